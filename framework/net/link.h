@@ -1,0 +1,63 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "framework/net/link_error.h"
+
+namespace strait::net {
+
+// What travels over a link: opaque bytes. Who wrote them knows what they mean.
+using Frame = std::vector<std::byte>;
+
+// What a report needs to say who waits for what since when.
+struct LinkState {
+  std::string name;                    // "boundary 0>1", as both ends call it
+  std::string peer;                    // "stage 1.0 (127.0.0.1:40123)"
+  bool connected = false;              // a hello was agreed on and the path is up
+  std::uint64_t sent_bytes = 0;        // as put on the wire, framing and repeats included
+  std::uint64_t received_bytes = 0;    // likewise
+  std::uint64_t window_bytes = 0;      // sent, not yet acknowledged
+  std::uint64_t awaited_bytes = 0;     // size of the frame that is arriving, 0 between frames
+  std::uint64_t awaited_received = 0;  // of these, how many are here
+  std::uint64_t resent_chunks = 0;
+  std::uint64_t rejected_chunks = 0;   // wrong check, wrong generation, repeated
+  std::uint64_t reconnects = 0;
+  std::chrono::steady_clock::time_point last_heard{};
+};
+
+// One end of a reliable, ordered channel, bounded in bytes, between two named processes. A frame
+// that send() took arrives exactly once and in order, or the link is dead.
+//
+// Threads: one thread may send while another receives; state() and abort() may be called by any.
+// A dead link answers every later call with the same error.
+class Link {
+ public:
+  Link() = default;
+  Link(const Link&) = delete;
+  Link& operator=(const Link&) = delete;
+  virtual ~Link() = default;
+
+  // Waits only for room in the window. A frame larger than the window passes alone.
+  virtual void send(Frame frame) = 0;
+
+  // Waits for the next frame. Frames that arrived before the link died are still delivered.
+  virtual Frame receive() = 0;
+
+  // As receive(), but gives up at the deadline: nothing has arrived, and nothing is wrong.
+  virtual std::optional<Frame> receive_until(std::chrono::steady_clock::time_point deadline) = 0;
+
+  // Waits until the peer has acknowledged everything sent, or the deadline passes (false).
+  virtual bool flush(std::chrono::steady_clock::time_point deadline) = 0;
+
+  // Ends the link on both sides with this cause. The first cause stays.
+  virtual void abort(const LinkError& cause) = 0;
+
+  virtual LinkState state() const = 0;
+};
+
+}  // namespace strait::net
