@@ -1,0 +1,29 @@
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "schedules/action.h"
+#include "schedules/pipeline_shape.h"
+
+namespace strait::schedules {
+
+// A training schedule under the name that recipes use: two pure functions.
+struct Schedule {
+  std::string_view name;
+  std::string_view summary;                                 // half a sentence for people
+  ActionList (*list)(const PipelineShape&, StageIndex);     // what the stage does
+  int (*most_in_flight)(const PipelineShape&, StageIndex);  // micro-batches held at once
+};
+
+// Every schedule of this build. A new one is a new line in here.
+std::span<const Schedule> all_schedules();
+
+// Throws std::invalid_argument that lists the allowed names.
+const Schedule& schedule_named(std::string_view name);
+
+// The lists of all stages, as `simulate` takes them.
+std::vector<ActionList> action_lists(const Schedule& schedule, const PipelineShape& shape);
+
+}  // namespace strait::schedules

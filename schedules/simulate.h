@@ -1,0 +1,89 @@
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "schedules/action.h"
+
+namespace strait::schedules {
+
+// What one stage takes for one micro-batch.
+struct StageCost {
+  double forward_seconds = 0;
+  double backward_seconds = 0;         // of a whole backward, or of the half for upstream
+  double weight_gradient_seconds = 0;  // only for lists that split the backward
+  double update_seconds = 0;           // once per step
+  double bytes_in_flight = 0;          // activations held from a forward to its backward
+};
+
+// The link between stage s and s+1: two directions that do not disturb each other.
+struct LinkCost {
+  double forward_bytes = 0;  // one micro-batch's activation, as sent
+  double backward_bytes = 0;
+  double forward_bytes_per_second = std::numeric_limits<double>::infinity();
+  double backward_bytes_per_second = std::numeric_limits<double>::infinity();
+  double latency_seconds = 0;  // one way
+};
+
+// A piece of work with its place in time, seconds from the start of the step.
+struct ActionSpan {
+  StageIndex stage{};
+  Action action;
+  double start = 0;
+  double end = 0;
+};
+
+// The time a message occupies link `from` -> `to`; it arrives `latency` after `end`.
+struct TransferSpan {
+  StageIndex from{};
+  StageIndex to{};
+  MicroBatch micro_batch{};
+  double start = 0;
+  double end = 0;
+};
+
+struct StageForecast {
+  double busy_seconds = 0;
+  double idle_seconds = 0;
+  int peak_in_flight = 0;  // micro-batches between their forward and the end of their backward
+  double peak_bytes = 0;
+};
+
+// A stage that would wait for ever, before `action`, and why.
+struct BlockedStage {
+  StageIndex stage{};
+  Action action;
+  std::string reason;
+};
+
+struct Forecast {
+  double seconds = 0;  // meaningless when something is blocked
+  std::vector<StageForecast> stages;
+  std::vector<ActionSpan> spans;
+  std::vector<TransferSpan> transfers;
+  std::vector<BlockedStage> blocked;  // empty: the lists complete
+
+  bool completes() const { return blocked.empty(); }
+};
+
+// Plays one step: lists[s] on costs[s], with links[s] between stages s and s+1. Pure, any thread.
+//
+// The model: a stage does its list in order, one action at a time, and waits only for the message
+// that an action needs. Sending costs the stage nothing. A link carries the messages of a direction
+// one after the other in the order they were made. Backward m needs forward m of its own stage and
+// the gradient from downstream. The update starts when every stage is through, because clipping
+// needs all gradient norms. Received messages that still wait are not counted as in flight.
+//
+// Lists that cannot finish are not an error here: the forecast names who waits for what. Throws
+// std::invalid_argument where there is nothing to play: sizes that do not fit together, an action
+// twice in one list, chunks other than 0, negative costs.
+Forecast simulate(std::span<const ActionList> lists, std::span<const StageCost> costs,
+                  std::span<const LinkCost> links);
+
+// One line: "stage 0 stops before backward 0, which needs ...; stage 1 ...".
+std::string describe(std::span<const BlockedStage> blocked);
+
+}  // namespace strait::schedules
