@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <span>
+#include <string_view>
+
+#include "framework/store/file_descriptor.h"
+#include "framework/store/file_hash.h"
+
+namespace strait::store {
+
+// Writes a file that other readers see whole and durable, or not at all: bytes go to
+// `path`.tmp-PID, commit() does fsync, rename, fsync of the directory. Without commit() nothing
+// remains. Any error (no room, fsync failed) voids the attempt: a failed fsync is never tried
+// again, because the kernel then calls lost pages clean. Later calls on a voided file are broken
+// invariants.
+//
+// One thread. Errors are StoreError storage_full (with bytes needed and available) or storage_io.
+class AtomicFile {
+ public:
+  // With the size known, room is set aside first: a full disk shows before the work, not after.
+  explicit AtomicFile(std::filesystem::path path, std::uint64_t expected_bytes = 0);
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  void write(std::span<const std::byte> bytes);
+
+  // `may_rename`, if given, is asked last before the rename; it throws to forbid it (fencing).
+  FileSummary commit(const std::function<void()>& may_rename = {});
+
+ private:
+  void set_aside(std::uint64_t bytes);
+  [[noreturn]] void fail(const char* doing, int error);
+  void discard() noexcept;
+
+  std::filesystem::path path_;
+  std::filesystem::path temporary_;
+  FileDescriptor descriptor_;
+  FileHash hash_;
+  std::uint64_t expected_ = 0;
+  std::uint64_t written_ = 0;
+};
+
+// The whole of it at once.
+FileSummary replace_file(const std::filesystem::path& path, std::string_view bytes);
+
+// Makes the directory (and its parents) so that they survive a power cut.
+void make_directory(const std::filesystem::path& path);
+// Makes what was created, renamed or removed in the directory durable.
+void sync_directory(const std::filesystem::path& path);
+
+}  // namespace strait::store

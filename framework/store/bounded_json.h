@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstddef>
+#include <nlohmann/json_fwd.hpp>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+namespace strait::store {
+
+struct JsonLimits {
+  std::size_t depth = 64;
+  std::size_t string_bytes = 1 << 20;
+  std::size_t values = 1 << 20;  // numbers, strings, lists, objects, keys: what memory is spent on
+};
+
+// What is wrong with a text, without its file's name: the caller knows that and puts it in front.
+class JsonError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// Parses a text that may come from anybody: one JSON value within the limits, no key twice in an
+// object, valid UTF-8. Throws JsonError that names the column (byte of the text, from 1).
+nlohmann::json parse_bounded_json(std::string_view text, const JsonLimits& limits = {});
+
+}  // namespace strait::store

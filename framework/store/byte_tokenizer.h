@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "framework/store/packer.h"
+#include "framework/store/record.h"
+
+namespace strait::store {
+
+// The tokenizer that needs no file: byte b is token b, and one token more ends a record.
+struct ByteTokenizer {
+  static constexpr std::int32_t kEnd = 256;
+  static constexpr std::int32_t kVocabulary = 257;
+
+  static std::vector<std::int32_t> encode(std::string_view text);
+  static std::string decode(
+      std::span<const std::int32_t> tokens);  // ends and unknown tokens left out
+
+  // The record's tokens and which of them are targets. Its end is one.
+  static Document document(const Record& record);
+};
+
+}  // namespace strait::store

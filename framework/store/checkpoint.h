@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "framework/store/manifest.h"
+#include "framework/store/safetensors_writer.h"
+#include "framework/store/sample.h"
+
+namespace strait::store {
+
+// The protocol of `<run>/checkpoints/step-N/`. Every process writes its shard (durable under its
+// name before it is reported), then one process commits: the manifest's rename is the moment from
+// which the checkpoint exists. A directory without a valid manifest is not a checkpoint, whatever
+// its name. A complete checkpoint is never written into. Functions without state; one process at a
+// time commits and prunes.
+
+std::filesystem::path checkpoint_directory(const std::filesystem::path& run, Step step);
+std::string shard_name(std::int64_t stage,
+                       std::int64_t replica);  // "stage-0.replica-0.safetensors"
+
+// Writes one shard. StoreError busy when the checkpoint is already complete.
+ShardFile write_shard(const std::filesystem::path& checkpoint, const std::string& name,
+                      std::span<const NamedTensor> tensors,
+                      const std::map<std::string, std::string>& metadata = {});
+
+// Makes the checkpoint exist. `may_commit` is asked last before the rename and throws to forbid it:
+// an old generation must not commit. Shards named in the manifest must be there with the size it
+// says.
+void commit_checkpoint(const std::filesystem::path& checkpoint, const Manifest& manifest,
+                       const std::function<void()>& may_commit = {});
+
+// The manifest of a complete checkpoint. Sizes are compared always, hashes (reads everything) on
+// demand. StoreError corrupt names the file, what was expected and what is there.
+enum class Verify { sizes, hashes };
+Manifest open_checkpoint(const std::filesystem::path& checkpoint, Verify verify);
+
+struct Checkpoint {
+  std::filesystem::path path;
+  Manifest manifest;
+};
+struct Unusable {
+  std::filesystem::path path;
+  Step step{};
+  std::string reason;
+};
+struct CheckpointList {
+  std::vector<Checkpoint> complete;  // newest first
+  std::vector<Unusable> unusable;    // likewise: torn, damaged, still being written
+};
+CheckpointList list_checkpoints(const std::filesystem::path& run, Verify verify = Verify::sizes);
+
+// Where to go on: the newest checkpoint whose every byte is right. `warning` names both when a
+// newer one had to be passed over. StoreError corrupt when there are some but none is right;
+// nothing when there is none at all.
+struct Resumable {
+  Checkpoint checkpoint;
+  std::string warning;
+};
+std::optional<Resumable> choose_checkpoint(const std::filesystem::path& run);
+
+// Before going on from `step`: moves every newer step-N aside (step-N.aside-K), so that its place
+// is free. Returns the new paths.
+std::vector<std::filesystem::path> set_aside_newer(const std::filesystem::path& run, Step step);
+
+// Keeps the `keep` newest complete checkpoints (at least two) and removes the older ones and the
+// torn ones among them. Nothing newer than the newest complete one is touched. Returns what was
+// removed.
+std::vector<std::filesystem::path> prune_checkpoints(const std::filesystem::path& run,
+                                                     std::int64_t keep);
+
+}  // namespace strait::store

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+
+#include "framework/store/file_descriptor.h"
+
+namespace strait::store {
+
+// A regular file opened for reading at given places. Never mapped: a file that shrinks while we
+// read is an error with a sentence, not a signal. Any number of threads may read at once.
+class InputFile {
+ public:
+  explicit InputFile(std::filesystem::path path);
+
+  const std::filesystem::path& path() const { return path_; }
+  std::uint64_t size() const { return size_; }  // when it was opened
+
+  // Fills `bytes` from `offset` on; a file that ends before is an error.
+  void read(std::uint64_t offset, std::span<std::byte> bytes) const;
+
+ private:
+  std::filesystem::path path_;
+  FileDescriptor descriptor_;
+  std::uint64_t size_ = 0;
+};
+
+// The whole file; one that is larger than `limit` is refused before anything is allocated.
+std::string read_text_file(const std::filesystem::path& path, std::uint64_t limit);
+
+}  // namespace strait::store

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "framework/store/sample.h"
+
+namespace strait::store {
+
+// One file of a checkpoint, as it was when it was written.
+struct ShardFile {
+  std::string name;  // inside the checkpoint's directory
+  std::uint64_t size = 0;
+  std::string hash;
+  bool operator==(const ShardFile&) const = default;
+};
+
+// Which part of the whole a process held: the parts first to last, both included.
+struct Share {
+  std::int64_t stage = 0;
+  std::int64_t replica = 0;
+  std::int64_t first = 0;
+  std::int64_t last = 0;
+  bool operator==(const Share&) const = default;
+};
+
+struct DataPosition {
+  std::string hash;  // of the token file's content
+  std::int64_t rows = 0;
+  Step next_step{};  // the first step not yet trained
+  bool operator==(const DataPosition&) const = default;
+};
+
+// What a checkpoint says of itself: everything that must fit before it is gone on from, and the
+// size and hash of every file. A value; text in both directions is pure.
+struct Manifest {
+  static constexpr std::int64_t kFormatVersion = 1;
+
+  std::string run_id;
+  std::int64_t generation = 0;
+  Step step{};  // updates made
+  std::string model_hash;
+  std::string recipe_hash;
+  std::string plan_hash;
+  std::string build;
+  std::vector<Share> layout;
+  DataPosition data;
+  std::int64_t codec_generation = 0;
+  std::map<std::string, std::string> sync;   // what the sync method keeps beside its tensors
+  std::map<std::string, std::string> notes;  // for people
+  std::vector<ShardFile> files;
+
+  bool operator==(const Manifest&) const = default;
+
+  // Throws StoreError that starts with `file` and names the field: corrupt for damage (the text
+  // carries a hash of itself: one flipped bit is found), mismatch for a format version that this
+  // build cannot read.
+  static Manifest parse(std::string_view text, const std::string& file);
+  std::string format() const;
+};
+
+// The differences that forbid going on from this checkpoint, one line each: "recipe_hash:
+// checkpoint 1f…, run 77…". Empty: it fits. Compared: model_hash, recipe_hash, data.hash,
+// data.rows.
+std::vector<std::string> differences(const Manifest& checkpoint, const Manifest& run);
+
+}  // namespace strait::store

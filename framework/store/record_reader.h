@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "framework/store/input_file.h"
+#include "framework/store/record.h"
+
+namespace strait::store {
+
+// The records of a data file, one by one. A file named .jsonl or .ndjson has a record per line
+// (blank lines are passed over); any other file is one record, its whole text. One thread. An empty
+// file, one without records, a line above the limit: StoreError bad_input with file:line.
+class RecordReader {
+ public:
+  static constexpr std::uint64_t kMaximumLine = 16 << 20;
+  static constexpr std::uint64_t kMaximumText = std::uint64_t{4} << 30;
+
+  explicit RecordReader(const std::filesystem::path& path);
+
+  std::optional<Record> next();  // nothing: that was all
+
+ private:
+  std::optional<std::string> next_line();
+  void fill();
+  std::string origin() const;
+
+  InputFile file_;
+  bool lines_ = false;
+  std::string buffer_;
+  std::size_t position_ = 0;  // in buffer_
+  std::uint64_t offset_ = 0;  // in the file, behind buffer_
+  std::int64_t line_ = 0;
+  std::int64_t records_ = 0;
+};
+
+}  // namespace strait::store

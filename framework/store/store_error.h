@@ -1,0 +1,28 @@
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+namespace strait::store {
+
+// Something about a file is not as it must be. what() is one sentence for the user: which file (and
+// line or tensor), what was expected, what to do. The caller turns the kind into an exit code.
+class StoreError : public std::runtime_error {
+ public:
+  enum class Kind {
+    bad_input,     // a file the user gave is missing, malformed or out of limits
+    storage_full,  // no room: names the bytes needed and available
+    storage_io,    // the disk failed, or refused (permissions)
+    corrupt,       // a file that strait wrote is not what it wrote
+    mismatch,      // a good file, but of another model, recipe or layout
+    busy,          // somebody else owns it, or it is already complete
+  };
+
+  StoreError(Kind kind, const std::string& what) : std::runtime_error(what), kind_(kind) {}
+  Kind kind() const { return kind_; }
+
+ private:
+  Kind kind_;
+};
+
+}  // namespace strait::store
