@@ -1,0 +1,52 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+#include <vector>
+
+#include "models/layer.h"
+#include "stages/gradients.h"
+
+namespace strait::stages {
+
+struct AdamWOptions {
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double epsilon = 1e-8;
+  double weight_decay = 0.1;  // on parameters of two or more dimensions
+};
+
+// libtorch's fused AdamW over a stage's parameters. Parameters narrower than float32 have a float32
+// master here, which is what learns and what checkpoints hold.
+class AdamW {
+ public:
+  // Of `parameters` those are updated that have a storage of their own: a tied head that shares the
+  // embedding's memory is left to the embedding.
+  AdamW(const std::vector<models::Parameter>& parameters, const AdamWOptions& options);
+
+  void update(Gradients& gradients, double learning_rate);
+
+  // What a checkpoint holds of one parameter, float32.
+  struct Slot {
+    std::string name;
+    bool owned = true;  // false: this stage's copy of a tied weight; its owner saves it
+    at::Tensor master;
+    at::Tensor first_moment;
+    at::Tensor second_moment;
+    at::Tensor updates;  // so far, as the fused kernel wants it: a float scalar
+  };
+  const std::vector<Slot>& slots() const { return slots_; }
+  // After masters were loaded: copies them into the parameters they stand for.
+  void publish();
+
+ private:
+  void update_group(Gradients& gradients, double learning_rate, bool decays);
+
+  AdamWOptions options_;
+  std::vector<Slot> slots_;
+  std::vector<at::Tensor> values_;        // the model's leaves, one per slot
+  std::vector<std::size_t> gradient_of_;  // index into Gradients, one per slot
+};
+
+}  // namespace strait::stages

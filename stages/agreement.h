@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "framework/net/link.h"
+#include "framework/store/sample.h"
+
+namespace strait::stages {
+
+// What the processes of one replica tell each other when a step's backwards are done (or an
+// evaluation's forwards: then there are no norms). It travels up the pipeline, each stage adding
+// its part, so that it costs no time: what lies downstream has finished earlier anyway.
+struct StepReport {
+  store::Step step{};
+  double loss = 0;  // sum over target tokens divided by their number
+  std::int64_t target_tokens = 0;
+  std::vector<double> squared_norms;  // per owned parameter, in global parameter order
+  bool finite = true;
+};
+
+// What the head of the pipeline decided; it travels down, ahead of the next step's activations.
+struct StepVerdict {
+  store::Step step{};
+  double loss = 0;
+  std::int64_t target_tokens = 0;
+  double gradient_norm = 0;
+  double gradient_factor = 1;  // clipping
+  bool skip = false;           // a loss or gradient was not finite: nobody updates
+  bool stop = false;           // somebody asked to stop: checkpoint and leave after this step
+};
+
+// The clipping rule and the finite vote: a pure function, so that every pipeline decides alike.
+StepVerdict decide(const StepReport& report, double clip, bool stop);
+
+// Bytes for a boundary link (kind note). Reading throws codec::CodecError.
+net::Frame to_frame(const StepReport& report);
+net::Frame to_frame(const StepVerdict& verdict);
+StepReport read_report(std::span<const std::byte> frame);
+StepVerdict read_verdict(std::span<const std::byte> frame);
+
+}  // namespace strait::stages

@@ -1,0 +1,87 @@
+#include "stages/chunk.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <utility>
+
+#include "models/pass.h"
+
+namespace strait::stages {
+namespace {
+
+models::Pass pass_of(const codec::Rows& rows, const Phase& phase, const ChunkOptions& options,
+                     MicroBatch micro_batch) {
+  std::vector<std::vector<std::int64_t>> documents;
+  documents.reserve(rows.rows.size());
+  for (const codec::Row& row : rows.rows) documents.push_back(row.documents);
+  models::Pass pass = models::make_pass(documents, rows.padded_length);
+  pass.seed = options.seed;
+  pass.step = static_cast<std::uint64_t>(number(phase.step));
+  pass.micro_batch = static_cast<std::uint64_t>(options.first_micro_batch + number(micro_batch));
+  pass.training = phase.training;
+  return pass;
+}
+
+// A leaf at which a graph begins: its gradient is what the part of the model before it wants.
+at::Tensor leaf_of(const at::Tensor& values) {
+  return at::isFloatingType(values.scalar_type()) ? values.detach().requires_grad_() : values;
+}
+
+}  // namespace
+
+std::vector<Chunk::Segment> Chunk::segments() const {
+  const std::size_t layers = model_.layers().size();
+  if (!options_.recompute) return {{0, layers}};
+  std::vector<Segment> single;
+  for (std::size_t i = 0; i < layers; ++i) single.push_back({i, 1});
+  return single;
+}
+
+at::Tensor Chunk::run(const Segment& segment, at::Tensor values, const models::Pass& pass) const {
+  for (std::size_t i = 0; i < segment.count; ++i) {
+    values = model_.layers()[segment.first + i]->forward(values, pass);
+  }
+  return values;
+}
+
+Flow Chunk::forward(const Phase& phase, MicroBatch micro_batch, const Flow& input) {
+  Kept kept{pass_of(input.rows, phase, options_, micro_batch), {}, {}};
+  const at::AutoGradMode grad_mode(phase.training && !options_.recompute);
+  at::Tensor values = input.values;
+  for (const Segment& segment : segments()) {
+    if (phase.training) values = leaf_of(values);
+    kept.inputs.push_back(values);
+    values = run(segment, values, kept.pass);
+    if (!options_.recompute) kept.outputs.push_back(values);
+  }
+  if (phase.training) {
+    const bool fresh = kept_.emplace(micro_batch, std::move(kept)).second;
+    TORCH_INTERNAL_ASSERT(fresh, "micro-batch ", number(micro_batch), " went forward twice");
+  }
+  return Flow{values.detach(), input.rows};
+}
+
+at::Tensor Chunk::backward(MicroBatch micro_batch, at::Tensor gradient) {
+  auto found = kept_.extract(micro_batch);
+  TORCH_INTERNAL_ASSERT(!found.empty(), "micro-batch ", number(micro_batch),
+                        " goes backward without a forward");
+  Kept& kept = found.mapped();
+  const std::vector<Segment> parts = segments();
+  for (std::size_t i = parts.size(); i-- > 0;) {
+    at::Tensor input = std::move(kept.inputs[i]);
+    at::Tensor output;
+    if (options_.recompute) {
+      const at::AutoGradMode with_grad(true);
+      output = run(parts[i], input, kept.pass);
+    } else {
+      output = std::move(kept.outputs[i]);
+    }
+    torch::autograd::backward({output}, {gradient});
+    gradient = input.grad();
+  }
+  return gradient;
+}
+
+}  // namespace strait::stages

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <cstdint>
+
+namespace strait::stages {
+
+enum class Decay { cosine, linear, constant };
+
+struct LearningRateOptions {
+  double peak = 1e-3;
+  std::int64_t warmup = 0;  // steps of a straight climb; the first step already learns
+  std::int64_t steps = 1;   // of the whole run: the decay would reach zero one step behind the last
+  Decay decay = Decay::cosine;
+};
+
+// The learning rate of step `step`, counted from 0: a pure function, so a resumed run needs no
+// state.
+double learning_rate(const LearningRateOptions& options, std::int64_t step);
+
+}  // namespace strait::stages

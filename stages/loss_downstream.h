@@ -1,0 +1,33 @@
+#pragma once
+
+#include <map>
+
+#include "models/model.h"
+#include "stages/batch_source.h"
+#include "stages/gradients.h"
+#include "stages/ports.h"
+
+namespace strait::stages {
+
+// The tail of a pipeline: the head's projection and the loss, in one fused pass that never holds
+// all logits. What it is given is the normalised hidden state; in training it has the gradient of
+// that ready when give() returns, and has added the projection's own.
+class LossDownstream final : public Downstream {
+ public:
+  LossDownstream(models::Head& head, Gradients& gradients, const BatchSource& source)
+      : head_(head), gradients_(gradients), source_(source) {}
+
+  void give(const Phase& phase, MicroBatch micro_batch, Flow flow) override;
+  at::Tensor take_gradient(const Phase& phase, MicroBatch micro_batch) override;
+  StepReport collect(const Phase& phase) override;
+  void announce(const StepVerdict&) override {}
+
+ private:
+  models::Head& head_;
+  Gradients& gradients_;
+  const BatchSource& source_;
+  double loss_sum_ = 0;
+  std::map<MicroBatch, at::Tensor> ready_;
+};
+
+}  // namespace strait::stages

@@ -1,0 +1,92 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "framework/store/token_file.h"
+#include "models/model.h"
+#include "models/model_config.h"
+#include "stages/adamw.h"
+#include "stages/batch_source.h"
+#include "stages/boundary_end.h"
+#include "stages/stage_loop.h"
+
+namespace strait::stages {
+
+struct StageOptions {
+  models::ModelConfig model;
+  models::LayerRange layers{};
+  at::ScalarType dtype = at::kFloat;
+  std::uint64_t seed = 0;
+  bool recompute = false;
+  double clip = 1.0;
+  at::ScalarType wire = at::kFloat;             // of the raw codec in training
+  at::ScalarType evaluation_wire = at::kFloat;  // likewise in evaluation
+  AdamWOptions adamw;
+  BatchOptions batch;
+  LoopOptions loop;
+  schedules::ActionList training;
+  schedules::ActionList evaluation;
+};
+
+// What a stage is connected to; null where the pipeline ends or where no weight is shared.
+struct StageLinks {
+  std::unique_ptr<net::Link> upstream;
+  std::unique_ptr<net::Link> downstream;
+  std::unique_ptr<net::Link> tie;
+  std::string upstream_name;  // how reports call them: "stage 0 (host a)"
+  std::string downstream_name;
+};
+
+// Null where this stage needs no tokens.
+struct StageData {
+  std::shared_ptr<const store::TokenFile> training;
+  std::shared_ptr<const store::TokenFile> evaluation;
+};
+
+// One stage, put together: the only place that looks which ends of the pipeline it has, and gives
+// each its port. Owns everything a stage works with; runs on the thread that calls run().
+class Stage {
+ public:
+  // `stop_requested` is asked once per step at the head of the pipeline.
+  Stage(const StageOptions& options, StageLinks links, const StageData& data,
+        std::function<bool()> stop_requested);
+  ~Stage();
+
+  // Random weights as the model's family draws them; the same for every partition.
+  void initialize();
+  AdamW& optimizer() { return *optimizer_; }
+  const WaitClock& waits() const { return waits_; }
+  // Every link of this stage, for reports and for ending them.
+  std::vector<net::Link*> links();
+
+  store::Step run(StageObserver& observer);
+
+  // Waits until the peers have everything that was sent.
+  bool finish(std::chrono::steady_clock::time_point deadline);
+
+ private:
+  BoundaryCodecs codecs() const;
+  void connect_upstream(StageLinks& links, std::function<bool()> stop_requested);
+  void connect_downstream(StageLinks& links);
+  void connect_tie(std::unique_ptr<net::Link> link);
+
+  StageOptions options_;
+  WaitClock waits_;
+  std::unique_ptr<models::Model> model_;
+  std::vector<models::Parameter> parameters_;
+  std::unique_ptr<Gradients> gradients_;
+  std::unique_ptr<AdamW> optimizer_;
+  std::unique_ptr<Chunk> chunk_;
+  BatchSource source_;
+  std::unique_ptr<BoundaryEnd> upper_end_;
+  std::unique_ptr<BoundaryEnd> lower_end_;
+  std::unique_ptr<Upstream> upstream_;
+  std::unique_ptr<Downstream> downstream_;
+  std::vector<std::unique_ptr<WeightTie>> ties_;
+};
+
+}  // namespace strait::stages

@@ -1,0 +1,120 @@
+#include "stages/stage_loop.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <chrono>
+#include <utility>
+
+#include "kernels/squared_norm.h"
+
+namespace strait::stages {
+
+StageLoop::StageLoop(StageParts parts, schedules::ActionList training,
+                     schedules::ActionList evaluation, const LoopOptions& options,
+                     StageObserver& observer)
+    : parts_(std::move(parts)),
+      training_(std::move(training)),
+      evaluation_(std::move(evaluation)),
+      options_(options),
+      observer_(observer) {}
+
+store::Step StageLoop::run() {
+  store::Step done = options_.first;
+  bool stop = false;
+  while (done < options_.last && !stop) {
+    const StepVerdict verdict = train(done);
+    done = static_cast<store::Step>(number(done) + 1);
+    stop = verdict.stop;
+    const bool over = done == options_.last;
+    if (options_.evaluate && (over || due(done, options_.evaluate_every))) {
+      stop = evaluate(done) || stop;
+    }
+    if (over || stop || due(done, options_.checkpoint_every)) observer_.checkpoint(done);
+  }
+  return done;
+}
+
+bool StageLoop::due(store::Step steps, std::int64_t every) {
+  return every > 0 && number(steps) % every == 0;
+}
+
+void StageLoop::play(const Phase& phase, const schedules::ActionList& actions) {
+  for (const schedules::Action& action : actions) {
+    observer_.before(phase, action);
+    act(phase, action);
+    observer_.after(phase, action);
+  }
+}
+
+void StageLoop::act(const Phase& phase, const schedules::Action& action) {
+  StageParts::Seat& seat = parts_.seats.at(static_cast<std::size_t>(number(action.chunk)));
+  const MicroBatch micro_batch = action.micro_batch;
+  switch (action.work) {
+    case schedules::Work::forward: {
+      const Flow input = seat.upstream.take(phase, micro_batch);
+      seat.downstream.give(phase, micro_batch, seat.chunk.forward(phase, micro_batch, input));
+      break;
+    }
+    case schedules::Work::backward: {
+      at::Tensor gradient = seat.downstream.take_gradient(phase, micro_batch);
+      gradient = seat.chunk.backward(micro_batch, std::move(gradient));
+      parts_.gradients.fold();
+      seat.upstream.give_gradient(phase, micro_batch, std::move(gradient));
+      break;
+    }
+    case schedules::Work::weight_gradient:
+      TORCH_INTERNAL_ASSERT(false, "no schedule of this build splits the backward");
+  }
+}
+
+StepReport StageLoop::report(const Phase& phase) {
+  std::vector<double> squared_norms;
+  if (phase.training) {
+    for (std::size_t i = 0; i < parts_.parameters.size(); ++i) {
+      if (!parts_.parameters[i].owned) continue;
+      squared_norms.push_back(kernels::squared_norm(parts_.gradients[i]));
+    }
+  }
+  StepReport all = parts_.seats.back().downstream.collect(phase);
+  all.squared_norms.insert(all.squared_norms.begin(), squared_norms.begin(), squared_norms.end());
+  return all;
+}
+
+StepVerdict StageLoop::train(store::Step step) {
+  const auto started = std::chrono::steady_clock::now();
+  const double waited = parts_.waits.read().total;
+  const Phase phase{step, true};
+  parts_.gradients.clear();
+  play(phase, training_);
+  {
+    const at::NoGradGuard no_grad;
+    for (const std::unique_ptr<WeightTie>& tie : parts_.ties) tie->combine(parts_.gradients);
+  }
+  const StepVerdict verdict = parts_.seats.front().upstream.settle(report(phase));
+  parts_.seats.back().downstream.announce(verdict);
+
+  StepSummary summary;
+  summary.verdict = verdict;
+  summary.learning_rate = learning_rate(options_.learning_rate, number(step));
+  if (!verdict.skip) {
+    parts_.gradients.scale(verdict.gradient_factor);
+    parts_.optimizer.update(parts_.gradients, summary.learning_rate);
+  }
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - started;
+  summary.seconds = seconds.count();
+  summary.busy_seconds = summary.seconds - (parts_.waits.read().total - waited);
+  observer_.trained(summary);
+  return verdict;
+}
+
+bool StageLoop::evaluate(store::Step steps) {
+  const Phase phase{steps, false};
+  play(phase, evaluation_);
+  const StepVerdict verdict = parts_.seats.front().upstream.settle(report(phase));
+  parts_.seats.back().downstream.announce(verdict);
+  observer_.evaluated(verdict);
+  return verdict.stop;
+}
+
+}  // namespace strait::stages

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "schedules/action.h"
+#include "stages/adamw.h"
+#include "stages/chunk.h"
+#include "stages/gradients.h"
+#include "stages/learning_rate.h"
+#include "stages/ports.h"
+#include "stages/stage_observer.h"
+#include "stages/wait_clock.h"
+#include "stages/weight_tie.h"
+
+namespace strait::stages {
+
+struct LoopOptions {
+  store::Step first{};                // steps already trained: where a resumed run goes on
+  store::Step last{};                 // steps of the whole run
+  std::int64_t evaluate_every = 0;    // 0: only behind the last step
+  std::int64_t checkpoint_every = 0;  // 0: only behind the last step
+  bool evaluate = false;              // there is something to evaluate on
+  LearningRateOptions learning_rate;
+};
+
+// What a stage works on and with. The loop owns none of it.
+struct StageParts {
+  struct Seat {  // a chunk and what it is connected to
+    Chunk& chunk;
+    Upstream& upstream;
+    Downstream& downstream;
+  };
+  std::vector<Seat> seats;  // by ChunkIndex, head of the pipeline first
+  const std::vector<models::Parameter>& parameters;
+  Gradients& gradients;
+  AdamW& optimizer;
+  std::vector<std::unique_ptr<WeightTie>>& ties;
+  WaitClock& waits;
+};
+
+// One process's share of a run: interprets the action list of every step, agrees on the result with
+// the other stages, updates. The whole of training is in this class; everything else looks on.
+class StageLoop {
+ public:
+  StageLoop(StageParts parts, schedules::ActionList training, schedules::ActionList evaluation,
+            const LoopOptions& options, StageObserver& observer);
+
+  // Returns the number of steps trained when the run is over or somebody asked to stop; by then
+  // that state is in a checkpoint.
+  store::Step run();
+
+ private:
+  void play(const Phase& phase, const schedules::ActionList& actions);
+  void act(const Phase& phase, const schedules::Action& action);
+  StepReport report(const Phase& phase);
+  StepVerdict train(store::Step step);
+  bool evaluate(store::Step steps);
+  static bool due(store::Step steps, std::int64_t every);
+
+  StageParts parts_;
+  schedules::ActionList training_;
+  schedules::ActionList evaluation_;
+  LoopOptions options_;
+  StageObserver& observer_;
+};
+
+}  // namespace strait::stages

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+
+#include "schedules/action.h"
+#include "stages/agreement.h"
+#include "stages/phase.h"
+
+namespace strait::stages {
+
+// What a finished step looked like from one process.
+struct StepSummary {
+  StepVerdict verdict;
+  double learning_rate = 0;
+  double seconds = 0;       // since the previous step ended
+  double busy_seconds = 0;  // of these, not waiting
+};
+
+// Who looks on while a stage works: metrics, traces, checkpoints and stop requests all come in
+// here, between actions, on the compute thread.
+class StageObserver {
+ public:
+  StageObserver() = default;
+  StageObserver(const StageObserver&) = delete;
+  StageObserver& operator=(const StageObserver&) = delete;
+  virtual ~StageObserver() = default;
+
+  virtual void before(const Phase& phase, const schedules::Action& action) = 0;
+  virtual void after(const Phase& phase, const schedules::Action& action) = 0;
+  virtual void trained(const StepSummary& summary) = 0;
+  virtual void evaluated(const StepVerdict& verdict) = 0;
+  // State is that of `steps` finished steps; nothing moves until this returns.
+  virtual void checkpoint(store::Step steps) = 0;
+};
+
+}  // namespace strait::stages

@@ -1,0 +1,30 @@
+#include "stages/wait_clock.h"
+
+#include <utility>
+
+namespace strait::stages {
+
+WaitClock::Wait::Wait(WaitClock& clock, std::string what) : clock_(clock) {
+  const MutexLock lock(clock_.mutex_);
+  clock_.what_ = std::move(what);
+  clock_.since_ = Clock::now();
+}
+
+WaitClock::Wait::~Wait() {
+  const MutexLock lock(clock_.mutex_);
+  clock_.total_ += std::chrono::duration<double>(Clock::now() - clock_.since_).count();
+  clock_.what_.clear();
+}
+
+WaitClock::Reading WaitClock::read() const {
+  const MutexLock lock(mutex_);
+  Reading reading;
+  reading.what = what_;
+  reading.total = total_;
+  if (!what_.empty()) {
+    reading.seconds = std::chrono::duration<double>(Clock::now() - since_).count();
+  }
+  return reading;
+}
+
+}  // namespace strait::stages

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <chrono>
+#include <string>
+
+#include "framework/mutex.h"
+
+namespace strait::stages {
+
+// What the compute thread is waiting for, since when, and how long it has waited in all. The
+// compute thread writes it at the one place where it blocks; the reporting thread reads it.
+class WaitClock {
+ public:
+  struct Reading {
+    std::string what;    // empty: not waiting
+    double seconds = 0;  // so far
+    double total = 0;    // all finished waits
+  };
+
+  // Lives as long as the wait.
+  class Wait {
+   public:
+    Wait(WaitClock& clock, std::string what);
+    ~Wait();
+    Wait(const Wait&) = delete;
+    Wait& operator=(const Wait&) = delete;
+
+   private:
+    WaitClock& clock_;
+  };
+
+  Reading read() const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  mutable Mutex mutex_;
+  std::string what_ STRAIT_GUARDED_BY(mutex_);
+  Clock::time_point since_ STRAIT_GUARDED_BY(mutex_);
+  double total_ STRAIT_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace strait::stages

@@ -1,0 +1,32 @@
+#include "stages/weight_tie.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "framework/codec/codec_error.h"
+
+namespace strait::stages {
+
+void LocalTie::combine(Gradients& gradients) { gradients.of(embedding_).add_(gradients.of(head_)); }
+
+void LinkTie::combine(Gradients& gradients) {
+  at::Tensor& mine = gradients.of(mine_);
+  net::Frame frame(mine.nbytes());
+  std::memcpy(frame.data(), mine.cpu().const_data_ptr(), frame.size());
+  link_->send(std::move(frame));
+  const WaitClock::Wait wait(waits_,
+                             "the other gradient of a tied weight from " + link_->state().peer);
+  const net::Frame theirs = link_->receive();
+  if (theirs.size() != mine.nbytes()) {
+    throw codec::CodecError(
+        fmt::format("the gradient of a tied weight has {} bytes here and {} there", mine.nbytes(),
+                    theirs.size()));
+  }
+  at::Tensor other = at::empty(mine.sizes(), at::kFloat);
+  std::memcpy(other.mutable_data_ptr(), theirs.data(), theirs.size());
+  mine.add_(other.to(mine.device()));
+}
+
+}  // namespace strait::stages

@@ -1,0 +1,138 @@
+#include "framework/codec/message.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "framework/codec/codec_error.h"
+#include "framework/codec/raw.h"
+
+namespace strait::codec {
+namespace {
+
+Rows random_rows(std::mt19937_64& random) {
+  const auto up_to = [&](std::int64_t limit) {
+    return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(limit + 1));
+  };
+  Rows rows;
+  rows.padded_length = 1 + up_to(9);
+  const std::int64_t count = up_to(4);
+  for (std::int64_t i = 0; i < count; ++i) {
+    Row row;
+    row.sample = static_cast<store::SampleId>(up_to(1 << 30));
+    std::int64_t left = rows.padded_length;
+    while (left > 0 && up_to(3) != 0) {
+      row.documents.push_back(1 + up_to(left - 1));
+      left -= row.documents.back();
+    }
+    rows.rows.push_back(row);
+  }
+  return rows;
+}
+
+TensorHead random_head(std::mt19937_64& random) {
+  TensorHead head;
+  head.kind = random() % 2 == 0 ? Kind::forward : Kind::backward;
+  head.evaluation = random() % 2 == 0;
+  head.step = static_cast<store::Step>(random() % 1000000);
+  head.micro_batch = static_cast<std::int32_t>(random() % 100);
+  head.width = 1 + static_cast<std::int64_t>(random() % 7);
+  head.rows = random_rows(random);
+  return head;
+}
+
+// A tensor whose padding is zero, as every sender's is after a round trip.
+at::Tensor tensor_for(const TensorHead& head, at::ScalarType type) {
+  at::Tensor tensor = at::randn({head.rows.size(), head.rows.padded_length, head.width});
+  for (std::int64_t i = 0; i < head.rows.size(); ++i) {
+    const std::int64_t length = head.rows.rows[static_cast<std::size_t>(i)].length();
+    tensor[i].slice(0, length).zero_();
+  }
+  return tensor.to(type);
+}
+
+TEST(Message, RawRoundTripGivesTheSameBitsInTheTensorsOwnType) {
+  std::mt19937_64 random(20240817);
+  for (int i = 0; i < 500; ++i) {
+    const TensorHead head = random_head(random);
+    for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf}) {
+      const at::Tensor tensor = tensor_for(head, type);
+      net::Frame frame;
+      write_head(head, frame);
+      RawEncoder(type).encode(tensor, head.rows, frame);
+      const ReadTensor read = read_head(frame);
+      EXPECT_EQ(read.head.rows, head.rows);
+      EXPECT_EQ(read.head.step, head.step);
+      EXPECT_EQ(read.head.kind, head.kind);
+      EXPECT_EQ(read.head.evaluation, head.evaluation);
+      const at::Tensor back =
+          RawDecoder(type, type).decode(read.payload, read.head.rows, head.width);
+      ASSERT_TRUE(at::equal(back, tensor)) << "case " << i;
+    }
+  }
+}
+
+TEST(Message, TheExampleOfThePageHas120Bytes) {
+  TensorHead head;
+  head.width = 2;
+  head.rows.padded_length = 4;
+  head.rows.rows = {Row{store::SampleId{40}, {4}}, Row{store::SampleId{41}, {2, 1}}};
+  net::Frame frame;
+  write_head(head, frame);
+  EXPECT_EQ(frame.size(), 64U);
+  RawEncoder(at::kFloat).encode(at::ones({2, 4, 2}), head.rows, frame);
+  EXPECT_EQ(frame.size(), 120U);
+}
+
+TEST(Message, NarrowWireTypesRoundOnce) {
+  TensorHead head;
+  head.width = 64;
+  head.rows.padded_length = 8;
+  head.rows.rows = {Row{store::SampleId{1}, {8}}};
+  const at::Tensor tensor = at::randn({1, 8, 64});
+  for (const at::ScalarType wire : {at::kBFloat16, at::kHalf}) {
+    net::Frame frame;
+    RawEncoder(wire).encode(tensor, head.rows, frame);
+    EXPECT_EQ(frame.size(), 8U * 64U * 2U);
+    const at::Tensor back = RawDecoder(wire, at::kFloat).decode(frame, head.rows, 64);
+    EXPECT_TRUE(at::equal(back, tensor.to(wire).to(at::kFloat)));
+  }
+}
+
+TEST(Message, EveryCutFrameIsRefused) {
+  std::mt19937_64 random(7);
+  const TensorHead head = random_head(random);
+  net::Frame frame;
+  write_head(head, frame);
+  RawEncoder(at::kFloat).encode(tensor_for(head, at::kFloat), head.rows, frame);
+  RawDecoder decoder(at::kFloat, at::kFloat);
+  for (std::size_t size = 0; size < frame.size(); ++size) {
+    const std::span<const std::byte> cut(frame.data(), size);
+    EXPECT_THROW(
+        {
+          const ReadTensor read = read_head(cut);
+          decoder.decode(read.payload, read.head.rows, read.head.width);
+        },
+        CodecError)
+        << size << " of " << frame.size() << " bytes";
+  }
+}
+
+TEST(Message, RandomBytesAreRefusedOrReadButNeverBelieved) {
+  std::mt19937_64 random(99);
+  for (int i = 0; i < 20000; ++i) {
+    net::Frame frame(random() % 80);
+    for (std::byte& byte : frame) byte = static_cast<std::byte>(random() % 4);
+    try {
+      const ReadTensor read = read_head(frame);
+      EXPECT_LE(read.head.rows.rows.size() * 12, frame.size());
+      EXPECT_LE(read.head.rows.tokens(), read.head.rows.size() * read.head.rows.padded_length);
+    } catch (const CodecError& error) {
+      EXPECT_NE(std::string(error.what()), "");
+    }
+  }
+}
+
+}  // namespace
+}  // namespace strait::codec

@@ -1,0 +1,38 @@
+#include "stages/learning_rate.h"
+
+#include <gtest/gtest.h>
+
+namespace strait::stages {
+namespace {
+
+TEST(LearningRate, WarmsUpInAStraightLineAndLearnsFromTheFirstStep) {
+  const LearningRateOptions options{.peak = 8.0, .warmup = 4, .steps = 10, .decay = Decay::cosine};
+  EXPECT_DOUBLE_EQ(learning_rate(options, 0), 2.0);
+  EXPECT_DOUBLE_EQ(learning_rate(options, 3), 8.0);
+  EXPECT_DOUBLE_EQ(learning_rate(options, 4), 8.0);
+}
+
+TEST(LearningRate, EveryDecayFallsFromThePeakTowardsItsEnd) {
+  for (const Decay decay : {Decay::cosine, Decay::linear}) {
+    const LearningRateOptions options{.peak = 1.0, .warmup = 0, .steps = 100, .decay = decay};
+    for (std::int64_t step = 1; step < 100; ++step) {
+      EXPECT_LT(learning_rate(options, step), learning_rate(options, step - 1));
+    }
+    EXPECT_NEAR(learning_rate(options, 50), 0.5, 1e-12);
+    EXPECT_GT(learning_rate(options, 99), 0.0);
+    EXPECT_NEAR(learning_rate(options, 100), 0.0, 1e-12);
+    EXPECT_NEAR(learning_rate(options, 5000), 0.0, 1e-12);
+  }
+  const LearningRateOptions constant{.peak = 1.0, .steps = 3, .decay = Decay::constant};
+  EXPECT_DOUBLE_EQ(learning_rate(constant, 1000), 1.0);
+}
+
+TEST(LearningRate, WarmupLongerThanTheRunOnlyClimbs) {
+  const LearningRateOptions options{.peak = 1.0, .warmup = 50, .steps = 10, .decay = Decay::linear};
+  for (std::int64_t step = 1; step < 10; ++step) {
+    EXPECT_GT(learning_rate(options, step), learning_rate(options, step - 1));
+  }
+}
+
+}  // namespace
+}  // namespace strait::stages
