@@ -21,13 +21,14 @@ struct LinkState {
   bool connected = false;              // a hello was agreed on and the path is up
   std::uint64_t sent_bytes = 0;        // as put on the wire, framing and repeats included
   std::uint64_t received_bytes = 0;    // likewise
-  std::uint64_t window_bytes = 0;      // sent, not yet acknowledged
+  std::uint64_t window_bytes = 0;      // sent, not yet taken by the peer
   std::uint64_t awaited_bytes = 0;     // size of the frame that is arriving, 0 between frames
   std::uint64_t awaited_received = 0;  // of these, how many are here
   std::uint64_t resent_chunks = 0;
-  std::uint64_t rejected_chunks = 0;   // wrong check, wrong generation, repeated
+  std::uint64_t rejected_chunks = 0;  // wrong check, wrong generation, repeated
   std::uint64_t reconnects = 0;
-  std::chrono::steady_clock::time_point last_heard{};
+  std::chrono::steady_clock::time_point last_heard{};  // anything, heartbeats too
+  std::chrono::steady_clock::time_point last_data{};   // a byte of a frame
 };
 
 // One end of a reliable, ordered channel, bounded in bytes, between two named processes. A frame
@@ -51,7 +52,7 @@ class Link {
   // As receive(), but gives up at the deadline: nothing has arrived, and nothing is wrong.
   virtual std::optional<Frame> receive_until(std::chrono::steady_clock::time_point deadline) = 0;
 
-  // Waits until the peer has acknowledged everything sent, or the deadline passes (false).
+  // Waits until everything sent has reached the peer's memory, or the deadline passes (false).
   virtual bool flush(std::chrono::steady_clock::time_point deadline) = 0;
 
   // Ends the link on both sides with this cause. The first cause stays.

@@ -5,7 +5,8 @@
 
 namespace strait::net {
 
-// Why a link ended. A value as well as an exception: links keep it and throw it from every later call.
+// Why a link ended. A value as well as an exception: links keep it and throw it from every later
+// call.
 class LinkError : public std::runtime_error {
  public:
   enum class Kind {

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace strait::net {
+
+// The CURVE key pair by which a process proves who it is; both halves as 40 characters of Z85.
+// The launcher makes one per process and run. The secret half travels over stdin only: never in
+// argv, the environment or a log.
+struct CurveKeyPair {
+  std::string public_key;
+  std::string secret_key;
+
+  static CurveKeyPair generate();
+};
+
+// Whether the text has the form of a key. Says nothing about whose it is.
+bool is_curve_key(std::string_view text);
+
+}  // namespace strait::net

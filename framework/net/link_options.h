@@ -1,0 +1,30 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "framework/net/process_name.h"
+
+namespace strait::net {
+
+// What both ends must agree on before the first frame: plan hash, codec and its options, cache
+// generation, build, … A missing key or another value refuses the link and names both values.
+using Terms = std::vector<std::pair<std::string, std::string>>;
+
+// One link, as one of its ends sees it.
+struct LinkOptions {
+  std::string name;             // "boundary 0>1"; both ends call it the same
+  ProcessName peer;             // the one process allowed at the other end
+  std::string peer_public_key;  // Z85; empty only on a plaintext node
+  Terms terms;
+  std::uint64_t window_bytes = std::uint64_t{64} << 20;  // sent, not yet taken by the peer
+  std::uint64_t chunk_bytes = std::uint64_t{1}
+                              << 20;                // one chunk: at most 3/8 s of the slowest path
+  std::chrono::milliseconds connect_limit{60'000};  // without a first hello: dead
+  std::chrono::milliseconds hold{120'000};          // without a sign of life after that; 0: at once
+};
+
+}  // namespace strait::net

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "framework/net/curve_keys.h"
+#include "framework/net/link.h"
+#include "framework/net/link_options.h"
+#include "framework/net/process_name.h"
+#include "framework/net/run_id.h"
+
+namespace strait::net {
+
+class NetThread;
+
+struct NodeOptions {
+  ProcessName name;
+  RunId run;
+  std::uint32_t generation = 1;   // of the run; an older process is fenced out
+  std::uint32_t incarnation = 0;  // how often this process was started in this generation
+  CurveKeyPair keys;
+  bool plaintext = false;  // no encryption, no proof of identity; private addresses only
+  std::function<void(const std::string&)> on_event;  // one sentence each; called on the net thread
+};
+
+// Where to listen. first_port 0 lets the system choose; otherwise the first free port of the range.
+struct BindAddress {
+  std::string host = "127.0.0.1";  // one specific address, never a wildcard
+  std::uint16_t first_port = 0;
+  std::uint16_t last_port = 0;  // 0: only first_port
+};
+
+// A bound socket. Serves one expected peer (a data link) or many (the control plane): one Link
+// each. Whoever is not expected is turned away before a byte of theirs is read. Destroying it
+// closes the port and ends its links; links may be destroyed before or after.
+class Listener {
+ public:
+  Listener() = default;
+  Listener(const Listener&) = delete;
+  Listener& operator=(const Listener&) = delete;
+  virtual ~Listener() = default;
+
+  virtual std::string endpoint() const = 0;  // "tcp://127.0.0.1:40123", to be told to the peers
+
+  // The end of a link to options.peer, who may connect from now on. Does not wait for it: the first
+  // send or receive does. One link per peer and listener.
+  virtual std::unique_ptr<Link> expect(const LinkOptions& options) = 0;
+};
+
+// All ZeroMQ of one process: the context, the one net thread that owns every socket, and the gate
+// that knows which keys belong to whom. Any thread may call; every call returns at once but for the
+// time the net thread needs to answer.
+//
+// Destroy links and listeners first. Destroying a link flushes nothing: call Link::flush before;
+// the peer is told that the link was closed. The destructor joins the net thread and takes at most
+// a second.
+class Node {
+ public:
+  explicit Node(NodeOptions options);  // LinkError::unusable if libzmq is older than 4.3.3
+  Node(const Node&) = delete;
+  Node& operator=(const Node&) = delete;
+  ~Node();
+
+  // LinkError::unusable names the ports that are taken and, where /proc tells, by whom.
+  std::unique_ptr<Listener> listen(const BindAddress& address);
+
+  // The other end of Listener::expect. options.peer_public_key proves the listener to us.
+  // Returns at once; the link keeps trying for options.connect_limit.
+  std::unique_ptr<Link> connect(const std::string& endpoint, const LinkOptions& options);
+
+  const NodeOptions& options() const { return options_; }
+
+ private:
+  NodeOptions options_;
+  std::shared_ptr<NetThread> thread_;  // links and listeners hold it too, to hand in their orders
+};
+
+}  // namespace strait::net

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace strait::net {
+
+// Who a process is in its run: (stage, replica), or the one coordinator. Never a rank.
+struct ProcessName {
+  std::uint32_t stage = 0;
+  std::uint32_t replica = 0;
+
+  static constexpr ProcessName coordinator() {
+    constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
+    return {kNone, kNone};
+  }
+
+  std::string text() const;      // "1.0", "coordinator": in keys, ids and file names
+  std::string describe() const;  // "stage 1.0", "the coordinator": in sentences
+  static std::optional<ProcessName> parse(std::string_view text);
+
+  auto operator<=>(const ProcessName&) const = default;
+};
+
+}  // namespace strait::net
