@@ -1,0 +1,122 @@
+#include "framework/net/hello.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace strait::net {
+namespace {
+
+constexpr std::uint32_t kMaxTerms = 1000;
+
+template <typename Value>
+void append_value(std::vector<std::byte>& bytes, Value value) {
+  const auto* first = reinterpret_cast<const std::byte*>(&value);
+  bytes.insert(bytes.end(), first, first + sizeof value);
+}
+
+void append_text(std::vector<std::byte>& bytes, const std::string& text) {
+  append_value(bytes, static_cast<std::uint32_t>(text.size()));
+  const auto* first = reinterpret_cast<const std::byte*>(text.data());
+  bytes.insert(bytes.end(), first, first + text.size());
+}
+
+// Reads on while the bytes last; after the first shortage everything reads as empty.
+class HelloReader {
+ public:
+  explicit HelloReader(std::span<const std::byte> bytes) : rest_(bytes) {}
+
+  template <typename Value>
+  Value value() {
+    Value read{};
+    if (!has(sizeof read)) return read;
+    std::memcpy(&read, rest_.data(), sizeof read);
+    rest_ = rest_.subspan(sizeof read);
+    return read;
+  }
+
+  std::string text() {
+    const auto length = value<std::uint32_t>();
+    if (!has(length)) return {};
+    std::string read(reinterpret_cast<const char*>(rest_.data()), length);
+    rest_ = rest_.subspan(length);
+    return read;
+  }
+
+  bool complete() const { return !short_ && rest_.empty(); }
+  bool short_of_bytes() const { return short_; }
+
+ private:
+  bool has(std::size_t count) {
+    if (rest_.size() < count) short_ = true;
+    return !short_;
+  }
+
+  std::span<const std::byte> rest_;
+  bool short_ = false;
+};
+
+const std::string* find_term(const Terms& terms, const std::string& key) {
+  const auto found =
+      std::find_if(terms.begin(), terms.end(), [&](const auto& term) { return term.first == key; });
+  return found == terms.end() ? nullptr : &found->second;
+}
+
+std::string has_term(const Hello& hello, const std::string& key, const std::string* value) {
+  if (value == nullptr) return fmt::format("{} has no {}", hello.name.describe(), key);
+  return fmt::format("{} has {} = \"{}\"", hello.name.describe(), key, *value);
+}
+
+}  // namespace
+
+std::vector<std::byte> encode_hello(const Hello& hello) {
+  std::vector<std::byte> bytes;
+  append_value(bytes, hello.name.stage);
+  append_value(bytes, hello.name.replica);
+  append_value(bytes, hello.life);
+  append_value(bytes, hello.peer_life);
+  append_value(bytes, hello.chunk_bytes);
+  append_value(bytes, static_cast<std::uint32_t>(hello.terms.size()));
+  for (const auto& [key, value] : hello.terms) {
+    append_text(bytes, key);
+    append_text(bytes, value);
+  }
+  return bytes;
+}
+
+std::optional<Hello> decode_hello(std::span<const std::byte> bytes) {
+  HelloReader reader(bytes);
+  Hello hello;
+  hello.name.stage = reader.value<std::uint32_t>();
+  hello.name.replica = reader.value<std::uint32_t>();
+  hello.life = reader.value<std::uint64_t>();
+  hello.peer_life = reader.value<std::uint64_t>();
+  hello.chunk_bytes = reader.value<std::uint64_t>();
+  const auto terms = reader.value<std::uint32_t>();
+  if (terms > kMaxTerms) return std::nullopt;
+  for (std::uint32_t i = 0; i < terms && !reader.short_of_bytes(); ++i) {
+    std::string key = reader.text();
+    std::string value = reader.text();
+    hello.terms.emplace_back(std::move(key), std::move(value));
+  }
+  if (!reader.complete()) return std::nullopt;
+  return hello;
+}
+
+std::optional<std::string> disagreement(const Hello& one, const Hello& other) {
+  std::vector<std::string> keys;
+  for (const auto& term : one.terms) keys.push_back(term.first);
+  for (const auto& term : other.terms) {
+    if (find_term(one.terms, term.first) == nullptr) keys.push_back(term.first);
+  }
+  for (const std::string& key : keys) {
+    const std::string* ours = find_term(one.terms, key);
+    const std::string* theirs = find_term(other.terms, key);
+    if (ours != nullptr && theirs != nullptr && *ours == *theirs) continue;
+    return fmt::format("{}, {}", has_term(one, key, ours), has_term(other, key, theirs));
+  }
+  return std::nullopt;
+}
+
+}  // namespace strait::net

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "framework/net/link_options.h"
+
+namespace strait::net {
+
+// What an end says of itself when a path comes up: the payload of hello and welcome. Run and
+// generation are in every message's header.
+struct Hello {
+  ProcessName name;
+  std::uint64_t life = 0;       // random, made with the link; a restarted end has another one
+  std::uint64_t peer_life = 0;  // whom this end has been talking to; 0: nobody yet
+  std::uint64_t chunk_bytes = 0;
+  Terms terms;
+};
+
+std::vector<std::byte> encode_hello(const Hello& hello);
+
+// Nothing for bytes that are no hello. Lengths are checked before they are believed.
+std::optional<Hello> decode_hello(std::span<const std::byte> bytes);
+
+// The first disagreement in words that are right for both ends, or nothing:
+// `stage 0.0 has codec = "raw", stage 1.0 has codec = "fixed"`.
+std::optional<std::string> disagreement(const Hello& one, const Hello& other);
+
+}  // namespace strait::net

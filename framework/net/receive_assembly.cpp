@@ -1,0 +1,68 @@
+#include "framework/net/receive_assembly.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace strait::net {
+namespace {
+
+// A frame's length is the sender's word until its bytes are here; memory beyond this grows with
+// them.
+constexpr std::uint64_t kTrustedBytes = std::uint64_t{64} << 20;
+
+}  // namespace
+
+ReceiveAssembly::Verdict ReceiveAssembly::accept(const MessageHeader& header,
+                                                 std::span<const std::byte> payload) {
+  seen_attempt_ = std::max(seen_attempt_, header.attempt);
+  if (header.position < expected_) return Verdict::repeated;
+  if (header.position > expected_) {
+    if (header.attempt < asked_attempt_ || waits_for_attempt()) return Verdict::repeated;
+    ask_again();
+    return Verdict::gap;
+  }
+  if (expected_.offset == 0) {
+    length_ = header.frame_length;
+    hash_ = header.frame_hash;
+    arriving_.clear();
+    arriving_.reserve(std::min(length_, kTrustedBytes));
+  } else if (header.frame_length != length_ || header.frame_hash != hash_) {
+    // Intact, of this stream, and yet of another frame: one of the two was wrong, so begin again.
+    expected_.offset = 0;
+    ++spoilt_;
+    ask_again();
+    return Verdict::spoilt;
+  }
+  arriving_.insert(arriving_.end(), payload.begin(), payload.end());
+  expected_.offset += payload.size();
+  return expected_.offset < length_ ? Verdict::taken : finish_frame();
+}
+
+ReceiveAssembly::Verdict ReceiveAssembly::finish_frame() {
+  expected_.offset = 0;
+  if (hash_frame(arriving_) != hash_) {
+    ++spoilt_;
+    ask_again();
+    return Verdict::spoilt;
+  }
+  spoilt_ = 0;
+  ++expected_.sequence;
+  ready_.push_back(std::move(arriving_));
+  arriving_ = Frame();
+  return Verdict::complete;
+}
+
+void ReceiveAssembly::note_cursor(Position cursor, std::uint32_t attempt) {
+  seen_attempt_ = std::max(seen_attempt_, attempt);
+  if (cursor > expected_ && attempt == seen_attempt_ && !waits_for_attempt()) ask_again();
+}
+
+std::optional<Frame> ReceiveAssembly::take() {
+  if (ready_.empty()) return std::nullopt;
+  Frame frame = std::move(ready_.front());
+  ready_.pop_front();
+  ++taken_;
+  return frame;
+}
+
+}  // namespace strait::net

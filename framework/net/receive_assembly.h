@@ -1,0 +1,60 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <deque>
+#include <optional>
+
+#include "framework/net/link.h"
+#include "framework/net/wire_format.h"
+
+namespace strait::net {
+
+// The receiving half of one end: puts chunks together, lets a frame out once, in order, and only
+// after its hash is right. Pure: no socket, no clock, no lock.
+//
+// A wire that was cut, or that loses and reorders, leaves a gap. Then everything is asked for again
+// from the gap on, as a new attempt; chunks of older attempts that do not fit are dropped without a
+// further request, so that late ones start no storm of resends.
+class ReceiveAssembly {
+ public:
+  enum class Verdict : std::uint8_t {
+    taken,     // the next bytes of the frame
+    complete,  // ... and its last
+    repeated,  // known already, or of an older attempt
+    gap,       // something before it is missing: it was dropped, ask_again() was called
+    spoilt,    // the frame's hash is wrong: all of it is asked for again
+  };
+  Verdict accept(const MessageHeader& header, std::span<const std::byte> payload);
+
+  // The peer says that it has sent everything before `cursor` in this attempt.
+  void note_cursor(Position cursor, std::uint32_t attempt);
+
+  // Starts a new attempt; the caller tells the peer with asked_attempt() and expected().
+  void ask_again() { asked_attempt_ = std::max(asked_attempt_, seen_attempt_) + 1; }
+  bool waits_for_attempt() const { return asked_attempt_ > seen_attempt_; }
+  std::uint32_t asked_attempt() const { return asked_attempt_; }
+
+  std::optional<Frame> take();
+  bool has_frame() const { return !ready_.empty(); }
+
+  Position expected() const { return expected_; }
+  std::uint64_t taken() const { return taken_; }
+  std::uint64_t awaited_bytes() const { return expected_.offset == 0 ? 0 : length_; }
+  std::uint32_t spoilt_in_a_row() const { return spoilt_; }
+
+ private:
+  Verdict finish_frame();
+
+  Position expected_;
+  std::uint64_t length_ = 0;  // of the frame that is arriving, once its first chunk is here
+  FrameHash hash_;
+  Frame arriving_;
+  std::deque<Frame> ready_;
+  std::uint64_t taken_ = 0;
+  std::uint32_t seen_attempt_ = 0;
+  std::uint32_t asked_attempt_ = 0;
+  std::uint32_t spoilt_ = 0;
+};
+
+}  // namespace strait::net

@@ -1,0 +1,74 @@
+#include "framework/net/send_window.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace strait::net {
+
+bool SendWindow::has_room_for(std::uint64_t frame_bytes) const {
+  if (sizes_.empty()) return true;
+  // Frames of no bytes would never fill a window of bytes; their number is bounded by what a chunk
+  // header costs.
+  const std::uint64_t used = outstanding_bytes_ + sizes_.size() * kHeaderBytes;
+  return used + frame_bytes + kHeaderBytes <= window_bytes_;
+}
+
+void SendWindow::push(Frame frame) {
+  const FrameHash hash = hash_frame(frame);
+  outstanding_bytes_ += frame.size();
+  sizes_.push_back(frame.size());
+  frames_.push_back({std::move(frame), hash});
+}
+
+SendWindow::Piece SendWindow::next_piece() {
+  const Held& held = frames_[cursor_.sequence - first_];
+  Piece piece;
+  piece.position = cursor_;
+  piece.frame_length = held.frame.size();
+  piece.frame_hash = held.hash;
+  const std::uint64_t length = std::min(chunk_bytes_, piece.frame_length - cursor_.offset);
+  piece.payload = std::span<const std::byte>(held.frame).subspan(cursor_.offset, length);
+  piece.again = cursor_ < sent_;
+  cursor_.offset += length;
+  if (cursor_.offset == piece.frame_length) cursor_ = {cursor_.sequence + 1, 0};
+  sent_ = std::max(sent_, cursor_);
+  return piece;
+}
+
+bool SendWindow::acknowledge(Position received, std::uint64_t taken) {
+  if (received > sent_ || taken > received.sequence) return false;
+  if (received.sequence >= first_ && received.sequence < first_ + frames_.size() &&
+      received.offset >=
+          std::max<std::uint64_t>(frames_[received.sequence - first_].frame.size(), 1)) {
+    return false;  // beyond the end of that frame
+  }
+  // Older than what is known: it was overtaken.
+  received_ = std::max(received_, received);
+  while (first_ < received_.sequence) {
+    frames_.pop_front();
+    ++first_;
+  }
+  cursor_ = std::max(cursor_, received_);
+  while (taken_ < taken) {
+    outstanding_bytes_ -= sizes_.front();
+    sizes_.pop_front();
+    ++taken_;
+  }
+  return true;
+}
+
+bool SendWindow::rewind(Position received, std::uint32_t attempt) {
+  if (attempt <= attempt_) return false;
+  attempt_ = attempt;
+  // Not before the oldest frame that is still here; possibly before what had been acknowledged of
+  // it, when the receiver found its whole hash wrong.
+  received_ = std::max(received, Position{first_, 0});
+  cursor_ = received_;
+  return true;
+}
+
+void SendWindow::limit_chunk(std::uint64_t chunk_bytes) {
+  chunk_bytes_ = std::min(chunk_bytes_, std::max<std::uint64_t>(chunk_bytes, 1));
+}
+
+}  // namespace strait::net

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <span>
+
+#include "framework/net/link.h"
+#include "framework/net/wire_format.h"
+
+namespace strait::net {
+
+// The sending half of one end: frames as they were encoded, from send() until the peer has them.
+// Pure: no socket, no clock, no lock.
+//
+// Three places move forward through the stream: taken <= received <= sent. Memory is freed at
+// received, room appears at taken, and a resend puts the cursor back to received.
+class SendWindow {
+ public:
+  SendWindow(std::uint64_t window_bytes, std::uint64_t chunk_bytes)
+      : window_bytes_(window_bytes), chunk_bytes_(chunk_bytes) {}
+
+  // The window is counted in bytes; a frame larger than all of it passes when nothing else is out.
+  bool has_room_for(std::uint64_t frame_bytes) const;
+  void push(Frame frame);
+
+  // The next piece to put on the wire, or false. The payload lives until acknowledge().
+  struct Piece {
+    Position position;
+    std::uint64_t frame_length = 0;
+    FrameHash frame_hash;
+    std::span<const std::byte> payload;
+    bool again = false;  // was on the wire before
+  };
+  bool has_piece() const { return cursor_.sequence < first_ + frames_.size(); }
+  Piece next_piece();
+
+  // What the peer says it has received and taken. False: it claims what was never sent, and nothing
+  // was changed.
+  bool acknowledge(Position received, std::uint64_t taken);
+
+  // The peer asks for everything from `received` on, as a new attempt; an old request is ignored.
+  // False: nothing to do.
+  bool rewind(Position received, std::uint32_t attempt);
+
+  // The peer's chunks are never larger than what it said in its hello.
+  void limit_chunk(std::uint64_t chunk_bytes);
+
+  Position cursor() const { return cursor_; }
+  std::uint32_t attempt() const { return attempt_; }
+  std::uint64_t outstanding_bytes() const { return outstanding_bytes_; }
+  bool all_received() const { return frames_.empty(); }
+
+ private:
+  struct Held {
+    Frame frame;
+    FrameHash hash;
+  };
+
+  std::uint64_t window_bytes_;
+  std::uint64_t chunk_bytes_;
+  std::deque<Held> frames_;          // not yet received by the peer
+  std::uint64_t first_ = 0;          // sequence of frames_.front()
+  std::deque<std::uint64_t> sizes_;  // of the frames not yet taken
+  std::uint64_t taken_ = 0;
+  std::uint64_t outstanding_bytes_ = 0;
+  Position cursor_;    // next to send
+  Position received_;  // the peer has all before
+  Position sent_;      // the furthest the cursor ever was
+  std::uint32_t attempt_ = 0;
+};
+
+}  // namespace strait::net

@@ -1,0 +1,85 @@
+#pragma once
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "framework/net/run_id.h"
+
+// The bytes both ends share. WIRE.md draws them and computes an example. Everything here is pure.
+namespace strait::net {
+
+inline constexpr std::uint32_t kMagic = 0x54525453;  // "STRT" as bytes
+inline constexpr std::uint8_t kProtocolVersion = 1;
+inline constexpr std::size_t kHeaderBytes = 104;
+
+// Limits, checked before anything is allocated.
+inline constexpr std::uint64_t kMaxChunkBytes = std::uint64_t{16} << 20;
+inline constexpr std::uint64_t kMaxFrameBytes = std::uint64_t{4} << 30;
+inline constexpr std::uint64_t kMaxHelloBytes = std::uint64_t{1} << 20;
+
+enum class MessageKind : std::uint8_t {
+  hello = 1,  // opener to answerer, on every new path; payload: Hello
+  welcome,    // the answer; payload: Hello
+  refuse,     // a hello that cannot be agreed to; payload: reason byte, words
+  chunk,      // a piece of a frame
+  status,     // nothing but its header: acknowledgement and sign of life
+  resend,     // send again from `received` on
+  abort,      // the link ended on purpose; payload: words
+  bye,        // the other end was closed
+};
+inline constexpr MessageKind kLastKind = MessageKind::bye;
+
+// A place in the stream of one direction: byte `offset` of frame `sequence`. A frame's end is the
+// next frame's begin.
+struct Position {
+  std::uint64_t sequence = 0;
+  std::uint64_t offset = 0;
+  auto operator<=>(const Position&) const = default;
+};
+
+struct FrameHash {  // XXH3-128 of a whole frame
+  std::uint64_t low = 0;
+  std::uint64_t high = 0;
+  bool operator==(const FrameHash&) const = default;
+};
+FrameHash hash_frame(std::span<const std::byte> frame);
+
+struct MessageHeader {
+  MessageKind kind = MessageKind::status;
+  std::uint32_t generation = 0;
+  RunId run;
+  Position position;               // chunk: its place; status: all before it has been sent
+  std::uint64_t frame_length = 0;  // chunk only, as the hash
+  FrameHash frame_hash;
+  Position received;          // cumulative: all before it has been received
+  std::uint64_t taken = 0;    // frames that the receiving program has taken: credit for the window
+  std::uint32_t attempt = 0;  // chunk, status: of the sender. hello, welcome, resend: asked for
+  std::uint32_t payload_length = 0;
+};
+
+// The check is over all bytes after itself, so the header goes last: write the payload to
+// message[kHeaderBytes..], then call this. payload_length is taken from the span.
+void seal(MessageHeader header, std::span<std::byte> message);
+
+enum class WireFault : std::uint8_t {
+  none,
+  truncated,      // shorter than a header, or than it says; or longer
+  foreign,        // not this protocol
+  other_version,  // intact, but of another protocol version
+  damaged,        // the check is wrong
+  lying,          // intact, and impossible: unknown kind, lengths beyond the limits
+};
+
+struct Parsed {
+  WireFault fault = WireFault::none;
+  std::uint8_t version = 0;  // set with other_version
+  MessageHeader header;
+  std::span<const std::byte> payload;  // of the message parsed
+};
+
+// Allocates nothing.
+Parsed parse_message(std::span<const std::byte> message);
+
+}  // namespace strait::net
