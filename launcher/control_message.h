@@ -1,0 +1,148 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "framework/net/link.h"
+#include "framework/net/process_name.h"
+#include "framework/store/manifest.h"
+#include "framework/store/sample.h"
+#include "launcher/exit_code.h"
+
+// What the coordinator and the stages say to each other, as values, and the same as frames (one
+// JSON object each). Steps are amounts: `step` 5 means that five updates are made. Times are
+// seconds.
+namespace strait::launcher {
+
+// ---- stage → coordinator; in this order: Hello, Ready, then the others, Done or Failed last.
+
+struct Hello {
+  net::ProcessName process;
+  std::int64_t pid = 0;
+  std::string host;
+  std::string build;  // must be the launcher's own
+};
+
+// Weights are there and the data links are bound: link name → endpoint of what this process bound.
+struct Ready {
+  std::map<std::string, std::string> endpoints;
+};
+
+struct LinkTraffic {
+  std::string name;  // as both ends call it
+  std::string peer;
+  std::uint64_t sent_bytes = 0;  // so far, as put on the wire
+  std::uint64_t received_bytes = 0;
+};
+
+// Every second from Hello on, by a thread that does not compute.
+struct Progress {
+  store::Step step{};
+  std::int64_t micro_batch = -1;             // -1: between steps
+  std::string phase;                         // "loading", "forward", "waiting", "checkpoint", …
+  std::string waits_for;                     // a whole sentence; empty: it works
+  std::optional<net::ProcessName> waits_on;  // whom it waits for, where that is one process
+  double waited_seconds = 0;
+  std::uint64_t finished_actions = 0;  // moves whenever this process gets on, loading included
+  std::vector<LinkTraffic> links;
+};
+
+// From every process, after every step. What holds for the whole step (loss … skipped) is told by
+// whoever knows it; seconds, busy seconds and bytes are this process's own, of this step.
+struct StepDone {
+  store::Step step{};
+  std::optional<double> loss;
+  std::optional<double> grad_norm;
+  std::optional<double> learning_rate;
+  std::optional<std::int64_t> tokens;
+  bool skipped = false;  // no update was made: something was not finite
+  double seconds = 0;
+  double busy_seconds = 0;
+  std::uint64_t bytes_forward = 0;
+  std::uint64_t bytes_backward = 0;
+  std::uint64_t bytes_sync = 0;
+};
+
+struct Evaluated {
+  store::Step step{};
+  double loss = 0;
+  std::int64_t tokens = 0;
+};
+
+// This process's part of the checkpoint is durable under its name.
+struct ShardsWritten {
+  store::Step step{};
+  std::vector<store::ShardFile> files;
+};
+
+struct ShardFailed {
+  store::Step step{};
+  ExitCode code = ExitCode::storage_io;
+  std::string text;
+};
+
+struct Event {
+  std::string name;  // "reconnected"
+  std::string text;
+};
+
+struct Failed {
+  ExitCode code = ExitCode::internal;
+  std::string text;  // one sentence
+};
+
+// Everything asked for is done, all checkpoints are committed or dropped; the process leaves now.
+struct Done {
+  store::Step step{};
+};
+
+// ---- coordinator → stage
+
+// All endpoints of all processes; training begins.
+struct Peers {
+  std::map<std::string, std::string> endpoints;
+};
+
+struct StopAfterStep {};  // finish the step, checkpoint, send Done, leave
+
+struct Committed {  // the checkpoint exists
+  store::Step step{};
+};
+
+struct Dropped {  // the checkpoint will never exist, older ones stay; training goes on
+  store::Step step{};
+  std::string text;
+};
+
+// Leave at once with this exit code, without a word of your own: the cause is elsewhere.
+struct Abort {
+  ExitCode code = ExitCode::peer_lost;
+  std::string text;
+  std::string origin;  // "stage 1.0 (host b)"
+};
+
+using StageMessage = std::variant<Hello, Ready, Progress, StepDone, Evaluated, ShardsWritten,
+                                  ShardFailed, Event, Failed, Done>;
+using CoordinatorMessage = std::variant<Peers, StopAfterStep, Committed, Dropped, Abort>;
+
+// Names the message and the field. Whoever gets one talks to something that is not strait.
+class ControlError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+net::Frame format(const StageMessage& message);
+net::Frame format(const CoordinatorMessage& message);
+
+// Limits are checked before memory is spent; unknown types and fields, missing fields, wrong types
+// and numbers out of range are ControlError. Pure.
+StageMessage parse_stage_message(std::span<const std::byte> frame);
+CoordinatorMessage parse_coordinator_message(std::span<const std::byte> frame);
+
+}  // namespace strait::launcher

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "framework/trace/json_lines.h"
+#include "launcher/run_directory.h"
+#include "launcher/run_observer.h"
+
+namespace strait::launcher {
+
+// Writes what happens into the files of a run: metrics.jsonl (a line per step), events.jsonl (a
+// line per event) and status.json (the present, replaced every second; read by `strait status`).
+// Observes one run, on the coordinator's thread.
+class RunRecorder : public RunObserver {
+ public:
+  RunRecorder(const RunDirectory& directory, std::string run_id, std::uint32_t generation);
+
+  void connected(const Hello& hello) override;
+  void training(store::Step from, store::Step to) override;
+  void reports(const std::vector<ProcessReport>& processes) override;
+  void step(const StepLine& line) override;
+  void evaluated(const Evaluated& evaluated) override;
+  void checkpointed(store::Step step) override;
+  void checkpoint_failed(store::Step step, const std::string& text) override;
+  void event(const std::string& who, const Event& event) override;
+  void stopping(bool now) override;
+  void ended(const Outcome& outcome) override;
+
+ private:
+  void append_event(nlohmann::ordered_json line);
+  void write_status();
+
+  std::filesystem::path status_path_;
+  std::uint32_t generation_;
+  trace::JsonLines metrics_;
+  trace::JsonLines events_;
+  std::unique_ptr<nlohmann::ordered_json> status_;  // what status.json says, kept up to date
+  double median_seconds_ = 0;
+  std::chrono::steady_clock::time_point started_;
+};
+
+}  // namespace strait::launcher
