@@ -1,0 +1,106 @@
+#include "schedules/schedule.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+#include <string>
+
+#include "schedules/forward_only.h"
+#include "schedules/gpipe.h"
+#include "schedules/one_forward_one_backward.h"
+
+namespace strait::schedules {
+namespace {
+
+std::string text_of(const ActionList& list) {
+  std::string text;
+  for (const Action& action : list) {
+    if (!text.empty()) text += ' ';
+    text += action.work == Work::forward ? 'F' : 'B';
+    text += std::to_string(number(action.micro_batch));
+  }
+  return text;
+}
+
+template <typename Call>
+std::string refusal_of(const Call& call) {
+  try {
+    call();
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+  return "nothing was refused";
+}
+
+TEST(Schedule, GPipeDoesAllForwardsThenAllBackwardsInIndexOrder) {
+  EXPECT_EQ(text_of(gpipe({.stages = 2, .micro_batches = 3}, StageIndex{0})), "F0 F1 F2 B0 B1 B2");
+  EXPECT_EQ(text_of(gpipe({.stages = 2, .micro_batches = 3}, StageIndex{1})), "F0 F1 F2 B0 B1 B2");
+}
+
+TEST(Schedule, OneForwardOneBackwardFillsThenAlternates) {
+  const PipelineShape shape{.stages = 3, .micro_batches = 4};
+  EXPECT_EQ(text_of(one_forward_one_backward(shape, StageIndex{0})), "F0 F1 F2 B0 F3 B1 B2 B3");
+  EXPECT_EQ(text_of(one_forward_one_backward(shape, StageIndex{1})), "F0 F1 B0 F2 B1 F3 B2 B3");
+  EXPECT_EQ(text_of(one_forward_one_backward(shape, StageIndex{2})), "F0 B0 F1 B1 F2 B2 F3 B3");
+}
+
+TEST(Schedule, DepthAddsOneForwardPerHopBelow) {
+  const PipelineShape shape{.stages = 2, .micro_batches = 4, .depth = 1};
+  EXPECT_EQ(text_of(one_forward_one_backward(shape, StageIndex{0})), "F0 F1 F2 B0 F3 B1 B2 B3");
+  EXPECT_EQ(text_of(one_forward_one_backward(shape, StageIndex{1})), "F0 B0 F1 B1 F2 B2 F3 B3");
+}
+
+TEST(Schedule, FewerMicroBatchesThanStagesBecomeGPipeWhereTheFillTakesThemAll) {
+  const PipelineShape shape{.stages = 8, .micro_batches = 2};
+  EXPECT_EQ(text_of(one_forward_one_backward(shape, StageIndex{0})), "F0 F1 B0 B1");
+  EXPECT_EQ(text_of(one_forward_one_backward(shape, StageIndex{7})), "F0 B0 F1 B1");
+}
+
+TEST(Schedule, AHugeDepthIsCutToTheMicroBatchesThereAre) {
+  const PipelineShape shape{.stages = 64, .micro_batches = 5, .depth = 2'000'000'000};
+  EXPECT_EQ(one_forward_one_backward_in_flight(shape, StageIndex{0}), 5);
+  EXPECT_EQ(one_forward_one_backward_in_flight(shape, StageIndex{63}), 1);
+}
+
+TEST(Schedule, EvaluationOnlyRunsForwards) {
+  EXPECT_EQ(text_of(forward_only({.stages = 4, .micro_batches = 3}, StageIndex{2})), "F0 F1 F2");
+}
+
+TEST(Schedule, IsFoundByTheNameThatRecipesUse) {
+  const PipelineShape shape{.stages = 3, .micro_batches = 4, .depth = 1};
+  EXPECT_EQ(schedule_named("gpipe").list(shape, StageIndex{1}), gpipe(shape, StageIndex{1}));
+  EXPECT_EQ(schedule_named("1f1b").list(shape, StageIndex{1}),
+            one_forward_one_backward(shape, StageIndex{1}));
+  for (const Schedule& schedule : all_schedules()) {
+    EXPECT_EQ(&schedule_named(schedule.name), &schedule);
+  }
+}
+
+TEST(Schedule, AnUnknownNameIsRefusedWithTheAllowedOnes) {
+  EXPECT_EQ(refusal_of([] { schedule_named("pipedream"); }),
+            "unknown schedule \"pipedream\"; allowed are: gpipe, 1f1b");
+}
+
+TEST(Schedule, AShapeNoPipelineCanHaveIsRefusedWithItsNumbers) {
+  using testing::HasSubstr;
+  for (const Schedule& schedule : all_schedules()) {
+    const auto refusal = [&](PipelineShape shape, int stage) {
+      return refusal_of([&] { schedule.list(shape, StageIndex{stage}); });
+    };
+    EXPECT_THAT(refusal({.stages = 0}, 0), HasSubstr("stage 0 of 0 stages"));
+    EXPECT_THAT(refusal({.micro_batches = 0}, 0), HasSubstr("0 micro-batches"));
+    EXPECT_THAT(refusal({.depth = -1}, 0), HasSubstr("depth -1"));
+    EXPECT_THAT(refusal({.stages = 2}, 2), HasSubstr("stage 2 of 2 stages"));
+    EXPECT_THAT(refusal({.stages = 2}, -1), HasSubstr("stage -1 of 2 stages"));
+  }
+}
+
+TEST(Schedule, ActionsDescribeThemselves) {
+  EXPECT_EQ(describe(Action{Work::forward, ChunkIndex{0}, MicroBatch{3}}), "forward 3");
+  EXPECT_EQ(describe(Action{Work::weight_gradient, ChunkIndex{2}, MicroBatch{0}}),
+            "weight gradient 0 of chunk 2");
+}
+
+}  // namespace
+}  // namespace strait::schedules

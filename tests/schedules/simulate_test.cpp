@@ -1,0 +1,270 @@
+#include "schedules/simulate.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <random>
+#include <stdexcept>
+
+#include "schedules/forward_only.h"
+#include "schedules/gpipe.h"
+#include "schedules/one_forward_one_backward.h"
+#include "schedules/schedule.h"
+
+namespace strait::schedules {
+namespace {
+
+Action forward(int m) { return {Work::forward, ChunkIndex{0}, MicroBatch{m}}; }
+Action backward(int m) { return {Work::backward, ChunkIndex{0}, MicroBatch{m}}; }
+Action weight_gradient(int m) { return {Work::weight_gradient, ChunkIndex{0}, MicroBatch{m}}; }
+
+std::vector<StageCost> same_cost(int stages, const StageCost& cost) {
+  return std::vector<StageCost>(static_cast<std::size_t>(stages), cost);
+}
+
+std::vector<LinkCost> same_link(int stages, const LinkCost& link = {}) {
+  return std::vector<LinkCost>(static_cast<std::size_t>(stages - 1), link);
+}
+
+std::string refusal_of(const std::vector<ActionList>& lists, const std::vector<StageCost>& costs,
+                       const std::vector<LinkCost>& links) {
+  try {
+    simulate(lists, costs, links);
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+  return "nothing was refused";
+}
+
+TEST(Simulate, WithoutNetworkDelayBothSchedulesTakeTheTextbookTime) {
+  const StageCost cost{.forward_seconds = 1, .backward_seconds = 2};
+  for (const Schedule& schedule : all_schedules()) {
+    for (const int stages : {1, 2, 5, 8}) {
+      for (const int m : {1, 3, 8, 32}) {
+        const auto lists = action_lists(schedule, {stages, m, 0});
+        const Forecast forecast = simulate(lists, same_cost(stages, cost), same_link(stages));
+        EXPECT_EQ(forecast.seconds, 3.0 * (m + stages - 1))
+            << schedule.name << ", " << stages << " stages, " << m << " micro-batches";
+        for (const StageForecast& stage : forecast.stages) {
+          EXPECT_EQ(stage.busy_seconds, 3.0 * m);
+          EXPECT_EQ(stage.idle_seconds, 3.0 * (stages - 1));
+        }
+      }
+    }
+  }
+}
+
+// One micro-batch over two stages, added up by hand: forward 1, 10 bytes at 5 per second, latency
+// 0.25, forward 1, backward 2, 6 bytes at 2 per second, latency, backward 2.
+TEST(Simulate, AMessageOccupiesItsLinkThenArrivesAfterTheLatency) {
+  const LinkCost link{.forward_bytes = 10,
+                      .backward_bytes = 6,
+                      .forward_bytes_per_second = 5,
+                      .backward_bytes_per_second = 2,
+                      .latency_seconds = 0.25};
+  const std::vector<ActionList> lists(2, ActionList{forward(0), backward(0)});
+  const Forecast forecast =
+      simulate(lists, same_cost(2, {.forward_seconds = 1, .backward_seconds = 2}), {{link}});
+  EXPECT_EQ(forecast.seconds, 1 + 2 + 0.25 + 1 + 2 + 3 + 0.25 + 2);
+  ASSERT_EQ(forecast.transfers.size(), 2U);
+  EXPECT_EQ(forecast.transfers[0].start, 1);
+  EXPECT_EQ(forecast.transfers[0].end, 3);
+  EXPECT_EQ(forecast.transfers[1].from, StageIndex{1});
+  EXPECT_EQ(forecast.transfers[1].to, StageIndex{0});
+  EXPECT_EQ(forecast.transfers[1].end - forecast.transfers[1].start, 3);
+}
+
+TEST(Simulate, LatencyIsPaidOncePerFillNotOncePerMessage) {
+  const std::vector<ActionList> lists = action_lists(schedule_named("gpipe"), {2, 10, 0});
+  const auto costs = same_cost(2, {.forward_seconds = 1, .backward_seconds = 1});
+  const double near = simulate(lists, costs, same_link(2)).seconds;
+  const double far = simulate(lists, costs, same_link(2, {.latency_seconds = 5})).seconds;
+  EXPECT_EQ(far, near + 2 * 5);
+}
+
+TEST(Simulate, TheSlowestStageSetsThePaceAndTheOthersIdle) {
+  const int m = 20;
+  const std::vector<StageCost> costs = {{.forward_seconds = 1, .backward_seconds = 1},
+                                        {.forward_seconds = 3, .backward_seconds = 3}};
+  const Forecast forecast =
+      simulate(action_lists(schedule_named("1f1b"), {2, m, 0}), costs, {{{}}});
+  EXPECT_EQ(forecast.seconds, 1 + 6.0 * m + 1);
+  EXPECT_EQ(forecast.stages[1].idle_seconds, 2);
+  EXPECT_EQ(forecast.stages[0].idle_seconds, forecast.seconds - 2.0 * m);
+}
+
+TEST(Simulate, TheUpdateFollowsTheLastGradientOfAll) {
+  const std::vector<StageCost> costs = {
+      {.forward_seconds = 1, .backward_seconds = 1, .update_seconds = 4},
+      {.forward_seconds = 1, .backward_seconds = 1, .update_seconds = 7}};
+  const Forecast forecast =
+      simulate(action_lists(schedule_named("1f1b"), {2, 1, 0}), costs, {{{}}});
+  EXPECT_EQ(forecast.seconds, 4 + 7);
+  EXPECT_EQ(forecast.stages[0].busy_seconds, 6);
+  EXPECT_EQ(forecast.stages[1].busy_seconds, 9);
+}
+
+TEST(Simulate, MemoryIsHeldFromTheForwardToTheEndOfTheBackward) {
+  const StageCost cost{.forward_seconds = 1, .backward_seconds = 1, .bytes_in_flight = 100};
+  for (const Schedule& schedule : all_schedules()) {
+    for (const PipelineShape shape : {PipelineShape{4, 9, 0}, {4, 9, 1}, {4, 9, 2}, {6, 3, 1}}) {
+      const Forecast forecast = simulate(action_lists(schedule, shape),
+                                         same_cost(shape.stages, cost), same_link(shape.stages));
+      for (int s = 0; s < shape.stages; ++s) {
+        const StageForecast& stage = forecast.stages[static_cast<std::size_t>(s)];
+        EXPECT_EQ(stage.peak_in_flight, schedule.most_in_flight(shape, StageIndex{s}));
+        EXPECT_EQ(stage.peak_bytes, 100.0 * stage.peak_in_flight);
+      }
+    }
+  }
+}
+
+TEST(Simulate, AnEvaluationHoldsNothingBeyondTheMicroBatchAtWork) {
+  const std::vector<ActionList> lists(3, forward_only({.stages = 3, .micro_batches = 5}, {}));
+  const Forecast forecast = simulate(lists, same_cost(3, {.forward_seconds = 1}), same_link(3));
+  EXPECT_TRUE(forecast.completes());
+  EXPECT_EQ(forecast.seconds, 7);
+  EXPECT_EQ(forecast.stages[0].peak_in_flight, 1);
+}
+
+TEST(Simulate, ASplitBackwardSendsItsGradientBeforeTheWeightGradientIsDone) {
+  const ActionList whole = {forward(0), backward(0), weight_gradient(0)};
+  const Forecast forecast = simulate(
+      std::vector<ActionList>(2, whole),
+      same_cost(2, {.forward_seconds = 1, .backward_seconds = 1, .weight_gradient_seconds = 5}),
+      same_link(2));
+  EXPECT_EQ(forecast.seconds, 1 + 1 + 1 + 1 + 5);
+  EXPECT_EQ(forecast.stages[0].peak_in_flight, 1);
+}
+
+// Against the rules themselves, on random pipelines: nothing starts before what it needs, stages
+// and links do one thing at a time, and every wait has a cause.
+TEST(Simulate, NothingHappensTooEarlyOrForNoReason) {
+  const std::uint32_t seed = 20240517;
+  std::mt19937 random(seed);
+  const auto draw = [&](double most) {
+    return std::uniform_real_distribution<double>(0, most)(random);
+  };
+  const auto pick = [&](int most) { return std::uniform_int_distribution<int>(1, most)(random); };
+  for (int round = 0; round < 200; ++round) {
+    const PipelineShape shape{pick(7), pick(20), pick(4) - 1};
+    const Schedule& schedule = all_schedules()[static_cast<std::size_t>(round) % 2];
+    std::vector<StageCost> costs;
+    std::vector<LinkCost> links;
+    for (int s = 0; s < shape.stages; ++s) {
+      costs.push_back({.forward_seconds = draw(2), .backward_seconds = draw(3)});
+      if (s > 0) {
+        links.push_back({draw(4), draw(4), 0.5 + draw(3), 0.5 + draw(3), draw(1)});
+      }
+    }
+    const Forecast forecast = simulate(action_lists(schedule, shape), costs, links);
+    ASSERT_TRUE(forecast.completes()) << describe(forecast.blocked);
+
+    std::map<std::tuple<int, Work, int>, ActionSpan> done;
+    std::map<std::tuple<int, int, int>, double> arrived;  // from, to, micro-batch
+    std::map<std::pair<int, int>, double> link_free;
+    for (const ActionSpan& span : forecast.spans) {
+      done[{number(span.stage), span.action.work, number(span.action.micro_batch)}] = span;
+    }
+    for (const TransferSpan& transfer : forecast.transfers) {
+      const int from = number(transfer.from);
+      const int to = number(transfer.to);
+      const Work work = from < to ? Work::forward : Work::backward;
+      const double made = done.at({from, work, number(transfer.micro_batch)}).end;
+      double& free = link_free[{from, to}];
+      EXPECT_EQ(transfer.start, std::max(made, free)) << "seed " << seed << ", round " << round;
+      free = transfer.end;
+      const LinkCost& link = links[static_cast<std::size_t>(std::min(from, to))];
+      arrived[{from, to, number(transfer.micro_batch)}] = transfer.end + link.latency_seconds;
+    }
+    for (int s = 0; s < shape.stages; ++s) {
+      double free = 0;
+      for (const Action& action : schedule.list(shape, StageIndex{s})) {
+        const int m = number(action.micro_batch);
+        double ready = free;
+        if (action.work == Work::forward && s > 0) {
+          ready = std::max(ready, arrived.at({s - 1, s, m}));
+        }
+        if (action.work == Work::backward && s + 1 < shape.stages) {
+          ready = std::max(ready, arrived.at({s + 1, s, m}));
+        }
+        const ActionSpan& span = done.at({s, action.work, m});
+        EXPECT_EQ(span.start, ready) << "seed " << seed << ", round " << round;
+        free = span.end;
+      }
+      EXPECT_LE(free, forecast.seconds);
+    }
+  }
+}
+
+TEST(Simulate, ADeadlockNamesEveryStageAndWhatItWaitsFor) {
+  // Stage 0 wants its first gradient before it sends the second forward; stage 1 wants both first.
+  const std::vector<ActionList> lists = {{forward(0), backward(0), forward(1), backward(1)},
+                                         {forward(0), forward(1), backward(0), backward(1)}};
+  const Forecast forecast = simulate(lists, same_cost(2, {}), same_link(2));
+  ASSERT_EQ(forecast.blocked.size(), 2U);
+  EXPECT_EQ(forecast.blocked[0].action, backward(0));
+  EXPECT_EQ(forecast.blocked[1].action, forward(1));
+  EXPECT_EQ(describe(forecast.blocked),
+            "stage 0 stops before backward 0: it needs backward 0 of stage 1, which stops before "
+            "forward 1; stage 1 stops before forward 1: it needs forward 1 of stage 0, which stops "
+            "before backward 0");
+}
+
+TEST(Simulate, AMissingActionAndABackwardBeforeItsForwardAreNamed) {
+  const auto blocked = [](const std::vector<ActionList>& lists) {
+    return describe(simulate(lists, same_cost(2, {}), same_link(2)).blocked);
+  };
+  EXPECT_EQ(blocked({{forward(0)}, {forward(0), forward(1)}}),
+            "stage 1 stops before forward 1: it needs forward 1 of stage 0, which never does it");
+  EXPECT_EQ(blocked({{forward(0), backward(0)}, {backward(0), forward(0)}}),
+            "stage 0 stops before backward 0: it needs backward 0 of stage 1, which stops before "
+            "backward 0; stage 1 stops before backward 0: it needs forward 0 of stage 1, which "
+            "stands later in the same list");
+  EXPECT_EQ(blocked({{forward(0)}, {forward(0), weight_gradient(0)}}),
+            "stage 1 stops before weight gradient 0: it needs backward 0 of stage 1, which never "
+            "does it");
+}
+
+TEST(Simulate, WhatCannotBePlayedIsRefusedWithTheFacts) {
+  using testing::HasSubstr;
+  const ActionList list = {forward(0), backward(0)};
+  const std::vector<ActionList> two(2, list);
+  EXPECT_THAT(refusal_of({}, {}, {}), HasSubstr("0 lists, 0 stage costs and 0 links"));
+  EXPECT_THAT(refusal_of(two, same_cost(1, {}), same_link(2)), HasSubstr("2 lists, 1 stage costs"));
+  EXPECT_THAT(refusal_of(two, same_cost(2, {}), {}), HasSubstr("0 links"));
+  EXPECT_THAT(refusal_of({{forward(0), forward(0)}}, same_cost(1, {}), {}),
+              HasSubstr("stage 0 lists forward 0 twice"));
+  EXPECT_THAT(refusal_of({{forward(-1)}}, same_cost(1, {}), {}), HasSubstr("forward -1"));
+  EXPECT_THAT(refusal_of({{forward(2'000'000'000)}}, same_cost(1, {}), {}),
+              HasSubstr("expected chunk 0 and a micro-batch from 0"));
+  EXPECT_THAT(refusal_of(two, same_cost(2, {.forward_seconds = -1}), same_link(2)),
+              HasSubstr("forward time of stage 0 is -1"));
+  EXPECT_THAT(refusal_of(two, same_cost(2, {}), same_link(2, {.forward_bytes_per_second = 0})),
+              HasSubstr("bandwidth of the link behind stage 0"));
+}
+
+// A placement search asks thousands of times. The limit leaves room for sanitizers and for a loaded
+// machine; an optimized build takes about a twentieth of it.
+TEST(Simulate, ALongPipelineIsForecastInMilliseconds) {
+  const PipelineShape shape{64, 256, 1};
+  const auto lists = action_lists(schedule_named("1f1b"), shape);
+  const auto costs = same_cost(64, {.forward_seconds = 1, .backward_seconds = 2});
+  const auto links = same_link(64, {1, 1, 3, 3, 0.1});
+  double best = 1e9;
+  for (int i = 0; i < 5; ++i) {
+    const auto start = std::chrono::steady_clock::now();
+    const Forecast forecast = simulate(lists, costs, links);
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    ASSERT_TRUE(forecast.completes());
+    best = std::min(best, took.count());
+  }
+  RecordProperty("milliseconds", std::to_string(best * 1e3));
+  EXPECT_LT(best, 0.1);
+}
+
+}  // namespace
+}  // namespace strait::schedules
