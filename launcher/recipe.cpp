@@ -21,17 +21,15 @@ constexpr std::array kBackendNames = {"local"sv, "ssh"sv, "slurm"sv};
 
 }  // namespace
 
-// clang-format off
-template <> std::span<const std::string_view> all_names<Weights>() { return kWeightsNames; }
-template <> std::span<const std::string_view> all_names<Dtype>() { return kDtypeNames; }
-template <> std::span<const std::string_view> all_names<Device>() { return kDeviceNames; }
-template <> std::span<const std::string_view> all_names<Recompute>() { return kRecomputeNames; }
-template <> std::span<const std::string_view> all_names<ScheduleKind>() { return kScheduleNames; }
-template <> std::span<const std::string_view> all_names<PartitionKind>() { return kPartitionNames; }
-template <> std::span<const std::string_view> all_names<DecayKind>() { return kDecayNames; }
-template <> std::span<const std::string_view> all_names<CodecKind>() { return kCodecNames; }
-template <> std::span<const std::string_view> all_names<WireDtype>() { return kWireDtypeNames; }
-template <> std::span<const std::string_view> all_names<BackendKind>() { return kBackendNames; }
-// clang-format on
+Names all_names(Weights) { return kWeightsNames; }
+Names all_names(Dtype) { return kDtypeNames; }
+Names all_names(Device) { return kDeviceNames; }
+Names all_names(Recompute) { return kRecomputeNames; }
+Names all_names(ScheduleKind) { return kScheduleNames; }
+Names all_names(PartitionKind) { return kPartitionNames; }
+Names all_names(DecayKind) { return kDecayNames; }
+Names all_names(CodecKind) { return kCodecNames; }
+Names all_names(WireDtype) { return kWireDtypeNames; }
+Names all_names(BackendKind) { return kBackendNames; }
 
 }  // namespace strait::launcher

@@ -128,13 +128,23 @@ struct Recipe {
   bool operator==(const Recipe&) const = default;
 };
 
-// The allowed words of an enumeration in the order of its values: {"load", "random"}.
-template <class Word>
-std::span<const std::string_view> all_names();
+// The allowed words of an enumeration in the order of its values, whatever the argument's own
+// value: all_names(Weights{}) is {"load", "random"}.
+using Names = std::span<const std::string_view>;
+Names all_names(Weights);
+Names all_names(Dtype);
+Names all_names(Device);
+Names all_names(Recompute);
+Names all_names(ScheduleKind);
+Names all_names(PartitionKind);
+Names all_names(DecayKind);
+Names all_names(CodecKind);
+Names all_names(WireDtype);
+Names all_names(BackendKind);
 
 template <class Word>
 std::string_view name_of(Word word) {
-  return all_names<Word>()[static_cast<std::size_t>(word)];
+  return all_names(word)[static_cast<std::size_t>(word)];
 }
 
 }  // namespace strait::launcher
