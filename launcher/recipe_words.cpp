@@ -1,4 +1,4 @@
-#include "launcher/recipe.h"
+#include "launcher/recipe_words.h"
 
 #include <array>
 

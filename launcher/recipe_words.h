@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace strait::launcher {
+
+// The words a recipe chooses from.
+enum class Weights : std::uint8_t { load, random };
+enum class Dtype : std::uint8_t { float32, bfloat16 };
+enum class Device : std::uint8_t { automatic, cpu, cuda };
+enum class Recompute : std::uint8_t { none, layer };
+enum class ScheduleKind : std::uint8_t { gpipe, one_forward_one_backward };
+enum class PartitionKind : std::uint8_t { balanced, profile, ranges, plugin };
+enum class DecayKind : std::uint8_t { cosine, linear, constant };
+enum class CodecKind : std::uint8_t { raw, fixed, delta, automatic };
+enum class WireDtype : std::uint8_t { float32, bfloat16, float16 };
+enum class BackendKind : std::uint8_t { local, ssh, slurm };
+
+// The allowed words of an enumeration in the order of its values, whatever the argument's own
+// value: all_names(Weights{}) is {"load", "random"}.
+using Names = std::span<const std::string_view>;
+Names all_names(Weights);
+Names all_names(Dtype);
+Names all_names(Device);
+Names all_names(Recompute);
+Names all_names(ScheduleKind);
+Names all_names(PartitionKind);
+Names all_names(DecayKind);
+Names all_names(CodecKind);
+Names all_names(WireDtype);
+Names all_names(BackendKind);
+
+template <class Word>
+std::string_view name_of(Word word) {
+  return all_names(word)[static_cast<std::size_t>(word)];
+}
+
+}  // namespace strait::launcher
