@@ -21,7 +21,7 @@ enum class ExitCode : int {
 
 constexpr int number(ExitCode code) { return static_cast<int>(code); }
 
-// In words, for sentences.
+// In words, for sentences; null for a number that is none of ours.
 constexpr const char* meaning(ExitCode code) {
   switch (code) {
     case ExitCode::done:
@@ -51,7 +51,7 @@ constexpr const char* meaning(ExitCode code) {
     case ExitCode::internal:
       return "internal error";
   }
-  return "unknown";
+  return nullptr;
 }
 
 }  // namespace strait::launcher
