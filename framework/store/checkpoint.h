@@ -49,6 +49,7 @@ struct Unusable {
   std::filesystem::path path;
   Step step{};
   std::string reason;
+  bool committed = false;  // there is a manifest: this one was complete once
 };
 struct CheckpointList {
   std::vector<Checkpoint> complete;  // newest first

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <filesystem>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 
 namespace strait::store {
 
@@ -24,5 +26,9 @@ class StoreError : public std::runtime_error {
  private:
   Kind kind_;
 };
+
+// What a failed system call means: "cannot <doing> <path>: <reason>", storage_full for no room,
+// bad_input for what is not there, storage_io for the rest.
+StoreError system_error(std::string_view doing, const std::filesystem::path& path, int error);
 
 }  // namespace strait::store

@@ -1,0 +1,141 @@
+#include "framework/store/atomic_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <stdexcept>
+#include <system_error>
+#include <utility>
+
+#include "framework/store/store_error.h"
+
+namespace strait::store {
+namespace {
+
+std::filesystem::path folder_of(const std::filesystem::path& path) {
+  return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
+}
+
+std::uint64_t free_bytes(const std::filesystem::path& folder) {
+  struct statvfs status {};
+  if (::statvfs(folder.c_str(), &status) != 0) return 0;
+  return static_cast<std::uint64_t>(status.f_bavail) * status.f_frsize;
+}
+
+}  // namespace
+
+AtomicFile::AtomicFile(std::filesystem::path path, std::uint64_t expected_bytes)
+    : path_(std::move(path)),
+      temporary_(path_.string() + fmt::format(".tmp-{}", ::getpid())),
+      expected_(expected_bytes) {
+  descriptor_ =
+      FileDescriptor(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  if (!descriptor_.open()) throw system_error("create", temporary_, errno);
+  if (expected_ > 0) set_aside(expected_);
+}
+
+AtomicFile::~AtomicFile() { discard(); }
+
+void AtomicFile::set_aside(std::uint64_t bytes) {
+  int result = 0;
+  do {
+    result = ::fallocate(descriptor_.number(), FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(bytes));
+  } while (result != 0 && errno == EINTR);
+  // Not every file system can; then writing shows whether there is room.
+  if (result != 0 && errno != EOPNOTSUPP && errno != ENOSYS) fail("set room aside for", errno);
+}
+
+void AtomicFile::write(std::span<const std::byte> bytes) {
+  if (!descriptor_.open()) throw std::logic_error("write to a voided file: " + path_.string());
+  std::size_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t count = ::write(descriptor_.number(), bytes.data() + done, bytes.size() - done);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) {
+      expected_ = std::max<std::uint64_t>(expected_, written_ + bytes.size() - done);
+      fail("write", errno);
+    }
+    hash_.update(bytes.subspan(done, static_cast<std::size_t>(count)));
+    done += static_cast<std::size_t>(count);
+    written_ += static_cast<std::uint64_t>(count);
+  }
+}
+
+FileSummary AtomicFile::commit(const std::function<void()>& may_rename) {
+  if (!descriptor_.open()) throw std::logic_error("commit of a voided file: " + path_.string());
+  if (::fsync(descriptor_.number()) != 0) fail("make durable", errno);
+  if (::close(descriptor_.release()) != 0) fail("close", errno);
+  std::error_code ignored;
+  const bool replaced = std::filesystem::exists(path_, ignored);
+  try {
+    if (may_rename) may_rename();
+  } catch (...) {
+    discard();
+    throw;
+  }
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail("put in place", errno);
+  temporary_.clear();
+  try {
+    sync_directory(folder_of(path_));
+  } catch (const StoreError&) {
+    // The caller is told that there is no such file, so there must be none.
+    if (!replaced) ::unlink(path_.c_str());
+    throw;
+  }
+  return {written_, hash_.hex()};
+}
+
+void AtomicFile::fail(const char* doing, int error) {
+  discard();
+  if (error != ENOSPC && error != EDQUOT) throw system_error(doing, path_, error);
+  const std::uint64_t available = free_bytes(folder_of(path_));
+  throw StoreError(StoreError::Kind::storage_full,
+                   fmt::format("no room to write {}: {} bytes are needed, {} are available in {}; "
+                               "make room there",
+                               path_.string(), std::max(expected_, written_), available,
+                               folder_of(path_).string()));
+}
+
+void AtomicFile::discard() noexcept {
+  descriptor_ = FileDescriptor();
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+  temporary_.clear();
+}
+
+FileSummary replace_file(const std::filesystem::path& path, std::string_view bytes) {
+  AtomicFile file(path, bytes.size());
+  file.write(std::as_bytes(std::span(bytes)));
+  return file.commit();
+}
+
+void make_directory(const std::filesystem::path& path) {
+  if (path.empty()) return;
+  if (::mkdir(path.c_str(), 0755) == 0) {
+    sync_directory(folder_of(path));
+    return;
+  }
+  const int error = errno;
+  std::error_code ignored;
+  if (error == EEXIST && std::filesystem::is_directory(path, ignored)) return;
+  if (error != ENOENT || !path.has_parent_path() || path == path.parent_path()) {
+    throw system_error("make the directory", path, error);
+  }
+  make_directory(path.parent_path());
+  if (::mkdir(path.c_str(), 0755) != 0 && errno != EEXIST) {
+    throw system_error("make the directory", path, errno);
+  }
+  sync_directory(folder_of(path));
+}
+
+void sync_directory(const std::filesystem::path& path) {
+  const FileDescriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!folder.open()) throw system_error("open the directory", path, errno);
+  if (::fsync(folder.number()) != 0) throw system_error("make durable", path, errno);
+}
+
+}  // namespace strait::store

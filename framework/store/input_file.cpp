@@ -1,0 +1,58 @@
+#include "framework/store/input_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "framework/store/store_error.h"
+
+namespace strait::store {
+
+InputFile::InputFile(std::filesystem::path path) : path_(std::move(path)) {
+  // O_NONBLOCK: a named pipe in a file's place is refused below instead of waited for.
+  descriptor_ = FileDescriptor(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!descriptor_.open()) throw system_error("open", path_, errno);
+  struct stat status {};
+  if (::fstat(descriptor_.number(), &status) != 0) throw system_error("look at", path_, errno);
+  if (!S_ISREG(status.st_mode)) {
+    throw StoreError(StoreError::Kind::bad_input,
+                     fmt::format("{} is not a regular file", path_.string()));
+  }
+  size_ = static_cast<std::uint64_t>(status.st_size);
+}
+
+void InputFile::read(std::uint64_t offset, std::span<std::byte> bytes) const {
+  std::size_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t count = ::pread(descriptor_.number(), bytes.data() + done, bytes.size() - done,
+                                  static_cast<off_t>(offset + done));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) throw system_error("read", path_, errno);
+    if (count == 0) {
+      throw StoreError(
+          StoreError::Kind::corrupt,
+          fmt::format("{} ends at byte {} where {} bytes were there when it was opened: "
+                      "somebody cuts it short while it is read",
+                      path_.string(), offset + done, size_));
+    }
+    done += static_cast<std::size_t>(count);
+  }
+}
+
+std::string read_text_file(const std::filesystem::path& path, std::uint64_t limit) {
+  const InputFile file(path);
+  if (file.size() > limit) {
+    throw StoreError(StoreError::Kind::bad_input,
+                     fmt::format("{} has {} bytes; at most {} are read from a file of this kind",
+                                 path.string(), file.size(), limit));
+  }
+  std::string text(file.size(), '\0');
+  file.read(0, std::as_writable_bytes(std::span(text)));
+  return text;
+}
+
+}  // namespace strait::store

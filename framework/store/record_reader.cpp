@@ -1,0 +1,82 @@
+#include "framework/store/record_reader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "framework/store/store_error.h"
+
+namespace strait::store {
+namespace {
+
+constexpr std::uint64_t kPiece = 1 << 20;
+constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+
+}  // namespace
+
+RecordReader::RecordReader(const std::filesystem::path& path)
+    : file_(path), lines_(path.extension() == ".jsonl" || path.extension() == ".ndjson") {
+  if (file_.size() == 0) {
+    throw StoreError(StoreError::Kind::bad_input, fmt::format("{} is empty", path.string()));
+  }
+}
+
+std::optional<Record> RecordReader::next() {
+  if (!lines_) {
+    if (records_++ > 0) return std::nullopt;
+    Record record;
+    record.origin = file_.path().string();
+    record.pieces = {{read_text_file(file_.path(), kMaximumText), true}};
+    return record;
+  }
+  while (std::optional<std::string> line = next_line()) {
+    if (line->find_first_not_of(" \t\r") == std::string::npos) continue;
+    ++records_;
+    return parse_record(*line, origin());
+  }
+  if (records_ == 0) {
+    throw StoreError(StoreError::Kind::bad_input,
+                     fmt::format("{} holds no record, only blank lines", file_.path().string()));
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> RecordReader::next_line() {
+  std::size_t searched = position_;
+  std::size_t end = buffer_.find('\n', searched);
+  while (end == std::string::npos && offset_ < file_.size()) {
+    searched = buffer_.size() - position_;
+    fill();
+    end = buffer_.find('\n', searched);
+    if (end == std::string::npos && buffer_.size() > kMaximumLine) break;
+  }
+  if (end == std::string::npos) end = buffer_.size();
+  if (position_ == buffer_.size()) return std::nullopt;
+  ++line_;
+  if (end - position_ > kMaximumLine) {
+    throw StoreError(StoreError::Kind::bad_input,
+                     fmt::format("{}: the line is longer than {} bytes", origin(), kMaximumLine));
+  }
+  std::string line = buffer_.substr(position_, end - position_);
+  position_ = std::min(end + 1, buffer_.size());
+  if (line_ == 1 && line.starts_with(kByteOrderMark)) line.erase(0, kByteOrderMark.size());
+  return line;
+}
+
+// What was handed out is dropped first, so `position_` is 0 afterwards.
+void RecordReader::fill() {
+  buffer_.erase(0, position_);
+  position_ = 0;
+  const std::size_t kept = buffer_.size();
+  const std::uint64_t count = std::min(kPiece, file_.size() - offset_);
+  buffer_.resize(kept + count);
+  file_.read(offset_, std::as_writable_bytes(std::span(buffer_).subspan(kept)));
+  offset_ += count;
+}
+
+std::string RecordReader::origin() const {
+  return fmt::format("{}:{}", file_.path().string(), line_);
+}
+
+}  // namespace strait::store
