@@ -1,0 +1,32 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+namespace strait::trace {
+
+// A POSIX file that is closed when it goes out of scope. Not for threads to share without a lock.
+// What fails throws TraceError with the path and the system's words.
+class Descriptor {
+ public:
+  Descriptor(const std::filesystem::path& path, int flags);
+  ~Descriptor();
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+
+  int number() const { return number_; }
+
+  // One write(2) as long as the system takes all of it at once, as it does on a healthy disk.
+  // Returns false, with errno set, when it took only `written` bytes and then failed.
+  bool write(std::string_view text, std::size_t& written) const;
+
+  // "cannot <deed> <path>: <what errno says>", thrown.
+  [[noreturn]] void fail(const char* deed) const;
+
+ private:
+  const std::filesystem::path path_;
+  int number_ = -1;
+};
+
+}  // namespace strait::trace

@@ -1,0 +1,113 @@
+#include "framework/trace/span_log.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "framework/trace/text_file.h"
+
+namespace strait::trace {
+namespace {
+
+std::string span_text(std::string_view text) {
+  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+// The format counts in microseconds. A double would lose the last digits of a machine that has been
+// up for a year.
+std::string microseconds(Nanoseconds time) {
+  return fmt::format("{}{}.{:03}", time < 0 ? "-" : "", std::abs(time / 1000),
+                     std::abs(time % 1000));
+}
+
+}  // namespace
+
+Nanoseconds now() {
+  using std::chrono::nanoseconds;
+  const auto since_start = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<nanoseconds>(since_start).count();
+}
+
+SpanLog::SpanLog(std::string process_name, int process, std::size_t capacity)
+    : process_name_(std::move(process_name)),
+      process_(process),
+      capacity_(std::max<std::size_t>(capacity, 1)) {
+  const MutexLock lock(mutex_);
+  ring_.reserve(capacity_);
+}
+
+void SpanLog::name_row(int row, std::string name) {
+  const MutexLock lock(mutex_);
+  for (Row& known : rows_) {
+    if (known.row == row) {
+      known.name = std::move(name);
+      return;
+    }
+  }
+  rows_.push_back({row, std::move(name)});
+}
+
+void SpanLog::record(const Span& span) {
+  const MutexLock lock(mutex_);
+  if (ring_.size() < capacity_) {
+    ring_.push_back(span);
+  } else {
+    ring_[recorded_ % capacity_] = span;
+  }
+  ++recorded_;
+}
+
+std::vector<Span> SpanLog::spans() const {
+  const MutexLock lock(mutex_);
+  std::vector<Span> ordered = ring_;
+  if (recorded_ > capacity_) {
+    const auto oldest = static_cast<std::ptrdiff_t>(recorded_ % capacity_);
+    std::rotate(ordered.begin(), ordered.begin() + oldest, ordered.end());
+  }
+  return ordered;
+}
+
+std::uint64_t SpanLog::overwritten() const {
+  const MutexLock lock(mutex_);
+  return recorded_ - ring_.size();
+}
+
+void SpanLog::write(const std::filesystem::path& path) const {
+  std::vector<Row> rows;
+  {
+    const MutexLock lock(mutex_);
+    rows = rows_;
+  }
+  std::string text = fmt::format(
+      R"({{"displayTimeUnit":"ms","otherData":{{"overwritten_spans":{}}},"traceEvents":[)",
+      overwritten());
+  auto out = std::back_inserter(text);
+  fmt::format_to(out, R"({{"ph":"M","name":"process_name","pid":{},"args":{{"name":{}}}}})",
+                 process_, span_text(process_name_));
+  for (const Row& row : rows) {
+    fmt::format_to(out,
+                   ",\n"
+                   R"({{"ph":"M","name":"thread_name","pid":{},"tid":{},"args":{{"name":{}}}}})",
+                   process_, row.row, span_text(row.name));
+  }
+  for (const Span& span : spans()) {
+    fmt::format_to(out,
+                   ",\n"
+                   R"({{"ph":"X","name":{},"cat":{},"pid":{},"tid":{},"ts":{},"dur":{})",
+                   span_text(span.name), span_text(span.category), process_, span.row,
+                   microseconds(span.start), microseconds(span.end - span.start));
+    if (span.argument != nullptr) {
+      fmt::format_to(out, R"(,"args":{{{}:{}}})", span_text(span.argument), span.value);
+    }
+    text += '}';
+  }
+  text += "]}\n";
+  replace_text(path, text);
+}
+
+}  // namespace strait::trace

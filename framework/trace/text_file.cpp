@@ -1,0 +1,51 @@
+#include "framework/trace/text_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+
+#include "framework/trace/descriptor.h"
+#include "framework/trace/trace_error.h"
+
+namespace strait::trace {
+
+void replace_text(const std::filesystem::path& path, std::string_view text) {
+  std::filesystem::path fresh = path;
+  fresh += ".new-" + std::to_string(::getpid());
+  try {
+    const Descriptor file(fresh, O_WRONLY | O_CREAT | O_TRUNC);
+    std::size_t written = 0;
+    if (!file.write(text, written)) file.fail("write");
+    if (::rename(fresh.c_str(), path.c_str()) != 0) file.fail("put its final name to");
+  } catch (const TraceError&) {
+    ::unlink(fresh.c_str());
+    throw;
+  }
+}
+
+std::string read_text(const std::filesystem::path& path, std::uintmax_t most_bytes) {
+  const Descriptor file(path, O_RDONLY);
+  struct stat facts {};
+  if (::fstat(file.number(), &facts) != 0) file.fail("examine");
+  const auto size = static_cast<std::uintmax_t>(facts.st_size);
+  if (!S_ISREG(facts.st_mode) || size > most_bytes) {
+    throw TraceError("cannot read " + path.string() + ": it has " + std::to_string(size) +
+                     " bytes; expected a plain file of at most " + std::to_string(most_bytes));
+  }
+  std::string text(static_cast<std::size_t>(size), '\0');
+  std::size_t have = 0;
+  while (have < text.size()) {
+    const ssize_t got = ::read(file.number(), text.data() + have, text.size() - have);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) file.fail("read");
+    if (got == 0) break;
+    have += static_cast<std::size_t>(got);
+  }
+  text.resize(have);
+  return text;
+}
+
+}  // namespace strait::trace
