@@ -1,0 +1,107 @@
+#include "kernels/cross_entropy.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+
+namespace strait::kernels {
+namespace {
+
+constexpr std::int64_t kLogitBytes = 8 << 20;
+
+void check_targets(const Projection& projection, const at::Tensor& hidden,
+                   const at::Tensor& targets) {
+  TORCH_INTERNAL_ASSERT(hidden.dim() == 2 && targets.dim() == 1 &&
+                            hidden.size(0) == targets.size(0) &&
+                            hidden.size(1) == projection.weight.size(1),
+                        "cross entropy of hidden ", hidden.sizes(), " with targets ",
+                        targets.sizes(), " and weight ", projection.weight.sizes());
+  if (targets.numel() == 0) return;
+  const auto [lowest, highest] = at::aminmax(targets);
+  const auto low = lowest.item<std::int64_t>();
+  const auto high = highest.item<std::int64_t>();
+  const std::int64_t vocabulary = projection.weight.size(0);
+  if (low >= 0 && high < vocabulary) return;
+  throw std::out_of_range("a target token is " + std::to_string(low < 0 ? low : high) +
+                          ", but the model's vocabulary has tokens 0 to " +
+                          std::to_string(vocabulary - 1) +
+                          ": prepare the data with the model's own tokenizer");
+}
+
+at::Tensor logits_of(const Projection& projection, const at::Tensor& rows) {
+  at::Tensor logits = at::mm(rows, projection.weight.t()).to(at::kFloat);
+  if (projection.bias.defined()) logits.add_(projection.bias);
+  return logits;
+}
+
+// The loss of a chunk; turns its logits into probabilities on the way.
+double consume_logits(at::Tensor& logits, const at::Tensor& targets) {
+  const at::Tensor highest = logits.amax(1, /*keepdim=*/true);
+  logits.sub_(highest);
+  const at::Tensor chosen = logits.gather(1, targets.unsqueeze(1)).to(at::kDouble);
+  logits.exp_();
+  const at::Tensor total = logits.sum(1, /*keepdim=*/true);
+  logits.div_(total);
+  return (total.to(at::kDouble).log_() - chosen).sum().item<double>();
+}
+
+void add_product(const at::Tensor& sum, const at::Tensor& left, const at::Tensor& right) {
+  if (left.scalar_type() == sum.scalar_type()) {
+    at::Tensor(sum).addmm_(left, right);
+  } else {
+    at::Tensor(sum).add_(at::mm(left, right));
+  }
+}
+
+}  // namespace
+
+std::int64_t cross_entropy_rows(std::int64_t vocabulary) {
+  constexpr auto kLogit = static_cast<std::int64_t>(sizeof(float));
+  return std::max<std::int64_t>(1, kLogitBytes / (kLogit * vocabulary));
+}
+
+CrossEntropyResult cross_entropy(const Projection& projection, const at::Tensor& hidden,
+                                 const at::Tensor& targets, double scale,
+                                 const Projection& gradient) {
+  const at::NoGradGuard no_grad;
+  check_targets(projection, hidden, targets);
+  CrossEntropyResult result;
+  result.hidden_gradient = at::empty_like(hidden, at::MemoryFormat::Contiguous);
+  const std::int64_t count = hidden.size(0);
+  const std::int64_t chunk = cross_entropy_rows(projection.weight.size(0));
+  for (std::int64_t begin = 0; begin < count; begin += chunk) {
+    const std::int64_t rows = std::min(chunk, count - begin);
+    const at::Tensor input = hidden.narrow(0, begin, rows);
+    const at::Tensor target = targets.narrow(0, begin, rows);
+    at::Tensor logits = logits_of(projection, input);
+    result.loss_sum += consume_logits(logits, target);
+    logits.scatter_add_(1, target.unsqueeze(1), at::full({rows, 1}, -1.0, logits.options()));
+    logits.mul_(scale);
+    if (gradient.bias.defined()) at::Tensor(gradient.bias).add_(logits.sum(0));
+    const at::Tensor slope = logits.to(hidden.scalar_type());
+    at::Tensor into = result.hidden_gradient.narrow(0, begin, rows);
+    at::mm_out(into, slope, projection.weight);
+    if (gradient.weight.defined()) add_product(gradient.weight, slope.t(), input);
+  }
+  return result;
+}
+
+double cross_entropy_loss(const Projection& projection, const at::Tensor& hidden,
+                          const at::Tensor& targets) {
+  const at::NoGradGuard no_grad;
+  check_targets(projection, hidden, targets);
+  double sum = 0;
+  const std::int64_t count = hidden.size(0);
+  const std::int64_t chunk = cross_entropy_rows(projection.weight.size(0));
+  for (std::int64_t begin = 0; begin < count; begin += chunk) {
+    const std::int64_t rows = std::min(chunk, count - begin);
+    at::Tensor logits = logits_of(projection, hidden.narrow(0, begin, rows));
+    sum += consume_logits(logits, targets.narrow(0, begin, rows));
+  }
+  return sum;
+}
+
+}  // namespace strait::kernels

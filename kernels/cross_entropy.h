@@ -1,0 +1,40 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+namespace strait::kernels {
+
+// The last matrix of a language model: logits = hidden · weightᵀ + bias.
+struct Projection {
+  at::Tensor weight;  // [vocabulary, hidden]
+  at::Tensor bias;    // [vocabulary]; undefined: none
+};
+
+struct CrossEntropyResult {
+  double loss_sum = 0;         // over all targets, natural logarithm, not scaled
+  at::Tensor hidden_gradient;  // [targets, hidden] in the type of `hidden`, times scale
+};
+
+// Cross-entropy fused with the projection. Works on a few rows at a time, so that the logits of all
+// of them never exist at once; how many is a function of the vocabulary alone, so every sum has one
+// order. Logits are float32 from the product on, whatever the type of the inputs. No autograd: the
+// gradients are made here.
+//
+// `hidden` [targets, hidden] has only rows with a target; `targets` is int64 [targets]. A target
+// outside the vocabulary throws std::out_of_range. The gradients of weight and bias, times scale,
+// are added into the float32 tensors of `gradient`; one that is undefined is not computed. Borrows
+// everything; any thread may call, one at a time per `gradient`.
+CrossEntropyResult cross_entropy(const Projection& projection, const at::Tensor& hidden,
+                                 const at::Tensor& targets, double scale,
+                                 const Projection& gradient);
+
+// The same sum, to the same bits, without gradients: for evaluation.
+double cross_entropy_loss(const Projection& projection, const at::Tensor& hidden,
+                          const at::Tensor& targets);
+
+// Rows whose logits are held at once.
+std::int64_t cross_entropy_rows(std::int64_t vocabulary);
+
+}  // namespace strait::kernels

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+namespace strait::kernels {
+
+// What a dropout mask is a function of. `layer` is global, `site` tells the dropouts of one layer
+// apart. The way the model is cut, and whether a forward runs again, are not part of it.
+struct DropoutKey {
+  std::uint64_t seed = 0;
+  std::uint64_t step = 0;
+  std::uint64_t micro_batch = 0;
+  std::uint64_t layer = 0;
+  std::uint64_t site = 0;
+};
+
+// bool, true with probability 1 - probability. Same key, sizes and device kind: same mask.
+at::Tensor keep_mask(at::IntArrayRef sizes, double probability, const DropoutKey& key,
+                     at::Device device);
+
+// input · mask / (1 - probability), differentiable. A probability of zero returns the input itself.
+at::Tensor dropout(const at::Tensor& input, double probability, const DropoutKey& key);
+
+}  // namespace strait::kernels

@@ -1,0 +1,49 @@
+#include "kernels/squared_norm.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <numeric>
+
+namespace strait::kernels {
+namespace {
+
+constexpr std::size_t kLanes = 8;
+
+// Eight sums side by side: the compiler may use vector registers without changing the order.
+double squared_norm_of(const float* values, std::size_t count) {
+  std::array<double, kLanes> sums{};
+  std::size_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    for (std::size_t lane = 0; lane < kLanes; ++lane) {
+      const double value = values[i + lane];
+      sums[lane] += value * value;
+    }
+  }
+  for (std::size_t lane = 0; i < count; ++i, ++lane) {
+    const double value = values[i];
+    sums[lane] += value * value;
+  }
+  return std::accumulate(sums.begin(), sums.end(), 0.0);
+}
+
+}  // namespace
+
+double squared_norm(const at::Tensor& tensor) {
+  const at::NoGradGuard no_grad;
+  TORCH_INTERNAL_ASSERT(at::isFloatingType(tensor.scalar_type()) && tensor.dtype() != at::kDouble,
+                        "squared_norm of ", tensor.dtype());
+  if (!tensor.is_cpu()) return tensor.to(at::kDouble).square().sum().item<double>();
+  const at::Tensor values = tensor.to(at::kFloat).contiguous();
+  return squared_norm_of(values.const_data_ptr<float>(), static_cast<std::size_t>(values.numel()));
+}
+
+bool all_finite(const at::Tensor& tensor) {
+  // The square of any finite float32 fits a double by far, and so does the sum of all of them.
+  return std::isfinite(squared_norm(tensor));
+}
+
+}  // namespace strait::kernels

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+namespace strait::models {
+
+enum class Activation : std::uint8_t { gelu_erf, gelu_tanh, relu };
+
+// By the names that config.json files use ("gelu" is the exact one, "gelu_new" and
+// "gelu_pytorch_tanh" the approximation); nullopt: unknown.
+std::optional<Activation> activation_named(std::string_view name);
+std::vector<std::string_view> activation_names();
+
+at::Tensor activate(const at::Tensor& input, Activation activation);
+
+}  // namespace strait::models

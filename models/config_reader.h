@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+
+#include "models/config_error.h"
+
+namespace strait::models {
+
+// Typed access to the fields of a config.json. An absent field, or null, gives the default; one of
+// the wrong type or out of range throws ConfigError, which names file, field, value and what was
+// expected.
+class ConfigReader {
+ public:
+  ConfigReader(std::string_view text, std::string file);
+  ~ConfigReader();
+  ConfigReader(const ConfigReader&) = delete;
+  ConfigReader& operator=(const ConfigReader&) = delete;
+
+  bool has(const std::string& field) const;  // there, and not null
+
+  std::int64_t integer(const std::string& field, std::int64_t absent, std::int64_t lowest,
+                       std::int64_t highest) const;
+  double number(const std::string& field, double absent, double lowest, double highest) const;
+  bool boolean(const std::string& field, bool absent) const;
+  std::string string(const std::string& field, const std::string& absent) const;
+
+  // For a rule that the caller checks: "n_head is 5, expected a divisor of n_embd (64)".
+  [[noreturn]] void refuse(const std::string& field, const std::string& expected) const;
+
+ private:
+  const nlohmann::json* find(const std::string& field) const;
+
+  std::string file_;
+  std::unique_ptr<const nlohmann::json> fields_;
+};
+
+}  // namespace strait::models

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <cstdint>
+
+#include "models/model.h"
+
+namespace strait::models {
+
+// Random weights, drawn as Hugging Face's implementation of the family draws them. Every tensor is
+// a function of (seed, its name, its shape): the same in every partition, and on both sides of a
+// tied weight.
+void initialize(Model& model, const ModelConfig& config, std::uint64_t seed);
+
+}  // namespace strait::models

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <map>
+#include <utility>
+
+namespace strait::models {
+
+// Keys and values that the attention layers have seen, for generation without gradients. All rows
+// have the same length. Shared by all layers of a model, each of which appends once per pass.
+class KeyValueCache {
+ public:
+  explicit KeyValueCache(std::int64_t capacity) : capacity_(capacity) {}
+
+  // Appends [rows, heads, count, width] for `layer`; returns all keys and values of that layer, as
+  // views that the next append to it leaves valid.
+  std::pair<at::Tensor, at::Tensor> append(int layer, const at::Tensor& keys,
+                                           const at::Tensor& values);
+
+  std::int64_t length() const;  // tokens that every layer has seen
+  std::int64_t capacity() const { return capacity_; }
+  // Forgets all tokens but the first `length`.
+  void truncate(std::int64_t length);
+
+ private:
+  struct Entry {
+    at::Tensor keys;
+    at::Tensor values;
+    std::int64_t length = 0;
+  };
+  std::int64_t capacity_;
+  std::map<int, Entry> entries_;
+};
+
+}  // namespace strait::models

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <utility>
+#include <vector>
+
+#include "models/parameter.h"
+#include "models/pass.h"
+
+namespace strait::models {
+
+// One layer of a model: a pure function of its input, its parameters and the pass (the cache of a
+// generation aside), so that running it again gives the same bits. Indices are global: 0 is the
+// embedding, then the blocks, then the head. Used by the compute thread alone.
+class Layer {
+ public:
+  explicit Layer(int index) : index_(index) {}
+  Layer(const Layer&) = delete;
+  Layer& operator=(const Layer&) = delete;
+  virtual ~Layer() = default;
+
+  // The embedding takes int64 tokens [rows, length]; every other layer, and every result, is
+  // [rows, length, hidden]. Builds an autograd graph where gradients are on.
+  virtual at::Tensor forward(const at::Tensor& input, const Pass& pass) = 0;
+
+  int index() const { return index_; }
+  const std::vector<Parameter>& parameters() const { return parameters_; }
+
+ protected:
+  void adopt(const ParameterMaker& maker) { parameters_ = maker.made(); }
+
+ private:
+  int index_;
+  std::vector<Parameter> parameters_;
+};
+
+// The last layer. Its forward is the final norm; the product with the projection is left to the
+// caller, who fuses it with the loss or wants one row of it.
+class Head : public Layer {
+ public:
+  using Layer::Layer;
+
+  const at::Tensor& projection() const { return projection_; }  // [vocabulary, hidden], a leaf
+  const at::Tensor& bias() const { return bias_; }              // [vocabulary], or undefined
+
+ protected:
+  void set_projection(at::Tensor weight, at::Tensor bias) {
+    projection_ = std::move(weight);
+    bias_ = std::move(bias);
+  }
+
+ private:
+  at::Tensor projection_;
+  at::Tensor bias_;
+};
+
+}  // namespace strait::models

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "models/layer.h"
+#include "models/model_config.h"
+#include "models/model_description.h"
+
+namespace strait::models {
+
+// A weight that embedding and head share. Each side is an autograd leaf with a gradient of its own;
+// the two are summed apart and added once per step by the caller. Where both sides are here they
+// share memory.
+struct TiedWeight {
+  std::string name;      // empty: nothing is tied
+  at::Tensor embedding;  // undefined: on another stage
+  at::Tensor head;       // likewise
+};
+
+// Consecutive layers of a model: all of them, or one stage's. The rest does not exist here.
+class Model {
+ public:
+  // `layers` are those of `range`, in order.
+  Model(LayerRange range, std::vector<std::unique_ptr<Layer>> layers, TiedWeight tied);
+
+  LayerRange range() const { return range_; }
+  const std::vector<std::unique_ptr<Layer>>& layers() const { return layers_; }
+  Layer& layer(int index) const;  // by global index
+
+  // Of all layers, in order; the same order in every partition.
+  std::vector<Parameter> parameters() const;
+
+  Head* head() const { return head_; }  // null: on another stage
+  const TiedWeight& tied() const { return tied_; }
+
+ private:
+  LayerRange range_;
+  std::vector<std::unique_ptr<Layer>> layers_;
+  Head* head_ = nullptr;
+  TiedWeight tied_;
+};
+
+// Only the layers of `range` (inclusive) are made; load or initialise their parameters before use.
+std::unique_ptr<Model> make_model(const ModelConfig& config, LayerRange range, at::ScalarType type,
+                                  at::Device device);
+
+}  // namespace strait::models

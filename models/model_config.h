@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "models/config_error.h"
+#include "models/gpt2_config.h"
+
+namespace strait::models {
+
+// A model as its config.json describes it: a value, one alternative for each family, absent fields
+// filled with the family's defaults.
+struct ModelConfig {
+  std::variant<Gpt2Config> values;
+};
+
+// Reads the text of a config.json; `file` is how errors call it. ConfigError: not JSON, an unknown
+// model_type (the known ones are listed), a field of the wrong type or out of range (named). Fields
+// that nobody asks for are left alone, as the hub's files carry many.
+ModelConfig parse_config(std::string_view text, const std::string& file);
+
+}  // namespace strait::models

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "models/model_config.h"
+
+namespace strait::models {
+
+// Layer indices are global: 0 is the embedding, 1 to n the blocks, n + 1 the head (final norm and
+// projection).
+struct LayerRange {
+  int first = 0;
+  int last = -1;  // inclusive
+};
+
+struct TensorShape {
+  std::string name;
+  std::vector<std::int64_t> shape;
+
+  bool operator==(const TensorShape&) const = default;
+};
+
+// What a layer has and costs. Nothing is allocated to know it.
+struct LayerCost {
+  std::string name;                        // "embedding", "block 3", "head"
+  std::vector<TensorShape> tensors;        // its own, in the order of Model::parameters()
+  std::int64_t parameters = 0;             // numbers in those
+  double forward_flops_per_token = 0;      // in rows of the length asked for
+  std::int64_t saved_bytes_per_token = 0;  // kept from a training forward for its backward
+  std::int64_t output_width = 0;           // values per token that cross a boundary behind it
+  std::string
+      tied_to;  // a tensor of another layer that this one computes with too; not in `tensors`
+};
+
+struct ModelDescription {
+  std::string family;
+  std::vector<LayerCost> layers;
+  std::int64_t hidden = 0;
+  std::int64_t vocabulary = 0;
+  std::int64_t positions = 0;  // longest row
+  bool tied = false;
+
+  std::int64_t parameters() const;           // a tied weight once
+  std::vector<TensorShape> tensors() const;  // all, in order: what a complete file holds
+};
+
+struct CostQuestion {
+  std::int64_t row_length = 1024;
+  std::int64_t bytes_per_value = 4;  // of an activation
+};
+
+// A pure function, for plans and partitions.
+ModelDescription describe(const ModelConfig& config, const CostQuestion& question = {});
+
+}  // namespace strait::models

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "models/model_config.h"
+#include "models/model_description.h"
+
+namespace strait::models {
+
+// A file whose tensors are not those of the model. The message lists every missing, surplus and
+// misshapen one.
+class TensorMismatch : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// Which tensor of a file (all shards together) is which of the model: canonical name to name in the
+// file. Knows the spellings that the hub's files have: missing prefixes, buffers that are no
+// weights, and a tied projection that is there twice, once, or only as the head. `where` is how the
+// error calls the file.
+std::map<std::string, std::string> match_tensors(const ModelConfig& config,
+                                                 const std::vector<TensorShape>& in_file,
+                                                 const std::string& where);
+
+}  // namespace strait::models
