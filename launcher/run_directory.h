@@ -5,16 +5,9 @@
 #include <optional>
 #include <string>
 
-#include "framework/store/file_descriptor.h"
+#include "launcher/run_lock.h"
 
 namespace strait::launcher {
-
-// The launcher that owns a run directory now.
-struct LiveRun {
-  std::int64_t pid = 0;
-  std::uint64_t started = 0;  // clock ticks from boot, as the kernel says: the pid may be reused
-  std::string since;          // "2025-03-01 14:02:11"
-};
 
 // runs/<name>/ and who may write into it: the one process that holds its lock, from create() or
 // open() until this object ends. A lock whose holder is dead is taken over. Only paths and the two
@@ -58,10 +51,10 @@ class RunDirectory {
   }
 
  private:
-  RunDirectory(std::filesystem::path path, store::FileDescriptor lock);
+  RunDirectory(std::filesystem::path path, RunLock lock);
 
   std::filesystem::path path_;
-  store::FileDescriptor lock_;
+  RunLock lock_;
   std::optional<std::filesystem::path> moved_aside_;
 };
 
