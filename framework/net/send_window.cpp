@@ -13,8 +13,7 @@ bool SendWindow::has_room_for(std::uint64_t frame_bytes) const {
   return used + frame_bytes + kHeaderBytes <= window_bytes_;
 }
 
-void SendWindow::push(Frame frame) {
-  const FrameHash hash = hash_frame(frame);
+void SendWindow::push(Frame frame, FrameHash hash) {
   outstanding_bytes_ += frame.size();
   sizes_.push_back(frame.size());
   frames_.push_back({std::move(frame), hash});

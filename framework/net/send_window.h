@@ -21,7 +21,7 @@ class SendWindow {
 
   // The window is counted in bytes; a frame larger than all of it passes when nothing else is out.
   bool has_room_for(std::uint64_t frame_bytes) const;
-  void push(Frame frame);
+  void push(Frame frame, FrameHash hash);  // of the whole frame, made outside of any lock
 
   // The next piece to put on the wire, or false. The payload lives until acknowledge().
   struct Piece {

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "framework/net/hello.h"
+#include "framework/net/link_error.h"
+#include "framework/net/run_id.h"
+
+namespace strait::net {
+
+// What one end knows of itself when it judges the other's hello.
+struct GreetingSelf {
+  Hello hello;  // ours; peer_life is the life we have been talking to, 0 before the first hello
+  RunId run;
+  std::uint32_t generation = 0;
+  std::string link;  // "boundary 0>1"
+  ProcessName peer;  // the only one who may be there
+};
+
+// What one end makes of the other's hello. Nothing set: they agree.
+struct GreetingVerdict {
+  std::optional<LinkError> tell_peer;  // why it is refused; goes to the peer
+  std::optional<LinkError> die;        // ends this end too
+  bool agreed() const { return !tell_peer && !die; }
+};
+
+// Pure. An older generation and a foreign run are turned away and this end waits on for the right
+// peer; a newer generation ends this end; disagreeing terms end both, with the same sentence.
+GreetingVerdict judge_greeting(const GreetingSelf& self, const RunId& run, std::uint32_t generation,
+                               const Hello& theirs);
+
+}  // namespace strait::net

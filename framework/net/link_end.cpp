@@ -1,0 +1,137 @@
+#include "framework/net/link_end.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <span>
+#include <stdexcept>
+#include <utility>
+
+namespace strait::net {
+
+LinkEnd::LinkEnd(ProtocolOptions options, std::function<void()> wake)
+    : wake_(std::move(wake)), protocol_(std::move(options), std::chrono::steady_clock::now()) {}
+
+void LinkEnd::throw_if_dead() {
+  if (protocol_.death()) throw LinkError(*protocol_.death());
+}
+
+void LinkEnd::send(Frame frame) {
+  if (frame.size() > kMaxFrameBytes) {
+    throw std::invalid_argument(fmt::format(
+        "a frame of {} bytes is beyond the {} that a link takes", frame.size(), kMaxFrameBytes));
+  }
+  const FrameHash hash = hash_frame(frame);
+  {
+    const MutexLock lock(mutex_);
+    throw_if_dead();
+    while (!protocol_.has_room_for(frame.size())) {
+      changed_.wait(mutex_);
+      throw_if_dead();
+    }
+    protocol_.send(std::move(frame), hash);
+  }
+  wake_();
+}
+
+Frame LinkEnd::receive() {
+  std::optional<Frame> frame = receive_until(Time::max());
+  // Nothing comes back only after the deadline, and there is none.
+  return std::move(*frame);
+}
+
+std::optional<Frame> LinkEnd::receive_until(Time deadline) {
+  std::optional<Frame> frame;
+  {
+    const MutexLock lock(mutex_);
+    while (!(frame = protocol_.take())) {
+      throw_if_dead();
+      if (deadline == Time::max()) {
+        changed_.wait(mutex_);
+      } else if (!changed_.wait_until(mutex_, deadline)) {
+        frame = protocol_.take();
+        if (!frame) return std::nullopt;
+        break;
+      }
+    }
+  }
+  wake_();  // the peer's window has room again
+  return frame;
+}
+
+bool LinkEnd::flush(Time deadline) {
+  const MutexLock lock(mutex_);
+  while (!protocol_.all_received()) {
+    throw_if_dead();
+    if (!changed_.wait_until(mutex_, deadline)) return protocol_.all_received();
+  }
+  throw_if_dead();
+  return true;
+}
+
+void LinkEnd::abort(const LinkError& cause) {
+  change([&](LinkProtocol& protocol) { protocol.abort(cause); });
+  wake_();
+}
+
+LinkState LinkEnd::state() const {
+  const MutexLock lock(mutex_);
+  return protocol_.state();
+}
+
+template <typename Change>
+void LinkEnd::change(Change&& change_protocol) {
+  {
+    const MutexLock lock(mutex_);
+    change_protocol(protocol_);
+  }
+  changed_.notify_all();
+}
+
+void LinkEnd::path_up(Time now) {
+  change([&](LinkProtocol& protocol) { protocol.path_up(now); });
+}
+
+void LinkEnd::path_down(Time now) {
+  change([&](LinkProtocol& protocol) { protocol.path_down(now); });
+}
+
+void LinkEnd::arrived(Time now, const zmq::message_t& message) {
+  const auto* first = static_cast<const std::byte*>(message.data());
+  change([&](LinkProtocol& protocol) { protocol.receive(now, {first, message.size()}); });
+}
+
+void LinkEnd::tick(Time now) {
+  bool died = false;
+  {
+    const MutexLock lock(mutex_);
+    protocol_.tick(now);
+    died = protocol_.death().has_value();
+  }
+  if (died) changed_.notify_all();
+}
+
+void LinkEnd::note_trouble(const std::string& words) {
+  change([&](LinkProtocol& protocol) { protocol.note_trouble(words); });
+}
+
+void LinkEnd::note_place(const std::string& place) {
+  change([&](LinkProtocol& protocol) { protocol.note_place(place); });
+}
+
+void LinkEnd::close() {
+  change([](LinkProtocol& protocol) { protocol.close(); });
+}
+
+bool LinkEnd::compose(Time now, zmq::message_t& message) {
+  const MutexLock lock(mutex_);
+  const std::optional<LinkProtocol::Outgoing> next = protocol_.next(now);
+  if (!next) return false;
+  message.rebuild(kHeaderBytes + next->payload.size());
+  const std::span<std::byte> bytes(static_cast<std::byte*>(message.data()), message.size());
+  std::copy(next->payload.begin(), next->payload.end(), bytes.begin() + kHeaderBytes);
+  seal(next->header, bytes);
+  return true;
+}
+
+}  // namespace strait::net

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <zmq.hpp>
+
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "framework/mutex.h"
+#include "framework/net/link.h"
+#include "framework/net/link_protocol.h"
+
+namespace strait::net {
+
+// A Link over the protocol core: the program's threads on one side, the net thread on the other,
+// and one mutex between them. What travels goes through compose() and arrived(); which socket that
+// is, it does not know.
+class LinkEnd : public Link {
+ public:
+  using Time = LinkProtocol::Time;
+
+  // wake: called after every change that the net thread should look at; any thread, must not block.
+  LinkEnd(ProtocolOptions options, std::function<void()> wake);
+
+  void send(Frame frame) override;
+  Frame receive() override;
+  std::optional<Frame> receive_until(Time deadline) override;
+  bool flush(Time deadline) override;
+  void abort(const LinkError& cause) override;
+  LinkState state() const override;
+
+  // The net thread's side.
+  void path_up(Time now);
+  void path_down(Time now);
+  void arrived(Time now, const zmq::message_t& message);
+  void tick(Time now);
+  void note_trouble(const std::string& words);
+  void note_place(const std::string& place);
+  void close();
+  // The next message for the wire, sealed; false when there is none.
+  bool compose(Time now, zmq::message_t& message);
+
+ private:
+  void throw_if_dead() STRAIT_REQUIRES(mutex_);
+  // Runs a change of the protocol under the lock and wakes whoever waits for its outcome.
+  template <typename Change>
+  void change(Change&& change_protocol);
+
+  const std::function<void()> wake_;
+  mutable Mutex mutex_;
+  Condition changed_;
+  LinkProtocol protocol_ STRAIT_GUARDED_BY(mutex_);
+};
+
+}  // namespace strait::net

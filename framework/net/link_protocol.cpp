@@ -1,0 +1,346 @@
+#include "framework/net/link_protocol.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace strait::net {
+namespace {
+
+using Kind = LinkError::Kind;
+using std::chrono::milliseconds;
+
+constexpr std::uint32_t kSpoiltLimit = 3;
+constexpr std::size_t kMaxWords = 16384;
+
+double seconds_of(std::chrono::steady_clock::duration span) {
+  return std::chrono::duration<double>(span).count();
+}
+
+std::vector<std::byte> words_of(const LinkError& error) {
+  const std::string text = std::string(error.what()).substr(0, kMaxWords);
+  const auto* first = reinterpret_cast<const std::byte*>(text.data());
+  std::vector<std::byte> words{static_cast<std::byte>(error.kind())};
+  words.insert(words.end(), first, first + text.size());
+  return words;
+}
+
+}  // namespace
+
+LinkProtocol::LinkProtocol(ProtocolOptions options, Time now)
+    : options_(std::move(options)),
+      sender_(options_.link.window_bytes,
+              std::clamp<std::uint64_t>(options_.link.chunk_bytes, 1, kMaxChunkBytes)),
+      born_(now),
+      ticked_(now) {
+  hello_.name = options_.name;
+  hello_.life = options_.life;
+  hello_.chunk_bytes = options_.link.chunk_bytes;
+  hello_.terms = options_.link.terms;
+  state_.name = options_.link.name;
+  state_.last_heard = now;
+  state_.last_data = now;
+}
+
+std::optional<Frame> LinkProtocol::take() {
+  std::optional<Frame> frame = receiver_.take();
+  if (frame) status_due_ = true;
+  return frame;
+}
+
+void LinkProtocol::abort(const LinkError& cause) { die(cause, MessageKind::abort); }
+
+void LinkProtocol::close() {
+  die(LinkError(Kind::lost, fmt::format("{}: this end was closed", options_.link.name)),
+      MessageKind::bye);
+}
+
+void LinkProtocol::path_up(Time now) {
+  path_ = true;
+  greeted_ = false;
+  greeting_due_ = options_.role == ProtocolOptions::Role::opener;
+  greeted_at_ = now;
+  receiver_.ask_again();
+  if (death_ && !peer_knows_) farewell_due_ = true;
+}
+
+void LinkProtocol::path_down(Time now) {
+  path_ = false;
+  greeted_ = false;
+  greeting_due_ = false;
+  if (agreed_ && !death_ && options_.link.hold == milliseconds{0}) {
+    die(LinkError(Kind::lost,
+                  fmt::format("{}: the path to {} broke, {:.1f} s after it was last heard",
+                              options_.link.name, peer(), seconds_of(now - state_.last_heard))),
+        MessageKind::abort);
+  }
+}
+
+void LinkProtocol::receive(Time now, std::span<const std::byte> message) {
+  state_.received_bytes += message.size();
+  const Parsed parsed = parse_message(message);
+  if (!belongs(parsed)) {
+    ++state_.rejected_chunks;
+    return;
+  }
+  const MessageHeader& header = parsed.header;
+  const bool ends = header.kind == MessageKind::refuse || header.kind == MessageKind::abort ||
+                    header.kind == MessageKind::bye;
+  if (ends) return accept_last_words(header, parsed.payload);
+  if (death_) {
+    farewell_due_ = !peer_knows_;  // it has not heard yet
+    return;
+  }
+  if (header.kind == MessageKind::hello || header.kind == MessageKind::welcome) {
+    return accept_greeting(now, header, parsed.payload);
+  }
+  if (!agreed_ || !sender_.acknowledge(header.received, header.taken)) {
+    ++state_.rejected_chunks;
+    return;
+  }
+  state_.last_heard = now;
+  if (header.kind == MessageKind::chunk) return accept_chunk(now, header, parsed.payload);
+  if (header.kind == MessageKind::resend) {
+    sender_.rewind(header.received, header.attempt);
+    status_due_ = true;
+    return;
+  }
+  const std::uint32_t before = receiver_.asked_attempt();
+  receiver_.note_cursor(header.position, header.attempt);
+  if (receiver_.asked_attempt() != before) ask_again(now);
+}
+
+// Whether the message is of this protocol, run and generation. Greetings and refusals are judged
+// with their contents.
+bool LinkProtocol::belongs(const Parsed& parsed) {
+  if (parsed.fault == WireFault::other_version) {
+    die(LinkError(Kind::refused,
+                  fmt::format("{}: {} speaks version {} of the link protocol, {} version {}; both "
+                              "must be the same build",
+                              options_.link.name, peer(), parsed.version, options_.name.describe(),
+                              kProtocolVersion)),
+        MessageKind::refuse);
+    farewell_due_ = true;
+    return false;
+  }
+  if (parsed.fault != WireFault::none) return false;
+  const MessageHeader& header = parsed.header;
+  if (header.kind == MessageKind::hello || header.kind == MessageKind::welcome) return true;
+  if (header.kind == MessageKind::refuse) return true;
+  return header.run == options_.run && header.generation == options_.generation;
+}
+
+void LinkProtocol::accept_greeting(Time now, const MessageHeader& header,
+                                   std::span<const std::byte> payload) {
+  const bool answerer = options_.role == ProtocolOptions::Role::answerer;
+  const std::optional<Hello> theirs = decode_hello(payload);
+  if (!theirs || answerer != (header.kind == MessageKind::hello)) {
+    ++state_.rejected_chunks;
+    return;
+  }
+  const GreetingVerdict verdict = judge_greeting(
+      {hello_, options_.run, options_.generation, options_.link.name, options_.link.peer},
+      header.run, header.generation, *theirs);
+  if (verdict.die) {
+    die(*verdict.die, MessageKind::refuse);
+    // A newer generation is right and needs no word from us.
+    if (!verdict.tell_peer) peer_knows_ = true;
+    return;
+  }
+  if (verdict.tell_peer) {
+    ++state_.rejected_chunks;
+    trouble_ = verdict.tell_peer->what();
+    return refuse(*verdict.tell_peer);
+  }
+  if (!sender_.acknowledge(header.received, header.taken)) {
+    ++state_.rejected_chunks;
+    return;
+  }
+  hello_.peer_life = theirs->life;
+  sender_.limit_chunk(theirs->chunk_bytes);
+  const bool fresh = sender_.rewind(header.received, header.attempt);
+  if (answerer) {
+    if (fresh) receiver_.ask_again();
+    greeting_due_ = true;
+  }
+  if (fresh && agreed_) ++state_.reconnects;
+  state_.last_heard = now;
+  agreed_ = true;
+  greeted_ = true;
+  status_at_ = now;
+  asked_at_ = now;
+}
+
+void LinkProtocol::accept_chunk(Time now, const MessageHeader& header,
+                                std::span<const std::byte> payload) {
+  using Verdict = ReceiveAssembly::Verdict;
+  const Verdict verdict = receiver_.accept(header, payload);
+  status_due_ = true;
+  if (verdict == Verdict::taken || verdict == Verdict::complete) {
+    state_.last_data = now;
+    return;
+  }
+  ++state_.rejected_chunks;
+  if (verdict == Verdict::repeated) return;
+  ask_again(now);
+  if (verdict == Verdict::spoilt && receiver_.spoilt_in_a_row() >= kSpoiltLimit) {
+    die(LinkError(Kind::lost,
+                  fmt::format("{}: frame {} from {} came {} times with intact pieces and a wrong "
+                              "hash of the whole; the memory of one of the two hosts is failing",
+                              options_.link.name, header.position.sequence, peer(), kSpoiltLimit)),
+        MessageKind::abort);
+  }
+}
+
+void LinkProtocol::accept_last_words(const MessageHeader& header,
+                                     std::span<const std::byte> payload) {
+  if (death_) {
+    peer_knows_ = true;
+    farewell_due_ = false;
+    return;
+  }
+  const std::string name = options_.link.name;
+  if (header.kind == MessageKind::bye) {
+    die(LinkError(Kind::lost, fmt::format("{}: {} closed its end", name, peer())),
+        MessageKind::bye);
+  } else {
+    if (payload.empty() || payload[0] > static_cast<std::byte>(Kind::unusable)) {
+      ++state_.rejected_chunks;
+      return;
+    }
+    const std::string words(reinterpret_cast<const char*>(payload.data()) + 1, payload.size() - 1);
+    if (header.kind == MessageKind::refuse) {
+      die(LinkError(static_cast<Kind>(payload[0]), words), MessageKind::bye);
+    } else {
+      die(LinkError(Kind::aborted, fmt::format("{}: {} ended the link: {}", name, peer(), words)),
+          MessageKind::bye);
+    }
+  }
+  peer_knows_ = true;
+  farewell_due_ = false;
+}
+
+void LinkProtocol::ask_again(Time now) {
+  resend_due_ = true;
+  asked_at_ = now;
+}
+
+void LinkProtocol::die(const LinkError& cause, MessageKind farewell) {
+  if (death_) return;
+  death_ = cause;
+  farewell_ = farewell;
+  farewell_words_ = farewell == MessageKind::bye ? std::vector<std::byte>{} : words_of(cause);
+  farewell_due_ = true;
+}
+
+void LinkProtocol::refuse(const LinkError& words) {
+  refusal_words_ = words_of(words);
+  refusal_due_ = true;
+}
+
+void LinkProtocol::tick(Time now) {
+  const auto unwatched = now - ticked_;
+  ticked_ = now;
+  if (death_) return;
+  // A process that was stopped or starved has not listened; that time proves nothing about the
+  // peer.
+  if (unwatched > kSilence / 2) state_.last_heard = std::min(now, state_.last_heard + unwatched);
+  const LinkOptions& link = options_.link;
+  if (!agreed_) {
+    if (now - born_ < link.connect_limit) return;
+    const bool opener = options_.role == ProtocolOptions::Role::opener;
+    const std::string what = fmt::format(
+        "{}: {} {} within {:.0f} s{}", link.name, peer(),
+        opener ? "could not be reached" : "has not connected to this process",
+        seconds_of(link.connect_limit), trouble_.empty() ? "; is it running?" : ": " + trouble_);
+    return die(LinkError(trouble_.empty() ? Kind::lost : Kind::stranger, what), MessageKind::abort);
+  }
+  const auto quiet = now - state_.last_heard;
+  if (quiet >= kSilence + link.hold) {
+    return die(LinkError(Kind::lost,
+                         fmt::format("{}: nothing heard from {} for {:.1f} s; gave up after "
+                                     "holding the link for {:.0f} s",
+                                     link.name, peer(), seconds_of(quiet), seconds_of(link.hold))),
+               MessageKind::abort);
+  }
+  if (greeted_) {
+    if (now - status_at_ >= kStatusEvery) status_due_ = true;
+    if (receiver_.waits_for_attempt() && now - asked_at_ >= kStatusEvery) ask_again(now);
+  } else if (path_ && now - greeted_at_ >= kStatusEvery) {
+    greeted_at_ = now;
+    greeting_due_ = options_.role == ProtocolOptions::Role::opener;
+  }
+}
+
+LinkProtocol::Outgoing LinkProtocol::outgoing(MessageKind kind,
+                                              std::span<const std::byte> payload) {
+  Outgoing message{{}, payload};
+  message.header.kind = kind;
+  message.header.generation = options_.generation;
+  message.header.run = options_.run;
+  message.header.received = receiver_.expected();
+  message.header.taken = receiver_.taken();
+  message.header.attempt = receiver_.asked_attempt();
+  state_.sent_bytes += kHeaderBytes + payload.size();
+  return message;
+}
+
+std::optional<LinkProtocol::Outgoing> LinkProtocol::next_control(Time now) {
+  if (std::exchange(refusal_due_, false)) return outgoing(MessageKind::refuse, refusal_words_);
+  if (death_) {
+    if (!std::exchange(farewell_due_, false) || peer_knows_) return std::nullopt;
+    return outgoing(farewell_, farewell_words_);
+  }
+  if (std::exchange(greeting_due_, false)) {
+    const bool opener = options_.role == ProtocolOptions::Role::opener;
+    greeted_at_ = now;
+    greeting_words_ = encode_hello(hello_);
+    return outgoing(opener ? MessageKind::hello : MessageKind::welcome, greeting_words_);
+  }
+  if (greeted_ && std::exchange(resend_due_, false)) return outgoing(MessageKind::resend);
+  return std::nullopt;
+}
+
+std::optional<LinkProtocol::Outgoing> LinkProtocol::next(Time now) {
+  if (auto control = next_control(now)) return control;
+  if (death_ || !greeted_ || now - state_.last_heard >= kSilence) {
+    // A quiet path still gets its sign of life, which is what brings it back.
+    if (death_ || !greeted_ || now - status_at_ < kStatusEvery) return std::nullopt;
+  } else if (sender_.has_piece()) {
+    const SendWindow::Piece piece = sender_.next_piece();
+    Outgoing message = outgoing(MessageKind::chunk, piece.payload);
+    message.header.position = piece.position;
+    message.header.frame_length = piece.frame_length;
+    message.header.frame_hash = piece.frame_hash;
+    message.header.attempt = sender_.attempt();
+    if (piece.again) ++state_.resent_chunks;
+    status_due_ = now - status_at_ >= kStatusEvery;
+    return message;
+  } else if (!status_due_) {
+    return std::nullopt;
+  }
+  status_due_ = false;
+  status_at_ = now;
+  Outgoing message = outgoing(MessageKind::status);
+  message.header.position = sender_.cursor();
+  message.header.attempt = sender_.attempt();
+  return message;
+}
+
+LinkState LinkProtocol::state() const {
+  LinkState state = state_;
+  state.peer = peer();
+  state.connected = !death_ && greeted_ && ticked_ - state_.last_heard < kSilence;
+  state.window_bytes = sender_.outstanding_bytes();
+  state.awaited_bytes = receiver_.awaited_bytes();
+  state.awaited_received = receiver_.expected().offset;
+  return state;
+}
+
+std::string LinkProtocol::peer() const {
+  const std::string who = options_.link.peer.describe();
+  return options_.place.empty() ? who : fmt::format("{} ({})", who, options_.place);
+}
+
+}  // namespace strait::net

@@ -1,0 +1,112 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "framework/net/greeting.h"
+#include "framework/net/link.h"
+#include "framework/net/link_options.h"
+#include "framework/net/receive_assembly.h"
+#include "framework/net/send_window.h"
+#include "framework/net/wire_format.h"
+
+namespace strait::net {
+
+// A sign of life this often, and quiet for so long means that the path is down.
+inline constexpr std::chrono::milliseconds kStatusEvery{1000};
+inline constexpr std::chrono::milliseconds kSilence{3000};
+
+struct ProtocolOptions {
+  enum class Role : std::uint8_t { opener, answerer };  // who says hello first: the connecting side
+  Role role = Role::opener;
+  ProcessName name;
+  RunId run;
+  std::uint32_t generation = 1;
+  std::uint64_t life = 0;  // random and never 0: tells this end from its successor after a restart
+  std::string place;       // where the peer is, for sentences: "127.0.0.1:4711"
+  LinkOptions link;
+};
+
+// One end of a link as a pure state machine: time and messages in, messages and frames out. No
+// socket, no clock, no lock; the owner serialises all calls. The wire below may lose messages when
+// it is cut, and may repeat, reorder, damage and truncate them: what comes out stays exactly once
+// and in order. It must not forge them; proving who the peer is belongs to the transport.
+class LinkProtocol {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+  LinkProtocol(ProtocolOptions options, Time now);
+
+  // The program's side.
+  bool has_room_for(std::uint64_t bytes) const { return sender_.has_room_for(bytes); }
+  void send(Frame frame, FrameHash hash) { sender_.push(std::move(frame), hash); }
+  std::optional<Frame> take();
+  bool all_received() const { return sender_.all_received(); }
+  void abort(const LinkError& cause);
+  void close();  // the owner goes away; the peer is told with the last message
+  const std::optional<LinkError>& death() const { return death_; }
+
+  // The wire's side.
+  void path_up(Time now);  // opener: a connection stands
+  void path_down(Time now);
+  void receive(Time now, std::span<const std::byte> message);
+  void tick(Time now);  // several times a second, after the messages that are already there
+  void note_trouble(std::string words) { trouble_ = std::move(words); }  // handshakes that failed
+  void note_place(std::string place) { options_.place = std::move(place); }
+
+  // The next message to put on the wire now: seal(header, …payload…). The payload lives until the
+  // next call of any method.
+  struct Outgoing {
+    MessageHeader header;
+    std::span<const std::byte> payload;
+  };
+  std::optional<Outgoing> next(Time now);
+
+  LinkState state() const;
+
+ private:
+  void accept_greeting(Time now, const MessageHeader& header, std::span<const std::byte> payload);
+  void accept_chunk(Time now, const MessageHeader& header, std::span<const std::byte> payload);
+  void accept_last_words(const MessageHeader& header, std::span<const std::byte> payload);
+  bool belongs(const Parsed& parsed);
+  void ask_again(Time now);
+  void die(const LinkError& cause, MessageKind farewell);
+  void refuse(const LinkError& words);
+  std::optional<Outgoing> next_control(Time now);
+  Outgoing outgoing(MessageKind kind, std::span<const std::byte> payload = {});
+  std::string peer() const;
+
+  ProtocolOptions options_;
+  SendWindow sender_;
+  ReceiveAssembly receiver_;
+  Hello hello_;           // ours
+  bool path_ = false;     // opener: a connection stands
+  bool agreed_ = false;   // there was a hello once
+  bool greeted_ = false;  // ... on this path
+  std::optional<LinkError> death_;
+  bool peer_knows_ = false;  // the peer ended the link, or is gone: nothing to tell
+
+  // What is due to be sent, in the order of next_control().
+  bool farewell_due_ = false;
+  bool refusal_due_ = false;
+  bool greeting_due_ = false;
+  bool resend_due_ = false;
+  bool status_due_ = false;
+  MessageKind farewell_ = MessageKind::abort;
+  std::vector<std::byte> farewell_words_;
+  std::vector<std::byte> refusal_words_;
+  std::vector<std::byte> greeting_words_;
+
+  Time born_;
+  Time ticked_;
+  Time asked_at_{};
+  Time greeted_at_{};
+  Time status_at_{};
+  std::string trouble_;
+  LinkState state_;
+};
+
+}  // namespace strait::net

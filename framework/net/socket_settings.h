@@ -1,0 +1,24 @@
+#pragma once
+
+#include <zmq.hpp>
+
+#include <string>
+
+#include "framework/net/curve_keys.h"
+
+namespace strait::net {
+
+// What every socket of a link is set to; the reasons are in the source.
+void apply_link_settings(zmq::socket_t& socket, const std::string& host);
+
+// This socket is the side that keys are proven to: it answers only whom the gate lets in.
+void serve_curve(zmq::socket_t& socket, const CurveKeyPair& keys, const std::string& domain);
+// This socket proves itself with `keys`, and the server must hold `server_key`.
+void call_with_curve(zmq::socket_t& socket, const CurveKeyPair& keys,
+                     const std::string& server_key);
+
+// Throws LinkError::unusable for a libzmq with known holes.
+void require_safe_libzmq();
+void require_safe_libzmq(int major, int minor, int patch);
+
+}  // namespace strait::net
