@@ -23,7 +23,7 @@ json read_trace(const std::filesystem::path& file) {
   const auto events = trace.is_object() ? trace.find("traceEvents") : trace.end();
   if (!trace.is_object() || events == trace.end() || !events->is_array()) {
     throw TraceError("cannot merge " + file.string() +
-                     ": expected a JSON object with a list \"traceEvents\"");
+                     R"(: expected a JSON object with a list "traceEvents")");
   }
   for (const json& event : *events) {
     const bool whole = event.is_object() && event.contains("pid") &&
