@@ -37,7 +37,7 @@ std::uint64_t hash_name(std::string_view name) {
 }
 
 at::Generator keyed_generator(std::uint64_t key, at::Device device) {
-  const at::Generator& standard = at::globalContext().defaultGenerator(device);
+  at::Generator standard = at::globalContext().defaultGenerator(device);
   at::Generator own;
   {
     const std::scoped_lock lock(standard.mutex());

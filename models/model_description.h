@@ -19,6 +19,11 @@ struct TensorShape {
   std::string name;
   std::vector<std::int64_t> shape;
 
+  std::int64_t elements() const {
+    std::int64_t product = 1;
+    for (const std::int64_t extent : shape) product *= extent;
+    return product;
+  }
   bool operator==(const TensorShape&) const = default;
 };
 

@@ -1,0 +1,49 @@
+#include "models/activation.h"
+
+#include <ATen/ATen.h>
+
+#include <array>
+
+namespace strait::models {
+namespace {
+
+struct NamedActivation {
+  std::string_view name;
+  Activation activation;
+};
+
+constexpr std::array kActivations{
+    NamedActivation{"gelu", Activation::gelu_erf},
+    NamedActivation{"gelu_new", Activation::gelu_tanh},
+    NamedActivation{"gelu_pytorch_tanh", Activation::gelu_tanh},
+    NamedActivation{"relu", Activation::relu},
+};
+
+}  // namespace
+
+std::optional<Activation> activation_named(std::string_view name) {
+  for (const NamedActivation& known : kActivations) {
+    if (known.name == name) return known.activation;
+  }
+  return std::nullopt;
+}
+
+std::vector<std::string_view> activation_names() {
+  std::vector<std::string_view> names;
+  for (const NamedActivation& known : kActivations) names.push_back(known.name);
+  return names;
+}
+
+at::Tensor activate(const at::Tensor& input, Activation activation) {
+  switch (activation) {
+    case Activation::gelu_erf:
+      return at::gelu(input, "none");
+    case Activation::gelu_tanh:
+      return at::gelu(input, "tanh");
+    case Activation::relu:
+      return at::relu(input);
+  }
+  TORCH_INTERNAL_ASSERT(false, "activation ", static_cast<int>(activation));
+}
+
+}  // namespace strait::models

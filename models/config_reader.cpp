@@ -1,0 +1,85 @@
+#include "models/config_reader.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+namespace strait::models {
+
+ConfigReader::ConfigReader(std::string_view text, std::string file) : file_(std::move(file)) {
+  auto parsed = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (parsed.is_discarded()) {
+    // Parsed once more for the place of the mistake, which only the exception knows.
+    try {
+      parsed = nlohmann::json::parse(text);
+    } catch (const nlohmann::json::parse_error& error) {
+      throw ConfigError(
+          fmt::format("{}: not JSON, wrong at byte {}; expected the config.json of a "
+                      "Hugging Face model",
+                      file_, error.byte));
+    }
+  }
+  if (!parsed.is_object()) {
+    throw ConfigError(fmt::format("{}: expected a JSON object with the fields of a model, found {}",
+                                  file_, parsed.type_name()));
+  }
+  fields_ = std::make_unique<const nlohmann::json>(std::move(parsed));
+}
+
+ConfigReader::~ConfigReader() = default;
+
+const nlohmann::json* ConfigReader::find(const std::string& field) const {
+  const auto found = fields_->find(field);
+  return found == fields_->end() || found->is_null() ? nullptr : &*found;
+}
+
+bool ConfigReader::has(const std::string& field) const { return find(field) != nullptr; }
+
+void ConfigReader::refuse(const std::string& field, const std::string& expected) const {
+  const nlohmann::json* value = find(field);
+  std::string shown = value == nullptr ? "absent" : value->dump();
+  constexpr std::size_t kShown = 60;
+  if (shown.size() > kShown) shown = shown.substr(0, kShown) + "…";
+  throw ConfigError(fmt::format("{}: {} is {}, expected {}", file_, field, shown, expected));
+}
+
+std::int64_t ConfigReader::integer(const std::string& field, std::int64_t absent,
+                                   std::int64_t lowest, std::int64_t highest) const {
+  const nlohmann::json* value = find(field);
+  if (value == nullptr) return absent;
+  const bool fits = value->is_number_unsigned()
+                        ? std::cmp_less_equal(value->get<std::uint64_t>(), highest)
+                        : value->is_number_integer();
+  if (!fits || value->get<std::int64_t>() < lowest || value->get<std::int64_t>() > highest) {
+    refuse(field, fmt::format("a whole number from {} to {}", lowest, highest));
+  }
+  return value->get<std::int64_t>();
+}
+
+double ConfigReader::number(const std::string& field, double absent, double lowest,
+                            double highest) const {
+  const nlohmann::json* value = find(field);
+  if (value == nullptr) return absent;
+  if (!value->is_number() || !(value->get<double>() >= lowest && value->get<double>() <= highest)) {
+    refuse(field, fmt::format("a number from {} to {}", lowest, highest));
+  }
+  return value->get<double>();
+}
+
+bool ConfigReader::boolean(const std::string& field, bool absent) const {
+  const nlohmann::json* value = find(field);
+  if (value == nullptr) return absent;
+  if (!value->is_boolean()) refuse(field, "true or false");
+  return value->get<bool>();
+}
+
+std::string ConfigReader::string(const std::string& field, const std::string& absent) const {
+  const nlohmann::json* value = find(field);
+  if (value == nullptr) return absent;
+  if (!value->is_string()) refuse(field, "a string");
+  return value->get<std::string>();
+}
+
+}  // namespace strait::models

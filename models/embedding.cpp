@@ -1,0 +1,30 @@
+#include "models/embedding.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <stdexcept>
+#include <utility>
+
+namespace strait::models {
+
+Embedding::Embedding(ParameterMaker& maker, const std::string& name, std::int64_t rows,
+                     std::int64_t width, std::string what)
+    : weight_(maker.make(name + ".weight", {rows, width})), what_(std::move(what)) {}
+
+at::Tensor Embedding::forward(const at::Tensor& indices) const {
+  if (indices.numel() > 0) {
+    const auto [lowest, highest] = at::aminmax(indices);
+    const auto low = lowest.item<std::int64_t>();
+    const auto high = highest.item<std::int64_t>();
+    if (low < 0 || high >= weight_.size(0)) {
+      throw std::out_of_range(
+          fmt::format("there is a {0} {1} in the data, but the model has {0}s "
+                      "0 to {2}: prepare the data for this model",
+                      what_, low < 0 ? low : high, weight_.size(0) - 1));
+    }
+  }
+  return at::embedding(weight_, indices);
+}
+
+}  // namespace strait::models

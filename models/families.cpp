@@ -1,0 +1,16 @@
+#include "models/families.h"
+
+#include "models/gpt2.h"
+
+namespace strait::models {
+
+const std::vector<Family>& families() {
+  // In the order of the alternatives of ModelConfig::values.
+  static const std::vector<Family> all{gpt2_family()};
+  static_assert(std::variant_size_v<decltype(ModelConfig::values)> == 1);
+  return all;
+}
+
+const Family& family_of(const ModelConfig& config) { return families().at(config.values.index()); }
+
+}  // namespace strait::models

@@ -1,0 +1,73 @@
+#include "models/tensor_names.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "models/families.h"
+
+namespace strait::models {
+namespace {
+
+using TensorTable = std::map<std::string, const TensorShape*>;  // by canonical name
+
+std::string shape_text(const TensorShape& tensor) {
+  return fmt::format("[{}]", fmt::join(tensor.shape, ", "));
+}
+
+// A tied projection may be stored as the head's own: beside the embedding (then the embedding
+// counts), or in its place.
+void settle_tied(const Family& family, TensorTable& found) {
+  const auto head = found.find(std::string(family.head_tensor));
+  if (head == found.end()) return;
+  found.emplace(std::string(family.embedding_tensor), head->second);
+  found.erase(head);
+}
+
+void add_problems(std::string& message, std::string_view kind,
+                  const std::vector<std::string>& problems) {
+  if (problems.empty()) return;
+  message += fmt::format("; {} ({}): {}", kind, problems.size(), fmt::join(problems, ", "));
+}
+
+}  // namespace
+
+std::map<std::string, std::string> match_tensors(const ModelConfig& config,
+                                                 const std::vector<TensorShape>& in_file,
+                                                 const std::string& where) {
+  const Family& family = family_of(config);
+  const ModelDescription model = describe(config);
+  TensorTable found;
+  std::vector<std::string> surplus;
+  for (const TensorShape& tensor : in_file) {
+    const std::optional<std::string> name = family.canonical_name(tensor.name);
+    if (name && !found.emplace(*name, &tensor).second) surplus.push_back(tensor.name);
+  }
+  if (model.tied) settle_tied(family, found);
+
+  std::map<std::string, std::string> names;
+  std::vector<std::string> missing;
+  std::vector<std::string> misshapen;
+  for (const TensorShape& expected : model.tensors()) {
+    const auto tensor = found.find(expected.name);
+    if (tensor == found.end()) {
+      missing.push_back(fmt::format("{} {}", expected.name, shape_text(expected)));
+      continue;
+    }
+    if (tensor->second->shape != expected.shape) {
+      misshapen.push_back(fmt::format("{} is {} and should be {}", tensor->second->name,
+                                      shape_text(*tensor->second), shape_text(expected)));
+    }
+    names.emplace(expected.name, tensor->second->name);
+    found.erase(tensor);
+  }
+  for (const auto& [name, tensor] : found) surplus.push_back(tensor->name);
+  if (missing.empty() && surplus.empty() && misshapen.empty()) return names;
+
+  std::string message = fmt::format("{}: not the weights of this {} model", where, model.family);
+  add_problems(message, "missing", missing);
+  add_problems(message, "surplus", surplus);
+  add_problems(message, "misshapen", misshapen);
+  throw TensorMismatch(message + "; check that config.json and weights belong together");
+}
+
+}  // namespace strait::models
