@@ -4,8 +4,6 @@
 
 #include <csignal>
 
-#include "launcher/exit_code.h"
-
 namespace strait::launcher {
 namespace {
 
@@ -44,6 +42,16 @@ std::string ExitStatus::sentence() const {
   const char* words = meaning(ExitCode{left_with});
   return words ? fmt::format("ended with code {} ({})", left_with, words)
                : fmt::format("ended with code {}", left_with);
+}
+
+ExitCode ExitStatus::exit_code() const {
+  if (signal) {
+    const bool own_fault = *signal == SIGSEGV || *signal == SIGABRT || *signal == SIGBUS ||
+                           *signal == SIGILL || *signal == SIGFPE;
+    return own_fault ? ExitCode::internal : ExitCode::peer_lost;
+  }
+  const ExitCode left_with{code.value_or(0)};
+  return left_with != ExitCode::done && meaning(left_with) ? left_with : ExitCode::internal;
 }
 
 ExitStatus Process::terminate(std::chrono::milliseconds grace) {

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "launcher/exit_code.h"
+
 namespace strait::launcher {
 
 // How a process ended.
@@ -17,6 +19,8 @@ struct ExitStatus {
   // "killed by signal 9 (SIGKILL: by the system for want of memory, or by somebody)", "ended with
   // code 10 (bad input)"
   std::string sentence() const;
+  // How a run ends whose first cause this is.
+  ExitCode exit_code() const;
 };
 
 // What to start. Nothing here is secret but `input`, which is in no argument and no environment.

@@ -17,6 +17,7 @@ enum class ExitCode : int {
   numeric = 40,
   out_of_memory = 50,
   internal = 70,
+  interrupted = 130,  // the user asked to leave at once
 };
 
 constexpr int number(ExitCode code) { return static_cast<int>(code); }
@@ -50,6 +51,8 @@ constexpr const char* meaning(ExitCode code) {
       return "out of memory";
     case ExitCode::internal:
       return "internal error";
+    case ExitCode::interrupted:
+      return "interrupted";
   }
   return nullptr;
 }
