@@ -12,14 +12,14 @@ constexpr std::uint32_t kMaxTerms = 1000;
 
 template <typename Value>
 void append_value(std::vector<std::byte>& bytes, Value value) {
-  const auto* first = reinterpret_cast<const std::byte*>(&value);
-  bytes.insert(bytes.end(), first, first + sizeof value);
+  const std::size_t at = bytes.size();
+  bytes.resize(at + sizeof value);
+  std::memcpy(bytes.data() + at, &value, sizeof value);
 }
 
 void append_text(std::vector<std::byte>& bytes, const std::string& text) {
   append_value(bytes, static_cast<std::uint32_t>(text.size()));
-  const auto* first = reinterpret_cast<const std::byte*>(text.data());
-  bytes.insert(bytes.end(), first, first + text.size());
+  for (const char character : text) bytes.push_back(static_cast<std::byte>(character));
 }
 
 // Reads on while the bytes last; after the first shortage everything reads as empty.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 namespace strait::net {
@@ -20,9 +21,9 @@ double seconds_of(std::chrono::steady_clock::duration span) {
 
 std::vector<std::byte> words_of(const LinkError& error) {
   const std::string text = std::string(error.what()).substr(0, kMaxWords);
-  const auto* first = reinterpret_cast<const std::byte*>(text.data());
-  std::vector<std::byte> words{static_cast<std::byte>(error.kind())};
-  words.insert(words.end(), first, first + text.size());
+  std::vector<std::byte> words(1 + text.size());
+  words[0] = static_cast<std::byte>(error.kind());
+  std::memcpy(words.data() + 1, text.data(), text.size());
   return words;
 }
 

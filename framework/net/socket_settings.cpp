@@ -9,6 +9,12 @@
 #include "framework/net/wire_format.h"
 
 namespace strait::net {
+namespace {
+
+// Every libzmq since 4.3.0 takes this option; its header names it among the drafts only.
+constexpr int kZapEnforceDomain = 93;
+
+}  // namespace
 
 void apply_link_settings(zmq::socket_t& socket, const std::string& host) {
   namespace opt = zmq::sockopt;
@@ -44,10 +50,9 @@ void serve_curve(zmq::socket_t& socket, const CurveKeyPair& keys, const std::str
   socket.set(opt::curve_server, true);
   socket.set(opt::curve_secretkey, keys.secret_key);
   socket.set(opt::zap_domain, domain);
-  // Without a domain and a gate CURVE encrypts for everybody who knows the public key. cppzmq knows
-  // no name for this option.
+  // Without a domain and a gate CURVE encrypts for everybody who knows the public key.
   const int enforce = 1;
-  if (zmq_setsockopt(socket.handle(), ZMQ_ZAP_ENFORCE_DOMAIN, &enforce, sizeof enforce) != 0) {
+  if (zmq_setsockopt(socket.handle(), kZapEnforceDomain, &enforce, sizeof enforce) != 0) {
     throw zmq::error_t();
   }
 }

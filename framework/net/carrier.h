@@ -1,0 +1,42 @@
+#pragma once
+
+#include <zmq.hpp>
+
+#include <optional>
+#include <vector>
+
+#include "framework/net/link_end.h"
+
+namespace strait::net {
+
+// One socket with the link ends that travel over it. Belongs to the net thread altogether.
+class Carrier {
+ public:
+  using Time = LinkEnd::Time;
+
+  Carrier() = default;
+  Carrier(const Carrier&) = delete;
+  Carrier& operator=(const Carrier&) = delete;
+  virtual ~Carrier() = default;
+
+  // One round: take what has arrived, let time pass, send what is due. Never blocks. True: there is
+  // more to do at once.
+  virtual bool turn(Time now) = 0;
+  virtual void poll_on(std::vector<zmq::pollitem_t>& items) = 0;
+
+  // The end is about to be destroyed: its peer gets its last words.
+  virtual void detach(LinkEnd& end) = 0;
+  // No more turns. Ends that are still here die with the socket.
+  virtual void close() = 0;
+};
+
+// Bounds on one round, so that no link starves the others.
+inline constexpr int kReadsPerTurn = 64;
+inline constexpr int kWritesPerTurn = 16;
+
+inline zmq::pollitem_t poll_item(zmq::socket_t& socket, bool writable) {
+  const int events = writable ? ZMQ_POLLIN | ZMQ_POLLOUT : ZMQ_POLLIN;
+  return {socket.handle(), 0, static_cast<short>(events), 0};
+}
+
+}  // namespace strait::net

@@ -1,0 +1,136 @@
+#include "framework/net/dealer_carrier.h"
+
+#include <fmt/format.h>
+
+#include <atomic>
+#include <utility>
+
+#include "framework/net/socket_settings.h"
+
+namespace strait::net {
+namespace {
+
+constexpr std::chrono::milliseconds kRenewAfter{200};
+constexpr int kLastWordsMs = 1000;
+
+}  // namespace
+
+DealerCarrier::DealerCarrier(zmq::context_t& context, const NodeOptions& node, Endpoint peer,
+                             std::string peer_key, LinkEnd& end)
+    : context_(context),
+      node_(node),
+      peer_(std::move(peer)),
+      peer_key_(std::move(peer_key)),
+      end_(&end) {
+  open();
+}
+
+void DealerCarrier::open() {
+  monitor_.reset();
+  unsent_.reset();
+  socket_.emplace(context_, zmq::socket_type::dealer);
+  apply_link_settings(*socket_, peer_.host);
+  socket_->set(zmq::sockopt::routing_id,
+               fmt::format("{}.{}", node_.name.text(), node_.incarnation));
+  if (!node_.plaintext) call_with_curve(*socket_, node_.keys, peer_key_);
+  monitor_ = std::make_unique<Monitor>(context_, *socket_,
+                                       fmt::format("{}-{}", static_cast<void*>(this), failures_));
+  try {
+    socket_->connect(peer_.text());
+  } catch (const zmq::error_t& error) {
+    throw LinkError(LinkError::Kind::unusable,
+                    fmt::format("cannot connect to {}: {}; expected tcp://ADDRESS:PORT with an "
+                                "address that this machine can reach",
+                                peer_.text(), error.what()));
+  }
+}
+
+bool DealerCarrier::turn(Time now) {
+  if (end_ == nullptr) return false;
+  follow_events(now);
+  if (renew_at_ && now >= *renew_at_) {
+    renew_at_.reset();
+    open();
+  }
+  int reads = 0;
+  for (zmq::message_t message;
+       reads < kReadsPerTurn && socket_->recv(message, zmq::recv_flags::dontwait); ++reads) {
+    // One part is one message of ours; what comes in more was not written by this protocol.
+    if (!message.more()) end_->arrived(now, message);
+  }
+  end_->tick(now);
+  return write(now) || reads == kReadsPerTurn;
+}
+
+bool DealerCarrier::write(Time now) {
+  for (int writes = 0; writes < kWritesPerTurn; ++writes) {
+    if (!unsent_) {
+      zmq::message_t message;
+      if (!end_->compose(now, message)) return false;
+      unsent_ = std::move(message);
+    }
+    if (!socket_->send(*unsent_, zmq::send_flags::dontwait)) return false;
+    unsent_.reset();
+  }
+  return true;
+}
+
+void DealerCarrier::follow_events(Time now) {
+  while (const auto event = monitor_->next()) {
+    switch (*event) {
+      case Monitor::Event::up:
+        up_ = true;
+        end_->path_up(now);
+        break;
+      case Monitor::Event::down:
+        if (std::exchange(up_, false)) end_->path_down(now);
+        break;
+      case Monitor::Event::not_let_in:
+        note_failure("it does not know our key, or does not expect us yet");
+        // libzmq gives a connection up for good once it was told no.
+        renew_at_ = now + kRenewAfter;
+        break;
+      case Monitor::Event::wrong_speech:
+        note_failure("it does not encrypt as we do; is it a process of this run?");
+        renew_at_ = now + kRenewAfter;
+        break;
+      case Monitor::Event::broken_off:
+        note_failure("the connection stands, but the handshake breaks off; are the keys right?");
+        break;
+    }
+  }
+}
+
+void DealerCarrier::note_failure(const std::string& words) {
+  ++failures_;
+  end_->note_trouble(words);
+  // Every renewal fails alike: one sentence, not one per attempt.
+  if (failures_ == 1) node_.on_event(fmt::format("{}: {}", peer_.place(), words));
+}
+
+void DealerCarrier::poll_on(std::vector<zmq::pollitem_t>& items) {
+  if (end_ == nullptr) return;
+  items.push_back(poll_item(*socket_, unsent_.has_value()));
+  items.push_back(poll_item(monitor_->events(), false));
+}
+
+void DealerCarrier::detach(LinkEnd& end) {
+  if (end_ == &end) close();
+}
+
+void DealerCarrier::close() {
+  if (end_ == nullptr) return;
+  end_->close();
+  if (up_) {
+    // The queue may be full of chunks that nobody waits for any more; the last word must fit.
+    unsent_.reset();
+    socket_->set(zmq::sockopt::sndhwm, 0);
+    write(std::chrono::steady_clock::now());
+    socket_->set(zmq::sockopt::linger, kLastWordsMs);
+  }
+  end_ = nullptr;
+  monitor_.reset();
+  socket_.reset();
+}
+
+}  // namespace strait::net

@@ -1,0 +1,182 @@
+#include "framework/net/memory_link.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <deque>
+#include <optional>
+#include <utility>
+
+#include "framework/mutex.h"
+#include "framework/net/greeting.h"
+#include "framework/net/wire_format.h"
+
+namespace strait::net {
+namespace {
+
+using Kind = LinkError::Kind;
+using Time = std::chrono::steady_clock::time_point;
+
+// What both ends share. Each side's inbox is what the other has sent and it has not taken.
+struct Room {
+  struct Side {
+    std::deque<Frame> inbox;
+    std::uint64_t inbox_bytes = 0;
+    std::uint64_t window_bytes = 0;  // how much this side may have in the other's inbox
+    std::optional<LinkError> death;
+    LinkState state;
+  };
+  Mutex mutex;
+  Condition changed;
+  std::array<Side, 2> sides STRAIT_GUARDED_BY(mutex);
+};
+
+class MemoryLinkEnd final : public Link {
+ public:
+  MemoryLinkEnd(std::shared_ptr<Room> room, std::size_t side)
+      : room_(std::move(room)), side_(side) {}
+  ~MemoryLinkEnd() override {
+    end_both({Kind::lost, "this end was closed"}, Kind::lost, "closed its end");
+  }
+  MemoryLinkEnd(const MemoryLinkEnd&) = delete;
+  MemoryLinkEnd& operator=(const MemoryLinkEnd&) = delete;
+
+  void send(Frame frame) override {
+    const MutexLock lock(room_->mutex);
+    Room::Side& mine = room_->sides[side_];
+    Room::Side& theirs = room_->sides[1 - side_];
+    throw_if_dead();
+    while (!theirs.inbox.empty() &&
+           used(theirs) + frame.size() + kHeaderBytes > mine.window_bytes) {
+      room_->changed.wait(room_->mutex);
+      throw_if_dead();
+    }
+    mine.state.sent_bytes += frame.size();
+    theirs.state.received_bytes += frame.size();
+    theirs.state.last_heard = theirs.state.last_data = std::chrono::steady_clock::now();
+    theirs.inbox_bytes += frame.size();
+    theirs.inbox.push_back(std::move(frame));
+    room_->changed.notify_all();
+  }
+
+  Frame receive() override {
+    std::optional<Frame> frame = receive_until(Time::max());
+    // Nothing comes back only after the deadline, and there is none.
+    return std::move(*frame);
+  }
+
+  std::optional<Frame> receive_until(Time deadline) override {
+    const MutexLock lock(room_->mutex);
+    Room::Side& mine = room_->sides[side_];
+    while (mine.inbox.empty()) {
+      throw_if_dead();
+      if (deadline == Time::max()) {
+        room_->changed.wait(room_->mutex);
+      } else if (!room_->changed.wait_until(room_->mutex, deadline) && mine.inbox.empty()) {
+        return std::nullopt;
+      }
+    }
+    Frame frame = std::move(mine.inbox.front());
+    mine.inbox.pop_front();
+    mine.inbox_bytes -= frame.size();
+    room_->changed.notify_all();
+    return frame;
+  }
+
+  // What was sent is in the peer's memory already.
+  bool flush(Time /*deadline*/) override {
+    const MutexLock lock(room_->mutex);
+    throw_if_dead();
+    return true;
+  }
+
+  void abort(const LinkError& cause) override {
+    end_both(cause, Kind::aborted, std::string("ended the link: ") + cause.what());
+  }
+
+  LinkState state() const override {
+    const MutexLock lock(room_->mutex);
+    LinkState state = room_->sides[side_].state;
+    state.window_bytes = room_->sides[1 - side_].inbox_bytes;
+    state.connected = !room_->sides[side_].death;
+    return state;
+  }
+
+ private:
+  static std::uint64_t used(const Room::Side& inbox_of) {
+    return inbox_of.inbox_bytes + inbox_of.inbox.size() * kHeaderBytes;
+  }
+
+  void throw_if_dead() const STRAIT_REQUIRES(room_->mutex) {
+    if (room_->sides[side_].death) throw LinkError(*room_->sides[side_].death);
+  }
+
+  void end_both(const LinkError& here, Kind there, const std::string& words) {
+    const MutexLock lock(room_->mutex);
+    Room::Side& mine = room_->sides[side_];
+    Room::Side& theirs = room_->sides[1 - side_];
+    if (!mine.death) mine.death = here;
+    if (!theirs.death) {
+      theirs.death =
+          LinkError(there, fmt::format("{}: {} {}", theirs.state.name, theirs.state.peer, words));
+    }
+    room_->changed.notify_all();
+  }
+
+  const std::shared_ptr<Room> room_;
+  const std::size_t side_;
+};
+
+GreetingSelf self_of(const MemoryEnd& end) {
+  GreetingSelf self;
+  self.hello.name = end.name;
+  self.hello.terms = end.options.terms;
+  self.run = end.run;
+  self.generation = end.generation;
+  self.link = end.options.name;
+  self.peer = end.options.peer;
+  return self;
+}
+
+// The left end says hello and the right one judges it, as opener and answerer do on a wire. An end
+// that would wait on for a better peer has no other to wait for here.
+void greet(const MemoryEnd& left, const MemoryEnd& right, std::array<Room::Side, 2>& sides) {
+  const GreetingSelf opener = self_of(left);
+  GreetingVerdict verdict =
+      judge_greeting(self_of(right), opener.run, opener.generation, opener.hello);
+  if (verdict.agreed()) {
+    const GreetingSelf answerer = self_of(right);
+    verdict = judge_greeting(opener, answerer.run, answerer.generation, answerer.hello);
+    std::swap(verdict.tell_peer, verdict.die);
+  }
+  if (verdict.agreed()) return;
+  const auto nobody = [](const MemoryEnd& end) {
+    return LinkError(Kind::lost, fmt::format("{}: {} was turned away or left, and nobody else can "
+                                             "come to a memory link",
+                                             end.options.name, end.options.peer.describe()));
+  };
+  sides[0].death = verdict.tell_peer ? *verdict.tell_peer : nobody(left);
+  sides[1].death = verdict.die ? *verdict.die : nobody(right);
+}
+
+}  // namespace
+
+std::pair<std::unique_ptr<Link>, std::unique_ptr<Link>> memory_link(const MemoryEnd& left,
+                                                                    const MemoryEnd& right) {
+  auto room = std::make_shared<Room>();
+  {
+    const MutexLock lock(room->mutex);
+    const std::array<const MemoryEnd*, 2> ends{&left, &right};
+    for (std::size_t i = 0; i < ends.size(); ++i) {
+      Room::Side& side = room->sides[i];
+      side.window_bytes = ends[i]->options.window_bytes;
+      side.state.name = ends[i]->options.name;
+      side.state.peer = ends[i]->options.peer.describe();
+      side.state.last_heard = side.state.last_data = std::chrono::steady_clock::now();
+    }
+    greet(left, right, room->sides);
+  }
+  return {std::make_unique<MemoryLinkEnd>(room, 0), std::make_unique<MemoryLinkEnd>(room, 1)};
+}
+
+}  // namespace strait::net

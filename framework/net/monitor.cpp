@@ -1,0 +1,54 @@
+#include "framework/net/monitor.h"
+
+#include <cstring>
+
+namespace strait::net {
+namespace {
+
+constexpr int kWatchedEvents =
+    ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH |
+    ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL;
+
+}  // namespace
+
+Monitor::Monitor(zmq::context_t& context, zmq::socket_t& socket, const std::string& name)
+    : watched_(socket), events_(context, zmq::socket_type::pair) {
+  const std::string address = "inproc://monitor-" + name;
+  if (zmq_socket_monitor(socket.handle(), address.c_str(), kWatchedEvents) != 0) {
+    throw zmq::error_t();
+  }
+  events_.set(zmq::sockopt::linger, 0);
+  events_.connect(address);
+}
+
+Monitor::~Monitor() {
+  // Fails only for a socket that is gone already, and then there is nothing left to stop.
+  zmq_socket_monitor(watched_.handle(), nullptr, 0);
+}
+
+std::optional<Monitor::Event> Monitor::next() {
+  for (zmq::message_t event; events_.recv(event, zmq::recv_flags::dontwait);) {
+    zmq::message_t address;  // of no use here, and part of the same message
+    if (!events_.recv(address, zmq::recv_flags::dontwait)) return std::nullopt;
+    std::uint16_t number = 0;
+    if (event.size() < sizeof number) continue;
+    std::memcpy(&number, event.data(), sizeof number);
+    switch (number) {
+      case ZMQ_EVENT_HANDSHAKE_SUCCEEDED:
+        return Event::up;
+      case ZMQ_EVENT_DISCONNECTED:
+        return Event::down;
+      case ZMQ_EVENT_HANDSHAKE_FAILED_AUTH:
+        return Event::not_let_in;
+      case ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL:
+        return Event::wrong_speech;
+      case ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL:
+        return Event::broken_off;
+      default:
+        continue;
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace strait::net

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <zmq.hpp>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace strait::net {
+
+// The event stream of one socket: the only place where connections and failed handshakes show.
+// Used on the thread that owns the socket, and destroyed before it.
+class Monitor {
+ public:
+  // name: of the inproc address, unique in the context.
+  Monitor(zmq::context_t& context, zmq::socket_t& socket, const std::string& name);
+  ~Monitor();
+  Monitor(const Monitor&) = delete;
+  Monitor& operator=(const Monitor&) = delete;
+
+  enum class Event : std::uint8_t {
+    up,            // a connection and its handshake stand
+    down,          // a connection is gone
+    not_let_in,    // the other side's gate refused our key, or ours refused theirs
+    wrong_speech,  // the other side does not encrypt, or encrypts for another key
+    broken_off,    // the handshake ended without a reason being told
+  };
+  std::optional<Event> next();
+
+  zmq::socket_t& events() { return events_; }  // readable when next() has something
+
+ private:
+  zmq::socket_t& watched_;
+  zmq::socket_t events_;
+};
+
+}  // namespace strait::net

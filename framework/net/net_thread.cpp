@@ -1,0 +1,118 @@
+#include "framework/net/net_thread.h"
+
+#include <fmt/format.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdint>
+#include <future>
+#include <system_error>
+#include <utility>
+
+namespace strait::net {
+namespace {
+
+// Often enough for heartbeats and deadlines, which are counted in seconds.
+constexpr std::chrono::milliseconds kRoundAtLeastEvery{50};
+
+}  // namespace
+
+NetThread::WakeSignal::WakeSignal() : descriptor_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+  if (descriptor_ < 0) throw std::system_error(errno, std::generic_category(), "eventfd");
+}
+
+NetThread::WakeSignal::~WakeSignal() { ::close(descriptor_); }
+
+void NetThread::WakeSignal::raise() {
+  if (raised_.exchange(true)) return;
+  const std::uint64_t one = 1;
+  // Full is as good as written: the descriptor is readable.
+  [[maybe_unused]] const ssize_t written = ::write(descriptor_, &one, sizeof one);
+}
+
+void NetThread::WakeSignal::lower() {
+  // In this order a raise that comes in between costs one round too many, never one too few.
+  std::uint64_t count = 0;
+  [[maybe_unused]] const ssize_t got = ::read(descriptor_, &count, sizeof count);
+  raised_.store(false);
+}
+
+NetThread::NetThread(const NodeOptions& node)
+    : gate_(context_, "run-" + node.run.hex(), node.on_event), thread_([this] { make_rounds(); }) {}
+
+NetThread::~NetThread() { stop(); }
+
+void NetThread::run(const std::function<void()>& order) {
+  std::packaged_task<void()> task(order);
+  std::future<void> done = task.get_future();
+  {
+    const MutexLock lock(mutex_);
+    if (stopping_) return;
+    orders_.emplace_back([&task] { task(); });
+  }
+  signal_.raise();
+  done.get();
+}
+
+void NetThread::wake() { signal_.raise(); }
+
+void NetThread::stop() {
+  if (!thread_.joinable()) return;
+  {
+    const MutexLock lock(mutex_);
+    stopping_ = true;
+  }
+  signal_.raise();
+  thread_.join();
+}
+
+void NetThread::remove(const Carrier& carrier) {
+  std::erase_if(carriers_, [&](const auto& held) { return held.get() == &carrier; });
+}
+
+void NetThread::run_orders() {
+  std::vector<std::function<void()>> orders;
+  {
+    const MutexLock lock(mutex_);
+    orders.swap(orders_);
+  }
+  for (const auto& order : orders) order();
+}
+
+void NetThread::make_rounds() {
+  // Ctrl-C and its like are for the main thread.
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, nullptr);
+  while (true) {
+    signal_.lower();
+    run_orders();
+    {
+      const MutexLock lock(mutex_);
+      if (stopping_ && orders_.empty()) break;
+    }
+    gate_.turn();
+    const auto now = std::chrono::steady_clock::now();
+    bool more = false;
+    for (const auto& carrier : carriers_) more = carrier->turn(now) || more;
+    wait_for_work(more);
+  }
+  for (const auto& carrier : carriers_) carrier->close();
+  carriers_.clear();
+}
+
+void NetThread::wait_for_work(bool more) {
+  std::vector<zmq::pollitem_t> items;
+  items.push_back({nullptr, signal_.descriptor(), ZMQ_POLLIN, 0});
+  items.push_back(poll_item(gate_.requests(), false));
+  for (const auto& carrier : carriers_) carrier->poll_on(items);
+  const auto wait = more ? std::chrono::milliseconds{0} : kRoundAtLeastEvery;
+  const int count = static_cast<int>(items.size());
+  // A process that was stopped and goes on may see its poll interrupted; the next round asks again.
+  if (zmq_poll(items.data(), count, wait.count()) < 0 && zmq_errno() != EINTR) throw zmq::error_t();
+}
+
+}  // namespace strait::net

@@ -1,0 +1,163 @@
+#include "framework/net/node.h"
+
+#include <fmt/format.h>
+
+#include <random>
+#include <utility>
+
+#include "framework/net/dealer_carrier.h"
+#include "framework/net/link_end.h"
+#include "framework/net/net_thread.h"
+#include "framework/net/router_carrier.h"
+#include "framework/net/socket_settings.h"
+
+namespace strait::net {
+namespace {
+
+[[noreturn]] void throw_unusable(const std::string& words) {
+  throw LinkError(LinkError::Kind::unusable, words);
+}
+
+// What the program holds of a link: the end that the net thread knows, which takes its leave there.
+class NodeLink final : public LinkEnd {
+ public:
+  NodeLink(ProtocolOptions options, std::shared_ptr<NetThread> thread)
+      : LinkEnd(std::move(options), [thread] { thread->wake(); }), thread_(std::move(thread)) {}
+  ~NodeLink() override {
+    if (!carrier_) return;
+    thread_->run([this] {
+      carrier_->detach(*this);
+      if (owns_carrier_) thread_->remove(*carrier_);
+      if (!allowed_key_.empty()) thread_->gate().forget(allowed_key_);
+    });
+  }
+  NodeLink(const NodeLink&) = delete;
+  NodeLink& operator=(const NodeLink&) = delete;
+
+  void ride_alone(std::shared_ptr<Carrier> carrier) {
+    carrier_ = std::move(carrier);
+    owns_carrier_ = true;
+  }
+  void ride_along(std::shared_ptr<Carrier> carrier, std::string allowed_key) {
+    carrier_ = std::move(carrier);
+    allowed_key_ = std::move(allowed_key);
+  }
+
+ private:
+  std::shared_ptr<NetThread> thread_;
+  std::shared_ptr<Carrier> carrier_;
+  bool owns_carrier_ = false;
+  std::string allowed_key_;
+};
+
+std::uint64_t random_life() {
+  std::random_device device;
+  return (std::uint64_t{device()} << 32) | device() | 1;  // never 0, which means nobody
+}
+
+ProtocolOptions protocol_options(const NodeOptions& node, const LinkOptions& link,
+                                 ProtocolOptions::Role role, std::string place) {
+  if (!node.plaintext && !is_curve_key(link.peer_public_key)) {
+    throw_unusable(fmt::format("{}: the public key of {} is no CURVE key (40 characters of Z85)",
+                               link.name, link.peer.describe()));
+  }
+  ProtocolOptions options;
+  options.role = role;
+  options.name = node.name;
+  options.run = node.run;
+  options.generation = node.generation;
+  options.life = random_life();
+  options.place = std::move(place);
+  options.link = link;
+  return options;
+}
+
+void require_private_if_plain(const NodeOptions& node, const std::string& host) {
+  if (!node.plaintext || is_private_host(host)) return;
+  throw_unusable(
+      fmt::format("plaintext links are for private addresses only, and {} is not one; "
+                  "switch encryption on or use a private address",
+                  host));
+}
+
+class NodeListener final : public Listener {
+ public:
+  NodeListener(const NodeOptions& node, std::shared_ptr<NetThread> thread,
+               std::shared_ptr<RouterCarrier> carrier)
+      : node_(node),
+        thread_(std::move(thread)),
+        carrier_(std::move(carrier)),
+        endpoint_(carrier_->endpoint()) {}
+  ~NodeListener() override {
+    thread_->run([this] {
+      carrier_->close();
+      thread_->remove(*carrier_);
+    });
+  }
+  NodeListener(const NodeListener&) = delete;
+  NodeListener& operator=(const NodeListener&) = delete;
+
+  std::string endpoint() const override { return endpoint_.text(); }
+
+  std::unique_ptr<Link> expect(const LinkOptions& options) override {
+    auto link = std::make_unique<NodeLink>(
+        protocol_options(node_, options, ProtocolOptions::Role::answerer, {}), thread_);
+    thread_->run([&] {
+      carrier_->attach(*link, options.peer);
+      link->ride_along(carrier_, options.peer_public_key);
+      if (!node_.plaintext) thread_->gate().allow(options.peer_public_key, options.peer);
+    });
+    return link;
+  }
+
+ private:
+  const NodeOptions node_;
+  const std::shared_ptr<NetThread> thread_;
+  const std::shared_ptr<RouterCarrier> carrier_;
+  const Endpoint endpoint_;
+};
+
+}  // namespace
+
+Node::Node(NodeOptions options) : options_(std::move(options)) {
+  require_safe_libzmq();
+  if (!options_.on_event) options_.on_event = [](const std::string&) {};
+  if (!options_.plaintext &&
+      (!is_curve_key(options_.keys.public_key) || !is_curve_key(options_.keys.secret_key))) {
+    throw_unusable(fmt::format("{} has no CURVE key pair; make one, or ask for plaintext",
+                               options_.name.describe()));
+  }
+  thread_ = std::make_shared<NetThread>(options_);
+}
+
+Node::~Node() { thread_->stop(); }
+
+std::unique_ptr<Listener> Node::listen(const BindAddress& address) {
+  require_private_if_plain(options_, address.host);
+  std::shared_ptr<RouterCarrier> carrier;
+  thread_->run([&] {
+    carrier = std::make_shared<RouterCarrier>(thread_->context(), options_, address);
+    thread_->add(carrier);
+  });
+  return std::make_unique<NodeListener>(options_, thread_, std::move(carrier));
+}
+
+std::unique_ptr<Link> Node::connect(const std::string& endpoint, const LinkOptions& options) {
+  const auto peer = Endpoint::parse(endpoint);
+  if (!peer || peer->port == 0) {
+    throw_unusable(fmt::format("{}: '{}' is no address of the form tcp://ADDRESS:PORT",
+                               options.name, endpoint));
+  }
+  require_private_if_plain(options_, peer->host);
+  auto link = std::make_unique<NodeLink>(
+      protocol_options(options_, options, ProtocolOptions::Role::opener, peer->place()), thread_);
+  thread_->run([&] {
+    auto carrier = std::make_shared<DealerCarrier>(thread_->context(), options_, *peer,
+                                                   options.peer_public_key, *link);
+    thread_->add(carrier);
+    link->ride_alone(std::move(carrier));
+  });
+  return link;
+}
+
+}  // namespace strait::net

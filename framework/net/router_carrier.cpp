@@ -1,0 +1,173 @@
+#include "framework/net/router_carrier.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "framework/net/bind_socket.h"
+#include "framework/net/socket_settings.h"
+
+namespace strait::net {
+namespace {
+
+constexpr int kLastWordsMs = 1000;
+constexpr const char* kUserId = "User-Id";
+constexpr const char* kPeerAddress = "Peer-Address";
+
+// What the gate wrote on the message about its sender; empty on a plaintext socket.
+std::string_view property(const zmq::message_t& message, const char* name) {
+  const char* value = zmq_msg_gets(message.handle(), name);
+  return value == nullptr ? std::string_view() : std::string_view(value);
+}
+
+// "1.0.3" is the third start of stage 1.0.
+std::string_view name_in(std::string_view routing_id) {
+  return routing_id.substr(0, routing_id.rfind('.'));
+}
+
+}  // namespace
+
+RouterCarrier::RouterCarrier(zmq::context_t& context, const NodeOptions& node,
+                             const BindAddress& address)
+    : node_(node) {
+  socket_.emplace(context, zmq::socket_type::router);
+  apply_link_settings(*socket_, address.host);
+  socket_->set(zmq::sockopt::router_mandatory, true);
+  socket_->set(zmq::sockopt::router_handover, true);
+  if (!node.plaintext) serve_curve(*socket_, node.keys, "run-" + node.run.hex());
+  monitor_ =
+      std::make_unique<Monitor>(context, *socket_, fmt::format("{}", static_cast<void*>(this)));
+  endpoint_ = bind_socket(*socket_, address);
+}
+
+void RouterCarrier::attach(LinkEnd& end, const ProcessName& peer) {
+  const auto same = [&](const Place& place) { return place.peer == peer; };
+  if (std::any_of(places_.begin(), places_.end(), same)) {
+    throw LinkError(LinkError::Kind::unusable,
+                    fmt::format("{} is already expected at {}; one link per peer and listener",
+                                peer.describe(), endpoint_.place()));
+  }
+  places_.push_back({&end, peer, {}, {}, {}});
+}
+
+bool RouterCarrier::turn(Time now) {
+  if (!socket_) return false;
+  follow_events();
+  bool more = read(now) == kReadsPerTurn;
+  for (Place& place : places_) {
+    place.end->tick(now);
+    more = write(now, place) || more;
+  }
+  return more;
+}
+
+int RouterCarrier::read(Time now) {
+  int reads = 0;
+  for (zmq::message_t id; reads < kReadsPerTurn && socket_->recv(id, zmq::recv_flags::dontwait);
+       ++reads) {
+    zmq::message_t body;
+    bool parts = id.more();
+    int count = 0;
+    for (; parts; parts = body.more(), ++count) {
+      if (!socket_->recv(body, zmq::recv_flags::dontwait)) break;
+    }
+    // What comes in more parts was not written by this protocol.
+    if (count != 1) continue;
+    if (Place* place = place_of(id, body)) place->end->arrived(now, body);
+  }
+  return reads;
+}
+
+RouterCarrier::Place* RouterCarrier::place_of(const zmq::message_t& id,
+                                              const zmq::message_t& body) {
+  const std::string routing_id = id.to_string();
+  const std::string name(name_in(routing_id));
+  if (!node_.plaintext && property(body, kUserId) != name) {
+    node_.on_event(fmt::format("{}: dropped a message of {} under the name {}", endpoint_.place(),
+                               property(body, kUserId), name));
+    return nullptr;
+  }
+  for (Place& place : places_) {
+    if (place.peer.text() != name) continue;
+    place.routing_id = routing_id;
+    const std::string_view address = property(body, kPeerAddress);
+    if (place.address != address) {
+      place.address = address;
+      place.end->note_place(place.address);
+    }
+    return &place;
+  }
+  return nullptr;
+}
+
+bool RouterCarrier::write(Time now, Place& place) {
+  for (int writes = 0; writes < kWritesPerTurn; ++writes) {
+    if (!place.unsent) {
+      zmq::message_t message;
+      if (!place.end->compose(now, message)) return false;
+      place.unsent = std::move(message);
+    }
+    if (!post(now, place)) return false;
+  }
+  return true;
+}
+
+bool RouterCarrier::post(Time now, Place& place) {
+  try {
+    zmq::message_t id(place.routing_id);
+    const auto flags = zmq::send_flags::dontwait | zmq::send_flags::sndmore;
+    if (!socket_->send(id, flags)) return false;
+    // The queue that took the id takes the body.
+    socket_->send(*place.unsent, zmq::send_flags::dontwait);
+  } catch (const zmq::error_t& error) {
+    if (error.num() != EHOSTUNREACH) throw;
+    place.end->path_down(now);
+  }
+  place.unsent.reset();
+  return true;
+}
+
+void RouterCarrier::follow_events() {
+  while (const auto event = monitor_->next()) {
+    if (*event == Monitor::Event::up || *event == Monitor::Event::down) continue;
+    ++failures_;
+    const std::string words =
+        fmt::format("{} callers at {} could not prove who they are", failures_, endpoint_.place());
+    for (Place& place : places_) place.end->note_trouble(words);
+    if (failures_ == 1) node_.on_event(words);
+  }
+}
+
+void RouterCarrier::poll_on(std::vector<zmq::pollitem_t>& items) {
+  if (!socket_) return;
+  // With several peers the socket is writable as soon as one of them is; the others are retried
+  // with the next event or tick.
+  const bool blocked = places_.size() == 1 && places_.front().unsent.has_value();
+  items.push_back(poll_item(*socket_, blocked));
+  items.push_back(poll_item(monitor_->events(), false));
+}
+
+void RouterCarrier::detach(LinkEnd& end) {
+  const auto found = std::find_if(places_.begin(), places_.end(),
+                                  [&](const Place& place) { return place.end == &end; });
+  if (found == places_.end()) return;
+  end.close();
+  // The queue may be full of chunks that nobody waits for any more; the last word must fit.
+  found->unsent.reset();
+  socket_->set(zmq::sockopt::sndhwm, 0);
+  write(std::chrono::steady_clock::now(), *found);
+  socket_->set(zmq::sockopt::sndhwm, 4);
+  places_.erase(found);
+}
+
+void RouterCarrier::close() {
+  if (!socket_) return;
+  while (!places_.empty()) detach(*places_.back().end);
+  socket_->set(zmq::sockopt::linger, kLastWordsMs);
+  monitor_.reset();
+  socket_.reset();
+}
+
+}  // namespace strait::net

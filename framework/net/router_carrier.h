@@ -1,0 +1,55 @@
+#pragma once
+
+#include <zmq.hpp>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "framework/net/carrier.h"
+#include "framework/net/endpoint.h"
+#include "framework/net/monitor.h"
+#include "framework/net/node.h"
+
+namespace strait::net {
+
+// The bound socket of one link or of many: a ROUTER that sends by explicit id only, so that a
+// stranger can never drain what is meant for a peer.
+class RouterCarrier final : public Carrier {
+ public:
+  // node outlives the carrier. Binds at once; LinkError::unusable says why not.
+  RouterCarrier(zmq::context_t& context, const NodeOptions& node, const BindAddress& address);
+
+  const Endpoint& endpoint() const { return endpoint_; }
+  void attach(LinkEnd& end, const ProcessName& peer);
+
+  bool turn(Time now) override;
+  void poll_on(std::vector<zmq::pollitem_t>& items) override;
+  void detach(LinkEnd& end) override;
+  void close() override;
+
+ private:
+  struct Place {  // of one expected peer
+    LinkEnd* end = nullptr;
+    ProcessName peer;
+    std::string routing_id;  // empty until it has spoken
+    std::string address;
+    std::optional<zmq::message_t> unsent;
+  };
+
+  void follow_events();
+  int read(Time now);
+  Place* place_of(const zmq::message_t& id, const zmq::message_t& body);
+  bool write(Time now, Place& place);
+  bool post(Time now, Place& place);
+
+  const NodeOptions& node_;
+  std::optional<zmq::socket_t> socket_;
+  std::unique_ptr<Monitor> monitor_;
+  Endpoint endpoint_;
+  std::vector<Place> places_;
+  std::uint64_t failures_ = 0;
+};
+
+}  // namespace strait::net

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <zmq.hpp>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+
+#include "framework/net/process_name.h"
+
+namespace strait::net {
+
+// Who may come in: the ZeroMQ authentication handler (RFC 27) of one context, an allow-list from
+// public key to process name. What it lets in carries that name as its user id, on every message.
+// Lives on the net thread, and must be there before the first socket binds.
+class ZapGate {
+ public:
+  ZapGate(zmq::context_t& context, std::string domain,
+          std::function<void(const std::string&)> on_event);
+
+  void allow(const std::string& public_key, const ProcessName& name);
+  void forget(const std::string& public_key);  // as often as allowed
+
+  void turn();  // answers who is asking
+  zmq::socket_t& requests() { return requests_; }
+
+ private:
+  struct Allowed {
+    ProcessName name;
+    std::uint32_t times = 0;
+  };
+
+  const std::string domain_;
+  const std::function<void(const std::string&)> on_event_;
+  zmq::socket_t requests_;
+  std::map<std::string, Allowed> allowed_;  // by public key in Z85
+};
+
+}  // namespace strait::net
