@@ -1,0 +1,107 @@
+#include "launcher/recipe_writer.h"
+
+#include <vector>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "launcher/recipe_assembly.h"
+#include "launcher/recipe_keys.h"
+#include "launcher/user_error.h"
+
+namespace strait::launcher {
+
+namespace {
+
+using Json = nlohmann::json;
+
+Json::json_pointer pointer_to(const std::string& key) {
+  Json::json_pointer pointer;
+  std::size_t from = 0;
+  for (auto dot = key.find('.'); dot != std::string::npos; dot = key.find('.', from)) {
+    pointer /= key.substr(from, dot - from);
+    from = dot + 1;
+  }
+  return pointer / key.substr(from);
+}
+
+// JSON's arrays, numbers and escaped strings are TOML's too.
+std::string toml_line(const RecipeKey& key, const Json& value) {
+  return fmt::format("{} = {}", last_part_of(key.name), value.dump());
+}
+
+// Writes each key of the recipe by `line`, under the header of its table.
+template <class Line>
+std::string written_by_tables(const Line& line) {
+  std::string text;
+  std::string_view open;
+  for (const auto& key : recipe_keys()) {
+    const bool table = is_recipe_section(key.name);
+    const std::string_view section = table ? key.name : section_of(key.name);
+    const std::string written = line(key);
+    if (written.empty()) {
+      continue;
+    }
+    if (section != open) {
+      text += fmt::format("\n[{}]\n", section);
+      open = section;
+    }
+    text += table ? "" : written + "\n";
+  }
+  return text;
+}
+
+void collect_json(const Json& node, const std::string& key, const std::string& source,
+                  std::vector<FoundValue>& found) {
+  for (const auto& [name, value] : node.items()) {
+    const auto full = key.empty() ? name : fmt::format("{}.{}", key, name);
+    found.push_back(
+        {full, value,
+         value.is_object() ? "a table" : value.dump(-1, ' ', false, Json::error_handler_t::replace),
+         source});
+    if (value.is_object() && is_recipe_section(full)) {
+      collect_json(value, full, source, found);
+    }
+  }
+}
+
+}  // namespace
+
+std::string recipe_to_toml(const Recipe& recipe) {
+  return written_by_tables([&](const RecipeKey& key) {
+    const Json value = key.get(recipe);
+    return value.is_null() ? std::string() : toml_line(key, value);
+  });
+}
+
+nlohmann::json recipe_to_json(const Recipe& recipe) {
+  Json json = Json::object();
+  for (const auto& key : recipe_keys()) {
+    if (Json value = key.get(recipe); !value.is_null()) {
+      json[pointer_to(key.name)] = std::move(value);
+    }
+  }
+  return json;
+}
+
+Recipe recipe_from_json(const nlohmann::json& json, const std::string& source) {
+  if (!json.is_object()) {
+    throw UserError(ExitCode::bad_input,
+                    fmt::format("{} holds no recipe but a JSON {}", source, json.type_name()));
+  }
+  std::vector<FoundValue> found;
+  collect_json(json, "", source, found);
+  return assemble_recipe(found, source);
+}
+
+std::string recipe_reference() {
+  const Recipe defaults;
+  return written_by_tables([&](const RecipeKey& key) {
+    const Json value = key.get(defaults);
+    const auto line =
+        value.is_null() ? fmt::format("# {} =", last_part_of(key.name)) : toml_line(key, value);
+    return fmt::format("{:<32}  # {}: {}", line, key.help, key.allowed);
+  });
+}
+
+}  // namespace strait::launcher
