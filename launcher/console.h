@@ -2,11 +2,13 @@
 
 #include <chrono>
 #include <functional>
-#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "launcher/link_rates.h"
+#include "launcher/remaining_time.h"
 #include "launcher/run_observer.h"
 
 namespace strait::launcher {
@@ -55,21 +57,25 @@ class Console : public RunObserver {
   void ended(const Outcome& outcome) override;
 
  private:
+  using Time = std::chrono::steady_clock::time_point;
+
   void lasting(const std::string& line);  // a line that stays
+  void passing(const std::string& line);  // on a terminal, in place of the last such line
   void json(const std::string& event, nlohmann::ordered_json fields);
+  void plain_step(const StepLine& line, const std::string& text);
+  void failure(const Outcome& outcome);
   std::string step_text(const StepLine& line) const;
-  bool json_style() const { return options_.style == ConsoleOptions::Style::json; }
+  bool is(ConsoleOptions::Style style) const { return options_.style == style; }
 
   TextSink& sink_;
   ConsoleOptions options_;
   LinkRates rates_;
+  RemainingTime remaining_;
   store::Step from_{};
   store::Step to_{};
-  std::vector<double> recent_seconds_;
-  std::chrono::steady_clock::time_point printed_;
-  bool printed_any_ = false;
-  std::string pending_;  // plain: a step's line that was held back
-  bool live_line_ = false;
+  std::optional<Time> printed_;  // plain: the last step's line
+  Time said_;                    // anything
+  std::string held_back_;        // the latest step's line, if it has not been made to stay
 };
 
 }  // namespace strait::launcher

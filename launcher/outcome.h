@@ -1,5 +1,6 @@
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,5 +23,7 @@ struct Outcome {
   store::Step step{};                       // updates made by all
   std::optional<store::Step> checkpoint;    // the newest one committed by this launch
 };
+
+nlohmann::ordered_json to_json(const Outcome& outcome);
 
 }  // namespace strait::launcher
