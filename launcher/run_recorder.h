@@ -1,12 +1,12 @@
 #pragma once
 
-#include <chrono>
-#include <map>
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
 #include "framework/trace/json_lines.h"
+#include "launcher/remaining_time.h"
 #include "launcher/run_directory.h"
 #include "launcher/run_observer.h"
 
@@ -17,7 +17,8 @@ namespace strait::launcher {
 // Observes one run, on the coordinator's thread.
 class RunRecorder : public RunObserver {
  public:
-  RunRecorder(const RunDirectory& directory, std::string run_id, std::uint32_t generation);
+  RunRecorder(const RunDirectory& directory, const std::string& run_id, std::uint32_t generation);
+  ~RunRecorder() override;
 
   void connected(const Hello& hello) override;
   void training(store::Step from, store::Step to) override;
@@ -31,16 +32,16 @@ class RunRecorder : public RunObserver {
   void ended(const Outcome& outcome) override;
 
  private:
-  void append_event(nlohmann::ordered_json line);
+  void append(trace::JsonLines& file, const nlohmann::ordered_json& line);
+  void append_event(const char* name, nlohmann::ordered_json fields);
   void write_status();
 
-  std::filesystem::path status_path_;
-  std::uint32_t generation_;
+  const std::filesystem::path status_path_;
   trace::JsonLines metrics_;
   trace::JsonLines events_;
-  std::unique_ptr<nlohmann::ordered_json> status_;  // what status.json says, kept up to date
-  double median_seconds_ = 0;
-  std::chrono::steady_clock::time_point started_;
+  std::unique_ptr<nlohmann::ordered_json> status_;  // what status.json says next
+  RemainingTime remaining_;
+  bool warned_ = false;
 };
 
 }  // namespace strait::launcher
