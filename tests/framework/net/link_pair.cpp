@@ -1,0 +1,89 @@
+#include "tests/framework/net/link_pair.h"
+
+#include <random>
+
+#include "framework/net/memory_link.h"
+
+namespace strait::net {
+
+ZmqPair::~ZmqPair() {
+  left.reset();
+  right.reset();
+  listener.reset();
+}
+
+NodeOptions node_options(const ProcessName& name, const RunId& run, const CurveKeyPair& keys) {
+  NodeOptions options;
+  options.name = name;
+  options.run = run;
+  options.keys = keys;
+  return options;
+}
+
+LinkOptions link_options(const EndSetup& setup, const ProcessName& peer, const std::string& key) {
+  LinkOptions options;
+  options.name = "boundary 0>1";
+  options.peer = peer;
+  options.peer_public_key = key;
+  options.terms = setup.terms;
+  options.window_bytes = setup.window_bytes;
+  options.chunk_bytes = setup.chunk_bytes;
+  options.connect_limit = setup.connect_limit;
+  options.hold = setup.hold;
+  return options;
+}
+
+std::unique_ptr<LinkPair> make_memory_pair(const EndSetup& left, const EndSetup& right) {
+  const RunId run = RunId::random();
+  auto pair = std::make_unique<LinkPair>();
+  std::tie(pair->left, pair->right) =
+      memory_link({kLeft, run, left.generation, link_options(left, kRight, {})},
+                  {kRight, run, right.generation, link_options(right, kLeft, {})});
+  return pair;
+}
+
+std::unique_ptr<ZmqPair> make_zmq_pair(const EndSetup& left, const EndSetup& right,
+                                       bool plaintext) {
+  const RunId run = RunId::random();
+  const CurveKeyPair left_keys = CurveKeyPair::generate();
+  const CurveKeyPair right_keys = CurveKeyPair::generate();
+  NodeOptions left_options = node_options(kLeft, run, left_keys);
+  NodeOptions right_options = node_options(kRight, run, right_keys);
+  left_options.generation = left.generation;
+  right_options.generation = right.generation;
+  left_options.plaintext = right_options.plaintext = plaintext;
+  auto pair = std::make_unique<ZmqPair>();
+  pair->left_node = std::make_unique<Node>(left_options);
+  pair->right_node = std::make_unique<Node>(right_options);
+  pair->listener = pair->right_node->listen({});
+  pair->right = pair->listener->expect(link_options(right, kLeft, left_keys.public_key));
+  pair->left = pair->left_node->connect(pair->listener->endpoint(),
+                                        link_options(left, kRight, right_keys.public_key));
+  return pair;
+}
+
+std::unique_ptr<LinkPair> make_curve_pair(const EndSetup& left, const EndSetup& right) {
+  return make_zmq_pair(left, right);
+}
+
+std::unique_ptr<LinkPair> make_plain_pair(const EndSetup& left, const EndSetup& right) {
+  return make_zmq_pair(left, right, true);
+}
+
+std::chrono::steady_clock::time_point in_seconds(double seconds) {
+  return std::chrono::steady_clock::now() +
+         std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+             std::chrono::duration<double>(seconds));
+}
+
+Frame numbered_frame(std::uint64_t number, std::size_t size) {
+  Frame frame(size);
+  std::uint64_t word = number * 0x9E3779B97F4A7C15 + 1;
+  for (std::byte& byte : frame) {
+    word = word * 6364136223846793005 + 1442695040888963407;
+    byte = static_cast<std::byte>(word >> 56);
+  }
+  return frame;
+}
+
+}  // namespace strait::net
