@@ -56,9 +56,9 @@ std::string proposal_for(std::string_view key) {
 std::string unknown_key(const FoundValue& found) {
   const auto section = section_of(found.key);
   const auto near = proposal_for(found.key);
-  return fmt::format("unknown {} {} ({}){}; known {}: {}",
-                     found.value.is_object() ? "table" : "key", found.key, found.where,
-                     near.empty() ? "" : fmt::format("; did you mean {}?", near),
+  return fmt::format("unknown {} {} ({}){} known {}: {}", found.value.is_object() ? "table" : "key",
+                     found.key, found.where,
+                     near.empty() ? ";" : fmt::format("; did you mean {}?", near),
                      section.empty() ? "at the top" : fmt::format("in [{}]", section),
                      fmt::join(known_in(section), ", "));
 }

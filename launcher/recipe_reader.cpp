@@ -32,10 +32,15 @@ struct PlacedValue {
 };
 
 std::string shown_toml(const toml::node& node) {
-  std::ostringstream out;
-  node.visit([&](const auto& concrete) { out << toml::toml_formatter(concrete); });
-  std::string text = out.str();
-  std::ranges::replace(text, '\n', ' ');
+  std::string text;
+  if (const auto* string = node.as_string()) {
+    text = Json(string->get()).dump(-1, ' ', false, Json::error_handler_t::replace);
+  } else {
+    std::ostringstream out;
+    node.visit([&](const auto& concrete) { out << toml::toml_formatter(concrete); });
+    text = out.str();
+    std::ranges::replace(text, '\n', ' ');
+  }
   if (text.size() > kMostShown) {
     text.resize(kMostShown);
     text += "...";

@@ -25,28 +25,30 @@ Json::json_pointer pointer_to(const std::string& key) {
   return pointer / key.substr(from);
 }
 
-// JSON's arrays, numbers and escaped strings are TOML's too.
+// JSON's arrays, numbers and escaped strings are TOML's too. A key that is a table is its header.
 std::string toml_line(const RecipeKey& key, const Json& value) {
-  return fmt::format("{} = {}", last_part_of(key.name), value.dump());
+  return is_recipe_section(key.name) ? fmt::format("[{}]", key.name)
+                                     : fmt::format("{} = {}", last_part_of(key.name), value.dump());
 }
 
-// Writes each key of the recipe by `line`, under the header of its table.
+// What `line` makes of each key, under the headers of their tables; nothing for empty lines.
 template <class Line>
 std::string written_by_tables(const Line& line) {
   std::string text;
   std::string_view open;
   for (const auto& key : recipe_keys()) {
-    const bool table = is_recipe_section(key.name);
-    const std::string_view section = table ? key.name : section_of(key.name);
     const std::string written = line(key);
     if (written.empty()) {
       continue;
     }
-    if (section != open) {
+    if (is_recipe_section(key.name)) {
+      text += "\n";
+      open = key.name;
+    } else if (const auto section = section_of(key.name); section != open) {
       text += fmt::format("\n[{}]\n", section);
       open = section;
     }
-    text += table ? "" : written + "\n";
+    text += written + "\n";
   }
   return text;
 }
@@ -96,11 +98,14 @@ Recipe recipe_from_json(const nlohmann::json& json, const std::string& source) {
 
 std::string recipe_reference() {
   const Recipe defaults;
+  Recipe with_tables;  // those that may be absent
+  with_tables.model.lora.emplace();
   return written_by_tables([&](const RecipeKey& key) {
-    const Json value = key.get(defaults);
+    const Json value = key.get(with_tables);
     const auto line =
-        value.is_null() ? fmt::format("# {} =", last_part_of(key.name)) : toml_line(key, value);
-    return fmt::format("{:<32}  # {}: {}", line, key.help, key.allowed);
+        value.is_null() ? fmt::format("{} =", last_part_of(key.name)) : toml_line(key, value);
+    return fmt::format("{:<32}  # {}: {}", (key.get(defaults).is_null() ? "# " : "") + line,
+                       key.help, key.allowed);
   });
 }
 
