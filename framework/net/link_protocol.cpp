@@ -247,30 +247,33 @@ void LinkProtocol::tick(Time now) {
   // A process that was stopped or starved has not listened; that time proves nothing about the
   // peer.
   if (unwatched > kSilence / 2) state_.last_heard = std::min(now, state_.last_heard + unwatched);
-  const LinkOptions& link = options_.link;
-  if (!agreed_) {
-    if (now - born_ < link.connect_limit) return;
-    const bool opener = options_.role == ProtocolOptions::Role::opener;
-    const std::string what = fmt::format(
-        "{}: {} {} within {:.0f} s{}", link.name, peer(),
-        opener ? "could not be reached" : "has not connected to this process",
-        seconds_of(link.connect_limit), trouble_.empty() ? "; is it running?" : ": " + trouble_);
-    return die(LinkError(trouble_.empty() ? Kind::lost : Kind::stranger, what), MessageKind::abort);
-  }
-  const auto quiet = now - state_.last_heard;
-  if (quiet >= kSilence + link.hold) {
-    return die(LinkError(Kind::lost,
-                         fmt::format("{}: nothing heard from {} for {:.1f} s; gave up after "
-                                     "holding the link for {:.0f} s",
-                                     link.name, peer(), seconds_of(quiet), seconds_of(link.hold))),
-               MessageKind::abort);
-  }
+  give_up_if_due(now);
+  if (death_) return;
   if (greeted_) {
     if (now - status_at_ >= kStatusEvery) status_due_ = true;
     if (receiver_.waits_for_attempt() && now - asked_at_ >= kStatusEvery) ask_again(now);
   } else if (path_ && now - greeted_at_ >= kStatusEvery) {
     greeted_at_ = now;
     greeting_due_ = options_.role == ProtocolOptions::Role::opener;
+  }
+}
+
+void LinkProtocol::give_up_if_due(Time now) {
+  const LinkOptions& link = options_.link;
+  const auto quiet = now - state_.last_heard;
+  if (!agreed_ && now - born_ >= link.connect_limit) {
+    const bool opener = options_.role == ProtocolOptions::Role::opener;
+    const std::string what = fmt::format(
+        "{}: {} {} within {:.0f} s{}", link.name, peer(),
+        opener ? "could not be reached" : "has not connected to this process",
+        seconds_of(link.connect_limit), trouble_.empty() ? "; is it running?" : ": " + trouble_);
+    die(LinkError(trouble_.empty() ? Kind::lost : Kind::stranger, what), MessageKind::abort);
+  } else if (agreed_ && quiet >= kSilence + link.hold) {
+    die(LinkError(Kind::lost,
+                  fmt::format("{}: nothing heard from {} for {:.1f} s; gave up after holding the "
+                              "link for {:.0f} s",
+                              link.name, peer(), seconds_of(quiet), seconds_of(link.hold))),
+        MessageKind::abort);
   }
 }
 

@@ -73,6 +73,7 @@ class LinkProtocol {
   void accept_last_words(const MessageHeader& header, std::span<const std::byte> payload);
   bool belongs(const Parsed& parsed);
   void ask_again(Time now);
+  void give_up_if_due(Time now);
   void die(const LinkError& cause, MessageKind farewell);
   void refuse(const LinkError& words);
   std::optional<Outgoing> next_control(Time now);

@@ -1,0 +1,403 @@
+// Two protocol cores over a wire that does everything a wire can do to bytes but forge them.
+#include "framework/net/link_protocol.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <deque>
+#include <functional>
+#include <random>
+#include <string>
+
+#include "tests/framework/net/link_pair.h"
+#include "tests/framework/net/reseal.h"
+
+namespace strait::net {
+namespace {
+
+using std::chrono::milliseconds;
+using Message = std::vector<std::byte>;
+using Role = ProtocolOptions::Role;
+
+const RunId kRun = *RunId::parse("00112233445566778899aabbccddeeff");
+
+ProtocolOptions core_options(Role role, const EndSetup& setup) {
+  const bool opener = role == Role::opener;
+  ProtocolOptions options;
+  options.role = role;
+  options.name = opener ? kLeft : kRight;
+  options.run = kRun;
+  options.generation = setup.generation;
+  options.life = opener ? 11 : 22;
+  options.place = "127.0.0.1:4711";
+  options.link = link_options(setup, opener ? kRight : kLeft, {});
+  return options;
+}
+
+Message sealed(const LinkProtocol::Outgoing& outgoing) {
+  Message message(kHeaderBytes + outgoing.payload.size());
+  std::copy(outgoing.payload.begin(), outgoing.payload.end(), message.begin() + kHeaderBytes);
+  seal(outgoing.header, message);
+  return message;
+}
+
+void send_frame(LinkProtocol& core, const Frame& frame) { core.send(frame, hash_frame(frame)); }
+
+// One end, what it still has to send, and what it has taken out so far.
+struct Party {
+  Party(Role role, const EndSetup& setup, LinkProtocol::Time now)
+      : core(core_options(role, setup), now) {}
+  LinkProtocol core;
+  std::deque<Message> wire;  // on the way to the other
+  std::uint64_t frames_sent = 0;
+  std::uint64_t frames_taken = 0;
+};
+
+class HostileWire {
+ public:
+  HostileWire(std::uint64_t seed, std::uint64_t frames)
+      : random_(seed),
+        frames_(frames),
+        left_(Role::opener, setup(), now_),
+        right_(Role::answerer, setup(), now_) {
+    left_.core.path_up(now_);
+  }
+
+  void run() {
+    for (int step = 0; step < 400 && !finished(); ++step) hostile_step();
+    // From here on the wire behaves, and everything must come through by itself.
+    for (int step = 0; step < 20'000 && !finished(); ++step) friendly_step();
+    EXPECT_TRUE(finished()) << left_.frames_taken << " and " << right_.frames_taken << " of "
+                            << frames_ << " frames came through";
+    EXPECT_FALSE(left_.core.death()) << left_.core.death()->what();
+    EXPECT_FALSE(right_.core.death()) << right_.core.death()->what();
+  }
+
+ private:
+  EndSetup setup() {
+    EndSetup setup;
+    setup.chunk_bytes = 1 + random_() % 60;
+    setup.window_bytes = 50 + random_() % 1000;
+    setup.connect_limit = setup.hold = std::chrono::hours(100);
+    return setup;
+  }
+  bool chance(unsigned percent) { return random_() % 100 < percent; }
+  bool finished() const { return left_.frames_taken == frames_ && right_.frames_taken == frames_; }
+  Frame frame_of(const Party& from, std::uint64_t number) const {
+    return numbered_frame(number * 2 + (&from == &left_ ? 0 : 1), number * 71 % 300);
+  }
+
+  void program_step(Party& party, Party& other) {
+    if (party.frames_sent < frames_) {
+      const Frame frame = frame_of(party, party.frames_sent);
+      if (party.core.has_room_for(frame.size())) {
+        send_frame(party.core, frame);
+        ++party.frames_sent;
+      }
+    }
+    if (chance(60)) {
+      if (const auto frame = party.core.take()) {
+        ASSERT_LT(party.frames_taken, other.frames_sent) << "a frame that was never sent";
+        ASSERT_EQ(*frame, frame_of(other, party.frames_taken)) << "frame " << party.frames_taken;
+        ++party.frames_taken;
+      }
+    }
+    while (party.wire.size() < 6) {
+      const auto next = party.core.next(now_);
+      if (!next) break;
+      party.wire.push_back(sealed(*next));
+    }
+  }
+
+  void deliver(Party& from, Party& to, std::size_t which, bool keep) {
+    Message message = from.wire[which];
+    if (!keep) from.wire.erase(from.wire.begin() + static_cast<std::ptrdiff_t>(which));
+    to.core.receive(now_, message);
+  }
+
+  void hostile_delivery(Party& from, Party& to) {
+    if (from.wire.empty()) return;
+    const std::size_t which = chance(70) ? 0 : random_() % from.wire.size();
+    const bool whole = !from.wire[which].empty();
+    if (whole && chance(6)) {
+      from.wire[which][random_() % from.wire[which].size()] ^=
+          static_cast<std::byte>(1 + random_() % 255);
+    }
+    if (whole && chance(3)) from.wire[which].resize(random_() % from.wire[which].size());
+    if (chance(3)) {
+      from.wire.erase(from.wire.begin() + static_cast<std::ptrdiff_t>(which));
+      return;
+    }
+    deliver(from, to, which, chance(10));
+  }
+
+  void cut() {
+    // What is on the way may be lost from any point on, and the connecting side keeps its queue.
+    left_.wire.resize(random_() % (left_.wire.size() + 1));
+    right_.wire.clear();
+    left_.core.path_down(now_);
+    if (chance(50)) right_.core.path_down(now_);
+    if (chance(50)) pass_time(milliseconds(random_() % 5000));
+    left_.core.path_up(now_);
+  }
+
+  void pass_time(milliseconds span) {
+    now_ += span;
+    left_.core.tick(now_);
+    right_.core.tick(now_);
+  }
+
+  void hostile_step() {
+    program_step(left_, right_);
+    program_step(right_, left_);
+    hostile_delivery(left_, right_);
+    hostile_delivery(right_, left_);
+    if (chance(2)) cut();
+    pass_time(milliseconds(random_() % 300));
+  }
+
+  void friendly_step() {
+    program_step(left_, right_);
+    program_step(right_, left_);
+    if (!left_.wire.empty()) deliver(left_, right_, 0, false);
+    if (!right_.wire.empty()) deliver(right_, left_, 0, false);
+    pass_time(milliseconds(20));
+  }
+
+  std::mt19937_64 random_;
+  const std::uint64_t frames_;
+  LinkProtocol::Time now_ = LinkProtocol::Time(std::chrono::hours(1));
+  Party left_;
+  Party right_;
+};
+
+TEST(LinkProtocolTest, EveryFrameComesOnceAndInOrderOverAHostileWire) {
+  for (std::uint64_t seed = 0; seed < 3000; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    HostileWire(seed, 40).run();
+    if (HasFailure()) return;
+  }
+}
+
+// The plain course of things: messages move until neither end has more to say.
+class LinkProtocolPair : public testing::Test {
+ protected:
+  void start(const EndSetup& left_setup = {}, const EndSetup& right_setup = {}) {
+    left.emplace(core_options(Role::opener, left_setup), now);
+    right.emplace(core_options(Role::answerer, right_setup), now);
+    left->path_up(now);
+  }
+  void settle() {
+    for (bool moved = true; moved;) {
+      moved = move(*left, *right);
+      moved = move(*right, *left) || moved;
+    }
+  }
+  bool move(LinkProtocol& from, LinkProtocol& to) {
+    const auto next = from.next(now);
+    if (!next) return false;
+    const Message message = sealed(*next);
+    to.receive(now, message);
+    return true;
+  }
+  void pass(milliseconds span) {
+    now += span;
+    left->tick(now);
+    right->tick(now);
+  }
+
+  LinkProtocol::Time now = LinkProtocol::Time(std::chrono::hours(1));
+  std::optional<LinkProtocol> left;
+  std::optional<LinkProtocol> right;
+};
+
+TEST_F(LinkProtocolPair, OnlyTheMissingBytesAreSentAgainAfterACut) {
+  EndSetup setup;
+  setup.chunk_bytes = 100;
+  start(setup, setup);
+  settle();
+  const Frame frame = numbered_frame(1, 1000);
+  send_frame(*left, frame);
+  for (int i = 0; i < 4; ++i) ASSERT_TRUE(move(*left, *right));
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(left->next(now));  // these are lost with the path
+  left->path_down(now);
+  left->path_up(now);
+  settle();
+  EXPECT_EQ(right->take(), frame);
+  EXPECT_EQ(left->state().resent_chunks, 3u);
+  EXPECT_EQ(left->state().reconnects, 1u);
+  EXPECT_EQ(right->state().rejected_chunks, 0u);
+}
+
+TEST_F(LinkProtocolPair, NothingIsSentBeforeTheHelloWasAnswered) {
+  start();
+  send_frame(*left, numbered_frame(1, 10));
+  const auto first = left->next(now);
+  ASSERT_TRUE(first);
+  EXPECT_EQ(first->header.kind, MessageKind::hello);
+  EXPECT_FALSE(left->next(now));
+  EXPECT_FALSE(right->next(now));
+}
+
+TEST_F(LinkProtocolPair, LostLastChunkIsFoundByTheSignOfLife) {
+  start();
+  settle();
+  send_frame(*left, numbered_frame(1, 10));
+  ASSERT_TRUE(left->next(now));  // lost, and nothing follows that would show the gap
+  settle();
+  EXPECT_FALSE(right->take());
+  pass(kStatusEvery);
+  settle();
+  EXPECT_EQ(right->take(), numbered_frame(1, 10));
+}
+
+TEST_F(LinkProtocolPair, PeerThatWasNeverThereIsNamedAfterTheConnectLimit) {
+  EndSetup setup;
+  setup.connect_limit = std::chrono::seconds(60);
+  start(setup, setup);
+  for (int second = 0; second < 60; ++second) {
+    EXPECT_FALSE(left->death());
+    pass(milliseconds(1000));
+  }
+  ASSERT_TRUE(left->death());
+  EXPECT_EQ(left->death()->kind(), LinkError::Kind::lost);
+  EXPECT_STREQ(left->death()->what(),
+               "boundary 0>1: stage 1.0 (127.0.0.1:4711) could not be reached within 60 s; is it "
+               "running?");
+}
+
+TEST_F(LinkProtocolPair, SilentPeerIsHeldForAsLongAsSetAndThenLost) {
+  EndSetup setup;
+  setup.hold = std::chrono::seconds(120);
+  start(setup, setup);
+  settle();
+  EXPECT_TRUE(left->state().connected);
+  for (int second = 0; second < 123; ++second) {
+    ASSERT_FALSE(left->death());
+    pass(milliseconds(1000));
+  }
+  ASSERT_TRUE(left->death());
+  EXPECT_EQ(left->death()->kind(), LinkError::Kind::lost);
+  EXPECT_STREQ(left->death()->what(),
+               "boundary 0>1: nothing heard from stage 1.0 (127.0.0.1:4711) for 123.0 s; gave up "
+               "after holding the link for 120 s");
+}
+
+TEST_F(LinkProtocolPair, TimeInWhichThisProcessStoodStillDoesNotCount) {
+  EndSetup setup;
+  setup.hold = std::chrono::seconds(10);
+  start(setup, setup);
+  settle();
+  pass(std::chrono::hours(1));
+  EXPECT_FALSE(left->death());
+  settle();
+  send_frame(*left, numbered_frame(1, 10));
+  settle();
+  EXPECT_EQ(right->take(), numbered_frame(1, 10));
+}
+
+TEST_F(LinkProtocolPair, WithoutHoldABrokenPathEndsTheLinkAtOnce) {
+  EndSetup setup;
+  setup.hold = milliseconds(0);
+  start(setup, setup);
+  settle();
+  left->path_down(now);
+  ASSERT_TRUE(left->death());
+  EXPECT_EQ(left->death()->kind(), LinkError::Kind::lost);
+}
+
+TEST_F(LinkProtocolPair, RestartedPeerIsNotTakenForTheOldOne) {
+  start();
+  settle();
+  send_frame(*left, numbered_frame(1, 10));
+  settle();
+  ProtocolOptions anew = core_options(Role::opener, {});
+  anew.life = 33;
+  left.emplace(anew, now);
+  left->path_up(now);
+  settle();
+  ASSERT_TRUE(right->death());
+  EXPECT_EQ(right->death()->kind(), LinkError::Kind::lost);
+  EXPECT_NE(std::string(right->death()->what()).find("stage 0.0 was started anew"),
+            std::string::npos);
+  EXPECT_EQ(right->take(), numbered_frame(1, 10)) << "what had arrived is still delivered";
+}
+
+TEST_F(LinkProtocolPair, ForeignRunIsTurnedAwayAndTheLinkWaitsOn) {
+  start();
+  ProtocolOptions foreign = core_options(Role::opener, {});
+  foreign.run = RunId::random();
+  LinkProtocol stranger(foreign, now);
+  stranger.path_up(now);
+  ASSERT_TRUE(move(stranger, *right));
+  ASSERT_TRUE(move(*right, stranger));
+  ASSERT_TRUE(stranger.death());
+  EXPECT_EQ(stranger.death()->kind(), LinkError::Kind::refused);
+  EXPECT_NE(std::string(stranger.death()->what()).find(kRun.hex()), std::string::npos);
+  EXPECT_FALSE(right->death());
+  settle();
+  EXPECT_TRUE(right->state().connected);
+}
+
+TEST_F(LinkProtocolPair, AbortSurvivesACutPath) {
+  start();
+  settle();
+  left->path_down(now);
+  left->abort({LinkError::Kind::aborted, "disk full"});
+  while (left->next(now)) {
+  }
+  left->path_up(now);
+  settle();
+  ASSERT_TRUE(right->death());
+  EXPECT_EQ(right->death()->kind(), LinkError::Kind::aborted);
+  EXPECT_NE(std::string(right->death()->what()).find("disk full"), std::string::npos);
+}
+
+TEST_F(LinkProtocolPair, StateTellsHowMuchOfTheAwaitedFrameIsHere) {
+  EndSetup setup;
+  setup.chunk_bytes = 100;
+  start(setup, setup);
+  settle();
+  send_frame(*left, numbered_frame(1, 1000));
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(move(*left, *right));
+  EXPECT_EQ(right->state().awaited_bytes, 1000u);
+  EXPECT_EQ(right->state().awaited_received, 300u);
+  EXPECT_EQ(left->state().window_bytes, 1000u);
+}
+
+TEST_F(LinkProtocolPair, OtherProtocolVersionIsNamedWithBothNumbersAtBothEnds) {
+  start();
+  Message hello = sealed(*left->next(now));
+  hello[8] = std::byte{kProtocolVersion + 1};
+  reseal(hello);
+  right->receive(now, hello);
+  ASSERT_TRUE(right->death());
+  EXPECT_EQ(right->death()->kind(), LinkError::Kind::refused);
+  EXPECT_NE(std::string(right->death()->what())
+                .find("version 2 of the link protocol, stage 1.0 "
+                      "version 1"),
+            std::string::npos)
+      << right->death()->what();
+  // The later version gets an answer in ours, and says so in its turn.
+  const auto answer = right->next(now);
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->header.kind, MessageKind::refuse);
+}
+
+TEST_F(LinkProtocolPair, FrameWhoseBytesKeepChangingEndsTheLink) {
+  start();
+  settle();
+  Frame frame = numbered_frame(1, 500);
+  left->send(frame, hash_frame(numbered_frame(2, 500)));  // as if memory had changed since
+  for (int i = 0; i < 10; ++i) {
+    settle();
+    pass(kStatusEvery);
+  }
+  ASSERT_TRUE(right->death());
+  EXPECT_NE(std::string(right->death()->what()).find("memory of one of the two hosts"),
+            std::string::npos);
+  EXPECT_FALSE(right->take());
+}
+
+}  // namespace
+}  // namespace strait::net
