@@ -65,4 +65,11 @@ void AdamW::publish() {
   }
 }
 
+void AdamW::adopt() {
+  const at::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    if (values_[i].scalar_type() != at::kFloat) slots_[i].master.copy_(values_[i]);
+  }
+}
+
 }  // namespace strait::stages

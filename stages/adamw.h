@@ -39,6 +39,8 @@ class AdamW {
   const std::vector<Slot>& slots() const { return slots_; }
   // After masters were loaded: copies them into the parameters they stand for.
   void publish();
+  // After parameters were drawn: copies them into their masters.
+  void adopt();
 
  private:
   void update_group(Gradients& gradients, double learning_rate, bool decays);

@@ -62,6 +62,7 @@ StepVerdict decide(const StepReport& report, double clip, bool stop) {
   verdict.step = report.step;
   verdict.loss = report.loss;
   verdict.target_tokens = report.target_tokens;
+  verdict.tokens = report.tokens;
   verdict.gradient_norm = std::sqrt(sum);
   verdict.skip = !report.finite || !std::isfinite(sum) || !std::isfinite(report.loss);
   verdict.stop = stop;
@@ -76,6 +77,7 @@ net::Frame to_frame(const StepReport& report) {
   put(frame, number(report.step));
   put(frame, report.loss);
   put(frame, report.target_tokens);
+  put(frame, report.tokens);
   put(frame, static_cast<std::uint8_t>(report.finite ? 1 : 0));
   put(frame, static_cast<std::uint32_t>(report.squared_norms.size()));
   for (const double squared : report.squared_norms) put(frame, squared);
@@ -87,6 +89,7 @@ net::Frame to_frame(const StepVerdict& verdict) {
   put(frame, number(verdict.step));
   put(frame, verdict.loss);
   put(frame, verdict.target_tokens);
+  put(frame, verdict.tokens);
   put(frame, verdict.gradient_norm);
   put(frame, verdict.gradient_factor);
   put(frame, static_cast<std::uint8_t>(verdict.skip ? 1 : 0));
@@ -100,6 +103,7 @@ StepReport read_report(std::span<const std::byte> frame) {
   report.step = static_cast<store::Step>(cursor.get<std::int64_t>());
   report.loss = cursor.get<double>();
   report.target_tokens = cursor.get<std::int64_t>();
+  report.tokens = cursor.get<std::int64_t>();
   report.finite = cursor.get<std::uint8_t>() != 0;
   const auto norms = cursor.get<std::uint32_t>();
   if (norms > kMaxNorms || norms * sizeof(double) != cursor.left()) {
@@ -117,6 +121,7 @@ StepVerdict read_verdict(std::span<const std::byte> frame) {
   verdict.step = static_cast<store::Step>(cursor.get<std::int64_t>());
   verdict.loss = cursor.get<double>();
   verdict.target_tokens = cursor.get<std::int64_t>();
+  verdict.tokens = cursor.get<std::int64_t>();
   verdict.gradient_norm = cursor.get<double>();
   verdict.gradient_factor = cursor.get<double>();
   verdict.skip = cursor.get<std::uint8_t>() != 0;

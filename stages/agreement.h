@@ -14,8 +14,9 @@ namespace strait::stages {
 // its part, so that it costs no time: what lies downstream has finished earlier anyway.
 struct StepReport {
   store::Step step{};
-  double loss = 0;  // sum over target tokens divided by their number
-  std::int64_t target_tokens = 0;
+  double loss = 0;                    // sum over target tokens divided by their number
+  std::int64_t target_tokens = 0;     // what the loss was divided by
+  std::int64_t tokens = 0;            // of all rows, targets or not
   std::vector<double> squared_norms;  // per owned parameter, in global parameter order
   bool finite = true;
 };
@@ -25,6 +26,7 @@ struct StepVerdict {
   store::Step step{};
   double loss = 0;
   std::int64_t target_tokens = 0;
+  std::int64_t tokens = 0;
   double gradient_norm = 0;
   double gradient_factor = 1;  // clipping
   bool skip = false;           // a loss or gradient was not finite: nobody updates

@@ -38,11 +38,10 @@ class BatchSource {
   std::int64_t target_tokens(const Phase& phase) const;
 
  private:
-  std::vector<store::SampleId> step_samples(std::int64_t replica, store::Step step) const;
-
   std::shared_ptr<const store::TokenFile> training_;
   std::shared_ptr<const store::TokenFile> evaluation_;
   BatchOptions options_;
+  std::vector<store::SampleOrder> orders_;  // one for each replica
 };
 
 }  // namespace strait::stages

@@ -52,7 +52,7 @@ void BoundaryEnd::enqueue(Outgoing outgoing) {
     const MutexLock lock(mutex_);
     throw_if_poisoned();
     if (outbox_bytes_ > kQueueBytes) {
-      const WaitClock::Wait wait(waits_, fmt::format("room to send to {}", peer_));
+      const WaitClock::Wait wait(waits_, "room in the window", *link_);
       while (outbox_bytes_ > kQueueBytes && error_ == nullptr) changed_.wait(mutex_);
       throw_if_poisoned();
     }
@@ -67,9 +67,9 @@ Flow BoundaryEnd::take(codec::Kind kind, const Phase& phase, MicroBatch micro_ba
   {
     const MutexLock lock(mutex_);
     if (inbox_.empty()) {
-      const WaitClock::Wait wait(waits_,
-                                 fmt::format("{} of micro-batch {} from {}", direction_word(kind),
-                                             number(micro_batch), peer_));
+      const WaitClock::Wait wait(
+          waits_, fmt::format("{} of micro-batch {}", direction_word(kind), number(micro_batch)),
+          *link_);
       while (inbox_.empty() && error_ == nullptr) changed_.wait(mutex_);
     }
     if (inbox_.empty()) throw_if_poisoned();
@@ -93,24 +93,13 @@ Flow BoundaryEnd::take(codec::Kind kind, const Phase& phase, MicroBatch micro_ba
 net::Frame BoundaryEnd::take_note(const std::string& what) {
   const MutexLock lock(mutex_);
   if (notes_.empty()) {
-    const WaitClock::Wait wait(waits_, fmt::format("{} from {}", what, peer_));
+    const WaitClock::Wait wait(waits_, what, *link_);
     while (notes_.empty() && error_ == nullptr) changed_.wait(mutex_);
   }
   if (notes_.empty()) throw_if_poisoned();
   net::Frame note = std::move(notes_.front());
   notes_.pop_front();
   return note;
-}
-
-bool BoundaryEnd::finish(std::chrono::steady_clock::time_point deadline) {
-  {
-    const MutexLock lock(mutex_);
-    while ((!outbox_.empty() || encoding_) && error_ == nullptr) {
-      if (!changed_.wait_until(mutex_, deadline)) return false;
-    }
-    throw_if_poisoned();
-  }
-  return link_->flush(deadline);
 }
 
 net::Frame BoundaryEnd::encode(Outgoing& outgoing) {
@@ -133,12 +122,10 @@ void BoundaryEnd::send_loop() {
         if (closing_) return;
         outgoing = std::move(outbox_.front());
         outbox_.pop_front();
-        encoding_ = true;
       }
       link_->send(encode(outgoing));
       {
         const MutexLock lock(mutex_);
-        encoding_ = false;
         if (outgoing.tensor.defined()) outbox_bytes_ -= outgoing.tensor.nbytes();
       }
       changed_.notify_all();

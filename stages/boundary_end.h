@@ -29,7 +29,7 @@ struct BoundaryCodecs {
 // not there, or when more than kQueueBytes wait to leave. An error on either thread poisons the
 // end: every later call throws it.
 //
-// Threads: one compute thread calls send, take and finish; link() may be read by any.
+// Threads: one compute thread calls send and take; link() may be read by any.
 class BoundaryEnd {
  public:
   static constexpr std::size_t kQueueBytes = std::size_t{256} << 20;
@@ -48,9 +48,6 @@ class BoundaryEnd {
   // The next tensor, which must be this one: order is part of the protocol.
   Flow take(codec::Kind kind, const Phase& phase, MicroBatch micro_batch);
   net::Frame take_note(const std::string& what);
-
-  // Waits until everything sent has been acknowledged; false at the deadline.
-  bool finish(std::chrono::steady_clock::time_point deadline);
 
   net::Link& link() { return *link_; }
 
@@ -82,7 +79,6 @@ class BoundaryEnd {
   Condition changed_;
   std::deque<Outgoing> outbox_ STRAIT_GUARDED_BY(mutex_);
   std::size_t outbox_bytes_ STRAIT_GUARDED_BY(mutex_) = 0;
-  bool encoding_ STRAIT_GUARDED_BY(mutex_) = false;
   std::deque<Incoming> inbox_ STRAIT_GUARDED_BY(mutex_);
   std::size_t inbox_bytes_ STRAIT_GUARDED_BY(mutex_) = 0;
   std::deque<net::Frame> notes_ STRAIT_GUARDED_BY(mutex_);

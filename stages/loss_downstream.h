@@ -27,6 +27,9 @@ class LossDownstream final : public Downstream {
   Gradients& gradients_;
   const BatchSource& source_;
   double loss_sum_ = 0;
+  std::int64_t tokens_ = 0;  // of the rows seen since the last report
+  store::Step counted_step_{};
+  std::int64_t target_tokens_ = 0;  // of counted_step_, over all micro-batches and replicas
   std::map<MicroBatch, at::Tensor> ready_;
 };
 

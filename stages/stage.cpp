@@ -13,20 +13,22 @@
 
 namespace strait::stages {
 
-Stage::Stage(const StageOptions& options, StageLinks links, const StageData& data,
-             std::function<bool()> stop_requested)
+Stage::Stage(const StageOptions& options)
     : options_(options),
       model_(models::make_model(options.model, options.layers, options.dtype, at::kCPU)),
       parameters_(model_->parameters()),
       gradients_(std::make_unique<Gradients>(parameters_)),
-      optimizer_(std::make_unique<AdamW>(parameters_, options.adamw)),
-      source_(data.training, data.evaluation, options.batch) {
+      optimizer_(std::make_unique<AdamW>(parameters_, options.adamw)) {
   ChunkOptions chunk;
   chunk.seed = options.seed;
   chunk.first_micro_batch =
       static_cast<std::int32_t>(options.batch.replica * options.batch.micro_batches);
   chunk.recompute = options.recompute;
   chunk_ = std::make_unique<Chunk>(*model_, chunk);
+}
+
+void Stage::connect(StageLinks links, const StageData& data, std::function<bool()> stop_requested) {
+  source_ = std::make_unique<BatchSource>(data.training, data.evaluation, options_.batch);
   connect_upstream(links, std::move(stop_requested));
   connect_downstream(links);
   connect_tie(std::move(links.tie));
@@ -47,8 +49,8 @@ BoundaryCodecs Stage::codecs() const {
 void Stage::connect_upstream(StageLinks& links, std::function<bool()> stop_requested) {
   if (links.upstream == nullptr) {
     upstream_ = std::make_unique<BatchUpstream>(
-        source_, [clip = options_.clip, stop = std::move(stop_requested)](
-                     const StepReport& report) { return decide(report, clip, stop()); });
+        *source_, [clip = options_.clip, stop = std::move(stop_requested)](
+                      const StepReport& report) { return decide(report, clip, stop()); });
     return;
   }
   upper_end_ = std::make_unique<BoundaryEnd>(std::move(links.upstream), codecs(), waits_,
@@ -59,7 +61,7 @@ void Stage::connect_upstream(StageLinks& links, std::function<bool()> stop_reque
 void Stage::connect_downstream(StageLinks& links) {
   if (links.downstream == nullptr) {
     TORCH_INTERNAL_ASSERT(model_->head() != nullptr, "the last stage of a pipeline has no head");
-    downstream_ = std::make_unique<LossDownstream>(*model_->head(), *gradients_, source_);
+    downstream_ = std::make_unique<LossDownstream>(*model_->head(), *gradients_, *source_);
     return;
   }
   lower_end_ = std::make_unique<BoundaryEnd>(std::move(links.downstream), codecs(), waits_,
@@ -79,33 +81,18 @@ void Stage::connect_tie(std::unique_ptr<net::Link> link) {
 
 void Stage::initialize() {
   models::initialize(*model_, options_.model, options_.seed);
-  for (const AdamW::Slot& slot : optimizer_->slots()) {
-    (void)slot;
-  }
+  optimizer_->adopt();
 }
 
-std::vector<net::Link*> Stage::links() {
-  std::vector<net::Link*> all;
-  if (upper_end_ != nullptr) all.push_back(&upper_end_->link());
-  if (lower_end_ != nullptr) all.push_back(&lower_end_->link());
-  for (const std::unique_ptr<WeightTie>& tie : ties_) {
-    if (net::Link* link = tie->link()) all.push_back(link);
-  }
-  return all;
-}
+net::Link* Stage::upstream_link() { return upper_end_ ? &upper_end_->link() : nullptr; }
+net::Link* Stage::downstream_link() { return lower_end_ ? &lower_end_->link() : nullptr; }
+net::Link* Stage::tie_link() { return ties_.empty() ? nullptr : ties_.front()->link(); }
 
 store::Step Stage::run(StageObserver& observer) {
   StageParts parts{
       {{*chunk_, *upstream_, *downstream_}}, parameters_, *gradients_, *optimizer_, ties_, waits_};
   StageLoop loop(std::move(parts), options_.training, options_.evaluation, options_.loop, observer);
   return loop.run();
-}
-
-bool Stage::finish(std::chrono::steady_clock::time_point deadline) {
-  bool all = true;
-  if (upper_end_ != nullptr) all = upper_end_->finish(deadline) && all;
-  if (lower_end_ != nullptr) all = lower_end_->finish(deadline) && all;
-  return all;
 }
 
 }  // namespace strait::stages

@@ -51,22 +51,22 @@ struct StageData {
 // each its port. Owns everything a stage works with; runs on the thread that calls run().
 class Stage {
  public:
-  // `stop_requested` is asked once per step at the head of the pipeline.
-  Stage(const StageOptions& options, StageLinks links, const StageData& data,
-        std::function<bool()> stop_requested);
+  explicit Stage(const StageOptions& options);
   ~Stage();
 
   // Random weights as the model's family draws them; the same for every partition.
   void initialize();
   AdamW& optimizer() { return *optimizer_; }
   const WaitClock& waits() const { return waits_; }
-  // Every link of this stage, for reports and for ending them.
-  std::vector<net::Link*> links();
+  // Before run(), once. `stop_requested` is asked once per step at the head of the pipeline.
+  void connect(StageLinks links, const StageData& data, std::function<bool()> stop_requested);
+
+  // For reports; null where there is none.
+  net::Link* upstream_link();
+  net::Link* downstream_link();
+  net::Link* tie_link();
 
   store::Step run(StageObserver& observer);
-
-  // Waits until the peers have everything that was sent.
-  bool finish(std::chrono::steady_clock::time_point deadline);
 
  private:
   BoundaryCodecs codecs() const;
@@ -81,7 +81,7 @@ class Stage {
   std::unique_ptr<Gradients> gradients_;
   std::unique_ptr<AdamW> optimizer_;
   std::unique_ptr<Chunk> chunk_;
-  BatchSource source_;
+  std::unique_ptr<BatchSource> source_;
   std::unique_ptr<BoundaryEnd> upper_end_;
   std::unique_ptr<BoundaryEnd> lower_end_;
   std::unique_ptr<Upstream> upstream_;

@@ -45,21 +45,14 @@ void restore(AdamW& optimizer, const ReadTensor& read) {
   }
 }
 
-NamedTensors weights_of(const AdamW& optimizer) {
-  NamedTensors tensors;
-  for (const AdamW::Slot& slot : optimizer.slots()) {
-    if (slot.owned) tensors.emplace_back(slot.name, slot.master);
-  }
-  return tensors;
-}
-
-NamedTensors moments_of(const AdamW& optimizer) {
-  NamedTensors tensors;
+std::vector<store::NamedTensor> saved_tensors(const AdamW& optimizer) {
+  std::vector<store::NamedTensor> tensors;
   for (const AdamW::Slot& slot : optimizer.slots()) {
     if (!slot.owned) continue;
-    tensors.emplace_back(slot.name + kFirstMoment, slot.first_moment);
-    tensors.emplace_back(slot.name + kSecondMoment, slot.second_moment);
-    tensors.emplace_back(slot.name + kUpdates, slot.updates);
+    tensors.push_back({slot.name, slot.master});
+    tensors.push_back({slot.name + kFirstMoment, slot.first_moment});
+    tensors.push_back({slot.name + kSecondMoment, slot.second_moment});
+    tensors.push_back({slot.name + kUpdates, slot.updates});
   }
   return tensors;
 }

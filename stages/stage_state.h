@@ -4,14 +4,13 @@
 
 #include <functional>
 #include <string>
-#include <utility>
 #include <vector>
 
+#include "framework/store/safetensors_writer.h"
 #include "stages/adamw.h"
 
 namespace strait::stages {
 
-using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 // The tensor of this global name, from wherever it is kept; throws where there is none.
 using ReadTensor = std::function<at::Tensor(const std::string& name)>;
 
@@ -26,7 +25,6 @@ void restore(AdamW& optimizer, const ReadTensor& read);
 // What a checkpoint of this stage holds: masters under their own names, and what the optimizer
 // keeps of each under names made of it. Copies of a tied weight are left to its owner. The tensors
 // share memory with the optimizer: write them before the next update.
-NamedTensors weights_of(const AdamW& optimizer);
-NamedTensors moments_of(const AdamW& optimizer);
+std::vector<store::NamedTensor> saved_tensors(const AdamW& optimizer);
 
 }  // namespace strait::stages

@@ -4,9 +4,10 @@
 
 namespace strait::stages {
 
-WaitClock::Wait::Wait(WaitClock& clock, std::string what) : clock_(clock) {
+WaitClock::Wait::Wait(WaitClock& clock, std::string what, const net::Link& link) : clock_(clock) {
   const MutexLock lock(clock_.mutex_);
   clock_.what_ = std::move(what);
+  clock_.link_ = &link;
   clock_.since_ = Clock::now();
 }
 
@@ -21,9 +22,8 @@ WaitClock::Reading WaitClock::read() const {
   Reading reading;
   reading.what = what_;
   reading.total = total_;
-  if (!what_.empty()) {
-    reading.seconds = std::chrono::duration<double>(Clock::now() - since_).count();
-  }
+  reading.link = what_.empty() ? nullptr : link_;
+  reading.since = since_;
   return reading;
 }
 

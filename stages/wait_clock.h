@@ -4,6 +4,7 @@
 #include <string>
 
 #include "framework/mutex.h"
+#include "framework/net/link.h"
 
 namespace strait::stages {
 
@@ -12,15 +13,16 @@ namespace strait::stages {
 class WaitClock {
  public:
   struct Reading {
-    std::string what;    // empty: not waiting
-    double seconds = 0;  // so far
-    double total = 0;    // all finished waits
+    std::string what;                 // "forward of micro-batch 7"; empty: not waiting
+    const net::Link* link = nullptr;  // over which it must come
+    std::chrono::steady_clock::time_point since;
+    double total = 0;  // seconds of all finished waits
   };
 
   // Lives as long as the wait.
   class Wait {
    public:
-    Wait(WaitClock& clock, std::string what);
+    Wait(WaitClock& clock, std::string what, const net::Link& link);
     ~Wait();
     Wait(const Wait&) = delete;
     Wait& operator=(const Wait&) = delete;
@@ -36,6 +38,7 @@ class WaitClock {
 
   mutable Mutex mutex_;
   std::string what_ STRAIT_GUARDED_BY(mutex_);
+  const net::Link* link_ STRAIT_GUARDED_BY(mutex_) = nullptr;
   Clock::time_point since_ STRAIT_GUARDED_BY(mutex_);
   double total_ STRAIT_GUARDED_BY(mutex_) = 0;
 };

@@ -16,8 +16,7 @@ void LinkTie::combine(Gradients& gradients) {
   net::Frame frame(mine.nbytes());
   std::memcpy(frame.data(), mine.cpu().const_data_ptr(), frame.size());
   link_->send(std::move(frame));
-  const WaitClock::Wait wait(waits_,
-                             "the other gradient of a tied weight from " + link_->state().peer);
+  const WaitClock::Wait wait(waits_, "the other gradient of a tied weight", *link_);
   const net::Frame theirs = link_->receive();
   if (theirs.size() != mine.nbytes()) {
     throw codec::CodecError(

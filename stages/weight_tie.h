@@ -19,6 +19,8 @@ class WeightTie {
 
   // Between the last backward of a step and its norms.
   virtual void combine(Gradients& gradients) = 0;
+  // Null where nothing is sent.
+  virtual net::Link* link() { return nullptr; }
 };
 
 // Both layers live here and share one storage; the sum lands in the embedding's gradient.
@@ -41,7 +43,7 @@ class LinkTie final : public WeightTie {
       : mine_(std::move(mine)), link_(std::move(link)), waits_(waits) {}
   void combine(Gradients& gradients) override;
 
-  net::Link& link() { return *link_; }
+  net::Link* link() override { return link_.get(); }
 
  private:
   at::Tensor mine_;

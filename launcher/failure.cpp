@@ -1,0 +1,92 @@
+#include "launcher/failure.h"
+
+#include <c10/util/Exception.h>
+
+#include <new>
+
+#include "framework/codec/codec_error.h"
+#include "framework/trace/trace_error.h"
+#include "launcher/control_message.h"
+#include "launcher/user_error.h"
+#include "models/config_error.h"
+#include "models/tensor_names.h"
+#include "stages/partition.h"
+
+namespace strait::launcher {
+namespace {
+
+bool tells_of_missing_memory(const std::string& text) {
+  return text.find("can't allocate memory") != std::string::npos ||
+         text.find("out of memory") != std::string::npos;
+}
+
+// libtorch appends a back trace; the sentence is what stands before it.
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+}  // namespace
+
+ExitCode exit_code_of(const store::StoreError& error) {
+  switch (error.kind()) {
+    case store::StoreError::Kind::bad_input:
+    case store::StoreError::Kind::busy:
+      return ExitCode::bad_input;
+    case store::StoreError::Kind::storage_full:
+      return ExitCode::storage_full;
+    case store::StoreError::Kind::storage_io:
+      return ExitCode::storage_io;
+    case store::StoreError::Kind::corrupt:
+      return ExitCode::corrupt;
+    case store::StoreError::Kind::mismatch:
+      return ExitCode::mismatch;
+  }
+  return ExitCode::internal;
+}
+
+ExitCode exit_code_of(const net::LinkError& error) {
+  switch (error.kind()) {
+    case net::LinkError::Kind::lost:
+    case net::LinkError::Kind::aborted:
+      return ExitCode::peer_lost;
+    case net::LinkError::Kind::refused:
+      return ExitCode::mismatch;
+    case net::LinkError::Kind::fenced:
+      return ExitCode::fenced;
+    case net::LinkError::Kind::stranger:
+      return ExitCode::authentication;
+    case net::LinkError::Kind::unusable:
+      return ExitCode::bad_input;
+  }
+  return ExitCode::internal;
+}
+
+Failure describe_failure(const std::exception& error) {
+  const std::string text = error.what();
+  if (const auto* known = dynamic_cast<const UserError*>(&error)) return {known->code(), text};
+  if (const auto* known = dynamic_cast<const store::StoreError*>(&error)) {
+    return {exit_code_of(*known), text};
+  }
+  if (const auto* known = dynamic_cast<const net::LinkError*>(&error)) {
+    return {exit_code_of(*known), text};
+  }
+  if (dynamic_cast<const models::ConfigError*>(&error) != nullptr ||
+      dynamic_cast<const models::TensorMismatch*>(&error) != nullptr ||
+      dynamic_cast<const stages::PartitionError*>(&error) != nullptr) {
+    return {ExitCode::bad_input, text};
+  }
+  if (dynamic_cast<const trace::TraceError*>(&error) != nullptr) {
+    return {ExitCode::storage_io, text};
+  }
+  if (dynamic_cast<const codec::CodecError*>(&error) != nullptr ||
+      dynamic_cast<const ControlError*>(&error) != nullptr) {
+    return {ExitCode::internal, "a peer sent what it never should: " + text};
+  }
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr || tells_of_missing_memory(text)) {
+    return {ExitCode::out_of_memory,
+            "out of memory (" + first_line(text) +
+                "); a smaller train.micro_batch, model.recompute = \"layer\" or more "
+                "pipeline.stages need less"};
+  }
+  return {ExitCode::internal, "broken invariant: " + first_line(text)};
+}
+
+}  // namespace strait::launcher

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "launcher/exit_code.h"
+
+namespace strait::launcher {
+
+struct RunWords {
+  std::filesystem::path recipe;        // or, to resume, the run directory
+  std::vector<std::string> overrides;  // --set key=value
+  bool json = false;                   // machine-readable events on stdout
+  bool replace = false;                // move an earlier run of that name aside
+};
+
+// `strait plan RECIPE`: prints what would run, starts and writes nothing.
+ExitCode show_plan(const RunWords& words);
+
+// `strait run RECIPE`: plans, launches, and shows the run until it ends.
+ExitCode run_recipe(const RunWords& words);
+
+// `strait resume RUN`: goes on from the newest complete checkpoint, with the same bits as a run
+// that was never stopped.
+ExitCode resume_run(const RunWords& words);
+
+}  // namespace strait::launcher

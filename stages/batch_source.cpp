@@ -1,0 +1,69 @@
+#include "stages/batch_source.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace strait::stages {
+
+BatchSource::BatchSource(std::shared_ptr<const store::TokenFile> training,
+                         std::shared_ptr<const store::TokenFile> evaluation,
+                         const BatchOptions& options)
+    : training_(std::move(training)), evaluation_(std::move(evaluation)), options_(options) {
+  if (training_ == nullptr) return;
+  for (std::int64_t replica = 0; replica < options.replicas; ++replica) {
+    orders_.emplace_back(
+        store::SampleOrderOptions{.seed = options.seed,
+                                  .rows = training_->rows(),
+                                  .replicas = options.replicas,
+                                  .replica = replica,
+                                  .rows_per_step = options.micro_batch_rows * options.micro_batches,
+                                  .shuffle = options.shuffle});
+  }
+}
+
+const store::TokenFile& BatchSource::file(const Phase& phase) const {
+  return phase.training ? *training_ : *evaluation_;
+}
+
+std::vector<store::SampleId> BatchSource::samples(const Phase& phase,
+                                                  MicroBatch micro_batch) const {
+  const std::int64_t first = number(micro_batch) * options_.micro_batch_rows;
+  std::vector<store::SampleId> chosen;
+  if (phase.training) {
+    const auto step = orders_[static_cast<std::size_t>(options_.replica)].samples(phase.step);
+    chosen.assign(step.begin() + first, step.begin() + first + options_.micro_batch_rows);
+    return chosen;
+  }
+  const std::int64_t last = std::min(first + options_.micro_batch_rows, evaluation_->rows());
+  for (std::int64_t row = first; row < last; ++row) {
+    chosen.push_back(static_cast<store::SampleId>(row));
+  }
+  return chosen;
+}
+
+codec::Rows BatchSource::rows(const Phase& phase, MicroBatch micro_batch) const {
+  const store::TokenFile& tokens = file(phase);
+  codec::Rows rows;
+  rows.padded_length = tokens.row_length();
+  for (const store::SampleId sample : samples(phase, micro_batch)) {
+    rows.rows.push_back(codec::Row{sample, tokens.document_lengths(sample)});
+  }
+  return rows;
+}
+
+std::int64_t BatchSource::target_tokens(const Phase& phase) const {
+  std::int64_t sum = 0;
+  if (!phase.training) {
+    for (std::int64_t row = 0; row < evaluation_->rows(); ++row) {
+      sum += evaluation_->targets(static_cast<store::SampleId>(row));
+    }
+    return sum;
+  }
+  for (const store::SampleOrder& order : orders_) {
+    for (const store::SampleId sample : order.samples(phase.step))
+      sum += training_->targets(sample);
+  }
+  return sum;
+}
+
+}  // namespace strait::stages

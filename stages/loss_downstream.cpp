@@ -1,0 +1,88 @@
+#include "stages/loss_downstream.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <utility>
+#include <vector>
+
+#include "kernels/cross_entropy.h"
+
+namespace strait::stages {
+namespace {
+
+// Which positions of a flattened [rows * length] tensor predict something, and what.
+struct Targets {
+  at::Tensor positions;  // int64
+  at::Tensor tokens;     // int64
+};
+
+Targets targets_of(const codec::Rows& rows, const store::TokenFile& file) {
+  std::vector<std::int64_t> positions;
+  std::vector<std::int64_t> tokens;
+  std::int64_t row_start = 0;
+  for (const codec::Row& row : rows.rows) {
+    const auto ids = file.tokens(row.sample);
+    const auto mask = file.loss_mask(row.sample);
+    std::int64_t begin = 0;
+    for (const std::int64_t length : row.documents) {
+      // A document's first token has nothing before it that could predict it.
+      for (std::int64_t t = begin + 1; t < begin + length; ++t) {
+        if (mask[static_cast<std::size_t>(t)] == 0) continue;
+        positions.push_back(row_start + t - 1);
+        tokens.push_back(ids[static_cast<std::size_t>(t)]);
+      }
+      begin += length;
+    }
+    row_start += rows.padded_length;
+  }
+  return {at::tensor(positions, at::kLong), at::tensor(tokens, at::kLong)};
+}
+
+}  // namespace
+
+void LossDownstream::give(const Phase& phase, MicroBatch micro_batch, Flow flow) {
+  const at::NoGradGuard no_grad;
+  const Targets targets = targets_of(flow.rows, source_.file(phase));
+  const at::Tensor hidden = flow.values.flatten(0, 1);
+  const at::Tensor chosen = hidden.index_select(0, targets.positions);
+  const kernels::Projection projection{
+      head_.projection().detach(), head_.bias().defined() ? head_.bias().detach() : at::Tensor()};
+  tokens_ += flow.rows.tokens();
+  if (!phase.training) {
+    loss_sum_ += kernels::cross_entropy_loss(projection, chosen, targets.tokens);
+    return;
+  }
+  if (phase.step != counted_step_ || target_tokens_ == 0) {
+    counted_step_ = phase.step;
+    target_tokens_ = source_.target_tokens(phase);
+  }
+  const kernels::Projection sums{
+      gradients_.of(head_.projection()),
+      head_.bias().defined() ? gradients_.of(head_.bias()) : at::Tensor()};
+  const double scale = target_tokens_ == 0 ? 0.0 : 1.0 / static_cast<double>(target_tokens_);
+  const kernels::CrossEntropyResult result =
+      kernels::cross_entropy(projection, chosen, targets.tokens, scale, sums);
+  loss_sum_ += result.loss_sum;
+  at::Tensor gradient = at::zeros_like(hidden);
+  gradient.index_copy_(0, targets.positions, result.hidden_gradient);
+  ready_.emplace(micro_batch, gradient.view(flow.values.sizes()));
+}
+
+at::Tensor LossDownstream::take_gradient(const Phase&, MicroBatch micro_batch) {
+  return std::move(ready_.extract(micro_batch).mapped());
+}
+
+StepReport LossDownstream::collect(const Phase& phase) {
+  StepReport report;
+  report.step = phase.step;
+  report.target_tokens = source_.target_tokens(phase);
+  report.tokens = tokens_;
+  report.loss =
+      report.target_tokens == 0 ? 0.0 : loss_sum_ / static_cast<double>(report.target_tokens);
+  loss_sum_ = 0;
+  tokens_ = 0;
+  return report;
+}
+
+}  // namespace strait::stages
