@@ -31,7 +31,7 @@ json read_trace(const std::filesystem::path& file) {
                        (!event.contains("ts") || event["ts"].is_number());
     if (!whole) {
       throw TraceError("cannot merge " + file.string() +
-                       ": expected events with a \"pid\" and a \"ts\" that are numbers, found " +
+                       R"(: expected events with a "pid" and a "ts" that are numbers, found )" +
                        event.dump().substr(0, 80));
     }
   }
