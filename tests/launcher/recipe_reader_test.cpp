@@ -50,8 +50,7 @@ TEST(RecipeReader, TheLeastRecipeIsFilledWithTheDefaults) {
   EXPECT_EQ(parse(kLeast), expected);
 }
 
-TEST(RecipeReader, EveryKeyOfTheDocumentationReachesItsField) {
-  const auto recipe = parse(R"(
+constexpr const char* kEveryKey = R"(
 name = "dates"
 seed = 7
 [model]
@@ -104,7 +103,10 @@ keep = 5
 backend = "ssh"
 list = ["alice@10.0.0.1", "alice@10.0.0.2"]
 ports = "47000-47099"
-)");
+)";
+
+TEST(RecipeReader, EveryKeyOfTheDocumentationReachesItsField) {
+  const auto recipe = parse(kEveryKey);
   Recipe expected;
   expected.name = "dates";
   expected.seed = 7;

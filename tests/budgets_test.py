@@ -1,0 +1,140 @@
+"""Holds files and functions to their sizes, and names and texts to the rules of the house.
+
+Raise a budget only in a commit that says why. Runs its own planted violations first.
+"""
+
+import re
+import sys
+
+from source_files import source_files
+
+HEADER_LINES = 150
+SOURCE_LINES = 350  # tests may be longer: they are read one case at a time
+FUNCTION_LINES = 70  # tests too: a case that long proves too many things
+
+CPP = (".h", ".cpp", ".cu", ".cuh")
+TEXT = CPP + (".py", ".sh", ".md", ".txt", ".cmake", ".in", ".toml", ".json", ".jsonl", "strait")
+
+NAMELESS = {"util", "utils", "utility", "utilities", "common", "helper", "helpers", "misc", "stuff"}
+NAMELESS_TYPES = re.compile(
+    r"\b(?:class|struct)\s+(\w*(?:Manager|Context|Engine|Helper|Helpers|Util|Utils))\b\s*(?:final\s*)?[:{]")
+# Spelled in halves, so that this file does not find itself.
+UNFINISHED = re.compile(r"\b(" + "|".join(["TO" + "DO", "FIX" + "ME", "X" + "XX", "HA" + "CK"]) + r")\b")
+MACHINE_PATHS = re.compile("(?<![\\w.~-])/(" + "|".join(["wo" + "rk", "ro" + "ot", "ho" + "me", "opt/" + "(wheels|pypi)"]) + ")/")
+SLEEPS = re.compile(r"\b(sleep_for|sleep_until|usleep|nanosleep)\s*\(|::sleep\s*\(")
+CATCH_ALL = re.compile(r"catch\s*\(\s*\.\.\.\s*\)\s*\{")
+HANDLED = re.compile(r"\bthrow\b|current_exception|terminate|abort|_exit")
+
+COMMENT_OR_LITERAL = re.compile(
+    r'//[^\n]*|/\*.*?\*/|R"(\w*)\((?:.*?)\)\1"|"(?:\\.|[^"\\\n])*"|(?<![0-9a-fA-F])\'(?:\\.|[^\'\\\n])+\'', re.DOTALL)
+
+
+def bare(text):
+    """The code without comments, literals and preprocessor lines, line numbers kept."""
+
+    def blank(match):
+        return re.sub(r"[^\n]", " ", match.group())
+
+    text = COMMENT_OR_LITERAL.sub(blank, text)
+    return re.sub(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", blank, text, flags=re.MULTILINE)
+
+
+def functions_of(text):
+    """(name, first line, number of lines) of every function with a body, from signature to brace."""
+    code, line, start, depth_inside = bare(text), 1, 0, 0
+    scopes = []  # of open braces outside functions
+    statement_line, name = None, ""
+    opened = None
+    for position, char in enumerate(code):
+        if char == "\n":
+            line += 1
+        elif opened is not None:
+            depth_inside += {"{": 1, "}": -1}.get(char, 0)
+            if depth_inside == 0:
+                yield name, opened, line - opened + 1
+                opened, start, statement_line = None, position + 1, None
+        elif char == "{":
+            head = code[start:position]
+            scope = re.search(r"\b(namespace|enum|extern)\b", head) or (
+                re.search(r"\b(class|struct|union)\b", head) and not re.search(r"\)\s*(const|override|noexcept|final|\s)*$", head))
+            if "(" in head and not scope:
+                opened, depth_inside = statement_line, 1
+                names = re.findall(r"([\w:~]+)\s*\(([^()]*)", head) or [("a function", "")]
+                name = f"{names[0][0]}({names[0][1].strip()})" if names[0][0].startswith("TEST") else names[0][0]
+            else:
+                scopes.append(char)
+                start, statement_line = position + 1, None
+        elif char in ";}" or (char == ":" and re.search(r"\b(public|private|protected)\s*$", code[start:position])):
+            start, statement_line = position + 1, None
+        elif statement_line is None and not char.isspace():
+            statement_line = line
+
+
+def violations_of(path, text):
+    lines = text.count("\n") + (not text.endswith("\n"))
+    if path.endswith(CPP):
+        limit = HEADER_LINES if path.endswith((".h", ".cuh")) else SOURCE_LINES
+        if lines > limit and not path.startswith("tests/"):
+            yield f"{path}: {lines} lines, {limit} allowed; what is the second thing that it does?"
+        for name, first, length in functions_of(text):
+            if length > FUNCTION_LINES:
+                yield f"{path}:{first}: {name} has {length} lines, {FUNCTION_LINES} allowed"
+        if path.endswith(".h") and not text.startswith("#pragma once\n"):
+            yield f"{path}:1: a header starts with #pragma once"
+        for match in NAMELESS_TYPES.finditer(bare(text)):
+            yield f"{path}: {match.group(1)} says nothing; name it after what it is"
+        for match in CATCH_ALL.finditer(bare(text)):
+            if not HANDLED.search(bare(text)[match.end():match.end() + 600].split("\n  }\n")[0]):
+                yield f"{path}:{text.count(chr(10), 0, match.start()) + 1}: catch (...) swallows what it catches"
+        if path.endswith(".h") and re.search(r"^\s*using namespace", text, re.MULTILINE):
+            yield f"{path}: using namespace in a header"
+    if path.startswith("tests/") and path.endswith(CPP) and (match := SLEEPS.search(bare(text))):
+        yield f"{path}: {match.group().strip()} in a test; wait for what is awaited, with a deadline"
+    for part in re.split(r"[/.]", path):
+        if part.lower() in NAMELESS:
+            yield f"{path}: the name {part} says nothing; name it after what is in it"
+    for number, line in enumerate(text.splitlines(), 1):
+        if found := UNFINISHED.search(line):
+            yield f"{path}:{number}: {found.group()}: finish it, or write it where work is planned"
+        if found := MACHINE_PATHS.search(line):
+            yield f"{path}:{number}: {found.group()}… is a path of one machine"
+
+
+def self_test():
+    long_body = "  f();\n" * FUNCTION_LINES
+    planted = {
+        ("models/a.h", "#pragma once\n" + "\n" * HEADER_LINES): "151 lines, 150 allowed",
+        ("models/a.cpp", "\n" * (SOURCE_LINES + 1)): "351 lines",
+        ("models/b.cpp", f"namespace a {{\nint C::g(int x)\n    const {{\n{long_body}}}\n}}"): "b.cpp:2: C::g has 73 lines",
+        ("models/c.cpp", f"struct S {{\n  int a;\n  S() : a(1) {{\n{long_body}}}\n}};"): "c.cpp:3: S has 72 lines",
+        ("tests/a/b_test.cpp", f"TEST(Link, Holds) {{\n{long_body}}}\n"): "TEST(Link, Holds) has 72 lines",
+        ("models/b.h", "int x;\n"): "starts with #pragma once",
+        ("models/d.cpp", "class LinkManager final : Base {};\n"): "LinkManager says nothing",
+        ("models/e.cpp", "void f() {\n  try {\n  } catch (...) {\n  }\n}\n"): "swallows",
+        ("tests/a/c_test.cpp", "void f() { std::this_thread::sleep_for(x); }"): "sleep_for",
+        ("models/string_utils/a.cpp", ""): "",
+        ("models/utils.cpp", ""): "name utils says nothing",
+        ("README.md", "a TO" + "DO\n"): "finish it",
+        ("README.md", "see /ho" + "me/x"): "path of one machine",
+    }
+    for (path, text), expected in planted.items():
+        found = list(violations_of(path, text))
+        assert not expected or any(expected in line for line in found), f"blind to {path}, found {found}"
+    clean = ('#pragma once\nnamespace a {\nclass S {\n public:\n  explicit S(int a) : a_{a} {}\n  // a { in a comment\n'
+             '  int f() const { return g("}{"); }\n\n private:\n  int a_ = 3;\n};\n}  // namespace a\n')
+    assert not list(violations_of("models/ok.h", clean)), list(violations_of("models/ok.h", clean))
+    assert [f[0] for f in functions_of(clean)] == ["S", "f"], list(functions_of(clean))
+
+
+def main():
+    self_test()
+    files = source_files(*TEXT)
+    found = [line for path, text in files.items() for line in violations_of(path, text)]
+    functions = sum(1 for path, text in files.items() if path.endswith(CPP) for _ in functions_of(text))
+    assert functions > 200, f"only {functions} functions seen: the measure has gone blind"
+    print("\n".join(found) or f"{functions} functions in {len(files)} files are within their budgets")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

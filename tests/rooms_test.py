@@ -1,0 +1,142 @@
+"""Holds every #include of ours against the table of who may know whom.
+
+A new edge is a decision about the architecture: change the table here and the drawing in the README
+in the same commit. Runs its own planted violations first, so that it cannot pass by being blind.
+"""
+
+import re
+import sys
+
+from source_files import source_files
+
+# Room: the rooms it may include from. Every room knows itself and `framework` (its few top files).
+ROOMS = {
+    "schedules": set(),
+    "framework": set(),
+    "framework/net": set(),
+    "framework/trace": set(),
+    "kernels": set(),
+    "framework/store": {"kernels"},
+    "framework/codec": {"kernels", "framework/net", "framework/store"},
+    "framework/sync": {"kernels", "framework/net", "framework/store"},
+    "models": {"kernels"},
+}
+ROOMS["stages"] = set(ROOMS)
+ROOMS["launcher"] = set(ROOMS)
+ROOMS["tests"] = set(ROOMS)
+
+# Rooms that never see libtorch, so that ThreadSanitizer and other programs can use them.
+WITHOUT_TORCH = {"schedules", "framework", "framework/net", "framework/trace"}
+TORCH = re.compile(r"^(torch|ATen|c10)/")
+# In headers only what is cheap to read; these bring in half of libtorch.
+HEAVY = re.compile(r"^(torch/|ATen/ATen\.h|ATen/Functions\.h|ATen/ops/)")
+# These bring in all of it, so they are read nowhere.
+FORBIDDEN = re.compile(r"^torch/(torch|all|extension|script)\.h$")
+# A library that only these know.
+OWNERS = {
+    re.compile(r"^toml\+\+/"): ("launcher/recipe_reader.cpp",),
+    re.compile(r"^zmq(_addon)?\.h(pp)?$"): ("framework/net/", "tests/"),
+    re.compile(r"^CLI/"): ("launcher/",),
+    re.compile(r"^cxxopts\.hpp$"): ("launcher/",),
+}
+INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]', re.MULTILINE)
+
+
+def room_of(path):
+    parts = path.split("/")
+    if parts[0] == "framework" and len(parts) > 2:
+        return "/".join(parts[:2])
+    return parts[0] if len(parts) > 1 else ""
+
+
+def violations_of(path, text):
+    room = room_of(path)
+    if room not in ROOMS:
+        yield f"{path}: {room or 'the top level'} is no room; known: {', '.join(sorted(ROOMS))}"
+        return
+    for match in INCLUDE.finditer(text):
+        where = f"{path}:{text.count(chr(10), 0, match.start(2)) + 1}"
+        name = match.group(2)
+        if match.group(1) == '"':
+            target = room_of(name)
+            if target not in ROOMS:
+                yield f'{where}: "{name}" is not a full path from the root of the repository'
+            elif target not in ROOMS[room] | {room, "framework"}:
+                allowed = ", ".join(sorted(ROOMS[room])) or "no other room"
+                yield f"{where}: {room} must not know {target} ({name}); it may know {allowed}"
+            continue
+        if TORCH.match(name) and room in WITHOUT_TORCH:
+            yield f"{where}: {room} does without libtorch, but includes <{name}>"
+        if FORBIDDEN.match(name):
+            yield f"{where}: <{name}> reads all of libtorch; include what is used"
+        elif HEAVY.match(name) and path.endswith(".h") and room != "tests":
+            yield f"{where}: <{name}> in a header costs every reader seconds; <ATen/core/Tensor.h> is enough"
+        for library, owners in OWNERS.items():
+            if library.match(name) and not path.startswith(owners):
+                yield f"{where}: <{name}> belongs into {' or '.join(owners)} only"
+
+
+def cycle_in(edges):
+    done, path = set(), []
+
+    def visit(room):
+        if room in path:
+            return path[path.index(room):] + [room]
+        if room in done:
+            return None
+        path.append(room)
+        for target in sorted(edges.get(room, ())):
+            if found := visit(target):
+                return found
+        path.pop()
+        done.add(room)
+        return None
+
+    for room in sorted(edges):
+        if found := visit(room):
+            return found
+    return None
+
+
+def edges_of(files):
+    edges = {}
+    for path, text in files.items():
+        room = room_of(path)
+        for kind, name in INCLUDE.findall(text):
+            if kind == '"' and room_of(name) in ROOMS and room_of(name) != room:
+                edges.setdefault(room, set()).add(room_of(name))
+    return edges
+
+
+def self_test():
+    planted = {
+        ("kernels/a.h", '#include "models/b.h"'): "kernels must not know models",
+        ("schedules/a.cpp", '#include <vector>\n#include "framework/net/link.h"'): "a.cpp:2: schedules must not",
+        ("framework/net/a.h", "#include <ATen/core/Tensor.h>"): "does without libtorch",
+        ("models/a.h", "# include <ATen/ATen.h>"): "costs every reader",
+        ("models/a.cpp", "#include <torch/torch.h>"): "reads all of libtorch",
+        ("stages/a.cpp", "#include <toml++/toml.h>"): "belongs into launcher/recipe_reader.cpp only",
+        ("stages/a.cpp", '#include "chunk.h"'): "not a full path",
+        ("tools/a.cpp", ""): "is no room",
+    }
+    for (path, text), expected in planted.items():
+        found = list(violations_of(path, text))
+        assert any(expected in line for line in found), f"blind to {path}: {text!r}, found {found}"
+    assert not list(violations_of("stages/a.cpp", '#include "models/b.h"\n#include <ATen/ATen.h>'))
+    assert cycle_in({"a": {"b"}, "b": {"c"}, "c": {"a"}}) == ["a", "b", "c", "a"]
+    assert cycle_in({"a": {"b", "c"}, "b": {"c"}}) is None
+
+
+def main():
+    self_test()
+    files = source_files(".h", ".cpp", ".cu")
+    assert len(files) > 50, f"only {len(files)} files found"
+    found = [line for path, text in sorted(files.items()) for line in violations_of(path, text)]
+    if cycle := cycle_in(edges_of(files)):
+        found.append("the rooms know each other in a circle: " + " -> ".join(cycle))
+    print("\n".join(found) or f"{len(files)} files keep to their rooms")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
