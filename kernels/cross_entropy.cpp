@@ -56,6 +56,14 @@ void add_product(const at::Tensor& sum, const at::Tensor& left, const at::Tensor
   }
 }
 
+// Chunks of nearly equal size: a last one of a single row would be a matrix times a vector, which
+// is slower and sums less exactly.
+std::int64_t even_chunk(std::int64_t count, std::int64_t vocabulary) {
+  const std::int64_t most = cross_entropy_rows(vocabulary);
+  const std::int64_t chunks = std::max<std::int64_t>(1, (count + most - 1) / most);
+  return std::max<std::int64_t>(1, (count + chunks - 1) / chunks);
+}
+
 }  // namespace
 
 std::int64_t cross_entropy_rows(std::int64_t vocabulary) {
@@ -71,7 +79,7 @@ CrossEntropyResult cross_entropy(const Projection& projection, const at::Tensor&
   CrossEntropyResult result;
   result.hidden_gradient = at::empty_like(hidden, at::MemoryFormat::Contiguous);
   const std::int64_t count = hidden.size(0);
-  const std::int64_t chunk = cross_entropy_rows(projection.weight.size(0));
+  const std::int64_t chunk = even_chunk(count, projection.weight.size(0));
   for (std::int64_t begin = 0; begin < count; begin += chunk) {
     const std::int64_t rows = std::min(chunk, count - begin);
     const at::Tensor input = hidden.narrow(0, begin, rows);
@@ -95,7 +103,7 @@ double cross_entropy_loss(const Projection& projection, const at::Tensor& hidden
   check_targets(projection, hidden, targets);
   double sum = 0;
   const std::int64_t count = hidden.size(0);
-  const std::int64_t chunk = cross_entropy_rows(projection.weight.size(0));
+  const std::int64_t chunk = even_chunk(count, projection.weight.size(0));
   for (std::int64_t begin = 0; begin < count; begin += chunk) {
     const std::int64_t rows = std::min(chunk, count - begin);
     at::Tensor logits = logits_of(projection, hidden.narrow(0, begin, rows));

@@ -1,0 +1,69 @@
+#include "kernels/squared_norm.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "kernels/random_key.h"
+
+namespace strait::kernels {
+namespace {
+
+at::Tensor some_values(at::IntArrayRef sizes) {
+  at::Generator generator = keyed_generator(11, at::kCPU);
+  return at::empty(sizes, at::kFloat).normal_(0, 1, generator);
+}
+
+TEST(SquaredNorm, IsTheSumOfSquaresInDouble) {
+  for (const std::int64_t count : {0, 1, 7, 8, 9, 1000, 100'003}) {
+    const at::Tensor values = some_values({count});
+    const double expected = values.to(at::kDouble).square().sum().item<double>();
+    EXPECT_NEAR(squared_norm(values), expected, 1e-12 * expected) << count;
+  }
+}
+
+TEST(SquaredNorm, HasTheSameBitsAtAnyNumberOfThreads) {
+  const at::Tensor values = some_values({1 << 20});
+  const int threads = at::get_num_threads();
+  at::set_num_threads(1);
+  const double one = squared_norm(values);
+  at::set_num_threads(2);
+  const double two = squared_norm(values);
+  at::set_num_threads(threads);
+  EXPECT_EQ(one, two);
+}
+
+TEST(SquaredNorm, LooksThroughStrides) {
+  const at::Tensor values = some_values({30, 50});
+  EXPECT_EQ(squared_norm(values.t()), squared_norm(values.t().contiguous()));
+}
+
+TEST(SquaredNorm, TakesNarrowTypes) {
+  const at::Tensor values = some_values({500}).to(at::kBFloat16);
+  EXPECT_EQ(squared_norm(values), squared_norm(values.to(at::kFloat)));
+}
+
+TEST(SquaredNorm, DoesNotOverflowWhereFloat32Would) {
+  const at::Tensor values = at::full({1000}, std::numeric_limits<float>::max());
+  EXPECT_TRUE(std::isfinite(squared_norm(values)));
+  EXPECT_TRUE(all_finite(values));
+}
+
+TEST(AllFinite, FindsOneBadValueAnywhere) {
+  for (const std::int64_t place : {0, 3, 4095, 4099}) {
+    for (const float bad :
+         {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
+          std::numeric_limits<float>::quiet_NaN()}) {
+      at::Tensor values = some_values({4100});
+      ASSERT_TRUE(all_finite(values));
+      values[place] = bad;
+      EXPECT_FALSE(all_finite(values)) << bad << " at " << place;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace strait::kernels

@@ -1,0 +1,132 @@
+#include "models/model_config.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace strait::models {
+namespace {
+
+Gpt2Config parse(const std::string& fields) {
+  const ModelConfig config =
+      parse_config(R"({"model_type": "gpt2")" + fields + "}", "m/config.json");
+  return std::get<Gpt2Config>(config.values);
+}
+
+std::string refusal_of(const std::string& text) {
+  try {
+    parse_config(text, "m/config.json");
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+std::string refusal(const std::string& fields) {
+  return refusal_of(R"({"model_type": "gpt2", )" + fields + "}");
+}
+
+TEST(ModelConfig, AnAbsentFieldMeansTheFamilysDefault) {
+  const Gpt2Config config = parse("");
+  EXPECT_EQ(config.vocabulary, 50257);
+  EXPECT_EQ(config.positions, 1024);
+  EXPECT_EQ(config.hidden, 768);
+  EXPECT_EQ(config.blocks, 12);
+  EXPECT_EQ(config.heads, 12);
+  EXPECT_EQ(config.inner, 3072);
+  EXPECT_EQ(config.activation, Activation::gelu_tanh);
+  EXPECT_EQ(config.residual_dropout, 0.1);
+  EXPECT_EQ(config.embedding_dropout, 0.1);
+  EXPECT_EQ(config.attention_dropout, 0.1);
+  EXPECT_EQ(config.norm_epsilon, 1e-5);
+  EXPECT_EQ(config.initializer_range, 0.02);
+  EXPECT_TRUE(config.scale_by_width);
+  EXPECT_FALSE(config.scale_by_block_index);
+  EXPECT_TRUE(config.tied);
+}
+
+TEST(ModelConfig, ReadsEveryFieldThatCounts) {
+  const Gpt2Config config = parse(
+      R"(, "vocab_size": 100, "n_positions": 64, "n_embd": 32, "n_layer": 3, "n_head": 4,
+         "n_inner": 50, "activation_function": "gelu", "resid_pdrop": 0.2, "embd_pdrop": 0,
+         "attn_pdrop": 0.3, "layer_norm_epsilon": 1e-6, "initializer_range": 0.5,
+         "scale_attn_weights": false, "scale_attn_by_inverse_layer_idx": true,
+         "tie_word_embeddings": false, "task_specific_params": {"x": 1})");
+  EXPECT_EQ(config.vocabulary, 100);
+  EXPECT_EQ(config.positions, 64);
+  EXPECT_EQ(config.hidden, 32);
+  EXPECT_EQ(config.blocks, 3);
+  EXPECT_EQ(config.heads, 4);
+  EXPECT_EQ(config.inner, 50);
+  EXPECT_EQ(config.activation, Activation::gelu_erf);
+  EXPECT_EQ(config.residual_dropout, 0.2);
+  EXPECT_EQ(config.embedding_dropout, 0.0);
+  EXPECT_EQ(config.attention_dropout, 0.3);
+  EXPECT_EQ(config.norm_epsilon, 1e-6);
+  EXPECT_EQ(config.initializer_range, 0.5);
+  EXPECT_FALSE(config.scale_by_width);
+  EXPECT_TRUE(config.scale_by_block_index);
+  EXPECT_FALSE(config.tied);
+}
+
+TEST(ModelConfig, NullMeansAbsentAndTheInnerWidthFollowsTheHidden) {
+  const Gpt2Config config = parse(R"(, "n_embd": 48, "n_inner": null)");
+  EXPECT_EQ(config.inner, 192);
+}
+
+TEST(ModelConfig, TakesTheLibrarysOtherNamesOfSizes) {
+  const Gpt2Config config =
+      parse(R"(, "hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 6,
+               "max_position_embeddings": 99)");
+  EXPECT_EQ(config.hidden, 48);
+  EXPECT_EQ(config.blocks, 2);
+  EXPECT_EQ(config.heads, 6);
+  EXPECT_EQ(config.positions, 99);
+}
+
+TEST(ModelConfig, AnUnknownFamilyIsRefusedWithTheKnownOnes) {
+  EXPECT_EQ(refusal_of(R"({"model_type": "gpt9"})"),
+            R"(m/config.json: model_type is "gpt9", expected "gpt2", the only family known)");
+  EXPECT_EQ(refusal_of("{}"),
+            R"(m/config.json: model_type is absent, expected "gpt2", the only family known)");
+}
+
+TEST(ModelConfig, NamesTheFieldThatIsWrong) {
+  EXPECT_EQ(refusal(R"("n_head": "twelve")"),
+            R"(m/config.json: n_head is "twelve", expected a whole number from 1 to 16777216)");
+  EXPECT_EQ(refusal(R"("n_layer": 0)"),
+            "m/config.json: n_layer is 0, expected a whole number from 1 to 16777216");
+  EXPECT_EQ(refusal(R"("n_embd": 64, "n_head": 5)"),
+            "m/config.json: n_head is 5, expected a divisor of the hidden width 64");
+  EXPECT_EQ(refusal(R"("attn_pdrop": 1.5)"),
+            "m/config.json: attn_pdrop is 1.5, expected a number from 0 to 1");
+  EXPECT_EQ(refusal(R"("tie_word_embeddings": 1)"),
+            "m/config.json: tie_word_embeddings is 1, expected true or false");
+  EXPECT_EQ(refusal(R"("activation_function": "swish")"),
+            R"(m/config.json: activation_function is "swish", )"
+            "expected one of gelu, gelu_new, gelu_pytorch_tanh, relu");
+  EXPECT_NE(refusal(R"("add_cross_attention": true)").find("add_cross_attention is true"),
+            std::string::npos);
+}
+
+TEST(ModelConfig, RefusesNumbersThatNoIntegerHolds) {
+  for (const char* number : {"18446744073709551615", "-1", "1e3", "99999999999999999999", "2.5"}) {
+    EXPECT_NE(refusal(R"("n_layer": )" + std::string(number)).find("n_layer is"), std::string::npos)
+        << number;
+  }
+}
+
+TEST(ModelConfig, SaysWhereTextIsNotJson) {
+  EXPECT_NE(refusal_of(R"({"model_type": )").find("m/config.json: not JSON, wrong at byte 16"),
+            std::string::npos)
+      << refusal_of(R"({"model_type": )");
+  EXPECT_NE(refusal_of("[1]").find("found array"), std::string::npos);
+}
+
+TEST(ModelConfig, CutsLongValuesShort) {
+  const std::string message = refusal(R"("n_layer": ")" + std::string(5000, 'x') + '"');
+  EXPECT_LT(message.size(), 200U);
+}
+
+}  // namespace
+}  // namespace strait::models

@@ -1,0 +1,108 @@
+#include "models/pass.h"
+
+#include <gtest/gtest.h>
+
+#include "models/key_value_cache.h"
+#include "tests/models/tiny_gpt2.h"
+
+namespace strait::models {
+namespace {
+
+TEST(Pass, PositionsRestartInEveryDocument) {
+  const Pass pass = make_pass({{2, 3}, {4}}, 6);
+  const at::Tensor expected =
+      at::tensor({0, 1, 0, 1, 2, 0, 0, 1, 2, 3, 0, 0}, at::kLong).view({2, 6});
+  EXPECT_TRUE(at::equal(pass.positions, expected));
+}
+
+TEST(Pass, TheMaskIsCausalInsideADocumentAndPaddingSeesItselfAlone) {
+  const Pass pass = make_pass({{2, 1}}, 5);
+  const at::Tensor expected = at::tensor({1, 0, 0, 0, 0,  //
+                                          1, 1, 0, 0, 0,  //
+                                          0, 0, 1, 0, 0,  //
+                                          0, 0, 0, 1, 0,  //
+                                          0, 0, 0, 0, 1},
+                                         at::kLong)
+                                  .view({1, 1, 5, 5})
+                                  .to(at::kBool);
+  EXPECT_TRUE(at::equal(pass.attention_mask, expected));
+}
+
+TEST(Pass, NeedsNoMaskWhereNoRowHasASecondDocument) {
+  EXPECT_FALSE(make_pass({{6}, {4}, {}}, 6).attention_mask.defined());
+  EXPECT_TRUE(make_pass({{6}, {1, 1}}, 6).attention_mask.defined());
+}
+
+// Each document alone in a row of its own, without packing or padding.
+TEST(Pass, PackedDocumentsGiveWhatTheyGiveApart) {
+  for (const bool training : {false, true}) {
+    Gpt2Config values = tiny_values_without_dropout();
+    const auto model = tiny_model(values, all_layers(values));
+    const at::NoGradGuard no_grad;
+    const at::Tensor tokens = random_tokens(2, 20, 8);
+    const std::vector<std::vector<std::int64_t>> documents{{7, 1, 9}, {20}};
+    Pass packed = make_pass(documents, 20);
+    packed.training = training;
+    const at::Tensor together = run_layers(*model, tokens, packed);
+    for (std::int64_t row = 0; row < 2; ++row) {
+      std::int64_t begin = 0;
+      for (const std::int64_t length : documents[static_cast<std::size_t>(row)]) {
+        const at::Tensor apart =
+            run_layers(*model, tokens.narrow(0, row, 1).narrow(1, begin, length),
+                       make_pass({{length}}, length));
+        const at::Tensor part = together.narrow(0, row, 1).narrow(1, begin, length);
+        EXPECT_LT(largest_difference(apart, part), 1e-5) << "row " << row << " at " << begin;
+        begin += length;
+      }
+    }
+  }
+}
+
+TEST(Pass, WhatLiesInPaddingChangesNothingElse) {
+  const Gpt2Config values = tiny_values();
+  const auto model = tiny_model(values, all_layers(values));
+  const at::NoGradGuard no_grad;
+  for (const std::vector<std::int64_t>& documents :
+       {std::vector<std::int64_t>{5}, std::vector<std::int64_t>{2, 3}}) {
+    Pass pass = make_pass({documents}, 9);
+    pass.training = true;
+    at::Tensor tokens = random_tokens(1, 9, 4);
+    const at::Tensor before = run_layers(*model, tokens, pass).narrow(1, 0, 5).clone();
+    tokens.narrow(1, 5, 4).fill_(60);
+    EXPECT_TRUE(at::equal(before, run_layers(*model, tokens, pass).narrow(1, 0, 5)));
+  }
+}
+
+TEST(KeyValueCache, GeneratingTokenByTokenGivesTheFullForward) {
+  Gpt2Config values = tiny_values();
+  values.scale_by_block_index = true;
+  const auto model = tiny_model(values, all_layers(values));
+  const at::NoGradGuard no_grad;
+  const at::Tensor tokens = random_tokens(2, 18, 6);
+  const at::Tensor whole = run_layers(*model, tokens, make_pass({{18}, {18}}, 18));
+  KeyValueCache cache(18);
+  std::int64_t begin = 0;
+  for (const std::int64_t count : {5, 1, 1, 4, 7}) {  // a prompt, tokens, and more at once
+    EXPECT_EQ(cache.length(), begin);
+    const Pass pass = make_pass(cache, 2, count);
+    const at::Tensor part = run_layers(*model, tokens.narrow(1, begin, count), pass);
+    EXPECT_LT(largest_difference(part, whole.narrow(1, begin, count)), 1e-5) << begin;
+    begin += count;
+  }
+}
+
+TEST(KeyValueCache, TruncatedItGoesOnFromThere) {
+  const Gpt2Config values = tiny_values();
+  const auto model = tiny_model(values, all_layers(values));
+  const at::NoGradGuard no_grad;
+  const at::Tensor tokens = random_tokens(1, 8, 6);
+  KeyValueCache cache(8);
+  run_layers(*model, tokens, make_pass(cache, 1, 8));
+  const at::Tensor other = random_tokens(1, 8, 7);
+  cache.truncate(0);
+  const at::Tensor again = run_layers(*model, other, make_pass(cache, 1, 8));
+  EXPECT_LT(largest_difference(again, run_layers(*model, other, make_pass({{8}}, 8))), 1e-5);
+}
+
+}  // namespace
+}  // namespace strait::models

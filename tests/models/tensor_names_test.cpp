@@ -1,0 +1,114 @@
+#include "models/tensor_names.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/models/tiny_gpt2.h"
+
+namespace strait::models {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr const char* kTokens = "transformer.wte.weight";
+
+ModelConfig tiny_config(bool tied = true) {
+  Gpt2Config values = tiny_values();
+  values.blocks = 2;
+  values.tied = tied;
+  return {values};
+}
+
+std::vector<TensorShape> without_prefix(std::vector<TensorShape> tensors) {
+  for (TensorShape& tensor : tensors) {
+    if (tensor.name.starts_with("transformer.")) tensor.name = tensor.name.substr(12);
+  }
+  return tensors;
+}
+
+std::string mismatch(const ModelConfig& config, const std::vector<TensorShape>& file) {
+  try {
+    match_tensors(config, file, "model.safetensors");
+  } catch (const TensorMismatch& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(TensorNames, ACompleteFileMatchesNameByName) {
+  for (const bool tied : {true, false}) {
+    const ModelConfig config = tiny_config(tied);
+    const std::vector<TensorShape> file = describe(config).tensors();
+    const auto names = match_tensors(config, file, "f");
+    EXPECT_EQ(names.size(), file.size());
+    for (const auto& [canonical, in_file] : names) EXPECT_EQ(canonical, in_file);
+    EXPECT_EQ(names.contains("lm_head.weight"), !tied);
+  }
+}
+
+TEST(TensorNames, FilesWithoutThePrefixAndWithOldBuffersMatch) {
+  const ModelConfig config = tiny_config();
+  std::vector<TensorShape> file = without_prefix(describe(config).tensors());
+  file.push_back({"h.0.attn.bias", {1, 1, 32, 32}});
+  file.push_back({"h.1.attn.masked_bias", {}});
+  file.push_back({"transformer.h.1.attn.bias", {1, 1, 32, 32}});
+  const auto names = match_tensors(config, file, "f");
+  EXPECT_EQ(names.at(kTokens), "wte.weight");
+  EXPECT_EQ(names.at("transformer.h.1.attn.c_attn.bias"), "h.1.attn.c_attn.bias");
+  EXPECT_EQ(names.size(), describe(config).tensors().size());
+}
+
+TEST(TensorNames, ATiedProjectionMayBeThereTwiceOrOnlyAsTheHead) {
+  const ModelConfig config = tiny_config();
+  std::vector<TensorShape> file = describe(config).tensors();
+  file.push_back({"lm_head.weight", {61, 24}});
+  EXPECT_EQ(match_tensors(config, file, "f").at(kTokens), kTokens);
+  std::erase_if(file, [](const TensorShape& tensor) { return tensor.name == kTokens; });
+  EXPECT_EQ(match_tensors(config, file, "f").at(kTokens), "lm_head.weight");
+}
+
+TEST(TensorNames, AllThatIsWrongIsInOneMessage) {
+  const ModelConfig config = tiny_config();
+  std::vector<TensorShape> file = describe(config).tensors();
+  file[0].shape = {62, 24};  // the token table
+  std::erase_if(file, [](const TensorShape& tensor) {
+    return tensor.name == "transformer.h.1.mlp.c_fc.bias" ||
+           tensor.name == "transformer.ln_f.weight";
+  });
+  file.push_back({"transformer.h.2.ln_1.weight", {24}});
+  file.push_back({"score.weight", {2, 24}});
+  const std::string message = mismatch(config, file);
+  EXPECT_THAT(message, HasSubstr("model.safetensors: "));
+  EXPECT_THAT(message, HasSubstr("missing (2): "));
+  EXPECT_THAT(message, HasSubstr("transformer.h.1.mlp.c_fc.bias [40]"));
+  EXPECT_THAT(message, HasSubstr("transformer.ln_f.weight [24]"));
+  EXPECT_THAT(message, HasSubstr("surplus (2): score.weight, transformer.h.2.ln_1.weight"));
+  EXPECT_THAT(
+      message,
+      HasSubstr("misshapen (1): transformer.wte.weight is [62, 24] and should be [61, 24]"));
+}
+
+TEST(TensorNames, AnUntiedModelNeedsItsHead) {
+  const ModelConfig config = tiny_config(false);
+  EXPECT_THAT(mismatch(config, describe(tiny_config(true)).tensors()),
+              HasSubstr("missing (1): lm_head.weight [61, 24]"));
+}
+
+TEST(TensorNames, ANameInBothSpellingsIsSurplus) {
+  const ModelConfig config = tiny_config();
+  std::vector<TensorShape> file = describe(config).tensors();
+  file.push_back({"wpe.weight", {32, 24}});
+  EXPECT_THAT(mismatch(config, file), HasSubstr("surplus (1): wpe.weight"));
+}
+
+TEST(TensorNames, ABiasThatIsAWeightIsNotTakenForABuffer) {
+  const ModelConfig config = tiny_config();
+  std::vector<TensorShape> file = describe(config).tensors();
+  std::erase_if(file, [](const TensorShape& tensor) {
+    return tensor.name == "transformer.h.0.attn.c_attn.bias";
+  });
+  EXPECT_THAT(mismatch(config, file), HasSubstr("missing (1): transformer.h.0.attn.c_attn.bias"));
+}
+
+}  // namespace
+}  // namespace strait::models

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/random_key.h"
+#include "models/model.h"
+
+namespace strait::models {
+
+inline Gpt2Config tiny_values() {
+  Gpt2Config values;
+  values.vocabulary = 61;
+  values.positions = 32;
+  values.hidden = 24;
+  values.blocks = 4;
+  values.heads = 3;
+  values.inner = 40;
+  return values;
+}
+
+inline Gpt2Config tiny_values_without_dropout() {
+  Gpt2Config values = tiny_values();
+  values.residual_dropout = 0;
+  values.embedding_dropout = 0;
+  values.attention_dropout = 0;
+  return values;
+}
+
+inline LayerRange all_layers(const Gpt2Config& values) {
+  return {0, static_cast<int>(values.blocks) + 1};
+}
+
+// Random values everywhere, so that no zero or one hides a mistake.
+inline void fill_model(Model& model) {
+  const at::NoGradGuard no_grad;
+  for (const Parameter& parameter : model.parameters()) {
+    at::Generator generator =
+        kernels::keyed_generator(kernels::hash_name(parameter.name), at::kCPU);
+    at::Tensor drawn = at::empty(parameter.value.sizes(), at::kFloat).normal_(0, 0.3, generator);
+    if (parameter.name.find("ln_") != std::string::npos) drawn.add_(1);
+    at::Tensor target = parameter.value;
+    target.copy_(drawn);
+  }
+}
+
+inline std::unique_ptr<Model> tiny_model(const Gpt2Config& values, LayerRange range,
+                                         at::ScalarType type = at::kFloat) {
+  auto model = make_model(ModelConfig{values}, range, type, at::kCPU);
+  fill_model(*model);
+  return model;
+}
+
+inline at::Tensor random_tokens(std::int64_t rows, std::int64_t length, std::uint64_t seed) {
+  at::Generator generator = kernels::keyed_generator(seed, at::kCPU);
+  return at::empty({rows, length}, at::kLong).random_(0, tiny_values().vocabulary, generator);
+}
+
+inline at::Tensor run_layers(const Model& model, at::Tensor values, const Pass& pass) {
+  for (const auto& layer : model.layers()) values = layer->forward(values, pass);
+  return values;
+}
+
+inline double largest_difference(const at::Tensor& left, const at::Tensor& right) {
+  return (left.to(at::kDouble) - right.to(at::kDouble)).abs().max().item<double>();
+}
+
+}  // namespace strait::models
