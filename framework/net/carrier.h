@@ -39,4 +39,13 @@ inline zmq::pollitem_t poll_item(zmq::socket_t& socket, bool writable) {
   return {socket.handle(), 0, static_cast<short>(events), 0};
 }
 
+// For a last word whose queue is full of chunks: a moment's wait, once in the life of a link.
+// (Raising the queue's limit instead is no way: libzmq 4.3.4 crashes when that meets a dying
+// connection.)
+inline bool wait_for_room(zmq::socket_t& socket) {
+  zmq::pollitem_t item{socket.handle(), 0, ZMQ_POLLOUT, 0};
+  constexpr long kMomentMs = 300;
+  return zmq_poll(&item, 1, kMomentMs) > 0;
+}
+
 }  // namespace strait::net

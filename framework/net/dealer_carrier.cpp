@@ -122,10 +122,9 @@ void DealerCarrier::close() {
   if (end_ == nullptr) return;
   end_->close();
   if (up_) {
-    // The queue may be full of chunks that nobody waits for any more; the last word must fit.
-    unsent_.reset();
-    socket_->set(zmq::sockopt::sndhwm, 0);
-    write(std::chrono::steady_clock::now());
+    const auto now = std::chrono::steady_clock::now();
+    write(now);
+    if (unsent_ && wait_for_room(*socket_)) write(now);
     socket_->set(zmq::sockopt::linger, kLastWordsMs);
   }
   end_ = nullptr;

@@ -154,11 +154,9 @@ void RouterCarrier::detach(LinkEnd& end) {
                                   [&](const Place& place) { return place.end == &end; });
   if (found == places_.end()) return;
   end.close();
-  // The queue may be full of chunks that nobody waits for any more; the last word must fit.
-  found->unsent.reset();
-  socket_->set(zmq::sockopt::sndhwm, 0);
-  write(std::chrono::steady_clock::now(), *found);
-  socket_->set(zmq::sockopt::sndhwm, 4);
+  const auto now = std::chrono::steady_clock::now();
+  write(now, *found);
+  if (found->unsent && wait_for_room(*socket_)) write(now, *found);
   places_.erase(found);
 }
 

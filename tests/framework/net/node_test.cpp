@@ -1,0 +1,352 @@
+// What ZeroMQ links promise beyond Link: who may come in, and what becomes of a broken path.
+#include "framework/net/node.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "framework/mutex.h"
+#include "framework/net/endpoint.h"
+#include "framework/net/socket_settings.h"
+#include "tests/framework/net/link_pair.h"
+#include "tests/framework/net/tcp_relay.h"
+
+namespace strait::net {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::HasSubstr;
+using Kind = LinkError::Kind;
+
+std::uint16_t port_of(const std::string& endpoint) { return Endpoint::parse(endpoint)->port; }
+
+// Waits for the end of a link whose peer sends nothing.
+LinkError death_of(Link& link) {
+  try {
+    link.receive();
+  } catch (const LinkError& error) {
+    return error;
+  }
+  ADD_FAILURE() << "a frame came where only an error can";
+  return {Kind::lost, "nothing was thrown"};
+}
+
+template <typename Call>
+LinkError error_of_call(Call&& call) {
+  try {
+    call();
+  } catch (const LinkError& error) {
+    return error;
+  }
+  ADD_FAILURE() << "the call returned and should have thrown";
+  return {Kind::lost, "nothing was thrown"};
+}
+
+class NodeTest : public testing::Test {
+ protected:
+  NodeOptions named(const ProcessName& name, const CurveKeyPair& keys) {
+    return node_options(name, run, keys);
+  }
+
+  // The right node listens and records what happens.
+  void start_right() {
+    NodeOptions options = named(kRight, right_keys);
+    options.on_event = [this](const std::string& words) {
+      const MutexLock lock(mutex);
+      events.push_back(words);
+    };
+    right_node = std::make_unique<Node>(options);
+    listener = right_node->listen({});
+  }
+  std::unique_ptr<Link> expect_left(const EndSetup& setup = {}) {
+    return listener->expect(link_options(setup, kLeft, left_keys.public_key));
+  }
+  std::vector<std::string> events_so_far() {
+    const MutexLock lock(mutex);
+    return events;
+  }
+
+  const RunId run = RunId::random();
+  const CurveKeyPair left_keys = CurveKeyPair::generate();
+  const CurveKeyPair right_keys = CurveKeyPair::generate();
+  Mutex mutex;
+  std::vector<std::string> events STRAIT_GUARDED_BY(mutex);
+  std::unique_ptr<Node> right_node;
+  std::unique_ptr<Listener> listener;
+};
+
+TEST_F(NodeTest, UnknownKeyDeliversNothingAndDoesNotDisturbTheRealPeer) {
+  start_right();
+  const auto right = expect_left();
+  EndSetup brief;
+  brief.connect_limit = milliseconds(700);
+  {
+    Node stranger(named(kLeft, CurveKeyPair::generate()));  // right name, wrong key
+    const auto link =
+        stranger.connect(listener->endpoint(), link_options(brief, kRight, right_keys.public_key));
+    link->send(numbered_frame(1, 10));
+    const LinkError error = death_of(*link);
+    EXPECT_EQ(error.kind(), Kind::stranger);
+    EXPECT_THAT(error.what(), HasSubstr("does not know our key"));
+  }
+  EXPECT_THAT(events_so_far(), testing::Contains(HasSubstr("turned away: a process at 127.0.0.1")));
+  EXPECT_FALSE(right->state().connected);
+
+  Node node(named(kLeft, left_keys));
+  const auto left =
+      node.connect(listener->endpoint(), link_options({}, kRight, right_keys.public_key));
+  left->send(numbered_frame(2, 10));
+  EXPECT_EQ(right->receive(), numbered_frame(2, 10));
+}
+
+TEST_F(NodeTest, PlaintextPeerIsRefusedByAnEncryptedListener) {
+  start_right();
+  const auto right = expect_left();
+  NodeOptions options = named(kLeft, {});
+  options.plaintext = true;
+  Node node(options);
+  EndSetup brief;
+  brief.connect_limit = milliseconds(700);
+  const auto link = node.connect(listener->endpoint(), link_options(brief, kRight, {}));
+  link->send(numbered_frame(1, 10));
+  EXPECT_EQ(death_of(*link).kind(), Kind::stranger);
+  EXPECT_FALSE(right->state().connected);
+  EXPECT_EQ(right->state().received_bytes, 0u);
+}
+
+TEST_F(NodeTest, ListenerThatHoldsAnotherKeyIsNotTalkedTo) {
+  start_right();
+  const auto right = expect_left();
+  Node node(named(kLeft, left_keys));
+  EndSetup brief;
+  brief.connect_limit = milliseconds(700);
+  const auto link = node.connect(listener->endpoint(),
+                                 link_options(brief, kRight, CurveKeyPair::generate().public_key));
+  const LinkError error = death_of(*link);
+  EXPECT_EQ(error.kind(), Kind::stranger) << error.what();
+  EXPECT_EQ(right->state().received_bytes, 0u);
+}
+
+TEST_F(NodeTest, KnownProcessUnderTheNameOfAnotherIsDropped) {
+  start_right();
+  const auto right = expect_left();
+  const CurveKeyPair other_keys = CurveKeyPair::generate();
+  const auto other = listener->expect(link_options({}, {2, 0}, other_keys.public_key));
+  EndSetup brief;
+  brief.connect_limit = milliseconds(500);
+  Node impostor(named(kLeft, other_keys));
+  const auto link =
+      impostor.connect(listener->endpoint(), link_options(brief, kRight, right_keys.public_key));
+  EXPECT_EQ(death_of(*link).kind(), Kind::lost);
+  EXPECT_EQ(right->state().received_bytes, 0u);
+  EXPECT_EQ(other->state().received_bytes, 0u);
+  EXPECT_THAT(events_so_far(),
+              testing::Contains(HasSubstr("dropped a message of 2.0 under the name 0.0")));
+}
+
+TEST_F(NodeTest, PeerThatCallsBeforeItIsExpectedComesInLater) {
+  start_right();
+  Node node(named(kLeft, left_keys));
+  const auto left =
+      node.connect(listener->endpoint(), link_options({}, kRight, right_keys.public_key));
+  left->send(numbered_frame(1, 10));
+  while (events_so_far().empty()) std::this_thread::yield();  // it was turned away at least once
+  const auto right = expect_left();
+  EXPECT_EQ(right->receive(), numbered_frame(1, 10));
+}
+
+TEST_F(NodeTest, ListenerMayComeUpAfterThePeerBeganToCall) {
+  TcpRelay relay;
+  Node node(named(kLeft, left_keys));
+  const auto left = node.connect(relay.endpoint(), link_options({}, kRight, right_keys.public_key));
+  left->send(numbered_frame(1, 10));
+  start_right();
+  const auto right = expect_left();
+  relay.forward_to(listener->endpoint());
+  EXPECT_EQ(right->receive(), numbered_frame(1, 10));
+}
+
+TEST_F(NodeTest, CutConnectionsLoseNothingAndRepeatNothing) {
+  start_right();
+  TcpRelay relay;
+  relay.forward_to(listener->endpoint());
+  relay.cut_each_after(700'000);
+  const auto right = expect_left();
+  Node node(named(kLeft, left_keys));
+  const auto left = node.connect(relay.endpoint(), link_options({}, kRight, right_keys.public_key));
+  constexpr int kFrames = 60;
+  std::thread sender([&] {
+    for (int i = 0; i < kFrames; ++i) left->send(numbered_frame(i, i * 997 % 60'000));
+  });
+  std::thread answerer([&] {
+    for (int i = 0; i < kFrames; ++i) right->send(numbered_frame(i + 1000, i * 331 % 60'000));
+  });
+  for (int i = 0; i < kFrames; ++i) {
+    ASSERT_EQ(right->receive(), numbered_frame(i, i * 997 % 60'000)) << "frame " << i;
+    ASSERT_EQ(left->receive(), numbered_frame(i + 1000, i * 331 % 60'000)) << "frame " << i;
+  }
+  sender.join();
+  answerer.join();
+  EXPECT_GT(relay.connections(), 2u) << "the relay has cut nothing, so nothing was tested";
+  EXPECT_GE(left->state().reconnects, 2u);
+}
+
+TEST_F(NodeTest, PathThatSwallowsEverythingIsNoticedAndTheLinkIsLost) {
+  start_right();
+  TcpRelay relay;
+  relay.forward_to(listener->endpoint());
+  EndSetup impatient;
+  impatient.hold = milliseconds(0);
+  const auto right = expect_left(impatient);
+  Node node(named(kLeft, left_keys));
+  const auto left =
+      node.connect(relay.endpoint(), link_options(impatient, kRight, right_keys.public_key));
+  left->send(numbered_frame(1, 10));
+  EXPECT_EQ(right->receive(), numbered_frame(1, 10));
+  const auto begin = std::chrono::steady_clock::now();
+  relay.freeze();
+  const LinkError error = death_of(*right);
+  EXPECT_EQ(error.kind(), Kind::lost);
+  EXPECT_THAT(error.what(),
+              HasSubstr("boundary 0>1: nothing heard from stage 0.0 (127.0.0.1) for"));
+  EXPECT_EQ(death_of(*left).kind(), Kind::lost);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(8));
+}
+
+TEST_F(NodeTest, OneListenerServesManyPeersApart) {
+  const CurveKeyPair keys = CurveKeyPair::generate();
+  Node coordinator(named(ProcessName::coordinator(), keys));
+  const auto control = coordinator.listen({});
+  constexpr std::uint32_t kStages = 5;
+  std::vector<std::unique_ptr<Node>> nodes;
+  std::vector<std::unique_ptr<Link>> near;
+  std::vector<std::unique_ptr<Link>> far;
+  for (std::uint32_t stage = 0; stage < kStages; ++stage) {
+    const CurveKeyPair stage_keys = CurveKeyPair::generate();
+    near.push_back(control->expect(link_options({}, {stage, 0}, stage_keys.public_key)));
+    nodes.push_back(std::make_unique<Node>(named({stage, 0}, stage_keys)));
+    far.push_back(nodes.back()->connect(
+        control->endpoint(), link_options({}, ProcessName::coordinator(), keys.public_key)));
+  }
+  for (std::uint32_t stage = 0; stage < kStages; ++stage) {
+    far[stage]->send(numbered_frame(stage, 200'000));
+    near[stage]->send(numbered_frame(stage + 100, 200'000));
+  }
+  for (std::uint32_t stage = 0; stage < kStages; ++stage) {
+    EXPECT_EQ(near[stage]->receive(), numbered_frame(stage, 200'000));
+    EXPECT_EQ(far[stage]->receive(), numbered_frame(stage + 100, 200'000));
+  }
+  far[2].reset();
+  EXPECT_EQ(death_of(*near[2]).kind(), Kind::lost);
+  far[3]->send(numbered_frame(7, 10));
+  EXPECT_EQ(near[3]->receive(), numbered_frame(7, 10)) << "one lost peer disturbs no other";
+}
+
+TEST_F(NodeTest, OnePeerIsExpectedOncePerListener) {
+  start_right();
+  const auto right = expect_left();
+  const LinkError error = error_of_call([&] { expect_left(); });
+  EXPECT_EQ(error.kind(), Kind::unusable);
+  EXPECT_THAT(error.what(), HasSubstr("stage 0.0 is already expected"));
+}
+
+TEST_F(NodeTest, DestroyingAListenerEndsItsLinks) {
+  start_right();
+  const auto right = expect_left();
+  listener.reset();
+  EXPECT_EQ(death_of(*right).kind(), Kind::lost);
+}
+
+TEST_F(NodeTest, PortThatIsTakenIsNamedWithItsHolder) {
+  start_right();
+  const std::uint16_t taken = port_of(listener->endpoint());
+  const LinkError error = error_of_call([&] { right_node->listen({"127.0.0.1", taken, taken}); });
+  EXPECT_EQ(error.kind(), Kind::unusable);
+  EXPECT_THAT(error.what(), HasSubstr("port " + std::to_string(taken) + " on 127.0.0.1 is taken"));
+  EXPECT_THAT(error.what(), HasSubstr("held by process " + std::to_string(getpid())));
+}
+
+TEST_F(NodeTest, FirstFreePortOfARangeIsTaken) {
+  start_right();
+  const std::uint16_t taken = port_of(listener->endpoint());
+  // Other programs may hold some of the next ports; a hundred of them do not.
+  const auto second = right_node->listen(
+      {"127.0.0.1", taken, static_cast<std::uint16_t>(std::min(taken + 100, 65535))});
+  EXPECT_GT(port_of(second->endpoint()), taken);
+  EXPECT_LE(port_of(second->endpoint()), taken + 100);
+}
+
+TEST_F(NodeTest, AddressesThatCannotBeUsedAreRefusedWithTheReason) {
+  start_right();
+  const auto words_of = [&](const BindAddress& address) {
+    const LinkError error = error_of_call([&] { right_node->listen(address); });
+    EXPECT_EQ(error.kind(), Kind::unusable);
+    return std::string(error.what());
+  };
+  EXPECT_THAT(words_of({"*", 0, 0}), HasSubstr("name the one address"));
+  EXPECT_THAT(words_of({"0.0.0.0", 0, 0}), HasSubstr("name the one address"));
+  EXPECT_THAT(words_of({"203.0.113.7", 0, 0}), HasSubstr("is it an address of this machine?"));
+  EXPECT_THAT(words_of({"127.0.0.1", 500, 400}), HasSubstr("500-400"));
+  for (const std::string endpoint : {"127.0.0.1:80", "tcp://host", "tcp://host:0", "tcp://:80"}) {
+    const LinkError error = error_of_call(
+        [&] { right_node->connect(endpoint, link_options({}, kLeft, left_keys.public_key)); });
+    EXPECT_EQ(error.kind(), Kind::unusable);
+    EXPECT_THAT(error.what(), HasSubstr(endpoint));
+  }
+}
+
+TEST_F(NodeTest, PlaintextIsForPrivateAddressesOnly) {
+  NodeOptions options = named(kLeft, {});
+  options.plaintext = true;
+  Node node(options);
+  EXPECT_THAT(error_of_call([&] {
+                node.listen({"203.0.113.7", 0, 0});
+              }).what(),
+              HasSubstr("plaintext links are for private addresses only"));
+  const LinkError error =
+      error_of_call([&] { node.connect("tcp://example.org:80", link_options({}, kRight, {})); });
+  EXPECT_EQ(error.kind(), Kind::unusable);
+  EXPECT_THAT(error.what(), HasSubstr("example.org"));
+}
+
+TEST_F(NodeTest, EncryptedNodeWithoutKeysIsRefused) {
+  EXPECT_EQ(error_of_call([&] { Node(named(kLeft, {})); }).kind(), Kind::unusable);
+  start_right();
+  const LinkError error =
+      error_of_call([&] { listener->expect(link_options({}, kLeft, "not a key")); });
+  EXPECT_THAT(error.what(), HasSubstr("public key of stage 0.0"));
+}
+
+TEST(EndpointTest, PrivateAddressesAreToldFromPublicOnes) {
+  for (const char* host : {"127.0.0.1", "10.1.2.3", "172.16.0.1", "172.31.255.255", "192.168.7.7",
+                           "169.254.1.1", "::1", "fe80::1", "fd00::1", "localhost"}) {
+    EXPECT_TRUE(is_private_host(host)) << host;
+  }
+  for (const char* host : {"8.8.8.8", "172.32.0.1", "172.15.0.1", "192.169.0.1", "11.0.0.1",
+                           "2001:db8::1", "example.org", ""}) {
+    EXPECT_FALSE(is_private_host(host)) << host;
+  }
+}
+
+TEST(EndpointTest, TextIsParsedAndPrintedAlike) {
+  for (const std::string text : {"tcp://10.0.0.1:4711", "tcp://[fe80::1]:80", "tcp://host-b:1"}) {
+    const auto endpoint = Endpoint::parse(text);
+    ASSERT_TRUE(endpoint) << text;
+    EXPECT_EQ(endpoint->text(), text);
+  }
+  EXPECT_FALSE(Endpoint::parse("tcp://10.0.0.1:65536"));
+  EXPECT_FALSE(Endpoint::parse("ipc:///tmp/x"));
+}
+
+TEST(SocketSettingsTest, LibzmqWithKnownHolesIsRefused) {
+  EXPECT_EQ(error_of_call([] { require_safe_libzmq(4, 3, 2); }).kind(), Kind::unusable);
+  EXPECT_THAT(error_of_call([] { require_safe_libzmq(4, 2, 9); }).what(), HasSubstr("4.2.9"));
+  require_safe_libzmq(4, 3, 3);
+  require_safe_libzmq(4, 4, 0);
+  require_safe_libzmq(5, 0, 0);
+}
+
+}  // namespace
+}  // namespace strait::net

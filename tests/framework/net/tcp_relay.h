@@ -1,0 +1,55 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <list>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "framework/mutex.h"
+
+namespace strait::net {
+
+// A TCP forwarder between the two ends of a link, which can do to them what networks do: cut
+// connections in the middle of a message, again and again, or swallow bytes without a word.
+class TcpRelay {
+ public:
+  TcpRelay();
+  ~TcpRelay();
+  TcpRelay(const TcpRelay&) = delete;
+  TcpRelay& operator=(const TcpRelay&) = delete;
+
+  std::string endpoint() const;                  // where to connect to
+  void forward_to(const std::string& endpoint);  // before that, connections are closed at once
+
+  void cut();  // every connection that stands now
+  void cut_each_after(std::uint64_t bytes) { cut_after_ = bytes; }  // 0: never
+  void freeze() { frozen_ = true; }  // connections stay, nothing passes any more
+  std::uint64_t connections() const { return connections_; }
+
+ private:
+  struct Connection {
+    int near = -1;
+    int far = -1;
+    std::atomic<std::uint64_t> bytes{0};
+    std::vector<std::thread> pumps;
+  };
+
+  void accept_all();
+  void serve(int near);
+  void pump(Connection& connection, int from, int to);
+
+  int listener_ = -1;
+  std::uint16_t port_ = 0;
+  std::atomic<std::uint16_t> target_{0};
+  std::atomic<std::uint64_t> cut_after_{0};
+  std::atomic<std::uint64_t> connections_{0};
+  std::atomic<bool> frozen_{false};
+  std::atomic<bool> stopping_{false};
+  Mutex mutex_;
+  std::list<Connection> open_ STRAIT_GUARDED_BY(mutex_);
+  std::thread acceptor_;
+};
+
+}  // namespace strait::net
