@@ -1,0 +1,152 @@
+#include <string>
+#include <vector>
+
+#include "framework/store/byte_tokenizer.h"
+#include "framework/store/record_reader.h"
+#include "tests/framework/store/expect_store_error.h"
+#include "tests/framework/store/temporary_directory.h"
+
+namespace strait::store {
+namespace {
+
+std::vector<Record> read_all(const std::filesystem::path& path) {
+  std::vector<Record> records;
+  RecordReader reader(path);
+  while (std::optional<Record> record = reader.next()) records.push_back(*record);
+  return records;
+}
+
+void expect_refused_record(const std::string& line, const std::vector<std::string>& words) {
+  SCOPED_TRACE(line.substr(0, 100));
+  std::vector<std::string> all = words;
+  all.emplace_back("train.jsonl:17: ");
+  expect_store_error(StoreError::Kind::bad_input, all,
+                     [&] { parse_record(line, "train.jsonl:17"); });
+}
+
+TEST(Record, TextIsATargetThroughoutAndMayBeCut) {
+  const Record record = parse_record(R"({"text":"héllo","id":7})", "f:1");
+  EXPECT_EQ(record.pieces, (std::vector<Piece>{{"héllo", true}}));
+  EXPECT_FALSE(record.whole);
+  EXPECT_EQ(record.origin, "f:1");
+}
+
+TEST(Record, OnlyTheCompletionOfAPromptIsATarget) {
+  const Record record = parse_record(R"({"completion":"4","prompt":"2+2="})", "f:1");
+  EXPECT_EQ(record.pieces, (std::vector<Piece>{{"2+2=", false}, {"4", true}}));
+  EXPECT_TRUE(record.whole);
+}
+
+TEST(Record, OnlyWhatTheAssistantSaysIsATarget) {
+  const Record record = parse_record(R"({"messages":[{"role":"user","content":"hi"},)"
+                                     R"({"role":"assistant","content":"hello"}]})",
+                                     "f:1");
+  EXPECT_EQ(record.pieces,
+            (std::vector<Piece>{
+                {"user: ", false}, {"hi\n", false}, {"assistant: ", false}, {"hello\n", true}}));
+  EXPECT_TRUE(record.whole);
+}
+
+TEST(Record, SaysWhatIsWrongAndWhatIsAllowed) {
+  expect_refused_record("{\"text\": nope}", {"a line that is not JSON", "column 11"});
+  expect_refused_record("\"text\"", {"a record is an object with \"text\""});
+  expect_refused_record("{}", {"\"prompt\" and \"completion\"", "\"messages\"", "has none"});
+  expect_refused_record(R"({"text":"a","prompt":"b"})", {"more than one"});
+  expect_refused_record(R"({"prompt":"a"})", {"there is no \"completion\""});
+  expect_refused_record(R"({"text":7})", {"\"text\" is number where a string is expected"});
+  expect_refused_record(R"({"text":"a","text":"b"})", {"\"text\" appears twice"});
+  expect_refused_record(R"({"messages":[]})", {"not a list"});
+  expect_refused_record(R"({"messages":[7]})", {"message 1: it is not an object"});
+  expect_refused_record(R"({"messages":[{"role":"user"}]})",
+                        {"message 1: there is no \"content\""});
+  expect_refused_record(R"({"messages":[{"role":"assistent","content":""}]})",
+                        {"message 1", "\"assistent\"", "assistant"});
+  expect_refused_record(R"({"messages":[{"role":"user","content":"hi"}]})", {"nothing to learn"});
+}
+
+TEST(Record, RefusesBombs) {
+  expect_refused_record(R"({"text":")" + std::string((1 << 20) + 1, 'a') + "\"}",
+                        {"a string is longer than 1048576 bytes"});
+  expect_refused_record(R"({"text":"","x":)" + std::string(100'000, '['),
+                        {"nested deeper than 64"});
+  expect_refused_record("{\"text\":\"\xc3\x28\"}", {"a line that is not JSON"});
+  expect_refused_record(R"({"text":"","x":1e999})", {"a line that is not JSON"});
+}
+
+TEST(RecordReader, ReadsLinesAndPassesOverBlankOnes) {
+  const TemporaryDirectory folder;
+  write_bytes(folder / "a.jsonl", "\xef\xbb\xbf{\"text\":\"one\"}\r\n\n  \n{\"text\":\"two\"}");
+  const std::vector<Record> records = read_all(folder / "a.jsonl");
+  ASSERT_EQ(records.size(), 2U);
+  EXPECT_EQ(records[0].pieces[0].text, "one");
+  EXPECT_EQ(records[1].pieces[0].text, "two");
+  EXPECT_EQ(records[1].origin, (folder / "a.jsonl").string() + ":4");
+}
+
+TEST(RecordReader, ReadsManyLinesAcrossItsPieces) {
+  const TemporaryDirectory folder;
+  std::string bytes;
+  for (int i = 0; i < 3000; ++i) {
+    bytes += "{\"text\":\"" + std::to_string(i) + std::string(i % 997, 'x') + "\"}\n";
+  }
+  ASSERT_GT(bytes.size(), std::size_t{1} << 20);
+  write_bytes(folder / "a.ndjson", bytes);
+  const std::vector<Record> records = read_all(folder / "a.ndjson");
+  ASSERT_EQ(records.size(), 3000U);
+  for (int i = 0; i < 3000; ++i) {
+    const std::string wanted = std::to_string(i) + std::string(i % 997, 'x');
+    ASSERT_EQ(records[static_cast<std::size_t>(i)].pieces[0].text, wanted);
+  }
+}
+
+TEST(RecordReader, TakesAnyOtherFileAsOneText) {
+  const TemporaryDirectory folder;
+  write_bytes(folder / "book.txt", "line one\nline two\n");
+  const std::vector<Record> records = read_all(folder / "book.txt");
+  ASSERT_EQ(records.size(), 1U);
+  EXPECT_EQ(records[0].pieces, (std::vector<Piece>{{"line one\nline two\n", true}}));
+  EXPECT_FALSE(records[0].whole);
+}
+
+TEST(RecordReader, RefusesFilesWithNothingInThemAndNamesTheLine) {
+  const TemporaryDirectory folder;
+  write_bytes(folder / "empty.jsonl", "");
+  write_bytes(folder / "blank.jsonl", "\n \n");
+  write_bytes(folder / "bad.jsonl", "{\"text\":\"\"}\nnot json\n");
+  expect_store_error(StoreError::Kind::bad_input, {"empty.jsonl is empty"},
+                     [&] { read_all(folder / "empty.jsonl"); });
+  expect_store_error(StoreError::Kind::bad_input, {"blank.jsonl holds no record"},
+                     [&] { read_all(folder / "blank.jsonl"); });
+  expect_store_error(StoreError::Kind::bad_input, {"bad.jsonl:2: a line that is not JSON"},
+                     [&] { read_all(folder / "bad.jsonl"); });
+}
+
+TEST(RecordReader, RefusesALineWithoutEndBeforeItIsParsed) {
+  const TemporaryDirectory folder;
+  std::string bytes = "{\"text\":\"\"}\n";
+  bytes.resize(17 << 20, ' ');
+  write_bytes(folder / "a.jsonl", bytes);
+  expect_store_error(StoreError::Kind::bad_input, {"a.jsonl:2: the line is longer than"},
+                     [&] { read_all(folder / "a.jsonl"); });
+}
+
+TEST(ByteTokenizer, DecodesWhatItEncodes) {
+  std::string text;
+  for (int byte = 0; byte < 256; ++byte) text += static_cast<char>(byte);
+  const std::vector<std::int32_t> tokens = ByteTokenizer::encode(text);
+  EXPECT_EQ(tokens.back(), 255);
+  EXPECT_EQ(ByteTokenizer::decode(tokens), text);
+  EXPECT_EQ(ByteTokenizer::decode(std::vector<std::int32_t>{104, 105, ByteTokenizer::kEnd}), "hi");
+}
+
+TEST(ByteTokenizer, EndsEveryRecordWithATarget) {
+  const Record record{"f:3", {{"ab", false}, {"c", true}}, true};
+  const Document document = ByteTokenizer::document(record);
+  EXPECT_THAT(document.tokens, testing::ElementsAre('a', 'b', 'c', 256));
+  EXPECT_THAT(document.is_target, testing::ElementsAre(0, 0, 1, 1));
+  EXPECT_TRUE(document.whole);
+  EXPECT_EQ(document.origin, "f:3");
+}
+
+}  // namespace
+}  // namespace strait::store
