@@ -102,6 +102,13 @@ RunLock::RunLock(const std::filesystem::path& run) {
   write_holder(descriptor_.number(), path);
 }
 
+RunLock::~RunLock() {
+  // Our process may live on: its number must not keep others out where flock is unknown. If this
+  // fails, our end says the same a little later.
+  if (descriptor_.open()) [[maybe_unused]]
+    const int emptied = ::ftruncate(descriptor_.number(), 0);
+}
+
 std::optional<LiveRun> RunLock::holder(const std::filesystem::path& run) {
   const store::FileDescriptor file(::open(lock_file(run).c_str(), O_RDONLY | O_CLOEXEC));
   if (!file.open()) return std::nullopt;

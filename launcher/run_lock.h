@@ -26,6 +26,7 @@ class RunLock {
   explicit RunLock(const std::filesystem::path& run);
   RunLock(RunLock&&) = default;
   RunLock& operator=(RunLock&&) = default;
+  ~RunLock();
 
   // Who holds it now, if anybody. Takes nothing.
   static std::optional<LiveRun> holder(const std::filesystem::path& run);
