@@ -117,9 +117,11 @@ void Coordinator::Control::open(const Letter& letter) {
   if (const auto* over = std::get_if<Letter::LinkOver>(&letter.content)) {
     from.link_over = true;
     const ExitCode code = exit_code_of(over->error);
-    if (!from.done && !from.failed && !from.status) {
-      blame(from, code, over->error.what(), code == ExitCode::peer_lost);
-    }
+    const bool effect = code == ExitCode::peer_lost;
+    // Whoever was told to leave hangs up.
+    const bool expected =
+        from.done || from.failed || from.status || (effect && phase_ == Phase::breaking);
+    if (!expected) blame(from, code, over->error.what(), effect);
     return;
   }
   if (const auto* garbled = std::get_if<Letter::Garbled>(&letter.content)) {
