@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <string_view>
 #include <utility>
 
@@ -53,6 +54,11 @@ void TextPump::write(std::string text, bool passing) {
 }
 
 void TextPump::run() {
+  // A reader that went away is an error code here, whatever the program does with SIGPIPE.
+  sigset_t broken_pipe;
+  ::sigemptyset(&broken_pipe);
+  ::sigaddset(&broken_pipe, SIGPIPE);
+  ::pthread_sigmask(SIG_BLOCK, &broken_pipe, nullptr);
   while (true) {
     std::string text;
     {
