@@ -10,7 +10,9 @@
 namespace strait::kernels {
 namespace {
 
-constexpr std::int64_t kLogitBytes = 8 << 20;
+// Every chunk reads and writes the whole gradient of the weight, so small chunks cost time: with
+// 50257 tokens and width 768, 8 MiB took 1.5 times as long as this.
+constexpr std::int64_t kLogitBytes = 32 << 20;
 
 void check_targets(const Projection& projection, const at::Tensor& hidden,
                    const at::Tensor& targets) {

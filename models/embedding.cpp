@@ -6,6 +6,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "kernels/row_lookup.h"
+
 namespace strait::models {
 
 Embedding::Embedding(ParameterMaker& maker, const std::string& name, std::int64_t rows,
@@ -24,7 +26,7 @@ at::Tensor Embedding::forward(const at::Tensor& indices) const {
                       what_, low < 0 ? low : high, weight_.size(0) - 1));
     }
   }
-  return at::embedding(weight_, indices);
+  return kernels::look_up_rows(weight_, indices);
 }
 
 }  // namespace strait::models

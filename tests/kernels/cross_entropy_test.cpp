@@ -74,8 +74,8 @@ double largest_difference(const at::Tensor& left, const at::Tensor& right) {
   return (left.to(at::kDouble) - right.to(at::kDouble)).abs().max().item<double>();
 }
 
-// A vocabulary so large that the rows go in several chunks, the last one short.
-constexpr std::int64_t kLargeVocabulary = 400'000;
+// A vocabulary so large that a few rows go in several chunks.
+constexpr std::int64_t kLargeVocabulary = 1'000'000;
 
 TEST(CrossEntropy, AgreesWithLogSoftmaxAndAutograd) {
   for (const bool bias : {false, true}) {
@@ -96,9 +96,9 @@ TEST(CrossEntropy, AgreesWithLogSoftmaxAndAutograd) {
 
 TEST(CrossEntropy, ChunksOfRowsGiveWhatTheWholeGives) {
   const std::int64_t chunk = cross_entropy_rows(kLargeVocabulary);
-  const std::int64_t count = 2 * chunk + 1;
+  const std::int64_t count = chunk + 1;
   ASSERT_GT(chunk, 1);
-  const Problem problem = make_problem(count, 8, kLargeVocabulary, false);
+  const Problem problem = make_problem(count, 4, kLargeVocabulary, false);
   const Reference expected = reference(problem, 1.0);
   const Projection gradient = zeros_for(problem.projection);
   const CrossEntropyResult result =

@@ -1,0 +1,45 @@
+#include "kernels/row_lookup.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <tuple>
+
+namespace strait::kernels {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+struct RowLookup : public torch::autograd::Function<RowLookup> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& table,
+                            const at::Tensor& indices) {
+    context->save_for_backward({table, indices});
+    return at::embedding(table, indices);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const variable_list saved = context->get_saved_variables();
+    const at::Tensor& table = saved[0];
+    if (!table.grad().defined()) table.mutable_grad() = at::zeros_like(table).detach();
+    // Rows that were looked up more than once are summed first, in the order of their indices, so
+    // that what is added to the gradient does not depend on what it held.
+    const auto [rows, places, counts] =
+        at::_unique2(saved[1], /*sorted=*/true, /*return_inverse=*/true, /*return_counts=*/false);
+    const at::Tensor sums = at::embedding_dense_backward(gradients[0], places, rows.numel(),
+                                                         /*padding_idx=*/-1,
+                                                         /*scale_grad_by_freq=*/false);
+    table.mutable_grad().index_add_(0, rows, sums);
+    return {at::Tensor(), at::Tensor()};
+  }
+};
+
+}  // namespace
+
+at::Tensor look_up_rows(const at::Tensor& table, const at::Tensor& indices) {
+  TORCH_INTERNAL_ASSERT(table.is_leaf() && table.dim() == 2, "a lookup in a table ", table.sizes());
+  return RowLookup::apply(table, indices);
+}
+
+}  // namespace strait::kernels
