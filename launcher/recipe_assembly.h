@@ -3,19 +3,18 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "launcher/recipe.h"
+#include "launcher/recipe_keys.h"
 
 namespace strait::launcher {
 
 // A key with its value as some recipe text had it. A table is found itself (with an object, whose
 // content is not looked at) and its parts after it.
 struct FoundValue {
-  std::string key;       // "train.batch"
-  nlohmann::json value;  // null for what JSON has no word for
-  std::string shown;     // the value as errors quote it
-  std::string where;     // "recipes/x.toml:31:9", "--set train.batch=3"
+  std::string key;    // "train.batch"
+  RecipeValue value;  // null for what JSON has no word for
+  std::string shown;  // the value as errors quote it
+  std::string where;  // "recipes/x.toml:31:9", "--set train.batch=3"
 };
 
 // The one way into a Recipe, whatever form it was read from: later values win, defaults fill the

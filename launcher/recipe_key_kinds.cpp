@@ -31,7 +31,7 @@ bool is_utf8(std::string_view written) {
 
 }  // namespace
 
-bool is_clean_text(const nlohmann::json& value) {
+bool is_clean_text(const RecipeValue& value) {
   const auto* written = value.get_ptr<const std::string*>();
   return written != nullptr && !written->empty() && written->size() <= 4096 && is_utf8(*written) &&
          std::ranges::none_of(*written, [](char c) {

@@ -15,15 +15,16 @@
 namespace strait::launcher::key_kinds {
 
 // Text without control characters, as paths and names are; empty stands for absent.
-bool is_clean_text(const nlohmann::json& value);
+bool is_clean_text(const RecipeValue& value);
 
 template <class Place>
-RecipeKey text(std::string name, Place place, std::string allowed, std::string help) {
-  return {std::move(name),
-          std::move(allowed),
-          std::move(help),
+RecipeKey text(const std::string& name, Place place, const std::string& allowed,
+               const std::string& help) {
+  return {name,
+          allowed,
+          help,
           {},
-          [place](const nlohmann::json& value, Recipe& recipe) {
+          [place](const RecipeValue& value, Recipe& recipe) {
             const bool fits = is_clean_text(value);
             if (fits) {
               place(recipe) = value.get<std::string>();
@@ -32,29 +33,29 @@ RecipeKey text(std::string name, Place place, std::string allowed, std::string h
           },
           [place](const Recipe& recipe) {
             const std::string& field = place(recipe);
-            return field.empty() ? nlohmann::json() : nlohmann::json(field);
+            return field.empty() ? RecipeValue() : RecipeValue(field);
           }};
 }
 
 template <class Place>
-RecipeKey flag(std::string name, Place place, std::string help) {
-  return {std::move(name),
+RecipeKey flag(const std::string& name, Place place, const std::string& help) {
+  return {name,
           "true or false",
-          std::move(help),
+          help,
           {},
-          [place](const nlohmann::json& value, Recipe& recipe) {
+          [place](const RecipeValue& value, Recipe& recipe) {
             if (value.is_boolean()) {
               place(recipe) = value.get<bool>();
             }
             return value.is_boolean();
           },
-          [place](const Recipe& recipe) { return nlohmann::json(place(recipe)); }};
+          [place](const Recipe& recipe) { return RecipeValue(place(recipe)); }};
 }
 
 struct IntegerRange {
   std::int64_t least;
   std::int64_t most;
-  bool holds(const nlohmann::json& value) const {
+  bool holds(const RecipeValue& value) const {
     return value.is_number_integer() && !(value.is_number_unsigned() && value > most) &&
            value.get<std::int64_t>() >= least && value.get<std::int64_t>() <= most;
   }
@@ -63,19 +64,15 @@ struct IntegerRange {
 // The field is an integer, or an optional one: then `absent` is the word for its absence ("auto"),
 // and empty where only leaving the key out says so.
 template <class Place>
-RecipeKey integer(std::string name, Place place, IntegerRange range, std::string help,
+RecipeKey integer(const std::string& name, Place place, IntegerRange range, const std::string& help,
                   std::string_view absent = {}) {
-  RecipeKey key{std::move(name),
-                fmt::format("an integer from {} to {}", range.least, range.most),
-                std::move(help),
-                {},
-                {},
-                {}};
+  RecipeKey key{
+      name, fmt::format("an integer from {} to {}", range.least, range.most), help, {}, {}, {}};
   if (!absent.empty()) {
     key.allowed += fmt::format(" or \"{}\"", absent);
     key.words = {absent};
   }
-  key.set = [place, range, absent](const nlohmann::json& value, Recipe& recipe) {
+  key.set = [place, range, absent](const RecipeValue& value, Recipe& recipe) {
     if (range.holds(value)) {
       place(recipe) = value.get<std::int64_t>();
       return true;
@@ -91,10 +88,10 @@ RecipeKey integer(std::string name, Place place, IntegerRange range, std::string
   key.get = [place, absent](const Recipe& recipe) {
     const auto& field = place(recipe);
     if constexpr (requires { field.has_value(); }) {
-      const auto none = absent.empty() ? nlohmann::json() : nlohmann::json(absent);
-      return field.has_value() ? nlohmann::json(*field) : none;
+      const auto none = absent.empty() ? RecipeValue() : RecipeValue(absent);
+      return field.has_value() ? RecipeValue(*field) : none;
     } else {
-      return nlohmann::json(field);
+      return RecipeValue(field);
     }
   };
   return key;
@@ -103,36 +100,36 @@ RecipeKey integer(std::string name, Place place, IntegerRange range, std::string
 struct NumberRange {
   double least;
   double most;
-  bool holds(const nlohmann::json& value) const {
+  bool holds(const RecipeValue& value) const {
     return value.is_number() && value.get<double>() >= least && value.get<double>() <= most;
   }
 };
 
 template <class Place>
-RecipeKey number(std::string name, Place place, NumberRange range, std::string help) {
-  return {std::move(name),
+RecipeKey number(const std::string& name, Place place, NumberRange range, const std::string& help) {
+  return {name,
           fmt::format("a number from {} to {}", range.least, range.most),
-          std::move(help),
+          help,
           {},
-          [place, range](const nlohmann::json& value, Recipe& recipe) {
+          [place, range](const RecipeValue& value, Recipe& recipe) {
             const bool fits = range.holds(value);
             if (fits) {
               place(recipe) = value.get<double>();
             }
             return fits;
           },
-          [place](const Recipe& recipe) { return nlohmann::json(place(recipe)); }};
+          [place](const Recipe& recipe) { return RecipeValue(place(recipe)); }};
 }
 
 template <class Place>
-RecipeKey word(std::string name, Place place, std::string help) {
+RecipeKey word(const std::string& name, Place place, const std::string& help) {
   using Word = std::remove_reference_t<decltype(place(std::declval<Recipe&>()))>;
   const Names names = all_names(Word{});
-  return {std::move(name),
+  return {name,
           fmt::format("one of \"{}\"", fmt::join(names, "\", \"")),
-          std::move(help),
+          help,
           {names.begin(), names.end()},
-          [place, names](const nlohmann::json& value, Recipe& recipe) {
+          [place, names](const RecipeValue& value, Recipe& recipe) {
             for (std::size_t i = 0; i < names.size(); ++i) {
               if (value == names[i]) {
                 place(recipe) = static_cast<Word>(i);
@@ -141,7 +138,7 @@ RecipeKey word(std::string name, Place place, std::string help) {
             }
             return false;
           },
-          [place](const Recipe& recipe) { return nlohmann::json(name_of(place(recipe))); }};
+          [place](const Recipe& recipe) { return RecipeValue(name_of(place(recipe))); }};
 }
 
 }  // namespace strait::launcher::key_kinds

@@ -11,9 +11,11 @@
 
 namespace strait::launcher {
 
+// The neutral form of a value between the text of a recipe and its fields.
+using RecipeValue = nlohmann::json;
+
 // One key of a recipe: what it is called, what may stand there, where it goes. The list of all keys
-// is the single source of the reader, the writer, the error texts and the reference page; JSON is
-// only the neutral form of a value between them.
+// is the single source of the reader, the writer, the error texts and the reference page.
 struct RecipeKey {
   std::string name;                     // "train.learning_rate"
   std::string allowed;                  // completes "must be …"
@@ -21,9 +23,9 @@ struct RecipeKey {
   std::vector<std::string_view> words;  // where words are allowed: all of them
 
   // Puts the value into the recipe; false, with the recipe unchanged, when it is not allowed.
-  std::function<bool(const nlohmann::json&, Recipe&)> set;
+  std::function<bool(const RecipeValue&, Recipe&)> set;
   // The value in the form that `set` takes; null where it is absent.
-  std::function<nlohmann::json(const Recipe&)> get;
+  std::function<RecipeValue(const Recipe&)> get;
 };
 
 // Every key, in the order of the documentation. A key whose name is also the beginning of others

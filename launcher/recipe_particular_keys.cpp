@@ -11,8 +11,6 @@ namespace strait::launcher::particular_keys {
 
 namespace {
 
-using Json = nlohmann::json;
-
 struct SizeUnit {
   std::string_view name;
   std::int64_t bytes;
@@ -23,7 +21,7 @@ constexpr std::array kSizeUnits = {SizeUnit{"TiB", std::int64_t{1} << 40U},
                                    SizeUnit{"MiB", std::int64_t{1} << 20U},
                                    SizeUnit{"KiB", std::int64_t{1} << 10U}, SizeUnit{"B", 1}};
 
-std::optional<std::int64_t> parse_size(const Json& value) {
+std::optional<std::int64_t> parse_size(const RecipeValue& value) {
   if (constexpr key_kinds::IntegerRange kBytes{0, std::int64_t{1} << 50U}; kBytes.holds(value)) {
     return value.get<std::int64_t>();
   }
@@ -51,7 +49,7 @@ std::string format_size(std::int64_t bytes) {
                                   : fmt::format("{}{}", bytes / unit->bytes, unit->name);
 }
 
-bool set_partition(const Json& value, Recipe& recipe) {
+bool set_partition(const RecipeValue& value, Recipe& recipe) {
   Recipe::Partition partition;
   if (value == "balanced" || value == "profile") {
     partition.kind = value == "profile" ? PartitionKind::profile : PartitionKind::balanced;
@@ -81,7 +79,7 @@ bool set_partition(const Json& value, Recipe& recipe) {
   return true;
 }
 
-Json get_partition(const Recipe& recipe) {
+RecipeValue get_partition(const Recipe& recipe) {
   const auto& partition = recipe.pipeline.partition;
   switch (partition.kind) {
     case PartitionKind::ranges:
@@ -93,7 +91,7 @@ Json get_partition(const Recipe& recipe) {
   }
 }
 
-bool set_ports(const Json& value, Recipe& recipe) {
+bool set_ports(const RecipeValue& value, Recipe& recipe) {
   const auto* written = value.get_ptr<const std::string*>();
   if (written == nullptr) {
     return false;
@@ -120,7 +118,7 @@ RecipeKey run_name() {
       "name", [](auto& recipe) -> auto& { return recipe.name; },
       "at most 100 letters, digits, \".\", \"_\" or \"-\", the first a letter or digit",
       "the run directory is runs/<name>/; by default the recipe's file name");
-  key.set = [set = std::move(key.set)](const Json& value, Recipe& recipe) {
+  key.set = [set = std::move(key.set)](const RecipeValue& value, Recipe& recipe) {
     const auto* name = value.get_ptr<const std::string*>();
     const auto letter = [](char c) {
       return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
@@ -148,7 +146,7 @@ RecipeKey betas() {
           "two numbers from 0 to 0.999999, as in [0.9, 0.95]",
           "of AdamW",
           {},
-          [](const Json& value, Recipe& recipe) {
+          [](const RecipeValue& value, Recipe& recipe) {
             constexpr key_kinds::NumberRange kBeta{0, 0.999999};
             if (!value.is_array() || value.size() != 2 || !kBeta.holds(value[0]) ||
                 !kBeta.holds(value[1])) {
@@ -157,7 +155,7 @@ RecipeKey betas() {
             recipe.train.betas = {value[0].get<double>(), value[1].get<double>()};
             return true;
           },
-          [](const Recipe& recipe) { return Json(recipe.train.betas); }};
+          [](const Recipe& recipe) { return RecipeValue(recipe.train.betas); }};
 }
 
 RecipeKey cache() {
@@ -165,12 +163,12 @@ RecipeKey cache() {
           "a size such as \"512MiB\" or \"4GiB\"",
           "memory per process that delta may keep messages in",
           {},
-          [](const Json& value, Recipe& recipe) {
+          [](const RecipeValue& value, Recipe& recipe) {
             const auto bytes = parse_size(value);
             recipe.codec.cache = bytes.value_or(recipe.codec.cache);
             return bytes.has_value();
           },
-          [](const Recipe& recipe) { return Json(format_size(recipe.codec.cache)); }};
+          [](const Recipe& recipe) { return RecipeValue(format_size(recipe.codec.cache)); }};
 }
 
 RecipeKey ports() {
@@ -181,7 +179,7 @@ RecipeKey ports() {
           set_ports,
           [](const Recipe& recipe) {
             const auto [first, last] = recipe.hosts.ports;
-            return first == 0 ? Json() : Json(fmt::format("{}-{}", first, last));
+            return first == 0 ? RecipeValue() : RecipeValue(fmt::format("{}-{}", first, last));
           }};
 }
 

@@ -19,8 +19,6 @@ namespace strait::launcher {
 
 namespace {
 
-using Json = nlohmann::json;
-
 // Recipes nest three deep; the limit keeps hostile text from exhausting the stack.
 constexpr int kDeepestToml = 16;
 // An error quotes a value, it does not reprint it.
@@ -34,7 +32,7 @@ struct PlacedValue {
 std::string shown_toml(const toml::node& node) {
   std::string text;
   if (const auto* string = node.as_string()) {
-    text = Json(string->get()).dump(-1, ' ', false, Json::error_handler_t::replace);
+    text = RecipeValue(string->get()).dump(-1, ' ', false, RecipeValue::error_handler_t::replace);
   } else {
     std::ostringstream out;
     node.visit([&](const auto& concrete) { out << toml::toml_formatter(concrete); });
@@ -55,12 +53,12 @@ std::string shown_toml(const toml::node& node) {
 }
 
 // Dates become null, which no key allows; the rest of TOML is JSON too.
-Json json_of(const toml::node& node, const std::string& where, int depth) {
+RecipeValue json_of(const toml::node& node, const std::string& where, int depth) {
   if (depth > kDeepestToml) {
     refuse_depth(where);
   }
   if (const auto* list = node.as_array()) {
-    Json values = Json::array();
+    RecipeValue values = RecipeValue::array();
     for (const auto& element : *list) {
       values.push_back(json_of(element, where, depth + 1));
     }
@@ -78,7 +76,7 @@ Json json_of(const toml::node& node, const std::string& where, int depth) {
   if (const auto* flag = node.as_boolean()) {
     return flag->get();
   }
-  return node.is_table() ? Json::object() : Json();
+  return node.is_table() ? RecipeValue::object() : RecipeValue();
 }
 
 // `fixed_where` names what is not from the file; empty: file:line:column.

@@ -13,10 +13,8 @@ namespace strait::launcher {
 
 namespace {
 
-using Json = nlohmann::json;
-
-Json::json_pointer pointer_to(const std::string& key) {
-  Json::json_pointer pointer;
+RecipeValue::json_pointer pointer_to(const std::string& key) {
+  RecipeValue::json_pointer pointer;
   std::size_t from = 0;
   for (auto dot = key.find('.'); dot != std::string::npos; dot = key.find('.', from)) {
     pointer /= key.substr(from, dot - from);
@@ -26,7 +24,7 @@ Json::json_pointer pointer_to(const std::string& key) {
 }
 
 // JSON's arrays, numbers and escaped strings are TOML's too. A key that is a table is its header.
-std::string toml_line(const RecipeKey& key, const Json& value) {
+std::string toml_line(const RecipeKey& key, const RecipeValue& value) {
   return is_recipe_section(key.name) ? fmt::format("[{}]", key.name)
                                      : fmt::format("{} = {}", last_part_of(key.name), value.dump());
 }
@@ -53,14 +51,15 @@ std::string written_by_tables(const Line& line) {
   return text;
 }
 
-void collect_json(const Json& node, const std::string& key, const std::string& source,
+void collect_json(const RecipeValue& node, const std::string& key, const std::string& source,
                   std::vector<FoundValue>& found) {
   for (const auto& [name, value] : node.items()) {
     const auto full = key.empty() ? name : fmt::format("{}.{}", key, name);
-    found.push_back(
-        {full, value,
-         value.is_object() ? "a table" : value.dump(-1, ' ', false, Json::error_handler_t::replace),
-         source});
+    found.push_back({full, value,
+                     value.is_object()
+                         ? "a table"
+                         : value.dump(-1, ' ', false, RecipeValue::error_handler_t::replace),
+                     source});
     if (value.is_object() && is_recipe_section(full)) {
       collect_json(value, full, source, found);
     }
@@ -71,22 +70,22 @@ void collect_json(const Json& node, const std::string& key, const std::string& s
 
 std::string recipe_to_toml(const Recipe& recipe) {
   return written_by_tables([&](const RecipeKey& key) {
-    const Json value = key.get(recipe);
+    const RecipeValue value = key.get(recipe);
     return value.is_null() ? std::string() : toml_line(key, value);
   });
 }
 
-nlohmann::json recipe_to_json(const Recipe& recipe) {
-  Json json = Json::object();
+RecipeValue recipe_to_json(const Recipe& recipe) {
+  RecipeValue json = RecipeValue::object();
   for (const auto& key : recipe_keys()) {
-    if (Json value = key.get(recipe); !value.is_null()) {
+    if (RecipeValue value = key.get(recipe); !value.is_null()) {
       json[pointer_to(key.name)] = std::move(value);
     }
   }
   return json;
 }
 
-Recipe recipe_from_json(const nlohmann::json& json, const std::string& source) {
+Recipe recipe_from_json(const RecipeValue& json, const std::string& source) {
   if (!json.is_object()) {
     throw UserError(ExitCode::bad_input,
                     fmt::format("{} holds no recipe but a JSON {}", source, json.type_name()));
@@ -101,7 +100,7 @@ std::string recipe_reference() {
   Recipe with_tables;  // those that may be absent
   with_tables.model.lora.emplace();
   return written_by_tables([&](const RecipeKey& key) {
-    const Json value = key.get(with_tables);
+    const RecipeValue value = key.get(with_tables);
     const auto line =
         value.is_null() ? fmt::format("{} =", last_part_of(key.name)) : toml_line(key, value);
     return fmt::format("{:<32}  # {}: {}", (key.get(defaults).is_null() ? "# " : "") + line,

@@ -1,0 +1,123 @@
+"""clang-tidy and clang's thread-safety analysis over every room.
+
+libtorch's headers take longer to read than all of ours, so a room is checked as one unit that
+includes all its sources; two rooms at a time; and a room whose files and settings passed before is
+not checked again. Sources of one room must therefore not use one name for two things, not even in
+their unnamed namespaces.
+"""
+
+import concurrent.futures
+import hashlib
+import json
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+
+from source_files import ROOT, source_files
+
+SKIPPED = 77
+BUILD = pathlib.Path(os.environ.get("STRAIT_BUILD", ROOT / "build/release"))
+SCRATCH = BUILD / "tidy"
+ROOMS = ["launcher", "stages", "models", "framework/store", "framework/codec", "kernels",
+         "framework/net", "framework/trace", "schedules"]  # the slowest first
+WITHOUT_TORCH = {"schedules", "framework/net", "framework/trace"}
+THREAD_SAFETY = ["-Wthread-safety", "-Wno-unknown-warning-option", "-Wno-unused-command-line-argument"]
+
+
+def room_flags():
+    """Include paths and definitions of the build, by room, from its compilation database."""
+    flags = {}
+    for entry in json.loads((BUILD / "compile_commands.json").read_text()):
+        source = pathlib.Path(entry["file"])
+        if ROOT not in source.parents:
+            continue
+        room = str(source.parent.relative_to(ROOT))
+        words = shlex.split(entry["command"])
+        kept = flags.setdefault(room, [])
+        for index, word in enumerate(words):
+            if word in ("-isystem", "-idirafter"):
+                wanted = [word, words[index + 1]]
+            else:
+                wanted = [word] if word.startswith(("-I", "-D", "-std")) else []
+            if wanted and wanted not in kept:
+                kept.append(wanted)
+    return {room: sum(kept, []) for room, kept in flags.items()}
+
+
+def unit_of(sources):
+    """One source that includes all others; a program's main is one of several here."""
+    lines = []
+    for path in sources:
+        main = re.sub(r"\W", "_", path) if path.endswith("_main.cpp") else ""
+        lines += [f"#define main {main}"] if main else []
+        lines += [f'#include "{ROOT / path}"  // NOLINT(bugprone-suspicious-include)']
+        lines += ["#undef main"] if main else []
+    return "\n".join(lines) + "\n"
+
+
+def tidy(name, text, flags):
+    """What clang-tidy has to say, without its chatter; empty when all is well."""
+    unit = SCRATCH / (name.replace("/", "_") + ".cpp")
+    unit.write_text(text)
+    ours = f"^({re.escape(str(ROOT))}/(schedules|framework|kernels|models|stages|launcher)/|{re.escape(str(unit))})"
+    command = ["clang-tidy", "--quiet", f"--config-file={ROOT / '.clang-tidy'}", f"--header-filter={ours}", str(unit), "--"]
+    result = subprocess.run(command + ["-x", "c++"] + flags + THREAD_SAFETY, cwd=ROOT, capture_output=True, text=True)
+    if result.returncode == 0 and "warning:" not in result.stdout:
+        return ""
+    return result.stdout.replace(f"{ROOT}/", "") or result.stderr
+
+
+def check(room, files, flags):
+    sources = sorted(path for path in files if str(pathlib.PurePath(path).parent) == room and path.endswith(".cpp"))
+    text = unit_of(sources)
+    seen = [text, (ROOT / ".clang-tidy").read_text(), " ".join(flags), pathlib.Path(__file__).read_text()]
+    seen += [content for path, content in files.items() if path in sources or path.endswith(".h")]
+    digest = hashlib.sha256("\0".join(seen).encode()).hexdigest()
+    passed = SCRATCH / (room.replace("/", "_") + ".passed")
+    if passed.exists() and passed.read_text() == digest:
+        return room, len(sources), ""
+    found = tidy(room, text, flags)
+    if not found:
+        passed.write_text(digest)
+    return room, len(sources), found
+
+
+def self_test():
+    planted = {
+        "bugprone-use-after-move": "#include <string>\n#include <utility>\n"
+                                   "void take(std::string); void f(std::string a) { take(std::move(a)); take(a); }\n",
+        "thread-safety-analysis": f'#include "{ROOT}/framework/mutex.h"\n'
+                                  "struct Count { strait::Mutex mutex; int n STRAIT_GUARDED_BY(mutex) = 0; };\n"
+                                  "int f(Count& count) { return count.n; }\n",
+        "readability-identifier-naming": "int NotOurs() { return 1; }\n",
+        "modernize-use-override": "struct A { virtual void f(); }; struct B : A { virtual void f(); };\n",
+    }
+    for check_name, text in planted.items():
+        found = tidy("planted", text, ["-std=c++20"])
+        assert check_name in found, f"blind to {check_name}: {found}"
+    assert not tidy("planted", "int f() { return 1; }\n", ["-std=c++20"])
+
+
+def main():
+    if not shutil.which("clang-tidy"):
+        print("clang-tidy is not installed")
+        return SKIPPED
+    SCRATCH.mkdir(parents=True, exist_ok=True)
+    self_test()
+    files = source_files(".h", ".cpp")
+    flags = room_flags()
+    wanted = sys.argv[1:] or [room for room in ROOMS if room in flags]
+    assert set(wanted) >= WITHOUT_TORCH or sys.argv[1:], f"the build in {BUILD} has only {sorted(flags)}"
+    with concurrent.futures.ThreadPoolExecutor(max_workers=2) as pool:
+        results = list(pool.map(lambda room: check(room, files, flags[room]), wanted))
+    for room, count, found in results:
+        print(f"{room}: {count} sources " + (f"\n{found}" if found else "are clean"))
+    return 1 if any(found for _, _, found in results) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
