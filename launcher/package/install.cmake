@@ -1,0 +1,30 @@
+# `cmake --install build/release --prefix DIR`: the programs, and the rooms as a package, so that
+#   find_package(strait) and target_link_libraries(mine strait::schedules)
+# work in a project of one's own. Rooms that need libtorch find it through Torch_DIR there.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/strait)
+set(header_dir ${CMAKE_INSTALL_INCLUDEDIR}/strait)
+
+get_property(rooms GLOBAL PROPERTY STRAIT_ROOMS)
+install(TARGETS ${rooms} EXPORT strait
+        ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+        FILE_SET HEADERS DESTINATION ${header_dir})
+file(GLOB framework_headers RELATIVE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/framework/*.h)
+install(FILES ${framework_headers} DESTINATION ${header_dir}/framework)
+install(EXPORT strait NAMESPACE strait:: FILE straitTargets.cmake DESTINATION ${package_dir})
+
+configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/straitConfig.cmake.in
+                              ${CMAKE_BINARY_DIR}/straitConfig.cmake
+                              INSTALL_DESTINATION ${package_dir})
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/straitConfigVersion.cmake
+                                 COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_BINARY_DIR}/straitConfig.cmake ${CMAKE_BINARY_DIR}/straitConfigVersion.cmake
+        DESTINATION ${package_dir})
+
+if(TARGET strait-stage)
+  # The installed programs find libtorch where the build found it.
+  set_target_properties(strait strait-stage PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
+  install(TARGETS strait strait-stage RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
