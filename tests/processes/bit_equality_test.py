@@ -1,0 +1,133 @@
+"""With raw float32 links a pipelined run is the one-process run, bit for bit: losses, gradient
+norms, weights and moments, for every split and schedule, and before and after a resume.
+
+GPT-2 with dropout and clipping. Not all combinations, but every value of every choice, and those
+pairs that could interact.
+"""
+
+import os
+import signal
+
+import runs
+
+GPIPE, ONE_F_ONE_B = "gpipe", "1f1b"
+
+
+def split(stages, schedule, depth=0, recompute="none", **more):
+    return {
+        "pipeline.stages": stages,
+        "pipeline.schedule": schedule,
+        "pipeline.depth": depth,
+        "model.recompute": recompute,
+        **more,
+    }
+
+
+class BitEquality(runs.RunCase):
+    def same_bits(self, reference, run, steps=20):
+        expected, got = reference.curve(), run.curve()
+        self.assertEqual(sorted(expected), list(range(1, steps + 1)))
+        for step in expected:
+            self.assertEqual(got.get(step), expected[step], f"step {step}: loss, norm, rate")
+        expected, got = reference.state(steps), run.state(steps)
+        self.assertEqual(sorted(got), sorted(expected))
+        different = [name for name in expected if got[name] != expected[name]]
+        self.assertEqual(different, [], "tensors of the last checkpoint differ")
+
+    def exported(self, run):
+        code, out, err = self.strait("export", run.path, f"{run.path.name}-exported")
+        self.assertEqual(code, 0, out + err)
+        return (self.home / f"{run.path.name}-exported" / "model.safetensors").read_bytes()
+
+    def compare(self, splits, **common):
+        reference = self.train("reference", {**split(1, GPIPE), **common})
+        clipped = [m for m in reference.metrics() if m["grad_norm"] > self.SETTINGS["train.clip"]]
+        self.assertTrue(clipped, "clipping never acted: the test shows less than it says")
+        last = None
+        for number, settings in enumerate(splits):
+            with self.subTest(settings):
+                last = self.train(f"split-{number}", {**settings, **common})
+                self.same_bits(reference, last)
+        self.assertEqual(self.exported(last), self.exported(reference))
+
+    def test_every_split_of_a_tied_model_gives_the_same_bits(self):
+        self.compare(
+            [
+                split(1, ONE_F_ONE_B, 0, "layer"),
+                split(2, GPIPE, 0, "layer"),
+                split(3, ONE_F_ONE_B, 1),
+                split(4, ONE_F_ONE_B, 2, "layer"),
+                split(4, ONE_F_ONE_B, 0),
+            ]
+        )
+
+    def test_every_split_of_an_untied_model_gives_the_same_bits(self):
+        self.write_model("untied", tie_word_embeddings=False)
+        self.compare(
+            [
+                split(2, ONE_F_ONE_B, 2),
+                split(3, GPIPE, 0),
+                split(4, ONE_F_ONE_B, 1, "layer"),
+            ],
+            **{"model.path": "untied"},
+        )
+
+    def test_fewer_micro_batches_than_stages_give_the_same_bits(self):
+        self.compare(
+            [
+                split(4, ONE_F_ONE_B, 1),
+                split(4, GPIPE, 0, "layer"),
+                split(3, ONE_F_ONE_B, 0, **{"pipeline.partition": [[0, 0], [1, 1], [2, 3]]}),
+            ],
+            **{"train.micro_batch": 4},
+        )
+
+
+class Resume(BitEquality):
+    STEPS = 60
+
+    def settings(self, **more):
+        return split(2, ONE_F_ONE_B, 1, **{"train.steps": self.STEPS, **more})
+
+    def setUp(self):
+        super().setUp()
+        self.reference = self.train("reference", {**self.settings(), **split(1, GPIPE)})
+
+    def resume(self, run):
+        before = len(run.metrics())
+        self.assertLess(before, self.STEPS, "it was over before it was stopped")
+        code, out, err = self.strait("resume", run.path.relative_to(self.home))
+        self.assertEqual(code, 0, out + err)
+        self.same_bits(self.reference, run, self.STEPS)
+
+    def test_a_run_that_was_stopped_and_resumed_has_the_bits_of_one_that_never_was(self):
+        launched = self.start("stopped", self.settings())
+        launched.at_step(3)
+        code, out, err = self.strait("stop", "runs/stopped")
+        self.assertEqual(code, 0, out + err)
+        self.assertEqual(launched.end(), 0)
+        self.resume(launched.run)
+
+    def test_stopping_twice_in_one_run_changes_no_bit(self):
+        launched = self.start("twice", self.settings())
+        launched.at_step(2)
+        launched.signal(signal.SIGINT)
+        self.assertEqual(launched.end(), 0)
+        first = launched.run.checkpoints()[-1]
+        again = self.launch("resume", "runs/twice", name="twice")
+        again.at_step(first + 2)
+        again.signal(signal.SIGINT)
+        self.assertEqual(again.end(), 0)
+        self.resume(again.run)
+
+    def test_a_stage_that_was_killed_costs_steps_but_no_bits(self):
+        launched = self.start("killed", self.settings(**{"checkpoint.every": 5}))
+        launched.at_event("checkpoint")
+        launched.at_step(7)
+        os.kill(launched.run.stages()[1], signal.SIGKILL)
+        self.assertEqual(launched.end(), 20)
+        self.resume(launched.run)
+
+
+if __name__ == "__main__":
+    runs.main()

@@ -1,0 +1,388 @@
+"""Real runs for the process tests: a tiny model and its data in a temporary directory, the real
+`strait` started there, its files read back, and the proof that nothing of it is left.
+
+Not a test itself. Nothing here sleeps to let things happen: everything waits for a fact (a line in
+a file, the end of a process) with a deadline.
+"""
+
+import contextlib
+import ctypes
+import json
+import os
+import pathlib
+import select
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BIN = pathlib.Path(os.environ.get("STRAIT_BIN", ROOT / "build" / "release" / "bin"))
+LOOK_EVERY = 0.005  # seconds between two looks at a file
+PATIENCE = 60  # seconds until a test gives up on something that should take a moment
+
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def main():
+    """Runs the tests of the calling script, or skips them all where the product is not built."""
+    if not (BIN / "strait").exists():
+        print(f"skipped: there is no {BIN / 'strait'}; build first, or set STRAIT_BIN")
+        sys.exit(77)
+    # Orphans become our children instead of init's: so we see all that a run leaves behind.
+    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        print(f"skipped: prctl: {os.strerror(ctypes.get_errno())}")
+        sys.exit(77)
+    unittest.main(module="__main__", verbosity=2)
+
+
+# Files that runs read.
+
+
+def write_safetensors(path, tensors, header=None):
+    """tensors: name -> (dtype, shape, bytes). A header given by hand replaces the true one."""
+    if header is None:
+        header, at = {}, 0
+        for name, (dtype, shape, data) in tensors.items():
+            header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + len(data)]}
+            at += len(data)
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    body = b"".join(data for _, _, data in tensors.values())
+    pathlib.Path(path).write_bytes(struct.pack("<Q", len(text)) + text + body)
+
+
+def read_safetensors(path):
+    """name -> (dtype, shape, bytes)."""
+    data = pathlib.Path(path).read_bytes()
+    (size,) = struct.unpack("<Q", data[:8])
+    header = json.loads(data[8 : 8 + size])
+    header.pop("__metadata__", None)
+    tensors = {}
+    for name, info in header.items():
+        first, last = info["data_offsets"]
+        tensors[name] = (info["dtype"], info["shape"], data[8 + size + first : 8 + size + last])
+    return tensors
+
+
+def gpt2_shapes(config):
+    width, inner = config["n_embd"], 4 * config["n_embd"]
+    shapes = {
+        "transformer.wte.weight": [config["vocab_size"], width],
+        "transformer.wpe.weight": [config["n_positions"], width],
+        "transformer.ln_f.weight": [width],
+        "transformer.ln_f.bias": [width],
+    }
+    for i in range(config["n_layer"]):
+        for name, shape in {
+            "ln_1.weight": [width],
+            "ln_1.bias": [width],
+            "attn.c_attn.weight": [width, 3 * width],
+            "attn.c_attn.bias": [3 * width],
+            "attn.c_proj.weight": [width, width],
+            "attn.c_proj.bias": [width],
+            "ln_2.weight": [width],
+            "ln_2.bias": [width],
+            "mlp.c_fc.weight": [width, inner],
+            "mlp.c_fc.bias": [inner],
+            "mlp.c_proj.weight": [inner, width],
+            "mlp.c_proj.bias": [width],
+        }.items():
+            shapes[f"transformer.h.{i}.{name}"] = shape
+    return shapes
+
+
+def zeros(shape):
+    count = 4
+    for size in shape:
+        count *= size
+    return ("F32", list(shape), bytes(count))
+
+
+def processes():
+    """pid -> (parent, state, start time) of every process of the machine."""
+    found = {}
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit():
+            continue
+        try:
+            text = pathlib.Path("/proc", entry, "stat").read_text(errors="replace")
+        except OSError:
+            continue  # it ended while we looked
+        fields = text[text.rindex(")") + 2 :].split()
+        found[int(entry)] = (int(fields[1]), fields[0], fields[19])
+    return found
+
+
+def alive(pid):
+    return pid in (table := processes()) and table[pid][1] not in "ZX"
+
+
+def descendants(table, root):
+    children = {}
+    for pid, (parent, _, _) in table.items():
+        children.setdefault(parent, []).append(pid)
+    found, queue = [], [root]
+    while queue:
+        for child in children.get(queue.pop(), []):
+            found.append(child)
+            queue.append(child)
+    return found
+
+
+def wait_for(what, look, seconds=PATIENCE):
+    """The first true answer of look(); fails when there is none in time."""
+    deadline = time.monotonic() + seconds
+    while True:
+        answer = look()
+        if answer:
+            return answer
+        if time.monotonic() > deadline:
+            raise AssertionError(f"waited {seconds} s in vain for {what}")
+        select.select([], [], [], LOOK_EVERY)
+
+
+class Run:
+    """The directory of a run, as other people's scripts read it."""
+
+    def __init__(self, path):
+        self.path = pathlib.Path(path)
+
+    def lines(self, name):
+        with contextlib.suppress(FileNotFoundError):
+            text = (self.path / name).read_text()
+            return [json.loads(line) for line in text.splitlines(True) if line.endswith("\n")]
+        return []
+
+    def metrics(self):
+        return self.lines("metrics.jsonl")
+
+    def events(self, name=None):
+        return [e for e in self.lines("events.jsonl") if name is None or e["event"] == name]
+
+    def status(self):
+        return json.loads((self.path / "status.json").read_text())
+
+    def outcome(self):
+        return self.events("ended")[-1]
+
+    def curve(self):
+        """step -> what must be the same bits, whatever the split."""
+        lines = self.metrics()
+        curve = {m["step"]: (m["loss"], m["grad_norm"], m["learning_rate"]) for m in lines}
+        assert len(curve) == len(lines), f"a step twice in {self.path}/metrics.jsonl"
+        return curve
+
+    def checkpoints(self):
+        found = (self.path / "checkpoints").glob("step-*")
+        return sorted(int(p.name[5:]) for p in found if p.name[5:].isdigit())
+
+    def state(self, step):
+        """All that a checkpoint holds, by global names: weights and moments."""
+        tensors = {}
+        for shard in sorted((self.path / "checkpoints" / f"step-{step}").glob("*.safetensors")):
+            for name, tensor in read_safetensors(shard).items():
+                if tensors.setdefault(name, tensor) != tensor:
+                    raise AssertionError(f"two stages hold different bits of {name}")
+        return tensors
+
+    def stages(self):
+        """stage -> pid, of the newest start, once all have said hello."""
+        pids = {}
+        for event in self.events():
+            if event["event"] == "started":
+                pids = {}
+            if event["event"] == "connected":
+                pids[int(event["process"].split(".")[0])] = event["pid"]
+        return pids
+
+
+class Launched:
+    """A `strait` that runs beside the test."""
+
+    def __init__(self, case, words, run=None, **popen):
+        self.case = case
+        self.run = run
+        self.log = case.home / f"output-{len(case.started)}.txt"
+        with open(self.log, "wb") as out:
+            popen.setdefault("stdout", out)
+            popen.setdefault("stderr", subprocess.STDOUT)
+            self.process = subprocess.Popen(
+                [case.program, *map(str, words)],
+                cwd=case.home,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+                **popen,
+            )
+        case.started.append(self)
+
+    def output(self):
+        return self.log.read_text()
+
+    def wait_for(self, what, look, seconds=PATIENCE):
+        """look() becomes true while the program runs."""
+
+        def answer():
+            found = look()
+            if not found and self.process.poll() is not None:
+                found = look()
+                if not found:
+                    code = self.process.returncode
+                    raise AssertionError(f"ended ({code}) before {what}:\n{self.output()}")
+            return found
+
+        try:
+            return wait_for(what, answer, seconds)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.output()}") from None
+
+    def at_step(self, step):
+        self.wait_for(
+            f"step {step}", lambda: any(m["step"] >= step for m in self.run.metrics()[-1:])
+        )
+
+    def at_event(self, name):
+        self.wait_for(f"event {name}", lambda: self.run.events(name))
+
+    def signal(self, number):
+        self.process.send_signal(number)
+
+    def end(self, seconds=PATIENCE):
+        """The exit code."""
+        try:
+            return self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"still there after {seconds} s:\n{self.output()}") from None
+
+
+class RunCase(unittest.TestCase):
+    """Each test has a home of its own with a tiny model and data; afterwards no process and no
+    half-written file may be left."""
+
+    CONFIG = {
+        "model_type": "gpt2",
+        "vocab_size": 257,
+        "n_positions": 64,
+        "n_embd": 32,
+        "n_layer": 4,
+        "n_head": 2,
+        "embd_pdrop": 0.1,
+        "attn_pdrop": 0.1,
+        "resid_pdrop": 0.1,
+        "tie_word_embeddings": True,
+    }
+    SETTINGS = {
+        "seed": 7,
+        "model.path": "model",
+        "model.weights": "random",
+        "data.train": "train.jsonl",
+        "data.tokenizer": "bytes",
+        "data.row": 32,
+        "pipeline.stages": 2,
+        "pipeline.threads": 1,
+        "train.steps": 20,
+        "train.batch": 8,
+        "train.micro_batch": 2,
+        "train.learning_rate": 0.003,
+        "train.warmup": 3,
+        "train.clip": 0.5,
+        "checkpoint.every": 0,
+    }
+
+    def setUp(self):
+        holder = tempfile.TemporaryDirectory(prefix="strait-test-")
+        self.addCleanup(holder.cleanup)
+        self.home = pathlib.Path(holder.name)
+        self.program = BIN / "strait"
+        self.started = []
+        self.addCleanup(self.prove_nothing_is_left)
+        self.write_model("model")
+        self.write_data("train.jsonl")
+
+    def write_model(self, name, weights=False, **changes):
+        config = {**self.CONFIG, **changes}
+        folder = self.home / name
+        folder.mkdir()
+        (folder / "config.json").write_text(json.dumps(config))
+        if weights:
+            tensors = {key: zeros(shape) for key, shape in gpt2_shapes(config).items()}
+            write_safetensors(folder / "model.safetensors", tensors)
+        return folder
+
+    def write_data(self, name, records=96):
+        words = ["link", "stage", "step", "boundary", "codec", "plan", "run", "row"]
+        lines = []
+        for i in range(records):
+            prompt = f"{words[i % 8]} {words[i // 8 % 8]} "
+            lines.append(json.dumps({"prompt": prompt, "completion": f"{i * 37 % 101}\n"}))
+        (self.home / name).write_text("\n".join(lines) + "\n")
+
+    def write_recipe(self, name, settings=None, text=None):
+        """A recipe called `name`; settings: dotted key -> value, None leaves the key out."""
+        path = self.home / f"{name}.toml"
+        if text is None:
+            merged = {**self.SETTINGS, **(settings or {})}
+            text = "".join(
+                f"{key} = {json.dumps(value)}\n" for key, value in merged.items() if value is not None
+            )
+        path.write_text(text)
+        return path.name
+
+    def launch(self, *words, name=None, **popen):
+        return Launched(self, words, self.run_of(name) if name else None, **popen)
+
+    def strait(self, *words, seconds=PATIENCE):
+        """Runs to the end: (exit code, stdout, stderr)."""
+        done = subprocess.run(
+            [self.program, *map(str, words)],
+            cwd=self.home,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=seconds,
+        )
+        return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+    def run_of(self, name):
+        return Run(self.home / "runs" / name)
+
+    def train(self, name, settings=None, code=0):
+        """A whole run: its directory."""
+        got, out, err = self.strait("run", self.write_recipe(name, settings))
+        self.assertEqual(got, code, out + err)
+        return self.run_of(name)
+
+    def start(self, name, settings=None, **popen):
+        return self.launch("run", self.write_recipe(name, settings), name=name, **popen)
+
+    def our_processes(self):
+        table = processes()
+        return {
+            pid: table[pid] for pid in descendants(table, os.getpid()) if table[pid][1] not in "ZX"
+        }
+
+    def wait_until_alone(self, seconds=10):
+        """No process of any run is left; they have this long to go."""
+        wait_for("the end of every process of the run", lambda: not self.our_processes(), seconds)
+
+    def prove_nothing_is_left(self):
+        left = self.our_processes()
+        what = []
+        for pid in left:
+            with contextlib.suppress(OSError):
+                line = pathlib.Path("/proc", str(pid), "cmdline").read_bytes()
+                what.append(f"{pid}: {line.replace(bytes(1), b' ').decode(errors='replace')}")
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        # Orphans that we inherited, and what we have just killed.
+        for one in self.started:
+            one.process.wait()
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG if not left else 0)[0]:
+                pass
+        self.assertEqual(what, [], "processes were left behind")
+        litter = [
+            str(p) for p in self.home.rglob("*") if p.suffix in (".tmp", ".next", ".partial")]
+        self.assertEqual(litter, [], "half-written files were left behind")
