@@ -1,0 +1,408 @@
+"""Ten steps of training by the real `strait run` against a plain PyTorch loop over `transformers`.
+
+Tiny random GPT-2 directories and token files are made here; losses, gradient norms, final weights,
+final logits, the export and `strait eval` must agree within tolerances that separate rounding from
+mistakes. The reference runs in float64 and is written from the formulas, not from our code. At the
+end the reference itself makes mistakes on purpose, and each must be noticed.
+
+usage: training_test.py   ($STRAIT_BIN: the folder of the programs, by default build/release/bin)
+"""
+
+import json
+import math
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+SKIPPED = 77
+
+try:
+    import torch
+    import transformers
+    from safetensors.torch import load_file, save_file
+except ImportError as error:
+    print(f"skipped: {error}; to run it: .venv/bin/pip install transformers")
+    sys.exit(SKIPPED)
+
+STRAIT = pathlib.Path(os.environ.get("STRAIT_BIN", "build/release/bin")).resolve() / "strait"
+
+LOSS = 1e-5  # relative, each of the ten steps
+NORM = 5e-5  # relative
+WEIGHTS = 2e-4  # absolute
+LOGITS = 5e-4  # absolute, after ten steps
+
+VOCABULARY, WIDTH, POSITIONS = 61, 24, 32
+ROWS, LENGTH, BATCH, MICRO_BATCH, STEPS = 22, 20, 8, 2, 10
+RATE, WARMUP, DECAY, BETAS, EPSILON, CLIP = 1e-3, 3, 0.1, (0.9, 0.95), 1e-8, 1.0
+
+# The lengths of documents of a row; what is missing up to LENGTH is padding.
+LAYOUTS = [[20], [7, 13], [3, 1, 9, 2], [11], [5, 5, 5, 5], [1, 17], [2, 16]]
+ROW_WITHOUT_TARGET = 4
+
+CASES = {
+    "tied, two stages": {"stages": 2},
+    "tied, one stage": {"stages": 1},
+    "untied, two stages, gpipe": {"stages": 2, "schedule": "gpipe", "tied": False},
+    "untied, one stage, exact gelu": {
+        "stages": 1,
+        "tied": False,
+        "model": {"activation_function": "gelu"},
+    },
+    "tied, names without prefix, three stages": {"stages": 3, "bare_names": True},
+    "linear decay, no clipping, recomputed": {
+        "stages": 2,
+        "set": {"train.decay": "linear", "train.clip": 0.0, "model.recompute": "layer"},
+        "loop": {"linear": True, "clip": 0.0},
+    },
+}
+
+MISTAKES = {
+    "mean of the micro-batches' means": {"mean_of_means": True},
+    "decay of biases and norms too": {"decay_all": True},
+    "no clipping": {"clip": 0.0},
+    "clipping in each micro-batch's place": {"clip_each": True},
+    "another epsilon": {"epsilon": 1e-6},
+    "another second beta": {"betas": (0.9, 0.999)},
+    "the cosine a step early": {"shift": 1},
+    "positions that run through": {"restart": False},
+    "attention across documents": {"separate": False},
+    "first tokens of documents as targets": {"first_tokens": True},
+    "L2 instead of decoupled decay": {"coupled": True},
+}
+
+
+def random_model(tied, options, seed):
+    torch.manual_seed(seed)
+    config = transformers.GPT2Config(
+        vocab_size=VOCABULARY,
+        n_positions=POSITIONS,
+        n_embd=WIDTH,
+        n_layer=3,
+        n_head=3,
+        tie_word_embeddings=tied,
+        attn_implementation="eager",
+        attn_pdrop=0.0,
+        embd_pdrop=0.0,
+        resid_pdrop=0.0,
+        bos_token_id=0,
+        eos_token_id=0,
+        **options,
+    )
+    model = transformers.GPT2LMHeadModel(config).eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.normal_(0, 0.2)
+            if ".ln_" in name and name.endswith("weight"):
+                parameter.add_(1)
+    return model
+
+
+def save_model(model, directory, bare_names):
+    directory.mkdir()
+    model.config.save_pretrained(directory)
+    tensors = {name: value.clone() for name, value in model.state_dict().items()}
+    if model.config.tie_word_embeddings:
+        del tensors["lm_head.weight"]
+    if bare_names:
+        tensors = {name.removeprefix("transformer."): value for name, value in tensors.items()}
+    save_file(tensors, directory / "model.safetensors")
+    return set(tensors)
+
+
+def random_rows(seed):
+    generator = torch.Generator().manual_seed(seed)
+    tokens = torch.randint(0, VOCABULARY, (ROWS, LENGTH), generator=generator)
+    mask = (torch.rand(ROWS, LENGTH, generator=generator) < 0.7).to(torch.uint8)
+    mask[ROW_WITHOUT_TARGET] = 0
+    document = torch.full((ROWS, LENGTH), -1)
+    for row in range(ROWS):
+        begin = 0
+        for index, length in enumerate(LAYOUTS[row % len(LAYOUTS)]):
+            document[row, begin : begin + length] = index
+            begin += length
+    return {
+        "input_ids": tokens.to(torch.int32),
+        "loss_mask": mask,
+        "document": document.to(torch.int32),
+    }
+
+
+def labels_of(rows, first_tokens=False):
+    """The token of each place where it is a target, -100 elsewhere."""
+    document = rows["document"]
+    target = rows["loss_mask"].bool() & (document >= 0)
+    target[:, 0] = False
+    if not first_tokens:
+        target[:, 1:] &= document[:, 1:] == document[:, :-1]
+    return torch.where(target, rows["input_ids"].long(), -100)
+
+
+def logits_of(model, rows, restart=True, separate=True):
+    document = rows["document"]
+    same = document[:, :, None] == document[:, None, :]
+    places = torch.arange(LENGTH)
+    positions = torch.stack([(same[:, :, j] & (j < places)).long() for j in range(LENGTH)]).sum(0)
+    allowed = torch.ones(LENGTH, LENGTH).tril().bool()[None]
+    if separate:
+        allowed = allowed & same
+    mask = torch.zeros(len(document), 1, LENGTH, LENGTH, dtype=model.dtype)
+    mask.masked_fill_(~allowed[:, None], -1e30)
+    positions = positions if restart else places.expand(len(document), -1)
+    return model(
+        input_ids=rows["input_ids"].long(), position_ids=positions, attention_mask=mask
+    ).logits
+
+
+def summed_loss(logits, labels):
+    return torch.nn.functional.cross_entropy(
+        logits[:, :-1].reshape(-1, VOCABULARY),
+        labels[:, 1:].reshape(-1),
+        ignore_index=-100,
+        reduction="sum",
+    )
+
+
+def rate_of(step, linear):
+    if step < WARMUP:
+        return RATE * (step + 1) / WARMUP
+    progress = (step - WARMUP) / (STEPS - WARMUP)
+    return RATE * (1 - progress if linear else 0.5 * (1 + math.cos(math.pi * progress)))
+
+
+def clip_gradients(parameters, clip):
+    norm = math.sqrt(sum(parameter.grad.square().sum().item() for parameter in parameters))
+    if clip > 0:
+        for parameter in parameters:
+            parameter.grad.mul_(min(1.0, clip / (norm + 1e-6)))
+    return norm
+
+
+def plain_loop(
+    model,
+    rows,
+    clip=CLIP,
+    epsilon=EPSILON,
+    betas=BETAS,
+    linear=False,
+    shift=0,
+    decay_all=False,
+    coupled=False,
+    mean_of_means=False,
+    clip_each=False,
+    restart=True,
+    separate=True,
+    first_tokens=False,
+):
+    """Losses and gradient norms of ten steps; trains the model in place."""
+    parameters = list(model.parameters())
+    groups = [
+        {"params": [p for p in parameters if p.dim() >= 2], "weight_decay": DECAY},
+        {"params": [p for p in parameters if p.dim() < 2], "weight_decay": DECAY * decay_all},
+    ]
+    optimizer = (torch.optim.Adam if coupled else torch.optim.AdamW)(
+        groups, betas=betas, eps=epsilon
+    )
+    losses, norms = [], []
+    for step in range(STEPS):
+        chosen = torch.arange(step * BATCH, (step + 1) * BATCH) % ROWS
+        batch = {name: value[chosen] for name, value in rows.items()}
+        labels = labels_of(batch, first_tokens)
+        targets = (labels != -100).sum()
+        optimizer.zero_grad()
+        loss = 0.0
+        for begin in range(0, BATCH, MICRO_BATCH):
+            part = {name: value[begin : begin + MICRO_BATCH] for name, value in batch.items()}
+            own = labels[begin : begin + MICRO_BATCH]
+            share = summed_loss(logits_of(model, part, restart, separate), own) / (
+                (own != -100).sum() * (BATCH // MICRO_BATCH) if mean_of_means else targets
+            )
+            share.backward()
+            loss += share.item()
+            if clip_each:
+                clip_gradients(parameters, clip)
+        norms.append(clip_gradients(parameters, clip))
+        losses.append(loss)
+        for group in optimizer.param_groups:
+            group["lr"] = rate_of(step + shift, linear)
+        optimizer.step()
+    return losses, norms
+
+
+def strait(folder, *words):
+    done = subprocess.run([STRAIT, *map(str, words)], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, f"strait {words}: {done.returncode}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def train(folder, case):
+    settings = {"pipeline.schedule": case.get("schedule", "1f1b"), **case.get("set", {})}
+    (folder / "golden.toml").write_text(
+        f"""
+        name = "golden"
+        [model]
+        path = "source"
+        weights = "load"
+        [data]
+        train = "train.safetensors"
+        eval = "eval.safetensors"
+        row = {LENGTH}
+        shuffle = false
+        [pipeline]
+        stages = {case["stages"]}
+        threads = 1
+        [train]
+        steps = {STEPS}
+        batch = {BATCH}
+        micro_batch = {MICRO_BATCH}
+        learning_rate = {RATE}
+        decay = "cosine"
+        warmup = {WARMUP}
+        betas = {list(BETAS)}
+        weight_decay = {DECAY}
+        clip = {CLIP}
+        """
+    )
+    overrides = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+    strait(folder, "run", "golden.toml", "--json", *overrides)
+    lines = (folder / "runs/golden/metrics.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def relative(ours, theirs):
+    assert len(ours) == len(theirs), (len(ours), len(theirs))
+    return max(abs(a - b) / abs(b) for a, b in zip(ours, theirs))
+
+
+def without_key_biases(name, value):
+    """The key third of c_attn.bias has no gradient in theory: Adam would amplify rounding."""
+    if not name.endswith("attn.c_attn.bias"):
+        return value
+    query, _, key_free = value.chunk(3)
+    return torch.cat([query, key_free])
+
+
+def weight_difference(exported, model):
+    theirs = dict(model.named_parameters())
+    worst = 0.0
+    for name, value in exported.named_parameters():
+        apart = without_key_biases(name, value.double() - theirs[name])
+        worst = max(worst, apart.abs().max().item())
+    return worst
+
+
+def quotients(metrics, exported, rows, losses, norms, model):
+    """Of difference and tolerance; the worst of each quantity."""
+    with torch.no_grad():
+        logits = logits_of(exported.double(), rows) - logits_of(model, rows)
+    logits[rows["document"] < 0] = 0  # what padding computes is nobody's business
+    return {
+        "losses": relative([line["loss"] for line in metrics], losses) / LOSS,
+        "norms": relative([line["grad_norm"] for line in metrics], norms) / NORM,
+        "weights": weight_difference(exported, model) / WEIGHTS,
+        "logits": logits.abs().max().item() / LOGITS,
+    }
+
+
+def load_export(folder, source_names):
+    """What `strait export` wrote, through transformers, which must have nothing to complain of."""
+    strait(folder, "export", "runs/golden", "exported")
+    tensors = load_file(folder / "exported" / "model.safetensors")
+    assert set(tensors) == source_names, set(tensors) ^ source_names
+    model, report = transformers.GPT2LMHeadModel.from_pretrained(
+        folder / "exported", output_loading_info=True, attn_implementation="eager"
+    )
+    assert not any(report.values()), report
+    checkpoint = {}
+    for shard in (folder / f"runs/golden/checkpoints/step-{STEPS}").glob("*.safetensors"):
+        checkpoint.update(load_file(shard))
+    for name, value in model.named_parameters():
+        assert torch.equal(checkpoint[name], value), f"{name} is not what the checkpoint holds"
+    return model.eval()
+
+
+def evaluation_quotients(folder, exported, rows):
+    with torch.no_grad():
+        labels = labels_of(rows)
+        loss = summed_loss(logits_of(exported, rows), labels) / (labels != -100).sum()
+    ours = json.loads(strait(folder, "eval", "runs/golden", "--json"))
+    assert ours["target_tokens"] == (labels != -100).sum().item(), ours
+    events = (folder / "runs/golden/events.jsonl").read_text().splitlines()
+    in_run = [e for e in map(json.loads, events) if e["event"] == "evaluated"]
+    return {
+        "strait eval": relative([ours["loss"]], [loss.item()]) / LOSS,
+        "evaluation of the run": relative([in_run[-1]["loss"]], [loss.item()]) / LOSS,
+    }
+
+
+def report(name, seed, found, must_agree=True):
+    agrees = all(quotient <= 1 for quotient in found.values())
+    shown = ", ".join(f"{quantity} {quotient:.3g}" for quantity, quotient in found.items())
+    verdict = "ok    " if agrees == must_agree else "FAILED"
+    print(f"{verdict} {name} (seed {seed}), of tolerance: {shown}", flush=True)
+    return agrees == must_agree
+
+
+def run_case(name, case, seed, mistakes=None):
+    tied, model_options = case.get("tied", True), case.get("model", {})
+    with tempfile.TemporaryDirectory() as name_of_folder:
+        folder = pathlib.Path(name_of_folder)
+        model = random_model(tied, model_options, seed)
+        names = save_model(model, folder / "source", case.get("bare_names", False))
+        rows, unseen = random_rows(seed), random_rows(seed + 1000)
+        save_file(rows, folder / "train.safetensors")
+        save_file(unseen, folder / "eval.safetensors")
+        metrics = train(folder, case)
+        assert [line["step"] for line in metrics] == list(range(1, STEPS + 1)), metrics
+        exported = load_export(folder, names)
+        model = model.double()
+        losses, norms = plain_loop(model, rows, **case.get("loop", {}))
+        found = quotients(metrics, exported, unseen, losses, norms, model)
+        found.update(evaluation_quotients(folder, exported, unseen))
+        results = [report(name, seed, found)]
+        for mistake, options in (mistakes or {}).items():
+            model = random_model(tied, model_options, seed).double()
+            losses, norms = plain_loop(model, rows, **options)
+            wrong = quotients(metrics, exported, unseen, losses, norms, model)
+            results.append(report("  noticed: " + mistake, seed, wrong, must_agree=False))
+    return results
+
+
+def shuffled_epochs(seed):
+    """Rows that can be told apart by their number of targets: two epochs, each a permutation."""
+    count = 12
+    rows = {
+        "input_ids": torch.randint(0, VOCABULARY, (count, LENGTH)).to(torch.int32),
+        "document": torch.zeros(count, LENGTH, dtype=torch.int32),
+    }
+    for row in range(count):
+        rows["document"][row, row + 3 :] = -1
+    with tempfile.TemporaryDirectory() as name_of_folder:
+        folder = pathlib.Path(name_of_folder)
+        save_model(random_model(True, {}, seed), folder / "source", False)
+        save_file(rows, folder / "train.safetensors")
+        save_file(rows, folder / "eval.safetensors")
+        settings = {"train.steps": 2 * count, "train.batch": 1, "train.micro_batch": 1}
+        settings |= {"data.shuffle": "true", "seed": seed}
+        tokens = [line["tokens"] for line in train(folder, {"stages": 1, "set": settings})]
+    first, second = tokens[:count], tokens[count:]
+    good = len(set(first)) == count and sorted(first) == sorted(second)
+    good = good and first != second and first != sorted(first)
+    print(f"{'ok    ' if good else 'FAILED'} shuffled epochs (seed {seed}): {first} then {second}")
+    return good
+
+
+def main():
+    torch.set_num_threads(1)
+    transformers.utils.logging.disable_progress_bar()
+    results = []
+    for seed, (name, case) in enumerate(CASES.items()):
+        results += run_case(name, case, seed, MISTAKES if seed == 0 else None)
+    results.append(shuffled_epochs(3))
+    print(f"{sum(results)} of {len(results)} as expected of transformers {transformers.__version__}")
+    sys.exit(0 if all(results) else 1)
+
+
+if __name__ == "__main__":
+    main()
