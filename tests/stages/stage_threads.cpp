@@ -1,0 +1,180 @@
+#include "tests/stages/stage_threads.h"
+
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+
+#include <atomic>
+#include <barrier>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <thread>
+
+#include "framework/net/memory_link.h"
+#include "models/model_config.h"
+#include "schedules/forward_only.h"
+#include "schedules/schedule.h"
+#include "stages/partition.h"
+#include "stages/stage_state.h"
+
+namespace strait::stages {
+namespace {
+
+constexpr std::int64_t kRows = 24;
+constexpr std::int64_t kRowLength = 16;
+constexpr int kEvaluationRows = 5;
+
+models::ModelConfig tiny_config(const RunSettings& settings) {
+  return models::parse_config(
+      fmt::format(R"({{"model_type": "gpt2", "vocab_size": 61, "n_positions": 16, "n_embd": 16,
+                       "n_layer": 4, "n_head": 2, "tie_word_embeddings": {},
+                       "resid_pdrop": {d}, "embd_pdrop": {d}, "attn_pdrop": {d}}})",
+                  settings.tied, fmt::arg("d", settings.dropout)),
+      "config.json");
+}
+
+// Rows with several documents, masks and padding, so that every path is walked.
+std::shared_ptr<const store::TokenFile> random_rows(std::int64_t count, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  store::TokenRows rows;
+  rows.row_length = kRowLength;
+  for (std::int64_t row = 0; row < count; ++row) {
+    const auto used = static_cast<std::int64_t>(8 + random() % 9);
+    std::int32_t document = 0;
+    for (std::int64_t t = 0; t < kRowLength; ++t) {
+      const bool padding = t >= used;
+      if (!padding && t > 0 && random() % 6 == 0) ++document;
+      rows.input_ids.push_back(padding ? 0 : static_cast<std::int32_t>(random() % 61));
+      rows.loss_mask.push_back(!padding && random() % 4 != 0 ? 1 : 0);
+      rows.document.push_back(padding ? -1 : document);
+    }
+  }
+  return std::make_shared<const store::TokenFile>(std::move(rows), "random rows");
+}
+
+class Recorder final : public StageObserver {
+ public:
+  Recorder(const RunSettings& settings, std::atomic<bool>& stop, std::barrier<>& saved)
+      : settings_(settings), stop_(stop), saved_(saved) {}
+  void before(const Phase&, const schedules::Action&) override {}
+  void after(const Phase&, const schedules::Action&) override {}
+  void trained(const StepSummary& summary) override {
+    losses.push_back(summary.verdict.loss);
+    norms.push_back(summary.verdict.gradient_norm);
+    if (settings_.stop_at > 0 && number(summary.verdict.step) + 2 == settings_.stop_at)
+      stop_ = true;
+  }
+  void evaluated(const StepVerdict& verdict) override { evaluations.push_back(verdict.loss); }
+  // As in a real run: nobody goes on before the shards of all are there.
+  void checkpoint(store::Step) override { saved_.arrive_and_wait(); }
+
+  std::vector<double> losses;
+  std::vector<double> norms;
+  std::vector<double> evaluations;
+
+ private:
+  const RunSettings& settings_;
+  std::atomic<bool>& stop_;
+  std::barrier<>& saved_;
+};
+
+StageOptions options_of(const RunSettings& settings, std::size_t stage, std::int64_t first) {
+  StageOptions options;
+  options.model = tiny_config(settings);
+  options.layers = explicit_partition(models::describe(options.model), settings.blocks)[stage];
+  options.dtype = settings.bfloat16 ? at::kBFloat16 : at::kFloat;
+  options.seed = 5;
+  options.recompute = settings.recompute;
+  options.clip = settings.clip;
+  options.wire = settings.wire;
+  options.batch.seed = 5;
+  options.batch.micro_batch_rows = settings.rows;
+  options.batch.micro_batches = settings.micro_batches;
+  options.loop.first = static_cast<store::Step>(first);
+  options.loop.last = static_cast<store::Step>(settings.steps);
+  options.loop.evaluate = settings.evaluate;
+  options.loop.evaluate_every = 7;
+  options.loop.learning_rate = {.peak = 1e-2, .warmup = 3, .steps = settings.steps};
+  const schedules::PipelineShape shape{static_cast<int>(settings.blocks.size()),
+                                       settings.micro_batches, settings.depth};
+  const auto index = static_cast<StageIndex>(stage);
+  options.training = schedules::schedule_named(settings.schedule).list(shape, index);
+  options.evaluation = schedules::forward_only(
+      {shape.stages, (kEvaluationRows + settings.rows - 1) / settings.rows, 0}, index);
+  return options;
+}
+
+using LinkPair = std::pair<std::unique_ptr<net::Link>, std::unique_ptr<net::Link>>;
+
+LinkPair links_between(std::uint32_t upper, std::uint32_t lower, const std::string& name) {
+  net::MemoryEnd left;
+  left.name = {upper, 0};
+  left.options.name = name;
+  left.options.peer = {lower, 0};
+  net::MemoryEnd right = left;
+  right.name = {lower, 0};
+  right.options.peer = {upper, 0};
+  return net::memory_link(left, right);
+}
+
+std::vector<StageLinks> connect_all(std::size_t stages, bool tied) {
+  std::vector<StageLinks> links(stages);
+  for (std::uint32_t s = 0; s + 1 < stages; ++s) {
+    LinkPair pair = links_between(s, s + 1, "boundary");
+    links[s].downstream = std::move(pair.first);
+    links[s + 1].upstream = std::move(pair.second);
+  }
+  if (tied && stages > 1) {
+    LinkPair pair = links_between(0, static_cast<std::uint32_t>(stages - 1), "tie");
+    links.front().tie = std::move(pair.first);
+    links.back().tie = std::move(pair.second);
+  }
+  return links;
+}
+
+}  // namespace
+
+RunResult run_stages(const RunSettings& settings, const Tensors& from, std::int64_t first) {
+  const std::size_t count = settings.blocks.size();
+  const StageData data{random_rows(kRows, 1), random_rows(kEvaluationRows, 2)};
+  std::vector<StageLinks> links = connect_all(count, settings.tied);
+  std::atomic<bool> stop = false;
+  std::barrier<> saved(static_cast<std::ptrdiff_t>(count));
+  std::mutex mutex;
+  RunResult result;
+  std::vector<std::thread> threads;
+  for (std::size_t s = 0; s < count; ++s) {
+    threads.emplace_back([&, s] {
+      at::set_num_threads(1);
+      Recorder recorder(settings, stop, saved);
+      try {
+        Stage stage(options_of(settings, s, first));
+        if (from.empty()) {
+          stage.initialize();
+        } else {
+          restore(stage.optimizer(), [&](const std::string& name) { return from.at(name); });
+        }
+        stage.connect(std::move(links[s]), data, [&stop] { return stop.load(); });
+        const store::Step done = stage.run(recorder);
+        const std::lock_guard lock(mutex);
+        for (const store::NamedTensor& tensor : saved_tensors(stage.optimizer())) {
+          result.saved[tensor.name] = tensor.tensor.clone();
+        }
+        if (s == 0) {
+          result.losses = recorder.losses;
+          result.norms = recorder.norms;
+          result.evaluations = recorder.evaluations;
+          result.steps = number(done);
+        }
+      } catch (const std::exception& error) {
+        saved.arrive_and_drop();
+        const std::lock_guard lock(mutex);
+        result.errors.push_back(fmt::format("stage {}: {}", s, error.what()));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return result;
+}
+
+}  // namespace strait::stages

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "stages/stage.h"
+
+namespace strait::stages {
+
+// A whole run in one process for tests: every stage on a thread of its own, over memory links.
+struct RunSettings {
+  std::vector<std::pair<int, int>> blocks = {{0, 3}};  // of each stage, first and last
+  std::string schedule = "1f1b";
+  int depth = 0;
+  int micro_batches = 4;
+  int rows = 2;  // of a micro-batch
+  int steps = 20;
+  bool tied = true;
+  bool recompute = false;
+  bool bfloat16 = false;
+  double clip = 0.7;
+  double dropout = 0.1;
+  at::ScalarType wire = at::kFloat;
+  int stop_at = 0;  // ask to stop when this many steps are done; 0: never
+  bool evaluate = false;
+};
+
+using Tensors = std::map<std::string, at::Tensor>;
+
+struct RunResult {
+  std::vector<double> losses;
+  std::vector<double> norms;
+  std::vector<double> evaluations;
+  Tensors saved;  // what a checkpoint holds, of all stages
+  std::int64_t steps = 0;
+  std::vector<std::string> errors;  // of stages that ended by an exception
+};
+
+// `from`: what an earlier run saved, and after how many steps; empty: from random weights.
+RunResult run_stages(const RunSettings& settings, const Tensors& from = {}, std::int64_t first = 0);
+
+}  // namespace strait::stages
