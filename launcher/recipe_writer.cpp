@@ -98,7 +98,7 @@ Recipe recipe_from_json(const RecipeValue& json, const std::string& source) {
 std::string recipe_reference() {
   const Recipe defaults;
   Recipe with_tables;  // those that may be absent
-  with_tables.model.lora.emplace();
+  with_tables.model.lora = Recipe::Lora{};
   return written_by_tables([&](const RecipeKey& key) {
     const RecipeValue value = key.get(with_tables);
     const auto line =
