@@ -30,6 +30,7 @@ std::optional<Activation> activation_named(std::string_view name) {
 
 std::vector<std::string_view> activation_names() {
   std::vector<std::string_view> names;
+  names.reserve(kActivations.size());
   for (const NamedActivation& known : kActivations) names.push_back(known.name);
   return names;
 }

@@ -28,7 +28,7 @@ void gpt2_append(std::vector<TensorShape>& all, const std::vector<TensorShape>& 
 LayerCost gpt2_embedding_cost(const Gpt2Config& config) {
   LayerCost cost;
   cost.name = "embedding";
-  cost.tensors = {{std::string(kGpt2Tokens) + ".weight", {config.vocabulary, config.hidden}},
+  cost.tensors = {{kGpt2TokenTable, {config.vocabulary, config.hidden}},
                   {std::string(kGpt2Positions) + ".weight", {config.positions, config.hidden}}};
   cost.forward_flops_per_token = 2.0 * static_cast<double>(config.hidden);
   // Two int64 indices and the dropout's mask.
@@ -76,7 +76,7 @@ LayerCost gpt2_head_cost(const Gpt2Config& config, const CostQuestion& question)
   cost.name = "head";
   cost.tensors = gpt2_pair(kGpt2FinalNorm, {config.hidden}, config.hidden);
   if (config.tied) {
-    cost.tied_to = std::string(kGpt2Tokens) + ".weight";
+    cost.tied_to = kGpt2TokenTable;
   } else {
     cost.tensors.push_back({kGpt2Head, {config.vocabulary, config.hidden}});
   }
@@ -129,7 +129,7 @@ std::unique_ptr<Model> make_gpt2(const ModelConfig& whole, LayerRange range, at:
     }
   }
   if (config.tied) {
-    tied.name = std::string(kGpt2Tokens) + ".weight";
+    tied.name = kGpt2TokenTable;
   } else {
     tied = {};
   }
@@ -148,18 +148,17 @@ Initialization initialize_gpt2(const ModelConfig& whole, const std::string& tens
 
 std::optional<std::string> canonical_gpt2_name(const std::string& name) {
   // Masks that old files hold as if they were weights.
-  static const std::regex buffers(R"((transformer\.)?h\.[0-9]+\.attn\.(bias|masked_bias))");
-  static const std::regex bare(R"((wte|wpe|ln_f)\..*|h\.[0-9]+\..*)");
-  if (std::regex_match(name, buffers)) return std::nullopt;
-  return std::regex_match(name, bare) ? "transformer." + name : name;
+  static const std::regex kBuffers(R"((transformer\.)?h\.[0-9]+\.attn\.(bias|masked_bias))");
+  static const std::regex kBare(R"((wte|wpe|ln_f)\..*|h\.[0-9]+\..*)");
+  if (std::regex_match(name, kBuffers)) return std::nullopt;
+  return std::regex_match(name, kBare) ? "transformer." + name : name;
 }
 
 }  // namespace
 
 Family gpt2_family() {
-  static const std::string tokens = std::string(kGpt2Tokens) + ".weight";
   return {"gpt2",          read_gpt2,           describe_gpt2, make_gpt2,
-          initialize_gpt2, canonical_gpt2_name, kGpt2Head,     tokens};
+          initialize_gpt2, canonical_gpt2_name, kGpt2Head,     kGpt2TokenTable};
 }
 
 }  // namespace strait::models

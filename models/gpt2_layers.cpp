@@ -93,9 +93,9 @@ Gpt2Head::Gpt2Head(const Gpt2Config& config, ParameterMaker maker, const at::Ten
     : Head(static_cast<int>(config.blocks) + 1),
       norm_(maker, kGpt2FinalNorm, config.hidden, config.norm_epsilon) {
   const std::vector<std::int64_t> shape{config.vocabulary, config.hidden};
-  set_projection(config.tied ? maker.make_tied(std::string(kGpt2Tokens) + ".weight", shape, tokens)
-                             : maker.make(kGpt2Head, shape),
-                 at::Tensor());
+  set_projection(
+      config.tied ? maker.make_tied(kGpt2TokenTable, shape, tokens) : maker.make(kGpt2Head, shape),
+      at::Tensor());
   adopt(maker);
 }
 

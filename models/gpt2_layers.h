@@ -56,6 +56,7 @@ class Gpt2Head final : public Head {
 
 std::string gpt2_block_prefix(int index);  // "transformer.h.0." of layer 1
 inline constexpr const char* kGpt2Tokens = "transformer.wte";
+inline constexpr const char* kGpt2TokenTable = "transformer.wte.weight";
 inline constexpr const char* kGpt2Positions = "transformer.wpe";
 inline constexpr const char* kGpt2FinalNorm = "transformer.ln_f";
 inline constexpr const char* kGpt2Head = "lm_head.weight";
