@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::chrono::seconds kReportEvery{1};
 constexpr int kSkipsAllowed = 5;
+constexpr double kNanosecondsPerSecond = 1e9;
 // A wait shorter than this is nobody's concern.
 constexpr std::chrono::seconds kWorthTelling{1};
 
@@ -104,6 +105,11 @@ StageReporter::Traffic StageReporter::traffic() {
   return sent;
 }
 
+double StageReporter::waited() {
+  const MutexLock lock(mutex_);
+  return waits_ == nullptr ? 0.0 : waits_->read().total;
+}
+
 void StageReporter::before(const stages::Phase& phase, const schedules::Action& action) {
   step_ = number(phase.step);
   micro_batch_ = number(action.micro_batch);
@@ -111,17 +117,26 @@ void StageReporter::before(const stages::Phase& phase, const schedules::Action& 
     const MutexLock lock(mutex_);
     phase_ = phase_word(action, phase.training);
   }
+  waited_before_ = waited();
   action_started_ = trace::now();
 }
 
 void StageReporter::after(const stages::Phase& phase, const schedules::Action& action) {
-  spans_.record(trace::Span{phase_word(action, phase.training), "compute", 0, action_started_,
+  // An action waits for its input first and computes then; the picture shows the two apart.
+  const auto wait = static_cast<trace::Nanoseconds>((waited() - waited_before_) * 1e9);
+  const trace::Nanoseconds computing = action_started_ + wait;
+  if (wait > 0) {
+    spans_.record(trace::Span{"wait", "wait", 0, action_started_, computing, "micro_batch",
+                              number(action.micro_batch)});
+  }
+  spans_.record(trace::Span{phase_word(action, phase.training), "compute", 0, computing,
                             trace::now(), "micro_batch", number(action.micro_batch)});
   ++finished_actions_;
 }
 
 void StageReporter::trained(const stages::StepSummary& summary) {
   const stages::StepVerdict& verdict = summary.verdict;
+  end_span("update", "step", number(verdict.step) + 1);
   const Traffic sent = traffic();
   const auto since_last = [&](Carries carries) {
     const auto now = sent.find(carries);

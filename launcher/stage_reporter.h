@@ -51,13 +51,19 @@ class StageReporter final : public stages::StageObserver {
   void report_loop();
   Progress progress() STRAIT_EXCLUDES(mutex_);
   Traffic traffic() STRAIT_EXCLUDES(mutex_);
+  double waited() STRAIT_EXCLUDES(mutex_);
+  double waited() STRAIT_EXCLUDES(mutex_);
+  void begin_span();
+  // What was waited within a span is drawn ahead of the work: that is where ports block.
+  void end_span(const char* name, const char* argument, std::int64_t value);
   void count_skips(const stages::StepVerdict& verdict);
 
   ControlEnd& control_;
   const net::ProcessName process_;
   trace::SpanLog spans_;
   Save save_;
-  trace::Nanoseconds action_started_ = 0;
+  trace::Nanoseconds span_started_ = 0;
+  double waited_before_ = 0;  // seconds, when the span began
   int skipped_in_a_row_ = 0;
   Traffic reported_;
   std::atomic<std::uint64_t> finished_actions_ = 0;

@@ -31,6 +31,7 @@ class TokenFile {
   std::int32_t largest_token() const { return largest_token_; }
   const std::string& hash() const { return hash_; }  // of the content, however it was written
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
+  const TokenRows& table() const { return rows_; }
 
   std::span<const std::int32_t> tokens(SampleId sample) const;
   std::span<const std::uint8_t> loss_mask(SampleId sample) const;
