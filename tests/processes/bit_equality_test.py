@@ -23,7 +23,7 @@ def split(stages, schedule, depth=0, recompute="none", **more):
     }
 
 
-class BitEquality(runs.RunCase):
+class Compared(runs.RunCase):
     def same_bits(self, reference, run, steps=20):
         expected, got = reference.curve(), run.curve()
         self.assertEqual(sorted(expected), list(range(1, steps + 1)))
@@ -34,6 +34,8 @@ class BitEquality(runs.RunCase):
         different = [name for name in expected if got[name] != expected[name]]
         self.assertEqual(different, [], "tensors of the last checkpoint differ")
 
+
+class Splits(Compared):
     def exported(self, run):
         code, out, err = self.strait("export", run.path, f"{run.path.name}-exported")
         self.assertEqual(code, 0, out + err)
@@ -83,50 +85,51 @@ class BitEquality(runs.RunCase):
         )
 
 
-class Resume(BitEquality):
+class Resume(Compared):
     STEPS = 60
 
     def settings(self, **more):
         return split(2, ONE_F_ONE_B, 1, **{"train.steps": self.STEPS, **more})
 
-    def setUp(self):
-        super().setUp()
+    def test_a_run_that_was_ended_and_resumed_has_the_bits_of_one_that_never_was(self):
         self.reference = self.train("reference", {**self.settings(), **split(1, GPIPE)})
+        for end in (self.stop_by_verb, self.interrupt_twice, self.kill_a_stage):
+            with self.subTest(end.__name__):
+                self.resume(end(end.__name__))
 
     def resume(self, run):
-        before = len(run.metrics())
-        self.assertLess(before, self.STEPS, "it was over before it was stopped")
+        self.assertLess(len(run.metrics()), self.STEPS, "it was over before it was ended")
         code, out, err = self.strait("resume", run.path.relative_to(self.home))
         self.assertEqual(code, 0, out + err)
         self.same_bits(self.reference, run, self.STEPS)
 
-    def test_a_run_that_was_stopped_and_resumed_has_the_bits_of_one_that_never_was(self):
-        launched = self.start("stopped", self.settings())
+    def stop_by_verb(self, name):
+        launched = self.start(name, self.settings())
         launched.at_step(3)
-        code, out, err = self.strait("stop", "runs/stopped")
+        code, out, err = self.strait("stop", f"runs/{name}")
         self.assertEqual(code, 0, out + err)
         self.assertEqual(launched.end(), 0)
-        self.resume(launched.run)
+        return launched.run
 
-    def test_stopping_twice_in_one_run_changes_no_bit(self):
-        launched = self.start("twice", self.settings())
+    def interrupt_twice(self, name):
+        launched = self.start(name, self.settings())
         launched.at_step(2)
         launched.signal(signal.SIGINT)
         self.assertEqual(launched.end(), 0)
         first = launched.run.checkpoints()[-1]
-        again = self.launch("resume", "runs/twice", name="twice")
+        again = self.launch("resume", f"runs/{name}", name=name)
         again.at_step(first + 2)
         again.signal(signal.SIGINT)
         self.assertEqual(again.end(), 0)
-        self.resume(again.run)
+        return again.run
 
-    def test_a_stage_that_was_killed_costs_steps_but_no_bits(self):
-        launched = self.start("killed", self.settings(**{"checkpoint.every": 5}))
+    def kill_a_stage(self, name):
+        launched = self.start(name, self.settings(**{"checkpoint.every": 5}))
         launched.at_event("checkpoint")
         launched.at_step(7)
         os.kill(launched.run.stages()[1], signal.SIGKILL)
         self.assertEqual(launched.end(), 20)
-        self.resume(launched.run)
+        return launched.run
 
 
 if __name__ == "__main__":

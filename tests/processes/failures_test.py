@@ -1,0 +1,219 @@
+"""What a run does when something ends, hangs or is ended: everybody leaves, in time, and the first
+cause is named.
+
+Runs here would last minutes; whatever ends them comes from the test. Random moments print their
+seed; STRAIT_TEST_SEED repeats one.
+"""
+
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import time
+
+import runs
+
+SOON = 10  # seconds within which every process must have gone
+
+
+class Failures(runs.RunCase):
+    ENDLESS = {"pipeline.stages": 3, "train.steps": 100_000, "checkpoint.every": 5}
+
+    def endless(self, name="endless", *, step=1, **more):
+        launched = self.start(name, {**self.ENDLESS, **more})
+        launched.at_step(step)
+        return launched
+
+    def end_soon(self, launched):
+        """The exit code, and the proof that everybody has gone in time."""
+        code = launched.end(SOON)
+        self.wait_until_alone(1)
+        return code
+
+    def assert_says(self, text, *words):
+        for word in words:
+            self.assertRegex(text, word)
+
+    def assert_names(self, launched, stage, *words):
+        """The first cause, the same on the terminal and in the files."""
+        outcome, output = launched.run.outcome(), launched.output()
+        host = os.uname().nodename
+        self.assertEqual(outcome["culprit"], f"{stage}.0", outcome)
+        self.assertEqual(outcome["host"], host)
+        self.assert_says(outcome["cause"], rf"^stage {stage}\.0 \(.*{re.escape(host)}", *words)
+        self.assertIn(outcome["cause"], output)
+        self.assertGreaterEqual(len(outcome["log_tail"]), 1)
+        for line in outcome["log_tail"]:
+            self.assertIn(line, output)
+        self.assertLessEqual(len(outcome["log_tail"]), 20)
+        self.assertEqual(launched.run.status()["state"], "ended")
+
+    def test_a_stage_killed_at_a_random_moment_ends_all_and_is_named(self):
+        seed = int(os.environ.get("STRAIT_TEST_SEED", time.time_ns() % 1_000_000))
+        print(f"seed {seed}")
+        chance = random.Random(seed)
+        for round_ in range(3):
+            with self.subTest(seed=seed, round=round_):
+                launched = self.endless(f"killed-{round_}", step=chance.randrange(1, 12))
+                stage = chance.randrange(3)
+                os.kill(launched.run.stages()[stage], signal.SIGKILL)
+                self.assertEqual(self.end_soon(launched), 20)
+                self.assert_names(launched, stage, r"signal 9")
+                if launched.run.checkpoints():
+                    self.assert_says(launched.output(), r"strait resume runs/killed")
+
+    def test_a_stage_killed_while_it_starts_ends_all(self):
+        launched = self.start("early", self.ENDLESS)
+        launched.at_event("connected")
+        stage, pid = next(iter(launched.run.stages().items()))
+        os.kill(pid, signal.SIGKILL)
+        self.assertEqual(self.end_soon(launched), 20)
+        self.assert_names(launched, stage, "signal 9")
+
+    def test_a_stage_that_hangs_is_found_and_ends_all(self):
+        launched = self.endless()
+        os.kill(launched.run.stages()[1], signal.SIGSTOP)
+        self.assertEqual(self.end_soon(launched), 21)
+        self.assert_names(launched, 1, r"\d s")
+
+    def test_a_killed_launcher_takes_its_stages_along(self):
+        launched = self.endless()
+        launched.at_event("checkpoint")
+        launched.signal(signal.SIGKILL)
+        launched.end(SOON)
+        self.wait_until_alone(SOON)
+        # What is left is no live run: it can be looked at and gone on with.
+        code, out, err = self.strait("status", "runs/endless")
+        self.assertEqual(code, 0, out + err)
+        self.assert_says(out, "launcher is gone", "strait resume runs/endless")
+        code, out, err = self.strait("stop", "runs/endless")
+        self.assertEqual(code, 10, out + err)
+        again = self.launch("resume", "runs/endless", name="endless")
+        again.at_step(launched.run.metrics()[-1]["step"] + 2)
+        again.signal(signal.SIGTERM)
+        self.assertEqual(again.end(), 0, again.output())
+
+    def test_killing_launcher_and_a_stage_together_leaves_nobody(self):
+        launched = self.endless()
+        os.kill(launched.run.stages()[0], signal.SIGKILL)
+        launched.signal(signal.SIGKILL)
+        launched.end(SOON)
+        self.wait_until_alone(SOON)
+
+    def test_ctrl_c_once_finishes_the_step_saves_and_says_how_to_go_on(self):
+        launched = self.endless(**{"checkpoint.every": 0})
+        launched.signal(signal.SIGINT)
+        self.assertEqual(self.end_soon(launched), 0)
+        outcome = launched.run.outcome()
+        self.assertTrue(outcome["stopped"])
+        self.assertEqual(outcome["checkpoint"], outcome["step"])
+        self.assertEqual(launched.run.checkpoints(), [outcome["step"]])
+        self.assertEqual(launched.run.metrics()[-1]["step"], outcome["step"])
+        self.assert_says(launched.output(), "resume .*strait resume runs/endless")
+
+    def test_ctrl_c_twice_leaves_now(self):
+        launched = self.endless(**{"checkpoint.every": 0})
+        # Stage 1 cannot finish its step: only the second Ctrl-C can end this.
+        os.kill(launched.run.stages()[1], signal.SIGSTOP)
+        launched.signal(signal.SIGINT)
+        launched.at_event("stopping")
+        launched.signal(signal.SIGINT)
+        self.assertEqual(self.end_soon(launched), 130)
+        self.assertEqual(launched.run.checkpoints(), [])
+
+    def test_ctrl_c_before_training_leaves_now(self):
+        launched = self.start("early", self.ENDLESS)
+        launched.at_event("started")
+        launched.signal(signal.SIGINT)
+        self.assertEqual(self.end_soon(launched), 130)
+
+    def test_a_closed_terminal_stops_nothing(self):
+        launched = self.endless()
+        launched.signal(signal.SIGHUP)
+        launched.at_step(launched.run.metrics()[-1]["step"] + 5)
+        launched.signal(signal.SIGTERM)
+        self.assertEqual(self.end_soon(launched), 0)
+
+    def test_a_closed_output_stops_nothing(self):
+        mine, theirs = os.pipe()
+        launched = self.start("unread", self.ENDLESS, stdout=theirs)
+        os.close(theirs)
+        os.read(mine, 1)
+        os.close(mine)
+        launched.at_step(1)
+        launched.at_step(launched.run.metrics()[-1]["step"] + 20)
+        launched.signal(signal.SIGTERM)
+        self.assertEqual(self.end_soon(launched), 0)
+
+    def test_an_output_that_nobody_reads_holds_nothing_up(self):
+        mine, theirs = os.pipe()
+        self.addCleanup(os.close, mine)
+        launched = self.start("unread", self.ENDLESS, stdout=theirs)
+        # Full before the first line: whoever writes to it in a blocking way waits for ever.
+        os.set_blocking(theirs, False)
+        try:
+            while True:
+                os.write(theirs, b" " * 4096)
+        except BlockingIOError:
+            os.set_blocking(theirs, True)
+        os.close(theirs)
+        launched.at_step(20)
+        launched.signal(signal.SIGTERM)
+        self.assertEqual(self.end_soon(launched), 0)
+
+    def test_status_and_stop_speak_of_a_live_run_and_of_an_ended_one(self):
+        launched = self.endless()
+        stages = launched.run.stages()
+        launched.wait_for(
+            "progress in status.json",
+            lambda: all("phase" in p for p in launched.run.status()["processes"] or [{}]),
+        )
+        code, out, err = self.strait("status", "runs/endless")
+        self.assertEqual(code, 0, out + err)
+        self.assert_says(out, f"training .process {launched.process.pid}", r"step \d+/100000")
+        for stage, pid in stages.items():
+            self.assert_says(out, rf"stage {stage}\.0 on .*pid {pid}")
+        code, out, err = self.strait("status", "runs/endless", "--json")
+        status = json.loads(out)
+        self.assertTrue(status["live"])
+        self.assertEqual({p["pid"] for p in status["processes"]}, set(stages.values()))
+
+        code, out, err = self.strait("stop", "runs/endless")
+        self.assertEqual(code, 0, out + err)
+        self.assert_says(out, "checkpoint is runs/endless/checkpoints/step-", "strait resume")
+        self.assertEqual(self.end_soon(launched), 0)
+
+        code, out, err = self.strait("status", "runs/endless")
+        self.assertEqual(code, 0, out + err)
+        self.assert_says(out, r"ended with code 0 \(done\)")
+        code, out, err = self.strait("status", "runs/endless", "--json")
+        status = json.loads(out)
+        self.assertFalse(status["live"])
+        self.assertEqual(status["outcome"]["code"], 0)
+        code, out, err = self.strait("stop", "runs/endless")
+        self.assertEqual(code, 10, out + err)
+        self.assert_says(err, "no run is live in runs/endless")
+
+    def test_stop_now_leaves_now(self):
+        launched = self.endless(**{"checkpoint.every": 0})
+        code, out, err = self.strait("stop", "--now", "runs/endless")
+        self.assertEqual(code, 0, out + err)
+        self.assertEqual(self.end_soon(launched), 130)
+
+
+class Commands(runs.RunCase):
+    def test_output_can_be_cut_off_by_head(self):
+        recipe = self.write_recipe("piped")
+        words = f'"{self.program}" run {recipe} | head -1'
+        done = subprocess.run(
+            ["bash", "-o", "pipefail", "-c", words], cwd=self.home, capture_output=True, timeout=60
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(len(done.stdout.splitlines()), 1)
+        self.assertEqual(len(self.run_of("piped").metrics()), 20)
+
+
+if __name__ == "__main__":
+    runs.main()
