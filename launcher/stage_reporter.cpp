@@ -110,6 +110,20 @@ double StageReporter::waited() {
   return waits_ == nullptr ? 0.0 : waits_->read().total;
 }
 
+void StageReporter::begin_span() {
+  waited_before_ = waited();
+  span_started_ = trace::now();
+}
+
+void StageReporter::end_span(const char* name, const char* argument, std::int64_t value) {
+  const auto wait = static_cast<trace::Nanoseconds>((waited() - waited_before_) * 1e9);
+  const trace::Nanoseconds working = span_started_ + wait;
+  if (wait > 0) {
+    spans_.record(trace::Span{"wait", "wait", 0, span_started_, working, argument, value});
+  }
+  spans_.record(trace::Span{name, "compute", 0, working, trace::now(), argument, value});
+}
+
 void StageReporter::before(const stages::Phase& phase, const schedules::Action& action) {
   step_ = number(phase.step);
   micro_batch_ = number(action.micro_batch);
@@ -117,20 +131,12 @@ void StageReporter::before(const stages::Phase& phase, const schedules::Action& 
     const MutexLock lock(mutex_);
     phase_ = phase_word(action, phase.training);
   }
-  waited_before_ = waited();
-  action_started_ = trace::now();
+  begin_span();
 }
 
 void StageReporter::after(const stages::Phase& phase, const schedules::Action& action) {
-  // An action waits for its input first and computes then; the picture shows the two apart.
-  const auto wait = static_cast<trace::Nanoseconds>((waited() - waited_before_) * 1e9);
-  const trace::Nanoseconds computing = action_started_ + wait;
-  if (wait > 0) {
-    spans_.record(trace::Span{"wait", "wait", 0, action_started_, computing, "micro_batch",
-                              number(action.micro_batch)});
-  }
-  spans_.record(trace::Span{phase_word(action, phase.training), "compute", 0, computing,
-                            trace::now(), "micro_batch", number(action.micro_batch)});
+  end_span(phase_word(action, phase.training), "micro_batch", number(action.micro_batch));
+  begin_span();  // what follows the last action of a step, up to its report, is the update
   ++finished_actions_;
 }
 

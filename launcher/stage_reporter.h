@@ -52,7 +52,6 @@ class StageReporter final : public stages::StageObserver {
   Progress progress() STRAIT_EXCLUDES(mutex_);
   Traffic traffic() STRAIT_EXCLUDES(mutex_);
   double waited() STRAIT_EXCLUDES(mutex_);
-  double waited() STRAIT_EXCLUDES(mutex_);
   void begin_span();
   // What was waited within a span is drawn ahead of the work: that is where ports block.
   void end_span(const char* name, const char* argument, std::int64_t value);
