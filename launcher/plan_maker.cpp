@@ -64,6 +64,23 @@ std::vector<models::LayerRange> cut(const Recipe& recipe, const models::ModelDes
   return stages::explicit_partition(model, partition.ranges);
 }
 
+// Byte tokens for a model that was trained with a tokenizer of its own would be learnt as nonsense,
+// so they have to be asked for.
+void check_tokenizer(const Recipe& recipe) {
+  if (!recipe.data.tokenizer.empty() || fs::path(recipe.data.train).extension() == ".safetensors")
+    return;
+  for (const char* name : {"tokenizer.json", "vocab.json", "tokenizer.model"}) {
+    const fs::path file = fs::path(recipe.model.path) / name;
+    if (!fs::exists(file)) continue;
+    throw UserError(
+        ExitCode::bad_input,
+        fmt::format("the model has a tokenizer of its own ({}), which this build cannot "
+                    "run; give data.train and data.eval as token files (safetensors with "
+                    "input_ids), or say data.tokenizer = \"bytes\" if bytes are meant",
+                    file.string()));
+  }
+}
+
 void check_data(const Recipe& recipe, const models::ModelDescription& model,
                 const PreparedData& data) {
   if (data.tokens->largest_token() >= model.vocabulary) {
@@ -236,6 +253,7 @@ PlannedRun make_plan(const Recipe& recipe) {
   check_weights(recipe, config);
   const std::vector<models::LayerRange> ranges = cut(recipe, model);
 
+  check_tokenizer(recipe);
   run.train = read_data(recipe.data.train, recipe.data.row);
   check_data(recipe, model, run.train);
   plan.train = plan_data(run.train);
