@@ -24,8 +24,9 @@ namespace {
 
 std::filesystem::path lock_file(const std::filesystem::path& run) { return run / "lock"; }
 
-// Field 22 of /proc/PID/stat; 0 when there is no such process. The name in field 2 may hold blanks
-// and parentheses: counting starts behind the last one.
+// Field 22 of /proc/PID/stat; 0 when there is no such process, or when it is dead and only waits to
+// be reaped. The name in field 2 may hold blanks and parentheses: counting starts behind the last
+// one.
 std::uint64_t start_ticks(std::int64_t pid) {
   std::ifstream in(fmt::format("/proc/{}/stat", pid));
   std::string line;
@@ -34,7 +35,9 @@ std::uint64_t start_ticks(std::int64_t pid) {
   if (name_end == std::string::npos) return 0;
   std::istringstream fields(line.substr(name_end + 1));
   std::string field;
-  for (int i = 3; i <= 22; ++i) fields >> field;
+  fields >> field;  // the 3rd: its state
+  if (field == "Z" || field == "X") return 0;
+  for (int i = 4; i <= 22; ++i) fields >> field;
   try {
     return std::stoull(field);
   } catch (const std::logic_error&) {
