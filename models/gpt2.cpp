@@ -46,7 +46,6 @@ std::int64_t gpt2_saved_bytes(const Gpt2Config& config, const CostQuestion& ques
   if (config.residual_dropout > 0) bytes += 2 * config.hidden;
   if (config.attention_dropout > 0) {
     bytes += config.heads * question.row_length * (2 * question.bytes_per_value + 1);
-    bytes += config.hidden * question.bytes_per_value;
   }
   return bytes;
 }
