@@ -49,11 +49,15 @@ def room_of(path):
     return parts[0] if len(parts) > 1 else ""
 
 
-def violations_of(path, text):
+def violations_of(path, text, headers=()):
     room = room_of(path)
     if room not in ROOMS:
         yield f"{path}: {room or 'the top level'} is no room; known: {', '.join(sorted(ROOMS))}"
         return
+    first = INCLUDE.search(text)
+    own = path.removesuffix(".cpp") + ".h"
+    if path.endswith(".cpp") and own in headers and (not first or first.group(2) != own):
+        yield f'{path}: the first include is its own "{own}", which shows that the header stands alone'
     for match in INCLUDE.finditer(text):
         where = f"{path}:{text.count(chr(10), 0, match.start(2)) + 1}"
         name = match.group(2)
@@ -122,6 +126,8 @@ def self_test():
     for (path, text), expected in planted.items():
         found = list(violations_of(path, text))
         assert any(expected in line for line in found), f"blind to {path}: {text!r}, found {found}"
+    late = '#include <vector>\n#include "stages/a.h"'
+    assert any("stands alone" in line for line in violations_of("stages/a.cpp", late, {"stages/a.h"}))
     assert not list(violations_of("stages/a.cpp", '#include "models/b.h"\n#include <ATen/ATen.h>'))
     assert cycle_in({"a": {"b"}, "b": {"c"}, "c": {"a"}}) == ["a", "b", "c", "a"]
     assert cycle_in({"a": {"b", "c"}, "b": {"c"}}) is None
@@ -131,7 +137,7 @@ def main():
     self_test()
     files = source_files(".h", ".cpp", ".cu")
     assert len(files) > 50, f"only {len(files)} files found"
-    found = [line for path, text in sorted(files.items()) for line in violations_of(path, text)]
+    found = [line for path, text in sorted(files.items()) for line in violations_of(path, text, files)]
     if cycle := cycle_in(edges_of(files)):
         found.append("the rooms know each other in a circle: " + " -> ".join(cycle))
     print("\n".join(found) or f"{len(files)} files keep to their rooms")

@@ -8,15 +8,14 @@ their unnamed namespaces.
 
 import concurrent.futures
 import hashlib
-import json
 import os
 import pathlib
 import re
-import shlex
 import shutil
 import subprocess
 import sys
 
+from compile_flags import room_flags
 from source_files import ROOT, source_files
 
 SKIPPED = 77
@@ -26,26 +25,6 @@ ROOMS = ["launcher", "stages", "models", "framework/store", "framework/codec", "
          "framework/net", "framework/trace", "schedules"]  # the slowest first
 WITHOUT_TORCH = {"schedules", "framework/net", "framework/trace"}
 THREAD_SAFETY = ["-Wthread-safety", "-Wno-unknown-warning-option", "-Wno-unused-command-line-argument"]
-
-
-def room_flags():
-    """Include paths and definitions of the build, by room, from its compilation database."""
-    flags = {}
-    for entry in json.loads((BUILD / "compile_commands.json").read_text()):
-        source = pathlib.Path(entry["file"])
-        if ROOT not in source.parents:
-            continue
-        room = str(source.parent.relative_to(ROOT))
-        words = shlex.split(entry["command"])
-        kept = flags.setdefault(room, [])
-        for index, word in enumerate(words):
-            if word in ("-isystem", "-idirafter"):
-                wanted = [word, words[index + 1]]
-            else:
-                wanted = [word] if word.startswith(("-I", "-D", "-std")) else []
-            if wanted and wanted not in kept:
-                kept.append(wanted)
-    return {room: sum(kept, []) for room, kept in flags.items()}
 
 
 def unit_of(sources):
@@ -109,7 +88,7 @@ def main():
     SCRATCH.mkdir(parents=True, exist_ok=True)
     self_test()
     files = source_files(".h", ".cpp")
-    flags = room_flags()
+    flags = room_flags(BUILD)
     wanted = sys.argv[1:] or [room for room in ROOMS if room in flags]
     assert set(wanted) >= WITHOUT_TORCH or sys.argv[1:], f"the build in {BUILD} has only {sorted(flags)}"
     with concurrent.futures.ThreadPoolExecutor(max_workers=2) as pool:
