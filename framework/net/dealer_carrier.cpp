@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <atomic>
 #include <utility>
 
 #include "framework/net/socket_settings.h"
@@ -33,8 +32,7 @@ void DealerCarrier::open() {
   socket_->set(zmq::sockopt::routing_id,
                fmt::format("{}.{}", node_.name.text(), node_.incarnation));
   if (!node_.plaintext) call_with_curve(*socket_, node_.keys, peer_key_);
-  monitor_ = std::make_unique<Monitor>(context_, *socket_,
-                                       fmt::format("{}-{}", static_cast<void*>(this), failures_));
+  monitor_ = std::make_unique<Monitor>(context_, *socket_);
   try {
     socket_->connect(peer_.text());
   } catch (const zmq::error_t& error) {

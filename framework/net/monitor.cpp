@@ -1,6 +1,8 @@
 #include "framework/net/monitor.h"
 
+#include <atomic>
 #include <cstring>
+#include <string>
 
 namespace strait::net {
 namespace {
@@ -9,11 +11,17 @@ constexpr int kWatchedEvents =
     ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH |
     ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL;
 
+// Never used twice: libzmq takes its time to give an address back.
+std::string fresh_address() {
+  static std::atomic<std::uint64_t> count{0};
+  return "inproc://monitor-" + std::to_string(++count);
+}
+
 }  // namespace
 
-Monitor::Monitor(zmq::context_t& context, zmq::socket_t& socket, const std::string& name)
+Monitor::Monitor(zmq::context_t& context, zmq::socket_t& socket)
     : watched_(socket), events_(context, zmq::socket_type::pair) {
-  const std::string address = "inproc://monitor-" + name;
+  const std::string address = fresh_address();
   if (zmq_socket_monitor(socket.handle(), address.c_str(), kWatchedEvents) != 0) {
     throw zmq::error_t();
   }

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
 
 namespace strait::net {
 
@@ -12,8 +11,7 @@ namespace strait::net {
 // Used on the thread that owns the socket, and destroyed before it.
 class Monitor {
  public:
-  // name: of the inproc address, unique in the context.
-  Monitor(zmq::context_t& context, zmq::socket_t& socket, const std::string& name);
+  Monitor(zmq::context_t& context, zmq::socket_t& socket);
   ~Monitor();
   Monitor(const Monitor&) = delete;
   Monitor& operator=(const Monitor&) = delete;

@@ -18,6 +18,15 @@ namespace {
   throw LinkError(LinkError::Kind::unusable, words);
 }
 
+// An order in which libzmq may run out of something: file descriptors, for one.
+void order(NetThread& thread, const std::string& where, const std::function<void()>& work) {
+  try {
+    thread.run(work);
+  } catch (const zmq::error_t& error) {
+    throw_unusable(fmt::format("cannot open a socket for {}: {}", where, error.what()));
+  }
+}
+
 // What the program holds of a link: the end that the net thread knows, which takes its leave there.
 class NodeLink final : public LinkEnd {
  public:
@@ -135,7 +144,7 @@ Node::~Node() { thread_->stop(); }
 std::unique_ptr<Listener> Node::listen(const BindAddress& address) {
   require_private_if_plain(options_, address.host);
   std::shared_ptr<RouterCarrier> carrier;
-  thread_->run([&] {
+  order(*thread_, address.host, [&] {
     carrier = std::make_shared<RouterCarrier>(thread_->context(), options_, address);
     thread_->add(carrier);
   });
@@ -151,7 +160,7 @@ std::unique_ptr<Link> Node::connect(const std::string& endpoint, const LinkOptio
   require_private_if_plain(options_, peer->host);
   auto link = std::make_unique<NodeLink>(
       protocol_options(options_, options, ProtocolOptions::Role::opener, peer->place()), thread_);
-  thread_->run([&] {
+  order(*thread_, endpoint, [&] {
     auto carrier = std::make_shared<DealerCarrier>(thread_->context(), options_, *peer,
                                                    options.peer_public_key, *link);
     thread_->add(carrier);

@@ -37,8 +37,7 @@ RouterCarrier::RouterCarrier(zmq::context_t& context, const NodeOptions& node,
   socket_->set(zmq::sockopt::router_mandatory, true);
   socket_->set(zmq::sockopt::router_handover, true);
   if (!node.plaintext) serve_curve(*socket_, node.keys, "run-" + node.run.hex());
-  monitor_ =
-      std::make_unique<Monitor>(context, *socket_, fmt::format("{}", static_cast<void*>(this)));
+  monitor_ = std::make_unique<Monitor>(context, *socket_);
   endpoint_ = bind_socket(*socket_, address);
 }
 

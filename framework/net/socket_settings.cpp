@@ -19,10 +19,12 @@ constexpr int kZapEnforceDomain = 93;
 void apply_link_settings(zmq::socket_t& socket, const std::string& host) {
   namespace opt = zmq::sockopt;
   socket.set(opt::ipv6, host.find(':') != std::string::npos);
-  // A few chunks per queue; the window in bytes is the real bound, and what waits here is what a
-  // message of ours has to wait for.
+  // A few chunks in the sending queue; the window in bytes is the real bound, and what waits here
+  // is what a message of ours has to wait for.
   socket.set(opt::sndhwm, 4);
-  socket.set(opt::rcvhwm, 4);
+  // None for receiving: the peer's window bounds what can come, and libzmq 4.3.4 aborts the process
+  // when a connection breaks while its receiving queue is full and a heartbeat falls due.
+  socket.set(opt::rcvhwm, 0);
   // Nothing is owed by a socket: the window holds what the peer does not have. A last word is given
   // its second where the socket is closed.
   socket.set(opt::linger, 0);
