@@ -32,7 +32,7 @@ constexpr auto in_lora() {
   return [](auto& recipe) -> auto& {
     if constexpr (!std::is_const_v<std::remove_reference_t<decltype(recipe)>>) {
       if (!recipe.model.lora) {
-        recipe.model.lora = Recipe::Lora{};
+        recipe.model.lora.emplace();
       }
     }
     return recipe.model.lora.value().*Member;
@@ -53,7 +53,7 @@ RecipeKey lora_table() {
           {},
           [](const RecipeValue& value, Recipe& recipe) {
             if (value.is_object() && !recipe.model.lora) {
-              recipe.model.lora = Recipe::Lora{};
+              recipe.model.lora.emplace();
             }
             return value.is_object();
           },
