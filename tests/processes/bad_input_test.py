@@ -1,0 +1,393 @@
+"""Whatever is wrong with what a user gives: an exit code, and one sentence that says what and where
+and what to do; nothing is started, overwritten or left half-done."""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+
+import runs
+
+
+class BadInput(runs.RunCase):
+    def refused(self, words, *says, code=10):
+        """The sentence on stderr, which is all there is."""
+        got, out, err = self.strait(*words)
+        self.assertEqual(got, code, out + err)
+        self.assertEqual(out, "")
+        self.assertRegex(err, r"\Astrait: [^\n]+(\n  [^\n]+)*\n\Z")
+        for word in says:
+            self.assertRegex(err, word)
+        return err
+
+    def refused_recipe(self, settings, *says, verbs=("plan", "run"), name="bad"):
+        recipe = self.write_recipe(name, settings)
+        for verb in verbs:
+            self.refused([verb, recipe], *says)
+        self.assertFalse((self.home / "runs").exists(), "it began a run")
+
+    def line_of(self, key, name="bad"):
+        lines = (self.home / f"{name}.toml").read_text().splitlines()
+        return next(i for i, line in enumerate(lines, 1) if line.startswith(key))
+
+    def test_recipes(self):
+        cases = [
+            # settings, what the sentence must hold
+            ({"train.lerning_rate": 1}, "train.lerning_rate", "did you mean learning_rate", "warmup"),
+            ({"trian.steps": 1}, "trian", "did you mean train"),
+            ({"train.steps": "many"}, 'train.steps is "many"', "must be an integer"),
+            ({"data.shuffle": 1}, "data.shuffle is 1", "true or false|boolean"),
+            ({"pipeline.stages": 0}, "pipeline.stages is 0", "from 1"),
+            ({"train.learning_rate": -1}, "train.learning_rate", "-1"),
+            ({"pipeline.schedule": "1f2b"}, "pipeline.schedule", '"1f1b"', '"gpipe"'),
+            ({"model.path": None}, "model.path"),
+            ({"data.train": None}, "data.train"),
+            ({"train.steps": None}, "train.steps", "epochs"),
+            ({"train.epochs": 2}, "train.steps", "train.epochs"),
+            ({"train.batch": 7}, "train.batch is 7", "multiple of 2"),
+            ({"codec.forward": "delta"}, "codec.forward", "not in this build"),
+            ({"pipeline.replicas": 2}, "pipeline.replicas", "not in this build"),
+            ({"hosts.backend": "ssh", "hosts.list": ["a"]}, "hosts.backend", "not in this build"),
+        ]
+        for settings, *says in cases:
+            with self.subTest(settings):
+                self.refused_recipe(settings, *says, verbs=("plan",))
+
+    def test_every_mistake_of_a_recipe_is_told_at_once_with_its_line(self):
+        self.write_recipe("bad", {"train.stepz": 3, "train.batch": "x", "data.row": 1})
+        err = self.refused(["run", "bad.toml"])
+        for key in ("train.stepz", "train.batch", "data.row"):
+            self.assertRegex(err, rf"{key}.*bad\.toml:{self.line_of(key)}:\d+")
+        self.assertFalse((self.home / "runs").exists())
+
+    def test_recipe_files(self):
+        self.refused(["run", "nowhere.toml"], "nowhere.toml", "No such file")
+        self.write_recipe("broken", text="name = 'x'\n[model\n")
+        self.refused(["run", "broken.toml"], r"broken\.toml:2:\d+", "TOML")
+
+    def test_overrides(self):
+        recipe = self.write_recipe("fine")
+        for word, *says in [
+            ("train.stepz=3", r"train.stepz \(--set train.stepz=3\)", "did you mean steps"),
+            ("train.steps=1.5", "train.steps is 1.5", "--set", "integer"),
+            ("train.steps", "--set train.steps", "write it as"),
+            ("pipeline.schedule=both", "pipeline.schedule", "gpipe"),
+        ]:
+            with self.subTest(word):
+                self.refused(["plan", recipe, "--set", word], *says)
+
+    def test_command_lines(self):
+        for words, say in [
+            ([], "verb"),
+            (["frobnicate"], "frobnicate"),
+            (["run"], "recipe"),
+            (["run", "a.toml", "--frob"], "--frob"),
+            (["generate", "runs/x"], "--prompt"),
+        ]:
+            with self.subTest(words):
+                code, out, err = self.strait(*words)
+                self.assertEqual(code, 10, out + err)
+                self.assertRegex(err, say)
+
+    def test_models(self):
+        (self.home / "empty").mkdir()
+        self.write_model("stranger", model_type="gpt3")
+        self.write_model("uneven", n_head=5)
+        self.write_model("small", vocab_size=100)
+        (self.home / "torn").mkdir()
+        (self.home / "torn" / "config.json").write_text('{"model_type": "gpt2", ')
+        for model, *says in [
+            ("nowhere", "model.path", "nowhere", "config.json"),
+            ("empty", "model.path", "empty", "config.json"),
+            ("stranger", "stranger/config.json", "gpt3", "gpt2"),
+            ("uneven", "uneven/config.json", "n_head", "5"),
+            ("torn", "torn/config.json"),
+            ("small", "token", "train.jsonl", "257"),
+        ]:
+            with self.subTest(model):
+                self.refused_recipe({"model.path": model}, *says, verbs=("run",))
+
+    def test_all_missing_surplus_and_misshapen_tensors_are_listed(self):
+        file = self.write_model("other", weights=True) / "model.safetensors"
+        tensors = runs.read_safetensors(file)
+        missing = ["transformer.h.1.ln_1.bias", "transformer.wpe.weight"]
+        for name in missing:
+            del tensors[name]
+        surplus = {"extra.one": [3], "transformer.h.9.ln_1.bias": [32]}
+        misshapen = {"transformer.ln_f.weight": [31], "transformer.h.0.mlp.c_fc.weight": [128, 32]}
+        for name, shape in {**surplus, **misshapen}.items():
+            tensors[name] = runs.zeros(shape)
+        runs.write_safetensors(file, tensors)
+        self.refused_recipe(
+            {"model.path": "other", "model.weights": "load"},
+            r"missing \(2\)",
+            r"surplus \(2\)",
+            r"misshapen \(2\)",
+            r"\[128, 32\] and should be \[32, 128\]",
+            *map(re.escape, [*missing, *surplus, *misshapen]),
+        )
+
+    def test_safetensors_files_that_are_short_long_or_lie(self):
+        file = self.write_model("given", weights=True) / "model.safetensors"
+        good = file.read_bytes()
+        (size,) = struct.unpack("<Q", good[:8])
+        header = json.loads(good[8 : 8 + size])
+        tensors = runs.read_safetensors(file)
+
+        def lying(name, **changes):
+            runs.write_safetensors(file, tensors, {**header, name: {**header[name], **changes}})
+            return file.read_bytes()
+
+        first = min(header, key=lambda name: header[name]["data_offsets"])
+        cases = {
+            "empty": b"",
+            "a few bytes": good[:5],
+            "cut in the header": good[:100],
+            "cut in the data": good[:-100],
+            "longer than it says": good + bytes(10),
+            "a header of exabytes": struct.pack("<Q", 1 << 60) + good[8:],
+            "a header longer than the file": struct.pack("<Q", len(good)) + good[8:],
+            "no JSON": good[:8] + b"x" * size + good[8 + size :],
+            "an unknown dtype": lying(first, dtype="F31"),
+            "more elements than bytes": lying(first, shape=[1 << 20, 1 << 20]),
+            "elements beyond counting": lying(first, shape=[1 << 40, 1 << 40]),
+            "a negative size": lying(first, shape=[-1, 32]),
+            "bytes outside": lying(first, data_offsets=[0, 1 << 50]),
+            "bytes of another": lying(first, data_offsets=[4, 4 + len(tensors[first][2])]),
+        }
+        for what, data in cases.items():
+            with self.subTest(what):
+                file.write_bytes(data)
+                settings = {"model.path": "given", "model.weights": "load"}
+                self.refused_recipe(settings, "given/model.safetensors", verbs=("run",))
+
+        file.unlink()
+        self.refused_recipe(
+            {"model.path": "given", "model.weights": "load"}, "given", 'weights = "random"'
+        )
+
+    def test_data(self):
+        def data(name, *lines):
+            (self.home / name).write_text("".join(line + "\n" for line in lines))
+
+        fine = '{"text": "a word"}'
+        data("empty.jsonl")
+        data("blank.jsonl", "", "  ")
+        data("broken.jsonl", fine, fine, "{oops")
+        data("keyless.jsonl", fine, '{"txt": "a word"}')
+        data("array.jsonl", "[1]")
+        data("long.jsonl", fine, json.dumps({"prompt": "p" * 30, "completion": "c" * 30}))
+        data("few.jsonl", fine)
+        (self.home / "latin.jsonl").write_bytes(b'{"text": "caf\xe9"}\n')
+        for name, *says in [
+            ("nowhere.jsonl", "No such file"),
+            ("empty.jsonl", "is empty"),
+            ("blank.jsonl", "no record"),
+            ("broken.jsonl", ":3: ", "not JSON", "column"),
+            ("keyless.jsonl", ":2: ", "text", "prompt"),
+            ("array.jsonl", ":1: "),
+            ("latin.jsonl", ":1: ", "UTF-8"),
+            ("long.jsonl", ":2: ", r"6\d tokens", "32", "data.row"),
+            ("few.jsonl", "8 rows", "1 row"),
+        ]:
+            with self.subTest(name):
+                says = [rf"{re.escape(name)}{say}" if say[0] == ":" else say for say in says]
+                self.refused_recipe({"data.train": name}, *says, verbs=("run",))
+                if name != "few.jsonl":
+                    self.refused(["prepare", name, "out.safetensors", "--row", "32"], *says)
+                    self.assertFalse((self.home / "out.safetensors").exists())
+
+    def test_layouts(self):
+        for settings, *says in [
+            ({"pipeline.stages": 5}, "pipeline.stages is 5", "only 4"),
+            ({"data.row": 65}, "data.row is 65", "64 positions"),
+            ({"pipeline.partition": [[0, 1], [3, 3]]}, "pipeline.partition", "2"),
+            ({"pipeline.partition": [[0, 1], [2, 4]]}, "pipeline.partition"),
+            ({"pipeline.partition": [[0, 3]]}, "pipeline.partition", "pipeline.stages"),
+        ]:
+            with self.subTest(settings):
+                self.refused_recipe(settings, *says)
+
+    def test_a_taken_port_is_named_before_training(self):
+        with socket.socket() as held:
+            held.bind(("127.0.0.1", 0))
+            held.listen()
+            port = held.getsockname()[1]
+            recipe = self.write_recipe("ports", {"hosts.ports": f"{port}-{port}"})
+            code, out, err = self.strait("run", recipe)
+        self.assertEqual(code, 10, out + err)
+        self.assertRegex(out, rf"strait: stage \d.0 \(.*\): port {port} on \S+ is taken")
+        self.assertRegex(out, rf"process {os.getpid()}\b")
+        self.assertEqual(self.run_of("ports").metrics(), [])
+
+    def test_runs_that_are_or_are_not_there(self):
+        for verb in ("resume", "status", "stop", "eval"):
+            self.refused([verb, "runs/none"], "runs/none")
+        self.refused(["generate", "runs/none", "--prompt", "x"], "runs/none")
+        self.refused(["export", "runs/none", "out"], "runs/none")
+        self.assertFalse((self.home / "runs").exists())
+
+        live = self.start("mine", {"train.steps": 100_000})
+        live.at_step(1)
+        for words in (
+            ["run", "mine.toml"],
+            ["run", "mine.toml", "--replace"],
+            ["resume", "runs/mine"],
+        ):
+            with self.subTest(words):
+                self.refused(words, "runs/mine", rf"live run \(process {live.process.pid}")
+        live.at_step(live.run.metrics()[-1]["step"] + 1)
+        live.signal(signal.SIGINT)
+        self.assertEqual(live.end(), 0, live.output())
+
+        before = live.run.curve()
+        self.refused(["run", "mine.toml"], "already holds a run", "strait resume", "--replace")
+        self.assertEqual(live.run.curve(), before)
+        self.refused(["generate", "runs/mine", "--prompt", ""], "prompt", "0 tokens")
+        self.refused(["generate", "runs/mine", "--prompt", "x" * 64], "prompt", "64 tokens")
+        self.refused(["eval", "runs/mine"], "data.eval", "--data")
+        self.refused(["export", "runs/mine", "model"], "model", "exists")
+        code, out, err = self.strait("run", "mine.toml", "--replace", "--set", "train.steps=2")
+        self.assertEqual(code, 0, out + err)
+        self.assertEqual(runs.Run(self.home / "runs" / "mine.old-1").curve(), before)
+        code, out, err = self.strait("resume", "runs/mine")
+        self.assertEqual((code, err), (0, ""))
+        self.assertRegex(out, "complete")
+
+    def test_a_changed_plan_or_checkpoint_is_not_resumed(self):
+        launched = self.start("mine", {"train.steps": 100_000})
+        launched.at_step(2)
+        launched.signal(signal.SIGINT)
+        self.assertEqual(launched.end(), 0, launched.output())
+        step = launched.run.checkpoints()[-1]
+        shard = next((launched.run.path / "checkpoints" / f"step-{step}").glob("*.safetensors"))
+        good = shard.read_bytes()
+        shard.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
+        code, out, err = self.strait("resume", "runs/mine")
+        self.assertEqual(code, 32, out + err)
+        self.assertRegex(out + err, re.escape(shard.name))
+
+    def test_plan_starts_and_writes_nothing(self):
+        recipe = self.write_recipe("fine", {"pipeline.stages": 3})
+        before = sorted(self.home.rglob("*"))
+        code, out, err = self.strait("plan", recipe, "--json")
+        self.assertEqual((code, err), (0, ""))
+        plan = json.loads(out)
+        self.assertEqual([p["name"] for p in plan["processes"]], ["0.0", "1.0", "2.0"])
+        self.assertEqual(plan["recipe"]["train"]["steps"], 20)
+        self.assertTrue(all(link["forward_bytes"] > 0 for link in plan["links"]))
+        code, out, err = self.strait("plan", recipe)
+        self.assertEqual((code, err), (0, ""))
+        for word in ("0.0", "2.0", "embedding", "head", "boundary 0.0>1.0"):
+            self.assertIn(word, out)
+        self.assertEqual(sorted(self.home.rglob("*")), before)
+
+
+class OtherBuilds(runs.RunCase):
+    def programs(self, stage):
+        folder = self.home / "bin"
+        folder.mkdir(exist_ok=True)
+        shutil.copy2(runs.BIN / "strait", folder)
+        (folder / "strait-stage").write_bytes(stage)
+        (folder / "strait-stage").chmod(0o755)
+        self.program = folder / "strait"
+
+    def test_a_stage_of_another_build_is_refused_with_both_builds(self):
+        code, out, err = self.strait("--version")
+        build = out.split()[-1]
+        other = build[:-4] + ("0000" if build[-4:] != "0000" else "1111")
+        stage = (runs.BIN / "strait-stage").read_bytes()
+        self.assertGreaterEqual(stage.count(build.encode()), 1)
+        self.programs(stage.replace(build.encode(), other.encode()))
+        code, out, err = self.strait("run", self.write_recipe("mixed"))
+        self.assertEqual(code, 11, out + err)
+        self.assertRegex(out, rf"strait: stage \d\.0 .*{re.escape(other)}.*{re.escape(build)}")
+        self.assertEqual(self.run_of("mixed").metrics(), [])
+
+    def test_a_stage_that_is_no_stage_ends_the_run(self):
+        self.programs(b"#!/bin/sh\necho 'not what you think' >&2\nexit 3\n")
+        code, out, err = self.strait("run", self.write_recipe("script"))
+        self.assertEqual(code, 70, out + err)
+        self.assertRegex(out, r"strait: stage \d\.0 .*ended with code 3")
+        self.assertRegex(out, "not what you think")
+
+    def test_a_missing_stage_program_is_named(self):
+        self.programs(b"")
+        (self.program.parent / "strait-stage").unlink()
+        code, out, err = self.strait("run", self.write_recipe("none"))
+        self.assertEqual(code, 10, out + err)
+        self.assertRegex(err, r"cannot start stage 0\.0: .*strait-stage.*No such file")
+
+
+class FullDisk(runs.RunCase):
+    STEPS = {"train.steps": 100_000, "checkpoint.every": 5}
+
+    def mount(self, path, size):
+        pathlib.Path(path).mkdir(parents=True, exist_ok=True)
+        words = ["mount", "-t", "tmpfs", "-o", f"size={size}", "none", path]
+        done = subprocess.run(words, capture_output=True)
+        if done.returncode != 0:
+            self.skipTest(f"cannot mount a small disk here: {done.stderr.decode().strip()}")
+        self.addCleanup(subprocess.run, ["umount", "-l", path], check=True)
+
+    def fill(self, folder):
+        """Until not one more page fits."""
+        with open(folder / "ballast", "wb", buffering=0) as out:
+            try:
+                while True:
+                    out.write(bytes(4096))
+            except OSError:
+                pass
+
+    def test_a_full_checkpoint_disk_stops_training_late_and_loses_nothing(self):
+        launched = self.start("full", self.STEPS)
+        launched.at_event("checkpoint")
+        launched.signal(signal.SIGINT)
+        self.assertEqual(launched.end(), 0, launched.output())
+        disk = launched.run.path / "checkpoints"
+        kept = self.home / "kept"
+        shutil.move(disk, kept)
+        self.mount(disk, "4m")
+        shutil.copytree(kept, disk, dirs_exist_ok=True)
+        self.fill(disk)
+        before = launched.run.checkpoints()
+        state = launched.run.state(before[-1])
+
+        code, out, err = self.strait("resume", "runs/full")
+        self.assertEqual(code, 30, out + err)
+        failures = launched.run.events("checkpoint_failed")
+        self.assertEqual([f["step"] % 5 for f in failures], [0, 0, 0])
+        self.assertEqual(len({f["step"] for f in failures}), 3, "training did not go on")
+        for word in ("3 checkpoints in a row", "stage", r"bytes|B\b"):
+            self.assertRegex(launched.run.outcome()["cause"], word)
+        self.assertEqual(launched.run.checkpoints(), before)
+        self.assertEqual(launched.run.state(before[-1]), state)
+
+        (disk / "ballast").unlink()
+        again = self.launch("resume", "runs/full", name="full")
+        again.at_step(failures[-1]["step"] + 1)
+        again.signal(signal.SIGINT)
+        self.assertEqual(again.end(), 0, again.output())
+        self.assertGreater(launched.run.checkpoints()[-1], before[-1])
+
+    def test_a_disk_that_is_full_for_everything_ends_the_run_with_its_reason(self):
+        self.mount(self.home / "runs", "4m")
+        launched = self.start("full", self.STEPS)
+        launched.at_event("checkpoint")
+        self.fill(self.home / "runs")
+        self.assertEqual(launched.end(), 30, launched.output())
+        self.assertRegex(launched.output(), "strait: .*3 checkpoints in a row")
+        (self.home / "runs" / "ballast").unlink()
+        again = self.launch("resume", "runs/full", name="full")
+        again.wait_for("training", lambda: "training steps" in again.output())
+        again.signal(signal.SIGINT)
+        self.assertEqual(again.end(), 0, again.output())
+
+
+if __name__ == "__main__":
+    runs.main()

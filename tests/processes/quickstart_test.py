@@ -1,0 +1,160 @@
+"""The quickstart as a user has it, only shorter: what it prints, what it leaves, and every verb
+that follows a run."""
+
+import json
+import math
+import re
+import shutil
+import subprocess
+
+import runs
+
+STEPS = 30
+PROMPT = "5 March 2021 -> "
+# Names that other people's scripts rely on.
+METRICS = (
+    "step loss grad_norm learning_rate tokens seconds tokens_per_second "
+    "bytes_forward bytes_backward bytes_sync"
+).split()
+
+
+class Quickstart(runs.RunCase):
+    def setUp(self):
+        super().setUp()
+        # Its paths are relative to where strait is called.
+        shutil.copytree(runs.ROOT / "recipes", self.home / "recipes")
+
+    def ok(self, *words):
+        code, out, err = self.strait(*words)
+        self.assertEqual((code, err), (0, ""), out)
+        self.assertNotRegex(out, r"[\x00-\x09\x0b-\x1f\x7f]", "control characters in a pipe")
+        return out
+
+    def said(self, *words):
+        """What a model says need not be text."""
+        done = subprocess.run([self.program, *words], cwd=self.home, capture_output=True)
+        self.assertEqual((done.returncode, done.stderr), (0, b""))
+        return done.stdout
+
+    def test_it_runs_and_everything_after_it_works(self):
+        out = self.ok("run", "recipes/quickstart.toml", "--set", f"train.steps={STEPS}")
+        self.assert_output(out)
+        self.assert_files()
+        self.assert_verbs()
+
+    def assert_output(self, out):
+        for word in (
+            r"0\.0 .*blocks 0-1",
+            r"1\.0 .*head",
+            r"boundary 0\.0>1\.0 .*CURVE",
+            rf"training {STEPS} steps",
+            rf"step 1/{STEPS} · loss \S+ · lr \S+ · \S+ tok/s",
+            rf"step {STEPS}/{STEPS} .*Mbit/s.*ETA",
+            rf"evaluation at step {STEPS}: loss",
+            rf"checkpoint at step {STEPS}",
+            r"what it says to prompts it never saw \(\d of 6 right\)",
+            r"(right|wrong)  .* -> ",
+            "results .*runs/quickstart",
+            "strait generate runs/quickstart --prompt",
+        ):
+            self.assertRegex(out, word)
+
+    def assert_files(self):
+        run = self.run_of("quickstart")
+        lines = run.metrics()
+        self.assertEqual([m["step"] for m in lines], list(range(1, STEPS + 1)))
+        for line in lines:
+            for name in METRICS:
+                self.assertTrue(math.isfinite(line[name]), f"{name} in {line}")
+            self.assertGreater(line["bytes_forward"], 0)
+            self.assertGreater(line["bytes_backward"], 0)
+            self.assertGreater(line["bytes_sync"], 0)
+        self.assertLess(lines[-1]["loss"], lines[0]["loss"] - 1, "it learnt nothing")
+        names = [e["event"] for e in run.events()]
+        for name in ("started", "connected", "training", "evaluated", "checkpoint", "ended"):
+            self.assertIn(name, names)
+        self.assertEqual(run.outcome()["code"], 0)
+        self.assertEqual(run.checkpoints(), [STEPS])
+        for name in ("plan.json", "status.json"):
+            self.assertIsInstance(json.loads((run.path / name).read_text()), dict)
+        trace = json.loads((run.path / "trace.json").read_text())
+        spans = trace["traceEvents"] if isinstance(trace, dict) else trace
+        self.assertGreater(len(spans), STEPS)
+        for stage in range(2):
+            self.assertTrue((run.path / "logs" / f"{stage}.0.log").exists())
+
+    def assert_verbs(self):
+        run = "runs/quickstart"
+        greedy = ["generate", run, "--prompt", PROMPT, "--max-tokens", "12"]
+        self.assertRegex(self.said(*greedy), rb"\A.+\n\Z")
+        self.assertEqual(self.said(*greedy), self.said(*greedy))
+        sampled = ["generate", run, "--prompt", PROMPT, "--temperature", "2", "--top-k", "40"]
+        three = self.said(*sampled, "--seed", "3")
+        self.assertEqual(three, self.said(*sampled, "--seed", "3"))
+        self.assertNotEqual(three, self.said(*sampled, "--seed", "4"))
+
+        told = self.run_of("quickstart").events("evaluated")[-1]
+        measured = json.loads(self.ok("eval", run, "--json"))
+        self.assertEqual(measured["step"], STEPS)
+        self.assertTrue(math.isclose(measured["loss"], told["loss"], rel_tol=1e-5))
+
+        self.assertRegex(self.ok("prepare", "recipes/data/dates.jsonl", "dates.safetensors"), "rows")
+        self.assertRegex(self.ok("eval", run, "--data", "dates.safetensors"), r"loss \d")
+
+        self.assertRegex(self.ok("export", run, "exported"), "tensors")
+        self.assert_exported(self.home / "exported")
+
+    def assert_exported(self, folder):
+        config = json.loads((folder / "config.json").read_text())
+        self.assertEqual(config["model_type"], "gpt2")
+        tensors = runs.read_safetensors(folder / "model.safetensors")
+        shapes = {name: shape for name, (_, shape, _) in tensors.items()}
+        self.assertEqual(shapes, runs.gpt2_shapes(config))
+        # What was exported can be trained on; the first loss is that of a model that learnt.
+        words = ["--set", "model.path=exported", "--set", 'model.weights="load"']
+        words += ["--set", "data.eval=", "--set", "name=again", "--set", "train.steps=1", "--set", "pipeline.stages=1"]
+        self.ok("run", "recipes/quickstart.toml", *words)
+        before, after = self.run_of("quickstart").metrics(), self.run_of("again").metrics()
+        self.assertLess(after[0]["loss"], before[0]["loss"] - 1)
+
+    def test_a_token_file_gives_the_same_run_as_the_text_it_was_made_of(self):
+        self.ok("prepare", "recipes/data/dates.jsonl", "dates.safetensors", "--row", "128")
+        short = ["--set", "train.steps=2", "--set", "data.eval="]
+        self.ok("run", "recipes/quickstart.toml", *short)
+        words = ["--set", "data.train=dates.safetensors", "--set", "name=tokens"]
+        self.ok("run", "recipes/quickstart.toml", *short, *words)
+        curve = self.run_of("quickstart").curve()
+        self.assertEqual(self.run_of("tokens").curve(), curve)
+        self.assertEqual(len(curve), 2)
+
+    def test_json_output_is_one_event_per_line_and_says_what_the_files_say(self):
+        words = ["--json", "--set", "train.steps=3"]
+        events = [json.loads(x) for x in self.ok("run", "recipes/quickstart.toml", *words).splitlines()]
+        names = [e["event"] for e in events]
+        self.assertEqual(names[0], "plan")
+        self.assertEqual(len(events[0]["plan"]["processes"]), 2)
+        for name in ("connected", "training", "step", "checkpoint", "ended"):
+            self.assertIn(name, names)
+        steps = [e for e in events if e["event"] == "step"]
+        written = self.run_of("quickstart").metrics()
+        self.assertEqual([{k: s[k] for k in METRICS} for s in steps],
+                         [{k: m[k] for k in METRICS} for m in written])
+
+    def test_init_copies_a_recipe_that_runs(self):
+        self.assertIn("mine.toml", self.ok("init", "mine.toml"))
+        plan = json.loads(self.ok("plan", "mine.toml", "--json"))
+        self.assertEqual(plan["steps"], 300)
+        code, out, err = self.strait("init", "mine.toml")
+        self.assertEqual(code, 10, out + err)
+        self.assertRegex(err, "mine.toml.*exists")
+
+    def test_version_and_help_are_no_errors(self):
+        self.assertRegex(self.ok("--version"), r"\Astrait \d+\.\d+\.\d+-[0-9a-f]{12}\n\Z")
+        verbs = self.ok("--help")
+        for verb in "init prepare plan run resume status stop eval generate export".split():
+            self.assertTrue(re.search(rf"^ +{verb} ", verbs, re.M), verb)
+            self.assertIn(verb, self.ok(verb, "--help"))
+
+
+if __name__ == "__main__":
+    runs.main()
