@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "launcher/printable_text.h"
+
 namespace strait::launcher {
 namespace {
 
@@ -19,15 +21,6 @@ constexpr auto kQuietLive = std::chrono::seconds(2);
 constexpr auto kQuietPlain = std::chrono::seconds(30);
 constexpr std::int64_t kStayingLines = 20;
 constexpr std::size_t kLinksShown = 3;
-
-// What stages and files say may hold bytes that steer a terminal.
-std::string printable(std::string text) {
-  std::erase_if(text, [](char c) {
-    const auto byte = static_cast<unsigned char>(c);
-    return byte < 0x20 || byte == 0x7f;
-  });
-  return text;
-}
 
 std::string cut_to_columns(const std::string& text, std::size_t columns) {
   std::size_t used = 0;
@@ -73,7 +66,7 @@ void Console::passing(const std::string& line) {
   sink_.write(kLineStart + cut_to_columns(printable(line), options_.columns - 1), true);
 }
 
-void Console::json(const std::string& event, Json fields) {
+void Console::json(const std::string& event, const Json& fields) {
   Json object = {{"event", event}};
   object.update(fields);
   sink_.write(object.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n", false);
@@ -160,7 +153,7 @@ void Console::step(const StepLine& line) {
     Json links = Json::object();
     for (const auto& [name, rate] : rates_.megabits()) links[name] = rate;
     fields["link_megabits_per_second"] = std::move(links);
-    return json("step", std::move(fields));
+    return json("step", fields);
   }
   const std::string text = step_text(line);
   held_back_ = text;

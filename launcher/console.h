@@ -61,7 +61,7 @@ class Console : public RunObserver {
 
   void lasting(const std::string& line);  // a line that stays
   void passing(const std::string& line);  // on a terminal, in place of the last such line
-  void json(const std::string& event, nlohmann::ordered_json fields);
+  void json(const std::string& event, const nlohmann::ordered_json& fields);
   void plain_step(const StepLine& line, const std::string& text);
   void failure(const Outcome& outcome);
   std::string step_text(const StepLine& line) const;

@@ -106,7 +106,7 @@ Outcome Coordinator::Control::run(const std::atomic<int>& stops) {
             Event{"lingered", "not every process left when all was done; the rest is killed"});
   }
   crew_.kill_all();
-  const Outcome result = outcome();
+  Outcome result = outcome();
   observe(&RunObserver::ended, result);
   return result;
 }

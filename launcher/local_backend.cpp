@@ -188,6 +188,7 @@ std::unique_ptr<Process> LocalBackend::start(const Launch& launch) {
 
   std::vector<std::string> words = launch.argv;
   std::vector<char*> argv;
+  argv.reserve(words.size() + 1);
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
 

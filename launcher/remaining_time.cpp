@@ -35,7 +35,7 @@ std::optional<double> RemainingTime::seconds() const {
 std::string clock_text(double seconds) {
   if (!std::isfinite(seconds) || seconds < 0) return "?";
   constexpr double kMost = 1e9;
-  const auto whole = static_cast<std::int64_t>(std::min(seconds, kMost) + 0.5);
+  const auto whole = std::int64_t{std::lround(std::min(seconds, kMost))};
   const std::int64_t hours = whole / 3600;
   const std::int64_t minutes = whole / 60 % 60;
   if (hours > 0) return fmt::format("{}:{:02}:{:02}", hours, minutes, whole % 60);

@@ -76,7 +76,7 @@ void RunRecorder::append(trace::JsonLines& file, const Json& line) {
   }
 }
 
-void RunRecorder::append_event(const char* name, Json fields) {
+void RunRecorder::append_event(const char* name, const Json& fields) {
   Json line = {{"time", wall_clock()}, {"event", name}};
   line.update(fields);
   append(events_, line);

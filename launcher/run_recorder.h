@@ -33,7 +33,7 @@ class RunRecorder : public RunObserver {
 
  private:
   void append(trace::JsonLines& file, const nlohmann::ordered_json& line);
-  void append_event(const char* name, nlohmann::ordered_json fields);
+  void append_event(const char* name, const nlohmann::ordered_json& fields);
   void write_status();
 
   const std::filesystem::path status_path_;

@@ -22,9 +22,17 @@ double seconds_between(Watchdog::Time from, Watchdog::Time to) {
   return Seconds(to - from).count();
 }
 
+std::vector<std::string> descriptions(const std::vector<net::ProcessName>& processes) {
+  std::vector<std::string> all;
+  all.reserve(processes.size());
+  for (const net::ProcessName& process : processes) all.push_back(process.describe());
+  return all;
+}
+
 }  // namespace
 
-Watchdog::Watchdog(std::vector<net::ProcessName> processes, WatchdogLimits limits, Time start)
+Watchdog::Watchdog(const std::vector<net::ProcessName>& processes, WatchdogLimits limits,
+                   Time start)
     : limits_(limits), start_(start), last_hello_(start), judged_(start) {
   for (const net::ProcessName& process : processes) watched_[process].moved = start;
 }
@@ -85,8 +93,7 @@ std::optional<Verdict> Watchdog::missing(Time now) const {
     if (!watched.heard && !watched.finished) absent.push_back(name);
   }
   if (absent.empty()) return std::nullopt;
-  std::vector<std::string> names;
-  for (const net::ProcessName& name : absent) names.push_back(name.describe());
+  const std::vector<std::string> names = descriptions(absent);
   return Verdict{absent.front(),
                  fmt::format("{} did not say hello within {:.0f} s of the start",
                              fmt::join(names, ", "), seconds_between(start_, now)),
@@ -150,8 +157,7 @@ Verdict Watchdog::blame(net::ProcessName first, Time now) const {
               : fmt::format("it is in {} of micro-batch {} at step {}", end.latest->phase,
                             end.latest->micro_batch, store::number(end.latest->step));
   }
-  std::vector<std::string> names;
-  for (const net::ProcessName& name : chain) names.push_back(name.describe());
+  const std::vector<std::string> names = descriptions(chain);
   if (circle) {
     why =
         fmt::format("the processes wait in a circle, {}; {}", fmt::join(names, " waits for "), why);

@@ -29,7 +29,7 @@ class Watchdog {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  Watchdog(std::vector<net::ProcessName> processes, WatchdogLimits limits, Time start);
+  Watchdog(const std::vector<net::ProcessName>& processes, WatchdogLimits limits, Time start);
 
   void heard(net::ProcessName process, Time now);  // any message
   void progress(net::ProcessName process, const Progress& progress, Time now);
