@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "framework/store/atomic_file.h"
 #include "framework/store/byte_tokenizer.h"
 #include "framework/store/packer.h"
 #include "framework/store/record_reader.h"
@@ -45,7 +46,7 @@ PreparedData read_data(const std::filesystem::path& source, std::int64_t row) {
 
 std::filesystem::path place_data(const PreparedData& data, const std::filesystem::path& target) {
   if (data.is_token_file) return std::filesystem::absolute(data.source);
-  std::filesystem::create_directories(target.parent_path());
+  store::make_directory(std::filesystem::absolute(target).parent_path());
   store::write_token_file(target, data.tokens->table(),
                           {{"source", data.source.string()}, {"tokenizer", "bytes"}});
   return std::filesystem::absolute(target);

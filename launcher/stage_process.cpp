@@ -179,18 +179,17 @@ class Saver {
       : job_(job), control_(control), stage_(stage) {}
 
   void save(store::Step step) {
+    const auto directory = store::checkpoint_directory(job_.run_directory, step);
+    const std::string name = store::shard_name(job_.process.stage, job_.process.replica);
     try {
-      const auto directory = store::checkpoint_directory(job_.run_directory, step);
       control_.say(ShardsWritten{
-          step,
-          {store::write_shard(directory,
-                              store::shard_name(job_.process.stage, job_.process.replica),
-                              stages::saved_tensors(stage_.optimizer()))}});
+          step, {store::write_shard(directory, name, stages::saved_tensors(stage_.optimizer()))}});
     } catch (const store::StoreError& error) {
       const ExitCode code = exit_code_of(error);
       control_.say(ShardFailed{step, code, error.what()});
     }
     missing_ = control_.wait_for_commit(step);
+    if (missing_) withdraw(directory, name);
   }
 
   void check_last() const {
@@ -198,6 +197,15 @@ class Saver {
   }
 
  private:
+  // What cannot be removed does no harm but to the space it takes: training goes on.
+  static void withdraw(const std::filesystem::path& directory, const std::string& name) {
+    try {
+      store::withdraw_shard(directory, name);
+    } catch (const store::StoreError& error) {
+      spdlog::warn("{}", error.what());
+    }
+  }
+
   const StageJob& job_;
   ControlEnd& control_;
   stages::Stage& stage_;

@@ -8,6 +8,7 @@
 
 #include "launcher/build_id.h"
 #include "launcher/failure.h"
+#include "launcher/printable_text.h"
 #include "launcher/verb_init.h"
 #include "launcher/verb_model.h"
 #include "launcher/verb_run.h"
@@ -179,7 +180,7 @@ void add_prepare(CLI::App& app, Order& order) {
 int main(int argc, char** argv) {
   CLI::App app("strait fine-tunes a transformer that is split over machines joined by slow links.");
   app.set_version_flag("--version", std::string("strait ") + strait::launcher::build_id());
-  app.require_subcommand(1);
+  app.require_subcommand(0, 1);  // none: told below, so that a misspelt verb is named first
   Order order;
   add_init(app, order);
   add_prepare(app, order);
@@ -193,13 +194,14 @@ int main(int argc, char** argv) {
   add_export(app, order);
   try {
     app.parse(argc, argv);
+    if (!order) throw CLI::RequiredError("a verb");
     return number(order());
   } catch (const CLI::ParseError& error) {
     const int code = app.exit(error);  // help and version are "errors" too, with code 0
     return code == 0 ? 0 : number(ExitCode::bad_input);
   } catch (const std::exception& error) {
     const strait::launcher::Failure failure = strait::launcher::describe_failure(error);
-    std::fprintf(stderr, "strait: %s\n", failure.text.c_str());
+    std::fprintf(stderr, "strait: %s\n", strait::launcher::printable_lines(failure.text).c_str());
     return number(failure.code);
   }
 }

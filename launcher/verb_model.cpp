@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <iostream>
@@ -11,6 +12,7 @@
 #include "framework/store/safetensors_writer.h"
 #include "framework/store/weight_files.h"
 #include "launcher/data_preparation.h"
+#include "launcher/printable_text.h"
 #include "launcher/text_generator.h"
 #include "launcher/user_error.h"
 #include "launcher/whole_model.h"
@@ -60,7 +62,10 @@ ExitCode generate(const GenerateWords& words) {
   options.seed = words.seed;
   const std::string answer =
       generate_text(*whole.model, models::describe(whole.config).positions, words.prompt, options);
-  std::cout << answer << (answer.empty() || answer.back() != '\n' ? "\n" : "");
+  // A program gets the model's own bytes; on a terminal they must not act.
+  const bool watched = isatty(STDOUT_FILENO) != 0;
+  std::cout << (watched ? printable_lines(answer) : answer)
+            << (answer.empty() || answer.back() != '\n' ? "\n" : "");
   return ExitCode::done;
 }
 

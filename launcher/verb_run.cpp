@@ -57,8 +57,6 @@ std::vector<std::string> last_words(const fs::path& run, const Outcome& outcome)
   std::vector<std::string> lines;
   const std::string name = run.string();
   if (outcome.code != ExitCode::done) {
-    for (const std::string& line : outcome.log_tail) lines.push_back("  | " + line);
-    for (const std::string& follower : outcome.followers) lines.push_back("then: " + follower);
     if (outcome.checkpoint) {
       lines.push_back(fmt::format("resume    ./strait resume {}   (from step {})", name,
                                   number(*outcome.checkpoint)));

@@ -105,6 +105,14 @@ ShardFile write_shard(const fs::path& checkpoint, const std::string& name,
   return {name, summary.size, summary.hash};
 }
 
+void withdraw_shard(const fs::path& checkpoint, const std::string& name) {
+  if (is_committed(checkpoint)) return;
+  std::error_code error;
+  fs::remove(checkpoint / name, error);
+  if (error) throw system_error("remove", checkpoint / name, error.value());
+  fs::remove(checkpoint, error);  // succeeds for the last one: the directory is empty then
+}
+
 void commit_checkpoint(const fs::path& checkpoint, const Manifest& manifest,
                        const std::function<void()>& may_commit) {
   if (checkpoint.filename() != checkpoint_directory({}, manifest.step).filename()) {

@@ -30,6 +30,10 @@ ShardFile write_shard(const std::filesystem::path& checkpoint, const std::string
                       std::span<const NamedTensor> tensors,
                       const std::map<std::string, std::string>& metadata = {});
 
+// Takes back this process's own shard of a checkpoint that was given up: its bytes may be what the
+// next one lacks. Nothing happens to a complete checkpoint.
+void withdraw_shard(const std::filesystem::path& checkpoint, const std::string& name);
+
 // Makes the checkpoint exist. `may_commit` is asked last before the rename and throws to forbid it:
 // an old generation must not commit. Shards named in the manifest must be there with the size it
 // says.

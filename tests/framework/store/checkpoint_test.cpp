@@ -94,6 +94,24 @@ TEST(Checkpoint, DoesNotExistWhenTheLastQuestionForbidsIt) {
   EXPECT_THAT(complete_steps(run.path()), testing::ElementsAre(7));
 }
 
+TEST(Checkpoint, GivenUpIsTakenBackShardByShardButNeverOnceComplete) {
+  const TemporaryDirectory run;
+  const fs::path path = checkpoint_directory(run.path(), Step{1});
+  const std::vector<NamedTensor> tensors{{"a", at::ones({9})}};
+  write_shard(path, shard_name(0, 0), tensors);
+  write_shard(path, shard_name(1, 0), tensors);
+  withdraw_shard(path, shard_name(0, 0));
+  EXPECT_FALSE(fs::exists(path / shard_name(0, 0)));
+  EXPECT_TRUE(fs::exists(path / shard_name(1, 0)));
+  withdraw_shard(path, shard_name(1, 0));
+  EXPECT_FALSE(fs::exists(path));
+  withdraw_shard(path, shard_name(1, 0));  // it never came to be
+
+  save(run.path(), 2);
+  withdraw_shard(checkpoint_directory(run.path(), Step{2}), shard_name(0, 0));
+  EXPECT_THAT(complete_steps(run.path(), Verify::hashes), testing::ElementsAre(2));
+}
+
 TEST(Checkpoint, RefusesToCommitAShardThatIsMissingOrCut) {
   const TemporaryDirectory run;
   const fs::path path = checkpoint_directory(run.path(), Step{7});
