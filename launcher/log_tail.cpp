@@ -3,20 +3,17 @@
 #include <algorithm>
 #include <fstream>
 
+#include "launcher/printable_text.h"
+
 namespace strait::launcher {
 namespace {
 
 constexpr std::streamoff kTailBytes = std::streamoff{64} << 10;
 constexpr std::size_t kLineBytes = 400;
 
-// A log is shown on terminals and in reports: nothing in it may steer them.
-std::string harmless(std::string line) {
-  std::erase_if(line, [](char c) {
-    const auto byte = static_cast<unsigned char>(c);
-    return byte < 0x20 || byte == 0x7f;
-  });
-  if (line.size() > kLineBytes) line = line.substr(0, kLineBytes) + "…";
-  return line;
+std::string shown(const std::string& line) {
+  const std::string text = printable(line);
+  return text.size() > kLineBytes ? text.substr(0, kLineBytes) + "…" : text;
 }
 
 }  // namespace
@@ -31,7 +28,7 @@ std::vector<std::string> log_tail(const std::filesystem::path& file, std::size_t
   std::string line;
   if (from > 0) std::getline(in, line);  // the rest of a line whose beginning was not read
   while (std::getline(in, line)) {
-    if (!line.empty()) lines.push_back(harmless(std::move(line)));
+    if (!line.empty()) lines.push_back(shown(line));
   }
   if (lines.size() > count) {
     lines.erase(lines.begin(), lines.end() - static_cast<std::ptrdiff_t>(count));
