@@ -1,6 +1,7 @@
 #include "launcher/whole_model.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
@@ -22,6 +23,9 @@ WholeModel load_whole_model(const std::filesystem::path& run_directory) {
   whole.checkpoint = newest->checkpoint.path;
   whole.warning = newest->warning;
   whole.step = newest->checkpoint.manifest.step;
+  // As many threads as a stage had: the same bits as in the run, and no crowd that waits for each
+  // other where a token of a small model is less work than waking them.
+  at::set_num_threads(static_cast<int>(whole.run.plan.processes.front().threads));
   const std::string& path = whole.run.plan.recipe.model.path;
   whole.config = models::parse_config(whole.run.plan.model_config, path + "/config.json");
   const auto layers = static_cast<int>(models::describe(whole.config).layers.size());

@@ -48,6 +48,7 @@ bool DealerCarrier::turn(Time now) {
   follow_events(now);
   if (renew_at_ && now >= *renew_at_) {
     renew_at_.reset();
+    if (std::exchange(up_, false)) end_->path_down(now);
     open();
   }
   int reads = 0;
@@ -78,6 +79,7 @@ void DealerCarrier::follow_events(Time now) {
     switch (*event) {
       case Monitor::Event::up:
         up_ = true;
+        renew_at_.reset();
         end_->path_up(now);
         break;
       case Monitor::Event::down:
