@@ -400,7 +400,8 @@ def main():
     for seed, (name, case) in enumerate(CASES.items()):
         results += run_case(name, case, seed, MISTAKES if seed == 0 else None)
     results.append(shuffled_epochs(3))
-    print(f"{sum(results)} of {len(results)} as expected of transformers {transformers.__version__}")
+    version = transformers.__version__
+    print(f"{sum(results)} of {len(results)} as expected of transformers {version}")
     sys.exit(0 if all(results) else 1)
 
 
