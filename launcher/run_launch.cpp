@@ -8,10 +8,12 @@
 
 #include "framework/net/node.h"
 #include "framework/store/checkpoint.h"
+#include "framework/store/store_error.h"
 #include "framework/trace/merge_traces.h"
 #include "launcher/build_id.h"
 #include "launcher/coordinator.h"
 #include "launcher/local_backend.h"
+#include "launcher/report.h"
 #include "launcher/run_recorder.h"
 #include "launcher/stage_job.h"
 #include "launcher/stop_signals.h"
@@ -75,6 +77,21 @@ void collect_traces(const RunDirectory& directory, const Plan& plan) {
   if (!files.empty()) trace::merge_traces(files, directory.path() / "trace.json");
 }
 
+// What is drawn from a run must not change how it ended.
+void draw(const RunDirectory& directory, const Plan& plan, Outcome& outcome) {
+  const auto note = [&outcome](const std::exception& error) {
+    outcome.followers.push_back(fmt::format("no trace or report: {}", error.what()));
+  };
+  try {
+    collect_traces(directory, plan);
+    write_report(directory.path(), plan);
+  } catch (const store::StoreError& error) {
+    note(error);
+  } catch (const trace::TraceError& error) {
+    note(error);
+  }
+}
+
 }  // namespace
 
 Outcome launch_run(RunDirectory& directory, const RunFile& run, const LaunchOptions& options) {
@@ -124,7 +141,7 @@ Outcome launch_run(RunDirectory& directory, const RunFile& run, const LaunchOpti
     Coordinator coordinator(std::move(stations), std::move(coordination), std::move(observers));
     outcome = coordinator.run(signals.count());
   }
-  collect_traces(directory, run.plan);
+  draw(directory, run.plan, outcome);
   return outcome;
 }
 

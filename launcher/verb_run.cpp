@@ -65,6 +65,7 @@ std::vector<std::string> last_words(const fs::path& run, const Outcome& outcome)
   }
   lines.push_back(
       fmt::format("results   {}: metrics.jsonl, events.jsonl, logs/, trace.json, "
+                  "report.html, "
                   "checkpoints/step-{}",
                   name, number(outcome.step)));
   if (outcome.stopped) lines.push_back(fmt::format("resume    ./strait resume {}", name));
