@@ -6,7 +6,7 @@
 
 #include "framework/codec/codec_error.h"
 #include "framework/trace/trace_error.h"
-#include "launcher/control_message.h"
+#include "launcher/control/control_message.h"
 #include "launcher/user_error.h"
 #include "models/config_error.h"
 #include "models/tensor_names.h"

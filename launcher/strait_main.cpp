@@ -7,13 +7,13 @@
 #include <string>
 
 #include "launcher/build_id.h"
+#include "launcher/console/printable_text.h"
 #include "launcher/failure.h"
-#include "launcher/printable_text.h"
-#include "launcher/verb_init.h"
-#include "launcher/verb_model.h"
-#include "launcher/verb_run.h"
-#include "launcher/verb_status.h"
-#include "launcher/verb_stop.h"
+#include "launcher/verbs/verb_init.h"
+#include "launcher/verbs/verb_model.h"
+#include "launcher/verbs/verb_run.h"
+#include "launcher/verbs/verb_status.h"
+#include "launcher/verbs/verb_stop.h"
 
 namespace {
 

@@ -6,7 +6,7 @@
 #include <iostream>
 
 #include "launcher/build_id.h"
-#include "launcher/stage_process.h"
+#include "launcher/stage/stage_process.h"
 
 // One stage process. It is started by strait; everything it must know arrives on stdin, because
 // argv and the environment can be read by others on its host.

@@ -34,7 +34,7 @@ HEAVY = re.compile(r"^(torch/|ATen/ATen\.h|ATen/Functions\.h|ATen/ops/)")
 FORBIDDEN = re.compile(r"^torch/(torch|all|extension|script)\.h$")
 # A library that only these know.
 OWNERS = {
-    re.compile(r"^toml\+\+/"): ("launcher/recipe_reader.cpp",),
+    re.compile(r"^toml\+\+/"): ("launcher/recipe/recipe_reader.cpp",),
     re.compile(r"^zmq(_addon)?\.h(pp)?$"): ("framework/net/", "tests/"),
     re.compile(r"^CLI/"): ("launcher/",),
     re.compile(r"^cxxopts\.hpp$"): ("launcher/",),
@@ -119,7 +119,7 @@ def self_test():
         ("framework/net/a.h", "#include <ATen/core/Tensor.h>"): "does without libtorch",
         ("models/a.h", "# include <ATen/ATen.h>"): "costs every reader",
         ("models/a.cpp", "#include <torch/torch.h>"): "reads all of libtorch",
-        ("stages/a.cpp", "#include <toml++/toml.h>"): "belongs into launcher/recipe_reader.cpp only",
+        ("stages/a.cpp", "#include <toml++/toml.h>"): "belongs into launcher/recipe/recipe_reader.cpp only",
         ("stages/a.cpp", '#include "chunk.h"'): "not a full path",
         ("tools/a.cpp", ""): "is no room",
     }

@@ -5,8 +5,8 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "launcher/recipe_reader.h"
-#include "launcher/recipe_writer.h"
+#include "launcher/recipe/recipe_reader.h"
+#include "launcher/recipe/recipe_writer.h"
 #include "launcher/user_error.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

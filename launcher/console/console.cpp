@@ -1,0 +1,243 @@
+#include "launcher/console/console.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "launcher/console/printable_text.h"
+
+namespace strait::launcher {
+namespace {
+
+using Style = ConsoleOptions::Style;
+using Json = nlohmann::ordered_json;
+
+// Erases what is left of a longer line: carriage return, "erase to the end of the line".
+constexpr const char* kLineStart = "\r\x1b[K";
+constexpr auto kQuietLive = std::chrono::seconds(2);
+constexpr auto kQuietPlain = std::chrono::seconds(30);
+constexpr std::int64_t kStayingLines = 20;
+constexpr std::size_t kLinksShown = 3;
+
+std::string cut_to_columns(const std::string& text, std::size_t columns) {
+  std::size_t used = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const bool begins = (static_cast<unsigned char>(text[i]) & 0xC0U) != 0x80U;
+    if (begins && used++ == columns) return text.substr(0, i);
+  }
+  return text;
+}
+
+std::string rate_text(double value) {
+  if (value < 1e3) return fmt::format("{:.0f}", value);
+  if (value < 1e6) return fmt::format("{:.1f}k", value / 1e3);
+  return fmt::format("{:.1f}M", value / 1e6);
+}
+
+// "8.1e-4": an exponent without the zero that only fills.
+std::string short_power(double value) {
+  std::string text = fmt::format("{:.1e}", value);
+  const std::size_t zero = text.find('0', text.find('e'));
+  if (zero != std::string::npos && zero + 1 < text.size()) text.erase(zero, 1);
+  return text;
+}
+
+std::string link_label(const std::string& name) {
+  const std::size_t blank = name.rfind(' ');
+  return blank == std::string::npos ? name : name.substr(blank + 1);
+}
+
+}  // namespace
+
+Console::Console(TextSink& sink, ConsoleOptions options)
+    : sink_(sink), options_(std::move(options)), said_(options_.now()) {}
+
+void Console::lasting(const std::string& line) {
+  const std::string text = printable(line) + "\n";
+  sink_.write(is(Style::live) ? kLineStart + text : text, false);
+  said_ = options_.now();
+}
+
+void Console::passing(const std::string& line) {
+  // One column stays free: some terminals wrap when the last one is written.
+  sink_.write(kLineStart + cut_to_columns(printable(line), options_.columns - 1), true);
+}
+
+void Console::json(const std::string& event, const Json& fields) {
+  Json object = {{"event", event}};
+  object.update(fields);
+  sink_.write(object.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n", false);
+}
+
+void Console::plan(const std::string& text, const std::string& plan_json) {
+  if (is(Style::json)) return json("plan", {{"plan", Json::parse(plan_json)}});
+  sink_.write(text + (text.ends_with('\n') ? "" : "\n"), false);
+}
+
+void Console::note(const std::string& text) {
+  if (is(Style::json)) return json("note", {{"text", text}});
+  lasting(text);
+}
+
+void Console::farewell(const std::vector<std::string>& lines) {
+  if (is(Style::json)) return json("farewell", {{"lines", lines}});
+  for (const std::string& line : lines) lasting(line);
+}
+
+void Console::connected(const Hello& hello) {
+  if (is(Style::json)) {
+    return json("connected",
+                {{"process", hello.process.text()}, {"host", hello.host}, {"pid", hello.pid}});
+  }
+  lasting(fmt::format("{} is up on {} (pid {})", hello.process.describe(), hello.host, hello.pid));
+}
+
+void Console::training(store::Step from, store::Step to) {
+  from_ = from;
+  to_ = to;
+  remaining_ = RemainingTime(to);
+  if (is(Style::json)) {
+    return json("training", {{"from", store::number(from)}, {"to", store::number(to)}});
+  }
+  lasting(from == store::Step{}
+              ? fmt::format("training {} steps", store::number(to))
+              : fmt::format("training steps {} to {}", store::number(from) + 1, store::number(to)));
+}
+
+void Console::reports(const std::vector<ProcessReport>& processes) {
+  const auto now = options_.now();
+  rates_.add(processes, now);
+  const auto quiet = now - said_;
+  const bool live = is(Style::live);
+  if (is(Style::json) || quiet < (live ? kQuietLive : kQuietPlain)) return;
+  std::vector<std::string> doing;
+  for (const ProcessReport& report : processes) {
+    if (!report.progress) {
+      doing.push_back(report.process.describe() + " is starting");
+    } else if (!report.progress->waits_for.empty()) {
+      doing.push_back(report.progress->waits_for);
+    } else {
+      doing.push_back(fmt::format("{}: {}", report.process.describe(), report.progress->phase));
+    }
+  }
+  const std::string line = fmt::format("{}", fmt::join(doing, " · "));
+  live ? passing(line) : lasting(line);
+}
+
+std::string Console::step_text(const StepLine& line) const {
+  std::vector<std::string> parts;
+  parts.push_back(fmt::format("step {}/{}", store::number(line.step), store::number(to_)));
+  if (line.loss) parts.push_back(fmt::format("loss {:.4g}", *line.loss));
+  if (line.learning_rate) parts.push_back("lr " + short_power(*line.learning_rate));
+  if (line.skipped) parts.emplace_back("update skipped: not finite");
+  if (line.tokens > 0) parts.push_back(rate_text(line.tokens_per_second) + " tok/s");
+  const auto links = rates_.megabits();
+  for (std::size_t i = 0; i < std::min(links.size(), kLinksShown); ++i) {
+    parts.push_back(fmt::format("{} {:.1f} Mbit/s", link_label(links[i].first), links[i].second));
+  }
+  if (links.size() > kLinksShown) {
+    parts.push_back(fmt::format("+{} links", links.size() - kLinksShown));
+  }
+  parts.push_back(fmt::format("idle {:.0f} %", 100 * line.mean_idle()));
+  if (const auto left = remaining_.seconds()) parts.push_back("ETA " + clock_text(*left));
+  return fmt::format("{}", fmt::join(parts, " · "));
+}
+
+void Console::step(const StepLine& line) {
+  remaining_.add(line.step, line.seconds);
+  if (is(Style::json)) {
+    Json fields = to_json(line);
+    Json links = Json::object();
+    for (const auto& [name, rate] : rates_.megabits()) links[name] = rate;
+    fields["link_megabits_per_second"] = std::move(links);
+    return json("step", fields);
+  }
+  const std::string text = step_text(line);
+  held_back_ = text;
+  if (is(Style::plain)) return plain_step(line, text);
+  const std::int64_t done = store::number(line.step) - store::number(from_);
+  const std::int64_t every =
+      std::max<std::int64_t>(1, (store::number(to_) - store::number(from_)) / kStayingLines);
+  if (done == 1 || done % every == 0 || line.step == to_) {
+    lasting(text);
+    held_back_.clear();
+  } else {
+    passing(text);
+    said_ = options_.now();
+  }
+}
+
+void Console::plain_step(const StepLine& line, const std::string& text) {
+  const auto now = options_.now();
+  if (printed_ && now - *printed_ < options_.every && line.step != to_) return;
+  printed_ = now;
+  lasting(text);
+  held_back_.clear();
+}
+
+void Console::evaluated(const Evaluated& evaluated) {
+  if (is(Style::json)) {
+    return json("evaluated", {{"step", store::number(evaluated.step)},
+                              {"loss", evaluated.loss},
+                              {"tokens", evaluated.tokens}});
+  }
+  lasting(fmt::format("evaluation at step {}: loss {:.4g} over {} tokens",
+                      store::number(evaluated.step), evaluated.loss, evaluated.tokens));
+}
+
+void Console::checkpointed(store::Step step) {
+  if (is(Style::json)) return json("checkpoint", {{"step", store::number(step)}});
+  lasting(fmt::format("checkpoint at step {}", store::number(step)));
+}
+
+void Console::checkpoint_failed(store::Step step, const std::string& text) {
+  if (is(Style::json)) {
+    return json("checkpoint_failed", {{"step", store::number(step)}, {"text", text}});
+  }
+  lasting(fmt::format("warning: no checkpoint at step {}, training goes on: {}",
+                      store::number(step), text));
+}
+
+void Console::event(const std::string& who, const Event& event) {
+  if (is(Style::json)) {
+    return json("stage_event", {{"who", who}, {"name", event.name}, {"text", event.text}});
+  }
+  lasting(fmt::format("{}: {}", who, event.text));
+}
+
+void Console::stopping(bool now) {
+  if (is(Style::json)) return json("stopping", {{"now", now}});
+  lasting(now ? "stopping at once"
+              : "stopping: this step is finished and saved first; Ctrl-C again leaves at once");
+}
+
+void Console::ended(const Outcome& outcome) {
+  if (is(Style::json)) return json("ended", to_json(outcome));
+  if (!held_back_.empty()) lasting(std::exchange(held_back_, {}));
+  if (outcome.code != ExitCode::done) failure(outcome);
+}
+
+void Console::failure(const Outcome& outcome) {
+  const char* words = meaning(outcome.code);
+  lasting("");
+  lasting(fmt::format("strait: {}", outcome.cause));
+  const std::string saved = outcome.checkpoint
+                                ? fmt::format("the last checkpoint is that of step {}",
+                                              store::number(*outcome.checkpoint))
+                                : "this start made no checkpoint";
+  lasting(fmt::format("  exit code {} ({}), {} steps done; {}", number(outcome.code),
+                      words ? words : "?", store::number(outcome.step), saved));
+  if (!outcome.log_tail.empty()) {
+    lasting(fmt::format("  the last {} lines of its log:", outcome.log_tail.size()));
+    for (const std::string& line : outcome.log_tail) lasting("    | " + line);
+  }
+  if (!outcome.followers.empty()) {
+    lasting("  what followed from it:");
+    for (const std::string& line : outcome.followers) lasting("    " + line);
+  }
+}
+
+}  // namespace strait::launcher

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launcher/console/link_rates.h"
+#include "launcher/console/remaining_time.h"
+#include "launcher/control/run_observer.h"
+
+namespace strait::launcher {
+
+// Where text goes. `passing` text is worth nothing once newer text is there and may be thrown away
+// when the reader is slow; other text is kept.
+class TextSink {
+ public:
+  TextSink() = default;
+  TextSink(const TextSink&) = delete;
+  TextSink& operator=(const TextSink&) = delete;
+  virtual ~TextSink() = default;
+  virtual void write(std::string text, bool passing) = 0;  // never waits
+};
+
+struct ConsoleOptions {
+  enum class Style { live, plain, json };  // a terminal, a file or pipe, a program
+  Style style = Style::plain;
+  std::size_t columns = 100;               // of the terminal
+  std::chrono::milliseconds every{1'000};  // plain: not more lines than this
+  std::function<std::chrono::steady_clock::time_point()> now = std::chrono::steady_clock::now;
+};
+
+// What a person, or with --json a program, sees of a run. Writes text, draws no conclusions. One
+// thread.
+class Console : public RunObserver {
+ public:
+  Console(TextSink& sink, ConsoleOptions options);
+
+  // What is about to happen: the plan in words (people) or as one JSON object (programs).
+  void plan(const std::string& text, const std::string& json);
+  // Something for people to read; JSON {"event":"note","text":…}.
+  void note(const std::string& text);
+  // The last words: where the results are, what to type next. Lines as they are to be printed.
+  void farewell(const std::vector<std::string>& lines);
+
+  void connected(const Hello& hello) override;
+  void training(store::Step from, store::Step to) override;
+  void reports(const std::vector<ProcessReport>& processes) override;
+  void step(const StepLine& line) override;
+  void evaluated(const Evaluated& evaluated) override;
+  void checkpointed(store::Step step) override;
+  void checkpoint_failed(store::Step step, const std::string& text) override;
+  void event(const std::string& who, const Event& event) override;
+  void stopping(bool now) override;
+  void ended(const Outcome& outcome) override;
+
+ private:
+  using Time = std::chrono::steady_clock::time_point;
+
+  void lasting(const std::string& line);  // a line that stays
+  void passing(const std::string& line);  // on a terminal, in place of the last such line
+  void json(const std::string& event, const nlohmann::ordered_json& fields);
+  void plain_step(const StepLine& line, const std::string& text);
+  void failure(const Outcome& outcome);
+  std::string step_text(const StepLine& line) const;
+  bool is(ConsoleOptions::Style style) const { return options_.style == style; }
+
+  TextSink& sink_;
+  ConsoleOptions options_;
+  LinkRates rates_;
+  RemainingTime remaining_;
+  store::Step from_{};
+  store::Step to_{};
+  std::optional<Time> printed_;  // plain: the last step's line
+  Time said_;                    // anything
+  std::string held_back_;        // the latest step's line, if it has not been made to stay
+};
+
+}  // namespace strait::launcher

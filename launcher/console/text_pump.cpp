@@ -1,0 +1,103 @@
+#include "launcher/console/text_pump.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <string_view>
+#include <utility>
+
+namespace strait::launcher {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// After poll() says that there is room, so much goes without waiting, to a pipe as to a terminal.
+constexpr std::size_t kPumpBite = 512;
+constexpr auto kPumpFarewell = std::chrono::seconds(1);
+constexpr int kPumpLook = 50;  // milliseconds
+
+}  // namespace
+
+TextPump::TextPump(int descriptor, std::size_t limit)
+    : descriptor_(descriptor), limit_(limit), thread_([this] { run(); }) {}
+
+TextPump::~TextPump() {
+  last_moment_ = (Clock::now() + kPumpFarewell).time_since_epoch().count();
+  {
+    const MutexLock lock(mutex_);
+    ending_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void TextPump::write(std::string text, bool passing) {
+  {
+    const MutexLock lock(mutex_);
+    if (closed_) return;
+    if (!waiting_.empty() && waiting_.back().passing) {
+      waiting_bytes_ -= waiting_.back().text.size();
+      waiting_.pop_back();
+    }
+    if (waiting_bytes_ + text.size() > limit_) {
+      ++left_out_;
+      return;
+    }
+    waiting_bytes_ += text.size();
+    waiting_.push_back({std::move(text), passing});
+  }
+  changed_.notify_all();
+}
+
+void TextPump::run() {
+  // A reader that went away is an error code here, whatever the program does with SIGPIPE.
+  sigset_t broken_pipe;
+  ::sigemptyset(&broken_pipe);
+  ::sigaddset(&broken_pipe, SIGPIPE);
+  ::pthread_sigmask(SIG_BLOCK, &broken_pipe, nullptr);
+  while (true) {
+    std::string text;
+    {
+      const MutexLock lock(mutex_);
+      while (waiting_.empty() && !ending_) changed_.wait(mutex_);
+      if (waiting_.empty()) return;
+      text = std::move(waiting_.front().text);
+      waiting_bytes_ -= text.size();
+      waiting_.pop_front();
+      if (waiting_.empty() && left_out_ > 0) {
+        text += fmt::format("({} lines left out: nobody read them)\n", std::exchange(left_out_, 0));
+      }
+    }
+    if (bring_out(text)) continue;
+    const MutexLock lock(mutex_);
+    closed_ = true;
+    waiting_.clear();
+    waiting_bytes_ = 0;
+  }
+}
+
+bool TextPump::give_up() const {
+  return ending_ && Clock::now().time_since_epoch().count() >= last_moment_;
+}
+
+bool TextPump::bring_out(const std::string& text) {
+  for (std::string_view rest = text; !rest.empty();) {
+    if (give_up()) return false;
+    pollfd room{descriptor_, POLLOUT, 0};
+    if (::poll(&room, 1, kPumpLook) == 0) continue;
+    if ((room.revents & (POLLERR | POLLHUP | POLLNVAL)) != 0) return false;
+    const ssize_t written = ::write(descriptor_, rest.data(), std::min(rest.size(), kPumpBite));
+    if (written > 0) {
+      rest.remove_prefix(static_cast<std::size_t>(written));
+    } else if (errno != EINTR && errno != EAGAIN) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace strait::launcher

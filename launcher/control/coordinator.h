@@ -1,0 +1,62 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "framework/net/link.h"
+#include "launcher/control/outcome.h"
+#include "launcher/control/run_observer.h"
+#include "launcher/control/watchdog.h"
+#include "launcher/process/backend.h"
+
+namespace strait::launcher {
+
+// One process of the run: what we hold of it.
+struct Station {
+  net::ProcessName name;
+  std::unique_ptr<net::Link> link;   // the control link to it
+  std::unique_ptr<Process> process;  // it was started already; null in tests without processes
+};
+
+struct CoordinatorOptions {
+  store::Step from{};  // updates already made when this launch begins
+  store::Step to{};    // updates to make in all
+  std::string build;   // what every process must say it is
+  WatchdogLimits limits;
+  std::chrono::milliseconds grace{4'000};      // from Abort to kill
+  std::chrono::milliseconds farewell{30'000};  // from the last Done to the last exit
+  int missed_checkpoints = 3;                  // in a row; then the run ends
+  // Makes the checkpoint exist: writes the manifest over the shards of all processes. Throws
+  // store::StoreError; the checkpoint is then dropped and training goes on.
+  std::function<void(store::Step, const std::vector<store::ShardFile>&)> commit;
+};
+
+// The control plane's one end: brings the processes together, collects what they say, commits
+// checkpoints, passes on stop requests, and when one fails finds the first cause and ends all the
+// others within ten seconds.
+//
+// `stops` counts what the user asked for, from signal handlers: 1 means finish the step, checkpoint
+// and leave; 2 means leave now.
+class Coordinator {
+ public:
+  Coordinator(std::vector<Station> stations, CoordinatorOptions options,
+              std::vector<RunObserver*> observers);
+  Coordinator(const Coordinator&) = delete;
+  Coordinator& operator=(const Coordinator&) = delete;
+  ~Coordinator();  // leaves no process and no thread behind
+
+  // From the first hello to the last exit. Once. Errors of the stages are in the outcome; only
+  // broken invariants and errors of the observers are thrown, after every process has been ended.
+  Outcome run(const std::atomic<int>& stops);
+
+ private:
+  class Control;
+  std::unique_ptr<Control> control_;
+};
+
+}  // namespace strait::launcher

@@ -1,0 +1,23 @@
+#include "launcher/control/outcome.h"
+
+#include <nlohmann/json.hpp>
+
+namespace strait::launcher {
+
+nlohmann::ordered_json to_json(const Outcome& outcome) {
+  using Json = nlohmann::ordered_json;
+  const char* words = meaning(outcome.code);
+  return {{"code", number(outcome.code)},
+          {"meaning", words ? words : ""},
+          {"cause", outcome.cause},
+          {"culprit", outcome.culprit ? Json(outcome.culprit->text()) : Json(nullptr)},
+          {"host", outcome.host},
+          {"log_tail", outcome.log_tail},
+          {"followers", outcome.followers},
+          {"stopped", outcome.stopped},
+          {"step", store::number(outcome.step)},
+          {"checkpoint",
+           outcome.checkpoint ? Json(store::number(*outcome.checkpoint)) : Json(nullptr)}};
+}
+
+}  // namespace strait::launcher

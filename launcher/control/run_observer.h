@@ -1,0 +1,43 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launcher/control/control_message.h"
+#include "launcher/control/outcome.h"
+#include "launcher/control/step_ledger.h"
+
+namespace strait::launcher {
+
+// What is known of one process now.
+struct ProcessReport {
+  net::ProcessName process;
+  std::string host;
+  std::int64_t pid = 0;
+  std::optional<Progress> progress;
+  double silent_seconds = 0;  // since its last message
+};
+
+// Who looks on while a run goes: the console, the files of the run. Called on the coordinator's
+// thread, one call at a time; must return at once (nothing slower than appending a line to a file).
+class RunObserver {
+ public:
+  RunObserver() = default;
+  RunObserver(const RunObserver&) = delete;
+  RunObserver& operator=(const RunObserver&) = delete;
+  virtual ~RunObserver() = default;
+
+  virtual void connected(const Hello& /*hello*/) {}
+  virtual void training(store::Step /*from*/, store::Step /*to*/) {}
+  virtual void reports(const std::vector<ProcessReport>& /*processes*/) {}  // every second
+  virtual void step(const StepLine& /*line*/) {}
+  virtual void evaluated(const Evaluated& /*evaluated*/) {}
+  virtual void checkpointed(store::Step /*step*/) {}
+  virtual void checkpoint_failed(store::Step /*step*/, const std::string& /*text*/) {}
+  virtual void event(const std::string& /*who*/, const Event& /*event*/) {}
+  virtual void stopping(bool /*now*/) {}
+  virtual void ended(const Outcome& /*outcome*/) {}
+};
+
+}  // namespace strait::launcher

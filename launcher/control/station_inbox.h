@@ -1,0 +1,55 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <deque>
+#include <string>
+#include <thread>
+#include <variant>
+#include <vector>
+
+#include "framework/mutex.h"
+#include "framework/net/link.h"
+#include "launcher/control/control_message.h"
+
+namespace strait::launcher {
+
+// Something came over the control link of station number `station`, or the link is over: then this
+// was its last letter.
+struct Letter {
+  struct LinkOver {
+    net::LinkError error;
+  };
+  struct Garbled {  // not a message of ours
+    std::string text;
+  };
+  std::size_t station = 0;
+  std::variant<StageMessage, LinkOver, Garbled> content;
+};
+
+// Listens to all control links at once, one thread each, and hands out what comes in the order in
+// which it came. The links stay the caller's; the destructor aborts them to end its threads.
+class StationInbox {
+ public:
+  explicit StationInbox(std::vector<net::Link*> links);
+  ~StationInbox();
+  StationInbox(const StationInbox&) = delete;
+  StationInbox& operator=(const StationInbox&) = delete;
+
+  // Everything that is here; waits for a first letter until the deadline.
+  std::vector<Letter> take_until(std::chrono::steady_clock::time_point deadline)
+      STRAIT_EXCLUDES(mutex_);
+
+ private:
+  void listen(std::size_t station);
+  void put(Letter letter) STRAIT_EXCLUDES(mutex_);
+
+  const std::vector<net::Link*> links_;
+  Mutex mutex_;
+  Condition changed_;
+  std::deque<Letter> letters_ STRAIT_GUARDED_BY(mutex_);
+  bool closing_ STRAIT_GUARDED_BY(mutex_) = false;
+  std::vector<std::thread> listeners_;
+};
+
+}  // namespace strait::launcher

@@ -1,0 +1,154 @@
+#include "launcher/plan/plan.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "framework/store/file_hash.h"
+#include "launcher/recipe/recipe_writer.h"
+#include "launcher/user_error.h"
+#include "schedules/forward_only.h"
+#include "schedules/schedule.h"
+
+namespace strait::launcher {
+namespace {
+
+using nlohmann::json;
+
+json name_to_json(net::ProcessName name) { return name.text(); }
+
+net::ProcessName name_from_json(const json& text) {
+  const auto name = net::ProcessName::parse(text.get<std::string>());
+  if (!name) throw UserError(ExitCode::mismatch, "a plan names a process " + text.dump());
+  return *name;
+}
+
+json data_to_json(const Plan::Data& data) {
+  return {{"file", data.file}, {"hash", data.hash}, {"rows", data.rows}};
+}
+
+Plan::Data data_from_json(const json& from) {
+  return {from.at("file"), from.at("hash"), from.at("rows")};
+}
+
+json process_to_json(const Plan::Process& process) {
+  return {{"name", name_to_json(process.name)},
+          {"host", process.host},
+          {"layers", {process.layers.first, process.layers.last}},
+          {"threads", process.threads},
+          {"parameters", process.parameters},
+          {"state_bytes", process.state_bytes},
+          {"activation_bytes", process.activation_bytes},
+          {"in_flight", process.in_flight}};
+}
+
+Plan::Process process_from_json(const json& from) {
+  Plan::Process process;
+  process.name = name_from_json(from.at("name"));
+  process.host = from.at("host");
+  process.layers = {from.at("layers").at(0), from.at("layers").at(1)};
+  process.threads = from.at("threads");
+  process.parameters = from.at("parameters");
+  process.state_bytes = from.at("state_bytes");
+  process.activation_bytes = from.at("activation_bytes");
+  process.in_flight = from.at("in_flight");
+  return process;
+}
+
+json link_to_json(const Plan::Link& link) {
+  return {{"name", link.name},
+          {"use", link.use == Plan::Use::tie ? "tie" : "boundary"},
+          {"connects", name_to_json(link.connects)},
+          {"listens", name_to_json(link.listens)},
+          {"forward_bytes", link.forward_bytes},
+          {"backward_bytes", link.backward_bytes}};
+}
+
+Plan::Link link_from_json(const json& from) {
+  Plan::Link link;
+  link.name = from.at("name");
+  link.use = from.at("use") == "tie" ? Plan::Use::tie : Plan::Use::boundary;
+  link.connects = name_from_json(from.at("connects"));
+  link.listens = name_from_json(from.at("listens"));
+  link.forward_bytes = from.at("forward_bytes");
+  link.backward_bytes = from.at("backward_bytes");
+  return link;
+}
+
+template <typename Value>
+json all_to_json(const std::vector<Value>& values, json (*convert)(const Value&)) {
+  json array = json::array();
+  for (const Value& value : values) array.push_back(convert(value));
+  return array;
+}
+
+}  // namespace
+
+const Plan::Process& Plan::process(net::ProcessName name) const {
+  for (const Process& candidate : processes) {
+    if (candidate.name == name) return candidate;
+  }
+  throw UserError(ExitCode::mismatch, "the plan has no process " + name.text());
+}
+
+schedules::ActionList Plan::training_actions(net::ProcessName name) const {
+  const schedules::PipelineShape shape{static_cast<int>(recipe.pipeline.stages),
+                                       static_cast<int>(micro_batches), static_cast<int>(depth)};
+  return schedules::schedule_named(name_of(recipe.pipeline.schedule))
+      .list(shape, static_cast<StageIndex>(name.stage));
+}
+
+schedules::ActionList Plan::evaluation_actions(net::ProcessName name) const {
+  if (eval_micro_batches == 0) return {};
+  const schedules::PipelineShape shape{static_cast<int>(recipe.pipeline.stages),
+                                       static_cast<int>(eval_micro_batches), 0};
+  return schedules::forward_only(shape, static_cast<StageIndex>(name.stage));
+}
+
+std::string Plan::hash() const {
+  Plan placeless = *this;
+  placeless.train.file.clear();
+  if (placeless.eval) placeless.eval->file.clear();
+  return store::hash_text(to_json(placeless).dump());
+}
+
+json to_json(const Plan& plan) {
+  return {{"recipe", recipe_to_json(plan.recipe)},
+          {"model_config", plan.model_config},
+          {"model_hash", plan.model_hash},
+          {"train", data_to_json(plan.train)},
+          {"eval", plan.eval ? data_to_json(*plan.eval) : json()},
+          {"steps", plan.steps},
+          {"micro_batches", plan.micro_batches},
+          {"eval_micro_batches", plan.eval_micro_batches},
+          {"depth", plan.depth},
+          {"processes", all_to_json(plan.processes, process_to_json)},
+          {"links", all_to_json(plan.links, link_to_json)}};
+}
+
+Plan plan_from_json(const json& from) {
+  try {
+    Plan plan;
+    plan.recipe = recipe_from_json(from.at("recipe"), "plan");
+    plan.model_config = from.at("model_config");
+    plan.model_hash = from.at("model_hash");
+    plan.train = data_from_json(from.at("train"));
+    if (!from.at("eval").is_null()) plan.eval = data_from_json(from.at("eval"));
+    plan.steps = from.at("steps");
+    plan.micro_batches = from.at("micro_batches");
+    plan.eval_micro_batches = from.at("eval_micro_batches");
+    plan.depth = from.at("depth");
+    for (const json& process : from.at("processes")) {
+      plan.processes.push_back(process_from_json(process));
+    }
+    for (const json& link : from.at("links")) plan.links.push_back(link_from_json(link));
+    return plan;
+  } catch (const json::exception& error) {
+    throw UserError(ExitCode::mismatch,
+                    fmt::format("this is not a plan of this build ({}); was it made by another "
+                                "version of strait?",
+                                error.what()));
+  }
+}
+
+}  // namespace strait::launcher

@@ -1,0 +1,281 @@
+#include "launcher/plan/plan_maker.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <thread>
+
+#include "framework/store/file_hash.h"
+#include "framework/store/sample_order.h"
+#include "framework/store/weight_files.h"
+#include "launcher/recipe/recipe_support.h"
+#include "launcher/user_error.h"
+#include "models/model_config.h"
+#include "models/tensor_names.h"
+#include "schedules/choose_depth.h"
+#include "schedules/schedule.h"
+#include "stages/partition.h"
+
+namespace strait::launcher {
+namespace {
+
+namespace fs = std::filesystem;
+
+// What `depth = "auto"` and the forecasts assume until links and hosts are measured.
+constexpr double kAssumedFlopsPerThread = 2e10;
+constexpr double kAssumedLinkBytesPerSecond = 4e9 / 8;  // CURVE over loopback
+constexpr double kBackwardCost = 2.0;                   // of a forward
+
+std::string read_config(const fs::path& model) {
+  const fs::path file = model / "config.json";
+  std::ifstream stream(file, std::ios::binary);
+  if (!stream) {
+    throw UserError(
+        ExitCode::bad_input,
+        fmt::format("model.path = \"{}\" has no config.json that can be read; it must be "
+                    "a Hugging Face model directory",
+                    model.string()));
+  }
+  return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+}
+
+// The names and shapes of the weight files against what the model needs, before anything starts.
+void check_weights(const Recipe& recipe, const models::ModelConfig& config) {
+  if (recipe.model.weights == Weights::random) return;
+  const store::WeightFiles files(recipe.model.path);
+  std::vector<models::TensorShape> shapes;
+  for (const auto& entry : files.tensors()) shapes.push_back({entry.info.name, entry.info.shape});
+  models::match_tensors(config, shapes, recipe.model.path);
+}
+
+std::vector<models::LayerRange> cut(const Recipe& recipe, const models::ModelDescription& model) {
+  const Recipe::Partition& partition = recipe.pipeline.partition;
+  if (partition.kind != PartitionKind::ranges) {
+    return stages::balanced_partition(model, recipe.pipeline.stages);
+  }
+  if (static_cast<std::int64_t>(partition.ranges.size()) != recipe.pipeline.stages) {
+    throw UserError(ExitCode::bad_input,
+                    fmt::format("pipeline.partition lists {} stages, pipeline.stages says {}; make "
+                                "them equal",
+                                partition.ranges.size(), recipe.pipeline.stages));
+  }
+  return stages::explicit_partition(model, partition.ranges);
+}
+
+// Byte tokens for a model that was trained with a tokenizer of its own would be learnt as nonsense,
+// so they have to be asked for.
+void check_tokenizer(const Recipe& recipe) {
+  if (!recipe.data.tokenizer.empty() || fs::path(recipe.data.train).extension() == ".safetensors")
+    return;
+  for (const char* name : {"tokenizer.json", "vocab.json", "tokenizer.model"}) {
+    const fs::path file = fs::path(recipe.model.path) / name;
+    if (!fs::exists(file)) continue;
+    throw UserError(
+        ExitCode::bad_input,
+        fmt::format("the model has a tokenizer of its own ({}), which this build cannot "
+                    "run; give data.train and data.eval as token files (safetensors with "
+                    "input_ids), or say data.tokenizer = \"bytes\" if bytes are meant",
+                    file.string()));
+  }
+}
+
+void check_data(const Recipe& recipe, const models::ModelDescription& model,
+                const PreparedData& data) {
+  if (data.tokens->largest_token() >= model.vocabulary) {
+    throw UserError(ExitCode::bad_input,
+                    fmt::format("{} has token {}, but the model of {} knows tokens 0 to {} "
+                                "(byte tokens need a vocabulary of 257)",
+                                data.source.string(), data.tokens->largest_token(),
+                                recipe.model.path, model.vocabulary - 1));
+  }
+  if (recipe.data.row > model.positions) {
+    throw UserError(ExitCode::bad_input,
+                    fmt::format("data.row is {}, but the model of {} has {} positions",
+                                recipe.data.row, recipe.model.path, model.positions));
+  }
+}
+
+std::int64_t bytes_per_value(Dtype dtype) { return dtype == Dtype::bfloat16 ? 2 : 4; }
+std::int64_t bytes_per_value(WireDtype dtype) { return dtype == WireDtype::float32 ? 4 : 2; }
+
+double flops(const models::ModelDescription& model, const models::LayerRange& range) {
+  double sum = 0;
+  for (int i = range.first; i <= range.last; ++i) {
+    sum += model.layers[static_cast<std::size_t>(i)].forward_flops_per_token;
+  }
+  return sum;
+}
+
+// What crosses the boundary behind this range, in elements per token.
+std::int64_t width_behind(const models::ModelDescription& model, const models::LayerRange& range) {
+  return model.layers[static_cast<std::size_t>(range.last)].output_width;
+}
+
+// The numbers of a plan in the making that several steps of it need.
+struct Sizes {
+  std::int64_t micro_batch_tokens;
+  std::int64_t wire_bytes;
+  std::int64_t threads;
+};
+
+std::int64_t choose_plan_depth(const Recipe& recipe, const models::ModelDescription& model,
+                               const std::vector<models::LayerRange>& ranges, const Plan& plan,
+                               const Sizes& sizes) {
+  if (recipe.pipeline.depth) return *recipe.pipeline.depth;
+  std::vector<schedules::StageCost> costs;
+  std::vector<schedules::LinkCost> links;
+  for (const models::LayerRange& range : ranges) {
+    schedules::StageCost cost;
+    cost.forward_seconds = flops(model, range) * static_cast<double>(sizes.micro_batch_tokens) /
+                           (kAssumedFlopsPerThread * static_cast<double>(sizes.threads));
+    cost.backward_seconds = kBackwardCost * cost.forward_seconds;
+    costs.push_back(cost);
+    if (&range == &ranges.back()) break;
+    schedules::LinkCost link;
+    link.forward_bytes = static_cast<double>(sizes.micro_batch_tokens * sizes.wire_bytes *
+                                             width_behind(model, range));
+    link.backward_bytes = link.forward_bytes;
+    link.forward_bytes_per_second = kAssumedLinkBytesPerSecond;
+    link.backward_bytes_per_second = kAssumedLinkBytesPerSecond;
+    links.push_back(link);
+  }
+  const schedules::PipelineShape shape{static_cast<int>(ranges.size()),
+                                       static_cast<int>(plan.micro_batches), 0};
+  return schedules::choose_depth(schedules::schedule_named(name_of(recipe.pipeline.schedule)),
+                                 shape, costs, links, shape.micro_batches);
+}
+
+Plan::Process plan_process(const Plan& plan, const models::ModelDescription& model,
+                           const models::LayerRange& range, net::ProcessName name,
+                           const Sizes& sizes) {
+  Plan::Process process;
+  process.name = name;
+  process.host = "localhost";
+  process.layers = range;
+  process.threads = sizes.threads;
+  std::int64_t saved_per_token = 0;
+  for (int i = range.first; i <= range.last; ++i) {
+    const models::LayerCost& layer = model.layers[static_cast<std::size_t>(i)];
+    process.parameters += layer.parameters;
+    saved_per_token += layer.saved_bytes_per_token;
+  }
+  const bool copies_tied =
+      model.tied && range.first > 0 && range.last + 1 == static_cast<int>(model.layers.size());
+  if (copies_tied) process.parameters += model.vocabulary * model.hidden;
+  const schedules::PipelineShape shape{static_cast<int>(plan.recipe.pipeline.stages),
+                                       static_cast<int>(plan.micro_batches),
+                                       static_cast<int>(plan.depth)};
+  process.in_flight = schedules::schedule_named(name_of(plan.recipe.pipeline.schedule))
+                          .most_in_flight(shape, static_cast<StageIndex>(name.stage));
+  // Master, gradient and two moments in float32, and the parameter itself where that is narrower.
+  const bool narrow = plan.recipe.model.dtype == Dtype::bfloat16;
+  process.state_bytes = process.parameters * (narrow ? 4 * 4 + 2 : 4 * 4);
+  process.activation_bytes = saved_per_token * sizes.micro_batch_tokens * process.in_flight;
+  return process;
+}
+
+void plan_links(Plan& plan, const models::ModelDescription& model, const Sizes& sizes) {
+  for (std::size_t i = 0; i + 1 < plan.processes.size(); ++i) {
+    const Plan::Process& upper = plan.processes[i];
+    const Plan::Process& lower = plan.processes[i + 1];
+    if (upper.name.replica != lower.name.replica) continue;
+    Plan::Link link;
+    link.name = fmt::format("boundary {}>{}", upper.name.text(), lower.name.text());
+    link.connects = upper.name;
+    link.listens = lower.name;
+    link.forward_bytes = plan.micro_batches * sizes.micro_batch_tokens * sizes.wire_bytes *
+                         width_behind(model, upper.layers);
+    link.backward_bytes = link.forward_bytes;
+    plan.links.push_back(link);
+  }
+  if (!model.tied || plan.recipe.pipeline.stages == 1) return;
+  for (const Plan::Process& first : plan.processes) {
+    if (first.name.stage != 0) continue;
+    const auto last_stage = static_cast<std::uint32_t>(plan.recipe.pipeline.stages - 1);
+    const net::ProcessName last{last_stage, first.name.replica};
+    Plan::Link link;
+    link.name = fmt::format("tie {}>{}", first.name.text(), last.text());
+    link.use = Plan::Use::tie;
+    link.connects = first.name;
+    link.listens = last;
+    link.forward_bytes = model.vocabulary * model.hidden * 4;
+    link.backward_bytes = link.forward_bytes;
+    plan.links.push_back(link);
+  }
+}
+
+std::int64_t threads_of(const Recipe& recipe) {
+  if (recipe.pipeline.threads) return *recipe.pipeline.threads;
+  const auto cores = static_cast<std::int64_t>(std::thread::hardware_concurrency());
+  return std::max<std::int64_t>(1, cores / (recipe.pipeline.stages * recipe.pipeline.replicas));
+}
+
+void plan_batches(Plan& plan, const PreparedData& train) {
+  const Recipe& recipe = plan.recipe;
+  const std::int64_t rows = *recipe.train.micro_batch * recipe.pipeline.replicas;
+  if (recipe.train.batch % rows != 0) {
+    throw UserError(ExitCode::bad_input,
+                    fmt::format("train.batch = {} is not a multiple of train.micro_batch = {}{}",
+                                recipe.train.batch, *recipe.train.micro_batch,
+                                recipe.pipeline.replicas == 1 ? "" : " times pipeline.replicas"));
+  }
+  plan.micro_batches = recipe.train.batch / rows;
+  const store::SampleOrder order(
+      store::SampleOrderOptions{.seed = static_cast<std::uint64_t>(recipe.seed),
+                                .rows = train.tokens->rows(),
+                                .replicas = recipe.pipeline.replicas,
+                                .replica = recipe.pipeline.replicas - 1,
+                                .rows_per_step = recipe.train.batch / recipe.pipeline.replicas,
+                                .shuffle = recipe.data.shuffle});
+  plan.steps = recipe.train.steps ? *recipe.train.steps : order.epoch_steps(*recipe.train.epochs);
+}
+
+Plan::Data plan_data(const PreparedData& data) {
+  return {data.is_token_file ? fs::absolute(data.source).string() : "", data.tokens->hash(),
+          data.tokens->rows()};
+}
+
+}  // namespace
+
+PlannedRun make_plan(const Recipe& recipe) {
+  check_supported(recipe);
+  PlannedRun run;
+  Plan& plan = run.plan;
+  plan.recipe = recipe;
+  plan.model_config = read_config(recipe.model.path);
+  plan.model_hash = store::hash_text(plan.model_config);
+  const models::ModelConfig config = models::parse_config(
+      plan.model_config, (fs::path(recipe.model.path) / "config.json").string());
+  const models::ModelDescription model =
+      models::describe(config, {recipe.data.row, bytes_per_value(recipe.model.dtype)});
+  check_weights(recipe, config);
+  const std::vector<models::LayerRange> ranges = cut(recipe, model);
+
+  check_tokenizer(recipe);
+  run.train = read_data(recipe.data.train, recipe.data.row);
+  check_data(recipe, model, run.train);
+  plan.train = plan_data(run.train);
+  plan_batches(plan, run.train);
+  if (!recipe.data.eval.empty()) {
+    run.eval = read_data(recipe.data.eval, recipe.data.row);
+    check_data(recipe, model, *run.eval);
+    plan.eval = plan_data(*run.eval);
+    const std::int64_t rows = *recipe.train.micro_batch;
+    plan.eval_micro_batches = (plan.eval->rows + rows - 1) / rows;
+  }
+
+  const Sizes sizes{*recipe.train.micro_batch * recipe.data.row,
+                    bytes_per_value(recipe.codec.wire_dtype), threads_of(recipe)};
+  plan.depth = choose_plan_depth(recipe, model, ranges, plan, sizes);
+  for (std::uint32_t replica = 0; replica < recipe.pipeline.replicas; ++replica) {
+    for (std::uint32_t stage = 0; stage < recipe.pipeline.stages; ++stage) {
+      plan.processes.push_back(plan_process(plan, model, ranges[stage], {stage, replica}, sizes));
+    }
+  }
+  plan_links(plan, model, sizes);
+  return run;
+}
+
+}  // namespace strait::launcher

@@ -1,0 +1,66 @@
+#include "launcher/process/backend.h"
+
+#include <fmt/format.h>
+
+#include <csignal>
+
+namespace strait::launcher {
+namespace {
+
+const char* signal_words(int signal) {
+  switch (signal) {
+    case SIGKILL:
+      return "SIGKILL: somebody's kill, or the system was out of memory";
+    case SIGSEGV:
+      return "SIGSEGV: it touched memory that is not its own";
+    case SIGABRT:
+      return "SIGABRT: it found itself broken and stopped";
+    case SIGBUS:
+      return "SIGBUS: a mapped file shrank or the disk failed";
+    case SIGILL:
+      return "SIGILL: an instruction that this processor does not have";
+    case SIGFPE:
+      return "SIGFPE: a division by zero";
+    case SIGTERM:
+      return "SIGTERM: somebody asked it to end";
+    case SIGINT:
+      return "SIGINT: somebody interrupted it";
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace
+
+std::string ExitStatus::sentence() const {
+  if (signal) {
+    const char* words = signal_words(*signal);
+    return words ? fmt::format("killed by signal {} ({})", *signal, words)
+                 : fmt::format("killed by signal {}", *signal);
+  }
+  const int left_with = code.value_or(-1);
+  const char* words = meaning(ExitCode{left_with});
+  return words ? fmt::format("ended with code {} ({})", left_with, words)
+               : fmt::format("ended with code {}", left_with);
+}
+
+ExitCode ExitStatus::exit_code() const {
+  if (signal) {
+    const bool own_fault = *signal == SIGSEGV || *signal == SIGABRT || *signal == SIGBUS ||
+                           *signal == SIGILL || *signal == SIGFPE;
+    return own_fault ? ExitCode::internal : ExitCode::peer_lost;
+  }
+  const ExitCode left_with{code.value_or(0)};
+  return left_with != ExitCode::done && meaning(left_with) ? left_with : ExitCode::internal;
+}
+
+ExitStatus Process::terminate(std::chrono::milliseconds grace) {
+  ask_to_end();
+  if (const auto status = wait_until(std::chrono::steady_clock::now() + grace)) return *status;
+  kill();
+  // Only a process that the kernel itself holds fast outlives SIGKILL; it is not ours to wait for.
+  const auto status = wait_until(std::chrono::steady_clock::now() + std::chrono::seconds(5));
+  return status.value_or(ExitStatus{std::nullopt, SIGKILL});
+}
+
+}  // namespace strait::launcher

@@ -1,0 +1,119 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "launcher/recipe/recipe_words.h"
+
+namespace strait::launcher {
+
+// One recipe file, as values: a plain value type, compared field by field, free of TOML and of side
+// effects. Paths are as the user wrote them. An absent optional means what its comment says.
+struct Recipe {
+  struct Lora {
+    std::int64_t rank = 8;
+    double alpha = 16;
+    std::vector<std::string> targets = {"q_proj", "v_proj"};  // names of the adapted projections
+    bool operator==(const Lora&) const = default;
+  };
+
+  struct Model {
+    std::string path;                         // a Hugging Face directory; required
+    Weights weights = Weights::load;          // random: config.json is all that is needed
+    Dtype dtype = Dtype::float32;             // parameters and arithmetic
+    Device device = Device::automatic;        // automatic: cuda where there is one
+    Recompute recompute = Recompute::none;    // layer: keep only what enters a layer
+    std::optional<Lora> lora = std::nullopt;  // absent: full fine-tuning
+    std::string adapter;                      // a PEFT directory to start from; empty: none
+    bool operator==(const Model&) const = default;
+  };
+
+  struct Data {
+    std::string train;       // text, JSONL or a token file; required
+    std::string eval;        // empty: no evaluation
+    std::string tokenizer;   // "bytes" or a directory with tokenizer.json; empty: the model's own
+    std::int64_t row = 128;  // tokens of a packed row
+    bool shuffle = true;     // the order of samples; by seed, epoch and replica
+    bool operator==(const Data&) const = default;
+  };
+
+  struct Partition {
+    PartitionKind kind = PartitionKind::balanced;
+    std::vector<std::pair<int, int>> ranges;  // of each stage, first and last layer; kind ranges
+    std::string plugin;                       // the shared object; kind plugin
+    bool operator==(const Partition&) const = default;
+  };
+
+  struct Pipeline {
+    std::int64_t stages = 1;    // processes that a model is split over
+    std::int64_t replicas = 1;  // copies of the whole pipeline
+    ScheduleKind schedule = ScheduleKind::one_forward_one_backward;
+    std::optional<std::int64_t> depth =
+        std::nullopt;     // forwards in flight beyond 1F1B; absent: auto
+    Partition partition;  // which layers are whose
+    std::optional<std::int64_t> threads = std::nullopt;  // per process; absent: divide the cores
+    bool operator==(const Pipeline&) const = default;
+  };
+
+  struct Train {
+    std::optional<std::int64_t> steps = std::nullopt;   // either these ...
+    std::optional<std::int64_t> epochs = std::nullopt;  // ... or these; a read recipe has just one
+    std::int64_t batch = 32;                            // rows per step, all replicas together
+    std::optional<std::int64_t> micro_batch = 4;        // rows of one; absent: auto
+    double learning_rate = 1e-3;                        // at the end of the warm-up
+    DecayKind decay = DecayKind::cosine;                // of the learning rate after the warm-up
+    std::int64_t warmup = 0;                            // steps
+    std::pair<double, double> betas = {0.9, 0.95};      // of AdamW
+    double weight_decay = 0.1;                          // on parameters of two or more dimensions
+    double clip = 1.0;                                  // global gradient norm; 0 is off
+    std::int64_t eval_every = 0;  // steps; 0: only at the end, when there is data.eval
+    bool operator==(const Train&) const = default;
+  };
+
+  struct Codec {
+    CodecKind forward = CodecKind::raw;           // of activations
+    std::int64_t forward_bits = 4;                // fixed and delta
+    std::int64_t first_bits = 8;                  // delta: the first visit of a sample
+    CodecKind backward = CodecKind::raw;          // of gradients
+    std::int64_t backward_bits = 8;               // fixed
+    WireDtype wire_dtype = WireDtype::float32;    // raw
+    std::int64_t group = 64;                      // values that share a scale; fixed and delta
+    std::int64_t cache = std::int64_t{4} << 30U;  // bytes per process; delta
+    bool operator==(const Codec&) const = default;
+  };
+
+  struct Sync {
+    std::string method;  // how replicas agree on weights; empty: not said
+    bool operator==(const Sync&) const = default;
+  };
+
+  struct Checkpoint {
+    std::int64_t every = 100;  // steps; 0: only at the end
+    std::int64_t keep = 2;     // complete checkpoints that stay
+    bool operator==(const Checkpoint&) const = default;
+  };
+
+  struct Hosts {
+    BackendKind backend = BackendKind::local;  // local: this machine
+    std::vector<std::string> list;             // user@host; not for local
+    std::pair<int, int> ports = {0, 0};        // first and last that stages may bind; 0: any free
+    bool operator==(const Hosts&) const = default;
+  };
+
+  std::string name;       // the run directory is runs/<name>/; by default the file's own name
+  std::int64_t seed = 1;  // of everything random
+  Model model;
+  Data data;
+  Pipeline pipeline;
+  Train train;
+  Codec codec;
+  Sync sync;
+  Checkpoint checkpoint;
+  Hosts hosts;
+  bool operator==(const Recipe&) const = default;
+};
+
+}  // namespace strait::launcher

@@ -1,0 +1,144 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "launcher/recipe/recipe_keys.h"
+
+// The kinds of keys that recipe_keys.cpp makes its list of. `place` is a function from a Recipe
+// (const or not) to a reference to the field that the key is about.
+namespace strait::launcher::key_kinds {
+
+// Text without control characters, as paths and names are; empty stands for absent.
+bool is_clean_text(const RecipeValue& value);
+
+template <class Place>
+RecipeKey text(const std::string& name, Place place, const std::string& allowed,
+               const std::string& help) {
+  return {name,
+          allowed,
+          help,
+          {},
+          [place](const RecipeValue& value, Recipe& recipe) {
+            const bool fits = is_clean_text(value);
+            if (fits) {
+              place(recipe) = value.get<std::string>();
+            }
+            return fits;
+          },
+          [place](const Recipe& recipe) {
+            const std::string& field = place(recipe);
+            return field.empty() ? RecipeValue() : RecipeValue(field);
+          }};
+}
+
+template <class Place>
+RecipeKey flag(const std::string& name, Place place, const std::string& help) {
+  return {name,
+          "true or false",
+          help,
+          {},
+          [place](const RecipeValue& value, Recipe& recipe) {
+            if (value.is_boolean()) {
+              place(recipe) = value.get<bool>();
+            }
+            return value.is_boolean();
+          },
+          [place](const Recipe& recipe) { return RecipeValue(place(recipe)); }};
+}
+
+struct IntegerRange {
+  std::int64_t least;
+  std::int64_t most;
+  bool holds(const RecipeValue& value) const {
+    return value.is_number_integer() && !(value.is_number_unsigned() && value > most) &&
+           value.get<std::int64_t>() >= least && value.get<std::int64_t>() <= most;
+  }
+};
+
+// The field is an integer, or an optional one: then `absent` is the word for its absence ("auto"),
+// and empty where only leaving the key out says so.
+template <class Place>
+RecipeKey integer(const std::string& name, Place place, IntegerRange range, const std::string& help,
+                  std::string_view absent = {}) {
+  RecipeKey key{
+      name, fmt::format("an integer from {} to {}", range.least, range.most), help, {}, {}, {}};
+  if (!absent.empty()) {
+    key.allowed += fmt::format(" or \"{}\"", absent);
+    key.words = {absent};
+  }
+  key.set = [place, range, absent](const RecipeValue& value, Recipe& recipe) {
+    if (range.holds(value)) {
+      place(recipe) = value.get<std::int64_t>();
+      return true;
+    }
+    if constexpr (requires { place(recipe).reset(); }) {
+      if (!absent.empty() && value == absent) {
+        place(recipe).reset();
+        return true;
+      }
+    }
+    return false;
+  };
+  key.get = [place, absent](const Recipe& recipe) {
+    const auto& field = place(recipe);
+    if constexpr (requires { field.has_value(); }) {
+      const auto none = absent.empty() ? RecipeValue() : RecipeValue(absent);
+      return field.has_value() ? RecipeValue(*field) : none;
+    } else {
+      return RecipeValue(field);
+    }
+  };
+  return key;
+}
+
+struct NumberRange {
+  double least;
+  double most;
+  bool holds(const RecipeValue& value) const {
+    return value.is_number() && value.get<double>() >= least && value.get<double>() <= most;
+  }
+};
+
+template <class Place>
+RecipeKey number(const std::string& name, Place place, NumberRange range, const std::string& help) {
+  return {name,
+          fmt::format("a number from {} to {}", range.least, range.most),
+          help,
+          {},
+          [place, range](const RecipeValue& value, Recipe& recipe) {
+            const bool fits = range.holds(value);
+            if (fits) {
+              place(recipe) = value.get<double>();
+            }
+            return fits;
+          },
+          [place](const Recipe& recipe) { return RecipeValue(place(recipe)); }};
+}
+
+template <class Place>
+RecipeKey word(const std::string& name, Place place, const std::string& help) {
+  using Word = std::remove_reference_t<decltype(place(std::declval<Recipe&>()))>;
+  const Names names = all_names(Word{});
+  return {name,
+          fmt::format("one of \"{}\"", fmt::join(names, "\", \"")),
+          help,
+          {names.begin(), names.end()},
+          [place, names](const RecipeValue& value, Recipe& recipe) {
+            for (std::size_t i = 0; i < names.size(); ++i) {
+              if (value == names[i]) {
+                place(recipe) = static_cast<Word>(i);
+                return true;
+              }
+            }
+            return false;
+          },
+          [place](const Recipe& recipe) { return RecipeValue(name_of(place(recipe))); }};
+}
+
+}  // namespace strait::launcher::key_kinds

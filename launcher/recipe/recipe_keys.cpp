@@ -1,0 +1,216 @@
+#include "launcher/recipe/recipe_keys.h"
+
+#include <algorithm>
+
+#include "launcher/recipe/recipe_key_kinds.h"
+#include "launcher/recipe/recipe_particular_keys.h"
+
+namespace strait::launcher {
+
+namespace {
+
+using key_kinds::flag;
+using key_kinds::integer;
+using key_kinds::number;
+using key_kinds::text;
+using key_kinds::word;
+constexpr std::int64_t kMany = 1'000'000'000;
+
+// The field that two member pointers lead to, of a recipe that is const or not.
+template <auto Part, auto Member>
+constexpr auto at() {
+  return [](auto& recipe) -> auto& { return recipe.*Part.*Member; };
+}
+
+template <auto Member>
+constexpr auto top() {
+  return [](auto& recipe) -> auto& { return recipe.*Member; };
+}
+
+template <auto Member>
+constexpr auto in_lora() {
+  return [](auto& recipe) -> auto& {
+    if constexpr (!std::is_const_v<std::remove_reference_t<decltype(recipe)>>) {
+      if (!recipe.model.lora) {
+        recipe.model.lora.emplace();
+      }
+    }
+    return recipe.model.lora.value().*Member;
+  };
+}
+
+RecipeKey with_lora_only(RecipeKey key) {
+  key.get = [get = std::move(key.get)](const Recipe& recipe) {
+    return recipe.model.lora ? get(recipe) : RecipeValue();
+  };
+  return key;
+}
+
+RecipeKey lora_table() {
+  return {"model.lora",
+          "a table of rank, alpha and targets",
+          "fine-tune low-rank adapters only; absent: full fine-tuning",
+          {},
+          [](const RecipeValue& value, Recipe& recipe) {
+            if (value.is_object() && !recipe.model.lora) {
+              recipe.model.lora.emplace();
+            }
+            return value.is_object();
+          },
+          [](const Recipe& recipe) {
+            return recipe.model.lora ? RecipeValue::object() : RecipeValue();
+          }};
+}
+
+template <class Place>
+RecipeKey text_list(const std::string& name, Place place, const std::string& allowed,
+                    const std::string& help) {
+  return {name,
+          allowed,
+          help,
+          {},
+          [place](const RecipeValue& value, Recipe& recipe) {
+            const bool fits = value.is_array() && !value.empty() && value.size() <= 4096 &&
+                              std::ranges::all_of(value, key_kinds::is_clean_text);
+            if (fits) {
+              place(recipe) = value.get<std::vector<std::string>>();
+            }
+            return fits;
+          },
+          [place](const Recipe& recipe) {
+            return place(recipe).empty() ? RecipeValue() : RecipeValue(place(recipe));
+          }};
+}
+
+using R = Recipe;
+
+void add_model_and_data(std::vector<RecipeKey>& keys) {
+  const std::string path = "a path";
+  keys.insert(
+      keys.end(),
+      {particular_keys::run_name(),
+       integer("seed", top<&R::seed>(), {0, std::numeric_limits<std::int64_t>::max()},
+               "of everything random"),
+       text("model.path", at<&R::model, &R::Model::path>(), path,
+            "a Hugging Face directory; config.json is enough when weights = \"random\""),
+       word("model.weights", at<&R::model, &R::Model::weights>(),
+            "where the first weights are from"),
+       word("model.dtype", at<&R::model, &R::Model::dtype>(),
+            "of parameters and arithmetic; bfloat16 keeps float32 masters"),
+       word("model.device", at<&R::model, &R::Model::device>(), "auto: cuda where there is one"),
+       word("model.recompute", at<&R::model, &R::Model::recompute>(),
+            "layer: keep only what enters a layer, and compute the rest again"),
+       text("model.adapter", at<&R::model, &R::Model::adapter>(), path,
+            "a PEFT directory to start from and to go on training"),
+       lora_table(),
+       with_lora_only(integer("model.lora.rank", in_lora<&R::Lora::rank>(), {1, 65536},
+                              "of the low-rank product")),
+       with_lora_only(number("model.lora.alpha", in_lora<&R::Lora::alpha>(), {0, 1e6},
+                             "the product is scaled by alpha / rank")),
+       with_lora_only(text_list("model.lora.targets", in_lora<&R::Lora::targets>(),
+                                "a list of names", "the adapted projections")),
+       text("data.train", at<&R::data, &R::Data::train>(), path,
+            "text, JSONL (text | prompt+completion | messages), or a token file"),
+       text("data.eval", at<&R::data, &R::Data::eval>(), path, "the same, for evaluation"),
+       text("data.tokenizer", at<&R::data, &R::Data::tokenizer>(), "\"bytes\" or a path",
+            "bytes, or a directory with tokenizer.json; absent: the model's own"),
+       integer("data.row", at<&R::data, &R::Data::row>(), {2, 1 << 20}, "tokens of a packed row"),
+       flag("data.shuffle", at<&R::data, &R::Data::shuffle>(),
+            "visit the rows in an order drawn from seed, epoch and replica")});
+}
+
+void add_pipeline_and_train(std::vector<RecipeKey>& keys) {
+  keys.insert(
+      keys.end(),
+      {integer("pipeline.stages", at<&R::pipeline, &R::Pipeline::stages>(), {1, 64},
+               "processes that the model is split over"),
+       integer("pipeline.replicas", at<&R::pipeline, &R::Pipeline::replicas>(), {1, 256},
+               "copies of the whole pipeline"),
+       word("pipeline.schedule", at<&R::pipeline, &R::Pipeline::schedule>(),
+            "in which order a stage runs forwards and backwards"),
+       integer("pipeline.depth", at<&R::pipeline, &R::Pipeline::depth>(), {0, 16},
+               "forwards in flight beyond plain 1F1B, per hop", "auto"),
+       particular_keys::partition(),
+       integer("pipeline.threads", at<&R::pipeline, &R::Pipeline::threads>(), {1, 1024},
+               "per process; auto divides the cores of a host", "auto"),
+       integer("train.steps", at<&R::train, &R::Train::steps>(), {1, kMany}, "updates to make"),
+       integer("train.epochs", at<&R::train, &R::Train::epochs>(), {1, 1'000'000},
+               "passes over the data, instead of steps"),
+       integer("train.batch", at<&R::train, &R::Train::batch>(), {1, 1 << 20},
+               "rows per step, all replicas together"),
+       integer("train.micro_batch", at<&R::train, &R::Train::micro_batch>(), {1, 1 << 16},
+               "rows that pass a stage at once", "auto"),
+       number("train.learning_rate", at<&R::train, &R::Train::learning_rate>(), {0, 10},
+              "at the end of the warm-up"),
+       word("train.decay", at<&R::train, &R::Train::decay>(), "of the learning rate after warm-up"),
+       integer("train.warmup", at<&R::train, &R::Train::warmup>(), {0, kMany},
+               "steps until the learning rate is reached"),
+       particular_keys::betas(),
+       number("train.weight_decay", at<&R::train, &R::Train::weight_decay>(), {0, 10},
+              "on parameters of two or more dimensions"),
+       number("train.clip", at<&R::train, &R::Train::clip>(), {0, 1e6},
+              "the largest global gradient norm; 0 is off"),
+       integer("train.eval_every", at<&R::train, &R::Train::eval_every>(), {0, kMany},
+               "steps; 0 is only at the end, when there is data.eval")});
+}
+
+void add_wire_state_and_hosts(std::vector<RecipeKey>& keys) {
+  keys.insert(
+      keys.end(),
+      {word("codec.forward", at<&R::codec, &R::Codec::forward>(), "how activations are sent"),
+       integer("codec.forward_bits", at<&R::codec, &R::Codec::forward_bits>(), {2, 8},
+               "of fixed and delta"),
+       integer("codec.first_bits", at<&R::codec, &R::Codec::first_bits>(), {2, 8},
+               "of delta on the first visit of a sample"),
+       word("codec.backward", at<&R::codec, &R::Codec::backward>(), "how gradients are sent"),
+       integer("codec.backward_bits", at<&R::codec, &R::Codec::backward_bits>(), {2, 8},
+               "of fixed"),
+       word("codec.wire_dtype", at<&R::codec, &R::Codec::wire_dtype>(), "of raw"),
+       integer("codec.group", at<&R::codec, &R::Codec::group>(), {32, 128},
+               "values that share a scale, in fixed and delta"),
+       particular_keys::cache(),
+       text("sync.method", at<&R::sync, &R::Sync::method>(), "a name such as \"allreduce\"",
+            "how the replicas of a stage agree on weights"),
+       integer("checkpoint.every", at<&R::checkpoint, &R::Checkpoint::every>(), {0, kMany},
+               "steps; 0 is only at the end"),
+       integer("checkpoint.keep", at<&R::checkpoint, &R::Checkpoint::keep>(), {2, 1'000'000},
+               "complete checkpoints that stay"),
+       word("hosts.backend", at<&R::hosts, &R::Hosts::backend>(), "how processes are started"),
+       text_list("hosts.list", at<&R::hosts, &R::Hosts::list>(),
+                 "a list such as [\"alice@10.0.0.1\"]", "who runs stages; not for local"),
+       particular_keys::ports()});
+}
+
+}  // namespace
+
+const std::vector<RecipeKey>& recipe_keys() {
+  static const std::vector<RecipeKey> kKeys = [] {
+    std::vector<RecipeKey> all;
+    add_model_and_data(all);
+    add_pipeline_and_train(all);
+    add_wire_state_and_hosts(all);
+    return all;
+  }();
+  return kKeys;
+}
+
+const RecipeKey* find_recipe_key(std::string_view name) {
+  const auto found = std::ranges::find(recipe_keys(), name, &RecipeKey::name);
+  return found == recipe_keys().end() ? nullptr : &*found;
+}
+
+bool is_recipe_section(std::string_view name) {
+  return name.empty() || std::ranges::any_of(recipe_keys(), [&](const RecipeKey& key) {
+           return key.name.size() > name.size() && key.name.starts_with(name) &&
+                  key.name[name.size()] == '.';
+         });
+}
+
+std::string_view section_of(std::string_view name) {
+  const auto dot = name.rfind('.');
+  return dot == std::string_view::npos ? std::string_view() : name.substr(0, dot);
+}
+
+std::string_view last_part_of(std::string_view name) { return name.substr(name.rfind('.') + 1); }
+
+}  // namespace strait::launcher

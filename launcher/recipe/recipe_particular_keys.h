@@ -1,0 +1,14 @@
+#pragma once
+
+#include "launcher/recipe/recipe_keys.h"
+
+// The keys that are of no general kind; recipe_keys.cpp puts them into its list.
+namespace strait::launcher::particular_keys {
+
+RecipeKey run_name();   // name: a directory's name, and nothing that leaves runs/
+RecipeKey partition();  // pipeline.partition: a word, a plugin or ranges
+RecipeKey betas();      // train.betas: a pair
+RecipeKey cache();      // codec.cache: a size with its unit
+RecipeKey ports();      // hosts.ports: "47000-47099"
+
+}  // namespace strait::launcher::particular_keys

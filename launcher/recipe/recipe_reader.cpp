@@ -1,0 +1,185 @@
+#include "launcher/recipe/recipe_reader.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <optional>
+#include <sstream>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <toml++/toml.h>
+
+#include "launcher/recipe/recipe_assembly.h"
+#include "launcher/user_error.h"
+
+namespace strait::launcher {
+
+namespace {
+
+// Recipes nest three deep; the limit keeps hostile text from exhausting the stack.
+constexpr int kDeepestToml = 16;
+// An error quotes a value, it does not reprint it.
+constexpr std::size_t kMostShown = 60;
+
+struct PlacedValue {
+  toml::source_position position;
+  FoundValue found;
+};
+
+std::string shown_toml(const toml::node& node) {
+  std::string text;
+  if (const auto* string = node.as_string()) {
+    text = RecipeValue(string->get()).dump(-1, ' ', false, RecipeValue::error_handler_t::replace);
+  } else {
+    std::ostringstream out;
+    node.visit([&](const auto& concrete) { out << toml::toml_formatter(concrete); });
+    text = out.str();
+    std::ranges::replace(text, '\n', ' ');
+  }
+  if (text.size() > kMostShown) {
+    text.resize(kMostShown);
+    text += "...";
+  }
+  return text;
+}
+
+[[noreturn]] void refuse_depth(const std::string& where) {
+  throw UserError(
+      ExitCode::bad_input,
+      fmt::format("values nest deeper than {} ({}); no recipe does", kDeepestToml, where));
+}
+
+// Dates become null, which no key allows; the rest of TOML is JSON too.
+RecipeValue json_of(const toml::node& node, const std::string& where, int depth) {
+  if (depth > kDeepestToml) {
+    refuse_depth(where);
+  }
+  if (const auto* list = node.as_array()) {
+    RecipeValue values = RecipeValue::array();
+    for (const auto& element : *list) {
+      values.push_back(json_of(element, where, depth + 1));
+    }
+    return values;
+  }
+  if (const auto* text = node.as_string()) {
+    return text->get();
+  }
+  if (const auto* integer = node.as_integer()) {
+    return integer->get();
+  }
+  if (const auto* number = node.as_floating_point()) {
+    return number->get();
+  }
+  if (const auto* flag = node.as_boolean()) {
+    return flag->get();
+  }
+  return node.is_table() ? RecipeValue::object() : RecipeValue();
+}
+
+// `fixed_where` names what is not from the file; empty: file:line:column.
+void collect(const toml::node& node, const std::string& key, const std::string& source,
+             const std::string& fixed_where, int depth, std::vector<PlacedValue>& found) {
+  const auto position = node.source().begin;
+  const auto where = fixed_where.empty()
+                         ? fmt::format("{}:{}:{}", source, position.line, position.column)
+                         : fixed_where;
+  if (depth > kDeepestToml) {
+    refuse_depth(where);
+  }
+  if (!key.empty()) {
+    found.push_back(
+        {position,
+         {key, json_of(node, where, 0), node.is_table() ? "a table" : shown_toml(node), where}});
+  }
+  if (const auto* table = node.as_table()) {
+    for (const auto& [name, value] : *table) {
+      const auto full =
+          key.empty() ? std::string(name.str()) : fmt::format("{}.{}", key, name.str());
+      collect(value, full, source, fixed_where, depth + 1, found);
+    }
+  }
+}
+
+toml::table parse_toml(std::string_view text, const std::string& source) {
+  try {
+    return toml::parse(text, source);
+  } catch (const toml::parse_error& error) {
+    const auto at = error.source().begin;
+    throw UserError(ExitCode::bad_input, fmt::format("{}:{}:{} is not TOML: {}", source, at.line,
+                                                     at.column, error.description()));
+  }
+}
+
+// TOML where it is exactly one value, else the string as it stands: paths need no quotes.
+toml::table parse_override_value(const std::string& value) {
+  try {
+    toml::table table = toml::parse("value = " + value);
+    if (table.size() == 1) {
+      return table;
+    }
+  } catch (const toml::parse_error& not_toml) {
+    // A word such as 1f1b or a path, which is what the string below is for.
+    static_cast<void>(not_toml);
+  }
+  return toml::table{{"value", value}};
+}
+
+void collect_override(const std::string& written, std::vector<PlacedValue>& found) {
+  const auto equals = written.find('=');
+  if (equals == std::string::npos || equals == 0) {
+    throw UserError(
+        ExitCode::bad_input,
+        fmt::format("--set {} sets nothing; write it as --set train.batch=32", written));
+  }
+  const auto table = parse_override_value(written.substr(equals + 1));
+  collect(*table.get("value"), written.substr(0, equals), "", "--set " + written, 0, found);
+}
+
+std::string read_text(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  if (!in) {
+    throw UserError(ExitCode::bad_input, fmt::format("cannot read the recipe {}: {}", file.string(),
+                                                     std::strerror(errno)));
+  }
+  std::string text(kMostRecipeBytes + 1, '\0');
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (in.bad() || (in.fail() && !in.eof())) {
+    throw UserError(
+        ExitCode::bad_input,
+        fmt::format("cannot read the recipe {}: it is no ordinary file", file.string()));
+  }
+  text.resize(static_cast<std::size_t>(in.gcount()));
+  return text;
+}
+
+}  // namespace
+
+Recipe read_recipe(const std::filesystem::path& file, std::span<const std::string> overrides) {
+  return parse_recipe(read_text(file), file.string(), overrides);
+}
+
+Recipe parse_recipe(std::string_view text, const std::string& source,
+                    std::span<const std::string> overrides) {
+  if (text.size() > kMostRecipeBytes) {
+    throw UserError(ExitCode::bad_input, fmt::format("{} is larger than {} bytes; no recipe is",
+                                                     source, kMostRecipeBytes));
+  }
+  std::vector<PlacedValue> placed;
+  collect(parse_toml(text, source), "", source, "", 0, placed);
+  // toml++ sorts by name; people read from top to bottom.
+  std::ranges::stable_sort(placed, [](const PlacedValue& a, const PlacedValue& b) {
+    return std::pair(a.position.line, a.position.column) <
+           std::pair(b.position.line, b.position.column);
+  });
+  for (const auto& written : overrides) {
+    collect_override(written, placed);
+  }
+  std::vector<FoundValue> found;
+  std::ranges::transform(placed, std::back_inserter(found), &PlacedValue::found);
+  return assemble_recipe(found, source);
+}
+
+}  // namespace strait::launcher

@@ -1,0 +1,35 @@
+#include "launcher/recipe/recipe_words.h"
+
+#include <array>
+
+namespace strait::launcher {
+
+namespace {
+
+using std::string_view_literals::operator""sv;
+
+constexpr std::array kWeightsNames = {"load"sv, "random"sv};
+constexpr std::array kDtypeNames = {"float32"sv, "bfloat16"sv};
+constexpr std::array kDeviceNames = {"auto"sv, "cpu"sv, "cuda"sv};
+constexpr std::array kRecomputeNames = {"none"sv, "layer"sv};
+constexpr std::array kScheduleNames = {"gpipe"sv, "1f1b"sv};
+constexpr std::array kPartitionNames = {"balanced"sv, "profile"sv, "ranges"sv, "plugin"sv};
+constexpr std::array kDecayNames = {"cosine"sv, "linear"sv, "constant"sv};
+constexpr std::array kCodecNames = {"raw"sv, "fixed"sv, "delta"sv, "auto"sv};
+constexpr std::array kWireDtypeNames = {"float32"sv, "bfloat16"sv, "float16"sv};
+constexpr std::array kBackendNames = {"local"sv, "ssh"sv, "slurm"sv};
+
+}  // namespace
+
+Names all_names(Weights) { return kWeightsNames; }
+Names all_names(Dtype) { return kDtypeNames; }
+Names all_names(Device) { return kDeviceNames; }
+Names all_names(Recompute) { return kRecomputeNames; }
+Names all_names(ScheduleKind) { return kScheduleNames; }
+Names all_names(PartitionKind) { return kPartitionNames; }
+Names all_names(DecayKind) { return kDecayNames; }
+Names all_names(CodecKind) { return kCodecNames; }
+Names all_names(WireDtype) { return kWireDtypeNames; }
+Names all_names(BackendKind) { return kBackendNames; }
+
+}  // namespace strait::launcher

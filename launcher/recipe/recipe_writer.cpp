@@ -1,0 +1,111 @@
+#include "launcher/recipe/recipe_writer.h"
+
+#include <vector>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "launcher/recipe/recipe_assembly.h"
+#include "launcher/recipe/recipe_keys.h"
+#include "launcher/user_error.h"
+
+namespace strait::launcher {
+
+namespace {
+
+RecipeValue::json_pointer pointer_to(const std::string& key) {
+  RecipeValue::json_pointer pointer;
+  std::size_t from = 0;
+  for (auto dot = key.find('.'); dot != std::string::npos; dot = key.find('.', from)) {
+    pointer /= key.substr(from, dot - from);
+    from = dot + 1;
+  }
+  return pointer / key.substr(from);
+}
+
+// JSON's arrays, numbers and escaped strings are TOML's too. A key that is a table is its header.
+std::string toml_line(const RecipeKey& key, const RecipeValue& value) {
+  return is_recipe_section(key.name) ? fmt::format("[{}]", key.name)
+                                     : fmt::format("{} = {}", last_part_of(key.name), value.dump());
+}
+
+// What `line` makes of each key, under the headers of their tables; nothing for empty lines.
+template <class Line>
+std::string written_by_tables(const Line& line) {
+  std::string text;
+  std::string_view open;
+  for (const auto& key : recipe_keys()) {
+    const std::string written = line(key);
+    if (written.empty()) {
+      continue;
+    }
+    if (is_recipe_section(key.name)) {
+      text += "\n";
+      open = key.name;
+    } else if (const auto section = section_of(key.name); section != open) {
+      text += fmt::format("\n[{}]\n", section);
+      open = section;
+    }
+    text += written + "\n";
+  }
+  return text;
+}
+
+void collect_json(const RecipeValue& node, const std::string& key, const std::string& source,
+                  std::vector<FoundValue>& found) {
+  for (const auto& [name, value] : node.items()) {
+    const auto full = key.empty() ? name : fmt::format("{}.{}", key, name);
+    found.push_back({full, value,
+                     value.is_object()
+                         ? "a table"
+                         : value.dump(-1, ' ', false, RecipeValue::error_handler_t::replace),
+                     source});
+    if (value.is_object() && is_recipe_section(full)) {
+      collect_json(value, full, source, found);
+    }
+  }
+}
+
+}  // namespace
+
+std::string recipe_to_toml(const Recipe& recipe) {
+  return written_by_tables([&](const RecipeKey& key) {
+    const RecipeValue value = key.get(recipe);
+    return value.is_null() ? std::string() : toml_line(key, value);
+  });
+}
+
+RecipeValue recipe_to_json(const Recipe& recipe) {
+  RecipeValue json = RecipeValue::object();
+  for (const auto& key : recipe_keys()) {
+    if (RecipeValue value = key.get(recipe); !value.is_null()) {
+      json[pointer_to(key.name)] = std::move(value);
+    }
+  }
+  return json;
+}
+
+Recipe recipe_from_json(const RecipeValue& json, const std::string& source) {
+  if (!json.is_object()) {
+    throw UserError(ExitCode::bad_input,
+                    fmt::format("{} holds no recipe but a JSON {}", source, json.type_name()));
+  }
+  std::vector<FoundValue> found;
+  collect_json(json, "", source, found);
+  return assemble_recipe(found, source);
+}
+
+std::string recipe_reference() {
+  const Recipe defaults;
+  Recipe with_tables;  // those that may be absent
+  with_tables.model.lora = Recipe::Lora{};
+  return written_by_tables([&](const RecipeKey& key) {
+    const RecipeValue value = key.get(with_tables);
+    const auto line =
+        value.is_null() ? fmt::format("{} =", last_part_of(key.name)) : toml_line(key, value);
+    return fmt::format("{:<32}  # {}: {}", (key.get(defaults).is_null() ? "# " : "") + line,
+                       key.help, key.allowed);
+  });
+}
+
+}  // namespace strait::launcher

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "launcher/control/outcome.h"
+#include "launcher/control/run_observer.h"
+#include "launcher/run/run_directory.h"
+#include "launcher/run/run_files.h"
+
+namespace strait::launcher {
+
+struct LaunchOptions {
+  std::string resume;                   // the checkpoint to go on from; empty: a new run
+  store::Step from{};                   // the steps that it holds
+  std::vector<RunObserver*> observers;  // they outlive the launch
+};
+
+// Starts every process of a run under a new generation, coordinates them until the last has left,
+// and leaves the run's files complete. Makes all keys; they exist in memory and on the stages'
+// stdin only. Returns how it ended; throws UserError for what cannot even be started.
+Outcome launch_run(RunDirectory& directory, const RunFile& run, const LaunchOptions& options);
+
+}  // namespace strait::launcher

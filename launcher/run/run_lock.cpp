@@ -1,0 +1,122 @@
+#include "launcher/run/run_lock.h"
+
+#include <fcntl.h>
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <ctime>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "framework/store/bounded_json.h"
+#include "launcher/user_error.h"
+
+namespace strait::launcher {
+namespace {
+
+std::filesystem::path lock_file(const std::filesystem::path& run) { return run / "lock"; }
+
+// Field 22 of /proc/PID/stat; 0 when there is no such process, or when it is dead and only waits to
+// be reaped. The name in field 2 may hold blanks and parentheses: counting starts behind the last
+// one.
+std::uint64_t start_ticks(std::int64_t pid) {
+  std::ifstream in(fmt::format("/proc/{}/stat", pid));
+  std::string line;
+  std::getline(in, line);
+  const std::size_t name_end = line.rfind(')');
+  if (name_end == std::string::npos) return 0;
+  std::istringstream fields(line.substr(name_end + 1));
+  std::string field;
+  fields >> field;  // the 3rd: its state
+  if (field == "Z" || field == "X") return 0;
+  for (int i = 4; i <= 22; ++i) fields >> field;
+  try {
+    return std::stoull(field);
+  } catch (const std::logic_error&) {
+    return 0;
+  }
+}
+
+std::optional<LiveRun> read_holder(int descriptor) {
+  std::array<char, 512> bytes{};
+  const ssize_t size = ::pread(descriptor, bytes.data(), bytes.size(), 0);
+  if (size <= 0) return std::nullopt;
+  try {
+    const nlohmann::json said =
+        store::parse_bounded_json({bytes.data(), static_cast<std::size_t>(size)});
+    return LiveRun{said.at("pid").get<std::int64_t>(), said.at("started").get<std::uint64_t>(),
+                   said.at("since").get<std::string>()};
+  } catch (const nlohmann::json::exception&) {
+    return std::nullopt;
+  } catch (const store::JsonError&) {
+    return std::nullopt;  // its writer died before it was whole: nobody holds it
+  }
+}
+
+void write_holder(int descriptor, const std::filesystem::path& path) {
+  const nlohmann::ordered_json said = {
+      {"pid", ::getpid()},
+      {"started", start_ticks(::getpid())},
+      {"since", fmt::format("{:%Y-%m-%d %H:%M:%S}", fmt::localtime(std::time(nullptr)))}};
+  const std::string text = said.dump() + "\n";
+  const bool written =
+      ::ftruncate(descriptor, 0) == 0 &&
+      ::pwrite(descriptor, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size());
+  if (!written) {
+    const ExitCode code = errno == ENOSPC ? ExitCode::storage_full : ExitCode::storage_io;
+    throw UserError(code, fmt::format("cannot write {}: {}", path.string(), std::strerror(errno)));
+  }
+}
+
+[[noreturn]] void refuse_live(const std::filesystem::path& run,
+                              const std::optional<LiveRun>& holder) {
+  const std::string who =
+      holder ? fmt::format("process {}, since {}", holder->pid, holder->since) : "a process";
+  throw UserError(ExitCode::bad_input,
+                  fmt::format("{} is in use by a live run ({}); watch it with: strait status {}, "
+                              "end it with: strait stop {}",
+                              run.string(), who, run.string(), run.string()));
+}
+
+}  // namespace
+
+bool LiveRun::alive() const { return pid > 0 && started != 0 && start_ticks(pid) == started; }
+
+RunLock::RunLock(const std::filesystem::path& run) {
+  const std::filesystem::path path = lock_file(run);
+  descriptor_ = store::FileDescriptor(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  if (!descriptor_.open()) {
+    throw UserError(ExitCode::storage_io,
+                    fmt::format("cannot open {}: {}", path.string(), std::strerror(errno)));
+  }
+  const bool taken = ::flock(descriptor_.number(), LOCK_EX | LOCK_NB) == 0;
+  const std::optional<LiveRun> earlier = read_holder(descriptor_.number());
+  // Asked even when the lock was free: not every file system knows flock.
+  const bool theirs = earlier && earlier->pid != ::getpid() && earlier->alive();
+  if (!taken || theirs) refuse_live(run, earlier);
+  write_holder(descriptor_.number(), path);
+}
+
+RunLock::~RunLock() {
+  // Our process may live on: its number must not keep others out where flock is unknown. If this
+  // fails, our end says the same a little later.
+  if (descriptor_.open()) [[maybe_unused]]
+    const int emptied = ::ftruncate(descriptor_.number(), 0);
+}
+
+std::optional<LiveRun> RunLock::holder(const std::filesystem::path& run) {
+  const store::FileDescriptor file(::open(lock_file(run).c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.open()) return std::nullopt;
+  const std::optional<LiveRun> said = read_holder(file.number());
+  return said && said->alive() ? said : std::nullopt;
+}
+
+}  // namespace strait::launcher

@@ -1,0 +1,81 @@
+#include "launcher/stage/control_end.h"
+
+#include <spdlog/spdlog.h>
+
+#include <cstdlib>
+#include <utility>
+
+namespace strait::launcher {
+namespace {
+
+constexpr std::chrono::milliseconds kListenLook{100};
+
+// Ends the process without unwinding: its threads may be anywhere, and its state is in checkpoints.
+[[noreturn]] void leave_at_once(ExitCode code) {
+  spdlog::shutdown();
+  std::_Exit(number(code));
+}
+
+}  // namespace
+
+ControlEnd::ControlEnd(std::unique_ptr<net::Link> link)
+    : link_(std::move(link)), listener_([this] { listen(); }) {}
+
+ControlEnd::~ControlEnd() {
+  closing_ = true;
+  listener_.join();
+}
+
+void ControlEnd::say(const StageMessage& message) {
+  const MutexLock lock(send_mutex_);
+  link_->send(format(message));
+}
+
+std::map<std::string, std::string> ControlEnd::wait_for_peers() {
+  const MutexLock lock(mutex_);
+  while (!peers_) changed_.wait(mutex_);
+  return *peers_;
+}
+
+std::optional<std::string> ControlEnd::wait_for_commit(store::Step step) {
+  const MutexLock lock(mutex_);
+  while (decided_.count(step) == 0) changed_.wait(mutex_);
+  return decided_.at(step);
+}
+
+void ControlEnd::listen() {
+  try {
+    while (!closing_) {
+      const auto frame = link_->receive_until(std::chrono::steady_clock::now() + kListenLook);
+      if (frame) hear(parse_coordinator_message(*frame));
+    }
+  } catch (const std::exception& error) {
+    if (closing_) return;
+    spdlog::error("the coordinator is gone: {}", error.what());
+    leave_at_once(ExitCode::peer_lost);
+  }
+}
+
+void ControlEnd::hear(const CoordinatorMessage& message) {
+  if (const auto* abort = std::get_if<Abort>(&message)) {
+    spdlog::warn("told to leave at once because of {}: {}", abort->origin, abort->text);
+    leave_at_once(abort->code);
+  }
+  if (std::holds_alternative<StopAfterStep>(message)) {
+    stop_requested_ = true;
+    return;
+  }
+  {
+    const MutexLock lock(mutex_);
+    if (const auto* peers = std::get_if<Peers>(&message)) peers_ = peers->endpoints;
+    if (const auto* committed = std::get_if<Committed>(&message)) {
+      decided_[committed->step] = std::nullopt;
+    }
+    if (const auto* dropped = std::get_if<Dropped>(&message)) {
+      decided_[dropped->step] = dropped->text;
+    }
+  }
+  changed_.notify_all();
+}
+
+}  // namespace strait::launcher

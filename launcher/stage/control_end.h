@@ -1,0 +1,59 @@
+#pragma once
+
+#include <atomic>
+#include <exception>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "framework/mutex.h"
+#include "framework/net/link.h"
+#include "launcher/control/control_message.h"
+
+namespace strait::launcher {
+
+// A stage's end of the control plane. A thread of its own listens, so that a stop or an abort is
+// heard while the stage computes. An Abort, or a coordinator that is gone for good, ends the
+// process at once: nothing that is worth keeping lives outside of checkpoints.
+//
+// Threads: any may call.
+class ControlEnd {
+ public:
+  explicit ControlEnd(std::unique_ptr<net::Link> link);
+  ~ControlEnd();
+  ControlEnd(const ControlEnd&) = delete;
+  ControlEnd& operator=(const ControlEnd&) = delete;
+
+  void say(const StageMessage& message) STRAIT_EXCLUDES(send_mutex_);
+
+  // Where every process listens, once all are ready.
+  std::map<std::string, std::string> wait_for_peers() STRAIT_EXCLUDES(mutex_);
+
+  bool stop_requested() const { return stop_requested_; }
+
+  // Waits until the checkpoint of this step exists (nothing) or never will (why).
+  std::optional<std::string> wait_for_commit(store::Step step) STRAIT_EXCLUDES(mutex_);
+
+  // Waits until the coordinator has everything that was said; false at the deadline.
+  bool flush(std::chrono::steady_clock::time_point deadline) { return link_->flush(deadline); }
+
+ private:
+  void listen();
+  void hear(const CoordinatorMessage& message) STRAIT_EXCLUDES(mutex_);
+
+  const std::unique_ptr<net::Link> link_;
+  Mutex send_mutex_;
+  std::atomic<bool> stop_requested_ = false;
+  std::atomic<bool> closing_ = false;
+
+  Mutex mutex_;
+  Condition changed_;
+  std::optional<std::map<std::string, std::string>> peers_ STRAIT_GUARDED_BY(mutex_);
+  // Checkpoints that were decided on: no text where they exist.
+  std::map<store::Step, std::optional<std::string>> decided_ STRAIT_GUARDED_BY(mutex_);
+  std::thread listener_;
+};
+
+}  // namespace strait::launcher

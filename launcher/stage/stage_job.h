@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "framework/net/curve_keys.h"
+#include "framework/net/process_name.h"
+#include "framework/net/run_id.h"
+#include "launcher/plan/plan.h"
+
+namespace strait::launcher {
+
+// All that a stage process is told, on stdin and nowhere else: it holds secrets.
+struct StageJob {
+  Plan plan;
+  net::ProcessName process;
+  net::RunId run;
+  std::uint32_t generation = 0;
+  net::CurveKeyPair keys;
+  std::string coordinator_endpoint;
+  std::string coordinator_key;
+  std::map<std::string, std::string> peer_keys;  // by ProcessName::text()
+  std::string run_directory;
+  std::string resume;  // the checkpoint to go on from; empty: from the model's weights
+};
+
+std::string to_text(const StageJob& job);
+// UserError (mismatch) where the text is not a job of this build.
+StageJob parse_stage_job(const std::string& text);
+
+// Reads a job as the backend writes it: its length in 4 bytes, little endian, then the text.
+// Leaves the descriptor open: its end tells that the launcher is gone.
+StageJob read_stage_job(int descriptor);
+
+}  // namespace strait::launcher

@@ -1,0 +1,269 @@
+#include "launcher/stage/stage_process.h"
+
+#include <ATen/Parallel.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <thread>
+
+#include "framework/net/node.h"
+#include "framework/store/checkpoint_reader.h"
+#include "framework/store/weight_files.h"
+#include "launcher/build_id.h"
+#include "launcher/failure.h"
+#include "launcher/stage/control_end.h"
+#include "launcher/stage/stage_job.h"
+#include "launcher/stage/stage_reporter.h"
+#include "launcher/stage/stage_settings.h"
+#include "launcher/user_error.h"
+#include "models/tensor_names.h"
+#include "stages/stage.h"
+#include "stages/stage_state.h"
+
+namespace strait::launcher {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::chrono::seconds kFarewell{5};
+
+// Ends the process when the launcher's end of stdin closes: there is nobody left to work for.
+void leave_with_launcher(int descriptor) {
+  std::thread([descriptor] {
+    char ignored = 0;
+    ssize_t got = 1;
+    while (got > 0 || (got < 0 && errno == EINTR)) got = read(descriptor, &ignored, 1);
+    spdlog::error("the launcher is gone (end of file on stdin); leaving");
+    std::_Exit(number(ExitCode::peer_lost));
+  }).detach();
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
+}
+
+net::NodeOptions node_options(const StageJob& job) {
+  net::NodeOptions options;
+  options.name = job.process;
+  options.run = job.run;
+  options.generation = job.generation;
+  options.keys = job.keys;
+  options.on_event = [](const std::string& event) { spdlog::info("{}", event); };
+  return options;
+}
+
+std::unique_ptr<net::Link> control_link(net::Node& node, const StageJob& job) {
+  net::LinkOptions options;
+  options.name = "control " + job.process.text();
+  options.peer = net::ProcessName::coordinator();
+  options.peer_public_key = job.coordinator_key;
+  options.terms = {{"build", build_id()}};
+  return node.connect(job.coordinator_endpoint, options);
+}
+
+// Binds what this process listens on, and connects the rest once it is known where.
+class DataLinks {
+ public:
+  DataLinks(net::Node& node, const StageJob& job) : node_(node), job_(job) {
+    const auto [first, last] = job.plan.recipe.hosts.ports;
+    for (const Plan::Link& link : job.plan.links) {
+      if (link.listens != job.process) continue;
+      net::BindAddress address;
+      address.first_port = static_cast<std::uint16_t>(first);
+      address.last_port = static_cast<std::uint16_t>(last);
+      listeners_.push_back(node.listen(address));
+      endpoints_[link.name] = listeners_.back()->endpoint();
+      links_[link.name] = listeners_.back()->expect(link_options(job, link));
+    }
+  }
+
+  const std::map<std::string, std::string>& endpoints() const { return endpoints_; }
+
+  stages::StageLinks connect(const std::map<std::string, std::string>& everybody) {
+    stages::StageLinks made;
+    for (const Plan::Link& link : job_.plan.links) {
+      const bool listens = link.listens == job_.process;
+      if (!listens && link.connects != job_.process) continue;
+      if (!listens) {
+        links_[link.name] = node_.connect(everybody.at(link.name), link_options(job_, link));
+      }
+      std::unique_ptr<net::Link>& place = link.use == Plan::Use::tie ? made.tie
+                                          : listens                  ? made.upstream
+                                                                     : made.downstream;
+      place = std::move(links_.at(link.name));
+      if (link.use == Plan::Use::boundary) {
+        (listens ? made.upstream_name : made.downstream_name) =
+            (listens ? link.connects : link.listens).describe();
+      }
+    }
+    return made;
+  }
+
+ private:
+  net::Node& node_;
+  const StageJob& job_;
+  std::vector<std::unique_ptr<net::Listener>> listeners_;
+  std::map<std::string, std::string> endpoints_;
+  std::map<std::string, std::unique_ptr<net::Link>> links_;
+};
+
+void load_pretrained(stages::Stage& stage, const StageJob& job) {
+  const std::string& path = job.plan.recipe.model.path;
+  const store::WeightFiles files(path);
+  std::vector<models::TensorShape> shapes;
+  for (const auto& entry : files.tensors()) shapes.push_back({entry.info.name, entry.info.shape});
+  const auto in_file = models::match_tensors(
+      models::parse_config(job.plan.model_config, path + "/config.json"), shapes, path);
+  stages::load_weights(stage.optimizer(),
+                       [&](const std::string& name) { return files.read(in_file.at(name)); });
+}
+
+void load(stages::Stage& stage, const StageJob& job) {
+  if (!job.resume.empty()) {
+    const store::CheckpointReader checkpoint(job.resume);
+    stages::restore(stage.optimizer(),
+                    [&](const std::string& name) { return checkpoint.read(name); });
+  } else if (job.plan.recipe.model.weights == Weights::random) {
+    stage.initialize();
+  } else {
+    load_pretrained(stage, job);
+  }
+}
+
+store::Step first_step(const StageJob& job) {
+  if (job.resume.empty()) return store::Step{0};
+  return store::open_checkpoint(job.resume, store::Verify::sizes).step;
+}
+
+// Only the ends of a pipeline need to know what the rows hold.
+stages::StageData data_for(const StageJob& job, const stages::StageLinks& links) {
+  if (links.upstream != nullptr && links.downstream != nullptr) return {};
+  stages::StageData data;
+  data.training = std::make_shared<const store::TokenFile>(job.plan.train.file);
+  if (job.plan.eval) {
+    data.evaluation = std::make_shared<const store::TokenFile>(job.plan.eval->file);
+  }
+  return data;
+}
+
+std::vector<StageReporter::WatchedLink> watched_links(const StageJob& job, stages::Stage& stage) {
+  std::vector<StageReporter::WatchedLink> watched;
+  for (const Plan::Link& link : job.plan.links) {
+    const bool listens = link.listens == job.process;
+    if (!listens && link.connects != job.process) continue;
+    StageReporter::WatchedLink one;
+    one.peer = listens ? link.connects : link.listens;
+    if (link.use == Plan::Use::tie) {
+      one.link = stage.tie_link();
+      one.carries = StageReporter::Carries::weights;
+    } else {
+      one.link = listens ? stage.upstream_link() : stage.downstream_link();
+      one.carries =
+          listens ? StageReporter::Carries::gradients : StageReporter::Carries::activations;
+    }
+    watched.push_back(one);
+  }
+  return watched;
+}
+
+// Writes this stage's shard and waits until the checkpoint exists or is given up. Remembers the
+// last answer: a run must not end as done when its last state is nowhere.
+class Saver {
+ public:
+  Saver(const StageJob& job, ControlEnd& control, stages::Stage& stage)
+      : job_(job), control_(control), stage_(stage) {}
+
+  void save(store::Step step) {
+    const auto directory = store::checkpoint_directory(job_.run_directory, step);
+    const std::string name = store::shard_name(job_.process.stage, job_.process.replica);
+    try {
+      control_.say(ShardsWritten{
+          step, {store::write_shard(directory, name, stages::saved_tensors(stage_.optimizer()))}});
+    } catch (const store::StoreError& error) {
+      const ExitCode code = exit_code_of(error);
+      control_.say(ShardFailed{step, code, error.what()});
+    }
+    missing_ = control_.wait_for_commit(step);
+    if (missing_) withdraw(directory, name);
+  }
+
+  void check_last() const {
+    if (missing_) throw UserError(ExitCode::storage_full, *missing_);
+  }
+
+ private:
+  // What cannot be removed does no harm but to the space it takes: training goes on.
+  static void withdraw(const std::filesystem::path& directory, const std::string& name) {
+    try {
+      store::withdraw_shard(directory, name);
+    } catch (const store::StoreError& error) {
+      spdlog::warn("{}", error.what());
+    }
+  }
+
+  const StageJob& job_;
+  ControlEnd& control_;
+  stages::Stage& stage_;
+  std::optional<std::string> missing_;
+};
+
+store::Step train(const StageJob& job, net::Node& node, ControlEnd& control,
+                  StageReporter& reporter) {
+  DataLinks links(node, job);
+  stages::Stage stage(stage_options(job, first_step(job)));
+  load(stage, job);
+  reporter.set_phase("meeting the others");
+  control.say(Ready{links.endpoints()});
+  stages::StageLinks connected = links.connect(control.wait_for_peers());
+  const stages::StageData data = data_for(job, connected);
+  stage.connect(std::move(connected), data, [&control] { return control.stop_requested(); });
+  Saver saver(job, control, stage);
+  reporter.on_checkpoint([&saver](store::Step step) { saver.save(step); });
+  reporter.watch(stage.waits(), watched_links(job, stage));
+  const store::Step done = stage.run(reporter);
+  reporter.set_phase("leaving");
+  saver.check_last();
+  reporter.unwatch();
+  return done;
+}
+
+}  // namespace
+
+ExitCode run_stage_process(int job_descriptor) {
+  try {
+    const StageJob job = read_stage_job(job_descriptor);
+    leave_with_launcher(job_descriptor);
+    spdlog::info("{} of run {}, generation {}, build {}", job.process.describe(), job.run.hex(),
+                 job.generation, build_id());
+    at::set_num_threads(static_cast<int>(job.plan.process(job.process).threads));
+    net::Node node(node_options(job));
+    ControlEnd control(control_link(node, job));
+    control.say(Hello{job.process, getpid(), host_name(), build_id()});
+    ExitCode code = ExitCode::done;
+    try {
+      StageReporter reporter(control, job.process);
+      const store::Step done = train(job, node, control, reporter);
+      reporter.write_trace(std::filesystem::path(job.run_directory) / "logs" /
+                           (job.process.text() + ".trace.json"));
+      control.say(Done{done});
+    } catch (const std::exception& error) {
+      const Failure failure = describe_failure(error);
+      spdlog::error("{}", failure.text);
+      code = failure.code;
+      control.say(Failed{failure.code, failure.text});
+    }
+    control.flush(Clock::now() + kFarewell);
+    return code;
+  } catch (const std::exception& error) {
+    const Failure failure = describe_failure(error);
+    spdlog::error("{}", failure.text);
+    return failure.code;
+  }
+}
+
+}  // namespace strait::launcher

@@ -1,0 +1,197 @@
+#include "launcher/stage/stage_reporter.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "framework/net/stall_report.h"
+#include "launcher/user_error.h"
+
+namespace strait::launcher {
+namespace {
+
+constexpr std::chrono::seconds kReportEvery{1};
+constexpr int kSkipsAllowed = 5;
+constexpr double kNanosecondsPerSecond = 1e9;
+// A wait shorter than this is nobody's concern.
+constexpr std::chrono::seconds kWorthTelling{1};
+
+const char* phase_word(const schedules::Action& action, bool training) {
+  if (!training) return "evaluating";
+  return action.work == schedules::Work::forward ? "forward" : "backward";
+}
+
+}  // namespace
+
+StageReporter::StageReporter(ControlEnd& control, net::ProcessName process)
+    : control_(control),
+      process_(process),
+      spans_(process.describe(), static_cast<int>(process.replica * 1000 + process.stage)),
+      thread_([this] { report_loop(); }) {
+  spans_.name_row(0, "compute");
+}
+
+StageReporter::~StageReporter() {
+  {
+    const MutexLock lock(mutex_);
+    ending_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void StageReporter::watch(const stages::WaitClock& waits, std::vector<WatchedLink> links) {
+  const MutexLock lock(mutex_);
+  waits_ = &waits;
+  links_ = std::move(links);
+}
+
+void StageReporter::unwatch() {
+  const MutexLock lock(mutex_);
+  waits_ = nullptr;
+  links_.clear();
+}
+
+void StageReporter::set_phase(const std::string& phase) {
+  ++finished_actions_;
+  const MutexLock lock(mutex_);
+  phase_ = phase;
+}
+
+void StageReporter::report_loop() {
+  try {
+    while (true) {
+      control_.say(progress());
+      const auto next = std::chrono::steady_clock::now() + kReportEvery;
+      const MutexLock lock(mutex_);
+      while (!ending_ && changed_.wait_until(mutex_, next)) {
+      }
+      if (ending_) return;
+    }
+  } catch (const net::LinkError&) {
+    // The control end hears of the same death and ends the process; there is nobody left to tell.
+  }
+}
+
+Progress StageReporter::progress() {
+  Progress progress;
+  progress.step = static_cast<store::Step>(step_.load());
+  progress.micro_batch = micro_batch_;
+  progress.finished_actions = finished_actions_;
+  const MutexLock lock(mutex_);
+  progress.phase = phase_;
+  if (waits_ == nullptr) return progress;
+  const stages::WaitClock::Reading wait = waits_->read();
+  const auto now = std::chrono::steady_clock::now();
+  for (const WatchedLink& watched : links_) {
+    const net::LinkState state = watched.link->state();
+    progress.links.push_back(
+        LinkTraffic{state.name, state.peer, state.sent_bytes, state.received_bytes});
+    if (watched.link != wait.link) continue;
+    progress.waits_on = watched.peer;
+    progress.waited_seconds = std::chrono::duration<double>(now - wait.since).count();
+    if (now - wait.since < kWorthTelling) continue;
+    progress.waits_for =
+        net::stall_report(net::Wait{process_.describe(), wait.what, wait.since}, state, now);
+  }
+  return progress;
+}
+
+StageReporter::Traffic StageReporter::traffic() {
+  const MutexLock lock(mutex_);
+  Traffic sent;
+  for (const WatchedLink& watched : links_)
+    sent[watched.carries] += watched.link->state().sent_bytes;
+  return sent;
+}
+
+double StageReporter::waited() {
+  const MutexLock lock(mutex_);
+  return waits_ == nullptr ? 0.0 : waits_->read().total;
+}
+
+void StageReporter::begin_span() {
+  waited_before_ = waited();
+  span_started_ = trace::now();
+}
+
+void StageReporter::end_span(const char* name, const char* argument, std::int64_t value) {
+  const auto wait = static_cast<trace::Nanoseconds>((waited() - waited_before_) * 1e9);
+  const trace::Nanoseconds working = span_started_ + wait;
+  if (wait > 0) {
+    spans_.record(trace::Span{"wait", "wait", 0, span_started_, working, argument, value});
+  }
+  spans_.record(trace::Span{name, "compute", 0, working, trace::now(), argument, value});
+}
+
+void StageReporter::before(const stages::Phase& phase, const schedules::Action& action) {
+  step_ = number(phase.step);
+  micro_batch_ = number(action.micro_batch);
+  {
+    const MutexLock lock(mutex_);
+    phase_ = phase_word(action, phase.training);
+  }
+  begin_span();
+}
+
+void StageReporter::after(const stages::Phase& phase, const schedules::Action& action) {
+  end_span(phase_word(action, phase.training), "micro_batch", number(action.micro_batch));
+  begin_span();  // what follows the last action of a step, up to its report, is the update
+  ++finished_actions_;
+}
+
+void StageReporter::trained(const stages::StepSummary& summary) {
+  const stages::StepVerdict& verdict = summary.verdict;
+  end_span("update", "step", number(verdict.step) + 1);
+  const Traffic sent = traffic();
+  const auto since_last = [&](Carries carries) {
+    const auto now = sent.find(carries);
+    return now == sent.end() ? 0 : now->second - reported_[carries];
+  };
+  StepDone done;
+  done.step = static_cast<store::Step>(number(verdict.step) + 1);
+  done.loss = verdict.loss;
+  done.grad_norm = verdict.gradient_norm;
+  done.learning_rate = summary.learning_rate;
+  done.tokens = verdict.tokens;
+  done.skipped = verdict.skip;
+  done.seconds = summary.seconds;
+  done.busy_seconds = summary.busy_seconds;
+  done.bytes_forward = since_last(Carries::activations);
+  done.bytes_backward = since_last(Carries::gradients);
+  done.bytes_sync = since_last(Carries::weights);
+  reported_ = sent;
+  micro_batch_ = -1;
+  step_ = number(done.step);
+  ++finished_actions_;
+  control_.say(done);
+  count_skips(verdict);
+}
+
+void StageReporter::count_skips(const stages::StepVerdict& verdict) {
+  skipped_in_a_row_ = verdict.skip ? skipped_in_a_row_ + 1 : 0;
+  if (skipped_in_a_row_ < kSkipsAllowed) return;
+  throw UserError(
+      ExitCode::numeric,
+      fmt::format("the loss or a gradient was not finite for {} steps in a row, the last "
+                  "being step {} (loss {}, gradient norm {}); the newest checkpoint is "
+                  "from before: resume it with a lower train.learning_rate",
+                  skipped_in_a_row_, number(verdict.step) + 1, verdict.loss,
+                  verdict.gradient_norm));
+}
+
+void StageReporter::evaluated(const stages::StepVerdict& verdict) {
+  ++finished_actions_;
+  // Every stage knows the result; the one that nobody waits for behind it tells.
+  if (process_.stage == 0) {
+    control_.say(Evaluated{verdict.step, verdict.loss, verdict.target_tokens});
+  }
+}
+
+void StageReporter::checkpoint(store::Step steps) {
+  set_phase("checkpoint");
+  save_(steps);
+  ++finished_actions_;
+}
+
+}  // namespace strait::launcher

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "framework/mutex.h"
+#include "framework/trace/span_log.h"
+#include "launcher/stage/control_end.h"
+#include "stages/stage_observer.h"
+#include "stages/wait_clock.h"
+
+namespace strait::launcher {
+
+// Tells the coordinator what a stage does: a Progress every second from a thread that does not
+// compute, and after every step what came of it. Also keeps the spans of the trace.
+class StageReporter final : public stages::StageObserver {
+ public:
+  enum class Carries { activations, gradients, weights };  // what we send over it
+  struct WatchedLink {
+    net::Link* link = nullptr;
+    net::ProcessName peer;
+    Carries carries = Carries::activations;
+  };
+  using Save = std::function<void(store::Step)>;
+
+  StageReporter(ControlEnd& control, net::ProcessName process);
+  ~StageReporter() override;
+
+  // From now on reports say what these show. unwatch() before they go.
+  void watch(const stages::WaitClock& waits, std::vector<WatchedLink> links)
+      STRAIT_EXCLUDES(mutex_);
+  void unwatch() STRAIT_EXCLUDES(mutex_);
+  void set_phase(const std::string& phase) STRAIT_EXCLUDES(mutex_);
+  void on_checkpoint(Save save) { save_ = std::move(save); }
+  void write_trace(const std::filesystem::path& path) const { spans_.write(path); }
+
+  void before(const stages::Phase& phase, const schedules::Action& action) override;
+  void after(const stages::Phase& phase, const schedules::Action& action) override;
+  void trained(const stages::StepSummary& summary) override;
+  void evaluated(const stages::StepVerdict& verdict) override;
+  void checkpoint(store::Step steps) override;
+
+ private:
+  using Traffic = std::map<Carries, std::uint64_t>;  // bytes sent so far
+
+  void report_loop();
+  Progress progress() STRAIT_EXCLUDES(mutex_);
+  Traffic traffic() STRAIT_EXCLUDES(mutex_);
+  double waited() STRAIT_EXCLUDES(mutex_);
+  void begin_span();
+  // What was waited within a span is drawn ahead of the work: that is where ports block.
+  void end_span(const char* name, const char* argument, std::int64_t value);
+  void count_skips(const stages::StepVerdict& verdict);
+
+  ControlEnd& control_;
+  const net::ProcessName process_;
+  trace::SpanLog spans_;
+  Save save_;
+  trace::Nanoseconds span_started_ = 0;
+  double waited_before_ = 0;  // seconds, when the span began
+  int skipped_in_a_row_ = 0;
+  Traffic reported_;
+  std::atomic<std::uint64_t> finished_actions_ = 0;
+  std::atomic<std::int64_t> micro_batch_ = -1;
+  std::atomic<std::int64_t> step_ = 0;
+
+  Mutex mutex_;
+  Condition changed_;
+  std::string phase_ STRAIT_GUARDED_BY(mutex_) = "loading";
+  const stages::WaitClock* waits_ STRAIT_GUARDED_BY(mutex_) = nullptr;
+  std::vector<WatchedLink> links_ STRAIT_GUARDED_BY(mutex_);
+  bool ending_ STRAIT_GUARDED_BY(mutex_) = false;
+  std::thread thread_;
+};
+
+}  // namespace strait::launcher

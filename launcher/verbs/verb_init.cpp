@@ -1,0 +1,63 @@
+#include "launcher/verbs/verb_init.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <system_error>
+
+#include "launcher/user_error.h"
+
+namespace strait::launcher {
+namespace {
+
+namespace fs = std::filesystem;
+
+}  // namespace
+
+fs::path example_folder() {
+  const fs::path program = fs::read_symlink("/proc/self/exe");
+  for (fs::path at = program.parent_path(); at.has_relative_path(); at = at.parent_path()) {
+    for (const char* folder : {"recipes", "share/strait/recipes"}) {
+      if (!example_names(at / folder).empty()) return at / folder;
+    }
+  }
+  throw UserError(
+      ExitCode::bad_input,
+      fmt::format("no example recipes belong to {}; write a recipe of your own", program.string()));
+}
+
+std::vector<std::string> example_names(const fs::path& folder) {
+  std::vector<std::string> names;
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(folder, none)) {
+    if (entry.path().extension() == ".toml") names.push_back(entry.path().stem().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+ExitCode copy_example(const std::string& example, const fs::path& to) {
+  const fs::path folder = example_folder();
+  const std::vector<std::string> names = example_names(folder);
+  if (std::find(names.begin(), names.end(), example) == names.end()) {
+    throw UserError(ExitCode::bad_input, fmt::format("there is no example recipe {}; there are: {}",
+                                                     example, fmt::join(names, ", ")));
+  }
+  if (fs::exists(to)) {
+    throw UserError(
+        ExitCode::bad_input,
+        fmt::format("{} exists already and is left as it is; name another file", to.string()));
+  }
+  std::error_code failed;
+  fs::copy_file(folder / (example + ".toml"), to, failed);
+  if (failed) {
+    throw UserError(ExitCode::storage_io,
+                    fmt::format("cannot write {}: {}", to.string(), failed.message()));
+  }
+  fmt::print("{} is a copy of the example {}; look at it, then: strait run {}\n", to.string(),
+             example, to.string());
+  return ExitCode::done;
+}
+
+}  // namespace strait::launcher

@@ -1,0 +1,150 @@
+#include "launcher/verbs/verb_run.h"
+
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "framework/store/atomic_file.h"
+#include "framework/store/checkpoint.h"
+#include "launcher/console/console.h"
+#include "launcher/console/text_pump.h"
+#include "launcher/plan/plan_maker.h"
+#include "launcher/recipe/recipe_reader.h"
+#include "launcher/recipe/recipe_writer.h"
+#include "launcher/run/run_launch.h"
+#include "launcher/run/sample_show.h"
+#include "launcher/user_error.h"
+
+namespace strait::launcher {
+namespace {
+
+namespace fs = std::filesystem;
+
+ConsoleOptions console_options(bool json) {
+  ConsoleOptions options;
+  if (json) {
+    options.style = ConsoleOptions::Style::json;
+  } else if (isatty(STDOUT_FILENO) != 0) {
+    options.style = ConsoleOptions::Style::live;
+    winsize size{};
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+      options.columns = size.ws_col;
+  }
+  return options;
+}
+
+// Writes everything that stages and a later resume need, before anything is started.
+RunFile prepare_directory(const RunDirectory& directory, PlannedRun planned) {
+  Plan& plan = planned.plan;
+  plan.train.file = place_data(planned.train, directory.path() / "data" / "train.safetensors");
+  if (planned.eval) {
+    plan.eval->file = place_data(*planned.eval, directory.path() / "data" / "eval.safetensors");
+  }
+  // Stages may run in another working directory than the one the user's relative path was meant
+  // for.
+  plan.recipe.model.path = fs::absolute(plan.recipe.model.path).lexically_normal().string();
+  RunFile run{net::RunId::random(), std::move(plan)};
+  store::replace_file(directory.recipe(), recipe_to_toml(run.plan.recipe));
+  write_run_file(directory.plan(), run);
+  return run;
+}
+
+std::vector<std::string> last_words(const fs::path& run, const Outcome& outcome) {
+  std::vector<std::string> lines;
+  const std::string name = run.string();
+  if (outcome.code != ExitCode::done) {
+    if (outcome.checkpoint) {
+      lines.push_back(fmt::format("resume    ./strait resume {}   (from step {})", name,
+                                  number(*outcome.checkpoint)));
+    }
+    return lines;
+  }
+  lines.push_back(
+      fmt::format("results   {}: metrics.jsonl, events.jsonl, logs/, trace.json, "
+                  "report.html, "
+                  "checkpoints/step-{}",
+                  name, number(outcome.step)));
+  if (outcome.stopped) lines.push_back(fmt::format("resume    ./strait resume {}", name));
+  lines.push_back(fmt::format("try       ./strait generate {} --prompt \"...\"", name));
+  lines.push_back(fmt::format("export    ./strait export {} DIRECTORY", name));
+  return lines;
+}
+
+ExitCode launch_and_show(RunDirectory& directory, const RunFile& run, LaunchOptions options,
+                         Console& console) {
+  options.observers = {&console};
+  const Outcome outcome = launch_run(directory, run, options);
+  if (outcome.code == ExitCode::done && !outcome.stopped) {
+    for (const std::string& line : show_samples(directory.path())) console.note(line);
+  }
+  console.farewell(last_words(directory.path(), outcome));
+  return outcome.code;
+}
+
+}  // namespace
+
+ExitCode show_plan(const RunWords& words) {
+  const PlannedRun planned = make_plan(read_recipe(words.recipe, words.overrides));
+  std::cout << (words.json ? to_json(planned.plan).dump(1) + "\n" : describe(planned.plan));
+  return ExitCode::done;
+}
+
+ExitCode run_recipe(const RunWords& words) {
+  PlannedRun planned = make_plan(read_recipe(words.recipe, words.overrides));
+  const fs::path path = fs::path("runs") / planned.plan.recipe.name;
+  RunDirectory directory = RunDirectory::create(
+      path, words.replace ? RunDirectory::Existing::move_aside : RunDirectory::Existing::refuse);
+  const RunFile run = prepare_directory(directory, std::move(planned));
+  TextPump pump(STDOUT_FILENO);
+  Console console(pump, console_options(words.json));
+  if (directory.moved_aside()) {
+    console.note(fmt::format("the earlier run is now {}", directory.moved_aside()->string()));
+  }
+  console.plan(describe(run.plan), to_json(run.plan).dump());
+  return launch_and_show(directory, run, {}, console);
+}
+
+ExitCode resume_run(const RunWords& words) {
+  RunDirectory directory = RunDirectory::open(words.recipe);
+  const RunFile run = read_run_file(directory.plan());
+  const auto newest = store::choose_checkpoint(directory.path());
+  if (!newest) {
+    throw UserError(
+        ExitCode::bad_input,
+        fmt::format("{} has no complete checkpoint to resume from; run its recipe again "
+                    "with --replace",
+                    directory.path().string()));
+  }
+  const store::Manifest& manifest = newest->checkpoint.manifest;
+  const auto differences = store::differences(manifest, manifest_for(run, 0, manifest.step));
+  if (!differences.empty()) {
+    std::string all;
+    for (const std::string& difference : differences) all += "\n  " + difference;
+    throw UserError(ExitCode::mismatch,
+                    fmt::format("{} was made by another run than {} describes:{}",
+                                newest->checkpoint.path.string(), directory.plan().string(), all));
+  }
+  if (number(manifest.step) >= run.plan.steps) {
+    std::cout << fmt::format("{} is complete: all {} steps are done\n", directory.path().string(),
+                             run.plan.steps);
+    return ExitCode::done;
+  }
+  store::set_aside_newer(directory.path(), manifest.step);
+  forget_newer_steps(directory.metrics(), manifest.step);
+  TextPump pump(STDOUT_FILENO);
+  Console console(pump, console_options(words.json));
+  if (!newest->warning.empty()) console.note(newest->warning);
+  console.plan(describe(run.plan), to_json(run.plan).dump());
+  console.note(fmt::format("going on from step {} ({})", number(manifest.step),
+                           newest->checkpoint.path.string()));
+  LaunchOptions options;
+  options.resume = fs::absolute(newest->checkpoint.path).string();
+  options.from = manifest.step;
+  return launch_and_show(directory, run, options, console);
+}
+
+}  // namespace strait::launcher

@@ -1,0 +1,85 @@
+#include "launcher/verbs/verb_stop.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <optional>
+#include <vector>
+
+#include "framework/store/checkpoint.h"
+#include "framework/store/file_descriptor.h"
+#include "launcher/run/run_directory.h"
+#include "launcher/user_error.h"
+
+namespace strait::launcher {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kLookEvery = 100;  // milliseconds
+
+// Where the kernel gives no pidfd, we look at the lock several times a second.
+bool wait_for_end(const fs::path& run, const LiveRun& live, int pidfd,
+                  std::chrono::seconds patience) {
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  while (live.alive() && RunDirectory::live(run)) {
+    if (std::chrono::steady_clock::now() >= deadline) return false;
+    pollfd ended{pidfd, POLLIN, 0};
+    ::poll(&ended, pidfd >= 0 ? 1 : 0, kLookEvery);
+  }
+  return true;
+}
+
+}  // namespace
+
+ExitCode stop_run(const fs::path& run, bool now, std::chrono::seconds patience) {
+  const std::optional<LiveRun> live = RunDirectory::live(run);
+  if (!live) {
+    throw UserError(ExitCode::bad_input, fmt::format("no run is live in {}; see: strait status {}",
+                                                     run.string(), run.string()));
+  }
+  const auto pid = static_cast<pid_t>(live->pid);
+  const store::FileDescriptor handle(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  // With the handle open the pid cannot pass to another process between this look and the signal.
+  if (!live->alive()) {
+    fmt::print("{} had just ended\n", run.string());
+    return ExitCode::done;
+  }
+  // Both count as a request; two of the same kind could melt into one on their way.
+  const std::vector<int> signals = now ? std::vector{SIGINT, SIGTERM} : std::vector{SIGINT};
+  for (const int signal : signals) {
+    const auto sent = handle.open()
+                          ? ::syscall(SYS_pidfd_send_signal, handle.number(), signal, nullptr, 0)
+                          : ::kill(pid, signal);
+    if (sent != 0 && errno != ESRCH) {
+      throw UserError(ExitCode::bad_input,
+                      fmt::format("cannot signal process {}, the launcher of "
+                                  "{}: {}",
+                                  live->pid, run.string(), std::strerror(errno)));
+    }
+  }
+  fmt::print("asked process {} to {}\n", live->pid,
+             now ? "leave at once" : "finish its step, save and leave");
+  std::fflush(stdout);
+  if (!wait_for_end(run, *live, handle.number(), patience)) {
+    throw UserError(ExitCode::stalled,
+                    fmt::format("{} is still live after {} s; see: strait status {}, or end it at "
+                                "once: strait stop --now {}",
+                                run.string(), patience.count(), run.string(), run.string()));
+  }
+  const store::CheckpointList checkpoints = store::list_checkpoints(run);
+  if (!checkpoints.complete.empty()) {
+    fmt::print("stopped; the newest checkpoint is {}\ngo on with: strait resume {}\n",
+               checkpoints.complete.front().path.string(), run.string());
+  } else {
+    fmt::print("stopped; it had made no checkpoint yet\n");
+  }
+  return ExitCode::done;
+}
+
+}  // namespace strait::launcher

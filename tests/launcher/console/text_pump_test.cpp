@@ -1,0 +1,100 @@
+#include "launcher/console/text_pump.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <array>
+
+namespace strait::launcher {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+// A pipe whose reading end the test holds.
+class TextPumpTest : public testing::Test {
+ protected:
+  TextPumpTest() {
+    if (::pipe(ends_.data()) != 0) throw std::runtime_error("no pipe");
+  }
+  ~TextPumpTest() override {
+    close_reader();
+    ::close(ends_[1]);
+  }
+  void close_reader() {
+    if (ends_[0] >= 0) ::close(ends_[0]);
+    ends_[0] = -1;
+  }
+  // Everything that is in the pipe now.
+  std::string drain() {
+    ::fcntl(ends_[0], F_SETFL, O_NONBLOCK);
+    std::string text;
+    std::array<char, 4096> bytes{};
+    for (ssize_t got = 0; (got = ::read(ends_[0], bytes.data(), bytes.size())) > 0;) {
+      text.append(bytes.data(), static_cast<std::size_t>(got));
+    }
+    return text;
+  }
+  std::array<int, 2> ends_{};
+};
+
+TEST_F(TextPumpTest, WhatWasWrittenIsOutWhenThePumpEnds) {
+  std::string expected;
+  {
+    TextPump pump(ends_[1]);
+    for (int i = 0; i < 1000; ++i) {
+      const std::string line = "line " + std::to_string(i) + "\n";
+      expected += line;
+      pump.write(line, false);
+    }
+  }
+  EXPECT_EQ(drain(), expected);
+}
+
+TEST_F(TextPumpTest, AReaderThatDoesNotReadHoldsNobodyUp) {
+  const auto begun = Clock::now();
+  {
+    TextPump pump(ends_[1], 1 << 20);
+    const std::string line(1000, 'x');
+    for (int i = 0; i < 10'000; ++i) pump.write(line + "\n", false);
+    for (int i = 0; i < 10'000; ++i) pump.write(line, true);
+    EXPECT_LT(Clock::now() - begun, 5s);
+  }
+  // The destructor tries for a second and then lets go.
+  EXPECT_LT(Clock::now() - begun, 10s);
+}
+
+TEST_F(TextPumpTest, AReaderThatWentAwayHoldsNobodyUp) {
+  close_reader();
+  const auto begun = Clock::now();
+  {
+    TextPump pump(ends_[1]);
+    for (int i = 0; i < 1000; ++i) pump.write("gone\n", false);
+  }
+  EXPECT_LT(Clock::now() - begun, 1s);
+}
+
+TEST_F(TextPumpTest, PassingTextGivesWayToNewerText) {
+  // Fill the pipe, so that everything after it waits.
+  ::fcntl(ends_[1], F_SETFL, O_NONBLOCK);
+  const std::string filler(4096, '.');
+  while (::write(ends_[1], filler.data(), filler.size()) > 0) {
+  }
+  std::string text;
+  {
+    TextPump pump(ends_[1]);
+    pump.write("kept 1\n", false);  // may be in the pump's hand already
+    for (int i = 0; i < 100; ++i) pump.write("passing " + std::to_string(i) + "|", true);
+    pump.write("kept 2\n", false);
+    text = drain();
+  }
+  text += drain();
+  EXPECT_THAT(text, testing::HasSubstr("kept 1\n"));
+  EXPECT_THAT(text, testing::EndsWith("kept 2\n"));
+  EXPECT_THAT(text, testing::Not(testing::HasSubstr("passing 50|")));
+}
+
+}  // namespace
+}  // namespace strait::launcher

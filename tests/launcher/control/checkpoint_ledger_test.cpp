@@ -1,0 +1,43 @@
+#include "launcher/control/checkpoint_ledger.h"
+
+#include <gtest/gtest.h>
+
+namespace strait::launcher {
+namespace {
+
+const net::ProcessName kFirst{0, 0};
+const net::ProcessName kSecond{1, 0};
+
+ShardsWritten part(std::int64_t step, const std::string& name) {
+  return {store::Step{step}, {{name, 10, "hash"}}};
+}
+
+TEST(CheckpointLedger, ACheckpointIsCompleteWithItsLastPart) {
+  CheckpointLedger ledger(2);
+  EXPECT_FALSE(ledger.written(kSecond, part(10, "b")).has_value());
+  EXPECT_FALSE(ledger.written(kSecond, part(20, "b")).has_value());
+  const auto files = ledger.written(kFirst, part(10, "a"));
+  ASSERT_TRUE(files.has_value());
+  ASSERT_EQ(files->size(), 2U);
+  EXPECT_EQ((*files)[0].name, "a");  // in the order of the processes, not of the reports
+  EXPECT_EQ((*files)[1].name, "b");
+}
+
+TEST(CheckpointLedger, AFailedPartLosesTheWholeCheckpointForGood) {
+  CheckpointLedger ledger(2);
+  ledger.written(kFirst, part(10, "a"));
+  EXPECT_TRUE(ledger.failed(store::Step{10}));
+  EXPECT_FALSE(ledger.failed(store::Step{10}));
+  EXPECT_FALSE(ledger.written(kSecond, part(10, "b")).has_value());
+  EXPECT_FALSE(ledger.written(kFirst, part(20, "a")).has_value());
+  EXPECT_TRUE(ledger.written(kSecond, part(20, "b")).has_value());
+}
+
+TEST(CheckpointLedger, APartThatComesTwiceIsRefused) {
+  CheckpointLedger ledger(2);
+  ledger.written(kFirst, part(10, "a"));
+  EXPECT_THROW(ledger.written(kFirst, part(10, "a")), ControlError);
+}
+
+}  // namespace
+}  // namespace strait::launcher

@@ -1,0 +1,508 @@
+#include "launcher/control/coordinator.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <functional>
+#include <thread>
+
+#include "framework/mutex.h"
+#include "framework/net/memory_link.h"
+#include "framework/store/store_error.h"
+#include "launcher/process/local_backend.h"
+#include "tests/launcher/scratch_directory.h"
+
+namespace strait::launcher {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::AllOf;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using Clock = std::chrono::steady_clock;
+using store::Step;
+
+// A stage that a test writes down: what it says and hears over its end of the control link.
+class Script {
+ public:
+  Script(net::ProcessName name, std::unique_ptr<net::Link> link)
+      : name_(name), link_(std::move(link)) {}
+
+  void say(const StageMessage& message) { link_->send(format(message)); }
+  void hello(const std::string& build = "b1") {
+    say(Hello{name_, 1, "host-" + name_.text(), build});
+  }
+  void start() {
+    hello();
+    say(Ready{{{"link of " + name_.text(), "tcp://somewhere:" + std::to_string(name_.stage)}}});
+    peers = hear<Peers>().endpoints;
+  }
+  void step(std::int64_t number) {
+    StepDone done;
+    done.step = Step{number};
+    done.seconds = 0.01;
+    if (name_.stage == 1) done.loss = 1.0 / static_cast<double>(number);
+    say(done);
+  }
+  void shard(std::int64_t step) { say(ShardsWritten{Step{step}, {{name_.text(), 1, "h"}}}); }
+
+  // The next message of this type; others in between are not for this test.
+  template <class Message>
+  Message hear() {
+    const auto deadline = Clock::now() + 20s;
+    while (true) {
+      const auto frame = link_->receive_until(deadline);
+      if (!frame) throw std::runtime_error("the coordinator said nothing");
+      const CoordinatorMessage message = parse_coordinator_message(*frame);
+      if (const auto* wanted = std::get_if<Message>(&message)) return *wanted;
+    }
+  }
+  // Until the coordinator hangs up: a stage that hangs.
+  void hang() {
+    try {
+      while (true) link_->receive();
+    } catch (const net::LinkError&) {
+    }
+  }
+  net::Link& link() { return *link_; }
+
+  std::map<std::string, std::string> peers;
+
+ private:
+  net::ProcessName name_;
+  std::unique_ptr<net::Link> link_;
+};
+
+// Everything that was observed, as words.
+class Notes : public RunObserver {
+ public:
+  void connected(const Hello& hello) override { add("connected " + hello.process.text()); }
+  void training(Step from, Step to) override {
+    add("training " + std::to_string(store::number(from)) + " to " +
+        std::to_string(store::number(to)));
+  }
+  void step(const StepLine& line) override {
+    add("step " + std::to_string(store::number(line.step)));
+  }
+  void evaluated(const Evaluated&) override { add("evaluated"); }
+  void checkpointed(Step step) override {
+    add("checkpoint " + std::to_string(store::number(step)));
+  }
+  void checkpoint_failed(Step, const std::string& text) override { add("no checkpoint: " + text); }
+  void event(const std::string& who, const Event& event) override { add(who + ": " + event.text); }
+  void stopping(bool now) override { add(now ? "stopping now" : "stopping"); }
+  void ended(const Outcome& outcome) override {
+    add("ended " + std::to_string(number(outcome.code)));
+  }
+  std::vector<std::string> said;
+  std::function<void(const std::string&)> on_add;
+
+ private:
+  void add(const std::string& text) {
+    said.push_back(text);
+    if (on_add) on_add(text);
+  }
+};
+
+class CoordinatorTest : public testing::Test {
+ protected:
+  using Play = std::function<void(Script&)>;
+
+  CoordinatorTest() {
+    options_.build = "b1";
+    options_.to = Step{2};
+    options_.grace = 200ms;
+    options_.commit = [this](Step step, const std::vector<store::ShardFile>& files) {
+      if (commit_error_) throw store::StoreError(*commit_error_, "no room on the disk");
+      committed_.emplace_back(store::number(step), files.size());
+    };
+  }
+  ~CoordinatorTest() override { join(); }
+
+  void stage(std::uint32_t index, Play play, std::unique_ptr<Process> process = nullptr) {
+    const net::ProcessName name{index, 0};
+    const net::RunId run = net::RunId::random();
+    net::MemoryEnd ours{net::ProcessName::coordinator(), run, 1, {}};
+    net::MemoryEnd theirs{name, run, 1, {}};
+    ours.options.name = theirs.options.name = "control " + name.text();
+    ours.options.peer = name;
+    theirs.options.peer = net::ProcessName::coordinator();
+    auto [left, right] = net::memory_link(ours, theirs);
+    stations_.push_back({name, std::move(left), std::move(process)});
+    threads_.emplace_back([play = std::move(play), name, link = std::move(right)]() mutable {
+      Script script(name, std::move(link));
+      try {
+        play(script);
+      } catch (const net::LinkError&) {
+        // The coordinator hung up: the play is over.
+      }
+    });
+  }
+  Outcome run() {
+    Outcome outcome;
+    {
+      Coordinator coordinator(std::move(stations_), options_, {&notes_});
+      outcome = coordinator.run(stops_);
+    }
+    join();
+    return outcome;
+  }
+  void join() {
+    for (std::thread& thread : threads_) thread.join();
+    threads_.clear();
+  }
+
+  CoordinatorOptions options_;
+  std::vector<Station> stations_;
+  std::vector<std::thread> threads_;
+  std::atomic<int> stops_ = 0;
+  Notes notes_;
+  std::optional<store::StoreError::Kind> commit_error_;
+  std::vector<std::pair<std::int64_t, std::size_t>> committed_;
+};
+
+void whole_run(Script& me) {
+  me.start();
+  me.step(1);
+  me.step(2);
+  me.shard(2);
+  me.hear<Committed>();
+  me.say(Done{Step{2}});
+}
+
+TEST_F(CoordinatorTest, ARunGoesFromTheFirstHelloToTheLastExit) {
+  std::map<std::string, std::string> peers;
+  stage(0, [&](Script& me) {
+    whole_run(me);
+    peers = me.peers;
+  });
+  stage(1, whole_run);
+  const Outcome outcome = run();
+  EXPECT_EQ(outcome.code, ExitCode::done) << outcome.cause;
+  EXPECT_FALSE(outcome.stopped);
+  EXPECT_EQ(outcome.step, Step{2});
+  EXPECT_EQ(outcome.checkpoint, Step{2});
+  EXPECT_THAT(peers, testing::SizeIs(2));
+  EXPECT_EQ(peers["link of 1.0"], "tcp://somewhere:1");
+  EXPECT_THAT(committed_, ElementsAre(std::pair<std::int64_t, std::size_t>(2, 2)));
+  ASSERT_EQ(notes_.said.size(), 7U);
+  EXPECT_EQ(notes_.said[2], "training 0 to 2");
+  EXPECT_EQ(notes_.said[3], "step 1");
+  EXPECT_EQ(notes_.said[4], "step 2");
+  EXPECT_EQ(notes_.said[5], "checkpoint 2");
+  EXPECT_EQ(notes_.said[6], "ended 0");
+}
+
+TEST_F(CoordinatorTest, AFailedStageEndsTheOthersAndIsTheCause) {
+  Abort heard;
+  stage(0, [&](Script& me) {
+    me.start();
+    heard = me.hear<Abort>();
+  });
+  stage(1, [](Script& me) {
+    me.start();
+    me.say(Failed{ExitCode::numeric, "the loss of step 1 is not a number"});
+  });
+  const Outcome outcome = run();
+  EXPECT_EQ(outcome.code, ExitCode::numeric);
+  EXPECT_EQ(outcome.culprit, (net::ProcessName{1, 0}));
+  EXPECT_EQ(outcome.host, "host-1.0");
+  EXPECT_EQ(outcome.cause, "stage 1.0 (host host-1.0): the loss of step 1 is not a number");
+  EXPECT_EQ(heard.code, ExitCode::numeric);
+  EXPECT_EQ(heard.origin, "stage 1.0 (host host-1.0)");
+}
+
+TEST_F(CoordinatorTest, ALostNeighbourIsOnlyTheCauseAsLongAsNothingBetterIsKnown) {
+  stage(0, [](Script& me) {
+    me.start();
+    me.say(Failed{ExitCode::peer_lost, "boundary 0>1: nothing heard from stage 1.0"});
+    me.hear<Abort>();
+  });
+  stage(1, [](Script& me) {
+    me.start();
+    me.hear<Abort>();  // now its own words overtake no more
+    me.say(Failed{ExitCode::out_of_memory, "out of memory"});
+  });
+  const Outcome outcome = run();
+  EXPECT_EQ(outcome.code, ExitCode::out_of_memory);
+  EXPECT_EQ(outcome.culprit, (net::ProcessName{1, 0}));
+  EXPECT_THAT(outcome.followers, ElementsAre(HasSubstr("boundary 0>1: nothing heard")));
+}
+
+TEST_F(CoordinatorTest, AnotherBuildIsRefusedWithBothNames) {
+  stage(0, [](Script& me) { me.start(); });
+  stage(1, [](Script& me) {
+    me.hello("b2");
+    me.hear<Abort>();
+  });
+  const Outcome outcome = run();
+  EXPECT_EQ(outcome.code, ExitCode::mismatch);
+  EXPECT_THAT(outcome.cause, AllOf(HasSubstr("build b2"), HasSubstr("build b1")));
+}
+
+TEST_F(CoordinatorTest, WhoNeverComesIsNamed) {
+  options_.limits.start = 100ms;
+  stage(0, [](Script& me) { me.hang(); });
+  const Outcome outcome = run();
+  EXPECT_EQ(outcome.code, ExitCode::stalled);
+  EXPECT_THAT(outcome.cause, HasSubstr("stage 0.0 did not say hello"));
+}
+
+TEST_F(CoordinatorTest, SilenceIsNoticedAndTheSilentOneIsTheCause) {
+  options_.limits.silence = 300ms;
+  stage(0, [](Script& me) {
+    me.start();
+    try {
+      while (true) {  // speaks as a healthy stage does, only faster
+        me.say(Progress{});
+        if (me.link().receive_until(Clock::now() + 20ms)) return;
+      }
+    } catch (const net::LinkError&) {
+    }
+  });
+  stage(1, [](Script& me) {
+    me.start();
+    me.hang();
+  });
+  const Outcome outcome = run();
+  EXPECT_EQ(outcome.code, ExitCode::stalled);
+  EXPECT_EQ(outcome.culprit, (net::ProcessName{1, 0}));
+  EXPECT_THAT(outcome.cause, HasSubstr("stage 1.0 (host host-1.0) has said nothing for 0."));
+}
+
+TEST_F(CoordinatorTest, OneStopLetsTheStepBeFinishedAndSaved) {
+  options_.to = Step{1000};
+  const auto play = [](Script& me) {
+    me.start();
+    me.step(1);
+    me.hear<StopAfterStep>();
+    me.step(2);
+    me.shard(2);
+    me.hear<Committed>();
+    me.say(Done{Step{2}});
+  };
+  stage(0, play);
+  stage(1, play);
+  notes_.on_add = [this](const std::string& text) {
+    if (text == "step 1") stops_ = 1;
+  };
+  const Outcome outcome = run();
+  EXPECT_EQ(outcome.code, ExitCode::done) << outcome.cause;
+  EXPECT_TRUE(outcome.stopped);
+  EXPECT_EQ(outcome.step, Step{2});
+  EXPECT_EQ(outcome.checkpoint, Step{2});
+  EXPECT_THAT(notes_.said, Contains("stopping"));
+}
+
+TEST_F(CoordinatorTest, TwoStopsLeaveNow) {
+  const auto play = [](Script& me) {
+    me.start();
+    me.step(1);
+    me.hear<Abort>();
+  };
+  stage(0, play);
+  stage(1, play);
+  notes_.on_add = [this](const std::string& text) {
+    if (text == "step 1") stops_ = 1;
+    if (text == "stopping") stops_ = 2;
+  };
+  const Outcome outcome = run();
+  EXPECT_EQ(outcome.code, ExitCode::interrupted);
+  EXPECT_TRUE(outcome.stopped);
+  EXPECT_FALSE(outcome.culprit.has_value());
+  EXPECT_THAT(notes_.said, Contains("stopping now"));
+}
+
+TEST_F(CoordinatorTest, AStopBeforeTrainingLeavesNow) {
+  stops_ = 1;
+  stage(0, [](Script& me) {
+    me.hello();
+    me.hear<Abort>();
+  });
+  EXPECT_EQ(run().code, ExitCode::interrupted);
+}
+
+TEST_F(CoordinatorTest, ACheckpointThatCannotBeCommittedIsDroppedAndTrainingGoesOn) {
+  const auto play = [this](Script& me) {
+    me.start();
+    me.step(1);
+    me.shard(1);
+    EXPECT_THAT(me.hear<Dropped>().text, HasSubstr("no room on the disk"));
+    me.step(2);
+    me.shard(2);
+    me.hear<Committed>();
+    me.say(Done{Step{2}});
+  };
+  commit_error_ = store::StoreError::Kind::storage_full;
+  notes_.on_add = [this](const std::string& text) {
+    if (text.rfind("no checkpoint", 0) == 0) commit_error_.reset();
+  };
+  stage(0, play);
+  stage(1, play);
+  const Outcome outcome = run();
+  EXPECT_EQ(outcome.code, ExitCode::done) << outcome.cause;
+  EXPECT_EQ(outcome.checkpoint, Step{2});
+}
+
+TEST_F(CoordinatorTest, OneFailedShardDropsTheCheckpointForAll) {
+  stage(0, [](Script& me) {
+    me.start();
+    me.shard(1);
+    EXPECT_THAT(me.hear<Dropped>().text, HasSubstr("stage 1.0 (host host-1.0): disk full"));
+    me.say(Done{Step{1}});
+  });
+  stage(1, [](Script& me) {
+    me.start();
+    me.say(ShardFailed{Step{1}, ExitCode::storage_full, "disk full"});
+    me.hear<Dropped>();
+    me.say(Done{Step{1}});
+  });
+  const Outcome outcome = run();
+  // It was the last one: whoever thinks that the end is saved would be wrong.
+  EXPECT_EQ(outcome.code, ExitCode::storage_full);
+  EXPECT_THAT(outcome.cause, HasSubstr("its last checkpoint failed"));
+  EXPECT_THAT(committed_, IsEmpty());
+}
+
+TEST_F(CoordinatorTest, ThreeMissedCheckpointsInARowEndTheRun) {
+  commit_error_ = store::StoreError::Kind::storage_full;
+  stage(0, [](Script& me) {
+    me.start();
+    for (int step = 1; step <= 3; ++step) me.shard(step);
+    me.hear<Abort>();
+  });
+  const Outcome outcome = run();
+  EXPECT_EQ(outcome.code, ExitCode::storage_full);
+  EXPECT_THAT(outcome.cause, HasSubstr("3 checkpoints in a row"));
+}
+
+TEST_F(CoordinatorTest, WhateverIsNotOursIsEndedWithItsWords) {
+  stage(0, [](Script& me) {
+    me.hello();
+    me.link().send(net::Frame(3, std::byte{'?'}));
+    me.hang();
+  });
+  const Outcome outcome = run();
+  EXPECT_EQ(outcome.code, ExitCode::internal);
+  EXPECT_THAT(outcome.cause, HasSubstr("not JSON"));
+}
+
+TEST_F(CoordinatorTest, TheFirstWordMustBeHelloAndTheOwnName) {
+  stage(0, [](Script& me) {
+    me.say(Done{Step{1}});
+    me.hang();
+  });
+  EXPECT_THAT(run().cause, HasSubstr("spoke before it said hello"));
+  stage(0, [](Script& me) {
+    me.say(Hello{{7, 0}, 1, "h", "b1"});
+    me.hang();
+  });
+  EXPECT_THAT(run().cause, HasSubstr("said hello as stage 7.0"));
+}
+
+TEST_F(CoordinatorTest, AnErrorOfAnObserverComesOutAfterEverythingHasEnded) {
+  notes_.on_add = [](const std::string& text) {
+    if (text == "step 1") throw std::runtime_error("the observer broke");
+  };
+  stage(0, [](Script& me) {
+    me.start();
+    me.step(1);
+    me.hang();
+  });
+  EXPECT_THROW(run(), std::runtime_error);
+}
+
+// With real processes beside the scripted words.
+class CoordinatorProcessTest : public CoordinatorTest {
+ protected:
+  std::unique_ptr<Process> shell(const std::string& script) {
+    return LocalBackend().start({"a stage",
+                                 {"/bin/sh", "-c", script},
+                                 "{}",
+                                 scratch_ / (std::to_string(logs_++) + ".log")});
+  }
+  ScratchDirectory scratch_;
+  int logs_ = 0;
+};
+
+TEST_F(CoordinatorProcessTest, AKilledStageIsNoticedWithinASecondAndShownWithItsLog) {
+  auto victim =
+      shell("i=0; while [ $i -lt 30 ]; do i=$((i+1)); echo line $i; done; echo up; sleep 1000");
+  const int pid = victim->pid();
+  stage(
+      0,
+      [](Script& me) {
+        me.start();
+        me.hear<Abort>();
+      },
+      shell("cat"));
+  stage(
+      1,
+      [&](Script& me) {
+        me.start();
+        while (ScratchDirectory::read(scratch_ / "0.log").find("up") == std::string::npos) {
+          me.link().receive_until(Clock::now() + 5ms);
+        }
+        ::kill(pid, SIGKILL);
+        me.hang();
+      },
+      std::move(victim));
+  options_.grace = 100ms;  // the other one ignores Abort: it is only cat
+  const auto begun = Clock::now();
+  const Outcome outcome = run();
+  EXPECT_LT(Clock::now() - begun, 10s);
+  EXPECT_EQ(outcome.code, ExitCode::peer_lost);
+  EXPECT_EQ(outcome.culprit, (net::ProcessName{1, 0}));
+  EXPECT_THAT(outcome.cause, HasSubstr("stage 1.0 (host host-1.0): killed by signal 9"));
+  ASSERT_EQ(outcome.log_tail.size(), 20U);
+  EXPECT_EQ(outcome.log_tail.back(), "up");
+  EXPECT_THAT(outcome.followers, IsEmpty());
+  EXPECT_NE(::kill(pid, 0), 0);
+}
+
+TEST_F(CoordinatorProcessTest, AnExitBeforeTheWorkIsDoneIsAFailure) {
+  stage(
+      0, [](Script& me) { me.hang(); }, shell("exit 0"));
+  const Outcome early = run();
+  EXPECT_EQ(early.code, ExitCode::internal);
+  EXPECT_THAT(early.cause, HasSubstr("before its work was done"));
+  stage(
+      0, [](Script& me) { me.hang(); }, shell("exit 10"));
+  const Outcome refused = run();
+  EXPECT_EQ(refused.code, ExitCode::bad_input);
+  EXPECT_THAT(refused.cause, HasSubstr("ended with code 10 (bad input)"));
+}
+
+TEST_F(CoordinatorProcessTest, ItsOwnWordsSayMoreThanItsExitCode) {
+  stage(
+      0,
+      [](Script& me) {
+        me.say(Failed{ExitCode::bad_input, "config.json is missing"});
+        me.hang();
+      },
+      shell("exit 10"));
+  EXPECT_THAT(run().cause, HasSubstr("config.json is missing"));
+}
+
+TEST_F(CoordinatorProcessTest, OneThatLingersAfterItsWorkIsKilledAndTheRunIsStillGood) {
+  options_.farewell = 100ms;
+  auto lingering = shell("sleep 1000");
+  const int pid = lingering->pid();
+  stage(
+      0,
+      [](Script& me) {
+        whole_run(me);
+        me.hang();
+      },
+      std::move(lingering));
+  const Outcome outcome = run();
+  EXPECT_EQ(outcome.code, ExitCode::done) << outcome.cause;
+  EXPECT_THAT(notes_.said, Contains(HasSubstr("not every process left")));
+  EXPECT_NE(::kill(pid, 0), 0);
+}
+
+}  // namespace
+}  // namespace strait::launcher

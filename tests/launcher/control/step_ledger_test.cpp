@@ -1,0 +1,102 @@
+#include "launcher/control/step_ledger.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+namespace strait::launcher {
+namespace {
+
+const net::ProcessName kFirst{0, 0};
+const net::ProcessName kSecond{1, 0};
+
+StepDone of_first(std::int64_t step) {
+  StepDone done;
+  done.step = store::Step{step};
+  done.learning_rate = 8.1e-4;
+  done.seconds = 2;
+  done.busy_seconds = 1.5;
+  done.bytes_forward = 1000;
+  return done;
+}
+StepDone of_second(std::int64_t step) {
+  StepDone done;
+  done.step = store::Step{step};
+  done.loss = 0.1 + 0.2;
+  done.grad_norm = 1.5;
+  done.tokens = 4096;
+  done.seconds = 1.9;
+  done.busy_seconds = 1.9;
+  done.bytes_backward = 900;
+  return done;
+}
+
+TEST(StepLedger, ALineIsWholeOnlyWhenEveryProcessHasReported) {
+  StepLedger ledger({kFirst, kSecond});
+  EXPECT_FALSE(ledger.add(kSecond, of_second(1)).has_value());
+  const auto line = ledger.add(kFirst, of_first(1));
+  ASSERT_TRUE(line.has_value());
+  EXPECT_EQ(line->step, store::Step{1});
+  EXPECT_EQ(line->loss, 0.1 + 0.2);
+  EXPECT_EQ(line->learning_rate, 8.1e-4);
+  EXPECT_EQ(line->tokens, 4096);
+  EXPECT_EQ(line->seconds, 2);
+  EXPECT_EQ(line->tokens_per_second, 2048);
+  EXPECT_EQ(line->bytes_forward, 1000U);
+  EXPECT_EQ(line->bytes_backward, 900U);
+  ASSERT_EQ(line->idle.size(), 2U);
+  EXPECT_DOUBLE_EQ(line->idle[0].second, 0.25);
+  EXPECT_DOUBLE_EQ(line->idle[1].second, 0);
+  EXPECT_DOUBLE_EQ(line->mean_idle(), 0.125);
+}
+
+TEST(StepLedger, AProcessMayBeStepsAheadOfAnother) {
+  StepLedger ledger({kFirst, kSecond});
+  for (int step = 1; step <= 3; ++step) {
+    EXPECT_FALSE(ledger.add(kFirst, of_first(step)).has_value());
+  }
+  for (int step = 1; step <= 3; ++step) {
+    const auto line = ledger.add(kSecond, of_second(step));
+    ASSERT_TRUE(line.has_value());
+    EXPECT_EQ(line->step, store::Step{step});
+  }
+}
+
+TEST(StepLedger, AStepReportedTwiceOrBackwardsIsRefused) {
+  StepLedger ledger({kFirst, kSecond});
+  ledger.add(kFirst, of_first(5));
+  EXPECT_THROW(ledger.add(kFirst, of_first(5)), ControlError);
+  EXPECT_THROW(ledger.add(kFirst, of_first(4)), ControlError);
+}
+
+TEST(StepLedger, TheLineHasThePromisedKeysInTheirOrderAndReadsBackExactly) {
+  StepLedger ledger({kSecond});
+  const auto line = ledger.add(kSecond, of_second(7));
+  ASSERT_TRUE(line.has_value());
+  const std::string text = to_json(*line).dump();
+  EXPECT_EQ(text.find(R"({"step":7,"loss":0.30000000000000004,"grad_norm":1.5,)"
+                      R"("learning_rate":null,"tokens":4096,"seconds":1.9,"tokens_per_second":)"),
+            0U)
+      << text;
+  const auto read = nlohmann::json::parse(text);
+  EXPECT_EQ(read.at("loss").get<double>(), 0.1 + 0.2);
+  EXPECT_EQ(read.at("tokens_per_second").get<double>(), line->tokens_per_second);
+  for (const char* key : {"bytes_forward", "bytes_backward", "bytes_sync"}) {
+    EXPECT_TRUE(read.contains(key)) << key;
+  }
+}
+
+TEST(StepLedger, TheMedianIgnoresTheOddSlowStep) {
+  StepLedger ledger({kFirst});
+  EXPECT_EQ(ledger.median_seconds(), 0);
+  for (int step = 1; step <= 100; ++step) {
+    StepDone done = of_first(step);
+    done.seconds = step % 10 == 0 ? 50 : 3;
+    ledger.add(kFirst, done);
+  }
+  EXPECT_EQ(ledger.median_seconds(), 3);
+}
+
+}  // namespace
+}  // namespace strait::launcher

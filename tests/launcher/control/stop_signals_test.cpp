@@ -1,0 +1,28 @@
+#include "launcher/control/stop_signals.h"
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+
+namespace strait::launcher {
+namespace {
+
+TEST(StopSignals, InterruptionsAreCountedAndAClosedTerminalIsIgnored) {
+  const StopSignals signals;
+  EXPECT_EQ(signals.count().load(), 0);
+  std::raise(SIGINT);
+  EXPECT_EQ(signals.count().load(), 1);
+  std::raise(SIGTERM);
+  EXPECT_EQ(signals.count().load(), 2);
+  std::raise(SIGHUP);
+  std::raise(SIGPIPE);
+  EXPECT_EQ(signals.count().load(), 2);
+}
+
+TEST(StopSignals, AfterwardsSignalsKillAgain) {
+  { const StopSignals signals; }
+  EXPECT_EXIT(std::raise(SIGTERM), testing::KilledBySignal(SIGTERM), "");
+}
+
+}  // namespace
+}  // namespace strait::launcher

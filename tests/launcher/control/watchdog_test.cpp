@@ -1,0 +1,146 @@
+#include "launcher/control/watchdog.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace strait::launcher {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+using Time = Watchdog::Time;
+
+const net::ProcessName kA{0, 0};
+const net::ProcessName kB{1, 0};
+const net::ProcessName kC{2, 0};
+
+// A run of three processes and a clock that only moves when told to.
+class WatchdogTest : public testing::Test {
+ protected:
+  void all_hello() {
+    for (const auto& name : {kA, kB, kC}) dog_.heard(name, now_);
+  }
+  void say(net::ProcessName who, std::uint64_t actions,
+           std::optional<net::ProcessName> waits_on = {}) {
+    Progress progress;
+    progress.phase = "forward";
+    progress.micro_batch = 3;
+    progress.finished_actions = actions;
+    progress.waits_on = waits_on;
+    if (waits_on) progress.waits_for = who.describe() + " waits for " + waits_on->describe();
+    dog_.progress(who, progress, now_);
+  }
+  // Time passes as it does for a coordinator: in small pieces, judging each.
+  std::optional<Verdict> pass(std::chrono::milliseconds time,
+                              const std::function<void()>& every_second = {}) {
+    for (auto passed = 0ms; passed < time; passed += 500ms) {
+      now_ += 500ms;
+      if (every_second) every_second();
+      if (auto verdict = dog_.judge(now_, median_)) return verdict;
+    }
+    return std::nullopt;
+  }
+
+  Time now_{std::chrono::hours(100)};
+  double median_ = 0;
+  Watchdog dog_{{kA, kB, kC}, {}, now_};
+};
+
+TEST_F(WatchdogTest, NamesWhoIsMissingWhenTheStartLimitIsOver) {
+  dog_.heard(kA, now_);
+  dog_.heard(kC, now_);
+  const auto verdict = pass(70s, [&] {
+    dog_.heard(kA, now_);
+    dog_.heard(kC, now_);
+  });
+  ASSERT_TRUE(verdict.has_value());
+  EXPECT_EQ(verdict->process, kB);
+  EXPECT_THAT(verdict->sentence, HasSubstr("stage 1.0 did not say hello within 60 s"));
+}
+
+TEST_F(WatchdogTest, TheStartLimitGrowsWhereTheOthersWereSlowToo) {
+  EXPECT_FALSE(pass(50s).has_value());
+  dog_.heard(kA, now_);
+  dog_.heard(kC, now_);
+  const auto alive = [&] {
+    dog_.heard(kA, now_);
+    dog_.heard(kC, now_);
+  };
+  EXPECT_FALSE(pass(140s, alive).has_value());
+  EXPECT_TRUE(pass(20s, alive).has_value());
+}
+
+TEST_F(WatchdogTest, SilenceOfFiveSecondsIsFatalAndTheLongestSilentIsBlamed) {
+  all_hello();
+  say(kB, 1);
+  EXPECT_FALSE(pass(1s, [&] { say(kA, 1), say(kC, 1); }).has_value());
+  const auto verdict = pass(6s, [&] { say(kA, 1); });
+  ASSERT_TRUE(verdict.has_value());
+  EXPECT_EQ(verdict->process, kB);
+  EXPECT_TRUE(verdict->silent);
+  EXPECT_THAT(verdict->sentence, HasSubstr("stage 1.0 has said nothing for 5."));
+  EXPECT_THAT(verdict->sentence, HasSubstr("forward at step 0"));
+}
+
+TEST_F(WatchdogTest, WhoeverHasFinishedMayBeSilent) {
+  all_hello();
+  dog_.finished(kB);
+  EXPECT_FALSE(pass(60s, [&] { say(kA, 1), say(kC, 1); }).has_value());
+}
+
+TEST_F(WatchdogTest, AStuckRunIsBlamedOnTheEndOfTheWaitingChain) {
+  all_hello();
+  say(kA, 0), say(kB, 0), say(kC, 0);
+  EXPECT_FALSE(pass(1s, [&] { say(kA, 9, kB), say(kB, 9, kC), say(kC, 9); }).has_value());
+  const auto verdict = pass(70s, [&] { say(kA, 9, kB), say(kB, 9, kC), say(kC, 9); });
+  ASSERT_TRUE(verdict.has_value());
+  EXPECT_EQ(verdict->process, kC);
+  EXPECT_FALSE(verdict->silent);
+  EXPECT_THAT(verdict->sentence, HasSubstr("stage 2.0 has not got on for 6"));
+  EXPECT_THAT(verdict->sentence, HasSubstr("forward of micro-batch 3"));
+}
+
+TEST_F(WatchdogTest, NobodyIsStuckWhileTheEndOfTheChainGetsOn) {
+  all_hello();
+  std::uint64_t actions = 0;
+  say(kA, 0), say(kB, 0), say(kC, 0);
+  EXPECT_FALSE(pass(600s, [&] { say(kA, 9, kB), say(kB, 9, kC), say(kC, ++actions); }).has_value());
+}
+
+TEST_F(WatchdogTest, LongStepsGiveLongLimits) {
+  all_hello();
+  median_ = 30;
+  const auto stuck = [&] { say(kA, 9, kB), say(kB, 9, kC), say(kC, 9); };
+  say(kA, 0), say(kB, 0), say(kC, 0);
+  EXPECT_FALSE(pass(295s, stuck).has_value());
+  EXPECT_TRUE(pass(10s, stuck).has_value());
+}
+
+TEST_F(WatchdogTest, TheFirstActionMayTakeLong) {
+  all_hello();
+  const auto first = [&] { say(kA, 0, kB), say(kB, 0, kC), say(kC, 0); };
+  EXPECT_FALSE(pass(290s, first).has_value());
+  EXPECT_TRUE(pass(30s, first).has_value());
+}
+
+TEST_F(WatchdogTest, ACircleOfWaitersIsCalledOne) {
+  all_hello();
+  say(kA, 0), say(kB, 0), say(kC, 0);
+  const auto circle = [&] { say(kA, 9, kB), say(kB, 9, kC), say(kC, 9, kB); };
+  const auto verdict = pass(80s, circle);
+  ASSERT_TRUE(verdict.has_value());
+  EXPECT_THAT(verdict->sentence, HasSubstr("wait in a circle"));
+  EXPECT_THAT(verdict->sentence, HasSubstr("stage 1.0 waits for stage 2.0 waits for stage 1.0"));
+}
+
+TEST_F(WatchdogTest, OurOwnPauseIsHeldAgainstNobody) {
+  all_hello();
+  say(kA, 1), say(kB, 1), say(kC, 1);
+  EXPECT_FALSE(dog_.judge(now_, 0).has_value());
+  now_ += 1h;  // Ctrl-Z, and back
+  EXPECT_FALSE(dog_.judge(now_, 0).has_value());
+  EXPECT_TRUE(pass(6s).has_value());
+}
+
+}  // namespace
+}  // namespace strait::launcher

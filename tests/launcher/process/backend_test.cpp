@@ -1,0 +1,231 @@
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <csignal>
+#include <fstream>
+#include <sstream>
+
+#include "launcher/process/local_backend.h"
+#include "launcher/process/log_tail.h"
+#include "launcher/user_error.h"
+#include "tests/launcher/scratch_directory.h"
+
+namespace strait::launcher {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using Clock = std::chrono::steady_clock;
+
+class LocalBackendTest : public testing::Test {
+ protected:
+  std::unique_ptr<Process> shell(const std::string& script, const std::string& input = "{}") {
+    return backend_.start({"stage 1.0", {"/bin/sh", "-c", script}, input, log_});
+  }
+  std::string log() const { return ScratchDirectory::read(log_); }
+  // What a process writes is waited for with a deadline, not for a time.
+  bool log_says(const std::string& text) const {
+    const auto deadline = Clock::now() + 20s;
+    while (Clock::now() < deadline) {
+      if (log().find(text) != std::string::npos) return true;
+      ::poll(nullptr, 0, 5);
+    }
+    return false;
+  }
+
+  ScratchDirectory scratch_;
+  std::filesystem::path log_ = scratch_ / "1.0.log";
+  LocalBackend backend_;
+};
+
+bool exists(int pid) { return ::kill(pid, 0) == 0; }
+
+// Gone, or dead and waiting for its adopter to reap it; a kill takes a moment to arrive.
+bool dies(int pid) {
+  const auto deadline = Clock::now() + 20s;
+  while (Clock::now() < deadline) {
+    std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
+    std::string line;
+    if (!std::getline(stat, line) || line.find(") Z") != std::string::npos) return true;
+    ::poll(nullptr, 0, 5);
+  }
+  return false;
+}
+
+TEST_F(LocalBackendTest, AnExitCodeComesBackWithItsMeaning) {
+  const auto process = shell("exit 10");
+  const auto status = process->wait_until(Clock::now() + 20s);
+  ASSERT_TRUE(status.has_value());
+  EXPECT_EQ(status->code, 10);
+  EXPECT_EQ(status->sentence(), "ended with code 10 (bad input)");
+  EXPECT_EQ(status->exit_code(), ExitCode::bad_input);
+  EXPECT_EQ(process->ended()->code, 10);
+}
+
+TEST_F(LocalBackendTest, ACodeThatIsNoneOfOursIsAnInternalError) {
+  const auto status = shell("exit 77")->wait_until(Clock::now() + 20s);
+  ASSERT_TRUE(status.has_value());
+  EXPECT_EQ(status->sentence(), "ended with code 77");
+  EXPECT_EQ(status->exit_code(), ExitCode::internal);
+}
+
+TEST_F(LocalBackendTest, TheSignalThatKilledIsNamed) {
+  const auto killed = shell("kill -9 $$")->wait_until(Clock::now() + 20s);
+  ASSERT_TRUE(killed.has_value());
+  EXPECT_EQ(killed->signal, SIGKILL);
+  EXPECT_THAT(killed->sentence(), HasSubstr("killed by signal 9 (SIGKILL"));
+  EXPECT_EQ(killed->exit_code(), ExitCode::peer_lost);
+  const auto broken = shell("kill -SEGV $$")->wait_until(Clock::now() + 20s);
+  ASSERT_TRUE(broken.has_value());
+  EXPECT_EQ(broken->exit_code(), ExitCode::internal);
+}
+
+TEST_F(LocalBackendTest, InputArrivesBehindItsLengthAndStaysOpen) {
+  const std::string input(300'000, 'x');  // more than a pipe holds
+  const auto process = shell("head -c 300004 | od -An -tu1 -N4; echo read; cat; echo gone", input);
+  ASSERT_TRUE(log_says("read"));
+  std::istringstream numbers(log());
+  std::array<std::uint32_t, 4> bytes{};
+  for (std::uint32_t& byte : bytes) numbers >> byte;
+  EXPECT_EQ(bytes[0] + (bytes[1] << 8U) + (bytes[2] << 16U) + (bytes[3] << 24U), input.size());
+  EXPECT_FALSE(process->ended().has_value());  // cat still waits: no end of file
+}
+
+TEST_F(LocalBackendTest, EndOfFileOnStdinTellsThatTheLauncherIsGone) {
+  // A launcher of its own, in a child: it starts a stage and dies without a word.
+  const pid_t launcher = ::fork();
+  ASSERT_GE(launcher, 0);
+  if (launcher == 0) {
+    const auto stage =
+        shell("echo $$ > " + (scratch_ / "pid").string() + "; cat >/dev/null; echo alone");
+    while (ScratchDirectory::read(scratch_ / "pid").find('\n') == std::string::npos) {
+      ::poll(nullptr, 0, 5);
+    }
+    ::raise(SIGKILL);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(launcher, &status, 0), launcher);
+  EXPECT_EQ(WTERMSIG(status), SIGKILL);
+  EXPECT_TRUE(log_says("alone"));
+}
+
+TEST_F(LocalBackendTest, AProcessHasASessionOfItsOwnAndPlainSignals) {
+  ::signal(SIGHUP, SIG_IGN);  // as the launcher does: it must not be inherited
+  const auto process =
+      shell("cut -d' ' -f6 /proc/$$/stat; grep SigIgn /proc/$$/status; ls /proc/$$/fd");
+  ::signal(SIGHUP, SIG_DFL);
+  ASSERT_TRUE(process->wait_until(Clock::now() + 20s).has_value());
+  std::istringstream words(log());
+  int session = 0;
+  std::string label;
+  std::string ignored;
+  words >> session >> label >> ignored;
+  EXPECT_EQ(session, process->pid());
+  EXPECT_EQ(std::stoull(ignored, nullptr, 16) & (1U << (SIGHUP - 1)), 0U);
+}
+
+TEST_F(LocalBackendTest, NoDescriptorOfOursIsInherited) {
+  const int open_one = ::open("/dev/null", 0);  // on purpose without close-on-exec
+  ASSERT_GE(open_one, 0);
+  const auto process = shell("for f in /proc/$$/fd/*; do readlink $f; done");
+  ASSERT_TRUE(process->wait_until(Clock::now() + 20s).has_value());
+  ::close(open_one);
+  EXPECT_THAT(log(), testing::Not(HasSubstr("/dev/null")));
+}
+
+TEST_F(LocalBackendTest, OneThatDoesNotWantToLeaveIsKilled) {
+  const auto process = shell("trap '' TERM; echo ready; while :; do read x || sleep 0.05; done");
+  ASSERT_TRUE(log_says("ready"));
+  const ExitStatus status = process->terminate(50ms);
+  EXPECT_EQ(status.signal, SIGKILL);
+  EXPECT_FALSE(exists(process->pid()));
+}
+
+TEST_F(LocalBackendTest, OneThatWantsToLeaveMayDoSo) {
+  const auto process =
+      shell("trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.01; done");
+  ASSERT_TRUE(log_says("ready"));
+  EXPECT_EQ(process->terminate(20s).code, 0);
+  EXPECT_THAT(log(), HasSubstr("bye"));
+}
+
+TEST_F(LocalBackendTest, AStoppedProcessCanBeKilled) {
+  const auto process = shell("kill -STOP $$");
+  process->kill();
+  const auto status = process->wait_until(Clock::now() + 20s);
+  ASSERT_TRUE(status.has_value());
+  EXPECT_EQ(status->signal, SIGKILL);
+}
+
+TEST_F(LocalBackendTest, TheDestructorLeavesNothingBehindNotEvenGrandchildren) {
+  int grandchild = 0;
+  int pid = 0;
+  {
+    const auto process = shell("sleep 1000 & echo pid $!; wait");
+    ASSERT_TRUE(log_says("pid "));
+    ASSERT_TRUE(log_says("\n"));
+    std::istringstream words(log());
+    std::string label;
+    words >> label >> grandchild;
+    pid = process->pid();
+    ASSERT_TRUE(exists(grandchild));
+  }
+  EXPECT_FALSE(exists(pid));
+  EXPECT_TRUE(dies(grandchild));
+}
+
+TEST_F(LocalBackendTest, WhatAnEndedProcessLeftRunningIsKilledToo) {
+  const auto process = shell("sleep 1000 & echo pid $!");
+  ASSERT_TRUE(process->wait_until(Clock::now() + 20s).has_value());
+  std::istringstream words(log());
+  std::string label;
+  int grandchild = 0;
+  words >> label >> grandchild;
+  EXPECT_TRUE(dies(grandchild));
+}
+
+TEST_F(LocalBackendTest, ArgumentsAreNeverReadByAShell) {
+  const std::string hostile = "a b\"c' $(touch " + (scratch_ / "trap").string() + ")\n;`x`";
+  const auto process = backend_.start({"x", {"/usr/bin/printf", "%s", hostile}, "{}", log_});
+  ASSERT_TRUE(process->wait_until(Clock::now() + 20s).has_value());
+  EXPECT_EQ(log(), hostile);
+  EXPECT_FALSE(std::filesystem::exists(scratch_ / "trap"));
+}
+
+TEST_F(LocalBackendTest, AProgramThatIsNotThereIsNamed) {
+  try {
+    backend_.start({"stage 1.0", {"/nowhere/strait-stage"}, "{}", log_});
+    FAIL() << "started";
+  } catch (const UserError& error) {
+    EXPECT_STREQ(error.what(),
+                 "cannot start stage 1.0: running /nowhere/strait-stage failed: No such file or "
+                 "directory");
+  }
+  try {
+    backend_.start({"stage 1.0", {"/bin/true"}, "{}", scratch_ / "no" / "log"});
+    FAIL() << "started";
+  } catch (const UserError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("/no/log failed: No such file"));
+  }
+}
+
+TEST(LogTail, GivesTheLastLinesWithoutWhatSteersTerminals) {
+  const ScratchDirectory scratch;
+  std::string text;
+  for (int i = 0; i < 30'000; ++i) text += "line " + std::to_string(i) + "\n";
+  text += "\x1b[31mred\x07\n\nlast, without an end";
+  ScratchDirectory::write(scratch / "log", text);
+  EXPECT_THAT(log_tail(scratch / "log", 3),
+              ElementsAre("line 29999", "[31mred", "last, without an end"));
+  EXPECT_EQ(log_tail(scratch / "log", 20).size(), 20U);
+  EXPECT_TRUE(log_tail(scratch / "absent", 20).empty());
+}
+
+}  // namespace
+}  // namespace strait::launcher

@@ -1,0 +1,298 @@
+#include "launcher/recipe/recipe_reader.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "launcher/user_error.h"
+
+namespace strait::launcher {
+namespace {
+
+using testing::HasSubstr;
+
+// The least that a recipe says; tests append to it, from line 7 on.
+constexpr const char* kLeast = R"([model]
+path = "recipes/models/tiny"
+[data]
+train = "dates.jsonl"
+[train]
+steps = 300
+)";
+
+Recipe parse(const std::string& text, const std::vector<std::string>& overrides = {}) {
+  return parse_recipe(text, "recipes/x.toml", overrides);
+}
+
+std::string mistake(const std::string& text, const std::vector<std::string>& overrides = {}) {
+  try {
+    parse(text, overrides);
+  } catch (const UserError& error) {
+    EXPECT_EQ(error.code(), ExitCode::bad_input);
+    return error.what();
+  }
+  ADD_FAILURE() << "accepted:\n" << text;
+  return "";
+}
+
+std::string mistake_after_least(const std::string& lines) { return mistake(kLeast + lines); }
+
+TEST(RecipeReader, TheLeastRecipeIsFilledWithTheDefaults) {
+  Recipe expected;
+  expected.name = "x";
+  expected.model.path = "recipes/models/tiny";
+  expected.data.train = "dates.jsonl";
+  expected.train.steps = 300;
+  EXPECT_EQ(parse(kLeast), expected);
+}
+
+constexpr const char* kEveryKey = R"(
+name = "dates"
+seed = 7
+[model]
+path = "m"
+weights = "random"
+dtype = "bfloat16"
+device = "cpu"
+recompute = "layer"
+lora = { rank = 4, alpha = 2.5, targets = ["c_attn"] }
+adapter = "a"
+[data]
+train = "t"
+eval = "e"
+tokenizer = "bytes"
+row = 64
+shuffle = false
+[pipeline]
+stages = 2
+replicas = 2
+schedule = "gpipe"
+depth = 3
+partition = [[0, 5], [6, 11]]
+threads = 1
+[train]
+epochs = 3
+batch = 64
+micro_batch = "auto"
+learning_rate = 1
+decay = "linear"
+warmup = 20
+betas = [0.8, 0.9]
+weight_decay = 0
+clip = 0.5
+eval_every = 10
+[codec]
+forward = "delta"
+forward_bits = 3
+first_bits = 7
+backward = "fixed"
+backward_bits = 6
+wire_dtype = "float16"
+group = 32
+cache = "512MiB"
+[sync]
+method = "cocktail"
+[checkpoint]
+every = 50
+keep = 5
+[hosts]
+backend = "ssh"
+list = ["alice@10.0.0.1", "alice@10.0.0.2"]
+ports = "47000-47099"
+)";
+
+TEST(RecipeReader, EveryKeyOfTheDocumentationReachesItsField) {
+  const auto recipe = parse(kEveryKey);
+  Recipe expected;
+  expected.name = "dates";
+  expected.seed = 7;
+  expected.model = {"m",         Weights::random,  Dtype::bfloat16,
+                    Device::cpu, Recompute::layer, Recipe::Lora{4, 2.5, {"c_attn"}},
+                    "a"};
+  expected.data = {"t", "e", "bytes", 64, false};
+  expected.pipeline = {2, 2, ScheduleKind::gpipe, 3, {PartitionKind::ranges, {{0, 5}, {6, 11}}, ""},
+                       1};
+  expected.train = {std::nullopt, 3,          64,  std::nullopt, 1.0, DecayKind::linear,
+                    20,           {0.8, 0.9}, 0.0, 0.5,          10};
+  expected.codec = {CodecKind::delta, 3, 7, CodecKind::fixed, 6, WireDtype::float16, 32, 512 << 20};
+  expected.sync = {"cocktail"};
+  expected.checkpoint = {50, 5};
+  expected.hosts = {BackendKind::ssh, {"alice@10.0.0.1", "alice@10.0.0.2"}, {47000, 47099}};
+  EXPECT_EQ(recipe, expected);
+}
+
+TEST(RecipeReader, AnUnknownKeyNamesThePlaceTheNearestNameAndAllOthers) {
+  EXPECT_EQ(mistake_after_least("learning_rat = 1e-3\n"),
+            "unknown key train.learning_rat (recipes/x.toml:7:16); did you mean learning_rate? "
+            "known in [train]: steps, epochs, batch, micro_batch, learning_rate, decay, warmup, "
+            "betas, weight_decay, clip, eval_every");
+}
+
+TEST(RecipeReader, AKeyInTheWrongTableIsProposedInItsOwn) {
+  EXPECT_THAT(mistake_after_least("[model.lora]\nstages = 2\n"),
+              HasSubstr("unknown key model.lora.stages (recipes/x.toml:8:10); did you mean "
+                        "pipeline.stages? known in [model.lora]: rank, alpha, targets"));
+}
+
+TEST(RecipeReader, AnUnknownTableIsSaidOnceAndNotForEachOfItsKeys) {
+  EXPECT_EQ(mistake_after_least("[pipline]\nstages = 2\nreplicas = 1\n"),
+            "unknown table pipline (recipes/x.toml:7:1); did you mean pipeline? known at the top: "
+            "name, seed, model, data, pipeline, train, codec, sync, checkpoint, hosts");
+}
+
+TEST(RecipeReader, WrongTypesSayWhatWasFoundAndWhatIsAllowed) {
+  EXPECT_EQ(
+      mistake_after_least("batch = \"many\"\n"),
+      "train.batch is \"many\" (recipes/x.toml:7:9), but must be an integer from 1 to 1048576");
+  EXPECT_EQ(mistake_after_least("batch = 2.5\n"),
+            "train.batch is 2.5 (recipes/x.toml:7:9), but must be an integer from 1 to 1048576");
+  EXPECT_EQ(mistake_after_least("learning_rate = true\n"),
+            "train.learning_rate is true (recipes/x.toml:7:17), but must be a number from 0 to 10");
+  EXPECT_THAT(mistake_after_least("learning_rate = 2020-01-01\n"),
+              HasSubstr("train.learning_rate is 2020-01-01 (recipes/x.toml:7:17)"));
+  EXPECT_THAT(mistake("model = 3\n"), HasSubstr("model is 3 (recipes/x.toml:1:9), but must be a "
+                                                "table of: path, weights, dtype"));
+  EXPECT_THAT(mistake_after_least("[data.shuffle]\n"),
+              HasSubstr("data.shuffle is a table (recipes/x.toml:7:1), but must be true or false"));
+}
+
+TEST(RecipeReader, WordsListTheAllowedOnesAndTheNearest) {
+  EXPECT_EQ(mistake_after_least("decay = \"cosin\"\n"),
+            "train.decay is \"cosin\" (recipes/x.toml:7:9), but must be one of \"cosine\", "
+            "\"linear\", \"constant\"; did you mean \"cosine\"?");
+  EXPECT_EQ(
+      mistake_after_least("[pipeline]\ndepth = \"atuo\"\n"),
+      "pipeline.depth is \"atuo\" (recipes/x.toml:8:9), but must be an integer from 0 to 16 or "
+      "\"auto\"; did you mean \"auto\"?");
+}
+
+TEST(RecipeReader, NumbersOutOfRangeAreRefused) {
+  for (const auto* line :
+       {"clip = -1", "clip = nan", "clip = inf", "betas = [0.9]", "betas = [0.9, 1.0]", "batch = 0",
+        "batch = 9223372036854775807", "micro_batch = -4", "warmup = -1"}) {
+    EXPECT_THAT(mistake_after_least(line), HasSubstr("(recipes/x.toml:7:")) << line;
+  }
+  for (const auto* line : {"forward_bits = 9", "group = 16", "cache = \"4GB\"", "cache = -1",
+                           "cache = \"99999999TiB\"", "cache = \"GiB\""}) {
+    EXPECT_THAT(mistake_after_least("[codec]\n" + std::string(line)), HasSubstr("x.toml:8:"))
+        << line;
+  }
+  for (const auto* line : {"ports = \"1-\"", "ports = \"0-5\"", "ports = \"9-3\"",
+                           "ports = \"1-65536\"", "ports = 47000", "list = []", "list = [1]"}) {
+    EXPECT_THAT(mistake_after_least("[hosts]\n" + std::string(line)), HasSubstr("x.toml:8:"))
+        << line;
+  }
+  for (const auto* value :
+       {"[]", "[[1, 0]]", "[[0, 1, 2]]", "[0, 1]", "[[-1, 0]]", "\"plugin:\"", "\"other\"", "3"}) {
+    EXPECT_THAT(mistake_after_least("[pipeline]\npartition = " + std::string(value)),
+                HasSubstr("pipeline.partition is"))
+        << value;
+  }
+}
+
+TEST(RecipeReader, NamesThatWouldLeaveTheRunsDirectoryAreRefused) {
+  for (const auto* name : {"\"../x\"", "\"a/b\"", "\".hidden\"", "\"\"", "3", "\"a b\""}) {
+    EXPECT_THAT(mistake("name = " + std::string(name) + "\n" + kLeast), HasSubstr("name is "))
+        << name;
+  }
+}
+
+TEST(RecipeReader, AllMistakesOfAFileAreReportedTogetherFromTopToBottom) {
+  EXPECT_THAT(
+      mistake("[train]\nclip = -1\nbatch = 0\n[codec]\ngruop = 3\n", {"data.row=1", "nonsense=2"}),
+      testing::MatchesRegex("8 mistakes in recipes/x.toml:\n"
+                            "  train.clip is .*x.toml:2:8.*\n"
+                            "  train.batch is .*x.toml:3:9.*\n"
+                            "  unknown key codec.gruop .*did you mean group.*\n"
+                            "  data.row is 1 .--set data.row=1.*\n"
+                            "  unknown key nonsense .--set nonsense=2.*\n"
+                            "  model.path is missing .*\n"
+                            "  data.train is missing .*\n"
+                            "  train.steps is missing .*"));
+}
+
+TEST(RecipeReader, KeysThatContradictEachOtherNameBothPlaces) {
+  EXPECT_THAT(mistake_after_least("epochs = 2\n"),
+              HasSubstr("train.steps (recipes/x.toml:6:9) and train.epochs (recipes/x.toml:7:10) "
+                        "are both set"));
+  EXPECT_EQ(mistake_after_least("batch = 10\n"),
+            "train.batch is 10 (recipes/x.toml:7:9), but must be a multiple of 4: "
+            "train.micro_batch 4 times pipeline.replicas 1");
+  EXPECT_EQ(mistake_after_least("[pipeline]\nstages = 3\npartition = [[0, 1]]\n"),
+            "pipeline.partition has 1 ranges, but pipeline.stages is 3 (recipes/x.toml:9:13, "
+            "recipes/x.toml:8:10)");
+  EXPECT_THAT(mistake_after_least("eval_every = 5\n"), HasSubstr("data.eval is missing"));
+  EXPECT_THAT(mistake_after_least("[hosts]\nlist = [\"a\"]\n"),
+              HasSubstr("hosts.list is set while hosts.backend is \"local\""));
+  EXPECT_THAT(mistake_after_least("[hosts]\nbackend = \"ssh\"\n"),
+              HasSubstr("hosts.list is missing while hosts.backend is \"ssh\""));
+}
+
+TEST(RecipeReader, TextThatIsNotTomlSaysWhere) {
+  EXPECT_THAT(mistake("[model\npath = 1\n"), HasSubstr("recipes/x.toml:1:"));
+  EXPECT_THAT(mistake("a = 1\na = 2\n"), HasSubstr("is not TOML: "));
+}
+
+TEST(RecipeReader, OverridesWinAndAreReadAsTomlOrElseAsText) {
+  const auto recipe =
+      parse(kLeast, {"train.batch=64", "train.learning_rate=2e-4", "pipeline.schedule=1f1b",
+                     "pipeline.stages=2", "pipeline.partition=[[0, 1], [2, 3]]", "data.train=a b/c",
+                     "model.path=\"quoted\"", "data.shuffle=false", "train.batch=128"});
+  EXPECT_EQ(recipe.train.batch, 128);
+  EXPECT_EQ(recipe.train.learning_rate, 2e-4);
+  EXPECT_EQ(recipe.pipeline.schedule, ScheduleKind::one_forward_one_backward);
+  EXPECT_EQ(recipe.pipeline.partition.ranges, (std::vector<std::pair<int, int>>{{0, 1}, {2, 3}}));
+  EXPECT_EQ(recipe.data.train, "a b/c");
+  EXPECT_EQ(recipe.model.path, "quoted");
+  EXPECT_FALSE(recipe.data.shuffle);
+}
+
+TEST(RecipeReader, MistakesInOverridesAreNamedAsTheyWereTyped) {
+  EXPECT_EQ(mistake(kLeast, {"codec.forward_bits=9"}),
+            "codec.forward_bits is 9 (--set codec.forward_bits=9), but must be an integer from 2 "
+            "to 8");
+  EXPECT_THAT(mistake(kLeast, {"train.batch"}), HasSubstr("--set train.batch sets nothing"));
+  EXPECT_THAT(mistake(kLeast, {"train.batch=1\nseed = 5"}),
+              HasSubstr("train.batch is \"1\\nseed = 5\""));
+}
+
+TEST(RecipeReader, HostileTextIsRefusedWithinBounds) {
+  EXPECT_THAT(mistake(std::string(kMostRecipeBytes + 1, '#')), HasSubstr("is larger than"));
+  EXPECT_THAT(mistake("a = " + std::string(100, '[') + std::string(100, ']')),
+              HasSubstr("nest deeper"));
+  EXPECT_THAT(mistake("a = " + std::string(100'000, '[')), HasSubstr("recipes/x.toml:1:"));
+  std::string many;
+  for (int i = 0; i < 500; ++i) {
+    many += "key" + std::to_string(i) + " = 1\n";
+  }
+  EXPECT_THAT(mistake(many), HasSubstr("and 483 more"));
+  EXPECT_THAT(mistake("[model]\npath = \"a\\u0000b\"\n"), HasSubstr("model.path is"));
+}
+
+TEST(RecipeReader, AFileThatCannotBeReadIsAMistakeOfTheUser) {
+  for (const auto& path :
+       {std::filesystem::path("no/such/recipe.toml"), std::filesystem::temp_directory_path()}) {
+    try {
+      read_recipe(path);
+      FAIL() << path;
+    } catch (const UserError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("cannot read the recipe " + path.string()));
+    }
+  }
+}
+
+TEST(RecipeReader, ReadsFilesAndNamesTheRunAfterThem) {
+  const auto file = std::filesystem::path(testing::TempDir()) / "my-run.toml";
+  std::ofstream(file) << kLeast;
+  EXPECT_EQ(read_recipe(file).name, "my-run");
+  std::filesystem::remove(file);
+  EXPECT_THAT([] { parse_recipe(kLeast, "two words.toml"); },
+              testing::ThrowsMessage<UserError>(HasSubstr("name is missing (two words.toml)")));
+}
+
+}  // namespace
+}  // namespace strait::launcher

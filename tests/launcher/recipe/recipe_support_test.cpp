@@ -1,0 +1,55 @@
+#include "launcher/recipe/recipe_support.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "launcher/recipe/recipe_reader.h"
+#include "launcher/user_error.h"
+
+namespace strait::launcher {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+Recipe with(const std::vector<std::string>& overrides) {
+  std::vector<std::string> all = {"model.path=m", "data.train=t", "train.steps=1"};
+  all.insert(all.end(), overrides.begin(), overrides.end());
+  return parse_recipe("", "r.toml", all);
+}
+
+TEST(RecipeSupport, TheDefaultsAreSupported) { EXPECT_NO_THROW(check_supported(with({}))); }
+
+TEST(RecipeSupport, WhatThisBuildLacksIsRefusedWithWhatItOffers) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"model.device=cuda", "model.device"},
+      {"model.dtype=bfloat16", "model.dtype"},
+      {"model.lora={}", "model.lora"},
+      {"model.adapter=a", "model.adapter"},
+      {"data.tokenizer=some/dir", "data.tokenizer"},
+      {"pipeline.replicas=2", "pipeline.replicas"},
+      {"pipeline.partition=profile", "pipeline.partition"},
+      {"pipeline.partition=plugin:x.so", "pipeline.partition"},
+      {"train.micro_batch=auto", "train.micro_batch"},
+      {"codec.forward=delta", "codec.forward"},
+      {"codec.backward=fixed", "codec.backward"},
+      {"sync.method=allreduce", "sync.method"},
+      {"hosts.backend=slurm", "hosts.backend"},
+  };
+  for (const auto& [setting, key] : cases) {
+    EXPECT_THAT(unsupported_settings(with({setting})), ElementsAre(StartsWith(key))) << setting;
+  }
+}
+
+TEST(RecipeSupport, AllOfThemAreSaidAtOnce) {
+  EXPECT_THAT(
+      [] {
+        check_supported(with({"codec.forward=delta", "model.device=cuda"}));
+      },
+      testing::ThrowsMessage<UserError>(
+          testing::AllOf(HasSubstr("codec.forward"), HasSubstr("model.device"))));
+}
+
+}  // namespace
+}  // namespace strait::launcher

@@ -1,0 +1,159 @@
+#include "launcher/recipe/recipe_writer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <random>
+#include <string>
+
+#include "launcher/recipe/recipe_keys.h"
+#include "launcher/recipe/recipe_reader.h"
+#include "launcher/user_error.h"
+
+namespace strait::launcher {
+namespace {
+
+using testing::HasSubstr;
+using Json = nlohmann::json;
+
+class Draw {
+ public:
+  explicit Draw(std::uint64_t seed) : generator_(seed) {}
+  std::int64_t integer(std::int64_t least, std::int64_t most) {
+    return std::uniform_int_distribution<std::int64_t>(least, most)(generator_);
+  }
+  double number(double most) { return std::uniform_real_distribution<double>(0, most)(generator_); }
+  bool coin() { return integer(0, 1) == 1; }
+  template <class Word>
+  Word word() {
+    return static_cast<Word>(integer(0, std::ssize(all_names(Word{})) - 1));
+  }
+  std::string text() {
+    static const std::vector<std::string> kPieces = {"a", "/", "\"", "\\", " ", "#",
+                                                     "é", "=", "'",  "€",  "]", "x.y"};
+    std::string text;
+    for (auto i = integer(1, 12); i > 0; --i) {
+      text += kPieces[static_cast<std::size_t>(integer(0, std::ssize(kPieces) - 1))];
+    }
+    return text;
+  }
+
+ private:
+  std::mt19937_64 generator_;
+};
+
+// Any recipe that the reader can return.
+Recipe random_recipe(Draw& draw) {
+  Recipe r;
+  r.name = "run-" + std::to_string(draw.integer(0, 99));
+  r.seed = draw.integer(0, std::numeric_limits<std::int64_t>::max());
+  r.model = {draw.text(),
+             draw.word<Weights>(),
+             draw.word<Dtype>(),
+             draw.word<Device>(),
+             draw.word<Recompute>(),
+             std::nullopt,
+             draw.coin() ? draw.text() : ""};
+  if (draw.coin()) {
+    r.model.lora = Recipe::Lora{draw.integer(1, 65536), draw.number(1e6), {draw.text()}};
+  }
+  r.data = {draw.text(), draw.text(), draw.text(), draw.integer(2, 4096), draw.coin()};
+  r.pipeline.stages = draw.integer(1, 64);
+  r.pipeline.replicas = draw.integer(1, 8);
+  r.pipeline.schedule = draw.word<ScheduleKind>();
+  r.pipeline.depth = draw.coin() ? std::optional(draw.integer(0, 16)) : std::nullopt;
+  r.pipeline.threads = draw.coin() ? std::optional(draw.integer(1, 64)) : std::nullopt;
+  r.pipeline.partition.kind = draw.word<PartitionKind>();
+  if (r.pipeline.partition.kind == PartitionKind::plugin) {
+    r.pipeline.partition.plugin = draw.text();
+  }
+  if (r.pipeline.partition.kind == PartitionKind::ranges) {
+    for (int s = 0; s < r.pipeline.stages; ++s) {
+      r.pipeline.partition.ranges.emplace_back(2 * s, 2 * s + 1);
+    }
+  }
+  auto& train = r.train;
+  (draw.coin() ? train.steps : train.epochs) = draw.integer(1, 1000);
+  train.micro_batch = draw.coin() ? std::optional(draw.integer(1, 9)) : std::nullopt;
+  train.batch = draw.integer(1, 9) * r.pipeline.replicas * train.micro_batch.value_or(1);
+  train.learning_rate = draw.number(10);
+  train.decay = draw.word<DecayKind>();
+  train.warmup = draw.integer(0, 1000);
+  train.betas = {draw.number(0.999), draw.number(0.999)};
+  train.weight_decay = draw.number(1e-9);
+  train.clip = draw.number(1e6);
+  train.eval_every = draw.integer(0, 50);
+  r.codec = {draw.word<CodecKind>(), draw.integer(2, 8),
+             draw.integer(2, 8),     draw.word<CodecKind>(),
+             draw.integer(2, 8),     draw.word<WireDtype>(),
+             draw.integer(32, 128),  draw.integer(0, 1 << 20) << draw.integer(0, 20)};
+  r.sync.method = draw.coin() ? draw.text() : "";
+  r.checkpoint = {draw.integer(0, 1000), draw.integer(2, 10)};
+  r.hosts.backend = draw.word<BackendKind>();
+  if (r.hosts.backend != BackendKind::local) {
+    r.hosts.list = {draw.text(), draw.text()};
+    r.hosts.ports = {47000, 47099};
+  }
+  return r;
+}
+
+TEST(RecipeWriter, WhatIsWrittenReadsBackEqualInBothForms) {
+  constexpr std::uint64_t kSeed = 20240229;
+  Draw draw(kSeed);
+  for (int i = 0; i < 300; ++i) {
+    const Recipe recipe = random_recipe(draw);
+    const std::string toml = recipe_to_toml(recipe);
+    ASSERT_EQ(parse_recipe(toml, "run/recipe.toml"), recipe)
+        << "seed " << kSeed << ", case " << i << "\n"
+        << toml;
+    const auto json = Json::parse(recipe_to_json(recipe).dump());
+    ASSERT_EQ(recipe_from_json(json, "plan.json"), recipe) << "seed " << kSeed << ", case " << i;
+  }
+}
+
+TEST(RecipeWriter, JsonThatIsNoRecipeIsRefusedWithItsSource) {
+  EXPECT_THAT([] { recipe_from_json(Json(3), "plan.json"); },
+              testing::ThrowsMessage<UserError>(HasSubstr("plan.json holds no recipe")));
+  EXPECT_THAT(
+      [] {
+        recipe_from_json(Json{{"trian", Json::object()}, {"model", {{"path", 3}}}}, "plan.json");
+      },
+      testing::ThrowsMessage<UserError>(
+          testing::AllOf(HasSubstr("unknown table trian (plan.json); did you mean train?"),
+                         HasSubstr("model.path is 3 (plan.json)"))));
+}
+
+TEST(RecipeKeys, EveryDefaultIsAnAllowedValueOfItsOwnKey) {
+  const Recipe defaults;
+  for (const auto& key : recipe_keys()) {
+    Recipe recipe;
+    const auto value = key.get(defaults);
+    EXPECT_TRUE(value.is_null() || key.set(value, recipe)) << key.name << " = " << value.dump();
+    EXPECT_EQ(recipe, defaults) << key.name;
+  }
+}
+
+TEST(RecipeKeys, NoKeyAcceptsNullOrLeavesATraceOfWhatItRefuses) {
+  for (const auto& key : recipe_keys()) {
+    Recipe recipe;
+    EXPECT_FALSE(key.set(Json(), recipe)) << key.name;
+    EXPECT_FALSE(key.set(Json("\x01"), recipe)) << key.name;
+    EXPECT_EQ(recipe, Recipe()) << key.name;
+  }
+}
+
+TEST(RecipeWriter, TheReferenceSaysEveryKeyWithWhatIsAllowed) {
+  const std::string page = recipe_reference();
+  for (const auto& key : recipe_keys()) {
+    EXPECT_THAT(page, HasSubstr(std::string(last_part_of(key.name))));
+    EXPECT_THAT(page, HasSubstr(key.allowed)) << key.name;
+    EXPECT_THAT(page, HasSubstr(key.help)) << key.name;
+  }
+  EXPECT_NO_THROW(
+      parse_recipe(page + "\n", "reference.toml",
+                   std::vector<std::string>{"model.path=m", "data.train=t", "train.steps=1"}));
+}
+
+}  // namespace
+}  // namespace strait::launcher
