@@ -103,23 +103,37 @@ class Resume(Compared):
         self.assertEqual(code, 0, out + err)
         self.same_bits(self.reference, run, self.STEPS)
 
+    def while_frozen(self, launched, ask):
+        """Asks for the end while no step can be finished: it must come in the middle of the run."""
+        before = len(launched.run.events("stopping"))
+        stage = launched.run.stages()[1]
+        os.kill(stage, signal.SIGSTOP)
+        try:
+            answer = ask()
+            launched.wait_for(
+                "stopping", lambda: len(launched.run.events("stopping")) > before, seconds=4
+            )
+        finally:
+            os.kill(stage, signal.SIGCONT)
+        return answer
+
     def stop_by_verb(self, name):
         launched = self.start(name, self.settings())
         launched.at_step(3)
-        code, out, err = self.strait("stop", f"runs/{name}")
-        self.assertEqual(code, 0, out + err)
+        asked = self.while_frozen(launched, lambda: self.launch("stop", f"runs/{name}"))
+        self.assertEqual(asked.end(), 0, asked.output())
         self.assertEqual(launched.end(), 0)
         return launched.run
 
     def interrupt_twice(self, name):
         launched = self.start(name, self.settings())
         launched.at_step(2)
-        launched.signal(signal.SIGINT)
+        self.while_frozen(launched, lambda: launched.signal(signal.SIGINT))
         self.assertEqual(launched.end(), 0)
         first = launched.run.checkpoints()[-1]
         again = self.launch("resume", f"runs/{name}", name=name)
         again.at_step(first + 2)
-        again.signal(signal.SIGINT)
+        self.while_frozen(again, lambda: again.signal(signal.SIGINT))
         self.assertEqual(again.end(), 0)
         return again.run
 

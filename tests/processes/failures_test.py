@@ -136,6 +136,17 @@ class Failures(runs.RunCase):
         launched.signal(signal.SIGTERM)
         self.assertEqual(self.end_soon(launched), 0)
 
+    def test_a_launcher_that_was_suspended_goes_on(self):
+        launched = self.endless()
+        launched.signal(signal.SIGSTOP)
+        # Longer than a connection is believed to be alive without a sign.
+        with self.assertRaises(subprocess.TimeoutExpired):
+            launched.process.wait(6)
+        launched.signal(signal.SIGCONT)
+        launched.at_step(launched.run.metrics()[-1]["step"] + 20)
+        launched.signal(signal.SIGTERM)
+        self.assertEqual(self.end_soon(launched), 0, launched.output())
+
     def test_a_closed_output_stops_nothing(self):
         mine, theirs = os.pipe()
         launched = self.start("unread", self.ENDLESS, stdout=theirs)
