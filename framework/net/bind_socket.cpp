@@ -7,7 +7,7 @@
 namespace strait::net {
 namespace {
 
-[[noreturn]] void throw_unusable(const std::string& words) {
+[[noreturn]] void throw_unbindable(const std::string& words) {
   throw LinkError(LinkError::Kind::unusable, words);
 }
 
@@ -15,11 +15,12 @@ namespace {
   const auto holder = port_holder(address.first_port);
   const std::string by = holder ? "held by " + *holder : "held by another process";
   if (last == address.first_port) {
-    throw_unusable(fmt::format("port {} on {} is taken, {}; free it or choose another port", last,
-                               address.host, by));
+    throw_unbindable(fmt::format("port {} on {} is taken, {}; free it or choose another port", last,
+                                 address.host, by));
   }
-  throw_unusable(fmt::format("all ports {}-{} on {} are taken, {} {}; free one or widen the range",
-                             address.first_port, last, address.host, address.first_port, by));
+  throw_unbindable(
+      fmt::format("all ports {}-{} on {} are taken, {} {}; free one or widen the range",
+                  address.first_port, last, address.host, address.first_port, by));
 }
 
 }  // namespace
@@ -27,13 +28,14 @@ namespace {
 Endpoint bind_socket(zmq::socket_t& socket, const BindAddress& address) {
   if (address.host.empty() || address.host == "*" || address.host == "0.0.0.0" ||
       address.host == "::") {
-    throw_unusable(
+    throw_unbindable(
         fmt::format("cannot listen on '{}': name the one address that the peers use, so "
                     "that the port is not open to other networks",
                     address.host));
   }
   if (address.last_port != 0 && address.last_port < address.first_port) {
-    throw_unusable(fmt::format("ports {}-{} are no range", address.first_port, address.last_port));
+    throw_unbindable(
+        fmt::format("ports {}-{} are no range", address.first_port, address.last_port));
   }
   const std::uint16_t last = std::max(address.first_port, address.last_port);
   for (std::uint32_t port = address.first_port; port <= last; ++port) {
@@ -42,11 +44,11 @@ Endpoint bind_socket(zmq::socket_t& socket, const BindAddress& address) {
       socket.bind(wanted.text());
     } catch (const zmq::error_t& error) {
       if (error.num() == EADDRINUSE) continue;
-      throw_unusable(fmt::format("cannot listen on {}: {}; is it an address of this machine?",
-                                 wanted.place(), error.what()));
+      throw_unbindable(fmt::format("cannot listen on {}: {}; is it an address of this machine?",
+                                   wanted.place(), error.what()));
     }
     const auto bound = Endpoint::parse(socket.get(zmq::sockopt::last_endpoint));
-    if (!bound) throw_unusable(fmt::format("libzmq names no port for {}", wanted.place()));
+    if (!bound) throw_unbindable(fmt::format("libzmq names no port for {}", wanted.place()));
     return {address.host, bound->port};
   }
   throw_all_taken(address, last);

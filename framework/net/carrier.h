@@ -34,6 +34,9 @@ class Carrier {
 inline constexpr int kReadsPerTurn = 64;
 inline constexpr int kWritesPerTurn = 16;
 
+// How long a closed socket tries to get a last word to a peer that may be gone.
+inline constexpr int kLastWordsMs = 1000;
+
 inline zmq::pollitem_t poll_item(zmq::socket_t& socket, bool writable) {
   const int events = writable ? ZMQ_POLLIN | ZMQ_POLLOUT : ZMQ_POLLIN;
   return {socket.handle(), 0, static_cast<short>(events), 0};

@@ -10,7 +10,6 @@ namespace strait::net {
 namespace {
 
 constexpr std::chrono::milliseconds kRenewAfter{200};
-constexpr int kLastWordsMs = 1000;
 
 }  // namespace
 

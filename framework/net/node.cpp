@@ -91,9 +91,9 @@ void require_private_if_plain(const NodeOptions& node, const std::string& host) 
 
 class NodeListener final : public Listener {
  public:
-  NodeListener(const NodeOptions& node, std::shared_ptr<NetThread> thread,
+  NodeListener(NodeOptions node, std::shared_ptr<NetThread> thread,
                std::shared_ptr<RouterCarrier> carrier)
-      : node_(node),
+      : node_(std::move(node)),
         thread_(std::move(thread)),
         carrier_(std::move(carrier)),
         endpoint_(carrier_->endpoint()) {}

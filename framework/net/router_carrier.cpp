@@ -12,7 +12,6 @@
 namespace strait::net {
 namespace {
 
-constexpr int kLastWordsMs = 1000;
 constexpr const char* kUserId = "User-Id";
 constexpr const char* kPeerAddress = "Peer-Address";
 
