@@ -9,25 +9,13 @@ import concurrent.futures
 import hashlib
 import os
 import pathlib
-import re
 import subprocess
 import sys
 
 from compile_flags import room_flags
-from source_files import ROOT, source_files
+from source_files import ROOT, included_by, reads_torch, source_files
 
 BUILD = pathlib.Path(os.environ.get("STRAIT_BUILD", ROOT / "build/release"))
-INCLUDE = re.compile(r'^#include (["<])([^">]+)[">]', re.MULTILINE)
-
-
-def closure(header, files, seen=None):
-    """Everything that the header includes, directly or not: names of ours and of others."""
-    seen = set() if seen is None else seen
-    for _, name in INCLUDE.findall(files.get(header, "")):
-        if name not in seen:
-            seen.add(name)
-            closure(name, files, seen)
-    return seen
 
 
 def complaint(text, flags):
@@ -46,9 +34,8 @@ def main():
 
     def check(header):
         room = header.rsplit("/", 1)[0]
-        uses = closure(header, files)
-        torch = any(name.startswith(("ATen/", "c10/", "torch/")) for name in uses)
-        if torch and header.removesuffix(".h") + ".cpp" in files:
+        uses = included_by(header, files)
+        if reads_torch(header, files) and header.removesuffix(".h") + ".cpp" in files:
             return ""
         options = flags.get(room, flags["schedules"])
         seen = [header, *options, *(files[name] for name in sorted(uses | {header}) if name in files)]

@@ -1,13 +1,16 @@
-"""Which files are ours: everything but hidden folders, builds and runs. For the structure tests."""
+"""Which files are ours, and what they include. For the structure tests."""
 
 import pathlib
+import re
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+INCLUDE = re.compile(r'^#include (["<])([^">]+)[">]', re.MULTILINE)
 NOT_OURS = {"build", "runs", "__pycache__"}
 
 
 def source_files(*suffixes):
-    """Path from the root of the repository -> text, for all files that end so (all: no suffix)."""
+    """Path from the root of the repository -> text of all files that end so (all: no suffix), but
+    those in hidden folders, builds and runs."""
 
     def walk(folder):
         for path in sorted(folder.iterdir()):
@@ -27,3 +30,17 @@ def source_files(*suffixes):
         except FileNotFoundError:
             continue  # an editor's temporary file, gone again
     return texts
+
+
+def included_by(path, files, seen=None):
+    """Everything that the file includes, directly or not: names of ours and of others."""
+    seen = set() if seen is None else seen
+    for _, name in INCLUDE.findall(files.get(path, "")):
+        if name not in seen:
+            seen.add(name)
+            included_by(name, files, seen)
+    return seen
+
+
+def reads_torch(path, files):
+    return any(name.startswith(("ATen/", "c10/", "torch/")) for name in included_by(path, files))

@@ -16,12 +16,13 @@ import subprocess
 import sys
 
 from compile_flags import room_flags
-from source_files import ROOT, source_files
+from source_files import ROOT, reads_torch, source_files
 
 SKIPPED = 77
 BUILD = pathlib.Path(os.environ.get("STRAIT_BUILD", ROOT / "build/release"))
 SCRATCH = BUILD / "tidy"
-ROOMS = ["launcher", "stages", "models", "framework/store", "framework/codec", "kernels",
+# A unit is the sources of a room; the launcher is two, because most of it does without libtorch.
+UNITS = ["launcher with torch", "launcher", "stages", "models", "framework/store", "framework/codec", "kernels",
          "framework/net", "framework/trace", "schedules"]  # the slowest first
 WITHOUT_TORCH = {"schedules", "framework/net", "framework/trace"}
 THREAD_SAFETY = ["-Wthread-safety", "-Wno-unknown-warning-option", "-Wno-unused-command-line-argument"]
@@ -40,7 +41,7 @@ def unit_of(sources):
 
 def tidy(name, text, flags):
     """What clang-tidy has to say, without its chatter; empty when all is well."""
-    unit = SCRATCH / (name.replace("/", "_") + ".cpp")
+    unit = SCRATCH / (name + ".cpp")
     unit.write_text(text)
     ours = f"^({re.escape(str(ROOT))}/(schedules|framework|kernels|models|stages|launcher)/|{re.escape(str(unit))})"
     command = ["clang-tidy", "--quiet", f"--config-file={ROOT / '.clang-tidy'}", f"--header-filter={ours}", str(unit), "--"]
@@ -50,19 +51,32 @@ def tidy(name, text, flags):
     return result.stdout.replace(f"{ROOT}/", "") or result.stderr
 
 
-def check(room, files, flags):
-    sources = sorted(path for path in files if str(pathlib.PurePath(path).parent) == room and path.endswith(".cpp"))
+def sources_of(unit, files):
+    room, with_torch = unit.split()[0], unit.endswith(" with torch")
+    sources = sorted(path for path in files if path.startswith(room + "/") and path.endswith(".cpp"))
+    if room == "launcher":
+        sources = [path for path in sources if reads_torch(path, files) == with_torch]
+    return sources
+
+
+def check(unit, files, flags):
+    room, sources = unit.split()[0], sources_of(unit, files)
+    options = []
+    for folder, words in flags.items():
+        if (folder + "/").startswith(room + "/"):
+            options += words
     text = unit_of(sources)
-    seen = [text, (ROOT / ".clang-tidy").read_text(), " ".join(flags), pathlib.Path(__file__).read_text()]
+    seen = [text, (ROOT / ".clang-tidy").read_text(), " ".join(options), pathlib.Path(__file__).read_text()]
     seen += [content for path, content in files.items() if path in sources or path.endswith(".h")]
     digest = hashlib.sha256("\0".join(seen).encode()).hexdigest()
-    passed = SCRATCH / (room.replace("/", "_") + ".passed")
+    name = re.sub(r"\W", "_", unit)
+    passed = SCRATCH / (name + ".passed")
     if passed.exists() and passed.read_text() == digest:
-        return room, len(sources), ""
-    found = tidy(room, text, flags)
+        return unit, len(sources), ""
+    found = tidy(name, text, options)
     if not found:
         passed.write_text(digest)
-    return room, len(sources), found
+    return unit, len(sources), found
 
 
 def self_test():
@@ -89,12 +103,15 @@ def main():
     self_test()
     files = source_files(".h", ".cpp")
     flags = room_flags(BUILD)
-    wanted = sys.argv[1:] or [room for room in ROOMS if room in flags]
-    assert set(wanted) >= WITHOUT_TORCH or sys.argv[1:], f"the build in {BUILD} has only {sorted(flags)}"
+    units = sys.argv[1:] or [unit for unit in UNITS if unit.split()[0] in flags]
+    checked = {path for unit in UNITS for path in sources_of(unit, files)}
+    missed = [path for path in files if path.endswith(".cpp") and not path.startswith("tests/") and path not in checked]
+    assert not missed, f"in no unit: {missed}"
+    assert sys.argv[1:] or set(units) >= WITHOUT_TORCH, f"the build in {BUILD} has only {sorted(flags)}"
     with concurrent.futures.ThreadPoolExecutor(max_workers=2) as pool:
-        results = list(pool.map(lambda room: check(room, files, flags[room]), wanted))
-    for room, count, found in results:
-        print(f"{room}: {count} sources " + (f"\n{found}" if found else "are clean"))
+        results = list(pool.map(lambda unit: check(unit, files, flags), units))
+    for unit, count, found in results:
+        print(f"{unit}: {count} sources " + (f"\n{found}" if found else "are clean"))
     return 1 if any(found for _, _, found in results) else 0
 
 

@@ -10,15 +10,19 @@
 
 namespace strait::launcher {
 
+// Outside of Recipe because compilers disagree on optional members whose type is still being
+// defined.
+struct LoraSettings {
+  std::int64_t rank = 8;
+  double alpha = 16;
+  std::vector<std::string> targets = {"q_proj", "v_proj"};  // names of the adapted projections
+  bool operator==(const LoraSettings&) const = default;
+};
+
 // One recipe file, as values: a plain value type, compared field by field, free of TOML and of side
 // effects. Paths are as the user wrote them. An absent optional means what its comment says.
 struct Recipe {
-  struct Lora {
-    std::int64_t rank = 8;
-    double alpha = 16;
-    std::vector<std::string> targets = {"q_proj", "v_proj"};  // names of the adapted projections
-    bool operator==(const Lora&) const = default;
-  };
+  using Lora = LoraSettings;
 
   struct Model {
     std::string path;                         // a Hugging Face directory; required

@@ -72,7 +72,7 @@ RecipeKey integer(const std::string& name, Place place, IntegerRange range, cons
     key.allowed += fmt::format(" or \"{}\"", absent);
     key.words = {absent};
   }
-  key.set = [place, range, absent](const RecipeValue& value, Recipe& recipe) {
+  key.set = [=](const RecipeValue& value, Recipe& recipe) {
     if (range.holds(value)) {
       place(recipe) = value.get<std::int64_t>();
       return true;
@@ -85,7 +85,7 @@ RecipeKey integer(const std::string& name, Place place, IntegerRange range, cons
     }
     return false;
   };
-  key.get = [place, absent](const Recipe& recipe) {
+  key.get = [=](const Recipe& recipe) {
     const auto& field = place(recipe);
     if constexpr (requires { field.has_value(); }) {
       const auto none = absent.empty() ? RecipeValue() : RecipeValue(absent);
