@@ -204,7 +204,7 @@ def show_speed(simulate, rounds):
         )
     for index, name in enumerate(("forward", "backward", "update")):
         alone, first, second = (
-            statistics.median(cost_of(step)[index] for both in rounds for step in both[run][process])
+            statistics.median(cost_of(step)[index] for r in rounds for step in r[run][process])
             for run, process in ((0, "0.0"), (1, "0.0"), (1, "1.0"))
         )
         print(
@@ -252,28 +252,6 @@ def show_start(program, folder, times):
     print(f"{statistics.median(run.seconds for run in runs):7.2f}  the command has returned")
 
 
-def seconds_of(command):
-    seconds = []
-    for _ in range(5):
-        begun = time.monotonic()
-        subprocess.run(command, capture_output=True, check=True)
-        seconds.append(time.monotonic() - begun)
-    return statistics.median(seconds)
-
-
-def show_script(program):
-    script = ROOT / "strait"
-    command = [script, "--version"]
-    if not script.exists() or subprocess.run(command, capture_output=True, check=False).returncode:
-        print("\n./strait is not set up here: not measured")
-        return
-    through, direct = seconds_of(command), seconds_of([program, "--version"])
-    print(
-        f"\n./strait --version {through:.3f} s, the program alone {direct:.3f} s, "
-        f"overhead {through - direct:.3f} s (goal: below 0.3)"
-    )
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--bin", default=os.environ.get("STRAIT_BIN", "build/release/bin"))
@@ -301,8 +279,6 @@ def main():
         show_speed(simulate, measured)
         show_memory(plans, runs)
         show_start(program, folder, 1 if options.quick else 3)
-    if not options.quick:
-        show_script(program)
     print(f"load {' '.join(map(str, os.getloadavg()))}")
 
 
