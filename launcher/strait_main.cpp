@@ -63,13 +63,18 @@ void add_init(CLI::App& app, Order& order) {
   struct Words {
     std::string file;
     std::string example = "quickstart";
+    bool keys = false;
   };
   const auto words = std::make_shared<Words>();
   CLI::App* verb = app.add_subcommand("init", "copy an example recipe to begin from");
   verb->add_option("file", words->file, "the new recipe")->required();
   verb->add_option("--from", words->example, "which example")->capture_default_str();
+  verb->add_flag("--keys", words->keys, "write every key with its default and meaning instead");
   verb->callback([words, &order] {
-    order = [words] { return strait::launcher::copy_example(words->example, words->file); };
+    order = [words] {
+      return words->keys ? strait::launcher::write_all_keys(words->file)
+                         : strait::launcher::copy_example(words->example, words->file);
+    };
   });
 }
 

@@ -19,7 +19,8 @@ models::Pass pass_of(const codec::Rows& rows, const Phase& phase, const ChunkOpt
   models::Pass pass = models::make_pass(documents, rows.padded_length);
   pass.seed = options.seed;
   pass.step = static_cast<std::uint64_t>(number(phase.step));
-  pass.micro_batch = static_cast<std::uint64_t>(options.first_micro_batch + number(micro_batch));
+  const std::int32_t among_all_replicas = options.first_micro_batch + number(micro_batch);
+  pass.micro_batch = static_cast<std::uint64_t>(among_all_replicas);
   pass.training = phase.training;
   return pass;
 }

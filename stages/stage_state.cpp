@@ -14,7 +14,7 @@ constexpr const char* kFirstMoment = ".first_moment";
 constexpr const char* kSecondMoment = ".second_moment";
 constexpr const char* kUpdates = ".updates";
 
-void copy_into(at::Tensor target, const at::Tensor& source, const std::string& name) {
+void copy_into(const at::Tensor& target, const at::Tensor& source, const std::string& name) {
   if (source.sizes() != target.sizes()) {
     throw store::StoreError(
         store::StoreError::Kind::bad_input,

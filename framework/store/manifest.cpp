@@ -54,7 +54,7 @@ class FieldReader {
     if (!value.is_object()) wrong(key, value, "an object of strings");
     std::map<std::string, std::string> values;
     for (const auto& [name, text] : value.items()) {
-      if (!text.is_string()) wrong(key + "." + name, text, "a string");
+      if (!text.is_string()) wrong(fmt::format("{}.{}", key, name), text, "a string");
       values[name] = text.get<std::string>();
     }
     return values;

@@ -48,6 +48,7 @@ void check_names(const std::vector<const NamedTensor*>& tensors) {
     throw std::invalid_argument(fmt::format("{} tensors for one file", tensors.size()));
   }
   std::vector<std::string_view> names;
+  names.reserve(tensors.size());
   for (const NamedTensor* named : tensors) names.emplace_back(named->name);
   std::sort(names.begin(), names.end());
   const auto twice = std::adjacent_find(names.begin(), names.end());

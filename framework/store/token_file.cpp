@@ -92,7 +92,7 @@ TokenFile::TokenFile(const std::filesystem::path& path) {
   validate(path.string());
 }
 
-TokenFile::TokenFile(TokenRows rows, std::string name) : rows_(std::move(rows)) {
+TokenFile::TokenFile(TokenRows rows, const std::string& name) : rows_(std::move(rows)) {
   const auto expected = static_cast<std::size_t>(rows_.rows() * rows_.row_length);
   if (rows_.rows() < 1 || rows_.row_length < 2 || rows_.input_ids.size() != expected ||
       rows_.loss_mask.size() != expected || rows_.document.size() != expected) {

@@ -24,7 +24,7 @@ namespace strait::store {
 class TokenFile {
  public:
   explicit TokenFile(const std::filesystem::path& path);
-  TokenFile(TokenRows rows, std::string name);  // the same checks for rows in memory
+  TokenFile(TokenRows rows, const std::string& name);  // the same checks for rows in memory
 
   std::int64_t rows() const { return rows_.rows(); }
   std::int64_t row_length() const { return rows_.row_length; }

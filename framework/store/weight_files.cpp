@@ -59,7 +59,7 @@ std::map<std::string, std::string> read_weight_map(const std::filesystem::path& 
 
 }  // namespace
 
-WeightFiles::WeightFiles(const std::filesystem::path& directory) : directory_(directory) {
+WeightFiles::WeightFiles(std::filesystem::path directory) : directory_(std::move(directory)) {
   std::error_code ignored;
   if (std::filesystem::exists(directory_ / kSingle, ignored)) {
     open_shard(directory_ / kSingle);

@@ -27,7 +27,7 @@ class WeightFiles {
   // StoreError bad_input when there are no such files (a directory with pytorch_model.bin only is
   // told how to convert), a listed shard or tensor is missing, a name is in two shards, or a path
   // in the index leaves the directory.
-  explicit WeightFiles(const std::filesystem::path& directory);
+  explicit WeightFiles(std::filesystem::path directory);
 
   const std::filesystem::path& directory() const { return directory_; }
   const std::vector<Entry>& tensors() const { return tensors_; }  // sorted by name

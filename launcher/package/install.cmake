@@ -20,7 +20,8 @@ configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/straitConfig.cmake.in
                               INSTALL_DESTINATION ${package_dir})
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/straitConfigVersion.cmake
                                  COMPATIBILITY SameMinorVersion)
-install(FILES ${CMAKE_BINARY_DIR}/straitConfig.cmake ${CMAKE_BINARY_DIR}/straitConfigVersion.cmake
+install(FILES ${CMAKE_CURRENT_LIST_DIR}/torch.cmake ${CMAKE_BINARY_DIR}/straitConfig.cmake
+              ${CMAKE_BINARY_DIR}/straitConfigVersion.cmake
         DESTINATION ${package_dir})
 
 if(TARGET strait-stage)

@@ -14,6 +14,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// A start that failed before its first step leaves nothing to go on with: the same command may
+// simply be typed again.
+bool has_trained(const fs::path& path) {
+  std::error_code absent;
+  if (fs::file_size(path / "metrics.jsonl", absent) > 0 && !absent) return true;
+  const fs::path checkpoints = path / "checkpoints";
+  return fs::is_directory(checkpoints) && !fs::is_empty(checkpoints);
+}
+
 // Made before the lock can be, and left behind by a start that failed early: no run.
 bool holds_a_run(const fs::path& path) {
   if (!fs::exists(path)) return false;
@@ -52,7 +61,7 @@ RunDirectory RunDirectory::create(const fs::path& given, Existing existing) {
   try {
     std::optional<fs::path> old;
     if (holds_a_run(path)) {
-      if (existing == Existing::refuse) {
+      if (existing == Existing::refuse && (has_trained(path) || live(path))) {
         if (const auto holder = live(path)) RunLock refusal(path);
         throw UserError(ExitCode::bad_input,
                         fmt::format("{} already holds a run; go on with it: strait resume {}, "

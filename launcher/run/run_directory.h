@@ -18,7 +18,8 @@ class RunDirectory {
   enum class Existing { refuse, move_aside };
 
   // A new run. Where there is one already: a UserError that offers resume, another name and
-  // --replace; with move_aside it becomes <name>.old-N, and nothing is deleted.
+  // --replace; with move_aside, or where it has not trained a single step, it becomes
+  // <name>.old-N, and nothing is deleted.
   static RunDirectory create(const std::filesystem::path& path, Existing existing);
   // A run to go on with. UserError: there is none, or it is live (names the pid and since when).
   static RunDirectory open(const std::filesystem::path& path);

@@ -10,7 +10,7 @@
 namespace strait::launcher {
 namespace {
 
-constexpr std::chrono::seconds kReportEvery{1};
+constexpr std::chrono::seconds kProgressEvery{1};
 constexpr int kSkipsAllowed = 5;
 constexpr double kNanosecondsPerSecond = 1e9;
 // A wait shorter than this is nobody's concern.
@@ -62,7 +62,7 @@ void StageReporter::report_loop() {
   try {
     while (true) {
       control_.say(progress());
-      const auto next = std::chrono::steady_clock::now() + kReportEvery;
+      const auto next = std::chrono::steady_clock::now() + kProgressEvery;
       const MutexLock lock(mutex_);
       while (!ending_ && changed_.wait_until(mutex_, next)) {
       }

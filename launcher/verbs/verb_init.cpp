@@ -6,12 +6,21 @@
 #include <algorithm>
 #include <system_error>
 
+#include "framework/store/atomic_file.h"
+#include "launcher/recipe/recipe_writer.h"
 #include "launcher/user_error.h"
 
 namespace strait::launcher {
 namespace {
 
 namespace fs = std::filesystem;
+
+void refuse_existing(const fs::path& file) {
+  if (!fs::exists(file)) return;
+  throw UserError(
+      ExitCode::bad_input,
+      fmt::format("{} exists already and is left as it is; name another file", file.string()));
+}
 
 }  // namespace
 
@@ -44,11 +53,7 @@ ExitCode copy_example(const std::string& example, const fs::path& to) {
     throw UserError(ExitCode::bad_input, fmt::format("there is no example recipe {}; there are: {}",
                                                      example, fmt::join(names, ", ")));
   }
-  if (fs::exists(to)) {
-    throw UserError(
-        ExitCode::bad_input,
-        fmt::format("{} exists already and is left as it is; name another file", to.string()));
-  }
+  refuse_existing(to);
   std::error_code failed;
   fs::copy_file(folder / (example + ".toml"), to, failed);
   if (failed) {
@@ -57,6 +62,13 @@ ExitCode copy_example(const std::string& example, const fs::path& to) {
   }
   fmt::print("{} is a copy of the example {}; look at it, then: strait run {}\n", to.string(),
              example, to.string());
+  return ExitCode::done;
+}
+
+ExitCode write_all_keys(const fs::path& to) {
+  refuse_existing(to);
+  store::replace_file(to, recipe_reference());
+  fmt::print("{} has every key with its default, its meaning and what is allowed\n", to.string());
   return ExitCode::done;
 }
 

@@ -12,6 +12,10 @@ namespace strait::launcher {
 // such example (lists those there are), or the file exists.
 ExitCode copy_example(const std::string& example, const std::filesystem::path& to);
 
+// `strait init --keys FILE`: every key of a recipe with its default, its meaning and what is
+// allowed.
+ExitCode write_all_keys(const std::filesystem::path& to);
+
 // The folder of example recipes that belongs to this program: found from where the program is,
 // `recipes` of the tree it was built in or `share/strait/recipes` of where it is installed.
 std::filesystem::path example_folder();

@@ -96,6 +96,13 @@ TEST_F(RunDirectoryTest, ARunThatIsThereIsNeverOverwritten) {
   EXPECT_EQ(ScratchDirectory::read(run_ / "metrics.jsonl"), "{\"step\":1}\n");
 }
 
+TEST_F(RunDirectoryTest, AStartThatFailedBeforeItsFirstStepIsNotInTheWay) {
+  ScratchDirectory::write(RunDirectory::create(run_, Existing::refuse).plan(), "{}");
+  const RunDirectory second = RunDirectory::create(run_, Existing::refuse);
+  EXPECT_EQ(second.moved_aside(), scratch_ / "dates.old-1");
+  EXPECT_FALSE(std::filesystem::exists(second.plan()));
+}
+
 TEST_F(RunDirectoryTest, ReplaceMovesAsideAndDeletesNothing) {
   past_run();
   const RunDirectory second = RunDirectory::create(run_, Existing::move_aside);

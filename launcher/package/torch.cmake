@@ -1,0 +1,20 @@
+# libtorch's CPU part as an interface target, from the folder that Torch_DIR names. Not through torch's
+# own CMake package: where the wheel also has CUDA, that one refuses to go on without a CUDA toolkit.
+function(strait_add_torch target imported)
+  get_filename_component(torch "${Torch_DIR}/../../.." ABSOLUTE)
+  add_library(${target} INTERFACE ${imported})
+  # Behind the system's own folders: the wheel carries an fmt of another version than the one we link.
+  foreach(folder include include/torch/csrc/api/include)
+    set_property(TARGET ${target} APPEND PROPERTY
+                 INTERFACE_COMPILE_OPTIONS "SHELL:-idirafter ${torch}/${folder}")
+  endforeach()
+  foreach(name torch_cpu c10)
+    find_library(STRAIT_LIB_${name} ${name} PATHS ${torch}/lib NO_DEFAULT_PATH)
+    if(NOT STRAIT_LIB_${name})
+      message(FATAL_ERROR "no lib${name} in ${torch}/lib; set Torch_DIR to the folder that holds "
+                          "TorchConfig.cmake, inside a whole libtorch")
+    endif()
+    set_property(TARGET ${target} APPEND PROPERTY
+                 INTERFACE_LINK_LIBRARIES $<LINK_ONLY:${STRAIT_LIB_${name}}>)
+  endforeach()
+endfunction()
