@@ -46,8 +46,8 @@ std::string short_power(double value) {
 }
 
 std::string link_label(const std::string& name) {
-  const std::size_t blank = name.rfind(' ');
-  return blank == std::string::npos ? name : name.substr(blank + 1);
+  constexpr std::string_view kUsual = "boundary ";
+  return name.rfind(kUsual, 0) == 0 ? name.substr(kUsual.size()) : name;
 }
 
 }  // namespace
