@@ -10,6 +10,7 @@
 
 #include "framework/store/atomic_file.h"
 #include "framework/store/checkpoint.h"
+#include "framework/store/store_error.h"
 #include "launcher/console/console.h"
 #include "launcher/console/text_pump.h"
 #include "launcher/plan/plan_maker.h"
@@ -46,7 +47,10 @@ RunFile prepare_directory(const RunDirectory& directory, PlannedRun planned) {
   }
   // Stages may run in another working directory than the one the user's relative path was meant
   // for.
-  plan.recipe.model.path = fs::absolute(plan.recipe.model.path).lexically_normal().string();
+  for (std::string* path :
+       {&plan.recipe.model.path, &plan.recipe.data.train, &plan.recipe.data.eval}) {
+    if (!path->empty()) *path = fs::absolute(*path).lexically_normal().string();
+  }
   RunFile run{net::RunId::random(), std::move(plan)};
   store::replace_file(directory.recipe(), recipe_to_toml(run.plan.recipe));
   write_run_file(directory.plan(), run);
@@ -74,12 +78,21 @@ std::vector<std::string> last_words(const fs::path& run, const Outcome& outcome)
   return lines;
 }
 
+// The run is over and its state is safe: data that has gone since must not make it a failure.
+void show_what_it_learnt(const RunDirectory& directory, Console& console) {
+  try {
+    for (const std::string& line : show_samples(directory.path())) console.note(line);
+  } catch (const store::StoreError& error) {
+    console.note(fmt::format("no samples: {}", error.what()));
+  }
+}
+
 ExitCode launch_and_show(RunDirectory& directory, const RunFile& run, LaunchOptions options,
                          Console& console) {
   options.observers = {&console};
   const Outcome outcome = launch_run(directory, run, options);
   if (outcome.code == ExitCode::done && !outcome.stopped) {
-    for (const std::string& line : show_samples(directory.path())) console.note(line);
+    show_what_it_learnt(directory, console);
   }
   console.farewell(last_words(directory.path(), outcome));
   return outcome.code;
