@@ -9,7 +9,7 @@ import subprocess
 
 import runs
 
-STEPS = 30
+STEPS = 90
 PROMPT = "5 March 2021 -> "
 # Names that other people's scripts rely on.
 METRICS = (
