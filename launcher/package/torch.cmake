@@ -6,7 +6,7 @@ function(strait_add_torch target imported)
   # Behind the system's own folders: the wheel carries an fmt of another version than the one we link.
   foreach(folder include include/torch/csrc/api/include)
     set_property(TARGET ${target} APPEND PROPERTY
-                 INTERFACE_COMPILE_OPTIONS "SHELL:-idirafter ${torch}/${folder}")
+                 INTERFACE_COMPILE_OPTIONS "SHELL:-idirafter \"${torch}/${folder}\"")
   endforeach()
   foreach(name torch_cpu c10)
     find_library(STRAIT_LIB_${name} ${name} PATHS ${torch}/lib NO_DEFAULT_PATH)
