@@ -70,6 +70,17 @@ TEST(BitEquality, FewerMicroBatchesThanStagesIsNoOtherRun) {
   }
 }
 
+TEST(BitEquality, IsPromisedForEqualThreadsPerProcess) {
+  RunSettings one;
+  one.threads = 2;
+  const RunResult whole = run_stages(one);
+  for (const Blocks& blocks : {splits()[1], splits()[3]}) {
+    RunSettings split = one;
+    split.blocks = blocks;
+    expect_equal(whole, run_stages(split), "two threads, " + testing::PrintToString(blocks));
+  }
+}
+
 TEST(BitEquality, RecomputationGivesTheSameMasksAndBits) {
   RunSettings kept;
   const RunResult whole = run_stages(kept);

@@ -145,7 +145,7 @@ RunResult run_stages(const RunSettings& settings, const Tensors& from, std::int6
   std::vector<std::thread> threads;
   for (std::size_t s = 0; s < count; ++s) {
     threads.emplace_back([&, s] {
-      at::set_num_threads(1);
+      at::set_num_threads(settings.threads);
       Recorder recorder(settings, stop, saved);
       try {
         Stage stage(options_of(settings, s, first));

@@ -27,6 +27,7 @@ struct RunSettings {
   at::ScalarType wire = at::kFloat;
   int stop_at = 0;  // ask to stop when this many steps are done; 0: never
   bool evaluate = false;
+  int threads = 1;  // of each stage's arithmetic
 };
 
 using Tensors = std::map<std::string, at::Tensor>;
