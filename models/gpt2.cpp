@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <regex>
+#include <string_view>
 #include <utility>
 
 #include "models/gpt2_layers.h"
@@ -145,12 +145,24 @@ Initialization initialize_gpt2(const ModelConfig& whole, const std::string& tens
   return {0, config.initializer_range / (ends_branch ? std::sqrt(branches) : 1)};
 }
 
+// "attn.bias" of "h.12.attn.bias"; empty where the name is of no block.
+std::string_view behind_block_number(std::string_view name) {
+  if (name.substr(0, 2) != "h.") return {};
+  const std::size_t end = name.find_first_not_of("0123456789", 2);
+  const bool numbered = end != std::string_view::npos && end > 2 && name[end] == '.';
+  return numbered ? name.substr(end + 1) : std::string_view();
+}
+
 std::optional<std::string> canonical_gpt2_name(const std::string& name) {
+  constexpr std::string_view kPrefix = "transformer.";
+  const bool prefixed = name.rfind(kPrefix, 0) == 0;
+  const std::string_view rest = std::string_view(name).substr(prefixed ? kPrefix.size() : 0);
+  const std::string_view in_block = behind_block_number(rest);
   // Masks that old files hold as if they were weights.
-  static const std::regex kBuffers(R"((transformer\.)?h\.[0-9]+\.attn\.(bias|masked_bias))");
-  static const std::regex kBare(R"((wte|wpe|ln_f)\..*|h\.[0-9]+\..*)");
-  if (std::regex_match(name, kBuffers)) return std::nullopt;
-  return std::regex_match(name, kBare) ? "transformer." + name : name;
+  if (in_block == "attn.bias" || in_block == "attn.masked_bias") return std::nullopt;
+  const std::string_view part = rest.substr(0, rest.find('.') + 1);
+  const bool bare = !in_block.empty() || part == "wte." || part == "wpe." || part == "ln_f.";
+  return bare && !prefixed ? std::string(kPrefix) + name : name;
 }
 
 }  // namespace
