@@ -14,6 +14,8 @@ enum class Kind : std::uint8_t {
   forward = 1,   // a tensor on its way down the pipeline
   backward = 2,  // a tensor on its way up
   note = 3,      // what the processes agree on between steps; not a tensor
+  resend = 4,    // back to a tensor's sender: these rows' base is not held here; no payload
+  whole = 5,     // the answer to it: the rows as the sender holds them
 };
 
 // The head of a tensor message: the receiver needs nothing that it was told before.

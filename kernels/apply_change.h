@@ -1,0 +1,18 @@
+#pragma once
+
+#include "kernels/group_format.h"
+
+namespace strait::kernels {
+
+// The receiving side of quantize_change(): adds the change to the entry and writes what the entry
+// then stands for to `out`, in one pass. Refused groups: NaN in `out`, entry as it was (zero when
+// fresh).
+void apply_change(const Place& place, const std::byte* in, const GroupFormat& format,
+                  EntryKind kind, bool fresh, std::byte* entry, const MutableValues& out);
+
+// An entry and its values: how a row is stored in full, and read back.
+void store_entry(const Place& place, const Values& values, EntryKind kind, std::byte* entry);
+void load_entry(const Place& place, EntryKind kind, const std::byte* entry,
+                const MutableValues& out);
+
+}  // namespace strait::kernels

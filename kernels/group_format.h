@@ -1,0 +1,89 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+// How values become few bits, and where those lie. Constants that the CPU and the GPU code share;
+// the page is kernels/QUANTIZED.md.
+namespace strait::kernels {
+
+enum class Element : std::uint8_t { float32, bfloat16, float16 };
+
+constexpr std::int64_t bytes_of(Element element) { return element == Element::float32 ? 4 : 2; }
+
+// Groups of `group` neighbours along a token's width share a scale; the last one of a token may be
+// shorter. A value is an odd multiple of its group's scale: level c of 0 … 2^bits − 1 stands for
+// (2c − (2^bits − 1)) · scale.
+struct GroupFormat {
+  int bits = 4;         // 2 … 8
+  int group = 64;       // 32, 64 or 128
+  bool rotate = false;  // groups with outliers are spread by a Hadamard rotation first
+  bool operator==(const GroupFormat&) const = default;
+};
+
+constexpr std::int64_t groups_of(const GroupFormat& format, std::int64_t width) {
+  return (width + format.group - 1) / format.group;
+}
+
+// A quantised token: the top exponent (1 byte), a scale byte per group, with `rotate` a bit per
+// group (rounded up to bytes), then per group `bits` planes of one bit per value, lowest first,
+// each rounded up to bytes.
+constexpr std::int64_t token_bytes(const GroupFormat& format, std::int64_t width) {
+  const std::int64_t groups = groups_of(format, width);
+  const std::int64_t tail = width - (groups - 1) * format.group;
+  return 1 + groups + (format.rotate ? (groups + 7) / 8 : 0) +
+         format.bits * ((groups - 1) * (format.group / 8) + (tail + 7) / 8);
+}
+
+// Scale bytes that are no scale. 1 … 254 are: the float whose bits are (byte + 8·top − 247) << 20.
+inline constexpr std::uint8_t kZeroGroup = 0;          // every value is zero
+inline constexpr std::uint8_t kRefusedGroup = 255;     // NaN, infinite or huge: reads as NaN
+inline constexpr float kHuge = 1.329227995784916e36F;  // 2^120: from here on a value is refused
+
+enum class Rounding : std::uint8_t { nearest, stochastic };
+
+// Stochastic rounding draws from (key, index of the value in the row) and nothing else.
+struct Draw {
+  Rounding rounding = Rounding::nearest;
+  std::uint64_t key = 0;
+};
+
+// What a sample's last visit left behind, per value: bfloat16, or as a row quantised with
+// kEntryFormat.
+enum class EntryKind : std::uint8_t { bfloat16, eight_bits };
+inline constexpr GroupFormat kEntryFormat{8, 64, false};
+
+constexpr std::int64_t entry_bytes(EntryKind kind, std::int64_t tokens, std::int64_t width) {
+  return tokens * (kind == EntryKind::bfloat16 ? 2 * width : token_bytes(kEntryFormat, width));
+}
+
+// Sums over what was encoded, for reports: never part of anything that must be bit-equal. Refused
+// groups are left out.
+struct SquareSums {
+  double value = 0;   // what was to be sent
+  double change = 0;  // of it, what the other side did not know
+  double error = 0;   // what the other side will not know
+  std::int64_t refused_groups = 0;
+};
+
+// Where the pointers of a call point to. `stream` is a cudaStream_t; null on a CPU.
+struct Place {
+  bool cuda = false;
+  void* stream = nullptr;
+};
+
+// Contiguous values [tokens, width] that somebody else owns.
+struct Values {
+  const void* data = nullptr;
+  Element element = Element::float32;
+  std::int64_t tokens = 0;
+  std::int64_t width = 0;
+};
+struct MutableValues {
+  void* data = nullptr;
+  Element element = Element::float32;
+  std::int64_t tokens = 0;
+  std::int64_t width = 0;
+};
+
+}  // namespace strait::kernels

@@ -1,0 +1,16 @@
+#pragma once
+
+#include "kernels/group_format.h"
+
+namespace strait::kernels {
+
+// What a sample's activation changed since its entry was made, as a quantised row, in one pass:
+// change → scale → round → pack → update of the entry. The entry is updated from the bytes that
+// were written and from nothing else, exactly as apply_change() does on the other side, so both
+// stay the same bits. `fresh`: there is no entry yet; the change is counted from zero. A refused
+// group leaves its part of the entry as it is (zero when fresh).
+void quantize_change(const Place& place, const Values& values, const GroupFormat& format,
+                     const Draw& draw, EntryKind kind, bool fresh, std::byte* entry, std::byte* out,
+                     SquareSums* sums);
+
+}  // namespace strait::kernels
