@@ -27,6 +27,7 @@ struct LinkState {
   std::uint64_t resent_chunks = 0;
   std::uint64_t rejected_chunks = 0;  // wrong check, wrong generation, repeated
   std::uint64_t reconnects = 0;
+  double bytes_per_second = 0;  // that the path was seen to carry to the peer; 0: not known
   std::chrono::steady_clock::time_point last_heard{};  // anything, heartbeats too
   std::chrono::steady_clock::time_point last_data{};   // a byte of a frame
 };

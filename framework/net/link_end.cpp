@@ -16,6 +16,10 @@ void LinkEnd::throw_if_dead() {
   if (protocol_.death()) throw LinkError(*protocol_.death());
 }
 
+void LinkEnd::measure(Time now) {
+  rate_.look(now, protocol_.window().pushed_bytes(), protocol_.window().received_bytes());
+}
+
 void LinkEnd::send(Frame frame) {
   if (frame.size() > kMaxFrameBytes) {
     throw std::invalid_argument(fmt::format(
@@ -30,6 +34,7 @@ void LinkEnd::send(Frame frame) {
       throw_if_dead();
     }
     protocol_.send(std::move(frame), hash);
+    measure(std::chrono::steady_clock::now());
   }
   wake_();
 }
@@ -61,9 +66,9 @@ std::optional<Frame> LinkEnd::receive_until(Time deadline) {
 
 bool LinkEnd::flush(Time deadline) {
   const MutexLock lock(mutex_);
-  while (!protocol_.all_received()) {
+  while (!protocol_.window().all_received()) {
     throw_if_dead();
-    if (!changed_.wait_until(mutex_, deadline)) return protocol_.all_received();
+    if (!changed_.wait_until(mutex_, deadline)) return protocol_.window().all_received();
   }
   throw_if_dead();
   return true;
@@ -76,7 +81,9 @@ void LinkEnd::abort(const LinkError& cause) {
 
 LinkState LinkEnd::state() const {
   const MutexLock lock(mutex_);
-  return protocol_.state();
+  LinkState state = protocol_.state();
+  state.bytes_per_second = rate_.bytes_per_second();
+  return state;
 }
 
 template <typename Change>
@@ -98,7 +105,12 @@ void LinkEnd::path_down(Time now) {
 
 void LinkEnd::arrived(Time now, const zmq::message_t& message) {
   const auto* first = static_cast<const std::byte*>(message.data());
-  change([&](LinkProtocol& protocol) { protocol.receive(now, {first, message.size()}); });
+  {
+    const MutexLock lock(mutex_);
+    protocol_.receive(now, {first, message.size()});
+    measure(now);
+  }
+  changed_.notify_all();
 }
 
 void LinkEnd::tick(Time now) {

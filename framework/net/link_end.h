@@ -10,6 +10,7 @@
 #include "framework/mutex.h"
 #include "framework/net/link.h"
 #include "framework/net/link_protocol.h"
+#include "framework/net/rate_meter.h"
 
 namespace strait::net {
 
@@ -43,6 +44,7 @@ class LinkEnd : public Link {
 
  private:
   void throw_if_dead() STRAIT_REQUIRES(mutex_);
+  void measure(Time now) STRAIT_REQUIRES(mutex_);
   // Runs a change of the protocol under the lock and wakes whoever waits for its outcome.
   template <typename Change>
   void change(Change&& change_protocol);
@@ -51,6 +53,7 @@ class LinkEnd : public Link {
   mutable Mutex mutex_;
   Condition changed_;
   LinkProtocol protocol_ STRAIT_GUARDED_BY(mutex_);
+  RateMeter rate_ STRAIT_GUARDED_BY(mutex_);
 };
 
 }  // namespace strait::net

@@ -44,7 +44,7 @@ class LinkProtocol {
   bool has_room_for(std::uint64_t bytes) const { return sender_.has_room_for(bytes); }
   void send(Frame frame, FrameHash hash) { sender_.push(std::move(frame), hash); }
   std::optional<Frame> take();
-  bool all_received() const { return sender_.all_received(); }
+  const SendWindow& window() const { return sender_; }
   void abort(const LinkError& cause);
   void close();  // the owner goes away; the peer is told with the last message
   const std::optional<LinkError>& death() const { return death_; }

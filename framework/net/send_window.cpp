@@ -15,6 +15,7 @@ bool SendWindow::has_room_for(std::uint64_t frame_bytes) const {
 
 void SendWindow::push(Frame frame, FrameHash hash) {
   outstanding_bytes_ += frame.size();
+  pushed_bytes_ += frame.size();
   sizes_.push_back(frame.size());
   frames_.push_back({std::move(frame), hash});
 }
@@ -44,6 +45,7 @@ bool SendWindow::acknowledge(Position received, std::uint64_t taken) {
   // Older than what is known: it was overtaken.
   received_ = std::max(received_, received);
   while (first_ < received_.sequence) {
+    received_bytes_ += frames_.front().frame.size();
     frames_.pop_front();
     ++first_;
   }

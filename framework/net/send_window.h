@@ -49,6 +49,8 @@ class SendWindow {
   std::uint32_t attempt() const { return attempt_; }
   std::uint64_t outstanding_bytes() const { return outstanding_bytes_; }
   bool all_received() const { return frames_.empty(); }
+  std::uint64_t pushed_bytes() const { return pushed_bytes_; }
+  std::uint64_t received_bytes() const { return received_bytes_; }  // of whole frames
 
  private:
   struct Held {
@@ -63,6 +65,8 @@ class SendWindow {
   std::deque<std::uint64_t> sizes_;  // of the frames not yet taken
   std::uint64_t taken_ = 0;
   std::uint64_t outstanding_bytes_ = 0;
+  std::uint64_t pushed_bytes_ = 0;
+  std::uint64_t received_bytes_ = 0;
   Position cursor_;    // next to send
   Position received_;  // the peer has all before
   Position sent_;      // the furthest the cursor ever was
