@@ -6,19 +6,11 @@
 #include <optional>
 
 #include "framework/codec/activation_cache.h"
+#include "framework/codec/choice.h"
 #include "framework/codec/codec.h"
 #include "framework/codec/sample_format.h"
 
 namespace strait::codec {
-
-// Which way rows go from a step on. What is worth knowing of the decision is in choice.h.
-struct Choice {
-  enum class Way : std::uint8_t { raw, fixed, delta };  // raw: bfloat16
-  Way way = Way::delta;
-  int bits = 4;        // fixed and delta; ignored by raw
-  int first_bits = 8;  // delta: of a row that has no base; 16 is bfloat16
-  bool operator==(const Choice&) const = default;
-};
 
 struct SampleEncoderOptions {
   Choice choice;

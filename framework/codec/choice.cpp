@@ -1,0 +1,125 @@
+#include "framework/codec/choice.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+namespace strait::codec {
+namespace {
+
+constexpr int kRawBits = 16;
+// Of the step's compute: a transfer that takes more is seen as waiting sooner or later ...
+constexpr double kShareToStay = 0.9;
+// ... and more bytes are taken on only when they leave this much room.
+constexpr double kShareToGrow = 0.7;
+constexpr double kChangeToStay = 1.0;
+constexpr double kChangeToBegin = 0.9;
+// Relative error by bits, Gaussian values in groups of 64; kernels/QUANTIZED.md has the table.
+constexpr std::array<double, 9> kError = {1, 1, 0.36, 0.19, 0.10, 0.052, 0.026, 0.013, 0.0065};
+
+double bytes_of(const ChoiceLimits& limits, Choice::Way way, int bits, double values) {
+  const double scales = way == Choice::Way::raw ? 0.0 : 8.0 / limits.group;
+  return values * (bits + scales) / 8;
+}
+
+struct Candidate {
+  Choice choice;
+  double bytes = 0;
+  double error = 0;  // bfloat16 counts as none: it is what a plain wire would carry
+};
+
+std::vector<Candidate> candidates_for(const ChoiceLimits& limits, const Measured& measured,
+                                      bool may_delta) {
+  using Way = Choice::Way;
+  std::vector<Candidate> all;
+  const auto add = [&](Way way, int bits, double error) {
+    all.push_back({{way, bits, limits.first_bits},
+                   bytes_of(limits, way, bits, measured.values_per_step),
+                   error});
+  };
+  add(Way::raw, kRawBits, 0);
+  for (int bits = 8; bits >= 2; --bits) {
+    const double error = kError.at(static_cast<std::size_t>(bits));
+    if (bits >= limits.fixed_bits) add(Way::fixed, bits, error);
+    if (may_delta && bits >= limits.least_bits) {
+      add(Way::delta, bits, error * measured.change.value_or(kChangeToBegin));
+    }
+  }
+  return all;
+}
+
+// A delta needs a base that is near. Values that were sent plainly leave no base to measure by, so
+// only what was measured, or never tried, may begin.
+bool delta_is_worth_it(const ChoiceLimits& limits, const Choice& now, const Measured& measured) {
+  if (!limits.remembers) return false;
+  if (now.way == Choice::Way::delta) return measured.change.value_or(0) < kChangeToStay;
+  if (now.way == Choice::Way::fixed && !measured.change) return false;
+  return measured.change.value_or(0) < kChangeToBegin;
+}
+
+// More bits for first visits where even they fit; they are the larger part of a short run's error.
+int first_bits_for(const ChoiceLimits& limits, const Measured& measured, double budget) {
+  for (const int bits : {kRawBits, 8, 7, 6, 5, 4, 3}) {
+    if (bits <= limits.first_bits) break;
+    const Choice::Way way = bits == kRawBits ? Choice::Way::raw : Choice::Way::fixed;
+    if (bytes_of(limits, way, bits, measured.values_per_step) <= budget * kShareToGrow) return bits;
+  }
+  return limits.first_bits;
+}
+
+std::string reason(const Candidate& best, bool fits, const Measured& measured, double budget) {
+  const std::string change =
+      measured.change ? fmt::format(", changes are {:.2f} of the values", *measured.change) : "";
+  return fmt::format(
+      "{}: {:.0f} kB a step {} the {:.0f} kB that {:.1f} Mbit/s carry beside {:.3f} s of compute{}",
+      describe(best.choice), best.bytes / 1e3, fits ? "fit into" : "come nearest to", budget / 1e3,
+      measured.bytes_per_second * 8e-6, measured.compute_seconds, change);
+}
+
+}  // namespace
+
+std::string describe(const Choice& choice) {
+  switch (choice.way) {
+    case Choice::Way::raw:
+      return "raw bfloat16";
+    case Choice::Way::fixed:
+      return fmt::format("fixed at {} bits", choice.bits);
+    case Choice::Way::delta:
+      break;
+  }
+  return fmt::format("delta at {} bits (first visit {})", choice.bits, choice.first_bits);
+}
+
+Choice first_choice(const ChoiceLimits& limits) {
+  if (limits.remembers) return {Choice::Way::delta, limits.least_bits, limits.first_bits};
+  return {Choice::Way::fixed, limits.fixed_bits, limits.first_bits};
+}
+
+Decision next_choice(const ChoiceLimits& limits, const Choice& now, const Measured& measured) {
+  if (measured.bytes_per_second <= 0 || measured.values_per_step <= 0) {
+    return {now, "nothing was measured yet"};
+  }
+  const double budget = measured.bytes_per_second * measured.compute_seconds;
+  const double bytes_now = bytes_of(limits, now.way, now.bits, measured.values_per_step);
+  const auto fits = [&](const Candidate& candidate) {
+    const double share = candidate.bytes > bytes_now ? kShareToGrow : kShareToStay;
+    return candidate.bytes <= budget * share;
+  };
+  const auto all = candidates_for(limits, measured, delta_is_worth_it(limits, now, measured));
+  const Candidate best = *std::ranges::min_element(all, [&](const auto& a, const auto& b) {
+    if (fits(a) != fits(b)) return fits(a);
+    const bool by_error = fits(a) ? a.error != b.error : a.bytes == b.bytes;
+    return by_error ? a.error < b.error : a.bytes < b.bytes;
+  });
+  Decision decision{best.choice, reason(best, fits(best), measured, budget)};
+  if (decision.choice.way == Choice::Way::delta) {
+    decision.choice.first_bits = first_bits_for(limits, measured, budget);
+    // A sample's first bits are not worth a switch of their own.
+    if (now.way == Choice::Way::delta && now.bits == decision.choice.bits) decision.choice = now;
+  }
+  return decision;
+}
+
+}  // namespace strait::codec
