@@ -75,8 +75,8 @@ Row read_row(HeadCursor& cursor, std::int64_t padded_length) {
 Kind kind_of(std::span<const std::byte> frame) {
   if (frame.empty()) throw CodecError("a boundary message is empty");
   const auto kind = std::to_integer<std::uint8_t>(frame[0]);
-  if (kind < 1 || kind > 3) {
-    throw CodecError(fmt::format("a boundary message is of kind {}; known are 1 to 3", kind));
+  if (kind < 1 || kind > 5) {
+    throw CodecError(fmt::format("a boundary message is of kind {}; known are 1 to 5", kind));
   }
   return static_cast<Kind>(kind);
 }
@@ -122,6 +122,12 @@ ReadTensor read_head(std::span<const std::byte> frame) {
                                  head.rows.padded_length, head.width));
   }
   read.payload = cursor.rest();
+  if (head.kind == Kind::resend && !read.payload.empty()) {
+    throw CodecError(
+        fmt::format("a boundary message that asks for rows again has {} bytes behind its head; "
+                    "none are expected",
+                    read.payload.size()));
+  }
   return read;
 }
 

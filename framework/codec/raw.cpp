@@ -3,48 +3,69 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
+#include <array>
 #include <cstring>
 
 #include "framework/codec/codec_error.h"
 
 namespace strait::codec {
+namespace {
 
-void RawEncoder::encode(const at::Tensor& tensor, const Rows& rows, net::Frame& frame) {
-  const at::Tensor wire = tensor.detach().to(at::kCPU, wire_).contiguous();
-  const std::size_t token_bytes = static_cast<std::size_t>(tensor.size(2)) * wire.element_size();
-  const auto* from = static_cast<const std::byte*>(wire.const_data_ptr());
-  std::size_t at = frame.size();
-  frame.resize(at + static_cast<std::size_t>(rows.tokens()) * token_bytes);
-  for (const Row& row : rows.rows) {
-    const std::size_t bytes = static_cast<std::size_t>(row.length()) * token_bytes;
-    std::memcpy(frame.data() + at, from, bytes);
-    at += bytes;
-    from += static_cast<std::size_t>(rows.padded_length) * token_bytes;
-  }
+void count_raw_tensor(const TensorHead& head, std::size_t payload_bytes, Traffic& traffic) {
+  traffic.rows += static_cast<std::uint64_t>(head.rows.size());
+  traffic.raw_bytes += static_cast<std::uint64_t>(head.rows.tokens() * head.width) * sizeof(float);
+  traffic.payload_bytes += payload_bytes;
 }
 
-at::Tensor RawDecoder::decode(std::span<const std::byte> payload, const Rows& rows,
-                              std::int64_t width) {
-  const std::size_t token_bytes = static_cast<std::size_t>(width) * c10::elementSize(wire_);
+}  // namespace
+
+void RawEncoder::encode(const TensorHead& head, const at::Tensor& tensor, net::Frame& frame) {
+  at::Tensor wire = tensor;
+  if (tensor.scalar_type() != wire_ || !tensor.is_cpu() || !tensor.is_contiguous()) {
+    wire = pool_.take(tensor.sizes());
+    wire.copy_(tensor.detach());
+  }
+  const std::size_t token_bytes = static_cast<std::size_t>(head.width) * wire.element_size();
+  const auto* from = static_cast<const std::byte*>(wire.const_data_ptr());
+  const std::size_t begin = frame.size();
+  std::size_t at = begin;
+  frame.resize(at + static_cast<std::size_t>(head.rows.tokens()) * token_bytes);
+  for (const Row& row : head.rows.rows) {
+    const std::size_t bytes = static_cast<std::size_t>(row.length()) * token_bytes;
+    if (bytes != 0) std::memcpy(frame.data() + at, from, bytes);
+    at += bytes;
+    from += static_cast<std::size_t>(head.rows.padded_length) * token_bytes;
+  }
+  count_raw_tensor(head, frame.size() - begin, traffic_);
+}
+
+Decoded RawDecoder::decode(const TensorHead& head, std::span<const std::byte> payload) {
+  const Rows& rows = head.rows;
+  const std::size_t token_bytes = static_cast<std::size_t>(head.width) * c10::elementSize(wire_);
   const std::size_t expected = static_cast<std::size_t>(rows.tokens()) * token_bytes;
   if (payload.size() != expected) {
     throw CodecError(
         fmt::format("a raw payload has {} bytes where its {} tokens of width {} take {}",
-                    payload.size(), rows.tokens(), width, expected));
+                    payload.size(), rows.tokens(), head.width, expected));
   }
-  const bool padded = rows.tokens() != rows.size() * rows.padded_length;
-  const auto options = at::TensorOptions().dtype(wire_);
-  at::Tensor wire = padded ? at::zeros({rows.size(), rows.padded_length, width}, options)
-                           : at::empty({rows.size(), rows.padded_length, width}, options);
+  const std::array<std::int64_t, 3> shape{rows.size(), rows.padded_length, head.width};
+  TensorPool& pool = wire_ == result_ ? result_pool_ : wire_pool_;
+  at::Tensor wire = pool.take(shape);
   auto* to = static_cast<std::byte*>(wire.mutable_data_ptr());
   const std::byte* from = payload.data();
+  const std::size_t row_bytes = static_cast<std::size_t>(rows.padded_length) * token_bytes;
   for (const Row& row : rows.rows) {
     const std::size_t bytes = static_cast<std::size_t>(row.length()) * token_bytes;
     if (bytes != 0) std::memcpy(to, from, bytes);
+    if (bytes != row_bytes) std::memset(to + bytes, 0, row_bytes - bytes);
     from += bytes;
-    to += static_cast<std::size_t>(rows.padded_length) * token_bytes;
+    to += row_bytes;
   }
-  return wire.to(result_);
+  count_raw_tensor(head, payload.size(), traffic_);
+  if (wire_ == result_) return Decoded{std::move(wire), {}};
+  at::Tensor result = result_pool_.take(shape);
+  result.copy_(wire);
+  return Decoded{std::move(result), {}};
 }
 
 }  // namespace strait::codec

@@ -3,29 +3,37 @@
 #include <ATen/core/Tensor.h>
 
 #include "framework/codec/codec.h"
+#include "framework/codec/tensor_pool.h"
 
 namespace strait::codec {
 
 // The elements as they are, in float32, bfloat16 or float16: the baseline. In the tensor's own type
-// a round trip gives the same bits. Stateless.
+// a round trip gives the same bits. Nothing of one tensor is kept for the next.
 class RawEncoder final : public Encoder {
  public:
-  explicit RawEncoder(at::ScalarType wire) : wire_(wire) {}
-  void encode(const at::Tensor& tensor, const Rows& rows, net::Frame& frame) override;
+  explicit RawEncoder(at::ScalarType wire) : wire_(wire), pool_(wire) {}
+  void encode(const TensorHead& head, const at::Tensor& tensor, net::Frame& frame) override;
+  Traffic traffic() const override { return traffic_; }
 
  private:
   at::ScalarType wire_;
+  TensorPool pool_;
+  Traffic traffic_;
 };
 
 class RawDecoder final : public Decoder {
  public:
-  RawDecoder(at::ScalarType wire, at::ScalarType result) : wire_(wire), result_(result) {}
-  at::Tensor decode(std::span<const std::byte> payload, const Rows& rows,
-                    std::int64_t width) override;
+  RawDecoder(at::ScalarType wire, at::ScalarType result)
+      : wire_(wire), result_(result), wire_pool_(wire), result_pool_(result) {}
+  Decoded decode(const TensorHead& head, std::span<const std::byte> payload) override;
+  Traffic traffic() const override { return traffic_; }
 
  private:
   at::ScalarType wire_;
   at::ScalarType result_;
+  TensorPool wire_pool_;
+  TensorPool result_pool_;
+  Traffic traffic_;
 };
 
 }  // namespace strait::codec

@@ -60,14 +60,13 @@ TEST(Message, RawRoundTripGivesTheSameBitsInTheTensorsOwnType) {
       const at::Tensor tensor = tensor_for(head, type);
       net::Frame frame;
       write_head(head, frame);
-      RawEncoder(type).encode(tensor, head.rows, frame);
+      RawEncoder(type).encode(head, tensor, frame);
       const ReadTensor read = read_head(frame);
       EXPECT_EQ(read.head.rows, head.rows);
       EXPECT_EQ(read.head.step, head.step);
       EXPECT_EQ(read.head.kind, head.kind);
       EXPECT_EQ(read.head.evaluation, head.evaluation);
-      const at::Tensor back =
-          RawDecoder(type, type).decode(read.payload, read.head.rows, head.width);
+      const at::Tensor back = RawDecoder(type, type).decode(read.head, read.payload).values;
       ASSERT_TRUE(at::equal(back, tensor)) << "case " << i;
     }
   }
@@ -81,7 +80,7 @@ TEST(Message, TheExampleOfThePageHas120Bytes) {
   net::Frame frame;
   write_head(head, frame);
   EXPECT_EQ(frame.size(), 64U);
-  RawEncoder(at::kFloat).encode(at::ones({2, 4, 2}), head.rows, frame);
+  RawEncoder(at::kFloat).encode(head, at::ones({2, 4, 2}), frame);
   EXPECT_EQ(frame.size(), 120U);
 }
 
@@ -93,9 +92,9 @@ TEST(Message, NarrowWireTypesRoundOnce) {
   const at::Tensor tensor = at::randn({1, 8, 64});
   for (const at::ScalarType wire : {at::kBFloat16, at::kHalf}) {
     net::Frame frame;
-    RawEncoder(wire).encode(tensor, head.rows, frame);
+    RawEncoder(wire).encode(head, tensor, frame);
     EXPECT_EQ(frame.size(), 8U * 64U * 2U);
-    const at::Tensor back = RawDecoder(wire, at::kFloat).decode(frame, head.rows, 64);
+    const at::Tensor back = RawDecoder(wire, at::kFloat).decode(head, frame).values;
     EXPECT_TRUE(at::equal(back, tensor.to(wire).to(at::kFloat)));
   }
 }
@@ -105,17 +104,40 @@ TEST(Message, EveryCutFrameIsRefused) {
   const TensorHead head = random_head(random);
   net::Frame frame;
   write_head(head, frame);
-  RawEncoder(at::kFloat).encode(tensor_for(head, at::kFloat), head.rows, frame);
+  RawEncoder(at::kFloat).encode(head, tensor_for(head, at::kFloat), frame);
   RawDecoder decoder(at::kFloat, at::kFloat);
   for (std::size_t size = 0; size < frame.size(); ++size) {
     const std::span<const std::byte> cut(frame.data(), size);
     EXPECT_THROW(
         {
           const ReadTensor read = read_head(cut);
-          decoder.decode(read.payload, read.head.rows, read.head.width);
+          decoder.decode(read.head, read.payload);
         },
         CodecError)
         << size << " of " << frame.size() << " bytes";
+  }
+}
+
+TEST(Message, ARequestForRowsCarriesTheirHeadAndNothingElse) {
+  std::mt19937_64 random(31);
+  TensorHead head = random_head(random);
+  head.kind = Kind::resend;
+  net::Frame frame;
+  write_head(head, frame);
+  EXPECT_EQ(read_head(frame).head.kind, Kind::resend);
+  EXPECT_EQ(read_head(frame).head.rows, head.rows);
+  frame.push_back(std::byte{0});
+  EXPECT_THROW(read_head(frame), CodecError);
+}
+
+TEST(Message, KindsThatNobodyWritesAreRefused) {
+  for (int kind = 0; kind < 256; ++kind) {
+    const net::Frame frame{static_cast<std::byte>(kind)};
+    if (kind >= 1 && kind <= 5) {
+      EXPECT_EQ(static_cast<int>(kind_of(frame)), kind);
+    } else {
+      EXPECT_THROW(kind_of(frame), CodecError) << kind;
+    }
   }
 }
 

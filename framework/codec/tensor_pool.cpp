@@ -1,0 +1,49 @@
+#include "framework/codec/tensor_pool.h"
+
+#include <ATen/ATen.h>
+
+#include <atomic>
+
+namespace strait::codec {
+namespace {
+
+// A view or a saved copy of a tensor shares its storage, not the tensor itself.
+bool nobody_else_holds(const at::Tensor& tensor) {
+  return tensor.use_count() == 1 && tensor.storage().use_count() == 1;
+}
+
+}  // namespace
+
+at::Tensor TensorPool::take(std::span<const std::int64_t> shape) {
+  const at::IntArrayRef sizes(shape.data(), shape.size());
+  at::Tensor* best = nullptr;
+  std::int64_t needed =
+      c10::multiply_integers(sizes) * static_cast<std::int64_t>(c10::elementSize(type_));
+  for (at::Tensor& tensor : tensors_) {
+    if (!nobody_else_holds(tensor)) continue;
+    const auto held = static_cast<std::int64_t>(tensor.storage().nbytes());
+    if (best == nullptr) {
+      best = &tensor;
+      continue;
+    }
+    // The smallest that is large enough; where none is, any may grow.
+    const auto best_held = static_cast<std::int64_t>(best->storage().nbytes());
+    const bool fits = held >= needed;
+    const bool best_fits = best_held >= needed;
+    if (fits ? (!best_fits || held < best_held) : (!best_fits && held > best_held)) best = &tensor;
+  }
+  if (best == nullptr) {
+    tensors_.push_back(at::empty(sizes, at::TensorOptions().dtype(type_)));
+    return tensors_.back();
+  }
+  // Who dropped it last wrote or read it before; nothing of that may slip behind what comes now.
+  std::atomic_thread_fence(std::memory_order_acquire);
+  best->unsafeGetTensorImpl()->set_autograd_meta(nullptr);
+  best->unsafeGetTensorImpl()->set_sizes_contiguous(sizes);
+  if (static_cast<std::int64_t>(best->storage().nbytes()) < needed) {
+    *best = at::empty(sizes, at::TensorOptions().dtype(type_));
+  }
+  return *best;
+}
+
+}  // namespace strait::codec
