@@ -78,14 +78,18 @@ struct Recipe {
   };
 
   struct Codec {
-    CodecKind forward = CodecKind::raw;           // of activations
-    std::int64_t forward_bits = 4;                // fixed and delta
-    std::int64_t first_bits = 8;                  // delta: the first visit of a sample
-    CodecKind backward = CodecKind::raw;          // of gradients
-    std::int64_t backward_bits = 8;               // fixed
-    WireDtype wire_dtype = WireDtype::float32;    // raw
-    std::int64_t group = 64;                      // values that share a scale; fixed and delta
-    std::int64_t cache = std::int64_t{4} << 30U;  // bytes per process; delta
+    CodecKind forward = CodecKind::raw;         // of activations
+    std::int64_t forward_bits = 4;              // fixed, delta and, at the least, auto
+    std::int64_t first_bits = 8;                // delta: the first visit of a sample; 16: bfloat16
+    CodecKind backward = CodecKind::raw;        // of gradients; never delta
+    std::int64_t backward_bits = 8;             // fixed and, at the least, auto
+    WireDtype wire_dtype = WireDtype::float32;  // raw
+    std::int64_t group = 64;                    // values that share a scale; fixed and delta
+    std::int64_t cache = std::int64_t{4} << 30U;        // bytes of memory per process; delta
+    bool rotate = false;                                // spread outliers; fixed and delta
+    RoundingKind rounding = RoundingKind::nearest;      // fixed and delta
+    CacheKind cache_kind = CacheKind::bfloat16;         // how delta remembers a value
+    std::int64_t cache_disk = std::int64_t{16} << 30U;  // bytes per process, beyond the memory
     bool operator==(const Codec&) const = default;
   };
 
@@ -95,8 +99,9 @@ struct Recipe {
   };
 
   struct Checkpoint {
-    std::int64_t every = 100;  // steps; 0: only at the end
-    std::int64_t keep = 2;     // complete checkpoints that stay
+    std::int64_t every = 100;                // steps; 0: only at the end
+    std::int64_t keep = 2;                   // complete checkpoints that stay
+    SavedCaches caches = SavedCaches::save;  // drop: delta starts anew on resume
     bool operator==(const Checkpoint&) const = default;
   };
 

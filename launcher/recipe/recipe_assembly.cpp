@@ -146,6 +146,21 @@ void check_consistent(const Recipe& recipe, const std::string& source, const Pla
         "train.eval_every is {} ({}), but data.eval is missing: say what to evaluate on",
         recipe.train.eval_every, at({"train.eval_every"})));
   }
+  if (recipe.codec.backward == CodecKind::delta) {
+    mistakes.push_back(
+        fmt::format("codec.backward is \"delta\" ({}), but gradients do not repeat from visit to "
+                    "visit; it must "
+                    "be \"raw\", \"fixed\" or \"auto\"",
+                    at({"codec.backward"})));
+  }
+  if (recipe.codec.forward == CodecKind::delta &&
+      recipe.codec.cache + recipe.codec.cache_disk == 0) {
+    mistakes.push_back(
+        fmt::format("codec.cache and codec.cache_disk are both 0 ({}), but codec.forward is "
+                    "\"delta\", which has "
+                    "to remember samples; give it memory or disk, or say \"fixed\"",
+                    at({"codec.cache", "codec.cache_disk"})));
+  }
   const bool local = recipe.hosts.backend == BackendKind::local;
   if (local != recipe.hosts.list.empty() && recipe.hosts.backend != BackendKind::slurm) {
     mistakes.push_back(fmt::format(

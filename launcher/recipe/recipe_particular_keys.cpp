@@ -49,6 +49,38 @@ std::string format_size(std::int64_t bytes) {
                                   : fmt::format("{}{}", bytes / unit->bytes, unit->name);
 }
 
+// A key whose value is one of a few numbers that are no range.
+template <class Place>
+RecipeKey listed_number(const std::string& name, Place place, std::vector<std::int64_t> numbers,
+                        const std::string& allowed, const std::string& help) {
+  return {name,
+          allowed,
+          help,
+          {},
+          [place, numbers = std::move(numbers)](const RecipeValue& value, Recipe& recipe) {
+            const bool fits =
+                value.is_number_integer() &&
+                std::ranges::any_of(numbers, [&](std::int64_t number) { return value == number; });
+            if (fits) place(recipe) = value.get<std::int64_t>();
+            return fits;
+          },
+          [place](const Recipe& recipe) { return RecipeValue(place(recipe)); }};
+}
+
+template <class Place>
+RecipeKey size(const std::string& name, Place place, const std::string& help) {
+  return {name,
+          "a size such as \"512MiB\" or \"4GiB\"",
+          help,
+          {},
+          [place](const RecipeValue& value, Recipe& recipe) {
+            const auto bytes = parse_size(value);
+            place(recipe) = bytes.value_or(place(recipe));
+            return bytes.has_value();
+          },
+          [place](const Recipe& recipe) { return RecipeValue(format_size(place(recipe))); }};
+}
+
 bool set_partition(const RecipeValue& value, Recipe& recipe) {
   Recipe::Partition partition;
   if (value == "balanced" || value == "profile") {
@@ -159,16 +191,28 @@ RecipeKey betas() {
 }
 
 RecipeKey cache() {
-  return {"codec.cache",
-          "a size such as \"512MiB\" or \"4GiB\"",
-          "memory per process that delta may keep messages in",
-          {},
-          [](const RecipeValue& value, Recipe& recipe) {
-            const auto bytes = parse_size(value);
-            recipe.codec.cache = bytes.value_or(recipe.codec.cache);
-            return bytes.has_value();
-          },
-          [](const Recipe& recipe) { return RecipeValue(format_size(recipe.codec.cache)); }};
+  return size(
+      "codec.cache", [](auto& recipe) -> auto& { return recipe.codec.cache; },
+      "memory per process in which delta remembers samples");
+}
+
+RecipeKey cache_disk() {
+  return size(
+      "codec.cache_disk", [](auto& recipe) -> auto& { return recipe.codec.cache_disk; },
+      "disk per process for what that memory does not hold; \"0B\": none");
+}
+
+RecipeKey first_bits() {
+  return listed_number(
+      "codec.first_bits", [](auto& recipe) -> auto& { return recipe.codec.first_bits; },
+      {2, 3, 4, 5, 6, 7, 8, 16}, "an integer from 2 to 8, or 16 for bfloat16",
+      "of delta on the first visit of a sample");
+}
+
+RecipeKey group() {
+  return listed_number(
+      "codec.group", [](auto& recipe) -> auto& { return recipe.codec.group; }, {32, 64, 128},
+      "32, 64 or 128", "values that share a scale, in fixed and delta");
 }
 
 RecipeKey ports() {

@@ -41,13 +41,6 @@ constexpr std::array kMissingFeatures = {
         "ranges such as [[0, 5], [6, 11]]"},
     MissingFeature{[](const Recipe& r) { return !r.train.micro_batch.has_value(); },
                    "train.micro_batch = \"auto\" is not in this build; give a number of rows"},
-    MissingFeature{[](const Recipe& r) { return r.codec.forward != CodecKind::raw; },
-                   "codec.forward other than \"raw\" is not in this build; it offers \"raw\", with "
-                   "codec.wire_dtype = \"bfloat16\" or \"float16\" to send half the bytes"},
-    MissingFeature{
-        [](const Recipe& r) { return r.codec.backward != CodecKind::raw; },
-        "codec.backward other than \"raw\" is not in this build; it offers \"raw\", with "
-        "codec.wire_dtype = \"bfloat16\" or \"float16\" to send half the bytes"},
     MissingFeature{[](const Recipe& r) { return !r.sync.method.empty(); },
                    "sync.method is not in this build, which has one replica; leave [sync] out"},
     MissingFeature{[](const Recipe& r) { return r.hosts.backend != BackendKind::local; },

@@ -17,6 +17,9 @@ constexpr std::array kPartitionNames = {"balanced"sv, "profile"sv, "ranges"sv, "
 constexpr std::array kDecayNames = {"cosine"sv, "linear"sv, "constant"sv};
 constexpr std::array kCodecNames = {"raw"sv, "fixed"sv, "delta"sv, "auto"sv};
 constexpr std::array kWireDtypeNames = {"float32"sv, "bfloat16"sv, "float16"sv};
+constexpr std::array kRoundingNames = {"nearest"sv, "stochastic"sv};
+constexpr std::array kCacheNames = {"bfloat16"sv, "8bit"sv};
+constexpr std::array kSavedCachesNames = {"save"sv, "drop"sv};
 constexpr std::array kBackendNames = {"local"sv, "ssh"sv, "slurm"sv};
 
 }  // namespace
@@ -30,6 +33,9 @@ Names all_names(PartitionKind) { return kPartitionNames; }
 Names all_names(DecayKind) { return kDecayNames; }
 Names all_names(CodecKind) { return kCodecNames; }
 Names all_names(WireDtype) { return kWireDtypeNames; }
+Names all_names(RoundingKind) { return kRoundingNames; }
+Names all_names(CacheKind) { return kCacheNames; }
+Names all_names(SavedCaches) { return kSavedCachesNames; }
 Names all_names(BackendKind) { return kBackendNames; }
 
 }  // namespace strait::launcher

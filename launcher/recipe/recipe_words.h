@@ -17,6 +17,9 @@ enum class PartitionKind : std::uint8_t { balanced, profile, ranges, plugin };
 enum class DecayKind : std::uint8_t { cosine, linear, constant };
 enum class CodecKind : std::uint8_t { raw, fixed, delta, automatic };
 enum class WireDtype : std::uint8_t { float32, bfloat16, float16 };
+enum class RoundingKind : std::uint8_t { nearest, stochastic };
+enum class CacheKind : std::uint8_t { bfloat16, eight_bits };
+enum class SavedCaches : std::uint8_t { save, drop };
 enum class BackendKind : std::uint8_t { local, ssh, slurm };
 
 // The allowed words of an enumeration in the order of its values, whatever the argument's own
@@ -31,6 +34,9 @@ Names all_names(PartitionKind);
 Names all_names(DecayKind);
 Names all_names(CodecKind);
 Names all_names(WireDtype);
+Names all_names(RoundingKind);
+Names all_names(CacheKind);
+Names all_names(SavedCaches);
 Names all_names(BackendKind);
 
 template <class Word>

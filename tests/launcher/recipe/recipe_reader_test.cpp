@@ -94,11 +94,16 @@ backward_bits = 6
 wire_dtype = "float16"
 group = 32
 cache = "512MiB"
+rotate = true
+rounding = "stochastic"
+cache_kind = "8bit"
+cache_disk = "2GiB"
 [sync]
 method = "cocktail"
 [checkpoint]
 every = 50
 keep = 5
+caches = "drop"
 [hosts]
 backend = "ssh"
 list = ["alice@10.0.0.1", "alice@10.0.0.2"]
@@ -118,9 +123,20 @@ TEST(RecipeReader, EveryKeyOfTheDocumentationReachesItsField) {
                        1};
   expected.train = {std::nullopt, 3,          64,  std::nullopt, 1.0, DecayKind::linear,
                     20,           {0.8, 0.9}, 0.0, 0.5,          10};
-  expected.codec = {CodecKind::delta, 3, 7, CodecKind::fixed, 6, WireDtype::float16, 32, 512 << 20};
+  expected.codec = {CodecKind::delta,
+                    3,
+                    7,
+                    CodecKind::fixed,
+                    6,
+                    WireDtype::float16,
+                    32,
+                    512 << 20,
+                    true,
+                    RoundingKind::stochastic,
+                    CacheKind::eight_bits,
+                    std::int64_t{2} << 30U};
   expected.sync = {"cocktail"};
-  expected.checkpoint = {50, 5};
+  expected.checkpoint = {50, 5, SavedCaches::drop};
   expected.hosts = {BackendKind::ssh, {"alice@10.0.0.1", "alice@10.0.0.2"}, {47000, 47099}};
   EXPECT_EQ(recipe, expected);
 }
@@ -176,8 +192,11 @@ TEST(RecipeReader, NumbersOutOfRangeAreRefused) {
         "batch = 9223372036854775807", "micro_batch = -4", "warmup = -1"}) {
     EXPECT_THAT(mistake_after_least(line), HasSubstr("(recipes/x.toml:7:")) << line;
   }
-  for (const auto* line : {"forward_bits = 9", "group = 16", "cache = \"4GB\"", "cache = -1",
-                           "cache = \"99999999TiB\"", "cache = \"GiB\""}) {
+  for (const auto* line :
+       {"forward_bits = 9", "backward_bits = 1", "first_bits = 9", "first_bits = 15",
+        "first_bits = 8.0", "first_bits = true", "group = 16", "group = 96", "rotate = 1",
+        "rounding = \"up\"", "cache_kind = \"int8\"", "cache = \"4GB\"", "cache = -1",
+        "cache = \"99999999TiB\"", "cache = \"GiB\"", "cache_disk = \"1.5GiB\""}) {
     EXPECT_THAT(mistake_after_least("[codec]\n" + std::string(line)), HasSubstr("x.toml:8:"))
         << line;
   }
@@ -192,6 +211,18 @@ TEST(RecipeReader, NumbersOutOfRangeAreRefused) {
                 HasSubstr("pipeline.partition is"))
         << value;
   }
+}
+
+TEST(RecipeReader, CodecsThatMakeNoSenseAreRefusedWithTheReason) {
+  EXPECT_EQ(mistake_after_least("[codec]\nbackward = \"delta\"\n"),
+            "codec.backward is \"delta\" (recipes/x.toml:8:12), but gradients do not repeat from "
+            "visit to visit; it must be \"raw\", \"fixed\" or \"auto\"");
+  EXPECT_EQ(mistake_after_least("[codec]\nforward = \"delta\"\ncache = 0\ncache_disk = \"0B\"\n"),
+            "codec.cache and codec.cache_disk are both 0 (recipes/x.toml:9:9, "
+            "recipes/x.toml:10:14), but codec.forward is \"delta\", which has to remember samples; "
+            "give it memory or disk, or say \"fixed\"");
+  EXPECT_EQ(parse(std::string(kLeast) + "[codec]\nforward_bits = 3\n").codec.forward,
+            CodecKind::raw);
 }
 
 TEST(RecipeReader, NamesThatWouldLeaveTheRunsDirectoryAreRefused) {

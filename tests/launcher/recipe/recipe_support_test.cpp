@@ -32,8 +32,6 @@ TEST(RecipeSupport, WhatThisBuildLacksIsRefusedWithWhatItOffers) {
       {"pipeline.partition=profile", "pipeline.partition"},
       {"pipeline.partition=plugin:x.so", "pipeline.partition"},
       {"train.micro_batch=auto", "train.micro_batch"},
-      {"codec.forward=delta", "codec.forward"},
-      {"codec.backward=fixed", "codec.backward"},
       {"sync.method=allreduce", "sync.method"},
       {"hosts.backend=slurm", "hosts.backend"},
   };
@@ -45,10 +43,10 @@ TEST(RecipeSupport, WhatThisBuildLacksIsRefusedWithWhatItOffers) {
 TEST(RecipeSupport, AllOfThemAreSaidAtOnce) {
   EXPECT_THAT(
       [] {
-        check_supported(with({"codec.forward=delta", "model.device=cuda"}));
+        check_supported(with({"sync.method=allreduce", "model.device=cuda"}));
       },
       testing::ThrowsMessage<UserError>(
-          testing::AllOf(HasSubstr("codec.forward"), HasSubstr("model.device"))));
+          testing::AllOf(HasSubstr("sync.method"), HasSubstr("model.device"))));
 }
 
 }  // namespace

@@ -84,12 +84,21 @@ Recipe random_recipe(Draw& draw) {
   train.weight_decay = draw.number(1e-9);
   train.clip = draw.number(1e6);
   train.eval_every = draw.integer(0, 50);
-  r.codec = {draw.word<CodecKind>(), draw.integer(2, 8),
-             draw.integer(2, 8),     draw.word<CodecKind>(),
-             draw.integer(2, 8),     draw.word<WireDtype>(),
-             draw.integer(32, 128),  draw.integer(0, 1 << 20) << draw.integer(0, 20)};
+  r.codec = {draw.word<CodecKind>(),
+             draw.integer(2, 8),
+             draw.coin() ? 16 : draw.integer(2, 8),
+             draw.word<CodecKind>(),
+             draw.integer(2, 8),
+             draw.word<WireDtype>(),
+             std::int64_t{32} << draw.integer(0, 2),
+             draw.integer(1, 1 << 20) << draw.integer(0, 20),
+             draw.coin(),
+             draw.word<RoundingKind>(),
+             draw.word<CacheKind>(),
+             draw.integer(0, 1 << 20) << draw.integer(0, 20)};
+  if (r.codec.backward == CodecKind::delta) r.codec.backward = CodecKind::fixed;
   r.sync.method = draw.coin() ? draw.text() : "";
-  r.checkpoint = {draw.integer(0, 1000), draw.integer(2, 10)};
+  r.checkpoint = {draw.integer(0, 1000), draw.integer(2, 10), draw.word<SavedCaches>()};
   r.hosts.backend = draw.word<BackendKind>();
   if (r.hosts.backend != BackendKind::local) {
     r.hosts.list = {draw.text(), draw.text()};
