@@ -12,7 +12,10 @@
 #include "stages/adamw.h"
 #include "stages/batch_source.h"
 #include "stages/boundary_end.h"
+#include "stages/boundary_options.h"
+#include "stages/boundary_traffic.h"
 #include "stages/stage_loop.h"
+#include "stages/stage_state.h"
 
 namespace strait::stages {
 
@@ -23,7 +26,11 @@ struct StageOptions {
   std::uint64_t seed = 0;
   bool recompute = false;
   double clip = 1.0;
-  at::ScalarType wire = at::kFloat;             // of the raw codec in training
+  BoundaryOptions upper;  // of the boundaries that this stage has; the other is not looked at
+  BoundaryOptions lower;
+  std::int64_t training_rows = 0;    // of the token file, and the tokens of one: every stage knows
+  std::int64_t row_tokens = 0;       // them, for what it remembers of rows
+  at::ScalarType wire = at::kFloat;  // of the raw codec in training
   at::ScalarType evaluation_wire = at::kFloat;  // likewise in evaluation
   AdamWOptions adamw;
   BatchOptions batch;
@@ -65,6 +72,20 @@ class Stage {
   net::Link* upstream_link();
   net::Link* downstream_link();
   net::Link* tie_link();
+
+  // What the ends of boundaries remember of samples, for a checkpoint; empty where nothing is. The
+  // tensors share the caches' memory, and their names are the boundary's, sent and received apart:
+  // "cache/boundary-0/1/sent/…" for replica 1. On the thread of run(), before it or where its
+  // observer hears of a checkpoint: by then nothing of a later step may have been sent to this
+  // stage.
+  std::vector<store::NamedTensor> saved_caches() const;
+  // Before connect(). Asks for every tensor that saved_caches() of the same options had, and throws
+  // StoreError where one does not fit. Without it the caches start empty, at both ends or at one:
+  // then the other's changes are answered by a request for whole rows.
+  void restore_caches(const ReadTensor& read);
+
+  // So far, of every end that is connected, sent ahead of received; any thread, after connect().
+  std::vector<BoundaryTraffic> traffic() const;
 
   store::Step run(StageObserver& observer);
 

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "schedules/action.h"
 #include "stages/agreement.h"
+#include "stages/boundary_traffic.h"
 #include "stages/phase.h"
 
 namespace strait::stages {
@@ -14,6 +16,9 @@ struct StepSummary {
   double learning_rate = 0;
   double seconds = 0;       // since the previous step ended
   double busy_seconds = 0;  // of these, not waiting
+  // What this process sent over boundaries in this step, each direction by itself. Exact: by the
+  // end of a step all of it is encoded.
+  std::vector<BoundaryTraffic> sent;
 };
 
 // Who looks on while a stage works: metrics, traces, checkpoints and stop requests all come in
