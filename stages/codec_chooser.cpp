@@ -1,0 +1,56 @@
+#include "stages/codec_chooser.h"
+
+#include <cmath>
+#include <utility>
+
+namespace strait::stages {
+
+CodecChooser::CodecChooser(const codec::ChoiceLimits& limits, const net::Link& link,
+                           const WaitClock& waits)
+    : limits_(limits), link_(link), waits_(waits), now_(codec::first_choice(limits)) {}
+
+codec::Choice CodecChooser::now() const {
+  const MutexLock lock(mutex_);
+  return now_;
+}
+
+std::vector<CodecChooser::Change> CodecChooser::take_changes() {
+  const MutexLock lock(mutex_);
+  return std::exchange(changes_, {});
+}
+
+codec::Measured CodecChooser::since(const Look& before, const Look& after) const {
+  const double steps = static_cast<double>(number(after.step) - number(before.step));
+  const std::chrono::duration<double> passed = after.at - before.at;
+  codec::Measured measured;
+  measured.bytes_per_second = link_.state().bytes_per_second;
+  measured.compute_seconds = (passed.count() - (after.waited - before.waited)) / steps;
+  // raw_bytes are those of float32.
+  measured.values_per_step =
+      static_cast<double>(after.traffic.raw_bytes - before.traffic.raw_bytes) / 4 / steps;
+  const double values = after.traffic.changed_value_squares - before.traffic.changed_value_squares;
+  if (values > 0) {
+    measured.change =
+        std::sqrt((after.traffic.change_squares - before.traffic.change_squares) / values);
+  }
+  return measured;
+}
+
+codec::Choice CodecChooser::choose(store::Step step, const codec::Traffic& traffic) {
+  const Look look{std::chrono::steady_clock::now(), waits_.read().total, step, traffic};
+  if (!last_) {
+    last_ = look;
+    return now();
+  }
+  if (number(step) - number(last_->step) < kLookEvery) return now();
+  const codec::Measured measured = since(*std::exchange(last_, look), look);
+  const MutexLock lock(mutex_);
+  codec::Decision decision = codec::next_choice(limits_, now_, measured);
+  if (decision.choice != now_) {
+    now_ = decision.choice;
+    changes_.push_back({step, std::move(decision)});
+  }
+  return now_;
+}
+
+}  // namespace strait::stages

@@ -1,0 +1,179 @@
+"""Codecs on a narrow link: step times against raw fp32 and against the simulator. See README.md.
+
+usage: narrow_links.py [--bin FOLDER] [--rounds 3] [--steps 16] [--quick]
+
+Starts itself again in a network namespace of its own, whose loopback is narrow: so it needs root,
+`unshare` and `tc`. Exit code 77, with the reason, where that cannot be had.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+
+import machinery
+
+PORT = 47000  # where the lower stage listens; ours alone, in a namespace of our own
+ONE_EPOCH = 2  # steps; so every later visit of a sample is a change
+# An IPv4 packet of 1500 bytes carries 1448 of a stream.
+STREAM_SHARE = 1448 / 1500
+RECIPE_END = """
+[hosts]
+ports = "47000-47000"
+[codec]
+"""
+CODECS = {
+    "raw fp32": "",
+    "raw bf16": 'wire_dtype = "bfloat16"',
+    "delta 4/8": 'forward = "delta"\nbackward = "fixed"',
+    "delta 4/4": 'forward = "delta"\nbackward = "fixed"\nbackward_bits = 4',
+}
+INSIDE = "STRAIT_NARROW_LINKS_INSIDE"
+
+
+def enter_namespace():
+    """Comes back only inside: a namespace without any network but a loopback of its own."""
+    if INSIDE in os.environ:
+        return
+    probe = "ip link set lo up mtu 1500 && tc qdisc add dev lo root handle 1: htb"
+    done = subprocess.run(["unshare", "-n", "sh", "-c", probe], capture_output=True, text=True)
+    if done.returncode != 0:
+        print(f"skipped: no network namespace with a shaped loopback here: {done.stderr.strip()}")
+        sys.exit(77)
+    environment = dict(os.environ, **{INSIDE: "1"})
+    os.execvpe("unshare", ["unshare", "-n", sys.executable, "-B", *sys.argv], environment)
+
+
+def tc(*words):
+    subprocess.run(["tc", *words], check=True, capture_output=True, text=True)
+
+
+def shape(bits_per_second):
+    """Makes each direction of the boundary this narrow; 0: as wide as it is."""
+    subprocess.run(["ip", "link", "set", "lo", "up", "mtu", "1500"], check=True)
+    subprocess.run(["tc", "qdisc", "del", "dev", "lo", "root"], capture_output=True)
+    if bits_per_second == 0:
+        return
+    tc("qdisc", "add", "dev", "lo", "root", "handle", "1:", "htb", "default", "9")
+    narrow = f"{int(bits_per_second)}bit"
+    for number, rate in (("1", narrow), ("2", narrow), ("9", "40gbit")):
+        words = ["class", "add", "dev", "lo", "parent", "1:", "classid", f"1:{number}", "htb"]
+        tc(*words, "rate", rate, "burst", "32k", "cburst", "32k", "quantum", "6000")
+    for number, side in (("1", "dport"), ("2", "sport")):
+        words = ["filter", "add", "dev", "lo", "parent", "1:", "protocol", "ip", "prio", "1", "u32"]
+        tc(*words, "match", "ip", side, str(PORT), "0xffff", "flowid", f"1:{number}")
+
+
+def make_bench(folder, steps, small):
+    machinery.make_bench(folder, steps, small)
+    config = json.loads((folder / "model/config.json").read_text())
+    # A shared weight would send its gradients over the same port.
+    (folder / "model/config.json").write_text(json.dumps(dict(config, tie_word_embeddings=False)))
+    rows = ONE_EPOCH * 2 * machinery.MICRO_BATCHES
+    lines = (folder / "text.txt").read_text().splitlines()
+    (folder / "text.txt").write_text("\n".join(lines[: rows + 1]) + "\n")
+    recipe = (folder / "stages2.toml").read_text().replace("[pipeline]", "[pipeline]\ndepth = 1")
+    for name, codec in CODECS.items():
+        file = folder / f"{file_name(name)}.toml"
+        file.write_text(recipe.replace("stages2", file_name(name)) + RECIPE_END + codec + "\n")
+
+
+def file_name(codec):
+    return codec.replace(" ", "-").replace("/", "-")
+
+
+class Measurement:
+    """One run: its steps behind the first epoch, and the bytes of one."""
+
+    def __init__(self, program, folder, codec):
+        name = file_name(codec)
+        run = machinery.Run(program, folder, f"{name}.toml")
+        trace = json.loads((folder / f"runs/{name}/trace.json").read_text())
+        taken = machinery.steps_of(trace)
+        self.steps = list(zip(taken["0.0"], taken["1.0"]))[ONE_EPOCH:]
+        self.seconds = statistics.median(both[0]["period"] for both in self.steps)
+        last = run.events("step")[-1]
+        self.bytes = (last["bytes_forward"], last["bytes_backward"])
+
+    def forecast(self, simulate, bits_per_second):
+        """The median step as the simulator sees it: this run's own work, on that link."""
+        rate = bits_per_second / 8 * STREAM_SHARE
+        link = [size / machinery.MICRO_BATCHES for size in self.bytes]
+        told = []
+        for both in self.steps:
+            costs = [machinery.cost_of(step) for step in both]
+            # The verdict's way is in what lies between two steps; it is not work.
+            lines = [f"1f1b 2 {machinery.MICRO_BATCHES} 1"]
+            lines += [" ".join(map(repr, cost)) for cost in costs]
+            lines.append(f"{link[0]} {link[1]} {rate} 0.0001")
+            done = subprocess.run(
+                [simulate], input="\n".join(lines), capture_output=True, text=True, check=True
+            )
+            told.append(json.loads(done.stdout)["seconds"])
+        return statistics.median(told)
+
+
+def measure_all(program, simulate, folder, rounds):
+    """Per width of the link and codec the measurements, codecs taking turns."""
+    shape(0)
+    raw = Measurement(program, folder, "raw fp32")
+    need = max(raw.bytes) * 8 / raw.seconds / STREAM_SHARE
+    print(f"raw fp32 sends {max(raw.bytes) / 1e6:.2f} MB a step and direction, which takes")
+    print(f"{raw.seconds:.4f} s when links take no time: it needs {need / 1e6:.1f} Mbit/s\n")
+    print("link Mbit/s  codec      s/step  forecast  measured/forecast  bytes  faster than raw fp32:")
+    print("                                                                    measured  forecast")
+    for width in (0, need, need / 4):
+        shape(width)
+        taken = {codec: [] for codec in CODECS}
+        for _ in range(rounds):
+            for codec, measurements in taken.items():
+                measurements.append(Measurement(program, folder, codec))
+        show(simulate, width, taken)
+
+
+def show(simulate, width, taken):
+    told = {
+        codec: [m.forecast(simulate, width) for m in measurements]
+        for codec, measurements in taken.items()
+    }
+    for codec, measurements in taken.items():
+        seconds = statistics.median(m.seconds for m in measurements)
+        ratio = statistics.median(m.seconds / t for m, t in zip(measurements, told[codec]))
+        faster = statistics.median(
+            raw.seconds / m.seconds for raw, m in zip(taken["raw fp32"], measurements)
+        )
+        expected = statistics.median(
+            raw / mine for raw, mine in zip(told["raw fp32"], told[codec])
+        )
+        share = sum(taken["raw fp32"][0].bytes) / sum(measurements[0].bytes)
+        print(
+            f"{width / 1e6 or float('inf'):11.1f}  {codec:9}  {seconds:.4f}  "
+            f"{statistics.median(told[codec]):8.4f}  {ratio:17.3f}  1/{share:4.2f}"
+            f"  {faster:8.3f}  {expected:8.3f}"
+        )
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--bin", default=os.environ.get("STRAIT_BIN", "build/release/bin"))
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=16)
+    parser.add_argument("--quick", action="store_true", help="tiny: shows only that it works")
+    options = parser.parse_args()
+    enter_namespace()
+    rounds, steps = (1, 8) if options.quick else (options.rounds, options.steps)
+    binaries = pathlib.Path(options.bin).resolve()
+    print(f"seed {machinery.SEED}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        make_bench(folder, steps, options.quick)
+        measure_all(binaries / "strait", binaries / "simulate", folder, rounds)
+    print(f"load {os.getloadavg()[0]:.1f}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

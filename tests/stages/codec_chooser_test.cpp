@@ -1,0 +1,74 @@
+#include "stages/codec_chooser.h"
+
+#include <gtest/gtest.h>
+
+namespace strait::stages {
+namespace {
+
+using codec::Choice;
+using Way = Choice::Way;
+
+// A link that only says how fast it was seen to be: nothing is sent over it here.
+class RatedLink final : public net::Link {
+ public:
+  double bytes_per_second = 0;
+
+  void send(net::Frame /*frame*/) override { ADD_FAILURE() << "nothing is sent here"; }
+  net::Frame receive() override { throw std::logic_error("nothing arrives here"); }
+  std::optional<net::Frame> receive_until(std::chrono::steady_clock::time_point) override {
+    return std::nullopt;
+  }
+  bool flush(std::chrono::steady_clock::time_point) override { return true; }
+  void abort(const net::LinkError& /*cause*/) override {}
+  net::LinkState state() const override {
+    net::LinkState state;
+    state.bytes_per_second = bytes_per_second;
+    return state;
+  }
+};
+
+class CodecChooserTest : public testing::Test {
+ protected:
+  // Steps of `values` values each, whose changes are `change` of them.
+  void steps(int count, std::uint64_t values, double change) {
+    for (int i = 0; i < count; ++i, ++step_) {
+      chosen_ = chooser_.choose(static_cast<store::Step>(step_), traffic_);
+      traffic_.raw_bytes += 4 * values;
+      traffic_.changed_value_squares += 1;
+      traffic_.change_squares += change * change;
+    }
+  }
+
+  RatedLink link_;
+  WaitClock waits_;
+  CodecChooser chooser_{codec::ChoiceLimits(), link_, waits_};
+  codec::Traffic traffic_;
+  Choice chosen_;
+  std::int64_t step_ = 0;
+};
+
+TEST_F(CodecChooserTest, BeginsWithTheLimitsAndStaysWhileTheLinkShowedNothing) {
+  steps(20, 1000, 0.2);
+  EXPECT_EQ(chosen_, codec::first_choice({}));
+  EXPECT_TRUE(chooser_.take_changes().empty());
+}
+
+TEST_F(CodecChooserTest, AFastLinkGetsPlainValuesAndTheEventSaysSoOnce) {
+  link_.bytes_per_second = 1e18;  // whatever the steps of this test take
+  steps(20, 1000, 0.2);
+  EXPECT_EQ(chosen_.way, Way::raw);
+  const auto changes = chooser_.take_changes();
+  ASSERT_EQ(changes.size(), 1U);
+  EXPECT_EQ(changes.front().step, store::Step{CodecChooser::kLookEvery});
+  EXPECT_NE(changes.front().decision.why.find("raw bfloat16"), std::string::npos);
+  EXPECT_TRUE(chooser_.take_changes().empty());
+}
+
+TEST_F(CodecChooserTest, ASlowLinkWhoseSamplesDoNotStayAlikeGetsValues) {
+  link_.bytes_per_second = 1e-3;
+  steps(8, 1000, 1.3);
+  EXPECT_EQ(chosen_.way, Way::fixed);
+}
+
+}  // namespace
+}  // namespace strait::stages
