@@ -39,6 +39,7 @@ json process_to_json(const Plan::Process& process) {
           {"parameters", process.parameters},
           {"state_bytes", process.state_bytes},
           {"activation_bytes", process.activation_bytes},
+          {"cache_bytes", process.cache_bytes},
           {"in_flight", process.in_flight}};
 }
 
@@ -51,6 +52,7 @@ Plan::Process process_from_json(const json& from) {
   process.parameters = from.at("parameters");
   process.state_bytes = from.at("state_bytes");
   process.activation_bytes = from.at("activation_bytes");
+  process.cache_bytes = from.at("cache_bytes");
   process.in_flight = from.at("in_flight");
   return process;
 }
@@ -61,7 +63,12 @@ json link_to_json(const Plan::Link& link) {
           {"connects", name_to_json(link.connects)},
           {"listens", name_to_json(link.listens)},
           {"forward_bytes", link.forward_bytes},
-          {"backward_bytes", link.backward_bytes}};
+          {"backward_bytes", link.backward_bytes},
+          {"first_forward_bytes", link.first_forward_bytes},
+          {"entry_bytes", link.entry_bytes},
+          {"cache_bytes", link.cache_bytes},
+          {"cache_disk_bytes", link.cache_disk_bytes},
+          {"cached_rows", link.cached_rows}};
 }
 
 Plan::Link link_from_json(const json& from) {
@@ -72,6 +79,11 @@ Plan::Link link_from_json(const json& from) {
   link.listens = name_from_json(from.at("listens"));
   link.forward_bytes = from.at("forward_bytes");
   link.backward_bytes = from.at("backward_bytes");
+  link.first_forward_bytes = from.at("first_forward_bytes");
+  link.entry_bytes = from.at("entry_bytes");
+  link.cache_bytes = from.at("cache_bytes");
+  link.cache_disk_bytes = from.at("cache_disk_bytes");
+  link.cached_rows = from.at("cached_rows");
   return link;
 }
 
@@ -122,6 +134,9 @@ json to_json(const Plan& plan) {
           {"micro_batches", plan.micro_batches},
           {"eval_micro_batches", plan.eval_micro_batches},
           {"depth", plan.depth},
+          {"epoch_steps", plan.epoch_steps},
+          {"step_seconds", plan.step_seconds},
+          {"first_epoch_step_seconds", plan.first_epoch_step_seconds},
           {"processes", all_to_json(plan.processes, process_to_json)},
           {"links", all_to_json(plan.links, link_to_json)}};
 }
@@ -138,6 +153,9 @@ Plan plan_from_json(const json& from) {
     plan.micro_batches = from.at("micro_batches");
     plan.eval_micro_batches = from.at("eval_micro_batches");
     plan.depth = from.at("depth");
+    plan.epoch_steps = from.at("epoch_steps");
+    plan.step_seconds = from.at("step_seconds");
+    plan.first_epoch_step_seconds = from.at("first_epoch_step_seconds");
     for (const json& process : from.at("processes")) {
       plan.processes.push_back(process_from_json(process));
     }

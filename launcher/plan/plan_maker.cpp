@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <iterator>
 #include <thread>
@@ -10,11 +11,12 @@
 #include "framework/store/file_hash.h"
 #include "framework/store/sample_order.h"
 #include "framework/store/weight_files.h"
+#include "launcher/plan/planned_boundary.h"
+#include "launcher/plan/step_forecast.h"
 #include "launcher/recipe/recipe_support.h"
 #include "launcher/user_error.h"
 #include "models/model_config.h"
 #include "models/tensor_names.h"
-#include "schedules/choose_depth.h"
 #include "schedules/schedule.h"
 #include "stages/partition.h"
 
@@ -22,11 +24,6 @@ namespace strait::launcher {
 namespace {
 
 namespace fs = std::filesystem;
-
-// What `depth = "auto"` and the forecasts assume until links and hosts are measured.
-constexpr double kAssumedFlopsPerThread = 2e10;
-constexpr double kAssumedLinkBytesPerSecond = 4e9 / 8;  // CURVE over loopback
-constexpr double kBackwardCost = 2.0;                   // of a forward
 
 std::string read_config(const fs::path& model) {
   const fs::path file = model / "config.json";
@@ -98,53 +95,31 @@ void check_data(const Recipe& recipe, const models::ModelDescription& model,
 }
 
 std::int64_t bytes_per_value(Dtype dtype) { return dtype == Dtype::bfloat16 ? 2 : 4; }
-std::int64_t bytes_per_value(WireDtype dtype) { return dtype == WireDtype::float32 ? 4 : 2; }
-
-double flops(const models::ModelDescription& model, const models::LayerRange& range) {
-  double sum = 0;
-  for (int i = range.first; i <= range.last; ++i) {
-    sum += model.layers[static_cast<std::size_t>(i)].forward_flops_per_token;
-  }
-  return sum;
-}
-
-// What crosses the boundary behind this range, in elements per token.
-std::int64_t width_behind(const models::ModelDescription& model, const models::LayerRange& range) {
-  return model.layers[static_cast<std::size_t>(range.last)].output_width;
-}
 
 // The numbers of a plan in the making that several steps of it need.
 struct Sizes {
   std::int64_t micro_batch_tokens;
-  std::int64_t wire_bytes;
   std::int64_t threads;
 };
 
-std::int64_t choose_plan_depth(const Recipe& recipe, const models::ModelDescription& model,
-                               const std::vector<models::LayerRange>& ranges, const Plan& plan,
-                               const Sizes& sizes) {
-  if (recipe.pipeline.depth) return *recipe.pipeline.depth;
-  std::vector<schedules::StageCost> costs;
-  std::vector<schedules::LinkCost> links;
+// Depth by what a step is like once samples come back: that is most of a run.
+void plan_steps(Plan& plan, const models::ModelDescription& model,
+                const std::vector<models::LayerRange>& ranges,
+                const std::vector<PlannedBoundary>& boundaries, const Sizes& sizes) {
+  StepCosts costs;
+  costs.schedule = plan.recipe.pipeline.schedule;
+  costs.micro_batches = plan.micro_batches;
   for (const models::LayerRange& range : ranges) {
-    schedules::StageCost cost;
-    cost.forward_seconds = flops(model, range) * static_cast<double>(sizes.micro_batch_tokens) /
-                           (kAssumedFlopsPerThread * static_cast<double>(sizes.threads));
-    cost.backward_seconds = kBackwardCost * cost.forward_seconds;
-    costs.push_back(cost);
-    if (&range == &ranges.back()) break;
-    schedules::LinkCost link;
-    link.forward_bytes = static_cast<double>(sizes.micro_batch_tokens * sizes.wire_bytes *
-                                             width_behind(model, range));
-    link.backward_bytes = link.forward_bytes;
-    link.forward_bytes_per_second = kAssumedLinkBytesPerSecond;
-    link.backward_bytes_per_second = kAssumedLinkBytesPerSecond;
-    links.push_back(link);
+    costs.stages.push_back(stage_cost(model, range, sizes.micro_batch_tokens, sizes.threads));
   }
-  const schedules::PipelineShape shape{static_cast<int>(ranges.size()),
-                                       static_cast<int>(plan.micro_batches), 0};
-  return schedules::choose_depth(schedules::schedule_named(name_of(recipe.pipeline.schedule)),
-                                 shape, costs, links, shape.micro_batches);
+  StepCosts first_epoch = costs;
+  for (const PlannedBoundary& boundary : boundaries) {
+    costs.links.push_back(link_cost(boundary.forward_bytes(), boundary.bytes.backward));
+    first_epoch.links.push_back(link_cost(boundary.bytes.first_forward, boundary.bytes.backward));
+  }
+  plan.depth = plan.recipe.pipeline.depth.value_or(best_depth(costs));
+  plan.step_seconds = step_seconds(costs, plan.depth);
+  plan.first_epoch_step_seconds = step_seconds(first_epoch, plan.depth);
 }
 
 Plan::Process plan_process(const Plan& plan, const models::ModelDescription& model,
@@ -176,20 +151,31 @@ Plan::Process plan_process(const Plan& plan, const models::ModelDescription& mod
   return process;
 }
 
-void plan_links(Plan& plan, const models::ModelDescription& model, const Sizes& sizes) {
+void plan_boundary_links(Plan& plan, const std::vector<PlannedBoundary>& boundaries) {
   for (std::size_t i = 0; i + 1 < plan.processes.size(); ++i) {
     const Plan::Process& upper = plan.processes[i];
     const Plan::Process& lower = plan.processes[i + 1];
     if (upper.name.replica != lower.name.replica) continue;
+    const PlannedBoundary& boundary = boundaries[upper.name.stage];
+    const auto of_a_step = [&](double bytes) {
+      return std::llround(bytes * static_cast<double>(plan.micro_batches));
+    };
     Plan::Link link;
     link.name = fmt::format("boundary {}>{}", upper.name.text(), lower.name.text());
     link.connects = upper.name;
     link.listens = lower.name;
-    link.forward_bytes = plan.micro_batches * sizes.micro_batch_tokens * sizes.wire_bytes *
-                         width_behind(model, upper.layers);
-    link.backward_bytes = link.forward_bytes;
+    link.forward_bytes = of_a_step(boundary.forward_bytes());
+    link.backward_bytes = of_a_step(boundary.bytes.backward);
+    link.first_forward_bytes = of_a_step(boundary.bytes.first_forward);
+    link.entry_bytes = boundary.entry_bytes;
+    link.cache_bytes = boundary.cache_bytes;
+    link.cache_disk_bytes = boundary.cache_disk_bytes;
+    link.cached_rows = boundary.cached_rows;
     plan.links.push_back(link);
   }
+}
+
+void plan_tie_links(Plan& plan, const models::ModelDescription& model) {
   if (!model.tied || plan.recipe.pipeline.stages == 1) return;
   for (const Plan::Process& first : plan.processes) {
     if (first.name.stage != 0) continue;
@@ -202,6 +188,7 @@ void plan_links(Plan& plan, const models::ModelDescription& model, const Sizes& 
     link.listens = last;
     link.forward_bytes = model.vocabulary * model.hidden * 4;
     link.backward_bytes = link.forward_bytes;
+    link.first_forward_bytes = link.forward_bytes;
     plan.links.push_back(link);
   }
 }
@@ -229,6 +216,7 @@ void plan_batches(Plan& plan, const PreparedData& train) {
                                 .replica = recipe.pipeline.replicas - 1,
                                 .rows_per_step = recipe.train.batch / recipe.pipeline.replicas,
                                 .shuffle = recipe.data.shuffle});
+  plan.epoch_steps = order.epoch_steps(1);
   plan.steps = recipe.train.steps ? *recipe.train.steps : order.epoch_steps(*recipe.train.epochs);
 }
 
@@ -266,15 +254,18 @@ PlannedRun make_plan(const Recipe& recipe) {
     plan.eval_micro_batches = (plan.eval->rows + rows - 1) / rows;
   }
 
-  const Sizes sizes{*recipe.train.micro_batch * recipe.data.row,
-                    bytes_per_value(recipe.codec.wire_dtype), threads_of(recipe)};
-  plan.depth = choose_plan_depth(recipe, model, ranges, plan, sizes);
+  const Sizes sizes{*recipe.train.micro_batch * recipe.data.row, threads_of(recipe)};
+  const std::vector<PlannedBoundary> boundaries =
+      plan_boundaries(recipe, model, ranges, *run.train.tokens);
+  plan_steps(plan, model, ranges, boundaries, sizes);
   for (std::uint32_t replica = 0; replica < recipe.pipeline.replicas; ++replica) {
     for (std::uint32_t stage = 0; stage < recipe.pipeline.stages; ++stage) {
       plan.processes.push_back(plan_process(plan, model, ranges[stage], {stage, replica}, sizes));
+      plan.processes.back().cache_bytes = cache_bytes_of(boundaries, stage);
     }
   }
-  plan_links(plan, model, sizes);
+  plan_boundary_links(plan, boundaries);
+  plan_tie_links(plan, model);
   return run;
 }
 

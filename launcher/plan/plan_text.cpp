@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "launcher/plan/plan.h"
+#include "launcher/plan/step_forecast.h"
 #include "models/model_config.h"
 
 namespace strait::launcher {
@@ -34,6 +35,97 @@ std::string layers_in_words(const models::LayerRange& range, int layers) {
   return words + (range.last == head ? ", head" : "");
 }
 
+// "raw bfloat16", "delta 4 bits (8 on a first visit)".
+std::string forward_in_words(const Recipe::Codec& codec) {
+  const auto first =
+      codec.first_bits == 16 ? std::string("bfloat16") : fmt::format("{} bits", codec.first_bits);
+  switch (codec.forward) {
+    case CodecKind::raw:
+      return fmt::format("raw {}", name_of(codec.wire_dtype));
+    case CodecKind::fixed:
+      return fmt::format("fixed {} bits", codec.forward_bits);
+    case CodecKind::delta:
+      return fmt::format("delta {} bits ({} on a first visit)", codec.forward_bits, first);
+    case CodecKind::automatic:
+      break;
+  }
+  return fmt::format("auto from {} bits ({} on a first visit)", codec.forward_bits, first);
+}
+
+std::string backward_in_words(const Recipe::Codec& codec) {
+  if (codec.backward == CodecKind::raw) return fmt::format("raw {}", name_of(codec.wire_dtype));
+  return fmt::format("{} {}{} bits", name_of(codec.backward),
+                     codec.backward == CodecKind::automatic ? "from " : "", codec.backward_bits);
+}
+
+std::string process_table(const Plan& plan, const models::ModelDescription& model) {
+  const bool remembers = std::ranges::any_of(plan.links, &Plan::Link::remembers);
+  const auto caches = [&](const std::string& text) {
+    return remembers ? fmt::format("{:>12}", text) : std::string();
+  };
+  std::string text =
+      fmt::format("\n  {:<8}{:<12}{:<24}{:>12}{:>14}{:>14}{}{:>9}\n", "stage", "host", "layers",
+                  "parameters", "state", "activations", caches("caches"), "threads");
+  for (const Plan::Process& process : plan.processes) {
+    text += fmt::format("  {:<8}{:<12}{:<24}{:>12}{:>14}{:>14}{}{:>9}\n", process.name.text(),
+                        process.host,
+                        layers_in_words(process.layers, static_cast<int>(model.layers.size())),
+                        human_count(process.parameters), human_bytes(process.state_bytes),
+                        human_bytes(process.activation_bytes),
+                        caches(human_bytes(process.cache_bytes)), process.threads);
+  }
+  return text;
+}
+
+std::string link_table(const Plan& plan) {
+  if (plan.links.empty()) return "";
+  const bool remembers = std::ranges::any_of(plan.links, &Plan::Link::remembers);
+  const auto first = [&](const std::string& text) {
+    return remembers ? fmt::format("{:>16}", text) : std::string();
+  };
+  std::string text = fmt::format("\n  {:<20}{:<24}{}{:>16}{:>16}\n", "link", "",
+                                 first("in epoch 1"), "down per step", "up per step");
+  for (const Plan::Link& link : plan.links) {
+    const bool same_host = plan.process(link.connects).host == plan.process(link.listens).host;
+    text += fmt::format("  {:<20}{:<24}{}{:>16}{:>16}\n", link.name,
+                        same_host ? "CURVE over loopback" : "CURVE over TCP",
+                        first(human_bytes(link.first_forward_bytes)),
+                        human_bytes(link.forward_bytes), human_bytes(link.backward_bytes));
+  }
+  return text;
+}
+
+// Where both ends of a boundary remember samples: whether all have a place, and what that takes.
+std::string cache_table(const Plan& plan) {
+  if (std::ranges::none_of(plan.links, &Plan::Link::remembers)) return "";
+  const std::int64_t rows = plan.train.rows / plan.recipe.pipeline.replicas;
+  std::string text = fmt::format("\n  {:<20}{:>12}{:>20}{:>18}{:>16}\n", "remembered samples",
+                                 "a row", "rows that fit", "memory, each end", "disk, each end");
+  for (const Plan::Link& link : plan.links) {
+    if (!link.remembers()) continue;
+    const std::int64_t in_memory = std::min(link.cached_rows, link.cache_bytes / link.entry_bytes);
+    text += fmt::format(
+        "  {:<20}{:>12}{:>20}{:>18}{:>16}\n", link.name, human_bytes(link.entry_bytes),
+        fmt::format("{} of {}", link.cached_rows, rows), human_bytes(in_memory * link.entry_bytes),
+        human_bytes((link.cached_rows - in_memory) * link.entry_bytes));
+  }
+  if (plan.steps <= plan.epoch_steps) {
+    text += "  there is one epoch: no sample comes back, and none is remembered\n";
+  }
+  return text;
+}
+
+std::string step_forecast(const Plan& plan) {
+  std::string text = fmt::format(
+      "\nforecast at {:.0f} Gflop/s a thread and {:.0f} Gbit/s a link: {:.3g} s a step",
+      kAssumedFlopsPerThread / 1e9, kAssumedLinkBytesPerSecond * 8 / 1e9, plan.step_seconds);
+  if (std::ranges::any_of(plan.links, &Plan::Link::remembers)) {
+    text += fmt::format(", {:.3g} s in the first epoch ({} steps)", plan.first_epoch_step_seconds,
+                        plan.epoch_steps);
+  }
+  return text + "\n";
+}
+
 }  // namespace
 
 std::string describe(const Plan& plan) {
@@ -43,33 +135,14 @@ std::string describe(const Plan& plan) {
   const models::ModelDescription model = models::describe(config, {recipe.data.row, 4});
   std::string text = fmt::format(
       "{}: {} with {} parameters, {} steps of {} rows of {} tokens ({} micro-batches of {})\n"
-      "schedule {}, depth {}; codec {} {} forward, {} {} backward; {} training rows",
+      "schedule {}, depth {}; codec {} forward, {} backward; {} training rows",
       recipe.name, model.family, human_count(model.parameters()), plan.steps, recipe.train.batch,
       recipe.data.row, plan.micro_batches, *recipe.train.micro_batch,
-      name_of(recipe.pipeline.schedule), plan.depth, name_of(recipe.codec.forward),
-      name_of(recipe.codec.wire_dtype), name_of(recipe.codec.backward),
-      name_of(recipe.codec.wire_dtype), plan.train.rows);
+      name_of(recipe.pipeline.schedule), plan.depth, forward_in_words(recipe.codec),
+      backward_in_words(recipe.codec), plan.train.rows);
   if (plan.eval) text += fmt::format(", {} evaluation rows", plan.eval->rows);
-  text += fmt::format("\n\n  {:<8}{:<12}{:<24}{:>12}{:>14}{:>14}{:>9}\n", "stage", "host", "layers",
-                      "parameters", "state", "activations", "threads");
-  for (const Plan::Process& process : plan.processes) {
-    text += fmt::format("  {:<8}{:<12}{:<24}{:>12}{:>14}{:>14}{:>9}\n", process.name.text(),
-                        process.host,
-                        layers_in_words(process.layers, static_cast<int>(model.layers.size())),
-                        human_count(process.parameters), human_bytes(process.state_bytes),
-                        human_bytes(process.activation_bytes), process.threads);
-  }
-  if (!plan.links.empty()) {
-    text +=
-        fmt::format("\n  {:<20}{:<24}{:>16}{:>16}\n", "link", "", "down per step", "up per step");
-  }
-  for (const Plan::Link& link : plan.links) {
-    const bool same_host = plan.process(link.connects).host == plan.process(link.listens).host;
-    text += fmt::format("  {:<20}{:<24}{:>16}{:>16}\n", link.name,
-                        same_host ? "CURVE over loopback" : "CURVE over TCP",
-                        human_bytes(link.forward_bytes), human_bytes(link.backward_bytes));
-  }
-  return text;
+  return text + "\n" + process_table(plan, model) + link_table(plan) + cache_table(plan) +
+         step_forecast(plan);
 }
 
 }  // namespace strait::launcher

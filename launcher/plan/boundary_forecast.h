@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+
+#include "launcher/recipe/recipe.h"
+
+namespace strait::launcher {
+
+// What goes over one boundary, on average over the data.
+struct BoundaryLoad {
+  std::int64_t width = 0;     // values per token
+  std::int64_t rows = 0;      // of a micro-batch
+  double tokens_per_row = 0;  // without padding
+  double documents_per_row = 1;
+};
+
+// Bytes of one micro-batch's message, its head included and the link's framing not.
+struct BoundaryBytes {
+  double first_forward = 0;  // activations of samples that nobody remembers
+  double known_forward = 0;  // of samples that both ends remember
+  double backward = 0;
+};
+
+// What the codecs of a recipe make of a load. `auto` is taken for what it does at its fewest bits:
+// its choice follows measurements that no plan has. Pure.
+BoundaryBytes boundary_bytes(const Recipe::Codec& codec, const BoundaryLoad& load);
+
+// Whether activations are sent as changes since the sample's last visit.
+bool remembers(const Recipe::Codec& codec);
+
+// Bytes in which one end remembers a row of this length.
+std::int64_t entry_bytes(const Recipe::Codec& codec, std::int64_t row_tokens, std::int64_t width);
+
+// The share of visits that find their sample remembered, from the second epoch on, where `fits` of
+// all samples (0 to 1) have a place and whoever is visited again last gives way. Every epoch has an
+// order of its own, or with `shuffled` false all have the same. Pure.
+double share_of_hits(double fits, bool shuffled);
+
+}  // namespace strait::launcher
