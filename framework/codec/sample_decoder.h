@@ -4,17 +4,21 @@
 
 #include "framework/codec/activation_cache.h"
 #include "framework/codec/codec.h"
+#include "framework/codec/sample_format.h"
 #include "framework/codec/tensor_pool.h"
+#include "framework/codec/wide_row.h"
 
 namespace strait::codec {
 
 // The other end of SampleEncoder. A row that builds on an entry which is not here, or whose hash
-// is not the sender's, is reported as missing; nothing of it is used before complete().
+// is not the sender's, is reported as missing; nothing of it is used before complete(). What a
+// remembered row reads as is what its entry holds, to the bit.
+//
+// In a steady state decode() allocates nothing, once its tensors are dropped by those who use them.
 class SampleDecoder final : public Decoder {
  public:
   // Without a cache no row may ask to be remembered.
   SampleDecoder(at::ScalarType result, std::unique_ptr<ActivationCache> cache);
-  ~SampleDecoder() override;
 
   Decoded decode(const TensorHead& head, std::span<const std::byte> payload) override;
   void complete(const TensorHead& head, std::span<const std::byte> payload,
@@ -23,8 +27,17 @@ class SampleDecoder final : public Decoder {
   ActivationCache* cache() { return cache_.get(); }
 
  private:
+  Memory memory() const;
+  void check_fits(const TensorHead& head) const;
+  void pin(const TensorHead& head, SamplePayload payload);
+  std::span<std::byte> room_for(store::SampleId sample, std::int64_t tokens);
+  bool decode_row(const SamplePayload::Part& part, int group, store::SampleId sample,
+                  const kernels::MutableValues& out);
+
   at::ScalarType result_;
+  kernels::Element element_;
   std::unique_ptr<ActivationCache> cache_;
+  WideRow wide_;
   TensorPool pool_;
   Traffic traffic_;
 };

@@ -4,11 +4,14 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "framework/codec/activation_cache.h"
 #include "framework/codec/choice.h"
 #include "framework/codec/codec.h"
 #include "framework/codec/sample_format.h"
+#include "framework/codec/tensor_pool.h"
+#include "framework/codec/wide_row.h"
 
 namespace strait::codec {
 
@@ -27,21 +30,35 @@ struct SampleEncoderOptions {
 // since the sample's last visit (`delta`), or bfloat16. The payload says of every row what it is,
 // so a decoder follows any change of mind on the very message that has it. The layout is in
 // MESSAGE.md, its constants in sample_format.h.
+//
+// In a steady state an encode() into a frame with room for it allocates nothing.
 class SampleEncoder final : public Encoder {
  public:
   // Without a cache nothing is remembered and `delta` sends values.
   SampleEncoder(const SampleEncoderOptions& options, std::unique_ptr<ActivationCache> cache);
-  ~SampleEncoder() override;
 
+  // Tensors are float32, bfloat16 or float16. Evaluation does not come here (std::logic_error).
   void encode(const TensorHead& head, const at::Tensor& tensor, net::Frame& frame) override;
   void encode_whole(const TensorHead& head, net::Frame& frame) override;
   Traffic traffic() const override;
   ActivationCache* cache() { return cache_.get(); }
 
  private:
+  void begin_step(store::Step step);
+  RowHead plan(const Row& row);
+  std::byte* encode_row(const TensorHead& head, std::size_t place, const kernels::Values& values,
+                        std::byte* to);
+  std::byte* encode_wide(RowHead row, store::SampleId sample, const kernels::Values& values,
+                         std::byte* to);
+  void count(const RowHead& row, const kernels::SquareSums& sums);
+  Memory memory() const;
+
   SampleEncoderOptions options_;
   std::unique_ptr<ActivationCache> cache_;
   std::optional<store::Step> step_;
+  std::vector<RowHead> plans_;  // of the rows at hand
+  WideRow wide_;
+  TensorPool pool_{at::kFloat};  // for tensors that do not lie as they must
   Traffic traffic_;
 };
 

@@ -2,12 +2,16 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <span>
 
+#include "framework/codec/message.h"
 #include "kernels/group_format.h"
 
 namespace strait::codec {
 
-// The payload of SampleEncoder, row by row; the page is MESSAGE.md.
+// The payload of SampleEncoder, row by row; the page is MESSAGE.md. Everything that a peer could
+// have written wrongly is found here, without libtorch, before anything is done with it.
 inline constexpr std::uint8_t kSampleFormat = 1;  // first byte of the payload
 inline constexpr int kWholeBits = 16;             // a row of bfloat16
 
@@ -16,5 +20,63 @@ enum class RowBase : std::uint8_t {
   fresh = 1,  // values, to be remembered: a change from zero
   entry = 2,  // the change since the entry with `hash`
 };
+
+// What both ends remember rows as; nothing: they have no cache.
+using Memory = std::optional<kernels::EntryKind>;
+
+struct PayloadHead {
+  Memory memory;
+  int group = 64;  // of all rows
+};
+
+struct RowHead {
+  RowBase base = RowBase::none;
+  int bits = 4;
+  bool rotate = false;
+  std::uint64_t hash = 0;  // of the base, with RowBase::entry
+};
+
+inline constexpr std::size_t kPayloadHeadBytes = 3;
+constexpr std::size_t head_bytes(RowBase base) { return base == RowBase::entry ? 11 : 3; }
+
+// Of the values alone.
+std::size_t data_bytes(const RowHead& row, int group, std::int64_t tokens, std::int64_t width);
+
+// Both write at `to` and return what is behind it.
+std::byte* write_payload_head(const PayloadHead& head, std::byte* to);
+std::byte* write_row_head(const RowHead& head, std::byte* to);
+
+// XXH3-64 of an entry's bytes.
+std::uint64_t entry_hash(std::span<const std::byte> entry);
+
+// Walks a payload. The constructor checks all of it, so that rows are used only of a payload that
+// is right to its last byte; throws CodecError. Borrows both arguments.
+class SamplePayload {
+ public:
+  SamplePayload(const TensorHead& head, std::span<const std::byte> payload, Memory memory);
+
+  struct Part {
+    RowHead head;
+    std::span<const std::byte> data;
+  };
+  // The next row's; as many times as the tensor has rows.
+  Part next();
+
+  int group() const { return group_; }
+
+ private:
+  const TensorHead& tensor_;
+  std::span<const std::byte> rest_;
+  Memory memory_;
+  int group_ = 0;
+  std::size_t place_ = 0;
+};
+
+// The payload of Kind::whole: format, memory, then every row's entry as its sender holds it.
+inline constexpr std::size_t kWholeHeadBytes = 2;
+std::byte* write_whole_head(kernels::EntryKind kind, std::byte* to);
+// Returns the entries, one behind the other; throws CodecError.
+std::span<const std::byte> read_whole(const TensorHead& head, std::span<const std::byte> payload,
+                                      kernels::EntryKind kind);
 
 }  // namespace strait::codec

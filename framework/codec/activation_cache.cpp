@@ -1,0 +1,185 @@
+#include "framework/codec/activation_cache.h"
+
+#include <fmt/format.h>
+
+#include <stdexcept>
+
+namespace strait::codec {
+namespace {
+
+// How many steps ahead entries are read from disk.
+constexpr std::int64_t kPrefetchSteps = 2;
+
+SlotStoreOptions slot_options(const ActivationCacheOptions& options) {
+  if (options.row_tokens < 1 || options.width < 1 || !options.order) {
+    throw std::logic_error(fmt::format("an activation cache for rows of {} tokens of width {}{}",
+                                       options.row_tokens, options.width,
+                                       options.order ? "" : " without their order"));
+  }
+  return {static_cast<std::size_t>(
+              kernels::entry_bytes(options.kind, options.row_tokens, options.width)),
+          options.memory_bytes, options.disk_bytes, options.disk_file};
+}
+
+}  // namespace
+
+ActivationCache::ActivationCache(ActivationCacheOptions options)
+    : options_(std::move(options)),
+      slots_(slot_options(options_)),
+      ahead_(options_.order, options_.last) {}
+
+std::size_t ActivationCache::entry_bytes(std::int64_t tokens) const {
+  return static_cast<std::size_t>(kernels::entry_bytes(options_.kind, tokens, options_.width));
+}
+
+void ActivationCache::begin_step(store::Step step) {
+  if (step_ == step) return;
+  const std::int64_t before = step_ ? number(*step_) : number(step) - kPrefetchSteps - 1;
+  step_ = step;
+  drop_past_visits();
+  // Each step is read ahead once, and the very first ones at once.
+  for (std::int64_t ahead = 0; ahead <= kPrefetchSteps; ++ahead) {
+    const std::int64_t wanted = number(step) + ahead;
+    if (wanted > before + kPrefetchSteps || before >= number(step)) prefetch(store::Step{wanted});
+  }
+}
+
+void ActivationCache::prefetch(store::Step step) {
+  if (held_.empty() || !slots_.on_disk(entries() - 1)) return;
+  if (number(step) < 0 || step >= options_.last) return;
+  for (const store::SampleId sample : options_.order(step)) {
+    const auto found = slot_of_.find(sample);
+    if (found != slot_of_.end() && slots_.on_disk(found->second)) slots_.prefetch(found->second);
+  }
+}
+
+std::span<std::byte> ActivationCache::visit(std::int64_t slot) {
+  Held& held = held_[static_cast<std::size_t>(slot)];
+  held.visited = step_;
+  return slots_.at(slot).first(entry_bytes(held.tokens));
+}
+
+std::span<std::byte> ActivationCache::find(store::SampleId sample) {
+  const auto found = slot_of_.find(sample);
+  return found == slot_of_.end() ? std::span<std::byte>{} : visit(found->second);
+}
+
+std::span<std::byte> ActivationCache::keep(store::SampleId sample, std::int64_t tokens) {
+  return remember(sample, tokens, false);
+}
+
+std::span<std::byte> ActivationCache::keep_always(store::SampleId sample, std::int64_t tokens) {
+  return remember(sample, tokens, true);
+}
+
+std::span<std::byte> ActivationCache::remember(store::SampleId sample, std::int64_t tokens,
+                                               bool always) {
+  if (!step_ || tokens < 1 || tokens > options_.row_tokens) {
+    throw std::logic_error(
+        fmt::format("sample {} of {} tokens is to be kept {}, {} tokens fit", number(sample),
+                    tokens, step_ ? "in a step" : "before the first step", options_.row_tokens));
+  }
+  const auto found = slot_of_.find(sample);
+  std::int64_t slot = 0;
+  if (found != slot_of_.end()) {
+    slot = found->second;
+  } else if (entries() < slots_.capacity()) {
+    if (!always) {
+      if (!any_returns_) any_returns_ = ahead_.any_returns(*step_);
+      if (!*any_returns_) return {};
+    }
+    return add(sample, tokens);
+  } else {
+    const std::optional<std::int64_t> reused = slot_to_reuse(sample, always);
+    if (!reused) return {};
+    slot = *reused;
+  }
+  Held& held = held_[static_cast<std::size_t>(slot)];
+  bytes_ = bytes_ - entry_bytes(held.tokens) + entry_bytes(tokens);
+  held.tokens = tokens;
+  return visit(slot);
+}
+
+std::span<std::byte> ActivationCache::add(store::SampleId sample, std::int64_t tokens) {
+  const std::int64_t slot = entries();
+  slots_.open(slot);
+  held_.push_back({sample, tokens, VisitsAhead::kUnknown, {}});
+  slot_of_.emplace(sample, slot);
+  bytes_ += entry_bytes(tokens);
+  planned_ = false;  // is planned again when it is full again
+  return visit(slot);
+}
+
+std::optional<std::int64_t> ActivationCache::slot_to_reuse(store::SampleId newcomer, bool always) {
+  if (slots_.capacity() == 0) return std::nullopt;
+  plan_ahead();
+  const Position returns = ahead_.next_after(*step_, newcomer);
+  for (auto last = by_next_.rbegin(); last != by_next_.rend(); ++last) {
+    if (!always && returns >= last->first) return std::nullopt;
+    const std::int64_t slot = slot_of_.at(last->second);
+    Held& held = held_[static_cast<std::size_t>(slot)];
+    if (held.visited == step_) continue;
+    // Nodes change hands, so that a full cache allocates no more than one with room.
+    auto named = slot_of_.extract(held.sample);
+    auto ordered = by_next_.extract({held.next, held.sample});
+    unknown_ += (returns == VisitsAhead::kUnknown) - (held.next == VisitsAhead::kUnknown);
+    named.key() = newcomer;
+    ordered.value() = {returns, newcomer};
+    slot_of_.insert(std::move(named));
+    by_next_.insert(std::move(ordered));
+    held.sample = newcomer;
+    held.next = returns;
+    ++evictions_;
+    return slot;
+  }
+  return std::nullopt;
+}
+
+// Walks on until every entry's next visit is known, or there is nothing left to walk.
+void ActivationCache::plan_ahead() {
+  if (!planned_) {
+    ahead_.restart(*step_);
+    by_next_.clear();
+    for (Held& held : held_) {
+      held.next = VisitsAhead::kUnknown;
+      by_next_.emplace(held.next, held.sample);
+    }
+    unknown_ = entries();
+    planned_ = true;
+  }
+  while (unknown_ > 0 || ahead_.walked() <= *step_) {
+    Position position = ahead_.end();
+    if (!ahead_.extend()) return;
+    for (; position < ahead_.end(); ++position) {
+      const auto found = slot_of_.find(ahead_.at(position).sample);
+      if (found == slot_of_.end()) continue;
+      const Held& held = held_[static_cast<std::size_t>(found->second)];
+      if (held.next == VisitsAhead::kUnknown) set_next(found->second, position);
+    }
+  }
+}
+
+void ActivationCache::drop_past_visits() {
+  if (!planned_) return;
+  while (ahead_.begin() < ahead_.end() && ahead_.at(ahead_.begin()).step < *step_) {
+    const VisitsAhead::Visit past = ahead_.at(ahead_.begin());
+    ahead_.pop_front();
+    const auto found = slot_of_.find(past.sample);
+    if (found != slot_of_.end()) set_next(found->second, past.next);
+  }
+  // A step that is not the one behind the last: what was walked does not lead there.
+  const bool connected = ahead_.begin() < ahead_.end() ? ahead_.at(ahead_.begin()).step == *step_
+                                                       : ahead_.walked() == *step_;
+  planned_ = connected;
+}
+
+void ActivationCache::set_next(std::int64_t slot, Position next) {
+  Held& held = held_[static_cast<std::size_t>(slot)];
+  auto ordered = by_next_.extract({held.next, held.sample});
+  unknown_ += (next == VisitsAhead::kUnknown) - (held.next == VisitsAhead::kUnknown);
+  ordered.value() = {next, held.sample};
+  by_next_.insert(std::move(ordered));
+  held.next = next;
+}
+
+}  // namespace strait::codec

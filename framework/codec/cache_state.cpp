@@ -1,0 +1,125 @@
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <cstring>
+#include <stdexcept>
+
+#include "framework/codec/activation_cache.h"
+#include "framework/store/store_error.h"
+
+// The part of ActivationCache that a checkpoint holds: "layout" int64 [4] (entry kind, tokens of a
+// row, width, slabs), "index" int64 [entries, 3] (sample, slot, tokens) and the slabs "slab.0" …
+namespace strait::codec {
+namespace {
+
+constexpr std::int64_t kIndexColumns = 3;
+
+at::Tensor layout_of(const ActivationCacheOptions& options, std::int64_t slabs) {
+  return at::tensor(
+      {static_cast<std::int64_t>(options.kind), options.row_tokens, options.width, slabs},
+      at::kLong);
+}
+
+at::Tensor read_integers(const ActivationCache::ReadTensor& read, const std::string& name,
+                         at::IntArrayRef shape) {
+  at::Tensor tensor = read(name).contiguous();
+  const bool right = tensor.scalar_type() == at::kLong &&
+                     tensor.dim() == static_cast<std::int64_t>(shape.size()) &&
+                     tensor.size(-1) == shape.back();
+  if (!right) {
+    throw store::StoreError(store::StoreError::Kind::corrupt,
+                            fmt::format("{} of a saved activation cache is not the index that "
+                                        "was written; resume without the caches",
+                                        name));
+  }
+  return tensor;
+}
+
+// Where the slots of a saved cache lie, in their order.
+std::vector<const std::byte*> saved_slots(const std::vector<at::Tensor>& slabs,
+                                          const std::string& name, std::size_t entry_bytes) {
+  std::vector<const std::byte*> slots;
+  for (const at::Tensor& slab : slabs) {
+    if (slab.scalar_type() != at::kByte || slab.dim() != 2 ||
+        static_cast<std::size_t>(slab.size(1)) < entry_bytes) {
+      throw store::StoreError(
+          store::StoreError::Kind::corrupt,
+          fmt::format("{} of a saved activation cache has slots of another size "
+                      "than its rows take; resume without the caches",
+                      name));
+    }
+    const auto* bytes = static_cast<const std::byte*>(slab.const_data_ptr());
+    for (std::int64_t i = 0; i < slab.size(0); ++i) {
+      slots.push_back(bytes + static_cast<std::size_t>(i * slab.size(1)));
+    }
+  }
+  return slots;
+}
+
+}  // namespace
+
+std::vector<store::NamedTensor> ActivationCache::saved(const std::string& prefix) const {
+  const std::vector<at::Tensor> slabs = slots_.slabs(entries());
+  at::Tensor index = at::empty({entries(), kIndexColumns}, at::kLong);
+  auto* row = index.mutable_data_ptr<std::int64_t>();
+  for (std::size_t slot = 0; slot < held_.size(); ++slot) {
+    *row++ = number(held_[slot].sample);
+    *row++ = static_cast<std::int64_t>(slot);
+    *row++ = held_[slot].tokens;
+  }
+  std::vector<store::NamedTensor> tensors;
+  tensors.push_back(
+      {prefix + "layout", layout_of(options_, static_cast<std::int64_t>(slabs.size()))});
+  tensors.push_back({prefix + "index", std::move(index)});
+  for (std::size_t i = 0; i < slabs.size(); ++i) {
+    tensors.push_back({fmt::format("{}slab.{}", prefix, i), slabs[i]});
+  }
+  return tensors;
+}
+
+void ActivationCache::restore(const std::string& prefix, const ReadTensor& read) {
+  if (!held_.empty()) throw std::logic_error("an activation cache is restored that holds entries");
+  const at::Tensor layout = read_integers(read, prefix + "layout", {4});
+  const std::int64_t slab_count = layout[3].item<std::int64_t>();
+  if (!at::equal(layout, layout_of(options_, slab_count))) {
+    throw store::StoreError(
+        store::StoreError::Kind::mismatch,
+        fmt::format("the saved activation cache {} has entries of kind {} for rows of {} tokens of "
+                    "width {}, and this run kind {}, {} and {}; resume without the caches, or with "
+                    "the settings they were saved with",
+                    prefix, layout[0].item<std::int64_t>(), layout[1].item<std::int64_t>(),
+                    layout[2].item<std::int64_t>(), static_cast<int>(options_.kind),
+                    options_.row_tokens, options_.width));
+  }
+  const at::Tensor index = read_integers(read, prefix + "index", {-1, kIndexColumns});
+  if (index.size(0) > slots_.capacity()) {
+    throw store::StoreError(
+        store::StoreError::Kind::mismatch,
+        fmt::format("the saved activation cache {} holds {} rows, but this run's limits "
+                    "have room for {}; resume without the caches, or with the limits "
+                    "they were saved with",
+                    prefix, index.size(0), slots_.capacity()));
+  }
+  std::vector<at::Tensor> slabs;
+  for (std::int64_t i = 0; i < slab_count; ++i) {
+    slabs.push_back(read(fmt::format("{}slab.{}", prefix, i)).contiguous());
+  }
+  const auto slots = saved_slots(slabs, prefix + "slab", slots_.slot_bytes());
+  const auto* row = index.const_data_ptr<std::int64_t>();
+  for (std::int64_t i = 0; i < index.size(0); ++i, row += kIndexColumns) {
+    const bool possible = row[1] >= 0 && row[1] < static_cast<std::int64_t>(slots.size()) &&
+                          row[2] >= 1 && row[2] <= options_.row_tokens &&
+                          !slot_of_.contains(store::SampleId{row[0]});
+    if (!possible) {
+      throw store::StoreError(
+          store::StoreError::Kind::corrupt,
+          fmt::format("{}index of a saved activation cache says sample {}, slot {}, {} "
+                      "tokens in line {}, which cannot be; resume without the caches",
+                      prefix, row[0], row[1], row[2], i));
+    }
+    const std::span<std::byte> entry = add(store::SampleId{row[0]}, row[2]);
+    std::memcpy(entry.data(), slots[static_cast<std::size_t>(row[1])], entry.size());
+  }
+}
+
+}  // namespace strait::codec

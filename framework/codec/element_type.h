@@ -1,0 +1,13 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "kernels/group_format.h"
+
+namespace strait::codec {
+
+// The kernels' word for the type of a tensor's elements. Another type than the three is a broken
+// invariant.
+kernels::Element element_of(at::ScalarType type);
+
+}  // namespace strait::codec

@@ -1,0 +1,135 @@
+#include "framework/codec/slot_store.h"
+
+#include <ATen/ATen.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+
+#include "framework/store/store_error.h"
+
+namespace strait::codec {
+namespace {
+
+constexpr std::size_t kSlotAlignment = 64;
+constexpr std::size_t kSlabBytes = std::size_t{64} << 20;
+
+std::size_t rounded_up(std::size_t value, std::size_t unit) {
+  return (value + unit - 1) / unit * unit;
+}
+
+std::size_t page_bytes() {
+  static const auto bytes = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  return bytes;
+}
+
+store::StoreError no_room(const std::string& where, std::uint64_t bytes, int error) {
+  const auto kind = error == ENOSPC || error == EDQUOT || error == ENOMEM || error == EFBIG
+                        ? store::StoreError::Kind::storage_full
+                        : store::StoreError::Kind::storage_io;
+  return {kind, fmt::format("the activation cache cannot grow by {} bytes in {}: {}; make room "
+                            "there or give the cache less",
+                            bytes, where, std::generic_category().message(error))};
+}
+
+}  // namespace
+
+SlotStore::SlotStore(SlotStoreOptions options) : options_(std::move(options)) {
+  if (options_.slot_bytes == 0) throw std::logic_error("a slot store with slots of 0 bytes");
+  options_.slot_bytes = rounded_up(options_.slot_bytes, kSlotAlignment);
+  memory_slots_ = static_cast<std::int64_t>(options_.memory_bytes / options_.slot_bytes);
+  disk_slots_ = static_cast<std::int64_t>(options_.disk_bytes / options_.slot_bytes);
+  slab_slots_ =
+      static_cast<std::int64_t>(std::max<std::size_t>(kSlabBytes / options_.slot_bytes, 1));
+  memory_slabs_ = static_cast<std::size_t>((memory_slots_ + slab_slots_ - 1) / slab_slots_);
+}
+
+SlotStore::Where SlotStore::where(std::int64_t slot) const {
+  const bool disk = on_disk(slot);
+  const std::int64_t in_part = disk ? slot - memory_slots_ : slot;
+  return {(disk ? memory_slabs_ : 0) + static_cast<std::size_t>(in_part / slab_slots_),
+          in_part % slab_slots_};
+}
+
+std::int64_t SlotStore::slots_of(std::size_t slab) const {
+  const bool disk = slab >= memory_slabs_;
+  const auto before = static_cast<std::int64_t>(disk ? slab - memory_slabs_ : slab) * slab_slots_;
+  return std::min(slab_slots_, (disk ? disk_slots_ : memory_slots_) - before);
+}
+
+std::span<std::byte> SlotStore::open(std::int64_t slot) {
+  if (slot < 0 || slot >= capacity()) {
+    throw std::logic_error(fmt::format("slot {} of {} is opened", slot, capacity()));
+  }
+  const std::size_t slab = where(slot).slab;
+  if (slab == slabs_.size()) slabs_.push_back(map_slab(slab));
+  return at(slot);
+}
+
+std::span<std::byte> SlotStore::at(std::int64_t slot) const {
+  const Where place = where(slot);
+  auto* slab = static_cast<std::byte*>(slabs_.at(place.slab).mutable_data_ptr());
+  return {slab + static_cast<std::size_t>(place.row) * options_.slot_bytes, options_.slot_bytes};
+}
+
+void SlotStore::prefetch(std::int64_t slot) const {
+  const std::span<std::byte> bytes = at(slot);
+  // Advice begins at a page; slabs do too, so the page before the slot is still the slab's.
+  const std::size_t before = reinterpret_cast<std::uintptr_t>(bytes.data()) % page_bytes();
+  ::madvise(bytes.data() - before, bytes.size() + before, MADV_WILLNEED);
+}
+
+std::vector<at::Tensor> SlotStore::slabs(std::int64_t slots) const {
+  std::vector<at::Tensor> result;
+  for (std::size_t slab = 0; slab < slabs_.size() && slots > 0; ++slab) {
+    const std::int64_t here = std::min(slots, slots_of(slab));
+    result.push_back(slabs_[slab].narrow(0, 0, here));
+    slots -= here;
+  }
+  return result;
+}
+
+at::Tensor SlotStore::map_slab(std::size_t slab) {
+  const std::int64_t slots = slots_of(slab);
+  const std::size_t bytes =
+      rounded_up(static_cast<std::size_t>(slots) * options_.slot_bytes, page_bytes());
+  const bool disk = slab >= memory_slabs_;
+  const std::int64_t offset = disk ? reserve_on_disk(bytes) : 0;
+  void* mapped =
+      ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+             disk ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS, disk ? file_.number() : -1, offset);
+  if (mapped == MAP_FAILED) {
+    throw no_room(disk ? options_.disk_file.parent_path().string() : "memory", bytes, errno);
+  }
+  return at::from_blob(
+      mapped, {slots, static_cast<std::int64_t>(options_.slot_bytes)},
+      [bytes](void* address) { ::munmap(address, bytes); }, at::TensorOptions().dtype(at::kByte));
+}
+
+std::int64_t SlotStore::reserve_on_disk(std::uint64_t bytes) {
+  const std::string folder = options_.disk_file.parent_path().string();
+  if (!file_.open()) {
+    std::string name = options_.disk_file.string() + ".XXXXXX";
+    file_ = store::FileDescriptor(::mkostemp(name.data(), O_CLOEXEC));
+    if (!file_.open()) throw store::system_error("make the activation cache's file", name, errno);
+    ::unlink(name.c_str());
+  }
+  int error = EINTR;
+  while (error == EINTR) {
+    error = ::posix_fallocate(file_.number(), static_cast<off_t>(file_bytes_),
+                              static_cast<off_t>(bytes));
+  }
+  if (error != 0) throw no_room(folder, bytes, error);
+  const auto offset = static_cast<std::int64_t>(file_bytes_);
+  file_bytes_ += bytes;
+  return offset;
+}
+
+}  // namespace strait::codec

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <vector>
+
+#include "framework/store/file_descriptor.h"
+
+namespace strait::codec {
+
+struct SlotStoreOptions {
+  std::size_t slot_bytes = 0;  // rounded up to a multiple of 64
+  std::uint64_t memory_bytes = 0;
+  std::uint64_t disk_bytes = 0;
+  std::filesystem::path disk_file;  // its folder must exist
+};
+
+// Pieces of memory of one size, by number: the first in memory, the others in a mapped file. Both
+// grow by slabs, when a slot in them is first opened. The file has no name once it is there, so
+// nothing is left of it, however the process ends; its room is reserved slab by slab, so that a
+// full disk is an error here and not a signal later. Nothing moves, nothing shrinks.
+//
+// Threads: one at a time.
+class SlotStore {
+ public:
+  explicit SlotStore(SlotStoreOptions options);
+
+  std::int64_t capacity() const { return memory_slots_ + disk_slots_; }
+  std::size_t slot_bytes() const { return options_.slot_bytes; }
+
+  // Slots are opened in order: 0, 1, 2 …; zero until written. Throws StoreError where there is no
+  // room.
+  std::span<std::byte> open(std::int64_t slot);
+  std::span<std::byte> at(std::int64_t slot) const;
+
+  bool on_disk(std::int64_t slot) const { return slot >= memory_slots_; }
+  // The slot's bytes are to be in memory soon.
+  void prefetch(std::int64_t slot) const;
+
+  // The slabs of the first `slots` slots, uint8 [slots of the slab, slot_bytes], sharing memory.
+  std::vector<at::Tensor> slabs(std::int64_t slots) const;
+
+ private:
+  struct Where {
+    std::size_t slab;
+    std::int64_t row;
+  };
+  Where where(std::int64_t slot) const;
+  std::int64_t slots_of(std::size_t slab) const;
+  at::Tensor map_slab(std::size_t slab);
+  std::int64_t reserve_on_disk(std::uint64_t bytes);
+
+  SlotStoreOptions options_;
+  std::int64_t memory_slots_ = 0;
+  std::int64_t disk_slots_ = 0;
+  std::int64_t slab_slots_ = 1;
+  std::size_t memory_slabs_ = 0;
+  std::vector<at::Tensor> slabs_;
+  store::FileDescriptor file_;
+  std::uint64_t file_bytes_ = 0;
+};
+
+}  // namespace strait::codec

@@ -1,0 +1,63 @@
+#include "framework/codec/visits_ahead.h"
+
+#include <unordered_set>
+
+namespace strait::codec {
+namespace {
+
+store::Step step_behind(store::Step step) { return store::Step{number(step) + 1}; }
+
+}  // namespace
+
+bool VisitsAhead::any_returns(store::Step from) const {
+  std::unordered_set<store::SampleId> seen;
+  for (store::Step step = from; step < last_; step = step_behind(step)) {
+    for (const store::SampleId sample : order_(step)) {
+      if (!seen.insert(sample).second) return true;
+    }
+    if (seen.size() > kMostAhead) return true;
+  }
+  return false;
+}
+
+void VisitsAhead::restart(store::Step from) {
+  first_ = end();
+  visits_.clear();
+  front_ = 0;
+  walked_ = from;
+}
+
+bool VisitsAhead::extend() {
+  if (walked_ >= last_ || visits_.size() - front_ >= kMostAhead) return false;
+  // What lies behind is dropped only when it is half of everything, so each visit moves once.
+  if (front_ > visits_.size() / 2) {
+    visits_.erase(visits_.begin(), visits_.begin() + static_cast<std::ptrdiff_t>(front_));
+    front_ = 0;
+  }
+  for (const store::SampleId sample : order_(walked_)) {
+    const auto id = static_cast<std::size_t>(number(sample));
+    if (id >= latest_.size()) latest_.resize(id + id / 2 + 1, -1);
+    const Position position = end();
+    if (latest_[id] >= first_) {
+      visits_[front_ + static_cast<std::size_t>(latest_[id] - first_)].next = position;
+    }
+    latest_[id] = position;
+    visits_.push_back({sample, walked_, kUnknown});
+  }
+  walked_ = step_behind(walked_);
+  return true;
+}
+
+void VisitsAhead::pop_front() {
+  ++front_;
+  ++first_;
+}
+
+VisitsAhead::Position VisitsAhead::next_after(store::Step step, store::SampleId sample) const {
+  for (Position position = begin(); position < end() && at(position).step == step; ++position) {
+    if (at(position).sample == sample) return at(position).next;
+  }
+  return kUnknown;
+}
+
+}  // namespace strait::codec

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <vector>
+
+#include "framework/store/sample.h"
+
+namespace strait::codec {
+
+// The samples of a training step, in the order of their visits; the same function at both ends.
+using VisitOrder = std::function<std::vector<store::SampleId>(store::Step)>;
+
+// When samples come back: the known order, walked ahead of the step at hand as far as somebody asks
+// and no further. Visits are counted; only the ones that lie ahead are held. Sample ids are rows of
+// a file: there is memory for every id up to the largest that was met.
+//
+// Threads: one at a time.
+class VisitsAhead {
+ public:
+  using Position = std::int64_t;
+  static constexpr Position kUnknown = std::numeric_limits<Position>::max();  // not walked that far
+  static constexpr std::size_t kMostAhead = std::size_t{1} << 22;  // visits; 24 bytes each
+
+  struct Visit {
+    store::SampleId sample{};
+    store::Step step{};
+    Position next = kUnknown;  // the sample's visit after this one
+  };
+
+  // The order has the steps before `last`.
+  VisitsAhead(VisitOrder order, store::Step last) : order_(std::move(order)), last_(last) {}
+
+  // Whether any sample comes twice from this step on. Walks an epoch at most, and forgets it.
+  bool any_returns(store::Step from) const;
+
+  // Forgets everything and begins at this step.
+  void restart(store::Step from);
+
+  // Steps before this one were walked.
+  store::Step walked() const { return walked_; }
+
+  // Walks one step further; false: the order ends there, or too much would be held.
+  bool extend();
+
+  // The visits that are held, oldest first, and the first one's number.
+  Position begin() const { return first_; }
+  Position end() const { return first_ + static_cast<Position>(visits_.size() - front_); }
+  const Visit& at(Position position) const {
+    return visits_[front_ + static_cast<std::size_t>(position - first_)];
+  }
+  void pop_front();
+
+  // The sample's first visit behind this step, which is that of begin(); kUnknown also when the
+  // sample is not visited in it.
+  Position next_after(store::Step step, store::SampleId sample) const;
+
+ private:
+  VisitOrder order_;
+  store::Step last_;
+  store::Step walked_{};  // steps before this one are held or gone
+  std::vector<Visit> visits_;
+  std::size_t front_ = 0;
+  Position first_ = 0;
+  std::vector<Position> latest_;  // visit of each sample; below first_: gone
+};
+
+}  // namespace strait::codec
