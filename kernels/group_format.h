@@ -42,7 +42,8 @@ inline constexpr float kHuge = 1.329227995784916e36F;  // 2^120: from here on a 
 
 enum class Rounding : std::uint8_t { nearest, stochastic };
 
-// Stochastic rounding draws from (key, index of the value in the row) and nothing else.
+// Stochastic rounding draws from (key, index of the value in the row) and nothing else. It never
+// clips (nearest does, at 2 to 4 bits): the mean over keys is the value.
 struct Draw {
   Rounding rounding = Rounding::nearest;
   std::uint64_t key = 0;

@@ -8,7 +8,9 @@ namespace strait::kernels {
 // change → scale → round → pack → update of the entry. The entry is updated from the bytes that
 // were written and from nothing else, exactly as apply_change() does on the other side, so both
 // stay the same bits. `fresh`: there is no entry yet; the change is counted from zero. A refused
-// group leaves its part of the entry as it is (zero when fresh).
+// group leaves its part of the entry as it is (zero when fresh); of an 8-bit entry it leaves the
+// whole token, since its groups share an exponent. A huge value is refused even where its change is
+// small.
 void quantize_change(const Place& place, const Values& values, const GroupFormat& format,
                      const Draw& draw, EntryKind kind, bool fresh, std::byte* entry, std::byte* out,
                      SquareSums* sums);
