@@ -108,7 +108,7 @@ void add_resume(CLI::App& app, Order& order) {
   const auto words = std::make_shared<RunWords>();
   CLI::App* verb = app.add_subcommand("resume", "go on from the newest checkpoint of a run");
   verb->add_option("run", words->recipe, "its directory, runs/NAME")->required();
-  verb->add_flag("--json", words->json, "for programs");
+  add_run_words(verb, words);
   verb->callback(
       [words, &order] { order = [words] { return strait::launcher::resume_run(*words); }; });
 }

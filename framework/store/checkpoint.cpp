@@ -92,6 +92,10 @@ std::string shard_name(std::int64_t stage, std::int64_t replica) {
   return fmt::format("stage-{}.replica-{}.safetensors", stage, replica);
 }
 
+std::string caches_name(std::int64_t stage, std::int64_t replica) {
+  return fmt::format("stage-{}.replica-{}.caches.safetensors", stage, replica);
+}
+
 ShardFile write_shard(const fs::path& checkpoint, const std::string& name,
                       std::span<const NamedTensor> tensors,
                       const std::map<std::string, std::string>& metadata) {

@@ -24,6 +24,9 @@ namespace strait::store {
 std::filesystem::path checkpoint_directory(const std::filesystem::path& run, Step step);
 std::string shard_name(std::int64_t stage,
                        std::int64_t replica);  // "stage-0.replica-0.safetensors"
+// A second shard of the same process, which a run can go on without: what it remembers of samples.
+std::string caches_name(std::int64_t stage,
+                        std::int64_t replica);  // "stage-0.replica-0.caches.safetensors"
 
 // Writes one shard. StoreError busy when the checkpoint is already complete.
 ShardFile write_shard(const std::filesystem::path& checkpoint, const std::string& name,

@@ -10,6 +10,8 @@
 #include "framework/store/file_hash.h"
 #include "launcher/build_id.h"
 #include "launcher/recipe/recipe_writer.h"
+#include "launcher/run/cache_resume.h"
+#include "launcher/run/changed_run.h"
 #include "launcher/user_error.h"
 
 namespace strait::launcher {
@@ -46,7 +48,7 @@ store::Manifest manifest_for(const RunFile& run, std::uint32_t generation, store
   manifest.generation = generation;
   manifest.step = step;
   manifest.model_hash = run.plan.model_hash;
-  manifest.recipe_hash = store::hash_text(recipe_to_toml(run.plan.recipe));
+  manifest.recipe_hash = store::hash_text(recipe_to_toml(lasting_part(run.plan.recipe)));
   manifest.plan_hash = run.plan.hash();
   manifest.build = build_id();
   for (const Plan::Process& process : run.plan.processes) {
@@ -54,6 +56,9 @@ store::Manifest manifest_for(const RunFile& run, std::uint32_t generation, store
                                            process.layers.first, process.layers.last});
   }
   manifest.data = {run.plan.train.hash, run.plan.train.rows, step};
+  if (const std::string kept = caches_kept(run.plan); !kept.empty()) {
+    manifest.notes[kCachesNote] = kept;
+  }
   return manifest;
 }
 

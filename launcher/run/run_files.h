@@ -19,7 +19,7 @@ void write_run_file(const std::filesystem::path& file, const RunFile& run);
 // UserError: there is none, or it is not a plan of this build.
 RunFile read_run_file(const std::filesystem::path& file);
 
-// The manifest of a checkpoint of this run, but for the files.
+// The manifest of a checkpoint of this run, but for the files and the codec generation.
 store::Manifest manifest_for(const RunFile& run, std::uint32_t generation, store::Step step);
 
 // Before going on from `step`: drops the lines of metrics.jsonl that tell of later steps, which

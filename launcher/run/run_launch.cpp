@@ -61,8 +61,10 @@ net::LinkOptions control_options(net::ProcessName process, const Keys& keys) {
 
 // Makes a checkpoint exist once all shards are there, and lets go of the oldest ones.
 void commit_step(const RunDirectory& directory, const RunFile& run, std::uint32_t generation,
-                 store::Step step, const std::vector<store::ShardFile>& files) {
+                 std::int64_t codec_generation, store::Step step,
+                 const std::vector<store::ShardFile>& files) {
   store::Manifest manifest = manifest_for(run, generation, step);
+  manifest.codec_generation = codec_generation;
   manifest.files = files;
   store::commit_checkpoint(store::checkpoint_directory(directory.path(), step), manifest);
   store::prune_checkpoints(directory.path(), run.plan.recipe.checkpoint.keep);
@@ -116,6 +118,8 @@ Outcome launch_run(RunDirectory& directory, const RunFile& run, const LaunchOpti
     job.coordinator_endpoint = listener->endpoint();
     job.coordinator_key = own_keys.public_key;
     job.resume = options.resume;
+    job.resume_caches = options.caches.restore;
+    job.codec_generation = options.caches.generation;
     Station station;
     station.name = process.name;
     station.link = listener->expect(control_options(process.name, keys));
@@ -129,12 +133,16 @@ Outcome launch_run(RunDirectory& directory, const RunFile& run, const LaunchOpti
   RunRecorder recorder(directory, run.run.hex(), generation);
   std::vector<RunObserver*> observers = {&recorder};
   observers.insert(observers.end(), options.observers.begin(), options.observers.end());
+  if (!options.caches.dropped.empty()) {
+    const Event event{"caches_dropped", options.caches.dropped};
+    for (RunObserver* observer : observers) observer->event("the launcher", event);
+  }
   CoordinatorOptions coordination;
   coordination.from = options.from;
   coordination.to = static_cast<store::Step>(run.plan.steps);
   coordination.build = build_id();
   coordination.commit = [&](store::Step step, const std::vector<store::ShardFile>& files) {
-    commit_step(directory, run, generation, step, files);
+    commit_step(directory, run, generation, options.caches.generation, step, files);
   };
   Outcome outcome;
   {

@@ -5,6 +5,7 @@
 
 #include "launcher/control/outcome.h"
 #include "launcher/control/run_observer.h"
+#include "launcher/run/cache_resume.h"
 #include "launcher/run/run_directory.h"
 #include "launcher/run/run_files.h"
 
@@ -13,6 +14,7 @@ namespace strait::launcher {
 struct LaunchOptions {
   std::string resume;                   // the checkpoint to go on from; empty: a new run
   store::Step from{};                   // the steps that it holds
+  CacheResume caches;                   // what it remembers of samples
   std::vector<RunObserver*> observers;  // they outlive the launch
 };
 

@@ -47,7 +47,9 @@ std::string to_text(const StageJob& job) {
               {"coordinator_key", job.coordinator_key},
               {"peer_keys", job.peer_keys},
               {"run_directory", job.run_directory},
-              {"resume", job.resume}}
+              {"resume", job.resume},
+              {"resume_caches", job.resume_caches},
+              {"codec_generation", job.codec_generation}}
       .dump();
 }
 
@@ -68,6 +70,8 @@ StageJob parse_stage_job(const std::string& text) {
     job.peer_keys = from.at("peer_keys");
     job.run_directory = from.at("run_directory");
     job.resume = from.at("resume");
+    job.resume_caches = from.at("resume_caches");
+    job.codec_generation = from.at("codec_generation");
     return job;
   } catch (const json::exception& error) {
     throw UserError(ExitCode::mismatch,

@@ -22,7 +22,9 @@ struct StageJob {
   std::string coordinator_key;
   std::map<std::string, std::string> peer_keys;  // by ProcessName::text()
   std::string run_directory;
-  std::string resume;  // the checkpoint to go on from; empty: from the model's weights
+  std::string resume;          // the checkpoint to go on from; empty: from the model's weights
+  bool resume_caches = false;  // with what it remembers of samples
+  std::int64_t codec_generation = 0;  // counts how often that was dropped, at all ends alike
 };
 
 std::string to_text(const StageJob& job);

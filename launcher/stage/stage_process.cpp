@@ -19,6 +19,7 @@
 #include "launcher/stage/control_end.h"
 #include "launcher/stage/stage_job.h"
 #include "launcher/stage/stage_reporter.h"
+#include "launcher/stage/stage_saver.h"
 #include "launcher/stage/stage_settings.h"
 #include "launcher/user_error.h"
 #include "models/tensor_names.h"
@@ -125,9 +126,11 @@ void load_pretrained(stages::Stage& stage, const StageJob& job) {
 
 void load(stages::Stage& stage, const StageJob& job) {
   if (!job.resume.empty()) {
-    const store::CheckpointReader checkpoint(job.resume);
-    stages::restore(stage.optimizer(),
-                    [&](const std::string& name) { return checkpoint.read(name); });
+    // The launcher has just compared every hash.
+    const store::CheckpointReader checkpoint(job.resume, store::Verify::sizes);
+    const auto read = [&](const std::string& name) { return checkpoint.read(name); };
+    stages::restore(stage.optimizer(), read);
+    if (job.resume_caches) stage.restore_caches(read);
   } else if (job.plan.recipe.model.weights == Weights::random) {
     stage.initialize();
   } else {
@@ -171,47 +174,6 @@ std::vector<StageReporter::WatchedLink> watched_links(const StageJob& job, stage
   return watched;
 }
 
-// Writes this stage's shard and waits until the checkpoint exists or is given up. Remembers the
-// last answer: a run must not end as done when its last state is nowhere.
-class Saver {
- public:
-  Saver(const StageJob& job, ControlEnd& control, stages::Stage& stage)
-      : job_(job), control_(control), stage_(stage) {}
-
-  void save(store::Step step) {
-    const auto directory = store::checkpoint_directory(job_.run_directory, step);
-    const std::string name = store::shard_name(job_.process.stage, job_.process.replica);
-    try {
-      control_.say(ShardsWritten{
-          step, {store::write_shard(directory, name, stages::saved_tensors(stage_.optimizer()))}});
-    } catch (const store::StoreError& error) {
-      const ExitCode code = exit_code_of(error);
-      control_.say(ShardFailed{step, code, error.what()});
-    }
-    missing_ = control_.wait_for_commit(step);
-    if (missing_) withdraw(directory, name);
-  }
-
-  void check_last() const {
-    if (missing_) throw UserError(ExitCode::storage_full, *missing_);
-  }
-
- private:
-  // What cannot be removed does no harm but to the space it takes: training goes on.
-  static void withdraw(const std::filesystem::path& directory, const std::string& name) {
-    try {
-      store::withdraw_shard(directory, name);
-    } catch (const store::StoreError& error) {
-      spdlog::warn("{}", error.what());
-    }
-  }
-
-  const StageJob& job_;
-  ControlEnd& control_;
-  stages::Stage& stage_;
-  std::optional<std::string> missing_;
-};
-
 store::Step train(const StageJob& job, net::Node& node, ControlEnd& control,
                   StageReporter& reporter) {
   DataLinks links(node, job);
@@ -222,7 +184,7 @@ store::Step train(const StageJob& job, net::Node& node, ControlEnd& control,
   stages::StageLinks connected = links.connect(control.wait_for_peers());
   const stages::StageData data = data_for(job, connected);
   stage.connect(std::move(connected), data, [&control] { return control.stop_requested(); });
-  Saver saver(job, control, stage);
+  StageSaver saver(job, control, stage);
   reporter.on_checkpoint([&saver](store::Step step) { saver.save(step); });
   reporter.watch(stage.waits(), watched_links(job, stage));
   const store::Step done = stage.run(reporter);

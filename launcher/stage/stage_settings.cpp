@@ -3,7 +3,10 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+
 #include "launcher/build_id.h"
+#include "launcher/recipe/recipe_writer.h"
 
 namespace strait::launcher {
 namespace {
@@ -36,6 +39,49 @@ stages::Decay decay(DecayKind kind) {
   return stages::Decay::cosine;
 }
 
+stages::DirectionOptions::Codec codec_word(CodecKind kind) {
+  using Codec = stages::DirectionOptions::Codec;
+  switch (kind) {
+    case CodecKind::fixed:
+      return Codec::fixed;
+    case CodecKind::delta:
+      return Codec::delta;
+    case CodecKind::automatic:
+      return Codec::automatic;
+    case CodecKind::raw:
+      break;
+  }
+  return Codec::raw;
+}
+
+stages::DirectionOptions direction_options(const Recipe::Codec& codec, CodecKind kind,
+                                           std::int64_t bits) {
+  stages::DirectionOptions options;
+  options.codec = codec_word(kind);
+  options.bits = static_cast<int>(bits);
+  options.first_bits = static_cast<int>(codec.first_bits);
+  options.group = static_cast<int>(codec.group);
+  options.rotate = codec.rotate;
+  options.rounding = codec.rounding == RoundingKind::stochastic ? kernels::Rounding::stochastic
+                                                                : kernels::Rounding::nearest;
+  return options;
+}
+
+stages::BoundaryOptions boundary_options(const StageJob& job, const Plan::Link& link) {
+  const Recipe::Codec& codec = job.plan.recipe.codec;
+  stages::BoundaryOptions options;
+  options.name = fmt::format("{}>{}", link.connects.text(), link.listens.text());
+  options.upper_stage = link.connects.stage;
+  options.forward = direction_options(codec, codec.forward, codec.forward_bits);
+  options.backward = direction_options(codec, codec.backward, codec.backward_bits);
+  options.cache_kind = codec.cache_kind == CacheKind::eight_bits ? kernels::EntryKind::eight_bits
+                                                                 : kernels::EntryKind::bfloat16;
+  options.cache_bytes = static_cast<std::uint64_t>(link.cache_bytes);
+  options.cache_disk_bytes = static_cast<std::uint64_t>(link.cache_disk_bytes);
+  options.cache_folder = job.run_directory;
+  return options;
+}
+
 }  // namespace
 
 stages::StageOptions stage_options(const StageJob& job, store::Step first) {
@@ -48,6 +94,13 @@ stages::StageOptions stage_options(const StageJob& job, store::Step first) {
   options.seed = static_cast<std::uint64_t>(recipe.seed);
   options.recompute = recipe.model.recompute == Recompute::layer;
   options.clip = recipe.train.clip;
+  for (const Plan::Link& link : plan.links) {
+    if (link.use != Plan::Use::boundary) continue;
+    if (link.listens == job.process) options.upper = boundary_options(job, link);
+    if (link.connects == job.process) options.lower = boundary_options(job, link);
+  }
+  options.training_rows = plan.train.rows;
+  options.row_tokens = recipe.data.row;
   options.wire = scalar_type(recipe.codec.wire_dtype);
   options.evaluation_wire = options.wire;
   options.adamw.beta1 = recipe.train.betas.first;
@@ -72,16 +125,18 @@ stages::StageOptions stage_options(const StageJob& job, store::Step first) {
 }
 
 net::LinkOptions link_options(const StageJob& job, const Plan::Link& link) {
-  const Recipe::Codec& codec = job.plan.recipe.codec;
   net::LinkOptions options;
   options.name = link.name;
   options.peer = link.listens == job.process ? link.connects : link.listens;
   options.peer_public_key = job.peer_keys.at(options.peer.text());
+  // The plan's hash holds all of it; the others are there to say what differs.
   options.terms = {
       {"build", build_id()},
-      {"plan", job.plan.hash()},
-      {"codec", fmt::format("{} {}, {} {}", name_of(codec.forward), name_of(codec.wire_dtype),
-                            name_of(codec.backward), name_of(codec.wire_dtype))}};
+      {"codec", recipe_to_json(job.plan.recipe).at("codec").dump()},
+      {"codec generation", fmt::format("{}", job.codec_generation)},
+      {"cache", fmt::format("{} bytes in memory, {} on disk, {} a row", link.cache_bytes,
+                            link.cache_disk_bytes, link.entry_bytes)},
+      {"plan", job.plan.hash()}};
   return options;
 }
 

@@ -16,6 +16,7 @@
 #include "launcher/plan/plan_maker.h"
 #include "launcher/recipe/recipe_reader.h"
 #include "launcher/recipe/recipe_writer.h"
+#include "launcher/run/changed_run.h"
 #include "launcher/run/run_launch.h"
 #include "launcher/run/sample_show.h"
 #include "launcher/user_error.h"
@@ -38,6 +39,11 @@ ConsoleOptions console_options(bool json) {
   return options;
 }
 
+void write_files(const RunDirectory& directory, const RunFile& run) {
+  store::replace_file(directory.recipe(), recipe_to_toml(run.plan.recipe));
+  write_run_file(directory.plan(), run);
+}
+
 // Writes everything that stages and a later resume need, before anything is started.
 RunFile prepare_directory(const RunDirectory& directory, PlannedRun planned) {
   Plan& plan = planned.plan;
@@ -52,8 +58,7 @@ RunFile prepare_directory(const RunDirectory& directory, PlannedRun planned) {
     if (!path->empty()) *path = fs::absolute(*path).lexically_normal().string();
   }
   RunFile run{net::RunId::random(), std::move(plan)};
-  store::replace_file(directory.recipe(), recipe_to_toml(run.plan.recipe));
-  write_run_file(directory.plan(), run);
+  write_files(directory, run);
   return run;
 }
 
@@ -123,7 +128,7 @@ ExitCode run_recipe(const RunWords& words) {
 
 ExitCode resume_run(const RunWords& words) {
   RunDirectory directory = RunDirectory::open(words.recipe);
-  const RunFile run = read_run_file(directory.plan());
+  RunFile run = read_run_file(directory.plan());
   const auto newest = store::choose_checkpoint(directory.path());
   if (!newest) {
     throw UserError(
@@ -146,6 +151,10 @@ ExitCode resume_run(const RunWords& words) {
                              run.plan.steps);
     return ExitCode::done;
   }
+  if (!words.overrides.empty()) {
+    run = changed_run(directory, run, words.overrides);
+    write_files(directory, run);
+  }
   store::set_aside_newer(directory.path(), manifest.step);
   forget_newer_steps(directory.metrics(), manifest.step);
   TextPump pump(STDOUT_FILENO);
@@ -157,6 +166,7 @@ ExitCode resume_run(const RunWords& words) {
   LaunchOptions options;
   options.resume = fs::absolute(newest->checkpoint.path).string();
   options.from = manifest.step;
+  options.caches = decide_caches(manifest, run.plan);
   return launch_and_show(directory, run, options, console);
 }
 

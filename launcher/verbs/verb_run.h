@@ -22,7 +22,7 @@ ExitCode show_plan(const RunWords& words);
 ExitCode run_recipe(const RunWords& words);
 
 // `strait resume RUN`: goes on from the newest complete checkpoint, with the same bits as a run
-// that was never stopped.
+// that was never stopped; with overrides as another pipeline (see changed_run.h).
 ExitCode resume_run(const RunWords& words);
 
 }  // namespace strait::launcher

@@ -1,0 +1,56 @@
+#include "launcher/stage/stage_saver.h"
+
+#include <spdlog/spdlog.h>
+
+#include "framework/store/checkpoint.h"
+#include "framework/store/store_error.h"
+#include "launcher/failure.h"
+#include "launcher/user_error.h"
+#include "stages/stage_state.h"
+
+namespace strait::launcher {
+
+StageSaver::StageSaver(const StageJob& job, ControlEnd& control, stages::Stage& stage)
+    : job_(job),
+      control_(control),
+      stage_(stage),
+      shard_(store::shard_name(job.process.stage, job.process.replica)),
+      caches_(store::caches_name(job.process.stage, job.process.replica)) {}
+
+void StageSaver::save(store::Step step) {
+  const auto checkpoint = store::checkpoint_directory(job_.run_directory, step);
+  try {
+    control_.say(ShardsWritten{step, write(checkpoint)});
+  } catch (const store::StoreError& error) {
+    control_.say(ShardFailed{step, exit_code_of(error), error.what()});
+  }
+  missing_ = control_.wait_for_commit(step);
+  if (missing_) withdraw(checkpoint);
+}
+
+std::vector<store::ShardFile> StageSaver::write(const std::filesystem::path& checkpoint) const {
+  std::vector<store::ShardFile> files;
+  files.push_back(
+      store::write_shard(checkpoint, shard_, stages::saved_tensors(stage_.optimizer())));
+  if (job_.plan.recipe.checkpoint.caches == SavedCaches::drop) return files;
+  const std::vector<store::NamedTensor> remembered = stage_.saved_caches();
+  if (!remembered.empty()) files.push_back(store::write_shard(checkpoint, caches_, remembered));
+  return files;
+}
+
+// What cannot be removed does no harm but to the space it takes: training goes on.
+void StageSaver::withdraw(const std::filesystem::path& checkpoint) const {
+  for (const std::string& name : {shard_, caches_}) {
+    try {
+      store::withdraw_shard(checkpoint, name);
+    } catch (const store::StoreError& error) {
+      spdlog::warn("{}", error.what());
+    }
+  }
+}
+
+void StageSaver::check_last() const {
+  if (missing_) throw UserError(ExitCode::storage_full, *missing_);
+}
+
+}  // namespace strait::launcher

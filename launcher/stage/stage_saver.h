@@ -1,0 +1,40 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "framework/store/sample.h"
+#include "launcher/stage/control_end.h"
+#include "launcher/stage/stage_job.h"
+#include "stages/stage.h"
+
+namespace strait::launcher {
+
+// One stage's part of checkpoints: a shard with what was learnt, and where the recipe says so a
+// shard with what its boundaries remember of samples. Remembers the last answer: a run must not end
+// as done when its last state is nowhere. On the thread that trains.
+class StageSaver {
+ public:
+  StageSaver(const StageJob& job, ControlEnd& control, stages::Stage& stage);
+
+  // Writes the shards and waits until the checkpoint exists or is given up; by then no stage has
+  // gone on.
+  void save(store::Step step);
+
+  // UserError where the last checkpoint was given up.
+  void check_last() const;
+
+ private:
+  std::vector<store::ShardFile> write(const std::filesystem::path& checkpoint) const;
+  void withdraw(const std::filesystem::path& checkpoint) const;
+
+  const StageJob& job_;
+  ControlEnd& control_;
+  stages::Stage& stage_;
+  const std::string shard_;
+  const std::string caches_;
+  std::optional<std::string> missing_;
+};
+
+}  // namespace strait::launcher
