@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/console/boundary_table.h"
 #include "launcher/console/link_rates.h"
 #include "launcher/console/remaining_time.h"
 #include "launcher/control/run_observer.h"
@@ -71,6 +72,7 @@ class Console : public RunObserver {
   ConsoleOptions options_;
   LinkRates rates_;
   RemainingTime remaining_;
+  BoundaryTotals boundaries_;
   store::Step from_{};
   store::Step to_{};
   std::optional<Time> printed_;  // plain: the last step's line

@@ -42,12 +42,18 @@ void describe(auto& f, Is<Progress> auto& m) {
   f("waits_for", m.waits_for), f("waits_on", m.waits_on), f("waited_seconds", m.waited_seconds);
   f("finished_actions", m.finished_actions), f("links", m.links);
 }
+void describe(auto& f, Is<BoundaryStep> auto& m) {
+  f("boundary", m.boundary), f("direction", m.direction), f("raw_bytes", m.raw_bytes);
+  f("sent_bytes", m.sent_bytes), f("change", m.change), f("error", m.error);
+  f("cache_bytes", m.cache_bytes), f("hits", m.hits), f("first_visits", m.first_visits);
+  f("evictions", m.evictions), f("resends", m.resends);
+}
 void describe(auto& f, Is<StepDone> auto& m) {
   f("step", m.step), f("loss", m.loss), f("grad_norm", m.grad_norm);
   f("learning_rate", m.learning_rate), f("tokens", m.tokens), f("skipped", m.skipped);
   f("seconds", m.seconds), f("busy_seconds", m.busy_seconds);
   f("bytes_forward", m.bytes_forward), f("bytes_backward", m.bytes_backward);
-  f("bytes_sync", m.bytes_sync);
+  f("bytes_sync", m.bytes_sync), f("boundaries", m.boundaries);
 }
 void describe(auto& f, Is<Evaluated> auto& m) {
   f("step", m.step), f("loss", m.loss), f("tokens", m.tokens);

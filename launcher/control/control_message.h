@@ -13,6 +13,7 @@
 #include "framework/net/process_name.h"
 #include "framework/store/manifest.h"
 #include "framework/store/sample.h"
+#include "launcher/control/boundary_step.h"
 #include "launcher/exit_code.h"
 
 // What the coordinator and the stages say to each other, as values, and the same as frames (one
@@ -67,6 +68,7 @@ struct StepDone {
   std::uint64_t bytes_forward = 0;
   std::uint64_t bytes_backward = 0;
   std::uint64_t bytes_sync = 0;
+  std::vector<BoundaryStep> boundaries;  // those this process sends over
 };
 
 struct Evaluated {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <utility>
 
 namespace strait::launcher {
 namespace {
@@ -27,6 +28,8 @@ double StepLine::mean_idle() const {
 nlohmann::ordered_json to_json(const StepLine& line) {
   nlohmann::ordered_json idle = nlohmann::ordered_json::object();
   for (const auto& [process, share] : line.idle) idle[process.text()] = share;
+  nlohmann::ordered_json boundaries = nlohmann::ordered_json::array();
+  for (const BoundaryStep& boundary : line.boundaries) boundaries.push_back(to_json(boundary));
   return {{"step", store::number(line.step)},
           {"loss", or_null(line.loss)},
           {"grad_norm", or_null(line.grad_norm)},
@@ -38,7 +41,8 @@ nlohmann::ordered_json to_json(const StepLine& line) {
           {"bytes_backward", line.bytes_backward},
           {"bytes_sync", line.bytes_sync},
           {"skipped", line.skipped},
-          {"idle", idle}};
+          {"idle", idle},
+          {"boundaries", std::move(boundaries)}};
 }
 
 StepLedger::StepLedger(std::vector<net::ProcessName> processes)
@@ -78,6 +82,7 @@ StepLine StepLedger::merge(const std::map<net::ProcessName, StepDone>& parts) co
     line.bytes_forward += part.bytes_forward;
     line.bytes_backward += part.bytes_backward;
     line.bytes_sync += part.bytes_sync;
+    line.boundaries.insert(line.boundaries.end(), part.boundaries.begin(), part.boundaries.end());
     const double busy = part.seconds > 0 ? part.busy_seconds / part.seconds : 1;
     line.idle.emplace_back(process, std::clamp(1 - busy, 0.0, 1.0));
   }

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "framework/store/atomic_file.h"
+#include "launcher/console/boundary_table.h"
 
 namespace strait::launcher {
 namespace {
@@ -76,6 +77,22 @@ std::string chart(const std::string& title, const std::vector<Point>& points) {
       points.back().value, points.back().step, bottom, top);
 }
 
+// Every direction of every boundary over the whole run.
+std::string boundary_section(const std::vector<nlohmann::json>& metrics) {
+  BoundaryTotals totals;
+  for (const nlohmann::json& line : metrics) {
+    std::vector<BoundaryStep> steps;
+    for (const nlohmann::json& one : line.value("boundaries", nlohmann::json::array())) {
+      steps.push_back(boundary_step_from(one));
+    }
+    totals.add(steps);
+  }
+  const std::vector<std::string> table = boundary_table(totals.all());
+  if (table.empty()) return "";
+  return fmt::format("<h2>What crossed the boundaries</h2>\n<pre>{}</pre>\n",
+                     escaped(fmt::format("{}", fmt::join(table, "\n"))));
+}
+
 }  // namespace
 
 std::string report_page(const Plan& plan, const std::vector<nlohmann::json>& metrics) {
@@ -92,6 +109,7 @@ std::string report_page(const Plan& plan, const std::vector<nlohmann::json>& met
         std::pair{"learning_rate", "Learning rate"}}) {
     page += chart(title, series(metrics, key));
   }
+  page += boundary_section(metrics);
   if (!metrics.empty()) {
     page += "<h2>The last step</h2>\n<pre>" + escaped(metrics.back().dump(1)) + "</pre>\n";
   }

@@ -60,6 +60,7 @@ RunRecorder::RunRecorder(const RunDirectory& directory, const std::string& run_i
                                           {"eta_seconds", nullptr},
                                           {"checkpoint", nullptr},
                                           {"processes", Json::array()},
+                                          {"boundaries", Json::array()},
                                           {"outcome", nullptr}})) {
   append_event("started", {{"run", run_id}, {"generation", generation}});
   write_status();
@@ -128,7 +129,9 @@ void RunRecorder::step(const StepLine& line) {
   append(metrics_, fields);
   remaining_.add(line.step, line.seconds);
   const auto left = remaining_.seconds();
-  for (const char* key : {"step", "loss", "tokens_per_second"}) (*status_)[key] = fields.at(key);
+  for (const char* key : {"step", "loss", "tokens_per_second", "boundaries"}) {
+    (*status_)[key] = fields.at(key);
+  }
   (*status_)["eta_seconds"] = left ? Json(*left) : Json(nullptr);
 }
 

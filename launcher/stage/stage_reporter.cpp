@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+#include <optional>
 #include <utility>
 
 #include "framework/net/stall_report.h"
@@ -15,6 +17,38 @@ constexpr int kSkipsAllowed = 5;
 constexpr double kNanosecondsPerSecond = 1e9;
 // A wait shorter than this is nobody's concern.
 constexpr std::chrono::seconds kWorthTelling{1};
+
+// ‖part‖ / ‖whole‖ of two sums of squares; nothing where there was nothing to compare with.
+std::optional<double> ratio_of_norms(double part, double whole) {
+  return whole > 0 ? std::optional(std::sqrt(part / whole)) : std::nullopt;
+}
+
+const char* direction_word(stages::BoundaryTraffic::Direction direction) {
+  return direction == stages::BoundaryTraffic::Direction::forward ? "forward" : "backward";
+}
+
+std::string switch_sentence(const stages::CodecSwitch& one) {
+  return fmt::format("boundary {} {} goes {} from step {} on: {}", one.boundary,
+                     direction_word(one.direction), codec::describe(one.decision.choice),
+                     number(one.step) + 1, one.decision.why);
+}
+
+BoundaryStep boundary_step(const stages::BoundaryTraffic& sent) {
+  const codec::Traffic& traffic = sent.traffic;
+  BoundaryStep step;
+  step.boundary = sent.boundary;
+  step.direction = direction_word(sent.direction);
+  step.raw_bytes = traffic.raw_bytes;
+  step.sent_bytes = traffic.payload_bytes;
+  step.change = ratio_of_norms(traffic.change_squares, traffic.changed_value_squares);
+  step.error = ratio_of_norms(traffic.error_squares, traffic.value_squares);
+  step.cache_bytes = traffic.cache_bytes;
+  step.hits = traffic.hits;
+  step.first_visits = traffic.first_visits;
+  step.evictions = traffic.evictions;
+  step.resends = traffic.resends;
+  return step;
+}
 
 const char* phase_word(const schedules::Action& action, bool training) {
   if (!training) return "evaluating";
@@ -160,12 +194,31 @@ void StageReporter::trained(const stages::StepSummary& summary) {
   done.bytes_forward = since_last(Carries::activations);
   done.bytes_backward = since_last(Carries::gradients);
   done.bytes_sync = since_last(Carries::weights);
+  for (const stages::BoundaryTraffic& sent_over : summary.sent) {
+    done.boundaries.push_back(boundary_step(sent_over));
+  }
   reported_ = sent;
   micro_batch_ = -1;
   step_ = number(done.step);
   ++finished_actions_;
   control_.say(done);
+  tell_resends(done);
+  for (const stages::CodecSwitch& one : summary.switches) {
+    control_.say(Event{"codec_switched", switch_sentence(one)});
+  }
   count_skips(verdict);
+}
+
+void StageReporter::tell_resends(const StepDone& done) {
+  for (const BoundaryStep& boundary : done.boundaries) {
+    if (boundary.resends == 0) continue;
+    control_.say(Event{
+        "resent",
+        fmt::format("boundary {}: the two ends remembered {} {} differently at step {}; {} sent "
+                    "whole and are equal again, training saw the right values",
+                    boundary.boundary, boundary.resends, boundary.resends == 1 ? "row" : "rows",
+                    number(done.step), boundary.resends == 1 ? "it was" : "they were")});
+  }
 }
 
 void StageReporter::count_skips(const stages::StepVerdict& verdict) {

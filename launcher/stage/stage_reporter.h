@@ -55,6 +55,7 @@ class StageReporter final : public stages::StageObserver {
   void begin_span();
   // What was waited within a span is drawn ahead of the work: that is where ports block.
   void end_span(const char* name, const char* argument, std::int64_t value);
+  void tell_resends(const StepDone& done);
   void count_skips(const stages::StepVerdict& verdict);
 
   ControlEnd& control_;

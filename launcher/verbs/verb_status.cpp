@@ -8,8 +8,10 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "framework/store/bounded_json.h"
+#include "launcher/console/boundary_table.h"
 #include "launcher/console/remaining_time.h"
 #include "launcher/run/run_directory.h"
 #include "launcher/user_error.h"
@@ -58,6 +60,15 @@ void print_numbers(const json& status) {
   fmt::print("{}\n", line);
 }
 
+// Of the last step. A status of an earlier build has none.
+void print_boundaries(const json& status) {
+  std::vector<BoundaryStep> boundaries;
+  for (const json& one : status.value("boundaries", json::array())) {
+    boundaries.push_back(boundary_step_from(one));
+  }
+  for (const std::string& line : boundary_table(boundaries)) fmt::print("  {}\n", line);
+}
+
 void print(const std::filesystem::path& run, const json& status,
            const std::optional<LiveRun>& live) {
   const auto state = status.at("state").get<std::string>();
@@ -79,6 +90,7 @@ void print(const std::filesystem::path& run, const json& status,
         run.string(), age, state, run.string());
   }
   print_numbers(status);
+  print_boundaries(status);
   if (live) print_processes(status);
 }
 

@@ -1,0 +1,68 @@
+#include "launcher/console/boundary_table.h"
+
+#include <fmt/format.h>
+
+#include <optional>
+
+namespace strait::launcher {
+namespace {
+
+std::string byte_text(std::uint64_t bytes) {
+  const auto value = static_cast<double>(bytes);
+  if (bytes < 1'000) return fmt::format("{} B", bytes);
+  if (bytes < 1'000'000) return fmt::format("{:.1f} kB", value / 1e3);
+  if (bytes < 1'000'000'000) return fmt::format("{:.1f} MB", value / 1e6);
+  return fmt::format("{:.2f} GB", value / 1e9);
+}
+
+std::string share_text(const std::optional<double>& share) {
+  return share ? fmt::format("{:.2g} %", 100 * *share) : "-";
+}
+
+}  // namespace
+
+void BoundaryTotals::add(std::span<const BoundaryStep> step) {
+  for (const BoundaryStep& one : step) {
+    const auto [place, is_new] = totals_.try_emplace({one.boundary, one.direction}, one);
+    if (is_new) continue;
+    BoundaryStep& total = place->second;
+    total.raw_bytes += one.raw_bytes;
+    total.sent_bytes += one.sent_bytes;
+    total.hits += one.hits;
+    total.first_visits += one.first_visits;
+    total.evictions += one.evictions;
+    total.resends += one.resends;
+    total.cache_bytes = one.cache_bytes;
+    if (one.change) total.change = one.change;
+    if (one.error) total.error = one.error;
+  }
+}
+
+std::vector<BoundaryStep> BoundaryTotals::all() const {
+  std::vector<BoundaryStep> steps;
+  for (const char* direction : {"forward", "backward"}) {
+    for (const auto& [key, total] : totals_) {
+      if (key.second == direction) steps.push_back(total);
+    }
+  }
+  return steps;
+}
+
+std::vector<std::string> boundary_table(std::span<const BoundaryStep> boundaries) {
+  std::vector<std::string> lines;
+  if (boundaries.empty()) return lines;
+  constexpr const char* kLine = "{:<10}{:<9}{:>10}{:>10}{:>7}{:>8}{:>8}{:>12}{:>9}{:>7}{:>9}{:>8}";
+  lines.push_back(fmt::format(fmt::runtime(kLine), "boundary", "direction", "float32", "sent",
+                              "ratio", "change", "error", "remembered", "hits", "first", "evicted",
+                              "resent"));
+  for (const BoundaryStep& one : boundaries) {
+    lines.push_back(fmt::format(fmt::runtime(kLine), one.boundary, one.direction,
+                                byte_text(one.raw_bytes), byte_text(one.sent_bytes),
+                                fmt::format("{:.1f}x", one.ratio()), share_text(one.change),
+                                share_text(one.error), byte_text(one.cache_bytes), one.hits,
+                                one.first_visits, one.evictions, one.resends));
+  }
+  return lines;
+}
+
+}  // namespace strait::launcher
