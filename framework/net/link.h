@@ -5,14 +5,11 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <vector>
 
+#include "framework/net/frame_memory.h"
 #include "framework/net/link_error.h"
 
 namespace strait::net {
-
-// What travels over a link: opaque bytes. Who wrote them knows what they mean.
-using Frame = std::vector<std::byte>;
 
 // What a report needs to say who waits for what since when.
 struct LinkState {

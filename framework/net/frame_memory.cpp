@@ -1,0 +1,90 @@
+#include "framework/net/frame_memory.h"
+
+#include <array>
+#include <bit>
+
+#include "framework/mutex.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(place, bytes) (static_cast<void>(0))
+#define ASAN_UNPOISON_MEMORY_REGION(place, bytes) (static_cast<void>(0))
+#endif
+
+namespace strait::net {
+namespace {
+
+// Four sizes for each power of two: frames of a run differ by their rows' lengths from step to
+// step, and are to find each other's blocks.
+constexpr std::size_t kSizesPerPower = 4;
+constexpr std::size_t kPowers = 24;  // up to 64 GiB, beyond any frame
+
+std::size_t block_class(std::size_t bytes) {
+  const auto power = static_cast<std::size_t>(std::bit_width(bytes - 1)) - 1;  // 2^power < bytes
+  const std::size_t quarter = (std::size_t{1} << power) / kSizesPerPower;
+  const std::size_t quarters = (bytes - 1 - (std::size_t{1} << power)) / quarter;
+  return (power - 11) * kSizesPerPower + quarters;
+}
+
+std::size_t block_bytes(std::size_t place) {
+  const std::size_t power = std::size_t{1} << (place / kSizesPerPower + 11);
+  return power + (place % kSizesPerPower + 1) * (power / kSizesPerPower);
+}
+
+// A block that nobody uses holds the way to the next one of its size.
+struct KeptBlock {
+  KeptBlock* next;
+};
+
+struct KeptBlocks {
+  Mutex mutex;
+  std::array<KeptBlock*, kPowers * kSizesPerPower> first STRAIT_GUARDED_BY(mutex) = {};
+  std::size_t bytes STRAIT_GUARDED_BY(mutex) = 0;
+};
+
+// Never destroyed: frames that outlive main() give their memory back, too.
+KeptBlocks& kept_blocks() {
+  static KeptBlocks& blocks = *new KeptBlocks;
+  return blocks;
+}
+
+}  // namespace
+
+std::byte* FrameMemory::take(std::size_t bytes) {
+  if (bytes < kReusedBytes) return static_cast<std::byte*>(::operator new(bytes));
+  const std::size_t place = block_class(bytes);
+  KeptBlocks& kept = kept_blocks();
+  {
+    const MutexLock lock(kept.mutex);
+    if (KeptBlock* block = kept.first.at(place); block != nullptr) {
+      ASAN_UNPOISON_MEMORY_REGION(block, block_bytes(place));
+      kept.first.at(place) = block->next;
+      kept.bytes -= block_bytes(place);
+      return reinterpret_cast<std::byte*>(block);
+    }
+  }
+  return static_cast<std::byte*>(::operator new(block_bytes(place)));
+}
+
+void FrameMemory::give_back(std::byte* block, std::size_t bytes) noexcept {
+  if (bytes >= kReusedBytes) {
+    const std::size_t place = block_class(bytes);
+    KeptBlocks& kept = kept_blocks();
+    const MutexLock lock(kept.mutex);
+    if (kept.bytes + block_bytes(place) <= kKeptBytes) {
+      kept.first.at(place) = ::new (static_cast<void*>(block)) KeptBlock{kept.first.at(place)};
+      kept.bytes += block_bytes(place);
+      ASAN_POISON_MEMORY_REGION(block, block_bytes(place));
+      return;
+    }
+  }
+  ::operator delete(block);
+}
+
+std::size_t FrameMemory::kept_bytes() {
+  const MutexLock lock(kept_blocks().mutex);
+  return kept_blocks().bytes;
+}
+
+}  // namespace strait::net
