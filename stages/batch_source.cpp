@@ -5,19 +5,24 @@
 
 namespace strait::stages {
 
+store::SampleOrderOptions sample_order_options(const BatchOptions& options, std::int64_t rows) {
+  return {.seed = options.seed,
+          .rows = rows,
+          .replicas = options.replicas,
+          .replica = options.replica,
+          .rows_per_step = options.micro_batch_rows * options.micro_batches,
+          .shuffle = options.shuffle};
+}
+
 BatchSource::BatchSource(std::shared_ptr<const store::TokenFile> training,
                          std::shared_ptr<const store::TokenFile> evaluation,
                          const BatchOptions& options)
     : training_(std::move(training)), evaluation_(std::move(evaluation)), options_(options) {
   if (training_ == nullptr) return;
   for (std::int64_t replica = 0; replica < options.replicas; ++replica) {
-    orders_.emplace_back(
-        store::SampleOrderOptions{.seed = options.seed,
-                                  .rows = training_->rows(),
-                                  .replicas = options.replicas,
-                                  .replica = replica,
-                                  .rows_per_step = options.micro_batch_rows * options.micro_batches,
-                                  .shuffle = options.shuffle});
+    BatchOptions of_replica = options;
+    of_replica.replica = replica;
+    orders_.emplace_back(sample_order_options(of_replica, training_->rows()));
   }
 }
 

@@ -21,6 +21,9 @@ struct BatchOptions {
   bool shuffle = true;
 };
 
+// Of this replica, over a token file of so many rows.
+store::SampleOrderOptions sample_order_options(const BatchOptions& options, std::int64_t rows);
+
 // Which samples a micro-batch holds, and what is in them: a pure function of the phase, so that
 // every process that needs tokens or labels knows them without being told.
 class BatchSource {

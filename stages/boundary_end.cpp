@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
+#include <optional>
 #include <utility>
 
 #include "framework/codec/codec_error.h"
@@ -56,29 +57,35 @@ void BoundaryEnd::enqueue(Outgoing outgoing) {
       while (outbox_bytes_ > kQueueBytes && error_ == nullptr) changed_.wait(mutex_);
       throw_if_poisoned();
     }
-    if (outgoing.tensor.defined()) outbox_bytes_ += outgoing.tensor.nbytes();
+    outbox_bytes_ += outgoing.bytes();
     outbox_.push_back(std::move(outgoing));
   }
   changed_.notify_all();
 }
 
-Flow BoundaryEnd::take(codec::Kind kind, const Phase& phase, MicroBatch micro_batch) {
-  Incoming incoming;
+void BoundaryEnd::enqueue_first(codec::TensorHead about_rows) {
   {
     const MutexLock lock(mutex_);
-    if (inbox_.empty()) {
+    outbox_.push_front(Outgoing{std::move(about_rows), {}, {}});
+  }
+  changed_.notify_all();
+}
+
+Flow BoundaryEnd::take(codec::Kind kind, const Phase& phase, MicroBatch micro_batch) {
+  BoundaryInbox::Arrived arrived;
+  {
+    const MutexLock lock(mutex_);
+    if (!inbox_.ready()) {
       const WaitClock::Wait wait(
           waits_, fmt::format("{} of micro-batch {}", direction_word(kind), number(micro_batch)),
           *link_);
-      while (inbox_.empty() && error_ == nullptr) changed_.wait(mutex_);
+      while (!inbox_.ready() && error_ == nullptr) changed_.wait(mutex_);
     }
-    if (inbox_.empty()) throw_if_poisoned();
-    incoming = std::move(inbox_.front());
-    inbox_.pop_front();
-    inbox_bytes_ -= incoming.tensor.nbytes();
+    if (!inbox_.ready()) throw_if_poisoned();
+    arrived = inbox_.pop();
   }
   changed_.notify_all();
-  const codec::TensorHead& head = incoming.head;
+  const codec::TensorHead& head = arrived.head;
   if (head.kind != kind || head.step != phase.step || head.evaluation == phase.training ||
       head.micro_batch != number(micro_batch)) {
     throw codec::CodecError(fmt::format(
@@ -87,7 +94,7 @@ Flow BoundaryEnd::take(codec::Kind kind, const Phase& phase, MicroBatch micro_ba
         head.evaluation ? " (evaluation)" : "", number(phase.step), number(micro_batch),
         phase.training ? "" : " (evaluation)"));
   }
-  return Flow{std::move(incoming.tensor), std::move(incoming.head.rows)};
+  return Flow{std::move(arrived.decoded.values), std::move(arrived.head.rows)};
 }
 
 net::Frame BoundaryEnd::take_note(const std::string& what) {
@@ -102,13 +109,34 @@ net::Frame BoundaryEnd::take_note(const std::string& what) {
   return note;
 }
 
+codec::Traffic BoundaryEnd::sent() const {
+  const MutexLock lock(mutex_);
+  return sent_;
+}
+
+codec::Traffic BoundaryEnd::received() const {
+  const MutexLock lock(mutex_);
+  return received_;
+}
+
 net::Frame BoundaryEnd::encode(Outgoing& outgoing) {
-  if (!outgoing.tensor.defined()) return std::move(outgoing.note);
+  if (!outgoing.note.empty()) return std::move(outgoing.note);
   net::Frame frame;
   codec::write_head(outgoing.head, frame);
-  codec::Encoder& encoder =
-      outgoing.head.evaluation ? *codecs_.evaluation_encoder : *codecs_.encoder;
-  encoder.encode(outgoing.tensor, outgoing.head.rows, frame);
+  if (outgoing.head.kind == codec::Kind::resend) return frame;
+  if (outgoing.head.evaluation) {
+    codecs_.evaluation_encoder->encode(outgoing.head, outgoing.tensor, frame);
+    return frame;
+  }
+  codec::Encoder& encoder = *codecs_.encoder;
+  if (outgoing.head.kind == codec::Kind::whole) {
+    encoder.encode_whole(outgoing.head, frame);
+  } else {
+    encoder.encode(outgoing.head, outgoing.tensor, frame);
+  }
+  // Before the frame leaves: what comes of it at the peer is then after this in every sense.
+  const MutexLock lock(mutex_);
+  sent_ = encoder.traffic();
   return frame;
 }
 
@@ -126,7 +154,7 @@ void BoundaryEnd::send_loop() {
       link_->send(encode(outgoing));
       {
         const MutexLock lock(mutex_);
-        if (outgoing.tensor.defined()) outbox_bytes_ -= outgoing.tensor.nbytes();
+        outbox_bytes_ -= outgoing.bytes();
       }
       changed_.notify_all();
     }
@@ -140,7 +168,10 @@ void BoundaryEnd::receive_loop() {
     while (true) {
       {
         const MutexLock lock(mutex_);
-        while (inbox_bytes_ > kQueueBytes && !closing_) changed_.wait(mutex_);
+        // The answer that a tensor waits for must come through, however much is here.
+        while (inbox_.bytes() > kQueueBytes && !inbox_.waits_for_rows() && !closing_) {
+          changed_.wait(mutex_);
+        }
         if (closing_) return;
       }
       std::optional<net::Frame> frame =
@@ -153,16 +184,59 @@ void BoundaryEnd::receive_loop() {
 }
 
 void BoundaryEnd::accept(net::Frame frame) {
-  if (codec::kind_of(frame) == codec::Kind::note) {
-    const MutexLock lock(mutex_);
-    notes_.push_back(std::move(frame));
+  const codec::Kind kind = codec::kind_of(frame);
+  if (kind == codec::Kind::note) {
+    {
+      const MutexLock lock(mutex_);
+      notes_.push_back(std::move(frame));
+    }
+    changed_.notify_all();
+    return;
+  }
+  codec::ReadTensor read = codec::read_head(frame);
+  if (kind == codec::Kind::resend) {
+    if (read.head.evaluation) {
+      throw codec::CodecError(peer_ + " asks for rows of an evaluation again; none are remembered");
+    }
+    read.head.kind = codec::Kind::whole;
+    enqueue_first(std::move(read.head));
+  } else if (kind == codec::Kind::whole) {
+    accept_answer(read);
   } else {
-    codec::ReadTensor read = codec::read_head(frame);
-    codec::Decoder& decoder = read.head.evaluation ? *codecs_.evaluation_decoder : *codecs_.decoder;
-    at::Tensor tensor = decoder.decode(read.payload, read.head.rows, read.head.width);
+    accept_tensor(std::move(read));
+  }
+}
+
+void BoundaryEnd::accept_tensor(codec::ReadTensor read) {
+  const bool training = !read.head.evaluation;
+  codec::Decoder& decoder = training ? *codecs_.decoder : *codecs_.evaluation_decoder;
+  codec::Decoded decoded = decoder.decode(read.head, read.payload);
+  std::optional<codec::TensorHead> request;
+  if (!decoded.missing.empty()) {
+    request = about_rows(codec::Kind::resend, read.head, decoded.missing);
+  }
+  {
     const MutexLock lock(mutex_);
-    inbox_bytes_ += tensor.nbytes();
-    inbox_.push_back(Incoming{std::move(read.head), std::move(tensor)});
+    if (training) received_ = decoder.traffic();
+    inbox_.push(std::move(read.head), std::move(decoded));
+  }
+  changed_.notify_all();
+  if (request) enqueue_first(std::move(*request));
+}
+
+void BoundaryEnd::accept_answer(const codec::ReadTensor& read) {
+  codec::Decoded asked;
+  {
+    const MutexLock lock(mutex_);
+    asked = inbox_.asked_for(read.head);
+  }
+  // Nobody takes a tensor that is not complete, so its memory is this thread's until then.
+  codecs_.decoder->complete(read.head, read.payload, asked.missing, asked.values);
+  asked = {};
+  {
+    const MutexLock lock(mutex_);
+    received_ = codecs_.decoder->traffic();
+    inbox_.complete(read.head);
   }
   changed_.notify_all();
 }

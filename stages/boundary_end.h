@@ -6,30 +6,26 @@
 #include <string>
 #include <thread>
 
-#include "framework/codec/codec.h"
 #include "framework/codec/message.h"
 #include "framework/mutex.h"
 #include "framework/net/link.h"
+#include "stages/boundary_codecs.h"
+#include "stages/boundary_inbox.h"
 #include "stages/ports.h"
 #include "stages/wait_clock.h"
 
 namespace strait::stages {
-
-// The codecs of one end of a boundary: what leaves is encoded, what arrives is decoded. Evaluation
-// has its own pair, so that it never touches the state that training's codecs carry.
-struct BoundaryCodecs {
-  std::unique_ptr<codec::Encoder> encoder;
-  std::unique_ptr<codec::Decoder> decoder;
-  std::unique_ptr<codec::Encoder> evaluation_encoder;
-  std::unique_ptr<codec::Decoder> evaluation_decoder;
-};
 
 // One end of a boundary: carries tensors and notes between the compute thread and a link. A thread
 // encodes and sends, another receives and decodes, so that compute waits only when what it needs is
 // not there, or when more than kQueueBytes wait to leave. An error on either thread poisons the
 // end: every later call throws it.
 //
-// Threads: one compute thread calls send and take; link() may be read by any.
+// Rows that the decoder finds missing (their base is not held here in the sender's bits) are asked
+// for and answered between the two ends' threads, past the queues; their tensor is taken once it is
+// complete, and whatever came behind it waits its turn.
+//
+// Threads: one compute thread calls send and take; link(), sent() and received() are for any.
 class BoundaryEnd {
  public:
   static constexpr std::size_t kQueueBytes = std::size_t{256} << 20;
@@ -51,23 +47,28 @@ class BoundaryEnd {
 
   net::Link& link() { return *link_; }
 
+  // What passed in training, up to the last tensor that was encoded here, or decoded.
+  codec::Traffic sent() const STRAIT_EXCLUDES(mutex_);
+  codec::Traffic received() const STRAIT_EXCLUDES(mutex_);
+
  private:
   struct Outgoing {
-    codec::TensorHead head;
-    at::Tensor tensor;  // undefined: a note
-    net::Frame note;
-  };
-  struct Incoming {
-    codec::TensorHead head;
+    codec::TensorHead head;  // of a tensor, or of a message about rows of one
     at::Tensor tensor;
+    net::Frame note;  // where there is no head
+
+    std::size_t bytes() const { return tensor.defined() ? tensor.nbytes() : 0; }
   };
 
-  void enqueue(Outgoing outgoing);
-  net::Frame encode(Outgoing& outgoing);
-  void send_loop();
-  void receive_loop();
-  void accept(net::Frame frame);
-  void poison(std::exception_ptr error);
+  void enqueue(Outgoing outgoing) STRAIT_EXCLUDES(mutex_);
+  void enqueue_first(codec::TensorHead about_rows) STRAIT_EXCLUDES(mutex_);
+  net::Frame encode(Outgoing& outgoing) STRAIT_EXCLUDES(mutex_);
+  void send_loop() STRAIT_EXCLUDES(mutex_);
+  void receive_loop() STRAIT_EXCLUDES(mutex_);
+  void accept(net::Frame frame) STRAIT_EXCLUDES(mutex_);
+  void accept_tensor(codec::ReadTensor read) STRAIT_EXCLUDES(mutex_);
+  void accept_answer(const codec::ReadTensor& read) STRAIT_EXCLUDES(mutex_);
+  void poison(std::exception_ptr error) STRAIT_EXCLUDES(mutex_);
   void throw_if_poisoned() const STRAIT_REQUIRES(mutex_);
 
   const std::unique_ptr<net::Link> link_;
@@ -79,9 +80,10 @@ class BoundaryEnd {
   Condition changed_;
   std::deque<Outgoing> outbox_ STRAIT_GUARDED_BY(mutex_);
   std::size_t outbox_bytes_ STRAIT_GUARDED_BY(mutex_) = 0;
-  std::deque<Incoming> inbox_ STRAIT_GUARDED_BY(mutex_);
-  std::size_t inbox_bytes_ STRAIT_GUARDED_BY(mutex_) = 0;
+  BoundaryInbox inbox_ STRAIT_GUARDED_BY(mutex_);
   std::deque<net::Frame> notes_ STRAIT_GUARDED_BY(mutex_);
+  codec::Traffic sent_ STRAIT_GUARDED_BY(mutex_);
+  codec::Traffic received_ STRAIT_GUARDED_BY(mutex_);
   std::exception_ptr error_ STRAIT_GUARDED_BY(mutex_);
   bool closing_ STRAIT_GUARDED_BY(mutex_) = false;
 

@@ -19,8 +19,6 @@ struct DirectionOptions {
   int group = 64;      // values that share a scale
   bool rotate = false;
   kernels::Rounding rounding = kernels::Rounding::nearest;
-
-  bool remembers() const { return codec == Codec::delta || codec == Codec::automatic; }
 };
 
 // One boundary, in the same words at both its ends.

@@ -5,7 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "framework/codec/choice.h"
 #include "framework/codec/traffic.h"
+#include "framework/store/sample.h"
 
 namespace strait::stages {
 
@@ -17,6 +19,14 @@ struct BoundaryTraffic {
   bool sent = false;  // by this end; otherwise received
   codec::Traffic traffic;
   bool operator==(const BoundaryTraffic&) const = default;
+};
+
+// `auto` changed the way of a direction that this end sends.
+struct CodecSwitch {
+  std::string boundary;
+  BoundaryTraffic::Direction direction = BoundaryTraffic::Direction::forward;
+  store::Step step{};  // the first that goes the new way
+  codec::Decision decision;
 };
 
 // What came on top of `before`, a reading of the same ends.

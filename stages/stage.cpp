@@ -4,8 +4,9 @@
 
 #include <utility>
 
-#include "framework/codec/raw.h"
+#include "framework/store/sample_order.h"
 #include "models/initialize.h"
+#include "models/model_description.h"
 #include "stages/batch_upstream.h"
 #include "stages/link_downstream.h"
 #include "stages/link_upstream.h"
@@ -25,6 +26,8 @@ Stage::Stage(const StageOptions& options)
       static_cast<std::int32_t>(options.batch.replica * options.batch.micro_batches);
   chunk.recompute = options.recompute;
   chunk_ = std::make_unique<Chunk>(*model_, chunk);
+  upper_ = make_boundary(BoundarySide::receiver);
+  lower_ = make_boundary(BoundarySide::sender);
 }
 
 void Stage::connect(StageLinks links, const StageData& data, std::function<bool()> stop_requested) {
@@ -36,14 +39,27 @@ void Stage::connect(StageLinks links, const StageData& data, std::function<bool(
 
 Stage::~Stage() = default;
 
-BoundaryCodecs Stage::codecs() const {
-  BoundaryCodecs made;
-  made.encoder = std::make_unique<codec::RawEncoder>(options_.wire);
-  made.decoder = std::make_unique<codec::RawDecoder>(options_.wire, options_.dtype);
-  made.evaluation_encoder = std::make_unique<codec::RawEncoder>(options_.evaluation_wire);
-  made.evaluation_decoder =
-      std::make_unique<codec::RawDecoder>(options_.evaluation_wire, options_.dtype);
-  return made;
+std::unique_ptr<Boundary> Stage::make_boundary(BoundarySide side) const {
+  const bool upper = side == BoundarySide::receiver;
+  const BoundaryOptions& options = upper ? options_.upper : options_.lower;
+  BoundarySetting setting;
+  setting.side = side;
+  setting.replica = options_.batch.replica;
+  setting.seed = options_.seed;
+  setting.row_tokens = options_.row_tokens;
+  setting.dtype = options_.dtype;
+  setting.wire = options_.wire;
+  setting.evaluation_wire = options_.evaluation_wire;
+  setting.last = options_.loop.last;
+  if (options.forward.codec != DirectionOptions::Codec::raw) {
+    const int above = upper ? options_.layers.first - 1 : options_.layers.last;
+    setting.width =
+        models::describe(options_.model).layers.at(static_cast<std::size_t>(above)).output_width;
+    const store::SampleOrder order(sample_order_options(options_.batch, options_.training_rows));
+    setting.order = [order](store::Step step) { return order.samples(step); };
+    setting.samples_return = number(options_.loop.last) > order.epoch_steps(1);
+  }
+  return std::make_unique<Boundary>(options, std::move(setting));
 }
 
 void Stage::connect_upstream(StageLinks& links, std::function<bool()> stop_requested) {
@@ -53,9 +69,8 @@ void Stage::connect_upstream(StageLinks& links, std::function<bool()> stop_reque
                       const StepReport& report) { return decide(report, clip, stop()); });
     return;
   }
-  upper_end_ = std::make_unique<BoundaryEnd>(std::move(links.upstream), codecs(), waits_,
-                                             links.upstream_name);
-  upstream_ = std::make_unique<LinkUpstream>(*upper_end_);
+  upstream_ = std::make_unique<LinkUpstream>(
+      upper_->connect(std::move(links.upstream), waits_, links.upstream_name));
 }
 
 void Stage::connect_downstream(StageLinks& links) {
@@ -64,9 +79,8 @@ void Stage::connect_downstream(StageLinks& links) {
     downstream_ = std::make_unique<LossDownstream>(*model_->head(), *gradients_, *source_);
     return;
   }
-  lower_end_ = std::make_unique<BoundaryEnd>(std::move(links.downstream), codecs(), waits_,
-                                             links.downstream_name);
-  downstream_ = std::make_unique<LinkDownstream>(*lower_end_);
+  downstream_ = std::make_unique<LinkDownstream>(
+      lower_->connect(std::move(links.downstream), waits_, links.downstream_name));
 }
 
 void Stage::connect_tie(std::unique_ptr<net::Link> link) {
@@ -84,13 +98,46 @@ void Stage::initialize() {
   optimizer_->adopt();
 }
 
-net::Link* Stage::upstream_link() { return upper_end_ ? &upper_end_->link() : nullptr; }
-net::Link* Stage::downstream_link() { return lower_end_ ? &lower_end_->link() : nullptr; }
+net::Link* Stage::upstream_link() { return upper_->link(); }
+net::Link* Stage::downstream_link() { return lower_->link(); }
 net::Link* Stage::tie_link() { return ties_.empty() ? nullptr : ties_.front()->link(); }
 
+std::vector<Boundary*> Stage::boundaries() const {
+  std::vector<Boundary*> connected;
+  for (const std::unique_ptr<Boundary>* boundary : {&upper_, &lower_}) {
+    if ((*boundary)->link() != nullptr) connected.push_back(boundary->get());
+  }
+  return connected;
+}
+
+std::vector<store::NamedTensor> Stage::saved_caches() const {
+  std::vector<store::NamedTensor> tensors;
+  for (const Boundary* boundary : boundaries()) {
+    for (store::NamedTensor& tensor : boundary->saved_cache()) tensors.push_back(std::move(tensor));
+  }
+  return tensors;
+}
+
+void Stage::restore_caches(const ReadTensor& read) {
+  upper_->restore_cache(read);
+  lower_->restore_cache(read);
+}
+
+std::vector<BoundaryTraffic> Stage::traffic() const {
+  std::vector<BoundaryTraffic> all;
+  for (const Boundary* boundary : boundaries()) all.push_back(boundary->sent());
+  for (const Boundary* boundary : boundaries()) all.push_back(boundary->received());
+  return all;
+}
+
 store::Step Stage::run(StageObserver& observer) {
-  StageParts parts{
-      {{*chunk_, *upstream_, *downstream_}}, parameters_, *gradients_, *optimizer_, ties_, waits_};
+  StageParts parts{{{*chunk_, *upstream_, *downstream_}},
+                   parameters_,
+                   *gradients_,
+                   *optimizer_,
+                   ties_,
+                   waits_,
+                   boundaries()};
   StageLoop loop(std::move(parts), options_.training, options_.evaluation, options_.loop, observer);
   return loop.run();
 }

@@ -11,7 +11,7 @@
 #include "models/model_config.h"
 #include "stages/adamw.h"
 #include "stages/batch_source.h"
-#include "stages/boundary_end.h"
+#include "stages/boundary.h"
 #include "stages/boundary_options.h"
 #include "stages/boundary_traffic.h"
 #include "stages/stage_loop.h"
@@ -26,11 +26,11 @@ struct StageOptions {
   std::uint64_t seed = 0;
   bool recompute = false;
   double clip = 1.0;
-  BoundaryOptions upper;  // of the boundaries that this stage has; the other is not looked at
-  BoundaryOptions lower;
-  std::int64_t training_rows = 0;    // of the token file, and the tokens of one: every stage knows
-  std::int64_t row_tokens = 0;       // them, for what it remembers of rows
-  at::ScalarType wire = at::kFloat;  // of the raw codec in training
+  BoundaryOptions upper;  // of the ends that this stage has; where there is none they stay as
+  BoundaryOptions lower;  // they are here
+  std::int64_t training_rows = 0;  // of the token file, and the tokens of one of them: every stage
+  std::int64_t row_tokens = 0;     // knows these, to remember samples by
+  at::ScalarType wire = at::kFloat;             // of the raw codec in training
   at::ScalarType evaluation_wire = at::kFloat;  // likewise in evaluation
   AdamWOptions adamw;
   BatchOptions batch;
@@ -90,7 +90,8 @@ class Stage {
   store::Step run(StageObserver& observer);
 
  private:
-  BoundaryCodecs codecs() const;
+  std::unique_ptr<Boundary> make_boundary(BoundarySide side) const;
+  std::vector<Boundary*> boundaries() const;  // that are connected, upper first
   void connect_upstream(StageLinks& links, std::function<bool()> stop_requested);
   void connect_downstream(StageLinks& links);
   void connect_tie(std::unique_ptr<net::Link> link);
@@ -103,8 +104,8 @@ class Stage {
   std::unique_ptr<AdamW> optimizer_;
   std::unique_ptr<Chunk> chunk_;
   std::unique_ptr<BatchSource> source_;
-  std::unique_ptr<BoundaryEnd> upper_end_;
-  std::unique_ptr<BoundaryEnd> lower_end_;
+  std::unique_ptr<Boundary> upper_;
+  std::unique_ptr<Boundary> lower_;
   std::unique_ptr<Upstream> upstream_;
   std::unique_ptr<Downstream> downstream_;
   std::vector<std::unique_ptr<WeightTie>> ties_;

@@ -17,7 +17,9 @@ StageLoop::StageLoop(StageParts parts, schedules::ActionList training,
       training_(std::move(training)),
       evaluation_(std::move(evaluation)),
       options_(options),
-      observer_(observer) {}
+      observer_(observer) {
+  sent_since();
+}
 
 store::Step StageLoop::run() {
   store::Step done = options_.first;
@@ -33,6 +35,13 @@ store::Step StageLoop::run() {
     if (over || stop || due(done, options_.checkpoint_every)) observer_.checkpoint(done);
   }
   return done;
+}
+
+std::vector<BoundaryTraffic> StageLoop::sent_since() {
+  std::vector<BoundaryTraffic> now;
+  for (const Boundary* boundary : parts_.boundaries) now.push_back(boundary->sent());
+  if (sent_.empty()) sent_.resize(now.size());
+  return difference(now, std::exchange(sent_, now));
 }
 
 bool StageLoop::due(store::Step steps, std::int64_t every) {
@@ -104,6 +113,10 @@ StepVerdict StageLoop::train(store::Step step) {
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - started;
   summary.seconds = seconds.count();
   summary.busy_seconds = summary.seconds - (parts_.waits.read().total - waited);
+  summary.sent = sent_since();
+  for (Boundary* boundary : parts_.boundaries) {
+    for (CodecSwitch& one : boundary->take_switches()) summary.switches.push_back(std::move(one));
+  }
   observer_.trained(summary);
   return verdict;
 }

@@ -5,6 +5,7 @@
 
 #include "schedules/action.h"
 #include "stages/adamw.h"
+#include "stages/boundary.h"
 #include "stages/chunk.h"
 #include "stages/gradients.h"
 #include "stages/learning_rate.h"
@@ -37,6 +38,7 @@ struct StageParts {
   AdamW& optimizer;
   std::vector<std::unique_ptr<WeightTie>>& ties;
   WaitClock& waits;
+  std::vector<Boundary*> boundaries;  // that are connected, upper first
 };
 
 // One process's share of a run: interprets the action list of every step, agrees on the result with
@@ -56,6 +58,8 @@ class StageLoop {
   StepReport report(const Phase& phase);
   StepVerdict train(store::Step step);
   bool evaluate(store::Step steps);
+  // What was sent since this was last asked.
+  std::vector<BoundaryTraffic> sent_since();
   static bool due(store::Step steps, std::int64_t every);
 
   StageParts parts_;
@@ -63,6 +67,7 @@ class StageLoop {
   schedules::ActionList evaluation_;
   LoopOptions options_;
   StageObserver& observer_;
+  std::vector<BoundaryTraffic> sent_;  // up to the end of the last step
 };
 
 }  // namespace strait::stages

@@ -19,6 +19,7 @@ struct StepSummary {
   // What this process sent over boundaries in this step, each direction by itself. Exact: by the
   // end of a step all of it is encoded.
   std::vector<BoundaryTraffic> sent;
+  std::vector<CodecSwitch> switches;  // of codecs on `auto`, since the previous step ended
 };
 
 // Who looks on while a stage works: metrics, traces, checkpoints and stop requests all come in

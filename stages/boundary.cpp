@@ -1,0 +1,59 @@
+#include "stages/boundary.h"
+
+#include <utility>
+
+namespace strait::stages {
+
+using Direction = BoundaryTraffic::Direction;
+
+Boundary::Boundary(BoundaryOptions options, BoundarySetting setting)
+    : options_(std::move(options)), setting_(std::move(setting)) {
+  // The link that a chooser watches comes with connect().
+  setting_.chooser = [this](const codec::ChoiceLimits& limits) {
+    limits_ = limits;
+    return [this](store::Step step, const codec::Traffic& traffic) {
+      return chooser_->choose(step, traffic);
+    };
+  };
+  codecs_ = make_codecs(options_, setting_);
+  cache_ = codecs_.cache;
+}
+
+BoundaryEnd& Boundary::connect(std::unique_ptr<net::Link> link, WaitClock& waits,
+                               std::string peer) {
+  if (limits_) chooser_ = std::make_unique<CodecChooser>(*limits_, *link, waits);
+  end_ = std::make_unique<BoundaryEnd>(std::move(link), std::move(codecs_), waits, std::move(peer));
+  return *end_;
+}
+
+std::vector<store::NamedTensor> Boundary::saved_cache() const {
+  if (cache_ == nullptr) return {};
+  return cache_->saved(cache_prefix(options_, setting_));
+}
+
+void Boundary::restore_cache(const ReadTensor& read) {
+  if (cache_ != nullptr) cache_->restore(cache_prefix(options_, setting_), read);
+}
+
+Direction Boundary::sends() const {
+  return setting_.side == BoundarySide::sender ? Direction::forward : Direction::backward;
+}
+
+BoundaryTraffic Boundary::sent() const { return {options_.name, sends(), true, end_->sent()}; }
+
+BoundaryTraffic Boundary::received() const {
+  const Direction direction =
+      sends() == Direction::forward ? Direction::backward : Direction::forward;
+  return {options_.name, direction, false, end_->received()};
+}
+
+std::vector<CodecSwitch> Boundary::take_switches() {
+  std::vector<CodecSwitch> switches;
+  if (chooser_ == nullptr) return switches;
+  for (CodecChooser::Change& change : chooser_->take_changes()) {
+    switches.push_back({options_.name, sends(), change.step, std::move(change.decision)});
+  }
+  return switches;
+}
+
+}  // namespace strait::stages
