@@ -64,6 +64,14 @@ std::span<std::byte> ActivationCache::find(store::SampleId sample) {
   return found == slot_of_.end() ? std::span<std::byte>{} : visit(found->second);
 }
 
+void ActivationCache::seal(store::SampleId sample, std::uint64_t word) {
+  held_[static_cast<std::size_t>(slot_of_.at(sample))].seal = word;
+}
+
+std::uint64_t ActivationCache::sealed(store::SampleId sample) const {
+  return held_[static_cast<std::size_t>(slot_of_.at(sample))].seal;
+}
+
 std::span<std::byte> ActivationCache::keep(store::SampleId sample, std::int64_t tokens) {
   return remember(sample, tokens, false);
 }
@@ -103,7 +111,7 @@ std::span<std::byte> ActivationCache::remember(store::SampleId sample, std::int6
 std::span<std::byte> ActivationCache::add(store::SampleId sample, std::int64_t tokens) {
   const std::int64_t slot = entries();
   slots_.open(slot);
-  held_.push_back({sample, tokens, VisitsAhead::kUnknown, {}});
+  held_.push_back({sample, tokens, VisitsAhead::kUnknown, {}, 0});
   slot_of_.emplace(sample, slot);
   bytes_ += entry_bytes(tokens);
   planned_ = false;  // is planned again when it is full again

@@ -63,6 +63,11 @@ class ActivationCache {
   // step, which an end of the same limits never sees.
   std::span<std::byte> keep_always(store::SampleId sample, std::int64_t tokens);
 
+  // A word that is kept beside an entry, and saved with it: what its owner checks its bytes
+  // against.
+  void seal(store::SampleId sample, std::uint64_t word);
+  std::uint64_t sealed(store::SampleId sample) const;
+
   const ActivationCacheOptions& options() const { return options_; }
   std::int64_t entries() const { return static_cast<std::int64_t>(held_.size()); }
   std::uint64_t bytes() const { return bytes_; }  // of the entries held
@@ -82,6 +87,7 @@ class ActivationCache {
     std::int64_t tokens = 0;
     Position next = VisitsAhead::kUnknown;
     std::optional<store::Step> visited;
+    std::uint64_t seal = 0;
   };
 
   std::size_t entry_bytes(std::int64_t tokens) const;

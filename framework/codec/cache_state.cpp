@@ -1,6 +1,7 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
+#include <bit>
 #include <cstring>
 #include <stdexcept>
 
@@ -8,11 +9,12 @@
 #include "framework/store/store_error.h"
 
 // The part of ActivationCache that a checkpoint holds: "layout" int64 [4] (entry kind, tokens of a
-// row, width, slabs), "index" int64 [entries, 3] (sample, slot, tokens) and the slabs "slab.0" …
+// row, width, slabs), "index" int64 [entries, 4] (sample, slot, tokens, seal) and the slabs
+// "slab.0" …
 namespace strait::codec {
 namespace {
 
-constexpr std::int64_t kIndexColumns = 3;
+constexpr std::int64_t kIndexColumns = 4;
 
 at::Tensor layout_of(const ActivationCacheOptions& options, std::int64_t slabs) {
   return at::tensor(
@@ -66,6 +68,7 @@ std::vector<store::NamedTensor> ActivationCache::saved(const std::string& prefix
     *row++ = number(held_[slot].sample);
     *row++ = static_cast<std::int64_t>(slot);
     *row++ = held_[slot].tokens;
+    *row++ = std::bit_cast<std::int64_t>(held_[slot].seal);
   }
   std::vector<store::NamedTensor> tensors;
   tensors.push_back(
@@ -119,6 +122,7 @@ void ActivationCache::restore(const std::string& prefix, const ReadTensor& read)
     }
     const std::span<std::byte> entry = add(store::SampleId{row[0]}, row[2]);
     std::memcpy(entry.data(), slots[static_cast<std::size_t>(row[1])], entry.size());
+    seal(store::SampleId{row[0]}, std::bit_cast<std::uint64_t>(row[3]));
   }
 }
 

@@ -14,6 +14,16 @@
 #include "kernels/random_key.h"
 
 namespace strait::codec {
+namespace {
+
+// Makes room behind what the frame holds.
+std::byte* grown(net::Frame& frame, std::size_t bytes) {
+  const std::size_t at = frame.size();
+  frame.resize(at + bytes);
+  return frame.data() + at;
+}
+
+}  // namespace
 
 SampleEncoder::SampleEncoder(const SampleEncoderOptions& options,
                              std::unique_ptr<ActivationCache> cache)
@@ -30,17 +40,20 @@ void SampleEncoder::begin_step(store::Step step) {
   if (options_.choose) options_.choice = options_.choose(step, traffic());
 }
 
+RowHead SampleEncoder::first_visit() const {
+  const int bits = options_.choice.first_bits;
+  return {RowBase::fresh, bits, options_.rotate && bits != kWholeBits, 0};
+}
+
 RowHead SampleEncoder::plan(const Row& row) {
   const Choice& choice = options_.choice;
+  if (choice.way == Choice::Way::raw) return {RowBase::none, kWholeBits, false, 0};
   RowHead plan{RowBase::none, choice.bits, options_.rotate, 0};
-  if (choice.way == Choice::Way::raw) plan.bits = kWholeBits;
-  if (choice.way == Choice::Way::delta && cache_ != nullptr && row.length() != 0) {
-    const auto size = static_cast<std::size_t>(
-        kernels::entry_bytes(cache_->options().kind, row.length(), cache_->options().width));
-    plan.base = cache_->find(row.sample).size() == size ? RowBase::entry : RowBase::fresh;
-    if (plan.base == RowBase::fresh) plan.bits = choice.first_bits;
-  }
-  if (plan.bits == kWholeBits) plan.rotate = false;
+  if (choice.way == Choice::Way::fixed || cache_ == nullptr || row.length() == 0) return plan;
+  const auto size = static_cast<std::size_t>(
+      kernels::entry_bytes(cache_->options().kind, row.length(), cache_->options().width));
+  if (cache_->find(row.sample).size() != size) return first_visit();
+  plan.base = RowBase::entry;
   return plan;
 }
 
@@ -67,74 +80,83 @@ void SampleEncoder::encode(const TensorHead& head, const at::Tensor& tensor, net
             data_bytes(plans_.back(), options_.group, row.length(), head.width);
   }
   const std::size_t begin = frame.size();
-  frame.resize(begin + size);
-  std::byte* to = write_payload_head({memory(), options_.group}, frame.data() + begin);
+  frame.reserve(begin + size);
+  write_payload_head({memory(), options_.group}, grown(frame, kPayloadHeadBytes));
   const kernels::Element element = element_of(source.scalar_type());
   const auto* from = static_cast<const std::byte*>(source.const_data_ptr());
   const std::int64_t row_bytes = head.rows.padded_length * head.width * kernels::bytes_of(element);
   for (std::size_t place = 0; place < plans_.size(); ++place, from += row_bytes) {
-    to = encode_row(head, place, {from, element, head.rows.rows[place].length(), head.width}, to);
-  }
-  if (to != frame.data() + frame.size()) {
-    throw std::logic_error(
-        fmt::format("a payload of {} bytes was planned with {}", to - frame.data(), frame.size()));
+    encode_row(head, place, {from, element, head.rows.rows[place].length(), head.width}, frame);
   }
   traffic_.raw_bytes += static_cast<std::uint64_t>(head.rows.tokens() * head.width) * sizeof(float);
-  traffic_.payload_bytes += size;
+  traffic_.payload_bytes += frame.size() - begin;
 }
 
-std::byte* SampleEncoder::encode_row(const TensorHead& head, std::size_t place,
-                                     const kernels::Values& values, std::byte* to) {
+void SampleEncoder::encode_row(const TensorHead& head, std::size_t place,
+                               const kernels::Values& values, net::Frame& frame) {
   RowHead row = plans_[place];
   const store::SampleId sample = head.rows.rows[place].sample;
-  if (row.bits == kWholeBits) return encode_wide(row, sample, values, to);
+  kernels::SquareSums sums;
+  std::span<std::byte> entry = settle_base(row, sample, values.tokens);
+  if (row.bits == kWholeBits) entry = settle_wide(row, sample, values, sums);
+  write_row_head(row, grown(frame, head_bytes(row.base)));
+  std::byte* to = grown(frame, data_bytes(row, options_.group, values.tokens, values.width));
+  const kernels::GroupFormat format{row.bits, options_.group, row.rotate};
+  if (row.bits == kWholeBits) {
+    wide_.write_to(to);
+  } else if (row.base == RowBase::none) {
+    kernels::quantize({}, values, format, draw_for(head, place), to, &sums);
+  } else {
+    kernels::quantize_change({}, values, format, draw_for(head, place), cache_->options().kind,
+                             row.base == RowBase::fresh, entry.data(), to, &sums);
+  }
+  if (row.base != RowBase::none) cache_->seal(sample, entry_hash(entry));
+  count(row, sums);
+}
+
+// What the row builds on: as planned, unless the entry is spoiled or there is no room for one.
+std::span<std::byte> SampleEncoder::settle_base(RowHead& row, store::SampleId sample,
+                                                std::int64_t tokens) {
   std::span<std::byte> entry;
   if (row.base == RowBase::entry) {
     entry = cache_->find(sample);
     row.hash = entry_hash(entry);
-  } else if (row.base == RowBase::fresh) {
-    entry = cache_->keep(sample, values.tokens);
-    if (entry.empty()) row.base = RowBase::none;
+    if (row.hash == cache_->sealed(sample)) return entry;
+    ++traffic_.resends;
+    row = first_visit();
   }
-  kernels::Draw draw{options_.rounding, 0};
-  if (draw.rounding == kernels::Rounding::stochastic) {
-    draw.key = kernels::mix_key({options_.key, static_cast<std::uint64_t>(number(head.step)),
-                                 static_cast<std::uint64_t>(head.micro_batch),
-                                 static_cast<std::uint64_t>(head.kind), place});
-  }
-  to = write_row_head(row, to);
-  const kernels::GroupFormat format{row.bits, options_.group, row.rotate};
-  kernels::SquareSums sums;
-  if (row.base == RowBase::none) {
-    kernels::quantize({}, values, format, draw, to, &sums);
-  } else {
-    kernels::quantize_change({}, values, format, draw, cache_->options().kind,
-                             row.base == RowBase::fresh, entry.data(), to, &sums);
-  }
-  count(row, sums);
-  return to + data_bytes(row, options_.group, values.tokens, values.width);
+  // In bfloat16 it is not known yet whether the values may be remembered.
+  if (row.base != RowBase::fresh || row.bits == kWholeBits) return {};
+  entry = cache_->keep(sample, tokens);
+  if (entry.empty()) row.base = RowBase::none;
+  return entry;
 }
 
-std::byte* SampleEncoder::encode_wide(RowHead row, store::SampleId sample,
-                                      const kernels::Values& values, std::byte* to) {
-  const std::span<const std::byte> bytes = wide_.round(values);
-  kernels::SquareSums sums;
-  sums.refused_groups = wide_.fit_to_remember() ? 0 : 1;
-  if (row.base == RowBase::fresh) {
-    std::span<std::byte> entry;
-    if (sums.refused_groups == 0) entry = cache_->keep(sample, values.tokens);
-    if (entry.empty()) {
-      row.base = RowBase::none;
-    } else {
-      // From the rounded values, which are all that the other end gets.
-      kernels::store_entry({}, wide_.values(values.tokens, values.width), cache_->options().kind,
-                           entry.data());
-    }
+std::span<std::byte> SampleEncoder::settle_wide(RowHead& row, store::SampleId sample,
+                                                const kernels::Values& values,
+                                                kernels::SquareSums& sums) {
+  wide_.round(values);
+  const bool finite = wide_.fit_to_remember();
+  sums.refused_groups = finite ? 0 : 1;
+  if (row.base == RowBase::none) return {};
+  std::span<std::byte> entry;
+  if (finite) entry = cache_->keep(sample, values.tokens);
+  if (entry.empty()) {
+    row.base = RowBase::none;
+    return {};
   }
-  to = write_row_head(row, to);
-  if (!bytes.empty()) std::memcpy(to, bytes.data(), bytes.size());
-  count(row, sums);
-  return to + bytes.size();
+  // From the rounded values, which are all that the other end gets.
+  kernels::store_entry({}, wide_.values(values.tokens, values.width), cache_->options().kind,
+                       entry.data());
+  return entry;
+}
+
+kernels::Draw SampleEncoder::draw_for(const TensorHead& head, std::size_t place) const {
+  if (options_.rounding == kernels::Rounding::nearest) return {};
+  return {options_.rounding,
+          kernels::mix_key({options_.key, static_cast<std::uint64_t>(number(head.step)),
+                            static_cast<std::uint64_t>(head.micro_batch),
+                            static_cast<std::uint64_t>(head.kind), place})};
 }
 
 void SampleEncoder::count(const RowHead& row, const kernels::SquareSums& sums) {
@@ -160,7 +182,10 @@ void SampleEncoder::encode_whole(const TensorHead& head, net::Frame& frame) {
   for (const Row& row : head.rows.rows) {
     const auto needed =
         static_cast<std::size_t>(kernels::entry_bytes(options.kind, row.length(), options.width));
-    if (head.width != options.width || needed == 0 || cache_->find(row.sample).size() != needed) {
+    const std::span<const std::byte> entry = cache_->find(row.sample);
+    const bool held = head.width == options.width && needed != 0 && entry.size() == needed &&
+                      entry_hash(entry) == cache_->sealed(row.sample);
+    if (!held) {
       throw CodecError(
           fmt::format("a peer asks for {} tokens of width {} of sample {} again, which "
                       "this end does not hold",
@@ -168,9 +193,7 @@ void SampleEncoder::encode_whole(const TensorHead& head, net::Frame& frame) {
     }
     size += needed;
   }
-  const std::size_t begin = frame.size();
-  frame.resize(begin + size);
-  std::byte* to = write_whole_head(options.kind, frame.data() + begin);
+  std::byte* to = write_whole_head(options.kind, grown(frame, size));
   for (const Row& row : head.rows.rows) {
     const std::span<const std::byte> entry = cache_->find(row.sample);
     std::memcpy(to, entry.data(), entry.size());

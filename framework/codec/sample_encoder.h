@@ -31,6 +31,10 @@ struct SampleEncoderOptions {
 // so a decoder follows any change of mind on the very message that has it. The layout is in
 // MESSAGE.md, its constants in sample_format.h.
 //
+// An entry is sealed with the hash of its bytes. One that is not what was sealed when its sample
+// comes back was spoiled in this end's memory: it is not built on, the row is a first visit, and
+// counts as a resend.
+//
 // In a steady state an encode() into a frame with room for it allocates nothing.
 class SampleEncoder final : public Encoder {
  public:
@@ -45,11 +49,14 @@ class SampleEncoder final : public Encoder {
 
  private:
   void begin_step(store::Step step);
+  RowHead first_visit() const;
   RowHead plan(const Row& row);
-  std::byte* encode_row(const TensorHead& head, std::size_t place, const kernels::Values& values,
-                        std::byte* to);
-  std::byte* encode_wide(RowHead row, store::SampleId sample, const kernels::Values& values,
-                         std::byte* to);
+  void encode_row(const TensorHead& head, std::size_t place, const kernels::Values& values,
+                  net::Frame& frame);
+  std::span<std::byte> settle_base(RowHead& row, store::SampleId sample, std::int64_t tokens);
+  std::span<std::byte> settle_wide(RowHead& row, store::SampleId sample,
+                                   const kernels::Values& values, kernels::SquareSums& sums);
+  kernels::Draw draw_for(const TensorHead& head, std::size_t place) const;
   void count(const RowHead& row, const kernels::SquareSums& sums);
   Memory memory() const;
 

@@ -11,6 +11,7 @@ namespace strait::codec {
 namespace {
 
 constexpr std::uint8_t kRotateFlag = 1;
+constexpr std::int64_t kMostRowValues = std::int64_t{1} << 31;  // the kernels count in 32 bits
 
 std::uint8_t memory_byte(Memory memory) {
   if (!memory) return 0;
@@ -133,7 +134,7 @@ SamplePayload::Part SamplePayload::next() {
                     tokens, memory_ ? "there is nothing in it" : "this end remembers nothing"));
   }
   const std::size_t size = data_bytes(part.head, group_, tokens, tensor_.width);
-  if (rest_.size() < size) {
+  if (tokens * tensor_.width > kMostRowValues || rest_.size() < size) {
     throw CodecError(fmt::format("row {} of a payload takes {} bytes where {} are left", place_,
                                  size, rest_.size()));
   }

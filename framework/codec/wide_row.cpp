@@ -1,5 +1,7 @@
 #include "framework/codec/wide_row.h"
 
+#include <c10/util/Half.h>
+
 #include <bit>
 #include <cstdint>
 #include <cstring>
@@ -14,21 +16,51 @@ constexpr std::size_t kWideBytes = 2;
 constexpr std::uint16_t kMagnitude = 0x7FFF;
 constexpr auto kHugeBits =
     static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(kernels::kHuge) >> 16);
+constexpr std::uint16_t kNanBits = 0x7FC0;
+
+// To nearest, ties to even. Written so that the compiler does many at once.
+std::uint16_t rounded_to_wide(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  const auto rounded = static_cast<std::uint16_t>((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16);
+  return value == value ? rounded : kNanBits;
+}
+
+template <typename Value>
+void round_all(const void* from, std::size_t count, std::byte* to) {
+  const auto* values = static_cast<const Value*>(from);
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint16_t wide = rounded_to_wide(static_cast<float>(values[i]));
+    std::memcpy(to + i * kWideBytes, &wide, kWideBytes);
+  }
+}
 
 }  // namespace
 
-std::span<const std::byte> WideRow::round(const kernels::Values& values) {
-  size_ = static_cast<std::size_t>(values.tokens * values.width) * kWideBytes;
+void WideRow::round(const kernels::Values& values) {
+  const auto count = static_cast<std::size_t>(values.tokens * values.width);
+  size_ = count * kWideBytes;
   if (memory_.size() < size_) memory_.resize(size_);
-  kernels::store_entry({}, values, kernels::EntryKind::bfloat16, memory_.data());
-  return {memory_.data(), size_};
+  switch (values.element) {
+    case kernels::Element::float32:
+      round_all<float>(values.data, count, memory_.data());
+      break;
+    case kernels::Element::float16:
+      round_all<c10::Half>(values.data, count, memory_.data());
+      break;
+    case kernels::Element::bfloat16:
+      if (size_ != 0) std::memcpy(memory_.data(), values.data, size_);
+      break;
+  }
 }
 
-std::span<const std::byte> WideRow::copy(std::span<const std::byte> bytes) {
+void WideRow::copy(std::span<const std::byte> bytes) {
   size_ = bytes.size();
   if (memory_.size() < size_) memory_.resize(size_);
   if (size_ != 0) std::memcpy(memory_.data(), bytes.data(), size_);
-  return {memory_.data(), size_};
+}
+
+void WideRow::write_to(std::byte* to) const {
+  if (size_ != 0) std::memcpy(to, memory_.data(), size_);
 }
 
 bool WideRow::fit_to_remember() const {

@@ -12,9 +12,11 @@ namespace strait::codec {
 // Grows to the largest row and stays.
 class WideRow {
  public:
-  // Rounds the values; the bytes are those of the message.
-  std::span<const std::byte> round(const kernels::Values& values);
-  std::span<const std::byte> copy(std::span<const std::byte> bytes);
+  // Takes values, rounded, or the bytes of a message.
+  void round(const kernels::Values& values);
+  void copy(std::span<const std::byte> bytes);
+
+  void write_to(std::byte* to) const;
 
   // No value of the current row is NaN, infinite or so large that the quantiser would refuse it.
   bool fit_to_remember() const;
