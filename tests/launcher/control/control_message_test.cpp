@@ -86,6 +86,27 @@ TEST(ControlMessage, NumbersOfAStepComeBackAsTheSameBits) {
   }
 }
 
+TEST(ControlMessage, BoundariesOfAStepComeBackAndWhatIsUnknownStaysUnknown) {
+  BoundaryStep known;
+  known.boundary = "0.0>1.0";
+  known.direction = "forward";
+  known.raw_bytes = std::numeric_limits<std::uint64_t>::max();
+  known.sent_bytes = 2;
+  known.change = 0.1;
+  known.error = 1e-300;
+  known.cache_bytes = 3;
+  known.hits = 4;
+  known.first_visits = 5;
+  known.evictions = 6;
+  known.resends = 7;
+  BoundaryStep unknown = known;
+  unknown.change = std::nullopt;
+  unknown.error = std::nullopt;
+  StepDone sent;
+  sent.boundaries = {known, unknown};
+  EXPECT_EQ(through_stage(sent).boundaries, sent.boundaries);
+}
+
 TEST(ControlMessage, ALossThatIsNotANumberIsNotAnAbsentLoss) {
   StepDone sent;
   sent.loss = std::numeric_limits<double>::quiet_NaN();

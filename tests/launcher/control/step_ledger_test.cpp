@@ -18,6 +18,8 @@ StepDone of_first(std::int64_t step) {
   done.seconds = 2;
   done.busy_seconds = 1.5;
   done.bytes_forward = 1000;
+  done.boundaries.resize(1);
+  done.boundaries[0].direction = "forward";
   return done;
 }
 StepDone of_second(std::int64_t step) {
@@ -29,6 +31,8 @@ StepDone of_second(std::int64_t step) {
   done.seconds = 1.9;
   done.busy_seconds = 1.9;
   done.bytes_backward = 900;
+  done.boundaries.resize(1);
+  done.boundaries[0].direction = "backward";
   return done;
 }
 
@@ -45,6 +49,10 @@ TEST(StepLedger, ALineIsWholeOnlyWhenEveryProcessHasReported) {
   EXPECT_EQ(line->tokens_per_second, 2048);
   EXPECT_EQ(line->bytes_forward, 1000U);
   EXPECT_EQ(line->bytes_backward, 900U);
+  ASSERT_EQ(line->boundaries.size(), 2U);
+  EXPECT_EQ(line->boundaries[0].direction, "forward");
+  EXPECT_EQ(line->boundaries[1].direction, "backward");
+  EXPECT_EQ(to_json(*line).at("boundaries").size(), 2U);
   ASSERT_EQ(line->idle.size(), 2U);
   EXPECT_DOUBLE_EQ(line->idle[0].second, 0.25);
   EXPECT_DOUBLE_EQ(line->idle[1].second, 0);

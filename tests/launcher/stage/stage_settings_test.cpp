@@ -1,0 +1,97 @@
+#include "launcher/stage/stage_settings.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace strait::launcher {
+namespace {
+
+StageJob middle_of_three() {
+  StageJob job;
+  job.plan.recipe.pipeline.stages = 3;
+  job.plan.model_config = R"({"model_type": "gpt2", "n_layer": 4, "n_embd": 8, "n_head": 2})";
+  job.plan.micro_batches = 2;
+  for (std::uint32_t stage = 0; stage < 3; ++stage) {
+    Plan::Process process;
+    process.name = {stage, 0};
+    process.layers = {static_cast<int>(2 * stage), static_cast<int>(2 * stage + 1)};
+    job.plan.processes.push_back(process);
+    job.peer_keys[process.name.text()] = "key of " + process.name.text();
+    if (stage == 2) break;
+    Plan::Link link;
+    link.name = "boundary";
+    link.connects = {stage, 0};
+    link.listens = {stage + 1, 0};
+    link.cache_bytes = 1000 + stage;
+    link.cache_disk_bytes = 2000 + stage;
+    job.plan.links.push_back(link);
+  }
+  job.process = {1, 0};
+  job.run_directory = "runs/x";
+  return job;
+}
+
+TEST(StageSettings, EachEndOfAStageGetsItsOwnBoundarysCodecsAndLimits) {
+  StageJob job = middle_of_three();
+  Recipe::Codec& codec = job.plan.recipe.codec;
+  codec.forward = CodecKind::delta;
+  codec.forward_bits = 3;
+  codec.first_bits = 16;
+  codec.backward = CodecKind::fixed;
+  codec.backward_bits = 6;
+  codec.group = 32;
+  codec.rotate = true;
+  codec.rounding = RoundingKind::stochastic;
+  codec.cache_kind = CacheKind::eight_bits;
+  job.plan.train.rows = 77;
+  const stages::StageOptions options = stage_options(job, store::Step{0});
+  using Codec = stages::DirectionOptions::Codec;
+  for (const stages::BoundaryOptions& end : {options.upper, options.lower}) {
+    EXPECT_EQ(end.forward.codec, Codec::delta);
+    EXPECT_EQ(end.forward.bits, 3);
+    EXPECT_EQ(end.forward.first_bits, 16);
+    EXPECT_EQ(end.backward.codec, Codec::fixed);
+    EXPECT_EQ(end.backward.bits, 6);
+    EXPECT_EQ(end.backward.group, 32);
+    EXPECT_TRUE(end.forward.rotate);
+    EXPECT_EQ(end.forward.rounding, kernels::Rounding::stochastic);
+    EXPECT_EQ(end.cache_kind, kernels::EntryKind::eight_bits);
+    EXPECT_EQ(end.cache_folder, "runs/x");
+  }
+  EXPECT_EQ(options.upper.name, "0.0>1.0");
+  EXPECT_EQ(options.lower.name, "1.0>2.0");
+  EXPECT_EQ(options.upper.upper_stage, 0);
+  EXPECT_EQ(options.lower.upper_stage, 1);
+  EXPECT_EQ(options.upper.cache_bytes, 1000U);
+  EXPECT_EQ(options.lower.cache_disk_bytes, 2001U);
+  EXPECT_EQ(options.training_rows, 77);
+  EXPECT_EQ(options.row_tokens, job.plan.recipe.data.row);
+}
+
+std::vector<std::string> differing_terms(const StageJob& one, const StageJob& other) {
+  const net::Terms a = link_options(one, one.plan.links[0]).terms;
+  const net::Terms b = link_options(other, other.plan.links[0]).terms;
+  std::vector<std::string> keys;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    EXPECT_EQ(a[i].first, b.at(i).first);
+    if (a[i].second != b[i].second) keys.push_back(a[i].first);
+  }
+  return keys;
+}
+
+TEST(StageSettings, ALinkIsRefusedWhereCodecsCachesOrTheirGenerationDiffer) {
+  const StageJob job = middle_of_three();
+  EXPECT_THAT(differing_terms(job, job), testing::IsEmpty());
+  StageJob other = job;
+  other.codec_generation = 1;
+  EXPECT_THAT(differing_terms(job, other), testing::ElementsAre("codec generation"));
+  other = job;
+  other.plan.recipe.codec.rotate = true;
+  EXPECT_THAT(differing_terms(job, other), testing::ElementsAre("codec", "plan"));
+  other = job;
+  other.plan.links[0].cache_bytes = 5;
+  EXPECT_THAT(differing_terms(job, other), testing::ElementsAre("cache", "plan"));
+}
+
+}  // namespace
+}  // namespace strait::launcher
