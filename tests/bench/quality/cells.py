@@ -1,0 +1,212 @@
+"""Runs of the real program: a pre-trained model, and a cell of the table, which is one fine-tuning
+over four stages with one codec, one task and one seed."""
+
+import json
+import pathlib
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+
+import answers
+import tasks
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
+import machinery  # noqa: E402
+
+STAGES = 4
+SLOW_LINKS = (100, 500)  # Mbit/s
+
+
+class Sizes:
+    """How large everything is; the smoke test takes a smaller one."""
+
+    width = 128
+    layers = 8
+    pretrain_steps = 600
+    rows = 512
+    eval_rows = 192
+    records = 1900
+    eval_records = 400
+    epochs = 3
+    batch = 16
+    micro_batch = 4
+    learning_rate = 1e-3
+
+
+class SmallSizes(Sizes):
+    width = 64
+    layers = 4
+    pretrain_steps = 6
+    rows = 32
+    eval_rows = 16
+    records = 120
+    eval_records = 20
+
+
+# Task -> on what its model was trained before.
+TASKS = {"code": "english", "instructions": "english", "english": "code"}
+
+
+class Bench:
+    """A folder with models, data and finished cells; what is there already is not done again."""
+
+    def __init__(self, folder, binaries, sizes, english=None):
+        self.folder = folder
+        self.strait = binaries / "strait"
+        self.simulate = binaries / "simulate"
+        self.sizes = sizes
+        self.english = english
+        folder.mkdir(parents=True, exist_ok=True)
+        self.results = folder / "results.jsonl"
+
+    def cells(self):
+        """(task, setting, seed) -> what was measured."""
+        if not self.results.exists():
+            return {}
+        lines = map(json.loads, self.results.read_text().splitlines())
+        return {(line["task"], line["setting"], line["seed"]): line for line in lines}
+
+    # Data and models.
+
+    def texts(self, name):
+        """(to train on, to evaluate on)."""
+        if name == "code":
+            return tasks.code()
+        text = tasks.english(self.english)
+        cut = len(text) * 9 // 10
+        return text[:cut], text[cut:]
+
+    def prepare(self, task):
+        """Writes what a task needs, its pre-trained model too. Unavailable: it cannot be had."""
+        sizes = self.sizes
+        if task == "instructions":
+            records = tasks.instructions(sizes.records + sizes.eval_records)
+            tasks.write_records(self.folder / "instructions.jsonl", records[sizes.eval_records :])
+            tasks.write_records(self.folder / "instructions-eval.jsonl", records[: sizes.eval_records])
+        else:
+            train, test = self.texts(task)
+            tasks.write_rows(self.folder / f"{task}.safetensors", train, sizes.rows)
+            tasks.write_rows(self.folder / f"{task}-eval.safetensors", test, sizes.eval_rows)
+        self.pretrain(TASKS[task])
+
+    def pretrain(self, corpus):
+        model = self.folder / f"model-{corpus}"
+        if model.exists():
+            return
+        sizes = self.sizes
+        bare = self.folder / "config"
+        bare.mkdir(exist_ok=True)
+        shape = {"n_embd": sizes.width, "n_layer": sizes.layers, "n_head": 4}
+        shape |= {"bos_token_id": answers.END, "eos_token_id": answers.END}
+        config = dict(machinery.MODEL, n_positions=tasks.ROW, **shape)
+        (bare / "config.json").write_text(json.dumps(config))
+        train, _ = self.texts(corpus)
+        rows = self.folder / f"pretrain-{corpus}.safetensors"
+        tasks.write_rows(rows, train, min(sizes.pretrain_steps * sizes.batch, len(train) // tasks.ROW))
+        name = f"pretrain-{corpus}"
+        recipe = self.recipe(name, 1, rows.name, "config", 3e-3)
+        recipe |= {"model.weights": "random", "pipeline.stages": 1, "pipeline.threads": "auto"}
+        recipe |= {"train.steps": sizes.pretrain_steps, "train.warmup": sizes.pretrain_steps // 10}
+        self.run(name, recipe, {})
+        self.call("export", f"runs/{name}", model.name)
+        shutil.rmtree(self.folder / "runs" / name)
+
+    # Runs.
+
+    def recipe(self, name, seed, data, model, learning_rate):
+        return {
+            "name": name,
+            "seed": seed,
+            "model.path": model,
+            "data.train": data,
+            "data.tokenizer": "bytes",
+            "data.row": tasks.ROW,
+            "pipeline.stages": STAGES,
+            "pipeline.threads": 1,
+            "train.batch": self.sizes.batch,
+            "train.micro_batch": self.sizes.micro_batch,
+            "train.learning_rate": learning_rate,
+            "checkpoint.every": 0,
+        }
+
+    def call(self, *words):
+        done = subprocess.run(
+            [self.strait, *words], cwd=self.folder, stdin=subprocess.DEVNULL, capture_output=True, text=True
+        )
+        if done.returncode != 0:
+            raise SystemExit(f"strait {' '.join(words)} ended with {done.returncode}:\n{done.stderr}")
+        return done.stdout
+
+    def run(self, name, recipe, codec):
+        settings = recipe | {f"codec.{key}": value for key, value in codec.items()}
+        file = self.folder / f"{name}.toml"
+        file.write_text("".join(f"{k} = {json.dumps(v)}\n" for k, v in settings.items()))
+        self.call("run", file.name, "--replace")
+        return self.folder / "runs" / name
+
+    def measure(self, task, setting, codec, seed):
+        """One cell, written down."""
+        ending = "jsonl" if task == "instructions" else "safetensors"
+        name = f"cell-{task}"
+        recipe = self.recipe(
+            name, seed, f"{task}.{ending}", f"model-{TASKS[task]}", self.sizes.learning_rate
+        )
+        recipe |= {"train.epochs": self.sizes.epochs, "train.warmup": 10}
+        recipe |= {"data.eval": f"{task}-eval.{ending}"}
+        begun = time.monotonic()
+        run = self.run(name, recipe, codec)
+        cell = {"task": task, "setting": setting, "seed": seed, "codec": codec}
+        cell |= {"seconds": time.monotonic() - begun, **self.read(run)}
+        if task == "instructions":
+            self.call("export", f"runs/{name}", f"{name}-model")
+            model = self.folder / f"{name}-model"
+            cell["accuracy"] = answers.accuracy(model, self.folder / f"{task}-eval.jsonl")
+            shutil.rmtree(model)
+        shutil.rmtree(run)
+        with open(self.results, "a") as file:
+            file.write(json.dumps(cell) + "\n")
+        return cell
+
+    def read(self, run):
+        events = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
+        steps = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+        told = {
+            "loss": next(e["loss"] for e in events if e["event"] == "evaluated"),
+            "steps": len(steps),
+            "skipped": sum(bool(step.get("skipped")) for step in steps),
+        }
+        # Of each epoch, because the first visit of a sample takes more bytes than later ones.
+        epochs = self.sizes.epochs
+        for direction in ("forward", "backward"):
+            sent = [step[f"bytes_{direction}"] for step in steps]
+            told[f"bytes_{direction}"] = [
+                sum(sent[len(sent) * e // epochs : len(sent) * (e + 1) // epochs])
+                for e in range(epochs)
+            ]
+        taken = machinery.steps_of(json.loads((run / "trace.json").read_text()))
+        told["costs"] = [
+            [statistics.median(cost) for cost in zip(*map(machinery.cost_of, taken[f"{s}.0"]))]
+            for s in range(STAGES)
+        ]
+        return told
+
+    def forecast(self, cell, costs, megabits):
+        """Seconds of the whole run on links of that width, with the stages' own `costs`, in the
+        best depth."""
+        micro_batches = self.sizes.batch // self.sizes.micro_batch
+        total = 0
+        for forward, backward in zip(cell["bytes_forward"], cell["bytes_backward"]):
+            steps = cell["steps"] / self.sizes.epochs
+            share = steps * micro_batches * (STAGES - 1)
+            link = f"{forward / share} {backward / share} {megabits * 125000} 0"
+            lines = [" ".join(map(repr, cost)) for cost in costs] + [link] * (STAGES - 1)
+            best = min(self.simulated(f"1f1b {STAGES} {micro_batches} {d}", lines) for d in range(3))
+            total += steps * best
+        return total
+
+    def simulated(self, schedule, lines):
+        told = "\n".join([schedule, *lines])
+        done = subprocess.run([self.simulate], input=told, capture_output=True, text=True, check=True)
+        return json.loads(done.stdout)["seconds"]

@@ -1,0 +1,82 @@
+"""What codecs do to a model's quality. See README.md in this folder.
+
+usage: quality.py --folder FOLDER [--bin FOLDER] [--budget MINUTES] [--seeds 3] [--english FILE]
+                  [--only SETTING ...] [--tasks TASK ...] [--table]
+"""
+
+import argparse
+import itertools
+import os
+import pathlib
+import sys
+import time
+
+import cells
+import settings
+import table
+import tasks
+
+
+def options_of(words):
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--folder", required=True, help="keeps finished cells: call again to go on")
+    parser.add_argument("--bin", default=os.environ.get("STRAIT_BIN", "build/release/bin"))
+    parser.add_argument("--budget", type=float, default=1e9, help="minutes; begins no cell after")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--english", help="a plain text file in place of the bible packages")
+    parser.add_argument("--only", nargs="*", help="settings; raw ones are always among them")
+    parser.add_argument("--tasks", nargs="*", choices=cells.TASKS, default=list(cells.TASKS))
+    parser.add_argument("--small", action="store_true", help="shows only that it works")
+    parser.add_argument("--table", action="store_true", help="run nothing, print what there is")
+    options = parser.parse_args(words)
+    unknown = set(options.only or []) - set(settings.SETTINGS)
+    if unknown:
+        parser.error(f"no such setting: {unknown}; there are: {', '.join(settings.SETTINGS)}")
+    return options
+
+
+def available(bench, names):
+    found = []
+    for task in names:
+        try:
+            bench.prepare(task)
+            found.append(task)
+        except tasks.Unavailable as reason:
+            print(f"{task}: left out: {reason}", flush=True)
+    return found
+
+
+def run_cells(bench, options):
+    """Whole rounds, so that whatever the budget allows can be compared. False: time was up."""
+    deadline = time.monotonic() + 60 * options.budget
+    done = bench.cells()
+    chosen = [
+        name
+        for name in settings.SETTINGS
+        if not options.only or name in options.only or name in (settings.RAW, settings.BF16)
+    ]
+    names = available(bench, options.tasks)
+    print(f"tasks: {', '.join(names) or 'none'}", flush=True)
+    for seed, setting, task in itertools.product(range(1, options.seeds + 1), chosen, names):
+        if (task, setting, seed) in done:
+            continue
+        if time.monotonic() > deadline:
+            return False
+        cell = bench.measure(task, setting, settings.SETTINGS[setting], seed)
+        print(f"{task}, {setting}, seed {seed}: loss {cell['loss']:.5f}, {cell['seconds']:.0f} s", flush=True)
+    return True
+
+
+def main(words=None):
+    options = options_of(words)
+    sizes = cells.SmallSizes() if options.small else cells.Sizes()
+    folder = pathlib.Path(options.folder).resolve()
+    bench = cells.Bench(folder, pathlib.Path(options.bin).resolve(), sizes, options.english)
+    finished = options.table or run_cells(bench, options)
+    print(table.markdown(bench))
+    if not finished:
+        print("time is up: call again with the same --folder to go on")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

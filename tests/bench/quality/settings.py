@@ -1,0 +1,48 @@
+"""The codecs that the quality bench compares: name -> recipe keys under [codec]."""
+
+
+def raw(wire_dtype):
+    return {"wire_dtype": wire_dtype}
+
+
+def fixed(forward_bits, backward_bits, **more):
+    return {
+        "forward": "fixed",
+        "forward_bits": forward_bits,
+        "backward": "fixed",
+        "backward_bits": backward_bits,
+        **more,
+    }
+
+
+def delta(forward_bits, backward_bits, first_bits, **more):
+    return fixed(forward_bits, backward_bits, first_bits=first_bits, **more) | {"forward": "delta"}
+
+
+RAW = "raw fp32"
+BF16 = "raw bf16"
+
+# In the order in which they are run: what the others are compared with comes first.
+SETTINGS = {
+    RAW: raw("float32"),
+    BF16: raw("bfloat16"),
+    "delta 4/8": delta(4, 8, 8),
+    "delta 4/4": delta(4, 4, 8),
+    "delta 3/6": delta(3, 6, 8),
+    "delta 2/4": delta(2, 4, 8),
+    "delta 4/8, first 4": delta(4, 8, 4),
+    "delta 4/4, first 4": delta(4, 4, 4),
+    "delta 3/6, first 4": delta(3, 6, 4),
+    "delta 2/4, first 4": delta(2, 4, 4),
+    "fixed 4/8": fixed(4, 8),
+    "fixed 4/4": fixed(4, 4),
+    "fixed 3/6": fixed(3, 6),
+    "fixed 2/4": fixed(2, 4),
+    "rival: fixed 4/6, groups of 32, rotated": fixed(4, 6, group=32, rotate=True),
+    "delta 4/8, 8-bit cache": delta(4, 8, 8, cache_kind="8bit"),
+    "delta 4/8, first bf16": delta(4, 8, 16),
+    "delta 4/4, first bf16": delta(4, 4, 16),
+    "delta 3/6, first bf16": delta(3, 6, 16),
+    "delta 2/4, first bf16": delta(2, 4, 16),
+    "auto": {"forward": "auto", "backward": "auto"},
+}

@@ -1,0 +1,88 @@
+"""What the quality bench trains on: packed rows from texts that the machine has, and records with
+exact answers. Everything follows from the constants here and from the texts."""
+
+import array
+import json
+import pathlib
+import random
+import shutil
+import struct
+import subprocess
+import sysconfig
+
+ROW = 128  # tokens of a row; a token is a byte
+
+BIBLE_DATA = pathlib.Path("/usr/lib/bible.data")
+WORDS = (
+    "river stone lamp garden winter copper voice market shadow ladder bread island window thunder "
+    "silver basket meadow candle harbour feather mountain pocket hammer orchard blanket lantern "
+    "kettle saddle pepper velvet button ribbon marble timber cotton ginger walnut pigeon turtle"
+).split()
+
+
+class Unavailable(Exception):
+    """A text that this machine does not have, and where it comes from."""
+
+
+def english(file=None):
+    """The text of a file, or the verses of the King James Bible, one per line."""
+    if file is not None:
+        return pathlib.Path(file).read_bytes()
+    program = shutil.which("bible")
+    if program is None or not BIBLE_DATA.exists():
+        raise Unavailable(
+            "no English text: install the packages bible-kjv and bible-kjv-text, or name a plain "
+            "text file of 4 MB or more with --english"
+        )
+    done = subprocess.run(
+        [program, "-f", "ge1:1-rev22:21"], stdin=subprocess.DEVNULL, capture_output=True, check=True
+    )
+    # Every verse is "Ge1:1 In the beginning ...".
+    verses = [line.partition(b" ")[2] for line in done.stdout.splitlines()]
+    return b"\n".join(verses) + b"\n"
+
+
+def code():
+    """(text to train on, text of other files): the standard library of the Python that runs us."""
+    folder = pathlib.Path(sysconfig.get_path("stdlib"))
+    files = sorted(folder.glob("*.py"))
+    random.Random(5).shuffle(files)
+    texts = [file.read_bytes() for file in files]
+    if len(texts) < 100:
+        raise Unavailable(f"no source code here: {folder} holds {len(texts)} Python files")
+    return b"".join(texts[24:]), b"".join(text[:8000] for text in texts[:24])
+
+
+def instructions(count):
+    """Records of a few kinds, no prompt twice, each with exactly one right answer."""
+    draw = random.Random(7)
+    records = {}
+    while len(records) < count:
+        word, other = draw.sample(WORDS, 2)
+        a, b = draw.randrange(10, 100), draw.randrange(1, 10)
+        prompt, answer = draw.choice(
+            (
+                (f"In capitals: {word} {a} -> ", f"{word} {a}".upper()),
+                (f"Swap: {word} {other} -> ", f"{other} {word}"),
+                (f"Count: {b} {word} {a} -> ", ", ".join([word] * (1 + b % 3))),
+                (f"Add: {a} + {b} -> ", str(a + b)),
+                (f"First letters: {word} {other} {b} -> ", f"{word[0]}{other[0]}"),
+            )
+        )
+        records[prompt] = {"prompt": prompt, "completion": answer + "\n"}
+    return list(records.values())
+
+
+def write_rows(path, text, count, offset=0):
+    """A token file of `count` full rows, each a document of its own."""
+    tokens = array.array("i", list(text[offset : offset + count * ROW]))
+    if len(tokens) != count * ROW:
+        raise Unavailable(f"{path.name} wants {count * ROW} bytes from {offset}: too short a text")
+    entry = {"dtype": "I32", "shape": [count, ROW], "data_offsets": [0, 4 * len(tokens)]}
+    header = json.dumps({"input_ids": entry}).encode()
+    header += b" " * (-len(header) % 8)
+    path.write_bytes(struct.pack("<Q", len(header)) + header + tokens.tobytes())
+
+
+def write_records(path, records):
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
