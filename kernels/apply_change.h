@@ -10,8 +10,8 @@ namespace strait::kernels {
 void apply_change(const Place& place, const std::byte* in, const GroupFormat& format,
                   EntryKind kind, bool fresh, std::byte* entry, const MutableValues& out);
 
-// An entry and its values: how a row is stored in full, and read back. What is NaN, infinite or huge
-// is stored as zero: no entry ever holds such a value.
+// An entry and its values: how a row is stored in full, and read back. What is NaN, infinite or
+// huge is stored as zero: no entry ever holds such a value.
 void store_entry(const Place& place, const Values& values, EntryKind kind, std::byte* entry);
 void load_entry(const Place& place, EntryKind kind, const std::byte* entry,
                 const MutableValues& out);

@@ -1,3 +1,5 @@
+#include "tests/kernels/plain_rows.h"
+
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -6,10 +8,7 @@
 #include <limits>
 #include <vector>
 
-#include "kernels/processors.h"
-
-// One value after the other.
-namespace strait::kernels::cpu {
+namespace strait::kernels::plain {
 namespace {
 
 constexpr int kNone = -1;
@@ -38,6 +37,7 @@ std::uint16_t half_of(float value) {
   if (std::isnan(value)) return 0x7E00;
   const std::uint16_t sign = std::signbit(value) ? 0x8000 : 0;
   const float size = std::min(std::fabs(value), 65504.0F);
+  if (size == 0) return sign;
   int exponent = 0;
   std::frexp(size, &exponent);
   const int unit = std::max(exponent - 11, -24);
@@ -286,21 +286,19 @@ std::vector<float> advance_entry(const std::vector<float>& base, const std::vect
   return next;
 }
 
-// Groups with a NaN in what is known of them were refused.
+// A token with refused groups is left out.
 void add_sums(const std::vector<float>& row, const std::vector<float>& change,
               const std::vector<float>& known, int group, SquareSums& sums) {
-  for (std::size_t begin = 0; begin < row.size(); begin += static_cast<std::size_t>(group)) {
-    const std::size_t end = std::min(row.size(), begin + static_cast<std::size_t>(group));
-    if (std::isnan(known[begin])) {
-      ++sums.refused_groups;
-      continue;
-    }
-    for (std::size_t i = begin; i < end; ++i) {
-      const double error = double{row[i]} - known[i];
-      sums.value += double{row[i]} * row[i];
-      sums.change += double{change[i]} * change[i];
-      sums.error += error * error;
-    }
+  std::int64_t refused = 0;
+  for (std::size_t i = 0; i < row.size(); i += static_cast<std::size_t>(group)) {
+    if (std::isnan(known[i])) ++refused;
+  }
+  sums.refused_groups += refused;
+  for (std::size_t i = 0; i < row.size() && refused == 0; ++i) {
+    const double error = double{row[i]} - known[i];
+    sums.value += double{row[i]} * row[i];
+    sums.change += double{change[i]} * change[i];
+    sums.error += error * error;
   }
 }
 
@@ -383,4 +381,4 @@ void load_entry(EntryKind kind, const std::byte* entry, const MutableValues& out
   }
 }
 
-}  // namespace strait::kernels::cpu
+}  // namespace strait::kernels::plain

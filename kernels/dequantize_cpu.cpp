@@ -1,0 +1,54 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/dequantize_cpu.cpp"
+#include <hwy/foreach_target.h>  // must come before highway.h
+#include <hwy/highway.h>
+
+#include "kernels/processors.h"
+#include "kernels/token_scratch.h"
+#include "kernels/tokens-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace strait::kernels {
+namespace HWY_NAMESPACE {
+
+template <class T>
+void dequantize_elements(const std::uint8_t* in, const GroupFormat& format,
+                         const MutableValues& shape, T* out) {
+  const std::int64_t width = shape.width;
+  TokenScratch& scratch = TokenScratch::of_thread(width);
+  for (std::int64_t token = 0; token < shape.tokens; ++token) {
+    read_token(in, width, format, scratch.values());
+    write_values(scratch.values(), width, out);
+    write_refusals(in, format, width, out);
+    in += token_bytes(format, width);
+    out += width;
+  }
+}
+
+void dequantize_row(const std::uint8_t* in, const GroupFormat& format, const MutableValues& out) {
+  switch (out.element) {
+    case Element::float32:
+      return dequantize_elements(in, format, out, static_cast<float*>(out.data));
+    case Element::bfloat16:
+      return dequantize_elements(in, format, out, static_cast<Bfloat16*>(out.data));
+    case Element::float16:
+      return dequantize_elements(in, format, out, static_cast<Float16*>(out.data));
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace strait::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace strait::kernels {
+
+HWY_EXPORT(dequantize_row);
+
+void cpu::dequantize(const std::byte* in, const GroupFormat& format, const MutableValues& out) {
+  HWY_DYNAMIC_DISPATCH(dequantize_row)
+  (reinterpret_cast<const std::uint8_t*>(in), format, out);
+}
+
+}  // namespace strait::kernels
+#endif

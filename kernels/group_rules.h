@@ -1,0 +1,117 @@
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "kernels/group_format.h"
+
+// The arithmetic of a group as far as it is one number at a time: what the CPU and the GPU code
+// must share to give the same bits. A scale is a notch: the float whose bits are notch << 20, so
+// there are eight per power of two, and a notch and an odd level multiply without rounding.
+#ifdef __CUDACC__
+#define STRAIT_ON_BOTH __host__ __device__
+#else
+#define STRAIT_ON_BOTH
+#endif
+
+namespace strait::kernels {
+
+// A group as it was weighed: its notch, with kTurned where it is rotated, or one of two others.
+inline constexpr std::uint16_t kZeroNotch = 0;
+inline constexpr std::uint16_t kRefusedNotch = 0x7FFF;
+inline constexpr std::uint16_t kTurned = 0x8000;
+inline constexpr int kLowestNotch = 8;  // 2^-126: scales are normal numbers
+
+inline constexpr std::uint32_t kHugeBits = 0x7B800000;      // of kHuge
+inline constexpr std::uint32_t kInfinityBits = 0x7F800000;  // NaN lies above it
+inline constexpr std::uint32_t kSizeBits = 0x7FFFFFFF;      // all but the sign
+
+STRAIT_ON_BOTH inline std::uint32_t bits_of_float(float value) {
+  std::uint32_t bits = 0;
+  std::memcpy(&bits, &value, sizeof(bits));
+  return bits;
+}
+
+STRAIT_ON_BOTH inline float float_of_bits(std::uint32_t bits) {
+  float value = 0;
+  std::memcpy(&value, &bits, sizeof(value));
+  return value;
+}
+
+STRAIT_ON_BOTH constexpr int levels_of(int bits) { return 1 << bits; }
+
+// The scale of a group per its largest value. Nearest rounding does better when the few largest
+// values of a group are clipped, at few bits; stochastic rounding must not.
+STRAIT_ON_BOTH inline float reach_of(int bits, Rounding rounding) {
+  float clip = 1;
+  if (rounding == Rounding::nearest) {
+    if (bits == 2) clip = 0.55F;
+    if (bits == 3) clip = 0.75F;
+    if (bits == 4) clip = 0.9F;
+  }
+  return clip / static_cast<float>(levels_of(bits) - 1);
+}
+
+// Rounded up, so that without clipping the largest value is within reach.
+STRAIT_ON_BOTH inline std::uint16_t notch_of(float largest, float reach) {
+  const std::uint32_t notch = (bits_of_float(largest * reach) + 0xFFFFFU) >> 20U;
+  return static_cast<std::uint16_t>(notch < kLowestNotch ? kLowestNotch : notch);
+}
+
+// Groups 31 powers of two below the token's largest get the lowest scale there is.
+STRAIT_ON_BOTH inline std::uint8_t scale_byte(std::uint16_t notch, int top) {
+  if (notch == kZeroNotch) return kZeroGroup;
+  if (notch == kRefusedNotch) return kRefusedGroup;
+  const int byte = (notch & ~kTurned) - 8 * top + 247;
+  return static_cast<std::uint8_t>(byte < 1 ? 1 : byte);
+}
+
+// Bounded, so that any bytes at all read as finite values.
+STRAIT_ON_BOTH inline float scale_of(std::uint8_t byte, int top, int bits) {
+  const int highest = 8 * (248 - bits);
+  int notch = byte + 8 * top - 247;
+  notch = notch < kLowestNotch ? kLowestNotch : notch;
+  notch = notch > highest ? highest : notch;
+  return float_of_bits(static_cast<std::uint32_t>(notch) << 20U);
+}
+
+STRAIT_ON_BOTH inline float inverse_of(float scale) { return 1.0F / (2.0F * scale); }
+
+// A rotation scales by 1 / sqrt(group), as powers of two there and back. Where these differ by a
+// factor of two, sizes are compared with the square root of a half between them.
+STRAIT_ON_BOTH inline float turn_factor(int group) { return group == 32 ? 0.25F : 0.125F; }
+STRAIT_ON_BOTH inline float turn_back_factor(int group) { return group == 128 ? 0.0625F : 0.125F; }
+STRAIT_ON_BOTH inline float turned_size(float largest, int group) {
+  return group == 64 ? largest : largest * 0.70710678F;
+}
+
+// SplitMix64's step: the two halves of the result go into every draw.
+STRAIT_ON_BOTH inline std::uint64_t draw_words(std::uint64_t key) {
+  key += 0x9e3779b97f4a7c15ULL;
+  key = (key ^ (key >> 30U)) * 0xbf58476d1ce4e5b9ULL;
+  key = (key ^ (key >> 27U)) * 0x94d049bb133111ebULL;
+  return key ^ (key >> 31U);
+}
+
+inline constexpr std::uint32_t kDrawStep = 0x9E3779B1;
+inline constexpr std::uint32_t kDrawMix1 = 0x2C1B3C6D;
+inline constexpr std::uint32_t kDrawMix2 = 0x297A2D39;
+inline constexpr float kDrawUnit = 0x1p-24F;
+
+// 24 bits for the value with this index in the row; times kDrawUnit it is uniform in [0, 1).
+STRAIT_ON_BOTH inline std::uint32_t draw_of(std::uint64_t words, std::uint32_t index) {
+  std::uint32_t hash = index * kDrawStep + static_cast<std::uint32_t>(words);
+  hash = (hash ^ (hash >> 15U)) * kDrawMix1;
+  hash = (hash ^ (hash >> 12U)) + static_cast<std::uint32_t>(words >> 32U);
+  hash *= kDrawMix2;
+  return (hash ^ (hash >> 15U)) >> 8U;
+}
+
+// Where the parts of a token begin.
+STRAIT_ON_BOTH constexpr std::int64_t flags_offset(std::int64_t groups) { return 1 + groups; }
+STRAIT_ON_BOTH constexpr std::int64_t planes_offset(const GroupFormat& format,
+                                                    std::int64_t groups) {
+  return 1 + groups + (format.rotate ? (groups + 7) / 8 : 0);
+}
+
+}  // namespace strait::kernels

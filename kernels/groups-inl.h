@@ -1,0 +1,129 @@
+// One group at a time: its size, its rotation, its levels, its bit planes. A group is whole here:
+// 32, 64 or 128 floats, aligned. Read once per instruction set, as lanes-inl.h.
+#if defined(STRAIT_KERNELS_GROUPS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef STRAIT_KERNELS_GROUPS_INL_H_
+#undef STRAIT_KERNELS_GROUPS_INL_H_
+#else
+#define STRAIT_KERNELS_GROUPS_INL_H_
+#endif
+
+#include "kernels/group_rules.h"
+#include "kernels/lanes-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace strait::kernels {
+namespace HWY_NAMESPACE {
+
+constexpr int kWidestGroup = 128;
+
+// The bits of the largest size, as integers: so NaN is the largest of all.
+HWY_INLINE std::uint32_t largest_bits(const float* values, int group) {
+  const CountLanes counts;
+  const auto mask = hn::Set(counts, static_cast<std::int32_t>(kSizeBits));
+  auto largest = hn::Zero(counts);
+  for (int i = 0; i < group; i += static_cast<int>(lane_count())) {
+    const auto bits = hn::BitCast(counts, hn::Load(Lanes(), values + i));
+    largest = hn::Max(largest, hn::And(bits, mask));
+  }
+  return static_cast<std::uint32_t>(hn::GetLane(hn::MaxOfLanes(counts, largest)));
+}
+
+// Sums and differences of values `stride` apart, for strides of at least a vector.
+template <class D>
+HWY_INLINE void far_butterflies(D lanes, float* values, int group, int stride) {
+  for (int block = 0; block < group; block += 2 * stride) {
+    for (int i = block; i < block + stride; i += static_cast<int>(hn::Lanes(lanes))) {
+      const auto left = hn::LoadU(lanes, values + i);
+      const auto right = hn::LoadU(lanes, values + i + stride);
+      hn::StoreU(hn::Add(left, right), lanes, values + i);
+      hn::StoreU(hn::Sub(left, right), lanes, values + i + stride);
+    }
+  }
+}
+
+#if HWY_TARGET == HWY_SCALAR
+HWY_INLINE void near_butterflies(float* values, int group) {
+  for (int stride = 1; stride < 16; stride *= 2) far_butterflies(Lanes(), values, group, stride);
+}
+#else
+// Strides 1 to 8. A difference is the sum with the negated value, to the same bits.
+HWY_INLINE void near_butterflies(float* values, int group) {
+  HWY_ALIGN static constexpr float kOdd[4] = {0.0F, -0.0F, 0.0F, -0.0F};
+  HWY_ALIGN static constexpr float kUpper[4] = {0.0F, 0.0F, -0.0F, -0.0F};
+  const auto odd = hn::LoadDup128(Lanes(), kOdd);
+  const auto upper = hn::LoadDup128(Lanes(), kUpper);
+  for (int i = 0; i < group; i += static_cast<int>(lane_count())) {
+    auto lanes = hn::Load(Lanes(), values + i);
+    lanes = hn::Add(hn::Shuffle2301(lanes), hn::Xor(lanes, odd));
+    lanes = hn::Add(hn::Shuffle1032(lanes), hn::Xor(lanes, upper));
+    hn::Store(lanes, Lanes(), values + i);
+  }
+  far_butterflies(hn::CappedTag<float, 4>(), values, group, 4);
+  far_butterflies(hn::CappedTag<float, 8>(), values, group, 8);
+}
+#endif
+
+// Fast Hadamard transform with strides 1, 2, 4, …, then times `factor`.
+HWY_INLINE void turn(float* values, int group, float factor) {
+  near_butterflies(values, group);
+  for (int stride = 16; stride < group; stride *= 2) {
+    far_butterflies(Lanes(), values, group, stride);
+  }
+  const auto factors = hn::Set(Lanes(), factor);
+  for (int i = 0; i < group; i += static_cast<int>(lane_count())) {
+    hn::Store(hn::Mul(hn::Load(Lanes(), values + i), factors), Lanes(), values + i);
+  }
+}
+
+HWY_INLINE Vector drawn_lanes(std::uint64_t words, std::uint32_t index) {
+  const BitLanes bits;
+  auto hash = hn::Add(hn::Iota(bits, index), hn::Zero(bits));
+  hash = hn::Add(hn::Mul(hash, hn::Set(bits, kDrawStep)),
+                 hn::Set(bits, static_cast<std::uint32_t>(words)));
+  hash = hn::Mul(hn::Xor(hash, hn::ShiftRight<15>(hash)), hn::Set(bits, kDrawMix1));
+  hash = hn::Add(hn::Xor(hash, hn::ShiftRight<12>(hash)),
+                 hn::Set(bits, static_cast<std::uint32_t>(words >> 32U)));
+  hash = hn::Mul(hash, hn::Set(bits, kDrawMix2));
+  hash = hn::ShiftRight<8>(hn::Xor(hash, hn::ShiftRight<15>(hash)));
+  const auto counts = hn::ConvertTo(Lanes(), hn::BitCast(CountLanes(), hash));
+  return hn::Mul(counts, hn::Set(Lanes(), kDrawUnit));
+}
+
+// Values to levels, and each value to what its level stands for.
+template <Rounding kRounding>
+HWY_INLINE void round_group(float* values, int group, int bits, float scale, std::uint64_t words,
+                            std::uint32_t index, std::uint8_t* levels) {
+  const Lanes lanes;
+  const float highest = static_cast<float>(levels_of(bits) - 1);
+  const float middle =
+      kRounding == Rounding::nearest ? static_cast<float>(levels_of(bits - 1)) : 0.5F * highest;
+  const auto inverse = hn::Set(lanes, inverse_of(scale));
+  for (int i = 0; i < group; i += static_cast<int>(lane_count())) {
+    auto level = hn::Add(hn::Mul(hn::Load(lanes, values + i), inverse), hn::Set(lanes, middle));
+    if constexpr (kRounding == Rounding::stochastic) {
+      level = hn::Add(level, drawn_lanes(words, index + static_cast<std::uint32_t>(i)));
+    }
+    level = hn::Min(hn::Max(level, hn::Zero(lanes)), hn::Set(lanes, highest));
+    const auto whole = hn::ConvertTo(CountLanes(), level);
+    hn::StoreU(hn::DemoteTo(ByteLanes(), whole), ByteLanes(), levels + i);
+    const auto odd = hn::Sub(hn::ConvertTo(lanes, hn::Add(whole, whole)), hn::Set(lanes, highest));
+    hn::Store(hn::Mul(odd, hn::Set(lanes, scale)), lanes, values + i);
+  }
+}
+
+HWY_INLINE void expand_levels(const std::uint8_t* levels, int group, int bits, float scale,
+                              float* values) {
+  const Lanes lanes;
+  const float highest = static_cast<float>(levels_of(bits) - 1);
+  for (int i = 0; i < group; i += static_cast<int>(lane_count())) {
+    const auto whole = hn::PromoteTo(CountLanes(), hn::LoadU(ByteLanes(), levels + i));
+    const auto odd = hn::Sub(hn::ConvertTo(lanes, hn::Add(whole, whole)), hn::Set(lanes, highest));
+    hn::Store(hn::Mul(odd, hn::Set(lanes, scale)), lanes, values + i);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace strait::kernels
+HWY_AFTER_NAMESPACE();
+
+#endif

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+
+namespace strait::kernels {
+
+// 16-bit floating-point numbers as they lie in memory: bytes, because in a payload they may lie at
+// any address.
+struct Bfloat16 {
+  std::uint8_t low;
+  std::uint8_t high;
+};
+struct Float16 {
+  std::uint8_t low;
+  std::uint8_t high;
+};
+
+// For processors that cannot; exact.
+float float_of(Float16 half);
+
+// To nearest, ties to even; beyond the largest finite number: that one. Not for NaN.
+Float16 float16_of(float value);
+
+// NaN as it is written where a group was refused.
+template <class T>
+T refused_value();
+template <>
+float refused_value<float>();
+template <>
+Bfloat16 refused_value<Bfloat16>();
+template <>
+Float16 refused_value<Float16>();
+
+}  // namespace strait::kernels

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/group_format.h"
+
+namespace strait::kernels {
+
+// What stands in front of a token's planes, made from its notches. Returns the top exponent.
+int write_token_head(const std::uint16_t* notches, const GroupFormat& format, std::int64_t width,
+                     std::uint8_t* out);
+
+// How many groups of a token were refused.
+std::int64_t refused_groups(const std::uint8_t* token, std::int64_t groups);
+
+bool is_turned(const std::uint8_t* token, const GroupFormat& format, std::int64_t groups,
+               std::int64_t group);
+
+// Writes NaN where a group was refused.
+template <class T>
+void write_refusals(const std::uint8_t* token, const GroupFormat& format, std::int64_t width,
+                    T* values);
+
+}  // namespace strait::kernels

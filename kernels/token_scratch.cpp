@@ -1,0 +1,24 @@
+#include "kernels/token_scratch.h"
+
+#include <new>
+
+namespace strait::kernels {
+
+TokenScratch& TokenScratch::of_thread(std::int64_t width) {
+  thread_local TokenScratch scratch;
+  if (width > scratch.width_) scratch.grow(width);
+  return scratch;
+}
+
+void TokenScratch::grow(std::int64_t width) {
+  constexpr std::int64_t kWidestGroup = 128;
+  const auto room = static_cast<std::size_t>((width / kWidestGroup + 1) * kWidestGroup);
+  width_ = 0;
+  values_ = hwy::AllocateAligned<float>(room);
+  base_ = hwy::AllocateAligned<float>(room);
+  notches_ = hwy::AllocateAligned<std::uint16_t>(room);
+  if (!values_ || !base_ || !notches_) throw std::bad_alloc();
+  width_ = width;
+}
+
+}  // namespace strait::kernels

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <hwy/aligned_allocator.h>
+
+#include <cstdint>
+
+namespace strait::kernels {
+
+// Where a CPU call keeps a token while it works on it. One per thread; it grows to the widest token
+// that the thread ever saw and stays, so that a steady state allocates nothing. Arrays are aligned
+// and have room for whole groups.
+class TokenScratch {
+ public:
+  static TokenScratch& of_thread(std::int64_t width);
+
+  float* values() { return values_.get(); }  // the change, and then what the other side knows
+  float* base() { return base_.get(); }      // of an 8-bit entry
+  std::uint16_t* notches() { return notches_.get(); }
+
+ private:
+  void grow(std::int64_t width);
+
+  std::int64_t width_ = 0;
+  hwy::AlignedFreeUniquePtr<float[]> values_;
+  hwy::AlignedFreeUniquePtr<float[]> base_;
+  hwy::AlignedFreeUniquePtr<std::uint16_t[]> notches_;
+};
+
+}  // namespace strait::kernels
