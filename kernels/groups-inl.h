@@ -52,14 +52,29 @@ HWY_INLINE void near_butterflies(float* values, int group) {
   HWY_ALIGN static constexpr float kUpper[4] = {0.0F, 0.0F, -0.0F, -0.0F};
   const auto odd = hn::LoadDup128(Lanes(), kOdd);
   const auto upper = hn::LoadDup128(Lanes(), kUpper);
+#if HWY_TARGET == HWY_AVX3
+  HWY_ALIGN static constexpr float kOddBlocks[16] = {0, 0, 0, 0, -0.0F, -0.0F, -0.0F, -0.0F,
+                                                     0, 0, 0, 0, -0.0F, -0.0F, -0.0F, -0.0F};
+  HWY_ALIGN static constexpr float kUpperBlocks[16] = {
+      0, 0, 0, 0, 0, 0, 0, 0, -0.0F, -0.0F, -0.0F, -0.0F, -0.0F, -0.0F, -0.0F, -0.0F};
+  const auto odd_blocks = hn::Load(Lanes(), kOddBlocks);
+  const auto upper_blocks = hn::Load(Lanes(), kUpperBlocks);
+#endif
   for (int i = 0; i < group; i += static_cast<int>(lane_count())) {
     auto lanes = hn::Load(Lanes(), values + i);
     lanes = hn::Add(hn::Shuffle2301(lanes), hn::Xor(lanes, odd));
     lanes = hn::Add(hn::Shuffle1032(lanes), hn::Xor(lanes, upper));
+#if HWY_TARGET == HWY_AVX3
+    lanes = hn::Add(hn::SwapAdjacentBlocks(lanes), hn::Xor(lanes, odd_blocks));
+    const auto halves = hn::ConcatLowerUpper(Lanes(), lanes, lanes);
+    lanes = hn::Add(halves, hn::Xor(lanes, upper_blocks));
+#endif
     hn::Store(lanes, Lanes(), values + i);
   }
+#if HWY_TARGET != HWY_AVX3
   far_butterflies(hn::CappedTag<float, 4>(), values, group, 4);
   far_butterflies(hn::CappedTag<float, 8>(), values, group, 8);
+#endif
 }
 #endif
 
@@ -75,11 +90,11 @@ HWY_INLINE void turn(float* values, int group, float factor) {
   }
 }
 
-HWY_INLINE Vector drawn_lanes(std::uint64_t words, std::uint32_t index) {
+// `steps`: the lanes' numbers times kDrawStep.
+HWY_INLINE Vector drawn_lanes(std::uint64_t words, std::uint32_t index, hn::Vec<BitLanes> steps) {
   const BitLanes bits;
-  auto hash = hn::Add(hn::Iota(bits, index), hn::Zero(bits));
-  hash = hn::Add(hn::Mul(hash, hn::Set(bits, kDrawStep)),
-                 hn::Set(bits, static_cast<std::uint32_t>(words)));
+  const std::uint32_t first = index * kDrawStep + static_cast<std::uint32_t>(words);
+  auto hash = hn::Add(steps, hn::Set(bits, first));
   hash = hn::Mul(hn::Xor(hash, hn::ShiftRight<15>(hash)), hn::Set(bits, kDrawMix1));
   hash = hn::Add(hn::Xor(hash, hn::ShiftRight<12>(hash)),
                  hn::Set(bits, static_cast<std::uint32_t>(words >> 32U)));
@@ -90,18 +105,20 @@ HWY_INLINE Vector drawn_lanes(std::uint64_t words, std::uint32_t index) {
 }
 
 // Values to levels, and each value to what its level stands for.
-template <Rounding kRounding>
-HWY_INLINE void round_group(float* values, int group, int bits, float scale, std::uint64_t words,
+template <int kBits, Rounding kRounding>
+HWY_INLINE void round_group(float* values, int group, float scale, std::uint64_t words,
                             std::uint32_t index, std::uint8_t* levels) {
   const Lanes lanes;
-  const float highest = static_cast<float>(levels_of(bits) - 1);
-  const float middle =
-      kRounding == Rounding::nearest ? static_cast<float>(levels_of(bits - 1)) : 0.5F * highest;
+  constexpr auto highest = static_cast<float>(levels_of(kBits) - 1);
+  constexpr bool nearest = kRounding == Rounding::nearest;
+  constexpr float middle = nearest ? static_cast<float>(levels_of(kBits - 1)) : 0.5F * highest;
+  [[maybe_unused]] const auto steps =
+      hn::Mul(hn::Iota(BitLanes(), 0), hn::Set(BitLanes(), kDrawStep));
   const auto inverse = hn::Set(lanes, inverse_of(scale));
   for (int i = 0; i < group; i += static_cast<int>(lane_count())) {
     auto level = hn::Add(hn::Mul(hn::Load(lanes, values + i), inverse), hn::Set(lanes, middle));
     if constexpr (kRounding == Rounding::stochastic) {
-      level = hn::Add(level, drawn_lanes(words, index + static_cast<std::uint32_t>(i)));
+      level = hn::Add(level, drawn_lanes(words, index + static_cast<std::uint32_t>(i), steps));
     }
     level = hn::Min(hn::Max(level, hn::Zero(lanes)), hn::Set(lanes, highest));
     const auto whole = hn::ConvertTo(CountLanes(), level);
@@ -111,10 +128,10 @@ HWY_INLINE void round_group(float* values, int group, int bits, float scale, std
   }
 }
 
-HWY_INLINE void expand_levels(const std::uint8_t* levels, int group, int bits, float scale,
-                              float* values) {
+template <int kBits>
+HWY_INLINE void expand_levels(const std::uint8_t* levels, int group, float scale, float* values) {
   const Lanes lanes;
-  const float highest = static_cast<float>(levels_of(bits) - 1);
+  constexpr auto highest = static_cast<float>(levels_of(kBits) - 1);
   for (int i = 0; i < group; i += static_cast<int>(lane_count())) {
     const auto whole = hn::PromoteTo(CountLanes(), hn::LoadU(ByteLanes(), levels + i));
     const auto odd = hn::Sub(hn::ConvertTo(lanes, hn::Add(whole, whole)), hn::Set(lanes, highest));

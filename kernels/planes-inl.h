@@ -14,8 +14,9 @@ namespace strait::kernels {
 namespace HWY_NAMESPACE {
 
 #if HWY_TARGET == HWY_SCALAR
-HWY_INLINE void pack_planes(const std::uint8_t* levels, int group, int bits, std::uint8_t* planes) {
-  for (int bit = 0; bit < bits; ++bit) {
+template <int kBits>
+HWY_INLINE void pack_planes(const std::uint8_t* levels, int group, std::uint8_t* planes) {
+  for (int bit = 0; bit < kBits; ++bit) {
     for (int i = 0; i < group; i += 8) {
       unsigned plane = 0;
       for (int k = 0; k < 8; ++k) plane |= ((levels[i + k] >> bit) & 1U) << k;
@@ -24,10 +25,10 @@ HWY_INLINE void pack_planes(const std::uint8_t* levels, int group, int bits, std
   }
 }
 
-HWY_INLINE void unpack_planes(const std::uint8_t* planes, int group, int bits,
-                              std::uint8_t* levels) {
+template <int kBits>
+HWY_INLINE void unpack_planes(const std::uint8_t* planes, int group, std::uint8_t* levels) {
   std::fill(levels, levels + group, std::uint8_t{0});
-  for (int bit = 0; bit < bits; ++bit) {
+  for (int bit = 0; bit < kBits; ++bit) {
     for (int i = 0; i < group; ++i) {
       const unsigned value = (planes[(bit * group + i) / 8] >> (i % 8)) & 1U;
       levels[i] = static_cast<std::uint8_t>(levels[i] | value << bit);
@@ -38,31 +39,32 @@ HWY_INLINE void unpack_planes(const std::uint8_t* planes, int group, int bits,
 using LevelLanes = hn::CappedTag<std::uint8_t, 32>;
 constexpr std::size_t kMaskRoom = 8;  // what Highway asks for, however short the mask is
 
-HWY_INLINE void pack_planes(const std::uint8_t* levels, int group, int bits, std::uint8_t* planes) {
+template <int kBits>
+HWY_INLINE void pack_planes(const std::uint8_t* levels, int group, std::uint8_t* planes) {
   const LevelLanes lanes;
   const auto step = static_cast<int>(hn::Lanes(lanes));
   for (int i = 0; i < group; i += step) {
     const auto level = hn::Load(lanes, levels + i);
     auto flag = hn::Set(lanes, 1);
-    for (int bit = 0; bit < bits; ++bit) {
+    for (int bit = 0; bit < kBits; ++bit) {
       std::uint8_t mask[kMaskRoom];
       hn::StoreMaskBits(lanes, hn::TestBit(level, flag), mask);
-      std::memcpy(planes + (bit * group + i) / 8, mask, hn::Lanes(lanes) / 8);
+      std::memcpy(planes + bit * (group / 8) + i / 8, mask, hn::Lanes(lanes) / 8);
       flag = hn::Add(flag, flag);
     }
   }
 }
 
-HWY_INLINE void unpack_planes(const std::uint8_t* planes, int group, int bits,
-                              std::uint8_t* levels) {
+template <int kBits>
+HWY_INLINE void unpack_planes(const std::uint8_t* planes, int group, std::uint8_t* levels) {
   const LevelLanes lanes;
   const auto step = static_cast<int>(hn::Lanes(lanes));
   for (int i = 0; i < group; i += step) {
     auto level = hn::Zero(lanes);
     auto flag = hn::Set(lanes, 1);
-    for (int bit = 0; bit < bits; ++bit) {
+    for (int bit = 0; bit < kBits; ++bit) {
       std::uint8_t mask[kMaskRoom] = {};
-      std::memcpy(mask, planes + (bit * group + i) / 8, hn::Lanes(lanes) / 8);
+      std::memcpy(mask, planes + bit * (group / 8) + i / 8, hn::Lanes(lanes) / 8);
       level = hn::Or(level, hn::IfThenElseZero(hn::LoadMaskBits(lanes, mask), flag));
       flag = hn::Add(flag, flag);
     }
@@ -72,25 +74,26 @@ HWY_INLINE void unpack_planes(const std::uint8_t* planes, int group, int bits,
 #endif
 
 // A short last group: its planes are shorter, too. `levels` has room for a whole one.
-HWY_INLINE void pack_tail(std::uint8_t* levels, int count, int group, int bits,
-                          std::uint8_t* planes) {
+template <int kBits>
+HWY_INLINE void pack_tail(std::uint8_t* levels, int count, int group, std::uint8_t* planes) {
   std::fill(levels + count, levels + group, std::uint8_t{0});
   HWY_ALIGN std::uint8_t whole[8 * 128 / 8];
-  pack_planes(levels, group, bits, whole);
+  pack_planes<kBits>(levels, group, whole);
   const int bytes = (count + 7) / 8;
-  for (int bit = 0; bit < bits; ++bit) {
+  for (int bit = 0; bit < kBits; ++bit) {
     std::memcpy(planes + bit * bytes, whole + bit * group / 8, static_cast<std::size_t>(bytes));
   }
 }
 
-HWY_INLINE void unpack_tail(const std::uint8_t* planes, int count, int group, int bits,
+template <int kBits>
+HWY_INLINE void unpack_tail(const std::uint8_t* planes, int count, int group,
                             std::uint8_t* levels) {
   HWY_ALIGN std::uint8_t whole[8 * 128 / 8] = {};
   const int bytes = (count + 7) / 8;
-  for (int bit = 0; bit < bits; ++bit) {
+  for (int bit = 0; bit < kBits; ++bit) {
     std::memcpy(whole + bit * group / 8, planes + bit * bytes, static_cast<std::size_t>(bytes));
   }
-  unpack_planes(whole, group, bits, levels);
+  unpack_planes<kBits>(whole, group, levels);
 }
 
 }  // namespace HWY_NAMESPACE

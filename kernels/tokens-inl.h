@@ -7,8 +7,7 @@
 #define STRAIT_KERNELS_TOKENS_INL_H_
 #endif
 
-#include "kernels/groups-inl.h"
-#include "kernels/planes-inl.h"
+#include "kernels/payload-inl.h"
 #include "kernels/token_head.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -35,9 +34,10 @@ HWY_INLINE std::uint16_t weigh_group(float* values, int group, bool may_turn, fl
 // Writes a token, and turns `values` into what the reader will know: in place, whole groups, zeros
 // behind the width. Sizes from `refused_from` on are refused. Values of refused groups become -0,
 // which changes nothing that it is added to.
-HWY_INLINE void write_token(float* values, std::uint16_t* notches, std::int64_t width,
-                            const GroupFormat& format, const Draw& draw, std::uint32_t first_index,
-                            std::uint32_t refused_from, std::uint8_t* out) {
+inline HWY_NOINLINE void write_token(float* values, std::uint16_t* notches, std::int64_t width,
+                                     const GroupFormat& format, const Draw& draw,
+                                     std::uint32_t first_index, std::uint32_t refused_from,
+                                     std::uint8_t* out) {
   const std::int64_t groups = groups_of(format, width);
   const float reach = reach_of(format.bits, draw.rounding);
   for (std::int64_t g = 0; g < groups; ++g) {
@@ -45,67 +45,12 @@ HWY_INLINE void write_token(float* values, std::uint16_t* notches, std::int64_t 
     notches[g] =
         weigh_group(values + g * format.group, format.group, may_turn, reach, refused_from);
   }
-  const int top = write_token_head(notches, format, width, out);
+  write_token_head(notches, format, width, out);
   const std::uint64_t words = draw_words(draw.key);
-  std::uint8_t* planes = out + planes_offset(format, groups);
-  for (std::int64_t g = 0; g < groups; ++g) {
-    float* const group = values + g * format.group;
-    const auto count =
-        static_cast<int>(std::min<std::int64_t>(format.group, width - g * format.group));
-    const int plane_bytes = format.bits * ((count + 7) / 8);
-    if (notches[g] == kZeroNotch || notches[g] == kRefusedNotch) {
-      std::fill(planes, planes + plane_bytes, std::uint8_t{0});
-      std::fill(group, group + format.group, notches[g] == kZeroNotch ? 0.0F : -0.0F);
-    } else {
-      HWY_ALIGN std::uint8_t levels[kWidestGroup];
-      const float scale = scale_of(out[1 + g], top, format.bits);
-      const auto index = first_index + static_cast<std::uint32_t>(g * format.group);
-      if (draw.rounding == Rounding::nearest) {
-        round_group<Rounding::nearest>(group, format.group, format.bits, scale, words, index,
-                                       levels);
-      } else {
-        round_group<Rounding::stochastic>(group, format.group, format.bits, scale, words, index,
-                                          levels);
-      }
-      if (count == format.group) {
-        pack_planes(levels, format.group, format.bits, planes);
-      } else {
-        pack_tail(levels, count, format.group, format.bits, planes);
-        std::fill(group + count, group + format.group, 0.0F);
-      }
-      if ((notches[g] & kTurned) != 0) turn(group, format.group, turn_back_factor(format.group));
-    }
-    planes += plane_bytes;
-  }
-}
-
-// A token to its values, as write_token() leaves them.
-HWY_INLINE void read_token(const std::uint8_t* in, std::int64_t width, const GroupFormat& format,
-                           float* values) {
-  const std::int64_t groups = groups_of(format, width);
-  const std::uint8_t* planes = in + planes_offset(format, groups);
-  for (std::int64_t g = 0; g < groups; ++g) {
-    float* const group = values + g * format.group;
-    const auto count =
-        static_cast<int>(std::min<std::int64_t>(format.group, width - g * format.group));
-    const std::uint8_t byte = in[1 + g];
-    if (byte == kZeroGroup || byte == kRefusedGroup) {
-      std::fill(group, group + format.group, byte == kZeroGroup ? 0.0F : -0.0F);
-    } else {
-      HWY_ALIGN std::uint8_t levels[kWidestGroup];
-      const bool whole = count == format.group;
-      if (whole) {
-        unpack_planes(planes, format.group, format.bits, levels);
-      } else {
-        unpack_tail(planes, count, format.group, format.bits, levels);
-      }
-      expand_levels(levels, format.group, format.bits, scale_of(byte, in[0], format.bits), group);
-      if (whole && is_turned(in, format, groups, g)) {
-        turn(group, format.group, turn_back_factor(format.group));
-      }
-      if (!whole) std::fill(group + count, group + format.group, 0.0F);
-    }
-    planes += format.bits * ((count + 7) / 8);
+  if (draw.rounding == Rounding::nearest) {
+    write_groups_of<Rounding::nearest>(values, notches, width, format, words, first_index, out);
+  } else {
+    write_groups_of<Rounding::stochastic>(values, notches, width, format, words, first_index, out);
   }
 }
 
