@@ -151,7 +151,7 @@ TEST(ActivationCache, KeepsWhatThePlainRuleKeeps) {
 }
 
 // Every sample's way from one visit to the next crosses the boundary of two epochs, so no rule has
-// more hits in an epoch than entries. The least recently used rule would have a sixth of them.
+// more hits in an epoch than entries. The least recently used rule would have a fifth of them.
 TEST(ActivationCache, WithRoomForAThirdOfTheDataAThirdOfTheVisitsAreHitsWhichNoRuleSurpasses) {
   constexpr std::int64_t kSamples = 300;
   constexpr std::int64_t kPerStep = 10;

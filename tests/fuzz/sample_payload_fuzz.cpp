@@ -1,0 +1,67 @@
+// libFuzzer target: any bytes as a boundary message, and as the payload of one that is right up to
+// there, read as rows under every kind of memory and as whole rows. What is not refused in a
+// CodecError lies inside the input.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <span>
+
+#include "framework/codec/codec_error.h"
+#include "framework/codec/message.h"
+#include "framework/codec/sample_format.h"
+
+using strait::codec::Memory;
+using strait::kernels::EntryKind;
+
+namespace {
+
+void read_rows(const strait::codec::ReadTensor& read, Memory memory) {
+  strait::codec::SamplePayload rows(read.head, read.payload, memory);
+  std::size_t seen = strait::codec::kPayloadHeadBytes;
+  for (const strait::codec::Row& row : read.head.rows.rows) {
+    const auto part = rows.next();
+    seen += strait::codec::head_bytes(part.head.base) + part.data.size();
+    if (part.data.size() !=
+        strait::codec::data_bytes(part.head, rows.group(), row.length(), read.head.width)) {
+      std::abort();
+    }
+    if (part.head.base != strait::codec::RowBase::none && !memory) std::abort();
+  }
+  if (seen != read.payload.size()) std::abort();
+}
+
+void read_both_ways(const strait::codec::ReadTensor& read, EntryKind kind) {
+  for (const Memory memory : {Memory{}, Memory{kind}}) {
+    try {
+      read_rows(read, memory);
+    } catch (const strait::codec::CodecError& error) {
+      if (*error.what() == '\0') std::abort();
+    }
+  }
+  try {
+    const auto entries = strait::codec::read_whole(read.head, read.payload, kind);
+    if (entries.size() + strait::codec::kWholeHeadBytes != read.payload.size()) std::abort();
+  } catch (const strait::codec::CodecError& error) {
+    if (*error.what() == '\0') std::abort();
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::span<const std::byte> bytes(reinterpret_cast<const std::byte*>(data), size);
+  strait::codec::ReadTensor known;
+  known.head.width = 40;
+  known.head.rows.padded_length = 3;
+  known.head.rows.rows = {{strait::store::SampleId{4}, {2, 1}}, {strait::store::SampleId{5}, {1}}};
+  known.payload = bytes;
+  for (const EntryKind kind : {EntryKind::bfloat16, EntryKind::eight_bits}) {
+    read_both_ways(known, kind);
+    try {
+      read_both_ways(strait::codec::read_head(bytes), kind);
+    } catch (const strait::codec::CodecError& error) {
+      if (*error.what() == '\0') std::abort();
+    }
+  }
+  return 0;
+}
