@@ -3,11 +3,36 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
+#include <memory>
 #include <span>
 #include <stdexcept>
 #include <utility>
 
 namespace strait::net {
+namespace {
+
+// A large message's bytes, in a frame's memory for as long as libzmq has them.
+struct LentBytes {
+  Frame bytes;
+  // Set behind the last write, looked at before they are given back: libzmq orders its threads by
+  // means that no tool sees.
+  std::atomic<bool> written = false;
+};
+
+void take_back(void* /*bytes*/, void* lent) {
+  const std::unique_ptr<LentBytes> owned(static_cast<LentBytes*>(lent));
+  static_cast<void>(owned->written.load(std::memory_order_acquire));
+}
+
+LentBytes* lend(zmq::message_t& message, std::size_t bytes) {
+  auto lent = std::make_unique<LentBytes>();
+  lent->bytes.resize(bytes);
+  message.rebuild(lent->bytes.data(), bytes, take_back, lent.get());
+  return lent.release();
+}
+
+}  // namespace
 
 LinkEnd::LinkEnd(ProtocolOptions options, std::function<void()> wake)
     : wake_(std::move(wake)), protocol_(std::move(options), std::chrono::steady_clock::now()) {}
@@ -139,10 +164,17 @@ bool LinkEnd::compose(Time now, zmq::message_t& message) {
   const MutexLock lock(mutex_);
   const std::optional<LinkProtocol::Outgoing> next = protocol_.next(now);
   if (!next) return false;
-  message.rebuild(kHeaderBytes + next->payload.size());
+  const std::size_t size = kHeaderBytes + next->payload.size();
+  LentBytes* lent = nullptr;
+  if (size < FrameMemory::kReusedBytes) {
+    message.rebuild(size);
+  } else {
+    lent = lend(message, size);
+  }
   const std::span<std::byte> bytes(static_cast<std::byte*>(message.data()), message.size());
   std::copy(next->payload.begin(), next->payload.end(), bytes.begin() + kHeaderBytes);
   seal(next->header, bytes);
+  if (lent != nullptr) lent->written.store(true, std::memory_order_release);
   return true;
 }
 
