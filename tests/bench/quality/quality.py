@@ -63,7 +63,8 @@ def run_cells(bench, options):
         if time.monotonic() > deadline:
             return False
         cell = bench.measure(task, setting, settings.SETTINGS[setting], seed)
-        print(f"{task}, {setting}, seed {seed}: loss {cell['loss']:.5f}, {cell['seconds']:.0f} s", flush=True)
+        told = f"loss {cell['loss']:.5f}, {cell['seconds']:.0f} s"
+        print(f"{task}, {setting}, seed {seed}: {told}", flush=True)
     return True
 
 

@@ -26,11 +26,6 @@ def of_task(bench, done, task):
     seeds = sorted(raw.keys() & half.keys())
     if not seeds:
         return []
-    # The same work for all: how long the stages take does not depend on the codec.
-    costs = [
-        [statistics.median(values) for values in zip(*(raw[seed]["costs"][s] for seed in seeds))]
-        for s in range(cells.STAGES)
-    ]
     with_answers = raw[seeds[0]].get("accuracy") is not None
     columns = ["codec forward/backward bits", "seeds", "eval loss", "against raw, %"]
     columns += ["exact answers, %"] if with_answers else []
@@ -49,7 +44,7 @@ def of_task(bench, done, task):
         ratio = [sent(half[seed]) / sent(cell) for seed, cell in mine.items()]
         row.append(f"{statistics.mean(ratio):.2f}")
         first = next(iter(mine.values()))
-        row += [f"{bench.forecast(first, costs, width):.1f}" for width in cells.SLOW_LINKS]
+        row += [f"{bench.forecast(first, width):.1f}" for width in cells.SLOW_LINKS]
         skipped = sum(cell["skipped"] for cell in mine.values())
         row[0] += f" ({skipped} steps skipped)" if skipped else ""
         lines.append("| " + " | ".join(row) + " |")
