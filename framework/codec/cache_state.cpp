@@ -83,7 +83,7 @@ std::vector<store::NamedTensor> ActivationCache::saved(const std::string& prefix
 void ActivationCache::restore(const std::string& prefix, const ReadTensor& read) {
   if (!held_.empty()) throw std::logic_error("an activation cache is restored that holds entries");
   const at::Tensor layout = read_integers(read, prefix + "layout", {4});
-  const std::int64_t slab_count = layout[3].item<std::int64_t>();
+  const auto slab_count = layout[3].item<std::int64_t>();
   if (!at::equal(layout, layout_of(options_, slab_count))) {
     throw store::StoreError(
         store::StoreError::Kind::mismatch,

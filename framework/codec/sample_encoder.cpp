@@ -5,6 +5,7 @@
 
 #include <cstring>
 #include <stdexcept>
+#include <utility>
 
 #include "framework/codec/codec_error.h"
 #include "framework/codec/element_type.h"
@@ -25,9 +26,8 @@ std::byte* grown(net::Frame& frame, std::size_t bytes) {
 
 }  // namespace
 
-SampleEncoder::SampleEncoder(const SampleEncoderOptions& options,
-                             std::unique_ptr<ActivationCache> cache)
-    : options_(options), cache_(std::move(cache)) {}
+SampleEncoder::SampleEncoder(SampleEncoderOptions options, std::unique_ptr<ActivationCache> cache)
+    : options_(std::move(options)), cache_(std::move(cache)) {}
 
 Memory SampleEncoder::memory() const {
   return cache_ == nullptr ? Memory{} : Memory{cache_->options().kind};

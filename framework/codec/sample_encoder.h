@@ -39,7 +39,7 @@ struct SampleEncoderOptions {
 class SampleEncoder final : public Encoder {
  public:
   // Without a cache nothing is remembered and `delta` sends values.
-  SampleEncoder(const SampleEncoderOptions& options, std::unique_ptr<ActivationCache> cache);
+  SampleEncoder(SampleEncoderOptions options, std::unique_ptr<ActivationCache> cache);
 
   // Tensors are float32, bfloat16 or float16. Evaluation does not come here (std::logic_error).
   void encode(const TensorHead& head, const at::Tensor& tensor, net::Frame& frame) override;
