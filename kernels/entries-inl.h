@@ -23,7 +23,7 @@ HWY_INLINE void read_eight_bits(const std::uint8_t* entry, std::int64_t width, f
 HWY_INLINE void write_eight_bits(TokenScratch& scratch, std::int64_t width, std::uint8_t* entry) {
   float* const values = scratch.values();
   std::fill(values + width, values + groups_of(kEntryFormat, width) * kEntryFormat.group, 0.0F);
-  write_token(values, scratch.notches(), width, kEntryFormat, Draw{}, 0, kInfinityBits, entry);
+  write_token(scratch, width, kEntryFormat, Draw{}, 0, kInfinityBits, entry);
 }
 
 // An 8-bit entry takes in the change in scratch.values(), counted from scratch.base(); what it then

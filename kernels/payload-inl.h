@@ -9,61 +9,64 @@
 #include "kernels/groups-inl.h"
 #include "kernels/planes-inl.h"
 #include "kernels/token_head.h"
+#include "kernels/token_scratch.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace strait::kernels {
 namespace HWY_NAMESPACE {
 
-// The groups of a token from their notches to their planes; the scale bytes are in `out`.
+// The groups of a token from their notches to their planes; the scale bytes are in `out`. All
+// levels come first and all planes after them: a vector is not read while it is still on its way to
+// memory in smaller parts.
 template <int kBits, Rounding kRounding>
-HWY_NOINLINE void write_groups(float* values, const std::uint16_t* notches, std::int64_t width,
-                               const GroupFormat& format, std::uint64_t words, std::uint32_t index,
-                               std::uint8_t* out) {
+HWY_NOINLINE void write_groups(TokenScratch& scratch, std::int64_t width, const GroupFormat& format,
+                               std::uint64_t words, std::uint32_t index, std::uint8_t* out) {
+  const int size = format.group;
   const std::int64_t groups = groups_of(format, width);
-  std::uint8_t* planes = out + planes_offset(format, groups);
   for (std::int64_t g = 0; g < groups; ++g) {
-    const auto count = static_cast<int>(std::min<std::int64_t>(format.group, width));
-    if (notches[g] == kZeroNotch || notches[g] == kRefusedNotch) {
-      std::fill(planes, planes + kBits * ((count + 7) / 8), std::uint8_t{0});
-      std::fill(values, values + format.group, notches[g] == kZeroNotch ? 0.0F : -0.0F);
+    float* const values = scratch.values() + g * size;
+    const std::uint16_t notch = scratch.notches()[g];
+    if (notch == kZeroNotch || notch == kRefusedNotch) {
+      std::fill(values, values + size, notch == kZeroNotch ? 0.0F : -0.0F);
+      std::fill(scratch.levels() + g * size, scratch.levels() + (g + 1) * size, std::uint8_t{0});
     } else {
-      HWY_ALIGN std::uint8_t levels[kWidestGroup];
       const float scale = scale_of(out[1 + g], out[0], kBits);
-      round_group<kBits, kRounding>(values, format.group, scale, words, index, levels);
-      if (count == format.group) {
-        pack_planes<kBits>(levels, format.group, planes);
-      } else {
-        pack_tail<kBits>(levels, count, format.group, planes);
-        std::fill(values + count, values + format.group, 0.0F);
-      }
-      if ((notches[g] & kTurned) != 0) turn(values, format.group, turn_back_factor(format.group));
+      round_group<kBits, kRounding>(values, size, scale, words,
+                                    index + static_cast<std::uint32_t>(g * size),
+                                    scratch.levels() + g * size);
+      if ((notch & kTurned) != 0) turn(values, size, turn_back_factor(size));
     }
-    planes += kBits * ((count + 7) / 8);
-    values += format.group;
-    index += static_cast<std::uint32_t>(format.group);
-    width -= format.group;
+  }
+  std::fill(scratch.values() + width, scratch.values() + groups * size, 0.0F);
+  std::uint8_t* planes = out + planes_offset(format, groups);
+  for (std::int64_t g = 0; g < width / size; ++g) {
+    pack_planes<kBits>(scratch.levels() + g * size, size, planes);
+    planes += kBits * (size / 8);
+  }
+  if (const auto rest = static_cast<int>(width % size); rest != 0) {
+    pack_tail<kBits>(scratch.levels() + width - rest, rest, size, planes);
   }
 }
 
 template <Rounding kRounding>
-HWY_INLINE void write_groups_of(float* values, const std::uint16_t* notches, std::int64_t width,
+HWY_INLINE void write_groups_of(TokenScratch& scratch, std::int64_t width,
                                 const GroupFormat& format, std::uint64_t words, std::uint32_t index,
                                 std::uint8_t* out) {
   switch (format.bits) {
     case 2:
-      return write_groups<2, kRounding>(values, notches, width, format, words, index, out);
+      return write_groups<2, kRounding>(scratch, width, format, words, index, out);
     case 3:
-      return write_groups<3, kRounding>(values, notches, width, format, words, index, out);
+      return write_groups<3, kRounding>(scratch, width, format, words, index, out);
     case 4:
-      return write_groups<4, kRounding>(values, notches, width, format, words, index, out);
+      return write_groups<4, kRounding>(scratch, width, format, words, index, out);
     case 5:
-      return write_groups<5, kRounding>(values, notches, width, format, words, index, out);
+      return write_groups<5, kRounding>(scratch, width, format, words, index, out);
     case 6:
-      return write_groups<6, kRounding>(values, notches, width, format, words, index, out);
+      return write_groups<6, kRounding>(scratch, width, format, words, index, out);
     case 7:
-      return write_groups<7, kRounding>(values, notches, width, format, words, index, out);
+      return write_groups<7, kRounding>(scratch, width, format, words, index, out);
     default:
-      return write_groups<8, kRounding>(values, notches, width, format, words, index, out);
+      return write_groups<8, kRounding>(scratch, width, format, words, index, out);
   }
 }
 

@@ -17,8 +17,7 @@ HWY_INLINE void write_change(const T* from, Base base, std::uint32_t first_index
                              std::int64_t width, const GroupFormat& format, const Draw& draw,
                              std::uint8_t* out, TokenScratch& scratch, TokenSquares& squares) {
   take_difference(from, base, width, format.group, scratch.values(), squares);
-  write_token(scratch.values(), scratch.notches(), width, format, draw, first_index, kHugeBits,
-              out);
+  write_token(scratch, width, format, draw, first_index, kHugeBits, out);
 }
 
 template <class T>

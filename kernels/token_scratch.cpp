@@ -17,7 +17,8 @@ void TokenScratch::grow(std::int64_t width) {
   values_ = hwy::AllocateAligned<float>(room);
   base_ = hwy::AllocateAligned<float>(room);
   notches_ = hwy::AllocateAligned<std::uint16_t>(room);
-  if (!values_ || !base_ || !notches_) throw std::bad_alloc();
+  levels_ = hwy::AllocateAligned<std::uint8_t>(room);
+  if (!values_ || !base_ || !notches_ || !levels_) throw std::bad_alloc();
   width_ = width;
 }
 

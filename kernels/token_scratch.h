@@ -16,6 +16,7 @@ class TokenScratch {
   float* values() { return values_.get(); }  // the change, and then what the other side knows
   float* base() { return base_.get(); }      // of an 8-bit entry
   std::uint16_t* notches() { return notches_.get(); }
+  std::uint8_t* levels() { return levels_.get(); }
 
  private:
   void grow(std::int64_t width);
@@ -24,6 +25,7 @@ class TokenScratch {
   hwy::AlignedFreeUniquePtr<float[]> values_;
   hwy::AlignedFreeUniquePtr<float[]> base_;
   hwy::AlignedFreeUniquePtr<std::uint16_t[]> notches_;
+  hwy::AlignedFreeUniquePtr<std::uint8_t[]> levels_;
 };
 
 }  // namespace strait::kernels

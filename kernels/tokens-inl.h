@@ -31,13 +31,15 @@ HWY_INLINE std::uint16_t weigh_group(float* values, int group, bool may_turn, fl
   return static_cast<std::uint16_t>(notch_of(largest, reach) | kTurned);
 }
 
-// Writes a token, and turns `values` into what the reader will know: in place, whole groups, zeros
-// behind the width. Sizes from `refused_from` on are refused. Values of refused groups become -0,
-// which changes nothing that it is added to.
-inline HWY_NOINLINE void write_token(float* values, std::uint16_t* notches, std::int64_t width,
+// Writes the token in scratch.values(), and turns it into what the reader will know: in place,
+// whole groups, zeros behind the width. Sizes from `refused_from` on are refused. Values of refused
+// groups become -0, which changes nothing that it is added to.
+inline HWY_NOINLINE void write_token(TokenScratch& scratch, std::int64_t width,
                                      const GroupFormat& format, const Draw& draw,
                                      std::uint32_t first_index, std::uint32_t refused_from,
                                      std::uint8_t* out) {
+  float* const values = scratch.values();
+  std::uint16_t* const notches = scratch.notches();
   const std::int64_t groups = groups_of(format, width);
   const float reach = reach_of(format.bits, draw.rounding);
   for (std::int64_t g = 0; g < groups; ++g) {
@@ -48,9 +50,9 @@ inline HWY_NOINLINE void write_token(float* values, std::uint16_t* notches, std:
   write_token_head(notches, format, width, out);
   const std::uint64_t words = draw_words(draw.key);
   if (draw.rounding == Rounding::nearest) {
-    write_groups_of<Rounding::nearest>(values, notches, width, format, words, first_index, out);
+    write_groups_of<Rounding::nearest>(scratch, width, format, words, first_index, out);
   } else {
-    write_groups_of<Rounding::stochastic>(values, notches, width, format, words, first_index, out);
+    write_groups_of<Rounding::stochastic>(scratch, width, format, words, first_index, out);
   }
 }
 
@@ -69,9 +71,12 @@ HWY_INLINE void advance_entry(Base base, float* values, std::int64_t width, Bflo
     const auto sum =
         hn::Add(load_upto(advanced(base, i), width - i), hn::Load(Lanes(), values + i));
     const auto bits = rounded_to_bfloat16(sum);
-    const auto known = hn::BitCast(Lanes(), hn::ShiftLeft<16>(bits));
-    hn::Store(known, Lanes(), values + i);
-    store_upto(known, entry + i, width - i);
+    hn::Store(hn::BitCast(Lanes(), hn::ShiftLeft<16>(bits)), Lanes(), values + i);
+    if (width - i >= lane_count()) {
+      store_halves(hn::TruncateTo(HalfLanes(), bits), entry + i);
+    } else {
+      store_upto(sum, entry + i, width - i);
+    }
   }
 }
 
