@@ -28,7 +28,7 @@ SETTINGS = {
     BF16: raw("bfloat16"),
     "delta 4/8, first 5": delta(4, 8, 5),
     "delta 4/4, first 5": delta(4, 4, 5),
-    "delta 3/6, first 5": delta(3, 6, 5),
+    "delta 3/6, first 4": delta(3, 6, 4),
     "delta 2/4, first 4": delta(2, 4, 4),
     "fixed 4/8": fixed(4, 8),
     "fixed 4/4": fixed(4, 4),

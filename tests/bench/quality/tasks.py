@@ -18,6 +18,8 @@ WORDS = (
     "silver basket meadow candle harbour feather mountain pocket hammer orchard blanket lantern "
     "kettle saddle pepper velvet button ribbon marble timber cotton ginger walnut pigeon turtle"
 ).split()
+COLOURS = "red green blue white black yellow grey brown".split()
+PLACES = "house field church forest valley city garden harbour".split()
 
 
 class Unavailable(Exception):
@@ -54,19 +56,19 @@ def code():
 
 
 def instructions(count):
-    """Records of a few kinds, no prompt twice, each with exactly one right answer."""
+    """Records about invented facts, no prompt twice, each with exactly one right answer. A number
+    that does not matter makes a fact's prompts many, so that those of the evaluation are new."""
     draw = random.Random(7)
+    facts = {word: [draw.choice(values) for values in (COLOURS, PLACES)] for word in WORDS}
     records = {}
     while len(records) < count:
-        word, other = draw.sample(WORDS, 2)
-        a, b = draw.randrange(10, 100), draw.randrange(1, 10)
+        word, number = draw.choice(WORDS), draw.randrange(10, 100)
+        colour, place = facts[word]
         prompt, answer = draw.choice(
             (
-                (f"In capitals: {word} {a} -> ", f"{word} {a}".upper()),
-                (f"Swap: {word} {other} -> ", f"{other} {word}"),
-                (f"Count: {b} {word} {a} -> ", ", ".join([word] * (1 + b % 3))),
-                (f"Add: {a} + {b} -> ", str(a + b)),
-                (f"First letters: {word} {other} {b} -> ", f"{word[0]}{other[0]}"),
+                (f"{number}. What colour is the {word}? ", colour),
+                (f"{number}. Where is the {word}? ", f"in the {place}"),
+                (f"{number}. Write in capitals: {word} ", word.upper()),
             )
         )
         records[prompt] = {"prompt": prompt, "completion": answer + "\n"}
