@@ -304,6 +304,20 @@ void add_sums(const std::vector<float>& row, const std::vector<float>& change,
 
 }  // namespace
 
+std::vector<float> read_values(const Values& values) {
+  std::vector<float> floats(static_cast<std::size_t>(values.tokens * values.width));
+  for (std::size_t i = 0; i < floats.size(); ++i) {
+    floats[i] = read_value(values.data, values.element, static_cast<std::int64_t>(i));
+  }
+  return floats;
+}
+
+void write_values(const MutableValues& out, const std::vector<float>& floats) {
+  for (std::size_t i = 0; i < floats.size(); ++i) {
+    write_value(out, static_cast<std::int64_t>(i), floats[i]);
+  }
+}
+
 void quantize(const Values& values, const GroupFormat& format, const Draw& draw, std::byte* out,
               SquareSums* sums) {
   const std::int64_t bytes = token_bytes(format, values.width);
