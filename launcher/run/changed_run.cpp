@@ -26,6 +26,15 @@ void check_lasting_part(const Recipe& before, const Recipe& after) {
   }
 }
 
+void check_data_is_as_it_was(const Plan::Data& before, const Plan::Data& now,
+                             const std::string& source) {
+  if (before.hash == now.hash) return;
+  throw UserError(ExitCode::mismatch,
+                  fmt::format("{} has changed since the run began (its rows have the hash {}, and "
+                              "had {}); put it back to resume with --set, or resume without",
+                              source, now.hash, before.hash));
+}
+
 }  // namespace
 
 Recipe lasting_part(Recipe recipe) {
@@ -41,8 +50,9 @@ RunFile changed_run(const RunDirectory& directory, const RunFile& run,
   const Recipe recipe = read_recipe(directory.recipe(), overrides);
   check_lasting_part(run.plan.recipe, recipe);
   RunFile changed{run.run, make_plan(recipe).plan};
-  changed.plan.train.file = run.plan.train.file;
-  if (changed.plan.eval && run.plan.eval) changed.plan.eval->file = run.plan.eval->file;
+  check_data_is_as_it_was(run.plan.train, changed.plan.train, recipe.data.train);
+  changed.plan.train = run.plan.train;
+  changed.plan.eval = run.plan.eval;
   return changed;
 }
 

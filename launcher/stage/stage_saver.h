@@ -3,7 +3,9 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "framework/store/manifest.h"
 #include "framework/store/sample.h"
 #include "launcher/stage/control_end.h"
 #include "launcher/stage/stage_job.h"

@@ -50,7 +50,16 @@ class BadInput(runs.RunCase):
             ({"train.steps": None}, "train.steps", "epochs"),
             ({"train.epochs": 2}, "train.steps", "train.epochs"),
             ({"train.batch": 7}, "train.batch is 7", "multiple of 2"),
-            ({"codec.forward": "delta"}, "codec.forward", "not in this build"),
+            ({"codec.backward": "delta"}, "codec.backward", r"bad\.toml:\d+", "gradients"),
+            ({"codec.forward": "detla"}, "codec.forward", 'did you mean "delta"'),
+            ({"codec.forward_bits": 9}, "codec.forward_bits is 9", "from 2 to 8"),
+            ({"codec.first_bits": 12}, "codec.first_bits is 12", "2 to 8, or 16"),
+            ({"codec.group": 48}, "codec.group is 48", "32, 64 or 128"),
+            ({"codec.cache_kind": "int8"}, "codec.cache_kind", '"bfloat16", "8bit"'),
+            (
+                {"codec.forward": "delta", "codec.cache": 0, "codec.cache_disk": 0},
+                "codec.cache and codec.cache_disk are both 0",
+            ),
             ({"pipeline.replicas": 2}, "pipeline.replicas", "not in this build"),
             ({"hosts.backend": "ssh", "hosts.list": ["a"]}, "hosts.backend", "not in this build"),
         ]

@@ -166,6 +166,9 @@ class Run:
     def status(self):
         return json.loads((self.path / "status.json").read_text())
 
+    def plan(self):
+        return json.loads((self.path / "plan.json").read_text())["plan"]
+
     def outcome(self):
         return self.events("ended")[-1]
 

@@ -1,0 +1,263 @@
+"""Compressed boundaries in real runs of three processes: what they cost in loss and bytes, what is
+remembered of samples through checkpoints, on disk and within limits, and what forgetting does.
+"""
+
+import json
+import shutil
+
+import runs
+
+STEPS = 24  # of four rows: nearly five epochs of the 20 that this data packs into
+MIDDLE = 10  # a checkpoint, two epochs from the start
+RAW = {"codec.forward": "raw", "codec.backward": "raw"}
+DELTA = {"codec.forward": "delta", "codec.backward": "fixed"}
+
+
+class Compressed(runs.RunCase):
+    SETTINGS = {
+        **runs.RunCase.SETTINGS,
+        "pipeline.stages": 3,
+        "train.steps": STEPS,
+        "train.batch": 4,
+        "train.micro_batch": 2,
+        "checkpoint.every": MIDDLE,
+        "checkpoint.keep": 3,
+    }
+
+    def setUp(self):
+        super().setUp()
+        self.write_data("train.jsonl", 32)
+
+    def boundaries(self, run, direction="forward"):
+        """boundary -> its lines over the steps, in order."""
+        found = {}
+        for line in run.metrics():
+            for one in line["boundaries"]:
+                if one["direction"] == direction:
+                    found.setdefault(one["boundary"], []).append(one)
+        return found
+
+    def total(self, run, name, direction="forward"):
+        return sum(one[name] for lines in self.boundaries(run, direction).values() for one in lines)
+
+    def learnt(self, run):
+        """What must be the same bits: losses, norms, weights and moments."""
+        curve = run.curve()
+        self.assertEqual(sorted(curve), list(range(1, STEPS + 1)))
+        state = run.state(STEPS)
+        return curve, {name: state[name] for name in state if not name.startswith("cache/")}
+
+    def assert_same_bits(self, expected, got):
+        self.assertEqual(got[0], expected[0])
+        self.assertEqual(sorted(got[1]), sorted(expected[1]))
+        self.assertEqual([name for name in got[1] if got[1][name] != expected[1][name]], [])
+
+    def go_back(self, run):
+        """As a run is that died between the checkpoint in its middle and the next one."""
+        for step in run.checkpoints():
+            if step > MIDDLE:
+                shutil.rmtree(run.path / "checkpoints" / f"step-{step}")
+        self.assertEqual(run.checkpoints(), [MIDDLE])
+
+    def resumed(self, run, *words):
+        code, out, err = self.strait("resume", run.path.relative_to(self.home), *words)
+        self.assertEqual(code, 0, out + err)
+        return out
+
+    def dropped(self, run):
+        return [e["text"] for e in run.events("stage_event") if e["name"] == "caches_dropped"]
+
+
+class Training(Compressed):
+    def test_delta_learns_what_raw_learns_and_sends_far_less(self):
+        raw = self.train("raw", {**RAW, "train.steps": 60})
+        delta = self.train("delta", {**DELTA, "train.steps": 60})
+        last = [run.metrics()[-1]["loss"] for run in (raw, delta)]
+        self.assertLess(last[0], raw.metrics()[0]["loss"] - 1, "it learnt nothing")
+        # One part in fifty: far more than was ever seen, far less than what a broken codec does.
+        self.assertLess(abs(last[1] - last[0]) / last[0], 0.02, last)
+        for boundary, lines in self.boundaries(delta).items():
+            with self.subTest(boundary):
+                self.assert_changes(lines)
+        self.assertEqual(self.total(delta, "resends"), 0)
+        # Width 32 is half a group: a token of 128 bytes becomes its top exponent, one scale and the
+        # bits of 32 values, 18 bytes or 34.
+        last = delta.metrics()[-1]["boundaries"]
+        for direction, ratio in (("forward", 6.5), ("backward", 3.5)):
+            for one in last:
+                if one["direction"] == direction:
+                    self.assertGreater(one["raw_bytes"] / one["sent_bytes"], ratio)
+        wire = [sum(m["bytes_forward"] for m in run.metrics()) for run in (raw, delta)]
+        self.assertGreater(wire[0] / wire[1], 2.5, "framing and heads included")
+        for line in raw.metrics():
+            for one in line["boundaries"]:
+                self.assertEqual(one["sent_bytes"], one["raw_bytes"])
+                self.assertIsNone(one["change"])
+
+    def assert_changes(self, lines):
+        rows = lines[0]["first_visits"] + lines[0]["hits"]
+        self.assertEqual(rows, 4)
+        self.assertIsNone(lines[0]["change"], "nothing was there to compare with")
+        self.assertEqual(lines[0]["hits"], 0)
+        self.assertEqual(lines[-1]["hits"], 4)
+        self.assertEqual(lines[-1]["first_visits"], 0)
+        self.assertGreater(lines[-1]["cache_bytes"], 0)
+        for one in lines:
+            self.assertLess(one["error"], 0.1)
+        changes = [one["change"] for one in lines if one["change"] is not None]
+        self.assertTrue(changes)
+        self.assertLess(changes[-1], 1, "a change is smaller than the value, or delta is no use")
+
+    def test_the_forecast_of_a_plan_is_what_is_sent(self):
+        for name, settings in [
+            ("raw", RAW),
+            ("delta", DELTA),
+            ("whole", {**DELTA, "codec.first_bits": 16}),
+            ("fixed", {"codec.forward": "fixed", "codec.backward": "fixed"}),
+        ]:
+            with self.subTest(name):
+                run = self.train(name, settings)
+                links = [x for x in run.plan()["links"] if x["use"] == "boundary"]
+                for link in links:
+                    self.assert_forecast(run, link)
+
+    def assert_forecast(self, run, link):
+        boundary = link["name"].removeprefix("boundary ")
+        lines = self.boundaries(run)[boundary]
+        # Payloads are without the messages' heads, and padding differs from step to step.
+        epoch = run.plan()["epoch_steps"]
+        for part, forecast in [(lines[:epoch], "first_forward_bytes"),
+                               (lines[epoch : 2 * epoch], "forward_bytes")]:
+            mean = sum(one["sent_bytes"] for one in part) / len(part)
+            self.assertLess(abs(link[forecast] - mean) / mean, 0.1, f"{forecast} of {boundary}")
+        mean = self.total(run, "sent_bytes", "backward") / len(lines) / 2
+        self.assertLess(abs(link["backward_bytes"] - mean) / mean, 0.1)
+
+    def test_every_codec_shows_up_in_plan_status_report_and_console(self):
+        recipe = self.write_recipe("seen", DELTA)
+        code, out, err = self.strait("plan", recipe)
+        self.assertEqual(code, 0, err)
+        for word in (
+            r"delta 4 bits \(8 bits on a first visit\) forward, fixed 8 bits backward",
+            r"boundary 0\.0>1\.0 .* 20 of 20 ",
+            r"forecast at .* s in the first epoch \(5 steps\)",
+        ):
+            self.assertRegex(out, word)
+        code, out, err = self.strait("run", recipe)
+        self.assertEqual(code, 0, err)
+        table = r"0\.0>1\.0 +forward .*\d\.\dx .*%"
+        self.assertRegex(out, table)
+        code, out, err = self.strait("status", "runs/seen")
+        self.assertRegex(out, table)
+        page = (self.run_of("seen").path / "report.html").read_text()
+        self.assertRegex(page, table.replace(">", "&gt;"))
+
+    def test_evaluation_generation_and_export_are_what_they_are_without_codecs(self):
+        self.write_data("eval.jsonl", 20)
+        run = self.train("seen", {**DELTA, "data.eval": "eval.jsonl", "train.eval_every": 8})
+        told = run.events("evaluated")
+        self.assertEqual([e["step"] for e in told], [8, 16, 24])
+        code, out, err = self.strait("eval", "runs/seen", "--json")
+        self.assertEqual(code, 0, err)
+        self.assertAlmostEqual(json.loads(out)["loss"], told[-1]["loss"], places=5)
+        code, out, err = self.strait("export", "runs/seen", "exported")
+        self.assertEqual(code, 0, err)
+        names = runs.read_safetensors(self.home / "exported" / "model.safetensors")
+        self.assertEqual([name for name in names if "cache" in name], [])
+        without = self.train("without", DELTA)
+        self.assertEqual(without.curve(), run.curve(), "evaluation touched training's codecs")
+
+
+class Remembering(Compressed):
+    def test_a_resumed_run_has_the_bits_of_one_that_never_was(self):
+        by_chance = {"codec.rounding": "stochastic", "codec.rotate": True}
+        for name, settings in [
+            ("nearest", DELTA),
+            ("by-chance", {**DELTA, **by_chance, "codec.cache_kind": "8bit"}),
+        ]:
+            with self.subTest(name):
+                run = self.train(name, settings)
+                reference = self.learnt(run)
+                self.go_back(run)
+                self.assertNotIn("dropped", self.resumed(run))
+                self.assert_same_bits(reference, self.learnt(run))
+                self.assertEqual(self.total(run, "resends"), 0)
+
+    def test_dropped_caches_start_anew_at_all_ends(self):
+        run = self.train("run", {**DELTA, "checkpoint.caches": "drop"})
+        self.go_back(run)
+        self.assertEqual(list((run.path / "checkpoints").rglob("*caches*")), [])
+        out = self.resumed(run)
+        self.assertRegex(out, r'dropped.*checkpoint\.caches is "drop"')
+        self.assertEqual(len(self.dropped(run)), 1)
+        self.assert_began_anew(run)
+
+    def test_another_number_of_stages_goes_on_without_caches(self):
+        run = self.train("run", DELTA)
+        self.go_back(run)
+        out = self.resumed(run, "--set", "pipeline.stages=2")
+        self.assertRegex(out, r"dropped.*another pipeline")
+        self.assertEqual([p["name"] for p in run.plan()["processes"]], ["0.0", "1.0"])
+        self.assert_began_anew(run)
+
+    def assert_began_anew(self, run):
+        lines = self.boundaries(run)["0.0>1.0"]
+        self.assertEqual(lines[MIDDLE - 1]["hits"], 4)
+        self.assertEqual(lines[MIDDLE]["hits"], 0, "it knew a sample that the other end forgot")
+        self.assertEqual(lines[-1]["hits"], 4)
+        self.assertEqual(self.total(run, "resends"), 0)
+        losses = [m["loss"] for m in run.metrics()]
+        self.assertEqual(len(losses), STEPS)
+        self.assertLess(losses[-1], losses[MIDDLE - 1])
+
+    def test_resume_refuses_to_change_what_is_learnt(self):
+        run = self.train("run", DELTA)
+        self.go_back(run)
+        code, out, err = self.strait("resume", "runs/run", "--set", "train.learning_rate=1")
+        self.assertEqual(code, 10, out)
+        self.assertRegex(err, r"train\.learning_rate.*\[pipeline\], \[codec\]")
+        self.assertEqual(run.plan()["recipe"]["train"]["learning_rate"], 0.003)
+
+
+class Limits(Compressed):
+    def entry(self):
+        code, out, err = self.strait("plan", self.write_recipe("measured", DELTA), "--json")
+        self.assertEqual(code, 0, err)
+        plan = json.loads(out)
+        return plan["links"][0]["entry_bytes"], plan["train"]["rows"]
+
+    def test_a_cache_on_disk_gives_the_bits_of_one_in_memory(self):
+        entry, rows = self.entry()
+        memory = self.train("memory", DELTA)
+        # The middle stage has two boundaries, so each gets half.
+        disk = self.train("disk", {**DELTA, "codec.cache": 2 * 5 * entry})
+        links = [x for x in disk.plan()["links"] if x["use"] == "boundary"]
+        for link in links:
+            self.assertEqual(link["cached_rows"], rows)
+            self.assertEqual(link["cache_bytes"], 5 * entry)
+        self.assert_same_bits(self.learnt(memory), self.learnt(disk))
+        self.assertEqual(self.total(disk, "evictions"), 0)
+        self.assertEqual(self.total(disk, "hits"), self.total(memory, "hits"))
+        left = [p for p in disk.path.rglob("*") if "cache" in p.name and "checkpoints" not in p.parts]
+        self.assertEqual(left, [], "files of the cache were left behind")
+
+    def test_samples_without_a_place_are_sent_as_first_visits_and_nothing_breaks(self):
+        entry, rows = self.entry()
+        third = rows // 3
+        tight = {**DELTA, "codec.cache": 2 * third * entry, "codec.cache_disk": 0}
+        run = self.train("tight", tight)
+        self.assertEqual(self.total(run, "resends"), 0)
+        self.assertGreater(self.total(run, "evictions"), 0)
+        for lines in self.boundaries(run).values():
+            self.assertLessEqual(max(one["cache_bytes"] for one in lines), third * entry)
+            self.assertGreater(sum(one["hits"] for one in lines), 0)
+        self.assertLess(run.metrics()[-1]["loss"], run.metrics()[0]["loss"])
+        # What was kept and what not goes through checkpoints, too.
+        reference = self.learnt(run)
+        self.go_back(run)
+        self.resumed(run)
+        self.assert_same_bits(reference, self.learnt(run))
+
+
+if __name__ == "__main__":
+    runs.main()
