@@ -151,10 +151,14 @@ void BoundaryEnd::send_loop() {
         outgoing = std::move(outbox_.front());
         outbox_.pop_front();
       }
-      link_->send(encode(outgoing));
+      const std::size_t bytes = outgoing.bytes();
+      net::Frame frame = encode(outgoing);
+      // Before the frame leaves: whoever hears of it may reuse the tensor's memory.
+      outgoing.tensor.reset();
+      link_->send(std::move(frame));
       {
         const MutexLock lock(mutex_);
-        outbox_bytes_ -= outgoing.bytes();
+        outbox_bytes_ -= bytes;
       }
       changed_.notify_all();
     }

@@ -4,7 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <future>
 #include <memory>
+#include <thread>
 
 #include "framework/codec/codec_error.h"
 #include "framework/codec/raw.h"
@@ -15,6 +17,9 @@
 namespace strait::stages {
 namespace {
 
+constexpr Phase kTraining{store::Step{5}, true};
+constexpr Phase kEvaluation{store::Step{5}, false};
+
 BoundaryCodecs raw_codecs() {
   BoundaryCodecs codecs;
   codecs.encoder = std::make_unique<codec::RawEncoder>(at::kFloat);
@@ -24,10 +29,56 @@ BoundaryCodecs raw_codecs() {
   return codecs;
 }
 
+// Sends nothing but heads; tells rows whole when it may.
+class SilentEncoder final : public codec::Encoder {
+ public:
+  explicit SilentEncoder(std::shared_future<void> may_answer)
+      : may_answer_(std::move(may_answer)) {}
+  void encode(const codec::TensorHead&, const at::Tensor&, net::Frame&) override {}
+  void encode_whole(const codec::TensorHead& head, net::Frame& frame) override {
+    may_answer_.wait();
+    frame.insert(frame.end(), static_cast<std::size_t>(head.rows.size()), std::byte{9});
+    traffic_.resends += static_cast<std::uint64_t>(head.rows.size());
+  }
+  codec::Traffic traffic() const override { return traffic_; }
+
+ private:
+  const std::shared_future<void> may_answer_;
+  codec::Traffic traffic_;
+};
+
+// Lacks the base of every sample of an odd number; what it is told whole is what was written.
+class ForgetfulDecoder final : public codec::Decoder {
+ public:
+  codec::Decoded decode(const codec::TensorHead& head, std::span<const std::byte>) override {
+    codec::Decoded decoded;
+    decoded.values = at::zeros({head.rows.size(), head.rows.padded_length, head.width});
+    for (std::int64_t place = 0; place < head.rows.size(); ++place) {
+      if (number(head.rows.rows[static_cast<std::size_t>(place)].sample) % 2 == 1) {
+        decoded.missing.push_back(place);
+      }
+    }
+    ++traffic_.rows;
+    return decoded;
+  }
+  void complete(const codec::TensorHead&, std::span<const std::byte> payload,
+                std::span<const std::int64_t> places, const at::Tensor& values) override {
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      values[places[i]].fill_(std::to_integer<int>(payload[i]));
+    }
+  }
+  codec::Traffic traffic() const override { return traffic_; }
+
+ private:
+  codec::Traffic traffic_;
+};
+
 // The two ends of boundary 0>1 in one process, with the ports that stand on them.
 class BoundaryEndTest : public testing::Test {
  protected:
-  BoundaryEndTest() {
+  BoundaryEndTest() { connect(raw_codecs(), raw_codecs()); }
+
+  void connect(BoundaryCodecs upper_codecs, BoundaryCodecs lower_codecs) {
     net::MemoryEnd left;
     left.name = {0, 0};
     left.options.name = "boundary 0>1";
@@ -36,9 +87,10 @@ class BoundaryEndTest : public testing::Test {
     right.name = {1, 0};
     right.options.peer = {0, 0};
     auto [first, second] = net::memory_link(left, right);
-    upper_ = std::make_unique<BoundaryEnd>(std::move(first), raw_codecs(), upper_waits_, "stage 1");
-    lower_ =
-        std::make_unique<BoundaryEnd>(std::move(second), raw_codecs(), lower_waits_, "stage 0");
+    upper_ = std::make_unique<BoundaryEnd>(std::move(first), std::move(upper_codecs), upper_waits_,
+                                           "stage 1");
+    lower_ = std::make_unique<BoundaryEnd>(std::move(second), std::move(lower_codecs), lower_waits_,
+                                           "stage 0");
   }
 
   static Flow flow(std::int64_t sample) {
@@ -54,9 +106,6 @@ class BoundaryEndTest : public testing::Test {
   std::unique_ptr<BoundaryEnd> upper_;
   std::unique_ptr<BoundaryEnd> lower_;
 };
-
-constexpr Phase kTraining{store::Step{5}, true};
-constexpr Phase kEvaluation{store::Step{5}, false};
 
 TEST_F(BoundaryEndTest, ActivationsAndGradientsCrossWithTheirRowsAndTheirBits) {
   LinkDownstream down(*upper_);
@@ -137,6 +186,125 @@ TEST_F(BoundaryEndTest, WaitingIsCountedAndNamed) {
   taker.join();
   EXPECT_TRUE(lower_waits_.read().what.empty());
   EXPECT_GT(lower_waits_.read().total, 0.0);
+}
+
+// The lower end lacks the base of odd samples; the upper one answers when it is allowed to.
+class HealingTest : public BoundaryEndTest {
+ protected:
+  HealingTest() {
+    BoundaryCodecs upper = raw_codecs();
+    upper.encoder = std::make_unique<SilentEncoder>(allowed_.get_future().share());
+    BoundaryCodecs lower = raw_codecs();
+    lower.decoder = std::make_unique<ForgetfulDecoder>();
+    connect(std::move(upper), std::move(lower));
+  }
+
+  // A tensor of these samples.
+  static Flow rows(std::initializer_list<std::int64_t> samples) {
+    Flow made;
+    made.values = at::ones({static_cast<std::int64_t>(samples.size()), 4, 3});
+    made.rows.padded_length = 4;
+    for (const std::int64_t sample : samples) {
+      made.rows.rows.push_back(codec::Row{static_cast<store::SampleId>(sample), {3, 1}});
+    }
+    return made;
+  }
+
+  // What the upper end would write about these samples.
+  net::Frame about(codec::Kind kind, std::initializer_list<std::int64_t> samples,
+                   int micro_batch = 0) {
+    codec::TensorHead head;
+    head.kind = kind;
+    head.step = kTraining.step;
+    head.micro_batch = micro_batch;
+    head.width = 3;
+    head.rows = rows(samples).rows;
+    net::Frame frame;
+    codec::write_head(head, frame);
+    return frame;
+  }
+
+  void expect_refused(const std::string& words) {
+    try {
+      lower_->take(codec::Kind::forward, kTraining, MicroBatch{0});
+      FAIL() << "it was taken";
+    } catch (const codec::CodecError& error) {
+      EXPECT_THAT(error.what(), testing::HasSubstr(words));
+    }
+  }
+
+  std::promise<void> allowed_;
+};
+
+TEST_F(HealingTest, MissingRowsAreToldWholeAndNothingOvertakesThem) {
+  LinkDownstream(*upper_).give(kTraining, MicroBatch{0}, rows({1, 2, 3}));
+  while (lower_->received().rows < 1) std::this_thread::yield();
+  // The sending thread has nothing else to do than to answer, and may not yet.
+  upper_->link().send(about(codec::Kind::forward, {4, 6}, 1));
+  while (lower_->received().rows < 2) std::this_thread::yield();
+  // Both are here, and the first is not whole: its taker waits, and gets no other.
+  std::future<Flow> taken = std::async(std::launch::async, [this] {
+    return lower_->take(codec::Kind::forward, kTraining, MicroBatch{0});
+  });
+  while (lower_waits_.read().what != "forward of micro-batch 0") std::this_thread::yield();
+  allowed_.set_value();
+  const at::Tensor values = taken.get().values;
+  const at::Tensor expected = at::tensor({9.0F, 0.0F, 9.0F}).view({3, 1, 1}).expand({3, 4, 3});
+  EXPECT_TRUE(at::equal(values, expected));
+  const Flow second = lower_->take(codec::Kind::forward, kTraining, MicroBatch{1});
+  EXPECT_EQ(second.rows, rows({4, 6}).rows);
+  EXPECT_EQ(upper_->sent().resends, 2U);
+}
+
+TEST_F(HealingTest, SeveralTensorsWaitForTheirRowsAtOnce) {
+  LinkDownstream down(*upper_);
+  allowed_.set_value();
+  constexpr int kMany = 50;
+  for (int m = 0; m < kMany; ++m) down.give(kTraining, MicroBatch{m}, rows({2 * m, 2 * m + 1}));
+  for (int m = 0; m < kMany; ++m) {
+    const Flow got = lower_->take(codec::Kind::forward, kTraining, MicroBatch{m});
+    EXPECT_EQ(got.values.select(0, 0).max().item<float>(), 0.0F) << m;
+    EXPECT_EQ(got.values.select(0, 1).min().item<float>(), 9.0F) << m;
+  }
+}
+
+TEST_F(HealingTest, AnAnswerThatNobodyAskedForIsRefused) {
+  upper_->link().send(about(codec::Kind::whole, {1}));
+  expect_refused("nobody here asked for them");
+  allowed_.set_value();
+}
+
+TEST_F(HealingTest, AnAnswerAboutOtherRowsIsRefused) {
+  LinkDownstream(*upper_).give(kTraining, MicroBatch{0}, rows({1, 2, 3}));
+  while (lower_->received().rows < 1) std::this_thread::yield();
+  upper_->link().send(about(codec::Kind::whole, {1}));
+  expect_refused("they are not the 2 of width 3 that were asked for");
+  allowed_.set_value();
+}
+
+TEST_F(BoundaryEndTest, ACodecThatRemembersNothingRefusesToRepeat) {
+  codec::TensorHead head;
+  head.kind = codec::Kind::resend;
+  head.rows = flow(1).rows;
+  net::Frame frame;
+  codec::write_head(head, frame);
+  lower_->link().send(net::Frame(frame));
+  EXPECT_THROW(upper_->take(codec::Kind::backward, kTraining, MicroBatch{0}), codec::CodecError);
+}
+
+TEST_F(BoundaryEndTest, WhatPassedInTrainingIsCountedAtBothEnds) {
+  LinkDownstream down(*upper_);
+  LinkUpstream up(*lower_);
+  down.give(kEvaluation, MicroBatch{0}, flow(0));
+  up.take(kEvaluation, MicroBatch{0});
+  EXPECT_EQ(upper_->sent(), codec::Traffic{}) << "evaluation does not count";
+  for (int m = 0; m < 3; ++m) {
+    down.give(kTraining, MicroBatch{m}, flow(m));
+    up.take(kTraining, MicroBatch{m});
+  }
+  EXPECT_EQ(upper_->sent().rows, 3U);
+  EXPECT_EQ(upper_->sent().payload_bytes, 3U * 4 * 3 * sizeof(float));
+  EXPECT_EQ(lower_->received(), upper_->sent());
 }
 
 }  // namespace

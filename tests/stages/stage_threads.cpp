@@ -3,6 +3,7 @@
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <barrier>
 #include <memory>
@@ -52,30 +53,55 @@ std::shared_ptr<const store::TokenFile> random_rows(std::int64_t count, std::uin
   return std::make_shared<const store::TokenFile>(std::move(rows), "random rows");
 }
 
+// What the threads of a run share.
+struct Together {
+  explicit Together(std::ptrdiff_t stages) : saved(stages) {}
+  std::atomic<bool> stop = false;
+  std::barrier<> saved;
+  std::mutex mutex;
+  RunResult result;
+};
+
 class Recorder final : public StageObserver {
  public:
-  Recorder(const RunSettings& settings, std::atomic<bool>& stop, std::barrier<>& saved)
-      : settings_(settings), stop_(stop), saved_(saved) {}
-  void before(const Phase&, const schedules::Action&) override {}
-  void after(const Phase&, const schedules::Action&) override {}
-  void trained(const StepSummary& summary) override {
-    losses.push_back(summary.verdict.loss);
-    norms.push_back(summary.verdict.gradient_norm);
-    if (settings_.stop_at > 0 && number(summary.verdict.step) + 2 == settings_.stop_at)
-      stop_ = true;
+  Recorder(const RunSettings& settings, Together& together, std::size_t index, Stage& stage)
+      : settings_(settings), together_(together), index_(index), stage_(stage) {}
+  void before(const Phase& phase, const schedules::Action& action) override {
+    if (settings_.before) settings_.before(stage_, index_, phase, action);
   }
-  void evaluated(const StepVerdict& verdict) override { evaluations.push_back(verdict.loss); }
+  void after(const Phase& phase, const schedules::Action& action) override {
+    if (settings_.after) settings_.after(stage_, index_, phase, action);
+  }
+  void trained(const StepSummary& summary) override {
+    const std::lock_guard lock(together_.mutex);
+    RunResult& result = together_.result;
+    const auto step = static_cast<std::size_t>(number(summary.verdict.step));
+    result.sent.resize(std::max(result.sent.size(), step + 1));
+    auto& sent = result.sent[step];
+    sent.insert(sent.end(), summary.sent.begin(), summary.sent.end());
+    if (index_ != 0) return;
+    result.losses.push_back(summary.verdict.loss);
+    result.norms.push_back(summary.verdict.gradient_norm);
+    result.skips.push_back(summary.verdict.skip);
+    if (settings_.stop_at > 0 && number(summary.verdict.step) + 2 == settings_.stop_at) {
+      together_.stop = true;
+    }
+  }
+  void evaluated(const StepVerdict& verdict) override {
+    const std::lock_guard lock(together_.mutex);
+    if (index_ == 0) together_.result.evaluations.push_back(verdict.loss);
+  }
   // As in a real run: nobody goes on before the shards of all are there.
-  void checkpoint(store::Step) override { saved_.arrive_and_wait(); }
-
-  std::vector<double> losses;
-  std::vector<double> norms;
-  std::vector<double> evaluations;
+  void checkpoint(store::Step steps) override {
+    if (settings_.at_checkpoint) settings_.at_checkpoint(stage_, index_, steps);
+    together_.saved.arrive_and_wait();
+  }
 
  private:
   const RunSettings& settings_;
-  std::atomic<bool>& stop_;
-  std::barrier<>& saved_;
+  Together& together_;
+  const std::size_t index_;
+  Stage& stage_;
 };
 
 StageOptions options_of(const RunSettings& settings, std::size_t stage, std::int64_t first) {
@@ -94,6 +120,16 @@ StageOptions options_of(const RunSettings& settings, std::size_t stage, std::int
   options.loop.last = static_cast<store::Step>(settings.steps);
   options.loop.evaluate = settings.evaluate;
   options.loop.evaluate_every = 7;
+  options.loop.checkpoint_every = settings.checkpoint_every;
+  options.training_rows = kRows;
+  options.row_tokens = kRowLength;
+  for (const bool upper : {true, false}) {
+    if (upper ? stage == 0 : stage + 1 == settings.blocks.size()) continue;
+    BoundaryOptions& boundary = upper ? options.upper : options.lower;
+    boundary = settings.boundary;
+    boundary.upper_stage = static_cast<std::int64_t>(stage) - (upper ? 1 : 0);
+    boundary.name = fmt::format("{}.0>{}.0", boundary.upper_stage, boundary.upper_stage + 1);
+  }
   options.loop.learning_rate = {.peak = 1e-2, .warmup = 3, .steps = settings.steps};
   const schedules::PipelineShape shape{static_cast<int>(settings.blocks.size()),
                                        settings.micro_batches, settings.depth};
@@ -132,49 +168,76 @@ std::vector<StageLinks> connect_all(std::size_t stages, bool tied) {
   return links;
 }
 
+void run_stage(const RunSettings& settings, const Tensors& from, std::int64_t first,
+               const Tensors& caches, const StageData& data, StageLinks links, std::size_t index,
+               Together& together) {
+  at::set_num_threads(settings.threads);
+  try {
+    Stage stage(options_of(settings, index, first));
+    if (from.empty()) {
+      stage.initialize();
+    } else {
+      restore(stage.optimizer(), [&](const std::string& name) { return from.at(name); });
+    }
+    if (!caches.empty() && (!settings.finds_caches || settings.finds_caches(index))) {
+      stage.restore_caches([&](const std::string& name) { return caches.at(name); });
+    }
+    stage.connect(std::move(links), data, [&together] { return together.stop.load(); });
+    Recorder recorder(settings, together, index, stage);
+    const store::Step done = stage.run(recorder);
+    const std::lock_guard lock(together.mutex);
+    RunResult& result = together.result;
+    for (const store::NamedTensor& tensor : saved_tensors(stage.optimizer())) {
+      result.saved[tensor.name] = tensor.tensor.clone();
+    }
+    for (const store::NamedTensor& tensor : stage.saved_caches()) {
+      result.caches[tensor.name] = tensor.tensor.clone();
+    }
+    result.traffic[index] = stage.traffic();
+    if (index == 0) result.steps = number(done);
+  } catch (const std::exception& error) {
+    together.saved.arrive_and_drop();
+    const std::lock_guard lock(together.mutex);
+    together.result.errors.push_back(fmt::format("stage {}: {}", index, error.what()));
+  }
+}
+
 }  // namespace
 
-RunResult run_stages(const RunSettings& settings, const Tensors& from, std::int64_t first) {
+RunResult run_stages(const RunSettings& settings, const Tensors& from, std::int64_t first,
+                     const Tensors& caches) {
   const std::size_t count = settings.blocks.size();
   const StageData data{random_rows(kRows, 1), random_rows(kEvaluationRows, 2)};
   std::vector<StageLinks> links = connect_all(count, settings.tied);
-  std::atomic<bool> stop = false;
-  std::barrier<> saved(static_cast<std::ptrdiff_t>(count));
-  std::mutex mutex;
-  RunResult result;
+  Together together(static_cast<std::ptrdiff_t>(count));
+  together.result.traffic.resize(count);
   std::vector<std::thread> threads;
   for (std::size_t s = 0; s < count; ++s) {
     threads.emplace_back([&, s] {
-      at::set_num_threads(settings.threads);
-      Recorder recorder(settings, stop, saved);
-      try {
-        Stage stage(options_of(settings, s, first));
-        if (from.empty()) {
-          stage.initialize();
-        } else {
-          restore(stage.optimizer(), [&](const std::string& name) { return from.at(name); });
-        }
-        stage.connect(std::move(links[s]), data, [&stop] { return stop.load(); });
-        const store::Step done = stage.run(recorder);
-        const std::lock_guard lock(mutex);
-        for (const store::NamedTensor& tensor : saved_tensors(stage.optimizer())) {
-          result.saved[tensor.name] = tensor.tensor.clone();
-        }
-        if (s == 0) {
-          result.losses = recorder.losses;
-          result.norms = recorder.norms;
-          result.evaluations = recorder.evaluations;
-          result.steps = number(done);
-        }
-      } catch (const std::exception& error) {
-        saved.arrive_and_drop();
-        const std::lock_guard lock(mutex);
-        result.errors.push_back(fmt::format("stage {}: {}", s, error.what()));
-      }
+      run_stage(settings, from, first, caches, data, std::move(links[s]), s, together);
     });
   }
   for (std::thread& thread : threads) thread.join();
-  return result;
+  return std::move(together.result);
+}
+
+codec::Traffic sum_of(const RunResult& result, BoundaryTraffic::Direction direction, bool sent) {
+  codec::Traffic sum;
+  for (const std::vector<BoundaryTraffic>& stage : result.traffic) {
+    for (const BoundaryTraffic& one : stage) {
+      if (one.direction != direction || one.sent != sent) continue;
+      sum.raw_bytes += one.traffic.raw_bytes;
+      sum.payload_bytes += one.traffic.payload_bytes;
+      sum.rows += one.traffic.rows;
+      sum.hits += one.traffic.hits;
+      sum.first_visits += one.traffic.first_visits;
+      sum.evictions += one.traffic.evictions;
+      sum.resends += one.traffic.resends;
+      sum.refused_rows += one.traffic.refused_rows;
+      sum.cache_bytes += one.traffic.cache_bytes;
+    }
+  }
+  return sum;
 }
 
 }  // namespace strait::stages

@@ -27,7 +27,15 @@ struct RunSettings {
   at::ScalarType wire = at::kFloat;
   int stop_at = 0;  // ask to stop when this many steps are done; 0: never
   bool evaluate = false;
-  int threads = 1;  // of each stage's arithmetic
+  int threads = 1;           // of each stage's arithmetic
+  BoundaryOptions boundary;  // of every boundary; name and place are filled in
+  int checkpoint_every = 0;
+  std::function<bool(std::size_t stage)> finds_caches;  // when resumed with some; empty: all do
+  // On a stage's thread, when no stage has begun what comes behind this checkpoint.
+  std::function<void(Stage&, std::size_t stage, store::Step)> at_checkpoint;
+  // Likewise, around every action.
+  std::function<void(Stage&, std::size_t stage, const Phase&, const schedules::Action&)> before;
+  std::function<void(Stage&, std::size_t stage, const Phase&, const schedules::Action&)> after;
 };
 
 using Tensors = std::map<std::string, at::Tensor>;
@@ -36,12 +44,21 @@ struct RunResult {
   std::vector<double> losses;
   std::vector<double> norms;
   std::vector<double> evaluations;
-  Tensors saved;  // what a checkpoint holds, of all stages
+  Tensors saved;   // what a checkpoint holds, of all stages
+  Tensors caches;  // and of what their boundaries remember
   std::int64_t steps = 0;
-  std::vector<std::string> errors;  // of stages that ended by an exception
+  std::vector<bool> skips;                            // of each step
+  std::vector<std::vector<BoundaryTraffic>> sent;     // by step, of all stages
+  std::vector<std::vector<BoundaryTraffic>> traffic;  // by stage, in all
+  std::vector<std::string> errors;                    // of stages that ended by an exception
 };
 
 // `from`: what an earlier run saved, and after how many steps; empty: from random weights.
-RunResult run_stages(const RunSettings& settings, const Tensors& from = {}, std::int64_t first = 0);
+// `caches`: likewise, all or none.
+RunResult run_stages(const RunSettings& settings, const Tensors& from = {}, std::int64_t first = 0,
+                     const Tensors& caches = {});
+
+// What a run with such a boundary must say as a whole.
+codec::Traffic sum_of(const RunResult& result, BoundaryTraffic::Direction direction, bool sent);
 
 }  // namespace strait::stages

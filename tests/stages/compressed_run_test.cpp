@@ -1,0 +1,358 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tests/stages/stage_threads.h"
+
+// Runs whose boundaries carry few bits: the same bits for every schedule, near raw's loss, and
+// right again after whatever happens to what the ends remember.
+namespace strait::stages {
+namespace {
+
+using Codec = DirectionOptions::Codec;
+using Direction = BoundaryTraffic::Direction;
+
+RunSettings compressed(Codec forward, int bits) {
+  RunSettings settings;
+  settings.blocks = {{0, 1}, {2, 2}, {3, 3}};
+  settings.boundary.forward.codec = forward;
+  settings.boundary.forward.bits = bits;
+  settings.boundary.backward.codec = Codec::fixed;
+  settings.boundary.backward.bits = 8;
+  settings.boundary.cache_bytes = 1 << 20;
+  return settings;
+}
+
+// What one end of a boundary remembers: the entries' bytes by sample.
+using Remembered = std::map<std::int64_t, std::vector<std::uint8_t>>;
+
+Remembered read_cache(const Tensors& caches, const std::string& prefix) {
+  const at::Tensor layout = caches.at(prefix + "layout");
+  const auto kind = static_cast<kernels::EntryKind>(layout[0].item<std::int64_t>());
+  const auto width = layout[2].item<std::int64_t>();
+  std::vector<at::Tensor> slabs;
+  for (std::int64_t i = 0; i < layout[3].item<std::int64_t>(); ++i) {
+    slabs.push_back(caches.at(prefix + "slab." + std::to_string(i)));
+  }
+  const at::Tensor slots = at::cat(slabs);
+  const at::Tensor index = caches.at(prefix + "index");
+  Remembered remembered;
+  for (std::int64_t i = 0; i < index.size(0); ++i) {
+    const at::Tensor slot = slots[index[i][1]];
+    const auto* bytes = static_cast<const std::uint8_t*>(slot.const_data_ptr());
+    remembered[index[i][0].item<std::int64_t>()] = {
+        bytes, bytes + kernels::entry_bytes(kind, index[i][2].item<std::int64_t>(), width)};
+  }
+  return remembered;
+}
+
+// Of all ends, by the first part of their names.
+std::map<std::string, Remembered> read_caches(const RunResult& result) {
+  std::map<std::string, Remembered> ends;
+  const std::string last = "layout";
+  for (const auto& [name, tensor] : result.caches) {
+    if (!name.ends_with(last)) continue;
+    const std::string prefix = name.substr(0, name.size() - last.size());
+    ends[prefix] = read_cache(result.caches, prefix);
+    EXPECT_FALSE(ends[prefix].empty()) << prefix;
+  }
+  return ends;
+}
+
+void expect_same_run(const RunResult& left, const RunResult& right, const std::string& what) {
+  ASSERT_TRUE(left.errors.empty()) << what << ": " << left.errors.front();
+  ASSERT_TRUE(right.errors.empty()) << what << ": " << right.errors.front();
+  EXPECT_EQ(left.losses, right.losses) << what;
+  EXPECT_EQ(left.norms, right.norms) << what;
+  EXPECT_EQ(left.evaluations, right.evaluations) << what;
+  ASSERT_EQ(left.saved.size(), right.saved.size()) << what;
+  for (const auto& [name, tensor] : left.saved) {
+    ASSERT_TRUE(right.saved.contains(name)) << what << ": " << name;
+    EXPECT_TRUE(at::equal(tensor, right.saved.at(name))) << what << ": " << name;
+  }
+  EXPECT_TRUE(read_caches(left) == read_caches(right)) << what << ": other things are remembered";
+}
+
+// What every boundary's two ends remember is one and the same.
+void expect_ends_agree(const RunResult& result) {
+  const std::map<std::string, Remembered> ends = read_caches(result);
+  for (const std::string boundary : {"cache/boundary-0/0/", "cache/boundary-1/0/"}) {
+    ASSERT_TRUE(ends.contains(boundary + "sent/")) << boundary;
+    ASSERT_TRUE(ends.contains(boundary + "received/")) << boundary;
+    EXPECT_TRUE(ends.at(boundary + "sent/") == ends.at(boundary + "received/")) << boundary;
+  }
+}
+
+double last_losses(const RunResult& result) {
+  double sum = 0;
+  for (std::size_t i = result.losses.size() - 5; i < result.losses.size(); ++i) {
+    sum += result.losses[i];
+  }
+  return sum / 5;
+}
+
+TEST(CompressedRun, EveryScheduleAndDepthGivesTheSameBits) {
+  for (const Codec forward : {Codec::fixed, Codec::delta}) {
+    RunSettings settings = compressed(forward, 4);
+    settings.boundary.forward.rounding = kernels::Rounding::stochastic;
+    settings.schedule = "gpipe";
+    const RunResult reference = run_stages(settings);
+    ASSERT_EQ(reference.losses.size(), 20U);
+    settings.schedule = "1f1b";
+    for (settings.depth = 0; settings.depth <= 2; ++settings.depth) {
+      expect_same_run(reference, run_stages(settings),
+                      "1f1b depth " + std::to_string(settings.depth));
+    }
+  }
+}
+
+TEST(CompressedRun, LearnsAsARawRunDoes) {
+  RunSettings raw = compressed(Codec::raw, 4);
+  raw.boundary.backward.codec = Codec::raw;
+  raw.steps = 40;
+  const double expected = last_losses(run_stages(raw));
+  const auto check = [&](const std::string& what, RunSettings settings) {
+    settings.steps = raw.steps;
+    const RunResult result = run_stages(settings);
+    ASSERT_TRUE(result.errors.empty()) << what << ": " << result.errors.front();
+    ASSERT_LT(result.losses.back(), result.losses.front()) << what << ": nothing was learnt";
+    EXPECT_NEAR(last_losses(result) / expected, 1.0, 0.01) << what;
+    EXPECT_EQ(sum_of(result, Direction::forward, false).resends, 0U) << what;
+  };
+  check("fixed 8/8", compressed(Codec::fixed, 8));
+  check("fixed 4/8", compressed(Codec::fixed, 4));
+  check("delta 4/8", compressed(Codec::delta, 4));
+  RunSettings settings = compressed(Codec::delta, 4);
+  settings.boundary.forward.first_bits = 16;
+  check("delta 4/8, first visits in bfloat16", settings);
+  settings = compressed(Codec::delta, 4);
+  settings.boundary.cache_kind = kernels::EntryKind::eight_bits;
+  check("delta 4/8, entries of 8 bits", settings);
+}
+
+TEST(CompressedRun, ABfloat16ModelKeepsToItsTypeAndLearns) {
+  RunSettings raw = compressed(Codec::raw, 4);
+  raw.boundary.backward.codec = Codec::raw;
+  raw.bfloat16 = true;
+  raw.wire = at::kBFloat16;
+  RunSettings delta = compressed(Codec::delta, 4);
+  delta.bfloat16 = true;
+  const RunResult result = run_stages(delta);
+  ASSERT_TRUE(result.errors.empty()) << result.errors.front();
+  EXPECT_NEAR(last_losses(result) / last_losses(run_stages(raw)), 1.0, 0.01);
+  expect_ends_agree(result);
+}
+
+TEST(CompressedRun, SaysWhatPassed) {
+  const RunSettings settings = compressed(Codec::delta, 4);
+  const RunResult result = run_stages(settings);
+  ASSERT_TRUE(result.errors.empty()) << result.errors.front();
+  const codec::Traffic sent = sum_of(result, Direction::forward, true);
+  const codec::Traffic received = sum_of(result, Direction::forward, false);
+  // 24 samples come once anew over each of two boundaries; 20 steps have 8 rows.
+  EXPECT_EQ(sent.rows, 2U * 20 * 8);
+  EXPECT_EQ(sent.first_visits, 2U * 24);
+  EXPECT_EQ(sent.hits, sent.rows - sent.first_visits);
+  EXPECT_EQ(received.hits, sent.hits);
+  EXPECT_EQ(received.first_visits, sent.first_visits);
+  EXPECT_EQ(received.payload_bytes, sent.payload_bytes);
+  EXPECT_EQ(received.cache_bytes, sent.cache_bytes);
+  EXPECT_GT(sent.cache_bytes, 0U);
+  EXPECT_LT(sent.payload_bytes, sent.raw_bytes / 3);
+  const codec::Traffic gradients = sum_of(result, Direction::backward, true);
+  EXPECT_EQ(gradients.rows, sent.rows);
+  EXPECT_EQ(gradients.raw_bytes, sent.raw_bytes);
+  EXPECT_EQ(gradients.first_visits, 0U);
+
+  ASSERT_EQ(result.sent.size(), 20U);
+  std::uint64_t forward_bytes = 0;
+  for (std::size_t step = 0; step < result.sent.size(); ++step) {
+    ASSERT_EQ(result.sent[step].size(), 4U) << "two ends of each of two boundaries";
+    for (const BoundaryTraffic& one : result.sent[step]) {
+      EXPECT_TRUE(one.sent);
+      EXPECT_EQ(one.traffic.rows, 8U) << "step " << step << ", " << one.boundary;
+      if (one.direction == Direction::forward) forward_bytes += one.traffic.payload_bytes;
+    }
+  }
+  EXPECT_EQ(forward_bytes, sent.payload_bytes) << "the steps' shares are all there was";
+  const codec::Traffic late =
+      std::ranges::find(result.sent.back(), Direction::forward, &BoundaryTraffic::direction)
+          ->traffic;
+  EXPECT_GT(late.changed_value_squares, 0);
+  EXPECT_LT(late.change_squares, late.changed_value_squares) << "changes are small";
+  EXPECT_LT(late.error_squares, late.change_squares);
+}
+
+TEST(CompressedRun, EvaluationNeverTouchesWhatTrainingRemembers) {
+  RunSettings settings = compressed(Codec::delta, 4);
+  RunResult without = run_stages(settings);
+  settings.evaluate = true;
+  const RunResult with = run_stages(settings);
+  ASSERT_EQ(with.evaluations.size(), 3U);
+  without.evaluations = with.evaluations;
+  expect_same_run(without, with, "evaluated");
+  EXPECT_EQ(with.traffic, without.traffic);
+}
+
+TEST(CompressedRun, AutoWithoutAMeasurementIsDelta) {
+  RunSettings settings = compressed(Codec::delta, 4);
+  const RunResult delta = run_stages(settings);
+  settings.boundary.forward.codec = Codec::automatic;
+  settings.boundary.backward.codec = Codec::automatic;
+  // No speed is seen of a memory link, so what is chosen first stays.
+  expect_same_run(delta, run_stages(settings), "auto");
+}
+
+// A run that ends after 11 steps, with what it saved.
+RunResult first_part(RunSettings settings) {
+  settings.stop_at = 11;
+  RunResult stopped = run_stages(settings);
+  EXPECT_TRUE(stopped.errors.empty()) << stopped.errors.front();
+  EXPECT_EQ(stopped.steps, 11);
+  return stopped;
+}
+
+RunResult joined(const RunResult& first, RunResult rest) {
+  rest.losses.insert(rest.losses.begin(), first.losses.begin(), first.losses.end());
+  rest.norms.insert(rest.norms.begin(), first.norms.begin(), first.norms.end());
+  return rest;
+}
+
+TEST(CompressedRun, ResumedWithSavedCachesItHasTheBitsOfOneNeverStopped) {
+  RunSettings settings = compressed(Codec::delta, 4);
+  const auto check = [&](const std::string& what) {
+    const RunResult whole = run_stages(settings);
+    const RunResult stopped = first_part(settings);
+    const RunResult rest = run_stages(settings, stopped.saved, stopped.steps, stopped.caches);
+    expect_same_run(whole, joined(stopped, rest), what);
+    EXPECT_EQ(sum_of(rest, Direction::forward, false).resends, 0U) << what;
+    return whole;
+  };
+  check("everything fits");
+  // An entry is at most 16 tokens of width 16 in bfloat16.
+  settings.boundary.cache_bytes = 10 * 512;
+  EXPECT_GT(sum_of(check("ten of 24 fit"), Direction::forward, true).evictions, 0U);
+  settings.boundary.cache_kind = kernels::EntryKind::eight_bits;
+  check("entries of 8 bits");
+}
+
+TEST(CompressedRun, ResumedWithoutCachesBothEndsBeginAnewAndTheLossGoesOn) {
+  const RunSettings settings = compressed(Codec::delta, 4);
+  const RunResult stopped = first_part(settings);
+  const RunResult rest = run_stages(settings, stopped.saved, stopped.steps);
+  ASSERT_TRUE(rest.errors.empty()) << rest.errors.front();
+  const codec::Traffic sent = sum_of(rest, Direction::forward, true);
+  EXPECT_EQ(sent.first_visits, 2U * 24) << "every sample once more";
+  EXPECT_EQ(sent.resends, 0U) << "the ends agree";
+  expect_ends_agree(rest);
+  EXPECT_NEAR(last_losses(rest) / last_losses(run_stages(settings)), 1.0, 0.01);
+}
+
+TEST(CompressedRun, AReceiverThatLostItsCacheIsHealedToTheBit) {
+  RunSettings settings = compressed(Codec::delta, 4);
+  settings.blocks = {{0, 1}, {2, 3}};
+  settings.depth = 1;
+  const RunResult whole = run_stages(settings);
+  const RunResult stopped = first_part(settings);
+  settings.finds_caches = [](std::size_t stage) { return stage == 0; };
+  const RunResult rest = run_stages(settings, stopped.saved, stopped.steps, stopped.caches);
+  expect_same_run(whole, joined(stopped, rest), "healed");
+  const codec::Traffic sent = sum_of(rest, Direction::forward, true);
+  EXPECT_EQ(sent.resends, 24U) << "each sample at its first visit";
+  EXPECT_EQ(sum_of(rest, Direction::forward, false).resends, sent.resends);
+}
+
+// Turns one bit of what `stage` remembers of some samples, once.
+void turn_bits(Stage& stage) {
+  int turned = 0;
+  for (const store::NamedTensor& saved : stage.saved_caches()) {
+    if (saved.tensor.scalar_type() != at::kByte) continue;
+    auto* bytes = static_cast<std::uint8_t*>(saved.tensor.mutable_data_ptr());
+    for (std::int64_t at = 7; at < saved.tensor.numel(); at += 1500) {
+      bytes[at] ^= 1U;
+      ++turned;
+    }
+  }
+  ASSERT_GT(turned, 2) << "nothing was remembered";
+}
+
+TEST(CompressedRun, ABitThatTurnsAtTheReceiverIsFoundHealedAndCounted) {
+  RunSettings settings = compressed(Codec::delta, 4);
+  settings.checkpoint_every = 9;
+  const RunResult whole = run_stages(settings);
+  settings.at_checkpoint = [](Stage& stage, std::size_t index, store::Step steps) {
+    if (index == 2 && number(steps) == 9) turn_bits(stage);
+  };
+  const RunResult healed = run_stages(settings);
+  expect_same_run(whole, healed, "a bit turned");
+  const codec::Traffic sent = sum_of(healed, Direction::forward, true);
+  EXPECT_GT(sent.resends, 2U);
+  EXPECT_LE(sent.resends, 24U);
+  EXPECT_EQ(sum_of(healed, Direction::forward, false).resends, sent.resends);
+  std::uint64_t by_step = 0;
+  for (const std::vector<BoundaryTraffic>& step : healed.sent) {
+    for (const BoundaryTraffic& one : step) by_step += one.traffic.resends;
+  }
+  EXPECT_EQ(by_step, sent.resends) << "the steps' shares are all there was";
+}
+
+TEST(CompressedRun, ABitThatTurnsAtTheSenderLeavesTheEndsEqual) {
+  RunSettings settings = compressed(Codec::delta, 4);
+  settings.checkpoint_every = 9;
+  settings.at_checkpoint = [](Stage& stage, std::size_t index, store::Step steps) {
+    if (index == 0 && number(steps) == 9) turn_bits(stage);
+  };
+  const RunResult healed = run_stages(settings);
+  ASSERT_TRUE(healed.errors.empty()) << healed.errors.front();
+  EXPECT_GT(sum_of(healed, Direction::forward, true).resends, 2U);
+  expect_ends_agree(healed);
+  EXPECT_LT(last_losses(healed), healed.losses.front());
+}
+
+TEST(CompressedRun, ANaNSkipsTheStepOnAllStagesAndTrainingGoesOn) {
+  for (const Codec forward : {Codec::fixed, Codec::delta}) {
+    RunSettings settings = compressed(forward, 4);
+    constexpr std::int64_t kStep = 6;
+    float kept = 0;
+    const auto poisoned = [](const Phase& phase, std::size_t stage,
+                             const schedules::Action& action) {
+      return phase.training && number(phase.step) == kStep && stage == 0 &&
+             action.work == schedules::Work::forward && number(action.micro_batch) == 1;
+    };
+    const auto weight = [](Stage& stage) {
+      return static_cast<float*>(stage.optimizer().slots().back().master.mutable_data_ptr());
+    };
+    settings.before = [&](Stage& stage, std::size_t index, const Phase& phase,
+                          const schedules::Action& action) {
+      if (!poisoned(phase, index, action)) return;
+      kept = *weight(stage);
+      *weight(stage) = std::numeric_limits<float>::quiet_NaN();
+    };
+    settings.after = [&](Stage& stage, std::size_t index, const Phase& phase,
+                         const schedules::Action& action) {
+      if (poisoned(phase, index, action)) *weight(stage) = kept;
+    };
+    const RunResult result = run_stages(settings);
+    ASSERT_TRUE(result.errors.empty()) << result.errors.front();
+    ASSERT_EQ(result.losses.size(), 20U);
+    for (std::size_t step = 0; step < 20; ++step) {
+      EXPECT_EQ(result.skips[step], step == kStep) << step;
+      EXPECT_EQ(std::isfinite(result.losses[step]), step != kStep) << step;
+    }
+    EXPECT_LT(last_losses(result), result.losses.front());
+    EXPECT_GT(sum_of(result, Direction::forward, true).refused_rows, 0U);
+    EXPECT_EQ(sum_of(result, Direction::forward, true).resends, 0U);
+    if (forward == Codec::delta) expect_ends_agree(result);
+    for (const auto& [name, tensor] : result.saved) {
+      EXPECT_TRUE(at::isfinite(tensor).all().item<bool>()) << name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace strait::stages
