@@ -4,10 +4,13 @@
 #include <gtest/gtest.h>
 #include <hwy/highway.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <string>
-#include <tuple>
+#include <utility>
+#include <vector>
 
 #include "kernels/apply_change.h"
 #include "kernels/dequantize.h"
@@ -189,6 +192,20 @@ INSTANTIATE_TEST_SUITE_P(OnEveryInstructionSet, QuantizeBits,
 
 TEST(QuantizeBits, AreComparedOnMoreThanThePlainInstructionSet) {
   EXPECT_GE(hwy::SupportedAndGeneratedTargets().size(), 2U);
+}
+
+TEST(QuantizeBits, OfTheExampleOnThePageAreAsPrinted) {
+  std::vector<float> values(38);
+  const std::array<float, 6> last{1, -0.25F, 0.5F, -1.5F, 0.1F, 0.75F};
+  std::copy(last.begin(), last.end(), values.begin() + 32);
+  const GroupFormat format{3, 32, false};
+  Bytes bytes(static_cast<std::size_t>(token_bytes(format, 38)));
+  quantize({}, {values.data(), Element::float32, 1, 38}, format, kNearest, bytes.data(), nullptr);
+  Bytes expected(18);
+  const std::array<std::pair<std::size_t, int>, 5> printed{
+      {{0, 0x7C}, {2, 0xFA}, {15, 0x06}, {16, 0x23}, {17, 0x35}}};
+  for (const auto& [at, byte] : printed) expected[at] = static_cast<std::byte>(byte);
+  EXPECT_EQ(bytes, expected);
 }
 
 // So that a token may be read without its neighbours.

@@ -1,0 +1,253 @@
+// How far values are off after quantising: bounds that always hold, means, and the table of
+// kernels/QUANTIZED.md.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "kernels/dequantize.h"
+#include "kernels/quantize.h"
+
+namespace strait::kernels {
+namespace {
+
+constexpr std::uint32_t kSeed = 7;
+using Floats = std::vector<float>;
+
+std::vector<std::byte> quantized(const Floats& values, std::int64_t width,
+                                 const GroupFormat& format, const Draw& draw,
+                                 SquareSums* sums = nullptr) {
+  const auto tokens = static_cast<std::int64_t>(values.size()) / width;
+  std::vector<std::byte> bytes(static_cast<std::size_t>(tokens * token_bytes(format, width)));
+  quantize({}, {values.data(), Element::float32, tokens, width}, format, draw, bytes.data(), sums);
+  return bytes;
+}
+
+Floats there_and_back(const Floats& values, std::int64_t width, const GroupFormat& format,
+                      const Draw& draw) {
+  const std::vector<std::byte> bytes = quantized(values, width, format, draw);
+  Floats read(values.size());
+  const auto tokens = static_cast<std::int64_t>(values.size()) / width;
+  dequantize({}, bytes.data(), format, {read.data(), Element::float32, tokens, width});
+  return read;
+}
+
+Floats gaussian(std::size_t count, std::mt19937& random) {
+  std::normal_distribution<float> normal;
+  Floats values(count);
+  for (float& value : values) value = normal(random);
+  return values;
+}
+
+float largest_of(const float* values, std::size_t count) {
+  float largest = 0;
+  for (std::size_t i = 0; i < count; ++i) largest = std::max(largest, std::fabs(values[i]));
+  return largest;
+}
+
+double relative_error(const Floats& values, const GroupFormat& format, Rounding rounding) {
+  SquareSums sums;
+  quantized(values, 1024, format, {rounding, 99}, &sums);
+  EXPECT_EQ(sums.value, sums.change);
+  return std::sqrt(sums.error / sums.value);
+}
+
+// The scale is rounded up to one of eight per power of two, so it is 1/8 too large at most.
+TEST(QuantizeError, OfAValueIsAtMostHalfAStepFrom5BitsOn) {
+  std::mt19937 random(kSeed);
+  for (const int group : {32, 64, 128}) {
+    const auto size = static_cast<std::size_t>(group);
+    for (int bits = 5; bits <= 8; ++bits) {
+      const Floats values = gaussian(64 * size, random);
+      const Floats read = there_and_back(values, group, {bits, group, false}, {});
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        const float largest = largest_of(values.data() + i / size * size, size);
+        const float step = 1.125F * largest / static_cast<float>((1 << bits) - 1);
+        ASSERT_LE(std::fabs(values[i] - read[i]), 1.0001F * step)
+            << bits << " bits, seed " << kSeed;
+      }
+    }
+  }
+}
+
+// Fewer bits clip: what is cut off is the most that a value can lose.
+TEST(QuantizeError, OfAValueBelow5BitsIsAtMostHalfAStepOrWhatIsClipped) {
+  std::mt19937 random(kSeed);
+  constexpr std::array<float, 5> kClip{0, 0, 0.55F, 0.75F, 0.9F};
+  for (int bits = 2; bits <= 4; ++bits) {
+    const float clip = kClip[static_cast<std::size_t>(bits)];
+    const Floats values = gaussian(64 * 64, random);
+    const Floats read = there_and_back(values, 64, {bits, 64, false}, {});
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const float largest = largest_of(values.data() + i / 64 * 64, 64);
+      const float step = 1.125F * clip * largest / static_cast<float>((1 << bits) - 1);
+      const float bound = std::max(step, (1 - clip) * largest);
+      ASSERT_LE(std::fabs(values[i] - read[i]), 1.0001F * bound) << bits << " bits, seed " << kSeed;
+    }
+  }
+}
+
+TEST(QuantizeError, OfStochasticRoundingIsAtMostAStep) {
+  std::mt19937 random(kSeed);
+  for (int bits = 2; bits <= 8; ++bits) {
+    const Floats values = gaussian(64 * 64, random);
+    const Floats read = there_and_back(values, 64, {bits, 64, false}, {Rounding::stochastic, 3});
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const float largest = largest_of(values.data() + i / 64 * 64, 64);
+      const float step = 2 * 1.125F * largest / static_cast<float>((1 << bits) - 1);
+      ASSERT_LE(std::fabs(values[i] - read[i]), 1.0001F * step) << bits << " bits, seed " << kSeed;
+    }
+  }
+}
+
+// Over many keys the mean of what is read is the value: within five standard errors, for every
+// value of a row, and for their sum.
+TEST(QuantizeError, OfStochasticRoundingIsZeroOnAverage) {
+  constexpr int kKeys = 4000;
+  std::mt19937 random(kSeed);
+  for (const bool rotate : {false, true}) {
+    for (const int bits : {2, 4, 8}) {
+      Floats values = gaussian(64, random);
+      values[5] = 9;
+      std::vector<double> sums(64);
+      std::vector<double> squares(64);
+      double total = 0;
+      for (std::uint64_t key = 0; key < kKeys; ++key) {
+        const Floats read =
+            there_and_back(values, 64, {bits, 64, rotate}, {Rounding::stochastic, key});
+        for (std::size_t i = 0; i < 64; ++i) {
+          const double error = double{read[i]} - values[i];
+          sums[i] += error;
+          squares[i] += error * error;
+          total += error;
+        }
+      }
+      double all = 0;
+      for (std::size_t i = 0; i < 64; ++i) {
+        const double spread = std::sqrt(squares[i] / kKeys);
+        // The largest value of a group has hardly any spread: then its last bits count.
+        EXPECT_LE(std::fabs(sums[i] / kKeys), 5 * spread / std::sqrt(kKeys) + 1e-6)
+            << bits << " bits, value " << i << ", seed " << kSeed;
+        all += squares[i];
+      }
+      EXPECT_LE(std::fabs(total), 5 * std::sqrt(all)) << bits << " bits, seed " << kSeed;
+    }
+  }
+}
+
+TEST(QuantizeError, OfNearestRoundingHasNoMeanOnSymmetricData) {
+  std::mt19937 random(kSeed);
+  const Floats values = gaussian(1 << 18, random);
+  for (int bits = 2; bits <= 8; ++bits) {
+    const Floats read = there_and_back(values, 1024, {bits, 64, false}, {});
+    double total = 0;
+    double squares = 0;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const double error = double{read[i]} - values[i];
+      total += error;
+      squares += error * error;
+    }
+    EXPECT_LE(std::fabs(total), 5 * std::sqrt(squares)) << bits << " bits, seed " << kSeed;
+  }
+}
+
+struct Expected {
+  int bits;
+  std::array<double, 3> nearest;     // groups of 32, 64, 128
+  std::array<double, 3> stochastic;  // likewise
+};
+
+// The table of kernels/QUANTIZED.md.
+constexpr std::array<Expected, 7> kTable{{
+    {2, {0.3470, 0.3477, 0.3546}, {0.6762, 0.7482, 0.8176}},
+    {3, {0.1832, 0.1878, 0.1956}, {0.2909, 0.3201, 0.3476}},
+    {4, {0.0895, 0.0970, 0.1045}, {0.1367, 0.1500, 0.1626}},
+    {5, {0.0467, 0.0512, 0.0556}, {0.0659, 0.0724, 0.0785}},
+    {6, {0.0230, 0.0252, 0.0274}, {0.0324, 0.0357, 0.0387}},
+    {7, {0.0114, 0.0125, 0.0136}, {0.0161, 0.0177, 0.0192}},
+    {8, {0.0057, 0.0062, 0.0068}, {0.0080, 0.0088, 0.0096}},
+}};
+
+TEST(QuantizeError, OnGaussianValuesIsWhatTheTableSays) {
+  std::mt19937 random(kSeed);
+  const Floats values = gaussian(1 << 20, random);
+  for (const Expected& row : kTable) {
+    for (std::size_t k = 0; k < 3; ++k) {
+      const GroupFormat format{row.bits, 32 << k, false};
+      const double nearest = relative_error(values, format, Rounding::nearest);
+      const double stochastic = relative_error(values, format, Rounding::stochastic);
+      EXPECT_NEAR(nearest, row.nearest[k], 0.02 * row.nearest[k])
+          << row.bits << ", " << format.group;
+      EXPECT_NEAR(stochastic, row.stochastic[k], 0.02 * row.stochastic[k])
+          << row.bits << ", " << format.group;
+    }
+  }
+}
+
+TEST(QuantizeError, OfGroupsWithOutliersShrinksByRotation) {
+  std::mt19937 random(kSeed);
+  Floats values = gaussian(1 << 18, random);
+  for (std::size_t i = 17; i < values.size(); i += 256) values[i] = 40;
+  for (const int group : {32, 64, 128}) {
+    const double plain = relative_error(values, {4, group, false}, Rounding::nearest);
+    const double rotated = relative_error(values, {4, group, true}, Rounding::nearest);
+    EXPECT_LT(rotated, 0.75 * plain) << group;
+  }
+}
+
+TEST(QuantizeError, IsNoneForAGroupOfZeros) {
+  Floats values(130, 0.0F);
+  values[129] = 1;
+  const Floats read = there_and_back(values, 130, {4, 64, true}, {});
+  EXPECT_TRUE(
+      std::all_of(read.begin(), read.begin() + 128, [](float value) { return value == 0; }));
+  EXPECT_EQ(std::fabs(read[128]) * 15, read[129]);  // among others, zero takes a lowest level
+}
+
+// Also where it is not the only group of its token.
+TEST(QuantizeError, LeavesARefusedGroupNaNAndItsNeighboursWhole) {
+  for (const float broken : {std::numeric_limits<float>::quiet_NaN(),
+                             std::numeric_limits<float>::infinity(), -kHuge, -2 * kHuge}) {
+    std::mt19937 random(kSeed);
+    Floats values = gaussian(192, random);
+    const Floats expected = there_and_back(values, 192, {6, 64, false}, {});
+    values[70] = broken;
+    SquareSums sums;
+    quantized(values, 192, {6, 64, false}, {}, &sums);
+    EXPECT_EQ(sums.refused_groups, 1);
+    EXPECT_EQ(sums.value, 0);
+    const Floats read = there_and_back(values, 192, {6, 64, false}, {});
+    for (std::size_t i = 0; i < 192; ++i) {
+      EXPECT_EQ(std::isnan(read[i]), i / 64 == 1) << i;
+      if (i / 64 != 1) {
+        EXPECT_EQ(read[i], expected[i]) << i;
+      }
+    }
+  }
+}
+
+// Nothing is added to a scale: small values are as exact as large ones.
+TEST(QuantizeError, IsTheSameAtEveryScale) {
+  std::mt19937 random(kSeed);
+  const Floats values = gaussian(1 << 14, random);
+  const double expected = relative_error(values, {4, 64, false}, Rounding::nearest);
+  for (const int power : {-60, -20, 20, 60}) {
+    Floats scaled = values;
+    for (float& value : scaled) value = std::ldexp(value, power);
+    const Floats read = there_and_back(scaled, 1024, {4, 64, false}, {});
+    double error = 0;
+    double square = 0;
+    for (std::size_t i = 0; i < scaled.size(); ++i) {
+      error += std::pow(double{scaled[i]} - read[i], 2);
+      square += std::pow(double{scaled[i]}, 2);
+    }
+    EXPECT_NEAR(std::sqrt(error / square), expected, 1e-5) << "2^" << power;
+  }
+}
+
+}  // namespace
+}  // namespace strait::kernels
