@@ -15,6 +15,7 @@ SLOW_LINKS = (100, 500)  # Mbit/s
 # How much longer float32 activations of a micro-batch take on the first of them than a stage's
 # forward and backward together: of GPT2-XL on eight of the machines it was published with.
 FP32_OVER_WORK = 2.9
+WIDE = 1024  # values of a token: every token and row has a few bytes of its own
 
 
 def bytes_per_second(megabits):
@@ -38,11 +39,11 @@ MODEL = {
 class Sizes:
     """How large everything is; the smoke test takes a smaller one."""
 
-    width = 128
+    width = 64
     layers = 8
-    pretrain_steps = 400
-    rows = 384
-    eval_rows = 128
+    pretrain_steps = 1200
+    rows = 512
+    eval_rows = 256
     records = 1400
     eval_records = 400
     epochs = 3
@@ -52,7 +53,6 @@ class Sizes:
 
 
 class SmallSizes(Sizes):
-    width = 64
     layers = 4
     pretrain_steps = 6
     rows = 32
@@ -113,10 +113,7 @@ class Bench:
         if model.exists():
             return
         sizes = self.sizes
-        bare = self.folder / "config"
-        bare.mkdir(exist_ok=True)
-        shape = {"n_embd": sizes.width, "n_layer": sizes.layers}
-        (bare / "config.json").write_text(json.dumps(MODEL | shape))
+        self.write_config("config", sizes.width)
         train, _ = self.texts(corpus)
         rows = self.folder / f"pretrain-{corpus}.safetensors"
         wanted = sizes.pretrain_steps * sizes.batch
@@ -128,6 +125,11 @@ class Bench:
         self.run(name, recipe, {})
         self.call("export", f"runs/{name}", model.name)
         shutil.rmtree(self.folder / "runs" / name)
+
+    def write_config(self, name, width):
+        (self.folder / name).mkdir(exist_ok=True)
+        shape = {"n_embd": width, "n_layer": self.sizes.layers}
+        (self.folder / name / "config.json").write_text(json.dumps(MODEL | shape))
 
     # Runs.
 
@@ -160,11 +162,14 @@ class Bench:
             raise SystemExit(f"{command} ended with {done.returncode}:\n{done.stderr}")
         return done.stdout
 
-    def run(self, name, recipe, codec):
+    def write_recipe(self, name, recipe, codec):
         settings = recipe | {f"codec.{key}": value for key, value in codec.items()}
         file = self.folder / f"{name}.toml"
         file.write_text("".join(f"{k} = {json.dumps(v)}\n" for k, v in settings.items()))
-        self.call("run", file.name, "--replace")
+        return file.name
+
+    def run(self, name, recipe, codec):
+        self.call("run", self.write_recipe(name, recipe, codec), "--replace")
         return self.folder / "runs" / name
 
     def measure(self, task, setting, codec, seed):
@@ -181,8 +186,9 @@ class Bench:
         cell = {"task": task, "setting": setting, "seed": seed, "codec": codec}
         cell |= {"seconds": time.monotonic() - begun, **self.read(run)}
         if task == "instructions":
-            self.call("export", f"runs/{name}", f"{name}-model")
             model = self.folder / f"{name}-model"
+            shutil.rmtree(model, ignore_errors=True)  # of a bench that was killed
+            self.call("export", f"runs/{name}", model.name)
             cell["accuracy"] = answers.accuracy(model, self.folder / f"{task}-eval.jsonl")
             shutil.rmtree(model)
         shutil.rmtree(run)
@@ -225,6 +231,17 @@ class Bench:
             shapes = (f"1f1b {STAGES} {micro_batches} {depth}" for depth in range(3))
             total += steps * min(self.simulated(shape, lines) for shape in shapes)
         return total
+
+    def planned_bytes(self, codec):
+        """Of a boundary in three epochs of a model of width WIDE, as the program plans it."""
+        self.write_config("config-wide", WIDE)
+        recipe = self.recipe("wide", 1, "wide.safetensors", "config-wide", 1e-3)
+        tasks.write_rows(self.folder / "wide.safetensors", bytes(64 * tasks.ROW), 64)
+        recipe |= {"model.weights": "random", "train.epochs": 3}
+        plan = json.loads(self.call("plan", self.write_recipe("wide", recipe, codec), "--json"))
+        link = next(link for link in plan["links"] if link["use"] == "boundary")
+        first, later = link["first_forward_bytes"], link["forward_bytes"]
+        return first + 2 * later + 3 * link["backward_bytes"]
 
     def simulated(self, schedule, lines):
         asked = "\n".join([schedule, *lines])

@@ -24,7 +24,7 @@ def options_of(words):
     parser.add_argument("--budget", type=float, default=1e9, help="minutes; begins no cell after")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--english", help="a plain text file in place of the bible packages")
-    parser.add_argument("--only", nargs="*", help="settings; raw ones are always among them")
+    parser.add_argument("--only", nargs="*", help="settings; raw fp32 is always among them")
     parser.add_argument("--tasks", nargs="*", choices=cells.TASKS, default=list(cells.TASKS))
     parser.add_argument("--small", action="store_true", help="shows only that it works")
     parser.add_argument("--table", action="store_true", help="run nothing, print what there is")
@@ -53,7 +53,7 @@ def run_cells(bench, options):
     chosen = [
         name
         for name in settings.SETTINGS
-        if not options.only or name in options.only or name in (settings.RAW, settings.BF16)
+        if not options.only or name in options.only or name == settings.RAW
     ]
     names = available(bench, options.tasks)
     print(f"tasks: {', '.join(names) or 'none'}", flush=True)

@@ -17,7 +17,8 @@ SETTING = "delta 4/4, first 5"
 def bench(folder, *words):
     script = pathlib.Path(__file__).with_name("quality.py")
     command = [sys.executable, "-B", script, "--folder", folder, "--small", "--seeds", "1"]
-    command += ["--tasks", "english", "--only", SETTING, "--english", folder / "text.txt", *words]
+    command += ["--tasks", "english", "--english", folder / "text.txt"]
+    command += ["--only", "raw bf16", SETTING, *words]
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ)
     if done.returncode != 0:
         sys.exit(f"ended with {done.returncode}\n{done.stdout}\n{done.stderr}")

@@ -19,17 +19,28 @@ def sent(cell):
     return sum(cell["bytes_forward"]) + sum(cell["bytes_backward"])
 
 
+def saving_when_wide(bench, setting):
+    codec = settings.SETTINGS[setting]
+    if "auto" in codec.values():
+        return "–"  # depends on what it will measure
+    half = bench.planned_bytes(settings.SETTINGS[settings.BF16])
+    return f"{half / bench.planned_bytes(codec):.2f}"
+
+
 def of_task(bench, done, task):
     """The table of one task: a line per setting, everything relative to raw paired by seed."""
     raw = {seed: cell for (t, s, seed), cell in done.items() if (t, s) == (task, settings.RAW)}
-    half = {seed: cell for (t, s, seed), cell in done.items() if (t, s) == (task, settings.BF16)}
-    seeds = sorted(raw.keys() & half.keys())
-    if not seeds:
+    half = [cell for (t, s, _), cell in done.items() if (t, s) == (task, settings.BF16)]
+    seeds = sorted(raw)
+    if not seeds or not half:
         return []
+    # The same rows in another order: as many bytes with every seed.
+    bytes_of_half = statistics.mean(map(sent, half))
     with_answers = raw[seeds[0]].get("accuracy") is not None
     columns = ["codec forward/backward bits", "seeds", "eval loss", "against raw, %"]
     columns += ["exact answers, %"] if with_answers else []
-    columns += ["bytes of bf16 ÷ bytes"] + [f"s at {m} Mbit/s" for m in cells.SLOW_LINKS]
+    columns += ["bytes of bf16 ÷ bytes", f"the same at width {cells.WIDE}"]
+    columns += [f"s at {width} Mbit/s" for width in cells.SLOW_LINKS]
     lines = ["", f"**{task}**", "", "| " + " | ".join(columns) + " |", "|---" * len(columns) + "|"]
     for setting in settings.SETTINGS:
         mine = {seed: done[task, setting, seed] for seed in seeds if (task, setting, seed) in done}
@@ -41,8 +52,9 @@ def of_task(bench, done, task):
         row.append(mean_and_spread(change, "+.2f"))
         if with_answers:
             row.append(mean_and_spread([100 * cell["accuracy"] for cell in mine.values()], ".1f"))
-        ratio = [sent(half[seed]) / sent(cell) for seed, cell in mine.items()]
+        ratio = [bytes_of_half / sent(cell) for cell in mine.values()]
         row.append(f"{statistics.mean(ratio):.2f}")
+        row.append(saving_when_wide(bench, setting))
         first = next(iter(mine.values()))
         row += [f"{bench.forecast(first, width):.1f}" for width in cells.SLOW_LINKS]
         skipped = sum(cell["skipped"] for cell in mine.values())

@@ -75,11 +75,14 @@ def instructions(count):
     return list(records.values())
 
 
-def write_rows(path, text, count, offset=0):
-    """A token file of `count` full rows, each a document of its own."""
-    tokens = array.array("i", list(text[offset : offset + count * ROW]))
-    if len(tokens) != count * ROW:
-        raise Unavailable(f"{path.name} wants {count * ROW} bytes from {offset}: too short a text")
+def write_rows(path, text, count):
+    """A token file of `count` full rows from all over the text, each a document of its own."""
+    stride = len(text) // count
+    if stride < ROW:
+        raise Unavailable(f"{path.name} wants {count * ROW} bytes of text, there are {len(text)}")
+    tokens = array.array("i")
+    for start in range(0, count * stride, stride):
+        tokens.extend(text[start : start + ROW])
     entry = {"dtype": "I32", "shape": [count, ROW], "data_offsets": [0, 4 * len(tokens)]}
     header = json.dumps({"input_ids": entry}).encode()
     header += b" " * (-len(header) % 8)
