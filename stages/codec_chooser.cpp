@@ -20,7 +20,7 @@ std::vector<CodecChooser::Change> CodecChooser::take_changes() {
 }
 
 codec::Measured CodecChooser::since(const Look& before, const Look& after) const {
-  const double steps = static_cast<double>(number(after.step) - number(before.step));
+  const auto steps = static_cast<double>(number(after.step) - number(before.step));
   const std::chrono::duration<double> passed = after.at - before.at;
   codec::Measured measured;
   measured.bytes_per_second = link_.state().bytes_per_second;

@@ -191,11 +191,14 @@ TEST_F(BoundaryEndTest, WaitingIsCountedAndNamed) {
 // The lower end lacks the base of odd samples; the upper one answers when it is allowed to.
 class HealingTest : public BoundaryEndTest {
  protected:
-  HealingTest() {
+  HealingTest() { connect_healing(std::make_unique<ForgetfulDecoder>()); }
+
+  void connect_healing(std::unique_ptr<codec::Decoder> decoder) {
+    allowed_ = {};
     BoundaryCodecs upper = raw_codecs();
     upper.encoder = std::make_unique<SilentEncoder>(allowed_.get_future().share());
     BoundaryCodecs lower = raw_codecs();
-    lower.decoder = std::make_unique<ForgetfulDecoder>();
+    lower.decoder = std::move(decoder);
     connect(std::move(upper), std::move(lower));
   }
 
@@ -266,6 +269,35 @@ TEST_F(HealingTest, SeveralTensorsWaitForTheirRowsAtOnce) {
     EXPECT_EQ(got.values.select(0, 0).max().item<float>(), 0.0F) << m;
     EXPECT_EQ(got.values.select(0, 1).min().item<float>(), 9.0F) << m;
   }
+}
+
+// As ForgetfulDecoder, with tensors that each fill the inbox beyond its bound (and take no memory).
+class HugeDecoder final : public codec::Decoder {
+ public:
+  codec::Decoded decode(const codec::TensorHead& head,
+                        std::span<const std::byte> payload) override {
+    codec::Decoded decoded = small_.decode(head, payload);
+    constexpr auto kElements = static_cast<std::int64_t>(BoundaryEnd::kQueueBytes / sizeof(float));
+    decoded.values = at::zeros({1, 1, 1}).expand({1, kElements + 1, 1});
+    return decoded;
+  }
+  void complete(const codec::TensorHead&, std::span<const std::byte>, std::span<const std::int64_t>,
+                const at::Tensor& values) override {
+    EXPECT_GT(values.nbytes(), BoundaryEnd::kQueueBytes);
+  }
+  codec::Traffic traffic() const override { return small_.traffic(); }
+
+ private:
+  ForgetfulDecoder small_;
+};
+
+TEST_F(HealingTest, AFullInboxDoesNotKeepAnAnswerOut) {
+  connect_healing(std::make_unique<HugeDecoder>());
+  LinkDownstream(*upper_).give(kTraining, MicroBatch{0}, rows({1}));
+  while (lower_->received().rows < 1) std::this_thread::yield();
+  allowed_.set_value();
+  const Flow got = lower_->take(codec::Kind::forward, kTraining, MicroBatch{0});
+  EXPECT_GT(got.values.nbytes(), BoundaryEnd::kQueueBytes);
 }
 
 TEST_F(HealingTest, AnAnswerThatNobodyAskedForIsRefused) {
