@@ -79,7 +79,11 @@ def violations_of(path, text):
         for name, first, length in functions_of(text):
             if length > FUNCTION_LINES:
                 yield f"{path}:{first}: {name} has {length} lines, {FUNCTION_LINES} allowed"
-        if path.endswith(".h") and not text.startswith("#pragma once\n"):
+        # Highway reads these once per instruction set.
+        if path.endswith("-inl.h"):
+            if "== defined(HWY_TARGET_TOGGLE)\n" not in text:
+                yield f"{path}:1: a header for every instruction set is guarded by HWY_TARGET_TOGGLE"
+        elif path.endswith(".h") and not text.startswith("#pragma once\n"):
             yield f"{path}:1: a header starts with #pragma once"
         for match in NAMELESS_TYPES.finditer(bare(text)):
             yield f"{path}: {match.group(1)} says nothing; name it after what it is"
@@ -109,6 +113,7 @@ def self_test():
         ("models/c.cpp", f"struct S {{\n  int a;\n  S() : a(1) {{\n{long_body}}}\n}};"): "c.cpp:3: S has 72 lines",
         ("tests/a/b_test.cpp", f"TEST(Link, Holds) {{\n{long_body}}}\n"): "TEST(Link, Holds) has 72 lines",
         ("models/b.h", "int x;\n"): "starts with #pragma once",
+        ("models/b-inl.h", "#pragma once\n"): "is guarded by HWY_TARGET_TOGGLE",
         ("models/d.cpp", "class LinkManager final : Base {};\n"): "LinkManager says nothing",
         ("models/e.cpp", "void f() {\n  try {\n  } catch (...) {\n  }\n}\n"): "swallows",
         ("tests/a/c_test.cpp", "void f() { std::this_thread::sleep_for(x); }"): "sleep_for",
