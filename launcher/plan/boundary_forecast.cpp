@@ -1,7 +1,5 @@
 #include "launcher/plan/boundary_forecast.h"
 
-#include <algorithm>
-
 #include "framework/codec/sample_format.h"
 #include "kernels/group_format.h"
 
@@ -66,25 +64,6 @@ BoundaryBytes boundary_bytes(const Recipe::Codec& settings, const BoundaryLoad& 
     bytes.backward = quantised(settings.backward_bits, RowBase::none);
   }
   return bytes;
-}
-
-// Visits of a sample are intervals between an epoch's place and the next one's; the cache holds
-// those intervals that are shortest. Places are even over an epoch, so the lengths L are as the sum
-// of two: what is held by lengths up to L, and what is hit, are integrals over a triangle.
-double share_of_hits(double fits, bool shuffled) {
-  fits = std::clamp(fits, 0.0, 1.0);
-  if (!shuffled || fits == 1) return fits;
-  const auto held = [](double length) {
-    return length <= 1 ? length * length * length / 3
-                       : length * length - length * length * length / 3 - 1.0 / 3;
-  };
-  double shorter = 0;
-  double longer = 2;
-  for (int i = 0; i < 50; ++i) {
-    const double middle = (shorter + longer) / 2;
-    (held(middle) < fits ? shorter : longer) = middle;
-  }
-  return shorter <= 1 ? shorter * shorter / 2 : 1 - (2 - shorter) * (2 - shorter) / 2;
 }
 
 }  // namespace strait::launcher

@@ -31,9 +31,4 @@ bool remembers(const Recipe::Codec& codec);
 // Bytes in which one end remembers a row of this length.
 std::int64_t entry_bytes(const Recipe::Codec& codec, std::int64_t row_tokens, std::int64_t width);
 
-// The share of visits that find their sample remembered, from the second epoch on, where `fits` of
-// all samples (0 to 1) have a place and whoever is visited again last gives way. Every epoch has an
-// order of its own, or with `shuffled` false all have the same. Pure.
-double share_of_hits(double fits, bool shuffled);
-
 }  // namespace strait::launcher

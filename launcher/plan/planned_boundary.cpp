@@ -19,8 +19,9 @@ void plan_cache(const Recipe& recipe, std::int64_t rows, std::size_t at,
   boundary.cache_disk_bytes = share_of_cache(recipe.codec.cache_disk, recipe, at);
   boundary.cached_rows = std::min(rows, boundary.cache_bytes / boundary.entry_bytes +
                                             boundary.cache_disk_bytes / boundary.entry_bytes);
-  boundary.hits = share_of_hits(
-      static_cast<double>(boundary.cached_rows) / static_cast<double>(rows), recipe.data.shuffle);
+  // Every sample waits for its next visit across an epoch's end, where only so many have a place:
+  // no rule of eviction does better, and whoever is visited again last giving way does as well.
+  boundary.hits = static_cast<double>(boundary.cached_rows) / static_cast<double>(rows);
 }
 
 }  // namespace

@@ -28,9 +28,8 @@ const char* direction_word(stages::BoundaryTraffic::Direction direction) {
 }
 
 std::string switch_sentence(const stages::CodecSwitch& one) {
-  return fmt::format("boundary {} {} goes {} from step {} on: {}", one.boundary,
-                     direction_word(one.direction), codec::describe(one.decision.choice),
-                     number(one.step) + 1, one.decision.why);
+  return fmt::format("boundary {} {}, from step {} on: {}", one.boundary,
+                     direction_word(one.direction), number(one.step) + 1, one.decision.why);
 }
 
 BoundaryStep boundary_step(const stages::BoundaryTraffic& sent) {
