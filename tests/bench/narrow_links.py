@@ -31,6 +31,7 @@ CODECS = {
     "raw bf16": 'wire_dtype = "bfloat16"',
     "delta 4/8": 'forward = "delta"\nbackward = "fixed"',
     "delta 4/4": 'forward = "delta"\nbackward = "fixed"\nbackward_bits = 4',
+    "auto": 'forward = "auto"\nbackward = "auto"',
 }
 INSIDE = "STRAIT_NARROW_LINKS_INSIDE"
 
@@ -100,13 +101,13 @@ class Measurement:
         self.bytes = (last["bytes_forward"], last["bytes_backward"])
 
     def forecast(self, simulate, bits_per_second):
-        """The median step as the simulator sees it: this run's own work, on that link."""
+        """The median step as the simulator sees it: this run's work, on that link. For runs on a
+        wide link: on a narrow one what is waited for the step's verdict looks like work."""
         rate = bits_per_second / 8 * STREAM_SHARE
         link = [size / machinery.MICRO_BATCHES for size in self.bytes]
         told = []
         for both in self.steps:
             costs = [machinery.cost_of(step) for step in both]
-            # The verdict's way is in what lies between two steps; it is not work.
             lines = [f"1f1b 2 {machinery.MICRO_BATCHES} 1"]
             lines += [" ".join(map(repr, cost)) for cost in costs]
             lines.append(f"{link[0]} {link[1]} {rate} 0.0001")
@@ -126,20 +127,22 @@ def measure_all(program, simulate, folder, rounds):
     print(f"{raw.seconds:.4f} s when links take no time: it needs {need / 1e6:.1f} Mbit/s\n")
     print("link Mbit/s  codec      s/step  forecast  measured/forecast  bytes  faster than raw fp32:")
     print("                                                                    measured  forecast")
+    wide = {}
     for width in (0, need, need / 4):
         shape(width)
         taken = {codec: [] for codec in CODECS}
         for _ in range(rounds):
             for codec, measurements in taken.items():
                 measurements.append(Measurement(program, folder, codec))
-        show(simulate, width, taken)
+        wide = wide or taken
+        told = {
+            codec: [measurement.forecast(simulate, width) for measurement in measurements]
+            for codec, measurements in wide.items()
+        }
+        show(width, taken, told)
 
 
-def show(simulate, width, taken):
-    told = {
-        codec: [m.forecast(simulate, width) for m in measurements]
-        for codec, measurements in taken.items()
-    }
+def show(width, taken, told):
     for codec, measurements in taken.items():
         seconds = statistics.median(m.seconds for m in measurements)
         ratio = statistics.median(m.seconds / t for m, t in zip(measurements, told[codec]))
