@@ -7,8 +7,7 @@
 #include "kernels/processors.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace strait::kernels {
-namespace HWY_NAMESPACE {
+namespace strait::kernels::HWY_NAMESPACE {
 
 template <class T>
 void apply_elements(const std::uint8_t* in, const GroupFormat& format, EntryKind kind, bool fresh,
@@ -49,8 +48,7 @@ void apply_row(const std::uint8_t* in, const GroupFormat& format, EntryKind kind
   }
 }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace strait::kernels
+}  // namespace strait::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE

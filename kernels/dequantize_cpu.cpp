@@ -8,8 +8,7 @@
 #include "kernels/tokens-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace strait::kernels {
-namespace HWY_NAMESPACE {
+namespace strait::kernels::HWY_NAMESPACE {
 
 template <class T>
 void dequantize_elements(const std::uint8_t* in, const GroupFormat& format,
@@ -36,8 +35,7 @@ void dequantize_row(const std::uint8_t* in, const GroupFormat& format, const Mut
   }
 }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace strait::kernels
+}  // namespace strait::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE

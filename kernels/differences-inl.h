@@ -14,8 +14,7 @@
 #include "kernels/lanes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace strait::kernels {
-namespace HWY_NAMESPACE {
+namespace strait::kernels::HWY_NAMESPACE {
 
 // Of one token, in float32.
 struct TokenSquares {
@@ -84,8 +83,7 @@ HWY_INLINE void add_squares(const TokenSquares& squares, std::int64_t refused_gr
   sums.error += squares.error;
 }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace strait::kernels
+}  // namespace strait::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif

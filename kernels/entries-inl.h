@@ -11,8 +11,7 @@
 #include "kernels/tokens-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace strait::kernels {
-namespace HWY_NAMESPACE {
+namespace strait::kernels::HWY_NAMESPACE {
 
 HWY_INLINE void read_eight_bits(const std::uint8_t* entry, std::int64_t width, float* values) {
   read_token(entry, width, kEntryFormat, values);
@@ -46,8 +45,7 @@ HWY_INLINE void advance_eight_bits(TokenScratch& scratch, std::int64_t width, bo
   }
 }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace strait::kernels
+}  // namespace strait::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif

@@ -15,8 +15,7 @@
 #include "kernels/half_bits.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace strait::kernels {
-namespace HWY_NAMESPACE {
+namespace strait::kernels::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -127,8 +126,7 @@ HWY_INLINE T* advanced(T* base, std::int64_t by) {
 
 HWY_INLINE float sum_of(Vector values) { return hn::GetLane(hn::SumOfLanes(Lanes(), values)); }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace strait::kernels
+}  // namespace strait::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif

@@ -12,8 +12,7 @@
 #include "kernels/token_scratch.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace strait::kernels {
-namespace HWY_NAMESPACE {
+namespace strait::kernels::HWY_NAMESPACE {
 
 // The groups of a token from their notches to their planes; the scale bytes are in `out`. All
 // levels come first and all planes after them: a vector is not read while it is still on its way to
@@ -41,7 +40,7 @@ HWY_NOINLINE void write_groups(TokenScratch& scratch, std::int64_t width, const 
   std::uint8_t* planes = out + planes_offset(format, groups);
   for (std::int64_t g = 0; g < width / size; ++g) {
     pack_planes<kBits>(scratch.levels() + g * size, size, planes);
-    planes += kBits * (size / 8);
+    planes += kBits * std::ptrdiff_t{size / 8};
   }
   if (const auto rest = static_cast<int>(width % size); rest != 0) {
     pack_tail<kBits>(scratch.levels() + width - rest, rest, size, planes);
@@ -94,7 +93,7 @@ HWY_NOINLINE void read_groups(const std::uint8_t* in, std::int64_t width, const 
       }
       if (!whole) std::fill(values + count, values + format.group, 0.0F);
     }
-    planes += kBits * ((count + 7) / 8);
+    planes += kBits * std::ptrdiff_t{(count + 7) / 8};
     values += format.group;
     width -= format.group;
   }
@@ -121,8 +120,7 @@ HWY_INLINE void read_token(const std::uint8_t* in, std::int64_t width, const Gro
   }
 }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace strait::kernels
+}  // namespace strait::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif

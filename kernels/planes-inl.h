@@ -10,8 +10,7 @@
 #include "kernels/lanes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace strait::kernels {
-namespace HWY_NAMESPACE {
+namespace strait::kernels::HWY_NAMESPACE {
 
 #if HWY_TARGET == HWY_SCALAR
 template <int kBits>
@@ -49,7 +48,7 @@ HWY_INLINE void pack_planes(const std::uint8_t* levels, int group, std::uint8_t*
     for (int bit = 0; bit < kBits; ++bit) {
       std::uint8_t mask[kMaskRoom];
       hn::StoreMaskBits(lanes, hn::TestBit(level, flag), mask);
-      std::memcpy(planes + bit * (group / 8) + i / 8, mask, hn::Lanes(lanes) / 8);
+      std::memcpy(planes + std::ptrdiff_t{group / 8} * bit + i / 8, mask, hn::Lanes(lanes) / 8);
       flag = hn::Add(flag, flag);
     }
   }
@@ -64,7 +63,7 @@ HWY_INLINE void unpack_planes(const std::uint8_t* planes, int group, std::uint8_
     auto flag = hn::Set(lanes, 1);
     for (int bit = 0; bit < kBits; ++bit) {
       std::uint8_t mask[kMaskRoom] = {};
-      std::memcpy(mask, planes + bit * (group / 8) + i / 8, hn::Lanes(lanes) / 8);
+      std::memcpy(mask, planes + std::ptrdiff_t{group / 8} * bit + i / 8, hn::Lanes(lanes) / 8);
       level = hn::Or(level, hn::IfThenElseZero(hn::LoadMaskBits(lanes, mask), flag));
       flag = hn::Add(flag, flag);
     }
@@ -79,9 +78,10 @@ HWY_INLINE void pack_tail(std::uint8_t* levels, int count, int group, std::uint8
   std::fill(levels + count, levels + group, std::uint8_t{0});
   HWY_ALIGN std::uint8_t whole[8 * 128 / 8];
   pack_planes<kBits>(levels, group, whole);
-  const int bytes = (count + 7) / 8;
+  const std::ptrdiff_t bytes = (count + 7) / 8;
+  const std::ptrdiff_t plane = group / 8;
   for (int bit = 0; bit < kBits; ++bit) {
-    std::memcpy(planes + bit * bytes, whole + bit * group / 8, static_cast<std::size_t>(bytes));
+    std::memcpy(planes + bit * bytes, whole + bit * plane, static_cast<std::size_t>(bytes));
   }
 }
 
@@ -89,15 +89,15 @@ template <int kBits>
 HWY_INLINE void unpack_tail(const std::uint8_t* planes, int count, int group,
                             std::uint8_t* levels) {
   HWY_ALIGN std::uint8_t whole[8 * 128 / 8] = {};
-  const int bytes = (count + 7) / 8;
+  const std::ptrdiff_t bytes = (count + 7) / 8;
+  const std::ptrdiff_t plane = group / 8;
   for (int bit = 0; bit < kBits; ++bit) {
-    std::memcpy(whole + bit * group / 8, planes + bit * bytes, static_cast<std::size_t>(bytes));
+    std::memcpy(whole + bit * plane, planes + bit * bytes, static_cast<std::size_t>(bytes));
   }
   unpack_planes<kBits>(whole, group, levels);
 }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace strait::kernels
+}  // namespace strait::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif

@@ -8,8 +8,7 @@
 #include "kernels/processors.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace strait::kernels {
-namespace HWY_NAMESPACE {
+namespace strait::kernels::HWY_NAMESPACE {
 
 // One token's change since `base` to its bytes; scratch.values() become what the bytes stand for.
 template <class T, class Base>
@@ -74,8 +73,7 @@ void change_row(const Values& values, const GroupFormat& format, const Draw& dra
   }
 }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace strait::kernels
+}  // namespace strait::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE

@@ -9,8 +9,7 @@
 #include "kernels/tokens-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace strait::kernels {
-namespace HWY_NAMESPACE {
+namespace strait::kernels::HWY_NAMESPACE {
 
 template <class T>
 void quantize_elements(const T* from, const Values& shape, const GroupFormat& format,
@@ -44,8 +43,7 @@ void quantize_row(const Values& values, const GroupFormat& format, const Draw& d
   }
 }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace strait::kernels
+}  // namespace strait::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE

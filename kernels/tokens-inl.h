@@ -11,8 +11,7 @@
 #include "kernels/token_head.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace strait::kernels {
-namespace HWY_NAMESPACE {
+namespace strait::kernels::HWY_NAMESPACE {
 
 // Chooses the notch of a whole group, and turns it where that makes it smaller.
 HWY_INLINE std::uint16_t weigh_group(float* values, int group, bool may_turn, float reach,
@@ -80,8 +79,7 @@ HWY_INLINE void advance_entry(Base base, float* values, std::int64_t width, Bflo
   }
 }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace strait::kernels
+}  // namespace strait::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif

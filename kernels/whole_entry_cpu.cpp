@@ -7,8 +7,7 @@
 #include "kernels/processors.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace strait::kernels {
-namespace HWY_NAMESPACE {
+namespace strait::kernels::HWY_NAMESPACE {
 
 template <class T>
 void store_elements(const T* from, const Values& shape, EntryKind kind, std::uint8_t* entry) {
@@ -72,8 +71,7 @@ void load_row(EntryKind kind, const std::uint8_t* entry, const MutableValues& ou
   }
 }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace strait::kernels
+}  // namespace strait::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE

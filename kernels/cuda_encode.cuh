@@ -1,0 +1,79 @@
+#pragma once
+
+#include "kernels/cuda_launch.cuh"
+
+// The encoder's half of a token on a GPU: from values to a message.
+namespace strait::kernels {
+
+// The values of a row since `Base`, which has value(i).
+template <class Base>
+struct Difference {
+  Values row;
+  std::int64_t token;
+  Base base;
+
+  __device__ float value(std::int64_t i) const {
+    return load_element(row.data, row.element, token * row.width + i);
+  }
+  __device__ void read(std::int64_t chunk, Chunk& change) const {
+    for (int p = 0; p < kParts; ++p) {
+      const std::int64_t i = index_of(chunk, p);
+      change.part[p] = 0.0F;
+      if (i >= row.width) continue;
+      const float now = value(i);
+      // A huge value is refused wherever its base is.
+      const bool fine = (bits_of_float(now) & kSizeBits) < kHugeBits;
+      change.part[p] = fine ? __fsub_rn(now, base.value(i)) : float_of_bits(0x7FC00000);
+    }
+  }
+};
+
+// All threads. The message is complete when all have returned.
+template <class Base>
+__device__ void write_message(const Difference<Base>& from, const Token& message, const Draw& draw,
+                              std::uint16_t* notches, ThreadSums& sums) {
+  const std::int64_t chunks = chunks_of(message.width);
+  const float reach = reach_of(message.format.bits, draw.rounding);
+  for (std::int64_t c = first_chunk(); c < chunks; c += kThreads / 32) {
+    Chunk change;
+    from.read(c, change);
+    for (int p = 0; p < kParts; ++p) {
+      const std::int64_t i = index_of(c, p);
+      const double now = i < message.width ? from.value(i) : 0.0F;
+      sums.value += now * now;
+      sums.change += static_cast<double>(change.part[p]) * change.part[p];
+    }
+    weigh_chunk(change, message, c, reach, kHugeBits, notches);
+  }
+  const int top = write_head(message, notches);
+  const auto row_index = static_cast<std::uint32_t>(from.token * message.width);
+  for (std::int64_t c = first_chunk(); c < chunks; c += kThreads / 32) {
+    Chunk change;
+    from.read(c, change);
+    unsigned turned = 0;
+    for (int p = 0; p < kParts; ++p) {
+      const std::int64_t begin = c * kChunk + p * 32;
+      if (begin < message.width && notches[begin / message.format.group] != kRefusedNotch &&
+          (notches[begin / message.format.group] & kTurned) != 0) {
+        turned |= 1U << p;
+      }
+    }
+    turn_some(change, message.format.group, turn_factor(message.format.group), turned);
+    write_chunk(change, message, c, top, notches, draw, row_index);
+  }
+  __syncthreads();
+}
+
+// What the other side will not know.
+template <class Base>
+struct ErrorSink {
+  Difference<Base> from;
+  ThreadSums* sums;
+
+  __device__ void take(std::int64_t i, float known, bool /*refused*/) const {
+    const double error = static_cast<double>(from.value(i)) - known;
+    sums->error += error * error;
+  }
+};
+
+}  // namespace strait::kernels
