@@ -49,7 +49,7 @@ class Sizes:
     epochs = 3
     batch = 16
     micro_batch = 4
-    learning_rate = 1e-3
+    learning_rates = {"code": 1e-3, "instructions": 2e-3, "english": 1e-3}
 
 
 class SmallSizes(Sizes):
@@ -177,7 +177,11 @@ class Bench:
         ending = "jsonl" if task == "instructions" else "safetensors"
         name = f"cell-{task}"
         recipe = self.recipe(
-            name, seed, f"{task}.{ending}", f"model-{TASKS[task]}", self.sizes.learning_rate
+            name,
+            seed,
+            f"{task}.{ending}",
+            f"model-{TASKS[task]}",
+            self.sizes.learning_rates[task],
         )
         recipe |= {"train.epochs": self.sizes.epochs, "train.warmup": 10}
         recipe |= {"data.eval": f"{task}-eval.{ending}"}

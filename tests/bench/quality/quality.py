@@ -5,6 +5,7 @@ usage: quality.py --folder FOLDER [--bin FOLDER] [--budget MINUTES] [--seeds 3] 
 """
 
 import argparse
+import fcntl
 import itertools
 import os
 import pathlib
@@ -73,10 +74,19 @@ def main(words=None):
     sizes = cells.SmallSizes() if options.small else cells.Sizes()
     folder = pathlib.Path(options.folder).resolve()
     bench = cells.Bench(folder, pathlib.Path(options.bin).resolve(), sizes, options.english)
-    finished = options.table or run_cells(bench, options)
+    if options.table:
+        finished = True
+    else:
+        with open(folder / "lock", "w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return f"another quality.py works in {folder}: wait for it, or name another --folder"
+            finished = run_cells(bench, options)
     print(table.markdown(bench))
     if not finished:
         print("time is up: call again with the same --folder to go on")
+    return None
 
 
 if __name__ == "__main__":

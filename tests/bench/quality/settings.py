@@ -30,6 +30,10 @@ SETTINGS = {
     "delta 4/4, first 5": delta(4, 4, 5),
     "delta 3/6, first 4": delta(3, 6, 4),
     "delta 2/4, first 4": delta(2, 4, 4),
+    "delta 4/8, first 5, rotated": delta(4, 8, 5, rotate=True),
+    "delta 4/4, first 5, rotated": delta(4, 4, 5, rotate=True),
+    "delta 3/6, first 4, rotated": delta(3, 6, 4, rotate=True),
+    "delta 2/4, first 4, rotated": delta(2, 4, 4, rotate=True),
     "fixed 4/8": fixed(4, 8),
     "fixed 4/4": fixed(4, 4),
     "fixed 3/6": fixed(3, 6),
@@ -42,7 +46,5 @@ SETTINGS = {
     "delta 4/8, first 8, 8-bit cache": delta(4, 8, 8, cache_kind="8bit"),
     "auto": {"forward": "auto", "backward": "auto"},
     "delta 4/8, first bf16": delta(4, 8, 16),
-    "delta 4/4, first bf16": delta(4, 4, 16),
-    "delta 3/6, first bf16": delta(3, 6, 16),
     "delta 2/4, first bf16": delta(2, 4, 16),
 }

@@ -18,6 +18,7 @@ WORDS = (
     "silver basket meadow candle harbour feather mountain pocket hammer orchard blanket lantern "
     "kettle saddle pepper velvet button ribbon marble timber cotton ginger walnut pigeon turtle"
 ).split()
+THINGS = 16  # of which there are facts: as many as a small model learns in three epochs
 COLOURS = "red green blue white black yellow grey brown".split()
 PLACES = "house field church forest valley city garden harbour".split()
 
@@ -59,10 +60,10 @@ def instructions(count):
     """Records about invented facts, no prompt twice, each with exactly one right answer. A number
     that does not matter makes a fact's prompts many, so that those of the evaluation are new."""
     draw = random.Random(7)
-    facts = {word: [draw.choice(values) for values in (COLOURS, PLACES)] for word in WORDS}
+    facts = {word: [draw.choice(values) for values in (COLOURS, PLACES)] for word in WORDS[:THINGS]}
     records = {}
     while len(records) < count:
-        word, number = draw.choice(WORDS), draw.randrange(10, 100)
+        word, number = draw.choice(WORDS[:THINGS]), draw.randrange(10, 100)
         colour, place = facts[word]
         prompt, answer = draw.choice(
             (
