@@ -81,7 +81,7 @@ def main(words=None):
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                return f"another quality.py works in {folder}: wait for it, or name another --folder"
+                return f"another quality.py works in {folder}: wait, or name another --folder"
             finished = run_cells(bench, options)
     print(table.markdown(bench))
     if not finished:

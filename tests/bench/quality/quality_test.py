@@ -43,7 +43,7 @@ def main():
         assert all(3 < loss < 5.6 for loss in losses.values()), losses
         assert losses["raw fp32"] != losses["raw bf16"] != losses[SETTING], losses
         row = next(line for line in out.splitlines() if line.startswith(f"| {SETTING} |"))
-        ratio = float(row.split("|")[5])
+        ratio = float(row.split("|")[6])
         assert 2.5 < ratio < 4, row
 
         again = bench(folder)

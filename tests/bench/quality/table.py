@@ -6,64 +6,79 @@ import cells
 import settings
 
 
-def spread(values):
-    return statistics.stdev(values) if len(values) > 1 else 0.0
-
-
 def mean_and_spread(values, form):
+    """"2.4470 ± 0.0012 (3)": how many, where it is more than one."""
     text = format(statistics.mean(values), form)
-    return f"{text} ± {format(spread(values), form.lstrip('+'))}" if len(values) > 1 else text
+    if len(values) < 2:
+        return text
+    return f"{text} ± {format(statistics.stdev(values), form.lstrip('+'))} ({len(values)})"
 
 
 def sent(cell):
     return sum(cell["bytes_forward"]) + sum(cell["bytes_backward"])
 
 
+class Task:
+    """The cells of one task, as setting -> seed -> cell."""
+
+    def __init__(self, name, done):
+        self.name = name
+        self.settings = {}
+        for (task, setting, seed), cell in done.items():
+            if task == name:
+                self.settings.setdefault(setting, {})[seed] = cell
+
+    def loss(self, setting):
+        """Of the raw one the loss itself; of others what it is above raw, paired by seed."""
+        mine, raw = self.settings.get(setting, {}), self.settings.get(settings.RAW, {})
+        if setting == settings.RAW and raw:
+            return mean_and_spread([cell["loss"] for cell in raw.values()], ".4f")
+        shared = sorted(mine.keys() & raw.keys())
+        change = [100 * (mine[seed]["loss"] / raw[seed]["loss"] - 1) for seed in shared]
+        skipped = sum(cell["skipped"] for cell in mine.values())
+        if not change:
+            return ""
+        return mean_and_spread(change, "+.2f") + (f", {skipped} steps skipped" if skipped else "")
+
+    def accuracy(self, setting):
+        told = [cell["accuracy"] for cell in self.settings.get(setting, {}).values()]
+        if not told or None in told:
+            return ""
+        return mean_and_spread([100 * value for value in told], ".1f")
+
+    def saving(self, setting):
+        """Bytes of bfloat16 by bytes: the same rows in another order, so alike with every seed."""
+        half = self.settings.get(settings.BF16, {})
+        mine = self.settings.get(setting, {})
+        if not half or not mine:
+            return ""
+        ours, theirs = (statistics.mean(map(sent, them.values())) for them in (mine, half))
+        return f"{theirs / ours:.2f}"
+
+
 def saving_when_wide(bench, setting):
     codec = settings.SETTINGS[setting]
     if "auto" in codec.values():
-        return "–"  # depends on what it will measure
+        return ""  # depends on what it will measure
     half = bench.planned_bytes(settings.SETTINGS[settings.BF16])
     return f"{half / bench.planned_bytes(codec):.2f}"
 
 
-def of_task(bench, done, task):
-    """The table of one task: a line per setting, everything relative to raw paired by seed."""
-    raw = {seed: cell for (t, s, seed), cell in done.items() if (t, s) == (task, settings.RAW)}
-    half = [cell for (t, s, _), cell in done.items() if (t, s) == (task, settings.BF16)]
-    seeds = sorted(raw)
-    if not seeds or not half:
-        return []
-    # The same rows in another order: as many bytes with every seed.
-    bytes_of_half = statistics.mean(map(sent, half))
-    with_answers = raw[seeds[0]].get("accuracy") is not None
-    columns = ["codec forward/backward bits", "seeds", "eval loss", "against raw, %"]
-    columns += ["exact answers, %"] if with_answers else []
-    columns += ["bytes of bf16 ÷ bytes", f"the same at width {cells.WIDE}"]
-    columns += [f"s at {width} Mbit/s" for width in cells.SLOW_LINKS]
-    lines = ["", f"**{task}**", "", "| " + " | ".join(columns) + " |", "|---" * len(columns) + "|"]
-    for setting in settings.SETTINGS:
-        mine = {seed: done[task, setting, seed] for seed in seeds if (task, setting, seed) in done}
-        if not mine:
-            continue
-        row = [setting, str(len(mine))]
-        row.append(mean_and_spread([cell["loss"] for cell in mine.values()], ".4f"))
-        change = [100 * (cell["loss"] / raw[seed]["loss"] - 1) for seed, cell in mine.items()]
-        row.append(mean_and_spread(change, "+.2f"))
-        if with_answers:
-            row.append(mean_and_spread([100 * cell["accuracy"] for cell in mine.values()], ".1f"))
-        ratio = [bytes_of_half / sent(cell) for cell in mine.values()]
-        row.append(f"{statistics.mean(ratio):.2f}")
-        row.append(saving_when_wide(bench, setting))
-        first = next(iter(mine.values()))
-        row += [f"{bench.forecast(first, width):.1f}" for width in cells.SLOW_LINKS]
-        skipped = sum(cell["skipped"] for cell in mine.values())
-        row[0] += f" ({skipped} steps skipped)" if skipped else ""
-        lines.append("| " + " | ".join(row) + " |")
-    return lines
-
-
 def markdown(bench):
     done = bench.cells()
-    tables = (of_task(bench, done, task) for task in cells.TASKS)
-    return "\n".join(line for lines in tables for line in lines)
+    tasks = {name: Task(name, done) for name in cells.TASKS}
+    columns = ["forward/backward bits", *(f"{name}: loss, %" for name in tasks)]
+    columns += ["exact answers, %", "bf16 bytes ÷ bytes", f"at width {cells.WIDE}"]
+    columns += [f"s at {width} Mbit/s" for width in cells.SLOW_LINKS]
+    lines = ["| " + " | ".join(columns) + " |", "|---" * len(columns) + "|"]
+    for setting in settings.SETTINGS:
+        having = [task for task in tasks.values() if setting in task.settings]
+        if not having:
+            continue
+        row = [setting, *(task.loss(setting) for task in tasks.values())]
+        row += [tasks["instructions"].accuracy(setting), having[0].saving(setting)]
+        row.append(saving_when_wide(bench, setting))
+        first = next(iter(having[0].settings[setting].values()))
+        row += [f"{bench.forecast(first, width):.1f}" for width in cells.SLOW_LINKS]
+        lines.append("| " + " | ".join(row) + " |")
+    return "\n".join(["", *lines, ""])
