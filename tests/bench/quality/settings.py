@@ -34,6 +34,7 @@ SETTINGS = {
     "delta 4/4, first 5, rotated": delta(4, 4, 5, rotate=True),
     "delta 3/6, first 4, rotated": delta(3, 6, 4, rotate=True),
     "delta 2/4, first 4, rotated": delta(2, 4, 4, rotate=True),
+    "delta 3/6, first 5": delta(3, 6, 5),
     "fixed 4/8": fixed(4, 8),
     "fixed 4/4": fixed(4, 4),
     "fixed 3/6": fixed(3, 6),
