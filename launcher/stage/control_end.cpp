@@ -43,6 +43,11 @@ std::optional<std::string> ControlEnd::wait_for_commit(store::Step step) {
   return decided_.at(step);
 }
 
+void ControlEnd::on_drop(std::function<void(store::Step)> clean) {
+  const MutexLock lock(mutex_);
+  on_drop_ = std::move(clean);
+}
+
 void ControlEnd::listen() {
   try {
     while (!closing_) {
@@ -72,6 +77,7 @@ void ControlEnd::hear(const CoordinatorMessage& message) {
       decided_[committed->step] = std::nullopt;
     }
     if (const auto* dropped = std::get_if<Dropped>(&message)) {
+      if (on_drop_) on_drop_(dropped->step);
       decided_[dropped->step] = dropped->text;
     }
   }

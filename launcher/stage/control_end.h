@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <exception>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -33,6 +34,10 @@ class ControlEnd {
 
   bool stop_requested() const { return stop_requested_; }
 
+  // What is done when a checkpoint is given up, on the listening thread, before anything that the
+  // coordinator says after it is heard: an abort often follows. It must not throw.
+  void on_drop(std::function<void(store::Step)> clean) STRAIT_EXCLUDES(mutex_);
+
   // Waits until the checkpoint of this step exists (nothing) or never will (why).
   std::optional<std::string> wait_for_commit(store::Step step) STRAIT_EXCLUDES(mutex_);
 
@@ -53,6 +58,7 @@ class ControlEnd {
   std::optional<std::map<std::string, std::string>> peers_ STRAIT_GUARDED_BY(mutex_);
   // Checkpoints that were decided on: no text where they exist.
   std::map<store::Step, std::optional<std::string>> decided_ STRAIT_GUARDED_BY(mutex_);
+  std::function<void(store::Step)> on_drop_ STRAIT_GUARDED_BY(mutex_);
   std::thread listener_;
 };
 

@@ -2,6 +2,9 @@
 
 #include <spdlog/spdlog.h>
 
+#include <initializer_list>
+#include <string>
+
 #include "framework/store/checkpoint.h"
 #include "framework/store/store_error.h"
 #include "launcher/failure.h"
@@ -9,13 +12,31 @@
 #include "stages/stage_state.h"
 
 namespace strait::launcher {
+namespace {
+
+// What cannot be removed does no harm but to the space it takes: training goes on.
+void withdraw(const std::filesystem::path& checkpoint, std::initializer_list<std::string> shards) {
+  for (const std::string& shard : shards) {
+    try {
+      store::withdraw_shard(checkpoint, shard);
+    } catch (const store::StoreError& error) {
+      spdlog::warn("{}", error.what());
+    }
+  }
+}
+
+}  // namespace
 
 StageSaver::StageSaver(const StageJob& job, ControlEnd& control, stages::Stage& stage)
     : job_(job),
       control_(control),
       stage_(stage),
       shard_(store::shard_name(job.process.stage, job.process.replica)),
-      caches_(store::caches_name(job.process.stage, job.process.replica)) {}
+      caches_(store::caches_name(job.process.stage, job.process.replica)) {
+  control_.on_drop([run = job.run_directory, shard = shard_, caches = caches_](store::Step step) {
+    withdraw(store::checkpoint_directory(run, step), {shard, caches});
+  });
+}
 
 void StageSaver::save(store::Step step) {
   const auto checkpoint = store::checkpoint_directory(job_.run_directory, step);
@@ -25,7 +46,8 @@ void StageSaver::save(store::Step step) {
     control_.say(ShardFailed{step, exit_code_of(error), error.what()});
   }
   missing_ = control_.wait_for_commit(step);
-  if (missing_) withdraw(checkpoint);
+  // Again: it may have been given up by others before all of it was written here.
+  if (missing_) withdraw(checkpoint, {shard_, caches_});
 }
 
 std::vector<store::ShardFile> StageSaver::write(const std::filesystem::path& checkpoint) const {
@@ -36,17 +58,6 @@ std::vector<store::ShardFile> StageSaver::write(const std::filesystem::path& che
   const std::vector<store::NamedTensor> remembered = stage_.saved_caches();
   if (!remembered.empty()) files.push_back(store::write_shard(checkpoint, caches_, remembered));
   return files;
-}
-
-// What cannot be removed does no harm but to the space it takes: training goes on.
-void StageSaver::withdraw(const std::filesystem::path& checkpoint) const {
-  for (const std::string& name : {shard_, caches_}) {
-    try {
-      store::withdraw_shard(checkpoint, name);
-    } catch (const store::StoreError& error) {
-      spdlog::warn("{}", error.what());
-    }
-  }
 }
 
 void StageSaver::check_last() const {

@@ -29,7 +29,6 @@ class StageSaver {
 
  private:
   std::vector<store::ShardFile> write(const std::filesystem::path& checkpoint) const;
-  void withdraw(const std::filesystem::path& checkpoint) const;
 
   const StageJob& job_;
   ControlEnd& control_;
