@@ -35,22 +35,30 @@ HWY_INLINE void refuse_huge(const T* from, Base base, std::int64_t width, float*
   }
 }
 
+// Two sums take turns, so that none waits for the last product.
+HWY_INLINE void add_square(Vector value, Vector& sum, Vector& other) {
+  const auto added = hn::MulAdd(value, value, sum);
+  sum = other;
+  other = added;
+}
+
 // What changed since `base`, as floats in whole groups with zeros behind the width.
 template <class T, class Base>
 HWY_INLINE void take_difference(const T* from, Base base, std::int64_t width, int group,
                                 float* values, TokenSquares& squares) {
-  const Lanes lanes;
-  auto value_squares = hn::Zero(lanes);
-  auto change_squares = hn::Zero(lanes);
+  auto value_squares = hn::Zero(Lanes());
+  auto change_squares = hn::Zero(Lanes());
+  auto other_value_squares = value_squares;
+  auto other_change_squares = change_squares;
   auto largest = hn::Zero(CountLanes());
   const auto sizes = hn::Set(CountLanes(), static_cast<std::int32_t>(kSizeBits));
   for (std::int64_t i = 0; i < width; i += lane_count()) {
     const auto value = load_upto(from + i, width - i);
     const auto change = hn::Sub(value, load_upto(advanced(base, i), width - i));
-    hn::Store(change, lanes, values + i);
+    hn::Store(change, Lanes(), values + i);
     largest = hn::Max(largest, hn::And(hn::BitCast(CountLanes(), value), sizes));
-    value_squares = hn::MulAdd(value, value, value_squares);
-    change_squares = hn::MulAdd(change, change, change_squares);
+    add_square(value, value_squares, other_value_squares);
+    add_square(change, change_squares, other_change_squares);
   }
   const std::int64_t whole = (width + group - 1) / group * group;
   std::fill(values + width, values + whole, 0.0F);
@@ -58,19 +66,20 @@ HWY_INLINE void take_difference(const T* from, Base base, std::int64_t width, in
     refuse_huge(from, base, width, values);
     std::fill(values + width, values + whole, 0.0F);
   }
-  squares.value = sum_of(value_squares);
-  squares.change = sum_of(change_squares);
+  squares.value = sum_of(hn::Add(value_squares, other_value_squares));
+  squares.change = sum_of(hn::Add(change_squares, other_change_squares));
 }
 
 template <class T>
 HWY_INLINE void take_error(const T* from, const float* known, std::int64_t width,
                            TokenSquares& squares) {
-  auto error_squares = hn::Zero(Lanes());
+  auto squared = hn::Zero(Lanes());
+  auto other = squared;
   for (std::int64_t i = 0; i < width; i += lane_count()) {
     const auto error = hn::Sub(load_upto(from + i, width - i), hn::Load(Lanes(), known + i));
-    error_squares = hn::MulAdd(error, error, error_squares);
+    add_square(error, squared, other);
   }
-  squares.error = sum_of(error_squares);
+  squares.error = sum_of(hn::Add(squared, other));
 }
 
 // A token with refused values, or beyond the squares that float32 can hold, is left out.

@@ -119,10 +119,12 @@ HWY_INLINE void round_group(float* values, int group, float scale, std::uint64_t
     if constexpr (kRounding == Rounding::stochastic) {
       level = hn::Add(level, drawn_lanes(words, index + static_cast<std::uint32_t>(i), steps));
     }
-    level = hn::Min(hn::Max(level, hn::Zero(lanes)), hn::Set(lanes, highest));
-    const auto whole = hn::ConvertTo(CountLanes(), level);
-    hn::StoreU(hn::DemoteTo(ByteLanes(), whole), ByteLanes(), levels + i);
-    const auto odd = hn::Sub(hn::ConvertTo(lanes, hn::Add(whole, whole)), hn::Set(lanes, highest));
+    level = hn::Floor(hn::Min(hn::Max(level, hn::Zero(lanes)), hn::Set(lanes, highest)));
+    // Small whole numbers stand in the last bits of themselves plus 2^23.
+    const auto whole = hn::BitCast(CountLanes(), hn::Add(level, hn::Set(lanes, 0x1p23F)));
+    const auto byte = hn::And(whole, hn::Set(CountLanes(), 0xFF));
+    hn::StoreU(hn::DemoteTo(ByteLanes(), byte), ByteLanes(), levels + i);
+    const auto odd = hn::Sub(hn::Add(level, level), hn::Set(lanes, highest));
     hn::Store(hn::Mul(odd, hn::Set(lanes, scale)), lanes, values + i);
   }
 }
