@@ -3,6 +3,7 @@ exact answers. Everything follows from the constants here and from the texts."""
 
 import array
 import json
+import os
 import pathlib
 import random
 import shutil
@@ -87,7 +88,10 @@ def write_rows(path, text, count):
     entry = {"dtype": "I32", "shape": [count, ROW], "data_offsets": [0, 4 * len(tokens)]}
     header = json.dumps({"input_ids": entry}).encode()
     header += b" " * (-len(header) % 8)
-    path.write_bytes(struct.pack("<Q", len(header)) + header + tokens.tobytes())
+    # Whole or not at all: a --table may be made beside a bench that runs.
+    part = path.with_suffix(f".{os.getpid()}")
+    part.write_bytes(struct.pack("<Q", len(header)) + header + tokens.tobytes())
+    part.replace(path)
 
 
 def write_records(path, records):
