@@ -1,6 +1,6 @@
 """Codecs on a narrow link: step times against raw fp32 and against the simulator. See README.md.
 
-usage: narrow_links.py [--bin FOLDER] [--rounds 3] [--steps 16] [--quick]
+usage: narrow_links.py [--bin FOLDER] [--rounds 3] [--steps 16] [--codecs CODEC ...] [--quick]
 
 Starts itself again in a network namespace of its own, whose loopback is narrow: so it needs root,
 `unshare` and `tc`. Exit code 77, with the reason, where that cannot be had.
@@ -118,7 +118,7 @@ class Measurement:
         return statistics.median(told)
 
 
-def measure_all(program, simulate, folder, rounds):
+def measure_all(program, simulate, folder, rounds, codecs):
     """Per width of the link and codec the measurements, codecs taking turns."""
     shape(0)
     raw = Measurement(program, folder, "raw fp32")
@@ -130,7 +130,7 @@ def measure_all(program, simulate, folder, rounds):
     wide = {}
     for width in (0, need, need / 4):
         shape(width)
-        taken = {codec: [] for codec in CODECS}
+        taken = {codec: [] for codec in codecs}
         for _ in range(rounds):
             for codec, measurements in taken.items():
                 measurements.append(Measurement(program, folder, codec))
@@ -165,6 +165,7 @@ def main():
     parser.add_argument("--bin", default=os.environ.get("STRAIT_BIN", "build/release/bin"))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=16)
+    parser.add_argument("--codecs", nargs="*", choices=CODECS, default=list(CODECS)[1:])
     parser.add_argument("--quick", action="store_true", help="tiny: shows only that it works")
     options = parser.parse_args()
     enter_namespace()
@@ -174,7 +175,8 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         make_bench(folder, steps, options.quick)
-        measure_all(binaries / "strait", binaries / "simulate", folder, rounds)
+        codecs = ["raw fp32", *options.codecs]
+        measure_all(binaries / "strait", binaries / "simulate", folder, rounds, codecs)
     print(f"load {os.getloadavg()[0]:.1f}")
 
 
