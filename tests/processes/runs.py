@@ -180,8 +180,10 @@ class Run:
         return curve
 
     def checkpoints(self):
-        found = (self.path / "checkpoints").glob("step-*")
-        return sorted(int(p.name[5:]) for p in found if p.name[5:].isdigit())
+        """The complete ones: a stage that is killed while it writes leaves a folder without manifest."""
+        found = (self.path / "checkpoints").glob("step-*/manifest.json")
+        steps = (p.parent.name[5:] for p in found)
+        return sorted(int(step) for step in steps if step.isdigit())
 
     def state(self, step):
         """All that a checkpoint holds, by global names: weights and moments."""
