@@ -49,11 +49,13 @@ void DirectRound::take_part(const std::vector<std::uint32_t>& members) {
   ++epoch_;
 }
 
+void DirectRound::before_update(store::Step step) {
+  if (!under_way()) return;
+  if (number(step) - number(rounds_[0].opened.step) >= rounds_[0].plan.late) land();
+}
+
 bool DirectRound::pass(const Moment& moment) {
-  if (under_way() && moment.hook == rounds_[0].opened.hook &&
-      number(moment.step) - number(rounds_[0].opened.step) >= rounds_[0].plan.late) {
-    land();
-  }
+  if (moment.hook == Hook::update) before_update(moment.step);
   if (under_way() || !open(moment)) return false;
   exchange();
   if (rounds_[0].plan.late == 0) land();

@@ -36,8 +36,10 @@ class DirectRound {
   // Who takes part from now on; all at first. No round may be under way.
   void take_part(const std::vector<std::uint32_t>& members);
 
-  // Opens, exchanges and lands what this moment asks for; a late round lands at the hook at which
-  // it opened, so many steps later. Whether a round opened.
+  // What is due lands, as the trainer has it before it makes the update of this step.
+  void before_update(store::Step step);
+  // Opens, exchanges and, if it is not to be late, lands what this moment asks for. Lands a late
+  // round that before_update() was not asked for. Whether a round opened.
   bool pass(const Moment& moment);
 
   // The same in single steps. Parts are told in a random order.
