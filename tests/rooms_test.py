@@ -26,7 +26,7 @@ ROOMS["launcher"] = set(ROOMS)
 ROOMS["tests"] = set(ROOMS)
 
 # Rooms that never see libtorch, so that ThreadSanitizer and other programs can use them.
-WITHOUT_TORCH = {"schedules", "framework", "framework/net", "framework/trace"}
+WITHOUT_TORCH = {"schedules", "framework", "framework/net", "framework/trace", "framework/sync"}
 TORCH = re.compile(r"^(torch|ATen|c10)/")
 # In headers only what is cheap to read; these bring in half of libtorch.
 HEAVY = re.compile(r"^(torch/|ATen/ATen\.h|ATen/Functions\.h|ATen/ops/)")

@@ -1,0 +1,72 @@
+#include "framework/sync/model_look.h"
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "framework/sync/sync_error.h"
+
+namespace strait::sync {
+namespace {
+
+constexpr std::int64_t kValuesAtOnce = std::int64_t{1} << 18;
+constexpr std::int64_t kMostShares = 64;
+constexpr std::size_t kEntryBytes = sizeof(std::uint32_t) + sizeof(std::uint64_t);
+
+}  // namespace
+
+ModelLook look_at_model(const Slots& slots, const std::string& slot, std::uint64_t round) {
+  const Layout& layout = slots.layout();
+  const auto shares = static_cast<std::uint64_t>(
+      std::clamp<std::int64_t>(layout.size() / kValuesAtOnce, 1, kMostShares));
+  ModelLook look;
+  for (std::size_t i = 0; i < layout.pieces().size(); ++i) {
+    if (i % shares != round % shares) continue;
+    const std::span<const std::byte> bytes = slots.bytes(slot, layout.pieces()[i].range);
+    look.pieces.push_back({static_cast<std::uint32_t>(i), XXH3_64bits(bytes.data(), bytes.size())});
+  }
+  return look;
+}
+
+void append_look(const ModelLook& look, net::Frame& out) {
+  std::size_t at = out.size();
+  out.resize(at + look.pieces.size() * kEntryBytes);
+  for (const ModelLook::Piece& piece : look.pieces) {
+    std::memcpy(out.data() + at, &piece.index, sizeof piece.index);
+    std::memcpy(out.data() + at + sizeof piece.index, &piece.hash, sizeof piece.hash);
+    at += kEntryBytes;
+  }
+}
+
+ModelLook read_look(std::span<const std::byte> bytes) {
+  if (bytes.size() % kEntryBytes != 0) {
+    throw SyncError(SyncError::Kind::corrupt,
+                    fmt::format("a replica described its model in {} bytes, which is no number of "
+                                "entries of {}",
+                                bytes.size(), kEntryBytes));
+  }
+  ModelLook look;
+  look.pieces.resize(bytes.size() / kEntryBytes);
+  const std::byte* from = bytes.data();
+  for (ModelLook::Piece& piece : look.pieces) {
+    std::memcpy(&piece.index, from, sizeof piece.index);
+    std::memcpy(&piece.hash, from + sizeof piece.index, sizeof piece.hash);
+    from += kEntryBytes;
+  }
+  return look;
+}
+
+std::vector<std::string> differences(const Layout& layout, const ModelLook& mine,
+                                     const ModelLook& theirs) {
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < mine.pieces.size(); ++i) {
+    const bool same = i < theirs.pieces.size() && theirs.pieces[i].index == mine.pieces[i].index &&
+                      theirs.pieces[i].hash == mine.pieces[i].hash;
+    if (!same) names.push_back(layout.pieces()[mine.pieces[i].index].spec.name);
+  }
+  return names;
+}
+
+}  // namespace strait::sync

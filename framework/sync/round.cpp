@@ -1,0 +1,26 @@
+#include "framework/sync/round.h"
+
+namespace strait::sync {
+
+std::vector<Part> parts_of(const RoundPlan& plan, const Membership& membership) {
+  std::vector<Part> parts;
+  const auto add = [&](std::size_t owner, Range range) {
+    parts.push_back(Part{static_cast<std::uint32_t>(parts.size()), owner, range});
+  };
+  for (const Range& range : plan.ranges) {
+    if (plan.pattern != Pattern::shard_reduce) {
+      add(membership.mine, range);
+      continue;
+    }
+    if (!plan.owners.empty()) {
+      add(plan.owners[parts.size()], range);
+      continue;
+    }
+    for (std::size_t owner = 0; owner < membership.count(); ++owner) {
+      add(owner, share(range, membership.count(), owner));
+    }
+  }
+  return parts;
+}
+
+}  // namespace strait::sync

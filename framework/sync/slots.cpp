@@ -1,0 +1,96 @@
+#include "framework/sync/slots.h"
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+#include <utility>
+
+#include "framework/sync/bfloat16.h"
+
+namespace strait::sync {
+namespace {
+
+[[noreturn]] void no_such_slot(std::string_view name) {
+  throw std::out_of_range("no slot of that width is called " + std::string(name));
+}
+
+}  // namespace
+
+Slots::Slots(const Layout& layout, StageMemory memory, const std::vector<SlotNeed>& needs)
+    : layout_(layout), needs_(needs) {
+  wide_ = {{kWeights, memory.weights},
+           {kGradient, memory.gradient},
+           {kFirstMoment, memory.first_moment},
+           {kSecondMoment, memory.second_moment}};
+  const auto size = static_cast<std::size_t>(layout.size());
+  for (const SlotNeed& need : needs) {
+    if (need.width == SlotNeed::Width::bfloat16) {
+      own_narrow_[need.name].resize(size);
+    } else {
+      wide_[need.name] = own_[need.name] = std::vector<float>(size);
+    }
+  }
+}
+
+std::span<float> Slots::values(std::string_view name) {
+  const auto found = wide_.find(name);
+  if (found == wide_.end()) no_such_slot(name);
+  return found->second;
+}
+
+std::span<const float> Slots::values(std::string_view name) const {
+  const auto found = wide_.find(name);
+  if (found == wide_.end()) no_such_slot(name);
+  return found->second;
+}
+
+const std::vector<std::uint16_t>* Slots::narrow(std::string_view name) const {
+  const auto found = own_narrow_.find(name);
+  return found == own_narrow_.end() ? nullptr : &found->second;
+}
+
+void Slots::load(std::string_view name, Range range, std::span<float> to) const {
+  const auto first = static_cast<std::size_t>(range.first);
+  const auto count = static_cast<std::size_t>(range.count());
+  if (const auto* from = narrow(name)) {
+    std::transform(from->begin() + range.first, from->begin() + range.last, to.begin(),
+                   from_bfloat16);
+  } else {
+    std::memcpy(to.data(), values(name).subspan(first, count).data(), count * sizeof(float));
+  }
+}
+
+void Slots::store(std::string_view name, Range range, std::span<const float> from) {
+  const auto first = static_cast<std::size_t>(range.first);
+  const auto count = static_cast<std::size_t>(range.count());
+  const auto found = own_narrow_.find(name);
+  if (found != own_narrow_.end()) {
+    std::transform(from.begin(), from.begin() + range.count(), found->second.begin() + range.first,
+                   to_bfloat16);
+  } else {
+    std::memcpy(values(name).subspan(first, count).data(), from.data(), count * sizeof(float));
+  }
+}
+
+std::span<const std::byte> Slots::bytes(std::string_view name, Range range) const {
+  const auto first = static_cast<std::size_t>(range.first);
+  const auto count = static_cast<std::size_t>(range.count());
+  if (const auto* held = narrow(name)) {
+    return std::as_bytes(std::span(*held).subspan(first, count));
+  }
+  return std::as_bytes(values(name).subspan(first, count));
+}
+
+std::span<std::byte> Slots::bytes(std::string_view name, Range range) {
+  const std::span<const std::byte> found = std::as_const(*this).bytes(name, range);
+  return {const_cast<std::byte*>(found.data()), found.size()};  // NOLINT: this is not const
+}
+
+std::uint64_t Slots::own_bytes() const {
+  std::uint64_t bytes = 0;
+  for (const auto& [name, held] : own_) bytes += held.size() * sizeof(float);
+  for (const auto& [name, held] : own_narrow_) bytes += held.size() * sizeof(std::uint16_t);
+  return bytes;
+}
+
+}  // namespace strait::sync

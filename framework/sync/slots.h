@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "framework/sync/layout.h"
+
+namespace strait::sync {
+
+// The trainer's own memory, flat, of Layout::size() values each. Slots of these names are always
+// there.
+struct StageMemory {
+  std::span<float> weights;  // the masters
+  std::span<float> gradient;
+  std::span<float> first_moment;
+  std::span<float> second_moment;
+};
+inline constexpr const char* kWeights = "weights";
+inline constexpr const char* kGradient = "gradient";
+inline constexpr const char* kFirstMoment = "first_moment";
+inline constexpr const char* kSecondMoment = "second_moment";
+
+// What a method keeps for itself.
+struct SlotNeed {
+  enum class Width : std::uint8_t { float32, bfloat16 };
+  std::string name;  // "reference", "residual", "outer"
+  Width width = Width::float32;
+  bool saved = true;  // in checkpoints; false: starts as zero again
+};
+
+// Named flat vectors over the coordinates of a stage: the trainer's, and those a method asked for,
+// zero at first. Checkpoints, the memory report and rejoining need to know no method.
+class Slots {
+ public:
+  Slots(const Layout& layout, StageMemory memory, const std::vector<SlotNeed>& needs);
+  Slots(const Slots&) = delete;
+  Slots& operator=(const Slots&) = delete;
+
+  const Layout& layout() const { return layout_; }
+  const std::vector<SlotNeed>& needs() const { return needs_; }
+
+  // All values of a float32 slot.
+  std::span<float> values(std::string_view name);
+  std::span<const float> values(std::string_view name) const;
+  // A range of a slot of any width. store() rounds to the nearest, ties to even.
+  void load(std::string_view name, Range range, std::span<float> to) const;
+  void store(std::string_view name, Range range, std::span<const float> from);
+
+  // As they lie in memory: to hash, to save.
+  std::span<const std::byte> bytes(std::string_view name, Range range) const;
+  std::span<std::byte> bytes(std::string_view name, Range range);
+
+  std::uint64_t own_bytes() const;  // of the slots a method asked for
+
+ private:
+  const std::vector<std::uint16_t>* narrow(std::string_view name) const;  // null: it is float32
+
+  Layout layout_;
+  std::vector<SlotNeed> needs_;
+  std::map<std::string, std::span<float>, std::less<>> wide_;
+  std::map<std::string, std::vector<float>, std::less<>> own_;
+  std::map<std::string, std::vector<std::uint16_t>, std::less<>> own_narrow_;
+};
+
+}  // namespace strait::sync

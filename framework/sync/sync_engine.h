@@ -1,0 +1,97 @@
+#pragma once
+
+#include <exception>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "framework/mutex.h"
+#include "framework/sync/exchange.h"
+#include "framework/sync/member_links.h"
+#include "framework/sync/sync_method.h"
+
+namespace strait::sync {
+
+// So far, of one replica.
+struct SyncTraffic {
+  std::uint64_t rounds = 0;      // that landed
+  std::uint64_t sent_bytes = 0;  // as put on the wire, framing and repeats included
+  double round_seconds = 0;      // from opening to the last byte, of the rounds that landed
+};
+
+// Keeps a replica with the others of its stage: opens the rounds that the method plans, exchanges
+// them on a thread of its own while the trainer computes, and lands them where they are due.
+//
+// The trainer's thread calls everything but traffic(), in this order in every step:
+//   gradient_begins, gradient_ready…, gradient_whole, [gradient_clipped,] before_update,
+//   updated
+// and, before anybody looks at the model between two steps, before_look. An error of the exchange
+// (net::LinkError, SyncError) is thrown by the next call that needs it, and ever after.
+class SyncEngine {
+ public:
+  // `slots` outlives the engine. Links by member, null at the own place.
+  SyncEngine(std::unique_ptr<SyncMethod> method, Slots& slots, Membership membership,
+             std::vector<std::unique_ptr<net::Link>> links);
+  // Ends the links where a round is under way, so that nobody waits for this replica.
+  ~SyncEngine();
+
+  const SyncMethod& method() const { return *method_; }
+
+  // The gradient of a step starts to come in; ranges of it are whole when gradient_ready says so,
+  // all of it with gradient_whole, which returns when the method has made of it what it wants.
+  void gradient_begins(store::Step step);
+  void gradient_ready(Range range);
+  void gradient_whole(store::Step step);
+  // Norms are agreed on, the gradient is clipped, and the step is not skipped.
+  void gradient_clipped(store::Step step);
+  // The weights of this step are about to change: rounds that are due land first.
+  void before_update(store::Step step);
+  // They have changed (or the step was skipped). `leaving`: this was the last step before this
+  // process ends; what would land in a later one is opened by whoever goes on, see go_on().
+  void updated(store::Step step, bool leaving);
+  // `steps` are made, and the slots are about to be read or saved. A round that the last update
+  // opened stays under way: its opening can be repeated from what is saved.
+  void before_look(store::Step steps);
+  // Slots hold what they held behind the update of the step before `next`: opens what that opened.
+  void go_on(store::Step next);
+
+  // Any thread.
+  SyncTraffic traffic() const;
+  // The link that the exchange waits on, if it does; for reports.
+  const net::Link* any_link() const;
+
+ private:
+  void open(const Moment& moment);
+  void open_and_land(const Moment& moment);
+  void finish_reading();
+  void land();
+  void exchange_rounds();
+  void exchange_one();
+  void wait_until_ready(Range range);
+  bool ready(Range range) const STRAIT_REQUIRES(mutex_);
+
+  const std::unique_ptr<SyncMethod> method_;
+  Slots& slots_;
+  const Membership membership_;
+  MemberLinks links_;
+
+  std::optional<Round> round_;  // the exchange's between open() and exchanged_
+  std::uint64_t opened_ = 0;    // rounds so far
+
+  mutable Mutex mutex_;
+  Condition changed_;
+  bool requested_ STRAIT_GUARDED_BY(mutex_) = false;
+  bool read_ STRAIT_GUARDED_BY(mutex_) = true;
+  bool exchanged_ STRAIT_GUARDED_BY(mutex_) = true;
+  bool closing_ STRAIT_GUARDED_BY(mutex_) = false;
+  bool all_ready_ STRAIT_GUARDED_BY(mutex_) = true;
+  std::vector<Range> ready_ STRAIT_GUARDED_BY(mutex_);
+  std::exception_ptr error_ STRAIT_GUARDED_BY(mutex_);
+  SyncTraffic traffic_ STRAIT_GUARDED_BY(mutex_);
+  std::chrono::steady_clock::time_point opened_at_ STRAIT_GUARDED_BY(mutex_);
+
+  std::thread thread_;  // last: it uses all of the above
+};
+
+}  // namespace strait::sync

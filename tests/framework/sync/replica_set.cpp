@@ -1,0 +1,110 @@
+#include "tests/framework/sync/replica_set.h"
+
+#include <fmt/format.h>
+
+#include <thread>
+
+namespace strait::sync {
+namespace {
+
+net::MemoryEnd end_of(std::size_t mine, std::size_t peer, const std::string& name,
+                      const net::RunId& run) {
+  net::MemoryEnd end;
+  end.name = {0, static_cast<std::uint32_t>(mine)};
+  end.run = run;
+  end.options.name = name;
+  end.options.peer = {0, static_cast<std::uint32_t>(peer)};
+  return end;
+}
+
+}  // namespace
+
+std::vector<std::vector<std::unique_ptr<net::Link>>> replica_mesh(std::size_t replicas) {
+  const net::RunId run = net::RunId::random();
+  std::vector<std::vector<std::unique_ptr<net::Link>>> mesh(replicas);
+  for (auto& row : mesh) row.resize(replicas);
+  for (std::size_t a = 0; a < replicas; ++a) {
+    for (std::size_t b = a + 1; b < replicas; ++b) {
+      const std::string name = fmt::format("replica 0.{}~0.{}", a, b);
+      auto [left, right] = net::memory_link(end_of(a, b, name, run), end_of(b, a, name, run));
+      mesh[a][b] = std::move(left);
+      mesh[b][a] = std::move(right);
+    }
+  }
+  return mesh;
+}
+
+TinyReplica::TinyReplica(const Layout& layout, std::unique_ptr<SyncMethod> method,
+                         Membership membership, std::vector<std::unique_ptr<net::Link>> links)
+    : weights_(static_cast<std::size_t>(layout.size())),
+      gradient_(weights_.size()),
+      first_moment_(weights_.size()),
+      second_moment_(weights_.size()),
+      slots_(layout, {weights_, gradient_, first_moment_, second_moment_}, method->slots()) {
+  method->start(slots_);
+  engine_ = std::make_unique<SyncEngine>(std::move(method), slots_, std::move(membership),
+                                         std::move(links));
+}
+
+void TinyReplica::step(store::Step step, const std::vector<float>& target, float rate,
+                       bool leaving) {
+  engine_->gradient_begins(step);
+  const std::vector<Piece>& pieces = layout().pieces();
+  for (std::size_t i = pieces.size(); i-- > 0;) {
+    for (auto at = static_cast<std::size_t>(pieces[i].range.first);
+         at < static_cast<std::size_t>(pieces[i].range.last); ++at) {
+      gradient_[at] = weights_[at] - target[at];
+    }
+    engine_->gradient_ready(pieces[i].range);
+  }
+  engine_->gradient_whole(step);
+  engine_->gradient_clipped(step);
+  engine_->before_update(step);
+  for (std::size_t at = 0; at < weights_.size(); ++at) weights_[at] -= rate * gradient_[at];
+  engine_->updated(step, leaving);
+}
+
+ReplicaSet::ReplicaSet(const Layout& layout, std::size_t replicas, const Maker& maker) {
+  auto mesh = replica_mesh(replicas);
+  Membership membership;
+  for (std::size_t i = 0; i < replicas; ++i) {
+    membership.members.push_back(static_cast<std::uint32_t>(i));
+  }
+  for (std::size_t i = 0; i < replicas; ++i) {
+    membership.mine = i;
+    replicas_.push_back(
+        std::make_unique<TinyReplica>(layout, maker(), membership, std::move(mesh[i])));
+  }
+}
+
+std::vector<std::string> ReplicaSet::in_parallel(
+    const std::function<void(std::size_t, TinyReplica&)>& work) {
+  std::vector<std::string> said(size());
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < size(); ++i) {
+    if (replicas_[i] == nullptr) continue;
+    threads.emplace_back([&, i] {
+      try {
+        work(i, *replicas_[i]);
+      } catch (const std::exception& error) {
+        said[i] = error.what();
+        leave(i);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return said;
+}
+
+Layout tiny_layout(const std::vector<std::int64_t>& sizes) {
+  std::vector<PieceSpec> specs;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    PieceSpec spec;
+    spec.name = fmt::format("piece.{}", i);
+    spec.shape = i == 0 ? std::vector{sizes[i]} : std::vector{sizes[i], std::int64_t{1}};
+    specs.push_back(spec);
+  }
+  return Layout(specs);
+}
+
+}  // namespace strait::sync

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "framework/net/memory_link.h"
+#include "framework/sync/sync_engine.h"
+
+namespace strait::sync {
+
+// Links between all replicas of stage 0 in one process: by replica, then by member.
+std::vector<std::vector<std::unique_ptr<net::Link>>> replica_mesh(std::size_t replicas);
+
+// One replica with an engine of its own, and the least trainer there can be: plain gradient steps
+// towards a target of its own, with a gradient that becomes ready piece by piece.
+class TinyReplica {
+ public:
+  TinyReplica(const Layout& layout, std::unique_ptr<SyncMethod> method, Membership membership,
+              std::vector<std::unique_ptr<net::Link>> links);
+
+  // One step; its gradient adds `share` of the way from each weight to the target's.
+  void step(store::Step step, const std::vector<float>& target, float rate, bool leaving = false);
+
+  const Layout& layout() const { return slots_.layout(); }
+  Slots& slots() { return slots_; }
+  SyncEngine& engine() { return *engine_; }
+
+ private:
+  std::vector<float> weights_;
+  std::vector<float> gradient_;
+  std::vector<float> first_moment_;
+  std::vector<float> second_moment_;
+  Slots slots_;
+  std::unique_ptr<SyncEngine> engine_;
+};
+
+// Replicas in a thread each. An error of one does not hold the others up: links of whoever is
+// destroyed end.
+class ReplicaSet {
+ public:
+  using Maker = std::function<std::unique_ptr<SyncMethod>()>;
+  ReplicaSet(const Layout& layout, std::size_t replicas, const Maker& maker);
+
+  std::size_t size() const { return replicas_.size(); }
+  TinyReplica& replica(std::size_t number) { return *replicas_[number]; }
+  void leave(std::size_t number) { replicas_[number].reset(); }
+
+  // Of every replica that is there: what its thread threw, empty for none.
+  std::vector<std::string> in_parallel(
+      const std::function<void(std::size_t number, TinyReplica&)>& work);
+
+ private:
+  std::vector<std::unique_ptr<TinyReplica>> replicas_;
+};
+
+// Pieces of these many values, the first a norm, all zero at first.
+Layout tiny_layout(const std::vector<std::int64_t>& sizes);
+
+}  // namespace strait::sync

@@ -1,0 +1,156 @@
+#include "framework/sync/sync_engine.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <random>
+
+#include "framework/sync/methods.h"
+#include "framework/sync/sync_error.h"
+#include "tests/framework/sync/replica_set.h"
+
+namespace strait::sync {
+namespace {
+
+using testing::Each;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+store::Step step_of(std::int64_t number) { return static_cast<store::Step>(number); }
+
+std::vector<float> random_values(std::size_t count, std::uint64_t seed) {
+  std::mt19937_64 generator(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> values(count);
+  for (float& value : values) value = normal(generator);
+  return values;
+}
+
+// Of the pieces alone: padding stays zero.
+std::vector<float> random_target(const Layout& layout, std::uint64_t seed) {
+  const std::vector<float> drawn = random_values(static_cast<std::size_t>(layout.size()), seed);
+  std::vector<float> target(drawn.size());
+  for (const Piece& piece : layout.pieces()) {
+    std::copy(drawn.begin() + piece.range.first, drawn.begin() + piece.range.last,
+              target.begin() + piece.range.first);
+  }
+  return target;
+}
+
+ReplicaSet::Maker named(const std::string& method) {
+  SyncSettings settings;
+  settings.method = method;
+  return [settings] { return make_method(settings); };
+}
+
+// A method whose owners keep to themselves what they are told: nothing ever agrees.
+class Forking final : public SyncMethod {
+ public:
+  std::string name() const override { return "forking"; }
+  std::optional<RoundPlan> plan(const Moment& moment, const Layout& layout,
+                                const Membership&) const override {
+    if (moment.hook != Hook::update) return std::nullopt;
+    RoundPlan plan;
+    plan.ranges = {{0, layout.size()}};
+    return plan;
+  }
+  void tell(const Round&, const Part&, const Slots&, net::Frame&) override {}
+  void fold(const Round&, const Part&, Told, const Slots&, net::Frame&) override {}
+  void land(const Round&, Slots&) override {}
+};
+
+// Nobody of the others tells anything from this step on.
+constexpr std::int64_t kSteps = 8;
+
+TEST(SyncEngine, GradientsAreSumsInTheOrderOfReplicasForAnyNumberAndSizes) {
+  for (std::size_t replicas = 1; replicas <= 9; ++replicas) {
+    SCOPED_TRACE(replicas);
+    std::mt19937_64 chance(replicas);
+    const Layout layout = tiny_layout({std::int64_t(chance() % 40 + 1),
+                                       std::int64_t(chance() % 999), std::int64_t(chance() % 70)});
+    ReplicaSet set(layout, replicas, named("allreduce"));
+    const auto said = set.in_parallel([&](std::size_t number, TinyReplica& replica) {
+      const std::vector<float> target = random_target(layout, number);
+      for (std::int64_t step = 0; step < kSteps; ++step) replica.step(step_of(step), target, 0.01F);
+    });
+    EXPECT_THAT(said, Each(IsEmpty()));
+
+    std::vector<float> weights(static_cast<std::size_t>(layout.size()));
+    for (std::int64_t step = 0; step < kSteps; ++step) {
+      std::vector<float> sum(weights.size());
+      for (std::size_t number = 0; number < replicas; ++number) {
+        const std::vector<float> target = random_target(layout, number);
+        for (std::size_t at = 0; at < sum.size(); ++at) {
+          const float own = weights[at] - target[at];
+          sum[at] = number == 0 ? own : sum[at] + own;
+        }
+      }
+      for (std::size_t at = 0; at < sum.size(); ++at) weights[at] -= 0.01F * sum[at];
+    }
+    for (std::size_t number = 0; number < replicas; ++number) {
+      const std::span<float> got = set.replica(number).slots().values(kWeights);
+      EXPECT_TRUE(std::equal(got.begin(), got.end(), weights.begin())) << number;
+      EXPECT_EQ(set.replica(number).engine().traffic().rounds, kSteps);
+    }
+  }
+}
+
+TEST(SyncEngine, AForkStopsAllAndNamesTheTensor) {
+  const Layout layout = tiny_layout({16, 64, 32});
+  ReplicaSet set(layout, 3, [] { return std::make_unique<Forking>(); });
+  const auto said = set.in_parallel([&](std::size_t number, TinyReplica& replica) {
+    std::vector<float> target(static_cast<std::size_t>(layout.size()));
+    if (number == 2) target[static_cast<std::size_t>(layout.piece("piece.1").range.first) + 5] = 1;
+    for (std::int64_t step = 0; step < kSteps; ++step) replica.step(step_of(step), target, 0.5F);
+  });
+  for (const std::size_t number : {0, 1, 2}) {
+    EXPECT_THAT(said[number], testing::AnyOf(HasSubstr("piece.1"), HasSubstr("left")));
+  }
+  EXPECT_THAT(said[2], HasSubstr("hold different bits of piece.1 before step 0"));
+}
+
+TEST(SyncEngine, WhoeverWaitsForAReplicaThatLeftIsTold) {
+  const Layout layout = tiny_layout({16, 64, 32});
+  ReplicaSet set(layout, 4, named("allreduce"));
+  const auto said = set.in_parallel([&](std::size_t number, TinyReplica& replica) {
+    const std::vector<float> target(static_cast<std::size_t>(layout.size()));
+    for (std::int64_t step = 0; step < kSteps; ++step) {
+      if (number == 1 && step == 3) throw std::runtime_error("died");
+      replica.step(step_of(step), target, 0.5F);
+    }
+  });
+  EXPECT_EQ(said[1], "died");
+  for (const std::size_t number : {0, 2, 3}) EXPECT_THAT(said[number], testing::Not(IsEmpty()));
+}
+
+// Parts of the gradient must not leave before the trainer says that they are ready.
+TEST(SyncEngine, TellsARangeWhenItIsReadyAndNotBefore) {
+  const Layout layout = tiny_layout({16, std::int64_t{3} << 20});
+  ReplicaSet set(layout, 2, named("allreduce"));
+  const auto said = set.in_parallel([&](std::size_t number, TinyReplica& replica) {
+    for (std::int64_t step = 0; step < 3; ++step) {
+      const std::span<float> gradient = replica.slots().values(kGradient);
+      replica.engine().gradient_begins(step_of(step));
+      for (std::size_t i = layout.pieces().size(); i-- > 0;) {
+        const Range range = layout.pieces()[i].range;
+        for (auto at = range.first; at < range.last; ++at) {
+          gradient[static_cast<std::size_t>(at)] = static_cast<float>(number + 1);
+        }
+        replica.engine().gradient_ready(range);
+      }
+      replica.engine().gradient_whole(step_of(step));
+      for (const Piece& piece : layout.pieces()) {
+        EXPECT_EQ(gradient[static_cast<std::size_t>(piece.range.first)], 3.0F);
+        EXPECT_EQ(gradient[static_cast<std::size_t>(piece.range.last - 1)], 3.0F);
+        std::fill(gradient.begin() + piece.range.first, gradient.begin() + piece.range.last, -99.F);
+      }
+      replica.engine().before_update(step_of(step));
+      replica.engine().updated(step_of(step), false);
+    }
+  });
+  EXPECT_THAT(said, Each(IsEmpty()));
+}
+
+}  // namespace
+}  // namespace strait::sync
