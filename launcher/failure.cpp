@@ -59,6 +59,18 @@ ExitCode exit_code_of(const net::LinkError& error) {
   return ExitCode::internal;
 }
 
+ExitCode exit_code_of(const sync::SyncError& error) {
+  switch (error.kind()) {
+    case sync::SyncError::Kind::setting:
+      return ExitCode::bad_input;
+    case sync::SyncError::Kind::fork:
+      return ExitCode::mismatch;
+    case sync::SyncError::Kind::corrupt:
+      break;
+  }
+  return ExitCode::internal;
+}
+
 Failure describe_failure(const std::exception& error) {
   const std::string text = error.what();
   if (const auto* known = dynamic_cast<const UserError*>(&error)) return {known->code(), text};
@@ -66,6 +78,9 @@ Failure describe_failure(const std::exception& error) {
     return {exit_code_of(*known), text};
   }
   if (const auto* known = dynamic_cast<const net::LinkError*>(&error)) {
+    return {exit_code_of(*known), text};
+  }
+  if (const auto* known = dynamic_cast<const sync::SyncError*>(&error)) {
     return {exit_code_of(*known), text};
   }
   if (dynamic_cast<const models::ConfigError*>(&error) != nullptr ||

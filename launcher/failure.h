@@ -5,6 +5,7 @@
 
 #include "framework/net/link_error.h"
 #include "framework/store/store_error.h"
+#include "framework/sync/sync_error.h"
 #include "launcher/exit_code.h"
 
 namespace strait::launcher {
@@ -21,5 +22,6 @@ Failure describe_failure(const std::exception& error);
 
 ExitCode exit_code_of(const store::StoreError& error);
 ExitCode exit_code_of(const net::LinkError& error);
+ExitCode exit_code_of(const sync::SyncError& error);
 
 }  // namespace strait::launcher

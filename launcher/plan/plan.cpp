@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 
 #include "framework/store/file_hash.h"
@@ -57,9 +59,19 @@ Plan::Process process_from_json(const json& from) {
   return process;
 }
 
+constexpr std::array kUseWords = {"boundary", "tie", "replica", "vote"};  // by Plan::Use
+
+Plan::Use use_from_json(const json& word) {
+  const auto found = std::ranges::find(kUseWords, word.get<std::string>());
+  if (found == kUseWords.end()) {
+    throw UserError(ExitCode::mismatch, "a plan uses a link as " + word.dump());
+  }
+  return static_cast<Plan::Use>(found - kUseWords.begin());
+}
+
 json link_to_json(const Plan::Link& link) {
   return {{"name", link.name},
-          {"use", link.use == Plan::Use::tie ? "tie" : "boundary"},
+          {"use", kUseWords.at(static_cast<std::size_t>(link.use))},
           {"connects", name_to_json(link.connects)},
           {"listens", name_to_json(link.listens)},
           {"forward_bytes", link.forward_bytes},
@@ -74,7 +86,7 @@ json link_to_json(const Plan::Link& link) {
 Plan::Link link_from_json(const json& from) {
   Plan::Link link;
   link.name = from.at("name");
-  link.use = from.at("use") == "tie" ? Plan::Use::tie : Plan::Use::boundary;
+  link.use = use_from_json(from.at("use"));
   link.connects = name_from_json(from.at("connects"));
   link.listens = name_from_json(from.at("listens"));
   link.forward_bytes = from.at("forward_bytes");
@@ -87,11 +99,30 @@ Plan::Link link_from_json(const json& from) {
   return link;
 }
 
+json offer_to_json(const Plan::SyncOffer& offer) {
+  return {{"method", offer.method},
+          {"step_bytes", offer.step_bytes},
+          {"round_bytes", offer.round_bytes},
+          {"slot_bytes", offer.slot_bytes},
+          {"age", offer.age},
+          {"step_seconds", offer.step_seconds}};
+}
+
+Plan::SyncOffer offer_from_json(const json& from) {
+  return {from.at("method"),     from.at("step_bytes"), from.at("round_bytes"),
+          from.at("slot_bytes"), from.at("age"),        from.at("step_seconds")};
+}
+
 template <typename Value>
 json all_to_json(const std::vector<Value>& values, json (*convert)(const Value&)) {
   json array = json::array();
   for (const Value& value : values) array.push_back(convert(value));
   return array;
+}
+
+// How many of an evaluation's micro-batches m have m % replicas == replica.
+std::int64_t own_micro_batches(std::int64_t all, std::int64_t replicas, std::int64_t replica) {
+  return (all + replicas - 1 - replica) / replicas;
 }
 
 }  // namespace
@@ -111,9 +142,11 @@ schedules::ActionList Plan::training_actions(net::ProcessName name) const {
 }
 
 schedules::ActionList Plan::evaluation_actions(net::ProcessName name) const {
-  if (eval_micro_batches == 0) return {};
+  const std::int64_t own = own_micro_batches(eval_micro_batches, recipe.pipeline.replicas,
+                                             name.replica);
+  if (own == 0) return {};
   const schedules::PipelineShape shape{static_cast<int>(recipe.pipeline.stages),
-                                       static_cast<int>(eval_micro_batches), 0};
+                                       static_cast<int>(own), 0};
   return schedules::forward_only(shape, static_cast<StageIndex>(name.stage));
 }
 
@@ -137,6 +170,8 @@ json to_json(const Plan& plan) {
           {"epoch_steps", plan.epoch_steps},
           {"step_seconds", plan.step_seconds},
           {"first_epoch_step_seconds", plan.first_epoch_step_seconds},
+          {"sync_method", plan.sync_method},
+          {"sync_offers", all_to_json(plan.sync_offers, offer_to_json)},
           {"processes", all_to_json(plan.processes, process_to_json)},
           {"links", all_to_json(plan.links, link_to_json)}};
 }
@@ -156,6 +191,10 @@ Plan plan_from_json(const json& from) {
     plan.epoch_steps = from.at("epoch_steps");
     plan.step_seconds = from.at("step_seconds");
     plan.first_epoch_step_seconds = from.at("first_epoch_step_seconds");
+    plan.sync_method = from.at("sync_method");
+    for (const json& offer : from.at("sync_offers")) {
+      plan.sync_offers.push_back(offer_from_json(offer));
+    }
     for (const json& process : from.at("processes")) {
       plan.processes.push_back(process_from_json(process));
     }

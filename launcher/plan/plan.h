@@ -24,18 +24,19 @@ struct Plan {
     models::LayerRange layers{};
     std::int64_t threads = 1;
     std::int64_t parameters = 0;
-    std::int64_t state_bytes = 0;       // weights, gradients and optimizer state
+    std::int64_t state_bytes = 0;       // weights, gradients, optimizer and sync state
     std::int64_t activation_bytes = 0;  // kept between forwards and backwards, at the most
     std::int64_t cache_bytes = 0;       // what it remembers of samples in memory, at the most
     std::int64_t in_flight = 0;         // micro-batches held, at the most
   };
-  enum class Use { boundary, tie };
+  // replica: between two replicas of a stage; vote: between the heads of two pipelines.
+  enum class Use { boundary, tie, replica, vote };
   struct Link {
-    std::string name;  // "boundary 0.0>1.0"
+    std::string name;  // "boundary 0.0>1.0", "replica 1.0~1.1"
     Use use = Use::boundary;
-    net::ProcessName connects;        // the upper end
-    net::ProcessName listens;         // the lower end: it binds
-    std::int64_t forward_bytes = 0;   // per step, towards the loss
+    net::ProcessName connects;        // the upper end, or the replica of the lower number
+    net::ProcessName listens;         // the lower end, or the other replica: it binds
+    std::int64_t forward_bytes = 0;   // per step, towards the loss, or from who connects
     std::int64_t backward_bytes = 0;  // per step, the other way
     // Where activations are sent as changes (else as forward_bytes, and 0):
     std::int64_t first_forward_bytes = 0;  // per step of the first epoch
@@ -45,6 +46,15 @@ struct Plan {
     std::int64_t cached_rows = 0;          // that fit, of all there are
 
     bool remembers() const { return entry_bytes > 0; }
+  };
+  // What a sync method would make of a step.
+  struct SyncOffer {
+    std::string method;
+    std::int64_t step_bytes = 0;   // that the busiest process sends to other replicas, on average
+    std::int64_t round_bytes = 0;  // likewise in one round
+    std::int64_t slot_bytes = 0;   // that the largest stage keeps for it
+    double age = 0;                // steps that weights lag behind what was agreed, on average
+    double step_seconds = 0;       // with it; plan.step_seconds is without
   };
   struct Data {
     std::string file;  // where stages read the rows; empty while nothing is prepared
@@ -59,17 +69,20 @@ struct Plan {
   std::optional<Data> eval;
   std::int64_t steps = 0;
   std::int64_t micro_batches = 0;       // of a training step, each replica
-  std::int64_t eval_micro_batches = 0;  // of an evaluation
+  std::int64_t eval_micro_batches = 0;  // of an evaluation, all replicas together
   std::int64_t depth = 0;
   std::int64_t epoch_steps = 0;         // of the first epoch, where samples are new
   double step_seconds = 0;              // behind it, and
   double first_epoch_step_seconds = 0;  // in it, at the assumed speeds of step_forecast.h
+  std::string sync_method;              // of the replicas: "auto" is resolved; empty: there is one
+  std::vector<SyncOffer> sync_offers;   // all methods, with the recipe's settings where it has them
   std::vector<Process> processes;       // by replica, then by stage
   std::vector<Link> links;
 
   const Process& process(net::ProcessName name) const;
   // What a stage does in a training step.
   schedules::ActionList training_actions(net::ProcessName name) const;
+  // And in an evaluation, of whose micro-batches each replica has every so many.
   schedules::ActionList evaluation_actions(net::ProcessName name) const;
   // What all processes of a run must agree on: a hash over everything above but where files are.
   std::string hash() const;

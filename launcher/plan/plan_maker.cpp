@@ -12,6 +12,7 @@
 #include "framework/store/sample_order.h"
 #include "framework/store/weight_files.h"
 #include "launcher/plan/planned_boundary.h"
+#include "launcher/plan/planned_sync.h"
 #include "launcher/plan/step_forecast.h"
 #include "launcher/recipe/recipe_support.h"
 #include "launcher/user_error.h"
@@ -266,6 +267,7 @@ PlannedRun make_plan(const Recipe& recipe) {
   }
   plan_boundary_links(plan, boundaries);
   plan_tie_links(plan, model);
+  plan_sync(plan, model);
   return run;
 }
 

@@ -8,6 +8,7 @@
 
 #include "launcher/recipe/nearest_name.h"
 #include "launcher/recipe/recipe_keys.h"
+#include "launcher/recipe/recipe_sync_keys.h"
 #include "launcher/user_error.h"
 
 namespace strait::launcher {
@@ -170,6 +171,19 @@ void check_consistent(const Recipe& recipe, const std::string& source, const Pla
   }
 }
 
+// What is said about replicas has to be of use to the method that was asked for.
+void check_sync(const std::vector<FoundValue>& found, const Recipe& recipe, Mistakes& mistakes) {
+  for (const auto& value : found) {
+    if (section_of(value.key) != "sync") {
+      continue;
+    }
+    if (const auto objection = sync_objection(value.key, recipe); !objection.empty()) {
+      mistakes.push_back(
+          fmt::format("{} is {} ({}), {}", value.key, value.shown, value.where, objection));
+    }
+  }
+}
+
 // The run is called as its file is; what makes no good directory name has to be said.
 void complete_name(const std::string& source, Recipe& recipe, Mistakes& mistakes) {
   if (!recipe.name.empty()) {
@@ -203,6 +217,7 @@ Recipe assemble_recipe(const std::vector<FoundValue>& found, const std::string& 
   check_required(recipe, source, places, mistakes);
   if (values_fit) {
     check_consistent(recipe, source, places, mistakes);
+    check_sync(found, recipe, mistakes);
     complete_name(source, recipe, mistakes);
   }
   if (mistakes.empty()) {

@@ -52,29 +52,20 @@ RecipeKey flag(const std::string& name, Place place, const std::string& help) {
           [place](const Recipe& recipe) { return RecipeValue(place(recipe)); }};
 }
 
-struct IntegerRange {
-  std::int64_t least;
-  std::int64_t most;
-  bool holds(const RecipeValue& value) const {
-    return value.is_number_integer() && !(value.is_number_unsigned() && value > most) &&
-           value.get<std::int64_t>() >= least && value.get<std::int64_t>() <= most;
-  }
-};
-
-// The field is an integer, or an optional one: then `absent` is the word for its absence ("auto"),
-// and empty where only leaving the key out says so.
-template <class Place>
-RecipeKey integer(const std::string& name, Place place, IntegerRange range, const std::string& help,
-                  std::string_view absent = {}) {
-  RecipeKey key{
-      name, fmt::format("an integer from {} to {}", range.least, range.most), help, {}, {}, {}};
+// The field takes numbers of a range, or it is an optional one: then `absent` is the word for its
+// absence ("auto"), and empty where only leaving the key out says so.
+template <class Range, class Place>
+RecipeKey ranged(const std::string& name, Place place, Range range, const std::string& help,
+                 std::string_view absent) {
+  using Value = decltype(Range::least);
+  RecipeKey key{name, range.words(), help, {}, {}, {}};
   if (!absent.empty()) {
     key.allowed += fmt::format(" or \"{}\"", absent);
     key.words = {absent};
   }
   key.set = [=](const RecipeValue& value, Recipe& recipe) {
     if (range.holds(value)) {
-      place(recipe) = value.get<std::int64_t>();
+      place(recipe) = value.get<Value>();
       return true;
     }
     if constexpr (requires { place(recipe).reset(); }) {
@@ -97,28 +88,35 @@ RecipeKey integer(const std::string& name, Place place, IntegerRange range, cons
   return key;
 }
 
+struct IntegerRange {
+  std::int64_t least;
+  std::int64_t most;
+  std::string words() const { return fmt::format("an integer from {} to {}", least, most); }
+  bool holds(const RecipeValue& value) const {
+    return value.is_number_integer() && !(value.is_number_unsigned() && value > most) &&
+           value.get<std::int64_t>() >= least && value.get<std::int64_t>() <= most;
+  }
+};
+
+template <class Place>
+RecipeKey integer(const std::string& name, Place place, IntegerRange range, const std::string& help,
+                  std::string_view absent = {}) {
+  return ranged(name, place, range, help, absent);
+}
+
 struct NumberRange {
   double least;
   double most;
+  std::string words() const { return fmt::format("a number from {} to {}", least, most); }
   bool holds(const RecipeValue& value) const {
     return value.is_number() && value.get<double>() >= least && value.get<double>() <= most;
   }
 };
 
 template <class Place>
-RecipeKey number(const std::string& name, Place place, NumberRange range, const std::string& help) {
-  return {name,
-          fmt::format("a number from {} to {}", range.least, range.most),
-          help,
-          {},
-          [place, range](const RecipeValue& value, Recipe& recipe) {
-            const bool fits = range.holds(value);
-            if (fits) {
-              place(recipe) = value.get<double>();
-            }
-            return fits;
-          },
-          [place](const Recipe& recipe) { return RecipeValue(place(recipe)); }};
+RecipeKey number(const std::string& name, Place place, NumberRange range, const std::string& help,
+                 std::string_view absent = {}) {
+  return ranged(name, place, range, help, absent);
 }
 
 template <class Place>

@@ -1,9 +1,11 @@
 #include "launcher/recipe/recipe_keys.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "launcher/recipe/recipe_key_kinds.h"
 #include "launcher/recipe/recipe_particular_keys.h"
+#include "launcher/recipe/recipe_sync_keys.h"
 
 namespace strait::launcher {
 
@@ -154,7 +156,7 @@ void add_pipeline_and_train(std::vector<RecipeKey>& keys) {
                "steps; 0 is only at the end, when there is data.eval")});
 }
 
-void add_wire_state_and_hosts(std::vector<RecipeKey>& keys) {
+void add_wire(std::vector<RecipeKey>& keys) {
   keys.insert(
       keys.end(),
       {word("codec.forward", at<&R::codec, &R::Codec::forward>(), "how activations are sent"),
@@ -172,10 +174,14 @@ void add_wire_state_and_hosts(std::vector<RecipeKey>& keys) {
             "to which level a value goes; stochastic: by chance, and right on average"),
        particular_keys::cache(), particular_keys::cache_disk(),
        word("codec.cache_kind", at<&R::codec, &R::Codec::cache_kind>(),
-            "how delta remembers a value; 8bit takes half the space"),
-       text("sync.method", at<&R::sync, &R::Sync::method>(), "a name such as \"allreduce\"",
-            "how the replicas of a stage agree on weights"),
-       integer("checkpoint.every", at<&R::checkpoint, &R::Checkpoint::every>(), {0, kMany},
+            "how delta remembers a value; 8bit takes half the space")});
+  std::ranges::move(sync_keys(), std::back_inserter(keys));
+}
+
+void add_state_and_hosts(std::vector<RecipeKey>& keys) {
+  keys.insert(
+      keys.end(),
+      {integer("checkpoint.every", at<&R::checkpoint, &R::Checkpoint::every>(), {0, kMany},
                "steps; 0 is only at the end"),
        integer("checkpoint.keep", at<&R::checkpoint, &R::Checkpoint::keep>(), {2, 1'000'000},
                "complete checkpoints that stay"),
@@ -194,7 +200,8 @@ const std::vector<RecipeKey>& recipe_keys() {
     std::vector<RecipeKey> all;
     add_model_and_data(all);
     add_pipeline_and_train(all);
-    add_wire_state_and_hosts(all);
+    add_wire(all);
+    add_state_and_hosts(all);
     return all;
   }();
   return kKeys;

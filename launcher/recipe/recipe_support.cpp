@@ -29,8 +29,6 @@ constexpr std::array kMissingFeatures = {
         [](const Recipe& r) { return !r.data.tokenizer.empty() && r.data.tokenizer != "bytes"; },
         "data.tokenizer = a directory is not in this build; it offers \"bytes\", or a token file "
         "as data.train"},
-    MissingFeature{[](const Recipe& r) { return r.pipeline.replicas > 1; },
-                   "pipeline.replicas above 1 is not in this build; it offers 1"},
     MissingFeature{
         [](const Recipe& r) { return r.pipeline.partition.kind == PartitionKind::profile; },
         "pipeline.partition = \"profile\" is not in this build; it offers \"balanced\" and ranges "
@@ -41,8 +39,6 @@ constexpr std::array kMissingFeatures = {
         "ranges such as [[0, 5], [6, 11]]"},
     MissingFeature{[](const Recipe& r) { return !r.train.micro_batch.has_value(); },
                    "train.micro_batch = \"auto\" is not in this build; give a number of rows"},
-    MissingFeature{[](const Recipe& r) { return !r.sync.method.empty(); },
-                   "sync.method is not in this build, which has one replica; leave [sync] out"},
     MissingFeature{[](const Recipe& r) { return r.hosts.backend != BackendKind::local; },
                    "hosts.backend other than \"local\" is not in this build; it offers \"local\", "
                    "with every stage on this machine"},

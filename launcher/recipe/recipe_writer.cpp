@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "framework/sync/methods.h"
 #include "launcher/recipe/recipe_assembly.h"
 #include "launcher/recipe/recipe_keys.h"
 #include "launcher/user_error.h"
@@ -49,6 +50,20 @@ std::string written_by_tables(const Line& line) {
     text += written + "\n";
   }
   return text;
+}
+
+// A key's default, from a recipe that has need of it.
+RecipeValue value_where_it_counts(const RecipeKey& key) {
+  Recipe recipe;
+  recipe.model.lora = Recipe::Lora{};
+  recipe.pipeline.replicas = 2;
+  for (const auto& method : sync::method_names()) {
+    recipe.sync.method = method;
+    if (RecipeValue value = key.get(recipe); !value.is_null()) {
+      return value;
+    }
+  }
+  return {};
 }
 
 void collect_json(const RecipeValue& node, const std::string& key, const std::string& source,
@@ -97,10 +112,8 @@ Recipe recipe_from_json(const RecipeValue& json, const std::string& source) {
 
 std::string recipe_reference() {
   const Recipe defaults;
-  Recipe with_tables;  // those that may be absent
-  with_tables.model.lora = Recipe::Lora{};
   return written_by_tables([&](const RecipeKey& key) {
-    const RecipeValue value = key.get(with_tables);
+    const RecipeValue value = value_where_it_counts(key);
     const auto line =
         value.is_null() ? fmt::format("{} =", last_part_of(key.name)) : toml_line(key, value);
     return fmt::format("{:<32}  # {}: {}", (key.get(defaults).is_null() ? "# " : "") + line,

@@ -100,6 +100,10 @@ cache_kind = "8bit"
 cache_disk = "2GiB"
 [sync]
 method = "cocktail"
+random = 0.25
+top = 1
+bits = 3
+reference_dtype = "bfloat16"
 [checkpoint]
 every = 50
 keep = 5
@@ -135,7 +139,7 @@ TEST(RecipeReader, EveryKeyOfTheDocumentationReachesItsField) {
                     RoundingKind::stochastic,
                     CacheKind::eight_bits,
                     std::int64_t{2} << 30U};
-  expected.sync = {"cocktail"};
+  expected.sync = {"cocktail", Dtype::float32, 0.25, 1.0, 3, Dtype::bfloat16};
   expected.checkpoint = {50, 5, SavedCaches::drop};
   expected.hosts = {BackendKind::ssh, {"alice@10.0.0.1", "alice@10.0.0.2"}, {47000, 47099}};
   EXPECT_EQ(recipe, expected);
@@ -223,6 +227,50 @@ TEST(RecipeReader, CodecsThatMakeNoSenseAreRefusedWithTheReason) {
             "give it memory or disk, or say \"fixed\"");
   EXPECT_EQ(parse(std::string(kLeast) + "[codec]\nforward_bits = 3\n").codec.forward,
             CodecKind::raw);
+}
+
+Recipe::Sync sync_of(const std::string& lines) {
+  return parse(std::string(kLeast) + "batch = 8\n[pipeline]\nreplicas = 2\n[sync]\n" + lines).sync;
+}
+
+TEST(RecipeReader, EachSyncMethodHasItsOwnKeys) {
+  EXPECT_EQ(sync_of(""), Recipe::Sync());
+  EXPECT_EQ(sync_of("wire_dtype = \"bfloat16\"").wire_dtype, Dtype::bfloat16);
+  const auto streaming =
+      sync_of("method = \"streaming_diloco\"\nfragments = 3\nlate = 2\nblend = 0.25\nbits = 8\n"
+              "every = 30\nouter_learning_rate = 0.5\nouter_momentum = \"auto\"");
+  EXPECT_EQ(streaming.fragments, 3);
+  EXPECT_EQ(streaming.late, 2);
+  EXPECT_EQ(streaming.blend, 0.25);
+  EXPECT_EQ(streaming.bits, 8);
+  EXPECT_EQ(streaming.every, 30);
+  EXPECT_EQ(streaming.outer_learning_rate, 0.5);
+  EXPECT_EQ(streaming.outer_momentum, std::nullopt);
+  EXPECT_EQ(sync_of("method = \"powersgd\"\nrank = 4").rank, 4);
+  EXPECT_EQ(sync_of("method = \"onebit_adam\"\nwarmup = 9").warmup, 9);
+  EXPECT_EQ(sync_of("method = \"auto\"").method, "auto");
+}
+
+TEST(RecipeReader, WhatASyncMethodDoesNotReadIsRefused) {
+  const std::string replicas = "batch = 8\n[pipeline]\nreplicas = 2\n[sync]\n";
+  EXPECT_EQ(mistake_after_least(replicas + "method = \"cocktail\"\nrank = 4\n"),
+            "sync.rank is 4 (recipes/x.toml:12:8), but sync.method \"cocktail\" does not read it; "
+            "it reads random, top, bits, reference_dtype");
+  EXPECT_EQ(mistake_after_least(replicas + "top = 0.5\n"),
+            "sync.top is 0.5 (recipes/x.toml:11:7), but sync.method \"allreduce\" does not read "
+            "it; it reads wire_dtype");
+  EXPECT_THAT(mistake_after_least(replicas + "method = \"bytegrad\"\nbits = 8\n"),
+              HasSubstr("does not read it; it has no settings"));
+  EXPECT_EQ(mistake_after_least("[sync]\nmethod = \"cocktail\"\n"),
+            "sync.method is \"cocktail\" (recipes/x.toml:8:10), but pipeline.replicas is 1: there "
+            "is nobody to agree with; leave [sync] out, or ask for more replicas");
+  EXPECT_THAT(mistake_after_least(replicas + "method = \"coctail\"\n"),
+              testing::AllOf(HasSubstr("must be one of \"allreduce\", "),
+                             HasSubstr("did you mean \"cocktail\"?")));
+  for (const auto* line : {"random = 0", "top = 1.5", "bits = 9", "blend = -0.1", "every = 0",
+                           "fragments = 0", "late = -1", "rank = 0", "wire_dtype = \"float16\""}) {
+    EXPECT_THAT(mistake_after_least(replicas + line), HasSubstr("x.toml:11:")) << line;
+  }
 }
 
 TEST(RecipeReader, NamesThatWouldLeaveTheRunsDirectoryAreRefused) {

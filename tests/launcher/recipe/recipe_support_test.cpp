@@ -19,7 +19,10 @@ Recipe with(const std::vector<std::string>& overrides) {
   return parse_recipe("", "r.toml", all);
 }
 
-TEST(RecipeSupport, TheDefaultsAreSupported) { EXPECT_NO_THROW(check_supported(with({}))); }
+TEST(RecipeSupport, TheDefaultsAndReplicasAreSupported) {
+  EXPECT_NO_THROW(check_supported(with({})));
+  EXPECT_NO_THROW(check_supported(with({"pipeline.replicas=4", "sync.method=cocktail"})));
+}
 
 TEST(RecipeSupport, WhatThisBuildLacksIsRefusedWithWhatItOffers) {
   const std::vector<std::pair<std::string, std::string>> cases = {
@@ -28,11 +31,9 @@ TEST(RecipeSupport, WhatThisBuildLacksIsRefusedWithWhatItOffers) {
       {"model.lora={}", "model.lora"},
       {"model.adapter=a", "model.adapter"},
       {"data.tokenizer=some/dir", "data.tokenizer"},
-      {"pipeline.replicas=2", "pipeline.replicas"},
       {"pipeline.partition=profile", "pipeline.partition"},
       {"pipeline.partition=plugin:x.so", "pipeline.partition"},
       {"train.micro_batch=auto", "train.micro_batch"},
-      {"sync.method=allreduce", "sync.method"},
       {"hosts.backend=slurm", "hosts.backend"},
   };
   for (const auto& [setting, key] : cases) {
@@ -43,10 +44,10 @@ TEST(RecipeSupport, WhatThisBuildLacksIsRefusedWithWhatItOffers) {
 TEST(RecipeSupport, AllOfThemAreSaidAtOnce) {
   EXPECT_THAT(
       [] {
-        check_supported(with({"sync.method=allreduce", "model.device=cuda"}));
+        check_supported(with({"train.micro_batch=auto", "model.device=cuda"}));
       },
       testing::ThrowsMessage<UserError>(
-          testing::AllOf(HasSubstr("sync.method"), HasSubstr("model.device"))));
+          testing::AllOf(HasSubstr("train.micro_batch"), HasSubstr("model.device"))));
 }
 
 }  // namespace

@@ -7,8 +7,10 @@
 #include <random>
 #include <string>
 
+#include "framework/sync/methods.h"
 #include "launcher/recipe/recipe_keys.h"
 #include "launcher/recipe/recipe_reader.h"
+#include "launcher/recipe/recipe_sync_keys.h"
 #include "launcher/user_error.h"
 
 namespace strait::launcher {
@@ -42,6 +44,30 @@ class Draw {
  private:
   std::mt19937_64 generator_;
 };
+
+// A method that reads all of these does not exist: what the drawn one does not read stays.
+Recipe::Sync random_sync(Draw& draw) {
+  Recipe::Sync sync;
+  const auto names = sync::method_names();
+  const auto drawn = static_cast<std::size_t>(draw.integer(0, std::ssize(names)));
+  if (drawn < names.size()) sync.method = names[drawn];
+  for (const auto key : keys_read_by(sync.method.empty() ? kUsualSync : sync.method)) {
+    if (key == "wire_dtype") sync.wire_dtype = draw.word<Dtype>();
+    if (key == "random") sync.random = 1e-6 + draw.number(0.9);
+    if (key == "top") sync.top = 1;
+    if (key == "bits") sync.bits = draw.integer(1, 8);
+    if (key == "reference_dtype") sync.reference_dtype = draw.word<Dtype>();
+    if (key == "every" && draw.coin()) sync.every = draw.integer(1, 1000);
+    if (key == "fragments") sync.fragments = draw.integer(1, 9);
+    if (key == "late") sync.late = draw.integer(0, 9);
+    if (key == "blend") sync.blend = draw.number(1);
+    if (key == "outer_learning_rate" && draw.coin()) sync.outer_learning_rate = draw.number(2);
+    if (key == "outer_momentum" && draw.coin()) sync.outer_momentum = draw.number(0.99);
+    if (key == "rank") sync.rank = draw.integer(1, 64);
+    if (key == "warmup" && draw.coin()) sync.warmup = draw.integer(1, 1000);
+  }
+  return sync;
+}
 
 // Any recipe that the reader can return.
 Recipe random_recipe(Draw& draw) {
@@ -97,7 +123,7 @@ Recipe random_recipe(Draw& draw) {
              draw.word<CacheKind>(),
              draw.integer(0, 1 << 20) << draw.integer(0, 20)};
   if (r.codec.backward == CodecKind::delta) r.codec.backward = CodecKind::fixed;
-  r.sync.method = draw.coin() ? draw.text() : "";
+  if (r.pipeline.replicas > 1) r.sync = random_sync(draw);
   r.checkpoint = {draw.integer(0, 1000), draw.integer(2, 10), draw.word<SavedCaches>()};
   r.hosts.backend = draw.word<BackendKind>();
   if (r.hosts.backend != BackendKind::local) {

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "framework/sync/layout.h"
+#include "framework/sync/methods.h"
+#include "launcher/plan/plan.h"
+#include "launcher/recipe/recipe.h"
+#include "models/model_description.h"
+
+namespace strait::launcher {
+
+// A recipe's [sync] in the words of the room that does it, for a run of so many steps. `method` is
+// a name and never "auto"; a method that the recipe does not ask for gets its authors' settings.
+sync::SyncSettings sync_settings(const Recipe& recipe, const std::string& method,
+                                 std::int64_t steps);
+
+// The coordinates of a stage that has these layers; those that share a weight are `twin`s.
+sync::Layout stage_layout(const models::ModelDescription& model, const models::LayerRange& layers);
+
+// The part of a plan that is about replicas: which method, what each process keeps for it, and the
+// links between replicas. Processes and steps are planned by then. With one replica: nothing.
+// UserError where the recipe's settings do not go together.
+void plan_sync(Plan& plan, const models::ModelDescription& model);
+
+}  // namespace strait::launcher

@@ -1,0 +1,155 @@
+#include "launcher/recipe/recipe_sync_keys.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "framework/sync/methods.h"
+#include "launcher/recipe/recipe_key_kinds.h"
+
+namespace strait::launcher {
+
+namespace {
+
+constexpr std::int64_t kManyUpdates = 1'000'000;
+constexpr std::string_view kAuthors = "auto";  // what the method's authors use
+
+struct ReadKey {
+  std::string_view key;
+  std::vector<std::string_view> methods;
+};
+
+// Who reads what. What is not here is read by nobody; a new method adds itself to its keys.
+const std::vector<ReadKey>& read_keys() {
+  static const std::vector<ReadKey> kKeys = {
+      {"wire_dtype", {"allreduce", "diloco"}},
+      {"random", {"cocktail"}},
+      {"top", {"cocktail"}},
+      {"bits", {"cocktail", "streaming_diloco"}},
+      {"reference_dtype", {"cocktail"}},
+      {"every", {"diloco", "streaming_diloco", "noloco"}},
+      {"fragments", {"streaming_diloco"}},
+      {"late", {"streaming_diloco"}},
+      {"blend", {"streaming_diloco"}},
+      {"outer_learning_rate", {"diloco", "streaming_diloco", "noloco"}},
+      {"outer_momentum", {"diloco", "streaming_diloco", "noloco"}},
+      {"rank", {"powersgd"}},
+      {"warmup", {"onebit_adam"}}};
+  return kKeys;
+}
+
+std::vector<std::string_view> methods_that_read(std::string_view key) {
+  const auto found = std::ranges::find(read_keys(), key, &ReadKey::key);
+  return found == read_keys().end() ? std::vector<std::string_view>() : found->methods;
+}
+
+bool reads(std::string_view method, std::string_view key) {
+  return std::ranges::count(methods_that_read(key), method) > 0;
+}
+
+template <auto Member>
+constexpr auto in_sync() {
+  return [](auto& recipe) -> auto& { return recipe.sync.*Member; };
+}
+
+// As a key of [sync]: called by its full name, helped by whose it is, there where it is read.
+RecipeKey of_methods(RecipeKey key) {
+  const std::string last = key.name;
+  key.name = "sync." + last;
+  key.help = fmt::format("{}: {}", fmt::join(methods_that_read(last), ", "), key.help);
+  key.get = [last, get = std::move(key.get)](const Recipe& recipe) {
+    return reads(sync_method_of(recipe), last) ? get(recipe) : RecipeValue();
+  };
+  return key;
+}
+
+RecipeKey sync_method() {
+  static const std::vector<std::string> kNames = [] {
+    std::vector<std::string> names = sync::method_names();
+    names.emplace_back(kAutomaticSync);
+    return names;
+  }();
+  return {"sync.method",
+          fmt::format("one of \"{}\"", fmt::join(kNames, "\", \"")),
+          "how the replicas of a stage agree on weights; auto: the freshest that costs no time",
+          {kNames.begin(), kNames.end()},
+          [](const RecipeValue& value, Recipe& recipe) {
+            const bool known = std::ranges::any_of(
+                kNames, [&](const std::string& name) { return value == name; });
+            if (known) {
+              recipe.sync.method = value.get<std::string>();
+            }
+            return known;
+          },
+          [](const Recipe& recipe) {
+            return recipe.sync.method.empty() ? RecipeValue() : RecipeValue(recipe.sync.method);
+          }};
+}
+
+}  // namespace
+
+std::vector<RecipeKey> sync_keys() {
+  using S = Recipe::Sync;
+  using key_kinds::integer;
+  using key_kinds::number;
+  using key_kinds::word;
+  std::vector<RecipeKey> keys = {
+      word("wire_dtype", in_sync<&S::wire_dtype>(), "of what is sent; sums are float32"),
+      number("random", in_sync<&S::random>(), {1e-6, 1},
+             "the share of the weights that a round looks at"),
+      number("top", in_sync<&S::top>(), {1e-6, 1}, "the share of these that is sent, largest first"),
+      integer("bits", in_sync<&S::bits>(), {1, 8}, "of a value that is sent"),
+      word("reference_dtype", in_sync<&S::reference_dtype>(),
+           "of the agreed weights and of what is still owed"),
+      integer("every", in_sync<&S::every>(), {1, kManyUpdates}, "updates between two rounds",
+              kAuthors),
+      integer("fragments", in_sync<&S::fragments>(), {1, 1024},
+              "parts of the model that take turns"),
+      integer("late", in_sync<&S::late>(), {0, kManyUpdates}, "updates until a result lands"),
+      number("blend", in_sync<&S::blend>(), {0, 1}, "the share of the own weights that stays"),
+      number("outer_learning_rate", in_sync<&S::outer_learning_rate>(), {0, 10},
+             "of the step from one agreement to the next", kAuthors),
+      number("outer_momentum", in_sync<&S::outer_momentum>(), {0, 0.999999}, "of these steps",
+             kAuthors),
+      integer("rank", in_sync<&S::rank>(), {1, 1024}, "of the matrices that are sent"),
+      integer("warmup", in_sync<&S::warmup>(), {1, 1'000'000'000},
+              "steps with exact means before the second moment is frozen", kAuthors)};
+  std::ranges::transform(keys, keys.begin(), of_methods);
+  keys.insert(keys.begin(), sync_method());
+  return keys;
+}
+
+std::string sync_method_of(const Recipe& recipe) {
+  if (recipe.pipeline.replicas == 1) {
+    return "";
+  }
+  return recipe.sync.method.empty() ? kUsualSync : recipe.sync.method;
+}
+
+std::vector<std::string_view> keys_read_by(std::string_view method) {
+  std::vector<std::string_view> keys;
+  for (const ReadKey& one : read_keys()) {
+    if (reads(method, one.key)) {
+      keys.push_back(one.key);
+    }
+  }
+  return keys;
+}
+
+std::string sync_objection(std::string_view key, const Recipe& recipe) {
+  const std::string method = sync_method_of(recipe);
+  if (method.empty()) {
+    return "but pipeline.replicas is 1: there is nobody to agree with; leave [sync] out, or ask "
+           "for more replicas";
+  }
+  if (key == "sync.method" || reads(method, last_part_of(key))) {
+    return "";
+  }
+  const auto known = keys_read_by(method);
+  return fmt::format("but sync.method \"{}\" does not read it; {}", method,
+                     known.empty() ? std::string("it has no settings")
+                                   : fmt::format("it reads {}", fmt::join(known, ", ")));
+}
+
+}  // namespace strait::launcher
