@@ -7,6 +7,12 @@
 #include <array>
 
 #include "framework/sync/allreduce.h"
+#include "framework/sync/bytegrad.h"
+#include "framework/sync/diloco.h"
+#include "framework/sync/noloco.h"
+#include "framework/sync/onebit_adam.h"
+#include "framework/sync/powersgd.h"
+#include "framework/sync/streaming_diloco.h"
 #include "framework/sync/sync_error.h"
 
 namespace strait::sync {
@@ -24,6 +30,12 @@ std::unique_ptr<SyncMethod> made(const SyncSettings& settings) {
 
 constexpr std::array kMethods = {
     Offer{"allreduce", made<Allreduce>},
+    Offer{"diloco", made<Diloco>},
+    Offer{"streaming_diloco", made<StreamingDiloco>},
+    Offer{"noloco", made<Noloco>},
+    Offer{"onebit_adam", made<OnebitAdam>},
+    Offer{"bytegrad", made<ByteGrad>},
+    Offer{"powersgd", made<PowerSgd>},
 };
 
 }  // namespace

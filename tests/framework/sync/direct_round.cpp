@@ -14,6 +14,15 @@ void must_hold(bool holds, const char* what) {
   if (!holds) throw std::logic_error(what);
 }
 
+// Methods append: something stands before their bytes, and may leave them at an odd address.
+net::Frame behind_a_head(const std::function<void(net::Frame&)>& append) {
+  constexpr std::size_t kHead = 3;
+  net::Frame frame(kHead);
+  append(frame);
+  frame.erase(frame.begin(), frame.begin() + kHead);
+  return frame;
+}
+
 std::vector<std::size_t> any_order(std::size_t count, std::uint64_t seed) {
   std::vector<std::size_t> order(count);
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -107,9 +116,9 @@ void DirectRound::tell(std::size_t place) {
   Round& round = rounds_[place];
   auto& now = round.exchanges.emplace_back();
   now.mine.resize(round.parts.size());
-  if (round.plan.pattern == Pattern::pair && round.plan.partner == place) return;
   for (const auto index : any_order(round.parts.size(), round.id * 1000 + place)) {
-    method(place).tell(round, round.parts[index], slots(place), now.mine[index]);
+    now.mine[index] = behind_a_head(
+        [&](net::Frame& out) { method(place).tell(round, round.parts[index], slots(place), out); });
   }
 }
 
@@ -124,8 +133,9 @@ void DirectRound::reduce(int exchange) {
       told.emplace_back(rounds_[place].exchanges[which].mine[index]);
       if (place != owner) sent_[place] += told.back().size();
     }
-    method(owner).fold(rounds_[owner], rounds_[owner].parts[index], told, slots(owner),
-                       answers[index]);
+    answers[index] = behind_a_head([&](net::Frame& out) {
+      method(owner).fold(rounds_[owner], rounds_[owner].parts[index], told, slots(owner), out);
+    });
     sent_[owner] += answers[index].size() * (rounds_.size() - 1);
   }
   for (auto& round : rounds_) round.exchanges[which].agreed = answers;

@@ -1,0 +1,120 @@
+#include "framework/sync/byte_groups.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "framework/sync/sync_error.h"
+
+namespace strait::sync {
+namespace {
+
+constexpr std::size_t kByteGroupHead = sizeof(float) + 1;
+constexpr float kByteSteps = 255;
+
+struct ByteGrid {
+  float step = 0;
+  std::uint8_t zero = 0;
+};
+
+bool all_finite(std::span<const float> values) {
+  constexpr std::uint32_t kExponent = 0x7F800000;
+  bool finite = true;
+  for (const float value : values) {
+    finite &= (std::bit_cast<std::uint32_t>(value) & kExponent) != kExponent;
+  }
+  return finite;
+}
+
+ByteGrid grid_of(std::span<const float> values) {
+  if (!all_finite(values)) return {std::numeric_limits<float>::quiet_NaN(), 0};
+  float least = 0;
+  float largest = 0;
+  for (const float value : values) {
+    least = std::min(least, value);
+    largest = std::max(largest, value);
+  }
+  // Halves: the difference of the two may be beyond the largest float.
+  const float step = (largest / 2 - least / 2) / (kByteSteps / 2);
+  if (step == 0) return {};
+  return {step, static_cast<std::uint8_t>(std::min(std::round(-least / step), kByteSteps))};
+}
+
+// Calls for every group with its bytes and its place among the values.
+template <class Call>
+void for_each_byte_group(std::size_t count, Call call) {
+  for (std::size_t first = 0, at = 0; first < count; first += kByteGroup) {
+    const std::size_t size = std::min(kByteGroup, count - first);
+    call(at, first, size);
+    at += kByteGroupHead + size;
+  }
+}
+
+float step_at(const std::byte* group) {
+  float step = 0;
+  std::memcpy(&step, group, sizeof step);
+  return step;
+}
+
+}  // namespace
+
+std::size_t byte_groups_size(std::size_t count) {
+  return count + (count + kByteGroup - 1) / kByteGroup * kByteGroupHead;
+}
+
+void append_byte_groups(std::span<const float> values, net::Frame& out) {
+  const std::size_t begin = out.size();
+  out.resize(begin + byte_groups_size(values.size()));
+  for_each_byte_group(values.size(), [&](std::size_t at, std::size_t first, std::size_t size) {
+    const std::span<const float> group = values.subspan(first, size);
+    const ByteGrid grid = grid_of(group);
+    std::byte* to = out.data() + begin + at;
+    std::memcpy(to, &grid.step, sizeof grid.step);
+    to[sizeof grid.step] = std::byte{grid.zero};
+    to += kByteGroupHead;
+    if (!(grid.step > 0)) {
+      std::fill_n(to, size, std::byte{0});
+      return;
+    }
+    // A half more, so that cutting off rounds. Beyond the ends by no more than a rounding.
+    const float zero = static_cast<float>(grid.zero) + 0.5F;
+    for (std::size_t i = 0; i < size; ++i) {
+      const float place = std::clamp(group[i] / grid.step + zero, 0.0F, kByteSteps);
+      to[i] = static_cast<std::byte>(static_cast<int>(place));
+    }
+  });
+}
+
+void check_byte_groups(std::span<const std::byte> bytes, std::size_t count, const char* what) {
+  if (bytes.size() != byte_groups_size(count)) {
+    throw SyncError(SyncError::Kind::corrupt,
+                    fmt::format("{} came in {} bytes where {} values take {}", what, bytes.size(),
+                                count, byte_groups_size(count)));
+  }
+  for_each_byte_group(count, [&](std::size_t at, std::size_t, std::size_t) {
+    const float step = step_at(bytes.data() + at);
+    if (!std::signbit(step) && !std::isinf(step)) return;
+    if (std::isnan(step)) return;
+    throw SyncError(SyncError::Kind::corrupt,
+                    fmt::format("{} came with a group in steps of {}", what, step));
+  });
+}
+
+void read_byte_groups(std::span<const std::byte> bytes, std::span<float> to, const char* what) {
+  check_byte_groups(bytes, to.size(), what);
+  for_each_byte_group(to.size(), [&](std::size_t at, std::size_t first, std::size_t size) {
+    const std::byte* from = bytes.data() + at;
+    const float step = step_at(from);
+    const int zero = std::to_integer<int>(from[sizeof step]);
+    from += kByteGroupHead;
+    for (std::size_t i = 0; i < size; ++i) {
+      to[first + i] = static_cast<float>(std::to_integer<int>(from[i]) - zero) * step;
+    }
+  });
+}
+
+}  // namespace strait::sync

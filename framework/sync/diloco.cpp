@@ -1,0 +1,80 @@
+#include "framework/sync/diloco.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "framework/sync/allreduce.h"
+#include "framework/sync/finite_floats.h"
+#include "framework/sync/float_bytes.h"
+#include "framework/sync/sync_error.h"
+#include "framework/sync/within.h"
+
+namespace strait::sync {
+namespace {
+
+constexpr std::int64_t kDilocoBucketValues = std::int64_t{1} << 20;
+constexpr const char* kChange = "a part of a change of weights";
+
+}  // namespace
+
+Diloco::Diloco(const SyncSettings& settings)
+    : narrow_(settings.narrow_wire),
+      every_(settings.every == 0 ? kEvery : settings.every),
+      steps_(settings.steps),
+      outer_(outer_step(settings)) {
+  if (every_ < 1) {
+    throw SyncError(SyncError::Kind::setting,
+                    fmt::format("diloco cannot sync every {} updates", every_));
+  }
+}
+
+std::vector<SlotNeed> Diloco::slots() const { return {{.name = kReference}, {.name = kOuter}}; }
+
+void Diloco::start(Slots& slots) {
+  std::ranges::copy(slots.values(kWeights), slots.values(kReference).begin());
+}
+
+std::optional<RoundPlan> Diloco::plan(const Moment& moment, const Layout& layout,
+                                      const Membership&) const {
+  const std::int64_t made = store::number(moment.step) + 1;
+  if (moment.hook != Hook::update || (made % every_ != 0 && made != steps_)) return std::nullopt;
+  RoundPlan plan;
+  plan.ranges = buckets_of(layout, kDilocoBucketValues);
+  return plan;
+}
+
+void Diloco::tell(const Round&, const Part& part, const Slots& slots, net::Frame& out) {
+  const auto reference = within(slots.values(kReference), part.range);
+  const auto weights = within(slots.values(kWeights), part.range);
+  std::vector<float> change(reference.size());
+  for (std::size_t i = 0; i < change.size(); ++i) change[i] = reference[i] - weights[i];
+  append_floats(change, narrow_, out);
+}
+
+void Diloco::fold(const Round&, const Part& part, Told told, const Slots&, net::Frame& out) {
+  std::vector<float> mean(static_cast<std::size_t>(part.range.count()));
+  std::vector<float> theirs(mean.size());
+  for (const std::span<const std::byte> bytes : told) {
+    read_finite_floats(bytes, narrow_, theirs, kChange);
+    for (std::size_t i = 0; i < mean.size(); ++i) mean[i] += theirs[i];
+  }
+  for (float& value : mean) value /= static_cast<float>(told.size());
+  append_floats(mean, narrow_, out);
+}
+
+void Diloco::land(const Round& round, Slots& slots) {
+  // All of it is read before anything changes.
+  for (const bool for_real : {false, true}) {
+    for (const Part& part : round.parts) {
+      std::vector<float> change(static_cast<std::size_t>(part.range.count()));
+      read_finite_floats(round.exchanges.front().agreed[part.index], narrow_, change, kChange);
+      if (!for_real) continue;
+      const auto reference = within(slots.values(kReference), part.range);
+      outer_.make(change, within(slots.values(kOuter), part.range), reference);
+      std::ranges::copy(reference, within(slots.values(kWeights), part.range).begin());
+    }
+  }
+}
+
+}  // namespace strait::sync

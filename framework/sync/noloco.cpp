@@ -1,0 +1,148 @@
+#include "framework/sync/noloco.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "framework/sync/allreduce.h"
+#include "framework/sync/finite_floats.h"
+#include "framework/sync/float_bytes.h"
+#include "framework/sync/keyed_stream.h"
+#include "framework/sync/outer_step.h"
+#include "framework/sync/sync_error.h"
+#include "framework/sync/within.h"
+
+namespace strait::sync {
+namespace {
+
+constexpr std::int64_t kPairedValues = std::int64_t{1} << 20;
+constexpr const char* kSlowPart = "a part of slow weights";
+
+bool looks(const Round& round) { return round.opened.hook == Hook::look; }
+
+// Slow weights, and fast minus slow.
+struct PairedPart {
+  explicit PairedPart(Range range)
+      : both(2 * static_cast<std::size_t>(range.count())),
+        slow(std::span(both).first(both.size() / 2)),
+        change(std::span(both).last(both.size() / 2)) {}
+
+  std::vector<float> both;  // as they travel: first all of the one, then all of the other
+  std::span<float> slow;
+  std::span<float> change;
+};
+
+}  // namespace
+
+Noloco::Noloco(const SyncSettings& settings)
+    : seed_(settings.seed),
+      every_(settings.every == 0 ? kEvery : settings.every),
+      steps_(settings.steps),
+      learning_rate_(outer_step(settings).learning_rate) {
+  if (every_ < 1) {
+    throw SyncError(SyncError::Kind::setting,
+                    fmt::format("noloco cannot sync every {} updates", every_));
+  }
+}
+
+std::vector<SlotNeed> Noloco::slots() const {
+  return {{.name = kSlow}, {.name = kDelta}, {.name = kMean}};
+}
+
+void Noloco::start(Slots& slots) {
+  std::ranges::copy(slots.values(kWeights), slots.values(kSlow).begin());
+  std::ranges::copy(slots.values(kWeights), slots.values(kMean).begin());
+}
+
+std::size_t Noloco::partner(std::int64_t made, const Membership& membership) const {
+  std::vector<std::size_t> order(membership.count());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  KeyedStream random{seed_, static_cast<std::uint64_t>(made)};
+  for (std::size_t left = order.size(); left > 1; --left) {
+    std::swap(order[left - 1], order[random.below(left)]);
+  }
+  // Neighbours in this order are partners: places 0 and 1, 2 and 3, …
+  const auto mine = std::find(order.begin(), order.end(), membership.mine) - order.begin();
+  const auto theirs = static_cast<std::size_t>(mine) ^ 1U;
+  return theirs < order.size() ? order[theirs] : membership.mine;
+}
+
+std::optional<RoundPlan> Noloco::plan(const Moment& moment, const Layout& layout,
+                                      const Membership& membership) const {
+  RoundPlan plan;
+  plan.ranges = buckets_of(layout, kPairedValues);
+  if (moment.hook == Hook::look) return plan;
+  const std::int64_t made = store::number(moment.step) + 1;
+  if (moment.hook != Hook::update || (made % every_ != 0 && made != steps_)) return std::nullopt;
+  plan.pattern = Pattern::pair;
+  plan.partner = partner(made, membership);
+  return plan;
+}
+
+void Noloco::tell(const Round& round, const Part& part, const Slots& slots, net::Frame& out) {
+  const auto slow = within(slots.values(kSlow), part.range);
+  append_floats(slow, false, out);
+  if (looks(round)) return;
+  const auto fast = within(slots.values(kWeights), part.range);
+  std::vector<float> change(slow.size());
+  for (std::size_t i = 0; i < change.size(); ++i) change[i] = fast[i] - slow[i];
+  append_floats(change, false, out);
+}
+
+void Noloco::fold(const Round&, const Part& part, Told told, const Slots&, net::Frame& out) {
+  std::vector<float> mean(static_cast<std::size_t>(part.range.count()));
+  std::vector<float> theirs(mean.size());
+  for (const std::span<const std::byte> bytes : told) {
+    read_finite_floats(bytes, false, theirs, kSlowPart);
+    for (std::size_t i = 0; i < mean.size(); ++i) mean[i] += theirs[i];
+  }
+  for (float& value : mean) value /= static_cast<float>(told.size());
+  append_floats(mean, false, out);
+}
+
+void Noloco::land(const Round& round, Slots& slots) {
+  if (looks(round)) {
+    land_mean(round, slots);
+  } else {
+    land_pair(round, slots);
+  }
+}
+
+void Noloco::land_mean(const Round& round, Slots& slots) const {
+  for (const bool for_real : {false, true}) {
+    for (const Part& part : round.parts) {
+      std::vector<float> mean(static_cast<std::size_t>(part.range.count()));
+      read_finite_floats(round.exchanges.front().agreed[part.index], false, mean, kSlowPart);
+      if (for_real) std::ranges::copy(mean, within(slots.values(kMean), part.range).begin());
+    }
+  }
+}
+
+void Noloco::land_pair(const Round& round, Slots& slots) const {
+  const Round::Exchange& exchange = round.exchanges.front();
+  const bool alone = round.plan.partner == round.membership.mine;
+  for (const bool for_real : {false, true}) {
+    for (const Part& part : round.parts) {
+      PairedPart mine(part.range);
+      PairedPart theirs(part.range);
+      const net::Frame& own = exchange.mine[part.index];
+      read_finite_floats(own, false, mine.both, kSlowPart);
+      read_finite_floats(alone ? own : exchange.theirs[part.index].front(), false, theirs.both,
+                         kSlowPart);
+      if (!for_real) continue;
+      const auto slow = within(slots.values(kSlow), part.range);
+      const auto delta = within(slots.values(kDelta), part.range);
+      for (std::size_t i = 0; i < slow.size(); ++i) {
+        const float change = (mine.change[i] + theirs.change[i]) / 2;
+        const float from_mean = (mine.slow[i] - theirs.slow[i]) / 2;
+        delta[i] = kMomentum * delta[i] + learning_rate_ * change - kPull * from_mean;
+        slow[i] += delta[i];
+      }
+      std::ranges::copy(slow, within(slots.values(kWeights), part.range).begin());
+    }
+  }
+}
+
+}  // namespace strait::sync

@@ -1,0 +1,158 @@
+#include "framework/sync/onebit_adam.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "framework/sync/allreduce.h"
+#include "framework/sync/finite_floats.h"
+#include "framework/sync/float_bytes.h"
+#include "framework/sync/sign_groups.h"
+#include "framework/sync/sync_error.h"
+#include "framework/sync/within.h"
+
+namespace strait::sync {
+namespace {
+
+constexpr std::int64_t kSignBucketValues = std::int64_t{1} << 20;
+constexpr std::int64_t kWarmupShare = 15;
+constexpr const char* kWarmGradient = "a part of a gradient";
+constexpr const char* kSignedMoment = "a part of a moment";
+
+std::vector<float> spread_of(const Part& part, const Slots& slots) {
+  const auto second = within(slots.values(kSecondMoment), part.range);
+  std::vector<float> spread(second.size());
+  std::ranges::transform(second, spread.begin(), [](float value) { return std::sqrt(value); });
+  return spread;
+}
+
+// What a code leaves out of its values. Where nothing can move, nothing is owed.
+std::vector<float> left_out_by(const net::Frame& code, std::size_t at,
+                               std::span<const float> values, std::span<const float> spread) {
+  std::vector<float> rest(values.size());
+  read_sign_groups(std::span(code).subspan(at), spread, rest, kSignedMoment);
+  for (std::size_t i = 0; i < rest.size(); ++i) {
+    rest[i] = spread[i] > 0 ? values[i] - rest[i] : 0.0F;
+  }
+  return rest;
+}
+
+}  // namespace
+
+OnebitAdam::OnebitAdam(const SyncSettings& settings)
+    : warmup_(settings.warmup > 0 ? settings.warmup
+                                  : std::max(settings.steps / kWarmupShare, std::int64_t{1})),
+      beta1_(static_cast<float>(settings.beta1)) {
+  if (settings.warmup < 0 || !(beta1_ >= 0) || !(beta1_ < 1)) {
+    throw SyncError(SyncError::Kind::setting,
+                    fmt::format("onebit_adam cannot warm up for {} steps with a first beta of {}",
+                                settings.warmup, settings.beta1));
+  }
+}
+
+std::vector<SlotNeed> OnebitAdam::slots() const { return {{.name = kOwed}, {.name = kServerOwed}}; }
+
+UpdateRule OnebitAdam::update_rule(store::Step step) const {
+  return warms_up(step) ? UpdateRule::adamw : UpdateRule::moment_given;
+}
+
+std::optional<RoundPlan> OnebitAdam::plan(const Moment& moment, const Layout& layout,
+                                          const Membership&) const {
+  if (moment.hook != Hook::clipped) return std::nullopt;
+  RoundPlan plan;
+  plan.ranges = buckets_of(layout, kSignBucketValues);
+  return plan;
+}
+
+std::vector<float> OnebitAdam::moment_to_tell(const Part& part, const Slots& slots) const {
+  const auto moment = within(slots.values(kFirstMoment), part.range);
+  const auto gradient = within(slots.values(kGradient), part.range);
+  const auto owed = within(slots.values(kOwed), part.range);
+  std::vector<float> tells(moment.size());
+  for (std::size_t i = 0; i < tells.size(); ++i) {
+    tells[i] = beta1_ * moment[i] + (1 - beta1_) * gradient[i] + owed[i];
+  }
+  return tells;
+}
+
+void OnebitAdam::tell(const Round& round, const Part& part, const Slots& slots, net::Frame& out) {
+  if (warms_up(round.opened.step)) {
+    append_floats(within(slots.values(kGradient), part.range), false, out);
+    return;
+  }
+  append_sign_groups(moment_to_tell(part, slots), spread_of(part, slots), out, kSignedMoment);
+}
+
+void OnebitAdam::fold(const Round& round, const Part& part, Told told, const Slots& slots,
+                      net::Frame& out) {
+  if (!warms_up(round.opened.step)) return fold_moments(part, told, slots, out);
+  std::vector<float> mean(static_cast<std::size_t>(part.range.count()));
+  std::vector<float> theirs(mean.size());
+  for (const std::span<const std::byte> bytes : told) {
+    read_finite_floats(bytes, false, theirs, kWarmGradient);
+    for (std::size_t i = 0; i < mean.size(); ++i) mean[i] += theirs[i];
+  }
+  for (float& value : mean) value /= static_cast<float>(told.size());
+  append_floats(mean, false, out);
+}
+
+void OnebitAdam::fold_moments(const Part& part, Told told, const Slots& slots, net::Frame& out) {
+  const std::vector<float> spread = spread_of(part, slots);
+  std::vector<float> mean(spread.size());
+  std::vector<float> theirs(spread.size());
+  for (const std::span<const std::byte> bytes : told) {
+    read_sign_groups(bytes, spread, theirs, kSignedMoment);
+    for (std::size_t i = 0; i < mean.size(); ++i) mean[i] += theirs[i];
+  }
+  const auto owed = within(slots.values(kServerOwed), part.range);
+  for (std::size_t i = 0; i < mean.size(); ++i) {
+    mean[i] = mean[i] / static_cast<float>(told.size()) + owed[i];
+  }
+  const std::size_t at = out.size();
+  append_sign_groups(mean, spread, out, kSignedMoment);
+  left_out_[part.index] = left_out_by(out, at, mean, spread);
+}
+
+void OnebitAdam::land(const Round& round, Slots& slots) {
+  if (warms_up(round.opened.step)) {
+    land_gradient(round, slots);
+  } else {
+    land_moment(round, slots);
+  }
+}
+
+void OnebitAdam::land_gradient(const Round& round, Slots& slots) const {
+  for (const bool for_real : {false, true}) {
+    for (const Part& part : round.parts) {
+      std::vector<float> mean(static_cast<std::size_t>(part.range.count()));
+      read_finite_floats(round.exchanges.front().agreed[part.index], false, mean, kWarmGradient);
+      if (for_real) std::ranges::copy(mean, within(slots.values(kGradient), part.range).begin());
+    }
+  }
+}
+
+void OnebitAdam::land_moment(const Round& round, Slots& slots) {
+  const auto left_out = std::exchange(left_out_, {});
+  const Round::Exchange& exchange = round.exchanges.front();
+  for (const Part& part : round.parts) {
+    check_sign_groups(exchange.agreed[part.index], static_cast<std::size_t>(part.range.count()),
+                      kSignedMoment);
+  }
+  for (const Part& part : round.parts) {
+    const std::vector<float> spread = spread_of(part, slots);
+    const std::vector<float> told = moment_to_tell(part, slots);
+    const std::vector<float> rest = left_out_by(exchange.mine[part.index], 0, told, spread);
+    std::ranges::copy(rest, within(slots.values(kOwed), part.range).begin());
+    read_sign_groups(exchange.agreed[part.index], spread,
+                     within(slots.values(kFirstMoment), part.range), kSignedMoment);
+  }
+  for (const auto& [index, rest] : left_out) {
+    std::ranges::copy(rest, within(slots.values(kServerOwed), round.parts[index].range).begin());
+  }
+}
+
+void OnebitAdam::drop(const Round&) { left_out_.clear(); }
+
+}  // namespace strait::sync

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <map>
+
+#include "framework/sync/methods.h"
+#include "framework/sync/sync_method.h"
+
+namespace strait::sync {
+
+// Exact means of gradients while Adam warms up; then the second moment stays as it is, and the
+// first is agreed on in a bit per value each way, with feedback at both ends: what a sign leaves
+// out is added to what is told next. Signs are sized by the frozen second moment's root, which all
+// know, so that a bit means the same share of an update for every weight; where the second moment
+// is exactly zero (padding, rows of unseen tokens) nothing moves.
+class OnebitAdam final : public SyncMethod {
+ public:
+  static constexpr const char* kOwed = "owed";               // by this replica
+  static constexpr const char* kServerOwed = "server_owed";  // for the parts that it serves
+
+  explicit OnebitAdam(const SyncSettings& settings);
+
+  std::string name() const override { return "onebit_adam"; }
+  std::vector<SlotNeed> slots() const override;
+  UpdateRule update_rule(store::Step step) const override;
+  std::optional<RoundPlan> plan(const Moment& moment, const Layout& layout,
+                                const Membership& membership) const override;
+  void tell(const Round& round, const Part& part, const Slots& slots, net::Frame& out) override;
+  void fold(const Round& round, const Part& part, Told told, const Slots& slots,
+            net::Frame& out) override;
+  void land(const Round& round, Slots& slots) override;
+  void drop(const Round& round) override;
+
+ private:
+  bool warms_up(store::Step step) const { return store::number(step) < warmup_; }
+  std::vector<float> moment_to_tell(const Part& part, const Slots& slots) const;
+  void fold_moments(const Part& part, Told told, const Slots& slots, net::Frame& out);
+  void land_gradient(const Round& round, Slots& slots) const;
+  void land_moment(const Round& round, Slots& slots);
+
+  std::int64_t warmup_;
+  float beta1_;
+  // By part: what the server's signs left out, until the round lands.
+  std::map<std::uint32_t, std::vector<float>> left_out_;
+};
+
+}  // namespace strait::sync

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <span>
+
+#include "framework/sync/methods.h"
+
+namespace strait::sync {
+
+// The outer optimizer of DiLoCo: gradient descent with Nesterov's momentum, on the mean of what
+// replicas changed taken as a gradient (reference - weights).
+struct OuterStep {
+  float learning_rate = 0;
+  float momentum = 0;
+
+  void make(std::span<const float> gradient, std::span<float> outer,
+            std::span<float> reference) const;
+};
+
+// SyncError (setting) where momentum or learning rate would never settle.
+OuterStep outer_step(const SyncSettings& settings);
+
+}  // namespace strait::sync

@@ -1,0 +1,184 @@
+#include "framework/sync/powersgd.h"
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "framework/sync/float_bytes.h"
+#include "framework/sync/keyed_stream.h"
+#include "framework/sync/low_rank.h"
+#include "framework/sync/sync_error.h"
+#include "framework/sync/within.h"
+
+namespace strait::sync {
+namespace {
+
+constexpr std::int64_t kMaxRank = 1024;
+constexpr const char* kLowRankPart = "a factor of a gradient";
+
+// Parts are pieces, the last first.
+const Piece& piece_of(const Part& part, const Slots& slots) {
+  const auto& pieces = slots.layout().pieces();
+  return pieces[pieces.size() - 1 - part.index];
+}
+
+OwedMatrix owed_matrix(const LowRankShape& shape, const Part& part, const Slots& slots) {
+  return {within(slots.values(kGradient), part.range),
+          within(slots.values(PowerSgd::kOwed), part.range), shape.rows, shape.columns};
+}
+
+Range factor_place(const LowRankShape& shape, const Part& part) {
+  return {part.range.first, part.range.first + static_cast<std::int64_t>(shape.right)};
+}
+
+std::vector<float> low_rank_floats(const net::Frame& frame, std::size_t count) {
+  std::vector<float> values(count);
+  read_floats(frame, false, values, kLowRankPart);
+  return values;
+}
+
+bool low_rank_finite(std::span<const float> values) {
+  return std::ranges::all_of(values, [](float value) { return std::isfinite(value); });
+}
+
+}  // namespace
+
+LowRankShape::LowRankShape(const PieceSpec& spec, std::size_t rank) {
+  rows = spec.shape.empty() ? 1 : static_cast<std::size_t>(spec.shape.front());
+  columns = 1;
+  for (std::size_t i = 1; i < spec.shape.size(); ++i) {
+    columns *= static_cast<std::size_t>(spec.shape[i]);
+  }
+  exact = (rows + columns) * rank >= rows * columns;
+  left = exact ? rows * columns : rows * rank;
+  right = exact ? 0 : columns * rank;
+}
+
+PowerSgd::PowerSgd(const SyncSettings& settings)
+    : seed_(settings.seed), rank_(static_cast<std::size_t>(settings.rank)) {
+  if (settings.rank < 1 || settings.rank > kMaxRank) {
+    throw SyncError(
+        SyncError::Kind::setting,
+        fmt::format("powersgd takes a rank from 1 to {}, not {}", kMaxRank, settings.rank));
+  }
+}
+
+// A start from the last factor need not be an exact one.
+std::vector<SlotNeed> PowerSgd::slots() const {
+  return {{.name = kOwed}, {.name = kFactor, .width = SlotNeed::Width::bfloat16}};
+}
+
+std::optional<RoundPlan> PowerSgd::plan(const Moment& moment, const Layout& layout,
+                                        const Membership& membership) const {
+  if (moment.hook != Hook::gradient) return std::nullopt;
+  RoundPlan plan;
+  plan.exchanges = 2;
+  std::vector<std::size_t> load(membership.count());
+  for (auto piece = layout.pieces().rbegin(); piece != layout.pieces().rend(); ++piece) {
+    const LowRankShape shape(piece->spec, rank_);
+    const auto idlest = std::ranges::min_element(load);
+    *idlest += shape.left + shape.right;
+    plan.ranges.push_back(piece->range);
+    plan.owners.push_back(static_cast<std::size_t>(idlest - load.begin()));
+  }
+  return plan;
+}
+
+// A column that says nothing (at first all; later those of a matrix of a lower rank) starts at
+// random, and all replicas at the same.
+std::vector<float> PowerSgd::first_right_factor(const Round& round, const Part& part,
+                                                const Slots& slots) const {
+  const PieceSpec& spec = piece_of(part, slots).spec;
+  const LowRankShape shape(spec, rank_);
+  std::vector<float> factor(shape.right);
+  slots.load(kFactor, factor_place(shape, part), factor);
+  const std::uint64_t name = XXH3_64bits(spec.name.data(), spec.name.size());
+  for (std::size_t k = 0; k < rank_; ++k) {
+    const auto column = std::span(factor).subspan(k * shape.columns, shape.columns);
+    if (std::ranges::any_of(column, [](float value) { return value != 0; })) continue;
+    KeyedStream random{seed_, name, static_cast<std::uint64_t>(store::number(round.opened.step)),
+                       k};
+    std::ranges::generate(column, [&] { return random.centred(); });
+  }
+  return factor;
+}
+
+void PowerSgd::tell(const Round& round, const Part& part, const Slots& slots, net::Frame& out) {
+  const LowRankShape shape(piece_of(part, slots).spec, rank_);
+  if (shape.exact) {
+    if (round.exchange == 0) {
+      append_floats(within(slots.values(kGradient), part.range), false, out);
+    }
+    return;
+  }
+  const OwedMatrix matrix = owed_matrix(shape, part, slots);
+  if (round.exchange == 0) {
+    append_floats(left_factor(matrix, first_right_factor(round, part, slots), rank_), false, out);
+  } else {
+    const auto left = low_rank_floats(round.exchanges.front().agreed[part.index], shape.left);
+    append_floats(right_factor(matrix, left, rank_), false, out);
+  }
+}
+
+void PowerSgd::fold(const Round& round, const Part& part, Told told, const Slots& slots,
+                    net::Frame& out) {
+  const LowRankShape shape(piece_of(part, slots).spec, rank_);
+  std::vector<float> sum(round.exchange == 0 ? shape.left : shape.right);
+  std::vector<float> theirs(sum.size());
+  for (const std::span<const std::byte> bytes : told) {
+    read_floats(bytes, false, theirs, kLowRankPart);
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += theirs[i];
+  }
+  if (!shape.exact && round.exchange == 0) orthonormalise(sum, rank_);
+  append_floats(sum, false, out);
+}
+
+void PowerSgd::land(const Round& round, Slots& slots) {
+  for (const Part& part : round.parts) {
+    const LowRankShape shape(piece_of(part, slots).spec, rank_);
+    low_rank_floats(round.exchanges.front().agreed[part.index], shape.left);
+    low_rank_floats(round.exchanges.back().agreed[part.index], shape.right);
+  }
+  for (const Part& part : round.parts) {
+    if (LowRankShape(piece_of(part, slots).spec, rank_).exact) {
+      land_exact(round, part, slots);
+    } else {
+      land_matrix(round, part, slots);
+    }
+  }
+}
+
+void PowerSgd::land_exact(const Round& round, const Part& part, Slots& slots) const {
+  read_floats(round.exchanges.front().agreed[part.index], false,
+              within(slots.values(kGradient), part.range), kLowRankPart);
+}
+
+void PowerSgd::land_matrix(const Round& round, const Part& part, Slots& slots) const {
+  const LowRankShape shape(piece_of(part, slots).spec, rank_);
+  const auto left = low_rank_floats(round.exchanges.front().agreed[part.index], shape.left);
+  const auto right = low_rank_floats(round.exchanges.back().agreed[part.index], shape.right);
+  const auto own = low_rank_floats(round.exchanges.back().mine[part.index], shape.right);
+  const auto gradient = within(slots.values(kGradient), part.range);
+  const auto owed = within(slots.values(kOwed), part.range);
+  // Somebody's gradient is not finite: the step will be skipped, and must leave nothing behind.
+  if (!low_rank_finite(left) || !low_rank_finite(right)) {
+    std::ranges::fill(gradient, std::numeric_limits<float>::quiet_NaN());
+    return;
+  }
+  std::vector<float> told(shape.columns);
+  for (std::size_t row = 0; row < shape.rows; ++row) {
+    product_row(left, own, rank_, row, told);
+    const auto gradient_row = gradient.subspan(row * shape.columns, shape.columns);
+    const auto owed_row = owed.subspan(row * shape.columns, shape.columns);
+    for (std::size_t i = 0; i < told.size(); ++i) {
+      owed_row[i] = gradient_row[i] + owed_row[i] - told[i];
+    }
+    product_row(left, right, rank_, row, gradient_row);
+  }
+  slots.store(kFactor, factor_place(shape, part), right);
+}
+
+}  // namespace strait::sync

@@ -1,0 +1,103 @@
+#include "framework/sync/sign_groups.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "framework/sync/sync_error.h"
+
+namespace strait::sync {
+namespace {
+
+std::size_t sign_group_size(std::size_t values) { return sizeof(float) + (values + 7) / 8; }
+
+float sign_scale_at(const std::byte* group) {
+  float scale = 0;
+  std::memcpy(&scale, group, sizeof scale);
+  return scale;
+}
+
+// Calls for every group with its bytes and its place among the values.
+template <class Call>
+void for_each_sign_group(std::size_t count, Call call) {
+  for (std::size_t first = 0, at = 0; first < count; first += kSignGroup) {
+    const std::size_t size = std::min(kSignGroup, count - first);
+    call(at, first, size);
+    at += sign_group_size(size);
+  }
+}
+
+// In double, so that it is neither infinite nor coarse.
+float mean_of(std::span<const float> values, std::span<const float> spread) {
+  double sum = 0;
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (!(spread[i] > 0)) continue;
+    sum += static_cast<double>(std::abs(values[i])) / static_cast<double>(spread[i]);
+    ++count;
+  }
+  return count == 0 ? 0.0F : static_cast<float>(sum / static_cast<double>(count));
+}
+
+}  // namespace
+
+std::size_t sign_groups_size(std::size_t count) {
+  const std::size_t rest = count % kSignGroup;
+  return count / kSignGroup * sign_group_size(kSignGroup) + (rest > 0 ? sign_group_size(rest) : 0);
+}
+
+void append_sign_groups(std::span<const float> values, std::span<const float> spread,
+                        net::Frame& out, const char* what) {
+  const std::size_t begin = out.size();
+  out.resize(begin + sign_groups_size(values.size()));
+  for_each_sign_group(values.size(), [&](std::size_t at, std::size_t first, std::size_t size) {
+    const std::span<const float> group = values.subspan(first, size);
+    const float scale = mean_of(group, spread.subspan(first, size));
+    if (!std::isfinite(scale)) {
+      throw SyncError(SyncError::Kind::corrupt,
+                      fmt::format("{} holds values that are infinite or no numbers", what));
+    }
+    std::byte* to = out.data() + begin + at;
+    std::memcpy(to, &scale, sizeof scale);
+    to += sizeof scale;
+    for (std::size_t i = 0; i < size; i += 8) {
+      unsigned signs = 0;
+      for (std::size_t bit = 0; bit < 8 && i + bit < size; ++bit) {
+        signs |= static_cast<unsigned>(group[i + bit] < 0) << bit;
+      }
+      *to++ = static_cast<std::byte>(signs);
+    }
+  });
+}
+
+void check_sign_groups(std::span<const std::byte> bytes, std::size_t count, const char* what) {
+  if (bytes.size() != sign_groups_size(count)) {
+    throw SyncError(SyncError::Kind::corrupt,
+                    fmt::format("{} came in {} bytes where {} values take {}", what, bytes.size(),
+                                count, sign_groups_size(count)));
+  }
+  for_each_sign_group(count, [&](std::size_t at, std::size_t, std::size_t) {
+    const float scale = sign_scale_at(bytes.data() + at);
+    if (std::isfinite(scale) && !std::signbit(scale)) return;
+    throw SyncError(SyncError::Kind::corrupt,
+                    fmt::format("{} came with a scale of {}", what, scale));
+  });
+}
+
+void read_sign_groups(std::span<const std::byte> bytes, std::span<const float> spread,
+                      std::span<float> to, const char* what) {
+  check_sign_groups(bytes, to.size(), what);
+  for_each_sign_group(to.size(), [&](std::size_t at, std::size_t first, std::size_t size) {
+    const float scale = sign_scale_at(bytes.data() + at);
+    const std::byte* signs = bytes.data() + at + sizeof scale;
+    for (std::size_t i = 0; i < size; ++i) {
+      const bool negative = ((std::to_integer<unsigned>(signs[i / 8]) >> (i % 8)) & 1U) != 0;
+      const float size_of_it = scale * spread[first + i];
+      to[first + i] = negative ? -size_of_it : size_of_it;
+    }
+  });
+}
+
+}  // namespace strait::sync

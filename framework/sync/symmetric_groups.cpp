@@ -1,0 +1,151 @@
+#include "framework/sync/symmetric_groups.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "framework/sync/bfloat16.h"
+#include "framework/sync/sync_error.h"
+
+namespace strait::sync {
+namespace {
+
+std::size_t symmetric_groups_of(std::size_t count) {
+  return (count + kSymmetricGroup - 1) / kSymmetricGroup;
+}
+
+int symmetric_levels(int bits) { return (1 << (bits - 1)) - 1; }
+
+// The least bfloat16 with which the largest value is within the levels.
+std::uint16_t scale_of(float largest, int levels) {
+  const float exact = largest / static_cast<float>(levels);
+  const auto bits = std::bit_cast<std::uint32_t>(exact);
+  auto scale = static_cast<std::uint16_t>(bits >> 16U);
+  if (from_bfloat16(scale) < exact) ++scale;
+  return scale;
+}
+
+float largest_of(std::span<const float> values, const char* what) {
+  float largest = 0;
+  bool finite = true;
+  for (const float value : values) {
+    finite &= std::isfinite(value);
+    largest = std::max(largest, std::abs(value));
+  }
+  if (finite) return largest;
+  throw SyncError(SyncError::Kind::corrupt,
+                  fmt::format("{} holds values that are infinite or no numbers", what));
+}
+
+// Codes of a few bits, one behind the other, in whole bytes at the end.
+class CodeWriter {
+ public:
+  explicit CodeWriter(std::byte* to) : to_(to) {}
+  void write(std::uint32_t code, int bits) {
+    held_ |= code << count_;
+    count_ += bits;
+    while (count_ >= 8) {
+      *to_++ = static_cast<std::byte>(held_);
+      held_ >>= 8U;
+      count_ -= 8;
+    }
+  }
+  void finish() {
+    if (count_ > 0) *to_ = static_cast<std::byte>(held_);
+  }
+
+ private:
+  std::byte* to_;
+  std::uint32_t held_ = 0;
+  int count_ = 0;
+};
+
+class CodeReader {
+ public:
+  explicit CodeReader(const std::byte* from) : from_(from) {}
+  int read(int bits) {
+    if (count_ < bits) {
+      held_ |= std::to_integer<std::uint32_t>(*from_++) << count_;
+      count_ += 8;
+    }
+    const std::uint32_t code = held_ & ((1U << bits) - 1);
+    held_ >>= bits;
+    count_ -= bits;
+    return static_cast<int>(code);
+  }
+
+ private:
+  const std::byte* from_;
+  std::uint32_t held_ = 0;
+  int count_ = 0;
+};
+
+float scale_at(const std::byte* scales, std::size_t group) {
+  std::uint16_t bits = 0;
+  std::memcpy(&bits, scales + group * sizeof bits, sizeof bits);
+  return from_bfloat16(bits);
+}
+
+}  // namespace
+
+std::size_t symmetric_groups_size(std::size_t count, int bits) {
+  const std::size_t code_bits = count * static_cast<std::size_t>(bits);
+  return symmetric_groups_of(count) * sizeof(std::uint16_t) + (code_bits + 7) / 8;
+}
+
+void append_symmetric_groups(std::span<const float> values, int bits, net::Frame& out,
+                             const char* what) {
+  const int levels = symmetric_levels(bits);
+  const std::size_t begin = out.size();
+  out.resize(begin + symmetric_groups_size(values.size(), bits));
+  std::byte* scales = out.data() + begin;
+  CodeWriter codes(scales + symmetric_groups_of(values.size()) * sizeof(std::uint16_t));
+  for (std::size_t first = 0; first < values.size(); first += kSymmetricGroup) {
+    const auto group = values.subspan(first, std::min(kSymmetricGroup, values.size() - first));
+    const std::uint16_t scale_bits = scale_of(largest_of(group, what), levels);
+    std::memcpy(scales, &scale_bits, sizeof scale_bits);
+    scales += sizeof scale_bits;
+    const float scale = from_bfloat16(scale_bits);
+    for (const float value : group) {
+      const int code = scale > 0 ? static_cast<int>(std::nearbyint(value / scale)) : 0;
+      codes.write(static_cast<std::uint32_t>(code + levels), bits);
+    }
+  }
+  codes.finish();
+}
+
+void check_symmetric_groups(std::span<const std::byte> bytes, std::size_t count, int bits,
+                            const char* what) {
+  if (bytes.size() != symmetric_groups_size(count, bits)) {
+    throw SyncError(SyncError::Kind::corrupt,
+                    fmt::format("{} came in {} bytes where {} values of {} bits take {}", what,
+                                bytes.size(), count, bits, symmetric_groups_size(count, bits)));
+  }
+  // The largest multiple has to be finite, too.
+  const float beyond = static_cast<float>(2 * symmetric_levels(bits) + 1);
+  for (std::size_t group = 0; group < symmetric_groups_of(count); ++group) {
+    const float scale = scale_at(bytes.data(), group);
+    if (!std::signbit(scale) && std::isfinite(scale * beyond)) continue;
+    throw SyncError(SyncError::Kind::corrupt,
+                    fmt::format("{} came with a scale of {}", what, scale));
+  }
+}
+
+void read_symmetric_groups(std::span<const std::byte> bytes, int bits, std::span<float> to,
+                           const char* what) {
+  check_symmetric_groups(bytes, to.size(), bits, what);
+  const int levels = symmetric_levels(bits);
+  CodeReader codes(bytes.data() + symmetric_groups_of(to.size()) * sizeof(std::uint16_t));
+  for (std::size_t first = 0; first < to.size(); first += kSymmetricGroup) {
+    const float scale = scale_at(bytes.data(), first / kSymmetricGroup);
+    const std::size_t last = std::min(first + kSymmetricGroup, to.size());
+    for (std::size_t i = first; i < last; ++i) {
+      to[i] = static_cast<float>(codes.read(bits) - levels) * scale;
+    }
+  }
+}
+
+}  // namespace strait::sync

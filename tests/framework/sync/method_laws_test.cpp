@@ -1,0 +1,327 @@
+// What every method owes to the engine, held against all of them: random tensors, 1 to 9 replicas,
+// random settings.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+#include "framework/sync/methods.h"
+#include "framework/sync/sync_error.h"
+#include "tests/framework/sync/quadratic.h"
+#include "tests/framework/sync/random_stage.h"
+
+namespace strait::sync {
+namespace {
+
+constexpr std::int64_t kLawSteps = 14;
+
+class MethodLaws : public testing::TestWithParam<std::string> {
+ protected:
+  // Rounds often, in few steps, so that there is something to see.
+  SyncSettings random_settings(std::mt19937_64& random) const {
+    SyncSettings settings;
+    settings.method = GetParam();
+    settings.seed = random();
+    settings.narrow_wire = random() % 2 == 0;
+    settings.random = 0.3;
+    settings.top = 0.5;
+    settings.bits = static_cast<int>(2 + random() % 7);
+    settings.fragments = static_cast<std::int64_t>(1 + random() % 3);
+    settings.every = settings.fragments + static_cast<std::int64_t>(random() % 3);
+    settings.late = static_cast<std::int64_t>(random() % 2);
+    settings.rank = static_cast<std::int64_t>(1 + random() % 4);
+    settings.warmup = 3;
+    settings.steps = kLawSteps;
+    return settings;
+  }
+  static DirectRound::Maker maker(const SyncSettings& settings) {
+    return [settings] { return make_method(settings); };
+  }
+};
+
+TEST_P(MethodLaws, MembersHoldTheSameModelBehindEveryRound) {
+  std::mt19937_64 random(1);
+  for (std::size_t replicas = 1; replicas <= 9; ++replicas) {
+    SCOPED_TRACE(replicas);
+    const Layout layout = random_layout(random);
+    DirectRound stage(layout, replicas, maker(random_settings(random)));
+    start_at_random(stage, random);
+    Quadratic problem(stage, random(), {.noise = 0.2, .adam = true});
+    std::uint64_t landed = 0;
+    for (std::int64_t step = 0; step < kLawSteps; ++step) {
+      problem.step(step);
+      problem.look(step + 1);
+      if (stage.landed() == landed || !stage.replica(0).method->agrees()) continue;
+      landed = stage.landed();
+      for (std::size_t i = 1; i < replicas; ++i) {
+        ASSERT_TRUE(same_bits(model_of(stage.replica(0)), model_of(stage.replica(i)))) << step;
+      }
+    }
+    EXPECT_GT(stage.landed(), 0);
+  }
+}
+
+TEST_P(MethodLaws, WhoStaysKeepsTheSameModelWhenOthersLeave) {
+  std::mt19937_64 random(2);
+  for (std::size_t replicas = 3; replicas <= 9; replicas += 2) {
+    SCOPED_TRACE(replicas);
+    DirectRound stage(random_layout(random), replicas, maker(random_settings(random)));
+    if (!stage.replica(0).method->agrees()) return;
+    start_at_random(stage, random);
+    Quadratic problem(stage, random(), {.noise = 0.2, .adam = true});
+    for (std::int64_t step = 0; step < 6; ++step) problem.step(step);
+    if (stage.under_way()) stage.drop();
+    std::vector<std::uint32_t> members;
+    for (std::uint32_t number = 1; number < replicas; number += 2) members.push_back(number);
+    stage.take_part(members);
+    for (std::int64_t step = 6; step < kLawSteps; ++step) {
+      problem.step(step, members);
+      for (const auto member : members) {
+        ASSERT_TRUE(same_bits(model_of(stage.replica(1)), model_of(stage.replica(member)))) << step;
+      }
+    }
+  }
+}
+
+// Opens, exchanges and drops what a moment asks for, and holds that nothing is left of it.
+void drop_once(DirectRound& stage, const Moment& moment) {
+  if (stage.under_way()) return;
+  std::vector<std::vector<std::vector<float>>> before;
+  for (std::size_t i = 0; i < stage.size(); ++i) before.push_back(slots_of(stage.replica(i)));
+  if (!stage.open(moment)) return;
+  stage.exchange();
+  stage.drop();
+  for (std::size_t i = 0; i < stage.size(); ++i) {
+    ASSERT_TRUE(same_bits(before[i], slots_of(stage.replica(i))));
+  }
+}
+
+TEST_P(MethodLaws, ADroppedRoundLeavesNoTrace) {
+  std::mt19937_64 random(3);
+  for (std::size_t replicas = 2; replicas <= 6; ++replicas) {
+    SCOPED_TRACE(replicas);
+    const Layout layout = random_layout(random);
+    const SyncSettings settings = random_settings(random);
+    const std::uint64_t seed = random();
+    std::vector<std::vector<std::vector<float>>> ends;
+    for (const bool drops : {false, true}) {
+      std::mt19937_64 same(seed);
+      DirectRound stage(layout, replicas, maker(settings));
+      start_at_random(stage, same);
+      for (std::int64_t step = 0; step < kLawSteps; ++step) {
+        for (const Hook hook : {Hook::gradient, Hook::clipped, Hook::update, Hook::look}) {
+          const Moment moment{step_number(step), hook};
+          if (hook == Hook::gradient || hook == Hook::update) {
+            // Not in the middle of a round that still reads them.
+            stage.before_update(moment.step);
+            for (std::size_t i = 0; i < replicas; ++i) {
+              auto& values =
+                  hook == Hook::gradient ? stage.replica(i).gradient : stage.replica(i).weights;
+              std::ranges::copy(random_values(layout, same), values.begin());
+              std::ranges::fill(stage.replica(i).second_moment, 0.5F);
+            }
+          }
+          if (drops) drop_once(stage, moment);
+          stage.pass(moment);
+        }
+      }
+      if (stage.under_way()) stage.drop();
+      for (std::size_t i = 0; i < replicas; ++i) {
+        const auto all = slots_of(stage.replica(i));
+        if (drops) {
+          EXPECT_TRUE(same_bits(ends[i], all));
+        } else {
+          ends.push_back(all);
+        }
+      }
+    }
+  }
+}
+
+TEST_P(MethodLaws, PaddingStaysZero) {
+  std::mt19937_64 random(4);
+  const Layout layout({{.name = "a", .shape = {3}},
+                       {.name = "b", .shape = {5, 7}},
+                       {.name = "c", .shape = {1, 1}},
+                       {.name = "d", .shape = {33}, .twin = true}});
+  std::vector<bool> padding(static_cast<std::size_t>(layout.size()), true);
+  for (const Piece& piece : layout.pieces()) {
+    for (auto i = piece.range.first; i < piece.range.last; ++i) {
+      padding[static_cast<std::size_t>(i)] = false;
+    }
+  }
+  for (int run = 0; run < 10; ++run) {
+    DirectRound stage(layout, 3, maker(random_settings(random)));
+    start_at_random(stage, random);
+    Quadratic problem(stage, random(), {.noise = 0.2, .adam = true});
+    for (std::int64_t step = 0; step < kLawSteps; ++step) problem.step(step);
+    for (std::size_t i = 0; i < stage.size(); ++i) {
+      for (const auto& slot : slots_of(stage.replica(i))) {
+        for (std::size_t at = 0; at < slot.size(); ++at) {
+          ASSERT_TRUE(!padding[at] || slot[at] == 0) << at;
+        }
+      }
+    }
+  }
+}
+
+// Two stages, with different tensors but for one that both hold: the same values go into it at
+// every step, so the same have to come out.
+TEST_P(MethodLaws, AWeightOnTwoStagesStaysEqualWithoutAWord) {
+  std::mt19937_64 random(5);
+  const std::vector<PieceSpec> twins = {{.name = "tied", .shape = {37, 19}, .twin = true}};
+  for (std::size_t replicas = 1; replicas <= 5; ++replicas) {
+    SCOPED_TRACE(replicas);
+    const SyncSettings settings = random_settings(random);
+    std::vector<std::unique_ptr<DirectRound>> stages;
+    std::vector<Range> tied;
+    for (int i = 0; i < 2; ++i) {
+      const Layout layout = random_layout(random, twins);
+      tied.push_back(layout.piece("tied").range);
+      stages.push_back(std::make_unique<DirectRound>(layout, replicas, maker(settings)));
+    }
+    const auto same_in_both = [&](auto choose, std::size_t replica) {
+      std::vector<float>& one = choose(stages[0]->replica(replica));
+      std::vector<float>& two = choose(stages[1]->replica(replica));
+      std::normal_distribution<float> normal;
+      for (std::int64_t i = 0; i < tied[0].count(); ++i) {
+        const float value = normal(random);
+        one[static_cast<std::size_t>(tied[0].first + i)] += value;
+        two[static_cast<std::size_t>(tied[1].first + i)] += value;
+      }
+    };
+    for (auto& stage : stages) stage->start();
+    for (std::int64_t step = 0; step < kLawSteps; ++step) {
+      for (const Hook hook : {Hook::gradient, Hook::clipped, Hook::update, Hook::look}) {
+        for (auto& stage : stages) stage->before_update(step_number(step));
+        for (std::size_t i = 0; i < replicas; ++i) {
+          if (hook == Hook::gradient) {
+            for (auto& stage : stages) {
+              std::ranges::fill(stage->replica(i).gradient, 0.0F);
+              std::ranges::fill(stage->replica(i).second_moment, 0.5F);
+            }
+            same_in_both(
+                [](auto& replica) -> auto& { return replica.gradient; }, i);
+          }
+          if (hook == Hook::update) {
+            same_in_both(
+                [](auto& replica) -> auto& { return replica.weights; }, i);
+          }
+        }
+        for (auto& stage : stages) stage->pass({step_number(step), hook});
+        for (std::size_t i = 0; i < replicas; ++i) {
+          const auto one = slots_of(stages[0]->replica(i));
+          const auto two = slots_of(stages[1]->replica(i));
+          for (std::size_t slot = 0; slot < one.size(); ++slot) {
+            ASSERT_TRUE(std::equal(one[slot].begin() + tied[0].first,
+                                   one[slot].begin() + tied[0].last,
+                                   two[slot].begin() + tied[1].first))
+                << "slot " << slot << " of replica " << i << " at step " << step;
+          }
+        }
+      }
+    }
+  }
+}
+
+// A frame as a peer that means harm, or does not know better, would send it.
+void damage(net::Frame& frame, std::mt19937_64& random) {
+  switch (random() % 4) {
+    case 0:
+      frame.resize(frame.empty() ? 0 : random() % frame.size());
+      break;
+    case 1:
+      frame.insert(frame.end(), 1 + random() % 9, std::byte{0x7F});
+      break;
+    case 2:
+      for (auto& byte : frame) byte = static_cast<std::byte>(random());
+      break;
+    default:
+      if (frame.empty()) break;
+      frame[random() % frame.size()] ^= static_cast<std::byte>(1 + random() % 255);
+  }
+}
+
+// What one round of a stage at a random place would be, exchanged but not landed.
+bool exchanged_round(DirectRound& stage, std::mt19937_64& random) {
+  Quadratic problem(stage, random(), {.noise = 0.2, .adam = true});
+  const auto steps = static_cast<std::int64_t>(random() % kLawSteps);
+  for (std::int64_t step = 0; step < steps; ++step) problem.step(step);
+  if (stage.under_way()) stage.drop();
+  for (std::int64_t step = steps; step < kLawSteps; ++step) {
+    for (const Hook hook : {Hook::gradient, Hook::clipped, Hook::update, Hook::look}) {
+      if (!stage.open({step_number(step), hook})) continue;
+      stage.exchange();
+      return !stage.rounds()[0].parts.empty();
+    }
+  }
+  return false;
+}
+
+TEST_P(MethodLaws, WhatMakesNoSenseIsRefusedAndChangesNothing) {
+  std::mt19937_64 random(6);
+  int refused = 0;
+  for (int run = 0; run < 200; ++run) {
+    DirectRound stage(random_layout(random), 1 + random() % 4, maker(random_settings(random)));
+    start_at_random(stage, random);
+    if (!exchanged_round(stage, random)) continue;
+    const std::size_t victim = random() % stage.size();
+    Round& round = stage.rounds()[victim];
+    auto& exchange = round.exchanges[random() % round.exchanges.size()];
+    const std::size_t part = random() % round.parts.size();
+    if (round.plan.pattern == Pattern::shard_reduce) {
+      damage(exchange.agreed[part], random);
+    } else if (!exchange.theirs[part].empty()) {
+      damage(exchange.theirs[part][random() % exchange.theirs[part].size()], random);
+    }
+    DirectReplica& replica = stage.replica(victim);
+    const auto before = slots_of(replica);
+    try {
+      replica.method->land(round, replica.slots);
+    } catch (const SyncError& error) {
+      EXPECT_EQ(error.kind(), SyncError::Kind::corrupt);
+      ASSERT_TRUE(same_bits(before, slots_of(replica)));
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 40);
+}
+
+TEST_P(MethodLaws, WhoServesAPartRefusesWhatMakesNoSense) {
+  std::mt19937_64 random(7);
+  int refused = 0;
+  for (int run = 0; run < 200; ++run) {
+    DirectRound stage(random_layout(random), 2 + random() % 3, maker(random_settings(random)));
+    start_at_random(stage, random);
+    if (!exchanged_round(stage, random)) continue;
+    if (stage.rounds()[0].plan.pattern != Pattern::shard_reduce) {
+      ++refused;  // nobody serves anything
+      continue;
+    }
+    Round& round = stage.rounds()[0];
+    const Part& part = round.parts[random() % round.parts.size()];
+    round.exchange = static_cast<int>(random() % round.exchanges.size());
+    std::vector<net::Frame> frames;
+    for (const Round& each : stage.rounds()) {
+      frames.push_back(each.exchanges[static_cast<std::size_t>(round.exchange)].mine[part.index]);
+    }
+    damage(frames.back(), random);
+    const std::vector<std::span<const std::byte>> told(frames.begin(), frames.end());
+    DirectReplica& owner = stage.replica(part.owner);
+    net::Frame out;
+    try {
+      owner.method->fold(stage.rounds()[part.owner], part, told, owner.slots, out);
+    } catch (const SyncError& error) {
+      EXPECT_EQ(error.kind(), SyncError::Kind::corrupt);
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 40);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, MethodLaws, testing::ValuesIn(method_names()),
+                         [](const auto& made) { return made.param; });
+
+}  // namespace
+}  // namespace strait::sync

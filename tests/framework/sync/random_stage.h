@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+#include <random>
+#include <vector>
+
+#include "tests/framework/sync/direct_round.h"
+
+namespace strait::sync {
+
+inline store::Step step_number(std::int64_t number) { return static_cast<store::Step>(number); }
+
+// A few tensors of any shape and size, vectors among them. Twins are as `twins` says.
+Layout random_layout(std::mt19937_64& random, const std::vector<PieceSpec>& twins = {});
+
+// Normal values on all pieces; what is between them is zero.
+std::vector<float> random_values(const Layout& layout, std::mt19937_64& random, double spread = 1);
+
+// All replicas get the same random weights and start.
+void start_at_random(DirectRound& stage, std::mt19937_64& random);
+
+// Every slot of a replica, the trainer's four first, as float32.
+std::vector<std::vector<float>> slots_of(DirectReplica& replica);
+// As they lie in memory: NaN equals NaN, and zero is not minus zero.
+bool same_bits(const std::vector<float>& one, const std::vector<float>& other);
+bool same_bits(const std::vector<std::vector<float>>& one,
+               const std::vector<std::vector<float>>& other);
+std::vector<float> model_of(DirectReplica& replica);
+
+}  // namespace strait::sync
