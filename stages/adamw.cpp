@@ -4,37 +4,64 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
+#include <cmath>
+#include <set>
+#include <string>
 
 namespace strait::stages {
 namespace {
 
-bool shares_storage(const at::Tensor& value, const std::vector<at::Tensor>& others) {
-  return std::any_of(others.begin(), others.end(), [&](const at::Tensor& other) {
-    return other.const_data_ptr() == value.const_data_ptr();
-  });
-}
+const at::TensorOptions kHere = at::TensorOptions().device(at::kCPU);
 
 }  // namespace
 
-AdamW::AdamW(const std::vector<models::Parameter>& parameters, const AdamWOptions& options)
-    : options_(options) {
+AdamW::AdamW(const std::vector<models::Parameter>& parameters, const sync::Layout& layout,
+             const AdamWOptions& options)
+    : options_(options),
+      masters_(layout, kHere),
+      first_moments_(layout, kHere),
+      second_moments_(layout, kHere) {
+  std::set<std::string> placed;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const models::Parameter& parameter = parameters[i];
-    if (shares_storage(parameter.value, values_)) continue;
-    const at::Tensor value = parameter.value.detach();
-    const at::Tensor master = value.scalar_type() == at::kFloat ? value : value.to(at::kFloat);
-    slots_.push_back(Slot{parameter.name, parameter.owned, master, at::zeros_like(master),
-                          at::zeros_like(master), at::zeros({}, master.options())});
-    values_.push_back(value);
+    const sync::Piece& piece = layout.piece(parameter.name);
+    const at::Tensor master = masters_.of(piece);
+    const bool narrow = parameter.value.scalar_type() != at::kFloat;
+    // A tied head that shares the embedding's memory has its name, and moves along.
+    const bool again = !placed.insert(parameter.name).second;
+    if (!again) master.copy_(parameter.value.detach());
+    if (!narrow) parameter.value.set_data(master);
+    if (again) continue;
+    slots_.push_back(Slot{parameter.name, parameter.owned, master, first_moments_.of(piece),
+                          second_moments_.of(piece), at::zeros({}, master.options())});
+    values_.push_back(parameter.value.detach());
     gradient_of_.push_back(i);
   }
 }
 
-void AdamW::update(Gradients& gradients, double learning_rate) {
+void AdamW::update(Gradients& gradients, double learning_rate, sync::UpdateRule rule) {
   const at::NoGradGuard no_grad;
-  update_group(gradients, learning_rate, true);
-  update_group(gradients, learning_rate, false);
+  if (rule == sync::UpdateRule::moment_given) {
+    update_by_moments(learning_rate);
+  } else {
+    update_group(gradients, learning_rate, true);
+    update_group(gradients, learning_rate, false);
+  }
   publish();
+}
+
+// Moments are as they should be already. Without the first moment's correction for its start: by
+// the time that somebody else gives it, it is old enough; the second one's stays as it was when it
+// was last changed.
+void AdamW::update_by_moments(double learning_rate) {
+  for (Slot& slot : slots_) {
+    const double decay = slot.master.dim() >= 2 ? options_.weight_decay : 0.0;
+    const double updates = slot.updates.item<double>();
+    const double correction = 1.0 - std::pow(options_.beta2, std::max(updates, 1.0));
+    const at::Tensor size = (slot.second_moment / correction).sqrt_().add_(options_.epsilon);
+    slot.master.mul_(1.0 - learning_rate * decay);
+    slot.master.addcdiv_(slot.first_moment, size, -learning_rate);
+  }
 }
 
 void AdamW::update_group(Gradients& gradients, double learning_rate, bool decays) {

@@ -32,13 +32,15 @@ const store::TokenFile& BatchSource::file(const Phase& phase) const {
 
 std::vector<store::SampleId> BatchSource::samples(const Phase& phase,
                                                   MicroBatch micro_batch) const {
-  const std::int64_t first = number(micro_batch) * options_.micro_batch_rows;
   std::vector<store::SampleId> chosen;
+  std::int64_t first = number(micro_batch) * options_.micro_batch_rows;
   if (phase.training) {
     const auto step = orders_[static_cast<std::size_t>(options_.replica)].samples(phase.step);
     chosen.assign(step.begin() + first, step.begin() + first + options_.micro_batch_rows);
     return chosen;
   }
+  // Dealt out to the replicas, a micro-batch at a time.
+  first = first * options_.replicas + options_.replica * options_.micro_batch_rows;
   const std::int64_t last = std::min(first + options_.micro_batch_rows, evaluation_->rows());
   for (std::int64_t row = first; row < last; ++row) {
     chosen.push_back(static_cast<store::SampleId>(row));
@@ -67,6 +69,15 @@ std::int64_t BatchSource::target_tokens(const Phase& phase) const {
   for (const store::SampleOrder& order : orders_) {
     for (const store::SampleId sample : order.samples(phase.step))
       sum += training_->targets(sample);
+  }
+  return sum;
+}
+
+std::int64_t BatchSource::own_target_tokens(const Phase& phase) const {
+  std::int64_t sum = 0;
+  for (const store::SampleId sample :
+       orders_[static_cast<std::size_t>(options_.replica)].samples(phase.step)) {
+    sum += training_->targets(sample);
   }
   return sum;
 }

@@ -39,6 +39,8 @@ class BatchSource {
   // Target tokens of the whole step over all micro-batches and replicas: what the loss is divided
   // by.
   std::int64_t target_tokens(const Phase& phase) const;
+  // Of a training step, of this replica alone.
+  std::int64_t own_target_tokens(const Phase& phase) const;
 
  private:
   std::shared_ptr<const store::TokenFile> training_;

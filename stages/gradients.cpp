@@ -1,15 +1,54 @@
 #include "stages/gradients.h"
 
 #include <ATen/ATen.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+#include <utility>
 
 namespace strait::stages {
+namespace {
 
-Gradients::Gradients(const std::vector<models::Parameter>& parameters) {
+// Autograd has added the gradient of one leaf.
+class LeafIsReady final : public torch::autograd::PostAccumulateGradHook {
+ public:
+  LeafIsReady(std::shared_ptr<const bool> announces, std::function<void()> ready)
+      : announces_(std::move(announces)), ready_(std::move(ready)) {}
+  void operator()(const torch::autograd::Variable&) override {
+    if (*announces_) ready_();
+  }
+
+ private:
+  std::shared_ptr<const bool> announces_;
+  std::function<void()> ready_;
+};
+
+}  // namespace
+
+Gradients::Gradients(const std::vector<models::Parameter>& parameters, const sync::Layout& layout)
+    : whole_(layout, at::TensorOptions().device(at::kCPU)) {
   for (const models::Parameter& parameter : parameters) {
+    const bool again = std::find(names_.begin(), names_.end(), parameter.name) != names_.end();
+    names_.push_back(parameter.name);
     leaves_.push_back(parameter.value);
-    sums_.push_back(at::zeros(parameter.value.sizes(),
-                              parameter.value.options().dtype(at::kFloat).requires_grad(false)));
+    sums_.push_back(
+        again ? at::zeros(parameter.value.sizes(),
+                          parameter.value.options().dtype(at::kFloat).requires_grad(false))
+              : whole_.of(layout.piece(parameter.name)));
     if (parameter.value.scalar_type() == at::kFloat) leaves_.back().mutable_grad() = sums_.back();
+  }
+}
+
+void Gradients::on_ready(const sync::Layout& layout, std::function<void(sync::Range)> ready) {
+  for (std::size_t i = 0; i < leaves_.size(); ++i) {
+    const auto namesakes = std::count(names_.begin(), names_.end(), names_[i]);
+    const sync::Piece& piece = layout.piece(names_[i]);
+    // A tied weight is whole only when its gradients are added up.
+    if (leaves_[i].scalar_type() != at::kFloat || namesakes > 1 || piece.spec.twin) continue;
+    torch::autograd::impl::set_post_acc_grad_hooks(
+        leaves_[i],
+        std::make_unique<LeafIsReady>(announces_, [ready, range = piece.range] { ready(range); }));
   }
 }
 

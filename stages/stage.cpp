@@ -18,8 +18,12 @@ Stage::Stage(const StageOptions& options)
     : options_(options),
       model_(models::make_model(options.model, options.layers, options.dtype, at::kCPU)),
       parameters_(model_->parameters()),
-      gradients_(std::make_unique<Gradients>(parameters_)),
-      optimizer_(std::make_unique<AdamW>(parameters_, options.adamw)) {
+      layout_(stage_layout(*model_)),
+      gradients_(std::make_unique<Gradients>(parameters_, layout_)),
+      optimizer_(std::make_unique<AdamW>(parameters_, layout_, options.adamw)),
+      sync_(std::make_unique<ReplicaSync>(options.sync, options.batch.replicas,
+                                          options.batch.replica, layout_, *optimizer_, *gradients_,
+                                          waits_)) {
   ChunkOptions chunk;
   chunk.seed = options.seed;
   chunk.first_micro_batch =
@@ -32,6 +36,7 @@ Stage::Stage(const StageOptions& options)
 
 void Stage::connect(StageLinks links, const StageData& data, std::function<bool()> stop_requested) {
   source_ = std::make_unique<BatchSource>(data.training, data.evaluation, options_.batch);
+  sync_->connect(std::move(links.replicas), options_.loop.first);
   connect_upstream(links, std::move(stop_requested));
   connect_downstream(links);
   connect_tie(std::move(links.tie));
@@ -64,13 +69,33 @@ std::unique_ptr<Boundary> Stage::make_boundary(BoundarySide side) const {
 
 void Stage::connect_upstream(StageLinks& links, std::function<bool()> stop_requested) {
   if (links.upstream == nullptr) {
+    const auto norms =
+        sync_->sums_gradients() ? HeadVote::Norms::of_the_sum : HeadVote::Norms::of_each;
+    votes_ = std::make_unique<HeadVote>(
+        std::move(links.votes), static_cast<std::size_t>(options_.batch.replica), norms, waits_);
     upstream_ = std::make_unique<BatchUpstream>(
-        *source_, [clip = options_.clip, stop = std::move(stop_requested)](
-                      const StepReport& report) { return decide(report, clip, stop()); });
+        *source_, [this, stop = std::move(stop_requested)](const StepReport& report) {
+          return settle_at_head(report, stop());
+        });
     return;
   }
   upstream_ = std::make_unique<LinkUpstream>(
       upper_->connect(std::move(links.upstream), waits_, links.upstream_name));
+}
+
+// Where every replica trains on by itself, its gradient is the mean over its own tokens: the loss
+// was divided by those of all replicas.
+StepVerdict Stage::settle_at_head(StepReport report, bool stop) {
+  double factor = 1;
+  if (!sync_->sums_gradients() && !report.squared_norms.empty()) {
+    const std::int64_t own = source_->own_target_tokens({report.step, true});
+    if (own > 0) factor = static_cast<double>(report.target_tokens) / static_cast<double>(own);
+    for (double& squared : report.squared_norms) squared *= factor * factor;
+  }
+  const HeadVote::Vote all = votes_->cast({std::move(report), stop});
+  StepVerdict verdict = decide(all.report, options_.clip, all.stop);
+  verdict.gradient_factor *= factor;
+  return verdict;
 }
 
 void Stage::connect_downstream(StageLinks& links) {
@@ -101,6 +126,16 @@ void Stage::initialize() {
 net::Link* Stage::upstream_link() { return upper_->link(); }
 net::Link* Stage::downstream_link() { return lower_->link(); }
 net::Link* Stage::tie_link() { return ties_.empty() ? nullptr : ties_.front()->link(); }
+const net::Link* Stage::replica_link(std::size_t replica) const { return sync_->link(replica); }
+const net::Link* Stage::vote_link(std::size_t replica) const {
+  return votes_ == nullptr ? nullptr : votes_->link(replica);
+}
+
+sync::SyncTraffic Stage::sync_traffic() const {
+  sync::SyncTraffic traffic = sync_->traffic();
+  if (votes_ != nullptr) traffic.sent_bytes += votes_->sent_bytes();
+  return traffic;
+}
 
 std::vector<Boundary*> Stage::boundaries() const {
   std::vector<Boundary*> connected;
@@ -135,6 +170,7 @@ store::Step Stage::run(StageObserver& observer) {
                    parameters_,
                    *gradients_,
                    *optimizer_,
+                   *sync_,
                    ties_,
                    waits_,
                    boundaries()};

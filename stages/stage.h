@@ -14,6 +14,8 @@
 #include "stages/boundary.h"
 #include "stages/boundary_options.h"
 #include "stages/boundary_traffic.h"
+#include "stages/head_vote.h"
+#include "stages/replica_sync.h"
 #include "stages/stage_loop.h"
 #include "stages/stage_state.h"
 
@@ -33,6 +35,7 @@ struct StageOptions {
   at::ScalarType wire = at::kFloat;             // of the raw codec in training
   at::ScalarType evaluation_wire = at::kFloat;  // likewise in evaluation
   AdamWOptions adamw;
+  sync::SyncSettings sync;  // of several replicas
   BatchOptions batch;
   LoopOptions loop;
   schedules::ActionList training;
@@ -44,6 +47,10 @@ struct StageLinks {
   std::unique_ptr<net::Link> upstream;
   std::unique_ptr<net::Link> downstream;
   std::unique_ptr<net::Link> tie;
+  // To the same stage of the other replicas, and between the heads of the pipelines: by replica,
+  // null at the own place; empty where there is one replica, and votes at every other stage.
+  std::vector<std::unique_ptr<net::Link>> replicas;
+  std::vector<std::unique_ptr<net::Link>> votes;
   std::string upstream_name;  // how reports call them: "stage 0 (host a)"
   std::string downstream_name;
 };
@@ -72,6 +79,15 @@ class Stage {
   net::Link* upstream_link();
   net::Link* downstream_link();
   net::Link* tie_link();
+  const net::Link* replica_link(std::size_t replica) const;
+  const net::Link* vote_link(std::size_t replica) const;
+
+  // Weights, moments and what the sync method keeps, for a checkpoint. They share memory with the
+  // stage; on the thread of run(), where its observer hears of a checkpoint, or when run() is over.
+  std::vector<store::NamedTensor> saved_tensors() const { return sync_->saved_tensors(); }
+  // Before connect(). `exact`: the checkpoint is of a run with these replicas and this sync method,
+  // so that every replica gets its own state back; else all go on from what they had agreed on.
+  void restore(const ReadTensor& read, bool exact) { sync_->restore(read, exact); }
 
   // What the ends of boundaries remember of samples, for a checkpoint; empty where nothing is. The
   // tensors share the caches' memory, and their names are the boundary's, sent and received apart:
@@ -84,6 +100,7 @@ class Stage {
   // then the other's changes are answered by a request for whole rows.
   void restore_caches(const ReadTensor& read);
 
+  sync::SyncTraffic sync_traffic() const;  // so far, votes included; any thread, after connect()
   // So far, of every end that is connected, sent ahead of received; any thread, after connect().
   std::vector<BoundaryTraffic> traffic() const;
 
@@ -93,6 +110,7 @@ class Stage {
   std::unique_ptr<Boundary> make_boundary(BoundarySide side) const;
   std::vector<Boundary*> boundaries() const;  // that are connected, upper first
   void connect_upstream(StageLinks& links, std::function<bool()> stop_requested);
+  StepVerdict settle_at_head(StepReport report, bool stop);
   void connect_downstream(StageLinks& links);
   void connect_tie(std::unique_ptr<net::Link> link);
 
@@ -100,8 +118,11 @@ class Stage {
   WaitClock waits_;
   std::unique_ptr<models::Model> model_;
   std::vector<models::Parameter> parameters_;
+  sync::Layout layout_;
   std::unique_ptr<Gradients> gradients_;
   std::unique_ptr<AdamW> optimizer_;
+  std::unique_ptr<ReplicaSync> sync_;
+  std::unique_ptr<HeadVote> votes_;
   std::unique_ptr<Chunk> chunk_;
   std::unique_ptr<BatchSource> source_;
   std::unique_ptr<Boundary> upper_;

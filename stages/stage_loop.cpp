@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -19,6 +20,9 @@ StageLoop::StageLoop(StageParts parts, schedules::ActionList training,
       options_(options),
       observer_(observer) {
   sent_since();
+  for (const schedules::Action& action : training_) {
+    last_micro_batch_ = std::max(last_micro_batch_, action.micro_batch);
+  }
 }
 
 store::Step StageLoop::run() {
@@ -32,7 +36,10 @@ store::Step StageLoop::run() {
     if (options_.evaluate && (over || due(done, options_.evaluate_every))) {
       stop = evaluate(done) || stop;
     }
-    if (over || stop || due(done, options_.checkpoint_every)) observer_.checkpoint(done);
+    if (over || stop || due(done, options_.checkpoint_every)) {
+      parts_.sync.before_checkpoint(done);
+      observer_.checkpoint(done);
+    }
   }
   return done;
 }
@@ -67,6 +74,7 @@ void StageLoop::act(const Phase& phase, const schedules::Action& action) {
     }
     case schedules::Work::backward: {
       at::Tensor gradient = seat.downstream.take_gradient(phase, micro_batch);
+      if (micro_batch == last_micro_batch_) parts_.sync.last_backward_begins();
       gradient = seat.chunk.backward(micro_batch, std::move(gradient));
       parts_.gradients.fold();
       seat.upstream.give_gradient(phase, micro_batch, std::move(gradient));
@@ -95,10 +103,12 @@ StepVerdict StageLoop::train(store::Step step) {
   const double waited = parts_.waits.read().total;
   const Phase phase{step, true};
   parts_.gradients.clear();
+  parts_.sync.gradient_begins(step);
   play(phase, training_);
   {
     const at::NoGradGuard no_grad;
     for (const std::unique_ptr<WeightTie>& tie : parts_.ties) tie->combine(parts_.gradients);
+    parts_.sync.gradient_whole(step);
   }
   const StepVerdict verdict = parts_.seats.front().upstream.settle(report(phase));
   parts_.seats.back().downstream.announce(verdict);
@@ -108,8 +118,14 @@ StepVerdict StageLoop::train(store::Step step) {
   summary.learning_rate = learning_rate(options_.learning_rate, number(step));
   if (!verdict.skip) {
     parts_.gradients.scale(verdict.gradient_factor);
-    parts_.optimizer.update(parts_.gradients, summary.learning_rate);
+    parts_.sync.gradient_clipped(step);
   }
+  parts_.sync.before_update(step);
+  if (!verdict.skip) {
+    parts_.optimizer.update(parts_.gradients, summary.learning_rate, parts_.sync.update_rule(step));
+  }
+  const bool over = number(step) + 1 == number(options_.last);
+  parts_.sync.updated(step, verdict.stop || over);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - started;
   summary.seconds = seconds.count();
   summary.busy_seconds = summary.seconds - (parts_.waits.read().total - waited);
@@ -123,7 +139,9 @@ StepVerdict StageLoop::train(store::Step step) {
 
 bool StageLoop::evaluate(store::Step steps) {
   const Phase phase{steps, false};
+  parts_.sync.show_model(steps);
   play(phase, evaluation_);
+  parts_.sync.hide_model();
   const StepVerdict verdict = parts_.seats.front().upstream.settle(report(phase));
   parts_.seats.back().downstream.announce(verdict);
   observer_.evaluated(verdict);

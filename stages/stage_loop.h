@@ -10,6 +10,7 @@
 #include "stages/gradients.h"
 #include "stages/learning_rate.h"
 #include "stages/ports.h"
+#include "stages/replica_sync.h"
 #include "stages/stage_observer.h"
 #include "stages/wait_clock.h"
 #include "stages/weight_tie.h"
@@ -36,6 +37,7 @@ struct StageParts {
   const std::vector<models::Parameter>& parameters;
   Gradients& gradients;
   AdamW& optimizer;
+  ReplicaSync& sync;
   std::vector<std::unique_ptr<WeightTie>>& ties;
   WaitClock& waits;
   std::vector<Boundary*> boundaries;  // that are connected, upper first
@@ -66,6 +68,7 @@ class StageLoop {
   schedules::ActionList training_;
   schedules::ActionList evaluation_;
   LoopOptions options_;
+  MicroBatch last_micro_batch_{};
   StageObserver& observer_;
   std::vector<BoundaryTraffic> sent_;  // up to the end of the last step
 };

@@ -1,0 +1,189 @@
+#include "stages/replica_sync.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace strait::stages {
+namespace {
+
+sync::Membership everybody(std::size_t replicas, std::size_t replica) {
+  sync::Membership membership;
+  for (std::size_t i = 0; i < replicas; ++i) {
+    membership.members.push_back(static_cast<std::uint32_t>(i));
+  }
+  membership.mine = replica;
+  return membership;
+}
+
+// A slot's piece as a tensor over the slot's own memory.
+at::Tensor tensor_over(sync::Slots& slots, const std::string& slot, const sync::Piece& piece) {
+  const std::span<std::byte> bytes = slots.bytes(slot, piece.range);
+  const bool narrow = bytes.size() != static_cast<std::size_t>(piece.range.count()) * sizeof(float);
+  return at::from_blob(bytes.data(), piece.spec.shape, narrow ? at::kBFloat16 : at::kFloat);
+}
+
+}  // namespace
+
+ReplicaSync::ReplicaSync(const sync::SyncSettings& settings, std::int64_t replicas,
+                         std::int64_t replica, const sync::Layout& layout, AdamW& optimizer,
+                         Gradients& gradients, WaitClock& waits)
+    : optimizer_(optimizer),
+      gradients_(gradients),
+      waits_(waits),
+      layout_(layout),
+      replica_(static_cast<std::size_t>(replica)),
+      replicas_(static_cast<std::size_t>(replicas)) {
+  if (replicas_ == 1) return;
+  method_ = sync::make_method(settings);
+  const sync::StageMemory memory{optimizer.masters(), gradients.values(), optimizer.first_moments(),
+                                 optimizer.second_moments()};
+  slots_ = std::make_unique<sync::Slots>(layout_, memory, method_->slots());
+}
+
+ReplicaSync::~ReplicaSync() = default;
+
+void ReplicaSync::connect(std::vector<std::unique_ptr<net::Link>> links, store::Step next) {
+  if (alone()) return;
+  if (!restored_) method_->start(*slots_);
+  for (const auto& link : links) links_.push_back(link.get());
+  engine_ = std::make_unique<sync::SyncEngine>(std::move(method_), *slots_,
+                                               everybody(replicas_, replica_), std::move(links));
+  gradients_.on_ready(layout_, [this](sync::Range range) { engine_->gradient_ready(range); });
+  if (restored_) engine_->go_on(next);
+}
+
+const net::Link* ReplicaSync::link(std::size_t replica) const {
+  return replica < links_.size() ? links_[replica] : nullptr;
+}
+
+template <class Work>
+void ReplicaSync::wait(Work work) {
+  const WaitClock::Wait waiting(waits_, "the sync of the replicas", *engine_->any_link());
+  work();
+}
+
+void ReplicaSync::gradient_begins(store::Step step) {
+  if (!alone()) engine_->gradient_begins(step);
+}
+
+void ReplicaSync::last_backward_begins() {
+  if (!alone()) gradients_.announce(true);
+}
+
+void ReplicaSync::gradient_whole(store::Step step) {
+  if (alone()) return;
+  gradients_.announce(false);
+  wait([&] { engine_->gradient_whole(step); });
+}
+
+void ReplicaSync::gradient_clipped(store::Step step) {
+  if (!alone()) wait([&] { engine_->gradient_clipped(step); });
+}
+
+void ReplicaSync::before_update(store::Step step) {
+  if (!alone()) wait([&] { engine_->before_update(step); });
+}
+
+void ReplicaSync::updated(store::Step step, bool leaving) {
+  if (alone()) return;
+  wait([&] { engine_->updated(step, leaving); });
+  // Whatever landed, the parameters that are narrower than their masters follow.
+  optimizer_.publish();
+}
+
+sync::UpdateRule ReplicaSync::update_rule(store::Step step) const {
+  return alone() ? sync::UpdateRule::adamw : method().update_rule(step);
+}
+
+void ReplicaSync::before_checkpoint(store::Step steps) {
+  if (!alone()) wait([&] { engine_->before_look(steps); });
+}
+
+void ReplicaSync::show_model(store::Step steps) {
+  if (alone()) return;
+  before_checkpoint(steps);
+  const std::string model = method().model_slot();
+  if (model == sync::kWeights) return;
+  const std::span<float> weights = slots_->values(sync::kWeights);
+  hidden_.assign(weights.begin(), weights.end());
+  slots_->load(model, {0, layout_.size()}, weights);
+  optimizer_.publish();
+}
+
+void ReplicaSync::hide_model() {
+  if (alone() || hidden_.empty()) return;
+  const std::span<float> weights = slots_->values(sync::kWeights);
+  std::copy(hidden_.begin(), hidden_.end(), weights.begin());
+  hidden_ = {};
+  optimizer_.publish();
+}
+
+bool ReplicaSync::differs() const { return !alone() && method().model_slot() != sync::kWeights; }
+
+std::string ReplicaSync::own(const std::string& slot, const std::string& name) const {
+  return fmt::format("replica-{}/{}/{}", replica_, slot, name);
+}
+
+std::vector<store::NamedTensor> ReplicaSync::saved_tensors() const {
+  std::vector<store::NamedTensor> tensors;
+  const bool first = replica_ == 0;
+  const std::string model = alone() ? sync::kWeights : method().model_slot();
+  for (store::NamedTensor& tensor : stages::saved_tensors(optimizer_)) {
+    const auto slot = std::find_if(optimizer_.slots().begin(), optimizer_.slots().end(),
+                                   [&](const AdamW::Slot& one) { return one.name == tensor.name; });
+    const bool is_weight = slot != optimizer_.slots().end();
+    if (differs() && (is_weight || !first)) {
+      tensors.push_back({own(sync::kWeights, tensor.name), tensor.tensor});
+    }
+    if (!first) continue;
+    if (differs() && is_weight) {
+      tensor.tensor = tensor_over(*slots_, model, layout_.piece(tensor.name)).to(at::kFloat);
+    }
+    tensors.push_back(std::move(tensor));
+  }
+  if (alone()) return tensors;
+  for (const sync::SlotNeed& need : slots_->needs()) {
+    if (!need.saved || need.name == model) continue;
+    for (const AdamW::Slot& slot : optimizer_.slots()) {
+      if (!slot.owned) continue;
+      tensors.push_back(
+          {own(need.name, slot.name), tensor_over(*slots_, need.name, layout_.piece(slot.name))});
+    }
+  }
+  return tensors;
+}
+
+void ReplicaSync::restore(const ReadTensor& read, bool exact) {
+  const bool own_state = exact && differs();
+  stages::restore(optimizer_, [&](const std::string& name) {
+    return own_state && replica_ != 0 ? read(own(sync::kWeights, name)) : read(name);
+  });
+  restored_ = exact;
+  if (alone() || !exact) return;
+  const at::NoGradGuard no_grad;
+  const std::string model = method().model_slot();
+  for (const AdamW::Slot& slot : optimizer_.slots()) {
+    const sync::Piece& piece = layout_.piece(slot.name);
+    if (own_state) {
+      slot.master.copy_(read(own(sync::kWeights, slot.name)));
+      tensor_over(*slots_, model, piece).copy_(read(slot.name));
+    }
+    for (const sync::SlotNeed& need : slots_->needs()) {
+      if (!need.saved || need.name == model) continue;
+      tensor_over(*slots_, need.name, piece).copy_(read(own(need.name, slot.name)));
+    }
+  }
+  optimizer_.publish();
+}
+
+sync::SyncTraffic ReplicaSync::traffic() const {
+  return engine_ == nullptr ? sync::SyncTraffic{} : engine_->traffic();
+}
+
+std::uint64_t ReplicaSync::memory_bytes() const { return alone() ? 0 : slots_->own_bytes(); }
+
+}  // namespace strait::stages

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "framework/store/safetensors_writer.h"
+#include "framework/sync/methods.h"
+#include "framework/sync/sync_engine.h"
+#include "stages/adamw.h"
+#include "stages/gradients.h"
+#include "stages/stage_state.h"
+#include "stages/wait_clock.h"
+
+namespace strait::stages {
+
+// What keeps a stage together with the same stage of other replicas. With one replica it does
+// nothing, so that nobody has to ask.
+class ReplicaSync {
+ public:
+  ReplicaSync(const sync::SyncSettings& settings, std::int64_t replicas, std::int64_t replica,
+              const sync::Layout& layout, AdamW& optimizer, Gradients& gradients, WaitClock& waits);
+  ~ReplicaSync();
+
+  // Whether gradients are added up over the replicas before anybody asks for their norms.
+  bool sums_gradients() const { return alone() || method().sums_gradients(); }
+
+  // Links by replica, null at the own place. `next`: the first step of this process.
+  void connect(std::vector<std::unique_ptr<net::Link>> links, store::Step next);
+  const net::Link* link(std::size_t replica) const;  // null where there is none
+
+  // The hooks of a step, in this order; each returns when the method has made of the moment what it
+  // wants.
+  void gradient_begins(store::Step step);
+  void last_backward_begins();  // parameters that autograd has finished with may leave from now on
+  void gradient_whole(store::Step step);
+  void gradient_clipped(store::Step step);
+  void before_update(store::Step step);
+  void updated(store::Step step, bool leaving);
+  sync::UpdateRule update_rule(store::Step step) const;
+
+  // Between steps, while somebody looks at the model: the parameters hold what all replicas agree
+  // on.
+  void show_model(store::Step steps);
+  void hide_model();
+  void before_checkpoint(store::Step steps);
+
+  // What a checkpoint holds of this replica: the agreed model under the parameters' own names (of
+  // replica 0 alone), and where replicas differ each one's own under "replica-R/…".
+  std::vector<store::NamedTensor> saved_tensors() const;
+  // `exact`: the checkpoint is of this method, these settings and this layout of replicas, and all
+  // of it comes back; else everybody starts from the agreed model and replica 0's moments.
+  void restore(const ReadTensor& read, bool exact);
+
+  sync::SyncTraffic traffic() const;  // any thread
+  std::uint64_t memory_bytes() const;
+
+ private:
+  bool alone() const { return slots_ == nullptr; }
+  const sync::SyncMethod& method() const { return engine_ ? engine_->method() : *method_; }
+  bool differs() const;  // replicas have weights and moments of their own
+  template <class Work>
+  void wait(Work work);
+  std::string own(const std::string& slot, const std::string& name) const;
+
+  AdamW& optimizer_;
+  Gradients& gradients_;
+  WaitClock& waits_;
+  const sync::Layout layout_;
+  std::size_t replica_;
+  std::size_t replicas_;
+  std::unique_ptr<sync::SyncMethod> method_;  // until it is the engine's
+  std::unique_ptr<sync::Slots> slots_;        // null: there is one replica
+  std::unique_ptr<sync::SyncEngine> engine_;
+  std::vector<const net::Link*> links_;
+  bool restored_ = false;
+  std::vector<float> hidden_;  // the own weights while the model is shown
+};
+
+}  // namespace strait::stages
