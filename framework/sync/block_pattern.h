@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace strait::sync {
+
+// Which of a block's 16 values are sent, as a class (how many: what the coder learns about) and a
+// place among the patterns of that class, which are all equally likely. 14 and 15 share a class,
+// so that there are 16.
+struct PatternPlace {
+  std::size_t pattern_class = 0;
+  std::uint32_t place = 0;
+};
+
+inline constexpr std::size_t kPatternClasses = 16;
+
+PatternPlace place_of(std::uint16_t pattern);
+std::uint16_t pattern_at(PatternPlace place);  // place.place < patterns_of(place.pattern_class)
+std::uint32_t patterns_of(std::size_t pattern_class);
+// The most values that a pattern of the class has.
+unsigned most_values(std::size_t pattern_class);
+
+}  // namespace strait::sync

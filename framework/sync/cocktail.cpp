@@ -1,0 +1,197 @@
+#include "framework/sync/cocktail.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+
+#include "framework/sync/bfloat16.h"
+#include "framework/sync/grid.h"
+#include "framework/sync/slot_column.h"
+#include "framework/sync/sync_error.h"
+
+namespace strait::sync {
+namespace {
+
+constexpr auto kBlockSize = static_cast<std::size_t>(kGrain);
+using BlockValues = std::array<float, kBlockSize>;
+
+Range range_of(const Block& block) { return {block.first, block.first + block.count}; }
+
+double checked_share(double share, const char* what) {
+  if (share > 0 && share <= 1) return share;
+  throw SyncError(
+      SyncError::Kind::setting,
+      fmt::format("cocktail: {} is {}; it has to be above 0 and at most 1", what, share));
+}
+
+int checked_bits(int bits) {
+  if (bits >= 1 && bits <= 8) return bits;
+  throw SyncError(SyncError::Kind::setting,
+                  fmt::format("cocktail: bits are {}; they have to be from 1 to 8", bits));
+}
+
+// What no packet can say must not be made of any: it would be in the model of all replicas.
+void check_magnitudes(const std::vector<Block>& blocks, std::span<const float> values,
+                      const Layout& layout, const char* what) {
+  bool sound = true;
+  for (const float value : values) sound &= std::abs(value) < kMostMagnitude;
+  if (sound) return;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (std::abs(values[i]) < kMostMagnitude) continue;
+    const Block& block = blocks[i / kBlockSize];
+    const Piece& piece = layout.pieces()[block.piece];
+    throw SyncError(
+        SyncError::Kind::corrupt,
+        fmt::format("{} of {} is {} at its value {}", what, piece.spec.name, values[i],
+                    block.first + static_cast<std::int64_t>(i % kBlockSize) - piece.range.first));
+  }
+}
+
+// The block's values of what was sent, zero where nothing was; goes on to the next block.
+class BlockReader {
+ public:
+  explicit BlockReader(const SparseValues& sent) : sent_(sent) {}
+  const BlockValues& next() {
+    block_.fill(0);
+    for (std::uint32_t rest = sent_.patterns[at_++]; rest != 0; rest &= rest - 1) {
+      block_[static_cast<std::size_t>(std::countr_zero(rest))] = sent_.values[value_++];
+    }
+    return block_;
+  }
+
+ private:
+  const SparseValues& sent_;
+  std::size_t at_ = 0;
+  std::size_t value_ = 0;
+  BlockValues block_{};
+};
+
+}  // namespace
+
+Cocktail::Cocktail(const SyncSettings& settings)
+    : choice_(settings.seed, checked_share(settings.random, "random")),
+      packet_{checked_share(settings.top, "top"), checked_bits(settings.bits)},
+      narrow_(settings.narrow_reference) {}
+
+std::vector<SlotNeed> Cocktail::slots() const {
+  const auto width = narrow_ ? SlotNeed::Width::bfloat16 : SlotNeed::Width::float32;
+  return {{kReference, width, true}, {kResidual, width, true}};
+}
+
+void Cocktail::start(Slots& slots) {
+  const std::span<float> weights = slots.values(kWeights);
+  const Range all{0, slots.layout().size()};
+  slots.store(kReference, all, weights);
+  // Where the reference is narrow the run begins with what it could take.
+  if (narrow_) slots.load(kReference, all, weights);
+}
+
+std::optional<RoundPlan> Cocktail::plan(const Moment& moment, const Layout& layout,
+                                        const Membership&) const {
+  if (moment.hook != Hook::update) return std::nullopt;
+  RoundPlan plan;
+  plan.late = 1;
+  for (const Zone& zone : layout.zones()) plan.ranges.push_back(zone.range);
+  return plan;
+}
+
+std::vector<Block> Cocktail::blocks(const Round& round, const Part& part,
+                                    const Layout& layout) const {
+  return choice_.blocks(layout, part.range, round.opened.step);
+}
+
+void Cocktail::tell(const Round& round, const Part& part, const Slots& slots, net::Frame& out) {
+  const std::vector<Block> chosen = blocks(round, part, slots.layout());
+  const std::span<const float> weights = slots.values(kWeights);
+  const SlotColumn reference(slots, kReference, narrow_);
+  std::vector<float> change(chosen.size() * kBlockSize);
+  BlockValues agreed{};
+  for (std::size_t b = 0; b < chosen.size(); ++b) {
+    reference.load(range_of(chosen[b]), agreed);
+    const float* own = weights.data() + chosen[b].first;
+    for (std::size_t i = 0; i < chosen[b].count; ++i) {
+      change[b * kBlockSize + i] = own[i] - agreed[i];
+    }
+  }
+  check_magnitudes(chosen, change, slots.layout(), "the change since the last agreement");
+  told_[part.index] = write_packet(chosen, change, packet_, out);
+}
+
+void Cocktail::fold(const Round& round, const Part& part, Told told, const Slots& slots,
+                    net::Frame& out) {
+  const std::vector<Block> chosen = blocks(round, part, slots.layout());
+  std::vector<float> sum(chosen.size() * kBlockSize);
+  for (const std::span<const std::byte> packet : told) add_to(sum, read_packet(chosen, packet));
+  const SlotColumn residual(slots, kResidual, narrow_);
+  const auto members = static_cast<float>(told.size());
+  BlockValues before{};
+  for (std::size_t b = 0; b < chosen.size(); ++b) {
+    residual.load(range_of(chosen[b]), before);
+    for (std::size_t i = 0; i < chosen[b].count; ++i) {
+      float& value = sum[b * kBlockSize + i];
+      value = value / members + before[i];
+    }
+  }
+  check_magnitudes(chosen, sum, slots.layout(), "the mean change");
+  const SparseValues said = write_packet(chosen, sum, packet_, out);
+  BlockReader reader(said);
+  for (std::size_t b = 0; b < chosen.size(); ++b) {
+    const BlockValues& block = reader.next();
+    for (std::size_t i = 0; i < kBlockSize; ++i) sum[b * kBlockSize + i] -= block[i];
+  }
+  left_[part.index] = std::move(sum);
+}
+
+void Cocktail::land(const Round& round, Slots& slots) {
+  const auto told = std::exchange(told_, {});
+  const auto left = std::exchange(left_, {});
+  // All of it is read before any of it changes something.
+  std::vector<SparseValues> agreed;
+  for (const Part& part : round.parts) {
+    agreed.push_back(read_packet(blocks(round, part, slots.layout()),
+                                 round.exchanges.front().agreed[part.index]));
+  }
+  for (const Part& part : round.parts) {
+    const auto own = left.find(part.index);
+    land_part(blocks(round, part, slots.layout()), told.at(part.index), agreed[part.index],
+              own == left.end() ? nullptr : &own->second, slots);
+  }
+}
+
+void Cocktail::land_part(const std::vector<Block>& blocks, const SparseValues& told,
+                         const SparseValues& agreed, const std::vector<float>* left,
+                         Slots& slots) const {
+  const std::span<float> weights = slots.values(kWeights);
+  const SlotColumn reference(slots, kReference, narrow_);
+  BlockReader mine(told);
+  BlockReader all(agreed);
+  BlockValues before{};
+  BlockValues residual{};
+  for (std::size_t b = 0; b < blocks.size(); ++b) {
+    const Range range = range_of(blocks[b]);
+    const BlockValues& gives = mine.next();
+    const BlockValues& takes = all.next();
+    reference.load(range, before);
+    BlockValues after{};
+    float* own = weights.data() + range.first;
+    for (std::size_t i = 0; i < blocks[b].count; ++i) {
+      after[i] = before[i] + takes[i];
+      if (narrow_) after[i] = from_bfloat16(to_bfloat16(after[i]));
+      const float moved = after[i] - before[i];
+      own[i] += moved - gives[i];
+      if (left != nullptr) residual[i] = (*left)[b * kBlockSize + i] + (takes[i] - moved);
+    }
+    slots.store(kReference, range, after);
+    if (left != nullptr) slots.store(kResidual, range, residual);
+  }
+}
+
+void Cocktail::drop(const Round&) {
+  told_.clear();
+  left_.clear();
+}
+
+}  // namespace strait::sync

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "framework/sync/methods.h"
+#include "framework/sync/packet.h"
+#include "framework/sync/random_choice.h"
+#include "framework/sync/sync_method.h"
+
+namespace strait::sync {
+
+// CocktailSGD: sparse, compressed model averaging, one step late. Every replica trains on its own
+// weights and tells, after each update, how far these are from the reference that all share: at
+// randomly chosen coordinates, the largest, in a few bits. The owner of a part takes the mean, adds
+// what it could not say before (its residual) and says as much of that as fits. When the next
+// update is about to be made, reference and weights take in what was said, and weights give back
+// what they told. So nothing is lost: what was not told is still between weights and reference,
+// what was not said is in the residual, and mean(weights) + residual moves as the uncompressed
+// mean would. That the reference rounds (it may be in bfloat16) is no exception: what it could not
+// take goes back into the residual.
+//
+// The trained model is the reference.
+class Cocktail final : public SyncMethod {
+ public:
+  // SyncError (setting) for a share that is not above 0 and at most 1, or bits that are not 1 to 8.
+  explicit Cocktail(const SyncSettings& settings);
+
+  std::string name() const override { return "cocktail"; }
+  std::vector<SlotNeed> slots() const override;
+  std::string model_slot() const override { return kReference; }
+  void start(Slots& slots) override;
+  std::optional<RoundPlan> plan(const Moment& moment, const Layout& layout,
+                                const Membership& membership) const override;
+  void tell(const Round& round, const Part& part, const Slots& slots, net::Frame& out) override;
+  void fold(const Round& round, const Part& part, Told told, const Slots& slots,
+            net::Frame& out) override;
+  void land(const Round& round, Slots& slots) override;
+  void drop(const Round& round) override;
+
+ private:
+  static constexpr const char* kReference = "reference";
+  static constexpr const char* kResidual = "residual";
+
+  using PartIndex = std::uint32_t;
+
+  std::vector<Block> blocks(const Round& round, const Part& part, const Layout& layout) const;
+  void land_part(const std::vector<Block>& blocks, const SparseValues& told,
+                 const SparseValues& agreed, const std::vector<float>* left, Slots& slots) const;
+
+  RandomChoice choice_;
+  PacketSettings packet_;
+  bool narrow_;
+  // Of the round under way: what was told, as others read it, and for the parts that this replica
+  // owns, what is left to say of the chosen blocks.
+  std::map<PartIndex, SparseValues> told_;
+  std::map<PartIndex, std::vector<float>> left_;
+};
+
+}  // namespace strait::sync

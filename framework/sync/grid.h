@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+
+namespace strait::sync {
+
+// Magnitudes below count as zero, those from the other on are refused: what is made of any values
+// between is neither subnormal nor infinite.
+inline constexpr float kLeastMagnitude = 0x1p-100F;
+inline constexpr float kMostMagnitude = 0x1p100F;
+
+// The magnitudes that a packet can say: threshold + (level + offset) · step. No table, no epsilon
+// and no largest value: levels are coded, so the few large ones cost what they are worth.
+// A step has six significant bits, so that its product with a level is exact: fused or not, on any
+// machine, value() is one rounding of a sum.
+struct Grid {
+  static constexpr std::int32_t kMostLevel = (1 << 12) - 1;  // larger magnitudes are sent as this
+
+  float threshold = 0;      // a bfloat16
+  float step = 0;           // 0: every value is the threshold
+  std::int32_t offset = 0;  // of a step, in 64ths
+  unsigned plain_bits = 0;  // the low bits of a level, as good as random
+  double decay = 0;         // how likely the rest of a level is, against the one below: a guess
+  std::int32_t most_level = kMostLevel;
+
+  // Of a magnitude from the threshold to kMostMagnitude.
+  std::int32_t level(float magnitude) const;
+  float value(std::int32_t level) const;
+};
+
+// For magnitudes from `threshold` on. What lies above it is close to exponential, with a mean that
+// is sent; the step is that mean times 2^(4 − bits), as fine as symmetric levels of so many bits
+// from the least to the largest value would be, and a value is read as the mean of its step. One
+// bit is the limit: no levels, every value is the mean.
+Grid grid_above(float threshold, float step, int bits);
+float step_above(float threshold, double mean, int bits);
+
+// For values that are all sent, small ones as zero: levels are whole multiples of the step. These
+// are few, so they get 4 bits at least.
+Grid grid_around_zero(float step, int bits);
+float step_around_zero(double mean, int bits);
+
+// As they are sent: a threshold in 16 bits, rounded down; a step in 13.
+float threshold_below(float magnitude);
+inline constexpr std::uint32_t kStepCodes = 1U << 13;
+std::uint32_t step_code(float step);
+float step_of(std::uint32_t code);
+// Whether a packet may say so.
+bool threshold_is_sound(float threshold);
+bool step_is_sound(float step);
+
+}  // namespace strait::sync

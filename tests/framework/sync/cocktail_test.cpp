@@ -1,0 +1,380 @@
+// The laws of the method, on random tensors, members and settings. Local training is a random walk
+// of each replica: nothing here is smooth, so nothing is hidden.
+#include "framework/sync/cocktail.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "framework/sync/sync_error.h"
+#include "tests/framework/sync/direct_round.h"
+#include "tests/framework/sync/random_stage.h"
+
+namespace strait::sync {
+namespace {
+
+using testing::HasSubstr;
+
+DirectRound::Maker cocktail(const SyncSettings& settings) {
+  return [settings] { return std::make_unique<Cocktail>(settings); };
+}
+
+SyncSettings random_settings(std::mt19937_64& random) {
+  SyncSettings settings;
+  settings.seed = random();
+  settings.random = std::array{0.05, 0.1, 0.37, 0.5, 1.0}[random() % 5];
+  settings.top = std::array{0.01, 0.2, 0.6, 1.0}[random() % 4];
+  settings.bits = 1 + static_cast<int>(random() % 8);
+  return settings;
+}
+
+// Replicas that walk at random and what an uncompressed mean of them would have become.
+class Walk {
+ public:
+  Walk(DirectRound& stage, std::uint64_t seed, double stride)
+      : stage_(stage), random_(seed), stride_(stride) {
+    for (const float weight : stage.replica(0).weights) mean_.push_back(weight);
+  }
+
+  void step() {
+    for (std::size_t number = 0; number < stage_.size(); ++number) {
+      std::vector<float>& weights = stage_.replica(number).weights;
+      const std::vector<float> strides = random_values(stage_.layout(), random_, stride_);
+      for (std::size_t i = 0; i < weights.size(); ++i) {
+        const float before = weights[i];
+        weights[i] += strides[i];
+        mean_[i] += (static_cast<double>(weights[i]) - static_cast<double>(before)) /
+                    static_cast<double>(stage_.size());
+      }
+    }
+  }
+  // The furthest that mean(weights) + residual is from it.
+  double lost() const {
+    std::vector<double> kept(mean_.size());
+    for (std::size_t number = 0; number < stage_.size(); ++number) {
+      DirectReplica& replica = stage_.replica(number);
+      std::vector<float> residual(mean_.size());
+      replica.slots.load("residual", {0, stage_.layout().size()}, residual);
+      for (std::size_t i = 0; i < kept.size(); ++i) {
+        kept[i] += static_cast<double>(residual[i]) +
+                   static_cast<double>(replica.weights[i]) / static_cast<double>(stage_.size());
+      }
+    }
+    double most = 0;
+    for (std::size_t i = 0; i < kept.size(); ++i) {
+      most = std::max(most, std::abs(kept[i] - mean_[i]));
+    }
+    return most;
+  }
+  const std::vector<double>& mean() const { return mean_; }
+
+ private:
+  DirectRound& stage_;
+  std::mt19937_64 random_;
+  double stride_;
+  std::vector<double> mean_;
+};
+
+void expect_agreement(DirectRound& stage) {
+  const auto reference = model_of(stage.replica(0));
+  for (std::size_t number = 1; number < stage.size(); ++number) {
+    ASSERT_TRUE(same_bits(reference, model_of(stage.replica(number)))) << "replica " << number;
+  }
+}
+
+TEST(Cocktail, LosesNothingInAThousandRoundsAndAlwaysAgrees) {
+  for (std::uint64_t seed = 0; seed < 8; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937_64 random(seed);
+    const std::size_t replicas = 2 + seed;
+    DirectRound stage(random_layout(random), replicas, cocktail(random_settings(random)));
+    start_at_random(stage, random);
+    Walk walk(stage, random(), 1e-3);
+    for (std::int64_t step = 0; step < 1000; ++step) {
+      stage.before_update(step_number(step));
+      walk.step();
+      stage.pass({step_number(step), Hook::update});
+      expect_agreement(stage);
+    }
+    stage.land();
+    // Weights of about one: a thousand roundings of 2^-24, few of them one way.
+    EXPECT_LT(walk.lost(), 1e-5);
+  }
+}
+
+TEST(Cocktail, LosesNothingOfWhatANarrowReferenceCannotTake) {
+  for (std::uint64_t seed = 0; seed < 4; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937_64 random(seed);
+    SyncSettings settings = random_settings(random);
+    settings.narrow_reference = true;
+    DirectRound stage(random_layout(random), 3, cocktail(settings));
+    start_at_random(stage, random);
+    Walk walk(stage, random(), 1e-3);
+    for (std::int64_t step = 0; step < 300; ++step) {
+      stage.before_update(step_number(step));
+      walk.step();
+      stage.pass({step_number(step), Hook::update});
+      expect_agreement(stage);
+    }
+    stage.land();
+    // A residual of half a bfloat16 of a weight, 2^-9 of it, and rounded to 2^-9 of itself.
+    EXPECT_LT(walk.lost(), 2e-3);
+  }
+}
+
+TEST(Cocktail, SendsEverythingAndSoAverages) {
+  std::mt19937_64 random(1);
+  SyncSettings settings;
+  settings.random = 1;
+  settings.top = 1;
+  settings.bits = 8;
+  DirectRound stage(random_layout(random), 4, cocktail(settings));
+  start_at_random(stage, random);
+  Walk walk(stage, random(), 0.1);
+  walk.step();
+  for (std::int64_t step = 0; step < 30; ++step) {
+    stage.before_update(step_number(step));
+    stage.pass({step_number(step), Hook::update});
+  }
+  stage.land();
+  const auto reference = model_of(stage.replica(0));
+  for (std::size_t i = 0; i < reference.size(); ++i) {
+    ASSERT_NEAR(reference[i], walk.mean()[i], 1e-6);
+    ASSERT_NEAR(stage.replica(2).weights[i], walk.mean()[i], 1e-6);
+  }
+}
+
+// A walk in one direction, at the learning rates of fine-tuning and far below.
+TEST(Cocktail, FollowsTinyStepsAsItFollowsLargeOnes) {
+  double behind_first = 0;
+  for (const double stride : {1e-4, 1e-6, 1e-7, 1e-9}) {
+    std::mt19937_64 random(3);
+    SyncSettings settings;
+    settings.seed = 5;
+    DirectRound stage(Layout({{"w", {64, 64}, false}, {"norm", {64}, false}}), 4,
+                      cocktail(settings));
+    // At zero, where a float holds any step.
+    stage.start();
+    const std::vector<float> drift = random_values(stage.layout(), random, stride);
+    for (std::int64_t step = 0; step < 400; ++step) {
+      stage.before_update(step_number(step));
+      for (std::size_t number = 0; number < 4; ++number) {
+        auto& weights = stage.replica(number).weights;
+        for (std::size_t i = 0; i < weights.size(); ++i) weights[i] += drift[i];
+      }
+      stage.pass({step_number(step), Hook::update});
+    }
+    const auto reference = model_of(stage.replica(0));
+    double behind = 0;
+    double all = 0;
+    for (std::size_t i = 0; i < reference.size(); ++i) {
+      behind +=
+          std::pow(400 * static_cast<double>(drift[i]) - static_cast<double>(reference[i]), 2);
+      all += std::pow(400 * static_cast<double>(drift[i]), 2);
+    }
+    behind = std::sqrt(behind / all);
+    EXPECT_LT(behind, 0.2);
+    if (behind_first == 0) behind_first = behind;
+    EXPECT_NEAR(behind / behind_first, 1, 0.1) << stride;
+  }
+}
+
+TEST(Cocktail, ADroppedRoundLeavesNoTrace) {
+  std::mt19937_64 random(4);
+  for (int round = 0; round < 20; ++round) {
+    SyncSettings settings = random_settings(random);
+    settings.narrow_reference = round % 2 == 0;
+    const std::size_t replicas = 1 + random() % 9;
+    const std::uint64_t seed = random();
+    const auto run = [&](bool with_drops) {
+      std::mt19937_64 same(seed);
+      DirectRound stage(random_layout(same), replicas, cocktail(settings));
+      start_at_random(stage, same);
+      Walk walk(stage, same(), 1e-3);
+      for (std::int64_t step = 0; step < 12; ++step) {
+        stage.before_update(step_number(step));
+        walk.step();
+        if (step % 3 == 2 && with_drops) {
+          stage.open({step_number(step), Hook::update});
+          if (step % 2 == 0) stage.exchange();
+          stage.drop();
+        } else if (step % 3 != 2) {
+          stage.pass({step_number(step), Hook::update});
+        }
+      }
+      std::vector<std::vector<std::vector<float>>> slots;
+      for (std::size_t number = 0; number < replicas; ++number) {
+        slots.push_back(slots_of(stage.replica(number)));
+      }
+      return slots;
+    };
+    const auto with = run(true);
+    const auto without = run(false);
+    for (std::size_t number = 0; number < replicas; ++number) {
+      ASSERT_TRUE(same_bits(with[number], without[number])) << "round " << round;
+    }
+  }
+}
+
+// The same weight on two stages, moved alike, among different neighbours.
+TEST(Cocktail, TwinsStayTwins) {
+  const PieceSpec twin{"embedding", {100, 24}, true};
+  std::mt19937_64 random(6);
+  for (std::size_t replicas = 2; replicas < 6; ++replicas) {
+    const SyncSettings settings = random_settings(random);
+    DirectRound first(Layout({twin, {"a", {64, 64}, false}}), replicas, cocktail(settings));
+    DirectRound last(Layout({{"b", {33, 5}, false}, {"norm", {17}, false}, twin}), replicas,
+                     cocktail(settings));
+    const Range here = first.layout().piece("embedding").range;
+    const Range there = last.layout().piece("embedding").range;
+    first.start();
+    last.start();
+    for (std::int64_t step = 0; step < 60; ++step) {
+      first.before_update(step_number(step));
+      last.before_update(step_number(step));
+      for (std::size_t number = 0; number < replicas; ++number) {
+        auto one = random_values(first.layout(), random, 1e-3);
+        auto other = random_values(last.layout(), random, 1e-3);
+        std::copy(one.begin() + here.first, one.begin() + here.last, other.begin() + there.first);
+        auto& a = first.replica(number).weights;
+        auto& b = last.replica(number).weights;
+        std::transform(a.begin(), a.end(), one.begin(), a.begin(), std::plus<>());
+        std::transform(b.begin(), b.end(), other.begin(), b.begin(), std::plus<>());
+      }
+      first.pass({step_number(step), Hook::update});
+      last.pass({step_number(step), Hook::update});
+      for (std::size_t number = 0; number < replicas; ++number) {
+        const auto one = slots_of(first.replica(number));
+        const auto other = slots_of(last.replica(number));
+        for (std::size_t slot = 0; slot < one.size(); ++slot) {
+          ASSERT_TRUE(std::equal(one[slot].begin() + here.first, one[slot].begin() + here.last,
+                                 other[slot].begin() + there.first))
+              << "slot " << slot << " step " << step;
+        }
+      }
+    }
+  }
+}
+
+// Steps of a ten-thousandth of what a bfloat16 of 1 can tell apart: a reference that rounds each
+// time would stand still for ever.
+TEST(Cocktail, ANarrowReferenceFollowsStepsThatItCannotHold) {
+  const auto run = [](bool narrow) {
+    SyncSettings settings;
+    settings.narrow_reference = narrow;
+    settings.random = 0.25;
+    DirectRound stage(Layout({{"w", {32, 32}, false}}), 2, cocktail(settings));
+    for (std::size_t number = 0; number < 2; ++number) {
+      std::fill(stage.replica(number).weights.begin(), stage.replica(number).weights.end(), 1.0F);
+    }
+    stage.start();
+    for (std::int64_t step = 0; step < 20'000; ++step) {
+      stage.before_update(step_number(step));
+      for (std::size_t number = 0; number < 2; ++number) {
+        for (float& weight : stage.replica(number).weights) weight += 1e-6F;
+      }
+      stage.pass({step_number(step), Hook::update});
+    }
+    double mean = 0;
+    for (const float value : model_of(stage.replica(0))) mean += value;
+    return mean / (32 * 32);
+  };
+  const double moved = 20'000 * 0x1p-20;  // what a float of 1 makes of 1e-6
+  EXPECT_NEAR(run(false), 1 + moved, 0.02 * moved);
+  EXPECT_NEAR(run(true), 1 + moved, 0.004);  // half of what it can tell apart
+}
+
+TEST(Cocktail, RefusesWhatIsNotFiniteByNameAndChangesNothing) {
+  DirectRound stage(Layout({{"norm", {20}, false}, {"layers.3.w", {30, 30}, false}}), 3,
+                    cocktail([] {
+                      SyncSettings settings;
+                      settings.random = 1;
+                      return settings;
+                    }()));
+  stage.start();
+  for (const float bad : {NAN, INFINITY, -INFINITY, 2e30F}) {
+    stage.replica(1).weights[32 + 7] = bad;
+    const auto before = slots_of(stage.replica(1));
+    stage.open({step_number(0), Hook::update});
+    try {
+      stage.exchange();
+      FAIL() << "took " << bad;
+    } catch (const SyncError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("layers.3.w"));
+      EXPECT_THAT(error.what(), HasSubstr("at its value 7"));
+    }
+    stage.drop();
+    EXPECT_TRUE(same_bits(slots_of(stage.replica(1)), before));
+  }
+}
+
+TEST(Cocktail, DamagedAnswersAreRefusedBeforeAnythingChanges) {
+  std::size_t refused = 0;
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    std::mt19937_64 random(seed);
+    DirectRound stage(random_layout(random), 2, cocktail(random_settings(random)));
+    start_at_random(stage, random);
+    Walk walk(stage, random(), 1e-3);
+    walk.step();
+    stage.open({step_number(0), Hook::update});
+    stage.exchange();
+    auto& agreed = stage.rounds()[0].exchanges[0].agreed;
+    net::Frame& frame = agreed[random() % agreed.size()];
+    if (frame.empty()) continue;
+    frame[random() % frame.size()] ^= std::byte(1 + random() % 255);
+    if (random() % 2 == 0) frame.resize(random() % frame.size());
+    const auto before = slots_of(stage.replica(0));
+    try {
+      stage.land();
+    } catch (const SyncError& error) {
+      EXPECT_EQ(error.kind(), SyncError::Kind::corrupt);
+      ASSERT_TRUE(same_bits(slots_of(stage.replica(0)), before)) << "seed " << seed;
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 50U);
+}
+
+TEST(Cocktail, RefusesSettingsOutOfRange) {
+  const auto refusal = [](auto change) -> std::string {
+    SyncSettings settings;
+    change(settings);
+    try {
+      const Cocktail method(settings);
+    } catch (const SyncError& error) {
+      EXPECT_EQ(error.kind(), SyncError::Kind::setting);
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(refusal([](SyncSettings&) {}), "");
+  EXPECT_THAT(refusal([](SyncSettings& s) { s.random = 0; }), HasSubstr("random is 0"));
+  EXPECT_THAT(refusal([](SyncSettings& s) { s.random = NAN; }), HasSubstr("random"));
+  EXPECT_THAT(refusal([](SyncSettings& s) { s.top = 1.5; }), HasSubstr("top is 1.5"));
+  EXPECT_THAT(refusal([](SyncSettings& s) { s.bits = 9; }), HasSubstr("bits are 9"));
+  EXPECT_THAT(refusal([](SyncSettings& s) { s.bits = 0; }), HasSubstr("bits are 0"));
+}
+
+// Sent by each replica, both phases, against what it sends of 16-bit values in an all-reduce.
+TEST(Cocktail, SendsAHundredAndThirtiethOfSixteenBits) {
+  constexpr std::size_t kReplicas = 4;
+  SyncSettings settings;
+  DirectRound stage(Layout({{"w", {1024, 512}, false}}), kReplicas, cocktail(settings));
+  stage.start();
+  Walk walk(stage, 1, 1e-4);
+  double bytes = 0;
+  for (std::int64_t step = 0; step < 20; ++step) {
+    stage.before_update(step_number(step));
+    walk.step();
+    stage.pass({step_number(step), Hook::update});
+    for (const std::uint64_t sent : stage.sent()) bytes += static_cast<double>(sent);
+  }
+  const double whole = 20 * 2.0 * (kReplicas - 1) * 2 * 1024 * 512;
+  EXPECT_GT(whole / bytes, 125);
+}
+
+}  // namespace
+}  // namespace strait::sync
