@@ -10,8 +10,10 @@ namespace strait::sync {
 // Exact means of gradients while Adam warms up; then the second moment stays as it is, and the
 // first is agreed on in a bit per value each way, with feedback at both ends: what a sign leaves
 // out is added to what is told next. Signs are sized by the frozen second moment's root, which all
-// know, so that a bit means the same share of an update for every weight; where the second moment
-// is exactly zero (padding, rows of unseen tokens) nothing moves.
+// know, so that a bit means the same share of an update for every weight. (Of equal size for all,
+// as first published, they throw weights with a small second moment about: on the tests' quadratic
+// that diverges at a rate at which this settles.) Where the second moment is exactly zero (padding,
+// rows of unseen tokens) nothing moves.
 class OnebitAdam final : public SyncMethod {
  public:
   static constexpr const char* kOwed = "owed";               // by this replica

@@ -65,28 +65,30 @@ void DirectRound::before_update(store::Step step) {
 
 bool DirectRound::pass(const Moment& moment) {
   if (moment.hook == Hook::update) before_update(moment.step);
-  if (under_way() || !open(moment)) return false;
+  if (!open(moment)) return false;
   exchange();
   if (rounds_[0].plan.late == 0) land();
   return true;
 }
 
 bool DirectRound::open(const Moment& moment) {
-  must_hold(!under_way(), "a round is under way");
+  std::vector<Round> opened;
   for (std::size_t place = 0; place < members_.size(); ++place) {
     const Membership membership{epoch_, members_, place};
     auto plan = method(place).plan(moment, layout_, membership);
-    must_hold(place == 0 || plan.has_value() == under_way(), "replicas do not open together");
+    must_hold(place == 0 || plan.has_value() == !opened.empty(), "replicas do not open together");
     if (!plan) continue;
-    Round& round = rounds_.emplace_back();
+    Round& round = opened.emplace_back();
     round.id = opened_;
     round.opened = moment;
     round.plan = std::move(*plan);
     round.membership = membership;
     round.parts = parts_of(round.plan, membership);
-    must_hold(round.plan.ranges == rounds_[0].plan.ranges, "replicas plan different ranges");
+    must_hold(round.plan.ranges == opened[0].plan.ranges, "replicas plan different ranges");
   }
-  if (!under_way()) return false;
+  if (opened.empty()) return false;
+  must_hold(!under_way(), "a second round opens while one is under way");
+  rounds_ = std::move(opened);
   ++opened_;
   sent_.assign(members_.size(), 0);
   return true;

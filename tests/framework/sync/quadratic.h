@@ -24,6 +24,8 @@ class Quadratic {
   void step(std::int64_t step, const std::vector<std::uint32_t>& members);
   void look(std::int64_t steps);
 
+  void set_learning_rate(float rate) { settings_.learning_rate = rate; }
+
   // From a model to the place that all are drawn to, as a share of that place's own size.
   double distance(const std::vector<float>& model) const;
 

@@ -1,0 +1,145 @@
+#include "framework/sync/onebit_adam.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+#include "framework/sync/sync_error.h"
+#include "tests/framework/sync/quadratic.h"
+#include "tests/framework/sync/random_stage.h"
+
+namespace strait::sync {
+namespace {
+
+constexpr std::int64_t kWarm = 4;
+
+DirectRound::Maker onebit_maker() {
+  SyncSettings settings;
+  settings.warmup = kWarm;
+  return [settings] { return std::make_unique<OnebitAdam>(settings); };
+}
+
+TEST(OnebitAdam, GradientsAreExactMeansWhileItWarmsUp) {
+  std::mt19937_64 random(1);
+  for (std::size_t replicas = 1; replicas <= 9; ++replicas) {
+    DirectRound stage(random_layout(random), replicas, onebit_maker());
+    std::vector<double> mean(stage.replica(0).gradient.size());
+    for (std::size_t i = 0; i < replicas; ++i) {
+      std::ranges::copy(random_values(stage.layout(), random), stage.replica(i).gradient.begin());
+      for (std::size_t j = 0; j < mean.size(); ++j) {
+        mean[j] +=
+            static_cast<double>(stage.replica(i).gradient[j]) / static_cast<double>(replicas);
+      }
+    }
+    ASSERT_TRUE(stage.pass({step_number(kWarm - 1), Hook::clipped}));
+    for (std::size_t j = 0; j < mean.size(); ++j) {
+      ASSERT_NEAR(static_cast<double>(stage.replica(replicas - 1).gradient[j]), mean[j], 1e-6);
+    }
+  }
+}
+
+TEST(OnebitAdam, TheOptimizerIsToldWhenMomentsAreGiven) {
+  const auto method = onebit_maker()();
+  EXPECT_EQ(method->update_rule(step_number(kWarm - 1)), UpdateRule::adamw);
+  EXPECT_EQ(method->update_rule(step_number(kWarm)), UpdateRule::moment_given);
+  SyncSettings settings;
+  settings.steps = 150;
+  EXPECT_EQ(OnebitAdam(settings).update_rule(step_number(9)), UpdateRule::adamw);
+  EXPECT_EQ(OnebitAdam(settings).update_rule(step_number(10)), UpdateRule::moment_given);
+}
+
+// What one step puts into the mean of all.
+std::vector<double> told_and_owed(DirectRound& stage, bool before) {
+  std::vector<double> sum(stage.replica(0).weights.size());
+  const auto count = static_cast<double>(stage.size());
+  for (std::size_t i = 0; i < stage.size(); ++i) {
+    DirectReplica& replica = stage.replica(i);
+    const auto owed = replica.slots.values(OnebitAdam::kOwed);
+    const auto server = replica.slots.values(OnebitAdam::kServerOwed);
+    for (std::size_t j = 0; j < sum.size(); ++j) {
+      const double moment = before ? 0.9 * static_cast<double>(replica.first_moment[j]) +
+                                         0.1 * static_cast<double>(replica.gradient[j])
+                                   : static_cast<double>(replica.first_moment[j]);
+      sum[j] += (moment + static_cast<double>(owed[j])) / count + static_cast<double>(server[j]);
+    }
+  }
+  return sum;
+}
+
+TEST(OnebitAdam, WhatIsAgreedAndWhatIsOwedIsAllThatWasThere) {
+  std::mt19937_64 random(2);
+  for (std::size_t replicas = 1; replicas <= 9; ++replicas) {
+    SCOPED_TRACE(replicas);
+    DirectRound stage(random_layout(random), replicas, onebit_maker());
+    const auto second = random_values(stage.layout(), random);
+    for (std::size_t i = 0; i < replicas; ++i) {
+      for (std::size_t j = 0; j < second.size(); ++j) {
+        stage.replica(i).second_moment[j] = second[j] * second[j];
+      }
+    }
+    for (std::int64_t step = kWarm; step < kWarm + 30; ++step) {
+      for (std::size_t i = 0; i < replicas; ++i) {
+        std::ranges::copy(random_values(stage.layout(), random), stage.replica(i).gradient.begin());
+      }
+      const auto before = told_and_owed(stage, true);
+      ASSERT_TRUE(stage.pass({step_number(step), Hook::clipped}));
+      const auto after = told_and_owed(stage, false);
+      for (std::size_t j = 0; j < before.size(); ++j) ASSERT_NEAR(after[j], before[j], 2e-4);
+    }
+  }
+}
+
+TEST(OnebitAdam, WhereNothingEverMovedNothingMoves) {
+  std::mt19937_64 random(3);
+  const Layout layout({{.name = "rows", .shape = {60, 50}}});
+  DirectRound stage(layout, 3, onebit_maker());
+  start_at_random(stage, random);
+  const std::vector<float> first = stage.replica(0).weights;
+  for (std::int64_t step = 0; step < 40; ++step) {
+    for (std::size_t i = 0; i < stage.size(); ++i) {
+      DirectReplica& replica = stage.replica(i);
+      std::ranges::copy(random_values(layout, random), replica.gradient.begin());
+      // The rows of tokens that warming up never saw.
+      std::ranges::fill(std::span(replica.gradient).first(1000), 0.0F);
+    }
+    stage.pass({step_number(step), Hook::clipped});
+    for (std::size_t i = 0; i < stage.size(); ++i) {
+      DirectReplica& replica = stage.replica(i);
+      for (std::size_t j = 0; j < first.size() && step < kWarm; ++j) {
+        replica.first_moment[j] = 0.9F * replica.first_moment[j] + 0.1F * replica.gradient[j];
+        replica.second_moment[j] += replica.gradient[j] * replica.gradient[j];
+      }
+      for (std::size_t j = 0; j < 1000; ++j) ASSERT_EQ(replica.first_moment[j], 0);
+    }
+  }
+}
+
+TEST(OnebitAdam, SettingsOutOfRangeAreNamed) {
+  SyncSettings settings;
+  settings.warmup = -1;
+  EXPECT_THROW(OnebitAdam{settings}, SyncError);
+  settings.warmup = 1;
+  settings.beta1 = 1;
+  EXPECT_THROW(OnebitAdam{settings}, SyncError);
+}
+
+TEST(OnebitAdam, Converges) {
+  std::mt19937_64 random(4);
+  SyncSettings settings;
+  settings.warmup = 40;
+  DirectRound stage(random_layout(random), 4,
+                    [settings] { return std::make_unique<OnebitAdam>(settings); });
+  start_at_random(stage, random);
+  Quadratic problem(stage, 7, {.learning_rate = 0.01F, .adam = true});
+  const double away = problem.distance(model_of(stage.replica(0)));
+  for (std::int64_t step = 0; step < 1000; ++step) problem.step(step);
+  // Signs are noise as large as the rate; it goes as the rate does.
+  problem.set_learning_rate(0.001F);
+  for (std::int64_t step = 1000; step < 2000; ++step) problem.step(step);
+  EXPECT_LT(problem.distance(model_of(stage.replica(0))), 0.03 * away);
+}
+
+}  // namespace
+}  // namespace strait::sync
