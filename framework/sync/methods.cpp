@@ -8,6 +8,7 @@
 
 #include "framework/sync/allreduce.h"
 #include "framework/sync/bytegrad.h"
+#include "framework/sync/cocktail.h"
 #include "framework/sync/diloco.h"
 #include "framework/sync/noloco.h"
 #include "framework/sync/onebit_adam.h"
@@ -30,6 +31,7 @@ std::unique_ptr<SyncMethod> made(const SyncSettings& settings) {
 
 constexpr std::array kMethods = {
     Offer{"allreduce", made<Allreduce>},
+    Offer{"cocktail", made<Cocktail>},
     Offer{"diloco", made<Diloco>},
     Offer{"streaming_diloco", made<StreamingDiloco>},
     Offer{"noloco", made<Noloco>},
