@@ -9,7 +9,9 @@
 #include <memory>
 #include <mutex>
 #include <random>
+#include <span>
 #include <thread>
+#include <tuple>
 
 #include "framework/net/memory_link.h"
 #include "models/model_config.h"
@@ -104,7 +106,8 @@ class Recorder final : public StageObserver {
   Stage& stage_;
 };
 
-StageOptions options_of(const RunSettings& settings, std::size_t stage, std::int64_t first) {
+StageOptions options_of(const RunSettings& settings, std::size_t process, std::int64_t first) {
+  const std::size_t stage = process % settings.blocks.size();
   StageOptions options;
   options.model = tiny_config(settings);
   options.layers = explicit_partition(models::describe(options.model), settings.blocks)[stage];
@@ -116,6 +119,12 @@ StageOptions options_of(const RunSettings& settings, std::size_t stage, std::int
   options.batch.seed = 5;
   options.batch.micro_batch_rows = settings.rows;
   options.batch.micro_batches = settings.micro_batches;
+  options.batch.shuffle = settings.shuffle;
+  options.batch.replicas = settings.replicas;
+  options.batch.replica = static_cast<std::int64_t>(process / settings.blocks.size());
+  options.sync = settings.sync;
+  options.sync.seed = 5;
+  options.sync.steps = settings.steps;
   options.loop.first = static_cast<store::Step>(first);
   options.loop.last = static_cast<store::Step>(settings.steps);
   options.loop.evaluate = settings.evaluate;
@@ -128,42 +137,70 @@ StageOptions options_of(const RunSettings& settings, std::size_t stage, std::int
     BoundaryOptions& boundary = upper ? options.upper : options.lower;
     boundary = settings.boundary;
     boundary.upper_stage = static_cast<std::int64_t>(stage) - (upper ? 1 : 0);
-    boundary.name = fmt::format("{}.0>{}.0", boundary.upper_stage, boundary.upper_stage + 1);
+    boundary.name = fmt::format("{}.{r}>{}.{r}", boundary.upper_stage, boundary.upper_stage + 1,
+                                fmt::arg("r", options.batch.replica));
   }
   options.loop.learning_rate = {.peak = 1e-2, .warmup = 3, .steps = settings.steps};
   const schedules::PipelineShape shape{static_cast<int>(settings.blocks.size()),
                                        settings.micro_batches, settings.depth};
   const auto index = static_cast<StageIndex>(stage);
   options.training = schedules::schedule_named(settings.schedule).list(shape, index);
-  options.evaluation = schedules::forward_only(
-      {shape.stages, (kEvaluationRows + settings.rows - 1) / settings.rows, 0}, index);
+  const int all = (kEvaluationRows + settings.rows - 1) / settings.rows;
+  const int mine =
+      (all - static_cast<int>(options.batch.replica) + settings.replicas - 1) / settings.replicas;
+  if (mine > 0) options.evaluation = schedules::forward_only({shape.stages, mine, 0}, index);
   return options;
 }
 
 using LinkPair = std::pair<std::unique_ptr<net::Link>, std::unique_ptr<net::Link>>;
 
-LinkPair links_between(std::uint32_t upper, std::uint32_t lower, const std::string& name) {
+LinkPair links_between(net::ProcessName upper, net::ProcessName lower, const std::string& name) {
   net::MemoryEnd left;
-  left.name = {upper, 0};
+  left.name = upper;
   left.options.name = name;
-  left.options.peer = {lower, 0};
+  left.options.peer = lower;
   net::MemoryEnd right = left;
-  right.name = {lower, 0};
-  right.options.peer = {upper, 0};
+  right.name = lower;
+  right.options.peer = upper;
   return net::memory_link(left, right);
 }
 
-std::vector<StageLinks> connect_all(std::size_t stages, bool tied) {
-  std::vector<StageLinks> links(stages);
+void connect_pipeline(std::span<StageLinks> links, std::uint32_t replica, bool tied) {
+  const auto stages = static_cast<std::uint32_t>(links.size());
   for (std::uint32_t s = 0; s + 1 < stages; ++s) {
-    LinkPair pair = links_between(s, s + 1, "boundary");
+    LinkPair pair = links_between({s, replica}, {s + 1, replica}, "boundary");
     links[s].downstream = std::move(pair.first);
     links[s + 1].upstream = std::move(pair.second);
   }
   if (tied && stages > 1) {
-    LinkPair pair = links_between(0, static_cast<std::uint32_t>(stages - 1), "tie");
+    LinkPair pair = links_between({0, replica}, {stages - 1, replica}, "tie");
     links.front().tie = std::move(pair.first);
     links.back().tie = std::move(pair.second);
+  }
+}
+
+std::vector<StageLinks> connect_all(const RunSettings& settings) {
+  const std::size_t stages = settings.blocks.size();
+  const auto replicas = static_cast<std::size_t>(settings.replicas);
+  std::vector<StageLinks> links(stages * replicas);
+  for (std::size_t r = 0; r < replicas; ++r) {
+    connect_pipeline(std::span(links).subspan(r * stages, stages), static_cast<std::uint32_t>(r),
+                     settings.tied);
+  }
+  if (replicas == 1) return links;
+  for (std::size_t process = 0; process < links.size(); ++process) {
+    links[process].replicas.resize(replicas);
+    if (process % stages == 0) links[process].votes.resize(replicas);
+  }
+  for (std::uint32_t s = 0; s < stages; ++s) {
+    for (std::uint32_t a = 0; a < replicas; ++a) {
+      for (std::uint32_t b = a + 1; b < replicas; ++b) {
+        StageLinks& one = links[a * stages + s];
+        StageLinks& other = links[b * stages + s];
+        std::tie(one.replicas[b], other.replicas[a]) = links_between({s, a}, {s, b}, "replica");
+        if (s == 0) std::tie(one.votes[b], other.votes[a]) = links_between({s, a}, {s, b}, "vote");
+      }
+    }
   }
   return links;
 }
@@ -177,7 +214,7 @@ void run_stage(const RunSettings& settings, const Tensors& from, std::int64_t fi
     if (from.empty()) {
       stage.initialize();
     } else {
-      restore(stage.optimizer(), [&](const std::string& name) { return from.at(name); });
+      stage.restore([&](const std::string& name) { return from.at(name); }, settings.exact);
     }
     if (!caches.empty() && (!settings.finds_caches || settings.finds_caches(index))) {
       stage.restore_caches([&](const std::string& name) { return caches.at(name); });
@@ -187,8 +224,13 @@ void run_stage(const RunSettings& settings, const Tensors& from, std::int64_t fi
     const store::Step done = stage.run(recorder);
     const std::lock_guard lock(together.mutex);
     RunResult& result = together.result;
-    for (const store::NamedTensor& tensor : saved_tensors(stage.optimizer())) {
+    for (const store::NamedTensor& tensor : stage.saved_tensors()) {
       result.saved[tensor.name] = tensor.tensor.clone();
+    }
+    const std::size_t stages = settings.blocks.size();
+    for (const AdamW::Slot& slot : stage.optimizer().slots()) {
+      result.masters[index / stages][fmt::format("{} of stage {}", slot.name, index % stages)] =
+          slot.master.clone();
     }
     for (const store::NamedTensor& tensor : stage.saved_caches()) {
       result.caches[tensor.name] = tensor.tensor.clone();
@@ -206,11 +248,12 @@ void run_stage(const RunSettings& settings, const Tensors& from, std::int64_t fi
 
 RunResult run_stages(const RunSettings& settings, const Tensors& from, std::int64_t first,
                      const Tensors& caches) {
-  const std::size_t count = settings.blocks.size();
+  const std::size_t count = settings.blocks.size() * static_cast<std::size_t>(settings.replicas);
   const StageData data{random_rows(kRows, 1), random_rows(kEvaluationRows, 2)};
-  std::vector<StageLinks> links = connect_all(count, settings.tied);
+  std::vector<StageLinks> links = connect_all(settings);
   Together together(static_cast<std::ptrdiff_t>(count));
   together.result.traffic.resize(count);
+  together.result.masters.resize(static_cast<std::size_t>(settings.replicas));
   std::vector<std::thread> threads;
   for (std::size_t s = 0; s < count; ++s) {
     threads.emplace_back([&, s] {

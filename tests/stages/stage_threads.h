@@ -11,19 +11,24 @@
 
 namespace strait::stages {
 
-// A whole run in one process for tests: every stage on a thread of its own, over memory links.
+// A whole run in one process for tests: every stage of every replica on a thread of its own, over
+// memory links. Processes are counted by replica, then by stage.
 struct RunSettings {
   std::vector<std::pair<int, int>> blocks = {{0, 3}};  // of each stage, first and last
   std::string schedule = "1f1b";
   int depth = 0;
-  int micro_batches = 4;
-  int rows = 2;  // of a micro-batch
+  int micro_batches = 4;  // of each replica
+  int replicas = 1;
+  sync::SyncSettings sync;
+  bool exact = true;  // resumed with `from`: by the same replicas and method
+  int rows = 2;       // of a micro-batch
   int steps = 20;
   bool tied = true;
   bool recompute = false;
   bool bfloat16 = false;
   double clip = 0.7;
   double dropout = 0.1;
+  bool shuffle = true;
   at::ScalarType wire = at::kFloat;
   int stop_at = 0;  // ask to stop when this many steps are done; 0: never
   bool evaluate = false;
@@ -44,8 +49,9 @@ struct RunResult {
   std::vector<double> losses;
   std::vector<double> norms;
   std::vector<double> evaluations;
-  Tensors saved;   // what a checkpoint holds, of all stages
-  Tensors caches;  // and of what their boundaries remember
+  Tensors saved;                 // what a checkpoint holds, of all stages
+  std::vector<Tensors> masters;  // by replica; names with their stage, "wte.weight of stage 0"
+  Tensors caches;                // and of what their boundaries remember
   std::int64_t steps = 0;
   std::vector<bool> skips;                            // of each step
   std::vector<std::vector<BoundaryTraffic>> sent;     // by step, of all stages

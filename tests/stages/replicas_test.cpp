@@ -1,0 +1,145 @@
+#include <ATen/core/grad_mode.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "tests/stages/stage_threads.h"
+
+namespace strait::stages {
+namespace {
+
+using testing::IsEmpty;
+using testing::Pointwise;
+
+RunSettings replicated(const std::string& method, int stages, int replicas) {
+  RunSettings settings;
+  settings.blocks = stages == 1 ? std::vector<std::pair<int, int>>{{0, 3}}
+                                : std::vector<std::pair<int, int>>{{0, 1}, {2, 3}};
+  settings.replicas = replicas;
+  settings.micro_batches = 12 / (replicas * settings.rows);
+  settings.steps = 12;
+  settings.sync.method = method;
+  settings.sync.every = 4;
+  settings.sync.fragments = 2;
+  settings.sync.warmup = 5;
+  settings.evaluate = true;
+  return settings;
+}
+
+void expect_same_bits(const Tensors& one, const Tensors& other) {
+  ASSERT_EQ(one.size(), other.size());
+  for (const auto& [name, tensor] : one) {
+    ASSERT_TRUE(other.contains(name)) << name;
+    EXPECT_TRUE(at::equal(tensor, other.at(name))) << name;
+  }
+}
+
+class EveryMethod : public testing::TestWithParam<std::tuple<std::string, int>> {};
+
+TEST_P(EveryMethod, TrainsAndGoesOnFromACheckpointToTheSameBits) {
+  const auto& [method, stages] = GetParam();
+  const RunSettings whole = replicated(method, stages, 3);
+  const RunResult uninterrupted = run_stages(whole);
+  ASSERT_THAT(uninterrupted.errors, IsEmpty());
+  EXPECT_LT(uninterrupted.losses.back(), uninterrupted.losses.front());
+
+  for (const int middle : {3, 6}) {
+    SCOPED_TRACE(middle);
+    RunSettings first = whole;
+    first.stop_at = middle;
+    first.checkpoint_every = middle;
+    const RunResult half = run_stages(first);
+    ASSERT_THAT(half.errors, IsEmpty());
+    ASSERT_EQ(half.steps, middle);
+    RunSettings checked = whole;  // whatever a checkpoint does to rounds, it does to both
+    checked.checkpoint_every = middle;
+    const RunResult expected = run_stages(checked);
+    const RunResult resumed = run_stages(checked, half.saved, middle);
+    ASSERT_THAT(resumed.errors, IsEmpty());
+    expect_same_bits(expected.saved, resumed.saved);
+    const std::vector<double> tail(expected.losses.begin() + middle, expected.losses.end());
+    EXPECT_EQ(resumed.losses, tail);
+  }
+}
+
+TEST_P(EveryMethod, IsTheSameRunTwice) {
+  const auto& [method, stages] = GetParam();
+  const RunSettings settings = replicated(method, stages, 2);
+  const RunResult once = run_stages(settings);
+  const RunResult again = run_stages(settings);
+  ASSERT_THAT(once.errors, IsEmpty());
+  EXPECT_EQ(once.losses, again.losses);
+  EXPECT_EQ(once.evaluations, again.evaluations);
+  expect_same_bits(once.saved, again.saved);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    , EveryMethod, testing::Combine(testing::ValuesIn(sync::method_names()), testing::Values(1, 2)),
+    [](const auto& name) {
+      return std::get<0>(name.param) + "_" + std::to_string(std::get<1>(name.param)) + "_stages";
+    });
+
+// In the file's order a step of all replicas has the very rows that a step of one replica has.
+TEST(Replicas, AllreduceIsTheRunOfOneReplicaWithAllTheRows) {
+  for (const int stages : {1, 2}) {
+    for (const int replicas : {2, 3, 6}) {
+      SCOPED_TRACE(testing::Message() << stages << " stages, " << replicas << " replicas");
+      RunSettings many = replicated("allreduce", stages, replicas);
+      RunSettings one = replicated("allreduce", stages, 1);
+      many.dropout = one.dropout = 0;
+      many.shuffle = one.shuffle = false;
+      const RunResult expected = run_stages(one);
+      const RunResult got = run_stages(many);
+      ASSERT_THAT(got.errors, IsEmpty());
+      EXPECT_THAT(got.losses, Pointwise(testing::DoubleNear(2e-5), expected.losses));
+      EXPECT_THAT(got.norms, Pointwise(testing::DoubleNear(2e-4), expected.norms));
+      EXPECT_THAT(got.evaluations, Pointwise(testing::DoubleNear(2e-5), expected.evaluations));
+      for (int replica = 1; replica < replicas; ++replica) {
+        expect_same_bits(got.masters[0], got.masters[static_cast<std::size_t>(replica)]);
+      }
+    }
+  }
+}
+
+// A weight that two stages hold is synced by both, each by itself.
+TEST(Replicas, TwinsOnDifferentStagesStayEqualBitForBit) {
+  for (const std::string& method : sync::method_names()) {
+    SCOPED_TRACE(method);
+    const RunResult got = run_stages(replicated(method, 2, 3));
+    ASSERT_THAT(got.errors, IsEmpty());
+    for (const Tensors& masters : got.masters) {
+      EXPECT_TRUE(
+          at::equal(masters.at("transformer.wte.weight of stage 0"), masters.at("transformer.wte.weight of stage 1")));
+    }
+  }
+}
+
+TEST(Replicas, AStepThatOneReplicaCannotTakeIsTakenByNobody) {
+  for (const std::string method : {"cocktail", "diloco"}) {
+    SCOPED_TRACE(method);
+    RunSettings settings = replicated(method, 2, 3);
+    settings.before = [](Stage& stage, std::size_t process, const Phase& phase,
+                         const schedules::Action& action) {
+      const bool here = process == 5 && number(phase.step) == 2 && phase.training;
+      if (!here || action.work != schedules::Work::forward) return;
+      const at::NoGradGuard no_grad;
+      stage.optimizer().slots().front().master.view({-1})[0] =
+          std::numeric_limits<float>::quiet_NaN();
+    };
+    settings.after = [](Stage& stage, std::size_t process, const Phase& phase,
+                        const schedules::Action& action) {
+      const bool here = process == 5 && number(phase.step) == 2 && phase.training;
+      if (!here || action.work != schedules::Work::forward) return;
+      const at::NoGradGuard no_grad;
+      stage.optimizer().slots().front().master.view({-1})[0] = 0.5F;
+    };
+    const RunResult got = run_stages(settings);
+    ASSERT_THAT(got.errors, IsEmpty());
+    EXPECT_TRUE(got.skips[2]);
+    EXPECT_FALSE(got.skips[3]);
+  }
+}
+
+}  // namespace
+}  // namespace strait::stages
