@@ -1,22 +1,23 @@
 #include "framework/sync/bytegrad.h"
 
 #include "framework/sync/allreduce.h"
+#include "framework/sync/bucket_values.h"
 #include "framework/sync/byte_groups.h"
 #include "framework/sync/within.h"
 
 namespace strait::sync {
 namespace {
 
-constexpr std::int64_t kByteBucketValues = std::int64_t{1} << 20;
+constexpr int kByteBits = 8;
 constexpr const char* kBytePart = "a part of a gradient";
 
 }  // namespace
 
 std::optional<RoundPlan> ByteGrad::plan(const Moment& moment, const Layout& layout,
-                                        const Membership&) const {
+                                        const Membership& membership) const {
   if (moment.hook != Hook::gradient) return std::nullopt;
   RoundPlan plan;
-  plan.ranges = buckets_of(layout, kByteBucketValues);
+  plan.ranges = buckets_of(layout, bucket_values(membership.count(), kByteBits));
   return plan;
 }
 

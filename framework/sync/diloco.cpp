@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "framework/sync/allreduce.h"
+#include "framework/sync/bucket_values.h"
 #include "framework/sync/finite_floats.h"
 #include "framework/sync/float_bytes.h"
 #include "framework/sync/sync_error.h"
@@ -13,7 +14,6 @@
 namespace strait::sync {
 namespace {
 
-constexpr std::int64_t kDilocoBucketValues = std::int64_t{1} << 20;
 constexpr const char* kChange = "a part of a change of weights";
 
 }  // namespace
@@ -36,11 +36,11 @@ void Diloco::start(Slots& slots) {
 }
 
 std::optional<RoundPlan> Diloco::plan(const Moment& moment, const Layout& layout,
-                                      const Membership&) const {
+                                      const Membership& membership) const {
   const std::int64_t made = store::number(moment.step) + 1;
   if (moment.hook != Hook::update || (made % every_ != 0 && made != steps_)) return std::nullopt;
   RoundPlan plan;
-  plan.ranges = buckets_of(layout, kDilocoBucketValues);
+  plan.ranges = buckets_of(layout, bucket_values(membership.count(), narrow_ ? 16 : 32));
   return plan;
 }
 

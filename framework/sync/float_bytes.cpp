@@ -14,6 +14,7 @@ std::size_t float_bytes(std::size_t count, bool narrow) {
 }
 
 void append_floats(std::span<const float> values, bool narrow, net::Frame& out) {
+  if (values.empty()) return;
   const std::size_t at = out.size();
   out.resize(at + float_bytes(values.size(), narrow));
   std::byte* to = out.data() + at;
@@ -39,6 +40,7 @@ void check_floats(std::span<const std::byte> bytes, std::size_t count, bool narr
 void read_floats(std::span<const std::byte> bytes, bool narrow, std::span<float> to,
                  const char* what) {
   check_floats(bytes, to.size(), narrow, what);
+  if (to.empty()) return;
   if (!narrow) {
     std::memcpy(to.data(), bytes.data(), bytes.size());
     return;

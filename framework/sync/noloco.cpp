@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "framework/sync/allreduce.h"
+#include "framework/sync/bucket_values.h"
 #include "framework/sync/finite_floats.h"
 #include "framework/sync/float_bytes.h"
 #include "framework/sync/keyed_stream.h"
@@ -17,7 +18,7 @@
 namespace strait::sync {
 namespace {
 
-constexpr std::int64_t kPairedValues = std::int64_t{1} << 20;
+constexpr int kSlowBits = 32;
 constexpr const char* kSlowPart = "a part of slow weights";
 
 bool looks(const Round& round) { return round.opened.hook == Hook::look; }
@@ -40,7 +41,7 @@ Noloco::Noloco(const SyncSettings& settings)
     : seed_(settings.seed),
       every_(settings.every == 0 ? kEvery : settings.every),
       steps_(settings.steps),
-      learning_rate_(outer_step(settings).learning_rate) {
+      outer_(outer_step(settings)) {
   if (every_ < 1) {
     throw SyncError(SyncError::Kind::setting,
                     fmt::format("noloco cannot sync every {} updates", every_));
@@ -72,7 +73,7 @@ std::size_t Noloco::partner(std::int64_t made, const Membership& membership) con
 std::optional<RoundPlan> Noloco::plan(const Moment& moment, const Layout& layout,
                                       const Membership& membership) const {
   RoundPlan plan;
-  plan.ranges = buckets_of(layout, kPairedValues);
+  plan.ranges = buckets_of(layout, bucket_values(membership.count(), kSlowBits));
   if (moment.hook == Hook::look) return plan;
   const std::int64_t made = store::number(moment.step) + 1;
   if (moment.hook != Hook::update || (made % every_ != 0 && made != steps_)) return std::nullopt;
@@ -137,7 +138,7 @@ void Noloco::land_pair(const Round& round, Slots& slots) const {
       for (std::size_t i = 0; i < slow.size(); ++i) {
         const float change = (mine.change[i] + theirs.change[i]) / 2;
         const float from_mean = (mine.slow[i] - theirs.slow[i]) / 2;
-        delta[i] = kMomentum * delta[i] + learning_rate_ * change - kPull * from_mean;
+        delta[i] = outer_.momentum * delta[i] + outer_.learning_rate * change - kPull * from_mean;
         slow[i] += delta[i];
       }
       std::ranges::copy(slow, within(slots.values(kWeights), part.range).begin());

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "framework/sync/methods.h"
+#include "framework/sync/outer_step.h"
 #include "framework/sync/sync_method.h"
 
 namespace strait::sync {
@@ -16,7 +17,6 @@ class Noloco final : public SyncMethod {
   static constexpr const char* kDelta = "outer";  // the slow weights' last change
   static constexpr const char* kMean = "mean";    // of everybody's slow weights, at the last look
   static constexpr std::int64_t kEvery = 50;      // unless set
-  static constexpr float kMomentum = 0.5F;
   static constexpr float kPull = 1;
 
   explicit Noloco(const SyncSettings& settings);
@@ -40,7 +40,7 @@ class Noloco final : public SyncMethod {
   std::uint64_t seed_;
   std::int64_t every_;
   std::int64_t steps_;
-  float learning_rate_;
+  OuterStep outer_;
 };
 
 }  // namespace strait::sync

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "framework/sync/allreduce.h"
+#include "framework/sync/bucket_values.h"
 #include "framework/sync/finite_floats.h"
 #include "framework/sync/float_bytes.h"
 #include "framework/sync/sign_groups.h"
@@ -16,7 +17,7 @@
 namespace strait::sync {
 namespace {
 
-constexpr std::int64_t kSignBucketValues = std::int64_t{1} << 20;
+constexpr int kSignBits = 1;
 constexpr std::int64_t kWarmupShare = 15;
 constexpr const char* kWarmGradient = "a part of a gradient";
 constexpr const char* kSignedMoment = "a part of a moment";
@@ -41,10 +42,13 @@ std::vector<float> left_out_by(const net::Frame& code, std::size_t at,
 
 }  // namespace
 
+std::int64_t OnebitAdam::warmup(const SyncSettings& settings) {
+  if (settings.warmup > 0) return settings.warmup;
+  return std::max(settings.steps / kWarmupShare, std::int64_t{1});
+}
+
 OnebitAdam::OnebitAdam(const SyncSettings& settings)
-    : warmup_(settings.warmup > 0 ? settings.warmup
-                                  : std::max(settings.steps / kWarmupShare, std::int64_t{1})),
-      beta1_(static_cast<float>(settings.beta1)) {
+    : warmup_(warmup(settings)), beta1_(static_cast<float>(settings.beta1)) {
   if (settings.warmup < 0 || !(beta1_ >= 0) || !(beta1_ < 1)) {
     throw SyncError(SyncError::Kind::setting,
                     fmt::format("onebit_adam cannot warm up for {} steps with a first beta of {}",
@@ -59,10 +63,10 @@ UpdateRule OnebitAdam::update_rule(store::Step step) const {
 }
 
 std::optional<RoundPlan> OnebitAdam::plan(const Moment& moment, const Layout& layout,
-                                          const Membership&) const {
+                                          const Membership& membership) const {
   if (moment.hook != Hook::clipped) return std::nullopt;
   RoundPlan plan;
-  plan.ranges = buckets_of(layout, kSignBucketValues);
+  plan.ranges = buckets_of(layout, bucket_values(membership.count(), kSignBits));
   return plan;
 }
 

@@ -19,6 +19,8 @@ class OnebitAdam final : public SyncMethod {
   static constexpr const char* kOwed = "owed";               // by this replica
   static constexpr const char* kServerOwed = "server_owed";  // for the parts that it serves
 
+  static std::int64_t warmup(const SyncSettings& settings);  // steps
+
   explicit OnebitAdam(const SyncSettings& settings);
 
   std::string name() const override { return "onebit_adam"; }

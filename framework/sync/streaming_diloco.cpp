@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "framework/sync/bucket_values.h"
 #include "framework/sync/symmetric_groups.h"
 #include "framework/sync/sync_error.h"
 #include "framework/sync/within.h"
@@ -11,7 +12,6 @@
 namespace strait::sync {
 namespace {
 
-constexpr std::int64_t kStreamedValues = std::int64_t{1} << 20;
 constexpr const char* kStreamedChange = "a part of a fragment's change";
 
 [[noreturn]] void refuse_setting(const std::string& sentence) {
@@ -55,14 +55,16 @@ void StreamingDiloco::start(Slots& slots) {
 }
 
 // Counted from a zone's own begin, so that stages which share a weight send its stretches together.
-std::vector<Range> StreamingDiloco::fragment(const Layout& layout, std::int64_t number) const {
+std::vector<Range> StreamingDiloco::fragment(const Layout& layout, std::int64_t number,
+                                             std::size_t members) const {
+  const std::int64_t values = bucket_values(members, bits_);
   std::vector<Range> ranges;
   for (const Zone& zone : layout.zones()) {
     for (std::int64_t turn = 0; turn < kStretches; ++turn) {
       const Range stretch = share(zone.range, static_cast<std::size_t>(fragments_ * kStretches),
                                   static_cast<std::size_t>(turn * fragments_ + number));
-      for (std::int64_t first = stretch.first; first < stretch.last; first += kStreamedValues) {
-        ranges.push_back({first, std::min(first + kStreamedValues, stretch.last)});
+      for (std::int64_t first = stretch.first; first < stretch.last; first += values) {
+        ranges.push_back({first, std::min(first + values, stretch.last)});
       }
     }
   }
@@ -70,13 +72,13 @@ std::vector<Range> StreamingDiloco::fragment(const Layout& layout, std::int64_t 
 }
 
 std::optional<RoundPlan> StreamingDiloco::plan(const Moment& moment, const Layout& layout,
-                                               const Membership&) const {
+                                               const Membership& membership) const {
   if (moment.hook != Hook::update) return std::nullopt;
   const std::int64_t made = store::number(moment.step) + 1;
   RoundPlan plan;
   if (made == steps_) {
     for (std::int64_t number = 0; number < fragments_; ++number) {
-      const std::vector<Range> ranges = fragment(layout, number);
+      const std::vector<Range> ranges = fragment(layout, number, membership.count());
       plan.ranges.insert(plan.ranges.end(), ranges.begin(), ranges.end());
     }
     return plan;
@@ -85,7 +87,7 @@ std::optional<RoundPlan> StreamingDiloco::plan(const Moment& moment, const Layou
   if (steps_ > 0 && made + late_ > steps_) return std::nullopt;
   for (std::int64_t number = 0; number < fragments_; ++number) {
     if (made % every_ != number * every_ / fragments_) continue;
-    plan.ranges = fragment(layout, number);
+    plan.ranges = fragment(layout, number, membership.count());
     plan.late = late_;
     return plan;
   }

@@ -32,7 +32,7 @@ class StreamingDiloco final : public SyncMethod {
   void land(const Round& round, Slots& slots) override;
 
  private:
-  std::vector<Range> fragment(const Layout& layout, std::int64_t number) const;
+  std::vector<Range> fragment(const Layout& layout, std::int64_t number, std::size_t members) const;
 
   int bits_;
   std::int64_t every_;

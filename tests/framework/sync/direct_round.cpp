@@ -91,6 +91,7 @@ bool DirectRound::open(const Moment& moment) {
   rounds_ = std::move(opened);
   ++opened_;
   sent_.assign(members_.size(), 0);
+  sent_frames_.assign(members_.size(), 0);
   return true;
 }
 
@@ -133,12 +134,12 @@ void DirectRound::reduce(int exchange) {
     std::vector<std::span<const std::byte>> told;
     for (std::size_t place = 0; place < rounds_.size(); ++place) {
       told.emplace_back(rounds_[place].exchanges[which].mine[index]);
-      if (place != owner) sent_[place] += told.back().size();
+      if (place != owner) count(place, told.back().size(), 1);
     }
     answers[index] = behind_a_head([&](net::Frame& out) {
       method(owner).fold(rounds_[owner], rounds_[owner].parts[index], told, slots(owner), out);
     });
-    sent_[owner] += answers[index].size() * (rounds_.size() - 1);
+    count(owner, answers[index].size(), rounds_.size() - 1);
   }
   for (auto& round : rounds_) round.exchanges[which].agreed = answers;
 }
@@ -149,7 +150,7 @@ void DirectRound::gather(int exchange) {
   for (std::size_t place = 0; place < rounds_.size(); ++place) {
     for (std::size_t index = 0; index < all.size(); ++index) {
       all[index].push_back(rounds_[place].exchanges[which].mine[index]);
-      sent_[place] += all[index].back().size() * (rounds_.size() - 1);
+      count(place, all[index].back().size(), rounds_.size() - 1);
     }
   }
   for (auto& round : rounds_) round.exchanges[which].theirs = all;
@@ -165,9 +166,14 @@ void DirectRound::swap(int exchange) {
     if (partner == place) continue;
     for (std::size_t index = 0; index < theirs.size(); ++index) {
       theirs[index].push_back(rounds_[partner].exchanges[which].mine[index]);
-      sent_[place] += rounds_[place].exchanges[which].mine[index].size();
+      count(place, rounds_[place].exchanges[which].mine[index].size(), 1);
     }
   }
+}
+
+void DirectRound::count(std::size_t place, std::size_t bytes, std::size_t times) {
+  sent_[place] += bytes * times;
+  sent_frames_[place] += times;
 }
 
 void DirectRound::land() {

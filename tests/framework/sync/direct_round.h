@@ -50,8 +50,10 @@ class DirectRound {
 
   bool under_way() const { return !rounds_.empty(); }
   std::vector<Round>& rounds() { return rounds_; }  // by member's place; while under way
-  // What each member sent to others in the last round, by place.
+  // What each member sent to others in the last round, by place: bytes, and frames that held them.
   const std::vector<std::uint64_t>& sent() const { return sent_; }
+  const std::vector<std::uint64_t>& sent_frames() const { return sent_frames_; }
+  std::uint64_t opened() const { return opened_; }  // rounds so far
   std::uint64_t landed() const { return landed_; }
 
  private:
@@ -61,6 +63,7 @@ class DirectRound {
   void reduce(int exchange);
   void gather(int exchange);
   void swap(int exchange);
+  void count(std::size_t place, std::size_t bytes, std::size_t times);
 
   Layout layout_;
   std::vector<std::unique_ptr<DirectReplica>> replicas_;
@@ -68,6 +71,7 @@ class DirectRound {
   std::uint32_t epoch_ = 0;
   std::vector<Round> rounds_;
   std::vector<std::uint64_t> sent_;
+  std::vector<std::uint64_t> sent_frames_;
   std::uint64_t opened_ = 0;
   std::uint64_t landed_ = 0;
 };

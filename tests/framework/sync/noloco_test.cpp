@@ -23,6 +23,7 @@ SyncSettings every_updates(std::int64_t every) {
   SyncSettings settings;
   settings.every = every;
   settings.seed = 3;
+  settings.outer_momentum = 0.5;
   return settings;
 }
 

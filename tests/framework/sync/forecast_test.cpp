@@ -1,0 +1,179 @@
+#include "framework/sync/forecast.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <random>
+#include <sstream>
+
+#include "framework/net/wire_format.h"
+#include "framework/sync/round_message.h"
+#include "tests/framework/sync/quadratic.h"
+#include "tests/framework/sync/random_stage.h"
+
+namespace strait::sync {
+namespace {
+
+SyncSettings usual(const std::string& method) {
+  SyncSettings settings;
+  settings.method = method;
+  return settings;
+}
+
+struct Seen {
+  double step_bytes = 0;
+  double round_bytes = 0;
+};
+
+// What replicas send in some steps of training, in the middle of a run, by the mean of all.
+Seen bytes_seen(const SyncSettings& settings, const Layout& layout, std::size_t members,
+                std::int64_t first, std::int64_t last) {
+  std::mt19937_64 random(1);
+  DirectRound stage(layout, members, [settings] { return make_method(settings); });
+  start_at_random(stage, random);
+  Quadratic problem(stage, 2, {.learning_rate = 0.001F, .adam = true});
+  const double head = kRoundMessageBytes + net::kHeaderBytes;
+  Seen seen;
+  std::uint64_t counted = stage.opened();
+  for (std::int64_t step = 0; step < last; ++step) {
+    problem.step(step);
+    const bool opened = stage.opened() > counted;
+    counted = stage.opened();
+    if (step < first || !opened) continue;
+    double bytes = 0;
+    for (std::size_t place = 0; place < members; ++place) {
+      bytes += static_cast<double>(stage.sent()[place]);
+      bytes += static_cast<double>(stage.sent_frames()[place]) * head;
+    }
+    bytes = bytes / static_cast<double>(members) + static_cast<double>(members - 1) * head;
+    seen.step_bytes += bytes / static_cast<double>(last - first);
+    seen.round_bytes = std::max(seen.round_bytes, bytes);
+  }
+  return seen;
+}
+
+class ForecastTest : public testing::TestWithParam<std::string> {};
+
+TEST_P(ForecastTest, IsWhatRoundsSend) {
+  const Layout layout({{.name = "a", .shape = {300, 500}},
+                       {.name = "norm", .shape = {900}},
+                       {.name = "b", .shape = {200, 300}},
+                       {.name = "tied", .shape = {100, 100}, .twin = true}});
+  for (const std::size_t members : {1, 2, 3, 6}) {
+    SCOPED_TRACE(members);
+    SyncSettings settings = usual(GetParam());
+    settings.every = 6;
+    settings.fragments = 3;
+    settings.rank = 3;
+    settings.warmup = 2;
+    // A cocktail packet's size depends on what is in it.
+    const double slack = GetParam() == "cocktail" ? 0.15 : 0.06;
+    for (const bool narrow : {false, true}) {
+      settings.narrow_wire = narrow;
+      const Seen seen = bytes_seen(settings, layout, members, 6, 18);
+      const Forecast costs = forecast(settings, layout, members);
+      EXPECT_NEAR(costs.step_bytes, seen.step_bytes, slack * seen.step_bytes + 1);
+      if (GetParam() == "onebit_adam") continue;  // the heaviest is while it warms up
+      EXPECT_NEAR(costs.round_bytes, seen.round_bytes, slack * seen.round_bytes + 1);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ForecastTest, testing::ValuesIn(method_names()),
+                         [](const auto& method) { return method.param; });
+
+TEST(Forecast, WarmingUpCountsByItsShareOfTheRun) {
+  SyncSettings settings = usual("onebit_adam");
+  const Layout layout({{.name = "a", .shape = {1000, 1000}}});
+  settings.steps = 150;
+  const Forecast costs = forecast(settings, layout, 4);
+  settings.steps = 0;
+  const double signs = forecast(settings, layout, 4).step_bytes;
+  EXPECT_NEAR(costs.step_bytes, costs.round_bytes / 15 + signs * 14 / 15, 1);
+}
+
+TEST(Forecast, SlotsAreCounted) {
+  const Layout layout({{.name = "a", .shape = {64, 64}}});
+  const auto slots = [&](const std::string& method) {
+    return forecast(usual(method), layout, 2).slot_bytes / 4096;
+  };
+  EXPECT_EQ(slots("allreduce"), 0);
+  EXPECT_EQ(slots("diloco"), 8);
+  EXPECT_EQ(slots("noloco"), 12);
+  EXPECT_EQ(slots("powersgd"), 6);
+}
+
+// A decoder with gated layers, without tied weights.
+struct Decoder {
+  std::int64_t width, layers, inner, keys, vocabulary;
+};
+constexpr Decoder kDecoders[] = {{2048, 16, 8192, 512, 32000},
+                                 {4096, 32, 11008, 4096, 32000},
+                                 {8192, 48, 22016, 1024, 32000},
+                                 {8192, 80, 28672, 1024, 32000}};
+
+Layout layout_of(const Decoder& of) {
+  std::vector<PieceSpec> specs;
+  const auto add = [&](const std::string& name, std::vector<std::int64_t> shape) {
+    specs.push_back({name, std::move(shape)});
+  };
+  add("embedding", {of.vocabulary, of.width});
+  for (std::int64_t i = 0; i < of.layers; ++i) {
+    const std::string layer = std::to_string(i);
+    for (const char* name : {".q", ".o"}) add(layer + name, {of.width, of.width});
+    for (const char* name : {".k", ".v"}) add(layer + name, {of.keys, of.width});
+    for (const char* name : {".gate", ".up"}) add(layer + name, {of.inner, of.width});
+    add(layer + ".down", {of.width, of.inner});
+    for (const char* name : {".norm1", ".norm2"}) add(layer + name, {of.width});
+  }
+  add("norm", {of.width});
+  add("head", {of.vocabulary, of.width});
+  return Layout(specs);
+}
+
+std::string size_text(double bytes) {
+  const double gigabytes = bytes / 1e9;
+  return fmt::format("{:.{}f}", gigabytes, gigabytes < 0.1 ? 4 : gigabytes < 10 ? 2 : 0);
+}
+
+// By number of replicas, for the 7 B model; and by model, for 8 replicas.
+std::vector<std::string> rows() {
+  std::vector<std::string> rows;
+  for (const std::string& method : method_names()) {
+    const Layout layout = layout_of(kDecoders[1]);
+    std::string row = fmt::format("| {} |", method);
+    for (const std::size_t members : {2, 8, 64, 1024}) {
+      row += fmt::format(" {} |", size_text(forecast(usual(method), layout, members).step_bytes));
+    }
+    const Forecast costs = forecast(usual(method), layout, 8);
+    rows.push_back(row + fmt::format(" {} | {} | {} |", size_text(costs.round_bytes),
+                                     size_text(costs.slot_bytes), costs.age));
+  }
+  for (const std::string& method : method_names()) {
+    std::string row = fmt::format("| {} |", method);
+    for (const Decoder& decoder : kDecoders) {
+      const Forecast costs = forecast(usual(method), layout_of(decoder), 8);
+      row += fmt::format(" {} | {:.1f} |", size_text(costs.step_bytes), costs.step_bytes * 8 / 1e9);
+    }
+    rows.push_back(row);
+  }
+  return rows;
+}
+
+TEST(Forecast, ThePageHoldsItsFigures) {
+  std::ifstream file("framework/sync/SCALE.md");
+  std::stringstream page;
+  page << file.rdbuf();
+  std::string all;
+  bool same = true;
+  for (const std::string& row : rows()) {
+    all += row + "\n";
+    same &= page.str().find(row + "\n") != std::string::npos;
+  }
+  EXPECT_TRUE(same) << "framework/sync/SCALE.md should say:\n" << all;
+}
+
+}  // namespace
+}  // namespace strait::sync
