@@ -2,7 +2,6 @@
 
 #include <array>
 #include <bit>
-#include <vector>
 
 namespace strait::sync {
 namespace {
@@ -14,43 +13,39 @@ constexpr std::size_t class_of_count(int count) {
 }
 
 struct PatternTable {
-  PatternTable() : places(kPatterns), patterns(kPatterns) {
-    for (std::size_t i = 0; i < kPatterns; ++i) {
-      const std::size_t found = class_of_count(std::popcount(i));
-      places[i] = static_cast<std::uint16_t>(sizes[found]++);
-    }
-    for (std::size_t i = 1; i < kPatternClasses; ++i) begins[i] = begins[i - 1] + sizes[i - 1];
-    for (std::size_t i = 0; i < kPatterns; ++i) {
-      const std::size_t found = class_of_count(std::popcount(i));
-      patterns[begins[found] + places[i]] = static_cast<std::uint16_t>(i);
-    }
-  }
-
   std::array<std::uint32_t, kPatternClasses> sizes{};
   std::array<std::uint32_t, kPatternClasses> begins{};
-  std::vector<std::uint16_t> places;    // by pattern
-  std::vector<std::uint16_t> patterns;  // by class and place
+  std::array<std::uint16_t, kPatterns> places{};    // by pattern
+  std::array<std::uint16_t, kPatterns> patterns{};  // by class and place
 };
 
-const PatternTable& pattern_table() {
-  static const PatternTable table;
+constexpr PatternTable kTable = [] {
+  PatternTable table;
+  for (std::size_t i = 0; i < kPatterns; ++i) {
+    const std::size_t found = class_of_count(std::popcount(i));
+    table.places[i] = static_cast<std::uint16_t>(table.sizes[found]++);
+  }
+  for (std::size_t i = 1; i < kPatternClasses; ++i) {
+    table.begins[i] = table.begins[i - 1] + table.sizes[i - 1];
+  }
+  for (std::size_t i = 0; i < kPatterns; ++i) {
+    const std::size_t found = class_of_count(std::popcount(i));
+    table.patterns[table.begins[found] + table.places[i]] = static_cast<std::uint16_t>(i);
+  }
   return table;
-}
+}();
 
 }  // namespace
 
 PatternPlace place_of(std::uint16_t pattern) {
-  return {class_of_count(std::popcount(pattern)), pattern_table().places[pattern]};
+  return {class_of_count(std::popcount(pattern)), kTable.places[pattern]};
 }
 
 std::uint16_t pattern_at(PatternPlace place) {
-  const PatternTable& table = pattern_table();
-  return table.patterns[table.begins[place.pattern_class] + place.place];
+  return kTable.patterns[kTable.begins[place.pattern_class] + place.place];
 }
 
-std::uint32_t patterns_of(std::size_t pattern_class) {
-  return pattern_table().sizes[pattern_class];
-}
+std::uint32_t patterns_of(std::size_t pattern_class) { return kTable.sizes[pattern_class]; }
 
 unsigned most_values(std::size_t pattern_class) {
   return static_cast<unsigned>(pattern_class < 14 ? pattern_class : pattern_class + 1);

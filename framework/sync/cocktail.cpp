@@ -7,7 +7,6 @@
 #include <bit>
 #include <cmath>
 
-#include "framework/sync/bfloat16.h"
 #include "framework/sync/grid.h"
 #include "framework/sync/slot_column.h"
 #include "framework/sync/sync_error.h"
@@ -17,8 +16,6 @@ namespace {
 
 constexpr auto kBlockSize = static_cast<std::size_t>(kGrain);
 using BlockValues = std::array<float, kBlockSize>;
-
-Range range_of(const Block& block) { return {block.first, block.first + block.count}; }
 
 double checked_share(double share, const char* what) {
   if (share > 0 && share <= 1) return share;
@@ -36,9 +33,11 @@ int checked_bits(int bits) {
 // What no packet can say must not be made of any: it would be in the model of all replicas.
 void check_magnitudes(const std::vector<Block>& blocks, std::span<const float> values,
                       const Layout& layout, const char* what) {
-  bool sound = true;
-  for (const float value : values) sound &= std::abs(value) < kMostMagnitude;
-  if (sound) return;
+  std::int32_t most = 0;
+  for (const float value : values) {
+    most = std::max(most, std::bit_cast<std::int32_t>(std::abs(value)));
+  }
+  if (most < std::bit_cast<std::int32_t>(kMostMagnitude)) return;
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (std::abs(values[i]) < kMostMagnitude) continue;
     const Block& block = blocks[i / kBlockSize];
@@ -106,15 +105,14 @@ std::vector<Block> Cocktail::blocks(const Round& round, const Part& part,
 void Cocktail::tell(const Round& round, const Part& part, const Slots& slots, net::Frame& out) {
   const std::vector<Block> chosen = blocks(round, part, slots.layout());
   const std::span<const float> weights = slots.values(kWeights);
-  const SlotColumn reference(slots, kReference, narrow_);
+  SlotColumn reference(slots, kReference, narrow_);
   std::vector<float> change(chosen.size() * kBlockSize);
-  BlockValues agreed{};
   for (std::size_t b = 0; b < chosen.size(); ++b) {
-    reference.load(range_of(chosen[b]), agreed);
+    // Padding is zero in both.
     const float* own = weights.data() + chosen[b].first;
-    for (std::size_t i = 0; i < chosen[b].count; ++i) {
-      change[b * kBlockSize + i] = own[i] - agreed[i];
-    }
+    const float* agreed = reference.block(chosen[b].first);
+    float* to = change.data() + b * kBlockSize;
+    for (std::size_t i = 0; i < kBlockSize; ++i) to[i] = own[i] - agreed[i];
   }
   check_magnitudes(chosen, change, slots.layout(), "the change since the last agreement");
   told_[part.index] = write_packet(chosen, change, packet_, out);
@@ -125,15 +123,12 @@ void Cocktail::fold(const Round& round, const Part& part, Told told, const Slots
   const std::vector<Block> chosen = blocks(round, part, slots.layout());
   std::vector<float> sum(chosen.size() * kBlockSize);
   for (const std::span<const std::byte> packet : told) add_to(sum, read_packet(chosen, packet));
-  const SlotColumn residual(slots, kResidual, narrow_);
+  SlotColumn residual(slots, kResidual, narrow_);
   const auto members = static_cast<float>(told.size());
-  BlockValues before{};
   for (std::size_t b = 0; b < chosen.size(); ++b) {
-    residual.load(range_of(chosen[b]), before);
-    for (std::size_t i = 0; i < chosen[b].count; ++i) {
-      float& value = sum[b * kBlockSize + i];
-      value = value / members + before[i];
-    }
+    const float* before = residual.block(chosen[b].first);
+    float* values = sum.data() + b * kBlockSize;
+    for (std::size_t i = 0; i < kBlockSize; ++i) values[i] = values[i] / members + before[i];
   }
   check_magnitudes(chosen, sum, slots.layout(), "the mean change");
   const SparseValues said = write_packet(chosen, sum, packet_, out);
@@ -165,27 +160,27 @@ void Cocktail::land_part(const std::vector<Block>& blocks, const SparseValues& t
                          const SparseValues& agreed, const std::vector<float>* left,
                          Slots& slots) const {
   const std::span<float> weights = slots.values(kWeights);
-  const SlotColumn reference(slots, kReference, narrow_);
+  SlotColumn reference(slots, kReference, narrow_);
+  SlotWriter new_reference(slots, kReference, narrow_);
+  SlotWriter new_residual(slots, kResidual, narrow_);
   BlockReader mine(told);
   BlockReader all(agreed);
-  BlockValues before{};
+  BlockValues after{};
   BlockValues residual{};
   for (std::size_t b = 0; b < blocks.size(); ++b) {
-    const Range range = range_of(blocks[b]);
+    const std::int64_t first = blocks[b].first;
     const BlockValues& gives = mine.next();
     const BlockValues& takes = all.next();
-    reference.load(range, before);
-    BlockValues after{};
-    float* own = weights.data() + range.first;
-    for (std::size_t i = 0; i < blocks[b].count; ++i) {
-      after[i] = before[i] + takes[i];
-      if (narrow_) after[i] = from_bfloat16(to_bfloat16(after[i]));
+    const float* before = reference.block(first);
+    float* own = weights.data() + first;
+    for (std::size_t i = 0; i < kBlockSize; ++i) {
+      after[i] = new_reference.rounded(before[i] + takes[i]);
       const float moved = after[i] - before[i];
       own[i] += moved - gives[i];
       if (left != nullptr) residual[i] = (*left)[b * kBlockSize + i] + (takes[i] - moved);
     }
-    slots.store(kReference, range, after);
-    if (left != nullptr) slots.store(kResidual, range, residual);
+    new_reference.store(first, after);
+    if (left != nullptr) new_residual.store(first, residual);
   }
 }
 

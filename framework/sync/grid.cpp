@@ -26,16 +26,6 @@ float power_of_two(int exponent) {
 
 }  // namespace
 
-std::int32_t Grid::level(float magnitude) const {
-  if (step == 0) return 0;
-  const float steps = (magnitude - threshold) / step;
-  return static_cast<std::int32_t>(std::clamp(steps, 0.0F, static_cast<float>(most_level)));
-}
-
-float Grid::value(std::int32_t level) const {
-  return threshold + static_cast<float>(level * 64 + offset) * (step * 0x1p-6F);
-}
-
 Grid grid_above(float threshold, float step, int bits) {
   const auto at = static_cast<std::size_t>(bits);
   return {threshold,    step,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 namespace strait::sync {
@@ -24,8 +25,14 @@ struct Grid {
   std::int32_t most_level = kMostLevel;
 
   // Of a magnitude from the threshold to kMostMagnitude.
-  std::int32_t level(float magnitude) const;
-  float value(std::int32_t level) const;
+  std::int32_t level(float magnitude) const {
+    if (step == 0) return 0;
+    const float steps = (magnitude - threshold) / step;
+    return static_cast<std::int32_t>(std::clamp(steps, 0.0F, static_cast<float>(most_level)));
+  }
+  float value(std::int32_t level) const {
+    return threshold + static_cast<float>(level * 64 + offset) * (step * 0x1p-6F);
+  }
 };
 
 // For magnitudes from `threshold` on. What lies above it is close to exponential, with a mean that

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <numeric>
 #include <vector>
 
 namespace strait::sync {
@@ -17,11 +16,8 @@ constexpr std::size_t kBuckets = std::size_t{1} << (31 - kBucketShift);
 
 Largest largest_of(std::span<const std::uint32_t> magnitudes, std::size_t wanted) {
   std::vector<std::uint32_t> counts(kBuckets);
-  std::size_t zeros = 0;
-  for (const std::uint32_t magnitude : magnitudes) {
-    ++counts[magnitude >> kBucketShift];
-    zeros += magnitude == 0 ? 1U : 0U;
-  }
+  for (const std::uint32_t magnitude : magnitudes) ++counts[magnitude >> kBucketShift];
+  const auto zeros = static_cast<std::size_t>(std::count(magnitudes.begin(), magnitudes.end(), 0U));
   wanted = std::min(wanted, magnitudes.size() - zeros);
   if (wanted == 0) return {};
 

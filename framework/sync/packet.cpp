@@ -9,8 +9,8 @@
 
 #include "framework/sync/block_models.h"
 #include "framework/sync/grid.h"
-#include "framework/sync/largest.h"
 #include "framework/sync/range_coder.h"
+#include "framework/sync/survivors.h"
 #include "framework/sync/sync_error.h"
 
 namespace strait::sync {
@@ -22,10 +22,6 @@ constexpr double kShares = 255;
 constexpr double kDenseShare = 0.85;  // of values that are not read as zero, at four bits
 constexpr auto kBlockValues = static_cast<std::size_t>(kGrain);
 
-std::uint32_t magnitude_bits(float value) {
-  return std::bit_cast<std::uint32_t>(value) & 0x7FFFFFFFU;
-}
-
 // Of the values that are not dense.
 struct PacketHead {
   int bits = 0;
@@ -36,6 +32,16 @@ struct PacketHead {
   double guess() const { return std::clamp(share / kShares, 0.004, 0.996); }
   Grid grid() const { return grid_above(threshold, step, bits); }
 };
+
+PacketHead head_of(const Survivors& survivors, int bits) {
+  PacketHead head;
+  head.bits = bits;
+  if (survivors.values.empty()) return head;
+  head.share = static_cast<std::uint32_t>(kShares * survivors.share + 0.5);
+  head.threshold = threshold_below(survivors.least);
+  head.step = step_of(step_code(step_above(head.threshold, survivors.mean, bits)));
+  return head;
+}
 
 // The models and the grid for each block, in the order in which both ends come to it.
 class PacketCoder {
@@ -66,50 +72,6 @@ class PacketCoder {
   std::optional<std::uint32_t> piece_;
 };
 
-// What is sent of the values that are not dense.
-struct Selection {
-  PacketHead head;
-  Largest largest;
-};
-
-Selection select(std::span<const Block> blocks, std::span<const float> values,
-                 const PacketSettings& settings) {
-  std::vector<std::uint32_t> magnitudes;
-  magnitudes.reserve(values.size());
-  std::size_t count = 0;
-  const std::uint32_t least = std::bit_cast<std::uint32_t>(kLeastMagnitude);
-  for (std::size_t b = 0; b < blocks.size(); ++b) {
-    if (blocks[b].dense) continue;
-    count += blocks[b].count;
-    const std::size_t begin = magnitudes.size();
-    magnitudes.resize(begin + kBlockValues);
-    for (std::size_t i = 0; i < kBlockValues; ++i) {
-      const std::uint32_t magnitude = magnitude_bits(values[b * kBlockValues + i]);
-      magnitudes[begin + i] = magnitude < least ? 0 : magnitude;
-    }
-  }
-  const auto wanted = static_cast<std::size_t>(settings.top * static_cast<double>(count) + 0.5);
-  Selection selection;
-  selection.head.bits = settings.bits;
-  // Of very few at least one, or they would never be sent.
-  selection.largest = largest_of(magnitudes, std::max<std::size_t>(wanted, 1));
-  const Largest& largest = selection.largest;
-  if (largest.count == 0) return selection;
-
-  double sum = 0;
-  for (const std::uint32_t magnitude : magnitudes) {
-    if (magnitude > largest.least) sum += static_cast<double>(std::bit_cast<float>(magnitude));
-  }
-  const auto threshold = std::bit_cast<float>(largest.least);
-  sum += static_cast<double>(threshold) * static_cast<double>(largest.ties);
-  const auto sent = static_cast<double>(largest.count);
-  PacketHead& head = selection.head;
-  head.share = static_cast<std::uint32_t>(kShares * sent / static_cast<double>(count) + 0.5);
-  head.threshold = threshold_below(threshold);
-  head.step = step_of(step_code(step_above(head.threshold, sum / sent, settings.bits)));
-  return selection;
-}
-
 // Of a dense piece's blocks from the first on.
 float dense_step(std::span<const Block> blocks, std::span<const float> values, int bits) {
   double sum = 0;
@@ -125,40 +87,36 @@ float dense_step(std::span<const Block> blocks, std::span<const float> values, i
   return step_of(step_code(step_around_zero(mean, bits)));
 }
 
-std::uint16_t dense_pattern(std::span<const float> values, float threshold) {
+// Takes what is not zero.
+std::uint16_t pick_dense(std::span<const float> values, float threshold,
+                         std::vector<float>& picked) {
   std::uint32_t pattern = 0;
   for (std::size_t i = 0; i < kBlockValues; ++i) {
-    pattern |= (std::abs(values[i]) >= threshold ? 1U : 0U) << i;
+    if (std::abs(values[i]) < threshold) continue;
+    pattern |= 1U << i;
+    picked.push_back(values[i]);
   }
   return static_cast<std::uint16_t>(pattern);
 }
 
-// Uses up the ties.
-std::uint16_t largest_pattern(std::span<const float> values, Largest& largest) {
-  std::uint32_t above = 0;
-  std::uint32_t equal = 0;
-  for (std::size_t i = 0; i < kBlockValues; ++i) {
-    const std::uint32_t magnitude = magnitude_bits(values[i]);
-    above |= (magnitude > largest.least ? 1U : 0U) << i;
-    equal |= (magnitude == largest.least ? 1U : 0U) << i;
+// Their levels; the values become what is read.
+std::vector<std::int32_t> quantise(const Grid& grid, std::span<float> values) {
+  std::vector<std::int32_t> levels(values.size());
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    levels[i] = grid.level(std::abs(values[i]));
+    values[i] = std::copysign(grid.value(levels[i]), values[i]);
   }
-  for (; equal != 0 && largest.ties > 0; equal &= equal - 1, --largest.ties) {
-    above |= equal & -equal;
-  }
-  return static_cast<std::uint16_t>(above);
+  return levels;
 }
 
-// Levels and signs of the values that the block's pattern names.
-void quantise(std::span<const float> values, const Grid& grid, CodedBlock& block,
-              std::vector<float>& read) {
+void fill(CodedBlock& block, std::uint16_t pattern, const float* values,
+          const std::int32_t* levels) {
+  block.pattern = pattern;
   block.signs = 0;
-  std::size_t at = 0;
-  for (std::uint32_t rest = block.pattern; rest != 0; rest &= rest - 1, ++at) {
-    const float value = values[static_cast<std::size_t>(std::countr_zero(rest))];
-    const std::int32_t level = grid.level(std::abs(value));
-    block.levels[at] = level;
-    block.signs |= static_cast<std::uint16_t>((value < 0 ? 1U : 0U) << at);
-    read.push_back(std::copysign(grid.value(level), value));
+  const auto count = static_cast<std::size_t>(std::popcount(pattern));
+  for (std::size_t i = 0; i < count; ++i) {
+    block.signs |= static_cast<std::uint16_t>((std::signbit(values[i]) ? 1U : 0U) << i);
+    block.levels[i] = levels[i];
   }
 }
 
@@ -193,12 +151,12 @@ PacketHead read_packet_head(std::span<const std::byte> bytes) {
   return head;
 }
 
-std::uint16_t values_of(const Block& block) {
+std::uint16_t lanes_of(const Block& block) {
   return static_cast<std::uint16_t>((1U << block.count) - 1);
 }
 
 void check_block(const Block& block, const CodedBlock& coded) {
-  if ((coded.pattern & ~values_of(block)) == 0 &&
+  if ((coded.pattern & ~lanes_of(block)) == 0 &&
       coded.signs >> std::popcount(coded.pattern) == 0) {
     return;
   }
@@ -218,13 +176,18 @@ SparseValues write_packet(std::span<const Block> blocks, std::span<const float> 
                           const PacketSettings& settings, net::Frame& out) {
   SparseValues sent;
   if (blocks.empty()) return sent;
-  Selection selection = select(blocks, values, settings);
-  append_head(selection.head, out);
+  Survivors survivors = survivors_of(blocks, values, settings.top);
+  const PacketHead head = head_of(survivors, settings.bits);
+  append_head(head, out);
   sent.patterns.resize(blocks.size());
-  sent.values.reserve(selection.largest.count);
-  PacketCoder coder(selection.head);
+  sent.values.reserve(survivors.values.size());
+  const auto levels = quantise(head.grid(), survivors.values);
+  PacketCoder coder(head);
   RangeEncoder encoder;
   CodedBlock coded;
+  std::vector<float> dense;
+  std::size_t at = 0;
+  auto next_pattern = survivors.patterns.begin();
   for (std::size_t b = 0; b < blocks.size(); ++b) {
     const Block& block = blocks[b];
     if (coder.begins_piece(block)) {
@@ -235,12 +198,19 @@ SparseValues write_packet(std::span<const Block> blocks, std::span<const float> 
     }
     if (coder.silent(block)) continue;
     const Grid& grid = coder.grid(block);
-    const auto its = values.subspan(b * kBlockValues, kBlockValues);
-    coded.pattern =
-        block.dense ? dense_pattern(its, grid.threshold) : largest_pattern(its, selection.largest);
-    quantise(its, grid, coded, sent.values);
+    const float* its = survivors.values.data() + at;
+    if (block.dense) {
+      dense.clear();
+      const auto pattern =
+          pick_dense(values.subspan(b * kBlockValues, kBlockValues), grid.threshold, dense);
+      fill(coded, pattern, its = dense.data(), quantise(grid, dense).data());
+    } else {
+      fill(coded, *next_pattern++, its, levels.data() + at);
+      at += static_cast<std::size_t>(std::popcount(coded.pattern));
+    }
     coder.models(block).put(encoder, coded, grid);
     sent.patterns[b] = coded.pattern;
+    sent.values.insert(sent.values.end(), its, its + std::popcount(coded.pattern));
   }
   encoder.finish(out);
   return sent;

@@ -1,29 +1,54 @@
 #pragma once
 
 #include <algorithm>
-#include <span>
+#include <array>
 #include <string_view>
 
+#include "framework/sync/bfloat16.h"
 #include "framework/sync/slots.h"
 
 namespace strait::sync {
 
-// One slot's values, a few at a time and without asking for its name each time, whatever its width.
+// One slot's values, kGrain at a time and without asking for its name each time, whatever its
+// width. Blocks begin at grains.
 class SlotColumn {
  public:
   // narrow: the slot is of bfloat16.
   SlotColumn(const Slots& slots, std::string_view name, bool narrow)
-      : slots_(slots), name_(name), wide_(narrow ? std::span<const float>{} : slots.values(name)) {}
+      : slots_(slots), name_(name), wide_(narrow ? nullptr : slots.values(name).data()) {}
 
-  void load(Range range, std::span<float> to) const {
-    if (wide_.empty()) return slots_.load(name_, range, to);
-    std::copy(wide_.begin() + range.first, wide_.begin() + range.last, to.begin());
+  // kGrain values, good until the next call; behind the end of a piece is padding.
+  const float* block(std::int64_t first) {
+    if (wide_ != nullptr) return wide_ + first;
+    slots_.load(name_, {first, first + kGrain}, room_);
+    return room_.data();
   }
 
  private:
   const Slots& slots_;
   std::string_view name_;
-  std::span<const float> wide_;
+  const float* wide_;
+  std::array<float, kGrain> room_{};
+};
+
+class SlotWriter {
+ public:
+  SlotWriter(Slots& slots, std::string_view name, bool narrow)
+      : slots_(slots), name_(name), wide_(narrow ? nullptr : slots.values(name).data()) {}
+
+  // What a value becomes when it is stored.
+  float rounded(float value) const {
+    return wide_ != nullptr ? value : from_bfloat16(to_bfloat16(value));
+  }
+  void store(std::int64_t first, const std::array<float, kGrain>& values) {
+    if (wide_ == nullptr) return slots_.store(name_, {first, first + kGrain}, values);
+    std::copy(values.begin(), values.end(), wide_ + first);
+  }
+
+ private:
+  Slots& slots_;
+  std::string_view name_;
+  float* wide_;
 };
 
 }  // namespace strait::sync

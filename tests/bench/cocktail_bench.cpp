@@ -1,0 +1,183 @@
+// What a round of cocktail costs a replica, on one thread, as a share of copying its weights once:
+// choosing, selecting, quantising and coding what it tells (tell), decoding, averaging and coding
+// again for the part that it owns (fold), decoding and applying what all agreed on (land).
+//   cocktail_bench [--benchmark_filter=…]
+#include <benchmark/benchmark.h>
+
+#include <array>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "framework/sync/cocktail.h"
+
+namespace {
+
+using namespace strait::sync;
+
+constexpr std::size_t kMembers = 4;
+constexpr std::int64_t kRow = 1024;
+
+SyncSettings settings_of(double random, double top, int bits) {
+  SyncSettings settings;
+  settings.random = random;
+  settings.top = top;
+  settings.bits = bits;
+  return settings;
+}
+
+// One replica, its weights away from the reference by normal values, a round under way.
+class Replica {
+ public:
+  Replica(std::int64_t values, const SyncSettings& settings)
+      : layout({{"w", {values / kRow, kRow}, false}}),
+        weights(static_cast<std::size_t>(values)),
+        unused(weights.size()),
+        method(settings),
+        slots(layout, {weights, unused, unused, unused}, method.slots()) {
+    std::mt19937_64 random(1);
+    std::normal_distribution<float> normal(0, 1e-4F);
+    for (float& weight : weights) weight = normal(random);
+    round.membership.members = {0, 1, 2, 3};
+    round.plan = *method.plan(round.opened, layout, round.membership);
+    round.parts = parts_of(round.plan, round.membership);
+    round.exchanges.resize(1);
+  }
+
+  // Steps differ in what they look at.
+  void next() { round.opened.step = static_cast<strait::store::Step>(++step_); }
+  void tell() {
+    auto& mine = round.exchanges[0].mine;
+    mine.assign(round.parts.size(), {});
+    for (const Part& part : round.parts) method.tell(round, part, slots, mine[part.index]);
+  }
+  // Everybody told the same.
+  void fold() {
+    const auto& mine = round.exchanges[0].mine[0];
+    const std::vector<std::span<const std::byte>> told(kMembers, mine);
+    strait::net::Frame answer;
+    method.fold(round, round.parts[0], told, slots, answer);
+  }
+  void land() {
+    round.exchanges[0].agreed = round.exchanges[0].mine;
+    method.land(round, slots);
+  }
+
+  Layout layout;
+  std::vector<float> weights;
+  std::vector<float> unused;
+  Cocktail method;
+  Slots slots;
+  Round round;
+
+ private:
+  std::int64_t step_ = 0;
+};
+
+void count_bytes(benchmark::State& state) {
+  state.SetBytesProcessed(state.iterations() * state.range(0) * 4);
+}
+
+void copy(benchmark::State& state) {
+  const std::vector<float> from(static_cast<std::size_t>(state.range(0)), 1.0F);
+  std::vector<float> to(from.size());
+  for (auto _ : state) {
+    std::memcpy(to.data(), from.data(), from.size() * sizeof(float));
+    benchmark::ClobberMemory();
+  }
+  count_bytes(state);
+}
+
+void tell(benchmark::State& state, const SyncSettings& settings) {
+  Replica replica(state.range(0), settings);
+  for (auto _ : state) {
+    replica.next();
+    replica.tell();
+  }
+  count_bytes(state);
+  std::size_t bytes = 0;
+  for (const auto& frame : replica.round.exchanges[0].mine) bytes += frame.size();
+  state.counters["bits"] = 8.0 * static_cast<double>(bytes) / static_cast<double>(state.range(0));
+}
+
+void fold(benchmark::State& state, const SyncSettings& settings) {
+  Replica replica(state.range(0), settings);
+  replica.tell();
+  for (auto _ : state) replica.fold();
+  count_bytes(state);
+}
+
+void land(benchmark::State& state, const SyncSettings& settings) {
+  Replica replica(state.range(0), settings);
+  for (auto _ : state) {
+    state.PauseTiming();
+    replica.next();
+    replica.tell();
+    state.ResumeTiming();
+    replica.land();
+  }
+  count_bytes(state);
+}
+
+// As the console shows it, and at the end each speed as a share of the copy of the same size.
+class ShareReporter : public benchmark::ConsoleReporter {
+ public:
+  void ReportRuns(const std::vector<Run>& runs) override {
+    ConsoleReporter::ReportRuns(runs);
+    for (const Run& run : runs) {
+      const auto found = run.counters.find("bytes_per_second");
+      if (found != run.counters.end()) speeds_.emplace_back(run.benchmark_name(), found->second);
+    }
+  }
+  void Finalize() override {
+    std::map<std::string, double> copies;
+    const auto size_of = [](const std::string& name) { return name.substr(name.rfind('/') + 1); };
+    for (const auto& [name, speed] : speeds_) {
+      if (name.rfind("copy/", 0) == 0) copies[size_of(name)] = speed;
+    }
+    GetOutputStream() << "\nbytes of weights per second, as a share of memcpy's\n";
+    for (const auto& [name, speed] : speeds_) {
+      const auto copied = copies.find(size_of(name));
+      if (copied == copies.end()) continue;
+      std::array<char, 160> line{};
+      std::snprintf(line.data(), line.size(), "%-50s %6.2f GB/s %6.1f %%\n", name.c_str(),
+                    speed / 1e9, 100 * speed / copied->second);
+      GetOutputStream() << line.data();
+    }
+  }
+
+ private:
+  std::vector<std::pair<std::string, double>> speeds_;
+};
+
+void register_all() {
+  constexpr std::array<std::int64_t, 2> kValues{1 << 20, 1 << 24};  // 4 and 64 MiB
+  const auto add = [&](const std::string& name, auto function, auto... arguments) {
+    auto* entry = benchmark::RegisterBenchmark(name.c_str(), function, arguments...);
+    for (const std::int64_t values : kValues) entry->Arg(values);
+  };
+  add("copy", copy);
+  for (const int bits : {2, 4, 8}) {
+    const SyncSettings settings = settings_of(0.1, 0.2, bits);
+    const std::string name = " 0.1 0.2 " + std::to_string(bits) + " bits";
+    add("tell" + name, tell, settings);
+    add("fold" + name, fold, settings);
+    add("land" + name, land, settings);
+  }
+  add("tell 1 0.02 2 bits", tell, settings_of(1, 0.02, 2));
+  add("land 1 0.02 2 bits", land, settings_of(1, 0.02, 2));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  register_all();
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
+  ShareReporter reporter;
+  return benchmark::RunSpecifiedBenchmarks(&reporter) == 0 ? 1 : 0;
+}
