@@ -1,5 +1,6 @@
 #include "framework/sync/powersgd.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -162,7 +163,7 @@ TEST(PowerSgd, PartsAreSharedOutEvenly) {
   std::vector<PieceSpec> specs;
   for (int layer = 0; layer < 12; ++layer) {
     for (const std::int64_t side : {1, 64, 192, 256}) {
-      specs.push_back({"l" + std::to_string(layer) + "." + std::to_string(side), {side, 64}});
+      specs.push_back({fmt::format("{}.{}", layer, side), {side, 64}});
     }
   }
   for (std::size_t replicas = 2; replicas <= 8; ++replicas) {

@@ -1,5 +1,7 @@
 #include "tests/framework/sync/random_stage.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -10,7 +12,7 @@ Layout random_layout(std::mt19937_64& random, const std::vector<PieceSpec>& twin
   const std::size_t count = 1 + random() % 6;
   for (std::size_t i = 0; i < count; ++i) {
     PieceSpec spec;
-    spec.name = "piece" + std::to_string(random() % 1000) + "." + std::to_string(i);
+    spec.name = fmt::format("piece{}.{}", random() % 1000, i);
     const std::size_t dimensions = 1 + random() % 3;
     for (std::size_t d = 0; d < dimensions; ++d) {
       spec.shape.push_back(static_cast<std::int64_t>(1 + random() % (d == 2 ? 3 : 40)));
