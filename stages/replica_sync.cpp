@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 namespace strait::stages {
@@ -62,8 +63,13 @@ const net::Link* ReplicaSync::link(std::size_t replica) const {
 
 template <class Work>
 void ReplicaSync::wait(Work work) {
-  const WaitClock::Wait waiting(waits_, "the sync of the replicas", *engine_->any_link());
-  work();
+  const auto started = std::chrono::steady_clock::now();
+  {
+    const WaitClock::Wait waiting(waits_, "the sync of the replicas", *engine_->any_link());
+    work();
+  }
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - started;
+  waited_seconds_ += took.count();
 }
 
 void ReplicaSync::gradient_begins(store::Step step) {

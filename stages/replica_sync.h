@@ -52,7 +52,8 @@ class ReplicaSync {
   // of it comes back; else everybody starts from the agreed model and replica 0's moments.
   void restore(const ReadTensor& read, bool exact);
 
-  sync::SyncTraffic traffic() const;  // any thread
+  sync::SyncTraffic traffic() const;                         // any thread
+  double waited_seconds() const { return waited_seconds_; }  // so far, in the calls above
   std::uint64_t memory_bytes() const;
 
  private:
@@ -74,6 +75,7 @@ class ReplicaSync {
   std::unique_ptr<sync::SyncEngine> engine_;
   std::vector<const net::Link*> links_;
   bool restored_ = false;
+  double waited_seconds_ = 0;
   std::vector<float> hidden_;  // the own weights while the model is shown
 };
 

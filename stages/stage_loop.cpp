@@ -130,6 +130,8 @@ StepVerdict StageLoop::train(store::Step step) {
   summary.seconds = seconds.count();
   summary.busy_seconds = summary.seconds - (parts_.waits.read().total - waited);
   summary.sent = sent_since();
+  summary.sync = parts_.sync.traffic();
+  summary.sync_waited_seconds = parts_.sync.waited_seconds();
   for (Boundary* boundary : parts_.boundaries) {
     for (CodecSwitch& one : boundary->take_switches()) summary.switches.push_back(std::move(one));
   }

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "framework/sync/sync_engine.h"
 #include "schedules/action.h"
 #include "stages/agreement.h"
 #include "stages/boundary_traffic.h"
@@ -20,6 +21,8 @@ struct StepSummary {
   // end of a step all of it is encoded.
   std::vector<BoundaryTraffic> sent;
   std::vector<CodecSwitch> switches;  // of codecs on `auto`, since the previous step ended
+  sync::SyncTraffic sync;             // of this process with the other replicas, so far
+  double sync_waited_seconds = 0;     // for that, instead of computing; so far
 };
 
 // Who looks on while a stage works: metrics, traces, checkpoints and stop requests all come in

@@ -4,16 +4,10 @@
 
 #include <optional>
 
+#include "launcher/console/byte_text.h"
+
 namespace strait::launcher {
 namespace {
-
-std::string byte_text(std::uint64_t bytes) {
-  const auto value = static_cast<double>(bytes);
-  if (bytes < 1'000) return fmt::format("{} B", bytes);
-  if (bytes < 1'000'000) return fmt::format("{:.1f} kB", value / 1e3);
-  if (bytes < 1'000'000'000) return fmt::format("{:.1f} MB", value / 1e6);
-  return fmt::format("{:.2f} GB", value / 1e9);
-}
 
 std::string share_text(const std::optional<double>& share) {
   return share ? fmt::format("{:.2g} %", 100 * *share) : "-";

@@ -149,6 +149,7 @@ std::string Console::step_text(const StepLine& line) const {
 void Console::step(const StepLine& line) {
   remaining_.add(line.step, line.seconds);
   boundaries_.add(line.boundaries);
+  sync_.add(line.sync);
   if (is(Style::json)) {
     Json fields = to_json(line);
     Json links = Json::object();
@@ -219,6 +220,7 @@ void Console::ended(const Outcome& outcome) {
   if (is(Style::json)) return json("ended", to_json(outcome));
   if (!held_back_.empty()) lasting(std::exchange(held_back_, {}));
   for (const std::string& row : boundary_table(boundaries_.all())) lasting(row);
+  for (const std::string& row : sync_table(sync_.all())) lasting(row);
   if (outcome.code != ExitCode::done) failure(outcome);
 }
 

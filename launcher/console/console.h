@@ -10,6 +10,7 @@
 #include "launcher/console/boundary_table.h"
 #include "launcher/console/link_rates.h"
 #include "launcher/console/remaining_time.h"
+#include "launcher/console/sync_table.h"
 #include "launcher/control/run_observer.h"
 
 namespace strait::launcher {
@@ -73,6 +74,7 @@ class Console : public RunObserver {
   LinkRates rates_;
   RemainingTime remaining_;
   BoundaryTotals boundaries_;
+  SyncTotals sync_;
   store::Step from_{};
   store::Step to_{};
   std::optional<Time> printed_;  // plain: the last step's line

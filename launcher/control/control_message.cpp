@@ -48,12 +48,17 @@ void describe(auto& f, Is<BoundaryStep> auto& m) {
   f("cache_bytes", m.cache_bytes), f("hits", m.hits), f("first_visits", m.first_visits);
   f("evictions", m.evictions), f("resends", m.resends);
 }
+void describe(auto& f, Is<SyncStep> auto& m) {
+  f("process", m.process), f("rounds", m.rounds), f("sent_bytes", m.sent_bytes);
+  f("bfloat16_bytes", m.bfloat16_bytes), f("round_seconds", m.round_seconds);
+  f("waited_seconds", m.waited_seconds);
+}
 void describe(auto& f, Is<StepDone> auto& m) {
   f("step", m.step), f("loss", m.loss), f("grad_norm", m.grad_norm);
   f("learning_rate", m.learning_rate), f("tokens", m.tokens), f("skipped", m.skipped);
   f("seconds", m.seconds), f("busy_seconds", m.busy_seconds);
   f("bytes_forward", m.bytes_forward), f("bytes_backward", m.bytes_backward);
-  f("bytes_sync", m.bytes_sync), f("boundaries", m.boundaries);
+  f("bytes_sync", m.bytes_sync), f("boundaries", m.boundaries), f("sync", m.sync);
 }
 void describe(auto& f, Is<Evaluated> auto& m) {
   f("step", m.step), f("loss", m.loss), f("tokens", m.tokens);

@@ -14,6 +14,7 @@
 #include "framework/store/manifest.h"
 #include "framework/store/sample.h"
 #include "launcher/control/boundary_step.h"
+#include "launcher/control/sync_step.h"
 #include "launcher/exit_code.h"
 
 // What the coordinator and the stages say to each other, as values, and the same as frames (one
@@ -69,6 +70,7 @@ struct StepDone {
   std::uint64_t bytes_backward = 0;
   std::uint64_t bytes_sync = 0;
   std::vector<BoundaryStep> boundaries;  // those this process sends over
+  std::vector<SyncStep> sync;            // of this process; nothing where there is one replica
 };
 
 struct Evaluated {

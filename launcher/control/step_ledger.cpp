@@ -30,6 +30,8 @@ nlohmann::ordered_json to_json(const StepLine& line) {
   for (const auto& [process, share] : line.idle) idle[process.text()] = share;
   nlohmann::ordered_json boundaries = nlohmann::ordered_json::array();
   for (const BoundaryStep& boundary : line.boundaries) boundaries.push_back(to_json(boundary));
+  nlohmann::ordered_json sync = nlohmann::ordered_json::array();
+  for (const SyncStep& one : line.sync) sync.push_back(to_json(one));
   return {{"step", store::number(line.step)},
           {"loss", or_null(line.loss)},
           {"grad_norm", or_null(line.grad_norm)},
@@ -42,7 +44,8 @@ nlohmann::ordered_json to_json(const StepLine& line) {
           {"bytes_sync", line.bytes_sync},
           {"skipped", line.skipped},
           {"idle", idle},
-          {"boundaries", std::move(boundaries)}};
+          {"boundaries", std::move(boundaries)},
+          {"sync", std::move(sync)}};
 }
 
 StepLedger::StepLedger(std::vector<net::ProcessName> processes)
@@ -83,6 +86,7 @@ StepLine StepLedger::merge(const std::map<net::ProcessName, StepDone>& parts) co
     line.bytes_backward += part.bytes_backward;
     line.bytes_sync += part.bytes_sync;
     line.boundaries.insert(line.boundaries.end(), part.boundaries.begin(), part.boundaries.end());
+    line.sync.insert(line.sync.end(), part.sync.begin(), part.sync.end());
     const double busy = part.seconds > 0 ? part.busy_seconds / part.seconds : 1;
     line.idle.emplace_back(process, std::clamp(1 - busy, 0.0, 1.0));
   }

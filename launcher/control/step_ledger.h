@@ -26,6 +26,7 @@ struct StepLine {
   std::uint64_t bytes_sync = 0;
   std::vector<std::pair<net::ProcessName, double>> idle;  // share of the step, 0 to 1
   std::vector<BoundaryStep> boundaries;                   // in the order of the processes
+  std::vector<SyncStep> sync;                             // likewise
 
   double mean_idle() const;
 };

@@ -142,8 +142,8 @@ schedules::ActionList Plan::training_actions(net::ProcessName name) const {
 }
 
 schedules::ActionList Plan::evaluation_actions(net::ProcessName name) const {
-  const std::int64_t own = own_micro_batches(eval_micro_batches, recipe.pipeline.replicas,
-                                             name.replica);
+  const std::int64_t own =
+      own_micro_batches(eval_micro_batches, recipe.pipeline.replicas, name.replica);
   if (own == 0) return {};
   const schedules::PipelineShape shape{static_cast<int>(recipe.pipeline.stages),
                                        static_cast<int>(own), 0};

@@ -114,9 +114,11 @@ void plan_steps(Plan& plan, const models::ModelDescription& model,
     costs.stages.push_back(stage_cost(model, range, sizes.micro_batch_tokens, sizes.threads));
   }
   StepCosts first_epoch = costs;
+  const double rate = link_bytes_per_second(plan.recipe);
   for (const PlannedBoundary& boundary : boundaries) {
-    costs.links.push_back(link_cost(boundary.forward_bytes(), boundary.bytes.backward));
-    first_epoch.links.push_back(link_cost(boundary.bytes.first_forward, boundary.bytes.backward));
+    const BoundaryBytes& bytes = boundary.bytes;
+    costs.links.push_back(link_cost(boundary.forward_bytes(), bytes.backward, rate));
+    first_epoch.links.push_back(link_cost(bytes.first_forward, bytes.backward, rate));
   }
   plan.depth = plan.recipe.pipeline.depth.value_or(best_depth(costs));
   plan.step_seconds = step_seconds(costs, plan.depth);

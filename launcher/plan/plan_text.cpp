@@ -2,20 +2,16 @@
 
 #include <algorithm>
 
+#include "launcher/console/byte_text.h"
 #include "launcher/plan/plan.h"
 #include "launcher/plan/step_forecast.h"
+#include "launcher/recipe/recipe_sync_keys.h"
 #include "models/model_config.h"
 
 namespace strait::launcher {
 namespace {
 
-std::string human_bytes(std::int64_t bytes) {
-  const auto value = static_cast<double>(bytes);
-  if (bytes < 1'000) return fmt::format("{} B", bytes);
-  if (bytes < 1'000'000) return fmt::format("{:.1f} kB", value / 1e3);
-  if (bytes < 1'000'000'000) return fmt::format("{:.1f} MB", value / 1e6);
-  return fmt::format("{:.2f} GB", value / 1e9);
-}
+std::string human_bytes(std::int64_t bytes) { return byte_text(static_cast<std::uint64_t>(bytes)); }
 
 std::string human_count(std::int64_t count) {
   const auto value = static_cast<double>(count);
@@ -115,10 +111,41 @@ std::string cache_table(const Plan& plan) {
   return text;
 }
 
+// "sync cocktail", "sync allreduce (chosen by auto)".
+std::string sync_in_words(const Plan& plan) {
+  if (plan.sync_method.empty()) return "";
+  return fmt::format("; {} replicas, sync {}{}", plan.recipe.pipeline.replicas, plan.sync_method,
+                     plan.recipe.sync.method == kAutomaticSync ? " (auto chose it)" : "");
+}
+
+// What every method would make of a step, the one that is taken marked.
+std::string sync_offer_table(const Plan& plan) {
+  if (plan.sync_offers.empty()) return "";
+  std::string text =
+      fmt::format("\n  {:<22}{:>14}{:>14}{:>14}{:>12}{:>12}{:>10}\n", "sync method", "sent a step",
+                  "in a round", "memory", "steps late", "a step", "slower");
+  for (const Plan::SyncOffer& offer : plan.sync_offers) {
+    const char* mark = offer.method == plan.sync_method ? "* " : "  ";
+    text += fmt::format("{}{:<22}{:>14}{:>14}{:>14}{:>12.3g}{:>12}{:>10}\n", mark, offer.method,
+                        human_bytes(offer.step_bytes), human_bytes(offer.round_bytes),
+                        human_bytes(offer.slot_bytes), offer.age,
+                        fmt::format("{:.3g} s", offer.step_seconds),
+                        fmt::format("{:.2f}x", offer.step_seconds / plan.step_seconds));
+  }
+  return text;
+}
+
+std::string rate_in_words(double bytes_per_second) {
+  const double bits = bytes_per_second * 8;
+  return bits < 1e9 ? fmt::format("{:.3g} Mbit/s", bits / 1e6)
+                    : fmt::format("{:.3g} Gbit/s", bits / 1e9);
+}
+
 std::string step_forecast(const Plan& plan) {
-  std::string text = fmt::format(
-      "\nforecast at {:.0f} Gflop/s a thread and {:.0f} Gbit/s a link: {:.3g} s a step",
-      kAssumedFlopsPerThread / 1e9, kAssumedLinkBytesPerSecond * 8 / 1e9, plan.step_seconds);
+  std::string text =
+      fmt::format("\nforecast at {:.0f} Gflop/s a thread and {} a link: {:.3g} s a step",
+                  kAssumedFlopsPerThread / 1e9, rate_in_words(link_bytes_per_second(plan.recipe)),
+                  plan.step_seconds);
   if (std::ranges::any_of(plan.links, &Plan::Link::remembers)) {
     text += fmt::format(", {:.3g} s in the first epoch ({} steps)", plan.first_epoch_step_seconds,
                         plan.epoch_steps);
@@ -135,14 +162,14 @@ std::string describe(const Plan& plan) {
   const models::ModelDescription model = models::describe(config, {recipe.data.row, 4});
   std::string text = fmt::format(
       "{}: {} with {} parameters, {} steps of {} rows of {} tokens ({} micro-batches of {})\n"
-      "schedule {}, depth {}; codec {} forward, {} backward; {} training rows",
+      "schedule {}, depth {}; codec {} forward, {} backward{}; {} training rows",
       recipe.name, model.family, human_count(model.parameters()), plan.steps, recipe.train.batch,
       recipe.data.row, plan.micro_batches, *recipe.train.micro_batch,
       name_of(recipe.pipeline.schedule), plan.depth, forward_in_words(recipe.codec),
-      backward_in_words(recipe.codec), plan.train.rows);
+      backward_in_words(recipe.codec), sync_in_words(plan), plan.train.rows);
   if (plan.eval) text += fmt::format(", {} evaluation rows", plan.eval->rows);
   return text + "\n" + process_table(plan, model) + link_table(plan) + cache_table(plan) +
-         step_forecast(plan);
+         sync_offer_table(plan) + step_forecast(plan);
 }
 
 }  // namespace strait::launcher

@@ -2,11 +2,15 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <cmath>
+#include <vector>
 
+#include "framework/sync/forecast.h"
 #include "framework/sync/sync_error.h"
+#include "launcher/plan/sync_offer.h"
 #include "launcher/recipe/recipe_sync_keys.h"
 #include "launcher/user_error.h"
+#include "stages/agreement.h"
 
 namespace strait::launcher {
 namespace {
@@ -15,39 +19,43 @@ bool asks_for(const Recipe& recipe, const std::string& method) {
   return sync_method_of(recipe) == method;
 }
 
-std::unique_ptr<sync::SyncMethod> checked_method(const sync::SyncSettings& settings) {
+// Ahead of everything else, so that the recipe is to blame and not a forecast.
+void check_settings(const Plan& plan) {
   try {
-    return sync::make_method(settings);
+    sync::make_method(sync_settings(plan.recipe, plan.sync_method, plan.steps));
   } catch (const sync::SyncError& error) {
     throw UserError(ExitCode::bad_input, fmt::format("[sync]: {}", error.what()));
   }
 }
 
-std::int64_t slot_bytes(const sync::SyncMethod& method, const sync::Layout& layout) {
-  std::int64_t bytes = 0;
-  for (const sync::SlotNeed& need : method.slots()) {
-    bytes += layout.size() * (need.width == sync::SlotNeed::Width::bfloat16 ? 2 : 4);
-  }
-  return bytes;
+// A head says what its pipeline reports, a norm of every tensor, and whether to stop.
+std::int64_t vote_bytes(const models::ModelDescription& model) {
+  stages::StepReport report;
+  report.squared_norms.resize(model.tensors().size());
+  return static_cast<std::int64_t>(stages::to_frame(report).size()) + 1;
 }
 
-void plan_link(Plan& plan, Plan::Use use, const Plan::Process& one, const Plan::Process& other) {
+void plan_link(Plan& plan, Plan::Use use, const Plan::Process& one, const Plan::Process& other,
+               std::int64_t bytes) {
   Plan::Link link;
   link.name = fmt::format("{} {}~{}", use == Plan::Use::vote ? "vote" : "replica", one.name.text(),
                           other.name.text());
   link.use = use;
   link.connects = one.name;
   link.listens = other.name;
+  link.forward_bytes = bytes;
+  link.backward_bytes = bytes;
+  link.first_forward_bytes = bytes;
   plan.links.push_back(link);
 }
 
 // One for each two replicas of a stage, and one more between heads, for what holds for a step.
-void plan_links(Plan& plan) {
+void plan_links(Plan& plan, const std::vector<std::int64_t>& bytes, std::int64_t bytes_of_vote) {
   for (const Plan::Process& one : plan.processes) {
     for (const Plan::Process& other : plan.processes) {
       if (one.name.stage != other.name.stage || one.name.replica >= other.name.replica) continue;
-      plan_link(plan, Plan::Use::replica, one, other);
-      if (one.name.stage == 0) plan_link(plan, Plan::Use::vote, one, other);
+      plan_link(plan, Plan::Use::replica, one, other, bytes[one.name.stage]);
+      if (one.name.stage == 0) plan_link(plan, Plan::Use::vote, one, other, bytes_of_vote);
     }
   }
 }
@@ -94,14 +102,32 @@ sync::Layout stage_layout(const models::ModelDescription& model, const models::L
   return sync::Layout(pieces);
 }
 
+std::uint64_t bfloat16_sync_bytes(const Plan& plan, net::ProcessName process) {
+  // Its values but for its own share out to be reduced, and its share in, to all others.
+  const auto replicas = static_cast<std::uint64_t>(plan.recipe.pipeline.replicas);
+  const auto values = static_cast<std::uint64_t>(plan.process(process).parameters);
+  return 2 * 2 * values * (replicas - 1) / replicas;
+}
+
 void plan_sync(Plan& plan, const models::ModelDescription& model) {
   plan.sync_method = sync_method_of(plan.recipe);
   if (plan.sync_method.empty()) return;
-  const auto method = checked_method(sync_settings(plan.recipe, plan.sync_method, plan.steps));
-  for (Plan::Process& process : plan.processes) {
-    process.state_bytes += slot_bytes(*method, stage_layout(model, process.layers));
+  if (plan.sync_method != kAutomaticSync) check_settings(plan);
+  plan.sync_offers = sync_offers(plan, model);
+  if (plan.sync_method == kAutomaticSync) {
+    plan.sync_method = choose_sync(plan.sync_offers, plan.step_seconds);
   }
-  plan_links(plan);
+  const sync::SyncSettings settings = sync_settings(plan.recipe, plan.sync_method, plan.steps);
+  const auto replicas = static_cast<std::size_t>(plan.recipe.pipeline.replicas);
+  std::vector<std::int64_t> link_bytes;  // by stage
+  for (Plan::Process& process : plan.processes) {
+    const sync::Forecast costs =
+        sync::forecast(settings, stage_layout(model, process.layers), replicas);
+    process.state_bytes += std::llround(costs.slot_bytes);
+    if (process.name.replica != 0) continue;
+    link_bytes.push_back(std::llround(costs.step_bytes / static_cast<double>(replicas - 1)));
+  }
+  plan_links(plan, link_bytes, vote_bytes(model));
 }
 
 }  // namespace strait::launcher

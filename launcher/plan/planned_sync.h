@@ -19,6 +19,10 @@ sync::SyncSettings sync_settings(const Recipe& recipe, const std::string& method
 // The coordinates of a stage that has these layers; those that share a weight are `twin`s.
 sync::Layout stage_layout(const models::ModelDescription& model, const models::LayerRange& layers);
 
+// What this process would send in a step to the other replicas of its stage if all of its weights
+// were reduced in bfloat16; 0 for one replica. What real bytes are compared with.
+std::uint64_t bfloat16_sync_bytes(const Plan& plan, net::ProcessName process);
+
 // The part of a plan that is about replicas: which method, what each process keeps for it, and the
 // links between replicas. Processes and steps are planned by then. With one replica: nothing.
 // UserError where the recipe's settings do not go together.

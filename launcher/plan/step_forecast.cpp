@@ -29,12 +29,18 @@ schedules::StageCost stage_cost(const models::ModelDescription& model,
   return cost;
 }
 
-schedules::LinkCost link_cost(double forward_bytes, double backward_bytes) {
+double link_bytes_per_second(const Recipe& recipe) {
+  return recipe.hosts.link_megabits ? *recipe.hosts.link_megabits * 1e6 / 8
+                                    : kAssumedLinkBytesPerSecond;
+}
+
+schedules::LinkCost link_cost(double forward_bytes, double backward_bytes,
+                              double bytes_per_second) {
   schedules::LinkCost link;
   link.forward_bytes = forward_bytes;
   link.backward_bytes = backward_bytes;
-  link.forward_bytes_per_second = kAssumedLinkBytesPerSecond;
-  link.backward_bytes_per_second = kAssumedLinkBytesPerSecond;
+  link.forward_bytes_per_second = bytes_per_second;
+  link.backward_bytes_per_second = bytes_per_second;
   return link;
 }
 

@@ -18,8 +18,11 @@ schedules::StageCost stage_cost(const models::ModelDescription& model,
                                 const models::LayerRange& layers, std::int64_t tokens,
                                 std::int64_t threads);
 
-// A link that carries so much for every micro-batch.
-schedules::LinkCost link_cost(double forward_bytes, double backward_bytes);
+// What the recipe says of its links, or what is assumed.
+double link_bytes_per_second(const Recipe& recipe);
+
+// A link of that speed that carries so much for every micro-batch.
+schedules::LinkCost link_cost(double forward_bytes, double backward_bytes, double bytes_per_second);
 
 // One replica's pipeline, for the simulator.
 struct StepCosts {

@@ -190,7 +190,10 @@ void add_state_and_hosts(std::vector<RecipeKey>& keys) {
        word("hosts.backend", at<&R::hosts, &R::Hosts::backend>(), "how processes are started"),
        text_list("hosts.list", at<&R::hosts, &R::Hosts::list>(),
                  "a list such as [\"alice@10.0.0.1\"]", "who runs stages; not for local"),
-       particular_keys::ports()});
+       particular_keys::ports(),
+       number("hosts.link_megabits", at<&R::hosts, &R::Hosts::link_megabits>(), {1e-3, 1e7},
+              "a second, that a process can send and receive: for forecasts and what is chosen by "
+              "them; absent: what this machine carries to itself")});
 }
 
 }  // namespace

@@ -75,8 +75,8 @@ RecipeKey sync_method() {
           "how the replicas of a stage agree on weights; auto: the freshest that costs no time",
           {kNames.begin(), kNames.end()},
           [](const RecipeValue& value, Recipe& recipe) {
-            const bool known = std::ranges::any_of(
-                kNames, [&](const std::string& name) { return value == name; });
+            const bool known =
+                std::ranges::any_of(kNames, [&](const std::string& name) { return value == name; });
             if (known) {
               recipe.sync.method = value.get<std::string>();
             }
@@ -98,7 +98,8 @@ std::vector<RecipeKey> sync_keys() {
       word("wire_dtype", in_sync<&S::wire_dtype>(), "of what is sent; sums are float32"),
       number("random", in_sync<&S::random>(), {1e-6, 1},
              "the share of the weights that a round looks at"),
-      number("top", in_sync<&S::top>(), {1e-6, 1}, "the share of these that is sent, largest first"),
+      number("top", in_sync<&S::top>(), {1e-6, 1},
+             "the share of these that is sent, largest first"),
       integer("bits", in_sync<&S::bits>(), {1, 8}, "of a value that is sent"),
       word("reference_dtype", in_sync<&S::reference_dtype>(),
            "of the agreed weights and of what is still owed"),
@@ -108,7 +109,7 @@ std::vector<RecipeKey> sync_keys() {
               "parts of the model that take turns"),
       integer("late", in_sync<&S::late>(), {0, kManyUpdates}, "updates until a result lands"),
       number("blend", in_sync<&S::blend>(), {0, 1}, "the share of the own weights that stays"),
-      number("outer_learning_rate", in_sync<&S::outer_learning_rate>(), {0, 10},
+      number("outer_learning_rate", in_sync<&S::outer_learning_rate>(), {1e-6, 10},
              "of the step from one agreement to the next", kAuthors),
       number("outer_momentum", in_sync<&S::outer_momentum>(), {0, 0.999999}, "of these steps",
              kAuthors),

@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "launcher/plan/plan_maker.h"
 #include "launcher/recipe/recipe_keys.h"
 #include "launcher/recipe/recipe_reader.h"
+#include "launcher/recipe/recipe_writer.h"
 #include "launcher/user_error.h"
 
 namespace strait::launcher {
@@ -20,10 +22,17 @@ void check_lasting_part(const Recipe& before, const Recipe& after) {
     if (key.get(was) == key.get(is)) continue;
     throw UserError(ExitCode::bad_input,
                     fmt::format("--set {} would change what this run learns; resume can change "
-                                "keys of [pipeline], [codec], [checkpoint] and [hosts] only; for "
-                                "others start a run of another name",
+                                "keys of [pipeline], [codec], [sync], [checkpoint] and [hosts] "
+                                "only; for others start a run of another name",
                                 key.name));
   }
+}
+
+// Another sync method does not read what was said to the one before, and one replica reads nothing.
+bool begins_sync_anew(const std::vector<std::string>& overrides) {
+  return std::ranges::any_of(overrides, [](const std::string& written) {
+    return written.starts_with("sync.method=") || written == "pipeline.replicas=1";
+  });
 }
 
 void check_data_is_as_it_was(const Plan::Data& before, const Plan::Data& now,
@@ -40,6 +49,7 @@ void check_data_is_as_it_was(const Plan::Data& before, const Plan::Data& now,
 Recipe lasting_part(Recipe recipe) {
   recipe.pipeline = {};
   recipe.codec = {};
+  recipe.sync = {};
   recipe.checkpoint = {};
   recipe.hosts = {};
   return recipe;
@@ -47,7 +57,10 @@ Recipe lasting_part(Recipe recipe) {
 
 RunFile changed_run(const RunDirectory& directory, const RunFile& run,
                     const std::vector<std::string>& overrides) {
-  const Recipe recipe = read_recipe(directory.recipe(), overrides);
+  Recipe before = run.plan.recipe;
+  if (begins_sync_anew(overrides)) before.sync = {};
+  const Recipe recipe =
+      parse_recipe(recipe_to_toml(before), directory.recipe().string(), overrides);
   check_lasting_part(run.plan.recipe, recipe);
   RunFile changed{run.run, make_plan(recipe).plan};
   check_data_is_as_it_was(run.plan.train, changed.plan.train, recipe.data.train);

@@ -10,11 +10,13 @@
 namespace strait::launcher {
 
 // A recipe without what may change from one start of a run to the next, because it changes how the
-// run is carried out and not what is learnt from what: [pipeline], [codec], [checkpoint], [hosts].
+// run is carried out and not what is learnt from what: [pipeline], [codec], [sync], [checkpoint],
+// [hosts].
 Recipe lasting_part(Recipe recipe);
 
 // The run as it goes on with these overrides ("pipeline.stages=3"): the same data and name, another
-// plan. Writes nothing. UserError where an override is of the lasting part, or is no good.
+// plan. Another sync method begins with its own settings. Writes nothing. UserError where an
+// override is of the lasting part, or is no good.
 RunFile changed_run(const RunDirectory& directory, const RunFile& run,
                     const std::vector<std::string>& overrides);
 

@@ -9,6 +9,7 @@
 
 #include "framework/store/atomic_file.h"
 #include "launcher/console/boundary_table.h"
+#include "launcher/console/sync_table.h"
 
 namespace strait::launcher {
 namespace {
@@ -93,6 +94,22 @@ std::string boundary_section(const std::vector<nlohmann::json>& metrics) {
                      escaped(fmt::format("{}", fmt::join(table, "\n"))));
 }
 
+// Every process with its replicas, over the whole run.
+std::string sync_section(const std::vector<nlohmann::json>& metrics) {
+  SyncTotals totals;
+  for (const nlohmann::json& line : metrics) {
+    std::vector<SyncStep> steps;
+    for (const nlohmann::json& one : line.value("sync", nlohmann::json::array())) {
+      steps.push_back(sync_step_from(one));
+    }
+    totals.add(steps);
+  }
+  const std::vector<std::string> table = sync_table(totals.all());
+  if (table.empty()) return "";
+  return fmt::format("<h2>What the replicas said to each other</h2>\n<pre>{}</pre>\n",
+                     escaped(fmt::format("{}", fmt::join(table, "\n"))));
+}
+
 }  // namespace
 
 std::string report_page(const Plan& plan, const std::vector<nlohmann::json>& metrics) {
@@ -109,7 +126,7 @@ std::string report_page(const Plan& plan, const std::vector<nlohmann::json>& met
         std::pair{"learning_rate", "Learning rate"}}) {
     page += chart(title, series(metrics, key));
   }
-  page += boundary_section(metrics);
+  page += boundary_section(metrics) + sync_section(metrics);
   if (!metrics.empty()) {
     page += "<h2>The last step</h2>\n<pre>" + escaped(metrics.back().dump(1)) + "</pre>\n";
   }

@@ -12,6 +12,7 @@
 #include "launcher/recipe/recipe_writer.h"
 #include "launcher/run/cache_resume.h"
 #include "launcher/run/changed_run.h"
+#include "launcher/run/sync_resume.h"
 #include "launcher/user_error.h"
 
 namespace strait::launcher {
@@ -56,6 +57,7 @@ store::Manifest manifest_for(const RunFile& run, std::uint32_t generation, store
                                            process.layers.first, process.layers.last});
   }
   manifest.data = {run.plan.train.hash, run.plan.train.rows, step};
+  manifest.sync = sync_kept(run.plan);
   if (const std::string kept = caches_kept(run.plan); !kept.empty()) {
     manifest.notes[kCachesNote] = kept;
   }

@@ -119,6 +119,7 @@ Outcome launch_run(RunDirectory& directory, const RunFile& run, const LaunchOpti
     job.coordinator_key = own_keys.public_key;
     job.resume = options.resume;
     job.resume_caches = options.caches.restore;
+    job.resume_exact = options.sync.exact;
     job.codec_generation = options.caches.generation;
     Station station;
     station.name = process.name;
@@ -133,8 +134,9 @@ Outcome launch_run(RunDirectory& directory, const RunFile& run, const LaunchOpti
   RunRecorder recorder(directory, run.run.hex(), generation);
   std::vector<RunObserver*> observers = {&recorder};
   observers.insert(observers.end(), options.observers.begin(), options.observers.end());
-  if (!options.caches.dropped.empty()) {
-    const Event event{"caches_dropped", options.caches.dropped};
+  for (const Event& event : {Event{"caches_dropped", options.caches.dropped},
+                             Event{"sync_restarted", options.sync.restarted}}) {
+    if (event.text.empty()) continue;
     for (RunObserver* observer : observers) observer->event("the launcher", event);
   }
   CoordinatorOptions coordination;

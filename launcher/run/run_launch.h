@@ -8,6 +8,7 @@
 #include "launcher/run/cache_resume.h"
 #include "launcher/run/run_directory.h"
 #include "launcher/run/run_files.h"
+#include "launcher/run/sync_resume.h"
 
 namespace strait::launcher {
 
@@ -15,6 +16,7 @@ struct LaunchOptions {
   std::string resume;                   // the checkpoint to go on from; empty: a new run
   store::Step from{};                   // the steps that it holds
   CacheResume caches;                   // what it remembers of samples
+  SyncResume sync;                      // and what its replicas do with their own state
   std::vector<RunObserver*> observers;  // they outlive the launch
 };
 

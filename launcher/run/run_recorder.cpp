@@ -61,6 +61,7 @@ RunRecorder::RunRecorder(const RunDirectory& directory, const std::string& run_i
                                           {"checkpoint", nullptr},
                                           {"processes", Json::array()},
                                           {"boundaries", Json::array()},
+                                          {"sync", Json::array()},
                                           {"outcome", nullptr}})) {
   append_event("started", {{"run", run_id}, {"generation", generation}});
   write_status();
@@ -129,7 +130,7 @@ void RunRecorder::step(const StepLine& line) {
   append(metrics_, fields);
   remaining_.add(line.step, line.seconds);
   const auto left = remaining_.seconds();
-  for (const char* key : {"step", "loss", "tokens_per_second", "boundaries"}) {
+  for (const char* key : {"step", "loss", "tokens_per_second", "boundaries", "sync"}) {
     (*status_)[key] = fields.at(key);
   }
   (*status_)["eta_seconds"] = left ? Json(*left) : Json(nullptr);

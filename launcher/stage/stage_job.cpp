@@ -49,6 +49,7 @@ std::string to_text(const StageJob& job) {
               {"run_directory", job.run_directory},
               {"resume", job.resume},
               {"resume_caches", job.resume_caches},
+              {"resume_exact", job.resume_exact},
               {"codec_generation", job.codec_generation}}
       .dump();
 }
@@ -71,6 +72,7 @@ StageJob parse_stage_job(const std::string& text) {
     job.run_directory = from.at("run_directory");
     job.resume = from.at("resume");
     job.resume_caches = from.at("resume_caches");
+    job.resume_exact = from.at("resume_exact");
     job.codec_generation = from.at("codec_generation");
     return job;
   } catch (const json::exception& error) {

@@ -24,6 +24,7 @@ struct StageJob {
   std::string run_directory;
   std::string resume;          // the checkpoint to go on from; empty: from the model's weights
   bool resume_caches = false;  // with what it remembers of samples
+  bool resume_exact = false;   // every replica with its own state; else all from the agreed model
   std::int64_t codec_generation = 0;  // counts how often that was dropped, at all ends alike
 };
 

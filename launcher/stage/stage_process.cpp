@@ -16,6 +16,7 @@
 #include "framework/store/weight_files.h"
 #include "launcher/build_id.h"
 #include "launcher/failure.h"
+#include "launcher/plan/planned_sync.h"
 #include "launcher/stage/control_end.h"
 #include "launcher/stage/stage_job.h"
 #include "launcher/stage/stage_reporter.h"
@@ -87,30 +88,56 @@ class DataLinks {
 
   stages::StageLinks connect(const std::map<std::string, std::string>& everybody) {
     stages::StageLinks made;
+    if (const std::int64_t replicas = job_.plan.recipe.pipeline.replicas; replicas > 1) {
+      made.replicas.resize(static_cast<std::size_t>(replicas));
+      if (job_.process.stage == 0) made.votes.resize(static_cast<std::size_t>(replicas));
+    }
     for (const Plan::Link& link : job_.plan.links) {
       const bool listens = link.listens == job_.process;
       if (!listens && link.connects != job_.process) continue;
       if (!listens) {
         links_[link.name] = node_.connect(everybody.at(link.name), link_options(job_, link));
       }
-      std::unique_ptr<net::Link>& place = link.use == Plan::Use::tie ? made.tie
-                                          : listens                  ? made.upstream
-                                                                     : made.downstream;
-      place = std::move(links_.at(link.name));
-      if (link.use == Plan::Use::boundary) {
-        (listens ? made.upstream_name : made.downstream_name) =
-            (listens ? link.connects : link.listens).describe();
-      }
+      watched_.push_back(watched(link, listens));
+      place(made, link, listens) = std::move(links_.at(link.name));
     }
     return made;
   }
 
+  // All that are connected. Who they were given to keeps them.
+  const std::vector<StageReporter::WatchedLink>& watched() const { return watched_; }
+
  private:
+  StageReporter::WatchedLink watched(const Plan::Link& link, bool listens) const {
+    using Carries = StageReporter::Carries;
+    const Carries over_boundary = listens ? Carries::gradients : Carries::activations;
+    return {links_.at(link.name).get(), listens ? link.connects : link.listens,
+            link.use == Plan::Use::boundary ? over_boundary : Carries::weights};
+  }
+
+  static std::unique_ptr<net::Link>& place(stages::StageLinks& made, const Plan::Link& link,
+                                           bool listens) {
+    const net::ProcessName peer = listens ? link.connects : link.listens;
+    switch (link.use) {
+      case Plan::Use::tie:
+        return made.tie;
+      case Plan::Use::replica:
+        return made.replicas.at(peer.replica);
+      case Plan::Use::vote:
+        return made.votes.at(peer.replica);
+      case Plan::Use::boundary:
+        break;
+    }
+    (listens ? made.upstream_name : made.downstream_name) = peer.describe();
+    return listens ? made.upstream : made.downstream;
+  }
+
   net::Node& node_;
   const StageJob& job_;
   std::vector<std::unique_ptr<net::Listener>> listeners_;
   std::map<std::string, std::string> endpoints_;
   std::map<std::string, std::unique_ptr<net::Link>> links_;
+  std::vector<StageReporter::WatchedLink> watched_;
 };
 
 void load_pretrained(stages::Stage& stage, const StageJob& job) {
@@ -129,7 +156,7 @@ void load(stages::Stage& stage, const StageJob& job) {
     // The launcher has just compared every hash.
     const store::CheckpointReader checkpoint(job.resume, store::Verify::sizes);
     const auto read = [&](const std::string& name) { return checkpoint.read(name); };
-    stages::restore(stage.optimizer(), read);
+    stage.restore(read, job.resume_exact);
     if (job.resume_caches) stage.restore_caches(read);
   } else if (job.plan.recipe.model.weights == Weights::random) {
     stage.initialize();
@@ -154,26 +181,6 @@ stages::StageData data_for(const StageJob& job, const stages::StageLinks& links)
   return data;
 }
 
-std::vector<StageReporter::WatchedLink> watched_links(const StageJob& job, stages::Stage& stage) {
-  std::vector<StageReporter::WatchedLink> watched;
-  for (const Plan::Link& link : job.plan.links) {
-    const bool listens = link.listens == job.process;
-    if (!listens && link.connects != job.process) continue;
-    StageReporter::WatchedLink one;
-    one.peer = listens ? link.connects : link.listens;
-    if (link.use == Plan::Use::tie) {
-      one.link = stage.tie_link();
-      one.carries = StageReporter::Carries::weights;
-    } else {
-      one.link = listens ? stage.upstream_link() : stage.downstream_link();
-      one.carries =
-          listens ? StageReporter::Carries::gradients : StageReporter::Carries::activations;
-    }
-    watched.push_back(one);
-  }
-  return watched;
-}
-
 store::Step train(const StageJob& job, net::Node& node, ControlEnd& control,
                   StageReporter& reporter) {
   DataLinks links(node, job);
@@ -186,7 +193,7 @@ store::Step train(const StageJob& job, net::Node& node, ControlEnd& control,
   stage.connect(std::move(connected), data, [&control] { return control.stop_requested(); });
   StageSaver saver(job, control, stage);
   reporter.on_checkpoint([&saver](store::Step step) { saver.save(step); });
-  reporter.watch(stage.waits(), watched_links(job, stage));
+  reporter.watch(stage.waits(), links.watched());
   const store::Step done = stage.run(reporter);
   reporter.set_phase("leaving");
   saver.check_last();
@@ -208,7 +215,7 @@ ExitCode run_stage_process(int job_descriptor) {
     control.say(Hello{job.process, getpid(), host_name(), build_id()});
     ExitCode code = ExitCode::done;
     try {
-      StageReporter reporter(control, job.process);
+      StageReporter reporter(control, job.process, bfloat16_sync_bytes(job.plan, job.process));
       const store::Step done = train(job, node, control, reporter);
       reporter.write_trace(std::filesystem::path(job.run_directory) / "logs" /
                            (job.process.text() + ".trace.json"));

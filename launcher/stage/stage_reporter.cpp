@@ -56,9 +56,11 @@ const char* phase_word(const schedules::Action& action, bool training) {
 
 }  // namespace
 
-StageReporter::StageReporter(ControlEnd& control, net::ProcessName process)
+StageReporter::StageReporter(ControlEnd& control, net::ProcessName process,
+                             std::uint64_t bfloat16_sync_bytes)
     : control_(control),
       process_(process),
+      bfloat16_sync_bytes_(bfloat16_sync_bytes),
       spans_(process.describe(), static_cast<int>(process.replica * 1000 + process.stage)),
       thread_([this] { report_loop(); }) {
   spans_.name_row(0, "compute");
@@ -196,6 +198,7 @@ void StageReporter::trained(const stages::StepSummary& summary) {
   for (const stages::BoundaryTraffic& sent_over : summary.sent) {
     done.boundaries.push_back(boundary_step(sent_over));
   }
+  done.sync = sync_step(summary);
   reported_ = sent;
   micro_batch_ = -1;
   step_ = number(done.step);
@@ -206,6 +209,15 @@ void StageReporter::trained(const stages::StepSummary& summary) {
     control_.say(Event{"codec_switched", switch_sentence(one)});
   }
   count_skips(verdict);
+}
+
+std::vector<SyncStep> StageReporter::sync_step(const stages::StepSummary& summary) {
+  if (bfloat16_sync_bytes_ == 0) return {};
+  const sync::SyncTraffic before = std::exchange(synced_, summary.sync);
+  const double waited_before = std::exchange(sync_waited_, summary.sync_waited_seconds);
+  return {{process_.text(), synced_.rounds - before.rounds, synced_.sent_bytes - before.sent_bytes,
+           bfloat16_sync_bytes_, synced_.round_seconds - before.round_seconds,
+           sync_waited_ - waited_before}};
 }
 
 void StageReporter::tell_resends(const StepDone& done) {
@@ -234,8 +246,8 @@ void StageReporter::count_skips(const stages::StepVerdict& verdict) {
 
 void StageReporter::evaluated(const stages::StepVerdict& verdict) {
   ++finished_actions_;
-  // Every stage knows the result; the one that nobody waits for behind it tells.
-  if (process_.stage == 0) {
+  // Every stage knows the result; one that nobody waits for behind it tells.
+  if (process_.stage == 0 && process_.replica == 0) {
     control_.say(Evaluated{verdict.step, verdict.loss, verdict.target_tokens});
   }
 }

@@ -28,7 +28,9 @@ class StageReporter final : public stages::StageObserver {
   };
   using Save = std::function<void(store::Step)>;
 
-  StageReporter(ControlEnd& control, net::ProcessName process);
+  // `bfloat16_sync_bytes`: what this process would send to other replicas in every step if all of
+  // its weights were reduced in bfloat16; 0: there are none.
+  StageReporter(ControlEnd& control, net::ProcessName process, std::uint64_t bfloat16_sync_bytes);
   ~StageReporter() override;
 
   // From now on reports say what these show. unwatch() before they go.
@@ -51,6 +53,7 @@ class StageReporter final : public stages::StageObserver {
   void report_loop();
   Progress progress() STRAIT_EXCLUDES(mutex_);
   Traffic traffic() STRAIT_EXCLUDES(mutex_);
+  std::vector<SyncStep> sync_step(const stages::StepSummary& summary);
   double waited() STRAIT_EXCLUDES(mutex_);
   void begin_span();
   // What was waited within a span is drawn ahead of the work: that is where ports block.
@@ -60,12 +63,15 @@ class StageReporter final : public stages::StageObserver {
 
   ControlEnd& control_;
   const net::ProcessName process_;
+  const std::uint64_t bfloat16_sync_bytes_;
   trace::SpanLog spans_;
   Save save_;
   trace::Nanoseconds span_started_ = 0;
   double waited_before_ = 0;  // seconds, when the span began
   int skipped_in_a_row_ = 0;
   Traffic reported_;
+  sync::SyncTraffic synced_;  // likewise
+  double sync_waited_ = 0;
   std::atomic<std::uint64_t> finished_actions_ = 0;
   std::atomic<std::int64_t> micro_batch_ = -1;
   std::atomic<std::int64_t> step_ = 0;

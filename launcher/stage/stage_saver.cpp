@@ -9,7 +9,6 @@
 #include "framework/store/store_error.h"
 #include "launcher/failure.h"
 #include "launcher/user_error.h"
-#include "stages/stage_state.h"
 
 namespace strait::launcher {
 namespace {
@@ -52,8 +51,7 @@ void StageSaver::save(store::Step step) {
 
 std::vector<store::ShardFile> StageSaver::write(const std::filesystem::path& checkpoint) const {
   std::vector<store::ShardFile> files;
-  files.push_back(
-      store::write_shard(checkpoint, shard_, stages::saved_tensors(stage_.optimizer())));
+  files.push_back(store::write_shard(checkpoint, shard_, stage_.saved_tensors()));
   if (job_.plan.recipe.checkpoint.caches == SavedCaches::drop) return files;
   const std::vector<store::NamedTensor> remembered = stage_.saved_caches();
   if (!remembered.empty()) files.push_back(store::write_shard(checkpoint, caches_, remembered));

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "launcher/build_id.h"
+#include "launcher/plan/planned_sync.h"
 #include "launcher/recipe/recipe_writer.h"
 
 namespace strait::launcher {
@@ -106,6 +107,9 @@ stages::StageOptions stage_options(const StageJob& job, store::Step first) {
   options.adamw.beta1 = recipe.train.betas.first;
   options.adamw.beta2 = recipe.train.betas.second;
   options.adamw.weight_decay = recipe.train.weight_decay;
+  if (!plan.sync_method.empty()) {
+    options.sync = sync_settings(recipe, plan.sync_method, plan.steps);
+  }
   options.batch.seed = options.seed;
   options.batch.replicas = recipe.pipeline.replicas;
   options.batch.replica = job.process.replica;
@@ -125,18 +129,27 @@ stages::StageOptions stage_options(const StageJob& job, store::Step first) {
 }
 
 net::LinkOptions link_options(const StageJob& job, const Plan::Link& link) {
+  const nlohmann::json recipe = recipe_to_json(job.plan.recipe);
   net::LinkOptions options;
   options.name = link.name;
   options.peer = link.listens == job.process ? link.connects : link.listens;
   options.peer_public_key = job.peer_keys.at(options.peer.text());
   // The plan's hash holds all of it; the others are there to say what differs.
-  options.terms = {
-      {"build", build_id()},
-      {"codec", recipe_to_json(job.plan.recipe).at("codec").dump()},
-      {"codec generation", fmt::format("{}", job.codec_generation)},
-      {"cache", fmt::format("{} bytes in memory, {} on disk, {} a row", link.cache_bytes,
-                            link.cache_disk_bytes, link.entry_bytes)},
-      {"plan", job.plan.hash()}};
+  options.terms = {{"build", build_id()}};
+  if (link.use == Plan::Use::replica) options.priority = net::Priority::background;
+  if (link.use == Plan::Use::replica || link.use == Plan::Use::vote) {
+    const auto said = recipe.find("sync");
+    options.terms.emplace_back("sync", fmt::format("{} {}", job.plan.sync_method,
+                                                   said == recipe.end() ? "{}" : said->dump()));
+    options.terms.emplace_back("replicas", fmt::format("{}", job.plan.recipe.pipeline.replicas));
+  } else {
+    options.terms.emplace_back("codec", recipe.at("codec").dump());
+    options.terms.emplace_back("codec generation", fmt::format("{}", job.codec_generation));
+    options.terms.emplace_back(
+        "cache", fmt::format("{} bytes in memory, {} on disk, {} a row", link.cache_bytes,
+                             link.cache_disk_bytes, link.entry_bytes));
+  }
+  options.terms.emplace_back("plan", job.plan.hash());
   return options;
 }
 

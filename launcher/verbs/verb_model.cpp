@@ -11,6 +11,7 @@
 #include "framework/store/atomic_file.h"
 #include "framework/store/safetensors_writer.h"
 #include "framework/store/weight_files.h"
+#include "framework/sync/layout.h"
 #include "launcher/console/printable_text.h"
 #include "launcher/plan/data_preparation.h"
 #include "launcher/run/text_generator.h"
@@ -85,7 +86,7 @@ ExitCode evaluate(const fs::path& run, const fs::path& data, bool json) {
   batch.micro_batch_rows = *recipe.train.micro_batch;
   const stages::BatchSource rows(nullptr, prepared.tokens, batch);
   stages::BatchUpstream upstream(rows, {});
-  stages::Gradients no_gradients({});
+  stages::Gradients no_gradients({}, sync::Layout({}));
   stages::LossDownstream downstream(*whole.model->head(), no_gradients, rows);
   stages::Chunk chunk(*whole.model, {});
   const stages::Phase phase{whole.step, false};

@@ -167,6 +167,7 @@ ExitCode resume_run(const RunWords& words) {
   options.resume = fs::absolute(newest->checkpoint.path).string();
   options.from = manifest.step;
   options.caches = decide_caches(manifest, run.plan);
+  options.sync = decide_sync(manifest, run.plan);
   return launch_and_show(directory, run, options, console);
 }
 

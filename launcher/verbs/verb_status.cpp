@@ -13,6 +13,7 @@
 #include "framework/store/bounded_json.h"
 #include "launcher/console/boundary_table.h"
 #include "launcher/console/remaining_time.h"
+#include "launcher/console/sync_table.h"
 #include "launcher/run/run_directory.h"
 #include "launcher/user_error.h"
 
@@ -69,6 +70,14 @@ void print_boundaries(const json& status) {
   for (const std::string& line : boundary_table(boundaries)) fmt::print("  {}\n", line);
 }
 
+void print_sync(const json& status) {
+  std::vector<SyncStep> processes;
+  for (const json& one : status.value("sync", json::array())) {
+    processes.push_back(sync_step_from(one));
+  }
+  for (const std::string& line : sync_table(processes)) fmt::print("  {}\n", line);
+}
+
 void print(const std::filesystem::path& run, const json& status,
            const std::optional<LiveRun>& live) {
   const auto state = status.at("state").get<std::string>();
@@ -91,6 +100,7 @@ void print(const std::filesystem::path& run, const json& status,
   }
   print_numbers(status);
   print_boundaries(status);
+  print_sync(status);
   if (live) print_processes(status);
 }
 

@@ -60,7 +60,8 @@ class BadInput(runs.RunCase):
                 {"codec.forward": "delta", "codec.cache": 0, "codec.cache_disk": 0},
                 "codec.cache and codec.cache_disk are both 0",
             ),
-            ({"pipeline.replicas": 2}, "pipeline.replicas", "not in this build"),
+            ({"sync.method": "cocktail"}, "sync.method is .*pipeline.replicas is 1"),
+            ({"pipeline.replicas": 2, "sync.top": 0.5}, 'sync.top .*"allreduce" does not read it'),
             ({"hosts.backend": "ssh", "hosts.list": ["a"]}, "hosts.backend", "not in this build"),
         ]
         for settings, *says in cases:

@@ -194,15 +194,19 @@ class Run:
                     raise AssertionError(f"two stages hold different bits of {name}")
         return tensors
 
-    def stages(self):
-        """stage -> pid, of the newest start, once all have said hello."""
+    def processes(self):
+        """"stage.replica" -> pid, of the newest start, once all have said hello."""
         pids = {}
         for event in self.events():
             if event["event"] == "started":
                 pids = {}
             if event["event"] == "connected":
-                pids[int(event["process"].split(".")[0])] = event["pid"]
+                pids[event["process"]] = event["pid"]
         return pids
+
+    def stages(self):
+        """stage -> pid, of the first replica."""
+        return {int(name[:-2]): pid for name, pid in self.processes().items() if name[-2:] == ".0"}
 
 
 class Launched:

@@ -104,7 +104,9 @@ TEST(ControlMessage, BoundariesOfAStepComeBackAndWhatIsUnknownStaysUnknown) {
   unknown.error = std::nullopt;
   StepDone sent;
   sent.boundaries = {known, unknown};
+  sent.sync = {{"1.0", 3, 1000, 117'000, 0.5, 0.25}};
   EXPECT_EQ(through_stage(sent).boundaries, sent.boundaries);
+  EXPECT_EQ(through_stage(sent).sync, sent.sync);
 }
 
 TEST(ControlMessage, ALossThatIsNotANumberIsNotAnAbsentLoss) {

@@ -33,6 +33,7 @@ StepDone of_second(std::int64_t step) {
   done.bytes_backward = 900;
   done.boundaries.resize(1);
   done.boundaries[0].direction = "backward";
+  done.sync = {{"1.0", 1, 77, 900, 0.5, 0.25}};
   return done;
 }
 
@@ -53,6 +54,8 @@ TEST(StepLedger, ALineIsWholeOnlyWhenEveryProcessHasReported) {
   EXPECT_EQ(line->boundaries[0].direction, "forward");
   EXPECT_EQ(line->boundaries[1].direction, "backward");
   EXPECT_EQ(to_json(*line).at("boundaries").size(), 2U);
+  EXPECT_EQ(line->sync, of_second(1).sync);
+  EXPECT_EQ(to_json(*line).at("sync").at(0).at("sent_bytes"), 77);
   ASSERT_EQ(line->idle.size(), 2U);
   EXPECT_DOUBLE_EQ(line->idle[0].second, 0.25);
   EXPECT_DOUBLE_EQ(line->idle[1].second, 0);

@@ -112,6 +112,7 @@ caches = "drop"
 backend = "ssh"
 list = ["alice@10.0.0.1", "alice@10.0.0.2"]
 ports = "47000-47099"
+link_megabits = 100
 )";
 
 TEST(RecipeReader, EveryKeyOfTheDocumentationReachesItsField) {
@@ -141,7 +142,7 @@ TEST(RecipeReader, EveryKeyOfTheDocumentationReachesItsField) {
                     std::int64_t{2} << 30U};
   expected.sync = {"cocktail", Dtype::float32, 0.25, 1.0, 3, Dtype::bfloat16};
   expected.checkpoint = {50, 5, SavedCaches::drop};
-  expected.hosts = {BackendKind::ssh, {"alice@10.0.0.1", "alice@10.0.0.2"}, {47000, 47099}};
+  expected.hosts = {BackendKind::ssh, {"alice@10.0.0.1", "alice@10.0.0.2"}, {47000, 47099}, 100.0};
   EXPECT_EQ(recipe, expected);
 }
 
@@ -236,9 +237,9 @@ Recipe::Sync sync_of(const std::string& lines) {
 TEST(RecipeReader, EachSyncMethodHasItsOwnKeys) {
   EXPECT_EQ(sync_of(""), Recipe::Sync());
   EXPECT_EQ(sync_of("wire_dtype = \"bfloat16\"").wire_dtype, Dtype::bfloat16);
-  const auto streaming =
-      sync_of("method = \"streaming_diloco\"\nfragments = 3\nlate = 2\nblend = 0.25\nbits = 8\n"
-              "every = 30\nouter_learning_rate = 0.5\nouter_momentum = \"auto\"");
+  const auto streaming = sync_of(
+      "method = \"streaming_diloco\"\nfragments = 3\nlate = 2\nblend = 0.25\nbits = 8\n"
+      "every = 30\nouter_learning_rate = 0.5\nouter_momentum = \"auto\"");
   EXPECT_EQ(streaming.fragments, 3);
   EXPECT_EQ(streaming.late, 2);
   EXPECT_EQ(streaming.blend, 0.25);

@@ -61,7 +61,8 @@ Recipe::Sync random_sync(Draw& draw) {
     if (key == "fragments") sync.fragments = draw.integer(1, 9);
     if (key == "late") sync.late = draw.integer(0, 9);
     if (key == "blend") sync.blend = draw.number(1);
-    if (key == "outer_learning_rate" && draw.coin()) sync.outer_learning_rate = draw.number(2);
+    if (key == "outer_learning_rate" && draw.coin())
+      sync.outer_learning_rate = 0.01 + draw.number(2);
     if (key == "outer_momentum" && draw.coin()) sync.outer_momentum = draw.number(0.99);
     if (key == "rank") sync.rank = draw.integer(1, 64);
     if (key == "warmup" && draw.coin()) sync.warmup = draw.integer(1, 1000);
@@ -129,6 +130,7 @@ Recipe random_recipe(Draw& draw) {
   if (r.hosts.backend != BackendKind::local) {
     r.hosts.list = {draw.text(), draw.text()};
     r.hosts.ports = {47000, 47099};
+    r.hosts.link_megabits = 1 + draw.number(1000);
   }
   return r;
 }

@@ -1,0 +1,55 @@
+#include "launcher/run/sync_resume.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "launcher/recipe/recipe_writer.h"
+
+namespace strait::launcher {
+namespace {
+
+std::string cut_in_words(const Plan& plan) {
+  std::string words;
+  for (const Plan::Process& process : plan.processes) {
+    if (process.name.replica != 0) continue;
+    words += fmt::format("{}{}-{}", words.empty() ? "" : ", ", process.layers.first,
+                         process.layers.last);
+  }
+  return words;
+}
+
+std::string said_of(const std::map<std::string, std::string>& kept, const std::string& key) {
+  const auto found = kept.find(key);
+  return found == kept.end() ? "none" : found->second;
+}
+
+}  // namespace
+
+std::map<std::string, std::string> sync_kept(const Plan& plan) {
+  if (plan.sync_method.empty()) return {};
+  const nlohmann::json recipe = recipe_to_json(plan.recipe);
+  nlohmann::json settings = recipe.value("sync", nlohmann::json::object());
+  settings.erase("method");
+  return {{"method", plan.sync_method},
+          {"settings", settings.dump()},
+          {"replicas", fmt::format("{}", plan.recipe.pipeline.replicas)},
+          {"layers", cut_in_words(plan)}};
+}
+
+SyncResume decide_sync(const store::Manifest& checkpoint, const Plan& plan) {
+  const auto wanted = sync_kept(plan);
+  if (checkpoint.sync == wanted) return {};
+  std::vector<std::string> differences;
+  for (const char* key : {"replicas", "method", "settings", "layers"}) {
+    const std::string before = said_of(checkpoint.sync, key);
+    const std::string now = said_of(wanted, key);
+    if (before != now) differences.push_back(fmt::format("{} {} instead of {}", key, now, before));
+  }
+  return {false, fmt::format("every replica starts from the agreed model of step {}, not from its "
+                             "own state: the run goes on with {}",
+                             number(checkpoint.step), fmt::join(differences, ", "))};
+}
+
+}  // namespace strait::launcher

@@ -1,0 +1,270 @@
+"""Replicas in real runs: what they agree on, that they do so again to the same bits, what a resumed
+run goes on with, and what is said about all of it.
+"""
+
+import json
+import os
+import random
+import shutil
+import signal
+import time
+
+import runs
+
+STEPS = 24
+MIDDLE = 10  # a checkpoint that no round of any method below ends at
+METHODS = {
+    "allreduce": {},
+    "cocktail": {"sync.random": 0.3, "sync.top": 0.5},
+    "diloco": {"sync.every": 4},
+    "streaming_diloco": {"sync.every": 8, "sync.fragments": 2, "sync.late": 2},
+    "noloco": {"sync.every": 4},
+    "onebit_adam": {"sync.warmup": 6},
+    "bytegrad": {},
+    "powersgd": {"sync.rank": 2},
+}
+
+
+class Replicated(runs.RunCase):
+    SETTINGS = {
+        **runs.RunCase.SETTINGS,
+        "pipeline.replicas": 2,
+        "train.steps": STEPS,
+        "train.batch": 8,
+        "train.micro_batch": 2,
+        "checkpoint.every": MIDDLE,
+        "checkpoint.keep": 3,
+    }
+
+    def learnt(self, run, steps=STEPS):
+        """What must be the same bits: losses, norms, weights, moments, and what methods keep."""
+        curve = run.curve()
+        self.assertEqual(sorted(curve), list(range(1, steps + 1)))
+        return curve, run.state(steps)
+
+    def assert_same_bits(self, expected, got):
+        for step in expected[0]:
+            self.assertEqual(got[0][step], expected[0][step], f"step {step}: loss, norm, rate")
+        self.assertEqual(sorted(got[1]), sorted(expected[1]))
+        self.assertEqual([name for name in got[1] if got[1][name] != expected[1][name]], [])
+
+    def go_back(self, run):
+        """As a run is that died between the checkpoint in its middle and the next one."""
+        for step in run.checkpoints():
+            if step > MIDDLE:
+                shutil.rmtree(run.path / "checkpoints" / f"step-{step}")
+        self.assertEqual(run.checkpoints(), [MIDDLE])
+
+    def resumed(self, run, *words):
+        code, out, err = self.strait("resume", run.path.relative_to(self.home), *words)
+        self.assertEqual(code, 0, out + err)
+        return out
+
+    def restarted(self, run):
+        return [e["text"] for e in run.events("stage_event") if e["name"] == "sync_restarted"]
+
+    def assert_learns(self, run):
+        losses = [m["loss"] for m in run.metrics()]
+        self.assertLess(losses[-1], losses[0] - 0.5, losses)
+
+
+class Exactness(Replicated):
+    # Without shuffling, replicas together visit the rows that one alone does.
+    PLAIN = {"data.shuffle": False, "model.path": "dry", "checkpoint.every": 0}
+
+    def setUp(self):
+        super().setUp()
+        self.write_model("dry", embd_pdrop=0.0, attn_pdrop=0.0, resid_pdrop=0.0)
+        self.write_data("train.jsonl", 500)
+
+    def test_exact_means_train_as_one_replica_does_with_the_whole_batch(self):
+        alone = self.train("alone", {**self.PLAIN, "pipeline.replicas": 1})
+        for replicas, stages in [(2, 2), (4, 1)]:
+            with self.subTest(replicas=replicas, stages=stages):
+                split = {"pipeline.replicas": replicas, "pipeline.stages": stages}
+                run = self.train(f"of-{replicas}", {**self.PLAIN, **split})
+                self.assert_close(alone.curve(), run.curve())
+
+    def assert_close(self, expected, got):
+        self.assertEqual(sorted(got), list(range(1, STEPS + 1)))
+        for step in expected:
+            for one, other in zip(expected[step], got[step]):
+                self.assertLess(abs(one - other), 1e-4 * abs(one), f"step {step}")
+
+    def test_unequal_batches_and_an_odd_number_of_replicas_give_the_same_bits_every_time(self):
+        odd = {"pipeline.replicas": 3, "train.batch": 6, "train.steps": 8, "checkpoint.every": 0}
+        first = self.learnt(self.train("first", odd), 8)
+        self.assert_same_bits(first, self.learnt(self.train("second", odd), 8))
+
+
+class Methods(Replicated):
+    def test_every_method_trains_and_goes_on_with_the_same_bits(self):
+        for method, settings in METHODS.items():
+            with self.subTest(method):
+                run = self.train(method, {"sync.method": method, **settings})
+                self.assert_learns(run)
+                learnt = self.learnt(run)
+                self.assert_told(run, method)
+                self.go_back(run)
+                self.resumed(run)
+                self.assertEqual(self.restarted(run), [])
+                self.assert_same_bits(learnt, self.learnt(run))
+
+    def assert_told(self, run, method):
+        lines = run.metrics()
+        for line in lines:
+            self.assertEqual([one["process"] for one in line["sync"]], ["0.0", "1.0", "0.1", "1.1"])
+        totals = {key: sum(one[key] for line in lines for one in line["sync"])
+                  for key in ("rounds", "sent_bytes", "bfloat16_bytes")}
+        self.assertGreater(totals["rounds"], 0, method)
+        self.assertGreater(totals["sent_bytes"], 0)
+        self.assertGreaterEqual(
+            sum(line["bytes_sync"] for line in lines), totals["sent_bytes"] * 0.9
+        )
+
+    def test_the_agreed_model_is_what_is_evaluated_and_exported(self):
+        self.write_data("eval.jsonl", 20)
+        more = {"data.eval": "eval.jsonl", "train.eval_every": 8}
+        for method in ("cocktail", "diloco", "noloco"):
+            with self.subTest(method):
+                run = self.train(method, {"sync.method": method, **METHODS[method], **more})
+                told = run.events("evaluated")
+                self.assertEqual([e["step"] for e in told], [8, 16, 24])
+                code, out, err = self.strait("eval", run.path, "--json")
+                self.assertEqual(code, 0, err)
+                self.assertAlmostEqual(json.loads(out)["loss"], told[-1]["loss"], places=5)
+                code, out, err = self.strait("export", run.path, f"{method}-exported")
+                self.assertEqual(code, 0, err)
+                exported = runs.read_safetensors(
+                    self.home / f"{method}-exported" / "model.safetensors"
+                )
+                state = run.state(STEPS)
+                for name, tensor in exported.items():
+                    self.assertEqual(state[name], tensor, name)
+
+    def test_evaluation_changes_nothing_of_what_is_learnt(self):
+        self.write_data("eval.jsonl", 20)
+        settings = {"sync.method": "cocktail", **METHODS["cocktail"]}
+        without = self.train("without", settings)
+        seen = self.train("seen", {**settings, "data.eval": "eval.jsonl", "train.eval_every": 5})
+        self.assert_same_bits(self.learnt(without), self.learnt(seen))
+
+
+class Failures(Replicated):
+    SOON = 10  # seconds within which every process must have gone
+
+    def test_a_killed_stage_of_any_replica_is_named_and_the_run_goes_on_to_the_same_bits(self):
+        seed = int(os.environ.get("STRAIT_TEST_SEED", time.time_ns() % 1_000_000))
+        print(f"seed {seed}")
+        chance = random.Random(seed)
+        steps = 60
+        settings = {"sync.method": "cocktail", **METHODS["cocktail"], "train.steps": steps,
+                    "checkpoint.every": 5}
+        reference = self.learnt(self.train("reference", settings), steps)
+        for round_ in range(2):
+            with self.subTest(seed=seed, round=round_):
+                name = f"killed-{round_}"
+                launched = self.start(name, settings)
+                launched.at_event("checkpoint")
+                launched.at_step(chance.randrange(6, 20))
+                victim = chance.choice(["0.0", "1.0", "0.1", "1.1"])
+                os.kill(launched.run.processes()[victim], signal.SIGKILL)
+                self.assertEqual(launched.end(self.SOON), 20, launched.output())
+                self.wait_until_alone(1)
+                outcome = launched.run.outcome()
+                self.assertEqual(outcome["culprit"], victim, outcome)
+                self.assertIn("signal 9", outcome["cause"])
+                self.resumed(launched.run)
+                self.assert_same_bits(reference, self.learnt(launched.run, steps))
+
+    def test_a_replica_that_hangs_is_found(self):
+        launched = self.start("hangs", {"train.steps": 100_000, "checkpoint.every": 0})
+        launched.at_step(3)
+        os.kill(launched.run.processes()["1.1"], signal.SIGSTOP)
+        self.assertEqual(launched.end(self.SOON), 21, launched.output())
+        self.wait_until_alone(1)
+        self.assertEqual(launched.run.outcome()["culprit"], "1.1")
+
+
+class Changes(Replicated):
+    """A run that goes on as another one."""
+
+    def test_replicas_come_and_go_at_a_checkpoint(self):
+        run = self.train("run", {"sync.method": "cocktail", **METHODS["cocktail"],
+                                 "train.batch": 12, "train.steps": 24})
+        for replicas in (3, 1, 2):
+            with self.subTest(replicas=replicas):
+                self.go_back(run)
+                out = self.resumed(run, "--set", f"pipeline.replicas={replicas}")
+                self.assertRegex(out, "every replica starts from the agreed model of step 10")
+                self.assertEqual(len(run.plan()["processes"]), 2 * replicas)
+                self.assertEqual(len(run.metrics()), STEPS)
+                losses = [m["loss"] for m in run.metrics()]
+                self.assertLess(losses[-1], losses[MIDDLE - 1])
+
+    def test_another_method_or_cut_goes_on_from_the_agreed_model(self):
+        run = self.train("run", {"sync.method": "cocktail", **METHODS["cocktail"]})
+        changes = [
+            (["sync.method=powersgd", "sync.rank=4"], "method powersgd instead of cocktail"),
+            (["sync.method=auto"], "every replica starts"),
+            (["sync.method=cocktail", "sync.top=1"], '"top":1'),
+            (["pipeline.stages=3"], "layers .* instead of "),
+        ]
+        for overrides, words in changes:
+            with self.subTest(overrides):
+                self.go_back(run)
+                out = self.resumed(run, *(word for one in overrides for word in ("--set", one)))
+                self.assertRegex(out, words)
+                self.assertEqual(len(self.restarted(run)), 1)
+                (run.path / "events.jsonl").unlink()
+                losses = [m["loss"] for m in run.metrics()]
+                self.assertLess(losses[-1], losses[MIDDLE - 1])
+
+    def test_auto_says_what_it_chose_and_is_seen_everywhere(self):
+        recipe = self.write_recipe("auto", {"sync.method": "auto", "hosts.link_megabits": 1})
+        code, out, err = self.strait("plan", recipe, "--json")
+        self.assertEqual(code, 0, err)
+        plan = json.loads(out)
+        self.assertIn(plan["sync_method"], METHODS)
+        offers = {offer["method"]: offer for offer in plan["sync_offers"]}
+        self.assertEqual(sorted(offers), sorted(METHODS))
+        self.assertLess(offers["cocktail"]["step_bytes"], offers["allreduce"]["step_bytes"] / 50)
+        self.assertGreater(offers["allreduce"]["step_seconds"], plan["step_seconds"])
+        code, out, err = self.strait("plan", recipe)
+        self.assertRegex(out, r"auto chose " + plan["sync_method"])
+        for method in METHODS:
+            self.assertRegex(out, rf"{method} .*[kM]?B .*x")
+        code, out, err = self.strait("run", recipe)
+        self.assertEqual(code, 0, out + err)
+        table = r"0\.1 +\d+ .*\d\.\dx"
+        self.assertRegex(out, table)
+        code, out, err = self.strait("status", "runs/auto")
+        self.assertRegex(out, table)
+        self.assertRegex((self.run_of("auto").path / "report.html").read_text(), table)
+
+
+class BadInput(Replicated):
+    def test_settings_that_make_no_sense_are_refused_in_one_sentence(self):
+        cases = [
+            ({"sync.method": "cocktail", "sync.rank": 3}, 'sync.rank .*"cocktail" does not read it'),
+            ({"sync.method": "coctail"}, "did you mean \"cocktail\""),
+            ({"sync.method": "cocktail", "pipeline.replicas": 1}, "nobody to agree with"),
+            ({"sync.random": 2}, "sync.random is 2.*from 1e-06 to 1"),
+            ({"pipeline.replicas": 3}, "train.batch is 8.*pipeline.replicas 3"),
+            (
+                {"sync.method": "streaming_diloco", "sync.every": 4, "sync.fragments": 4,
+                 "sync.late": 3},
+                "late",
+            ),
+        ]
+        for settings, words in cases:
+            with self.subTest(words):
+                code, out, err = self.strait("run", self.write_recipe("bad", settings))
+                self.assertEqual(code, 10, out + err)
+                self.assertRegex(err, words)
+                self.assertEqual(len(err.strip().splitlines()), 1, err)
+                self.assertFalse((self.home / "runs" / "bad").exists())
+
+
+if __name__ == "__main__":
+    runs.main()
