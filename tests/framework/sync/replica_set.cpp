@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <thread>
+#include <utility>
 
 namespace strait::sync {
 namespace {
@@ -19,9 +21,9 @@ net::MemoryEnd end_of(std::size_t mine, std::size_t peer, const std::string& nam
 
 }  // namespace
 
-std::vector<std::vector<std::unique_ptr<net::Link>>> replica_mesh(std::size_t replicas) {
+std::vector<LinkRow> replica_mesh(std::size_t replicas) {
   const net::RunId run = net::RunId::random();
-  std::vector<std::vector<std::unique_ptr<net::Link>>> mesh(replicas);
+  std::vector<LinkRow> mesh(replicas);
   for (auto& row : mesh) row.resize(replicas);
   for (std::size_t a = 0; a < replicas; ++a) {
     for (std::size_t b = a + 1; b < replicas; ++b) {
@@ -35,15 +37,37 @@ std::vector<std::vector<std::unique_ptr<net::Link>>> replica_mesh(std::size_t re
 }
 
 TinyReplica::TinyReplica(const Layout& layout, std::unique_ptr<SyncMethod> method,
-                         Membership membership, std::vector<std::unique_ptr<net::Link>> links)
+                         Membership membership, LinkRow links, const Snapshot* from,
+                         store::Step next)
     : weights_(static_cast<std::size_t>(layout.size())),
       gradient_(weights_.size()),
       first_moment_(weights_.size()),
       second_moment_(weights_.size()),
       slots_(layout, {weights_, gradient_, first_moment_, second_moment_}, method->slots()) {
-  method->start(slots_);
+  if (from == nullptr) {
+    method->start(slots_);
+  } else {
+    for (const auto& [name, bytes] : *from) {
+      std::ranges::copy(bytes, slots_.bytes(name, {0, layout.size()}).begin());
+    }
+  }
   engine_ = std::make_unique<SyncEngine>(std::move(method), slots_, std::move(membership),
                                          std::move(links));
+  if (from != nullptr) engine_->go_on(next);
+}
+
+Snapshot TinyReplica::save(store::Step steps) {
+  engine_->before_look(steps);
+  std::vector<std::string> names = {kWeights, kFirstMoment, kSecondMoment};
+  for (const SlotNeed& need : slots_.needs()) {
+    if (need.saved) names.push_back(need.name);
+  }
+  Snapshot saved;
+  for (const std::string& name : names) {
+    const auto bytes = std::as_const(slots_).bytes(name, {0, layout().size()});
+    saved[name].assign(bytes.begin(), bytes.end());
+  }
+  return saved;
 }
 
 void TinyReplica::step(store::Step step, const std::vector<float>& target, float rate,
@@ -60,11 +84,21 @@ void TinyReplica::step(store::Step step, const std::vector<float>& target, float
   engine_->gradient_whole(step);
   engine_->gradient_clipped(step);
   engine_->before_update(step);
-  for (std::size_t at = 0; at < weights_.size(); ++at) weights_[at] -= rate * gradient_[at];
+  const bool by_moment = engine_->method().update_rule(step) == UpdateRule::moment_given;
+  for (std::size_t at = 0; at < weights_.size(); ++at) {
+    if (by_moment) {
+      weights_[at] -= rate * first_moment_[at];
+      continue;
+    }
+    first_moment_[at] = 0.9F * first_moment_[at] + 0.1F * gradient_[at];
+    second_moment_[at] = 0.9F * second_moment_[at] + 0.1F * gradient_[at] * gradient_[at];
+    weights_[at] -= rate * gradient_[at];
+  }
   engine_->updated(step, leaving);
 }
 
-ReplicaSet::ReplicaSet(const Layout& layout, std::size_t replicas, const Maker& maker) {
+ReplicaSet::ReplicaSet(const Layout& layout, std::size_t replicas, const Maker& maker,
+                       const Wrap& wrap, const std::vector<Snapshot>& from, store::Step next) {
   auto mesh = replica_mesh(replicas);
   Membership membership;
   for (std::size_t i = 0; i < replicas; ++i) {
@@ -72,8 +106,11 @@ ReplicaSet::ReplicaSet(const Layout& layout, std::size_t replicas, const Maker& 
   }
   for (std::size_t i = 0; i < replicas; ++i) {
     membership.mine = i;
-    replicas_.push_back(
-        std::make_unique<TinyReplica>(layout, maker(), membership, std::move(mesh[i])));
+    for (std::size_t j = 0; wrap && j < replicas; ++j) {
+      if (mesh[i][j] != nullptr) mesh[i][j] = wrap(i, j, std::move(mesh[i][j]));
+    }
+    replicas_.push_back(std::make_unique<TinyReplica>(
+        layout, maker(), membership, std::move(mesh[i]), from.empty() ? nullptr : &from[i], next));
   }
 }
 

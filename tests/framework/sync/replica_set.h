@@ -1,7 +1,9 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "framework/net/memory_link.h"
@@ -9,15 +11,24 @@
 
 namespace strait::sync {
 
+using LinkRow = std::vector<std::unique_ptr<net::Link>>;
+
 // Links between all replicas of stage 0 in one process: by replica, then by member.
-std::vector<std::vector<std::unique_ptr<net::Link>>> replica_mesh(std::size_t replicas);
+std::vector<LinkRow> replica_mesh(std::size_t replicas);
+
+// What a checkpoint holds of a replica: saved slots and the trainer's own, as bytes.
+using Snapshot = std::map<std::string, std::vector<std::byte>>;
 
 // One replica with an engine of its own, and the least trainer there can be: plain gradient steps
 // towards a target of its own, with a gradient that becomes ready piece by piece.
 class TinyReplica {
  public:
+  // `from`: goes on behind this many steps from what was saved then; null: from the start.
   TinyReplica(const Layout& layout, std::unique_ptr<SyncMethod> method, Membership membership,
-              std::vector<std::unique_ptr<net::Link>> links);
+              LinkRow links, const Snapshot* from = nullptr, store::Step next = {});
+
+  // Between steps.
+  Snapshot save(store::Step steps);
 
   // One step; its gradient adds `share` of the way from each weight to the target's.
   void step(store::Step step, const std::vector<float>& target, float rate, bool leaving = false);
@@ -40,7 +51,11 @@ class TinyReplica {
 class ReplicaSet {
  public:
   using Maker = std::function<std::unique_ptr<SyncMethod>()>;
-  ReplicaSet(const Layout& layout, std::size_t replicas, const Maker& maker);
+  using Wrap = std::function<std::unique_ptr<net::Link>(std::size_t replica, std::size_t member,
+                                                        std::unique_ptr<net::Link>)>;
+  // `wrap`: what goes around every end of a link; empty: nothing. `from`: by replica, likewise.
+  ReplicaSet(const Layout& layout, std::size_t replicas, const Maker& maker, const Wrap& wrap = {},
+             const std::vector<Snapshot>& from = {}, store::Step next = {});
 
   std::size_t size() const { return replicas_.size(); }
   TinyReplica& replica(std::size_t number) { return *replicas_[number]; }

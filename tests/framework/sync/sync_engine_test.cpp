@@ -3,8 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
+#include <algorithm>
 #include <random>
+#include <utility>
 
 #include "framework/sync/methods.h"
 #include "framework/sync/sync_error.h"
@@ -60,7 +61,6 @@ class Forking final : public SyncMethod {
   void land(const Round&, Slots&) override {}
 };
 
-// Nobody of the others tells anything from this step on.
 constexpr std::int64_t kSteps = 8;
 
 TEST(SyncEngine, GradientsAreSumsInTheOrderOfReplicasForAnyNumberAndSizes) {
@@ -150,6 +150,32 @@ TEST(SyncEngine, TellsARangeWhenItIsReadyAndNotBefore) {
     }
   });
   EXPECT_THAT(said, Each(IsEmpty()));
+}
+
+// As many replicas as there may be, each with a thread of its own and links to all others.
+TEST(SyncEngine, KeepsUpTo128ReplicasTogether) {
+  for (const std::size_t replicas : {2, 11, 40, 128}) {
+    for (const std::string method : {"allreduce", "cocktail"}) {
+      SCOPED_TRACE(testing::Message() << replicas << " replicas, " << method);
+      const Layout layout = tiny_layout({30, 3000, 70});
+      ReplicaSet set(layout, replicas, named(method));
+      const auto said = set.in_parallel([&](std::size_t number, TinyReplica& replica) {
+        const std::vector<float> target = random_target(layout, number);
+        for (std::int64_t step = 0; step < kSteps; ++step) {
+          replica.step(step_of(step), target, 0.001F);
+        }
+        replica.engine().before_look(step_of(kSteps + 1));
+      });
+      ASSERT_THAT(said, Each(IsEmpty()));
+      const std::string model = set.replica(0).engine().method().model_slot();
+      const std::span<const float> first = std::as_const(set.replica(0).slots()).values(model);
+      EXPECT_TRUE(std::ranges::any_of(first, [](float value) { return value != 0; }));
+      for (std::size_t number = 1; number < replicas; ++number) {
+        const auto other = std::as_const(set.replica(number).slots()).values(model);
+        ASSERT_TRUE(std::ranges::equal(first, other)) << number;
+      }
+    }
+  }
 }
 
 }  // namespace
