@@ -34,8 +34,11 @@ LentBytes* lend(zmq::message_t& message, std::size_t bytes) {
 
 }  // namespace
 
-LinkEnd::LinkEnd(ProtocolOptions options, std::function<void()> wake)
-    : wake_(std::move(wake)), protocol_(std::move(options), std::chrono::steady_clock::now()) {}
+LinkEnd::LinkEnd(ProtocolOptions options, std::function<void()> wake, Uplink& uplink)
+    : priority_(options.link.priority),
+      wake_(std::move(wake)),
+      uplink_(uplink),
+      protocol_(std::move(options), std::chrono::steady_clock::now()) {}
 
 void LinkEnd::throw_if_dead() {
   if (protocol_.death()) throw LinkError(*protocol_.death());
@@ -43,6 +46,29 @@ void LinkEnd::throw_if_dead() {
 
 void LinkEnd::measure(Time now) {
   rate_.look(now, protocol_.window().pushed_bytes(), protocol_.window().received_bytes());
+}
+
+std::uint64_t LinkEnd::chunk_limit(Time now) {
+  if (priority_ == Priority::foreground) return kMaxChunkBytes;
+  return protocol_.window().has_piece() ? pace_.allowance(now, uplink_) : 0;
+}
+
+void LinkEnd::note_chunk(Time now, std::uint64_t payload) {
+  const std::uint64_t bytes = kHeaderBytes + payload;
+  if (priority_ == Priority::foreground) {
+    uplink_.foreground_sent(bytes);
+  } else {
+    pace_.sent(now, protocol_.window().cursor_place(), bytes, uplink_);
+  }
+}
+
+void LinkEnd::tell_uplink() {
+  using Load = Uplink::Load;
+  Load load = Load::none;
+  if (protocol_.connected() && !protocol_.window().all_received()) {
+    load = protocol_.window().has_piece() ? Load::waiting : Load::under_way;
+  }
+  uplink_.change(priority_, std::exchange(load_, load), load);
 }
 
 void LinkEnd::send(Frame frame) {
@@ -107,7 +133,9 @@ void LinkEnd::abort(const LinkError& cause) {
 LinkState LinkEnd::state() const {
   const MutexLock lock(mutex_);
   LinkState state = protocol_.state();
-  state.bytes_per_second = rate_.bytes_per_second();
+  // A background link's own meter would count the time in which it yields.
+  state.bytes_per_second =
+      priority_ == Priority::foreground ? rate_.bytes_per_second() : pace_.bytes_per_second();
   return state;
 }
 
@@ -132,8 +160,15 @@ void LinkEnd::arrived(Time now, const zmq::message_t& message) {
   const auto* first = static_cast<const std::byte*>(message.data());
   {
     const MutexLock lock(mutex_);
+    const std::uint32_t attempt = protocol_.window().attempt();
     protocol_.receive(now, {first, message.size()});
     measure(now);
+    if (protocol_.window().attempt() != attempt) {
+      pace_ = BackgroundPace();  // what was under way is lost, perhaps with the whole path
+    } else {
+      pace_.received(now, protocol_.window().received_place(), uplink_);
+    }
+    tell_uplink();
   }
   changed_.notify_all();
 }
@@ -143,6 +178,7 @@ void LinkEnd::tick(Time now) {
   {
     const MutexLock lock(mutex_);
     protocol_.tick(now);
+    tell_uplink();
     died = protocol_.death().has_value();
   }
   if (died) changed_.notify_all();
@@ -157,13 +193,22 @@ void LinkEnd::note_place(const std::string& place) {
 }
 
 void LinkEnd::close() {
-  change([](LinkProtocol& protocol) { protocol.close(); });
+  {
+    const MutexLock lock(mutex_);
+    protocol_.close();
+    tell_uplink();
+  }
+  changed_.notify_all();
 }
 
 bool LinkEnd::compose(Time now, zmq::message_t& message) {
   const MutexLock lock(mutex_);
-  const std::optional<LinkProtocol::Outgoing> next = protocol_.next(now);
+  const std::optional<LinkProtocol::Outgoing> next = protocol_.next(now, chunk_limit(now));
   if (!next) return false;
+  if (next->header.kind == MessageKind::chunk) {
+    note_chunk(now, next->payload.size());
+    tell_uplink();
+  }
   const std::size_t size = kHeaderBytes + next->payload.size();
   LentBytes* lent = nullptr;
   if (size < FrameMemory::kReusedBytes) {

@@ -8,9 +8,11 @@
 #include <string>
 
 #include "framework/mutex.h"
+#include "framework/net/background_pace.h"
 #include "framework/net/link.h"
 #include "framework/net/link_protocol.h"
 #include "framework/net/rate_meter.h"
+#include "framework/net/uplink.h"
 
 namespace strait::net {
 
@@ -22,7 +24,8 @@ class LinkEnd : public Link {
   using Time = LinkProtocol::Time;
 
   // wake: called after every change that the net thread should look at; any thread, must not block.
-  LinkEnd(ProtocolOptions options, std::function<void()> wake);
+  // uplink: shared with the other ends of the net thread, and touched there only.
+  LinkEnd(ProtocolOptions options, std::function<void()> wake, Uplink& uplink);
 
   void send(Frame frame) override;
   Frame receive() override;
@@ -45,15 +48,22 @@ class LinkEnd : public Link {
  private:
   void throw_if_dead() STRAIT_REQUIRES(mutex_);
   void measure(Time now) STRAIT_REQUIRES(mutex_);
+  std::uint64_t chunk_limit(Time now) STRAIT_REQUIRES(mutex_);
+  void note_chunk(Time now, std::uint64_t payload) STRAIT_REQUIRES(mutex_);
+  void tell_uplink() STRAIT_REQUIRES(mutex_);
   // Runs a change of the protocol under the lock and wakes whoever waits for its outcome.
   template <typename Change>
   void change(Change&& change_protocol);
 
+  const Priority priority_;
   const std::function<void()> wake_;
+  Uplink& uplink_;
+  Uplink::Load load_ = Uplink::Load::none;  // as the uplink knows it; the net thread's
   mutable Mutex mutex_;
   Condition changed_;
   LinkProtocol protocol_ STRAIT_GUARDED_BY(mutex_);
   RateMeter rate_ STRAIT_GUARDED_BY(mutex_);
+  BackgroundPace pace_ STRAIT_GUARDED_BY(mutex_);  // of a background link
 };
 
 }  // namespace strait::net

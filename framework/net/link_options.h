@@ -14,6 +14,11 @@ namespace strait::net {
 // generation, build, … A missing key or another value refuses the link and names both values.
 using Terms = std::vector<std::pair<std::string, std::string>>;
 
+// Links of one process share its uplink. A background link leaves it to the foreground links, takes
+// what they leave, and never stops altogether. Each end chooses for what it sends; memory links
+// have nothing to share.
+enum class Priority : std::uint8_t { foreground, background };
+
 // One link, as one of its ends sees it.
 struct LinkOptions {
   std::string name;             // "boundary 0>1"; both ends call it the same
@@ -25,6 +30,7 @@ struct LinkOptions {
                               << 20;                // one chunk: at most 3/8 s of the slowest path
   std::chrono::milliseconds connect_limit{60'000};  // without a first hello: dead
   std::chrono::milliseconds hold{120'000};          // without a sign of life after that; 0: at once
+  Priority priority = Priority::foreground;
 };
 
 }  // namespace strait::net

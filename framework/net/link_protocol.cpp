@@ -306,13 +306,13 @@ std::optional<LinkProtocol::Outgoing> LinkProtocol::next_control(Time now) {
   return std::nullopt;
 }
 
-std::optional<LinkProtocol::Outgoing> LinkProtocol::next(Time now) {
+std::optional<LinkProtocol::Outgoing> LinkProtocol::next(Time now, std::uint64_t chunk_limit) {
   if (auto control = next_control(now)) return control;
   if (death_ || !greeted_ || now - state_.last_heard >= kSilence) {
     // A quiet path still gets its sign of life, which is what brings it back.
     if (death_ || !greeted_ || now - status_at_ < kStatusEvery) return std::nullopt;
-  } else if (sender_.has_piece()) {
-    const SendWindow::Piece piece = sender_.next_piece();
+  } else if (sender_.has_piece() && chunk_limit > 0) {
+    const SendWindow::Piece piece = sender_.next_piece(chunk_limit);
     Outgoing message = outgoing(MessageKind::chunk, piece.payload);
     message.header.position = piece.position;
     message.header.frame_length = piece.frame_length;
@@ -335,7 +335,7 @@ std::optional<LinkProtocol::Outgoing> LinkProtocol::next(Time now) {
 LinkState LinkProtocol::state() const {
   LinkState state = state_;
   state.peer = peer();
-  state.connected = !death_ && greeted_ && ticked_ - state_.last_heard < kSilence;
+  state.connected = connected();
   state.window_bytes = sender_.outstanding_bytes();
   state.awaited_bytes = receiver_.awaited_bytes();
   state.awaited_received = receiver_.expected().offset;

@@ -63,7 +63,10 @@ class LinkProtocol {
     MessageHeader header;
     std::span<const std::byte> payload;
   };
-  std::optional<Outgoing> next(Time now);
+  // A chunk's payload is no longer than the limit; 0 holds chunks back, and nothing else.
+  std::optional<Outgoing> next(Time now, std::uint64_t chunk_limit = kMaxChunkBytes);
+  // A hello was agreed on and the path is up.
+  bool connected() const { return !death_ && greeted_ && ticked_ - state_.last_heard < kSilence; }
 
   LinkState state() const;
 

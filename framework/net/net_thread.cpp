@@ -18,6 +18,13 @@ namespace {
 // Often enough for heartbeats and deadlines, which are counted in seconds.
 constexpr std::chrono::milliseconds kRoundAtLeastEvery{50};
 
+std::chrono::milliseconds time_until(Uplink::Time due) {
+  const auto now = std::chrono::steady_clock::now();
+  if (due <= now) return std::chrono::milliseconds{0};
+  if (due >= now + kRoundAtLeastEvery) return kRoundAtLeastEvery;
+  return std::chrono::ceil<std::chrono::milliseconds>(due - now);
+}
+
 }  // namespace
 
 NetThread::WakeSignal::WakeSignal() : descriptor_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
@@ -109,7 +116,7 @@ void NetThread::wait_for_work(bool more) {
   items.push_back({nullptr, signal_.descriptor(), ZMQ_POLLIN, 0});
   items.push_back(poll_item(gate_.requests(), false));
   for (const auto& carrier : carriers_) carrier->poll_on(items);
-  const auto wait = more ? std::chrono::milliseconds{0} : kRoundAtLeastEvery;
+  const auto wait = more ? std::chrono::milliseconds{0} : time_until(uplink_.take_due());
   const int count = static_cast<int>(items.size());
   // A process that was stopped and goes on may see its poll interrupted; the next round asks again.
   if (zmq_poll(items.data(), count, wait.count()) < 0 && zmq_errno() != EINTR) throw zmq::error_t();

@@ -11,6 +11,7 @@
 #include "framework/mutex.h"
 #include "framework/net/carrier.h"
 #include "framework/net/node.h"
+#include "framework/net/uplink.h"
 #include "framework/net/zap_gate.h"
 
 namespace strait::net {
@@ -33,6 +34,7 @@ class NetThread {
   // For orders.
   zmq::context_t& context() { return context_; }
   ZapGate& gate() { return gate_; }
+  Uplink& uplink() { return uplink_; }  // its state is the net thread's alone
   void add(std::shared_ptr<Carrier> carrier) { carriers_.push_back(std::move(carrier)); }
   void remove(const Carrier& carrier);
 
@@ -59,6 +61,7 @@ class NetThread {
   zmq::context_t context_;
   ZapGate gate_;
   WakeSignal signal_;
+  Uplink uplink_;
   std::vector<std::shared_ptr<Carrier>> carriers_;
   Mutex mutex_;
   std::vector<std::function<void()>> orders_ STRAIT_GUARDED_BY(mutex_);

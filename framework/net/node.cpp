@@ -31,7 +31,9 @@ void order(NetThread& thread, const std::string& where, const std::function<void
 class NodeLink final : public LinkEnd {
  public:
   NodeLink(ProtocolOptions options, std::shared_ptr<NetThread> thread)
-      : LinkEnd(std::move(options), [thread] { thread->wake(); }), thread_(std::move(thread)) {}
+      : LinkEnd(
+            std::move(options), [thread] { thread->wake(); }, thread->uplink()),
+        thread_(std::move(thread)) {}
   ~NodeLink() override {
     if (!carrier_) return;
     thread_->run([this] {

@@ -20,16 +20,17 @@ void SendWindow::push(Frame frame, FrameHash hash) {
   frames_.push_back({std::move(frame), hash});
 }
 
-SendWindow::Piece SendWindow::next_piece() {
+SendWindow::Piece SendWindow::next_piece(std::uint64_t limit) {
   const Held& held = frames_[cursor_.sequence - first_];
   Piece piece;
   piece.position = cursor_;
   piece.frame_length = held.frame.size();
   piece.frame_hash = held.hash;
-  const std::uint64_t length = std::min(chunk_bytes_, piece.frame_length - cursor_.offset);
+  const std::uint64_t length = std::min({chunk_bytes_, limit, piece.frame_length - cursor_.offset});
   piece.payload = std::span<const std::byte>(held.frame).subspan(cursor_.offset, length);
   piece.again = cursor_ < sent_;
   cursor_.offset += length;
+  cursor_place_ += length;
   if (cursor_.offset == piece.frame_length) cursor_ = {cursor_.sequence + 1, 0};
   sent_ = std::max(sent_, cursor_);
   return piece;
@@ -50,6 +51,7 @@ bool SendWindow::acknowledge(Position received, std::uint64_t taken) {
     ++first_;
   }
   cursor_ = std::max(cursor_, received_);
+  cursor_place_ = std::max(cursor_place_, received_place());
   while (taken_ < taken) {
     outstanding_bytes_ -= sizes_.front();
     sizes_.pop_front();
@@ -65,6 +67,7 @@ bool SendWindow::rewind(Position received, std::uint32_t attempt) {
   // it, when the receiver found its whole hash wrong.
   received_ = std::max(received, Position{first_, 0});
   cursor_ = received_;
+  cursor_place_ = received_place();
   return true;
 }
 

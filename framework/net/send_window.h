@@ -32,7 +32,7 @@ class SendWindow {
     bool again = false;  // was on the wire before
   };
   bool has_piece() const { return cursor_.sequence < first_ + frames_.size(); }
-  Piece next_piece();
+  Piece next_piece(std::uint64_t limit = kMaxChunkBytes);  // limit: for the payload, not 0
 
   // What the peer says it has received and taken. False: it claims what was never sent, and nothing
   // was changed.
@@ -51,6 +51,9 @@ class SendWindow {
   bool all_received() const { return frames_.empty(); }
   std::uint64_t pushed_bytes() const { return pushed_bytes_; }
   std::uint64_t received_bytes() const { return received_bytes_; }  // of whole frames
+  // Places in the stream, counted in bytes of frames: before it all is received, all is sent.
+  std::uint64_t received_place() const { return received_bytes_ + received_.offset; }
+  std::uint64_t cursor_place() const { return cursor_place_; }
 
  private:
   struct Held {
@@ -70,6 +73,7 @@ class SendWindow {
   Position cursor_;    // next to send
   Position received_;  // the peer has all before
   Position sent_;      // the furthest the cursor ever was
+  std::uint64_t cursor_place_ = 0;
   std::uint32_t attempt_ = 0;
 };
 

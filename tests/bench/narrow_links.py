@@ -53,8 +53,8 @@ def tc(*words):
     subprocess.run(["tc", *words], check=True, capture_output=True, text=True)
 
 
-def shape(bits_per_second):
-    """Makes each direction of the boundary this narrow; 0: as wide as it is."""
+def shape(bits_per_second, ports=(PORT, "0xffff")):
+    """Makes each direction to these ports (value, mask) this narrow; 0: as wide as it is."""
     subprocess.run(["ip", "link", "set", "lo", "up", "mtu", "1500"], check=True)
     subprocess.run(["tc", "qdisc", "del", "dev", "lo", "root"], capture_output=True)
     if bits_per_second == 0:
@@ -66,7 +66,7 @@ def shape(bits_per_second):
         tc(*words, "rate", rate, "burst", "32k", "cburst", "32k", "quantum", "6000")
     for number, side in (("1", "dport"), ("2", "sport")):
         words = ["filter", "add", "dev", "lo", "parent", "1:", "protocol", "ip", "prio", "1", "u32"]
-        tc(*words, "match", "ip", side, str(PORT), "0xffff", "flowid", f"1:{number}")
+        tc(*words, "match", "ip", side, str(ports[0]), ports[1], "flowid", f"1:{number}")
 
 
 def make_bench(folder, steps, small):

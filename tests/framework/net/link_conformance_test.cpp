@@ -243,6 +243,7 @@ TEST_P(LinkConformance, TrafficBothWaysAtOnceKeepsItsOrder) {
 INSTANTIATE_TEST_SUITE_P(Memory, LinkConformance, testing::Values(&make_memory_pair));
 INSTANTIATE_TEST_SUITE_P(ZmqCurve, LinkConformance, testing::Values(&make_curve_pair));
 INSTANTIATE_TEST_SUITE_P(ZmqPlain, LinkConformance, testing::Values(&make_plain_pair));
+INSTANTIATE_TEST_SUITE_P(ZmqBackground, LinkConformance, testing::Values(&make_background_pair));
 
 }  // namespace
 }  // namespace strait::net

@@ -30,6 +30,7 @@ LinkOptions link_options(const EndSetup& setup, const ProcessName& peer, const s
   options.chunk_bytes = setup.chunk_bytes;
   options.connect_limit = setup.connect_limit;
   options.hold = setup.hold;
+  options.priority = setup.priority;
   return options;
 }
 
@@ -68,6 +69,13 @@ std::unique_ptr<LinkPair> make_curve_pair(const EndSetup& left, const EndSetup& 
 
 std::unique_ptr<LinkPair> make_plain_pair(const EndSetup& left, const EndSetup& right) {
   return make_zmq_pair(left, right, true);
+}
+
+std::unique_ptr<LinkPair> make_background_pair(const EndSetup& left, const EndSetup& right) {
+  EndSetup lefts = left;
+  EndSetup rights = right;
+  lefts.priority = rights.priority = Priority::background;
+  return make_zmq_pair(lefts, rights);
 }
 
 std::chrono::steady_clock::time_point in_seconds(double seconds) {

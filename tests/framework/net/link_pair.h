@@ -19,6 +19,7 @@ struct EndSetup {
   std::uint64_t chunk_bytes = std::uint64_t{64} << 10;
   std::chrono::milliseconds connect_limit{20'000};
   std::chrono::milliseconds hold{20'000};
+  Priority priority = Priority::foreground;
 };
 
 // The two ends of one link, stage 0.0 on the left and stage 1.0 on the right, and what carries
@@ -41,6 +42,7 @@ std::unique_ptr<ZmqPair> make_zmq_pair(const EndSetup& left, const EndSetup& rig
                                        bool plaintext = false);
 std::unique_ptr<LinkPair> make_curve_pair(const EndSetup& left, const EndSetup& right);
 std::unique_ptr<LinkPair> make_plain_pair(const EndSetup& left, const EndSetup& right);
+std::unique_ptr<LinkPair> make_background_pair(const EndSetup& left, const EndSetup& right);
 
 inline constexpr ProcessName kLeft{0, 0};
 inline constexpr ProcessName kRight{1, 0};

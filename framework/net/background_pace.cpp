@@ -1,0 +1,161 @@
+#include "framework/net/background_pace.h"
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+namespace strait::net {
+namespace {
+
+using Seconds = std::chrono::duration<double>;
+
+constexpr std::uint64_t kMostLimit = std::uint64_t{64} << 20;
+// Enough for a stream without holes; few, so that one is soon through.
+constexpr std::uint64_t kChunksUnderWay = 4;
+// Routes change, so the shortest round trip is one of the last two of these; and a path that we
+// keep full shows it only if it runs dry now and then.
+constexpr std::chrono::seconds kShortestHolds{5};
+// Foreground bytes are taken to leave the uplink this much slower than the rate says, which may be
+// a little high.
+constexpr double kCaution = 1.25;
+constexpr Seconds kUntilConfirmed{3600};
+// How much faster than measured we send on a path that is known, so that a wider one shows.
+constexpr double kPaceAhead = 1.1;
+constexpr std::chrono::microseconds kAhead{2500};
+constexpr std::uint64_t kSavedUp = std::uint64_t{64} << 10;
+
+unsigned at_least_one(int links) { return static_cast<unsigned>(std::max(links, 1)); }
+
+}  // namespace
+
+std::uint64_t BackgroundPace::allowance(Time now, Uplink& uplink) {
+  const unsigned links = at_least_one(uplink.background_links());
+  const bool held_back = foreground_has_it(now, uplink);
+  const bool dry = under_way_.empty();
+  chunk_ = chunk(links);
+  if (!dry && under_way_bytes_ + chunk_ > limit_) return 0;
+  if (!held_back) {
+    if (!dry && now - ran_dry_at_ >= kShortestHolds) return 0;
+    if (paced_until_ <= now + kAhead) return chunk_;
+    uplink.look_at(paced_until_ - kAhead);
+    return 0;
+  }
+  if (now - sent_at_ >= kTrickleEvery * links) return kLeastChunk;
+  note_gap();
+  uplink.look_at(foreground_until_);
+  return 0;
+}
+
+// A part of what may wait in a queue, and several make a stream without holes.
+std::uint64_t BackgroundPace::chunk(unsigned links) const {
+  const std::uint64_t most = limit_ / kChunksUnderWay;
+  if (rate_ == 0) return most;
+  const Seconds part = Seconds(kQueue) / links / kChunksUnderWay;
+  return std::clamp(static_cast<std::uint64_t>(rate_ * part.count()), kLeastChunk,
+                    std::max(most, kLeastChunk));
+}
+
+bool BackgroundPace::foreground_has_it(Time now, Uplink& uplink) {
+  const std::uint64_t fresh = uplink.foreground_bytes() - foreground_seen_;
+  foreground_seen_ = uplink.foreground_bytes();
+  if (!uplink.foreground_under_way()) {
+    foreground_until_ = now;
+    return false;
+  }
+  if (fresh > 0) {
+    const double rate = rate_;
+    const Seconds needs =
+        rate > 0 ? Seconds(static_cast<double>(fresh) * kCaution / rate) : kUntilConfirmed;
+    foreground_until_ =
+        std::max(foreground_until_, now) +
+        std::chrono::duration_cast<Time::duration>(std::min(needs, kUntilConfirmed));
+  }
+  return uplink.foreground_waits() || now < foreground_until_;
+}
+
+void BackgroundPace::sent(Time now, std::uint64_t place, std::uint64_t bytes,
+                          const Uplink& uplink) {
+  if (under_way_.empty()) {
+    confirmed_at_ = confirmed_sent_at_ = ran_dry_at_ = now;
+    note_gap();
+  }
+  sent_at_ = now;
+  sent_place_ = place;
+  if (rate_ > 0) {
+    // A whole round trip's bytes at once would wait in the uplink as well.
+    const Seconds takes(static_cast<double>(bytes) / (rate_ * (searching_ ? 2 : kPaceAhead)));
+    paced_until_ = std::max(paced_until_, now) + std::chrono::duration_cast<Time::duration>(takes);
+  }
+  under_way_bytes_ += bytes;
+  const bool filled = under_way_bytes_ + chunk_ > limit_;
+  const bool busy = filled || paced_until_ > now + kAhead;
+  const bool measures = busy && place > measures_from_;
+  under_way_.push_back({place, bytes, filled, measures, now, confirmed_, confirmed_at_,
+                        confirmed_sent_at_, uplink.foreground_bytes()});
+}
+
+void BackgroundPace::received(Time now, std::uint64_t place, const Uplink& uplink) {
+  UnderWay newest;
+  std::uint64_t fresh = 0;
+  while (!under_way_.empty() && under_way_.front().place <= place) {
+    newest = under_way_.front();
+    fresh += newest.bytes;
+    under_way_.pop_front();
+  }
+  if (fresh == 0) return;
+  under_way_bytes_ -= fresh;
+  confirmed_ += fresh;
+  // Confirmations may come in a bunch, and then say more than the path carried since the last one:
+  // it cannot have carried faster than we sent.
+  const Seconds taken =
+      std::max(now - newest.confirmed_at, newest.sent_at - newest.confirmed_sent_at);
+  confirmed_at_ = now;
+  confirmed_sent_at_ = newest.sent_at;
+  note_round_trip(now, now - newest.sent_at);
+  const bool alone = newest.foreground_bytes == uplink.foreground_bytes();
+  if (newest.place >= round_ends_at_ && newest.measures && alone && taken.count() > 0) {
+    round_ends_at_ = sent_place_;
+    note_rate(static_cast<double>(confirmed_ - newest.confirmed) / taken.count());
+  }
+  adapt(fresh, newest.filled, now - newest.sent_at, at_least_one(uplink.background_links()));
+}
+
+void BackgroundPace::note_round_trip(Time now, Seconds round_trip) {
+  if (now - shortest_since_ >= kShortestHolds) {
+    shortest_before_ = std::exchange(shortest_, Seconds::max());
+    shortest_since_ = now;
+  }
+  shortest_ = std::min(shortest_, round_trip);
+}
+
+void BackgroundPace::note_rate(double rate) {
+  if (searching_ && rate > rate_) rates_.fill(0);  // of a path that was not full yet
+  rates_[next_rate_] = rate;
+  next_rate_ = (next_rate_ + 1) % rates_.size();
+  // A round is slow when a process had to wait for its core, and fast by accident only.
+  std::array<double, kRounds> sorted = rates_;
+  std::sort(sorted.begin(), sorted.end(), std::greater<>());
+  const auto known = std::find(sorted.begin(), sorted.end(), 0.0) - sorted.begin();
+  rate_ = sorted[static_cast<std::size_t>(known) / 4];
+}
+
+// What follows a gap meets an empty path, and a shaper that has saved up for it.
+void BackgroundPace::note_gap() { measures_from_ = sent_place_ + std::min(limit_, kSavedUp); }
+
+// A path that shows no queue may carry more: that is sought as fast as confirmations come. One that
+// shows a queue is known.
+void BackgroundPace::adapt(std::uint64_t fresh, bool filled, Seconds round_trip, unsigned links) {
+  const Seconds queue = Seconds(kQueue) / links;
+  const Seconds shortest = std::min(shortest_, shortest_before_);
+  const auto known = static_cast<std::uint64_t>(rate_ * (shortest + queue).count());
+  const bool queued = round_trip - shortest >= queue / 2;
+  if (filled) searching_ = !queued;
+  if (queued) {
+    limit_ = known;
+  } else {
+    limit_ = std::max(limit_ + (filled ? fresh : 0), known);
+  }
+  limit_ = std::clamp(limit_, std::max(kLeastLimit / links, 2 * kLeastChunk), kMostLimit);
+}
+
+}  // namespace strait::net

@@ -1,0 +1,99 @@
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+
+#include "framework/net/uplink.h"
+
+namespace strait::net {
+
+// When a background link may put a chunk on the wire, and how large. Pure: no clock, no lock.
+//
+// What already lies in queues cannot yield any more, so little may lie there: the bytes under way
+// are held at what the path carries in its own round trip and kQueue more. Both are measured from
+// the link's confirmations: the rate as what a quarter of the last rounds reached, the round trip
+// as the shortest of the last seconds. That fills an idle path and adds about kQueue to what comes
+// behind.
+//
+// While a foreground link has bytes that the uplink has not carried, only a trickle goes. Whether
+// it has carried them is known when they are confirmed, or, on a long path, by the time that this
+// link's own rate would need for them.
+class BackgroundPace {
+ public:
+  using Time = Uplink::Time;
+
+  static constexpr std::chrono::microseconds kQueue{5000};  // shared by all background links
+  static constexpr std::uint64_t kLeastChunk = 4096;
+  // Of bytes under way, for all links: hosts whose cores are busy confirm late, and look narrow.
+  static constexpr std::uint64_t kLeastLimit = std::uint64_t{32} << 10;
+  static constexpr std::chrono::milliseconds kTrickleEvery{100};  // a least chunk, for all links
+
+  // How many bytes of a frame may go as one chunk now; 0: none yet, and the uplink knows when to
+  // ask again.
+  std::uint64_t allowance(Time now, Uplink& uplink);
+
+  // A chunk of these bytes went, framing included, and with it the stream up to this place. Places
+  // count bytes of frames.
+  void sent(Time now, std::uint64_t place, std::uint64_t bytes, const Uplink& uplink);
+  // The peer has the stream up to this place.
+  void received(Time now, std::uint64_t place, const Uplink& uplink);
+
+  double bytes_per_second() const { return rate_; }  // of the path; 0: not measured yet
+
+ private:
+  using Seconds = std::chrono::duration<double>;
+
+  struct UnderWay {
+    std::uint64_t place = 0;
+    std::uint64_t bytes = 0;
+    bool filled = false;    // it brought us to the limit
+    bool measures = false;  // the path held us back, not the program, and so for a while
+    Time sent_at;
+    // As things stood when it went.
+    std::uint64_t confirmed = 0;
+    Time confirmed_at;
+    Time confirmed_sent_at;
+    std::uint64_t foreground_bytes = 0;
+  };
+
+  std::uint64_t chunk(unsigned links) const;
+  bool foreground_has_it(Time now, Uplink& uplink);
+  void note_round_trip(Time now, Seconds round_trip);
+  void note_rate(double rate);
+  void note_gap();
+  void adapt(std::uint64_t fresh, bool filled, Seconds round_trip, unsigned links);
+
+  std::deque<UnderWay> under_way_;
+  std::uint64_t under_way_bytes_ = 0;
+  std::uint64_t limit_ = kLeastLimit;  // for under_way_bytes_
+
+  std::uint64_t chunk_ = kLeastChunk;
+  Time paced_until_{};
+  bool searching_ = true;  // no queue was seen when the limit was reached
+
+  std::uint64_t confirmed_ = 0;
+  Time confirmed_at_{};       // when the last confirmation came
+  Time confirmed_sent_at_{};  // when what it confirmed had been sent
+  Time sent_at_{};
+  Time ran_dry_at_{};
+
+  static constexpr std::size_t kRounds = 16;
+  std::array<double, kRounds> rates_{};  // one of each round; 0: none yet
+  std::size_t next_rate_ = 0;
+  double rate_ = 0;  // that a quarter of them reach
+  std::uint64_t sent_place_ = 0;
+  std::uint64_t round_ends_at_ = 0;  // a place, as the next
+  std::uint64_t measures_from_ = 0;
+
+  Seconds shortest_ = Seconds::max();         // round trip of the last seconds
+  Seconds shortest_before_ = Seconds::max();  // and of those before
+  Time shortest_since_{};
+
+  std::uint64_t foreground_seen_ = 0;
+  Time foreground_until_{};
+};
+
+}  // namespace strait::net

@@ -1,0 +1,21 @@
+#include "framework/net/uplink.h"
+
+#include <utility>
+
+namespace strait::net {
+
+void Uplink::change(Priority priority, Load before, Load after) {
+  if (before == after) return;
+  if (priority == Priority::background) {
+    background_ += (after != Load::none) - (before != Load::none);
+    return;
+  }
+  foreground_waiting_ += (after == Load::waiting) - (before == Load::waiting);
+  foreground_under_way_ += (after == Load::under_way) - (before == Load::under_way);
+  // Background links that had their turn already must not sleep over it.
+  if (before > after) look_at(Time::min());
+}
+
+Uplink::Time Uplink::take_due() { return std::exchange(due_, Time::max()); }
+
+}  // namespace strait::net

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+
+#include "framework/net/link_options.h"
+
+namespace strait::net {
+
+// What the links of one process have for the uplink they share: foreground links say what they
+// have, background links ask before they put a chunk on the wire. Belongs to the net thread. Pure:
+// no clock, no lock.
+class Uplink {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+
+  enum class Load : std::uint8_t {
+    none,       // nothing, or no path to the peer
+    under_way,  // all is with the socket, and the peer has not confirmed it yet
+    waiting,    // there are bytes that the socket has not got
+  };
+
+  // A link's load changes. A link that goes away ends with none.
+  void change(Priority priority, Load before, Load after);
+  void foreground_sent(std::uint64_t bytes) { foreground_bytes_ += bytes; }
+
+  bool foreground_waits() const { return foreground_waiting_ > 0; }
+  bool foreground_under_way() const { return foreground_waiting_ + foreground_under_way_ > 0; }
+  std::uint64_t foreground_bytes() const { return foreground_bytes_; }  // ever sent
+  int background_links() const { return background_; }                  // with any load
+
+  // When a round is due though nothing arrives: a background link waits for time to pass, or what
+  // it waited for has just ended.
+  void look_at(Time due) { due_ = due < due_ ? due : due_; }
+  Time take_due();
+
+ private:
+  int foreground_waiting_ = 0;
+  int foreground_under_way_ = 0;
+  int background_ = 0;
+  std::uint64_t foreground_bytes_ = 0;
+  Time due_ = Time::max();
+};
+
+}  // namespace strait::net

@@ -1,0 +1,95 @@
+"""What a flood of sync traffic does to bursts of activations on one narrow link. See README.md.
+
+usage: yielding.py [--bin FOLDER] [--mbit 100] [--seconds 20] [--bytes N] [--every MS] [--quick]
+       yielding.py --between NAMESPACE NAMESPACE --host ADDRESS    hosts that are shaped already
+
+Starts itself again in a network namespace of its own, whose loopback is narrow: so it needs root,
+`unshare` and `tc`. Exit code 77, with the reason, where that cannot be had.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+
+import narrow_links
+
+PORT = 47000  # and the next
+
+
+class Bench:
+    def __init__(self, options):
+        self.program = pathlib.Path(options.bin).resolve() / "yield_bench"
+        self.options = options
+        inside = ["ip", "netns", "exec"]
+        self.here, self.there = ([*inside, name] for name in options.between or ("", ""))
+        if not options.between:
+            self.here = self.there = []
+
+    @contextlib.contextmanager
+    def receiver(self):
+        command = [*self.there, self.program, "receive", self.options.host, str(PORT)]
+        with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
+            yield
+            process.wait(timeout=60)
+
+    def measure(self, size, flood):
+        """Bursts of this size beside that flood: sorted milliseconds, and the flood's bytes/s."""
+        options = self.options
+        numbers = (PORT, options.seconds, size, options.every)
+        command = [*self.here, self.program, "send", options.host, *map(str, numbers), flood]
+        with self.receiver():
+            done = subprocess.run(command, capture_output=True, text=True, check=True)
+        told = json.loads(done.stdout)
+        return sorted(told["ms"]), told["flood"], len(told["ms"]) * size / told["seconds"]
+
+
+def show(name, took, alone, rest):
+    middle, high = statistics.median(took), took[int(0.95 * len(took))]
+    base = statistics.median(alone)
+    line = f"{name:22}  {middle:7.1f}  {high:7.1f}  {took[-1]:7.1f}  {middle / base:11.2f}"
+    print(line + (f"  {rest:19.2f}" if rest is not None else ""))
+
+
+def measure_all(bench):
+    size = bench.options.bytes
+    capacity = {kind: bench.measure(0, kind)[1] for kind in ("foreground", "background")}
+    whole = max(capacity.values())
+    print(f"a flood alone: {capacity['foreground'] * 8 / 1e6:.1f} Mbit/s, in the background")
+    print(f"{capacity['background'] * 8 / 1e6:.1f}\n")
+    print("bursts                  ms: half      95 %      all  half/unflooded  flood/what is left")
+    alone, _, _ = bench.measure(size, "none")
+    show("alone", alone, alone, None)
+    for kind in ("foreground", "background"):
+        took, flood, used = bench.measure(size, kind)
+        show(f"beside a {kind} flood"[:22], took, alone, flood / (whole - used))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--bin", default=os.environ.get("STRAIT_BIN", "build/release/bin"))
+    parser.add_argument("--mbit", type=float, default=100)
+    parser.add_argument("--seconds", type=int, default=20)
+    parser.add_argument("--bytes", type=int, default=1_000_000)
+    parser.add_argument("--every", type=int, default=200, help="milliseconds")
+    parser.add_argument("--between", nargs=2, metavar="NAMESPACE")
+    parser.add_argument("--host", default="127.0.0.1", help="the receiver's address")
+    parser.add_argument("--quick", action="store_true", help="short: shows only that it works")
+    options = parser.parse_args()
+    if options.quick:
+        options.seconds = 1
+    if not options.between:
+        narrow_links.enter_namespace()
+        # Both ports: all links share the uplink.
+        narrow_links.shape(options.mbit * 1e6, ports=(PORT, "0xfffe"))
+    print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
+    measure_all(Bench(options))
+    print(f"load {os.getloadavg()[0]:.1f}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
