@@ -19,7 +19,7 @@ struct PatternTable {
   std::array<std::uint16_t, kPatterns> patterns{};  // by class and place
 };
 
-constexpr PatternTable kTable = [] {
+PatternTable made_table() {
   PatternTable table;
   for (std::size_t i = 0; i < kPatterns; ++i) {
     const std::size_t found = class_of_count(std::popcount(i));
@@ -33,19 +33,27 @@ constexpr PatternTable kTable = [] {
     table.patterns[table.begins[found] + table.places[i]] = static_cast<std::uint16_t>(i);
   }
   return table;
-}();
+}
+
+const PatternTable& pattern_table() {
+  static const PatternTable table = made_table();
+  return table;
+}
 
 }  // namespace
 
 PatternPlace place_of(std::uint16_t pattern) {
-  return {class_of_count(std::popcount(pattern)), kTable.places[pattern]};
+  return {class_of_count(std::popcount(pattern)), pattern_table().places[pattern]};
 }
 
 std::uint16_t pattern_at(PatternPlace place) {
-  return kTable.patterns[kTable.begins[place.pattern_class] + place.place];
+  const PatternTable& table = pattern_table();
+  return table.patterns[table.begins[place.pattern_class] + place.place];
 }
 
-std::uint32_t patterns_of(std::size_t pattern_class) { return kTable.sizes[pattern_class]; }
+std::uint32_t patterns_of(std::size_t pattern_class) {
+  return pattern_table().sizes[pattern_class];
+}
 
 unsigned most_values(std::size_t pattern_class) {
   return static_cast<unsigned>(pattern_class < 14 ? pattern_class : pattern_class + 1);

@@ -156,8 +156,7 @@ std::uint16_t lanes_of(const Block& block) {
 }
 
 void check_block(const Block& block, const CodedBlock& coded) {
-  if ((coded.pattern & ~lanes_of(block)) == 0 &&
-      coded.signs >> std::popcount(coded.pattern) == 0) {
+  if ((coded.pattern & ~lanes_of(block)) == 0 && coded.signs >> std::popcount(coded.pattern) == 0) {
     return;
   }
   throw SyncError(SyncError::Kind::corrupt,
