@@ -55,7 +55,14 @@ def tc(*words):
 
 def shape(bits_per_second, ports=(PORT, "0xffff")):
     """Makes each direction to these ports (value, mask) this narrow; 0: as wide as it is."""
-    subprocess.run(["ip", "link", "set", "lo", "up", "mtu", "1500"], check=True)
+    # A narrow link has no packet of 64 kB, and no bucket that lets the first tenth of a message
+    # through at once.
+    packets = ["1", "1600"] if bits_per_second else ["65535", "65536"]
+    subprocess.run(
+        ["ip", "link", "set", "dev", "lo", "up", "mtu", "1500"]
+        + ["gso_max_segs", packets[0], "gso_max_size", packets[1]],
+        check=True,
+    )
     subprocess.run(["tc", "qdisc", "del", "dev", "lo", "root"], capture_output=True)
     if bits_per_second == 0:
         return
@@ -63,7 +70,7 @@ def shape(bits_per_second, ports=(PORT, "0xffff")):
     narrow = f"{int(bits_per_second)}bit"
     for number, rate in (("1", narrow), ("2", narrow), ("9", "40gbit")):
         words = ["class", "add", "dev", "lo", "parent", "1:", "classid", f"1:{number}", "htb"]
-        tc(*words, "rate", rate, "burst", "32k", "cburst", "32k", "quantum", "6000")
+        tc(*words, "rate", rate, "burst", "4k", "cburst", "4k", "quantum", "6000")
     for number, side in (("1", "dport"), ("2", "sport")):
         words = ["filter", "add", "dev", "lo", "parent", "1:", "protocol", "ip", "prio", "1", "u32"]
         tc(*words, "match", "ip", side, str(ports[0]), ports[1], "flowid", f"1:{number}")
