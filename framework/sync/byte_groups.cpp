@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -30,14 +31,33 @@ bool all_finite(std::span<const float> values) {
   return finite;
 }
 
-ByteGrid grid_of(std::span<const float> values) {
-  if (!all_finite(values)) return {std::numeric_limits<float>::quiet_NaN(), 0};
+struct Extent {
   float least = 0;
   float largest = 0;
-  for (const float value : values) {
-    least = std::min(least, value);
-    largest = std::max(largest, value);
+};
+
+// In lanes, so that a compiler may compare several at a time.
+Extent extent_of(std::span<const float> values) {
+  constexpr std::size_t kLanes = 16;
+  std::array<float, kLanes> least{};
+  std::array<float, kLanes> largest{};
+  std::size_t i = 0;
+  for (; i + kLanes <= values.size(); i += kLanes) {
+    for (std::size_t lane = 0; lane < kLanes; ++lane) {
+      least[lane] = std::min(least[lane], values[i + lane]);
+      largest[lane] = std::max(largest[lane], values[i + lane]);
+    }
   }
+  for (; i < values.size(); ++i) {
+    least[0] = std::min(least[0], values[i]);
+    largest[0] = std::max(largest[0], values[i]);
+  }
+  return {std::ranges::min(least), std::ranges::max(largest)};
+}
+
+ByteGrid grid_of(std::span<const float> values) {
+  if (!all_finite(values)) return {std::numeric_limits<float>::quiet_NaN(), 0};
+  const auto [least, largest] = extent_of(values);
   // Halves: the difference of the two may be beyond the largest float.
   const float step = (largest / 2 - least / 2) / (kByteSteps / 2);
   if (step == 0) return {};

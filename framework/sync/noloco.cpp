@@ -23,16 +23,18 @@ constexpr const char* kSlowPart = "a part of slow weights";
 
 bool looks(const Round& round) { return round.opened.hook == Hook::look; }
 
-// Slow weights, and fast minus slow.
-struct PairedPart {
-  explicit PairedPart(Range range)
-      : both(2 * static_cast<std::size_t>(range.count())),
-        slow(std::span(both).first(both.size() / 2)),
-        change(std::span(both).last(both.size() / 2)) {}
+// Slow weights, and fast minus slow, of one part after the other.
+class PairedPart {
+ public:
+  void read(const net::Frame& frame, Range range) {
+    both_.resize(2 * static_cast<std::size_t>(range.count()));
+    read_finite_floats(frame, false, both_, kSlowPart);
+  }
+  std::span<const float> slow() const { return std::span(both_).first(both_.size() / 2); }
+  std::span<const float> change() const { return std::span(both_).last(both_.size() / 2); }
 
-  std::vector<float> both;  // as they travel: first all of the one, then all of the other
-  std::span<float> slow;
-  std::span<float> change;
+ private:
+  std::vector<float> both_;  // as they travel: first all of the one, then all of the other
 };
 
 }  // namespace
@@ -124,20 +126,19 @@ void Noloco::land_mean(const Round& round, Slots& slots) const {
 void Noloco::land_pair(const Round& round, Slots& slots) const {
   const Round::Exchange& exchange = round.exchanges.front();
   const bool alone = round.plan.partner == round.membership.mine;
+  PairedPart mine;
+  PairedPart theirs;
   for (const bool for_real : {false, true}) {
     for (const Part& part : round.parts) {
-      PairedPart mine(part.range);
-      PairedPart theirs(part.range);
       const net::Frame& own = exchange.mine[part.index];
-      read_finite_floats(own, false, mine.both, kSlowPart);
-      read_finite_floats(alone ? own : exchange.theirs[part.index].front(), false, theirs.both,
-                         kSlowPart);
+      mine.read(own, part.range);
+      theirs.read(alone ? own : exchange.theirs[part.index].front(), part.range);
       if (!for_real) continue;
       const auto slow = within(slots.values(kSlow), part.range);
       const auto delta = within(slots.values(kDelta), part.range);
       for (std::size_t i = 0; i < slow.size(); ++i) {
-        const float change = (mine.change[i] + theirs.change[i]) / 2;
-        const float from_mean = (mine.slow[i] - theirs.slow[i]) / 2;
+        const float change = (mine.change()[i] + theirs.change()[i]) / 2;
+        const float from_mean = (mine.slow()[i] - theirs.slow()[i]) / 2;
         delta[i] = outer_.momentum * delta[i] + outer_.learning_rate * change - kPull * from_mean;
         slow[i] += delta[i];
       }

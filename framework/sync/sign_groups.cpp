@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 
 #include "framework/sync/sync_error.h"
 
@@ -31,13 +34,18 @@ void for_each_sign_group(std::size_t count, Call call) {
 
 // In double, so that it is neither infinite nor coarse.
 float mean_of(std::span<const float> values, std::span<const float> spread) {
-  double sum = 0;
+  // Lanes, so that a compiler may add several at a time, in one order all the same.
+  constexpr std::size_t kLanes = 8;
+  std::array<double, kLanes> sums{};
   std::size_t count = 0;
   for (std::size_t i = 0; i < values.size(); ++i) {
-    if (!(spread[i] > 0)) continue;
-    sum += static_cast<double>(std::abs(values[i])) / static_cast<double>(spread[i]);
-    ++count;
+    const bool moves = spread[i] > 0;
+    const double by = moves ? static_cast<double>(spread[i]) : 1;
+    const double value = static_cast<double>(std::abs(values[i])) / by;
+    sums[i % kLanes] += moves ? value : 0;
+    count += moves ? 1 : 0;
   }
+  const double sum = std::accumulate(sums.begin(), sums.end(), 0.0);
   return count == 0 ? 0.0F : static_cast<float>(sum / static_cast<double>(count));
 }
 
@@ -93,9 +101,10 @@ void read_sign_groups(std::span<const std::byte> bytes, std::span<const float> s
     const float scale = sign_scale_at(bytes.data() + at);
     const std::byte* signs = bytes.data() + at + sizeof scale;
     for (std::size_t i = 0; i < size; ++i) {
-      const bool negative = ((std::to_integer<unsigned>(signs[i / 8]) >> (i % 8)) & 1U) != 0;
-      const float size_of_it = scale * spread[first + i];
-      to[first + i] = negative ? -size_of_it : size_of_it;
+      // No branch: signs are as good as random.
+      const std::uint32_t sign = std::to_integer<std::uint32_t>(signs[i / 8]) >> (i % 8) << 31U;
+      const float magnitude = scale * spread[first + i];
+      to[first + i] = std::bit_cast<float>(std::bit_cast<std::uint32_t>(magnitude) | sign);
     }
   });
 }
