@@ -105,12 +105,13 @@ json offer_to_json(const Plan::SyncOffer& offer) {
           {"round_bytes", offer.round_bytes},
           {"slot_bytes", offer.slot_bytes},
           {"age", offer.age},
-          {"step_seconds", offer.step_seconds}};
+          {"step_seconds", offer.step_seconds},
+          {"slowdown", offer.slowdown}};
 }
 
 Plan::SyncOffer offer_from_json(const json& from) {
-  return {from.at("method"),     from.at("step_bytes"), from.at("round_bytes"),
-          from.at("slot_bytes"), from.at("age"),        from.at("step_seconds")};
+  return {from.at("method"), from.at("step_bytes"),   from.at("round_bytes"), from.at("slot_bytes"),
+          from.at("age"),    from.at("step_seconds"), from.at("slowdown")};
 }
 
 template <typename Value>

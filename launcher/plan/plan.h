@@ -54,7 +54,8 @@ struct Plan {
     std::int64_t round_bytes = 0;  // likewise in one round
     std::int64_t slot_bytes = 0;   // that the largest stage keeps for it
     double age = 0;                // steps that weights lag behind what was agreed, on average
-    double step_seconds = 0;       // with it; plan.step_seconds is without
+    double step_seconds = 0;       // with it,
+    double slowdown = 1;           // so many times longer than without
   };
   struct Data {
     std::string file;  // where stages read the rows; empty while nothing is prepared

@@ -130,7 +130,7 @@ std::string sync_offer_table(const Plan& plan) {
                         human_bytes(offer.step_bytes), human_bytes(offer.round_bytes),
                         human_bytes(offer.slot_bytes), offer.age,
                         fmt::format("{:.3g} s", offer.step_seconds),
-                        fmt::format("{:.2f}x", offer.step_seconds / plan.step_seconds));
+                        fmt::format("{:.2f}x", offer.slowdown));
   }
   return text;
 }

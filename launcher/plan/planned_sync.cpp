@@ -115,7 +115,7 @@ void plan_sync(Plan& plan, const models::ModelDescription& model) {
   if (plan.sync_method != kAutomaticSync) check_settings(plan);
   plan.sync_offers = sync_offers(plan, model);
   if (plan.sync_method == kAutomaticSync) {
-    plan.sync_method = choose_sync(plan.sync_offers, plan.step_seconds);
+    plan.sync_method = choose_sync(plan.sync_offers);
   }
   const sync::SyncSettings settings = sync_settings(plan.recipe, plan.sync_method, plan.steps);
   const auto replicas = static_cast<std::size_t>(plan.recipe.pipeline.replicas);

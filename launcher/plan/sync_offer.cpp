@@ -50,6 +50,16 @@ double boundary_bytes_of(const Plan& plan, net::ProcessName process) {
   return static_cast<double>(bytes);
 }
 
+// A step without sync. The plan's own forecast knows nothing of what ties send.
+double seconds_without(const Plan& plan) {
+  double seconds = plan.step_seconds;
+  for (const Plan::Process& process : plan.processes) {
+    seconds = std::max(seconds,
+                       boundary_bytes_of(plan, process.name) / link_bytes_per_second(plan.recipe));
+  }
+  return seconds;
+}
+
 // Seconds of a step's computing behind which a round travels.
 double window(const Plan& plan, const models::ModelDescription& model, const Plan::Process& process,
               const RoundTime& time) {
@@ -67,7 +77,8 @@ Plan::SyncOffer offer_of(const Plan& plan, const models::ModelDescription& model
   const double rate = link_bytes_per_second(plan.recipe);
   Plan::SyncOffer offer;
   offer.method = name;
-  offer.step_seconds = plan.step_seconds;
+  const double without = seconds_without(plan);
+  offer.step_seconds = without;
   for (const Plan::Process& process : plan.processes) {
     if (process.name.replica != 0) continue;
     const sync::Layout layout = stage_layout(model, process.layers);
@@ -79,13 +90,13 @@ Plan::SyncOffer offer_of(const Plan& plan, const models::ModelDescription& model
     const double waited =
         std::max(costs.round_bytes / rate - window(plan, model, process, time), 0.0);
     const double on_the_wire = (boundary_bytes_of(plan, process.name) + costs.step_bytes) / rate;
-    offer.step_seconds =
-        std::max({offer.step_seconds, plan.step_seconds + rounds * waited, on_the_wire});
+    offer.step_seconds = std::max({offer.step_seconds, without + rounds * waited, on_the_wire});
     offer.step_bytes = std::max(offer.step_bytes, std::lround(costs.step_bytes));
     offer.round_bytes = std::max(offer.round_bytes, std::lround(costs.round_bytes));
     offer.slot_bytes = std::max(offer.slot_bytes, std::lround(costs.slot_bytes));
     offer.age = costs.age;
   }
+  offer.slowdown = offer.step_seconds / without;
   return offer;
 }
 
@@ -99,12 +110,12 @@ std::vector<Plan::SyncOffer> sync_offers(const Plan& plan, const models::ModelDe
   return offers;
 }
 
-std::string choose_sync(const std::vector<Plan::SyncOffer>& offers, double step_seconds) {
+std::string choose_sync(const std::vector<Plan::SyncOffer>& offers) {
   for (const char* name : kByWorth) {
     const auto found = std::ranges::find(offers, name, &Plan::SyncOffer::method);
-    if (found != offers.end() && found->step_seconds <= kHidden * step_seconds) return name;
+    if (found != offers.end() && found->slowdown <= kHidden) return name;
   }
-  return std::ranges::min_element(offers, {}, &Plan::SyncOffer::step_seconds)->method;
+  return std::ranges::min_element(offers, {}, &Plan::SyncOffer::slowdown)->method;
 }
 
 }  // namespace strait::launcher

@@ -12,8 +12,8 @@ namespace strait::launcher {
 // there. Time is that of links and of waiting: what coding costs is not in it.
 std::vector<Plan::SyncOffer> sync_offers(const Plan& plan, const models::ModelDescription& model);
 
-// `method = "auto"`: of those that hide behind a step of so many seconds, the one whose updates are
-// worth most; where none hides, the one that costs least time.
-std::string choose_sync(const std::vector<Plan::SyncOffer>& offers, double step_seconds);
+// `method = "auto"`: of those that hide behind the step, the one whose updates are worth most;
+// where none hides, the one that costs least time.
+std::string choose_sync(const std::vector<Plan::SyncOffer>& offers);
 
 }  // namespace strait::launcher

@@ -96,20 +96,21 @@ struct Recipe {
   // How the replicas of a stage agree on weights; absent: what the method's authors use. Which
   // method reads what is in recipe_sync_keys.cpp; what it does not read stays as it is here.
   struct Sync {
-    std::string method;                         // empty: allreduce, where there are replicas
-    Dtype wire_dtype = Dtype::float32;          // of means
-    double random = 0.1;                        // share of the weights that a round looks at
-    double top = 0.2;                           // share of these that is sent
-    std::int64_t bits = 4;                      // of a value that is sent
-    Dtype reference_dtype = Dtype::float32;     // of what was agreed on, and of what is owed
-    std::optional<std::int64_t> every;          // updates between two rounds
-    std::int64_t fragments = 4;                 // that take turns
-    std::int64_t late = 1;                      // updates until a result lands
-    double blend = 0.5;                         // share of the own weights that stays
-    std::optional<double> outer_learning_rate;  // of the step from one agreement to the next
-    std::optional<double> outer_momentum;       // of these steps
-    std::int64_t rank = 2;                      // of a matrix that is sent
-    std::optional<std::int64_t> warmup;         // steps with exact means
+    std::string method;                                // empty: allreduce, where there are replicas
+    Dtype wire_dtype = Dtype::float32;                 // of means
+    double random = 0.1;                               // share of the weights that a round looks at
+    double top = 0.2;                                  // share of these that is sent
+    std::int64_t bits = 4;                             // of a value that is sent
+    Dtype reference_dtype = Dtype::float32;            // of what was agreed on, and of what is owed
+    std::optional<std::int64_t> every = std::nullopt;  // updates between two rounds
+    std::int64_t fragments = 4;                        // that take turns
+    std::int64_t late = 1;                             // updates until a result lands
+    double blend = 0.5;                                // share of the own weights that stays
+    std::optional<double> outer_learning_rate =
+        std::nullopt;  // of the step from one agreement to the next
+    std::optional<double> outer_momentum = std::nullopt;  // of these steps
+    std::int64_t rank = 2;                                // of a matrix that is sent
+    std::optional<std::int64_t> warmup = std::nullopt;    // steps with exact means
     bool operator==(const Sync&) const = default;
   };
 

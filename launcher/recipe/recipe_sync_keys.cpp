@@ -53,13 +53,15 @@ constexpr auto in_sync() {
   return [](auto& recipe) -> auto& { return recipe.sync.*Member; };
 }
 
-// As a key of [sync]: called by its full name, helped by whose it is, there where it is read.
+// As a key of [sync]: called by its full name, helped by whose it is, there where it is read and
+// anything at all is said of sync.
 RecipeKey of_methods(RecipeKey key) {
   const std::string last = key.name;
   key.name = "sync." + last;
   key.help = fmt::format("{}: {}", fmt::join(methods_that_read(last), ", "), key.help);
   key.get = [last, get = std::move(key.get)](const Recipe& recipe) {
-    return reads(sync_method_of(recipe), last) ? get(recipe) : RecipeValue();
+    const bool there = recipe.sync != Recipe::Sync() && reads(sync_method_of(recipe), last);
+    return there ? get(recipe) : RecipeValue();
   };
   return key;
 }

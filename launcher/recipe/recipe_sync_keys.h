@@ -9,7 +9,7 @@
 namespace strait::launcher {
 
 // The keys of [sync]; recipe_keys.cpp puts them into its list. Their values are there (get) only
-// where there are replicas and the recipe's method reads them.
+// where there are replicas, the recipe says anything of sync, and its method reads them.
 std::vector<RecipeKey> sync_keys();
 
 // What `method = "auto"` is called, and what is taken where a recipe names none.

@@ -113,7 +113,7 @@ class Methods(Replicated):
     def assert_told(self, run, method):
         lines = run.metrics()
         for line in lines:
-            self.assertEqual([one["process"] for one in line["sync"]], ["0.0", "1.0", "0.1", "1.1"])
+            self.assertEqual([one["process"] for one in line["sync"]], ["0.0", "0.1", "1.0", "1.1"])
         totals = {key: sum(one[key] for line in lines for one in line["sync"])
                   for key in ("rounds", "sent_bytes", "bfloat16_bytes")}
         self.assertGreater(totals["rounds"], 0, method)
@@ -167,7 +167,7 @@ class Failures(Replicated):
                 launched = self.start(name, settings)
                 launched.at_event("checkpoint")
                 launched.at_step(chance.randrange(6, 20))
-                victim = chance.choice(["0.0", "1.0", "0.1", "1.1"])
+                victim = chance.choice(["0.0", "0.1", "1.0", "1.1"])
                 os.kill(launched.run.processes()[victim], signal.SIGKILL)
                 self.assertEqual(launched.end(self.SOON), 20, launched.output())
                 self.wait_until_alone(1)
@@ -229,9 +229,9 @@ class Changes(Replicated):
         offers = {offer["method"]: offer for offer in plan["sync_offers"]}
         self.assertEqual(sorted(offers), sorted(METHODS))
         self.assertLess(offers["cocktail"]["step_bytes"], offers["allreduce"]["step_bytes"] / 50)
-        self.assertGreater(offers["allreduce"]["step_seconds"], plan["step_seconds"])
+        self.assertGreater(offers["allreduce"]["slowdown"], 2)
         code, out, err = self.strait("plan", recipe)
-        self.assertRegex(out, r"auto chose " + plan["sync_method"])
+        self.assertIn(f"sync {plan['sync_method']} (auto chose it)", out)
         for method in METHODS:
             self.assertRegex(out, rf"{method} .*[kM]?B .*x")
         code, out, err = self.strait("run", recipe)

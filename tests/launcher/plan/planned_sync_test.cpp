@@ -148,16 +148,19 @@ std::string chosen(double link_megabits) {
 
 TEST(PlannedSync, AutoTakesExactMeansWhereTheyCostNoTimeAndFewBytesWhereLinksAreSlow) {
   EXPECT_EQ(chosen(1e6), "allreduce");
-  // A stage of 3,456 values: 21 kB of float32 each way leave no room in a second of 10 kbit/s.
-  EXPECT_EQ(chosen(0.01), "cocktail");
+  // 6,250 bytes in the step of a second, for a stage of some 9,000 values.
+  EXPECT_EQ(chosen(0.05), "cocktail");
 }
 
 TEST(PlannedSync, WhereNothingHidesAutoLosesTheLeastTime) {
-  const std::vector<Plan::SyncOffer> offers = {
-      {"allreduce", 0, 0, 0, 0, 9.0}, {"cocktail", 0, 0, 0, 0, 5.0}, {"diloco", 0, 0, 0, 0, 4.0}};
-  EXPECT_EQ(choose_sync(offers, 1), "diloco");
-  EXPECT_EQ(choose_sync(offers, 4.9), "cocktail");
-  EXPECT_EQ(choose_sync(offers, 9), "allreduce");
+  const auto chosen_of = [](double allreduce, double cocktail, double diloco) {
+    return choose_sync({{"allreduce", 0, 0, 0, 0, 0, allreduce},
+                        {"cocktail", 0, 0, 0, 0, 0, cocktail},
+                        {"diloco", 0, 0, 0, 0, 0, diloco}});
+  };
+  EXPECT_EQ(chosen_of(9, 5, 4), "diloco");
+  EXPECT_EQ(chosen_of(9, 1.04, 1), "cocktail");
+  EXPECT_EQ(chosen_of(1.04, 1, 1), "allreduce");
 }
 
 TEST(PlannedSync, SettingsThatDoNotGoTogetherAreTheRecipesMistake) {

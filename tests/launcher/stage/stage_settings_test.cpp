@@ -93,5 +93,52 @@ TEST(StageSettings, ALinkIsRefusedWhereCodecsCachesOrTheirGenerationDiffer) {
   EXPECT_THAT(differing_terms(job, other), testing::ElementsAre("cache", "plan"));
 }
 
+StageJob first_of_two_replicas() {
+  StageJob job = middle_of_three();
+  job.plan.recipe.pipeline.replicas = 2;
+  job.plan.recipe.sync.method = "cocktail";
+  job.plan.recipe.sync.top = 0.5;
+  job.plan.sync_method = "cocktail";
+  job.plan.steps = 40;
+  Plan::Link link;
+  link.name = "replica 1.0~1.1";
+  link.use = Plan::Use::replica;
+  link.connects = {1, 0};
+  link.listens = {1, 1};
+  job.plan.links = {link};
+  job.peer_keys["1.1"] = "key of 1.1";
+  return job;
+}
+
+TEST(StageSettings, AStageOfAReplicaGetsThePlansSyncMethodWithTheRecipesSettings) {
+  const StageJob job = first_of_two_replicas();
+  const stages::StageOptions options = stage_options(job, store::Step{0});
+  EXPECT_EQ(options.sync.method, "cocktail");
+  EXPECT_EQ(options.sync.top, 0.5);
+  EXPECT_EQ(options.sync.steps, 40);
+  EXPECT_EQ(options.batch.replicas, 2);
+  StageJob chosen = job;
+  chosen.plan.recipe.sync = {};
+  chosen.plan.recipe.sync.method = "auto";
+  chosen.plan.sync_method = "powersgd";
+  EXPECT_EQ(stage_options(chosen, store::Step{0}).sync.method, "powersgd");
+}
+
+TEST(StageSettings, ALinkBetweenReplicasYieldsAndIsRefusedWhereTheirSyncDiffers) {
+  const StageJob job = first_of_two_replicas();
+  const net::LinkOptions options = link_options(job, job.plan.links[0]);
+  EXPECT_EQ(options.peer, (net::ProcessName{1, 1}));
+  EXPECT_EQ(options.priority, net::Priority::background);
+  StageJob other = job;
+  other.plan.recipe.sync.top = 0.25;
+  EXPECT_THAT(differing_terms(job, other), testing::ElementsAre("sync", "plan"));
+  other = job;
+  other.plan.recipe.codec.rotate = true;
+  EXPECT_THAT(differing_terms(job, other), testing::ElementsAre("plan"));
+  other = job;
+  other.plan.links[0].use = Plan::Use::vote;
+  EXPECT_EQ(link_options(other, other.plan.links[0]).priority, net::Priority::foreground);
+}
+
 }  // namespace
 }  // namespace strait::launcher
