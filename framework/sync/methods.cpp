@@ -30,14 +30,10 @@ std::unique_ptr<SyncMethod> made(const SyncSettings& settings) {
 }
 
 constexpr std::array kMethods = {
-    Offer{"allreduce", made<Allreduce>},
-    Offer{"cocktail", made<Cocktail>},
-    Offer{"diloco", made<Diloco>},
-    Offer{"streaming_diloco", made<StreamingDiloco>},
-    Offer{"noloco", made<Noloco>},
-    Offer{"onebit_adam", made<OnebitAdam>},
-    Offer{"bytegrad", made<ByteGrad>},
-    Offer{"powersgd", made<PowerSgd>},
+    Offer{"allreduce", made<Allreduce>}, Offer{"cocktail", made<Cocktail>},
+    Offer{"diloco", made<Diloco>},       Offer{"streaming_diloco", made<StreamingDiloco>},
+    Offer{"noloco", made<Noloco>},       Offer{"onebit_adam", made<OnebitAdam>},
+    Offer{"bytegrad", made<ByteGrad>},   Offer{"powersgd", made<PowerSgd>},
 };
 
 }  // namespace

@@ -17,9 +17,8 @@
 #include "launcher/control/sync_step.h"
 #include "launcher/exit_code.h"
 
-// What the coordinator and the stages say to each other, as values, and the same as frames (one
-// JSON object each). Steps are amounts: `step` 5 means that five updates are made. Times are
-// seconds.
+// What the coordinator and the stages say to each other, as values and as frames (one JSON object
+// each). Steps are amounts: `step` 5 means that five updates are made. Times are seconds.
 namespace strait::launcher {
 
 // ---- stage → coordinator; in this order: Hello, Ready, then the others, Done or Failed last.
@@ -55,8 +54,8 @@ struct Progress {
   std::vector<LinkTraffic> links;
 };
 
-// From every process, after every step. What holds for the whole step (loss … skipped) is told by
-// whoever knows it; seconds, busy seconds and bytes are this process's own, of this step.
+// From every process, after every step. What holds for all (loss … skipped) is told by whoever
+// knows it; seconds, busy seconds and bytes are this process's own, of this step.
 struct StepDone {
   store::Step step{};
   std::optional<double> loss;
@@ -70,7 +69,7 @@ struct StepDone {
   std::uint64_t bytes_backward = 0;
   std::uint64_t bytes_sync = 0;
   std::vector<BoundaryStep> boundaries;  // those this process sends over
-  std::vector<SyncStep> sync;            // of this process; nothing where there is one replica
+  std::vector<SyncStep> sync;            // its own; nothing where there is one replica
 };
 
 struct Evaluated {
@@ -114,8 +113,7 @@ struct Peers {
 };
 
 struct StopAfterStep {};  // finish the step, checkpoint, send Done, leave
-
-struct Committed {  // the checkpoint exists
+struct Committed {        // the checkpoint exists
   store::Step step{};
 };
 
