@@ -119,10 +119,10 @@ class Bench:
         wanted = sizes.pretrain_steps * sizes.batch
         tasks.write_rows(rows, train, min(wanted, len(train) // tasks.ROW))
         name = f"pretrain-{corpus}"
-        recipe = self.recipe(name, 1, rows.name, "config", 3e-3)
-        recipe |= {"model.weights": "random", "pipeline.stages": 1}
+        recipe = self.recipe(name, 1, rows.name, "config")
+        recipe |= {"model.weights": "random", "pipeline.stages": 1, "train.learning_rate": 3e-3}
         recipe |= {"train.steps": sizes.pretrain_steps, "train.warmup": sizes.pretrain_steps // 10}
-        self.run(name, recipe, {})
+        self.run(name, recipe)
         self.call("export", f"runs/{name}", model.name)
         shutil.rmtree(self.folder / "runs" / name)
 
@@ -133,7 +133,7 @@ class Bench:
 
     # Runs.
 
-    def recipe(self, name, seed, data, model, learning_rate):
+    def recipe(self, name, seed, data, model):
         return {
             "name": name,
             "seed": seed,
@@ -145,7 +145,6 @@ class Bench:
             "pipeline.threads": 1,
             "train.batch": self.sizes.batch,
             "train.micro_batch": self.sizes.micro_batch,
-            "train.learning_rate": learning_rate,
             "checkpoint.every": 0,
         }
 
@@ -162,32 +161,25 @@ class Bench:
             raise SystemExit(f"{command} ended with {done.returncode}:\n{done.stderr}")
         return done.stdout
 
-    def write_recipe(self, name, recipe, codec):
-        settings = recipe | {f"codec.{key}": value for key, value in codec.items()}
+    def write_recipe(self, name, recipe):
         file = self.folder / f"{name}.toml"
-        file.write_text("".join(f"{k} = {json.dumps(v)}\n" for k, v in settings.items()))
+        file.write_text("".join(f"{k} = {json.dumps(v)}\n" for k, v in recipe.items()))
         return file.name
 
-    def run(self, name, recipe, codec):
-        self.call("run", self.write_recipe(name, recipe, codec), "--replace")
+    def run(self, name, recipe):
+        self.call("run", self.write_recipe(name, recipe), "--replace")
         return self.folder / "runs" / name
 
-    def measure(self, task, setting, codec, seed):
-        """One cell, written down."""
+    def measure(self, task, setting, seed, keys):
+        """One cell, written down; `keys` of the recipe are what its setting says."""
         ending = "jsonl" if task == "instructions" else "safetensors"
         name = f"cell-{task}"
-        recipe = self.recipe(
-            name,
-            seed,
-            f"{task}.{ending}",
-            f"model-{TASKS[task]}",
-            self.sizes.learning_rates[task],
-        )
+        recipe = self.recipe(name, seed, f"{task}.{ending}", f"model-{TASKS[task]}")
         recipe |= {"train.epochs": self.sizes.epochs, "train.warmup": 10}
-        recipe |= {"data.eval": f"{task}-eval.{ending}"}
+        recipe |= {"data.eval": f"{task}-eval.{ending}", **keys}
         begun = time.monotonic()
-        run = self.run(name, recipe, codec)
-        cell = {"task": task, "setting": setting, "seed": seed, "codec": codec}
+        run = self.run(name, recipe)
+        cell = {"task": task, "setting": setting, "seed": seed, "keys": keys}
         cell |= {"seconds": time.monotonic() - begun, **self.read(run)}
         if task == "instructions":
             model = self.folder / f"{name}-model"
@@ -208,6 +200,11 @@ class Bench:
             "steps": len(steps),
             "skipped": sum(bool(step.get("skipped")) for step in steps),
         }
+        # What rounds sent, and that with votes and whatever else keeps replicas together.
+        parts = [part for step in steps for part in step.get("sync") or []]
+        told["bytes_rounds"] = sum(part["sent_bytes"] for part in parts)
+        told["bytes_half_ring"] = sum(part["bfloat16_bytes"] for part in parts)
+        told["bytes_sync"] = sum(step["bytes_sync"] for step in steps)
         # Of each epoch, because the first visit of a sample takes more bytes than later ones.
         epochs = self.sizes.epochs
         for direction in ("forward", "backward"):
@@ -236,13 +233,17 @@ class Bench:
             total += steps * min(self.simulated(shape, lines) for shape in shapes)
         return total
 
-    def planned_bytes(self, codec):
-        """Of a boundary in three epochs of a model of width WIDE, as the program plans it."""
+    def plan_when_wide(self, keys):
+        """Of three epochs of a model of width WIDE."""
         self.write_config("config-wide", WIDE)
-        recipe = self.recipe("wide", 1, "wide.safetensors", "config-wide", 1e-3)
+        recipe = self.recipe("wide", 1, "wide.safetensors", "config-wide")
         tasks.write_rows(self.folder / "wide.safetensors", bytes(64 * tasks.ROW), 64)
-        recipe |= {"model.weights": "random", "train.epochs": 3}
-        plan = json.loads(self.call("plan", self.write_recipe("wide", recipe, codec), "--json"))
+        recipe |= {"model.weights": "random", "train.epochs": 3, **keys}
+        return json.loads(self.call("plan", self.write_recipe("wide", recipe), "--json"))
+
+    def planned_bytes(self, keys):
+        """Of a boundary, as the program plans it."""
+        plan = self.plan_when_wide(keys)
         link = next(link for link in plan["links"] if link["use"] == "boundary")
         first, later = link["first_forward_bytes"], link["forward_bytes"]
         return first + 2 * later + 3 * link["backward_bytes"]

@@ -1,6 +1,6 @@
-"""What codecs do to a model's quality. See README.md in this folder.
+"""What codecs, or ways of keeping replicas together, do to a model's quality. See README.md here.
 
-usage: quality.py --folder FOLDER [--bin FOLDER] [--budget MINUTES] [--seeds 3] [--english FILE]
+usage: quality.py --folder FOLDER [--replicas] [--bin FOLDER] [--budget MINUTES] [--seeds 3] [--english FILE]
                   [--only SETTING ...] [--tasks TASK ...] [--table]
 """
 
@@ -13,6 +13,8 @@ import sys
 import time
 
 import cells
+import replica_settings
+import replica_table
 import settings
 import table
 import tasks
@@ -21,18 +23,21 @@ import tasks
 def options_of(words):
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", required=True, help="keeps finished cells: call again to go on")
+    parser.add_argument("--replicas", action="store_true", help="compare syncs and not codecs")
     parser.add_argument("--bin", default=os.environ.get("STRAIT_BIN", "build/release/bin"))
     parser.add_argument("--budget", type=float, default=1e9, help="minutes; begins no cell after")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--english", help="a plain text file in place of the bible packages")
-    parser.add_argument("--only", nargs="*", help="settings; raw fp32 is always among them")
+    parser.add_argument("--only", nargs="*", help="settings; the reference is always among them")
     parser.add_argument("--tasks", nargs="*", choices=cells.TASKS, default=list(cells.TASKS))
     parser.add_argument("--small", action="store_true", help="shows only that it works")
     parser.add_argument("--table", action="store_true", help="run nothing, print what there is")
     options = parser.parse_args(words)
-    unknown = set(options.only or []) - set(settings.SETTINGS)
+    options.compared = replica_settings if options.replicas else settings
+    known = options.compared.SETTINGS
+    unknown = set(options.only or []) - set(known)
     if unknown:
-        parser.error(f"no such setting: {unknown}; there are: {', '.join(settings.SETTINGS)}")
+        parser.error(f"no such setting: {unknown}; there are: {', '.join(known)}")
     return options
 
 
@@ -51,10 +56,11 @@ def run_cells(bench, options):
     """Whole rounds, so that whatever the budget allows can be compared. False: time was up."""
     deadline = time.monotonic() + 60 * options.budget
     done = bench.cells()
+    compared = options.compared
     chosen = [
         name
-        for name in settings.SETTINGS
-        if not options.only or name in options.only or name == settings.RAW
+        for name in compared.SETTINGS
+        if not options.only or name in options.only or name == compared.RAW
     ]
     names = available(bench, options.tasks)
     print(f"tasks: {', '.join(names) or 'none'}", flush=True)
@@ -63,7 +69,8 @@ def run_cells(bench, options):
             continue
         if time.monotonic() > deadline:
             return False
-        cell = bench.measure(task, setting, settings.SETTINGS[setting], seed)
+        keys = compared.recipe(setting, bench.sizes.learning_rates[task])
+        cell = bench.measure(task, setting, seed, keys)
         told = f"loss {cell['loss']:.5f}, {cell['seconds']:.0f} s"
         print(f"{task}, {setting}, seed {seed}: {told}", flush=True)
     return True
@@ -83,7 +90,7 @@ def main(words=None):
             except BlockingIOError:
                 return f"another quality.py works in {folder}: wait, or name another --folder"
             finished = run_cells(bench, options)
-    print(table.markdown(bench))
+    print((replica_table if options.replicas else table).markdown(bench))
     if not finished:
         print("time is up: call again with the same --folder to go on")
     return None

@@ -1,5 +1,6 @@
 """The quality bench from end to end on a tiny model: a cell of each raw codec and one that
-compresses, the table, and that finished cells stay finished. Quality is not judged here."""
+compresses, the table, and that finished cells stay finished; then replicas.
+Quality is not judged here."""
 
 import json
 import os
@@ -11,18 +12,58 @@ import tempfile
 
 import tasks
 
-SETTING = "delta 4/4, first 5"
+CODECS = ["raw bf16", "delta 4/4, first 5"]
+SYNCS = ["cocktail .1/.2/4"]
 
 
-def bench(folder, *words):
+def bench(folder, only, *words):
     script = pathlib.Path(__file__).with_name("quality.py")
     command = [sys.executable, "-B", script, "--folder", folder, "--small", "--seeds", "1"]
     command += ["--tasks", "english", "--english", folder / "text.txt"]
-    command += ["--only", "raw bf16", SETTING, *words]
+    command += ["--only", *only, *words]
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ)
     if done.returncode != 0:
         sys.exit(f"ended with {done.returncode}\n{done.stdout}\n{done.stderr}")
     return done.stdout
+
+
+def cells_of(folder, settings):
+    lines = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
+    cells = {line["setting"]: line for line in lines if line["setting"] in settings}
+    assert list(cells) == settings, cells
+    assert all(3 < cell["loss"] < 5.6 for cell in cells.values()), cells
+    return cells
+
+
+def columns_of(table, setting):
+    """The row's text, and what stands in it."""
+    row = next(line for line in table.splitlines() if line.startswith(f"| {setting} |"))
+    return row, [column.strip() for column in row.split("|")[1:-1]]
+
+
+def codecs(folder):
+    out = bench(folder, CODECS)
+    print(out)
+    raw, bf16, delta = cells_of(folder, ["raw fp32", *CODECS]).values()
+    assert raw["loss"] != bf16["loss"] != delta["loss"]
+    row, columns = columns_of(out, CODECS[-1])
+    assert 2.5 < float(columns[5]) < 4, row
+
+    again = bench(folder, CODECS)
+    assert "seed 1:" not in again, again
+    assert row in again, again
+
+
+def replicas(folder):
+    out = bench(folder, SYNCS, "--replicas")
+    print(out)
+    exact, cocktail = cells_of(folder, ["allreduce", *SYNCS]).values()
+    assert cocktail["loss"] != exact["loss"]
+    row, columns = columns_of(out, "allreduce")
+    assert 0.45 < float(columns[6]) < 0.51, row  # of float32 against 16 bits
+    row, columns = columns_of(out, SYNCS[0])
+    assert 50 < float(columns[6]) < 200, row
+    assert 100 < float(columns[8]) < 140, row
 
 
 def main():
@@ -34,21 +75,8 @@ def main():
         draw = random.Random(1)
         text = " ".join(draw.choice(tasks.WORDS) for _ in range(12000))
         (folder / "text.txt").write_text(text)
-
-        out = bench(folder)
-        print(out)
-        cells = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
-        losses = {cell["setting"]: cell["loss"] for cell in cells}
-        assert list(losses) == ["raw fp32", "raw bf16", SETTING], losses
-        assert all(3 < loss < 5.6 for loss in losses.values()), losses
-        assert losses["raw fp32"] != losses["raw bf16"] != losses[SETTING], losses
-        row = next(line for line in out.splitlines() if line.startswith(f"| {SETTING} |"))
-        ratio = float(row.split("|")[6])
-        assert 2.5 < ratio < 4, row
-
-        again = bench(folder)
-        assert "seed 1:" not in again, again
-        assert row in again, again
+        codecs(folder)
+        replicas(folder)
 
 
 if __name__ == "__main__":

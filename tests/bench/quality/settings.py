@@ -49,3 +49,11 @@ SETTINGS = {
     "delta 4/8, first bf16": delta(4, 8, 16),
     "delta 2/4, first bf16": delta(2, 4, 16),
 }
+
+
+def recipe(name, learning_rate):
+    """Recipe keys of a row, in full."""
+    return {
+        "train.learning_rate": learning_rate,
+        **{f"codec.{key}": value for key, value in SETTINGS[name].items()},
+    }

@@ -1,0 +1,56 @@
+"""What the finished cells of one task say."""
+
+import statistics
+
+EXACT = "instructions"  # the task whose answers are right or wrong
+
+
+def mean_and_spread(values, form):
+    """"2.4470 ± 0.0012 (3)": how many, where it is more than one."""
+    text = format(statistics.mean(values), form)
+    if len(values) < 2:
+        return text
+    return f"{text} ± {format(statistics.stdev(values), form.lstrip('+'))} ({len(values)})"
+
+
+class TaskCells:
+    """The cells of one task, as setting -> seed -> cell."""
+
+    def __init__(self, name, done, reference):
+        self.name = name
+        self.reference = reference
+        self.settings = {}
+        for (task, setting, seed), cell in done.items():
+            if task == name:
+                self.settings.setdefault(setting, {})[seed] = cell
+
+    def loss(self, setting):
+        """Of the reference the loss itself; of others what it is above that in percent, paired by
+        seed. A loss near zero is no measure for others: the instructions have their own
+        everywhere."""
+        mine = self.settings.get(setting, {})
+        theirs = self.settings.get(self.reference, {})
+        if mine and (setting == self.reference or self.name == EXACT):
+            return mean_and_spread([cell["loss"] for cell in mine.values()], ".4f")
+        shared = sorted(mine.keys() & theirs.keys())
+        change = [100 * (mine[seed]["loss"] / theirs[seed]["loss"] - 1) for seed in shared]
+        skipped = sum(cell["skipped"] for cell in mine.values())
+        if not change:
+            return ""
+        return mean_and_spread(change, "+.2f") + (f", {skipped} steps skipped" if skipped else "")
+
+    def accuracy(self, setting):
+        told = [cell["accuracy"] for cell in self.settings.get(setting, {}).values()]
+        if not told or None in told:
+            return ""
+        return mean_and_spread([100 * value for value in told], ".1f")
+
+
+def loss_columns(tasks):
+    return [f"{name}: loss" + ("" if name == EXACT else ", % above") for name in tasks]
+
+
+def markdown_table(columns, rows):
+    lines = ["| " + " | ".join(columns) + " |", "|---" * len(columns) + "|"]
+    lines += ["| " + " | ".join(row) + " |" for row in rows]
+    return "\n".join(["", *lines, ""])
