@@ -142,6 +142,37 @@ TEST(Packet, SendsEveryDenseValueToAHalfStep) {
   }
 }
 
+// Pins the format, and the arithmetic of compilers and processors to that of the first.
+TEST(Packet, IsTheSameBytesOnEveryMachine) {
+  std::uint64_t state = 5;
+  const auto draw = [&] {
+    state = state * 6364136223846793005U + 1442695040888963407U;
+    return state >> 33U;
+  };
+  std::uint64_t hash = 1;
+  const auto take = [&](std::uint64_t value) { hash = (hash ^ value) * 1099511628211U; };
+  for (int round = 0; round < 100; ++round) {
+    Case made;
+    const std::size_t blocks = 1 + draw() % 300;
+    for (std::size_t b = 0; b < blocks; ++b) {
+      made.blocks.push_back({0, static_cast<std::uint32_t>(b / 50), kValues, b / 50 % 3 == 1});
+      for (std::size_t i = 0; i < kValues; ++i) {
+        const float value = static_cast<float>(draw() % 20'001) - 10'000.0F;
+        made.values.push_back(value * value * value * 1e-15F);
+      }
+    }
+    made.settings.top = 0.01 * static_cast<double>(1 + draw() % 100);
+    made.settings.bits = static_cast<int>(1 + draw() % 8);
+    net::Frame frame;
+    write_packet(made.blocks, made.values, made.settings, frame);
+    for (const std::byte byte : frame) take(std::to_integer<std::uint64_t>(byte));
+    for (const float value : read_packet(made.blocks, frame).values) {
+      take(std::bit_cast<std::uint32_t>(value));
+    }
+  }
+  EXPECT_EQ(hash, 15116845683705517125U);
+}
+
 Case gaussian(std::size_t count, double scale, const PacketSettings& settings) {
   std::mt19937_64 random(11);
   std::normal_distribution<double> normal;
