@@ -1,7 +1,7 @@
 """What codecs, or ways of keeping replicas together, do to a model's quality. See README.md here.
 
-usage: quality.py --folder FOLDER [--replicas] [--bin FOLDER] [--budget MINUTES] [--seeds 3] [--english FILE]
-                  [--only SETTING ...] [--tasks TASK ...] [--table]
+usage: quality.py --folder FOLDER [--replicas] [--bin FOLDER] [--budget MINUTES] [--seeds 3]
+                  [--english FILE] [--only SETTING ...] [--tasks TASK ...] [--table]
 """
 
 import argparse
