@@ -56,7 +56,7 @@ void AdamW::update(Gradients& gradients, double learning_rate, sync::UpdateRule 
 void AdamW::update_by_moments(double learning_rate) {
   for (Slot& slot : slots_) {
     const double decay = slot.master.dim() >= 2 ? options_.weight_decay : 0.0;
-    const double updates = slot.updates.item<double>();
+    const auto updates = slot.updates.item<double>();
     const double correction = 1.0 - std::pow(options_.beta2, std::max(updates, 1.0));
     const at::Tensor size = (slot.second_moment / correction).sqrt_().add_(options_.epsilon);
     slot.master.mul_(1.0 - learning_rate * decay);

@@ -40,7 +40,8 @@ Gradients::Gradients(const std::vector<models::Parameter>& parameters, const syn
   }
 }
 
-void Gradients::on_ready(const sync::Layout& layout, std::function<void(sync::Range)> ready) {
+void Gradients::on_ready(const sync::Layout& layout,
+                         const std::function<void(sync::Range)>& ready) {
   for (std::size_t i = 0; i < leaves_.size(); ++i) {
     const auto namesakes = std::count(names_.begin(), names_.end(), names_[i]);
     const sync::Piece& piece = layout.piece(names_[i]);

@@ -24,7 +24,7 @@ class Gradients {
   // From now on calls this with every part of values() that the backward pass under way is the last
   // to add to, as soon as it has; for parameters that autograd adds to itself. While announce() is
   // off, nothing is called.
-  void on_ready(const sync::Layout& layout, std::function<void(sync::Range)> ready);
+  void on_ready(const sync::Layout& layout, const std::function<void(sync::Range)>& ready);
   void announce(bool on) { *announces_ = on; }
 
   // Adds what the last backward left in narrower .grad tensors. Call once after each.

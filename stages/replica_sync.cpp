@@ -30,12 +30,12 @@ at::Tensor tensor_over(sync::Slots& slots, const std::string& slot, const sync::
 }  // namespace
 
 ReplicaSync::ReplicaSync(const sync::SyncSettings& settings, std::int64_t replicas,
-                         std::int64_t replica, const sync::Layout& layout, AdamW& optimizer,
+                         std::int64_t replica, sync::Layout layout, AdamW& optimizer,
                          Gradients& gradients, WaitClock& waits)
     : optimizer_(optimizer),
       gradients_(gradients),
       waits_(waits),
-      layout_(layout),
+      layout_(std::move(layout)),
       replica_(static_cast<std::size_t>(replica)),
       replicas_(static_cast<std::size_t>(replicas)) {
   if (replicas_ == 1) return;
@@ -51,10 +51,10 @@ void ReplicaSync::connect(std::vector<std::unique_ptr<net::Link>> links, store::
   if (alone()) return;
   if (!restored_) method_->start(*slots_);
   for (const auto& link : links) links_.push_back(link.get());
-  engine_ = std::make_unique<sync::SyncEngine>(std::move(method_), *slots_,
+  rounds_ = std::make_unique<sync::SyncRounds>(std::move(method_), *slots_,
                                                everybody(replicas_, replica_), std::move(links));
-  gradients_.on_ready(layout_, [this](sync::Range range) { engine_->gradient_ready(range); });
-  if (restored_) engine_->go_on(next);
+  gradients_.on_ready(layout_, [this](sync::Range range) { rounds_->gradient_ready(range); });
+  if (restored_) rounds_->go_on(next);
 }
 
 const net::Link* ReplicaSync::link(std::size_t replica) const {
@@ -65,7 +65,7 @@ template <class Work>
 void ReplicaSync::wait(Work work) {
   const auto started = std::chrono::steady_clock::now();
   {
-    const WaitClock::Wait waiting(waits_, "the sync of the replicas", *engine_->any_link());
+    const WaitClock::Wait waiting(waits_, "the sync of the replicas", *rounds_->any_link());
     work();
   }
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - started;
@@ -73,7 +73,7 @@ void ReplicaSync::wait(Work work) {
 }
 
 void ReplicaSync::gradient_begins(store::Step step) {
-  if (!alone()) engine_->gradient_begins(step);
+  if (!alone()) rounds_->gradient_begins(step);
 }
 
 void ReplicaSync::last_backward_begins() {
@@ -83,20 +83,20 @@ void ReplicaSync::last_backward_begins() {
 void ReplicaSync::gradient_whole(store::Step step) {
   if (alone()) return;
   gradients_.announce(false);
-  wait([&] { engine_->gradient_whole(step); });
+  wait([&] { rounds_->gradient_whole(step); });
 }
 
 void ReplicaSync::gradient_clipped(store::Step step) {
-  if (!alone()) wait([&] { engine_->gradient_clipped(step); });
+  if (!alone()) wait([&] { rounds_->gradient_clipped(step); });
 }
 
 void ReplicaSync::before_update(store::Step step) {
-  if (!alone()) wait([&] { engine_->before_update(step); });
+  if (!alone()) wait([&] { rounds_->before_update(step); });
 }
 
 void ReplicaSync::updated(store::Step step, bool leaving) {
   if (alone()) return;
-  wait([&] { engine_->updated(step, leaving); });
+  wait([&] { rounds_->updated(step, leaving); });
   // Whatever landed, the parameters that are narrower than their masters follow.
   optimizer_.publish();
 }
@@ -106,7 +106,7 @@ sync::UpdateRule ReplicaSync::update_rule(store::Step step) const {
 }
 
 void ReplicaSync::before_checkpoint(store::Step steps) {
-  if (!alone()) wait([&] { engine_->before_look(steps); });
+  if (!alone()) wait([&] { rounds_->before_look(steps); });
 }
 
 void ReplicaSync::show_model(store::Step steps) {
@@ -187,7 +187,7 @@ void ReplicaSync::restore(const ReadTensor& read, bool exact) {
 }
 
 sync::SyncTraffic ReplicaSync::traffic() const {
-  return engine_ == nullptr ? sync::SyncTraffic{} : engine_->traffic();
+  return rounds_ == nullptr ? sync::SyncTraffic{} : rounds_->traffic();
 }
 
 std::uint64_t ReplicaSync::memory_bytes() const { return alone() ? 0 : slots_->own_bytes(); }

@@ -6,7 +6,7 @@
 
 #include "framework/store/safetensors_writer.h"
 #include "framework/sync/methods.h"
-#include "framework/sync/sync_engine.h"
+#include "framework/sync/sync_rounds.h"
 #include "stages/adamw.h"
 #include "stages/gradients.h"
 #include "stages/stage_state.h"
@@ -19,7 +19,7 @@ namespace strait::stages {
 class ReplicaSync {
  public:
   ReplicaSync(const sync::SyncSettings& settings, std::int64_t replicas, std::int64_t replica,
-              const sync::Layout& layout, AdamW& optimizer, Gradients& gradients, WaitClock& waits);
+              sync::Layout layout, AdamW& optimizer, Gradients& gradients, WaitClock& waits);
   ~ReplicaSync();
 
   // Whether gradients are added up over the replicas before anybody asks for their norms.
@@ -58,7 +58,7 @@ class ReplicaSync {
 
  private:
   bool alone() const { return slots_ == nullptr; }
-  const sync::SyncMethod& method() const { return engine_ ? engine_->method() : *method_; }
+  const sync::SyncMethod& method() const { return rounds_ ? rounds_->method() : *method_; }
   bool differs() const;  // replicas have weights and moments of their own
   template <class Work>
   void wait(Work work);
@@ -70,9 +70,9 @@ class ReplicaSync {
   const sync::Layout layout_;
   std::size_t replica_;
   std::size_t replicas_;
-  std::unique_ptr<sync::SyncMethod> method_;  // until it is the engine's
+  std::unique_ptr<sync::SyncMethod> method_;  // until the rounds have it
   std::unique_ptr<sync::Slots> slots_;        // null: there is one replica
-  std::unique_ptr<sync::SyncEngine> engine_;
+  std::unique_ptr<sync::SyncRounds> rounds_;
   std::vector<const net::Link*> links_;
   bool restored_ = false;
   double waited_seconds_ = 0;

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "framework/sync/sync_engine.h"
+#include "framework/sync/sync_rounds.h"
 #include "schedules/action.h"
 #include "stages/agreement.h"
 #include "stages/boundary_traffic.h"

@@ -23,8 +23,8 @@ BUILD = pathlib.Path(os.environ.get("STRAIT_BUILD", ROOT / "build/release"))
 SCRATCH = BUILD / "tidy"
 # A unit is the sources of a room; the launcher is two, because most of it does without libtorch.
 UNITS = ["launcher with torch", "launcher", "stages", "models", "framework/store", "framework/codec", "kernels",
-         "framework/net", "framework/trace", "schedules"]  # the slowest first
-WITHOUT_TORCH = {"schedules", "framework/net", "framework/trace"}
+         "framework/net", "framework/sync", "framework/trace", "schedules"]  # the slowest first
+WITHOUT_TORCH = {"schedules", "framework/net", "framework/sync", "framework/trace"}
 # Highway's sources read themselves again for every instruction set; one of them is enough here.
 ONE_INSTRUCTION_SET = ["-DHWY_COMPILE_ONLY_STATIC"]
 THREAD_SAFETY = ["-Wthread-safety", "-Wno-unknown-warning-option", "-Wno-unused-command-line-argument"]

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 
+#include "framework/sync/bucket_values.h"
 #include "framework/sync/float_bytes.h"
 
 namespace strait::sync {
 namespace {
 
-// 4 MiB of float32: large enough for a link's chunks, small enough to leave early.
-constexpr std::int64_t kBucketValues = std::int64_t{1} << 20;
+constexpr int kBitsOfASum = 32;
 constexpr const char* kPart = "a part of a gradient";
 
 std::span<const float> within(std::span<const float> values, Range range) {
@@ -30,10 +30,10 @@ std::vector<Range> buckets_of(const Layout& layout, std::int64_t values) {
 }
 
 std::optional<RoundPlan> Allreduce::plan(const Moment& moment, const Layout& layout,
-                                         const Membership&) const {
+                                         const Membership& membership) const {
   if (moment.hook != Hook::gradient) return std::nullopt;
   RoundPlan plan;
-  plan.ranges = buckets_of(layout, kBucketValues);
+  plan.ranges = buckets_of(layout, bucket_values(membership.count(), kBitsOfASum));
   return plan;
 }
 

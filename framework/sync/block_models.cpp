@@ -60,7 +60,7 @@ std::uint32_t plain(RangeDecoder& decoder, unsigned bits) {
 }
 
 std::int32_t take_level(RangeDecoder& decoder, SymbolModel& model, const Grid& grid) {
-  std::uint32_t upper = static_cast<std::uint32_t>(model.take(decoder));
+  auto upper = static_cast<std::uint32_t>(model.take(decoder));
   if (upper == kEscape) {
     const std::uint32_t width = decoder.uniform(16);
     upper += (1U << width) - 1 + plain(decoder, width);

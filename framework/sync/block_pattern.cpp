@@ -36,8 +36,8 @@ PatternTable made_table() {
 }
 
 const PatternTable& pattern_table() {
-  static const PatternTable table = made_table();
-  return table;
+  static const PatternTable kTable = made_table();
+  return kTable;
 }
 
 }  // namespace

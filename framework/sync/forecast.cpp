@@ -22,7 +22,6 @@ namespace {
 constexpr double kFrameHead = kRoundMessageBytes + net::kHeaderBytes;
 constexpr double kFloatBits = 32;
 constexpr double kScaleBits = 16;
-constexpr double kAllreduceBucket = 1 << 20;
 
 // The stage and the company, and how bytes of a code become bytes sent.
 struct Case {
@@ -54,7 +53,7 @@ Forecast every_step(double bytes) { return {.step_bytes = bytes, .round_bytes = 
 
 Forecast of_allreduce(const Case& of) {
   const double bits = of.settings.narrow_wire ? kFloatBits / 2 : kFloatBits;
-  return every_step(of.reduced_values(of.values(), bits, kAllreduceBucket));
+  return every_step(of.reduced_values(of.values(), bits, of.bucket(kFloatBits)));
 }
 
 // Of positions, what a mask of so many ones takes; of values, what packets of normal changes have

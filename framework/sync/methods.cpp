@@ -40,6 +40,7 @@ constexpr std::array kMethods = {
 
 std::vector<std::string> method_names() {
   std::vector<std::string> names;
+  names.reserve(kMethods.size());
   for (const Offer& offer : kMethods) names.emplace_back(offer.name);
   return names;
 }

@@ -37,7 +37,7 @@ PacketHead head_of(const Survivors& survivors, int bits) {
   PacketHead head;
   head.bits = bits;
   if (survivors.values.empty()) return head;
-  head.share = static_cast<std::uint32_t>(kShares * survivors.share + 0.5);
+  head.share = static_cast<std::uint32_t>(std::lround(kShares * survivors.share));
   head.threshold = threshold_below(survivors.least);
   head.step = step_of(step_code(step_above(head.threshold, survivors.mean, bits)));
   return head;

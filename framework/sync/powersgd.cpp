@@ -77,11 +77,12 @@ std::optional<RoundPlan> PowerSgd::plan(const Moment& moment, const Layout& layo
   RoundPlan plan;
   plan.exchanges = 2;
   std::vector<std::size_t> load(membership.count());
-  for (auto piece = layout.pieces().rbegin(); piece != layout.pieces().rend(); ++piece) {
-    const LowRankShape shape(piece->spec, rank_);
+  for (std::size_t i = layout.pieces().size(); i-- > 0;) {
+    const Piece& piece = layout.pieces()[i];
+    const LowRankShape shape(piece.spec, rank_);
     const auto idlest = std::ranges::min_element(load);
     *idlest += shape.left + shape.right;
-    plan.ranges.push_back(piece->range);
+    plan.ranges.push_back(piece.range);
     plan.owners.push_back(static_cast<std::size_t>(idlest - load.begin()));
   }
   return plan;

@@ -88,7 +88,7 @@ Survivors survivors_of(std::span<const Block> blocks, std::span<const float> val
   std::size_t count = 0;
   const std::vector<std::uint32_t> magnitudes = magnitudes_of(blocks, values, count);
   // Of very few at least one, or they would never be sent.
-  const auto wanted = static_cast<std::size_t>(top * static_cast<double>(count) + 0.5);
+  const auto wanted = static_cast<std::size_t>(std::llround(top * static_cast<double>(count)));
   const Largest largest = largest_of(magnitudes, std::max<std::size_t>(wanted, 1));
   if (largest.count == 0) return survivors;
   survivors.patterns.reserve(blocks.size());

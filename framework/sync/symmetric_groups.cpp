@@ -125,7 +125,7 @@ void check_symmetric_groups(std::span<const std::byte> bytes, std::size_t count,
                                 bytes.size(), count, bits, symmetric_groups_size(count, bits)));
   }
   // The largest multiple has to be finite, too.
-  const float beyond = static_cast<float>(2 * symmetric_levels(bits) + 1);
+  const auto beyond = static_cast<float>(2 * symmetric_levels(bits) + 1);
   for (std::size_t group = 0; group < symmetric_groups_of(count); ++group) {
     const float scale = scale_at(bytes.data(), group);
     if (!std::signbit(scale) && std::isfinite(scale * beyond)) continue;

@@ -112,14 +112,16 @@ Progress StageReporter::progress() {
   Progress progress;
   progress.step = static_cast<store::Step>(step_.load());
   progress.micro_batch = micro_batch_;
-  progress.finished_actions = finished_actions_;
   const MutexLock lock(mutex_);
   progress.phase = phase_;
+  progress.finished_actions = finished_actions_;
   if (waits_ == nullptr) return progress;
   const stages::WaitClock::Reading wait = waits_->read();
   const auto now = std::chrono::steady_clock::now();
-  for (const WatchedLink& watched : links_) {
+  for (WatchedLink& watched : links_) {
     const net::LinkState state = watched.link->state();
+    // A tensor or a sync round that takes minutes on a narrow link is no standstill.
+    if (std::exchange(watched.last_data, state.last_data) != state.last_data) ++finished_actions_;
     progress.links.push_back(
         LinkTraffic{state.name, state.peer, state.sent_bytes, state.received_bytes});
     if (watched.link != wait.link) continue;
@@ -129,6 +131,7 @@ Progress StageReporter::progress() {
     progress.waits_for =
         net::stall_report(net::Wait{process_.describe(), wait.what, wait.since}, state, now);
   }
+  progress.finished_actions = finished_actions_;
   return progress;
 }
 

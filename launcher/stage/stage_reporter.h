@@ -25,6 +25,7 @@ class StageReporter final : public stages::StageObserver {
     net::Link* link = nullptr;
     net::ProcessName peer;
     Carries carries = Carries::activations;
+    std::chrono::steady_clock::time_point last_data{};  // seen in the last report
   };
   using Save = std::function<void(store::Step)>;
 

@@ -109,8 +109,8 @@ TEST(Replicas, TwinsOnDifferentStagesStayEqualBitForBit) {
     const RunResult got = run_stages(replicated(method, 2, 3));
     ASSERT_THAT(got.errors, IsEmpty());
     for (const Tensors& masters : got.masters) {
-      EXPECT_TRUE(
-          at::equal(masters.at("transformer.wte.weight of stage 0"), masters.at("transformer.wte.weight of stage 1")));
+      EXPECT_TRUE(at::equal(masters.at("transformer.wte.weight of stage 0"),
+                            masters.at("transformer.wte.weight of stage 1")));
     }
   }
 }

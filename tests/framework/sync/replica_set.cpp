@@ -51,7 +51,7 @@ TinyReplica::TinyReplica(const Layout& layout, std::unique_ptr<SyncMethod> metho
       std::ranges::copy(bytes, slots_.bytes(name, {0, layout.size()}).begin());
     }
   }
-  engine_ = std::make_unique<SyncEngine>(std::move(method), slots_, std::move(membership),
+  engine_ = std::make_unique<SyncRounds>(std::move(method), slots_, std::move(membership),
                                          std::move(links));
   if (from != nullptr) engine_->go_on(next);
 }

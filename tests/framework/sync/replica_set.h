@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "framework/net/memory_link.h"
-#include "framework/sync/sync_engine.h"
+#include "framework/sync/sync_rounds.h"
 
 namespace strait::sync {
 
@@ -35,7 +35,7 @@ class TinyReplica {
 
   const Layout& layout() const { return slots_.layout(); }
   Slots& slots() { return slots_; }
-  SyncEngine& engine() { return *engine_; }
+  SyncRounds& engine() { return *engine_; }
 
  private:
   std::vector<float> weights_;
@@ -43,7 +43,7 @@ class TinyReplica {
   std::vector<float> first_moment_;
   std::vector<float> second_moment_;
   Slots slots_;
-  std::unique_ptr<SyncEngine> engine_;
+  std::unique_ptr<SyncRounds> engine_;
 };
 
 // Replicas in a thread each. An error of one does not hold the others up: links of whoever is

@@ -1,4 +1,4 @@
-#include "framework/sync/sync_engine.h"
+#include "framework/sync/sync_rounds.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -63,7 +63,7 @@ class Forking final : public SyncMethod {
 
 constexpr std::int64_t kSteps = 8;
 
-TEST(SyncEngine, GradientsAreSumsInTheOrderOfReplicasForAnyNumberAndSizes) {
+TEST(SyncRounds, GradientsAreSumsInTheOrderOfReplicasForAnyNumberAndSizes) {
   for (std::size_t replicas = 1; replicas <= 9; ++replicas) {
     SCOPED_TRACE(replicas);
     std::mt19937_64 chance(replicas);
@@ -96,7 +96,7 @@ TEST(SyncEngine, GradientsAreSumsInTheOrderOfReplicasForAnyNumberAndSizes) {
   }
 }
 
-TEST(SyncEngine, AForkStopsAllAndNamesTheTensor) {
+TEST(SyncRounds, AForkStopsAllAndNamesTheTensor) {
   const Layout layout = tiny_layout({16, 64, 32});
   ReplicaSet set(layout, 3, [] { return std::make_unique<Forking>(); });
   const auto said = set.in_parallel([&](std::size_t number, TinyReplica& replica) {
@@ -110,7 +110,7 @@ TEST(SyncEngine, AForkStopsAllAndNamesTheTensor) {
   EXPECT_THAT(said[2], HasSubstr("hold different bits of piece.1 before step 0"));
 }
 
-TEST(SyncEngine, WhoeverWaitsForAReplicaThatLeftIsTold) {
+TEST(SyncRounds, WhoeverWaitsForAReplicaThatLeftIsTold) {
   const Layout layout = tiny_layout({16, 64, 32});
   ReplicaSet set(layout, 4, named("allreduce"));
   const auto said = set.in_parallel([&](std::size_t number, TinyReplica& replica) {
@@ -125,7 +125,7 @@ TEST(SyncEngine, WhoeverWaitsForAReplicaThatLeftIsTold) {
 }
 
 // Parts of the gradient must not leave before the trainer says that they are ready.
-TEST(SyncEngine, TellsARangeWhenItIsReadyAndNotBefore) {
+TEST(SyncRounds, TellsARangeWhenItIsReadyAndNotBefore) {
   const Layout layout = tiny_layout({16, std::int64_t{3} << 20});
   ReplicaSet set(layout, 2, named("allreduce"));
   const auto said = set.in_parallel([&](std::size_t number, TinyReplica& replica) {
@@ -153,7 +153,7 @@ TEST(SyncEngine, TellsARangeWhenItIsReadyAndNotBefore) {
 }
 
 // As many replicas as there may be, each with a thread of its own and links to all others.
-TEST(SyncEngine, KeepsUpTo128ReplicasTogether) {
+TEST(SyncRounds, KeepsUpTo128ReplicasTogether) {
   for (const std::size_t replicas : {2, 11, 40, 128}) {
     for (const std::string method : {"allreduce", "cocktail"}) {
       SCOPED_TRACE(testing::Message() << replicas << " replicas, " << method);

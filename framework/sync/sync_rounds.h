@@ -28,13 +28,13 @@ struct SyncTraffic {
 //   updated
 // and, before anybody looks at the model between two steps, before_look. An error of the exchange
 // (net::LinkError, SyncError) is thrown by the next call that needs it, and ever after.
-class SyncEngine {
+class SyncRounds {
  public:
   // `slots` outlives the engine. Links by member, null at the own place.
-  SyncEngine(std::unique_ptr<SyncMethod> method, Slots& slots, Membership membership,
+  SyncRounds(std::unique_ptr<SyncMethod> method, Slots& slots, Membership membership,
              std::vector<std::unique_ptr<net::Link>> links);
   // Ends the links where a round is under way, so that nobody waits for this replica.
-  ~SyncEngine();
+  ~SyncRounds();
 
   const SyncMethod& method() const { return *method_; }
 

@@ -1,4 +1,4 @@
-#include "framework/sync/sync_engine.h"
+#include "framework/sync/sync_rounds.h"
 
 #include <algorithm>
 #include <stdexcept>
@@ -18,7 +18,7 @@ store::Step step_before(store::Step step) {
 
 }  // namespace
 
-SyncEngine::SyncEngine(std::unique_ptr<SyncMethod> method, Slots& slots, Membership membership,
+SyncRounds::SyncRounds(std::unique_ptr<SyncMethod> method, Slots& slots, Membership membership,
                        std::vector<std::unique_ptr<net::Link>> links)
     : method_(std::move(method)),
       slots_(slots),
@@ -26,7 +26,7 @@ SyncEngine::SyncEngine(std::unique_ptr<SyncMethod> method, Slots& slots, Members
       links_(std::move(links)),
       thread_([this] { exchange_rounds(); }) {}
 
-SyncEngine::~SyncEngine() {
+SyncRounds::~SyncRounds() {
   bool under_way = false;
   {
     const MutexLock lock(mutex_);
@@ -38,7 +38,7 @@ SyncEngine::~SyncEngine() {
   thread_.join();
 }
 
-void SyncEngine::gradient_begins(store::Step step) {
+void SyncRounds::gradient_begins(store::Step step) {
   {
     const MutexLock lock(mutex_);
     all_ready_ = false;
@@ -47,7 +47,7 @@ void SyncEngine::gradient_begins(store::Step step) {
   open({step, Hook::gradient});
 }
 
-void SyncEngine::gradient_ready(Range range) {
+void SyncRounds::gradient_ready(Range range) {
   {
     const MutexLock lock(mutex_);
     ready_.push_back(range);
@@ -55,7 +55,7 @@ void SyncEngine::gradient_ready(Range range) {
   changed_.notify_all();
 }
 
-void SyncEngine::gradient_whole(store::Step step) {
+void SyncRounds::gradient_whole(store::Step step) {
   {
     const MutexLock lock(mutex_);
     all_ready_ = true;
@@ -64,15 +64,15 @@ void SyncEngine::gradient_whole(store::Step step) {
   if (round_ && round_->opened.step == step && round_->opened.hook == Hook::gradient) land();
 }
 
-void SyncEngine::gradient_clipped(store::Step step) { open_and_land({step, Hook::clipped}); }
+void SyncRounds::gradient_clipped(store::Step step) { open_and_land({step, Hook::clipped}); }
 
-void SyncEngine::before_update(store::Step step) {
+void SyncRounds::before_update(store::Step step) {
   if (!round_) return;
   if (store::number(round_->opened.step) + round_->plan.late <= store::number(step)) return land();
   finish_reading();
 }
 
-void SyncEngine::updated(store::Step step, bool leaving) {
+void SyncRounds::updated(store::Step step, bool leaving) {
   const Moment moment{step, Hook::update};
   const auto planned = method_->plan(moment, slots_.layout(), membership_);
   if (!planned) return;
@@ -80,25 +80,25 @@ void SyncEngine::updated(store::Step step, bool leaving) {
   if (!leaving) open(moment);
 }
 
-void SyncEngine::before_look(store::Step steps) {
+void SyncRounds::before_look(store::Step steps) {
   if (round_ && round_->opened.step < step_before(steps)) land();
   if (round_) finish_reading();
   if (!round_) open_and_land({steps, Hook::look});
 }
 
-void SyncEngine::go_on(store::Step next) {
+void SyncRounds::go_on(store::Step next) {
   if (store::number(next) == 0) return;
   const Moment moment{step_before(next), Hook::update};
   const auto planned = method_->plan(moment, slots_.layout(), membership_);
   if (planned && planned->late > 0) open(moment);
 }
 
-void SyncEngine::open_and_land(const Moment& moment) {
+void SyncRounds::open_and_land(const Moment& moment) {
   open(moment);
   if (round_) land();
 }
 
-void SyncEngine::open(const Moment& moment) {
+void SyncRounds::open(const Moment& moment) {
   auto plan = method_->plan(moment, slots_.layout(), membership_);
   if (!plan) return;
   if (round_) throw std::logic_error("sync method " + method_->name() + " opens a second round");
@@ -118,13 +118,13 @@ void SyncEngine::open(const Moment& moment) {
   changed_.notify_all();
 }
 
-void SyncEngine::finish_reading() {
+void SyncRounds::finish_reading() {
   const MutexLock lock(mutex_);
   while (!read_ && error_ == nullptr) changed_.wait(mutex_);
   if (error_ != nullptr) std::rethrow_exception(error_);
 }
 
-void SyncEngine::land() {
+void SyncRounds::land() {
   {
     const MutexLock lock(mutex_);
     while (!exchanged_ && error_ == nullptr) changed_.wait(mutex_);
@@ -135,7 +135,7 @@ void SyncEngine::land() {
   round_.reset();
 }
 
-bool SyncEngine::ready(Range range) const {
+bool SyncRounds::ready(Range range) const {
   if (all_ready_) return true;
   // Padding is nobody's and never told to be ready.
   for (const Piece& piece : slots_.layout().pieces()) {
@@ -150,13 +150,13 @@ bool SyncEngine::ready(Range range) const {
   return true;
 }
 
-void SyncEngine::wait_until_ready(Range range) {
+void SyncRounds::wait_until_ready(Range range) {
   const MutexLock lock(mutex_);
   while (!closing_ && !ready(range)) changed_.wait(mutex_);
   if (closing_) throw kLeaving;
 }
 
-void SyncEngine::exchange_rounds() {
+void SyncRounds::exchange_rounds() {
   while (true) {
     {
       const MutexLock lock(mutex_);
@@ -168,7 +168,7 @@ void SyncEngine::exchange_rounds() {
   }
 }
 
-void SyncEngine::exchange_one() {
+void SyncRounds::exchange_one() {
   std::exception_ptr error;
   try {
     const ExchangeHooks hooks{[this](Range range) { wait_until_ready(range); },
@@ -192,7 +192,7 @@ void SyncEngine::exchange_one() {
   changed_.notify_all();
 }
 
-SyncTraffic SyncEngine::traffic() const {
+SyncTraffic SyncRounds::traffic() const {
   SyncTraffic traffic;
   {
     const MutexLock lock(mutex_);
@@ -202,7 +202,7 @@ SyncTraffic SyncEngine::traffic() const {
   return traffic;
 }
 
-const net::Link* SyncEngine::any_link() const {
+const net::Link* SyncRounds::any_link() const {
   for (std::size_t member = 0; member < links_.count(); ++member) {
     if (links_.link(member) != nullptr) return links_.link(member);
   }
