@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <iterator>
 #include <optional>
 #include <sstream>
 #include <utility>
@@ -138,6 +139,31 @@ void collect_override(const std::string& written, std::vector<PlacedValue>& foun
   collect(*table.get("value"), written.substr(0, equals), "", "--set " + written, 0, found);
 }
 
+// Whether the last of these that is about `key` says something else than `before` has.
+bool changes(const std::vector<PlacedValue>& overrides, const std::string& key,
+             const std::vector<PlacedValue>& before) {
+  const auto value_of = [&key](const std::vector<PlacedValue>& values) {
+    RecipeValue last;
+    for (const PlacedValue& one : values) {
+      if (one.found.key == key) last = one.found.value;
+    }
+    return last;
+  };
+  const RecipeValue value = value_of(overrides);
+  return !value.is_null() && value != value_of(before);
+}
+
+// Another sync method does not read what the file says to its own, and a single replica reads
+// nothing.
+void drop_what_sync_no_longer_reads(const std::vector<PlacedValue>& overrides,
+                                    std::vector<PlacedValue>& file) {
+  const bool alone = std::ranges::any_of(overrides, [](const PlacedValue& one) {
+    return one.found.key == "pipeline.replicas" && one.found.value == 1;
+  });
+  if (!alone && !changes(overrides, "sync.method", file)) return;
+  std::erase_if(file, [](const PlacedValue& one) { return one.found.key.starts_with("sync."); });
+}
+
 std::string read_text(const std::filesystem::path& file) {
   std::ifstream in(file, std::ios::binary);
   if (!in) {
@@ -174,9 +200,12 @@ Recipe parse_recipe(std::string_view text, const std::string& source,
     return std::pair(a.position.line, a.position.column) <
            std::pair(b.position.line, b.position.column);
   });
+  std::vector<PlacedValue> overriding;
   for (const auto& written : overrides) {
-    collect_override(written, placed);
+    collect_override(written, overriding);
   }
+  drop_what_sync_no_longer_reads(overriding, placed);
+  std::ranges::move(overriding, std::back_inserter(placed));
   std::vector<FoundValue> found;
   std::ranges::transform(placed, std::back_inserter(found), &PlacedValue::found);
   return assemble_recipe(found, source);

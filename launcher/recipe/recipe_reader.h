@@ -15,7 +15,8 @@ namespace strait::launcher {
 // where, what was found, what is allowed, and the nearest known name.
 //
 // overrides: "a.b=value" as given to --set; the value is read as TOML where it is TOML, else as a
-// string. They are errors under their own name: "--set codec.forward_bits=9".
+// string. They are errors under their own name: "--set codec.forward_bits=9". Where they name
+// another sync.method than the file, or one replica, the file's [sync] is left aside.
 // What is read may still ask for what this build does not have: see recipe_support.h.
 inline constexpr std::size_t kMostRecipeBytes = 1 << 20;
 

@@ -2,13 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "launcher/plan/plan_maker.h"
 #include "launcher/recipe/recipe_keys.h"
 #include "launcher/recipe/recipe_reader.h"
-#include "launcher/recipe/recipe_writer.h"
 #include "launcher/user_error.h"
 
 namespace strait::launcher {
@@ -26,13 +24,6 @@ void check_lasting_part(const Recipe& before, const Recipe& after) {
                                 "only; for others start a run of another name",
                                 key.name));
   }
-}
-
-// Another sync method does not read what was said to the one before, and one replica reads nothing.
-bool begins_sync_anew(const std::vector<std::string>& overrides) {
-  return std::ranges::any_of(overrides, [](const std::string& written) {
-    return written.starts_with("sync.method=") || written == "pipeline.replicas=1";
-  });
 }
 
 void check_data_is_as_it_was(const Plan::Data& before, const Plan::Data& now,
@@ -57,10 +48,7 @@ Recipe lasting_part(Recipe recipe) {
 
 RunFile changed_run(const RunDirectory& directory, const RunFile& run,
                     const std::vector<std::string>& overrides) {
-  Recipe before = run.plan.recipe;
-  if (begins_sync_anew(overrides)) before.sync = {};
-  const Recipe recipe =
-      parse_recipe(recipe_to_toml(before), directory.recipe().string(), overrides);
+  const Recipe recipe = read_recipe(directory.recipe(), overrides);
   check_lasting_part(run.plan.recipe, recipe);
   RunFile changed{run.run, make_plan(recipe).plan};
   check_data_is_as_it_was(run.plan.train, changed.plan.train, recipe.data.train);

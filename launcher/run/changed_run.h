@@ -15,7 +15,7 @@ namespace strait::launcher {
 Recipe lasting_part(Recipe recipe);
 
 // The run as it goes on with these overrides ("pipeline.stages=3"): the same data and name, another
-// plan. Another sync method begins with its own settings. Writes nothing. UserError where an
+// plan. Writes nothing. UserError where an
 // override is of the lasting part, or is no good.
 RunFile changed_run(const RunDirectory& directory, const RunFile& run,
                     const std::vector<std::string>& overrides);

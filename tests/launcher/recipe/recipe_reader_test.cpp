@@ -252,6 +252,25 @@ TEST(RecipeReader, EachSyncMethodHasItsOwnKeys) {
   EXPECT_EQ(sync_of("method = \"auto\"").method, "auto");
 }
 
+TEST(RecipeReader, AnotherSyncMethodOnTheCommandLineLeavesTheFilesSettingsAside) {
+  const std::string file = std::string(kLeast) +
+                           "batch = 8\n[pipeline]\nreplicas = 2\n[sync]\ntop = 0.5\n"
+                           "method = \"cocktail\"\n";
+  const auto sync = [&](const std::vector<std::string>& overrides) {
+    return parse(file, overrides).sync;
+  };
+  EXPECT_EQ(sync({"sync.method=cocktail", "sync.bits=3"}).top, 0.5);
+  EXPECT_EQ(sync({"sync.random=1"}).top, 0.5);
+  Recipe::Sync powersgd;
+  powersgd.method = "powersgd";
+  powersgd.rank = 4;
+  EXPECT_EQ(sync({"sync.rank=4", "sync.method=powersgd"}), powersgd);
+  EXPECT_EQ(sync({"pipeline.replicas=1"}), Recipe::Sync());
+  EXPECT_THAT(mistake(file, {"sync.method=powersgd", "sync.top=1"}),
+              HasSubstr("sync.top is 1 (--set sync.top=1), but sync.method \"powersgd\""));
+  EXPECT_THAT(mistake(file, {"pipeline.replicas=1", "sync.top=1"}), HasSubstr("nobody to agree"));
+}
+
 TEST(RecipeReader, WhatASyncMethodDoesNotReadIsRefused) {
   const std::string replicas = "batch = 8\n[pipeline]\nreplicas = 2\n[sync]\n";
   EXPECT_EQ(mistake_after_least(replicas + "method = \"cocktail\"\nrank = 4\n"),
