@@ -60,8 +60,7 @@ TEST_F(PriorityTest, BackgroundTricklesWhileTheForegroundIsStuckAndGoesOnOnceIts
   const std::uint64_t before = back_left->state().sent_bytes;
   const auto began = Clock::now();
   back_left->send(large);
-  const auto then = in_seconds(1);
-  while (Clock::now() < then) std::this_thread::sleep_until(then);
+  EXPECT_FALSE(back_left->receive_until(in_seconds(1)));
   const std::uint64_t trickled = back_left->state().sent_bytes - before;
   const auto chunks = (Clock::now() - began) / BackgroundPace::kTrickleEvery + 1;
   EXPECT_GT(trickled, BackgroundPace::kLeastChunk);
