@@ -106,7 +106,8 @@ std::uint64_t bfloat16_sync_bytes(const Plan& plan, net::ProcessName process) {
   // Its values but for its own share out to be reduced, and its share in, to all others.
   const auto replicas = static_cast<std::uint64_t>(plan.recipe.pipeline.replicas);
   const auto values = static_cast<std::uint64_t>(plan.process(process).parameters);
-  return 2 * 2 * values * (replicas - 1) / replicas;
+  constexpr std::uint64_t kBytesBothWays = 4;
+  return kBytesBothWays * values * (replicas - 1) / replicas;
 }
 
 void plan_sync(Plan& plan, const models::ModelDescription& model) {
