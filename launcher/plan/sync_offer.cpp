@@ -15,8 +15,8 @@ namespace {
 // A step may be so many times longer and still count as one that sync does not slow down.
 constexpr double kHidden = 1.05;
 // Exact and fresh updates first, old ones last; see the quality tables for what each costs in loss.
-constexpr std::array kByWorth = {"allreduce",   "bytegrad", "powersgd",         "cocktail",
-                                 "onebit_adam", "diloco",   "streaming_diloco", "noloco"};
+constexpr std::array kByWorth = {"allreduce", "bytegrad",         "onebit_adam", "cocktail",
+                                 "powersgd",  "streaming_diloco", "diloco",      "noloco"};
 // A method's rounds repeat within so many steps; those of its beginning are passed over.
 constexpr std::int64_t kStepsLookedAt = 1024;
 
