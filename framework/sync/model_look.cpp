@@ -12,6 +12,7 @@ namespace strait::sync {
 namespace {
 
 constexpr std::int64_t kValuesAtOnce = std::int64_t{1} << 18;
+constexpr std::int64_t kPiecesAtOnce = 8;  // a hash takes bytes, which small models have few of
 constexpr std::int64_t kMostShares = 64;
 constexpr std::size_t kEntryBytes = sizeof(std::uint32_t) + sizeof(std::uint64_t);
 
@@ -19,8 +20,9 @@ constexpr std::size_t kEntryBytes = sizeof(std::uint32_t) + sizeof(std::uint64_t
 
 ModelLook look_at_model(const Slots& slots, const std::string& slot, std::uint64_t round) {
   const Layout& layout = slots.layout();
-  const auto shares = static_cast<std::uint64_t>(
-      std::clamp<std::int64_t>(layout.size() / kValuesAtOnce, 1, kMostShares));
+  const auto pieces = static_cast<std::int64_t>(layout.pieces().size());
+  const auto wanted = std::max(layout.size() / kValuesAtOnce, pieces / kPiecesAtOnce);
+  const auto shares = static_cast<std::uint64_t>(std::clamp<std::int64_t>(wanted, 1, kMostShares));
   ModelLook look;
   for (std::size_t i = 0; i < layout.pieces().size(); ++i) {
     if (i % shares != round % shares) continue;

@@ -110,6 +110,25 @@ TEST(SyncRounds, AForkStopsAllAndNamesTheTensor) {
   EXPECT_THAT(said[2], HasSubstr("hold different bits of piece.1 before step 0"));
 }
 
+// A round looks at a few pieces only; the next ones at the others.
+TEST(SyncRounds, AForkIsFoundWithinAFewRoundsWhereverItIs) {
+  const std::vector<std::int64_t> sizes(40, 20);
+  const Layout layout = tiny_layout(sizes);
+  constexpr std::int64_t kRoundsToLookAtAll = 5;
+  for (const std::size_t piece : {0, 17, 39}) {
+    ReplicaSet set(layout, 2, [] { return std::make_unique<Forking>(); });
+    const auto said = set.in_parallel([&](std::size_t number, TinyReplica& replica) {
+      std::vector<float> target(static_cast<std::size_t>(layout.size()));
+      if (number == 1) target[static_cast<std::size_t>(layout.pieces()[piece].range.first)] = 1;
+      for (std::int64_t step = 0; step < kRoundsToLookAtAll; ++step) {
+        replica.step(step_of(step), target, 0.5F);
+      }
+    });
+    EXPECT_THAT(said, testing::Contains(HasSubstr("different bits of piece." +
+                                                  std::to_string(piece) + " before")));
+  }
+}
+
 TEST(SyncRounds, WhoeverWaitsForAReplicaThatLeftIsTold) {
   const Layout layout = tiny_layout({16, 64, 32});
   ReplicaSet set(layout, 4, named("allreduce"));
