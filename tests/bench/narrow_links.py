@@ -40,7 +40,8 @@ def enter_namespace():
     """Comes back only inside: a namespace without any network but a loopback of its own."""
     if INSIDE in os.environ:
         return
-    probe = "ip link set lo up mtu 1500 && tc qdisc add dev lo root handle 1: htb"
+    probe = "ip link set dev lo up mtu 1500 gso_max_segs 1 gso_max_size 1600"
+    probe += " && tc qdisc add dev lo root handle 1: htb"
     done = subprocess.run(["unshare", "-n", "sh", "-c", probe], capture_output=True, text=True)
     if done.returncode != 0:
         print(f"skipped: no network namespace with a shaped loopback here: {done.stderr.strip()}")
