@@ -4,17 +4,13 @@
 
 #include "framework/sync/bucket_values.h"
 #include "framework/sync/float_bytes.h"
+#include "framework/sync/within.h"
 
 namespace strait::sync {
 namespace {
 
 constexpr int kBitsOfASum = 32;
 constexpr const char* kPart = "a part of a gradient";
-
-std::span<const float> within(std::span<const float> values, Range range) {
-  return values.subspan(static_cast<std::size_t>(range.first),
-                        static_cast<std::size_t>(range.count()));
-}
 
 }  // namespace
 
@@ -59,10 +55,7 @@ void Allreduce::land(const Round& round, Slots& slots) {
   }
   const std::span<float> gradient = slots.values(kGradient);
   for (const Part& part : round.parts) {
-    read_floats(agreed[part.index], narrow_,
-                gradient.subspan(static_cast<std::size_t>(part.range.first),
-                                 static_cast<std::size_t>(part.range.count())),
-                kPart);
+    read_floats(agreed[part.index], narrow_, within(gradient, part.range), kPart);
   }
 }
 

@@ -53,14 +53,8 @@ void Diloco::tell(const Round&, const Part& part, const Slots& slots, net::Frame
 }
 
 void Diloco::fold(const Round&, const Part& part, Told told, const Slots&, net::Frame& out) {
-  std::vector<float> mean(static_cast<std::size_t>(part.range.count()));
-  std::vector<float> theirs(mean.size());
-  for (const std::span<const std::byte> bytes : told) {
-    read_finite_floats(bytes, narrow_, theirs, kChange);
-    for (std::size_t i = 0; i < mean.size(); ++i) mean[i] += theirs[i];
-  }
-  for (float& value : mean) value /= static_cast<float>(told.size());
-  append_floats(mean, narrow_, out);
+  const auto count = static_cast<std::size_t>(part.range.count());
+  append_floats(mean_of_finite_floats(told, narrow_, count, kChange), narrow_, out);
 }
 
 void Diloco::land(const Round& round, Slots& slots) {

@@ -1,6 +1,9 @@
 #pragma once
 
 #include <span>
+#include <vector>
+
+#include "framework/sync/sync_method.h"
 
 namespace strait::sync {
 
@@ -8,5 +11,13 @@ namespace strait::sync {
 // a reference that everybody shares and nobody looks at before it does.
 void read_finite_floats(std::span<const std::byte> bytes, bool narrow, std::span<float> to,
                         const char* what);
+
+// The mean of what members told of `count` values, added up in their order.
+std::vector<float> mean_of_finite_floats(Told told, bool narrow, std::size_t count,
+                                         const char* what);
+
+// What owners answered with float32 in the last exchange, into the round's ranges of a slot: all of
+// it, or nothing where something of it throws.
+void take_agreed_floats(const Round& round, std::span<float> slot, const char* what);
 
 }  // namespace strait::sync

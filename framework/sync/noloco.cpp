@@ -95,31 +95,15 @@ void Noloco::tell(const Round& round, const Part& part, const Slots& slots, net:
 }
 
 void Noloco::fold(const Round&, const Part& part, Told told, const Slots&, net::Frame& out) {
-  std::vector<float> mean(static_cast<std::size_t>(part.range.count()));
-  std::vector<float> theirs(mean.size());
-  for (const std::span<const std::byte> bytes : told) {
-    read_finite_floats(bytes, false, theirs, kSlowPart);
-    for (std::size_t i = 0; i < mean.size(); ++i) mean[i] += theirs[i];
-  }
-  for (float& value : mean) value /= static_cast<float>(told.size());
-  append_floats(mean, false, out);
+  const auto count = static_cast<std::size_t>(part.range.count());
+  append_floats(mean_of_finite_floats(told, false, count, kSlowPart), false, out);
 }
 
 void Noloco::land(const Round& round, Slots& slots) {
   if (looks(round)) {
-    land_mean(round, slots);
+    take_agreed_floats(round, slots.values(kMean), kSlowPart);
   } else {
     land_pair(round, slots);
-  }
-}
-
-void Noloco::land_mean(const Round& round, Slots& slots) const {
-  for (const bool for_real : {false, true}) {
-    for (const Part& part : round.parts) {
-      std::vector<float> mean(static_cast<std::size_t>(part.range.count()));
-      read_finite_floats(round.exchanges.front().agreed[part.index], false, mean, kSlowPart);
-      if (for_real) std::ranges::copy(mean, within(slots.values(kMean), part.range).begin());
-    }
   }
 }
 

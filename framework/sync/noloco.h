@@ -34,7 +34,6 @@ class Noloco final : public SyncMethod {
 
  private:
   std::size_t partner(std::int64_t made, const Membership& membership) const;
-  void land_mean(const Round& round, Slots& slots) const;
   void land_pair(const Round& round, Slots& slots) const;
 
   std::uint64_t seed_;

@@ -92,14 +92,8 @@ void OnebitAdam::tell(const Round& round, const Part& part, const Slots& slots, 
 void OnebitAdam::fold(const Round& round, const Part& part, Told told, const Slots& slots,
                       net::Frame& out) {
   if (!warms_up(round.opened.step)) return fold_moments(part, told, slots, out);
-  std::vector<float> mean(static_cast<std::size_t>(part.range.count()));
-  std::vector<float> theirs(mean.size());
-  for (const std::span<const std::byte> bytes : told) {
-    read_finite_floats(bytes, false, theirs, kWarmGradient);
-    for (std::size_t i = 0; i < mean.size(); ++i) mean[i] += theirs[i];
-  }
-  for (float& value : mean) value /= static_cast<float>(told.size());
-  append_floats(mean, false, out);
+  const auto count = static_cast<std::size_t>(part.range.count());
+  append_floats(mean_of_finite_floats(told, false, count, kWarmGradient), false, out);
 }
 
 void OnebitAdam::fold_moments(const Part& part, Told told, const Slots& slots, net::Frame& out) {
@@ -121,19 +115,9 @@ void OnebitAdam::fold_moments(const Part& part, Told told, const Slots& slots, n
 
 void OnebitAdam::land(const Round& round, Slots& slots) {
   if (warms_up(round.opened.step)) {
-    land_gradient(round, slots);
+    take_agreed_floats(round, slots.values(kGradient), kWarmGradient);
   } else {
     land_moment(round, slots);
-  }
-}
-
-void OnebitAdam::land_gradient(const Round& round, Slots& slots) const {
-  for (const bool for_real : {false, true}) {
-    for (const Part& part : round.parts) {
-      std::vector<float> mean(static_cast<std::size_t>(part.range.count()));
-      read_finite_floats(round.exchanges.front().agreed[part.index], false, mean, kWarmGradient);
-      if (for_real) std::ranges::copy(mean, within(slots.values(kGradient), part.range).begin());
-    }
   }
 }
 

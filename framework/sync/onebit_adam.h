@@ -38,7 +38,6 @@ class OnebitAdam final : public SyncMethod {
   bool warms_up(store::Step step) const { return store::number(step) < warmup_; }
   std::vector<float> moment_to_tell(const Part& part, const Slots& slots) const;
   void fold_moments(const Part& part, Told told, const Slots& slots, net::Frame& out);
-  void land_gradient(const Round& round, Slots& slots) const;
   void land_moment(const Round& round, Slots& slots);
 
   std::int64_t warmup_;
