@@ -1,25 +1,8 @@
 """The bench of narrow links runs from end to end on a tiny model. Times are not judged."""
 
-import os
-import pathlib
-import subprocess
-import sys
-
-EXPECTED = ["it needs", "raw fp32", "delta 4/8"]
-
-
-def main():
-    script = pathlib.Path(__file__).with_name("narrow_links.py")
-    command = [sys.executable, "-B", script, "--quick", "--bin", os.environ["STRAIT_BIN"]]
-    command += ["--codecs", "delta 4/8"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    print(done.stdout, done.stderr, sep="\n")
-    if done.returncode == 77:
-        sys.exit(77)
-    missing = [words for words in EXPECTED if words not in done.stdout]
-    if done.returncode != 0 or missing:
-        sys.exit(f"ended with {done.returncode}, without: {missing}")
-
+import quick_run
 
 if __name__ == "__main__":
-    main()
+    quick_run.check(
+        "narrow_links.py", ["it needs", "raw fp32", "delta 4/8"], "--codecs", "delta 4/8"
+    )

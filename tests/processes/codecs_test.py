@@ -3,7 +3,6 @@ remembered of samples through checkpoints, on disk and within limits, and what f
 """
 
 import json
-import shutil
 
 import runs
 
@@ -46,23 +45,6 @@ class Compressed(runs.RunCase):
         self.assertEqual(sorted(curve), list(range(1, STEPS + 1)))
         state = run.state(STEPS)
         return curve, {name: state[name] for name in state if not name.startswith("cache/")}
-
-    def assert_same_bits(self, expected, got):
-        self.assertEqual(got[0], expected[0])
-        self.assertEqual(sorted(got[1]), sorted(expected[1]))
-        self.assertEqual([name for name in got[1] if got[1][name] != expected[1][name]], [])
-
-    def go_back(self, run):
-        """As a run is that died between the checkpoint in its middle and the next one."""
-        for step in run.checkpoints():
-            if step > MIDDLE:
-                shutil.rmtree(run.path / "checkpoints" / f"step-{step}")
-        self.assertEqual(run.checkpoints(), [MIDDLE])
-
-    def resumed(self, run, *words):
-        code, out, err = self.strait("resume", run.path.relative_to(self.home), *words)
-        self.assertEqual(code, 0, out + err)
-        return out
 
     def dropped(self, run):
         return [e["text"] for e in run.events("stage_event") if e["name"] == "caches_dropped"]
@@ -194,14 +176,14 @@ class Remembering(Compressed):
             with self.subTest(name):
                 run = self.train(name, settings)
                 reference = self.learnt(run)
-                self.go_back(run)
+                self.go_back(run, MIDDLE)
                 self.assertNotIn("dropped", self.resumed(run))
                 self.assert_same_bits(reference, self.learnt(run))
                 self.assertEqual(self.total(run, "resends"), 0)
 
     def test_dropped_caches_start_anew_at_all_ends(self):
         run = self.train("run", {**DELTA, "checkpoint.caches": "drop"})
-        self.go_back(run)
+        self.go_back(run, MIDDLE)
         self.assertEqual(list((run.path / "checkpoints").rglob("*caches*")), [])
         out = self.resumed(run)
         self.assertRegex(out, r'dropped.*checkpoint\.caches is "drop"')
@@ -210,7 +192,7 @@ class Remembering(Compressed):
 
     def test_another_number_of_stages_goes_on_without_caches(self):
         run = self.train("run", DELTA)
-        self.go_back(run)
+        self.go_back(run, MIDDLE)
         out = self.resumed(run, "--set", "pipeline.stages=2")
         self.assertRegex(out, r"dropped.*another pipeline")
         self.assertEqual([p["name"] for p in run.plan()["processes"]], ["0.0", "1.0"])
@@ -228,7 +210,7 @@ class Remembering(Compressed):
 
     def test_resume_refuses_to_change_what_is_learnt(self):
         run = self.train("run", DELTA)
-        self.go_back(run)
+        self.go_back(run, MIDDLE)
         code, out, err = self.strait("resume", "runs/run", "--set", "train.learning_rate=1")
         self.assertEqual(code, 10, out)
         self.assertRegex(err, r"train\.learning_rate.*\[pipeline\], \[codec\]")
@@ -270,7 +252,7 @@ class Limits(Compressed):
         self.assertLess(run.metrics()[-1]["loss"], run.metrics()[0]["loss"])
         # What was kept and what not goes through checkpoints, too.
         reference = self.learnt(run)
-        self.go_back(run)
+        self.go_back(run, MIDDLE)
         self.resumed(run)
         self.assert_same_bits(reference, self.learnt(run))
 

@@ -5,7 +5,6 @@ run goes on with, and what is said about all of it.
 import json
 import os
 import random
-import shutil
 import signal
 import time
 
@@ -41,24 +40,6 @@ class Replicated(runs.RunCase):
         curve = run.curve()
         self.assertEqual(sorted(curve), list(range(1, steps + 1)))
         return curve, run.state(steps)
-
-    def assert_same_bits(self, expected, got):
-        for step in expected[0]:
-            self.assertEqual(got[0][step], expected[0][step], f"step {step}: loss, norm, rate")
-        self.assertEqual(sorted(got[1]), sorted(expected[1]))
-        self.assertEqual([name for name in got[1] if got[1][name] != expected[1][name]], [])
-
-    def go_back(self, run):
-        """As a run is that died between the checkpoint in its middle and the next one."""
-        for step in run.checkpoints():
-            if step > MIDDLE:
-                shutil.rmtree(run.path / "checkpoints" / f"step-{step}")
-        self.assertEqual(run.checkpoints(), [MIDDLE])
-
-    def resumed(self, run, *words):
-        code, out, err = self.strait("resume", run.path.relative_to(self.home), *words)
-        self.assertEqual(code, 0, out + err)
-        return out
 
     def restarted(self, run):
         return [e["text"] for e in run.events("stage_event") if e["name"] == "sync_restarted"]
@@ -105,7 +86,7 @@ class Methods(Replicated):
                 self.assert_learns(run)
                 learnt = self.learnt(run)
                 self.assert_told(run, method)
-                self.go_back(run)
+                self.go_back(run, MIDDLE)
                 self.resumed(run)
                 self.assertEqual(self.restarted(run), [])
                 self.assert_same_bits(learnt, self.learnt(run))
@@ -194,7 +175,7 @@ class Changes(Replicated):
                                  "train.batch": 12, "train.steps": 24})
         for replicas in (3, 1, 2):
             with self.subTest(replicas=replicas):
-                self.go_back(run)
+                self.go_back(run, MIDDLE)
                 out = self.resumed(run, "--set", f"pipeline.replicas={replicas}")
                 self.assertRegex(out, "every replica starts from the agreed model of step 10")
                 self.assertEqual(len(run.plan()["processes"]), 2 * replicas)
@@ -212,7 +193,7 @@ class Changes(Replicated):
         ]
         for overrides, words in changes:
             with self.subTest(overrides):
-                self.go_back(run)
+                self.go_back(run, MIDDLE)
                 out = self.resumed(run, *(word for one in overrides for word in ("--set", one)))
                 self.assertRegex(out, words)
                 self.assertEqual(len(self.restarted(run)), 1)

@@ -11,6 +11,7 @@ import json
 import os
 import pathlib
 import select
+import shutil
 import signal
 import struct
 import subprocess
@@ -364,6 +365,26 @@ class RunCase(unittest.TestCase):
         got, out, err = self.strait("run", self.write_recipe(name, settings))
         self.assertEqual(got, code, out + err)
         return self.run_of(name)
+
+    def go_back(self, run, step):
+        """As a run is that died between the checkpoint in its middle and the next one."""
+        for later in run.checkpoints():
+            if later > step:
+                shutil.rmtree(run.path / "checkpoints" / f"step-{later}")
+        self.assertEqual(run.checkpoints(), [step])
+
+    def resumed(self, run, *words):
+        code, out, err = self.strait("resume", run.path.relative_to(self.home), *words)
+        self.assertEqual(code, 0, out + err)
+        return out
+
+    def assert_same_bits(self, expected, got):
+        """Two of (curve by step, state by name)."""
+        self.assertEqual(sorted(got[0]), sorted(expected[0]))
+        for step in expected[0]:
+            self.assertEqual(got[0][step], expected[0][step], f"step {step}: loss, norm, rate")
+        self.assertEqual(sorted(got[1]), sorted(expected[1]))
+        self.assertEqual([name for name in got[1] if got[1][name] != expected[1][name]], [])
 
     def start(self, name, settings=None, **popen):
         return self.launch("run", self.write_recipe(name, settings), name=name, **popen)
