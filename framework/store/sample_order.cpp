@@ -6,18 +6,11 @@
 #include <bit>
 #include <stdexcept>
 
+#include "framework/mixed_bits.h"
 #include "framework/store/store_error.h"
 
 namespace strait::store {
 namespace {
-
-// splitmix64's output function: a bijection of 64 bits whose result looks random.
-std::uint64_t mix(std::uint64_t value) {
-  value += 0x9e3779b97f4a7c15;
-  value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9;
-  value = (value ^ (value >> 27)) * 0x94d049bb133111eb;
-  return value ^ (value >> 31);
-}
 
 // A Feistel network on `bits` bits: a keyed permutation of 0 .. 2^bits - 1, any place on its own.
 std::uint64_t feistel(std::uint64_t key, unsigned bits, std::uint64_t value) {
@@ -28,11 +21,11 @@ std::uint64_t feistel(std::uint64_t key, unsigned bits, std::uint64_t value) {
   std::uint64_t left = value >> right_bits;
   std::uint64_t right = value & right_mask;
   for (unsigned round = 0; round < kRounds; ++round) {
-    const std::uint64_t round_key = mix(key + round);
+    const std::uint64_t round_key = mixed_bits(key + round);
     if (round % 2 == 0) {
-      left ^= mix(round_key ^ right) & left_mask;
+      left ^= mixed_bits(round_key ^ right) & left_mask;
     } else {
-      right ^= mix(round_key ^ left) & right_mask;
+      right ^= mixed_bits(round_key ^ left) & right_mask;
     }
   }
   return left << right_bits | right;
@@ -91,8 +84,9 @@ std::int64_t SampleOrder::shuffled(std::int64_t epoch, std::int64_t place) const
   const auto rows = static_cast<std::uint64_t>(shard_rows_);
   // Fewer than 4 bits leave a Feistel network nothing to mix.
   const unsigned bits = std::max(4U, static_cast<unsigned>(std::bit_width(rows - 1)));
-  const std::uint64_t key = mix(mix(mix(options_.seed) + static_cast<std::uint64_t>(epoch)) +
-                                static_cast<std::uint64_t>(options_.replica));
+  const std::uint64_t key =
+      mixed_bits(mixed_bits(mixed_bits(options_.seed) + static_cast<std::uint64_t>(epoch)) +
+                 static_cast<std::uint64_t>(options_.replica));
   auto value = static_cast<std::uint64_t>(place);
   do {  // walks the cycle until it is back inside: still a permutation
     value = feistel(key, bits, value);
