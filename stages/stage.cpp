@@ -18,7 +18,7 @@ Stage::Stage(const StageOptions& options)
     : options_(options),
       model_(models::make_model(options.model, options.layers, options.dtype, at::kCPU)),
       parameters_(model_->parameters()),
-      layout_(stage_layout(*model_)),
+      layout_(stage_layout(models::describe(options.model), options.layers)),
       gradients_(std::make_unique<Gradients>(parameters_, layout_)),
       optimizer_(std::make_unique<AdamW>(parameters_, layout_, options.adamw)),
       sync_(std::make_unique<ReplicaSync>(options.sync, options.batch.replicas,

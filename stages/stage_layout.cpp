@@ -2,36 +2,22 @@
 
 #include <ATen/ATen.h>
 
-#include <algorithm>
 #include <vector>
 
 namespace strait::stages {
-namespace {
-
-bool is_same_storage(const at::Tensor& one, const at::Tensor& other) {
-  return one.const_data_ptr() == other.const_data_ptr();
-}
-
-}  // namespace
-
-sync::Layout stage_layout(const models::Model& model) {
-  const models::TiedWeight& tied = model.tied();
-  const at::Tensor twin = tied.embedding.defined() == tied.head.defined() ? at::Tensor()
-                          : tied.embedding.defined()                      ? tied.embedding
-                                                                          : tied.head;
-  std::vector<sync::PieceSpec> specs;
-  std::vector<at::Tensor> seen;
-  for (const models::Parameter& parameter : model.parameters()) {
-    const bool again = std::any_of(seen.begin(), seen.end(), [&](const at::Tensor& one) {
-      return is_same_storage(one, parameter.value);
-    });
-    if (again) continue;
-    seen.push_back(parameter.value);
-    // Both stages know a twin by the name of the weight that is tied, whatever it is called here.
-    const bool is_twin = twin.defined() && is_same_storage(twin, parameter.value);
-    specs.push_back({parameter.name, parameter.value.sizes().vec(), is_twin});
+sync::Layout stage_layout(const models::ModelDescription& model, models::LayerRange layers) {
+  const std::string& tied = model.layers.back().tied_to;
+  const bool has_head = layers.last + 1 == static_cast<int>(model.layers.size());
+  const bool shares = !tied.empty() && !(layers.first == 0 && has_head);
+  std::vector<sync::PieceSpec> pieces;
+  for (int i = 0; i < static_cast<int>(model.layers.size()); ++i) {
+    const bool own = i >= layers.first && i <= layers.last;
+    for (const models::TensorShape& tensor : model.layers[static_cast<std::size_t>(i)].tensors) {
+      const bool twin = shares && tensor.name == tied;
+      if (own || (twin && has_head)) pieces.push_back({tensor.name, tensor.shape, twin});
+    }
   }
-  return sync::Layout(specs);
+  return sync::Layout(pieces);
 }
 
 FlatTensor::FlatTensor(const sync::Layout& layout, const at::TensorOptions& options)

@@ -11,6 +11,7 @@
 #include "launcher/recipe/recipe_sync_keys.h"
 #include "launcher/user_error.h"
 #include "stages/agreement.h"
+#include "stages/stage_layout.h"
 
 namespace strait::launcher {
 namespace {
@@ -87,21 +88,6 @@ sync::SyncSettings sync_settings(const Recipe& recipe, const std::string& method
   return settings;
 }
 
-sync::Layout stage_layout(const models::ModelDescription& model, const models::LayerRange& layers) {
-  const std::string& tied = model.layers.back().tied_to;
-  const bool has_head = layers.last + 1 == static_cast<int>(model.layers.size());
-  const bool shares = !tied.empty() && !(layers.first == 0 && has_head);
-  std::vector<sync::PieceSpec> pieces;
-  for (int i = 0; i < static_cast<int>(model.layers.size()); ++i) {
-    const bool own = i >= layers.first && i <= layers.last;
-    for (const models::TensorShape& tensor : model.layers[static_cast<std::size_t>(i)].tensors) {
-      const bool twin = shares && tensor.name == tied;
-      if (own || (twin && has_head)) pieces.push_back({tensor.name, tensor.shape, twin});
-    }
-  }
-  return sync::Layout(pieces);
-}
-
 std::uint64_t bfloat16_sync_bytes(const Plan& plan, net::ProcessName process) {
   // Its values but for its own share out to be reduced, and its share in, to all others.
   const auto replicas = static_cast<std::uint64_t>(plan.recipe.pipeline.replicas);
@@ -123,7 +109,7 @@ void plan_sync(Plan& plan, const models::ModelDescription& model) {
   std::vector<std::int64_t> link_bytes;  // by stage
   for (Plan::Process& process : plan.processes) {
     const sync::Forecast costs =
-        sync::forecast(settings, stage_layout(model, process.layers), replicas);
+        sync::forecast(settings, stages::stage_layout(model, process.layers), replicas);
     process.state_bytes += std::llround(costs.slot_bytes);
     if (process.name.replica != 0) continue;
     link_bytes.push_back(std::llround(costs.step_bytes / static_cast<double>(replicas - 1)));

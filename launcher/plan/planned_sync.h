@@ -16,9 +16,6 @@ namespace strait::launcher {
 sync::SyncSettings sync_settings(const Recipe& recipe, const std::string& method,
                                  std::int64_t steps);
 
-// The coordinates of a stage that has these layers; those that share a weight are `twin`s.
-sync::Layout stage_layout(const models::ModelDescription& model, const models::LayerRange& layers);
-
 // What this process would send in a step to the other replicas of its stage if all of its weights
 // were reduced in bfloat16; 0 for one replica. What real bytes are compared with.
 std::uint64_t bfloat16_sync_bytes(const Plan& plan, net::ProcessName process);

@@ -8,6 +8,7 @@
 #include "framework/sync/forecast.h"
 #include "launcher/plan/planned_sync.h"
 #include "launcher/plan/step_forecast.h"
+#include "stages/stage_layout.h"
 
 namespace strait::launcher {
 namespace {
@@ -81,7 +82,7 @@ Plan::SyncOffer offer_of(const Plan& plan, const models::ModelDescription& model
   offer.step_seconds = without;
   for (const Plan::Process& process : plan.processes) {
     if (process.name.replica != 0) continue;
-    const sync::Layout layout = stage_layout(model, process.layers);
+    const sync::Layout layout = stages::stage_layout(model, process.layers);
     const std::int64_t replicas = plan.recipe.pipeline.replicas;
     const sync::Forecast costs =
         sync::forecast(settings, layout, static_cast<std::size_t>(replicas));

@@ -10,7 +10,6 @@
 
 #include "launcher/plan/sync_offer.h"
 #include "launcher/user_error.h"
-#include "models/model.h"
 #include "models/model_config.h"
 #include "stages/stage_layout.h"
 
@@ -88,26 +87,9 @@ TEST(PlannedSync, WhatAMethodKeepsIsInTheStateOfAProcess) {
   const Plan cocktail = planned(2, 2, "cocktail");
   const models::ModelDescription model = models::describe(config(true));
   for (std::size_t i = 0; i < exact.processes.size(); ++i) {
-    const std::int64_t size = stage_layout(model, exact.processes[i].layers).size();
+    const std::int64_t size = stages::stage_layout(model, exact.processes[i].layers).size();
     EXPECT_EQ(exact.processes[i].state_bytes, 0);
     EXPECT_EQ(cocktail.processes[i].state_bytes, 2 * 4 * size);  // reference and residual
-  }
-}
-
-TEST(PlannedSync, TheLayoutIsThatOfTheStageThatWillTrain) {
-  for (const bool tied : {false, true}) {
-    const models::ModelConfig model = config(tied);
-    for (const auto& [first, last] : {std::pair{0, 5}, {0, 2}, {3, 5}, {1, 4}, {5, 5}}) {
-      const sync::Layout forecast = stage_layout(models::describe(model), {first, last});
-      const auto real =
-          stages::stage_layout(*models::make_model(model, {first, last}, at::kFloat, at::kCPU));
-      ASSERT_EQ(forecast.pieces().size(), real.pieces().size()) << first << "-" << last;
-      EXPECT_EQ(forecast.size(), real.size());
-      EXPECT_EQ(forecast.zones().size(), real.zones().size());
-      for (const sync::Piece& piece : real.pieces()) {
-        EXPECT_EQ(forecast.piece(piece.spec.name).spec.twin, piece.spec.twin);
-      }
-    }
   }
 }
 

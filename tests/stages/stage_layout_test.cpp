@@ -1,0 +1,48 @@
+#include "stages/stage_layout.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "models/model.h"
+#include "models/model_config.h"
+
+namespace strait::stages {
+namespace {
+
+models::ModelConfig small_config(bool tied) {
+  return models::parse_config(
+      fmt::format(R"({{"model_type": "gpt2", "n_layer": 4, "n_embd": 8, "n_head": 2,
+                       "vocab_size": 50, "tie_word_embeddings": {}}})",
+                  tied),
+      "config.json");
+}
+
+// What is known from the description alone, against the model that it describes.
+TEST(StageLayout, HoldsEveryParameterThatHasMemoryOfItsOwnAndKnowsItsTwin) {
+  for (const bool tied : {false, true}) {
+    const models::ModelConfig config = small_config(tied);
+    for (const auto& [first, last] : {std::pair{0, 5}, {0, 2}, {3, 5}, {1, 4}, {5, 5}}) {
+      SCOPED_TRACE(testing::Message() << (tied ? "tied " : "") << first << "-" << last);
+      const sync::Layout layout = stage_layout(models::describe(config), {first, last});
+      const auto model = models::make_model(config, {first, last}, at::kFloat, at::kCPU);
+
+      std::map<const void*, std::string> memory;
+      for (const models::Parameter& parameter : model->parameters()) {
+        memory.emplace(parameter.value.const_data_ptr(), parameter.name);
+        EXPECT_EQ(layout.piece(parameter.name).spec.shape, parameter.value.sizes().vec());
+      }
+      EXPECT_EQ(layout.pieces().size(), memory.size());
+      const models::TiedWeight& shared = model->tied();
+      const bool has_twin = shared.embedding.defined() != shared.head.defined();
+      for (const sync::Piece& piece : layout.pieces()) {
+        EXPECT_EQ(piece.spec.twin, has_twin && piece.spec.name == shared.name) << piece.spec.name;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace strait::stages
