@@ -65,7 +65,8 @@ template <class Work>
 void ReplicaSync::wait(Work work) {
   const auto started = std::chrono::steady_clock::now();
   {
-    const WaitClock::Wait waiting(waits_, "the sync of the replicas", *rounds_->any_link());
+    const WaitClock::Wait waiting(waits_, "the sync of the replicas",
+                                  [this] { return rounds_->awaited_link(); });
     work();
   }
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - started;

@@ -4,10 +4,13 @@
 
 namespace strait::stages {
 
-WaitClock::Wait::Wait(WaitClock& clock, std::string what, const net::Link& link) : clock_(clock) {
+WaitClock::Wait::Wait(WaitClock& clock, std::string what, const net::Link& link)
+    : Wait(clock, std::move(what), [&link] { return &link; }) {}
+
+WaitClock::Wait::Wait(WaitClock& clock, std::string what, Awaited awaited) : clock_(clock) {
   const MutexLock lock(clock_.mutex_);
   clock_.what_ = std::move(what);
-  clock_.link_ = &link;
+  clock_.awaited_ = std::move(awaited);
   clock_.since_ = Clock::now();
 }
 
@@ -22,7 +25,7 @@ WaitClock::Reading WaitClock::read() const {
   Reading reading;
   reading.what = what_;
   reading.total = total_;
-  reading.link = what_.empty() ? nullptr : link_;
+  reading.link = what_.empty() ? nullptr : awaited_();
   reading.since = since_;
   return reading;
 }

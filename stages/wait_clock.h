@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <string>
 
 #include "framework/mutex.h"
@@ -14,15 +15,19 @@ class WaitClock {
  public:
   struct Reading {
     std::string what;                 // "forward of micro-batch 7"; empty: not waiting
-    const net::Link* link = nullptr;  // over which it must come
+    const net::Link* link = nullptr;  // over which it must come; null: over none just now
     std::chrono::steady_clock::time_point since;
     double total = 0;  // seconds of all finished waits
   };
+
+  // The link that is waited on at the moment of asking; asked by whoever reads.
+  using Awaited = std::function<const net::Link*()>;
 
   // Lives as long as the wait.
   class Wait {
    public:
     Wait(WaitClock& clock, std::string what, const net::Link& link);
+    Wait(WaitClock& clock, std::string what, Awaited awaited);
     ~Wait();
     Wait(const Wait&) = delete;
     Wait& operator=(const Wait&) = delete;
@@ -38,7 +43,7 @@ class WaitClock {
 
   mutable Mutex mutex_;
   std::string what_ STRAIT_GUARDED_BY(mutex_);
-  const net::Link* link_ STRAIT_GUARDED_BY(mutex_) = nullptr;
+  Awaited awaited_ STRAIT_GUARDED_BY(mutex_);
   Clock::time_point since_ STRAIT_GUARDED_BY(mutex_);
   double total_ STRAIT_GUARDED_BY(mutex_) = 0;
 };

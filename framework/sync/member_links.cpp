@@ -36,7 +36,9 @@ net::Frame MemberLinks::take(std::size_t member, const RoundMessage& expected) {
     return frame;
   }
   while (true) {
+    awaited_ = links_[member].get();
     net::Frame frame = links_[member]->receive();
+    awaited_ = nullptr;
     const RoundMessage got = read_head(frame);
     if (got == expected) return frame;
     check_place(got, expected, links_[member]->state().peer);

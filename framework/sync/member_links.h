@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <vector>
@@ -25,7 +26,8 @@ class MemberLinks {
   // SyncError where the member is in another round than it could be.
   net::Frame take(std::size_t member, const RoundMessage& expected);
 
-  // Any thread.
+  // Any thread. The link that take() waits on; null: on none.
+  const net::Link* awaited() const { return awaited_; }
   const net::Link* link(std::size_t member) const { return links_[member].get(); }
   void abort(const net::LinkError& cause);
   std::uint64_t sent_bytes() const;
@@ -33,6 +35,7 @@ class MemberLinks {
  private:
   std::vector<std::unique_ptr<net::Link>> links_;
   std::vector<std::map<RoundMessage, net::Frame>> early_;
+  std::atomic<const net::Link*> awaited_ = nullptr;
 };
 
 }  // namespace strait::sync

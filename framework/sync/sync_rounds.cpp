@@ -202,11 +202,4 @@ SyncTraffic SyncRounds::traffic() const {
   return traffic;
 }
 
-const net::Link* SyncRounds::any_link() const {
-  for (std::size_t member = 0; member < links_.count(); ++member) {
-    if (links_.link(member) != nullptr) return links_.link(member);
-  }
-  return nullptr;
-}
-
 }  // namespace strait::sync

@@ -58,8 +58,8 @@ class SyncRounds {
 
   // Any thread.
   SyncTraffic traffic() const;
-  // The link that the exchange waits on, if it does; for reports.
-  const net::Link* any_link() const;
+  // The link to the member that the exchange waits for; null: for nobody just now.
+  const net::Link* awaited_link() const { return links_.awaited(); }
 
  private:
   void open(const Moment& moment);

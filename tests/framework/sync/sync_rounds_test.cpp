@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <random>
+#include <thread>
 #include <utility>
 
 #include "framework/sync/methods.h"
@@ -141,6 +143,26 @@ TEST(SyncRounds, WhoeverWaitsForAReplicaThatLeftIsTold) {
   });
   EXPECT_EQ(said[1], "died");
   for (const std::size_t number : {0, 2, 3}) EXPECT_THAT(said[number], testing::Not(IsEmpty()));
+}
+
+// Whoever is late is named, and not whoever comes first among the members.
+TEST(SyncRounds, KnowsWhomItWaitsFor) {
+  const Layout layout = tiny_layout({16, 64, 32});
+  ReplicaSet set(layout, 3, named("allreduce"));
+  const auto awaits_the_last = [&](std::size_t number) {
+    const net::Link* awaited = set.replica(number).engine().awaited_link();
+    return awaited != nullptr && awaited->state().peer.find("0.2") != std::string::npos;
+  };
+  const auto said = set.in_parallel([&](std::size_t number, TinyReplica& replica) {
+    const std::vector<float> target(static_cast<std::size_t>(layout.size()));
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (number == 2 && !(awaits_the_last(0) && awaits_the_last(1))) {
+      if (std::chrono::steady_clock::now() > deadline) throw std::runtime_error("nobody waits");
+      std::this_thread::yield();
+    }
+    replica.step(step_of(0), target, 0.5F);
+  });
+  EXPECT_THAT(said, Each(IsEmpty()));
 }
 
 // Parts of the gradient must not leave before the trainer says that they are ready.
