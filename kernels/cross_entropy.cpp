@@ -39,11 +39,17 @@ at::Tensor logits_of(const Projection& projection, const at::Tensor& rows) {
   return logits;
 }
 
+// MKL looks for the right exp of a processor in the first call of a process, without a lock: where
+// several threads make it together, one of them may compute with a coarse one. One number on one
+// thread first, and all that follows has the same bits.
+void choose_exp_once() { static const at::Tensor kFirst = at::zeros({1}).exp_(); }
+
 // The loss of a chunk; turns its logits into probabilities on the way.
 double consume_logits(at::Tensor& logits, const at::Tensor& targets) {
   const at::Tensor highest = logits.amax(1, /*keepdim=*/true);
   logits.sub_(highest);
   const at::Tensor chosen = logits.gather(1, targets.unsqueeze(1)).to(at::kDouble);
+  choose_exp_once();
   logits.exp_();
   const at::Tensor total = logits.sum(1, /*keepdim=*/true);
   logits.div_(total);

@@ -1,19 +1,30 @@
+#include "launcher/strait_main.h"
+
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>
 #include <exception>
 #include <functional>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "launcher/build_id.h"
 #include "launcher/console/printable_text.h"
 #include "launcher/failure.h"
+#include "launcher/plugin/plugin_file.h"
+#include "launcher/verbs/verb_doctor.h"
 #include "launcher/verbs/verb_init.h"
+#include "launcher/verbs/verb_install.h"
+#include "launcher/verbs/verb_logs.h"
 #include "launcher/verbs/verb_model.h"
+#include "launcher/verbs/verb_probe.h"
 #include "launcher/verbs/verb_run.h"
+#include "launcher/verbs/verb_slurm.h"
 #include "launcher/verbs/verb_status.h"
 #include "launcher/verbs/verb_stop.h"
+#include "launcher/verbs/verb_watch.h"
 
 namespace {
 
@@ -36,6 +47,24 @@ void add_status(CLI::App& app, Order& order) {
   verb->callback([words, &order] {
     order = [words] { return strait::launcher::show_status(words->run, words->json); };
   });
+}
+
+void add_watch(CLI::App& app, Order& order) {
+  const auto run = std::make_shared<std::string>();
+  CLI::App* verb = app.add_subcommand("watch", "a picture of a run that keeps up with it");
+  verb->add_option("run", *run, "its directory, runs/NAME")->required();
+  verb->callback([run, &order] { order = [run] { return strait::launcher::watch_run(*run); }; });
+}
+
+void add_logs(CLI::App& app, Order& order) {
+  const auto words = std::make_shared<strait::launcher::LogWords>();
+  CLI::App* verb = app.add_subcommand("logs", "what the processes of a run wrote");
+  verb->add_option("run", words->run, "its directory, runs/NAME")->required();
+  verb->add_option("process", words->process, "one, such as 1.0; else all, by time");
+  verb->add_flag("-f,--follow", words->follow, "go on until the run is over");
+  verb->add_option("--last", words->last, "begin with so many lines; 0: with all");
+  verb->callback(
+      [words, &order] { order = [words] { return strait::launcher::show_logs(*words); }; });
 }
 
 void add_stop(CLI::App& app, Order& order) {
@@ -86,12 +115,56 @@ void add_run_words(CLI::App* verb, const std::shared_ptr<RunWords>& words) {
 }
 
 void add_plan(CLI::App& app, Order& order) {
+  using strait::launcher::EmitKind;
   const auto words = std::make_shared<RunWords>();
+  const auto emit = std::make_shared<std::string>();
   CLI::App* verb = app.add_subcommand("plan", "what a recipe would run where; starts nothing");
   verb->add_option("recipe", words->recipe, "a recipe file")->required();
   add_run_words(verb, words);
+  static const std::map<std::string, EmitKind> kKinds = {{"sbatch", EmitKind::sbatch},
+                                                         {"commands", EmitKind::commands},
+                                                         {"kubernetes", EmitKind::kubernetes}};
+  verb->add_option("--emit", *emit, "print what to launch it with yourself instead")
+      ->check(CLI::IsMember(&kKinds));
+  verb->callback([words, emit, &order] {
+    order = [words, emit] {
+      return emit->empty() ? strait::launcher::show_plan(*words)
+                           : strait::launcher::emit_plan(*words, kKinds.at(*emit));
+    };
+  });
+}
+
+void add_probe(CLI::App& app, Order& order) {
+  const auto words = std::make_shared<strait::launcher::ProbeWords>();
+  CLI::App* verb = app.add_subcommand("probe", "measure the hosts of a recipe and their links");
+  verb->add_option("recipe", words->recipe, "a recipe file")->required();
+  verb->add_option("-o,--out", words->out, "the table that hosts.links names")
+      ->capture_default_str();
+  verb->add_option("--seconds", words->seconds, "of each measurement of bandwidth")
+      ->check(CLI::Range(0.1, 20.0))
+      ->capture_default_str();
+  verb->add_option("--set", words->overrides, "key=value instead of the recipe's; repeatable");
+  verb->callback([words, &order] { order = [words] { return strait::launcher::probe(*words); }; });
+}
+
+void add_doctor(CLI::App& app, Order& order) {
+  const auto words = std::make_shared<RunWords>();
+  CLI::App* verb = app.add_subcommand("doctor", "look at all that a recipe needs; starts nothing");
+  verb->add_option("recipe", words->recipe, "a recipe file")->required();
+  add_run_words(verb, words);
   verb->callback(
-      [words, &order] { order = [words] { return strait::launcher::show_plan(*words); }; });
+      [words, &order] { order = [words] { return strait::launcher::examine(*words); }; });
+}
+
+void add_install(CLI::App& app, Order& order) {
+  const auto words = std::make_shared<RunWords>();
+  CLI::App* verb = app.add_subcommand("install", "bring this build to the hosts of a recipe");
+  verb->add_option("--hosts", words->recipe, "the recipe that lists them")->required();
+  verb->add_option("--set", words->overrides, "key=value instead of the recipe's; repeatable")
+      ->take_all()
+      ->allow_extra_args(false);
+  verb->callback(
+      [words, &order] { order = [words] { return strait::launcher::install_on_hosts(*words); }; });
 }
 
 void add_run(CLI::App& app, Order& order) {
@@ -102,6 +175,16 @@ void add_run(CLI::App& app, Order& order) {
   verb->add_flag("--replace", words->replace, "move an earlier run of that name aside");
   verb->callback(
       [words, &order] { order = [words] { return strait::launcher::run_recipe(*words); }; });
+}
+
+// Called by the scripts of Slurm jobs, and not by people.
+void add_run_allocated(CLI::App& app, Order& order) {
+  const auto run = std::make_shared<std::string>();
+  CLI::App* verb = app.add_subcommand("run-allocated", "run in the Slurm job that this is");
+  verb->group("");
+  verb->add_option("run", *run, "its directory, runs/NAME")->required();
+  verb->callback(
+      [run, &order] { order = [run] { return strait::launcher::run_allocated(*run, false); }; });
 }
 
 void add_resume(CLI::App& app, Order& order) {
@@ -182,7 +265,7 @@ void add_prepare(CLI::App& app, Order& order) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
+int strait::strait_main(int argc, char** argv, OfferParts offer) {
   CLI::App app("strait fine-tunes a transformer that is split over machines joined by slow links.");
   app.set_version_flag("--version", std::string("strait ") + strait::launcher::build_id());
   app.require_subcommand(0, 1);  // none: told below, so that a misspelt verb is named first
@@ -190,15 +273,22 @@ int main(int argc, char** argv) {
   add_init(app, order);
   add_prepare(app, order);
   add_plan(app, order);
+  add_probe(app, order);
+  add_doctor(app, order);
+  add_install(app, order);
   add_run(app, order);
+  add_run_allocated(app, order);
   add_resume(app, order);
   add_status(app, order);
+  add_watch(app, order);
+  add_logs(app, order);
   add_stop(app, order);
   add_eval(app, order);
   add_generate(app, order);
   add_export(app, order);
   try {
     app.parse(argc, argv);
+    strait::launcher::offer_own_parts(offer);
     if (!order) throw CLI::RequiredError("a verb");
     return number(order());
   } catch (const CLI::ParseError& error) {

@@ -4,13 +4,11 @@
 
 namespace strait::models {
 
-const std::vector<Family>& families() {
-  // In the order of the alternatives of ModelConfig::values.
-  static const std::vector<Family> kAll{gpt2_family()};
-  static_assert(std::variant_size_v<decltype(ModelConfig::values)> == 1);
-  return kAll;
+Catalogue<Family>& families() {
+  static Catalogue<Family> all("model family", {gpt2_family()});
+  return all;
 }
 
-const Family& family_of(const ModelConfig& config) { return families().at(config.values.index()); }
+const Family& family_of(const ModelConfig& config) { return families().named(config.family); }
 
 }  // namespace strait::models

@@ -1,11 +1,12 @@
 #pragma once
 
+#include <any>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
+#include "framework/catalogue.h"
 #include "models/config_reader.h"
 #include "models/model.h"
 #include "models/model_config.h"
@@ -20,10 +21,11 @@ struct Initialization {
 };
 
 // Everything that is particular to a family of models. To add one, write these functions in a file
-// of its own and list it in families().
+// of its own and list it in families(), or offer it in a plugin. Models have an embedding, blocks
+// and a head, in this order; see LayerRange.
 struct Family {
-  std::string_view model_type;  // in config.json
-  ModelConfig (*read)(const ConfigReader& reader);
+  std::string name;                              // model_type in config.json
+  std::any (*read)(const ConfigReader& reader);  // ModelConfig::values
   ModelDescription (*describe)(const ModelConfig& config, const CostQuestion& question);
   std::unique_ptr<Model> (*make)(const ModelConfig& config, LayerRange range, at::ScalarType type,
                                  at::Device device);
@@ -36,7 +38,7 @@ struct Family {
   std::string_view embedding_tensor;
 };
 
-const std::vector<Family>& families();
+Catalogue<Family>& families();
 const Family& family_of(const ModelConfig& config);
 
 }  // namespace strait::models

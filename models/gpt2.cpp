@@ -12,9 +12,11 @@
 namespace strait::models {
 namespace {
 
-const Gpt2Config& gpt2_of(const ModelConfig& config) { return std::get<Gpt2Config>(config.values); }
+const Gpt2Config& gpt2_of(const ModelConfig& config) {
+  return std::any_cast<const Gpt2Config&>(config.values);
+}
 
-ModelConfig read_gpt2(const ConfigReader& reader) { return {read_gpt2_config(reader)}; }
+std::any read_gpt2(const ConfigReader& reader) { return read_gpt2_config(reader); }
 
 std::vector<TensorShape> gpt2_pair(const std::string& name, std::vector<std::int64_t> weight,
                                    std::int64_t bias) {

@@ -1,8 +1,10 @@
 #include "models/model_config.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
-#include <algorithm>
+#include <string>
+#include <vector>
 
 #include "models/config_reader.h"
 #include "models/families.h"
@@ -12,13 +14,11 @@ namespace strait::models {
 ModelConfig parse_config(std::string_view text, const std::string& file) {
   const ConfigReader reader(text, file);
   const std::string type = reader.string("model_type", "");
-  std::string known;
-  for (const Family& family : families()) {
-    if (family.model_type == type) return family.read(reader);
-    known += fmt::format("{}\"{}\"", known.empty() ? "" : ", ", family.model_type);
-  }
-  reader.refuse("model_type",
-                families().size() == 1 ? known + ", the only family known" : "one of " + known);
+  if (const Family* family = families().find(type)) return {type, family->read(reader)};
+  const std::vector<std::string> known = families().names();
+  reader.refuse("model_type", fmt::format("{}\"{}\"{}", known.size() == 1 ? "" : "one of ",
+                                          fmt::join(known, "\", \""),
+                                          known.size() == 1 ? ", the only family known" : ""));
 }
 
 }  // namespace strait::models

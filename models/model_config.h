@@ -1,18 +1,18 @@
 #pragma once
 
+#include <any>
 #include <string>
 #include <string_view>
-#include <variant>
 
 #include "models/config_error.h"
-#include "models/gpt2_config.h"
 
 namespace strait::models {
 
-// A model as its config.json describes it: a value, one alternative for each family, absent fields
-// filled with the family's defaults.
+// A model as its config.json describes it: a value, absent fields filled with the family's
+// defaults.
 struct ModelConfig {
-  std::variant<Gpt2Config> values;
+  std::string family;  // a name of families()
+  std::any values;     // of the family's own type; whoever it is handed to knows it
 };
 
 // Reads the text of a config.json; `file` is how errors call it. ConfigError: not JSON, an unknown

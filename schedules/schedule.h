@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include "framework/catalogue.h"
 #include "schedules/action.h"
 #include "schedules/pipeline_shape.h"
 
@@ -17,7 +18,8 @@ struct Schedule {
   int (*most_in_flight)(const PipelineShape&, StageIndex);  // micro-batches held at once
 };
 
-// Every schedule of this build. A new one is a new line in here.
+// Every schedule: those of this build, each a line in schedule.cpp, and those of plugins.
+Catalogue<Schedule>& catalogue();
 std::span<const Schedule> all_schedules();
 
 // Throws std::invalid_argument that lists the allowed names.

@@ -6,51 +6,27 @@
 #include <utility>
 
 #include "framework/codec/raw.h"
-#include "framework/codec/sample_decoder.h"
 #include "kernels/random_key.h"
 
 namespace strait::stages {
 namespace {
 
-using Codec = DirectionOptions::Codec;
+using Remembers = codec::CodecOffer::Remembers;
 
-// `automatic` never begins to remember where no sample comes back.
-bool remembers_activations(const BoundaryOptions& options, const BoundarySetting& setting) {
+const codec::CodecOffer& codec_of(const DirectionOptions& direction) {
+  return codec::codecs().named(direction.codec);
+}
+
+bool keeps_activations(const BoundaryOptions& options, const BoundarySetting& setting) {
+  const Remembers remembers = codec_of(options.forward).remembers;
   return options.cache_bytes + options.cache_disk_bytes > 0 &&
-         (options.forward.codec == Codec::delta ||
-          (options.forward.codec == Codec::automatic && setting.samples_return));
-}
-
-codec::ChoiceLimits choice_limits(const DirectionOptions& options, bool remembers) {
-  // Values without a base are whole activations; below four bits they are not what a user who
-  // allowed few bits for changes has in mind.
-  constexpr int kLeastOfWholeValues = 4;
-  codec::ChoiceLimits limits;
-  limits.least_bits = options.bits;
-  limits.first_bits = options.first_bits;
-  limits.fixed_bits = remembers ? std::max(options.bits, kLeastOfWholeValues) : options.bits;
-  limits.remembers = remembers;
-  limits.group = options.group;
-  return limits;
-}
-
-codec::Choice choice_of(const DirectionOptions& options, const codec::ChoiceLimits& limits) {
-  using Way = codec::Choice::Way;
-  switch (options.codec) {
-    case Codec::delta:
-      return {Way::delta, options.bits, options.first_bits};
-    case Codec::automatic:
-      return codec::first_choice(limits);
-    case Codec::fixed:
-    case Codec::raw:
-      break;
-  }
-  return {Way::fixed, options.bits, options.first_bits};
+         (remembers == Remembers::samples ||
+          (remembers == Remembers::where_samples_return && setting.samples_return));
 }
 
 std::unique_ptr<codec::ActivationCache> make_cache(const BoundaryOptions& options,
                                                    const BoundarySetting& setting) {
-  if (!remembers_activations(options, setting)) return nullptr;
+  if (!keeps_activations(options, setting)) return nullptr;
   codec::ActivationCacheOptions cache;
   cache.kind = options.cache_kind;
   cache.row_tokens = setting.row_tokens;
@@ -65,34 +41,24 @@ std::unique_ptr<codec::ActivationCache> make_cache(const BoundaryOptions& option
   return std::make_unique<codec::ActivationCache>(std::move(cache));
 }
 
-std::unique_ptr<codec::Encoder> make_encoder(const DirectionOptions& direction,
-                                             const BoundaryOptions& options,
-                                             const BoundarySetting& setting,
-                                             std::unique_ptr<codec::ActivationCache> cache) {
-  if (direction.codec == Codec::raw) return std::make_unique<codec::RawEncoder>(setting.wire);
-  codec::SampleEncoderOptions encoder;
-  const codec::ChoiceLimits limits = choice_limits(direction, cache != nullptr);
-  encoder.choice = choice_of(direction, limits);
-  encoder.group = direction.group;
-  encoder.rotate = direction.rotate;
-  encoder.rounding = direction.rounding;
-  encoder.key = kernels::mix_key({setting.seed, kernels::hash_name("boundary"),
-                                  static_cast<std::uint64_t>(options.upper_stage),
-                                  static_cast<std::uint64_t>(setting.replica),
-                                  static_cast<std::uint64_t>(setting.side)});
-  if (direction.codec == Codec::automatic && setting.chooser) {
-    encoder.choose = setting.chooser(limits);
-  }
-  return std::make_unique<codec::SampleEncoder>(encoder, std::move(cache));
-}
-
-std::unique_ptr<codec::Decoder> make_decoder(const DirectionOptions& direction,
-                                             const BoundarySetting& setting,
-                                             std::unique_ptr<codec::ActivationCache> cache) {
-  if (direction.codec == Codec::raw) {
-    return std::make_unique<codec::RawDecoder>(setting.wire, setting.dtype);
-  }
-  return std::make_unique<codec::SampleDecoder>(setting.dtype, std::move(cache));
+codec::CodecSettings codec_settings(const DirectionOptions& direction,
+                                    const BoundaryOptions& options, const BoundarySetting& setting,
+                                    bool remembers) {
+  codec::CodecSettings settings;
+  settings.bits = direction.bits;
+  settings.first_bits = direction.first_bits;
+  settings.group = direction.group;
+  settings.rotate = direction.rotate;
+  settings.rounding = direction.rounding;
+  settings.wire = setting.wire;
+  settings.result = setting.dtype;
+  settings.key = kernels::mix_key({setting.seed, kernels::hash_name("boundary"),
+                                   static_cast<std::uint64_t>(options.upper_stage),
+                                   static_cast<std::uint64_t>(setting.replica),
+                                   static_cast<std::uint64_t>(setting.side)});
+  settings.remembers = remembers;
+  settings.chooser = setting.chooser;
+  return settings;
 }
 
 }  // namespace
@@ -102,17 +68,23 @@ std::string cache_prefix(const BoundaryOptions& options, const BoundarySetting& 
                      setting.side == BoundarySide::sender ? "sent" : "received");
 }
 
+bool remembers_samples(const BoundaryOptions& options) {
+  return codec_of(options.forward).remembers != Remembers::nothing;
+}
+
 BoundaryCodecs make_codecs(const BoundaryOptions& options, const BoundarySetting& setting) {
   BoundaryCodecs made;
   std::unique_ptr<codec::ActivationCache> cache = make_cache(options, setting);
   made.cache = cache.get();
-  if (setting.side == BoundarySide::sender) {
-    made.encoder = make_encoder(options.forward, options, setting, std::move(cache));
-    made.decoder = make_decoder(options.backward, setting, nullptr);
-  } else {
-    made.encoder = make_encoder(options.backward, options, setting, nullptr);
-    made.decoder = make_decoder(options.forward, setting, std::move(cache));
-  }
+  const bool down = setting.side == BoundarySide::sender;
+  const DirectionOptions& sent = down ? options.forward : options.backward;
+  const DirectionOptions& received = down ? options.backward : options.forward;
+  const bool remembers = cache != nullptr;
+  made.encoder = codec_of(sent).encoder(codec_settings(sent, options, setting, down && remembers),
+                                        down ? std::move(cache) : nullptr);
+  made.decoder =
+      codec_of(received).decoder(codec_settings(received, options, setting, !down && remembers),
+                                 down ? nullptr : std::move(cache));
   made.evaluation_encoder = std::make_unique<codec::RawEncoder>(setting.evaluation_wire);
   made.evaluation_decoder =
       std::make_unique<codec::RawDecoder>(setting.evaluation_wire, setting.dtype);

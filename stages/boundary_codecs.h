@@ -8,7 +8,7 @@
 
 #include "framework/codec/activation_cache.h"
 #include "framework/codec/codec.h"
-#include "framework/codec/sample_encoder.h"
+#include "framework/codec/codecs.h"
 #include "framework/store/safetensors_writer.h"
 #include "stages/boundary_options.h"
 
@@ -29,8 +29,6 @@ struct BoundaryCodecs {
 // Which end of the boundary: the one that sends activations down, or the one that gets them.
 enum class BoundarySide : std::uint8_t { sender, receiver };
 
-using ChooseWay = std::function<codec::Choice(store::Step, const codec::Traffic&)>;
-
 // What codecs are made by beside the boundary's own options.
 struct BoundarySetting {
   BoundarySide side = BoundarySide::sender;
@@ -44,12 +42,14 @@ struct BoundarySetting {
   codec::VisitOrder order;
   store::Step last{};
   bool samples_return = false;  // the run visits some sample more than once
-  // Makes the function that an `automatic` direction's encoder asks at every step; empty: what is
-  // chosen without any measurement stays.
-  std::function<ChooseWay(const codec::ChoiceLimits&)> chooser;
+  // As CodecSettings has it.
+  std::function<codec::ChooseWay(const codec::ChoiceLimits&)> chooser;
 };
 
-// The only place that knows which codec a word of the options stands for.
+// Whether the codec of the activations keeps what samples were like: then order and width have to
+// be set.
+bool remembers_samples(const BoundaryOptions& options);
+
 BoundaryCodecs make_codecs(const BoundaryOptions& options, const BoundarySetting& setting);
 
 // What the names of this end's saved tensors begin with: "cache/boundary-0/1/sent/" for replica 1.

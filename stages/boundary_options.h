@@ -12,11 +12,10 @@ namespace strait::stages {
 
 // How the values of one direction of a boundary are sent in training.
 struct DirectionOptions {
-  enum class Codec : std::uint8_t { raw, fixed, delta, automatic };  // delta: activations only
-  Codec codec = Codec::raw;
-  int bits = 4;        // of fixed and delta; of automatic the least
-  int first_bits = 8;  // of a sample's first visit, in delta and automatic; 16: bfloat16
-  int group = 64;      // values that share a scale
+  std::string codec = "raw";  // a name of codec::codecs()
+  int bits = 4;               // of fixed and delta; of auto the least
+  int first_bits = 8;         // of a sample's first visit, in delta and auto; 16: bfloat16
+  int group = 64;             // values that share a scale
   bool rotate = false;
   kernels::Rounding rounding = kernels::Rounding::nearest;
 };

@@ -8,17 +8,22 @@
 namespace strait::stages {
 namespace {
 
-int block_count(const models::ModelDescription& model) {
+using partition::Assignment;
+using partition::Layers;
+using partition::ModelDescription;
+using partition::Question;
+
+int block_count(const ModelDescription& model) {
   return static_cast<int>(model.layers.size()) - 2;  // without embedding and head
 }
 
 // Layers of a stage that runs these blocks: the ends of the model ride along.
-models::LayerRange range_of_blocks(const models::ModelDescription& model, int first, int last) {
+Layers layers_of_blocks(const ModelDescription& model, int first, int last) {
   const int blocks = block_count(model);
-  return models::LayerRange{first == 0 ? 0 : first + 1, last == blocks - 1 ? blocks + 1 : last + 1};
+  return {first == 0 ? 0 : first + 1, last == blocks - 1 ? blocks + 1 : last + 1};
 }
 
-double cost_of(const models::ModelDescription& model, const models::LayerRange& range) {
+double cost_of(const ModelDescription& model, const Layers& range) {
   double sum = 0;
   for (int i = range.first; i <= range.last; ++i) {
     sum += model.layers[static_cast<std::size_t>(i)].forward_flops_per_token;
@@ -26,20 +31,19 @@ double cost_of(const models::ModelDescription& model, const models::LayerRange& 
   return sum;
 }
 
-}  // namespace
-
-std::vector<models::LayerRange> balanced_partition(const models::ModelDescription& model,
-                                                   std::int64_t stages) {
+Assignment balanced(const Question& question) {
+  const ModelDescription& model = question.model;
   const int blocks = block_count(model);
-  if (stages > blocks) {
-    throw PartitionError(fmt::format(
-        "pipeline.stages is {}, but the model has only {} transformer blocks to share out; "
-        "ask for at most {} stages",
-        stages, blocks, blocks));
+  if (question.stages > blocks) {
+    throw PartitionError(
+        fmt::format("pipeline.stages is {}, but the model has "
+                    "only {} transformer blocks to share out; "
+                    "ask for at most {} stages",
+                    question.stages, blocks, blocks));
   }
   // best[s][b]: the slowest stage when the first b blocks are cut into s stages; cut[s][b] is where
   // the last of them begins.
-  const auto rows = static_cast<std::size_t>(stages) + 1;
+  const auto rows = static_cast<std::size_t>(question.stages) + 1;
   const auto columns = static_cast<std::size_t>(blocks) + 1;
   const double never = std::numeric_limits<double>::infinity();
   std::vector<std::vector<double>> best(rows, std::vector<double>(columns, never));
@@ -48,7 +52,8 @@ std::vector<models::LayerRange> balanced_partition(const models::ModelDescriptio
   for (std::size_t s = 1; s < rows; ++s) {
     for (std::size_t b = s; b < columns; ++b) {
       for (std::size_t begin = s - 1; begin < b; ++begin) {
-        const auto range = range_of_blocks(model, static_cast<int>(begin), static_cast<int>(b) - 1);
+        const Layers range =
+            layers_of_blocks(model, static_cast<int>(begin), static_cast<int>(b) - 1);
         const double slowest = std::max(best[s - 1][begin], cost_of(model, range));
         // Later cuts win ties: they leave less to the stages that wait longest for their first
         // input.
@@ -59,37 +64,48 @@ std::vector<models::LayerRange> balanced_partition(const models::ModelDescriptio
       }
     }
   }
-  std::vector<models::LayerRange> ranges(static_cast<std::size_t>(stages));
+  Assignment answer;
+  answer.stages.resize(static_cast<std::size_t>(question.stages));
   std::size_t end = columns - 1;
   for (std::size_t s = rows - 1; s > 0; --s) {
     const std::size_t begin = cut[s][end];
-    ranges[s - 1] = range_of_blocks(model, static_cast<int>(begin), static_cast<int>(end) - 1);
+    answer.stages[s - 1].chunks = {
+        layers_of_blocks(model, static_cast<int>(begin), static_cast<int>(end) - 1)};
     end = begin;
   }
-  return ranges;
+  return answer;
 }
 
-std::vector<models::LayerRange> explicit_partition(const models::ModelDescription& model,
-                                                   const std::vector<std::pair<int, int>>& blocks) {
+}  // namespace
+
+Catalogue<PartitionOffer>& partitions() {
+  static Catalogue<PartitionOffer> all("partition", {{"balanced", "by cost", balanced}});
+  return all;
+}
+
+Assignment explicit_partition(const ModelDescription& model,
+                              const std::vector<std::pair<int, int>>& blocks) {
   int next = 0;
-  std::vector<models::LayerRange> ranges;
+  Assignment answer;
   for (std::size_t stage = 0; stage < blocks.size(); ++stage) {
     const auto [first, last] = blocks[stage];
     if (first != next || last < first || last >= block_count(model)) {
-      throw PartitionError(fmt::format(
-          "pipeline.partition: stage {} has blocks [{}, {}]; it must begin with block {} and end "
-          "between that and block {}: each block once, in order",
-          stage, first, last, next, block_count(model) - 1));
+      throw PartitionError(
+          fmt::format("pipeline.partition: stage {} has blocks [{}, {}]; it "
+                      "must begin with block {} and end "
+                      "between that and block {}: each block once, in order",
+                      stage, first, last, next, block_count(model) - 1));
     }
-    ranges.push_back(range_of_blocks(model, first, last));
+    answer.stages.push_back({{layers_of_blocks(model, first, last)}, std::nullopt});
     next = last + 1;
   }
   if (next != block_count(model)) {
     throw PartitionError(
-        fmt::format("pipeline.partition ends with block {}, but the model has blocks up to {}",
+        fmt::format("pipeline.partition ends with block {}, "
+                    "but the model has blocks up to {}",
                     next - 1, block_count(model) - 1));
   }
-  return ranges;
+  return answer;
 }
 
 }  // namespace strait::stages

@@ -56,7 +56,7 @@ std::unique_ptr<Boundary> Stage::make_boundary(BoundarySide side) const {
   setting.wire = options_.wire;
   setting.evaluation_wire = options_.evaluation_wire;
   setting.last = options_.loop.last;
-  if (options.forward.codec != DirectionOptions::Codec::raw) {
+  if (remembers_samples(options)) {
     const int above = upper ? options_.layers.first - 1 : options_.layers.last;
     setting.width =
         models::describe(options_.model).layers.at(static_cast<std::size_t>(above)).output_width;

@@ -21,9 +21,11 @@ ROOMS = {
     "framework/sync": {"kernels", "framework/net", "framework/store"},
     "models": {"kernels"},
 }
-ROOMS["stages"] = set(ROOMS)
-ROOMS["launcher"] = set(ROOMS)
-ROOMS["tests"] = set(ROOMS)
+# The worked examples of plugins: what <strait/plugin.h> names as public, as installed.
+ROOMS["recipes"] = {"schedules", "models", "kernels", "framework/codec", "framework/sync"}
+ROOMS["stages"] = set(ROOMS) - {"recipes"}
+ROOMS["launcher"] = set(ROOMS) - {"recipes"}
+ROOMS["tests"] = set(ROOMS) - {"recipes"}
 
 # Rooms that never see libtorch, so that ThreadSanitizer and other programs can use them.
 WITHOUT_TORCH = {"schedules", "framework", "framework/net", "framework/trace", "framework/sync"}
@@ -34,7 +36,7 @@ HEAVY = re.compile(r"^(torch/|ATen/ATen\.h|ATen/Functions\.h|ATen/ops/)")
 FORBIDDEN = re.compile(r"^torch/(torch|all|extension|script)\.h$")
 # A library that only these know.
 OWNERS = {
-    re.compile(r"^toml\+\+/"): ("launcher/recipe/recipe_reader.cpp",),
+    re.compile(r"^toml\+\+/"): ("launcher/recipe/recipe_reader.cpp", "launcher/recipe/links_reader.cpp"),
     re.compile(r"^zmq(_addon)?\.h(pp)?$"): ("framework/net/", "tests/"),
     re.compile(r"^CLI/"): ("launcher/",),
     re.compile(r"^cxxopts\.hpp$"): ("launcher/",),
@@ -119,7 +121,7 @@ def self_test():
         ("framework/net/a.h", "#include <ATen/core/Tensor.h>"): "does without libtorch",
         ("models/a.h", "# include <ATen/ATen.h>"): "costs every reader",
         ("models/a.cpp", "#include <torch/torch.h>"): "reads all of libtorch",
-        ("stages/a.cpp", "#include <toml++/toml.h>"): "belongs into launcher/recipe/recipe_reader.cpp only",
+        ("stages/a.cpp", "#include <toml++/toml.h>"): "belongs into launcher/recipe/recipe_reader.cpp or launcher/recipe/links_reader.cpp only",
         ("stages/a.cpp", '#include "chunk.h"'): "not a full path",
         ("tools/a.cpp", ""): "is no room",
     }

@@ -9,7 +9,8 @@
 
 namespace strait::net {
 
-// Who a process is in its run: (stage, replica), or the one coordinator. Never a rank.
+// Who a process is in its run: (stage, replica), the one coordinator, or one of its keepers, which
+// start processes elsewhere. Never a rank.
 struct ProcessName {
   std::uint32_t stage = 0;
   std::uint32_t replica = 0;
@@ -19,7 +20,12 @@ struct ProcessName {
     return {kNone, kNone};
   }
 
-  std::string text() const;      // "1.0", "coordinator": in keys, ids and file names
+  static constexpr ProcessName keeper(std::uint32_t index) {
+    return {std::numeric_limits<std::uint32_t>::max() - 1, index};
+  }
+  bool is_keeper() const { return stage == keeper(0).stage; }
+
+  std::string text() const;      // "1.0", "coordinator", "keeper.2": in keys, ids and file names
   std::string describe() const;  // "stage 1.0", "the coordinator": in sentences
   static std::optional<ProcessName> parse(std::string_view text);
 

@@ -118,12 +118,15 @@ void withdraw_shard(const fs::path& checkpoint, const std::string& name) {
 }
 
 void commit_checkpoint(const fs::path& checkpoint, const Manifest& manifest,
-                       const std::function<void()>& may_commit) {
+                       const std::function<void()>& may_commit, Shards shards) {
   if (checkpoint.filename() != checkpoint_directory({}, manifest.step).filename()) {
     throw std::invalid_argument(
         fmt::format("a manifest of step {} for {}", number(manifest.step), checkpoint.string()));
   }
-  for (const ShardFile& shard : manifest.files) check_size(checkpoint / shard.name, shard);
+  if (shards == Shards::here) {
+    for (const ShardFile& shard : manifest.files) check_size(checkpoint / shard.name, shard);
+  }
+  make_directory(checkpoint);
   const std::string text = manifest.format();
   AtomicFile file(checkpoint / kManifestName, text.size());
   file.write(std::as_bytes(std::span(text)));
@@ -148,6 +151,7 @@ Manifest open_checkpoint(const fs::path& checkpoint, Verify verify) {
     refuse_checkpoint(fmt::format("{} says it is of step {}: the directory was renamed or mixed up",
                                   path.string(), number(manifest.step)));
   }
+  if (verify == Verify::manifest) return manifest;
   for (const ShardFile& shard : manifest.files) check_size(checkpoint / shard.name, shard);
   if (verify == Verify::hashes) {
     for (const ShardFile& shard : manifest.files) check_hash(checkpoint / shard.name, shard);
@@ -226,6 +230,21 @@ std::vector<fs::path> prune_checkpoints(const fs::path& run, std::int64_t keep) 
   for (const fs::path& path : removed) remove_checkpoint(path);
   if (!removed.empty()) sync_directory(run / "checkpoints");
   return removed;
+}
+
+void prune_all_but(const fs::path& run, const std::vector<Step>& steps) {
+  if (steps.empty()) return;
+  const Step newest = *std::ranges::max_element(steps);
+  for (const Step step : steps_on_disk(run)) {
+    if (step >= newest || std::ranges::find(steps, step) != steps.end()) continue;
+    remove_checkpoint(checkpoint_directory(run, step));
+  }
+}
+
+void remove_newer(const fs::path& run, Step step) {
+  for (const Step newer : steps_on_disk(run)) {
+    if (newer > step) remove_checkpoint(checkpoint_directory(run, newer));
+  }
 }
 
 }  // namespace strait::store

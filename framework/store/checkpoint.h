@@ -39,13 +39,16 @@ void withdraw_shard(const std::filesystem::path& checkpoint, const std::string& 
 
 // Makes the checkpoint exist. `may_commit` is asked last before the rename and throws to forbid it:
 // an old generation must not commit. Shards named in the manifest must be there with the size it
-// says.
+// says, unless they are kept elsewhere: then whoever wrote them has said that they are durable, and
+// the checkpoint can be used here once they have come.
+enum class Shards { here, elsewhere };
 void commit_checkpoint(const std::filesystem::path& checkpoint, const Manifest& manifest,
-                       const std::function<void()>& may_commit = {});
+                       const std::function<void()>& may_commit = {}, Shards shards = Shards::here);
 
-// The manifest of a complete checkpoint. Sizes are compared always, hashes (reads everything) on
-// demand. StoreError corrupt names the file, what was expected and what is there.
-enum class Verify { sizes, hashes };
+// The manifest of a complete checkpoint: looks at nothing else, at the sizes of all shards, or at
+// their hashes too (reads everything). StoreError corrupt names the file, what was expected and
+// what is there.
+enum class Verify { manifest, sizes, hashes };
 Manifest open_checkpoint(const std::filesystem::path& checkpoint, Verify verify);
 
 struct Checkpoint {
@@ -82,5 +85,13 @@ std::vector<std::filesystem::path> set_aside_newer(const std::filesystem::path& 
 // removed.
 std::vector<std::filesystem::path> prune_checkpoints(const std::filesystem::path& run,
                                                      std::int64_t keep);
+
+// Where shards of a run lie on several hosts, none of them has a whole checkpoint: whoever commits
+// says which ones stay. Removes every step-N that is older than the newest of `steps` and not among
+// them.
+void prune_all_but(const std::filesystem::path& run, const std::vector<Step>& steps);
+
+// And where the run goes on from `step`: removes every newer step-N.
+void remove_newer(const std::filesystem::path& run, Step step);
 
 }  // namespace strait::store

@@ -1,8 +1,10 @@
 #include "framework/sync/forecast.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
+#include <string_view>
 
 #include "framework/net/wire_format.h"
 #include "framework/sync/bucket_values.h"
@@ -137,8 +139,42 @@ Forecast of_powersgd(const Case& of) {
   return every_step(of.reduced(values * kFloatBits / 8, ranges));
 }
 
+// A method that is not known here, by what it plans: steps are looked at one by one, each value
+// taken to travel in so many bits.
+Forecast of_plans(const Case& of, const SyncMethod& method, double bits) {
+  constexpr std::int64_t kStepsLookedAt = 512;
+  Membership membership;
+  for (std::uint32_t i = 0; i < of.members; ++i) membership.members.push_back(i);
+  const std::int64_t steps = std::min(of.settings.steps, kStepsLookedAt);
+  Forecast costs;
+  double rounds = 0;
+  double late = 0;
+  for (std::int64_t step = 0; step < steps; ++step) {
+    for (const Hook hook : {Hook::gradient, Hook::clipped, Hook::update}) {
+      const auto plan = method.plan({static_cast<store::Step>(step), hook}, of.layout, membership);
+      if (!plan) continue;
+      double bytes = 0;
+      for (const Range& range : plan->ranges) {
+        bytes += static_cast<double>(range.count()) * bits / 8;
+      }
+      const auto ranges = static_cast<double>(plan->ranges.size());
+      const double one = plan->pattern == Pattern::shard_reduce ? of.reduced(bytes, ranges)
+                         : plan->pattern == Pattern::gather_all
+                             ? of.others() * (bytes + ranges * kFrameHead) + of.held()
+                             : bytes + ranges * kFrameHead;
+      const double round = one * static_cast<double>(plan->exchanges);
+      costs.step_bytes += round / static_cast<double>(steps);
+      costs.round_bytes = std::max(costs.round_bytes, round);
+      late = static_cast<double>(plan->late);
+      ++rounds;
+    }
+  }
+  if (rounds > 0) costs.age = late + std::max(static_cast<double>(steps) / rounds - 1, 0.0) / 2;
+  return costs;
+}
+
 struct Cost {
-  const char* method;
+  std::string_view method;
   Forecast (*of)(const Case&);
 };
 constexpr std::array kCosts = {
@@ -152,11 +188,11 @@ constexpr std::array kCosts = {
 
 Forecast forecast(const SyncSettings& settings, const Layout& layout, std::size_t members) {
   const auto method = make_method(settings);
-  Forecast costs;
   const Case of{settings, layout, static_cast<double>(members)};
-  for (const Cost& cost : kCosts) {
-    if (settings.method == cost.method) costs = cost.of(of);
-  }
+  const auto* known = std::ranges::find(kCosts, settings.method, &Cost::method);
+  Forecast costs = known != kCosts.end()
+                       ? known->of(of)
+                       : of_plans(of, *method, methods().named(settings.method).wire_bits);
   for (const SlotNeed& need : method->slots()) {
     costs.slot_bytes += of.values() * (need.width == SlotNeed::Width::bfloat16 ? 2 : 4);
   }

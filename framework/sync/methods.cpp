@@ -3,9 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
-#include <array>
-
 #include "framework/sync/allreduce.h"
 #include "framework/sync/bytegrad.h"
 #include "framework/sync/cocktail.h"
@@ -19,36 +16,33 @@
 namespace strait::sync {
 namespace {
 
-struct Offer {
-  const char* name;
-  std::unique_ptr<SyncMethod> (*make)(const SyncSettings&);
-};
-
 template <typename Method>
 std::unique_ptr<SyncMethod> made(const SyncSettings& settings) {
   return std::make_unique<Method>(settings);
 }
 
-constexpr std::array kMethods = {
-    Offer{"allreduce", made<Allreduce>}, Offer{"cocktail", made<Cocktail>},
-    Offer{"diloco", made<Diloco>},       Offer{"streaming_diloco", made<StreamingDiloco>},
-    Offer{"noloco", made<Noloco>},       Offer{"onebit_adam", made<OnebitAdam>},
-    Offer{"bytegrad", made<ByteGrad>},   Offer{"powersgd", made<PowerSgd>},
-};
-
 }  // namespace
 
-std::vector<std::string> method_names() {
-  std::vector<std::string> names;
-  names.reserve(kMethods.size());
-  for (const Offer& offer : kMethods) names.emplace_back(offer.name);
-  return names;
+Catalogue<MethodOffer>& methods() {
+  static Catalogue<MethodOffer> all(
+      "sync method",
+      {{"allreduce", made<Allreduce>, {"wire_dtype"}},
+       {"cocktail", made<Cocktail>, {"random", "top", "bits", "reference_dtype"}},
+       {"diloco", made<Diloco>, {"wire_dtype", "every", "outer_learning_rate", "outer_momentum"}},
+       {"streaming_diloco",
+        made<StreamingDiloco>,
+        {"bits", "every", "fragments", "late", "blend", "outer_learning_rate", "outer_momentum"}},
+       {"noloco", made<Noloco>, {"every", "outer_learning_rate", "outer_momentum"}},
+       {"onebit_adam", made<OnebitAdam>, {"warmup"}},
+       {"bytegrad", made<ByteGrad>, {}},
+       {"powersgd", made<PowerSgd>, {"rank"}}});
+  return all;
 }
 
+std::vector<std::string> method_names() { return methods().names(); }
+
 std::unique_ptr<SyncMethod> make_method(const SyncSettings& settings) {
-  for (const Offer& offer : kMethods) {
-    if (settings.method == offer.name) return offer.make(settings);
-  }
+  if (const MethodOffer* offer = methods().find(settings.method)) return offer->make(settings);
   throw SyncError(SyncError::Kind::setting,
                   fmt::format("there is no sync method {}; there are {}", settings.method,
                               fmt::join(method_names(), ", ")));

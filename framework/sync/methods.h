@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "framework/catalogue.h"
 #include "framework/sync/sync_method.h"
 
 namespace strait::sync {
@@ -32,7 +33,17 @@ struct SyncSettings {
   double beta1 = 0.9;                // onebit_adam: of the optimizer
 };
 
-// By name, in the order in which they are offered: the one list of all methods.
+// A method under the name that recipes use.
+struct MethodOffer {
+  std::string name;
+  std::unique_ptr<SyncMethod> (*make)(const SyncSettings&) = nullptr;
+  std::vector<std::string> reads;  // the keys of a recipe's [sync] that are of use to it
+  // Bits in which it sends a value, for forecasts of methods that forecast.cpp does not know.
+  double wire_bits = 32;
+};
+
+// All methods: those of this build, each a line in methods.cpp, and those of plugins.
+Catalogue<MethodOffer>& methods();
 std::vector<std::string> method_names();
 
 // SyncError (setting) where there is no such method or a setting is out of its range; says which.

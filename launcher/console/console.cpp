@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "launcher/console/cut_to_columns.h"
 #include "launcher/console/printable_text.h"
 
 namespace strait::launcher {
@@ -21,15 +22,6 @@ constexpr auto kQuietLive = std::chrono::seconds(2);
 constexpr auto kQuietPlain = std::chrono::seconds(30);
 constexpr std::int64_t kStayingLines = 20;
 constexpr std::size_t kLinksShown = 3;
-
-std::string cut_to_columns(const std::string& text, std::size_t columns) {
-  std::size_t used = 0;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const bool begins = (static_cast<unsigned char>(text[i]) & 0xC0U) != 0x80U;
-    if (begins && used++ == columns) return text.substr(0, i);
-  }
-  return text;
-}
 
 std::string rate_text(double value) {
   if (value < 1e3) return fmt::format("{:.0f}", value);

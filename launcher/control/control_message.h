@@ -4,7 +4,6 @@
 #include <map>
 #include <optional>
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <variant>
 #include <vector>
@@ -14,6 +13,7 @@
 #include "framework/store/manifest.h"
 #include "framework/store/sample.h"
 #include "launcher/control/boundary_step.h"
+#include "launcher/control/control_error.h"
 #include "launcher/control/sync_step.h"
 #include "launcher/exit_code.h"
 
@@ -132,12 +132,6 @@ struct Abort {
 using StageMessage = std::variant<Hello, Ready, Progress, StepDone, Evaluated, ShardsWritten,
                                   ShardFailed, Event, Failed, Done>;
 using CoordinatorMessage = std::variant<Peers, StopAfterStep, Committed, Dropped, Abort>;
-
-// Names the message and the field. Whoever gets one talks to something that is not strait.
-class ControlError : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
 
 net::Frame format(const StageMessage& message);
 net::Frame format(const CoordinatorMessage& message);

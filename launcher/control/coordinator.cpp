@@ -160,7 +160,7 @@ void Coordinator::Control::hear(CrewMember& from, const Hello& hello) {
 void Coordinator::Control::hear(CrewMember& from, const Ready& ready) {
   from.ready = ready;
   if (!crew_.all(&CrewMember::is_ready) || phase_ != Phase::connecting) return;
-  const Peers peers{crew_.endpoints()};
+  const Peers peers{options_.meet ? options_.meet(crew_.endpoints()) : crew_.endpoints()};
   phase_ = Phase::training;
   watchdog_.restart(Clock::now());
   crew_.tell_all(peers);

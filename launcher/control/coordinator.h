@@ -4,6 +4,7 @@
 #include <chrono>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -31,6 +32,8 @@ struct CoordinatorOptions {
   std::chrono::milliseconds grace{4'000};      // from Abort to kill
   std::chrono::milliseconds farewell{30'000};  // from the last Done to the last exit
   int missed_checkpoints = 3;                  // in a row; then the run ends
+  // Where the other ends of links have to connect to, given where all listen; absent: just there.
+  std::function<std::map<std::string, std::string>(std::map<std::string, std::string>)> meet;
   // Makes the checkpoint exist: writes the manifest over the shards of all processes. Throws
   // store::StoreError; the checkpoint is then dropped and training goes on.
   std::function<void(store::Step, const std::vector<store::ShardFile>&)> commit;

@@ -8,9 +8,15 @@ namespace {
 
 // A signal handler can reach nothing but a global.
 std::atomic<int> g_stop_requests{0};
-static_assert(std::atomic<int>::is_always_lock_free);
+std::atomic<bool> g_warned{false};
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
 
 void count_stop(int /*signal*/) { g_stop_requests.fetch_add(1); }
+
+void count_warning(int /*signal*/) {
+  g_warned = true;
+  g_stop_requests.fetch_add(1);
+}
 
 void dispose(int signal, void (*handler)(int)) {
   struct sigaction action {};
@@ -22,7 +28,7 @@ void dispose(int signal, void (*handler)(int)) {
 }  // namespace
 
 StopSignals::StopSignals() {
-  g_stop_requests = 0;
+  g_stop_requests = g_warned ? 1 : 0;
   dispose(SIGINT, count_stop);
   dispose(SIGTERM, count_stop);
   dispose(SIGHUP, SIG_IGN);
@@ -34,5 +40,12 @@ StopSignals::~StopSignals() {
 }
 
 const std::atomic<int>& StopSignals::count() const { return g_stop_requests; }
+
+void StopSignals::expect_warning() {
+  g_warned = false;
+  dispose(SIGUSR1, count_warning);
+}
+
+bool StopSignals::warned() { return g_warned; }
 
 }  // namespace strait::launcher

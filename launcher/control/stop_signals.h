@@ -16,6 +16,11 @@ class StopSignals {
 
   // How often the user asked us to stop; for Coordinator::run.
   const std::atomic<int>& count() const;
+
+  // From now on, and beyond any object of this class, SIGUSR1 tells that our time is nearly up: it
+  // counts as being asked to stop, also when it came before the counting began.
+  static void expect_warning();
+  static bool warned();  // it has come since
 };
 
 }  // namespace strait::launcher

@@ -59,6 +59,8 @@ void Watchdog::progress(net::ProcessName process, const Progress& progress, Time
 void Watchdog::finished(net::ProcessName process) { watched_.at(process).finished = true; }
 
 void Watchdog::restart(Time now) {
+  limits_.silence = std::max(limits_.silence, limits_.hold);
+  limits_.progress = std::max(limits_.progress, limits_.hold);
   for (auto& [name, watched] : watched_) {
     watched.moved = now;
     watched.ever_moved = false;

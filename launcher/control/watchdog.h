@@ -13,6 +13,7 @@ namespace strait::launcher {
 struct WatchdogLimits {
   std::chrono::milliseconds start{60'000};     // until every process has said hello
   std::chrono::milliseconds silence{5'000};    // a stage speaks every second
+  std::chrono::milliseconds hold{0};           // instead, once training, where paths may break
   std::chrono::milliseconds progress{60'000};  // at least; ten median steps if that is longer
 };
 

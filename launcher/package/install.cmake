@@ -13,6 +13,14 @@ install(TARGETS ${rooms} EXPORT strait
         FILE_SET HEADERS DESTINATION ${header_dir})
 file(GLOB framework_headers RELATIVE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/framework/*.h)
 install(FILES ${framework_headers} DESTINATION ${header_dir}/framework)
+if(TARGET strait_plugin)
+  # <strait/partition.h>, <strait/plugin.h> and <strait/main.h>; they include the others by their full names.
+  install(FILES ${CMAKE_CURRENT_LIST_DIR}/partition.h ${CMAKE_CURRENT_LIST_DIR}/plugin.h
+                ${CMAKE_CURRENT_LIST_DIR}/main.h
+          DESTINATION ${header_dir})
+  install(TARGETS strait_plugin EXPORT strait
+          INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} ${header_dir})
+endif()
 install(EXPORT strait NAMESPACE strait:: FILE straitTargets.cmake DESTINATION ${package_dir})
 
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/straitConfig.cmake.in
@@ -25,7 +33,9 @@ install(FILES ${CMAKE_CURRENT_LIST_DIR}/torch.cmake ${CMAKE_BINARY_DIR}/straitCo
         DESTINATION ${package_dir})
 
 if(TARGET strait-stage)
-  # The installed programs find libtorch where the build found it.
-  set_target_properties(strait strait-stage PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
+  # The installed programs find libtorch where the build found it. Said by name: CMake leaves out by
+  # itself what lies below the sources, as .venv does.
+  get_filename_component(torch_libraries "${Torch_DIR}/../../../lib" ABSOLUTE)
+  set_target_properties(strait strait-stage PROPERTIES INSTALL_RPATH "${torch_libraries}")
   install(TARGETS strait strait-stage RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()

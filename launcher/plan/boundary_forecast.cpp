@@ -1,6 +1,8 @@
 #include "launcher/plan/boundary_forecast.h"
 
-#include "framework/codec/sample_format.h"
+#include <ATen/core/ScalarType.h>
+
+#include "framework/codec/codecs.h"
 #include "kernels/group_format.h"
 
 namespace strait::launcher {
@@ -11,15 +13,16 @@ constexpr double kMessageHead = 28;
 constexpr double kRowHead = 12;
 constexpr double kDocument = 4;
 
-double token_payload(const Recipe::Codec& settings, std::int64_t bits, std::int64_t width) {
-  if (bits == codec::kWholeBits) return 2.0 * static_cast<double>(width);
-  const kernels::GroupFormat format{static_cast<int>(bits), static_cast<int>(settings.group),
-                                    settings.rotate};
-  return static_cast<double>(kernels::token_bytes(format, width));
-}
-
-double raw_token(const Recipe::Codec& settings, std::int64_t width) {
-  return static_cast<double>(width) * (settings.wire_dtype == WireDtype::float32 ? 4 : 2);
+codec::CodecSettings settings_of(const Recipe::Codec& recipe, std::int64_t bits) {
+  codec::CodecSettings settings;
+  settings.bits = static_cast<int>(bits);
+  settings.first_bits = static_cast<int>(recipe.first_bits);
+  settings.group = static_cast<int>(recipe.group);
+  settings.rotate = recipe.rotate;
+  settings.wire = recipe.wire_dtype == WireDtype::float32    ? at::kFloat
+                  : recipe.wire_dtype == WireDtype::bfloat16 ? at::kBFloat16
+                                                             : at::kHalf;
+  return settings;
 }
 
 kernels::EntryKind entry_kind(const Recipe::Codec& settings) {
@@ -30,7 +33,7 @@ kernels::EntryKind entry_kind(const Recipe::Codec& settings) {
 }  // namespace
 
 bool remembers(const Recipe::Codec& settings) {
-  return settings.forward == CodecKind::delta || settings.forward == CodecKind::automatic;
+  return codec::codecs().named(settings.forward).remembers != codec::CodecOffer::Remembers::nothing;
 }
 
 std::int64_t entry_bytes(const Recipe::Codec& settings, std::int64_t row_tokens,
@@ -38,32 +41,17 @@ std::int64_t entry_bytes(const Recipe::Codec& settings, std::int64_t row_tokens,
   return kernels::entry_bytes(entry_kind(settings), row_tokens, width);
 }
 
-BoundaryBytes boundary_bytes(const Recipe::Codec& settings, const BoundaryLoad& load) {
+BoundaryBytes boundary_bytes(const Recipe::Codec& recipe, const BoundaryLoad& load) {
   const auto rows = static_cast<double>(load.rows);
   const double head = kMessageHead + rows * (kRowHead + kDocument * load.documents_per_row);
-  const double tokens = rows * load.tokens_per_row;
-  const double raw = head + tokens * raw_token(settings, load.width);
-  const auto quantised = [&](std::int64_t bits, codec::RowBase base) {
-    return head + static_cast<double>(codec::kPayloadHeadBytes) +
-           rows * static_cast<double>(codec::head_bytes(base)) +
-           tokens * token_payload(settings, bits, load.width);
-  };
-  BoundaryBytes bytes;
-  using codec::RowBase;
-  bytes.known_forward = raw;
-  if (settings.forward == CodecKind::fixed) {
-    bytes.known_forward = quantised(settings.forward_bits, RowBase::none);
-  }
-  bytes.first_forward = bytes.known_forward;
-  if (remembers(settings)) {
-    bytes.known_forward = quantised(settings.forward_bits, RowBase::entry);
-    bytes.first_forward = quantised(settings.first_bits, RowBase::fresh);
-  }
-  bytes.backward = raw;
-  if (settings.backward != CodecKind::raw) {
-    bytes.backward = quantised(settings.backward_bits, RowBase::none);
-  }
-  return bytes;
+  const codec::PayloadLoad carried{rows, rows * load.tokens_per_row, load.width};
+  codec::CodecSettings forward = settings_of(recipe, recipe.forward_bits);
+  forward.remembers = remembers(recipe);
+  const codec::PayloadBytes down = codec::codecs().named(recipe.forward).payload(forward, carried);
+  const codec::PayloadBytes up = codec::codecs()
+                                     .named(recipe.backward)
+                                     .payload(settings_of(recipe, recipe.backward_bits), carried);
+  return {head + down.first, head + down.known, head + up.known};
 }
 
 }  // namespace strait::launcher

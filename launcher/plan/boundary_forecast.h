@@ -23,7 +23,7 @@ struct BoundaryBytes {
 
 // What the codecs of a recipe make of a load. `auto` is taken for what it does at its fewest bits:
 // its choice follows measurements that no plan has. Pure.
-BoundaryBytes boundary_bytes(const Recipe::Codec& codec, const BoundaryLoad& load);
+BoundaryBytes boundary_bytes(const Recipe::Codec& recipe, const BoundaryLoad& load);
 
 // Whether activations are sent as changes since the sample's last visit.
 bool remembers(const Recipe::Codec& codec);

@@ -33,22 +33,28 @@ Plan::Data data_from_json(const json& from) {
   return {from.at("file"), from.at("hash"), from.at("rows")};
 }
 
+json host_to_json(const Plan::Host& host) {
+  return {{"name", host.name}, {"cores", host.cores}, {"memory", host.memory}};
+}
+
+Plan::Host host_from_json(const json& from) {
+  return {from.at("name"), from.at("cores"), from.at("memory")};
+}
+
 json process_to_json(const Plan::Process& process) {
-  return {{"name", name_to_json(process.name)},
-          {"host", process.host},
-          {"layers", {process.layers.first, process.layers.last}},
-          {"threads", process.threads},
-          {"parameters", process.parameters},
-          {"state_bytes", process.state_bytes},
-          {"activation_bytes", process.activation_bytes},
-          {"cache_bytes", process.cache_bytes},
-          {"in_flight", process.in_flight}};
+  return {
+      {"name", name_to_json(process.name)}, {"host", process.host},
+      {"host_index", process.host_index},   {"layers", {process.layers.first, process.layers.last}},
+      {"threads", process.threads},         {"parameters", process.parameters},
+      {"state_bytes", process.state_bytes}, {"activation_bytes", process.activation_bytes},
+      {"cache_bytes", process.cache_bytes}, {"in_flight", process.in_flight}};
 }
 
 Plan::Process process_from_json(const json& from) {
   Plan::Process process;
   process.name = name_from_json(from.at("name"));
   process.host = from.at("host");
+  process.host_index = from.at("host_index");
   process.layers = {from.at("layers").at(0), from.at("layers").at(1)};
   process.threads = from.at("threads");
   process.parameters = from.at("parameters");
@@ -114,6 +120,32 @@ Plan::SyncOffer offer_from_json(const json& from) {
           from.at("age"),    from.at("step_seconds"), from.at("slowdown")};
 }
 
+json measured_host_to_json(const MeasuredHost& host) {
+  return {{"name", host.name},
+          {"flops_per_second", host.flops_per_second},
+          {"backward", host.backward},
+          {"threads", host.threads},
+          {"memory_bytes_per_second", host.memory_bytes_per_second}};
+}
+
+MeasuredHost measured_host_from_json(const json& from) {
+  return {from.at("name"), from.at("flops_per_second"), from.at("backward"), from.at("threads"),
+          from.at("memory_bytes_per_second")};
+}
+
+json measured_link_to_json(const MeasuredLink& link) {
+  return {{"from", link.from},
+          {"to", link.to},
+          {"bits_per_second", link.bits_per_second},
+          {"flows_bits_per_second", link.flows_bits_per_second},
+          {"seconds", link.seconds}};
+}
+
+MeasuredLink measured_link_from_json(const json& from) {
+  return {from.at("from"), from.at("to"), from.at("bits_per_second"),
+          from.at("flows_bits_per_second"), from.at("seconds")};
+}
+
 template <typename Value>
 json all_to_json(const std::vector<Value>& values, json (*convert)(const Value&)) {
   json array = json::array();
@@ -138,7 +170,7 @@ const Plan::Process& Plan::process(net::ProcessName name) const {
 schedules::ActionList Plan::training_actions(net::ProcessName name) const {
   const schedules::PipelineShape shape{static_cast<int>(recipe.pipeline.stages),
                                        static_cast<int>(micro_batches), static_cast<int>(depth)};
-  return schedules::schedule_named(name_of(recipe.pipeline.schedule))
+  return schedules::schedule_named(recipe.pipeline.schedule)
       .list(shape, static_cast<StageIndex>(name.stage));
 }
 
@@ -154,6 +186,7 @@ schedules::ActionList Plan::evaluation_actions(net::ProcessName name) const {
 std::string Plan::hash() const {
   Plan placeless = *this;
   placeless.train.file.clear();
+  placeless.recipe.model.path.clear();
   if (placeless.eval) placeless.eval->file.clear();
   return store::hash_text(to_json(placeless).dump());
 }
@@ -173,6 +206,9 @@ json to_json(const Plan& plan) {
           {"first_epoch_step_seconds", plan.first_epoch_step_seconds},
           {"sync_method", plan.sync_method},
           {"sync_offers", all_to_json(plan.sync_offers, offer_to_json)},
+          {"hosts", all_to_json(plan.hosts, host_to_json)},
+          {"measured_hosts", all_to_json(plan.speeds.hosts, measured_host_to_json)},
+          {"measured_links", all_to_json(plan.speeds.links, measured_link_to_json)},
           {"processes", all_to_json(plan.processes, process_to_json)},
           {"links", all_to_json(plan.links, link_to_json)}};
 }
@@ -195,6 +231,13 @@ Plan plan_from_json(const json& from) {
     plan.sync_method = from.at("sync_method");
     for (const json& offer : from.at("sync_offers")) {
       plan.sync_offers.push_back(offer_from_json(offer));
+    }
+    for (const json& host : from.at("hosts")) plan.hosts.push_back(host_from_json(host));
+    for (const json& host : from.at("measured_hosts")) {
+      plan.speeds.hosts.push_back(measured_host_from_json(host));
+    }
+    for (const json& link : from.at("measured_links")) {
+      plan.speeds.links.push_back(measured_link_from_json(link));
     }
     for (const json& process : from.at("processes")) {
       plan.processes.push_back(process_from_json(process));

@@ -9,6 +9,7 @@
 
 #include "framework/net/process_name.h"
 #include "framework/store/sample.h"
+#include "launcher/recipe/link_table.h"
 #include "launcher/recipe/recipe.h"
 #include "models/model_description.h"
 #include "schedules/action.h"
@@ -18,9 +19,16 @@ namespace strait::launcher {
 // A recipe resolved: who runs what, where, over which link. A value: made, printed, compared and
 // sent without side effects. Bytes and times in it are forecasts; everything else is exact.
 struct Plan {
+  // Where processes run. What is not known before a host has answered is 0.
+  struct Host {
+    std::string name;  // as the recipe calls it
+    std::int64_t cores = 0;
+    std::int64_t memory = 0;  // bytes
+  };
   struct Process {
     net::ProcessName name;
-    std::string host;
+    std::string host;            // its name, and
+    std::size_t host_index = 0;  // which of `hosts` it is
     models::LayerRange layers{};
     std::int64_t threads = 1;
     std::int64_t parameters = 0;
@@ -74,9 +82,11 @@ struct Plan {
   std::int64_t depth = 0;
   std::int64_t epoch_steps = 0;         // of the first epoch, where samples are new
   double step_seconds = 0;              // behind it, and
-  double first_epoch_step_seconds = 0;  // in it, at the assumed speeds of step_forecast.h
+  double first_epoch_step_seconds = 0;  // in it, by forecast
   std::string sync_method;              // of the replicas: "auto" is resolved; empty: there is one
   std::vector<SyncOffer> sync_offers;   // all methods, with the recipe's settings where it has them
+  std::vector<Host> hosts;              // in the order of the recipe
+  LinkTable speeds;                     // measured ones that forecasts go by; see speeds.h
   std::vector<Process> processes;       // by replica, then by stage
   std::vector<Link> links;
 

@@ -6,20 +6,23 @@
 #include <cmath>
 #include <fstream>
 #include <iterator>
+#include <span>
 #include <thread>
 
 #include "framework/store/file_hash.h"
 #include "framework/store/sample_order.h"
 #include "framework/store/weight_files.h"
+#include "launcher/plan/placement.h"
 #include "launcher/plan/planned_boundary.h"
+#include "launcher/plan/planned_cut.h"
 #include "launcher/plan/planned_sync.h"
 #include "launcher/plan/step_forecast.h"
+#include "launcher/recipe/links_reader.h"
 #include "launcher/recipe/recipe_support.h"
 #include "launcher/user_error.h"
 #include "models/model_config.h"
 #include "models/tensor_names.h"
 #include "schedules/schedule.h"
-#include "stages/partition.h"
 
 namespace strait::launcher {
 namespace {
@@ -46,20 +49,6 @@ void check_weights(const Recipe& recipe, const models::ModelConfig& config) {
   std::vector<models::TensorShape> shapes;
   for (const auto& entry : files.tensors()) shapes.push_back({entry.info.name, entry.info.shape});
   models::match_tensors(config, shapes, recipe.model.path);
-}
-
-std::vector<models::LayerRange> cut(const Recipe& recipe, const models::ModelDescription& model) {
-  const Recipe::Partition& partition = recipe.pipeline.partition;
-  if (partition.kind != PartitionKind::ranges) {
-    return stages::balanced_partition(model, recipe.pipeline.stages);
-  }
-  if (static_cast<std::int64_t>(partition.ranges.size()) != recipe.pipeline.stages) {
-    throw UserError(ExitCode::bad_input,
-                    fmt::format("pipeline.partition lists {} stages, pipeline.stages says {}; make "
-                                "them equal",
-                                partition.ranges.size(), recipe.pipeline.stages));
-  }
-  return stages::explicit_partition(model, partition.ranges);
 }
 
 // Byte tokens for a model that was trained with a tokenizer of its own would be learnt as nonsense,
@@ -103,26 +92,52 @@ struct Sizes {
   std::int64_t threads;
 };
 
-// Depth by what a step is like once samples come back: that is most of a run.
-void plan_steps(Plan& plan, const models::ModelDescription& model,
-                const std::vector<models::LayerRange>& ranges,
+// A replica's pipeline once samples come back, and in the first epoch; `places` are its hosts.
+struct ReplicaCosts {
+  StepCosts known;
+  StepCosts first_epoch;
+};
+
+ReplicaCosts replica_costs(const Plan& plan, const models::ModelDescription& model,
+                           const std::vector<models::LayerRange>& ranges,
+                           std::span<const std::size_t> places,
+                           const std::vector<PlannedBoundary>& boundaries, const Sizes& sizes) {
+  ReplicaCosts costs;
+  costs.known.schedule = plan.recipe.pipeline.schedule;
+  costs.known.micro_batches = plan.micro_batches;
+  for (std::size_t i = 0; i < ranges.size(); ++i) {
+    const ComputeSpeed speed = compute_speed(plan, places[i], sizes.threads);
+    costs.known.stages.push_back(stage_cost(model, ranges[i], sizes.micro_batch_tokens, speed));
+  }
+  costs.first_epoch = costs.known;
+  for (std::size_t i = 0; i < boundaries.size(); ++i) {
+    const PathSpeed down = path_speed(plan, places[i], places[i + 1]);
+    const PathSpeed up = path_speed(plan, places[i + 1], places[i]);
+    const BoundaryBytes& bytes = boundaries[i].bytes;
+    costs.known.links.push_back(link_cost(boundaries[i].forward_bytes(), bytes.backward, down, up));
+    costs.first_epoch.links.push_back(link_cost(bytes.first_forward, bytes.backward, down, up));
+  }
+  return costs;
+}
+
+// Depth by what a step is like once samples come back: that is most of a run. All replicas have
+// the same, and wait for the slowest.
+void plan_steps(Plan& plan, const models::ModelDescription& model, const PlannedCut& cut,
                 const std::vector<PlannedBoundary>& boundaries, const Sizes& sizes) {
-  StepCosts costs;
-  costs.schedule = plan.recipe.pipeline.schedule;
-  costs.micro_batches = plan.micro_batches;
-  for (const models::LayerRange& range : ranges) {
-    costs.stages.push_back(stage_cost(model, range, sizes.micro_batch_tokens, sizes.threads));
+  std::vector<ReplicaCosts> replicas;
+  const std::span<const std::size_t> places(cut.hosts);
+  for (std::size_t at = 0; at < places.size(); at += cut.layers.size()) {
+    replicas.push_back(replica_costs(plan, model, cut.layers, places.subspan(at, cut.layers.size()),
+                                     boundaries, sizes));
   }
-  StepCosts first_epoch = costs;
-  const double rate = link_bytes_per_second(plan.recipe);
-  for (const PlannedBoundary& boundary : boundaries) {
-    const BoundaryBytes& bytes = boundary.bytes;
-    costs.links.push_back(link_cost(boundary.forward_bytes(), bytes.backward, rate));
-    first_epoch.links.push_back(link_cost(bytes.first_forward, bytes.backward, rate));
+  const auto plain = [](const ReplicaCosts& costs) { return step_seconds(costs.known, 0); };
+  const auto slowest = std::ranges::max_element(replicas, {}, plain);
+  plan.depth = plan.recipe.pipeline.depth.value_or(best_depth(slowest->known));
+  for (const ReplicaCosts& costs : replicas) {
+    plan.step_seconds = std::max(plan.step_seconds, step_seconds(costs.known, plan.depth));
+    plan.first_epoch_step_seconds =
+        std::max(plan.first_epoch_step_seconds, step_seconds(costs.first_epoch, plan.depth));
   }
-  plan.depth = plan.recipe.pipeline.depth.value_or(best_depth(costs));
-  plan.step_seconds = step_seconds(costs, plan.depth);
-  plan.first_epoch_step_seconds = step_seconds(first_epoch, plan.depth);
 }
 
 Plan::Process plan_process(const Plan& plan, const models::ModelDescription& model,
@@ -130,7 +145,6 @@ Plan::Process plan_process(const Plan& plan, const models::ModelDescription& mod
                            const Sizes& sizes) {
   Plan::Process process;
   process.name = name;
-  process.host = "localhost";
   process.layers = range;
   process.threads = sizes.threads;
   std::int64_t saved_per_token = 0;
@@ -145,7 +159,7 @@ Plan::Process plan_process(const Plan& plan, const models::ModelDescription& mod
   const schedules::PipelineShape shape{static_cast<int>(plan.recipe.pipeline.stages),
                                        static_cast<int>(plan.micro_batches),
                                        static_cast<int>(plan.depth)};
-  process.in_flight = schedules::schedule_named(name_of(plan.recipe.pipeline.schedule))
+  process.in_flight = schedules::schedule_named(plan.recipe.pipeline.schedule)
                           .most_in_flight(shape, static_cast<StageIndex>(name.stage));
   // Master, gradient and two moments in float32, and the parameter itself where that is narrower.
   const bool narrow = plan.recipe.model.dtype == Dtype::bfloat16;
@@ -196,10 +210,20 @@ void plan_tie_links(Plan& plan, const models::ModelDescription& model) {
   }
 }
 
-std::int64_t threads_of(const Recipe& recipe) {
+// Cores of other hosts are not known yet: they are taken to be as this one until they answer.
+std::int64_t threads_of(const Recipe& recipe, std::int64_t processes_of_host) {
   if (recipe.pipeline.threads) return *recipe.pipeline.threads;
   const auto cores = static_cast<std::int64_t>(std::thread::hardware_concurrency());
-  return std::max<std::int64_t>(1, cores / (recipe.pipeline.stages * recipe.pipeline.replicas));
+  return std::max<std::int64_t>(1, cores / processes_of_host);
+}
+
+// The most processes that share a host.
+std::int64_t most_on_a_host(const std::vector<std::size_t>& places) {
+  std::ptrdiff_t most = 1;
+  for (const std::size_t host : places) {
+    most = std::max(most, std::count(places.begin(), places.end(), host));
+  }
+  return most;
 }
 
 void plan_batches(Plan& plan, const PreparedData& train) {
@@ -242,7 +266,6 @@ PlannedRun make_plan(const Recipe& recipe) {
   const models::ModelDescription model =
       models::describe(config, {recipe.data.row, bytes_per_value(recipe.model.dtype)});
   check_weights(recipe, config);
-  const std::vector<models::LayerRange> ranges = cut(recipe, model);
 
   check_tokenizer(recipe);
   run.train = read_data(recipe.data.train, recipe.data.row);
@@ -257,13 +280,22 @@ PlannedRun make_plan(const Recipe& recipe) {
     plan.eval_micro_batches = (plan.eval->rows + rows - 1) / rows;
   }
 
-  const Sizes sizes{*recipe.train.micro_batch * recipe.data.row, threads_of(recipe)};
+  const std::vector<RecipeHost> hosts = hosts_of(recipe);
+  for (const RecipeHost& host : hosts) plan.hosts.push_back({host.name});
+  if (!recipe.hosts.links.empty()) plan.speeds = read_links(recipe.hosts.links);
+  const PlannedCut cut = plan_cut(recipe, plan.speeds, model, plan.micro_batches);
+  const Sizes sizes{*recipe.train.micro_batch * recipe.data.row,
+                    threads_of(recipe, most_on_a_host(cut.hosts))};
   const std::vector<PlannedBoundary> boundaries =
-      plan_boundaries(recipe, model, ranges, *run.train.tokens);
-  plan_steps(plan, model, ranges, boundaries, sizes);
+      plan_boundaries(recipe, model, cut.layers, *run.train.tokens);
+  plan_steps(plan, model, cut, boundaries, sizes);
   for (std::uint32_t replica = 0; replica < recipe.pipeline.replicas; ++replica) {
     for (std::uint32_t stage = 0; stage < recipe.pipeline.stages; ++stage) {
-      plan.processes.push_back(plan_process(plan, model, ranges[stage], {stage, replica}, sizes));
+      const std::size_t host = cut.hosts.at(plan.processes.size());
+      plan.processes.push_back(
+          plan_process(plan, model, cut.layers[stage], {stage, replica}, sizes));
+      plan.processes.back().host = hosts[host].name;
+      plan.processes.back().host_index = host;
       plan.processes.back().cache_bytes = cache_bytes_of(boundaries, stage);
     }
   }

@@ -1,6 +1,9 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <set>
+#include <vector>
 
 #include "launcher/console/byte_text.h"
 #include "launcher/plan/plan.h"
@@ -25,33 +28,32 @@ std::string layers_in_words(const models::LayerRange& range, int layers) {
   const int head = layers - 1;
   const int first = std::max(range.first, 1) - 1;
   const int last = std::min(range.last, head - 1) - 1;
-  std::string words = range.first == 0 ? "embedding, " : "";
-  words +=
-      first == last ? fmt::format("block {}", first) : fmt::format("blocks {}-{}", first, last);
-  return words + (range.last == head ? ", head" : "");
+  std::vector<std::string> words;
+  if (range.first == 0) words.emplace_back("embedding");
+  if (first == last) words.push_back(fmt::format("block {}", first));
+  if (first < last) words.push_back(fmt::format("blocks {}-{}", first, last));
+  if (range.last == head) words.emplace_back("head");
+  return fmt::format("{}", fmt::join(words, ", "));
 }
 
 // "raw bfloat16", "delta 4 bits (8 on a first visit)".
 std::string forward_in_words(const Recipe::Codec& codec) {
   const auto first =
       codec.first_bits == 16 ? std::string("bfloat16") : fmt::format("{} bits", codec.first_bits);
-  switch (codec.forward) {
-    case CodecKind::raw:
-      return fmt::format("raw {}", name_of(codec.wire_dtype));
-    case CodecKind::fixed:
-      return fmt::format("fixed {} bits", codec.forward_bits);
-    case CodecKind::delta:
-      return fmt::format("delta {} bits ({} on a first visit)", codec.forward_bits, first);
-    case CodecKind::automatic:
-      break;
+  if (codec.forward == "raw") return fmt::format("raw {}", name_of(codec.wire_dtype));
+  if (codec.forward == "fixed") return fmt::format("fixed {} bits", codec.forward_bits);
+  if (codec.forward == "delta" || codec.forward == "auto") {
+    return fmt::format("{} {}{} bits ({} on a first visit)", codec.forward,
+                       codec.forward == "auto" ? "from " : "", codec.forward_bits, first);
   }
-  return fmt::format("auto from {} bits ({} on a first visit)", codec.forward_bits, first);
+  return codec.forward;  // of a plugin
 }
 
 std::string backward_in_words(const Recipe::Codec& codec) {
-  if (codec.backward == CodecKind::raw) return fmt::format("raw {}", name_of(codec.wire_dtype));
-  return fmt::format("{} {}{} bits", name_of(codec.backward),
-                     codec.backward == CodecKind::automatic ? "from " : "", codec.backward_bits);
+  if (codec.backward == "raw") return fmt::format("raw {}", name_of(codec.wire_dtype));
+  if (codec.backward != "fixed" && codec.backward != "auto") return codec.backward;
+  return fmt::format("{} {}{} bits", codec.backward, codec.backward == "auto" ? "from " : "",
+                     codec.backward_bits);
 }
 
 std::string process_table(const Plan& plan, const models::ModelDescription& model) {
@@ -141,11 +143,45 @@ std::string rate_in_words(double bytes_per_second) {
                     : fmt::format("{:.3g} Gbit/s", bits / 1e9);
 }
 
+// The first few of a list that may be long.
+std::string some_of(const std::vector<std::string>& words) {
+  constexpr std::size_t kShown = 6;
+  if (words.size() <= kShown) return fmt::format("{}", fmt::join(words, ", "));
+  const std::vector<std::string> first(words.begin(), words.begin() + kShown);
+  return fmt::format("{} and {} more", fmt::join(first, ", "), words.size() - kShown);
+}
+
+// What forecasts go by, and which of it somebody has measured.
+std::string speeds_in_words(const Plan& plan) {
+  std::vector<std::string> measured;
+  std::set<std::string> assumed;
+  for (std::size_t i = 0; i < plan.hosts.size(); ++i) {
+    const ComputeSpeed speed = compute_speed(plan, i, 1);
+    const std::string words = fmt::format("{:.3g} Gflop/s a thread", speed.flops_per_second / 1e9);
+    if (speed.measured) measured.push_back(fmt::format("{} on {}", words, plan.hosts[i].name));
+    if (!speed.measured) assumed.insert(words);
+  }
+  std::set<std::pair<std::size_t, std::size_t>> seen;
+  for (const Plan::Link& link : plan.links) {
+    const std::size_t from = plan.process(link.connects).host_index;
+    const std::size_t to = plan.process(link.listens).host_index;
+    if (!seen.insert({from, to}).second) continue;
+    const PathSpeed path = path_speed(plan, from, to);
+    const std::string words = rate_in_words(path.bytes_per_second);
+    if (!path.measured) assumed.insert(words + " a link");
+    if (path.measured) {
+      measured.push_back(fmt::format("{} and {:.3g} ms from {} to {}", words, path.seconds * 1e3,
+                                     plan.hosts[from].name, plan.hosts[to].name));
+    }
+  }
+  std::string rest = fmt::format("{}", fmt::join(assumed, " and "));
+  if (measured.empty()) return rest;
+  return fmt::format("measured {}{}{}", some_of(measured), rest.empty() ? "" : "; assumed ", rest);
+}
+
 std::string step_forecast(const Plan& plan) {
   std::string text =
-      fmt::format("\nforecast at {:.0f} Gflop/s a thread and {} a link: {:.3g} s a step",
-                  kAssumedFlopsPerThread / 1e9, rate_in_words(link_bytes_per_second(plan.recipe)),
-                  plan.step_seconds);
+      fmt::format("\nforecast at {}: {:.3g} s a step", speeds_in_words(plan), plan.step_seconds);
   if (std::ranges::any_of(plan.links, &Plan::Link::remembers)) {
     text += fmt::format(", {:.3g} s in the first epoch ({} steps)", plan.first_epoch_step_seconds,
                         plan.epoch_steps);
@@ -164,9 +200,9 @@ std::string describe(const Plan& plan) {
       "{}: {} with {} parameters, {} steps of {} rows of {} tokens ({} micro-batches of {})\n"
       "schedule {}, depth {}; codec {} forward, {} backward{}; {} training rows",
       recipe.name, model.family, human_count(model.parameters()), plan.steps, recipe.train.batch,
-      recipe.data.row, plan.micro_batches, *recipe.train.micro_batch,
-      name_of(recipe.pipeline.schedule), plan.depth, forward_in_words(recipe.codec),
-      backward_in_words(recipe.codec), sync_in_words(plan), plan.train.rows);
+      recipe.data.row, plan.micro_batches, *recipe.train.micro_batch, recipe.pipeline.schedule,
+      plan.depth, forward_in_words(recipe.codec), backward_in_words(recipe.codec),
+      sync_in_words(plan), plan.train.rows);
   if (plan.eval) text += fmt::format(", {} evaluation rows", plan.eval->rows);
   return text + "\n" + process_table(plan, model) + link_table(plan) + cache_table(plan) +
          sync_offer_table(plan) + step_forecast(plan);

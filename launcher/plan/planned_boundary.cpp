@@ -1,6 +1,11 @@
 #include "launcher/plan/planned_boundary.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+
+#include "framework/codec/codecs.h"
+#include "launcher/user_error.h"
 
 namespace strait::launcher {
 namespace {
@@ -24,6 +29,15 @@ void plan_cache(const Recipe& recipe, std::int64_t rows, std::size_t at,
   boundary.hits = static_cast<double>(boundary.cached_rows) / static_cast<double>(rows);
 }
 
+// What a recipe says of our own codecs is checked where it is read; of a plugin's, here.
+void check_codec_of_gradients(const Recipe& recipe) {
+  if (codec::codecs().named(recipe.codec.backward).for_gradients) return;
+  throw UserError(ExitCode::bad_input,
+                  fmt::format("codec.backward = \"{}\" is a codec for activations alone; name "
+                              "another one for gradients",
+                              recipe.codec.backward));
+}
+
 }  // namespace
 
 std::int64_t PlannedBoundary::bytes_in_memory() const {
@@ -34,6 +48,7 @@ std::vector<PlannedBoundary> plan_boundaries(const Recipe& recipe,
                                              const models::ModelDescription& model,
                                              const std::vector<models::LayerRange>& ranges,
                                              const store::TokenFile& tokens) {
+  check_codec_of_gradients(recipe);
   BoundaryLoad load;
   load.rows = *recipe.train.micro_batch;
   const auto rows = static_cast<double>(tokens.rows());

@@ -1,12 +1,13 @@
 #include "launcher/plan/step_forecast.h"
 
+#include <algorithm>
+
+#include "models/model_config.h"
 #include "schedules/choose_depth.h"
 #include "schedules/schedule.h"
 
 namespace strait::launcher {
 namespace {
-
-constexpr double kBackwardCost = 2.0;  // of a forward
 
 schedules::PipelineShape shape_of(const StepCosts& costs, std::int64_t depth) {
   return {static_cast<int>(costs.stages.size()), static_cast<int>(costs.micro_batches),
@@ -17,43 +18,67 @@ schedules::PipelineShape shape_of(const StepCosts& costs, std::int64_t depth) {
 
 schedules::StageCost stage_cost(const models::ModelDescription& model,
                                 const models::LayerRange& layers, std::int64_t tokens,
-                                std::int64_t threads) {
+                                const ComputeSpeed& speed) {
   double flops = 0;
   for (int i = layers.first; i <= layers.last; ++i) {
     flops += model.layers[static_cast<std::size_t>(i)].forward_flops_per_token;
   }
   schedules::StageCost cost;
-  cost.forward_seconds =
-      flops * static_cast<double>(tokens) / (kAssumedFlopsPerThread * static_cast<double>(threads));
-  cost.backward_seconds = kBackwardCost * cost.forward_seconds;
+  cost.forward_seconds = flops * static_cast<double>(tokens) / speed.flops_per_second;
+  cost.backward_seconds = speed.backward * cost.forward_seconds;
   return cost;
 }
 
-double link_bytes_per_second(const Recipe& recipe) {
-  return recipe.hosts.link_megabits ? *recipe.hosts.link_megabits * 1e6 / 8
-                                    : kAssumedLinkBytesPerSecond;
-}
-
-schedules::LinkCost link_cost(double forward_bytes, double backward_bytes,
-                              double bytes_per_second) {
+schedules::LinkCost link_cost(double forward_bytes, double backward_bytes, const PathSpeed& forward,
+                              const PathSpeed& backward) {
   schedules::LinkCost link;
   link.forward_bytes = forward_bytes;
   link.backward_bytes = backward_bytes;
-  link.forward_bytes_per_second = bytes_per_second;
-  link.backward_bytes_per_second = bytes_per_second;
+  link.forward_bytes_per_second = forward.bytes_per_second;
+  link.backward_bytes_per_second = backward.bytes_per_second;
+  link.latency_seconds = (forward.seconds + backward.seconds) / 2;
   return link;
 }
 
 std::int64_t best_depth(const StepCosts& costs) {
-  return schedules::choose_depth(schedules::schedule_named(name_of(costs.schedule)),
-                                 shape_of(costs, 0), costs.stages, costs.links,
-                                 static_cast<int>(costs.micro_batches));
+  return schedules::choose_depth(schedules::schedule_named(costs.schedule), shape_of(costs, 0),
+                                 costs.stages, costs.links, static_cast<int>(costs.micro_batches));
 }
 
 double step_seconds(const StepCosts& costs, std::int64_t depth) {
-  const auto lists = schedules::action_lists(schedules::schedule_named(name_of(costs.schedule)),
-                                             shape_of(costs, depth));
+  const auto lists =
+      schedules::action_lists(schedules::schedule_named(costs.schedule), shape_of(costs, depth));
   return schedules::simulate(lists, costs.stages, costs.links).seconds;
+}
+
+double forecast_step(const Plan& plan, const PathSpeeds& speed) {
+  const models::ModelDescription model =
+      models::describe(models::parse_config(plan.model_config, plan.recipe.model.path),
+                       {plan.recipe.data.row, static_cast<std::int64_t>(sizeof(float))});
+  const std::int64_t tokens = *plan.recipe.train.micro_batch * plan.recipe.data.row;
+  const auto micro_batches = static_cast<double>(plan.micro_batches);
+  std::vector<StepCosts> replicas(static_cast<std::size_t>(plan.recipe.pipeline.replicas));
+  for (const Plan::Process& process : plan.processes) {
+    const ComputeSpeed compute = compute_speed(plan, process.host_index, process.threads);
+    replicas.at(process.name.replica)
+        .stages.push_back(stage_cost(model, process.layers, tokens, compute));
+  }
+  for (const Plan::Link& link : plan.links) {
+    if (link.use != Plan::Use::boundary) continue;
+    const std::size_t upper = plan.process(link.connects).host_index;
+    const std::size_t lower = plan.process(link.listens).host_index;
+    replicas.at(link.connects.replica)
+        .links.push_back(link_cost(static_cast<double>(link.forward_bytes) / micro_batches,
+                                   static_cast<double>(link.backward_bytes) / micro_batches,
+                                   speed(link, upper, lower), speed(link, lower, upper)));
+  }
+  double slowest = 0;
+  for (StepCosts& costs : replicas) {
+    costs.schedule = plan.recipe.pipeline.schedule;
+    costs.micro_batches = plan.micro_batches;
+    slowest = std::max(slowest, step_seconds(costs, plan.depth));
+  }
+  return slowest;
 }
 
 }  // namespace strait::launcher

@@ -1,32 +1,30 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <string>
 #include <vector>
 
-#include "launcher/recipe/recipe.h"
+#include "launcher/plan/plan.h"
+#include "launcher/plan/speeds.h"
 #include "models/model_description.h"
 #include "schedules/simulate.h"
 
 namespace strait::launcher {
 
-// What the simulator is told of a step until links and hosts are measured.
-inline constexpr double kAssumedFlopsPerThread = 2e10;
-inline constexpr double kAssumedLinkBytesPerSecond = 4e9 / 8;  // CURVE over loopback
-
-// The cost of a micro-batch of so many tokens on a stage that has these layers.
+// What a micro-batch of so many tokens costs a stage that has these layers.
 schedules::StageCost stage_cost(const models::ModelDescription& model,
                                 const models::LayerRange& layers, std::int64_t tokens,
-                                std::int64_t threads);
+                                const ComputeSpeed& speed);
 
-// What the recipe says of its links, or what is assumed.
-double link_bytes_per_second(const Recipe& recipe);
-
-// A link of that speed that carries so much for every micro-batch.
-schedules::LinkCost link_cost(double forward_bytes, double backward_bytes, double bytes_per_second);
+// What a boundary that carries so much for every micro-batch takes.
+schedules::LinkCost link_cost(double forward_bytes, double backward_bytes, const PathSpeed& forward,
+                              const PathSpeed& backward);
 
 // One replica's pipeline, for the simulator.
 struct StepCosts {
-  ScheduleKind schedule = ScheduleKind::one_forward_one_backward;
+  std::string schedule = "1f1b";
   std::int64_t micro_batches = 1;
   std::vector<schedules::StageCost> stages;
   std::vector<schedules::LinkCost> links;  // one less
@@ -36,5 +34,10 @@ struct StepCosts {
 std::int64_t best_depth(const StepCosts& costs);
 
 double step_seconds(const StepCosts& costs, std::int64_t depth);
+
+// A step of the plan's slowest replica, with paths as `speed` has them: from host to host.
+using PathSpeeds =
+    std::function<PathSpeed(const Plan::Link& link, std::size_t from, std::size_t to)>;
+double forecast_step(const Plan& plan, const PathSpeeds& speed);
 
 }  // namespace strait::launcher

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <optional>
 
 #include "framework/sync/forecast.h"
@@ -51,12 +52,24 @@ double boundary_bytes_of(const Plan& plan, net::ProcessName process) {
   return static_cast<double>(bytes);
 }
 
+// Of the narrowest path between this process and who it talks to: all of its links share it.
+double uplink_bytes_per_second(const Plan& plan, const Plan::Process& process) {
+  double rate = std::numeric_limits<double>::infinity();
+  for (const Plan::Process& other : plan.processes) {
+    const bool sibling = other.name.stage == process.name.stage;
+    const bool neighbour = other.name.replica == process.name.replica;
+    if (other.name == process.name || !(sibling || neighbour)) continue;
+    rate = std::min(rate, path_speed(plan, process.host_index, other.host_index).bytes_per_second);
+  }
+  return rate;
+}
+
 // A step without sync. The plan's own forecast knows nothing of what ties send.
 double seconds_without(const Plan& plan) {
   double seconds = plan.step_seconds;
   for (const Plan::Process& process : plan.processes) {
-    seconds = std::max(seconds,
-                       boundary_bytes_of(plan, process.name) / link_bytes_per_second(plan.recipe));
+    seconds = std::max(
+        seconds, boundary_bytes_of(plan, process.name) / uplink_bytes_per_second(plan, process));
   }
   return seconds;
 }
@@ -68,14 +81,14 @@ double window(const Plan& plan, const models::ModelDescription& model, const Pla
   if (time.hook != sync::Hook::gradient) return 0;
   // Gradients leave while the last micro-batch's backward makes the others.
   const std::int64_t tokens = *plan.recipe.train.micro_batch * plan.recipe.data.row;
-  return stage_cost(model, process.layers, tokens, process.threads).backward_seconds;
+  const ComputeSpeed speed = compute_speed(plan, process.host_index, process.threads);
+  return stage_cost(model, process.layers, tokens, speed).backward_seconds;
 }
 
 Plan::SyncOffer offer_of(const Plan& plan, const models::ModelDescription& model,
                          const std::string& name) {
   const sync::SyncSettings settings = sync_settings(plan.recipe, name, plan.steps);
   const auto method = sync::make_method(settings);
-  const double rate = link_bytes_per_second(plan.recipe);
   Plan::SyncOffer offer;
   offer.method = name;
   const double without = seconds_without(plan);
@@ -87,6 +100,7 @@ Plan::SyncOffer offer_of(const Plan& plan, const models::ModelDescription& model
     const sync::Forecast costs =
         sync::forecast(settings, layout, static_cast<std::size_t>(replicas));
     const RoundTime time = round_time(*method, layout, replicas, plan.steps);
+    const double rate = uplink_bytes_per_second(plan, process);
     const double rounds = costs.round_bytes > 0 ? costs.step_bytes / costs.round_bytes : 0;
     const double waited =
         std::max(costs.round_bytes / rate - window(plan, model, process, time), 0.0);

@@ -38,6 +38,7 @@ std::string ExitStatus::sentence() const {
     return words ? fmt::format("killed by signal {} ({})", *signal, words)
                  : fmt::format("killed by signal {}", *signal);
   }
+  if (!lost.empty()) return lost;
   const int left_with = code.value_or(-1);
   const char* words = meaning(ExitCode{left_with});
   return words ? fmt::format("ended with code {} ({})", left_with, words)
@@ -50,6 +51,7 @@ ExitCode ExitStatus::exit_code() const {
                            *signal == SIGILL || *signal == SIGFPE;
     return own_fault ? ExitCode::internal : ExitCode::peer_lost;
   }
+  if (!lost.empty()) return ExitCode::peer_lost;
   const ExitCode left_with{code.value_or(0)};
   return left_with != ExitCode::done && meaning(left_with) ? left_with : ExitCode::internal;
 }
@@ -60,7 +62,7 @@ ExitStatus Process::terminate(std::chrono::milliseconds grace) {
   kill();
   // Only a process that the kernel itself holds fast outlives SIGKILL; it is not ours to wait for.
   const auto status = wait_until(std::chrono::steady_clock::now() + std::chrono::seconds(5));
-  return status.value_or(ExitStatus{std::nullopt, SIGKILL});
+  return status.value_or(ExitStatus{std::nullopt, SIGKILL, ""});
 }
 
 }  // namespace strait::launcher

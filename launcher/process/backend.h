@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "framework/net/process_name.h"
 #include "launcher/exit_code.h"
 
 namespace strait::launcher {
@@ -15,6 +16,7 @@ namespace strait::launcher {
 struct ExitStatus {
   std::optional<int> code;    // it left by itself
   std::optional<int> signal;  // it was killed
+  std::string lost;           // nobody can tell: why; as "its host b ..."
 
   // "killed by signal 9 (SIGKILL: by the system for want of memory, or by somebody)", "ended with
   // code 10 (bad input)"
@@ -25,7 +27,8 @@ struct ExitStatus {
 
 // What to start. Nothing here is secret but `input`, which is in no argument and no environment.
 struct Launch {
-  std::string name;               // "stage 1.0", for sentences
+  net::ProcessName process;       // for sentences, and for those who start it elsewhere
+  std::size_t host = 0;           // which of the plan's hosts it belongs to
   std::vector<std::string> argv;  // argv[0] is the program's path; no shell ever sees it
   std::string input;              // JSON; arrives on stdin behind its length, 4 bytes little-endian
   std::filesystem::path log;      // stdout and stderr are appended here

@@ -38,7 +38,7 @@ int milliseconds_until(Clock::time_point deadline) {
 class LocalProcess : public Process {
  public:
   LocalProcess(const Launch& launch, int pid, FileDescriptor input)
-      : name_(launch.name), log_(launch.log), pid_(pid), input_(std::move(input)) {
+      : name_(launch.process.describe()), log_(launch.log), pid_(pid), input_(std::move(input)) {
     pidfd_ = FileDescriptor(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   }
   ~LocalProcess() override {
@@ -87,8 +87,8 @@ std::optional<ExitStatus> LocalProcess::ended() {
   ::kill(-pid_, SIGKILL);
   while (::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED) != 0 && errno == EINTR) {
   }
-  status_ = info.si_code == CLD_EXITED ? ExitStatus{info.si_status, std::nullopt}
-                                       : ExitStatus{std::nullopt, info.si_status};
+  status_ = info.si_code == CLD_EXITED ? ExitStatus{info.si_status, std::nullopt, ""}
+                                       : ExitStatus{std::nullopt, info.si_status, ""};
   return status_;
 }
 
@@ -157,8 +157,9 @@ void LocalProcess::send_input(const std::string& json) {
 }
 
 [[noreturn]] void refuse(const Launch& launch, std::string_view doing, int error) {
-  throw UserError(ExitCode::bad_input, fmt::format("cannot start {}: {} failed: {}", launch.name,
-                                                   doing, std::strerror(error)));
+  throw UserError(ExitCode::bad_input,
+                  fmt::format("cannot start {}: {} failed: {}", launch.process.describe(), doing,
+                              std::strerror(error)));
 }
 
 // Descriptors 0 to 2 are about to be replaced in the child: ours must not be among them.

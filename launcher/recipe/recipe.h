@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "launcher/recipe/recipe_hosts.h"
 #include "launcher/recipe/recipe_words.h"
 
 namespace strait::launcher {
@@ -23,6 +24,7 @@ struct LoraSettings {
 // effects. Paths are as the user wrote them. An absent optional means what its comment says.
 struct Recipe {
   using Lora = LoraSettings;
+  using Hosts = HostSettings;
 
   struct Model {
     std::string path;                         // a Hugging Face directory; required
@@ -52,9 +54,9 @@ struct Recipe {
   };
 
   struct Pipeline {
-    std::int64_t stages = 1;    // processes that a model is split over
-    std::int64_t replicas = 1;  // copies of the whole pipeline
-    ScheduleKind schedule = ScheduleKind::one_forward_one_backward;
+    std::int64_t stages = 1;        // processes that a model is split over
+    std::int64_t replicas = 1;      // copies of the whole pipeline
+    std::string schedule = "1f1b";  // a name of schedules::catalogue()
     std::optional<std::int64_t> depth =
         std::nullopt;     // forwards in flight beyond 1F1B; absent: auto
     Partition partition;  // which layers are whose
@@ -78,10 +80,10 @@ struct Recipe {
   };
 
   struct Codec {
-    CodecKind forward = CodecKind::raw;         // of activations
+    std::string forward = "raw";                // of activations: a name of codec::codecs()
     std::int64_t forward_bits = 4;              // fixed, delta and, at the least, auto
     std::int64_t first_bits = 8;                // delta: the first visit of a sample; 16: bfloat16
-    CodecKind backward = CodecKind::raw;        // of gradients; never delta
+    std::string backward = "raw";               // of gradients; never delta
     std::int64_t backward_bits = 8;             // fixed and, at the least, auto
     WireDtype wire_dtype = WireDtype::float32;  // raw
     std::int64_t group = 64;                    // values that share a scale; fixed and delta
@@ -121,17 +123,9 @@ struct Recipe {
     bool operator==(const Checkpoint&) const = default;
   };
 
-  struct Hosts {
-    BackendKind backend = BackendKind::local;  // local: this machine
-    std::vector<std::string> list;             // user@host; not for local
-    std::pair<int, int> ports = {0, 0};        // first and last that stages may bind; 0: any free
-    std::optional<double> link_megabits =
-        std::nullopt;  // a second, each way of a process; forecast
-    bool operator==(const Hosts&) const = default;
-  };
-
   std::string name;       // the run directory is runs/<name>/; by default the file's own name
   std::int64_t seed = 1;  // of everything random
+  std::vector<std::string> plugins;  // shared objects whose parts are known by name in here
   Model model;
   Data data;
   Pipeline pipeline;

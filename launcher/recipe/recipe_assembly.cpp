@@ -67,17 +67,31 @@ std::string unknown_key(const FoundValue& found) {
 std::string wrong_value(const FoundValue& found, const RecipeKey& key) {
   std::string proposal;
   if (const auto* written = found.value.get_ptr<const std::string*>()) {
-    const auto near = nearest_name(*written, key.words);
+    const std::vector<std::string> parts = key.names ? key.names() : std::vector<std::string>();
+    std::vector<std::string_view> words = key.words;
+    words.insert(words.end(), parts.begin(), parts.end());
+    const auto near = nearest_name(*written, words);
     proposal = near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near);
   }
+  if (key.objection) proposal += "; " + key.objection(found.value);
   return fmt::format("{} is {} ({}), but must be {}{}", found.key, found.shown, found.where,
-                     key.allowed, proposal);
+                     allowed_by(key), proposal);
 }
 
-void take(const FoundValue& found, Recipe& recipe, Places& places, Mistakes& mistakes) {
+// Whether the value names no part that there is, where it has to.
+bool is_unknown_part(const FoundValue& found, const RecipeKey& key, PartNames names) {
+  if (names == PartNames::any || !key.names) {
+    return false;
+  }
+  const auto known = key.names();
+  return std::ranges::none_of(known, [&](const std::string& name) { return found.value == name; });
+}
+
+void take(const FoundValue& found, PartNames names, Recipe& recipe, Places& places,
+          Mistakes& mistakes) {
   places[found.key] = found.where;
   if (const auto* key = find_recipe_key(found.key)) {
-    if (!key->set(found.value, recipe)) {
+    if (!key->set(found.value, recipe) || is_unknown_part(found, *key, names)) {
       mistakes.push_back(wrong_value(found, *key));
     }
   } else if (!is_recipe_section(found.key)) {
@@ -147,27 +161,27 @@ void check_consistent(const Recipe& recipe, const std::string& source, const Pla
         "train.eval_every is {} ({}), but data.eval is missing: say what to evaluate on",
         recipe.train.eval_every, at({"train.eval_every"})));
   }
-  if (recipe.codec.backward == CodecKind::delta) {
+  if (recipe.codec.backward == "delta") {
     mistakes.push_back(
         fmt::format("codec.backward is \"delta\" ({}), but gradients do not repeat from visit to "
                     "visit; it must "
                     "be \"raw\", \"fixed\" or \"auto\"",
                     at({"codec.backward"})));
   }
-  if (recipe.codec.forward == CodecKind::delta &&
-      recipe.codec.cache + recipe.codec.cache_disk == 0) {
+  if (recipe.codec.forward == "delta" && recipe.codec.cache + recipe.codec.cache_disk == 0) {
     mistakes.push_back(
         fmt::format("codec.cache and codec.cache_disk are both 0 ({}), but codec.forward is "
                     "\"delta\", which has "
                     "to remember samples; give it memory or disk, or say \"fixed\"",
                     at({"codec.cache", "codec.cache_disk"})));
   }
-  const bool local = recipe.hosts.backend == BackendKind::local;
-  if (local != recipe.hosts.list.empty() && recipe.hosts.backend != BackendKind::slurm) {
+  const BackendKind backend = recipe.hosts.backend;
+  const bool listed = backend == BackendKind::ssh || backend == BackendKind::join;
+  if (listed == recipe.hosts.list.empty()) {
     mistakes.push_back(fmt::format(
-        "hosts.list is {} while hosts.backend is \"{}\" ({}); a list of hosts goes with \"ssh\"",
-        local ? "set" : "missing", name_of(recipe.hosts.backend),
-        at({"hosts.backend", "hosts.list"})));
+        "hosts.list is {} while hosts.backend is \"{}\" ({}); a list of hosts goes with \"ssh\" "
+        "and \"join\"",
+        listed ? "missing" : "set", name_of(backend), at({"hosts.backend", "hosts.list"})));
   }
 }
 
@@ -200,18 +214,22 @@ void complete_name(const std::string& source, Recipe& recipe, Mistakes& mistakes
 
 }  // namespace
 
-Recipe assemble_recipe(const std::vector<FoundValue>& found, const std::string& source) {
+Recipe assemble_recipe(const std::vector<FoundValue>& found, const std::string& source,
+                       PartNames names) {
   Recipe recipe;
   Places places;
   Mistakes mistakes;
   std::string strange_table;  // said once; what is in it is no news
-  for (const auto& value : found) {
-    if (!strange_table.empty() && value.key.starts_with(strange_table)) {
+  for (auto value = found.begin(); value != found.end(); ++value) {
+    if (!strange_table.empty() && value->key.starts_with(strange_table)) {
       continue;
     }
-    take(value, recipe, places, mistakes);
-    const bool strange = value.value.is_object() && !is_recipe_section(value.key);
-    strange_table = strange ? value.key + "." : "";
+    // What is overridden may name a part of plugins that are overridden too.
+    const bool counts =
+        std::ranges::find(value + 1, found.end(), value->key, &FoundValue::key) == found.end();
+    take(*value, counts ? names : PartNames::any, recipe, places, mistakes);
+    const bool strange = value->value.is_object() && !is_recipe_section(value->key);
+    strange_table = strange ? value->key + "." : "";
   }
   const bool values_fit = mistakes.empty();
   check_required(recipe, source, places, mistakes);
@@ -221,6 +239,8 @@ Recipe assemble_recipe(const std::vector<FoundValue>& found, const std::string& 
     complete_name(source, recipe, mistakes);
   }
   if (mistakes.empty()) {
+    const bool local = recipe.hosts.backend == BackendKind::local;
+    if (!local && recipe.hosts.ports.first == 0) recipe.hosts.ports = kHostPorts;
     return recipe;
   }
   const auto count = mistakes.size();

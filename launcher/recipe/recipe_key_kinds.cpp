@@ -40,4 +40,14 @@ bool is_clean_text(const RecipeValue& value) {
          });
 }
 
+bool is_part_name(const RecipeValue& value) {
+  constexpr std::size_t kLongest = 64;
+  const auto* written = value.get_ptr<const std::string*>();
+  return written != nullptr && !written->empty() && written->size() <= kLongest &&
+         std::ranges::all_of(*written, [](char c) {
+           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                  c == '_' || c == '-' || c == '.';
+         });
+}
+
 }  // namespace strait::launcher::key_kinds

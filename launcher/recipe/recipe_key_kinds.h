@@ -1,13 +1,16 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
+#include "launcher/recipe/part_names.h"
 #include "launcher/recipe/recipe_keys.h"
 
 // The kinds of keys that recipe_keys.cpp makes its list of. `place` is a function from a Recipe
@@ -16,6 +19,8 @@ namespace strait::launcher::key_kinds {
 
 // Text without control characters, as paths and names are; empty stands for absent.
 bool is_clean_text(const RecipeValue& value);
+// What a Catalogue takes for a name.
+bool is_part_name(const RecipeValue& value);
 
 template <class Place>
 RecipeKey text(const std::string& name, Place place, const std::string& allowed,
@@ -38,6 +43,26 @@ RecipeKey text(const std::string& name, Place place, const std::string& allowed,
 }
 
 template <class Place>
+RecipeKey text_list(const std::string& name, Place place, const std::string& allowed,
+                    const std::string& help) {
+  return {name,
+          allowed,
+          help,
+          {},
+          [place](const RecipeValue& value, Recipe& recipe) {
+            const bool fits = value.is_array() && !value.empty() && value.size() <= 4096 &&
+                              std::ranges::all_of(value, is_clean_text);
+            if (fits) {
+              place(recipe) = value.get<std::vector<std::string>>();
+            }
+            return fits;
+          },
+          [place](const Recipe& recipe) {
+            return place(recipe).empty() ? RecipeValue() : RecipeValue(place(recipe));
+          }};
+}
+
+template <class Place>
 RecipeKey flag(const std::string& name, Place place, const std::string& help) {
   return {name,
           "true or false",
@@ -50,73 +75,6 @@ RecipeKey flag(const std::string& name, Place place, const std::string& help) {
             return value.is_boolean();
           },
           [place](const Recipe& recipe) { return RecipeValue(place(recipe)); }};
-}
-
-// The field takes numbers of a range, or it is an optional one: then `absent` is the word for its
-// absence ("auto"), and empty where only leaving the key out says so.
-template <class Range, class Place>
-RecipeKey ranged(const std::string& name, Place place, Range range, const std::string& help,
-                 std::string_view absent) {
-  using Value = decltype(Range::least);
-  RecipeKey key{name, range.words(), help, {}, {}, {}};
-  if (!absent.empty()) {
-    key.allowed += fmt::format(" or \"{}\"", absent);
-    key.words = {absent};
-  }
-  key.set = [=](const RecipeValue& value, Recipe& recipe) {
-    if (range.holds(value)) {
-      place(recipe) = value.get<Value>();
-      return true;
-    }
-    if constexpr (requires { place(recipe).reset(); }) {
-      if (!absent.empty() && value == absent) {
-        place(recipe).reset();
-        return true;
-      }
-    }
-    return false;
-  };
-  key.get = [=](const Recipe& recipe) {
-    const auto& field = place(recipe);
-    if constexpr (requires { field.has_value(); }) {
-      const auto none = absent.empty() ? RecipeValue() : RecipeValue(absent);
-      return field.has_value() ? RecipeValue(*field) : none;
-    } else {
-      return RecipeValue(field);
-    }
-  };
-  return key;
-}
-
-struct IntegerRange {
-  std::int64_t least;
-  std::int64_t most;
-  std::string words() const { return fmt::format("an integer from {} to {}", least, most); }
-  bool holds(const RecipeValue& value) const {
-    return value.is_number_integer() && !(value.is_number_unsigned() && value > most) &&
-           value.get<std::int64_t>() >= least && value.get<std::int64_t>() <= most;
-  }
-};
-
-template <class Place>
-RecipeKey integer(const std::string& name, Place place, IntegerRange range, const std::string& help,
-                  std::string_view absent = {}) {
-  return ranged(name, place, range, help, absent);
-}
-
-struct NumberRange {
-  double least;
-  double most;
-  std::string words() const { return fmt::format("a number from {} to {}", least, most); }
-  bool holds(const RecipeValue& value) const {
-    return value.is_number() && value.get<double>() >= least && value.get<double>() <= most;
-  }
-};
-
-template <class Place>
-RecipeKey number(const std::string& name, Place place, NumberRange range, const std::string& help,
-                 std::string_view absent = {}) {
-  return ranged(name, place, range, help, absent);
 }
 
 template <class Place>
@@ -137,6 +95,30 @@ RecipeKey word(const std::string& name, Place place, const std::string& help) {
             return false;
           },
           [place](const Recipe& recipe) { return RecipeValue(name_of(place(recipe))); }};
+}
+
+// A word that names a part of this build or of a plugin. `more` are further words.
+template <class Place>
+RecipeKey part(const std::string& name, Place place, PartKind kind, const std::string& help,
+               std::vector<std::string> more = {}) {
+  RecipeKey key{name, {}, help, {}, {}, {}};
+  key.set = [place](const RecipeValue& value, Recipe& recipe) {
+    const bool fits = is_part_name(value);
+    if (fits) {
+      place(recipe) = value.get<std::string>();
+    }
+    return fits;
+  };
+  key.get = [place](const Recipe& recipe) {
+    const std::string& field = place(recipe);
+    return field.empty() ? RecipeValue() : RecipeValue(field);
+  };
+  key.names = [kind, more = std::move(more)] {
+    std::vector<std::string> names = part_names(kind);
+    names.insert(names.end(), more.begin(), more.end());
+    return names;
+  };
+  return key;
 }
 
 }  // namespace strait::launcher::key_kinds

@@ -3,7 +3,11 @@
 #include <algorithm>
 #include <iterator>
 
+#include <fmt/ranges.h>
+
+#include "launcher/recipe/recipe_host_keys.h"
 #include "launcher/recipe/recipe_key_kinds.h"
+#include "launcher/recipe/recipe_number_keys.h"
 #include "launcher/recipe/recipe_particular_keys.h"
 #include "launcher/recipe/recipe_sync_keys.h"
 
@@ -14,7 +18,9 @@ namespace {
 using key_kinds::flag;
 using key_kinds::integer;
 using key_kinds::number;
+using key_kinds::part;
 using key_kinds::text;
+using key_kinds::text_list;
 using key_kinds::word;
 constexpr std::int64_t kMany = 1'000'000'000;
 
@@ -64,26 +70,6 @@ RecipeKey lora_table() {
           }};
 }
 
-template <class Place>
-RecipeKey text_list(const std::string& name, Place place, const std::string& allowed,
-                    const std::string& help) {
-  return {name,
-          allowed,
-          help,
-          {},
-          [place](const RecipeValue& value, Recipe& recipe) {
-            const bool fits = value.is_array() && !value.empty() && value.size() <= 4096 &&
-                              std::ranges::all_of(value, key_kinds::is_clean_text);
-            if (fits) {
-              place(recipe) = value.get<std::vector<std::string>>();
-            }
-            return fits;
-          },
-          [place](const Recipe& recipe) {
-            return place(recipe).empty() ? RecipeValue() : RecipeValue(place(recipe));
-          }};
-}
-
 using R = Recipe;
 
 void add_model_and_data(std::vector<RecipeKey>& keys) {
@@ -93,6 +79,8 @@ void add_model_and_data(std::vector<RecipeKey>& keys) {
       {particular_keys::run_name(),
        integer("seed", top<&R::seed>(), {0, std::numeric_limits<std::int64_t>::max()},
                "of everything random"),
+       text_list("plugins", top<&R::plugins>(), "a list of paths such as [\"libmine.so\"]",
+                 "shared objects with schedules, models, codecs or sync methods of your own"),
        text("model.path", at<&R::model, &R::Model::path>(), path,
             "a Hugging Face directory; config.json is enough when weights = \"random\""),
        word("model.weights", at<&R::model, &R::Model::weights>(),
@@ -128,7 +116,7 @@ void add_pipeline_and_train(std::vector<RecipeKey>& keys) {
                "processes that the model is split over"),
        integer("pipeline.replicas", at<&R::pipeline, &R::Pipeline::replicas>(), {1, 256},
                "copies of the whole pipeline"),
-       word("pipeline.schedule", at<&R::pipeline, &R::Pipeline::schedule>(),
+       part("pipeline.schedule", at<&R::pipeline, &R::Pipeline::schedule>(), PartKind::schedule,
             "in which order a stage runs forwards and backwards"),
        integer("pipeline.depth", at<&R::pipeline, &R::Pipeline::depth>(), {0, 16},
                "forwards in flight beyond plain 1F1B, per hop", "auto"),
@@ -157,24 +145,25 @@ void add_pipeline_and_train(std::vector<RecipeKey>& keys) {
 }
 
 void add_wire(std::vector<RecipeKey>& keys) {
-  keys.insert(
-      keys.end(),
-      {word("codec.forward", at<&R::codec, &R::Codec::forward>(), "how activations are sent"),
-       integer("codec.forward_bits", at<&R::codec, &R::Codec::forward_bits>(), {2, 8},
-               "of fixed and delta; of auto the least"),
-       particular_keys::first_bits(),
-       word("codec.backward", at<&R::codec, &R::Codec::backward>(), "how gradients are sent"),
-       integer("codec.backward_bits", at<&R::codec, &R::Codec::backward_bits>(), {2, 8},
-               "of fixed; of auto the least"),
-       word("codec.wire_dtype", at<&R::codec, &R::Codec::wire_dtype>(), "of raw"),
-       particular_keys::group(),
-       flag("codec.rotate", at<&R::codec, &R::Codec::rotate>(),
-            "spread a group with outliers by a rotation before it is quantised"),
-       word("codec.rounding", at<&R::codec, &R::Codec::rounding>(),
-            "to which level a value goes; stochastic: by chance, and right on average"),
-       particular_keys::cache(), particular_keys::cache_disk(),
-       word("codec.cache_kind", at<&R::codec, &R::Codec::cache_kind>(),
-            "how delta remembers a value; 8bit takes half the space")});
+  keys.insert(keys.end(),
+              {part("codec.forward", at<&R::codec, &R::Codec::forward>(), PartKind::codec,
+                    "how activations are sent"),
+               integer("codec.forward_bits", at<&R::codec, &R::Codec::forward_bits>(), {2, 8},
+                       "of fixed and delta; of auto the least"),
+               particular_keys::first_bits(),
+               part("codec.backward", at<&R::codec, &R::Codec::backward>(), PartKind::codec,
+                    "how gradients are sent"),
+               integer("codec.backward_bits", at<&R::codec, &R::Codec::backward_bits>(), {2, 8},
+                       "of fixed; of auto the least"),
+               word("codec.wire_dtype", at<&R::codec, &R::Codec::wire_dtype>(), "of raw"),
+               particular_keys::group(),
+               flag("codec.rotate", at<&R::codec, &R::Codec::rotate>(),
+                    "spread a group with outliers by a rotation before it is quantised"),
+               word("codec.rounding", at<&R::codec, &R::Codec::rounding>(),
+                    "to which level a value goes; stochastic: by chance, and right on average"),
+               particular_keys::cache(), particular_keys::cache_disk(),
+               word("codec.cache_kind", at<&R::codec, &R::Codec::cache_kind>(),
+                    "how delta remembers a value; 8bit takes half the space")});
   std::ranges::move(sync_keys(), std::back_inserter(keys));
 }
 
@@ -186,14 +175,8 @@ void add_state_and_hosts(std::vector<RecipeKey>& keys) {
        integer("checkpoint.keep", at<&R::checkpoint, &R::Checkpoint::keep>(), {2, 1'000'000},
                "complete checkpoints that stay"),
        word("checkpoint.caches", at<&R::checkpoint, &R::Checkpoint::caches>(),
-            "what delta remembers; save: a resumed run has the same bits, drop: less disk"),
-       word("hosts.backend", at<&R::hosts, &R::Hosts::backend>(), "how processes are started"),
-       text_list("hosts.list", at<&R::hosts, &R::Hosts::list>(),
-                 "a list such as [\"alice@10.0.0.1\"]", "who runs stages; not for local"),
-       particular_keys::ports(),
-       number("hosts.link_megabits", at<&R::hosts, &R::Hosts::link_megabits>(), {1e-3, 1e7},
-              "a second, that a process can send and receive: for forecasts and what is chosen by "
-              "them; absent: what this machine carries to itself")});
+            "what delta remembers; save: a resumed run has the same bits, drop: less disk")});
+  std::ranges::move(host_keys(), std::back_inserter(keys));
 }
 
 }  // namespace
@@ -208,6 +191,10 @@ const std::vector<RecipeKey>& recipe_keys() {
     return all;
   }();
   return kKeys;
+}
+
+std::string allowed_by(const RecipeKey& key) {
+  return key.names ? fmt::format("one of \"{}\"", fmt::join(key.names(), "\", \"")) : key.allowed;
 }
 
 const RecipeKey* find_recipe_key(std::string_view name) {

@@ -26,7 +26,16 @@ struct RecipeKey {
   std::function<bool(const RecipeValue&, Recipe&)> set;
   // The value in the form that `set` takes; null where it is absent.
   std::function<RecipeValue(const Recipe&)> get;
+  // What exactly `set` dislikes about a value, where `allowed` alone does not tell; empty: it does.
+  std::function<std::string(const RecipeValue&)> objection = {};
+  // Where words name parts that plugins can add to: all that there are now. `set` takes any word
+  // that could be one of them, because a plan may be read before its plugins are loaded; `allowed`
+  // and `words` are empty.
+  std::function<std::vector<std::string>()> names = {};
 };
+
+// What completes "must be …" now.
+std::string allowed_by(const RecipeKey& key);
 
 // Every key, in the order of the documentation. A key whose name is also the beginning of others
 // (model.lora) is a table that may be absent: its value is an object, its parts are keys of their

@@ -1,53 +1,14 @@
 #include "launcher/recipe/recipe_particular_keys.h"
 
 #include <algorithm>
-#include <array>
-#include <charconv>
-#include <optional>
 
+#include "launcher/recipe/byte_size.h"
 #include "launcher/recipe/recipe_key_kinds.h"
+#include "launcher/recipe/recipe_number_keys.h"
 
 namespace strait::launcher::particular_keys {
 
 namespace {
-
-struct SizeUnit {
-  std::string_view name;
-  std::int64_t bytes;
-};
-
-constexpr std::array kSizeUnits = {SizeUnit{"TiB", std::int64_t{1} << 40U},
-                                   SizeUnit{"GiB", std::int64_t{1} << 30U},
-                                   SizeUnit{"MiB", std::int64_t{1} << 20U},
-                                   SizeUnit{"KiB", std::int64_t{1} << 10U}, SizeUnit{"B", 1}};
-
-std::optional<std::int64_t> parse_size(const RecipeValue& value) {
-  if (constexpr key_kinds::IntegerRange kBytes{0, std::int64_t{1} << 50U}; kBytes.holds(value)) {
-    return value.get<std::int64_t>();
-  }
-  const auto* written = value.get_ptr<const std::string*>();
-  if (written == nullptr) {
-    return std::nullopt;
-  }
-  std::int64_t count = 0;
-  const char* const end = written->data() + written->size();
-  const auto [rest, error] = std::from_chars(written->data(), end, count);
-  const std::string_view unit(rest, static_cast<std::size_t>(end - rest));
-  const auto known = std::ranges::find(kSizeUnits, unit, &SizeUnit::name);
-  if (error != std::errc() || known == kSizeUnits.end() || count < 0 ||
-      count > (std::int64_t{1} << 50U) / known->bytes) {
-    return std::nullopt;
-  }
-  return count * known->bytes;
-}
-
-std::string format_size(std::int64_t bytes) {
-  const auto unit = std::ranges::find_if(kSizeUnits, [&](const SizeUnit& candidate) {
-    return bytes % candidate.bytes == 0 && bytes >= candidate.bytes;
-  });
-  return unit == kSizeUnits.end() ? fmt::format("{}B", bytes)
-                                  : fmt::format("{}{}", bytes / unit->bytes, unit->name);
-}
 
 // A key whose value is one of a few numbers that are no range.
 template <class Place>
@@ -70,15 +31,15 @@ RecipeKey listed_number(const std::string& name, Place place, std::vector<std::i
 template <class Place>
 RecipeKey size(const std::string& name, Place place, const std::string& help) {
   return {name,
-          "a size such as \"512MiB\" or \"4GiB\"",
+          kByteSizeWords,
           help,
           {},
           [place](const RecipeValue& value, Recipe& recipe) {
-            const auto bytes = parse_size(value);
+            const auto bytes = parse_byte_size(value);
             place(recipe) = bytes.value_or(place(recipe));
             return bytes.has_value();
           },
-          [place](const Recipe& recipe) { return RecipeValue(format_size(place(recipe))); }};
+          [place](const Recipe& recipe) { return RecipeValue(format_byte_size(place(recipe))); }};
 }
 
 bool set_partition(const RecipeValue& value, Recipe& recipe) {
@@ -121,26 +82,6 @@ RecipeValue get_partition(const Recipe& recipe) {
     default:
       return name_of(partition.kind);
   }
-}
-
-bool set_ports(const RecipeValue& value, Recipe& recipe) {
-  const auto* written = value.get_ptr<const std::string*>();
-  if (written == nullptr) {
-    return false;
-  }
-  std::pair<int, int> ports;
-  const char* const end = written->data() + written->size();
-  const auto first = std::from_chars(written->data(), end, ports.first);
-  if (first.ec != std::errc() || first.ptr == end || *first.ptr != '-') {
-    return false;
-  }
-  const auto last = std::from_chars(first.ptr + 1, end, ports.second);
-  if (last.ec != std::errc() || last.ptr != end || ports.first < 1 || ports.second > 65535 ||
-      ports.first > ports.second) {
-    return false;
-  }
-  recipe.hosts.ports = ports;
-  return true;
 }
 
 }  // namespace
@@ -213,18 +154,6 @@ RecipeKey group() {
   return listed_number(
       "codec.group", [](auto& recipe) -> auto& { return recipe.codec.group; }, {32, 64, 128},
       "32, 64 or 128", "values that share a scale, in fixed and delta");
-}
-
-RecipeKey ports() {
-  return {"hosts.ports",
-          "two ports from 1 to 65535, as in \"47000-47099\"",
-          "that stages may bind; absent: any free one",
-          {},
-          set_ports,
-          [](const Recipe& recipe) {
-            const auto [first, last] = recipe.hosts.ports;
-            return first == 0 ? RecipeValue() : RecipeValue(fmt::format("{}-{}", first, last));
-          }};
 }
 
 }  // namespace strait::launcher::particular_keys

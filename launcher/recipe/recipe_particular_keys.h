@@ -12,6 +12,5 @@ RecipeKey first_bits();  // codec.first_bits: 2 to 8, or 16
 RecipeKey group();       // codec.group: a power of two
 RecipeKey cache();       // codec.cache and
 RecipeKey cache_disk();  // codec.cache_disk: sizes with their units
-RecipeKey ports();       // hosts.ports: "47000-47099"
 
 }  // namespace strait::launcher::particular_keys

@@ -14,6 +14,7 @@
 #include <toml++/toml.h>
 
 #include "launcher/recipe/recipe_assembly.h"
+#include "launcher/recipe/recipe_keys.h"
 #include "launcher/user_error.h"
 
 namespace strait::launcher {
@@ -77,7 +78,14 @@ RecipeValue json_of(const toml::node& node, const std::string& where, int depth)
   if (const auto* flag = node.as_boolean()) {
     return flag->get();
   }
-  return node.is_table() ? RecipeValue::object() : RecipeValue();
+  if (const auto* table = node.as_table()) {
+    RecipeValue values = RecipeValue::object();
+    for (const auto& [name, value] : *table) {
+      values[std::string(name.str())] = json_of(value, where, depth + 1);
+    }
+    return values;
+  }
+  return {};
 }
 
 // `fixed_where` names what is not from the file; empty: file:line:column.
@@ -164,6 +172,16 @@ void drop_what_sync_no_longer_reads(const std::vector<PlacedValue>& overrides,
   std::erase_if(file, [](const PlacedValue& one) { return one.found.key.starts_with("sync."); });
 }
 
+// Nothing where the key does not hold what it should: that is said later.
+std::vector<std::string> plugins_in(const std::vector<FoundValue>& found) {
+  Recipe recipe;
+  const RecipeKey* const key = find_recipe_key("plugins");
+  for (const FoundValue& value : found) {
+    if (value.key == key->name) key->set(value.value, recipe);
+  }
+  return recipe.plugins;
+}
+
 std::string read_text(const std::filesystem::path& file) {
   std::ifstream in(file, std::ios::binary);
   if (!in) {
@@ -183,12 +201,13 @@ std::string read_text(const std::filesystem::path& file) {
 
 }  // namespace
 
-Recipe read_recipe(const std::filesystem::path& file, std::span<const std::string> overrides) {
-  return parse_recipe(read_text(file), file.string(), overrides);
+Recipe read_recipe(const std::filesystem::path& file, std::span<const std::string> overrides,
+                   const LoadPlugins& load) {
+  return parse_recipe(read_text(file), file.string(), overrides, load);
 }
 
 Recipe parse_recipe(std::string_view text, const std::string& source,
-                    std::span<const std::string> overrides) {
+                    std::span<const std::string> overrides, const LoadPlugins& load) {
   if (text.size() > kMostRecipeBytes) {
     throw UserError(ExitCode::bad_input, fmt::format("{} is larger than {} bytes; no recipe is",
                                                      source, kMostRecipeBytes));
@@ -208,6 +227,7 @@ Recipe parse_recipe(std::string_view text, const std::string& source,
   std::ranges::move(overriding, std::back_inserter(placed));
   std::vector<FoundValue> found;
   std::ranges::transform(placed, std::back_inserter(found), &PlacedValue::found);
+  if (load) load(plugins_in(found));
   return assemble_recipe(found, source);
 }
 

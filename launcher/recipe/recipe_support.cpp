@@ -33,15 +33,8 @@ constexpr std::array kMissingFeatures = {
         [](const Recipe& r) { return r.pipeline.partition.kind == PartitionKind::profile; },
         "pipeline.partition = \"profile\" is not in this build; it offers \"balanced\" and ranges "
         "such as [[0, 5], [6, 11]]"},
-    MissingFeature{
-        [](const Recipe& r) { return r.pipeline.partition.kind == PartitionKind::plugin; },
-        "pipeline.partition = \"plugin:PATH\" is not in this build; it offers \"balanced\" and "
-        "ranges such as [[0, 5], [6, 11]]"},
     MissingFeature{[](const Recipe& r) { return !r.train.micro_batch.has_value(); },
                    "train.micro_batch = \"auto\" is not in this build; give a number of rows"},
-    MissingFeature{[](const Recipe& r) { return r.hosts.backend != BackendKind::local; },
-                   "hosts.backend other than \"local\" is not in this build; it offers \"local\", "
-                   "with every stage on this machine"},
 };
 
 }  // namespace

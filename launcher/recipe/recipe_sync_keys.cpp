@@ -7,6 +7,7 @@
 
 #include "framework/sync/methods.h"
 #include "launcher/recipe/recipe_key_kinds.h"
+#include "launcher/recipe/recipe_number_keys.h"
 
 namespace strait::launcher {
 
@@ -15,37 +16,18 @@ namespace {
 constexpr std::int64_t kManyUpdates = 1'000'000;
 constexpr std::string_view kAuthors = "auto";  // what the method's authors use
 
-struct ReadKey {
-  std::string_view key;
-  std::vector<std::string_view> methods;
-};
-
-// Who reads what. What is not here is read by nobody; a new method adds itself to its keys.
-const std::vector<ReadKey>& read_keys() {
-  static const std::vector<ReadKey> kKeys = {
-      {"wire_dtype", {"allreduce", "diloco"}},
-      {"random", {"cocktail"}},
-      {"top", {"cocktail"}},
-      {"bits", {"cocktail", "streaming_diloco"}},
-      {"reference_dtype", {"cocktail"}},
-      {"every", {"diloco", "streaming_diloco", "noloco"}},
-      {"fragments", {"streaming_diloco"}},
-      {"late", {"streaming_diloco"}},
-      {"blend", {"streaming_diloco"}},
-      {"outer_learning_rate", {"diloco", "streaming_diloco", "noloco"}},
-      {"outer_momentum", {"diloco", "streaming_diloco", "noloco"}},
-      {"rank", {"powersgd"}},
-      {"warmup", {"onebit_adam"}}};
-  return kKeys;
+std::vector<std::string> methods_that_read(std::string_view key) {
+  std::vector<std::string> names;
+  for (const sync::MethodOffer& method : sync::methods().all()) {
+    if (std::ranges::find(method.reads, key) != method.reads.end()) names.push_back(method.name);
+  }
+  return names;
 }
 
-std::vector<std::string_view> methods_that_read(std::string_view key) {
-  const auto found = std::ranges::find(read_keys(), key, &ReadKey::key);
-  return found == read_keys().end() ? std::vector<std::string_view>() : found->methods;
-}
-
+// What a plugin's method reads is not known before the plugin is loaded: it may be anything.
 bool reads(std::string_view method, std::string_view key) {
-  return std::ranges::count(methods_that_read(key), method) > 0;
+  const bool of_a_plugin = method != kAutomaticSync && sync::methods().find(method) == nullptr;
+  return of_a_plugin || std::ranges::count(keys_read_by(method), key) > 0;
 }
 
 template <auto Member>
@@ -64,29 +46,6 @@ RecipeKey of_methods(RecipeKey key) {
     return there ? get(recipe) : RecipeValue();
   };
   return key;
-}
-
-RecipeKey sync_method() {
-  static const std::vector<std::string> kNames = [] {
-    std::vector<std::string> names = sync::method_names();
-    names.emplace_back(kAutomaticSync);
-    return names;
-  }();
-  return {"sync.method",
-          fmt::format("one of \"{}\"", fmt::join(kNames, "\", \"")),
-          "how the replicas of a stage agree on weights; auto: the freshest that costs no time",
-          {kNames.begin(), kNames.end()},
-          [](const RecipeValue& value, Recipe& recipe) {
-            const bool known =
-                std::ranges::any_of(kNames, [&](const std::string& name) { return value == name; });
-            if (known) {
-              recipe.sync.method = value.get<std::string>();
-            }
-            return known;
-          },
-          [](const Recipe& recipe) {
-            return recipe.sync.method.empty() ? RecipeValue() : RecipeValue(recipe.sync.method);
-          }};
 }
 
 }  // namespace
@@ -119,7 +78,11 @@ std::vector<RecipeKey> sync_keys() {
       integer("warmup", in_sync<&S::warmup>(), {1, 1'000'000'000},
               "steps with exact means before the second moment is frozen", kAuthors)};
   std::ranges::transform(keys, keys.begin(), of_methods);
-  keys.insert(keys.begin(), sync_method());
+  keys.insert(keys.begin(),
+              key_kinds::part("sync.method", in_sync<&S::method>(), PartKind::sync_method,
+                              "how the replicas of a stage agree on weights; auto: the freshest "
+                              "that costs no time",
+                              {kAutomaticSync}));
   return keys;
 }
 
@@ -130,14 +93,9 @@ std::string sync_method_of(const Recipe& recipe) {
   return recipe.sync.method.empty() ? kUsualSync : recipe.sync.method;
 }
 
-std::vector<std::string_view> keys_read_by(std::string_view method) {
-  std::vector<std::string_view> keys;
-  for (const ReadKey& one : read_keys()) {
-    if (reads(method, one.key)) {
-      keys.push_back(one.key);
-    }
-  }
-  return keys;
+std::vector<std::string> keys_read_by(std::string_view method) {
+  const sync::MethodOffer* const offer = sync::methods().find(method);
+  return offer == nullptr ? std::vector<std::string>() : offer->reads;
 }
 
 std::string sync_objection(std::string_view key, const Recipe& recipe) {

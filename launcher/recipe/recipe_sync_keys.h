@@ -20,7 +20,7 @@ inline constexpr const char* kUsualSync = "allreduce";
 std::string sync_method_of(const Recipe& recipe);
 
 // The keys that this method reads, as [sync] has them, beside "method".
-std::vector<std::string_view> keys_read_by(std::string_view method);
+std::vector<std::string> keys_read_by(std::string_view method);
 
 // Why this key ("sync.rank") must not be set in this recipe, to follow "sync.rank is 3 (place), ";
 // empty where it may.

@@ -12,15 +12,13 @@ constexpr std::array kWeightsNames = {"load"sv, "random"sv};
 constexpr std::array kDtypeNames = {"float32"sv, "bfloat16"sv};
 constexpr std::array kDeviceNames = {"auto"sv, "cpu"sv, "cuda"sv};
 constexpr std::array kRecomputeNames = {"none"sv, "layer"sv};
-constexpr std::array kScheduleNames = {"gpipe"sv, "1f1b"sv};
 constexpr std::array kPartitionNames = {"balanced"sv, "profile"sv, "ranges"sv, "plugin"sv};
 constexpr std::array kDecayNames = {"cosine"sv, "linear"sv, "constant"sv};
-constexpr std::array kCodecNames = {"raw"sv, "fixed"sv, "delta"sv, "auto"sv};
 constexpr std::array kWireDtypeNames = {"float32"sv, "bfloat16"sv, "float16"sv};
 constexpr std::array kRoundingNames = {"nearest"sv, "stochastic"sv};
 constexpr std::array kCacheNames = {"bfloat16"sv, "8bit"sv};
 constexpr std::array kSavedCachesNames = {"save"sv, "drop"sv};
-constexpr std::array kBackendNames = {"local"sv, "ssh"sv, "slurm"sv};
+constexpr std::array kBackendNames = {"local"sv, "ssh"sv, "slurm"sv, "join"sv};
 
 }  // namespace
 
@@ -28,10 +26,8 @@ Names all_names(Weights) { return kWeightsNames; }
 Names all_names(Dtype) { return kDtypeNames; }
 Names all_names(Device) { return kDeviceNames; }
 Names all_names(Recompute) { return kRecomputeNames; }
-Names all_names(ScheduleKind) { return kScheduleNames; }
 Names all_names(PartitionKind) { return kPartitionNames; }
 Names all_names(DecayKind) { return kDecayNames; }
-Names all_names(CodecKind) { return kCodecNames; }
 Names all_names(WireDtype) { return kWireDtypeNames; }
 Names all_names(RoundingKind) { return kRoundingNames; }
 Names all_names(CacheKind) { return kCacheNames; }

@@ -12,15 +12,13 @@ enum class Weights : std::uint8_t { load, random };
 enum class Dtype : std::uint8_t { float32, bfloat16 };
 enum class Device : std::uint8_t { automatic, cpu, cuda };
 enum class Recompute : std::uint8_t { none, layer };
-enum class ScheduleKind : std::uint8_t { gpipe, one_forward_one_backward };
 enum class PartitionKind : std::uint8_t { balanced, profile, ranges, plugin };
 enum class DecayKind : std::uint8_t { cosine, linear, constant };
-enum class CodecKind : std::uint8_t { raw, fixed, delta, automatic };
 enum class WireDtype : std::uint8_t { float32, bfloat16, float16 };
 enum class RoundingKind : std::uint8_t { nearest, stochastic };
 enum class CacheKind : std::uint8_t { bfloat16, eight_bits };
 enum class SavedCaches : std::uint8_t { save, drop };
-enum class BackendKind : std::uint8_t { local, ssh, slurm };
+enum class BackendKind : std::uint8_t { local, ssh, slurm, join };
 
 // The allowed words of an enumeration in the order of its values, whatever the argument's own
 // value: all_names(Weights{}) is {"load", "random"}.
@@ -29,10 +27,8 @@ Names all_names(Weights);
 Names all_names(Dtype);
 Names all_names(Device);
 Names all_names(Recompute);
-Names all_names(ScheduleKind);
 Names all_names(PartitionKind);
 Names all_names(DecayKind);
-Names all_names(CodecKind);
 Names all_names(WireDtype);
 Names all_names(RoundingKind);
 Names all_names(CacheKind);

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "framework/sync/methods.h"
+#include "launcher/recipe/part_names.h"
 #include "launcher/recipe/recipe_assembly.h"
 #include "launcher/recipe/recipe_keys.h"
 #include "launcher/user_error.h"
@@ -24,10 +24,23 @@ RecipeValue::json_pointer pointer_to(const std::string& key) {
   return pointer / key.substr(from);
 }
 
-// JSON's arrays, numbers and escaped strings are TOML's too. A key that is a table is its header.
+// JSON's arrays, numbers and escaped strings are TOML's too; its objects are not.
+std::string toml_text(const RecipeValue& value) {
+  if (!value.is_structured()) return value.dump();
+  std::vector<std::string> parts;
+  for (const auto& [name, part] : value.items()) {
+    parts.push_back(value.is_array() ? toml_text(part)
+                                     : fmt::format("{} = {}", name, toml_text(part)));
+  }
+  return value.is_array() ? fmt::format("[{}]", fmt::join(parts, ", "))
+                          : fmt::format("{{ {} }}", fmt::join(parts, ", "));
+}
+
+// A key that is a table is its header.
 std::string toml_line(const RecipeKey& key, const RecipeValue& value) {
-  return is_recipe_section(key.name) ? fmt::format("[{}]", key.name)
-                                     : fmt::format("{} = {}", last_part_of(key.name), value.dump());
+  return is_recipe_section(key.name)
+             ? fmt::format("[{}]", key.name)
+             : fmt::format("{} = {}", last_part_of(key.name), toml_text(value));
 }
 
 // What `line` makes of each key, under the headers of their tables; nothing for empty lines.
@@ -57,7 +70,7 @@ RecipeValue value_where_it_counts(const RecipeKey& key) {
   Recipe recipe;
   recipe.model.lora = Recipe::Lora{};
   recipe.pipeline.replicas = 2;
-  for (const auto& method : sync::method_names()) {
+  for (const auto& method : part_names(PartKind::sync_method)) {
     recipe.sync.method = method;
     if (RecipeValue value = key.get(recipe); !value.is_null()) {
       return value;
@@ -107,7 +120,7 @@ Recipe recipe_from_json(const RecipeValue& json, const std::string& source) {
   }
   std::vector<FoundValue> found;
   collect_json(json, "", source, found);
-  return assemble_recipe(found, source);
+  return assemble_recipe(found, source, PartNames::any);
 }
 
 std::string recipe_reference() {
@@ -117,7 +130,7 @@ std::string recipe_reference() {
     const auto line =
         value.is_null() ? fmt::format("{} =", last_part_of(key.name)) : toml_line(key, value);
     return fmt::format("{:<32}  # {}: {}", (key.get(defaults).is_null() ? "# " : "") + line,
-                       key.help, key.allowed);
+                       key.help, allowed_by(key));
   });
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "launcher/plan/plan_maker.h"
+#include "launcher/plugin/plugin_file.h"
 #include "launcher/recipe/recipe_keys.h"
 #include "launcher/recipe/recipe_reader.h"
 #include "launcher/user_error.h"
@@ -18,11 +19,12 @@ void check_lasting_part(const Recipe& before, const Recipe& after) {
   if (was == is) return;
   for (const RecipeKey& key : recipe_keys()) {
     if (key.get(was) == key.get(is)) continue;
-    throw UserError(ExitCode::bad_input,
-                    fmt::format("--set {} would change what this run learns; resume can change "
-                                "keys of [pipeline], [codec], [sync], [checkpoint] and [hosts] "
-                                "only; for others start a run of another name",
-                                key.name));
+    throw UserError(
+        ExitCode::bad_input,
+        fmt::format("--set {} would change what this run learns; resume can change "
+                    "plugins and keys of [pipeline], [codec], [sync], [checkpoint] and [hosts] "
+                    "only; for others start a run of another name",
+                    key.name));
   }
 }
 
@@ -38,6 +40,7 @@ void check_data_is_as_it_was(const Plan::Data& before, const Plan::Data& now,
 }  // namespace
 
 Recipe lasting_part(Recipe recipe) {
+  recipe.plugins = {};
   recipe.pipeline = {};
   recipe.codec = {};
   recipe.sync = {};
@@ -48,7 +51,7 @@ Recipe lasting_part(Recipe recipe) {
 
 RunFile changed_run(const RunDirectory& directory, const RunFile& run,
                     const std::vector<std::string>& overrides) {
-  const Recipe recipe = read_recipe(directory.recipe(), overrides);
+  const Recipe recipe = read_recipe(directory.recipe(), overrides, load_plugins);
   check_lasting_part(run.plan.recipe, recipe);
   RunFile changed{run.run, make_plan(recipe).plan};
   check_data_is_as_it_was(run.plan.train, changed.plan.train, recipe.data.train);

@@ -10,8 +10,8 @@
 namespace strait::launcher {
 
 // A recipe without what may change from one start of a run to the next, because it changes how the
-// run is carried out and not what is learnt from what: [pipeline], [codec], [sync], [checkpoint],
-// [hosts].
+// run is carried out and not what is learnt from what: plugins, [pipeline], [codec], [sync],
+// [checkpoint], [hosts].
 Recipe lasting_part(Recipe recipe);
 
 // The run as it goes on with these overrides ("pipeline.stages=3"): the same data and name, another

@@ -9,6 +9,7 @@
 #include "framework/store/atomic_file.h"
 #include "framework/store/file_hash.h"
 #include "launcher/build_id.h"
+#include "launcher/plugin/plugin_file.h"
 #include "launcher/recipe/recipe_writer.h"
 #include "launcher/run/cache_resume.h"
 #include "launcher/run/changed_run.h"
@@ -36,7 +37,9 @@ RunFile read_run_file(const std::filesystem::path& file) {
     if (!run) {
       throw UserError(ExitCode::mismatch, file.string() + ": the run's id is not 32 hex digits");
     }
-    return {*run, plan_from_json(whole.at("plan"))};
+    RunFile read{*run, plan_from_json(whole.at("plan"))};
+    load_plugins(read.plan.recipe.plugins);
+    return read;
   } catch (const nlohmann::json::exception& error) {
     throw UserError(ExitCode::mismatch,
                     fmt::format("{} is not a plan of this build: {}", file.string(), error.what()));

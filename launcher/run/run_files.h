@@ -16,7 +16,7 @@ struct RunFile {
 };
 
 void write_run_file(const std::filesystem::path& file, const RunFile& run);
-// UserError: there is none, or it is not a plan of this build.
+// Loads the run's plugins, too. UserError: there is none, or it is not a plan of this build.
 RunFile read_run_file(const std::filesystem::path& file);
 
 // The manifest of a checkpoint of this run, but for the files and the codec generation.

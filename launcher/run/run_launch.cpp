@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <utility>
@@ -13,8 +14,8 @@
 #include "launcher/build_id.h"
 #include "launcher/control/coordinator.h"
 #include "launcher/control/stop_signals.h"
-#include "launcher/process/local_backend.h"
 #include "launcher/run/report.h"
+#include "launcher/run/run_hosts.h"
 #include "launcher/run/run_recorder.h"
 #include "launcher/stage/stage_job.h"
 
@@ -38,36 +39,84 @@ fs::path stage_program() {
   return fs::read_symlink("/proc/self/exe").parent_path() / "strait-stage";
 }
 
-StageJob job_for(const RunFile& run, const RunDirectory& directory, const Keys& keys,
-                 net::ProcessName process) {
+StageJob job_for(const RunFile& run, const Keys& keys, net::ProcessName process) {
   StageJob job;
   job.plan = run.plan;
   job.process = process;
   job.run = run.run;
+  job.plugins = plugin_copies(run.plan.recipe.plugins);
   job.keys = keys.at(process);
   for (const auto& [peer, pair] : keys) job.peer_keys[peer.text()] = pair.public_key;
-  job.run_directory = fs::absolute(directory.path()).string();
   return job;
 }
 
-net::LinkOptions control_options(net::ProcessName process, const Keys& keys) {
+net::LinkOptions control_options(net::ProcessName process, const Keys& keys, const Plan& plan) {
   net::LinkOptions options;
   options.name = "control " + process.text();
   options.peer = process;
   options.peer_public_key = keys.at(process).public_key;
   options.terms = {{"build", build_id()}};
+  options.hold = std::chrono::seconds(plan.recipe.hosts.hold);
   return options;
 }
+
+// Tells the hosts when training has begun, and the user what does not come home from them.
+class Settled : public RunObserver {
+ public:
+  using Tell = std::function<void(const Event&)>;
+  Settled(RunHosts& hosts, Tell tell) : hosts_(hosts), tell_(std::move(tell)) {}
+  void training(store::Step /*from*/, store::Step /*to*/) override { hosts_.be_patient(); }
+  void reports(const std::vector<ProcessReport>& /*processes*/) override {
+    if (hosts_.ship() == nullptr) return;
+    for (const std::string& trouble : hosts_.ship()->take_troubles()) tell_({"not_home", trouble});
+  }
+
+ private:
+  RunHosts& hosts_;
+  Tell tell_;
+};
 
 // Makes a checkpoint exist once all shards are there, and lets go of the oldest ones.
 void commit_step(const RunDirectory& directory, const RunFile& run, std::uint32_t generation,
                  std::int64_t codec_generation, store::Step step,
-                 const std::vector<store::ShardFile>& files) {
+                 const std::vector<store::ShardFile>& files, RunShip* ship) {
   store::Manifest manifest = manifest_for(run, generation, step);
   manifest.codec_generation = codec_generation;
   manifest.files = files;
-  store::commit_checkpoint(store::checkpoint_directory(directory.path(), step), manifest);
+  const auto place = store::checkpoint_directory(directory.path(), step);
+  if (ship != nullptr) {
+    store::commit_checkpoint(place, manifest, {}, store::Shards::elsewhere);
+    ship->committed(run.plan, step, files);
+    return;
+  }
+  store::commit_checkpoint(place, manifest);
   store::prune_checkpoints(directory.path(), run.plan.recipe.checkpoint.keep);
+}
+
+// What the hosts lack of what their processes read; and from then on, checkpoints come home.
+void ship_out(RunHosts& hosts, const RunFile& run, const RunDirectory& directory,
+              const StopSignals& signals, const LaunchOptions& options) {
+  hosts.ship()->bring(
+      run.plan, plugin_copies(run.plan.recipe.plugins), options.resume,
+      [&] { hosts.look_for_reasons_to_give_up(signals.count()); },
+      [&options](const Event& event) {
+        for (RunObserver* observer : options.observers) observer->event("the launcher", event);
+      });
+  hosts.ship()->begin_to_gather(directory.path(), run.plan.recipe.checkpoint.keep);
+}
+
+// Waits for what is still on its way; who asks once more to stop does not want to.
+void ship_home(RunShip& ship, const RunFile& run, const RunDirectory& directory,
+               const StopSignals& signals, Outcome& outcome) {
+  const int asked = signals.count().load();
+  const auto give_up = [&] { return signals.count().load() > asked; };
+  if (const std::string missing = ship.gathered(give_up); !missing.empty()) {
+    outcome.followers.push_back(
+        fmt::format("the last checkpoint is not complete on this machine: {}", missing));
+  }
+  for (const std::string& missing : ship.bring_traces(run.plan, directory.path(), give_up)) {
+    outcome.followers.push_back(fmt::format("no trace of a process: {}", missing));
+  }
 }
 
 void collect_traces(const RunDirectory& directory, const Plan& plan) {
@@ -94,63 +143,95 @@ void draw(const RunDirectory& directory, const Plan& plan, Outcome& outcome) {
   }
 }
 
-}  // namespace
-
-Outcome launch_run(RunDirectory& directory, const RunFile& run, const LaunchOptions& options) {
-  const std::uint32_t generation = directory.next_generation();
-  const StopSignals signals;
-  const net::CurveKeyPair own_keys = net::CurveKeyPair::generate();
+// Starts every process, each with its own job.
+std::vector<Station> start_all(const RunFile& run, const RunDirectory& directory,
+                               const net::NodeOptions& node, RunHosts& hosts,
+                               const LaunchOptions& options) {
   const Keys keys = make_keys(run.plan);
-
-  net::NodeOptions node_options;
-  node_options.name = net::ProcessName::coordinator();
-  node_options.run = run.run;
-  node_options.generation = generation;
-  node_options.keys = own_keys;
-  net::Node node(node_options);
-  const std::unique_ptr<net::Listener> listener = node.listen({});
-
-  LocalBackend backend;
   std::vector<Station> stations;
   for (const Plan::Process& process : run.plan.processes) {
-    StageJob job = job_for(run, directory, keys, process.name);
-    job.generation = generation;
-    job.coordinator_endpoint = listener->endpoint();
-    job.coordinator_key = own_keys.public_key;
+    StageJob job = job_for(run, keys, process.name);
+    job.generation = node.generation;
+    job.coordinator_key = node.keys.public_key;
     job.resume = options.resume;
     job.resume_caches = options.caches.restore;
     job.resume_exact = options.sync.exact;
     job.codec_generation = options.caches.generation;
+    hosts.settle(job, process.host_index);
     Station station;
     station.name = process.name;
-    station.link = listener->expect(control_options(process.name, keys));
-    station.process = backend.start(Launch{process.name.describe(),
-                                           {stage_program().string()},
-                                           to_text(job),
-                                           directory.log(process.name.text())});
+    station.link =
+        hosts.listener(process.host_index).expect(control_options(process.name, keys, run.plan));
+    Launch launch;
+    launch.process = process.name;
+    launch.host = process.host_index;
+    launch.argv = {stage_program().string()};
+    launch.input = to_text(job);
+    launch.log = directory.log(process.name.text());
+    station.process = hosts.backend().start(launch);
     stations.push_back(std::move(station));
   }
+  return stations;
+}
 
-  RunRecorder recorder(directory, run.run.hex(), generation);
-  std::vector<RunObserver*> observers = {&recorder};
-  observers.insert(observers.end(), options.observers.begin(), options.observers.end());
-  for (const Event& event : {Event{"caches_dropped", options.caches.dropped},
-                             Event{"sync_restarted", options.sync.restarted}}) {
-    if (event.text.empty()) continue;
-    for (RunObserver* observer : observers) observer->event("the launcher", event);
-  }
+CoordinatorOptions coordination_of(const RunFile& run, const RunDirectory& directory,
+                                   std::uint32_t generation, RunHosts& hosts,
+                                   const LaunchOptions& options) {
   CoordinatorOptions coordination;
   coordination.from = options.from;
   coordination.to = static_cast<store::Step>(run.plan.steps);
   coordination.build = build_id();
-  coordination.commit = [&](store::Step step, const std::vector<store::ShardFile>& files) {
-    commit_step(directory, run, generation, options.caches.generation, step, files);
+  if (run.plan.recipe.hosts.backend != BackendKind::local) {
+    coordination.limits.hold = std::chrono::seconds(run.plan.recipe.hosts.hold);
+  }
+  coordination.meet = [&hosts](std::map<std::string, std::string> endpoints) {
+    return hosts.meet(std::move(endpoints));
   };
+  coordination.commit = [&run, &directory, &hosts, generation, codecs = options.caches.generation](
+                            store::Step step, const std::vector<store::ShardFile>& files) {
+    commit_step(directory, run, generation, codecs, step, files, hosts.ship());
+  };
+  return coordination;
+}
+
+}  // namespace
+
+Outcome launch_run(RunDirectory& directory, const RunFile& planned, const LaunchOptions& options) {
+  RunFile run = planned;
+  const std::uint32_t generation = directory.next_generation();
+  const StopSignals signals;
+  net::NodeOptions node_options;
+  node_options.name = net::ProcessName::coordinator();
+  node_options.run = run.run;
+  node_options.generation = generation;
+  node_options.keys = net::CurveKeyPair::generate();
+  net::Node node(node_options);
+  RunHosts hosts(node, run, directory, signals.count());
+  write_run_file(directory.plan(), run);
+
+  if (hosts.ship() != nullptr) ship_out(hosts, run, directory, signals, options);
+
+  std::vector<Station> stations = start_all(run, directory, node_options, hosts, options);
+
+  RunRecorder recorder(directory, run.run.hex(), generation);
+  std::vector<RunObserver*> observers = {&recorder};
+  observers.insert(observers.end(), options.observers.begin(), options.observers.end());
+  const auto tell = [observers](const Event& event) {
+    if (event.text.empty()) return;
+    for (RunObserver* observer : observers) observer->event("the launcher", event);
+  };
+  Settled settled(hosts, tell);
+  observers.push_back(&settled);
+  tell({"caches_dropped", options.caches.dropped});
+  tell({"sync_restarted", options.sync.restarted});
+  for (const Event& note : hosts.notes()) tell(note);
+  CoordinatorOptions coordination = coordination_of(run, directory, generation, hosts, options);
   Outcome outcome;
   {
     Coordinator coordinator(std::move(stations), std::move(coordination), std::move(observers));
     outcome = coordinator.run(signals.count());
   }
+  if (hosts.ship() != nullptr) ship_home(*hosts.ship(), run, directory, signals, outcome);
   draw(directory, run.plan, outcome);
   return outcome;
 }

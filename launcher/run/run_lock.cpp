@@ -9,7 +9,9 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <climits>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <fstream>
@@ -45,6 +47,25 @@ std::uint64_t start_ticks(std::int64_t pid) {
   }
 }
 
+// The same for all that share the machine's processes; another after every start of it.
+std::string own_boot() {
+  std::ifstream in("/proc/sys/kernel/random/boot_id");
+  std::string boot;
+  std::getline(in, boot);
+  return boot;
+}
+
+std::string own_host() {
+  std::array<char, HOST_NAME_MAX + 1> name{};
+  ::gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
+std::string own_job() {
+  const char* const job = std::getenv("SLURM_JOB_ID");
+  return job == nullptr ? "" : job;
+}
+
 std::optional<LiveRun> read_holder(int descriptor) {
   std::array<char, 512> bytes{};
   const ssize_t size = ::pread(descriptor, bytes.data(), bytes.size(), 0);
@@ -52,8 +73,12 @@ std::optional<LiveRun> read_holder(int descriptor) {
   try {
     const nlohmann::json said =
         store::parse_bounded_json({bytes.data(), static_cast<std::size_t>(size)});
-    return LiveRun{said.at("pid").get<std::int64_t>(), said.at("started").get<std::uint64_t>(),
-                   said.at("since").get<std::string>()};
+    return LiveRun{said.at("pid").get<std::int64_t>(),
+                   said.at("started").get<std::uint64_t>(),
+                   said.at("since").get<std::string>(),
+                   said.value("host", ""),
+                   said.value("boot", ""),
+                   said.value("job", "")};
   } catch (const nlohmann::json::exception&) {
     return std::nullopt;
   } catch (const store::JsonError&) {
@@ -65,7 +90,10 @@ void write_holder(int descriptor, const std::filesystem::path& path) {
   const nlohmann::ordered_json said = {
       {"pid", ::getpid()},
       {"started", start_ticks(::getpid())},
-      {"since", fmt::format("{:%Y-%m-%d %H:%M:%S}", fmt::localtime(std::time(nullptr)))}};
+      {"since", fmt::format("{:%Y-%m-%d %H:%M:%S}", fmt::localtime(std::time(nullptr)))},
+      {"host", own_host()},
+      {"boot", own_boot()},
+      {"job", own_job()}};
   const std::string text = said.dump() + "\n";
   const bool written =
       ::ftruncate(descriptor, 0) == 0 &&
@@ -78,8 +106,13 @@ void write_holder(int descriptor, const std::filesystem::path& path) {
 
 [[noreturn]] void refuse_live(const std::filesystem::path& run,
                               const std::optional<LiveRun>& holder) {
-  const std::string who =
-      holder ? fmt::format("process {}, since {}", holder->pid, holder->since) : "a process";
+  if (holder && !holder->here()) {
+    throw UserError(ExitCode::bad_input,
+                    fmt::format("{} is in use by a run on another host ({}), or was when that host "
+                                "died; if it did, remove {}",
+                                run.string(), holder->sentence(), lock_file(run).string()));
+  }
+  const std::string who = holder ? holder->sentence() : "a process";
   throw UserError(ExitCode::bad_input,
                   fmt::format("{} is in use by a live run ({}); watch it with: strait status {}, "
                               "end it with: strait stop {}",
@@ -88,7 +121,18 @@ void write_holder(int descriptor, const std::filesystem::path& path) {
 
 }  // namespace
 
-bool LiveRun::alive() const { return pid > 0 && started != 0 && start_ticks(pid) == started; }
+bool LiveRun::here() const { return boot.empty() || boot == own_boot(); }
+
+bool LiveRun::alive() const {
+  if (here()) return pid > 0 && started != 0 && start_ticks(pid) == started;
+  // Slurm starts a job again when the former start of it is over for certain.
+  return host != own_host() && (job.empty() || job != own_job());
+}
+
+std::string LiveRun::sentence() const {
+  return fmt::format("process {}{}{}, since {}", pid, here() ? "" : " of host " + host,
+                     job.empty() ? "" : " in Slurm job " + job, since);
+}
 
 RunLock::RunLock(const std::filesystem::path& run) {
   const std::filesystem::path path = lock_file(run);
@@ -100,7 +144,8 @@ RunLock::RunLock(const std::filesystem::path& run) {
   const bool taken = ::flock(descriptor_.number(), LOCK_EX | LOCK_NB) == 0;
   const std::optional<LiveRun> earlier = read_holder(descriptor_.number());
   // Asked even when the lock was free: not every file system knows flock.
-  const bool theirs = earlier && earlier->pid != ::getpid() && earlier->alive();
+  const bool ours = earlier && earlier->here() && earlier->pid == ::getpid();
+  const bool theirs = earlier && !ours && earlier->alive();
   if (!taken || theirs) refuse_live(run, earlier);
   write_holder(descriptor_.number(), path);
 }

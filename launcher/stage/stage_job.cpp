@@ -46,7 +46,9 @@ std::string to_text(const StageJob& job) {
               {"coordinator_endpoint", job.coordinator_endpoint},
               {"coordinator_key", job.coordinator_key},
               {"peer_keys", job.peer_keys},
+              {"plugins", to_json(job.plugins)},
               {"run_directory", job.run_directory},
+              {"binds", job.binds},
               {"resume", job.resume},
               {"resume_caches", job.resume_caches},
               {"resume_exact", job.resume_exact},
@@ -69,7 +71,9 @@ StageJob parse_stage_job(const std::string& text) {
     job.coordinator_endpoint = from.at("coordinator_endpoint");
     job.coordinator_key = from.at("coordinator_key");
     job.peer_keys = from.at("peer_keys");
+    job.plugins = plugin_copies_from_json(from.at("plugins"));
     job.run_directory = from.at("run_directory");
+    job.binds = from.at("binds");
     job.resume = from.at("resume");
     job.resume_caches = from.at("resume_caches");
     job.resume_exact = from.at("resume_exact");

@@ -3,11 +3,13 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "framework/net/curve_keys.h"
 #include "framework/net/process_name.h"
 #include "framework/net/run_id.h"
 #include "launcher/plan/plan.h"
+#include "launcher/plugin/plugin_copy.h"
 
 namespace strait::launcher {
 
@@ -21,7 +23,9 @@ struct StageJob {
   std::string coordinator_endpoint;
   std::string coordinator_key;
   std::map<std::string, std::string> peer_keys;  // by ProcessName::text()
+  std::vector<PluginCopy> plugins;               // as they lie on its host
   std::string run_directory;
+  std::map<std::string, std::string> binds;  // links that it listens for, each with the address
   std::string resume;          // the checkpoint to go on from; empty: from the model's weights
   bool resume_caches = false;  // with what it remembers of samples
   bool resume_exact = false;   // every replica with its own state; else all from the agreed model

@@ -39,7 +39,7 @@ void leave_with_launcher(int descriptor) {
     char ignored = 0;
     ssize_t got = 1;
     while (got > 0 || (got < 0 && errno == EINTR)) got = read(descriptor, &ignored, 1);
-    spdlog::error("the launcher is gone (end of file on stdin); leaving");
+    spdlog::error("who started this process is gone (end of file on stdin); leaving");
     std::_Exit(number(ExitCode::peer_lost));
   }).detach();
 }
@@ -65,6 +65,7 @@ std::unique_ptr<net::Link> control_link(net::Node& node, const StageJob& job) {
   options.peer = net::ProcessName::coordinator();
   options.peer_public_key = job.coordinator_key;
   options.terms = {{"build", build_id()}};
+  options.hold = std::chrono::seconds(job.plan.recipe.hosts.hold);
   return node.connect(job.coordinator_endpoint, options);
 }
 
@@ -74,8 +75,10 @@ class DataLinks {
   DataLinks(net::Node& node, const StageJob& job) : node_(node), job_(job) {
     const auto [first, last] = job.plan.recipe.hosts.ports;
     for (const Plan::Link& link : job.plan.links) {
-      if (link.listens != job.process) continue;
+      const auto bound = job.binds.find(link.name);
+      if (bound == job.binds.end()) continue;
       net::BindAddress address;
+      address.host = bound->second;
       address.first_port = static_cast<std::uint16_t>(first);
       address.last_port = static_cast<std::uint16_t>(last);
       listeners_.push_back(node.listen(address));
@@ -93,13 +96,13 @@ class DataLinks {
       if (job_.process.stage == 0) made.votes.resize(static_cast<std::size_t>(replicas));
     }
     for (const Plan::Link& link : job_.plan.links) {
-      const bool listens = link.listens == job_.process;
-      if (!listens && link.connects != job_.process) continue;
-      if (!listens) {
+      const bool below = link.listens == job_.process;  // by plan; who binds is another matter
+      if (!below && link.connects != job_.process) continue;
+      if (!links_.contains(link.name)) {
         links_[link.name] = node_.connect(everybody.at(link.name), link_options(job_, link));
       }
-      watched_.push_back(watched(link, listens));
-      place(made, link, listens) = std::move(links_.at(link.name));
+      watched_.push_back(watched(link, below));
+      place(made, link, below) = std::move(links_.at(link.name));
     }
     return made;
   }
@@ -108,16 +111,16 @@ class DataLinks {
   const std::vector<StageReporter::WatchedLink>& watched() const { return watched_; }
 
  private:
-  StageReporter::WatchedLink watched(const Plan::Link& link, bool listens) const {
+  StageReporter::WatchedLink watched(const Plan::Link& link, bool below) const {
     using Carries = StageReporter::Carries;
-    const Carries over_boundary = listens ? Carries::gradients : Carries::activations;
-    return {links_.at(link.name).get(), listens ? link.connects : link.listens,
+    const Carries over_boundary = below ? Carries::gradients : Carries::activations;
+    return {links_.at(link.name).get(), below ? link.connects : link.listens,
             link.use == Plan::Use::boundary ? over_boundary : Carries::weights};
   }
 
   static std::unique_ptr<net::Link>& place(stages::StageLinks& made, const Plan::Link& link,
-                                           bool listens) {
-    const net::ProcessName peer = listens ? link.connects : link.listens;
+                                           bool below) {
+    const net::ProcessName peer = below ? link.connects : link.listens;
     switch (link.use) {
       case Plan::Use::tie:
         return made.tie;
@@ -128,8 +131,8 @@ class DataLinks {
       case Plan::Use::boundary:
         break;
     }
-    (listens ? made.upstream_name : made.downstream_name) = peer.describe();
-    return listens ? made.upstream : made.downstream;
+    (below ? made.upstream_name : made.downstream_name) = peer.describe();
+    return below ? made.upstream : made.downstream;
   }
 
   net::Node& node_;
@@ -183,6 +186,7 @@ stages::StageData data_for(const StageJob& job, const stages::StageLinks& links)
 
 store::Step train(const StageJob& job, net::Node& node, ControlEnd& control,
                   StageReporter& reporter) {
+  load_copies(job.plugins);
   DataLinks links(node, job);
   stages::Stage stage(stage_options(job, first_step(job)));
   load(stage, job);
@@ -193,11 +197,10 @@ store::Step train(const StageJob& job, net::Node& node, ControlEnd& control,
   stage.connect(std::move(connected), data, [&control] { return control.stop_requested(); });
   StageSaver saver(job, control, stage);
   reporter.on_checkpoint([&saver](store::Step step) { saver.save(step); });
-  reporter.watch(stage.waits(), links.watched());
+  const StageReporter::Watching watching = reporter.watch(stage.waits(), links.watched());
   const store::Step done = stage.run(reporter);
   reporter.set_phase("leaving");
   saver.check_last();
-  reporter.unwatch();
   return done;
 }
 

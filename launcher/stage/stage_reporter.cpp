@@ -75,10 +75,12 @@ StageReporter::~StageReporter() {
   thread_.join();
 }
 
-void StageReporter::watch(const stages::WaitClock& waits, std::vector<WatchedLink> links) {
+StageReporter::Watching StageReporter::watch(const stages::WaitClock& waits,
+                                             std::vector<WatchedLink> links) {
   const MutexLock lock(mutex_);
   waits_ = &waits;
   links_ = std::move(links);
+  return Watching(*this);
 }
 
 void StageReporter::unwatch() {

@@ -34,10 +34,20 @@ class StageReporter final : public stages::StageObserver {
   StageReporter(ControlEnd& control, net::ProcessName process, std::uint64_t bfloat16_sync_bytes);
   ~StageReporter() override;
 
-  // From now on reports say what these show. unwatch() before they go.
-  void watch(const stages::WaitClock& waits, std::vector<WatchedLink> links)
+  // While this lives, reports say what a stage and its links show; it dies before they do, however
+  // they come to their end.
+  class [[nodiscard]] Watching {
+   public:
+    explicit Watching(StageReporter& reporter) : reporter_(reporter) {}
+    Watching(const Watching&) = delete;
+    Watching& operator=(const Watching&) = delete;
+    ~Watching() { reporter_.unwatch(); }
+
+   private:
+    StageReporter& reporter_;
+  };
+  Watching watch(const stages::WaitClock& waits, std::vector<WatchedLink> links)
       STRAIT_EXCLUDES(mutex_);
-  void unwatch() STRAIT_EXCLUDES(mutex_);
   void set_phase(const std::string& phase) STRAIT_EXCLUDES(mutex_);
   void on_checkpoint(Save save) { save_ = std::move(save); }
   void write_trace(const std::filesystem::path& path) const { spans_.write(path); }
@@ -51,6 +61,7 @@ class StageReporter final : public stages::StageObserver {
  private:
   using Traffic = std::map<Carries, std::uint64_t>;  // bytes sent so far
 
+  void unwatch() STRAIT_EXCLUDES(mutex_);
   void report_loop();
   Progress progress() STRAIT_EXCLUDES(mutex_);
   Traffic traffic() STRAIT_EXCLUDES(mutex_);

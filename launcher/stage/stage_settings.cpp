@@ -40,25 +40,10 @@ stages::Decay decay(DecayKind kind) {
   return stages::Decay::cosine;
 }
 
-stages::DirectionOptions::Codec codec_word(CodecKind kind) {
-  using Codec = stages::DirectionOptions::Codec;
-  switch (kind) {
-    case CodecKind::fixed:
-      return Codec::fixed;
-    case CodecKind::delta:
-      return Codec::delta;
-    case CodecKind::automatic:
-      return Codec::automatic;
-    case CodecKind::raw:
-      break;
-  }
-  return Codec::raw;
-}
-
-stages::DirectionOptions direction_options(const Recipe::Codec& codec, CodecKind kind,
+stages::DirectionOptions direction_options(const Recipe::Codec& codec, const std::string& name,
                                            std::int64_t bits) {
   stages::DirectionOptions options;
-  options.codec = codec_word(kind);
+  options.codec = name;
   options.bits = static_cast<int>(bits);
   options.first_bits = static_cast<int>(codec.first_bits);
   options.group = static_cast<int>(codec.group);
@@ -150,6 +135,10 @@ net::LinkOptions link_options(const StageJob& job, const Plan::Link& link) {
                              link.cache_disk_bytes, link.entry_bytes));
   }
   options.terms.emplace_back("plan", job.plan.hash());
+  // From when it is bound, while others may still load for long; who is missing or stuck meanwhile
+  // is the coordinator's to judge.
+  options.connect_limit = std::chrono::minutes(30);
+  options.hold = std::chrono::seconds(job.plan.recipe.hosts.hold);
   return options;
 }
 

@@ -13,13 +13,19 @@
 #include "framework/store/store_error.h"
 #include "launcher/console/console.h"
 #include "launcher/console/text_pump.h"
+#include "launcher/failure.h"
+#include "launcher/join/join_call.h"
 #include "launcher/plan/plan_maker.h"
+#include "launcher/plugin/plugin_file.h"
 #include "launcher/recipe/recipe_reader.h"
 #include "launcher/recipe/recipe_writer.h"
 #include "launcher/run/changed_run.h"
+#include "launcher/run/recover_checkpoint.h"
 #include "launcher/run/run_launch.h"
 #include "launcher/run/sample_show.h"
+#include "launcher/slurm/slurm_job.h"
 #include "launcher/user_error.h"
+#include "launcher/verbs/verb_slurm.h"
 
 namespace strait::launcher {
 namespace {
@@ -53,9 +59,13 @@ RunFile prepare_directory(const RunDirectory& directory, PlannedRun planned) {
   }
   // Stages may run in another working directory than the one the user's relative path was meant
   // for.
-  for (std::string* path :
-       {&plan.recipe.model.path, &plan.recipe.data.train, &plan.recipe.data.eval}) {
-    if (!path->empty()) *path = fs::absolute(*path).lexically_normal().string();
+  for (std::string* path : {&plan.recipe.model.path, &plan.recipe.data.train,
+                            &plan.recipe.data.eval, &plan.recipe.pipeline.partition.plugin}) {
+    const bool is_name = path->starts_with('#');  // of a partition that is linked in
+    if (!path->empty() && !is_name) *path = fs::absolute(*path).lexically_normal().string();
+  }
+  for (std::string& plugin : plan.recipe.plugins) {
+    plugin = fs::absolute(plugin).lexically_normal().string();
   }
   RunFile run{net::RunId::random(), std::move(plan)};
   write_files(directory, run);
@@ -95,6 +105,9 @@ void show_what_it_learnt(const RunDirectory& directory, Console& console) {
 ExitCode launch_and_show(RunDirectory& directory, const RunFile& run, LaunchOptions options,
                          Console& console) {
   options.observers = {&console};
+  if (run.plan.recipe.hosts.backend == BackendKind::join) {
+    for (const std::string& line : join_notes(run.plan, directory.path())) console.note(line);
+  }
   const Outcome outcome = launch_run(directory, run, options);
   if (outcome.code == ExitCode::done && !outcome.stopped) {
     show_what_it_learnt(directory, console);
@@ -103,20 +116,44 @@ ExitCode launch_and_show(RunDirectory& directory, const RunFile& run, LaunchOpti
   return outcome.code;
 }
 
+// `recovered`: what became of shards that were still elsewhere.
+std::optional<store::Resumable> choose(const RunDirectory& directory,
+                                       const std::string& recovered) {
+  try {
+    return store::choose_checkpoint(directory.path());
+  } catch (const store::StoreError& error) {
+    if (recovered.empty()) throw;
+    throw UserError(exit_code_of(error), fmt::format("{}; {}", error.what(), recovered));
+  }
+}
+
 }  // namespace
 
 ExitCode show_plan(const RunWords& words) {
-  const PlannedRun planned = make_plan(read_recipe(words.recipe, words.overrides));
+  const PlannedRun planned = make_plan(read_recipe(words.recipe, words.overrides, load_plugins));
   std::cout << (words.json ? to_json(planned.plan).dump(1) + "\n" : describe(planned.plan));
   return ExitCode::done;
 }
 
+ExitCode emit_plan(const RunWords& words, EmitKind kind) {
+  const PlannedRun planned = make_plan(read_recipe(words.recipe, words.overrides, load_plugins));
+  std::cout << emit_launch(
+      planned.plan, kind,
+      {fs::read_symlink("/proc/self/exe"), words.recipe.string(), words.overrides});
+  return ExitCode::done;
+}
+
 ExitCode run_recipe(const RunWords& words) {
-  PlannedRun planned = make_plan(read_recipe(words.recipe, words.overrides));
+  PlannedRun planned = make_plan(read_recipe(words.recipe, words.overrides, load_plugins));
   const fs::path path = fs::path("runs") / planned.plan.recipe.name;
+  if (is_requeued(planned.plan, path)) return run_allocated(path, words.json);
+  SlurmJob::refuse_live(path);
   RunDirectory directory = RunDirectory::create(
       path, words.replace ? RunDirectory::Existing::move_aside : RunDirectory::Existing::refuse);
   const RunFile run = prepare_directory(directory, std::move(planned));
+  if (run.plan.recipe.hosts.backend == BackendKind::slurm) {
+    return give_to_slurm(std::move(directory), run.plan, words.json);
+  }
   TextPump pump(STDOUT_FILENO);
   Console console(pump, console_options(words.json));
   if (directory.moved_aside()) {
@@ -126,10 +163,21 @@ ExitCode run_recipe(const RunWords& words) {
   return launch_and_show(directory, run, {}, console);
 }
 
+ExitCode run_prepared(const RunWords& words) {
+  RunDirectory directory = RunDirectory::open(words.recipe);
+  const RunFile run = read_run_file(directory.plan());
+  TextPump pump(STDOUT_FILENO);
+  Console console(pump, console_options(words.json));
+  console.plan(describe(run.plan), to_json(run.plan).dump());
+  return launch_and_show(directory, run, {}, console);
+}
+
 ExitCode resume_run(const RunWords& words) {
+  if (!words.in_job) SlurmJob::refuse_live(words.recipe);
   RunDirectory directory = RunDirectory::open(words.recipe);
   RunFile run = read_run_file(directory.plan());
-  const auto newest = store::choose_checkpoint(directory.path());
+  const std::string recovered = recover_checkpoint(directory, run);
+  const auto newest = choose(directory, recovered);
   if (!newest) {
     throw UserError(
         ExitCode::bad_input,
@@ -155,10 +203,14 @@ ExitCode resume_run(const RunWords& words) {
     run = changed_run(directory, run, words.overrides);
     write_files(directory, run);
   }
+  if (run.plan.recipe.hosts.backend == BackendKind::slurm && !words.in_job) {
+    return give_to_slurm(std::move(directory), run.plan, words.json);
+  }
   store::set_aside_newer(directory.path(), manifest.step);
   forget_newer_steps(directory.metrics(), manifest.step);
   TextPump pump(STDOUT_FILENO);
   Console console(pump, console_options(words.json));
+  if (!recovered.empty()) console.note(recovered);
   if (!newest->warning.empty()) console.note(newest->warning);
   console.plan(describe(run.plan), to_json(run.plan).dump());
   console.note(fmt::format("going on from step {} ({})", number(manifest.step),

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/emit/emit.h"
 #include "launcher/exit_code.h"
 
 namespace strait::launcher {
@@ -13,13 +14,20 @@ struct RunWords {
   std::vector<std::string> overrides;  // --set key=value
   bool json = false;                   // machine-readable events on stdout
   bool replace = false;                // move an earlier run of that name aside
+  bool in_job = false;                 // this is the Slurm job itself: launch, submit nothing
 };
 
 // `strait plan RECIPE`: prints what would run, starts and writes nothing.
 ExitCode show_plan(const RunWords& words);
 
+// `strait plan RECIPE --emit KIND`: prints a script, commands or a manifest to launch it with.
+ExitCode emit_plan(const RunWords& words, EmitKind kind);
+
 // `strait run RECIPE`: plans, launches, and shows the run until it ends.
 ExitCode run_recipe(const RunWords& words);
+
+// Launches a run whose directory holds its plan and no checkpoint yet.
+ExitCode run_prepared(const RunWords& words);
 
 // `strait resume RUN`: goes on from the newest complete checkpoint, with the same bits as a run
 // that was never stopped; with overrides as another pipeline (see changed_run.h).

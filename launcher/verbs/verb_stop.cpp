@@ -14,6 +14,7 @@
 #include "framework/store/checkpoint.h"
 #include "framework/store/file_descriptor.h"
 #include "launcher/run/run_directory.h"
+#include "launcher/slurm/slurm_job.h"
 #include "launcher/user_error.h"
 
 namespace strait::launcher {
@@ -21,7 +22,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kLookEvery = 100;  // milliseconds
+constexpr int kLockLook = 100;    // milliseconds
+constexpr int kAskEvery = 1'000;  // Slurm serves many
 
 // Where the kernel gives no pidfd, we look at the lock several times a second.
 bool wait_for_end(const fs::path& run, const LiveRun& live, int pidfd,
@@ -30,18 +32,66 @@ bool wait_for_end(const fs::path& run, const LiveRun& live, int pidfd,
   while (live.alive() && RunDirectory::live(run)) {
     if (std::chrono::steady_clock::now() >= deadline) return false;
     pollfd ended{pidfd, POLLIN, 0};
-    ::poll(&ended, pidfd >= 0 ? 1 : 0, kLookEvery);
+    ::poll(&ended, pidfd >= 0 ? 1 : 0, kLockLook);
   }
   return true;
+}
+
+[[noreturn]] void give_up(const fs::path& run, std::chrono::seconds patience) {
+  throw UserError(ExitCode::stalled,
+                  fmt::format("{} is still live after {} s; see: strait status {}, or end it at "
+                              "once: strait stop --now {}",
+                              run.string(), patience.count(), run.string(), run.string()));
+}
+
+void print_what_is_left(const fs::path& run) {
+  const store::CheckpointList checkpoints = store::list_checkpoints(run);
+  if (!checkpoints.complete.empty()) {
+    fmt::print("stopped; the newest checkpoint is {}\ngo on with: strait resume {}\n",
+               checkpoints.complete.front().path.string(), run.string());
+  } else {
+    fmt::print("stopped; it had made no checkpoint yet\n");
+  }
+}
+
+// The job's script is the process that coordinates, wherever it runs.
+ExitCode stop_job(const fs::path& run, const SlurmJob& job, const JobState& state, bool now,
+                  std::chrono::seconds patience) {
+  if (state.waits()) {
+    job.cancel();
+    fmt::print("cancelled Slurm job {}, which was {}\n", job.number(), state.sentence());
+  } else {
+    job.signal("INT");
+    if (now) job.signal("TERM");
+    fmt::print("asked Slurm job {} to {}\n", job.number(),
+               now ? "leave at once" : "finish its step, save and leave");
+  }
+  std::fflush(stdout);
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  for (auto left = job.state(); left && left->lives(); left = job.state()) {
+    if (std::chrono::steady_clock::now() >= deadline) give_up(run, patience);
+    ::poll(nullptr, 0, kAskEvery);
+  }
+  SlurmJob::forget(run);
+  print_what_is_left(run);
+  return ExitCode::done;
 }
 
 }  // namespace
 
 ExitCode stop_run(const fs::path& run, bool now, std::chrono::seconds patience) {
+  if (const std::optional<SlurmJob> job = SlurmJob::of(run)) {
+    const std::optional<JobState> state = job->state();
+    if (state && state->lives()) return stop_job(run, *job, *state, now, patience);
+  }
   const std::optional<LiveRun> live = RunDirectory::live(run);
   if (!live) {
     throw UserError(ExitCode::bad_input, fmt::format("no run is live in {}; see: strait status {}",
                                                      run.string(), run.string()));
+  }
+  if (!live->here()) {
+    throw UserError(ExitCode::bad_input,
+                    fmt::format("{} is run by {}; stop it there", run.string(), live->sentence()));
   }
   const auto pid = static_cast<pid_t>(live->pid);
   const store::FileDescriptor handle(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
@@ -66,19 +116,8 @@ ExitCode stop_run(const fs::path& run, bool now, std::chrono::seconds patience) 
   fmt::print("asked process {} to {}\n", live->pid,
              now ? "leave at once" : "finish its step, save and leave");
   std::fflush(stdout);
-  if (!wait_for_end(run, *live, handle.number(), patience)) {
-    throw UserError(ExitCode::stalled,
-                    fmt::format("{} is still live after {} s; see: strait status {}, or end it at "
-                                "once: strait stop --now {}",
-                                run.string(), patience.count(), run.string(), run.string()));
-  }
-  const store::CheckpointList checkpoints = store::list_checkpoints(run);
-  if (!checkpoints.complete.empty()) {
-    fmt::print("stopped; the newest checkpoint is {}\ngo on with: strait resume {}\n",
-               checkpoints.complete.front().path.string(), run.string());
-  } else {
-    fmt::print("stopped; it had made no checkpoint yet\n");
-  }
+  if (!wait_for_end(run, *live, handle.number(), patience)) give_up(run, patience);
+  print_what_is_left(run);
   return ExitCode::done;
 }
 

@@ -14,7 +14,7 @@ TEST(Description, NamesExactlyTheTensorsThatTheModelHas) {
   for (const bool tied : {true, false}) {
     Gpt2Config values = tiny_values();
     values.tied = tied;
-    const ModelDescription description = describe({values});
+    const ModelDescription description = describe({"gpt2", values});
     const auto model = tiny_model(values, all_layers(values));
     std::vector<TensorShape> owned;
     for (const Parameter& parameter : model->parameters()) {
@@ -27,18 +27,18 @@ TEST(Description, NamesExactlyTheTensorsThatTheModelHas) {
 }
 
 TEST(Description, CountsTheParametersOfTheModelsOnTheHub) {
-  EXPECT_EQ(describe({Gpt2Config{}}).parameters(), 124'439'808);  // gpt2
+  EXPECT_EQ(describe({"gpt2", Gpt2Config{}}).parameters(), 124'439'808);  // gpt2
   Gpt2Config extra_large;
   extra_large.hidden = 1600;
   extra_large.blocks = 48;
   extra_large.heads = 25;
   extra_large.inner = 6400;
-  EXPECT_EQ(describe({extra_large}).parameters(), 1'557'611'200);  // gpt2-xl
+  EXPECT_EQ(describe({"gpt2", extra_large}).parameters(), 1'557'611'200);  // gpt2-xl
 }
 
 TEST(Description, LongRowsCostMoreInAttentionAlone) {
-  const ModelDescription short_rows = describe({Gpt2Config{}}, {128, 4});
-  const ModelDescription long_rows = describe({Gpt2Config{}}, {1024, 4});
+  const ModelDescription short_rows = describe({"gpt2", Gpt2Config{}}, {128, 4});
+  const ModelDescription long_rows = describe({"gpt2", Gpt2Config{}}, {1024, 4});
   EXPECT_LT(short_rows.layers[1].forward_flops_per_token,
             long_rows.layers[1].forward_flops_per_token);
   EXPECT_EQ(short_rows.layers[13].forward_flops_per_token,

@@ -19,8 +19,8 @@ Gpt2Config wide_values() {
 
 std::map<std::string, at::Tensor> initialized(const Gpt2Config& values, LayerRange range,
                                               std::uint64_t seed) {
-  const auto model = make_model({values}, range, at::kFloat, at::kCPU);
-  initialize(*model, {values}, seed);
+  const auto model = make_model({"gpt2", values}, range, at::kFloat, at::kCPU);
+  initialize(*model, {"gpt2", values}, seed);
   std::map<std::string, at::Tensor> weights;
   for (const Parameter& parameter : model->parameters()) weights[parameter.name] = parameter.value;
   return weights;
@@ -70,8 +70,8 @@ TEST(Initialize, DrawsEveryTensorAndSeedApart) {
 TEST(Initialize, NarrowTypesHoldTheRoundedDraw) {
   const Gpt2Config values = wide_values();
   const auto wide = initialized(values, all_layers(values), 4);
-  const auto narrow = make_model({values}, all_layers(values), at::kBFloat16, at::kCPU);
-  initialize(*narrow, {values}, 4);
+  const auto narrow = make_model({"gpt2", values}, all_layers(values), at::kBFloat16, at::kCPU);
+  initialize(*narrow, {"gpt2", values}, 4);
   for (const Parameter& parameter : narrow->parameters()) {
     EXPECT_TRUE(at::equal(parameter.value, wide.at(parameter.name).to(at::kBFloat16)));
   }

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <any>
 #include <string>
+
+#include "models/gpt2_config.h"
 
 namespace strait::models {
 namespace {
@@ -10,7 +13,7 @@ namespace {
 Gpt2Config parse(const std::string& fields) {
   const ModelConfig config =
       parse_config(R"({"model_type": "gpt2")" + fields + "}", "m/config.json");
-  return std::get<Gpt2Config>(config.values);
+  return std::any_cast<Gpt2Config>(config.values);
 }
 
 std::string refusal_of(const std::string& text) {

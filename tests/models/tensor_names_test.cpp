@@ -16,7 +16,7 @@ ModelConfig tiny_config(bool tied = true) {
   Gpt2Config values = tiny_values();
   values.blocks = 2;
   values.tied = tied;
-  return {values};
+  return {"gpt2", values};
 }
 
 std::vector<TensorShape> without_prefix(std::vector<TensorShape> tensors) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kernels/random_key.h"
+#include "models/gpt2_config.h"
 #include "models/model.h"
 
 namespace strait::models {
@@ -52,7 +53,7 @@ inline void fill_model(Model& model) {
 
 inline std::unique_ptr<Model> tiny_model(const Gpt2Config& values, LayerRange range,
                                          at::ScalarType type = at::kFloat) {
-  auto model = make_model(ModelConfig{values}, range, type, at::kCPU);
+  auto model = make_model(ModelConfig{"gpt2", values}, range, type, at::kCPU);
   fill_model(*model);
   return model;
 }

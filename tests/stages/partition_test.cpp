@@ -9,22 +9,46 @@
 namespace strait::stages {
 namespace {
 
-models::ModelDescription model_of(const std::vector<double>& costs) {
-  models::ModelDescription model;
-  for (const double cost : costs) {
-    models::LayerCost layer;
-    layer.forward_flops_per_token = cost;
+using partition::Assignment;
+using partition::Layers;
+using partition::ModelDescription;
+using partition::Question;
+using testing::HasSubstr;
+
+ModelDescription model_of(const std::vector<double>& costs) {
+  ModelDescription model;
+  for (std::size_t i = 0; i < costs.size(); ++i) {
+    partition::Layer layer;
+    layer.name = i == 0                  ? "embedding"
+                 : i + 1 == costs.size() ? "head"
+                                         : "block " + std::to_string(i - 1);
+    layer.forward_flops_per_token = costs[i];
+    layer.parameters = 1000;
+    layer.saved_bytes_per_token = 10;
     model.layers.push_back(layer);
   }
   return model;
 }
 
-double slowest(const models::ModelDescription& model,
-               const std::vector<models::LayerRange>& ranges) {
+// One host with a slot for every stage and no limit of memory.
+Question question_of(const ModelDescription& model, int stages) {
+  Question question;
+  question.model = model;
+  question.stages = stages;
+  question.cluster.hosts = {{.name = "a", .slots = stages}};
+  question.in_flight.assign(static_cast<std::size_t>(stages), 2);
+  return question;
+}
+
+Assignment balanced(const Question& question) {
+  return partitions().named("balanced").cut(question);
+}
+
+double slowest(const ModelDescription& model, const Assignment& answer) {
   double worst = 0;
-  for (const models::LayerRange& range : ranges) {
+  for (const partition::Stage& stage : answer.stages) {
     double sum = 0;
-    for (int i = range.first; i <= range.last; ++i) {
+    for (int i = stage.chunks.front().first; i <= stage.chunks.front().last; ++i) {
       sum += model.layers[static_cast<std::size_t>(i)].forward_flops_per_token;
     }
     worst = std::max(worst, sum);
@@ -32,19 +56,8 @@ double slowest(const models::ModelDescription& model,
   return worst;
 }
 
-void expect_each_layer_once(const models::ModelDescription& model,
-                            const std::vector<models::LayerRange>& ranges) {
-  int next = 0;
-  for (const models::LayerRange& range : ranges) {
-    EXPECT_EQ(range.first, next);
-    EXPECT_GE(range.last, range.first);
-    next = range.last + 1;
-  }
-  EXPECT_EQ(next, static_cast<int>(model.layers.size()));
-}
-
 // All cuts of the blocks into stages, by brute force.
-double best_possible(const models::ModelDescription& model, int blocks, int stages) {
+double best_possible(const ModelDescription& model, int blocks, int stages) {
   double best = 1e300;
   std::vector<int> mask(static_cast<std::size_t>(blocks - 1), 0);
   std::fill(mask.end() - (stages - 1), mask.end(), 1);
@@ -69,43 +82,119 @@ TEST(Partition, BalancedIsAsGoodAsTheBestOfAllCuts) {
     const int blocks = 2 + static_cast<int>(random() % 8);
     std::vector<double> costs;
     for (int b = 0; b < blocks + 2; ++b) costs.push_back(static_cast<double>(random() % 100));
-    const models::ModelDescription model = model_of(costs);
+    const ModelDescription model = model_of(costs);
     for (int stages = 1; stages <= blocks; ++stages) {
-      const auto ranges = balanced_partition(model, stages);
-      expect_each_layer_once(model, ranges);
-      EXPECT_DOUBLE_EQ(slowest(model, ranges), best_possible(model, blocks, stages))
+      const Question question = question_of(model, stages);
+      const Assignment answer = check_assignment(question, balanced(question), "balanced");
+      EXPECT_DOUBLE_EQ(slowest(model, answer), best_possible(model, blocks, stages))
           << "case " << i;
     }
   }
 }
 
 TEST(Partition, MoreStagesThanBlocksNamesBoth) {
-  const models::ModelDescription model = model_of({0, 1, 1, 0});
   try {
-    balanced_partition(model, 3);
+    balanced(question_of(model_of({0, 1, 1, 0}), 3));
     FAIL() << "three stages were cut from two blocks";
   } catch (const PartitionError& error) {
-    EXPECT_THAT(error.what(), testing::HasSubstr("pipeline.stages is 3"));
-    EXPECT_THAT(error.what(), testing::HasSubstr("2 transformer blocks"));
+    EXPECT_THAT(error.what(), HasSubstr("pipeline.stages is 3"));
+    EXPECT_THAT(error.what(), HasSubstr("2 transformer blocks"));
   }
 }
 
 TEST(Partition, ExplicitRangesCountBlocksAndTakeTheEndsAlong) {
-  const models::ModelDescription model = model_of({0, 1, 1, 1, 1, 0});
-  const auto ranges = explicit_partition(model, {{0, 0}, {1, 3}});
-  EXPECT_EQ(ranges[0].first, 0);
-  EXPECT_EQ(ranges[0].last, 1);
-  EXPECT_EQ(ranges[1].first, 2);
-  EXPECT_EQ(ranges[1].last, 5);
+  const ModelDescription model = model_of({0, 1, 1, 1, 1, 0});
+  const Assignment answer = explicit_partition(model, {{0, 0}, {1, 3}});
+  EXPECT_EQ(answer.stages[0].chunks.front(), (Layers{0, 1}));
+  EXPECT_EQ(answer.stages[1].chunks.front(), (Layers{2, 5}));
 }
 
 TEST(Partition, ExplicitRangesWithGapsRepeatsOrWrongEndsAreRefused) {
-  const models::ModelDescription model = model_of({0, 1, 1, 1, 1, 0});
+  const ModelDescription model = model_of({0, 1, 1, 1, 1, 0});
   using Blocks = std::vector<std::pair<int, int>>;
   for (const Blocks& wrong : {Blocks{{0, 1}, {3, 3}}, Blocks{{0, 2}, {2, 3}}, Blocks{{1, 3}},
                               Blocks{{0, 2}}, Blocks{{0, 4}}, Blocks{{0, 1}, {3, 2}}, Blocks{}}) {
     EXPECT_THROW(explicit_partition(model, wrong), PartitionError);
   }
+}
+
+// An answer about six layers and two stages.
+Assignment answer_of(const std::vector<std::vector<Layers>>& chunks) {
+  Assignment answer;
+  for (const auto& of_a_stage : chunks) answer.stages.push_back({of_a_stage, std::nullopt});
+  return answer;
+}
+
+std::string refusal_of(const Question& question, const Assignment& answer) {
+  try {
+    check_assignment(question, answer, "mine.so");
+  } catch (const PartitionError& error) {
+    return error.what();
+  }
+  return "nothing was refused";
+}
+
+TEST(CheckAssignment, EveryWrongCutIsRefusedWithTheLayerThatIsWrong) {
+  const Question question = question_of(model_of({0, 1, 1, 1, 1, 0}), 2);
+  const auto refusal = [&](const std::vector<std::vector<Layers>>& chunks) {
+    return refusal_of(question, answer_of(chunks));
+  };
+  EXPECT_EQ(refusal({{{0, 2}}, {{3, 5}}}), "nothing was refused");
+  EXPECT_EQ(refusal({{{0, 2}}, {{4, 5}}}), "mine.so gives layer 3 (block 2) to no stage");
+  EXPECT_EQ(refusal({{{0, 2}}, {{3, 4}}}), "mine.so gives layer 5 (head) to no stage");
+  EXPECT_EQ(refusal({{{0, 3}}, {{3, 5}}}),
+            "mine.so gives layer 3 (block 2) twice, to stage 0 and to stage 1");
+  EXPECT_THAT(refusal({{{3, 5}}, {{0, 2}}}), HasSubstr("is out of order: data comes to stage 1"));
+  EXPECT_THAT(refusal({{}, {{0, 5}}}), HasSubstr("leaves stage 0 empty"));
+  EXPECT_THAT(refusal({{{0, 2}}, {{3, 6}}}), HasSubstr("gives stage 1 the layers 3 to 6"));
+  EXPECT_THAT(refusal({{{0, 2}}, {{4, 3}}}), HasSubstr("gives stage 1 the layers 4 to 3"));
+  EXPECT_THAT(refusal({{{-1, 2}}, {{3, 5}}}), HasSubstr("the model has layers 0 to 5"));
+  EXPECT_THAT(refusal({{{0, 5}}}), HasSubstr("answers with 1 stages, but pipeline.stages is 2"));
+  EXPECT_THAT(refusal({{{0, 1}, {4, 4}}, {{2, 3}, {5, 5}}}), HasSubstr("gives stage 0 2 chunks"));
+  EXPECT_THAT(refusal({{{0, 1}, {2, 3}}, {{4, 5}}}), HasSubstr("is out of order"));
+}
+
+TEST(CheckAssignment, StagesWithoutAHostFillTheSlotsInOrder) {
+  Question question = question_of(model_of({0, 1, 1, 1, 1, 0}), 3);
+  question.cluster.hosts = {{.name = "a", .slots = 1}, {.name = "b", .slots = 2}};
+  Assignment answer = answer_of({{{0, 1}}, {{2, 3}}, {{4, 5}}});
+  const Assignment checked = check_assignment(question, answer, "mine.so");
+  EXPECT_EQ(checked.stages[0].host, 0U);
+  EXPECT_EQ(checked.stages[1].host, 1U);
+  EXPECT_EQ(checked.stages[2].host, 1U);
+  answer.stages[0].host = 1;
+  answer.stages[1].host = 1;
+  EXPECT_EQ(check_assignment(question, answer, "mine.so").stages[2].host, 0U);
+}
+
+TEST(CheckAssignment, HostsThatAreNoneOrHaveNoSlotAreRefused) {
+  Question question = question_of(model_of({0, 1, 1, 1, 1, 0}), 2);
+  question.cluster.hosts = {{.name = "a", .slots = 1}, {.name = "b", .slots = 1}};
+  Assignment answer = answer_of({{{0, 2}}, {{3, 5}}});
+  answer.stages[0].host = 1;
+  answer.stages[1].host = 1;
+  EXPECT_EQ(refusal_of(question, answer),
+            "mine.so puts stage 1 on b, which has no slot left for it (of 1)");
+  answer.stages[1].host = 2;
+  EXPECT_THAT(refusal_of(question, answer), HasSubstr("puts stage 1 on host 2"));
+  question.cluster.hosts.pop_back();
+  EXPECT_THAT(refusal_of(question, answer_of({{{0, 2}}, {{3, 5}}})),
+              HasSubstr("needs more stages than the hosts have slots left"));
+}
+
+TEST(CheckAssignment, MemoryCountsAllStagesOfAHostAndATiedWeightTwice) {
+  Question question = question_of(model_of({0, 1, 1, 1, 1, 0}), 2);
+  question.micro_batch_tokens = 8;
+  // Three layers: 1000 parameters of 16 bytes, and 10 bytes for each of 8 tokens, two at a time.
+  const std::int64_t stage = 3 * (1000 * 16 + 10 * 8 * 2);
+  const Assignment answer = answer_of({{{0, 2}}, {{3, 5}}});
+  question.cluster.hosts.front().memory_bytes = 2 * stage;
+  EXPECT_EQ(refusal_of(question, answer), "nothing was refused");
+  question.cluster.hosts.front().memory_bytes = 2 * stage - 1;
+  EXPECT_THAT(refusal_of(question, answer), HasSubstr("is over memory: with stage 1"));
+  question.cluster.hosts.front().memory_bytes = 2 * stage;
+  question.model.tied_parameters = 500;
+  EXPECT_THAT(refusal_of(question, answer), HasSubstr("the stages on a need"));
 }
 
 }  // namespace

@@ -106,11 +106,20 @@ class Recorder final : public StageObserver {
   Stage& stage_;
 };
 
+models::LayerRange layers_of(const models::ModelConfig& config,
+                             const std::vector<std::pair<int, int>>& blocks, std::size_t stage) {
+  partition::ModelDescription model;
+  model.layers.resize(models::describe(config).layers.size());
+  const partition::Assignment cut = explicit_partition(model, blocks);
+  const partition::Layers layers = cut.stages[stage].chunks.front();
+  return {layers.first, layers.last};
+}
+
 StageOptions options_of(const RunSettings& settings, std::size_t process, std::int64_t first) {
   const std::size_t stage = process % settings.blocks.size();
   StageOptions options;
   options.model = tiny_config(settings);
-  options.layers = explicit_partition(models::describe(options.model), settings.blocks)[stage];
+  options.layers = layers_of(options.model, settings.blocks, stage);
   options.dtype = settings.bfloat16 ? at::kBFloat16 : at::kFloat;
   options.seed = 5;
   options.recompute = settings.recompute;

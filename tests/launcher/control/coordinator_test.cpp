@@ -419,7 +419,8 @@ TEST_F(CoordinatorTest, AnErrorOfAnObserverComesOutAfterEverythingHasEnded) {
 class CoordinatorProcessTest : public CoordinatorTest {
  protected:
   std::unique_ptr<Process> shell(const std::string& script) {
-    return LocalBackend().start({"a stage",
+    return LocalBackend().start({net::ProcessName{0, 0},
+                                 0,
                                  {"/bin/sh", "-c", script},
                                  "{}",
                                  scratch_ / (std::to_string(logs_++) + ".log")});

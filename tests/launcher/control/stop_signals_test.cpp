@@ -19,6 +19,24 @@ TEST(StopSignals, InterruptionsAreCountedAndAClosedTerminalIsIgnored) {
   EXPECT_EQ(signals.count().load(), 2);
 }
 
+TEST(StopSignals, AWarningCountsEvenBeforeTheCounting) {
+  StopSignals::expect_warning();
+  EXPECT_FALSE(StopSignals::warned());
+  std::raise(SIGUSR1);
+  EXPECT_TRUE(StopSignals::warned());
+  {
+    const StopSignals signals;
+    EXPECT_EQ(signals.count().load(), 1);
+    std::raise(SIGUSR1);
+    EXPECT_EQ(signals.count().load(), 2);
+  }
+  std::raise(SIGUSR1);  // too late, and harmless
+  EXPECT_TRUE(StopSignals::warned());
+  StopSignals::expect_warning();
+  EXPECT_FALSE(StopSignals::warned());
+  EXPECT_EQ(StopSignals().count().load(), 0);
+}
+
 TEST(StopSignals, AfterwardsSignalsKillAgain) {
   { const StopSignals signals; }
   EXPECT_EXIT(std::raise(SIGTERM), testing::KilledBySignal(SIGTERM), "");

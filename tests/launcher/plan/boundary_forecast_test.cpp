@@ -28,8 +28,8 @@ TEST(BoundaryForecast, RawIsTheValuesInTheWiresType) {
 
 TEST(BoundaryForecast, ChangesAndFirstVisitsAreCountedByTheByte) {
   Recipe::Codec codec;
-  codec.forward = CodecKind::delta;
-  codec.backward = CodecKind::fixed;
+  codec.forward = "delta";
+  codec.backward = "fixed";
   const BoundaryBytes bytes = boundary_bytes(codec, full_rows());
   // A token of width 96 in groups of 64: top exponent, two scales, bits of 96 values.
   EXPECT_EQ(bytes.known_forward, kHeads + 3 + 4 * 11 + 4 * 128 * (1 + 2 + 4 * 12));

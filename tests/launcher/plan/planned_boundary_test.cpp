@@ -40,7 +40,7 @@ std::vector<PlannedBoundary> planned(const Recipe::Codec& codec, std::int64_t st
 
 Recipe::Codec delta(std::int64_t cache, std::int64_t disk) {
   Recipe::Codec codec;
-  codec.forward = CodecKind::delta;
+  codec.forward = "delta";
   codec.cache = cache;
   codec.cache_disk = disk;
   return codec;

@@ -27,6 +27,7 @@ models::ModelConfig config(bool tied) {
 
 Plan plan_of(std::uint32_t stages, std::uint32_t replicas, const std::string& method = "") {
   Plan plan;
+  plan.hosts = {{"localhost"}};
   plan.recipe.pipeline.stages = stages;
   plan.recipe.pipeline.replicas = replicas;
   plan.recipe.sync.method = method;

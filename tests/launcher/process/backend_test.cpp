@@ -26,7 +26,7 @@ using Clock = std::chrono::steady_clock;
 class LocalBackendTest : public testing::Test {
  protected:
   std::unique_ptr<Process> shell(const std::string& script, const std::string& input = "{}") {
-    return backend_.start({"stage 1.0", {"/bin/sh", "-c", script}, input, log_});
+    return backend_.start({{1, 0}, 0, {"/bin/sh", "-c", script}, input, log_});
   }
   std::string log() const { return ScratchDirectory::read(log_); }
   // What a process writes is waited for with a deadline, not for a time.
@@ -192,7 +192,7 @@ TEST_F(LocalBackendTest, WhatAnEndedProcessLeftRunningIsKilledToo) {
 
 TEST_F(LocalBackendTest, ArgumentsAreNeverReadByAShell) {
   const std::string hostile = "a b\"c' $(touch " + (scratch_ / "trap").string() + ")\n;`x`";
-  const auto process = backend_.start({"x", {"/usr/bin/printf", "%s", hostile}, "{}", log_});
+  const auto process = backend_.start({{1, 0}, 0, {"/usr/bin/printf", "%s", hostile}, "{}", log_});
   ASSERT_TRUE(process->wait_until(Clock::now() + 20s).has_value());
   EXPECT_EQ(log(), hostile);
   EXPECT_FALSE(std::filesystem::exists(scratch_ / "trap"));
@@ -200,7 +200,7 @@ TEST_F(LocalBackendTest, ArgumentsAreNeverReadByAShell) {
 
 TEST_F(LocalBackendTest, AProgramThatIsNotThereIsNamed) {
   try {
-    backend_.start({"stage 1.0", {"/nowhere/strait-stage"}, "{}", log_});
+    backend_.start({{1, 0}, 0, {"/nowhere/strait-stage"}, "{}", log_});
     FAIL() << "started";
   } catch (const UserError& error) {
     EXPECT_STREQ(error.what(),
@@ -208,7 +208,7 @@ TEST_F(LocalBackendTest, AProgramThatIsNotThereIsNamed) {
                  "directory");
   }
   try {
-    backend_.start({"stage 1.0", {"/bin/true"}, "{}", scratch_ / "no" / "log"});
+    backend_.start({{1, 0}, 0, {"/bin/true"}, "{}", scratch_ / "no" / "log"});
     FAIL() << "started";
   } catch (const UserError& error) {
     EXPECT_THAT(error.what(), HasSubstr("/no/log failed: No such file"));

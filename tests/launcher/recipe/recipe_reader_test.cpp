@@ -110,7 +110,12 @@ keep = 5
 caches = "drop"
 [hosts]
 backend = "ssh"
-list = ["alice@10.0.0.1", "alice@10.0.0.2"]
+list = ["alice@10.0.0.1", { name = "bob@b", address = "10.0.0.2", slots = 2, memory = "8GiB", devices = [0, 1], directory = "/data", environment = { OMP_PROC_BIND = "true" }, up_megabits = 100, down_megabits = 200.5 }]
+address = "10.0.0.9"
+ssh_config = "c"
+hold = 60
+links = "links.toml"
+ship_megabits = 50
 ports = "47000-47099"
 link_megabits = 100
 )";
@@ -124,14 +129,13 @@ TEST(RecipeReader, EveryKeyOfTheDocumentationReachesItsField) {
                     Device::cpu, Recompute::layer, Recipe::Lora{4, 2.5, {"c_attn"}},
                     "a"};
   expected.data = {"t", "e", "bytes", 64, false};
-  expected.pipeline = {2, 2, ScheduleKind::gpipe, 3, {PartitionKind::ranges, {{0, 5}, {6, 11}}, ""},
-                       1};
+  expected.pipeline = {2, 2, "gpipe", 3, {PartitionKind::ranges, {{0, 5}, {6, 11}}, ""}, 1};
   expected.train = {std::nullopt, 3,          64,  std::nullopt, 1.0, DecayKind::linear,
                     20,           {0.8, 0.9}, 0.0, 0.5,          10};
-  expected.codec = {CodecKind::delta,
+  expected.codec = {"delta",
                     3,
                     7,
-                    CodecKind::fixed,
+                    "fixed",
                     6,
                     WireDtype::float16,
                     32,
@@ -142,7 +146,24 @@ TEST(RecipeReader, EveryKeyOfTheDocumentationReachesItsField) {
                     std::int64_t{2} << 30U};
   expected.sync = {"cocktail", Dtype::float32, 0.25, 1.0, 3, Dtype::bfloat16};
   expected.checkpoint = {50, 5, SavedCaches::drop};
-  expected.hosts = {BackendKind::ssh, {"alice@10.0.0.1", "alice@10.0.0.2"}, {47000, 47099}, 100.0};
+  expected.hosts.backend = BackendKind::ssh;
+  expected.hosts.list = {{.name = "alice@10.0.0.1"},
+                         {.name = "bob@b",
+                          .address = "10.0.0.2",
+                          .slots = 2,
+                          .memory = std::int64_t{8} << 30U,
+                          .devices = {0, 1},
+                          .directory = "/data",
+                          .environment = {{"OMP_PROC_BIND", "true"}},
+                          .up_megabits = 100.0,
+                          .down_megabits = 200.5}};
+  expected.hosts.ports = {47000, 47099};
+  expected.hosts.address = "10.0.0.9";
+  expected.hosts.ssh_config = "c";
+  expected.hosts.hold = 60;
+  expected.hosts.links = "links.toml";
+  expected.hosts.ship_megabits = 50.0;
+  expected.hosts.link_megabits = 100.0;
   EXPECT_EQ(recipe, expected);
 }
 
@@ -162,7 +183,7 @@ TEST(RecipeReader, AKeyInTheWrongTableIsProposedInItsOwn) {
 TEST(RecipeReader, AnUnknownTableIsSaidOnceAndNotForEachOfItsKeys) {
   EXPECT_EQ(mistake_after_least("[pipline]\nstages = 2\nreplicas = 1\n"),
             "unknown table pipline (recipes/x.toml:7:1); did you mean pipeline? known at the top: "
-            "name, seed, model, data, pipeline, train, codec, sync, checkpoint, hosts");
+            "name, seed, plugins, model, data, pipeline, train, codec, sync, checkpoint, hosts");
 }
 
 TEST(RecipeReader, WrongTypesSayWhatWasFoundAndWhatIsAllowed) {
@@ -226,8 +247,7 @@ TEST(RecipeReader, CodecsThatMakeNoSenseAreRefusedWithTheReason) {
             "codec.cache and codec.cache_disk are both 0 (recipes/x.toml:9:9, "
             "recipes/x.toml:10:14), but codec.forward is \"delta\", which has to remember samples; "
             "give it memory or disk, or say \"fixed\"");
-  EXPECT_EQ(parse(std::string(kLeast) + "[codec]\nforward_bits = 3\n").codec.forward,
-            CodecKind::raw);
+  EXPECT_EQ(parse(std::string(kLeast) + "[codec]\nforward_bits = 3\n").codec.forward, "raw");
 }
 
 Recipe::Sync sync_of(const std::string& lines) {
@@ -331,6 +351,27 @@ TEST(RecipeReader, KeysThatContradictEachOtherNameBothPlaces) {
               HasSubstr("hosts.list is missing while hosts.backend is \"ssh\""));
 }
 
+TEST(RecipeReader, AHostThatIsWrittenWronglyIsNamed) {
+  const auto of_list = [](const std::string& list) {
+    return mistake_after_least("[hosts]\nbackend = \"ssh\"\nlist = " + list + "\n");
+  };
+  EXPECT_THAT(of_list("[\"-oProxyCommand=x\"]"),
+              HasSubstr("\"-oProxyCommand=x\" is no host's name"));
+  EXPECT_THAT(of_list("[\"a b\"]"), HasSubstr("no host's name"));
+  EXPECT_THAT(of_list("[\"a$(id)\"]"), HasSubstr("no host's name"));
+  EXPECT_THAT(of_list("[\"a\", \"a\"]"), HasSubstr("a is listed twice; list it once, with slots"));
+  EXPECT_THAT(of_list("[{ name = \"a\", slot = 2 }]"),
+              HasSubstr("a host has no \"slot\"; did you mean \"slots\"?"));
+  EXPECT_THAT(of_list("[{ name = \"a\", memory = \"8GB\" }]"),
+              HasSubstr("memory of host a is \"8GB\", but must be a size"));
+  EXPECT_THAT(of_list("[{ slots = 2 }]"), HasSubstr("a host without a name"));
+}
+
+TEST(RecipeReader, HostsThatAreNotThisMachineKeepToTheDocumentedPorts) {
+  const std::string ssh = "[hosts]\nbackend = \"ssh\"\nlist = [\"a\"]\n";
+  EXPECT_EQ(parse(std::string(kLeast) + ssh).hosts.ports, kHostPorts);
+}
+
 TEST(RecipeReader, TextThatIsNotTomlSaysWhere) {
   EXPECT_THAT(mistake("[model\npath = 1\n"), HasSubstr("recipes/x.toml:1:"));
   EXPECT_THAT(mistake("a = 1\na = 2\n"), HasSubstr("is not TOML: "));
@@ -343,7 +384,7 @@ TEST(RecipeReader, OverridesWinAndAreReadAsTomlOrElseAsText) {
                      "model.path=\"quoted\"", "data.shuffle=false", "train.batch=128"});
   EXPECT_EQ(recipe.train.batch, 128);
   EXPECT_EQ(recipe.train.learning_rate, 2e-4);
-  EXPECT_EQ(recipe.pipeline.schedule, ScheduleKind::one_forward_one_backward);
+  EXPECT_EQ(recipe.pipeline.schedule, "1f1b");
   EXPECT_EQ(recipe.pipeline.partition.ranges, (std::vector<std::pair<int, int>>{{0, 1}, {2, 3}}));
   EXPECT_EQ(recipe.data.train, "a b/c");
   EXPECT_EQ(recipe.model.path, "quoted");

@@ -7,6 +7,7 @@
 #include <random>
 #include <string>
 
+#include "framework/codec/codecs.h"
 #include "framework/sync/methods.h"
 #include "launcher/recipe/recipe_keys.h"
 #include "launcher/recipe/recipe_reader.h"
@@ -31,6 +32,9 @@ class Draw {
   Word word() {
     return static_cast<Word>(integer(0, std::ssize(all_names(Word{})) - 1));
   }
+  std::string one_of(const std::vector<std::string>& words) {
+    return words[static_cast<std::size_t>(integer(0, std::ssize(words) - 1))];
+  }
   std::string text() {
     static const std::vector<std::string> kPieces = {"a", "/", "\"", "\\", " ", "#",
                                                      "é", "=", "'",  "€",  "]", "x.y"};
@@ -51,7 +55,7 @@ Recipe::Sync random_sync(Draw& draw) {
   const auto names = sync::method_names();
   const auto drawn = static_cast<std::size_t>(draw.integer(0, std::ssize(names)));
   if (drawn < names.size()) sync.method = names[drawn];
-  for (const auto key : keys_read_by(sync.method.empty() ? kUsualSync : sync.method)) {
+  for (const auto& key : keys_read_by(sync.method.empty() ? kUsualSync : sync.method)) {
     if (key == "wire_dtype") sync.wire_dtype = draw.word<Dtype>();
     if (key == "random") sync.random = 1e-6 + draw.number(0.9);
     if (key == "top") sync.top = 1;
@@ -70,6 +74,32 @@ Recipe::Sync random_sync(Draw& draw) {
   return sync;
 }
 
+Recipe::Hosts random_hosts(Draw& draw) {
+  Recipe::Hosts hosts;
+  hosts.backend = draw.word<BackendKind>();
+  if (hosts.backend == BackendKind::local) return hosts;
+  if (hosts.backend != BackendKind::slurm) {
+    hosts.list = {RecipeHost{.name = "a"},
+                  RecipeHost{.name = "b@b",
+                             .slots = draw.integer(0, 9),
+                             .memory = draw.integer(1, 1 << 20) << 20U,
+                             .directory = draw.text(),
+                             .environment = {{"A", draw.text()}, {"B_1", draw.text()}},
+                             .up_megabits = 1 + draw.number(100)}};
+  } else {
+    hosts.slurm.partition = draw.text();
+    hosts.slurm.time = draw.text();
+    hosts.slurm.gpus_per_node = draw.integer(0, 8);
+    hosts.slurm.stages_per_node = draw.integer(1, 8);
+    hosts.slurm.options = {draw.text(), draw.text()};
+  }
+  hosts.address = draw.text();
+  hosts.hold = draw.integer(1, 1000);
+  hosts.ports = kHostPorts;
+  hosts.link_megabits = 1 + draw.number(1000);
+  return hosts;
+}
+
 // Any recipe that the reader can return.
 Recipe random_recipe(Draw& draw) {
   Recipe r;
@@ -85,10 +115,11 @@ Recipe random_recipe(Draw& draw) {
   if (draw.coin()) {
     r.model.lora = Recipe::Lora{draw.integer(1, 65536), draw.number(1e6), {draw.text()}};
   }
+  if (draw.coin()) r.plugins = {draw.text(), draw.text()};
   r.data = {draw.text(), draw.text(), draw.text(), draw.integer(2, 4096), draw.coin()};
   r.pipeline.stages = draw.integer(1, 64);
   r.pipeline.replicas = draw.integer(1, 8);
-  r.pipeline.schedule = draw.word<ScheduleKind>();
+  r.pipeline.schedule = draw.one_of({"gpipe", "1f1b"});
   r.pipeline.depth = draw.coin() ? std::optional(draw.integer(0, 16)) : std::nullopt;
   r.pipeline.threads = draw.coin() ? std::optional(draw.integer(1, 64)) : std::nullopt;
   r.pipeline.partition.kind = draw.word<PartitionKind>();
@@ -111,10 +142,10 @@ Recipe random_recipe(Draw& draw) {
   train.weight_decay = draw.number(1e-9);
   train.clip = draw.number(1e6);
   train.eval_every = draw.integer(0, 50);
-  r.codec = {draw.word<CodecKind>(),
+  r.codec = {draw.one_of(codec::codecs().names()),
              draw.integer(2, 8),
              draw.coin() ? 16 : draw.integer(2, 8),
-             draw.word<CodecKind>(),
+             draw.one_of(codec::codecs().names()),
              draw.integer(2, 8),
              draw.word<WireDtype>(),
              std::int64_t{32} << draw.integer(0, 2),
@@ -123,15 +154,10 @@ Recipe random_recipe(Draw& draw) {
              draw.word<RoundingKind>(),
              draw.word<CacheKind>(),
              draw.integer(0, 1 << 20) << draw.integer(0, 20)};
-  if (r.codec.backward == CodecKind::delta) r.codec.backward = CodecKind::fixed;
+  if (r.codec.backward == "delta") r.codec.backward = "fixed";
   if (r.pipeline.replicas > 1) r.sync = random_sync(draw);
   r.checkpoint = {draw.integer(0, 1000), draw.integer(2, 10), draw.word<SavedCaches>()};
-  r.hosts.backend = draw.word<BackendKind>();
-  if (r.hosts.backend != BackendKind::local) {
-    r.hosts.list = {draw.text(), draw.text()};
-    r.hosts.ports = {47000, 47099};
-    r.hosts.link_megabits = 1 + draw.number(1000);
-  }
+  r.hosts = random_hosts(draw);
   return r;
 }
 

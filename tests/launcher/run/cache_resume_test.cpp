@@ -9,7 +9,7 @@ namespace {
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-Plan plan_with(CodecKind forward, int upper_last = 2, std::int64_t entry = 1024) {
+Plan plan_with(const std::string& forward, int upper_last = 2, std::int64_t entry = 1024) {
   Plan plan;
   plan.recipe.codec.forward = forward;
   Plan::Process upper;
@@ -20,7 +20,7 @@ Plan plan_with(CodecKind forward, int upper_last = 2, std::int64_t entry = 1024)
   link.name = "boundary 0.0>1.0";
   link.connects = {0, 0};
   link.listens = {1, 0};
-  link.entry_bytes = forward == CodecKind::delta ? entry : 0;
+  link.entry_bytes = forward == "delta" ? entry : 0;
   link.cache_bytes = 4096;
   plan.links = {link};
   return plan;
@@ -35,7 +35,7 @@ store::Manifest checkpoint_of(const Plan& plan, std::int64_t generation) {
 }
 
 TEST(CacheResume, TheSamePipelineGoesOnWithWhatItRemembered) {
-  const Plan plan = plan_with(CodecKind::delta);
+  const Plan plan = plan_with("delta");
   const CacheResume resume = decide_caches(checkpoint_of(plan, 3), plan);
   EXPECT_TRUE(resume.restore);
   EXPECT_EQ(resume.generation, 3);
@@ -43,16 +43,16 @@ TEST(CacheResume, TheSamePipelineGoesOnWithWhatItRemembered) {
 }
 
 TEST(CacheResume, AnythingElseDropsItEverywhereUnderANewGenerationAndSaysWhy) {
-  const Plan plan = plan_with(CodecKind::delta);
+  const Plan plan = plan_with("delta");
   const auto dropped = [&](const Plan& before, const Plan& after) {
     const CacheResume resume = decide_caches(checkpoint_of(before, 3), after);
     EXPECT_FALSE(resume.restore);
     EXPECT_EQ(resume.generation, 4);
     return resume.dropped;
   };
-  EXPECT_THAT(dropped(plan_with(CodecKind::delta, 1), plan), HasSubstr("behind layer 1"));
-  EXPECT_THAT(dropped(plan_with(CodecKind::delta, 2, 512), plan), HasSubstr("512 bytes a row"));
-  EXPECT_THAT(dropped(plan_with(CodecKind::raw), plan), HasSubstr("step 7 holds none"));
+  EXPECT_THAT(dropped(plan_with("delta", 1), plan), HasSubstr("behind layer 1"));
+  EXPECT_THAT(dropped(plan_with("delta", 2, 512), plan), HasSubstr("512 bytes a row"));
+  EXPECT_THAT(dropped(plan_with("raw"), plan), HasSubstr("step 7 holds none"));
   Plan forgetful = plan;
   forgetful.recipe.checkpoint.caches = SavedCaches::drop;
   EXPECT_THAT(dropped(plan, forgetful), HasSubstr("checkpoint.caches is \"drop\""));
@@ -61,7 +61,7 @@ TEST(CacheResume, AnythingElseDropsItEverywhereUnderANewGenerationAndSaysWhy) {
 
 TEST(CacheResume, ARunThatRemembersNothingHasNothingToDrop) {
   const CacheResume resume =
-      decide_caches(checkpoint_of(plan_with(CodecKind::delta), 3), plan_with(CodecKind::fixed));
+      decide_caches(checkpoint_of(plan_with("delta"), 3), plan_with("fixed"));
   EXPECT_FALSE(resume.restore);
   EXPECT_EQ(resume.generation, 3);
   EXPECT_THAT(resume.dropped, IsEmpty());

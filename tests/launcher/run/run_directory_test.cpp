@@ -7,6 +7,7 @@
 
 #include <array>
 #include <csignal>
+#include <cstdlib>
 
 #include "launcher/user_error.h"
 #include "tests/launcher/scratch_directory.h"
@@ -149,6 +150,44 @@ TEST_F(RunDirectoryTest, APidThatNowBelongsToAnotherProcessIsNotTheOwner) {
   ScratchDirectory::write(run_ / "lock", R"({"pid":1,"started":1,"since":"2020-01-01 00:00:00"})");
   EXPECT_FALSE(RunDirectory::live(run_).has_value());
   EXPECT_EQ(refusal([&] { RunDirectory::open(run_); }), "accepted");
+}
+
+TEST_F(RunDirectoryTest, TheLockOfAnotherHostIsNotTakenOver) {
+  past_run();
+  ScratchDirectory::write(run_ / "lock", R"({"pid":1,"started":1,"since":"2020-01-01 00:00:00",
+                                             "host":"far","boot":"another","job":"12"})");
+  const std::string text = refusal([&] { RunDirectory::open(run_); });
+  EXPECT_THAT(text, HasSubstr("process 1 of host far in Slurm job 12, since 2020"));
+  EXPECT_THAT(text, HasSubstr("if it did, remove " + (run_ / "lock").string()));
+  const auto live = RunDirectory::live(run_);
+  ASSERT_TRUE(live.has_value());
+  EXPECT_FALSE(live->here());
+}
+
+TEST_F(RunDirectoryTest, AMachineThatWasStartedAnewHasNoLock) {
+  past_run();
+  std::array<char, 256> name{};
+  ASSERT_EQ(::gethostname(name.data(), name.size() - 1), 0);
+  ScratchDirectory::write(run_ / "lock",
+                          R"({"pid":1,"started":1,"since":"2020-01-01 00:00:00","host":")" +
+                              std::string(name.data()) + R"(","boot":"an earlier one"})");
+  EXPECT_FALSE(RunDirectory::live(run_).has_value());
+  EXPECT_EQ(refusal([&] { RunDirectory::open(run_); }), "accepted");
+}
+
+TEST_F(RunDirectoryTest, ARequeuedJobTakesOverItsOwnLock) {
+  past_run();
+  const std::string foreign = R"({"pid":1,"started":1,"since":"2020-01-01 00:00:00",
+                                  "host":"far","boot":"another","job":"12"})";
+  ASSERT_EQ(::setenv("SLURM_JOB_ID", "12", 1), 0);
+  ScratchDirectory::write(run_ / "lock", foreign);
+  const std::string same = refusal([&] { RunDirectory::open(run_); });
+  ASSERT_EQ(::setenv("SLURM_JOB_ID", "13", 1), 0);
+  ScratchDirectory::write(run_ / "lock", foreign);
+  const std::string other = refusal([&] { RunDirectory::open(run_); });
+  ::unsetenv("SLURM_JOB_ID");
+  EXPECT_EQ(same, "accepted");
+  EXPECT_THAT(other, HasSubstr("host far"));
 }
 
 TEST_F(RunDirectoryTest, ALockThatIsRubbishHoldsNothing) {

@@ -34,10 +34,10 @@ StageJob middle_of_three() {
 TEST(StageSettings, EachEndOfAStageGetsItsOwnBoundarysCodecsAndLimits) {
   StageJob job = middle_of_three();
   Recipe::Codec& codec = job.plan.recipe.codec;
-  codec.forward = CodecKind::delta;
+  codec.forward = "delta";
   codec.forward_bits = 3;
   codec.first_bits = 16;
-  codec.backward = CodecKind::fixed;
+  codec.backward = "fixed";
   codec.backward_bits = 6;
   codec.group = 32;
   codec.rotate = true;
@@ -45,12 +45,11 @@ TEST(StageSettings, EachEndOfAStageGetsItsOwnBoundarysCodecsAndLimits) {
   codec.cache_kind = CacheKind::eight_bits;
   job.plan.train.rows = 77;
   const stages::StageOptions options = stage_options(job, store::Step{0});
-  using Codec = stages::DirectionOptions::Codec;
   for (const stages::BoundaryOptions& end : {options.upper, options.lower}) {
-    EXPECT_EQ(end.forward.codec, Codec::delta);
+    EXPECT_EQ(end.forward.codec, "delta");
     EXPECT_EQ(end.forward.bits, 3);
     EXPECT_EQ(end.forward.first_bits, 16);
-    EXPECT_EQ(end.backward.codec, Codec::fixed);
+    EXPECT_EQ(end.backward.codec, "fixed");
     EXPECT_EQ(end.backward.bits, 6);
     EXPECT_EQ(end.backward.group, 32);
     EXPECT_TRUE(end.forward.rotate);

@@ -1,0 +1,66 @@
+#include "launcher/console/full_screen.h"
+
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+namespace strait::launcher {
+namespace {
+
+constexpr const char* kOtherScreen = "\x1b[?1049h\x1b[?25l";  // and no cursor
+constexpr const char* kBack = "\x1b[?25h\x1b[?1049l";
+constexpr char kTerminalGone = '\x04';
+
+}  // namespace
+
+FullScreen::FullScreen(int input, int output) : input_(input), output_(output) {
+  ::tcgetattr(input_, &before_);
+  termios plain = before_;
+  plain.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO | ISIG);
+  plain.c_cc[VMIN] = 1;
+  plain.c_cc[VTIME] = 0;
+  ::tcsetattr(input_, TCSANOW, &plain);
+  put(kOtherScreen);
+}
+
+FullScreen::~FullScreen() {
+  put(kBack);
+  ::tcsetattr(input_, TCSANOW, &before_);
+}
+
+ScreenSize FullScreen::size() const {
+  winsize size{};
+  if (::ioctl(output_, TIOCGWINSZ, &size) != 0 || size.ws_col == 0 || size.ws_row == 0) return {};
+  return {size.ws_col, size.ws_row};
+}
+
+void FullScreen::draw(const std::vector<std::string>& lines) {
+  std::string text = "\x1b[H";  // from the upper left corner
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    // Each line wipes what is left of the one before it; only between lines the cursor goes down.
+    text += (i == 0 ? "" : "\r\n") + lines[i] + "\x1b[K";
+  }
+  put(text + "\x1b[J");
+}
+
+std::optional<char> FullScreen::key(std::chrono::milliseconds limit) {
+  pollfd waited{input_, POLLIN, 0};
+  // A signal, such as that of a changed size, ends the wait early, which only draws sooner.
+  if (::poll(&waited, 1, static_cast<int>(limit.count())) <= 0) return std::nullopt;
+  char key = 0;
+  const ssize_t got = ::read(input_, &key, 1);
+  if (got == 1) return key;
+  return got == 0 || errno != EINTR ? std::optional(kTerminalGone) : std::nullopt;
+}
+
+void FullScreen::put(const std::string& text) {
+  for (std::size_t at = 0; at < text.size();) {
+    const ssize_t sent = ::write(output_, text.data() + at, text.size() - at);
+    if (sent < 0 && errno != EINTR) return;  // the terminal is gone; the next key() says so
+    if (sent > 0) at += static_cast<std::size_t>(sent);
+  }
+}
+
+}  // namespace strait::launcher

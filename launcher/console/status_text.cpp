@@ -1,0 +1,61 @@
+#include "launcher/console/status_text.h"
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+
+#include "launcher/console/boundary_table.h"
+#include "launcher/console/remaining_time.h"
+#include "launcher/console/sync_table.h"
+
+namespace strait::launcher {
+
+using nlohmann::json;
+
+std::string numbers_line(const json& status) {
+  std::string line = fmt::format("step {}/{}", status.at("step").get<std::int64_t>(),
+                                 status.at("steps").get<std::int64_t>());
+  if (status.at("loss").is_number()) {
+    line += fmt::format(" · loss {:.4g}", status.at("loss").get<double>());
+  }
+  if (status.at("state") != "ended" && status.at("eta_seconds").is_number()) {
+    line += " · ETA " + clock_text(status.at("eta_seconds").get<double>());
+  }
+  if (status.at("checkpoint").is_number()) {
+    line += fmt::format(" · checkpoint at step {}", status.at("checkpoint").get<std::int64_t>());
+  }
+  return line;
+}
+
+// A status of an earlier build has none of both.
+std::vector<std::string> traffic_lines(const json& status) {
+  std::vector<BoundaryStep> boundaries;
+  for (const json& one : status.value("boundaries", json::array())) {
+    boundaries.push_back(boundary_step_from(one));
+  }
+  std::vector<SyncStep> replicas;
+  for (const json& one : status.value("sync", json::array())) {
+    replicas.push_back(sync_step_from(one));
+  }
+  std::vector<std::string> lines = boundary_table(boundaries);
+  const std::vector<std::string> sync = sync_table(replicas);
+  lines.insert(lines.end(), sync.begin(), sync.end());
+  return lines;
+}
+
+std::vector<std::string> process_lines(const json& status) {
+  std::vector<std::string> lines;
+  for (const json& process : status.at("processes")) {
+    std::string doing = process.value("waits_for", "");
+    if (doing.empty()) doing = process.value("phase", "starting");
+    lines.push_back(
+        fmt::format("stage {} on {} (pid {}): step {}, {}; last heard {:.0f} s ago",
+                    process.at("process").get<std::string>(), process.at("host").get<std::string>(),
+                    process.at("pid").get<std::int64_t>(), process.value("step", std::int64_t{0}),
+                    doing, process.at("silent_seconds").get<double>()));
+  }
+  return lines;
+}
+
+}  // namespace strait::launcher

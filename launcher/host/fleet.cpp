@@ -1,0 +1,226 @@
+#include "launcher/host/fleet.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <csignal>
+#include <utility>
+
+#include "launcher/build_id.h"
+#include "launcher/process/log_tail.h"
+#include "launcher/user_error.h"
+
+namespace strait::launcher {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kStartLimit = std::chrono::seconds(20);
+// While a run comes up nothing is lost by giving up early, and everybody waits.
+constexpr auto kSilence = std::chrono::seconds(6);
+constexpr auto kLookEvery = std::chrono::milliseconds(200);
+constexpr auto kFarewell = std::chrono::seconds(2);
+
+}  // namespace
+
+// What the launcher holds of a process elsewhere.
+class Fleet::RemoteProcess : public Process {
+ public:
+  RemoteProcess(Fleet& fleet, std::size_t host, const Launch& launch, std::int64_t pid)
+      : fleet_(fleet), host_(host), name_(launch.process), log_(launch.log), pid_(pid) {}
+  ~RemoteProcess() override {
+    if (RemoteProcess::ended()) return;
+    RemoteProcess::kill();
+    RemoteProcess::wait_until(Clock::now() + std::chrono::seconds(5));
+  }
+
+  int pid() const override { return static_cast<int>(pid_); }
+  std::string host() const override { return fleet_.hosts_[host_].name; }
+  std::optional<ExitStatus> ended() override { return fleet_.ended(host_, name_); }
+  std::optional<ExitStatus> wait_until(Clock::time_point deadline) override {
+    const MutexLock lock(fleet_.mutex_);
+    auto status = fleet_.ended_locked(host_, name_);
+    while (!status && Clock::now() < deadline) {
+      fleet_.changed_.wait_until(fleet_.mutex_, std::min(deadline, Clock::now() + kLookEvery));
+      status = fleet_.ended_locked(host_, name_);
+    }
+    return status;
+  }
+  void ask_to_end() override { fleet_.tell(host_, EndProcess{name_, false}); }
+  void kill() override { fleet_.tell(host_, EndProcess{name_, true}); }
+  std::vector<std::string> log_tail(std::size_t count) const override {
+    return launcher::log_tail(log_, count);
+  }
+
+ private:
+  Fleet& fleet_;
+  const std::size_t host_;
+  const net::ProcessName name_;
+  const std::filesystem::path log_;
+  const std::int64_t pid_;
+};
+
+Fleet::Fleet(std::vector<Keeper> keepers, KeepLog keep_log) : keep_log_(std::move(keep_log)) {
+  for (Keeper& keeper : keepers) {
+    Host& host = hosts_.emplace_back();
+    host.name = std::move(keeper.host);
+    host.link = std::move(keeper.link);
+  }
+  for (std::size_t i = 0; i < hosts_.size(); ++i) {
+    hosts_[i].listener = std::thread([this, i] { listen(i); });
+  }
+}
+
+Fleet::~Fleet() {
+  {
+    const MutexLock lock(mutex_);
+    closing_ = true;
+  }
+  const auto deadline = Clock::now() + kFarewell;
+  for (std::size_t i = 0; i < hosts_.size(); ++i) tell(i, Leave{});
+  for (Host& host : hosts_) {
+    // A keeper hangs up when it has left; who does not is out of sight and leaves by itself.
+    try {
+      host.link->flush(deadline);
+    } catch (const net::LinkError&) {
+      // It hung up before it could acknowledge that.
+    }
+    host.link->abort(net::LinkError(net::LinkError::Kind::aborted, "the launcher has ended"));
+    host.listener.join();
+  }
+}
+
+void Fleet::be_patient() {
+  const MutexLock lock(mutex_);
+  patient_ = true;
+}
+
+std::vector<HostFacts> Fleet::meet(Clock::time_point deadline, const std::function<void()>& look) {
+  const MutexLock lock(mutex_);
+  while (true) {
+    std::vector<HostFacts> facts;
+    std::vector<std::string> missing;
+    for (const Host& host : hosts_) {
+      if (!host.lost.empty()) {
+        throw UserError(ExitCode::peer_lost, fmt::format("host {}: {}", host.name, host.lost));
+      }
+      if (host.facts)
+        facts.push_back(*host.facts);
+      else
+        missing.push_back(host.name);
+    }
+    if (missing.empty()) return facts;
+    look();
+    changed_.wait_until(mutex_, std::min(deadline, Clock::now() + kLookEvery));
+    if (Clock::now() >= deadline) {
+      throw UserError(
+          ExitCode::peer_lost,
+          fmt::format("{} did not reach the launcher in time; a firewall may stand between them: "
+                      "open the ports of hosts.ports here, or give hosts.address, an address of "
+                      "this machine that they can reach",
+                      fmt::join(missing, ", ")));
+    }
+  }
+}
+
+std::unique_ptr<Process> Fleet::start(const Launch& launch) {
+  const net::ProcessName name = launch.process;
+  const Host& host = hosts_.at(launch.host);
+  {
+    const MutexLock lock(mutex_);
+    processes_[name] = Known{};
+  }
+  tell(launch.host, StartProcess{name, launch.input});
+  const auto deadline = Clock::now() + kStartLimit;
+  const MutexLock lock(mutex_);
+  while (true) {
+    const Known& known = processes_.at(name);
+    if (known.pid != 0)
+      return std::make_unique<RemoteProcess>(*this, launch.host, launch, known.pid);
+    if (known.refused) {
+      throw UserError(known.refused->code,
+                      fmt::format("host {}: {}", host.name, known.refused->text));
+    }
+    if (!host.lost.empty()) {
+      throw UserError(ExitCode::peer_lost, fmt::format("host {}: {}", host.name, host.lost));
+    }
+    if (Clock::now() >= deadline) {
+      throw UserError(ExitCode::stalled,
+                      fmt::format("host {} has not started {} within {} s", host.name,
+                                  name.describe(), kStartLimit.count()));
+    }
+    changed_.wait_until(mutex_, std::min(deadline, Clock::now() + kLookEvery));
+    look_for_silence(launch.host);
+  }
+}
+
+void Fleet::listen(std::size_t host) {
+  try {
+    while (true) hear(host, parse_keeper_message(hosts_[host].link->receive()));
+  } catch (const net::LinkError& error) {
+    lose(host, error.what());
+  } catch (const ControlError& error) {
+    lose(host, error.what());
+  }
+}
+
+void Fleet::hear(std::size_t host, const KeeperMessage& message) {
+  if (const auto* log = std::get_if<LogText>(&message)) {
+    keep_log_(log->process, log->text);
+    return;
+  }
+  const MutexLock lock(mutex_);
+  if (const auto* hello = std::get_if<KeeperHello>(&message)) {
+    hosts_[host].facts = hello->facts;
+  } else if (const auto* started = std::get_if<ProcessStarted>(&message)) {
+    processes_[started->process].pid = started->pid;
+  } else if (const auto* refused = std::get_if<ProcessRefused>(&message)) {
+    processes_[refused->process].refused = *refused;
+  } else if (const auto* ended = std::get_if<ProcessEnded>(&message)) {
+    ExitStatus status;
+    if (ended->code) status.code = static_cast<int>(*ended->code);
+    if (ended->signal) status.signal = static_cast<int>(*ended->signal);
+    processes_[ended->process].ended = status;
+  }
+  changed_.notify_all();
+}
+
+void Fleet::lose(std::size_t host, const std::string& why) {
+  const MutexLock lock(mutex_);
+  if (hosts_[host].lost.empty()) hosts_[host].lost = "it is out of sight: " + why;
+  changed_.notify_all();
+}
+
+// A dead link is no error here: whoever listens to it says so.
+void Fleet::tell(std::size_t host, const HostMessage& message) {
+  try {
+    hosts_[host].link->send(format(message));
+  } catch (const net::LinkError& error) {
+    lose(host, error.what());
+  }
+}
+
+void Fleet::look_for_silence(std::size_t host) {
+  if (patient_ || closing_ || !hosts_[host].lost.empty() || !hosts_[host].facts) return;
+  const auto silence = Clock::now() - hosts_[host].link->state().last_heard;
+  if (silence <= kSilence) return;
+  hosts_[host].lost =
+      fmt::format("it is out of sight: nothing was heard of it for {} s while the run came up",
+                  std::chrono::duration_cast<std::chrono::seconds>(silence).count());
+}
+
+std::optional<ExitStatus> Fleet::ended(std::size_t host, net::ProcessName process) {
+  const MutexLock lock(mutex_);
+  return ended_locked(host, process);
+}
+
+std::optional<ExitStatus> Fleet::ended_locked(std::size_t host, net::ProcessName process) {
+  const Known& known = processes_.at(process);
+  if (known.ended) return known.ended;
+  look_for_silence(host);
+  if (hosts_[host].lost.empty()) return std::nullopt;
+  return ExitStatus{std::nullopt, std::nullopt,
+                    fmt::format("its host {} is gone: {}", hosts_[host].name, hosts_[host].lost)};
+}
+
+}  // namespace strait::launcher

@@ -1,0 +1,82 @@
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "framework/mutex.h"
+#include "framework/net/link.h"
+#include "launcher/host/host_facts.h"
+#include "launcher/host/host_message.h"
+#include "launcher/process/backend.h"
+
+namespace strait::launcher {
+
+// The launcher's end of all keepers: starts processes on their hosts, and knows what became of
+// them. A host that nobody hears of any more takes its processes with it: they are lost.
+//
+// Any thread may call. Processes that it started must end before it does; the destructor tells the
+// keepers to leave.
+class Fleet : public Backend {
+ public:
+  struct Keeper {
+    std::string host;  // what the recipe calls it
+    std::unique_ptr<net::Link> link;
+  };
+  // Keeps what a process has added to its log; called by one thread per host.
+  using KeepLog = std::function<void(net::ProcessName, const std::string&)>;
+
+  Fleet(std::vector<Keeper> keepers, KeepLog keep_log);
+  ~Fleet() override;
+
+  // Waits until every keeper has said what its host is. UserError names those that did not by the
+  // deadline, or why one cannot be worked with. Meanwhile calls `look`, which may throw to give up.
+  std::vector<HostFacts> meet(std::chrono::steady_clock::time_point deadline,
+                              const std::function<void()>& look) STRAIT_EXCLUDES(mutex_);
+
+  // From now on a host may be out of sight for as long as its link holds; before, for seconds only.
+  void be_patient() STRAIT_EXCLUDES(mutex_);
+
+  std::unique_ptr<Process> start(const Launch& launch) override STRAIT_EXCLUDES(mutex_);
+
+ private:
+  class RemoteProcess;
+  struct Host {
+    std::string name;
+    std::unique_ptr<net::Link> link;
+    std::optional<HostFacts> facts;
+    std::string lost;  // why nobody hears of it any more
+    std::thread listener;
+  };
+  struct Known {  // of a process
+    std::int64_t pid = 0;
+    std::optional<ExitStatus> ended;
+    std::optional<ProcessRefused> refused;
+  };
+
+  void listen(std::size_t host);
+  void hear(std::size_t host, const KeeperMessage& message) STRAIT_EXCLUDES(mutex_);
+  void lose(std::size_t host, const std::string& why) STRAIT_EXCLUDES(mutex_);
+  void tell(std::size_t host, const HostMessage& message);
+  void look_for_silence(std::size_t host) STRAIT_REQUIRES(mutex_);
+  std::optional<ExitStatus> ended(std::size_t host, net::ProcessName process)
+      STRAIT_EXCLUDES(mutex_);
+  std::optional<ExitStatus> ended_locked(std::size_t host, net::ProcessName process)
+      STRAIT_REQUIRES(mutex_);
+
+  const KeepLog keep_log_;
+  Mutex mutex_;
+  Condition changed_;
+  bool closing_ STRAIT_GUARDED_BY(mutex_) = false;
+  bool patient_ STRAIT_GUARDED_BY(mutex_) = false;
+  // The vector and the links never change; what is known of a host does.
+  std::vector<Host> hosts_;
+  std::map<net::ProcessName, Known> processes_ STRAIT_GUARDED_BY(mutex_);
+};
+
+}  // namespace strait::launcher

@@ -1,0 +1,172 @@
+#include "launcher/host/keeper_front.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <climits>
+#include <csignal>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <sstream>
+#include <string>
+#include <system_error>
+
+#include "framework/store/file_descriptor.h"
+#include "launcher/build_id.h"
+#include "launcher/console/byte_text.h"
+#include "launcher/failure.h"
+#include "launcher/host/host_facts.h"
+#include "launcher/host/host_look.h"
+#include "launcher/host/keeper.h"
+#include "launcher/host/keeper_greeting.h"
+#include "launcher/host/keeper_job.h"
+#include "launcher/user_error.h"
+
+namespace strait::launcher {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+// The launcher waits for its other hosts before it hands out jobs.
+constexpr auto kJobLimit = std::chrono::seconds(180);
+constexpr std::uint32_t kLargestJob = 64U << 20U;
+
+// Writes all or ends: nobody is left to tell.
+void say(int output, const std::string& line) {
+  for (std::size_t at = 0; at < line.size();) {
+    const ssize_t sent = ::write(output, line.data() + at, line.size() - at);
+    if (sent < 0 && errno != EINTR) ::_exit(number(ExitCode::peer_lost));
+    if (sent > 0) at += static_cast<std::size_t>(sent);
+  }
+}
+
+void read_before(int input, char* to, std::size_t size, Clock::time_point deadline) {
+  while (size > 0) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+    pollfd waited{input, POLLIN, 0};
+    if (left.count() <= 0) {
+      throw UserError(ExitCode::stalled,
+                      fmt::format("the launcher greeted, but sent no job within {} s",
+                                  std::chrono::seconds(kJobLimit).count()));
+    }
+    ::poll(&waited, 1, static_cast<int>(std::min<std::int64_t>(left.count(), INT_MAX)));
+    if (waited.revents == 0) continue;
+    const ssize_t got = ::read(input, to, size);
+    if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+    if (got <= 0) {
+      throw UserError(ExitCode::peer_lost, "the launcher hung up before it had sent a job");
+    }
+    to += got;
+    size -= static_cast<std::size_t>(got);
+  }
+}
+
+std::string read_request(int input) {
+  const auto deadline = Clock::now() + kJobLimit;
+  std::array<unsigned char, 4> prefix{};
+  read_before(input, static_cast<char*>(static_cast<void*>(prefix.data())), prefix.size(),
+              deadline);
+  std::uint32_t size = 0;
+  std::memcpy(&size, prefix.data(), prefix.size());
+  if (size > kLargestJob) {
+    throw UserError(ExitCode::mismatch, fmt::format("a job of {} bytes was announced; at most {} "
+                                                    "are possible",
+                                                    size, kLargestJob));
+  }
+  std::string text(size, '\0');
+  read_before(input, text.data(), text.size(), deadline);
+  return text;
+}
+
+KeeperGreeting greeting_of_this_host() {
+  KeeperGreeting greeting;
+  greeting.build = build_id();
+  std::array<char, HOST_NAME_MAX + 1> name{};
+  if (::gethostname(name.data(), name.size() - 1) == 0) greeting.host_name = name.data();
+  if (const char* connection = std::getenv("SSH_CONNECTION")) {
+    // "their address, their port, our address, our port"
+    std::istringstream words(connection);
+    std::string port;
+    words >> greeting.caller >> port >> greeting.reached;
+  }
+  greeting.clock = std::chrono::duration_cast<std::chrono::seconds>(
+                       std::chrono::system_clock::now().time_since_epoch())
+                       .count();
+  return greeting;
+}
+
+// The file that the keeper's words go to. UserError: it cannot work here.
+store::FileDescriptor open_keeper_log(const KeeperJob& job) {
+  const fs::path directory = keeper_directory(job.directory);
+  check_host_directory(directory);
+  const fs::path logs = host_run_directory(directory, job.run_name, job.run) / "logs";
+  std::error_code failed;
+  fs::create_directories(logs, failed);
+  const fs::path file = logs / "keeper.log";
+  store::FileDescriptor log(
+      ::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0644));
+  if (!log.open()) {
+    throw UserError(ExitCode::storage_io,
+                    fmt::format("cannot write {}: {}", file.string(), std::strerror(errno)));
+  }
+  return log;
+}
+
+// In the keeper: nothing of ssh's session is held any more, or ssh would wait for us.
+void leave_session(const store::FileDescriptor& log) {
+  ::setsid();
+  const store::FileDescriptor nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  ::dup2(nothing.number(), 0);
+  ::dup2(log.number(), 1);
+  ::dup2(log.number(), 2);
+  ::syscall(SYS_close_range, 3U, ~0U, 0U);
+  // A run goes on wherever it was started from; and who logs out has left already.
+  ::signal(SIGHUP, SIG_IGN);
+  [[maybe_unused]] const int stayed = ::chdir("/");
+}
+
+ExitCode serve_keeper_call(int input, int output) {
+  const std::string request = read_request(input);
+  if (const auto look = look_request_from(request)) {
+    say(output, to_line(look_at_this_host(*look)));
+    return ExitCode::done;
+  }
+  const KeeperJob job = parse_keeper_job(request);
+  store::FileDescriptor log = open_keeper_log(job);
+  const int keeper = ::fork();
+  if (keeper < 0) {
+    throw UserError(ExitCode::internal, fmt::format("cannot fork: {}", std::strerror(errno)));
+  }
+  if (keeper == 0) {
+    leave_session(log);
+    log.release();  // closed above
+    return run_keeper(job);
+  }
+  say(output, to_line(KeeperAnswer{keeper, 0, ""}));
+  return ExitCode::done;
+}
+
+}  // namespace
+
+ExitCode run_keeper_front(int input, int output) {
+  say(output, to_line(greeting_of_this_host()));
+  try {
+    return serve_keeper_call(input, output);
+  } catch (const std::exception& error) {
+    const Failure failure = describe_failure(error);
+    say(output, to_line(KeeperAnswer{0, number(failure.code), failure.text}));
+    return failure.code;
+  }
+}
+
+}  // namespace strait::launcher

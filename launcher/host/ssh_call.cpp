@@ -1,0 +1,122 @@
+#include "launcher/host/ssh_call.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "launcher/build_id.h"
+#include "launcher/console/printable_text.h"
+#include "launcher/host/host_facts.h"
+#include "launcher/host/ssh_words.h"
+#include "launcher/user_error.h"
+
+namespace strait::launcher {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Heard = PipedProcess::Heard;
+
+// How long ssh has to leave once there is nothing more to say.
+constexpr auto kSshFarewell = std::chrono::seconds(3);
+
+// Its length in 4 bytes, little endian, then the text.
+std::string framed(const std::string& text) {
+  std::string bytes;
+  const auto size = static_cast<std::uint32_t>(text.size());
+  for (const unsigned shift : {0U, 8U, 16U, 24U}) {
+    bytes.push_back(static_cast<char>((size >> shift) & 0xFFU));
+  }
+  return bytes + text;
+}
+
+}  // namespace
+
+SshCall::SshCall(SshTarget target)
+    : target_(std::move(target)),
+      begun_(Clock::now()),
+      ssh_(ssh_argv(target_.host, target_.config, kKeeperCommand)) {}
+
+void SshCall::fail(Heard heard, const std::string& waited_for) {
+  const auto waited = std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - begun_);
+  if (heard == Heard::end) {
+    if (const auto status = ssh_.wait_until(Clock::now() + kSshFarewell)) {
+      const std::string& words = ssh_.errors().empty() ? noise_ : ssh_.errors();
+      throw ssh_failure(target_.host, target_.config, *status, words);
+    }
+  }
+  throw UserError(
+      ExitCode::stalled,
+      fmt::format("{} was called {} s ago and {}; see how long this takes: {} true", target_.host,
+                  waited.count(), waited_for, ssh_by_hand(target_.host, target_.config)));
+}
+
+const KeeperGreeting& SshCall::greeting(Time deadline) {
+  std::string line;
+  while (!greeting_) {
+    const Heard heard = ssh_.read_line(line, deadline);
+    if (heard != Heard::line)
+      fail(heard, "has not greeted yet: its login, its disk or a login script hangs");
+    greeting_ = greeting_from(line);
+    if (!greeting_) noise_ = printable(line);
+  }
+  return *greeting_;
+}
+
+void SshCall::check_build(Time deadline) {
+  const std::string& theirs = greeting(deadline).build;
+  if (theirs == build_id()) return;
+  throw UserError(ExitCode::mismatch,
+                  fmt::format("{} has strait {}, this is {}; bring this build there with: strait "
+                              "install --hosts RECIPE",
+                              target_.host, printable(theirs), build_id()));
+}
+
+std::string SshCall::launcher_address(Time deadline) {
+  check_build(deadline);
+  if (!target_.address.empty()) return target_.address;
+  return address_seen_by(target_.host, greeting_->caller, own_addresses());
+}
+
+std::string SshCall::ask(const std::string& request, bool (*wanted)(const std::string& line),
+                         Time deadline) {
+  greeting(deadline);
+  if (!ssh_.write(framed(request), deadline)) {
+    fail(Clock::now() < deadline ? Heard::end : Heard::nothing_yet, "does not take its job");
+  }
+  for (std::string line;;) {
+    const Heard heard = ssh_.read_line(line, deadline);
+    if (heard != Heard::line) fail(heard, "has not answered to its job");
+    if (const auto answer = answer_from(line); answer && !answer->error.empty()) {
+      throw UserError(ExitCode{answer->code},
+                      fmt::format("{}: {}", target_.host, printable(answer->error)));
+    }
+    if (wanted(line)) return line;
+  }
+}
+
+void SshCall::hand_over(const KeeperJob& job, Time deadline) {
+  check_build(deadline);
+  ask(
+      to_text(job), [](const std::string& line) { return answer_from(line).has_value(); },
+      deadline);
+  // The keeper has left the session; without our end ssh goes too.
+  ssh_.close_input();
+  ssh_.wait_until(std::min(deadline, Clock::now() + kSshFarewell));
+}
+
+std::string address_seen_by(const std::string& host, const std::string& seen,
+                            const std::vector<std::string>& own) {
+  constexpr std::string_view kMapped = "::ffff:";  // IPv4 as a socket for both kinds writes it
+  std::string address = seen.starts_with(kMapped) ? seen.substr(kMapped.size()) : seen;
+  const bool loopback = address.starts_with("127.") || address == "::1";
+  if (loopback || std::ranges::find(own, address) != own.end()) return address;
+  throw UserError(
+      ExitCode::bad_input,
+      fmt::format("{} sees this machine {}, which is none of its own addresses: something between "
+                  "translates them; say under [hosts] where {} can reach this machine: address = "
+                  "\"...\"",
+                  host, address.empty() ? "nowhere" : "at " + printable(address), host));
+}
+
+}  // namespace strait::launcher

@@ -1,0 +1,34 @@
+#include "launcher/plan/planned_schedule.h"
+
+#include <fmt/format.h>
+
+#include <stdexcept>
+
+#include "launcher/user_error.h"
+#include "schedules/check_lists.h"
+
+namespace strait::launcher {
+namespace {
+
+constexpr std::int64_t kDeepestChosen = 3;  // by schedules::choose_depth
+
+}  // namespace
+
+const schedules::Schedule& plan_schedule(const Recipe& recipe, std::int64_t micro_batches) {
+  try {
+    const schedules::Schedule& schedule = schedules::schedule_named(recipe.pipeline.schedule);
+    schedules::PipelineShape shape{static_cast<int>(recipe.pipeline.stages),
+                                   static_cast<int>(micro_batches), 0};
+    const std::int64_t first = recipe.pipeline.depth.value_or(0);
+    const std::int64_t last = recipe.pipeline.depth.value_or(kDeepestChosen);
+    for (std::int64_t depth = first; depth <= last; ++depth) {
+      shape.depth = static_cast<int>(depth);
+      schedules::check_lists(schedule, shape);
+    }
+    return schedule;
+  } catch (const std::invalid_argument& error) {
+    throw UserError(ExitCode::bad_input, fmt::format("pipeline.schedule: {}", error.what()));
+  }
+}
+
+}  // namespace strait::launcher

@@ -1,0 +1,36 @@
+#include "launcher/plan/speeds.h"
+
+#include <algorithm>
+
+namespace strait::launcher {
+
+PathSpeed path_speed(const Plan& plan, std::size_t from, std::size_t to) {
+  PathSpeed speed;
+  const MeasuredLink* link = plan.speeds.link(plan.hosts.at(from).name, plan.hosts.at(to).name);
+  if (link != nullptr) {
+    // One thread seals what a process sends: a wider path does not make that faster.
+    speed = {std::min(link->bits_per_second / 8, kAssumedLinkBytesPerSecond), link->seconds, true};
+  } else if (plan.recipe.hosts.link_megabits) {
+    speed.bytes_per_second = *plan.recipe.hosts.link_megabits * 1e6 / 8;
+  }
+  return speed;
+}
+
+PathSpeed relayed_speed(const PathSpeed& direct, std::size_t links) {
+  return {direct.bytes_per_second / static_cast<double>(std::max<std::size_t>(links, 1)),
+          2 * direct.seconds, false};
+}
+
+ComputeSpeed compute_speed(const Plan& plan, std::size_t host, std::int64_t threads) {
+  ComputeSpeed speed;
+  speed.flops_per_second = kAssumedFlopsPerThread * static_cast<double>(threads);
+  const MeasuredHost* known = plan.speeds.host(plan.hosts.at(host).name);
+  if (known == nullptr || known->flops_per_second == 0) return speed;
+  speed.flops_per_second =
+      known->flops_per_second * static_cast<double>(threads) / static_cast<double>(known->threads);
+  if (known->backward > 0) speed.backward = known->backward;
+  speed.measured = true;
+  return speed;
+}
+
+}  // namespace strait::launcher

@@ -1,0 +1,28 @@
+#include "launcher/plugin/offered_parts.h"
+
+#include <utility>
+
+#include "framework/codec/codecs.h"
+#include "framework/sync/methods.h"
+#include "models/families.h"
+#include "schedules/schedule.h"
+#include "stages/partition.h"
+
+namespace strait::launcher {
+
+void OfferedParts::partition(const std::string& name, partition::Partition cut) {
+  stages::partitions().add({name, "of a plugin", std::move(cut)});
+  partitions_.push_back(name);
+}
+
+void OfferedParts::schedule(const schedules::Schedule& schedule) {
+  schedules::catalogue().add(schedule);
+}
+
+void OfferedParts::family(const models::Family& family) { models::families().add(family); }
+
+void OfferedParts::codec(const codec::CodecOffer& codec) { codec::codecs().add(codec); }
+
+void OfferedParts::sync_method(const sync::MethodOffer& method) { sync::methods().add(method); }
+
+}  // namespace strait::launcher

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "launcher/plugin/plugin.h"
+
+namespace strait::launcher {
+
+// Puts what somebody offers where the built-in parts are: into the catalogue of each room. From
+// then on names resolve to it in the whole process.
+class OfferedParts final : public Extensions {
+ public:
+  void partition(const std::string& name, partition::Partition cut) override;
+  void schedule(const schedules::Schedule& schedule) override;
+  void family(const models::Family& family) override;
+  void codec(const codec::CodecOffer& codec) override;
+  void sync_method(const sync::MethodOffer& method) override;
+
+  // In the order in which they were offered.
+  const std::vector<std::string>& partitions() const { return partitions_; }
+
+ private:
+  std::vector<std::string> partitions_;
+};
+
+}  // namespace strait::launcher

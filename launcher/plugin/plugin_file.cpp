@@ -1,0 +1,103 @@
+#include "launcher/plugin/plugin_file.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <map>
+#include <string_view>
+
+#include "launcher/build_id.h"
+#include "launcher/plugin/offered_parts.h"
+#include "launcher/user_error.h"
+
+namespace strait::launcher {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Of every object that is loaded, by its handle: loading a file twice gives the same one.
+std::map<void*, std::vector<std::string>>& partitions_of_loaded() {
+  static std::map<void*, std::vector<std::string>> all;
+  return all;
+}
+
+void* open_object(const fs::path& file) {
+  if (!fs::exists(file)) {
+    throw UserError(ExitCode::bad_input,
+                    fmt::format("there is no plugin {}; give the path of a shared object, from the "
+                                "directory in which strait is started",
+                                file.string()));
+  }
+  // Absolute, or the loader would look a bare name up in the system's folders.
+  void* const object = dlopen(fs::absolute(file).c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (object == nullptr) {
+    throw UserError(ExitCode::bad_input,
+                    fmt::format("the plugin {} cannot be loaded: {}", file.string(), dlerror()));
+  }
+  return object;
+}
+
+const PluginEntry& entry_of(void* object, const fs::path& file) {
+  using EntryFunction = const PluginEntry* (*)();
+  auto* const function = reinterpret_cast<EntryFunction>(dlsym(object, "strait_plugin"));
+  const PluginEntry* const entry = function == nullptr ? nullptr : function();
+  if (entry == nullptr) {
+    throw UserError(ExitCode::bad_input,
+                    fmt::format("{} is a shared object but no plugin of strait: it has no "
+                                "strait_plugin(), which STRAIT_PLUGIN or STRAIT_PARTITION makes",
+                                file.string()));
+  }
+  return *entry;
+}
+
+void check_versions(const PluginEntry& entry, const fs::path& file) {
+  if (entry.abi != STRAIT_PLUGIN_ABI) {
+    throw UserError(ExitCode::mismatch,
+                    fmt::format("the plugin {} has plugin ABI version {}, but this strait ({}) has "
+                                "version {}; build it again with the package of this strait",
+                                file.string(), entry.abi, build_id(), STRAIT_PLUGIN_ABI));
+  }
+  if (std::string_view(entry.library) != STRAIT_PLUGIN_LIBRARY) {
+    throw UserError(ExitCode::mismatch,
+                    fmt::format("the plugin {} was built with {}, but this strait ({}) with {}; "
+                                "build it again with the same standard library",
+                                file.string(), entry.library, build_id(), STRAIT_PLUGIN_LIBRARY));
+  }
+}
+
+// `who` is how errors call the one who offers.
+OfferedParts let_offer(void (*offer)(Extensions&), const std::string& who) {
+  OfferedParts parts;
+  try {
+    offer(parts);
+  } catch (const std::exception& error) {
+    throw UserError(ExitCode::bad_input, fmt::format("{}: {}", who, error.what()));
+  } catch (...) {
+    throw UserError(ExitCode::bad_input,
+                    fmt::format("{} throws something that is no std::exception", who));
+  }
+  return parts;
+}
+
+}  // namespace
+
+std::vector<std::string> load_plugin(const fs::path& file) {
+  void* const object = open_object(file);
+  auto& loaded = partitions_of_loaded();
+  if (const auto known = loaded.find(object); known != loaded.end()) return known->second;
+  const PluginEntry& entry = entry_of(object, file);
+  check_versions(entry, file);
+  const std::string who =
+      fmt::format("the plugin {} (built with strait {})", file.string(), entry.version);
+  return loaded.emplace(object, let_offer(entry.offer, who).partitions()).first->second;
+}
+
+void offer_own_parts(void (*offer)(Extensions&)) {
+  if (offer != nullptr) let_offer(offer, "what this program has linked in");
+}
+
+void load_plugins(const std::vector<std::string>& files) {
+  for (const std::string& file : files) load_plugin(file);
+}
+
+}  // namespace strait::launcher

@@ -1,0 +1,13 @@
+#pragma once
+
+#include "launcher/reach/reach_message.h"
+
+namespace strait::launcher {
+
+// How fast this machine computes what a stage computes: one block of the model with a micro-batch
+// of the recipe's size, forward and backward, again and again for about a second, by as many
+// threads as a stage has; then how fast memory is copied. Uses the calling thread's threads of
+// libtorch. ConfigError where the model is none.
+ComputeMeasured measure_compute(const MeasureCompute& order);
+
+}  // namespace strait::launcher

@@ -1,0 +1,124 @@
+#include "launcher/reach/path_finder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "framework/net/endpoint.h"
+#include "launcher/reach/ticket.h"
+#include "launcher/user_error.h"
+
+namespace strait::launcher {
+namespace {
+
+using std::chrono::seconds;
+
+constexpr double kDialSeconds = 3;
+constexpr seconds kDialAnswer{20};
+constexpr double kCompareSeconds = 0.6;  // enough to tell a wide path from a narrow one
+constexpr seconds kFlowAnswer{60};
+
+// Of paths that lead to the same host, how fast each is. One after the other: they may share a
+// wire.
+void compare_speeds(Reach& reach, const OpenPorts& ports, std::vector<PathTry>& tries) {
+  for (PathTry& one : tries) {
+    if (!one.trouble.empty()) continue;
+    const auto rivals = std::ranges::count_if(tries, [&](const PathTry& other) {
+      return other.trouble.empty() && other.from == one.from && other.to == one.to;
+    });
+    if (rivals < 2) continue;
+    const MeasureFlow order{ports.token(), ports.place(one.to, one.address), false, 1,
+                            kCompareSeconds};
+    const auto answers = reach.ask({{one.from, order}}, kFlowAnswer);
+    const auto* measured = std::get_if<FlowMeasured>(&answers.at(one.from));
+    if (measured != nullptr) one.bytes_per_second = measured->bytes_per_second;
+  }
+}
+
+}  // namespace
+
+std::vector<std::vector<std::string>> candidate_addresses(const std::vector<RecipeHost>& told,
+                                                          const std::vector<HostFacts>& facts) {
+  std::vector<std::vector<std::string>> addresses;
+  for (std::size_t i = 0; i < facts.size(); ++i) {
+    std::vector<std::string> own;
+    if (!told[i].address.empty()) {
+      own = {told[i].address};
+    } else {
+      own = {facts[i].address};
+      for (const std::string& address : facts[i].addresses) {
+        if (std::ranges::find(own, address) == own.end()) own.push_back(address);
+      }
+    }
+    addresses.push_back(std::move(own));
+  }
+  return addresses;
+}
+
+OpenPorts::OpenPorts(Reach& reach, const std::vector<std::vector<std::string>>& addresses)
+    : reach_(reach), token_(Ticket::random_token()) {
+  std::map<std::size_t, ReachOrder> orders;
+  for (std::size_t i = 0; i < addresses.size(); ++i) orders[i] = OpenPort{token_, addresses[i]};
+  places_.resize(addresses.size());
+  for (const auto& [host, answer] : reach_.ask(orders, kDialAnswer)) {
+    std::string trouble;
+    if (const auto* opened = answer_in<PortOpened>(answer, trouble)) {
+      places_[host] = opened->places;
+      for (const std::string& one : opened->troubles) {
+        troubles_.push_back(fmt::format("host {}: {}", reach_.name(host), one));
+      }
+    } else {
+      troubles_.push_back(fmt::format("host {}: {}", reach_.name(host), trouble));
+    }
+  }
+}
+
+OpenPorts::~OpenPorts() {
+  for (std::size_t i = 0; i < places_.size(); ++i) {
+    try {
+      reach_.give(i, ClosePort{});
+    } catch (const UserError& lost) {
+      // Its port went with it, and whoever needs that host next says so.
+      static_cast<void>(lost);
+    }
+  }
+}
+
+const std::string& OpenPorts::place(std::size_t host, const std::string& address) const {
+  return *std::ranges::find_if(places_[host], [&](const std::string& text) {
+    return net::Endpoint::parse(text)->host == address;
+  });
+}
+
+std::vector<PathTry> try_paths(Reach& reach, const OpenPorts& ports,
+                               const std::vector<std::pair<std::size_t, std::size_t>>& pairs) {
+  std::vector<PathTry> tries;
+  std::map<std::size_t, TryPaths> orders;
+  std::map<std::size_t, std::vector<std::size_t>> tries_of;  // by who tries
+  for (const auto& [from, to] : pairs) {
+    for (const std::string& place : ports.places()[to]) {
+      TryPaths& order = orders[from];
+      order.token = ports.token();
+      order.limit_seconds = kDialSeconds;
+      order.targets.push_back({static_cast<std::int64_t>(to), place});
+      tries_of[from].push_back(tries.size());
+      tries.push_back({from, to, net::Endpoint::parse(place)->host, "not tried", 0, 0});
+    }
+  }
+  const auto answers =
+      reach.ask(std::map<std::size_t, ReachOrder>(orders.begin(), orders.end()), kDialAnswer);
+  for (const auto& [from, answer] : answers) {
+    std::string trouble;
+    const auto* tried = answer_in<PathsTried>(answer, trouble);
+    for (std::size_t i = 0; i < tries_of[from].size(); ++i) {
+      PathTry& one = tries[tries_of[from][i]];
+      one.trouble = tried != nullptr ? tried->results.at(i).trouble : trouble;
+      if (tried != nullptr) one.seconds = tried->results[i].seconds;
+    }
+  }
+  compare_speeds(reach, ports, tries);
+  return tries;
+}
+
+}  // namespace strait::launcher

@@ -1,0 +1,48 @@
+#include "launcher/reach/reach.h"
+
+#include <fmt/format.h>
+
+#include "framework/net/link_error.h"
+#include "launcher/user_error.h"
+
+namespace strait::launcher {
+namespace {
+
+[[noreturn]] void throw_lost_host(const std::string& host, const net::LinkError& error) {
+  throw UserError(ExitCode::peer_lost,
+                  fmt::format("host {} was lost while paths were tried: {}", host, error.what()));
+}
+
+}  // namespace
+
+void Reach::give(std::size_t host, const ReachOrder& order) {
+  try {
+    hosts_.at(host).link->send(format(order));
+  } catch (const net::LinkError& error) {
+    throw_lost_host(hosts_[host].name, error);
+  }
+}
+
+std::map<std::size_t, ReachAnswer> Reach::ask(const std::map<std::size_t, ReachOrder>& orders,
+                                              std::chrono::seconds limit) {
+  const auto deadline = std::chrono::steady_clock::now() + limit;
+  for (const auto& [host, order] : orders) give(host, order);
+  std::map<std::size_t, ReachAnswer> answers;
+  for (const auto& [host, order] : orders) answers.emplace(host, take(host, deadline));
+  return answers;
+}
+
+ReachAnswer Reach::take(std::size_t host, std::chrono::steady_clock::time_point deadline) {
+  try {
+    const auto frame = hosts_.at(host).link->receive_until(deadline);
+    if (frame) return parse_reach_answer(*frame);
+  } catch (const net::LinkError& error) {
+    throw_lost_host(hosts_[host].name, error);
+  }
+  throw UserError(ExitCode::stalled,
+                  fmt::format("host {} has not said in time which of its paths work; is it "
+                              "overloaded? Its keeper's log tells more",
+                              hosts_[host].name));
+}
+
+}  // namespace strait::launcher

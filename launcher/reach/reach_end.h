@@ -1,0 +1,49 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "framework/net/link.h"
+#include "launcher/reach/reach_message.h"
+#include "launcher/reach/reach_port.h"
+#include "launcher/reach/relay_ends.h"
+
+namespace strait::launcher {
+
+// A keeper's end of the service "reach": tries and measures paths as the launcher asks, one order
+// after the other, and holds this host's ends of relayed links. Own thread, which the destructor
+// joins once the order at hand is done. A link that dies ends the service; the keeper has its own.
+class ReachEnd {
+ public:
+  ReachEnd(std::unique_ptr<net::Link> link, std::uint32_t host, std::pair<int, int> ports);
+  ReachEnd(const ReachEnd&) = delete;
+  ReachEnd& operator=(const ReachEnd&) = delete;
+  ~ReachEnd();
+
+ private:
+  void serve();
+  std::optional<ReachAnswer> obey(const ReachOrder& order);
+  std::optional<ReachAnswer> answer(const OpenPort& order);
+  std::optional<ReachAnswer> answer(const TryPaths& order);
+  std::optional<ReachAnswer> answer(const MeasureTrip& order);
+  std::optional<ReachAnswer> answer(const MeasureFlow& order);
+  std::optional<ReachAnswer> answer(const MeasureCompute& order);
+  std::optional<ReachAnswer> answer(const DialRelay& order);
+  std::optional<ReachAnswer> answer(const BindRelay& order);
+  std::optional<ReachAnswer> answer(const ClosePort& order);
+  RelayEnds& relay_ends();
+
+  const std::unique_ptr<net::Link> link_;
+  const std::uint32_t host_;
+  const std::pair<int, int> ports_;
+  std::unique_ptr<ReachPort> port_;
+  std::unique_ptr<RelayEnds> relay_ends_;  // null: nothing is relayed
+  std::atomic<bool> leaving_{false};
+  std::thread thread_;
+};
+
+}  // namespace strait::launcher

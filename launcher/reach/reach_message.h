@@ -1,0 +1,120 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "framework/net/link.h"
+
+// What the launcher asks of a keeper about its paths, over the service "reach", and what it
+// answers. Every order but the last two has one answer, in turn. Places are endpoints as text.
+namespace strait::launcher {
+
+// ---- launcher → keeper
+
+// Listen where the others will try to come in; an earlier port is closed.
+struct OpenPort {
+  std::string token;
+  std::vector<std::string> addresses;
+};
+
+struct PathTarget {
+  std::int64_t host = 0;
+  std::string place;
+};
+
+struct TryPaths {
+  std::string token;
+  std::vector<PathTarget> targets;
+  double limit_seconds = 3;
+};
+
+struct MeasureTrip {
+  std::string token;
+  std::string place;
+  std::int64_t count = 0;
+};
+
+struct MeasureFlow {
+  std::string token;
+  std::string place;
+  bool from_there = true;  // else to there
+  std::int64_t connections = 1;
+  double seconds = 0;
+};
+
+// A block of this model, forward and backward, as a stage would compute it.
+struct MeasureCompute {
+  std::string model_config;
+  std::int64_t rows = 0;
+  std::int64_t row = 0;  // tokens
+  std::int64_t threads = 1;
+};
+
+// A port here for the stage that connects over the relay.
+struct DialRelay {
+  std::string token;
+  std::string relay;
+};
+
+struct BindRelay {  // the stage that listens at `stage` is reached over the relay
+  std::string token;
+  std::string relay;
+  std::string stage;
+};
+
+struct ClosePort {};
+
+// ---- keeper → launcher
+
+struct PortOpened {
+  std::vector<std::string> places;
+  std::vector<std::string> troubles;  // of addresses where it could not listen
+};
+
+struct PathTried {
+  std::string trouble;
+  double seconds = 0;
+};
+
+struct PathsTried {
+  std::vector<PathTried> results;  // in the order of the targets
+};
+
+struct TripMeasured {
+  double seconds = 0;  // there and back
+};
+
+struct FlowMeasured {
+  double bytes_per_second = 0;
+};
+
+struct ComputeMeasured {
+  double flops_per_second = 0;  // of the forward
+  double backward = 0;          // as a multiple of the forward's time
+  double memory_bytes_per_second = 0;
+};
+
+struct RelayDialled {
+  std::string place;
+};
+
+struct OrderFailed {
+  std::string text;
+};
+
+using ReachOrder = std::variant<OpenPort, TryPaths, MeasureTrip, MeasureFlow, MeasureCompute,
+                                DialRelay, BindRelay, ClosePort>;
+using ReachAnswer = std::variant<PortOpened, PathsTried, TripMeasured, FlowMeasured,
+                                 ComputeMeasured, RelayDialled, OrderFailed>;
+
+net::Frame format(const ReachOrder& order);
+net::Frame format(const ReachAnswer& answer);
+
+// ControlError: not exactly one of these. Pure.
+ReachOrder parse_reach_order(std::span<const std::byte> frame);
+ReachAnswer parse_reach_answer(std::span<const std::byte> frame);
+
+}  // namespace strait::launcher

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "launcher/control/control_message.h"
+#include "launcher/host/host_facts.h"
+#include "launcher/plan/plan.h"
+#include "launcher/reach/reach.h"
+#include "launcher/reach/relay.h"
+#include "launcher/reach/route.h"
+
+namespace strait::launcher {
+
+// How the links of one launch are laid: tries who reaches whom, decides who listens where, and
+// relays what cannot meet for as long as it lives. One thread.
+class RunReach {
+ public:
+  // `doors`: the address of ours that each host reaches. UserError: a host does not answer, or the
+  // relay has no port.
+  RunReach(Reach reach, const Plan& plan, const std::vector<HostFacts>& facts,
+           const std::vector<std::string>& doors);
+
+  const std::vector<LinkRoute>& routes() const { return routes_; }
+
+  // What the user has to know: who lets nobody in, and who is relayed.
+  const std::vector<Event>& notes() const { return notes_; }
+
+  // For further questions to the hosts.
+  Reach& hosts() { return reach_; }
+
+  // Everybody listens by now: where the other ends have to connect to. By link.
+  std::map<std::string, std::string> meet(std::map<std::string, std::string> endpoints);
+
+ private:
+  struct Relayed {
+    std::string link;
+    std::string token;
+    std::size_t binds = 0;   // the host whose stage listens
+    std::string relay;       // where that one reaches the relay
+    std::string connect_to;  // on the other host
+  };
+
+  void lay_relays(const Plan& plan, const std::vector<std::string>& doors);
+
+  Reach reach_;
+  std::vector<LinkRoute> routes_;
+  std::vector<Event> notes_;
+  std::unique_ptr<Relay> relay_;  // null: nobody needs one
+  std::vector<Relayed> relayed_;
+};
+
+}  // namespace strait::launcher

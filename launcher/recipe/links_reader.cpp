@@ -1,0 +1,226 @@
+#include "launcher/recipe/links_reader.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <sstream>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <toml++/toml.h>
+
+#include "launcher/user_error.h"
+
+namespace strait::launcher {
+namespace {
+
+constexpr std::size_t kMostLinksBytes = std::size_t{16} << 20;
+constexpr const char* kCsvHeading = "from,to,mbit_per_s,ms";
+
+[[noreturn]] void refuse_links(const std::string& where, const std::string& what) {
+  throw UserError(ExitCode::bad_input, fmt::format("{}: {}", where, what));
+}
+
+std::string place_of(const toml::node& node, const std::string& source) {
+  const auto at = node.source().begin;
+  return fmt::format("{}:{}:{}", source, at.line, at.column);
+}
+
+// One table of a list: takes known keys out of it, and finds the others wrong.
+class TableFields {
+ public:
+  TableFields(const toml::table& table, std::string source, std::string kind)
+      : table_(table), source_(std::move(source)), kind_(std::move(kind)) {}
+
+  void text(const char* key, std::string& to) {
+    known_.emplace_back(key);
+    const toml::node* node = table_.get(key);
+    if (node == nullptr) {
+      refuse_links(place_of(table_, source_), fmt::format("this {} has no {}", kind_, key));
+    }
+    const auto* value = node->as_string();
+    if (value == nullptr || value->get().empty()) {
+      refuse_links(place_of(*node, source_), fmt::format("{} must be a host's name", key));
+    }
+    to = value->get();
+  }
+
+  void number(const char* key, double& to, double least, bool required) {
+    known_.emplace_back(key);
+    const toml::node* node = table_.get(key);
+    if (node == nullptr && required) {
+      refuse_links(place_of(table_, source_), fmt::format("this {} has no {}", kind_, key));
+    }
+    if (node == nullptr) return;
+    const auto value = node->value<double>();
+    if (!node->is_number() || !value || !(*value >= least && *value <= kMostNumber)) {
+      refuse_links(place_of(*node, source_),
+                   fmt::format("{} must be a number from {} to {}", key, least, kMostNumber));
+    }
+    to = *value;
+  }
+
+  void whole(const char* key, std::int64_t& to) {
+    auto value = static_cast<double>(to);
+    number(key, value, 1, false);
+    to = static_cast<std::int64_t>(value);
+  }
+
+  void finish() const {
+    for (const auto& [key, value] : table_) {
+      const std::string name(key.str());
+      if (std::find(known_.begin(), known_.end(), name) != known_.end()) continue;
+      refuse_links(place_of(value, source_), fmt::format("a {} has no key {}; it has {}", kind_,
+                                                         name, fmt::join(known_, ", ")));
+    }
+  }
+
+ private:
+  static constexpr double kMostNumber = 1e18;
+
+  const toml::table& table_;
+  std::string source_;
+  std::string kind_;
+  std::vector<std::string> known_;
+};
+
+void each_table(const toml::node& list, const std::string& source, const std::string& key,
+                const std::function<void(TableFields&)>& take) {
+  const toml::array* array = list.as_array();
+  if (array == nullptr) {
+    refuse_links(place_of(list, source),
+                 fmt::format("{0} is a list of tables; write [[{0}]]", key));
+  }
+  for (const toml::node& node : *array) {
+    const toml::table* table = node.as_table();
+    if (table == nullptr) {
+      refuse_links(place_of(node, source), fmt::format("write each as a table, [[{}]]", key));
+    }
+    TableFields fields(*table, source, key == "hosts" ? "host" : "link");
+    take(fields);
+    fields.finish();
+  }
+}
+
+MeasuredHost host_in(TableFields& fields) {
+  MeasuredHost host;
+  fields.text("name", host.name);
+  fields.number("flops_per_second", host.flops_per_second, 1, false);
+  fields.number("backward", host.backward, 0.01, false);
+  fields.whole("threads", host.threads);
+  fields.number("memory_bytes_per_second", host.memory_bytes_per_second, 1, false);
+  return host;
+}
+
+MeasuredLink link_in(TableFields& fields) {
+  MeasuredLink link;
+  fields.text("from", link.from);
+  fields.text("to", link.to);
+  fields.number("bits_per_second", link.bits_per_second, 1, true);
+  fields.number("flows_bits_per_second", link.flows_bits_per_second, 1, false);
+  fields.number("seconds", link.seconds, 0, true);
+  return link;
+}
+
+std::vector<std::string> cells_of(const std::string& line) {
+  std::vector<std::string> cells;
+  std::istringstream in(line);
+  for (std::string cell; std::getline(in, cell, ',');) {
+    const auto first = cell.find_first_not_of(" \t\"");
+    const auto last = cell.find_last_not_of(" \t\"");
+    cells.push_back(first == std::string::npos ? "" : cell.substr(first, last - first + 1));
+  }
+  return cells;
+}
+
+double cell_number(const std::string& cell, double least, const std::string& where,
+                   const char* name) {
+  double value = 0;
+  const char* end = cell.data() + cell.size();
+  const auto [stop, error] = std::from_chars(cell.data(), end, value);
+  if (error != std::errc{} || stop != end || !(value >= least && value <= 1e12)) {
+    refuse_links(where, fmt::format("{} is \"{}\", and must be a number from {}", name,
+                                    cell.substr(0, 40), least));
+  }
+  return value;
+}
+
+}  // namespace
+
+LinkTable read_links(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  if (!in) {
+    throw UserError(ExitCode::bad_input,
+                    fmt::format("hosts.links: cannot read {}: {}; strait probe writes such a file",
+                                file.string(), std::strerror(errno)));
+  }
+  std::string text(kMostLinksBytes + 1, '\0');
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(in.gcount()));
+  return file.extension() == ".csv" ? parse_links_csv(text, file.string())
+                                    : parse_links_toml(text, file.string());
+}
+
+LinkTable parse_links_toml(std::string_view text, const std::string& source) {
+  if (text.size() > kMostLinksBytes) refuse_links(source, "is larger than any table of links");
+  toml::table root;
+  try {
+    root = toml::parse(text, source);
+  } catch (const toml::parse_error& error) {
+    const auto at = error.source().begin;
+    refuse_links(fmt::format("{}:{}:{}", source, at.line, at.column),
+                 fmt::format("not TOML: {}", error.description()));
+  }
+  LinkTable table;
+  for (const auto& [key, value] : root) {
+    if (key.str() == "hosts") {
+      each_table(value, source, "hosts",
+                 [&](TableFields& fields) { table.hosts.push_back(host_in(fields)); });
+    } else if (key.str() == "links") {
+      each_table(value, source, "links",
+                 [&](TableFields& fields) { table.links.push_back(link_in(fields)); });
+    } else {
+      refuse_links(place_of(value, source),
+                   fmt::format("a file of links has no key {}; it has hosts and links", key.str()));
+    }
+  }
+  return table;
+}
+
+LinkTable parse_links_csv(std::string_view text, const std::string& source) {
+  if (text.size() > kMostLinksBytes) refuse_links(source, "is larger than any table of links");
+  LinkTable table;
+  std::istringstream in{std::string(text)};
+  int number = 0;
+  bool headed = false;
+  for (std::string line; std::getline(in, line);) {
+    ++number;
+    if (line.ends_with('\r')) line.pop_back();
+    if (line.empty() || line.starts_with('#')) continue;
+    const std::string where = fmt::format("{}:{}", source, number);
+    const std::vector<std::string> cells = cells_of(line);
+    if (!headed) {
+      if (fmt::format("{}", fmt::join(cells, ",")) != kCsvHeading) {
+        refuse_links(where, fmt::format("the first line must be {}", kCsvHeading));
+      }
+      headed = true;
+      continue;
+    }
+    if (cells.size() != 4 || cells[0].empty() || cells[1].empty()) {
+      refuse_links(where, fmt::format("a line has four cells: {}", kCsvHeading));
+    }
+    MeasuredLink link;
+    link.from = cells[0];
+    link.to = cells[1];
+    link.bits_per_second = cell_number(cells[2], 1e-6, where, "mbit_per_s") * 1e6;
+    link.seconds = cell_number(cells[3], 0, where, "ms") / 1e3;
+    table.links.push_back(std::move(link));
+  }
+  return table;
+}
+
+}  // namespace strait::launcher

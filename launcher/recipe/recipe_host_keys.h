@@ -1,0 +1,12 @@
+#pragma once
+
+#include <vector>
+
+#include "launcher/recipe/recipe_keys.h"
+
+namespace strait::launcher {
+
+// The keys of [hosts], in the order of the documentation.
+std::vector<RecipeKey> host_keys();
+
+}  // namespace strait::launcher

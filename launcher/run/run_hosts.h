@@ -1,0 +1,90 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "framework/net/node.h"
+#include "launcher/host/fleet.h"
+#include "launcher/host/host_call.h"
+#include "launcher/host/keeper_job.h"
+#include "launcher/plan/plan.h"
+#include "launcher/reach/run_reach.h"
+#include "launcher/run/run_directory.h"
+#include "launcher/run/run_files.h"
+#include "launcher/ship/run_ship.h"
+#include "launcher/stage/stage_job.h"
+
+namespace strait::launcher {
+
+// The hosts of one launch: this machine, where a local run has nothing else, or those that keepers
+// keep. Where the launcher listens for them, what starts processes there, and what a process has to
+// be told that depends on its host. One thread.
+class RunHosts {
+ public:
+  // Brings the hosts up; a local run has nothing to bring up. What only a host can tell (cores,
+  // threads) goes into run.plan. UserError: a host cannot be worked with. The node, with its keys,
+  // and the directory outlive this object. `stops` as in Coordinator::run: any ends the waiting.
+  RunHosts(net::Node& node, RunFile& run, const RunDirectory& directory,
+           const std::atomic<int>& stops);
+  RunHosts(const RunHosts&) = delete;
+  RunHosts& operator=(const RunHosts&) = delete;
+  ~RunHosts();
+
+  // Where the ends of links have to connect to, given where all of them listen.
+  std::map<std::string, std::string> meet(std::map<std::string, std::string> endpoints);
+  // Where the stages of this host reach the coordinator.
+  net::Listener& listener(std::size_t host);
+  Backend& backend();
+  // What is shipped to hosts and home; null where all see the same files.
+  RunShip* ship() { return ship_.get(); }
+  // Throws UserError where a stop was asked for, or a host is lost that is still coming up.
+  void look_for_reasons_to_give_up(const std::atomic<int>& stops) const;
+  // Fills in what the host decides: addresses and paths.
+  void settle(StageJob& job, std::size_t host) const;
+  // All processes run: from now on a path may break for a while.
+  void be_patient();
+
+  // Not for a local run: to ask the hosts about paths, and where each may be reached.
+  Reach& reach() { return reach_->hosts(); }
+  std::vector<std::vector<std::string>> addresses(const Recipe& recipe) const;
+
+  // What is worth knowing about the hosts and no failure; a sentence each.
+  const std::vector<Event>& notes() const { return notes_; }
+
+ private:
+  // An address of ours with everything that listens at it.
+  struct Door {
+    std::string address;
+    std::unique_ptr<net::Listener> control;
+    std::unique_ptr<net::Listener> keepers;
+    std::unique_ptr<net::Listener> reach;
+    std::unique_ptr<net::Listener> ship;
+  };
+
+  void bring_up(RunFile& run, const RunDirectory& directory, const std::atomic<int>& stops);
+  void begin_shipping(const RunFile& run);
+  Door& door_at(const std::string& address, const Recipe::Hosts& settings);
+  void amend(Plan& plan);
+  KeeperJob job_for(const RunFile& run, std::size_t host) const;
+
+  net::Node& node_;
+  std::vector<Door> doors_;
+  std::vector<std::size_t> door_of_;     // by host
+  std::vector<net::CurveKeyPair> keys_;  // of keepers, by host
+  std::vector<HostFacts> facts_;         // by host; empty for a local run
+  std::unique_ptr<Backend> local_;
+  // By host; some carry the keepers for all their life, so they go last.
+  std::vector<std::unique_ptr<HostCall>> calls_;
+  std::unique_ptr<Fleet> fleet_;              // null for a local run
+  std::vector<std::string> run_directories_;  // by host
+  std::unique_ptr<RunReach> reach_;           // null for a local run
+  std::unique_ptr<RunShip> ship_;             // null where all see the same files
+  std::vector<LinkRoute> routes_;             // of the plan's links
+  std::vector<Event> notes_;
+};
+
+}  // namespace strait::launcher

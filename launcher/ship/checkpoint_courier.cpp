@@ -1,0 +1,159 @@
+#include "launcher/ship/checkpoint_courier.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "framework/store/input_file.h"
+#include "framework/store/store_error.h"
+#include "launcher/user_error.h"
+
+namespace strait::launcher {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::milliseconds kLookEvery{100};
+constexpr const char* kManifest = "manifest.json";
+constexpr std::uint64_t kMostManifest = std::uint64_t{16} << 20;
+
+bool lies_here(const fs::path& path, const store::ShardFile& file) {
+  std::error_code error;
+  return fs::file_size(path, error) == file.size && !error;
+}
+
+}  // namespace
+
+CheckpointCourier::CheckpointCourier(Porter& porter, std::vector<Host> hosts, Settings settings)
+    : porter_(porter),
+      hosts_(std::move(hosts)),
+      settings_(std::move(settings)),
+      thread_([this] { run(); }) {}
+
+CheckpointCourier::~CheckpointCourier() {
+  closing_ = true;
+  {
+    const MutexLock lock(mutex_);
+    next_.reset();
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void CheckpointCourier::committed(store::Step step, std::vector<Shard> shards) {
+  {
+    const MutexLock lock(mutex_);
+    next_ = Load{step, std::move(shards)};
+  }
+  changed_.notify_all();
+}
+
+std::string CheckpointCourier::finish(const std::function<bool()>& give_up) {
+  const MutexLock lock(mutex_);
+  while ((busy_ || next_) && !give_up()) {
+    changed_.wait_until(mutex_, Clock::now() + kLookEvery);
+  }
+  if (busy_ || next_) return "its copy was not waited for";
+  return missing_;
+}
+
+std::vector<std::string> CheckpointCourier::take_troubles() {
+  const MutexLock lock(mutex_);
+  return std::exchange(troubles_, {});
+}
+
+void CheckpointCourier::run() {
+  while (true) {
+    Load load;
+    {
+      const MutexLock lock(mutex_);
+      while (!next_ && !closing_) changed_.wait(mutex_);
+      if (closing_) return;
+      load = std::move(*next_);
+      next_.reset();
+      busy_ = true;
+    }
+    const std::string missing = carry(load);
+    {
+      const MutexLock lock(mutex_);
+      missing_ = missing;
+      if (!missing.empty()) {
+        troubles_.push_back(fmt::format("checkpoint {} is not complete on this machine: {}",
+                                        number(load.step), missing));
+      }
+      busy_ = false;
+    }
+    changed_.notify_all();
+  }
+}
+
+template <class T>
+std::optional<T> CheckpointCourier::wait(std::future<T>& future) const {
+  while (future.wait_for(kLookEvery) != std::future_status::ready) {
+    if (closing_) return std::nullopt;
+  }
+  return future.get();
+}
+
+std::string CheckpointCourier::carry(const Load& load) {
+  std::string missing;
+  try {
+    place_manifest(load.step);
+    for (const Shard& shard : load.shards) {
+      const std::string why = carry_one(load, shard);
+      if (!why.empty()) missing += (missing.empty() ? "" : "; ") + why;
+    }
+    if (missing.empty() && !closing_) let_go(load.step);
+  } catch (const store::StoreError& error) {
+    return error.what();
+  }
+  return missing;
+}
+
+std::string CheckpointCourier::carry_one(const Load& load, const Shard& shard) {
+  const fs::path here = store::checkpoint_directory(settings_.run, load.step) / shard.file.name;
+  if (lies_here(here, shard.file)) return "";
+  const Host& host = hosts_.at(shard.host);
+  const fs::path there = store::checkpoint_directory(host.directory, load.step) / shard.file.name;
+  try {
+    auto looked = porter_.look(host.keeper, there);
+    const std::optional<FileTable> table = wait(looked);
+    if (!table) return "it was stopped";
+    if (table->size != shard.file.size || table->whole != shard.file.hash) {
+      return fmt::format("{} on host {} is not what was written", there.string(), host.name);
+    }
+    auto fetching =
+        porter_.fetch({*table, PieceSet::all(table->count()), here, FetchOrder::As::file});
+    if (wait(fetching.fetched)) return "";
+    porter_.forget(fetching.number);
+    return "it was stopped";
+  } catch (const UserError& error) {
+    return fmt::format("{} of host {} ({})", shard.file.name, host.name, error.what());
+  }
+}
+
+void CheckpointCourier::place_manifest(store::Step step) {
+  const std::string text = store::read_text_file(
+      store::checkpoint_directory(settings_.run, step) / kManifest, kMostManifest);
+  for (const Host& host : hosts_) {
+    // Nobody waits: it tells people on that host what their shards belong to.
+    porter_.put(host.keeper, store::checkpoint_directory(host.directory, step) / kManifest, text);
+  }
+}
+
+void CheckpointCourier::let_go(store::Step home) {
+  store::prune_checkpoints(settings_.run, settings_.keep);
+  std::vector<store::Step> kept;
+  std::vector<std::uint64_t> steps;
+  for (const store::Checkpoint& checkpoint : store::list_checkpoints(settings_.run).complete) {
+    kept.push_back(checkpoint.manifest.step);
+    steps.push_back(static_cast<std::uint64_t>(number(checkpoint.manifest.step)));
+  }
+  // Those that were passed over never come; newer ones than this stay.
+  if (kept.empty() || kept.front() != home) return;
+  store::prune_all_but(settings_.run, kept);
+  for (const Host& host : hosts_) porter_.prune(host.keeper, host.directory, steps);
+}
+
+}  // namespace strait::launcher

@@ -1,0 +1,82 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <future>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "framework/mutex.h"
+#include "framework/store/checkpoint.h"
+#include "launcher/ship/porter.h"
+
+namespace strait::launcher {
+
+// Brings checkpoints whose shards were written on other hosts home, in the background, so that a
+// host that dies takes nothing along. One after the other; if several are committed while one is
+// on its way, only the newest of those comes next. What has come home, or was passed over, lets
+// older ones go, here and on the hosts.
+class CheckpointCourier {
+ public:
+  struct Host {
+    std::string name;
+    net::ProcessName keeper;
+    std::filesystem::path directory;  // of the run, there
+  };
+  struct Shard {
+    store::ShardFile file;
+    std::size_t host = 0;
+  };
+  struct Settings {
+    std::filesystem::path run;  // its directory here
+    std::int64_t keep = 2;
+  };
+
+  // The porter outlives it.
+  CheckpointCourier(Porter& porter, std::vector<Host> hosts, Settings settings);
+  ~CheckpointCourier();  // leaves what is under way where it is
+  CheckpointCourier(const CheckpointCourier&) = delete;
+  CheckpointCourier& operator=(const CheckpointCourier&) = delete;
+
+  // The checkpoint exists: its manifest is here.
+  void committed(store::Step step, std::vector<Shard> shards) STRAIT_EXCLUDES(mutex_);
+
+  // What could not come home since the last call, a sentence each.
+  std::vector<std::string> take_troubles() STRAIT_EXCLUDES(mutex_);
+
+  // Waits until the newest is home, or cannot come: then what is missing, in words. `give_up`
+  // ends the waiting.
+  std::string finish(const std::function<bool()>& give_up) STRAIT_EXCLUDES(mutex_);
+
+ private:
+  struct Load {
+    store::Step step{};
+    std::vector<Shard> shards;
+  };
+
+  void run() STRAIT_EXCLUDES(mutex_);
+  std::string carry(const Load& load);
+  std::string carry_one(const Load& load, const Shard& shard);
+  void place_manifest(store::Step step);
+  void let_go(store::Step home);
+  template <class T>
+  std::optional<T> wait(std::future<T>& future) const;
+
+  Porter& porter_;
+  const std::vector<Host> hosts_;
+  const Settings settings_;
+  std::atomic<bool> closing_ = false;
+  Mutex mutex_;
+  Condition changed_;
+  std::optional<Load> next_ STRAIT_GUARDED_BY(mutex_);
+  bool busy_ STRAIT_GUARDED_BY(mutex_) = false;
+  std::string missing_ STRAIT_GUARDED_BY(mutex_);  // of the last one
+  std::vector<std::string> troubles_ STRAIT_GUARDED_BY(mutex_);
+  std::thread thread_;
+};
+
+}  // namespace strait::launcher

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <future>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "launcher/control/control_message.h"
+#include "launcher/plan/plan.h"
+#include "launcher/plugin/plugin_copy.h"
+#include "launcher/ship/checkpoint_courier.h"
+#include "launcher/ship/needed_files.h"
+#include "launcher/ship/porter.h"
+#include "launcher/stage/stage_job.h"
+
+namespace strait::launcher {
+
+// What one launch over hosts without a common file system ships: to them what their processes read,
+// and home what they wrote. One thread.
+class RunShip {
+ public:
+  using Host = CheckpointCourier::Host;
+  using Say = std::function<void(const Event&)>;
+
+  RunShip(std::vector<Host> hosts, std::unique_ptr<Porter> porter);
+
+  // What the processes of all hosts read, unless they have it at the same place. `resume`: the
+  // checkpoint to go on from; empty: a new run. `look` is called while it waits, and throws to give
+  // up. UserError, StoreError.
+  void bring(const Plan& plan, const std::vector<PluginCopy>& plugins, const std::string& resume,
+             const std::function<void()>& look, const Say& say);
+
+  // Where on this host the process finds its files.
+  void settle(StageJob& job, std::size_t host) const;
+
+  // A checkpoint was committed: its shards come home.
+  void committed(const Plan& plan, store::Step step, const std::vector<store::ShardFile>& files);
+  // Before the first of them.
+  void begin_to_gather(const std::filesystem::path& run, std::int64_t keep);
+  std::vector<std::string> take_troubles() { return courier_->take_troubles(); }
+
+  // Waits until the newest committed checkpoint is here. In words what cannot come; empty: all is
+  // here. `give_up` ends the waiting.
+  std::string gathered(const std::function<bool()>& give_up);
+
+  // What processes wrote of how they spent their time, next to their logs here. What did not come,
+  // a sentence each.
+  std::vector<std::string> bring_traces(const Plan& plan, const std::filesystem::path& run,
+                                        const std::function<bool()>& give_up);
+
+ private:
+  struct Delivery {
+    std::size_t host = 0;
+    NeededGroup group;
+    std::vector<FileTable> tables;  // of its files
+    std::vector<std::future<FileTable>> looks;
+  };
+
+  std::vector<Delivery> ask(const Plan& plan, const std::vector<PluginCopy>& plugins,
+                            const std::string& resume, const std::function<void()>& look);
+  static bool is_there(Delivery& delivery, const std::function<void()>& look);
+  void rewind(store::Step step, const std::function<void()>& look);
+  std::vector<std::future<std::uint64_t>> order(std::vector<Delivery> deliveries,
+                                                const std::function<void()>& look);
+  std::filesystem::path place(std::size_t host, const NeededGroup& group) const;
+
+  std::vector<Host> hosts_;
+  std::unique_ptr<Porter> porter_;
+  // Where groups lie that a host did not have.
+  std::vector<std::map<NeededGroup::Kind, std::filesystem::path>> places_;
+  std::unique_ptr<CheckpointCourier> courier_;
+};
+
+}  // namespace strait::launcher

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <filesystem>
+
+#include "launcher/ship/file_table.h"
+
+namespace strait::launcher {
+
+// Tables of files on this host, made once: a file whose stamp is the same is not read again. Lies
+// beside the content; anything in it may be lost, and any number of processes may use it.
+class TableCache {
+ public:
+  explicit TableCache(std::filesystem::path directory) : directory_(std::move(directory)) {}
+
+  FileTable table(const std::filesystem::path& path) const;
+
+ private:
+  std::filesystem::path directory_;
+};
+
+}  // namespace strait::launcher

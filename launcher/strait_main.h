@@ -1,0 +1,18 @@
+#pragma once
+
+#include "launcher/plugin/plugin.h"
+
+// The two programs as functions, for programs of one's own that have parts linked in. A program
+// that calls strait_main() needs one that calls strait_stage_main(), under the name strait-stage
+// and in the same folder, with the same parts.
+namespace strait {
+
+using OfferParts = void (*)(Extensions&);
+
+// What `strait` and `strait-stage` do. `offer` is called once, before anything is planned; its
+// partitions are named as in pipeline.partition = "plugin:#NAME". Null: no parts. The result is the
+// exit code.
+int strait_main(int argc, char** argv, OfferParts offer);
+int strait_stage_main(int argc, char** argv, OfferParts offer);
+
+}  // namespace strait

@@ -1,0 +1,132 @@
+#include "launcher/verbs/verb_install.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "framework/mutex.h"
+#include "launcher/build_id.h"
+#include "launcher/console/byte_text.h"
+#include "launcher/console/printable_text.h"
+#include "launcher/failure.h"
+#include "launcher/host/build_files.h"
+#include "launcher/host/host_install.h"
+#include "launcher/plugin/plugin_file.h"
+#include "launcher/recipe/recipe_reader.h"
+#include "launcher/user_error.h"
+
+namespace strait::launcher {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t kAtOnce = 8;  // hosts; more would only share our uplink
+constexpr auto kTellEvery = std::chrono::seconds(5);
+
+// A folder that goes with this object.
+class ScratchFolder {
+ public:
+  ScratchFolder() {
+    std::string name = (fs::temp_directory_path() / "strait-install-XXXXXX").string();
+    if (::mkdtemp(name.data()) == nullptr) {
+      throw UserError(ExitCode::storage_io, "cannot make a folder " + name);
+    }
+    path_ = name;
+  }
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+  ~ScratchFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+// Lines of several hosts, and the first failure by the order of the list.
+class InstallReport {
+ public:
+  explicit InstallReport(std::size_t hosts) : codes_(hosts, ExitCode::done) {}
+
+  void tell(const std::string& line) STRAIT_EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    fmt::print("{}\n", printable(line));
+    std::fflush(stdout);
+  }
+  void fail(std::size_t host, ExitCode code) STRAIT_EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    codes_[host] = code;
+  }
+  ExitCode first_failure() STRAIT_EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    const auto bad =
+        std::ranges::find_if(codes_, [](ExitCode one) { return one != ExitCode::done; });
+    return bad == codes_.end() ? ExitCode::done : *bad;
+  }
+
+ private:
+  Mutex mutex_;
+  std::vector<ExitCode> codes_ STRAIT_GUARDED_BY(mutex_);
+};
+
+void install_one(const InstallTarget& target, std::size_t number,
+                 const std::vector<BuildFile>& files, InstallReport& report) {
+  const auto begun = Clock::now();
+  auto told = begun;
+  try {
+    const Installed installed =
+        install_on_host(target, files, [&](std::uint64_t sent, std::uint64_t to_send) {
+          if (Clock::now() - told < kTellEvery) return;
+          told = Clock::now();
+          report.tell(
+              fmt::format("{}: {} of {} sent", target.host, byte_text(sent), byte_text(to_send)));
+        });
+    const double seconds = std::chrono::duration<double>(Clock::now() - begun).count();
+    report.tell(fmt::format("{}: has strait {}, {} of {} sent, {:.1f} s", target.host, build_id(),
+                            byte_text(installed.sent), byte_text(installed.all), seconds));
+  } catch (const std::exception& error) {
+    const Failure failure = describe_failure(error);
+    report.tell(fmt::format("strait: {}", failure.text));
+    report.fail(number, failure.code);
+  }
+}
+
+}  // namespace
+
+ExitCode install_on_hosts(const RunWords& words) {
+  const Recipe recipe = read_recipe(words.recipe, words.overrides, load_plugins);
+  if (recipe.hosts.backend != BackendKind::ssh) {
+    throw UserError(ExitCode::bad_input,
+                    fmt::format("{} has no hosts that ssh reaches: hosts.backend is not \"ssh\"",
+                                words.recipe.string()));
+  }
+  const ScratchFolder scratch;
+  const std::vector<BuildFile> files = files_of_this_build(scratch.path());
+  const std::vector<RecipeHost>& hosts = recipe.hosts.list;
+  InstallReport report(hosts.size());
+  std::atomic<std::size_t> next = 0;
+  {
+    std::vector<std::jthread> workers;
+    for (std::size_t i = 0; i < std::min(kAtOnce, hosts.size()); ++i) {
+      workers.emplace_back([&] {
+        for (std::size_t mine = next++; mine < hosts.size(); mine = next++) {
+          install_one({hosts[mine].name, recipe.hosts.ssh_config}, mine, files, report);
+        }
+      });
+    }
+  }
+  return report.first_failure();
+}
+
+}  // namespace strait::launcher

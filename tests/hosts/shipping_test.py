@@ -1,0 +1,90 @@
+"""Hosts that have nothing of a run get what their processes read, and what they write comes home."""
+
+import array
+import math
+import random
+import shutil
+
+import hosts
+import runs
+
+
+class Shipping(hosts.HostsCase):
+    COUNT = 3
+    TRAINED = {"pipeline.stages": 3, "train.steps": 6, "checkpoint.every": 3}
+
+    def setUp(self):
+        super().setUp()
+        # Three MiB a layer, so that a part of the file is less than all of it.
+        folder = self.write_model("wide", n_layer=4, n_embd=256)
+        config = runs.json.loads((folder / "config.json").read_text())
+        some = array.array("f", ((byte - 128) / 3000 for byte in random.Random(1).randbytes(99991)))
+        tensors = {}
+        for at, (name, shape) in enumerate(runs.gpt2_shapes(config).items()):
+            values = (some[at:] + some * math.ceil(math.prod(shape) / len(some)))[: math.prod(shape)]
+            tensors[name] = ("F32", shape, values.tobytes())
+        runs.write_safetensors(folder / "model.safetensors", tensors)
+        self.WEIGHTS = {**self.TRAINED, "model.path": "wide", "model.weights": "load"}
+
+    def content(self, host):
+        """Of a host's store: size of the file -> bytes that are there."""
+        found = {}
+        for data in (host.home / ".strait" / "content").glob("*/data"):
+            status = data.stat()
+            found[status.st_size] = status.st_blocks * 512
+        return found
+
+    def shipped(self, run):
+        return [event["text"] for event in run.events("shipped")]
+
+    def test_same_bits_from_files_that_no_host_had(self):
+        local = self.train("local", self.WEIGHTS)
+        run = self.train("apart", self.over_ssh(self.WEIGHTS))
+        self.assert_same_bits((local.curve(), local.state(6)), (run.curve(), run.state(6)))
+        self.assertEqual(run.checkpoints(), [3, 6])
+        weights = (self.home / "wide" / "model.safetensors").stat().st_size
+        rows = next((self.home / "runs" / "apart").rglob("train*.safetensors")).stat().st_size
+        for host in self.hosts:
+            there = self.content(host)
+            self.assertIn(weights, there)
+            self.assertLess(there[weights], weights, "only the own layers travel")
+        ends, middle = (self.hosts[0], self.hosts[2]), self.hosts[1]
+        for host in ends:
+            self.assertIn(rows, self.content(host))
+        self.assertNotIn(rows, self.content(middle))
+        # Each host keeps its own shards, and those of the same steps.
+        for number, host in enumerate(self.hosts):
+            shards = sorted(path.name for path in host.home.rglob("checkpoints/step-*/*.safetensors"))
+            self.assertEqual(shards, [f"stage-{number}.replica-0.safetensors"] * 2)
+        # What a host has it is not sent again.
+        before = [self.content(host) for host in self.hosts]
+        self.train("again", self.over_ssh(self.WEIGHTS))
+        self.assertEqual([self.content(host) for host in self.hosts], before)
+
+    def test_resume_fetches_shards_from_the_host_that_has_them(self):
+        quiet = self.train("quiet", {**self.WEIGHTS, "train.steps": 9})
+        run = self.train("apart", self.over_ssh({**self.WEIGHTS, "train.steps": 9}))
+        self.go_back(run, 6)
+        shard = run.path / "checkpoints" / "step-6" / "stage-1.replica-0.safetensors"
+        shard.unlink()
+        code, out, err = self.strait("resume", "runs/apart", "--set", 'hosts.list=["h2", "h0"]')
+        self.assertEqual(code, 0, out + err)
+        self.assertIn("fetched the rest from h1", out)
+        self.assert_same_bits((quiet.curve(), quiet.state(9)), (run.curve(), run.state(9)))
+
+    @hosts.needs_namespaces
+    def test_shards_that_nobody_has_are_named(self):
+        settings = {**self.WEIGHTS, "train.steps": 9, "checkpoint.keep": 3}
+        run = self.train("apart", self.over_ssh(settings))
+        shutil.rmtree(run.path / "checkpoints" / "step-9")
+        (run.path / "checkpoints" / "step-6" / "stage-1.replica-0.safetensors").unlink()
+        self.hosts[1].power_off()
+        code, out, err = self.strait("resume", "runs/apart", "--set", 'hosts.list=["h2", "h0"]')
+        self.assertEqual(code, 0, out + err)
+        self.assertIn("checkpoint 6 cannot be used", out)
+        self.assertIn("h1", out)
+        self.assertIn("going on from step 3", out)
+
+
+if __name__ == "__main__":
+    hosts.main()

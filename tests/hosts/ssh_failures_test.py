@@ -1,0 +1,242 @@
+"""Whatever keeps ssh from bringing a host up is one sentence with the host's name and the fix.
+
+Asked of `strait doctor`, which calls hosts exactly as `strait run` does, against a real sshd.
+"""
+
+import json
+import os
+import subprocess
+
+import hosts
+import namespace_host
+import runs
+import sshd
+
+CLOCK_SHIM = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <time.h>
+int clock_gettime(clockid_t clock, struct timespec* now) {
+  int (*real)(clockid_t, struct timespec*) = dlsym(RTLD_NEXT, "clock_gettime");
+  int result = real(clock, now);
+  if (clock == CLOCK_REALTIME) now->tv_sec -= 3000;
+  return result;
+}
+"""
+
+
+class DoctorCase(hosts.HostsCase):
+    """Asks the doctor about one host."""
+
+    COUNT = 1
+
+    def setUp(self):
+        super().setUp()
+        self.host = self.hosts[0]
+
+    def doctor(self, settings=None, environment=None):
+        """(exit code, finding of kind and place -> text)."""
+        recipe = self.write_recipe("checked", self.over_ssh(settings))
+        done = subprocess.run(
+            [self.program, "doctor", "--json", recipe],
+            cwd=self.home,
+            env=dict(os.environ, **(environment or {})),
+            capture_output=True,
+            text=True,
+            timeout=runs.PATIENCE,
+        )
+        self.assertEqual(done.stderr, "")
+        found = {}
+        for finding in json.loads(done.stdout):
+            key = (finding["kind"], finding["where"])
+            found[key] = found.get(key, "") + finding["text"]
+        return done.returncode, found
+
+    def wrong(self, code, *words, settings=None, environment=None, place="h0"):
+        got, found = self.doctor(settings, environment)
+        text = found.get(("wrong", place), f"nothing wrong: {found}")
+        for word in words:
+            self.assertIn(word, text)
+        self.assertEqual(got, code, text)
+        return text
+
+    def starter(self, lines):
+        """Puts a script of the host's own in front of this build."""
+        folder = self.host.home / ".strait"
+        (folder / "bin").unlink()
+        (folder / "bin").mkdir()
+        program = folder / "bin/strait-stage"
+        program.write_text(f"#!/bin/sh\n{lines}\n")
+        program.chmod(0o755)
+
+
+class Doctor(DoctorCase):
+    def test_a_host_that_is_well(self):
+        code, found = self.doctor()
+        self.assertEqual(code, 0, found)
+        self.assertIn("cores", found["ok", "h0"])
+        self.assertIn("rows", found["ok", "data"])
+        # For people.
+        code, out, _ = self.strait("doctor", self.write_recipe("checked", self.over_ssh()))
+        self.assertEqual(code, 0, out)
+        self.assertRegex(out, r"(?m)^ok +h0 +\d+ cores, ")
+
+    def test_host_keys(self):
+        known = self.site.ssh.known_hosts
+        true = known.read_text()
+        known.write_text("")
+        self.wrong(12, "host key of h0 is not known", f"ssh -F {self.site.ssh.config} h0")
+        sshd.make_key(self.home / "other")
+        other = (self.home / "other.pub").read_text().split()[1]
+        address = true.split()[0]
+        known.write_text(f"{address} ssh-ed25519 {other}\n")
+        self.wrong(12, "h0 shows another host key", f"{known}:1")
+
+    def test_logins(self):
+        keys = self.host.folder / "etc/authorized_keys"
+        sshd.make_key(self.home / "other")
+        keys.write_text((self.home / "other.pub").read_text())
+        self.wrong(12, "h0 refuses the login", "Permission denied (publickey)", "without a password")
+
+    def test_addresses(self):
+        config = self.site.ssh.config
+        true = config.read_text()
+        self.wrong(
+            10,
+            "no host called nowhere.invalid",
+            settings={"hosts.list": ["nowhere.invalid"]},
+            place="nowhere.invalid",
+        )
+        config.write_text(true.replace(f"Port {self.host.port}\n", "Port 1\n"))
+        self.wrong(20, "no ssh server answers on h0", "Port in your ssh configuration")
+
+    @hosts.needs_namespaces
+    def test_a_blocked_port(self):
+        self.host.refuse(namespace_host.LAUNCHER)
+        self.wrong(20, "h0 does not answer", "timed out", "a firewall")
+        self.host.accept(namespace_host.LAUNCHER)
+        self.host.cut()
+        self.wrong(20, "h0 cannot be reached from here", "No route to host")
+
+    def test_no_ssh_here(self):
+        self.wrong(10, "no program ssh here", environment={"PATH": str(self.home)}, place="ssh")
+
+    def test_no_strait_there(self):
+        (self.host.home / ".strait/bin").unlink()
+        self.wrong(11, "h0 has no strait in ~/.strait/bin", "strait install --hosts")
+
+    def test_another_build_there(self):
+        program = (runs.BIN / "strait-stage").read_bytes()
+        version = self.strait("--version")[1].split()[1].encode()
+        self.assertIn(version, program)
+        changed = self.host.home / ".strait/changed"
+        changed.write_bytes(program.replace(version, version[:-4] + b"beef"))
+        changed.chmod(0o755)
+        self.starter('exec "$HOME/.strait/changed" "$@"')
+        self.wrong(11, "h0 has strait", "beef", version.decode(), "strait install --hosts")
+
+    def test_programs_that_cannot_run_there(self):
+        folder = self.host.home / ".strait"
+        (folder / "bin").unlink()
+        (folder / "bin").mkdir()
+        program = bytearray((runs.BIN / "strait-stage").read_bytes()[:4096])
+        program[18] ^= 0x55  # the processor that it is for
+        (folder / "bin/strait-stage").write_bytes(program)
+        (folder / "bin/strait-stage").chmod(0o755)
+        self.wrong(11, "h0 is of another processor architecture")
+        (folder / "bin/strait-stage").unlink()
+        (folder / "bin").rmdir()
+        (folder / "bin").symlink_to(runs.BIN.resolve())
+        # As a host that lacks one of the libraries.
+        self.starter(
+            f"cp {runs.BIN.resolve()}/strait-stage $HOME/.strait/moved; "
+            "sed -i s/libzmq.so/libzmQ.so/ $HOME/.strait/moved; exec $HOME/.strait/moved"
+        )
+        self.wrong(11, "h0 lacks a library", "libzmQ.so", "strait install --hosts")
+
+    @hosts.needs_namespaces
+    def test_shells_that_chat(self):
+        shell = self.host.folder / "etc/chatty"
+        shell.write_text("#!/bin/sh\necho Welcome to h0\nprintf 'no end '\nexec /bin/sh \"$@\"\n")
+        shell.chmod(0o755)
+        users = self.host.folder / "etc/passwd"
+        users.write_text(users.read_text().replace("/bin/sh", "/run/host/chatty"))
+        code, found = self.doctor()
+        self.assertEqual(code, 0, found)
+
+    @hosts.needs_namespaces
+    def test_a_home_that_cannot_be_written(self):
+        done = self.on_host(self.host, "mount", "-o", "remount,bind,ro", "/home")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.wrong(31, "cannot keep files in", "Read-only file system", 'directory = "..."')
+
+    def test_another_address_of_ours(self):
+        self.starter(f'SSH_CONNECTION="198.51.100.7 1 192.0.2.1 22" exec {runs.BIN.resolve()}/strait-stage "$@"')
+        self.wrong(10, "h0 sees this machine at 198.51.100.7", "address =")
+        code, found = self.doctor({"hosts.address": "10.1.2.3"})
+        self.assertEqual(code, 0, found)
+
+    def test_clocks_apart(self):
+        source = self.home / "clock.c"
+        source.write_text(CLOCK_SHIM)
+        shim = self.host.home / ".strait/clock.so"
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", shim, source, "-ldl"], check=True)
+        self.starter(f'LD_PRELOAD="$HOME/.strait/clock.so" exec {runs.BIN.resolve()}/strait-stage "$@"')
+        code, found = self.doctor()
+        self.assertEqual(code, 0, found)
+        self.assertIn("clock of h0 is 50 minutes behind", found["note", "h0"])
+
+    @hosts.needs_namespaces
+    def test_ports_that_are_taken(self):
+        holder = (
+            "import socket, sys\n"
+            "held = [socket.create_server(('', port)) for port in range(47000, 47003)]\n"
+            "print('held', flush=True); sys.stdin.read()"
+        )
+        words = self.host.command("python3", "-c", holder)
+        with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as held:
+            self.assertEqual(held.stdout.readline(), b"held\n")
+            ports = {"hosts.ports": "47000-47002"}
+            self.wrong(10, "of its ports 47000-47002 only 0 are free", "hosts.ports", settings=ports)
+            code, found = self.doctor({"hosts.ports": "47000-47009"})
+            self.assertEqual(code, 0, found)
+            self.assertIn("3 of its ports 47000-47009 are taken", found["note", "h0"])
+            held.stdin.close()
+
+    def test_memory_and_disk_against_the_plan(self):
+        table = [{"name": "h0", "memory": "64KiB"}]
+        self.wrong(
+            10, "over memory", "h0", settings={"hosts.list": table}, place="plan"
+        )
+        self.wrong(30, "its checkpoints take", settings={"checkpoint.keep": 1_000_000})
+
+    def test_nothing_of_a_recipe_reaches_a_shell(self):
+        for name in ("-oProxyCommand=touch owned", "h0;touch owned", "$(touch owned)", "h0\ntouch owned"):
+            recipe = self.write_recipe("hostile", self.over_ssh({"hosts.list": [name]}))
+            code, _, err = self.strait("doctor", recipe)
+            self.assertEqual(code, 10, err)
+            self.assertIn("ssh", err)
+        hostile = "d '\"$(touch owned);`touch owned`\\ "
+        table = [{"name": "h0", "directory": f"~/.strait/{hostile}"}]
+        code, found = self.doctor({"hosts.list": table})
+        self.assertEqual(code, 0, found)
+        self.assertTrue((self.host.home / ".strait" / hostile).is_dir())
+        self.assertEqual([*self.home.glob("owned"), *self.host.home.rglob("owned")], [])
+
+
+class FullHost(DoctorCase):
+    """One whose disk is as good as full."""
+
+    HOST_OPTIONS = {"home_size": "1m"} if hosts.has_namespaces() else {}
+    INSTALLED = False
+
+    @hosts.needs_namespaces
+    def test_full_disk(self):
+        link = f"mkdir $HOME/.strait && ln -s {runs.BIN.resolve()} $HOME/.strait/bin"
+        done = self.on_host(self.host, "sh", "-c", link)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.wrong(30, "its disk is full", "directory =")
+
+
+if __name__ == "__main__":
+    hosts.main()

@@ -1,0 +1,227 @@
+"""Runs over several hosts by ssh: the bits of a local run, lives of their own, and ends that leave
+nothing behind."""
+
+import os
+import pathlib
+import signal
+import time
+
+import hosts
+import runs
+import terminal
+
+SOON = 10  # seconds within which everybody must have gone
+
+
+class Ssh(hosts.HostsCase):
+    COUNT = 3
+    ENDLESS = {"pipeline.stages": 3, "train.steps": 100_000, "checkpoint.every": 5}
+
+    def endless(self, name="endless", hosts=None, **more):
+        return self.start(name, self.over_ssh({**self.ENDLESS, **more}, hosts))
+
+    def stopped(self, launched):
+        """Asked to stop, it saves and ends well."""
+        launched.signal(signal.SIGINT)
+        self.assertEqual(launched.end(), 0, launched.output())
+
+    def resumed_from(self, run, *words):
+        """A resume that has trained beyond what the run had saved."""
+        done, starts = run.checkpoints()[-1], len(run.events("training"))
+        again = self.launch("resume", run.path.relative_to(self.home), *words, name=run.path.name)
+        # From here on the metrics are those of this start.
+        again.wait_for("training to go on", lambda: len(run.events("training")) > starts)
+        again.at_step(done + 2)
+        return again
+
+    def places(self, run):
+        """process -> host, by the recipe's names."""
+        return {one["name"]: one["host"] for one in run.plan()["processes"]}
+
+    def assert_nobody(self, seconds):
+        """All hosts that are up are empty again."""
+        runs.wait_for(
+            "the end of every process on the hosts",
+            lambda: not any(self.processes_on(host) for host in self.hosts if host.process),
+            seconds,
+        )
+
+    def test_same_bits_as_a_local_run_and_its_logs(self):
+        settings = {"pipeline.stages": 3, "train.steps": 8}
+        local = self.train("local", settings)
+        run = self.train("apart", self.over_ssh(settings))
+        self.assert_same_bits((local.curve(), local.state(8)), (run.curve(), run.state(8)))
+        self.assertEqual(self.places(run), {"0.0": "h0", "1.0": "h1", "2.0": "h2"})
+        code, out, err = self.strait("logs", "runs/apart")
+        self.assertEqual(code, 0, err)
+        for process in ("0.0", "1.0", "2.0"):
+            self.assertRegex(out, rf"(?m)^{process} \| .*stage {process} of run")
+        times = [line.split(" | ")[1][:23] for line in out.splitlines()]
+        self.assertEqual(times, sorted(times))
+        code, only, err = self.strait("logs", "runs/apart", "1.0", "--last", 1)
+        self.assertEqual((code, len(only.splitlines())), (0, 1), err)
+        self.assertIn(only.splitlines()[-1], out)
+        code, _, err = self.strait("logs", "runs/apart", "7.0")
+        self.assertEqual(code, 10)
+        self.assertIn("has no process 7.0; it has 0.0, 1.0, 2.0", err)
+
+    def test_a_closed_terminal_changes_nothing(self):
+        recipe = self.write_recipe("endless", self.over_ssh(self.ENDLESS))
+        console = terminal.Terminal([self.program, "run", recipe], self.home)
+        self.addCleanup(console.end)
+        run = self.run_of("endless")
+        console.read_until(lambda text: "step 2/" in text)
+        # Nothing hangs on ssh: every connection has ended, here and there.
+        names = {pathlib.Path(f"/proc/{pid}/comm").read_text() for pid in self.our_processes()}
+        self.assertNotIn("ssh\n", names)
+        for host in self.hosts:
+            self.assertEqual([line for line in host.sockets() if ":22 " in line], [])
+        console.close()
+        step = run.metrics()[-1]["step"]
+        runs.wait_for("further steps", lambda: run.metrics()[-1]["step"] > step + 3)
+        self.assertIsNone(console.process.poll())
+        self.watch(run)
+        code, out, err = self.strait("stop", "runs/endless")
+        self.assertEqual(code, 0, out + err)
+        self.assertEqual(console.process.wait(SOON), 0)
+        self.assert_nobody(SOON)
+        # Two other hosts take up what three have left.
+        again = self.resumed_from(run, "--set", 'hosts.list=["h2", "h1"]')
+        self.assertEqual(self.places(run), {"0.0": "h2", "1.0": "h2", "2.0": "h1"})
+        self.stopped(again)
+
+    def watch(self, run):
+        screen = terminal.Terminal([self.program, "watch", "runs/endless"], self.home)
+        self.addCleanup(screen.end)
+        # A frame may come in pieces: all of it is waited for.
+        words = ("\x1b[?1049h", "runs/endless: training", "stage 2.0 on ", "boundary", "q leaves", "█")
+        screen.read_until(lambda text: all(word in text for word in words))
+        screen.resize(5, 40)
+        shown = screen.read_until(lambda text: "more lines" in text)
+        self.assertNotIn("stage 2.0 on ", shown[shown.index("more lines") - 200 :])
+        screen.type("q")
+        self.assertEqual(screen.process.wait(SOON), 0)
+        self.assertTrue(screen.as_before(), "the terminal's settings are not what they were")
+        screen.read_until(lambda text: "\x1b[?1049l" in text)
+        screen.close()
+        # Not on a terminal: a picture, and the end with the run.
+        paper = self.launch("watch", "runs/endless")
+        paper.wait_for("a picture", lambda: "step " in paper.output())
+        paper.signal(signal.SIGTERM)
+        paper.end()
+
+    @hosts.needs_namespaces
+    def test_a_host_that_loses_power_is_named_and_another_takes_over(self):
+        launched = self.endless(hosts=["h0", "h1"])
+        # What only h1 has is lost with it: its part has to be here too.
+        parts = lambda: launched.run.path.glob("checkpoints/step-*/stage-2.*.safetensors")
+        launched.wait_for("a whole checkpoint on this machine", lambda: any(parts()))
+        begun = time.monotonic()
+        self.hosts[1].power_off()
+        code = launched.end()
+        self.assertIn(code, (20, 21), launched.output())  # lost, or not heard of: who sees it first
+        self.assert_nobody(SOON)
+        print(f"gone {time.monotonic() - begun:.1f} s after the power went")
+        outcome = launched.run.outcome()
+        self.assertIn("h1", outcome["cause"])
+        self.assertEqual(outcome["host"], "h1")
+        self.stopped(self.resumed_from(launched.run, "--set", 'hosts.list=["h0", "h2"]'))
+
+    @hosts.needs_namespaces
+    def test_a_host_that_vanishes_while_it_starts(self):
+        launched = self.endless()
+        runs.wait_for("a keeper", lambda: self.processes_on(self.hosts[1]))
+        self.hosts[1].power_off()
+        begun = time.monotonic()
+        code = launched.end()
+        self.assertNotEqual(code, 0)
+        self.assertIn("h1", launched.output())
+        self.assert_nobody(SOON)
+        print(f"gone {time.monotonic() - begun:.1f} s after the power went")
+
+    def test_a_stage_killed_on_its_host_is_the_first_cause(self):
+        launched = self.endless()
+        launched.at_step(2)
+        victim = next(
+            pid
+            for pid, line in self.processes_on(self.hosts[1]).items()
+            if "--keep" not in line and "strait-stage" in line
+        )
+        os.kill(victim, signal.SIGKILL)
+        self.assertEqual(launched.end(SOON), 20, launched.output())
+        outcome = launched.run.outcome()
+        self.assertEqual(outcome["culprit"], "1.0", outcome)
+        self.assertIn("h1" if hosts.has_namespaces() else os.uname().nodename, outcome["host"])
+        self.assertIn("signal 9", outcome["cause"])
+        self.assertGreaterEqual(len(outcome["log_tail"]), 1)
+        self.assert_nobody(SOON)
+
+    def test_a_killed_launcher_takes_everybody_along(self):
+        launched = self.endless()
+        launched.at_event("checkpoint")
+        launched.signal(signal.SIGKILL)
+        launched.end(SOON)
+        self.assert_nobody(self.HOST_SETTINGS["hosts.hold"] + SOON)
+        self.stopped(self.resumed_from(launched.run))
+
+    def test_a_second_launch_leaves_a_live_run_alone(self):
+        launched = self.endless()
+        launched.at_step(1)
+        for words in (["run", "endless.toml"], ["resume", "runs/endless"]):
+            code, out, err = self.strait(*words)
+            self.assertEqual(code, 10, out + err)
+            self.assertIn(f"process {launched.process.pid}", err)
+        # Another run on the same hosts at the same time finds ports of its own.
+        other = self.train("other", self.over_ssh({"pipeline.stages": 3, "train.steps": 2}))
+        self.assertEqual(len(other.metrics()), 2)
+        step = launched.run.metrics()[-1]["step"]
+        launched.at_step(step + 2)
+        self.stopped(launched)
+
+    def test_hosts_and_slots_that_do_not_fit(self):
+        for listed, words in (
+            ([{"name": "h0", "slots": 1}, {"name": "h1", "slots": 1}], "has 2 slots, but 3"),
+            (["h0", "h1", "h0"], "h0 is listed twice"),
+        ):
+            recipe = self.write_recipe("misfit", self.over_ssh(self.ENDLESS, listed))
+            code, out, err = self.strait("run", recipe)
+            self.assertEqual(code, 10, out + err)
+            self.assertIn(words, err)
+        shared = [{"name": "h1", "slots": 2}, {"name": "h0", "environment": {"MARK": "a b'$"}}]
+        run = self.train(
+            "shared", self.over_ssh({"pipeline.stages": 3, "train.steps": 2}, shared)
+        )
+        self.assertEqual(self.places(run), {"0.0": "h1", "1.0": "h1", "2.0": "h0"})
+
+    def test_eight_stages_start(self):
+        """Prints how long that takes: most of it is eight processes that load their libraries."""
+        self.write_model("eight", n_layer=8)
+        begun = time.monotonic()
+        launched = self.endless(**{"pipeline.stages": 8, "model.path": "eight"})
+        launched.at_step(1)
+        load = os.getloadavg()[0]
+        print(f"{time.monotonic() - begun:.1f} s to the first of 8 stages' steps, load {load:.1f}")
+        self.stopped(launched)
+
+    @hosts.needs_namespaces
+    def test_over_ipv6(self):
+        config = self.site.ssh.config.read_text()
+        for host in self.hosts:
+            config = config.replace(f"HostName {host.address}\n", f"HostName {host.address_6}\n")
+        self.site.ssh.config.write_text(config)
+        run = self.train("six", self.over_ssh({"pipeline.stages": 2, "train.steps": 3}))
+        self.assertEqual(len(run.metrics()), 3)
+
+    def test_what_keeps_hosts_from_coming_up_is_said_of_all_of_them(self):
+        (self.hosts[0].home / ".strait/bin").unlink()
+        (self.hosts[2].folder / "etc/authorized_keys").write_text("")
+        code, out, err = self.strait("run", self.write_recipe("none", self.over_ssh(self.ENDLESS)))
+        self.assertEqual(code, 11, out + err)
+        self.assertIn("h0 has no strait", err)
+        self.assertIn("h2 refuses the login", err)
+        self.assertNotIn("h1", err)
+        self.assert_nobody(SOON)
+
+
+if __name__ == "__main__":
+    hosts.main()

@@ -1,0 +1,63 @@
+#include "launcher/plugin/offered_parts.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+#include <string>
+
+#include "framework/codec/codecs.h"
+#include "launcher/recipe/part_names.h"
+#include "stages/partition.h"
+
+namespace strait::launcher {
+namespace {
+
+using testing::Contains;
+using testing::HasSubstr;
+
+partition::Assignment nothing(const partition::Question&) { return {}; }
+
+std::string refusal_of(const std::string& name) {
+  try {
+    OfferedParts().partition(name, nothing);
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(OfferedParts, ArePutBesideTheBuiltInOnesAndToldToWhoLoadsThem) {
+  OfferedParts parts;
+  parts.partition("of_a_test", nothing);
+  parts.partition("of_a_test.2", nothing);
+  EXPECT_THAT(parts.partitions(), testing::ElementsAre("of_a_test", "of_a_test.2"));
+  EXPECT_THAT(stages::partitions().names(), Contains("of_a_test"));
+  EXPECT_EQ(stages::partitions().names().front(), "balanced");
+  EXPECT_THAT(refusal_of("of_a_test"), HasSubstr("called \"of_a_test\" already"));
+}
+
+TEST(OfferedParts, NamesAreWordsThatNobodyHas) {
+  EXPECT_THAT(refusal_of("balanced"),
+              HasSubstr("there is a partition called \"balanced\" already"));
+  for (const char* name : {"", "two words", "a#b", "a/b", "\"", "é"}) {
+    EXPECT_THAT(refusal_of(name), HasSubstr("is no name for a partition")) << name;
+  }
+  EXPECT_THAT(refusal_of(std::string(65, 'a')), HasSubstr("1 to 64 letters"));
+}
+
+TEST(PartNames, BuiltInOnesAreOfferedInTheSameCatalogues) {
+  EXPECT_THAT(part_names(PartKind::schedule), testing::ElementsAre("gpipe", "1f1b"));
+  EXPECT_THAT(part_names(PartKind::codec), testing::ElementsAre("raw", "fixed", "delta", "auto"));
+  EXPECT_THAT(part_names(PartKind::sync_method), Contains("cocktail"));
+}
+
+// What [codec] says of gradients is decided by what the codec can.
+TEST(PartNames, DeltaIsForActivationsAlone) {
+  for (const codec::CodecOffer& codec : codec::codecs().all()) {
+    EXPECT_EQ(codec.for_gradients, codec.name != "delta");
+  }
+}
+
+}  // namespace
+}  // namespace strait::launcher

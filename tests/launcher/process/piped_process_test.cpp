@@ -1,0 +1,90 @@
+#include "launcher/process/piped_process.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <csignal>
+
+#include "launcher/user_error.h"
+
+namespace strait::launcher {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+using Heard = PipedProcess::Heard;
+
+Clock::time_point soon() { return Clock::now() + 20s; }
+
+TEST(PipedProcess, TalksBothWays) {
+  PipedProcess cat({"cat"});
+  ASSERT_TRUE(cat.write("one\ntwo", soon()));
+  std::string line;
+  ASSERT_EQ(cat.read_line(line, soon()), Heard::line);
+  EXPECT_EQ(line, "one");
+  EXPECT_EQ(cat.read_line(line, Clock::now() + 20ms), Heard::nothing_yet);
+  cat.close_input();
+  ASSERT_EQ(cat.read_line(line, soon()), Heard::line);
+  EXPECT_EQ(line, "two");
+  EXPECT_EQ(cat.read_line(line, soon()), Heard::end);
+  EXPECT_EQ(cat.wait_until(soon())->code, 0);
+}
+
+TEST(PipedProcess, MoreThanThePipesHoldPassesBothWays) {
+  PipedProcess cat({"cat"});
+  std::string all;
+  for (int i = 0; i < 40'000; ++i) all += "a line of some length\n";
+  ASSERT_TRUE(cat.write(all, soon()));
+  cat.close_input();
+  // What nobody reads in time is kept up to a limit; the newest is there.
+  std::string line;
+  int lines = 0;
+  while (cat.read_line(line, soon()) == Heard::line) ++lines;
+  EXPECT_EQ(lines, 40'000);
+}
+
+TEST(PipedProcess, WhoDoesNotReadIsNotWaitedForForEver) {
+  PipedProcess deaf({"sh", "-c", "echo up; exec tail -f /dev/null"});
+  std::string line;
+  ASSERT_EQ(deaf.read_line(line, soon()), Heard::line);
+  const std::string much(8 << 20, 'x');
+  EXPECT_FALSE(deaf.write(much, Clock::now() + 50ms));
+  EXPECT_FALSE(deaf.wait_until(Clock::now() + 10ms));
+}
+
+TEST(PipedProcess, HowItEndedAndWhatItSaidLast) {
+  PipedProcess failing({"sh", "-c", "echo it broke >&2; exit 7"});
+  EXPECT_EQ(failing.wait_until(soon())->code, 7);
+  EXPECT_EQ(failing.errors(), "it broke\n");
+  PipedProcess killed({"sh", "-c", "kill -9 $$"});
+  EXPECT_EQ(killed.wait_until(soon())->signal, SIGKILL);
+  // Nobody reads any more; that is an answer, not a signal for us.
+  EXPECT_FALSE(killed.write(std::string(1 << 20, 'x'), soon()));
+}
+
+TEST(PipedProcess, AProgramLeftBehindDoesNotHoldUpTheEnd) {
+  PipedProcess leaving({"sh", "-c", "tail -f /dev/null & echo $!"});
+  std::string line;
+  ASSERT_EQ(leaving.read_line(line, soon()), Heard::line);
+  EXPECT_EQ(leaving.read_line(line, soon()), Heard::end);
+  EXPECT_EQ(leaving.wait_until(soon())->code, 0);
+  ::kill(std::stoi(line.empty() ? "0" : line), SIGKILL);
+}
+
+TEST(PipedProcess, ThereIsNoSuchProgram) {
+  EXPECT_THROW(PipedProcess({"no-program-of-this-name"}), UserError);
+}
+
+TEST(PipedProcess, ItsEndIsTheirEnd) {
+  std::string line;
+  {
+    PipedProcess group({"sh", "-c", "echo $$; exec tail -f /dev/null"});
+    ASSERT_EQ(group.read_line(line, soon()), Heard::line);
+    EXPECT_EQ(::kill(std::stoi(line), 0), 0);
+  }
+  EXPECT_NE(::kill(std::stoi(line), 0), 0);
+}
+
+}  // namespace
+}  // namespace strait::launcher

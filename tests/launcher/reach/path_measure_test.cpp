@@ -1,0 +1,105 @@
+#include "launcher/reach/path_measure.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "launcher/reach/reach_port.h"
+
+namespace strait::launcher {
+namespace {
+
+using std::chrono::seconds;
+using testing::HasSubstr;
+
+Instant soon() { return std::chrono::steady_clock::now() + seconds(20); }
+
+struct PortOfHost {
+  explicit PortOfHost(std::uint32_t host, const std::string& address = "127.0.0.1")
+      : port({{address}, {0, 0}, token, host}) {}
+
+  const net::Endpoint& place() const { return port.endpoints().at(0); }
+
+  static inline const std::string token = Ticket::random_token();
+  ReachPort port;
+};
+
+TEST(PathMeasure, AHostThatAnswersIsReached) {
+  const PortOfHost host(7);
+  const auto results = dial_all({{7, host.place()}}, PortOfHost::token, 3);
+  EXPECT_EQ(results.at(0).trouble, "");
+  EXPECT_GT(results.at(0).seconds, 0);
+}
+
+TEST(PathMeasure, WhoeverAnswersMustBeTheRightHost) {
+  const PortOfHost host(7);
+  const auto results = dial_all({{8, host.place()}}, PortOfHost::token, 3);
+  EXPECT_THAT(results.at(0).trouble, HasSubstr("another host answers there"));
+}
+
+TEST(PathMeasure, AClosedPortAndAWrongTokenAreNoReach) {
+  net::Endpoint closed;
+  {
+    const PortOfHost gone(1);
+    closed = gone.place();
+  }
+  const PortOfHost host(2);
+  const auto results = dial_all({{1, closed}, {2, host.place()}}, Ticket::random_token(), 3);
+  EXPECT_THAT(results.at(0).trouble, HasSubstr("Connection refused"));
+  EXPECT_THAT(results.at(0).trouble, HasSubstr(closed.place()));
+  EXPECT_NE(results.at(1).trouble, "");
+}
+
+TEST(PathMeasure, AnAddressThatIsNoneIsSaidSo) {
+  const auto results = dial_all({{1, {"no address", 47000}}}, PortOfHost::token, 3);
+  EXPECT_THAT(results.at(0).trouble, HasSubstr("no address"));
+}
+
+TEST(PathMeasure, HostsWithIpv6OnlyAreReachedToo) {
+  const PortOfHost host(3, "::1");
+  if (host.port.endpoints().empty()) GTEST_SKIP() << host.port.troubles().at(0);
+  const auto results = dial_all({{3, host.place()}}, PortOfHost::token, 3);
+  EXPECT_EQ(results.at(0).trouble, "");
+  EXPECT_EQ(host.place().place(), "[::1]:" + std::to_string(host.place().port));
+}
+
+TEST(PathMeasure, RoundTripsAndFlowsBothWaysAreMeasured) {
+  const PortOfHost host(1);
+  const double trip = round_trip(host.place(), PortOfHost::token, 20, soon());
+  EXPECT_GT(trip, 0);
+  for (const FlowDirection direction : {FlowDirection::from_there, FlowDirection::to_there}) {
+    for (const int connections : {1, 3}) {
+      EXPECT_GT(flow_rate(host.place(), PortOfHost::token, direction, connections, 0.1, soon()),
+                1e6);
+    }
+  }
+}
+
+TEST(PathMeasure, AHostThatGoesAwayInAMeasurementIsAnError) {
+  auto host = std::make_unique<PortOfHost>(1);
+  const net::Endpoint place = host->place();
+  host.reset();
+  EXPECT_THROW(round_trip(place, PortOfHost::token, 1, soon()), PathError);
+  EXPECT_THROW(flow_rate(place, PortOfHost::token, FlowDirection::to_there, 1, 0.1, soon()),
+               PathError);
+}
+
+TEST(ReachPort, AnAddressOfAnotherMachineIsATroubleAndNoPort) {
+  const ReachPort port({{"192.0.2.1", "127.0.0.1"}, {0, 0}, PortOfHost::token, 0});
+  EXPECT_EQ(port.endpoints().size(), 1U);
+  ASSERT_EQ(port.troubles().size(), 1U);
+  EXPECT_THAT(port.troubles()[0], HasSubstr("192.0.2.1"));
+}
+
+TEST(ReachPort, ATakenRangeNamesItself) {
+  const BoundPort taken = listen_at("127.0.0.1", {0, 0});
+  const int number = taken.endpoint.port;
+  const ReachPort port({{"127.0.0.1"}, {number, number}, PortOfHost::token, 0});
+  ASSERT_EQ(port.troubles().size(), 1U);
+  EXPECT_THAT(port.troubles()[0], HasSubstr(std::to_string(number)));
+  EXPECT_THAT(port.troubles()[0], HasSubstr("widen hosts.ports"));
+}
+
+}  // namespace
+}  // namespace strait::launcher

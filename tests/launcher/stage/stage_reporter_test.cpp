@@ -1,0 +1,83 @@
+#include "launcher/stage/stage_reporter.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <stdexcept>
+
+#include "framework/net/memory_link.h"
+#include "stages/wait_clock.h"
+
+namespace strait::launcher {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// A link that counts who asks how it is.
+class AskedLink : public net::Link {
+ public:
+  void send(net::Frame /*frame*/) override {}
+  net::Frame receive() override { throw std::logic_error("nobody receives here"); }
+  std::optional<net::Frame> receive_until(Clock::time_point /*deadline*/) override { return {}; }
+  bool flush(Clock::time_point /*deadline*/) override { return true; }
+  void abort(const net::LinkError& /*cause*/) override {}
+  net::LinkState state() const override {
+    ++asked;
+    return {};
+  }
+
+  mutable std::atomic<int> asked = 0;
+};
+
+net::MemoryEnd end_named(net::ProcessName own, net::ProcessName peer) {
+  net::MemoryEnd end;
+  end.name = own;
+  end.options.name = "control";
+  end.options.peer = peer;
+  return end;
+}
+
+class StageReporterTest : public testing::Test {
+ protected:
+  StageReporterTest() {
+    auto [stage, coordinator] =
+        net::memory_link(end_named(kStage, net::ProcessName::coordinator()),
+                         end_named(net::ProcessName::coordinator(), kStage));
+    coordinator_ = std::move(coordinator);
+    control_ = std::make_unique<ControlEnd>(std::move(stage));
+  }
+
+  Progress next_report() {
+    while (true) {
+      const StageMessage message = parse_stage_message(coordinator_->receive());
+      if (const auto* progress = std::get_if<Progress>(&message)) return *progress;
+    }
+  }
+
+  static constexpr net::ProcessName kStage{0, 0};
+  std::unique_ptr<net::Link> coordinator_;
+  std::unique_ptr<ControlEnd> control_;
+};
+
+TEST_F(StageReporterTest, AsksNoLinkAnyMoreOnceAFailedStageHasLetGoOfIt) {
+  AskedLink link;
+  stages::WaitClock waits;
+  StageReporter reporter(*control_, kStage, 0);
+  try {
+    const auto watching =
+        reporter.watch(waits, {{&link, {1, 0}, StageReporter::Carries::activations, {}}});
+    while (next_report().links.empty()) {
+    }
+    throw std::runtime_error("the stage failed");
+  } catch (const std::runtime_error&) {
+    // What a stage does between its end and its last words: its links are gone by now.
+  }
+  const int asked = link.asked;
+  while (!next_report().links.empty()) {
+  }
+  next_report();
+  EXPECT_EQ(link.asked, asked);
+}
+
+}  // namespace
+}  // namespace strait::launcher

@@ -1,0 +1,180 @@
+"""Hosts that join a run by a token, and what is printed for people who launch in their own way."""
+
+import json
+import os
+import re
+import shlex
+import stat
+import subprocess
+
+import runs
+
+
+class Joined:
+    """A `strait-stage --join` beside the test, as on a host of its own."""
+
+    def __init__(self, case, words, name):
+        home = case.home / name
+        home.mkdir(exist_ok=True)
+        self.log = case.home / f"{name}.txt"
+        with open(self.log, "wb") as out:
+            self.process = subprocess.Popen(
+                [str(word) for word in words], cwd=case.home, stdin=subprocess.DEVNULL, stdout=out,
+                stderr=subprocess.STDOUT, start_new_session=True,
+                env={**os.environ, "HOME": str(home)},
+            )
+        case.started.append(self)
+
+    def end(self, seconds=runs.PATIENCE):
+        return self.process.wait(seconds)
+
+
+class Joins(runs.RunCase):
+    HOSTS = {
+        "hosts.backend": "join",
+        "hosts.list": ["alpha", "beta"],
+        "hosts.address": "127.0.0.1",
+    }
+    STAGE = runs.BIN / "strait-stage"
+
+    def tokens(self, run):
+        return [run.path / "join" / f"{host}.token" for host in range(2)]
+
+    def start_joining(self, name, settings=None):
+        launched = self.start(name, {**self.HOSTS, **(settings or {})})
+        tokens = self.tokens(launched.run)
+        launched.wait_for("both tokens", lambda: all(token.exists() for token in tokens))
+        return launched, tokens
+
+    def join(self, token, name):
+        return Joined(self, [self.STAGE, "--join", token], name)
+
+    def refusal(self, *words, text=None):
+        """(exit code, the one line) of a --join that cannot."""
+        done = subprocess.run(
+            [self.STAGE, "--join", *map(str, words)], cwd=self.home, capture_output=True,
+            text=True, input=text, timeout=runs.PATIENCE, env={**os.environ, "HOME": str(self.home)})
+        errors = [line for line in done.stderr.splitlines() if " error " in line]
+        self.assertEqual(len(errors), 1, done.stderr)
+        return done.returncode, errors[0]
+
+    def test_the_emitted_commands_train_to_the_bits_of_a_local_run(self):
+        recipe = self.write_recipe("joined", self.HOSTS)
+        code, text, err = self.strait("plan", recipe, "--emit", "commands")
+        self.assertEqual(code, 0, err)
+        commands = [shlex.split(line) for line in text.splitlines() if not line.startswith("#")]
+        self.assertEqual(len(commands), 3, text)
+        self.assertEqual(commands[0][0], str(self.program))
+        launched = self.launch(*commands[0][1:], name="joined")
+        tokens = self.tokens(launched.run)
+        launched.wait_for("both tokens", lambda: all(token.exists() for token in tokens))
+        for token in tokens:
+            self.assertEqual(stat.S_IMODE(token.stat().st_mode), 0o600)
+            self.assertIn(str(token.relative_to(self.home)), launched.output())
+        hosts = [Joined(self, words, name) for words, name in zip(commands[1:], ("alpha", "beta"))]
+        self.assertEqual(launched.end(), 0, launched.output())
+        for host in hosts:
+            self.assertEqual(host.end(), 0, host.log.read_text())
+        self.assertFalse((launched.run.path / "join").exists())
+        local = self.train("local")
+        self.assert_same_bits((local.curve(), local.state(20)),
+                              (launched.run.curve(), launched.run.state(20)))
+
+    def test_who_does_not_join_is_named_and_the_others_leave(self):
+        launched, tokens = self.start_joining("lonely", {"hosts.join_wait": 4})
+        alpha = self.join(tokens[0], "alpha")
+        self.assertNotEqual(launched.end(), 0)
+        self.assertRegex(launched.output(), r"strait: beta did not reach the launcher in time")
+        alpha.end(20)
+        self.assertFalse((launched.run.path / "join").exists())
+
+    def test_waiting_can_be_ended(self):
+        launched, _ = self.start_joining("ended")
+        launched.signal(runs.signal.SIGINT)
+        self.assertEqual(launched.end(20), 130)
+        self.assertIn("stopped while hosts were still coming up", launched.output())
+
+    def test_a_token_is_good_for_one_start(self):
+        kept = {}
+        for name in ("gone", "again"):
+            launched, tokens = self.start_joining(name)
+            kept[name] = self.home / f"{name}.token"
+            kept[name].write_bytes(tokens[0].read_bytes())
+            launched.signal(runs.signal.SIGINT)
+            launched.end(20)
+        # The launcher of the second lives again, under other keys.
+        at = json.loads(kept["again"].read_text())["endpoints"]["keeper"].rpartition(":")[2]
+        ports = {"hosts.ports": f"{at}-{int(at) + 20}"}
+        launched, tokens = self.start_joining("again", ports)
+        hosts = {name: self.join(token, f"{name}-host") for name, token in kept.items()}
+        for name, host in hosts.items():
+            self.assertEqual(host.end(), 20, host.log.read_text())
+            errors = [line for line in host.log.read_text().splitlines() if " error " in line]
+            self.assertEqual(len(errors), 1, errors)
+            self.assertRegex(
+                errors[0], rf"run {name} at tcp://127\.0\.0\.1:\d+ does not answer.*expired")
+        launched.signal(runs.signal.SIGINT)
+        launched.end(20)
+
+    def test_what_is_no_token_of_this_build_is_refused(self):
+        launched, tokens = self.start_joining("builds")
+        job = json.loads(tokens[0].read_text())
+        launched.signal(runs.signal.SIGINT)
+        launched.end(20)
+        job["build"] = "0.0.1-another"
+        code, line = self.refusal("-", text=json.dumps(job))
+        self.assertEqual(code, 11, line)
+        self.assertRegex(line, r"of build 0\.0\.1-another, but this is build ")
+        for text in ("", "rubbish", "[]", "{}", json.dumps({**job, "keeper_keys": 3})):
+            code, line = self.refusal("-", text=text)
+            self.assertEqual(code, 11, line)
+            self.assertIn("this is no run token", line)
+        code, line = self.refusal("missing.token")
+        self.assertEqual(code, 10, line)
+        self.assertIn("missing.token: No such file", line)
+
+    def test_the_manifest_for_kubernetes_is_whole(self):
+        recipe = self.write_recipe("Pods_1", self.HOSTS)
+        code, text, err = self.strait("plan", recipe, "--emit", "kubernetes")
+        self.assertEqual(code, 0, err)
+        try:
+            import yaml
+        except ImportError:
+            self.skipTest("there is no yaml module here to read the manifest with")
+        service, job = yaml.safe_load_all(text)
+        self.assertEqual((service["kind"], service["spec"]["clusterIP"]), ("Service", "None"))
+        name = service["metadata"]["name"]
+        self.assertRegex(name, r"^[a-z]([-a-z0-9]*[a-z0-9])?$")
+        self.assertEqual(service["spec"]["selector"], {"batch.kubernetes.io/job-name": name})
+        self.assertEqual((job["apiVersion"], job["kind"]), ("batch/v1", "Job"))
+        self.assertEqual(job["metadata"]["name"], name)
+        spec = job["spec"]
+        self.assertEqual(spec["completionMode"], "Indexed")
+        self.assertEqual((spec["completions"], spec["parallelism"]), (2, 2))
+        pod = spec["template"]["spec"]
+        self.assertEqual((pod["subdomain"], pod["restartPolicy"]), (name, "Never"))
+        (container,) = pod["containers"]
+        index = container["env"][0]
+        self.assertEqual(container["command"],
+                         ["strait-stage", "--join", f"/tokens/$({index['name']}).token"])
+        self.assertIn("job-completion-index", index["valueFrom"]["fieldRef"]["fieldPath"])
+        self.assertEqual([m["name"] for m in container["volumeMounts"]],
+                         [v["name"] for v in pod["volumes"]])
+        self.assertEqual(pod["volumes"][0]["secret"]["secretName"], f"{name}-tokens")
+        self.assertEqual(pod["volumes"][0]["secret"]["defaultMode"], 0o400)
+        self.assertTrue(re.search(r"from-file=runs/Pods_1/join", text))
+
+    def test_what_cannot_be_emitted_says_what_is_missing(self):
+        recipe = self.write_recipe("here")
+        code, _, err = self.strait("plan", recipe, "--emit", "commands")
+        self.assertEqual(code, 10)
+        self.assertIn("give hosts.list", err)
+        code, _, err = self.strait("plan", recipe, "--emit", "sbatch")
+        self.assertEqual(code, 10)
+        self.assertIn('hosts.backend="slurm"', err)
+        code, _, err = self.strait("plan", recipe, "--emit", "ansible")
+        self.assertEqual(code, 10)
+
+
+if __name__ == "__main__":
+    runs.main()

@@ -1,0 +1,233 @@
+"""Parts of a user's own: the worked examples, built in a clean directory with nothing but the
+installed package and run over two stages; and plugins that have to be refused."""
+
+import json
+import math
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import runs
+
+BUILD = pathlib.Path(os.environ.get("STRAIT_BUILD", runs.ROOT / "build" / "release"))
+SCRATCH = BUILD / "plugins test"  # with a space, as users have them
+PREFIX = SCRATCH / "prefix"
+
+
+def command(*words):
+    done = subprocess.run([str(word) for word in words], capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"{' '.join(map(str, words))} failed:\n{done.stdout[-4000:]}{done.stderr[-4000:]}")
+
+
+def torch_folder():
+    for line in (BUILD / "CMakeCache.txt").read_text().splitlines():
+        if line.startswith("Torch_DIR:"):
+            return line.partition("=")[2]
+    return ""
+
+
+def build(name, source):
+    """What a user types, in a copy of the sources far from the tree."""
+    copy = SCRATCH / "sources" / name
+    shutil.copytree(source, copy)
+    options = [f"-DCMAKE_PREFIX_PATH={PREFIX}", f"-DTorch_DIR={torch_folder()}"]
+    command("cmake", "-G", "Ninja", "-S", copy, "-B", SCRATCH / "plugins" / name, *options)
+    command("cmake", "--build", SCRATCH / "plugins" / name)
+
+
+def setUpModule():
+    shutil.rmtree(SCRATCH, ignore_errors=True)
+    command("cmake", "--install", BUILD, "--prefix", PREFIX)
+    for example in sorted((runs.ROOT / "recipes" / "plugins").glob("*/CMakeLists.txt")):
+        build(example.parent.name, example.parent)
+    build("wrong", runs.ROOT / "tests" / "processes" / "wrong_plugins")
+
+
+class PluginCase(runs.RunCase):
+    def setUp(self):
+        super().setUp()
+        self.program = PREFIX / "bin" / "strait"
+        (self.home / "recipes").symlink_to(runs.ROOT / "recipes")
+        (self.home / "build").mkdir()
+        (self.home / "build" / "plugins").symlink_to(SCRATCH / "plugins")
+
+    def plan(self, *words):
+        code, out, err = self.strait("plan", "--json", *words)
+        self.assertEqual(code, 0, err)
+        return json.loads(out)
+
+    def refusal(self, recipe, *words, code=10):
+        got, out, err = self.strait("plan", recipe, *words)
+        self.assertEqual(got, code, out + err)
+        self.assertEqual(err.count("\n"), 1, "one sentence")
+        return err
+
+    def run_example(self, name, *words):
+        """Its run, proven to have trained to the end."""
+        recipe = f"recipes/plugins/{name}/recipe.toml"
+        code, out, err = self.strait("run", recipe, *words)
+        self.assertEqual(code, 0, out + err)
+        run = self.run_of(next((self.home / "runs").iterdir()).name)
+        steps = run.plan()["steps"]
+        metrics = run.metrics()
+        self.assertEqual(metrics[-1]["step"], steps - 1 if metrics[0]["step"] == 0 else steps)
+        losses = [m["loss"] for m in metrics]
+        self.assertTrue(all(math.isfinite(loss) for loss in losses))
+        self.assertLess(losses[-1], losses[0])
+        return run
+
+
+class Partition(PluginCase):
+    RECIPE = "recipes/plugins/partition/recipe.toml"
+
+    def layers(self, plan):
+        return [process["layers"] for process in plan["processes"]]
+
+    def test_the_example_decides_the_cut_and_trains(self):
+        run = self.run_example("partition")
+        # The embedding's tied weight weighs more than it computes: balanced cuts elsewhere.
+        balanced = self.plan(self.RECIPE, "--set", "pipeline.partition=balanced")
+        self.assertNotEqual(self.layers(run.plan()), self.layers(balanced))
+        state = lambda plan: max(p["state_bytes"] + p["activation_bytes"] for p in plan["processes"])
+        self.assertLess(state(run.plan()), state(balanced))
+
+    def test_a_run_resumes_with_its_plugin(self):
+        run = self.run_example("partition", "--set", "checkpoint.every=10")
+        planned = run.plan()
+        shutil.rmtree(run.path / "checkpoints" / "step-20")
+        # Planned anew where something is changed.
+        self.resumed(run, "--set", "checkpoint.every=7")
+        self.assertEqual(self.layers(run.plan()), self.layers(planned))
+        self.assertEqual(run.checkpoints()[-1], 20)
+
+
+class OtherParts(PluginCase):
+    def test_a_schedule_decides_what_stages_hold(self):
+        run = self.run_example("schedule")
+        self.assertEqual([p["in_flight"] for p in run.plan()["processes"]], [2, 2])
+        _, text, _ = self.strait("plan", "recipes/plugins/schedule/recipe.toml")
+        self.assertIn("schedule waves, depth", text)
+        # The promise of every list: the same bits in whatever order the stages work.
+        usual = self.home / "usual.toml"
+        usual.write_text(pathlib.Path("recipes/plugins/schedule/recipe.toml").read_text())
+        code, out, err = self.strait("run", usual, "--set", "pipeline.schedule=1f1b", "--set", "name=usual")
+        self.assertEqual(code, 0, out + err)
+        self.assertEqual(run.curve(), self.run_of("usual").curve())
+
+    def test_a_codec_decides_what_crosses(self):
+        run = self.run_example("codec")
+        crossed = run.metrics()[-1]["boundaries"]
+        self.assertEqual([one["direction"] for one in crossed], ["forward", "backward"])
+        for one in crossed:
+            # A byte a value and four a token, of 96 values of four bytes; and the heads.
+            self.assertAlmostEqual(one["sent_bytes"] / one["raw_bytes"], 100 / 384, 2)
+
+    def test_a_sync_method_decides_what_replicas_say(self):
+        run = self.run_example("sync")
+        plan = run.plan()
+        self.assertEqual(plan["sync_method"], "averaging")
+        sent = [m["bytes_sync"] for m in run.metrics()]
+        rounds = [i for i, n in enumerate(sent) if n > 10 * min(sent)]
+        self.assertEqual(len(rounds), 4, sent)
+        # A method's keys are its own.
+        said = self.refusal("recipes/plugins/sync/recipe.toml", "--set", "sync.rank=3")
+        self.assertIn('sync.method "averaging" does not read it; it reads every', said)
+
+    def test_a_model_family_trains_and_speaks(self):
+        run = self.run_example("model")
+        names = run.state(20)
+        self.assertIn("pebble.blocks.3.up.weight", names)
+        code, out, err = self.strait("generate", run.path, "--prompt", "5 March", "--max-tokens", "3")
+        self.assertEqual(code, 0, out + err)
+        said = self.refusal("recipes/plugins/schedule/recipe.toml", "--set", "model.path=recipes/plugins/model/pebble")
+        self.assertIn('model_type', said)
+
+    def test_a_program_of_ones_own_has_its_parts_linked_in(self):
+        self.program = self.home / "build" / "plugins" / "program" / "my-strait"
+        run = self.run_example("program")
+        self.assertEqual([p["layers"] for p in run.plan()["processes"]], [[0, 0], [1, 5]])
+        self.program = PREFIX / "bin" / "strait"
+        said = self.refusal("recipes/plugins/program/recipe.toml")
+        self.assertIn('this program knows no partition "last_takes_most"; it knows balanced', said)
+
+    def test_unknown_names_are_refused_with_those_of_plugins(self):
+        recipe = "recipes/plugins/schedule/recipe.toml"
+        said = self.refusal(recipe, "--set", "pipeline.schedule=wave")
+        self.assertIn('must be one of "gpipe", "1f1b", "waves"; did you mean "waves"?', said)
+        said = self.refusal(recipe, "--set", "plugins=[]", "--set", "pipeline.schedule=gpipe")
+        self.assertIn("plugins is []", said)
+
+
+class Wrong(PluginCase):
+    RECIPE = "recipes/plugins/partition/recipe.toml"
+
+    def answer(self, name, *words):
+        where = f"plugin:build/plugins/wrong/libwrong_answers.so#{name}"
+        return self.refusal(self.RECIPE, "--set", f"pipeline.partition={where}", *words)
+
+    def test_wrong_answers_are_refused_with_file_and_layer(self):
+        for name, reason in {
+            "missing": "gives layer 3 (block 2) to no stage",
+            "twice": "gives layer 3 (block 2) twice, to stage 0 and to stage 1",
+            "out_of_order": "is out of order: data comes to stage 1 with layer 0 (embedding)",
+            "empty": "leaves stage 1 empty",
+            "chunks": "gives stage 0 2 chunks",
+            "stranger": "puts stage 1 on host 7",
+            "throws": "gives no answer: the stars are not right",
+        }.items():
+            said = self.answer(name)
+            self.assertIn(f'"{name}" of build/plugins/wrong/libwrong_answers.so', said)
+            self.assertIn(reason, said)
+
+    def test_replicas_with_other_layers_are_refused(self):
+        said = self.answer("by_replica", "--set", "pipeline.replicas=2")
+        self.assertIn("gives stage 0 of replica 1 other layers", said)
+
+    def test_more_than_the_memory_of_the_machine_is_refused(self):
+        self.write_model("huge", n_embd=1 << 16, n_head=2, n_positions=128)
+        said = self.answer("too_large", "--set", "model.path=huge")
+        self.assertIn("is over memory", said)
+
+    def test_several_partitions_ask_for_a_name(self):
+        where = "plugin:build/plugins/wrong/libwrong_answers.so"
+        said = self.refusal(self.RECIPE, "--set", f"pipeline.partition={where}")
+        self.assertIn("offers the partitions missing, twice,", said)
+        said = self.refusal(self.RECIPE, "--set", f"pipeline.partition={where}#none")
+        self.assertIn("offers the partitions missing, twice,", said)
+
+    def refused(self, library, code=10):
+        where = f"plugin:build/plugins/wrong/lib{library}.so"
+        return self.refusal(self.RECIPE, "--set", f"pipeline.partition={where}", code=code)
+
+    def test_another_abi_is_refused_with_both_versions(self):
+        said = self.refused("other_abi", code=11)
+        self.assertIn("has plugin ABI version 4000000000", said)
+        self.assertRegex(said, r"this strait \(0\.1\.0-\w+\) has version 1;")
+        said = self.refused("other_library", code=11)
+        self.assertIn("was built with libstdc++ in debug mode", said)
+
+    def test_what_is_no_plugin_is_refused_with_the_reason(self):
+        self.assertIn("is a shared object but no plugin of strait", self.refused("no_plugin"))
+        self.assertIn("there is no plugin", self.refused("nowhere"))
+        (self.home / "text.so").write_text("not a shared object")
+        said = self.refusal(self.RECIPE, "--set", "pipeline.partition=plugin:text.so")
+        self.assertIn("cannot be loaded", said)
+
+
+    def test_schedules_that_cannot_be_run_are_refused_with_the_action(self):
+        recipe = "recipes/plugins/schedule/recipe.toml"
+        plugins = 'plugins=["build/plugins/wrong/libwrong_schedules.so"]'
+        said = self.refusal(recipe, "--set", plugins, "--set", "pipeline.schedule=stuck")
+        self.assertIn('"stuck" waits for ever: stage 0 stops before backward 0', said)
+        said = self.refusal(recipe, "--set", plugins, "--set", "pipeline.schedule=forgetful")
+        self.assertIn('"forgetful": stage 0 ends behind 8 forwards and 0 backwards of 8', said)
+
+    def test_a_name_that_is_taken_is_refused(self):
+        self.assertIn('there is a partition called "balanced" already', self.refused("taken_name"))
+
+
+if __name__ == "__main__":
+    runs.main()

@@ -1,0 +1,1 @@
+extern "C" int a_function_of_something_else() { return 1; }

@@ -1,0 +1,82 @@
+#include "schedules/check_lists.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+#include <string>
+
+namespace strait::schedules {
+namespace {
+
+using testing::HasSubstr;
+
+Action forward(int m) { return {Work::forward, ChunkIndex{0}, MicroBatch{m}}; }
+Action backward(int m) { return {Work::backward, ChunkIndex{0}, MicroBatch{m}}; }
+
+int two(const PipelineShape&, StageIndex) { return 2; }
+
+std::string refusal_of(ActionList (*list)(const PipelineShape&, StageIndex)) {
+  try {
+    check_lists({"mine", "", list, two}, {.stages = 2, .micro_batches = 2});
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(CheckLists, OurOwnSchedulesPassInEveryShapeThatAPlanTries) {
+  for (const Schedule& schedule : all_schedules()) {
+    for (int depth = 0; depth < 4; ++depth) {
+      EXPECT_NO_THROW(check_lists(schedule, {.stages = 5, .micro_batches = 7, .depth = depth}));
+    }
+  }
+}
+
+TEST(CheckLists, EachFaultIsNamedWithScheduleStageAndAction) {
+  EXPECT_EQ(refusal_of([](const PipelineShape&, StageIndex) {
+              return ActionList{forward(0), forward(1), backward(0), backward(1)};
+            }),
+            "accepted");
+  EXPECT_EQ(refusal_of([](const PipelineShape&, StageIndex) {
+              return ActionList{forward(0), backward(0), forward(1)};
+            }),
+            "the schedule \"mine\": stage 0 ends behind 2 forwards and 1 backwards of 2");
+  EXPECT_THAT(refusal_of([](const PipelineShape&, StageIndex) {
+                return ActionList{forward(0), forward(0), backward(0), backward(1)};
+              }),
+              HasSubstr("stage 0 has forward 0 where 1 is next of 2"));
+  EXPECT_THAT(refusal_of([](const PipelineShape&, StageIndex) {
+                return ActionList{forward(0), backward(0), backward(1), forward(1)};
+              }),
+              HasSubstr("has backward 1 before its forward"));
+  EXPECT_THAT(refusal_of([](const PipelineShape&, StageIndex) {
+                return ActionList{forward(0), forward(1), forward(2)};
+              }),
+              HasSubstr("has forward 2 where 2 is next of 2"));
+  EXPECT_THAT(refusal_of([](const PipelineShape&, StageIndex) {
+                return ActionList{{Work::weight_gradient, ChunkIndex{0}, MicroBatch{0}}};
+              }),
+              HasSubstr("backwards are not split"));
+}
+
+TEST(CheckLists, APromiseThatIsTooSmallIsRefused) {
+  const auto all = [](const PipelineShape&, StageIndex) {
+    return ActionList{forward(0), forward(1), forward(2), backward(0), backward(1), backward(2)};
+  };
+  EXPECT_THROW(check_lists({"mine", "", all, two}, {.stages = 1, .micro_batches = 3}),
+               std::invalid_argument);
+}
+
+TEST(CheckLists, StagesThatWaitForEachOtherAreRefused) {
+  // Stage 0 wants a gradient before it makes what stage 1 needs for its first.
+  EXPECT_THAT(refusal_of([](const PipelineShape&, StageIndex stage) {
+                return stage == StageIndex{0}
+                           ? ActionList{forward(0), backward(0), forward(1), backward(1)}
+                           : ActionList{forward(0), forward(1), backward(0), backward(1)};
+              }),
+              HasSubstr("waits for ever: stage 0 stops before backward 0"));
+}
+
+}  // namespace
+}  // namespace strait::schedules
