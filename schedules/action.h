@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -33,5 +34,9 @@ using ActionList = std::vector<Action>;
 
 // "forward 3"; with the chunk, "forward 3 of chunk 1", unless it is the only one there can be, 0.
 std::string describe(const Action& action);
+
+// The most that a stage holds at once, where a pass through chunk c holds bytes[c] from its forward
+// to its backward.
+std::int64_t most_held(const ActionList& list, std::span<const std::int64_t> bytes);
 
 }  // namespace strait::schedules

@@ -11,49 +11,87 @@ namespace strait::schedules {
 namespace {
 
 // What is wrong with one stage's list; empty: nothing.
-std::string fault_of(const ActionList& list, int micro_batches, int promised) {
-  int forwards = 0;
-  int backwards = 0;
-  for (const Action& action : list) {
-    const int m = number(action.micro_batch);
-    if (number(action.chunk) != 0) return "asks for " + describe(action) + ", but has one chunk";
+class ListCheck {
+ public:
+  ListCheck(const PipelineShape& shape, int promised)
+      : micro_batches_(shape.micro_batches),
+        promised_(promised),
+        done_(static_cast<std::size_t>(shape.chunks)) {}
+
+  std::string fault_of(const ActionList& list) {
+    for (const Action& action : list) {
+      std::string fault = fault_of(action);
+      if (!fault.empty()) return fault;
+    }
+    for (std::size_t c = 0; c < done_.size(); ++c) {
+      const Done& done = done_[c];
+      if (done.forwards == micro_batches_ && done.backwards == micro_batches_) continue;
+      return "ends behind " + std::to_string(done.forwards) + " forwards and " +
+             std::to_string(done.backwards) + " backwards of " + std::to_string(micro_batches_) +
+             (done_.size() == 1 ? "" : " through chunk " + std::to_string(c));
+    }
+    return "";
+  }
+
+ private:
+  struct Done {  // of a chunk
+    int forwards = 0;
+    int backwards = 0;
+  };
+
+  std::string fault_of(const Action& action) {
+    const int c = number(action.chunk);
+    if (c < 0 || c >= static_cast<int>(done_.size())) {
+      return "asks for " + describe(action) + ", but has " +
+             (done_.size() == 1 ? "one chunk" : std::to_string(done_.size()) + " chunks");
+    }
     if (action.work == Work::weight_gradient) {
       return "asks for " + describe(action) + ", but backwards are not split in this build";
     }
-    int& done = action.work == Work::forward ? forwards : backwards;
-    if (m != done || m >= micro_batches) {
+    Done& of_chunk = done_[static_cast<std::size_t>(c)];
+    const bool forward = action.work == Work::forward;
+    int& done = forward ? of_chunk.forwards : of_chunk.backwards;
+    if (number(action.micro_batch) != done || done >= micro_batches_) {
       return "has " + describe(action) + " where " + std::to_string(done) + " is next of " +
-             std::to_string(micro_batches);
+             std::to_string(micro_batches_);
     }
     ++done;
-    if (backwards > forwards) return "has " + describe(action) + " before its forward";
-    if (forwards - backwards > promised) {
-      return "holds " + std::to_string(forwards - backwards) + " micro-batches and promises " +
-             std::to_string(promised);
+    held_ += forward ? 1 : -1;
+    if (of_chunk.backwards > of_chunk.forwards) {
+      return "has " + describe(action) + " before its forward";
     }
+    if (held_ <= promised_) return "";
+    return "holds " + std::to_string(held_) + " micro-batches and promises " +
+           std::to_string(promised_);
   }
-  if (forwards == micro_batches && backwards == micro_batches) return "";
-  return "ends behind " + std::to_string(forwards) + " forwards and " + std::to_string(backwards) +
-         " backwards of " + std::to_string(micro_batches);
-}
+
+  int micro_batches_;
+  int promised_;
+  std::vector<Done> done_;
+  int held_ = 0;
+};
 
 }  // namespace
 
 void check_lists(const Schedule& schedule, const PipelineShape& shape) {
   const std::string who = "the schedule \"" + std::string(schedule.name) + "\"";
+  if (shape.chunks > 1 && schedule.chunks == 1) {
+    throw std::invalid_argument(who + " runs one chunk a stage, not " +
+                                std::to_string(shape.chunks) + "; \"interleaved\" runs several");
+  }
   const std::vector<ActionList> lists = action_lists(schedule, shape);
   for (int s = 0; s < shape.stages; ++s) {
     const int promised = schedule.most_in_flight(shape, StageIndex{s});
     const std::string fault =
-        fault_of(lists[static_cast<std::size_t>(s)], shape.micro_batches, promised);
+        ListCheck(shape, promised).fault_of(lists[static_cast<std::size_t>(s)]);
     if (!fault.empty()) {
       std::string sentence = who;
       sentence.append(": stage ").append(std::to_string(s)).append(" ").append(fault);
       throw std::invalid_argument(sentence);
     }
   }
-  const std::vector<StageCost> costs(lists.size());
-  const Forecast played = simulate(lists, costs, std::vector<LinkCost>(lists.size() - 1));
+  const std::vector<StageCost> costs(lists.size() * static_cast<std::size_t>(shape.chunks));
+  const Forecast played = simulate(lists, costs, std::vector<LinkCost>(costs.size() - 1));
   if (!played.completes()) {
     throw std::invalid_argument(who + " waits for ever: " + describe(played.blocked));
   }

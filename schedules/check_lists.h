@@ -6,9 +6,9 @@
 namespace strait::schedules {
 
 // Whether the lists of a schedule can be run in this shape: every stage does each micro-batch's
-// forward and backward once, both in index order, each backward behind its forward, never holds
-// more than the schedule promises, and no stage waits for ever. Throws std::invalid_argument that
-// names the schedule, the stage and the action. Pure.
+// forward and backward through each of its chunks once, both in index order, each backward behind
+// its forward, never holds more than the schedule promises, and no stage waits for ever. Throws
+// std::invalid_argument that names the schedule, the stage and the action. Pure.
 void check_lists(const Schedule& schedule, const PipelineShape& shape);
 
 }  // namespace strait::schedules

@@ -1,15 +1,14 @@
 #include "schedules/forward_only.h"
 
+#include <algorithm>
+
+#include "schedules/grouped_passes.h"
+
 namespace strait::schedules {
 
 ActionList forward_only(const PipelineShape& shape, StageIndex stage) {
   check(shape, stage);
-  ActionList list;
-  list.reserve(static_cast<std::size_t>(shape.micro_batches));
-  for (int m = 0; m < shape.micro_batches; ++m) {
-    list.push_back({Work::forward, ChunkIndex{0}, MicroBatch{m}});
-  }
-  return list;
+  return grouped_passes(shape, Work::forward, std::max(1, shape.micro_batches / shape.stages));
 }
 
 }  // namespace strait::schedules

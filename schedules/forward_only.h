@@ -5,7 +5,8 @@
 
 namespace strait::schedules {
 
-// Evaluation: the forwards 0 to M-1 and nothing else, the same on every stage.
+// Evaluation: every micro-batch forward through every chunk and nothing else, the same on every
+// stage; with one chunk the forwards 0 to M-1, with several in groups that keep all stages busy.
 ActionList forward_only(const PipelineShape& shape, StageIndex stage);
 
 }  // namespace strait::schedules

@@ -9,10 +9,19 @@ struct PipelineShape {
   int stages = 1;
   int micro_batches = 1;
   int depth = 0;  // further forwards in flight per hop, to hide slow links; gpipe has no use for it
+  int chunks = 1;  // of the model, on every stage
 };
 
 // Throws std::invalid_argument, with the numbers, for a shape no pipeline can have (fewer than one
-// stage or micro-batch, a negative depth) or a stage outside it.
+// stage, micro-batch or chunk, a negative depth) or a stage outside it.
 void check(const PipelineShape& shape, StageIndex stage);
+
+// The data's way through a pipeline: the first chunks of all stages, then from the last stage back
+// to stage 0 and through their second ones, and so on. Places on it are counted from 0.
+constexpr int place_of(StageIndex stage, ChunkIndex chunk, int stages) {
+  return number(chunk) * stages + number(stage);
+}
+constexpr StageIndex stage_at(int place, int stages) { return StageIndex{place % stages}; }
+constexpr ChunkIndex chunk_at(int place, int stages) { return ChunkIndex{place / stages}; }
 
 }  // namespace strait::schedules

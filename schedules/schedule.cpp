@@ -1,6 +1,7 @@
 #include "schedules/schedule.h"
 
 #include "schedules/gpipe.h"
+#include "schedules/interleaved.h"
 #include "schedules/one_forward_one_backward.h"
 
 namespace strait::schedules {
@@ -9,7 +10,9 @@ Catalogue<Schedule>& catalogue() {
   static Catalogue<Schedule> all(
       "schedule", {{"gpipe", "all forwards, then all backwards", &gpipe, &gpipe_in_flight},
                    {"1f1b", "one forward and one backward in turn", &one_forward_one_backward,
-                    &one_forward_one_backward_in_flight}});
+                    &one_forward_one_backward_in_flight},
+                   {"interleaved", "1f1b over several chunks a stage", &interleaved,
+                    &interleaved_in_flight, 2}});
   return all;
 }
 

@@ -15,7 +15,9 @@ struct Schedule {
   std::string_view name;
   std::string_view summary;                                 // half a sentence for people
   ActionList (*list)(const PipelineShape&, StageIndex);     // what the stage does
-  int (*most_in_flight)(const PipelineShape&, StageIndex);  // micro-batches held at once
+  int (*most_in_flight)(const PipelineShape&, StageIndex);  // micro-batches held at once; with
+                                                            // several chunks each counts by itself
+  int chunks = 1;  // of every stage where nobody says; 1: it knows no more than one
 };
 
 // Every schedule: those of this build, each a line in schedule.cpp, and those of plugins.

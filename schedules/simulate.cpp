@@ -7,6 +7,8 @@
 #include <optional>
 #include <stdexcept>
 
+#include "schedules/pipeline_shape.h"
+
 namespace strait::schedules {
 namespace {
 
@@ -26,31 +28,37 @@ void check_number(double value, const std::string& what) {
 
 void check_costs(std::size_t stages, std::span<const StageCost> costs,
                  std::span<const LinkCost> links) {
-  if (stages == 0 || costs.size() != stages || links.size() != stages - 1) {
+  if (stages == 0 || costs.empty() || costs.size() % stages != 0 ||
+      links.size() != costs.size() - 1) {
     refuse_to_simulate(std::to_string(stages) + " lists, " + std::to_string(costs.size()) +
                        " stage costs and " + std::to_string(links.size()) +
-                       " links; expected one cost per list and one link fewer");
+                       " links; expected one cost for every chunk of a list, as many in each, and "
+                       "one link fewer");
   }
-  for (std::size_t s = 0; s < stages; ++s) {
-    const std::string where = " of stage " + std::to_string(s);
-    check_number(costs[s].forward_seconds, "forward time" + where);
-    check_number(costs[s].backward_seconds, "backward time" + where);
-    check_number(costs[s].weight_gradient_seconds, "weight gradient time" + where);
-    check_number(costs[s].update_seconds, "update time" + where);
-    check_number(costs[s].bytes_in_flight, "memory in flight" + where);
+  const auto at = [stages](std::size_t place) {
+    const std::string stage = " stage " + std::to_string(place % stages);
+    return place < stages ? stage : stage + " chunk " + std::to_string(place / stages);
+  };
+  for (std::size_t p = 0; p < costs.size(); ++p) {
+    const std::string where = " of" + at(p);
+    check_number(costs[p].forward_seconds, "forward time" + where);
+    check_number(costs[p].backward_seconds, "backward time" + where);
+    check_number(costs[p].weight_gradient_seconds, "weight gradient time" + where);
+    check_number(costs[p].update_seconds, "update time" + where);
+    check_number(costs[p].bytes_in_flight, "memory in flight" + where);
   }
-  for (std::size_t s = 0; s < links.size(); ++s) {
-    const std::string where = " of the link behind stage " + std::to_string(s);
-    check_number(links[s].forward_bytes, "forward bytes" + where);
-    check_number(links[s].backward_bytes, "backward bytes" + where);
-    check_number(links[s].latency_seconds, "latency" + where);
-    if (!(links[s].forward_bytes_per_second > 0) || !(links[s].backward_bytes_per_second > 0)) {
+  for (std::size_t p = 0; p < links.size(); ++p) {
+    const std::string where = " of the link behind" + at(p);
+    check_number(links[p].forward_bytes, "forward bytes" + where);
+    check_number(links[p].backward_bytes, "backward bytes" + where);
+    check_number(links[p].latency_seconds, "latency" + where);
+    if (!(links[p].forward_bytes_per_second > 0) || !(links[p].backward_bytes_per_second > 0)) {
       refuse_to_simulate("bandwidth" + where + " is not above 0");
     }
   }
 }
 
-// What is known of one micro-batch at one stage: NaN until it has happened.
+// What is known of one micro-batch in one chunk: NaN until it has happened.
 struct Passage {
   std::array<double, 3> done{kNever, kNever, kNever};  // by Work
   std::array<bool, 3> listed{};
@@ -65,8 +73,10 @@ struct StagePlay {
   std::size_t next = 0;  // position in the list
   double free_at = 0;
   int in_flight = 0;
-  double downstream_free_at = 0;  // the directions of the links that this stage feeds
-  double upstream_free_at = 0;
+};
+
+struct ChunkPlay {
+  int held = 0;
   std::vector<Passage> passages;  // by micro-batch
 };
 
@@ -74,7 +84,12 @@ class Player {
  public:
   Player(std::span<const ActionList> lists, std::span<const StageCost> costs,
          std::span<const LinkCost> links)
-      : lists_(lists), costs_(costs), links_(links), stages_(lists.size()) {
+      : lists_(lists),
+        costs_(costs),
+        links_(links),
+        stages_(lists.size()),
+        chunks_(costs.size()),
+        path_free_at_(lists.size() * lists.size()) {
     read_lists();
     forecast_.stages.resize(lists.size());
   }
@@ -97,21 +112,25 @@ class Player {
   void run_stage(std::size_t s);
   void do_action(std::size_t s, const Action& action, double ready);
   void hold(std::size_t s, const Action& action, Passage& passage);
-  void send_downstream(std::size_t s, MicroBatch micro_batch, double made);
-  void send_upstream(std::size_t s, MicroBatch micro_batch, double made);
+  double send(std::size_t from, std::size_t to, MicroBatch micro_batch, double made);
   void finish();
-  std::optional<double> ready_at(std::size_t s, const Action& action);
-  double seconds_of(std::size_t s, Work work) const;
+  std::optional<double> ready_at(std::size_t place, const Action& action);
   std::string why_blocked(std::size_t s, const Action& action);
 
-  Passage& passage(std::size_t s, MicroBatch micro_batch) {
-    return stages_[s].passages[static_cast<std::size_t>(number(micro_batch))];
+  std::size_t place(std::size_t s, const Action& action) const {
+    return static_cast<std::size_t>(place_of(StageIndex{static_cast<std::int32_t>(s)}, action.chunk,
+                                             static_cast<int>(lists_.size())));
+  }
+  Passage& passage(std::size_t place, MicroBatch micro_batch) {
+    return chunks_[place].passages[static_cast<std::size_t>(number(micro_batch))];
   }
 
   std::span<const ActionList> lists_;
-  std::span<const StageCost> costs_;
+  std::span<const StageCost> costs_;  // by place, as
   std::span<const LinkCost> links_;
   std::vector<StagePlay> stages_;
+  std::vector<ChunkPlay> chunks_;     // by place
+  std::vector<double> path_free_at_;  // by the stage that sends, then by the one that receives
   std::deque<std::size_t> awake_;
   Forecast forecast_;
 };
@@ -119,22 +138,25 @@ class Player {
 void Player::read_lists() {
   int micro_batches = 0;
   std::size_t actions = 0;
+  const auto chunks = static_cast<int>(costs_.size() / lists_.size());
   for (std::size_t s = 0; s < lists_.size(); ++s) {
     for (const Action& action : lists_[s]) {
+      const int c = number(action.chunk);
       const int m = number(action.micro_batch);
-      if (number(action.chunk) != 0 || m < 0 || m >= kMostMicroBatches) {
+      if (c < 0 || c >= chunks || m < 0 || m >= kMostMicroBatches) {
         refuse_to_simulate("stage " + std::to_string(s) + " lists " + describe(action) +
-                           "; expected chunk 0 and a micro-batch from 0 to " +
-                           std::to_string(kMostMicroBatches - 1));
+                           "; expected chunk 0" +
+                           (chunks == 1 ? "" : " to " + std::to_string(chunks - 1)) +
+                           " and a micro-batch from 0 to " + std::to_string(kMostMicroBatches - 1));
       }
       micro_batches = std::max(micro_batches, m + 1);
     }
     actions += lists_[s].size();
   }
+  for (ChunkPlay& chunk : chunks_) chunk.passages.resize(static_cast<std::size_t>(micro_batches));
   for (std::size_t s = 0; s < lists_.size(); ++s) {
-    stages_[s].passages.resize(static_cast<std::size_t>(micro_batches));
     for (const Action& action : lists_[s]) {
-      bool& listed = passage(s, action.micro_batch).is_listed(action.work);
+      bool& listed = passage(place(s, action), action.micro_batch).is_listed(action.work);
       if (listed) {
         refuse_to_simulate("stage " + std::to_string(s) + " lists " + describe(action) + " twice");
       }
@@ -149,23 +171,23 @@ void Player::run_stage(std::size_t s) {
   StagePlay& stage = stages_[s];
   while (stage.next < lists_[s].size()) {
     const Action& action = lists_[s][stage.next];
-    const std::optional<double> ready = ready_at(s, action);
+    const std::optional<double> ready = ready_at(place(s, action), action);
     if (!ready) return;
     do_action(s, action, *ready);
     ++stage.next;
   }
 }
 
-std::optional<double> Player::ready_at(std::size_t s, const Action& action) {
-  Passage& here = passage(s, action.micro_batch);
+std::optional<double> Player::ready_at(std::size_t place, const Action& action) {
+  Passage& here = passage(place, action.micro_batch);
   double ready = 0;
   switch (action.work) {
     case Work::forward:
-      if (s > 0) ready = here.activation_arrived;
+      if (place > 0) ready = here.activation_arrived;
       break;
     case Work::backward:
       ready = here.done_at(Work::forward);
-      if (ever(ready) && s + 1 < lists_.size()) ready = here.gradient_arrived;
+      if (ever(ready) && place + 1 < costs_.size()) ready = here.gradient_arrived;
       break;
     case Work::weight_gradient:
       ready = here.done_at(Work::backward);
@@ -174,23 +196,29 @@ std::optional<double> Player::ready_at(std::size_t s, const Action& action) {
   return ever(ready) ? std::optional<double>(ready) : std::nullopt;
 }
 
-double Player::seconds_of(std::size_t s, Work work) const {
-  if (work == Work::forward) return costs_[s].forward_seconds;
-  return work == Work::backward ? costs_[s].backward_seconds : costs_[s].weight_gradient_seconds;
+double seconds_of(const StageCost& cost, Work work) {
+  if (work == Work::forward) return cost.forward_seconds;
+  return work == Work::backward ? cost.backward_seconds : cost.weight_gradient_seconds;
 }
 
 void Player::do_action(std::size_t s, const Action& action, double ready) {
   StagePlay& stage = stages_[s];
+  const std::size_t p = place(s, action);
   const double start = std::max(stage.free_at, ready);
-  const double end = start + seconds_of(s, action.work);
+  const double end = start + seconds_of(costs_[p], action.work);
   stage.free_at = end;
   forecast_.stages[s].busy_seconds += end - start;
   forecast_.spans.push_back({StageIndex{static_cast<std::int32_t>(s)}, action, start, end});
-  Passage& here = passage(s, action.micro_batch);
+  Passage& here = passage(p, action.micro_batch);
   here.done_at(action.work) = end;
   hold(s, action, here);
-  if (action.work == Work::forward) send_downstream(s, action.micro_batch, end);
-  if (action.work == Work::backward) send_upstream(s, action.micro_batch, end);
+  const MicroBatch m = action.micro_batch;
+  if (action.work == Work::forward && p + 1 < costs_.size()) {
+    passage(p + 1, m).activation_arrived = send(p, p + 1, m, end);
+  }
+  if (action.work == Work::backward && p > 0) {
+    passage(p - 1, m).gradient_arrived = send(p, p - 1, m, end);
+  }
 }
 
 void Player::hold(std::size_t s, const Action& action, Passage& here) {
@@ -199,44 +227,51 @@ void Player::hold(std::size_t s, const Action& action, Passage& here) {
   const Work releases = split                            ? Work::weight_gradient
                         : here.is_listed(Work::backward) ? Work::backward
                                                          : Work::forward;
+  int& held = chunks_[place(s, action)].held;
   if (action.work == Work::forward) {
+    ++held;
     ++stage.in_flight;
-    int& peak = forecast_.stages[s].peak_in_flight;
-    peak = std::max(peak, stage.in_flight);
+    double bytes = 0;
+    for (std::size_t p = s; p < chunks_.size(); p += lists_.size()) {
+      bytes += chunks_[p].held * costs_[p].bytes_in_flight;
+    }
+    StageForecast& forecast = forecast_.stages[s];
+    forecast.peak_in_flight = std::max(forecast.peak_in_flight, stage.in_flight);
+    forecast.peak_bytes = std::max(forecast.peak_bytes, bytes);
   }
-  if (action.work == releases) --stage.in_flight;
+  if (action.work != releases) return;
+  --held;
+  --stage.in_flight;
 }
 
-void Player::send_downstream(std::size_t s, MicroBatch micro_batch, double made) {
-  if (s + 1 == lists_.size()) return;
-  const LinkCost& link = links_[s];
-  const double start = std::max(stages_[s].downstream_free_at, made);
-  const double end = start + link.forward_bytes / link.forward_bytes_per_second;
-  stages_[s].downstream_free_at = end;
-  const auto from = static_cast<std::int32_t>(s);
-  forecast_.transfers.push_back({StageIndex{from}, StageIndex{from + 1}, micro_batch, start, end});
-  passage(s + 1, micro_batch).activation_arrived = end + link.latency_seconds;
-  awake_.push_back(s + 1);
-}
-
-void Player::send_upstream(std::size_t s, MicroBatch micro_batch, double made) {
-  if (s == 0) return;
-  const LinkCost& link = links_[s - 1];
-  const double start = std::max(stages_[s].upstream_free_at, made);
-  const double end = start + link.backward_bytes / link.backward_bytes_per_second;
-  stages_[s].upstream_free_at = end;
-  const auto from = static_cast<std::int32_t>(s);
-  forecast_.transfers.push_back({StageIndex{from}, StageIndex{from - 1}, micro_batch, start, end});
-  passage(s - 1, micro_batch).gradient_arrived = end + link.latency_seconds;
-  awake_.push_back(s - 1);
+// From a place on the data's way to one beside it; says when it arrives.
+double Player::send(std::size_t from, std::size_t to, MicroBatch micro_batch, double made) {
+  const bool down = from < to;
+  const LinkCost& link = links_[std::min(from, to)];
+  const auto stages = static_cast<int>(lists_.size());
+  const StageIndex sender = stage_at(static_cast<int>(from), stages);
+  const StageIndex receiver = stage_at(static_cast<int>(to), stages);
+  double& free_at =
+      path_free_at_[static_cast<std::size_t>(number(sender) * stages + number(receiver))];
+  const double start = std::max(free_at, made);
+  free_at = start + (down ? link.forward_bytes / link.forward_bytes_per_second
+                          : link.backward_bytes / link.backward_bytes_per_second);
+  forecast_.transfers.push_back(
+      {sender, receiver, chunk_at(static_cast<int>(from), stages), micro_batch, start, free_at});
+  awake_.push_back(static_cast<std::size_t>(number(receiver)));
+  return free_at + link.latency_seconds;
 }
 
 void Player::finish() {
   double last = 0;
   double longest_update = 0;
+  std::vector<double> updates(lists_.size());
+  for (std::size_t p = 0; p < costs_.size(); ++p) {
+    updates[p % lists_.size()] += costs_[p].update_seconds;
+  }
   for (std::size_t s = 0; s < lists_.size(); ++s) {
     last = std::max(last, stages_[s].free_at);
-    longest_update = std::max(longest_update, costs_[s].update_seconds);
+    longest_update = std::max(longest_update, updates[s]);
     if (stages_[s].next == lists_[s].size()) continue;
     const Action& action = lists_[s][stages_[s].next];
     forecast_.blocked.push_back(
@@ -245,31 +280,32 @@ void Player::finish() {
   forecast_.seconds = last + longest_update;
   for (std::size_t s = 0; s < lists_.size(); ++s) {
     StageForecast& stage = forecast_.stages[s];
-    stage.busy_seconds += costs_[s].update_seconds;
+    stage.busy_seconds += updates[s];
     stage.idle_seconds = std::max(0.0, forecast_.seconds - stage.busy_seconds);
-    stage.peak_bytes = stage.peak_in_flight * costs_[s].bytes_in_flight;
   }
 }
 
 std::string Player::why_blocked(std::size_t s, const Action& action) {
-  Passage& here = passage(s, action.micro_batch);
+  const std::size_t here = place(s, action);
   Action needed = action;
-  std::size_t maker = s;
+  std::size_t maker = here;
   if (action.work == Work::weight_gradient) {
     needed.work = Work::backward;
   } else if (action.work == Work::forward) {
-    maker = s - 1;
-  } else if (!ever(here.done_at(Work::forward))) {
+    maker = here - 1;
+  } else if (!ever(passage(here, action.micro_batch).done_at(Work::forward))) {
     needed.work = Work::forward;
   } else {
-    maker = s + 1;
+    maker = here + 1;
   }
-  std::string reason = "needs " + describe(needed) + " of stage " + std::to_string(maker);
+  const std::size_t stage = maker % lists_.size();
+  needed.chunk = chunk_at(static_cast<int>(maker), static_cast<int>(lists_.size()));
+  std::string reason = "needs " + describe(needed) + " of stage " + std::to_string(stage);
   if (!passage(maker, needed.micro_batch).is_listed(needed.work)) {
     return reason + ", which never does it";
   }
-  if (maker == s) return reason + ", which stands later in the same list";
-  return reason + ", which stops before " + describe(lists_[maker][stages_[maker].next]);
+  if (stage == s) return reason + ", which stands later in the same list";
+  return reason + ", which stops before " + describe(lists_[stage][stages_[stage].next]);
 }
 
 }  // namespace

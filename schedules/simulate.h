@@ -10,16 +10,17 @@
 
 namespace strait::schedules {
 
-// What one stage takes for one micro-batch.
+// What a chunk takes for one micro-batch; mostly it is all of its stage.
 struct StageCost {
   double forward_seconds = 0;
   double backward_seconds = 0;         // of a whole backward, or of the half for upstream
   double weight_gradient_seconds = 0;  // only for lists that split the backward
-  double update_seconds = 0;           // once per step
+  double update_seconds = 0;           // once per step, added up over a stage's chunks
   double bytes_in_flight = 0;          // activations held from a forward to its backward
 };
 
-// The link between stage s and s+1: two directions that do not disturb each other.
+// The link between a chunk and the next one on the data's way: two directions that do not disturb
+// each other.
 struct LinkCost {
   double forward_bytes = 0;  // one micro-batch's activation, as sent
   double backward_bytes = 0;
@@ -40,6 +41,7 @@ struct ActionSpan {
 struct TransferSpan {
   StageIndex from{};
   StageIndex to{};
+  ChunkIndex chunk{};  // that made it
   MicroBatch micro_batch{};
   double start = 0;
   double end = 0;
@@ -48,7 +50,8 @@ struct TransferSpan {
 struct StageForecast {
   double busy_seconds = 0;
   double idle_seconds = 0;
-  int peak_in_flight = 0;  // micro-batches between their forward and the end of their backward
+  int peak_in_flight = 0;  // micro-batches between their forward and the end of their backward, in
+                           // each chunk by itself
   double peak_bytes = 0;
 };
 
@@ -69,17 +72,20 @@ struct Forecast {
   bool completes() const { return blocked.empty(); }
 };
 
-// Plays one step: lists[s] on costs[s], with links[s] between stages s and s+1. Pure, any thread.
+// Plays one step: lists[s] of stage s; costs and links by their place on the data's way (see
+// pipeline_shape.h), links[p] between places p and p + 1. With one chunk a stage these are stages.
+// Pure, any thread.
 //
 // The model: a stage does its list in order, one action at a time, and waits only for the message
-// that an action needs. Sending costs the stage nothing. A link carries the messages of a direction
-// one after the other in the order they were made. Backward m needs forward m of its own stage and
-// the gradient from downstream. The update starts when every stage is through, because clipping
-// needs all gradient norms. Received messages that still wait are not counted as in flight.
+// that an action needs. Sending costs the stage nothing. What goes from one stage to another goes
+// one after the other in the order it was made, whichever chunks it is between. Backward m needs
+// forward m of its own chunk and the gradient from downstream. The update starts when every stage
+// is through, because clipping needs all gradient norms. Received messages that still wait are not
+// counted as in flight.
 //
 // Lists that cannot finish are not an error here: the forecast names who waits for what. Throws
 // std::invalid_argument where there is nothing to play: sizes that do not fit together, an action
-// twice in one list, chunks other than 0, negative costs.
+// twice in one list, a chunk that has no costs, negative costs.
 Forecast simulate(std::span<const ActionList> lists, std::span<const StageCost> costs,
                   std::span<const LinkCost> links);
 

@@ -14,7 +14,7 @@
 // The rooms that have codecs need libtorch; here their names are enough.
 std::vector<std::string> strait::launcher::part_names(PartKind kind) {
   if (kind == PartKind::sync_method) return sync::method_names();
-  if (kind == PartKind::schedule) return {"gpipe", "1f1b"};
+  if (kind == PartKind::schedule) return {"gpipe", "1f1b", "interleaved"};
   return {"raw", "fixed", "delta", "auto"};
 }
 

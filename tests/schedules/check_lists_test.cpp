@@ -60,6 +60,30 @@ TEST(CheckLists, EachFaultIsNamedWithScheduleStageAndAction) {
               HasSubstr("backwards are not split"));
 }
 
+TEST(CheckLists, SeveralChunksAreForSchedulesThatKnowThem) {
+  PipelineShape shape{.stages = 3, .micro_batches = 7, .depth = 1, .chunks = 2};
+  EXPECT_NO_THROW(check_lists(schedule_named("interleaved"), shape));
+  try {
+    check_lists(schedule_named("1f1b"), shape);
+    FAIL() << "accepted";
+  } catch (const std::invalid_argument& error) {
+    EXPECT_STREQ(
+        error.what(),
+        "the schedule \"1f1b\" runs one chunk a stage, not 2; \"interleaved\" runs several");
+  }
+  const auto one_of_two = [](const PipelineShape&, StageIndex) {
+    return ActionList{forward(0), backward(0)};
+  };
+  try {
+    check_lists({"mine", "", one_of_two, two, 2}, {.stages = 1, .chunks = 2});
+    FAIL() << "accepted";
+  } catch (const std::invalid_argument& error) {
+    EXPECT_STREQ(error.what(),
+                 "the schedule \"mine\": stage 0 ends behind 0 forwards and 0 "
+                 "backwards of 1 through chunk 1");
+  }
+}
+
 TEST(CheckLists, APromiseThatIsTooSmallIsRefused) {
   const auto all = [](const PipelineShape&, StageIndex) {
     return ActionList{forward(0), forward(1), forward(2), backward(0), backward(1), backward(2)};

@@ -1,6 +1,7 @@
 // Proof by exhaustion: every list of every schedule, for 1-64 stages, 1-256 micro-batches and
-// depths 0-2, is complete, in the promised order, within the promised memory, and the lists of a
-// pipeline finish together. Knows nothing of simulate.
+// depths 0-2, and with several chunks a stage for most of these shapes, is complete, in the
+// promised order, within the promised memory, and the lists of a pipeline finish together. Knows
+// nothing of simulate.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "schedules/forward_only.h"
 #include "schedules/schedule.h"
 
 namespace strait::schedules {
@@ -20,37 +22,47 @@ constexpr int kMostStages = 64;
 constexpr int kMostMicroBatches = 256;
 constexpr int kDeepest = 2;
 
-// In this order, each once and nothing else, and never more held than promised. Returns what is
-// wrong.
-const char* fault_in(const ActionList& list, int micro_batches, int promised) {
-  int forwards = 0;
-  int backwards = 0;
+// In every chunk in this order, each once and nothing else, and never more held than promised.
+// Returns what is wrong.
+const char* fault_in(const ActionList& list, const PipelineShape& shape, int promised) {
+  const auto chunks = static_cast<std::size_t>(shape.chunks);
+  std::vector<int> forwards(chunks);
+  std::vector<int> backwards(chunks);
+  int held = 0;
   int peak = 0;
   for (const Action& action : list) {
     const int m = number(action.micro_batch);
-    if (number(action.chunk) != 0) return "a chunk that does not exist";
+    const auto c = static_cast<std::size_t>(number(action.chunk));
+    if (c >= chunks) return "a chunk that does not exist";
     if (action.work == Work::forward) {
-      if (m != forwards++) return "a forward out of order";
+      if (m != forwards[c]++) return "a forward out of order";
+      ++held;
     } else if (action.work == Work::backward) {
-      if (m != backwards++) return "a backward out of order";
-      if (m >= forwards) return "a backward before its forward";
+      if (m != backwards[c]++) return "a backward out of order";
+      if (m >= forwards[c]) return "a backward before its forward";
+      --held;
     } else {
       return "unexpected work";
     }
-    peak = std::max(peak, forwards - backwards);
+    peak = std::max(peak, held);
   }
-  if (forwards != micro_batches || backwards != micro_batches) return "not every micro-batch once";
+  for (std::size_t c = 0; c < chunks; ++c) {
+    if (forwards[c] != shape.micro_batches || backwards[c] != shape.micro_batches) {
+      return "not every micro-batch once";
+    }
+  }
   return peak <= promised ? nullptr : "more in flight than promised";
 }
 
 // Stages that wait for nothing but messages finish unless somebody waits for something that its
 // maker does not get to. Both kinds of message arrive in index order (fault_in has shown it), so
 // counting them is enough.
-bool finishes(const std::vector<ActionList>& lists) {
+bool finishes(const std::vector<ActionList>& lists, int chunks) {
   const std::size_t stages = lists.size();
+  const std::size_t places = stages * static_cast<std::size_t>(chunks);
   std::vector<std::size_t> next(stages, 0);
-  std::vector<int> forwards(stages, 0);
-  std::vector<int> backwards(stages, 0);
+  std::vector<int> forwards(places, 0);
+  std::vector<int> backwards(places, 0);
   bool moved = true;
   while (moved) {
     moved = false;
@@ -58,12 +70,14 @@ bool finishes(const std::vector<ActionList>& lists) {
     for (std::size_t i = 0; i < 2 * stages; ++i) {
       const std::size_t s = i < stages ? i : 2 * stages - 1 - i;
       for (; next[s] < lists[s].size(); ++next[s], moved = true) {
-        if (lists[s][next[s]].work == Work::forward) {
-          if (s > 0 && forwards[s - 1] <= forwards[s]) break;
-          ++forwards[s];
+        const Action& action = lists[s][next[s]];
+        const std::size_t p = static_cast<std::size_t>(number(action.chunk)) * stages + s;
+        if (action.work == Work::forward) {
+          if (p > 0 && forwards[p - 1] <= forwards[p]) break;
+          ++forwards[p];
         } else {
-          if (s + 1 < stages && backwards[s + 1] <= backwards[s]) break;
-          ++backwards[s];
+          if (p + 1 < places && backwards[p + 1] <= backwards[p]) break;
+          ++backwards[p];
         }
       }
     }
@@ -75,16 +89,17 @@ bool finishes(const std::vector<ActionList>& lists) {
 }
 
 void prove(const Schedule& schedule, const PipelineShape& shape) {
-  std::vector<ActionList> lists = action_lists(schedule, shape);
+  const std::vector<ActionList> lists = action_lists(schedule, shape);
+  const std::string what = std::string(schedule.name) + " with " + std::to_string(shape.stages) +
+                           " stages, " + std::to_string(shape.micro_batches) +
+                           " micro-batches, depth " + std::to_string(shape.depth) + ", " +
+                           std::to_string(shape.chunks) + " chunks";
   for (int s = 0; s < shape.stages; ++s) {
     const int promised = schedule.most_in_flight(shape, StageIndex{s});
-    const char* fault = fault_in(lists[static_cast<std::size_t>(s)], shape.micro_batches, promised);
-    ASSERT_EQ(fault, nullptr) << fault << ": " << schedule.name << " stage " << s << " of "
-                              << shape.stages << ", " << shape.micro_batches
-                              << " micro-batches, depth " << shape.depth;
+    const char* fault = fault_in(lists[static_cast<std::size_t>(s)], shape, promised);
+    ASSERT_EQ(fault, nullptr) << fault << ": stage " << s << " of " << what;
   }
-  ASSERT_TRUE(finishes(lists)) << schedule.name << " with " << shape.stages << " stages, "
-                               << shape.micro_batches << " micro-batches, depth " << shape.depth;
+  ASSERT_TRUE(finishes(lists, shape.chunks)) << what;
 }
 
 class Completion : public testing::TestWithParam<Schedule> {};
@@ -104,19 +119,66 @@ TEST_P(Completion, EveryShapeIsCompleteInOrderAndWithinItsPromise) {
   }
 }
 
+TEST(CompletionOfChunks, InterleavedWithSeveralChunksToo) {
+  const Schedule& schedule = schedule_named("interleaved");
+  for (int chunks = 2; chunks <= 4; ++chunks) {
+    for (int depth = 0; depth <= kDeepest + 1; ++depth) {
+      for (int stages = 1; stages <= kMostStages; stages += stages < 13 ? 1 : 17) {
+        // All remainders of small groups, then some of large ones.
+        for (int m = 1; m <= kMostMicroBatches; m += m < 80 ? 1 : 19) {
+          prove(schedule, {stages, m, depth, chunks});
+          if (HasFatalFailure()) return;
+        }
+      }
+    }
+  }
+}
+
+// A forward pass alone needs the same of every stage's list.
+TEST(ForwardOnly, FinishesInEveryShapeAndEveryChunkInOrder) {
+  for (int chunks = 1; chunks <= 4; ++chunks) {
+    for (int stages = 1; stages <= 9; ++stages) {
+      for (int m = 1; m <= 40; ++m) {
+        const PipelineShape shape{stages, m, 0, chunks};
+        std::vector<ActionList> lists;
+        for (int s = 0; s < stages; ++s) lists.push_back(forward_only(shape, StageIndex{s}));
+        std::vector<int> done(static_cast<std::size_t>(chunks));
+        for (const Action& action : lists.front()) {
+          ASSERT_EQ(action.work, Work::forward);
+          ASSERT_EQ(number(action.micro_batch),
+                    done.at(static_cast<std::size_t>(number(action.chunk)))++);
+        }
+        ASSERT_EQ(done, std::vector<int>(static_cast<std::size_t>(chunks), m));
+        ASSERT_TRUE(finishes(lists, chunks)) << stages << " stages, " << m << " micro-batches";
+      }
+    }
+  }
+}
+
 TEST(CompletionProof, SeesEachKindOfFault) {
   const Action f0{Work::forward, ChunkIndex{0}, MicroBatch{0}};
   const Action f1{Work::forward, ChunkIndex{0}, MicroBatch{1}};
   const Action b0{Work::backward, ChunkIndex{0}, MicroBatch{0}};
   const Action b1{Work::backward, ChunkIndex{0}, MicroBatch{1}};
-  EXPECT_EQ(fault_in({f0, b0, f1, b1}, 2, 1), nullptr);
-  EXPECT_STREQ(fault_in({f1, b0, f0, b1}, 2, 2), "a forward out of order");
-  EXPECT_STREQ(fault_in({f0, f1, b1, b0}, 2, 2), "a backward out of order");
-  EXPECT_STREQ(fault_in({b0, f0, f1, b1}, 2, 2), "a backward before its forward");
-  EXPECT_STREQ(fault_in({f0, b0, f1}, 2, 2), "not every micro-batch once");
-  EXPECT_STREQ(fault_in({f0, f1, b0, b1}, 2, 1), "more in flight than promised");
-  EXPECT_TRUE(finishes({{f0, f1, b0, b1}, {f0, b0, f1, b1}}));
-  EXPECT_FALSE(finishes({{f0, b0, f1, b1}, {f0, f1, b0, b1}}));
+  const PipelineShape two{.micro_batches = 2};
+  EXPECT_EQ(fault_in({f0, b0, f1, b1}, two, 1), nullptr);
+  EXPECT_STREQ(fault_in({f1, b0, f0, b1}, two, 2), "a forward out of order");
+  EXPECT_STREQ(fault_in({f0, f1, b1, b0}, two, 2), "a backward out of order");
+  EXPECT_STREQ(fault_in({b0, f0, f1, b1}, two, 2), "a backward before its forward");
+  EXPECT_STREQ(fault_in({f0, b0, f1}, two, 2), "not every micro-batch once");
+  EXPECT_STREQ(fault_in({f0, f1, b0, b1}, two, 1), "more in flight than promised");
+  EXPECT_TRUE(finishes({{f0, f1, b0, b1}, {f0, b0, f1, b1}}, 1));
+  EXPECT_FALSE(finishes({{f0, b0, f1, b1}, {f0, f1, b0, b1}}, 1));
+  const Action next_f0{Work::forward, ChunkIndex{1}, MicroBatch{0}};
+  const Action next_b0{Work::backward, ChunkIndex{1}, MicroBatch{0}};
+  const PipelineShape chunks{.stages = 2, .chunks = 2};
+  EXPECT_EQ(fault_in({f0, next_f0, next_b0, b0}, chunks, 2), nullptr);
+  EXPECT_STREQ(fault_in({f0, b0}, chunks, 2), "not every micro-batch once");
+  EXPECT_STREQ(fault_in({f0, next_f0, next_b0, b0}, two, 2), "a chunk that does not exist");
+  const ActionList there_and_back{f0, next_f0, next_b0, b0};
+  EXPECT_TRUE(finishes({there_and_back, there_and_back}, 2));
+  // The second chunk's input has to come around first.
+  EXPECT_FALSE(finishes({{next_f0, f0, next_b0, b0}, there_and_back}, 2));
 }
 
 }  // namespace

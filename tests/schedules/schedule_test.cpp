@@ -8,6 +8,7 @@
 
 #include "schedules/forward_only.h"
 #include "schedules/gpipe.h"
+#include "schedules/interleaved.h"
 #include "schedules/one_forward_one_backward.h"
 
 namespace strait::schedules {
@@ -18,7 +19,8 @@ std::string text_of(const ActionList& list) {
   for (const Action& action : list) {
     if (!text.empty()) text += ' ';
     text += action.work == Work::forward ? 'F' : 'B';
-    text += std::to_string(number(action.micro_batch));
+    text += std::to_string(number(action.micro_batch)) +
+            std::string(static_cast<std::size_t>(number(action.chunk)), '\'');
   }
   return text;
 }
@@ -63,6 +65,38 @@ TEST(Schedule, AHugeDepthIsCutToTheMicroBatchesThereAre) {
   EXPECT_EQ(one_forward_one_backward_in_flight(shape, StageIndex{63}), 1);
 }
 
+TEST(Schedule, InterleavedTakesGroupsThroughItsChunks) {
+  const PipelineShape shape{.stages = 2, .micro_batches = 4, .chunks = 2};
+  EXPECT_EQ(text_of(interleaved(shape, StageIndex{0})),
+            "F0 F1 F0' F1' F2 B0' F3 B1' F2' B0 F3' B1 B2' B3' B2 B3");
+  EXPECT_EQ(text_of(interleaved(shape, StageIndex{1})),
+            "F0 F1 F0' B0' F1' B1' F2 B0 F3 B1 F2' B2' F3' B3' B2 B3");
+  EXPECT_EQ(text_of(forward_only(shape, StageIndex{1})), "F0 F1 F0' F1' F2 F3 F2' F3'");
+}
+
+TEST(Schedule, InterleavedSpreadsARemainderAndHasOneGroupOfFewMicroBatches) {
+  const auto forwards = [](int micro_batches, int depth) {
+    const PipelineShape shape{2, micro_batches, depth, 2};
+    std::string text;
+    for (const Action& action : interleaved(shape, StageIndex{0})) {
+      if (action.work == Work::forward) text += text_of({action}) + " ";
+    }
+    return text;
+  };
+  EXPECT_EQ(forwards(5, 0), "F0 F1 F0' F1' F2 F3 F4 F2' F3' F4' ");
+  EXPECT_EQ(forwards(1, 0), "F0 F0' ");
+  EXPECT_EQ(forwards(6, 1), "F0 F1 F2 F0' F1' F2' F3 F4 F5 F3' F4' F5' ");
+}
+
+TEST(Schedule, InterleavedWithOneChunkIs1F1B) {
+  const PipelineShape shape{.stages = 3, .micro_batches = 5, .depth = 1};
+  for (int s = 0; s < 3; ++s) {
+    EXPECT_EQ(interleaved(shape, StageIndex{s}), one_forward_one_backward(shape, StageIndex{s}));
+    EXPECT_EQ(interleaved_in_flight(shape, StageIndex{s}),
+              one_forward_one_backward_in_flight(shape, StageIndex{s}));
+  }
+}
+
 TEST(Schedule, EvaluationOnlyRunsForwards) {
   EXPECT_EQ(text_of(forward_only({.stages = 4, .micro_batches = 3}, StageIndex{2})), "F0 F1 F2");
 }
@@ -79,7 +113,7 @@ TEST(Schedule, IsFoundByTheNameThatRecipesUse) {
 
 TEST(Schedule, AnUnknownNameIsRefusedWithTheAllowedOnes) {
   EXPECT_EQ(refusal_of([] { schedule_named("pipedream"); }),
-            "unknown schedule \"pipedream\"; allowed are: gpipe, 1f1b");
+            "unknown schedule \"pipedream\"; allowed are: gpipe, 1f1b, interleaved");
 }
 
 TEST(Schedule, AShapeNoPipelineCanHaveIsRefusedWithItsNumbers) {

@@ -12,6 +12,7 @@
 #include "schedules/forward_only.h"
 #include "schedules/gpipe.h"
 #include "schedules/one_forward_one_backward.h"
+#include "schedules/pipeline_shape.h"
 #include "schedules/schedule.h"
 
 namespace strait::schedules {
@@ -150,54 +151,116 @@ TEST(Simulate, NothingHappensTooEarlyOrForNoReason) {
   };
   const auto pick = [&](int most) { return std::uniform_int_distribution<int>(1, most)(random); };
   for (int round = 0; round < 200; ++round) {
-    const PipelineShape shape{pick(7), pick(20), pick(4) - 1};
-    const Schedule& schedule = all_schedules()[static_cast<std::size_t>(round) % 2];
+    const Schedule& schedule = all_schedules()[static_cast<std::size_t>(round) % 3];
+    const PipelineShape shape{pick(7), pick(20), pick(4) - 1, schedule.chunks == 1 ? 1 : pick(4)};
+    const int places = shape.stages * shape.chunks;
     std::vector<StageCost> costs;
     std::vector<LinkCost> links;
-    for (int s = 0; s < shape.stages; ++s) {
+    for (int p = 0; p < places; ++p) {
       costs.push_back({.forward_seconds = draw(2), .backward_seconds = draw(3)});
-      if (s > 0) {
+      if (p > 0) {
         links.push_back({draw(4), draw(4), 0.5 + draw(3), 0.5 + draw(3), draw(1)});
       }
     }
     const Forecast forecast = simulate(action_lists(schedule, shape), costs, links);
     ASSERT_TRUE(forecast.completes()) << describe(forecast.blocked);
 
-    std::map<std::tuple<int, Work, int>, ActionSpan> done;
-    std::map<std::tuple<int, int, int>, double> arrived;  // from, to, micro-batch
-    std::map<std::pair<int, int>, double> link_free;
+    const auto place = [&](StageIndex stage, const Action& action) {
+      return place_of(stage, action.chunk, shape.stages);
+    };
+    std::map<std::tuple<int, Work, int>, ActionSpan> done;  // by place, work and micro-batch
+    std::map<std::tuple<int, int, int>, double> arrived;    // from, to, micro-batch
+    std::map<std::pair<int, int>, double> path_free;        // of two stages
     for (const ActionSpan& span : forecast.spans) {
-      done[{number(span.stage), span.action.work, number(span.action.micro_batch)}] = span;
+      done[{place(span.stage, span.action), span.action.work, number(span.action.micro_batch)}] =
+          span;
     }
     for (const TransferSpan& transfer : forecast.transfers) {
-      const int from = number(transfer.from);
-      const int to = number(transfer.to);
-      const Work work = from < to ? Work::forward : Work::backward;
-      const double made = done.at({from, work, number(transfer.micro_batch)}).end;
-      double& free = link_free[{from, to}];
+      const int from = place_of(transfer.from, transfer.chunk, shape.stages);
+      const int m = number(transfer.micro_batch);
+      // Down or up: what was made just before it left, or before the path was free.
+      const bool down = stage_at(from + 1, shape.stages) == transfer.to && from + 1 < places &&
+                        !arrived.contains({from, from + 1, m});
+      const int to = down ? from + 1 : from - 1;
+      const double made = done.at({from, down ? Work::forward : Work::backward, m}).end;
+      double& free = path_free[{number(transfer.from), number(transfer.to)}];
       EXPECT_EQ(transfer.start, std::max(made, free)) << "seed " << seed << ", round " << round;
       free = transfer.end;
       const LinkCost& link = links[static_cast<std::size_t>(std::min(from, to))];
-      arrived[{from, to, number(transfer.micro_batch)}] = transfer.end + link.latency_seconds;
+      arrived[{from, to, m}] = transfer.end + link.latency_seconds;
     }
     for (int s = 0; s < shape.stages; ++s) {
       double free = 0;
       for (const Action& action : schedule.list(shape, StageIndex{s})) {
         const int m = number(action.micro_batch);
+        const int p = place(StageIndex{s}, action);
         double ready = free;
-        if (action.work == Work::forward && s > 0) {
-          ready = std::max(ready, arrived.at({s - 1, s, m}));
+        if (action.work == Work::forward && p > 0) {
+          ready = std::max(ready, arrived.at({p - 1, p, m}));
         }
-        if (action.work == Work::backward && s + 1 < shape.stages) {
-          ready = std::max(ready, arrived.at({s + 1, s, m}));
+        if (action.work == Work::backward && p + 1 < places) {
+          ready = std::max(ready, arrived.at({p + 1, p, m}));
         }
-        const ActionSpan& span = done.at({s, action.work, m});
+        const ActionSpan& span = done.at({p, action.work, m});
         EXPECT_EQ(span.start, ready) << "seed " << seed << ", round " << round;
         free = span.end;
       }
       EXPECT_LE(free, forecast.seconds);
     }
   }
+}
+
+TEST(Simulate, ChunksShrinkTheIdleTimeByTheirNumber) {
+  constexpr int kStages = 4;
+  constexpr int kMicroBatches = 8;
+  for (const int chunks : {1, 2, 4}) {
+    const StageCost cost{.forward_seconds = 1.0 / chunks, .backward_seconds = 2.0 / chunks};
+    const PipelineShape shape{kStages, kMicroBatches, 0, chunks};
+    const auto lists = action_lists(schedule_named("interleaved"), shape);
+    const Forecast forecast =
+        simulate(lists, same_cost(kStages * chunks, cost), same_link(kStages * chunks));
+    EXPECT_EQ(forecast.seconds, 3.0 * kMicroBatches + 3.0 * (kStages - 1) / chunks);
+    for (int s = 0; s < kStages; ++s) {
+      EXPECT_EQ(forecast.stages[static_cast<std::size_t>(s)].peak_in_flight,
+                schedule_named("interleaved").most_in_flight(shape, StageIndex{s}));
+    }
+  }
+}
+
+// Two stages, two chunks: what goes from stage 0 to stage 1 is the first chunk's activations, the
+// second one's, and the gradients of the way around; they take turns on one path.
+TEST(Simulate, BoundariesBetweenTheSameStagesShareTheirPath) {
+  const std::vector<ActionList> lists = action_lists(schedule_named("interleaved"), {2, 2, 0, 2});
+  const LinkCost link{.forward_bytes = 1,
+                      .backward_bytes = 1,
+                      .forward_bytes_per_second = 1,
+                      .backward_bytes_per_second = 1};
+  const Forecast forecast =
+      simulate(lists, std::vector<StageCost>(4), std::vector<LinkCost>(3, link));
+  ASSERT_TRUE(forecast.completes());
+  double free = 0;
+  int seen = 0;
+  for (const TransferSpan& transfer : forecast.transfers) {
+    if (transfer.from != StageIndex{0}) continue;
+    EXPECT_GE(transfer.start, free);
+    free = transfer.end;
+    ++seen;
+  }
+  EXPECT_EQ(seen, 6);
+}
+
+TEST(Simulate, MemoryIsThatOfTheChunksThatAreHeld) {
+  const std::vector<ActionList> lists = action_lists(schedule_named("interleaved"), {2, 3, 0, 2});
+  std::vector<StageCost> costs(4);
+  const std::vector<std::int64_t> bytes = {5, 7, 11, 13};  // by place
+  for (std::size_t p = 0; p < 4; ++p) costs[p].bytes_in_flight = static_cast<double>(bytes[p]);
+  const Forecast forecast = simulate(lists, costs, std::vector<LinkCost>(3));
+  for (std::size_t s = 0; s < 2; ++s) {
+    const std::vector<std::int64_t> mine = {bytes[s], bytes[s + 2]};
+    EXPECT_EQ(forecast.stages[s].peak_bytes, most_held(lists[s], mine));
+  }
+  EXPECT_EQ(forecast.stages[1].peak_bytes, 3 * 7 + 13)
+      << "all of the first chunk, and one of the second before its backward";
 }
 
 TEST(Simulate, ADeadlockNamesEveryStageAndWhatItWaitsFor) {

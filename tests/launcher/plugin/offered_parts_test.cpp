@@ -47,7 +47,7 @@ TEST(OfferedParts, NamesAreWordsThatNobodyHas) {
 }
 
 TEST(PartNames, BuiltInOnesAreOfferedInTheSameCatalogues) {
-  EXPECT_THAT(part_names(PartKind::schedule), testing::ElementsAre("gpipe", "1f1b"));
+  EXPECT_THAT(part_names(PartKind::schedule), testing::ElementsAre("gpipe", "1f1b", "interleaved"));
   EXPECT_THAT(part_names(PartKind::codec), testing::ElementsAre("raw", "fixed", "delta", "auto"));
   EXPECT_THAT(part_names(PartKind::sync_method), Contains("cocktail"));
 }
