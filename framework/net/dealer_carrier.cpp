@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "framework/net/socket_settings.h"
@@ -10,6 +11,10 @@ namespace strait::net {
 namespace {
 
 constexpr std::chrono::milliseconds kRenewAfter{200};
+
+// The kernel ends a connection that confirms nothing after kSilence. What is left is something in
+// between that confirms and passes nothing on: another connection may find another way.
+constexpr std::chrono::milliseconds kRenewWhenQuietFor = 2 * kSilence;
 
 }  // namespace
 
@@ -45,6 +50,7 @@ void DealerCarrier::open() {
 bool DealerCarrier::turn(Time now) {
   if (end_ == nullptr) return false;
   follow_events(now);
+  if (up_ && now - std::max(up_since_, end_->last_heard()) >= kRenewWhenQuietFor) renew_at_ = now;
   if (renew_at_ && now >= *renew_at_) {
     renew_at_.reset();
     if (std::exchange(up_, false)) end_->path_down(now);
@@ -78,6 +84,7 @@ void DealerCarrier::follow_events(Time now) {
     switch (*event) {
       case Monitor::Event::up:
         up_ = true;
+        up_since_ = now;
         renew_at_.reset();
         end_->path_up(now);
         break;

@@ -43,6 +43,7 @@ class DealerCarrier final : public Carrier {
   std::optional<Time> renew_at_;
   std::uint64_t failures_ = 0;
   bool up_ = false;
+  Time up_since_{};
 };
 
 }  // namespace strait::net

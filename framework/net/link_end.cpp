@@ -201,6 +201,11 @@ void LinkEnd::close() {
   changed_.notify_all();
 }
 
+LinkEnd::Time LinkEnd::last_heard() const {
+  const MutexLock lock(mutex_);
+  return protocol_.last_heard();
+}
+
 bool LinkEnd::compose(Time now, zmq::message_t& message) {
   const MutexLock lock(mutex_);
   const std::optional<LinkProtocol::Outgoing> next = protocol_.next(now, chunk_limit(now));

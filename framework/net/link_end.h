@@ -42,6 +42,7 @@ class LinkEnd : public Link {
   void note_trouble(const std::string& words);
   void note_place(const std::string& place);
   void close();
+  Time last_heard() const;
   // The next message for the wire, sealed; false when there is none.
   bool compose(Time now, zmq::message_t& message);
 

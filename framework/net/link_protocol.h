@@ -68,6 +68,8 @@ class LinkProtocol {
   // A hello was agreed on and the path is up.
   bool connected() const { return !death_ && greeted_ && ticked_ - state_.last_heard < kSilence; }
 
+  Time last_heard() const { return state_.last_heard; }
+
   LinkState state() const;
 
  private:

@@ -215,6 +215,50 @@ TEST_F(NodeTest, PathThatSwallowsEverythingIsNoticedAndTheLinkIsLost) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(8));
 }
 
+// Something in between that confirms every byte and passes none on, which the kernel cannot see.
+TEST_F(NodeTest, ConnectionThatSwallowsEverythingIsReplaced) {
+  start_right();
+  TcpRelay relay;
+  relay.forward_to(listener->endpoint());
+  const auto right = expect_left();
+  Node node(named(kLeft, left_keys));
+  const auto left = node.connect(relay.endpoint(), link_options({}, kRight, right_keys.public_key));
+  left->send(numbered_frame(1, 10));
+  EXPECT_EQ(right->receive(), numbered_frame(1, 10));
+  relay.freeze_open();
+  left->send(numbered_frame(2, 10));
+  EXPECT_EQ(right->receive(), numbered_frame(2, 10));
+  EXPECT_EQ(left->state().reconnects, 1u);
+}
+
+// What libzmq 4.3.4 aborts on when its own heartbeats are on: a socket is closed that still has
+// something to say, its peer still speaks, and the connection breaks.
+TEST_F(NodeTest, EndThatIsClosedWithWordsUnsentOutlivesTheBreakOfItsConnection) {
+  start_right();
+  TcpRelay relay;
+  relay.forward_to(listener->endpoint());
+  EndSetup wide;
+  wide.window_bytes = std::uint64_t{64} << 20;
+  wide.hold = milliseconds(0);
+  const auto right = expect_left(wide);
+  auto node = std::make_unique<Node>(named(kLeft, left_keys));
+  auto left = node->connect(relay.endpoint(), link_options(wide, kRight, right_keys.public_key));
+  left->send(numbered_frame(1, 10));
+  EXPECT_EQ(right->receive(), numbered_frame(1, 10));
+  relay.hold_back();
+  left->send(numbered_frame(2, std::size_t{32} << 20));
+  for (std::uint64_t sent = 0; sent != left->state().sent_bytes;) {  // until all queues are full
+    sent = left->state().sent_bytes;
+    std::this_thread::sleep_for(milliseconds(100));
+  }
+  left.reset();
+  right->send(numbered_frame(1, 100'000));
+  std::this_thread::sleep_for(milliseconds(100));
+  relay.reset();
+  node.reset();  // waits for libzmq's last second with the socket
+  EXPECT_EQ(death_of(*right).kind(), Kind::lost);
+}
+
 TEST_F(NodeTest, OneListenerServesManyPeersApart) {
   const CurveKeyPair keys = CurveKeyPair::generate();
   Node coordinator(named(ProcessName::coordinator(), keys));

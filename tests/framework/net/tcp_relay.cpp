@@ -58,12 +58,32 @@ void TcpRelay::forward_to(const std::string& endpoint) {
   target_ = Endpoint::parse(endpoint)->port;
 }
 
+void TcpRelay::freeze_open() {
+  const MutexLock lock(mutex_);
+  for (Connection& connection : open_) connection.frozen = true;
+}
+
 void TcpRelay::cut() {
+  held_ = false;
+  held_.notify_all();
   const MutexLock lock(mutex_);
   for (Connection& connection : open_) {
     shutdown(connection.near, SHUT_RDWR);
     shutdown(connection.far, SHUT_RDWR);
   }
+}
+
+void TcpRelay::reset() {
+  {
+    const MutexLock lock(mutex_);
+    sockaddr nobody{};
+    nobody.sa_family = AF_UNSPEC;  // which is how Linux is told to break a connection off
+    for (Connection& connection : open_) {
+      connect(connection.near, &nobody, sizeof nobody);
+      connect(connection.far, &nobody, sizeof nobody);
+    }
+  }
+  cut();
 }
 
 void TcpRelay::accept_all() {
@@ -96,7 +116,8 @@ void TcpRelay::serve(int near) {
 void TcpRelay::pump(Connection& connection, int from, int to) {
   std::array<char, 4096> buffer{};
   for (ssize_t size = 0; (size = recv(from, buffer.data(), buffer.size(), 0)) > 0;) {
-    if (frozen_) continue;
+    if (from == connection.near) held_.wait(true);
+    if (frozen_ || connection.frozen) continue;
     connection.bytes += static_cast<std::uint64_t>(size);
     if (cut_after_ != 0 && connection.bytes > cut_after_) break;
     if (send(to, buffer.data(), static_cast<std::size_t>(size), MSG_NOSIGNAL) != size) break;

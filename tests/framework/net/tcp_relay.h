@@ -23,9 +23,12 @@ class TcpRelay {
   std::string endpoint() const;                  // where to connect to
   void forward_to(const std::string& endpoint);  // before that, connections are closed at once
 
-  void cut();  // every connection that stands now
+  void cut();    // every connection that stands now
+  void reset();  // the same, as by a process that dies with something unread
   void cut_each_after(std::uint64_t bytes) { cut_after_ = bytes; }  // 0: never
-  void freeze() { frozen_ = true; }  // connections stay, nothing passes any more
+  void freeze() { frozen_ = true; }   // connections stay, nothing passes any more
+  void freeze_open();                 // the same, for those alone that stand now
+  void hold_back() { held_ = true; }  // nothing more is read from the side that connected
   std::uint64_t connections() const { return connections_; }
 
  private:
@@ -33,6 +36,7 @@ class TcpRelay {
     int near = -1;
     int far = -1;
     std::atomic<std::uint64_t> bytes{0};
+    std::atomic<bool> frozen{false};
     std::vector<std::thread> pumps;
   };
 
@@ -46,6 +50,7 @@ class TcpRelay {
   std::atomic<std::uint64_t> cut_after_{0};
   std::atomic<std::uint64_t> connections_{0};
   std::atomic<bool> frozen_{false};
+  std::atomic<bool> held_{false};
   std::atomic<bool> stopping_{false};
   Mutex mutex_;
   std::list<Connection> open_ STRAIT_GUARDED_BY(mutex_);
