@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <type_traits>
@@ -13,6 +14,7 @@ namespace strait::stages {
 namespace {
 
 constexpr std::size_t kMaxNorms = 1 << 20;
+constexpr std::size_t kNormBytes = sizeof(std::uint32_t) + sizeof(double);
 enum class Note : std::uint8_t { report = 1, verdict = 2 };
 
 template <typename Value>
@@ -55,9 +57,14 @@ class NoteCursor {
 
 }  // namespace
 
+void add_norms(StepReport& report, const std::vector<SquaredNorm>& norms) {
+  report.squared_norms.insert(report.squared_norms.end(), norms.begin(), norms.end());
+  std::ranges::sort(report.squared_norms, {}, &SquaredNorm::parameter);
+}
+
 StepVerdict decide(const StepReport& report, double clip, bool stop) {
   double sum = 0;
-  for (const double squared : report.squared_norms) sum += squared;
+  for (const SquaredNorm& norm : report.squared_norms) sum += norm.value;
   StepVerdict verdict;
   verdict.step = report.step;
   verdict.loss = report.loss;
@@ -80,7 +87,10 @@ net::Frame to_frame(const StepReport& report) {
   put(frame, report.tokens);
   put(frame, static_cast<std::uint8_t>(report.finite ? 1 : 0));
   put(frame, static_cast<std::uint32_t>(report.squared_norms.size()));
-  for (const double squared : report.squared_norms) put(frame, squared);
+  for (const SquaredNorm& norm : report.squared_norms) {
+    put(frame, norm.parameter);
+    put(frame, norm.value);
+  }
   return frame;
 }
 
@@ -106,12 +116,15 @@ StepReport read_report(std::span<const std::byte> frame) {
   report.tokens = cursor.get<std::int64_t>();
   report.finite = cursor.get<std::uint8_t>() != 0;
   const auto norms = cursor.get<std::uint32_t>();
-  if (norms > kMaxNorms || norms * sizeof(double) != cursor.left()) {
+  if (norms > kMaxNorms || norms * kNormBytes != cursor.left()) {
     throw codec::CodecError(
         fmt::format("a step report claims {} norms in {} bytes", norms, cursor.left()));
   }
   report.squared_norms.reserve(norms);
-  for (std::uint32_t i = 0; i < norms; ++i) report.squared_norms.push_back(cursor.get<double>());
+  for (std::uint32_t i = 0; i < norms; ++i) {
+    const auto parameter = cursor.get<std::uint32_t>();
+    report.squared_norms.push_back({parameter, cursor.get<double>()});
+  }
   return report;
 }
 

@@ -9,15 +9,22 @@
 
 namespace strait::stages {
 
+// Of one parameter's gradient.
+struct SquaredNorm {
+  std::uint32_t parameter = 0;  // its place among all of the model's
+  double value = 0;
+  bool operator==(const SquaredNorm&) const = default;
+};
+
 // What the processes of one replica tell each other when a step's backwards are done (or an
 // evaluation's forwards: then there are no norms). It travels up the pipeline, each stage adding
 // its part, so that it costs no time: what lies downstream has finished earlier anyway.
 struct StepReport {
   store::Step step{};
-  double loss = 0;                    // sum over target tokens divided by their number
-  std::int64_t target_tokens = 0;     // what the loss was divided by
-  std::int64_t tokens = 0;            // of all rows, targets or not
-  std::vector<double> squared_norms;  // per owned parameter, in global parameter order
+  double loss = 0;                         // sum over target tokens divided by their number
+  std::int64_t target_tokens = 0;          // what the loss was divided by
+  std::int64_t tokens = 0;                 // of all rows, targets or not
+  std::vector<SquaredNorm> squared_norms;  // of all owned parameters so far, in their order
   bool finite = true;
 };
 
@@ -32,6 +39,10 @@ struct StepVerdict {
   bool skip = false;           // a loss or gradient was not finite: nobody updates
   bool stop = false;           // somebody asked to stop: checkpoint and leave after this step
 };
+
+// Adds a stage's own norms to those from below, in the model's order of parameters: sums of floats
+// depend on it.
+void add_norms(StepReport& report, const std::vector<SquaredNorm>& norms);
 
 // The clipping rule and the finite vote: a pure function, so that every pipeline decides alike.
 StepVerdict decide(const StepReport& report, double clip, bool stop);

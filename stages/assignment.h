@@ -17,7 +17,8 @@ struct Layer {
   double forward_flops_per_token = 0;       // a backward takes twice as many
   std::int64_t saved_bytes_per_token = 0;   // kept from a forward for its backward
   std::int64_t output_bytes_per_token = 0;  // crosses a boundary behind it, before any codec
-  // Of a micro-batch; absent: nobody has measured it.
+  // Of a micro-batch, on a host of average speed with a stage of its own: as links.toml has
+  // measured hosts, which Host::seconds_per_flop tells, and else as plans assume of a host's cores.
   std::optional<double> forward_seconds = std::nullopt;
 };
 
@@ -59,7 +60,7 @@ struct Layers {
 };
 
 struct Stage {
-  std::vector<Layers> chunks;  // mostly one
+  std::vector<Layers> chunks;  // as many as Question::chunks; mostly one
   // Its place in Cluster::hosts; absent: the next that has a slot.
   std::optional<std::size_t> host = std::nullopt;
 };
@@ -74,26 +75,32 @@ struct Question {
   ModelDescription model;
   Cluster cluster;  // without what earlier replicas took of it
   int stages = 1;
+  int chunks = 1;  // of every stage: pipeline.chunks, or what the schedule is used with. Data
+                   // passes the first ones of all stages, then their second ones, and so on.
   int replicas = 1;
   int replica = 0;
   std::int64_t micro_batch_tokens = 1;
   std::int64_t bytes_per_parameter = 16;  // value, gradient and the optimizer's moments
-  std::vector<int> in_flight;             // by stage: micro-batches held at once, at the most
+  // By stage: micro-batches held at once, at the most; those in several chunks count in each.
+  std::vector<int> in_flight;
 
-  // Memory that this stage would take: what the check holds against Host::memory_bytes.
-  std::int64_t stage_bytes(std::size_t stage, const std::vector<Layers>& chunks) const {
+  // Memory that this stage would take: what the check holds against Host::memory_bytes. Of several
+  // chunks, every micro-batch that is held counts as if it were in the one that keeps most.
+  std::int64_t stage_bytes(std::size_t stage, const std::vector<Layers>& of_stage) const {
     std::int64_t parameters = 0;
-    std::int64_t saved_per_token = 0;
+    std::int64_t saved_per_token = 0;  // of a chunk
     bool has_embedding = false;
     bool has_head = false;
-    for (const Layers& chunk : chunks) {
+    for (const Layers& chunk : of_stage) {
+      std::int64_t saved = 0;
       for (int i = chunk.first; i <= chunk.last; ++i) {
         const Layer& layer = model.layers.at(static_cast<std::size_t>(i));
         parameters += layer.parameters;
-        saved_per_token += layer.saved_bytes_per_token;
+        saved += layer.saved_bytes_per_token;
         has_embedding = has_embedding || i == 0;
         has_head = has_head || i + 1 == static_cast<int>(model.layers.size());
       }
+      if (saved > saved_per_token) saved_per_token = saved;
     }
     if (has_head && !has_embedding) parameters += model.tied_parameters;
     return parameters * bytes_per_parameter +

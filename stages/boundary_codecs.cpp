@@ -52,10 +52,9 @@ codec::CodecSettings codec_settings(const DirectionOptions& direction,
   settings.rounding = direction.rounding;
   settings.wire = setting.wire;
   settings.result = setting.dtype;
-  settings.key = kernels::mix_key({setting.seed, kernels::hash_name("boundary"),
-                                   static_cast<std::uint64_t>(options.upper_stage),
-                                   static_cast<std::uint64_t>(setting.replica),
-                                   static_cast<std::uint64_t>(setting.side)});
+  settings.key = kernels::mix_key(
+      {setting.seed, kernels::hash_name("boundary"), static_cast<std::uint64_t>(options.place),
+       static_cast<std::uint64_t>(setting.replica), static_cast<std::uint64_t>(setting.side)});
   settings.remembers = remembers;
   settings.chooser = setting.chooser;
   return settings;
@@ -64,7 +63,7 @@ codec::CodecSettings codec_settings(const DirectionOptions& direction,
 }  // namespace
 
 std::string cache_prefix(const BoundaryOptions& options, const BoundarySetting& setting) {
-  return fmt::format("cache/boundary-{}/{}/{}/", options.upper_stage, setting.replica,
+  return fmt::format("cache/boundary-{}/{}/{}/", options.place, setting.replica,
                      setting.side == BoundarySide::sender ? "sent" : "received");
 }
 

@@ -22,10 +22,11 @@ struct DirectionOptions {
 
 // One boundary, in the same words at both its ends.
 struct BoundaryOptions {
-  std::string name;              // as reports call it: "0.0>1.0"
-  std::int64_t upper_stage = 0;  // the one that sends activations
-  DirectionOptions forward;      // activations
-  DirectionOptions backward;     // gradients
+  std::string name;  // as reports call it: "0.0>1.0"
+  // Of the chunk that sends activations, on the data's way; see schedules/pipeline_shape.h.
+  std::int64_t place = 0;
+  DirectionOptions forward;   // activations
+  DirectionOptions backward;  // gradients
   // What is remembered of the activations. The limits are of this boundary alone, and must be the
   // same at both ends, or one forgets what the other builds on.
   kernels::EntryKind cache_kind = kernels::EntryKind::bfloat16;

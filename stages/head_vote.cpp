@@ -66,11 +66,13 @@ HeadVote::Vote together(const std::vector<HeadVote::Vote>& votes, HeadVote::Norm
                                           all.report.squared_norms.size()));
     }
     for (std::size_t j = 0; j < report.squared_norms.size(); ++j) {
-      all.report.squared_norms[j] += report.squared_norms[j];
+      all.report.squared_norms[j].value += report.squared_norms[j].value;
     }
   }
   if (norms == HeadVote::Norms::of_each) {
-    for (double& squared : all.report.squared_norms) squared /= static_cast<double>(votes.size());
+    for (SquaredNorm& norm : all.report.squared_norms) {
+      norm.value /= static_cast<double>(votes.size());
+    }
   }
   return all;
 }

@@ -31,19 +31,31 @@ double cost_of(const ModelDescription& model, const Layers& range) {
   return sum;
 }
 
+// Runs of layers by their place on the data's way, as chunks of stages.
+Assignment dealt_out(const std::vector<Layers>& runs, std::size_t stages) {
+  Assignment answer;
+  answer.stages.resize(stages);
+  for (std::size_t place = 0; place < runs.size(); ++place) {
+    answer.stages[place % stages].chunks.push_back(runs[place]);
+  }
+  return answer;
+}
+
 Assignment balanced(const Question& question) {
   const ModelDescription& model = question.model;
   const int blocks = block_count(model);
-  if (question.stages > blocks) {
-    throw PartitionError(
-        fmt::format("pipeline.stages is {}, but the model has "
-                    "only {} transformer blocks to share out; "
-                    "ask for at most {} stages",
-                    question.stages, blocks, blocks));
+  const int runs = question.stages * question.chunks;
+  if (runs > blocks) {
+    throw PartitionError(fmt::format(
+        "pipeline.stages is {}{}, but the model has only {} transformer blocks to share out; ask "
+        "for at most {} {}",
+        question.stages,
+        question.chunks == 1 ? "" : fmt::format(" with {} chunks each", question.chunks), blocks,
+        blocks, question.chunks == 1 ? "stages" : "chunks in all"));
   }
-  // best[s][b]: the slowest stage when the first b blocks are cut into s stages; cut[s][b] is where
-  // the last of them begins.
-  const auto rows = static_cast<std::size_t>(question.stages) + 1;
+  // best[s][b]: the slowest run when the first b blocks are cut into s runs; cut[s][b] is where the
+  // last of them begins.
+  const auto rows = static_cast<std::size_t>(runs) + 1;
   const auto columns = static_cast<std::size_t>(blocks) + 1;
   const double never = std::numeric_limits<double>::infinity();
   std::vector<std::vector<double>> best(rows, std::vector<double>(columns, never));
@@ -64,16 +76,14 @@ Assignment balanced(const Question& question) {
       }
     }
   }
-  Assignment answer;
-  answer.stages.resize(static_cast<std::size_t>(question.stages));
+  std::vector<Layers> layers(rows - 1);
   std::size_t end = columns - 1;
   for (std::size_t s = rows - 1; s > 0; --s) {
     const std::size_t begin = cut[s][end];
-    answer.stages[s - 1].chunks = {
-        layers_of_blocks(model, static_cast<int>(begin), static_cast<int>(end) - 1)};
+    layers[s - 1] = layers_of_blocks(model, static_cast<int>(begin), static_cast<int>(end) - 1);
     end = begin;
   }
-  return answer;
+  return dealt_out(layers, static_cast<std::size_t>(question.stages));
 }
 
 }  // namespace
@@ -84,19 +94,20 @@ Catalogue<PartitionOffer>& partitions() {
 }
 
 Assignment explicit_partition(const ModelDescription& model,
-                              const std::vector<std::pair<int, int>>& blocks) {
+                              const std::vector<std::pair<int, int>>& blocks, int chunks) {
   int next = 0;
-  Assignment answer;
-  for (std::size_t stage = 0; stage < blocks.size(); ++stage) {
-    const auto [first, last] = blocks[stage];
+  std::vector<Layers> layers;
+  const std::size_t stages = blocks.size() / static_cast<std::size_t>(chunks);
+  for (std::size_t place = 0; place < blocks.size(); ++place) {
+    const auto [first, last] = blocks[place];
     if (first != next || last < first || last >= block_count(model)) {
-      throw PartitionError(
-          fmt::format("pipeline.partition: stage {} has blocks [{}, {}]; it "
-                      "must begin with block {} and end "
-                      "between that and block {}: each block once, in order",
-                      stage, first, last, next, block_count(model) - 1));
+      throw PartitionError(fmt::format(
+          "pipeline.partition: stage {}{} has blocks [{}, {}]; it must begin with block "
+          "{} and end between that and block {}: each block once, in order",
+          place % stages, chunks == 1 ? "" : fmt::format(" chunk {}", place / stages), first, last,
+          next, block_count(model) - 1));
     }
-    answer.stages.push_back({{layers_of_blocks(model, first, last)}, std::nullopt});
+    layers.push_back(layers_of_blocks(model, first, last));
     next = last + 1;
   }
   if (next != block_count(model)) {
@@ -105,7 +116,7 @@ Assignment explicit_partition(const ModelDescription& model,
                     "but the model has blocks up to {}",
                     next - 1, block_count(model) - 1));
   }
-  return answer;
+  return dealt_out(layers, stages);
 }
 
 }  // namespace strait::stages

@@ -23,15 +23,17 @@ struct PartitionOffer {
   partition::Partition cut;
 };
 
-// "balanced", and what plugins added. The cut of "balanced" is the one whose slowest stage is as
+// "balanced", and what plugins added. The cut of "balanced" is the one whose slowest chunk is as
 // fast as can be, by floating-point operations per token; among equals the one that gives later
-// stages less. The embedding goes with the first block and the head with the last.
+// chunks less. The embedding goes with the first block and the head with the last.
 Catalogue<PartitionOffer>& partitions();
 
 // The user's own: first and last block of every stage, inclusive, counted as the weight files do
-// (h.0, h.1, …). The embedding and the head ride along.
+// (h.0, h.1, …). The embedding and the head ride along. Of several chunks a stage: of the first
+// ones of all stages, then of their second ones.
 partition::Assignment explicit_partition(const partition::ModelDescription& model,
-                                         const std::vector<std::pair<int, int>>& blocks);
+                                         const std::vector<std::pair<int, int>>& blocks,
+                                         int chunks = 1);
 
 // Every answer, of ours and of plugins, passes here: each layer once and in order, a host for every
 // stage, nowhere more stages than slots or more bytes than memory. Gives back the answer with every

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <map>
 #include <utility>
 
 #include "framework/store/sample_order.h"
@@ -10,43 +11,105 @@
 #include "stages/batch_upstream.h"
 #include "stages/link_downstream.h"
 #include "stages/link_upstream.h"
+#include "stages/local_passage.h"
 #include "stages/loss_downstream.h"
 
 namespace strait::stages {
 
 Stage::Stage(const StageOptions& options)
     : options_(options),
-      model_(models::make_model(options.model, options.layers, options.dtype, at::kCPU)),
-      parameters_(model_->parameters()),
-      layout_(stage_layout(models::describe(options.model), options.layers)),
+      seats_(make_seats(options)),
+      tied_(share_tied(seats_)),
+      parameters_(all_parameters()),
+      places_(places()),
+      layout_(stage_layout(models::describe(options.model), layers())),
       gradients_(std::make_unique<Gradients>(parameters_, layout_)),
       optimizer_(std::make_unique<AdamW>(parameters_, layout_, options.adamw)),
       sync_(std::make_unique<ReplicaSync>(options.sync, options.batch.replicas,
                                           options.batch.replica, layout_, *optimizer_, *gradients_,
                                           waits_)) {
+  for (std::size_t i = 0; i < seats_.size(); ++i) {
+    seats_[i].upper = make_boundary(options.seats[i], BoundarySide::receiver);
+    seats_[i].lower = make_boundary(options.seats[i], BoundarySide::sender);
+  }
+}
+
+std::vector<Stage::Seat> Stage::make_seats(const StageOptions& options) {
   ChunkOptions chunk;
   chunk.seed = options.seed;
   chunk.first_micro_batch =
       static_cast<std::int32_t>(options.batch.replica * options.batch.micro_batches);
   chunk.recompute = options.recompute;
-  chunk_ = std::make_unique<Chunk>(*model_, chunk);
-  upper_ = make_boundary(BoundarySide::receiver);
-  lower_ = make_boundary(BoundarySide::sender);
+  std::vector<Seat> seats;
+  for (const SeatOptions& one : options.seats) {
+    Seat& seat = seats.emplace_back();
+    seat.model = models::make_model(options.model, one.layers, options.dtype, at::kCPU);
+    seat.chunk = std::make_unique<Chunk>(*seat.model, chunk);
+  }
+  return seats;
+}
+
+// Both sides of a tied weight, as far as they are on this stage; where they are in two chunks they
+// come to share memory here, as they do in one.
+models::TiedWeight Stage::share_tied(const std::vector<Seat>& seats) {
+  models::TiedWeight tied;
+  for (const Seat& seat : seats) {
+    const models::TiedWeight& here = seat.model->tied();
+    if (here.embedding.defined()) tied.embedding = here.embedding;
+    if (here.head.defined()) tied.head = here.head;
+  }
+  if (tied.embedding.defined() && tied.head.defined()) {
+    tied.head.set_data(tied.embedding.detach());
+  }
+  return tied;
+}
+
+std::vector<models::Parameter> Stage::all_parameters() const {
+  std::vector<models::Parameter> all;
+  for (const Seat& seat : seats_) {
+    for (models::Parameter& parameter : seat.model->parameters()) {
+      all.push_back(std::move(parameter));
+    }
+  }
+  return all;
+}
+
+std::vector<std::uint32_t> Stage::places() const {
+  std::map<std::string, std::uint32_t> by_name;
+  for (const models::TensorShape& tensor : models::describe(options_.model).tensors()) {
+    by_name.emplace(tensor.name, static_cast<std::uint32_t>(by_name.size()));
+  }
+  std::vector<std::uint32_t> places;
+  for (const models::Parameter& one : parameters_) places.push_back(by_name.at(one.name));
+  return places;
+}
+
+std::vector<models::LayerRange> Stage::layers() const {
+  std::vector<models::LayerRange> layers;
+  for (const Seat& seat : seats_) layers.push_back(seat.model->range());
+  return layers;
 }
 
 void Stage::connect(StageLinks links, const StageData& data, std::function<bool()> stop_requested) {
+  TORCH_INTERNAL_ASSERT(links.seats.size() == seats_.size(), "links of ", links.seats.size(),
+                        " chunks for a stage that has ", seats_.size());
   source_ = std::make_unique<BatchSource>(data.training, data.evaluation, options_.batch);
   sync_->connect(std::move(links.replicas), options_.loop.first);
-  connect_upstream(links, std::move(stop_requested));
-  connect_downstream(links);
+  for (std::size_t i = 0; i < seats_.size(); ++i) {
+    connect_downstream(i, links.seats[i]);
+    connect_upstream(i, links.seats[i]);
+  }
+  if (seats_.front().upstream == nullptr) {
+    connect_head(std::move(links.votes), std::move(stop_requested));
+  }
   connect_tie(std::move(links.tie));
 }
 
 Stage::~Stage() = default;
 
-std::unique_ptr<Boundary> Stage::make_boundary(BoundarySide side) const {
+std::unique_ptr<Boundary> Stage::make_boundary(const SeatOptions& seat, BoundarySide side) const {
   const bool upper = side == BoundarySide::receiver;
-  const BoundaryOptions& options = upper ? options_.upper : options_.lower;
+  const BoundaryOptions& options = upper ? seat.upper : seat.lower;
   BoundarySetting setting;
   setting.side = side;
   setting.replica = options_.batch.replica;
@@ -57,7 +120,7 @@ std::unique_ptr<Boundary> Stage::make_boundary(BoundarySide side) const {
   setting.evaluation_wire = options_.evaluation_wire;
   setting.last = options_.loop.last;
   if (remembers_samples(options)) {
-    const int above = upper ? options_.layers.first - 1 : options_.layers.last;
+    const int above = upper ? seat.layers.first - 1 : seat.layers.last;
     setting.width =
         models::describe(options_.model).layers.at(static_cast<std::size_t>(above)).output_width;
     const store::SampleOrder order(sample_order_options(options_.batch, options_.training_rows));
@@ -67,20 +130,25 @@ std::unique_ptr<Boundary> Stage::make_boundary(BoundarySide side) const {
   return std::make_unique<Boundary>(options, std::move(setting));
 }
 
-void Stage::connect_upstream(StageLinks& links, std::function<bool()> stop_requested) {
-  if (links.upstream == nullptr) {
-    const auto norms =
-        sync_->sums_gradients() ? HeadVote::Norms::of_the_sum : HeadVote::Norms::of_each;
-    votes_ = std::make_unique<HeadVote>(
-        std::move(links.votes), static_cast<std::size_t>(options_.batch.replica), norms, waits_);
-    upstream_ = std::make_unique<BatchUpstream>(
-        *source_, [this, stop = std::move(stop_requested)](const StepReport& report) {
-          return settle_at_head(report, stop());
-        });
-    return;
-  }
-  upstream_ = std::make_unique<LinkUpstream>(
-      upper_->connect(std::move(links.upstream), waits_, links.upstream_name));
+// Without a link: the seat above, where there is one, has left the other half of a passage here;
+// else the pipeline begins here.
+void Stage::connect_upstream(std::size_t seat, SeatLinks& links) {
+  Seat& mine = seats_[seat];
+  if (links.upstream == nullptr) return;
+  mine.upstream = std::make_unique<LinkUpstream>(
+      mine.upper->connect(std::move(links.upstream), waits_, links.upstream_name));
+}
+
+void Stage::connect_head(std::vector<std::unique_ptr<net::Link>> votes,
+                         std::function<bool()> stop_requested) {
+  const auto norms =
+      sync_->sums_gradients() ? HeadVote::Norms::of_the_sum : HeadVote::Norms::of_each;
+  votes_ = std::make_unique<HeadVote>(
+      std::move(votes), static_cast<std::size_t>(options_.batch.replica), norms, waits_);
+  seats_.front().upstream = std::make_unique<BatchUpstream>(
+      *source_, [this, stop = std::move(stop_requested)](const StepReport& report) {
+        return settle_at_head(report, stop());
+      });
 }
 
 // Where every replica trains on by itself, its gradient is the mean over its own tokens: the loss
@@ -90,7 +158,7 @@ StepVerdict Stage::settle_at_head(StepReport report, bool stop) {
   if (!sync_->sums_gradients() && !report.squared_norms.empty()) {
     const std::int64_t own = source_->own_target_tokens({report.step, true});
     if (own > 0) factor = static_cast<double>(report.target_tokens) / static_cast<double>(own);
-    for (double& squared : report.squared_norms) squared *= factor * factor;
+    for (SquaredNorm& norm : report.squared_norms) norm.value *= factor * factor;
   }
   const HeadVote::Vote all = votes_->cast({std::move(report), stop});
   StepVerdict verdict = decide(all.report, options_.clip, all.stop);
@@ -98,33 +166,49 @@ StepVerdict Stage::settle_at_head(StepReport report, bool stop) {
   return verdict;
 }
 
-void Stage::connect_downstream(StageLinks& links) {
-  if (links.downstream == nullptr) {
-    TORCH_INTERNAL_ASSERT(model_->head() != nullptr, "the last stage of a pipeline has no head");
-    downstream_ = std::make_unique<LossDownstream>(*model_->head(), *gradients_, *source_);
-    return;
+void Stage::connect_downstream(std::size_t seat, SeatLinks& links) {
+  Seat& mine = seats_[seat];
+  if (links.downstream != nullptr) {
+    mine.downstream = std::make_unique<LinkDownstream>(
+        mine.lower->connect(std::move(links.downstream), waits_, links.downstream_name));
+  } else if (seat + 1 < seats_.size()) {
+    const auto passage = std::make_shared<LocalPassage>();
+    mine.downstream = std::make_unique<LocalDownstream>(passage);
+    seats_[seat + 1].upstream = std::make_unique<LocalUpstream>(passage);
+  } else {
+    TORCH_INTERNAL_ASSERT(mine.model->head() != nullptr,
+                          "the last stage of a pipeline has no head");
+    mine.downstream = std::make_unique<LossDownstream>(*mine.model->head(), *gradients_, *source_);
   }
-  downstream_ = std::make_unique<LinkDownstream>(
-      lower_->connect(std::move(links.downstream), waits_, links.downstream_name));
+}
+
+Downstream& Stage::below() const {
+  const Seat& last = seats_.back();
+  return last.model->head() != nullptr ? *last.downstream : *seats_.front().downstream;
 }
 
 void Stage::connect_tie(std::unique_ptr<net::Link> link) {
-  const models::TiedWeight tied = model_->tied();
-  if (tied.embedding.defined() && tied.head.defined()) {
-    ties_.push_back(std::make_unique<LocalTie>(tied.embedding, tied.head));
+  if (tied_.embedding.defined() && tied_.head.defined()) {
+    ties_.push_back(std::make_unique<LocalTie>(tied_.embedding, tied_.head));
   } else if (link != nullptr) {
-    ties_.push_back(std::make_unique<LinkTie>(tied.embedding.defined() ? tied.embedding : tied.head,
-                                              std::move(link), waits_));
+    ties_.push_back(std::make_unique<LinkTie>(
+        tied_.embedding.defined() ? tied_.embedding : tied_.head, std::move(link), waits_));
   }
 }
 
 void Stage::initialize() {
-  models::initialize(*model_, options_.model, options_.seed);
+  for (const Seat& seat : seats_) {
+    models::initialize(*seat.model, options_.model, options_.seed);
+  }
   optimizer_->adopt();
 }
 
-net::Link* Stage::upstream_link() { return upper_->link(); }
-net::Link* Stage::downstream_link() { return lower_->link(); }
+net::Link* Stage::upstream_link(ChunkIndex chunk) {
+  return seats_.at(static_cast<std::size_t>(number(chunk))).upper->link();
+}
+net::Link* Stage::downstream_link(ChunkIndex chunk) {
+  return seats_.at(static_cast<std::size_t>(number(chunk))).lower->link();
+}
 net::Link* Stage::tie_link() { return ties_.empty() ? nullptr : ties_.front()->link(); }
 const net::Link* Stage::replica_link(std::size_t replica) const { return sync_->link(replica); }
 const net::Link* Stage::vote_link(std::size_t replica) const {
@@ -139,8 +223,10 @@ sync::SyncTraffic Stage::sync_traffic() const {
 
 std::vector<Boundary*> Stage::boundaries() const {
   std::vector<Boundary*> connected;
-  for (const std::unique_ptr<Boundary>* boundary : {&upper_, &lower_}) {
-    if ((*boundary)->link() != nullptr) connected.push_back(boundary->get());
+  for (const Seat& seat : seats_) {
+    for (Boundary* boundary : {seat.upper.get(), seat.lower.get()}) {
+      if (boundary->link() != nullptr) connected.push_back(boundary);
+    }
   }
   return connected;
 }
@@ -154,8 +240,10 @@ std::vector<store::NamedTensor> Stage::saved_caches() const {
 }
 
 void Stage::restore_caches(const ReadTensor& read) {
-  upper_->restore_cache(read);
-  lower_->restore_cache(read);
+  for (const Seat& seat : seats_) {
+    seat.upper->restore_cache(read);
+    seat.lower->restore_cache(read);
+  }
 }
 
 std::vector<BoundaryTraffic> Stage::traffic() const {
@@ -166,14 +254,12 @@ std::vector<BoundaryTraffic> Stage::traffic() const {
 }
 
 store::Step Stage::run(StageObserver& observer) {
-  StageParts parts{{{*chunk_, *upstream_, *downstream_}},
-                   parameters_,
-                   *gradients_,
-                   *optimizer_,
-                   *sync_,
-                   ties_,
-                   waits_,
-                   boundaries()};
+  std::vector<StageParts::Seat> seats;
+  for (const Seat& seat : seats_) {
+    seats.push_back({*seat.chunk, *seat.upstream, *seat.downstream});
+  }
+  StageParts parts{std::move(seats), below(), parameters_, places_, *gradients_,
+                   *optimizer_,      *sync_,  ties_,       waits_,  boundaries()};
   StageLoop loop(std::move(parts), options_.training, options_.evaluation, options_.loop, observer);
   return loop.run();
 }

@@ -6,63 +6,21 @@
 #include <string>
 #include <vector>
 
-#include "framework/store/token_file.h"
 #include "models/model.h"
-#include "models/model_config.h"
 #include "stages/adamw.h"
 #include "stages/batch_source.h"
 #include "stages/boundary.h"
-#include "stages/boundary_options.h"
 #include "stages/boundary_traffic.h"
 #include "stages/head_vote.h"
 #include "stages/replica_sync.h"
 #include "stages/stage_loop.h"
+#include "stages/stage_options.h"
 #include "stages/stage_state.h"
 
 namespace strait::stages {
 
-struct StageOptions {
-  models::ModelConfig model;
-  models::LayerRange layers{};
-  at::ScalarType dtype = at::kFloat;
-  std::uint64_t seed = 0;
-  bool recompute = false;
-  double clip = 1.0;
-  BoundaryOptions upper;  // of the ends that this stage has; where there is none they stay as
-  BoundaryOptions lower;  // they are here
-  std::int64_t training_rows = 0;  // of the token file, and the tokens of one of them: every stage
-  std::int64_t row_tokens = 0;     // knows these, to remember samples by
-  at::ScalarType wire = at::kFloat;             // of the raw codec in training
-  at::ScalarType evaluation_wire = at::kFloat;  // likewise in evaluation
-  AdamWOptions adamw;
-  sync::SyncSettings sync;  // of several replicas
-  BatchOptions batch;
-  LoopOptions loop;
-  schedules::ActionList training;
-  schedules::ActionList evaluation;
-};
-
-// What a stage is connected to; null where the pipeline ends or where no weight is shared.
-struct StageLinks {
-  std::unique_ptr<net::Link> upstream;
-  std::unique_ptr<net::Link> downstream;
-  std::unique_ptr<net::Link> tie;
-  // To the same stage of the other replicas, and between the heads of the pipelines: by replica,
-  // null at the own place; empty where there is one replica, and votes at every other stage.
-  std::vector<std::unique_ptr<net::Link>> replicas;
-  std::vector<std::unique_ptr<net::Link>> votes;
-  std::string upstream_name;  // how reports call them: "stage 0 (host a)"
-  std::string downstream_name;
-};
-
-// Null where this stage needs no tokens.
-struct StageData {
-  std::shared_ptr<const store::TokenFile> training;
-  std::shared_ptr<const store::TokenFile> evaluation;
-};
-
-// One stage, put together: the only place that looks which ends of the pipeline it has, and gives
-// each its port. Owns everything a stage works with; runs on the thread that calls run().
+// One stage, put together: the only place that looks which ends of the pipeline its chunks have,
+// and gives each its port. Owns everything a stage works with; runs on the thread that calls run().
 class Stage {
  public:
   explicit Stage(const StageOptions& options);
@@ -76,8 +34,8 @@ class Stage {
   void connect(StageLinks links, const StageData& data, std::function<bool()> stop_requested);
 
   // For reports; null where there is none.
-  net::Link* upstream_link();
-  net::Link* downstream_link();
+  net::Link* upstream_link(ChunkIndex chunk = {});
+  net::Link* downstream_link(ChunkIndex chunk = {});
   net::Link* tie_link();
   const net::Link* replica_link(std::size_t replica) const;
   const net::Link* vote_link(std::size_t replica) const;
@@ -107,28 +65,42 @@ class Stage {
   store::Step run(StageObserver& observer);
 
  private:
-  std::unique_ptr<Boundary> make_boundary(BoundarySide side) const;
-  std::vector<Boundary*> boundaries() const;  // that are connected, upper first
-  void connect_upstream(StageLinks& links, std::function<bool()> stop_requested);
+  struct Seat {  // a chunk, its boundaries and its ports
+    std::unique_ptr<models::Model> model;
+    std::unique_ptr<Chunk> chunk;
+    std::unique_ptr<Boundary> upper;
+    std::unique_ptr<Boundary> lower;
+    std::unique_ptr<Upstream> upstream;
+    std::unique_ptr<Downstream> downstream;
+  };
+
+  static std::vector<Seat> make_seats(const StageOptions& options);
+  static models::TiedWeight share_tied(const std::vector<Seat>& seats);
+  std::unique_ptr<Boundary> make_boundary(const SeatOptions& seat, BoundarySide side) const;
+  std::vector<Boundary*> boundaries() const;  // that are connected, by seat, upper first
+  std::vector<models::LayerRange> layers() const;
+  std::vector<models::Parameter> all_parameters() const;
+  std::vector<std::uint32_t> places() const;
+  void connect_upstream(std::size_t seat, SeatLinks& links);
+  void connect_downstream(std::size_t seat, SeatLinks& links);
+  void connect_head(std::vector<std::unique_ptr<net::Link>> votes,
+                    std::function<bool()> stop_requested);
   StepVerdict settle_at_head(StepReport report, bool stop);
-  void connect_downstream(StageLinks& links);
   void connect_tie(std::unique_ptr<net::Link> link);
+  Downstream& below() const;
 
   StageOptions options_;
   WaitClock waits_;
-  std::unique_ptr<models::Model> model_;
+  std::vector<Seat> seats_;
+  models::TiedWeight tied_;
   std::vector<models::Parameter> parameters_;
+  std::vector<std::uint32_t> places_;  // of these in the model
   sync::Layout layout_;
   std::unique_ptr<Gradients> gradients_;
   std::unique_ptr<AdamW> optimizer_;
   std::unique_ptr<ReplicaSync> sync_;
   std::unique_ptr<HeadVote> votes_;
-  std::unique_ptr<Chunk> chunk_;
   std::unique_ptr<BatchSource> source_;
-  std::unique_ptr<Boundary> upper_;
-  std::unique_ptr<Boundary> lower_;
-  std::unique_ptr<Upstream> upstream_;
-  std::unique_ptr<Downstream> downstream_;
   std::vector<std::unique_ptr<WeightTie>> ties_;
 };
 

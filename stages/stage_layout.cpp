@@ -2,16 +2,21 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <vector>
 
 namespace strait::stages {
-sync::Layout stage_layout(const models::ModelDescription& model, models::LayerRange layers) {
+
+sync::Layout stage_layout(const models::ModelDescription& model,
+                          const std::vector<models::LayerRange>& chunks) {
   const std::string& tied = model.layers.back().tied_to;
-  const bool has_head = layers.last + 1 == static_cast<int>(model.layers.size());
-  const bool shares = !tied.empty() && !(layers.first == 0 && has_head);
+  const bool has_head = chunks.back().last + 1 == static_cast<int>(model.layers.size());
+  const bool shares = !tied.empty() && !(chunks.front().first == 0 && has_head);
   std::vector<sync::PieceSpec> pieces;
   for (int i = 0; i < static_cast<int>(model.layers.size()); ++i) {
-    const bool own = i >= layers.first && i <= layers.last;
+    const bool own = std::ranges::any_of(chunks, [i](const models::LayerRange& layers) {
+      return i >= layers.first && i <= layers.last;
+    });
     for (const models::TensorShape& tensor : model.layers[static_cast<std::size_t>(i)].tensors) {
       const bool twin = shares && tensor.name == tied;
       if (own || (twin && has_head)) pieces.push_back({tensor.name, tensor.shape, twin});

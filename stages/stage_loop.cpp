@@ -76,6 +76,8 @@ void StageLoop::act(const Phase& phase, const schedules::Action& action) {
       at::Tensor gradient = seat.downstream.take_gradient(phase, micro_batch);
       if (micro_batch == last_micro_batch_) parts_.sync.last_backward_begins();
       gradient = seat.chunk.backward(micro_batch, std::move(gradient));
+      // Other chunks may still have backwards of earlier micro-batches.
+      parts_.gradients.announce(false);
       parts_.gradients.fold();
       seat.upstream.give_gradient(phase, micro_batch, std::move(gradient));
       break;
@@ -86,15 +88,15 @@ void StageLoop::act(const Phase& phase, const schedules::Action& action) {
 }
 
 StepReport StageLoop::report(const Phase& phase) {
-  std::vector<double> squared_norms;
+  std::vector<SquaredNorm> norms;
   if (phase.training) {
     for (std::size_t i = 0; i < parts_.parameters.size(); ++i) {
       if (!parts_.parameters[i].owned) continue;
-      squared_norms.push_back(kernels::squared_norm(parts_.gradients[i]));
+      norms.push_back({parts_.places[i], kernels::squared_norm(parts_.gradients[i])});
     }
   }
-  StepReport all = parts_.seats.back().downstream.collect(phase);
-  all.squared_norms.insert(all.squared_norms.begin(), squared_norms.begin(), squared_norms.end());
+  StepReport all = parts_.below.collect(phase);
+  add_norms(all, norms);
   return all;
 }
 
@@ -111,7 +113,7 @@ StepVerdict StageLoop::train(store::Step step) {
     parts_.sync.gradient_whole(step);
   }
   const StepVerdict verdict = parts_.seats.front().upstream.settle(report(phase));
-  parts_.seats.back().downstream.announce(verdict);
+  parts_.below.announce(verdict);
 
   StepSummary summary;
   summary.verdict = verdict;
@@ -145,7 +147,7 @@ bool StageLoop::evaluate(store::Step steps) {
   play(phase, evaluation_);
   parts_.sync.hide_model();
   const StepVerdict verdict = parts_.seats.front().upstream.settle(report(phase));
-  parts_.seats.back().downstream.announce(verdict);
+  parts_.below.announce(verdict);
   observer_.evaluated(verdict);
   return verdict.stop;
 }

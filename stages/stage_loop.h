@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -34,7 +35,11 @@ struct StageParts {
     Downstream& downstream;
   };
   std::vector<Seat> seats;  // by ChunkIndex, head of the pipeline first
+  // Behind which the stages below are asked for reports and told verdicts. Those of the others are
+  // given at the first seat's upstream: its gradients are the last to leave.
+  Downstream& below;
   const std::vector<models::Parameter>& parameters;
+  const std::vector<std::uint32_t>& places;  // of these, among all of the model's
   Gradients& gradients;
   AdamW& optimizer;
   ReplicaSync& sync;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "launcher/console/byte_text.h"
@@ -45,12 +46,14 @@ std::vector<BoundaryStep> BoundaryTotals::all() const {
 std::vector<std::string> boundary_table(std::span<const BoundaryStep> boundaries) {
   std::vector<std::string> lines;
   if (boundaries.empty()) return lines;
-  constexpr const char* kLine = "{:<10}{:<9}{:>10}{:>10}{:>7}{:>8}{:>8}{:>12}{:>9}{:>7}{:>9}{:>8}";
-  lines.push_back(fmt::format(fmt::runtime(kLine), "boundary", "direction", "float32", "sent",
-                              "ratio", "change", "error", "remembered", "hits", "first", "evicted",
-                              "resent"));
+  std::size_t column = 10;
+  for (const BoundaryStep& one : boundaries) column = std::max(column, one.boundary.size() + 1);
+  constexpr const char* kLine = "{:<{}}{:<9}{:>10}{:>10}{:>7}{:>8}{:>8}{:>12}{:>9}{:>7}{:>9}{:>8}";
+  lines.push_back(fmt::format(fmt::runtime(kLine), "boundary", column, "direction", "float32",
+                              "sent", "ratio", "change", "error", "remembered", "hits", "first",
+                              "evicted", "resent"));
   for (const BoundaryStep& one : boundaries) {
-    lines.push_back(fmt::format(fmt::runtime(kLine), one.boundary, one.direction,
+    lines.push_back(fmt::format(fmt::runtime(kLine), one.boundary, column, one.direction,
                                 byte_text(one.raw_bytes), byte_text(one.sent_bytes),
                                 fmt::format("{:.1f}x", one.ratio()), share_text(one.change),
                                 share_text(one.error), byte_text(one.cache_bytes), one.hits,

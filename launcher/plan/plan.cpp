@@ -42,12 +42,15 @@ Plan::Host host_from_json(const json& from) {
 }
 
 json process_to_json(const Plan::Process& process) {
-  return {
-      {"name", name_to_json(process.name)}, {"host", process.host},
-      {"host_index", process.host_index},   {"layers", {process.layers.first, process.layers.last}},
-      {"threads", process.threads},         {"parameters", process.parameters},
-      {"state_bytes", process.state_bytes}, {"activation_bytes", process.activation_bytes},
-      {"cache_bytes", process.cache_bytes}, {"in_flight", process.in_flight}};
+  json chunks = json::array();
+  for (const models::LayerRange& layers : process.chunks) {
+    chunks.push_back({layers.first, layers.last});
+  }
+  return {{"name", name_to_json(process.name)}, {"host", process.host},
+          {"host_index", process.host_index},   {"chunks", chunks},
+          {"threads", process.threads},         {"parameters", process.parameters},
+          {"state_bytes", process.state_bytes}, {"activation_bytes", process.activation_bytes},
+          {"cache_bytes", process.cache_bytes}, {"in_flight", process.in_flight}};
 }
 
 Plan::Process process_from_json(const json& from) {
@@ -55,7 +58,12 @@ Plan::Process process_from_json(const json& from) {
   process.name = name_from_json(from.at("name"));
   process.host = from.at("host");
   process.host_index = from.at("host_index");
-  process.layers = {from.at("layers").at(0), from.at("layers").at(1)};
+  for (const json& layers : from.at("chunks")) {
+    process.chunks.push_back({layers.at(0), layers.at(1)});
+  }
+  if (process.chunks.empty()) {
+    throw UserError(ExitCode::mismatch, "a plan gives no layers to " + process.name.text());
+  }
   process.threads = from.at("threads");
   process.parameters = from.at("parameters");
   process.state_bytes = from.at("state_bytes");
@@ -80,6 +88,7 @@ json link_to_json(const Plan::Link& link) {
           {"use", kUseWords.at(static_cast<std::size_t>(link.use))},
           {"connects", name_to_json(link.connects)},
           {"listens", name_to_json(link.listens)},
+          {"place", link.place},
           {"forward_bytes", link.forward_bytes},
           {"backward_bytes", link.backward_bytes},
           {"first_forward_bytes", link.first_forward_bytes},
@@ -95,6 +104,7 @@ Plan::Link link_from_json(const json& from) {
   link.use = use_from_json(from.at("use"));
   link.connects = name_from_json(from.at("connects"));
   link.listens = name_from_json(from.at("listens"));
+  link.place = from.at("place");
   link.forward_bytes = from.at("forward_bytes");
   link.backward_bytes = from.at("backward_bytes");
   link.first_forward_bytes = from.at("first_forward_bytes");
@@ -169,7 +179,8 @@ const Plan::Process& Plan::process(net::ProcessName name) const {
 
 schedules::ActionList Plan::training_actions(net::ProcessName name) const {
   const schedules::PipelineShape shape{static_cast<int>(recipe.pipeline.stages),
-                                       static_cast<int>(micro_batches), static_cast<int>(depth)};
+                                       static_cast<int>(micro_batches), static_cast<int>(depth),
+                                       static_cast<int>(chunks())};
   return schedules::schedule_named(recipe.pipeline.schedule)
       .list(shape, static_cast<StageIndex>(name.stage));
 }
@@ -179,7 +190,7 @@ schedules::ActionList Plan::evaluation_actions(net::ProcessName name) const {
       own_micro_batches(eval_micro_batches, recipe.pipeline.replicas, name.replica);
   if (own == 0) return {};
   const schedules::PipelineShape shape{static_cast<int>(recipe.pipeline.stages),
-                                       static_cast<int>(own), 0};
+                                       static_cast<int>(own), 0, static_cast<int>(chunks())};
   return schedules::forward_only(shape, static_cast<StageIndex>(name.stage));
 }
 

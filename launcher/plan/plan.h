@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <vector>
@@ -27,23 +28,24 @@ struct Plan {
   };
   struct Process {
     net::ProcessName name;
-    std::string host;            // its name, and
-    std::size_t host_index = 0;  // which of `hosts` it is
-    models::LayerRange layers{};
+    std::string host;                        // its name, and
+    std::size_t host_index = 0;              // which of `hosts` it is
+    std::vector<models::LayerRange> chunks;  // mostly one; see schedules/pipeline_shape.h
     std::int64_t threads = 1;
     std::int64_t parameters = 0;
     std::int64_t state_bytes = 0;       // weights, gradients, optimizer and sync state
     std::int64_t activation_bytes = 0;  // kept between forwards and backwards, at the most
     std::int64_t cache_bytes = 0;       // what it remembers of samples in memory, at the most
-    std::int64_t in_flight = 0;         // micro-batches held, at the most
+    std::int64_t in_flight = 0;         // micro-batches held, at the most; in each chunk by itself
   };
   // replica: between two replicas of a stage; vote: between the heads of two pipelines.
   enum class Use { boundary, tie, replica, vote };
   struct Link {
-    std::string name;  // "boundary 0.0>1.0", "replica 1.0~1.1"
+    std::string name;  // "boundary 0.0>1.0", of chunks "boundary 1.0/0>0.0/1", "replica 1.0~1.1"
     Use use = Use::boundary;
     net::ProcessName connects;        // the upper end, or the replica of the lower number
     net::ProcessName listens;         // the lower end, or the other replica: it binds
+    std::int64_t place = 0;           // boundary: of the chunk above it, on the data's way
     std::int64_t forward_bytes = 0;   // per step, towards the loss, or from who connects
     std::int64_t backward_bytes = 0;  // per step, the other way
     // Where activations are sent as changes (else as forward_bytes, and 0):
@@ -91,6 +93,8 @@ struct Plan {
   std::vector<Link> links;
 
   const Process& process(net::ProcessName name) const;
+  // Of each stage.
+  std::int64_t chunks() const { return std::ssize(processes.at(0).chunks); }
   // What a stage does in a training step.
   schedules::ActionList training_actions(net::ProcessName name) const;
   // And in an evaluation, of whose micro-batches each replica has every so many.

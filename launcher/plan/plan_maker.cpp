@@ -15,6 +15,7 @@
 #include "launcher/plan/placement.h"
 #include "launcher/plan/planned_boundary.h"
 #include "launcher/plan/planned_cut.h"
+#include "launcher/plan/planned_schedule.h"
 #include "launcher/plan/planned_sync.h"
 #include "launcher/plan/step_forecast.h"
 #include "launcher/recipe/links_reader.h"
@@ -86,13 +87,18 @@ void check_data(const Recipe& recipe, const models::ModelDescription& model,
 
 std::int64_t bytes_per_value(Dtype dtype) { return dtype == Dtype::bfloat16 ? 2 : 4; }
 
+std::size_t stages_of(const Plan& plan) {
+  return static_cast<std::size_t>(plan.recipe.pipeline.stages);
+}
+
 // The numbers of a plan in the making that several steps of it need.
 struct Sizes {
   std::int64_t micro_batch_tokens;
   std::int64_t threads;
 };
 
-// A replica's pipeline once samples come back, and in the first epoch; `places` are its hosts.
+// A replica's pipeline once samples come back, and in the first epoch; `hosts` by stage, `ranges`
+// and boundaries by place on the data's way.
 struct ReplicaCosts {
   StepCosts known;
   StepCosts first_epoch;
@@ -100,22 +106,26 @@ struct ReplicaCosts {
 
 ReplicaCosts replica_costs(const Plan& plan, const models::ModelDescription& model,
                            const std::vector<models::LayerRange>& ranges,
-                           std::span<const std::size_t> places,
+                           std::span<const std::size_t> hosts,
                            const std::vector<PlannedBoundary>& boundaries, const Sizes& sizes) {
   ReplicaCosts costs;
   costs.known.schedule = plan.recipe.pipeline.schedule;
   costs.known.micro_batches = plan.micro_batches;
+  costs.known.stages = std::ssize(hosts);
   for (std::size_t i = 0; i < ranges.size(); ++i) {
-    const ComputeSpeed speed = compute_speed(plan, places[i], sizes.threads);
-    costs.known.stages.push_back(stage_cost(model, ranges[i], sizes.micro_batch_tokens, speed));
+    const ComputeSpeed speed = compute_speed(plan, hosts[i % hosts.size()], sizes.threads);
+    costs.known.chunks.push_back(stage_cost(model, ranges[i], sizes.micro_batch_tokens, speed));
   }
+  costs.known.links.resize(ranges.size() - 1);  // within a stage nothing is sent
   costs.first_epoch = costs.known;
   for (std::size_t i = 0; i < boundaries.size(); ++i) {
-    const PathSpeed down = path_speed(plan, places[i], places[i + 1]);
-    const PathSpeed up = path_speed(plan, places[i + 1], places[i]);
+    const std::size_t upper = hosts[i % hosts.size()];
+    const std::size_t lower = hosts[(i + 1) % hosts.size()];
+    const PathSpeed down = path_speed(plan, upper, lower);
+    const PathSpeed up = path_speed(plan, lower, upper);
     const BoundaryBytes& bytes = boundaries[i].bytes;
-    costs.known.links.push_back(link_cost(boundaries[i].forward_bytes(), bytes.backward, down, up));
-    costs.first_epoch.links.push_back(link_cost(bytes.first_forward, bytes.backward, down, up));
+    costs.known.links[i] = link_cost(boundaries[i].forward_bytes(), bytes.backward, down, up);
+    costs.first_epoch.links[i] = link_cost(bytes.first_forward, bytes.backward, down, up);
   }
   return costs;
 }
@@ -125,10 +135,11 @@ ReplicaCosts replica_costs(const Plan& plan, const models::ModelDescription& mod
 void plan_steps(Plan& plan, const models::ModelDescription& model, const PlannedCut& cut,
                 const std::vector<PlannedBoundary>& boundaries, const Sizes& sizes) {
   std::vector<ReplicaCosts> replicas;
-  const std::span<const std::size_t> places(cut.hosts);
-  for (std::size_t at = 0; at < places.size(); at += cut.layers.size()) {
-    replicas.push_back(replica_costs(plan, model, cut.layers, places.subspan(at, cut.layers.size()),
-                                     boundaries, sizes));
+  const std::span<const std::size_t> hosts(cut.hosts);
+  const std::size_t stages = stages_of(plan);
+  for (std::size_t at = 0; at < hosts.size(); at += stages) {
+    replicas.push_back(
+        replica_costs(plan, model, cut.layers, hosts.subspan(at, stages), boundaries, sizes));
   }
   const auto plain = [](const ReplicaCosts& costs) { return step_seconds(costs.known, 0); };
   const auto slowest = std::ranges::max_element(replicas, {}, plain);
@@ -141,54 +152,66 @@ void plan_steps(Plan& plan, const models::ModelDescription& model, const Planned
 }
 
 Plan::Process plan_process(const Plan& plan, const models::ModelDescription& model,
-                           const models::LayerRange& range, net::ProcessName name,
+                           const std::vector<models::LayerRange>& ranges, net::ProcessName name,
                            const Sizes& sizes) {
   Plan::Process process;
   process.name = name;
-  process.layers = range;
   process.threads = sizes.threads;
-  std::int64_t saved_per_token = 0;
-  for (int i = range.first; i <= range.last; ++i) {
-    const models::LayerCost& layer = model.layers[static_cast<std::size_t>(i)];
-    process.parameters += layer.parameters;
-    saved_per_token += layer.saved_bytes_per_token;
+  std::vector<std::int64_t> saved;  // of a micro-batch, by chunk
+  for (std::size_t at = name.stage; at < ranges.size(); at += stages_of(plan)) {
+    process.chunks.push_back(ranges[at]);
+    std::int64_t& of_chunk = saved.emplace_back(0);
+    for (int i = ranges[at].first; i <= ranges[at].last; ++i) {
+      const models::LayerCost& layer = model.layers[static_cast<std::size_t>(i)];
+      process.parameters += layer.parameters;
+      of_chunk += layer.saved_bytes_per_token * sizes.micro_batch_tokens;
+    }
   }
-  const bool copies_tied =
-      model.tied && range.first > 0 && range.last + 1 == static_cast<int>(model.layers.size());
+  const bool copies_tied = model.tied && process.chunks.front().first > 0 &&
+                           process.chunks.back().last + 1 == std::ssize(model.layers);
   if (copies_tied) process.parameters += model.vocabulary * model.hidden;
-  const schedules::PipelineShape shape{static_cast<int>(plan.recipe.pipeline.stages),
-                                       static_cast<int>(plan.micro_batches),
-                                       static_cast<int>(plan.depth)};
-  process.in_flight = schedules::schedule_named(plan.recipe.pipeline.schedule)
-                          .most_in_flight(shape, static_cast<StageIndex>(name.stage));
+  const schedules::PipelineShape shape = shape_of(plan.recipe, plan.micro_batches, plan.depth);
+  const auto stage = static_cast<StageIndex>(name.stage);
+  const schedules::Schedule& schedule = schedules::schedule_named(plan.recipe.pipeline.schedule);
+  process.in_flight = schedule.most_in_flight(shape, stage);
+  process.activation_bytes = schedules::most_held(schedule.list(shape, stage), saved);
   // Master, gradient and two moments in float32, and the parameter itself where that is narrower.
   const bool narrow = plan.recipe.model.dtype == Dtype::bfloat16;
   process.state_bytes = process.parameters * (narrow ? 4 * 4 + 2 : 4 * 4);
-  process.activation_bytes = saved_per_token * sizes.micro_batch_tokens * process.in_flight;
   return process;
 }
 
+Plan::Link boundary_link(const Plan& plan, const PlannedBoundary& boundary, std::size_t place,
+                         std::uint32_t replica) {
+  const std::size_t stages = stages_of(plan);
+  // "1.0", or with its chunk where there are several: "1.0/1".
+  const auto end = [&](const net::ProcessName& name, std::size_t at) {
+    return plan.chunks() == 1 ? name.text() : fmt::format("{}/{}", name.text(), at / stages);
+  };
+  const auto of_a_step = [&](double bytes) {
+    return std::llround(bytes * static_cast<double>(plan.micro_batches));
+  };
+  Plan::Link link;
+  link.place = static_cast<std::int64_t>(place);
+  link.connects = {static_cast<std::uint32_t>(place % stages), replica};
+  link.listens = {static_cast<std::uint32_t>((place + 1) % stages), replica};
+  link.name =
+      fmt::format("boundary {}>{}", end(link.connects, place), end(link.listens, place + 1));
+  link.forward_bytes = of_a_step(boundary.forward_bytes());
+  link.backward_bytes = of_a_step(boundary.bytes.backward);
+  link.first_forward_bytes = of_a_step(boundary.bytes.first_forward);
+  link.entry_bytes = boundary.entry_bytes;
+  link.cache_bytes = boundary.cache_bytes;
+  link.cache_disk_bytes = boundary.cache_disk_bytes;
+  link.cached_rows = boundary.cached_rows;
+  return link;
+}
+
 void plan_boundary_links(Plan& plan, const std::vector<PlannedBoundary>& boundaries) {
-  for (std::size_t i = 0; i + 1 < plan.processes.size(); ++i) {
-    const Plan::Process& upper = plan.processes[i];
-    const Plan::Process& lower = plan.processes[i + 1];
-    if (upper.name.replica != lower.name.replica) continue;
-    const PlannedBoundary& boundary = boundaries[upper.name.stage];
-    const auto of_a_step = [&](double bytes) {
-      return std::llround(bytes * static_cast<double>(plan.micro_batches));
-    };
-    Plan::Link link;
-    link.name = fmt::format("boundary {}>{}", upper.name.text(), lower.name.text());
-    link.connects = upper.name;
-    link.listens = lower.name;
-    link.forward_bytes = of_a_step(boundary.forward_bytes());
-    link.backward_bytes = of_a_step(boundary.bytes.backward);
-    link.first_forward_bytes = of_a_step(boundary.bytes.first_forward);
-    link.entry_bytes = boundary.entry_bytes;
-    link.cache_bytes = boundary.cache_bytes;
-    link.cache_disk_bytes = boundary.cache_disk_bytes;
-    link.cached_rows = boundary.cached_rows;
-    plan.links.push_back(link);
+  for (std::uint32_t replica = 0; replica < plan.recipe.pipeline.replicas; ++replica) {
+    for (std::size_t place = 0; place < boundaries.size(); ++place) {
+      plan.links.push_back(boundary_link(plan, boundaries[place], place, replica));
+    }
   }
 }
 
@@ -292,11 +315,10 @@ PlannedRun make_plan(const Recipe& recipe) {
   for (std::uint32_t replica = 0; replica < recipe.pipeline.replicas; ++replica) {
     for (std::uint32_t stage = 0; stage < recipe.pipeline.stages; ++stage) {
       const std::size_t host = cut.hosts.at(plan.processes.size());
-      plan.processes.push_back(
-          plan_process(plan, model, cut.layers[stage], {stage, replica}, sizes));
+      plan.processes.push_back(plan_process(plan, model, cut.layers, {stage, replica}, sizes));
       plan.processes.back().host = hosts[host].name;
       plan.processes.back().host_index = host;
-      plan.processes.back().cache_bytes = cache_bytes_of(boundaries, stage);
+      plan.processes.back().cache_bytes = cache_bytes_of(boundaries, stage, stages_of(plan));
     }
   }
   plan_boundary_links(plan, boundaries);

@@ -65,27 +65,38 @@ std::string process_table(const Plan& plan, const models::ModelDescription& mode
       fmt::format("\n  {:<8}{:<12}{:<24}{:>12}{:>14}{:>14}{}{:>9}\n", "stage", "host", "layers",
                   "parameters", "state", "activations", caches("caches"), "threads");
   for (const Plan::Process& process : plan.processes) {
+    const auto layers = static_cast<int>(model.layers.size());
     text += fmt::format("  {:<8}{:<12}{:<24}{:>12}{:>14}{:>14}{}{:>9}\n", process.name.text(),
-                        process.host,
-                        layers_in_words(process.layers, static_cast<int>(model.layers.size())),
+                        process.host, layers_in_words(process.chunks.front(), layers),
                         human_count(process.parameters), human_bytes(process.state_bytes),
                         human_bytes(process.activation_bytes),
                         caches(human_bytes(process.cache_bytes)), process.threads);
+    for (std::size_t c = 1; c < process.chunks.size(); ++c) {
+      text += fmt::format("  {:<20}{}\n", "", layers_in_words(process.chunks[c], layers));
+    }
   }
   return text;
 }
 
+// Of the column of links: as the usual names need, or wider.
+std::size_t link_column(const Plan& plan) {
+  std::size_t width = 20;
+  for (const Plan::Link& link : plan.links) width = std::max(width, link.name.size() + 1);
+  return width;
+}
+
 std::string link_table(const Plan& plan) {
   if (plan.links.empty()) return "";
+  const std::size_t column = link_column(plan);
   const bool remembers = std::ranges::any_of(plan.links, &Plan::Link::remembers);
   const auto first = [&](const std::string& text) {
     return remembers ? fmt::format("{:>16}", text) : std::string();
   };
-  std::string text = fmt::format("\n  {:<20}{:<24}{}{:>16}{:>16}\n", "link", "",
+  std::string text = fmt::format("\n  {:<{}}{:<24}{}{:>16}{:>16}\n", "link", column, "",
                                  first("in epoch 1"), "down per step", "up per step");
   for (const Plan::Link& link : plan.links) {
     const bool same_host = plan.process(link.connects).host == plan.process(link.listens).host;
-    text += fmt::format("  {:<20}{:<24}{}{:>16}{:>16}\n", link.name,
+    text += fmt::format("  {:<{}}{:<24}{}{:>16}{:>16}\n", link.name, column,
                         same_host ? "CURVE over loopback" : "CURVE over TCP",
                         first(human_bytes(link.first_forward_bytes)),
                         human_bytes(link.forward_bytes), human_bytes(link.backward_bytes));
@@ -97,13 +108,15 @@ std::string link_table(const Plan& plan) {
 std::string cache_table(const Plan& plan) {
   if (std::ranges::none_of(plan.links, &Plan::Link::remembers)) return "";
   const std::int64_t rows = plan.train.rows / plan.recipe.pipeline.replicas;
-  std::string text = fmt::format("\n  {:<20}{:>12}{:>20}{:>18}{:>16}\n", "remembered samples",
-                                 "a row", "rows that fit", "memory, each end", "disk, each end");
+  const std::size_t column = link_column(plan);
+  std::string text =
+      fmt::format("\n  {:<{}}{:>12}{:>20}{:>18}{:>16}\n", "remembered samples", column, "a row",
+                  "rows that fit", "memory, each end", "disk, each end");
   for (const Plan::Link& link : plan.links) {
     if (!link.remembers()) continue;
     const std::int64_t in_memory = std::min(link.cached_rows, link.cache_bytes / link.entry_bytes);
     text += fmt::format(
-        "  {:<20}{:>12}{:>20}{:>18}{:>16}\n", link.name, human_bytes(link.entry_bytes),
+        "  {:<{}}{:>12}{:>20}{:>18}{:>16}\n", link.name, column, human_bytes(link.entry_bytes),
         fmt::format("{} of {}", link.cached_rows, rows), human_bytes(in_memory * link.entry_bytes),
         human_bytes((link.cached_rows - in_memory) * link.entry_bytes));
   }
@@ -111,6 +124,11 @@ std::string cache_table(const Plan& plan) {
     text += "  there is one epoch: no sample comes back, and none is remembered\n";
   }
   return text;
+}
+
+std::string chunks_in_words(const Plan& plan) {
+  const std::int64_t chunks = plan.processes.empty() ? 1 : plan.chunks();
+  return chunks == 1 ? "" : fmt::format(", {} chunks a stage", chunks);
 }
 
 // "sync cocktail", "sync allreduce (chosen by auto)".
@@ -198,11 +216,11 @@ std::string describe(const Plan& plan) {
   const models::ModelDescription model = models::describe(config, {recipe.data.row, 4});
   std::string text = fmt::format(
       "{}: {} with {} parameters, {} steps of {} rows of {} tokens ({} micro-batches of {})\n"
-      "schedule {}, depth {}; codec {} forward, {} backward{}; {} training rows",
+      "schedule {}{}, depth {}; codec {} forward, {} backward{}; {} training rows",
       recipe.name, model.family, human_count(model.parameters()), plan.steps, recipe.train.batch,
       recipe.data.row, plan.micro_batches, *recipe.train.micro_batch, recipe.pipeline.schedule,
-      plan.depth, forward_in_words(recipe.codec), backward_in_words(recipe.codec),
-      sync_in_words(plan), plan.train.rows);
+      chunks_in_words(plan), plan.depth, forward_in_words(recipe.codec),
+      backward_in_words(recipe.codec), sync_in_words(plan), plan.train.rows);
   if (plan.eval) text += fmt::format(", {} evaluation rows", plan.eval->rows);
   return text + "\n" + process_table(plan, model) + link_table(plan) + cache_table(plan) +
          sync_offer_table(plan) + step_forecast(plan);

@@ -10,18 +10,27 @@
 namespace strait::launcher {
 namespace {
 
-std::int64_t share_of_cache(std::int64_t bytes, const Recipe& recipe, std::size_t boundary) {
-  const auto boundaries = static_cast<std::size_t>(recipe.pipeline.stages - 1);
-  const std::int64_t upper_ends = boundary > 0 ? 2 : 1;
-  const std::int64_t lower_ends = boundary + 1 < boundaries ? 2 : 1;
-  return bytes / std::max(upper_ends, lower_ends);
+// Whether the boundary behind this place has an end on a stage.
+bool ends_at(std::size_t boundary, std::size_t stage, std::size_t stages) {
+  return boundary % stages == stage || (boundary + 1) % stages == stage;
 }
 
-void plan_cache(const Recipe& recipe, std::int64_t rows, std::size_t at,
+// Ends of boundaries of the stage that has most of them, of the two that this one is between.
+std::int64_t most_ends(std::size_t boundary, std::size_t boundaries, std::size_t stages) {
+  std::int64_t most = 1;
+  for (const std::size_t stage : {boundary % stages, (boundary + 1) % stages}) {
+    std::int64_t ends = 0;
+    for (std::size_t i = 0; i < boundaries; ++i) ends += ends_at(i, stage, stages) ? 1 : 0;
+    most = std::max(most, ends);
+  }
+  return most;
+}
+
+void plan_cache(const Recipe& recipe, std::int64_t rows, std::int64_t sharers,
                 PlannedBoundary& boundary) {
   boundary.entry_bytes = entry_bytes(recipe.codec, recipe.data.row, boundary.load.width);
-  boundary.cache_bytes = share_of_cache(recipe.codec.cache, recipe, at);
-  boundary.cache_disk_bytes = share_of_cache(recipe.codec.cache_disk, recipe, at);
+  boundary.cache_bytes = recipe.codec.cache / sharers;
+  boundary.cache_disk_bytes = recipe.codec.cache_disk / sharers;
   boundary.cached_rows = std::min(rows, boundary.cache_bytes / boundary.entry_bytes +
                                             boundary.cache_disk_bytes / boundary.entry_bytes);
   // Every sample waits for its next visit across an epoch's end, where only so many have a place:
@@ -60,21 +69,26 @@ std::vector<PlannedBoundary> plan_boundaries(const Recipe& recipe,
     load.documents_per_row += static_cast<double>(tokens.document_lengths(sample).size()) / rows;
   }
   std::vector<PlannedBoundary> boundaries;
-  for (std::size_t i = 0; i + 1 < ranges.size(); ++i) {
+  const auto stages = static_cast<std::size_t>(recipe.pipeline.stages);
+  for (std::size_t i = 0; stages > 1 && i + 1 < ranges.size(); ++i) {
     load.width = model.layers[static_cast<std::size_t>(ranges[i].last)].output_width;
     PlannedBoundary boundary;
     boundary.load = load;
     boundary.bytes = boundary_bytes(recipe.codec, load);
-    if (remembers(recipe.codec)) plan_cache(recipe, replica_rows, i, boundary);
+    if (remembers(recipe.codec)) {
+      plan_cache(recipe, replica_rows, most_ends(i, ranges.size() - 1, stages), boundary);
+    }
     boundaries.push_back(boundary);
   }
   return boundaries;
 }
 
-std::int64_t cache_bytes_of(const std::vector<PlannedBoundary>& boundaries, std::size_t stage) {
+std::int64_t cache_bytes_of(const std::vector<PlannedBoundary>& boundaries, std::size_t stage,
+                            std::size_t stages) {
   std::int64_t sum = 0;
-  if (stage > 0) sum += boundaries[stage - 1].bytes_in_memory();
-  if (stage < boundaries.size()) sum += boundaries[stage].bytes_in_memory();
+  for (std::size_t i = 0; i < boundaries.size(); ++i) {
+    if (ends_at(i, stage, stages)) sum += boundaries[i].bytes_in_memory();
+  }
   return sum;
 }
 

@@ -10,8 +10,8 @@
 
 namespace strait::launcher {
 
-// What crosses between stages s and s + 1, in every replica alike, and what both ends remember of
-// it. A value.
+// What crosses between two chunks that follow each other on the data's way, in every replica alike,
+// and what both ends remember of it. A value.
 struct PlannedBoundary {
   BoundaryLoad load;
   BoundaryBytes bytes;           // of a micro-batch
@@ -27,15 +27,17 @@ struct PlannedBoundary {
   std::int64_t bytes_in_memory() const;  // of entries
 };
 
-// By the upper stage. Of what a process may remember, each of its boundaries gets an equal share;
-// a boundary's limit is what the narrower of its ends can give, so that both forget the same
-// samples.
+// By the place of the upper chunk, for ranges by place: of one chunk a stage that is the stage. Of
+// what a process may remember, each of its boundaries gets an equal share; a boundary's limit is
+// what the narrower of its ends can give, so that both forget the same samples. One stage alone has
+// no boundaries, however many chunks.
 std::vector<PlannedBoundary> plan_boundaries(const Recipe& recipe,
                                              const models::ModelDescription& model,
                                              const std::vector<models::LayerRange>& ranges,
                                              const store::TokenFile& tokens);
 
-// Of all boundaries that this stage is an end of.
-std::int64_t cache_bytes_of(const std::vector<PlannedBoundary>& boundaries, std::size_t stage);
+// Of all boundaries that this one of so many stages is an end of.
+std::int64_t cache_bytes_of(const std::vector<PlannedBoundary>& boundaries, std::size_t stage,
+                            std::size_t stages);
 
 }  // namespace strait::launcher

@@ -12,12 +12,22 @@
 
 #include "launcher/plan/placement.h"
 #include "launcher/plan/planned_schedule.h"
+#include "launcher/plan/speeds.h"
 #include "launcher/plugin/plugin_file.h"
 #include "launcher/user_error.h"
 #include "stages/partition.h"
 
 namespace strait::launcher {
 namespace {
+
+// Of a floating-point operation, on average over the hosts by all their cores.
+double seconds_per_flop(const partition::Cluster& cluster) {
+  double sum = 0;
+  for (const partition::Host& host : cluster.hosts) {
+    sum += host.seconds_per_flop.value_or(1 / (kAssumedFlopsPerThread * host.cores));
+  }
+  return sum / static_cast<double>(cluster.hosts.size());
+}
 
 partition::ModelDescription partition_view(const Recipe& recipe,
                                            const models::ModelDescription& model) {
@@ -35,10 +45,9 @@ partition::ModelDescription partition_view(const Recipe& recipe,
 
 // Micro-batches that stages hold at the least depth that the recipe allows.
 std::vector<int> in_flight(const Recipe& recipe, std::int64_t micro_batches) {
-  const schedules::PipelineShape shape{static_cast<int>(recipe.pipeline.stages),
-                                       static_cast<int>(micro_batches),
-                                       static_cast<int>(recipe.pipeline.depth.value_or(0))};
   const schedules::Schedule& schedule = plan_schedule(recipe, micro_batches);
+  const schedules::PipelineShape shape =
+      shape_of(recipe, micro_batches, recipe.pipeline.depth.value_or(0));
   std::vector<int> by_stage;
   by_stage.reserve(static_cast<std::size_t>(shape.stages));
   for (int s = 0; s < shape.stages; ++s) {
@@ -131,7 +140,8 @@ Answerer answerer(const Recipe::Partition& partition) {
   switch (partition.kind) {
     case PartitionKind::ranges:
       return {[&partition](const partition::Question& question) {
-                return stages::explicit_partition(question.model, partition.ranges);
+                return stages::explicit_partition(question.model, partition.ranges,
+                                                  question.chunks);
               },
               "pipeline.partition"};
     case PartitionKind::plugin:
@@ -164,6 +174,7 @@ partition::Question first_question(const Recipe& recipe, const models::ModelDesc
   question.micro_batch_tokens = *recipe.train.micro_batch * recipe.data.row;
   question.bytes_per_parameter = recipe.model.dtype == Dtype::bfloat16 ? 18 : 16;
   question.in_flight = in_flight(recipe, micro_batches);
+  question.chunks = static_cast<int>(chunks_of(recipe));
   return question;
 }
 
@@ -191,20 +202,29 @@ PlannedCut plan_cut(const Recipe& recipe, const LinkTable& speeds,
                     const models::ModelDescription& model, std::int64_t micro_batches) {
   partition::Question question = first_question(recipe, model, micro_batches);
   add_speeds(speeds, question.cluster);
+  const double slowness = seconds_per_flop(question.cluster);
+  for (partition::Layer& layer : question.model.layers) {
+    layer.forward_seconds =
+        layer.forward_flops_per_token * static_cast<double>(question.micro_batch_tokens) * slowness;
+  }
   const Answerer asked = answerer(recipe.pipeline.partition);
   PlannedCut cut;
-  std::vector<partition::Layers> first;  // of the first replica's stages
+  std::vector<std::vector<partition::Layers>> first;  // chunks of the first replica's stages
   for (; question.replica < question.replicas; ++question.replica) {
     const partition::Assignment answer = answer_of(asked, question);
     for (std::size_t s = 0; s < answer.stages.size(); ++s) {
-      const partition::Layers& layers = answer.stages[s].chunks.front();
-      if (question.replica == 0) first.push_back(layers);
-      if (layers != first[s]) refuse_other_layers(asked, question.replica, s);
+      const std::vector<partition::Layers>& chunks = answer.stages[s].chunks;
+      if (question.replica == 0) first.push_back(chunks);
+      if (chunks != first[s]) refuse_other_layers(asked, question.replica, s);
       cut.hosts.push_back(*answer.stages[s].host);
     }
     take(question, answer);
   }
-  for (const partition::Layers& layers : first) cut.layers.push_back({layers.first, layers.last});
+  for (std::size_t c = 0; c < first.front().size(); ++c) {
+    for (const std::vector<partition::Layers>& chunks : first) {
+      cut.layers.push_back({chunks[c].first, chunks[c].last});
+    }
+  }
   return cut;
 }
 

@@ -12,7 +12,7 @@ namespace strait::launcher {
 
 // How a model is cut, and where its stages run.
 struct PlannedCut {
-  std::vector<models::LayerRange> layers;  // by stage
+  std::vector<models::LayerRange> layers;  // of chunks, by place; see schedules/pipeline_shape.h
   std::vector<std::size_t> hosts;  // by replica, then by stage: which of hosts_of() (placement.h)
 };
 

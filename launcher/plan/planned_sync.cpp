@@ -109,7 +109,7 @@ void plan_sync(Plan& plan, const models::ModelDescription& model) {
   std::vector<std::int64_t> link_bytes;  // by stage
   for (Plan::Process& process : plan.processes) {
     const sync::Forecast costs =
-        sync::forecast(settings, stages::stage_layout(model, process.layers), replicas);
+        sync::forecast(settings, stages::stage_layout(model, process.chunks), replicas);
     process.state_bytes += std::llround(costs.slot_bytes);
     if (process.name.replica != 0) continue;
     link_bytes.push_back(std::llround(costs.step_bytes / static_cast<double>(replicas - 1)));

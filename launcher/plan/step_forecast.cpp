@@ -1,6 +1,7 @@
 #include "launcher/plan/step_forecast.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "models/model_config.h"
 #include "schedules/choose_depth.h"
@@ -9,9 +10,9 @@
 namespace strait::launcher {
 namespace {
 
-schedules::PipelineShape shape_of(const StepCosts& costs, std::int64_t depth) {
-  return {static_cast<int>(costs.stages.size()), static_cast<int>(costs.micro_batches),
-          static_cast<int>(depth)};
+schedules::PipelineShape shape_of_costs(const StepCosts& costs, std::int64_t depth) {
+  return {static_cast<int>(costs.stages), static_cast<int>(costs.micro_batches),
+          static_cast<int>(depth), static_cast<int>(std::ssize(costs.chunks) / costs.stages)};
 }
 
 }  // namespace
@@ -41,14 +42,15 @@ schedules::LinkCost link_cost(double forward_bytes, double backward_bytes, const
 }
 
 std::int64_t best_depth(const StepCosts& costs) {
-  return schedules::choose_depth(schedules::schedule_named(costs.schedule), shape_of(costs, 0),
-                                 costs.stages, costs.links, static_cast<int>(costs.micro_batches));
+  const schedules::PipelineShape shape = shape_of_costs(costs, 0);
+  return schedules::choose_depth(schedules::schedule_named(costs.schedule), shape, costs.chunks,
+                                 costs.links, shape.chunks * shape.micro_batches);
 }
 
 double step_seconds(const StepCosts& costs, std::int64_t depth) {
-  const auto lists =
-      schedules::action_lists(schedules::schedule_named(costs.schedule), shape_of(costs, depth));
-  return schedules::simulate(lists, costs.stages, costs.links).seconds;
+  const auto lists = schedules::action_lists(schedules::schedule_named(costs.schedule),
+                                             shape_of_costs(costs, depth));
+  return schedules::simulate(lists, costs.chunks, costs.links).seconds;
 }
 
 double forecast_step(const Plan& plan, const PathSpeeds& speed) {
@@ -58,24 +60,31 @@ double forecast_step(const Plan& plan, const PathSpeeds& speed) {
   const std::int64_t tokens = *plan.recipe.train.micro_batch * plan.recipe.data.row;
   const auto micro_batches = static_cast<double>(plan.micro_batches);
   std::vector<StepCosts> replicas(static_cast<std::size_t>(plan.recipe.pipeline.replicas));
+  const auto stages = static_cast<std::size_t>(plan.recipe.pipeline.stages);
   for (const Plan::Process& process : plan.processes) {
     const ComputeSpeed compute = compute_speed(plan, process.host_index, process.threads);
-    replicas.at(process.name.replica)
-        .stages.push_back(stage_cost(model, process.layers, tokens, compute));
+    StepCosts& costs = replicas.at(process.name.replica);
+    costs.chunks.resize(stages * process.chunks.size());
+    costs.links.resize(costs.chunks.size() - 1);  // within a stage nothing is sent
+    for (std::size_t c = 0; c < process.chunks.size(); ++c) {
+      costs.chunks[c * stages + process.name.stage] =
+          stage_cost(model, process.chunks[c], tokens, compute);
+    }
   }
   for (const Plan::Link& link : plan.links) {
     if (link.use != Plan::Use::boundary) continue;
     const std::size_t upper = plan.process(link.connects).host_index;
     const std::size_t lower = plan.process(link.listens).host_index;
-    replicas.at(link.connects.replica)
-        .links.push_back(link_cost(static_cast<double>(link.forward_bytes) / micro_batches,
-                                   static_cast<double>(link.backward_bytes) / micro_batches,
-                                   speed(link, upper, lower), speed(link, lower, upper)));
+    replicas.at(link.connects.replica).links.at(static_cast<std::size_t>(link.place)) =
+        link_cost(static_cast<double>(link.forward_bytes) / micro_batches,
+                  static_cast<double>(link.backward_bytes) / micro_batches,
+                  speed(link, upper, lower), speed(link, lower, upper));
   }
   double slowest = 0;
   for (StepCosts& costs : replicas) {
     costs.schedule = plan.recipe.pipeline.schedule;
     costs.micro_batches = plan.micro_batches;
+    costs.stages = plan.recipe.pipeline.stages;
     slowest = std::max(slowest, step_seconds(costs, plan.depth));
   }
   return slowest;

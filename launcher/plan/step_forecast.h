@@ -13,7 +13,7 @@
 
 namespace strait::launcher {
 
-// What a micro-batch of so many tokens costs a stage that has these layers.
+// What a micro-batch of so many tokens costs a chunk of these layers.
 schedules::StageCost stage_cost(const models::ModelDescription& model,
                                 const models::LayerRange& layers, std::int64_t tokens,
                                 const ComputeSpeed& speed);
@@ -26,8 +26,9 @@ schedules::LinkCost link_cost(double forward_bytes, double backward_bytes, const
 struct StepCosts {
   std::string schedule = "1f1b";
   std::int64_t micro_batches = 1;
-  std::vector<schedules::StageCost> stages;
-  std::vector<schedules::LinkCost> links;  // one less
+  std::int64_t stages = 1;
+  std::vector<schedules::StageCost> chunks;  // by place
+  std::vector<schedules::LinkCost> links;    // one less
 };
 
 // `depth = "auto"`.

@@ -82,7 +82,8 @@ double window(const Plan& plan, const models::ModelDescription& model, const Pla
   // Gradients leave while the last micro-batch's backward makes the others.
   const std::int64_t tokens = *plan.recipe.train.micro_batch * plan.recipe.data.row;
   const ComputeSpeed speed = compute_speed(plan, process.host_index, process.threads);
-  return stage_cost(model, process.layers, tokens, speed).backward_seconds;
+  // That of the first chunk alone, where there are several: the others were through before.
+  return stage_cost(model, process.chunks.front(), tokens, speed).backward_seconds;
 }
 
 Plan::SyncOffer offer_of(const Plan& plan, const models::ModelDescription& model,
@@ -95,7 +96,7 @@ Plan::SyncOffer offer_of(const Plan& plan, const models::ModelDescription& model
   offer.step_seconds = without;
   for (const Plan::Process& process : plan.processes) {
     if (process.name.replica != 0) continue;
-    const sync::Layout layout = stages::stage_layout(model, process.layers);
+    const sync::Layout layout = stages::stage_layout(model, process.chunks);
     const std::int64_t replicas = plan.recipe.pipeline.replicas;
     const sync::Forecast costs =
         sync::forecast(settings, layout, static_cast<std::size_t>(replicas));

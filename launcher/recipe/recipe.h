@@ -48,8 +48,9 @@ struct Recipe {
 
   struct Partition {
     PartitionKind kind = PartitionKind::balanced;
-    std::vector<std::pair<int, int>> ranges;  // of each stage, first and last layer; kind ranges
-    std::string plugin;                       // the shared object; kind plugin
+    // First and last layer of each stage's first chunk, then of each one's second; kind ranges.
+    std::vector<std::pair<int, int>> ranges;
+    std::string plugin;  // the shared object; kind plugin
     bool operator==(const Partition&) const = default;
   };
 
@@ -57,6 +58,8 @@ struct Recipe {
     std::int64_t stages = 1;        // processes that a model is split over
     std::int64_t replicas = 1;      // copies of the whole pipeline
     std::string schedule = "1f1b";  // a name of schedules::catalogue()
+    std::optional<std::int64_t> chunks =
+        std::nullopt;  // of the model, on every stage; absent: what the schedule is used with
     std::optional<std::int64_t> depth =
         std::nullopt;     // forwards in flight beyond 1F1B; absent: auto
     Partition partition;  // which layers are whose

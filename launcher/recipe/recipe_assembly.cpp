@@ -138,7 +138,7 @@ std::string places_of(std::initializer_list<std::string_view> keys, const Places
 
 void check_consistent(const Recipe& recipe, const std::string& source, const Places& places,
                       Mistakes& mistakes) {
-  const auto& [stages, replicas, schedule, depth, partition, threads] = recipe.pipeline;
+  const auto& [stages, replicas, schedule, chunks, depth, partition, threads] = recipe.pipeline;
   const auto at = [&](std::initializer_list<std::string_view> keys) {
     return places_of(keys, places, source);
   };
@@ -150,11 +150,13 @@ void check_consistent(const Recipe& recipe, const std::string& source, const Pla
         recipe.train.batch, at({"train.batch", "train.micro_batch", "pipeline.replicas"}), rows,
         recipe.train.micro_batch.value_or(1), replicas));
   }
+  const std::int64_t ranges = std::ssize(partition.ranges);
   if (partition.kind == PartitionKind::ranges &&
-      std::ssize(partition.ranges) != static_cast<std::ptrdiff_t>(stages)) {
-    mistakes.push_back(fmt::format(
-        "pipeline.partition has {} ranges, but pipeline.stages is {} ({})", partition.ranges.size(),
-        stages, at({"pipeline.partition", "pipeline.stages"})));
+      (chunks ? ranges != stages * *chunks : ranges % stages != 0)) {
+    mistakes.push_back(
+        fmt::format("pipeline.partition has {} ranges, but pipeline.stages is {}{} ({})", ranges,
+                    stages, chunks ? fmt::format(" and pipeline.chunks {}", *chunks) : "",
+                    at({"pipeline.partition", "pipeline.stages", "pipeline.chunks"})));
   }
   if (recipe.train.eval_every > 0 && recipe.data.eval.empty()) {
     mistakes.push_back(fmt::format(

@@ -105,13 +105,15 @@ RecipeKey run_name() {
 }
 
 RecipeKey partition() {
-  return {"pipeline.partition",
-          "\"balanced\", \"profile\", \"plugin:PATH\", or the first and last layer of each stage "
-          "as in [[0, 5], [6, 11]]",
-          "which layers are whose",
-          {"balanced", "profile"},
-          set_partition,
-          get_partition};
+  return {
+      "pipeline.partition",
+      "\"balanced\", \"profile\", \"plugin:PATH\", or the first and last layer of each stage "
+      "as in [[0, 5], [6, 11]] (of several chunks: the first ones of all stages, then the second "
+      "ones)",
+      "which layers are whose",
+      {"balanced", "profile"},
+      set_partition,
+      get_partition};
 }
 
 RecipeKey betas() {

@@ -7,6 +7,12 @@
 namespace strait::launcher {
 namespace {
 
+// The layer that a boundary is behind.
+int layer_above(const Plan& plan, const Plan::Link& link) {
+  const auto chunk = static_cast<std::size_t>(link.place / plan.recipe.pipeline.stages);
+  return plan.process(link.connects).chunks.at(chunk).last;
+}
+
 bool has_caches(const Plan& plan) {
   return std::ranges::any_of(plan.links, &Plan::Link::remembers);
 }
@@ -18,11 +24,10 @@ std::string caches_kept(const Plan& plan) {
   std::string words;
   for (const Plan::Link& link : plan.links) {
     if (!link.remembers()) continue;
-    words +=
-        fmt::format("{}{} behind layer {}: {}, {} bytes a row, {} in memory, {} on disk",
-                    words.empty() ? "" : "; ", link.name, plan.process(link.connects).layers.last,
-                    name_of(plan.recipe.codec.cache_kind), link.entry_bytes, link.cache_bytes,
-                    link.cache_disk_bytes);
+    words += fmt::format("{}{} behind layer {}: {}, {} bytes a row, {} in memory, {} on disk",
+                         words.empty() ? "" : "; ", link.name, layer_above(plan, link),
+                         name_of(plan.recipe.codec.cache_kind), link.entry_bytes, link.cache_bytes,
+                         link.cache_disk_bytes);
   }
   return words;
 }

@@ -56,8 +56,10 @@ store::Manifest manifest_for(const RunFile& run, std::uint32_t generation, store
   manifest.plan_hash = run.plan.hash();
   manifest.build = build_id();
   for (const Plan::Process& process : run.plan.processes) {
-    manifest.layout.push_back(store::Share{process.name.stage, process.name.replica,
-                                           process.layers.first, process.layers.last});
+    for (const models::LayerRange& layers : process.chunks) {
+      manifest.layout.push_back(
+          store::Share{process.name.stage, process.name.replica, layers.first, layers.last});
+    }
   }
   manifest.data = {run.plan.train.hash, run.plan.train.rows, step};
   manifest.sync = sync_kept(run.plan);

@@ -14,8 +14,10 @@ std::string cut_in_words(const Plan& plan) {
   std::string words;
   for (const Plan::Process& process : plan.processes) {
     if (process.name.replica != 0) continue;
-    words += fmt::format("{}{}-{}", words.empty() ? "" : ", ", process.layers.first,
-                         process.layers.last);
+    for (std::size_t c = 0; c < process.chunks.size(); ++c) {
+      const char* between = c > 0 ? " and " : words.empty() ? "" : ", ";
+      words += fmt::format("{}{}-{}", between, process.chunks[c].first, process.chunks[c].last);
+    }
   }
   return words;
 }

@@ -48,10 +48,12 @@ std::set<std::string> own_tensors(const Plan& plan, std::size_t host) {
   const models::ModelDescription model = models::describe(config_of(plan));
   std::set<std::string> names;
   for (const Plan::Process* process : processes_of(plan, host)) {
-    for (int layer = process->layers.first; layer <= process->layers.last; ++layer) {
-      const models::LayerCost& cost = model.layers.at(static_cast<std::size_t>(layer));
-      for (const models::TensorShape& tensor : cost.tensors) names.insert(tensor.name);
-      if (!cost.tied_to.empty()) names.insert(cost.tied_to);
+    for (const models::LayerRange& layers : process->chunks) {
+      for (int layer = layers.first; layer <= layers.last; ++layer) {
+        const models::LayerCost& cost = model.layers.at(static_cast<std::size_t>(layer));
+        for (const models::TensorShape& tensor : cost.tensors) names.insert(tensor.name);
+        if (!cost.tied_to.empty()) names.insert(cost.tied_to);
+      }
     }
   }
   return names;

@@ -91,6 +91,7 @@ class DataLinks {
 
   stages::StageLinks connect(const std::map<std::string, std::string>& everybody) {
     stages::StageLinks made;
+    made.seats.resize(job_.plan.process(job_.process).chunks.size());
     if (const std::int64_t replicas = job_.plan.recipe.pipeline.replicas; replicas > 1) {
       made.replicas.resize(static_cast<std::size_t>(replicas));
       if (job_.process.stage == 0) made.votes.resize(static_cast<std::size_t>(replicas));
@@ -118,8 +119,8 @@ class DataLinks {
             link.use == Plan::Use::boundary ? over_boundary : Carries::weights};
   }
 
-  static std::unique_ptr<net::Link>& place(stages::StageLinks& made, const Plan::Link& link,
-                                           bool below) {
+  std::unique_ptr<net::Link>& place(stages::StageLinks& made, const Plan::Link& link,
+                                    bool below) const {
     const net::ProcessName peer = below ? link.connects : link.listens;
     switch (link.use) {
       case Plan::Use::tie:
@@ -131,8 +132,10 @@ class DataLinks {
       case Plan::Use::boundary:
         break;
     }
-    (below ? made.upstream_name : made.downstream_name) = peer.describe();
-    return below ? made.upstream : made.downstream;
+    const std::int64_t chunk = (link.place + (below ? 1 : 0)) / job_.plan.recipe.pipeline.stages;
+    stages::SeatLinks& seat = made.seats.at(static_cast<std::size_t>(chunk));
+    (below ? seat.upstream_name : seat.downstream_name) = peer.describe();
+    return below ? seat.upstream : seat.downstream;
   }
 
   net::Node& node_;
@@ -175,7 +178,9 @@ store::Step first_step(const StageJob& job) {
 
 // Only the ends of a pipeline need to know what the rows hold.
 stages::StageData data_for(const StageJob& job, const stages::StageLinks& links) {
-  if (links.upstream != nullptr && links.downstream != nullptr) return {};
+  if (links.seats.front().upstream != nullptr && links.seats.back().downstream != nullptr) {
+    return {};
+  }
   stages::StageData data;
   data.training = std::make_shared<const store::TokenFile>(job.plan.train.file);
   if (job.plan.eval) {

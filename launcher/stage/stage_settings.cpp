@@ -56,8 +56,8 @@ stages::DirectionOptions direction_options(const Recipe::Codec& codec, const std
 stages::BoundaryOptions boundary_options(const StageJob& job, const Plan::Link& link) {
   const Recipe::Codec& codec = job.plan.recipe.codec;
   stages::BoundaryOptions options;
-  options.name = fmt::format("{}>{}", link.connects.text(), link.listens.text());
-  options.upper_stage = link.connects.stage;
+  options.name = link.name.substr(link.name.find(' ') + 1);
+  options.place = link.place;
   options.forward = direction_options(codec, codec.forward, codec.forward_bits);
   options.backward = direction_options(codec, codec.backward, codec.backward_bits);
   options.cache_kind = codec.cache_kind == CacheKind::eight_bits ? kernels::EntryKind::eight_bits
@@ -68,6 +68,25 @@ stages::BoundaryOptions boundary_options(const StageJob& job, const Plan::Link& 
   return options;
 }
 
+std::vector<stages::SeatOptions> seat_options(const StageJob& job) {
+  std::vector<stages::SeatOptions> seats;
+  for (const models::LayerRange& layers : job.plan.process(job.process).chunks) {
+    seats.emplace_back().layers = layers;
+  }
+  const std::int64_t stages = job.plan.recipe.pipeline.stages;
+  for (const Plan::Link& link : job.plan.links) {
+    if (link.use != Plan::Use::boundary) continue;
+    if (link.listens == job.process) {
+      seats.at(static_cast<std::size_t>((link.place + 1) / stages)).upper =
+          boundary_options(job, link);
+    }
+    if (link.connects == job.process) {
+      seats.at(static_cast<std::size_t>(link.place / stages)).lower = boundary_options(job, link);
+    }
+  }
+  return seats;
+}
+
 }  // namespace
 
 stages::StageOptions stage_options(const StageJob& job, store::Step first) {
@@ -75,16 +94,11 @@ stages::StageOptions stage_options(const StageJob& job, store::Step first) {
   const Recipe& recipe = plan.recipe;
   stages::StageOptions options;
   options.model = models::parse_config(plan.model_config, recipe.model.path + "/config.json");
-  options.layers = plan.process(job.process).layers;
+  options.seats = seat_options(job);
   options.dtype = scalar_type(recipe.model.dtype);
   options.seed = static_cast<std::uint64_t>(recipe.seed);
   options.recompute = recipe.model.recompute == Recompute::layer;
   options.clip = recipe.train.clip;
-  for (const Plan::Link& link : plan.links) {
-    if (link.use != Plan::Use::boundary) continue;
-    if (link.listens == job.process) options.upper = boundary_options(job, link);
-    if (link.connects == job.process) options.lower = boundary_options(job, link);
-  }
   options.training_rows = plan.train.rows;
   options.row_tokens = recipe.data.row;
   options.wire = scalar_type(recipe.codec.wire_dtype);

@@ -219,6 +219,12 @@ class BadInput(runs.RunCase):
             ({"pipeline.partition": [[0, 1], [3, 3]]}, "pipeline.partition", "2"),
             ({"pipeline.partition": [[0, 1], [2, 4]]}, "pipeline.partition"),
             ({"pipeline.partition": [[0, 3]]}, "pipeline.partition", "pipeline.stages"),
+            ({"pipeline.chunks": 2}, "1f1b", "one chunk a stage", "interleaved"),
+            ({"pipeline.schedule": "interleaved", "pipeline.chunks": 3}, "3 chunks each", "only 4", "4 chunks in all"),
+            (
+                {"pipeline.schedule": "interleaved", "pipeline.partition": [[0, 1], [2, 3]], "pipeline.chunks": 2},
+                "2 ranges", "pipeline.chunks 2",
+            ),
         ]:
             with self.subTest(settings):
                 self.refused_recipe(settings, *says)

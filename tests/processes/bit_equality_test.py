@@ -10,7 +10,7 @@ import signal
 
 import runs
 
-GPIPE, ONE_F_ONE_B = "gpipe", "1f1b"
+GPIPE, ONE_F_ONE_B, INTERLEAVED = "gpipe", "1f1b", "interleaved"
 
 
 def split(stages, schedule, depth=0, recompute="none", **more):
@@ -74,6 +74,32 @@ class Splits(Compared):
             **{"model.path": "untied"},
         )
 
+    def test_stages_of_several_chunks_give_the_same_bits(self):
+        self.write_data("eval.jsonl", 20)
+        wide = {"pipeline.chunks": 2, "pipeline.partition": [[0, 0], [1, 1], [2, 2], [3, 3]]}
+        self.compare(
+            [
+                split(2, INTERLEAVED),
+                split(2, INTERLEAVED, 1, "layer", **wide),
+                split(1, INTERLEAVED, 0, **{"pipeline.chunks": 4}),
+                split(2, INTERLEAVED, "auto"),
+            ],
+            **{"data.eval": "eval.jsonl", "train.eval_every": 8},
+        )
+        run = self.run_of("split-0")
+        self.assertEqual([p["chunks"] for p in run.plan()["processes"]], [[[0, 1], [3, 3]], [[2, 2], [4, 5]]])
+        crossed = {one["boundary"] for one in run.metrics()[-1]["boundaries"]}
+        self.assertEqual(crossed, {"0.0/0>1.0/0", "1.0/0>0.0/1", "0.0/1>1.0/1"})
+        reference = [m["loss"] for m in self.run_of("reference").events("evaluated")]
+        self.assertEqual([m["loss"] for m in run.events("evaluated")], reference)
+
+    def test_an_untied_model_and_few_micro_batches_over_chunks_give_the_same_bits(self):
+        self.write_model("untied", tie_word_embeddings=False)
+        self.compare(
+            [split(2, INTERLEAVED, 0), split(2, INTERLEAVED, 1)],
+            **{"model.path": "untied", "train.micro_batch": 8},
+        )
+
     def test_fewer_micro_batches_than_stages_give_the_same_bits(self):
         self.compare(
             [
@@ -96,6 +122,17 @@ class Resume(Compared):
         for end in (self.stop_by_verb, self.interrupt_twice, self.kill_a_stage):
             with self.subTest(end.__name__):
                 self.resume(end(end.__name__))
+
+    def test_a_run_goes_on_with_chunks_and_without(self):
+        reference = self.train("reference", {**self.settings(), **split(1, GPIPE)})
+        there_and_back = [(INTERLEAVED, ONE_F_ONE_B), (ONE_F_ONE_B, INTERLEAVED), (INTERLEAVED, INTERLEAVED)]
+        for number, (before, after) in enumerate(there_and_back):
+            with self.subTest(before=before, after=after):
+                settings = {**self.settings(**{"checkpoint.every": 30}), **split(2, before)}
+                run = self.train(f"run-{number}", {**settings, "train.steps": self.STEPS})
+                self.go_back(run, 30)
+                self.resumed(run, "--set", f"pipeline.schedule={after}")
+                self.same_bits(reference, run, self.STEPS)
 
     def resume(self, run):
         self.assertLess(len(run.metrics()), self.STEPS, "it was over before it was ended")

@@ -172,6 +172,7 @@ class Remembering(Compressed):
         for name, settings in [
             ("nearest", DELTA),
             ("by-chance", {**DELTA, **by_chance, "codec.cache_kind": "8bit"}),
+            ("chunks", {**DELTA, "pipeline.stages": 2, "pipeline.schedule": "interleaved"}),
         ]:
             with self.subTest(name):
                 run = self.train(name, settings)

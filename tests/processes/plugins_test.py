@@ -65,9 +65,9 @@ class PluginCase(runs.RunCase):
         self.assertEqual(err.count("\n"), 1, "one sentence")
         return err
 
-    def run_example(self, name, *words):
+    def run_example(self, name, *words, recipe="recipe.toml"):
         """Its run, proven to have trained to the end."""
-        recipe = f"recipes/plugins/{name}/recipe.toml"
+        recipe = f"recipes/plugins/{name}/{recipe}"
         code, out, err = self.strait("run", recipe, *words)
         self.assertEqual(code, 0, out + err)
         run = self.run_of(next((self.home / "runs").iterdir()).name)
@@ -83,14 +83,14 @@ class PluginCase(runs.RunCase):
 class Partition(PluginCase):
     RECIPE = "recipes/plugins/partition/recipe.toml"
 
-    def layers(self, plan):
-        return [process["layers"] for process in plan["processes"]]
+    def chunks(self, plan):
+        return [process["chunks"] for process in plan["processes"]]
 
     def test_the_example_decides_the_cut_and_trains(self):
         run = self.run_example("partition")
         # The embedding's tied weight weighs more than it computes: balanced cuts elsewhere.
         balanced = self.plan(self.RECIPE, "--set", "pipeline.partition=balanced")
-        self.assertNotEqual(self.layers(run.plan()), self.layers(balanced))
+        self.assertNotEqual(self.chunks(run.plan()), self.chunks(balanced))
         state = lambda plan: max(p["state_bytes"] + p["activation_bytes"] for p in plan["processes"])
         self.assertLess(state(run.plan()), state(balanced))
 
@@ -100,8 +100,33 @@ class Partition(PluginCase):
         shutil.rmtree(run.path / "checkpoints" / "step-20")
         # Planned anew where something is changed.
         self.resumed(run, "--set", "checkpoint.every=7")
-        self.assertEqual(self.layers(run.plan()), self.layers(planned))
+        self.assertEqual(self.chunks(run.plan()), self.chunks(planned))
         self.assertEqual(run.checkpoints()[-1], 20)
+
+
+    def test_a_partition_may_give_every_stage_several_chunks(self):
+        run = self.run_example("partition", recipe="chunks.toml")
+        chunks = self.chunks(run.plan())
+        self.assertEqual([len(of_stage) for of_stage in chunks], [2, 2])
+        passed = [chunks[place % 2][place // 2] for place in range(4)]
+        self.assertEqual([place[0] for place in passed], [0] + [place[1] + 1 for place in passed[:-1]])
+        recipe = "recipes/plugins/partition/chunks.toml"
+        even = self.plan(recipe)
+        balanced = self.plan(recipe, "--set", "pipeline.partition=balanced")
+        self.assertNotEqual(chunks, self.chunks(balanced))
+        self.assertLess(even["step_seconds"], balanced["step_seconds"])
+        # However it is cut: the bits of one stage.
+        whole = self.home / "whole.toml"
+        whole.write_text(pathlib.Path(recipe).read_text())
+        sets = ["pipeline.stages=1", "pipeline.chunks=1", "pipeline.partition=balanced", "name=whole"]
+        code, out, err = self.strait("run", whole, *(word for one in sets for word in ("--set", one)))
+        self.assertEqual(code, 0, out + err)
+        self.assertEqual(run.curve(), self.run_of("whole").curve())
+        # As many as the recipe says, in whatever schedule runs them.
+        three = self.plan(recipe, "--set", "pipeline.chunks=3")
+        self.assertEqual([len(of_stage) for of_stage in self.chunks(three)], [3, 3])
+        said = self.refusal(recipe, "--set", "pipeline.schedule=1f1b")
+        self.assertIn('"1f1b" runs one chunk a stage, not 2; "interleaved" runs several', said)
 
 
 class OtherParts(PluginCase):
@@ -148,7 +173,7 @@ class OtherParts(PluginCase):
     def test_a_program_of_ones_own_has_its_parts_linked_in(self):
         self.program = self.home / "build" / "plugins" / "program" / "my-strait"
         run = self.run_example("program")
-        self.assertEqual([p["layers"] for p in run.plan()["processes"]], [[0, 0], [1, 5]])
+        self.assertEqual([p["chunks"] for p in run.plan()["processes"]], [[[0, 0]], [[1, 5]]])
         self.program = PREFIX / "bin" / "strait"
         said = self.refusal("recipes/plugins/program/recipe.toml")
         self.assertIn('this program knows no partition "last_takes_most"; it knows balanced', said)
@@ -174,7 +199,7 @@ class Wrong(PluginCase):
             "twice": "gives layer 3 (block 2) twice, to stage 0 and to stage 1",
             "out_of_order": "is out of order: data comes to stage 1 with layer 0 (embedding)",
             "empty": "leaves stage 1 empty",
-            "chunks": "gives stage 0 2 chunks",
+            "chunks": "gives stage 0 2 chunks, but pipeline.chunks is 1",
             "stranger": "puts stage 1 on host 7",
             "throws": "gives no answer: the stars are not right",
         }.items():
@@ -205,7 +230,7 @@ class Wrong(PluginCase):
     def test_another_abi_is_refused_with_both_versions(self):
         said = self.refused("other_abi", code=11)
         self.assertIn("has plugin ABI version 4000000000", said)
-        self.assertRegex(said, r"this strait \(0\.1\.0-\w+\) has version 1;")
+        self.assertRegex(said, r"this strait \(0\.1\.0-\w+\) has version 2;")
         said = self.refused("other_library", code=11)
         self.assertIn("was built with libstdc++ in debug mode", said)
 

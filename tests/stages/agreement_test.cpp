@@ -16,7 +16,7 @@ StepReport example() {
   report.step = store::Step{41};
   report.loss = 1.25;
   report.target_tokens = 77;
-  report.squared_norms = {9.0, 16.0};
+  report.squared_norms = {{3, 9.0}, {5, 16.0}};
   return report;
 }
 
@@ -36,15 +36,36 @@ TEST(Agreement, WhatIsNotFiniteAnywhereSkipsTheStepEverywhere) {
   loss.loss = std::numeric_limits<double>::quiet_NaN();
   EXPECT_TRUE(decide(loss, 1.0, false).skip);
   StepReport norm = example();
-  norm.squared_norms.push_back(std::numeric_limits<double>::infinity());
+  norm.squared_norms.push_back({9, std::numeric_limits<double>::infinity()});
   EXPECT_TRUE(decide(norm, 0.0, false).skip);
   EXPECT_FALSE(decide(example(), 1.0, true).skip);
+}
+
+// Stages of several chunks have parameters from here and there in the model.
+TEST(Agreement, NormsAreAddedUpInTheModelsOrderWhoeverReportsThem) {
+  const std::vector<SquaredNorm> all = {{0, 1e16}, {1, 1.0}, {2, 1.0}, {3, 3e15}, {4, 0.5}};
+  StepReport once;
+  add_norms(once, all);
+  for (const unsigned lower : {0b10101U, 0b01010U, 0b11100U}) {
+    StepReport report;
+    for (const bool from_below : {true, false}) {
+      std::vector<SquaredNorm> mine;
+      for (const SquaredNorm& norm : all) {
+        if (((lower >> norm.parameter) & 1U) == (from_below ? 1U : 0U)) mine.push_back(norm);
+      }
+      add_norms(report, mine);
+    }
+    EXPECT_EQ(report.squared_norms, all);
+    EXPECT_EQ(decide(report, 0, false).gradient_norm, decide(once, 0, false).gradient_norm);
+  }
 }
 
 TEST(Agreement, NotesKeepEveryBitOnTheWay) {
   std::mt19937_64 random(3);
   StepReport report = example();
-  for (int i = 0; i < 100; ++i) report.squared_norms.push_back(static_cast<double>(random()) / 3e7);
+  for (std::uint32_t i = 0; i < 100; ++i) {
+    report.squared_norms.push_back({10 + i, static_cast<double>(random()) / 3e7});
+  }
   report.finite = false;
   const StepReport back = read_report(to_frame(report));
   EXPECT_EQ(back.squared_norms, report.squared_norms);

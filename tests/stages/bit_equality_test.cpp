@@ -58,6 +58,91 @@ TEST(BitEquality, EverySplitScheduleAndDepthGivesTheBitsOfOneStage) {
   }
 }
 
+// Stages, chunks of each, and the blocks of the chunks on the data's way.
+struct Interleaving {
+  int chunks;
+  Blocks blocks;
+};
+
+const std::vector<Interleaving>& interleavings() {
+  static const std::vector<Interleaving> all = {{2, {{0, 0}, {1, 1}, {2, 2}, {3, 3}}},
+                                                {2, {{0, 2}, {3, 3}}},
+                                                {4, {{0, 0}, {1, 1}, {2, 2}, {3, 3}}}};
+  return all;
+}
+
+TEST(BitEquality, StagesThatHoldSeveralChunksGiveTheBitsOfOneStage) {
+  for (const bool tied : {true, false}) {
+    for (const int micro_batches : {1, 3, 4}) {
+      RunSettings one;
+      one.tied = tied;
+      one.evaluate = true;
+      one.micro_batches = micro_batches;
+      const RunResult whole = run_stages(one);
+      for (const auto& [chunks, blocks] : interleavings()) {
+        for (const int depth : {0, 1}) {
+          RunSettings split = one;
+          split.blocks = blocks;
+          split.chunks = chunks;
+          split.schedule = "interleaved";
+          split.depth = depth;
+          expect_equal(whole, run_stages(split),
+                       testing::PrintToString(blocks) + " " + std::to_string(chunks) +
+                           " chunks a stage, depth " + std::to_string(depth) + ", " +
+                           std::to_string(micro_batches) + " micro-batches" +
+                           (tied ? " tied" : " untied"));
+        }
+      }
+    }
+  }
+}
+
+TEST(BitEquality, ARunResumesOverChunksAndBackAndRecomputes) {
+  RunSettings settings;
+  const RunResult whole = run_stages(settings);
+  RunSettings chunked = settings;
+  chunked.blocks = interleavings()[0].blocks;
+  chunked.chunks = 2;
+  chunked.schedule = "interleaved";
+  chunked.recompute = true;
+  for (const auto& [before, after] : {std::pair{chunked, settings}, std::pair{settings, chunked}}) {
+    RunSettings until = before;
+    until.stop_at = 8;
+    const RunResult stopped = run_stages(until);
+    ASSERT_TRUE(stopped.errors.empty()) << stopped.errors.front();
+    ASSERT_EQ(stopped.steps, 8);
+    RunResult resumed = run_stages(after, stopped.saved, stopped.steps);
+    resumed.losses.insert(resumed.losses.begin(), stopped.losses.begin(), stopped.losses.end());
+    resumed.norms.insert(resumed.norms.begin(), stopped.norms.begin(), stopped.norms.end());
+    expect_equal(whole, resumed, before.chunks == 1 ? "to chunks" : "from chunks");
+  }
+}
+
+TEST(BitEquality, NarrowParametersOfATiedWeightInTwoChunksShareTheirMaster) {
+  RunSettings one;
+  one.bfloat16 = true;
+  const RunResult whole = run_stages(one);
+  RunSettings chunked = one;
+  chunked.blocks = {{0, 1}, {2, 3}};
+  chunked.chunks = 2;
+  chunked.schedule = "interleaved";
+  expect_equal(whole, run_stages(chunked), "one stage of two chunks");
+}
+
+// Where gradients leave while the last backwards run, no chunk may announce its own too early.
+TEST(BitEquality, ReplicasOfStagesWithChunksAgreeLikeThoseWithout) {
+  RunSettings plain;
+  plain.replicas = 2;
+  plain.sync.method = "allreduce";
+  plain.blocks = {{0, 1}, {2, 3}};
+  const RunResult expected = run_stages(plain);
+  RunSettings chunked = plain;
+  chunked.blocks = interleavings()[0].blocks;
+  chunked.chunks = 2;
+  chunked.schedule = "interleaved";
+  expect_equal(expected, run_stages(chunked), "two replicas of two stages of two chunks");
+}
+
 TEST(BitEquality, FewerMicroBatchesThanStagesIsNoOtherRun) {
   for (const int micro_batches : {1, 2}) {
     RunSettings one;

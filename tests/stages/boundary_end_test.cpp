@@ -135,7 +135,7 @@ TEST_F(BoundaryEndTest, ReportsGoUpAndVerdictsComeDown) {
   LinkUpstream up(*lower_);
   StepReport report;
   report.step = kTraining.step;
-  report.squared_norms = {4.0};
+  report.squared_norms = {{0, 4.0}};
   // settle() waits for the verdict, so the verdict is sent ahead of it, as an eager head would.
   StepVerdict verdict = decide(report, 1.0, true);
   down.announce(verdict);

@@ -12,13 +12,16 @@ namespace {
 
 using Norms = HeadVote::Norms;
 
-HeadVote::Vote vote(double loss, std::vector<double> squared_norms) {
+HeadVote::Vote vote(double loss, const std::vector<double>& squared_norms) {
   HeadVote::Vote vote;
   vote.report.step = static_cast<store::Step>(7);
   vote.report.loss = loss;
   vote.report.tokens = 100;
   vote.report.target_tokens = 240;  // of all replicas: everybody says the same
-  vote.report.squared_norms = std::move(squared_norms);
+  for (const double squared : squared_norms) {
+    const auto parameter = static_cast<std::uint32_t>(vote.report.squared_norms.size());
+    vote.report.squared_norms.push_back({parameter, squared});
+  }
   return vote;
 }
 
@@ -34,12 +37,12 @@ TEST(HeadVote, LossesAndTokensAreThoseOfAll) {
 TEST(HeadVote, NormsOfAnAgreedGradientAreNobodysMean) {
   const std::vector<double> norms = {0.1, 3.0};
   const auto all = together({vote(0, norms), vote(0, norms), vote(0, norms)}, Norms::of_the_sum);
-  EXPECT_EQ(all.report.squared_norms, norms);
+  EXPECT_EQ(all.report.squared_norms, vote(0, norms).report.squared_norms);
 }
 
 TEST(HeadVote, NormsOfEachAreTheirMean) {
   const auto all = together({vote(0, {1.0, 8.0}), vote(0, {2.0, 4.0})}, Norms::of_each);
-  EXPECT_EQ(all.report.squared_norms, (std::vector<double>{1.5, 6.0}));
+  EXPECT_EQ(all.report.squared_norms, vote(0, {1.5, 6.0}).report.squared_norms);
 }
 
 TEST(HeadVote, OneIsEnoughToSkipAStepOrToStop) {
@@ -50,7 +53,7 @@ TEST(HeadVote, OneIsEnoughToSkipAStepOrToStop) {
     votes[one].report.finite = false;
     EXPECT_TRUE(decide(together(votes, Norms::of_each).report, 1.0, false).skip);
     votes[one].report.finite = true;
-    votes[one].report.squared_norms = {std::numeric_limits<double>::infinity()};
+    votes[one].report.squared_norms = {{0, std::numeric_limits<double>::infinity()}};
     EXPECT_TRUE(decide(together(votes, Norms::of_each).report, 1.0, false).skip);
   }
 }

@@ -102,6 +102,36 @@ TEST(Partition, MoreStagesThanBlocksNamesBoth) {
   }
 }
 
+TEST(Partition, BalancedDealsItsRunsOutToTheChunksOfStages) {
+  const ModelDescription model = model_of({0, 1, 1, 1, 1, 1, 1, 1, 1, 0});
+  Question question = question_of(model, 2);
+  question.chunks = 2;
+  const Assignment answer = check_assignment(question, balanced(question), "balanced");
+  EXPECT_EQ(answer.stages[0].chunks, (std::vector<Layers>{{0, 2}, {5, 6}}));
+  EXPECT_EQ(answer.stages[1].chunks, (std::vector<Layers>{{3, 4}, {7, 9}}));
+  question.chunks = 5;
+  try {
+    balanced(question);
+    FAIL() << "ten chunks were cut from eight blocks";
+  } catch (const PartitionError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("pipeline.stages is 2 with 5 chunks each"));
+    EXPECT_THAT(error.what(), HasSubstr("at most 8 chunks in all"));
+  }
+}
+
+TEST(Partition, ExplicitRangesOfChunksAreThoseOfAllStagesThenTheSecondOnes) {
+  const ModelDescription model = model_of({0, 1, 1, 1, 1, 0});
+  const Assignment answer = explicit_partition(model, {{0, 0}, {1, 1}, {2, 2}, {3, 3}}, 2);
+  EXPECT_EQ(answer.stages[0].chunks, (std::vector<Layers>{{0, 1}, {3, 3}}));
+  EXPECT_EQ(answer.stages[1].chunks, (std::vector<Layers>{{2, 2}, {4, 5}}));
+  try {
+    explicit_partition(model, {{0, 0}, {1, 1}, {3, 3}, {3, 3}}, 2);
+    FAIL() << "a gap was accepted";
+  } catch (const PartitionError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("stage 0 chunk 1 has blocks [3, 3]"));
+  }
+}
+
 TEST(Partition, ExplicitRangesCountBlocksAndTakeTheEndsAlong) {
   const ModelDescription model = model_of({0, 1, 1, 1, 1, 0});
   const Assignment answer = explicit_partition(model, {{0, 0}, {1, 3}});
@@ -152,6 +182,29 @@ TEST(CheckAssignment, EveryWrongCutIsRefusedWithTheLayerThatIsWrong) {
   EXPECT_THAT(refusal({{{0, 5}}}), HasSubstr("answers with 1 stages, but pipeline.stages is 2"));
   EXPECT_THAT(refusal({{{0, 1}, {4, 4}}, {{2, 3}, {5, 5}}}), HasSubstr("gives stage 0 2 chunks"));
   EXPECT_THAT(refusal({{{0, 1}, {2, 3}}, {{4, 5}}}), HasSubstr("is out of order"));
+}
+
+TEST(CheckAssignment, EveryStageHasAsManyChunksAsTheRecipeSays) {
+  Question question = question_of(model_of({0, 1, 1, 1, 1, 0}), 2);
+  question.chunks = 2;
+  const auto refusal = [&](const std::vector<std::vector<Layers>>& chunks) {
+    return refusal_of(question, answer_of(chunks));
+  };
+  EXPECT_EQ(refusal({{{0, 1}, {4, 4}}, {{2, 3}, {5, 5}}}), "nothing was refused");
+  EXPECT_EQ(refusal({{{0, 2}}, {{3, 5}}}),
+            "mine.so gives stage 0 1 chunk, but pipeline.chunks is 2");
+  EXPECT_THAT(refusal({{{0, 1}, {4, 5}}, {{2, 3}}}), HasSubstr("stage 1 1 chunk,"));
+  EXPECT_THAT(refusal({{{0, 1}, {2, 3}}, {{4, 4}, {5, 5}}}), HasSubstr("is out of order"));
+}
+
+TEST(CheckAssignment, WhatIsHeldCountsAsInTheChunkThatKeepsMost) {
+  Question question = question_of(model_of({0, 1, 1, 1, 1, 0}), 2);
+  question.chunks = 2;
+  question.micro_batch_tokens = 8;
+  question.in_flight = {5, 3};
+  // Parameters of all chunks; 10 bytes of each of 8 tokens in every layer.
+  EXPECT_EQ(question.stage_bytes(0, {{0, 1}, {4, 4}}), 3 * 1000 * 16 + 5 * 2 * 10 * 8);
+  EXPECT_EQ(question.stage_bytes(1, {{2, 3}, {5, 5}}), 3 * 1000 * 16 + 3 * 2 * 10 * 8);
 }
 
 TEST(CheckAssignment, StagesWithoutAHostFillTheSlotsInOrder) {

@@ -26,7 +26,7 @@ TEST(StageLayout, HoldsEveryParameterThatHasMemoryOfItsOwnAndKnowsItsTwin) {
     const models::ModelConfig config = small_config(tied);
     for (const auto& [first, last] : {std::pair{0, 5}, {0, 2}, {3, 5}, {1, 4}, {5, 5}}) {
       SCOPED_TRACE(testing::Message() << (tied ? "tied " : "") << first << "-" << last);
-      const sync::Layout layout = stage_layout(models::describe(config), {first, last});
+      const sync::Layout layout = stage_layout(models::describe(config), {{first, last}});
       const auto model = models::make_model(config, {first, last}, at::kFloat, at::kCPU);
 
       std::map<const void*, std::string> memory;
@@ -41,6 +41,24 @@ TEST(StageLayout, HoldsEveryParameterThatHasMemoryOfItsOwnAndKnowsItsTwin) {
         EXPECT_EQ(piece.spec.twin, has_twin && piece.spec.name == shared.name) << piece.spec.name;
       }
     }
+  }
+}
+
+TEST(StageLayout, OfSeveralChunksIsThatOfTheirLayersInOrder) {
+  for (const bool tied : {false, true}) {
+    const models::ModelDescription model = models::describe(small_config(tied));
+    const auto names = [&](const std::vector<models::LayerRange>& chunks) {
+      std::vector<std::string> all;
+      const sync::Layout layout = stage_layout(model, chunks);
+      for (const sync::Piece& piece : layout.pieces()) {
+        all.push_back((piece.spec.twin ? "twin " : "") + piece.spec.name);
+      }
+      return all;
+    };
+    std::vector<std::string> apart = names({{1, 1}});
+    for (const std::string& name : names({{3, 4}})) apart.push_back(name);
+    EXPECT_EQ(names({{1, 1}, {3, 4}}), apart);
+    EXPECT_EQ(names({{0, 1}, {2, 4}, {5, 5}}), names({{0, 5}})) << "no twin where both are here";
   }
 }
 

@@ -106,20 +106,45 @@ class Recorder final : public StageObserver {
   Stage& stage_;
 };
 
-models::LayerRange layers_of(const models::ModelConfig& config,
-                             const std::vector<std::pair<int, int>>& blocks, std::size_t stage) {
+// By their place on the data's way.
+std::vector<models::LayerRange> layers_of(const models::ModelConfig& config,
+                                          const std::vector<std::pair<int, int>>& blocks) {
   partition::ModelDescription model;
   model.layers.resize(models::describe(config).layers.size());
-  const partition::Assignment cut = explicit_partition(model, blocks);
-  const partition::Layers layers = cut.stages[stage].chunks.front();
-  return {layers.first, layers.last};
+  std::vector<models::LayerRange> layers;
+  for (const partition::Stage& one : explicit_partition(model, blocks).stages) {
+    layers.push_back({one.chunks.front().first, one.chunks.front().last});
+  }
+  return layers;
+}
+
+std::vector<SeatOptions> seats_of(const RunSettings& settings, const models::ModelConfig& model,
+                                  std::size_t process) {
+  const std::vector<models::LayerRange> layers = layers_of(model, settings.blocks);
+  const std::size_t stages = settings.stages();
+  const std::size_t replica = process / stages;
+  std::vector<SeatOptions> seats;
+  for (std::size_t at = process % stages; at < layers.size(); at += stages) {
+    SeatOptions& seat = seats.emplace_back();
+    seat.layers = layers[at];
+    if (stages == 1) continue;
+    for (const bool upper : {true, false}) {
+      if (upper ? at == 0 : at + 1 == layers.size()) continue;
+      BoundaryOptions& boundary = upper ? seat.upper : seat.lower;
+      boundary = settings.boundary;
+      const std::size_t place = upper ? at - 1 : at;
+      boundary.place = static_cast<std::int64_t>(place);
+      boundary.name = fmt::format("{}.{r}>{}.{r}", place, place + 1, fmt::arg("r", replica));
+    }
+  }
+  return seats;
 }
 
 StageOptions options_of(const RunSettings& settings, std::size_t process, std::int64_t first) {
-  const std::size_t stage = process % settings.blocks.size();
+  const std::size_t stage = process % settings.stages();
   StageOptions options;
   options.model = tiny_config(settings);
-  options.layers = layers_of(options.model, settings.blocks, stage);
+  options.seats = seats_of(settings, options.model, process);
   options.dtype = settings.bfloat16 ? at::kBFloat16 : at::kFloat;
   options.seed = 5;
   options.recompute = settings.recompute;
@@ -130,7 +155,7 @@ StageOptions options_of(const RunSettings& settings, std::size_t process, std::i
   options.batch.micro_batches = settings.micro_batches;
   options.batch.shuffle = settings.shuffle;
   options.batch.replicas = settings.replicas;
-  options.batch.replica = static_cast<std::int64_t>(process / settings.blocks.size());
+  options.batch.replica = static_cast<std::int64_t>(process / settings.stages());
   options.sync = settings.sync;
   options.sync.seed = 5;
   options.sync.steps = settings.steps;
@@ -141,23 +166,16 @@ StageOptions options_of(const RunSettings& settings, std::size_t process, std::i
   options.loop.checkpoint_every = settings.checkpoint_every;
   options.training_rows = kRows;
   options.row_tokens = kRowLength;
-  for (const bool upper : {true, false}) {
-    if (upper ? stage == 0 : stage + 1 == settings.blocks.size()) continue;
-    BoundaryOptions& boundary = upper ? options.upper : options.lower;
-    boundary = settings.boundary;
-    boundary.upper_stage = static_cast<std::int64_t>(stage) - (upper ? 1 : 0);
-    boundary.name = fmt::format("{}.{r}>{}.{r}", boundary.upper_stage, boundary.upper_stage + 1,
-                                fmt::arg("r", options.batch.replica));
-  }
   options.loop.learning_rate = {.peak = 1e-2, .warmup = 3, .steps = settings.steps};
-  const schedules::PipelineShape shape{static_cast<int>(settings.blocks.size()),
-                                       settings.micro_batches, settings.depth};
+  const schedules::PipelineShape shape{static_cast<int>(settings.stages()), settings.micro_batches,
+                                       settings.depth, settings.chunks};
   const auto index = static_cast<StageIndex>(stage);
   options.training = schedules::schedule_named(settings.schedule).list(shape, index);
   const int all = (kEvaluationRows + settings.rows - 1) / settings.rows;
   const int mine =
       (all - static_cast<int>(options.batch.replica) + settings.replicas - 1) / settings.replicas;
-  if (mine > 0) options.evaluation = schedules::forward_only({shape.stages, mine, 0}, index);
+  if (mine > 0)
+    options.evaluation = schedules::forward_only({shape.stages, mine, 0, shape.chunks}, index);
   return options;
 }
 
@@ -174,12 +192,16 @@ LinkPair links_between(net::ProcessName upper, net::ProcessName lower, const std
   return net::memory_link(left, right);
 }
 
-void connect_pipeline(std::span<StageLinks> links, std::uint32_t replica, bool tied) {
+void connect_pipeline(std::span<StageLinks> links, std::uint32_t replica, bool tied, int chunks) {
   const auto stages = static_cast<std::uint32_t>(links.size());
-  for (std::uint32_t s = 0; s + 1 < stages; ++s) {
-    LinkPair pair = links_between({s, replica}, {s + 1, replica}, "boundary");
-    links[s].downstream = std::move(pair.first);
-    links[s + 1].upstream = std::move(pair.second);
+  for (StageLinks& one : links) one.seats.resize(static_cast<std::size_t>(chunks));
+  const std::uint32_t places = stages * static_cast<std::uint32_t>(chunks);
+  for (std::uint32_t p = 0; stages > 1 && p + 1 < places; ++p) {
+    const std::uint32_t upper = p % stages;
+    const std::uint32_t lower = (p + 1) % stages;
+    LinkPair pair = links_between({upper, replica}, {lower, replica}, "boundary");
+    links[upper].seats[p / stages].downstream = std::move(pair.first);
+    links[lower].seats[(p + 1) / stages].upstream = std::move(pair.second);
   }
   if (tied && stages > 1) {
     LinkPair pair = links_between({0, replica}, {stages - 1, replica}, "tie");
@@ -189,12 +211,12 @@ void connect_pipeline(std::span<StageLinks> links, std::uint32_t replica, bool t
 }
 
 std::vector<StageLinks> connect_all(const RunSettings& settings) {
-  const std::size_t stages = settings.blocks.size();
+  const std::size_t stages = settings.stages();
   const auto replicas = static_cast<std::size_t>(settings.replicas);
   std::vector<StageLinks> links(stages * replicas);
   for (std::size_t r = 0; r < replicas; ++r) {
     connect_pipeline(std::span(links).subspan(r * stages, stages), static_cast<std::uint32_t>(r),
-                     settings.tied);
+                     settings.tied, settings.chunks);
   }
   if (replicas == 1) return links;
   for (std::size_t process = 0; process < links.size(); ++process) {
@@ -236,7 +258,7 @@ void run_stage(const RunSettings& settings, const Tensors& from, std::int64_t fi
     for (const store::NamedTensor& tensor : stage.saved_tensors()) {
       result.saved[tensor.name] = tensor.tensor.clone();
     }
-    const std::size_t stages = settings.blocks.size();
+    const std::size_t stages = settings.stages();
     for (const AdamW::Slot& slot : stage.optimizer().slots()) {
       result.masters[index / stages][fmt::format("{} of stage {}", slot.name, index % stages)] =
           slot.master.clone();
@@ -257,7 +279,7 @@ void run_stage(const RunSettings& settings, const Tensors& from, std::int64_t fi
 
 RunResult run_stages(const RunSettings& settings, const Tensors& from, std::int64_t first,
                      const Tensors& caches) {
-  const std::size_t count = settings.blocks.size() * static_cast<std::size_t>(settings.replicas);
+  const std::size_t count = settings.stages() * static_cast<std::size_t>(settings.replicas);
   const StageData data{random_rows(kRows, 1), random_rows(kEvaluationRows, 2)};
   std::vector<StageLinks> links = connect_all(settings);
   Together together(static_cast<std::ptrdiff_t>(count));

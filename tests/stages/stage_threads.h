@@ -14,7 +14,9 @@ namespace strait::stages {
 // A whole run in one process for tests: every stage of every replica on a thread of its own, over
 // memory links. Processes are counted by replica, then by stage.
 struct RunSettings {
-  std::vector<std::pair<int, int>> blocks = {{0, 3}};  // of each stage, first and last
+  // Of each chunk on the data's way, first and last: the first ones of all stages, then the second.
+  std::vector<std::pair<int, int>> blocks = {{0, 3}};
+  int chunks = 1;  // of each stage
   std::string schedule = "1f1b";
   int depth = 0;
   int micro_batches = 4;  // of each replica
@@ -41,6 +43,8 @@ struct RunSettings {
   // Likewise, around every action.
   std::function<void(Stage&, std::size_t stage, const Phase&, const schedules::Action&)> before;
   std::function<void(Stage&, std::size_t stage, const Phase&, const schedules::Action&)> after;
+
+  std::size_t stages() const { return blocks.size() / static_cast<std::size_t>(chunks); }
 };
 
 using Tensors = std::map<std::string, at::Tensor>;

@@ -25,7 +25,8 @@ store::TokenFile ten_rows() {
   return {rows, "ten rows"};
 }
 
-std::vector<PlannedBoundary> planned(const Recipe::Codec& codec, std::int64_t stages) {
+std::vector<PlannedBoundary> planned(const Recipe::Codec& codec, std::int64_t stages,
+                                     int chunks = 1) {
   const models::ModelConfig config = models::parse_config(
       R"({"model_type": "gpt2", "n_layer": 4, "n_embd": 8, "n_head": 2})", "config.json");
   Recipe recipe;
@@ -34,7 +35,8 @@ std::vector<PlannedBoundary> planned(const Recipe::Codec& codec, std::int64_t st
   recipe.train.micro_batch = 2;
   recipe.pipeline.stages = stages;
   std::vector<models::LayerRange> ranges;
-  for (int s = 0; s < stages; ++s) ranges.push_back({s, s == stages - 1 ? 5 : s});
+  const auto places = static_cast<int>(stages) * chunks;
+  for (int p = 0; p < places; ++p) ranges.push_back({p, p == places - 1 ? 5 : p});
   return plan_boundaries(recipe, models::describe(config), ranges, ten_rows());
 }
 
@@ -70,9 +72,19 @@ TEST(PlannedBoundary, BothEndsKeepToWhatTheNarrowerOneCanGive) {
     EXPECT_EQ(boundary.cached_rows, 5);
     EXPECT_EQ(boundary.bytes_in_memory(), 4 * kEntry);
   }
-  EXPECT_EQ(cache_bytes_of(four, 0), 4 * kEntry);
-  EXPECT_EQ(cache_bytes_of(four, 1), 8 * kEntry);
-  EXPECT_EQ(cache_bytes_of(four, 3), 4 * kEntry);
+  EXPECT_EQ(cache_bytes_of(four, 0, 4), 4 * kEntry);
+  EXPECT_EQ(cache_bytes_of(four, 1, 4), 8 * kEntry);
+  EXPECT_EQ(cache_bytes_of(four, 3, 4), 4 * kEntry);
+}
+
+TEST(PlannedBoundary, ChunksShareTheMemoryOfTheirStage) {
+  // Stage 0 is an end of all three: down to stage 1, around from there, and down again.
+  const auto two = planned(delta(9 * kEntry, 0), 2, 2);
+  ASSERT_EQ(two.size(), 3U);
+  for (const PlannedBoundary& boundary : two) EXPECT_EQ(boundary.cache_bytes, 3 * kEntry);
+  EXPECT_EQ(cache_bytes_of(two, 0, 2), 9 * kEntry);
+  EXPECT_EQ(cache_bytes_of(two, 1, 2), 9 * kEntry);
+  EXPECT_TRUE(planned(delta(9 * kEntry, 0), 1, 3).empty()) << "nothing leaves a stage alone";
 }
 
 TEST(PlannedBoundary, WhatFitsIsSentAsChangesAndTheRestAsFirstVisits) {

@@ -39,7 +39,7 @@ Plan plan_of(std::uint32_t stages, std::uint32_t replicas, const std::string& me
       Plan::Process process;
       process.name = {stage, replica};
       const int last = stage + 1 == stages ? 5 : static_cast<int>(stage);
-      process.layers = {static_cast<int>(stage), last};
+      process.chunks = {{static_cast<int>(stage), last}};
       plan.processes.push_back(process);
     }
   }
@@ -88,7 +88,7 @@ TEST(PlannedSync, WhatAMethodKeepsIsInTheStateOfAProcess) {
   const Plan cocktail = planned(2, 2, "cocktail");
   const models::ModelDescription model = models::describe(config(true));
   for (std::size_t i = 0; i < exact.processes.size(); ++i) {
-    const std::int64_t size = stages::stage_layout(model, exact.processes[i].layers).size();
+    const std::int64_t size = stages::stage_layout(model, exact.processes[i].chunks).size();
     EXPECT_EQ(exact.processes[i].state_bytes, 0);
     EXPECT_EQ(cocktail.processes[i].state_bytes, 2 * 4 * size);  // reference and residual
   }

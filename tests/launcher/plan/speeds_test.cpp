@@ -34,7 +34,7 @@ Plan plan_over_two_hosts() {
     process.name = {stage, 0};
     process.host = plan.hosts[stage].name;
     process.host_index = stage;
-    process.layers = stage == 0 ? models::LayerRange{0, 2} : models::LayerRange{3, 5};
+    process.chunks = {stage == 0 ? models::LayerRange{0, 2} : models::LayerRange{3, 5}};
     plan.processes.push_back(process);
   }
   Plan::Link link;

@@ -71,6 +71,7 @@ shuffle = false
 stages = 2
 replicas = 2
 schedule = "gpipe"
+chunks = 1
 depth = 3
 partition = [[0, 5], [6, 11]]
 threads = 1
@@ -129,7 +130,7 @@ TEST(RecipeReader, EveryKeyOfTheDocumentationReachesItsField) {
                     Device::cpu, Recompute::layer, Recipe::Lora{4, 2.5, {"c_attn"}},
                     "a"};
   expected.data = {"t", "e", "bytes", 64, false};
-  expected.pipeline = {2, 2, "gpipe", 3, {PartitionKind::ranges, {{0, 5}, {6, 11}}, ""}, 1};
+  expected.pipeline = {2, 2, "gpipe", 1, 3, {PartitionKind::ranges, {{0, 5}, {6, 11}}, ""}, 1};
   expected.train = {std::nullopt, 3,          64,  std::nullopt, 1.0, DecayKind::linear,
                     20,           {0.8, 0.9}, 0.0, 0.5,          10};
   expected.codec = {"delta",

@@ -119,7 +119,8 @@ Recipe random_recipe(Draw& draw) {
   r.data = {draw.text(), draw.text(), draw.text(), draw.integer(2, 4096), draw.coin()};
   r.pipeline.stages = draw.integer(1, 64);
   r.pipeline.replicas = draw.integer(1, 8);
-  r.pipeline.schedule = draw.one_of({"gpipe", "1f1b"});
+  r.pipeline.schedule = draw.one_of({"gpipe", "1f1b", "interleaved"});
+  r.pipeline.chunks = draw.coin() ? std::optional(draw.integer(1, 8)) : std::nullopt;
   r.pipeline.depth = draw.coin() ? std::optional(draw.integer(0, 16)) : std::nullopt;
   r.pipeline.threads = draw.coin() ? std::optional(draw.integer(1, 64)) : std::nullopt;
   r.pipeline.partition.kind = draw.word<PartitionKind>();
@@ -127,7 +128,7 @@ Recipe random_recipe(Draw& draw) {
     r.pipeline.partition.plugin = draw.text();
   }
   if (r.pipeline.partition.kind == PartitionKind::ranges) {
-    for (int s = 0; s < r.pipeline.stages; ++s) {
+    for (int s = 0; s < r.pipeline.stages * r.pipeline.chunks.value_or(1); ++s) {
       r.pipeline.partition.ranges.emplace_back(2 * s, 2 * s + 1);
     }
   }

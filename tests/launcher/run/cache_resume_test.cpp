@@ -14,7 +14,7 @@ Plan plan_with(const std::string& forward, int upper_last = 2, std::int64_t entr
   plan.recipe.codec.forward = forward;
   Plan::Process upper;
   upper.name = {0, 0};
-  upper.layers = {0, upper_last};
+  upper.chunks = {{0, upper_last}};
   plan.processes = {upper};
   Plan::Link link;
   link.name = "boundary 0.0>1.0";

@@ -19,9 +19,9 @@ Plan plan_of(std::int64_t replicas, const std::string& method = "cocktail", int 
     Plan::Process& lower = plan.processes.back();
     Plan::Process& upper = plan.processes[plan.processes.size() - 2];
     upper.name = {0, replica};
-    upper.layers = {0, cut};
+    upper.chunks = {{0, cut}};
     lower.name = {1, replica};
-    lower.layers = {cut + 1, 5};
+    lower.chunks = {{cut + 1, 5}};
   }
   return plan;
 }

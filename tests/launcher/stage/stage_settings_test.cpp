@@ -1,5 +1,6 @@
 #include "launcher/stage/stage_settings.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -14,12 +15,13 @@ StageJob middle_of_three() {
   for (std::uint32_t stage = 0; stage < 3; ++stage) {
     Plan::Process process;
     process.name = {stage, 0};
-    process.layers = {static_cast<int>(2 * stage), static_cast<int>(2 * stage + 1)};
+    process.chunks = {{static_cast<int>(2 * stage), static_cast<int>(2 * stage + 1)}};
     job.plan.processes.push_back(process);
     job.peer_keys[process.name.text()] = "key of " + process.name.text();
     if (stage == 2) break;
     Plan::Link link;
-    link.name = "boundary";
+    link.name = fmt::format("boundary {}.0>{}.0", stage, stage + 1);
+    link.place = stage;
     link.connects = {stage, 0};
     link.listens = {stage + 1, 0};
     link.cache_bytes = 1000 + stage;
@@ -45,7 +47,9 @@ TEST(StageSettings, EachEndOfAStageGetsItsOwnBoundarysCodecsAndLimits) {
   codec.cache_kind = CacheKind::eight_bits;
   job.plan.train.rows = 77;
   const stages::StageOptions options = stage_options(job, store::Step{0});
-  for (const stages::BoundaryOptions& end : {options.upper, options.lower}) {
+  ASSERT_EQ(options.seats.size(), 1U);
+  const stages::SeatOptions& seat = options.seats.front();
+  for (const stages::BoundaryOptions& end : {seat.upper, seat.lower}) {
     EXPECT_EQ(end.forward.codec, "delta");
     EXPECT_EQ(end.forward.bits, 3);
     EXPECT_EQ(end.forward.first_bits, 16);
@@ -57,12 +61,12 @@ TEST(StageSettings, EachEndOfAStageGetsItsOwnBoundarysCodecsAndLimits) {
     EXPECT_EQ(end.cache_kind, kernels::EntryKind::eight_bits);
     EXPECT_EQ(end.cache_folder, "runs/x");
   }
-  EXPECT_EQ(options.upper.name, "0.0>1.0");
-  EXPECT_EQ(options.lower.name, "1.0>2.0");
-  EXPECT_EQ(options.upper.upper_stage, 0);
-  EXPECT_EQ(options.lower.upper_stage, 1);
-  EXPECT_EQ(options.upper.cache_bytes, 1000U);
-  EXPECT_EQ(options.lower.cache_disk_bytes, 2001U);
+  EXPECT_EQ(seat.upper.name, "0.0>1.0");
+  EXPECT_EQ(seat.lower.name, "1.0>2.0");
+  EXPECT_EQ(seat.upper.place, 0);
+  EXPECT_EQ(seat.lower.place, 1);
+  EXPECT_EQ(seat.upper.cache_bytes, 1000U);
+  EXPECT_EQ(seat.lower.cache_disk_bytes, 2001U);
   EXPECT_EQ(options.training_rows, 77);
   EXPECT_EQ(options.row_tokens, job.plan.recipe.data.row);
 }
