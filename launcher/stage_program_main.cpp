@@ -1,3 +1,8 @@
-#include "launcher/strait_main.h"
+#include "launcher/stage_errand.h"
 
-int main(int argc, char** argv) { return strait::strait_stage_main(argc, argv, nullptr); }
+// Whatever needs libtorch is done by the program beside this one.
+int main(int argc, char** argv) {
+  return strait::launcher::run_stage_errand(argc, argv, [argv](strait::launcher::ComputeErrand) {
+    return strait::launcher::become_torch_half(argv);
+  });
+}

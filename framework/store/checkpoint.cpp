@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "framework/store/atomic_file.h"
+#include "framework/store/committed.h"
 #include "framework/store/input_file.h"
 #include "framework/store/store_error.h"
 
@@ -22,11 +23,6 @@ constexpr std::string_view kStepPrefix = "step-";
 
 [[noreturn]] void refuse_checkpoint(const std::string& sentence) {
   throw StoreError(StoreError::Kind::corrupt, sentence);
-}
-
-bool is_committed(const fs::path& checkpoint) {
-  std::error_code ignored;
-  return fs::exists(checkpoint / kManifestName, ignored);
 }
 
 void check_size(const fs::path& path, const ShardFile& shard) {
@@ -84,6 +80,11 @@ void remove_checkpoint(const fs::path& checkpoint) {
 
 }  // namespace
 
+bool is_committed(const fs::path& checkpoint) {
+  std::error_code ignored;
+  return fs::exists(checkpoint / kManifestName, ignored);
+}
+
 fs::path checkpoint_directory(const fs::path& run, Step step) {
   return run / "checkpoints" / fmt::format("{}{}", kStepPrefix, number(step));
 }
@@ -94,19 +95,6 @@ std::string shard_name(std::int64_t stage, std::int64_t replica) {
 
 std::string caches_name(std::int64_t stage, std::int64_t replica) {
   return fmt::format("stage-{}.replica-{}.caches.safetensors", stage, replica);
-}
-
-ShardFile write_shard(const fs::path& checkpoint, const std::string& name,
-                      std::span<const NamedTensor> tensors,
-                      const std::map<std::string, std::string>& metadata) {
-  if (is_committed(checkpoint)) {
-    throw StoreError(StoreError::Kind::busy,
-                     fmt::format("checkpoint {} is complete already; it is never written into",
-                                 checkpoint.string()));
-  }
-  make_directory(checkpoint);
-  const FileSummary summary = write_safetensors(checkpoint / name, tensors, metadata);
-  return {name, summary.size, summary.hash};
 }
 
 void withdraw_shard(const fs::path& checkpoint, const std::string& name) {

@@ -23,6 +23,10 @@ namespace fs = std::filesystem;
 constexpr auto kTraceLimit = std::chrono::seconds(30);
 constexpr auto kHashLimit = std::chrono::minutes(5);
 
+// It is strait-stage that is started; the other is what that becomes where it computes. A program
+// of one's own may be both.
+constexpr const char* kHalves[] = {"strait-stage", "strait-stage-torch"};
+
 constexpr const char* kStarter = R"sh(#!/bin/sh
 # Starts this build with the libraries that came with it, wherever the folder lies.
 build=$(dirname "$(readlink -f "$0")")/..
@@ -114,12 +118,16 @@ std::vector<BuildFile> files_of_this_build(const fs::path& scratch) {
   const fs::path program = stage_beside_us();
   const fs::path starter = scratch / "strait-stage";
   std::ofstream(starter) << kStarter;
-  std::vector<BuildFile> files = {{starter, "bin/strait-stage", "", 0},
-                                  {program, "libexec/strait-stage", "", 0}};
-  const std::string trace =
-      output_of({"env", "LD_TRACE_LOADED_OBJECTS=1", program.string()}, kTraceLimit);
+  std::vector<BuildFile> files = {{starter, "bin/strait-stage", "", 0}};
+  std::string traces;
+  for (const char* half : kHalves) {
+    const fs::path file = program.parent_path() / half;
+    if (!fs::exists(file)) continue;
+    files.push_back({file, fmt::format("libexec/{}", half), "", 0});
+    traces += output_of({"env", "LD_TRACE_LOADED_OBJECTS=1", file.string()}, kTraceLimit);
+  }
   std::map<std::string, fs::path> libraries;
-  for (const auto& [name, path] : loaded_libraries(trace)) {
+  for (const auto& [name, path] : loaded_libraries(traces)) {
     if (is_systems_own(name)) continue;
     if (path.empty()) {
       throw UserError(

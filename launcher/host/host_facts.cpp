@@ -72,6 +72,18 @@ std::string own_address_towards(const std::string& address) {
   return "";
 }
 
+std::string interface_of(const std::string& address) {
+  ifaddrs* found = nullptr;
+  if (::getifaddrs(&found) != 0) return {};
+  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> all(found, ::freeifaddrs);
+  for (const ifaddrs* one = found; one != nullptr; one = one->ifa_next) {
+    const int family = one->ifa_addr != nullptr ? one->ifa_addr->sa_family : AF_UNSPEC;
+    if (family != AF_INET && family != AF_INET6) continue;
+    if (numeric_address(one->ifa_addr, size_of(one->ifa_addr)) == address) return one->ifa_name;
+  }
+  return {};
+}
+
 std::vector<std::string> own_addresses() {
   ifaddrs* found = nullptr;
   if (::getifaddrs(&found) != 0) return {};

@@ -28,6 +28,9 @@ HostFacts facts_of_this_host(const std::filesystem::path& directory, const std::
 // nothing.
 std::string own_address_towards(const std::string& address);
 
+// Which interface of this machine has the address; empty: none.
+std::string interface_of(const std::string& address);
+
 // Of all interfaces that are up, without loopback and link-local ones, IPv4 first.
 std::vector<std::string> own_addresses();
 

@@ -19,6 +19,7 @@
 #include "launcher/host/log_pump.h"
 #include "launcher/host/service_link.h"
 #include "launcher/process/local_backend.h"
+#include "launcher/reach/measure_aside.h"
 #include "launcher/reach/reach_end.h"
 #include "launcher/ship/keeper_ship.h"
 #include "launcher/user_error.h"
@@ -42,12 +43,6 @@ net::NodeOptions keeper_node(const KeeperJob& job) {
   options.keys = job.keys;
   options.on_event = [](const std::string& event) { spdlog::info("{}", event); };
   return options;
-}
-
-// This very program, also where a newer build has taken its place meanwhile.
-std::string stage_program_here() {
-  const std::string path = fs::read_symlink("/proc/self/exe").string();
-  return fs::exists(path) ? path : "/proc/self/exe";
 }
 
 // Before the first thread: what is started inherits it.
@@ -82,6 +77,23 @@ class Keeper {
     fs::create_directories(directory_ / "logs");
   }
 
+  // Nothing was ever started here: then the run's directory goes, unless there is more in it than
+  // this keeper's own log. What a run shipped or wrote stays.
+  void tidy() const {
+    if (used_) return;
+    std::error_code not_empty;
+    const fs::path logs = directory_ / "logs";
+    for (const fs::directory_entry& entry : fs::directory_iterator(logs, not_empty)) {
+      if (entry.path().filename() != kKeeperLog) return;
+    }
+    for (const fs::directory_entry& entry : fs::directory_iterator(directory_, not_empty)) {
+      if (entry.path() != logs) return;
+    }
+    fs::remove(logs / kKeeperLog, not_empty);
+    fs::remove(logs, not_empty);
+    fs::remove(directory_, not_empty);
+  }
+
   // True: stay.
   bool serve() {
     if (const auto frame = link_.receive_until(Clock::now() + kServeTick)) {
@@ -102,6 +114,7 @@ class Keeper {
   };
 
   void begin(const StartProcess& start) {
+    used_ = true;
     const fs::path log = directory_ / "logs" / (start.process.text() + ".log");
     try {
       Launch launch;
@@ -160,9 +173,15 @@ class Keeper {
   LocalBackend backend_;
   std::map<net::ProcessName, Kept> kept_;  // its end kills who is left
   Clock::time_point logged_;
+  bool used_ = false;
 };
 
 }  // namespace
+
+std::string stage_program_here() {
+  const std::string path = fs::read_symlink("/proc/self/exe").string();
+  return fs::exists(path) ? path : "/proc/self/exe";
+}
 
 fs::path keeper_directory(const std::string& written) {
   const char* home = std::getenv("HOME");
@@ -199,13 +218,15 @@ ExitCode run_keeper(const KeeperJob& job) {
         node.connect(job.endpoints.at(kReachService),
                      service_link(kReachService, job.name(), net::ProcessName::coordinator(),
                                   job.launcher_key, std::chrono::seconds(job.hold))),
-        job.host, job.ports);
+        job.host, job.ports,
+        [](const MeasureCompute& order) { return measure_aside(stage_program_here(), order); });
     const KeeperShip ship(node, job, directory, job.address.empty() ? facts.address : job.address);
     Keeper keeper(job, directory, *link);
     while (keeper.serve()) {
     }
     spdlog::info("the launcher lets this host go");
     link->flush(Clock::now() + kLeaveTaking);
+    keeper.tidy();
     return ExitCode::done;
   } catch (const std::exception& error) {
     const Failure failure = describe_failure(error);

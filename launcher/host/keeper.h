@@ -8,8 +8,14 @@
 
 namespace strait::launcher {
 
+// This very program, also where a newer build has taken its place meanwhile.
+std::string stage_program_here();
+
 // A keeper's directory, "~" and all; absolute. It need not exist.
 std::filesystem::path keeper_directory(const std::string& written);
+
+// What a keeper logs, in the folder of a run's logs.
+inline constexpr const char* kKeeperLog = "keeper.log";
 
 // Where the files of a run are on a host, below the keeper's directory: the same for every
 // generation of the run, and another for every run.

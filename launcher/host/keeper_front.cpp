@@ -23,12 +23,14 @@
 #include "framework/store/file_descriptor.h"
 #include "launcher/build_id.h"
 #include "launcher/console/byte_text.h"
+#include "launcher/console/printable_text.h"
 #include "launcher/failure.h"
 #include "launcher/host/host_facts.h"
 #include "launcher/host/host_look.h"
 #include "launcher/host/keeper.h"
 #include "launcher/host/keeper_greeting.h"
 #include "launcher/host/keeper_job.h"
+#include "launcher/process/run_program.h"
 #include "launcher/user_error.h"
 
 namespace strait::launcher {
@@ -40,6 +42,7 @@ using Clock = std::chrono::steady_clock;
 // The launcher waits for its other hosts before it hands out jobs.
 constexpr auto kJobLimit = std::chrono::seconds(180);
 constexpr std::uint32_t kLargestJob = 64U << 20U;
+constexpr auto kLoadLimit = std::chrono::seconds(20);  // libtorch from a slow disk
 
 // Writes all or ends: nobody is left to tell.
 void say(int output, const std::string& line) {
@@ -112,7 +115,7 @@ store::FileDescriptor open_keeper_log(const KeeperJob& job) {
   const fs::path logs = host_run_directory(directory, job.run_name, job.run) / "logs";
   std::error_code failed;
   fs::create_directories(logs, failed);
-  const fs::path file = logs / "keeper.log";
+  const fs::path file = logs / kKeeperLog;
   store::FileDescriptor log(
       ::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0644));
   if (!log.open()) {
@@ -135,10 +138,38 @@ void leave_session(const store::FileDescriptor& log) {
   [[maybe_unused]] const int stayed = ::chdir("/");
 }
 
+// Until the launcher hangs up: as long as this connection stands it sees that this host lives.
+void stay_for(int input) {
+  const auto deadline = Clock::now() + kJobLimit;
+  while (true) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+    if (left.count() <= 0) return;
+    pollfd waited{input, POLLIN, 0};
+    ::poll(&waited, 1, static_cast<int>(left.count()));
+    char ignored = 0;
+    const ssize_t got = waited.revents == 0 ? 1 : ::read(input, &ignored, 1);
+    if (got == 0 || (got < 0 && errno != EINTR && errno != EAGAIN)) return;
+  }
+}
+
+// Whether stages would come up here: this program alone needs none of the libraries that they do.
+void check_stage_program(HostLook& look) {
+  if (!look.objection.empty()) return;
+  const ProgramAnswer answer = run_program({stage_program_here(), "--check"}, kLoadLimit);
+  if (answer.succeeded() && answer.out == fmt::format("strait-stage {}\n", build_id())) return;
+  look.objection = fmt::format(
+      "what stages need cannot be loaded there ({}); bring this build there with: strait install "
+      "--hosts RECIPE",
+      answer.succeeded() ? "it is " + printable(answer.out) : answer.complaint());
+  look.objection_code = ExitCode::mismatch;
+}
+
 ExitCode serve_keeper_call(int input, int output) {
   const std::string request = read_request(input);
   if (const auto look = look_request_from(request)) {
-    say(output, to_line(look_at_this_host(*look)));
+    HostLook seen = look_at_this_host(*look);
+    check_stage_program(seen);
+    say(output, to_line(seen));
     return ExitCode::done;
   }
   const KeeperJob job = parse_keeper_job(request);
@@ -153,6 +184,7 @@ ExitCode serve_keeper_call(int input, int output) {
     return run_keeper(job);
   }
   say(output, to_line(KeeperAnswer{keeper, 0, ""}));
+  stay_for(input);
   return ExitCode::done;
 }
 

@@ -36,6 +36,6 @@ if(TARGET strait-stage)
   # The installed programs find libtorch where the build found it. Said by name: CMake leaves out by
   # itself what lies below the sources, as .venv does.
   get_filename_component(torch_libraries "${Torch_DIR}/../../../lib" ABSOLUTE)
-  set_target_properties(strait strait-stage PROPERTIES INSTALL_RPATH "${torch_libraries}")
-  install(TARGETS strait strait-stage RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  set_target_properties(strait strait-stage-torch PROPERTIES INSTALL_RPATH "${torch_libraries}")
+  install(TARGETS strait strait-stage strait-stage-torch RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()

@@ -4,11 +4,17 @@
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/autograd.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
+#include <span>
+#include <string>
 #include <vector>
 
+#include "launcher/failure.h"
+#include "launcher/host/read_all.h"
 #include "launcher/user_error.h"
 #include "models/initialize.h"
 #include "models/model.h"
@@ -26,6 +32,8 @@ constexpr int kMost = 2000;
 constexpr std::int64_t kCopiedFloats = std::int64_t{16} << 20;  // more than caches hold
 constexpr int kCopies = 8;
 constexpr int kFirstBlock = 1;  // behind the embedding
+constexpr std::size_t kMostOrder = std::size_t{16} << 20;
+constexpr auto kOrderLimit = std::chrono::seconds(20);
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -98,6 +106,25 @@ ComputeMeasured measure_compute(const MeasureCompute& order) {
   measured.backward = median(times.backward) / forward;
   measured.memory_bytes_per_second = memory_rate();
   return measured;
+}
+
+ExitCode answer_measure(int input, int output) {
+  ReachAnswer answer;
+  try {
+    const std::string text = read_all(input, "what to measure", kMostOrder, kOrderLimit);
+    const ReachOrder order = parse_reach_order(std::as_bytes(std::span(text)));
+    answer = measure_compute(std::get<MeasureCompute>(order));
+  } catch (const std::exception& error) {
+    answer = OrderFailed{describe_failure(error).text};
+  }
+  net::Frame line = format(answer);
+  line.push_back(std::byte{'\n'});
+  for (std::span<const std::byte> rest = line; !rest.empty();) {
+    const ssize_t sent = ::write(output, rest.data(), rest.size());
+    if (sent <= 0) return ExitCode::peer_lost;
+    rest = rest.subspan(static_cast<std::size_t>(sent));
+  }
+  return ExitCode::done;
 }
 
 }  // namespace strait::launcher

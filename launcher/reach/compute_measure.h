@@ -1,5 +1,6 @@
 #pragma once
 
+#include "launcher/exit_code.h"
 #include "launcher/reach/reach_message.h"
 
 namespace strait::launcher {
@@ -9,5 +10,9 @@ namespace strait::launcher {
 // threads as a stage has; then how fast memory is copied. Uses the calling thread's threads of
 // libtorch. ConfigError where the model is none.
 ComputeMeasured measure_compute(const MeasureCompute& order);
+
+// The other end of measure_aside(): reads the order up to the end of `input`, and writes the answer
+// as one line, also where it is that this could not be done.
+ExitCode answer_measure(int input, int output);
 
 }  // namespace strait::launcher

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
+#include <tuple>
 
 #include "framework/net/endpoint.h"
 #include "launcher/reach/ticket.h"
@@ -19,20 +21,59 @@ constexpr seconds kDialAnswer{20};
 constexpr double kCompareSeconds = 0.6;  // enough to tell a wide path from a narrow one
 constexpr seconds kFlowAnswer{60};
 
-// Of paths that lead to the same host, how fast each is. One after the other: they may share a
-// wire.
+using Wire = std::tuple<std::size_t, std::size_t, std::string>;  // from a host to another's
+
+// The first try that got there over each wire, where several wires lead from one host to another.
+std::vector<const PathTry*> rivals_of(const OpenPorts& ports, const std::vector<PathTry>& tries) {
+  std::map<Wire, const PathTry*> first;
+  for (const PathTry& one : tries) {
+    if (one.trouble.empty())
+      first.try_emplace({one.from, one.to, ports.wire(one.to, one.address)}, &one);
+  }
+  std::vector<const PathTry*> rivals;
+  for (const auto& [wire, one] : first) {
+    const bool choice = std::ranges::count_if(first, [one = one](const auto& other) {
+                          return other.second->from == one->from && other.second->to == one->to;
+                        }) > 1;
+    if (choice) rivals.push_back(one);
+  }
+  return rivals;
+}
+
+// Those of them whose hosts no other of the result has.
+std::vector<const PathTry*> take_apart(std::vector<const PathTry*>& rivals) {
+  std::set<std::size_t> busy;
+  std::vector<const PathTry*> apart;
+  std::erase_if(rivals, [&](const PathTry* one) {
+    if (busy.contains(one->from) || busy.contains(one->to)) return false;
+    busy.insert({one->from, one->to});
+    apart.push_back(one);
+    return true;
+  });
+  return apart;
+}
+
+// Of wires that lead to the same host, how fast each is.
 void compare_speeds(Reach& reach, const OpenPorts& ports, std::vector<PathTry>& tries) {
+  std::map<Wire, double> speeds;
+  for (auto rivals = rivals_of(ports, tries); !rivals.empty();) {
+    const auto apart = take_apart(rivals);
+    std::map<std::size_t, ReachOrder> orders;
+    for (const PathTry* one : apart) {
+      orders[one->from] =
+          MeasureFlow{ports.token(), ports.place(one->to, one->address), false, 1, kCompareSeconds};
+    }
+    const auto answers = reach.ask(orders, kFlowAnswer);
+    for (const PathTry* one : apart) {
+      const auto* measured = std::get_if<FlowMeasured>(&answers.at(one->from));
+      if (measured == nullptr) continue;
+      speeds[{one->from, one->to, ports.wire(one->to, one->address)}] = measured->bytes_per_second;
+    }
+  }
   for (PathTry& one : tries) {
     if (!one.trouble.empty()) continue;
-    const auto rivals = std::ranges::count_if(tries, [&](const PathTry& other) {
-      return other.trouble.empty() && other.from == one.from && other.to == one.to;
-    });
-    if (rivals < 2) continue;
-    const MeasureFlow order{ports.token(), ports.place(one.to, one.address), false, 1,
-                            kCompareSeconds};
-    const auto answers = reach.ask({{one.from, order}}, kFlowAnswer);
-    const auto* measured = std::get_if<FlowMeasured>(&answers.at(one.from));
-    if (measured != nullptr) one.bytes_per_second = measured->bytes_per_second;
+    const auto speed = speeds.find({one.from, one.to, ports.wire(one.to, one.address)});
+    if (speed != speeds.end()) one.bytes_per_second = speed->second;
   }
 }
 
@@ -61,10 +102,16 @@ OpenPorts::OpenPorts(Reach& reach, const std::vector<std::vector<std::string>>& 
   std::map<std::size_t, ReachOrder> orders;
   for (std::size_t i = 0; i < addresses.size(); ++i) orders[i] = OpenPort{token_, addresses[i]};
   places_.resize(addresses.size());
+  wires_.resize(addresses.size());
   for (const auto& [host, answer] : reach_.ask(orders, kDialAnswer)) {
     std::string trouble;
     if (const auto* opened = answer_in<PortOpened>(answer, trouble)) {
       places_[host] = opened->places;
+      wires_[host] = opened->wires;
+      wires_[host].resize(places_[host].size());
+      for (std::size_t i = 0; i < places_[host].size(); ++i) {
+        if (wires_[host][i].empty()) wires_[host][i] = places_[host][i];
+      }
       for (const std::string& one : opened->troubles) {
         troubles_.push_back(fmt::format("host {}: {}", reach_.name(host), one));
       }
@@ -85,10 +132,19 @@ OpenPorts::~OpenPorts() {
   }
 }
 
-const std::string& OpenPorts::place(std::size_t host, const std::string& address) const {
-  return *std::ranges::find_if(places_[host], [&](const std::string& text) {
+std::size_t OpenPorts::index(std::size_t host, const std::string& address) const {
+  const auto found = std::ranges::find_if(places_[host], [&](const std::string& text) {
     return net::Endpoint::parse(text)->host == address;
   });
+  return static_cast<std::size_t>(found - places_[host].begin());
+}
+
+const std::string& OpenPorts::place(std::size_t host, const std::string& address) const {
+  return places_[host].at(index(host, address));
+}
+
+const std::string& OpenPorts::wire(std::size_t host, const std::string& address) const {
+  return wires_[host].at(index(host, address));
 }
 
 std::vector<PathTry> try_paths(Reach& reach, const OpenPorts& ports,

@@ -27,18 +27,24 @@ class OpenPorts {
   const std::string& token() const { return token_; }
   const std::vector<std::vector<std::string>>& places() const { return places_; }  // by host
   const std::string& place(std::size_t host, const std::string& address) const;    // one of them
+  // What leads there: the host's interface with that address, or where it has none the address.
+  const std::string& wire(std::size_t host, const std::string& address) const;
   // Of hosts that could not listen at an address, a sentence each.
   const std::vector<std::string>& troubles() const { return troubles_; }
 
  private:
+  std::size_t index(std::size_t host, const std::string& address) const;
+
   Reach& reach_;
   std::string token_;
   std::vector<std::vector<std::string>> places_;
+  std::vector<std::vector<std::string>> wires_;
   std::vector<std::string> troubles_;
 };
 
 // Tries every address of `to` from `from`, for all pairs at the same time, within seconds. Where
-// several addresses lead there, their speeds are compared.
+// several interfaces lead there, their speeds are compared, host against host as none is in two
+// comparisons; two addresses of one interface are as fast as each other.
 std::vector<PathTry> try_paths(Reach& reach, const OpenPorts& ports,
                                const std::vector<std::pair<std::size_t, std::size_t>>& pairs);
 

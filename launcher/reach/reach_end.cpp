@@ -8,7 +8,7 @@
 #include "framework/net/link_error.h"
 #include "launcher/control/control_error.h"
 #include "launcher/failure.h"
-#include "launcher/reach/compute_measure.h"
+#include "launcher/host/host_facts.h"
 #include "launcher/reach/path_measure.h"
 
 namespace strait::launcher {
@@ -27,8 +27,13 @@ net::Endpoint place_of(const std::string& text) {
 
 }  // namespace
 
-ReachEnd::ReachEnd(std::unique_ptr<net::Link> link, std::uint32_t host, std::pair<int, int> ports)
-    : link_(std::move(link)), host_(host), ports_(std::move(ports)), thread_([this] { serve(); }) {}
+ReachEnd::ReachEnd(std::unique_ptr<net::Link> link, std::uint32_t host, std::pair<int, int> ports,
+                   Measure measure)
+    : link_(std::move(link)),
+      host_(host),
+      ports_(std::move(ports)),
+      measure_(std::move(measure)),
+      thread_([this] { serve(); }) {}
 
 ReachEnd::~ReachEnd() {
   leaving_ = true;
@@ -65,7 +70,10 @@ std::optional<ReachAnswer> ReachEnd::answer(const OpenPort& order) {
   port_ =
       std::make_unique<ReachPort>(ReachPort::Options{order.addresses, ports_, order.token, host_});
   PortOpened opened;
-  for (const net::Endpoint& place : port_->endpoints()) opened.places.push_back(place.text());
+  for (const net::Endpoint& place : port_->endpoints()) {
+    opened.places.push_back(place.text());
+    opened.wires.push_back(interface_of(place.host));
+  }
   opened.troubles = port_->troubles();
   return opened;
 }
@@ -94,9 +102,7 @@ std::optional<ReachAnswer> ReachEnd::answer(const MeasureFlow& order) {
                                 Clock::now() + kMeasureLimit)};
 }
 
-std::optional<ReachAnswer> ReachEnd::answer(const MeasureCompute& order) {
-  return measure_compute(order);
-}
+std::optional<ReachAnswer> ReachEnd::answer(const MeasureCompute& order) { return measure_(order); }
 
 std::optional<ReachAnswer> ReachEnd::answer(const DialRelay& order) {
   return RelayDialled{relay_ends().dial(place_of(order.relay), order.token).text()};

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -19,7 +20,11 @@ namespace strait::launcher {
 // joins once the order at hand is done. A link that dies ends the service; the keeper has its own.
 class ReachEnd {
  public:
-  ReachEnd(std::unique_ptr<net::Link> link, std::uint32_t host, std::pair<int, int> ports);
+  // How this machine's compute is measured; on the service's thread.
+  using Measure = std::function<ComputeMeasured(const MeasureCompute&)>;
+
+  ReachEnd(std::unique_ptr<net::Link> link, std::uint32_t host, std::pair<int, int> ports,
+           Measure measure);
   ReachEnd(const ReachEnd&) = delete;
   ReachEnd& operator=(const ReachEnd&) = delete;
   ~ReachEnd();
@@ -40,6 +45,7 @@ class ReachEnd {
   const std::unique_ptr<net::Link> link_;
   const std::uint32_t host_;
   const std::pair<int, int> ports_;
+  const Measure measure_;
   std::unique_ptr<ReachPort> port_;
   std::unique_ptr<RelayEnds> relay_ends_;  // null: nothing is relayed
   std::atomic<bool> leaving_{false};

@@ -28,7 +28,9 @@ void describe(auto& f, Is<BindRelay> auto& m) {
   f("token", m.token), f("relay", m.relay), f("stage", m.stage);
 }
 void describe(auto& /*f*/, Is<ClosePort> auto& /*m*/) {}
-void describe(auto& f, Is<PortOpened> auto& m) { f("places", m.places), f("troubles", m.troubles); }
+void describe(auto& f, Is<PortOpened> auto& m) {
+  f("places", m.places), f("wires", m.wires), f("troubles", m.troubles);
+}
 void describe(auto& f, Is<PathTried> auto& m) { f("trouble", m.trouble), f("seconds", m.seconds); }
 void describe(auto& f, Is<PathsTried> auto& m) { f("results", m.results); }
 void describe(auto& f, Is<TripMeasured> auto& m) { f("seconds", m.seconds); }

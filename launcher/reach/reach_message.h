@@ -71,6 +71,7 @@ struct ClosePort {};
 
 struct PortOpened {
   std::vector<std::string> places;
+  std::vector<std::string> wires;     // the interface of each place; empty: not one of this host
   std::vector<std::string> troubles;  // of addresses where it could not listen
 };
 

@@ -19,6 +19,7 @@
 #include "launcher/plan/plan_maker.h"
 #include "launcher/plugin/plugin_file.h"
 #include "launcher/probe/probe.h"
+#include "launcher/reach/compute_measure.h"
 #include "launcher/reach/path_finder.h"
 #include "launcher/reach/reach_end.h"
 #include "launcher/recipe/links_writer.h"
@@ -71,7 +72,7 @@ Probed probe_here(const Plan& plan, const ProbeOptions& options) {
   };
   auto [near, far] =
       net::memory_link({launcher, {}, 1, end_of(keeper)}, {keeper, {}, 1, end_of(launcher)});
-  const ReachEnd end(std::move(far), 0, {0, 0});
+  const ReachEnd end(std::move(far), 0, {0, 0}, measure_compute);
   std::vector<Reach::Host> hosts;
   hosts.push_back({plan.hosts.at(0).name, std::move(near)});
   Reach reach(std::move(hosts));

@@ -305,21 +305,22 @@ class BadInput(runs.RunCase):
 
 
 class OtherBuilds(runs.RunCase):
-    def programs(self, stage):
+    def programs(self, content, name="strait-stage"):
+        """Of all three programs that one has another content."""
         folder = self.home / "bin"
         folder.mkdir(exist_ok=True)
-        shutil.copy2(runs.BIN / "strait", folder)
-        (folder / "strait-stage").write_bytes(stage)
-        (folder / "strait-stage").chmod(0o755)
+        for one in ("strait", "strait-stage", "strait-stage-torch"):
+            shutil.copy2(runs.BIN / one, folder)
+        (folder / name).write_bytes(content)
         self.program = folder / "strait"
 
     def test_a_stage_of_another_build_is_refused_with_both_builds(self):
         code, out, err = self.strait("--version")
         build = out.split()[-1]
         other = build[:-4] + ("0000" if build[-4:] != "0000" else "1111")
-        stage = (runs.BIN / "strait-stage").read_bytes()
+        stage = (runs.BIN / "strait-stage-torch").read_bytes()
         self.assertGreaterEqual(stage.count(build.encode()), 1)
-        self.programs(stage.replace(build.encode(), other.encode()))
+        self.programs(stage.replace(build.encode(), other.encode()), "strait-stage-torch")
         code, out, err = self.strait("run", self.write_recipe("mixed"))
         self.assertEqual(code, 11, out + err)
         self.assertRegex(out, rf"strait: stage \d\.0 .*{re.escape(other)}.*{re.escape(build)}")
@@ -331,6 +332,25 @@ class OtherBuilds(runs.RunCase):
         self.assertEqual(code, 70, out + err)
         self.assertRegex(out, r"strait: stage \d\.0 .*ended with code 3")
         self.assertRegex(out, "not what you think")
+
+    def test_a_stage_without_its_half_says_so(self):
+        self.programs(b"", "strait-stage-torch")
+        (self.program.parent / "strait-stage-torch").unlink()
+        code, out, err = self.strait("run", self.write_recipe("half"))
+        self.assertEqual(code, 11, out + err)
+        self.assertRegex(out, r"cannot run .*/strait-stage-torch: No such file.*install both again")
+
+    def test_who_keeps_a_host_needs_no_libtorch(self):
+        """Its loading is most of what a keeper would cost."""
+        for name, needs in (("strait-stage", False), ("strait-stage-torch", True)):
+            done = subprocess.run(
+                [runs.BIN / name],
+                env={"LD_TRACE_LOADED_OBJECTS": "1"},
+                capture_output=True,
+                text=True,
+            )
+            self.assertIn("libzmq", done.stdout)
+            self.assertEqual("libtorch" in done.stdout, needs, done.stdout)
 
     def test_a_missing_stage_program_is_named(self):
         self.programs(b"")

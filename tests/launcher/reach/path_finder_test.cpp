@@ -5,6 +5,7 @@
 
 #include "framework/net/memory_link.h"
 #include "launcher/host/service_link.h"
+#include "launcher/reach/compute_measure.h"
 #include "launcher/reach/reach_end.h"
 #include "launcher/reach/ticket.h"
 #include "launcher/user_error.h"
@@ -26,7 +27,7 @@ struct ServedHosts {
                                           {keeper, {}, 1, options(keeper, launcher)});
       hosts.push_back({"h" + std::to_string(i), std::move(near)});
       ends.push_back(std::make_unique<ReachEnd>(std::move(far), static_cast<std::uint32_t>(i),
-                                                std::pair(0, 0)));
+                                                std::pair(0, 0), measure_compute));
     }
     reach = std::make_unique<Reach>(std::move(hosts));
   }
@@ -60,6 +61,32 @@ TEST(PathFinder, OfSeveralAddressesEachIsMeasured) {
   EXPECT_GT(tries[0].bytes_per_second, 1e6);
   EXPECT_GT(tries[1].bytes_per_second, 1e6);
   EXPECT_EQ(tries[2].bytes_per_second, 0) << "there is nothing to choose from";
+}
+
+TEST(PathFinder, AddressesOfOneInterfaceAreNotCompared) {
+  ServedHosts hosts(2);
+  const OpenPorts ports(*hosts.reach, {{"127.0.0.1"}, {"127.0.0.1", "::1"}});
+  if (!ports.troubles().empty()) GTEST_SKIP() << ports.troubles()[0];
+  EXPECT_EQ(ports.wire(1, "::1"), ports.wire(1, "127.0.0.1"));
+  const auto tries = try_paths(*hosts.reach, ports, {{0, 1}});
+  ASSERT_EQ(tries.size(), 2U);
+  for (const PathTry& one : tries) {
+    EXPECT_EQ(one.trouble, "");
+    EXPECT_EQ(one.bytes_per_second, 0) << one.address;
+  }
+}
+
+TEST(PathFinder, EveryWireIsMeasuredWhoeverElseNeedsItsHosts) {
+  ServedHosts hosts(4);
+  const OpenPorts ports(*hosts.reach, {{"127.0.0.2", "127.0.0.3"},
+                                       {"127.0.0.4", "127.0.0.5"},
+                                       {"127.0.0.6", "127.0.0.7"},
+                                       {"127.0.0.8"}});
+  const auto tries = try_paths(*hosts.reach, ports, {{0, 1}, {1, 0}, {1, 2}, {2, 3}, {3, 2}});
+  ASSERT_EQ(tries.size(), 9U);
+  for (const PathTry& one : tries) {
+    EXPECT_EQ(one.bytes_per_second > 1e6, one.to != 3) << one.from << " to " << one.address;
+  }
 }
 
 TEST(PathFinder, PortsAreClosedBehindTheTries) {
