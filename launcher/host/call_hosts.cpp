@@ -12,9 +12,11 @@ namespace {
 
 std::vector<std::unique_ptr<HostCall>> ssh_calls(const Recipe::Hosts& hosts) {
   std::vector<std::unique_ptr<HostCall>> calls;
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  const auto progress = hosts.list.size() > 1 ? std::make_shared<CallProgress>(now) : nullptr;
   for (const RecipeHost& host : hosts.list) {
     calls.push_back(
-        std::make_unique<SshCall>(SshTarget{host.name, hosts.ssh_config, hosts.address}));
+        std::make_unique<SshCall>(SshTarget{host.name, hosts.ssh_config, hosts.address, progress}));
   }
   return calls;
 }

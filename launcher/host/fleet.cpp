@@ -17,7 +17,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kStartLimit = std::chrono::seconds(20);
 // While a run comes up nothing is lost by giving up early, and everybody waits.
-constexpr auto kSilence = std::chrono::seconds(6);
+constexpr auto kSilence = std::chrono::seconds(5);
 constexpr auto kLookEvery = std::chrono::milliseconds(200);
 constexpr auto kFarewell = std::chrono::seconds(2);
 
@@ -81,13 +81,18 @@ Fleet::~Fleet() {
   for (Host& host : hosts_) {
     // A keeper hangs up when it has left; who does not is out of sight and leaves by itself.
     try {
-      host.link->flush(deadline);
+      if (!out_of_sight(host)) host.link->flush(deadline);
     } catch (const net::LinkError&) {
       // It hung up before it could acknowledge that.
     }
     host.link->abort(net::LinkError(net::LinkError::Kind::aborted, "the launcher has ended"));
     host.listener.join();
   }
+}
+
+bool Fleet::out_of_sight(const Host& host) {
+  const MutexLock lock(mutex_);
+  return !host.lost.empty();
 }
 
 void Fleet::be_patient() {
@@ -100,10 +105,8 @@ std::vector<HostFacts> Fleet::meet(Clock::time_point deadline, const std::functi
   while (true) {
     std::vector<HostFacts> facts;
     std::vector<std::string> missing;
+    check_locked();
     for (const Host& host : hosts_) {
-      if (!host.lost.empty()) {
-        throw UserError(ExitCode::peer_lost, fmt::format("host {}: {}", host.name, host.lost));
-      }
       if (host.facts)
         facts.push_back(*host.facts);
       else
@@ -123,34 +126,57 @@ std::vector<HostFacts> Fleet::meet(Clock::time_point deadline, const std::functi
   }
 }
 
+void Fleet::check() {
+  const MutexLock lock(mutex_);
+  check_locked();
+}
+
+void Fleet::check_locked() {
+  for (std::size_t i = 0; i < hosts_.size(); ++i) {
+    look_for_silence(i);
+    if (hosts_[i].lost.empty()) continue;
+    throw UserError(ExitCode::peer_lost,
+                    fmt::format("host {}: {}", hosts_[i].name, hosts_[i].lost));
+  }
+}
+
 std::unique_ptr<Process> Fleet::start(const Launch& launch) {
-  const net::ProcessName name = launch.process;
-  const Host& host = hosts_.at(launch.host);
+  return std::move(start_all({launch}).front());
+}
+
+std::vector<std::unique_ptr<Process>> Fleet::start_all(const std::vector<Launch>& launches) {
+  for (const Launch& launch : launches) order(launch);
+  const auto deadline = Clock::now() + kStartLimit;
+  std::vector<std::unique_ptr<Process>> started;
+  for (const Launch& launch : launches) started.push_back(await(launch, deadline));
+  return started;
+}
+
+void Fleet::order(const Launch& launch) {
   {
     const MutexLock lock(mutex_);
-    processes_[name] = Known{};
+    processes_[launch.process] = Known{};
   }
-  tell(launch.host, StartProcess{name, launch.input});
-  const auto deadline = Clock::now() + kStartLimit;
+  tell(launch.host, StartProcess{launch.process, launch.input});
+}
+
+std::unique_ptr<Process> Fleet::await(const Launch& launch, Clock::time_point deadline) {
+  const std::string& host = hosts_.at(launch.host).name;
   const MutexLock lock(mutex_);
   while (true) {
-    const Known& known = processes_.at(name);
+    const Known& known = processes_.at(launch.process);
     if (known.pid != 0)
       return std::make_unique<RemoteProcess>(*this, launch.host, launch, known.pid);
     if (known.refused) {
-      throw UserError(known.refused->code,
-                      fmt::format("host {}: {}", host.name, known.refused->text));
+      throw UserError(known.refused->code, fmt::format("host {}: {}", host, known.refused->text));
     }
-    if (!host.lost.empty()) {
-      throw UserError(ExitCode::peer_lost, fmt::format("host {}: {}", host.name, host.lost));
-    }
+    check_locked();
     if (Clock::now() >= deadline) {
       throw UserError(ExitCode::stalled,
-                      fmt::format("host {} has not started {} within {} s", host.name,
-                                  name.describe(), kStartLimit.count()));
+                      fmt::format("host {} has not started {} within {} s", host,
+                                  launch.process.describe(), kStartLimit.count()));
     }
     changed_.wait_until(mutex_, std::min(deadline, Clock::now() + kLookEvery));
-    look_for_silence(launch.host);
   }
 }
 

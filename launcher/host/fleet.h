@@ -42,7 +42,12 @@ class Fleet : public Backend {
   // From now on a host may be out of sight for as long as its link holds; before, for seconds only.
   void be_patient() STRAIT_EXCLUDES(mutex_);
 
+  // UserError where a host that has spoken is lost, or silent for too long while the run comes up.
+  void check() STRAIT_EXCLUDES(mutex_);
+
   std::unique_ptr<Process> start(const Launch& launch) override STRAIT_EXCLUDES(mutex_);
+  std::vector<std::unique_ptr<Process>> start_all(const std::vector<Launch>& launches) override
+      STRAIT_EXCLUDES(mutex_);
 
  private:
   class RemoteProcess;
@@ -61,9 +66,15 @@ class Fleet : public Backend {
 
   void listen(std::size_t host);
   void hear(std::size_t host, const KeeperMessage& message) STRAIT_EXCLUDES(mutex_);
+  bool out_of_sight(const Host& host) STRAIT_EXCLUDES(mutex_);
   void lose(std::size_t host, const std::string& why) STRAIT_EXCLUDES(mutex_);
   void tell(std::size_t host, const HostMessage& message);
   void look_for_silence(std::size_t host) STRAIT_REQUIRES(mutex_);
+  void check_locked() STRAIT_REQUIRES(mutex_);
+  void order(const Launch& launch) STRAIT_EXCLUDES(mutex_);
+  std::unique_ptr<Process> await(const Launch& launch,
+                                 std::chrono::steady_clock::time_point deadline)
+      STRAIT_EXCLUDES(mutex_);
   std::optional<ExitStatus> ended(std::size_t host, net::ProcessName process)
       STRAIT_EXCLUDES(mutex_);
   std::optional<ExitStatus> ended_locked(std::size_t host, net::ProcessName process)

@@ -27,6 +27,9 @@ class HostCall {
 
   // Why the keeper is gone, or will not come up, though it has its job; empty: nobody says so.
   virtual std::string failure() { return {}; }
+
+  // The keeper has spoken for itself: what was held only to see whether its host lives is let go.
+  virtual void hang_up() {}
 };
 
 }  // namespace strait::launcher

@@ -53,7 +53,7 @@ constexpr const char* kInstallCommand =
     "if echo \"$hash  $next/$path\" | sha256sum -c > /dev/null 2>&1; then :; "
     "else rm -f store/$hash; echo strait-install-torn $path; exit 1; fi; "
     "done < $next/files; "
-    "said=$($next/bin/strait-stage --version); "
+    "said=$($next/bin/strait-stage --check); "
     "if [ \"$said\" = \"strait-stage $id\" ]; then :; "
     "else echo strait-install-other $said; exit 1; fi; "
     "if cmp -s $next/files builds/$id/files; then touch builds/$id; "
@@ -73,7 +73,7 @@ class Installation {
   Installation(const InstallTarget& target, const std::vector<BuildFile>& files)
       : target_(target),
         files_(files),
-        ssh_(ssh_argv(target.host, target.config, kInstallCommand)) {}
+        ssh_(ssh_argv(target.host, target.config, kInstallCommand, kTransferSilence)) {}
 
   // Nothing: a file that was there before is damaged and gone now; try again.
   std::optional<Installed> run(const InstallProgress& progress) {

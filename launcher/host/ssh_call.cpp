@@ -19,6 +19,8 @@ using Heard = PipedProcess::Heard;
 
 // How long ssh has to leave once there is nothing more to say.
 constexpr auto kSshFarewell = std::chrono::seconds(3);
+// For a login, from when any call came further. Key exchange is within ssh's own limit.
+constexpr auto kLoginLimit = std::chrono::seconds(8);
 
 // Its length in 4 bytes, little endian, then the text.
 std::string framed(const std::string& text) {
@@ -35,7 +37,7 @@ std::string framed(const std::string& text) {
 SshCall::SshCall(SshTarget target)
     : target_(std::move(target)),
       begun_(Clock::now()),
-      ssh_(ssh_argv(target_.host, target_.config, kKeeperCommand)) {}
+      ssh_(ssh_argv(target_.host, target_.config, kKeeperCommand, kCallSilence)) {}
 
 void SshCall::fail(Heard heard, const std::string& waited_for) {
   const auto waited = std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - begun_);
@@ -51,14 +53,26 @@ void SshCall::fail(Heard heard, const std::string& waited_for) {
                   waited.count(), waited_for, ssh_by_hand(target_.host, target_.config)));
 }
 
+// Once logged in ssh itself asks for signs of life. Who is called alone keeps nobody waiting.
+SshCall::Time SshCall::login_deadline(Time deadline) const {
+  if (logged_in_ || !target_.progress) return deadline;
+  return std::min(deadline, Time(target_.progress->load()) + kLoginLimit);
+}
+
 const KeeperGreeting& SshCall::greeting(Time deadline) {
   std::string line;
   while (!greeting_) {
-    const Heard heard = ssh_.read_line(line, deadline);
+    const Time until = login_deadline(deadline);
+    const Heard heard = ssh_.read_line(line, until);
+    if (heard == Heard::nothing_yet && until < login_deadline(deadline)) continue;
     if (heard != Heard::line)
       fail(heard, "has not greeted yet: its login, its disk or a login script hangs");
+    if (target_.progress) target_.progress->store(Clock::now().time_since_epoch());
     greeting_ = greeting_from(line);
-    if (!greeting_) noise_ = printable(line);
+    if (line == kLoggedIn)
+      logged_in_ = true;
+    else if (!greeting_)
+      noise_ = printable(line);
   }
   return *greeting_;
 }
@@ -100,9 +114,18 @@ void SshCall::hand_over(const KeeperJob& job, Time deadline) {
   ask(
       to_text(job), [](const std::string& line) { return answer_from(line).has_value(); },
       deadline);
-  // The keeper has left the session; without our end ssh goes too.
+}
+
+std::string SshCall::failure() {
+  const auto status = ssh_.wait_until(Clock::now());
+  if (hung_up_ || !status) return {};
+  return ssh_failure(target_.host, target_.config, *status, ssh_.errors()).what();
+}
+
+// Without our end of its stdin the program that was called goes, and ssh with it.
+void SshCall::hang_up() {
+  hung_up_ = true;
   ssh_.close_input();
-  ssh_.wait_until(std::min(deadline, Clock::now() + kSshFarewell));
 }
 
 std::string address_seen_by(const std::string& host, const std::string& seen,

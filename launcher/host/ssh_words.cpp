@@ -50,6 +50,9 @@ constexpr SshComplaint kComplaints[] = {
     {"Operation timed out", ExitCode::peer_lost,
      "{host} does not answer ({line}): it is off, or a firewall drops the port of ssh; see whether "
      "this works: {hand}"},
+    {"Timeout, server", ExitCode::peer_lost,
+     "{host} has fallen silent ({line}): it has lost its power or its network; see whether this "
+     "works: {hand}"},
     {"No route to host", ExitCode::peer_lost,
      "{host} cannot be reached from here ({line}); see whether it is on and in this network"},
     {"Network is unreachable", ExitCode::peer_lost,
@@ -106,13 +109,18 @@ std::string filled_in(std::string_view meaning, const std::string& host, const s
 }  // namespace
 
 std::vector<std::string> ssh_argv(const std::string& host, const std::string& config,
-                                  const std::string& command) {
+                                  const std::string& command, std::chrono::seconds silence) {
   std::vector<std::string> argv = {"ssh", "-T"};
-  for (const char* option : {"BatchMode=yes", "ConnectTimeout=10", "ServerAliveInterval=5",
-                             "ServerAliveCountMax=3", "StrictHostKeyChecking=yes", "LogLevel=ERROR",
-                             "ClearAllForwardings=yes", "ForwardAgent=no", "ForwardX11=no"}) {
+  for (const char* option :
+       {"BatchMode=yes", "StrictHostKeyChecking=yes", "LogLevel=ERROR", "ClearAllForwardings=yes",
+        "ForwardAgent=no", "ForwardX11=no", "PermitLocalCommand=yes"}) {
     argv.insert(argv.end(), {"-o", option});
   }
+  // Asked after every third of the time that nothing came; the third question is the last.
+  argv.insert(argv.end(),
+              {"-o", fmt::format("ConnectTimeout={}", silence.count()), "-o",
+               fmt::format("ServerAliveInterval={}", silence.count() / 3), "-o",
+               "ServerAliveCountMax=2", "-o", fmt::format("LocalCommand=echo {}", kLoggedIn)});
   if (!config.empty()) argv.insert(argv.end(), {"-F", config});
   argv.insert(argv.end(), {"--", host, command});
   return argv;

@@ -65,4 +65,11 @@ ExitStatus Process::terminate(std::chrono::milliseconds grace) {
   return status.value_or(ExitStatus{std::nullopt, SIGKILL, ""});
 }
 
+std::vector<std::unique_ptr<Process>> Backend::start_all(const std::vector<Launch>& launches) {
+  std::vector<std::unique_ptr<Process>> started;
+  started.reserve(launches.size());
+  for (const Launch& launch : launches) started.push_back(start(launch));
+  return started;
+}
+
 }  // namespace strait::launcher

@@ -71,6 +71,9 @@ class Backend {
   // Returns when the process runs and has its input. UserError says what could not be started
   // where.
   virtual std::unique_ptr<Process> start(const Launch& launch) = 0;
+
+  // Several, in their order; where it can, at the same time.
+  virtual std::vector<std::unique_ptr<Process>> start_all(const std::vector<Launch>& launches);
 };
 
 }  // namespace strait::launcher

@@ -2,11 +2,17 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "framework/net/link_error.h"
 #include "launcher/user_error.h"
 
 namespace strait::launcher {
 namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kReachLook = std::chrono::milliseconds(200);
 
 [[noreturn]] void throw_lost_host(const std::string& host, const net::LinkError& error) {
   throw UserError(ExitCode::peer_lost,
@@ -34,8 +40,12 @@ std::map<std::size_t, ReachAnswer> Reach::ask(const std::map<std::size_t, ReachO
 
 ReachAnswer Reach::take(std::size_t host, std::chrono::steady_clock::time_point deadline) {
   try {
-    const auto frame = hosts_.at(host).link->receive_until(deadline);
-    if (frame) return parse_reach_answer(*frame);
+    for (auto now = Clock::now(); now < deadline; now = Clock::now()) {
+      if (look_) look_();
+      const auto until = std::min(deadline, now + kReachLook);
+      const auto frame = hosts_.at(host).link->receive_until(until);
+      if (frame) return parse_reach_answer(*frame);
+    }
   } catch (const net::LinkError& error) {
     throw_lost_host(hosts_[host].name, error);
   }

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -20,7 +21,9 @@ class Reach {
     std::unique_ptr<net::Link> link;
   };
 
-  explicit Reach(std::vector<Host> hosts) : hosts_(std::move(hosts)) {}
+  // `look` is called now and then while answers are waited for; it may throw to give up.
+  explicit Reach(std::vector<Host> hosts, std::function<void()> look = {})
+      : hosts_(std::move(hosts)), look_(std::move(look)) {}
 
   std::size_t size() const { return hosts_.size(); }
   const std::string& name(std::size_t host) const { return hosts_.at(host).name; }
@@ -37,6 +40,7 @@ class Reach {
   ReachAnswer take(std::size_t host, std::chrono::steady_clock::time_point deadline);
 
   std::vector<Host> hosts_;
+  std::function<void()> look_;
 };
 
 // The answer that was asked for, else why there is none.

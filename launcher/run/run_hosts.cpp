@@ -106,6 +106,7 @@ void RunHosts::bring_up(RunFile& run, const RunDirectory& directory,
   const auto deadline = Clock::now() + kCallLimit;
   for_each_host(hosts,
                 [&](std::size_t i) { addresses[i] = calls_[i]->launcher_address(deadline); });
+  phase_ended("called");
 
   const Recipe::Hosts& settings = run.plan.recipe.hosts;
   std::vector<Fleet::Keeper> keepers;
@@ -127,8 +128,10 @@ void RunHosts::bring_up(RunFile& run, const RunDirectory& directory,
   };
   fleet_ = std::make_unique<Fleet>(std::move(keepers), keep_log);
   for_each_host(hosts, [&](std::size_t i) { calls_[i]->hand_over(job_for(run, i), deadline); });
-  facts_ = fleet_->meet(Clock::now() + meet_limit(settings),
-                        [this, &stops] { look_for_reasons_to_give_up(stops); });
+  facts_ =
+      fleet_->meet(Clock::now() + meet_limit(settings), [this, &stops] { check_calls(stops); });
+  for (const auto& call : calls_) call->hang_up();
+  phase_ended("met");
   for (const HostFacts& facts : facts_) {
     const bool shared = settings.backend == BackendKind::slurm;  // a file system, that is
     run_directories_.push_back(
@@ -137,9 +140,22 @@ void RunHosts::bring_up(RunFile& run, const RunDirectory& directory,
   }
   amend(run.plan);
   if (settings.backend != BackendKind::slurm) begin_shipping(run);
-  reach_ = std::make_unique<RunReach>(Reach(std::move(reached)), run.plan, facts_, addresses);
+  const auto look = [this, &stops] { look_for_reasons_to_give_up(stops); };
+  reach_ = std::make_unique<RunReach>(Reach(std::move(reached), look), run.plan, facts_, addresses);
   routes_ = reach_->routes();
   notes_.insert(notes_.end(), reach_->notes().begin(), reach_->notes().end());
+  phase_ended("tried");
+}
+
+void RunHosts::phase_ended(const std::string& name) {
+  const auto now = Clock::now();
+  phases_ += fmt::format("{}{} {:.2f} s", phases_.empty() ? "" : ", ", name,
+                         std::chrono::duration<double>(now - phase_began_).count());
+  phase_began_ = now;
+}
+
+Event RunHosts::phases() const {
+  return {"hosts_up", fleet_ ? fmt::format("hosts are up: {}", phases_) : ""};
 }
 
 void RunHosts::begin_shipping(const RunFile& run) {
@@ -161,6 +177,11 @@ void RunHosts::begin_shipping(const RunFile& run) {
 }
 
 void RunHosts::look_for_reasons_to_give_up(const std::atomic<int>& stops) const {
+  check_calls(stops);
+  if (fleet_) fleet_->check();
+}
+
+void RunHosts::check_calls(const std::atomic<int>& stops) const {
   if (stops.load() > 0) {
     throw UserError(ExitCode::interrupted, "stopped while hosts were still coming up");
   }

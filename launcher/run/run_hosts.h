@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -43,13 +44,21 @@ class RunHosts {
   RunShip* ship() { return ship_.get(); }
   // Throws UserError where a stop was asked for, or a host is lost that is still coming up.
   void look_for_reasons_to_give_up(const std::atomic<int>& stops) const;
+  // A part of coming up is over, such as "called"; and how long each took, as a sentence. Empty for
+  // a local run.
+  void phase_ended(const std::string& name);
+  Event phases() const;
   // Fills in what the host decides: addresses and paths.
   void settle(StageJob& job, std::size_t host) const;
   // All processes run: from now on a path may break for a while.
   void be_patient();
 
-  // Not for a local run: to ask the hosts about paths, and where each may be reached.
-  Reach& reach() { return reach_->hosts(); }
+  // Not for a local run: to ask the hosts about paths, and where each may be reached. Measuring
+  // fills paths, so nobody is taken for lost in silence any more.
+  Reach& reach() {
+    be_patient();
+    return reach_->hosts();
+  }
   std::vector<std::vector<std::string>> addresses(const Recipe& recipe) const;
 
   // What is worth knowing about the hosts and no failure; a sentence each.
@@ -67,6 +76,7 @@ class RunHosts {
 
   void bring_up(RunFile& run, const RunDirectory& directory, const std::atomic<int>& stops);
   void begin_shipping(const RunFile& run);
+  void check_calls(const std::atomic<int>& stops) const;
   Door& door_at(const std::string& address, const Recipe::Hosts& settings);
   void amend(Plan& plan);
   KeeperJob job_for(const RunFile& run, std::size_t host) const;
@@ -85,6 +95,8 @@ class RunHosts {
   std::unique_ptr<RunShip> ship_;             // null where all see the same files
   std::vector<LinkRoute> routes_;             // of the plan's links
   std::vector<Event> notes_;
+  std::chrono::steady_clock::time_point phase_began_ = std::chrono::steady_clock::now();
+  std::string phases_;
 };
 
 }  // namespace strait::launcher

@@ -149,6 +149,7 @@ std::vector<Station> start_all(const RunFile& run, const RunDirectory& directory
                                const LaunchOptions& options) {
   const Keys keys = make_keys(run.plan);
   std::vector<Station> stations;
+  std::vector<Launch> launches;
   for (const Plan::Process& process : run.plan.processes) {
     StageJob job = job_for(run, keys, process.name);
     job.generation = node.generation;
@@ -162,15 +163,16 @@ std::vector<Station> start_all(const RunFile& run, const RunDirectory& directory
     station.name = process.name;
     station.link =
         hosts.listener(process.host_index).expect(control_options(process.name, keys, run.plan));
-    Launch launch;
+    Launch& launch = launches.emplace_back();
     launch.process = process.name;
     launch.host = process.host_index;
     launch.argv = {stage_program().string()};
     launch.input = to_text(job);
     launch.log = directory.log(process.name.text());
-    station.process = hosts.backend().start(launch);
     stations.push_back(std::move(station));
   }
+  auto started = hosts.backend().start_all(launches);
+  for (std::size_t i = 0; i < stations.size(); ++i) stations[i].process = std::move(started[i]);
   return stations;
 }
 
@@ -210,8 +212,10 @@ Outcome launch_run(RunDirectory& directory, const RunFile& planned, const Launch
   write_run_file(directory.plan(), run);
 
   if (hosts.ship() != nullptr) ship_out(hosts, run, directory, signals, options);
+  hosts.phase_ended("sent");
 
   std::vector<Station> stations = start_all(run, directory, node_options, hosts, options);
+  hosts.phase_ended("started");
 
   RunRecorder recorder(directory, run.run.hex(), generation);
   std::vector<RunObserver*> observers = {&recorder};
@@ -224,6 +228,7 @@ Outcome launch_run(RunDirectory& directory, const RunFile& planned, const Launch
   observers.push_back(&settled);
   tell({"caches_dropped", options.caches.dropped});
   tell({"sync_restarted", options.sync.restarted});
+  tell(hosts.phases());
   for (const Event& note : hosts.notes()) tell(note);
   CoordinatorOptions coordination = coordination_of(run, directory, generation, hosts, options);
   Outcome outcome;

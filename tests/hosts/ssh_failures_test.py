@@ -1,11 +1,15 @@
 """Whatever keeps ssh from bringing a host up is one sentence with the host's name and the fix.
 
-Asked of `strait doctor`, which calls hosts exactly as `strait run` does, against a real sshd.
+Asked of `strait doctor`, which calls hosts exactly as `strait run` does, against a real sshd. And a host
+that loses its power while a run starts keeps the others for seconds only, whatever it was about to do;
+one that is slow is waited for.
 """
 
 import json
 import os
 import subprocess
+import time
+import tomllib
 
 import hosts
 import namespace_host
@@ -23,6 +27,16 @@ int clock_gettime(clockid_t clock, struct timespec* now) {
   return result;
 }
 """
+
+
+def write_starter(host, lines):
+    """Puts a script of the host's own in front of this build."""
+    folder = host.home / ".strait"
+    (folder / "bin").unlink()
+    (folder / "bin").mkdir()
+    program = folder / "bin/strait-stage"
+    program.write_text(f"#!/bin/sh\n{lines}\n")
+    program.chmod(0o755)
 
 
 class DoctorCase(hosts.HostsCase):
@@ -61,13 +75,7 @@ class DoctorCase(hosts.HostsCase):
         return text
 
     def starter(self, lines):
-        """Puts a script of the host's own in front of this build."""
-        folder = self.host.home / ".strait"
-        (folder / "bin").unlink()
-        (folder / "bin").mkdir()
-        program = folder / "bin/strait-stage"
-        program.write_text(f"#!/bin/sh\n{lines}\n")
-        program.chmod(0o755)
+        write_starter(self.host, lines)
 
 
 class Doctor(DoctorCase):
@@ -222,6 +230,89 @@ class Doctor(DoctorCase):
         self.assertEqual(code, 0, found)
         self.assertTrue((self.host.home / ".strait" / hostile).is_dir())
         self.assertEqual([*self.home.glob("owned"), *self.host.home.rglob("owned")], [])
+
+
+class Vanishing(hosts.HostsCase):
+    """What is asked for: the others are gone within ten seconds."""
+
+    COUNT = 3
+    WITHIN = 10
+    SETTINGS = {**hosts.HostsCase.SETTINGS, "pipeline.stages": 3, "train.steps": 100_000}
+
+    def vanish(self, launched, when, look):
+        victim = self.hosts[1]
+        launched.wait_for(when, lambda: look(victim))
+        begun = time.monotonic()
+        victim.power_off()
+        code = launched.end()
+        others = lambda: [one for host in self.hosts if host.process for one in self.processes_on(host)]
+        runs.wait_for("the others' end", lambda: not others())
+        seconds = time.monotonic() - begun
+        print(f"power lost {when}: everybody gone {seconds:.1f} s later")
+        self.assertNotEqual(code, 0)
+        self.assertIn("h1", launched.output())
+        self.assertLess(seconds, self.WITHIN, launched.output())
+
+    def litter(self):
+        """Who loses power cannot tidy up."""
+        return [path for path in super().litter() if not path.startswith(str(self.hosts[1].home))]
+
+    def begin(self, **more):
+        return self.start("vanishing", self.over_ssh(more))
+
+    def words_on(self, host):
+        return self.processes_on(host).values()
+
+    @hosts.needs_namespaces
+    def test_before_it_answers_ssh(self):
+        self.hosts[1].refuse(namespace_host.LAUNCHER)
+        self.vanish(self.begin(), "before it answered ssh", lambda host: True)
+
+    @hosts.needs_namespaces
+    def test_before_its_first_word(self):
+        write_starter(self.hosts[1], "exec tail -f /dev/null")
+        at_work = lambda host: any("tail" in words for words in self.words_on(host))
+        self.vanish(self.begin(), "before its first word", at_work)
+
+    @hosts.needs_namespaces
+    def test_when_its_keeper_comes_up(self):
+        keeper = lambda host: [*host.home.glob(".strait/runs/*/logs/keeper.log")]
+        self.vanish(self.begin(), "as its keeper came up", keeper)
+
+    @hosts.needs_namespaces
+    def test_while_files_come(self):
+        self.write_model("heavy", weights=True, n_embd=256)
+        self.hosts[1].shape(down_megabits=2)
+        files = lambda host: [p for p in host.home.glob(".strait/content/**/*") if p.is_file()]
+        launched = self.begin(**{"model.path": "heavy", "model.weights": "load"})
+        self.vanish(launched, "while files came", files)
+
+    @hosts.needs_namespaces
+    def test_as_its_stage_starts(self):
+        stage = lambda host: any(
+            "strait-stage" in words and "--keep" not in words for words in self.words_on(host)
+        )
+        self.vanish(self.begin(), "as its stage started", stage)
+
+    def test_a_slow_host_is_waited_for(self):
+        write_starter(self.hosts[1], f'sleep 12; exec {runs.BIN.resolve()}/strait-stage "$@"')
+        self.SETTINGS = {**self.SETTINGS, "train.steps": 2}
+        self.assertEqual(len(self.train("slow", self.over_ssh()).metrics()), 2)
+
+
+class Visits(hosts.HostsCase):
+    COUNT = 2
+
+    def test_a_probe_leaves_nothing(self):
+        recipe = self.write_recipe("probed", self.over_ssh())
+        code, out, err = self.strait("probe", recipe, "-o", "links.toml", "--seconds", "0.1")
+        self.assertEqual(code, 0, out + err)
+        table = tomllib.loads((self.home / "links.toml").read_text())
+        for host in table["hosts"]:
+            self.assertGreater(host["flops_per_second"], 1e6)
+        for host in self.hosts:
+            left = [*host.home.glob(".strait/runs/*")]
+            self.assertEqual(left, [], f"{host.name}: {left}")
 
 
 class FullHost(DoctorCase):

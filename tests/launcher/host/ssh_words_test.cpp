@@ -21,7 +21,7 @@ std::string why(int code, const std::string& errors) {
 }
 
 TEST(SshWords, TheHostStandsBehindAllOptions) {
-  const auto argv = ssh_argv("alice@h0", "hosts.config", kKeeperCommand);
+  const auto argv = ssh_argv("alice@h0", "hosts.config", kKeeperCommand, kCallSilence);
   EXPECT_EQ(argv.front(), "ssh");
   ASSERT_GE(argv.size(), 5U);
   EXPECT_THAT((std::vector(argv.end() - 5, argv.end())),
