@@ -16,8 +16,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kStartLimit = std::chrono::seconds(20);
-// While a run comes up nothing is lost by giving up early, and everybody waits.
-constexpr auto kSilence = std::chrono::seconds(5);
+// While a run comes up nothing is lost by giving up early, and everybody waits: long enough for a
+// path that heals after 5 s, and short enough for all to be gone within 10 s.
+constexpr auto kSilence = std::chrono::seconds(7);
 constexpr auto kLookEvery = std::chrono::milliseconds(200);
 constexpr auto kFarewell = std::chrono::seconds(2);
 
@@ -78,10 +79,11 @@ Fleet::~Fleet() {
   }
   const auto deadline = Clock::now() + kFarewell;
   for (std::size_t i = 0; i < hosts_.size(); ++i) tell(i, Leave{});
-  for (Host& host : hosts_) {
+  for (std::size_t i = 0; i < hosts_.size(); ++i) {
+    Host& host = hosts_[i];
     // A keeper hangs up when it has left; who does not is out of sight and leaves by itself.
     try {
-      if (!out_of_sight(host)) host.link->flush(deadline);
+      if (!lost(i)) host.link->flush(deadline);
     } catch (const net::LinkError&) {
       // It hung up before it could acknowledge that.
     }
@@ -90,9 +92,9 @@ Fleet::~Fleet() {
   }
 }
 
-bool Fleet::out_of_sight(const Host& host) {
+bool Fleet::lost(std::size_t host) {
   const MutexLock lock(mutex_);
-  return !host.lost.empty();
+  return !hosts_.at(host).lost.empty();
 }
 
 void Fleet::be_patient() {

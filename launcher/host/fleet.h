@@ -42,6 +42,8 @@ class Fleet : public Backend {
   // From now on a host may be out of sight for as long as its link holds; before, for seconds only.
   void be_patient() STRAIT_EXCLUDES(mutex_);
 
+  // Nobody hears of this host any more.
+  bool lost(std::size_t host) STRAIT_EXCLUDES(mutex_);
   // UserError where a host that has spoken is lost, or silent for too long while the run comes up.
   void check() STRAIT_EXCLUDES(mutex_);
 
@@ -66,7 +68,6 @@ class Fleet : public Backend {
 
   void listen(std::size_t host);
   void hear(std::size_t host, const KeeperMessage& message) STRAIT_EXCLUDES(mutex_);
-  bool out_of_sight(const Host& host) STRAIT_EXCLUDES(mutex_);
   void lose(std::size_t host, const std::string& why) STRAIT_EXCLUDES(mutex_);
   void tell(std::size_t host, const HostMessage& message);
   void look_for_silence(std::size_t host) STRAIT_REQUIRES(mutex_);

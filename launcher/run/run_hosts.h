@@ -50,6 +50,8 @@ class RunHosts {
   Event phases() const;
   // Fills in what the host decides: addresses and paths.
   void settle(StageJob& job, std::size_t host) const;
+  // Nobody hears of this host any more; never of this machine.
+  bool lost(std::size_t host) const { return fleet_ && fleet_->lost(host); }
   // All processes run: from now on a path may break for a while.
   void be_patient();
 

@@ -106,15 +106,17 @@ void ship_out(RunHosts& hosts, const RunFile& run, const RunDirectory& directory
 }
 
 // Waits for what is still on its way; who asks once more to stop does not want to.
-void ship_home(RunShip& ship, const RunFile& run, const RunDirectory& directory,
+void ship_home(RunHosts& hosts, const RunFile& run, const RunDirectory& directory,
                const StopSignals& signals, Outcome& outcome) {
+  RunShip& ship = *hosts.ship();
   const int asked = signals.count().load();
   const auto give_up = [&] { return signals.count().load() > asked; };
   if (const std::string missing = ship.gathered(give_up); !missing.empty()) {
     outcome.followers.push_back(
         fmt::format("the last checkpoint is not complete on this machine: {}", missing));
   }
-  for (const std::string& missing : ship.bring_traces(run.plan, directory.path(), give_up)) {
+  const auto lost = [&hosts](std::size_t host) { return hosts.lost(host); };
+  for (const std::string& missing : ship.bring_traces(run.plan, directory.path(), give_up, lost)) {
     outcome.followers.push_back(fmt::format("no trace of a process: {}", missing));
   }
 }
@@ -236,7 +238,7 @@ Outcome launch_run(RunDirectory& directory, const RunFile& planned, const Launch
     Coordinator coordinator(std::move(stations), std::move(coordination), std::move(observers));
     outcome = coordinator.run(signals.count());
   }
-  if (hosts.ship() != nullptr) ship_home(*hosts.ship(), run, directory, signals, outcome);
+  if (hosts.ship() != nullptr) ship_home(hosts, run, directory, signals, outcome);
   draw(directory, run.plan, outcome);
   return outcome;
 }

@@ -190,15 +190,20 @@ std::string RunShip::gathered(const std::function<bool()>& give_up) {
 }
 
 std::vector<std::string> RunShip::bring_traces(const Plan& plan, const fs::path& run,
-                                               const std::function<bool()>& give_up) {
-  const auto look = [&give_up] {
-    if (give_up()) throw UserError(ExitCode::interrupted, "traces were not waited for");
-  };
+                                               const std::function<bool()>& give_up,
+                                               const std::function<bool(std::size_t)>& lost) {
   std::vector<std::string> missing;
   for (const Plan::Process& process : plan.processes) {
     const fs::path name = fs::path("logs") / (process.name.text() + ".trace.json");
     const Host& host = hosts_.at(process.host_index);
+    const auto look = [&] {
+      if (give_up()) throw UserError(ExitCode::interrupted, "traces were not waited for");
+      if (!lost(process.host_index)) return;
+      throw UserError(ExitCode::peer_lost, fmt::format("that of {} is on host {}, which is lost",
+                                                       process.name.describe(), host.name));
+    };
     try {
+      look();
       auto looked = porter_->look(host.keeper, host.directory / name);
       const FileTable table = wait_for(looked, look);
       auto fetching =

@@ -47,9 +47,10 @@ class RunShip {
   std::string gathered(const std::function<bool()>& give_up);
 
   // What processes wrote of how they spent their time, next to their logs here. What did not come,
-  // a sentence each.
+  // a sentence each. Nobody waits for a host that is `lost`.
   std::vector<std::string> bring_traces(const Plan& plan, const std::filesystem::path& run,
-                                        const std::function<bool()>& give_up);
+                                        const std::function<bool()>& give_up,
+                                        const std::function<bool(std::size_t)>& lost);
 
  private:
   struct Delivery {

@@ -238,6 +238,7 @@ class Vanishing(hosts.HostsCase):
     COUNT = 3
     WITHIN = 10
     SETTINGS = {**hosts.HostsCase.SETTINGS, "pipeline.stages": 3, "train.steps": 100_000}
+    HOST_SETTINGS = {**hosts.HostsCase.HOST_SETTINGS, "hosts.hold": 120}  # as it is unless told
 
     def vanish(self, launched, when, look):
         victim = self.hosts[1]
