@@ -77,10 +77,6 @@ std::vector<Symptom> check_ssh_hosts(const Recipe& recipe, const std::vector<Hos
     auto found = look_over_ssh(*calls[i], hosts[i], need, recipe, deadline);
     findings.insert(findings.end(), found.begin(), found.end());
   }
-  if (hosts.size() > 1) {
-    findings.push_back({Kind::note, ExitCode::done, "links",
-                        "whether hosts reach each other, and how fast: strait probe"});
-  }
   return findings;
 }
 

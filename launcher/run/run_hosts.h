@@ -55,6 +55,9 @@ class RunHosts {
   // All processes run: from now on a path may break for a while.
   void be_patient();
 
+  // How the ends of the plan's links meet, in its order.
+  const std::vector<LinkRoute>& routes() const { return routes_; }
+
   // Not for a local run: to ask the hosts about paths, and where each may be reached. Measuring
   // fills paths, so nobody is taken for lost in silence any more.
   Reach& reach() {

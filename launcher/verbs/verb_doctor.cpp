@@ -14,6 +14,7 @@
 #include "launcher/host/checkup.h"
 #include "launcher/plan/plan_maker.h"
 #include "launcher/plugin/plugin_file.h"
+#include "launcher/probe/link_checkup.h"
 #include "launcher/recipe/recipe_reader.h"
 
 namespace strait::launcher {
@@ -80,6 +81,11 @@ ExitCode examine(const RunWords& words) {
   const std::optional<Plan> plan = plan_or_finding(recipe, findings);
   const auto of_hosts = check_hosts(recipe, plan ? needs_of(*plan) : std::vector<HostNeed>{});
   findings.insert(findings.end(), of_hosts.begin(), of_hosts.end());
+  const bool well = std::ranges::find(findings, Kind::wrong, &Symptom::kind) == findings.end();
+  if (well && recipe.hosts.backend == BackendKind::ssh && plan->hosts.size() > 1) {
+    const auto of_links = check_links(*plan);
+    findings.insert(findings.end(), of_links.begin(), of_links.end());
+  }
   words.json ? print_findings_json(findings) : print_findings(findings);
   const auto first = std::ranges::find(findings, Kind::wrong, &Symptom::kind);
   return first == findings.end() ? ExitCode::done : first->code;

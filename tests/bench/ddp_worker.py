@@ -85,7 +85,9 @@ def main():
     dist.init_process_group(
         "gloo", init_method=f"tcp://{place}", rank=int(rank), world_size=int(hosts)
     )
-    model = nn.parallel.DistributedDataParallel(Gpt2(config))
+    # In one bucket for PowerSGD: over gloo its hook mixes up the collectives of several.
+    bucket = 1000 if hook == "powersgd2" else None
+    model = nn.parallel.DistributedDataParallel(Gpt2(config), bucket_cap_mb=bucket)
     set_hook(model, hook)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
     torch.manual_seed(SEED + 1 + int(rank))

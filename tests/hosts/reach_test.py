@@ -1,8 +1,11 @@
 """Links between hosts that cannot reach each other as planned: the other side listens, or the
 launcher's host relays; the training is the same to the last bit."""
 
+import json
+
 import hosts
 import namespace_host
+import runs
 
 PORTS = "47000-47099"
 
@@ -32,6 +35,32 @@ class Reach(hosts.HostsCase):
         self.assertEqual(len(blocked), 2, blocked)
         self.assertTrue(all(f"open the TCP ports {PORTS}" in line for line in blocked), blocked)
         self.curves_match(run)
+
+    def doctor_of_links(self):
+        """What the doctor says of links: (kind, text) of each finding."""
+        settings = self.over_ssh({**self.STEPS, "checkpoint.every": 1})
+        code, out, err = self.strait("doctor", "--json", self.write_recipe("asked", settings))
+        self.assertEqual(code, 0, out + err)
+        found = [(one["kind"], one["text"]) for one in json.loads(out) if one["where"] == "links"]
+        for host in self.hosts:
+            # Its keeper leaves in its own time.
+            kept = host.home / ".strait/runs"
+            runs.wait_for("an end of the visit", lambda kept=kept: not list(kept.glob("*")), 10)
+        return found
+
+    @hosts.needs_namespaces
+    def test_the_doctor_tries_the_links_and_leaves_nothing(self):
+        one, other = self.hosts
+        (well,) = self.doctor_of_links()
+        self.assertEqual(well[0], "ok")
+        # Which end listens, and at which address, the measured speeds decide.
+        links = "boundary 0.0>1.0, tie 0.0>1.0"
+        self.assertRegex(well[1], rf"^h\d reaches h\d at [\da-f.:]+: {links}$")
+        one.refuse(other.address, other.address_6)
+        other.refuse(one.address, one.address_6)
+        found = self.doctor_of_links()
+        self.assertEqual({kind for kind, _ in found}, {"note"}, found)
+        self.assertTrue(any("RELAYED: h0 and h1 cannot reach" in text for _, text in found), found)
 
     @hosts.needs_namespaces
     def test_who_is_not_let_in_dials_out(self):
