@@ -251,8 +251,8 @@ double Player::send(std::size_t from, std::size_t to, MicroBatch micro_batch, do
   const auto stages = static_cast<int>(lists_.size());
   const StageIndex sender = stage_at(static_cast<int>(from), stages);
   const StageIndex receiver = stage_at(static_cast<int>(to), stages);
-  double& free_at =
-      path_free_at_[static_cast<std::size_t>(number(sender) * stages + number(receiver))];
+  double& free_at = path_free_at_[static_cast<std::size_t>(number(sender)) * lists_.size() +
+                                  static_cast<std::size_t>(number(receiver))];
   const double start = std::max(free_at, made);
   free_at = start + (down ? link.forward_bytes / link.forward_bytes_per_second
                           : link.backward_bytes / link.backward_bytes_per_second);
