@@ -194,7 +194,7 @@ class Ssh(hosts.HostsCase):
         self.assertEqual(self.places(run), {"0.0": "h1", "1.0": "h1", "2.0": "h0"})
 
     def test_eight_stages_start(self):
-        """Prints how long that takes: most of it is eight processes that load their libraries."""
+        """Prints how long that takes; bench/host_start.py says what it is made of."""
         self.write_model("eight", n_layer=8)
         begun = time.monotonic()
         launched = self.endless(**{"pipeline.stages": 8, "model.path": "eight"})
