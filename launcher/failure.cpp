@@ -65,6 +65,8 @@ ExitCode exit_code_of(const sync::SyncError& error) {
       return ExitCode::bad_input;
     case sync::SyncError::Kind::fork:
       return ExitCode::mismatch;
+    case sync::SyncError::Kind::parted:
+      return ExitCode::peer_lost;
     case sync::SyncError::Kind::corrupt:
       break;
   }

@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <exception>
 #include <functional>
@@ -71,19 +72,26 @@ void add_stop(CLI::App& app, Order& order) {
   struct Words {
     std::string run;
     bool now = false;
+    std::optional<std::uint32_t> replica;
     int patience = 600;
   };
   const auto words = std::make_shared<Words>();
   CLI::App* verb = app.add_subcommand("stop", "end a live run: finish the step, save, leave");
   verb->add_option("run", words->run, "its directory, runs/NAME")->required();
   verb->add_flag("--now", words->now, "leave at once; what is not saved is lost");
+  verb->add_option("--replica", words->replica,
+                   "only this replica leaves, and the others go on (sync.on_loss = \"continue\")")
+      ->excludes("--now");
   verb->add_option("--patience", words->patience, "seconds to wait for its end")
       ->check(CLI::Range(1, 86'400))
       ->capture_default_str();
   verb->callback([words, &order] {
     order = [words] {
-      return strait::launcher::stop_run(words->run, words->now,
-                                        std::chrono::seconds(words->patience));
+      const std::chrono::seconds patience(words->patience);
+      if (words->replica) {
+        return strait::launcher::stop_replica(words->run, *words->replica, patience);
+      }
+      return strait::launcher::stop_run(words->run, words->now, patience);
     };
   });
 }

@@ -86,6 +86,7 @@ net::Frame to_frame(const StepReport& report) {
   put(frame, report.target_tokens);
   put(frame, report.tokens);
   put(frame, static_cast<std::uint8_t>(report.finite ? 1 : 0));
+  put(frame, static_cast<std::uint8_t>(report.parted ? 1 : 0));
   put(frame, static_cast<std::uint32_t>(report.squared_norms.size()));
   for (const SquaredNorm& norm : report.squared_norms) {
     put(frame, norm.parameter);
@@ -104,6 +105,8 @@ net::Frame to_frame(const StepVerdict& verdict) {
   put(frame, verdict.gradient_factor);
   put(frame, static_cast<std::uint8_t>(verdict.skip ? 1 : 0));
   put(frame, static_cast<std::uint8_t>(verdict.stop ? 1 : 0));
+  put(frame, verdict.epoch);
+  put(frame, static_cast<std::uint8_t>(verdict.again ? 1 : 0));
   return frame;
 }
 
@@ -115,6 +118,7 @@ StepReport read_report(std::span<const std::byte> frame) {
   report.target_tokens = cursor.get<std::int64_t>();
   report.tokens = cursor.get<std::int64_t>();
   report.finite = cursor.get<std::uint8_t>() != 0;
+  report.parted = cursor.get<std::uint8_t>() != 0;
   const auto norms = cursor.get<std::uint32_t>();
   if (norms > kMaxNorms || norms * kNormBytes != cursor.left()) {
     throw codec::CodecError(
@@ -139,6 +143,8 @@ StepVerdict read_verdict(std::span<const std::byte> frame) {
   verdict.gradient_factor = cursor.get<double>();
   verdict.skip = cursor.get<std::uint8_t>() != 0;
   verdict.stop = cursor.get<std::uint8_t>() != 0;
+  verdict.epoch = cursor.get<std::uint32_t>();
+  verdict.again = cursor.get<std::uint8_t>() != 0;
   return verdict;
 }
 

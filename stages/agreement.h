@@ -26,6 +26,7 @@ struct StepReport {
   std::int64_t tokens = 0;                 // of all rows, targets or not
   std::vector<SquaredNorm> squared_norms;  // of all owned parameters so far, in their order
   bool finite = true;
+  bool parted = false;  // a replica has left: not everybody holds what this step is to land
 };
 
 // What the head of the pipeline decided; it travels down, ahead of the next step's activations.
@@ -38,6 +39,8 @@ struct StepVerdict {
   double gradient_factor = 1;  // clipping
   bool skip = false;           // a loss or gradient was not finite: nobody updates
   bool stop = false;           // somebody asked to stop: checkpoint and leave after this step
+  std::uint32_t epoch = 0;     // of the membership, from here on
+  bool again = false;          // nothing is decided: sync and report once more, in that epoch
 };
 
 // Adds a stage's own norms to those from below, in the model's order of parameters: sums of floats

@@ -17,13 +17,22 @@ store::SampleOrderOptions sample_order_options(const BatchOptions& options, std:
 BatchSource::BatchSource(std::shared_ptr<const store::TokenFile> training,
                          std::shared_ptr<const store::TokenFile> evaluation,
                          const BatchOptions& options)
-    : training_(std::move(training)), evaluation_(std::move(evaluation)), options_(options) {
+    : training_(std::move(training)),
+      evaluation_(std::move(evaluation)),
+      options_(options),
+      evaluating_(options.replicas),
+      evaluating_place_(options.replica) {
   if (training_ == nullptr) return;
   for (std::int64_t replica = 0; replica < options.replicas; ++replica) {
     BatchOptions of_replica = options;
     of_replica.replica = replica;
     orders_.emplace_back(sample_order_options(of_replica, training_->rows()));
   }
+}
+
+void BatchSource::deal(std::size_t replicas, std::size_t place) {
+  evaluating_ = static_cast<std::int64_t>(replicas);
+  evaluating_place_ = static_cast<std::int64_t>(place);
 }
 
 const store::TokenFile& BatchSource::file(const Phase& phase) const {
@@ -40,7 +49,7 @@ std::vector<store::SampleId> BatchSource::samples(const Phase& phase,
     return chosen;
   }
   // Dealt out to the replicas, a micro-batch at a time.
-  first = first * options_.replicas + options_.replica * options_.micro_batch_rows;
+  first = first * evaluating_ + evaluating_place_ * options_.micro_batch_rows;
   const std::int64_t last = std::min(first + options_.micro_batch_rows, evaluation_->rows());
   for (std::int64_t row = first; row < last; ++row) {
     chosen.push_back(static_cast<store::SampleId>(row));
@@ -61,6 +70,7 @@ codec::Rows BatchSource::rows(const Phase& phase, MicroBatch micro_batch) const 
 std::int64_t BatchSource::target_tokens(const Phase& phase) const {
   std::int64_t sum = 0;
   if (!phase.training) {
+    if (evaluation_ == nullptr) return 0;
     for (std::int64_t row = 0; row < evaluation_->rows(); ++row) {
       sum += evaluation_->targets(static_cast<store::SampleId>(row));
     }
@@ -73,13 +83,19 @@ std::int64_t BatchSource::target_tokens(const Phase& phase) const {
   return sum;
 }
 
-std::int64_t BatchSource::own_target_tokens(const Phase& phase) const {
+std::int64_t BatchSource::target_tokens(store::Step step,
+                                        const std::vector<std::uint32_t>& replicas) const {
   std::int64_t sum = 0;
-  for (const store::SampleId sample :
-       orders_[static_cast<std::size_t>(options_.replica)].samples(phase.step)) {
-    sum += training_->targets(sample);
+  for (const std::uint32_t replica : replicas) {
+    for (const store::SampleId sample : orders_[replica].samples(step)) {
+      sum += training_->targets(sample);
+    }
   }
   return sum;
+}
+
+std::int64_t BatchSource::own_target_tokens(const Phase& phase) const {
+  return target_tokens(phase.step, {static_cast<std::uint32_t>(options_.replica)});
 }
 
 }  // namespace strait::stages

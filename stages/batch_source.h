@@ -36,9 +36,14 @@ class BatchSource {
   const store::TokenFile& file(const Phase& phase) const;
   codec::Rows rows(const Phase& phase, MicroBatch micro_batch) const;
 
+  // Evaluations are dealt out anew, to so many replicas of which this is one.
+  void deal(std::size_t replicas, std::size_t place);
+
   // Target tokens of the whole step over all micro-batches and replicas: what the loss is divided
-  // by.
+  // by, whoever is there.
   std::int64_t target_tokens(const Phase& phase) const;
+  // Of a training step, of these replicas.
+  std::int64_t target_tokens(store::Step step, const std::vector<std::uint32_t>& replicas) const;
   // Of a training step, of this replica alone.
   std::int64_t own_target_tokens(const Phase& phase) const;
 
@@ -46,6 +51,8 @@ class BatchSource {
   std::shared_ptr<const store::TokenFile> training_;
   std::shared_ptr<const store::TokenFile> evaluation_;
   BatchOptions options_;
+  std::int64_t evaluating_;                 // replicas that evaluations are dealt out to,
+  std::int64_t evaluating_place_;           // and this one's place among them
   std::vector<store::SampleOrder> orders_;  // one for each replica
 };
 

@@ -2,53 +2,192 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
+#include <cstring>
+#include <numeric>
+#include <optional>
 #include <utility>
 
 #include "framework/codec/codec_error.h"
+#include "framework/sync/sync_error.h"
 
 namespace strait::stages {
 namespace {
 
-net::Frame frame_of(const HeadVote::Vote& vote) {
-  net::Frame frame = to_frame(vote.report);
-  frame.push_back(vote.stop ? std::byte{1} : std::byte{0});
-  return frame;
-}
+// How long a wait goes on before it looks whether anybody has left meanwhile.
+constexpr std::chrono::milliseconds kVoteLook{20};
+constexpr std::size_t kBallotHead = 1 + sizeof(std::uint32_t) + sizeof(std::uint64_t);
 
-HeadVote::Vote read_vote(const net::Frame& frame, store::Step step, const std::string& peer) {
-  if (frame.empty()) throw codec::CodecError("a vote on a step has no bytes");
-  HeadVote::Vote vote;
-  vote.report = read_report(std::span(frame).first(frame.size() - 1));
-  vote.stop = frame.back() != std::byte{0};
-  if (vote.report.step != step) {
-    throw codec::CodecError(fmt::format("{} votes on step {} where step {} is voted on", peer,
-                                        number(vote.report.step), number(step)));
-  }
-  return vote;
+const sync::SyncError kVotersChange(sync::SyncError::Kind::parted,
+                                    "who takes part in the vote is about to change");
+
+template <class Value>
+void append_bytes(net::Frame& frame, Value value) {
+  const std::size_t at = frame.size();
+  frame.resize(at + sizeof value);
+  std::memcpy(frame.data() + at, &value, sizeof value);
 }
 
 }  // namespace
 
 HeadVote::HeadVote(std::vector<std::unique_ptr<net::Link>> links, std::size_t replica, Norms norms,
-                   WaitClock& waits)
-    : links_(std::move(links)), replica_(replica), norms_(norms), waits_(waits) {}
+                   WaitClock& waits, sync::Roster* roster)
+    : links_(std::move(links)),
+      replica_(static_cast<std::uint32_t>(replica)),
+      norms_(norms),
+      waits_(waits),
+      roster_(roster) {
+  members_.members.resize(std::max<std::size_t>(links_.size(), 1));
+  std::iota(members_.members.begin(), members_.members.end(), links_.empty() ? replica_ : 0U);
+}
 
-HeadVote::Vote HeadVote::cast(const Vote& mine) {
-  if (links_.empty()) return mine;
-  for (const auto& link : links_) {
-    if (link != nullptr) link->send(frame_of(mine));
+HeadVote::Result HeadVote::cast(const Vote& mine) {
+  if (links_.empty()) return {mine, members_.members};
+  if (!mine.report.parted) {
+    try {
+      last_ = votes_of_all(mine);
+      ++passed_;
+      return {last_, members_.members, true, members_.epoch};
+    } catch (const sync::SyncError& error) {
+      if (error.kind() != sync::SyncError::Kind::parted) throw;
+    }
+  }
+  return settle_among_fewer();
+}
+
+HeadVote::Vote HeadVote::votes_of_all(const Vote& mine) {
+  if (roster_ != nullptr && roster_->newest() > members_.epoch) throw kVotersChange;
+  for (const std::uint32_t replica : members_.members) {
+    if (replica != replica_) send(replica, {Kind::vote, members_.epoch, passed_, mine});
   }
   std::vector<Vote> votes;
-  for (std::size_t replica = 0; replica < links_.size(); ++replica) {
+  for (const std::uint32_t replica : members_.members) {
     if (replica == replica_) {
       votes.push_back(mine);
       continue;
     }
-    const WaitClock::Wait wait(waits_, "the vote on the step", *links_[replica]);
-    const net::Frame frame = links_[replica]->receive();
-    votes.push_back(read_vote(frame, mine.report.step, links_[replica]->state().peer));
+    Ballot theirs = take(replica, Kind::vote, members_.epoch, "the vote on the step");
+    if (theirs.vote.report.step != mine.report.step || theirs.number != passed_) {
+      throw codec::CodecError(fmt::format(
+          "{} votes on step {} where step {} is voted on", links_[replica]->state().peer,
+          number(theirs.vote.report.step), number(mine.report.step)));
+    }
+    votes.push_back(std::move(theirs.vote));
   }
   return together(votes, norms_);
+}
+
+HeadVote::Result HeadVote::settle_among_fewer() {
+  Result result;
+  result.voters = members_.members;
+  std::uint32_t known = members_.epoch;
+  std::vector<Ballot> all;
+  while (all.empty()) {
+    {
+      const WaitClock::Wait wait(waits_, "word on which replicas go on",
+                                 [] { return static_cast<const net::Link*>(nullptr); });
+      members_ = roster_->newer_than(known);
+    }
+    known = members_.epoch;
+    try {
+      all = standings(members_);
+    } catch (const sync::SyncError& error) {
+      if (error.kind() != sync::SyncError::Kind::parted) throw;
+    }
+  }
+  result.epoch = known;
+  result.passed = false;
+  for (const Ballot& theirs : all) {
+    if (theirs.number <= passed_) continue;
+    result.passed = true;
+    result.all = last_ = theirs.vote;
+    passed_ = theirs.number;
+  }
+  return result;
+}
+
+std::vector<HeadVote::Ballot> HeadVote::standings(const sync::Membership& among) {
+  const Ballot mine{Kind::standing, among.epoch, passed_, last_};
+  for (const std::uint32_t replica : among.members) {
+    if (replica != replica_) send(replica, mine);
+  }
+  std::vector<Ballot> all = {mine};
+  for (const std::uint32_t replica : among.members) {
+    if (replica == replica_) continue;
+    all.push_back(take(replica, Kind::standing, among.epoch, "where another replica stands"));
+    const std::uint64_t there = all.back().number;
+    if (there <= passed_ + 1 && passed_ <= there + 1) continue;
+    throw codec::CodecError(fmt::format("{} is {} votes ahead of replica {}, which is {}",
+                                        links_[replica]->state().peer, there, replica_, passed_));
+  }
+  return all;
+}
+
+void HeadVote::send(std::uint32_t replica, const Ballot& ballot) {
+  net::Frame frame;
+  append_bytes(frame, ballot.kind);
+  append_bytes(frame, ballot.epoch);
+  append_bytes(frame, ballot.number);
+  const net::Frame report = to_frame(ballot.vote.report);
+  frame.insert(frame.end(), report.begin(), report.end());
+  append_bytes(frame, static_cast<std::uint8_t>(ballot.vote.stop ? 1 : 0));
+  try {
+    links_[replica]->send(std::move(frame));
+  } catch (const net::LinkError& error) {
+    lose(replica, error);
+  }
+}
+
+HeadVote::Ballot HeadVote::take(std::uint32_t replica, Kind kind, std::uint32_t epoch,
+                                const std::string& what) {
+  const WaitClock::Wait wait(waits_, what, *links_[replica]);
+  while (true) {
+    const net::Frame frame = receive(replica, epoch);
+    if (frame.size() <= kBallotHead) throw codec::CodecError("a vote on a step has too few bytes");
+    Ballot ballot;
+    std::memcpy(&ballot.kind, frame.data(), sizeof ballot.kind);
+    std::memcpy(&ballot.epoch, frame.data() + 1, sizeof ballot.epoch);
+    std::memcpy(&ballot.number, frame.data() + 1 + sizeof ballot.epoch, sizeof ballot.number);
+    if (ballot.epoch < epoch) continue;  // among those who were there before
+    if (ballot.epoch > epoch) {
+      early_[replica] = frame;
+      throw kVotersChange;
+    }
+    if (ballot.kind != kind) {
+      throw codec::CodecError(
+          fmt::format("{} says something else than {}", links_[replica]->state().peer, what));
+    }
+    const auto body = std::span(frame).subspan(kBallotHead);
+    ballot.vote.report = read_report(body.first(body.size() - 1));
+    ballot.vote.stop = body.back() != std::byte{0};
+    return ballot;
+  }
+}
+
+net::Frame HeadVote::receive(std::uint32_t replica, std::uint32_t epoch) {
+  if (const auto early = early_.extract(replica); !early.empty()) return early.mapped();
+  try {
+    if (roster_ == nullptr) return links_[replica]->receive();
+    while (roster_->newest() <= epoch) {
+      auto frame = links_[replica]->receive_until(std::chrono::steady_clock::now() + kVoteLook);
+      if (frame) return std::move(*frame);
+    }
+  } catch (const net::LinkError& error) {
+    lose(replica, error);
+  }
+  throw kVotersChange;
+}
+
+void HeadVote::lose(std::uint32_t replica, const net::LinkError& error) const {
+  const bool gone =
+      error.kind() == net::LinkError::Kind::lost || error.kind() == net::LinkError::Kind::aborted;
+  if (roster_ == nullptr || !gone) throw error;
+  roster_->lost(replica, error.what());
+  throw kVotersChange;
+}
+
+std::size_t bytes_of_vote(const StepReport& report) {
+  return kBallotHead + to_frame(report).size() + 1;
 }
 
 HeadVote::Vote together(const std::vector<HeadVote::Vote>& votes, HeadVote::Norms norms) {

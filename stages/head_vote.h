@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <vector>
 
+#include "framework/sync/roster.h"
 #include "stages/agreement.h"
 #include "stages/wait_clock.h"
 
@@ -11,6 +13,11 @@ namespace strait::stages {
 
 // Between the heads of the pipelines: what the stages of one replica have reported becomes what all
 // replicas have, so that every head decides the same and nobody's weights change before.
+//
+// Where replicas may leave (a roster), a vote that one of them leaves in the middle of is settled
+// by those who are left: it has passed for all when it has passed for one, for that one had the
+// votes of all, and their word that they hold what is to land; else it is to be cast again among
+// fewer.
 class HeadVote {
  public:
   // What a replica's norms are of.
@@ -19,31 +26,63 @@ class HeadVote {
     of_each,     // every replica's own
   };
 
-  // Links by replica, null at the own place; none where there is one replica.
+  // Links by replica, null at the own place; none where there is one replica. `roster` outlives
+  // this; null: nobody leaves.
   HeadVote(std::vector<std::unique_ptr<net::Link>> links, std::size_t replica, Norms norms,
-           WaitClock& waits);
+           WaitClock& waits, sync::Roster* roster = nullptr);
 
   struct Vote {
     StepReport report;
     bool stop = false;
   };
+  struct Result {
+    Vote all;                           // where it has passed
+    std::vector<std::uint32_t> voters;  // whose votes are in it
+    bool passed = true;
+    std::uint32_t epoch = 0;  // of the membership from here on
+  };
   // Says what this replica has, waits for what the others have, and returns all of it together, the
   // same at every head: losses and tokens added up in the order of replicas, norms as their mean.
-  Vote cast(const Vote& mine);
+  Result cast(const Vote& mine);
 
   std::uint64_t sent_bytes() const;
-  const net::Link* link(std::size_t replica) const {
+  net::Link* link(std::size_t replica) const {
     return replica < links_.size() ? links_[replica].get() : nullptr;
   }
 
  private:
+  enum class Kind : std::uint8_t { vote = 1, standing = 2 };
+  // A standing: this many ballots have passed here, and the last one of them.
+  struct Ballot {
+    Kind kind = Kind::vote;
+    std::uint32_t epoch = 0;
+    std::uint64_t number = 0;
+    Vote vote;
+  };
+
+  Vote votes_of_all(const Vote& mine);
+  Result settle_among_fewer();
+  std::vector<Ballot> standings(const sync::Membership& among);
+  void send(std::uint32_t replica, const Ballot& ballot);
+  Ballot take(std::uint32_t replica, Kind kind, std::uint32_t epoch, const std::string& what);
+  net::Frame receive(std::uint32_t replica, std::uint32_t epoch);
+  [[noreturn]] void lose(std::uint32_t replica, const net::LinkError& error) const;
+
   std::vector<std::unique_ptr<net::Link>> links_;
-  std::size_t replica_;
+  std::uint32_t replica_;
   Norms norms_;
   WaitClock& waits_;
+  sync::Roster* roster_;
+  sync::Membership members_;
+  std::uint64_t passed_ = 0;                   // ballots
+  Vote last_;                                  // of them
+  std::map<std::uint32_t, net::Frame> early_;  // by replica: of an epoch that is not known here yet
 };
 
-// The rule alone; votes by replica, at least one.
+// Bytes of a vote on the wire, for forecasts.
+std::size_t bytes_of_vote(const StepReport& report);
+
+// The rule alone; votes in the order of replicas, at least one.
 HeadVote::Vote together(const std::vector<HeadVote::Vote>& votes, HeadVote::Norms norms);
 
 }  // namespace strait::stages

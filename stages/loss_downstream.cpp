@@ -41,8 +41,16 @@ Targets targets_of(const codec::Rows& rows, const store::TokenFile& file) {
 
 }  // namespace
 
+void LossDownstream::begin_another(const std::optional<Phase>& asked) {
+  if (!reported_ || (asked && *asked == *reported_)) return;
+  loss_sum_ = 0;
+  tokens_ = 0;
+  reported_.reset();
+}
+
 void LossDownstream::give(const Phase& phase, MicroBatch micro_batch, Flow flow) {
   const at::NoGradGuard no_grad;
+  begin_another(std::nullopt);
   const Targets targets = targets_of(flow.rows, source_.file(phase));
   const at::Tensor hidden = flow.values.flatten(0, 1);
   const at::Tensor chosen = hidden.index_select(0, targets.positions);
@@ -74,14 +82,14 @@ at::Tensor LossDownstream::take_gradient(const Phase&, MicroBatch micro_batch) {
 }
 
 StepReport LossDownstream::collect(const Phase& phase) {
+  begin_another(phase);
   StepReport report;
   report.step = phase.step;
   report.target_tokens = source_.target_tokens(phase);
   report.tokens = tokens_;
   report.loss =
       report.target_tokens == 0 ? 0.0 : loss_sum_ / static_cast<double>(report.target_tokens);
-  loss_sum_ = 0;
-  tokens_ = 0;
+  reported_ = phase;
   return report;
 }
 

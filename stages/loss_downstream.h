@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 
 #include "models/model.h"
 #include "stages/batch_source.h"
@@ -23,11 +24,15 @@ class LossDownstream final : public Downstream {
   void announce(const StepVerdict&) override {}
 
  private:
+  // What was counted goes where a new pass begins, or another one is asked for than was reported.
+  void begin_another(const std::optional<Phase>& asked);
+
   models::Head& head_;
   Gradients& gradients_;
   const BatchSource& source_;
   double loss_sum_ = 0;
-  std::int64_t tokens_ = 0;  // of the rows seen since the last report
+  std::int64_t tokens_ = 0;        // of the rows seen in this pass
+  std::optional<Phase> reported_;  // the pass is over; it may be asked for again
   store::Step counted_step_{};
   std::int64_t target_tokens_ = 0;  // of counted_step_, over all micro-batches and replicas
   std::map<MicroBatch, at::Tensor> ready_;

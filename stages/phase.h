@@ -11,6 +11,7 @@ namespace strait::stages {
 struct Phase {
   store::Step step{};
   bool training = true;
+  bool operator==(const Phase&) const = default;
 };
 
 }  // namespace strait::stages

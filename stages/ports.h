@@ -43,7 +43,8 @@ class Downstream {
 
   virtual void give(const Phase& phase, MicroBatch micro_batch, Flow flow) = 0;
   virtual at::Tensor take_gradient(const Phase& phase, MicroBatch micro_batch) = 0;
-  // The report of all that lies behind this port, once its backwards are done.
+  // The report of all that lies behind this port, once its backwards are done; once more for every
+  // time that the verdict was "again".
   virtual StepReport collect(const Phase& phase) = 0;
   virtual void announce(const StepVerdict& verdict) = 0;
 };

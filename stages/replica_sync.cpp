@@ -37,7 +37,8 @@ ReplicaSync::ReplicaSync(const sync::SyncSettings& settings, std::int64_t replic
       waits_(waits),
       layout_(std::move(layout)),
       replica_(static_cast<std::size_t>(replica)),
-      replicas_(static_cast<std::size_t>(replicas)) {
+      replicas_(static_cast<std::size_t>(replicas)),
+      members_(everybody(replicas_, replica_)) {
   if (replicas_ == 1) return;
   method_ = sync::make_method(settings);
   const sync::StageMemory memory{optimizer.masters(), gradients.values(), optimizer.first_moments(),
@@ -47,17 +48,19 @@ ReplicaSync::ReplicaSync(const sync::SyncSettings& settings, std::int64_t replic
 
 ReplicaSync::~ReplicaSync() = default;
 
-void ReplicaSync::connect(std::vector<std::unique_ptr<net::Link>> links, store::Step next) {
+void ReplicaSync::connect(std::vector<std::unique_ptr<net::Link>> links, store::Step next,
+                          sync::Roster* roster) {
   if (alone()) return;
+  roster_ = roster;
   if (!restored_) method_->start(*slots_);
   for (const auto& link : links) links_.push_back(link.get());
-  rounds_ = std::make_unique<sync::SyncRounds>(std::move(method_), *slots_,
-                                               everybody(replicas_, replica_), std::move(links));
+  rounds_ = std::make_unique<sync::SyncRounds>(std::move(method_), *slots_, members_,
+                                               std::move(links), roster);
   gradients_.on_ready(layout_, [this](sync::Range range) { rounds_->gradient_ready(range); });
   if (restored_) rounds_->go_on(next);
 }
 
-const net::Link* ReplicaSync::link(std::size_t replica) const {
+net::Link* ReplicaSync::link(std::size_t replica) const {
   return replica < links_.size() ? links_[replica] : nullptr;
 }
 
@@ -81,10 +84,24 @@ void ReplicaSync::last_backward_begins() {
   if (!alone()) gradients_.announce(true);
 }
 
-void ReplicaSync::gradient_whole(store::Step step) {
-  if (alone()) return;
+bool ReplicaSync::gradient_whole(store::Step step) {
+  if (alone()) return true;
   gradients_.announce(false);
-  wait([&] { rounds_->gradient_whole(step); });
+  bool whole = true;
+  wait([&] {
+    whole = rounds_->gradient_whole(step);
+    // Otherwise who waits for it is before_update(): until then it may be on its way.
+    if (roster_ != nullptr) whole = rounds_->holds(step) && whole;
+  });
+  return whole;
+}
+
+void ReplicaSync::regroup(std::uint32_t epoch, bool passed) {
+  if (alone() || epoch == members_.epoch) return;
+  wait([&] {
+    members_ = roster_->of(epoch);
+    rounds_->regroup(members_, passed);
+  });
 }
 
 void ReplicaSync::gradient_clipped(store::Step step) {
@@ -95,11 +112,30 @@ void ReplicaSync::before_update(store::Step step) {
   if (!alone()) wait([&] { rounds_->before_update(step); });
 }
 
-void ReplicaSync::updated(store::Step step, bool leaving) {
-  if (alone()) return;
-  wait([&] { rounds_->updated(step, leaving); });
+bool ReplicaSync::updated(store::Step step, bool leaving) {
+  if (alone()) return false;
+  bool lands = false;
+  wait([&] { lands = rounds_->updated(step, leaving); });
   // Whatever landed, the parameters that are narrower than their masters follow.
+  if (!lands) optimizer_.publish();
+  return lands;
+}
+
+void ReplicaSync::land_now() {
+  wait([&] { rounds_->land_now(); });
   optimizer_.publish();
+}
+
+bool ReplicaSync::holds_now() {
+  bool whole = true;
+  if (!alone()) wait([&] { whole = rounds_->holds_now(); });
+  return whole;
+}
+
+bool ReplicaSync::holds_for_look(store::Step steps) {
+  bool whole = true;
+  if (!alone()) wait([&] { whole = rounds_->holds_for_look(steps); });
+  return whole;
 }
 
 sync::UpdateRule ReplicaSync::update_rule(store::Step step) const {
@@ -135,9 +171,20 @@ std::string ReplicaSync::own(const std::string& slot, const std::string& name) c
   return fmt::format("replica-{}/{}/{}", replica_, slot, name);
 }
 
+std::vector<store::NamedTensor> ReplicaSync::model() const {
+  std::vector<store::NamedTensor> tensors;
+  for (const AdamW::Slot& slot : optimizer_.slots()) {
+    const bool own = !differs();
+    tensors.push_back(
+        {slot.name, own ? slot.master
+                        : tensor_over(*slots_, method().model_slot(), layout_.piece(slot.name))});
+  }
+  return tensors;
+}
+
 std::vector<store::NamedTensor> ReplicaSync::saved_tensors() const {
   std::vector<store::NamedTensor> tensors;
-  const bool first = replica_ == 0;
+  const bool first = replica_ == members_.members.front();
   const std::string model = alone() ? sync::kWeights : method().model_slot();
   for (store::NamedTensor& tensor : stages::saved_tensors(optimizer_)) {
     const auto slot = std::find_if(optimizer_.slots().begin(), optimizer_.slots().end(),

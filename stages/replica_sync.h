@@ -25,19 +25,36 @@ class ReplicaSync {
   // Whether gradients are added up over the replicas before anybody asks for their norms.
   bool sums_gradients() const { return alone() || method().sums_gradients(); }
 
-  // Links by replica, null at the own place. `next`: the first step of this process.
-  void connect(std::vector<std::unique_ptr<net::Link>> links, store::Step next);
-  const net::Link* link(std::size_t replica) const;  // null where there is none
+  // Links by replica, null at the own place. `next`: the first step of this process. `roster`: says
+  // which replicas leave, and outlives this; null: none may.
+  void connect(std::vector<std::unique_ptr<net::Link>> links, store::Step next,
+               sync::Roster* roster);
+  net::Link* link(std::size_t replica) const;  // null where there is none
 
   // The hooks of a step, in this order; each returns when the method has made of the moment what it
   // wants.
   void gradient_begins(store::Step step);
   void last_backward_begins();  // parameters that autograd has finished with may leave from now on
-  void gradient_whole(store::Step step);
+  // False: a replica has left, and not everybody holds what this step is to land.
+  bool gradient_whole(store::Step step);
   void gradient_clipped(store::Step step);
   void before_update(store::Step step);
-  void updated(store::Step step, bool leaving);
+  // True, where replicas may leave: a round was opened that all have to hold before it lands, by
+  // land_now().
+  bool updated(store::Step step, bool leaving);
+  void land_now();
   sync::UpdateRule update_rule(store::Step step) const;
+
+  bool may_part() const { return roster_ != nullptr; }
+  // The replicas that take part now; the epoch of that.
+  const sync::Membership& members() const { return members_; }
+  // Waits until all of what lands now, or before a look at this many steps, is here. False: a
+  // replica has left.
+  bool holds_now();
+  bool holds_for_look(store::Step steps);
+  // All stages of all replicas go on as this epoch says: what they were last asked for is agreed on
+  // already (`passed`), or is to be agreed on again.
+  void regroup(std::uint32_t epoch, bool passed);
 
   // Between steps, while somebody looks at the model: the parameters hold what all replicas agree
   // on.
@@ -45,8 +62,10 @@ class ReplicaSync {
   void hide_model();
   void before_checkpoint(store::Step steps);
 
+  // The model that all replicas agree on, as views of this one's memory.
+  std::vector<store::NamedTensor> model() const;
   // What a checkpoint holds of this replica: the agreed model under the parameters' own names (of
-  // replica 0 alone), and where replicas differ each one's own under "replica-R/…".
+  // the first member alone), and where replicas differ each one's own under "replica-R/…".
   std::vector<store::NamedTensor> saved_tensors() const;
   // `exact`: the checkpoint is of this method, these settings and this layout of replicas, and all
   // of it comes back; else everybody starts from the agreed model and replica 0's moments.
@@ -70,10 +89,12 @@ class ReplicaSync {
   const sync::Layout layout_;
   std::size_t replica_;
   std::size_t replicas_;
+  sync::Membership members_;
+  sync::Roster* roster_ = nullptr;
   std::unique_ptr<sync::SyncMethod> method_;  // until the rounds have it
   std::unique_ptr<sync::Slots> slots_;        // null: there is one replica
   std::unique_ptr<sync::SyncRounds> rounds_;
-  std::vector<const net::Link*> links_;
+  std::vector<net::Link*> links_;
   bool restored_ = false;
   double waited_seconds_ = 0;
   std::vector<float> hidden_;  // the own weights while the model is shown

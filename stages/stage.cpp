@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -94,18 +95,33 @@ void Stage::connect(StageLinks links, const StageData& data, std::function<bool(
   TORCH_INTERNAL_ASSERT(links.seats.size() == seats_.size(), "links of ", links.seats.size(),
                         " chunks for a stage that has ", seats_.size());
   source_ = std::make_unique<BatchSource>(data.training, data.evaluation, options_.batch);
-  sync_->connect(std::move(links.replicas), options_.loop.first);
+  sync_->connect(std::move(links.replicas), options_.loop.first, links.roster);
   for (std::size_t i = 0; i < seats_.size(); ++i) {
     connect_downstream(i, links.seats[i]);
     connect_upstream(i, links.seats[i]);
   }
   if (seats_.front().upstream == nullptr) {
-    connect_head(std::move(links.votes), std::move(stop_requested));
+    connect_head(links, std::move(stop_requested));
   }
   connect_tie(std::move(links.tie));
+  roster_ = links.roster;
+  if (roster_ == nullptr) return;
+  roster_->on_change([this](const auto& members) { part_from_others(members); });
 }
 
-Stage::~Stage() = default;
+Stage::~Stage() {
+  if (roster_ != nullptr) roster_->on_change({});
+}
+
+void Stage::part_from_others(const std::vector<std::uint32_t>& members) const {
+  const net::LinkError left(net::LinkError::Kind::aborted, "the replica takes no part any more");
+  for (std::uint32_t replica = 0; replica < options_.batch.replicas; ++replica) {
+    if (std::ranges::find(members, replica) != members.end()) continue;
+    for (net::Link* link : {replica_link(replica), vote_link(replica)}) {
+      if (link != nullptr) link->abort(left);
+    }
+  }
+}
 
 std::unique_ptr<Boundary> Stage::make_boundary(const SeatOptions& seat, BoundarySide side) const {
   const bool upper = side == BoundarySide::receiver;
@@ -139,30 +155,45 @@ void Stage::connect_upstream(std::size_t seat, SeatLinks& links) {
       mine.upper->connect(std::move(links.upstream), waits_, links.upstream_name));
 }
 
-void Stage::connect_head(std::vector<std::unique_ptr<net::Link>> votes,
-                         std::function<bool()> stop_requested) {
+void Stage::connect_head(StageLinks& links, std::function<bool()> stop_requested) {
   const auto norms =
       sync_->sums_gradients() ? HeadVote::Norms::of_the_sum : HeadVote::Norms::of_each;
-  votes_ = std::make_unique<HeadVote>(
-      std::move(votes), static_cast<std::size_t>(options_.batch.replica), norms, waits_);
+  votes_ = std::make_unique<HeadVote>(std::move(links.votes),
+                                      static_cast<std::size_t>(options_.batch.replica), norms,
+                                      waits_, links.roster);
   seats_.front().upstream = std::make_unique<BatchUpstream>(
       *source_, [this, stop = std::move(stop_requested)](const StepReport& report) {
         return settle_at_head(report, stop());
       });
 }
 
-// Where every replica trains on by itself, its gradient is the mean over its own tokens: the loss
-// was divided by those of all replicas.
+// A loss is divided by the tokens of all replicas that there may be. Where every replica trains on
+// by itself, its gradient is the mean over its own tokens; and where some have left, what the
+// others have together is the mean over theirs.
 StepVerdict Stage::settle_at_head(StepReport report, bool stop) {
-  double factor = 1;
-  if (!sync_->sums_gradients() && !report.squared_norms.empty()) {
+  const bool step = !report.squared_norms.empty();
+  const auto tokens = static_cast<double>(report.target_tokens);
+  double own_factor = 1;
+  if (!sync_->sums_gradients() && step) {
     const std::int64_t own = source_->own_target_tokens({report.step, true});
-    if (own > 0) factor = static_cast<double>(report.target_tokens) / static_cast<double>(own);
-    for (SquaredNorm& norm : report.squared_norms) norm.value *= factor * factor;
+    if (own > 0) own_factor = tokens / static_cast<double>(own);
+    for (SquaredNorm& norm : report.squared_norms) norm.value *= own_factor * own_factor;
   }
-  const HeadVote::Vote all = votes_->cast({std::move(report), stop});
-  StepVerdict verdict = decide(all.report, options_.clip, all.stop);
-  verdict.gradient_factor *= factor;
+  HeadVote::Result result = votes_->cast({std::move(report), stop});
+  StepReport& all = result.all.report;
+  double factor = 1;
+  if (step && result.passed &&
+      result.voters.size() < static_cast<std::size_t>(options_.batch.replicas)) {
+    all.target_tokens = source_->target_tokens(all.step, result.voters);
+    if (all.target_tokens > 0) factor = tokens / static_cast<double>(all.target_tokens);
+    all.loss *= factor;
+    if (!sync_->sums_gradients()) factor = 1;
+    for (SquaredNorm& norm : all.squared_norms) norm.value *= factor * factor;
+  }
+  StepVerdict verdict = decide(all, options_.clip, result.all.stop);
+  verdict.gradient_factor *= own_factor * factor;
+  verdict.again = !result.passed;
+  verdict.epoch = result.epoch;
   return verdict;
 }
 
@@ -210,8 +241,8 @@ net::Link* Stage::downstream_link(ChunkIndex chunk) {
   return seats_.at(static_cast<std::size_t>(number(chunk))).lower->link();
 }
 net::Link* Stage::tie_link() { return ties_.empty() ? nullptr : ties_.front()->link(); }
-const net::Link* Stage::replica_link(std::size_t replica) const { return sync_->link(replica); }
-const net::Link* Stage::vote_link(std::size_t replica) const {
+net::Link* Stage::replica_link(std::size_t replica) const { return sync_->link(replica); }
+net::Link* Stage::vote_link(std::size_t replica) const {
   return votes_ == nullptr ? nullptr : votes_->link(replica);
 }
 
@@ -258,8 +289,8 @@ store::Step Stage::run(StageObserver& observer) {
   for (const Seat& seat : seats_) {
     seats.push_back({*seat.chunk, *seat.upstream, *seat.downstream});
   }
-  StageParts parts{std::move(seats), below(), parameters_, places_, *gradients_,
-                   *optimizer_,      *sync_,  ties_,       waits_,  boundaries()};
+  StageParts parts{std::move(seats), below(),  parameters_, places_, *gradients_, *optimizer_,
+                   *sync_,           *source_, ties_,       waits_,  boundaries()};
   StageLoop loop(std::move(parts), options_.training, options_.evaluation, options_.loop, observer);
   return loop.run();
 }

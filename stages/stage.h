@@ -37,12 +37,14 @@ class Stage {
   net::Link* upstream_link(ChunkIndex chunk = {});
   net::Link* downstream_link(ChunkIndex chunk = {});
   net::Link* tie_link();
-  const net::Link* replica_link(std::size_t replica) const;
-  const net::Link* vote_link(std::size_t replica) const;
+  net::Link* replica_link(std::size_t replica) const;
+  net::Link* vote_link(std::size_t replica) const;
 
   // Weights, moments and what the sync method keeps, for a checkpoint. They share memory with the
   // stage; on the thread of run(), where its observer hears of a checkpoint, or when run() is over.
   std::vector<store::NamedTensor> saved_tensors() const { return sync_->saved_tensors(); }
+  // The model that the replicas agree on; likewise.
+  std::vector<store::NamedTensor> model() const { return sync_->model(); }
   // Before connect(). `exact`: the checkpoint is of a run with these replicas and this sync method,
   // so that every replica gets its own state back; else all go on from what they had agreed on.
   void restore(const ReadTensor& read, bool exact) { sync_->restore(read, exact); }
@@ -58,6 +60,8 @@ class Stage {
   // then the other's changes are answered by a request for whole rows.
   void restore_caches(const ReadTensor& read);
 
+  // Of the membership of the replicas; on the thread of run().
+  std::uint32_t epoch() const { return sync_->members().epoch; }
   sync::SyncTraffic sync_traffic() const;  // so far, votes included; any thread, after connect()
   // So far, of every end that is connected, sent ahead of received; any thread, after connect().
   std::vector<BoundaryTraffic> traffic() const;
@@ -83,9 +87,10 @@ class Stage {
   std::vector<std::uint32_t> places() const;
   void connect_upstream(std::size_t seat, SeatLinks& links);
   void connect_downstream(std::size_t seat, SeatLinks& links);
-  void connect_head(std::vector<std::unique_ptr<net::Link>> votes,
-                    std::function<bool()> stop_requested);
+  void connect_head(StageLinks& links, std::function<bool()> stop_requested);
   StepVerdict settle_at_head(StepReport report, bool stop);
+  // Ends the links to replicas that are no members, so that nobody sends or waits there.
+  void part_from_others(const std::vector<std::uint32_t>& members) const;
   void connect_tie(std::unique_ptr<net::Link> link);
   Downstream& below() const;
 
@@ -96,6 +101,7 @@ class Stage {
   std::vector<models::Parameter> parameters_;
   std::vector<std::uint32_t> places_;  // of these in the model
   sync::Layout layout_;
+  sync::Roster* roster_ = nullptr;
   std::unique_ptr<Gradients> gradients_;
   std::unique_ptr<AdamW> optimizer_;
   std::unique_ptr<ReplicaSync> sync_;

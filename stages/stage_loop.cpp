@@ -36,12 +36,20 @@ store::Step StageLoop::run() {
     if (options_.evaluate && (over || due(done, options_.evaluate_every))) {
       stop = evaluate(done) || stop;
     }
-    if (over || stop || due(done, options_.checkpoint_every)) {
-      parts_.sync.before_checkpoint(done);
-      observer_.checkpoint(done);
-    }
+    if (over || stop || due(done, options_.checkpoint_every)) save(done);
   }
   return done;
+}
+
+void StageLoop::save(store::Step steps) {
+  const auto holds = [&] { return parts_.sync.holds_for_look(steps); };
+  do {
+    // Whoever had gathered before a replica left will find that the checkpoint is to be made again,
+    // and gathers again: so does who hears of that later.
+    while (!gather(steps, holds)) {
+    }
+    parts_.sync.before_checkpoint(steps);
+  } while (!observer_.checkpoint(steps));
 }
 
 std::vector<BoundaryTraffic> StageLoop::sent_since() {
@@ -100,6 +108,47 @@ StepReport StageLoop::report(const Phase& phase) {
   return all;
 }
 
+StepVerdict StageLoop::settle(const StepReport& report) {
+  const StepVerdict verdict = parts_.seats.front().upstream.settle(report);
+  parts_.below.announce(verdict);
+  return verdict;
+}
+
+void StageLoop::regroup(const StepVerdict& verdict) {
+  if (verdict.epoch == parts_.sync.members().epoch) return;
+  parts_.sync.regroup(verdict.epoch, !verdict.again);
+  const sync::Membership& members = parts_.sync.members();
+  parts_.source.deal(members.count(), members.mine);
+  if (options_.evaluation_among) {
+    evaluation_ = options_.evaluation_among(members.count(), members.mine);
+  }
+}
+
+StepVerdict StageLoop::agree_on_step(const Phase& phase) {
+  while (true) {
+    const bool whole = parts_.sync.gradient_whole(phase.step);
+    StepReport all = report(phase);
+    all.parted = all.parted || !whole;
+    const StepVerdict verdict = settle(all);
+    regroup(verdict);
+    if (!verdict.again) return verdict;
+  }
+}
+
+template <class Holds>
+bool StageLoop::gather(store::Step steps, Holds holds) {
+  if (!parts_.sync.may_part()) return true;
+  while (true) {
+    const bool whole = holds();
+    StepReport all = report({steps, false});
+    all.parted = all.parted || !whole;
+    const std::uint32_t before = parts_.sync.members().epoch;
+    const StepVerdict verdict = settle(all);
+    regroup(verdict);
+    if (!verdict.again) return verdict.epoch == before;
+  }
+}
+
 StepVerdict StageLoop::train(store::Step step) {
   const auto started = std::chrono::steady_clock::now();
   const double waited = parts_.waits.read().total;
@@ -110,10 +159,8 @@ StepVerdict StageLoop::train(store::Step step) {
   {
     const at::NoGradGuard no_grad;
     for (const std::unique_ptr<WeightTie>& tie : parts_.ties) tie->combine(parts_.gradients);
-    parts_.sync.gradient_whole(step);
   }
-  const StepVerdict verdict = parts_.seats.front().upstream.settle(report(phase));
-  parts_.below.announce(verdict);
+  const StepVerdict verdict = agree_on_step(phase);
 
   StepSummary summary;
   summary.verdict = verdict;
@@ -127,7 +174,10 @@ StepVerdict StageLoop::train(store::Step step) {
     parts_.optimizer.update(parts_.gradients, summary.learning_rate, parts_.sync.update_rule(step));
   }
   const bool over = number(step) + 1 == number(options_.last);
-  parts_.sync.updated(step, verdict.stop || over);
+  if (parts_.sync.updated(step, verdict.stop || over)) {
+    gather(step, [&] { return parts_.sync.holds_now(); });
+    parts_.sync.land_now();
+  }
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - started;
   summary.seconds = seconds.count();
   summary.busy_seconds = summary.seconds - (parts_.waits.read().total - waited);
@@ -143,11 +193,15 @@ StepVerdict StageLoop::train(store::Step step) {
 
 bool StageLoop::evaluate(store::Step steps) {
   const Phase phase{steps, false};
-  parts_.sync.show_model(steps);
-  play(phase, evaluation_);
-  parts_.sync.hide_model();
-  const StepVerdict verdict = parts_.seats.front().upstream.settle(report(phase));
-  parts_.below.announce(verdict);
+  StepVerdict verdict;
+  gather(steps, [&] { return parts_.sync.holds_for_look(steps); });
+  do {
+    parts_.sync.show_model(steps);
+    play(phase, evaluation_);
+    parts_.sync.hide_model();
+    verdict = settle(report(phase));
+    regroup(verdict);
+  } while (verdict.again);
   observer_.evaluated(verdict);
   return verdict.stop;
 }

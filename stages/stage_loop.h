@@ -1,11 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
 #include "schedules/action.h"
 #include "stages/adamw.h"
+#include "stages/batch_source.h"
 #include "stages/boundary.h"
 #include "stages/chunk.h"
 #include "stages/gradients.h"
@@ -25,6 +27,9 @@ struct LoopOptions {
   std::int64_t checkpoint_every = 0;  // 0: only behind the last step
   bool evaluate = false;              // there is something to evaluate on
   LearningRateOptions learning_rate;
+  // The actions of an evaluation that is dealt out to so many replicas, to the one at this place;
+  // of use where replicas may leave.
+  std::function<schedules::ActionList(std::size_t replicas, std::size_t place)> evaluation_among;
 };
 
 // What a stage works on and with. The loop owns none of it.
@@ -43,6 +48,7 @@ struct StageParts {
   Gradients& gradients;
   AdamW& optimizer;
   ReplicaSync& sync;
+  BatchSource& source;
   std::vector<std::unique_ptr<WeightTie>>& ties;
   WaitClock& waits;
   std::vector<Boundary*> boundaries;  // that are connected, upper first
@@ -63,6 +69,16 @@ class StageLoop {
   void play(const Phase& phase, const schedules::ActionList& actions);
   void act(const Phase& phase, const schedules::Action& action);
   StepReport report(const Phase& phase);
+  // Says what this process and those behind it have, and hears what all have decided on it.
+  StepVerdict settle(const StepReport& report);
+  // Syncs, reports and hears until the step is decided.
+  StepVerdict agree_on_step(const Phase& phase);
+  // Between steps: syncs what `holds` waits for, and brings all processes to one membership. False:
+  // others had agreed on it in the membership before, and come to this one with their next vote.
+  template <class Holds>
+  bool gather(store::Step steps, Holds holds);
+  void regroup(const StepVerdict& verdict);
+  void save(store::Step steps);
   StepVerdict train(store::Step step);
   bool evaluate(store::Step steps);
   // What was sent since this was last asked.

@@ -38,8 +38,9 @@ class StageObserver {
   virtual void after(const Phase& phase, const schedules::Action& action) = 0;
   virtual void trained(const StepSummary& summary) = 0;
   virtual void evaluated(const StepVerdict& verdict) = 0;
-  // State is that of `steps` finished steps; nothing moves until this returns.
-  virtual void checkpoint(store::Step steps) = 0;
+  // State is that of `steps` finished steps; nothing moves until this returns. False: a replica
+  // left meanwhile, and those that are left have to make it again.
+  virtual bool checkpoint(store::Step steps) = 0;
 };
 
 }  // namespace strait::stages

@@ -8,6 +8,7 @@
 #include "framework/net/link.h"
 #include "framework/store/token_file.h"
 #include "framework/sync/methods.h"
+#include "framework/sync/roster.h"
 #include "models/model_config.h"
 #include "models/model_description.h"
 #include "schedules/action.h"
@@ -60,6 +61,7 @@ struct StageLinks {
   // null at the own place; empty where there is one replica, and votes at every other stage.
   std::vector<std::unique_ptr<net::Link>> replicas;
   std::vector<std::unique_ptr<net::Link>> votes;
+  sync::Roster* roster = nullptr;  // says which replicas leave, outlives the stage; null: none may
 };
 
 // Null where this stage needs no tokens.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <utility>
 
 #include "framework/sync/sync_error.h"
@@ -11,10 +12,13 @@ namespace {
 
 // A member can be one round ahead: it has landed the one that we still work on.
 constexpr std::uint64_t kRoundsAhead = 1;
+// How long a wait goes on before it looks whether anybody has left meanwhile.
+constexpr std::chrono::milliseconds kRosterLook{20};
 
 void check_place(const RoundMessage& got, const RoundMessage& expected, const std::string& peer) {
-  const bool past = got.round < expected.round || got.epoch < expected.epoch;
-  if (!past && got.round <= expected.round + kRoundsAhead) return;
+  // Whoever is in a newer epoch counts on us to follow.
+  if (got.epoch > expected.epoch) return;
+  if (got.round >= expected.round && got.round <= expected.round + kRoundsAhead) return;
   throw SyncError(SyncError::Kind::corrupt,
                   fmt::format("{} sent a message of sync round {} (epoch {}) where round {} (epoch "
                               "{}) is under way",
@@ -23,31 +27,92 @@ void check_place(const RoundMessage& got, const RoundMessage& expected, const st
 
 }  // namespace
 
+MemberLinks::MemberLinks(std::vector<std::unique_ptr<net::Link>> links,
+                         const Membership& membership, Roster* roster)
+    : links_(std::move(links)), membership_(membership), roster_(roster), early_(links_.size()) {}
+
 void MemberLinks::send(std::size_t member, net::Frame frame) {
-  links_[member]->send(std::move(frame));
+  part();
+  try {
+    links_[replica(member)]->send(std::move(frame));
+  } catch (const net::LinkError& error) {
+    lose(replica(member), error);
+  }
 }
 
 net::Frame MemberLinks::take(std::size_t member, const RoundMessage& expected) {
-  std::map<RoundMessage, net::Frame>& early = early_[member];
-  const auto kept = early.find(expected);
-  if (kept != early.end()) {
-    net::Frame frame = std::move(kept->second);
-    early.erase(kept);
-    return frame;
-  }
+  const std::uint32_t from = replica(member);
+  std::map<RoundMessage, net::Frame>& early = early_[from];
   while (true) {
-    awaited_ = links_[member].get();
-    net::Frame frame = links_[member]->receive();
-    awaited_ = nullptr;
+    const auto kept = early.find(expected);
+    if (kept != early.end()) {
+      net::Frame frame = std::move(kept->second);
+      early.erase(kept);
+      return frame;
+    }
+    net::Frame frame = receive(from);
     const RoundMessage got = read_head(frame);
-    if (got == expected) return frame;
-    check_place(got, expected, links_[member]->state().peer);
-    if (!early.emplace(got, std::move(frame)).second) {
-      throw SyncError(SyncError::Kind::corrupt,
-                      fmt::format("{} sent the same part of sync round {} twice",
-                                  links_[member]->state().peer, got.round));
+    if (keep(from, got, std::move(frame))) check_place(got, expected, links_[from]->state().peer);
+  }
+}
+
+net::Frame MemberLinks::receive(std::uint32_t replica) {
+  net::Link& link = *links_[replica];
+  awaited_ = &link;
+  try {
+    std::optional<net::Frame> frame;
+    if (roster_ == nullptr) frame = link.receive();
+    while (!frame) {
+      part();
+      frame = link.receive_until(std::chrono::steady_clock::now() + kRosterLook);
+    }
+    awaited_ = nullptr;
+    return std::move(*frame);
+  } catch (const net::LinkError& error) {
+    lose(replica, error);
+  }
+}
+
+bool MemberLinks::keep(std::uint32_t replica, const RoundMessage& head, net::Frame frame) {
+  if (head.epoch < membership_.epoch) return false;
+  if (early_[replica].emplace(head, std::move(frame)).second) return true;
+  throw SyncError(SyncError::Kind::corrupt,
+                  fmt::format("{} sent the same part of sync round {} twice",
+                              links_[replica]->state().peer, head.round));
+}
+
+void MemberLinks::regroup(const Membership& membership) {
+  membership_ = membership;
+  for (auto& early : early_) {
+    std::erase_if(early, [&](const auto& kept) { return kept.first.epoch < membership.epoch; });
+  }
+}
+
+void MemberLinks::take_in() {
+  for (std::uint32_t replica = 0; replica < links_.size(); ++replica) {
+    if (links_[replica] == nullptr) continue;
+    try {
+      while (auto frame = links_[replica]->receive_until(std::chrono::steady_clock::now())) {
+        const RoundMessage head = read_head(*frame);
+        keep(replica, head, std::move(*frame));
+      }
+    } catch (const net::LinkError&) {
+      // Nobody waits for it here; who needs it next will say so.
     }
   }
+}
+
+void MemberLinks::part() const {
+  if (roster_ == nullptr || roster_->newest() == membership_.epoch) return;
+  throw SyncError(SyncError::Kind::parted, "who takes part in the sync is about to change");
+}
+
+void MemberLinks::lose(std::uint32_t replica, const net::LinkError& error) const {
+  const bool gone =
+      error.kind() == net::LinkError::Kind::lost || error.kind() == net::LinkError::Kind::aborted;
+  if (roster_ == nullptr || !gone) throw error;
+  roster_->lost(replica, error.what());
+  throw SyncError(SyncError::Kind::parted, error.what());
 }
 
 void MemberLinks::abort(const net::LinkError& cause) {

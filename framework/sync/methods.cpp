@@ -34,8 +34,17 @@ Catalogue<MethodOffer>& methods() {
        {"streaming_diloco",
         made<StreamingDiloco>,
         {"bits", "every", "fragments", "late", "blend", "outer_learning_rate", "outer_momentum"}},
-       {"noloco", made<Noloco>, {"every", "outer_learning_rate", "outer_momentum"}},
-       {"onebit_adam", made<OnebitAdam>, {"warmup"}},
+       {"noloco",
+        made<Noloco>,
+        {"every", "outer_learning_rate", "outer_momentum"},
+        32,
+        "makes its mean when somebody looks at the model, which nobody votes on"},
+       {"onebit_adam",
+        made<OnebitAdam>,
+        {"warmup"},
+        32,
+        "lands moments behind the vote on the step, so that those who are left could not tell who "
+        "has landed them"},
        {"bytegrad", made<ByteGrad>, {}},
        {"powersgd", made<PowerSgd>, {"rank"}}});
   return all;

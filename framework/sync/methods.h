@@ -41,6 +41,8 @@ struct MethodOffer {
   std::vector<std::string> reads;  // the keys of a recipe's [sync] that are of use to it
   // Bits in which it sends a value, for forecasts of methods that forecast.cpp does not know.
   double wire_bits = 32;
+  // Why its replicas cannot go on without one of them, to follow "it"; empty: they can.
+  std::string needs_all = {};
 };
 
 // All methods: those of this build, each a line in methods.cpp, and those of plugins.

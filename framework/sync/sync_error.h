@@ -9,7 +9,8 @@ namespace strait::sync {
 // Links that die throw net::LinkError.
 class SyncError : public std::runtime_error {
  public:
-  enum class Kind { corrupt, fork, setting };
+  // parted: who takes part is about to change; the round comes to nothing.
+  enum class Kind { corrupt, fork, setting, parted };
   SyncError(Kind kind, const std::string& sentence) : std::runtime_error(sentence), kind_(kind) {}
   Kind kind() const { return kind_; }
 

@@ -4,10 +4,15 @@
 #include <stdexcept>
 #include <utility>
 
+#include "framework/sync/sync_error.h"
+
 namespace strait::sync {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+// How often the links are emptied while nobody knows yet who goes on.
+constexpr std::chrono::milliseconds kTakeIn{20};
 
 const net::LinkError kLeaving(net::LinkError::Kind::aborted,
                               "the replica left in the middle of a sync round");
@@ -19,11 +24,12 @@ store::Step step_before(store::Step step) {
 }  // namespace
 
 SyncRounds::SyncRounds(std::unique_ptr<SyncMethod> method, Slots& slots, Membership membership,
-                       std::vector<std::unique_ptr<net::Link>> links)
+                       std::vector<std::unique_ptr<net::Link>> links, Roster* roster)
     : method_(std::move(method)),
       slots_(slots),
       membership_(std::move(membership)),
-      links_(std::move(links)),
+      roster_(roster),
+      links_(std::move(links), membership_, roster),
       thread_([this] { exchange_rounds(); }) {}
 
 SyncRounds::~SyncRounds() {
@@ -55,29 +61,89 @@ void SyncRounds::gradient_ready(Range range) {
   changed_.notify_all();
 }
 
-void SyncRounds::gradient_whole(store::Step step) {
+bool SyncRounds::gradient_whole(store::Step step) {
   {
     const MutexLock lock(mutex_);
     all_ready_ = true;
   }
   changed_.notify_all();
-  if (round_ && round_->opened.step == step && round_->opened.hook == Hook::gradient) land();
+  if (!round_ || round_->opened.step != step || round_->opened.hook != Hook::gradient) return true;
+  if (!held()) return false;
+  if (roster_ != nullptr) {
+    before_landing_.take(slots_);
+    landed_at_ = round_->opened;
+    landed_ = round_->id;
+  }
+  land();
+  return true;
+}
+
+bool SyncRounds::due(store::Step step) const {
+  return round_ && store::number(round_->opened.step) + round_->plan.late <= store::number(step);
+}
+
+bool SyncRounds::holds(store::Step step) { return !due(step) || held(); }
+
+bool SyncRounds::holds_for_look(store::Step steps) {
+  return !round_ || round_->opened.step >= step_before(steps) || held();
+}
+
+bool SyncRounds::holds_now() { return !round_ || held(); }
+
+bool SyncRounds::held() {
+  asked_for_ = true;
+  const MutexLock lock(mutex_);
+  while (!exchanged_ && error_ == nullptr) changed_.wait(mutex_);
+  if (error_ != nullptr) std::rethrow_exception(error_);
+  return !parted_;
+}
+
+void SyncRounds::regroup(const Membership& membership, bool passed) {
+  membership_ = membership;
+  if (passed && (asked_for_ || before_landing_.there())) return;
+  Moment moment = landed_at_;
+  std::uint64_t id = landed_;
+  if (before_landing_.there()) {
+    before_landing_.give_back(slots_);
+    const MutexLock lock(mutex_);
+    --traffic_.rounds;
+  } else if (round_) {
+    held();
+    method_->drop(*round_);
+    moment = round_->opened;
+    id = round_->id;
+    round_.reset();
+  } else {
+    return;
+  }
+  {
+    const MutexLock lock(mutex_);
+    ++traffic_.dropped;
+  }
+  open(moment, id);
 }
 
 void SyncRounds::gradient_clipped(store::Step step) { open_and_land({step, Hook::clipped}); }
 
 void SyncRounds::before_update(store::Step step) {
+  before_landing_.forget();
   if (!round_) return;
-  if (store::number(round_->opened.step) + round_->plan.late <= store::number(step)) return land();
+  if (due(step)) return land();
   finish_reading();
 }
 
-void SyncRounds::updated(store::Step step, bool leaving) {
+bool SyncRounds::updated(store::Step step, bool leaving) {
   const Moment moment{step, Hook::update};
   const auto planned = method_->plan(moment, slots_.layout(), membership_);
-  if (!planned) return;
-  if (planned->late == 0) return open_and_land(moment);
-  if (!leaving) open(moment);
+  if (!planned) return false;
+  const bool at_once = planned->late == 0;
+  if (at_once || !leaving) open(moment);
+  if (at_once && roster_ == nullptr) land();
+  return at_once && roster_ != nullptr;
+}
+
+void SyncRounds::land_now() {
+  if (round_) land();
 }
 
 void SyncRounds::before_look(store::Step steps) {
@@ -98,13 +164,14 @@ void SyncRounds::open_and_land(const Moment& moment) {
   if (round_) land();
 }
 
-void SyncRounds::open(const Moment& moment) {
+void SyncRounds::open(const Moment& moment, std::optional<std::uint64_t> again) {
   auto plan = method_->plan(moment, slots_.layout(), membership_);
   if (!plan) return;
   if (round_) throw std::logic_error("sync method " + method_->name() + " opens a second round");
   round_.emplace();
-  round_->id = opened_++;
+  round_->id = again ? *again : opened_++;
   round_->opened = moment;
+  asked_for_ = false;
   round_->plan = std::move(*plan);
   round_->membership = membership_;
   round_->parts = parts_of(round_->plan, membership_);
@@ -113,6 +180,7 @@ void SyncRounds::open(const Moment& moment) {
     requested_ = true;
     read_ = false;
     exchanged_ = false;
+    parted_ = false;
     opened_at_ = Clock::now();
   }
   changed_.notify_all();
@@ -129,10 +197,15 @@ void SyncRounds::land() {
     const MutexLock lock(mutex_);
     while (!exchanged_ && error_ == nullptr) changed_.wait(mutex_);
     if (error_ != nullptr) std::rethrow_exception(error_);
+    if (parted_) {
+      throw std::logic_error("sync method " + method_->name() +
+                             " lands a round where replicas cannot agree on who is left");
+    }
     ++traffic_.rounds;
   }
   method_->land(*round_, slots_);
   round_.reset();
+  asked_for_ = false;
 }
 
 bool SyncRounds::ready(Range range) const {
@@ -158,19 +231,28 @@ void SyncRounds::wait_until_ready(Range range) {
 
 void SyncRounds::exchange_rounds() {
   while (true) {
+    bool parted = false;
     {
       const MutexLock lock(mutex_);
-      while (!closing_ && !requested_) changed_.wait(mutex_);
+      while (!closing_ && !requested_ && !parted_) changed_.wait(mutex_);
+      if (parted_ && !requested_) changed_.wait_until(mutex_, Clock::now() + kTakeIn);
       if (closing_) return;
+      parted = !requested_;
       requested_ = false;
     }
-    exchange_one();
+    // Members that have not heard of it yet may wait for room at our end.
+    if (parted)
+      links_.take_in();
+    else
+      exchange_one();
   }
 }
 
 void SyncRounds::exchange_one() {
   std::exception_ptr error;
+  bool parted = false;
   try {
+    links_.regroup(round_->membership);
     const ExchangeHooks hooks{[this](Range range) { wait_until_ready(range); },
                               [this] {
                                 {
@@ -180,6 +262,9 @@ void SyncRounds::exchange_one() {
                                 changed_.notify_all();
                               }};
     run_exchange(*round_, *method_, slots_, links_, hooks);
+  } catch (const SyncError& thrown) {
+    parted = thrown.kind() == SyncError::Kind::parted;
+    if (!parted) error = std::current_exception();
   } catch (const std::exception&) {
     error = std::current_exception();
   }
@@ -187,6 +272,8 @@ void SyncRounds::exchange_one() {
     const MutexLock lock(mutex_);
     error_ = error;
     exchanged_ = true;
+    read_ = read_ || parted;
+    parted_ = parted;
     traffic_.round_seconds += std::chrono::duration<double>(Clock::now() - opened_at_).count();
   }
   changed_.notify_all();

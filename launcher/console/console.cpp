@@ -202,6 +202,18 @@ void Console::event(const std::string& who, const Event& event) {
   lasting(fmt::format("{}: {}", who, event.text));
 }
 
+void Console::replica_left(const ReplicaLeft& gone) {
+  if (is(Style::json)) {
+    return json("replica_left", {{"replica", gone.replica},
+                                 {"step", store::number(gone.step)},
+                                 {"text", gone.why},
+                                 {"replicas", gone.left}});
+  }
+  lasting(fmt::format("replica {} has left at step {}: {}; {} {} on", gone.replica,
+                      store::number(gone.step), gone.why, fmt::join(gone.left, ", "),
+                      gone.left.size() == 1 ? "goes" : "go"));
+}
+
 void Console::stopping(bool now) {
   if (is(Style::json)) return json("stopping", {{"now", now}});
   lasting(now ? "stopping at once"

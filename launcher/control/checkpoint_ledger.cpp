@@ -6,7 +6,7 @@ namespace strait::launcher {
 
 std::optional<std::vector<store::ShardFile>> CheckpointLedger::written(
     net::ProcessName process, const ShardsWritten& shards) {
-  if (lost_.contains(shards.step)) return std::nullopt;
+  if (lost_.contains({shards.step, shards.epoch})) return std::nullopt;
   auto& parts = open_[shards.step];
   if (!parts.emplace(process, shards.files).second) {
     throw ControlError(fmt::format("{} reported its part of checkpoint {} twice",
@@ -19,9 +19,23 @@ std::optional<std::vector<store::ShardFile>> CheckpointLedger::written(
   return files;
 }
 
-bool CheckpointLedger::failed(store::Step step) {
+bool CheckpointLedger::failed(store::Step step, std::uint32_t epoch) {
   open_.erase(step);
-  return lost_.insert(step).second;
+  return lost_.insert({step, epoch}).second;
+}
+
+std::vector<store::Step> CheckpointLedger::regroup(std::uint32_t epoch, std::size_t processes) {
+  std::vector<store::Step> again;
+  for (const auto& [step, parts] : open_) again.push_back(step);
+  for (const store::Step step : again) lost_.insert({step, epoch_});
+  open_.clear();
+  epoch_ = epoch;
+  processes_ = processes;
+  return again;
+}
+
+bool CheckpointLedger::outdated(store::Step step, std::uint32_t epoch) {
+  return epoch < epoch_ && lost_.insert({step, epoch}).second;
 }
 
 }  // namespace strait::launcher

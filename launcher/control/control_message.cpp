@@ -42,17 +42,23 @@ void describe(auto& f, Is<StepDone> auto& m) {
 void describe(auto& f, Is<Evaluated> auto& m) {
   f("step", m.step), f("loss", m.loss), f("tokens", m.tokens);
 }
-void describe(auto& f, Is<ShardsWritten> auto& m) { f("step", m.step), f("files", m.files); }
+void describe(auto& f, Is<ShardsWritten> auto& m) {
+  f("step", m.step), f("epoch", m.epoch), f("files", m.files);
+}
 void describe(auto& f, Is<ShardFailed> auto& m) {
-  f("step", m.step), f("code", m.code), f("text", m.text);
+  f("step", m.step), f("epoch", m.epoch), f("code", m.code), f("text", m.text);
 }
 void describe(auto& f, Is<Event> auto& m) { f("name", m.name), f("text", m.text); }
+void describe(auto& f, Is<LostReplica> auto& m) { f("replica", m.replica), f("text", m.text); }
 void describe(auto& f, Is<Failed> auto& m) { f("code", m.code), f("text", m.text); }
 void describe(auto& f, Is<Done> auto& m) { f("step", m.step); }
 void describe(auto& f, Is<Peers> auto& m) { f("endpoints", m.endpoints); }
 void describe(auto& /*f*/, Is<StopAfterStep> auto& /*m*/) {}
-void describe(auto& f, Is<Committed> auto& m) { f("step", m.step); }
-void describe(auto& f, Is<Dropped> auto& m) { f("step", m.step), f("text", m.text); }
+void describe(auto& f, Is<Committed> auto& m) { f("step", m.step), f("epoch", m.epoch); }
+void describe(auto& f, Is<Dropped> auto& m) {
+  f("step", m.step), f("text", m.text), f("again", m.again), f("epoch", m.epoch);
+}
+void describe(auto& f, Is<Regroup> auto& m) { f("epoch", m.epoch), f("replicas", m.replicas); }
 void describe(auto& f, Is<Abort> auto& m) {
   f("code", m.code), f("text", m.text), f("origin", m.origin);
 }
@@ -74,6 +80,8 @@ constexpr std::string_view kTypeName<ShardFailed> = "shard_failed";
 template <>
 constexpr std::string_view kTypeName<Event> = "event";
 template <>
+constexpr std::string_view kTypeName<LostReplica> = "lost_replica";
+template <>
 constexpr std::string_view kTypeName<Failed> = "failed";
 template <>
 constexpr std::string_view kTypeName<Done> = "done";
@@ -85,6 +93,8 @@ template <>
 constexpr std::string_view kTypeName<Committed> = "committed";
 template <>
 constexpr std::string_view kTypeName<Dropped> = "dropped";
+template <>
+constexpr std::string_view kTypeName<Regroup> = "regroup";
 template <>
 constexpr std::string_view kTypeName<Abort> = "abort";
 

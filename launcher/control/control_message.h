@@ -10,9 +10,9 @@
 
 #include "framework/net/link.h"
 #include "framework/net/process_name.h"
-#include "framework/store/manifest.h"
 #include "framework/store/sample.h"
 #include "launcher/control/boundary_step.h"
+#include "launcher/control/checkpoint_message.h"
 #include "launcher/control/control_error.h"
 #include "launcher/control/sync_step.h"
 #include "launcher/exit_code.h"
@@ -78,20 +78,14 @@ struct Evaluated {
   std::int64_t tokens = 0;
 };
 
-// This process's part of the checkpoint is durable under its name.
-struct ShardsWritten {
-  store::Step step{};
-  std::vector<store::ShardFile> files;
-};
-
-struct ShardFailed {
-  store::Step step{};
-  ExitCode code = ExitCode::storage_io;
+struct Event {
+  std::string name;  // "reconnected"
   std::string text;
 };
 
-struct Event {
-  std::string name;  // "reconnected"
+// The way to a replica is gone, and this process waits for word on who goes on.
+struct LostReplica {
+  std::uint32_t replica = 0;
   std::string text;
 };
 
@@ -113,13 +107,11 @@ struct Peers {
 };
 
 struct StopAfterStep {};  // finish the step, checkpoint, send Done, leave
-struct Committed {        // the checkpoint exists
-  store::Step step{};
-};
 
-struct Dropped {  // the checkpoint will never exist, older ones stay; training goes on
-  store::Step step{};
-  std::string text;
+// Replicas have left or come: these take part from the step on that the stages agree on.
+struct Regroup {
+  std::uint32_t epoch = 0;
+  std::vector<std::uint32_t> replicas;  // ascending
 };
 
 // Leave at once with this exit code, without a word of your own: the cause is elsewhere.
@@ -130,8 +122,8 @@ struct Abort {
 };
 
 using StageMessage = std::variant<Hello, Ready, Progress, StepDone, Evaluated, ShardsWritten,
-                                  ShardFailed, Event, Failed, Done>;
-using CoordinatorMessage = std::variant<Peers, StopAfterStep, Committed, Dropped, Abort>;
+                                  ShardFailed, Event, LostReplica, Failed, Done>;
+using CoordinatorMessage = std::variant<Peers, StopAfterStep, Committed, Dropped, Regroup, Abort>;
 
 net::Frame format(const StageMessage& message);
 net::Frame format(const CoordinatorMessage& message);

@@ -24,6 +24,8 @@ struct Station {
   std::unique_ptr<Process> process;  // it was started already; null in tests without processes
 };
 
+class ControlRoom;
+
 struct CoordinatorOptions {
   store::Step from{};  // updates already made when this launch begins
   store::Step to{};    // updates to make in all
@@ -31,7 +33,10 @@ struct CoordinatorOptions {
   WatchdogLimits limits;
   std::chrono::milliseconds grace{4'000};      // from Abort to kill
   std::chrono::milliseconds farewell{30'000};  // from the last Done to the last exit
-  int missed_checkpoints = 3;                  // in a row; then the run ends
+  // Replicas that somebody wants to leave, each told once; asked every second. Absent: nobody does.
+  std::function<std::vector<std::uint32_t>()> asked_to_leave;
+  bool outlives_replicas = false;  // where one is lost the others go on
+  int missed_checkpoints = 3;      // in a row; then the run ends
   // Where the other ends of links have to connect to, given where all listen; absent: just there.
   std::function<std::map<std::string, std::string>(std::map<std::string, std::string>)> meet;
   // Makes the checkpoint exist: writes the manifest over the shards of all processes. Throws
@@ -58,8 +63,7 @@ class Coordinator {
   Outcome run(const std::atomic<int>& stops);
 
  private:
-  class Control;
-  std::unique_ptr<Control> control_;
+  std::unique_ptr<ControlRoom> control_;
 };
 
 }  // namespace strait::launcher

@@ -46,6 +46,7 @@ CrewMember& Crew::member(net::ProcessName name) {
 std::vector<ProcessReport> Crew::reports(std::chrono::steady_clock::time_point now) const {
   std::vector<ProcessReport> reports;
   for (const CrewMember& member : members_) {
+    if (member.parted) continue;
     reports.push_back({member.station.name, member.host(), member.hello ? member.hello->pid : 0,
                        member.progress, std::chrono::duration<double>(now - member.heard).count()});
   }

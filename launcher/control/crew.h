@@ -22,6 +22,7 @@ struct CrewMember {
   bool failed = false;     // it said Failed
   bool link_over = false;  // nothing more will come from it
   bool killed = false;     // by us
+  bool parted = false;     // its replica has left, and the run goes on without it
   std::optional<ExitStatus> status;
   std::chrono::steady_clock::time_point ended;  // when we saw that
 
@@ -30,7 +31,8 @@ struct CrewMember {
   bool is_ready() const { return ready.has_value(); }
   bool is_done() const { return done; }
   // Its process has ended, or, where there is none, its link.
-  bool gone() const { return station.process ? status.has_value() : link_over; }
+  bool gone() const { return parted || ended_or_silent(); }
+  bool ended_or_silent() const { return station.process ? status.has_value() : link_over; }
 };
 
 // The processes of a run, as the coordinator handles them: spoken to together, watched for their

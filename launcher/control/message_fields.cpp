@@ -32,6 +32,14 @@ void FieldReader::take(const json& from, const char* key, double& to) const {
   to = from.is_null() ? std::numeric_limits<double>::quiet_NaN() : from.get<double>();
 }
 
+void FieldReader::take(const json& from, const char* key, std::uint32_t& to) const {
+  constexpr std::uint64_t kMost = std::numeric_limits<std::uint32_t>::max();
+  std::uint64_t whole = 0;
+  take(from, key, whole);
+  if (whole > kMost) wrong(key, "a whole number below 2^32");
+  to = static_cast<std::uint32_t>(whole);
+}
+
 void FieldReader::take(const json& from, const char* key, std::uint64_t& to) const {
   if (!from.is_number_unsigned()) wrong(key, "a whole number from 0");
   to = from.get<std::uint64_t>();
@@ -74,6 +82,11 @@ void FieldReader::take(const json& from, const char* key,
 }
 
 void FieldReader::take(const json& from, const char* key, std::vector<std::string>& to) const {
+  if (!from.is_array()) wrong(key, "a list");
+  for (const json& element : from) take(element, key, to.emplace_back());
+}
+
+void FieldReader::take(const json& from, const char* key, std::vector<std::uint32_t>& to) const {
   if (!from.is_array()) wrong(key, "a list");
   for (const json& element : from) take(element, key, to.emplace_back());
 }

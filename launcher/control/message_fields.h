@@ -46,6 +46,7 @@ class FieldWriter {
   static json said(ExitCode code) { return number(code); }
   static json said(const std::map<std::string, std::string>& map) { return map; }
   static json said(const std::vector<std::string>& list) { return list; }
+  static json said(const std::vector<std::uint32_t>& list) { return list; }
   template <class T>
   requires std::is_arithmetic_v<T>
   static json said(T value) { return value; }
@@ -96,6 +97,7 @@ class FieldReader {
   void take(const json& from, const char* key, std::string& to) const;
   void take(const json& from, const char* key, bool& to) const;
   void take(const json& from, const char* key, double& to) const;
+  void take(const json& from, const char* key, std::uint32_t& to) const;
   void take(const json& from, const char* key, std::uint64_t& to) const;
   void take(const json& from, const char* key, std::int64_t& to) const;
   void take(const json& from, const char* key, store::Step& to) const;
@@ -103,6 +105,7 @@ class FieldReader {
   void take(const json& from, const char* key, ExitCode& to) const;
   void take(const json& from, const char* key, std::map<std::string, std::string>& to) const;
   void take(const json& from, const char* key, std::vector<std::string>& to) const;
+  void take(const json& from, const char* key, std::vector<std::uint32_t>& to) const;
   template <class T>
   void take(const json& from, const char* key, std::vector<T>& to) const {
     if (!from.is_array()) wrong(key, "a list");

@@ -19,6 +19,14 @@ struct ProcessReport {
   double silent_seconds = 0;  // since its last message
 };
 
+// A replica that the run goes on without.
+struct ReplicaLeft {
+  std::uint32_t replica = 0;
+  store::Step step{};  // updates that all had made by then
+  std::string why;     // one sentence
+  std::vector<std::uint32_t> left;
+};
+
 // Who looks on while a run goes: the console, the files of the run. Called on the coordinator's
 // thread, one call at a time; must return at once (nothing slower than appending a line to a file).
 class RunObserver {
@@ -36,6 +44,7 @@ class RunObserver {
   virtual void checkpointed(store::Step /*step*/) {}
   virtual void checkpoint_failed(store::Step /*step*/, const std::string& /*text*/) {}
   virtual void event(const std::string& /*who*/, const Event& /*event*/) {}
+  virtual void replica_left(const ReplicaLeft& /*gone*/) {}
   virtual void stopping(bool /*now*/) {}
   virtual void ended(const Outcome& /*outcome*/) {}
 };

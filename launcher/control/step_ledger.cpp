@@ -60,9 +60,29 @@ std::optional<StepLine> StepLedger::add(net::ProcessName process, const StepDone
   newest_[process] = done.step;
   auto& parts = open_[done.step];
   parts[process] = done;
-  if (parts.size() < processes_.size()) return std::nullopt;
-  StepLine line = merge(parts);
-  open_.erase(done.step);
+  if (!whole(parts)) return std::nullopt;
+  return close(done.step);
+}
+
+std::vector<StepLine> StepLedger::leave(net::ProcessName process) {
+  std::erase(processes_, process);
+  std::vector<store::Step> steps;
+  for (const auto& [step, parts] : open_) {
+    if (!processes_.empty() && whole(parts)) steps.push_back(step);
+  }
+  std::vector<StepLine> lines;
+  for (const store::Step step : steps) lines.push_back(close(step));
+  return lines;
+}
+
+// Whoever has left may have had its part in it.
+bool StepLedger::whole(const std::map<net::ProcessName, StepDone>& parts) const {
+  return std::ranges::all_of(processes_, [&](const auto& name) { return parts.contains(name); });
+}
+
+StepLine StepLedger::close(store::Step step) {
+  StepLine line = merge(open_.at(step));
+  open_.erase(step);
   if (seconds_.size() < kRemembered) {
     seconds_.push_back(line.seconds);
   } else {

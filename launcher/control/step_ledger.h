@@ -42,11 +42,15 @@ class StepLedger {
   // The whole line when this was the last process of its step. A process that reports a step twice,
   // or out of order, is a ControlError.
   std::optional<StepLine> add(net::ProcessName process, const StepDone& done);
+  // This process reports no more; steps that waited for it alone are whole, and in order.
+  std::vector<StepLine> leave(net::ProcessName process);
 
   // Of the latest steps; 0 before the first.
   double median_seconds() const;
 
  private:
+  bool whole(const std::map<net::ProcessName, StepDone>& parts) const;
+  StepLine close(store::Step step);
   StepLine merge(const std::map<net::ProcessName, StepDone>& parts) const;
 
   std::vector<net::ProcessName> processes_;

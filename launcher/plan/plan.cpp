@@ -186,8 +186,13 @@ schedules::ActionList Plan::training_actions(net::ProcessName name) const {
 }
 
 schedules::ActionList Plan::evaluation_actions(net::ProcessName name) const {
-  const std::int64_t own =
-      own_micro_batches(eval_micro_batches, recipe.pipeline.replicas, name.replica);
+  return evaluation_actions(name, static_cast<std::size_t>(recipe.pipeline.replicas), name.replica);
+}
+
+schedules::ActionList Plan::evaluation_actions(net::ProcessName name, std::size_t replicas,
+                                               std::size_t place) const {
+  const std::int64_t own = own_micro_batches(
+      eval_micro_batches, static_cast<std::int64_t>(replicas), static_cast<std::int64_t>(place));
   if (own == 0) return {};
   const schedules::PipelineShape shape{static_cast<int>(recipe.pipeline.stages),
                                        static_cast<int>(own), 0, static_cast<int>(chunks())};

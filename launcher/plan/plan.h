@@ -99,6 +99,9 @@ struct Plan {
   schedules::ActionList training_actions(net::ProcessName name) const;
   // And in an evaluation, of whose micro-batches each replica has every so many.
   schedules::ActionList evaluation_actions(net::ProcessName name) const;
+  // The same where so many replicas are left, of which this is the one at that place.
+  schedules::ActionList evaluation_actions(net::ProcessName name, std::size_t replicas,
+                                           std::size_t place) const;
   // What all processes of a run must agree on: a hash over everything above but where files are.
   std::string hash() const;
 };

@@ -10,7 +10,7 @@
 #include "launcher/plan/sync_offer.h"
 #include "launcher/recipe/recipe_sync_keys.h"
 #include "launcher/user_error.h"
-#include "stages/agreement.h"
+#include "stages/head_vote.h"
 #include "stages/stage_layout.h"
 
 namespace strait::launcher {
@@ -29,11 +29,31 @@ void check_settings(const Plan& plan) {
   }
 }
 
+// Methods whose replicas cannot go on without one of them are not for runs that are to.
+void check_loss_rule(const Plan& plan) {
+  const sync::MethodOffer* const method = sync::methods().find(plan.sync_method);
+  if (plan.recipe.sync.on_loss == LossRule::stop || method->needs_all.empty()) return;
+  throw UserError(ExitCode::bad_input,
+                  fmt::format("sync.on_loss is \"continue\", but sync.method \"{}\" cannot go on "
+                              "without a replica: it {}; choose another method, or \"stop\"",
+                              method->name, method->needs_all));
+}
+
+// What `auto` may choose from.
+std::vector<Plan::SyncOffer> suited(const Plan& plan) {
+  std::vector<Plan::SyncOffer> offers = plan.sync_offers;
+  if (plan.recipe.sync.on_loss == LossRule::stop) return offers;
+  std::erase_if(offers, [](const Plan::SyncOffer& offer) {
+    return !sync::methods().find(offer.method)->needs_all.empty();
+  });
+  return offers;
+}
+
 // A head says what its pipeline reports, a norm of every tensor, and whether to stop.
 std::int64_t vote_bytes(const models::ModelDescription& model) {
   stages::StepReport report;
   report.squared_norms.resize(model.tensors().size());
-  return static_cast<std::int64_t>(stages::to_frame(report).size()) + 1;
+  return static_cast<std::int64_t>(stages::bytes_of_vote(report));
 }
 
 void plan_link(Plan& plan, Plan::Use use, const Plan::Process& one, const Plan::Process& other,
@@ -102,8 +122,9 @@ void plan_sync(Plan& plan, const models::ModelDescription& model) {
   if (plan.sync_method != kAutomaticSync) check_settings(plan);
   plan.sync_offers = sync_offers(plan, model);
   if (plan.sync_method == kAutomaticSync) {
-    plan.sync_method = choose_sync(plan.sync_offers);
+    plan.sync_method = choose_sync(suited(plan));
   }
+  check_loss_rule(plan);
   const sync::SyncSettings settings = sync_settings(plan.recipe, plan.sync_method, plan.steps);
   const auto replicas = static_cast<std::size_t>(plan.recipe.pipeline.replicas);
   std::vector<std::int64_t> link_bytes;  // by stage

@@ -102,6 +102,7 @@ struct Recipe {
   // method reads what is in recipe_sync_keys.cpp; what it does not read stays as it is here.
   struct Sync {
     std::string method;                                // empty: allreduce, where there are replicas
+    LossRule on_loss = LossRule::stop;                 // when a process of a replica is lost
     Dtype wire_dtype = Dtype::float32;                 // of means
     double random = 0.1;                               // share of the weights that a round looks at
     double top = 0.2;                                  // share of these that is sent

@@ -79,6 +79,13 @@ std::vector<RecipeKey> sync_keys() {
               "steps with exact means before the second moment is frozen", kAuthors)};
   std::ranges::transform(keys, keys.begin(), of_methods);
   keys.insert(keys.begin(),
+              word("sync.on_loss", in_sync<&S::on_loss>(),
+                   "what is done when a replica's process or host is lost: the run ends, or the "
+                   "other replicas go on with the rows that are theirs"));
+  keys.front().get = [get = std::move(keys.front().get)](const Recipe& recipe) {
+    return recipe.sync.on_loss == LossRule::stop ? RecipeValue() : get(recipe);
+  };
+  keys.insert(keys.begin(),
               key_kinds::part("sync.method", in_sync<&S::method>(), PartKind::sync_method,
                               "how the replicas of a stage agree on weights; auto: the freshest "
                               "that costs no time",
@@ -104,7 +111,7 @@ std::string sync_objection(std::string_view key, const Recipe& recipe) {
     return "but pipeline.replicas is 1: there is nobody to agree with; leave [sync] out, or ask "
            "for more replicas";
   }
-  if (key == "sync.method" || reads(method, last_part_of(key))) {
+  if (key == "sync.method" || key == "sync.on_loss" || reads(method, last_part_of(key))) {
     return "";
   }
   const auto known = keys_read_by(method);

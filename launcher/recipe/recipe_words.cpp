@@ -18,6 +18,7 @@ constexpr std::array kWireDtypeNames = {"float32"sv, "bfloat16"sv, "float16"sv};
 constexpr std::array kRoundingNames = {"nearest"sv, "stochastic"sv};
 constexpr std::array kCacheNames = {"bfloat16"sv, "8bit"sv};
 constexpr std::array kSavedCachesNames = {"save"sv, "drop"sv};
+constexpr std::array kLossRuleNames = {"stop"sv, "continue"sv};
 constexpr std::array kBackendNames = {"local"sv, "ssh"sv, "slurm"sv, "join"sv};
 
 }  // namespace
@@ -32,6 +33,7 @@ Names all_names(WireDtype) { return kWireDtypeNames; }
 Names all_names(RoundingKind) { return kRoundingNames; }
 Names all_names(CacheKind) { return kCacheNames; }
 Names all_names(SavedCaches) { return kSavedCachesNames; }
+Names all_names(LossRule) { return kLossRuleNames; }
 Names all_names(BackendKind) { return kBackendNames; }
 
 }  // namespace strait::launcher

@@ -18,6 +18,7 @@ enum class WireDtype : std::uint8_t { float32, bfloat16, float16 };
 enum class RoundingKind : std::uint8_t { nearest, stochastic };
 enum class CacheKind : std::uint8_t { bfloat16, eight_bits };
 enum class SavedCaches : std::uint8_t { save, drop };
+enum class LossRule : std::uint8_t { stop, go_on };  // the word for the latter is "continue"
 enum class BackendKind : std::uint8_t { local, ssh, slurm, join };
 
 // The allowed words of an enumeration in the order of its values, whatever the argument's own
@@ -33,6 +34,7 @@ Names all_names(WireDtype);
 Names all_names(RoundingKind);
 Names all_names(CacheKind);
 Names all_names(SavedCaches);
+Names all_names(LossRule);
 Names all_names(BackendKind);
 
 template <class Word>

@@ -14,6 +14,7 @@
 #include "launcher/build_id.h"
 #include "launcher/control/coordinator.h"
 #include "launcher/control/stop_signals.h"
+#include "launcher/run/leave_request.h"
 #include "launcher/run/report.h"
 #include "launcher/run/run_hosts.h"
 #include "launcher/run/run_recorder.h"
@@ -83,6 +84,7 @@ void commit_step(const RunDirectory& directory, const RunFile& run, std::uint32_
   store::Manifest manifest = manifest_for(run, generation, step);
   manifest.codec_generation = codec_generation;
   manifest.files = files;
+  note_who_is_left(manifest, run.plan);
   const auto place = store::checkpoint_directory(directory.path(), step);
   if (ship != nullptr) {
     store::commit_checkpoint(place, manifest, {}, store::Shards::elsewhere);
@@ -188,6 +190,9 @@ CoordinatorOptions coordination_of(const RunFile& run, const RunDirectory& direc
   if (run.plan.recipe.hosts.backend != BackendKind::local) {
     coordination.limits.hold = std::chrono::seconds(run.plan.recipe.hosts.hold);
   }
+  coordination.outlives_replicas = run.plan.recipe.sync.on_loss == LossRule::go_on;
+  take_leave_requests(directory.path());  // of an earlier launch
+  coordination.asked_to_leave = [&directory] { return take_leave_requests(directory.path()); };
   coordination.meet = [&hosts](std::map<std::string, std::string> endpoints) {
     return hosts.meet(std::move(endpoints));
   };

@@ -155,6 +155,15 @@ void RunRecorder::event(const std::string& who, const Event& event) {
   append_event("stage_event", {{"who", who}, {"name", event.name}, {"text", event.text}});
 }
 
+void RunRecorder::replica_left(const ReplicaLeft& gone) {
+  append_event("replica_left", {{"replica", gone.replica},
+                                {"step", store::number(gone.step)},
+                                {"text", gone.why},
+                                {"replicas", gone.left}});
+  (*status_)["replicas"] = gone.left;
+  write_status();
+}
+
 void RunRecorder::stopping(bool now) {
   append_event("stopping", {{"now", now}});
   (*status_)["state"] = "stopping";

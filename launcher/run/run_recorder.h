@@ -28,6 +28,7 @@ class RunRecorder : public RunObserver {
   void checkpointed(store::Step step) override;
   void checkpoint_failed(store::Step step, const std::string& text) override;
   void event(const std::string& who, const Event& event) override;
+  void replica_left(const ReplicaLeft& gone) override;
   void stopping(bool now) override;
   void ended(const Outcome& outcome) override;
 

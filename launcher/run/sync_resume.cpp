@@ -1,11 +1,15 @@
 #include "launcher/run/sync_resume.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "framework/store/checkpoint.h"
 #include "launcher/recipe/recipe_writer.h"
+#include "launcher/run/cache_resume.h"
 
 namespace strait::launcher {
 namespace {
@@ -34,10 +38,27 @@ std::map<std::string, std::string> sync_kept(const Plan& plan) {
   const nlohmann::json recipe = recipe_to_json(plan.recipe);
   nlohmann::json settings = recipe.value("sync", nlohmann::json::object());
   settings.erase("method");
+  settings.erase("on_loss");
   return {{"method", plan.sync_method},
           {"settings", settings.dump()},
           {"replicas", fmt::format("{}", plan.recipe.pipeline.replicas)},
           {"layers", cut_in_words(plan)}};
+}
+
+void note_who_is_left(store::Manifest& checkpoint, const Plan& plan) {
+  std::vector<std::uint32_t> left;
+  for (const Plan::Process& process : plan.processes) {
+    const std::string shard = store::shard_name(process.name.stage, process.name.replica);
+    const bool wrote = std::ranges::any_of(
+        checkpoint.files, [&](const store::ShardFile& file) { return file.name == shard; });
+    if (wrote && process.name.stage == 0) left.push_back(process.name.replica);
+  }
+  if (left.size() == static_cast<std::size_t>(plan.recipe.pipeline.replicas)) return;
+  checkpoint.sync["replicas"] = fmt::format("{}, of which {} were left",
+                                            plan.recipe.pipeline.replicas, fmt::join(left, ", "));
+  const auto caches = checkpoint.notes.find(kCachesNote);
+  if (caches == checkpoint.notes.end()) return;
+  caches->second += fmt::format("; of replicas {}", fmt::join(left, ", "));
 }
 
 SyncResume decide_sync(const store::Manifest& checkpoint, const Plan& plan) {

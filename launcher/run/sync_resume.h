@@ -19,6 +19,10 @@ struct SyncResume {
 // one plan can go on exactly with the other's checkpoint. Empty for one replica.
 std::map<std::string, std::string> sync_kept(const Plan& plan);
 
+// Says in the manifest of a checkpoint which replicas wrote it, where not all were left: nobody can
+// go on exactly from that. Its files are known.
+void note_who_is_left(store::Manifest& checkpoint, const Plan& plan);
+
 // Pure. `plan` is that of the run that goes on.
 SyncResume decide_sync(const store::Manifest& checkpoint, const Plan& plan);
 

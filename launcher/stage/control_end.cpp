@@ -37,10 +37,15 @@ std::map<std::string, std::string> ControlEnd::wait_for_peers() {
   return *peers_;
 }
 
-std::optional<std::string> ControlEnd::wait_for_commit(store::Step step) {
+ControlEnd::Decision ControlEnd::wait_for_commit(store::Step step, std::uint32_t epoch) {
   const MutexLock lock(mutex_);
-  while (decided_.count(step) == 0) changed_.wait(mutex_);
-  return decided_.at(step);
+  while (!decided_.contains({step, epoch})) changed_.wait(mutex_);
+  return decided_.at({step, epoch});
+}
+
+void ControlEnd::keep_roster(sync::Roster& roster) {
+  const MutexLock lock(mutex_);
+  roster_ = &roster;
 }
 
 void ControlEnd::on_drop(std::function<void(store::Step)> clean) {
@@ -73,12 +78,15 @@ void ControlEnd::hear(const CoordinatorMessage& message) {
   {
     const MutexLock lock(mutex_);
     if (const auto* peers = std::get_if<Peers>(&message)) peers_ = peers->endpoints;
-    if (const auto* committed = std::get_if<Committed>(&message)) {
-      decided_[committed->step] = std::nullopt;
-    }
+    if (const auto* committed = std::get_if<Committed>(&message))
+      decided_[{committed->step, committed->epoch}] = {};
     if (const auto* dropped = std::get_if<Dropped>(&message)) {
       if (on_drop_) on_drop_(dropped->step);
-      decided_[dropped->step] = dropped->text;
+      decided_[{dropped->step, dropped->epoch}] = {dropped->text, dropped->again};
+    }
+    const auto* regroup = std::get_if<Regroup>(&message);
+    if (regroup != nullptr && roster_ != nullptr) {
+      roster_->change(regroup->epoch, regroup->replicas);
     }
   }
   changed_.notify_all();

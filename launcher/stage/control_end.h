@@ -8,9 +8,11 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "framework/mutex.h"
 #include "framework/net/link.h"
+#include "framework/sync/roster.h"
 #include "launcher/control/control_message.h"
 
 namespace strait::launcher {
@@ -38,8 +40,16 @@ class ControlEnd {
   // coordinator says after it is heard: an abort often follows. It must not throw.
   void on_drop(std::function<void(store::Step)> clean) STRAIT_EXCLUDES(mutex_);
 
-  // Waits until the checkpoint of this step exists (nothing) or never will (why).
-  std::optional<std::string> wait_for_commit(store::Step step) STRAIT_EXCLUDES(mutex_);
+  // What became of a checkpoint.
+  struct Decision {
+    std::optional<std::string> missing;  // nothing where it exists; else why it does not
+    bool again = false;                  // it is to be made again, by those who are left
+  };
+  // Waits until the checkpoint of this step exists or does not, as written in this epoch.
+  Decision wait_for_commit(store::Step step, std::uint32_t epoch) STRAIT_EXCLUDES(mutex_);
+
+  // Hears from the coordinator who takes part; outlives this.
+  void keep_roster(sync::Roster& roster) STRAIT_EXCLUDES(mutex_);
 
   // Waits until the coordinator has everything that was said; false at the deadline.
   bool flush(std::chrono::steady_clock::time_point deadline) { return link_->flush(deadline); }
@@ -56,8 +66,8 @@ class ControlEnd {
   Mutex mutex_;
   Condition changed_;
   std::optional<std::map<std::string, std::string>> peers_ STRAIT_GUARDED_BY(mutex_);
-  // Checkpoints that were decided on: no text where they exist.
-  std::map<store::Step, std::optional<std::string>> decided_ STRAIT_GUARDED_BY(mutex_);
+  std::map<std::pair<store::Step, std::uint32_t>, Decision> decided_ STRAIT_GUARDED_BY(mutex_);
+  sync::Roster* roster_ STRAIT_GUARDED_BY(mutex_) = nullptr;
   std::function<void(store::Step)> on_drop_ STRAIT_GUARDED_BY(mutex_);
   std::thread listener_;
 };

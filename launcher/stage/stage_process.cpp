@@ -189,7 +189,7 @@ stages::StageData data_for(const StageJob& job, const stages::StageLinks& links)
   return data;
 }
 
-store::Step train(const StageJob& job, net::Node& node, ControlEnd& control,
+store::Step train(const StageJob& job, net::Node& node, ControlEnd& control, sync::Roster& roster,
                   StageReporter& reporter) {
   load_copies(job.plugins);
   DataLinks links(node, job);
@@ -199,9 +199,10 @@ store::Step train(const StageJob& job, net::Node& node, ControlEnd& control,
   control.say(Ready{links.endpoints()});
   stages::StageLinks connected = links.connect(control.wait_for_peers());
   const stages::StageData data = data_for(job, connected);
+  if (job.plan.recipe.sync.on_loss == LossRule::go_on) connected.roster = &roster;
   stage.connect(std::move(connected), data, [&control] { return control.stop_requested(); });
   StageSaver saver(job, control, stage);
-  reporter.on_checkpoint([&saver](store::Step step) { saver.save(step); });
+  reporter.on_checkpoint([&saver](store::Step step) { return saver.save(step); });
   const StageReporter::Watching watching = reporter.watch(stage.waits(), links.watched());
   const store::Step done = stage.run(reporter);
   reporter.set_phase("leaving");
@@ -219,12 +220,18 @@ ExitCode run_stage_process(int job_descriptor) {
                  job.generation, build_id());
     at::set_num_threads(static_cast<int>(job.plan.process(job.process).threads));
     net::Node node(node_options(job));
+    sync::Roster roster(static_cast<std::uint32_t>(job.plan.recipe.pipeline.replicas),
+                        job.process.replica);
     ControlEnd control(control_link(node, job));
+    control.keep_roster(roster);
+    roster.on_lost([&control](std::uint32_t replica, const std::string& why) {
+      control.say(LostReplica{replica, why});
+    });
     control.say(Hello{job.process, getpid(), host_name(), build_id()});
     ExitCode code = ExitCode::done;
     try {
       StageReporter reporter(control, job.process, bfloat16_sync_bytes(job.plan, job.process));
-      const store::Step done = train(job, node, control, reporter);
+      const store::Step done = train(job, node, control, roster, reporter);
       reporter.write_trace(std::filesystem::path(job.run_directory) / "logs" /
                            (job.process.text() + ".trace.json"));
       control.say(Done{done});

@@ -213,7 +213,19 @@ void StageReporter::trained(const stages::StepSummary& summary) {
   for (const stages::CodecSwitch& one : summary.switches) {
     control_.say(Event{"codec_switched", switch_sentence(one)});
   }
+  tell_dropped(summary.sync.dropped);
   count_skips(verdict);
+}
+
+void StageReporter::tell_dropped(std::uint64_t rounds) {
+  const std::uint64_t before = std::exchange(dropped_, rounds);
+  if (rounds == before) return;
+  control_.say(
+      Event{"round_dropped",
+            fmt::format("{} {} of {} came to nothing by step {}, because a replica left, "
+                        "and went on among the others",
+                        rounds - before, rounds - before == 1 ? "sync round" : "sync rounds",
+                        process_.describe(), step_.load())});
 }
 
 std::vector<SyncStep> StageReporter::sync_step(const stages::StepSummary& summary) {
@@ -251,16 +263,17 @@ void StageReporter::count_skips(const stages::StepVerdict& verdict) {
 
 void StageReporter::evaluated(const stages::StepVerdict& verdict) {
   ++finished_actions_;
-  // Every stage knows the result; one that nobody waits for behind it tells.
-  if (process_.stage == 0 && process_.replica == 0) {
+  // Every stage knows the result; those that nobody waits for behind them tell.
+  if (process_.stage == 0) {
     control_.say(Evaluated{verdict.step, verdict.loss, verdict.target_tokens});
   }
 }
 
-void StageReporter::checkpoint(store::Step steps) {
+bool StageReporter::checkpoint(store::Step steps) {
   set_phase("checkpoint");
-  save_(steps);
+  const bool made = save_(steps);
   ++finished_actions_;
+  return made;
 }
 
 }  // namespace strait::launcher

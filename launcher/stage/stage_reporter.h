@@ -27,7 +27,8 @@ class StageReporter final : public stages::StageObserver {
     Carries carries = Carries::activations;
     std::chrono::steady_clock::time_point last_data{};  // seen in the last report
   };
-  using Save = std::function<void(store::Step)>;
+  // False: to be done again, see StageObserver::checkpoint.
+  using Save = std::function<bool(store::Step)>;
 
   // `bfloat16_sync_bytes`: what this process would send to other replicas in every step if all of
   // its weights were reduced in bfloat16; 0: there are none.
@@ -56,7 +57,7 @@ class StageReporter final : public stages::StageObserver {
   void after(const stages::Phase& phase, const schedules::Action& action) override;
   void trained(const stages::StepSummary& summary) override;
   void evaluated(const stages::StepVerdict& verdict) override;
-  void checkpoint(store::Step steps) override;
+  bool checkpoint(store::Step steps) override;
 
  private:
   using Traffic = std::map<Carries, std::uint64_t>;  // bytes sent so far
@@ -71,6 +72,7 @@ class StageReporter final : public stages::StageObserver {
   // What was waited within a span is drawn ahead of the work: that is where ports block.
   void end_span(const char* name, const char* argument, std::int64_t value);
   void tell_resends(const StepDone& done);
+  void tell_dropped(std::uint64_t rounds);
   void count_skips(const stages::StepVerdict& verdict);
 
   ControlEnd& control_;
@@ -84,6 +86,7 @@ class StageReporter final : public stages::StageObserver {
   Traffic reported_;
   sync::SyncTraffic synced_;  // likewise
   double sync_waited_ = 0;
+  std::uint64_t dropped_ = 0;  // sync rounds
   std::atomic<std::uint64_t> finished_actions_ = 0;
   std::atomic<std::int64_t> micro_batch_ = -1;
   std::atomic<std::int64_t> step_ = 0;

@@ -4,6 +4,7 @@
 
 #include <initializer_list>
 #include <string>
+#include <utility>
 
 #include "framework/store/checkpoint.h"
 #include "framework/store/store_error.h"
@@ -37,16 +38,19 @@ StageSaver::StageSaver(const StageJob& job, ControlEnd& control, stages::Stage& 
   });
 }
 
-void StageSaver::save(store::Step step) {
+bool StageSaver::save(store::Step step) {
   const auto checkpoint = store::checkpoint_directory(job_.run_directory, step);
+  const std::uint32_t epoch = stage_.epoch();
   try {
-    control_.say(ShardsWritten{step, write(checkpoint)});
+    control_.say(ShardsWritten{step, write(checkpoint), epoch});
   } catch (const store::StoreError& error) {
-    control_.say(ShardFailed{step, exit_code_of(error), error.what()});
+    control_.say(ShardFailed{step, exit_code_of(error), error.what(), epoch});
   }
-  missing_ = control_.wait_for_commit(step);
+  ControlEnd::Decision decision = control_.wait_for_commit(step, epoch);
+  missing_ = std::move(decision.missing);
   // Again: it may have been given up by others before all of it was written here.
   if (missing_) withdraw(checkpoint, {shard_, caches_});
+  return !decision.again;
 }
 
 std::vector<store::ShardFile> StageSaver::write(const std::filesystem::path& checkpoint) const {

@@ -120,6 +120,10 @@ stages::StageOptions stage_options(const StageJob& job, store::Step first) {
   options.loop.evaluate = plan.eval.has_value();
   options.loop.evaluate_every = recipe.train.eval_every;
   options.loop.checkpoint_every = recipe.checkpoint.every;
+  options.loop.evaluation_among = [&plan, name = job.process](std::size_t replicas,
+                                                              std::size_t place) {
+    return plan.evaluation_actions(name, replicas, place);
+  };
   options.loop.learning_rate = {recipe.train.learning_rate, recipe.train.warmup, plan.steps,
                                 decay(recipe.train.decay)};
   options.training = plan.training_actions(job.process);

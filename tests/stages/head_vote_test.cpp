@@ -3,9 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <future>
 #include <limits>
+#include <tuple>
 
 #include "framework/codec/codec_error.h"
+#include "framework/net/memory_link.h"
 
 namespace strait::stages {
 namespace {
@@ -60,6 +64,98 @@ TEST(HeadVote, OneIsEnoughToSkipAStepOrToStop) {
 
 TEST(HeadVote, NormsOfAnotherModelAreRefused) {
   EXPECT_THROW(together({vote(0, {1.0}), vote(0, {1.0, 2.0})}, Norms::of_each), codec::CodecError);
+}
+
+// Heads of three replicas on a thread each, with a word of who takes part for each of them.
+class Heads {
+ public:
+  Heads() {
+    std::array<std::vector<std::unique_ptr<net::Link>>, 3> links;
+    for (auto& row : links) row.resize(3);
+    for (std::uint32_t a = 0; a < 3; ++a) {
+      for (std::uint32_t b = a + 1; b < 3; ++b) {
+        net::MemoryEnd one;
+        one.name = {0, a};
+        one.options.name = "vote";
+        one.options.peer = {0, b};
+        net::MemoryEnd other = one;
+        std::swap(other.name, other.options.peer);
+        std::tie(links[a][b], links[b][a]) = net::memory_link(one, other);
+      }
+    }
+    for (std::uint32_t r = 0; r < 3; ++r) {
+      rosters.push_back(std::make_unique<sync::Roster>(3, r));
+      heads.push_back(std::make_unique<HeadVote>(std::move(links[r]), r, Norms::of_each, waits[r],
+                                                 rosters.back().get()));
+    }
+  }
+  std::future<HeadVote::Result> cast(std::size_t head, const HeadVote::Vote& vote) {
+    return std::async(std::launch::async, [this, head, vote] { return heads[head]->cast(vote); });
+  }
+  void leave(std::uint32_t replica) {
+    std::vector<std::uint32_t> members = {0, 1, 2};
+    std::erase(members, replica);
+    for (auto& roster : rosters) roster->change(1, members);
+  }
+
+  std::array<WaitClock, 3> waits;
+  std::vector<std::unique_ptr<sync::Roster>> rosters;
+  std::vector<std::unique_ptr<HeadVote>> heads;
+};
+
+TEST(HeadVote, WithoutTheVoteOfWhoLeftItIsCastAgainByTheOthers) {
+  Heads all;
+  auto first = all.cast(0, vote(1, {1}));
+  auto second = all.cast(1, vote(2, {3}));
+  all.leave(2);
+  for (auto* head : {&first, &second}) {
+    const HeadVote::Result result = head->get();
+    EXPECT_FALSE(result.passed);
+    EXPECT_EQ(result.epoch, 1U);
+  }
+  auto again = all.cast(0, vote(1, {1}));
+  const HeadVote::Result result = all.cast(1, vote(2, {3})).get();
+  EXPECT_TRUE(result.passed);
+  EXPECT_EQ(result.voters, (std::vector<std::uint32_t>{0, 1}));
+  EXPECT_EQ(result.all.report.loss, 3);
+  ASSERT_EQ(result.all.report.squared_norms.size(), 1U);
+  EXPECT_EQ(result.all.report.squared_norms[0].value, 2);
+  EXPECT_EQ(again.get().all.report.loss, 3);
+}
+
+// The one that left had voted, but told only one of the others, who had then heard all.
+TEST(HeadVote, WhatHasPassedForOneHasPassedForAll) {
+  Heads all;
+  all.heads[2]->link(1)->abort(net::LinkError(net::LinkError::Kind::lost, "cut by the test"));
+  auto gone = all.cast(2, vote(4, {1}));
+  auto second = all.cast(1, vote(2, {1}));
+  const HeadVote::Result first = all.cast(0, vote(1, {1})).get();
+  EXPECT_TRUE(first.passed);
+  EXPECT_EQ(first.all.report.loss, 7);
+  EXPECT_EQ(first.epoch, 0U);
+
+  all.leave(2);
+  auto next = all.cast(0, vote(1, {1}));
+  const HeadVote::Result told = second.get();
+  EXPECT_TRUE(told.passed);
+  EXPECT_EQ(told.all.report.loss, 7);
+  EXPECT_EQ(told.voters, (std::vector<std::uint32_t>{0, 1, 2}));
+  EXPECT_EQ(told.epoch, 1U);
+  EXPECT_FALSE(next.get().passed);
+  EXPECT_THROW(gone.get(), net::LinkError);
+}
+
+TEST(HeadVote, WhoseRoundIsBrokenHoldsUpTheVoteOfAll) {
+  Heads all;
+  HeadVote::Vote broken = vote(2, {1});
+  broken.report.parted = true;
+  auto second = all.cast(1, broken);
+  auto first = all.cast(0, vote(1, {1}));
+  auto gone = all.cast(2, vote(1, {1}));
+  all.leave(2);
+  EXPECT_FALSE(first.get().passed);
+  EXPECT_FALSE(second.get().passed);
+  EXPECT_THROW(gone.get(), net::LinkError);
 }
 
 }  // namespace

@@ -5,10 +5,11 @@
 
 #include <algorithm>
 #include <atomic>
-#include <barrier>
+#include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <random>
+#include <set>
 #include <span>
 #include <thread>
 #include <tuple>
@@ -57,11 +58,38 @@ std::shared_ptr<const store::TokenFile> random_rows(std::int64_t count, std::uin
 
 // What the threads of a run share.
 struct Together {
-  explicit Together(std::ptrdiff_t stages) : saved(stages) {}
   std::atomic<bool> stop = false;
-  std::barrier<> saved;
   std::mutex mutex;
+  std::condition_variable changed;
   RunResult result;
+  // As a coordinator: who takes part, and every process's own end of that word.
+  std::set<std::uint32_t> members;
+  bool replicas_leave = false;
+  std::uint32_t epoch = 0;
+  std::map<std::pair<store::Step, std::uint32_t>, std::size_t> saved;
+  std::set<std::pair<store::Step, std::uint32_t>> complete;
+  std::vector<std::unique_ptr<sync::Roster>> rosters;
+
+  void lose(std::uint32_t replica) {
+    const std::lock_guard lock(mutex);
+    if (members.erase(replica) == 0) return;
+    ++epoch;
+    for (const auto& roster : rosters) roster->change(epoch, {members.begin(), members.end()});
+    changed.notify_all();
+  }
+
+  // Waits for all processes that take part; false when somebody left before all were here.
+  bool save(store::Step steps, std::uint32_t in, std::size_t stages) {
+    std::unique_lock lock(mutex);
+    if (in != epoch && replicas_leave) return false;
+    std::size_t& here = saved[{steps, in}];
+    here += 1;
+    const auto all = [&] { return here == members.size() * stages; };
+    if (all()) complete.insert({steps, in});
+    changed.notify_all();
+    changed.wait(lock, [&] { return complete.contains({steps, in}) || in != epoch; });
+    return complete.contains({steps, in}) || !replicas_leave;
+  }
 };
 
 class Recorder final : public StageObserver {
@@ -81,6 +109,11 @@ class Recorder final : public StageObserver {
     result.sent.resize(std::max(result.sent.size(), step + 1));
     auto& sent = result.sent[step];
     sent.insert(sent.end(), summary.sent.begin(), summary.sent.end());
+    const std::size_t stages = settings_.stages();
+    if (index_ % stages == 0) {
+      result.curves[index_ / stages].push_back(summary.verdict.loss);
+      result.tokens[index_ / stages].push_back(summary.verdict.tokens);
+    }
     if (index_ != 0) return;
     result.losses.push_back(summary.verdict.loss);
     result.norms.push_back(summary.verdict.gradient_norm);
@@ -94,9 +127,9 @@ class Recorder final : public StageObserver {
     if (index_ == 0) together_.result.evaluations.push_back(verdict.loss);
   }
   // As in a real run: nobody goes on before the shards of all are there.
-  void checkpoint(store::Step steps) override {
+  bool checkpoint(store::Step steps) override {
     if (settings_.at_checkpoint) settings_.at_checkpoint(stage_, index_, steps);
-    together_.saved.arrive_and_wait();
+    return together_.save(steps, stage_.epoch(), settings_.stages());
   }
 
  private:
@@ -140,6 +173,16 @@ std::vector<SeatOptions> seats_of(const RunSettings& settings, const models::Mod
   return seats;
 }
 
+schedules::ActionList evaluation_of(const RunSettings& settings, std::size_t stage,
+                                    std::size_t replicas, std::size_t place) {
+  const auto rows = static_cast<std::size_t>(settings.rows);
+  const std::size_t all = (kEvaluationRows + rows - 1) / rows;
+  if (all <= place) return {};
+  const auto mine = static_cast<int>((all - place + replicas - 1) / replicas);
+  return schedules::forward_only({static_cast<int>(settings.stages()), mine, 0, settings.chunks},
+                                 static_cast<StageIndex>(stage));
+}
+
 StageOptions options_of(const RunSettings& settings, std::size_t process, std::int64_t first) {
   const std::size_t stage = process % settings.stages();
   StageOptions options;
@@ -166,16 +209,16 @@ StageOptions options_of(const RunSettings& settings, std::size_t process, std::i
   options.loop.checkpoint_every = settings.checkpoint_every;
   options.training_rows = kRows;
   options.row_tokens = kRowLength;
+  options.loop.evaluation_among = [settings, stage](std::size_t replicas, std::size_t place) {
+    return evaluation_of(settings, stage, replicas, place);
+  };
   options.loop.learning_rate = {.peak = 1e-2, .warmup = 3, .steps = settings.steps};
   const schedules::PipelineShape shape{static_cast<int>(settings.stages()), settings.micro_batches,
                                        settings.depth, settings.chunks};
   const auto index = static_cast<StageIndex>(stage);
   options.training = schedules::schedule_named(settings.schedule).list(shape, index);
-  const int all = (kEvaluationRows + settings.rows - 1) / settings.rows;
-  const int mine =
-      (all - static_cast<int>(options.batch.replica) + settings.replicas - 1) / settings.replicas;
-  if (mine > 0)
-    options.evaluation = schedules::forward_only({shape.stages, mine, 0, shape.chunks}, index);
+  options.evaluation = evaluation_of(settings, stage, static_cast<std::size_t>(settings.replicas),
+                                     static_cast<std::size_t>(options.batch.replica));
   return options;
 }
 
@@ -236,6 +279,21 @@ std::vector<StageLinks> connect_all(const RunSettings& settings) {
   return links;
 }
 
+void wrap_all(const RunSettings& settings, std::vector<StageLinks>& links) {
+  for (std::size_t process = 0; process < links.size(); ++process) {
+    const auto around = [&](std::unique_ptr<net::Link>& link) {
+      if (link != nullptr) link = settings.wrap(process, std::move(link));
+    };
+    StageLinks& mine = links[process];
+    for (SeatLinks& seat : mine.seats) {
+      for (auto* link : {&seat.upstream, &seat.downstream}) around(*link);
+    }
+    around(mine.tie);
+    for (auto& link : mine.replicas) around(link);
+    for (auto& link : mine.votes) around(link);
+  }
+}
+
 void run_stage(const RunSettings& settings, const Tensors& from, std::int64_t first,
                const Tensors& caches, const StageData& data, StageLinks links, std::size_t index,
                Together& together) {
@@ -250,6 +308,7 @@ void run_stage(const RunSettings& settings, const Tensors& from, std::int64_t fi
     if (!caches.empty() && (!settings.finds_caches || settings.finds_caches(index))) {
       stage.restore_caches([&](const std::string& name) { return caches.at(name); });
     }
+    if (settings.replicas_leave) links.roster = together.rosters[index].get();
     stage.connect(std::move(links), data, [&together] { return together.stop.load(); });
     Recorder recorder(settings, together, index, stage);
     const store::Step done = stage.run(recorder);
@@ -263,13 +322,17 @@ void run_stage(const RunSettings& settings, const Tensors& from, std::int64_t fi
       result.masters[index / stages][fmt::format("{} of stage {}", slot.name, index % stages)] =
           slot.master.clone();
     }
+    for (const store::NamedTensor& tensor : stage.model()) {
+      result.models[index / stages][fmt::format("{} of stage {}", tensor.name, index % stages)] =
+          tensor.tensor.clone();
+    }
     for (const store::NamedTensor& tensor : stage.saved_caches()) {
       result.caches[tensor.name] = tensor.tensor.clone();
     }
     result.traffic[index] = stage.traffic();
     if (index == 0) result.steps = number(done);
   } catch (const std::exception& error) {
-    together.saved.arrive_and_drop();
+    together.lose(static_cast<std::uint32_t>(index / settings.stages()));
     const std::lock_guard lock(together.mutex);
     together.result.errors.push_back(fmt::format("stage {}: {}", index, error.what()));
   }
@@ -282,7 +345,18 @@ RunResult run_stages(const RunSettings& settings, const Tensors& from, std::int6
   const std::size_t count = settings.stages() * static_cast<std::size_t>(settings.replicas);
   const StageData data{random_rows(kRows, 1), random_rows(kEvaluationRows, 2)};
   std::vector<StageLinks> links = connect_all(settings);
-  Together together(static_cast<std::ptrdiff_t>(count));
+  if (settings.wrap) wrap_all(settings, links);
+  Together together;
+  together.replicas_leave = settings.replicas_leave;
+  for (std::size_t process = 0; process < count; ++process) {
+    const auto replica = static_cast<std::uint32_t>(process / settings.stages());
+    together.members.insert(replica);
+    together.rosters.push_back(
+        std::make_unique<sync::Roster>(static_cast<std::uint32_t>(settings.replicas), replica));
+  }
+  together.result.curves.resize(static_cast<std::size_t>(settings.replicas));
+  together.result.tokens.resize(static_cast<std::size_t>(settings.replicas));
+  together.result.models.resize(static_cast<std::size_t>(settings.replicas));
   together.result.traffic.resize(count);
   together.result.masters.resize(static_cast<std::size_t>(settings.replicas));
   std::vector<std::thread> threads;

@@ -38,6 +38,10 @@ struct RunSettings {
   BoundaryOptions boundary;  // of every boundary; name and place are filled in
   int checkpoint_every = 0;
   std::function<bool(std::size_t stage)> finds_caches;  // when resumed with some; empty: all do
+  // What goes around every end of a link; empty: nothing. A process whose thread ends by an
+  // exception is lost, and its replica with it: with `replicas_leave` the others go on.
+  std::function<std::unique_ptr<net::Link>(std::size_t process, std::unique_ptr<net::Link>)> wrap;
+  bool replicas_leave = false;
   // On a stage's thread, when no stage has begun what comes behind this checkpoint.
   std::function<void(Stage&, std::size_t stage, store::Step)> at_checkpoint;
   // Likewise, around every action.
@@ -53,7 +57,10 @@ struct RunResult {
   std::vector<double> losses;
   std::vector<double> norms;
   std::vector<double> evaluations;
-  Tensors saved;                 // what a checkpoint holds, of all stages
+  Tensors saved;                                  // what a checkpoint holds, of all stages
+  std::vector<std::vector<double>> curves;        // losses by replica, as its head was told
+  std::vector<std::vector<std::int64_t>> tokens;  // likewise
+  std::vector<Tensors> models;                    // by replica, as masters: what they agree on
   std::vector<Tensors> masters;  // by replica; names with their stage, "wte.weight of stage 0"
   Tensors caches;                // and of what their boundaries remember
   std::int64_t steps = 0;

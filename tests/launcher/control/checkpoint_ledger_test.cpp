@@ -26,8 +26,8 @@ TEST(CheckpointLedger, ACheckpointIsCompleteWithItsLastPart) {
 TEST(CheckpointLedger, AFailedPartLosesTheWholeCheckpointForGood) {
   CheckpointLedger ledger(2);
   ledger.written(kFirst, part(10, "a"));
-  EXPECT_TRUE(ledger.failed(store::Step{10}));
-  EXPECT_FALSE(ledger.failed(store::Step{10}));
+  EXPECT_TRUE(ledger.failed(store::Step{10}, 0));
+  EXPECT_FALSE(ledger.failed(store::Step{10}, 0));
   EXPECT_FALSE(ledger.written(kSecond, part(10, "b")).has_value());
   EXPECT_FALSE(ledger.written(kFirst, part(20, "a")).has_value());
   EXPECT_TRUE(ledger.written(kSecond, part(20, "b")).has_value());
@@ -37,6 +37,20 @@ TEST(CheckpointLedger, APartThatComesTwiceIsRefused) {
   CheckpointLedger ledger(2);
   ledger.written(kFirst, part(10, "a"));
   EXPECT_THROW(ledger.written(kFirst, part(10, "a")), ControlError);
+}
+
+TEST(CheckpointLedger, WhoeverIsLeftWritesItOnceMoreInAnEpochOfItsOwn) {
+  CheckpointLedger ledger(3);
+  ledger.written(kFirst, part(10, "a"));
+  EXPECT_EQ(ledger.regroup(1, 2), std::vector{store::Step{10}});
+  EXPECT_FALSE(ledger.outdated(store::Step{10}, 0));  // everybody was told
+  EXPECT_TRUE(ledger.outdated(store::Step{20}, 0));
+  EXPECT_FALSE(ledger.outdated(store::Step{20}, 0));
+  EXPECT_FALSE(ledger.outdated(store::Step{20}, 1));
+  ShardsWritten again = part(10, "a");
+  again.epoch = 1;
+  EXPECT_FALSE(ledger.written(kFirst, again).has_value());
+  EXPECT_TRUE(ledger.written(kSecond, again).has_value());
 }
 
 }  // namespace

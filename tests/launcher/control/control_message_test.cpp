@@ -142,6 +142,13 @@ TEST(ControlMessage, EveryCoordinatorMessageComesBack) {
   through_coordinator(StopAfterStep{});
   EXPECT_EQ(through_coordinator(Committed{store::Step{4}}).step, store::Step{4});
   EXPECT_EQ(through_coordinator(Dropped{store::Step{4}, "no room"}).text, "no room");
+  const Dropped again = through_coordinator(Dropped{store::Step{4}, "one left", true, 3});
+  EXPECT_TRUE(again.again);
+  EXPECT_EQ(again.epoch, 3U);
+  const Regroup regroup = through_coordinator(Regroup{4, {0, 2, 4'000'000'000}});
+  EXPECT_EQ(regroup.epoch, 4U);
+  EXPECT_EQ(regroup.replicas, (std::vector<std::uint32_t>{0, 2, 4'000'000'000}));
+  EXPECT_EQ(through_stage(LostReplica{2, "its link is dead"}).replica, 2U);
   const Abort abort = through_coordinator(Abort{ExitCode::stalled, "stuck", "stage 1.0 (host b)"});
   EXPECT_EQ(abort.code, ExitCode::stalled);
   EXPECT_EQ(abort.origin, "stage 1.0 (host b)");

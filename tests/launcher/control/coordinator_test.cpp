@@ -47,7 +47,9 @@ class Script {
     if (name_.stage == 1) done.loss = 1.0 / static_cast<double>(number);
     say(done);
   }
-  void shard(std::int64_t step) { say(ShardsWritten{Step{step}, {{name_.text(), 1, "h"}}}); }
+  void shard(std::int64_t step, std::uint32_t epoch = 0) {
+    say(ShardsWritten{Step{step}, {{name_.text(), 1, "h"}}, epoch});
+  }
 
   // The next message of this type; others in between are not for this test.
   template <class Message>
@@ -93,6 +95,9 @@ class Notes : public RunObserver {
   }
   void checkpoint_failed(Step, const std::string& text) override { add("no checkpoint: " + text); }
   void event(const std::string& who, const Event& event) override { add(who + ": " + event.text); }
+  void replica_left(const ReplicaLeft& gone) override {
+    add("replica " + std::to_string(gone.replica) + " left: " + gone.why);
+  }
   void stopping(bool now) override { add(now ? "stopping now" : "stopping"); }
   void ended(const Outcome& outcome) override {
     add("ended " + std::to_string(number(outcome.code)));
@@ -123,7 +128,9 @@ class CoordinatorTest : public testing::Test {
   ~CoordinatorTest() override { join(); }
 
   void stage(std::uint32_t index, Play play, std::unique_ptr<Process> process = nullptr) {
-    const net::ProcessName name{index, 0};
+    play_as({index, 0}, std::move(play), std::move(process));
+  }
+  void play_as(net::ProcessName name, Play play, std::unique_ptr<Process> process = nullptr) {
     const net::RunId run = net::RunId::random();
     net::MemoryEnd ours{net::ProcessName::coordinator(), run, 1, {}};
     net::MemoryEnd theirs{name, run, 1, {}};
@@ -323,6 +330,74 @@ TEST_F(CoordinatorTest, AStopBeforeTrainingLeavesNow) {
     me.hear<Abort>();
   });
   EXPECT_EQ(run().code, ExitCode::interrupted);
+}
+
+// What the others do when replica 1 goes: what they had written of a checkpoint is dropped, and
+// they write it again.
+void outlive(Script& me) {
+  me.start();
+  me.step(1);
+  me.shard(1);
+  const auto dropped = me.hear<Dropped>();
+  EXPECT_TRUE(dropped.again);
+  EXPECT_EQ(dropped.epoch, 0U);
+  me.shard(1, 1);
+  EXPECT_EQ(me.hear<Committed>().epoch, 1U);
+  me.step(2);
+  me.say(Done{Step{2}});
+}
+
+TEST_F(CoordinatorTest, TheOthersGoOnWithoutALostReplica) {
+  options_.outlives_replicas = true;
+  std::atomic<int> written = 0;
+  notes_.on_add = [&](const std::string& note) {
+    if (note == "step 1") written = 1;
+  };
+  play_as({0, 0}, outlive);
+  play_as({0, 2}, outlive);
+  play_as({0, 1}, [&](Script& me) {
+    me.start();
+    me.step(1);
+    while (written == 0) std::this_thread::yield();
+  });
+  const Outcome outcome = run();
+  EXPECT_EQ(outcome.code, ExitCode::done) << outcome.cause;
+  EXPECT_EQ(outcome.step, Step{2});
+  EXPECT_THAT(notes_.said, Contains(HasSubstr("replica 1 left: stage 0.1")));
+  EXPECT_THAT(committed_, ElementsAre(std::pair<std::int64_t, std::size_t>(1, 2)));
+}
+
+TEST_F(CoordinatorTest, AReplicaThatIsAskedToLeaveLeavesAndTheLastOneCannot) {
+  options_.outlives_replicas = true;
+  std::vector<std::uint32_t> asked = {1, 0};
+  options_.asked_to_leave = [&] { return std::exchange(asked, {}); };
+  play_as({0, 0}, [](Script& me) {
+    me.start();
+    EXPECT_EQ(me.hear<Regroup>().replicas, std::vector<std::uint32_t>{0});
+    me.step(1);
+    me.say(Done{Step{1}});
+  });
+  play_as({0, 1}, [](Script& me) {
+    me.start();
+    me.hear<Abort>();
+    me.hang();
+  });
+  const Outcome outcome = run();
+  EXPECT_EQ(outcome.code, ExitCode::done) << outcome.cause;
+  EXPECT_EQ(outcome.step, Step{1});
+}
+
+TEST_F(CoordinatorTest, AMistakeThatAllWouldMakeEndsTheRunOfReplicasToo) {
+  options_.outlives_replicas = true;
+  play_as({0, 0}, [](Script& me) {
+    me.start();
+    me.say(Failed{ExitCode::mismatch, "replicas 0 and 1 hold different bits of wte.weight"});
+  });
+  play_as({0, 1}, [](Script& me) {
+    me.start();
+    EXPECT_EQ(me.hear<Abort>().code, ExitCode::mismatch);
+  });
+  EXPECT_EQ(run().code, ExitCode::mismatch);
 }
 
 TEST_F(CoordinatorTest, ACheckpointThatCannotBeCommittedIsDroppedAndTrainingGoesOn) {

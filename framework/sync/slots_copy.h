@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "framework/sync/slots.h"
+
+namespace strait::sync {
+
+// What a round of gradients is about to change (the gradient and what its method keeps), for the
+// case that the step is agreed on once more among fewer replicas. Memory is kept for the next one.
+class SlotsCopy {
+ public:
+  void take(const Slots& slots);
+  bool there() const { return there_; }
+  void give_back(Slots& slots);  // as it was; the copy is over
+  void forget() { there_ = false; }
+
+ private:
+  std::map<std::string, std::vector<std::byte>> bytes_;
+  bool there_ = false;
+};
+
+}  // namespace strait::sync

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "framework/store/manifest.h"
+#include "framework/store/sample.h"
+#include "launcher/exit_code.h"
+
+// What is said about checkpoints, as parts of control_message.h.
+namespace strait::launcher {
+
+// ---- stage → coordinator
+
+// This process's part of the checkpoint is durable under its name, as one of those who take part in
+// this epoch.
+struct ShardsWritten {
+  store::Step step{};
+  std::vector<store::ShardFile> files;
+  std::uint32_t epoch = 0;
+};
+
+struct ShardFailed {
+  store::Step step{};
+  ExitCode code = ExitCode::storage_io;
+  std::string text;
+  std::uint32_t epoch = 0;
+};
+
+// ---- coordinator → stage
+
+struct Committed {  // the checkpoint exists
+  store::Step step{};
+  std::uint32_t epoch = 0;  // of those who wrote it
+};
+
+struct Dropped {  // the checkpoint will never exist, older ones stay; training goes on
+  store::Step step{};
+  std::string text;
+  bool again = false;  // it will: make it again, as those who take part now
+  std::uint32_t epoch = 0;
+};
+
+}  // namespace strait::launcher

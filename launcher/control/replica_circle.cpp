@@ -1,0 +1,21 @@
+#include "launcher/control/replica_circle.h"
+
+namespace strait::launcher {
+
+ReplicaCircle::ReplicaCircle(const std::vector<net::ProcessName>& processes, bool outlives)
+    : outlives_(outlives) {
+  for (const net::ProcessName& process : processes) members_.insert(process.replica);
+}
+
+bool ReplicaCircle::outlives(const Finding& finding) const {
+  const bool lost = finding.code == ExitCode::peer_lost || finding.code == ExitCode::stalled ||
+                    finding.code == ExitCode::out_of_memory;
+  return outlives_ && lost && members_.size() > 1 && finding.process &&
+         has(finding.process->replica);
+}
+
+void ReplicaCircle::leave(std::uint32_t replica) {
+  if (members_.erase(replica) > 0) ++epoch_;
+}
+
+}  // namespace strait::launcher

@@ -1,0 +1,145 @@
+"""Runs that lose a replica and go on without it: nobody else starts again, the others stay one
+model, and what happened is told.
+"""
+
+import math
+import os
+import random
+import signal
+import time
+
+import runs
+
+STEPS = 40
+METHODS = {
+    "allreduce": {},
+    "cocktail": {"sync.random": 0.3, "sync.top": 0.5},
+    "diloco": {"sync.every": 4},
+    "powersgd": {"sync.rank": 2},
+}
+
+
+class Losses(runs.RunCase):
+    SETTINGS = {
+        **runs.RunCase.SETTINGS,
+        "pipeline.stages": 2,
+        "pipeline.replicas": 3,
+        "sync.on_loss": "continue",
+        "data.eval": "train.jsonl",
+        "train.eval_every": 10,
+        "train.batch": 12,
+        "train.micro_batch": 2,
+        "train.steps": STEPS,
+        "checkpoint.every": 10,
+    }
+
+    def lose(self, name, victim, step, settings):
+        """A run whose process `victim` is killed behind that step: what ended well without it."""
+        launched = self.start(name, settings)
+        launched.at_step(step)
+        before = launched.run.processes()
+        os.kill(before[victim], signal.SIGKILL)
+        launched.at_event("replica_left")
+        left = {name: pid for name, pid in before.items() if name[-1] != victim[-1]}
+        # The same processes, and no other ones.
+        self.assertEqual(launched.run.processes(), before)
+        self.assertEqual(launched.end(), 0, launched.output())
+        self.wait_until_alone(1)
+        self.assertEqual(launched.run.processes(), before)
+        self.assertEqual(len(left), 4)
+        return launched
+
+    def assert_went_on(self, launched, victim, steps=STEPS):
+        run = launched.run
+        (event,) = run.events("replica_left")
+        others = [replica for replica in range(3) if replica != int(victim[-1])]
+        self.assertEqual(event["replica"], int(victim[-1]))
+        self.assertEqual(event["replicas"], others)
+        self.assertIn("signal 9", event["text"])
+        self.assertEqual(run.status()["replicas"], others)
+        self.assertIn(f"replica {victim[-1]} has left", launched.output())
+        lines = run.metrics()
+        self.assertEqual([m["step"] for m in lines], list(range(1, steps + 1)))
+        for line in lines:
+            self.assertTrue(math.isfinite(line["loss"]), line)
+        # Rows of nobody are not counted: two thirds of them, give or take what documents weigh.
+        self.assertLess(lines[-1]["tokens"], 0.9 * max(m["tokens"] for m in lines[:3]))
+        self.assertEqual(run.checkpoints()[-1], steps)
+        # Evaluations see all of their rows, whoever is left.
+        tokens = {event["tokens"] for event in run.events("evaluated")}
+        self.assertEqual(len(tokens), 1, tokens)
+        self.assertEqual(run.outcome()["code"], 0)
+
+    def test_a_killed_stage_takes_its_replica_along_and_the_others_go_on(self):
+        seed = int(os.environ.get("STRAIT_TEST_SEED", time.time_ns() % 1_000_000))
+        print(f"seed {seed}")
+        chance = random.Random(seed)
+        for method, settings in METHODS.items():
+            with self.subTest(method=method, seed=seed):
+                victim = chance.choice(["0.0", "1.0", "0.1", "1.1", "0.2", "1.2"])
+                launched = self.lose(method, victim, chance.randrange(3, 25),
+                                     {"sync.method": method, **settings})
+                self.assert_went_on(launched, victim)
+
+    def test_what_is_left_can_be_resumed_as_all_from_the_agreed_model(self):
+        launched = self.lose("left", "1.0", 12, {"sync.method": "cocktail", **METHODS["cocktail"],
+                                                 "train.steps": STEPS})
+        self.assert_went_on(launched, "1.0")
+        self.go_back(launched.run, launched.run.checkpoints()[-2])
+        out = self.resumed(launched.run)
+        self.assertRegex(out, "every replica starts from the agreed model of step 30.*"
+                              "3 instead of 3, of which 1, 2 were left")
+        self.assertEqual(launched.run.checkpoints()[-1], STEPS)
+
+    def test_two_losses_leave_one_and_the_last_one_ends_the_run(self):
+        launched = self.start("alone", {"train.steps": 100_000, "sync.method": "cocktail"})
+        launched.at_step(3)
+        pids = launched.run.processes()
+        for count, victim in enumerate(["0.1", "1.0"], start=1):
+            os.kill(pids[victim], signal.SIGKILL)
+            launched.wait_for("a replica to leave",
+                              lambda: len(launched.run.events("replica_left")) == count)
+            step = launched.run.metrics()[-1]["step"]
+            launched.at_step(step + 3)
+        os.kill(pids["0.2"], signal.SIGKILL)
+        self.assertEqual(launched.end(10), 20, launched.output())
+        self.assertEqual(launched.run.outcome()["culprit"], "0.2")
+
+    def test_a_replica_that_is_asked_to_leave_leaves(self):
+        launched = self.start("asked", {"train.steps": 100_000, "sync.method": "cocktail"})
+        launched.at_step(3)
+        pids = launched.run.processes()
+        code, out, err = self.strait("stop", "runs/asked", "--replica", "1")
+        self.assertEqual(code, 0, out + err)
+        self.assertIn("replica 1 has left; 0, 2 go on", out)
+        launched.at_step(launched.run.metrics()[-1]["step"] + 3)
+        self.assertEqual(launched.run.processes(), pids)
+        for words, why in [(["--replica", "1"], "those that take part are 0, 2"),
+                           (["--replica", "7"], "those that take part are 0, 2")]:
+            code, out, err = self.strait("stop", "runs/asked", *words)
+            self.assertEqual(code, 10, out + err)
+            self.assertIn(why, err)
+        code, out, err = self.strait("stop", "runs/asked")
+        self.assertEqual(code, 0, out + err)
+        self.assertEqual(launched.end(), 0, launched.output())
+        (event,) = launched.run.events("replica_left")
+        self.assertEqual(event["text"], "it was asked to")
+
+    def test_by_default_the_run_ends_with_the_replica(self):
+        launched = self.start("stops", {"train.steps": 100_000, "sync.on_loss": None})
+        launched.at_step(3)
+        os.kill(launched.run.processes()["1.1"], signal.SIGKILL)
+        self.assertEqual(launched.end(10), 20, launched.output())
+        self.assertEqual(launched.run.events("replica_left"), [])
+
+    def test_methods_that_need_all_replicas_are_refused(self):
+        for method, words in {"noloco": "nobody votes", "onebit_adam": "behind the vote"}.items():
+            with self.subTest(method=method):
+                code, out, err = self.strait("plan", self.write_recipe("bad", {"sync.method": method}))
+                self.assertEqual(code, 10, out + err)
+                self.assertRegex(err, f'on_loss is "continue".*"{method}" cannot go on.*{words}')
+                self.assertEqual(len(err.strip().splitlines()), 1, err)
+
+
+if __name__ == "__main__":
+    runs.main()

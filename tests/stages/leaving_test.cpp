@@ -1,0 +1,175 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cmath>
+#include <random>
+
+#include "tests/stages/stage_threads.h"
+
+namespace strait::stages {
+namespace {
+
+using testing::Each;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+constexpr int kReplicas = 3;
+constexpr int kSteps = 6;
+
+// A process that is killed in the middle of whatever it does: after so many calls to its links,
+// each of them throws what no room can take for a link that died.
+class KilledLink final : public net::Link {
+ public:
+  KilledLink(std::unique_ptr<net::Link> link, std::shared_ptr<std::atomic<int>> calls)
+      : link_(std::move(link)), calls_(std::move(calls)) {}
+  void send(net::Frame frame) override {
+    count();
+    link_->send(std::move(frame));
+    count();
+  }
+  net::Frame receive() override {
+    while (true) {
+      auto frame = receive_until(std::chrono::steady_clock::now() + std::chrono::milliseconds(5));
+      if (frame) return std::move(*frame);
+    }
+  }
+  std::optional<net::Frame> receive_until(std::chrono::steady_clock::time_point when) override {
+    if (*calls_ < 0) die();
+    auto frame = link_->receive_until(when);
+    if (frame) count();
+    return frame;
+  }
+  bool flush(std::chrono::steady_clock::time_point when) override { return link_->flush(when); }
+  void abort(const net::LinkError& cause) override { link_->abort(cause); }
+  net::LinkState state() const override { return link_->state(); }
+
+ private:
+  void count() {
+    if (--*calls_ < 0) die();
+  }
+  [[noreturn]] void die() {
+    link_->abort(net::LinkError(net::LinkError::Kind::lost, "killed by the test"));
+    throw std::runtime_error("killed by the test");
+  }
+
+  std::unique_ptr<net::Link> link_;
+  std::shared_ptr<std::atomic<int>> calls_;
+};
+
+RunSettings three_replicas(const std::string& method, int stages) {
+  RunSettings settings;
+  settings.blocks = stages == 1 ? std::vector<std::pair<int, int>>{{0, 3}}
+                                : std::vector<std::pair<int, int>>{{0, 1}, {2, 3}};
+  settings.replicas = kReplicas;
+  settings.micro_batches = 2;
+  settings.steps = kSteps;
+  settings.sync.method = method;
+  settings.sync.every = 2;
+  settings.sync.fragments = 2;
+  settings.evaluate = true;
+  settings.checkpoint_every = 4;
+  settings.replicas_leave = true;
+  return settings;
+}
+
+// Kills one process of the run after so many calls to its links; whether it came to that.
+bool killed(RunSettings& settings, std::size_t process, int calls, RunResult& result) {
+  const auto left = std::make_shared<std::atomic<int>>(calls);
+  settings.wrap = [=](std::size_t owner, std::unique_ptr<net::Link> link) {
+    if (owner != process) return link;
+    return std::unique_ptr<net::Link>(std::make_unique<KilledLink>(std::move(link), left));
+  };
+  result = run_stages(settings);
+  return *left < 0;
+}
+
+void expect_one_model(const RunResult& result, const std::vector<std::size_t>& replicas) {
+  const Tensors& first = result.models[replicas.front()];
+  ASSERT_FALSE(first.empty());
+  for (const std::size_t replica : replicas) {
+    ASSERT_EQ(result.models[replica].size(), first.size()) << replica;
+    for (const auto& [name, tensor] : first) {
+      ASSERT_TRUE(at::equal(tensor, result.models[replica].at(name))) << name << " of " << replica;
+      ASSERT_TRUE(at::isfinite(tensor).all().item<bool>()) << name;
+    }
+    const auto twin = first.find("transformer.wte.weight of stage 1");
+    if (twin != first.end()) {
+      EXPECT_TRUE(at::equal(twin->second, first.at("transformer.wte.weight of stage 0")));
+    }
+    EXPECT_EQ(result.curves[replica], result.curves[replicas.front()]);
+    EXPECT_EQ(result.tokens[replica], result.tokens[replicas.front()]);
+  }
+}
+
+class Leaving : public testing::TestWithParam<std::tuple<std::string, int>> {};
+
+TEST_P(Leaving, WhereverAReplicaIsKilledTheOthersGoOnAsOne) {
+  const auto& [method, stages] = GetParam();
+  const std::uint64_t seed = std::random_device{}();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  std::mt19937_64 chance(seed);
+  RunSettings settings = three_replicas(method, stages);
+  // So that a kill may come at any moment of a run.
+  const auto counted = std::make_shared<std::atomic<int>>(1 << 30);
+  settings.wrap = [counted](std::size_t process, std::unique_ptr<net::Link> link) {
+    if (process != 0) return link;
+    return std::unique_ptr<net::Link>(std::make_unique<KilledLink>(std::move(link), counted));
+  };
+  const RunResult whole = run_stages(settings);
+  ASSERT_THAT(whole.errors, IsEmpty());
+  expect_one_model(whole, {0, 1, 2});
+  const int calls = (1 << 30) - *counted;
+
+  int kills = 0;
+  for (int round = 0; round < 17; ++round) {
+    const std::size_t process = chance() % static_cast<std::size_t>(kReplicas * stages);
+    const int when = static_cast<int>(chance() % static_cast<std::uint64_t>(calls));
+    SCOPED_TRACE(testing::Message() << "process " << process << " after " << when << " calls");
+    RunResult result;
+    if (!killed(settings, process, when, result)) continue;
+    ++kills;
+    const std::size_t dead = process / static_cast<std::size_t>(stages);
+    for (const std::string& error : result.errors) {
+      const auto name = [&](std::size_t i) { return "stage " + std::to_string(i) + ":"; };
+      const std::size_t first = dead * static_cast<std::size_t>(stages);
+      EXPECT_TRUE(error.starts_with(name(first)) ||
+                  error.starts_with(name(first + static_cast<std::size_t>(stages) - 1)))
+          << error;
+    }
+    std::vector<std::size_t> left = {0, 1, 2};
+    std::erase(left, dead);
+    expect_one_model(result, left);
+    ASSERT_EQ(result.curves[left[0]].size(), kSteps);
+    EXPECT_LE(result.tokens[left[0]].back(), whole.tokens[0].back());
+    for (const double loss : result.curves[left[0]]) EXPECT_TRUE(std::isfinite(loss));
+    // What was decided before the kill is what would have been decided anyway.
+    const auto& curve = result.curves[left[0]];
+    const auto apart = std::ranges::mismatch(curve, whole.curves[0]).in1 - curve.begin();
+    for (std::size_t step = 0; step < static_cast<std::size_t>(apart); ++step) {
+      EXPECT_EQ(result.tokens[left[0]][step], whole.tokens[0][step]) << step;
+    }
+  }
+  EXPECT_GT(kills, 5);
+}
+
+INSTANTIATE_TEST_SUITE_P(, Leaving,
+                         testing::Combine(testing::Values("allreduce", "bytegrad", "powersgd",
+                                                          "cocktail", "diloco", "streaming_diloco"),
+                                          testing::Values(1, 2)),
+                         [](const auto& name) {
+                           return std::get<0>(name.param) + "_" +
+                                  std::to_string(std::get<1>(name.param)) + "_stages";
+                         });
+
+TEST(WithoutARoster, AReplicaThatIsKilledEndsTheRun) {
+  RunSettings settings = three_replicas("cocktail", 1);
+  settings.replicas_leave = false;
+  RunResult result;
+  ASSERT_TRUE(killed(settings, 1, 20, result));
+  EXPECT_EQ(result.errors.size(), 3U);
+  EXPECT_THAT(result.errors, testing::Contains(HasSubstr("killed by the test")));
+}
+
+}  // namespace
+}  // namespace strait::stages
