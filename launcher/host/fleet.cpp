@@ -150,6 +150,7 @@ std::vector<std::unique_ptr<Process>> Fleet::start_all(const std::vector<Launch>
   for (const Launch& launch : launches) order(launch);
   const auto deadline = Clock::now() + kStartLimit;
   std::vector<std::unique_ptr<Process>> started;
+  started.reserve(launches.size());
   for (const Launch& launch : launches) started.push_back(await(launch, deadline));
   return started;
 }
