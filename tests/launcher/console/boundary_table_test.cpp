@@ -48,6 +48,17 @@ TEST(BoundaryTable, SumsOverStepsAndKeepsTheLatestOfWhatIsNoSum) {
   EXPECT_EQ(all[1].cache_bytes, 5U);
 }
 
+TEST(BoundaryTable, LongNamesOfChunksMoveAllColumnsAlike) {
+  const auto lines = boundary_table(
+      std::vector{step_of("0.0/0>1.0/0", "forward"), step_of("10.12/1>11.12/1", "backward")});
+  ASSERT_EQ(lines.size(), 3U);
+  EXPECT_THAT(lines[1], testing::ContainsRegex("^0.0/0>1.0/0 +forward "));
+  EXPECT_THAT(lines[2], testing::ContainsRegex("^10.12/1>11.12/1 backward "));
+  EXPECT_EQ(lines[0].find("direction"), lines[1].find("forward"));
+  EXPECT_EQ(lines[0].size(), lines[1].size());
+  EXPECT_EQ(lines[0].size(), lines[2].size());
+}
+
 TEST(BoundaryTable, IsALineOfHeadsAndOneForEachDirection) {
   BoundaryStep silent;
   silent.boundary = "1.0>2.0";

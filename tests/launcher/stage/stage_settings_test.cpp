@@ -71,6 +71,36 @@ TEST(StageSettings, EachEndOfAStageGetsItsOwnBoundarysCodecsAndLimits) {
   EXPECT_EQ(options.row_tokens, job.plan.recipe.data.row);
 }
 
+// Two stages of two chunks: stage 1 is an end of all three boundaries.
+TEST(StageSettings, EveryChunkGetsTheBoundariesOfItsPlace) {
+  StageJob job = middle_of_three();
+  job.plan.recipe.pipeline.stages = 2;
+  job.plan.recipe.pipeline.schedule = "interleaved";
+  job.plan.processes.resize(2);
+  job.plan.processes[0].chunks = {{0, 1}, {3, 3}};
+  job.plan.processes[1].chunks = {{2, 2}, {4, 5}};
+  job.plan.links.assign(3, job.plan.links.front());
+  const std::vector<std::string> names = {"0.0/0>1.0/0", "1.0/0>0.0/1", "0.0/1>1.0/1"};
+  for (std::uint32_t place = 0; place < 3; ++place) {
+    Plan::Link& link = job.plan.links[place];
+    link.place = place;
+    link.name = "boundary " + names[place];
+    link.connects = {place % 2, 0};
+    link.listens = {(place + 1) % 2, 0};
+  }
+  job.process = {1, 0};
+  const stages::StageOptions options = stage_options(job, store::Step{0});
+  ASSERT_EQ(options.seats.size(), 2U);
+  EXPECT_EQ(options.seats[0].layers.first, 2);
+  EXPECT_EQ(options.seats[0].upper.name, names[0]);
+  EXPECT_EQ(options.seats[0].lower.name, names[1]);
+  EXPECT_EQ(options.seats[1].layers.last, 5);
+  EXPECT_EQ(options.seats[1].upper.name, names[2]);
+  EXPECT_EQ(options.seats[1].upper.place, 2);
+  EXPECT_EQ(options.seats[1].lower.name, "") << "the pipeline ends here";
+  EXPECT_EQ(options.training.back().chunk, ChunkIndex{0}) << "backwards end in the first chunk";
+}
+
 std::vector<std::string> differing_terms(const StageJob& one, const StageJob& other) {
   const net::Terms a = link_options(one, one.plan.links[0]).terms;
   const net::Terms b = link_options(other, other.plan.links[0]).terms;
