@@ -12,12 +12,11 @@
 namespace strait::stages {
 
 StageLoop::StageLoop(StageParts parts, schedules::ActionList training,
-                     schedules::ActionList evaluation, const LoopOptions& options,
-                     StageObserver& observer)
+                     schedules::ActionList evaluation, LoopOptions options, StageObserver& observer)
     : parts_(std::move(parts)),
       training_(std::move(training)),
       evaluation_(std::move(evaluation)),
-      options_(options),
+      options_(std::move(options)),
       observer_(observer) {
   sent_since();
   for (const schedules::Action& action : training_) {

@@ -59,7 +59,7 @@ struct StageParts {
 class StageLoop {
  public:
   StageLoop(StageParts parts, schedules::ActionList training, schedules::ActionList evaluation,
-            const LoopOptions& options, StageObserver& observer);
+            LoopOptions options, StageObserver& observer);
 
   // Returns the number of steps trained when the run is over or somebody asked to stop; by then
   // that state is in a checkpoint.

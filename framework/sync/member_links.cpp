@@ -27,9 +27,12 @@ void check_place(const RoundMessage& got, const RoundMessage& expected, const st
 
 }  // namespace
 
-MemberLinks::MemberLinks(std::vector<std::unique_ptr<net::Link>> links,
-                         const Membership& membership, Roster* roster)
-    : links_(std::move(links)), membership_(membership), roster_(roster), early_(links_.size()) {}
+MemberLinks::MemberLinks(std::vector<std::unique_ptr<net::Link>> links, Membership membership,
+                         Roster* roster)
+    : links_(std::move(links)),
+      membership_(std::move(membership)),
+      roster_(roster),
+      early_(links_.size()) {}
 
 void MemberLinks::send(std::size_t member, net::Frame frame) {
   part();

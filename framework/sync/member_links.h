@@ -20,8 +20,7 @@ class MemberLinks {
  public:
   // By replica; null at the own number. `roster` (null: nobody leaves) turns what would wait for
   // a replica that has left into SyncError (parted).
-  MemberLinks(std::vector<std::unique_ptr<net::Link>> links, const Membership& membership,
-              Roster* roster);
+  MemberLinks(std::vector<std::unique_ptr<net::Link>> links, Membership membership, Roster* roster);
 
   std::size_t count() const { return membership_.count(); }
   void send(std::size_t member, net::Frame frame);

@@ -43,10 +43,10 @@ void describe(auto& f, Is<Evaluated> auto& m) {
   f("step", m.step), f("loss", m.loss), f("tokens", m.tokens);
 }
 void describe(auto& f, Is<ShardsWritten> auto& m) {
-  f("step", m.step), f("epoch", m.epoch), f("files", m.files);
+  f("step", m.step), f("files", m.files), f("epoch", m.epoch);
 }
 void describe(auto& f, Is<ShardFailed> auto& m) {
-  f("step", m.step), f("epoch", m.epoch), f("code", m.code), f("text", m.text);
+  f("step", m.step), f("code", m.code), f("text", m.text), f("epoch", m.epoch);
 }
 void describe(auto& f, Is<Event> auto& m) { f("name", m.name), f("text", m.text); }
 void describe(auto& f, Is<LostReplica> auto& m) { f("replica", m.replica), f("text", m.text); }

@@ -71,6 +71,7 @@ std::vector<StepLine> StepLedger::leave(net::ProcessName process) {
     if (!processes_.empty() && whole(parts)) steps.push_back(step);
   }
   std::vector<StepLine> lines;
+  lines.reserve(steps.size());
   for (const store::Step step : steps) lines.push_back(close(step));
   return lines;
 }

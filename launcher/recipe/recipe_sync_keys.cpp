@@ -83,7 +83,7 @@ std::vector<RecipeKey> sync_keys() {
                    "what is done when a replica's process or host is lost: the run ends, or the "
                    "other replicas go on with the rows that are theirs"));
   keys.front().get = [get = std::move(keys.front().get)](const Recipe& recipe) {
-    return recipe.sync.on_loss == LossRule::stop ? RecipeValue() : get(recipe);
+    return recipe.sync == Recipe::Sync() ? RecipeValue() : get(recipe);
   };
   keys.insert(keys.begin(),
               key_kinds::part("sync.method", in_sync<&S::method>(), PartKind::sync_method,

@@ -101,6 +101,7 @@ cache_kind = "8bit"
 cache_disk = "2GiB"
 [sync]
 method = "cocktail"
+on_loss = "continue"
 random = 0.25
 top = 1
 bits = 3
@@ -145,7 +146,7 @@ TEST(RecipeReader, EveryKeyOfTheDocumentationReachesItsField) {
                     RoundingKind::stochastic,
                     CacheKind::eight_bits,
                     std::int64_t{2} << 30U};
-  expected.sync = {"cocktail", Dtype::float32, 0.25, 1.0, 3, Dtype::bfloat16};
+  expected.sync = {"cocktail", LossRule::go_on, Dtype::float32, 0.25, 1.0, 3, Dtype::bfloat16};
   expected.checkpoint = {50, 5, SavedCaches::drop};
   expected.hosts.backend = BackendKind::ssh;
   expected.hosts.list = {{.name = "alice@10.0.0.1"},
