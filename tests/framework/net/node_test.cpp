@@ -247,13 +247,10 @@ TEST_F(NodeTest, EndThatIsClosedWithWordsUnsentOutlivesTheBreakOfItsConnection) 
   EXPECT_EQ(right->receive(), numbered_frame(1, 10));
   relay.hold_back();
   left->send(numbered_frame(2, std::size_t{32} << 20));
-  for (std::uint64_t sent = 0; sent != left->state().sent_bytes;) {  // until all queues are full
-    sent = left->state().sent_bytes;
-    std::this_thread::sleep_for(milliseconds(100));
-  }
+  EXPECT_FALSE(left->flush(in_seconds(0.5)));  // by then every queue on the way is full
   left.reset();
   right->send(numbered_frame(1, 100'000));
-  std::this_thread::sleep_for(milliseconds(100));
+  EXPECT_FALSE(right->flush(in_seconds(0.2)));  // under way to who takes nothing any more
   relay.reset();
   node.reset();  // waits for libzmq's last second with the socket
   EXPECT_EQ(death_of(*right).kind(), Kind::lost);
