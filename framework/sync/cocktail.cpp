@@ -73,9 +73,7 @@ class BlockReader {
 Cocktail::Cocktail(const SyncSettings& settings)
     : choice_(settings.seed, checked_share(settings.random, "random")),
       packet_{checked_share(settings.top, "top"), checked_bits(settings.bits)},
-      narrow_(settings.narrow_reference),
-      rate_(static_cast<float>(
-          checked_share(settings.outer_learning_rate.value_or(1), "outer_learning_rate"))) {}
+      narrow_(settings.narrow_reference) {}
 
 std::vector<SlotNeed> Cocktail::slots() const {
   const auto width = narrow_ ? SlotNeed::Width::bfloat16 : SlotNeed::Width::float32;
@@ -114,7 +112,7 @@ void Cocktail::tell(const Round& round, const Part& part, const Slots& slots, ne
     const float* own = weights.data() + chosen[b].first;
     const float* agreed = reference.block(chosen[b].first);
     float* to = change.data() + b * kBlockSize;
-    for (std::size_t i = 0; i < kBlockSize; ++i) to[i] = rate_ * (own[i] - agreed[i]);
+    for (std::size_t i = 0; i < kBlockSize; ++i) to[i] = own[i] - agreed[i];
   }
   check_magnitudes(chosen, change, slots.layout(), "the change since the last agreement");
   told_[part.index] = write_packet(chosen, change, packet_, out);
@@ -178,7 +176,7 @@ void Cocktail::land_part(const std::vector<Block>& blocks, const SparseValues& t
     for (std::size_t i = 0; i < kBlockSize; ++i) {
       after[i] = new_reference.rounded(before[i] + takes[i]);
       const float moved = after[i] - before[i];
-      own[i] += moved - gives[i] / rate_;
+      own[i] += moved - gives[i];
       if (left != nullptr) residual[i] = (*left)[b * kBlockSize + i] + (takes[i] - moved);
     }
     new_reference.store(first, after);

@@ -20,16 +20,10 @@ namespace strait::sync {
 // mean would. That the reference rounds (it may be in bfloat16) is no exception: what it could not
 // take goes back into the residual.
 //
-// With an outer learning rate below 1, replicas tell that share of their change, and give back what
-// stands for it: so their own weights run ahead of the reference, by what the others are likely to
-// have in store for it too. mean(reference + rate · (weights - reference)) + residual moves as the
-// rate's share of the uncompressed mean.
-//
 // The trained model is the reference.
 class Cocktail final : public SyncMethod {
  public:
-  // SyncError (setting) for a share or an outer learning rate that is not above 0 and at most 1, or
-  // bits that are not 1 to 8.
+  // SyncError (setting) for a share that is not above 0 and at most 1, or bits that are not 1 to 8.
   explicit Cocktail(const SyncSettings& settings);
 
   std::string name() const override { return "cocktail"; }
@@ -57,7 +51,6 @@ class Cocktail final : public SyncMethod {
   RandomChoice choice_;
   PacketSettings packet_;
   bool narrow_;
-  float rate_;
   // Of the round under way: what was told, as others read it, and for the parts that this replica
   // owns, what is left to say of the chosen blocks.
   std::map<PartIndex, SparseValues> told_;

@@ -98,7 +98,7 @@ sync::SyncSettings sync_settings(const Recipe& recipe, const std::string& method
   settings.fragments = said.fragments;
   settings.late = said.late;
   settings.blend = said.blend;
-  settings.outer_learning_rate = said.outer_learning_rate;
+  settings.outer_learning_rate = said.outer_learning_rate.value_or(settings.outer_learning_rate);
   settings.outer_momentum =
       said.outer_momentum.value_or(method == "noloco" ? 0.5 : settings.outer_momentum);
   settings.rank = said.rank;

@@ -32,16 +32,6 @@ def cocktail(random, top, bits):
     return setting("cocktail", random=random, top=top, bits=bits)
 
 
-# Of the outer learning rate, whose rows are compared at the same product of both rates.
-AHEAD = 0.7
-
-
-def ahead(one):
-    """Replicas whose own weights run ahead of what they agree on."""
-    sync = one.sync | {"outer_learning_rate": AHEAD}
-    return dataclasses.replace(one, sync=sync, times_rate=one.times_rate / AHEAD)
-
-
 def on_two_stages(one):
     codec = {"forward": "delta", "forward_bits": 4, "backward": "fixed", "backward_bits": 8}
     return dataclasses.replace(one, stages=2, codec=codec)
@@ -55,9 +45,6 @@ AT_TASKS_RATE = {
     "cocktail .1/.13/4": cocktail(0.1, 0.13, 4),
     "cocktail .075/.2/4": cocktail(0.075, 0.2, 4),
     "cocktail .1/.1/4": cocktail(0.1, 0.1, 4),
-    "cocktail .08/.35/3": cocktail(0.08, 0.35, 3),
-    "cocktail .08/.35/3, ahead": ahead(cocktail(0.08, 0.35, 3)),
-    "cocktail .07/.35/3, ahead": ahead(cocktail(0.07, 0.35, 3)),
     "cocktail .1/.2/4, two stages, delta 4/8": on_two_stages(cocktail(0.1, 0.2, 4)),
     "diloco every 20": setting("diloco", every=20),
     "streaming_diloco every 20, 2 fragments": setting("streaming_diloco", every=20, fragments=2),
@@ -72,7 +59,7 @@ RATES = {"": 1, ", twice the rate": 2, ", four times the rate": 4}
 
 # What the others are compared with comes first.
 SETTINGS = {
-    name + words: dataclasses.replace(one, times_rate=one.times_rate * times)
+    name + words: dataclasses.replace(one, times_rate=times)
     for name, one in AT_TASKS_RATE.items()
     for words, times in RATES.items()
 }

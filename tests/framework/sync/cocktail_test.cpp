@@ -27,16 +27,14 @@ SyncSettings random_settings(std::mt19937_64& random) {
   settings.random = std::array{0.05, 0.1, 0.37, 0.5, 1.0}[random() % 5];
   settings.top = std::array{0.01, 0.2, 0.6, 1.0}[random() % 4];
   settings.bits = 1 + static_cast<int>(random() % 8);
-  settings.outer_learning_rate = std::array{1.0, 0.7, 0.25}[random() % 3];
   return settings;
 }
 
-// Replicas that walk at random and what an uncompressed mean of them, or the outer learning rate's
-// share of it, would have become.
+// Replicas that walk at random and what an uncompressed mean of them would have become.
 class Walk {
  public:
-  Walk(DirectRound& stage, std::uint64_t seed, double stride, double rate = 1)
-      : stage_(stage), random_(seed), stride_(stride), rate_(rate) {
+  Walk(DirectRound& stage, std::uint64_t seed, double stride)
+      : stage_(stage), random_(seed), stride_(stride) {
     for (const float weight : stage.replica(0).weights) mean_.push_back(weight);
   }
 
@@ -47,24 +45,21 @@ class Walk {
       for (std::size_t i = 0; i < weights.size(); ++i) {
         const float before = weights[i];
         weights[i] += strides[i];
-        mean_[i] += rate_ * (static_cast<double>(weights[i]) - static_cast<double>(before)) /
+        mean_[i] += (static_cast<double>(weights[i]) - static_cast<double>(before)) /
                     static_cast<double>(stage_.size());
       }
     }
   }
-  // The furthest from it that mean(weights) + residual is, weights taken as far from the reference
-  // as the rate counts them.
+  // The furthest that mean(weights) + residual is from it.
   double lost() const {
-    const std::vector<float> reference = model_of(stage_.replica(0));
     std::vector<double> kept(mean_.size());
     for (std::size_t number = 0; number < stage_.size(); ++number) {
       DirectReplica& replica = stage_.replica(number);
       std::vector<float> residual(mean_.size());
       replica.slots.load("residual", {0, stage_.layout().size()}, residual);
       for (std::size_t i = 0; i < kept.size(); ++i) {
-        const auto agreed = static_cast<double>(reference[i]);
-        const double own = agreed + rate_ * (static_cast<double>(replica.weights[i]) - agreed);
-        kept[i] += static_cast<double>(residual[i]) + own / static_cast<double>(stage_.size());
+        kept[i] += static_cast<double>(residual[i]) +
+                   static_cast<double>(replica.weights[i]) / static_cast<double>(stage_.size());
       }
     }
     double most = 0;
@@ -79,7 +74,6 @@ class Walk {
   DirectRound& stage_;
   std::mt19937_64 random_;
   double stride_;
-  double rate_;
   std::vector<double> mean_;
 };
 
@@ -95,10 +89,9 @@ TEST(Cocktail, LosesNothingInAThousandRoundsAndAlwaysAgrees) {
     SCOPED_TRACE(seed);
     std::mt19937_64 random(seed);
     const std::size_t replicas = 2 + seed;
-    const SyncSettings settings = random_settings(random);
-    DirectRound stage(random_layout(random), replicas, cocktail(settings));
+    DirectRound stage(random_layout(random), replicas, cocktail(random_settings(random)));
     start_at_random(stage, random);
-    Walk walk(stage, random(), 1e-3, *settings.outer_learning_rate);
+    Walk walk(stage, random(), 1e-3);
     for (std::int64_t step = 0; step < 1000; ++step) {
       stage.before_update(step_number(step));
       walk.step();
@@ -119,7 +112,7 @@ TEST(Cocktail, LosesNothingOfWhatANarrowReferenceCannotTake) {
     settings.narrow_reference = true;
     DirectRound stage(random_layout(random), 3, cocktail(settings));
     start_at_random(stage, random);
-    Walk walk(stage, random(), 1e-3, *settings.outer_learning_rate);
+    Walk walk(stage, random(), 1e-3);
     for (std::int64_t step = 0; step < 300; ++step) {
       stage.before_update(step_number(step));
       walk.step();
@@ -133,57 +126,25 @@ TEST(Cocktail, LosesNothingOfWhatANarrowReferenceCannotTake) {
 }
 
 TEST(Cocktail, SendsEverythingAndSoAverages) {
-  for (const double rate : {1.0, 0.5}) {
-    SCOPED_TRACE(rate);
-    std::mt19937_64 random(1);
-    SyncSettings settings;
-    settings.random = 1;
-    settings.top = 1;
-    settings.bits = 8;
-    settings.outer_learning_rate = rate;
-    DirectRound stage(random_layout(random), 4, cocktail(settings));
-    start_at_random(stage, random);
-    Walk walk(stage, random(), 0.1, rate);
-    walk.step();
-    for (std::int64_t step = 0; step < 30; ++step) {
-      stage.before_update(step_number(step));
-      stage.pass({step_number(step), Hook::update});
-    }
-    stage.land();
-    const auto reference = model_of(stage.replica(0));
-    for (std::size_t i = 0; i < reference.size(); ++i) {
-      ASSERT_NEAR(reference[i], walk.mean()[i], 1e-6);
-      ASSERT_NEAR(stage.replica(2).weights[i], walk.mean()[i], 1e-6);
-    }
+  std::mt19937_64 random(1);
+  SyncSettings settings;
+  settings.random = 1;
+  settings.top = 1;
+  settings.bits = 8;
+  DirectRound stage(random_layout(random), 4, cocktail(settings));
+  start_at_random(stage, random);
+  Walk walk(stage, random(), 0.1);
+  walk.step();
+  for (std::int64_t step = 0; step < 30; ++step) {
+    stage.before_update(step_number(step));
+    stage.pass({step_number(step), Hook::update});
   }
-}
-
-// All in one direction: what a replica holds beyond the reference is what the rate keeps back.
-TEST(Cocktail, WeightsRunAheadOfTheReferenceByTheRate) {
-  const auto ahead = [](double rate) {
-    SyncSettings settings;
-    settings.random = 0.25;
-    settings.top = 1;
-    settings.outer_learning_rate = rate;
-    DirectRound stage(Layout({{"w", {32, 32}, false}}), 2, cocktail(settings));
-    stage.start();
-    for (std::int64_t step = 0; step < 200; ++step) {
-      stage.before_update(step_number(step));
-      for (std::size_t number = 0; number < 2; ++number) {
-        for (float& weight : stage.replica(number).weights) weight += static_cast<float>(1 / rate);
-      }
-      stage.pass({step_number(step), Hook::update});
-    }
-    double sum = 0;
-    const auto reference = model_of(stage.replica(0));
-    for (std::size_t i = 0; i < reference.size(); ++i) {
-      sum += static_cast<double>(stage.replica(1).weights[i] - reference[i]);
-    }
-    return sum / static_cast<double>(reference.size());
-  };
-  const double alike = ahead(1);
-  EXPECT_GT(alike, 1);
-  EXPECT_NEAR(ahead(0.5), 2 * alike, 0.1 * alike);
+  stage.land();
+  const auto reference = model_of(stage.replica(0));
+  for (std::size_t i = 0; i < reference.size(); ++i) {
+    ASSERT_NEAR(reference[i], walk.mean()[i], 1e-6);
+    ASSERT_NEAR(stage.replica(2).weights[i], walk.mean()[i], 1e-6);
+  }
 }
 
 // A walk in one direction, at the learning rates of fine-tuning and far below.
@@ -393,8 +354,6 @@ TEST(Cocktail, RefusesSettingsOutOfRange) {
   EXPECT_THAT(refusal([](SyncSettings& s) { s.random = 0; }), HasSubstr("random is 0"));
   EXPECT_THAT(refusal([](SyncSettings& s) { s.random = NAN; }), HasSubstr("random"));
   EXPECT_THAT(refusal([](SyncSettings& s) { s.top = 1.5; }), HasSubstr("top is 1.5"));
-  EXPECT_THAT(refusal([](SyncSettings& s) { s.outer_learning_rate = 1.5; }),
-              HasSubstr("outer_learning_rate is 1.5"));
   EXPECT_THAT(refusal([](SyncSettings& s) { s.bits = 9; }), HasSubstr("bits are 9"));
   EXPECT_THAT(refusal([](SyncSettings& s) { s.bits = 0; }), HasSubstr("bits are 0"));
 }
