@@ -20,32 +20,30 @@
 namespace strait::launcher {
 namespace {
 
-using Kind = Symptom::Kind;
-
 // The nouns of what went well, or the one sentence of what did not.
 std::optional<Plan> plan_or_finding(const Recipe& recipe, std::vector<Symptom>& findings) {
   try {
     Plan plan = make_plan(recipe).plan;
-    findings.push_back({Kind::well, ExitCode::done, "model",
+    findings.push_back({Symptom::Kind::well, ExitCode::done, "model",
                         fmt::format("{} in {} {}", recipe.model.path, plan.processes.size(),
                                     plan.processes.size() == 1 ? "process" : "processes")});
-    findings.push_back({Kind::well, ExitCode::done, "data",
+    findings.push_back({Symptom::Kind::well, ExitCode::done, "data",
                         fmt::format("{}: {} rows", recipe.data.train, plan.train.rows)});
     return plan;
   } catch (const std::exception& error) {
     const Failure failure = describe_failure(error);
-    findings.push_back({Kind::wrong, failure.code, "plan", failure.text});
+    findings.push_back({Symptom::Kind::wrong, failure.code, "plan", failure.text});
     return std::nullopt;
   }
 }
 
-const char* word_for(Kind kind) {
+const char* word_for(Symptom::Kind kind) {
   switch (kind) {
-    case Kind::well:
+    case Symptom::Kind::well:
       return "ok";
-    case Kind::note:
+    case Symptom::Kind::note:
       return "note";
-    case Kind::wrong:
+    case Symptom::Kind::wrong:
       return "wrong";
   }
   return "?";
@@ -76,18 +74,19 @@ void print_findings_json(const std::vector<Symptom>& findings) {
 ExitCode examine(const RunWords& words) {
   const Recipe recipe = read_recipe(words.recipe, words.overrides, load_plugins);
   std::vector<Symptom> findings = {
-      {Kind::well, ExitCode::done, "recipe",
+      {Symptom::Kind::well, ExitCode::done, "recipe",
        fmt::format("{} (strait {})", words.recipe.string(), build_id())}};
   const std::optional<Plan> plan = plan_or_finding(recipe, findings);
   const auto of_hosts = check_hosts(recipe, plan ? needs_of(*plan) : std::vector<HostNeed>{});
   findings.insert(findings.end(), of_hosts.begin(), of_hosts.end());
-  const bool well = std::ranges::find(findings, Kind::wrong, &Symptom::kind) == findings.end();
+  const bool well =
+      std::ranges::find(findings, Symptom::Kind::wrong, &Symptom::kind) == findings.end();
   if (well && recipe.hosts.backend == BackendKind::ssh && plan->hosts.size() > 1) {
     const auto of_links = check_links(*plan);
     findings.insert(findings.end(), of_links.begin(), of_links.end());
   }
   words.json ? print_findings_json(findings) : print_findings(findings);
-  const auto first = std::ranges::find(findings, Kind::wrong, &Symptom::kind);
+  const auto first = std::ranges::find(findings, Symptom::Kind::wrong, &Symptom::kind);
   return first == findings.end() ? ExitCode::done : first->code;
 }
 
