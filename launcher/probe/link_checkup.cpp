@@ -16,6 +16,7 @@ namespace strait::launcher {
 std::vector<Symptom> judge_links(const Plan& plan, const std::vector<LinkRoute>& routes,
                                  const std::vector<Event>& notes) {
   std::vector<Symptom> findings;
+  findings.reserve(notes.size() + routes.size());
   for (const Event& note : notes) {
     findings.push_back({Symptom::Kind::note, ExitCode::done, "links", note.text});
   }
