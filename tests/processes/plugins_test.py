@@ -253,6 +253,17 @@ class Wrong(PluginCase):
         said = self.refusal(recipe, "--set", plugins, "--set", "pipeline.schedule=forgetful")
         self.assertIn('"forgetful": stage 0 ends behind 8 forwards and 0 backwards of 8', said)
 
+    def test_replicas_that_have_forked_end_the_run_with_the_tensors(self):
+        words = ["plugins=['build/plugins/wrong/libforking.so']", "sync.method=forking", "sync.every=2"]
+        for on_loss in ("stop", "continue"):  # going on among the others would keep one of two models
+            settings = [*words, f"sync.on_loss={on_loss}", f"name={on_loss}"]
+            overrides = [word for one in settings for word in ("--set", one)]
+            code, out, err = self.strait("run", "recipes/plugins/sync/recipe.toml", *overrides)
+            self.assertEqual(code, 11, out + err)
+            forked = r"replicas \d and \d hold different bits of [\w.]+(, [\w.]+)* before step \d+"
+            self.assertRegex(out + err, forked)
+            self.assertIn("their states have forked; resume from the last checkpoint", out + err)
+
     def test_a_name_that_is_taken_is_refused(self):
         self.assertIn('there is a partition called "balanced" already', self.refused("taken_name"))
 
