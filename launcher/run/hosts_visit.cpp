@@ -1,28 +1,10 @@
 #include "launcher/run/hosts_visit.h"
 
-#include <cstdlib>
-#include <system_error>
 #include <utility>
 
 #include "launcher/join/join_call.h"
-#include "launcher/user_error.h"
 
 namespace strait::launcher {
-
-namespace fs = std::filesystem;
-
-HostsVisit::Scratch::Scratch() {
-  std::string path = (fs::temp_directory_path() / "strait-visit-XXXXXX").string();
-  if (::mkdtemp(path.data()) == nullptr) {
-    throw UserError(ExitCode::storage_io, "cannot make a directory like " + path);
-  }
-  path_ = path;
-}
-
-HostsVisit::Scratch::~Scratch() {
-  std::error_code ignored;  // a directory of temporary files goes some day
-  fs::remove_all(path_, ignored);
-}
 
 HostsVisit::HostsVisit(Plan plan, const std::function<void(const std::string&)>& say)
     : run_{net::RunId::random(), std::move(plan)},

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
@@ -10,6 +9,7 @@
 #include "launcher/run/run_directory.h"
 #include "launcher/run/run_files.h"
 #include "launcher/run/run_hosts.h"
+#include "launcher/run/scratch_folder.h"
 
 namespace strait::launcher {
 
@@ -27,21 +27,7 @@ class HostsVisit {
   RunHosts& hosts() { return *hosts_; }
 
  private:
-  // What keepers need a run's directory for.
-  class Scratch {
-   public:
-    Scratch();
-    ~Scratch();
-    Scratch(const Scratch&) = delete;
-    Scratch& operator=(const Scratch&) = delete;
-
-    const std::filesystem::path& path() const { return path_; }
-
-   private:
-    std::filesystem::path path_;
-  };
-
-  const Scratch scratch_;
+  const ScratchFolder scratch_{"visit"};  // keepers need a run's directory
   const StopSignals signals_;
   RunFile run_;
   RunDirectory directory_;

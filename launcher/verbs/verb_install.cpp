@@ -6,7 +6,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <thread>
@@ -21,38 +20,16 @@
 #include "launcher/host/host_install.h"
 #include "launcher/plugin/plugin_file.h"
 #include "launcher/recipe/recipe_reader.h"
+#include "launcher/run/scratch_folder.h"
 #include "launcher/user_error.h"
 
 namespace strait::launcher {
 namespace {
 
-namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kAtOnce = 8;  // hosts; more would only share our uplink
 constexpr auto kTellEvery = std::chrono::seconds(5);
-
-// A folder that goes with this object.
-class ScratchFolder {
- public:
-  ScratchFolder() {
-    std::string name = (fs::temp_directory_path() / "strait-install-XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr) {
-      throw UserError(ExitCode::storage_io, "cannot make a folder " + name);
-    }
-    path_ = name;
-  }
-  ScratchFolder(const ScratchFolder&) = delete;
-  ScratchFolder& operator=(const ScratchFolder&) = delete;
-  ~ScratchFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
 
 // Lines of several hosts, and the first failure by the order of the list.
 class InstallReport {
@@ -111,7 +88,7 @@ ExitCode install_on_hosts(const RunWords& words) {
                     fmt::format("{} has no hosts that ssh reaches: hosts.backend is not \"ssh\"",
                                 words.recipe.string()));
   }
-  const ScratchFolder scratch;
+  const ScratchFolder scratch("install");
   const std::vector<BuildFile> files = files_of_this_build(scratch.path());
   const std::vector<RecipeHost>& hosts = recipe.hosts.list;
   InstallReport report(hosts.size());

@@ -1,0 +1,25 @@
+#include "launcher/run/scratch_folder.h"
+
+#include <cstdlib>
+#include <system_error>
+
+#include "launcher/user_error.h"
+
+namespace strait::launcher {
+
+namespace fs = std::filesystem;
+
+ScratchFolder::ScratchFolder(const std::string& purpose) {
+  std::string name = (fs::temp_directory_path() / ("strait-" + purpose + "-XXXXXX")).string();
+  if (::mkdtemp(name.data()) == nullptr) {
+    throw UserError(ExitCode::storage_io, "cannot make a folder like " + name);
+  }
+  path_ = name;
+}
+
+ScratchFolder::~ScratchFolder() {
+  std::error_code ignored;  // a folder of temporary files goes some day
+  fs::remove_all(path_, ignored);
+}
+
+}  // namespace strait::launcher
