@@ -32,10 +32,9 @@ CheckpointCourier::CheckpointCourier(Porter& porter, std::vector<Host> hosts, Se
       thread_([this] { run(); }) {}
 
 CheckpointCourier::~CheckpointCourier() {
-  closing_ = true;
   {
     const MutexLock lock(mutex_);
-    next_.reset();
+    closing_ = true;
   }
   changed_.notify_all();
   thread_.join();
@@ -44,17 +43,17 @@ CheckpointCourier::~CheckpointCourier() {
 void CheckpointCourier::committed(store::Step step, std::vector<Shard> shards) {
   {
     const MutexLock lock(mutex_);
-    next_ = Load{step, std::move(shards)};
+    (under_way_ ? next_ : under_way_) = Load{step, std::move(shards)};
   }
   changed_.notify_all();
 }
 
 std::string CheckpointCourier::finish(const std::function<bool()>& give_up) {
   const MutexLock lock(mutex_);
-  while ((busy_ || next_) && !give_up()) {
+  while (under_way_ && !give_up()) {
     changed_.wait_until(mutex_, Clock::now() + kLookEvery);
   }
-  if (busy_ || next_) return "its copy was not waited for";
+  if (under_way_) return "its copy was not waited for";
   return missing_;
 }
 
@@ -68,11 +67,9 @@ void CheckpointCourier::run() {
     Load load;
     {
       const MutexLock lock(mutex_);
-      while (!next_ && !closing_) changed_.wait(mutex_);
+      while (!under_way_ && !closing_) changed_.wait(mutex_);
       if (closing_) return;
-      load = std::move(*next_);
-      next_.reset();
-      busy_ = true;
+      load = *under_way_;
     }
     const std::string missing = carry(load);
     {
@@ -82,7 +79,7 @@ void CheckpointCourier::run() {
         troubles_.push_back(fmt::format("checkpoint {} is not complete on this machine: {}",
                                         number(load.step), missing));
       }
-      busy_ = false;
+      under_way_ = std::exchange(next_, std::nullopt);
     }
     changed_.notify_all();
   }

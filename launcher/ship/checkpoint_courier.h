@@ -18,8 +18,8 @@ namespace strait::launcher {
 
 // Brings checkpoints whose shards were written on other hosts home, in the background, so that a
 // host that dies takes nothing along. One after the other; if several are committed while one is
-// on its way, only the newest of those comes next. What has come home, or was passed over, lets
-// older ones go, here and on the hosts.
+// on its way, only the newest of those comes next: the first and the last of a run always come.
+// What has come home, or was passed over, lets older ones go, here and on the hosts.
 class CheckpointCourier {
  public:
   struct Host {
@@ -72,8 +72,8 @@ class CheckpointCourier {
   std::atomic<bool> closing_ = false;
   Mutex mutex_;
   Condition changed_;
+  std::optional<Load> under_way_ STRAIT_GUARDED_BY(mutex_);
   std::optional<Load> next_ STRAIT_GUARDED_BY(mutex_);
-  bool busy_ STRAIT_GUARDED_BY(mutex_) = false;
   std::string missing_ STRAIT_GUARDED_BY(mutex_);  // of the last one
   std::vector<std::string> troubles_ STRAIT_GUARDED_BY(mutex_);
   std::thread thread_;

@@ -3,7 +3,6 @@
 import array
 import math
 import random
-import shutil
 
 import hosts
 import runs
@@ -11,6 +10,7 @@ import runs
 
 class Shipping(hosts.HostsCase):
     COUNT = 3
+    # Two checkpoints: the first and the last come home whoever is faster, others may be passed over.
     TRAINED = {"pipeline.stages": 3, "train.steps": 6, "checkpoint.every": 3}
 
     def setUp(self):
@@ -62,22 +62,19 @@ class Shipping(hosts.HostsCase):
         self.assertEqual([self.content(host) for host in self.hosts], before)
 
     def test_resume_fetches_shards_from_the_host_that_has_them(self):
-        quiet = self.train("quiet", {**self.WEIGHTS, "train.steps": 9})
-        run = self.train("apart", self.over_ssh({**self.WEIGHTS, "train.steps": 9}))
-        self.go_back(run, 6)
-        shard = run.path / "checkpoints" / "step-6" / "stage-1.replica-0.safetensors"
-        shard.unlink(missing_ok=True)
+        quiet = self.train("quiet", self.WEIGHTS)
+        run = self.train("apart", self.over_ssh(self.WEIGHTS))
+        self.go_back(run, 3)
+        (run.path / "checkpoints" / "step-3" / "stage-1.replica-0.safetensors").unlink()
         code, out, err = self.strait("resume", "runs/apart", "--set", 'hosts.list=["h2", "h0"]')
         self.assertEqual(code, 0, out + err)
         self.assertIn("fetched the rest from h1", out)
-        self.assert_same_bits((quiet.curve(), quiet.state(9)), (run.curve(), run.state(9)))
+        self.assert_same_bits((quiet.curve(), quiet.state(6)), (run.curve(), run.state(6)))
 
     @hosts.needs_namespaces
     def test_shards_that_nobody_has_are_named(self):
-        settings = {**self.WEIGHTS, "train.steps": 9, "checkpoint.keep": 3}
-        run = self.train("apart", self.over_ssh(settings))
-        shutil.rmtree(run.path / "checkpoints" / "step-9")
-        (run.path / "checkpoints" / "step-6" / "stage-1.replica-0.safetensors").unlink(missing_ok=True)
+        run = self.train("apart", self.over_ssh(self.WEIGHTS))
+        (run.path / "checkpoints" / "step-6" / "stage-1.replica-0.safetensors").unlink()
         self.hosts[1].power_off()
         code, out, err = self.strait("resume", "runs/apart", "--set", 'hosts.list=["h2", "h0"]')
         self.assertEqual(code, 0, out + err)
