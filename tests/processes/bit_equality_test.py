@@ -112,7 +112,8 @@ class Splits(Compared):
 
 
 class Resume(Compared):
-    STEPS = 60
+    # So many that whoever acts behind the first ones acts in the middle of the run.
+    STEPS = 150
 
     def settings(self, **more):
         return split(2, ONE_F_ONE_B, 1, **{"train.steps": self.STEPS, **more})
@@ -124,15 +125,16 @@ class Resume(Compared):
                 self.resume(end(end.__name__))
 
     def test_a_run_goes_on_with_chunks_and_without(self):
-        reference = self.train("reference", {**self.settings(), **split(1, GPIPE)})
+        steps, middle = 20, 10
+        settings = self.settings(**{"train.steps": steps, "checkpoint.every": middle})
+        reference = self.train("reference", {**settings, **split(1, GPIPE)})
         there_and_back = [(INTERLEAVED, ONE_F_ONE_B), (ONE_F_ONE_B, INTERLEAVED), (INTERLEAVED, INTERLEAVED)]
         for number, (before, after) in enumerate(there_and_back):
             with self.subTest(before=before, after=after):
-                settings = {**self.settings(**{"checkpoint.every": 30}), **split(2, before)}
-                run = self.train(f"run-{number}", {**settings, "train.steps": self.STEPS})
-                self.go_back(run, 30)
+                run = self.train(f"run-{number}", {**settings, **split(2, before)})
+                self.go_back(run, middle)
                 self.resumed(run, "--set", f"pipeline.schedule={after}")
-                self.same_bits(reference, run, self.STEPS)
+                self.same_bits(reference, run, steps)
 
     def resume(self, run):
         self.assertLess(len(run.metrics()), self.STEPS, "it was over before it was ended")

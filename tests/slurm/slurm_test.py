@@ -159,6 +159,7 @@ class SlurmRuns(runs.RunCase):
 
     def test_a_killed_launcher_takes_all_with_it_and_the_run_goes_on_in_another_job(self):
         job, run = self.submit("orphaned", {"train.steps": 1_000_000, "checkpoint.every": 20})
+        runs.wait_for("a checkpoint", lambda: run.events("checkpoint"), SLOW)
         self.at_step(run, 25)
         os.kill(json.loads((run.path / "lock").read_text())["pid"], signal.SIGKILL)
         runs.wait_for("the end of the job", lambda: not self.cluster.jobs(), SLOW)
