@@ -169,7 +169,7 @@ class HostsCase(runs.RunCase):
 
     def on_host(self, host, *words, **run):
         """Runs a program on a host, not through ssh: the finished process."""
-        run = {"capture_output": True, "text": True, "timeout": runs.PATIENCE, **run}
+        run = {"capture_output": True, "text": True, "timeout": runs.in_time(runs.PATIENCE), **run}
         return subprocess.run(host.command(*words), **run)
 
     def our_processes(self):

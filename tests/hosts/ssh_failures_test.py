@@ -57,7 +57,7 @@ class DoctorCase(hosts.HostsCase):
             env=dict(os.environ, **(environment or {})),
             capture_output=True,
             text=True,
-            timeout=runs.PATIENCE,
+            timeout=runs.in_time(runs.PATIENCE),
         )
         self.assertEqual(done.stderr, "")
         found = {}
@@ -252,7 +252,7 @@ class Vanishing(hosts.HostsCase):
         print(f"power lost {when}: everybody gone {seconds:.1f} s later")
         self.assertNotEqual(code, 0)
         self.assertIn("h1", launched.output())
-        self.assertLess(seconds, self.WITHIN, launched.output())
+        self.assertLess(seconds, runs.in_time(self.WITHIN), launched.output())
 
     def litter(self):
         """Who loses power cannot tidy up."""

@@ -84,7 +84,7 @@ class Ssh(hosts.HostsCase):
         self.watch(run)
         code, out, err = self.strait("stop", "runs/endless")
         self.assertEqual(code, 0, out + err)
-        self.assertEqual(console.process.wait(SOON), 0)
+        self.assertEqual(console.process.wait(runs.in_time(SOON)), 0)
         self.assert_nobody(SOON)
         # Two other hosts take up what three have left.
         again = self.resumed_from(run, "--set", 'hosts.list=["h2", "h1"]')
@@ -108,7 +108,7 @@ class Ssh(hosts.HostsCase):
         shown = screen.read_until(lambda text: "more lines" in text)
         self.assertNotIn("stage 2.0 on ", shown[shown.index("more lines") - 200 :])
         screen.type("q")
-        self.assertEqual(screen.process.wait(SOON), 0)
+        self.assertEqual(screen.process.wait(runs.in_time(SOON)), 0)
         self.assertTrue(screen.as_before(), "the terminal's settings are not what they were")
         screen.read_until(lambda text: "\x1b[?1049l" in text)
         screen.close()

@@ -26,7 +26,7 @@ class Joined:
         case.started.append(self)
 
     def end(self, seconds=runs.PATIENCE):
-        return self.process.wait(seconds)
+        return self.process.wait(runs.in_time(seconds))
 
 
 class Joins(runs.RunCase):
@@ -53,7 +53,7 @@ class Joins(runs.RunCase):
         """(exit code, the one line) of a --join that cannot."""
         done = subprocess.run(
             [self.STAGE, "--join", *map(str, words)], cwd=self.home, capture_output=True,
-            text=True, input=text, timeout=runs.PATIENCE, env={**os.environ, "HOME": str(self.home)})
+            text=True, input=text, timeout=runs.in_time(runs.PATIENCE), env={**os.environ, "HOME": str(self.home)})
         errors = [line for line in done.stderr.splitlines() if " error " in line]
         self.assertEqual(len(errors), 1, done.stderr)
         return done.returncode, errors[0]
@@ -81,7 +81,7 @@ class Joins(runs.RunCase):
                               (launched.run.curve(), launched.run.state(20)))
 
     def test_who_does_not_join_is_named_and_the_others_leave(self):
-        launched, tokens = self.start_joining("lonely", {"hosts.join_wait": 4})
+        launched, tokens = self.start_joining("lonely", {"hosts.join_wait": 8})
         alpha = self.join(tokens[0], "alpha")
         self.assertNotEqual(launched.end(), 0)
         self.assertRegex(launched.output(), r"strait: beta did not reach the launcher in time")

@@ -134,15 +134,21 @@ def descendants(table, root):
     return found
 
 
+def in_time(seconds):
+    """How long something may take that takes so long where nothing else goes on: more where more
+    is to be done at once than there are cores."""
+    return seconds * max(1, os.getloadavg()[0] / os.cpu_count())
+
+
 def wait_for(what, look, seconds=PATIENCE):
     """The first true answer of look(); fails when there is none in time."""
-    deadline = time.monotonic() + seconds
+    begun = time.monotonic()
     while True:
         answer = look()
         if answer:
             return answer
-        if time.monotonic() > deadline:
-            raise AssertionError(f"waited {seconds} s in vain for {what}")
+        if time.monotonic() - begun > in_time(seconds):
+            raise AssertionError(f"waited {in_time(seconds):.0f} s in vain for {what}")
         select.select([], [], [], LOOK_EVERY)
 
 
@@ -264,9 +270,9 @@ class Launched:
     def end(self, seconds=PATIENCE):
         """The exit code."""
         try:
-            return self.process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            raise AssertionError(f"still there after {seconds} s:\n{self.output()}") from None
+            return self.process.wait(in_time(seconds))
+        except subprocess.TimeoutExpired as late:
+            raise AssertionError(f"still there after {late.timeout:.0f} s:\n{self.output()}") from None
 
 
 class RunCase(unittest.TestCase):
@@ -353,7 +359,7 @@ class RunCase(unittest.TestCase):
             cwd=self.home,
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            timeout=seconds,
+            timeout=in_time(seconds),
         )
         return done.returncode, done.stdout.decode(), done.stderr.decode()
 
