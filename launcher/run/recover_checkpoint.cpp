@@ -74,7 +74,7 @@ RunFile with_hosts_of(const RunFile& run, const std::vector<store::ShardFile>& s
 }
 
 std::string fetch_from_hosts(RunDirectory& directory, RunFile part, const store::Manifest& manifest,
-                             const std::vector<store::ShardFile>& shards) {
+                             const std::vector<store::ShardFile>& shards, const RunShip::Say& say) {
   const StopSignals signals;
   net::NodeOptions options;
   options.name = net::ProcessName::coordinator();
@@ -85,12 +85,18 @@ std::string fetch_from_hosts(RunDirectory& directory, RunFile part, const store:
   RunHosts hosts(node, part, directory, signals.count());
   hosts.ship()->begin_to_gather(directory.path(), part.plan.recipe.checkpoint.keep);
   hosts.ship()->committed(part.plan, manifest.step, shards);
-  return hosts.ship()->gathered([&signals] { return signals.count().load() > 0; });
+  const auto stopped = [&signals] { return signals.count().load() > 0; };
+  std::string missing = hosts.ship()->gathered(stopped, say);
+  if (!missing.empty() && stopped()) {
+    throw UserError(ExitCode::interrupted, fmt::format("not resumed: {}", missing));
+  }
+  return missing;
 }
 
 }  // namespace
 
-std::string recover_checkpoint(RunDirectory& directory, const RunFile& run) {
+std::string recover_checkpoint(RunDirectory& directory, const RunFile& run,
+                               const RunShip::Say& say) {
   const BackendKind backend = run.plan.recipe.hosts.backend;
   if (backend == BackendKind::local || backend == BackendKind::slurm) return "";
   const auto manifest = newest_unfinished(directory);
@@ -101,8 +107,9 @@ std::string recover_checkpoint(RunDirectory& directory, const RunFile& run) {
   if (part.plan.processes.empty()) return "";
   std::string missing;
   try {
-    missing = fetch_from_hosts(directory, part, *manifest, shards);
+    missing = fetch_from_hosts(directory, part, *manifest, shards, say);
   } catch (const UserError& error) {
+    if (error.code() == ExitCode::interrupted) throw;
     missing = error.what();
   }
   if (missing.empty()) {

@@ -61,10 +61,11 @@ net::LinkOptions control_options(net::ProcessName process, const Keys& keys, con
   return options;
 }
 
+using Tell = std::function<void(const Event&)>;
+
 // Tells the hosts when training has begun, and the user what does not come home from them.
 class Settled : public RunObserver {
  public:
-  using Tell = std::function<void(const Event&)>;
   Settled(RunHosts& hosts, Tell tell) : hosts_(hosts), tell_(std::move(tell)) {}
   void training(store::Step /*from*/, store::Step /*to*/) override { hosts_.be_patient(); }
   void reports(const std::vector<ProcessReport>& /*processes*/) override {
@@ -109,17 +110,18 @@ void ship_out(RunHosts& hosts, const RunFile& run, const RunDirectory& directory
 
 // Waits for what is still on its way; who asks once more to stop does not want to.
 void ship_home(RunHosts& hosts, const RunFile& run, const RunDirectory& directory,
-               const StopSignals& signals, Outcome& outcome) {
+               const StopSignals& signals, const Tell& tell) {
   RunShip& ship = *hosts.ship();
   const int asked = signals.count().load();
   const auto give_up = [&] { return signals.count().load() > asked; };
-  if (const std::string missing = ship.gathered(give_up); !missing.empty()) {
-    outcome.followers.push_back(
-        fmt::format("the last checkpoint is not complete on this machine: {}", missing));
+  if (const std::string missing = ship.gathered(give_up, tell); !missing.empty()) {
+    tell({"not_home",
+          fmt::format("the last checkpoint is not complete on this machine: {}", missing)});
   }
+  if (give_up()) return;
   const auto lost = [&hosts](std::size_t host) { return hosts.lost(host); };
   for (const std::string& missing : ship.bring_traces(run.plan, directory.path(), give_up, lost)) {
-    outcome.followers.push_back(fmt::format("no trace of a process: {}", missing));
+    tell({"no_trace", fmt::format("no trace of a process: {}", missing)});
   }
 }
 
@@ -133,9 +135,9 @@ void collect_traces(const RunDirectory& directory, const Plan& plan) {
 }
 
 // What is drawn from a run must not change how it ended.
-void draw(const RunDirectory& directory, const Plan& plan, Outcome& outcome) {
-  const auto note = [&outcome](const std::exception& error) {
-    outcome.followers.push_back(fmt::format("no trace or report: {}", error.what()));
+void draw(const RunDirectory& directory, const Plan& plan, const Tell& tell) {
+  const auto note = [&tell](const std::exception& error) {
+    tell({"not_drawn", fmt::format("no trace or report: {}", error.what())});
   };
   try {
     collect_traces(directory, plan);
@@ -243,8 +245,8 @@ Outcome launch_run(RunDirectory& directory, const RunFile& planned, const Launch
     Coordinator coordinator(std::move(stations), std::move(coordination), std::move(observers));
     outcome = coordinator.run(signals.count());
   }
-  if (hosts.ship() != nullptr) ship_home(hosts, run, directory, signals, outcome);
-  draw(directory, run.plan, outcome);
+  if (hosts.ship() != nullptr) ship_home(hosts, run, directory, signals, tell);
+  draw(directory, run.plan, tell);
   return outcome;
 }
 

@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "framework/store/input_file.h"
 #include "framework/store/store_error.h"
+#include "launcher/console/byte_text.h"
 #include "launcher/user_error.h"
 
 namespace strait::launcher {
@@ -48,13 +50,31 @@ void CheckpointCourier::committed(store::Step step, std::vector<Shard> shards) {
   changed_.notify_all();
 }
 
-std::string CheckpointCourier::finish(const std::function<bool()>& give_up) {
+std::string CheckpointCourier::finish(const std::function<bool(const Left&)>& give_up) {
   const MutexLock lock(mutex_);
-  while (under_way_ && !give_up()) {
+  while (under_way_ && !give_up(left())) {
     changed_.wait_until(mutex_, Clock::now() + kLookEvery);
   }
-  if (under_way_) return "its copy was not waited for";
-  return missing_;
+  if (!under_way_) return missing_;
+  return fmt::format("{} of checkpoint {} stay on the hosts, where `strait resume` finds them",
+                     byte_text(left().bytes), number(left().step));
+}
+
+void CheckpointCourier::begin_counting(std::uint64_t home) {
+  home_ = home;
+  fetched_ = porter_.state().fetched_bytes;
+}
+
+CheckpointCourier::Left CheckpointCourier::left() const {
+  Left left;
+  for (const auto* load : {&under_way_, &next_}) {
+    if (!*load) continue;
+    left.step = (*load)->step;
+    for (const Shard& shard : (*load)->shards) left.bytes += shard.file.size;
+  }
+  const std::uint64_t came = home_ + porter_.state().fetched_bytes - fetched_;
+  left.bytes -= std::min(left.bytes, came);
+  return left;
 }
 
 std::vector<std::string> CheckpointCourier::take_troubles() {
@@ -70,6 +90,7 @@ void CheckpointCourier::run() {
       while (!under_way_ && !closing_) changed_.wait(mutex_);
       if (closing_) return;
       load = *under_way_;
+      begin_counting(0);
     }
     const std::string missing = carry(load);
     {
@@ -100,6 +121,8 @@ std::string CheckpointCourier::carry(const Load& load) {
     for (const Shard& shard : load.shards) {
       const std::string why = carry_one(load, shard);
       if (!why.empty()) missing += (missing.empty() ? "" : "; ") + why;
+      const MutexLock lock(mutex_);
+      begin_counting(home_ + shard.file.size);
     }
     if (missing.empty() && !closing_) let_go(load.step);
   } catch (const store::StoreError& error) {

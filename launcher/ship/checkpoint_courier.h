@@ -48,9 +48,14 @@ class CheckpointCourier {
   // What could not come home since the last call, a sentence each.
   std::vector<std::string> take_troubles() STRAIT_EXCLUDES(mutex_);
 
-  // Waits until the newest is home, or cannot come: then what is missing, in words. `give_up`
-  // ends the waiting.
-  std::string finish(const std::function<bool()>& give_up) STRAIT_EXCLUDES(mutex_);
+  // What has still to come: up to this checkpoint, so many bytes.
+  struct Left {
+    store::Step step{};
+    std::uint64_t bytes = 0;
+  };
+  // Waits until the newest is home, or cannot come: then what is missing, in words. `give_up` is
+  // asked again and again and ends the waiting; it calls nothing of this object.
+  std::string finish(const std::function<bool(const Left&)>& give_up) STRAIT_EXCLUDES(mutex_);
 
  private:
   struct Load {
@@ -59,7 +64,9 @@ class CheckpointCourier {
   };
 
   void run() STRAIT_EXCLUDES(mutex_);
-  std::string carry(const Load& load);
+  void begin_counting(std::uint64_t home) STRAIT_REQUIRES(mutex_);
+  Left left() const STRAIT_REQUIRES(mutex_);
+  std::string carry(const Load& load) STRAIT_EXCLUDES(mutex_);
   std::string carry_one(const Load& load, const Shard& shard);
   void place_manifest(store::Step step);
   void let_go(store::Step home);
@@ -74,7 +81,9 @@ class CheckpointCourier {
   Condition changed_;
   std::optional<Load> under_way_ STRAIT_GUARDED_BY(mutex_);
   std::optional<Load> next_ STRAIT_GUARDED_BY(mutex_);
-  std::string missing_ STRAIT_GUARDED_BY(mutex_);  // of the last one
+  std::uint64_t home_ STRAIT_GUARDED_BY(mutex_) = 0;     // bytes of shards under way that are done
+  std::uint64_t fetched_ STRAIT_GUARDED_BY(mutex_) = 0;  // by the porter, before the current shard
+  std::string missing_ STRAIT_GUARDED_BY(mutex_);        // of the last one
   std::vector<std::string> troubles_ STRAIT_GUARDED_BY(mutex_);
   std::thread thread_;
 };

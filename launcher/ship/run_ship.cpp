@@ -17,6 +17,7 @@ using Kind = NeededGroup::Kind;
 
 constexpr std::chrono::milliseconds kGatherLook{100};
 constexpr std::chrono::seconds kSayEvery{5};
+constexpr std::chrono::seconds kUnsaid{1};  // nobody wonders sooner
 
 // Which host a file of a checkpoint was written on.
 std::vector<CheckpointCourier::Shard> shards_of(const Plan& plan,
@@ -185,8 +186,19 @@ void RunShip::committed(const Plan& plan, store::Step step,
   courier_->committed(step, shards_of(plan, files));
 }
 
-std::string RunShip::gathered(const std::function<bool()>& give_up) {
-  return courier_ ? courier_->finish(give_up) : "";
+std::string RunShip::gathered(const std::function<bool()>& give_up, const Say& say) {
+  if (!courier_) return "";
+  auto due = Clock::now() + kUnsaid;
+  return courier_->finish([&](const CheckpointCourier::Left& left) {
+    if (give_up()) return true;
+    if (Clock::now() >= due) {
+      due = Clock::now() + kSayEvery;
+      say({"gathering", fmt::format("checkpoint {} is on its way home, {} to go; one more Ctrl-C "
+                                    "leaves it on the hosts",
+                                    number(left.step), byte_text(left.bytes))});
+    }
+    return false;
+  });
 }
 
 std::vector<std::string> RunShip::bring_traces(const Plan& plan, const fs::path& run,
@@ -212,6 +224,7 @@ std::vector<std::string> RunShip::bring_traces(const Plan& plan, const fs::path&
     } catch (const UserError& error) {
       // A process that failed has left none.
       if (error.code() != ExitCode::bad_input) missing.emplace_back(error.what());
+      if (error.code() == ExitCode::interrupted) break;
     }
   }
   return missing;

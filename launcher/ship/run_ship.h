@@ -42,9 +42,9 @@ class RunShip {
   void begin_to_gather(const std::filesystem::path& run, std::int64_t keep);
   std::vector<std::string> take_troubles() { return courier_->take_troubles(); }
 
-  // Waits until the newest committed checkpoint is here. In words what cannot come; empty: all is
-  // here. `give_up` ends the waiting.
-  std::string gathered(const std::function<bool()>& give_up);
+  // Waits until the newest committed checkpoint is here, and says so when it takes a while. In
+  // words what cannot come; empty: all is here. `give_up` ends the waiting.
+  std::string gathered(const std::function<bool()>& give_up, const Say& say);
 
   // What processes wrote of how they spent their time, next to their logs here. What did not come,
   // a sentence each. Nobody waits for a host that is `lost`.

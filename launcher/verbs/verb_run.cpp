@@ -176,7 +176,10 @@ ExitCode resume_run(const RunWords& words) {
   if (!words.in_job) SlurmJob::refuse_live(words.recipe);
   RunDirectory directory = RunDirectory::open(words.recipe);
   RunFile run = read_run_file(directory.plan());
-  const std::string recovered = recover_checkpoint(directory, run);
+  TextPump pump(STDOUT_FILENO);
+  Console console(pump, console_options(words.json));
+  const auto say = [&console](const Event& event) { console.event("the launcher", event); };
+  const std::string recovered = recover_checkpoint(directory, run, say);
   const auto newest = choose(directory, recovered);
   if (!newest) {
     throw UserError(
@@ -185,6 +188,7 @@ ExitCode resume_run(const RunWords& words) {
                     "with --replace",
                     directory.path().string()));
   }
+  if (!recovered.empty()) console.note(recovered);
   const store::Manifest& manifest = newest->checkpoint.manifest;
   const auto differences = store::differences(manifest, manifest_for(run, 0, manifest.step));
   if (!differences.empty()) {
@@ -195,8 +199,8 @@ ExitCode resume_run(const RunWords& words) {
                                 newest->checkpoint.path.string(), directory.plan().string(), all));
   }
   if (number(manifest.step) >= run.plan.steps) {
-    std::cout << fmt::format("{} is complete: all {} steps are done\n", directory.path().string(),
-                             run.plan.steps);
+    console.note(fmt::format("{} is complete: all {} steps are done", directory.path().string(),
+                             run.plan.steps));
     return ExitCode::done;
   }
   if (!words.overrides.empty()) {
@@ -208,9 +212,6 @@ ExitCode resume_run(const RunWords& words) {
   }
   store::set_aside_newer(directory.path(), manifest.step);
   forget_newer_steps(directory.metrics(), manifest.step);
-  TextPump pump(STDOUT_FILENO);
-  Console console(pump, console_options(words.json));
-  if (!recovered.empty()) console.note(recovered);
   if (!newest->warning.empty()) console.note(newest->warning);
   console.plan(describe(run.plan), to_json(run.plan).dump());
   console.note(fmt::format("going on from step {} ({})", number(manifest.step),

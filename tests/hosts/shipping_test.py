@@ -3,6 +3,8 @@
 import array
 import math
 import random
+import re
+import signal
 
 import hosts
 import runs
@@ -81,6 +83,34 @@ class Shipping(hosts.HostsCase):
         self.assertIn("checkpoint 6 cannot be used", out)
         self.assertIn("h1", out)
         self.assertIn("going on from step 3", out)
+
+    @hosts.needs_namespaces
+    def test_who_does_not_wait_for_the_last_checkpoint_finds_it_later(self):
+        settings = {**self.WEIGHTS, "train.steps": 2, "checkpoint.every": 0}
+        local = self.train("local", settings)
+        for host in self.hosts:
+            host.shape(up_megabits=4)
+        launched = self.start("apart", self.over_ssh(settings))
+        on_its_way = "checkpoint 2 is on its way home, .* MB to go; one more Ctrl-C leaves it"
+        launched.wait_for("what is waited for", lambda: re.search(on_its_way, launched.output()))
+        launched.signal(signal.SIGINT)
+        self.assertEqual(launched.end(), 0, launched.output())
+        self.assertRegex(launched.output(), "MB of checkpoint 2 stay on the hosts")
+        (told,) = [one for one in launched.run.events("stage_event") if one["name"] == "not_home"]
+        self.assertIn("stay on the hosts", told["text"])
+        # Neither does who resumes.
+        again = self.launch("resume", "runs/apart")
+        again.wait_for("what is waited for", lambda: re.search(on_its_way, again.output()))
+        again.signal(signal.SIGINT)
+        self.assertEqual(again.end(), 130, again.output())
+        self.assertIn("not resumed: ", again.output())
+        for host in self.hosts:
+            host.shape()
+        out = self.resumed(launched.run)
+        self.assertIn("fetched the rest", out)
+        self.assertIn("is complete", out)
+        self.assert_same_bits((local.curve(), local.state(2)),
+                              (launched.run.curve(), launched.run.state(2)))
 
 
 if __name__ == "__main__":

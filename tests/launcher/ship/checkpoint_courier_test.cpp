@@ -13,6 +13,8 @@ namespace fs = std::filesystem;
 
 // A run whose only process writes its shards on a keeper's host.
 struct FarRun {
+  explicit FarRun(const PorterOptions& options = {}) : rig(1, options) {}
+
   std::unique_ptr<CheckpointCourier> courier() {
     std::vector<CheckpointCourier::Host> hosts = {{"h0", host().name, host().directory / "run"}};
     return std::make_unique<CheckpointCourier>(*rig.launcher.porter, std::move(hosts),
@@ -48,8 +50,10 @@ struct FarRun {
   ShipHost& host() { return *rig.keepers[0]; }
   fs::path here() const { return rig.launcher.directory / "run"; }
 
-  ShipRig rig{1};
+  ShipRig rig;
 };
+
+bool for_ever(const CheckpointCourier::Left& /*left*/) { return false; }
 
 TEST(CheckpointCourier, TheFirstAndTheLastComeHomeHoweverFastTheyFollow) {
   FarRun run;
@@ -59,7 +63,7 @@ TEST(CheckpointCourier, TheFirstAndTheLastComeHomeHoweverFastTheyFollow) {
   for (std::int64_t step = 1; step <= 4; ++step) {
     courier->committed(static_cast<store::Step>(step), shards[static_cast<std::size_t>(step) - 1]);
   }
-  EXPECT_EQ(courier->finish([] { return false; }), "");
+  EXPECT_EQ(courier->finish(for_ever), "");
   EXPECT_THAT(run.complete(), testing::ElementsAre(4, testing::AnyOf(1, 2, 3)));
 }
 
@@ -70,8 +74,28 @@ TEST(CheckpointCourier, TwoCheckpointsAreBothHome) {
   const auto courier = run.courier();
   courier->committed(store::Step{3}, first);
   courier->committed(store::Step{6}, second);
-  EXPECT_EQ(courier->finish([] { return false; }), "");
+  EXPECT_EQ(courier->finish(for_ever), "");
   EXPECT_THAT(run.complete(), testing::ElementsAre(6, 3));
+}
+
+TEST(CheckpointCourier, WhoWaitsIsToldHowMuchIsLeftAndMayGiveUp) {
+  PorterOptions slow;
+  slow.download_bytes_per_second = 1;  // the first piece comes at once, the next tomorrow
+  FarRun run(slow);
+  const auto first = run.commit(3);
+  const auto second = run.commit(6);
+  const auto courier = run.courier();
+  courier->committed(store::Step{3}, first);
+  courier->committed(store::Step{6}, second);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  CheckpointCourier::Left left;
+  const std::string missing = courier->finish([&](const CheckpointCourier::Left& now) {
+    left = now;
+    return now.bytes <= 100'000 || std::chrono::steady_clock::now() > deadline;
+  });
+  EXPECT_EQ(left.step, store::Step{6});
+  EXPECT_EQ(left.bytes, 100'000U);
+  EXPECT_THAT(missing, testing::HasSubstr("100.0 kB of checkpoint 6 stay on the hosts"));
 }
 
 TEST(CheckpointCourier, AShardThatIsNotWhatWasWrittenIsNamed) {
@@ -81,7 +105,7 @@ TEST(CheckpointCourier, AShardThatIsNotWhatWasWrittenIsNamed) {
   store::write_bytes(there, random_bytes(100'000, 77));
   const auto courier = run.courier();
   courier->committed(store::Step{3}, shards);
-  const std::string missing = courier->finish([] { return false; });
+  const std::string missing = courier->finish(for_ever);
   EXPECT_THAT(missing, testing::HasSubstr("on host h0 is not what was written"));
   EXPECT_THAT(courier->take_troubles(), testing::ElementsAre(testing::HasSubstr("checkpoint 3")));
   EXPECT_THAT(run.complete(), testing::IsEmpty());
