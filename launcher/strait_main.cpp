@@ -21,6 +21,7 @@
 #include "launcher/verbs/verb_logs.h"
 #include "launcher/verbs/verb_model.h"
 #include "launcher/verbs/verb_probe.h"
+#include "launcher/verbs/verb_replica.h"
 #include "launcher/verbs/verb_run.h"
 #include "launcher/verbs/verb_slurm.h"
 #include "launcher/verbs/verb_status.h"
@@ -196,12 +197,29 @@ void add_run_allocated(CLI::App& app, Order& order) {
 }
 
 void add_resume(CLI::App& app, Order& order) {
+  struct Replica {
+    std::optional<std::uint32_t> number;
+    int patience = 600;
+  };
   const auto words = std::make_shared<RunWords>();
+  const auto replica = std::make_shared<Replica>();
   CLI::App* verb = app.add_subcommand("resume", "go on from the newest checkpoint of a run");
   verb->add_option("run", words->recipe, "its directory, runs/NAME")->required();
   add_run_words(verb, words);
-  verb->callback(
-      [words, &order] { order = [words] { return strait::launcher::resume_run(*words); }; });
+  CLI::Option* one = verb->add_option(
+      "--replica", replica->number,
+      "the run is live: this replica, which has left, comes back (sync.on_loss = \"continue\")");
+  verb->add_option("--patience", replica->patience, "with it: seconds to wait for that")
+      ->needs(one)
+      ->check(CLI::Range(1, 86'400))
+      ->capture_default_str();
+  verb->callback([words, replica, &order] {
+    order = [words, replica] {
+      if (!replica->number) return strait::launcher::resume_run(*words);
+      return strait::launcher::resume_replica(words->recipe, *replica->number,
+                                              std::chrono::seconds(replica->patience));
+    };
+  });
 }
 
 void add_generate(CLI::App& app, Order& order) {

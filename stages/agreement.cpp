@@ -105,6 +105,7 @@ net::Frame to_frame(const StepVerdict& verdict) {
   put(frame, verdict.gradient_factor);
   put(frame, static_cast<std::uint8_t>(verdict.skip ? 1 : 0));
   put(frame, static_cast<std::uint8_t>(verdict.stop ? 1 : 0));
+  put(frame, static_cast<std::uint8_t>(verdict.save ? 1 : 0));
   put(frame, verdict.epoch);
   put(frame, static_cast<std::uint8_t>(verdict.again ? 1 : 0));
   return frame;
@@ -143,6 +144,7 @@ StepVerdict read_verdict(std::span<const std::byte> frame) {
   verdict.gradient_factor = cursor.get<double>();
   verdict.skip = cursor.get<std::uint8_t>() != 0;
   verdict.stop = cursor.get<std::uint8_t>() != 0;
+  verdict.save = cursor.get<std::uint8_t>() != 0;
   verdict.epoch = cursor.get<std::uint32_t>();
   verdict.again = cursor.get<std::uint8_t>() != 0;
   return verdict;

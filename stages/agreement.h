@@ -40,6 +40,7 @@ struct StepVerdict {
   bool skip = false;           // a loss or gradient was not finite: nobody updates
   bool stop = false;           // somebody asked to stop: checkpoint and leave after this step
   std::uint32_t epoch = 0;     // of the membership, from here on
+  bool save = false;           // somebody asked for a checkpoint: behind this step, or now
   bool again = false;          // nothing is decided: sync and report once more, in that epoch
 };
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <numeric>
@@ -17,6 +18,7 @@ namespace {
 // How long a wait goes on before it looks whether anybody has left meanwhile.
 constexpr std::chrono::milliseconds kVoteLook{20};
 constexpr std::size_t kBallotHead = 1 + sizeof(std::uint32_t) + sizeof(std::uint64_t);
+constexpr std::size_t kBallotTail = sizeof(std::uint32_t) + 1;
 
 const sync::SyncError kVotersChange(sync::SyncError::Kind::parted,
                                     "who takes part in the vote is about to change");
@@ -53,6 +55,13 @@ HeadVote::Result HeadVote::cast(const Vote& mine) {
     }
   }
   return settle_among_fewer();
+}
+
+void HeadVote::welcome(const sync::Membership& members) {
+  members_ = members;
+  passed_ = 0;
+  last_ = {};
+  early_.clear();
 }
 
 HeadVote::Vote HeadVote::votes_of_all(const Vote& mine) {
@@ -130,6 +139,7 @@ void HeadVote::send(std::uint32_t replica, const Ballot& ballot) {
   append_bytes(frame, ballot.number);
   const net::Frame report = to_frame(ballot.vote.report);
   frame.insert(frame.end(), report.begin(), report.end());
+  append_bytes(frame, ballot.vote.save);
   append_bytes(frame, static_cast<std::uint8_t>(ballot.vote.stop ? 1 : 0));
   try {
     links_[replica]->send(std::move(frame));
@@ -143,7 +153,8 @@ HeadVote::Ballot HeadVote::take(std::uint32_t replica, Kind kind, std::uint32_t 
   const WaitClock::Wait wait(waits_, what, *links_[replica]);
   while (true) {
     const net::Frame frame = receive(replica, epoch);
-    if (frame.size() <= kBallotHead) throw codec::CodecError("a vote on a step has too few bytes");
+    if (frame.size() < kBallotHead + kBallotTail)
+      throw codec::CodecError("a vote on a step has too few bytes");
     Ballot ballot;
     std::memcpy(&ballot.kind, frame.data(), sizeof ballot.kind);
     std::memcpy(&ballot.epoch, frame.data() + 1, sizeof ballot.epoch);
@@ -158,7 +169,9 @@ HeadVote::Ballot HeadVote::take(std::uint32_t replica, Kind kind, std::uint32_t 
           fmt::format("{} says something else than {}", links_[replica]->state().peer, what));
     }
     const auto body = std::span(frame).subspan(kBallotHead);
-    ballot.vote.report = read_report(body.first(body.size() - 1));
+    const auto tail = body.last(kBallotTail);
+    ballot.vote.report = read_report(body.first(body.size() - kBallotTail));
+    std::memcpy(&ballot.vote.save, tail.data(), sizeof ballot.vote.save);
     ballot.vote.stop = body.back() != std::byte{0};
     return ballot;
   }
@@ -187,7 +200,7 @@ void HeadVote::lose(std::uint32_t replica, const net::LinkError& error) const {
 }
 
 std::size_t bytes_of_vote(const StepReport& report) {
-  return kBallotHead + to_frame(report).size() + 1;
+  return kBallotHead + to_frame(report).size() + kBallotTail;
 }
 
 HeadVote::Vote together(const std::vector<HeadVote::Vote>& votes, HeadVote::Norms norms) {
@@ -198,6 +211,7 @@ HeadVote::Vote together(const std::vector<HeadVote::Vote>& votes, HeadVote::Norm
     all.report.tokens += report.tokens;
     all.report.finite = all.report.finite && report.finite;
     all.stop = all.stop || votes[i].stop;
+    all.save = std::max(all.save, votes[i].save);
     if (norms == HeadVote::Norms::of_the_sum) continue;
     if (report.squared_norms.size() != all.report.squared_norms.size()) {
       throw codec::CodecError(fmt::format("replica {} votes with {} norms, replica 0 with {}", i,

@@ -34,6 +34,7 @@ class HeadVote {
   struct Vote {
     StepReport report;
     bool stop = false;
+    std::uint32_t save = 0;  // the number of a wish for a checkpoint; 0: none
   };
   struct Result {
     Vote all;                           // where it has passed
@@ -44,6 +45,10 @@ class HeadVote {
   // Says what this replica has, waits for what the others have, and returns all of it together, the
   // same at every head: losses and tokens added up in the order of replicas, norms as their mean.
   Result cast(const Vote& mine);
+
+  // Between votes: from now on these vote, one of them new, and votes are counted from zero.
+  void welcome(const sync::Membership& members);
+  std::uint32_t epoch() const { return members_.epoch; }
 
   std::uint64_t sent_bytes() const;
   net::Link* link(std::size_t replica) const {

@@ -8,6 +8,8 @@
 #include <chrono>
 #include <utility>
 
+#include "stages/peer_state.h"
+
 namespace strait::stages {
 namespace {
 
@@ -18,6 +20,12 @@ sync::Membership everybody(std::size_t replicas, std::size_t replica) {
   }
   membership.mine = replica;
   return membership;
+}
+
+// The one of the others that tells whoever comes.
+std::uint32_t teller(const sync::Membership& members, const sync::Arrival& arrival) {
+  return *std::ranges::find_if(members.members,
+                               [&](std::uint32_t one) { return one != arrival.replica; });
 }
 
 // A slot's piece as a tensor over the slot's own memory.
@@ -49,15 +57,49 @@ ReplicaSync::ReplicaSync(const sync::SyncSettings& settings, std::int64_t replic
 ReplicaSync::~ReplicaSync() = default;
 
 void ReplicaSync::connect(std::vector<std::unique_ptr<net::Link>> links, store::Step next,
-                          sync::Roster* roster) {
+                          sync::Roster* roster, const std::optional<Entry>& entry) {
   if (alone()) return;
   roster_ = roster;
-  if (!restored_) method_->start(*slots_);
   for (const auto& link : links) links_.push_back(link.get());
+  if (entry) enter(*entry);
+  if (!restored_) method_->start(*slots_);
   rounds_ = std::make_unique<sync::SyncRounds>(std::move(method_), *slots_, members_,
                                                std::move(links), roster);
   gradients_.on_ready(layout_, [this](sync::Range range) { rounds_->gradient_ready(range); });
   if (restored_) rounds_->go_on(next);
+}
+
+void ReplicaSync::enter(const Entry& entry) {
+  members_ = roster_->of(entry.arrival.epoch);
+  const std::uint32_t giver = teller(members_, entry.arrival);
+  const WaitClock::Wait waiting(waits_, "what the other replicas know", *links_[giver]);
+  take_state(*slots_, method().model_slot(), optimizer_, *links_[giver], [&](bool came) {
+    if (came && entry.moved) entry.moved();
+    if (roster_->has(giver)) return;
+    throw net::LinkError(
+        net::LinkError::Kind::lost,
+        fmt::format("replica {}, which was to tell what all know, has left", giver));
+  });
+  restored_ = true;
+}
+
+void ReplicaSync::welcome(const sync::Arrival& arrival, store::Step steps) {
+  wait([&] {
+    members_ = roster_->of(arrival.epoch);
+    if (teller(members_, arrival) == replica_) tell_all_to(arrival.replica);
+    rounds_->welcome(members_, steps);
+  });
+}
+
+void ReplicaSync::tell_all_to(std::uint32_t replica) {
+  try {
+    give_state(*slots_, method().model_slot(), optimizer_, *links_[replica]);
+  } catch (const net::LinkError& error) {
+    const bool gone =
+        error.kind() == net::LinkError::Kind::lost || error.kind() == net::LinkError::Kind::aborted;
+    if (!gone) throw;
+    roster_->lost(replica, error.what());
+  }
 }
 
 net::Link* ReplicaSync::link(std::size_t replica) const {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -8,6 +9,7 @@
 #include "framework/sync/methods.h"
 #include "framework/sync/sync_rounds.h"
 #include "stages/adamw.h"
+#include "stages/entry.h"
 #include "stages/gradients.h"
 #include "stages/stage_state.h"
 #include "stages/wait_clock.h"
@@ -26,9 +28,10 @@ class ReplicaSync {
   bool sums_gradients() const { return alone() || method().sums_gradients(); }
 
   // Links by replica, null at the own place. `next`: the first step of this process. `roster`: says
-  // which replicas leave, and outlives this; null: none may.
+  // which replicas leave and come, and outlives this; null: none may. `entry`: this one comes, and
+  // waits here until one of the others has told it all.
   void connect(std::vector<std::unique_ptr<net::Link>> links, store::Step next,
-               sync::Roster* roster);
+               sync::Roster* roster, const std::optional<Entry>& entry = {});
   net::Link* link(std::size_t replica) const;  // null where there is none
 
   // The hooks of a step, in this order; each returns when the method has made of the moment what it
@@ -55,6 +58,8 @@ class ReplicaSync {
   // All stages of all replicas go on as this epoch says: what they were last asked for is agreed on
   // already (`passed`), or is to be agreed on again.
   void regroup(std::uint32_t epoch, bool passed);
+  // A replica comes, behind a checkpoint of so many steps.
+  void welcome(const sync::Arrival& arrival, store::Step steps);
 
   // Between steps, while somebody looks at the model: the parameters hold what all replicas agree
   // on.
@@ -81,6 +86,8 @@ class ReplicaSync {
   bool differs() const;  // replicas have weights and moments of their own
   template <class Work>
   void wait(Work work);
+  void enter(const Entry& entry);
+  void tell_all_to(std::uint32_t replica);
   std::string own(const std::string& slot, const std::string& name) const;
 
   AdamW& optimizer_;

@@ -91,17 +91,17 @@ std::vector<models::LayerRange> Stage::layers() const {
   return layers;
 }
 
-void Stage::connect(StageLinks links, const StageData& data, std::function<bool()> stop_requested) {
+void Stage::connect(StageLinks links, const StageData& data, std::function<Wishes()> wishes) {
   TORCH_INTERNAL_ASSERT(links.seats.size() == seats_.size(), "links of ", links.seats.size(),
                         " chunks for a stage that has ", seats_.size());
   source_ = std::make_unique<BatchSource>(data.training, data.evaluation, options_.batch);
-  sync_->connect(std::move(links.replicas), options_.loop.first, links.roster);
+  sync_->connect(std::move(links.replicas), options_.loop.first, links.roster, links.entry);
   for (std::size_t i = 0; i < seats_.size(); ++i) {
     connect_downstream(i, links.seats[i]);
     connect_upstream(i, links.seats[i]);
   }
   if (seats_.front().upstream == nullptr) {
-    connect_head(links, std::move(stop_requested));
+    connect_head(links, std::move(wishes));
   }
   connect_tie(std::move(links.tie));
   roster_ = links.roster;
@@ -155,22 +155,25 @@ void Stage::connect_upstream(std::size_t seat, SeatLinks& links) {
       mine.upper->connect(std::move(links.upstream), waits_, links.upstream_name));
 }
 
-void Stage::connect_head(StageLinks& links, std::function<bool()> stop_requested) {
+void Stage::connect_head(StageLinks& links, std::function<Wishes()> wishes) {
   const auto norms =
       sync_->sums_gradients() ? HeadVote::Norms::of_the_sum : HeadVote::Norms::of_each;
   votes_ = std::make_unique<HeadVote>(std::move(links.votes),
                                       static_cast<std::size_t>(options_.batch.replica), norms,
                                       waits_, links.roster);
   seats_.front().upstream = std::make_unique<BatchUpstream>(
-      *source_, [this, stop = std::move(stop_requested)](const StepReport& report) {
-        return settle_at_head(report, stop());
+      *source_, [this, wishes = std::move(wishes)](const StepReport& report) {
+        return settle_at_head(report, wishes());
       });
 }
 
 // A loss is divided by the tokens of all replicas that there may be. Where every replica trains on
 // by itself, its gradient is the mean over its own tokens; and where some have left, what the
 // others have together is the mean over theirs.
-StepVerdict Stage::settle_at_head(StepReport report, bool stop) {
+StepVerdict Stage::settle_at_head(StepReport report, Wishes wishes) {
+  // Somebody has come since the last vote.
+  if (votes_->epoch() < sync_->members().epoch) votes_->welcome(sync_->members());
+  if (wishes.save <= saved_for_) wishes.save = 0;
   const bool step = !report.squared_norms.empty();
   const auto tokens = static_cast<double>(report.target_tokens);
   double own_factor = 1;
@@ -179,7 +182,8 @@ StepVerdict Stage::settle_at_head(StepReport report, bool stop) {
     if (own > 0) own_factor = tokens / static_cast<double>(own);
     for (SquaredNorm& norm : report.squared_norms) norm.value *= own_factor * own_factor;
   }
-  HeadVote::Result result = votes_->cast({std::move(report), stop});
+  HeadVote::Result result = votes_->cast({std::move(report), wishes.stop, wishes.save});
+  saved_for_ = std::max(saved_for_, result.all.save);
   StepReport& all = result.all.report;
   double factor = 1;
   if (step && result.passed &&
@@ -192,6 +196,7 @@ StepVerdict Stage::settle_at_head(StepReport report, bool stop) {
   }
   StepVerdict verdict = decide(all, options_.clip, result.all.stop);
   verdict.gradient_factor *= own_factor * factor;
+  verdict.save = result.all.save > 0;
   verdict.again = !result.passed;
   verdict.epoch = result.epoch;
   return verdict;

@@ -30,8 +30,8 @@ class Stage {
   void initialize();
   AdamW& optimizer() { return *optimizer_; }
   const WaitClock& waits() const { return waits_; }
-  // Before run(), once. `stop_requested` is asked once per step at the head of the pipeline.
-  void connect(StageLinks links, const StageData& data, std::function<bool()> stop_requested);
+  // Before run(), once. `wishes` is asked with every vote at the head of the pipeline.
+  void connect(StageLinks links, const StageData& data, std::function<Wishes()> wishes);
 
   // For reports; null where there is none.
   net::Link* upstream_link(ChunkIndex chunk = {});
@@ -87,8 +87,8 @@ class Stage {
   std::vector<std::uint32_t> places() const;
   void connect_upstream(std::size_t seat, SeatLinks& links);
   void connect_downstream(std::size_t seat, SeatLinks& links);
-  void connect_head(StageLinks& links, std::function<bool()> stop_requested);
-  StepVerdict settle_at_head(StepReport report, bool stop);
+  void connect_head(StageLinks& links, std::function<Wishes()> wishes);
+  StepVerdict settle_at_head(StepReport report, Wishes wishes);
   // Ends the links to replicas that are no members, so that nobody sends or waits there.
   void part_from_others(const std::vector<std::uint32_t>& members) const;
   void connect_tie(std::unique_ptr<net::Link> link);
@@ -102,6 +102,7 @@ class Stage {
   std::vector<std::uint32_t> places_;  // of these in the model
   sync::Layout layout_;
   sync::Roster* roster_ = nullptr;
+  std::uint32_t saved_for_ = 0;  // the newest wish for a checkpoint that all have agreed on
   std::unique_ptr<Gradients> gradients_;
   std::unique_ptr<AdamW> optimizer_;
   std::unique_ptr<ReplicaSync> sync_;

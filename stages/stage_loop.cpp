@@ -19,6 +19,7 @@ StageLoop::StageLoop(StageParts parts, schedules::ActionList training,
       options_(std::move(options)),
       observer_(observer) {
   sent_since();
+  if (parts_.sync.members().epoch > 0) deal();
   for (const schedules::Action& action : training_) {
     last_micro_batch_ = std::max(last_micro_batch_, action.micro_batch);
   }
@@ -35,20 +36,26 @@ store::Step StageLoop::run() {
     if (options_.evaluate && (over || due(done, options_.evaluate_every))) {
       stop = evaluate(done) || stop;
     }
-    if (over || stop || due(done, options_.checkpoint_every)) save(done);
+    if (over || stop || save_wanted_ || due(done, options_.checkpoint_every)) save(done);
   }
   return done;
 }
 
 void StageLoop::save(store::Step steps) {
   const auto holds = [&] { return parts_.sync.holds_for_look(steps); };
+  Saved saved;
   do {
     // Whoever had gathered before a replica left will find that the checkpoint is to be made again,
     // and gathers again: so does who hears of that later.
     while (!gather(steps, holds)) {
     }
     parts_.sync.before_checkpoint(steps);
-  } while (!observer_.checkpoint(steps));
+    saved = observer_.checkpoint(steps);
+  } while (!saved.made);
+  save_wanted_ = false;
+  if (!saved.arrival) return;
+  parts_.sync.welcome(*saved.arrival, steps);
+  deal();
 }
 
 std::vector<BoundaryTraffic> StageLoop::sent_since() {
@@ -109,6 +116,7 @@ StepReport StageLoop::report(const Phase& phase) {
 
 StepVerdict StageLoop::settle(const StepReport& report) {
   const StepVerdict verdict = parts_.seats.front().upstream.settle(report);
+  save_wanted_ = save_wanted_ || verdict.save;
   parts_.below.announce(verdict);
   return verdict;
 }
@@ -116,6 +124,10 @@ StepVerdict StageLoop::settle(const StepReport& report) {
 void StageLoop::regroup(const StepVerdict& verdict) {
   if (verdict.epoch == parts_.sync.members().epoch) return;
   parts_.sync.regroup(verdict.epoch, !verdict.again);
+  deal();
+}
+
+void StageLoop::deal() {
   const sync::Membership& members = parts_.sync.members();
   parts_.source.deal(members.count(), members.mine);
   if (options_.evaluation_among) {

@@ -78,6 +78,8 @@ class StageLoop {
   template <class Holds>
   bool gather(store::Step steps, Holds holds);
   void regroup(const StepVerdict& verdict);
+  // Evaluations, as those who take part now.
+  void deal();
   void save(store::Step steps);
   StepVerdict train(store::Step step);
   bool evaluate(store::Step steps);
@@ -92,6 +94,7 @@ class StageLoop {
   MicroBatch last_micro_batch_{};
   StageObserver& observer_;
   std::vector<BoundaryTraffic> sent_;  // up to the end of the last step
+  bool save_wanted_ = false;           // a checkpoint, behind this step
 };
 
 }  // namespace strait::stages

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "framework/sync/sync_rounds.h"
@@ -25,6 +26,14 @@ struct StepSummary {
   double sync_waited_seconds = 0;     // for that, instead of computing; so far
 };
 
+// What became of a checkpoint.
+struct Saved {
+  bool made =
+      true;  // false: a replica left meanwhile, and those that are left have to make it again
+  // A replica takes part from here on: all processes of all replicas hear the same.
+  std::optional<sync::Arrival> arrival = {};
+};
+
 // Who looks on while a stage works: metrics, traces, checkpoints and stop requests all come in
 // here, between actions, on the compute thread.
 class StageObserver {
@@ -38,9 +47,8 @@ class StageObserver {
   virtual void after(const Phase& phase, const schedules::Action& action) = 0;
   virtual void trained(const StepSummary& summary) = 0;
   virtual void evaluated(const StepVerdict& verdict) = 0;
-  // State is that of `steps` finished steps; nothing moves until this returns. False: a replica
-  // left meanwhile, and those that are left have to make it again.
-  virtual bool checkpoint(store::Step steps) = 0;
+  // State is that of `steps` finished steps; nothing moves until this returns.
+  virtual Saved checkpoint(store::Step steps) = 0;
 };
 
 }  // namespace strait::stages

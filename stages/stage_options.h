@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "stages/adamw.h"
 #include "stages/batch_source.h"
 #include "stages/boundary_options.h"
+#include "stages/entry.h"
 #include "stages/stage_loop.h"
 
 namespace strait::stages {
@@ -61,7 +63,16 @@ struct StageLinks {
   // null at the own place; empty where there is one replica, and votes at every other stage.
   std::vector<std::unique_ptr<net::Link>> replicas;
   std::vector<std::unique_ptr<net::Link>> votes;
-  sync::Roster* roster = nullptr;  // says which replicas leave, outlives the stage; null: none may
+  // Says which replicas leave and come, outlives the stage; null: none may. Then links to other
+  // replicas stay where they are, whoever is behind them (net::ReplaceableLink).
+  sync::Roster* roster = nullptr;
+  std::optional<Entry> entry = {};  // absent: all began together
+};
+
+// What is asked of a run from outside, as the head of a pipeline knows it.
+struct Wishes {
+  bool stop = false;       // finish the step, make a checkpoint and leave
+  std::uint32_t save = 0;  // make a checkpoint soon; every wish has a higher number
 };
 
 // Null where this stage needs no tokens.

@@ -29,7 +29,9 @@ Diloco::Diloco(const SyncSettings& settings)
   }
 }
 
-std::vector<SlotNeed> Diloco::slots() const { return {{.name = kReference}, {.name = kOuter}}; }
+std::vector<SlotNeed> Diloco::slots() const {
+  return {{.name = kReference}, {.name = kOuter, .shared = true}};
+}
 
 void Diloco::start(Slots& slots) {
   std::ranges::copy(slots.values(kWeights), slots.values(kReference).begin());

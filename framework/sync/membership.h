@@ -16,4 +16,11 @@ struct Membership {
   bool operator==(const Membership&) const = default;
 };
 
+// From this epoch on this replica takes part, too, which comes from nowhere: it has to be told all
+// that the others know.
+struct Arrival {
+  std::uint32_t epoch = 0;
+  std::uint32_t replica = 0;
+};
+
 }  // namespace strait::sync

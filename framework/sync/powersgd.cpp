@@ -68,7 +68,7 @@ PowerSgd::PowerSgd(const SyncSettings& settings)
 
 // A start from the last factor need not be an exact one.
 std::vector<SlotNeed> PowerSgd::slots() const {
-  return {{.name = kOwed}, {.name = kFactor, .width = SlotNeed::Width::bfloat16}};
+  return {{.name = kOwed}, {.name = kFactor, .width = SlotNeed::Width::bfloat16, .shared = true}};
 }
 
 std::optional<RoundPlan> PowerSgd::plan(const Moment& moment, const Layout& layout,

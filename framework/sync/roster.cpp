@@ -66,6 +66,11 @@ Membership Roster::newer_than(std::uint32_t epoch) {
   return membership(newest_);
 }
 
+bool Roster::has(std::uint32_t replica) const {
+  const MutexLock lock(mutex_);
+  return std::ranges::count(epochs_.at(newest_), replica) > 0;
+}
+
 void Roster::lost(std::uint32_t replica, const std::string& why) {
   Lost tell;
   {

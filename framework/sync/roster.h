@@ -39,6 +39,9 @@ class Roster {
   Membership of(std::uint32_t epoch) STRAIT_EXCLUDES(mutex_);
   Membership newer_than(std::uint32_t epoch) STRAIT_EXCLUDES(mutex_);
 
+  // Whether it takes part, as far as is known.
+  bool has(std::uint32_t replica) const STRAIT_EXCLUDES(mutex_);
+
   void lost(std::uint32_t replica, const std::string& why) STRAIT_EXCLUDES(mutex_);
 
  private:

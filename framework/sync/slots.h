@@ -31,6 +31,9 @@ struct SlotNeed {
   std::string name;  // "reference", "residual", "outer"
   Width width = Width::float32;
   bool saved = true;  // in checkpoints; false: starts as zero again
+  // The same on all members: whoever comes to them gets it from one of them. Else each has its own,
+  // and who comes begins with zero.
+  bool shared = false;
 };
 
 // Named flat vectors over the coordinates of a stage: the trainer's, and those a method asked for,

@@ -47,7 +47,7 @@ StreamingDiloco::StreamingDiloco(const SyncSettings& settings)
 }
 
 std::vector<SlotNeed> StreamingDiloco::slots() const {
-  return {{.name = kReference}, {.name = kOuter}};
+  return {{.name = kReference}, {.name = kOuter, .shared = true}};
 }
 
 void StreamingDiloco::start(Slots& slots) {

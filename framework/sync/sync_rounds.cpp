@@ -123,6 +123,18 @@ void SyncRounds::regroup(const Membership& membership, bool passed) {
   open(moment, id);
 }
 
+void SyncRounds::welcome(const Membership& membership, store::Step next) {
+  if (round_) {
+    held();
+    method_->drop(*round_);
+    round_.reset();
+  }
+  asked_for_ = false;
+  membership_ = membership;
+  opened_ = 0;  // as whoever is new counts
+  go_on(next);
+}
+
 void SyncRounds::gradient_clipped(store::Step step) { open_and_land({step, Hook::clipped}); }
 
 void SyncRounds::before_update(store::Step step) {

@@ -61,6 +61,9 @@ class SyncRounds {
   // never been, and opens again among them. `passed`: all replicas have said that they hold what
   // they were last asked for here, so that stays.
   void regroup(const Membership& membership, bool passed);
+  // Between steps, where nothing waits to land but what the update of the step before `next` has
+  // opened: from now on these take part, one of them new. That round opens again among them.
+  void welcome(const Membership& membership, store::Step next);
   // Norms are agreed on, the gradient is clipped, and the step is not skipped.
   void gradient_clipped(store::Step step);
   // The weights of this step are about to change: rounds that are due land first.

@@ -214,6 +214,27 @@ void Console::replica_left(const ReplicaLeft& gone) {
                       gone.left.size() == 1 ? "goes" : "go"));
 }
 
+void Console::replica_returns(const ReplicaReturns& returns) {
+  const bool fails = !returns.failed.empty();
+  if (is(Style::json)) {
+    return json(fails ? "replica_not_back" : "replica_returns",
+                {{"replica", returns.replica}, {"text", returns.failed}});
+  }
+  lasting(fails ? fmt::format("replica {} does not come back: {}", returns.replica, returns.failed)
+                : fmt::format("replica {} is being brought back", returns.replica));
+}
+
+void Console::replica_joined(const ReplicaJoined& joined) {
+  if (is(Style::json)) {
+    return json("replica_joined", {{"replica", joined.replica},
+                                   {"step", store::number(joined.step)},
+                                   {"replicas", joined.replicas}});
+  }
+  lasting(fmt::format("replica {} takes part again from step {} on; these go on together: {}",
+                      joined.replica, store::number(joined.step),
+                      fmt::join(joined.replicas, ", ")));
+}
+
 void Console::stopping(bool now) {
   if (is(Style::json)) return json("stopping", {{"now", now}});
   lasting(now ? "stopping at once"

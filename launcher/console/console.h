@@ -56,6 +56,8 @@ class Console : public RunObserver {
   void checkpoint_failed(store::Step step, const std::string& text) override;
   void event(const std::string& who, const Event& event) override;
   void replica_left(const ReplicaLeft& gone) override;
+  void replica_returns(const ReplicaReturns& returns) override;
+  void replica_joined(const ReplicaJoined& joined) override;
   void stopping(bool now) override;
   void ended(const Outcome& outcome) override;
 

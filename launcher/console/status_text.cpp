@@ -1,6 +1,7 @@
 #include "launcher/console/status_text.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -41,6 +42,27 @@ std::vector<std::string> traffic_lines(const json& status) {
   std::vector<std::string> lines = boundary_table(boundaries);
   const std::vector<std::string> sync = sync_table(replicas);
   lines.insert(lines.end(), sync.begin(), sync.end());
+  return lines;
+}
+
+std::vector<std::string> replica_lines(const json& status) {
+  if (!status.contains("replicas")) return {};
+  const auto there = status.at("replicas").get<std::vector<std::uint32_t>>();
+  std::vector<std::string> lines = {
+      fmt::format("{} {} part: {}", there.size() == 1 ? "one replica" : "replicas",
+                  there.size() == 1 ? "takes" : "take", fmt::join(there, ", "))};
+  for (const auto& [replica, left] : status.at("left").items()) {
+    lines.push_back(fmt::format("replica {} left at step {}: {}", replica,
+                                left.at("step").get<std::int64_t>(),
+                                left.at("text").get<std::string>()));
+  }
+  if (!status.contains("returns")) return lines;
+  const json& returns = status.at("returns");
+  const auto replica = returns.at("replica").get<std::uint32_t>();
+  const auto failed = returns.at("failed").get<std::string>();
+  lines.push_back(failed.empty()
+                      ? fmt::format("replica {} is coming back", replica)
+                      : fmt::format("replica {} did not come back: {}", replica, failed));
   return lines;
 }
 

@@ -12,6 +12,8 @@ namespace strait::launcher {
 std::string numbers_line(const nlohmann::json& status);
 // Of the last step: what crossed the boundaries, and what replicas said to each other.
 std::vector<std::string> traffic_lines(const nlohmann::json& status);
+// Where replicas have left: who takes part, why the others do not, and who is coming back.
+std::vector<std::string> replica_lines(const nlohmann::json& status);
 // What each process does, or waits for.
 std::vector<std::string> process_lines(const nlohmann::json& status);
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,9 @@ struct ShardFailed {
 struct Committed {  // the checkpoint exists
   store::Step step{};
   std::uint32_t epoch = 0;  // of those who wrote it
+  // A replica that takes part from here on, and the epoch of that.
+  std::optional<std::uint32_t> arrives = {};
+  std::optional<std::uint32_t> next_epoch = {};
 };
 
 struct Dropped {  // the checkpoint will never exist, older ones stay; training goes on

@@ -53,8 +53,12 @@ void describe(auto& f, Is<LostReplica> auto& m) { f("replica", m.replica), f("te
 void describe(auto& f, Is<Failed> auto& m) { f("code", m.code), f("text", m.text); }
 void describe(auto& f, Is<Done> auto& m) { f("step", m.step); }
 void describe(auto& f, Is<Peers> auto& m) { f("endpoints", m.endpoints); }
+void describe(auto& f, Is<Admit> auto& m) { f("replica", m.replica), f("keys", m.keys); }
+void describe(auto& f, Is<SaveSoon> auto& m) { f("number", m.number); }
 void describe(auto& /*f*/, Is<StopAfterStep> auto& /*m*/) {}
-void describe(auto& f, Is<Committed> auto& m) { f("step", m.step), f("epoch", m.epoch); }
+void describe(auto& f, Is<Committed> auto& m) {
+  f("step", m.step), f("epoch", m.epoch), f("arrives", m.arrives), f("next_epoch", m.next_epoch);
+}
 void describe(auto& f, Is<Dropped> auto& m) {
   f("step", m.step), f("text", m.text), f("again", m.again), f("epoch", m.epoch);
 }
@@ -87,6 +91,10 @@ template <>
 constexpr std::string_view kTypeName<Done> = "done";
 template <>
 constexpr std::string_view kTypeName<Peers> = "peers";
+template <>
+constexpr std::string_view kTypeName<Admit> = "admit";
+template <>
+constexpr std::string_view kTypeName<SaveSoon> = "save_soon";
 template <>
 constexpr std::string_view kTypeName<StopAfterStep> = "stop_after_step";
 template <>

@@ -31,6 +31,7 @@ struct Hello {
 };
 
 // Weights are there and the data links are bound: link name → endpoint of what this process bound.
+// In the middle of training: of what it bound for a replica that comes.
 struct Ready {
   std::map<std::string, std::string> endpoints;
 };
@@ -106,6 +107,18 @@ struct Peers {
   std::map<std::string, std::string> endpoints;
 };
 
+// A replica comes back, whose processes have these keys from now on, by name: bind what is listened
+// on for it, say so (Ready), connect to the rest when there are Peers.
+struct Admit {
+  std::uint32_t replica = 0;
+  std::map<std::string, std::string> keys;
+};
+
+// Make a checkpoint behind the next step. Every wish has a higher number.
+struct SaveSoon {
+  std::uint32_t number = 0;
+};
+
 struct StopAfterStep {};  // finish the step, checkpoint, send Done, leave
 
 // Replicas have left or come: these take part from the step on that the stages agree on.
@@ -123,7 +136,8 @@ struct Abort {
 
 using StageMessage = std::variant<Hello, Ready, Progress, StepDone, Evaluated, ShardsWritten,
                                   ShardFailed, Event, LostReplica, Failed, Done>;
-using CoordinatorMessage = std::variant<Peers, StopAfterStep, Committed, Dropped, Regroup, Abort>;
+using CoordinatorMessage =
+    std::variant<Peers, Admit, SaveSoon, StopAfterStep, Committed, Dropped, Regroup, Abort>;
 
 net::Frame format(const StageMessage& message);
 net::Frame format(const CoordinatorMessage& message);

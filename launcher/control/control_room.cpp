@@ -62,6 +62,7 @@ void ControlRoom::check_stops(int stops) {
   if (now) {
     fail({std::nullopt, ExitCode::interrupted, "stopped at once, as asked"});
   } else {
+    turn_away("the run is asked to stop");
     crew_.tell_all(StopAfterStep{});
   }
 }
@@ -87,6 +88,7 @@ void ControlRoom::report() {
   if (now - reported_ < kReportEvery) return;
   reported_ = now;
   let_leave();
+  look_for_returns();
   observe(&RunObserver::reports, crew_.reports(now));
 }
 
@@ -100,6 +102,7 @@ void ControlRoom::blame(const CrewMember& member, ExitCode code, const std::stri
 }
 
 void ControlRoom::fail(const Finding& finding) {
+  if (finding.process && crew_.member(*finding.process).joins) return turn_away(finding.sentence);
   if (phase_ == Phase::training && circle_.outlives(finding)) return part_with(finding);
   first_cause_.add(finding);
   if (phase_ == Phase::breaking) return;
@@ -117,7 +120,7 @@ void ControlRoom::part_with(const Finding& finding) {
   std::size_t left = 0;
   for (CrewMember& member : crew_.members()) {
     if (!circle_.has(member.station.name.replica)) {
-      if (member.parted) continue;
+      if (member.parted || member.joins) continue;
       crew_.tell(member, Abort{finding.code, finding.sentence, "its replica"});
       crew_.kill(member);
       member.parted = true;
@@ -139,6 +142,7 @@ void ControlRoom::part_with(const Finding& finding) {
   crew_.tell_all(regroup);
   observe(&RunObserver::replica_left,
           ReplicaLeft{replica, last_step_, finding.sentence, regroup.replicas});
+  go_on_with_comeback();
   check_done();
 }
 
@@ -152,9 +156,11 @@ void ControlRoom::let_leave() {
 
 void ControlRoom::check_done() {
   const auto& members = crew_.members();
-  const bool all = std::all_of(members.begin(), members.end(),
-                               [](const CrewMember& one) { return one.done || one.parted; });
+  const bool all = std::all_of(members.begin(), members.end(), [](const CrewMember& one) {
+    return one.done || one.parted || one.joins;
+  });
   if (!all || phase_ != Phase::training) return;
+  turn_away("the run is over");
   phase_ = Phase::leaving;
   deadline_ = Clock::now() + options_.farewell;
 }

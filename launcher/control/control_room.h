@@ -3,6 +3,7 @@
 #include <chrono>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -75,6 +76,27 @@ class ControlRoom {
   void fail(const Finding& finding);
   // The run goes on without that process's replica.
   void part_with(const Finding& finding);
+
+  // A replica that comes back, step by step: it is started; when all of its processes have bound
+  // their links, the others do so for it; when all of them have, everybody connects, and the next
+  // checkpoint is the moment from which it takes part.
+  struct Comeback {
+    enum class Step { starting, admitting, waiting };
+    std::uint32_t replica = 0;
+    Step step = Step::starting;
+    std::set<net::ProcessName> unanswered;  // of the others, while they are asked
+    std::chrono::steady_clock::time_point deadline;
+  };
+  void look_for_returns();
+  void begin_comeback(std::uint32_t replica);
+  void start_anew(std::uint32_t replica);
+  void go_on_with_comeback();
+  void ask_others();
+  void hear_of_comeback(CrewMember& from, const Ready& ready);
+  // Where somebody comes: this checkpoint, which all of the others have made, lets it in.
+  void let_in(Committed& committed);
+  void turn_away(const std::string& why);
+  void ask_for_checkpoint();
   bool over();
   Outcome outcome() const;
 
@@ -89,6 +111,9 @@ class ControlRoom {
   // Replicas that others cannot reach: who says so, and since when.
   std::map<std::uint32_t, std::pair<std::chrono::steady_clock::time_point, std::string>>
       out_of_reach_;
+  std::vector<std::uint32_t> returns_;  // that are asked for
+  std::optional<Comeback> comeback_;    // one at a time
+  std::uint32_t wishes_ = 0;            // for checkpoints
   FirstCause first_cause_;
   Phase phase_ = Phase::connecting;
   std::chrono::steady_clock::time_point deadline_;  // leaving, breaking: for the last process to go

@@ -58,6 +58,7 @@ void ControlRoom::hear(CrewMember& from, const Hello& hello) {
 }
 
 void ControlRoom::hear(CrewMember& from, const Ready& ready) {
+  if (phase_ == Phase::training) return hear_of_comeback(from, ready);
   from.ready = ready;
   if (!crew_.all(&CrewMember::is_ready) || phase_ != Phase::connecting) return;
   const Peers peers{options_.meet ? options_.meet(crew_.endpoints()) : crew_.endpoints()};
@@ -69,6 +70,7 @@ void ControlRoom::hear(CrewMember& from, const Ready& ready) {
 
 void ControlRoom::hear(CrewMember& from, const Progress& progress) {
   from.progress = progress;
+  if (from.joins) return;  // it waits for its turn, however long
   watchdog_.progress(from.station.name, progress, from.heard);
 }
 
@@ -138,8 +140,10 @@ void ControlRoom::commit(store::Step step, const std::vector<store::ShardFile>& 
   missed_ = 0;
   last_drop_.reset();
   last_checkpoint_ = step;
-  crew_.tell_all(Committed{step, circle_.epoch()});
   observe(&RunObserver::checkpointed, step);
+  Committed committed{step, circle_.epoch()};
+  let_in(committed);
+  crew_.tell_all(committed);
 }
 
 void ControlRoom::drop(store::Step step, const Finding& why) {
@@ -147,6 +151,7 @@ void ControlRoom::drop(store::Step step, const Finding& why) {
   last_drop_ = why;
   crew_.tell_all(Dropped{step, why.sentence, false, circle_.epoch()});
   observe(&RunObserver::checkpoint_failed, step, why.sentence);
+  if (comeback_ && comeback_->step == Comeback::Step::waiting) ask_for_checkpoint();
   if (missed_ < options_.missed_checkpoints) return;
   fail({why.process, why.code,
         fmt::format("{} checkpoints in a row could not be written; {}", missed_, why.sentence)});

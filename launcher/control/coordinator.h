@@ -22,6 +22,7 @@ struct Station {
   net::ProcessName name;
   std::unique_ptr<net::Link> link;   // the control link to it
   std::unique_ptr<Process> process;  // it was started already; null in tests without processes
+  std::string public_key;            // by which others know it
 };
 
 class ControlRoom;
@@ -35,8 +36,14 @@ struct CoordinatorOptions {
   std::chrono::milliseconds farewell{30'000};  // from the last Done to the last exit
   // Replicas that somebody wants to leave, each told once; asked every second. Absent: nobody does.
   std::function<std::vector<std::uint32_t>()> asked_to_leave;
-  bool outlives_replicas = false;  // where one is lost the others go on
-  int missed_checkpoints = 3;      // in a row; then the run ends
+  // Likewise, and to come back.
+  std::function<std::vector<std::uint32_t>()> asked_to_return;
+  // Starts the processes of a replica that has left anew; nothing holds their former links any
+  // more. UserError: why that cannot be.
+  std::function<std::vector<Station>(std::uint32_t)> bring_back;
+  std::chrono::milliseconds admission{60'000};  // for all to answer that a replica may come
+  bool outlives_replicas = false;               // where one is lost the others go on
+  int missed_checkpoints = 3;                   // in a row; then the run ends
   // Where the other ends of links have to connect to, given where all listen; absent: just there.
   std::function<std::map<std::string, std::string>(std::map<std::string, std::string>)> meet;
   // Makes the checkpoint exist: writes the manifest over the shards of all processes. Throws

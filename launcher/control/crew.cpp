@@ -86,7 +86,7 @@ bool Crew::all(bool (CrewMember::*are)() const) const {
 std::map<std::string, std::string> Crew::endpoints() const {
   std::map<std::string, std::string> endpoints;
   for (const CrewMember& member : members_) {
-    if (!member.ready) continue;
+    if (!member.ready || member.parted) continue;
     for (const auto& [link, endpoint] : member.ready->endpoints) {
       if (!endpoints.emplace(link, endpoint).second) {
         throw ControlError("link " + link + " was bound by two processes");

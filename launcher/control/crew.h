@@ -23,6 +23,7 @@ struct CrewMember {
   bool link_over = false;  // nothing more will come from it
   bool killed = false;     // by us
   bool parted = false;     // its replica has left, and the run goes on without it
+  bool joins = false;      // its replica comes back, and takes no part yet
   std::optional<ExitStatus> status;
   std::chrono::steady_clock::time_point ended;  // when we saw that
 
@@ -50,7 +51,8 @@ class Crew {
   const CrewMember& member(net::ProcessName name) const;
   CrewMember& member(net::ProcessName name);
   bool all(bool (CrewMember::*are)() const) const;
-  // Of all that are ready: link name → endpoint. ControlError: two of them bound the same link.
+  // Of all that are ready and there: link name → endpoint. ControlError: two of them bound the same
+  // link.
   std::map<std::string, std::string> endpoints() const;
   std::vector<ProcessReport> reports(std::chrono::steady_clock::time_point now) const;
 

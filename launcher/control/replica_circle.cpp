@@ -18,4 +18,8 @@ void ReplicaCircle::leave(std::uint32_t replica) {
   if (members_.erase(replica) > 0) ++epoch_;
 }
 
+void ReplicaCircle::join(std::uint32_t replica) {
+  if (members_.insert(replica).second) ++epoch_;
+}
+
 }  // namespace strait::launcher

@@ -21,9 +21,10 @@ class ReplicaCircle {
   // that any of them would make likewise, or did, is none.
   bool outlives(const Finding& finding) const;
   void leave(std::uint32_t replica);
+  void join(std::uint32_t replica);
 
   std::uint32_t epoch() const { return epoch_; }
-  // What to tell those who are left.
+  // What to tell those who take part.
   Regroup regroup() const { return {epoch_, {members_.begin(), members_.end()}}; }
 
  private:

@@ -27,6 +27,19 @@ struct ReplicaLeft {
   std::vector<std::uint32_t> left;
 };
 
+// A replica that has left and takes part again.
+struct ReplicaJoined {
+  std::uint32_t replica = 0;
+  store::Step step{};  // updates that the others had made by then
+  std::vector<std::uint32_t> replicas;
+};
+
+// A replica that has left is being brought back; `failed`: it does not come, in one sentence.
+struct ReplicaReturns {
+  std::uint32_t replica = 0;
+  std::string failed;
+};
+
 // Who looks on while a run goes: the console, the files of the run. Called on the coordinator's
 // thread, one call at a time; must return at once (nothing slower than appending a line to a file).
 class RunObserver {
@@ -45,6 +58,8 @@ class RunObserver {
   virtual void checkpoint_failed(store::Step /*step*/, const std::string& /*text*/) {}
   virtual void event(const std::string& /*who*/, const Event& /*event*/) {}
   virtual void replica_left(const ReplicaLeft& /*gone*/) {}
+  virtual void replica_returns(const ReplicaReturns& /*returns*/) {}
+  virtual void replica_joined(const ReplicaJoined& /*joined*/) {}
   virtual void stopping(bool /*now*/) {}
   virtual void ended(const Outcome& /*outcome*/) {}
 };

@@ -28,7 +28,8 @@ struct Letter {
 };
 
 // Listens to all control links at once, one thread each, and hands out what comes in the order in
-// which it came. The links stay the caller's; the destructor aborts them to end its threads.
+// which it came. The links stay the caller's; the destructor aborts them to end its threads. One
+// thread may call.
 class StationInbox {
  public:
   explicit StationInbox(std::vector<net::Link*> links);
@@ -36,18 +37,24 @@ class StationInbox {
   StationInbox(const StationInbox&) = delete;
   StationInbox& operator=(const StationInbox&) = delete;
 
+  // The station's link is about to end, with what it said: nobody listens to it any more.
+  void retire(std::size_t station) STRAIT_EXCLUDES(mutex_);
+  // From now on this is its link.
+  void listen_to(std::size_t station, net::Link* link) STRAIT_EXCLUDES(mutex_);
+
   // Everything that is here; waits for a first letter until the deadline.
   std::vector<Letter> take_until(std::chrono::steady_clock::time_point deadline)
       STRAIT_EXCLUDES(mutex_);
 
  private:
-  void listen(std::size_t station);
+  void listen(std::size_t station, net::Link& link);
   void put(Letter letter) STRAIT_EXCLUDES(mutex_);
 
-  const std::vector<net::Link*> links_;
+  std::vector<net::Link*> links_;  // null: retired
   Mutex mutex_;
   Condition changed_;
   std::deque<Letter> letters_ STRAIT_GUARDED_BY(mutex_);
+  std::vector<bool> retired_ STRAIT_GUARDED_BY(mutex_);
   bool closing_ STRAIT_GUARDED_BY(mutex_) = false;
   std::vector<std::thread> listeners_;
 };

@@ -76,6 +76,11 @@ std::vector<StepLine> StepLedger::leave(net::ProcessName process) {
   return lines;
 }
 
+void StepLedger::join(net::ProcessName process, store::Step made) {
+  processes_.push_back(process);
+  newest_[process] = made;
+}
+
 // Whoever has left may have had its part in it.
 bool StepLedger::whole(const std::map<net::ProcessName, StepDone>& parts) const {
   return std::ranges::all_of(processes_, [&](const auto& name) { return parts.contains(name); });

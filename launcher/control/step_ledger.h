@@ -45,6 +45,9 @@ class StepLedger {
   // This process reports no more; steps that waited for it alone are whole, and in order.
   std::vector<StepLine> leave(net::ProcessName process);
 
+  // This one does (again) from behind this step on.
+  void join(net::ProcessName process, store::Step made);
+
   // Of the latest steps; 0 before the first.
   double median_seconds() const;
 

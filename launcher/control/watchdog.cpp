@@ -33,14 +33,21 @@ std::vector<std::string> descriptions(const std::vector<net::ProcessName>& proce
 
 Watchdog::Watchdog(const std::vector<net::ProcessName>& processes, WatchdogLimits limits,
                    Time start)
-    : limits_(limits), start_(start), last_hello_(start), judged_(start) {
-  for (const net::ProcessName& process : processes) watched_[process].moved = start;
+    : limits_(limits), judged_(start) {
+  for (const net::ProcessName& process : processes) begin(process, start);
+}
+
+void Watchdog::begin(net::ProcessName process, Time now) {
+  Watched fresh;
+  fresh.start = now;
+  fresh.moved = now;
+  watched_[process] = fresh;
 }
 
 void Watchdog::heard(net::ProcessName process, Time now) {
   Watched& watched = watched_.at(process);
   if (!watched.heard) {
-    last_hello_ = now;
+    longest_hello_ = std::max(longest_hello_, now - watched.start);
     watched.moved = now;
   }
   watched.heard = now;
@@ -69,9 +76,8 @@ void Watchdog::restart(Time now) {
 
 void Watchdog::forgive(std::chrono::nanoseconds gap) {
   const auto shift = std::chrono::duration_cast<Time::duration>(gap);
-  start_ += shift;
-  last_hello_ += shift;
   for (auto& [name, watched] : watched_) {
+    watched.start += shift;
     watched.moved += shift;
     if (watched.heard) *watched.heard += shift;
   }
@@ -87,18 +93,19 @@ std::optional<Verdict> Watchdog::judge(Time now, double median_step_seconds) {
 
 std::optional<Verdict> Watchdog::missing(Time now) const {
   // Where the others took long, the last ones may too.
-  const auto adapted =
-      std::max<Time::duration>(limits_.start, kLateComerFactor * (last_hello_ - start_));
-  if (now - start_ <= adapted) return std::nullopt;
+  const auto adapted = std::max<Time::duration>(limits_.start, kLateComerFactor * longest_hello_);
   std::vector<net::ProcessName> absent;
+  Time start = now;
   for (const auto& [name, watched] : watched_) {
-    if (!watched.heard && !watched.finished) absent.push_back(name);
+    if (watched.heard || watched.finished || now - watched.start <= adapted) continue;
+    absent.push_back(name);
+    start = std::min(start, watched.start);
   }
   if (absent.empty()) return std::nullopt;
   const std::vector<std::string> names = descriptions(absent);
   return Verdict{absent.front(),
                  fmt::format("{} did not say hello within {:.0f} s of the start",
-                             fmt::join(names, ", "), seconds_between(start_, now)),
+                             fmt::join(names, ", "), seconds_between(start, now)),
                  true};
 }
 

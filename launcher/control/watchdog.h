@@ -34,8 +34,9 @@ class Watchdog {
 
   void heard(net::ProcessName process, Time now);  // any message
   void progress(net::ProcessName process, const Progress& progress, Time now);
-  void finished(net::ProcessName process);  // Done, or known to have ended: no longer judged
-  void restart(Time now);                   // a new phase begins: all clocks of progress at zero
+  void finished(net::ProcessName process);         // Done, or known to have ended: no longer judged
+  void begin(net::ProcessName process, Time now);  // as a new one: its hello is still to come
+  void restart(Time now);  // a new phase begins: all clocks of progress at zero
 
   // Nothing: all is well as far as one can tell. Call several times a second; a long gap between
   // two calls means that we were stopped ourselves, and is not held against anybody.
@@ -44,6 +45,7 @@ class Watchdog {
  private:
   struct Watched {
     bool finished = false;
+    Time start;
     std::optional<Time> heard;  // none: it has not said hello
     Time moved;                 // its counter, or the start of the phase
     bool ever_moved = false;
@@ -58,8 +60,7 @@ class Watchdog {
 
   std::map<net::ProcessName, Watched> watched_;
   WatchdogLimits limits_;
-  Time start_;
-  Time last_hello_;
+  Time::duration longest_hello_{};  // from its start
   Time judged_;
 };
 

@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 
 #include <functional>
-#include <map>
-#include <memory>
 #include <utility>
 
 #include "framework/net/node.h"
@@ -14,52 +12,16 @@
 #include "launcher/build_id.h"
 #include "launcher/control/coordinator.h"
 #include "launcher/control/stop_signals.h"
-#include "launcher/run/leave_request.h"
+#include "launcher/run/replica_request.h"
 #include "launcher/run/report.h"
 #include "launcher/run/run_hosts.h"
 #include "launcher/run/run_recorder.h"
-#include "launcher/stage/stage_job.h"
+#include "launcher/run/stage_starter.h"
 
 namespace strait::launcher {
 namespace {
 
 namespace fs = std::filesystem;
-
-using Keys = std::map<net::ProcessName, net::CurveKeyPair>;
-
-Keys make_keys(const Plan& plan) {
-  Keys keys;
-  for (const Plan::Process& process : plan.processes) {
-    keys.emplace(process.name, net::CurveKeyPair::generate());
-  }
-  return keys;
-}
-
-// The stage program stands beside this one.
-fs::path stage_program() {
-  return fs::read_symlink("/proc/self/exe").parent_path() / "strait-stage";
-}
-
-StageJob job_for(const RunFile& run, const Keys& keys, net::ProcessName process) {
-  StageJob job;
-  job.plan = run.plan;
-  job.process = process;
-  job.run = run.run;
-  job.plugins = plugin_copies(run.plan.recipe.plugins);
-  job.keys = keys.at(process);
-  for (const auto& [peer, pair] : keys) job.peer_keys[peer.text()] = pair.public_key;
-  return job;
-}
-
-net::LinkOptions control_options(net::ProcessName process, const Keys& keys, const Plan& plan) {
-  net::LinkOptions options;
-  options.name = "control " + process.text();
-  options.peer = process;
-  options.peer_public_key = keys.at(process).public_key;
-  options.terms = {{"build", build_id()}};
-  options.hold = std::chrono::seconds(plan.recipe.hosts.hold);
-  return options;
-}
 
 using Tell = std::function<void(const Event&)>;
 
@@ -149,41 +111,8 @@ void draw(const RunDirectory& directory, const Plan& plan, const Tell& tell) {
   }
 }
 
-// Starts every process, each with its own job.
-std::vector<Station> start_all(const RunFile& run, const RunDirectory& directory,
-                               const net::NodeOptions& node, RunHosts& hosts,
-                               const LaunchOptions& options) {
-  const Keys keys = make_keys(run.plan);
-  std::vector<Station> stations;
-  std::vector<Launch> launches;
-  for (const Plan::Process& process : run.plan.processes) {
-    StageJob job = job_for(run, keys, process.name);
-    job.generation = node.generation;
-    job.coordinator_key = node.keys.public_key;
-    job.resume = options.resume;
-    job.resume_caches = options.caches.restore;
-    job.resume_exact = options.sync.exact;
-    job.codec_generation = options.caches.generation;
-    hosts.settle(job, process.host_index);
-    Station station;
-    station.name = process.name;
-    station.link =
-        hosts.listener(process.host_index).expect(control_options(process.name, keys, run.plan));
-    Launch& launch = launches.emplace_back();
-    launch.process = process.name;
-    launch.host = process.host_index;
-    launch.argv = {stage_program().string()};
-    launch.input = to_text(job);
-    launch.log = directory.log(process.name.text());
-    stations.push_back(std::move(station));
-  }
-  auto started = hosts.backend().start_all(launches);
-  for (std::size_t i = 0; i < stations.size(); ++i) stations[i].process = std::move(started[i]);
-  return stations;
-}
-
 CoordinatorOptions coordination_of(const RunFile& run, const RunDirectory& directory,
-                                   std::uint32_t generation, RunHosts& hosts,
+                                   std::uint32_t generation, RunHosts& hosts, StageStarter& starter,
                                    const LaunchOptions& options) {
   CoordinatorOptions coordination;
   coordination.from = options.from;
@@ -193,8 +122,15 @@ CoordinatorOptions coordination_of(const RunFile& run, const RunDirectory& direc
     coordination.limits.hold = std::chrono::seconds(run.plan.recipe.hosts.hold);
   }
   coordination.outlives_replicas = run.plan.recipe.sync.on_loss == LossRule::go_on;
-  take_leave_requests(directory.path());  // of an earlier launch
-  coordination.asked_to_leave = [&directory] { return take_leave_requests(directory.path()); };
+  const auto requests = [&directory](ReplicaRequest request) {
+    take_requests(request, directory.path());  // of an earlier launch
+    return [&directory, request] { return take_requests(request, directory.path()); };
+  };
+  coordination.asked_to_leave = requests(ReplicaRequest::leave);
+  coordination.asked_to_return = requests(ReplicaRequest::come_back);
+  coordination.bring_back = [&starter](std::uint32_t replica) {
+    return starter.start_again(replica);
+  };
   coordination.meet = [&hosts](std::map<std::string, std::string> endpoints) {
     return hosts.meet(std::move(endpoints));
   };
@@ -223,7 +159,8 @@ Outcome launch_run(RunDirectory& directory, const RunFile& planned, const Launch
   if (hosts.ship() != nullptr) ship_out(hosts, run, directory, signals, options);
   hosts.phase_ended("sent");
 
-  std::vector<Station> stations = start_all(run, directory, node_options, hosts, options);
+  StageStarter starter(run, directory, node_options, hosts, options);
+  std::vector<Station> stations = starter.start_all();
   hosts.phase_ended("started");
 
   RunRecorder recorder(directory, run.run.hex(), generation);
@@ -239,7 +176,8 @@ Outcome launch_run(RunDirectory& directory, const RunFile& planned, const Launch
   tell({"sync_restarted", options.sync.restarted});
   tell(hosts.phases());
   for (const Event& note : hosts.notes()) tell(note);
-  CoordinatorOptions coordination = coordination_of(run, directory, generation, hosts, options);
+  CoordinatorOptions coordination =
+      coordination_of(run, directory, generation, hosts, starter, options);
   Outcome outcome;
   {
     Coordinator coordinator(std::move(stations), std::move(coordination), std::move(observers));

@@ -161,6 +161,28 @@ void RunRecorder::replica_left(const ReplicaLeft& gone) {
                                 {"text", gone.why},
                                 {"replicas", gone.left}});
   (*status_)["replicas"] = gone.left;
+  (*status_)["left"][std::to_string(gone.replica)] = {{"step", store::number(gone.step)},
+                                                      {"text", gone.why}};
+  write_status();
+}
+
+void RunRecorder::replica_returns(const ReplicaReturns& returns) {
+  const bool fails = !returns.failed.empty();
+  append_event(fails ? "replica_not_back" : "replica_returns",
+               {{"replica", returns.replica}, {"text", returns.failed}});
+  if (!fails) ++returns_;
+  (*status_)["returns"] = {
+      {"replica", returns.replica}, {"failed", returns.failed}, {"number", returns_}};
+  write_status();
+}
+
+void RunRecorder::replica_joined(const ReplicaJoined& joined) {
+  append_event("replica_joined", {{"replica", joined.replica},
+                                  {"step", store::number(joined.step)},
+                                  {"replicas", joined.replicas}});
+  (*status_)["replicas"] = joined.replicas;
+  (*status_)["left"].erase(std::to_string(joined.replica));
+  (*status_).erase("returns");
   write_status();
 }
 

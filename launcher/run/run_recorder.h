@@ -29,6 +29,8 @@ class RunRecorder : public RunObserver {
   void checkpoint_failed(store::Step step, const std::string& text) override;
   void event(const std::string& who, const Event& event) override;
   void replica_left(const ReplicaLeft& gone) override;
+  void replica_returns(const ReplicaReturns& returns) override;
+  void replica_joined(const ReplicaJoined& joined) override;
   void stopping(bool now) override;
   void ended(const Outcome& outcome) override;
 
@@ -41,6 +43,7 @@ class RunRecorder : public RunObserver {
   trace::JsonLines metrics_;
   trace::JsonLines events_;
   std::unique_ptr<nlohmann::ordered_json> status_;  // what status.json says next
+  int returns_ = 0;                                 // of replicas, that were tried
   RemainingTime remaining_;
   bool warned_ = false;
 };

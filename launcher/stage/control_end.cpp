@@ -1,5 +1,6 @@
 #include "launcher/stage/control_end.h"
 
+#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
 #include <cstdlib>
@@ -43,6 +44,23 @@ ControlEnd::Decision ControlEnd::wait_for_commit(store::Step step, std::uint32_t
   return decided_.at({step, epoch});
 }
 
+ControlEnd::Turn ControlEnd::wait_for_turn() {
+  const MutexLock lock(mutex_);
+  while (!turn_) changed_.wait(mutex_);
+  return *turn_;
+}
+
+void ControlEnd::on_admit(Expect expect, std::function<void(const Peers&)> meet) {
+  std::optional<Admit> early;
+  {
+    const MutexLock lock(mutex_);
+    expect_ = std::move(expect);
+    meet_ = std::move(meet);
+    early = std::exchange(early_, std::nullopt);
+  }
+  if (early) hear(*early);
+}
+
 void ControlEnd::keep_roster(sync::Roster& roster) {
   const MutexLock lock(mutex_);
   roster_ = &roster;
@@ -75,11 +93,15 @@ void ControlEnd::hear(const CoordinatorMessage& message) {
     stop_requested_ = true;
     return;
   }
+  if (const auto* wish = std::get_if<SaveSoon>(&message)) {
+    save_requested_ = wish->number;
+    return;
+  }
+  if (const auto* peers = std::get_if<Peers>(&message)) return hear(*peers);
+  if (const auto* admit = std::get_if<Admit>(&message)) return hear(*admit);
   {
     const MutexLock lock(mutex_);
-    if (const auto* peers = std::get_if<Peers>(&message)) peers_ = peers->endpoints;
-    if (const auto* committed = std::get_if<Committed>(&message))
-      decided_[{committed->step, committed->epoch}] = {};
+    if (const auto* committed = std::get_if<Committed>(&message)) note(*committed);
     if (const auto* dropped = std::get_if<Dropped>(&message)) {
       if (on_drop_) on_drop_(dropped->step);
       decided_[{dropped->step, dropped->epoch}] = {dropped->text, dropped->again};
@@ -90,6 +112,42 @@ void ControlEnd::hear(const CoordinatorMessage& message) {
     }
   }
   changed_.notify_all();
+}
+
+void ControlEnd::note(const Committed& committed) {
+  Decision& decision = decided_[{committed.step, committed.epoch}];
+  decision = {};
+  if (!committed.arrives || !committed.next_epoch) return;
+  decision.arrival = sync::Arrival{*committed.next_epoch, *committed.arrives};
+  if (!turn_) turn_ = Turn{committed.step, *decision.arrival};
+}
+
+void ControlEnd::hear(const Peers& peers) {
+  std::function<void(const Peers&)> meet;
+  {
+    const MutexLock lock(mutex_);
+    if (peers_) meet = meet_;
+    peers_ = peers.endpoints;
+  }
+  changed_.notify_all();
+  if (meet) meet(peers);
+}
+
+void ControlEnd::hear(const Admit& admit) {
+  Expect expect;
+  {
+    const MutexLock lock(mutex_);
+    expect = expect_;
+    if (!expect) early_ = admit;
+  }
+  if (!expect) return;
+  try {
+    say(Ready{expect(admit)});
+  } catch (const net::LinkError& error) {
+    // Without an answer the replica is turned away; this one goes on.
+    say(Event{"not_admitted",
+              fmt::format("nothing to listen on for replica {}: {}", admit.replica, error.what())});
+  }
 }
 
 }  // namespace strait::launcher

@@ -14,6 +14,7 @@
 #include "framework/net/link.h"
 #include "framework/sync/roster.h"
 #include "launcher/control/control_message.h"
+#include "stages/stage_options.h"
 
 namespace strait::launcher {
 
@@ -34,7 +35,19 @@ class ControlEnd {
   // Where every process listens, once all are ready.
   std::map<std::string, std::string> wait_for_peers() STRAIT_EXCLUDES(mutex_);
 
-  bool stop_requested() const { return stop_requested_; }
+  stages::Wishes wishes() const { return {stop_requested_, save_requested_}; }
+
+  // What is done, mostly on the listening thread, when another replica comes: what is bound for it,
+  // and what is connected when it is known where.
+  using Expect = std::function<std::map<std::string, std::string>(const Admit&)>;
+  void on_admit(Expect expect, std::function<void(const Peers&)> meet) STRAIT_EXCLUDES(mutex_);
+
+  // As a replica that comes: waits until it takes part.
+  struct Turn {
+    store::Step step{};  // that the others have made
+    sync::Arrival arrival;
+  };
+  Turn wait_for_turn() STRAIT_EXCLUDES(mutex_);
 
   // What is done when a checkpoint is given up, on the listening thread, before anything that the
   // coordinator says after it is heard: an abort often follows. It must not throw.
@@ -42,8 +55,9 @@ class ControlEnd {
 
   // What became of a checkpoint.
   struct Decision {
-    std::optional<std::string> missing;  // nothing where it exists; else why it does not
-    bool again = false;                  // it is to be made again, by those who are left
+    std::optional<std::string> missing;         // nothing where it exists; else why it does not
+    bool again = false;                         // it is to be made again, by those who are left
+    std::optional<sync::Arrival> arrival = {};  // a replica takes part from here on
   };
   // Waits until the checkpoint of this step exists or does not, as written in this epoch.
   Decision wait_for_commit(store::Step step, std::uint32_t epoch) STRAIT_EXCLUDES(mutex_);
@@ -57,16 +71,24 @@ class ControlEnd {
  private:
   void listen();
   void hear(const CoordinatorMessage& message) STRAIT_EXCLUDES(mutex_);
+  void hear(const Peers& peers) STRAIT_EXCLUDES(mutex_);
+  void hear(const Admit& admit) STRAIT_EXCLUDES(mutex_);
+  void note(const Committed& committed) STRAIT_REQUIRES(mutex_);
 
   const std::unique_ptr<net::Link> link_;
   Mutex send_mutex_;
   std::atomic<bool> stop_requested_ = false;
+  std::atomic<std::uint32_t> save_requested_ = 0;
   std::atomic<bool> closing_ = false;
 
   Mutex mutex_;
   Condition changed_;
   std::optional<std::map<std::string, std::string>> peers_ STRAIT_GUARDED_BY(mutex_);
   std::map<std::pair<store::Step, std::uint32_t>, Decision> decided_ STRAIT_GUARDED_BY(mutex_);
+  std::optional<Turn> turn_ STRAIT_GUARDED_BY(mutex_);
+  std::optional<Admit> early_ STRAIT_GUARDED_BY(mutex_);  // nobody was there to do it
+  Expect expect_ STRAIT_GUARDED_BY(mutex_);
+  std::function<void(const Peers&)> meet_ STRAIT_GUARDED_BY(mutex_);
   sync::Roster* roster_ STRAIT_GUARDED_BY(mutex_) = nullptr;
   std::function<void(store::Step)> on_drop_ STRAIT_GUARDED_BY(mutex_);
   std::thread listener_;

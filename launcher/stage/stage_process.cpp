@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <memory>
 #include <new>
+#include <optional>
 #include <thread>
 
 #include "framework/net/node.h"
@@ -18,6 +19,7 @@
 #include "launcher/failure.h"
 #include "launcher/plan/planned_sync.h"
 #include "launcher/stage/control_end.h"
+#include "launcher/stage/data_links.h"
 #include "launcher/stage/stage_job.h"
 #include "launcher/stage/stage_reporter.h"
 #include "launcher/stage/stage_saver.h"
@@ -69,83 +71,6 @@ std::unique_ptr<net::Link> control_link(net::Node& node, const StageJob& job) {
   return node.connect(job.coordinator_endpoint, options);
 }
 
-// Binds what this process listens on, and connects the rest once it is known where.
-class DataLinks {
- public:
-  DataLinks(net::Node& node, const StageJob& job) : node_(node), job_(job) {
-    const auto [first, last] = job.plan.recipe.hosts.ports;
-    for (const Plan::Link& link : job.plan.links) {
-      const auto bound = job.binds.find(link.name);
-      if (bound == job.binds.end()) continue;
-      net::BindAddress address;
-      address.host = bound->second;
-      address.first_port = static_cast<std::uint16_t>(first);
-      address.last_port = static_cast<std::uint16_t>(last);
-      listeners_.push_back(node.listen(address));
-      endpoints_[link.name] = listeners_.back()->endpoint();
-      links_[link.name] = listeners_.back()->expect(link_options(job, link));
-    }
-  }
-
-  const std::map<std::string, std::string>& endpoints() const { return endpoints_; }
-
-  stages::StageLinks connect(const std::map<std::string, std::string>& everybody) {
-    stages::StageLinks made;
-    made.seats.resize(job_.plan.process(job_.process).chunks.size());
-    if (const std::int64_t replicas = job_.plan.recipe.pipeline.replicas; replicas > 1) {
-      made.replicas.resize(static_cast<std::size_t>(replicas));
-      if (job_.process.stage == 0) made.votes.resize(static_cast<std::size_t>(replicas));
-    }
-    for (const Plan::Link& link : job_.plan.links) {
-      const bool below = link.listens == job_.process;  // by plan; who binds is another matter
-      if (!below && link.connects != job_.process) continue;
-      if (!links_.contains(link.name)) {
-        links_[link.name] = node_.connect(everybody.at(link.name), link_options(job_, link));
-      }
-      watched_.push_back(watched(link, below));
-      place(made, link, below) = std::move(links_.at(link.name));
-    }
-    return made;
-  }
-
-  // All that are connected. Who they were given to keeps them.
-  const std::vector<StageReporter::WatchedLink>& watched() const { return watched_; }
-
- private:
-  StageReporter::WatchedLink watched(const Plan::Link& link, bool below) const {
-    using Carries = StageReporter::Carries;
-    const Carries over_boundary = below ? Carries::gradients : Carries::activations;
-    return {links_.at(link.name).get(), below ? link.connects : link.listens,
-            link.use == Plan::Use::boundary ? over_boundary : Carries::weights};
-  }
-
-  std::unique_ptr<net::Link>& place(stages::StageLinks& made, const Plan::Link& link,
-                                    bool below) const {
-    const net::ProcessName peer = below ? link.connects : link.listens;
-    switch (link.use) {
-      case Plan::Use::tie:
-        return made.tie;
-      case Plan::Use::replica:
-        return made.replicas.at(peer.replica);
-      case Plan::Use::vote:
-        return made.votes.at(peer.replica);
-      case Plan::Use::boundary:
-        break;
-    }
-    const std::int64_t chunk = (link.place + (below ? 1 : 0)) / job_.plan.recipe.pipeline.stages;
-    stages::SeatLinks& seat = made.seats.at(static_cast<std::size_t>(chunk));
-    (below ? seat.upstream_name : seat.downstream_name) = peer.describe();
-    return below ? seat.upstream : seat.downstream;
-  }
-
-  net::Node& node_;
-  const StageJob& job_;
-  std::vector<std::unique_ptr<net::Listener>> listeners_;
-  std::map<std::string, std::string> endpoints_;
-  std::map<std::string, std::unique_ptr<net::Link>> links_;
-  std::vector<StageReporter::WatchedLink> watched_;
-};
-
 void load_pretrained(stages::Stage& stage, const StageJob& job) {
   const std::string& path = job.plan.recipe.model.path;
   const store::WeightFiles files(path);
@@ -189,22 +114,43 @@ stages::StageData data_for(const StageJob& job, const stages::StageLinks& links)
   return data;
 }
 
+// What the coordinator says of a replica that comes is heard while this process trains.
+void follow(ControlEnd& control, const std::shared_ptr<DataLinks>& links) {
+  control.on_admit([links](const Admit& admit) { return links->expect(admit.replica, admit.keys); },
+                   [links](const Peers& peers) { links->connect_to_new(peers.endpoints); });
+}
+
 store::Step train(const StageJob& job, net::Node& node, ControlEnd& control, sync::Roster& roster,
                   StageReporter& reporter) {
   load_copies(job.plugins);
-  DataLinks links(node, job);
-  stages::Stage stage(stage_options(job, first_step(job)));
-  load(stage, job);
+  const auto links = std::make_shared<DataLinks>(node, job);
+  std::optional<stages::Stage> stage;
+  if (!job.joins) {
+    stage.emplace(stage_options(job, first_step(job)));
+    load(*stage, job);
+  }
   reporter.set_phase("meeting the others");
-  control.say(Ready{links.endpoints()});
-  stages::StageLinks connected = links.connect(control.wait_for_peers());
+  control.say(Ready{links->endpoints()});
+  stages::StageLinks connected = links->connect(control.wait_for_peers());
+  follow(control, links);
+  if (job.joins) {
+    reporter.set_phase("waiting for a checkpoint of the others");
+    const ControlEnd::Turn turn = control.wait_for_turn();
+    stage.emplace(stage_options(job, turn.step));
+    reporter.set_phase("hearing what the others know");
+    connected.entry = {turn.arrival, [&reporter] { reporter.moved(); }};
+  }
   const stages::StageData data = data_for(job, connected);
   if (job.plan.recipe.sync.on_loss == LossRule::go_on) connected.roster = &roster;
-  stage.connect(std::move(connected), data, [&control] { return control.stop_requested(); });
-  StageSaver saver(job, control, stage);
-  reporter.on_checkpoint([&saver](store::Step step) { return saver.save(step); });
-  const StageReporter::Watching watching = reporter.watch(stage.waits(), links.watched());
-  const store::Step done = stage.run(reporter);
+  stage->connect(std::move(connected), data, [&control] { return control.wishes(); });
+  StageSaver saver(job, control, *stage);
+  reporter.on_checkpoint([&](store::Step step) {
+    const stages::Saved saved = saver.save(step);
+    if (saved.arrival) links->put_in_place(saved.arrival->replica, roster);
+    return saved;
+  });
+  const StageReporter::Watching watching = reporter.watch(stage->waits(), links->watched());
+  const store::Step done = stage->run(reporter);
   reporter.set_phase("leaving");
   saver.check_last();
   return done;

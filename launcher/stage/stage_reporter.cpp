@@ -269,11 +269,11 @@ void StageReporter::evaluated(const stages::StepVerdict& verdict) {
   }
 }
 
-bool StageReporter::checkpoint(store::Step steps) {
+stages::Saved StageReporter::checkpoint(store::Step steps) {
   set_phase("checkpoint");
-  const bool made = save_(steps);
+  const stages::Saved saved = save_(steps);
   ++finished_actions_;
-  return made;
+  return saved;
 }
 
 }  // namespace strait::launcher

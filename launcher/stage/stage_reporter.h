@@ -27,8 +27,7 @@ class StageReporter final : public stages::StageObserver {
     Carries carries = Carries::activations;
     std::chrono::steady_clock::time_point last_data{};  // seen in the last report
   };
-  // False: to be done again, see StageObserver::checkpoint.
-  using Save = std::function<bool(store::Step)>;
+  using Save = std::function<stages::Saved(store::Step)>;  // see StageObserver::checkpoint
 
   // `bfloat16_sync_bytes`: what this process would send to other replicas in every step if all of
   // its weights were reduced in bfloat16; 0: there are none.
@@ -50,6 +49,7 @@ class StageReporter final : public stages::StageObserver {
   Watching watch(const stages::WaitClock& waits, std::vector<WatchedLink> links)
       STRAIT_EXCLUDES(mutex_);
   void set_phase(const std::string& phase) STRAIT_EXCLUDES(mutex_);
+  void moved() { ++finished_actions_; }  // the process has got on, whatever it does
   void on_checkpoint(Save save) { save_ = std::move(save); }
   void write_trace(const std::filesystem::path& path) const { spans_.write(path); }
 
@@ -57,7 +57,7 @@ class StageReporter final : public stages::StageObserver {
   void after(const stages::Phase& phase, const schedules::Action& action) override;
   void trained(const stages::StepSummary& summary) override;
   void evaluated(const stages::StepVerdict& verdict) override;
-  bool checkpoint(store::Step steps) override;
+  stages::Saved checkpoint(store::Step steps) override;
 
  private:
   using Traffic = std::map<Carries, std::uint64_t>;  // bytes sent so far

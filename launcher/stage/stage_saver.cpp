@@ -38,7 +38,7 @@ StageSaver::StageSaver(const StageJob& job, ControlEnd& control, stages::Stage& 
   });
 }
 
-bool StageSaver::save(store::Step step) {
+stages::Saved StageSaver::save(store::Step step) {
   const auto checkpoint = store::checkpoint_directory(job_.run_directory, step);
   const std::uint32_t epoch = stage_.epoch();
   try {
@@ -50,7 +50,7 @@ bool StageSaver::save(store::Step step) {
   missing_ = std::move(decision.missing);
   // Again: it may have been given up by others before all of it was written here.
   if (missing_) withdraw(checkpoint, {shard_, caches_});
-  return !decision.again;
+  return {!decision.again, decision.arrival};
 }
 
 std::vector<store::ShardFile> StageSaver::write(const std::filesystem::path& checkpoint) const {

@@ -21,8 +21,8 @@ class StageSaver {
   StageSaver(const StageJob& job, ControlEnd& control, stages::Stage& stage);
 
   // Writes the shards and waits until the checkpoint exists or is given up; by then no stage has
-  // gone on. False: a replica left meanwhile, and the others have to make it again.
-  bool save(store::Step step);
+  // gone on.
+  stages::Saved save(store::Step step);
 
   // UserError where the last checkpoint was given up.
   void check_last() const;

@@ -61,6 +61,7 @@ void print(const std::filesystem::path& run, const json& status, const std::opti
   fmt::print("  {}\n", numbers_line(status));
   for (const std::string& line : traffic_lines(status)) fmt::print("  {}\n", line);
   if (!live) return;
+  for (const std::string& line : replica_lines(status)) fmt::print("  {}\n", line);
   for (const std::string& line : process_lines(status)) fmt::print("  {}\n", line);
 }
 

@@ -1,26 +1,19 @@
 #include "launcher/verbs/verb_stop.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <poll.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
-#include <fstream>
-#include <nlohmann/json.hpp>
-#include <numeric>
 #include <optional>
 #include <vector>
 
 #include "framework/store/checkpoint.h"
 #include "framework/store/file_descriptor.h"
-#include "launcher/run/leave_request.h"
 #include "launcher/run/run_directory.h"
-#include "launcher/run/run_files.h"
 #include "launcher/slurm/slurm_job.h"
 #include "launcher/user_error.h"
 
@@ -84,60 +77,7 @@ ExitCode stop_job(const fs::path& run, const SlurmJob& job, const JobState& stat
   return ExitCode::done;
 }
 
-// Those that take part now, as the launcher has written it down.
-std::vector<std::uint32_t> replicas_of(const fs::path& run, std::int64_t all) {
-  std::ifstream in(RunDirectory::status(run));
-  const nlohmann::json status = nlohmann::json::parse(in, nullptr, false);
-  if (status.is_object() && status.contains("replicas")) return status["replicas"];
-  std::vector<std::uint32_t> everybody(static_cast<std::size_t>(all));
-  std::iota(everybody.begin(), everybody.end(), 0U);
-  return everybody;
-}
-
-void check_can_leave(const fs::path& run, const Plan& plan, std::uint32_t replica,
-                     const std::vector<std::uint32_t>& there) {
-  const auto refuse = [&](const std::string& why) {
-    throw UserError(ExitCode::bad_input,
-                    fmt::format("replica {} cannot leave {}: {}", replica, run.string(), why));
-  };
-  if (std::ranges::find(there, replica) == there.end()) {
-    refuse(fmt::format("those that take part are {}", fmt::join(there, ", ")));
-  }
-  if (plan.recipe.sync.on_loss == LossRule::stop) {
-    refuse(
-        "its sync.on_loss is \"stop\", so it cannot go on without one; resume it with --set "
-        "sync.on_loss=continue, or with fewer pipeline.replicas");
-  }
-  if (there.size() == 1) refuse("it is the last one; end the run with: strait stop RUN");
-}
-
 }  // namespace
-
-ExitCode stop_replica(const fs::path& run, std::uint32_t replica, std::chrono::seconds patience) {
-  const std::optional<LiveRun> live = RunDirectory::live(run);
-  if (!live) {
-    throw UserError(ExitCode::bad_input, fmt::format("no run is live in {}; see: strait status {}",
-                                                     run.string(), run.string()));
-  }
-  const Plan plan = read_run_file(run / "plan.json").plan;
-  const std::int64_t all = plan.recipe.pipeline.replicas;
-  check_can_leave(run, plan, replica, replicas_of(run, all));
-  ask_to_leave(run, replica);
-  const auto deadline = std::chrono::steady_clock::now() + patience;
-  while (true) {
-    const std::vector<std::uint32_t> there = replicas_of(run, all);
-    if (std::ranges::find(there, replica) == there.end()) {
-      fmt::print("replica {} has left; {} {} on\n", replica, fmt::join(there, ", "),
-                 there.size() == 1 ? "goes" : "go");
-      return ExitCode::done;
-    }
-    if (!RunDirectory::live(run)) {
-      throw UserError(ExitCode::bad_input, fmt::format("{} ended meanwhile", run.string()));
-    }
-    if (std::chrono::steady_clock::now() >= deadline) give_up(run, patience);
-    ::poll(nullptr, 0, kLockLook);
-  }
-}
 
 ExitCode stop_run(const fs::path& run, bool now, std::chrono::seconds patience) {
   if (const std::optional<SlurmJob> job = SlurmJob::of(run)) {

@@ -8,6 +8,7 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <random>
 #include <set>
 #include <span>
@@ -15,6 +16,7 @@
 #include <tuple>
 
 #include "framework/net/memory_link.h"
+#include "framework/net/replaceable_link.h"
 #include "models/model_config.h"
 #include "schedules/forward_only.h"
 #include "schedules/schedule.h"
@@ -56,6 +58,12 @@ std::shared_ptr<const store::TokenFile> random_rows(std::int64_t count, std::uin
   return std::make_shared<const store::TokenFile>(std::move(rows), "random rows");
 }
 
+// Links to one other replica: of the engine, and of a head.
+struct ReplicaLinks {
+  std::unique_ptr<net::Link> replica;
+  std::unique_ptr<net::Link> vote;
+};
+
 // What the threads of a run share.
 struct Together {
   std::atomic<bool> stop = false;
@@ -65,30 +73,72 @@ struct Together {
   // As a coordinator: who takes part, and every process's own end of that word.
   std::set<std::uint32_t> members;
   bool replicas_leave = false;
+  int last = 0;  // step of the run
   std::uint32_t epoch = 0;
   std::map<std::pair<store::Step, std::uint32_t>, std::size_t> saved;
-  std::set<std::pair<store::Step, std::uint32_t>> complete;
+  std::map<std::pair<store::Step, std::uint32_t>, Saved> complete;
   std::vector<std::unique_ptr<sync::Roster>> rosters;
+  // Whoever is lost and comes back: first its threads end, then there are links for it, of which
+  // every other process puts its own in place behind a checkpoint, and then it enters.
+  int comebacks = 0;
+  std::vector<std::size_t> running;  // threads, by replica
+  std::set<std::uint32_t> lost;
+  std::optional<std::uint32_t> comes;
+  std::uint32_t wishes = 0;
+  std::optional<std::pair<store::Step, sync::Arrival>> enters;
+  std::vector<std::vector<net::ReplaceableLink*>> links;  // by process and replica
+  std::vector<std::vector<net::ReplaceableLink*>> votes;
+  std::vector<ReplicaLinks> next_links;  // by process: to whoever comes
 
   void lose(std::uint32_t replica) {
     const std::lock_guard lock(mutex);
     if (members.erase(replica) == 0) return;
     ++epoch;
-    for (const auto& roster : rosters) roster->change(epoch, {members.begin(), members.end()});
+    change_rosters();
+    if (comebacks > 0 && !members.empty() && --comebacks >= 0) lost.insert(replica);
     changed.notify_all();
   }
+  void change_rosters() const {
+    for (const auto& roster : rosters) roster->change(epoch, {members.begin(), members.end()});
+  }
 
-  // Waits for all processes that take part; false when somebody left before all were here.
-  bool save(store::Step steps, std::uint32_t in, std::size_t stages) {
+  // Waits for all processes that take part; not made when somebody left before all were here.
+  Saved save(store::Step steps, std::uint32_t in, std::size_t stages) {
     std::unique_lock lock(mutex);
-    if (in != epoch && replicas_leave) return false;
+    if (in != epoch && replicas_leave) return {false};
     std::size_t& here = saved[{steps, in}];
     here += 1;
-    const auto all = [&] { return here == members.size() * stages; };
-    if (all()) complete.insert({steps, in});
+    const auto key = std::pair(steps, in);
+    if (here == members.size() * stages) {
+      complete[key] = {};
+      if (comes && number(steps) < last && !stop) let_in(steps, complete[key]);
+    }
     changed.notify_all();
-    changed.wait(lock, [&] { return complete.contains({steps, in}) || in != epoch; });
-    return complete.contains({steps, in}) || !replicas_leave;
+    changed.wait(lock, [&] { return complete.contains(key) || in != epoch; });
+    if (complete.contains(key)) return complete[key];
+    return {!replicas_leave};
+  }
+
+  void let_in(store::Step steps, Saved& saved_here) {
+    const sync::Arrival arrival{++epoch, *comes};
+    members.insert(*comes);
+    const std::size_t stages = rosters.size() / running.size();
+    for (std::size_t process = *comes * stages; process < (*comes + 1) * stages; ++process) {
+      rosters[process] = std::make_unique<sync::Roster>(running.size(), *comes);
+    }
+    result.arrivals.emplace_back(number(steps), *comes);
+    enters = {steps, arrival};
+    saved_here.arrival = arrival;
+    comes.reset();
+    change_rosters();
+  }
+
+  // On the thread of the process.
+  void put_links_in_place(std::size_t process, std::uint32_t replica) {
+    const std::lock_guard lock(mutex);
+    ReplicaLinks& next = next_links[process];
+    if (next.replica != nullptr) links[process][replica]->replace(std::move(next.replica));
+    if (next.vote != nullptr) votes[process][replica]->replace(std::move(next.vote));
   }
 };
 
@@ -127,9 +177,11 @@ class Recorder final : public StageObserver {
     if (index_ == 0) together_.result.evaluations.push_back(verdict.loss);
   }
   // As in a real run: nobody goes on before the shards of all are there.
-  bool checkpoint(store::Step steps) override {
+  Saved checkpoint(store::Step steps) override {
     if (settings_.at_checkpoint) settings_.at_checkpoint(stage_, index_, steps);
-    return together_.save(steps, stage_.epoch(), settings_.stages());
+    const Saved saved = together_.save(steps, stage_.epoch(), settings_.stages());
+    if (saved.arrival) together_.put_links_in_place(index_, saved.arrival->replica);
+    return saved;
   }
 
  private:
@@ -294,49 +346,161 @@ void wrap_all(const RunSettings& settings, std::vector<StageLinks>& links) {
   }
 }
 
-void run_stage(const RunSettings& settings, const Tensors& from, std::int64_t first,
-               const Tensors& caches, const StageData& data, StageLinks links, std::size_t index,
-               Together& together) {
+// Links to other replicas stay where they are, whoever is behind them.
+void make_replaceable(std::size_t process, StageLinks& links, Together& together) {
+  const auto around = [](std::vector<std::unique_ptr<net::Link>>& row,
+                         std::vector<net::ReplaceableLink*>& known) {
+    known.assign(row.size(), nullptr);
+    for (std::size_t replica = 0; replica < row.size(); ++replica) {
+      if (row[replica] == nullptr) continue;
+      const net::LinkState state = row[replica]->state();
+      auto lasting =
+          std::make_unique<net::ReplaceableLink>(state.name, state.peer, std::move(row[replica]));
+      known[replica] = lasting.get();
+      row[replica] = std::move(lasting);
+    }
+  };
+  around(links.replicas, together.links[process]);
+  around(links.votes, together.votes[process]);
+}
+
+// Fresh links between a replica that comes back and all others; returns those of its own processes.
+std::vector<StageLinks> links_for_comeback(const RunSettings& settings, std::uint32_t replica,
+                                           Together& together) {
+  std::vector<StageLinks> links = connect_all(settings);
+  if (settings.returns) settings.returns(replica);
+  if (settings.wrap) wrap_all(settings, links);
+  const std::size_t stages = settings.stages();
+  std::vector<StageLinks> own;
+  for (std::size_t process = 0; process < links.size(); ++process) {
+    if (process / stages == replica) {
+      own.push_back(std::move(links[process]));
+      continue;
+    }
+    together.next_links[process].replica = std::move(links[process].replicas[replica]);
+    if (process % stages == 0) {
+      together.next_links[process].vote = std::move(links[process].votes[replica]);
+    }
+  }
+  return own;
+}
+
+struct StageInput {  // what a thread begins with
+  const Tensors& from;
+  std::int64_t first = 0;
+  const Tensors& caches;
+  const StageData& data;
+};
+
+void keep_result(const RunSettings& settings, Stage& stage, std::size_t index, RunResult& result) {
+  for (const store::NamedTensor& tensor : stage.saved_tensors()) {
+    result.saved[tensor.name] = tensor.tensor.clone();
+  }
+  const std::size_t stages = settings.stages();
+  for (const AdamW::Slot& slot : stage.optimizer().slots()) {
+    result.masters[index / stages][fmt::format("{} of stage {}", slot.name, index % stages)] =
+        slot.master.clone();
+  }
+  for (const store::NamedTensor& tensor : stage.model()) {
+    result.models[index / stages][fmt::format("{} of stage {}", tensor.name, index % stages)] =
+        tensor.tensor.clone();
+  }
+  for (const store::NamedTensor& tensor : stage.saved_caches()) {
+    result.caches[tensor.name] = tensor.tensor.clone();
+  }
+  result.traffic[index] = stage.traffic();
+}
+
+void run_stage(const RunSettings& settings, const StageInput& input, StageLinks links,
+               std::size_t index, Together& together) {
   at::set_num_threads(settings.threads);
+  const auto replica = static_cast<std::uint32_t>(index / settings.stages());
   try {
-    Stage stage(options_of(settings, index, first));
-    if (from.empty()) {
+    Stage stage(options_of(settings, index, input.first));
+    if (input.from.empty()) {
       stage.initialize();
     } else {
-      stage.restore([&](const std::string& name) { return from.at(name); }, settings.exact);
+      stage.restore([&](const std::string& name) { return input.from.at(name); }, settings.exact);
     }
-    if (!caches.empty() && (!settings.finds_caches || settings.finds_caches(index))) {
-      stage.restore_caches([&](const std::string& name) { return caches.at(name); });
+    if (!input.caches.empty() && (!settings.finds_caches || settings.finds_caches(index))) {
+      stage.restore_caches([&](const std::string& name) { return input.caches.at(name); });
     }
     if (settings.replicas_leave) links.roster = together.rosters[index].get();
-    stage.connect(std::move(links), data, [&together] { return together.stop.load(); });
+    stage.connect(std::move(links), input.data, [&together] {
+      const std::lock_guard lock(together.mutex);
+      return Wishes{together.stop.load(), together.wishes};
+    });
     Recorder recorder(settings, together, index, stage);
     const store::Step done = stage.run(recorder);
     const std::lock_guard lock(together.mutex);
-    RunResult& result = together.result;
-    for (const store::NamedTensor& tensor : stage.saved_tensors()) {
-      result.saved[tensor.name] = tensor.tensor.clone();
-    }
-    const std::size_t stages = settings.stages();
-    for (const AdamW::Slot& slot : stage.optimizer().slots()) {
-      result.masters[index / stages][fmt::format("{} of stage {}", slot.name, index % stages)] =
-          slot.master.clone();
-    }
-    for (const store::NamedTensor& tensor : stage.model()) {
-      result.models[index / stages][fmt::format("{} of stage {}", tensor.name, index % stages)] =
-          tensor.tensor.clone();
-    }
-    for (const store::NamedTensor& tensor : stage.saved_caches()) {
-      result.caches[tensor.name] = tensor.tensor.clone();
-    }
-    result.traffic[index] = stage.traffic();
-    if (index == 0) result.steps = number(done);
+    keep_result(settings, stage, index, together.result);
+    if (index == 0) together.result.steps = number(done);
   } catch (const std::exception& error) {
-    together.lose(static_cast<std::uint32_t>(index / settings.stages()));
+    together.lose(replica);
     const std::lock_guard lock(together.mutex);
     together.result.errors.push_back(fmt::format("stage {}: {}", index, error.what()));
   }
+  const std::lock_guard lock(together.mutex);
+  --together.running[replica];
+  together.changed.notify_all();
 }
+
+// The threads of a run, those of replicas that come back too.
+class Threads {
+ public:
+  Threads(const RunSettings& settings, StageInput input, Together& together)
+      : settings_(settings), input_(input), together_(together) {}
+
+  void start(std::size_t process, StageLinks links, std::int64_t first) {
+    if (settings_.replicas_leave) make_replaceable(process, links, together_);
+    ++together_.running[process / settings_.stages()];
+    threads_.emplace_back([this, process, first, mine = std::move(links)]() mutable {
+      StageInput input = input_;
+      input.first = first;
+      run_stage(settings_, input, std::move(mine), process, together_);
+    });
+  }
+
+  void join() {
+    std::unique_lock lock(together_.mutex);
+    while (std::ranges::any_of(together_.running, [](std::size_t one) { return one > 0; })) {
+      if (together_.enters) let_enter();
+      prepare();
+      together_.changed.wait(lock);
+    }
+    lock.unlock();
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+ private:
+  // With the mutex held.
+  void prepare() {
+    if (together_.comes || together_.enters) return;
+    for (const std::uint32_t replica : together_.lost) {
+      if (together_.running[replica] > 0) continue;
+      links_ = links_for_comeback(settings_, replica, together_);
+      together_.lost.erase(replica);
+      together_.comes = replica;
+      ++together_.wishes;
+      return;
+    }
+  }
+  void let_enter() {
+    const auto [steps, arrival] = *together_.enters;
+    together_.enters.reset();
+    const std::size_t first = arrival.replica * settings_.stages();
+    for (std::size_t stage = 0; stage < settings_.stages(); ++stage) {
+      links_[stage].entry = Entry{arrival, {}};
+      start(first + stage, std::move(links_[stage]), number(steps));
+    }
+  }
+
+  const RunSettings& settings_;
+  const StageInput input_;
+  Together& together_;
+  std::vector<StageLinks> links_;  // of whoever comes
+  std::vector<std::thread> threads_;
+};
 
 }  // namespace
 
@@ -348,24 +512,30 @@ RunResult run_stages(const RunSettings& settings, const Tensors& from, std::int6
   if (settings.wrap) wrap_all(settings, links);
   Together together;
   together.replicas_leave = settings.replicas_leave;
+  together.last = settings.steps;
+  together.comebacks = settings.comebacks;
   for (std::size_t process = 0; process < count; ++process) {
     const auto replica = static_cast<std::uint32_t>(process / settings.stages());
     together.members.insert(replica);
     together.rosters.push_back(
         std::make_unique<sync::Roster>(static_cast<std::uint32_t>(settings.replicas), replica));
   }
-  together.result.curves.resize(static_cast<std::size_t>(settings.replicas));
-  together.result.tokens.resize(static_cast<std::size_t>(settings.replicas));
-  together.result.models.resize(static_cast<std::size_t>(settings.replicas));
+  const auto replicas = static_cast<std::size_t>(settings.replicas);
+  together.running.resize(replicas);
+  together.links.resize(count);
+  together.votes.resize(count);
+  together.next_links.resize(count);
+  together.result.curves.resize(replicas);
+  together.result.tokens.resize(replicas);
+  together.result.models.resize(replicas);
   together.result.traffic.resize(count);
-  together.result.masters.resize(static_cast<std::size_t>(settings.replicas));
-  std::vector<std::thread> threads;
-  for (std::size_t s = 0; s < count; ++s) {
-    threads.emplace_back([&, s] {
-      run_stage(settings, from, first, caches, data, std::move(links[s]), s, together);
-    });
+  together.result.masters.resize(replicas);
+  Threads threads(settings, {from, first, caches, data}, together);
+  {
+    const std::lock_guard lock(together.mutex);
+    for (std::size_t s = 0; s < count; ++s) threads.start(s, std::move(links[s]), first);
   }
-  for (std::thread& thread : threads) thread.join();
+  threads.join();
   return std::move(together.result);
 }
 

@@ -42,6 +42,10 @@ struct RunSettings {
   // exception is lost, and its replica with it: with `replicas_leave` the others go on.
   std::function<std::unique_ptr<net::Link>(std::size_t process, std::unique_ptr<net::Link>)> wrap;
   bool replicas_leave = false;
+  // With that: how often a replica that is lost comes back, at the next checkpoint, which is made
+  // for it. `returns` is called before it gets its new links.
+  int comebacks = 0;
+  std::function<void(std::uint32_t replica)> returns;
   // On a stage's thread, when no stage has begun what comes behind this checkpoint.
   std::function<void(Stage&, std::size_t stage, store::Step)> at_checkpoint;
   // Likewise, around every action.
@@ -68,6 +72,8 @@ struct RunResult {
   std::vector<std::vector<BoundaryTraffic>> sent;     // by step, of all stages
   std::vector<std::vector<BoundaryTraffic>> traffic;  // by stage, in all
   std::vector<std::string> errors;                    // of stages that ended by an exception
+  // Replicas that came, each with the steps that were made by then.
+  std::vector<std::pair<std::int64_t, std::uint32_t>> arrivals;
 };
 
 // `from`: what an earlier run saved, and after how many steps; empty: from random weights.

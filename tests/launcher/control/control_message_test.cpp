@@ -141,6 +141,15 @@ TEST(ControlMessage, EveryCoordinatorMessageComesBack) {
   EXPECT_EQ(through_coordinator(Peers{{{"a", "b"}}}).endpoints.at("a"), "b");
   through_coordinator(StopAfterStep{});
   EXPECT_EQ(through_coordinator(Committed{store::Step{4}}).step, store::Step{4});
+  const Committed lets_in = through_coordinator(Committed{store::Step{4}, 2, 1, 3});
+  EXPECT_EQ(lets_in.epoch, 2U);
+  EXPECT_EQ(lets_in.arrives, 1U);
+  EXPECT_EQ(lets_in.next_epoch, 3U);
+  EXPECT_EQ(through_coordinator(Committed{store::Step{4}}).arrives, std::nullopt);
+  const Admit admit = through_coordinator(Admit{2, {{"0.2", "key"}}});
+  EXPECT_EQ(admit.replica, 2U);
+  EXPECT_EQ(admit.keys.at("0.2"), "key");
+  EXPECT_EQ(through_coordinator(SaveSoon{7}).number, 7U);
   EXPECT_EQ(through_coordinator(Dropped{store::Step{4}, "no room"}).text, "no room");
   const Dropped again = through_coordinator(Dropped{store::Step{4}, "one left", true, 3});
   EXPECT_TRUE(again.again);

@@ -98,6 +98,13 @@ class Notes : public RunObserver {
   void replica_left(const ReplicaLeft& gone) override {
     add("replica " + std::to_string(gone.replica) + " left: " + gone.why);
   }
+  void replica_returns(const ReplicaReturns& returns) override {
+    add("replica " + std::to_string(returns.replica) + " returns " + returns.failed);
+  }
+  void replica_joined(const ReplicaJoined& joined) override {
+    add("replica " + std::to_string(joined.replica) + " joined at " +
+        std::to_string(store::number(joined.step)));
+  }
   void stopping(bool now) override { add(now ? "stopping now" : "stopping"); }
   void ended(const Outcome& outcome) override {
     add("ended " + std::to_string(number(outcome.code)));
@@ -131,6 +138,9 @@ class CoordinatorTest : public testing::Test {
     play_as({index, 0}, std::move(play), std::move(process));
   }
   void play_as(net::ProcessName name, Play play, std::unique_ptr<Process> process = nullptr) {
+    stations_.push_back(station(name, std::move(play), std::move(process)));
+  }
+  Station station(net::ProcessName name, Play play, std::unique_ptr<Process> process = nullptr) {
     const net::RunId run = net::RunId::random();
     net::MemoryEnd ours{net::ProcessName::coordinator(), run, 1, {}};
     net::MemoryEnd theirs{name, run, 1, {}};
@@ -138,7 +148,6 @@ class CoordinatorTest : public testing::Test {
     ours.options.peer = name;
     theirs.options.peer = net::ProcessName::coordinator();
     auto [left, right] = net::memory_link(ours, theirs);
-    stations_.push_back({name, std::move(left), std::move(process)});
     threads_.emplace_back([play = std::move(play), name, link = std::move(right)]() mutable {
       Script script(name, std::move(link));
       try {
@@ -147,6 +156,7 @@ class CoordinatorTest : public testing::Test {
         // The coordinator hung up: the play is over.
       }
     });
+    return {name, std::move(left), std::move(process), "key of " + name.text()};
   }
   Outcome run() {
     Outcome outcome;
@@ -385,6 +395,85 @@ TEST_F(CoordinatorTest, AReplicaThatIsAskedToLeaveLeavesAndTheLastOneCannot) {
   const Outcome outcome = run();
   EXPECT_EQ(outcome.code, ExitCode::done) << outcome.cause;
   EXPECT_EQ(outcome.step, Step{1});
+}
+
+// One that is alone when the other comes back.
+void let_in_and_go_on(Script& me) {
+  me.start();
+  EXPECT_EQ(me.hear<Regroup>().epoch, 1U);
+  const auto admit = me.hear<Admit>();
+  EXPECT_EQ(admit.replica, 1U);
+  EXPECT_EQ(admit.keys, (std::map<std::string, std::string>{{"0.1", "key of 0.1"}}));
+  me.say(Ready{{{"replica 0.0~0.1", "tcp://anew:1"}}});
+  EXPECT_EQ(me.hear<Peers>().endpoints.at("vote 0.0~0.1"), "tcp://back:2");
+  EXPECT_EQ(me.hear<SaveSoon>().number, 1U);
+  me.step(1);
+  me.shard(1, 1);
+  EXPECT_EQ(me.hear<Regroup>().replicas, (std::vector<std::uint32_t>{0, 1}));
+  const auto committed = me.hear<Committed>();
+  EXPECT_EQ(committed.epoch, 1U);
+  EXPECT_EQ(committed.arrives, 1U);
+  EXPECT_EQ(committed.next_epoch, 2U);
+  me.step(2);
+  me.shard(2, 2);
+  EXPECT_EQ(me.hear<Committed>().arrives, std::nullopt);
+  me.say(Done{Step{2}});
+}
+
+TEST_F(CoordinatorTest, AReplicaThatIsAskedToComeBackTakesPartBehindACheckpoint) {
+  options_.outlives_replicas = true;
+  std::vector<std::uint32_t> asked = {1};
+  options_.asked_to_return = [&] { return std::exchange(asked, {}); };
+  options_.bring_back = [&](std::uint32_t replica) {
+    std::vector<Station> stations;
+    stations.push_back(station({0, replica}, [](Script& me) {
+      me.hello();
+      me.say(Ready{{{"vote 0.0~0.1", "tcp://back:2"}}});
+      EXPECT_EQ(me.hear<Peers>().endpoints.at("replica 0.0~0.1"), "tcp://anew:1");
+      EXPECT_EQ(me.hear<Committed>().step, Step{1});
+      me.step(2);
+      me.shard(2, 2);
+      me.hear<Committed>();
+      me.say(Done{Step{2}});
+    }));
+    return stations;
+  };
+  play_as({0, 0}, let_in_and_go_on);
+  play_as({0, 1}, [](Script& me) { me.start(); });
+  const Outcome outcome = run();
+  EXPECT_EQ(outcome.code, ExitCode::done) << outcome.cause;
+  EXPECT_EQ(outcome.step, Step{2});
+  EXPECT_THAT(notes_.said, Contains("replica 1 joined at 1"));
+  EXPECT_THAT(committed_, ElementsAre(std::pair<std::int64_t, std::size_t>(1, 1),
+                                      std::pair<std::int64_t, std::size_t>(2, 2)));
+}
+
+TEST_F(CoordinatorTest, AReplicaThatFailsWhileItComesBackIsTurnedAwayAndTheOthersGoOn) {
+  options_.outlives_replicas = true;
+  std::atomic<bool> away = false;
+  notes_.on_add = [&](const std::string& note) { away = away || note.ends_with("no room for it"); };
+  std::vector<std::uint32_t> asked = {1};
+  options_.asked_to_return = [&] { return std::exchange(asked, {}); };
+  options_.bring_back = [&](std::uint32_t replica) {
+    std::vector<Station> stations;
+    stations.push_back(station({0, replica}, [](Script& me) {
+      me.hello();
+      me.say(Failed{ExitCode::mismatch, "no room for it"});
+    }));
+    return stations;
+  };
+  play_as({0, 0}, [&](Script& me) {
+    me.start();
+    EXPECT_EQ(me.hear<Regroup>().epoch, 1U);
+    while (!away) std::this_thread::yield();
+    me.step(1);
+    me.shard(1, 1);
+    EXPECT_EQ(me.hear<Committed>().arrives, std::nullopt);
+    me.say(Done{Step{1}});
+  });
+  play_as({0, 1}, [](Script& me) { me.start(); });
+  const Outcome outcome = run();
+  EXPECT_EQ(outcome.code, ExitCode::done) << outcome.cause;
 }
 
 TEST_F(CoordinatorTest, AMistakeThatAllWouldMakeEndsTheRunOfReplicasToo) {

@@ -81,6 +81,16 @@ TEST(StepLedger, AStepReportedTwiceOrBackwardsIsRefused) {
   EXPECT_THROW(ledger.add(kFirst, of_first(4)), ControlError);
 }
 
+TEST(StepLedger, WhoeverComesBackReportsFromThereOn) {
+  StepLedger ledger({kFirst, kSecond});
+  ledger.leave(kSecond);
+  EXPECT_TRUE(ledger.add(kFirst, of_first(5)).has_value());
+  ledger.join(kSecond, store::Step{5});
+  EXPECT_FALSE(ledger.add(kFirst, of_first(6)).has_value());
+  EXPECT_THROW(ledger.add(kSecond, of_second(5)), ControlError);
+  EXPECT_TRUE(ledger.add(kSecond, of_second(6)).has_value());
+}
+
 TEST(StepLedger, TheLineHasThePromisedKeysInTheirOrderAndReadsBackExactly) {
   StepLedger ledger({kSecond});
   const auto line = ledger.add(kSecond, of_second(7));

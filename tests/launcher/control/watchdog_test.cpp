@@ -142,5 +142,20 @@ TEST_F(WatchdogTest, OurOwnPauseIsHeldAgainstNobody) {
   EXPECT_TRUE(pass(6s).has_value());
 }
 
+TEST_F(WatchdogTest, WhoeverIsStartedLaterHasItsOwnTimeToSayHello) {
+  all_hello();
+  const auto say_all = [&] {
+    for (const auto& name : {kA, kB}) dog_.heard(name, now_);
+  };
+  dog_.finished(kC);
+  EXPECT_FALSE(pass(300s, say_all).has_value());
+  dog_.begin(kC, now_);
+  EXPECT_FALSE(pass(50s, say_all).has_value());
+  const auto verdict = pass(20s, say_all);
+  ASSERT_TRUE(verdict.has_value());
+  EXPECT_EQ(verdict->process, kC);
+  EXPECT_THAT(verdict->sentence, HasSubstr("did not say hello within 60 s"));
+}
+
 }  // namespace
 }  // namespace strait::launcher

@@ -1,0 +1,100 @@
+#include "launcher/run/stage_starter.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "launcher/build_id.h"
+#include "launcher/user_error.h"
+
+namespace strait::launcher {
+namespace {
+
+// The stage program stands beside this one.
+std::filesystem::path stage_program() {
+  return std::filesystem::read_symlink("/proc/self/exe").parent_path() / "strait-stage";
+}
+
+}  // namespace
+
+StageStarter::StageStarter(const RunFile& run, const RunDirectory& directory,
+                           const net::NodeOptions& node, RunHosts& hosts,
+                           const LaunchOptions& options)
+    : run_(run), directory_(directory), node_(node), hosts_(hosts), options_(options) {}
+
+std::vector<Station> StageStarter::start_all() {
+  std::vector<net::ProcessName> all;
+  for (const Plan::Process& process : run_.plan.processes) all.push_back(process.name);
+  return start(all, false);
+}
+
+std::vector<Station> StageStarter::start_again(std::uint32_t replica) {
+  std::vector<net::ProcessName> its;
+  for (const Plan::Process& process : run_.plan.processes) {
+    if (process.name.replica == replica) its.push_back(process.name);
+  }
+  for (std::size_t i = 0; i < run_.plan.links.size(); ++i) {
+    const Plan::Link& link = run_.plan.links[i];
+    const bool of_it = link.listens.replica == replica || link.connects.replica == replica;
+    if (!of_it || !hosts_.routes().at(i).relayed) continue;
+    throw UserError(ExitCode::bad_input,
+                    fmt::format("{} is relayed by this machine, and a relay is laid when a run "
+                                "starts; stop the run and resume it to bring all replicas back",
+                                link.name));
+  }
+  return start(its, true);
+}
+
+StageJob StageStarter::job_for(net::ProcessName process, std::size_t host, bool joins) const {
+  StageJob job;
+  job.plan = run_.plan;
+  job.process = process;
+  job.run = run_.run;
+  job.plugins = plugin_copies(run_.plan.recipe.plugins);
+  job.keys = keys_.at(process);
+  for (const auto& [peer, pair] : keys_) job.peer_keys[peer.text()] = pair.public_key;
+  job.generation = node_.generation;
+  job.coordinator_key = node_.keys.public_key;
+  job.resume = options_.resume;
+  job.resume_caches = options_.caches.restore;
+  job.resume_exact = options_.sync.exact;
+  job.codec_generation = options_.caches.generation;
+  job.joins = joins;
+  hosts_.settle(job, host);
+  return job;
+}
+
+std::vector<Station> StageStarter::start(const std::vector<net::ProcessName>& processes,
+                                         bool join) {
+  for (const net::ProcessName process : processes) {
+    keys_.insert_or_assign(process, net::CurveKeyPair::generate());
+  }
+  std::vector<Station> stations;
+  std::vector<Launch> launches;
+  for (const net::ProcessName process : processes) {
+    const std::size_t host = run_.plan.process(process).host_index;
+    net::LinkOptions control;
+    control.name = "control " + process.text();
+    control.peer = process;
+    control.peer_public_key = keys_.at(process).public_key;
+    control.terms = {{"build", build_id()}};
+    control.hold = std::chrono::seconds(run_.plan.recipe.hosts.hold);
+    Station& station = stations.emplace_back();
+    station.name = process;
+    station.public_key = control.peer_public_key;
+    station.link = hosts_.listener(host).expect(control);
+    Launch& launch = launches.emplace_back();
+    launch.process = process;
+    launch.host = host;
+    launch.argv = {stage_program().string()};
+    launch.input = to_text(job_for(process, host, join));
+    launch.log = directory_.log(process.text());
+  }
+  auto started = hosts_.backend().start_all(launches);
+  for (std::size_t i = 0; i < stations.size(); ++i) stations[i].process = std::move(started[i]);
+  return stations;
+}
+
+}  // namespace strait::launcher

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "framework/net/curve_keys.h"
+#include "framework/net/node.h"
+#include "launcher/control/coordinator.h"
+#include "launcher/run/run_directory.h"
+#include "launcher/run/run_files.h"
+#include "launcher/run/run_hosts.h"
+#include "launcher/run/run_launch.h"
+#include "launcher/stage/stage_job.h"
+
+namespace strait::launcher {
+
+// Starts the processes of a run on its hosts, each with a job of its own and keys of its own. All
+// that it is given outlives it. One thread.
+class StageStarter {
+ public:
+  StageStarter(const RunFile& run, const RunDirectory& directory, const net::NodeOptions& node,
+               RunHosts& hosts, const LaunchOptions& options);
+
+  std::vector<Station> start_all();
+  // Those of a replica that has left, while the others train. They get other keys, so that a former
+  // one that was only out of sight cannot come in under its name. UserError.
+  std::vector<Station> start_again(std::uint32_t replica);
+
+ private:
+  std::vector<Station> start(const std::vector<net::ProcessName>& processes, bool join);
+  StageJob job_for(net::ProcessName process, std::size_t host, bool joins) const;
+
+  const RunFile& run_;
+  const RunDirectory& directory_;
+  const net::NodeOptions& node_;
+  RunHosts& hosts_;
+  const LaunchOptions& options_;
+  std::map<net::ProcessName, net::CurveKeyPair> keys_;
+};
+
+}  // namespace strait::launcher

@@ -1,0 +1,145 @@
+#include "launcher/verbs/verb_replica.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "launcher/run/replica_request.h"
+#include "launcher/run/run_directory.h"
+#include "launcher/run/run_files.h"
+#include "launcher/run/run_status.h"
+#include "launcher/user_error.h"
+
+namespace strait::launcher {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr int kStatusLook = 100;  // milliseconds
+
+// What the launcher has written down of its replicas.
+struct Replicas {
+  std::vector<std::uint32_t> there;
+  bool comes = false;  // this one is being brought back
+  std::string failed;  // or was, and why it did not come
+  int attempt = 0;     // the number of that
+
+  bool has(std::uint32_t replica) const { return std::ranges::count(there, replica) > 0; }
+};
+
+Replicas replicas_of(const fs::path& run, std::int64_t all, std::uint32_t replica) {
+  Replicas known;
+  const json status = read_run_status(run).value_or(json::object());
+  if (status.contains("replicas")) {
+    known.there = status.at("replicas").get<std::vector<std::uint32_t>>();
+  } else {
+    known.there.resize(static_cast<std::size_t>(all));
+    std::iota(known.there.begin(), known.there.end(), 0U);
+  }
+  const json returns = status.value("returns", json::object());
+  if (returns.value("replica", all) != static_cast<std::int64_t>(replica)) return known;
+  known.failed = returns.value("failed", "");
+  known.comes = known.failed.empty();
+  known.attempt = returns.value("number", 0);
+  return known;
+}
+
+Plan plan_of_live(const fs::path& run) {
+  if (!RunDirectory::live(run)) {
+    throw UserError(ExitCode::bad_input, fmt::format("no run is live in {}; see: strait status {}",
+                                                     run.string(), run.string()));
+  }
+  return read_run_file(run / "plan.json").plan;
+}
+
+void check_can_leave(const fs::path& run, const Plan& plan, std::uint32_t replica,
+                     const Replicas& known) {
+  const auto refuse = [&](const std::string& why) {
+    throw UserError(ExitCode::bad_input,
+                    fmt::format("replica {} cannot leave {}: {}", replica, run.string(), why));
+  };
+  if (!known.has(replica)) {
+    refuse(fmt::format("those that take part are {}", fmt::join(known.there, ", ")));
+  }
+  if (plan.recipe.sync.on_loss == LossRule::stop) {
+    refuse(
+        "its sync.on_loss is \"stop\", so it cannot go on without one; resume it with --set "
+        "sync.on_loss=continue, or with fewer pipeline.replicas");
+  }
+  if (known.there.size() == 1) refuse("it is the last one; end the run with: strait stop RUN");
+}
+
+void check_can_return(const fs::path& run, const Plan& plan, std::uint32_t replica,
+                      const Replicas& known) {
+  const auto refuse = [&](const std::string& why) {
+    throw UserError(ExitCode::bad_input, fmt::format("replica {} cannot come back to {}: {}",
+                                                     replica, run.string(), why));
+  };
+  if (known.has(replica)) {
+    refuse(fmt::format("it takes part; those that do are {}", fmt::join(known.there, ", ")));
+  }
+  if (replica >= plan.recipe.pipeline.replicas) {
+    refuse(fmt::format("its replicas are 0 to {}", plan.recipe.pipeline.replicas - 1));
+  }
+  if (known.comes) refuse("it is being brought back already");
+}
+
+// Looks until `done` says so; whoever is asked may end meanwhile.
+void wait_until(const fs::path& run, std::chrono::seconds patience,
+                const std::function<bool()>& done) {
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  while (!done()) {
+    if (!RunDirectory::live(run)) {
+      throw UserError(ExitCode::bad_input, fmt::format("{} ended meanwhile", run.string()));
+    }
+    if (std::chrono::steady_clock::now() >= deadline) {
+      throw UserError(ExitCode::stalled,
+                      fmt::format("nothing has come of it within {} s; see: strait status {}",
+                                  patience.count(), run.string()));
+    }
+    ::poll(nullptr, 0, kStatusLook);
+  }
+}
+
+}  // namespace
+
+ExitCode stop_replica(const fs::path& run, std::uint32_t replica, std::chrono::seconds patience) {
+  const Plan plan = plan_of_live(run);
+  const auto look = [&] { return replicas_of(run, plan.recipe.pipeline.replicas, replica); };
+  check_can_leave(run, plan, replica, look());
+  ask_of_replica(ReplicaRequest::leave, run, replica);
+  wait_until(run, patience, [&] { return !look().has(replica); });
+  const Replicas left = look();
+  fmt::print("replica {} has left; {} {} on\n", replica, fmt::join(left.there, ", "),
+             left.there.size() == 1 ? "goes" : "go");
+  return ExitCode::done;
+}
+
+ExitCode resume_replica(const fs::path& run, std::uint32_t replica, std::chrono::seconds patience) {
+  const Plan plan = plan_of_live(run);
+  const auto look = [&] { return replicas_of(run, plan.recipe.pipeline.replicas, replica); };
+  const Replicas before = look();
+  check_can_return(run, plan, replica, before);
+  ask_of_replica(ReplicaRequest::come_back, run, replica);
+  wait_until(run, patience, [&] {
+    const Replicas known = look();
+    if (known.attempt > before.attempt && !known.failed.empty()) {
+      throw UserError(ExitCode::peer_lost, fmt::format("replica {} does not come back to {}: {}",
+                                                       replica, run.string(), known.failed));
+    }
+    return known.has(replica);
+  });
+  fmt::print("replica {} takes part again; these go on together: {}\n", replica,
+             fmt::join(look().there, ", "));
+  return ExitCode::done;
+}
+
+}  // namespace strait::launcher

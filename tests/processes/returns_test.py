@@ -1,0 +1,160 @@
+"""Runs whose lost replica is brought back while the others train: these stay the same processes, all
+go on as one model, and what happened is told.
+"""
+
+import os
+import random
+import signal
+import time
+
+import runs
+
+
+class Returns(runs.RunCase):
+    SETTINGS = {
+        **runs.RunCase.SETTINGS,
+        "pipeline.stages": 2,
+        "pipeline.replicas": 3,
+        "sync.on_loss": "continue",
+        "sync.method": "cocktail",
+        "sync.random": 0.3,
+        "sync.top": 0.5,
+        "data.eval": "train.jsonl",
+        "train.batch": 12,
+        "train.micro_batch": 2,
+        "train.steps": 100_000,
+    }
+
+    def lose(self, launched, victim):
+        """The process is killed, and its replica is gone: what was there before."""
+        before = launched.run.processes()
+        count = len(launched.run.events("replica_left"))
+        os.kill(before[victim], signal.SIGKILL)
+        launched.wait_for("the replica to leave",
+                          lambda: len(launched.run.events("replica_left")) > count)
+        return before
+
+    def bring_back(self, launched, replica):
+        code, out, err = self.strait("resume", launched.run.path, "--replica", replica)
+        self.assertEqual(code, 0, out + err + launched.output())
+        self.assertIn(f"replica {replica} takes part again; these go on together: 0, 1, 2", out)
+
+    def go_on(self, launched, steps=5):
+        launched.at_step(launched.run.metrics()[-1]["step"] + steps)
+
+    def stop(self, launched):
+        code, out, err = self.strait("stop", launched.run.path)
+        self.assertEqual(code, 0, out + err + launched.output())
+        self.assertEqual(launched.end(), 0, launched.output())
+        self.wait_until_alone(5)
+        left = [p.name for p in launched.run.path.iterdir() if p.name.startswith(("leave-", "return-"))]
+        self.assertEqual(left, [])
+
+    def assert_all_are_told_of(self, run, replica):
+        joined = run.events("replica_joined")[-1]
+        self.assertEqual(joined["replica"], replica)
+        self.assertEqual(joined["replicas"], [0, 1, 2])
+        self.assertIn(joined["step"], [e["step"] for e in run.events("checkpoint")])
+        self.assertEqual(run.status()["replicas"], [0, 1, 2])
+        lines = run.metrics()
+        self.assertEqual([m["step"] for m in lines], list(range(1, len(lines) + 1)))
+        # From its first step on the rows of all are counted again.
+        at = {m["step"]: m["tokens"] for m in lines}
+        self.assertLess(at[joined["step"]], 0.9 * at[1])
+        self.assertGreater(at[joined["step"] + 1], 0.9 * at[1])
+        self.assertEqual({len(m["idle"]) for m in lines[joined["step"]:]}, {6})
+
+    def test_a_killed_replica_comes_back_to_the_others_again_and_again(self):
+        seed = int(os.environ.get("STRAIT_TEST_SEED", time.time_ns() % 1_000_000))
+        print(f"seed {seed}")
+        chance = random.Random(seed)
+        launched = self.start("back")
+        launched.at_step(3)
+        for _ in range(2):
+            victim = chance.choice(["0.0", "1.0", "0.1", "1.1", "0.2", "1.2"])
+            with self.subTest(victim=victim, seed=seed):
+                before = self.lose(launched, victim)
+                self.go_on(launched)
+                self.bring_back(launched, victim[-1])
+                self.go_on(launched)
+                after = launched.run.processes()
+                for name, pid in before.items():
+                    (self.assertNotEqual if name[-1] == victim[-1] else self.assertEqual)(
+                        after[name], pid, name)
+                self.assert_all_are_told_of(launched.run, int(victim[-1]))
+        self.stop(launched)
+        # What all three have saved is what a resume goes on from, each with its own state.
+        again = self.launch("resume", launched.run.path, name="back")
+        again.wait_for("training", lambda: len(launched.run.events("training")) == 2)
+        self.go_on(again, 1)
+        self.stop(again)
+        self.assertNotIn("agreed model", again.output())
+
+    def test_with_allreduce_it_is_what_a_resume_of_all_would_have_been(self):
+        settings = {"sync.method": "allreduce", "sync.random": None, "sync.top": None,
+                    "checkpoint.keep": 1000}
+        launched = self.start("bits", settings)
+        launched.at_step(3)
+        self.lose(launched, "1.1")
+        self.go_on(launched)
+        self.bring_back(launched, 1)
+        self.go_on(launched)
+        self.stop(launched)
+        run = launched.run
+        (joined,) = run.events("replica_joined")
+        expected = run.curve()
+        self.go_back(run, joined["step"])
+        again = self.launch("resume", run.path, name="bits")
+        again.wait_for("training", lambda: len(run.events("training")) == 2)
+        again.at_step(max(expected))
+        self.stop(again)
+        got = run.curve()
+        self.assertEqual({step: got[step] for step in expected}, expected)
+
+    def test_a_replica_that_dies_while_it_comes_back_is_turned_away(self):
+        launched = self.start("dies")
+        launched.at_step(3)
+        before = self.lose(launched, "0.2")
+        back = self.launch("resume", launched.run.path, "--replica", 2)
+        launched.wait_for("a new process",
+                          lambda: launched.run.processes()["0.2"] != before["0.2"])
+        os.kill(launched.run.processes()["0.2"], signal.SIGKILL)
+        code = back.end()
+        launched.wait_for("the end of that", lambda: launched.run.events("replica_not_back")
+                          or len(launched.run.events("replica_left")) == 2)
+        # Where it was quick enough to take part, it left again.
+        if launched.run.events("replica_not_back"):
+            self.assertEqual(code, 20, back.output())
+            self.assertIn("replica 2 does not come back", back.output())
+        self.go_on(launched)
+        self.bring_back(launched, 2)
+        self.go_on(launched)
+        self.stop(launched)
+
+    def test_what_cannot_be_is_one_sentence(self):
+        launched = self.start("words")
+        launched.at_step(2)
+        path = launched.run.path
+        for replica, why in [(1, "it takes part; those that do are 0, 1, 2"),
+                             (3, "its replicas are 0 to 2")]:
+            code, out, err = self.strait("resume", path, "--replica", replica)
+            self.assertEqual(code, 10, out + err)
+            self.assertIn(why, err)
+            self.assertEqual(len(err.strip().splitlines()), 1, err)
+        code, out, err = self.strait("stop", path, "--replica", 0)
+        self.assertEqual(code, 0, out + err)
+        code, out, err = self.strait("status", path)
+        self.assertIn("replicas take part: 1, 2", out)
+        self.assertRegex(out, r"replica 0 left at step \d+: it was asked to")
+        self.bring_back(launched, 0)
+        code, out, err = self.strait("status", path)
+        self.assertIn("replicas take part: 0, 1, 2", out)
+        self.assertNotIn("left at step", out)
+        self.stop(launched)
+        code, out, err = self.strait("resume", path, "--replica", 0)
+        self.assertEqual(code, 10, out + err)
+        self.assertIn("no run is live in", err)
+
+
+if __name__ == "__main__":
+    runs.main()

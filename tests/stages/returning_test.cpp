@@ -1,0 +1,216 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <mutex>
+#include <random>
+
+#include "tests/stages/killed_link.h"
+#include "tests/stages/stage_threads.h"
+
+namespace strait::stages {
+namespace {
+
+using testing::IsEmpty;
+
+constexpr int kReplicas = 3;
+constexpr int kSteps = 8;
+
+RunSettings replicas_that_come_back(const std::string& method, int stages) {
+  RunSettings settings;
+  settings.blocks = stages == 1 ? std::vector<std::pair<int, int>>{{0, 3}}
+                                : std::vector<std::pair<int, int>>{{0, 1}, {2, 3}};
+  settings.replicas = kReplicas;
+  settings.micro_batches = 2;
+  settings.steps = kSteps;
+  settings.sync.method = method;
+  settings.sync.every = 2;
+  settings.sync.fragments = 2;
+  settings.evaluate = true;
+  settings.replicas_leave = true;
+  return settings;
+}
+
+// The life of a process: so many calls to its links, then it is killed; the next life begins when
+// its replica comes back.
+class Lives {
+ public:
+  Lives(RunSettings& settings, std::size_t process, std::vector<int> lives)
+      : lives_(std::move(lives)) {
+    settings.comebacks = static_cast<int>(lives_.size());
+    lives_.push_back(1 << 30);
+    begin();
+    settings.returns = [this](std::uint32_t) { begin(); };
+    settings.wrap = [this, process](std::size_t owner, std::unique_ptr<net::Link> link) {
+      if (owner != process) return link;
+      return std::unique_ptr<net::Link>(std::make_unique<KilledLink>(std::move(link), left_));
+    };
+  }
+  std::size_t ended() const { return life_ - 1 + (*left_ < 0 ? 1 : 0); }
+
+ private:
+  void begin() { left_ = std::make_shared<std::atomic<int>>(lives_[life_++]); }
+
+  std::vector<int> lives_;
+  std::size_t life_ = 0;
+  std::shared_ptr<std::atomic<int>> left_;
+};
+
+void expect_same_model(const Tensors& one, const Tensors& other) {
+  ASSERT_FALSE(one.empty());
+  ASSERT_EQ(one.size(), other.size());
+  for (const auto& [name, tensor] : one) {
+    ASSERT_TRUE(at::equal(tensor, other.at(name))) << name;
+    ASSERT_TRUE(at::isfinite(tensor).all().item<bool>()) << name;
+  }
+}
+
+template <class T>
+std::vector<T> tail(const std::vector<T>& all, std::size_t count) {
+  return {all.end() - static_cast<std::ptrdiff_t>(std::min(count, all.size())), all.end()};
+}
+
+// What the last arrival begins is one run of all three, to the end.
+void expect_went_on_together(const RunResult& result, const RunResult& whole) {
+  const auto [steps, came] = result.arrivals.back();
+  const auto together = static_cast<std::size_t>(kSteps - steps);
+  for (std::size_t replica = 1; replica < kReplicas; ++replica) {
+    expect_same_model(result.models[0], result.models[replica]);
+    EXPECT_EQ(tail(result.curves[replica], together), tail(result.curves[0], together)) << replica;
+    // The rows of all are counted again.
+    EXPECT_EQ(tail(result.tokens[replica], together), tail(whole.tokens[0], together)) << replica;
+  }
+  for (const double loss : result.curves[came == 0 ? 1 : 0]) EXPECT_TRUE(std::isfinite(loss));
+  EXPECT_EQ(result.curves[came == 0 ? 1 : 0].size(), kSteps);
+}
+
+class Returning : public testing::TestWithParam<std::tuple<std::string, int>> {};
+
+TEST_P(Returning, WhoeverIsKilledAndComesBackTrainsOnWithTheOthers) {
+  const auto& [method, stages] = GetParam();
+  const std::uint64_t seed = std::random_device{}();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  std::mt19937_64 chance(seed);
+  RunSettings settings = replicas_that_come_back(method, stages);
+  const RunResult whole = run_stages(settings);
+  ASSERT_THAT(whole.errors, IsEmpty());
+
+  int comebacks = 0;
+  int second = 0;
+  for (int round = 0; round < 12; ++round) {
+    const std::size_t process = chance() % static_cast<std::size_t>(kReplicas * stages);
+    const std::vector<int> moments = {static_cast<int>(chance() % 150),
+                                      static_cast<int>(chance() % 100)};
+    SCOPED_TRACE(testing::Message() << "process " << process << " after " << moments[0] << " and "
+                                    << moments[1] << " calls");
+    const Lives lives(settings, process, moments);
+    const RunResult result = run_stages(settings);
+    if (result.arrivals.empty()) continue;
+    ++comebacks;
+    second += result.arrivals.size() == 2 ? 1 : 0;
+    ASSERT_LE(lives.ended(), result.arrivals.size() + 1);
+    if (lives.ended() == result.arrivals.size()) {
+      expect_went_on_together(result, whole);
+      continue;
+    }
+    // Gone once more, for good.
+    const std::size_t dead = process / static_cast<std::size_t>(stages);
+    const std::size_t left = dead == 0 ? 1 : 0;
+    expect_same_model(result.models[left], result.models[3 - dead - left]);
+    EXPECT_EQ(result.curves[left], result.curves[3 - dead - left]);
+    EXPECT_EQ(result.curves[left].size(), kSteps);
+  }
+  EXPECT_GT(comebacks, 3);
+  EXPECT_GT(second, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(, Returning,
+                         testing::Combine(testing::Values("allreduce", "bytegrad", "powersgd",
+                                                          "cocktail", "diloco", "streaming_diloco"),
+                                          testing::Values(1, 2)),
+                         [](const auto& name) {
+                           return std::get<0>(name.param) + "_" +
+                                  std::to_string(std::get<1>(name.param)) + "_stages";
+                         });
+
+// What every process had at checkpoints and when it began the steps behind them, by step.
+struct Around {
+  std::mutex mutex;
+  std::map<std::int64_t, Tensors> at;
+  std::map<std::int64_t, Tensors> behind;
+
+  void watch(RunSettings& settings) {
+    settings.at_checkpoint = [this](Stage& stage, std::size_t, store::Step made) {
+      keep(stage, number(made), at);
+    };
+    settings.before = [this](Stage& stage, std::size_t, const Phase& phase,
+                             const schedules::Action&) {
+      if (phase.training) keep(stage, number(phase.step), behind);
+    };
+  }
+  void keep(Stage& stage, std::int64_t steps, std::map<std::int64_t, Tensors>& where) {
+    const std::lock_guard lock(mutex);
+    for (const store::NamedTensor& tensor : stage.saved_tensors()) {
+      where[steps].try_emplace(tensor.name, tensor.tensor.clone());
+    }
+  }
+};
+
+// One that is killed at its first words, and comes back at the first checkpoint.
+RunResult one_returns(RunSettings& settings, Around& around) {
+  around.watch(settings);
+  const Lives lives(settings, 1, {30});
+  return run_stages(settings);
+}
+
+TEST(AReplicaThatReturns, WithAllreduceItIsWhatAResumeOfAllWouldHaveBeen) {
+  RunSettings settings = replicas_that_come_back("allreduce", 1);
+  Around around;
+  const RunResult result = one_returns(settings, around);
+  ASSERT_EQ(result.arrivals.size(), 1U);
+  const std::int64_t steps = result.arrivals[0].first;
+
+  RunSettings again = replicas_that_come_back("allreduce", 1);
+  again.exact = false;
+  const RunResult resumed = run_stages(again, around.at[steps], steps);
+  ASSERT_THAT(resumed.errors, IsEmpty());
+  for (std::size_t replica = 0; replica < kReplicas; ++replica) {
+    expect_same_model(resumed.models[replica], result.models[replica]);
+    EXPECT_EQ(tail(result.curves[replica], resumed.curves[0].size()), resumed.curves[0]);
+  }
+}
+
+// So what the others have learnt and not told yet is still theirs to tell.
+TEST(AReplicaThatReturns, ChangesNothingOfThoseWhoAreThereAndBeginsAsTheModel) {
+  RunSettings settings = replicas_that_come_back("cocktail", 1);
+  settings.sync.top = 0.1;
+  Around around;
+  const RunResult result = one_returns(settings, around);
+  ASSERT_EQ(result.arrivals.size(), 1U);
+  const Tensors& before = around.at[result.arrivals[0].first];
+  const Tensors& after = around.behind[result.arrivals[0].first];
+  int of_others = 0;
+  for (const auto& [name, tensor] : before) {
+    const auto behind = after.find(name);
+    ASSERT_NE(behind, after.end()) << name;
+    EXPECT_TRUE(at::equal(tensor, behind->second)) << name;
+    of_others += name.starts_with("replica-") ? 1 : 0;
+  }
+  EXPECT_GT(of_others, 0);
+  int own = 0;
+  for (const auto& [name, tensor] : after) {
+    const std::string weights = "replica-1/weights/";
+    const std::string residual = "replica-1/residual/";
+    if (name.starts_with(residual)) {
+      EXPECT_FALSE(tensor.any().item<bool>()) << name;
+    }
+    if (!name.starts_with(weights)) continue;
+    const std::string rest = name.substr(weights.size());
+    EXPECT_TRUE(at::equal(tensor, before.at(rest))) << name;
+    ++own;
+  }
+  EXPECT_GT(own, 0);
+}
+
+}  // namespace
+}  // namespace strait::stages
