@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "framework/sync/methods.h"
+#include "framework/sync/outer_step.h"
 #include "framework/sync/packet.h"
 #include "framework/sync/random_choice.h"
 #include "framework/sync/sync_method.h"
@@ -19,6 +20,10 @@ namespace strait::sync {
 // what was not said is in the residual, and mean(weights) + residual moves as the uncompressed
 // mean would. That the reference rounds (it may be in bfloat16) is no exception: what it could not
 // take goes back into the residual.
+//
+// What was said is taken in by an outer step, which may go further than what was said and on in the
+// direction of the agreements before: replicas that hear late of each other make up for it so.
+// mean(weights) + residual then moves by what that adds, too, which is the same everywhere.
 //
 // The trained model is the reference.
 class Cocktail final : public SyncMethod {
@@ -41,6 +46,7 @@ class Cocktail final : public SyncMethod {
  private:
   static constexpr const char* kReference = "reference";
   static constexpr const char* kResidual = "residual";
+  static constexpr const char* kOuter = "outer";  // momentum, where there is any
 
   using PartIndex = std::uint32_t;
 
@@ -50,6 +56,7 @@ class Cocktail final : public SyncMethod {
 
   RandomChoice choice_;
   PacketSettings packet_;
+  OuterStep outer_;
   bool narrow_;
   // Of the round under way: what was told, as others read it, and for the parts that this replica
   // owns, what is left to say of the chosen blocks.

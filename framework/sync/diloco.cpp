@@ -22,7 +22,7 @@ Diloco::Diloco(const SyncSettings& settings)
     : narrow_(settings.narrow_wire),
       every_(settings.every == 0 ? kEvery : settings.every),
       steps_(settings.steps),
-      outer_(outer_step(settings)) {
+      outer_(outer_step(settings, {0.7F, 0.9F})) {
   if (every_ < 1) {
     throw SyncError(SyncError::Kind::setting,
                     fmt::format("diloco cannot sync every {} updates", every_));

@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <numbers>
 #include <string_view>
 
 #include "framework/net/wire_format.h"
@@ -58,6 +59,18 @@ Forecast of_allreduce(const Case& of) {
   return every_step(of.reduced_values(of.values(), bits, of.bucket(kFloatBits)));
 }
 
+// The share of normal values' squares that the largest of them hold, a share `top` of all.
+double squares_of_largest(double top) {
+  double below = 0;
+  double above = 10;
+  while (above - below > 1e-9) {
+    const double middle = (below + above) / 2;
+    (std::erfc(middle / std::numbers::sqrt2) > top ? below : above) = middle;
+  }
+  const double density = std::exp(-below * below / 2) / std::sqrt(2 * std::numbers::pi);
+  return top + 2 * below * density;
+}
+
 // Of positions, what a mask of so many ones takes; of values, what packets of normal changes have
 // been seen to take.
 Forecast of_cocktail(const Case& of) {
@@ -71,8 +84,11 @@ Forecast of_cocktail(const Case& of) {
   }
   Forecast costs = every_step(
       of.reduced(of.settings.random * bits / 8, static_cast<double>(of.layout.zones().size())));
-  // One step late, and half of the time it takes to come round to a coordinate.
-  costs.age = 1 + (1 / of.settings.random - 1) / 2;
+  // One step late, and half of the time it takes to come round to a coordinate. What was not among
+  // the largest then waits for the next time, with replicas and once more with the part's owner.
+  const double turn = 1 / of.settings.random;
+  const double heard = squares_of_largest(top);
+  costs.age = 1 + (turn - 1) / 2 + 2 * turn * (1 - heard) / heard;
   return costs;
 }
 

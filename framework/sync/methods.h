@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,23 +15,25 @@ namespace strait::sync {
 struct SyncSettings {
   std::string method = "allreduce";
   std::uint64_t seed = 0;
-  bool narrow_wire = false;          // allreduce, diloco: bfloat16 on the wire, sums in float32
-  double random = 0.1;               // cocktail: the share of coordinates that a round looks at,
-  double top = 0.2;                  // the share of these that is sent, largest first,
-  int bits = 4;                      // and the bits of a value; streaming_diloco too
-  bool narrow_reference = false;     // cocktail: reference and residual in bfloat16
-  std::int64_t every = 0;            // diloco, streaming_diloco, noloco: updates between rounds; 0:
-                                     // what the method's authors use
-  std::int64_t fragments = 4;        // streaming_diloco
-  std::int64_t late = 1;             // streaming_diloco: updates until a result lands
-  double blend = 0.5;                // streaming_diloco: the share of the own weights that stays
-  double outer_learning_rate = 0.7;  // diloco, streaming_diloco; noloco
-  double outer_momentum = 0.9;       // likewise; noloco has 0.5
-  std::int64_t rank = 2;             // powersgd
-  std::int64_t warmup = 0;           // onebit_adam: steps with exact means before the second moment
-                                     // is frozen; 0: a fifteenth of the run
-  std::int64_t steps = 0;            // of the run
-  double beta1 = 0.9;                // onebit_adam: of the optimizer
+  bool narrow_wire = false;       // allreduce, diloco: bfloat16 on the wire, sums in float32
+  double random = 0.1;            // cocktail: the share of coordinates that a round looks at,
+  double top = 0.2;               // the share of these that is sent, largest first,
+  int bits = 4;                   // and the bits of a value; streaming_diloco too
+  bool narrow_reference = false;  // cocktail: reference and residual in bfloat16
+  std::int64_t every = 0;         // diloco, streaming_diloco, noloco: updates between rounds; 0:
+                                  // what the method's authors use
+  std::int64_t fragments = 4;     // streaming_diloco
+  std::int64_t late = 1;          // streaming_diloco: updates until a result lands
+  double blend = 0.5;             // streaming_diloco: the share of the own weights that stays
+  // Of the outer step of cocktail, diloco, streaming_diloco and noloco; nothing: as suits the
+  // method.
+  std::optional<double> outer_learning_rate;
+  std::optional<double> outer_momentum;
+  std::int64_t rank = 2;    // powersgd
+  std::int64_t warmup = 0;  // onebit_adam: steps with exact means before the second moment
+                            // is frozen; 0: a fifteenth of the run
+  std::int64_t steps = 0;   // of the run
+  double beta1 = 0.9;       // onebit_adam: of the optimizer
 };
 
 // A method under the name that recipes use.

@@ -43,7 +43,7 @@ Noloco::Noloco(const SyncSettings& settings)
     : seed_(settings.seed),
       every_(settings.every == 0 ? kEvery : settings.every),
       steps_(settings.steps),
-      outer_(outer_step(settings)) {
+      outer_(outer_step(settings, {0.7F, 0.5F})) {
   if (every_ < 1) {
     throw SyncError(SyncError::Kind::setting,
                     fmt::format("noloco cannot sync every {} updates", every_));

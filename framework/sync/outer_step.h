@@ -12,11 +12,17 @@ struct OuterStep {
   float learning_rate = 0;
   float momentum = 0;
 
+  // What one value of the reference changes by; its momentum moves on.
+  float change(float gradient, float& outer) const {
+    outer = momentum * outer + gradient;
+    return -learning_rate * (gradient + momentum * outer);
+  }
   void make(std::span<const float> gradient, std::span<float> outer,
             std::span<float> reference) const;
 };
 
-// SyncError (setting) where momentum or learning rate would never settle.
-OuterStep outer_step(const SyncSettings& settings);
+// As is set, and as is `usual` where nothing is. SyncError (setting) where momentum or learning
+// rate would never settle.
+OuterStep outer_step(const SyncSettings& settings, const OuterStep& usual);
 
 }  // namespace strait::sync

@@ -27,7 +27,7 @@ StreamingDiloco::StreamingDiloco(const SyncSettings& settings)
       late_(settings.late),
       steps_(settings.steps),
       blend_(static_cast<float>(settings.blend)),
-      outer_(outer_step(settings)) {
+      outer_(outer_step(settings, {0.7F, 0.9F})) {
   if (bits_ < 2 || bits_ > 8) {
     refuse_setting(fmt::format("streaming_diloco takes 2 to 8 bits, not {}", bits_));
   }

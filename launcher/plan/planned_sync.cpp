@@ -98,9 +98,8 @@ sync::SyncSettings sync_settings(const Recipe& recipe, const std::string& method
   settings.fragments = said.fragments;
   settings.late = said.late;
   settings.blend = said.blend;
-  settings.outer_learning_rate = said.outer_learning_rate.value_or(settings.outer_learning_rate);
-  settings.outer_momentum =
-      said.outer_momentum.value_or(method == "noloco" ? 0.5 : settings.outer_momentum);
+  settings.outer_learning_rate = said.outer_learning_rate;
+  settings.outer_momentum = said.outer_momentum;
   settings.rank = said.rank;
   settings.warmup = said.warmup.value_or(0);
   settings.steps = steps;

@@ -21,8 +21,16 @@ DirectRound::Maker cocktail(const SyncSettings& settings) {
   return [settings] { return std::make_unique<Cocktail>(settings); };
 }
 
-SyncSettings random_settings(std::mt19937_64& random) {
+// An outer step that takes what was said and nothing more: the mean, late and in pieces.
+SyncSettings averaging() {
   SyncSettings settings;
+  settings.outer_learning_rate = 1;
+  settings.outer_momentum = 0;
+  return settings;
+}
+
+SyncSettings random_settings(std::mt19937_64& random) {
+  SyncSettings settings = averaging();
   settings.seed = random();
   settings.random = std::array{0.05, 0.1, 0.37, 0.5, 1.0}[random() % 5];
   settings.top = std::array{0.01, 0.2, 0.6, 1.0}[random() % 4];
@@ -50,6 +58,21 @@ class Walk {
       }
     }
   }
+  // Lands what is due. Where outer steps have momentum, what they add to what was said moves all.
+  void before_update(store::Step step, double momentum) {
+    const auto model = model_of(stage_.replica(0));
+    const auto outer = outer_of(stage_.replica(0));
+    stage_.before_update(step);
+    const auto new_model = model_of(stage_.replica(0));
+    const auto new_outer = outer_of(stage_.replica(0));
+    for (std::size_t i = 0; i < mean_.size(); ++i) {
+      const bool passed_over = model[i] == new_model[i] && outer[i] == new_outer[i];
+      if (passed_over) continue;
+      const double gradient =
+          static_cast<double>(new_outer[i]) - momentum * static_cast<double>(outer[i]);
+      mean_[i] += static_cast<double>(new_model[i]) - static_cast<double>(model[i]) + gradient;
+    }
+  }
   // The furthest that mean(weights) + residual is from it.
   double lost() const {
     std::vector<double> kept(mean_.size());
@@ -71,6 +94,12 @@ class Walk {
   const std::vector<double>& mean() const { return mean_; }
 
  private:
+  std::vector<float> outer_of(DirectReplica& replica) const {
+    std::vector<float> outer(mean_.size());
+    replica.slots.load("outer", {0, stage_.layout().size()}, outer);
+    return outer;
+  }
+
   DirectRound& stage_;
   std::mt19937_64 random_;
   double stride_;
@@ -104,6 +133,67 @@ TEST(Cocktail, LosesNothingInAThousandRoundsAndAlwaysAgrees) {
   }
 }
 
+// With momentum, the same but for what outer steps add, which everybody can tell.
+TEST(Cocktail, LosesNothingWhenItGoesFurtherThanWhatWasSaid) {
+  for (std::uint64_t seed = 0; seed < 8; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937_64 random(seed);
+    SyncSettings settings = random_settings(random);
+    settings.outer_learning_rate = std::array{0.3, 0.7, 1.0}[random() % 3];
+    settings.outer_momentum = std::array{0.5, 0.9}[random() % 2];
+    DirectRound stage(random_layout(random), 2 + seed % 4, cocktail(settings));
+    start_at_random(stage, random);
+    Walk walk(stage, random(), 1e-3);
+    for (std::int64_t step = 0; step < 300; ++step) {
+      walk.before_update(step_number(step), *settings.outer_momentum);
+      walk.step();
+      stage.pass({step_number(step), Hook::update});
+      expect_agreement(stage);
+    }
+    walk.before_update(step_number(300), *settings.outer_momentum);
+    EXPECT_LT(walk.lost(), 1e-4);
+  }
+}
+
+// One change, told at once and whole: each round behind it adds what is left of the momentum.
+TEST(Cocktail, MomentumCarriesAChangeOn) {
+  std::mt19937_64 random(2);
+  SyncSettings settings;
+  settings.random = 1;
+  settings.top = 1;
+  settings.bits = 8;
+  settings.outer_learning_rate = 0.5;
+  settings.outer_momentum = 0.75;
+  DirectRound stage(random_layout(random), 3, cocktail(settings));
+  start_at_random(stage, random);
+  const std::vector<float> before = model_of(stage.replica(0));
+  Walk walk(stage, random(), 0.1);
+  walk.step();
+  for (std::int64_t step = 0; step < 100; ++step) {
+    stage.before_update(step_number(step));
+    stage.pass({step_number(step), Hook::update});
+  }
+  stage.land();
+  const auto after = model_of(stage.replica(0));
+  for (std::size_t i = 0; i < after.size(); ++i) {
+    const double moved = walk.mean()[i] - static_cast<double>(before[i]);
+    ASSERT_NEAR(after[i], static_cast<double>(before[i]) + 0.5 / (1 - 0.75) * moved, 1e-5);
+  }
+}
+
+TEST(Cocktail, KeepsMomentumWhereNewsIsLateUnlessTold) {
+  const auto slots = [](double share, std::optional<double> momentum) {
+    SyncSettings settings;
+    settings.random = share;
+    settings.outer_momentum = momentum;
+    return Cocktail(settings).slots().size();
+  };
+  EXPECT_EQ(slots(0.1, std::nullopt), 3U);
+  EXPECT_EQ(slots(0.1, 0.0), 2U);
+  EXPECT_EQ(slots(1, std::nullopt), 2U);
+  EXPECT_EQ(slots(1, 0.5), 3U);
+}
+
 TEST(Cocktail, LosesNothingOfWhatANarrowReferenceCannotTake) {
   for (std::uint64_t seed = 0; seed < 4; ++seed) {
     SCOPED_TRACE(seed);
@@ -127,7 +217,7 @@ TEST(Cocktail, LosesNothingOfWhatANarrowReferenceCannotTake) {
 
 TEST(Cocktail, SendsEverythingAndSoAverages) {
   std::mt19937_64 random(1);
-  SyncSettings settings;
+  SyncSettings settings = averaging();
   settings.random = 1;
   settings.top = 1;
   settings.bits = 8;
@@ -152,7 +242,7 @@ TEST(Cocktail, FollowsTinyStepsAsItFollowsLargeOnes) {
   double behind_first = 0;
   for (const double stride : {1e-4, 1e-6, 1e-7, 1e-9}) {
     std::mt19937_64 random(3);
-    SyncSettings settings;
+    SyncSettings settings = averaging();
     settings.seed = 5;
     DirectRound stage(Layout({{"w", {64, 64}, false}, {"norm", {64}, false}}), 4,
                       cocktail(settings));
@@ -263,7 +353,7 @@ TEST(Cocktail, TwinsStayTwins) {
 // time would stand still for ever.
 TEST(Cocktail, ANarrowReferenceFollowsStepsThatItCannotHold) {
   const auto run = [](bool narrow) {
-    SyncSettings settings;
+    SyncSettings settings = averaging();
     settings.narrow_reference = narrow;
     settings.random = 0.25;
     DirectRound stage(Layout({{"w", {32, 32}, false}}), 2, cocktail(settings));

@@ -105,6 +105,44 @@ TEST(Forecast, SlotsAreCounted) {
   EXPECT_EQ(slots("powersgd"), 6);
 }
 
+// Weights that all drift steadily, each at its own pace: by how many steps the model is behind.
+TEST(Forecast, CocktailIsAsLateAsItSays) {
+  for (const auto& [share, top] : {std::pair(0.1, 0.2), {0.1, 1.0}, {0.25, 0.05}, {0.5, 0.5}}) {
+    SyncSettings settings = usual("cocktail");
+    settings.random = share;
+    settings.top = top;
+    settings.outer_learning_rate = 1;
+    settings.outer_momentum = 0;
+    const Layout layout({{.name = "a", .shape = {128, 128}}});
+    DirectRound stage(layout, 3, [settings] { return make_method(settings); });
+    stage.start();
+    std::mt19937_64 random(8);
+    std::normal_distribution<float> pace(0, 1e-4F);
+    std::vector<float> drift(static_cast<std::size_t>(layout.size()));
+    for (float& value : drift) value = pace(random);
+    constexpr std::int64_t kSteps = 600;
+    for (std::int64_t step = 0; step < kSteps; ++step) {
+      stage.before_update(step_number(step));
+      for (std::size_t replica = 0; replica < stage.size(); ++replica) {
+        auto& weights = stage.replica(replica).weights;
+        std::transform(weights.begin(), weights.end(), drift.begin(), weights.begin(),
+                       std::plus<>());
+      }
+      stage.pass({step_number(step), Hook::update});
+    }
+    const std::vector<float> model = model_of(stage.replica(0));
+    double behind = 0;
+    double squares = 0;
+    for (std::size_t i = 0; i < drift.size(); ++i) {
+      const auto value = static_cast<double>(drift[i]);
+      behind += (kSteps * value - static_cast<double>(model[i])) * value;
+      squares += value * value;
+    }
+    const double age = forecast(settings, layout, 3).age;
+    EXPECT_NEAR(behind / squares / age, 1, 0.25) << share << ", " << top;
+  }
+}
+
 // A decoder with gated layers, without tied weights.
 struct Decoder {
   std::int64_t width, layers, inner, keys, vocabulary;
@@ -148,7 +186,7 @@ std::vector<std::string> rows() {
       row += fmt::format(" {} |", size_text(forecast(usual(method), layout, members).step_bytes));
     }
     const Forecast costs = forecast(usual(method), layout, 8);
-    rows.push_back(row + fmt::format(" {} | {} | {} |", size_text(costs.round_bytes),
+    rows.push_back(row + fmt::format(" {} | {} | {:.4g} |", size_text(costs.round_bytes),
                                      size_text(costs.slot_bytes), costs.age));
   }
   for (const std::string& method : method_names()) {

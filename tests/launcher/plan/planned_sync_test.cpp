@@ -90,7 +90,7 @@ TEST(PlannedSync, WhatAMethodKeepsIsInTheStateOfAProcess) {
   for (std::size_t i = 0; i < exact.processes.size(); ++i) {
     const std::int64_t size = stages::stage_layout(model, exact.processes[i].chunks).size();
     EXPECT_EQ(exact.processes[i].state_bytes, 0);
-    EXPECT_EQ(cocktail.processes[i].state_bytes, 2 * 4 * size);  // reference and residual
+    EXPECT_EQ(cocktail.processes[i].state_bytes, 3 * 4 * size);  // reference, residual, momentum
   }
 }
 
@@ -103,8 +103,9 @@ TEST(PlannedSync, SettingsOfAMethodThatIsNotAskedForAreItsAuthors) {
   recipe.seed = 9;
   EXPECT_EQ(sync_settings(recipe, "cocktail", 10).random, 0.5);
   EXPECT_EQ(sync_settings(recipe, "streaming_diloco", 10).bits, 4);
-  EXPECT_EQ(sync_settings(recipe, "noloco", 10).outer_momentum, 0.5);
-  EXPECT_EQ(sync_settings(recipe, "diloco", 10).outer_momentum, 0.9);
+  EXPECT_EQ(sync_settings(recipe, "noloco", 10).outer_momentum, std::nullopt);
+  recipe.sync.outer_momentum = 0.3;
+  EXPECT_EQ(sync_settings(recipe, "cocktail", 10).outer_momentum, 0.3);
   EXPECT_EQ(sync_settings(recipe, "onebit_adam", 10).steps, 10);
   EXPECT_EQ(sync_settings(recipe, "onebit_adam", 10).seed, 9U);
 }

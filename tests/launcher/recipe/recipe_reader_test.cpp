@@ -297,7 +297,8 @@ TEST(RecipeReader, WhatASyncMethodDoesNotReadIsRefused) {
   const std::string replicas = "batch = 8\n[pipeline]\nreplicas = 2\n[sync]\n";
   EXPECT_EQ(mistake_after_least(replicas + "method = \"cocktail\"\nrank = 4\n"),
             "sync.rank is 4 (recipes/x.toml:12:8), but sync.method \"cocktail\" does not read it; "
-            "it reads random, top, bits, reference_dtype");
+            "it reads random, top, bits, reference_dtype, "
+            "outer_learning_rate, outer_momentum");
   EXPECT_EQ(mistake_after_least(replicas + "top = 0.5\n"),
             "sync.top is 0.5 (recipes/x.toml:11:7), but sync.method \"allreduce\" does not read "
             "it; it reads wire_dtype");
