@@ -28,8 +28,8 @@ def setting(method, **sync):
     return Setting({"method": method, **sync})
 
 
-def cocktail(random, top, bits):
-    return setting("cocktail", random=random, top=top, bits=bits)
+def cocktail(random, top, bits, **sync):
+    return setting("cocktail", random=random, top=top, bits=bits, **sync)
 
 
 def on_two_stages(one):
@@ -42,6 +42,10 @@ RAW = "allreduce"
 AT_TASKS_RATE = {
     RAW: setting("allreduce", wire_dtype="float32"),
     "cocktail .1/.2/4": cocktail(0.1, 0.2, 4),
+    "cocktail .1/.2/4, no outer step": cocktail(
+        0.1, 0.2, 4, outer_learning_rate=1, outer_momentum=0
+    ),
+    "cocktail .08/.35/3": cocktail(0.08, 0.35, 3),
     "cocktail .1/.13/4": cocktail(0.1, 0.13, 4),
     "cocktail .075/.2/4": cocktail(0.075, 0.2, 4),
     "cocktail .1/.1/4": cocktail(0.1, 0.1, 4),
@@ -55,7 +59,7 @@ AT_TASKS_RATE = {
 }
 
 # Each replica's AdamW sees few rows, which makes its steps small: what suits all may be low for it.
-RATES = {"": 1, ", twice the rate": 2, ", four times the rate": 4}
+RATES = {"": 1, ", twice the rate": 2, ", four times the rate": 4, ", eight times the rate": 8}
 
 # What the others are compared with comes first.
 SETTINGS = {
