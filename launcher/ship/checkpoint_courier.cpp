@@ -106,10 +106,17 @@ void CheckpointCourier::run() {
   }
 }
 
+bool CheckpointCourier::given_up(std::size_t host) const {
+  const MutexLock lock(mutex_);
+  if (closing_ || !next_) return closing_;
+  const auto writes_there = [host](const Shard& shard) { return shard.host == host; };
+  return std::none_of(next_->shards.begin(), next_->shards.end(), writes_there);
+}
+
 template <class T>
-std::optional<T> CheckpointCourier::wait(std::future<T>& future) const {
+std::optional<T> CheckpointCourier::wait(std::future<T>& future, std::size_t host) const {
   while (future.wait_for(kLookEvery) != std::future_status::ready) {
-    if (closing_) return std::nullopt;
+    if (given_up(host)) return std::nullopt;
   }
   return future.get();
 }
@@ -135,19 +142,21 @@ std::string CheckpointCourier::carry_one(const Load& load, const Shard& shard) {
   const fs::path here = store::checkpoint_directory(settings_.run, load.step) / shard.file.name;
   if (lies_here(here, shard.file)) return "";
   const Host& host = hosts_.at(shard.host);
+  const std::string given_up =
+      fmt::format("{} of host {} was not waited for", shard.file.name, host.name);
   const fs::path there = store::checkpoint_directory(host.directory, load.step) / shard.file.name;
   try {
     auto looked = porter_.look(host.keeper, there);
-    const std::optional<FileTable> table = wait(looked);
-    if (!table) return "it was stopped";
+    const std::optional<FileTable> table = wait(looked, shard.host);
+    if (!table) return given_up;
     if (table->size != shard.file.size || table->whole != shard.file.hash) {
       return fmt::format("{} on host {} is not what was written", there.string(), host.name);
     }
     auto fetching =
         porter_.fetch({*table, PieceSet::all(table->count()), here, FetchOrder::As::file});
-    if (wait(fetching.fetched)) return "";
+    if (wait(fetching.fetched, shard.host)) return "";
     porter_.forget(fetching.number);
-    return "it was stopped";
+    return given_up;
   } catch (const UserError& error) {
     return fmt::format("{} of host {} ({})", shard.file.name, host.name, error.what());
   }

@@ -19,7 +19,8 @@ namespace strait::launcher {
 // Brings checkpoints whose shards were written on other hosts home, in the background, so that a
 // host that dies takes nothing along. One after the other; if several are committed while one is
 // on its way, only the newest of those comes next: the first and the last of a run always come.
-// What has come home, or was passed over, lets older ones go, here and on the hosts.
+// What has come home, or was passed over, lets older ones go, here and on the hosts. Nobody waits
+// for a host that the newest checkpoint has nothing of: its processes take no part any more.
 class CheckpointCourier {
  public:
   struct Host {
@@ -70,14 +71,16 @@ class CheckpointCourier {
   std::string carry_one(const Load& load, const Shard& shard);
   void place_manifest(store::Step step);
   void let_go(store::Step home);
+  // Nothing: it is not to be waited for any more.
   template <class T>
-  std::optional<T> wait(std::future<T>& future) const;
+  std::optional<T> wait(std::future<T>& future, std::size_t host) const STRAIT_EXCLUDES(mutex_);
+  bool given_up(std::size_t host) const STRAIT_EXCLUDES(mutex_);
 
   Porter& porter_;
   const std::vector<Host> hosts_;
   const Settings settings_;
   std::atomic<bool> closing_ = false;
-  Mutex mutex_;
+  mutable Mutex mutex_;
   Condition changed_;
   std::optional<Load> under_way_ STRAIT_GUARDED_BY(mutex_);
   std::optional<Load> next_ STRAIT_GUARDED_BY(mutex_);

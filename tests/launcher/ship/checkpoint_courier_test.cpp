@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "framework/store/checkpoint.h"
 #include "tests/launcher/ship/ship_rig.h"
 
@@ -13,27 +15,39 @@ namespace fs = std::filesystem;
 
 // A run whose only process writes its shards on a keeper's host.
 struct FarRun {
-  explicit FarRun(const PorterOptions& options = {}) : rig(1, options) {}
+  explicit FarRun(const PorterOptions& options = {}, std::size_t keepers = 1)
+      : rig(keepers, options) {}
 
   std::unique_ptr<CheckpointCourier> courier() {
-    std::vector<CheckpointCourier::Host> hosts = {{"h0", host().name, host().directory / "run"}};
+    std::vector<CheckpointCourier::Host> hosts;
+    for (const auto& keeper : rig.keepers) {
+      const std::string name = hosts.empty() ? "h0" : "h1";
+      hosts.push_back({name, keeper->name, keeper->directory / "run"});
+    }
     return std::make_unique<CheckpointCourier>(*rig.launcher.porter, std::move(hosts),
                                                CheckpointCourier::Settings{here(), 2});
   }
 
-  // The shard lies there, the manifest here; says what a courier is told of it.
-  std::vector<CheckpointCourier::Shard> commit(std::int64_t step) {
-    const std::string name = store::shard_name(0, 0);
-    const fs::path there = place(host().directory / "run", step) / name;
-    fs::create_directories(there.parent_path());
-    store::write_bytes(there, random_bytes(100'000, static_cast<std::uint64_t>(step)));
-    auto seen = rig.launcher.porter->look(host().name, there);
-    const FileTable table = soon(seen);
+  // A shard lies on each of the hosts, the manifest here; says what a courier is told of it.
+  std::vector<CheckpointCourier::Shard> commit(std::int64_t step,
+                                               const std::vector<std::size_t>& hosts = {0}) {
+    std::vector<CheckpointCourier::Shard> shards;
     store::Manifest manifest;
     manifest.step = static_cast<store::Step>(step);
-    manifest.files = {{name, table.size, table.whole}};
+    for (const std::size_t host : hosts) {
+      const ShipHost& keeper = *rig.keepers.at(host);
+      const std::string name = store::shard_name(static_cast<std::int64_t>(host), 0);
+      const fs::path there = place(keeper.directory / "run", step) / name;
+      fs::create_directories(there.parent_path());
+      const std::size_t seed = static_cast<std::size_t>(step) * 10 + host;
+      store::write_bytes(there, random_bytes(100'000, seed));
+      auto seen = rig.launcher.porter->look(keeper.name, there);
+      const FileTable table = soon(seen);
+      manifest.files.push_back({name, table.size, table.whole});
+      shards.push_back({manifest.files.back(), host});
+    }
     store::commit_checkpoint(place(here(), step), manifest, {}, store::Shards::elsewhere);
-    return {{manifest.files[0], 0}};
+    return shards;
   }
 
   std::vector<std::int64_t> complete() const {
@@ -96,6 +110,27 @@ TEST(CheckpointCourier, WhoWaitsIsToldHowMuchIsLeftAndMayGiveUp) {
   EXPECT_EQ(left.step, store::Step{6});
   EXPECT_EQ(left.bytes, 100'000U);
   EXPECT_THAT(missing, testing::HasSubstr("100.0 kB of checkpoint 6 stay on the hosts"));
+}
+
+TEST(CheckpointCourier, AHostThatTakesNoPartAnyMoreIsNotWaitedFor) {
+  PorterOptions slow;
+  slow.download_bytes_per_second = 1;  // the first piece comes at once, the next tomorrow
+  FarRun run(slow, 2);
+  const auto first = run.commit(3, {0, 1});
+  const auto second = run.commit(6, {0});
+  const auto courier = run.courier();
+  courier->committed(store::Step{3}, first);
+  courier->committed(store::Step{6}, second);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  std::vector<std::string> troubles;
+  while (troubles.empty() && std::chrono::steady_clock::now() < deadline) {
+    troubles = courier->take_troubles();
+    std::this_thread::yield();
+  }
+  EXPECT_THAT(troubles, testing::ElementsAre(
+                            testing::AllOf(testing::HasSubstr("checkpoint 3 is not complete"),
+                                           testing::HasSubstr("of host h1 was not waited for"),
+                                           testing::Not(testing::HasSubstr("h0")))));
 }
 
 TEST(CheckpointCourier, AShardThatIsNotWhatWasWrittenIsNamed) {
