@@ -27,7 +27,9 @@ Catalogue<MethodOffer>& methods() {
   static Catalogue<MethodOffer> all(
       "sync method",
       {{"allreduce", made<Allreduce>, {"wire_dtype"}},
-       {"cocktail", made<Cocktail>, {"random", "top", "bits", "reference_dtype", "outer_learning_rate", "outer_momentum"}},
+       {"cocktail",
+        made<Cocktail>,
+        {"random", "top", "bits", "reference_dtype", "outer_learning_rate", "outer_momentum"}},
        {"diloco", made<Diloco>, {"wire_dtype", "every", "outer_learning_rate", "outer_momentum"}},
        {"streaming_diloco",
         made<StreamingDiloco>,
