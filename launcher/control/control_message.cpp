@@ -15,7 +15,9 @@ void describe(auto& f, Is<store::ShardFile> auto& m) {
 void describe(auto& f, Is<Hello> auto& m) {
   f("process", m.process), f("pid", m.pid), f("host", m.host), f("build", m.build);
 }
-void describe(auto& f, Is<Ready> auto& m) { f("endpoints", m.endpoints); }
+void describe(auto& f, Is<Ready> auto& m) {
+  f("endpoints", m.endpoints), f("admission", m.admission);
+}
 void describe(auto& f, Is<Progress> auto& m) {
   f("step", m.step), f("micro_batch", m.micro_batch), f("phase", m.phase);
   f("waits_for", m.waits_for), f("waits_on", m.waits_on), f("waited_seconds", m.waited_seconds);
@@ -53,7 +55,9 @@ void describe(auto& f, Is<LostReplica> auto& m) { f("replica", m.replica), f("te
 void describe(auto& f, Is<Failed> auto& m) { f("code", m.code), f("text", m.text); }
 void describe(auto& f, Is<Done> auto& m) { f("step", m.step); }
 void describe(auto& f, Is<Peers> auto& m) { f("endpoints", m.endpoints); }
-void describe(auto& f, Is<Admit> auto& m) { f("replica", m.replica), f("keys", m.keys); }
+void describe(auto& f, Is<Admit> auto& m) {
+  f("number", m.number), f("replica", m.replica), f("keys", m.keys);
+}
 void describe(auto& f, Is<SaveSoon> auto& m) { f("number", m.number); }
 void describe(auto& /*f*/, Is<StopAfterStep> auto& /*m*/) {}
 void describe(auto& f, Is<Committed> auto& m) {

@@ -31,9 +31,11 @@ struct Hello {
 };
 
 // Weights are there and the data links are bound: link name → endpoint of what this process bound.
-// In the middle of training: of what it bound for a replica that comes.
+// In the middle of training: of what it bound for a replica that comes, by the number of that
+// Admit.
 struct Ready {
   std::map<std::string, std::string> endpoints;
+  std::optional<std::uint32_t> admission = {};
 };
 
 struct LinkTraffic {
@@ -108,8 +110,10 @@ struct Peers {
 };
 
 // A replica comes back, whose processes have these keys from now on, by name: bind what is listened
-// on for it, say so (Ready), connect to the rest when there are Peers.
+// on for it, say so (Ready), connect to the rest when there are Peers. Every Admit has a number of
+// its own: what is said of one that came to nothing must not count for the next.
 struct Admit {
+  std::uint32_t number = 0;
   std::uint32_t replica = 0;
   std::map<std::string, std::string> keys;
 };

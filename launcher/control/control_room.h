@@ -84,6 +84,7 @@ class ControlRoom {
     enum class Step { starting, admitting, waiting };
     std::uint32_t replica = 0;
     Step step = Step::starting;
+    std::uint32_t number = 0;               // of the Admit, once the others are asked
     std::set<net::ProcessName> unanswered;  // of the others, while they are asked
     std::chrono::steady_clock::time_point deadline;
   };
@@ -113,6 +114,7 @@ class ControlRoom {
       out_of_reach_;
   std::vector<std::uint32_t> returns_;  // that are asked for
   std::optional<Comeback> comeback_;    // one at a time
+  std::uint32_t admissions_ = 0;        // that were asked for
   std::uint32_t wishes_ = 0;            // for checkpoints
   FirstCause first_cause_;
   Phase phase_ = Phase::connecting;

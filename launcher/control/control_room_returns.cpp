@@ -34,7 +34,7 @@ void ControlRoom::begin_comeback(std::uint32_t replica) {
   if (stops_heard_ > 0) return fails("the run is asked to stop");
   try {
     start_anew(replica);
-    comeback_ = Comeback{replica, Comeback::Step::starting, {}, {}};
+    comeback_ = Comeback{.replica = replica, .unanswered = {}, .deadline = {}};
   } catch (const std::exception& error) {
     fails(describe_failure(error).text);
   }
@@ -67,6 +67,7 @@ void ControlRoom::hear_of_comeback(CrewMember& from, const Ready& ready) {
   if (from.joins || !from.ready) {
     from.ready = ready;
   } else {
+    if (ready.admission != comeback_->number) return;  // that one was turned away
     for (const auto& [link, endpoint] : ready.endpoints) from.ready->endpoints[link] = endpoint;
     comeback_->unanswered.erase(from.station.name);
   }
@@ -92,7 +93,8 @@ void ControlRoom::go_on_with_comeback() {
 void ControlRoom::ask_others() {
   comeback_->step = Comeback::Step::admitting;
   comeback_->deadline = Clock::now() + options_.admission;
-  Admit admit{comeback_->replica, {}};
+  comeback_->number = ++admissions_;
+  Admit admit{comeback_->number, comeback_->replica, {}};
   for (const CrewMember& member : crew_.members()) {
     if (member.joins) admit.keys[member.station.name.text()] = member.station.public_key;
   }

@@ -142,7 +142,7 @@ void ControlEnd::hear(const Admit& admit) {
   }
   if (!expect) return;
   try {
-    say(Ready{expect(admit)});
+    say(Ready{expect(admit), admit.number});
   } catch (const net::LinkError& error) {
     // Without an answer the replica is turned away; this one goes on.
     say(Event{"not_admitted",

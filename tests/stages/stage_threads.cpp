@@ -254,6 +254,7 @@ StageOptions options_of(const RunSettings& settings, std::size_t process, std::i
   options.sync = settings.sync;
   options.sync.seed = 5;
   options.sync.steps = settings.steps;
+  options.sync.outer_momentum = 0.5;  // short as these runs are
   options.loop.first = static_cast<store::Step>(first);
   options.loop.last = static_cast<store::Step>(settings.steps);
   options.loop.evaluate = settings.evaluate;

@@ -182,8 +182,9 @@ TEST(Cocktail, MomentumCarriesAChangeOn) {
 }
 
 TEST(Cocktail, KeepsMomentumWhereNewsIsLateUnlessTold) {
-  const auto slots = [](double share, std::optional<double> momentum) {
+  const auto slots = [](double share, std::optional<double> momentum, std::int64_t steps = 0) {
     SyncSettings settings;
+    settings.steps = steps;
     settings.random = share;
     settings.outer_momentum = momentum;
     return Cocktail(settings).slots().size();
@@ -192,6 +193,10 @@ TEST(Cocktail, KeepsMomentumWhereNewsIsLateUnlessTold) {
   EXPECT_EQ(slots(0.1, 0.0), 2U);
   EXPECT_EQ(slots(1, std::nullopt), 2U);
   EXPECT_EQ(slots(1, 0.5), 3U);
+  // A run of ten looks at each coordinate is over before momentum helps.
+  EXPECT_EQ(slots(0.1, std::nullopt, 100), 2U);
+  EXPECT_EQ(slots(0.1, std::nullopt, 1000), 3U);
+  EXPECT_EQ(slots(0.1, 0.5, 100), 3U);
 }
 
 TEST(Cocktail, LosesNothingOfWhatANarrowReferenceCannotTake) {

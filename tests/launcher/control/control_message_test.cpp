@@ -123,7 +123,8 @@ TEST(ControlMessage, EveryStageMessageComesBack) {
   EXPECT_EQ(hello.pid, 4711);
   EXPECT_EQ(hello.host, "host b");
   EXPECT_EQ(hello.build, "0.1.0-abc");
-  const Ready ready = through_stage(Ready{{{"boundary 0>1", "tcp://127.0.0.1:4000"}}});
+  const Ready ready = through_stage(Ready{{{"boundary 0>1", "tcp://127.0.0.1:4000"}}, 3});
+  EXPECT_EQ(ready.admission, 3U);
   EXPECT_EQ(ready.endpoints.at("boundary 0>1"), "tcp://127.0.0.1:4000");
   EXPECT_EQ(through_stage(Evaluated{store::Step{7}, 0.5, 99}).tokens, 99);
   const ShardsWritten shards =
@@ -146,7 +147,8 @@ TEST(ControlMessage, EveryCoordinatorMessageComesBack) {
   EXPECT_EQ(lets_in.arrives, 1U);
   EXPECT_EQ(lets_in.next_epoch, 3U);
   EXPECT_EQ(through_coordinator(Committed{store::Step{4}}).arrives, std::nullopt);
-  const Admit admit = through_coordinator(Admit{2, {{"0.2", "key"}}});
+  const Admit admit = through_coordinator(Admit{5, 2, {{"0.2", "key"}}});
+  EXPECT_EQ(admit.number, 5U);
   EXPECT_EQ(admit.replica, 2U);
   EXPECT_EQ(admit.keys.at("0.2"), "key");
   EXPECT_EQ(through_coordinator(SaveSoon{7}).number, 7U);

@@ -404,7 +404,9 @@ void let_in_and_go_on(Script& me) {
   const auto admit = me.hear<Admit>();
   EXPECT_EQ(admit.replica, 1U);
   EXPECT_EQ(admit.keys, (std::map<std::string, std::string>{{"0.1", "key of 0.1"}}));
-  me.say(Ready{{{"replica 0.0~0.1", "tcp://anew:1"}}});
+  // What was bound for an admission that came to nothing is of no use to anybody.
+  me.say(Ready{{{"replica 0.0~0.1", "tcp://former:1"}}, admit.number - 1});
+  me.say(Ready{{{"replica 0.0~0.1", "tcp://anew:1"}}, admit.number});
   EXPECT_EQ(me.hear<Peers>().endpoints.at("vote 0.0~0.1"), "tcp://back:2");
   EXPECT_EQ(me.hear<SaveSoon>().number, 1U);
   me.step(1);
