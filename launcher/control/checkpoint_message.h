@@ -31,6 +31,11 @@ struct ShardFailed {
 
 // ---- coordinator → stage
 
+// Make a checkpoint behind the next step. Every wish has a higher number.
+struct SaveSoon {
+  std::uint32_t number = 0;
+};
+
 struct Committed {  // the checkpoint exists
   store::Step step{};
   std::uint32_t epoch = 0;  // of those who wrote it

@@ -118,11 +118,6 @@ struct Admit {
   std::map<std::string, std::string> keys;
 };
 
-// Make a checkpoint behind the next step. Every wish has a higher number.
-struct SaveSoon {
-  std::uint32_t number = 0;
-};
-
 struct StopAfterStep {};  // finish the step, checkpoint, send Done, leave
 
 // Replicas have left or come: these take part from the step on that the stages agree on.
