@@ -142,7 +142,7 @@ std::string CheckpointCourier::carry_one(const Load& load, const Shard& shard) {
   const fs::path here = store::checkpoint_directory(settings_.run, load.step) / shard.file.name;
   if (lies_here(here, shard.file)) return "";
   const Host& host = hosts_.at(shard.host);
-  const std::string given_up =
+  std::string given_up =
       fmt::format("{} of host {} was not waited for", shard.file.name, host.name);
   const fs::path there = store::checkpoint_directory(host.directory, load.step) / shard.file.name;
   try {

@@ -6,7 +6,7 @@
 
 namespace strait::launcher {
 
-DataLinks::DataLinks(net::Node& node, const StageJob& job) : node_(node), job_(job) {
+DataLinks::DataLinks(net::Node& node, StageJob job) : node_(node), job_(std::move(job)) {
   const MutexLock lock(mutex_);
   for (const Plan::Link& link : job_.plan.links) {
     if (job_.binds.contains(link.name)) bound_[link.name] = bind(link, endpoints_);

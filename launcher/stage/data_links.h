@@ -25,7 +25,7 @@ class DataLinks {
  public:
   using Endpoints = std::map<std::string, std::string>;  // by link
 
-  DataLinks(net::Node& node, const StageJob& job);
+  DataLinks(net::Node& node, StageJob job);
 
   // Of what this process bound when it began.
   const Endpoints& endpoints() const { return endpoints_; }
