@@ -69,6 +69,15 @@ void present(net::Link& link, const KeeperJob& job, const HostFacts& facts) {
                   job.run_name, job.endpoints.at(kKeeperService), why));
 }
 
+// What was said last gets its time, unless the launcher wants no more of it and has hung up.
+void take_leave(net::Link& link) {
+  try {
+    link.flush(Clock::now() + kLeaveTaking);
+  } catch (const net::LinkError& error) {
+    spdlog::info("{}", error.what());
+  }
+}
+
 // The processes of a host, by the words of the launcher.
 class Keeper {
  public:
@@ -225,7 +234,7 @@ ExitCode run_keeper(const KeeperJob& job) {
     while (keeper.serve()) {
     }
     spdlog::info("the launcher lets this host go");
-    link->flush(Clock::now() + kLeaveTaking);
+    take_leave(*link);
     keeper.tidy();
     return ExitCode::done;
   } catch (const std::exception& error) {
