@@ -17,8 +17,8 @@ constexpr int kSteps = 6;
 constexpr int kRounds = 17;
 constexpr int kMostRounds = 200;  // until enough of them were killed in time
 
-RunSettings three_replicas(const std::string& method, int stages) {
-  RunSettings settings = losing_replicas(method, stages, kSteps);
+RunSettings three_replicas(const std::string& method, int stages, int chunks = 1) {
+  RunSettings settings = losing_replicas(method, stages, kSteps, chunks);
   settings.checkpoint_every = 4;
   return settings;
 }
@@ -44,14 +44,14 @@ void expect_one_model(const RunResult& result, const std::vector<std::size_t>& r
   }
 }
 
-class Leaving : public testing::TestWithParam<std::tuple<std::string, int>> {};
+class Leaving : public testing::TestWithParam<std::tuple<std::string, int, int>> {};
 
 TEST_P(Leaving, WhereverAReplicaIsKilledTheOthersGoOnAsOne) {
-  const auto& [method, stages] = GetParam();
+  const auto& [method, stages, chunks] = GetParam();
   const std::uint64_t seed = std::random_device{}();
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   std::mt19937_64 chance(seed);
-  RunSettings settings = three_replicas(method, stages);
+  RunSettings settings = three_replicas(method, stages, chunks);
   // So that a kill may come at any moment of a run.
   const auto counted = std::make_shared<std::atomic<int>>(1 << 30);
   kill(settings, 0, counted);
@@ -95,11 +95,10 @@ TEST_P(Leaving, WhereverAReplicaIsKilledTheOthersGoOnAsOne) {
 INSTANTIATE_TEST_SUITE_P(, Leaving,
                          testing::Combine(testing::Values("allreduce", "bytegrad", "powersgd",
                                                           "cocktail", "diloco", "streaming_diloco"),
-                                          testing::Values(1, 2)),
-                         [](const auto& name) {
-                           return std::get<0>(name.param) + "_" +
-                                  std::to_string(std::get<1>(name.param)) + "_stages";
-                         });
+                                          testing::Values(1, 2), testing::Values(1)),
+                         name_of_shape);
+INSTANTIATE_TEST_SUITE_P(Interleaved, Leaving, testing::Values(std::tuple("cocktail", 2, 2)),
+                         name_of_shape);
 
 TEST(WithoutARoster, AReplicaThatIsKilledEndsTheRun) {
   RunSettings settings = three_replicas("cocktail", 1);

@@ -1,13 +1,21 @@
 #include "tests/stages/losing_replicas.h"
 
-#include <gtest/gtest.h>
-
 namespace strait::stages {
+namespace {
 
-RunSettings losing_replicas(const std::string& method, int stages, int steps) {
+constexpr int kBlocks = 4;
+
+}  // namespace
+
+RunSettings losing_replicas(const std::string& method, int stages, int steps, int chunks) {
   RunSettings settings;
-  settings.blocks = stages == 1 ? std::vector<std::pair<int, int>>{{0, 3}}
-                                : std::vector<std::pair<int, int>>{{0, 1}, {2, 3}};
+  const int each = kBlocks / (stages * chunks);
+  settings.blocks.clear();
+  for (int first = 0; first < kBlocks; first += each) {
+    settings.blocks.emplace_back(first, first + each - 1);
+  }
+  settings.chunks = chunks;
+  if (chunks > 1) settings.schedule = "interleaved";
   settings.replicas = kReplicas;
   settings.micro_batches = 2;
   settings.steps = steps;
@@ -17,6 +25,12 @@ RunSettings losing_replicas(const std::string& method, int stages, int steps) {
   settings.evaluate = true;
   settings.replicas_leave = true;
   return settings;
+}
+
+std::string name_of_shape(const testing::TestParamInfo<std::tuple<std::string, int, int>>& shape) {
+  const auto& [method, stages, chunks] = shape.param;
+  const std::string of_each = chunks > 1 ? "_of_" + std::to_string(chunks) + "_chunks" : "";
+  return method + "_" + std::to_string(stages) + "_stages" + of_each;
 }
 
 void kill(RunSettings& settings, std::size_t process, const net::DyingLink::Calls& left) {

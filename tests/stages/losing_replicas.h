@@ -1,5 +1,10 @@
 #pragma once
 
+#include <gtest/gtest.h>
+
+#include <string>
+#include <tuple>
+
 #include "tests/framework/net/dying_link.h"
 #include "tests/stages/stage_threads.h"
 
@@ -7,8 +12,12 @@ namespace strait::stages {
 
 inline constexpr int kReplicas = 3;
 
-// Three replicas of a small model in one or two stages each, of which any may be lost.
-RunSettings losing_replicas(const std::string& method, int stages, int steps);
+// Three replicas of a small model in one or two stages of so many chunks each, of which any may be
+// lost.
+RunSettings losing_replicas(const std::string& method, int stages, int steps, int chunks = 1);
+
+// Of a test whose parameters are method, stages and chunks.
+std::string name_of_shape(const testing::TestParamInfo<std::tuple<std::string, int, int>>& shape);
 
 // This process dies when so many calls to its links are made. Whenever it gets links, they take the
 // count that is there then: another one is another life.

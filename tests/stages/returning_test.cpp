@@ -57,14 +57,14 @@ void expect_went_on_together(const RunResult& result, const RunResult& whole) {
   EXPECT_EQ(result.curves[came == 0 ? 1 : 0].size(), kSteps);
 }
 
-class Returning : public testing::TestWithParam<std::tuple<std::string, int>> {};
+class Returning : public testing::TestWithParam<std::tuple<std::string, int, int>> {};
 
 TEST_P(Returning, WhoeverIsKilledAndComesBackTrainsOnWithTheOthers) {
-  const auto& [method, stages] = GetParam();
+  const auto& [method, stages, chunks] = GetParam();
   const std::uint64_t seed = std::random_device{}();
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   std::mt19937_64 chance(seed);
-  RunSettings settings = losing_replicas(method, stages, kSteps);
+  RunSettings settings = losing_replicas(method, stages, kSteps, chunks);
   const RunResult whole = run_stages(settings);
   ASSERT_THAT(whole.errors, IsEmpty());
 
@@ -99,11 +99,10 @@ TEST_P(Returning, WhoeverIsKilledAndComesBackTrainsOnWithTheOthers) {
 INSTANTIATE_TEST_SUITE_P(, Returning,
                          testing::Combine(testing::Values("allreduce", "bytegrad", "powersgd",
                                                           "cocktail", "diloco", "streaming_diloco"),
-                                          testing::Values(1, 2)),
-                         [](const auto& name) {
-                           return std::get<0>(name.param) + "_" +
-                                  std::to_string(std::get<1>(name.param)) + "_stages";
-                         });
+                                          testing::Values(1, 2), testing::Values(1)),
+                         name_of_shape);
+INSTANTIATE_TEST_SUITE_P(Interleaved, Returning, testing::Values(std::tuple("cocktail", 2, 2)),
+                         name_of_shape);
 
 // What every process had at checkpoints and when it began the steps behind them, by step.
 struct Around {
