@@ -167,6 +167,18 @@ class CoordinatorTest : public testing::Test {
     join();
     return outcome;
   }
+  // The run outlives its replicas, and once somebody asks for replica 1, which then plays this.
+  void ask_for_replica_1(Play play) {
+    options_.outlives_replicas = true;
+    options_.asked_to_return = [asked = std::vector<std::uint32_t>{1}]() mutable {
+      return std::exchange(asked, {});
+    };
+    options_.bring_back = [this, play = std::move(play)](std::uint32_t replica) {
+      std::vector<Station> stations;
+      stations.push_back(station({0, replica}, play));
+      return stations;
+    };
+  }
   void join() {
     for (std::thread& thread : threads_) thread.join();
     threads_.clear();
@@ -423,23 +435,16 @@ void let_in_and_go_on(Script& me) {
 }
 
 TEST_F(CoordinatorTest, AReplicaThatIsAskedToComeBackTakesPartBehindACheckpoint) {
-  options_.outlives_replicas = true;
-  std::vector<std::uint32_t> asked = {1};
-  options_.asked_to_return = [&] { return std::exchange(asked, {}); };
-  options_.bring_back = [&](std::uint32_t replica) {
-    std::vector<Station> stations;
-    stations.push_back(station({0, replica}, [](Script& me) {
-      me.hello();
-      me.say(Ready{{{"vote 0.0~0.1", "tcp://back:2"}}});
-      EXPECT_EQ(me.hear<Peers>().endpoints.at("replica 0.0~0.1"), "tcp://anew:1");
-      EXPECT_EQ(me.hear<Committed>().step, Step{1});
-      me.step(2);
-      me.shard(2, 2);
-      me.hear<Committed>();
-      me.say(Done{Step{2}});
-    }));
-    return stations;
-  };
+  ask_for_replica_1([](Script& me) {
+    me.hello();
+    me.say(Ready{{{"vote 0.0~0.1", "tcp://back:2"}}});
+    EXPECT_EQ(me.hear<Peers>().endpoints.at("replica 0.0~0.1"), "tcp://anew:1");
+    EXPECT_EQ(me.hear<Committed>().step, Step{1});
+    me.step(2);
+    me.shard(2, 2);
+    me.hear<Committed>();
+    me.say(Done{Step{2}});
+  });
   play_as({0, 0}, let_in_and_go_on);
   play_as({0, 1}, [](Script& me) { me.start(); });
   const Outcome outcome = run();
@@ -451,19 +456,12 @@ TEST_F(CoordinatorTest, AReplicaThatIsAskedToComeBackTakesPartBehindACheckpoint)
 }
 
 TEST_F(CoordinatorTest, AReplicaThatFailsWhileItComesBackIsTurnedAwayAndTheOthersGoOn) {
-  options_.outlives_replicas = true;
   std::atomic<bool> away = false;
   notes_.on_add = [&](const std::string& note) { away = away || note.ends_with("no room for it"); };
-  std::vector<std::uint32_t> asked = {1};
-  options_.asked_to_return = [&] { return std::exchange(asked, {}); };
-  options_.bring_back = [&](std::uint32_t replica) {
-    std::vector<Station> stations;
-    stations.push_back(station({0, replica}, [](Script& me) {
-      me.hello();
-      me.say(Failed{ExitCode::mismatch, "no room for it"});
-    }));
-    return stations;
-  };
+  ask_for_replica_1([](Script& me) {
+    me.hello();
+    me.say(Failed{ExitCode::mismatch, "no room for it"});
+  });
   play_as({0, 0}, [&](Script& me) {
     me.start();
     EXPECT_EQ(me.hear<Regroup>().epoch, 1U);
