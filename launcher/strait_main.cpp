@@ -123,6 +123,15 @@ void add_run_words(CLI::App* verb, const std::shared_ptr<RunWords>& words) {
   verb->add_flag("--json", words->json, "for programs");
 }
 
+CLI::Option* add_without(CLI::App* verb, const std::shared_ptr<RunWords>& words) {
+  return verb
+      ->add_option("--without", words->without,
+                   "begin without this replica, which `strait resume RUN --replica` adds later "
+                   "(sync.on_loss = \"continue\"); repeatable")
+      ->take_all()
+      ->allow_extra_args(false);
+}
+
 void add_plan(CLI::App& app, Order& order) {
   using strait::launcher::EmitKind;
   const auto words = std::make_shared<RunWords>();
@@ -182,6 +191,7 @@ void add_run(CLI::App& app, Order& order) {
   verb->add_option("recipe", words->recipe, "a recipe file")->required();
   add_run_words(verb, words);
   verb->add_flag("--replace", words->replace, "move an earlier run of that name aside");
+  add_without(verb, words);
   verb->callback(
       [words, &order] { order = [words] { return strait::launcher::run_recipe(*words); }; });
 }
@@ -208,7 +218,8 @@ void add_resume(CLI::App& app, Order& order) {
   add_run_words(verb, words);
   CLI::Option* one = verb->add_option(
       "--replica", replica->number,
-      "the run is live: this replica, which has left, comes back (sync.on_loss = \"continue\")");
+      "the run is live: this replica, which takes no part, comes (sync.on_loss = \"continue\")");
+  one->excludes(add_without(verb, words));
   verb->add_option("--patience", replica->patience, "with it: seconds to wait for that")
       ->needs(one)
       ->check(CLI::Range(1, 86'400))

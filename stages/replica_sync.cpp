@@ -61,6 +61,7 @@ void ReplicaSync::connect(std::vector<std::unique_ptr<net::Link>> links, store::
   if (alone()) return;
   roster_ = roster;
   for (const auto& link : links) links_.push_back(link.get());
+  if (roster_ != nullptr && !entry) members_ = roster_->of(0);
   if (entry) enter(*entry);
   if (!restored_) method_->start(*slots_);
   rounds_ = std::make_unique<sync::SyncRounds>(std::move(method_), *slots_, members_,

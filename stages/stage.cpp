@@ -161,6 +161,7 @@ void Stage::connect_head(StageLinks& links, std::function<Wishes()> wishes) {
   votes_ = std::make_unique<HeadVote>(std::move(links.votes),
                                       static_cast<std::size_t>(options_.batch.replica), norms,
                                       waits_, links.roster);
+  if (links.roster != nullptr) votes_->welcome(sync_->members());
   seats_.front().upstream = std::make_unique<BatchUpstream>(
       *source_, [this, wishes = std::move(wishes)](const StepReport& report) {
         return settle_at_head(report, wishes());

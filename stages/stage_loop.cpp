@@ -19,7 +19,7 @@ StageLoop::StageLoop(StageParts parts, schedules::ActionList training,
       options_(std::move(options)),
       observer_(observer) {
   sent_since();
-  if (parts_.sync.members().epoch > 0) deal();
+  deal();
   for (const schedules::Action& action : training_) {
     last_micro_batch_ = std::max(last_micro_batch_, action.micro_batch);
   }
@@ -182,7 +182,8 @@ StepVerdict StageLoop::train(store::Step step) {
   }
   parts_.sync.before_update(step);
   if (!verdict.skip) {
-    parts_.optimizer.update(parts_.gradients, summary.learning_rate, parts_.sync.update_rule(step));
+    parts_.optimizer.update(parts_.gradients, summary.learning_rate, parts_.sync.update_rule(step),
+                            parts_.sync.members().count());
   }
   const bool over = number(step) + 1 == number(options_.last);
   if (parts_.sync.updated(step, verdict.stop || over)) {

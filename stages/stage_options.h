@@ -63,7 +63,8 @@ struct StageLinks {
   // null at the own place; empty where there is one replica, and votes at every other stage.
   std::vector<std::unique_ptr<net::Link>> replicas;
   std::vector<std::unique_ptr<net::Link>> votes;
-  // Says which replicas leave and come, outlives the stage; null: none may. Then links to other
+  // Says which replicas begin, leave and come, outlives the stage; null: all begin and none may
+  // leave. Then links to other
   // replicas stay where they are, whoever is behind them (net::ReplaceableLink).
   sync::Roster* roster = nullptr;
   std::optional<Entry> entry = {};  // absent: all began together

@@ -10,10 +10,12 @@
 
 namespace strait::sync {
 
-Roster::Roster(std::uint32_t replicas, std::uint32_t mine) : mine_(mine) {
-  std::vector<std::uint32_t> everybody(replicas);
-  std::iota(everybody.begin(), everybody.end(), 0U);
-  epochs_.emplace(0, std::move(everybody));
+Roster::Roster(std::uint32_t replicas, std::uint32_t mine, const std::set<std::uint32_t>& absent)
+    : mine_(mine) {
+  std::vector<std::uint32_t> beginners(replicas);
+  std::iota(beginners.begin(), beginners.end(), 0U);
+  std::erase_if(beginners, [&](std::uint32_t one) { return absent.contains(one); });
+  epochs_.emplace(0, std::move(beginners));
 }
 
 void Roster::change(std::uint32_t epoch, std::vector<std::uint32_t> members) {

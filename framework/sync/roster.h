@@ -3,6 +3,7 @@
 #include <atomic>
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -12,7 +13,7 @@
 namespace strait::sync {
 
 // Who takes part, as it is told from outside while a run goes: whoever decides that a replica has
-// left says so here, and those who wait for that replica look here. Epoch 0 is everybody.
+// left says so here, and those who wait for that replica look here. Epoch 0 is whoever begins.
 //
 // What an epoch is known for does not make it hold: replicas agree on the step from which it does.
 //
@@ -20,8 +21,9 @@ namespace strait::sync {
 // back.
 class Roster {
  public:
-  // Replicas 0 to `replicas` - 1, of which this process is one.
-  Roster(std::uint32_t replicas, std::uint32_t mine);
+  // Replicas 0 to `replicas` - 1, of which this process is one, begin but for those that are
+  // `absent`.
+  Roster(std::uint32_t replicas, std::uint32_t mine, const std::set<std::uint32_t>& absent = {});
 
   // From outside. Ignored where it is not newer than what is known. Whoever waits here for a word
   // and is not among `members` is told that it has to leave.

@@ -202,6 +202,14 @@ void Console::event(const std::string& who, const Event& event) {
   lasting(fmt::format("{}: {}", who, event.text));
 }
 
+void Console::replicas_absent(const ReplicasAbsent& absent) {
+  if (is(Style::json)) {
+    return json("replicas_absent", {{"absent", absent.absent}, {"replicas", absent.there}});
+  }
+  lasting(fmt::format("without replica {}; {} {} part", fmt::join(absent.absent, ", "),
+                      fmt::join(absent.there, ", "), absent.there.size() == 1 ? "takes" : "take"));
+}
+
 void Console::replica_left(const ReplicaLeft& gone) {
   if (is(Style::json)) {
     return json("replica_left", {{"replica", gone.replica},
@@ -221,7 +229,7 @@ void Console::replica_returns(const ReplicaReturns& returns) {
                 {{"replica", returns.replica}, {"text", returns.failed}});
   }
   lasting(fails ? fmt::format("replica {} does not come back: {}", returns.replica, returns.failed)
-                : fmt::format("replica {} is being brought back", returns.replica));
+                : fmt::format("replica {} is being brought in", returns.replica));
 }
 
 void Console::replica_joined(const ReplicaJoined& joined) {
@@ -230,7 +238,7 @@ void Console::replica_joined(const ReplicaJoined& joined) {
                                    {"step", store::number(joined.step)},
                                    {"replicas", joined.replicas}});
   }
-  lasting(fmt::format("replica {} takes part again from step {} on; these go on together: {}",
+  lasting(fmt::format("replica {} takes part from step {} on; these go on together: {}",
                       joined.replica, store::number(joined.step),
                       fmt::join(joined.replicas, ", ")));
 }

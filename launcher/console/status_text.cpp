@@ -52,9 +52,11 @@ std::vector<std::string> replica_lines(const json& status) {
       fmt::format("{} {} part: {}", there.size() == 1 ? "one replica" : "replicas",
                   there.size() == 1 ? "takes" : "take", fmt::join(there, ", "))};
   for (const auto& [replica, left] : status.at("left").items()) {
-    lines.push_back(fmt::format("replica {} left at step {}: {}", replica,
-                                left.at("step").get<std::int64_t>(),
-                                left.at("text").get<std::string>()));
+    const auto why = left.at("text").get<std::string>();
+    lines.push_back(left.contains("step")
+                        ? fmt::format("replica {} left at step {}: {}", replica,
+                                      left.at("step").get<std::int64_t>(), why)
+                        : fmt::format("replica {} takes no part: {}", replica, why));
   }
   if (!status.contains("returns")) return lines;
   const json& returns = status.at("returns");

@@ -56,7 +56,7 @@ void describe(auto& f, Is<Failed> auto& m) { f("code", m.code), f("text", m.text
 void describe(auto& f, Is<Done> auto& m) { f("step", m.step); }
 void describe(auto& f, Is<Peers> auto& m) { f("endpoints", m.endpoints); }
 void describe(auto& f, Is<Admit> auto& m) {
-  f("number", m.number), f("replica", m.replica), f("keys", m.keys);
+  f("number", m.number), f("replica", m.replica), f("keys", m.keys), f("binds", m.binds);
 }
 void describe(auto& f, Is<SaveSoon> auto& m) { f("number", m.number); }
 void describe(auto& /*f*/, Is<StopAfterStep> auto& /*m*/) {}

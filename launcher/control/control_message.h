@@ -109,13 +109,14 @@ struct Peers {
   std::map<std::string, std::string> endpoints;
 };
 
-// A replica comes back, whose processes have these keys from now on, by name: bind what is listened
-// on for it, say so (Ready), connect to the rest when there are Peers. Every Admit has a number of
-// its own: what is said of one that came to nothing must not count for the next.
+// A replica comes (back), whose processes have these keys from now on, by name: bind these links to
+// it, each at its address, say so (Ready), connect to the rest when there are Peers. Every Admit
+// has a number of its own: what is said of one that came to nothing must not count for the next.
 struct Admit {
   std::uint32_t number = 0;
   std::uint32_t replica = 0;
   std::map<std::string, std::string> keys;
+  std::map<std::string, std::string> binds = {};
 };
 
 struct StopAfterStep {};  // finish the step, checkpoint, send Done, leave

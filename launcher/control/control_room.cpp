@@ -23,6 +23,7 @@ constexpr auto kSeeForOurselves = std::chrono::seconds(2);
 Outcome ControlRoom::run(const std::atomic<int>& stops) {
   while (!over()) {
     for (const Letter& letter : inbox_.take_until(Clock::now() + kTick)) open(letter);
+    look_for_comers();
     check_ends();
     check_stops(stops.load());
     check_watchdog();

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <future>
 #include <map>
 #include <optional>
 #include <set>
@@ -28,10 +29,10 @@ class ControlRoom {
         options_(std::move(options)),
         observers_(std::move(observers)),
         inbox_(links()),
-        steps_(crew_.names()),
-        checkpoints_(crew_.members().size()),
+        steps_(crew_.present()),
+        checkpoints_(crew_.present().size()),
         watchdog_(crew_.names(), options_.limits, std::chrono::steady_clock::now()),
-        circle_(crew_.names(), options_.outlives_replicas),
+        circle_(crew_.present(), options_.outlives_replicas),
         last_step_(options_.from) {}
 
   Outcome run(const std::atomic<int>& stops);
@@ -77,22 +78,25 @@ class ControlRoom {
   // The run goes on without that process's replica.
   void part_with(const Finding& finding);
 
-  // A replica that comes back, step by step: it is started; when all of its processes have bound
-  // their links, the others do so for it; when all of them have, everybody connects, and the next
-  // checkpoint is the moment from which it takes part.
+  // A replica that comes (back), step by step: its hosts are called and its processes started; when
+  // all of these have bound their links, the others do so for it; when all of them have, everybody
+  // connects, and the next checkpoint is the moment from which it takes part.
   struct Comeback {
-    enum class Step { starting, admitting, waiting };
+    enum class Step { calling, starting, admitting, waiting };
     std::uint32_t replica = 0;
-    Step step = Step::starting;
+    Step step = Step::calling;
+    std::map<net::ProcessName, std::map<std::string, std::string>> binds;  // of the others
     std::uint32_t number = 0;               // of the Admit, once the others are asked
     std::set<net::ProcessName> unanswered;  // of the others, while they are asked
     std::chrono::steady_clock::time_point deadline;
   };
   void look_for_returns();
   void begin_comeback(std::uint32_t replica);
-  void start_anew(std::uint32_t replica);
+  void look_for_comers();
+  void take_in(Comers comers);
   void go_on_with_comeback();
   void ask_others();
+  void tell_who_is_absent();
   void hear_of_comeback(CrewMember& from, const Ready& ready);
   // Where somebody comes: this checkpoint, which all of the others have made, lets it in.
   void let_in(Committed& committed);
@@ -126,6 +130,7 @@ class ControlRoom {
   std::optional<Finding> last_drop_;  // no checkpoint succeeded since
   int missed_ = 0;
   int stops_heard_ = 0;
+  std::future<Comers> called_;  // last: whoever is still being called is waited for, and ended
 };
 
 }  // namespace strait::launcher

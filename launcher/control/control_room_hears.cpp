@@ -66,6 +66,7 @@ void ControlRoom::hear(CrewMember& from, const Ready& ready) {
   watchdog_.restart(Clock::now());
   crew_.tell_all(peers);
   observe(&RunObserver::training, options_.from, options_.to);
+  tell_who_is_absent();
 }
 
 void ControlRoom::hear(CrewMember& from, const Progress& progress) {

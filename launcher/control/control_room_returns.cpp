@@ -6,7 +6,7 @@
 #include "launcher/control/control_room.h"
 #include "launcher/failure.h"
 
-// How the control room brings a replica back that has left.
+// How the control room brings a replica (back) that takes no part.
 namespace strait::launcher {
 
 using Clock = std::chrono::steady_clock;
@@ -18,7 +18,10 @@ void ControlRoom::look_for_returns() {
       Clock::now() >= comeback_->deadline) {
     turn_away("not every process of the others made ready for it in time");
   }
-  if (comeback_ || returns_.empty()) return;
+  // Whoever was called and then turned away is not up yet.
+  const bool calls =
+      called_.valid() && called_.wait_for(Clock::duration::zero()) != std::future_status::ready;
+  if (comeback_ || calls || returns_.empty()) return;
   const std::uint32_t replica = returns_.front();
   returns_.erase(returns_.begin());
   begin_comeback(replica);
@@ -32,24 +35,35 @@ void ControlRoom::begin_comeback(std::uint32_t replica) {
     observe(&RunObserver::replica_returns, ReplicaReturns{replica, why});
   };
   if (stops_heard_ > 0) return fails("the run is asked to stop");
-  try {
-    start_anew(replica);
-    comeback_ = Comeback{.replica = replica, .unanswered = {}, .deadline = {}};
-  } catch (const std::exception& error) {
-    fails(describe_failure(error).text);
-  }
-}
-
-// Their former links and processes go first: the new ones have the same names.
-void ControlRoom::start_anew(std::uint32_t replica) {
+  // Their former links and processes go first: the new ones have the same names.
   auto& members = crew_.members();
   for (std::size_t i = 0; i < members.size(); ++i) {
-    if (members[i].station.name.replica != replica) continue;
+    if (!is_its(members[i])) continue;
     inbox_.retire(i);
     members[i].station.link.reset();
     members[i].station.process.reset();
   }
-  for (Station& station : options_.bring_back(replica)) {
+  comeback_ = Comeback{.replica = replica, .binds = {}, .unanswered = {}, .deadline = {}};
+  called_ = std::async(std::launch::async, options_.bring_back, replica);
+}
+
+void ControlRoom::look_for_comers() {
+  if (!comeback_ || comeback_->step != Comeback::Step::calling) return;
+  if (called_.wait_for(Clock::duration::zero()) != std::future_status::ready) return;
+  try {
+    Comers comers = called_.get();
+    if (phase_ != Phase::training) return turn_away("the run is over");
+    take_in(std::move(comers));
+  } catch (const std::exception& error) {
+    turn_away(describe_failure(error).text);
+  }
+}
+
+void ControlRoom::take_in(Comers comers) {
+  comeback_->step = Comeback::Step::starting;
+  comeback_->binds = std::move(comers.binds);
+  auto& members = crew_.members();
+  for (Station& station : comers.stations) {
     const auto place = std::ranges::find_if(
         members, [&](const CrewMember& one) { return one.station.name == station.name; });
     CrewMember fresh;
@@ -95,14 +109,30 @@ void ControlRoom::ask_others() {
   comeback_->deadline = Clock::now() + options_.admission;
   comeback_->number = ++admissions_;
   Admit admit{comeback_->number, comeback_->replica, {}};
+  std::set<std::string> bound;  // by those who come, whoever did before
   for (const CrewMember& member : crew_.members()) {
-    if (member.joins) admit.keys[member.station.name.text()] = member.station.public_key;
+    if (!member.joins) continue;
+    admit.keys[member.station.name.text()] = member.station.public_key;
+    for (const auto& [link, endpoint] : member.ready->endpoints) bound.insert(link);
   }
   for (CrewMember& member : crew_.members()) {
     if (!circle_.has(member.station.name.replica)) continue;
     comeback_->unanswered.insert(member.station.name);
+    std::erase_if(member.ready->endpoints,
+                  [&](const auto& one) { return bound.contains(one.first); });
+    admit.binds = comeback_->binds[member.station.name];
     crew_.tell(member, admit);
   }
+}
+
+void ControlRoom::tell_who_is_absent() {
+  std::set<std::uint32_t> absent;
+  for (const CrewMember& member : crew_.members()) {
+    if (member.parted) absent.insert(member.station.name.replica);
+  }
+  if (absent.empty()) return;
+  observe(&RunObserver::replicas_absent,
+          ReplicasAbsent{{absent.begin(), absent.end()}, circle_.regroup().replicas});
 }
 
 // Whoever comes is not asked: it has no vote yet.

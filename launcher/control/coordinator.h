@@ -20,9 +20,17 @@ namespace strait::launcher {
 // One process of the run: what we hold of it.
 struct Station {
   net::ProcessName name;
-  std::unique_ptr<net::Link> link;   // the control link to it
+  // The control link to it; null: its replica takes no part when the run begins.
+  std::unique_ptr<net::Link> link;
   std::unique_ptr<Process> process;  // it was started already; null in tests without processes
   std::string public_key;            // by which others know it
+};
+
+// A replica that comes to others which train.
+struct Comers {
+  std::vector<Station> stations;
+  // What each process of the others has to listen on for it: links, each with the address.
+  std::map<net::ProcessName, std::map<std::string, std::string>> binds = {};
 };
 
 class ControlRoom;
@@ -38,9 +46,10 @@ struct CoordinatorOptions {
   std::function<std::vector<std::uint32_t>()> asked_to_leave;
   // Likewise, and to come back.
   std::function<std::vector<std::uint32_t>()> asked_to_return;
-  // Starts the processes of a replica that has left anew; nothing holds their former links any
-  // more. UserError: why that cannot be.
-  std::function<std::vector<Station>(std::uint32_t)> bring_back;
+  // Starts the processes of a replica that has left, or was never there; nothing holds their former
+  // links any more. Called on a thread of its own, for it may take a while; once at a time.
+  // UserError: why that cannot be.
+  std::function<Comers(std::uint32_t)> bring_back;
   std::chrono::milliseconds admission{60'000};  // for all to answer that a replica may come
   bool outlives_replicas = false;               // where one is lost the others go on
   int missed_checkpoints = 3;                   // in a row; then the run ends

@@ -20,6 +20,7 @@ Crew::Crew(std::vector<Station> stations) {
   for (Station& station : stations) {
     CrewMember& member = members_.emplace_back();
     member.station = std::move(station);
+    member.parted = member.station.link == nullptr;
     member.heard = std::chrono::steady_clock::now();
   }
 }
@@ -29,6 +30,14 @@ Crew::~Crew() { kill_all(); }
 std::vector<net::ProcessName> Crew::names() const {
   std::vector<net::ProcessName> names;
   for (const CrewMember& member : members_) names.push_back(member.station.name);
+  return names;
+}
+
+std::vector<net::ProcessName> Crew::present() const {
+  std::vector<net::ProcessName> names;
+  for (const CrewMember& member : members_) {
+    if (!member.parted) names.push_back(member.station.name);
+  }
   return names;
 }
 

@@ -22,14 +22,14 @@ struct CrewMember {
   bool failed = false;     // it said Failed
   bool link_over = false;  // nothing more will come from it
   bool killed = false;     // by us
-  bool parted = false;     // its replica has left, and the run goes on without it
+  bool parted = false;     // its replica is not there, and the run goes on without it
   bool joins = false;      // its replica comes back, and takes no part yet
   std::optional<ExitStatus> status;
   std::chrono::steady_clock::time_point ended;  // when we saw that
 
   std::string host() const;      // empty when nobody knows
   std::string describe() const;  // "stage 1.0 (host b)"
-  bool is_ready() const { return ready.has_value(); }
+  bool is_ready() const { return parted || ready.has_value(); }
   bool is_done() const { return done; }
   // Its process has ended, or, where there is none, its link.
   bool gone() const { return parted || ended_or_silent(); }
@@ -51,6 +51,8 @@ class Crew {
   const CrewMember& member(net::ProcessName name) const;
   CrewMember& member(net::ProcessName name);
   bool all(bool (CrewMember::*are)() const) const;
+  // Those that are there.
+  std::vector<net::ProcessName> present() const;
   // Of all that are ready and there: link name → endpoint. ControlError: two of them bound the same
   // link.
   std::map<std::string, std::string> endpoints() const;

@@ -19,6 +19,12 @@ struct ProcessReport {
   double silent_seconds = 0;  // since its last message
 };
 
+// Replicas that the run begins without.
+struct ReplicasAbsent {
+  std::vector<std::uint32_t> absent;
+  std::vector<std::uint32_t> there;
+};
+
 // A replica that the run goes on without.
 struct ReplicaLeft {
   std::uint32_t replica = 0;
@@ -27,14 +33,14 @@ struct ReplicaLeft {
   std::vector<std::uint32_t> left;
 };
 
-// A replica that has left and takes part again.
+// A replica that was not there and takes part (again).
 struct ReplicaJoined {
   std::uint32_t replica = 0;
   store::Step step{};  // updates that the others had made by then
   std::vector<std::uint32_t> replicas;
 };
 
-// A replica that has left is being brought back; `failed`: it does not come, in one sentence.
+// A replica that is not there is being brought (back); `failed`: it does not come, in one sentence.
 struct ReplicaReturns {
   std::uint32_t replica = 0;
   std::string failed;
@@ -57,6 +63,7 @@ class RunObserver {
   virtual void checkpointed(store::Step /*step*/) {}
   virtual void checkpoint_failed(store::Step /*step*/, const std::string& /*text*/) {}
   virtual void event(const std::string& /*who*/, const Event& /*event*/) {}
+  virtual void replicas_absent(const ReplicasAbsent& /*absent*/) {}  // as training begins
   virtual void replica_left(const ReplicaLeft& /*gone*/) {}
   virtual void replica_returns(const ReplicaReturns& /*returns*/) {}
   virtual void replica_joined(const ReplicaJoined& /*joined*/) {}

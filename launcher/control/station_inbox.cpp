@@ -14,7 +14,11 @@ constexpr std::size_t kMostLetters = 4096;
 StationInbox::StationInbox(std::vector<net::Link*> links)
     : links_(std::move(links)), retired_(links_.size()) {
   for (std::size_t i = 0; i < links_.size(); ++i) {
-    listeners_.emplace_back([this, i, link = links_[i]] { listen(i, *link); });
+    if (links_[i] == nullptr) {
+      listeners_.emplace_back();
+    } else {
+      listeners_.emplace_back([this, i, link = links_[i]] { listen(i, *link); });
+    }
   }
 }
 

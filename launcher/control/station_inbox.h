@@ -28,8 +28,8 @@ struct Letter {
 };
 
 // Listens to all control links at once, one thread each, and hands out what comes in the order in
-// which it came. The links stay the caller's; the destructor aborts them to end its threads. One
-// thread may call.
+// which it came. Links may be null for now. They stay the caller's; the destructor aborts them to
+// end its threads. One thread may call.
 class StationInbox {
  public:
   explicit StationInbox(std::vector<net::Link*> links);
@@ -50,7 +50,7 @@ class StationInbox {
   void listen(std::size_t station, net::Link& link);
   void put(Letter letter) STRAIT_EXCLUDES(mutex_);
 
-  std::vector<net::Link*> links_;  // null: retired
+  std::vector<net::Link*> links_;  // null: retired, or not there yet
   Mutex mutex_;
   Condition changed_;
   std::deque<Letter> letters_ STRAIT_GUARDED_BY(mutex_);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <csignal>
 #include <utility>
 
@@ -68,7 +69,11 @@ Fleet::Fleet(std::vector<Keeper> keepers, KeepLog keep_log) : keep_log_(std::mov
     host.link = std::move(keeper.link);
   }
   for (std::size_t i = 0; i < hosts_.size(); ++i) {
-    hosts_[i].listener = std::thread([this, i] { listen(i); });
+    if (hosts_[i].link) {
+      hosts_[i].listener = std::thread([this, i, &link = *hosts_[i].link] { listen(i, link); });
+    } else {
+      hosts_[i].lost = "it has not been called";
+    }
   }
 }
 
@@ -81,6 +86,7 @@ Fleet::~Fleet() {
   for (std::size_t i = 0; i < hosts_.size(); ++i) tell(i, Leave{});
   for (std::size_t i = 0; i < hosts_.size(); ++i) {
     Host& host = hosts_[i];
+    if (!host.link) continue;
     // A keeper hangs up when it has left; who does not is out of sight and leaves by itself.
     try {
       if (!lost(i)) host.link->flush(deadline);
@@ -102,17 +108,52 @@ void Fleet::be_patient() {
   patient_ = true;
 }
 
-std::vector<HostFacts> Fleet::meet(Clock::time_point deadline, const std::function<void()>& look) {
+bool Fleet::answers(std::size_t host) {
+  const auto asked = Clock::now();
+  const MutexLock lock(mutex_);
+  while (hosts_.at(host).lost.empty()) {
+    const auto heard = hosts_[host].link->state().last_heard;
+    if (heard > asked) return true;
+    if (Clock::now() - std::max(heard, asked - kSilence) > kSilence) return false;
+    changed_.wait_until(mutex_, Clock::now() + kLookEvery);
+  }
+  return false;
+}
+
+void Fleet::replace(std::size_t host, std::unique_ptr<net::Link> link) {
+  Host& kept = hosts_.at(host);
+  lose(host, "another keeper was started there");
+  std::shared_ptr<net::Link> former;
+  {
+    const MutexLock lock(mutex_);
+    for (auto& [name, known] : processes_) {
+      if (known.host == host && !known.ended) known.ended = gone_with(kept);
+    }
+    former = std::move(kept.link);
+  }
+  if (former) {
+    former->abort(net::LinkError(net::LinkError::Kind::aborted, "another keeper has its place"));
+    kept.listener.join();
+  }
+  const MutexLock lock(mutex_);
+  kept.link = std::move(link);
+  kept.facts.reset();
+  kept.lost.clear();
+  kept.listener = std::thread([this, host, &of = *kept.link] { listen(host, of); });
+}
+
+std::vector<HostFacts> Fleet::meet(const std::vector<std::size_t>& hosts,
+                                   Clock::time_point deadline, const std::function<void()>& look) {
   const MutexLock lock(mutex_);
   while (true) {
     std::vector<HostFacts> facts;
     std::vector<std::string> missing;
-    check_locked();
-    for (const Host& host : hosts_) {
-      if (host.facts)
-        facts.push_back(*host.facts);
+    for (const std::size_t host : hosts) {
+      check_locked(host);
+      if (hosts_[host].facts)
+        facts.push_back(*hosts_[host].facts);
       else
-        missing.push_back(host.name);
+        missing.push_back(hosts_[host].name);
     }
     if (missing.empty()) return facts;
     look();
@@ -130,16 +171,16 @@ std::vector<HostFacts> Fleet::meet(Clock::time_point deadline, const std::functi
 
 void Fleet::check() {
   const MutexLock lock(mutex_);
-  check_locked();
+  for (std::size_t i = 0; i < hosts_.size(); ++i) {
+    if (hosts_[i].link) check_locked(i);
+  }
 }
 
-void Fleet::check_locked() {
-  for (std::size_t i = 0; i < hosts_.size(); ++i) {
-    look_for_silence(i);
-    if (hosts_[i].lost.empty()) continue;
-    throw UserError(ExitCode::peer_lost,
-                    fmt::format("host {}: {}", hosts_[i].name, hosts_[i].lost));
-  }
+void Fleet::check_locked(std::size_t host) {
+  look_for_silence(host);
+  if (hosts_.at(host).lost.empty()) return;
+  throw UserError(ExitCode::peer_lost,
+                  fmt::format("host {}: {}", hosts_[host].name, hosts_[host].lost));
 }
 
 std::unique_ptr<Process> Fleet::start(const Launch& launch) {
@@ -147,23 +188,28 @@ std::unique_ptr<Process> Fleet::start(const Launch& launch) {
 }
 
 std::vector<std::unique_ptr<Process>> Fleet::start_all(const std::vector<Launch>& launches) {
-  for (const Launch& launch : launches) order(launch);
+  std::set<std::size_t> hosts;  // those of others are none of our business
+  for (const Launch& launch : launches) {
+    hosts.insert(launch.host);
+    order(launch);
+  }
   const auto deadline = Clock::now() + kStartLimit;
   std::vector<std::unique_ptr<Process>> started;
   started.reserve(launches.size());
-  for (const Launch& launch : launches) started.push_back(await(launch, deadline));
+  for (const Launch& launch : launches) started.push_back(await(launch, hosts, deadline));
   return started;
 }
 
 void Fleet::order(const Launch& launch) {
   {
     const MutexLock lock(mutex_);
-    processes_[launch.process] = Known{};
+    processes_[launch.process] = Known{launch.host, 0, {}, {}};
   }
   tell(launch.host, StartProcess{launch.process, launch.input});
 }
 
-std::unique_ptr<Process> Fleet::await(const Launch& launch, Clock::time_point deadline) {
+std::unique_ptr<Process> Fleet::await(const Launch& launch, const std::set<std::size_t>& hosts,
+                                      Clock::time_point deadline) {
   const std::string& host = hosts_.at(launch.host).name;
   const MutexLock lock(mutex_);
   while (true) {
@@ -173,7 +219,7 @@ std::unique_ptr<Process> Fleet::await(const Launch& launch, Clock::time_point de
     if (known.refused) {
       throw UserError(known.refused->code, fmt::format("host {}: {}", host, known.refused->text));
     }
-    check_locked();
+    for (const std::size_t one : hosts) check_locked(one);
     if (Clock::now() >= deadline) {
       throw UserError(ExitCode::stalled,
                       fmt::format("host {} has not started {} within {} s", host,
@@ -183,9 +229,9 @@ std::unique_ptr<Process> Fleet::await(const Launch& launch, Clock::time_point de
   }
 }
 
-void Fleet::listen(std::size_t host) {
+void Fleet::listen(std::size_t host, net::Link& link) {
   try {
-    while (true) hear(host, parse_keeper_message(hosts_[host].link->receive()));
+    while (true) hear(host, parse_keeper_message(link.receive()));
   } catch (const net::LinkError& error) {
     lose(host, error.what());
   } catch (const ControlError& error) {
@@ -220,10 +266,17 @@ void Fleet::lose(std::size_t host, const std::string& why) {
   changed_.notify_all();
 }
 
+std::shared_ptr<net::Link> Fleet::link_to(std::size_t host) {
+  const MutexLock lock(mutex_);
+  return hosts_.at(host).link;
+}
+
 // A dead link is no error here: whoever listens to it says so.
 void Fleet::tell(std::size_t host, const HostMessage& message) {
+  const std::shared_ptr<net::Link> link = link_to(host);
+  if (!link) return;
   try {
-    hosts_[host].link->send(format(message));
+    link->send(format(message));
   } catch (const net::LinkError& error) {
     lose(host, error.what());
   }
@@ -248,8 +301,11 @@ std::optional<ExitStatus> Fleet::ended_locked(std::size_t host, net::ProcessName
   if (known.ended) return known.ended;
   look_for_silence(host);
   if (hosts_[host].lost.empty()) return std::nullopt;
-  return ExitStatus{std::nullopt, std::nullopt,
-                    fmt::format("its host {} is gone: {}", hosts_[host].name, hosts_[host].lost)};
+  return gone_with(hosts_[host]);
+}
+
+ExitStatus Fleet::gone_with(const Host& host) const {
+  return {std::nullopt, std::nullopt, fmt::format("its host {} is gone: {}", host.name, host.lost)};
 }
 
 }  // namespace strait::launcher

@@ -100,7 +100,9 @@ std::vector<std::vector<std::string>> candidate_addresses(const std::vector<Reci
 OpenPorts::OpenPorts(Reach& reach, const std::vector<std::vector<std::string>>& addresses)
     : reach_(reach), token_(Ticket::random_token()) {
   std::map<std::size_t, ReachOrder> orders;
-  for (std::size_t i = 0; i < addresses.size(); ++i) orders[i] = OpenPort{token_, addresses[i]};
+  for (std::size_t i = 0; i < addresses.size(); ++i) {
+    if (!addresses[i].empty()) orders[i] = OpenPort{token_, addresses[i]};
+  }
   places_.resize(addresses.size());
   wires_.resize(addresses.size());
   for (const auto& [host, answer] : reach_.ask(orders, kDialAnswer)) {
@@ -123,6 +125,7 @@ OpenPorts::OpenPorts(Reach& reach, const std::vector<std::vector<std::string>>& 
 
 OpenPorts::~OpenPorts() {
   for (std::size_t i = 0; i < places_.size(); ++i) {
+    if (places_[i].empty()) continue;
     try {
       reach_.give(i, ClosePort{});
     } catch (const UserError& lost) {

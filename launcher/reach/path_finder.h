@@ -16,7 +16,7 @@ namespace strait::launcher {
 std::vector<std::vector<std::string>> candidate_addresses(const std::vector<RecipeHost>& told,
                                                           const std::vector<HostFacts>& facts);
 
-// Ports that all hosts have opened to each other, for as long as this lives.
+// Ports that all hosts with an address have opened to each other, for as long as this lives.
 class OpenPorts {
  public:
   OpenPorts(Reach& reach, const std::vector<std::vector<std::string>>& addresses);

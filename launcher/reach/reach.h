@@ -18,7 +18,7 @@ class Reach {
  public:
   struct Host {
     std::string name;
-    std::unique_ptr<net::Link> link;
+    std::unique_ptr<net::Link> link;  // null: nobody keeps it, and it must not be asked
   };
 
   // `look` is called now and then while answers are waited for; it may throw to give up.
@@ -27,6 +27,11 @@ class Reach {
 
   std::size_t size() const { return hosts_.size(); }
   const std::string& name(std::size_t host) const { return hosts_.at(host).name; }
+
+  // Another keeper keeps that host now.
+  void replace(std::size_t host, std::unique_ptr<net::Link> link) {
+    hosts_.at(host).link = std::move(link);
+  }
 
   // An order that has no answer. UserError (peer_lost): the host is gone.
   void give(std::size_t host, const ReachOrder& order);

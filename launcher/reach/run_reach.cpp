@@ -20,6 +20,7 @@ constexpr std::chrono::seconds kRelayAnswer{20};
 std::vector<std::string> distinct(std::vector<std::string> addresses) {
   std::ranges::sort(addresses);
   addresses.erase(std::unique(addresses.begin(), addresses.end()), addresses.end());
+  std::erase(addresses, "");  // of a host that was not called
   return addresses;
 }
 
@@ -49,20 +50,35 @@ double seconds_with_relay(const Plan& plan, const std::vector<LinkRoute>& routes
 }  // namespace
 
 RunReach::RunReach(Reach reach, const Plan& plan, const std::vector<HostFacts>& facts,
-                   const std::vector<std::string>& doors)
+                   const std::vector<std::string>& doors, const Chosen& chosen)
     : reach_(std::move(reach)) {
-  const auto pairs = paths_to_try(plan);
+  for (const Plan::Link& link : plan.links) routes_.push_back({link.name, link.listens, "", false});
+  lay(plan, facts, chosen);
+  lay_relays(plan, doors);
+}
+
+void RunReach::lay(const Plan& plan, const std::vector<HostFacts>& facts, const Chosen& chosen) {
+  Plan part = plan;
+  std::erase_if(part.links, [&](const Plan::Link& link) { return !chosen(link); });
+  const auto pairs = paths_to_try(part);
   std::vector<PathTry> tries;
   if (!pairs.empty()) {
-    const OpenPorts ports(reach_, candidate_addresses(hosts_of(plan.recipe), facts));
+    auto addresses = candidate_addresses(hosts_of(plan.recipe), facts);
+    for (std::size_t host = 0; host < addresses.size(); ++host) {
+      // Nobody else is asked: it may be gone.
+      const auto here = [host](const auto& pair) { return pair.first == host; };
+      if (std::ranges::none_of(pairs, here)) addresses[host].clear();
+    }
+    const OpenPorts ports(reach_, addresses);
     for (const std::string& trouble : ports.troubles()) notes_.push_back({"address", trouble});
     tries = try_paths(reach_, ports, pairs);
   }
-  routes_ = choose_routes(plan, tries);
-  for (const std::string& blocked : blocked_hosts(plan, tries)) {
+  for (LinkRoute& route : choose_routes(part, tries)) {
+    *std::ranges::find(routes_, route.link, &LinkRoute::link) = route;
+  }
+  for (const std::string& blocked : blocked_hosts(part, tries)) {
     notes_.push_back({"blocked", blocked});
   }
-  lay_relays(plan, doors);
 }
 
 void RunReach::lay_relays(const Plan& plan, const std::vector<std::string>& doors) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -16,13 +17,20 @@
 namespace strait::launcher {
 
 // How the links of one launch are laid: tries who reaches whom, decides who listens where, and
-// relays what cannot meet for as long as it lives. One thread.
+// relays what cannot meet for as long as it lives. One thread at a time.
 class RunReach {
  public:
-  // `doors`: the address of ours that each host reaches. UserError: a host does not answer, or the
-  // relay has no port.
+  using Chosen = std::function<bool(const Plan::Link&)>;
+
+  // Lays those links that are chosen; the others have a route without an address, which nobody
+  // listens at. `doors`: the address of ours that each host reaches. UserError: a host does not
+  // answer, or the relay has no port.
   RunReach(Reach reach, const Plan& plan, const std::vector<HostFacts>& facts,
-           const std::vector<std::string>& doors);
+           const std::vector<std::string>& doors, const Chosen& chosen);
+
+  // While the run goes: tries the chosen links (again) and decides anew. Nothing is relayed: a link
+  // that would have to be says so in its route. UserError: a host does not answer.
+  void lay(const Plan& plan, const std::vector<HostFacts>& facts, const Chosen& chosen);
 
   const std::vector<LinkRoute>& routes() const { return routes_; }
 

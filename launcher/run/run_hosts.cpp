@@ -4,8 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
-#include <cmath>
 #include <exception>
 #include <fstream>
 #include <functional>
@@ -19,6 +19,8 @@
 #include "launcher/plan/placement.h"
 #include "launcher/process/local_backend.h"
 #include "launcher/reach/path_finder.h"
+#include "launcher/run/absent_replicas.h"
+#include "launcher/run/amended_plan.h"
 #include "launcher/ship/ship_link.h"
 #include "launcher/user_error.h"
 
@@ -31,16 +33,18 @@ using Clock = std::chrono::steady_clock;
 constexpr const char* kLoopback = "127.0.0.1";
 constexpr auto kCallLimit = std::chrono::seconds(30);
 constexpr auto kMeetLimit = std::chrono::seconds(20);
-constexpr std::int64_t kClockTolerance = 300;  // seconds
 
-// For every host at the same time. What is wrong with several is said together.
-void for_each_host(std::size_t hosts, const std::function<void(std::size_t)>& work) {
-  std::vector<std::exception_ptr> errors(hosts);
+// For all of them at the same time. What is wrong with several is said together, with what can be
+// done about it.
+void for_each_host(const std::vector<std::size_t>& hosts,
+                   const std::function<void(std::size_t)>& work,
+                   const std::function<std::string(const std::vector<std::size_t>&)>& advice) {
+  std::vector<std::exception_ptr> errors(hosts.size());
   std::vector<std::thread> threads;
-  for (std::size_t i = 0; i < hosts; ++i) {
+  for (std::size_t i = 0; i < hosts.size(); ++i) {
     threads.emplace_back([&, i] {
       try {
-        work(i);
+        work(hosts[i]);
       } catch (...) {
         errors[i] = std::current_exception();  // told to the caller below
       }
@@ -48,17 +52,20 @@ void for_each_host(std::size_t hosts, const std::function<void(std::size_t)>& wo
   }
   for (std::thread& thread : threads) thread.join();
   std::vector<std::string> sentences;
+  std::vector<std::size_t> failed;
   ExitCode code = ExitCode::done;
-  for (const std::exception_ptr& error : errors) {
-    if (!error) continue;
+  for (std::size_t i = 0; i < hosts.size(); ++i) {
+    if (!errors[i]) continue;
     try {
-      std::rethrow_exception(error);
+      std::rethrow_exception(errors[i]);
     } catch (const UserError& known) {
       if (code == ExitCode::done) code = known.code();
       sentences.emplace_back(known.what());
+      failed.push_back(hosts[i]);
     }
   }
-  if (!sentences.empty()) throw UserError(code, fmt::format("{}", fmt::join(sentences, "\n")));
+  if (sentences.empty()) return;
+  throw UserError(code, fmt::format("{}{}", fmt::join(sentences, "\n"), advice(failed)));
 }
 
 net::BindAddress bind_at(const std::string& address, const std::pair<int, int>& ports) {
@@ -76,17 +83,22 @@ std::chrono::seconds meet_limit(const Recipe::Hosts& hosts) {
   return hosts.backend == BackendKind::slurm ? 6 * kMeetLimit : kMeetLimit;
 }
 
-std::int64_t count_on(const Plan& plan, std::size_t host) {
-  return std::ranges::count(plan.processes, host, &Plan::Process::host_index);
-}
-
 }  // namespace
 
 RunHosts::RunHosts(net::Node& node, RunFile& run, const RunDirectory& directory,
-                   const std::atomic<int>& stops)
+                   const std::atomic<int>& stops, const std::set<std::uint32_t>& without)
     : node_(node) {
   if (run.plan.recipe.hosts.backend != BackendKind::local) {
-    bring_up(run, directory, stops);
+    std::set<std::size_t> left_out;
+    // The other backends know no way to a host later.
+    if (run.plan.recipe.hosts.backend == BackendKind::ssh) {
+      left_out = hosts_of_nobody_else(run.plan, without);
+    }
+    for (std::size_t host = 0; host < run.plan.hosts.size(); ++host) {
+      if (!left_out.contains(host)) there_.push_back(host);
+    }
+    calls_ = call_hosts(run.plan, directory.path(), left_out);
+    bring_up(run, directory, stops, without);
     return;
   }
   local_ = std::make_unique<LocalBackend>();
@@ -98,51 +110,66 @@ RunHosts::RunHosts(net::Node& node, RunFile& run, const RunDirectory& directory,
 
 RunHosts::~RunHosts() = default;
 
-void RunHosts::bring_up(RunFile& run, const RunDirectory& directory,
-                        const std::atomic<int>& stops) {
+void RunHosts::bring_up(RunFile& run, const RunDirectory& directory, const std::atomic<int>& stops,
+                        const std::set<std::uint32_t>& without) {
   const std::size_t hosts = run.plan.hosts.size();
-  calls_ = call_hosts(run.plan, directory.path());
+  const auto advice = [&](const std::vector<std::size_t>& failed) {
+    return advice_to_begin_without(run.plan, without, failed);
+  };
   std::vector<std::string> addresses(hosts);
   const auto deadline = Clock::now() + kCallLimit;
-  for_each_host(hosts,
-                [&](std::size_t i) { addresses[i] = calls_[i]->launcher_address(deadline); });
+  for_each_host(
+      there_, [&](std::size_t i) { addresses[i] = calls_[i]->launcher_address(deadline); }, advice);
   phase_ended("called");
 
   const Recipe::Hosts& settings = run.plan.recipe.hosts;
   std::vector<Fleet::Keeper> keepers;
   std::vector<Reach::Host> reached;
-  for (std::size_t i = 0; i < hosts; ++i) keys_.push_back(net::CurveKeyPair::generate());
   for (std::size_t i = 0; i < hosts; ++i) {
-    Door& door = door_at(addresses[i], settings);
-    door_of_.push_back(static_cast<std::size_t>(&door - doors_.data()));
-    const auto name = net::ProcessName::keeper(static_cast<std::uint32_t>(i));
-    keepers.push_back({run.plan.hosts[i].name, door.keepers->expect(service_link(
-                                                   kKeeperService, name, name, keys_[i].public_key,
-                                                   std::chrono::seconds(settings.hold)))});
-    reached.push_back({run.plan.hosts[i].name, door.reach->expect(service_link(
-                                                   kReachService, name, name, keys_[i].public_key,
-                                                   std::chrono::seconds(settings.hold)))});
+    keys_.push_back(net::CurveKeyPair::generate());
+    keepers.push_back({run.plan.hosts[i].name, nullptr});
+    reached.push_back({run.plan.hosts[i].name, nullptr});
+  }
+  door_of_.resize(hosts);
+  for (const std::size_t i : there_) {
+    door_of_[i] = door_at(addresses[i], settings);
+    Ends ends = expect_keeper(run.plan, i);
+    keepers[i].link = std::move(ends.keeper);
+    reached[i].link = std::move(ends.reach);
   }
   const auto keep_log = [&directory](net::ProcessName process, const std::string& text) {
     std::ofstream(directory.log(process.text()), std::ios::binary | std::ios::app) << text;
   };
   fleet_ = std::make_unique<Fleet>(std::move(keepers), keep_log);
-  for_each_host(hosts, [&](std::size_t i) { calls_[i]->hand_over(job_for(run, i), deadline); });
-  facts_ =
-      fleet_->meet(Clock::now() + meet_limit(settings), [this, &stops] { check_calls(stops); });
-  for (const auto& call : calls_) call->hang_up();
-  phase_ended("met");
-  for (const HostFacts& facts : facts_) {
+  for_each_host(
+      there_, [&](std::size_t i) { calls_[i]->hand_over(job_for(run, i), deadline); }, advice);
+  const std::vector<HostFacts> met = fleet_->meet(there_, Clock::now() + meet_limit(settings),
+                                                  [this, &stops] { check_calls(stops); });
+  facts_.resize(hosts);
+  run_directories_.resize(hosts);
+  for (std::size_t i = 0; i < there_.size(); ++i) {
+    calls_[there_[i]]->hang_up();
+    facts_[there_[i]] = met[i];
     const bool shared = settings.backend == BackendKind::slurm;  // a file system, that is
-    run_directories_.push_back(
-        shared ? fs::absolute(directory.path())
-               : host_run_directory(facts.directory, run.plan.recipe.name, run.run));
+    run_directories_[there_[i]] =
+        shared ? fs::absolute(directory.path()).string()
+               : host_run_directory(met[i].directory, run.plan.recipe.name, run.run).string();
   }
-  amend(run.plan);
+  phase_ended("met");
+  const std::vector<Event> notes = amend_by_facts(run.plan, facts_, there_);
+  notes_.insert(notes_.end(), notes.begin(), notes.end());
   if (settings.backend != BackendKind::slurm) begin_shipping(run);
-  const auto look = [this, &stops] { look_for_reasons_to_give_up(stops); };
-  reach_ = std::make_unique<RunReach>(Reach(std::move(reached), look), run.plan, facts_, addresses);
-  routes_ = reach_->routes();
+  const auto look = [this, &stops] {
+    if (coming_up_) return look_for_reasons_to_give_up(stops);
+    check_calls(stops);  // who is lost is known, and the run goes on
+  };
+  const auto both_there = [&](const Plan::Link& link) {
+    return std::ranges::all_of(std::array{link.listens, link.connects}, [&](net::ProcessName end) {
+      return !fleet_->lost(run.plan.process(end).host_index);
+    });
+  };
+  reach_ = std::make_unique<RunReach>(Reach(std::move(reached), look), run.plan, facts_, addresses,
+                                      both_there);
   notes_.insert(notes_.end(), reach_->notes().begin(), reach_->notes().end());
   phase_ended("tried");
 }
@@ -168,12 +195,11 @@ void RunHosts::begin_shipping(const RunFile& run) {
   for (std::size_t i = 0; i < facts_.size(); ++i) {
     const auto name = net::ProcessName::keeper(static_cast<std::uint32_t>(i));
     hosts.push_back({run.plan.hosts[i].name, name, run_directories_[i]});
-    const net::LinkOptions link =
-        ship_link(net::ProcessName::coordinator(), name, name, keys_[i].public_key,
-                  std::chrono::seconds(settings.hold));
-    porter->join(name, hosts[i].name, doors_[door_of_[i]].ship->expect(link));
   }
   ship_ = std::make_unique<RunShip>(std::move(hosts), std::move(porter));
+  for (const std::size_t i : there_) {
+    ship_->join(i, run_directories_[i], expect_porter(run.plan, i));
+  }
 }
 
 void RunHosts::look_for_reasons_to_give_up(const std::atomic<int>& stops) const {
@@ -186,20 +212,40 @@ void RunHosts::check_calls(const std::atomic<int>& stops) const {
     throw UserError(ExitCode::interrupted, "stopped while hosts were still coming up");
   }
   for (const auto& call : calls_) {
+    if (call == nullptr) continue;
     if (const std::string why = call->failure(); !why.empty()) {
       throw UserError(ExitCode::peer_lost, why);
     }
   }
 }
 
-RunHosts::Door& RunHosts::door_at(const std::string& address, const Recipe::Hosts& settings) {
+RunHosts::Door RunHosts::open_door(const std::string& address, const Recipe::Hosts& settings) {
+  const net::BindAddress bind = bind_at(address, settings.ports);
+  return {address, node_.listen(bind), node_.listen(bind), node_.listen(bind), node_.listen(bind)};
+}
+
+std::size_t RunHosts::door_at(const std::string& address, const Recipe::Hosts& settings) {
   const auto found = std::ranges::find(doors_, address, &Door::address);
-  if (found != doors_.end()) return *found;
-  doors_.push_back({address, node_.listen(bind_at(address, settings.ports)),
-                    node_.listen(bind_at(address, settings.ports)),
-                    node_.listen(bind_at(address, settings.ports)),
-                    node_.listen(bind_at(address, settings.ports))});
-  return doors_.back();
+  const auto place = static_cast<std::size_t>(found - doors_.begin());
+  if (found == doors_.end()) doors_.push_back(open_door(address, settings));
+  return place;
+}
+
+RunHosts::Ends RunHosts::expect_keeper(const Plan& plan, std::size_t host) {
+  const Door& door = doors_[door_of_[host]];
+  const auto name = net::ProcessName::keeper(static_cast<std::uint32_t>(host));
+  const auto link = [&](const char* service) {
+    return service_link(service, name, name, keys_[host].public_key,
+                        std::chrono::seconds(plan.recipe.hosts.hold));
+  };
+  return {door.keepers->expect(link(kKeeperService)), door.reach->expect(link(kReachService))};
+}
+
+std::unique_ptr<net::Link> RunHosts::expect_porter(const Plan& plan, std::size_t host) {
+  const auto name = net::ProcessName::keeper(static_cast<std::uint32_t>(host));
+  return doors_[door_of_[host]].ship->expect(
+      ship_link(net::ProcessName::coordinator(), name, name, keys_[host].public_key,
+                std::chrono::seconds(plan.recipe.hosts.hold)));
 }
 
 KeeperJob RunHosts::job_for(const RunFile& run, std::size_t host) const {
@@ -233,42 +279,6 @@ KeeperJob RunHosts::job_for(const RunFile& run, std::size_t host) const {
   return job;
 }
 
-// What the hosts said of themselves, against what the plan took them for.
-void RunHosts::amend(Plan& plan) {
-  const std::vector<RecipeHost> listed = hosts_of(plan.recipe);
-  const std::int64_t now = std::chrono::duration_cast<std::chrono::seconds>(
-                               std::chrono::system_clock::now().time_since_epoch())
-                               .count();
-  for (std::size_t i = 0; i < facts_.size(); ++i) {
-    const HostFacts& facts = facts_[i];
-    Plan::Host& host = plan.hosts[i];
-    host.cores = facts.cores;
-    host.memory = std::min(facts.memory, listed[i].memory.value_or(facts.memory));
-    if (std::abs(facts.clock - now) > kClockTolerance) {
-      notes_.push_back({"clock", fmt::format("the clock of host {} is {} s off; nothing depends on "
-                                             "it but the times in its logs",
-                                             host.name, facts.clock - now)});
-    }
-    std::int64_t needed = 0;
-    for (Plan::Process& process : plan.processes) {
-      if (process.host_index != i) continue;
-      needed += process.state_bytes + process.activation_bytes + process.cache_bytes;
-      if (!plan.recipe.pipeline.threads) {
-        process.threads = std::max<std::int64_t>(1, facts.cores / count_on(plan, i));
-      }
-    }
-    if (needed > host.memory) {
-      throw UserError(
-          ExitCode::out_of_memory,
-          fmt::format("host {} may use {:.1f} GiB, but by the plan its stages need {:.1f} "
-                      "GiB; give it fewer stages or layers, or make train.micro_batch "
-                      "or codec.cache smaller",
-                      host.name, static_cast<double>(host.memory) / (1U << 30U),
-                      static_cast<double>(needed) / (1U << 30U)));
-    }
-  }
-}
-
 net::Listener& RunHosts::listener(std::size_t host) { return *doors_[door_of_.at(host)].control; }
 
 Backend& RunHosts::backend() { return fleet_ ? static_cast<Backend&>(*fleet_) : *local_; }
@@ -277,8 +287,8 @@ void RunHosts::settle(StageJob& job, std::size_t host) const {
   job.coordinator_endpoint = doors_[door_of_.at(host)].control->endpoint();
   job.run_directory = run_directories_.at(host);
   if (ship_) ship_->settle(job, host);
-  for (const LinkRoute& route : routes_) {
-    if (route.binds == job.process) job.binds[route.link] = route.address;
+  for (const LinkRoute& route : routes()) {
+    if (route.binds == job.process && !route.address.empty()) job.binds[route.link] = route.address;
   }
 }
 

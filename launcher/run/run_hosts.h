@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -23,14 +24,19 @@ namespace strait::launcher {
 
 // The hosts of one launch: this machine, where a local run has nothing else, or those that keepers
 // keep. Where the launcher listens for them, what starts processes there, and what a process has to
-// be told that depends on its host. One thread.
+// be told that depends on its host.
+//
+// One thread at a time. While one has hosts again for a replica that comes, any other may call
+// be_patient(), lost() and what of ship() goes on meanwhile.
 class RunHosts {
  public:
   // Brings the hosts up; a local run has nothing to bring up. What only a host can tell (cores,
   // threads) goes into run.plan. UserError: a host cannot be worked with. The node, with its keys,
   // and the directory outlive this object. `stops` as in Coordinator::run: any ends the waiting.
+  // Hosts of replicas that the run begins `without`, and of nobody else, are not called where that
+  // can be done later.
   RunHosts(net::Node& node, RunFile& run, const RunDirectory& directory,
-           const std::atomic<int>& stops);
+           const std::atomic<int>& stops, const std::set<std::uint32_t>& without = {});
   RunHosts(const RunHosts&) = delete;
   RunHosts& operator=(const RunHosts&) = delete;
   ~RunHosts();
@@ -50,13 +56,20 @@ class RunHosts {
   Event phases() const;
   // Fills in what the host decides: addresses and paths.
   void settle(StageJob& job, std::size_t host) const;
+  // Those that were called when the run began.
+  const std::vector<std::size_t>& called() const { return there_; }
   // Nobody hears of this host any more; never of this machine.
   bool lost(std::size_t host) const { return fleet_ && fleet_->lost(host); }
   // All processes run: from now on a path may break for a while.
   void be_patient();
 
+  // While the run goes: hosts of a replica that comes, of which some may have lost their keepers or
+  // never had any. They are called and sent what the replica's processes read, and its links are
+  // laid anew. UserError: why one of them cannot be had.
+  void have_again(const RunFile& run, std::uint32_t replica);
+
   // How the ends of the plan's links meet, in its order.
-  const std::vector<LinkRoute>& routes() const { return routes_; }
+  const std::vector<LinkRoute>& routes() const { return reach_ ? reach_->routes() : routes_; }
 
   // Not for a local run: to ask the hosts about paths, and where each may be reached. Measuring
   // fills paths, so nobody is taken for lost in silence any more.
@@ -79,18 +92,31 @@ class RunHosts {
     std::unique_ptr<net::Listener> ship;
   };
 
-  void bring_up(RunFile& run, const RunDirectory& directory, const std::atomic<int>& stops);
+  // What the launcher expects of a keeper at a door.
+  struct Ends {
+    std::unique_ptr<net::Link> keeper;
+    std::unique_ptr<net::Link> reach;
+  };
+
+  void bring_up(RunFile& run, const RunDirectory& directory, const std::atomic<int>& stops,
+                const std::set<std::uint32_t>& without);
+  void call_again(const RunFile& run, std::size_t host);
+  Ends expect_keeper(const Plan& plan, std::size_t host);
+  std::unique_ptr<net::Link> expect_porter(const Plan& plan, std::size_t host);
   void begin_shipping(const RunFile& run);
   void check_calls(const std::atomic<int>& stops) const;
-  Door& door_at(const std::string& address, const Recipe::Hosts& settings);
-  void amend(Plan& plan);
+  Door open_door(const std::string& address, const Recipe::Hosts& settings);
+  std::size_t door_at(const std::string& address, const Recipe::Hosts& settings);
+  void replace_door(std::size_t host, Door door);
   KeeperJob job_for(const RunFile& run, std::size_t host) const;
 
   net::Node& node_;
+  bool coming_up_ = true;           // until hosts are called in the middle of the run
+  std::vector<std::size_t> there_;  // hosts that were called when the run began
   std::vector<Door> doors_;
   std::vector<std::size_t> door_of_;     // by host
   std::vector<net::CurveKeyPair> keys_;  // of keepers, by host
-  std::vector<HostFacts> facts_;         // by host; empty for a local run
+  std::vector<HostFacts> facts_;         // by host; empty for a local run, nothing where not called
   std::unique_ptr<Backend> local_;
   // By host; some carry the keepers for all their life, so they go last.
   std::vector<std::unique_ptr<HostCall>> calls_;
@@ -98,7 +124,7 @@ class RunHosts {
   std::vector<std::string> run_directories_;  // by host
   std::unique_ptr<RunReach> reach_;           // null for a local run
   std::unique_ptr<RunShip> ship_;             // null where all see the same files
-  std::vector<LinkRoute> routes_;             // of the plan's links
+  std::vector<LinkRoute> routes_;             // of a local plan's links
   std::vector<Event> notes_;
   std::chrono::steady_clock::time_point phase_began_ = std::chrono::steady_clock::now();
   std::string phases_;

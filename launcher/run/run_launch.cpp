@@ -62,7 +62,7 @@ void commit_step(const RunDirectory& directory, const RunFile& run, std::uint32_
 void ship_out(RunHosts& hosts, const RunFile& run, const RunDirectory& directory,
               const StopSignals& signals, const LaunchOptions& options) {
   hosts.ship()->bring(
-      run.plan, plugin_copies(run.plan.recipe.plugins), options.resume,
+      run.plan, {hosts.called(), plugin_copies(run.plan.recipe.plugins), options.resume},
       [&] { hosts.look_for_reasons_to_give_up(signals.count()); },
       [&options](const Event& event) {
         for (RunObserver* observer : options.observers) observer->event("the launcher", event);
@@ -153,7 +153,7 @@ Outcome launch_run(RunDirectory& directory, const RunFile& planned, const Launch
   node_options.generation = generation;
   node_options.keys = net::CurveKeyPair::generate();
   net::Node node(node_options);
-  RunHosts hosts(node, run, directory, signals.count());
+  RunHosts hosts(node, run, directory, signals.count(), options.without);
   write_run_file(directory.plan(), run);
 
   if (hosts.ship() != nullptr) ship_out(hosts, run, directory, signals, options);

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -17,6 +19,7 @@ struct LaunchOptions {
   store::Step from{};                   // the steps that it holds
   CacheResume caches;                   // what it remembers of samples
   SyncResume sync;                      // and what its replicas do with their own state
+  std::set<std::uint32_t> without;      // replicas that it begins without
   std::vector<RunObserver*> observers;  // they outlive the launch
 };
 

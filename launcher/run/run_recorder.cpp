@@ -155,6 +155,15 @@ void RunRecorder::event(const std::string& who, const Event& event) {
   append_event("stage_event", {{"who", who}, {"name", event.name}, {"text", event.text}});
 }
 
+void RunRecorder::replicas_absent(const ReplicasAbsent& absent) {
+  append_event("replicas_absent", {{"absent", absent.absent}, {"replicas", absent.there}});
+  (*status_)["replicas"] = absent.there;
+  for (const std::uint32_t replica : absent.absent) {
+    (*status_)["left"][std::to_string(replica)] = {{"text", "the run began without it"}};
+  }
+  write_status();
+}
+
 void RunRecorder::replica_left(const ReplicaLeft& gone) {
   append_event("replica_left", {{"replica", gone.replica},
                                 {"step", store::number(gone.step)},

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <utility>
 
 #include "launcher/build_id.h"
@@ -25,26 +26,45 @@ StageStarter::StageStarter(const RunFile& run, const RunDirectory& directory,
     : run_(run), directory_(directory), node_(node), hosts_(hosts), options_(options) {}
 
 std::vector<Station> StageStarter::start_all() {
-  std::vector<net::ProcessName> all;
-  for (const Plan::Process& process : run_.plan.processes) all.push_back(process.name);
-  return start(all, false);
+  std::vector<net::ProcessName> beginners;
+  std::vector<Station> places;
+  for (const Plan::Process& process : run_.plan.processes) {
+    if (!options_.without.contains(process.name.replica)) {
+      beginners.push_back(process.name);
+      continue;
+    }
+    places.emplace_back().name = process.name;
+    // Nobody ever has this one; it keeps the place of that of whoever comes.
+    keys_.insert_or_assign(process.name, net::CurveKeyPair::generate());
+  }
+  std::vector<Station> stations = start(beginners, false);
+  std::ranges::move(places, std::back_inserter(stations));
+  return stations;
 }
 
-std::vector<Station> StageStarter::start_again(std::uint32_t replica) {
+Comers StageStarter::start_again(std::uint32_t replica) {
+  hosts_.have_again(run_, replica);
+  Comers comers;
   std::vector<net::ProcessName> its;
   for (const Plan::Process& process : run_.plan.processes) {
     if (process.name.replica == replica) its.push_back(process.name);
   }
   for (std::size_t i = 0; i < run_.plan.links.size(); ++i) {
     const Plan::Link& link = run_.plan.links[i];
+    const LinkRoute& route = hosts_.routes().at(i);
     const bool of_it = link.listens.replica == replica || link.connects.replica == replica;
-    if (!of_it || !hosts_.routes().at(i).relayed) continue;
+    if (!of_it) continue;
+    if (!route.relayed) {
+      if (!route.address.empty()) comers.binds[route.binds][link.name] = route.address;
+      continue;
+    }
     throw UserError(ExitCode::bad_input,
-                    fmt::format("{} is relayed by this machine, and a relay is laid when a run "
-                                "starts; stop the run and resume it to bring all replicas back",
+                    fmt::format("{} has to be relayed by this machine, and a relay is laid when a "
+                                "run starts; stop the run and resume it to bring all replicas back",
                                 link.name));
   }
-  return start(its, true);
+  comers.stations = start(its, true);
+  return comers;
 }
 
 StageJob StageStarter::job_for(net::ProcessName process, std::size_t host, bool joins) const {
@@ -61,6 +81,7 @@ StageJob StageStarter::job_for(net::ProcessName process, std::size_t host, bool 
   job.resume_caches = options_.caches.restore;
   job.resume_exact = options_.sync.exact;
   job.codec_generation = options_.caches.generation;
+  job.absent = options_.without;
   job.joins = joins;
   hosts_.settle(job, host);
   return job;

@@ -17,16 +17,17 @@
 namespace strait::launcher {
 
 // Starts the processes of a run on its hosts, each with a job of its own and keys of its own. All
-// that it is given outlives it. One thread.
+// that it is given outlives it. One thread at a time.
 class StageStarter {
  public:
   StageStarter(const RunFile& run, const RunDirectory& directory, const net::NodeOptions& node,
                RunHosts& hosts, const LaunchOptions& options);
 
+  // Of all replicas that take part when the run begins; of the others there are places only.
   std::vector<Station> start_all();
-  // Those of a replica that has left, while the others train. They get other keys, so that a former
-  // one that was only out of sight cannot come in under its name. UserError.
-  std::vector<Station> start_again(std::uint32_t replica);
+  // Those of a replica that is not there, while the others train. They get other keys, so that a
+  // former one that was only out of sight cannot come in under its name. UserError.
+  Comers start_again(std::uint32_t replica);
 
  private:
   std::vector<Station> start(const std::vector<net::ProcessName>& processes, bool join);

@@ -61,14 +61,18 @@ void note_who_is_left(store::Manifest& checkpoint, const Plan& plan) {
   caches->second += fmt::format("; of replicas {}", fmt::join(left, ", "));
 }
 
-SyncResume decide_sync(const store::Manifest& checkpoint, const Plan& plan) {
+SyncResume decide_sync(const store::Manifest& checkpoint, const Plan& plan,
+                       const std::set<std::uint32_t>& without) {
   const auto wanted = sync_kept(plan);
-  if (checkpoint.sync == wanted) return {};
+  if (checkpoint.sync == wanted && without.empty()) return {};
   std::vector<std::string> differences;
   for (const char* key : {"replicas", "method", "settings", "layers"}) {
     const std::string before = said_of(checkpoint.sync, key);
     const std::string now = said_of(wanted, key);
     if (before != now) differences.push_back(fmt::format("{} {} instead of {}", key, now, before));
+  }
+  if (!without.empty()) {
+    differences.push_back(fmt::format("no replica {}", fmt::join(without, ", ")));
   }
   return {false, fmt::format("every replica starts from the agreed model of step {}, not from its "
                              "own state: the run goes on with {}",

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 
 #include "framework/store/manifest.h"
@@ -23,7 +25,8 @@ std::map<std::string, std::string> sync_kept(const Plan& plan);
 // go on exactly from that. Its files are known.
 void note_who_is_left(store::Manifest& checkpoint, const Plan& plan);
 
-// Pure. `plan` is that of the run that goes on.
-SyncResume decide_sync(const store::Manifest& checkpoint, const Plan& plan);
+// Pure. `plan` is that of the run that goes on, with all replicas or `without` some.
+SyncResume decide_sync(const store::Manifest& checkpoint, const Plan& plan,
+                       const std::set<std::uint32_t>& without = {});
 
 }  // namespace strait::launcher

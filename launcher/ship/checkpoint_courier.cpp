@@ -29,8 +29,8 @@ bool lies_here(const fs::path& path, const store::ShardFile& file) {
 
 CheckpointCourier::CheckpointCourier(Porter& porter, std::vector<Host> hosts, Settings settings)
     : porter_(porter),
-      hosts_(std::move(hosts)),
       settings_(std::move(settings)),
+      hosts_(std::move(hosts)),
       thread_([this] { run(); }) {}
 
 CheckpointCourier::~CheckpointCourier() {
@@ -40,6 +40,18 @@ CheckpointCourier::~CheckpointCourier() {
   }
   changed_.notify_all();
   thread_.join();
+}
+
+void CheckpointCourier::keeps_at(std::size_t host, const fs::path& directory) {
+  const MutexLock lock(mutex_);
+  hosts_.at(host).directory = directory;
+}
+
+std::vector<CheckpointCourier::Host> CheckpointCourier::known_hosts() const {
+  const MutexLock lock(mutex_);
+  std::vector<Host> known = hosts_;
+  std::erase_if(known, [](const Host& host) { return host.directory.empty(); });
+  return known;
 }
 
 void CheckpointCourier::committed(store::Step step, std::vector<Shard> shards) {
@@ -138,10 +150,15 @@ std::string CheckpointCourier::carry(const Load& load) {
   return missing;
 }
 
+CheckpointCourier::Host CheckpointCourier::host_at(std::size_t host) const {
+  const MutexLock lock(mutex_);
+  return hosts_.at(host);
+}
+
 std::string CheckpointCourier::carry_one(const Load& load, const Shard& shard) {
   const fs::path here = store::checkpoint_directory(settings_.run, load.step) / shard.file.name;
   if (lies_here(here, shard.file)) return "";
-  const Host& host = hosts_.at(shard.host);
+  const Host host = host_at(shard.host);
   std::string given_up =
       fmt::format("{} of host {} was not waited for", shard.file.name, host.name);
   const fs::path there = store::checkpoint_directory(host.directory, load.step) / shard.file.name;
@@ -165,7 +182,7 @@ std::string CheckpointCourier::carry_one(const Load& load, const Shard& shard) {
 void CheckpointCourier::place_manifest(store::Step step) {
   const std::string text = store::read_text_file(
       store::checkpoint_directory(settings_.run, step) / kManifest, kMostManifest);
-  for (const Host& host : hosts_) {
+  for (const Host& host : known_hosts()) {
     // Nobody waits: it tells people on that host what their shards belong to.
     porter_.put(host.keeper, store::checkpoint_directory(host.directory, step) / kManifest, text);
   }
@@ -182,7 +199,7 @@ void CheckpointCourier::let_go(store::Step home) {
   // Those that were passed over never come; newer ones than this stay.
   if (kept.empty() || kept.front() != home) return;
   store::prune_all_but(settings_.run, kept);
-  for (const Host& host : hosts_) porter_.prune(host.keeper, host.directory, steps);
+  for (const Host& host : known_hosts()) porter_.prune(host.keeper, host.directory, steps);
 }
 
 }  // namespace strait::launcher

@@ -26,7 +26,7 @@ class CheckpointCourier {
   struct Host {
     std::string name;
     net::ProcessName keeper;
-    std::filesystem::path directory;  // of the run, there
+    std::filesystem::path directory;  // of the run, there; empty: not known (yet)
   };
   struct Shard {
     store::ShardFile file;
@@ -42,6 +42,9 @@ class CheckpointCourier {
   ~CheckpointCourier();  // leaves what is under way where it is
   CheckpointCourier(const CheckpointCourier&) = delete;
   CheckpointCourier& operator=(const CheckpointCourier&) = delete;
+
+  // From now on a host keeps the run in this directory.
+  void keeps_at(std::size_t host, const std::filesystem::path& directory) STRAIT_EXCLUDES(mutex_);
 
   // The checkpoint exists: its manifest is here.
   void committed(store::Step step, std::vector<Shard> shards) STRAIT_EXCLUDES(mutex_);
@@ -68,19 +71,21 @@ class CheckpointCourier {
   void begin_counting(std::uint64_t home) STRAIT_REQUIRES(mutex_);
   Left left() const STRAIT_REQUIRES(mutex_);
   std::string carry(const Load& load) STRAIT_EXCLUDES(mutex_);
-  std::string carry_one(const Load& load, const Shard& shard);
-  void place_manifest(store::Step step);
-  void let_go(store::Step home);
+  std::string carry_one(const Load& load, const Shard& shard) STRAIT_EXCLUDES(mutex_);
+  void place_manifest(store::Step step) STRAIT_EXCLUDES(mutex_);
+  void let_go(store::Step home) STRAIT_EXCLUDES(mutex_);
+  Host host_at(std::size_t host) const STRAIT_EXCLUDES(mutex_);
+  std::vector<Host> known_hosts() const STRAIT_EXCLUDES(mutex_);
   // Nothing: it is not to be waited for any more.
   template <class T>
   std::optional<T> wait(std::future<T>& future, std::size_t host) const STRAIT_EXCLUDES(mutex_);
   bool given_up(std::size_t host) const STRAIT_EXCLUDES(mutex_);
 
   Porter& porter_;
-  const std::vector<Host> hosts_;
   const Settings settings_;
   std::atomic<bool> closing_ = false;
   mutable Mutex mutex_;
+  std::vector<Host> hosts_ STRAIT_GUARDED_BY(mutex_);
   Condition changed_;
   std::optional<Load> under_way_ STRAIT_GUARDED_BY(mutex_);
   std::optional<Load> next_ STRAIT_GUARDED_BY(mutex_);

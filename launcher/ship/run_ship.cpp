@@ -64,15 +64,21 @@ fs::path RunShip::place(std::size_t host, const NeededGroup& group) const {
   return inputs / group.files.front().from.parent_path().filename();
 }
 
-std::vector<RunShip::Delivery> RunShip::ask(const Plan& plan,
-                                            const std::vector<PluginCopy>& plugins,
-                                            const std::string& resume,
+void RunShip::join(std::size_t host, const fs::path& directory, std::unique_ptr<net::Link> link) {
+  Host& one = hosts_.at(host);
+  one.directory = directory;
+  if (courier_) courier_->keeps_at(host, directory);
+  porter_->join(one.keeper, one.name, std::move(link));
+}
+
+std::vector<RunShip::Delivery> RunShip::ask(const Plan& plan, const Needs& needs,
                                             const std::function<void()>& look) {
-  const bool weights = resume.empty() && plan.recipe.model.weights == Weights::load;
+  const bool begins = needs.resume.empty() && needs.weights;
+  const bool weights = begins && plan.recipe.model.weights == Weights::load;
   std::vector<Delivery> deliveries;
-  for (std::size_t host = 0; host < hosts_.size(); ++host) {
-    std::vector<NeededGroup> groups = needed_files(plan, host, plugins, weights);
-    if (!resume.empty()) groups.push_back(needed_checkpoint(plan, host, resume));
+  for (const std::size_t host : needs.hosts) {
+    std::vector<NeededGroup> groups = needed_files(plan, host, needs.plugins, weights);
+    if (!needs.resume.empty()) groups.push_back(needed_checkpoint(plan, host, needs.resume));
     for (NeededGroup& group : groups) deliveries.push_back({host, std::move(group), {}, {}});
   }
   for (Delivery& delivery : deliveries) {
@@ -125,22 +131,26 @@ std::vector<std::future<std::uint64_t>> RunShip::order(std::vector<Delivery> del
   return orders;
 }
 
-void RunShip::rewind(store::Step step, const std::function<void()>& look) {
+void RunShip::rewind(const std::vector<std::size_t>& hosts, store::Step step,
+                     const std::function<void()>& look) {
   std::vector<std::future<std::uint64_t>> orders;
-  for (const Host& host : hosts_) {
+  for (const std::size_t place : hosts) {
+    const Host& host = hosts_.at(place);
     orders.push_back(
         porter_->rewind(host.keeper, host.directory, static_cast<std::uint64_t>(number(step))));
   }
   for (auto& one : orders) wait_for(one, look);
 }
 
-void RunShip::bring(const Plan& plan, const std::vector<PluginCopy>& plugins,
-                    const std::string& resume, const std::function<void()>& look, const Say& say) {
+void RunShip::bring(const Plan& plan, const Needs& needs, const std::function<void()>& look,
+                    const Say& say) {
   const auto began = Clock::now();
   auto said = began;
   std::uint64_t fetched = 0;
-  if (!resume.empty()) rewind(store::open_checkpoint(resume, store::Verify::manifest).step, look);
-  for (auto& one : order(ask(plan, plugins, resume, look), look)) {
+  if (!needs.resume.empty()) {
+    rewind(needs.hosts, store::open_checkpoint(needs.resume, store::Verify::manifest).step, look);
+  }
+  for (auto& one : order(ask(plan, needs, look), look)) {
     fetched += wait_for(one, [&] {
       look();
       if (Clock::now() - said < kSayEvery) return;

@@ -19,7 +19,8 @@
 namespace strait::launcher {
 
 // What one launch over hosts without a common file system ships: to them what their processes read,
-// and home what they wrote. One thread.
+// and home what they wrote. One thread; committed() and take_troubles() go on while another one has
+// somebody join and brings what is needed there.
 class RunShip {
  public:
   using Host = CheckpointCourier::Host;
@@ -27,11 +28,20 @@ class RunShip {
 
   RunShip(std::vector<Host> hosts, std::unique_ptr<Porter> porter);
 
-  // What the processes of all hosts read, unless they have it at the same place. `resume`: the
-  // checkpoint to go on from; empty: a new run. `look` is called while it waits, and throws to give
-  // up. UserError, StoreError.
-  void bring(const Plan& plan, const std::vector<PluginCopy>& plugins, const std::string& resume,
-             const std::function<void()>& look, const Say& say);
+  // This host's keeper is there, or another one in its place; the run's directory there.
+  void join(std::size_t host, const std::filesystem::path& directory,
+            std::unique_ptr<net::Link> link);
+
+  struct Needs {
+    std::vector<std::size_t> hosts;  // whose processes read it
+    std::vector<PluginCopy> plugins;
+    std::string resume;   // the checkpoint that they go on from; empty: they begin a run,
+    bool weights = true;  // with the model's weights if the recipe says so, or in the middle of it
+  };
+  // What the processes of hosts read, unless they have it at the same place. `look` is called while
+  // it waits, and throws to give up. UserError, StoreError.
+  void bring(const Plan& plan, const Needs& needs, const std::function<void()>& look,
+             const Say& say);
 
   // Where on this host the process finds its files.
   void settle(StageJob& job, std::size_t host) const;
@@ -60,10 +70,11 @@ class RunShip {
     std::vector<std::future<FileTable>> looks;
   };
 
-  std::vector<Delivery> ask(const Plan& plan, const std::vector<PluginCopy>& plugins,
-                            const std::string& resume, const std::function<void()>& look);
+  std::vector<Delivery> ask(const Plan& plan, const Needs& needs,
+                            const std::function<void()>& look);
   static bool is_there(Delivery& delivery, const std::function<void()>& look);
-  void rewind(store::Step step, const std::function<void()>& look);
+  void rewind(const std::vector<std::size_t>& hosts, store::Step step,
+              const std::function<void()>& look);
   std::vector<std::future<std::uint64_t>> order(std::vector<Delivery> deliveries,
                                                 const std::function<void()>& look);
   std::filesystem::path place(std::size_t host, const NeededGroup& group) const;

@@ -69,7 +69,8 @@ stages::StageLinks DataLinks::connect(const Endpoints& everybody) {
 }
 
 DataLinks::Endpoints DataLinks::expect(std::uint32_t replica,
-                                       const std::map<std::string, std::string>& keys) {
+                                       const std::map<std::string, std::string>& keys,
+                                       const std::map<std::string, std::string>& binds) {
   const MutexLock lock(mutex_);
   for (const auto& [process, key] : keys) job_.peer_keys[process] = key;
   comes_ = replica;
@@ -78,7 +79,11 @@ DataLinks::Endpoints DataLinks::expect(std::uint32_t replica,
     if (!is_mine(link) || peer_of(link).replica != replica) continue;
     Lasting& lasting = lasting_.at(link.name);
     lasting.next.reset();
-    if (job_.binds.contains(link.name)) lasting.next = bind(link, endpoints);
+    job_.binds.erase(link.name);
+    const auto here = binds.find(link.name);
+    if (here == binds.end()) continue;
+    job_.binds.insert(*here);
+    lasting.next = bind(link, endpoints);
   }
   return endpoints;
 }

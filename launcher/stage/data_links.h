@@ -36,9 +36,9 @@ class DataLinks {
   const std::vector<StageReporter::WatchedLink>& watched() const { return watched_; }
 
   // A replica comes, whose processes (by name) have these keys now. Binds anew what this process
-  // listens on for it: returns where. Any thread, as the next one.
-  Endpoints expect(std::uint32_t replica, const std::map<std::string, std::string>& keys)
-      STRAIT_EXCLUDES(mutex_);
+  // listens on for it, each link at its address: returns where. Any thread, as the next one.
+  Endpoints expect(std::uint32_t replica, const std::map<std::string, std::string>& keys,
+                   const std::map<std::string, std::string>& binds) STRAIT_EXCLUDES(mutex_);
   void connect_to_new(const Endpoints& everybody) STRAIT_EXCLUDES(mutex_);
   // It takes part: on the thread that trains.
   void put_in_place(std::uint32_t replica, const sync::Roster& roster) STRAIT_EXCLUDES(mutex_);

@@ -52,6 +52,7 @@ std::string to_text(const StageJob& job) {
               {"resume", job.resume},
               {"resume_caches", job.resume_caches},
               {"resume_exact", job.resume_exact},
+              {"absent", job.absent},
               {"joins", job.joins},
               {"codec_generation", job.codec_generation}}
       .dump();
@@ -78,6 +79,7 @@ StageJob parse_stage_job(const std::string& text) {
     job.resume = from.at("resume");
     job.resume_caches = from.at("resume_caches");
     job.resume_exact = from.at("resume_exact");
+    job.absent = from.at("absent").get<std::set<std::uint32_t>>();
     job.joins = from.at("joins");
     job.codec_generation = from.at("codec_generation");
     return job;

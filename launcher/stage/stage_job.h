@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -29,7 +30,8 @@ struct StageJob {
   std::string resume;          // the checkpoint to go on from; empty: from the model's weights
   bool resume_caches = false;  // with what it remembers of samples
   bool resume_exact = false;   // every replica with its own state; else all from the agreed model
-  bool joins = false;          // comes to others which train already: learns all from one of them
+  std::set<std::uint32_t> absent;  // replicas that the run begins without
+  bool joins = false;  // comes to others which train already: learns all from one of them
   std::int64_t codec_generation = 0;  // counts how often that was dropped, at all ends alike
 };
 

@@ -116,8 +116,9 @@ stages::StageData data_for(const StageJob& job, const stages::StageLinks& links)
 
 // What the coordinator says of a replica that comes is heard while this process trains.
 void follow(ControlEnd& control, const std::shared_ptr<DataLinks>& links) {
-  control.on_admit([links](const Admit& admit) { return links->expect(admit.replica, admit.keys); },
-                   [links](const Peers& peers) { links->connect_to_new(peers.endpoints); });
+  control.on_admit(
+      [links](const Admit& admit) { return links->expect(admit.replica, admit.keys, admit.binds); },
+      [links](const Peers& peers) { links->connect_to_new(peers.endpoints); });
 }
 
 store::Step train(const StageJob& job, net::Node& node, ControlEnd& control, sync::Roster& roster,
@@ -167,7 +168,7 @@ ExitCode run_stage_process(int job_descriptor) {
     at::set_num_threads(static_cast<int>(job.plan.process(job.process).threads));
     net::Node node(node_options(job));
     sync::Roster roster(static_cast<std::uint32_t>(job.plan.recipe.pipeline.replicas),
-                        job.process.replica);
+                        job.process.replica, job.absent);
     ControlEnd control(control_link(node, job));
     control.keep_roster(roster);
     roster.on_lost([&control](std::uint32_t replica, const std::string& why) {

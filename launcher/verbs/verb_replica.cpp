@@ -137,7 +137,7 @@ ExitCode resume_replica(const fs::path& run, std::uint32_t replica, std::chrono:
     }
     return known.has(replica);
   });
-  fmt::print("replica {} takes part again; these go on together: {}\n", replica,
+  fmt::print("replica {} takes part; these go on together: {}\n", replica,
              fmt::join(look().there, ", "));
   return ExitCode::done;
 }

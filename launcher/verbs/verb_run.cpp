@@ -1,6 +1,7 @@
 #include "launcher/verbs/verb_run.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -19,6 +20,7 @@
 #include "launcher/plugin/plugin_file.h"
 #include "launcher/recipe/recipe_reader.h"
 #include "launcher/recipe/recipe_writer.h"
+#include "launcher/run/absent_replicas.h"
 #include "launcher/run/changed_run.h"
 #include "launcher/run/recover_checkpoint.h"
 #include "launcher/run/run_launch.h"
@@ -105,6 +107,11 @@ void show_what_it_learnt(const RunDirectory& directory, Console& console) {
 ExitCode launch_and_show(RunDirectory& directory, const RunFile& run, LaunchOptions options,
                          Console& console) {
   options.observers = {&console};
+  if (!options.without.empty()) {
+    console.note(fmt::format(
+        "it begins without replica {}; to add one: strait resume {} --replica {}",
+        fmt::join(options.without, ", "), directory.path().string(), *options.without.begin()));
+  }
   if (run.plan.recipe.hosts.backend == BackendKind::join) {
     for (const std::string& line : join_notes(run.plan, directory.path())) console.note(line);
   }
@@ -145,6 +152,7 @@ ExitCode emit_plan(const RunWords& words, EmitKind kind) {
 
 ExitCode run_recipe(const RunWords& words) {
   PlannedRun planned = make_plan(read_recipe(words.recipe, words.overrides, load_plugins));
+  check_can_begin_without(planned.plan, words.without);
   const fs::path path = fs::path("runs") / planned.plan.recipe.name;
   if (is_requeued(planned.plan, path)) return run_allocated(path, words.json);
   SlurmJob::refuse_live(path);
@@ -160,7 +168,9 @@ ExitCode run_recipe(const RunWords& words) {
     console.note(fmt::format("the earlier run is now {}", directory.moved_aside()->string()));
   }
   console.plan(describe(run.plan), to_json(run.plan).dump());
-  return launch_and_show(directory, run, {}, console);
+  LaunchOptions options;
+  options.without = {words.without.begin(), words.without.end()};
+  return launch_and_show(directory, run, options, console);
 }
 
 ExitCode run_prepared(const RunWords& words) {
@@ -207,6 +217,7 @@ ExitCode resume_run(const RunWords& words) {
     run = changed_run(directory, run, words.overrides);
     write_files(directory, run);
   }
+  check_can_begin_without(run.plan, words.without);
   if (run.plan.recipe.hosts.backend == BackendKind::slurm && !words.in_job) {
     return give_to_slurm(std::move(directory), run.plan, words.json);
   }
@@ -220,7 +231,8 @@ ExitCode resume_run(const RunWords& words) {
   options.resume = fs::absolute(newest->checkpoint.path).string();
   options.from = manifest.step;
   options.caches = decide_caches(manifest, run.plan);
-  options.sync = decide_sync(manifest, run.plan);
+  options.without = {words.without.begin(), words.without.end()};
+  options.sync = decide_sync(manifest, run.plan, options.without);
   return launch_and_show(directory, run, options, console);
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -13,6 +14,7 @@ struct RunWords {
   std::filesystem::path recipe;        // or, to resume, the run directory
   std::vector<std::string> overrides;  // --set key=value
   bool json = false;                   // machine-readable events on stdout
+  std::vector<std::uint32_t> without;  // replicas that it begins without
   bool replace = false;                // move an earlier run of that name aside
   bool in_job = false;                 // this is the Slurm job itself: launch, submit nothing
 };

@@ -88,6 +88,28 @@ class Joins(runs.RunCase):
         alpha.end(20)
         self.assertFalse((launched.run.path / "join").exists())
 
+    def test_a_replica_comes_back_to_a_host_that_is_there_and_not_to_one_that_is_lost(self):
+        launched, tokens = self.start_joining("again", {
+            "pipeline.stages": 1, "pipeline.replicas": 2, "sync.on_loss": "continue",
+            "train.steps": 100_000, "hosts.hold": 3})
+        run = launched.run
+        hosts = [self.join(token, name) for token, name in zip(tokens, ("alpha", "beta"))]
+        launched.at_step(2)
+        os.kill(run.processes()["0.1"], runs.signal.SIGKILL)
+        launched.wait_for("the replica to leave", lambda: len(run.events("replica_left")) == 1)
+        code, out, err = self.strait("resume", run.path, "--replica", 1)
+        self.assertEqual(code, 0, out + err + launched.output())
+        hosts[1].process.kill()
+        launched.wait_for("the replica to leave", lambda: len(run.events("replica_left")) == 2)
+        code, out, err = self.strait("resume", run.path, "--replica", 1)
+        self.assertEqual(code, 20, out + err)
+        self.assertIn("host beta is lost, and hosts that join by a token are let in when a run "
+                      "starts; stop the run, and strait resume brings all back", err)
+        launched.at_step(run.metrics()[-1]["step"] + 2)
+        launched.signal(runs.signal.SIGINT)
+        self.assertEqual(launched.end(), 0, launched.output())
+        self.assertEqual(hosts[0].end(), 0, hosts[0].log.read_text())
+
     def test_waiting_can_be_ended(self):
         launched, _ = self.start_joining("ended")
         launched.signal(runs.signal.SIGINT)

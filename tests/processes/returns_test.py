@@ -37,7 +37,7 @@ class Returns(runs.RunCase):
     def bring_back(self, launched, replica):
         code, out, err = self.strait("resume", launched.run.path, "--replica", replica)
         self.assertEqual(code, 0, out + err + launched.output())
-        self.assertIn(f"replica {replica} takes part again; these go on together: 0, 1, 2", out)
+        self.assertIn(f"replica {replica} takes part; these go on together: 0, 1, 2", out)
 
     def go_on(self, launched, steps=5):
         launched.at_step(launched.run.metrics()[-1]["step"] + steps)
@@ -130,6 +130,70 @@ class Returns(runs.RunCase):
         self.bring_back(launched, 2)
         self.go_on(launched)
         self.stop(launched)
+
+    def begin_without(self, name, *replicas):
+        words = [word for replica in replicas for word in ("--without", replica)]
+        return self.launch("run", self.write_recipe(name), *words, name=name)
+
+    def test_replicas_that_were_not_there_when_the_run_began_are_added(self):
+        launched = self.begin_without("few", 1, 2)
+        run = launched.run
+        launched.at_step(3)
+        self.assertEqual(sorted(run.processes()), ["0.0", "1.0"])
+        (absent,) = run.events("replicas_absent")
+        self.assertEqual((absent["absent"], absent["replicas"]), ([1, 2], [0]))
+        self.assertEqual(run.events("replica_left"), [])
+        code, out, err = self.strait("status", run.path)
+        self.assertIn("one replica takes part: 0", out)
+        self.assertIn("replica 1 takes no part: the run began without it", out)
+        # From the first step on nobody counts the rows of those who are not there.
+        self.assertEqual({len(m["idle"]) for m in run.metrics()}, {2})
+        alone = run.metrics()[0]["tokens"]
+        before = run.processes()
+        for replica, there in [(2, "0, 2"), (1, "0, 1, 2")]:
+            code, out, err = self.strait("resume", run.path, "--replica", replica)
+            self.assertEqual(code, 0, out + err + launched.output())
+            self.assertIn(f"replica {replica} takes part; these go on together: {there}", out)
+            self.go_on(launched)
+        after = run.processes()
+        self.assertEqual({name: after[name] for name in before}, before)
+        self.assertEqual(len(after), 6)
+        joined = run.events("replica_joined")[-1]["step"]
+        tokens = {m["step"]: m["tokens"] for m in run.metrics()}
+        self.assertGreater(tokens[joined + 1], 2 * alone)
+        code, out, err = self.strait("status", run.path)
+        self.assertIn("replicas take part: 0, 1, 2", out)
+        self.assertNotIn("takes no part", out)
+        # Whoever was added may leave and come back like any other.
+        self.lose(launched, "1.2")
+        self.bring_back(launched, 2)
+        self.stop(launched)
+        self.assertIn("it begins without replica 1, 2; to add one: strait resume", launched.output())
+
+        again = self.launch("resume", run.path, "--without", 0, name="few")
+        again.wait_for("training", lambda: len(run.events("training")) == 2)
+        self.go_on(again, 1)
+        self.assertEqual(sorted(run.processes()), ["0.1", "0.2", "1.1", "1.2"])
+        self.bring_back(again, 0)
+        self.go_on(again, 1)
+        self.stop(again)
+        self.assertIn("the run goes on with no replica 0", again.output())
+
+    def test_what_a_run_cannot_begin_without_is_one_sentence(self):
+        for settings, words, why in [
+            ({"sync.on_loss": None}, [1], 'its sync.on_loss is "stop"'),
+            ({}, [3], "its replicas are 0 to 2"),
+            ({}, [0, 1, 2], "nobody is left to train"),
+            ({"hosts.backend": "slurm"}, [1], "a Slurm job begins when it has all of its nodes"),
+        ]:
+            recipe = self.write_recipe("cannot", settings)
+            without = [word for replica in words for word in ("--without", replica)]
+            code, out, err = self.strait("run", recipe, *without)
+            self.assertEqual(code, 10, out + err)
+            self.assertIn("the run cannot begin without replica", err)
+            self.assertIn(why, err)
+            self.assertEqual(len(err.strip().splitlines()), 1, err)
+        self.assertFalse((self.home / "runs").exists())
 
     def test_what_cannot_be_is_one_sentence(self):
         launched = self.start("words")

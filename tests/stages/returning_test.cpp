@@ -183,5 +183,33 @@ TEST(AReplicaThatReturns, ChangesNothingOfThoseWhoAreThereAndBeginsAsTheModel) {
   EXPECT_GT(own, 0);
 }
 
+// Whoever is missing from the start is in nobody's sums.
+TEST(AReplicaThatWasNeverThere, IsNotCountedAndComesAsOneThatHasLeft) {
+  for (const int chunks : {1, 2}) {
+    SCOPED_TRACE(testing::Message() << chunks << " chunks");
+    RunSettings settings = losing_replicas("cocktail", 2, kSteps, chunks);
+    const RunResult whole = run_stages(settings);
+    settings.absent = {1};
+    const RunResult without = run_stages(settings);
+    ASSERT_THAT(without.errors, IsEmpty());
+    EXPECT_THAT(without.arrivals, IsEmpty());
+    EXPECT_THAT(without.curves[1], IsEmpty());
+    EXPECT_EQ(without.curves[0], without.curves[2]);
+    EXPECT_EQ(without.curves[0].size(), kSteps);
+    expect_same_model(without.models[0], without.models[2]);
+    // From the very first step on.
+    for (std::size_t step = 0; step < kSteps; ++step) {
+      EXPECT_LT(without.tokens[0][step], whole.tokens[0][step]) << step;
+    }
+
+    settings.comebacks = 1;
+    const RunResult result = run_stages(settings);
+    ASSERT_THAT(result.errors, IsEmpty());
+    ASSERT_EQ(result.arrivals.size(), 1U);
+    EXPECT_EQ(result.arrivals[0].second, 1U);
+    expect_went_on_together(result, whole);
+  }
+}
+
 }  // namespace
 }  // namespace strait::stages

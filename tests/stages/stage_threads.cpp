@@ -265,7 +265,7 @@ StageOptions options_of(const RunSettings& settings, std::size_t process, std::i
   options.loop.evaluation_among = [settings, stage](std::size_t replicas, std::size_t place) {
     return evaluation_of(settings, stage, replicas, place);
   };
-  options.loop.learning_rate = {.peak = 1e-2, .warmup = 3, .steps = settings.steps};
+  options.loop.learning_rate = {.peak = settings.learning_rate, .warmup = 3, .steps = settings.steps};
   const schedules::PipelineShape shape{static_cast<int>(settings.stages()), settings.micro_batches,
                                        settings.depth, settings.chunks};
   const auto index = static_cast<StageIndex>(stage);
@@ -517,10 +517,11 @@ RunResult run_stages(const RunSettings& settings, const Tensors& from, std::int6
   together.comebacks = settings.comebacks;
   for (std::size_t process = 0; process < count; ++process) {
     const auto replica = static_cast<std::uint32_t>(process / settings.stages());
-    together.members.insert(replica);
-    together.rosters.push_back(
-        std::make_unique<sync::Roster>(static_cast<std::uint32_t>(settings.replicas), replica));
+    if (!settings.absent.contains(replica)) together.members.insert(replica);
+    together.rosters.push_back(std::make_unique<sync::Roster>(
+        static_cast<std::uint32_t>(settings.replicas), replica, settings.absent));
   }
+  if (settings.comebacks > 0) together.lost = settings.absent;
   const auto replicas = static_cast<std::size_t>(settings.replicas);
   together.running.resize(replicas);
   together.links.resize(count);
@@ -534,7 +535,10 @@ RunResult run_stages(const RunSettings& settings, const Tensors& from, std::int6
   Threads threads(settings, {from, first, caches, data}, together);
   {
     const std::lock_guard lock(together.mutex);
-    for (std::size_t s = 0; s < count; ++s) threads.start(s, std::move(links[s]), first);
+    for (std::size_t s = 0; s < count; ++s) {
+      if (settings.absent.contains(static_cast<std::uint32_t>(s / settings.stages()))) continue;
+      threads.start(s, std::move(links[s]), first);
+    }
   }
   threads.join();
   return std::move(together.result);

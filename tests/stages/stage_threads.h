@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,7 @@ struct RunSettings {
   bool tied = true;
   bool recompute = false;
   bool bfloat16 = false;
+  double learning_rate = 1e-2;
   double clip = 0.7;
   double dropout = 0.1;
   bool shuffle = true;
@@ -42,6 +44,8 @@ struct RunSettings {
   // exception is lost, and its replica with it: with `replicas_leave` the others go on.
   std::function<std::unique_ptr<net::Link>(std::size_t process, std::unique_ptr<net::Link>)> wrap;
   bool replicas_leave = false;
+  // With that: these replicas do not begin; they come as if they had been lost.
+  std::set<std::uint32_t> absent;
   // With that: how often a replica that is lost comes back, at the next checkpoint, which is made
   // for it. `returns` is called before it gets its new links.
   int comebacks = 0;

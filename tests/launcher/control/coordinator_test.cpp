@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <csignal>
 #include <functional>
+#include <future>
 #include <thread>
 
 #include "framework/mutex.h"
@@ -95,6 +97,9 @@ class Notes : public RunObserver {
   }
   void checkpoint_failed(Step, const std::string& text) override { add("no checkpoint: " + text); }
   void event(const std::string& who, const Event& event) override { add(who + ": " + event.text); }
+  void replicas_absent(const ReplicasAbsent& absent) override {
+    add("absent " + std::to_string(absent.absent.front()));
+  }
   void replica_left(const ReplicaLeft& gone) override {
     add("replica " + std::to_string(gone.replica) + " left: " + gone.why);
   }
@@ -167,16 +172,21 @@ class CoordinatorTest : public testing::Test {
     join();
     return outcome;
   }
-  // The run outlives its replicas, and once somebody asks for replica 1, which then plays this.
+  // The run outlives its replicas, and once replica 1 is gone somebody asks for it; then it plays
+  // this.
   void ask_for_replica_1(Play play) {
     options_.outlives_replicas = true;
-    options_.asked_to_return = [asked = std::vector<std::uint32_t>{1}]() mutable {
-      return std::exchange(asked, {});
+    options_.asked_to_return = [this, asked = std::vector<std::uint32_t>{1}]() mutable {
+      const bool gone = std::ranges::any_of(notes_.said, [](const std::string& note) {
+        return note.starts_with("replica 1 left") || note == "absent 1";
+      });
+      return gone ? std::exchange(asked, {}) : std::vector<std::uint32_t>{};
     };
     options_.bring_back = [this, play = std::move(play)](std::uint32_t replica) {
-      std::vector<Station> stations;
-      stations.push_back(station({0, replica}, play));
-      return stations;
+      Comers comers;
+      comers.stations.push_back(station({0, replica}, play));
+      comers.binds[{0, 0}] = {{"replica 0.0~0.1", "127.0.0.1"}};
+      return comers;
     };
   }
   void join() {
@@ -416,6 +426,7 @@ void let_in_and_go_on(Script& me) {
   const auto admit = me.hear<Admit>();
   EXPECT_EQ(admit.replica, 1U);
   EXPECT_EQ(admit.keys, (std::map<std::string, std::string>{{"0.1", "key of 0.1"}}));
+  EXPECT_EQ(admit.binds, (std::map<std::string, std::string>{{"replica 0.0~0.1", "127.0.0.1"}}));
   // What was bound for an admission that came to nothing is of no use to anybody.
   me.say(Ready{{{"replica 0.0~0.1", "tcp://former:1"}}, admit.number - 1});
   me.say(Ready{{{"replica 0.0~0.1", "tcp://anew:1"}}, admit.number});
@@ -455,9 +466,46 @@ TEST_F(CoordinatorTest, AReplicaThatIsAskedToComeBackTakesPartBehindACheckpoint)
                                       std::pair<std::int64_t, std::size_t>(2, 2)));
 }
 
+TEST_F(CoordinatorTest, ARunBeginsWithoutAReplicaAndTakesItInLater) {
+  ask_for_replica_1([](Script& me) {
+    me.hello();
+    me.say(Ready{{{"vote 0.0~0.1", "tcp://back:2"}}});
+    EXPECT_EQ(me.hear<Committed>().step, Step{1});
+    me.step(2);
+    me.shard(2, 1);
+    me.hear<Committed>();
+    me.say(Done{Step{2}});
+  });
+  play_as({0, 0}, [](Script& me) {
+    me.start();
+    me.say(Ready{{}, me.hear<Admit>().number});
+    me.hear<SaveSoon>();
+    me.step(1);
+    me.shard(1);
+    const auto committed = me.hear<Committed>();
+    EXPECT_EQ(committed.epoch, 0U);
+    EXPECT_EQ(committed.arrives, 1U);
+    EXPECT_EQ(committed.next_epoch, 1U);
+    me.step(2);
+    me.shard(2, 1);
+    me.hear<Committed>();
+    me.say(Done{Step{2}});
+  });
+  stations_.push_back({{0, 1}, nullptr, nullptr, ""});
+  const Outcome outcome = run();
+  EXPECT_EQ(outcome.code, ExitCode::done) << outcome.cause;
+  EXPECT_THAT(notes_.said, Contains("absent 1"));
+  EXPECT_THAT(notes_.said, Contains("step 1"));
+  EXPECT_THAT(notes_.said, Contains("replica 1 joined at 1"));
+  EXPECT_THAT(committed_, ElementsAre(std::pair<std::int64_t, std::size_t>(1, 1),
+                                      std::pair<std::int64_t, std::size_t>(2, 2)));
+}
+
 TEST_F(CoordinatorTest, AReplicaThatFailsWhileItComesBackIsTurnedAwayAndTheOthersGoOn) {
-  std::atomic<bool> away = false;
-  notes_.on_add = [&](const std::string& note) { away = away || note.ends_with("no room for it"); };
+  std::promise<void> away;
+  notes_.on_add = [&](const std::string& note) {
+    if (note.ends_with("no room for it")) away.set_value();
+  };
   ask_for_replica_1([](Script& me) {
     me.hello();
     me.say(Failed{ExitCode::mismatch, "no room for it"});
@@ -465,7 +513,7 @@ TEST_F(CoordinatorTest, AReplicaThatFailsWhileItComesBackIsTurnedAwayAndTheOther
   play_as({0, 0}, [&](Script& me) {
     me.start();
     EXPECT_EQ(me.hear<Regroup>().epoch, 1U);
-    while (!away) std::this_thread::yield();
+    EXPECT_EQ(away.get_future().wait_for(20s), std::future_status::ready);
     me.step(1);
     me.shard(1, 1);
     EXPECT_EQ(me.hear<Committed>().arrives, std::nullopt);

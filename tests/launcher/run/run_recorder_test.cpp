@@ -55,6 +55,19 @@ TEST_F(RunRecorderTest, EveryStepIsALineThatReadsBackExactly) {
   EXPECT_EQ(metrics[1].at("loss").get<double>(), 0.1 + 0.2);
 }
 
+TEST_F(RunRecorderTest, WhoIsNotThereFromTheStartIsSaidUntilItComes) {
+  const RunDirectory directory = RunDirectory::create(run_, RunDirectory::Existing::refuse);
+  RunRecorder recorder(directory, "abc", 1);
+  recorder.training(Step{}, Step{300});
+  recorder.replicas_absent({{1}, {0, 2}});
+  EXPECT_THAT(shown(false),
+              HasSubstr("replicas take part: 0, 2\n  replica 1 takes no part: the run "
+                        "began without it\n"));
+  recorder.replica_joined({1, Step{4}, {0, 1, 2}});
+  EXPECT_THAT(shown(false), HasSubstr("replicas take part: 0, 1, 2\n"));
+  EXPECT_THAT(shown(false), testing::Not(HasSubstr("takes no part")));
+}
+
 TEST_F(RunRecorderTest, EventsAreRecordedInTheirOrder) {
   const RunDirectory directory = RunDirectory::create(run_, RunDirectory::Existing::refuse);
   RunRecorder recorder(directory, "abc", 3);

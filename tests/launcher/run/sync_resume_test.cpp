@@ -45,6 +45,13 @@ TEST(SyncResume, TheSameReplicasGoOnExactly) {
   EXPECT_THAT(sync_kept(plan_of(1)), IsEmpty());
 }
 
+// What the others hold may owe to one that is not there.
+TEST(SyncResume, WhoGoOnWithoutOneStartFromTheModel) {
+  const SyncResume resume = decide_sync(of(plan_of(3)), plan_of(3), {1});
+  EXPECT_FALSE(resume.exact);
+  EXPECT_THAT(resume.restarted, HasSubstr("goes on with no replica 1"));
+}
+
 TEST(SyncResume, AnotherCutOfASinglePipelineIsNoMatterOfSync) {
   EXPECT_THAT(restarted(plan_of(1, "", 1), plan_of(1, "", 3)), IsEmpty());
 }

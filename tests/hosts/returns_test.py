@@ -1,0 +1,148 @@
+"""Replicas on hosts of their own come back while the others train: after the end of a process, and after
+that of a whole host, which is called again; what they write comes home again.
+"""
+
+import os
+import signal
+
+import hosts
+import runs
+
+
+class Returns(hosts.HostsCase):
+    COUNT = 3
+    ENDLESS = {
+        "pipeline.stages": 1,
+        "pipeline.replicas": 3,
+        "sync.method": "cocktail",
+        "sync.random": 0.3,
+        "sync.on_loss": "continue",
+        "train.batch": 12,
+        "train.steps": 100_000,
+        "checkpoint.every": 5,
+    }
+
+    def part_with(self, launched, end):
+        """end() is the end of a replica: the number of that."""
+        count = len(launched.run.events("replica_left"))
+        end()
+        launched.wait_for("the replica to leave",
+                          lambda: len(launched.run.events("replica_left")) > count)
+        return launched.run.events("replica_left")[-1]["replica"]
+
+    def kill_stage(self, host):
+        (victim,) = (pid for pid, line in self.processes_on(host).items()
+                     if "--keep" not in line and "strait-stage" in line)
+        os.kill(victim, signal.SIGKILL)
+
+    def power_on(self, host):
+        host.start(self.site.ssh)
+        runs.wait_for(f"sshd of {host.name}", lambda: hosts.answers(host))
+
+    def bring_back(self, launched, replica, together):
+        code, out, err = self.strait("resume", launched.run.path, "--replica", replica)
+        self.assertEqual(code, 0, out + err + launched.output())
+        self.assertIn(f"these go on together: {together}", out)
+        self.go_on(launched)
+
+    def go_on(self, launched, steps=5):
+        launched.at_step(launched.run.metrics()[-1]["step"] + steps)
+
+    def comes_home(self, launched, replicas):
+        """A checkpoint that is still to be made, with the parts of these."""
+        run, known = launched.run, launched.run.checkpoints()[-1]
+
+        def shards(step):
+            found = (run.path / "checkpoints" / f"step-{step}").glob("stage-0.replica-?.safetensors")
+            return sorted(int(path.name[len("stage-0.replica-")]) for path in found)
+
+        launched.wait_for(
+            f"a checkpoint of {replicas} to come home",
+            lambda: any(shards(step) == replicas for step in run.checkpoints() if step > known),
+        )
+
+    def stop(self, launched):
+        code, out, err = self.strait("stop", launched.run.path)
+        self.assertEqual(code, 0, out + err + launched.output())
+        self.assertEqual(launched.end(), 0, launched.output())
+
+    @hosts.needs_namespaces
+    def test_processes_and_hosts_come_back_each_when_it_can(self):
+        launched = self.start("back", self.over_ssh(self.ENDLESS))
+        run = launched.run
+        launched.at_event("checkpoint")
+        before = run.processes()
+        self.assertEqual(self.part_with(launched, self.hosts[1].power_off), 1)
+        self.assertEqual(self.part_with(launched, lambda: self.kill_stage(self.hosts[2])), 2)
+
+        code, out, err = self.strait("resume", run.path, "--replica", 1)
+        self.assertEqual(code, 20, out + err)
+        self.assertIn("replica 1 does not come back", err)
+        self.assertIn("h1", err)
+        self.assertEqual(len(err.strip().splitlines()), 1, err)
+        self.go_on(launched)
+
+        # Its host was there all the time, and another one that is lost is none of its business.
+        self.bring_back(launched, 2, "0, 2")
+        self.comes_home(launched, [0, 2])
+
+        self.power_on(self.hosts[1])
+        self.bring_back(launched, 1, "0, 1, 2")
+        self.comes_home(launched, [0, 1, 2])
+        after = run.processes()
+        self.assertEqual(after["0.0"], before["0.0"])
+        self.assertEqual(run.status()["replicas"], [0, 1, 2])
+
+        # And once more, while another one is lost.
+        self.assertEqual(self.part_with(launched, self.hosts[2].power_off), 2)
+        self.assertEqual(self.part_with(launched, self.hosts[1].power_off), 1)
+        self.power_on(self.hosts[1])
+        self.bring_back(launched, 1, "0, 1")
+        self.comes_home(launched, [0, 1])
+        self.stop(launched)
+        self.assertEqual(run.processes()["0.0"], before["0.0"])
+
+    @hosts.needs_namespaces
+    def test_a_run_begins_without_a_host_and_takes_it_in_later(self):
+        self.hosts[1].power_off()
+        recipe = self.write_recipe("few", self.over_ssh(self.ENDLESS))
+        code, out, err = self.strait("run", recipe)
+        self.assertNotEqual(code, 0, out + err)
+        self.assertIn("h1", err)
+        self.assertIn("; to begin without that replica and add it later: --without 1", err)
+
+        launched = self.launch("run", recipe, "--without", 1, name="few")
+        run = launched.run
+        launched.at_event("checkpoint")
+        self.assertEqual(sorted(run.processes()), ["0.0", "0.2"])
+        self.assertEqual(run.status()["replicas"], [0, 2])
+        self.comes_home(launched, [0, 2])
+        before = run.processes()
+        self.power_on(self.hosts[1])
+        self.assertEqual(self.processes_on(self.hosts[1]), {})
+        self.bring_back(launched, 1, "0, 1, 2")
+        self.comes_home(launched, [0, 1, 2])
+        self.assertEqual({name: run.processes()[name] for name in before}, before)
+        # It leaves and comes like one that was there from the start.
+        self.assertEqual(self.part_with(launched, lambda: self.kill_stage(self.hosts[1])), 1)
+        self.bring_back(launched, 1, "0, 1, 2")
+        self.stop(launched)
+
+    @hosts.needs_namespaces
+    def test_a_keeper_that_was_killed_is_started_anew(self):
+        launched = self.start("kept", self.over_ssh(self.ENDLESS))
+        launched.at_event("checkpoint")
+
+        def kill_keeper():
+            for pid, line in self.processes_on(self.hosts[2]).items():
+                if "--keep" in line:
+                    os.kill(pid, signal.SIGKILL)
+
+        self.assertEqual(self.part_with(launched, kill_keeper), 2)
+        self.bring_back(launched, 2, "0, 1, 2")
+        self.comes_home(launched, [0, 1, 2])
+        self.stop(launched)
+
+
+if __name__ == "__main__":
+    hosts.main()
