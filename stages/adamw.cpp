@@ -8,6 +8,8 @@
 #include <set>
 #include <string>
 
+#include "kernels/averaged_adamw.h"
+
 namespace strait::stages {
 namespace {
 
@@ -39,10 +41,13 @@ AdamW::AdamW(const std::vector<models::Parameter>& parameters, const sync::Layou
   }
 }
 
-void AdamW::update(Gradients& gradients, double learning_rate, sync::UpdateRule rule) {
+void AdamW::update(Gradients& gradients, double learning_rate, sync::UpdateRule rule,
+                   std::size_t members) {
   const at::NoGradGuard no_grad;
   if (rule == sync::UpdateRule::moment_given) {
     update_by_moments(learning_rate);
+  } else if (rule == sync::UpdateRule::own_gradient && members > 1) {
+    update_by_own(gradients, learning_rate, members);
   } else {
     update_group(gradients, learning_rate, true);
     update_group(gradients, learning_rate, false);
@@ -55,13 +60,32 @@ void AdamW::update(Gradients& gradients, double learning_rate, sync::UpdateRule 
 // was last changed.
 void AdamW::update_by_moments(double learning_rate) {
   for (Slot& slot : slots_) {
-    const double decay = slot.master.dim() >= 2 ? options_.weight_decay : 0.0;
     const auto updates = slot.updates.item<double>();
     const double correction = 1.0 - std::pow(options_.beta2, std::max(updates, 1.0));
     const at::Tensor size = (slot.second_moment / correction).sqrt_().add_(options_.epsilon);
-    slot.master.mul_(1.0 - learning_rate * decay);
+    slot.master.mul_(1.0 - learning_rate * decay_of(slot));
     slot.master.addcdiv_(slot.first_moment, size, -learning_rate);
   }
+}
+
+void AdamW::update_by_own(Gradients& gradients, double learning_rate, std::size_t members) {
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    Slot& slot = slots_[i];
+    slot.updates.add_(1);
+    kernels::averaged_adamw(slot.master, gradients[gradient_of_[i]], slot.first_moment,
+                            slot.second_moment,
+                            {.learning_rate = learning_rate,
+                             .beta1 = options_.beta1,
+                             .beta2 = options_.beta2,
+                             .epsilon = options_.epsilon,
+                             .weight_decay = decay_of(slot),
+                             .updates = slot.updates.item<std::int64_t>(),
+                             .copies = static_cast<std::int64_t>(members)});
+  }
+}
+
+double AdamW::decay_of(const Slot& slot) const {
+  return slot.master.dim() >= 2 ? options_.weight_decay : 0.0;
 }
 
 void AdamW::update_group(Gradients& gradients, double learning_rate, bool decays) {

@@ -29,8 +29,9 @@ class AdamW {
   AdamW(const std::vector<models::Parameter>& parameters, const sync::Layout& layout,
         const AdamWOptions& options);
 
+  // `members`: how many replicas train together now.
   void update(Gradients& gradients, double learning_rate,
-              sync::UpdateRule rule = sync::UpdateRule::adamw);
+              sync::UpdateRule rule = sync::UpdateRule::adamw, std::size_t members = 1);
 
   // What a checkpoint holds of one parameter, float32.
   struct Slot {
@@ -54,6 +55,8 @@ class AdamW {
  private:
   void update_group(Gradients& gradients, double learning_rate, bool decays);
   void update_by_moments(double learning_rate);
+  void update_by_own(Gradients& gradients, double learning_rate, std::size_t members);
+  double decay_of(const Slot& slot) const;
 
   AdamWOptions options_;
   FlatTensor masters_;

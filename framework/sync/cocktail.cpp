@@ -18,13 +18,16 @@ namespace {
 constexpr auto kBlockSize = static_cast<std::size_t>(kGrain);
 using BlockValues = std::array<float, kBlockSize>;
 
+// Whether news of all coordinates is a few steps old, so that replicas train nearly as one.
+bool hears_soon(const SyncSettings& settings) { return settings.random > 0.25; }
+
 // Measured, see README.md: where replicas train on by themselves for some tens of steps before all
 // have heard, agreements have to be taken further than they say; where all hear soon, they don't,
 // and in a run that looks at each coordinate a few tens of times only, momentum comes too late.
 OuterStep usual_outer_step(const SyncSettings& settings) {
   const double looks = settings.random * static_cast<double>(settings.steps);
   const bool short_run = settings.steps > 0 && looks < 100;
-  return settings.random > 0.25 || short_run ? OuterStep{1, 0} : OuterStep{0.5F, 0.8F};
+  return hears_soon(settings) || short_run ? OuterStep{1, 0} : OuterStep{0.5F, 0.8F};
 }
 
 double checked_share(double share, const char* what) {
@@ -84,6 +87,7 @@ Cocktail::Cocktail(const SyncSettings& settings)
     : choice_(settings.seed, checked_share(settings.random, "random")),
       packet_{checked_share(settings.top, "top"), checked_bits(settings.bits)},
       outer_(outer_step(settings, usual_outer_step(settings))),
+      rule_(hears_soon(settings) ? UpdateRule::own_gradient : UpdateRule::adamw),
       narrow_(settings.narrow_reference) {}
 
 std::vector<SlotNeed> Cocktail::slots() const {

@@ -34,6 +34,10 @@ class Cocktail final : public SyncMethod {
   std::string name() const override { return "cocktail"; }
   std::vector<SlotNeed> slots() const override;
   std::string model_slot() const override { return kReference; }
+  // Where replicas hear of each other within a few steps they step like one that sees all rows, at
+  // the learning rate of that one; where news is old, steps as short as their own rows ask for are
+  // what does them good.
+  UpdateRule update_rule(store::Step) const override { return rule_; }
   void start(Slots& slots) override;
   std::optional<RoundPlan> plan(const Moment& moment, const Layout& layout,
                                 const Membership& membership) const override;
@@ -57,6 +61,7 @@ class Cocktail final : public SyncMethod {
   RandomChoice choice_;
   PacketSettings packet_;
   OuterStep outer_;
+  UpdateRule rule_;
   bool narrow_;
   // Of the round under way: what was told, as others read it, and for the parts that this replica
   // owns, what is left to say of the chosen blocks.

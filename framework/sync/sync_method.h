@@ -17,6 +17,8 @@ using Told = std::span<const std::span<const std::byte>>;
 enum class UpdateRule : std::uint8_t {
   adamw,         // moments from the gradient, weights from the moments
   moment_given,  // the first moment is agreed on and the second stays as it is: weights only
+  own_gradient,  // the gradient is of the own rows alone, and the members' weights are averaged:
+                 // weights as if the second moment were that of the mean gradient
 };
 
 // How the replicas of one stage keep together: when, which coordinates, whom (plan), what a replica

@@ -102,6 +102,36 @@ TEST(Replicas, AllreduceIsTheRunOfOneReplicaWithAllTheRows) {
   }
 }
 
+// How far a run goes behind its first step, in all coordinates together.
+double way_of(const RunSettings& settings) {
+  RunSettings still = settings;
+  still.steps = 1;
+  const RunResult one = run_stages(still);
+  const RunResult got = run_stages(settings);
+  double way = 0;
+  for (const auto& [name, tensor] : got.models[0]) {
+    way += (tensor - one.models[0].at(name)).abs().sum().item<double>();
+  }
+  return way;
+}
+
+// At the same learning rate, with rows as few as two a replica.
+TEST(Replicas, WhoTrainsOnRowsOfItsOwnGoesAsFarAsAllTogether) {
+  const auto settings = [](const std::string& method) {
+    RunSettings small = replicated(method, 1, 6);
+    small.dropout = 0;
+    small.learning_rate = 1e-4;
+    small.steps = 40;
+    small.evaluate = false;
+    small.sync.random = small.sync.top = 1;
+    small.sync.bits = 8;
+    return small;
+  };
+  const double together = way_of(settings("allreduce"));
+  const double apart = way_of(settings("cocktail"));
+  EXPECT_NEAR(apart / together, 1, 0.12);
+}
+
 // A weight that two stages hold is synced by both, each by itself.
 TEST(Replicas, TwinsOnDifferentStagesStayEqualBitForBit) {
   for (const std::string& method : sync::method_names()) {

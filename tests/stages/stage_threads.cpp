@@ -265,7 +265,8 @@ StageOptions options_of(const RunSettings& settings, std::size_t process, std::i
   options.loop.evaluation_among = [settings, stage](std::size_t replicas, std::size_t place) {
     return evaluation_of(settings, stage, replicas, place);
   };
-  options.loop.learning_rate = {.peak = settings.learning_rate, .warmup = 3, .steps = settings.steps};
+  options.loop.learning_rate = {
+      .peak = settings.learning_rate, .warmup = 3, .steps = settings.steps};
   const schedules::PipelineShape shape{static_cast<int>(settings.stages()), settings.micro_batches,
                                        settings.depth, settings.chunks};
   const auto index = static_cast<StageIndex>(stage);

@@ -199,6 +199,16 @@ TEST(Cocktail, KeepsMomentumWhereNewsIsLateUnlessTold) {
   EXPECT_EQ(slots(0.1, 0.5, 100), 3U);
 }
 
+TEST(Cocktail, StepsLikeAllRowsTogetherWhereNewsIsFresh) {
+  const auto rule = [](double share) {
+    SyncSettings settings;
+    settings.random = share;
+    return Cocktail(settings).update_rule(step_number(0));
+  };
+  EXPECT_EQ(rule(0.5), UpdateRule::own_gradient);
+  EXPECT_EQ(rule(0.25), UpdateRule::adamw);
+}
+
 TEST(Cocktail, LosesNothingOfWhatANarrowReferenceCannotTake) {
   for (std::uint64_t seed = 0; seed < 4; ++seed) {
     SCOPED_TRACE(seed);

@@ -59,12 +59,12 @@ void Quadratic::update(std::size_t number, store::Step step) {
     }
     return;
   }
-  const bool adamw = replica.method->update_rule(step) == UpdateRule::adamw;
+  const bool moments = replica.method->update_rule(step) != UpdateRule::moment_given;
   for (std::size_t i = 0; i < replica.weights.size(); ++i) {
     const float gradient = replica.gradient[i];
     float& first = replica.first_moment[i];
     float& second = replica.second_moment[i];
-    if (adamw) {
+    if (moments) {
       first = kBeta1 * first + (1 - kBeta1) * gradient;
       second = kBeta2 * second + (1 - kBeta2) * gradient * gradient;
     }
