@@ -59,8 +59,12 @@ Forecast of_allreduce(const Case& of) {
   return every_step(of.reduced_values(of.values(), bits, of.bucket(kFloatBits)));
 }
 
-// The share of normal values' squares that the largest of them hold, a share `top` of all.
-double squares_of_largest(double top) {
+// The share of normal values' squares that a replica gets to say in one turn, where the largest
+// are sent, a share `top` of all, as so many bits say them.
+double heard_of_normal(double top, int bits) {
+  // What is lost within a level, as a share of the spread of all levels: that of an exponential
+  // whose levels are 4, 2, 1, … of its means wide (grid.h); one bit has no levels.
+  constexpr std::array kLost = {1.0, 0.70, 0.28, 0.079, 0.021, 0.0, 0.0, 0.0};
   double below = 0;
   double above = 10;
   while (above - below > 1e-9) {
@@ -68,13 +72,15 @@ double squares_of_largest(double top) {
     (std::erfc(middle / std::numbers::sqrt2) > top ? below : above) = middle;
   }
   const double density = std::exp(-below * below / 2) / std::sqrt(2 * std::numbers::pi);
-  return top + 2 * below * density;
+  const double squares = top + 2 * below * density;
+  const double square_of_mean = 4 * density * density / top;
+  return squares - (squares - square_of_mean) * kLost[static_cast<std::size_t>(bits - 1)];
 }
 
 // Of positions, what a mask of so many ones takes; of values, what packets of normal changes have
 // been seen to take.
 Forecast of_cocktail(const Case& of) {
-  constexpr std::array kValueBits = {0.9, 1.1, 1.8, 2.45, 3.5, 4.5, 5.5, 6.5};
+  constexpr std::array kValueBits = {1.0, 1.1, 1.8, 2.45, 3.5, 4.5, 5.5, 6.5};
   const double top = of.settings.top;
   const double mask = top < 1 ? -top * std::log2(top) - (1 - top) * std::log2(1 - top) : 0;
   const double value = kValueBits[static_cast<std::size_t>(of.settings.bits - 1)];
@@ -87,7 +93,7 @@ Forecast of_cocktail(const Case& of) {
   // One step late, and half of the time it takes to come round to a coordinate. What was not among
   // the largest then waits for the next time, with replicas and once more with the part's owner.
   const double turn = 1 / of.settings.random;
-  const double heard = squares_of_largest(top);
+  const double heard = heard_of_normal(top, of.settings.bits);
   costs.age = 1 + (turn - 1) / 2 + 2 * turn * (1 - heard) / heard;
   return costs;
 }

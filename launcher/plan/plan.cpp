@@ -115,6 +115,16 @@ Plan::Link link_from_json(const json& from) {
   return link;
 }
 
+json strength_to_json(const std::optional<sync::Strength>& strength) {
+  if (!strength) return nullptr;
+  return {{"random", strength->random}, {"top", strength->top}, {"bits", strength->bits}};
+}
+
+std::optional<sync::Strength> strength_from_json(const json& from) {
+  if (from.is_null()) return std::nullopt;
+  return sync::Strength{from.at("random"), from.at("top"), from.at("bits")};
+}
+
 json offer_to_json(const Plan::SyncOffer& offer) {
   return {{"method", offer.method},
           {"step_bytes", offer.step_bytes},
@@ -122,12 +132,15 @@ json offer_to_json(const Plan::SyncOffer& offer) {
           {"slot_bytes", offer.slot_bytes},
           {"age", offer.age},
           {"step_seconds", offer.step_seconds},
-          {"slowdown", offer.slowdown}};
+          {"slowdown", offer.slowdown},
+          {"strength", strength_to_json(offer.strength)}};
 }
 
 Plan::SyncOffer offer_from_json(const json& from) {
-  return {from.at("method"), from.at("step_bytes"),   from.at("round_bytes"), from.at("slot_bytes"),
-          from.at("age"),    from.at("step_seconds"), from.at("slowdown")};
+  return {from.at("method"),      from.at("step_bytes"),
+          from.at("round_bytes"), from.at("slot_bytes"),
+          from.at("age"),         from.at("step_seconds"),
+          from.at("slowdown"),    strength_from_json(from.at("strength"))};
 }
 
 json measured_host_to_json(const MeasuredHost& host) {
@@ -169,6 +182,10 @@ std::int64_t own_micro_batches(std::int64_t all, std::int64_t replicas, std::int
 }
 
 }  // namespace
+
+std::string Plan::SyncOffer::name() const {
+  return strength ? fmt::format("{} {}", method, strength->text()) : method;
+}
 
 const Plan::Process& Plan::process(net::ProcessName name) const {
   for (const Process& candidate : processes) {
@@ -221,6 +238,7 @@ json to_json(const Plan& plan) {
           {"step_seconds", plan.step_seconds},
           {"first_epoch_step_seconds", plan.first_epoch_step_seconds},
           {"sync_method", plan.sync_method},
+          {"sync_strength", strength_to_json(plan.sync_strength)},
           {"sync_offers", all_to_json(plan.sync_offers, offer_to_json)},
           {"hosts", all_to_json(plan.hosts, host_to_json)},
           {"measured_hosts", all_to_json(plan.speeds.hosts, measured_host_to_json)},
@@ -245,6 +263,7 @@ Plan plan_from_json(const json& from) {
     plan.step_seconds = from.at("step_seconds");
     plan.first_epoch_step_seconds = from.at("first_epoch_step_seconds");
     plan.sync_method = from.at("sync_method");
+    plan.sync_strength = strength_from_json(from.at("sync_strength"));
     for (const json& offer : from.at("sync_offers")) {
       plan.sync_offers.push_back(offer_from_json(offer));
     }

@@ -10,6 +10,7 @@
 
 #include "framework/net/process_name.h"
 #include "framework/store/sample.h"
+#include "framework/sync/strength.h"
 #include "launcher/recipe/link_table.h"
 #include "launcher/recipe/recipe.h"
 #include "models/model_description.h"
@@ -66,6 +67,8 @@ struct Plan {
     double age = 0;                // steps that weights lag behind what was agreed, on average
     double step_seconds = 0;       // with it,
     double slowdown = 1;           // so many times longer than without
+    std::optional<sync::Strength> strength = std::nullopt;  // of cocktail
+    std::string name() const;                               // "cocktail 0.1/0.2/4"
   };
   struct Data {
     std::string file;  // where stages read the rows; empty while nothing is prepared
@@ -86,10 +89,12 @@ struct Plan {
   double step_seconds = 0;              // behind it, and
   double first_epoch_step_seconds = 0;  // in it, by forecast
   std::string sync_method;              // of the replicas: "auto" is resolved; empty: there is one
-  std::vector<SyncOffer> sync_offers;   // all methods, with the recipe's settings where it has them
-  std::vector<Host> hosts;              // in the order of the recipe
-  LinkTable speeds;                     // measured ones that forecasts go by; see speeds.h
-  std::vector<Process> processes;       // by replica, then by stage
+  // Of cocktail, as the recipe says or as "auto" chose.
+  std::optional<sync::Strength> sync_strength = std::nullopt;
+  std::vector<SyncOffer> sync_offers;  // all methods, with the recipe's settings where it has them
+  std::vector<Host> hosts;             // in the order of the recipe
+  LinkTable speeds;                    // measured ones that forecasts go by; see speeds.h
+  std::vector<Process> processes;      // by replica, then by stage
   std::vector<Link> links;
 
   const Process& process(net::ProcessName name) const;

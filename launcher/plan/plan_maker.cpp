@@ -277,7 +277,7 @@ Plan::Data plan_data(const PreparedData& data) {
 
 }  // namespace
 
-PlannedRun make_plan(const Recipe& recipe) {
+PlannedRun make_plan(const Recipe& recipe, const Plan* before) {
   check_supported(recipe);
   PlannedRun run;
   Plan& plan = run.plan;
@@ -323,7 +323,7 @@ PlannedRun make_plan(const Recipe& recipe) {
   }
   plan_boundary_links(plan, boundaries);
   plan_tie_links(plan, model);
-  plan_sync(plan, model);
+  plan_sync(plan, model, before);
   return run;
 }
 

@@ -19,6 +19,7 @@ struct PlannedRun {
 // the data, and cuts the model. Starts and writes nothing. UserError, one sentence, for everything
 // that would stop the run later: a model directory that is none, tensors that do not fit, data that
 // cannot be packed, more stages than layers, a token that the model does not know.
-PlannedRun make_plan(const Recipe& recipe);
+// `before` is the plan that a run goes on from, where it does: see plan_sync().
+PlannedRun make_plan(const Recipe& recipe, const Plan* before = nullptr);
 
 }  // namespace strait::launcher

@@ -131,11 +131,17 @@ std::string chunks_in_words(const Plan& plan) {
   return chunks == 1 ? "" : fmt::format(", {} chunks a stage", chunks);
 }
 
-// "sync cocktail", "sync allreduce (chosen by auto)".
+bool is_taken(const Plan::SyncOffer& offer, const Plan& plan) {
+  return offer.method == plan.sync_method && offer.strength == plan.sync_strength;
+}
+
+// "sync cocktail 0.1/0.2/4", "sync allreduce (auto chose it)".
 std::string sync_in_words(const Plan& plan) {
   if (plan.sync_method.empty()) return "";
-  return fmt::format("; {} replicas, sync {}{}", plan.recipe.pipeline.replicas, plan.sync_method,
-                     plan.recipe.sync.method == kAutomaticSync ? " (auto chose it)" : "");
+  const std::string strength =
+      plan.sync_strength ? fmt::format(" {}", plan.sync_strength->text()) : "";
+  return fmt::format("; {} replicas, sync {}{}{}", plan.recipe.pipeline.replicas, plan.sync_method,
+                     strength, plan.recipe.sync.method == kAutomaticSync ? " (auto chose it)" : "");
 }
 
 // What every method would make of a step, the one that is taken marked.
@@ -145,8 +151,8 @@ std::string sync_offer_table(const Plan& plan) {
       fmt::format("\n  {:<22}{:>14}{:>14}{:>14}{:>12}{:>12}{:>10}\n", "sync method", "sent a step",
                   "in a round", "memory", "steps late", "a step", "slower");
   for (const Plan::SyncOffer& offer : plan.sync_offers) {
-    const char* mark = offer.method == plan.sync_method ? "* " : "  ";
-    text += fmt::format("{}{:<22}{:>14}{:>14}{:>14}{:>12.3g}{:>12}{:>10}\n", mark, offer.method,
+    const char* mark = is_taken(offer, plan) ? "* " : "  ";
+    text += fmt::format("{}{:<22}{:>14}{:>14}{:>14}{:>12.3g}{:>12}{:>10}\n", mark, offer.name(),
                         human_bytes(offer.step_bytes), human_bytes(offer.round_bytes),
                         human_bytes(offer.slot_bytes), offer.age,
                         fmt::format("{:.3g} s", offer.step_seconds),

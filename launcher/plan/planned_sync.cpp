@@ -16,6 +16,8 @@
 namespace strait::launcher {
 namespace {
 
+constexpr const char* kWithStrengths = "cocktail";
+
 bool asks_for(const Recipe& recipe, const std::string& method) {
   return sync_method_of(recipe) == method;
 }
@@ -47,6 +49,22 @@ std::vector<Plan::SyncOffer> suited(const Plan& plan) {
     return !sync::methods().find(offer.method)->needs_all.empty();
   });
   return offers;
+}
+
+bool chose_for_the_same(const Plan& before, const Plan& plan) {
+  return before.recipe.sync == plan.recipe.sync &&
+         before.recipe.pipeline.replicas == plan.recipe.pipeline.replicas;
+}
+
+void choose(Plan& plan, const Plan* before) {
+  if (before != nullptr && chose_for_the_same(*before, plan)) {
+    plan.sync_method = before->sync_method;
+    plan.sync_strength = before->sync_strength;
+    return;
+  }
+  const Plan::SyncOffer chosen = choose_sync(suited(plan));
+  plan.sync_method = chosen.method;
+  plan.sync_strength = chosen.strength;
 }
 
 // A head says what its pipeline reports, a norm of every tensor, and whether to stop.
@@ -90,9 +108,9 @@ sync::SyncSettings sync_settings(const Recipe& recipe, const std::string& method
   settings.method = method;
   settings.seed = static_cast<std::uint64_t>(recipe.seed);
   settings.narrow_wire = said.wire_dtype == Dtype::bfloat16;
-  settings.random = said.random;
-  settings.top = said.top;
-  settings.bits = static_cast<int>(said.bits);
+  settings.random = said.random.value_or(settings.random);
+  settings.top = said.top.value_or(settings.top);
+  settings.bits = static_cast<int>(said.bits.value_or(settings.bits));
   settings.narrow_reference = said.reference_dtype == Dtype::bfloat16;
   settings.every = said.every.value_or(0);
   settings.fragments = said.fragments;
@@ -107,6 +125,22 @@ sync::SyncSettings sync_settings(const Recipe& recipe, const std::string& method
   return settings;
 }
 
+std::optional<sync::Strength> strength_of(const sync::SyncSettings& settings) {
+  if (settings.method != kWithStrengths) return std::nullopt;
+  return sync::Strength{settings.random, settings.top, settings.bits};
+}
+
+Recipe settled_recipe(const Plan& plan) {
+  Recipe recipe = plan.recipe;
+  if (sync_method_of(recipe) == kAutomaticSync) recipe.sync.method = plan.sync_method;
+  if (plan.sync_strength) {
+    recipe.sync.random = plan.sync_strength->random;
+    recipe.sync.top = plan.sync_strength->top;
+    recipe.sync.bits = plan.sync_strength->bits;
+  }
+  return recipe;
+}
+
 std::uint64_t bfloat16_sync_bytes(const Plan& plan, net::ProcessName process) {
   // Its values but for its own share out to be reduced, and its share in, to all others.
   const auto replicas = static_cast<std::uint64_t>(plan.recipe.pipeline.replicas);
@@ -115,16 +149,17 @@ std::uint64_t bfloat16_sync_bytes(const Plan& plan, net::ProcessName process) {
   return kBytesBothWays * values * (replicas - 1) / replicas;
 }
 
-void plan_sync(Plan& plan, const models::ModelDescription& model) {
+void plan_sync(Plan& plan, const models::ModelDescription& model, const Plan* before) {
   plan.sync_method = sync_method_of(plan.recipe);
   if (plan.sync_method.empty()) return;
-  if (plan.sync_method != kAutomaticSync) check_settings(plan);
+  const bool automatic = plan.sync_method == kAutomaticSync;
+  if (!automatic) check_settings(plan);
   plan.sync_offers = sync_offers(plan, model);
-  if (plan.sync_method == kAutomaticSync) {
-    plan.sync_method = choose_sync(suited(plan));
-  }
+  if (automatic) choose(plan, before);
   check_loss_rule(plan);
-  const sync::SyncSettings settings = sync_settings(plan.recipe, plan.sync_method, plan.steps);
+  const sync::SyncSettings settings =
+      sync_settings(settled_recipe(plan), plan.sync_method, plan.steps);
+  plan.sync_strength = strength_of(settings);
   const auto replicas = static_cast<std::size_t>(plan.recipe.pipeline.replicas);
   std::vector<std::int64_t> link_bytes;  // by stage
   for (Plan::Process& process : plan.processes) {

@@ -33,4 +33,11 @@ ComputeSpeed compute_speed(const Plan& plan, std::size_t host, std::int64_t thre
   return speed;
 }
 
+double copy_speed(const Plan& plan, std::size_t host) {
+  const MeasuredHost* known = plan.speeds.host(plan.hosts.at(host).name);
+  const bool measured = known != nullptr && known->memory_bytes_per_second > 0;
+  const double both = measured ? known->memory_bytes_per_second : kAssumedMemoryBytesPerSecond;
+  return both / 2;  // each byte is read and written
+}
+
 }  // namespace strait::launcher

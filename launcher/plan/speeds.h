@@ -12,6 +12,8 @@ inline constexpr double kAssumedFlopsPerThread = 2e10;
 inline constexpr double kAssumedBackwardCost = 2.0;            // of a forward
 inline constexpr double kAssumedLinkBytesPerSecond = 4e9 / 8;  // CURVE over loopback
 
+inline constexpr double kAssumedMemoryBytesPerSecond = 2e10;  // read and written
+
 struct PathSpeed {
   double bytes_per_second = kAssumedLinkBytesPerSecond;
   double seconds = 0;  // one way
@@ -33,5 +35,8 @@ struct ComputeSpeed {
 
 // Of a process with so many threads there.
 ComputeSpeed compute_speed(const Plan& plan, std::size_t host, std::int64_t threads);
+
+// Bytes per second that one of the plan's hosts copies in memory.
+double copy_speed(const Plan& plan, std::size_t host);
 
 }  // namespace strait::launcher

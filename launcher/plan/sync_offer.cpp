@@ -6,9 +6,11 @@
 #include <limits>
 #include <optional>
 
+#include "framework/sync/coding_cost.h"
 #include "framework/sync/forecast.h"
 #include "launcher/plan/planned_sync.h"
 #include "launcher/plan/step_forecast.h"
+#include "launcher/recipe/recipe_sync_keys.h"
 #include "stages/stage_layout.h"
 
 namespace strait::launcher {
@@ -86,12 +88,28 @@ double window(const Plan& plan, const models::ModelDescription& model, const Pla
   return stage_cost(model, process.chunks.front(), tokens, speed).backward_seconds;
 }
 
+// Seconds that all of a method's rounds add to a step that takes so long `without` them: what is
+// waited for, what landing takes, and what coding takes from the threads that compute meanwhile,
+// which have all cores.
+double added_seconds(const Plan& plan, const Plan::Process& process, const sync::Forecast& costs,
+                     const sync::CodingCost& coding, double values, double behind) {
+  if (costs.round_bytes <= 0) return 0;
+  const double rounds = costs.step_bytes / costs.round_bytes;
+  const double copy = values * sizeof(float) / copy_speed(plan, process.host_index);
+  const double coded = coding.engine * copy / rounds;
+  const double travels = costs.round_bytes / uplink_bytes_per_second(plan, process);
+  const double waited = std::max(coded + travels - behind, 0.0);
+  const double beside = std::min(coded, behind) / static_cast<double>(process.threads);
+  return rounds * (waited + beside) + coding.trainer * copy;
+}
+
 Plan::SyncOffer offer_of(const Plan& plan, const models::ModelDescription& model,
-                         const std::string& name) {
-  const sync::SyncSettings settings = sync_settings(plan.recipe, name, plan.steps);
+                         const sync::SyncSettings& settings) {
   const auto method = sync::make_method(settings);
   Plan::SyncOffer offer;
-  offer.method = name;
+  offer.method = settings.method;
+  offer.strength = strength_of(settings);
+  const sync::CodingCost coding = sync::coding_cost(settings);
   const double without = seconds_without(plan);
   offer.step_seconds = without;
   for (const Plan::Process& process : plan.processes) {
@@ -101,12 +119,12 @@ Plan::SyncOffer offer_of(const Plan& plan, const models::ModelDescription& model
     const sync::Forecast costs =
         sync::forecast(settings, layout, static_cast<std::size_t>(replicas));
     const RoundTime time = round_time(*method, layout, replicas, plan.steps);
-    const double rate = uplink_bytes_per_second(plan, process);
-    const double rounds = costs.round_bytes > 0 ? costs.step_bytes / costs.round_bytes : 0;
-    const double waited =
-        std::max(costs.round_bytes / rate - window(plan, model, process, time), 0.0);
-    const double on_the_wire = (boundary_bytes_of(plan, process.name) + costs.step_bytes) / rate;
-    offer.step_seconds = std::max({offer.step_seconds, without + rounds * waited, on_the_wire});
+    const double added =
+        added_seconds(plan, process, costs, coding, static_cast<double>(layout.size()),
+                      window(plan, model, process, time));
+    const double on_the_wire = (boundary_bytes_of(plan, process.name) + costs.step_bytes) /
+                               uplink_bytes_per_second(plan, process);
+    offer.step_seconds = std::max({offer.step_seconds, without + added, on_the_wire});
     offer.step_bytes = std::max(offer.step_bytes, std::lround(costs.step_bytes));
     offer.round_bytes = std::max(offer.round_bytes, std::lround(costs.round_bytes));
     offer.slot_bytes = std::max(offer.slot_bytes, std::lround(costs.slot_bytes));
@@ -116,22 +134,48 @@ Plan::SyncOffer offer_of(const Plan& plan, const models::ModelDescription& model
   return offer;
 }
 
+// The settings that a method is tried with: for "auto" all strengths of cocktail, as far as the
+// recipe leaves them open.
+std::vector<sync::SyncSettings> tried(const Plan& plan, const std::string& method) {
+  const sync::SyncSettings said = sync_settings(plan.recipe, method, plan.steps);
+  if (sync_method_of(plan.recipe) != kAutomaticSync || !strength_of(said)) return {said};
+  const Recipe::Sync& fixed = plan.recipe.sync;
+  std::vector<sync::SyncSettings> all;
+  std::vector<sync::Strength> seen;
+  for (const sync::Strength& strength : sync::strengths(plan.steps)) {
+    sync::SyncSettings settings = said;
+    settings.random = fixed.random.value_or(strength.random);
+    settings.top = fixed.top.value_or(strength.top);
+    settings.bits = static_cast<int>(fixed.bits.value_or(strength.bits));
+    if (std::ranges::count(seen, *strength_of(settings)) > 0) continue;
+    seen.push_back(*strength_of(settings));
+    all.push_back(settings);
+  }
+  return all;
+}
+
 }  // namespace
 
 std::vector<Plan::SyncOffer> sync_offers(const Plan& plan, const models::ModelDescription& model) {
   std::vector<Plan::SyncOffer> offers;
   for (const std::string& name : sync::method_names()) {
-    offers.push_back(offer_of(plan, model, name));
+    for (const sync::SyncSettings& settings : tried(plan, name)) {
+      offers.push_back(offer_of(plan, model, settings));
+    }
   }
   return offers;
 }
 
-std::string choose_sync(const std::vector<Plan::SyncOffer>& offers) {
+Plan::SyncOffer choose_sync(const std::vector<Plan::SyncOffer>& offers) {
   for (const char* name : kByWorth) {
-    const auto found = std::ranges::find(offers, name, &Plan::SyncOffer::method);
-    if (found != offers.end() && found->slowdown <= kHidden) return name;
+    const Plan::SyncOffer* freshest = nullptr;
+    for (const Plan::SyncOffer& offer : offers) {
+      if (offer.method != name || offer.slowdown > kHidden) continue;
+      if (freshest == nullptr || offer.age < freshest->age) freshest = &offer;
+    }
+    if (freshest != nullptr) return *freshest;
   }
-  return std::ranges::min_element(offers, {}, &Plan::SyncOffer::slowdown)->method;
+  return *std::ranges::min_element(offers, {}, &Plan::SyncOffer::slowdown);
 }
 
 }  // namespace strait::launcher

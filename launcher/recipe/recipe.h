@@ -104,9 +104,9 @@ struct Recipe {
     std::string method;                                // empty: allreduce, where there are replicas
     LossRule on_loss = LossRule::stop;                 // when a process of a replica is lost
     Dtype wire_dtype = Dtype::float32;                 // of means
-    double random = 0.1;                               // share of the weights that a round looks at
-    double top = 0.2;                                  // share of these that is sent
-    std::int64_t bits = 4;                             // of a value that is sent
+    std::optional<double> random = std::nullopt;       // share of the weights that a round looks at
+    std::optional<double> top = std::nullopt;          // share of these that is sent
+    std::optional<std::int64_t> bits = std::nullopt;   // of a value that is sent
     Dtype reference_dtype = Dtype::float32;            // of what was agreed on, and of what is owed
     std::optional<std::int64_t> every = std::nullopt;  // updates between two rounds
     std::int64_t fragments = 4;                        // that take turns

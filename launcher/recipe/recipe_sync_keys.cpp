@@ -58,10 +58,13 @@ std::vector<RecipeKey> sync_keys() {
   std::vector<RecipeKey> keys = {
       word("wire_dtype", in_sync<&S::wire_dtype>(), "of what is sent; sums are float32"),
       number("random", in_sync<&S::random>(), {1e-6, 1},
-             "the share of the weights that a round looks at"),
+             "the share of the weights that a round looks at; auto: 0.1, or what sync.method "
+             "\"auto\" chooses",
+             kAuthors),
       number("top", in_sync<&S::top>(), {1e-6, 1},
-             "the share of these that is sent, largest first"),
-      integer("bits", in_sync<&S::bits>(), {1, 8}, "of a value that is sent"),
+             "the share of these that is sent, largest first; auto: 0.2, or likewise", kAuthors),
+      integer("bits", in_sync<&S::bits>(), {1, 8},
+              "of a value that is sent; auto: 4, or, of cocktail, likewise", kAuthors),
       word("reference_dtype", in_sync<&S::reference_dtype>(),
            "of the agreed weights and of what is still owed"),
       integer("every", in_sync<&S::every>(), {1, kManyUpdates}, "updates between two rounds",
@@ -101,6 +104,7 @@ std::string sync_method_of(const Recipe& recipe) {
 }
 
 std::vector<std::string> keys_read_by(std::string_view method) {
+  if (method == kAutomaticSync) return {"random", "top", "bits"};
   const sync::MethodOffer* const offer = sync::methods().find(method);
   return offer == nullptr ? std::vector<std::string>() : offer->reads;
 }

@@ -19,7 +19,8 @@ inline constexpr const char* kUsualSync = "allreduce";
 // The method that a recipe asks for; empty where there is one replica.
 std::string sync_method_of(const Recipe& recipe);
 
-// The keys that this method reads, as [sync] has them, beside "method".
+// The keys that this method reads, as [sync] has them, beside "method". Those of "auto" are what it
+// would choose for cocktail if they were not set.
 std::vector<std::string> keys_read_by(std::string_view method);
 
 // Why this key ("sync.rank") must not be set in this recipe, to follow "sync.rank is 3 (place), ";

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "launcher/plan/plan_maker.h"
@@ -26,6 +27,12 @@ void check_lasting_part(const Recipe& before, const Recipe& after) {
                     "only; for others start a run of another name",
                     key.name));
   }
+}
+
+// Then `auto` chooses anew.
+bool asks_of_sync(const std::vector<std::string>& overrides) {
+  return std::ranges::any_of(overrides,
+                             [](const std::string& one) { return one.starts_with("sync."); });
 }
 
 void check_data_is_as_it_was(const Plan::Data& before, const Plan::Data& now,
@@ -53,7 +60,7 @@ RunFile changed_run(const RunDirectory& directory, const RunFile& run,
                     const std::vector<std::string>& overrides) {
   const Recipe recipe = read_recipe(directory.recipe(), overrides, load_plugins);
   check_lasting_part(run.plan.recipe, recipe);
-  RunFile changed{run.run, make_plan(recipe).plan};
+  RunFile changed{run.run, make_plan(recipe, asks_of_sync(overrides) ? nullptr : &run.plan).plan};
   check_data_is_as_it_was(run.plan.train, changed.plan.train, recipe.data.train);
   changed.plan.train = run.plan.train;
   changed.plan.eval = run.plan.eval;

@@ -15,8 +15,8 @@ namespace strait::launcher {
 Recipe lasting_part(Recipe recipe);
 
 // The run as it goes on with these overrides ("pipeline.stages=3"): the same data and name, another
-// plan. Writes nothing. UserError where an
-// override is of the lasting part, or is no good.
+// plan. What `sync.method = "auto"` chose stays, unless they are of [sync]. Writes nothing.
+// UserError where an override is of the lasting part, or is no good.
 RunFile changed_run(const RunDirectory& directory, const RunFile& run,
                     const std::vector<std::string>& overrides);
 

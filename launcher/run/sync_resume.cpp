@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "framework/store/checkpoint.h"
+#include "launcher/plan/planned_sync.h"
 #include "launcher/recipe/recipe_writer.h"
 #include "launcher/run/cache_resume.h"
 
@@ -35,7 +36,7 @@ std::string said_of(const std::map<std::string, std::string>& kept, const std::s
 
 std::map<std::string, std::string> sync_kept(const Plan& plan) {
   if (plan.sync_method.empty()) return {};
-  const nlohmann::json recipe = recipe_to_json(plan.recipe);
+  const nlohmann::json recipe = recipe_to_json(settled_recipe(plan));
   nlohmann::json settings = recipe.value("sync", nlohmann::json::object());
   settings.erase("method");
   settings.erase("on_loss");

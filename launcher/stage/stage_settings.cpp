@@ -107,7 +107,7 @@ stages::StageOptions stage_options(const StageJob& job, store::Step first) {
   options.adamw.beta2 = recipe.train.betas.second;
   options.adamw.weight_decay = recipe.train.weight_decay;
   if (!plan.sync_method.empty()) {
-    options.sync = sync_settings(recipe, plan.sync_method, plan.steps);
+    options.sync = sync_settings(settled_recipe(plan), plan.sync_method, plan.steps);
   }
   options.batch.seed = options.seed;
   options.batch.replicas = recipe.pipeline.replicas;
@@ -132,7 +132,7 @@ stages::StageOptions stage_options(const StageJob& job, store::Step first) {
 }
 
 net::LinkOptions link_options(const StageJob& job, const Plan::Link& link) {
-  const nlohmann::json recipe = recipe_to_json(job.plan.recipe);
+  const nlohmann::json recipe = recipe_to_json(settled_recipe(job.plan));
   net::LinkOptions options;
   options.name = link.name;
   options.peer = link.listens == job.process ? link.connects : link.listens;

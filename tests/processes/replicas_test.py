@@ -5,6 +5,7 @@ run goes on with, and what is said about all of it.
 import json
 import os
 import random
+import re
 import signal
 import time
 
@@ -212,7 +213,13 @@ class Changes(Replicated):
         self.assertLess(offers["cocktail"]["step_bytes"], offers["allreduce"]["step_bytes"] / 50)
         self.assertGreater(offers["allreduce"]["slowdown"], 2)
         code, out, err = self.strait("plan", recipe)
-        self.assertIn(f"sync {plan['sync_method']} (auto chose it)", out)
+        strength = plan["sync_strength"]
+        chosen = plan["sync_method"]
+        if chosen == "cocktail":
+            chosen += " {random:g}/{top:g}/{bits}".format(**strength)
+        self.assertIn(f"sync {chosen} (auto chose it)", out)
+        self.assertRegex(out, rf"\n\* {chosen} ")
+        self.assertGreater(len(re.findall(r"\n[ *] cocktail [.\d]+/[.\d]+/\d ", out)), 3)
         for method in METHODS:
             self.assertRegex(out, rf"{method} .*[kM]?B .*x")
         code, out, err = self.strait("run", recipe)
@@ -222,6 +229,20 @@ class Changes(Replicated):
         code, out, err = self.strait("status", "runs/auto")
         self.assertRegex(out, table)
         self.assertRegex((self.run_of("auto").path / "report.html").read_text(), table)
+
+    def test_a_run_keeps_what_auto_chose_on_another_link_and_goes_on_exactly(self):
+        run = self.train("run", {"sync.method": "auto", "hosts.link_megabits": 1})
+        chosen = [run.plan()[key] for key in ("sync_method", "sync_strength")]
+        self.assertNotEqual(chosen[0], "allreduce")
+        losses = [m["loss"] for m in run.metrics()]
+        self.go_back(run, MIDDLE)
+        self.resumed(run, "--set", "hosts.link_megabits=100000")
+        self.assertEqual([run.plan()[key] for key in ("sync_method", "sync_strength")], chosen)
+        self.assertEqual(self.restarted(run), [])
+        self.assertEqual([m["loss"] for m in run.metrics()], losses)
+        self.go_back(run, MIDDLE)
+        self.resumed(run, "--set", "hosts.link_megabits=100000", "--set", "sync.method=auto")
+        self.assertEqual(run.plan()["sync_method"], "allreduce")
 
 
 class BadInput(Replicated):

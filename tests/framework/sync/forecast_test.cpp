@@ -10,6 +10,7 @@
 
 #include "framework/net/wire_format.h"
 #include "framework/sync/round_message.h"
+#include "framework/sync/strength.h"
 #include "tests/framework/sync/quadratic.h"
 #include "tests/framework/sync/random_stage.h"
 
@@ -105,41 +106,103 @@ TEST(Forecast, SlotsAreCounted) {
   EXPECT_EQ(slots("powersgd"), 6);
 }
 
-// Weights that all drift steadily, each at its own pace: by how many steps the model is behind.
-TEST(Forecast, CocktailIsAsLateAsItSays) {
-  for (const auto& [share, top] : {std::pair(0.1, 0.2), {0.1, 1.0}, {0.25, 0.05}, {0.5, 0.5}}) {
-    SyncSettings settings = usual("cocktail");
-    settings.random = share;
-    settings.top = top;
-    settings.outer_learning_rate = 1;
-    settings.outer_momentum = 0;
-    const Layout layout({{.name = "a", .shape = {128, 128}}});
-    DirectRound stage(layout, 3, [settings] { return make_method(settings); });
-    stage.start();
-    std::mt19937_64 random(8);
-    std::normal_distribution<float> pace(0, 1e-4F);
-    std::vector<float> drift(static_cast<std::size_t>(layout.size()));
-    for (float& value : drift) value = pace(random);
-    constexpr std::int64_t kSteps = 600;
-    for (std::int64_t step = 0; step < kSteps; ++step) {
-      stage.before_update(step_number(step));
+// Replicas whose weights walk at random, each on its own way: how many steps of the way of their
+// mean the model is behind, in the middle of all of it. With `drift`, all go the same way steadily.
+double lateness(const SyncSettings& settings, bool drift) {
+  constexpr std::int64_t kSteps = 400;
+  const Layout layout({{.name = "a", .shape = {128, 128}}});
+  DirectRound stage(layout, 3, [settings] { return make_method(settings); });
+  stage.start();
+  std::mt19937_64 random(8);
+  std::normal_distribution<float> pace(0, 1e-4F);
+  const auto size = static_cast<std::size_t>(layout.size());
+  std::vector<float> first_way(size);
+  for (float& value : first_way) value = pace(random);
+  std::vector<double> mean(size);  // of where the replicas are
+  double behind = 0;
+  double squares = 0;  // of the mean's steps
+  for (std::int64_t step = 0; step < kSteps; ++step) {
+    stage.before_update(step_number(step));
+    for (std::size_t i = 0; i < size; ++i) {
+      double moved = 0;
       for (std::size_t replica = 0; replica < stage.size(); ++replica) {
-        auto& weights = stage.replica(replica).weights;
-        std::transform(weights.begin(), weights.end(), drift.begin(), weights.begin(),
-                       std::plus<>());
+        const float change = drift ? first_way[i] : pace(random);
+        stage.replica(replica).weights[i] += change;
+        moved += static_cast<double>(change) / static_cast<double>(stage.size());
       }
-      stage.pass({step_number(step), Hook::update});
+      mean[i] += moved;
     }
+    stage.pass({step_number(step), Hook::update});
+    if (step < kSteps / 2 || step % 10 != 0) continue;
     const std::vector<float> model = model_of(stage.replica(0));
-    double behind = 0;
-    double squares = 0;
-    for (std::size_t i = 0; i < drift.size(); ++i) {
-      const auto value = static_cast<double>(drift[i]);
-      behind += (kSteps * value - static_cast<double>(model[i])) * value;
-      squares += value * value;
+    const double of_the_way = drift ? static_cast<double>(step + 1) : 1;
+    for (std::size_t i = 0; i < size; ++i) {
+      behind += (mean[i] - static_cast<double>(model[i])) * mean[i] / of_the_way;
+      const auto steady = static_cast<double>(first_way[i]);
+      squares += drift ? steady * steady : 1e-8 / static_cast<double>(stage.size());
     }
+  }
+  return behind / squares;
+}
+
+SyncSettings cocktail(const Strength& strength) {
+  SyncSettings settings = usual("cocktail");
+  settings.random = strength.random;
+  settings.top = strength.top;
+  settings.bits = strength.bits;
+  settings.outer_learning_rate = 1;
+  settings.outer_momentum = 0;
+  return settings;
+}
+
+TEST(Forecast, CocktailIsAsLateAsItSays) {
+  const Layout layout({{.name = "a", .shape = {128, 128}}});
+  std::vector<Strength> tried = {{0.1, 0.2, 4},   {0.1, 1.0, 4},  {0.25, 0.05, 4},
+                                 {0.08, 0.35, 3}, {0.1, 0.35, 2}, {0.1, 0.5, 1}};
+  tried.insert(tried.end(), strengths(1).begin(), strengths(1).end());
+  for (const Strength& strength : tried) {
+    const SyncSettings settings = cocktail(strength);
     const double age = forecast(settings, layout, 3).age;
-    EXPECT_NEAR(behind / squares / age, 1, 0.25) << share << ", " << top;
+    EXPECT_NEAR(lateness(settings, false) / age, 1, 0.25) << strength.text();
+    // Few bits say a value that stays away from all others in many turns.
+    if (strength.bits >= 4) {
+      EXPECT_NEAR(lateness(settings, true) / age, 1, 0.25) << strength.text();
+    }
+  }
+}
+
+TEST(Forecast, AStrongerCocktailSendsLessAndIsLater) {
+  const Layout layout({{.name = "a", .shape = {1024, 1024}}});
+  for (const std::int64_t steps : {0, 1, 100'000}) {
+    Forecast before = {.step_bytes = 1e9};
+    for (const Strength& strength : strengths(steps)) {
+      const Forecast costs = forecast(cocktail(strength), layout, 4);
+      EXPECT_LT(costs.step_bytes, 0.75 * before.step_bytes) << strength.text();
+      EXPECT_GT(costs.age, before.age) << strength.text();
+      before = costs;
+    }
+  }
+}
+
+// The strengths of long runs are those that an outer step with momentum is for.
+TEST(Forecast, InLongRunsOnlyStrengthsWithAnOuterStepAreLeft) {
+  SyncSettings settings = usual("cocktail");
+  settings.steps = 5000;
+  EXPECT_LT(strengths(settings.steps).size(), strengths(100).size());
+  for (const Strength& strength : strengths(settings.steps)) {
+    settings.random = strength.random;
+    const auto slots = make_method(settings)->slots();
+    EXPECT_TRUE(std::ranges::any_of(slots, &SlotNeed::shared)) << strength.text();
+  }
+}
+
+// Signs have no pattern, so no coder gets them below a bit.
+TEST(Forecast, OfOneBitASignIsLeft) {
+  const Layout layout({{.name = "a", .shape = {1000, 1000}}});
+  for (const Strength& strength : {Strength{1, 1, 1}, Strength{0.12, 1, 1}}) {
+    const SyncSettings settings = cocktail(strength);
+    const double seen = bytes_seen(settings, layout, 2, 6, 18).step_bytes;
+    EXPECT_NEAR(forecast(settings, layout, 2).step_bytes / seen, 1, 0.03) << strength.text();
   }
 }
 

@@ -6,9 +6,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <set>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include "framework/sync/coding_cost.h"
 #include "launcher/plan/sync_offer.h"
+#include "launcher/recipe/recipe_sync_keys.h"
 #include "launcher/user_error.h"
 #include "models/model_config.h"
 #include "stages/stage_layout.h"
@@ -137,11 +143,181 @@ TEST(PlannedSync, AutoTakesExactMeansWhereTheyCostNoTimeAndFewBytesWhereLinksAre
   EXPECT_EQ(chosen(0.05), "cocktail");
 }
 
+models::ModelDescription wide() {
+  return models::describe(models::parse_config(
+      R"({"model_type": "gpt2", "n_layer": 4, "n_embd": 128, "n_head": 2, "vocab_size": 500})",
+      "config.json"));
+}
+
+Plan planned_on(double link_megabits, const Recipe::Sync& sync, std::int64_t steps = 500) {
+  Plan plan = plan_of(1, 4, "auto");
+  plan.recipe.sync = sync;
+  plan.recipe.hosts.link_megabits = link_megabits;
+  plan.steps = steps;
+  plan_sync(plan, wide());
+  return plan;
+}
+
+Recipe::Sync automatic() {
+  Recipe::Sync sync;
+  sync.method = kAutomaticSync;
+  return sync;
+}
+
+const Plan::SyncOffer& taken(const Plan& plan) {
+  const auto found = std::ranges::find_if(plan.sync_offers, [&](const Plan::SyncOffer& offer) {
+    return offer.method == plan.sync_method && offer.strength == plan.sync_strength;
+  });
+  EXPECT_NE(found, plan.sync_offers.end());
+  return *found;
+}
+
+// Methods by worth, see sync_offer.cpp, and among those of one place by age.
+std::pair<std::size_t, double> staleness(const Plan::SyncOffer& offer) {
+  const std::vector<std::string> order = {"allreduce", "bytegrad", "onebit_adam",
+                                          "cocktail",  "powersgd", "streaming_diloco",
+                                          "diloco",    "noloco"};
+  const auto place = std::ranges::find(order, offer.method) - order.begin();
+  return {static_cast<std::size_t>(place), offer.age};
+}
+
+TEST(PlannedSync, AFasterLinkNeverGetsAStalerMethodAndWhatIsTakenHidesOrIsTheCheapest) {
+  std::set<std::string> seen;
+  std::pair<std::size_t, double> before = {99, 0};
+  for (double megabits = 1e-3; megabits < 1e4; megabits *= 1.25) {
+    const Plan plan = planned_on(megabits, automatic());
+    const Plan::SyncOffer& offer = taken(plan);
+    SCOPED_TRACE(fmt::format("{} Mbit/s: {}", megabits, offer.name()));
+    seen.insert(offer.name());
+    EXPECT_LE(staleness(offer), before);
+    before = staleness(offer);
+    const auto cheapest =
+        std::ranges::min_element(plan.sync_offers, {}, &Plan::SyncOffer::slowdown);
+    if (offer.slowdown > 1.05) {
+      EXPECT_EQ(offer.slowdown, cheapest->slowdown);
+    }
+    for (const Plan::SyncOffer& other : plan.sync_offers) {
+      if (other.slowdown <= 1.05) {
+        EXPECT_GE(staleness(other), staleness(offer)) << other.name();
+      }
+    }
+  }
+  for (const sync::Strength& strength : sync::strengths(500)) {
+    EXPECT_THAT(seen, testing::Contains("cocktail " + strength.text()));
+  }
+  EXPECT_THAT(seen, testing::Contains("allreduce"));
+}
+
+std::vector<std::string> names_of(const std::vector<Plan::SyncOffer>& offers) {
+  std::vector<std::string> names;
+  for (const Plan::SyncOffer& offer : offers) names.push_back(offer.name());
+  return names;
+}
+
+double slowdown(const Plan& plan, const std::string& name) {
+  const auto found = std::ranges::find_if(
+      plan.sync_offers, [&](const Plan::SyncOffer& offer) { return offer.name() == name; });
+  return found == plan.sync_offers.end() ? 0 : found->slowdown;
+}
+
+// By hand, for cocktail 0.1/0.2/4 in a step of a second: a copy takes 4 bytes times the values by
+// half of the memory's rate; the engine's coding is divided by the threads, the landing is not.
+TEST(PlannedSync, CodingTakesItsTimeWhereNoBytesDo) {
+  Plan plan = plan_of(1, 4, "cocktail");
+  plan.speeds.hosts = {{.name = "localhost", .memory_bytes_per_second = 1e9}};
+  plan.recipe.hosts.link_megabits = 1e6;
+  for (Plan::Process& process : plan.processes) process.threads = 4;
+  plan_sync(plan, wide());
+  const auto values =
+      static_cast<double>(stages::stage_layout(wide(), plan.processes[0].chunks).size());
+  const double copy = 4 * values / 0.5e9;
+  const sync::CodingCost coding =
+      sync::coding_cost(sync_settings(plan.recipe, "cocktail", plan.steps));
+  EXPECT_GT(coding.trainer, 1);
+  EXPECT_NEAR(slowdown(plan, "cocktail 0.1/0.2/4"), 1 + copy * (coding.engine / 4 + coding.trainer),
+              1e-4);
+  EXPECT_GT(slowdown(plan, "cocktail 0.1/0.2/4"), 1.05);
+}
+
+// The links are no reason to take a method that the processor has no time for.
+TEST(PlannedSync, AutoPassesOverWhatTakesTooLongToCode) {
+  Plan plan = plan_of(1, 4, "auto");
+  plan.speeds.hosts = {{.name = "localhost", .memory_bytes_per_second = 2e9}};
+  plan.recipe.hosts.link_megabits = 1e6;
+  plan_sync(plan, wide());
+  EXPECT_EQ(plan.sync_method, "allreduce");
+  const std::string gentle = "cocktail " + sync::strengths(500).front().text();
+  const std::string strong = "cocktail " + sync::strengths(500).back().text();
+  EXPECT_GT(slowdown(plan, gentle), 1.05);
+  EXPECT_GT(slowdown(plan, gentle), slowdown(plan, strong));
+  EXPECT_GT(slowdown(plan, "onebit_adam"), slowdown(plan, "bytegrad"));
+}
+
+TEST(PlannedSync, AutoLeavesWhatIsSaidOfAStrengthAsItIs) {
+  Recipe::Sync sync = automatic();
+  sync.bits = 3;
+  for (const double megabits : {0.5, 2.0, 8.0}) {
+    for (const Plan::SyncOffer& offer : planned_on(megabits, sync).sync_offers) {
+      if (offer.strength) {
+        EXPECT_EQ(offer.strength->bits, 3);
+      }
+    }
+  }
+  sync.random = 0.3;
+  sync.top = 0.7;
+  const Plan plan = planned_on(2, sync);
+  EXPECT_EQ(std::ranges::count(plan.sync_offers, "cocktail", &Plan::SyncOffer::method), 1);
+  EXPECT_THAT(names_of(plan.sync_offers), testing::Contains("cocktail 0.3/0.7/3"));
+}
+
+// Where an outer step makes up for lateness, what sends more than it needs to is no choice.
+TEST(PlannedSync, InALongRunAutoKnowsNoGentlerCocktailThanTheBest) {
+  for (const double megabits : {0.5, 2.0, 8.0}) {
+    const Plan plan = planned_on(megabits, automatic(), 20'000);
+    EXPECT_THAT(names_of(plan.sync_offers), testing::Contains("cocktail 0.12/1/1"));
+    EXPECT_THAT(names_of(plan.sync_offers), testing::Not(testing::Contains("cocktail 0.5/0.5/4")));
+  }
+}
+
+TEST(PlannedSync, WhatAutoChoseIsInThePlanAndInTheStagesSettings) {
+  Plan plan = planned_on(2, automatic());
+  plan.recipe.model.path = "model";  // without which it is none that can be read
+  plan.recipe.data.train = "text";
+  plan.recipe.train.steps = plan.steps;
+  ASSERT_EQ(plan.sync_method, "cocktail");
+  ASSERT_TRUE(plan.sync_strength);
+  const Plan read = plan_from_json(to_json(plan));
+  EXPECT_EQ(read.sync_strength, plan.sync_strength);
+  EXPECT_EQ(read.sync_offers.size(), plan.sync_offers.size());
+  const Recipe settled = settled_recipe(read);
+  EXPECT_EQ(strength_of(sync_settings(settled, "cocktail", plan.steps)), plan.sync_strength);
+  EXPECT_EQ(settled.sync.method, "cocktail");
+  EXPECT_EQ(plan.recipe.sync, automatic());
+}
+
+TEST(PlannedSync, ARunThatGoesOnKeepsWhatAutoChoseAsLongAsItAsksForTheSame) {
+  const Plan slow = planned_on(2, automatic());
+  const auto on_a_fast_link = [&](std::uint32_t replicas, const Recipe::Sync& sync) {
+    Plan plan = plan_of(1, replicas);
+    plan.recipe.sync = sync;
+    plan.recipe.hosts.link_megabits = 1e4;
+    plan_sync(plan, wide(), &slow);
+    return plan;
+  };
+  EXPECT_EQ(on_a_fast_link(4, automatic()).sync_strength, slow.sync_strength);
+  EXPECT_EQ(on_a_fast_link(4, automatic()).sync_method, slow.sync_method);
+  EXPECT_EQ(on_a_fast_link(2, automatic()).sync_method, "allreduce");
+  Recipe::Sync other = automatic();
+  other.bits = 3;
+  EXPECT_EQ(on_a_fast_link(4, other).sync_method, "allreduce");
+}
+
 TEST(PlannedSync, WhereNothingHidesAutoLosesTheLeastTime) {
   const auto chosen_of = [](double allreduce, double cocktail, double diloco) {
     return choose_sync({{"allreduce", 0, 0, 0, 0, 0, allreduce},
                         {"cocktail", 0, 0, 0, 0, 0, cocktail},
-                        {"diloco", 0, 0, 0, 0, 0, diloco}});
+                        {"diloco", 0, 0, 0, 0, 0, diloco}})
+        .method;
   };
   EXPECT_EQ(chosen_of(9, 5, 4), "diloco");
   EXPECT_EQ(chosen_of(9, 1.04, 1), "cocktail");

@@ -272,6 +272,10 @@ TEST(RecipeReader, EachSyncMethodHasItsOwnKeys) {
   EXPECT_EQ(sync_of("method = \"powersgd\"\nrank = 4").rank, 4);
   EXPECT_EQ(sync_of("method = \"onebit_adam\"\nwarmup = 9").warmup, 9);
   EXPECT_EQ(sync_of("method = \"auto\"").method, "auto");
+  const auto automatic = sync_of("method = \"auto\"\ntop = 0.5\nbits = \"auto\"");
+  EXPECT_EQ(automatic.top, 0.5);
+  EXPECT_EQ(automatic.random, std::nullopt);
+  EXPECT_EQ(automatic.bits, std::nullopt);
 }
 
 TEST(RecipeReader, AnotherSyncMethodOnTheCommandLineLeavesTheFilesSettingsAside) {
@@ -302,6 +306,8 @@ TEST(RecipeReader, WhatASyncMethodDoesNotReadIsRefused) {
   EXPECT_EQ(mistake_after_least(replicas + "top = 0.5\n"),
             "sync.top is 0.5 (recipes/x.toml:11:7), but sync.method \"allreduce\" does not read "
             "it; it reads wire_dtype");
+  EXPECT_THAT(mistake_after_least(replicas + "method = \"auto\"\nrank = 4\n"),
+              HasSubstr("\"auto\" does not read it; it reads random, top, bits"));
   EXPECT_THAT(mistake_after_least(replicas + "method = \"bytegrad\"\nbits = 8\n"),
               HasSubstr("does not read it; it has no settings"));
   EXPECT_EQ(mistake_after_least("[sync]\nmethod = \"cocktail\"\n"),

@@ -52,14 +52,15 @@ class Draw {
 // A method that reads all of these does not exist: what the drawn one does not read stays.
 Recipe::Sync random_sync(Draw& draw) {
   Recipe::Sync sync;
-  const auto names = sync::method_names();
+  auto names = sync::method_names();
+  names.emplace_back(kAutomaticSync);
   const auto drawn = static_cast<std::size_t>(draw.integer(0, std::ssize(names)));
   if (drawn < names.size()) sync.method = names[drawn];
   for (const auto& key : keys_read_by(sync.method.empty() ? kUsualSync : sync.method)) {
     if (key == "wire_dtype") sync.wire_dtype = draw.word<Dtype>();
-    if (key == "random") sync.random = 1e-6 + draw.number(0.9);
-    if (key == "top") sync.top = 1;
-    if (key == "bits") sync.bits = draw.integer(1, 8);
+    if (key == "random" && draw.coin()) sync.random = 1e-6 + draw.number(0.9);
+    if (key == "top" && draw.coin()) sync.top = 1;
+    if (key == "bits" && draw.coin()) sync.bits = draw.integer(1, 8);
     if (key == "reference_dtype") sync.reference_dtype = draw.word<Dtype>();
     if (key == "every" && draw.coin()) sync.every = draw.integer(1, 1000);
     if (key == "fragments") sync.fragments = draw.integer(1, 9);

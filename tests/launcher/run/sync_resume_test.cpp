@@ -67,6 +67,18 @@ TEST(SyncResume, WhateverElseDiffersIsNamed) {
   Plan other = plan_of(2);
   other.recipe.sync.top = 0.5;
   EXPECT_THAT(restarted(plan_of(2), other), HasSubstr("settings {"));
+  Plan chosen = plan_of(2, "auto");
+  chosen.sync_method = "cocktail";
+  chosen.sync_strength = sync::Strength{0.25, 1, 1};
+  EXPECT_THAT(restarted(chosen, chosen), IsEmpty());
+  other = plan_of(2);
+  other.recipe.sync.random = 0.25;
+  other.recipe.sync.top = 1;
+  other.recipe.sync.bits = 1;
+  EXPECT_THAT(restarted(chosen, other), IsEmpty());  // said or chosen, it is the same
+  other = chosen;
+  other.sync_strength->random = 0.5;
+  EXPECT_THAT(restarted(chosen, other), HasSubstr("settings {"));
   other = plan_of(2);
   other.recipe.train.learning_rate = 0.5;
   EXPECT_THAT(restarted(plan_of(2), other), IsEmpty());

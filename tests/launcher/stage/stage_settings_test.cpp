@@ -155,6 +155,12 @@ TEST(StageSettings, AStageOfAReplicaGetsThePlansSyncMethodWithTheRecipesSettings
   chosen.plan.recipe.sync.method = "auto";
   chosen.plan.sync_method = "powersgd";
   EXPECT_EQ(stage_options(chosen, store::Step{0}).sync.method, "powersgd");
+  chosen.plan.sync_method = "cocktail";
+  chosen.plan.sync_strength = sync::Strength{0.25, 1, 1};
+  const stages::StageOptions strong = stage_options(chosen, store::Step{0});
+  EXPECT_EQ(strong.sync.random, 0.25);
+  EXPECT_EQ(strong.sync.top, 1);
+  EXPECT_EQ(strong.sync.bits, 1);
 }
 
 TEST(StageSettings, ALinkBetweenReplicasYieldsAndIsRefusedWhereTheirSyncDiffers) {
@@ -164,6 +170,9 @@ TEST(StageSettings, ALinkBetweenReplicasYieldsAndIsRefusedWhereTheirSyncDiffers)
   EXPECT_EQ(options.priority, net::Priority::background);
   StageJob other = job;
   other.plan.recipe.sync.top = 0.25;
+  EXPECT_THAT(differing_terms(job, other), testing::ElementsAre("sync", "plan"));
+  other = job;
+  other.plan.sync_strength = sync::Strength{0.25, 1, 1};
   EXPECT_THAT(differing_terms(job, other), testing::ElementsAre("sync", "plan"));
   other = job;
   other.plan.recipe.codec.rotate = true;

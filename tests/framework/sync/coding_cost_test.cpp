@@ -1,0 +1,48 @@
+#include "framework/sync/coding_cost.h"
+
+#include <gtest/gtest.h>
+
+namespace strait::sync {
+namespace {
+
+SyncSettings usual(const std::string& method) {
+  SyncSettings settings;
+  settings.method = method;
+  return settings;
+}
+
+TEST(CodingCost, EveryMethodCostsBothThreadsSomething) {
+  for (const std::string& method : method_names()) {
+    const CodingCost cost = coding_cost(usual(method));
+    EXPECT_GT(cost.engine, 0) << method;
+    EXPECT_GT(cost.trainer, 0) << method;
+  }
+}
+
+TEST(CodingCost, WhatIsDoneHalfAsOftenOrOfHalfAsManyCoordinatesCostsHalf) {
+  for (const char* method : {"diloco", "streaming_diloco", "noloco"}) {
+    SyncSettings settings = usual(method);
+    settings.every = 30;
+    const CodingCost often = coding_cost(settings);
+    settings.every = 60;
+    EXPECT_DOUBLE_EQ(coding_cost(settings).engine, often.engine / 2) << method;
+    EXPECT_DOUBLE_EQ(coding_cost(settings).trainer, often.trainer / 2) << method;
+  }
+  SyncSettings settings = usual("cocktail");
+  const CodingCost all = coding_cost(settings);
+  settings.random /= 2;
+  EXPECT_DOUBLE_EQ(coding_cost(settings).engine, all.engine / 2);
+  EXPECT_DOUBLE_EQ(coding_cost(settings).trainer, all.trainer / 2);
+}
+
+TEST(CodingCost, WhatIsNotSentIsNotCoded) {
+  SyncSettings settings = usual("cocktail");
+  const CodingCost some = coding_cost(settings);
+  settings.top = 1;
+  EXPECT_GT(coding_cost(settings).engine, some.engine);
+  settings.bits = 1;
+  EXPECT_LT(coding_cost(settings).engine, 2 * some.engine);
+}
+
+}  // namespace
+}  // namespace strait::sync
