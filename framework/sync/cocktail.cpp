@@ -10,6 +10,7 @@
 
 #include "framework/sync/grid.h"
 #include "framework/sync/slot_column.h"
+#include "framework/sync/strength.h"
 #include "framework/sync/sync_error.h"
 
 namespace strait::sync {
@@ -25,9 +26,8 @@ bool hears_soon(const SyncSettings& settings) { return settings.random > 0.25; }
 // have heard, agreements have to be taken further than they say; where all hear soon, they don't,
 // and in a run that looks at each coordinate a few tens of times only, momentum comes too late.
 OuterStep usual_outer_step(const SyncSettings& settings) {
-  const double looks = settings.random * static_cast<double>(settings.steps);
-  const bool short_run = settings.steps > 0 && looks < 100;
-  return hears_soon(settings) || short_run ? OuterStep{1, 0} : OuterStep{0.5F, 0.8F};
+  const bool gains = long_enough_for_momentum(settings.random, settings.steps);
+  return hears_soon(settings) || !gains ? OuterStep{1, 0} : OuterStep{0.5F, 0.8F};
 }
 
 double checked_share(double share, const char* what) {

@@ -23,8 +23,8 @@ bool long_enough_for_momentum(double random, std::int64_t steps);
 
 // What is worth choosing from in a run of so many steps, gentle ones first: each sends fewer bytes
 // than the one ahead of it, and is later. README.md has the figures: of several that send as much,
-// the one that costs least loss; and in a run that is long enough for momentum, none that sends
-// more than the one that this makes the best.
+// the one that costs least loss; and in a run that is long enough for momentum, none that loses
+// more than one that sends less.
 std::span<const Strength> strengths(std::int64_t steps);
 
 }  // namespace strait::sync

@@ -57,7 +57,12 @@ std::vector<CheckpointCourier::Host> CheckpointCourier::known_hosts() const {
 void CheckpointCourier::committed(store::Step step, std::vector<Shard> shards) {
   {
     const MutexLock lock(mutex_);
-    (under_way_ ? next_ : under_way_) = Load{step, std::move(shards)};
+    std::optional<Load> load = Load{step, std::move(shards)};
+    if (under_way_) {
+      next_ = std::move(load);
+    } else {
+      begin(std::move(load));
+    }
   }
   changed_.notify_all();
 }
@@ -70,6 +75,11 @@ std::string CheckpointCourier::finish(const std::function<bool(const Left&)>& gi
   if (!under_way_) return missing_;
   return fmt::format("{} of checkpoint {} stay on the hosts, where `strait resume` finds them",
                      byte_text(left().bytes), number(left().step));
+}
+
+void CheckpointCourier::begin(std::optional<Load> load) {
+  under_way_ = std::move(load);
+  begin_counting(0);
 }
 
 void CheckpointCourier::begin_counting(std::uint64_t home) {
@@ -102,7 +112,6 @@ void CheckpointCourier::run() {
       while (!under_way_ && !closing_) changed_.wait(mutex_);
       if (closing_) return;
       load = *under_way_;
-      begin_counting(0);
     }
     const std::string missing = carry(load);
     {
@@ -112,7 +121,7 @@ void CheckpointCourier::run() {
         troubles_.push_back(fmt::format("checkpoint {} is not complete on this machine: {}",
                                         number(load.step), missing));
       }
-      under_way_ = std::exchange(next_, std::nullopt);
+      begin(std::exchange(next_, std::nullopt));
     }
     changed_.notify_all();
   }

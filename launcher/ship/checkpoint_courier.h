@@ -68,6 +68,8 @@ class CheckpointCourier {
   };
 
   void run() STRAIT_EXCLUDES(mutex_);
+  // From now on it is under way, and nothing of it has come.
+  void begin(std::optional<Load> load) STRAIT_REQUIRES(mutex_);
   void begin_counting(std::uint64_t home) STRAIT_REQUIRES(mutex_);
   Left left() const STRAIT_REQUIRES(mutex_);
   std::string carry(const Load& load) STRAIT_EXCLUDES(mutex_);

@@ -270,12 +270,13 @@ TEST(PlannedSync, AutoLeavesWhatIsSaidOfAStrengthAsItIs) {
   EXPECT_THAT(names_of(plan.sync_offers), testing::Contains("cocktail 0.3/0.7/3"));
 }
 
-// Where an outer step makes up for lateness, what sends more than it needs to is no choice.
-TEST(PlannedSync, InALongRunAutoKnowsNoGentlerCocktailThanTheBest) {
+// Where an outer step makes up for lateness, what sends more and loses more is no choice.
+TEST(PlannedSync, InALongRunAutoKnowsOnlyWhatLosesLessForMoreBytes) {
   for (const double megabits : {0.5, 2.0, 8.0}) {
     const Plan plan = planned_on(megabits, automatic(), 20'000);
+    EXPECT_THAT(names_of(plan.sync_offers), testing::Contains("cocktail 0.5/0.5/4"));
     EXPECT_THAT(names_of(plan.sync_offers), testing::Contains("cocktail 0.12/1/1"));
-    EXPECT_THAT(names_of(plan.sync_offers), testing::Not(testing::Contains("cocktail 0.5/0.5/4")));
+    EXPECT_THAT(names_of(plan.sync_offers), testing::Not(testing::Contains("cocktail 0.25/1/1")));
   }
 }
 
