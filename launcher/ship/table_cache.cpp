@@ -1,11 +1,15 @@
 #include "launcher/ship/table_cache.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 
+#include <cerrno>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "framework/store/atomic_file.h"
+#include "framework/store/file_descriptor.h"
 #include "framework/store/file_hash.h"
 #include "framework/store/input_file.h"
 #include "framework/store/store_error.h"
@@ -54,14 +58,28 @@ FileTable TableCache::table(const fs::path& path) const {
     throw store::StoreError(store::StoreError::Kind::busy,
                             fmt::format("{} was changed while it was read", path.string()));
   }
-  store::make_directory(directory_);
-  store::replace_file(entry, nlohmann::json{{"path", name},
-                                            {"size", before.size},
-                                            {"inode", before.inode},
-                                            {"changed", before.changed},
-                                            {"table", table_to_json(table)}}
-                                 .dump());
+  write(entry, nlohmann::json{{"path", name},
+                              {"size", before.size},
+                              {"inode", before.inode},
+                              {"changed", before.changed},
+                              {"table", table_to_json(table)}}
+                   .dump());
   return table;
+}
+
+void TableCache::write(const fs::path& entry, const std::string& text) const {
+  store::make_directory(directory_);
+  const fs::path lock = directory_.string() + ".lock";
+  const store::FileDescriptor turn(::open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  if (!turn.open()) throw store::system_error("open", lock, errno);
+  // Nobody waits for another, which may be stopped: an entry that is not written is made again.
+  if (::flock(turn.number(), LOCK_EX | LOCK_NB) != 0) return;
+  // Whose turn it is knows that what is half-written here is of somebody who was killed.
+  std::error_code ignored;
+  for (const fs::directory_entry& found : fs::directory_iterator(directory_, ignored)) {
+    if (found.path().extension() != entry.extension()) fs::remove(found.path(), ignored);
+  }
+  store::replace_file(entry, text);
 }
 
 }  // namespace strait::launcher

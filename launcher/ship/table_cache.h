@@ -1,13 +1,15 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 
 #include "launcher/ship/file_table.h"
 
 namespace strait::launcher {
 
 // Tables of files on this host, made once: a file whose stamp is the same is not read again. Lies
-// beside the content; anything in it may be lost, and any number of processes may use it.
+// beside the content; anything in it may be lost, and any number of processes may use it and be
+// killed at any time: what they leave half-written goes with the next entry.
 class TableCache {
  public:
   explicit TableCache(std::filesystem::path directory) : directory_(std::move(directory)) {}
@@ -15,6 +17,8 @@ class TableCache {
   FileTable table(const std::filesystem::path& path) const;
 
  private:
+  void write(const std::filesystem::path& entry, const std::string& text) const;
+
   std::filesystem::path directory_;
 };
 

@@ -1,7 +1,10 @@
 #include "launcher/ship/file_table.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 
+#include "framework/store/file_descriptor.h"
 #include "framework/store/file_hash.h"
 #include "launcher/ship/file_stamp.h"
 #include "launcher/ship/piece_set.h"
@@ -90,6 +93,34 @@ TEST(TableCache, ATornEntryIsMadeAgain) {
   EXPECT_EQ(cache.table(directory / "file"), first);
   store::expect_store_error(store::StoreError::Kind::bad_input, {"nothing-here"},
                             [&] { cache.table(directory / "nothing-here"); });
+}
+
+TEST(TableCache, WhatAKilledWriterLeftGoesWithTheNextEntry) {
+  const store::TemporaryDirectory directory;
+  const TableCache cache(directory / "tables");
+  store::write_bytes(directory / "a", random_bytes(1000, 6));
+  store::write_bytes(directory / "b", random_bytes(1000, 7));
+  cache.table(directory / "a");
+  store::write_bytes(directory / "tables" / "0123.json.tmp-19", "{\"path\": ");
+  cache.table(directory / "b");
+  int entries = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(directory / "tables")) {
+    EXPECT_EQ(entry.path().extension(), ".json") << entry.path();
+    ++entries;
+  }
+  EXPECT_EQ(entries, 2);
+}
+
+TEST(TableCache, WhileAnotherWritesATableIsGivenAndNotKept) {
+  const store::TemporaryDirectory directory;
+  const TableCache cache(directory / "tables");
+  store::write_bytes(directory / "file", random_bytes(1000, 8));
+  const store::FileDescriptor turn(
+      ::open((directory / "tables.lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  ASSERT_TRUE(turn.open());
+  ASSERT_EQ(::flock(turn.number(), LOCK_EX), 0);
+  EXPECT_EQ(cache.table(directory / "file"), table_of_file(directory / "file"));
+  EXPECT_TRUE(std::filesystem::is_empty(directory / "tables"));
 }
 
 TEST(PieceSet, HoldsThePiecesOfByteRanges) {
