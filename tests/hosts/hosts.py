@@ -102,7 +102,7 @@ class Site:
                 host.start(self.ssh)
             self.ssh.write_client_files(self.hosts)
             for host in self.hosts:
-                runs.wait_for(f"sshd of {host.name}", lambda host=host: answers(host))
+                wait_until_up(host)
         except BaseException:
             self.close()
             raise
@@ -122,6 +122,17 @@ def answers(host):
     with contextlib.suppress(OSError), socket.create_connection((host.address, host.port), 1) as s:
         return s.recv(4) == b"SSH-"
     return False
+
+
+def wait_until_up(host):
+    """It answers, and the process that did so has gone again."""
+    runs.wait_for(f"sshd of {host.name}", lambda: answers(host))
+    runs.wait_for(f"the end of what answered on {host.name}", lambda: not children_of_sshd(host))
+
+
+def children_of_sshd(host):
+    table = runs.processes()
+    return [pid for pid in runs.descendants(table, host.sshd_pid()) if table[pid][1] not in "ZX"]
 
 
 def install_links(host):
@@ -202,12 +213,16 @@ class HostsCase(runs.RunCase):
         left = [str(path) for path in host.tmp.rglob("*") if not namespace_host.is_kept(host, path)]
         for path in host.home.rglob("*"):
             inside = path.relative_to(host.home)
-            temporary = ".tmp-" in path.name or path.suffix in (".next", ".part")
+            temporary = runs.is_unfinished(path) or path.suffix in (".next", ".part")
             if namespace_host.is_kept(host, path):
                 continue
             if inside.parts[0] not in KEPT or temporary or holds_secret(path):
                 left.append(str(path))
         return left
+
+    def litter(self):
+        """Of what is on hosts files_left speaks; a host that lost power cannot tidy up."""
+        return [path for path in super().litter() if not path.startswith(str(self.home / "site"))]
 
 
 def holds_secret(path):

@@ -82,6 +82,9 @@ class LoopbackHost:
     def command(self, *words):
         return ["env", f"HOME={self.home}", f"TMPDIR={self.tmp}", *map(str, words)]
 
+    def sshd_pid(self):
+        return self.process.pid
+
     def base_processes(self):
         return {self.process.pid} if self.process else set()
 

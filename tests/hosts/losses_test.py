@@ -3,26 +3,10 @@
 import signal
 
 import hosts
+import replica_hosts
 
 
-class Losses(hosts.HostsCase):
-    COUNT = 3
-    ENDLESS = {
-        "pipeline.stages": 1,
-        "pipeline.replicas": 3,
-        "sync.method": "cocktail",
-        "sync.random": 0.3,
-        "sync.on_loss": "continue",
-        "train.batch": 12,
-        "train.steps": 100_000,
-        "checkpoint.every": 5,
-    }
-
-    def shards(self, run, step):
-        """Replicas whose part of this checkpoint is on this machine."""
-        found = (run.path / "checkpoints" / f"step-{step}").glob("stage-0.replica-?.safetensors")
-        return sorted(int(path.name[len("stage-0.replica-")]) for path in found)
-
+class Losses(replica_hosts.ReplicaHosts):
     def stopped(self, launched):
         launched.signal(signal.SIGINT)
         self.assertEqual(launched.end(), 0, launched.output())

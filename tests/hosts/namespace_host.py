@@ -160,8 +160,10 @@ class NamespaceHost:
         self.process.stdin.close()
 
     def plug_in(self):
-        words = ["type", "veth", "peer", "name", "eth0", "netns", str(self.pid)]
-        ip("link", "add", self.cable, *words)
+        # The same address of the card whenever it starts: others go on sending to the one they know.
+        card = f"02:00:00:00:00:{self.number + 1:02x}"
+        peer = ["peer", "name", "eth0", "address", card, "netns", str(self.pid)]
+        ip("link", "add", self.cable, "type", "veth", *peer)
         ip("link", "set", "dev", self.cable, "master", BRIDGE, "up")
         ip("address", "add", f"{self.address}/24", "dev", "eth0", inside=self.pid)
         ip("address", "add", f"{self.address_6}/64", "dev", "eth0", "nodad", inside=self.pid)
@@ -222,6 +224,9 @@ class NamespaceHost:
         """argv that runs `words` on this host."""
         enter = ["nsenter", "-t", str(self.pid), "--net", "--mount", "--pid", "--uts"]
         return [*enter, "--root", "--wd=/", "env", f"HOME={HOME}", *map(str, words)]
+
+    def sshd_pid(self):
+        return self.pid
 
     def base_processes(self):
         """What belongs to the host itself."""

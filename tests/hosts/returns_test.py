@@ -6,22 +6,11 @@ import os
 import signal
 
 import hosts
+import replica_hosts
 import runs
 
 
-class Returns(hosts.HostsCase):
-    COUNT = 3
-    ENDLESS = {
-        "pipeline.stages": 1,
-        "pipeline.replicas": 3,
-        "sync.method": "cocktail",
-        "sync.random": 0.3,
-        "sync.on_loss": "continue",
-        "train.batch": 12,
-        "train.steps": 100_000,
-        "checkpoint.every": 5,
-    }
-
+class Returns(replica_hosts.ReplicaHosts):
     def part_with(self, launched, end):
         """end() is the end of a replica: the number of that."""
         count = len(launched.run.events("replica_left"))
@@ -37,7 +26,7 @@ class Returns(hosts.HostsCase):
 
     def power_on(self, host):
         host.start(self.site.ssh)
-        runs.wait_for(f"sshd of {host.name}", lambda: hosts.answers(host))
+        hosts.wait_until_up(host)
 
     def bring_back(self, launched, replica, together):
         code, out, err = self.strait("resume", launched.run.path, "--replica", replica)
@@ -52,13 +41,9 @@ class Returns(hosts.HostsCase):
         """A checkpoint that is still to be made, with the parts of these."""
         run, known = launched.run, launched.run.checkpoints()[-1]
 
-        def shards(step):
-            found = (run.path / "checkpoints" / f"step-{step}").glob("stage-0.replica-?.safetensors")
-            return sorted(int(path.name[len("stage-0.replica-")]) for path in found)
-
         launched.wait_for(
             f"a checkpoint of {replicas} to come home",
-            lambda: any(shards(step) == replicas for step in run.checkpoints() if step > known),
+            lambda: any(self.shards(run, step) == replicas for step in run.checkpoints() if step > known),
         )
 
     def stop(self, launched):

@@ -42,7 +42,7 @@ class Rig(hosts.HostsCase):
             self.assertEqual(self.processes_on(self.hosts[1]), {})
             self.assertNotEqual(host.sockets(), [])
             client.stdin.close()
-        self.assertEqual(self.our_processes(), {})
+        self.wait_until_alone()
 
     @hosts.needs_namespaces
     def test_cut_refused_and_powered_off(self):
@@ -56,6 +56,8 @@ class Rig(hosts.HostsCase):
         first.accept(second.address, second.address_6)
         self.assertEqual(reach(first, second).returncode, 0)
         self.assertTrue(hosts.answers(first))
+        card = lambda: self.on_host(first, "ip", "-brief", "link", "show", "eth0").stdout.split()[2]
+        before = card()
         first.cut()
         self.assertFalse(hosts.answers(first))
         first.heal()
@@ -63,7 +65,9 @@ class Rig(hosts.HostsCase):
         first.power_off()
         self.assertFalse(hosts.answers(first))
         first.start(self.site.ssh)
-        runs.wait_for("the host to be back", lambda: hosts.answers(first))
+        hosts.wait_until_up(first)
+        self.assertEqual(self.processes_on(first), {})
+        self.assertEqual(card(), before, "who knew it would have to forget its old card first")
 
     @hosts.needs_namespaces
     def test_a_shaped_cable_carries_no_more(self):

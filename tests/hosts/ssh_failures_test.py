@@ -254,10 +254,6 @@ class Vanishing(hosts.HostsCase):
         self.assertIn("h1", launched.output())
         self.assertLess(seconds, runs.in_time(self.WITHIN), launched.output())
 
-    def litter(self):
-        """Who loses power cannot tidy up."""
-        return [path for path in super().litter() if not path.startswith(str(self.hosts[1].home))]
-
     def begin(self, **more):
         return self.start("vanishing", self.over_ssh(more))
 

@@ -152,6 +152,14 @@ def wait_for(what, look, seconds=PATIENCE):
         select.select([], [], [], LOOK_EVERY)
 
 
+def is_unfinished(path):
+    """Of a write that was broken off, and not in a checkpoint that was: whoever is killed cannot tidy
+    up there; the next start or checkpoint does."""
+    folder = path.parent
+    torn = folder.parent.name == "checkpoints" and not (folder / "manifest.json").exists()
+    return ".tmp-" in path.name and not torn
+
+
 class Run:
     """The directory of a run, as other people's scripts read it."""
 
@@ -427,11 +435,7 @@ class RunCase(unittest.TestCase):
         """Temporary files that nothing will ever remove or replace."""
         found = []
         for path in self.home.rglob("*"):
-            # Whoever is killed cannot tidy up; the next start or checkpoint does.
-            torn = path.parent.parent.name == "checkpoints" and not (
-                path.parent / "manifest.json"
-            ).exists()
             replaced_soon = path.name == "status.json.next" and self.launcher_was_killed
-            if ".tmp-" in path.name and not torn or path.suffix == ".next" and not replaced_soon:
+            if is_unfinished(path) or path.suffix == ".next" and not replaced_soon:
                 found.append(str(path))
         return found

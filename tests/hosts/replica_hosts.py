@@ -1,0 +1,22 @@
+"""Three replicas, each on a host of its own, that train until somebody ends them. Not a test itself."""
+
+import hosts
+
+
+class ReplicaHosts(hosts.HostsCase):
+    COUNT = 3
+    ENDLESS = {
+        "pipeline.stages": 1,
+        "pipeline.replicas": 3,
+        "sync.method": "cocktail",
+        "sync.random": 0.3,
+        "sync.on_loss": "continue",
+        "train.batch": 12,
+        "train.steps": 100_000,
+        "checkpoint.every": 5,
+    }
+
+    def shards(self, run, step):
+        """Replicas whose part of this checkpoint is on this machine."""
+        found = (run.path / "checkpoints" / f"step-{step}").glob("stage-0.replica-?.safetensors")
+        return sorted(int(path.name[len("stage-0.replica-")]) for path in found)
