@@ -2,14 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/framework/sync/usual_settings.h"
+
 namespace strait::sync {
 namespace {
-
-SyncSettings usual(const std::string& method) {
-  SyncSettings settings;
-  settings.method = method;
-  return settings;
-}
 
 TEST(CodingCost, EveryMethodCostsBothThreadsSomething) {
   for (const std::string& method : method_names()) {

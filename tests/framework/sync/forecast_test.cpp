@@ -13,15 +13,10 @@
 #include "framework/sync/strength.h"
 #include "tests/framework/sync/quadratic.h"
 #include "tests/framework/sync/random_stage.h"
+#include "tests/framework/sync/usual_settings.h"
 
 namespace strait::sync {
 namespace {
-
-SyncSettings usual(const std::string& method) {
-  SyncSettings settings;
-  settings.method = method;
-  return settings;
-}
 
 struct Seen {
   double step_bytes = 0;

@@ -12,6 +12,7 @@
 #include "framework/sync/methods.h"
 #include "framework/sync/sync_error.h"
 #include "tests/framework/sync/replica_set.h"
+#include "tests/framework/sync/usual_settings.h"
 
 namespace strait::sync {
 namespace {
@@ -42,9 +43,7 @@ std::vector<float> random_target(const Layout& layout, std::uint64_t seed) {
 }
 
 ReplicaSet::Maker named(const std::string& method) {
-  SyncSettings settings;
-  settings.method = method;
-  return [settings] { return make_method(settings); };
+  return [settings = usual(method)] { return make_method(settings); };
 }
 
 // A method whose owners keep to themselves what they are told: nothing ever agrees.

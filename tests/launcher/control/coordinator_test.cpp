@@ -52,6 +52,13 @@ class Script {
   void shard(std::int64_t step, std::uint32_t epoch = 0) {
     say(ShardsWritten{Step{step}, {{name_.text(), 1, "h"}}, epoch});
   }
+  // Makes the second step and its checkpoint, the last, in this epoch.
+  void end_behind_step_2(std::uint32_t epoch = 0) {
+    step(2);
+    shard(2, epoch);
+    hear<Committed>();
+    say(Done{Step{2}});
+  }
 
   // The next message of this type; others in between are not for this test.
   template <class Message>
@@ -206,10 +213,7 @@ class CoordinatorTest : public testing::Test {
 void whole_run(Script& me) {
   me.start();
   me.step(1);
-  me.step(2);
-  me.shard(2);
-  me.hear<Committed>();
-  me.say(Done{Step{2}});
+  me.end_behind_step_2();
 }
 
 TEST_F(CoordinatorTest, ARunGoesFromTheFirstHelloToTheLastExit) {
@@ -318,10 +322,7 @@ TEST_F(CoordinatorTest, OneStopLetsTheStepBeFinishedAndSaved) {
     me.start();
     me.step(1);
     me.hear<StopAfterStep>();
-    me.step(2);
-    me.shard(2);
-    me.hear<Committed>();
-    me.say(Done{Step{2}});
+    me.end_behind_step_2();
   };
   stage(0, play);
   stage(1, play);
@@ -451,10 +452,7 @@ TEST_F(CoordinatorTest, AReplicaThatIsAskedToComeBackTakesPartBehindACheckpoint)
     me.say(Ready{{{"vote 0.0~0.1", "tcp://back:2"}}});
     EXPECT_EQ(me.hear<Peers>().endpoints.at("replica 0.0~0.1"), "tcp://anew:1");
     EXPECT_EQ(me.hear<Committed>().step, Step{1});
-    me.step(2);
-    me.shard(2, 2);
-    me.hear<Committed>();
-    me.say(Done{Step{2}});
+    me.end_behind_step_2(2);
   });
   play_as({0, 0}, let_in_and_go_on);
   play_as({0, 1}, [](Script& me) { me.start(); });
@@ -471,10 +469,7 @@ TEST_F(CoordinatorTest, ARunBeginsWithoutAReplicaAndTakesItInLater) {
     me.hello();
     me.say(Ready{{{"vote 0.0~0.1", "tcp://back:2"}}});
     EXPECT_EQ(me.hear<Committed>().step, Step{1});
-    me.step(2);
-    me.shard(2, 1);
-    me.hear<Committed>();
-    me.say(Done{Step{2}});
+    me.end_behind_step_2(1);
   });
   play_as({0, 0}, [](Script& me) {
     me.start();
@@ -486,10 +481,7 @@ TEST_F(CoordinatorTest, ARunBeginsWithoutAReplicaAndTakesItInLater) {
     EXPECT_EQ(committed.epoch, 0U);
     EXPECT_EQ(committed.arrives, 1U);
     EXPECT_EQ(committed.next_epoch, 1U);
-    me.step(2);
-    me.shard(2, 1);
-    me.hear<Committed>();
-    me.say(Done{Step{2}});
+    me.end_behind_step_2(1);
   });
   stations_.push_back({{0, 1}, nullptr, nullptr, ""});
   const Outcome outcome = run();
@@ -543,10 +535,7 @@ TEST_F(CoordinatorTest, ACheckpointThatCannotBeCommittedIsDroppedAndTrainingGoes
     me.step(1);
     me.shard(1);
     EXPECT_THAT(me.hear<Dropped>().text, HasSubstr("no room on the disk"));
-    me.step(2);
-    me.shard(2);
-    me.hear<Committed>();
-    me.say(Done{Step{2}});
+    me.end_behind_step_2();
   };
   commit_error_ = store::StoreError::Kind::storage_full;
   notes_.on_add = [this](const std::string& text) {

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <string>
+
+#include "framework/sync/methods.h"
+
+namespace strait::sync {
+
+// Those of a recipe that names the method and nothing else.
+inline SyncSettings usual(const std::string& method) {
+  SyncSettings settings;
+  settings.method = method;
+  return settings;
+}
+
+}  // namespace strait::sync
