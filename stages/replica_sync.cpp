@@ -1,6 +1,7 @@
 #include "stages/replica_sync.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
@@ -52,6 +53,8 @@ ReplicaSync::ReplicaSync(const sync::SyncSettings& settings, std::int64_t replic
   const sync::StageMemory memory{optimizer.masters(), gradients.values(), optimizer.first_moments(),
                                  optimizer.second_moments()};
   slots_ = std::make_unique<sync::Slots>(layout_, memory, method_->slots());
+  slots_->spread_by(
+      [](std::int64_t count, const sync::Work& work) { at::parallel_for(0, count, 1, work); });
 }
 
 ReplicaSync::~ReplicaSync() = default;

@@ -65,21 +65,35 @@ void check_magnitudes(const std::vector<Block>& blocks, std::span<const float> v
 // The block's values of what was sent, zero where nothing was; goes on to the next block.
 class BlockReader {
  public:
-  explicit BlockReader(const SparseValues& sent) : sent_(sent) {}
+  // From that block on, whose values begin there.
+  BlockReader(const SparseValues& sent, std::size_t block, std::size_t value)
+      : pattern_(sent.patterns.data() + block), value_(sent.values.data() + value) {}
   const BlockValues& next() {
     block_.fill(0);
-    for (std::uint32_t rest = sent_.patterns[at_++]; rest != 0; rest &= rest - 1) {
-      block_[static_cast<std::size_t>(std::countr_zero(rest))] = sent_.values[value_++];
+    for (std::uint32_t rest = *pattern_++; rest != 0; rest &= rest - 1) {
+      block_[static_cast<std::size_t>(std::countr_zero(rest))] = *value_++;
     }
     return block_;
   }
 
  private:
-  const SparseValues& sent_;
-  std::size_t at_ = 0;
-  std::size_t value_ = 0;
+  const std::uint16_t* pattern_;
+  const float* value_;
   BlockValues block_{};
 };
+
+// Blocks that one thread lands on its own: enough to be worth it, few enough for many threads.
+constexpr std::size_t kStretch = 1024;
+
+std::vector<std::size_t> stretches_of(const SparseValues& sent) {
+  std::vector<std::size_t> begins;
+  std::size_t values = 0;
+  for (std::size_t b = 0; b < sent.patterns.size(); ++b) {
+    if (b % kStretch == 0) begins.push_back(values);
+    values += static_cast<std::size_t>(std::popcount(sent.patterns[b]));
+  }
+  return begins;
+}
 
 }  // namespace
 
@@ -114,13 +128,12 @@ std::optional<RoundPlan> Cocktail::plan(const Moment& moment, const Layout& layo
   return plan;
 }
 
-std::vector<Block> Cocktail::blocks(const Round& round, const Part& part,
-                                    const Layout& layout) const {
-  return choice_.blocks(layout, part.range, round.opened.step);
-}
-
 void Cocktail::tell(const Round& round, const Part& part, const Slots& slots, net::Frame& out) {
-  const std::vector<Block> chosen = blocks(round, part, slots.layout());
+  parts_.resize(round.parts.size());
+  PartUnderWay& under_way = parts_[part.index];
+  under_way.owned = false;
+  under_way.blocks = choice_.blocks(slots.layout(), part.range, round.opened.step);
+  const std::vector<Block>& chosen = under_way.blocks;
   const std::span<const float> weights = slots.values(kWeights);
   SlotColumn reference(slots, kReference, narrow_);
   std::vector<float> change(chosen.size() * kBlockSize);
@@ -132,14 +145,21 @@ void Cocktail::tell(const Round& round, const Part& part, const Slots& slots, ne
     for (std::size_t i = 0; i < kBlockSize; ++i) to[i] = own[i] - agreed[i];
   }
   check_magnitudes(chosen, change, slots.layout(), "the change since the last agreement");
-  told_[part.index] = write_packet(chosen, change, packet_, out);
+  under_way.told = write_packet(chosen, change, packet_, out);
+  under_way.told_at = stretches_of(under_way.told);
 }
 
 void Cocktail::fold(const Round& round, const Part& part, Told told, const Slots& slots,
                     net::Frame& out) {
-  const std::vector<Block> chosen = blocks(round, part, slots.layout());
-  std::vector<float> sum(chosen.size() * kBlockSize);
-  for (const std::span<const std::byte> packet : told) add_to(sum, read_packet(chosen, packet));
+  PartUnderWay& under_way = parts_[part.index];
+  const std::vector<Block>& chosen = under_way.blocks;
+  std::vector<float>& sum = under_way.left;
+  sum.assign(chosen.size() * kBlockSize, 0);
+  for (std::size_t member = 0; member < told.size(); ++member) {
+    // What was told here is known without reading it again.
+    const bool own = member == round.membership.mine;
+    add_to(sum, own ? under_way.told : read_packet(chosen, told[member]));
+  }
   SlotColumn residual(slots, kResidual, narrow_);
   const auto members = static_cast<float>(told.size());
   for (std::size_t b = 0; b < chosen.size(); ++b) {
@@ -148,34 +168,42 @@ void Cocktail::fold(const Round& round, const Part& part, Told told, const Slots
     for (std::size_t i = 0; i < kBlockSize; ++i) values[i] = values[i] / members + before[i];
   }
   check_magnitudes(chosen, sum, slots.layout(), "the mean change");
-  const SparseValues said = write_packet(chosen, sum, packet_, out);
-  BlockReader reader(said);
+  under_way.agreed = write_packet(chosen, sum, packet_, out);
+  under_way.owned = true;
+  BlockReader reader(under_way.agreed, 0, 0);
   for (std::size_t b = 0; b < chosen.size(); ++b) {
     const BlockValues& block = reader.next();
     for (std::size_t i = 0; i < kBlockSize; ++i) sum[b * kBlockSize + i] -= block[i];
   }
-  left_[part.index] = std::move(sum);
 }
 
-void Cocktail::land(const Round& round, Slots& slots) {
-  const auto told = std::exchange(told_, {});
-  const auto left = std::exchange(left_, {});
-  // All of it is read before any of it changes something.
-  std::vector<SparseValues> agreed;
-  for (const Part& part : round.parts) {
-    agreed.push_back(read_packet(blocks(round, part, slots.layout()),
-                                 round.exchanges.front().agreed[part.index]));
+void Cocktail::arrived(const Round& round, const Part& part, const Slots&) {
+  PartUnderWay& under_way = parts_[part.index];
+  if (!under_way.owned) {
+    under_way.agreed = read_packet(under_way.blocks, round.exchanges.back().agreed[part.index]);
   }
-  for (const Part& part : round.parts) {
-    const auto own = left.find(part.index);
-    land_part(blocks(round, part, slots.layout()), told.at(part.index), agreed[part.index],
-              own == left.end() ? nullptr : &own->second, slots);
-  }
+  under_way.agreed_at = stretches_of(under_way.agreed);
 }
 
-void Cocktail::land_part(const std::vector<Block>& blocks, const SparseValues& told,
-                         const SparseValues& agreed, const std::vector<float>* left,
-                         Slots& slots) const {
+void Cocktail::land(const Round&, Slots& slots) {
+  struct Stretch {
+    const PartUnderWay* part;
+    std::size_t number;
+  };
+  std::vector<Stretch> stretches;
+  for (const PartUnderWay& part : parts_) {
+    for (std::size_t i = 0; i < part.agreed_at.size(); ++i) stretches.push_back({&part, i});
+  }
+  slots.spread(static_cast<std::int64_t>(stretches.size()),
+               [&](std::int64_t first, std::int64_t last) {
+                 for (std::int64_t i = first; i < last; ++i) {
+                   const Stretch& stretch = stretches[static_cast<std::size_t>(i)];
+                   land_stretch(*stretch.part, stretch.number, slots);
+                 }
+               });
+}
+
+void Cocktail::land_stretch(const PartUnderWay& part, std::size_t stretch, Slots& slots) const {
   const std::span<float> weights = slots.values(kWeights);
   SlotColumn reference(slots, kReference, narrow_);
   SlotWriter new_reference(slots, kReference, narrow_);
@@ -187,13 +215,15 @@ void Cocktail::land_part(const std::vector<Block>& blocks, const SparseValues& t
     momentum.emplace(slots, kOuter, narrow_);
     new_momentum.emplace(slots, kOuter, narrow_);
   }
-  BlockReader mine(told);
-  BlockReader all(agreed);
+  const std::size_t begin = stretch * kStretch;
+  const std::size_t end = std::min(begin + kStretch, part.blocks.size());
+  BlockReader mine(part.told, begin, part.told_at[stretch]);
+  BlockReader all(part.agreed, begin, part.agreed_at[stretch]);
   BlockValues after{};
   BlockValues residual{};
   BlockValues outer{};
-  for (std::size_t b = 0; b < blocks.size(); ++b) {
-    const std::int64_t first = blocks[b].first;
+  for (std::size_t b = begin; b < end; ++b) {
+    const std::int64_t first = part.blocks[b].first;
     const BlockValues& gives = mine.next();
     const BlockValues& takes = all.next();
     const float* before = reference.block(first);
@@ -204,17 +234,12 @@ void Cocktail::land_part(const std::vector<Block>& blocks, const SparseValues& t
       after[i] = new_reference.rounded(before[i] + change);
       const float moved = after[i] - before[i];
       own[i] += moved - gives[i];
-      if (left != nullptr) residual[i] = (*left)[b * kBlockSize + i] + (change - moved);
+      if (part.owned) residual[i] = part.left[b * kBlockSize + i] + (change - moved);
     }
     if (remembers) new_momentum->store(first, outer);
     new_reference.store(first, after);
-    if (left != nullptr) new_residual.store(first, residual);
+    if (part.owned) new_residual.store(first, residual);
   }
-}
-
-void Cocktail::drop(const Round&) {
-  told_.clear();
-  left_.clear();
 }
 
 }  // namespace strait::sync

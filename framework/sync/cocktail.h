@@ -1,6 +1,5 @@
 #pragma once
 
-#include <map>
 #include <vector>
 
 #include "framework/sync/methods.h"
@@ -44,29 +43,34 @@ class Cocktail final : public SyncMethod {
   void tell(const Round& round, const Part& part, const Slots& slots, net::Frame& out) override;
   void fold(const Round& round, const Part& part, Told told, const Slots& slots,
             net::Frame& out) override;
+  void arrived(const Round& round, const Part& part, const Slots& slots) override;
   void land(const Round& round, Slots& slots) override;
-  void drop(const Round& round) override;
 
  private:
   static constexpr const char* kReference = "reference";
   static constexpr const char* kResidual = "residual";
   static constexpr const char* kOuter = "outer";  // momentum, where there is any
 
-  using PartIndex = std::uint32_t;
+  // A part of the round under way: what tell, fold and arrived leave for landing.
+  struct PartUnderWay {
+    std::vector<Block> blocks;
+    SparseValues told;        // by this replica, as others read it
+    SparseValues agreed;      // what all agreed on
+    bool owned = false;       // folded here, and so
+    std::vector<float> left;  // what is left to say of the blocks' values
+    // Where the values of each stretch of blocks begin, in told and in agreed.
+    std::vector<std::size_t> told_at;
+    std::vector<std::size_t> agreed_at;
+  };
 
-  std::vector<Block> blocks(const Round& round, const Part& part, const Layout& layout) const;
-  void land_part(const std::vector<Block>& blocks, const SparseValues& told,
-                 const SparseValues& agreed, const std::vector<float>* left, Slots& slots) const;
+  void land_stretch(const PartUnderWay& part, std::size_t stretch, Slots& slots) const;
 
   RandomChoice choice_;
   PacketSettings packet_;
   OuterStep outer_;
   UpdateRule rule_;
   bool narrow_;
-  // Of the round under way: what was told, as others read it, and for the parts that this replica
-  // owns, what is left to say of the chosen blocks.
-  std::map<PartIndex, SparseValues> told_;
-  std::map<PartIndex, std::vector<float>> left_;
+  std::vector<PartUnderWay> parts_;  // by Part::index
 };
 
 }  // namespace strait::sync

@@ -59,18 +59,29 @@ void Diloco::fold(const Round&, const Part& part, Told told, const Slots&, net::
   append_floats(mean_of_finite_floats(told, narrow_, count, kChange), narrow_, out);
 }
 
+// All of it is looked at before anything changes.
+void Diloco::arrived(const Round& round, const Part& part, const Slots&) {
+  std::vector<float> change(static_cast<std::size_t>(part.range.count()));
+  read_finite_floats(round.exchanges.front().agreed[part.index], narrow_, change, kChange);
+}
+
 void Diloco::land(const Round& round, Slots& slots) {
-  // All of it is read before anything changes.
-  for (const bool for_real : {false, true}) {
-    for (const Part& part : round.parts) {
-      std::vector<float> change(static_cast<std::size_t>(part.range.count()));
-      read_finite_floats(round.exchanges.front().agreed[part.index], narrow_, change, kChange);
-      if (!for_real) continue;
-      const auto reference = within(slots.values(kReference), part.range);
-      outer_.make(change, within(slots.values(kOuter), part.range), reference);
-      std::ranges::copy(reference, within(slots.values(kWeights), part.range).begin());
-    }
-  }
+  const std::vector<net::Frame>& agreed = round.exchanges.front().agreed;
+  slots.spread(static_cast<std::int64_t>(round.parts.size()),
+               [&](std::int64_t first, std::int64_t last) {
+                 for (std::int64_t i = first; i < last; ++i) {
+                   const Part& part = round.parts[static_cast<std::size_t>(i)];
+                   land_part(part, agreed[part.index], slots);
+                 }
+               });
+}
+
+void Diloco::land_part(const Part& part, std::span<const std::byte> agreed, Slots& slots) const {
+  std::vector<float> change(static_cast<std::size_t>(part.range.count()));
+  read_floats(agreed, narrow_, change, kChange);
+  const auto reference = within(slots.values(kReference), part.range);
+  outer_.make(change, within(slots.values(kOuter), part.range), reference);
+  std::ranges::copy(reference, within(slots.values(kWeights), part.range).begin());
 }
 
 }  // namespace strait::sync

@@ -26,9 +26,12 @@ class Diloco final : public SyncMethod {
   void tell(const Round& round, const Part& part, const Slots& slots, net::Frame& out) override;
   void fold(const Round& round, const Part& part, Told told, const Slots& slots,
             net::Frame& out) override;
+  void arrived(const Round& round, const Part& part, const Slots& slots) override;
   void land(const Round& round, Slots& slots) override;
 
  private:
+  void land_part(const Part& part, std::span<const std::byte> agreed, Slots& slots) const;
+
   bool narrow_;
   std::int64_t every_;
   std::int64_t steps_;

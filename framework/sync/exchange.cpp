@@ -94,6 +94,7 @@ void RoundOnTheWay::shard_reduce() {
     if (part.owner == mine()) continue;
     const net::Frame frame = links_.take(part.owner, head(RoundMessage::Kind::agreed, part));
     exchange().agreed[part.index] = body_of(frame);
+    method_.arrived(round_, part, slots_);
   }
 }
 
@@ -115,6 +116,7 @@ void RoundOnTheWay::fold_own(std::size_t first_part, std::size_t last_part) {
     method_.fold(round_, part, told, slots_, frame);
     send_to_others(frame);
     exchange().agreed[part.index] = body_of(frame);
+    method_.arrived(round_, part, slots_);
   }
 }
 
@@ -128,6 +130,7 @@ void RoundOnTheWay::gather_all() {
           member == mine() ? exchange().mine[part.index]
                            : body_of(links_.take(member, head(RoundMessage::Kind::told, part))));
     }
+    method_.arrived(round_, part, slots_);
   }
 }
 
@@ -140,6 +143,7 @@ void RoundOnTheWay::pair() {
   for (const Part& part : round_.parts) {
     exchange().theirs[part.index].push_back(
         body_of(links_.take(partner, head(RoundMessage::Kind::told, part))));
+    method_.arrived(round_, part, slots_);
   }
 }
 

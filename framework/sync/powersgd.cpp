@@ -143,13 +143,17 @@ void PowerSgd::land(const Round& round, Slots& slots) {
     low_rank_floats(round.exchanges.front().agreed[part.index], shape.left);
     low_rank_floats(round.exchanges.back().agreed[part.index], shape.right);
   }
-  for (const Part& part : round.parts) {
-    if (LowRankShape(piece_of(part, slots).spec, rank_).exact) {
-      land_exact(round, part, slots);
-    } else {
-      land_matrix(round, part, slots);
-    }
-  }
+  slots.spread(static_cast<std::int64_t>(round.parts.size()),
+               [&](std::int64_t first, std::int64_t last) {
+                 for (std::int64_t i = first; i < last; ++i) {
+                   const Part& part = round.parts[static_cast<std::size_t>(i)];
+                   if (LowRankShape(piece_of(part, slots).spec, rank_).exact) {
+                     land_exact(round, part, slots);
+                   } else {
+                     land_matrix(round, part, slots);
+                   }
+                 }
+               });
 }
 
 void PowerSgd::land_exact(const Round& round, const Part& part, Slots& slots) const {

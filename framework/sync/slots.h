@@ -2,10 +2,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "framework/sync/layout.h"
@@ -36,6 +38,11 @@ struct SlotNeed {
   bool shared = false;
 };
 
+// Calls work(first, last) for ranges that together are 0 .. count, each once, on several threads at
+// once where there are any; returns when all are done.
+using Work = std::function<void(std::int64_t first, std::int64_t last)>;
+using Spread = std::function<void(std::int64_t count, const Work& work)>;
+
 // Named flat vectors over the coordinates of a stage: the trainer's, and those a method asked for,
 // zero at first. Checkpoints, the memory report and rejoining need to know no method.
 class Slots {
@@ -60,11 +67,17 @@ class Slots {
 
   std::uint64_t own_bytes() const;  // of the slots a method asked for
 
+  // How the owner of the memory has work done that goes over the slots; unless it says so, on the
+  // caller's thread. Work that throws is on the caller's thread only.
+  void spread_by(Spread spread) { spread_ = std::move(spread); }
+  void spread(std::int64_t count, const Work& work) const { spread_(count, work); }
+
  private:
   const std::vector<std::uint16_t>* narrow(std::string_view name) const;  // null: it is float32
 
   Layout layout_;
   std::vector<SlotNeed> needs_;
+  Spread spread_ = [](std::int64_t count, const Work& work) { work(0, count); };
   std::map<std::string, std::span<float>, std::less<>> wide_;
   std::map<std::string, std::vector<float>, std::less<>> own_;
   std::map<std::string, std::vector<std::uint16_t>, std::less<>> own_narrow_;

@@ -25,10 +25,11 @@ enum class UpdateRule : std::uint8_t {
 // tells (tell), what the server of a part makes of it (fold) and what becomes of the model (land).
 // Pure arithmetic on slots: no thread, no link, no clock; the engine does the exchange.
 //
-// Threads: tell() and fold() run on the engine's thread while the trainer computes; nothing that
-// they read changes under them, and they change no slot. land() is the only place that changes
-// slots, and runs on the trainer's thread. So a round that is dropped before it lands leaves no
-// trace; what tell() and fold() want to remember for land() (a residual) is dropped with it.
+// Threads: tell(), fold() and arrived() run on the engine's thread while the trainer computes;
+// nothing that they read changes under them, and they change no slot. land() is the only place that
+// changes slots, and runs on the trainer's thread, which stands still for it; what may go over all
+// of the stage's threads goes through Slots::spread(). So a round that is dropped before it lands
+// leaves no trace; what the others want to remember for land() (a residual) is dropped with it.
 // At most one round is under way.
 //
 // Whatever decides the bits of the model (fold, land, decoding) must give the same bits on every
@@ -65,6 +66,9 @@ class SyncMethod {
   // others make no sense.
   virtual void fold(const Round& round, const Part& part, Told told, const Slots& slots,
                     net::Frame& out);
+  // All that this exchange brings of a part is there (of a part folded here, too): the place to
+  // read what land() needs, and to refuse it. SyncError where bytes of others make no sense.
+  virtual void arrived(const Round&, const Part&, const Slots&) {}
   // Every member holds all of round.exchanges. May throw SyncError before it changed anything.
   virtual void land(const Round& round, Slots& slots) = 0;
   // The round comes to nothing.

@@ -1,6 +1,7 @@
 // What a round of cocktail costs a replica, on one thread, as a share of copying its weights once:
 // choosing, selecting, quantising and coding what it tells (tell), decoding, averaging and coding
-// again for the part that it owns (fold), decoding and applying what all agreed on (land).
+// again for the part that it owns (fold), decoding what others answered (read) and applying what
+// all agreed on (land).
 //   cocktail_bench [--benchmark_filter=…]
 #include <benchmark/benchmark.h>
 
@@ -62,10 +63,11 @@ class Replica {
     strait::net::Frame answer;
     method.fold(round, round.parts[0], told, slots, answer);
   }
-  void land() {
+  void read() {
     round.exchanges[0].agreed = round.exchanges[0].mine;
-    method.land(round, slots);
+    for (const Part& part : round.parts) method.arrived(round, part, slots);
   }
+  void land() { method.land(round, slots); }
 
   Layout layout;
   std::vector<float> weights;
@@ -111,12 +113,20 @@ void fold(benchmark::State& state, const SyncSettings& settings) {
   count_bytes(state);
 }
 
+void read(benchmark::State& state, const SyncSettings& settings) {
+  Replica replica(state.range(0), settings);
+  replica.tell();
+  for (auto _ : state) replica.read();
+  count_bytes(state);
+}
+
 void land(benchmark::State& state, const SyncSettings& settings) {
   Replica replica(state.range(0), settings);
   for (auto _ : state) {
     state.PauseTiming();
     replica.next();
     replica.tell();
+    replica.read();
     state.ResumeTiming();
     replica.land();
   }
@@ -161,15 +171,18 @@ void register_all() {
     for (const std::int64_t values : kValues) entry->Arg(values);
   };
   add("copy", copy);
-  for (const int bits : {2, 4, 8}) {
-    const SyncSettings settings = settings_of(0.1, 0.2, bits);
-    const std::string name = " 0.1 0.2 " + std::to_string(bits) + " bits";
-    add("tell" + name, tell, settings);
-    add("fold" + name, fold, settings);
-    add("land" + name, land, settings);
-  }
-  add("tell 1 0.02 2 bits", tell, settings_of(1, 0.02, 2));
-  add("land 1 0.02 2 bits", land, settings_of(1, 0.02, 2));
+  const auto add_all = [&](const std::string& name, const SyncSettings& settings) {
+    add("tell " + name, tell, settings);
+    add("fold " + name, fold, settings);
+    add("read " + name, read, settings);
+    add("land " + name, land, settings);
+  };
+  add_all("0.1 0.2 2 bits", settings_of(0.1, 0.2, 2));
+  add_all("0.1 0.2 4 bits", settings_of(0.1, 0.2, 4));
+  add_all("0.1 0.2 8 bits", settings_of(0.1, 0.2, 8));
+  add_all("0.12 1 1 bit", settings_of(0.12, 1, 1));
+  add_all("0.5 0.5 4 bits", settings_of(0.5, 0.5, 4));
+  add_all("1 0.02 2 bits", settings_of(1, 0.02, 2));
 }
 
 }  // namespace

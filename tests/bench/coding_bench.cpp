@@ -74,6 +74,10 @@ class Timed : public SyncMethod {
     const Stopwatch watch(seconds_.engine);
     method_->fold(round, part, told, slots, out);
   }
+  void arrived(const Round& round, const Part& part, const Slots& slots) override {
+    const Stopwatch watch(seconds_.engine);
+    method_->arrived(round, part, slots);
+  }
   void land(const Round& round, Slots& slots) override {
     const Stopwatch watch(seconds_.trainer);
     method_->land(round, slots);

@@ -425,14 +425,20 @@ TEST(Cocktail, DamagedAnswersAreRefusedBeforeAnythingChanges) {
     Walk walk(stage, random(), 1e-3);
     walk.step();
     stage.open({step_number(0), Hook::update});
-    stage.exchange();
-    auto& agreed = stage.rounds()[0].exchanges[0].agreed;
-    net::Frame& frame = agreed[random() % agreed.size()];
-    if (frame.empty()) continue;
-    frame[random() % frame.size()] ^= std::byte(1 + random() % 255);
-    if (random() % 2 == 0) frame.resize(random() % frame.size());
     const auto before = slots_of(stage.replica(0));
+    const auto damage = [&] {
+      Round& round = stage.rounds()[0];
+      std::vector<std::uint32_t> others;
+      for (const Part& part : round.parts) {
+        if (part.owner != 0) others.push_back(part.index);
+      }
+      net::Frame& frame = round.exchanges[0].agreed[others[random() % others.size()]];
+      if (frame.empty()) return;
+      frame[random() % frame.size()] ^= std::byte(1 + random() % 255);
+      if (random() % 2 == 0) frame.resize(random() % frame.size());
+    };
     try {
+      stage.exchange(damage);
       stage.land();
     } catch (const SyncError& error) {
       EXPECT_EQ(error.kind(), SyncError::Kind::corrupt);

@@ -95,7 +95,7 @@ bool DirectRound::open(const Moment& moment) {
   return true;
 }
 
-void DirectRound::exchange() {
+void DirectRound::exchange(const std::function<void()>& damage) {
   for (int exchange = 0; exchange < rounds_[0].plan.exchanges; ++exchange) {
     for (std::size_t place = 0; place < rounds_.size(); ++place) {
       rounds_[place].exchange = exchange;
@@ -111,6 +111,16 @@ void DirectRound::exchange() {
       case Pattern::pair:
         swap(exchange);
         break;
+    }
+    if (damage) damage();
+    arrive();
+  }
+}
+
+void DirectRound::arrive() {
+  for (std::size_t place = 0; place < rounds_.size(); ++place) {
+    for (const Part& part : rounds_[place].parts) {
+      method(place).arrived(rounds_[place], part, slots(place));
     }
   }
 }

@@ -44,7 +44,9 @@ class DirectRound {
 
   // The same in single steps. Parts are told in a random order.
   bool open(const Moment& moment);
-  void exchange();  // all exchanges, one behind the other
+  // All exchanges, one behind the other; `damage` is done when all of one has come, and nobody has
+  // read it.
+  void exchange(const std::function<void()>& damage = {});
   void land();
   void drop();  // at any place between
 
@@ -63,6 +65,7 @@ class DirectRound {
   void reduce(int exchange);
   void gather(int exchange);
   void swap(int exchange);
+  void arrive();
   void count(std::size_t place, std::size_t bytes, std::size_t times);
 
   Layout layout_;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <random>
+#include <thread>
 
 #include "framework/sync/methods.h"
 #include "framework/sync/sync_error.h"
@@ -133,6 +134,49 @@ TEST_P(MethodLaws, ADroppedRoundLeavesNoTrace) {
           EXPECT_TRUE(same_bits(ends[i], all));
         } else {
           ends.push_back(all);
+        }
+      }
+    }
+  }
+}
+
+// As a stage of so many threads does it, though in no order that could be relied on.
+Spread over_threads(std::int64_t threads) {
+  return [threads](std::int64_t count, const Work& work) {
+    std::vector<std::thread> all;
+    for (std::int64_t i = threads; i-- > 0;) {
+      all.emplace_back([=, &work] { work(count * i / threads, count * (i + 1) / threads); });
+    }
+    for (std::thread& thread : all) thread.join();
+  };
+}
+
+TEST_P(MethodLaws, AnyNumberOfThreadsComesToTheSameBits) {
+  std::mt19937_64 random(8);
+  const Layout layout({{.name = "w", .shape = {900, 130}},
+                       {.name = "norm", .shape = {77}},
+                       {.name = "tied", .shape = {90, 50}, .twin = true}});
+  for (const bool narrow : {false, true}) {
+    SyncSettings settings = random_settings(random);
+    settings.random = 0.7;
+    settings.narrow_reference = narrow;
+    const std::uint64_t seed = random();
+    std::vector<std::vector<std::vector<float>>> alone;
+    for (const std::int64_t threads : {1, 2, 5}) {
+      std::mt19937_64 same(seed);
+      DirectRound stage(layout, 3, maker(settings));
+      for (std::size_t i = 0; i < stage.size(); ++i) {
+        if (threads > 1) stage.replica(i).slots.spread_by(over_threads(threads));
+      }
+      start_at_random(stage, same);
+      Quadratic problem(stage, same(), {.noise = 0.2, .adam = true});
+      for (std::int64_t step = 0; step < kLawSteps; ++step) problem.step(step);
+      for (std::size_t i = 0; i < stage.size(); ++i) {
+        const auto all = slots_of(stage.replica(i));
+        if (threads == 1) {
+          alone.push_back(all);
+        } else {
+          ASSERT_TRUE(same_bits(alone[i], all)) << threads << " threads";
         }
       }
     }
@@ -278,6 +322,7 @@ TEST_P(MethodLaws, WhatMakesNoSenseIsRefusedAndChangesNothing) {
     DirectReplica& replica = stage.replica(victim);
     const auto before = slots_of(replica);
     try {
+      for (const Part& each : round.parts) replica.method->arrived(round, each, replica.slots);
       replica.method->land(round, replica.slots);
     } catch (const SyncError& error) {
       EXPECT_EQ(error.kind(), SyncError::Kind::corrupt);
