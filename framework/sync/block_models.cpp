@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <bit>
+#include <cstring>
 
 #include "framework/sync/block_pattern.h"
 #include "framework/sync/sync_error.h"
@@ -12,6 +13,7 @@ namespace {
 
 constexpr std::size_t kEscape = SymbolModel::kSymbols - 1;
 constexpr int kBlock = 16;
+constexpr unsigned kWidthBits = 4;
 
 // How likely a block has 0, 1, … 16 values if each is sent by itself with the same probability.
 SymbolModel::Weights counts_at_random(double share) {
@@ -36,92 +38,123 @@ SymbolModel::Weights falling_levels(double decay) {
   return weights;
 }
 
-// A level: its upper bits by what was learned, up to an escape; its lower bits plainly.
-void put_level(RangeEncoder& encoder, SymbolModel& model, std::int32_t level, unsigned plain_bits) {
-  const auto value = static_cast<std::uint32_t>(level);
-  const std::uint32_t upper = value >> plain_bits;
-  if (upper < kEscape) {
-    model.put(encoder, upper);
-  } else {
-    model.put(encoder, kEscape);
-    const std::uint32_t rest = upper - static_cast<std::uint32_t>(kEscape) + 1;
-    const auto width = static_cast<std::uint32_t>(std::bit_width(rest)) - 1;
-    encoder.put_uniform(width, 16);
-    if (width > 0) encoder.put(rest - (1U << width), 1, width);
+template <std::size_t kCount>
+std::array<SymbolModel, kCount> all_alike(const SymbolModel& model) {
+  return [&]<std::size_t... kEach>(std::index_sequence<kEach...>) {
+    return std::array<SymbolModel, kCount>{((void)kEach, model)...};
   }
-  if (plain_bits > 0) encoder.put(value & ((1U << plain_bits) - 1), 1, plain_bits);
+  (std::make_index_sequence<kCount>());
 }
 
-std::uint32_t plain(RangeDecoder& decoder, unsigned bits) {
-  if (bits == 0) return 0;
-  const std::uint32_t value = decoder.place(bits);
-  decoder.take(value, 1);
-  return value;
+// By values that a block had of late: 0.25, 1, 2, 3, 4, 6, 9.
+constexpr unsigned kActivityShift = 5;
+constexpr auto kActivityOf = [] {
+  constexpr std::array<std::size_t, 7> kBounds = {32, 128, 256, 384, 512, 768, 1152};
+  std::array<std::uint8_t, (kBlock * 128 >> kActivityShift) + 1> found{};
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    for (const std::size_t bound : kBounds) found[i] += i << kActivityShift >= bound ? 1U : 0U;
+  }
+  return found;
+}();
+
+// What is beyond the models' symbols, and more than 0.
+void put_rest(LaneWriter& writer, std::size_t lane, std::uint32_t rest) {
+  const auto width = static_cast<unsigned>(std::bit_width(rest)) - 1;
+  writer.put(lane, width, 1, kWidthBits);
+  writer.put(lane, rest - (1U << width), 1, width);
 }
 
-std::int32_t take_level(RangeDecoder& decoder, SymbolModel& model, const Grid& grid) {
-  auto upper = static_cast<std::uint32_t>(model.take(decoder));
-  if (upper == kEscape) {
-    const std::uint32_t width = decoder.uniform(16);
-    upper += (1U << width) - 1 + plain(decoder, width);
-  }
-  const std::uint32_t level = (upper << grid.plain_bits) + plain(decoder, grid.plain_bits);
-  if (level > static_cast<std::uint32_t>(grid.most_level)) {
-    throw SyncError(
-        SyncError::Kind::corrupt,
-        fmt::format("a packet has a value of level {}; there are {}", level, grid.most_level + 1));
-  }
-  return static_cast<std::int32_t>(level);
+std::uint32_t take_rest(LaneReader& reader, std::size_t lane) {
+  const unsigned width = reader.place(lane, kWidthBits);
+  reader.take(lane, width, 1, kWidthBits);
+  const std::uint32_t low = reader.place(lane, width);
+  reader.take(lane, low, 1, width);
+  return (1U << width) + low;
 }
 
 }  // namespace
 
-BlockModels::BlockModels(double share, double decay)
-    : activity_(static_cast<int>(share * kBlock * 128)) {
-  counts_.fill(SymbolModel(counts_at_random(share)));
-  levels_.fill(SymbolModel(falling_levels(decay)));
+BlockModels::BlockModels(double share, double decay, SymbolModel::End end)
+    : classes_(all_alike<kActivities>(SymbolModel(counts_at_random(share), end))),
+      levels_(all_alike<kCrowds>(SymbolModel(falling_levels(decay), end))),
+      activity_(static_cast<int>(share * kBlock * 128)) {}
+
+SymbolModel& BlockModels::model_of_class() {
+  return classes_[kActivityOf[static_cast<unsigned>(activity_) >> kActivityShift]];
 }
 
-// By values that a block had of late: 0.25, 1, 2, 3, 4, 6, 9.
-std::size_t BlockModels::activity() const {
-  constexpr std::array<int, kActivities - 1> kBounds = {32, 128, 256, 384, 512, 768, 1152};
-  std::size_t found = 0;
-  for (const int bound : kBounds) found += activity_ >= bound ? 1U : 0U;
-  return found;
+void BlockModels::count(std::size_t pattern_class) {
+  activity_ += (static_cast<int>(most_values(pattern_class)) * 128 - activity_) / 8;
 }
 
-void BlockModels::put(RangeEncoder& encoder, const CodedBlock& block, const Grid& grid) {
-  const int values = std::popcount(block.pattern);
-  const PatternPlace place = place_of(block.pattern);
-  counts_[activity()].put(encoder, place.pattern_class);
-  const unsigned signs = most_values(place.pattern_class);
-  encoder.put_uniform(place.place << signs | block.signs, patterns_of(place.pattern_class)
-                                                              << signs);
-  count(values);
-  if (grid.most_level == 0) return;
-  SymbolModel& levels = levels_of(values);
-  for (int i = 0; i < values; ++i) {
-    put_level(encoder, levels, block.levels[static_cast<std::size_t>(i)], grid.plain_bits);
+void BlockModels::put_classes(LaneWriter& writer, std::size_t first,
+                              std::span<const std::uint16_t> patterns) {
+  for (std::size_t i = 0; i < patterns.size(); ++i) {
+    const std::size_t found = place_of(patterns[i]).pattern_class;
+    model_of_class().put(writer, (first + i) % kLanes, found);
+    count(found);
   }
 }
 
-void BlockModels::take(RangeDecoder& decoder, const Grid& grid, CodedBlock& block) {
-  PatternPlace place;
-  place.pattern_class = counts_[activity()].take(decoder);
-  const unsigned signs = most_values(place.pattern_class);
-  const std::uint32_t both = decoder.uniform(patterns_of(place.pattern_class) << signs);
-  place.place = both >> signs;
-  block.pattern = pattern_at(place);
-  block.signs = static_cast<std::uint16_t>(both & ((1U << signs) - 1));
-  const int values = std::popcount(block.pattern);
-  count(values);
-  if (grid.most_level == 0) {
-    block.levels.fill(0);
-    return;
+void BlockModels::take_classes(LaneReader& reader, std::size_t first,
+                               std::span<std::uint8_t> classes) {
+  for (std::size_t i = 0; i < classes.size(); ++i) {
+    const std::size_t found = model_of_class().take(reader, (first + i) % kLanes);
+    classes[i] = static_cast<std::uint8_t>(found);
+    count(found);
   }
-  SymbolModel& levels = levels_of(values);
-  for (int i = 0; i < values; ++i) {
-    block.levels[static_cast<std::size_t>(i)] = take_level(decoder, levels, grid);
+}
+
+// Without a loop over a block's values, whose end no processor could foresee.
+void BlockModels::find_crowds(std::span<const std::uint16_t> patterns, std::size_t values) {
+  constexpr auto kCrowdOf = [] {
+    std::array<std::uint8_t, kBlock + 1> found{};
+    for (std::size_t i = 0; i < found.size(); ++i) found[i] = i <= 2 ? 0 : i <= 5 ? 1 : 2;
+    return found;
+  }();
+  crowds_.resize(values + kBlock);
+  std::uint8_t* to = crowds_.data();
+  for (const std::uint16_t pattern : patterns) {
+    const auto count = static_cast<std::size_t>(std::popcount(pattern));
+    std::memset(to, kCrowdOf[count], kBlock);
+    to += count;
+  }
+}
+
+void BlockModels::put_levels(LaneWriter& writer, std::size_t first,
+                             std::span<const std::uint16_t> patterns,
+                             std::span<const std::int32_t> levels, const Grid& grid) {
+  find_crowds(patterns, levels.size());
+  for (std::size_t i = 0; i < levels.size(); ++i) {
+    const std::size_t lane = (first + i) % kLanes;
+    const auto upper = static_cast<std::size_t>(levels[i]) >> grid.plain_bits;
+    SymbolModel& model = levels_[crowds_[i]];
+    if (upper < kEscape) {
+      model.put(writer, lane, upper);
+    } else {
+      model.put(writer, lane, kEscape);
+      put_rest(writer, lane, static_cast<std::uint32_t>(upper - kEscape + 1));
+    }
+  }
+}
+
+void BlockModels::take_levels(LaneReader& reader, std::size_t first,
+                              std::span<const std::uint16_t> patterns,
+                              std::span<std::int32_t> levels, const Grid& grid) {
+  find_crowds(patterns, levels.size());
+  const auto most = static_cast<std::uint32_t>(grid.most_level) >> grid.plain_bits;
+  for (std::size_t i = 0; i < levels.size(); ++i) {
+    const std::size_t lane = (first + i) % kLanes;
+    auto upper = static_cast<std::uint32_t>(levels_[crowds_[i]].take(reader, lane));
+    if (upper == kEscape) {
+      upper += take_rest(reader, lane) - 1;
+      if (upper > most) {
+        throw SyncError(SyncError::Kind::corrupt,
+                        fmt::format("a packet has a value of level {}; there are {}",
+                                    upper << grid.plain_bits, grid.most_level + 1));
+      }
+    }
+    levels[i] = static_cast<std::int32_t>(upper << grid.plain_bits);
   }
 }
 

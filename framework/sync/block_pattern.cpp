@@ -8,6 +8,9 @@ namespace {
 
 constexpr std::size_t kPatterns = std::size_t{1} << 16;
 
+constexpr unsigned kBits = 16;
+constexpr unsigned kInverseBits = 44;
+
 constexpr std::size_t class_of_count(int count) {
   return count == 16 ? 15 : count == 15 ? 14 : static_cast<std::size_t>(count);
 }
@@ -15,8 +18,9 @@ constexpr std::size_t class_of_count(int count) {
 struct PatternTable {
   std::array<std::uint32_t, kPatternClasses> sizes{};
   std::array<std::uint32_t, kPatternClasses> begins{};
-  std::array<std::uint16_t, kPatterns> places{};    // by pattern
-  std::array<std::uint16_t, kPatterns> patterns{};  // by class and place
+  std::array<std::uint64_t, kPatternClasses> inverses{};  // 2^44 / sizes, rounded up
+  std::array<std::uint16_t, kPatterns> places{};          // by pattern
+  std::array<std::uint16_t, kPatterns> patterns{};        // by class and place
 };
 
 PatternTable made_table() {
@@ -27,6 +31,9 @@ PatternTable made_table() {
   }
   for (std::size_t i = 1; i < kPatternClasses; ++i) {
     table.begins[i] = table.begins[i - 1] + table.sizes[i - 1];
+  }
+  for (std::size_t i = 0; i < kPatternClasses; ++i) {
+    table.inverses[i] = ((std::uint64_t{1} << kInverseBits) + table.sizes[i] - 1) / table.sizes[i];
   }
   for (std::size_t i = 0; i < kPatterns; ++i) {
     const std::size_t found = class_of_count(std::popcount(i));
@@ -39,6 +46,25 @@ const PatternTable& pattern_table() {
   static const PatternTable kTable = made_table();
   return kTable;
 }
+
+// Patterns have about equally many of 2^16 places: place p is that of number p * count / 2^16, so
+// number i begins at i * 2^16 / count, rounded up.
+class EvenPlaces {
+ public:
+  EvenPlaces(const PatternTable& table, std::size_t pattern_class)
+      : count_(table.sizes[pattern_class]), inverse_(table.inverses[pattern_class]) {}
+  std::uint32_t number_at(std::uint32_t place) const { return place * count_ >> kBits; }
+  // Exact: dividends are below 2^30, and a class has less than 2^14 patterns.
+  std::uint32_t below(std::uint32_t number) const {
+    const std::uint64_t dividend = (std::uint64_t{number} << kBits) + count_ - 1;
+    return static_cast<std::uint32_t>(dividend * inverse_ >> kInverseBits);
+  }
+  std::uint32_t size(std::uint32_t number) const { return below(number + 1) - below(number); }
+
+ private:
+  std::uint32_t count_;
+  std::uint64_t inverse_;
+};
 
 }  // namespace
 
@@ -57,6 +83,27 @@ std::uint32_t patterns_of(std::size_t pattern_class) {
 
 unsigned most_values(std::size_t pattern_class) {
   return static_cast<unsigned>(pattern_class < 14 ? pattern_class : pattern_class + 1);
+}
+
+void put_places(LaneWriter& writer, std::size_t first, std::span<const std::uint16_t> patterns) {
+  const PatternTable& table = pattern_table();
+  for (std::size_t i = 0; i < patterns.size(); ++i) {
+    const EvenPlaces places(table, class_of_count(std::popcount(patterns[i])));
+    const std::uint32_t number = table.places[patterns[i]];
+    writer.put((first + i) % kLanes, places.below(number), places.size(number), kBits);
+  }
+}
+
+void take_places(LaneReader& reader, std::size_t first, std::span<const std::uint8_t> classes,
+                 std::span<std::uint16_t> patterns) {
+  const PatternTable& table = pattern_table();
+  for (std::size_t i = 0; i < classes.size(); ++i) {
+    const std::size_t lane = (first + i) % kLanes;
+    const EvenPlaces places(table, classes[i]);
+    const std::uint32_t number = places.number_at(reader.place(lane, kBits));
+    reader.take(lane, places.below(number), places.size(number), kBits);
+    patterns[i] = table.patterns[table.begins[classes[i]] + number];
+  }
 }
 
 }  // namespace strait::sync

@@ -2,6 +2,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
+
+#include "framework/sync/lane_coder.h"
 
 namespace strait::sync {
 
@@ -20,5 +23,10 @@ std::uint16_t pattern_at(PatternPlace place);  // place.place < patterns_of(plac
 std::uint32_t patterns_of(std::size_t pattern_class);
 // The most values that a pattern of the class has.
 unsigned most_values(std::size_t pattern_class);
+
+// The places of patterns, given their classes: that of patterns[i] in lane `first` + i.
+void put_places(LaneWriter& writer, std::size_t first, std::span<const std::uint16_t> patterns);
+void take_places(LaneReader& reader, std::size_t first, std::span<const std::uint8_t> classes,
+                 std::span<std::uint16_t> patterns);
 
 }  // namespace strait::sync

@@ -1,52 +1,57 @@
 #include "framework/sync/symbol_model.h"
 
 #include <algorithm>
-#include <bit>
 #include <numeric>
 
 namespace strait::sync {
 namespace {
 
-// A symbol moves every probability by 2^-5 of the way at first, later by 2^-7: quick enough for
-// packets of a kilobyte, steady enough not to cost large ones.
-constexpr unsigned kFirstRate = 5;
-constexpr unsigned kLastRate = 7;
-constexpr std::uint32_t kQuick = 32;
-
-using Places = std::array<std::int16_t, SymbolModel::kSymbols>;
-
-// Where the places would be if nothing but one symbol ever came: one place for each other.
-constexpr std::array<Places, SymbolModel::kSymbols> kTargets = [] {
-  std::array<Places, SymbolModel::kSymbols> targets{};
-  for (std::size_t symbol = 0; symbol < targets.size(); ++symbol) {
-    for (std::size_t i = 0; i < targets.size(); ++i) {
-      const std::size_t place = i <= symbol ? i : (std::size_t{1} << 15) - targets.size() + i;
-      targets[symbol][i] = static_cast<std::int16_t>(place);
-    }
-  }
-  return targets;
-}();
+// What the first guess is worth, in symbols.
+constexpr double kTrust = 24;
+// Soon at first, for packets of a kilobyte.
+constexpr std::uint32_t kFirstStretch = 16;
+constexpr std::uint32_t kLastStretch = 512;
+// Older symbols count half when there are so many.
+constexpr std::uint32_t kRemembered = 2048;
 
 }  // namespace
 
-SymbolModel::SymbolModel(const Weights& weights) {
+SymbolModel::SymbolModel(const Weights& weights, End end)
+    : left_(kFirstStretch), stretch_(kFirstStretch), reads_(end == End::reader) {
   const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
-  const double scale = sum > 0 ? (kWhole - kSymbols) / sum : 0;
-  double before = 0;
   for (std::size_t i = 0; i < kSymbols; ++i) {
-    below_[i] = static_cast<std::int16_t>(i + static_cast<std::size_t>(before * scale));
-    before += weights[i];
+    counts_[i] = static_cast<std::uint32_t>(sum > 0 ? weights[i] / sum * kTrust * kOne : kOne);
   }
+  deal_out();
 }
 
-void SymbolModel::learn(std::size_t symbol) {
-  const Places& target = kTargets[symbol];
-  const auto ripe = static_cast<unsigned>(std::bit_width(seen_ / kQuick));
-  const unsigned rate = std::min(kFirstRate + ripe, kLastRate);
-  for (std::size_t i = 0; i < kSymbols; ++i) {
-    below_[i] = static_cast<std::int16_t>(below_[i] + ((target[i] - below_[i]) >> rate));
+void SymbolModel::renew() {
+  deal_out();
+  if (std::accumulate(counts_.begin(), counts_.end(), 0U) >= kRemembered * kOne) {
+    for (std::uint32_t& count : counts_) count /= 2;
   }
-  ++seen_;
+  left_ = stretch_;
+  stretch_ = std::min(2 * stretch_, kLastStretch);
+}
+
+// One place for each, so that no symbol is ever impossible; the others by counts, and what rounding
+// leaves to the one that has most.
+void SymbolModel::deal_out() {
+  const std::uint32_t sum = std::max(std::accumulate(counts_.begin(), counts_.end(), 0U), 1U);
+  std::array<std::uint32_t, kSymbols> sizes{};
+  std::uint32_t dealt = 0;
+  for (std::size_t i = 0; i < kSymbols; ++i) {
+    sizes[i] = 1 + counts_[i] * std::uint64_t{kPlaces - kSymbols} / sum;
+    dealt += sizes[i];
+  }
+  *std::max_element(sizes.begin(), sizes.end()) += kPlaces - dealt;
+  for (std::size_t i = 0; i < kSymbols; ++i) {
+    below_[i + 1] = static_cast<std::uint16_t>(below_[i] + sizes[i]);
+    if (reads_) {
+      std::fill(owners_.begin() + below_[i], owners_.begin() + below_[i + 1],
+                static_cast<std::uint8_t>(i));
+    }
+  }
 }
 
 }  // namespace strait::sync

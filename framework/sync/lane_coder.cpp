@@ -1,0 +1,88 @@
+#include "framework/sync/lane_coder.h"
+
+#include <algorithm>
+
+namespace strait::sync {
+namespace {
+
+constexpr std::size_t kLaneBytes = 5;
+constexpr std::size_t kWordBytes = 2;
+constexpr std::size_t kPlainOfLane = kPlainInLanes / kLanes;
+
+// Little endian.
+std::uint64_t number_at(std::span<const std::byte> bytes, std::size_t at, std::size_t count) {
+  std::uint64_t number = 0;
+  for (std::size_t i = std::min(at + count, bytes.size()); i-- > at;) {
+    number = number << 8U | std::to_integer<std::uint64_t>(bytes[i]);
+  }
+  return number;
+}
+
+std::byte* put_number(std::uint64_t number, std::size_t count, std::byte* to) {
+  for (std::size_t i = 0; i < count; ++i) *to++ = std::byte(number >> (8 * i));
+  return to;
+}
+
+}  // namespace
+
+void LaneWriter::finish(std::span<const std::byte> plain, net::Frame& out) const {
+  if (symbols_.empty() && plain.empty()) return;
+  std::array<std::uint64_t, kLanes> lanes{};
+  for (std::size_t i = 0; i < kLanes; ++i) {
+    lanes[i] = LaneReader::kLeast | number_at(plain, i * kPlainOfLane, kPlainOfLane);
+  }
+  // A word at most for each symbol, the last one to be read first.
+  std::vector<std::uint16_t> words(symbols_.size() + 1);
+  std::uint16_t* word = words.data() + words.size() - 1;
+  for (auto symbol = symbols_.rbegin(); symbol != symbols_.rend(); ++symbol) {
+    std::uint64_t& lane = lanes[symbol->lane];
+    std::uint64_t number = lane;
+    const bool full = number >= std::uint64_t{symbol->size} << (40U - symbol->bits);
+    *word = static_cast<std::uint16_t>(number);
+    word -= full ? 1 : 0;
+    number = full ? number >> 16U : number;
+    const std::uint64_t whole = number / symbol->size;
+    lane = (whole << symbol->bits) + (number - whole * symbol->size) + symbol->below;
+  }
+  ++word;
+  const auto count = static_cast<std::size_t>(words.data() + words.size() - word);
+  const auto behind = plain.subspan(std::min(plain.size(), kPlainInLanes));
+  const std::size_t begin = out.size();
+  out.resize(begin + kLanes * kLaneBytes + count * kWordBytes + behind.size());
+  std::byte* to = out.data() + begin;
+  for (const std::uint64_t lane : lanes) to = put_number(lane, kLaneBytes, to);
+  for (std::size_t i = 0; i < count; ++i) to = put_number(word[i], kWordBytes, to);
+  std::copy(behind.begin(), behind.end(), to);
+}
+
+LaneReader::LaneReader(std::span<const std::byte> bytes)
+    : cut_(!bytes.empty() && bytes.size() < kLanes * kLaneBytes),
+      rest_(bytes.subspan(std::min(bytes.size(), kLanes * kLaneBytes))),
+      words_(rest_.size() / kWordBytes + 1) {
+  lanes_.fill(kLeast);
+  for (std::size_t i = 0; i < kLanes && !bytes.empty(); ++i) {
+    lanes_[i] = number_at(bytes, i * kLaneBytes, kLaneBytes);
+  }
+  for (std::size_t i = 0; i + 1 < words_.size(); ++i) {
+    words_[i] = static_cast<std::uint16_t>(number_at(rest_, i * kWordBytes, kWordBytes));
+  }
+}
+
+bool LaneReader::finish(std::size_t count, std::vector<std::byte>& plain) const {
+  if (cut_) return false;
+  const std::size_t behind = count - std::min(count, kPlainInLanes);
+  if (rest_.size() != at_ * kWordBytes + behind) return false;
+  plain.resize(std::max(count, kPlainInLanes));
+  for (std::size_t i = 0; i < kLanes; ++i) {
+    if (lanes_[i] >> 24U != 1) return false;
+    put_number(lanes_[i], kPlainOfLane, plain.data() + i * kPlainOfLane);
+  }
+  std::copy(rest_.end() - static_cast<std::ptrdiff_t>(behind), rest_.end(),
+            plain.begin() + kPlainInLanes);
+  const bool zeros = std::all_of(plain.begin() + static_cast<std::ptrdiff_t>(count), plain.end(),
+                                 [](std::byte byte) { return byte == std::byte{0}; });
+  plain.resize(count);
+  return zeros;
+}
+
+}  // namespace strait::sync
