@@ -246,17 +246,29 @@ void SyncRounds::exchange_rounds() {
     bool parted = false;
     {
       const MutexLock lock(mutex_);
-      while (!closing_ && !requested_ && !parted_) changed_.wait(mutex_);
+      while (!closing_ && (error_ != nullptr || (!requested_ && !parted_))) changed_.wait(mutex_);
       if (parted_ && !requested_) changed_.wait_until(mutex_, Clock::now() + kTakeIn);
       if (closing_) return;
       parted = !requested_;
       requested_ = false;
     }
-    // Members that have not heard of it yet may wait for room at our end.
     if (parted)
-      links_.take_in();
+      take_in();
     else
       exchange_one();
+  }
+}
+
+// Members that have not heard of it yet may wait for room at our end.
+void SyncRounds::take_in() {
+  try {
+    links_.take_in();
+  } catch (const std::exception&) {
+    {
+      const MutexLock lock(mutex_);
+      error_ = std::current_exception();
+    }
+    changed_.notify_all();
   }
 }
 

@@ -92,6 +92,7 @@ class SyncRounds {
   void finish_reading();
   void land();
   void exchange_rounds();
+  void take_in();
   void exchange_one();
   void wait_until_ready(Range range);
   bool ready(Range range) const STRAIT_REQUIRES(mutex_);

@@ -38,7 +38,7 @@ std::vector<LinkRow> replica_mesh(std::size_t replicas) {
 
 TinyReplica::TinyReplica(const Layout& layout, std::unique_ptr<SyncMethod> method,
                          Membership membership, LinkRow links, const Snapshot* from,
-                         store::Step next)
+                         store::Step next, Roster* roster)
     : weights_(static_cast<std::size_t>(layout.size())),
       gradient_(weights_.size()),
       first_moment_(weights_.size()),
@@ -52,7 +52,7 @@ TinyReplica::TinyReplica(const Layout& layout, std::unique_ptr<SyncMethod> metho
     }
   }
   engine_ = std::make_unique<SyncRounds>(std::move(method), slots_, std::move(membership),
-                                         std::move(links));
+                                         std::move(links), roster);
   if (from != nullptr) engine_->go_on(next);
 }
 

@@ -11,6 +11,7 @@
 
 #include "framework/sync/methods.h"
 #include "framework/sync/sync_error.h"
+#include "tests/framework/net/dying_link.h"
 #include "tests/framework/sync/replica_set.h"
 #include "tests/framework/sync/usual_settings.h"
 
@@ -142,6 +143,38 @@ TEST(SyncRounds, WhoeverWaitsForAReplicaThatLeftIsTold) {
   });
   EXPECT_EQ(said[1], "died");
   for (const std::size_t number : {0, 2, 3}) EXPECT_THAT(said[number], testing::Not(IsEmpty()));
+}
+
+// The links are emptied then, by the engine's own thread.
+TEST(SyncRounds, WhatGoesWrongWhileNobodyKnowsWhoGoesOnIsThrownByTheNextCall) {
+  const Layout layout = tiny_layout({16, 64, 32});
+  for (const bool killed : {false, true}) {
+    SCOPED_TRACE(killed ? "killed" : "sent nonsense");
+    auto mesh = replica_mesh(3);
+    const auto left = std::make_shared<std::atomic<int>>(1 << 30);
+    mesh[0][2] = std::make_unique<net::DyingLink>(std::move(mesh[0][2]), left,
+                                                  net::DyingLink::Death::killed);
+    Roster roster(3, 0);
+    TinyReplica replica(layout, make_method(usual("allreduce")), roster.of(0), std::move(mesh[0]),
+                        nullptr, {}, &roster);
+    replica.engine().gradient_begins(step_of(0));
+    roster.change(1, {0, 2});
+    EXPECT_FALSE(replica.engine().gradient_whole(step_of(0)));
+    if (killed) {
+      *left = -1;
+    } else {
+      mesh[2][0]->send(net::Frame(3));
+    }
+    const auto ask_until = [&](std::chrono::steady_clock::time_point deadline) {
+      while (std::chrono::steady_clock::now() < deadline) {
+        EXPECT_FALSE(replica.engine().holds_now());
+        std::this_thread::yield();
+      }
+    };
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    EXPECT_THROW(ask_until(deadline), std::runtime_error);
+    EXPECT_THROW(replica.engine().holds_now(), std::runtime_error) << "and ever after";
+  }
 }
 
 // Whoever is late is named, and not whoever comes first among the members.
