@@ -50,6 +50,10 @@ class ControlRoom {
     for (RunObserver* observer : observers_) (observer->*what)(given...);
   }
 
+  // Where the ends of all links are.
+  Peers peers() const {
+    return {options_.meet ? options_.meet(crew_.endpoints()) : crew_.endpoints()};
+  }
   void open(const Letter& letter);
   void hear(CrewMember& from, const Hello& hello);
   void hear(CrewMember& from, const Ready& ready);

@@ -61,10 +61,10 @@ void ControlRoom::hear(CrewMember& from, const Ready& ready) {
   if (phase_ == Phase::training) return hear_of_comeback(from, ready);
   from.ready = ready;
   if (!crew_.all(&CrewMember::is_ready) || phase_ != Phase::connecting) return;
-  const Peers peers{options_.meet ? options_.meet(crew_.endpoints()) : crew_.endpoints()};
+  const Peers ends = peers();
   phase_ = Phase::training;
   watchdog_.restart(Clock::now());
-  crew_.tell_all(peers);
+  crew_.tell_all(ends);
   observe(&RunObserver::training, options_.from, options_.to);
   tell_who_is_absent();
 }

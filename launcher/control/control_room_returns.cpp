@@ -62,6 +62,7 @@ void ControlRoom::look_for_comers() {
 void ControlRoom::take_in(Comers comers) {
   comeback_->step = Comeback::Step::starting;
   comeback_->binds = std::move(comers.binds);
+  for (const Event& note : comers.notes) observe(&RunObserver::event, "the launcher", note);
   auto& members = crew_.members();
   for (Station& station : comers.stations) {
     const auto place = std::ranges::find_if(
@@ -100,7 +101,7 @@ void ControlRoom::go_on_with_comeback() {
                 [&](const net::ProcessName& process) { return !circle_.has(process.replica); });
   if (comeback_->step != Comeback::Step::admitting || !comeback_->unanswered.empty()) return;
   comeback_->step = Comeback::Step::waiting;
-  crew_.tell_all(Peers{crew_.endpoints()});
+  crew_.tell_all(peers());
   ask_for_checkpoint();
 }
 

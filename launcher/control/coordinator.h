@@ -31,6 +31,7 @@ struct Comers {
   std::vector<Station> stations;
   // What each process of the others has to listen on for it: links, each with the address.
   std::map<net::ProcessName, std::map<std::string, std::string>> binds = {};
+  std::vector<Event> notes = {};  // what the user has to know of their hosts
 };
 
 class ControlRoom;

@@ -3,6 +3,9 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
+#include <iterator>
+
 #include "launcher/reach/relay_waiting.h"
 #include "launcher/reach/splice_set.h"
 
@@ -31,19 +34,22 @@ void join_ends(std::vector<RelayWaiting::Pair> pairs, SpliceSet& splices) {
 
 }  // namespace
 
-Relay::Relay(const std::vector<std::string>& addresses, std::pair<int, int> ports) {
-  for (const std::string& address : addresses) {
-    BoundPort bound = listen_at(address, ports);
-    listeners_.push_back(std::move(bound.socket));
-    endpoints_.push_back(bound.endpoint);
-  }
-  thread_ = std::thread([this] { serve(); });
-}
+Relay::Relay(std::pair<int, int> ports) : ports_(ports), thread_([this] { serve(); }) {}
 
 Relay::~Relay() {
   leaving_ = true;
   wake_.raise();
   thread_.join();
+}
+
+net::Endpoint Relay::place(const std::string& address) {
+  const MutexLock lock(mutex_);
+  const auto known = places_.find(address);
+  if (known != places_.end()) return known->second;
+  BoundPort bound = listen_at(address, ports_);
+  opened_.push_back(std::move(bound.socket));
+  wake_.raise();
+  return places_.emplace(address, bound.endpoint).first->second;
 }
 
 void Relay::admit(const std::string& token) {
@@ -84,6 +90,8 @@ void Relay::serve() {
       if (answers[1 + i].revents != 0) let_in(listeners_[i].number(), door, now);
     }
     const MutexLock lock(mutex_);
+    std::ranges::move(opened_, std::back_inserter(listeners_));
+    opened_.clear();
     for (const std::string& token : admitted_) door.admit(token);
     admitted_.clear();
     moved_ = splices.bytes();

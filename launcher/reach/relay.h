@@ -22,14 +22,14 @@ namespace strait::launcher {
 // Own thread, which the destructor joins; any thread may call.
 class Relay {
  public:
-  // Listens on each of the addresses, at the first free port of the range. PathError.
-  Relay(const std::vector<std::string>& addresses, std::pair<int, int> ports);
+  explicit Relay(std::pair<int, int> ports);
   Relay(const Relay&) = delete;
   Relay& operator=(const Relay&) = delete;
   ~Relay();
 
-  // One for each address, in order.
-  const std::vector<net::Endpoint>& endpoints() const { return endpoints_; }
+  // Where those find it who reach this machine at that address: the first free port of the range,
+  // at which it listens from the first call on. PathError.
+  net::Endpoint place(const std::string& address);
 
   // From now on the two ends that know the token are let in.
   void admit(const std::string& token);
@@ -40,13 +40,16 @@ class Relay {
  private:
   void serve();
 
-  std::vector<store::FileDescriptor> listeners_;
-  std::vector<net::Endpoint> endpoints_;
+  const std::pair<int, int> ports_;
   WakeSignal wake_;
   std::atomic<bool> leaving_{false};
   mutable Mutex mutex_;
-  std::vector<std::string> admitted_ STRAIT_GUARDED_BY(mutex_);           // not yet by the thread
+  std::map<std::string, net::Endpoint> places_ STRAIT_GUARDED_BY(mutex_);  // by address
+  // Not yet the thread's.
+  std::vector<store::FileDescriptor> opened_ STRAIT_GUARDED_BY(mutex_);
+  std::vector<std::string> admitted_ STRAIT_GUARDED_BY(mutex_);
   std::map<std::string, std::uint64_t> moved_ STRAIT_GUARDED_BY(mutex_);  // by token
+  std::vector<store::FileDescriptor> listeners_;                          // the thread's own
   std::thread thread_;
 };
 

@@ -40,14 +40,14 @@ void RelayEnds::bind(const net::Endpoint& relay, const std::string& token,
 }
 
 net::Endpoint RelayEnds::dial(const net::Endpoint& relay, const std::string& token) {
+  const MutexLock lock(mutex_);
+  const auto known = ports_.find(token);
+  if (known != ports_.end()) return known->second;
   // Of this host's own: its stage and nobody else comes here.
   BoundPort port = listen_at("127.0.0.1", {0, 0});
-  {
-    const MutexLock lock(mutex_);
-    new_dials_.push_back({relay, token, std::move(port.socket)});
-  }
+  new_dials_.push_back({relay, token, std::move(port.socket)});
   wake_.raise();
-  return port.endpoint;
+  return ports_.emplace(token, port.endpoint).first->second;
 }
 
 void RelayEnds::take_orders() {

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <functional>
 #include <list>
+#include <map>
 #include <optional>
 #include <string>
 #include <thread>
@@ -34,7 +35,8 @@ class RelayEnds {
   // The stage that listens at `stage`. Said again for the same token: it listens there now.
   void bind(const net::Endpoint& relay, const std::string& token, const net::Endpoint& stage);
 
-  // A port of this host for the stage that connects. PathError where there is none.
+  // A port of this host for the stage that connects; the same one whenever it is asked for.
+  // PathError where there is none.
   net::Endpoint dial(const net::Endpoint& relay, const std::string& token);
 
  private:
@@ -70,6 +72,7 @@ class RelayEnds {
   Mutex mutex_;
   std::vector<BindEnd> new_binds_ STRAIT_GUARDED_BY(mutex_);
   std::vector<DialEnd> new_dials_ STRAIT_GUARDED_BY(mutex_);
+  std::map<std::string, net::Endpoint> ports_ STRAIT_GUARDED_BY(mutex_);  // of dials, by token
   // The thread's own.
   std::vector<BindEnd> binds_;
   std::vector<DialEnd> dials_;

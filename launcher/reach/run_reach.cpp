@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "launcher/plan/placement.h"
 #include "launcher/plan/step_forecast.h"
@@ -16,17 +17,9 @@ namespace {
 
 constexpr std::chrono::seconds kRelayAnswer{20};
 
-// Every address of ours at which a host has to find the relay, once.
-std::vector<std::string> distinct(std::vector<std::string> addresses) {
-  std::ranges::sort(addresses);
-  addresses.erase(std::unique(addresses.begin(), addresses.end()), addresses.end());
-  std::erase(addresses, "");  // of a host that was not called
-  return addresses;
-}
-
-std::unique_ptr<Relay> open_relay(const std::vector<std::string>& doors, const Plan& plan) {
+std::string relay_place(Relay& relay, const std::string& address) {
   try {
-    return std::make_unique<Relay>(distinct(doors), plan.recipe.hosts.ports);
+    return relay.place(address).text();
   } catch (const PathError& error) {
     throw UserError(ExitCode::bad_input,
                     fmt::format("this machine has to relay links of hosts that cannot reach each "
@@ -53,11 +46,12 @@ RunReach::RunReach(Reach reach, const Plan& plan, const std::vector<HostFacts>& 
                    const std::vector<std::string>& doors, const Chosen& chosen)
     : reach_(std::move(reach)) {
   for (const Plan::Link& link : plan.links) routes_.push_back({link.name, link.listens, "", false});
-  lay(plan, facts, chosen);
-  lay_relays(plan, doors);
+  notes_ = lay(plan, facts, doors, chosen);
 }
 
-void RunReach::lay(const Plan& plan, const std::vector<HostFacts>& facts, const Chosen& chosen) {
+std::vector<Event> RunReach::lay(const Plan& plan, const std::vector<HostFacts>& facts,
+                                 const std::vector<std::string>& doors, const Chosen& chosen) {
+  std::vector<Event> notes;
   Plan part = plan;
   std::erase_if(part.links, [&](const Plan::Link& link) { return !chosen(link); });
   const auto pairs = paths_to_try(part);
@@ -70,51 +64,60 @@ void RunReach::lay(const Plan& plan, const std::vector<HostFacts>& facts, const 
       if (std::ranges::none_of(pairs, here)) addresses[host].clear();
     }
     const OpenPorts ports(reach_, addresses);
-    for (const std::string& trouble : ports.troubles()) notes_.push_back({"address", trouble});
+    for (const std::string& trouble : ports.troubles()) notes.push_back({"address", trouble});
     tries = try_paths(reach_, ports, pairs);
   }
-  for (LinkRoute& route : choose_routes(part, tries)) {
+  const std::vector<LinkRoute> routes = choose_routes(part, tries);
+  for (const LinkRoute& route : routes) {
     *std::ranges::find(routes_, route.link, &LinkRoute::link) = route;
   }
   for (const std::string& blocked : blocked_hosts(part, tries)) {
-    notes_.push_back({"blocked", blocked});
+    notes.push_back({"blocked", blocked});
   }
+  if (std::ranges::any_of(routes, &LinkRoute::relayed)) {
+    notes.push_back({"relayed", relay_warning(plan, routes_, seconds_with_relay(plan, routes_))});
+  }
+  for (std::size_t i = 0; i < routes.size(); ++i) {
+    lay_relay(plan, part.links[i], routes[i].relayed, doors);
+  }
+  return notes;
 }
 
-void RunReach::lay_relays(const Plan& plan, const std::vector<std::string>& doors) {
-  if (std::ranges::none_of(routes_, &LinkRoute::relayed)) return;
-  notes_.push_back({"relayed", relay_warning(plan, routes_, seconds_with_relay(plan, routes_))});
-  relay_ = open_relay(doors, plan);
-  const auto place_for = [&](std::size_t host) {
-    const auto at = std::ranges::find(relay_->endpoints(), doors[host], &net::Endpoint::host);
-    return at->text();
-  };
-  for (std::size_t i = 0; i < routes_.size(); ++i) {
-    if (!routes_[i].relayed) continue;
-    const Plan::Link& link = plan.links[i];
-    const std::size_t binds = plan.process(link.listens).host_index;
-    const std::size_t dials = plan.process(link.connects).host_index;
-    Relayed one{link.name, Ticket::random_token(), binds, place_for(binds), {}};
-    relay_->admit(one.token);
-    const auto answers =
-        reach_.ask({{dials, DialRelay{one.token, place_for(dials)}}}, kRelayAnswer);
-    std::string trouble;
-    const auto* dialled = answer_in<RelayDialled>(answers.at(dials), trouble);
-    if (dialled == nullptr) {
-      throw UserError(ExitCode::bad_input,
-                      fmt::format("host {} cannot take part in relaying {}: {}", reach_.name(dials),
-                                  link.name, trouble));
-    }
-    one.connect_to = dialled->place;
-    relayed_.push_back(std::move(one));
+void RunReach::lay_relay(const Plan& plan, const Plan::Link& link, bool relayed,
+                         const std::vector<std::string>& doors) {
+  const auto former = relayed_.find(link.name);
+  // Hosts know the ends of a link by its token, and make no second one.
+  const std::string token =
+      former == relayed_.end() ? Ticket::random_token() : former->second.token;
+  if (former != relayed_.end()) relayed_.erase(former);
+  if (!relayed) return;
+  Relayed one;
+  one.token = token;
+  one.binds = plan.process(link.listens).host_index;
+  const std::size_t dials = plan.process(link.connects).host_index;
+  if (!relay_) relay_ = std::make_unique<Relay>(plan.recipe.hosts.ports);
+  one.relay = relay_place(*relay_, doors[one.binds]);
+  relay_->admit(one.token);
+  const auto answers =
+      reach_.ask({{dials, DialRelay{one.token, relay_place(*relay_, doors[dials])}}}, kRelayAnswer);
+  std::string trouble;
+  const auto* dialled = answer_in<RelayDialled>(answers.at(dials), trouble);
+  if (dialled == nullptr) {
+    throw UserError(ExitCode::bad_input, fmt::format("host {} cannot take part in relaying {}: {}",
+                                                     reach_.name(dials), link.name, trouble));
   }
+  one.connect_to = dialled->place;
+  relayed_.emplace(link.name, std::move(one));
 }
 
 std::map<std::string, std::string> RunReach::meet(std::map<std::string, std::string> endpoints) {
-  for (const Relayed& one : relayed_) {
-    std::string& endpoint = endpoints.at(one.link);
-    reach_.give(one.binds, BindRelay{one.token, one.relay, endpoint});
-    endpoint = one.connect_to;
+  for (auto& [link, endpoint] : endpoints) {
+    const auto found = relayed_.find(link);
+    if (found == relayed_.end()) continue;
+    Relayed& one = found->second;
+    // Said again, it would break off what goes over the link.
+    if (one.stage != endpoint) reach_.give(one.binds, BindRelay{one.token, one.relay, endpoint});
+    one.stage = std::exchange(endpoint, one.connect_to);
   }
   return endpoints;
 }

@@ -23,42 +23,45 @@ class RunReach {
   using Chosen = std::function<bool(const Plan::Link&)>;
 
   // Lays those links that are chosen; the others have a route without an address, which nobody
-  // listens at. `doors`: the address of ours that each host reaches. UserError: a host does not
-  // answer, or the relay has no port.
+  // listens at.
   RunReach(Reach reach, const Plan& plan, const std::vector<HostFacts>& facts,
            const std::vector<std::string>& doors, const Chosen& chosen);
 
-  // While the run goes: tries the chosen links (again) and decides anew. Nothing is relayed: a link
-  // that would have to be says so in its route. UserError: a host does not answer.
-  void lay(const Plan& plan, const std::vector<HostFacts>& facts, const Chosen& chosen);
+  // Also while the run goes: tries the chosen links (again) and decides anew. `doors`: the address
+  // of ours that each host reaches. What the user has to know: who lets nobody in, and who is
+  // relayed. UserError: a host does not answer, or the relay has no port.
+  std::vector<Event> lay(const Plan& plan, const std::vector<HostFacts>& facts,
+                         const std::vector<std::string>& doors, const Chosen& chosen);
 
   const std::vector<LinkRoute>& routes() const { return routes_; }
 
-  // What the user has to know: who lets nobody in, and who is relayed.
+  // Of the first time.
   const std::vector<Event>& notes() const { return notes_; }
 
   // For further questions to the hosts.
   Reach& hosts() { return reach_; }
 
-  // Everybody listens by now: where the other ends have to connect to. By link.
+  // Everybody listens by now, of those who come in the middle of the run the ones they meet: where
+  // the other ends have to connect to. By link.
   std::map<std::string, std::string> meet(std::map<std::string, std::string> endpoints);
 
  private:
   struct Relayed {
-    std::string link;
     std::string token;
     std::size_t binds = 0;   // the host whose stage listens
     std::string relay;       // where that one reaches the relay
     std::string connect_to;  // on the other host
+    std::string stage;       // where the one that listens does, as its host was told; "": not yet
   };
 
-  void lay_relays(const Plan& plan, const std::vector<std::string>& doors);
+  void lay_relay(const Plan& plan, const Plan::Link& link, bool relayed,
+                 const std::vector<std::string>& doors);
 
   Reach reach_;
   std::vector<LinkRoute> routes_;
   std::vector<Event> notes_;
-  std::unique_ptr<Relay> relay_;  // null: nobody needs one
-  std::vector<Relayed> relayed_;
+  std::unique_ptr<Relay> relay_;            // null: nobody needs one
+  std::map<std::string, Relayed> relayed_;  // by link
 };
 
 }  // namespace strait::launcher

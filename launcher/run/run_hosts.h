@@ -65,8 +65,8 @@ class RunHosts {
 
   // While the run goes: hosts of a replica that comes, of which some may have lost their keepers or
   // never had any. They are called and sent what the replica's processes read, and its links are
-  // laid anew. UserError: why one of them cannot be had.
-  void have_again(const RunFile& run, std::uint32_t replica);
+  // laid anew. What is worth knowing of that. UserError: why one of them cannot be had.
+  std::vector<Event> have_again(const RunFile& run, std::uint32_t replica);
 
   // How the ends of the plan's links meet, in its order.
   const std::vector<LinkRoute>& routes() const { return reach_ ? reach_->routes() : routes_; }

@@ -21,8 +21,8 @@ constexpr auto kOneMeetLimit = std::chrono::seconds(20);
 
 }  // namespace
 
-void RunHosts::have_again(const RunFile& run, std::uint32_t replica) {
-  if (!fleet_) return;
+std::vector<Event> RunHosts::have_again(const RunFile& run, std::uint32_t replica) {
+  if (!fleet_) return {};
   coming_up_ = false;
   std::set<std::size_t> hosts;
   for (const Plan::Process& process : run.plan.processes) {
@@ -34,7 +34,7 @@ void RunHosts::have_again(const RunFile& run, std::uint32_t replica) {
     call_again(run, host);
     called.push_back(host);
   }
-  if (called.empty()) return;
+  if (called.empty()) return {};
   if (ship_) {
     const auto look = [&] {
       for (const std::size_t host : called) {
@@ -46,7 +46,9 @@ void RunHosts::have_again(const RunFile& run, std::uint32_t replica) {
     ship_->bring(run.plan, {called, plugin_copies(run.plan.recipe.plugins), "", false}, look,
                  [](const Event&) {});
   }
-  reach_->lay(run.plan, facts_, [&](const Plan::Link& link) {
+  std::vector<std::string> doors;
+  for (const std::size_t door : door_of_) doors.push_back(doors_[door].address);
+  return reach_->lay(run.plan, facts_, doors, [&](const Plan::Link& link) {
     if (link.listens.replica != replica && link.connects.replica != replica) return false;
     return !lost(run.plan.process(link.listens).host_index) &&
            !lost(run.plan.process(link.connects).host_index);

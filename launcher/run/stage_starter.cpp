@@ -1,14 +1,11 @@
 #include "launcher/run/stage_starter.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <iterator>
 #include <utility>
 
 #include "launcher/build_id.h"
-#include "launcher/user_error.h"
 
 namespace strait::launcher {
 namespace {
@@ -43,8 +40,8 @@ std::vector<Station> StageStarter::start_all() {
 }
 
 Comers StageStarter::start_again(std::uint32_t replica) {
-  hosts_.have_again(run_, replica);
   Comers comers;
+  comers.notes = hosts_.have_again(run_, replica);
   std::vector<net::ProcessName> its;
   for (const Plan::Process& process : run_.plan.processes) {
     if (process.name.replica == replica) its.push_back(process.name);
@@ -53,15 +50,7 @@ Comers StageStarter::start_again(std::uint32_t replica) {
     const Plan::Link& link = run_.plan.links[i];
     const LinkRoute& route = hosts_.routes().at(i);
     const bool of_it = link.listens.replica == replica || link.connects.replica == replica;
-    if (!of_it) continue;
-    if (!route.relayed) {
-      if (!route.address.empty()) comers.binds[route.binds][link.name] = route.address;
-      continue;
-    }
-    throw UserError(ExitCode::bad_input,
-                    fmt::format("{} has to be relayed by this machine, and a relay is laid when a "
-                                "run starts; stop the run and resume it to bring all replicas back",
-                                link.name));
+    if (of_it && !route.address.empty()) comers.binds[route.binds][link.name] = route.address;
   }
   comers.stations = start(its, true);
   return comers;

@@ -128,6 +128,33 @@ class Returns(replica_hosts.ReplicaHosts):
         self.comes_home(launched, [0, 1, 2])
         self.stop(launched)
 
+    @hosts.needs_namespaces
+    def test_links_of_a_replica_that_comes_back_are_relayed_again(self):
+        one, other = self.hosts[1:]
+
+        def part(host, from_host):
+            host.refuse(from_host.address, from_host.address_6)
+
+        part(one, other)
+        part(other, one)
+        launched = self.start("detour", self.over_ssh(self.ENDLESS))
+        launched.at_event("checkpoint")
+        # Its host still keeps its end of the relayed link.
+        self.assertEqual(self.part_with(launched, lambda: self.kill_stage(other)), 2)
+        self.bring_back(launched, 2, "0, 1, 2")
+        # Of this one everything is new.
+        self.assertEqual(self.part_with(launched, one.power_off), 1)
+        self.power_on(one)
+        part(one, other)
+        self.bring_back(launched, 1, "0, 1, 2")
+        told = [line["text"] for line in launched.run.events("stage_event")
+                if line["name"] == "relayed"]
+        self.assertEqual(len(told), 2, told)
+        self.assertTrue(all("RELAYED: h1 and h2 cannot reach" in text or
+                            "RELAYED: h2 and h1 cannot reach" in text for text in told), told)
+        self.comes_home(launched, [0, 1, 2])
+        self.stop(launched)
+
 
 if __name__ == "__main__":
     hosts.main()

@@ -29,15 +29,17 @@ struct Detour {
   Detour() { relay->admit(token); }
 
   void restart_relay() {
-    const int port = relay->endpoints().at(0).port;
+    const int port = place().port;
     relay.reset();
-    relay = std::make_unique<Relay>(std::vector<std::string>{"127.0.0.1"}, std::pair(port, port));
+    relay = std::make_unique<Relay>(std::pair(port, port));
     relay->admit(token);
+    place();
   }
 
+  net::Endpoint place() const { return relay->place("127.0.0.1"); }
+
   const std::string token = Ticket::random_token();
-  std::unique_ptr<Relay> relay =
-      std::make_unique<Relay>(std::vector<std::string>{"127.0.0.1"}, std::pair(0, 0));
+  std::unique_ptr<Relay> relay = std::make_unique<Relay>(std::pair(0, 0));
   RelayEnds binding{[](const std::string&) {}};
   RelayEnds dialling{[](const std::string&) {}};
 };
@@ -70,7 +72,7 @@ class RelayedLink : public testing::Test {
     above_ = upper_.connect(near.text(), link_options({1, 0}, lower_keys_));
   }
 
-  net::Endpoint relay() const { return detour_.relay->endpoints().at(0); }
+  net::Endpoint relay() const { return detour_.place(); }
 
   static net::Frame frame_of(std::uint64_t number) {
     net::Frame frame(300'000);
@@ -141,8 +143,8 @@ TEST_F(RelayedLink, AnEndThatIsBoundAnewCutsTheLinkAndItGoesOn) {
 // Plain connections through the relay: what a stage does not know of.
 struct PlainDetour : Detour {
   PlainDetour() {
-    const net::Endpoint near = dialling.dial(relay->endpoints().at(0), token);
-    binding.bind(relay->endpoints().at(0), token, stage.endpoint);
+    const net::Endpoint near = dialling.dial(place(), token);
+    binding.bind(place(), token, stage.endpoint);
     caller = launcher::dial(near, in_time());
     const std::array<std::byte, 1> word = {byte_at(0)};
     send_all(caller.number(), word, in_time());
@@ -195,9 +197,19 @@ TEST(Relay, WhatWasSaidBeforeAnEndClosedStillArrivesAndThenTheOtherIsClosedToo) 
   EXPECT_THROW(receive_all(detour.called.number(), more, in_time()), PathError);
 }
 
+TEST(Relay, WhoeverAsksAgainIsToldTheSamePlace) {
+  Detour detour;
+  const net::Endpoint place = detour.place();
+  EXPECT_EQ(detour.place().text(), place.text());
+  EXPECT_NE(detour.relay->place("127.0.0.2").text(), place.text());
+  const net::Endpoint port = detour.dialling.dial(place, detour.token);
+  EXPECT_EQ(detour.dialling.dial(place, detour.token).text(), port.text());
+  EXPECT_NE(detour.dialling.dial(place, Ticket::random_token()).text(), port.text());
+}
+
 TEST(Relay, WhoHasNoTicketIsShutOut) {
   const Detour detour;
-  const net::Endpoint place = detour.relay->endpoints().at(0);
+  const net::Endpoint place = detour.place();
   std::array<std::byte, 1> answer{};
   const store::FileDescriptor stranger = launcher::dial(place, in_time());
   const std::string words(kTicketBytes, 'x');
