@@ -42,6 +42,7 @@ class Sizes:
     width = 64
     layers = 8
     pretrain_steps = 1200
+    pretrain_batch = 16
     rows = 512
     eval_rows = 256
     records = 1400
@@ -116,12 +117,13 @@ class Bench:
         self.write_config("config", sizes.width)
         train, _ = self.texts(corpus)
         rows = self.folder / f"pretrain-{corpus}.safetensors"
-        wanted = sizes.pretrain_steps * sizes.batch
+        wanted = sizes.pretrain_steps * sizes.pretrain_batch
         tasks.write_rows(rows, train, min(wanted, len(train) // tasks.ROW))
         name = f"pretrain-{corpus}"
         recipe = self.recipe(name, 1, rows.name, "config")
         recipe |= {"model.weights": "random", "pipeline.stages": 1, "train.learning_rate": 3e-3}
         recipe |= {"train.steps": sizes.pretrain_steps, "train.warmup": sizes.pretrain_steps // 10}
+        recipe |= {"train.batch": sizes.pretrain_batch}
         self.run(name, recipe)
         self.call("export", f"runs/{name}", model.name)
         shutil.rmtree(self.folder / "runs" / name)

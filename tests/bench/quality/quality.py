@@ -1,7 +1,8 @@
 """What codecs, or ways of keeping replicas together, do to a model's quality. See README.md here.
 
 usage: quality.py --folder FOLDER [--replicas] [--bin FOLDER] [--budget MINUTES] [--seeds 3]
-                  [--english FILE] [--only SETTING ...] [--tasks TASK ...] [--rows N] [--table]
+                  [--english FILE] [--only SETTING ...] [--tasks TASK ...] [--rows N] [--batch N]
+                  [--table]
 """
 
 import argparse
@@ -31,6 +32,7 @@ def options_of(words):
     parser.add_argument("--only", nargs="*", help="settings; the reference is always among them")
     parser.add_argument("--tasks", nargs="*", choices=cells.TASKS, default=list(cells.TASKS))
     parser.add_argument("--rows", type=int, help="of a text to train on; a folder has one number")
+    parser.add_argument("--batch", type=int, help="rows of a step; a folder has one number")
     parser.add_argument("--small", action="store_true", help="shows only that it works")
     parser.add_argument("--table", action="store_true", help="run nothing, print what there is")
     options = parser.parse_args(words)
@@ -82,6 +84,8 @@ def main(words=None):
     sizes = cells.SmallSizes() if options.small else cells.Sizes()
     if options.rows:
         sizes.rows = options.rows
+    if options.batch:
+        sizes.batch = options.batch
     folder = pathlib.Path(options.folder).resolve()
     bench = cells.Bench(folder, pathlib.Path(options.bin).resolve(), sizes, options.english)
     if options.table:

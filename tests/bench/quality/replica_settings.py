@@ -37,18 +37,24 @@ def on_two_stages(one):
     return dataclasses.replace(one, stages=2, codec=codec)
 
 
+def without_outer_step(one):
+    return dataclasses.replace(
+        one, sync={**one.sync, "outer_learning_rate": 1, "outer_momentum": 0}
+    )
+
+
 RAW = "allreduce"
 
 AT_TASKS_RATE = {
     RAW: setting("allreduce", wire_dtype="float32"),
     "cocktail .1/.2/4": cocktail(0.1, 0.2, 4),
-    "cocktail .1/.2/4, no outer step": cocktail(
-        0.1, 0.2, 4, outer_learning_rate=1, outer_momentum=0
-    ),
+    "cocktail .1/.2/4, no outer step": without_outer_step(cocktail(0.1, 0.2, 4)),
+    "cocktail .12/1/1": cocktail(0.12, 1, 1),
+    "cocktail .08/1/1": cocktail(0.08, 1, 1),
     "cocktail .08/.35/3": cocktail(0.08, 0.35, 3),
     "cocktail .1/.13/4": cocktail(0.1, 0.13, 4),
-    "cocktail .075/.2/4": cocktail(0.075, 0.2, 4),
-    "cocktail .1/.1/4": cocktail(0.1, 0.1, 4),
+    "cocktail .5/.5/4": cocktail(0.5, 0.5, 4),
+    "cocktail 1/1/8": cocktail(1, 1, 8),
     "cocktail .1/.2/4, two stages, delta 4/8": on_two_stages(cocktail(0.1, 0.2, 4)),
     "diloco every 20": setting("diloco", every=20),
     "streaming_diloco every 20, 2 fragments": setting("streaming_diloco", every=20, fragments=2),
