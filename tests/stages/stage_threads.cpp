@@ -79,7 +79,8 @@ struct Together {
   std::map<std::pair<store::Step, std::uint32_t>, Saved> complete;
   std::vector<std::unique_ptr<sync::Roster>> rosters;
   // Whoever is lost and comes back: first its threads end, then there are links for it, of which
-  // every other process puts its own in place behind a checkpoint, and then it enters.
+  // every other process puts its own in place behind a checkpoint, and then it enters. Whoever is
+  // lost meanwhile waits until all have done so.
   int comebacks = 0;
   std::vector<std::size_t> running;  // threads, by replica
   std::set<std::uint32_t> lost;
@@ -139,6 +140,12 @@ struct Together {
     ReplicaLinks& next = next_links[process];
     if (next.replica != nullptr) links[process][replica]->replace(std::move(next.replica));
     if (next.vote != nullptr) votes[process][replica]->replace(std::move(next.vote));
+    changed.notify_all();
+  }
+  bool all_links_in_place() const {
+    return std::ranges::all_of(next_links, [](const ReplicaLinks& next) {
+      return next.replica == nullptr && next.vote == nullptr;
+    });
   }
 };
 
@@ -477,7 +484,7 @@ class Threads {
  private:
   // With the mutex held.
   void prepare() {
-    if (together_.comes || together_.enters) return;
+    if (together_.comes || together_.enters || !together_.all_links_in_place()) return;
     for (const std::uint32_t replica : together_.lost) {
       if (together_.running[replica] > 0) continue;
       links_ = links_for_comeback(settings_, replica, together_);
