@@ -90,7 +90,7 @@ void BlockModels::count(std::size_t pattern_class) {
 void BlockModels::put_classes(LaneWriter& writer, std::size_t first,
                               std::span<const std::uint16_t> patterns) {
   for (std::size_t i = 0; i < patterns.size(); ++i) {
-    const std::size_t found = place_of(patterns[i]).pattern_class;
+    const std::size_t found = class_of(patterns[i]);
     model_of_class().put(writer, (first + i) % kLanes, found);
     count(found);
   }
@@ -115,7 +115,7 @@ void BlockModels::find_crowds(std::span<const std::uint16_t> patterns, std::size
   crowds_.resize(values + kBlock);
   std::uint8_t* to = crowds_.data();
   for (const std::uint16_t pattern : patterns) {
-    const auto count = static_cast<std::size_t>(std::popcount(pattern));
+    const auto count = values_in(pattern);
     std::memset(to, kCrowdOf[count], kBlock);
     to += count;
   }

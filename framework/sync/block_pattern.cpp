@@ -1,7 +1,6 @@
 #include "framework/sync/block_pattern.h"
 
 #include <array>
-#include <bit>
 
 namespace strait::sync {
 namespace {
@@ -10,10 +9,6 @@ constexpr std::size_t kPatterns = std::size_t{1} << 16;
 
 constexpr unsigned kBits = 16;
 constexpr unsigned kInverseBits = 44;
-
-constexpr std::size_t class_of_count(int count) {
-  return count == 16 ? 15 : count == 15 ? 14 : static_cast<std::size_t>(count);
-}
 
 struct PatternTable {
   std::array<std::uint32_t, kPatternClasses> sizes{};
@@ -26,7 +21,7 @@ struct PatternTable {
 PatternTable made_table() {
   PatternTable table;
   for (std::size_t i = 0; i < kPatterns; ++i) {
-    const std::size_t found = class_of_count(std::popcount(i));
+    const std::size_t found = class_of(static_cast<std::uint16_t>(i));
     table.places[i] = static_cast<std::uint16_t>(table.sizes[found]++);
   }
   for (std::size_t i = 1; i < kPatternClasses; ++i) {
@@ -36,7 +31,7 @@ PatternTable made_table() {
     table.inverses[i] = ((std::uint64_t{1} << kInverseBits) + table.sizes[i] - 1) / table.sizes[i];
   }
   for (std::size_t i = 0; i < kPatterns; ++i) {
-    const std::size_t found = class_of_count(std::popcount(i));
+    const std::size_t found = class_of(static_cast<std::uint16_t>(i));
     table.patterns[table.begins[found] + table.places[i]] = static_cast<std::uint16_t>(i);
   }
   return table;
@@ -69,7 +64,7 @@ class EvenPlaces {
 }  // namespace
 
 PatternPlace place_of(std::uint16_t pattern) {
-  return {class_of_count(std::popcount(pattern)), pattern_table().places[pattern]};
+  return {class_of(pattern), pattern_table().places[pattern]};
 }
 
 std::uint16_t pattern_at(PatternPlace place) {
@@ -81,14 +76,10 @@ std::uint32_t patterns_of(std::size_t pattern_class) {
   return pattern_table().sizes[pattern_class];
 }
 
-unsigned most_values(std::size_t pattern_class) {
-  return static_cast<unsigned>(pattern_class < 14 ? pattern_class : pattern_class + 1);
-}
-
 void put_places(LaneWriter& writer, std::size_t first, std::span<const std::uint16_t> patterns) {
   const PatternTable& table = pattern_table();
   for (std::size_t i = 0; i < patterns.size(); ++i) {
-    const EvenPlaces places(table, class_of_count(std::popcount(patterns[i])));
+    const EvenPlaces places(table, class_of(patterns[i]));
     const std::uint32_t number = table.places[patterns[i]];
     writer.put((first + i) % kLanes, places.below(number), places.size(number), kBits);
   }

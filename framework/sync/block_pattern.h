@@ -17,12 +17,29 @@ struct PatternPlace {
 };
 
 inline constexpr std::size_t kPatternClasses = 16;
+inline constexpr std::uint16_t kWholePattern = 0xFFFF;
+
+// How many values it sends. Plain C++: not every processor that this runs on counts bits.
+inline std::size_t values_in(std::uint16_t pattern) {
+  std::uint32_t bits = pattern;
+  bits -= bits >> 1U & 0x5555U;
+  bits = (bits & 0x3333U) + (bits >> 2U & 0x3333U);
+  bits = (bits + (bits >> 4U)) & 0x0F0FU;
+  return (bits + (bits >> 8U)) & 0x1FU;
+}
+
+inline std::size_t class_of(std::uint16_t pattern) {
+  const std::size_t values = values_in(pattern);
+  return values - (values >= 15 ? 1 : 0);
+}
 
 PatternPlace place_of(std::uint16_t pattern);
 std::uint16_t pattern_at(PatternPlace place);  // place.place < patterns_of(place.pattern_class)
 std::uint32_t patterns_of(std::size_t pattern_class);
 // The most values that a pattern of the class has.
-unsigned most_values(std::size_t pattern_class);
+inline unsigned most_values(std::size_t pattern_class) {
+  return static_cast<unsigned>(pattern_class < 14 ? pattern_class : pattern_class + 1);
+}
 
 // The places of patterns, given their classes: that of patterns[i] in lane `first` + i.
 void put_places(LaneWriter& writer, std::size_t first, std::span<const std::uint16_t> patterns);

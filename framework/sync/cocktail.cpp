@@ -8,6 +8,7 @@
 #include <cmath>
 #include <optional>
 
+#include "framework/sync/block_pattern.h"
 #include "framework/sync/grid.h"
 #include "framework/sync/slot_column.h"
 #include "framework/sync/strength.h"
@@ -44,23 +45,29 @@ int checked_bits(int bits) {
 }
 
 // What no packet can say must not be made of any: it would be in the model of all replicas.
-void check_magnitudes(const std::vector<Block>& blocks, std::span<const float> values,
-                      const Layout& layout, const char* what) {
-  std::int32_t most = 0;
-  for (const float value : values) {
-    most = std::max(most, std::bit_cast<std::int32_t>(std::abs(value)));
-  }
-  if (most < std::bit_cast<std::int32_t>(kMostMagnitude)) return;
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    if (std::abs(values[i]) < kMostMagnitude) continue;
-    const Block& block = blocks[i / kBlockSize];
-    const Piece& piece = layout.pieces()[block.piece];
-    throw SyncError(
-        SyncError::Kind::corrupt,
-        fmt::format("{} of {} is {} at its value {}", what, piece.spec.name, values[i],
-                    block.first + static_cast<std::int64_t>(i % kBlockSize) - piece.range.first));
-  }
+[[noreturn]] void refuse_magnitudes(const std::vector<Block>& blocks, std::span<const float> values,
+                                    const Layout& layout, const char* what) {
+  std::size_t i = 0;
+  while (std::abs(values[i]) < kMostMagnitude) ++i;
+  const Block& block = blocks[i / kBlockSize];
+  const Piece& piece = layout.pieces()[block.piece];
+  throw SyncError(
+      SyncError::Kind::corrupt,
+      fmt::format("{} of {} is {} at its value {}", what, piece.spec.name, values[i],
+                  block.first + static_cast<std::int64_t>(i % kBlockSize) - piece.range.first));
 }
+
+// Its highest bit is set where the magnitude is kMostMagnitude or more, or there is none.
+std::uint32_t excess(float value) {
+  constexpr std::uint32_t kSign = 1U << 31U;
+  return (std::bit_cast<std::uint32_t>(value) & ~kSign) +
+         (kSign - std::bit_cast<std::uint32_t>(kMostMagnitude));
+}
+
+bool exceeds(std::uint32_t excess) { return excess >> 31U != 0; }
+
+// Blocks ahead that are fetched into the cache: they lie here and there.
+constexpr std::size_t kAhead = 32;
 
 // The block's values of what was sent, zero where nothing was; goes on to the next block.
 class BlockReader {
@@ -68,12 +75,19 @@ class BlockReader {
   // From that block on, whose values begin there.
   BlockReader(const SparseValues& sent, std::size_t block, std::size_t value)
       : pattern_(sent.patterns.data() + block), value_(sent.values.data() + value) {}
-  const BlockValues& next() {
+  // Good until the next call.
+  const float* next() {
+    const std::uint16_t pattern = *pattern_++;
+    if (pattern == kWholePattern) {
+      const float* all = value_;
+      value_ += kBlockSize;
+      return all;
+    }
     block_.fill(0);
-    for (std::uint32_t rest = *pattern_++; rest != 0; rest &= rest - 1) {
+    for (std::uint32_t rest = pattern; rest != 0; rest &= rest - 1) {
       block_[static_cast<std::size_t>(std::countr_zero(rest))] = *value_++;
     }
-    return block_;
+    return block_.data();
   }
 
  private:
@@ -85,14 +99,13 @@ class BlockReader {
 // Blocks that one thread lands on its own: enough to be worth it, few enough for many threads.
 constexpr std::size_t kStretch = 1024;
 
-std::vector<std::size_t> stretches_of(const SparseValues& sent) {
-  std::vector<std::size_t> begins;
+void find_stretches(const SparseValues& sent, std::vector<std::size_t>& begins) {
+  begins.clear();
   std::size_t values = 0;
   for (std::size_t b = 0; b < sent.patterns.size(); ++b) {
     if (b % kStretch == 0) begins.push_back(values);
-    values += static_cast<std::size_t>(std::popcount(sent.patterns[b]));
+    values += values_in(sent.patterns[b]);
   }
-  return begins;
 }
 
 }  // namespace
@@ -136,17 +149,25 @@ void Cocktail::tell(const Round& round, const Part& part, const Slots& slots, ne
   const std::vector<Block>& chosen = under_way.blocks;
   const std::span<const float> weights = slots.values(kWeights);
   SlotColumn reference(slots, kReference, narrow_);
-  std::vector<float> change(chosen.size() * kBlockSize);
+  change_.resize(chosen.size() * kBlockSize);
+  std::uint32_t most = 0;
   for (std::size_t b = 0; b < chosen.size(); ++b) {
+    const std::int64_t ahead = chosen[std::min(b + kAhead, chosen.size() - 1)].first;
+    __builtin_prefetch(weights.data() + ahead);
+    reference.prefetch(ahead);
     // Padding is zero in both.
     const float* own = weights.data() + chosen[b].first;
     const float* agreed = reference.block(chosen[b].first);
-    float* to = change.data() + b * kBlockSize;
-    for (std::size_t i = 0; i < kBlockSize; ++i) to[i] = own[i] - agreed[i];
+    BlockValues change;
+    for (std::size_t i = 0; i < kBlockSize; ++i) change[i] = own[i] - agreed[i];
+    for (std::size_t i = 0; i < kBlockSize; ++i) most |= excess(change[i]);
+    std::ranges::copy(change, change_.data() + b * kBlockSize);
   }
-  check_magnitudes(chosen, change, slots.layout(), "the change since the last agreement");
-  under_way.told = write_packet(chosen, change, packet_, out);
-  under_way.told_at = stretches_of(under_way.told);
+  if (exceeds(most)) {
+    refuse_magnitudes(chosen, change_, slots.layout(), "the change since the last agreement");
+  }
+  write_packet(chosen, change_, packet_, room_, out, under_way.told);
+  find_stretches(under_way.told, under_way.told_at);
 }
 
 void Cocktail::fold(const Round& round, const Part& part, Told told, const Slots& slots,
@@ -158,31 +179,38 @@ void Cocktail::fold(const Round& round, const Part& part, Told told, const Slots
   for (std::size_t member = 0; member < told.size(); ++member) {
     // What was told here is known without reading it again.
     const bool own = member == round.membership.mine;
-    add_to(sum, own ? under_way.told : read_packet(chosen, told[member]));
+    if (!own) read_packet(chosen, told[member], room_, theirs_);
+    add_to(sum, own ? under_way.told : theirs_);
   }
   SlotColumn residual(slots, kResidual, narrow_);
   const auto members = static_cast<float>(told.size());
+  std::uint32_t most = 0;
   for (std::size_t b = 0; b < chosen.size(); ++b) {
+    residual.prefetch(chosen[std::min(b + kAhead, chosen.size() - 1)].first);
     const float* before = residual.block(chosen[b].first);
     float* values = sum.data() + b * kBlockSize;
-    for (std::size_t i = 0; i < kBlockSize; ++i) values[i] = values[i] / members + before[i];
+    BlockValues mean;
+    for (std::size_t i = 0; i < kBlockSize; ++i) mean[i] = values[i] / members + before[i];
+    for (std::size_t i = 0; i < kBlockSize; ++i) most |= excess(mean[i]);
+    std::ranges::copy(mean, values);
   }
-  check_magnitudes(chosen, sum, slots.layout(), "the mean change");
-  under_way.agreed = write_packet(chosen, sum, packet_, out);
+  if (exceeds(most)) refuse_magnitudes(chosen, sum, slots.layout(), "the mean change");
+  write_packet(chosen, sum, packet_, room_, out, under_way.agreed);
   under_way.owned = true;
   BlockReader reader(under_way.agreed, 0, 0);
   for (std::size_t b = 0; b < chosen.size(); ++b) {
-    const BlockValues& block = reader.next();
-    for (std::size_t i = 0; i < kBlockSize; ++i) sum[b * kBlockSize + i] -= block[i];
+    const float* said = reader.next();
+    for (std::size_t i = 0; i < kBlockSize; ++i) sum[b * kBlockSize + i] -= said[i];
   }
 }
 
 void Cocktail::arrived(const Round& round, const Part& part, const Slots&) {
   PartUnderWay& under_way = parts_[part.index];
   if (!under_way.owned) {
-    under_way.agreed = read_packet(under_way.blocks, round.exchanges.back().agreed[part.index]);
+    read_packet(under_way.blocks, round.exchanges.back().agreed[part.index], room_,
+                under_way.agreed);
   }
-  under_way.agreed_at = stretches_of(under_way.agreed);
+  find_stretches(under_way.agreed, under_way.agreed_at);
 }
 
 void Cocktail::land(const Round&, Slots& slots) {
@@ -223,22 +251,31 @@ void Cocktail::land_stretch(const PartUnderWay& part, std::size_t stretch, Slots
   BlockValues residual{};
   BlockValues outer{};
   for (std::size_t b = begin; b < end; ++b) {
+    const std::int64_t ahead = part.blocks[std::min(b + kAhead, end - 1)].first;
+    __builtin_prefetch(weights.data() + ahead, 1);
+    reference.prefetch(ahead);
+    if (remembers) momentum->prefetch(ahead);
     const std::int64_t first = part.blocks[b].first;
-    const BlockValues& gives = mine.next();
-    const BlockValues& takes = all.next();
+    const float* gives = mine.next();
+    const float* takes = all.next();
     const float* before = reference.block(first);
     float* own = weights.data() + first;
-    if (remembers) std::copy_n(momentum->block(first), kBlockSize, outer.begin());
+    if (remembers) {
+      const float* remembered = momentum->block(first);
+      for (std::size_t i = 0; i < kBlockSize; ++i) outer[i] = remembered[i];
+    }
     for (std::size_t i = 0; i < kBlockSize; ++i) {
       const float change = outer_.change(-takes[i], outer[i]);
       after[i] = new_reference.rounded(before[i] + change);
       const float moved = after[i] - before[i];
       own[i] += moved - gives[i];
-      if (part.owned) residual[i] = part.left[b * kBlockSize + i] + (change - moved);
+      residual[i] = change - moved;
     }
     if (remembers) new_momentum->store(first, outer);
     new_reference.store(first, after);
-    if (part.owned) new_residual.store(first, residual);
+    if (!part.owned) continue;
+    for (std::size_t i = 0; i < kBlockSize; ++i) residual[i] += part.left[b * kBlockSize + i];
+    new_residual.store(first, residual);
   }
 }
 

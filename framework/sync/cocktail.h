@@ -71,6 +71,10 @@ class Cocktail final : public SyncMethod {
   UpdateRule rule_;
   bool narrow_;
   std::vector<PartUnderWay> parts_;  // by Part::index
+  // Memory to work in, kept from round to round.
+  PacketRoom room_;
+  std::vector<float> change_;
+  SparseValues theirs_;
 };
 
 }  // namespace strait::sync

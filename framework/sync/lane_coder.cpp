@@ -25,27 +25,29 @@ std::byte* put_number(std::uint64_t number, std::size_t count, std::byte* to) {
 
 }  // namespace
 
-void LaneWriter::finish(std::span<const std::byte> plain, net::Frame& out) const {
+void LaneWriter::finish(std::span<const std::byte> plain, net::Frame& out) {
   if (symbols_.empty() && plain.empty()) return;
   std::array<std::uint64_t, kLanes> lanes{};
   for (std::size_t i = 0; i < kLanes; ++i) {
     lanes[i] = LaneReader::kLeast | number_at(plain, i * kPlainOfLane, kPlainOfLane);
   }
   // A word at most for each symbol, the last one to be read first.
-  std::vector<std::uint16_t> words(symbols_.size() + 1);
-  std::uint16_t* word = words.data() + words.size() - 1;
-  for (auto symbol = symbols_.rbegin(); symbol != symbols_.rend(); ++symbol) {
-    std::uint64_t& lane = lanes[symbol->lane];
+  words_.resize(symbols_.size() + 1);
+  std::uint16_t* word = words_.data() + words_.size() - 1;
+  for (std::size_t i = symbols_.size(); i-- > 0;) {
+    const Symbol& symbol = symbols_[i];
+    std::uint64_t& lane = lanes[symbol.lane];
     std::uint64_t number = lane;
-    const bool full = number >= std::uint64_t{symbol->size} << (40U - symbol->bits);
+    const bool full = number >= std::uint64_t{symbol.size} << (40U - symbol.bits);
     *word = static_cast<std::uint16_t>(number);
     word -= full ? 1 : 0;
     number = full ? number >> 16U : number;
-    const std::uint64_t whole = number / symbol->size;
-    lane = (whole << symbol->bits) + (number - whole * symbol->size) + symbol->below;
+    const std::uint64_t whole = number / symbol.size;
+    lane = (whole << symbol.bits) + (number - whole * symbol.size) + symbol.below;
   }
   ++word;
-  const auto count = static_cast<std::size_t>(words.data() + words.size() - word);
+  symbols_.clear();
+  const auto count = static_cast<std::size_t>(words_.data() + words_.size() - word);
   const auto behind = plain.subspan(std::min(plain.size(), kPlainInLanes));
   const std::size_t begin = out.size();
   out.resize(begin + kLanes * kLaneBytes + count * kWordBytes + behind.size());

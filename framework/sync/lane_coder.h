@@ -31,9 +31,9 @@ class LaneWriter {
   }
   void reserve(std::size_t symbols) { symbols_.reserve(symbols); }
 
-  // Appends the message, the plain bytes as its end; nothing may be put behind it. Of nothing,
+  // Appends the message, the plain bytes as its end, and is ready for another one. Of nothing,
   // nothing.
-  void finish(std::span<const std::byte> plain, net::Frame& out) const;
+  void finish(std::span<const std::byte> plain, net::Frame& out);
 
  private:
   struct Symbol {
@@ -43,6 +43,7 @@ class LaneWriter {
     std::uint32_t size;
   };
   std::vector<Symbol> symbols_;
+  std::vector<std::uint16_t> words_;
 };
 
 // Any bytes at all are read as some symbols; a message that does not end where its symbols do is

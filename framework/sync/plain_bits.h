@@ -7,49 +7,65 @@
 
 namespace strait::sync {
 
-// Numbers of a few bits one behind the other, low bits first, in whole bytes.
+// Numbers of a few bits (at most 32) one behind the other, low bits first, in whole bytes.
 class PlainBitsWriter {
  public:
-  explicit PlainBitsWriter(std::size_t bits) { bytes_.reserve(bits / 8 + sizeof(bits_)); }
+  // For so many bits in all. What `bytes` held is gone, but for its memory.
+  PlainBitsWriter(std::vector<std::byte>& bytes, std::size_t bits) : bytes_(bytes) {
+    bytes_.resize((bits + 7) / 8 + kWordBytes);
+  }
   void put(std::uint32_t value, unsigned bits) {
     bits_ |= std::uint64_t{value} << held_;
     held_ += bits;
-    while (held_ >= 8) {
-      bytes_.push_back(std::byte(bits_));
-      bits_ >>= 8U;
-      held_ -= 8;
-    }
+    if (held_ >= 8 * kWordBytes) flush();
   }
-  // All of them; nothing may be put behind.
-  std::span<const std::byte> finish() {
-    if (held_ > 0) bytes_.push_back(std::byte(bits_));
-    return bytes_;
+  void finish() {
+    const std::size_t size = at_ + (held_ + 7) / 8;
+    flush();
+    bytes_.resize(size);
   }
 
  private:
-  std::vector<std::byte> bytes_;
+  static constexpr unsigned kWordBytes = 4;
+
+  void flush() {
+    for (unsigned i = 0; i < kWordBytes; ++i) bytes_[at_ + i] = std::byte(bits_ >> (8 * i));
+    at_ += kWordBytes;
+    bits_ >>= 8 * kWordBytes;
+    held_ -= 8 * kWordBytes;
+  }
+
+  std::vector<std::byte>& bytes_;
+  std::size_t at_ = 0;
   std::uint64_t bits_ = 0;
   unsigned held_ = 0;
 };
 
+// Behind the bytes' end all is zero.
 class PlainBitsReader {
  public:
   explicit PlainBitsReader(std::span<const std::byte> bytes) : bytes_(bytes) {}
-  // There must be so many.
   std::uint32_t take(unsigned bits) {
-    while (held_ < bits) {
-      bits_ |= std::uint64_t{std::to_integer<std::uint8_t>(bytes_[at_++])} << held_;
-      held_ += 8;
-    }
+    if (held_ < bits) fill();
     const auto value = static_cast<std::uint32_t>(bits_ & ((std::uint64_t{1} << bits) - 1));
     bits_ >>= bits;
     held_ -= bits;
     return value;
   }
-  // Whether what is left of the last byte is zero.
-  bool ends_in_zeros() const { return bits_ == 0; }
+  // Whether nothing but zeros is left.
+  bool ends_in_zeros() const { return bits_ == 0 && at_ >= bytes_.size(); }
 
  private:
+  void fill() {
+    std::uint64_t word = 0;
+    for (std::size_t i = 0; i < 4 && at_ + i < bytes_.size(); ++i) {
+      word |= std::to_integer<std::uint64_t>(bytes_[at_ + i]) << (8 * i);
+    }
+    at_ += 4;
+    bits_ |= word << held_;
+    held_ += 32;
+  }
+
   std::span<const std::byte> bytes_;
   std::size_t at_ = 0;
   std::uint64_t bits_ = 0;

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <string_view>
 
@@ -23,6 +22,10 @@ class SlotColumn {
     slots_.load(name_, {first, first + kGrain}, room_);
     return room_.data();
   }
+  // What block() will be asked for soon.
+  void prefetch(std::int64_t first) const {
+    if (wide_ != nullptr) __builtin_prefetch(wide_ + first);
+  }
 
  private:
   const Slots& slots_;
@@ -42,7 +45,8 @@ class SlotWriter {
   }
   void store(std::int64_t first, const std::array<float, kGrain>& values) {
     if (wide_ == nullptr) return slots_.store(name_, {first, first + kGrain}, values);
-    std::copy(values.begin(), values.end(), wide_ + first);
+    float* to = wide_ + first;
+    for (std::size_t i = 0; i < values.size(); ++i) to[i] = values[i];
   }
 
  private:

@@ -27,7 +27,9 @@ Slots::Slots(const Layout& layout, StageMemory memory, const std::vector<SlotNee
     if (need.width == SlotNeed::Width::bfloat16) {
       own_narrow_[need.name].resize(size);
     } else {
-      wide_[need.name] = own_[need.name] = std::vector<float>(size);
+      auto& own = own_[need.name];
+      own.resize(size);
+      wide_[need.name] = own;
     }
   }
 }
@@ -44,7 +46,7 @@ std::span<const float> Slots::values(std::string_view name) const {
   return found->second;
 }
 
-const std::vector<std::uint16_t>* Slots::narrow(std::string_view name) const {
+const Slots::Narrow* Slots::narrow(std::string_view name) const {
   const auto found = own_narrow_.find(name);
   return found == own_narrow_.end() ? nullptr : &found->second;
 }

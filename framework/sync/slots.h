@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "framework/sync/layout.h"
+#include "framework/sync/line_allocator.h"
 
 namespace strait::sync {
 
@@ -73,14 +74,15 @@ class Slots {
   void spread(std::int64_t count, const Work& work) const { spread_(count, work); }
 
  private:
-  const std::vector<std::uint16_t>* narrow(std::string_view name) const;  // null: it is float32
+  using Narrow = std::vector<std::uint16_t, LineAllocator<std::uint16_t>>;
+  const Narrow* narrow(std::string_view name) const;  // null: it is float32
 
   Layout layout_;
   std::vector<SlotNeed> needs_;
   Spread spread_ = [](std::int64_t count, const Work& work) { work(0, count); };
   std::map<std::string, std::span<float>, std::less<>> wide_;
-  std::map<std::string, std::vector<float>, std::less<>> own_;
-  std::map<std::string, std::vector<std::uint16_t>, std::less<>> own_narrow_;
+  std::map<std::string, std::vector<float, LineAllocator<float>>, std::less<>> own_;
+  std::map<std::string, Narrow, std::less<>> own_narrow_;
 };
 
 }  // namespace strait::sync

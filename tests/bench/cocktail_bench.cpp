@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "framework/sync/cocktail.h"
+#include "framework/sync/line_allocator.h"
 
 namespace {
 
@@ -30,6 +31,8 @@ SyncSettings settings_of(double random, double top, int bits) {
   settings.bits = bits;
   return settings;
 }
+
+using Values = std::vector<float, LineAllocator<float>>;  // as the trainer's
 
 // One replica, its weights away from the reference by normal values, a round under way.
 class Replica {
@@ -70,8 +73,8 @@ class Replica {
   void land() { method.land(round, slots); }
 
   Layout layout;
-  std::vector<float> weights;
-  std::vector<float> unused;
+  Values weights;
+  Values unused;
   Cocktail method;
   Slots slots;
   Round round;

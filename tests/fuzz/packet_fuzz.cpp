@@ -45,8 +45,12 @@ void write_again(const std::vector<Block>& blocks, const SparseValues& sent) {
   }
   for (const int bits : {1, 2, 4, 8}) {
     strait::net::Frame frame;
-    const SparseValues wrote = write_packet(blocks, values, {0.3, bits}, frame);
-    hold(read_packet(blocks, frame) == wrote);
+    SparseValues wrote;
+    SparseValues read;
+    strait::sync::PacketRoom room;
+    write_packet(blocks, values, {0.3, bits}, room, frame, wrote);
+    read_packet(blocks, frame, room, read);
+    hold(read == wrote);
   }
 }
 
@@ -57,8 +61,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::size_t count = std::min<std::size_t>(data[0] % 64, size - 1);
   const auto blocks = blocks_from(std::span(data + 1, count));
   try {
-    write_again(blocks,
-                read_packet(blocks, std::as_bytes(std::span(data + 1 + count, size - 1 - count))));
+    SparseValues sent;
+    strait::sync::PacketRoom room;
+    read_packet(blocks, std::as_bytes(std::span(data + 1 + count, size - 1 - count)), room, sent);
+    write_again(blocks, sent);
   } catch (const strait::sync::SyncError& error) {
     hold(*error.what() != '\0');
   }

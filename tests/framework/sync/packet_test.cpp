@@ -57,6 +57,20 @@ Case random_case(std::uint64_t seed) {
   return made;
 }
 
+SparseValues written(const Case& made, net::Frame& frame) {
+  SparseValues sent;
+  PacketRoom room;
+  write_packet(made.blocks, made.values, made.settings, room, frame, sent);
+  return sent;
+}
+
+SparseValues read(const std::vector<Block>& blocks, std::span<const std::byte> bytes) {
+  SparseValues sent;
+  PacketRoom room;
+  read_packet(blocks, bytes, room, sent);
+  return sent;
+}
+
 std::vector<float> read_values(const Case& made, const SparseValues& sent) {
   std::vector<float> values(made.values.size());
   add_to(values, sent);
@@ -67,8 +81,8 @@ TEST(Packet, IsReadAsWhatTheWriterComputesWith) {
   for (std::uint64_t seed = 0; seed < 3000; ++seed) {
     const Case made = random_case(seed);
     net::Frame frame;
-    const SparseValues sent = write_packet(made.blocks, made.values, made.settings, frame);
-    ASSERT_EQ(read_packet(made.blocks, frame), sent) << "seed " << seed;
+    const SparseValues sent = written(made, frame);
+    ASSERT_EQ(read(made.blocks, frame), sent) << "seed " << seed;
     const auto values = read_values(made, sent);
     for (std::size_t i = 0; i < values.size(); ++i) {
       ASSERT_TRUE(std::isfinite(values[i]));
@@ -80,11 +94,29 @@ TEST(Packet, IsReadAsWhatTheWriterComputesWith) {
   }
 }
 
+// What was in its memory before does not show.
+TEST(Packet, IsTheSameInAnyRoom) {
+  PacketRoom room;
+  SparseValues sent;
+  SparseValues got;
+  for (std::uint64_t seed = 0; seed < 500; ++seed) {
+    const Case made = random_case(seed);
+    net::Frame fresh;
+    const SparseValues expected = written(made, fresh);
+    net::Frame frame;
+    write_packet(made.blocks, made.values, made.settings, room, frame, sent);
+    ASSERT_EQ(frame, fresh) << "seed " << seed;
+    ASSERT_EQ(sent, expected) << "seed " << seed;
+    read_packet(made.blocks, frame, room, got);
+    ASSERT_EQ(got, expected) << "seed " << seed;
+  }
+}
+
 TEST(Packet, SendsExactlyTheLargestShare) {
   for (std::uint64_t seed = 0; seed < 3000; ++seed) {
     const Case made = random_case(seed);
     net::Frame frame;
-    const SparseValues sent = write_packet(made.blocks, made.values, made.settings, frame);
+    const SparseValues sent = written(made, frame);
     const auto values = read_values(made, sent);
     std::vector<float> magnitudes;
     std::size_t taken = 0;
@@ -121,8 +153,7 @@ TEST(Packet, SendsEveryDenseValueToAHalfStep) {
   for (std::uint64_t seed = 0; seed < 3000; ++seed) {
     const Case made = random_case(seed);
     net::Frame frame;
-    const auto values =
-        read_values(made, write_packet(made.blocks, made.values, made.settings, frame));
+    const auto values = read_values(made, written(made, frame));
     for (std::size_t b = 0; b < made.blocks.size(); ++b) {
       if (!made.blocks[b].dense) continue;
       double sum = 0;
@@ -164,9 +195,9 @@ TEST(Packet, IsTheSameBytesOnEveryMachine) {
     made.settings.top = 0.01 * static_cast<double>(1 + draw() % 100);
     made.settings.bits = static_cast<int>(1 + draw() % 8);
     net::Frame frame;
-    write_packet(made.blocks, made.values, made.settings, frame);
+    written(made, frame);
     for (const std::byte byte : frame) take(std::to_integer<std::uint64_t>(byte));
-    for (const float value : read_packet(made.blocks, frame).values) {
+    for (const float value : read(made.blocks, frame).values) {
       take(std::bit_cast<std::uint32_t>(value));
     }
   }
@@ -188,8 +219,7 @@ Case gaussian(std::size_t count, double scale, const PacketSettings& settings) {
 // Of the values that were sent.
 double relative_error(const Case& made) {
   net::Frame frame;
-  const auto values =
-      read_values(made, write_packet(made.blocks, made.values, made.settings, frame));
+  const auto values = read_values(made, written(made, frame));
   double error = 0;
   double all = 0;
   for (std::size_t i = 0; i < values.size(); ++i) {
@@ -228,7 +258,7 @@ TEST(Packet, IsAsSmallAsPromisedFromAKilobyteUp) {
                                      Promise{640'000, 130}, Promise{6'400'000, 130}}) {
     const Case made = gaussian(count, 1e-5, {0.2, 4});
     net::Frame frame;
-    write_packet(made.blocks, made.values, made.settings, frame);
+    written(made, frame);
     const double bits = 8.0 * static_cast<double>(frame.size()) / static_cast<double>(count);
     EXPECT_GE(16 / (0.1 * bits), ratio) << frame.size() << " bytes for " << count << " values";
   }
@@ -237,31 +267,31 @@ TEST(Packet, IsAsSmallAsPromisedFromAKilobyteUp) {
 TEST(Packet, LearnsWhereRowsAreUnlike) {
   Case made = gaussian(1 << 18, 1, {0.2, 4});
   net::Frame even;
-  write_packet(made.blocks, made.values, made.settings, even);
+  written(made, even);
   for (std::size_t i = 0; i < made.values.size(); ++i) {
     if (i / 1024 % 4 != 0) made.values[i] *= 0.1F;
   }
   net::Frame uneven;
-  write_packet(made.blocks, made.values, made.settings, uneven);
+  written(made, uneven);
   EXPECT_LT(static_cast<double>(uneven.size()), 0.75 * static_cast<double>(even.size()));
 }
 
 TEST(Packet, OfNothingIsNearlyNothing) {
   net::Frame none;
-  write_packet({}, {}, {0.2, 4}, none);
+  written({}, none);
   EXPECT_TRUE(none.empty());
-  EXPECT_EQ(read_packet({}, none), SparseValues{});
+  EXPECT_EQ(read({}, none), SparseValues{});
 
   const Case zeros = gaussian(1 << 16, 0, {0.2, 4});
   net::Frame frame;
-  const SparseValues sent = write_packet(zeros.blocks, zeros.values, zeros.settings, frame);
+  const SparseValues sent = written(zeros, frame);
   EXPECT_TRUE(sent.values.empty());
   EXPECT_EQ(frame.size(), 6U);
 }
 
 std::string refusal(const std::vector<Block>& blocks, std::span<const std::byte> bytes) {
   try {
-    read_packet(blocks, bytes);
+    read(blocks, bytes);
   } catch (const SyncError& error) {
     EXPECT_EQ(error.kind(), SyncError::Kind::corrupt);
     return error.what();
@@ -272,7 +302,7 @@ std::string refusal(const std::vector<Block>& blocks, std::span<const std::byte>
 TEST(Packet, RefusesHeadsThatNoWriterMakes) {
   const Case made = gaussian(1 << 10, 1e-5, {0.2, 4});
   net::Frame good;
-  write_packet(made.blocks, made.values, made.settings, good);
+  written(made, good);
   ASSERT_EQ(refusal(made.blocks, good), "");
   EXPECT_THAT(refusal(made.blocks, {}), HasSubstr("shorter than its head"));
   EXPECT_THAT(refusal(made.blocks, std::span(good).first(5)), HasSubstr("shorter than its head"));
@@ -300,7 +330,7 @@ TEST(Packet, DamagedBytesAreRefusedOrFinite) {
     std::mt19937_64 random(seed);
     const Case made = random_case(seed % 200);
     net::Frame frame;
-    write_packet(made.blocks, made.values, made.settings, frame);
+    written(made, frame);
     if (frame.empty()) continue;
     const std::size_t damages = 1 + random() % 4;
     for (std::size_t i = 0; i < damages; ++i) {
@@ -308,7 +338,7 @@ TEST(Packet, DamagedBytesAreRefusedOrFinite) {
     }
     if (random() % 4 == 0) frame.resize(random() % frame.size());
     try {
-      const SparseValues sent = read_packet(made.blocks, frame);
+      const SparseValues sent = read(made.blocks, frame);
       ASSERT_EQ(sent.patterns.size(), made.blocks.size());
       for (const float value : sent.values) ASSERT_LT(std::abs(value), 0x1p120F) << "seed " << seed;
       // Never into padding.
