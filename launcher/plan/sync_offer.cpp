@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <optional>
+#include <thread>
 
 #include "framework/sync/coding_cost.h"
 #include "framework/sync/forecast.h"
@@ -88,9 +89,26 @@ double window(const Plan& plan, const models::ModelDescription& model, const Pla
   return stage_cost(model, process.chunks.front(), tokens, speed).backward_seconds;
 }
 
+// How much of what a process codes while it computes its trainer feels: all where the threads of
+// the host's processes have all cores, nothing where each process finds another one. Threads that
+// compute wait for each other, so it helps little that only one of them is interrupted.
+double felt_of_coding(const Plan& plan, const Plan::Process& process) {
+  std::int64_t processes = 0;
+  std::int64_t threads = 0;
+  for (const Plan::Process& each : plan.processes) {
+    if (each.host_index != process.host_index) continue;
+    ++processes;
+    threads += each.threads;
+  }
+  const std::int64_t known = plan.hosts.at(process.host_index).cores;
+  const std::int64_t cores =
+      known > 0 ? known : static_cast<std::int64_t>(std::thread::hardware_concurrency());
+  const auto spare = static_cast<double>(std::max<std::int64_t>(cores - threads, 0));
+  return 1 - std::min(spare / static_cast<double>(processes), 1.0);
+}
+
 // Seconds that all of a method's rounds add to a step that takes so long `without` them: what is
-// waited for, what landing takes, and what coding takes from the threads that compute meanwhile,
-// which have all cores.
+// waited for, what landing takes, and what coding takes from those who compute meanwhile.
 double added_seconds(const Plan& plan, const Plan::Process& process, const sync::Forecast& costs,
                      const sync::CodingCost& coding, double values, double behind) {
   if (costs.round_bytes <= 0) return 0;
@@ -99,8 +117,9 @@ double added_seconds(const Plan& plan, const Plan::Process& process, const sync:
   const double coded = coding.engine * copy / rounds;
   const double travels = costs.round_bytes / uplink_bytes_per_second(plan, process);
   const double waited = std::max(coded + travels - behind, 0.0);
-  const double beside = std::min(coded, behind) / static_cast<double>(process.threads);
-  return rounds * (waited + beside) + coding.trainer * copy;
+  const double beside = std::min(coded, behind) * felt_of_coding(plan, process);
+  const auto threads = static_cast<double>(coding.shares_out ? process.threads : 1);
+  return rounds * (waited + beside) + coding.trainer * copy / threads;
 }
 
 Plan::SyncOffer offer_of(const Plan& plan, const models::ModelDescription& model,

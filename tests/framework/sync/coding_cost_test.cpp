@@ -31,13 +31,21 @@ TEST(CodingCost, WhatIsDoneHalfAsOftenOrOfHalfAsManyCoordinatesCostsHalf) {
   EXPECT_DOUBLE_EQ(coding_cost(settings).trainer, all.trainer / 2);
 }
 
-TEST(CodingCost, WhatIsNotSentIsNotCoded) {
+TEST(CodingCost, BareSignsTakeLessThanLevels) {
   SyncSettings settings = usual("cocktail");
-  const CodingCost some = coding_cost(settings);
-  settings.top = 1;
-  EXPECT_GT(coding_cost(settings).engine, some.engine);
+  const CodingCost levels = coding_cost(settings);
   settings.bits = 1;
-  EXPECT_LT(coding_cost(settings).engine, 2 * some.engine);
+  EXPECT_LT(coding_cost(settings).engine, levels.engine);
+}
+
+// Wherever landing is spread, a plan may count on all threads.
+TEST(CodingCost, KnowsWhoseLandingGoesOverAllThreads) {
+  for (const char* method : {"cocktail", "diloco", "powersgd"}) {
+    EXPECT_TRUE(coding_cost(usual(method)).shares_out) << method;
+  }
+  for (const char* method : {"allreduce", "bytegrad", "noloco", "onebit_adam"}) {
+    EXPECT_FALSE(coding_cost(usual(method)).shares_out) << method;
+  }
 }
 
 }  // namespace
