@@ -5,6 +5,7 @@ go on as one model, and what happened is told.
 import os
 import random
 import signal
+import statistics
 import time
 
 import runs
@@ -58,10 +59,12 @@ class Returns(runs.RunCase):
         self.assertEqual(run.status()["replicas"], [0, 1, 2])
         lines = run.metrics()
         self.assertEqual([m["step"] for m in lines], list(range(1, len(lines) + 1)))
-        # From its first step on the rows of all are counted again.
-        at = {m["step"]: m["tokens"] for m in lines}
-        self.assertLess(at[joined["step"]], 0.9 * at[1])
-        self.assertGreater(at[joined["step"] + 1], 0.9 * at[1])
+        # From its first step on the rows of all are counted again, half as many more than before; rows
+        # differ in their tokens, so several steps are looked at.
+        tokens = [m["tokens"] for m in lines]
+        between = 0.82 * tokens[0]
+        self.assertLess(statistics.mean(tokens[joined["step"] - 4 : joined["step"]]), between)
+        self.assertGreater(statistics.mean(tokens[joined["step"] :][:4]), between)
         self.assertEqual({len(m["idle"]) for m in lines[joined["step"]:]}, {6})
 
     def test_a_killed_replica_comes_back_to_the_others_again_and_again(self):
@@ -159,8 +162,8 @@ class Returns(runs.RunCase):
         self.assertEqual({name: after[name] for name in before}, before)
         self.assertEqual(len(after), 6)
         joined = run.events("replica_joined")[-1]["step"]
-        tokens = {m["step"]: m["tokens"] for m in run.metrics()}
-        self.assertGreater(tokens[joined + 1], 2 * alone)
+        tokens = [m["tokens"] for m in run.metrics()][joined:][:4]
+        self.assertGreater(statistics.mean(tokens), 2.4 * alone)
         code, out, err = self.strait("status", run.path)
         self.assertIn("replicas take part: 0, 1, 2", out)
         self.assertNotIn("takes no part", out)
