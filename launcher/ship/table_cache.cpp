@@ -74,10 +74,13 @@ void TableCache::write(const fs::path& entry, const std::string& text) const {
   if (!turn.open()) throw store::system_error("open", lock, errno);
   // Nobody waits for another, which may be stopped: an entry that is not written is made again.
   if (::flock(turn.number(), LOCK_EX | LOCK_NB) != 0) return;
-  // Whose turn it is knows that what is half-written here is of somebody who was killed.
+  // Whose turn it is knows that what is half-written here is of somebody who was killed. Every
+  // checkpoint leaves an entry, and most of their files are gone soon.
+  const auto oldest = fs::file_time_type::clock::now() - kKept;
   std::error_code ignored;
   for (const fs::directory_entry& found : fs::directory_iterator(directory_, ignored)) {
-    if (found.path().extension() != entry.extension()) fs::remove(found.path(), ignored);
+    const bool torn = found.path().extension() != entry.extension();
+    if (torn || found.last_write_time(ignored) < oldest) fs::remove(found.path(), ignored);
   }
   store::replace_file(entry, text);
 }

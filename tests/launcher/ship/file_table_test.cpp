@@ -111,6 +111,24 @@ TEST(TableCache, WhatAKilledWriterLeftGoesWithTheNextEntry) {
   EXPECT_EQ(entries, 2);
 }
 
+TEST(TableCache, WhatWasNotedLongAgoGoesWithTheNextEntry) {
+  const store::TemporaryDirectory directory;
+  const TableCache cache(directory / "tables");
+  store::write_bytes(directory / "a", random_bytes(1000, 6));
+  store::write_bytes(directory / "b", random_bytes(1000, 7));
+  store::write_bytes(directory / "c", random_bytes(1000, 8));
+  const FileTable table = cache.table(directory / "a");
+  const auto of_a = *std::filesystem::directory_iterator(directory / "tables");
+  cache.table(directory / "b");
+  std::filesystem::last_write_time(of_a, std::filesystem::file_time_type::clock::now() -
+                                             TableCache::kKept - std::chrono::hours(1));
+  cache.table(directory / "c");
+  EXPECT_FALSE(std::filesystem::exists(of_a));
+  using Entries = std::filesystem::directory_iterator;
+  EXPECT_EQ(std::distance(Entries(directory / "tables"), Entries()), 2);
+  EXPECT_EQ(cache.table(directory / "a"), table);
+}
+
 TEST(TableCache, WhileAnotherWritesATableIsGivenAndNotKept) {
   const store::TemporaryDirectory directory;
   const TableCache cache(directory / "tables");
