@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include "launcher/reach/relay_waiting.h"
 #include "launcher/reach/splice_set.h"
@@ -34,7 +35,7 @@ void join_ends(std::vector<RelayWaiting::Pair> pairs, SpliceSet& splices) {
 
 }  // namespace
 
-Relay::Relay(std::pair<int, int> ports) : ports_(ports), thread_([this] { serve(); }) {}
+Relay::Relay(std::pair<int, int> ports) : ports_(std::move(ports)), thread_([this] { serve(); }) {}
 
 Relay::~Relay() {
   leaving_ = true;
