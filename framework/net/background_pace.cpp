@@ -17,10 +17,14 @@ constexpr std::uint64_t kChunksUnderWay = 4;
 constexpr std::chrono::seconds kShortestHolds{5};
 // Foreground bytes are taken to leave the uplink this much slower than the rate says, which may be
 // a little high.
-constexpr double kCaution = 1.25;
+constexpr double kCaution = 1.1;
 constexpr Seconds kUntilConfirmed{3600};
-// How much faster than measured we send on a path that is known, so that a wider one shows.
+// How much faster than measured we send on a path that is known, so that a wider one shows; and how
+// much slower while a queue stands. Between bursts on a long path the limit is never reached, and
+// this alone keeps the queue from growing from one to the next.
 constexpr double kPaceAhead = 1.1;
+constexpr double kPaceBehind = 0.95;
+constexpr std::uint64_t kSlower = 8;
 constexpr std::chrono::microseconds kAhead{2500};
 constexpr std::uint64_t kSavedUp = std::uint64_t{64} << 10;
 
@@ -33,9 +37,8 @@ std::uint64_t BackgroundPace::allowance(Time now, Uplink& uplink) {
   const bool held_back = foreground_has_it(now, uplink);
   const bool dry = under_way_.empty();
   chunk_ = chunk(links);
-  if (!dry && under_way_bytes_ + chunk_ > limit_) return 0;
+  if (!dry && (under_way_bytes_ + chunk_ > limit_ || now - ran_dry_at_ >= kShortestHolds)) return 0;
   if (!held_back) {
-    if (!dry && now - ran_dry_at_ >= kShortestHolds) return 0;
     if (paced_until_ <= now + kAhead) return chunk_;
     uplink.look_at(paced_until_ - kAhead);
     return 0;
@@ -76,22 +79,23 @@ bool BackgroundPace::foreground_has_it(Time now, Uplink& uplink) {
 void BackgroundPace::sent(Time now, std::uint64_t place, std::uint64_t bytes,
                           const Uplink& uplink) {
   if (under_way_.empty()) {
-    confirmed_at_ = confirmed_sent_at_ = ran_dry_at_ = now;
+    confirmed_.at = confirmed_.sent_at = ran_dry_at_ = now;
     note_gap();
   }
   sent_at_ = now;
   sent_place_ = place;
   if (rate_ > 0) {
     // A whole round trip's bytes at once would wait in the uplink as well.
-    const Seconds takes(static_cast<double>(bytes) / (rate_ * (searching_ ? 2 : kPaceAhead)));
+    const double pace = searching_ ? 2 : (standing_ ? kPaceBehind : kPaceAhead);
+    const Seconds takes(static_cast<double>(bytes) / (rate_ * pace));
     paced_until_ = std::max(paced_until_, now) + std::chrono::duration_cast<Time::duration>(takes);
   }
   under_way_bytes_ += bytes;
   const bool filled = under_way_bytes_ + chunk_ > limit_;
   const bool busy = filled || paced_until_ > now + kAhead;
   const bool measures = busy && place > measures_from_;
-  under_way_.push_back({place, bytes, filled, measures, now, confirmed_, confirmed_at_,
-                        confirmed_sent_at_, uplink.foreground_bytes()});
+  under_way_.push_back(
+      {place, bytes, filled, measures, now, confirmed_, uplink.foreground_bytes()});
 }
 
 void BackgroundPace::received(Time now, std::uint64_t place, const Uplink& uplink) {
@@ -104,20 +108,32 @@ void BackgroundPace::received(Time now, std::uint64_t place, const Uplink& uplin
   }
   if (fresh == 0) return;
   under_way_bytes_ -= fresh;
-  confirmed_ += fresh;
-  // Confirmations may come in a bunch, and then say more than the path carried since the last one:
-  // it cannot have carried faster than we sent.
-  const Seconds taken =
-      std::max(now - newest.confirmed_at, newest.sent_at - newest.confirmed_sent_at);
-  confirmed_at_ = now;
-  confirmed_sent_at_ = newest.sent_at;
+  confirmed_ = {confirmed_.bytes + fresh, now, newest.sent_at};
+  if (!behind_gap_ && newest.place > measures_from_) behind_gap_ = confirmed_;
   note_round_trip(now, now - newest.sent_at);
   const bool alone = newest.foreground_bytes == uplink.foreground_bytes();
-  if (newest.place >= round_ends_at_ && newest.measures && alone && taken.count() > 0) {
-    round_ends_at_ = sent_place_;
-    note_rate(static_cast<double>(confirmed_ - newest.confirmed) / taken.count());
-  }
+  if (newest.place >= round_ends_at_ && newest.measures && alone) measure(now, newest);
   adapt(fresh, newest.filled, now - newest.sent_at, at_least_one(uplink.background_links()));
+}
+
+// What was sent behind a gap was confirmed a round trip later at the earliest, so that the time
+// from the gap makes a long path look narrow, and whoever believes it sends less and less. Between
+// confirmations it does not count.
+void BackgroundPace::measure(Time now, const UnderWay& newest) {
+  const auto rate_since = [&](const Confirmed& from) {
+    // Confirmations may come in a bunch, and then say more than the path carried since the last
+    // one: it cannot have carried faster than we sent.
+    const Seconds taken = std::max(now - from.at, newest.sent_at - from.sent_at);
+    const auto carried = static_cast<double>(confirmed_.bytes - from.bytes);
+    return taken.count() > 0 ? carried / taken.count() : 0;
+  };
+  const bool gap_between = !behind_gap_ || newest.confirmed.at < behind_gap_->at;
+  const bool soon = gap_between && (!behind_gap_ || now - behind_gap_->at < 2 * kQueue);
+  const double rate = rate_since(gap_between && !soon ? *behind_gap_ : newest.confirmed);
+  // So soon behind a gap it is known to be as wide as that, at least.
+  if (rate == 0 || (soon && rate <= rate_)) return;
+  round_ends_at_ = sent_place_;
+  note_rate(rate);
 }
 
 void BackgroundPace::note_round_trip(Time now, Seconds round_trip) {
@@ -126,6 +142,7 @@ void BackgroundPace::note_round_trip(Time now, Seconds round_trip) {
     shortest_since_ = now;
   }
   shortest_ = std::min(shortest_, round_trip);
+  recent_[round_trips_++ % kRecent] = round_trip;
 }
 
 void BackgroundPace::note_rate(double rate) {
@@ -140,20 +157,29 @@ void BackgroundPace::note_rate(double rate) {
 }
 
 // What follows a gap meets an empty path, and a shaper that has saved up for it.
-void BackgroundPace::note_gap() { measures_from_ = sent_place_ + std::min(limit_, kSavedUp); }
+void BackgroundPace::note_gap() {
+  measures_from_ = sent_place_ + std::min(limit_, kSavedUp);
+  behind_gap_.reset();
+}
 
-// A path that shows no queue may carry more: that is sought as fast as confirmations come. One that
-// shows a queue is known.
+BackgroundPace::Seconds BackgroundPace::least_recent() const {
+  const auto known = static_cast<std::ptrdiff_t>(std::min(round_trips_, kRecent));
+  return *std::min_element(recent_.begin(), recent_.begin() + known);
+}
+
+// A path that shows no queue may carry more: that is sought as fast as confirmations come, or,
+// where some are late all the same, slower. One that shows a queue is known.
 void BackgroundPace::adapt(std::uint64_t fresh, bool filled, Seconds round_trip, unsigned links) {
   const Seconds queue = Seconds(kQueue) / links;
   const Seconds shortest = std::min(shortest_, shortest_before_);
   const auto known = static_cast<std::uint64_t>(rate_ * (shortest + queue).count());
-  const bool queued = round_trip - shortest >= queue / 2;
-  if (filled) searching_ = !queued;
-  if (queued) {
+  standing_ = least_recent() - shortest >= queue / 2;
+  if (standing_ && round_trips_ >= kChunksUnderWay) searching_ = false;
+  if (standing_) {
     limit_ = known;
   } else {
-    limit_ = std::max(limit_ + (filled ? fresh : 0), known);
+    const bool late = !searching_ && round_trip - shortest >= queue / 2;
+    limit_ = std::max(limit_ + (filled ? fresh / (late ? kSlower : 1) : 0), known);
   }
   limit_ = std::clamp(limit_, std::max(kLeastLimit / links, 2 * kLeastChunk), kMostLimit);
 }

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <optional>
 
 #include "framework/net/uplink.h"
 
@@ -16,7 +17,8 @@ namespace strait::net {
 // are held at what the path carries in its own round trip and kQueue more. Both are measured from
 // the link's confirmations: the rate as what a quarter of the last rounds reached, the round trip
 // as the shortest of the last seconds. That fills an idle path and adds about kQueue to what comes
-// behind.
+// behind. Single confirmations may be late for other reasons, a busy host's among them; a queue is
+// what all of the recent ones have waited in.
 //
 // While a foreground link has bytes that the uplink has not carried, only a trickle goes. Whether
 // it has carried them is known when they are confirmed, or, on a long path, by the time that this
@@ -46,6 +48,11 @@ class BackgroundPace {
  private:
   using Seconds = std::chrono::duration<double>;
 
+  struct Confirmed {
+    std::uint64_t bytes = 0;  // ever
+    Time at;                  // when the last of them were
+    Time sent_at;             // and when these had been sent
+  };
   struct UnderWay {
     std::uint64_t place = 0;
     std::uint64_t bytes = 0;
@@ -53,18 +60,18 @@ class BackgroundPace {
     bool measures = false;  // the path held us back, not the program, and so for a while
     Time sent_at;
     // As things stood when it went.
-    std::uint64_t confirmed = 0;
-    Time confirmed_at;
-    Time confirmed_sent_at;
+    Confirmed confirmed;
     std::uint64_t foreground_bytes = 0;
   };
 
   std::uint64_t chunk(unsigned links) const;
   bool foreground_has_it(Time now, Uplink& uplink);
   void note_round_trip(Time now, Seconds round_trip);
+  void measure(Time now, const UnderWay& newest);
   void note_rate(double rate);
   void note_gap();
   void adapt(std::uint64_t fresh, bool filled, Seconds round_trip, unsigned links);
+  Seconds least_recent() const;
 
   std::deque<UnderWay> under_way_;
   std::uint64_t under_way_bytes_ = 0;
@@ -72,11 +79,11 @@ class BackgroundPace {
 
   std::uint64_t chunk_ = kLeastChunk;
   Time paced_until_{};
-  bool searching_ = true;  // no queue was seen when the limit was reached
+  bool searching_ = true;  // no queue was seen yet
+  bool standing_ = false;  // there is one: none of the recent chunks went through without it
 
-  std::uint64_t confirmed_ = 0;
-  Time confirmed_at_{};       // when the last confirmation came
-  Time confirmed_sent_at_{};  // when what it confirmed had been sent
+  Confirmed confirmed_;
+  std::optional<Confirmed> behind_gap_;  // as it was first
   Time sent_at_{};
   Time ran_dry_at_{};
 
@@ -88,6 +95,9 @@ class BackgroundPace {
   std::uint64_t round_ends_at_ = 0;  // a place, as the next
   std::uint64_t measures_from_ = 0;
 
+  static constexpr std::size_t kRecent = 16;
+  std::array<Seconds, kRecent> recent_{};     // round trips
+  std::size_t round_trips_ = 0;               // ever
   Seconds shortest_ = Seconds::max();         // round trip of the last seconds
   Seconds shortest_before_ = Seconds::max();  // and of those before
   Time shortest_since_{};
