@@ -18,12 +18,13 @@ constexpr std::chrono::seconds kShortestHolds{5};
 // Foreground bytes are taken to leave the uplink this much slower than the rate says, which may be
 // a little high.
 constexpr double kCaution = 1.1;
-constexpr Seconds kUntilConfirmed{3600};
+constexpr Seconds kLongestHold{3600};
+constexpr std::uint64_t kMuch = std::uint64_t{128} << 10;
 // How much faster than measured we send on a path that is known, so that a wider one shows; and how
 // much slower while a queue stands. Between bursts on a long path the limit is never reached, and
 // this alone keeps the queue from growing from one to the next.
-constexpr double kPaceAhead = 1.1;
-constexpr double kPaceBehind = 0.95;
+constexpr double kPaceAhead = 0.1;
+constexpr double kLeastPace = 0.5;
 constexpr std::uint64_t kSlower = 8;
 constexpr std::chrono::microseconds kAhead{2500};
 constexpr std::uint64_t kSavedUp = std::uint64_t{64} << 10;
@@ -38,12 +39,14 @@ std::uint64_t BackgroundPace::allowance(Time now, Uplink& uplink) {
   const bool dry = under_way_.empty();
   chunk_ = chunk(links);
   if (!dry && (under_way_bytes_ + chunk_ > limit_ || now - ran_dry_at_ >= kShortestHolds)) return 0;
+  trickles_ = false;
   if (!held_back) {
     if (paced_until_ <= now + kAhead) return chunk_;
     uplink.look_at(paced_until_ - kAhead);
     return 0;
   }
-  if (now - sent_at_ >= kTrickleEvery * links) return kLeastChunk;
+  trickles_ = now - sent_at_ >= kTrickleEvery * links;
+  if (trickles_) return kLeastChunk;
   note_gap();
   uplink.look_at(foreground_until_);
   return 0;
@@ -59,34 +62,48 @@ std::uint64_t BackgroundPace::chunk(unsigned links) const {
 }
 
 bool BackgroundPace::foreground_has_it(Time now, Uplink& uplink) {
-  const std::uint64_t fresh = uplink.foreground_bytes() - foreground_seen_;
-  foreground_seen_ = uplink.foreground_bytes();
+  const Uplink::Sent before = std::exchange(foreground_seen_, uplink.foreground());
   if (!uplink.foreground_under_way()) {
-    foreground_until_ = now;
+    foreground_is_through(now);
     return false;
   }
-  if (fresh > 0) {
-    const double rate = rate_;
-    const Seconds needs =
-        rate > 0 ? Seconds(static_cast<double>(fresh) * kCaution / rate) : kUntilConfirmed;
+  const Seconds needs = foreground_seen_.takes - before.takes +
+                        unmeasured(foreground_seen_.unmeasured - before.unmeasured);
+  if (needs.count() > 0) {
     foreground_until_ =
         std::max(foreground_until_, now) +
-        std::chrono::duration_cast<Time::duration>(std::min(needs, kUntilConfirmed));
+        std::chrono::duration_cast<Time::duration>(std::min(needs * kCaution, kLongestHold));
   }
   return uplink.foreground_waits() || now < foreground_until_;
+}
+
+void BackgroundPace::foreground_is_through(Time now) {
+  foreground_until_ = now;
+  unmeasured_ = 0;
+}
+
+// What an uplink that nobody knows yet needs for so much more of the foreground. Much of it makes
+// the uplink known when it is confirmed. A little may never do, so it is not waited for.
+BackgroundPace::Seconds BackgroundPace::unmeasured(std::uint64_t bytes) {
+  if (!searching_) return Seconds(static_cast<double>(bytes) / rate_);
+  unmeasured_ += bytes;
+  return unmeasured_ > kMuch ? kLongestHold : Seconds(0);
 }
 
 void BackgroundPace::sent(Time now, std::uint64_t place, std::uint64_t bytes,
                           const Uplink& uplink) {
   if (under_way_.empty()) {
-    confirmed_.at = confirmed_.sent_at = ran_dry_at_ = now;
+    confirmed_ = {confirmed_.bytes, now, now, uplink.foreground().bytes};
+    ran_dry_at_ = now;
     note_gap();
   }
   sent_at_ = now;
   sent_place_ = place;
   if (rate_ > 0) {
     // A whole round trip's bytes at once would wait in the uplink as well.
-    const double pace = searching_ ? 2 : (standing_ ? kPaceBehind : kPaceAhead);
+    const double pace =
+        searching_ ? 2
+                   : std::clamp(1 + (1 - queue(uplink)) * kPaceAhead, kLeastPace, 1 + kPaceAhead);
     const Seconds takes(static_cast<double>(bytes) / (rate_ * pace));
     paced_until_ = std::max(paced_until_, now) + std::chrono::duration_cast<Time::duration>(takes);
   }
@@ -94,8 +111,8 @@ void BackgroundPace::sent(Time now, std::uint64_t place, std::uint64_t bytes,
   const bool filled = under_way_bytes_ + chunk_ > limit_;
   const bool busy = filled || paced_until_ > now + kAhead;
   const bool measures = busy && place > measures_from_;
-  under_way_.push_back(
-      {place, bytes, filled, measures, now, confirmed_, uplink.foreground_bytes()});
+  under_way_.push_back({place, bytes, filled, measures, trickles_, measures_from_, now, confirmed_,
+                        uplink.foreground().bytes});
 }
 
 void BackgroundPace::received(Time now, std::uint64_t place, const Uplink& uplink) {
@@ -108,31 +125,49 @@ void BackgroundPace::received(Time now, std::uint64_t place, const Uplink& uplin
   }
   if (fresh == 0) return;
   under_way_bytes_ -= fresh;
-  confirmed_ = {confirmed_.bytes + fresh, now, newest.sent_at};
-  if (!behind_gap_ && newest.place > measures_from_) behind_gap_ = confirmed_;
+  confirmed_ = {confirmed_.bytes + fresh, now, newest.sent_at, newest.foreground_bytes};
+  if (newest.place > newest.counts_from && newest.counts_from != counts_from_) {
+    counts_from_ = newest.counts_from;
+    behind_gap_ = confirmed_;
+  }
   note_round_trip(now, now - newest.sent_at);
-  const bool alone = newest.foreground_bytes == uplink.foreground_bytes();
-  if (newest.place >= round_ends_at_ && newest.measures && alone) measure(now, newest);
-  adapt(fresh, newest.filled, now - newest.sent_at, at_least_one(uplink.background_links()));
+  if (searching_) end_search_if_known(now, newest, uplink);
+  // The foreground was not on the uplink after all.
+  if (newest.trickles && now - newest.sent_at - shortest() < kQueue / 2) foreground_is_through(now);
+  if (newest.place >= round_ends_at_ && newest.measures) measure(now, newest);
+  adapt(fresh, newest.filled, now - newest.sent_at, uplink);
+}
+
+// A search ends where a queue shows that the path is full, and then it carries what came through
+// meanwhile; or, before it has got so far, where a foreground link knows the uplink. If the path is
+// narrower than that, a queue shows it soon.
+void BackgroundPace::end_search_if_known(Time now, const UnderWay& newest, const Uplink& uplink) {
+  const bool full = round_trips_ >= kChunksUnderWay && queue(uplink) >= 1;
+  if (!full && uplink.foreground_rate() == 0) return;
+  const auto carried = static_cast<double>(confirmed_.bytes - newest.confirmed.bytes);
+  const double rate = carried / Seconds(now - newest.sent_at).count();
+  searching_ = false;
+  rates_.fill(0);
+  note_rate(full ? std::max(rate_, rate) : uplink.foreground_rate());
 }
 
 // What was sent behind a gap was confirmed a round trip later at the earliest, so that the time
 // from the gap makes a long path look narrow, and whoever believes it sends less and less. Between
 // confirmations it does not count.
 void BackgroundPace::measure(Time now, const UnderWay& newest) {
-  const auto rate_since = [&](const Confirmed& from) {
-    // Confirmations may come in a bunch, and then say more than the path carried since the last
-    // one: it cannot have carried faster than we sent.
-    const Seconds taken = std::max(now - from.at, newest.sent_at - from.sent_at);
-    const auto carried = static_cast<double>(confirmed_.bytes - from.bytes);
-    return taken.count() > 0 ? carried / taken.count() : 0;
-  };
-  const bool gap_between = !behind_gap_ || newest.confirmed.at < behind_gap_->at;
-  const bool soon = gap_between && (!behind_gap_ || now - behind_gap_->at < 2 * kQueue);
-  const double rate = rate_since(gap_between && !soon ? *behind_gap_ : newest.confirmed);
+  const bool gap_between = newest.confirmed.at < behind_gap_.at;
+  const bool soon = gap_between && now - behind_gap_.at < 2 * kQueue;
+  const Confirmed& from = gap_between && !soon ? behind_gap_ : newest.confirmed;
+  if (from.foreground_bytes != newest.foreground_bytes) return;
+  // Confirmations may come in a bunch, and then say more than the path carried since the last one:
+  // it cannot have carried faster than we sent.
+  const Seconds taken = std::max(now - from.at, newest.sent_at - from.sent_at);
+  if (taken.count() <= 0) return;
+  const double rate = static_cast<double>(confirmed_.bytes - from.bytes) / taken.count();
   // So soon behind a gap it is known to be as wide as that, at least.
-  if (rate == 0 || (soon && rate <= rate_)) return;
+  if (soon && rate <= rate_) return;
   round_ends_at_ = sent_place_;
+  if (searching_ && rate > rate_) rates_.fill(0);  // of a path that was not full yet
   note_rate(rate);
 }
 
@@ -146,7 +181,6 @@ void BackgroundPace::note_round_trip(Time now, Seconds round_trip) {
 }
 
 void BackgroundPace::note_rate(double rate) {
-  if (searching_ && rate > rate_) rates_.fill(0);  // of a path that was not full yet
   rates_[next_rate_] = rate;
   next_rate_ = (next_rate_ + 1) % rates_.size();
   // A round is slow when a process had to wait for its core, and fast by accident only.
@@ -158,27 +192,28 @@ void BackgroundPace::note_rate(double rate) {
 
 // What follows a gap meets an empty path, and a shaper that has saved up for it.
 void BackgroundPace::note_gap() {
-  measures_from_ = sent_place_ + std::min(limit_, kSavedUp);
-  behind_gap_.reset();
+  measures_from_ = sent_place_ + (searching_ ? std::min(limit_, kSavedUp) : 0);
 }
 
-BackgroundPace::Seconds BackgroundPace::least_recent() const {
+// What all of the recent chunks have waited, in parts of what makes a queue.
+double BackgroundPace::queue(const Uplink& uplink) const {
   const auto known = static_cast<std::ptrdiff_t>(std::min(round_trips_, kRecent));
-  return *std::min_element(recent_.begin(), recent_.begin() + known);
+  if (known == 0) return 0;
+  const Seconds least = *std::min_element(recent_.begin(), recent_.begin() + known);
+  return (least - shortest()) / (Seconds(kQueue) / at_least_one(uplink.background_links()) / 2);
 }
 
 // A path that shows no queue may carry more: that is sought as fast as confirmations come, or,
 // where some are late all the same, slower. One that shows a queue is known.
-void BackgroundPace::adapt(std::uint64_t fresh, bool filled, Seconds round_trip, unsigned links) {
-  const Seconds queue = Seconds(kQueue) / links;
-  const Seconds shortest = std::min(shortest_, shortest_before_);
-  const auto known = static_cast<std::uint64_t>(rate_ * (shortest + queue).count());
-  standing_ = least_recent() - shortest >= queue / 2;
-  if (standing_ && round_trips_ >= kChunksUnderWay) searching_ = false;
-  if (standing_) {
+void BackgroundPace::adapt(std::uint64_t fresh, bool filled, Seconds round_trip,
+                           const Uplink& uplink) {
+  const unsigned links = at_least_one(uplink.background_links());
+  const Seconds most = Seconds(kQueue) / links;
+  const auto known = static_cast<std::uint64_t>(rate_ * (shortest() + most).count());
+  if (!searching_ && queue(uplink) >= 1) {
     limit_ = known;
   } else {
-    const bool late = !searching_ && round_trip - shortest >= queue / 2;
+    const bool late = !searching_ && round_trip - shortest() >= most / 2;
     limit_ = std::max(limit_ + (filled ? fresh / (late ? kSlower : 1) : 0), known);
   }
   limit_ = std::clamp(limit_, std::max(kLeastLimit / links, 2 * kLeastChunk), kMostLimit);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstddef>
@@ -21,8 +22,9 @@ namespace strait::net {
 // what all of the recent ones have waited in.
 //
 // While a foreground link has bytes that the uplink has not carried, only a trickle goes. Whether
-// it has carried them is known when they are confirmed, or, on a long path, by the time that this
-// link's own rate would need for them.
+// it has carried them is known when they are confirmed, or, on a long path, by the time that they
+// need at the rate which that link has measured, or else this one. A trickle that meets no queue
+// shows that they are through sooner.
 class BackgroundPace {
  public:
   using Time = Uplink::Time;
@@ -49,15 +51,18 @@ class BackgroundPace {
   using Seconds = std::chrono::duration<double>;
 
   struct Confirmed {
-    std::uint64_t bytes = 0;  // ever
-    Time at;                  // when the last of them were
-    Time sent_at;             // and when these had been sent
+    std::uint64_t bytes = 0;             // ever
+    Time at;                             // when the last of them were
+    Time sent_at;                        // and when these had been sent
+    std::uint64_t foreground_bytes = 0;  // ever sent until then
   };
   struct UnderWay {
     std::uint64_t place = 0;
     std::uint64_t bytes = 0;
-    bool filled = false;    // it brought us to the limit
-    bool measures = false;  // the path held us back, not the program, and so for a while
+    bool filled = false;            // it brought us to the limit
+    bool measures = false;          // the path held us back, not the program, and so for a while
+    bool trickles = false;          // the foreground was thought to be on the uplink
+    std::uint64_t counts_from = 0;  // place behind the last gap
     Time sent_at;
     // As things stood when it went.
     Confirmed confirmed;
@@ -66,12 +71,16 @@ class BackgroundPace {
 
   std::uint64_t chunk(unsigned links) const;
   bool foreground_has_it(Time now, Uplink& uplink);
+  void foreground_is_through(Time now);
+  Seconds unmeasured(std::uint64_t bytes);
   void note_round_trip(Time now, Seconds round_trip);
   void measure(Time now, const UnderWay& newest);
   void note_rate(double rate);
   void note_gap();
-  void adapt(std::uint64_t fresh, bool filled, Seconds round_trip, unsigned links);
-  Seconds least_recent() const;
+  void end_search_if_known(Time now, const UnderWay& newest, const Uplink& uplink);
+  void adapt(std::uint64_t fresh, bool filled, Seconds round_trip, const Uplink& uplink);
+  Seconds shortest() const { return std::min(shortest_, shortest_before_); }
+  double queue(const Uplink& uplink) const;
 
   std::deque<UnderWay> under_way_;
   std::uint64_t under_way_bytes_ = 0;
@@ -79,11 +88,12 @@ class BackgroundPace {
 
   std::uint64_t chunk_ = kLeastChunk;
   Time paced_until_{};
+  bool trickles_ = false;
   bool searching_ = true;  // no queue was seen yet
-  bool standing_ = false;  // there is one: none of the recent chunks went through without it
 
   Confirmed confirmed_;
-  std::optional<Confirmed> behind_gap_;  // as it was first
+  Confirmed behind_gap_;           // the first that counts
+  std::uint64_t counts_from_ = 0;  // of that gap
   Time sent_at_{};
   Time ran_dry_at_{};
 
@@ -102,8 +112,9 @@ class BackgroundPace {
   Seconds shortest_before_ = Seconds::max();  // and of those before
   Time shortest_since_{};
 
-  std::uint64_t foreground_seen_ = 0;
+  Uplink::Sent foreground_seen_;
   Time foreground_until_{};
+  std::uint64_t unmeasured_ = 0;  // of the foreground, since it was through
 };
 
 }  // namespace strait::net

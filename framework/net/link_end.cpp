@@ -12,6 +12,12 @@
 namespace strait::net {
 namespace {
 
+// A frame goes in several chunks, so that the times of their confirmations tell how fast the path
+// is: each takes the path about so long.
+constexpr std::chrono::duration<double> kChunk{0.01};
+constexpr std::uint64_t kLeastChunk = std::uint64_t{32} << 10;
+constexpr std::uint64_t kFirstChunk = std::uint64_t{128} << 10;  // of a path that is not known
+
 // A large message's bytes, in a frame's memory for as long as libzmq has them.
 struct LentBytes {
   Frame bytes;
@@ -45,18 +51,24 @@ void LinkEnd::throw_if_dead() {
 }
 
 void LinkEnd::measure(Time now) {
-  rate_.look(now, protocol_.window().pushed_bytes(), protocol_.window().received_bytes());
+  rate_.look(now, protocol_.window().pushed_bytes(), protocol_.window().received_place());
 }
 
 std::uint64_t LinkEnd::chunk_limit(Time now) {
-  if (priority_ == Priority::foreground) return kMaxChunkBytes;
+  if (priority_ == Priority::foreground) {
+    const double rate = rate_.bytes_per_second();
+    if (rate == 0) return kFirstChunk;
+    return std::clamp(static_cast<std::uint64_t>(rate * kChunk.count()), kLeastChunk,
+                      kMaxChunkBytes);
+  }
   return protocol_.window().has_piece() ? pace_.allowance(now, uplink_) : 0;
 }
 
 void LinkEnd::note_chunk(Time now, std::uint64_t payload) {
   const std::uint64_t bytes = kHeaderBytes + payload;
   if (priority_ == Priority::foreground) {
-    uplink_.foreground_sent(bytes);
+    rate_.went(protocol_.window().cursor_place(), protocol_.window().has_piece());
+    uplink_.foreground_sent(bytes, rate_.behind_first());
   } else {
     pace_.sent(now, protocol_.window().cursor_place(), bytes, uplink_);
   }
@@ -164,7 +176,9 @@ void LinkEnd::arrived(Time now, const zmq::message_t& message) {
     protocol_.receive(now, {first, message.size()});
     measure(now);
     if (protocol_.window().attempt() != attempt) {
-      pace_ = BackgroundPace();  // what was under way is lost, perhaps with the whole path
+      // What was under way is lost, perhaps with the whole path.
+      pace_ = BackgroundPace();
+      rate_.went_astray();
     } else {
       pace_.received(now, protocol_.window().received_place(), uplink_);
     }

@@ -4,33 +4,63 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 
 namespace strait::net {
 
-// How fast a path carries bytes, seen from the sending side without sending anything for it: bytes
-// that the peer confirmed over the time in which something was under way. Pure: no clock, no lock.
+// How fast a path carries bytes, seen from the sending side without sending anything for it. Pure:
+// no clock, no lock. Two ways, and the faster one counts:
 //
-// The round trip is part of that time, so a path that carries only small frames looks slower than
-// it is; the best of the last periods is what counts.
+// - Bytes that the peer confirmed over the time in which something was under way. The round trip is
+//   part of that time, so this is never too much, and the best of the last periods counts.
+// - Of chunks that went one behind the other, the time from the first one's confirmation to the
+//   last one's: the round trip is no part of it. Single ones may be too much or too little, when a
+//   host was busy; the middle one of the last counts.
 class RateMeter {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  // After every change of either: bytes ever sent, and of them ever confirmed.
-  void look(Time now, std::uint64_t sent, std::uint64_t confirmed);
+  // A chunk went, the stream up to this place with it; `more`: another one waits to go behind it.
+  // Places count bytes of frames.
+  void went(std::uint64_t place, bool more);
+  // What went is sent again.
+  void went_astray() { runs_.clear(); }
+  // After every change of either: the places up to which there is something to send, and up to
+  // which the peer has it.
+  void look(Time now, std::uint64_t pushed, std::uint64_t confirmed);
 
-  double bytes_per_second() const;  // 0: nothing was measured yet
+  double bytes_per_second() const;                      // 0: nothing was measured yet
+  double behind_first() const { return behind_rate_; }  // by the second way alone
 
  private:
+  struct Run {                // of chunks
+    std::uint64_t first = 0;  // ends the first one
+    std::uint64_t last = 0;
+    bool whole = false;
+    bool begun = false;  // the first one is confirmed, and then this held:
+    Time at;
+    std::uint64_t confirmed = 0;
+  };
+  using Rates = std::array<double, 16>;
+
+  void look_at_period(Time now, std::uint64_t pushed, std::uint64_t confirmed);
+  void look_at_runs(Time now, std::uint64_t confirmed);
+
   // Shorter periods are noise; longer ones are cut, so that a path that is never idle is measured.
   static constexpr std::uint64_t kLeastBytes = 4096;
+  static constexpr std::chrono::milliseconds kLeast{5};
   static constexpr std::chrono::milliseconds kLongest{250};
 
   bool open_ = false;
   Time began_{};
   std::uint64_t base_ = 0;  // confirmed when the period began
-  std::array<double, 16> rates_{};
-  std::size_t next_ = 0;
+  Rates periods_{};
+  std::size_t next_period_ = 0;
+
+  std::deque<Run> runs_;
+  Rates behind_{};
+  std::size_t next_behind_ = 0;
+  double behind_rate_ = 0;
 };
 
 }  // namespace strait::net

@@ -16,6 +16,17 @@ void Uplink::change(Priority priority, Load before, Load after) {
   if (before > after) look_at(Time::min());
 }
 
+void Uplink::foreground_sent(std::uint64_t bytes, double bytes_per_second) {
+  foreground_.bytes += bytes;
+  if (bytes_per_second > 0) {
+    foreground_rate_ = bytes_per_second;
+    foreground_.takes +=
+        std::chrono::duration<double>(static_cast<double>(bytes) / bytes_per_second);
+  } else {
+    foreground_.unmeasured += bytes;
+  }
+}
+
 Uplink::Time Uplink::take_due() { return std::exchange(due_, Time::max()); }
 
 }  // namespace strait::net

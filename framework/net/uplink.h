@@ -22,12 +22,19 @@ class Uplink {
 
   // A link's load changes. A link that goes away ends with none.
   void change(Priority priority, Load before, Load after);
-  void foreground_sent(std::uint64_t bytes) { foreground_bytes_ += bytes; }
+  // `bytes_per_second`: of that link's path; 0: not measured yet.
+  void foreground_sent(std::uint64_t bytes, double bytes_per_second);
 
   bool foreground_waits() const { return foreground_waiting_ > 0; }
   bool foreground_under_way() const { return foreground_waiting_ + foreground_under_way_ > 0; }
-  std::uint64_t foreground_bytes() const { return foreground_bytes_; }  // ever sent
-  int background_links() const { return background_; }                  // with any load
+  struct Sent {  // ever
+    std::uint64_t bytes = 0;
+    std::chrono::duration<double> takes{0};  // of those whose path is measured
+    std::uint64_t unmeasured = 0;            // the others
+  };
+  const Sent& foreground() const { return foreground_; }
+  double foreground_rate() const { return foreground_rate_; }  // measured last; 0: not yet
+  int background_links() const { return background_; }         // with any load
 
   // When a round is due though nothing arrives: a background link waits for time to pass, or what
   // it waited for has just ended.
@@ -38,7 +45,8 @@ class Uplink {
   int foreground_waiting_ = 0;
   int foreground_under_way_ = 0;
   int background_ = 0;
-  std::uint64_t foreground_bytes_ = 0;
+  Sent foreground_;
+  double foreground_rate_ = 0;
   Time due_ = Time::max();
 };
 

@@ -52,6 +52,7 @@ TEST_F(PriorityTest, BackgroundTricklesWhileTheForegroundIsStuckAndGoesOnOnceIts
   EXPECT_EQ(front_right->receive(), numbered_frame(1, 10));
   EXPECT_EQ(back_right->receive(), numbered_frame(2, 10));
 
+  relay.hold_back();
   relay.freeze();
   front_left->send(Frame(std::size_t{64} << 20));  // more than any buffers take
   // The net thread has seen it when some of it has gone.

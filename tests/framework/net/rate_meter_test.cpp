@@ -61,5 +61,65 @@ TEST(RateMeter, ForgetsASpeedThatThePathNoLongerHas) {
   EXPECT_DOUBLE_EQ(meter.bytes_per_second(), 1e6);
 }
 
+// Three chunks, one behind the other, on a path of 1 MB/s with a round trip of 100 ms.
+void three_chunks(RateMeter& meter, RateMeter::Time at, std::uint64_t place) {
+  meter.look(at, place + 30000, place);
+  for (int i = 1; i <= 3; ++i) meter.went(place + 10000 * i, i < 3);
+  for (int i = 1; i <= 3; ++i) {
+    meter.look(at + milliseconds(100 + 10 * i), place + 30000, place + 10000 * i);
+  }
+}
+
+TEST(RateMeter, LeavesTheRoundTripOutWhereChunksWentOneBehindTheOther) {
+  RateMeter meter;
+  three_chunks(meter, kStart, 0);
+  EXPECT_DOUBLE_EQ(meter.behind_first(), 1e6);
+  EXPECT_DOUBLE_EQ(meter.bytes_per_second(), 1e6);
+}
+
+TEST(RateMeter, SoItDoesWhereSomethingIsAlwaysUnderWay) {
+  RateMeter meter;
+  const auto sent = [](int burst) { return 30000 * static_cast<std::uint64_t>(burst); };
+  for (int i = 0; i < 50; ++i) {
+    const auto at = kStart + milliseconds(10 * i);
+    if (i % 5 == 0) {
+      meter.look(at, sent(i / 5 + 1), i < 15 ? 0 : sent(i / 5 - 2));
+      for (int k = 1; k <= 3; ++k) meter.went(sent(i / 5) + 10000 * k, k < 3);
+    }
+    // Those of the burst 100 ms ago.
+    if (i >= 11 && i % 5 != 0 && i % 5 <= 3) {
+      meter.look(at, sent(i / 5 + 1), sent(i / 5 - 2) + 10000 * (i % 5));
+    }
+  }
+  EXPECT_DOUBLE_EQ(meter.behind_first(), 1e6);
+}
+
+TEST(RateMeter, OneConfirmationThatComesLateDoesNotCount) {
+  RateMeter meter;
+  for (int i = 0; i < 8; ++i) {
+    const auto at = kStart + milliseconds(1000 * i);
+    const std::uint64_t place = 30000 * static_cast<std::uint64_t>(i);
+    if (i != 4) {
+      three_chunks(meter, at, place);
+      continue;
+    }
+    meter.look(at, place + 30000, place);
+    for (int k = 1; k <= 3; ++k) meter.went(place + 10000 * k, k < 3);
+    meter.look(at + milliseconds(124), place + 30000, place + 10000);
+    meter.look(at + milliseconds(130), place + 30000, place + 30000);
+  }
+  EXPECT_DOUBLE_EQ(meter.behind_first(), 1e6);
+}
+
+TEST(RateMeter, WhatIsSentAgainIsNotMeasured) {
+  RateMeter meter;
+  meter.look(kStart, 30000, 0);
+  for (int k = 1; k <= 3; ++k) meter.went(10000 * static_cast<std::uint64_t>(k), k < 3);
+  meter.look(kStart + milliseconds(100), 30000, 10000);
+  meter.went_astray();
+  meter.look(kStart + milliseconds(110), 30000, 30000);
+  EXPECT_EQ(meter.behind_first(), 0);
+}
+
 }  // namespace
 }  // namespace strait::net
