@@ -277,7 +277,11 @@ void SyncRounds::exchange_one() {
   bool parted = false;
   try {
     links_.regroup(round_->membership);
-    const ExchangeHooks hooks{[this](Range range) { wait_until_ready(range); },
+    // Others tell what stands still already, while the next step's gradient comes in.
+    const bool of_gradient = round_->opened.hook == Hook::gradient;
+    const ExchangeHooks hooks{[this, of_gradient](Range range) {
+                                if (of_gradient) wait_until_ready(range);
+                              },
                               [this] {
                                 {
                                   const MutexLock lock(mutex_);

@@ -225,6 +225,23 @@ TEST(SyncRounds, TellsARangeWhenItIsReadyAndNotBefore) {
   EXPECT_THAT(said, Each(IsEmpty()));
 }
 
+// Else it travels when the next step has computed, and not meanwhile.
+TEST(SyncRounds, ALateRoundDoesNotWaitForTheNextGradient) {
+  const Layout layout = tiny_layout({16, std::int64_t{3} << 20});
+  ReplicaSet set(layout, 2, named("cocktail"));
+  const std::vector<float> target(static_cast<std::size_t>(layout.size()));
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  const auto said = set.in_parallel([&](std::size_t, TinyReplica& replica) {
+    replica.step(step_of(0), target, 0.5F);
+    replica.engine().gradient_begins(step_of(1));
+    while (replica.engine().traffic().round_seconds == 0) {
+      if (std::chrono::steady_clock::now() > deadline) throw std::runtime_error("it waits");
+      std::this_thread::yield();
+    }
+  });
+  EXPECT_THAT(said, Each(IsEmpty()));
+}
+
 // As many replicas as there may be, each with a thread of its own and links to all others.
 TEST(SyncRounds, KeepsUpTo128ReplicasTogether) {
   for (const std::size_t replicas : {2, 11, 40, 128}) {
