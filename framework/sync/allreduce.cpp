@@ -4,6 +4,7 @@
 
 #include "framework/sync/bucket_values.h"
 #include "framework/sync/float_bytes.h"
+#include "framework/sync/land_parts.h"
 #include "framework/sync/within.h"
 
 namespace strait::sync {
@@ -48,15 +49,17 @@ void Allreduce::fold(const Round&, const Part& part, Told told, const Slots&, ne
   append_floats(sum, narrow_, out);
 }
 
+void Allreduce::arrived(const Round& round, const Part& part, const Slots&) {
+  check_floats(round.exchanges.front().agreed[part.index],
+               static_cast<std::size_t>(part.range.count()), narrow_, kPart);
+}
+
 void Allreduce::land(const Round& round, Slots& slots) {
   const std::vector<net::Frame>& agreed = round.exchanges.front().agreed;
-  for (const Part& part : round.parts) {
-    check_floats(agreed[part.index], static_cast<std::size_t>(part.range.count()), narrow_, kPart);
-  }
   const std::span<float> gradient = slots.values(kGradient);
-  for (const Part& part : round.parts) {
+  land_parts(round, slots, [&](const Part& part) {
     read_floats(agreed[part.index], narrow_, within(gradient, part.range), kPart);
-  }
+  });
 }
 
 }  // namespace strait::sync

@@ -3,6 +3,7 @@
 #include "framework/sync/allreduce.h"
 #include "framework/sync/bucket_values.h"
 #include "framework/sync/byte_groups.h"
+#include "framework/sync/land_parts.h"
 #include "framework/sync/within.h"
 
 namespace strait::sync {
@@ -35,14 +36,17 @@ void ByteGrad::fold(const Round&, const Part& part, Told told, const Slots&, net
   append_byte_groups(sum, out);
 }
 
+void ByteGrad::arrived(const Round& round, const Part& part, const Slots&) {
+  check_byte_groups(round.exchanges.front().agreed[part.index],
+                    static_cast<std::size_t>(part.range.count()), kBytePart);
+}
+
 void ByteGrad::land(const Round& round, Slots& slots) {
   const std::vector<net::Frame>& agreed = round.exchanges.front().agreed;
-  for (const Part& part : round.parts) {
-    check_byte_groups(agreed[part.index], static_cast<std::size_t>(part.range.count()), kBytePart);
-  }
-  for (const Part& part : round.parts) {
-    read_byte_groups(agreed[part.index], within(slots.values(kGradient), part.range), kBytePart);
-  }
+  const std::span<float> gradient = slots.values(kGradient);
+  land_parts(round, slots, [&](const Part& part) {
+    read_byte_groups(agreed[part.index], within(gradient, part.range), kBytePart);
+  });
 }
 
 }  // namespace strait::sync

@@ -8,6 +8,7 @@
 #include "framework/sync/bucket_values.h"
 #include "framework/sync/finite_floats.h"
 #include "framework/sync/float_bytes.h"
+#include "framework/sync/land_parts.h"
 #include "framework/sync/sync_error.h"
 #include "framework/sync/within.h"
 
@@ -61,19 +62,13 @@ void Diloco::fold(const Round&, const Part& part, Told told, const Slots&, net::
 
 // All of it is looked at before anything changes.
 void Diloco::arrived(const Round& round, const Part& part, const Slots&) {
-  std::vector<float> change(static_cast<std::size_t>(part.range.count()));
-  read_finite_floats(round.exchanges.front().agreed[part.index], narrow_, change, kChange);
+  check_finite_floats(round.exchanges.front().agreed[part.index], narrow_,
+                      static_cast<std::size_t>(part.range.count()), kChange);
 }
 
 void Diloco::land(const Round& round, Slots& slots) {
   const std::vector<net::Frame>& agreed = round.exchanges.front().agreed;
-  slots.spread(static_cast<std::int64_t>(round.parts.size()),
-               [&](std::int64_t first, std::int64_t last) {
-                 for (std::int64_t i = first; i < last; ++i) {
-                   const Part& part = round.parts[static_cast<std::size_t>(i)];
-                   land_part(part, agreed[part.index], slots);
-                 }
-               });
+  land_parts(round, slots, [&](const Part& part) { land_part(part, agreed[part.index], slots); });
 }
 
 void Diloco::land_part(const Part& part, std::span<const std::byte> agreed, Slots& slots) const {

@@ -139,10 +139,11 @@ void RoundOnTheWay::pair() {
   for (const Part& part : round_.parts) send_to_others(tell(part));
   told_all();
   exchange().theirs.resize(round_.parts.size());
-  if (partner == mine()) return;
   for (const Part& part : round_.parts) {
-    exchange().theirs[part.index].push_back(
-        body_of(links_.take(partner, head(RoundMessage::Kind::told, part))));
+    if (partner != mine()) {
+      exchange().theirs[part.index].push_back(
+          body_of(links_.take(partner, head(RoundMessage::Kind::told, part))));
+    }
     method_.arrived(round_, part, slots_);
   }
 }

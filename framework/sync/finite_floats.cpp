@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "framework/sync/float_bytes.h"
+#include "framework/sync/land_parts.h"
 #include "framework/sync/sync_error.h"
 #include "framework/sync/within.h"
 
@@ -21,6 +22,12 @@ void read_finite_floats(std::span<const std::byte> bytes, bool narrow, std::span
                   fmt::format("{} holds values that are infinite or no numbers", what));
 }
 
+void check_finite_floats(std::span<const std::byte> bytes, bool narrow, std::size_t count,
+                         const char* what) {
+  std::vector<float> values(count);
+  read_finite_floats(bytes, narrow, values, what);
+}
+
 std::vector<float> mean_of_finite_floats(Told told, bool narrow, std::size_t count,
                                          const char* what) {
   std::vector<float> mean(count);
@@ -33,15 +40,12 @@ std::vector<float> mean_of_finite_floats(Told told, bool narrow, std::size_t cou
   return mean;
 }
 
-void take_agreed_floats(const Round& round, std::span<float> slot, const char* what) {
+void take_agreed_floats(const Round& round, Slots& slots, std::string_view slot, const char* what) {
   const std::vector<net::Frame>& agreed = round.exchanges.back().agreed;
-  for (const bool for_real : {false, true}) {
-    for (const Part& part : round.parts) {
-      std::vector<float> values(static_cast<std::size_t>(part.range.count()));
-      read_finite_floats(agreed[part.index], false, values, what);
-      if (for_real) std::ranges::copy(values, within(slot, part.range).begin());
-    }
-  }
+  const std::span<float> values = slots.values(slot);
+  land_parts(round, slots, [&](const Part& part) {
+    read_floats(agreed[part.index], false, within(values, part.range), what);
+  });
 }
 
 }  // namespace strait::sync

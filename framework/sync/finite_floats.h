@@ -12,12 +12,16 @@ namespace strait::sync {
 void read_finite_floats(std::span<const std::byte> bytes, bool narrow, std::span<float> to,
                         const char* what);
 
+// Likewise, and keeps nothing.
+void check_finite_floats(std::span<const std::byte> bytes, bool narrow, std::size_t count,
+                         const char* what);
+
 // The mean of what members told of `count` values, added up in their order.
 std::vector<float> mean_of_finite_floats(Told told, bool narrow, std::size_t count,
                                          const char* what);
 
-// What owners answered with float32 in the last exchange, into the round's ranges of a slot: all of
-// it, or nothing where something of it throws.
-void take_agreed_floats(const Round& round, std::span<float> slot, const char* what);
+// What owners answered with float32 in the last exchange, into the round's ranges of a slot, over
+// all of the stage's threads. It has been checked as it arrived.
+void take_agreed_floats(const Round& round, Slots& slots, std::string_view slot, const char* what);
 
 }  // namespace strait::sync

@@ -11,6 +11,7 @@
 #include "framework/sync/finite_floats.h"
 #include "framework/sync/float_bytes.h"
 #include "framework/sync/keyed_stream.h"
+#include "framework/sync/land_parts.h"
 #include "framework/sync/outer_step.h"
 #include "framework/sync/sync_error.h"
 #include "framework/sync/within.h"
@@ -23,12 +24,19 @@ constexpr const char* kSlowPart = "a part of slow weights";
 
 bool looks(const Round& round) { return round.opened.hook == Hook::look; }
 
-// Slow weights, and fast minus slow, of one part after the other.
+// What the partner told of a part; whoever sits a round out is its own partner.
+const net::Frame& partners(const Round& round, const Part& part) {
+  const Round::Exchange& exchange = round.exchanges.front();
+  const bool alone = round.plan.partner == round.membership.mine;
+  return alone ? exchange.mine[part.index] : exchange.theirs[part.index].front();
+}
+
+// A part's slow weights, and fast minus slow.
 class PairedPart {
  public:
-  void read(const net::Frame& frame, Range range) {
-    both_.resize(2 * static_cast<std::size_t>(range.count()));
-    read_finite_floats(frame, false, both_, kSlowPart);
+  PairedPart(const net::Frame& frame, Range range)
+      : both_(2 * static_cast<std::size_t>(range.count())) {
+    read_floats(frame, false, both_, kSlowPart);
   }
   std::span<const float> slow() const { return std::span(both_).first(both_.size() / 2); }
   std::span<const float> change() const { return std::span(both_).last(both_.size() / 2); }
@@ -99,36 +107,37 @@ void Noloco::fold(const Round&, const Part& part, Told told, const Slots&, net::
   append_floats(mean_of_finite_floats(told, false, count, kSlowPart), false, out);
 }
 
+void Noloco::arrived(const Round& round, const Part& part, const Slots&) {
+  const auto count = static_cast<std::size_t>(part.range.count());
+  const Round::Exchange& exchange = round.exchanges.front();
+  if (looks(round))
+    return check_finite_floats(exchange.agreed[part.index], false, count, kSlowPart);
+  check_finite_floats(exchange.mine[part.index], false, 2 * count, kSlowPart);
+  check_finite_floats(partners(round, part), false, 2 * count, kSlowPart);
+}
+
 void Noloco::land(const Round& round, Slots& slots) {
   if (looks(round)) {
-    take_agreed_floats(round, slots.values(kMean), kSlowPart);
+    take_agreed_floats(round, slots, kMean, kSlowPart);
   } else {
     land_pair(round, slots);
   }
 }
 
 void Noloco::land_pair(const Round& round, Slots& slots) const {
-  const Round::Exchange& exchange = round.exchanges.front();
-  const bool alone = round.plan.partner == round.membership.mine;
-  PairedPart mine;
-  PairedPart theirs;
-  for (const bool for_real : {false, true}) {
-    for (const Part& part : round.parts) {
-      const net::Frame& own = exchange.mine[part.index];
-      mine.read(own, part.range);
-      theirs.read(alone ? own : exchange.theirs[part.index].front(), part.range);
-      if (!for_real) continue;
-      const auto slow = within(slots.values(kSlow), part.range);
-      const auto delta = within(slots.values(kDelta), part.range);
-      for (std::size_t i = 0; i < slow.size(); ++i) {
-        const float change = (mine.change()[i] + theirs.change()[i]) / 2;
-        const float from_mean = (mine.slow()[i] - theirs.slow()[i]) / 2;
-        delta[i] = outer_.momentum * delta[i] + outer_.learning_rate * change - kPull * from_mean;
-        slow[i] += delta[i];
-      }
-      std::ranges::copy(slow, within(slots.values(kWeights), part.range).begin());
+  land_parts(round, slots, [&](const Part& part) {
+    const PairedPart mine(round.exchanges.front().mine[part.index], part.range);
+    const PairedPart theirs(partners(round, part), part.range);
+    const auto slow = within(slots.values(kSlow), part.range);
+    const auto delta = within(slots.values(kDelta), part.range);
+    for (std::size_t i = 0; i < slow.size(); ++i) {
+      const float change = (mine.change()[i] + theirs.change()[i]) / 2;
+      const float from_mean = (mine.slow()[i] - theirs.slow()[i]) / 2;
+      delta[i] = outer_.momentum * delta[i] + outer_.learning_rate * change - kPull * from_mean;
+      slow[i] += delta[i];
     }
-  }
+    std::ranges::copy(slow, within(slots.values(kWeights), part.range).begin());
+  });
 }
 
 }  // namespace strait::sync

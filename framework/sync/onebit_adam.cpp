@@ -10,6 +10,7 @@
 #include "framework/sync/bucket_values.h"
 #include "framework/sync/finite_floats.h"
 #include "framework/sync/float_bytes.h"
+#include "framework/sync/land_parts.h"
 #include "framework/sync/sign_groups.h"
 #include "framework/sync/sync_error.h"
 #include "framework/sync/within.h"
@@ -113,9 +114,19 @@ void OnebitAdam::fold_moments(const Part& part, Told told, const Slots& slots, n
   left_out_[part.index] = left_out_by(out, at, mean, spread);
 }
 
+void OnebitAdam::arrived(const Round& round, const Part& part, const Slots&) {
+  const net::Frame& agreed = round.exchanges.front().agreed[part.index];
+  const auto count = static_cast<std::size_t>(part.range.count());
+  if (warms_up(round.opened.step)) {
+    check_finite_floats(agreed, false, count, kWarmGradient);
+  } else {
+    check_sign_groups(agreed, count, kSignedMoment);
+  }
+}
+
 void OnebitAdam::land(const Round& round, Slots& slots) {
   if (warms_up(round.opened.step)) {
-    take_agreed_floats(round, slots.values(kGradient), kWarmGradient);
+    take_agreed_floats(round, slots, kGradient, kWarmGradient);
   } else {
     land_moment(round, slots);
   }
@@ -124,18 +135,14 @@ void OnebitAdam::land(const Round& round, Slots& slots) {
 void OnebitAdam::land_moment(const Round& round, Slots& slots) {
   const auto left_out = std::exchange(left_out_, {});
   const Round::Exchange& exchange = round.exchanges.front();
-  for (const Part& part : round.parts) {
-    check_sign_groups(exchange.agreed[part.index], static_cast<std::size_t>(part.range.count()),
-                      kSignedMoment);
-  }
-  for (const Part& part : round.parts) {
+  land_parts(round, slots, [&](const Part& part) {
     const std::vector<float> spread = spread_of(part, slots);
     const std::vector<float> told = moment_to_tell(part, slots);
     const std::vector<float> rest = left_out_by(exchange.mine[part.index], 0, told, spread);
     std::ranges::copy(rest, within(slots.values(kOwed), part.range).begin());
     read_sign_groups(exchange.agreed[part.index], spread,
                      within(slots.values(kFirstMoment), part.range), kSignedMoment);
-  }
+  });
   for (const auto& [index, rest] : left_out) {
     std::ranges::copy(rest, within(slots.values(kServerOwed), round.parts[index].range).begin());
   }

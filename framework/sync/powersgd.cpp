@@ -9,6 +9,7 @@
 
 #include "framework/sync/float_bytes.h"
 #include "framework/sync/keyed_stream.h"
+#include "framework/sync/land_parts.h"
 #include "framework/sync/low_rank.h"
 #include "framework/sync/sync_error.h"
 #include "framework/sync/within.h"
@@ -143,17 +144,13 @@ void PowerSgd::land(const Round& round, Slots& slots) {
     low_rank_floats(round.exchanges.front().agreed[part.index], shape.left);
     low_rank_floats(round.exchanges.back().agreed[part.index], shape.right);
   }
-  slots.spread(static_cast<std::int64_t>(round.parts.size()),
-               [&](std::int64_t first, std::int64_t last) {
-                 for (std::int64_t i = first; i < last; ++i) {
-                   const Part& part = round.parts[static_cast<std::size_t>(i)];
-                   if (LowRankShape(piece_of(part, slots).spec, rank_).exact) {
-                     land_exact(round, part, slots);
-                   } else {
-                     land_matrix(round, part, slots);
-                   }
-                 }
-               });
+  land_parts(round, slots, [&](const Part& part) {
+    if (LowRankShape(piece_of(part, slots).spec, rank_).exact) {
+      land_exact(round, part, slots);
+    } else {
+      land_matrix(round, part, slots);
+    }
+  });
 }
 
 void PowerSgd::land_exact(const Round& round, const Part& part, Slots& slots) const {

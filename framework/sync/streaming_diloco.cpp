@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "framework/sync/bucket_values.h"
+#include "framework/sync/land_parts.h"
 #include "framework/sync/symmetric_groups.h"
 #include "framework/sync/sync_error.h"
 #include "framework/sync/within.h"
@@ -114,13 +115,14 @@ void StreamingDiloco::fold(const Round&, const Part& part, Told told, const Slot
   append_symmetric_groups(mean, bits_, out, kStreamedChange);
 }
 
+void StreamingDiloco::arrived(const Round& round, const Part& part, const Slots&) {
+  check_symmetric_groups(round.exchanges.front().agreed[part.index],
+                         static_cast<std::size_t>(part.range.count()), bits_, kStreamedChange);
+}
+
 void StreamingDiloco::land(const Round& round, Slots& slots) {
   const std::vector<net::Frame>& agreed = round.exchanges.front().agreed;
-  for (const Part& part : round.parts) {
-    check_symmetric_groups(agreed[part.index], static_cast<std::size_t>(part.range.count()), bits_,
-                           kStreamedChange);
-  }
-  for (const Part& part : round.parts) {
+  land_parts(round, slots, [&](const Part& part) {
     std::vector<float> change(static_cast<std::size_t>(part.range.count()));
     read_symmetric_groups(agreed[part.index], bits_, change, kStreamedChange);
     const auto reference = within(slots.values(kReference), part.range);
@@ -129,7 +131,7 @@ void StreamingDiloco::land(const Round& round, Slots& slots) {
     for (std::size_t i = 0; i < weights.size(); ++i) {
       weights[i] = blend_ * weights[i] + (1 - blend_) * reference[i];
     }
-  }
+  });
 }
 
 }  // namespace strait::sync

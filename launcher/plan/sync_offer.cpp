@@ -118,8 +118,7 @@ double added_seconds(const Plan& plan, const Plan::Process& process, const sync:
   const double travels = costs.round_bytes / uplink_bytes_per_second(plan, process);
   const double waited = std::max(coded + travels - behind, 0.0);
   const double beside = std::min(coded, behind) * felt_of_coding(plan, process);
-  const auto threads = static_cast<double>(coding.shares_out ? process.threads : 1);
-  return rounds * (waited + beside) + coding.trainer * copy / threads;
+  return rounds * (waited + beside) + coding.trainer * copy / static_cast<double>(process.threads);
 }
 
 Plan::SyncOffer offer_of(const Plan& plan, const models::ModelDescription& model,

@@ -53,7 +53,7 @@ class Extensions {
 // Counts the changes of what a plugin and strait know of each other: everything above, and the
 // headers that it names. A plugin of another number is refused.
 #ifndef STRAIT_PLUGIN_ABI
-#define STRAIT_PLUGIN_ABI 4
+#define STRAIT_PLUGIN_ABI 5
 #endif
 
 // What the standard library's own types look like, on which both have to agree too.

@@ -1,6 +1,6 @@
 // What sync methods cost a replica's processor per step, wires left aside: the time that the
 // engine's thread codes (tell, fold) and that the trainer stands still (land), in times of copying
-// the stage's weights once. framework/sync/forecast.cpp holds these figures.
+// the stage's weights once. framework/sync/coding_cost.cpp holds these figures.
 //   coding_bench [VALUES in millions = 4] [STEPS = 40] [MEMBERS = 2]
 #include <algorithm>
 #include <cstdio>

@@ -55,8 +55,13 @@ class Averaging final : public SyncMethod {
     append_floats(mean_of_finite_floats(told, false, count, kWhat), false, out);
   }
 
+  void arrived(const Round& round, const Part& part, const Slots&) override {
+    const auto count = static_cast<std::size_t>(part.range.count());
+    check_finite_floats(round.exchanges.front().agreed[part.index], false, count, kWhat);
+  }
+
   void land(const Round& round, Slots& slots) override {
-    take_agreed_floats(round, slots.values(kAverage), kWhat);
+    take_agreed_floats(round, slots, kAverage, kWhat);
     std::ranges::copy(slots.values(kAverage), slots.values(kWeights).begin());
   }
 

@@ -38,15 +38,5 @@ TEST(CodingCost, BareSignsTakeLessThanLevels) {
   EXPECT_LT(coding_cost(settings).engine, levels.engine);
 }
 
-// Wherever landing is spread, a plan may count on all threads.
-TEST(CodingCost, KnowsWhoseLandingGoesOverAllThreads) {
-  for (const char* method : {"cocktail", "diloco", "powersgd"}) {
-    EXPECT_TRUE(coding_cost(usual(method)).shares_out) << method;
-  }
-  for (const char* method : {"allreduce", "bytegrad", "noloco", "onebit_adam"}) {
-    EXPECT_FALSE(coding_cost(usual(method)).shares_out) << method;
-  }
-}
-
 }  // namespace
 }  // namespace strait::sync
