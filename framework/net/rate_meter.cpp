@@ -66,8 +66,11 @@ void RateMeter::look_at_runs(Time now, std::uint64_t confirmed) {
     const auto passed = now - run.at;
     if (!over && passed < kLongest) return;
     const std::uint64_t bytes = std::min(confirmed, run.last) - std::min(run.confirmed, run.last);
-    if (passed >= kLeast && bytes >= kLeastBytes) {
-      note(behind_, next_behind_, bytes, passed);
+    // So short a time is noise; but if much went in it, the path is as wide as that at least.
+    const Seconds counts = std::max<Seconds>(passed, kLeast);
+    const bool much = bytes >= kMuch && static_cast<double>(bytes) > behind_rate_ * counts.count();
+    if (bytes >= kLeastBytes && (passed >= kLeast || much)) {
+      note(behind_, next_behind_, bytes, counts);
       behind_rate_ = middle(behind_);
     }
     if (!over) {

@@ -48,6 +48,7 @@ class RateMeter {
 
   // Shorter periods are noise; longer ones are cut, so that a path that is never idle is measured.
   static constexpr std::uint64_t kLeastBytes = 4096;
+  static constexpr std::uint64_t kMuch = std::uint64_t{64} << 10;
   static constexpr std::chrono::milliseconds kLeast{5};
   static constexpr std::chrono::milliseconds kLongest{250};
 

@@ -56,6 +56,9 @@ AT_TASKS_RATE = {
     "cocktail .1/.13/4": cocktail(0.1, 0.13, 4),
     "cocktail .5/.5/4": cocktail(0.5, 0.5, 4),
     "cocktail 1/1/8": cocktail(1, 1, 8),
+    "allreduce, two stages, delta 4/8": on_two_stages(
+        setting("allreduce", wire_dtype="float32")
+    ),
     "cocktail .1/.2/4, two stages, delta 4/8": on_two_stages(cocktail(0.1, 0.2, 4)),
     "cocktail .12/1/1, two stages, delta 4/8": on_two_stages(cocktail(0.12, 1, 1)),
     "diloco every 20": setting("diloco", every=20),

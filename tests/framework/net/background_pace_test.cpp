@@ -258,6 +258,20 @@ TEST(BackgroundPace, SoItIsOnLongPathsAndWhereConfirmationsAreLate) {
   }
 }
 
+TEST(BackgroundPace, SoItIsWhereBurstsAreOverBeforeTheyCanBeMeasured) {
+  constexpr double kRate = 118e6;
+  constexpr std::uint64_t kBurst = 416'815;
+  constexpr double kEvery = 0.052;
+  SharedPath path(kRate, 0.047, 0.0015);
+  double before = 0;
+  for (int i = 0; i < 100; ++i) {
+    if (i == 50) before = path.background_bytes();
+    path.burst(kBurst);
+    path.run(kEvery);
+  }
+  EXPECT_GE(path.background_bytes() - before, 0.8 * 50 * (kEvery * kRate - kBurst));
+}
+
 TEST(BackgroundPace, AForegroundPeerThatHangsDoesNotHoldAPathThatIsFree) {
   for (const bool known : {false, true}) {
     SharedPath path(12.5e6, 0.01);

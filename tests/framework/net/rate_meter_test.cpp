@@ -111,6 +111,24 @@ TEST(RateMeter, OneConfirmationThatComesLateDoesNotCount) {
   EXPECT_DOUBLE_EQ(meter.behind_first(), 1e6);
 }
 
+// On a fast path bursts are over before their time can be told from noise.
+TEST(RateMeter, WhatCameInNoTimeSaysHowMuchThePathCarriesAtLeast) {
+  RateMeter meter;
+  const auto burst = [&](std::uint64_t place, std::uint64_t chunk, milliseconds apart) {
+    meter.look(kStart, place + 3 * chunk, place);
+    for (std::uint64_t k = 1; k <= 3; ++k) meter.went(place + chunk * k, k < 3);
+    for (std::uint64_t k = 1; k <= 3; ++k) {
+      meter.look(kStart + apart * k, place + 3 * chunk, place + chunk * k);
+    }
+  };
+  burst(0, 100000, milliseconds(1));
+  EXPECT_DOUBLE_EQ(meter.behind_first(), 200000 / 5e-3);
+  burst(300000, 10000, milliseconds(1));  // less than is known already
+  EXPECT_DOUBLE_EQ(meter.behind_first(), 200000 / 5e-3);
+  for (std::uint64_t i = 0; i < 3; ++i) burst(330000 + 3000000 * i, 1000000, milliseconds(10));
+  EXPECT_DOUBLE_EQ(meter.behind_first(), 1e8);
+}
+
 TEST(RateMeter, WhatIsSentAgainIsNotMeasured) {
   RateMeter meter;
   meter.look(kStart, 30000, 0);
