@@ -1,8 +1,8 @@
 """What codecs, or ways of keeping replicas together, do to a model's quality. See README.md here.
 
 usage: quality.py --folder FOLDER [--replicas] [--bin FOLDER] [--budget MINUTES] [--seeds 3]
-                  [--english FILE] [--only SETTING ...] [--tasks TASK ...] [--rows N] [--batch N]
-                  [--table]
+                  [--english FILE] [--only SETTING ...] [--tasks TASK ...] [--rows N] [--records N]
+                  [--epochs N] [--batch N] [--table]
 """
 
 import argparse
@@ -20,6 +20,13 @@ import settings
 import table
 import tasks
 
+SIZES = {
+    "rows": "of a text to train on",
+    "records": "of the instructions to train on",
+    "epochs": "over either",
+    "batch": "rows of a step",
+}
+
 
 def options_of(words):
     parser = argparse.ArgumentParser(description=__doc__)
@@ -31,8 +38,8 @@ def options_of(words):
     parser.add_argument("--english", help="a plain text file in place of the bible packages")
     parser.add_argument("--only", nargs="*", help="settings; the reference is always among them")
     parser.add_argument("--tasks", nargs="*", choices=cells.TASKS, default=list(cells.TASKS))
-    parser.add_argument("--rows", type=int, help="of a text to train on; a folder has one number")
-    parser.add_argument("--batch", type=int, help="rows of a step; a folder has one number")
+    for name, what in SIZES.items():
+        parser.add_argument(f"--{name}", type=int, help=f"{what}; a folder has one number")
     parser.add_argument("--small", action="store_true", help="shows only that it works")
     parser.add_argument("--table", action="store_true", help="run nothing, print what there is")
     options = parser.parse_args(words)
@@ -82,10 +89,9 @@ def run_cells(bench, options):
 def main(words=None):
     options = options_of(words)
     sizes = cells.SmallSizes() if options.small else cells.Sizes()
-    if options.rows:
-        sizes.rows = options.rows
-    if options.batch:
-        sizes.batch = options.batch
+    for name in SIZES:
+        if getattr(options, name):
+            setattr(sizes, name, getattr(options, name))
     folder = pathlib.Path(options.folder).resolve()
     bench = cells.Bench(folder, pathlib.Path(options.bin).resolve(), sizes, options.english)
     if options.table:
