@@ -189,7 +189,9 @@ sync::UpdateRule ReplicaSync::update_rule(store::Step step) const {
 }
 
 void ReplicaSync::before_checkpoint(store::Step steps) {
-  if (!alone()) wait([&] { rounds_->before_look(steps); });
+  if (alone()) return;
+  wait([&] { rounds_->before_look(steps); });
+  optimizer_.publish();  // as behind every landing
 }
 
 void ReplicaSync::show_model(store::Step steps) {

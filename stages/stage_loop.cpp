@@ -46,10 +46,13 @@ void StageLoop::save(store::Step steps) {
   Saved saved;
   do {
     // Whoever had gathered before a replica left will find that the checkpoint is to be made again,
-    // and gathers again: so does who hears of that later.
-    while (!gather(steps, holds)) {
-    }
-    parts_.sync.before_checkpoint(steps);
+    // and gathers again: so does who hears of that later. What they held has landed at the former,
+    // so it lands at the latter too, before anybody votes again.
+    bool gathered = false;
+    do {
+      gathered = gather(steps, holds);
+      parts_.sync.before_checkpoint(steps);
+    } while (!gathered);
     saved = observer_.checkpoint(steps);
   } while (!saved.made);
   save_wanted_ = false;

@@ -42,7 +42,11 @@ class Link {
   virtual ~Link() = default;
 
   // Waits only for room in the window. A frame larger than the window passes alone.
-  virtual void send(Frame frame) = 0;
+  void send(Frame frame) { send_until(frame, std::chrono::steady_clock::time_point::max()); }
+
+  // As send(), but gives up at the deadline (false), and the frame is still the caller's: so that
+  // who both sends and receives on one thread can make room for a peer that does the same.
+  virtual bool send_until(Frame& frame, std::chrono::steady_clock::time_point deadline) = 0;
 
   // Waits for the next frame. Frames that arrived before the link died are still delivered.
   virtual Frame receive() = 0;

@@ -83,23 +83,33 @@ void LinkEnd::tell_uplink() {
   uplink_.change(priority_, std::exchange(load_, load), load);
 }
 
-void LinkEnd::send(Frame frame) {
+bool LinkEnd::send_until(Frame& frame, Time deadline) {
   if (frame.size() > kMaxFrameBytes) {
     throw std::invalid_argument(fmt::format(
         "a frame of {} bytes is beyond the {} that a link takes", frame.size(), kMaxFrameBytes));
   }
-  const FrameHash hash = hash_frame(frame);
   {
     const MutexLock lock(mutex_);
     throw_if_dead();
     while (!protocol_.has_room_for(frame.size())) {
-      changed_.wait(mutex_);
+      if (deadline == Time::max()) {
+        changed_.wait(mutex_);
+      } else if (!changed_.wait_until(mutex_, deadline)) {
+        if (!protocol_.has_room_for(frame.size())) return false;
+      }
       throw_if_dead();
     }
+  }
+  // Nobody else sends here, so what room there is stays.
+  const FrameHash hash = hash_frame(frame);
+  {
+    const MutexLock lock(mutex_);
+    throw_if_dead();
     protocol_.send(std::move(frame), hash);
     measure(std::chrono::steady_clock::now());
   }
   wake_();
+  return true;
 }
 
 Frame LinkEnd::receive() {

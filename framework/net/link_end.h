@@ -27,7 +27,7 @@ class LinkEnd : public Link {
   // uplink: shared with the other ends of the net thread, and touched there only.
   LinkEnd(ProtocolOptions options, std::function<void()> wake, Uplink& uplink);
 
-  void send(Frame frame) override;
+  bool send_until(Frame& frame, Time deadline) override;
   Frame receive() override;
   std::optional<Frame> receive_until(Time deadline) override;
   bool flush(Time deadline) override;

@@ -41,14 +41,18 @@ class MemoryLinkEnd final : public Link {
   MemoryLinkEnd(const MemoryLinkEnd&) = delete;
   MemoryLinkEnd& operator=(const MemoryLinkEnd&) = delete;
 
-  void send(Frame frame) override {
+  bool send_until(Frame& frame, Time deadline) override {
     const MutexLock lock(room_->mutex);
     Room::Side& mine = room_->sides[side_];
     Room::Side& theirs = room_->sides[1 - side_];
     throw_if_dead();
     while (!theirs.inbox.empty() &&
            used(theirs) + frame.size() + kHeaderBytes > mine.window_bytes) {
-      room_->changed.wait(room_->mutex);
+      if (deadline == Time::max()) {
+        room_->changed.wait(room_->mutex);
+      } else if (!room_->changed.wait_until(room_->mutex, deadline)) {
+        return false;
+      }
       throw_if_dead();
     }
     mine.state.sent_bytes += frame.size();
@@ -57,6 +61,7 @@ class MemoryLinkEnd final : public Link {
     theirs.inbox_bytes += frame.size();
     theirs.inbox.push_back(std::move(frame));
     room_->changed.notify_all();
+    return true;
   }
 
   Frame receive() override {

@@ -32,7 +32,9 @@ std::shared_ptr<Link> ReplaceableLink::there() const {
                   fmt::format("{}: {} takes no part", before_.name, before_.peer));
 }
 
-void ReplaceableLink::send(Frame frame) { there()->send(std::move(frame)); }
+bool ReplaceableLink::send_until(Frame& frame, std::chrono::steady_clock::time_point deadline) {
+  return there()->send_until(frame, deadline);
+}
 
 Frame ReplaceableLink::receive() { return there()->receive(); }
 

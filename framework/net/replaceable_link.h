@@ -20,7 +20,7 @@ class ReplaceableLink final : public Link {
   // The link so far is aborted: calls that wait on it end by that. Sums of bytes go on.
   void replace(std::unique_ptr<Link> link) STRAIT_EXCLUDES(mutex_);
 
-  void send(Frame frame) override;
+  bool send_until(Frame& frame, std::chrono::steady_clock::time_point deadline) override;
   Frame receive() override;
   std::optional<Frame> receive_until(std::chrono::steady_clock::time_point deadline) override;
   bool flush(std::chrono::steady_clock::time_point deadline) override;

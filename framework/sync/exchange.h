@@ -10,7 +10,9 @@ namespace strait::sync {
 // What the one who exchanges hears of on the way.
 struct ExchangeHooks {
   std::function<void(Range)> wait_until_ready;  // until this replica's part of a range can be told
-  std::function<void()> all_told;  // from here on the round reads no slot but by fold()
+  // From here on the round reads nothing that a trainer changes before it lands: by fold() and
+  // arrived() what only landings change, and the model that members compare.
+  std::function<void()> all_told;
 };
 
 // Takes a round from its plan to the point where it may land: tells, folds and collects, exchange

@@ -218,6 +218,8 @@ Forecast forecast(const SyncSettings& settings, const Layout& layout, std::size_
   for (const SlotNeed& need : method->slots()) {
     costs.slot_bytes += of.values() * (need.width == SlotNeed::Width::bfloat16 ? 2 : 4);
   }
+  // As they were, until the step is agreed on: SlotsCopy.
+  if (method->sums_gradients()) costs.slot_bytes *= 2;
   return costs;
 }
 

@@ -12,8 +12,8 @@ namespace {
 
 // A member can be one round ahead: it has landed the one that we still work on.
 constexpr std::uint64_t kRoundsAhead = 1;
-// How long a wait goes on before it looks whether anybody has left meanwhile.
-constexpr std::chrono::milliseconds kRosterLook{20};
+// How long a wait goes on before it looks whether anybody has left, or waits for room here.
+constexpr std::chrono::milliseconds kLookUp{20};
 
 void check_place(const RoundMessage& got, const RoundMessage& expected, const std::string& peer) {
   // Whoever is in a newer epoch counts on us to follow.
@@ -34,13 +34,33 @@ MemberLinks::MemberLinks(std::vector<std::unique_ptr<net::Link>> links, Membersh
       roster_(roster),
       early_(links_.size()) {}
 
-void MemberLinks::send(std::size_t member, net::Frame frame) {
-  part();
+// Work that may wait on a link: gets it, and a moment at which to look up.
+template <class Work>
+auto MemberLinks::wait_on(std::uint32_t replica, Work work) {
+  struct Awaited {
+    std::atomic<const net::Link*>& link;
+    ~Awaited() { link = nullptr; }
+  };
+  const Awaited awaited{awaited_};
+  awaited_ = links_[replica].get();
   try {
-    links_[replica(member)]->send(std::move(frame));
+    while (true) {
+      part();
+      if (auto done = work(*links_[replica], std::chrono::steady_clock::now() + kLookUp)) {
+        return done;
+      }
+    }
   } catch (const net::LinkError& error) {
-    lose(replica(member), error);
+    lose(replica, error);
   }
+}
+
+void MemberLinks::send(std::size_t member, net::Frame frame) {
+  wait_on(replica(member), [&](net::Link& link, auto deadline) {
+    const bool sent = link.send_until(frame, deadline);
+    if (!sent) take_in();
+    return sent;
+  });
 }
 
 net::Frame MemberLinks::take(std::size_t member, const RoundMessage& expected) {
@@ -60,20 +80,8 @@ net::Frame MemberLinks::take(std::size_t member, const RoundMessage& expected) {
 }
 
 net::Frame MemberLinks::receive(std::uint32_t replica) {
-  net::Link& link = *links_[replica];
-  awaited_ = &link;
-  try {
-    std::optional<net::Frame> frame;
-    if (roster_ == nullptr) frame = link.receive();
-    while (!frame) {
-      part();
-      frame = link.receive_until(std::chrono::steady_clock::now() + kRosterLook);
-    }
-    awaited_ = nullptr;
-    return std::move(*frame);
-  } catch (const net::LinkError& error) {
-    lose(replica, error);
-  }
+  return *wait_on(replica,
+                  [](net::Link& link, auto deadline) { return link.receive_until(deadline); });
 }
 
 bool MemberLinks::keep(std::uint32_t replica, const RoundMessage& head, net::Frame frame) {
@@ -113,12 +121,13 @@ void MemberLinks::part() const {
 void MemberLinks::lose(std::uint32_t replica, const net::LinkError& error) const {
   const bool gone =
       error.kind() == net::LinkError::Kind::lost || error.kind() == net::LinkError::Kind::aborted;
-  if (roster_ == nullptr || !gone) throw error;
+  if (roster_ == nullptr || !gone || ending_) throw error;
   roster_->lost(replica, error.what());
   throw SyncError(SyncError::Kind::parted, error.what());
 }
 
 void MemberLinks::abort(const net::LinkError& cause) {
+  ending_ = true;
   for (const auto& link : links_) {
     if (link != nullptr) link->abort(cause);
   }

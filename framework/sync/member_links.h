@@ -23,6 +23,8 @@ class MemberLinks {
   MemberLinks(std::vector<std::unique_ptr<net::Link>> links, Membership membership, Roster* roster);
 
   std::size_t count() const { return membership_.count(); }
+  // Waits for room at the member's end; meanwhile takes in what members send, for they may wait for
+  // room here. Throws as take() does.
   void send(std::size_t member, net::Frame frame);
   // Waits for this very message from this member: the whole frame. Throws what the link throws, and
   // SyncError where the member is in another round than it could be.
@@ -33,13 +35,16 @@ class MemberLinks {
   // Takes from the links what is there already, so that nobody waits for room at our end.
   void take_in();
 
-  // Any thread. The link that take() waits on; null: on none.
+  // Any thread. The link that send() or take() waits on; null: on none.
   const net::Link* awaited() const { return awaited_; }
+  // What ends by this is no loss of a member.
   void abort(const net::LinkError& cause);
   std::uint64_t sent_bytes() const;
 
  private:
   std::uint32_t replica(std::size_t member) const { return membership_.members[member]; }
+  template <class Work>
+  auto wait_on(std::uint32_t replica, Work work);
   net::Frame receive(std::uint32_t replica);
   // False: it is of a membership that is over.
   bool keep(std::uint32_t replica, const RoundMessage& head, net::Frame frame);
@@ -51,6 +56,7 @@ class MemberLinks {
   Roster* const roster_;
   std::vector<std::map<RoundMessage, net::Frame>> early_;
   std::atomic<const net::Link*> awaited_ = nullptr;
+  std::atomic<bool> ending_ = false;
 };
 
 }  // namespace strait::sync

@@ -138,12 +138,13 @@ void PowerSgd::fold(const Round& round, const Part& part, Told told, const Slots
   append_floats(sum, false, out);
 }
 
+void PowerSgd::arrived(const Round& round, const Part& part, const Slots& slots) {
+  const LowRankShape shape(piece_of(part, slots).spec, rank_);
+  check_floats(round.exchanges.back().agreed[part.index],
+               round.exchange == 0 ? shape.left : shape.right, false, kLowRankPart);
+}
+
 void PowerSgd::land(const Round& round, Slots& slots) {
-  for (const Part& part : round.parts) {
-    const LowRankShape shape(piece_of(part, slots).spec, rank_);
-    low_rank_floats(round.exchanges.front().agreed[part.index], shape.left);
-    low_rank_floats(round.exchanges.back().agreed[part.index], shape.right);
-  }
   land_parts(round, slots, [&](const Part& part) {
     if (LowRankShape(piece_of(part, slots).spec, rank_).exact) {
       land_exact(round, part, slots);
@@ -165,7 +166,8 @@ void PowerSgd::land_matrix(const Round& round, const Part& part, Slots& slots) c
   const auto own = low_rank_floats(round.exchanges.back().mine[part.index], shape.right);
   const auto gradient = within(slots.values(kGradient), part.range);
   const auto owed = within(slots.values(kOwed), part.range);
-  // Somebody's gradient is not finite: the step will be skipped, and must leave nothing behind.
+  // Somebody's gradient is not finite, so the step will be skipped. Whatever else this round does
+  // to slots is taken back then.
   if (!low_rank_finite(left) || !low_rank_finite(right)) {
     std::ranges::fill(gradient, std::numeric_limits<float>::quiet_NaN());
     return;

@@ -26,6 +26,7 @@ class PowerSgd final : public SyncMethod {
   void tell(const Round& round, const Part& part, const Slots& slots, net::Frame& out) override;
   void fold(const Round& round, const Part& part, Told told, const Slots& slots,
             net::Frame& out) override;
+  void arrived(const Round& round, const Part& part, const Slots& slots) override;
   void land(const Round& round, Slots& slots) override;
 
  private:

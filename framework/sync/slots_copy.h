@@ -9,11 +9,12 @@
 
 namespace strait::sync {
 
-// What a round of gradients is about to change (the gradient and what its method keeps), for the
-// case that the step is agreed on once more among fewer replicas. Memory is kept for the next one.
+// What a round of gradients is about to change, for the case that the step is skipped, or agreed on
+// once more among fewer replicas. Memory is kept for the next one.
 class SlotsCopy {
  public:
-  void take(const Slots& slots);
+  // What the method keeps; `with_gradient`: the gradient too, so that the round can be repeated.
+  void take(const Slots& slots, bool with_gradient);
   bool there() const { return there_; }
   void give_back(Slots& slots);  // as it was; the copy is over
   void forget() { there_ = false; }

@@ -69,11 +69,9 @@ bool SyncRounds::gradient_whole(store::Step step) {
   changed_.notify_all();
   if (!round_ || round_->opened.step != step || round_->opened.hook != Hook::gradient) return true;
   if (!held()) return false;
-  if (roster_ != nullptr) {
-    before_landing_.take(slots_);
-    landed_at_ = round_->opened;
-    landed_ = round_->id;
-  }
+  before_landing_.take(slots_, roster_ != nullptr);
+  landed_at_ = round_->opened;
+  landed_ = round_->id;
   land();
   return true;
 }
@@ -107,6 +105,7 @@ void SyncRounds::regroup(const Membership& membership, bool passed) {
     before_landing_.give_back(slots_);
     const MutexLock lock(mutex_);
     --traffic_.rounds;
+    traffic_.round_seconds -= round_seconds_;
   } else if (round_) {
     held();
     method_->drop(*round_);
@@ -135,10 +134,14 @@ void SyncRounds::welcome(const Membership& membership, store::Step next) {
   go_on(next);
 }
 
-void SyncRounds::gradient_clipped(store::Step step) { open_and_land({step, Hook::clipped}); }
+void SyncRounds::gradient_clipped(store::Step step) {
+  before_landing_.forget();
+  open_and_land({step, Hook::clipped});
+}
 
 void SyncRounds::before_update(store::Step step) {
-  before_landing_.forget();
+  // Nobody clipped it, so the step is skipped.
+  if (before_landing_.there()) before_landing_.give_back(slots_);
   if (!round_) return;
   if (due(step)) return land();
   finish_reading();
@@ -172,14 +175,18 @@ void SyncRounds::go_on(store::Step next) {
 }
 
 void SyncRounds::open_and_land(const Moment& moment) {
-  open(moment);
-  if (round_) land();
+  // Not what is under way since before, and is not due yet.
+  if (open(moment)) land();
 }
 
-void SyncRounds::open(const Moment& moment, std::optional<std::uint64_t> again) {
+bool SyncRounds::open(const Moment& moment, std::optional<std::uint64_t> again) {
   auto plan = method_->plan(moment, slots_.layout(), membership_);
-  if (!plan) return;
+  if (!plan) return false;
   if (round_) throw std::logic_error("sync method " + method_->name() + " opens a second round");
+  if (plan->late > 1 && method_->agrees() && method_->model_slot() == kWeights) {
+    throw std::logic_error("sync method " + method_->name() +
+                           " trains on the model that its members compare");
+  }
   round_.emplace();
   round_->id = again ? *again : opened_++;
   round_->opened = moment;
@@ -196,6 +203,7 @@ void SyncRounds::open(const Moment& moment, std::optional<std::uint64_t> again) 
     opened_at_ = Clock::now();
   }
   changed_.notify_all();
+  return true;
 }
 
 void SyncRounds::finish_reading() {
@@ -214,6 +222,7 @@ void SyncRounds::land() {
                              " lands a round where replicas cannot agree on who is left");
     }
     ++traffic_.rounds;
+    traffic_.round_seconds += round_seconds_;
   }
   method_->land(*round_, slots_);
   round_.reset();
@@ -302,7 +311,7 @@ void SyncRounds::exchange_one() {
     exchanged_ = true;
     read_ = read_ || parted;
     parted_ = parted;
-    traffic_.round_seconds += std::chrono::duration<double>(Clock::now() - opened_at_).count();
+    round_seconds_ = std::chrono::duration<double>(Clock::now() - opened_at_).count();
   }
   changed_.notify_all();
 }

@@ -85,7 +85,7 @@ class SyncRounds {
   const net::Link* awaited_link() const { return links_.awaited(); }
 
  private:
-  void open(const Moment& moment, std::optional<std::uint64_t> again = std::nullopt);
+  bool open(const Moment& moment, std::optional<std::uint64_t> again = std::nullopt);
   bool due(store::Step step) const;
   bool held();
   void open_and_land(const Moment& moment);
@@ -124,6 +124,7 @@ class SyncRounds {
   std::exception_ptr error_ STRAIT_GUARDED_BY(mutex_);
   SyncTraffic traffic_ STRAIT_GUARDED_BY(mutex_);
   std::chrono::steady_clock::time_point opened_at_ STRAIT_GUARDED_BY(mutex_);
+  double round_seconds_ STRAIT_GUARDED_BY(mutex_) = 0;  // of the last exchange
 
   std::thread thread_;  // last: it uses all of the above
 };

@@ -71,7 +71,9 @@ std::vector<RecipeKey> sync_keys() {
               kAuthors),
       integer("fragments", in_sync<&S::fragments>(), {1, 1024},
               "parts of the model that take turns"),
-      integer("late", in_sync<&S::late>(), {0, kManyUpdates}, "updates until a result lands"),
+      integer(
+          "late", in_sync<&S::late>(), {0, kManyUpdates},
+          "updates until a result lands; from 2 on, a checkpoint or an evaluation lands it early"),
       number("blend", in_sync<&S::blend>(), {0, 1}, "the share of the own weights that stays"),
       number("outer_learning_rate", in_sync<&S::outer_learning_rate>(), {1e-6, 10},
              "of the step from one agreement to the next", kAuthors),

@@ -13,7 +13,10 @@ class RatedLink final : public net::Link {
  public:
   double bytes_per_second = 0;
 
-  void send(net::Frame /*frame*/) override { ADD_FAILURE() << "nothing is sent here"; }
+  bool send_until(net::Frame&, std::chrono::steady_clock::time_point) override {
+    ADD_FAILURE() << "nothing is sent here";
+    return true;
+  }
   net::Frame receive() override { throw std::logic_error("nothing arrives here"); }
   std::optional<net::Frame> receive_until(std::chrono::steady_clock::time_point) override {
     return std::nullopt;

@@ -19,7 +19,7 @@ constexpr int kMostRounds = 200;  // until enough of them were killed in time
 
 RunSettings three_replicas(const std::string& method, int stages, int chunks = 1) {
   RunSettings settings = losing_replicas(method, stages, kSteps, chunks);
-  settings.checkpoint_every = 4;
+  settings.checkpoint_every = 3;
   return settings;
 }
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <optional>
 
 #include "tests/stages/stage_threads.h"
 
@@ -61,6 +62,24 @@ TEST_P(EveryMethod, TrainsAndGoesOnFromACheckpointToTheSameBits) {
     const std::vector<double> tail(expected.losses.begin() + middle, expected.losses.end());
     EXPECT_EQ(resumed.losses, tail);
   }
+}
+
+// What a checkpoint lands is in the narrow parameters too, not only in what they are made of.
+TEST(Replicas, NarrowParametersFollowWhatACheckpointLands) {
+  RunSettings whole = replicated("streaming_diloco", 1, 3);
+  whole.bfloat16 = true;
+  whole.sync.late = 2;
+  whole.learning_rate = 1e-2;
+  whole.evaluate = false;
+  whole.checkpoint_every = 3;
+  RunSettings first = whole;
+  first.stop_at = 3;
+  const RunResult half = run_stages(first);
+  const RunResult expected = run_stages(whole);
+  const RunResult resumed = run_stages(whole, half.saved, 3);
+  ASSERT_THAT(resumed.errors, IsEmpty());
+  expect_same_bits(expected.saved, resumed.saved);
+  EXPECT_EQ(resumed.losses, std::vector(expected.losses.begin() + 3, expected.losses.end()));
 }
 
 TEST_P(EveryMethod, IsTheSameRunTwice) {
@@ -146,23 +165,25 @@ TEST(Replicas, TwinsOnDifferentStagesStayEqualBitForBit) {
 }
 
 TEST(Replicas, AStepThatOneReplicaCannotTakeIsTakenByNobody) {
-  for (const std::string method : {"cocktail", "diloco"}) {
+  for (const std::string method : {"cocktail", "diloco", "powersgd"}) {
     SCOPED_TRACE(method);
     RunSettings settings = replicated(method, 2, 3);
-    settings.before = [](Stage& stage, std::size_t process, const Phase& phase,
+    std::optional<float> was;  // until it is put back
+    settings.before = [&](Stage& stage, std::size_t process, const Phase& phase,
+                          const schedules::Action& action) {
+      const bool here = process == 5 && number(phase.step) == 2 && phase.training;
+      if (!here || action.work != schedules::Work::forward) return;
+      const at::NoGradGuard no_grad;
+      const at::Tensor weight = stage.optimizer().slots().front().master.view({-1})[0];
+      if (!was) was = weight.item<float>();
+      weight.fill_(std::numeric_limits<float>::quiet_NaN());
+    };
+    settings.after = [&](Stage& stage, std::size_t process, const Phase& phase,
                          const schedules::Action& action) {
       const bool here = process == 5 && number(phase.step) == 2 && phase.training;
       if (!here || action.work != schedules::Work::forward) return;
       const at::NoGradGuard no_grad;
-      stage.optimizer().slots().front().master.view({-1})[0] =
-          std::numeric_limits<float>::quiet_NaN();
-    };
-    settings.after = [](Stage& stage, std::size_t process, const Phase& phase,
-                        const schedules::Action& action) {
-      const bool here = process == 5 && number(phase.step) == 2 && phase.training;
-      if (!here || action.work != schedules::Work::forward) return;
-      const at::NoGradGuard no_grad;
-      stage.optimizer().slots().front().master.view({-1})[0] = 0.5F;
+      stage.optimizer().slots().front().master.view({-1})[0] = *was;
     };
     const RunResult got = run_stages(settings);
     ASSERT_THAT(got.errors, IsEmpty());

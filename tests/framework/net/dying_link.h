@@ -24,10 +24,11 @@ class DyingLink final : public Link {
   DyingLink(std::unique_ptr<Link> link, Calls left, Death death)
       : link_(std::move(link)), left_(std::move(left)), death_(death) {}
 
-  void send(Frame frame) override {
-    count();
-    link_->send(std::move(frame));
-    count();
+  bool send_until(Frame& frame, std::chrono::steady_clock::time_point when) override {
+    if (*left_ < 0) die();
+    const bool sent = link_->send_until(frame, when);
+    if (sent) count();
+    return sent;
   }
   // Asks again and again, so that an owner who is killed elsewhere does not wait here.
   Frame receive() override {

@@ -86,6 +86,20 @@ TEST_P(LinkConformance, SenderWaitsForRoomInTheWindowAndGoesOnWhenTheReceiverDra
   EXPECT_EQ(sent, kFrames);
 }
 
+TEST_P(LinkConformance, WhatFindsNoRoomByTheDeadlineIsNotSentAndStaysTheCallers) {
+  EndSetup narrow;
+  narrow.window_bytes = 100'000;
+  const auto pair = make(narrow, narrow);
+  pair->left->send(numbered_frame(0, 80'000));
+  Frame frame = numbered_frame(1, 30'000);
+  EXPECT_FALSE(pair->left->send_until(frame, in_seconds(0.05)));
+  EXPECT_EQ(frame, numbered_frame(1, 30'000));
+  EXPECT_EQ(pair->right->receive(), numbered_frame(0, 80'000));
+  EXPECT_FALSE(pair->right->receive_until(in_seconds(0.05)));
+  EXPECT_TRUE(pair->left->send_until(frame, in_seconds(20)));
+  EXPECT_EQ(pair->right->receive(), numbered_frame(1, 30'000));
+}
+
 TEST_P(LinkConformance, NothingArrivedByTheDeadlineIsNoError) {
   const auto pair = make();
   EXPECT_FALSE(pair->left->receive_until(in_seconds(0.02)));
@@ -121,10 +135,14 @@ TEST_P(LinkConformance, DeadLinkAnswersEveryLaterCallWithTheSameError) {
   pair->left->abort({Kind::aborted, "the first cause"});
   pair->left->abort({Kind::lost, "a later one"});
   for (int i = 0; i < 3; ++i) {
-    for (const LinkError& error : {error_of([&] { pair->left->send(numbered_frame(0, 1)); }),
-                                   error_of([&] { pair->left->receive(); }),
-                                   error_of([&] { pair->left->receive_until(in_seconds(1)); }),
-                                   error_of([&] { pair->left->flush(in_seconds(1)); })}) {
+    for (const LinkError& error :
+         {error_of([&] { pair->left->send(numbered_frame(0, 1)); }),
+          error_of([&] { pair->left->receive(); }),
+          error_of([&] { pair->left->receive_until(in_seconds(1)); }), error_of([&] {
+            Frame frame = numbered_frame(0, 1);
+            pair->left->send_until(frame, in_seconds(1));
+          }),
+          error_of([&] { pair->left->flush(in_seconds(1)); })}) {
       EXPECT_EQ(error.kind(), Kind::aborted);
       EXPECT_STREQ(error.what(), "the first cause");
     }

@@ -15,7 +15,7 @@ using testing::Each;
 using testing::IsEmpty;
 
 constexpr std::int64_t kSteps = 14;
-constexpr std::int64_t kSaveEvery = 4;
+constexpr std::int64_t kSaveEvery = 3;
 constexpr float kRate = 0.05F;
 
 store::Step step_of(std::int64_t number) { return static_cast<store::Step>(number); }
@@ -38,6 +38,7 @@ class Faults : public testing::TestWithParam<std::string> {
     settings.random = 0.3;
     settings.every = 4;
     settings.fragments = 2;
+    settings.late = 2;
     settings.warmup = 5;
     settings.steps = kSteps;
     return settings;

@@ -14,7 +14,8 @@ namespace strait::sync {
 using LinkRow = std::vector<std::unique_ptr<net::Link>>;
 
 // Links between all replicas of stage 0 in one process: by replica, then by member.
-std::vector<LinkRow> replica_mesh(std::size_t replicas);
+std::vector<LinkRow> replica_mesh(std::size_t replicas,
+                                  std::uint64_t window_bytes = net::LinkOptions{}.window_bytes);
 
 // What a checkpoint holds of a replica: saved slots and the trainer's own, as bytes.
 using Snapshot = std::map<std::string, std::vector<std::byte>>;
@@ -56,7 +57,8 @@ class ReplicaSet {
                                                         std::unique_ptr<net::Link>)>;
   // `wrap`: what goes around every end of a link; empty: nothing. `from`: by replica, likewise.
   ReplicaSet(const Layout& layout, std::size_t replicas, const Maker& maker, const Wrap& wrap = {},
-             const std::vector<Snapshot>& from = {}, store::Step next = {});
+             const std::vector<Snapshot>& from = {}, store::Step next = {},
+             std::uint64_t window_bytes = net::LinkOptions{}.window_bytes);
 
   std::size_t size() const { return replicas_.size(); }
   TinyReplica& replica(std::size_t number) { return *replicas_[number]; }
