@@ -28,8 +28,11 @@ void averaged_update(float* weights, const float* gradient, float* first, float*
     const Vector mean = hn::Mul(m, all(by.first));
     const Vector square = hn::Mul(v, all(by.second));
     const Vector spread = hn::Max(hn::Sub(square, hn::Mul(mean, mean)), hn::Zero(Lanes()));
-    const Vector noise = hn::Min(hn::Mul(spread, all(by.noise)), hn::Mul(square, all(by.most)));
-    const Vector size = hn::Add(hn::Sqrt(hn::Sub(square, noise)), all(by.epsilon));
+    const Vector least = hn::Mul(square, all(1 - by.most));
+    const Vector clean = hn::Sub(square, hn::Mul(spread, all(by.noise)));
+    // Nothing is more than no number: where squares are infinite nothing moves, as in AdamW.
+    const Vector left_over = hn::IfThenElse(hn::Gt(clean, least), clean, least);
+    const Vector size = hn::Add(hn::Sqrt(left_over), all(by.epsilon));
     const Vector kept = hn::Mul(load_upto(weights + i, left), all(by.keep));
     store_upto(hn::Sub(kept, hn::Div(hn::Mul(mean, all(by.step)), size)), weights + i, left);
   }

@@ -63,19 +63,6 @@ class EvenPlaces {
 
 }  // namespace
 
-PatternPlace place_of(std::uint16_t pattern) {
-  return {class_of(pattern), pattern_table().places[pattern]};
-}
-
-std::uint16_t pattern_at(PatternPlace place) {
-  const PatternTable& table = pattern_table();
-  return table.patterns[table.begins[place.pattern_class] + place.place];
-}
-
-std::uint32_t patterns_of(std::size_t pattern_class) {
-  return pattern_table().sizes[pattern_class];
-}
-
 void put_places(LaneWriter& writer, std::size_t first, std::span<const std::uint16_t> patterns) {
   const PatternTable& table = pattern_table();
   for (std::size_t i = 0; i < patterns.size(); ++i) {

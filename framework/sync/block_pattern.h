@@ -11,11 +11,6 @@ namespace strait::sync {
 // Which of a block's 16 values are sent, as a class (how many: what the coder learns about) and a
 // place among the patterns of that class, which are all equally likely. 14 and 15 share a class,
 // so that there are 16.
-struct PatternPlace {
-  std::size_t pattern_class = 0;
-  std::uint32_t place = 0;
-};
-
 inline constexpr std::size_t kPatternClasses = 16;
 inline constexpr std::uint16_t kWholePattern = 0xFFFF;
 
@@ -33,9 +28,6 @@ inline std::size_t class_of(std::uint16_t pattern) {
   return values - (values >= 15 ? 1 : 0);
 }
 
-PatternPlace place_of(std::uint16_t pattern);
-std::uint16_t pattern_at(PatternPlace place);  // place.place < patterns_of(place.pattern_class)
-std::uint32_t patterns_of(std::size_t pattern_class);
 // The most values that a pattern of the class has.
 inline unsigned most_values(std::size_t pattern_class) {
   return static_cast<unsigned>(pattern_class < 14 ? pattern_class : pattern_class + 1);

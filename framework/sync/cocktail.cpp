@@ -237,6 +237,8 @@ void Cocktail::land_stretch(const PartUnderWay& part, std::size_t stretch, Slots
   SlotWriter new_reference(slots, kReference, narrow_);
   SlotWriter new_residual(slots, kResidual, narrow_);
   const bool remembers = outer_.momentum > 0;
+  // What goes into the residual goes through the outer step once more.
+  const float back = 1 / outer_.gain();
   std::optional<SlotColumn> momentum;
   std::optional<SlotWriter> new_momentum;
   if (remembers) {
@@ -269,7 +271,7 @@ void Cocktail::land_stretch(const PartUnderWay& part, std::size_t stretch, Slots
       after[i] = new_reference.rounded(before[i] + change);
       const float moved = after[i] - before[i];
       own[i] += moved - gives[i];
-      residual[i] = change - moved;
+      residual[i] = (change - moved) * back;
     }
     if (remembers) new_momentum->store(first, outer);
     new_reference.store(first, after);

@@ -18,7 +18,7 @@ namespace strait::sync {
 // what they told. So nothing is lost: what was not told is still between weights and reference,
 // what was not said is in the residual, and mean(weights) + residual moves as the uncompressed
 // mean would. That the reference rounds (it may be in bfloat16) is no exception: what it could not
-// take goes back into the residual.
+// take goes back into the residual, as much of it as an outer step makes that of.
 //
 // What was said is taken in by an outer step, which may go further than what was said and on in the
 // direction of the agreements before: replicas that hear late of each other make up for it so.

@@ -34,6 +34,7 @@ struct SyncSettings {
                             // is frozen; 0: a fifteenth of the run
   std::int64_t steps = 0;   // of the run
   double beta1 = 0.9;       // onebit_adam: of the optimizer
+  double beta2 = 0.95;      // likewise
 };
 
 // A method under the name that recipes use.

@@ -23,11 +23,14 @@ constexpr std::int64_t kWarmupShare = 15;
 constexpr const char* kWarmGradient = "a part of a gradient";
 constexpr const char* kSignedMoment = "a part of a moment";
 
-std::vector<float> spread_of(const Part& part, const Slots& slots) {
-  const auto second = within(slots.values(kSecondMoment), part.range);
-  std::vector<float> spread(second.size());
-  std::ranges::transform(second, spread.begin(), [](float value) { return std::sqrt(value); });
-  return spread;
+// A moment is never taken for more of its weight's spreads than this: where the second moment
+// stopped too early to know of a weight (a rare token's row), anything may come, and is owed ever
+// after.
+constexpr float kMostSpreads = 10;
+
+float within_reach(float value, float spread) {
+  const float most = kMostSpreads * spread;
+  return std::clamp(value, -most, most);
 }
 
 // What a code leaves out of its values. Where nothing can move, nothing is owed.
@@ -49,11 +52,14 @@ std::int64_t OnebitAdam::warmup(const SyncSettings& settings) {
 }
 
 OnebitAdam::OnebitAdam(const SyncSettings& settings)
-    : warmup_(warmup(settings)), beta1_(static_cast<float>(settings.beta1)) {
-  if (settings.warmup < 0 || !(beta1_ >= 0) || !(beta1_ < 1)) {
+    : warmup_(warmup(settings)),
+      beta1_(static_cast<float>(settings.beta1)),
+      seen_(static_cast<float>(1 - std::pow(settings.beta2, static_cast<double>(warmup_)))) {
+  const auto is_beta = [](double value) { return value >= 0 && value < 1; };
+  if (settings.warmup < 0 || !is_beta(settings.beta1) || !is_beta(settings.beta2)) {
     throw SyncError(SyncError::Kind::setting,
-                    fmt::format("onebit_adam cannot warm up for {} steps with a first beta of {}",
-                                settings.warmup, settings.beta1));
+                    fmt::format("onebit_adam cannot warm up for {} steps with betas of {} and {}",
+                                settings.warmup, settings.beta1, settings.beta2));
   }
 }
 
@@ -71,13 +77,23 @@ std::optional<RoundPlan> OnebitAdam::plan(const Moment& moment, const Layout& la
   return plan;
 }
 
-std::vector<float> OnebitAdam::moment_to_tell(const Part& part, const Slots& slots) const {
+// As long as steps of the optimizer's rate, which makes the same of a second moment that is young.
+std::vector<float> OnebitAdam::spread_of(const Part& part, const Slots& slots) const {
+  const auto second = within(slots.values(kSecondMoment), part.range);
+  std::vector<float> spread(second.size());
+  for (std::size_t i = 0; i < spread.size(); ++i) spread[i] = std::sqrt(second[i] / seen_);
+  return spread;
+}
+
+std::vector<float> OnebitAdam::moment_to_tell(const Part& part, const Slots& slots,
+                                              std::span<const float> spread) const {
   const auto moment = within(slots.values(kFirstMoment), part.range);
   const auto gradient = within(slots.values(kGradient), part.range);
   const auto owed = within(slots.values(kOwed), part.range);
   std::vector<float> tells(moment.size());
   for (std::size_t i = 0; i < tells.size(); ++i) {
-    tells[i] = beta1_ * moment[i] + (1 - beta1_) * gradient[i] + owed[i];
+    const float all = beta1_ * moment[i] + (1 - beta1_) * gradient[i] + owed[i];
+    tells[i] = within_reach(all, spread[i]);
   }
   return tells;
 }
@@ -87,7 +103,8 @@ void OnebitAdam::tell(const Round& round, const Part& part, const Slots& slots, 
     append_floats(within(slots.values(kGradient), part.range), false, out);
     return;
   }
-  append_sign_groups(moment_to_tell(part, slots), spread_of(part, slots), out, kSignedMoment);
+  const std::vector<float> spread = spread_of(part, slots);
+  append_sign_groups(moment_to_tell(part, slots, spread), spread, out, kSignedMoment);
 }
 
 void OnebitAdam::fold(const Round& round, const Part& part, Told told, const Slots& slots,
@@ -107,20 +124,20 @@ void OnebitAdam::fold_moments(const Part& part, Told told, const Slots& slots, n
   }
   const auto owed = within(slots.values(kServerOwed), part.range);
   for (std::size_t i = 0; i < mean.size(); ++i) {
-    mean[i] = mean[i] / static_cast<float>(told.size()) + owed[i];
+    mean[i] = within_reach(mean[i] / static_cast<float>(told.size()) + owed[i], spread[i]);
   }
   const std::size_t at = out.size();
   append_sign_groups(mean, spread, out, kSignedMoment);
   left_out_[part.index] = left_out_by(out, at, mean, spread);
 }
 
-void OnebitAdam::arrived(const Round& round, const Part& part, const Slots&) {
+void OnebitAdam::arrived(const Round& round, const Part& part, const Slots& slots) {
   const net::Frame& agreed = round.exchanges.front().agreed[part.index];
   const auto count = static_cast<std::size_t>(part.range.count());
   if (warms_up(round.opened.step)) {
     check_finite_floats(agreed, false, count, kWarmGradient);
   } else {
-    check_sign_groups(agreed, count, kSignedMoment);
+    check_sign_groups(agreed, spread_of(part, slots), kSignedMoment);
   }
 }
 
@@ -137,7 +154,7 @@ void OnebitAdam::land_moment(const Round& round, Slots& slots) {
   const Round::Exchange& exchange = round.exchanges.front();
   land_parts(round, slots, [&](const Part& part) {
     const std::vector<float> spread = spread_of(part, slots);
-    const std::vector<float> told = moment_to_tell(part, slots);
+    const std::vector<float> told = moment_to_tell(part, slots, spread);
     const std::vector<float> rest = left_out_by(exchange.mine[part.index], 0, told, spread);
     std::ranges::copy(rest, within(slots.values(kOwed), part.range).begin());
     read_sign_groups(exchange.agreed[part.index], spread,

@@ -12,8 +12,9 @@ namespace strait::sync {
 // out is added to what is told next. Signs are sized by the frozen second moment's root, which all
 // know, so that a bit means the same share of an update for every weight. (Of equal size for all,
 // as first published, they throw weights with a small second moment about: on the tests' quadratic
-// that diverges at a rate at which this settles.) Where the second moment is exactly zero (padding,
-// rows of unseen tokens) nothing moves.
+// that diverges at a rate at which this settles.) A weight whose second moment is far too small for
+// its gradients moves ten times the rate at most, and owes no more than that; where it is exactly
+// zero (padding, rows of unseen tokens) nothing moves.
 class OnebitAdam final : public SyncMethod {
  public:
   static constexpr const char* kOwed = "owed";               // by this replica
@@ -37,12 +38,15 @@ class OnebitAdam final : public SyncMethod {
 
  private:
   bool warms_up(store::Step step) const { return store::number(step) < warmup_; }
-  std::vector<float> moment_to_tell(const Part& part, const Slots& slots) const;
+  std::vector<float> spread_of(const Part& part, const Slots& slots) const;
+  std::vector<float> moment_to_tell(const Part& part, const Slots& slots,
+                                    std::span<const float> spread) const;
   void fold_moments(const Part& part, Told told, const Slots& slots, net::Frame& out);
   void land_moment(const Round& round, Slots& slots);
 
   std::int64_t warmup_;
   float beta1_;
+  float seen_;  // what of the squares of a gradient that stays the same is in the second moment
   // By part: what the server's signs left out, until the round lands.
   std::map<std::uint32_t, std::vector<float>> left_out_;
 };

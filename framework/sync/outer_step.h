@@ -17,6 +17,8 @@ struct OuterStep {
     outer = momentum * outer + gradient;
     return -learning_rate * (gradient + momentum * outer);
   }
+  // By how much of a gradient the reference changes in the end, with nothing behind it.
+  float gain() const { return learning_rate / (1 - momentum); }
   void make(std::span<const float> gradient, std::span<float> outer,
             std::span<float> reference) const;
 };

@@ -9,7 +9,8 @@ namespace strait::sync {
 // DiLoCo in fragments: each zone is cut into stretches, every so-manieth stretch is a fragment, and
 // fragments take turns, so that the link carries a little all the time instead of all at once. Few
 // bits per value, both ways; a result lands some updates late and is blended into weights that have
-// moved on. What rounding and blending leave out stays in reference - weights, for the next turn.
+// moved on. What rounding leaves out stays, as much of it as the weights keep of their own
+// (`blend`), in reference - weights, for the next turn.
 class StreamingDiloco final : public SyncMethod {
  public:
   static constexpr const char* kReference = "reference";

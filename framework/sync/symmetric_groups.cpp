@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "framework/sync/bfloat16.h"
+#include "framework/sync/plain_bits.h"
 #include "framework/sync/sync_error.h"
 
 namespace strait::sync {
@@ -40,49 +41,6 @@ float largest_of(std::span<const float> values, const char* what) {
                   fmt::format("{} holds values that are infinite or no numbers", what));
 }
 
-// Codes of a few bits, one behind the other, in whole bytes at the end.
-class CodeWriter {
- public:
-  explicit CodeWriter(std::byte* to) : to_(to) {}
-  void write(std::uint32_t code, int bits) {
-    held_ |= code << count_;
-    count_ += bits;
-    while (count_ >= 8) {
-      *to_++ = static_cast<std::byte>(held_);
-      held_ >>= 8U;
-      count_ -= 8;
-    }
-  }
-  void finish() {
-    if (count_ > 0) *to_ = static_cast<std::byte>(held_);
-  }
-
- private:
-  std::byte* to_;
-  std::uint32_t held_ = 0;
-  int count_ = 0;
-};
-
-class CodeReader {
- public:
-  explicit CodeReader(const std::byte* from) : from_(from) {}
-  int read(int bits) {
-    if (count_ < bits) {
-      held_ |= std::to_integer<std::uint32_t>(*from_++) << count_;
-      count_ += 8;
-    }
-    const std::uint32_t code = held_ & ((1U << bits) - 1);
-    held_ >>= bits;
-    count_ -= bits;
-    return static_cast<int>(code);
-  }
-
- private:
-  const std::byte* from_;
-  std::uint32_t held_ = 0;
-  int count_ = 0;
-};
-
 float scale_at(const std::byte* scales, std::size_t group) {
   std::uint16_t bits = 0;
   std::memcpy(&bits, scales + group * sizeof bits, sizeof bits);
@@ -100,9 +58,10 @@ void append_symmetric_groups(std::span<const float> values, int bits, net::Frame
                              const char* what) {
   const int levels = symmetric_levels(bits);
   const std::size_t begin = out.size();
-  out.resize(begin + symmetric_groups_size(values.size(), bits));
+  out.resize(begin + symmetric_groups_of(values.size()) * sizeof(std::uint16_t));
   std::byte* scales = out.data() + begin;
-  CodeWriter codes(scales + symmetric_groups_of(values.size()) * sizeof(std::uint16_t));
+  std::vector<std::byte> code_bytes;
+  PlainBitsWriter codes(code_bytes, values.size() * static_cast<std::size_t>(bits));
   for (std::size_t first = 0; first < values.size(); first += kSymmetricGroup) {
     const auto group = values.subspan(first, std::min(kSymmetricGroup, values.size() - first));
     const std::uint16_t scale_bits = scale_of(largest_of(group, what), levels);
@@ -111,10 +70,11 @@ void append_symmetric_groups(std::span<const float> values, int bits, net::Frame
     const float scale = from_bfloat16(scale_bits);
     for (const float value : group) {
       const int code = scale > 0 ? static_cast<int>(std::nearbyint(value / scale)) : 0;
-      codes.write(static_cast<std::uint32_t>(code + levels), bits);
+      codes.put(static_cast<std::uint32_t>(code + levels), static_cast<unsigned>(bits));
     }
   }
   codes.finish();
+  out.insert(out.end(), code_bytes.begin(), code_bytes.end());
 }
 
 void check_symmetric_groups(std::span<const std::byte> bytes, std::size_t count, int bits,
@@ -138,12 +98,13 @@ void read_symmetric_groups(std::span<const std::byte> bytes, int bits, std::span
                            const char* what) {
   check_symmetric_groups(bytes, to.size(), bits, what);
   const int levels = symmetric_levels(bits);
-  CodeReader codes(bytes.data() + symmetric_groups_of(to.size()) * sizeof(std::uint16_t));
+  PlainBitsReader codes(bytes.subspan(symmetric_groups_of(to.size()) * sizeof(std::uint16_t)));
   for (std::size_t first = 0; first < to.size(); first += kSymmetricGroup) {
     const float scale = scale_at(bytes.data(), first / kSymmetricGroup);
     const std::size_t last = std::min(first + kSymmetricGroup, to.size());
     for (std::size_t i = first; i < last; ++i) {
-      to[i] = static_cast<float>(codes.read(bits) - levels) * scale;
+      const int code = static_cast<int>(codes.take(static_cast<unsigned>(bits))) - levels;
+      to[i] = static_cast<float>(code) * scale;
     }
   }
 }

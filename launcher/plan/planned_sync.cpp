@@ -122,6 +122,7 @@ sync::SyncSettings sync_settings(const Recipe& recipe, const std::string& method
   settings.warmup = said.warmup.value_or(0);
   settings.steps = steps;
   settings.beta1 = recipe.train.betas.first;
+  settings.beta2 = recipe.train.betas.second;
   return settings;
 }
 

@@ -129,15 +129,26 @@ TEST(AveragedAdamW, HasTheSameBitsOnEveryProcessor) {
   for (const at::Tensor& end : ends) EXPECT_TRUE(at::equal(end, ends.front()));
 }
 
-// A gradient of zero, a single one that is not, and very small and large ones.
+// A gradient of zero, a single one that is not, and very small and large ones, up to those whose
+// squares are infinite.
 TEST(AveragedAdamW, StaysFinite) {
-  for (const float size : {0.0F, 1e-20F, 1e-8F, 1e15F}) {
-    Copy copy;
-    for (std::int64_t made = 1; made <= 50; ++made) {
-      step(copy, made == 10 ? at::full({kCount}, size) : at::zeros({kCount}), made, 8);
+  for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
+    hwy::SetSupportedTargetsForTest(target);
+    for (const double beta1 : {0.9, 0.0, 1e-9}) {
+      for (const float size : {0.0F, 1e-20F, 1e-8F, 1e15F, 2e19F, 1e38F}) {
+        Copy copy(37);
+        AveragedAdamW how = settings(1, 8);
+        how.beta1 = beta1;
+        for (; how.updates <= 50; ++how.updates) {
+          const bool alone = how.updates == 10;
+          averaged_adamw(copy.weights, alone ? at::full({37}, size) : at::zeros({37}), copy.first,
+                         copy.second, how);
+        }
+        EXPECT_TRUE(at::isfinite(copy.weights).all().item<bool>()) << size << " at " << beta1;
+      }
     }
-    EXPECT_TRUE(at::isfinite(copy.weights).all().item<bool>()) << size;
   }
+  hwy::SetSupportedTargetsForTest(0);
 }
 
 }  // namespace

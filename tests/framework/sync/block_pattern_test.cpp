@@ -2,27 +2,51 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <bit>
-#include <set>
+#include <numeric>
+#include <vector>
 
 namespace strait::sync {
 namespace {
 
-TEST(BlockPattern, EveryPatternHasAPlaceOfItsOwnInItsClass) {
-  std::set<std::pair<std::size_t, std::uint32_t>> places;
-  for (std::uint32_t bits = 0; bits < 65536; ++bits) {
-    const auto pattern = static_cast<std::uint16_t>(bits);
-    const PatternPlace place = place_of(pattern);
-    ASSERT_LT(place.pattern_class, kPatternClasses);
-    ASSERT_LT(place.place, patterns_of(place.pattern_class));
-    ASSERT_EQ(pattern_at(place), pattern);
-    ASSERT_LE(static_cast<unsigned>(std::popcount(bits)), most_values(place.pattern_class));
-    ASSERT_TRUE(places.emplace(place.pattern_class, place.place).second);
+std::vector<std::uint16_t> all_patterns() {
+  std::vector<std::uint16_t> patterns(65536);
+  std::iota(patterns.begin(), patterns.end(), std::uint16_t{0});
+  return patterns;
+}
+
+TEST(BlockPattern, EveryPatternIsReadAsItWasWritten) {
+  const std::vector<std::uint16_t> patterns = all_patterns();
+  std::vector<std::uint8_t> classes;
+  for (const std::uint16_t pattern : patterns) {
+    classes.push_back(static_cast<std::uint8_t>(class_of(pattern)));
   }
-  EXPECT_EQ(patterns_of(0), 1U);
-  EXPECT_EQ(patterns_of(3), 560U);
-  EXPECT_EQ(patterns_of(14), 136U);
-  EXPECT_EQ(patterns_of(15), 1U);
+  for (const std::size_t first : {0, 1, 2, 3}) {
+    LaneWriter writer;
+    put_places(writer, first, patterns);
+    net::Frame message;
+    writer.finish({}, message);
+    LaneReader reader(message);
+    std::vector<std::uint16_t> read(patterns.size());
+    take_places(reader, first, classes, read);
+    ASSERT_EQ(read, patterns);
+    std::vector<std::byte> plain;
+    EXPECT_TRUE(reader.finish(0, plain));
+  }
+}
+
+TEST(BlockPattern, ClassesAreNumbersOfValues) {
+  std::array<int, kPatternClasses> sizes{};
+  for (const std::uint16_t pattern : all_patterns()) {
+    const auto values = static_cast<unsigned>(std::popcount(pattern));
+    ASSERT_EQ(values_in(pattern), values);
+    ASSERT_LT(class_of(pattern), kPatternClasses);
+    ASSERT_LE(values, most_values(class_of(pattern)));
+    ++sizes[class_of(pattern)];
+  }
+  EXPECT_EQ(sizes, (std::array{1, 16, 120, 560, 1820, 4368, 8008, 11440, 12870, 11440, 8008, 4368,
+                               1820, 560, 120 + 16, 1}));
 }
 
 }  // namespace

@@ -392,6 +392,45 @@ TEST(Cocktail, ANarrowReferenceFollowsStepsThatItCannotHold) {
   EXPECT_NEAR(run(true), 1 + moved, 0.004);  // half of what it can tell apart
 }
 
+// What the outer step has made of an agreement and the reference could not take is said again, and
+// must not be taken further again: else it never ends.
+TEST(Cocktail, ANarrowReferenceComesToRestWhereNobodyTrains) {
+  for (const auto& [top, bits] : {std::pair(0.2, 4), std::pair(1.0, 1)}) {
+    SCOPED_TRACE(bits);
+    SyncSettings settings;
+    settings.narrow_reference = true;
+    settings.random = 0.25;
+    settings.top = top;
+    settings.bits = bits;
+    settings.outer_learning_rate = 0.5;
+    settings.outer_momentum = 0.8;
+    std::mt19937_64 random(3);
+    DirectRound stage(Layout({{"w", {64, 64}, false}}), 4, cocktail(settings));
+    const auto begin = random_values(stage.layout(), random, 0.02);
+    for (std::size_t i = 0; i < 4; ++i) stage.replica(i).weights = begin;
+    stage.start();
+    Walk walk(stage, 7, 1e-5);
+    std::vector<float> before;
+    for (std::int64_t step = 0; step < 2000; ++step) {
+      stage.before_update(step_number(step));
+      if (step < 100) walk.step();
+      if (step == 1500) before = model_of(stage.replica(0));
+      stage.pass({step_number(step), Hook::update});
+    }
+    const auto after = model_of(stage.replica(0));
+    double moved = 0;
+    double apart = 0;
+    double size = 0;
+    for (std::size_t i = 0; i < after.size(); ++i) {
+      moved += std::abs(static_cast<double>(after[i]) - static_cast<double>(before[i]));
+      apart += std::abs(static_cast<double>(after[i]) - static_cast<double>(begin[i]));
+      size += std::abs(static_cast<double>(begin[i]));
+    }
+    EXPECT_LT(moved / size, 1e-4);
+    EXPECT_LT(apart / size, 0.01);
+  }
+}
+
 TEST(Cocktail, RefusesWhatIsNotFiniteByNameAndChangesNothing) {
   DirectRound stage(Layout({{"norm", {20}, false}, {"layers.3.w", {30, 30}, false}}), 3,
                     cocktail([] {

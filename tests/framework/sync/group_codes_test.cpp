@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <random>
 
@@ -170,6 +171,16 @@ TEST(SignGroups, RefuseWhatIsNotFinite) {
       SyncError);
 }
 
+// A scale that is a number and makes none of a value.
+TEST(SignGroups, RefuseAScaleBeyondWhatASpreadCanTake) {
+  net::Frame frame;
+  append_sign_groups(std::vector<float>{1}, std::vector<float>{1}, frame, kWhat);
+  const float scale = 1e30F;
+  std::memcpy(frame.data(), &scale, sizeof scale);
+  EXPECT_NO_THROW(check_sign_groups(frame, std::vector<float>{1e-8F}, kWhat));
+  EXPECT_THROW(check_sign_groups(frame, std::vector<float>{1e10F}, kWhat), SyncError);
+}
+
 TEST(GroupCodes, EveryOtherSizeIsRefused) {
   std::mt19937_64 random(6);
   for (int run = 0; run < 500; ++run) {
@@ -180,7 +191,7 @@ TEST(GroupCodes, EveryOtherSizeIsRefused) {
       EXPECT_THROW(check_byte_groups(frame, count, kWhat), SyncError);
     }
     if (size != sign_groups_size(count)) {
-      EXPECT_THROW(check_sign_groups(frame, count, kWhat), SyncError);
+      EXPECT_THROW(check_sign_groups(frame, std::vector<float>(count, 1), kWhat), SyncError);
     }
     if (size != symmetric_groups_size(count, 3)) {
       EXPECT_THROW(check_symmetric_groups(frame, count, 3, kWhat), SyncError);

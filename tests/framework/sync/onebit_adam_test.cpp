@@ -73,10 +73,12 @@ TEST(OnebitAdam, WhatIsAgreedAndWhatIsOwedIsAllThatWasThere) {
   for (std::size_t replicas = 1; replicas <= 9; ++replicas) {
     SCOPED_TRACE(replicas);
     DirectRound stage(random_layout(random), replicas, onebit_maker());
-    const auto second = random_values(stage.layout(), random);
+    const auto drawn = random_values(stage.layout(), random);
     for (std::size_t i = 0; i < replicas; ++i) {
-      for (std::size_t j = 0; j < second.size(); ++j) {
-        stage.replica(i).second_moment[j] = second[j] * second[j];
+      for (std::size_t j = 0; j < drawn.size(); ++j) {
+        // Spreads of which no moment is many, as where a second moment has seen its gradients.
+        const float spread = drawn[j] == 0 ? 0 : 0.5F + std::abs(drawn[j]);
+        stage.replica(i).second_moment[j] = spread * spread;
       }
     }
     for (std::int64_t step = kWarm; step < kWarm + 30; ++step) {
@@ -113,6 +115,43 @@ TEST(OnebitAdam, WhereNothingEverMovedNothingMoves) {
       }
       for (std::size_t j = 0; j < 1000; ++j) ASSERT_EQ(replica.first_moment[j], 0);
     }
+  }
+}
+
+// Gradients of weights that the frozen second moment does not know: they must not throw those about
+// that are coded together with them, nor move far themselves, nor owe more and more.
+TEST(OnebitAdam, WeightsWithATinySecondMomentLeaveTheOthersAlone) {
+  const Layout layout({{.name = "rows", .shape = {16, 128}}});
+  constexpr std::size_t kRow = 128;
+  const auto move = [&](float second) {
+    DirectRound stage(layout, 2, onebit_maker());
+    std::mt19937_64 random(8);
+    for (std::size_t i = 0; i < 2; ++i) {
+      std::ranges::fill(stage.replica(i).second_moment, 1e-6F);
+      std::ranges::fill(std::span(stage.replica(i).second_moment).first(kRow), second);
+    }
+    double others = 0;
+    double most = 0;
+    for (std::int64_t step = kWarm; step < kWarm + 200; ++step) {
+      for (std::size_t i = 0; i < 2; ++i) {
+        std::ranges::copy(random_values(layout, random, 1e-3), stage.replica(i).gradient.begin());
+      }
+      stage.pass({step_number(step), Hook::clipped});
+      const DirectReplica& replica = stage.replica(0);
+      for (std::size_t j = 0; j < replica.first_moment.size(); ++j) {
+        if (replica.second_moment[j] == 0) continue;
+        const double moved = std::abs(static_cast<double>(replica.first_moment[j])) /
+                             std::sqrt(static_cast<double>(replica.second_moment[j]));
+        if (j >= kRow) others += moved;
+        most = std::max(most, moved);
+      }
+    }
+    EXPECT_LT(most, 10) << second;
+    return others / 200 / (16 * 128 - kRow);
+  };
+  const double usual = move(1e-6F);
+  for (const float second : {0.0F, 1e-38F, 1e-30F, 1e-18F, 1e-12F, 1e-8F}) {
+    EXPECT_LT(move(second) / usual, 2.6) << second;
   }
 }
 
