@@ -15,8 +15,6 @@ constexpr auto kTick = std::chrono::milliseconds(50);
 constexpr auto kReportEvery = std::chrono::seconds(1);
 // What a process said last may still be on its way when we see that it has ended.
 constexpr auto kLastWords = std::chrono::milliseconds(300);
-// A replica that others cannot reach: its own end, if it has come to that, is seen before.
-constexpr auto kSeeForOurselves = std::chrono::seconds(2);
 
 }  // namespace
 
@@ -73,9 +71,8 @@ void ControlRoom::check_watchdog() {
   for (const CrewMember& member : crew_.members()) {
     if (member.gone()) watchdog_.finished(member.station.name);
   }
-  for (const auto& [replica, said] : out_of_reach_) {
-    if (Clock::now() - said.first < kSeeForOurselves || !circle_.has(replica)) continue;
-    return fail({net::ProcessName{0, replica}, ExitCode::peer_lost, said.second, true});
+  if (const auto cut_off = broken_paths_.judge(Clock::now())) {
+    return fail({net::ProcessName{0, cut_off->replica}, ExitCode::peer_lost, cut_off->words, true});
   }
   const auto verdict = watchdog_.judge(Clock::now(), steps_.median_seconds());
   if (!verdict) return;
@@ -118,6 +115,7 @@ void ControlRoom::part_with(const Finding& finding) {
   const std::uint32_t replica = finding.process->replica;
   const std::uint32_t before = circle_.epoch();
   circle_.leave(replica);
+  broken_paths_.leave(replica);
   std::size_t left = 0;
   for (CrewMember& member : crew_.members()) {
     if (!circle_.has(member.station.name.replica)) {

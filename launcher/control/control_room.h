@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "launcher/control/broken_paths.h"
 #include "launcher/control/checkpoint_ledger.h"
 #include "launcher/control/coordinator.h"
 #include "launcher/control/crew.h"
@@ -117,9 +118,7 @@ class ControlRoom {
   CheckpointLedger checkpoints_;
   Watchdog watchdog_;
   ReplicaCircle circle_;
-  // Replicas that others cannot reach: who says so, and since when.
-  std::map<std::uint32_t, std::pair<std::chrono::steady_clock::time_point, std::string>>
-      out_of_reach_;
+  BrokenPaths broken_paths_;            // between those who take part
   std::vector<std::uint32_t> returns_;  // that are asked for
   std::optional<Comeback> comeback_;    // one at a time
   std::uint32_t admissions_ = 0;        // that were asked for

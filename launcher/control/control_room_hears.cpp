@@ -106,8 +106,9 @@ void ControlRoom::hear(CrewMember& from, const Event& event) {
 }
 
 void ControlRoom::hear(CrewMember& from, const LostReplica& lost) {
-  if (!circle_.has(lost.replica)) return;
-  out_of_reach_.try_emplace(lost.replica, Clock::now(), from.describe() + ": " + lost.text);
+  const std::uint32_t teller = from.station.name.replica;
+  if (!circle_.has(lost.replica) || !circle_.has(teller)) return;
+  broken_paths_.add(teller, lost.replica, from.describe() + ": " + lost.text, Clock::now());
 }
 
 void ControlRoom::hear(CrewMember& from, const Failed& failed) {

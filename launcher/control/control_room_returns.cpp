@@ -150,7 +150,6 @@ void ControlRoom::let_in(Committed& committed) {
   const std::uint32_t replica = comeback_->replica;
   comeback_.reset();
   circle_.join(replica);
-  out_of_reach_.erase(replica);
   std::size_t count = 0;
   for (CrewMember& member : crew_.members()) {
     if (circle_.has(member.station.name.replica)) ++count;

@@ -420,6 +420,51 @@ TEST_F(CoordinatorTest, AReplicaThatIsAskedToLeaveLeavesAndTheLastOneCannot) {
   EXPECT_EQ(outcome.step, Step{1});
 }
 
+// One that says that the way to these is gone, and goes on with whoever is left besides.
+std::function<void(Script&)> go_on_without(const std::vector<std::uint32_t>& lost,
+                                           const std::vector<std::uint32_t>& left) {
+  return [=](Script& me) {
+    me.start();
+    for (const std::uint32_t replica : lost) me.say(LostReplica{replica, "its link is dead"});
+    EXPECT_EQ(me.hear<Regroup>().replicas, left);
+    me.step(1);
+    me.end_behind_step_2(1);
+  };
+}
+
+// One that says so and is not among those who go on.
+std::function<void(Script&)> be_left_behind(const std::vector<std::uint32_t>& lost) {
+  return [=](Script& me) {
+    me.start();
+    for (const std::uint32_t replica : lost) me.say(LostReplica{replica, "its link is dead"});
+    EXPECT_EQ(me.hear<Abort>().code, ExitCode::peer_lost);
+    me.hang();
+  };
+}
+
+TEST_F(CoordinatorTest, TwoReplicasThatLoseEachOtherLoseOneOfThem) {
+  options_.outlives_replicas = true;
+  play_as({0, 0}, go_on_without({1}, {0}));
+  play_as({0, 1}, be_left_behind({0}));
+  const Outcome outcome = run();
+  EXPECT_EQ(outcome.code, ExitCode::done) << outcome.cause;
+  EXPECT_EQ(outcome.step, Step{2});
+  EXPECT_THAT(notes_.said, Contains(HasSubstr("replica 1 left: stage 0.0")));
+}
+
+TEST_F(CoordinatorTest, AReplicaThatIsCutOffFromAllOthersIsTheOnlyOneThatLeaves) {
+  options_.outlives_replicas = true;
+  play_as({0, 0}, go_on_without({2}, {0, 1}));
+  play_as({0, 1}, go_on_without({2}, {0, 1}));
+  play_as({0, 2}, be_left_behind({0, 1}));
+  const Outcome outcome = run();
+  EXPECT_EQ(outcome.code, ExitCode::done) << outcome.cause;
+  EXPECT_EQ(outcome.step, Step{2});
+  EXPECT_THAT(notes_.said, testing::Not(Contains(HasSubstr("replica 0 left"))));
+  EXPECT_THAT(notes_.said, testing::Not(Contains(HasSubstr("replica 1 left"))));
+  EXPECT_THAT(notes_.said, Contains(HasSubstr("replica 2 left: stage 0.")));
+}
+
 // One that is alone when the other comes back.
 void let_in_and_go_on(Script& me) {
   me.start();

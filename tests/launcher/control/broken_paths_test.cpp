@@ -1,0 +1,84 @@
+#include "launcher/control/broken_paths.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace strait::launcher {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr BrokenPaths::Time kStart{};
+constexpr BrokenPaths::Time kLater = kStart + 1min;
+
+// Who leaves, one after the other, until no path is broken.
+std::vector<std::uint32_t> leave_in_turn(BrokenPaths paths) {
+  std::vector<std::uint32_t> left;
+  while (const auto verdict = paths.judge(kLater)) {
+    left.push_back(verdict->replica);
+    paths.leave(verdict->replica);
+  }
+  return left;
+}
+
+BrokenPaths said(const std::vector<std::pair<std::uint32_t, std::uint32_t>>& broken) {
+  BrokenPaths paths;
+  for (const auto& [from, to] : broken) {
+    paths.add(from, to, std::to_string(from) + " has lost " + std::to_string(to), kStart);
+  }
+  return paths;
+}
+
+using Replicas = std::vector<std::uint32_t>;
+
+TEST(BrokenPaths, OfTwoThatLoseEachOtherOneLeaves) {
+  EXPECT_EQ(leave_in_turn(said({{0, 1}, {1, 0}})), Replicas{1});
+  EXPECT_EQ(leave_in_turn(said({{1, 0}})), Replicas{1});  // 0 has not looked yet
+}
+
+TEST(BrokenPaths, WhoeverIsCutOffFromAllLeavesAndNobodyElse) {
+  EXPECT_EQ(leave_in_turn(said({{2, 0}, {2, 1}, {0, 2}, {1, 2}})), Replicas{2});
+  EXPECT_EQ(leave_in_turn(said({{0, 1}, {0, 2}, {1, 0}, {2, 0}})), Replicas{0});
+}
+
+TEST(BrokenPaths, WhatOneEndSaysIsEnough) {
+  // Each says it of the first that it misses: 0, who is cut off, of 1, and 2 of 0.
+  EXPECT_EQ(leave_in_turn(said({{0, 1}, {2, 0}})), Replicas{0});
+  // The others compute, and have not missed 0 yet.
+  EXPECT_EQ(leave_in_turn(said({{0, 1}, {0, 2}})), Replicas{0});
+}
+
+TEST(BrokenPaths, SeveralStagesOfAReplicaAreOneWord) {
+  EXPECT_EQ(leave_in_turn(said({{1, 0}, {1, 0}, {1, 0}, {0, 2}, {2, 0}})), Replicas{0});
+  EXPECT_EQ(leave_in_turn(said({{0, 1}, {0, 1}, {1, 0}, {2, 1}, {2, 1}})), Replicas{1});
+}
+
+TEST(BrokenPaths, OfTwoSitesThatLoseEachOtherOneGoesOn) {
+  EXPECT_EQ(leave_in_turn(said({{0, 2}, {0, 3}, {1, 2}, {1, 3}, {2, 0}, {2, 1}, {3, 0}, {3, 1}})),
+            (Replicas{3, 2}));
+  EXPECT_EQ(leave_in_turn(said({{0, 2}, {1, 2}, {2, 0}, {3, 0}})), (Replicas{2, 3}));
+}
+
+TEST(BrokenPaths, NobodyIsJudgedBeforeTheOthersCanHaveSaidIt) {
+  BrokenPaths paths;
+  EXPECT_FALSE(paths.judge(kLater));
+  paths.add(0, 1, "0 has lost 1", kStart);
+  EXPECT_FALSE(paths.judge(kStart + 1900ms));
+  paths.add(0, 2, "0 has lost 2", kStart + 1900ms);
+  EXPECT_FALSE(paths.judge(kStart + 3s));
+  paths.add(0, 1, "0 has lost 1, as it said", kStart + 3s);
+  ASSERT_TRUE(paths.judge(kStart + 3900ms));
+  EXPECT_EQ(paths.judge(kStart + 3900ms)->replica, 0U);
+}
+
+TEST(BrokenPaths, TheWordsAreThoseOfSomebodyElseWhereThereAreAny) {
+  EXPECT_EQ(said({{1, 0}, {0, 1}}).judge(kLater)->words, "0 has lost 1");
+  EXPECT_EQ(said({{1, 0}}).judge(kLater)->words, "1 has lost 0");
+}
+
+}  // namespace
+}  // namespace strait::launcher
