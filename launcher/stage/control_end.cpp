@@ -66,7 +66,7 @@ void ControlEnd::keep_roster(sync::Roster& roster) {
   roster_ = &roster;
 }
 
-void ControlEnd::on_drop(std::function<void(store::Step)> clean) {
+void ControlEnd::on_drop(Clean clean) {
   const MutexLock lock(mutex_);
   on_drop_ = std::move(clean);
 }
@@ -103,7 +103,7 @@ void ControlEnd::hear(const CoordinatorMessage& message) {
     const MutexLock lock(mutex_);
     if (const auto* committed = std::get_if<Committed>(&message)) note(*committed);
     if (const auto* dropped = std::get_if<Dropped>(&message)) {
-      if (on_drop_) on_drop_(dropped->step);
+      if (on_drop_) on_drop_(dropped->step, dropped->epoch);
       decided_[{dropped->step, dropped->epoch}] = {dropped->text, dropped->again};
     }
     const auto* regroup = std::get_if<Regroup>(&message);

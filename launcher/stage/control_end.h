@@ -50,8 +50,10 @@ class ControlEnd {
   Turn wait_for_turn() STRAIT_EXCLUDES(mutex_);
 
   // What is done when a checkpoint is given up, on the listening thread, before anything that the
-  // coordinator says after it is heard: an abort often follows. It must not throw.
-  void on_drop(std::function<void(store::Step)> clean) STRAIT_EXCLUDES(mutex_);
+  // coordinator says after it is heard: an abort often follows. It must not throw. The epoch is
+  // that in which the checkpoint was written; by now it may have been written again.
+  using Clean = std::function<void(store::Step, std::uint32_t epoch)>;
+  void on_drop(Clean clean) STRAIT_EXCLUDES(mutex_);
 
   // What became of a checkpoint.
   struct Decision {
@@ -90,7 +92,7 @@ class ControlEnd {
   Expect expect_ STRAIT_GUARDED_BY(mutex_);
   std::function<void(const Peers&)> meet_ STRAIT_GUARDED_BY(mutex_);
   sync::Roster* roster_ STRAIT_GUARDED_BY(mutex_) = nullptr;
-  std::function<void(store::Step)> on_drop_ STRAIT_GUARDED_BY(mutex_);
+  Clean on_drop_ STRAIT_GUARDED_BY(mutex_);
   std::thread listener_;
 };
 

@@ -2,63 +2,92 @@
 
 #include <spdlog/spdlog.h>
 
-#include <initializer_list>
+#include <filesystem>
 #include <string>
 #include <utility>
 
+#include "framework/mutex.h"
 #include "framework/store/checkpoint.h"
 #include "framework/store/store_error.h"
 #include "launcher/failure.h"
 #include "launcher/user_error.h"
 
 namespace strait::launcher {
-namespace {
 
-// What cannot be removed does no harm but to the space it takes: training goes on.
-void withdraw(const std::filesystem::path& checkpoint, std::initializer_list<std::string> shards) {
-  for (const std::string& shard : shards) {
+class StageSaver::Shards {
+ public:
+  explicit Shards(const StageJob& job)
+      : run_(job.run_directory),
+        learnt_(store::shard_name(job.process.stage, job.process.replica)),
+        caches_(store::caches_name(job.process.stage, job.process.replica)) {}
+
+  std::filesystem::path checkpoint(store::Step step) const {
+    return store::checkpoint_directory(run_, step);
+  }
+  const std::string& learnt() const { return learnt_; }
+  const std::string& caches() const { return caches_; }
+
+  // From now on what is there of this step is of this epoch.
+  void begin(store::Step step, std::uint32_t epoch) STRAIT_EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    begun_ = {step, epoch};
+  }
+
+  // Takes back what was written in this epoch. That it was given up can be heard late, when this
+  // process has agreed with others, who had heard it, and has written the step again.
+  void withdraw(store::Step step, std::uint32_t epoch) STRAIT_EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    if (begun_ && begun_->first == step && begun_->second > epoch) return;
+    for (const std::string& name : {learnt_, caches_}) remove(step, name);
+  }
+
+ private:
+  // What cannot be removed does no harm but to the space it takes: training goes on.
+  void remove(store::Step step, const std::string& name) const {
     try {
-      store::withdraw_shard(checkpoint, shard);
+      store::withdraw_shard(checkpoint(step), name);
     } catch (const store::StoreError& error) {
       spdlog::warn("{}", error.what());
     }
   }
-}
 
-}  // namespace
+  const std::filesystem::path run_;
+  const std::string learnt_;
+  const std::string caches_;
+  Mutex mutex_;
+  std::optional<std::pair<store::Step, std::uint32_t>> begun_ STRAIT_GUARDED_BY(mutex_);
+};
 
 StageSaver::StageSaver(const StageJob& job, ControlEnd& control, stages::Stage& stage)
-    : job_(job),
-      control_(control),
-      stage_(stage),
-      shard_(store::shard_name(job.process.stage, job.process.replica)),
-      caches_(store::caches_name(job.process.stage, job.process.replica)) {
-  control_.on_drop([run = job.run_directory, shard = shard_, caches = caches_](store::Step step) {
-    withdraw(store::checkpoint_directory(run, step), {shard, caches});
-  });
+    : job_(job), control_(control), stage_(stage), shards_(std::make_shared<Shards>(job)) {
+  control_.on_drop(
+      [shards = shards_](store::Step step, std::uint32_t epoch) { shards->withdraw(step, epoch); });
 }
 
 stages::Saved StageSaver::save(store::Step step) {
-  const auto checkpoint = store::checkpoint_directory(job_.run_directory, step);
   const std::uint32_t epoch = stage_.epoch();
+  shards_->begin(step, epoch);
   try {
-    control_.say(ShardsWritten{step, write(checkpoint), epoch});
+    control_.say(ShardsWritten{step, write(step), epoch});
   } catch (const store::StoreError& error) {
     control_.say(ShardFailed{step, exit_code_of(error), error.what(), epoch});
   }
   ControlEnd::Decision decision = control_.wait_for_commit(step, epoch);
   missing_ = std::move(decision.missing);
   // Again: it may have been given up by others before all of it was written here.
-  if (missing_) withdraw(checkpoint, {shard_, caches_});
+  if (missing_) shards_->withdraw(step, epoch);
   return {!decision.again, decision.arrival};
 }
 
-std::vector<store::ShardFile> StageSaver::write(const std::filesystem::path& checkpoint) const {
+std::vector<store::ShardFile> StageSaver::write(store::Step step) const {
+  const auto checkpoint = shards_->checkpoint(step);
   std::vector<store::ShardFile> files;
-  files.push_back(store::write_shard(checkpoint, shard_, stage_.saved_tensors()));
+  files.push_back(store::write_shard(checkpoint, shards_->learnt(), stage_.saved_tensors()));
   if (job_.plan.recipe.checkpoint.caches == SavedCaches::drop) return files;
   const std::vector<store::NamedTensor> remembered = stage_.saved_caches();
-  if (!remembered.empty()) files.push_back(store::write_shard(checkpoint, caches_, remembered));
+  if (!remembered.empty()) {
+    files.push_back(store::write_shard(checkpoint, shards_->caches(), remembered));
+  }
   return files;
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -28,13 +28,16 @@ class StageSaver {
   void check_last() const;
 
  private:
-  std::vector<store::ShardFile> write(const std::filesystem::path& checkpoint) const;
+  // Its files. What is said of a checkpoint is heard on the listening thread, and may be heard
+  // behind the saver's end.
+  class Shards;
+
+  std::vector<store::ShardFile> write(store::Step step) const;
 
   const StageJob& job_;
   ControlEnd& control_;
   stages::Stage& stage_;
-  const std::string shard_;
-  const std::string caches_;
+  const std::shared_ptr<Shards> shards_;
   std::optional<std::string> missing_;
 };
 
