@@ -17,6 +17,9 @@ constexpr double kSteps = 10;
 // Nothing is known yet of how long one action takes: the first may be long.
 constexpr int kFirstActionFactor = 5;
 constexpr int kLateComerFactor = 4;
+// A link gives up some seconds behind `hold`, and who waits over it says then which path is broken:
+// that is worth more than a guess at who of those that wait for each other is stuck.
+constexpr auto kLinksSpeakFirst = std::chrono::seconds(10);
 
 double seconds_between(Watchdog::Time from, Watchdog::Time to) {
   return Seconds(to - from).count();
@@ -67,7 +70,9 @@ void Watchdog::finished(net::ProcessName process) { watched_.at(process).finishe
 
 void Watchdog::restart(Time now) {
   limits_.silence = std::max(limits_.silence, limits_.hold);
-  limits_.progress = std::max(limits_.progress, limits_.hold);
+  if (limits_.hold.count() > 0) {
+    limits_.progress = std::max(limits_.progress, limits_.hold + kLinksSpeakFirst);
+  }
   for (auto& [name, watched] : watched_) {
     watched.moved = now;
     watched.ever_moved = false;

@@ -1,6 +1,7 @@
 #include "launcher/stage/stage_process.h"
 
 #include <ATen/Parallel.h>
+#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
@@ -121,6 +122,18 @@ void follow(ControlEnd& control, const std::shared_ptr<DataLinks>& links) {
       [links](const Peers& peers) { links->connect_to_new(peers.endpoints); });
 }
 
+// Whoever finds one link dead breaks off, and would never look at the others. But who is cut off
+// from whom shows which of them is to leave: those who fell silent with it are told of too.
+void tell_lost(std::uint32_t replica, const std::string& why, const StageJob& job,
+               ControlEnd& control, const sync::Roster& roster, StageReporter& reporter) {
+  control.say(LostReplica{replica, why});
+  const std::chrono::seconds hold(job.plan.recipe.hosts.hold);
+  for (const std::uint32_t other : reporter.unheard_for(hold)) {
+    if (other == replica || !roster.has(other)) continue;
+    control.say(LostReplica{other, fmt::format("nothing is heard from replica {} either", other)});
+  }
+}
+
 store::Step train(const StageJob& job, net::Node& node, ControlEnd& control, sync::Roster& roster,
                   StageReporter& reporter) {
   load_copies(job.plugins);
@@ -171,13 +184,13 @@ ExitCode run_stage_process(int job_descriptor) {
                         job.process.replica, job.absent);
     ControlEnd control(control_link(node, job));
     control.keep_roster(roster);
-    roster.on_lost([&control](std::uint32_t replica, const std::string& why) {
-      control.say(LostReplica{replica, why});
-    });
     control.say(Hello{job.process, getpid(), host_name(), build_id()});
     ExitCode code = ExitCode::done;
     try {
       StageReporter reporter(control, job.process, bfloat16_sync_bytes(job.plan, job.process));
+      roster.on_lost([&](std::uint32_t replica, const std::string& why) {
+        tell_lost(replica, why, job, control, roster, reporter);
+      });
       const store::Step done = train(job, node, control, roster, reporter);
       reporter.write_trace(std::filesystem::path(job.run_directory) / "logs" /
                            (job.process.text() + ".trace.json"));

@@ -89,6 +89,18 @@ void StageReporter::unwatch() {
   links_.clear();
 }
 
+std::set<std::uint32_t> StageReporter::unheard_for(std::chrono::seconds time) {
+  const auto now = std::chrono::steady_clock::now();
+  std::set<std::uint32_t> replicas;
+  const MutexLock lock(mutex_);
+  for (const WatchedLink& watched : links_) {
+    if (watched.peer.replica == process_.replica) continue;
+    const net::LinkState state = watched.link->state();
+    if (!state.connected && now - state.last_heard >= time) replicas.insert(watched.peer.replica);
+  }
+  return replicas;
+}
+
 void StageReporter::set_phase(const std::string& phase) {
   ++finished_actions_;
   const MutexLock lock(mutex_);

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -48,6 +49,8 @@ class StageReporter final : public stages::StageObserver {
   };
   Watching watch(const stages::WaitClock& waits, std::vector<WatchedLink> links)
       STRAIT_EXCLUDES(mutex_);
+  // Other replicas that a watched link has been cut off from for so long. Any thread.
+  std::set<std::uint32_t> unheard_for(std::chrono::seconds time) STRAIT_EXCLUDES(mutex_);
   void set_phase(const std::string& phase) STRAIT_EXCLUDES(mutex_);
   void moved() { ++finished_actions_; }  // the process has got on, whatever it does
   void on_checkpoint(Save save) { save_ = std::move(save); }

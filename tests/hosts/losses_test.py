@@ -38,6 +38,44 @@ class Losses(replica_hosts.ReplicaHosts):
         self.stopped(again)
         self.assertEqual(self.shards(run, run.outcome()["step"]), [0, 1, 2])
 
+    def cut_off(self, host):
+        """The others cannot reach it, nor it them; the launcher reaches all."""
+        for other in self.hosts:
+            if other is not host:
+                host.refuse(other.address, other.address_6)
+                other.refuse(host.address, host.address_6)
+
+    @hosts.needs_namespaces
+    def test_a_host_that_the_others_cannot_reach_takes_its_replica_along_and_no_other(self):
+        launched = self.start("apart", self.over_ssh(self.ENDLESS))
+        run = launched.run
+        launched.at_event("checkpoint")
+        before = run.processes()
+        self.cut_off(self.hosts[0])
+        launched.at_event("replica_left")
+        (gone,) = run.events("replica_left")
+        self.assertEqual((gone["replica"], gone["replicas"]), (0, [1, 2]))
+        launched.at_step(gone["step"] + 10)
+        self.assertEqual(len(run.events("replica_left")), 1)
+        self.assertEqual(run.processes(), before)
+        self.stopped(launched)
+        self.assertEqual(self.shards(run, run.outcome()["step"]), [1, 2])
+
+    @hosts.needs_namespaces
+    def test_of_two_hosts_that_lose_each_other_one_goes_on(self):
+        settings = {**self.ENDLESS, "pipeline.replicas": 2, "train.batch": 8}
+        launched = self.start("pair", self.over_ssh(settings, ["h0", "h1"]))
+        run = launched.run
+        launched.at_event("checkpoint")
+        self.hosts[0].refuse(self.hosts[1].address, self.hosts[1].address_6)
+        self.hosts[1].refuse(self.hosts[0].address, self.hosts[0].address_6)
+        launched.at_event("replica_left")
+        (gone,) = run.events("replica_left")
+        self.assertEqual((gone["replica"], gone["replicas"]), (1, [0]))
+        launched.at_step(gone["step"] + 10)
+        self.stopped(launched)
+        self.assertEqual(self.shards(run, run.outcome()["step"]), [0])
+
 
 if __name__ == "__main__":
     hosts.main()

@@ -133,6 +133,20 @@ TEST_F(WatchdogTest, ACircleOfWaitersIsCalledOne) {
   EXPECT_THAT(verdict->sentence, HasSubstr("stage 1.0 waits for stage 2.0 waits for stage 1.0"));
 }
 
+// A link gives up a few seconds behind `hold`; who waits over it knows then whom it cannot reach.
+TEST_F(WatchdogTest, WhereAPathMayBeBrokenTheLinksSpeakFirst) {
+  WatchdogLimits limits;
+  limits.hold = 120s;
+  dog_ = Watchdog({kA, kB, kC}, limits, now_);
+  all_hello();
+  dog_.restart(now_);
+  say(kA, 0), say(kB, 0), say(kC, 0);
+  say(kA, 9), say(kB, 9), say(kC, 9);
+  const auto circle = [&] { say(kA, 9, kB), say(kB, 9, kC), say(kC, 9, kA); };
+  EXPECT_FALSE(pass(128s, circle).has_value());
+  EXPECT_TRUE(pass(10s, circle).has_value());
+}
+
 TEST_F(WatchdogTest, OurOwnPauseIsHeldAgainstNobody) {
   all_hello();
   say(kA, 1), say(kB, 1), say(kC, 1);

@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <set>
 #include <stdexcept>
 
 #include "framework/net/memory_link.h"
@@ -11,6 +14,7 @@
 namespace strait::launcher {
 namespace {
 
+using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
 // A link that counts who asks how it is.
@@ -23,9 +27,10 @@ class AskedLink : public net::Link {
   void abort(const net::LinkError& /*cause*/) override {}
   net::LinkState state() const override {
     ++asked;
-    return {};
+    return shown;
   }
 
+  net::LinkState shown;
   mutable std::atomic<int> asked = 0;
 };
 
@@ -77,6 +82,28 @@ TEST_F(StageReporterTest, AsksNoLinkAnyMoreOnceAFailedStageHasLetGoOfIt) {
   }
   next_report();
   EXPECT_EQ(link.asked, asked);
+}
+
+TEST_F(StageReporterTest, KnowsWhichOtherReplicasHaveBeenSilentForSoLong) {
+  using Carries = StageReporter::Carries;
+  const auto now = Clock::now();
+  AskedLink own, heard, for_moments, for_long, vote;
+  for (AskedLink* link : {&own, &heard, &for_moments, &for_long, &vote}) {
+    link->shown.last_heard = now - 1min;
+  }
+  for (AskedLink* link : {&heard, &vote}) link->shown.connected = true;
+  for_moments.shown.last_heard = now;
+  stages::WaitClock waits;
+  StageReporter reporter(*control_, kStage, 0);
+  {
+    const auto watching = reporter.watch(waits, {{&own, {1, 0}, Carries::activations, {}},
+                                                 {&heard, {0, 1}, Carries::weights, {}},
+                                                 {&for_moments, {0, 2}, Carries::weights, {}},
+                                                 {&for_long, {0, 3}, Carries::weights, {}},
+                                                 {&vote, {0, 3}, Carries::weights, {}}});
+    EXPECT_EQ(reporter.unheard_for(30s), (std::set<std::uint32_t>{3}));
+  }
+  EXPECT_TRUE(reporter.unheard_for(30s).empty());
 }
 
 }  // namespace
