@@ -116,6 +116,7 @@ void ControlRoom::part_with(const Finding& finding) {
   const std::uint32_t before = circle_.epoch();
   circle_.leave(replica);
   broken_paths_.leave(replica);
+  watchdog_.unblock(Clock::now());  // who waited for it has stood still for as long
   std::size_t left = 0;
   for (CrewMember& member : crew_.members()) {
     if (!circle_.has(member.station.name.replica)) {

@@ -73,10 +73,12 @@ void Watchdog::restart(Time now) {
   if (limits_.hold.count() > 0) {
     limits_.progress = std::max(limits_.progress, limits_.hold + kLinksSpeakFirst);
   }
-  for (auto& [name, watched] : watched_) {
-    watched.moved = now;
-    watched.ever_moved = false;
-  }
+  for (auto& [name, watched] : watched_) watched.ever_moved = false;
+  unblock(now);
+}
+
+void Watchdog::unblock(Time now) {
+  for (auto& [name, watched] : watched_) watched.moved = now;
 }
 
 void Watchdog::forgive(std::chrono::nanoseconds gap) {

@@ -37,6 +37,7 @@ class Watchdog {
   void finished(net::ProcessName process);         // Done, or known to have ended: no longer judged
   void begin(net::ProcessName process, Time now);  // as a new one: its hello is still to come
   void restart(Time now);  // a new phase begins: all clocks of progress at zero
+  void unblock(Time now);  // what all may have waited for is over: their clocks at zero too
 
   // Nothing: all is well as far as one can tell. Call several times a second; a long gap between
   // two calls means that we were stopped ourselves, and is not held against anybody.

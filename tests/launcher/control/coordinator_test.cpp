@@ -465,6 +465,42 @@ TEST_F(CoordinatorTest, AReplicaThatIsCutOffFromAllOthersIsTheOnlyOneThatLeaves)
   EXPECT_THAT(notes_.said, Contains(HasSubstr("replica 2 left: stage 0.")));
 }
 
+// One that waits for replica 1 until that is gone, and is no faster then than a process that tells
+// of its progress every second.
+void wait_for_replica_1(Script& me) {
+  me.start();
+  Progress waiting;
+  for (waiting.finished_actions = 1; waiting.finished_actions < 3; ++waiting.finished_actions) {
+    waiting.waits_on = net::ProcessName{0, 1};
+    me.say(waiting);
+  }
+  EXPECT_EQ(me.hear<Regroup>().replicas, (std::vector<std::uint32_t>{0, 2}));
+  EXPECT_FALSE(me.link().receive_until(Clock::now() + 200ms));
+  me.step(1);
+  me.end_behind_step_2(1);
+}
+
+TEST_F(CoordinatorTest, WhoeverWaitedForAStuckReplicaIsNotCalledStuckWithIt) {
+  options_.outlives_replicas = true;
+  options_.limits.progress = 400ms;
+  play_as({0, 0}, wait_for_replica_1);
+  play_as({0, 2}, wait_for_replica_1);
+  play_as({0, 1}, [](Script& me) {
+    me.start();
+    Progress stuck;
+    for (stuck.finished_actions = 1; stuck.finished_actions < 3; ++stuck.finished_actions) {
+      me.say(stuck);
+    }
+    EXPECT_EQ(me.hear<Abort>().code, ExitCode::stalled);
+    me.hang();
+  });
+  const Outcome outcome = run();
+  EXPECT_EQ(outcome.code, ExitCode::done) << outcome.cause;
+  EXPECT_EQ(outcome.step, Step{2});
+  EXPECT_THAT(notes_.said,
+              Contains(HasSubstr("replica 1 left: stage 0.1 (host host-0.1) has not")));
+}
+
 // One that is alone when the other comes back.
 void let_in_and_go_on(Script& me) {
   me.start();
