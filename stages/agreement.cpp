@@ -71,7 +71,7 @@ StepVerdict decide(const StepReport& report, double clip, bool stop) {
   verdict.target_tokens = report.target_tokens;
   verdict.tokens = report.tokens;
   verdict.gradient_norm = std::sqrt(sum);
-  verdict.skip = !report.finite || !std::isfinite(sum) || !std::isfinite(report.loss);
+  verdict.skip = !std::isfinite(sum) || !std::isfinite(report.loss);
   verdict.stop = stop;
   if (clip > 0 && !verdict.skip) {
     verdict.gradient_factor = std::min(1.0, clip / (verdict.gradient_norm + 1e-6));
@@ -85,7 +85,6 @@ net::Frame to_frame(const StepReport& report) {
   put(frame, report.loss);
   put(frame, report.target_tokens);
   put(frame, report.tokens);
-  put(frame, static_cast<std::uint8_t>(report.finite ? 1 : 0));
   put(frame, static_cast<std::uint8_t>(report.parted ? 1 : 0));
   put(frame, static_cast<std::uint32_t>(report.squared_norms.size()));
   for (const SquaredNorm& norm : report.squared_norms) {
@@ -118,7 +117,6 @@ StepReport read_report(std::span<const std::byte> frame) {
   report.loss = cursor.get<double>();
   report.target_tokens = cursor.get<std::int64_t>();
   report.tokens = cursor.get<std::int64_t>();
-  report.finite = cursor.get<std::uint8_t>() != 0;
   report.parted = cursor.get<std::uint8_t>() != 0;
   const auto norms = cursor.get<std::uint32_t>();
   if (norms > kMaxNorms || norms * kNormBytes != cursor.left()) {

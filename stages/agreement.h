@@ -25,7 +25,6 @@ struct StepReport {
   std::int64_t target_tokens = 0;          // what the loss was divided by
   std::int64_t tokens = 0;                 // of all rows, targets or not
   std::vector<SquaredNorm> squared_norms;  // of all owned parameters so far, in their order
-  bool finite = true;
   bool parted = false;  // a replica has left: not everybody holds what this step is to land
 };
 

@@ -209,7 +209,6 @@ HeadVote::Vote together(const std::vector<HeadVote::Vote>& votes, HeadVote::Norm
     const StepReport& report = votes[i].report;
     all.report.loss += report.loss;
     all.report.tokens += report.tokens;
-    all.report.finite = all.report.finite && report.finite;
     all.stop = all.stop || votes[i].stop;
     all.save = std::max(all.save, votes[i].save);
     if (norms == HeadVote::Norms::of_the_sum) continue;

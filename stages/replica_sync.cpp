@@ -286,6 +286,4 @@ sync::SyncTraffic ReplicaSync::traffic() const {
   return rounds_ == nullptr ? sync::SyncTraffic{} : rounds_->traffic();
 }
 
-std::uint64_t ReplicaSync::memory_bytes() const { return alone() ? 0 : slots_->own_bytes(); }
-
 }  // namespace strait::stages

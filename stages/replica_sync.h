@@ -78,7 +78,6 @@ class ReplicaSync {
 
   sync::SyncTraffic traffic() const;                         // any thread
   double waited_seconds() const { return waited_seconds_; }  // so far, in the calls above
-  std::uint64_t memory_bytes() const;
 
  private:
   bool alone() const { return slots_ == nullptr; }

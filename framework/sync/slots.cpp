@@ -88,11 +88,4 @@ std::span<std::byte> Slots::bytes(std::string_view name, Range range) {
   return {const_cast<std::byte*>(found.data()), found.size()};  // NOLINT: this is not const
 }
 
-std::uint64_t Slots::own_bytes() const {
-  std::uint64_t bytes = 0;
-  for (const auto& [name, held] : own_) bytes += held.size() * sizeof(float);
-  for (const auto& [name, held] : own_narrow_) bytes += held.size() * sizeof(std::uint16_t);
-  return bytes;
-}
-
 }  // namespace strait::sync

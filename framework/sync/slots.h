@@ -45,7 +45,7 @@ using Work = std::function<void(std::int64_t first, std::int64_t last)>;
 using Spread = std::function<void(std::int64_t count, const Work& work)>;
 
 // Named flat vectors over the coordinates of a stage: the trainer's, and those a method asked for,
-// zero at first. Checkpoints, the memory report and rejoining need to know no method.
+// zero at first. Checkpoints and rejoining need to know no method.
 class Slots {
  public:
   Slots(const Layout& layout, StageMemory memory, const std::vector<SlotNeed>& needs);
@@ -65,8 +65,6 @@ class Slots {
   // As they lie in memory: to hash, to save.
   std::span<const std::byte> bytes(std::string_view name, Range range) const;
   std::span<std::byte> bytes(std::string_view name, Range range);
-
-  std::uint64_t own_bytes() const;  // of the slots a method asked for
 
   // How the owner of the memory has work done that goes over the slots; unless it says so, on the
   // caller's thread. Work that throws is on the caller's thread only.

@@ -29,9 +29,6 @@ TEST(Agreement, ClippingScalesDownToTheLimitAndNeverUp) {
 }
 
 TEST(Agreement, WhatIsNotFiniteAnywhereSkipsTheStepEverywhere) {
-  StepReport flagged = example();
-  flagged.finite = false;
-  EXPECT_TRUE(decide(flagged, 1.0, false).skip);
   StepReport loss = example();
   loss.loss = std::numeric_limits<double>::quiet_NaN();
   EXPECT_TRUE(decide(loss, 1.0, false).skip);
@@ -66,13 +63,13 @@ TEST(Agreement, NotesKeepEveryBitOnTheWay) {
   for (std::uint32_t i = 0; i < 100; ++i) {
     report.squared_norms.push_back({10 + i, static_cast<double>(random()) / 3e7});
   }
-  report.finite = false;
+  report.parted = true;
   const StepReport back = read_report(to_frame(report));
   EXPECT_EQ(back.squared_norms, report.squared_norms);
   EXPECT_EQ(back.step, report.step);
   EXPECT_EQ(back.loss, report.loss);
   EXPECT_EQ(back.target_tokens, report.target_tokens);
-  EXPECT_EQ(back.finite, report.finite);
+  EXPECT_EQ(back.parted, report.parted);
 
   const StepVerdict verdict = decide(report, 0.3, true);
   const StepVerdict told = read_verdict(to_frame(verdict));

@@ -35,7 +35,6 @@ TEST(HeadVote, LossesAndTokensAreThoseOfAll) {
   EXPECT_EQ(all.report.tokens, 300);
   EXPECT_EQ(all.report.target_tokens, 240);
   EXPECT_FALSE(all.stop);
-  EXPECT_TRUE(all.report.finite);
 }
 
 TEST(HeadVote, NormsOfAnAgreedGradientAreNobodysMean) {
@@ -54,9 +53,9 @@ TEST(HeadVote, OneIsEnoughToSkipAStepOrToStop) {
     std::vector<HeadVote::Vote> votes = {vote(1, {1}), vote(1, {1}), vote(1, {1})};
     votes[one].stop = true;
     EXPECT_TRUE(together(votes, Norms::of_each).stop);
-    votes[one].report.finite = false;
+    votes[one].report.loss = std::numeric_limits<double>::quiet_NaN();
     EXPECT_TRUE(decide(together(votes, Norms::of_each).report, 1.0, false).skip);
-    votes[one].report.finite = true;
+    votes[one].report.loss = 1;
     votes[one].report.squared_norms = {{0, std::numeric_limits<double>::infinity()}};
     EXPECT_TRUE(decide(together(votes, Norms::of_each).report, 1.0, false).skip);
   }
