@@ -162,14 +162,16 @@ bool changes(const std::vector<PlacedValue>& overrides, const std::string& key,
 }
 
 // Another sync method does not read what the file says to its own, and a single replica reads
-// nothing.
+// nothing. What is done when a replica is lost belongs to no method.
 void drop_what_sync_no_longer_reads(const std::vector<PlacedValue>& overrides,
                                     std::vector<PlacedValue>& file) {
   const bool alone = std::ranges::any_of(overrides, [](const PlacedValue& one) {
     return one.found.key == "pipeline.replicas" && one.found.value == 1;
   });
   if (!alone && !changes(overrides, "sync.method", file)) return;
-  std::erase_if(file, [](const PlacedValue& one) { return one.found.key.starts_with("sync."); });
+  std::erase_if(file, [alone](const PlacedValue& one) {
+    return one.found.key.starts_with("sync.") && (alone || one.found.key != "sync.on_loss");
+  });
 }
 
 // Nothing where the key does not hold what it should: that is said later.

@@ -281,7 +281,7 @@ TEST(RecipeReader, EachSyncMethodHasItsOwnKeys) {
 TEST(RecipeReader, AnotherSyncMethodOnTheCommandLineLeavesTheFilesSettingsAside) {
   const std::string file = std::string(kLeast) +
                            "batch = 8\n[pipeline]\nreplicas = 2\n[sync]\ntop = 0.5\n"
-                           "method = \"cocktail\"\n";
+                           "method = \"cocktail\"\non_loss = \"continue\"\n";
   const auto sync = [&](const std::vector<std::string>& overrides) {
     return parse(file, overrides).sync;
   };
@@ -290,7 +290,10 @@ TEST(RecipeReader, AnotherSyncMethodOnTheCommandLineLeavesTheFilesSettingsAside)
   Recipe::Sync powersgd;
   powersgd.method = "powersgd";
   powersgd.rank = 4;
+  powersgd.on_loss = LossRule::go_on;  // of no method, so it stays
   EXPECT_EQ(sync({"sync.rank=4", "sync.method=powersgd"}), powersgd);
+  powersgd.on_loss = LossRule::stop;
+  EXPECT_EQ(sync({"sync.rank=4", "sync.method=powersgd", "sync.on_loss=stop"}), powersgd);
   EXPECT_EQ(sync({"pipeline.replicas=1"}), Recipe::Sync());
   EXPECT_THAT(mistake(file, {"sync.method=powersgd", "sync.top=1"}),
               HasSubstr("sync.top is 1 (--set sync.top=1), but sync.method \"powersgd\""));
