@@ -133,7 +133,12 @@ std::optional<sync::Strength> strength_of(const sync::SyncSettings& settings) {
 
 Recipe settled_recipe(const Plan& plan) {
   Recipe recipe = plan.recipe;
-  if (sync_method_of(recipe) == kAutomaticSync) recipe.sync.method = plan.sync_method;
+  if (sync_method_of(recipe) == kAutomaticSync) {
+    recipe.sync.method = plan.sync_method;
+    // Said of cocktail, whose strengths these are, and not of what was chosen instead.
+    if (!plan.sync_strength) recipe.sync.random = recipe.sync.top = std::nullopt;
+    if (!plan.sync_strength) recipe.sync.bits = std::nullopt;
+  }
   if (plan.sync_strength) {
     recipe.sync.random = plan.sync_strength->random;
     recipe.sync.top = plan.sync_strength->top;

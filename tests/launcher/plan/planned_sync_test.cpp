@@ -276,6 +276,30 @@ TEST(PlannedSync, AutoLeavesWhatIsSaidOfAStrengthAsItIs) {
   EXPECT_THAT(names_of(plan.sync_offers), testing::Contains("cocktail 0.3/0.7/3"));
 }
 
+// What is said of a strength is said of cocktail. Bits that streaming_diloco would not take are
+// none of its business; its links are planned as it was offered.
+TEST(PlannedSync, WhatIsSaidOfAStrengthIsNotSaidOfAnotherMethodThatAutoChose) {
+  std::set<std::string> seen;
+  for (const std::int64_t bits : {1, 8}) {
+    Recipe::Sync sync = automatic();
+    sync.bits = bits;
+    sync.random = 0.5;
+    for (double megabits = 1e-3; megabits < 10; megabits *= 2) {
+      const Plan plan = planned_on(megabits, sync);
+      SCOPED_TRACE(fmt::format("{} bits, {} Mbit/s: {}", bits, megabits, plan.sync_method));
+      seen.insert(plan.sync_method);
+      // Each link carries what is sent to one of the three others.
+      EXPECT_NEAR(static_cast<double>(3 * plan.links.at(0).forward_bytes),
+                  static_cast<double>(taken(plan).step_bytes), 3);
+      const Recipe settled = settled_recipe(plan);
+      EXPECT_EQ(settled.sync.bits.has_value(), plan.sync_method == "cocktail");
+      EXPECT_EQ(settled.sync.random.has_value(), plan.sync_method == "cocktail");
+    }
+  }
+  EXPECT_THAT(seen, testing::Contains("streaming_diloco"));
+  EXPECT_THAT(seen, testing::Contains("cocktail"));
+}
+
 // Where an outer step makes up for lateness, what sends more and loses more is no choice.
 TEST(PlannedSync, InALongRunAutoKnowsOnlyWhatLosesLessForMoreBytes) {
   for (const double megabits : {0.5, 2.0, 8.0}) {
