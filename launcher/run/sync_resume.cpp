@@ -36,7 +36,9 @@ std::string said_of(const std::map<std::string, std::string>& kept, const std::s
 
 std::map<std::string, std::string> sync_kept(const Plan& plan) {
   if (plan.sync_method.empty()) return {};
-  const nlohmann::json recipe = recipe_to_json(settled_recipe(plan));
+  Recipe settled = settled_recipe(plan);
+  settled.sync.method = plan.sync_method;  // else nothing is written of a recipe without [sync]
+  const nlohmann::json recipe = recipe_to_json(settled);
   nlohmann::json settings = recipe.value("sync", nlohmann::json::object());
   settings.erase("method");
   settings.erase("on_loss");

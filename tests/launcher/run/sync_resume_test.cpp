@@ -84,5 +84,22 @@ TEST(SyncResume, WhateverElseDiffersIsNamed) {
   EXPECT_THAT(restarted(plan_of(2), other), IsEmpty());
 }
 
+// What a recipe leaves unsaid is what it has: a rule for losses added to it changes no method.
+TEST(SyncResume, ARecipeWithoutSyncIsLikeOneThatSaysTheSame) {
+  Plan silent = plan_of(2, "");
+  silent.sync_method = "allreduce";
+  Plan goes_on = silent;
+  goes_on.recipe.sync.on_loss = LossRule::go_on;
+  const Plan says_so = plan_of(2, "allreduce");
+  Plan narrow = silent;
+  narrow.recipe.sync.wire_dtype = Dtype::bfloat16;
+  for (const Plan& before : {silent, goes_on, says_so}) {
+    for (const Plan& after : {silent, goes_on, says_so}) {
+      EXPECT_THAT(restarted(before, after), IsEmpty());
+    }
+    EXPECT_THAT(restarted(before, narrow), HasSubstr("bfloat16"));
+  }
+}
+
 }  // namespace
 }  // namespace strait::launcher
