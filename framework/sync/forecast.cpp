@@ -162,7 +162,7 @@ Forecast of_powersgd(const Case& of) {
 }
 
 // A method that is not known here, by what it plans: steps are looked at one by one, each value
-// taken to travel in so many bits.
+// taken to travel in so many bits. What closes the run is no ordinary round, if there is another.
 Forecast of_plans(const Case& of, const SyncMethod& method, double bits) {
   constexpr std::int64_t kStepsLookedAt = 512;
   Membership membership;
@@ -186,8 +186,10 @@ Forecast of_plans(const Case& of, const SyncMethod& method, double bits) {
                              : bytes + ranges * kFrameHead;
       const double round = one * static_cast<double>(plan->exchanges);
       costs.step_bytes += round / static_cast<double>(steps);
-      costs.round_bytes = std::max(costs.round_bytes, round);
-      late = static_cast<double>(plan->late);
+      if (rounds == 0 || step + 1 < of.settings.steps) {
+        costs.round_bytes = std::max(costs.round_bytes, round);
+        late = static_cast<double>(plan->late);
+      }
       ++rounds;
     }
   }

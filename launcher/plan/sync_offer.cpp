@@ -22,7 +22,8 @@ constexpr double kHidden = 1.05;
 // Exact and fresh updates first, old ones last; see the quality tables for what each costs in loss.
 constexpr std::array kByWorth = {"allreduce", "bytegrad",         "onebit_adam", "cocktail",
                                  "powersgd",  "streaming_diloco", "diloco",      "noloco"};
-// A method's rounds repeat within so many steps; those of its beginning are passed over.
+// A method's rounds repeat within so many steps; those of its beginning are passed over where the
+// run is longer.
 constexpr std::int64_t kStepsLookedAt = 1024;
 
 struct RoundTime {
@@ -30,19 +31,22 @@ struct RoundTime {
   std::int64_t late = 0;
 };
 
-// When the method's ordinary rounds open and land.
+// When the method's ordinary rounds open and land. The last step closes the run, mostly with a
+// round of its own that nothing hides: it counts where there is no other.
 RoundTime round_time(const sync::SyncMethod& method, const sync::Layout& layout,
                      std::int64_t replicas, std::int64_t steps) {
   sync::Membership membership;
   for (std::uint32_t i = 0; i < replicas; ++i) membership.members.push_back(i);
-  RoundTime time;
-  for (std::int64_t step = 0; step < std::min(steps, kStepsLookedAt); ++step) {
+  std::optional<RoundTime> time;
+  const std::int64_t first = std::max<std::int64_t>(steps - 1 - kStepsLookedAt, 0);
+  for (std::int64_t step = first; step < steps; ++step) {
+    if (time && step + 1 == steps) break;
     for (const sync::Hook hook : {sync::Hook::gradient, sync::Hook::clipped, sync::Hook::update}) {
       const auto plan = method.plan({static_cast<store::Step>(step), hook}, layout, membership);
-      if (plan) time = {hook, plan->late};
+      if (plan) time = RoundTime{hook, plan->late};
     }
   }
-  return time;
+  return time.value_or(RoundTime());
 }
 
 // What this process sends to its neighbours in the pipeline, over the same uplink.

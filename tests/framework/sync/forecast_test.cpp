@@ -4,12 +4,17 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstdlib>
 #include <fstream>
+#include <iostream>
+#include <memory>
 #include <random>
 #include <sstream>
 
 #include "framework/net/wire_format.h"
 #include "framework/sync/round_message.h"
+#include "framework/sync/streaming_diloco.h"
 #include "framework/sync/strength.h"
 #include "tests/framework/sync/quadratic.h"
 #include "tests/framework/sync/random_stage.h"
@@ -202,6 +207,36 @@ TEST(Forecast, OfOneBitASignIsLeft) {
     const double seen = bytes_seen(settings, layout, 2, 6, 18).step_bytes;
     EXPECT_NEAR(forecast(settings, layout, 2).step_bytes / seen, 1, 0.03) << strength.text();
   }
+}
+
+// What closes a run does not say how late a method is, nor how heavy its rounds are. In a process
+// of its own, because what is offered stays offered.
+TEST(Forecast, AMethodThatIsNotKnownHereIsAsLateAsItsOrdinaryRounds) {
+  const auto check = [] {
+    methods().add({"unknown",
+                   [](const SyncSettings& settings) {
+                     return std::unique_ptr<SyncMethod>(
+                         std::make_unique<StreamingDiloco>(settings));
+                   },
+                   {},
+                   4.25});
+    const Layout layout({{.name = "a", .shape = {1024, 1024}}});
+    SyncSettings settings = usual("unknown");
+    settings.late = 20;
+    for (settings.steps = 60; settings.steps < 2000; settings.steps *= 2) {
+      const Forecast costs = forecast(settings, layout, 2);
+      settings.method = "streaming_diloco";
+      const Forecast known = forecast(settings, layout, 2);
+      settings.method = "unknown";
+      std::cerr << fmt::format("{} steps: {:.0f} bytes a round instead of {:.0f}, {} late\n",
+                               settings.steps, costs.round_bytes, known.round_bytes, costs.age);
+      if (std::abs(costs.round_bytes / known.round_bytes - 1) > 0.05 || costs.age < 20) {
+        std::_Exit(1);
+      }
+    }
+    std::_Exit(0);
+  };
+  EXPECT_EXIT(check(), testing::ExitedWithCode(0), "");
 }
 
 // A decoder with gated layers, without tied weights.

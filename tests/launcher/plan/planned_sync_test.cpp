@@ -245,6 +245,25 @@ TEST(PlannedSync, CodingTakesItsTimeWhereNoBytesDo) {
   }
 }
 
+// What closes a run is one round among many. A round of three seconds hides behind 20 steps of one,
+// however long the run.
+TEST(PlannedSync, LateRoundsHideInRunsOfAnyLength) {
+  const auto slowdown_of = [](std::int64_t late, std::int64_t steps) {
+    Plan plan = plan_of(1, 2, "streaming_diloco");
+    plan.recipe.sync.late = late;
+    plan.recipe.hosts.link_megabits = 0.3;
+    plan.steps = steps;
+    plan_sync(plan, wide());
+    return slowdown(plan, "streaming_diloco");
+  };
+  for (const std::int64_t steps : {60, 300, 1024, 1025, 5000}) {
+    EXPECT_LT(slowdown_of(20, steps), 1.01) << steps << " steps";
+    EXPECT_GT(slowdown_of(0, steps), 1.05) << steps << " steps";
+    EXPECT_EQ(slowdown_of(20, steps), slowdown_of(20, 1024)) << steps << " steps";
+  }
+  EXPECT_GT(slowdown_of(20, 20), 1.05);  // there is no other round
+}
+
 // The links are no reason to take a method that the processor has no time for.
 TEST(PlannedSync, AutoPassesOverWhatTakesTooLongToCode) {
   Plan plan = plan_of(1, 4, "auto");
