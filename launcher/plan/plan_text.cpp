@@ -8,6 +8,7 @@
 #include "launcher/console/byte_text.h"
 #include "launcher/plan/plan.h"
 #include "launcher/plan/step_forecast.h"
+#include "launcher/plan/sync_offer.h"
 #include "launcher/recipe/recipe_sync_keys.h"
 #include "models/model_config.h"
 
@@ -209,6 +210,9 @@ std::string step_forecast(const Plan& plan) {
   if (std::ranges::any_of(plan.links, &Plan::Link::remembers)) {
     text += fmt::format(", {:.3g} s in the first epoch ({} steps)", plan.first_epoch_step_seconds,
                         plan.epoch_steps);
+  }
+  if (const double vote = vote_seconds(plan); vote > 0) {
+    text += fmt::format(", and {:.3g} s for the replicas' vote on it", vote);
   }
   return text + "\n";
 }

@@ -62,7 +62,7 @@ void choose(Plan& plan, const Plan* before) {
     plan.sync_strength = before->sync_strength;
     return;
   }
-  const Plan::SyncOffer chosen = choose_sync(suited(plan));
+  const Plan::SyncOffer chosen = choose_sync(suited(plan), vote_slowdown(plan));
   plan.sync_method = chosen.method;
   plan.sync_strength = chosen.strength;
 }

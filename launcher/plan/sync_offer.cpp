@@ -29,7 +29,21 @@ constexpr std::int64_t kStepsLookedAt = 1024;
 struct RoundTime {
   sync::Hook hook = sync::Hook::update;
   std::int64_t late = 0;
+  // Ways from host to host that wait for each other: of every exchange, and to say that all is
+  // held. And of these that are so where much is told, because members tell a group of parts only
+  // when the others' group before the last is there.
+  std::int64_t trips = 0;
+  std::int64_t more_trips = 0;
 };
+
+// Of an answered exchange two, of another one. Two groups of parts travel in the time of a way.
+RoundTime round_time_of(sync::Hook hook, const sync::RoundPlan& plan, std::int64_t replicas) {
+  const bool answered = plan.pattern == sync::Pattern::shard_reduce;
+  std::int64_t groups = answered ? std::ssize(plan.ranges) : 1;
+  if (!plan.owners.empty()) groups = (groups + replicas - 1) / replicas;
+  const std::int64_t more = std::max<std::int64_t>((groups + 1) / 2 - 1, 0);
+  return {hook, plan.late, (answered ? 2 : 1) * plan.exchanges + 1, more * plan.exchanges};
+}
 
 // When the method's ordinary rounds open and land. The last step closes the run, mostly with a
 // round of its own that nothing hides: it counts where there is no other.
@@ -43,7 +57,7 @@ RoundTime round_time(const sync::SyncMethod& method, const sync::Layout& layout,
     if (time && step + 1 == steps) break;
     for (const sync::Hook hook : {sync::Hook::gradient, sync::Hook::clipped, sync::Hook::update}) {
       const auto plan = method.plan({static_cast<store::Step>(step), hook}, layout, membership);
-      if (plan) time = RoundTime{hook, plan->late};
+      if (plan) time = round_time_of(hook, *plan, replicas);
     }
   }
   return time.value_or(RoundTime());
@@ -81,10 +95,31 @@ double seconds_without(const Plan& plan) {
   return seconds;
 }
 
-// Seconds of a step's computing behind which a round travels.
+// The longest way from one replica of a stage to another.
+double sibling_seconds(const Plan& plan, std::uint32_t stage) {
+  const auto there = [&](const std::string& host) {
+    return std::ranges::count_if(plan.processes, [&](const Plan::Process& process) {
+      return process.name.stage == stage && plan.hosts.at(process.host_index).name == host;
+    });
+  };
+  double seconds = 0;
+  for (const MeasuredLink& link : plan.speeds.links) {
+    if (link.seconds <= seconds || there(link.from) < (link.from == link.to ? 2 : 1)) continue;
+    if (there(link.to) > 0) seconds = link.seconds;
+  }
+  return seconds;
+}
+
+// Seconds of a step behind which a round travels.
 double window(const Plan& plan, const models::ModelDescription& model, const Plan::Process& process,
               const RoundTime& time) {
-  if (time.late > 0) return static_cast<double>(time.late) * plan.step_seconds;
+  if (time.late > 0) {
+    // It lands behind the vote on a step; where replicas may leave, that asks first who holds it.
+    const bool asked = plan.recipe.sync.on_loss == LossRule::go_on;
+    const std::int64_t votes = time.late - (asked ? 1 : 0);
+    return static_cast<double>(time.late) * plan.step_seconds +
+           static_cast<double>(votes) * vote_seconds(plan);
+  }
   if (time.hook != sync::Hook::gradient) return 0;
   // Gradients leave while the last micro-batch's backward makes the others.
   const std::int64_t tokens = *plan.recipe.train.micro_batch * plan.recipe.data.row;
@@ -114,13 +149,22 @@ double felt_of_coding(const Plan& plan, const Plan::Process& process) {
 // Seconds that all of a method's rounds add to a step that takes so long `without` them: what is
 // waited for, what landing takes, and what coding takes from those who compute meanwhile.
 double added_seconds(const Plan& plan, const Plan::Process& process, const sync::Forecast& costs,
-                     const sync::CodingCost& coding, double values, double behind) {
+                     const sync::CodingCost& coding, double values, const RoundTime& time,
+                     double behind) {
   if (costs.round_bytes <= 0) return 0;
-  const double rounds = costs.step_bytes / costs.round_bytes;
+  // A gradient has a round in every step, which may be lighter than the heaviest.
+  const bool of_updates = time.hook == sync::Hook::update;
+  const double rounds = of_updates ? costs.step_bytes / costs.round_bytes : 1;
   const double copy = values * sizeof(float) / copy_speed(plan, process.host_index);
   const double coded = coding.engine * copy / rounds;
-  const double travels = costs.round_bytes / uplink_bytes_per_second(plan, process);
-  const double waited = std::max(coded + travels - behind, 0.0);
+  const double way = sibling_seconds(plan, process.name.stage);
+  const double travels =
+      std::max(costs.step_bytes / rounds / uplink_bytes_per_second(plan, process),
+               static_cast<double>(time.more_trips) * way);
+  const double trips = static_cast<double>(time.trips) * way;
+  // The last of a gradient leaves when all of it is there, so nothing hides its trips.
+  const double hidden = of_updates ? trips : 0;
+  const double waited = std::max(coded + travels + hidden - behind, 0.0) + (trips - hidden);
   const double beside = std::min(coded, behind) * felt_of_coding(plan, process);
   return rounds * (waited + beside) + coding.trainer * copy / static_cast<double>(process.threads);
 }
@@ -133,7 +177,8 @@ Plan::SyncOffer offer_of(const Plan& plan, const models::ModelDescription& model
   offer.strength = strength_of(settings);
   const sync::CodingCost coding = sync::coding_cost(settings);
   const double without = seconds_without(plan);
-  offer.step_seconds = without;
+  const double voted = without + vote_seconds(plan);
+  offer.step_seconds = voted;
   for (const Plan::Process& process : plan.processes) {
     if (process.name.replica != 0) continue;
     const sync::Layout layout = stages::stage_layout(model, process.chunks);
@@ -142,11 +187,11 @@ Plan::SyncOffer offer_of(const Plan& plan, const models::ModelDescription& model
         sync::forecast(settings, layout, static_cast<std::size_t>(replicas));
     const RoundTime time = round_time(*method, layout, replicas, plan.steps);
     const double added =
-        added_seconds(plan, process, costs, coding, static_cast<double>(layout.size()),
+        added_seconds(plan, process, costs, coding, static_cast<double>(layout.size()), time,
                       window(plan, model, process, time));
     const double on_the_wire = (boundary_bytes_of(plan, process.name) + costs.step_bytes) /
                                uplink_bytes_per_second(plan, process);
-    offer.step_seconds = std::max({offer.step_seconds, without + added, on_the_wire});
+    offer.step_seconds = std::max({offer.step_seconds, voted + added, on_the_wire});
     offer.step_bytes = std::max(offer.step_bytes, std::lround(costs.step_bytes));
     offer.round_bytes = std::max(offer.round_bytes, std::lround(costs.round_bytes));
     offer.slot_bytes = std::max(offer.slot_bytes, std::lround(costs.slot_bytes));
@@ -188,11 +233,17 @@ std::vector<Plan::SyncOffer> sync_offers(const Plan& plan, const models::ModelDe
   return offers;
 }
 
-Plan::SyncOffer choose_sync(const std::vector<Plan::SyncOffer>& offers) {
+// A vote needs one way only, but steps of hosts 50 to 300 ms apart were measured to take two for
+// it.
+double vote_seconds(const Plan& plan) { return 2 * sibling_seconds(plan, 0); }
+
+double vote_slowdown(const Plan& plan) { return 1 + vote_seconds(plan) / seconds_without(plan); }
+
+Plan::SyncOffer choose_sync(const std::vector<Plan::SyncOffer>& offers, double at_the_least) {
   for (const char* name : kByWorth) {
     const Plan::SyncOffer* freshest = nullptr;
     for (const Plan::SyncOffer& offer : offers) {
-      if (offer.method != name || offer.slowdown > kHidden) continue;
+      if (offer.method != name || offer.slowdown > kHidden * at_the_least) continue;
       if (freshest == nullptr || offer.age < freshest->age) freshest = &offer;
     }
     if (freshest != nullptr) return *freshest;

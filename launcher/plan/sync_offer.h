@@ -10,12 +10,17 @@ namespace strait::launcher {
 
 // What each sync method would send and cost in this plan, whose processes, boundaries and steps are
 // there; cocktail in all strengths that "auto" may choose from, where that is asked for. Time is
-// that of links, of waiting and of coding.
+// that of links, of waiting, of coding and of the vote.
 std::vector<Plan::SyncOffer> sync_offers(const Plan& plan, const models::ModelDescription& model);
+
+// What every step waits for with every method: each head's word on it has to reach all others. And
+// how many times longer than without replicas a step is by that alone.
+double vote_seconds(const Plan& plan);
+double vote_slowdown(const Plan& plan);
 
 // `method = "auto"`: of those that hide behind the step, the one whose updates are worth most, and
 // of the strengths of one method the freshest; where none hides, the one that costs least time.
-// There is at least one offer.
-Plan::SyncOffer choose_sync(const std::vector<Plan::SyncOffer>& offers);
+// There is at least one offer; with none a step is less than so many times longer.
+Plan::SyncOffer choose_sync(const std::vector<Plan::SyncOffer>& offers, double at_the_least = 1);
 
 }  // namespace strait::launcher

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
@@ -276,6 +277,60 @@ TEST(PlannedSync, AutoPassesOverWhatTakesTooLongToCode) {
   EXPECT_GT(slowdown(plan, gentle), 1.05);
   EXPECT_GT(slowdown(plan, gentle), slowdown(plan, strong));
   EXPECT_GT(slowdown(plan, "onebit_adam"), slowdown(plan, "bytegrad"));
+}
+
+// Two hosts on a wide cable that is so many seconds long, with steps of a second.
+Plan planned_apart(double seconds, const Recipe::Sync& sync) {
+  Plan plan = plan_of(1, 2);
+  plan.hosts = {{.name = "here", .cores = 4}, {.name = "there", .cores = 4}};
+  plan.processes[1].host_index = 1;
+  plan.speeds.hosts = {{.name = "here", .memory_bytes_per_second = 1e15}};
+  plan.speeds.links = {{.from = "here", .to = "there", .bits_per_second = 4e9, .seconds = seconds}};
+  plan.recipe.sync = sync;
+  plan_sync(plan, wide());
+  return plan;
+}
+
+// By hand: whatever the method, each waits for the other's vote. A round is told, answered and
+// held, with two exchanges told and answered twice; between two nobody answers.
+TEST(PlannedSync, EachTripOfARoundTakesTheWaysTime) {
+  for (const double way : {0.001, 0.1, 0.3, 1.0, 3.0}) {
+    const Plan plan = planned_apart(way, {});
+    SCOPED_TRACE(fmt::format("{} s one way", way));
+    const double vote = 1 + 2 * way;
+    const double tolerance = 0.02;
+    EXPECT_NEAR(slowdown(plan, "allreduce"), vote + 3 * way, tolerance);
+    EXPECT_NEAR(slowdown(plan, "onebit_adam"), vote + 3 * way, tolerance);
+    EXPECT_NEAR(slowdown(plan, "powersgd"), vote + (2 * (26 / 2 + 1) + 1) * way, 0.2);
+    EXPECT_NEAR(slowdown(plan, "cocktail 0.1/0.2/4"), std::max(vote, 3 * way), tolerance);
+    EXPECT_NEAR(slowdown(plan, "diloco"), vote + 3 * way / 100, tolerance);
+    EXPECT_NEAR(slowdown(plan, "noloco"), vote + 2 * way / 50, tolerance);
+    Recipe::Sync goes_on;  // where what lands is held by all before they vote on the step
+    goes_on.on_loss = LossRule::go_on;
+    EXPECT_NEAR(slowdown(planned_apart(way, goes_on), "cocktail 0.1/0.2/4"),
+                2 * way + std::max(1.0, 3 * way), tolerance);
+  }
+}
+
+TEST(PlannedSync, ALongerWayNeverMakesAMethodFaster) {
+  std::map<std::string, double> before;
+  for (double way = 1e-4; way < 100; way *= 1.5) {
+    for (const Plan::SyncOffer& offer : planned_apart(way, automatic()).sync_offers) {
+      EXPECT_GE(offer.slowdown, before[offer.name()]) << offer.name() << " at " << way << " s";
+      before[offer.name()] = offer.slowdown;
+    }
+  }
+}
+
+// What all wait for is no reason against any of them.
+TEST(PlannedSync, OnALongWayAutoTakesWhatHidesItsTrips) {
+  EXPECT_EQ(planned_apart(0, automatic()).sync_method, "allreduce");
+  EXPECT_EQ(planned_apart(0.01, automatic()).sync_method, "allreduce");
+  EXPECT_EQ(planned_apart(0.2, automatic()).sync_method, "cocktail");
+  const Plan far = planned_apart(2, automatic());
+  EXPECT_NE(far.sync_method, "allreduce");
+  EXPECT_LT(taken(far).slowdown, 1.05 * vote_slowdown(far));
+  EXPECT_EQ(vote_slowdown(far), 5);
 }
 
 TEST(PlannedSync, AutoLeavesWhatIsSaidOfAStrengthAsItIs) {
