@@ -6,10 +6,9 @@
 #include <vector>
 
 #include "framework/sync/forecast.h"
-#include "framework/sync/sync_error.h"
 #include "launcher/plan/sync_offer.h"
+#include "launcher/plan/sync_rules.h"
 #include "launcher/recipe/recipe_sync_keys.h"
-#include "launcher/user_error.h"
 #include "stages/head_vote.h"
 #include "stages/stage_layout.h"
 
@@ -20,25 +19,6 @@ constexpr const char* kWithStrengths = "cocktail";
 
 bool asks_for(const Recipe& recipe, const std::string& method) {
   return sync_method_of(recipe) == method;
-}
-
-// Ahead of everything else, so that the recipe is to blame and not a forecast.
-void check_settings(const Plan& plan) {
-  try {
-    sync::make_method(sync_settings(plan.recipe, plan.sync_method, plan.steps));
-  } catch (const sync::SyncError& error) {
-    throw UserError(ExitCode::bad_input, fmt::format("[sync]: {}", error.what()));
-  }
-}
-
-// Methods whose replicas cannot go on without one of them are not for runs that are to.
-void check_loss_rule(const Plan& plan) {
-  const sync::MethodOffer* const method = sync::methods().find(plan.sync_method);
-  if (plan.recipe.sync.on_loss == LossRule::stop || method->needs_all.empty()) return;
-  throw UserError(ExitCode::bad_input,
-                  fmt::format("sync.on_loss is \"continue\", but sync.method \"{}\" cannot go on "
-                              "without a replica: it {}; choose another method, or \"stop\"",
-                              method->name, method->needs_all));
 }
 
 // What `auto` may choose from.
@@ -159,7 +139,8 @@ void plan_sync(Plan& plan, const models::ModelDescription& model, const Plan* be
   plan.sync_method = sync_method_of(plan.recipe);
   if (plan.sync_method.empty()) return;
   const bool automatic = plan.sync_method == kAutomaticSync;
-  if (!automatic) check_settings(plan);
+  // Ahead of everything else, so that the recipe is to blame and not a forecast.
+  if (!automatic) check_sync_settings(plan);
   plan.sync_offers = sync_offers(plan, model);
   if (automatic) choose(plan, before);
   check_loss_rule(plan);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "launcher/recipe/recipe_hosts.h"
+#include "launcher/recipe/recipe_places.h"
 #include "launcher/recipe/recipe_words.h"
 
 namespace strait::launcher {
@@ -138,6 +139,7 @@ struct Recipe {
   Sync sync;
   Checkpoint checkpoint;
   Hosts hosts;
+  RecipePlaces said_at;  // compares as equal
   bool operator==(const Recipe&) const = default;
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -243,6 +244,7 @@ Recipe assemble_recipe(const std::vector<FoundValue>& found, const std::string& 
   if (mistakes.empty()) {
     const bool local = recipe.hosts.backend == BackendKind::local;
     if (!local && recipe.hosts.ports.first == 0) recipe.hosts.ports = kHostPorts;
+    recipe.said_at.by_key = std::move(places);
     return recipe;
   }
   const auto count = mistakes.size();

@@ -438,7 +438,7 @@ TEST(PlannedSync, SettingsThatDoNotGoTogetherAreTheRecipesMistake) {
     FAIL();
   } catch (const UserError& error) {
     EXPECT_EQ(error.code(), ExitCode::bad_input);
-    EXPECT_THAT(error.what(), testing::StartsWith("[sync]: "));
+    EXPECT_THAT(error.what(), testing::StartsWith("sync.late is 3 "));
   }
 }
 
