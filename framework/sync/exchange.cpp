@@ -51,7 +51,8 @@ class RoundOnTheWay {
     const bool in_pairs = round_.plan.pattern == Pattern::pair;
     return member != mine() && (!in_pairs || member == round_.plan.partner);
   }
-  void fold_own(std::size_t first_part, std::size_t last_part);
+  bool all_have_told(const Part& part);
+  void fold_own(const Part& part);
 
   Round& round_;
   SyncMethod& method_;
@@ -74,22 +75,18 @@ void RoundOnTheWay::send_to_others(const net::Frame& frame) {
   }
 }
 
-// The parts of a range are told before those of the range ahead of it are folded, so that what can
-// leave leaves while others are waited for.
+// Parts are folded in their order, each when all have told it: while there is something left to
+// tell nobody waits for others, who may be far away.
 void RoundOnTheWay::shard_reduce() {
-  const std::size_t members = round_.membership.count();
   std::size_t folded = 0;
-  for (std::size_t first = 0; first < round_.parts.size(); first += members) {
-    for (std::size_t i = first; i < std::min(first + members, round_.parts.size()); ++i) {
-      const Part& part = round_.parts[i];
-      net::Frame frame = tell(part);
-      if (part.owner != mine()) links_.send(part.owner, std::move(frame));
-    }
-    fold_own(folded, first);
-    folded = first;
+  for (std::size_t i = 0; i < round_.parts.size(); ++i) {
+    const Part& part = round_.parts[i];
+    net::Frame frame = tell(part);
+    if (part.owner != mine()) links_.send(part.owner, std::move(frame));
+    while (folded <= i && all_have_told(round_.parts[folded])) fold_own(round_.parts[folded++]);
   }
   told_all();
-  fold_own(folded, round_.parts.size());
+  while (folded < round_.parts.size()) fold_own(round_.parts[folded++]);
   for (const Part& part : round_.parts) {
     if (part.owner == mine()) continue;
     const net::Frame frame = links_.take(part.owner, head(RoundMessage::Kind::agreed, part));
@@ -98,26 +95,33 @@ void RoundOnTheWay::shard_reduce() {
   }
 }
 
-void RoundOnTheWay::fold_own(std::size_t first_part, std::size_t last_part) {
-  for (std::size_t i = first_part; i < last_part; ++i) {
-    const Part& part = round_.parts[i];
-    if (part.owner != mine()) continue;
-    std::vector<net::Frame> frames(round_.membership.count());
-    std::vector<std::span<const std::byte>> told;
-    for (std::size_t member = 0; member < frames.size(); ++member) {
-      if (member == mine()) {
-        told.emplace_back(exchange().mine[part.index]);
-        continue;
-      }
-      frames[member] = links_.take(member, head(RoundMessage::Kind::told, part));
-      told.push_back(body(frames[member]));
-    }
-    net::Frame frame = start_frame(head(RoundMessage::Kind::agreed, part));
-    method_.fold(round_, part, told, slots_, frame);
-    send_to_others(frame);
-    exchange().agreed[part.index] = body_of(frame);
-    method_.arrived(round_, part, slots_);
+// To whoever owns it; of another's part there is nothing to wait for.
+bool RoundOnTheWay::all_have_told(const Part& part) {
+  if (part.owner != mine()) return true;
+  for (std::size_t member = 0; member < links_.count(); ++member) {
+    if (member == mine()) continue;
+    if (!links_.there(member, head(RoundMessage::Kind::told, part))) return false;
   }
+  return true;
+}
+
+void RoundOnTheWay::fold_own(const Part& part) {
+  if (part.owner != mine()) return;
+  std::vector<net::Frame> frames(round_.membership.count());
+  std::vector<std::span<const std::byte>> told;
+  for (std::size_t member = 0; member < frames.size(); ++member) {
+    if (member == mine()) {
+      told.emplace_back(exchange().mine[part.index]);
+      continue;
+    }
+    frames[member] = links_.take(member, head(RoundMessage::Kind::told, part));
+    told.push_back(body(frames[member]));
+  }
+  net::Frame frame = start_frame(head(RoundMessage::Kind::agreed, part));
+  method_.fold(round_, part, told, slots_, frame);
+  send_to_others(frame);
+  exchange().agreed[part.index] = body_of(frame);
+  method_.arrived(round_, part, slots_);
 }
 
 void RoundOnTheWay::gather_all() {

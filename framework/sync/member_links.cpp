@@ -73,10 +73,28 @@ net::Frame MemberLinks::take(std::size_t member, const RoundMessage& expected) {
       early.erase(kept);
       return frame;
     }
-    net::Frame frame = receive(from);
-    const RoundMessage got = read_head(frame);
-    if (keep(from, got, std::move(frame))) check_place(got, expected, links_[from]->state().peer);
+    accept(from, receive(from), expected);
   }
+}
+
+bool MemberLinks::there(std::size_t member, const RoundMessage& expected) {
+  const std::uint32_t from = replica(member);
+  try {
+    while (!early_[from].contains(expected)) {
+      auto frame = links_[from]->receive_until(std::chrono::steady_clock::now());
+      if (!frame) return false;
+      accept(from, std::move(*frame), expected);
+    }
+    return true;
+  } catch (const net::LinkError&) {
+    return false;
+  }
+}
+
+void MemberLinks::accept(std::uint32_t replica, net::Frame frame, const RoundMessage& expected) {
+  const RoundMessage got = read_head(frame);
+  if (!keep(replica, got, std::move(frame))) return;
+  check_place(got, expected, links_[replica]->state().peer);
 }
 
 net::Frame MemberLinks::receive(std::uint32_t replica) {

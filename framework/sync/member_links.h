@@ -29,6 +29,8 @@ class MemberLinks {
   // Waits for this very message from this member: the whole frame. Throws what the link throws, and
   // SyncError where the member is in another round than it could be.
   net::Frame take(std::size_t member, const RoundMessage& expected);
+  // Whether take() would not wait. A link that has died is for take() to tell of.
+  bool there(std::size_t member, const RoundMessage& expected);
 
   // Who takes part from now on.
   void regroup(const Membership& membership);
@@ -46,6 +48,7 @@ class MemberLinks {
   template <class Work>
   auto wait_on(std::uint32_t replica, Work work);
   net::Frame receive(std::uint32_t replica);
+  void accept(std::uint32_t replica, net::Frame frame, const RoundMessage& expected);
   // False: it is of a membership that is over.
   bool keep(std::uint32_t replica, const RoundMessage& head, net::Frame frame);
   void part() const;  // throws where a newer membership is known

@@ -30,19 +30,14 @@ struct RoundTime {
   sync::Hook hook = sync::Hook::update;
   std::int64_t late = 0;
   // Ways from host to host that wait for each other: of every exchange, and to say that all is
-  // held. And of these that are so where much is told, because members tell a group of parts only
-  // when the others' group before the last is there.
+  // held.
   std::int64_t trips = 0;
-  std::int64_t more_trips = 0;
 };
 
-// Of an answered exchange two, of another one. Two groups of parts travel in the time of a way.
-RoundTime round_time_of(sync::Hook hook, const sync::RoundPlan& plan, std::int64_t replicas) {
+// Of an answered exchange two, of another one.
+RoundTime round_time_of(sync::Hook hook, const sync::RoundPlan& plan) {
   const bool answered = plan.pattern == sync::Pattern::shard_reduce;
-  std::int64_t groups = answered ? std::ssize(plan.ranges) : 1;
-  if (!plan.owners.empty()) groups = (groups + replicas - 1) / replicas;
-  const std::int64_t more = std::max<std::int64_t>((groups + 1) / 2 - 1, 0);
-  return {hook, plan.late, (answered ? 2 : 1) * plan.exchanges + 1, more * plan.exchanges};
+  return {hook, plan.late, (answered ? 2 : 1) * plan.exchanges + 1};
 }
 
 // When the method's ordinary rounds open and land. The last step closes the run, mostly with a
@@ -57,7 +52,7 @@ RoundTime round_time(const sync::SyncMethod& method, const sync::Layout& layout,
     if (time && step + 1 == steps) break;
     for (const sync::Hook hook : {sync::Hook::gradient, sync::Hook::clipped, sync::Hook::update}) {
       const auto plan = method.plan({static_cast<store::Step>(step), hook}, layout, membership);
-      if (plan) time = round_time_of(hook, *plan, replicas);
+      if (plan) time = round_time_of(hook, *plan);
     }
   }
   return time.value_or(RoundTime());
@@ -158,9 +153,7 @@ double added_seconds(const Plan& plan, const Plan::Process& process, const sync:
   const double copy = values * sizeof(float) / copy_speed(plan, process.host_index);
   const double coded = coding.engine * copy / rounds;
   const double way = sibling_seconds(plan, process.name.stage);
-  const double travels =
-      std::max(costs.step_bytes / rounds / uplink_bytes_per_second(plan, process),
-               static_cast<double>(time.more_trips) * way);
+  const double travels = costs.step_bytes / rounds / uplink_bytes_per_second(plan, process);
   const double trips = static_cast<double>(time.trips) * way;
   // The last of a gradient leaves when all of it is there, so nothing hides its trips.
   const double hidden = of_updates ? trips : 0;

@@ -183,6 +183,44 @@ TEST(SyncRounds, RoundsLargerThanTheWindowsOfTheLinksPass) {
   }
 }
 
+// Who waited for others between its parts would take as many ways to them as there are parts.
+TEST(SyncRounds, AllIsToldBeforeAnybodyHasAnswered) {
+  const Layout layout({{.name = "a", .shape = {30, 30}},
+                       {.name = "b", .shape = {std::int64_t{3} << 20}},
+                       {.name = "c", .shape = {30, 40}},
+                       {.name = "d", .shape = {50, 30}},
+                       {.name = "e", .shape = {40, 40}, .twin = true}});
+  for (const std::string& method : method_names()) {
+    SCOPED_TRACE(method);
+    SyncSettings settings = usual(method);
+    settings.every = settings.fragments = 1;
+    const auto made = make_method(settings);
+    std::optional<RoundPlan> plan;
+    for (const Hook hook : {Hook::gradient, Hook::clipped, Hook::update}) {
+      if (!plan) plan = made->plan({step_of(0), hook}, layout, {0, {0, 1}, 0});
+    }
+    ASSERT_TRUE(plan);
+    const std::vector<Part> parts = parts_of(*plan, {0, {0, 1}, 0});
+    const auto to_the_other =
+        plan->pattern == Pattern::shard_reduce
+            ? std::ranges::count(parts, std::size_t{1}, [](const Part& part) { return part.owner; })
+            : std::ssize(parts);
+    auto mesh = replica_mesh(2);
+    TinyReplica replica(layout, make_method(settings), {0, {0, 1}, 0}, std::move(mesh[0]));
+    std::thread trainer([&] {
+      const std::vector<float> target(static_cast<std::size_t>(layout.size()), 1);
+      EXPECT_ANY_THROW(for (std::int64_t step = 0; step < 2;
+                            ++step) { replica.step(step_of(step), target, 0.5F); });
+    });
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    std::ptrdiff_t told = 0;
+    while (told < to_the_other && mesh[1][0]->receive_until(deadline)) ++told;
+    EXPECT_EQ(told, to_the_other);
+    mesh[1][0].reset();
+    trainer.join();
+  }
+}
+
 // The gradients of a step that is skipped are gone, so whatever a method remembers of them has to
 // go too: one that has told all of them owes nothing, one that has not owes nothing either.
 TEST(SyncRounds, ASkippedStepIsAsIfItHadNeverBeen) {
