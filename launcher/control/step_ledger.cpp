@@ -107,7 +107,7 @@ StepLine StepLedger::merge(const std::map<net::ProcessName, StepDone>& parts) co
     if (!line.learning_rate) line.learning_rate = part.learning_rate;
     line.tokens = std::max(line.tokens, part.tokens.value_or(0));
     line.skipped = line.skipped || part.skipped;
-    line.seconds = std::max(line.seconds, part.seconds);
+    line.seconds += part.seconds / static_cast<double>(parts.size());
     line.bytes_forward += part.bytes_forward;
     line.bytes_backward += part.bytes_backward;
     line.bytes_sync += part.bytes_sync;

@@ -19,7 +19,9 @@ struct StepLine {
   std::optional<double> learning_rate;
   std::int64_t tokens = 0;
   bool skipped = false;
-  double seconds = 0;            // of the slowest process
+  // The mean of the processes', so that a run's steps add up to its time. Not the longest: who
+  // waits for another in one step need not in the next, when that one waits in turn.
+  double seconds = 0;
   double tokens_per_second = 0;  // 0 when nobody knows the tokens
   std::uint64_t bytes_forward = 0;
   std::uint64_t bytes_backward = 0;

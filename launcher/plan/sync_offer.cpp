@@ -228,7 +228,7 @@ std::vector<Plan::SyncOffer> sync_offers(const Plan& plan, const models::ModelDe
 
 // A vote needs one way only, but steps of hosts 50 to 300 ms apart were measured to take two for
 // it.
-double vote_seconds(const Plan& plan) { return 2 * sibling_seconds(plan, 0); }
+double vote_seconds(const Plan& plan) { return sibling_seconds(plan, 0); }
 
 double vote_slowdown(const Plan& plan) { return 1 + vote_seconds(plan) / seconds_without(plan); }
 

@@ -46,8 +46,8 @@ TEST(StepLedger, ALineIsWholeOnlyWhenEveryProcessHasReported) {
   EXPECT_EQ(line->loss, 0.1 + 0.2);
   EXPECT_EQ(line->learning_rate, 8.1e-4);
   EXPECT_EQ(line->tokens, 4096);
-  EXPECT_EQ(line->seconds, 2);
-  EXPECT_EQ(line->tokens_per_second, 2048);
+  EXPECT_DOUBLE_EQ(line->seconds, 1.95);
+  EXPECT_DOUBLE_EQ(line->tokens_per_second, 4096 / 1.95);
   EXPECT_EQ(line->bytes_forward, 1000U);
   EXPECT_EQ(line->bytes_backward, 900U);
   ASSERT_EQ(line->boundaries.size(), 2U);
@@ -89,6 +89,24 @@ TEST(StepLedger, WhoeverComesBackReportsFromThereOn) {
   EXPECT_FALSE(ledger.add(kFirst, of_first(6)).has_value());
   EXPECT_THROW(ledger.add(kSecond, of_second(5)), ControlError);
   EXPECT_TRUE(ledger.add(kSecond, of_second(6)).has_value());
+}
+
+// Two processes, each of which waits for the other's word in every other step.
+TEST(StepLedger, StepsAddUpToTheTimeThatTheyTook) {
+  StepLedger ledger({kFirst, kSecond});
+  double all = 0;
+  for (std::int64_t step = 1; step <= 10; ++step) {
+    StepDone first = of_first(step);
+    StepDone second = of_second(step);
+    first.seconds = step % 2 == 0 ? 0.03 : 0.23;
+    second.seconds = step % 2 == 0 ? 0.23 : 0.03;
+    EXPECT_FALSE(ledger.add(kFirst, first).has_value());
+    const auto line = ledger.add(kSecond, second);
+    ASSERT_TRUE(line.has_value());
+    all += line->seconds;
+  }
+  EXPECT_NEAR(all, 1.3, 1e-9);
+  EXPECT_NEAR(ledger.median_seconds(), 0.13, 1e-9);
 }
 
 TEST(StepLedger, TheLineHasThePromisedKeysInTheirOrderAndReadsBackExactly) {
