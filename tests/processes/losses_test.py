@@ -149,7 +149,9 @@ class Losses(runs.RunCase):
             with self.subTest(method=method):
                 code, out, err = self.strait("plan", self.write_recipe("bad", {"sync.method": method}))
                 self.assertEqual(code, 10, out + err)
-                self.assertRegex(err, f'on_loss is "continue".*"{method}" cannot go on.*{words}')
+                place = r"\(bad.toml:\d+:\d+\)"
+                self.assertRegex(err, f'on_loss is "continue" {place}, but sync.method is "{method}" {place}, '
+                                      f"which cannot go on.*{words}")
                 self.assertEqual(len(err.strip().splitlines()), 1, err)
 
 
