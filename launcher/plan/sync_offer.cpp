@@ -226,8 +226,8 @@ std::vector<Plan::SyncOffer> sync_offers(const Plan& plan, const models::ModelDe
   return offers;
 }
 
-// A vote needs one way only, but steps of hosts 50 to 300 ms apart were measured to take two for
-// it.
+// One way: heads tell each other at the same time, or wait for each other in turns, which comes to
+// the same on average.
 double vote_seconds(const Plan& plan) { return sibling_seconds(plan, 0); }
 
 double vote_slowdown(const Plan& plan) { return 1 + vote_seconds(plan) / seconds_without(plan); }

@@ -67,8 +67,7 @@ class Losses(replica_hosts.ReplicaHosts):
         launched = self.start("pair", self.over_ssh(settings, ["h0", "h1"]))
         run = launched.run
         launched.at_event("checkpoint")
-        self.hosts[0].refuse(self.hosts[1].address, self.hosts[1].address_6)
-        self.hosts[1].refuse(self.hosts[0].address, self.hosts[0].address_6)
+        self.cut_off(self.hosts[0])
         launched.at_event("replica_left")
         (gone,) = run.events("replica_left")
         self.assertEqual((gone["replica"], gone["replicas"]), (1, [0]))
