@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -35,6 +36,8 @@ std::string shown_toml(const toml::node& node) {
   std::string text;
   if (const auto* string = node.as_string()) {
     text = RecipeValue(string->get()).dump(-1, ' ', false, RecipeValue::error_handler_t::replace);
+  } else if (const auto* number = node.as_floating_point(); number && std::isfinite(**number)) {
+    text = RecipeValue(**number).dump();  // 0.1, where TOML's would be 0.10000000000000001
   } else {
     std::ostringstream out;
     node.visit([&](const auto& concrete) { out << toml::toml_formatter(concrete); });

@@ -1,5 +1,6 @@
 #include "launcher/recipe/recipe_reader.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -194,6 +195,10 @@ TEST(RecipeReader, WrongTypesSayWhatWasFoundAndWhatIsAllowed) {
       "train.batch is \"many\" (recipes/x.toml:7:9), but must be an integer from 1 to 1048576");
   EXPECT_EQ(mistake_after_least("batch = 2.5\n"),
             "train.batch is 2.5 (recipes/x.toml:7:9), but must be an integer from 1 to 1048576");
+  for (const char* number : {"0.1", "4.0", "-0.3", "1e+30", "inf", "nan"}) {
+    EXPECT_THAT(mistake_after_least(fmt::format("batch = {}\n", number)),
+                HasSubstr(fmt::format("train.batch is {} (", number)));
+  }
   EXPECT_EQ(mistake_after_least("learning_rate = true\n"),
             "train.learning_rate is true (recipes/x.toml:7:17), but must be a number from 0 to 10");
   EXPECT_THAT(mistake_after_least("learning_rate = 2020-01-01\n"),
