@@ -58,13 +58,14 @@ std::vector<std::string> replica_lines(const json& status) {
                                       left.at("step").get<std::int64_t>(), why)
                         : fmt::format("replica {} takes no part: {}", replica, why));
   }
-  if (!status.contains("returns")) return lines;
-  const json& returns = status.at("returns");
-  const auto replica = returns.at("replica").get<std::uint32_t>();
-  const auto failed = returns.at("failed").get<std::string>();
-  lines.push_back(failed.empty()
-                      ? fmt::format("replica {} is coming back", replica)
-                      : fmt::format("replica {} did not come back: {}", replica, failed));
+  const json returns = status.value("returns", json::object());
+  for (const auto& [replica, one] : returns.items()) {
+    const auto state = one.at("state").get<std::string>();
+    if (state == "comes") lines.push_back(fmt::format("replica {} is coming back", replica));
+    if (state != "failed") continue;
+    lines.push_back(fmt::format("replica {} did not come back: {}", replica,
+                                one.at("text").get<std::string>()));
+  }
   return lines;
 }
 

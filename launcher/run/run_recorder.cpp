@@ -111,11 +111,11 @@ void RunRecorder::connected(const Hello& hello) {
 
 void RunRecorder::training(store::Step from, store::Step to) {
   remaining_ = RemainingTime(to);
-  append_event("training", {{"from", store::number(from)}, {"to", store::number(to)}});
   (*status_)["state"] = "training";
   (*status_)["step"] = store::number(from);
   (*status_)["steps"] = store::number(to);
   write_status();
+  append_event("training", {{"from", store::number(from)}, {"to", store::number(to)}});
 }
 
 void RunRecorder::reports(const std::vector<ProcessReport>& processes) {
@@ -156,58 +156,60 @@ void RunRecorder::event(const std::string& who, const Event& event) {
 }
 
 void RunRecorder::replicas_absent(const ReplicasAbsent& absent) {
-  append_event("replicas_absent", {{"absent", absent.absent}, {"replicas", absent.there}});
   (*status_)["replicas"] = absent.there;
   for (const std::uint32_t replica : absent.absent) {
     (*status_)["left"][std::to_string(replica)] = {{"text", "the run began without it"}};
   }
   write_status();
+  append_event("replicas_absent", {{"absent", absent.absent}, {"replicas", absent.there}});
 }
 
 void RunRecorder::replica_left(const ReplicaLeft& gone) {
-  append_event("replica_left", {{"replica", gone.replica},
-                                {"step", store::number(gone.step)},
-                                {"text", gone.why},
-                                {"replicas", gone.left}});
   (*status_)["replicas"] = gone.left;
   (*status_)["left"][std::to_string(gone.replica)] = {{"step", store::number(gone.step)},
                                                       {"text", gone.why}};
   write_status();
+  append_event("replica_left", {{"replica", gone.replica},
+                                {"step", store::number(gone.step)},
+                                {"text", gone.why},
+                                {"replicas", gone.left}});
 }
 
 void RunRecorder::replica_returns(const ReplicaReturns& returns) {
   const bool fails = !returns.failed.empty();
+  if (!fails) ++returns_;
+  (*status_)["returns"][std::to_string(returns.replica)] = {
+      {"number", returns_}, {"state", fails ? "failed" : "comes"}, {"text", returns.failed}};
+  write_status();
   append_event(fails ? "replica_not_back" : "replica_returns",
                {{"replica", returns.replica}, {"text", returns.failed}});
-  if (!fails) ++returns_;
-  (*status_)["returns"] = {
-      {"replica", returns.replica}, {"failed", returns.failed}, {"number", returns_}};
-  write_status();
 }
 
 void RunRecorder::replica_joined(const ReplicaJoined& joined) {
+  (*status_)["replicas"] = joined.replicas;
+  (*status_)["left"].erase(std::to_string(joined.replica));
+  // It stays: whoever asked for it may look when the replica has left again.
+  (*status_)["returns"][std::to_string(joined.replica)] = {
+      {"number", returns_}, {"state", "joined"}, {"step", store::number(joined.step)}};
+  write_status();
   append_event("replica_joined", {{"replica", joined.replica},
                                   {"step", store::number(joined.step)},
                                   {"replicas", joined.replicas}});
-  (*status_)["replicas"] = joined.replicas;
-  (*status_)["left"].erase(std::to_string(joined.replica));
-  (*status_).erase("returns");
-  write_status();
 }
 
 void RunRecorder::stopping(bool now) {
-  append_event("stopping", {{"now", now}});
   (*status_)["state"] = "stopping";
   write_status();
+  append_event("stopping", {{"now", now}});
 }
 
 void RunRecorder::ended(const Outcome& outcome) {
   const Json fields = to_json(outcome);
-  append_event("ended", fields);
   (*status_)["state"] = "ended";
   (*status_)["step"] = store::number(outcome.step);
   (*status_)["outcome"] = fields;
   write_status();
+  append_event("ended", fields);
 }
 
 }  // namespace strait::launcher

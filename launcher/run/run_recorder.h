@@ -14,6 +14,7 @@ namespace strait::launcher {
 
 // Writes what happens into the files of a run: metrics.jsonl (a line per step), events.jsonl (a
 // line per event) and status.json (the present, replaced every second; read by `strait status`).
+// Whoever has read an event of the run as a whole finds status.json to know of it already.
 // Observes one run, on the coordinator's thread.
 class RunRecorder : public RunObserver {
  public:

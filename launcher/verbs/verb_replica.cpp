@@ -25,12 +25,14 @@ using nlohmann::json;
 
 constexpr int kStatusLook = 100;  // milliseconds
 
-// What the launcher has written down of its replicas.
+// What the launcher has written down of its replicas, and of the last return of one of them.
 struct Replicas {
   std::vector<std::uint32_t> there;
-  bool comes = false;  // this one is being brought back
-  std::string failed;  // or was, and why it did not come
-  int attempt = 0;     // the number of that
+  int attempt = 0;          // the number of that return; 0: there was none
+  std::string state;        // comes, joined or failed
+  std::string failed;       // why it did not come
+  std::int64_t joined = 0;  // the step from which on it took part
+  std::string left;         // why it takes no part
 
   bool has(std::uint32_t replica) const { return std::ranges::count(there, replica) > 0; }
 };
@@ -44,12 +46,29 @@ Replicas replicas_of(const fs::path& run, std::int64_t all, std::uint32_t replic
     known.there.resize(static_cast<std::size_t>(all));
     std::iota(known.there.begin(), known.there.end(), 0U);
   }
-  const json returns = status.value("returns", json::object());
-  if (returns.value("replica", all) != static_cast<std::int64_t>(replica)) return known;
-  known.failed = returns.value("failed", "");
-  known.comes = known.failed.empty();
-  known.attempt = returns.value("number", 0);
+  const std::string name = std::to_string(replica);
+  const json none = json::object();
+  const json left = status.value("left", none).value(name, none);
+  known.left = left.value("text", "");
+  const json back = status.value("returns", none).value(name, none);
+  known.attempt = back.value("number", 0);
+  known.state = back.value("state", "");
+  known.failed = back.value("text", "");
+  known.joined = back.value("step", std::int64_t{0});
   return known;
+}
+
+// Whether it takes part; false while nobody knows yet. Throws why it does not.
+bool is_back(const fs::path& run, std::uint32_t replica, int attempt, const Replicas& known) {
+  if (known.has(replica)) return true;
+  if (known.attempt <= attempt || known.state == "comes") return false;
+  if (known.state == "joined") {
+    throw UserError(ExitCode::peer_lost,
+                    fmt::format("replica {} took part from step {} on and has left again: {}",
+                                replica, known.joined, known.left));
+  }
+  throw UserError(ExitCode::peer_lost, fmt::format("replica {} does not come back to {}: {}",
+                                                   replica, run.string(), known.failed));
 }
 
 Plan plan_of_live(const fs::path& run) {
@@ -89,7 +108,7 @@ void check_can_return(const fs::path& run, const Plan& plan, std::uint32_t repli
   if (replica >= plan.recipe.pipeline.replicas) {
     refuse(fmt::format("its replicas are 0 to {}", plan.recipe.pipeline.replicas - 1));
   }
-  if (known.comes) refuse("it is being brought back already");
+  if (known.state == "comes") refuse("it is being brought back already");
 }
 
 // Looks until `done` says so; whoever is asked may end meanwhile.
@@ -129,14 +148,7 @@ ExitCode resume_replica(const fs::path& run, std::uint32_t replica, std::chrono:
   const Replicas before = look();
   check_can_return(run, plan, replica, before);
   ask_of_replica(ReplicaRequest::come_back, run, replica);
-  wait_until(run, patience, [&] {
-    const Replicas known = look();
-    if (known.attempt > before.attempt && !known.failed.empty()) {
-      throw UserError(ExitCode::peer_lost, fmt::format("replica {} does not come back to {}: {}",
-                                                       replica, run.string(), known.failed));
-    }
-    return known.has(replica);
-  });
+  wait_until(run, patience, [&] { return is_back(run, replica, before.attempt, look()); });
   fmt::print("replica {} takes part; these go on together: {}\n", replica,
              fmt::join(look().there, ", "));
   return ExitCode::done;

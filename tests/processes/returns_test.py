@@ -134,6 +134,24 @@ class Returns(runs.RunCase):
         self.go_on(launched)
         self.stop(launched)
 
+    def test_whoever_brings_a_replica_back_hears_that_it_has_left_again(self):
+        launched = self.start("brief")
+        launched.at_step(3)
+        self.lose(launched, "0.2")
+        back = self.launch("resume", launched.run.path, "--replica", 2)
+        launched.at_event("replica_returns")
+        # It does not look while the replica takes part; its processes take a second to start.
+        back.signal(signal.SIGSTOP)
+        launched.at_event("replica_joined")
+        (joined,) = launched.run.events("replica_joined")
+        self.lose(launched, "1.2")
+        back.signal(signal.SIGCONT)
+        self.assertEqual(back.end(), 20, back.output())
+        self.assertIn(f"replica 2 took part from step {joined['step']} on and has left again: "
+                      "stage 1.2 ", back.output())
+        self.bring_back(launched, 2)
+        self.stop(launched)
+
     def begin_without(self, name, *replicas):
         words = [word for replica in replicas for word in ("--without", replica)]
         return self.launch("run", self.write_recipe(name), *words, name=name)

@@ -68,6 +68,29 @@ TEST_F(RunRecorderTest, WhoIsNotThereFromTheStartIsSaidUntilItComes) {
   EXPECT_THAT(shown(false), testing::Not(HasSubstr("takes no part")));
 }
 
+TEST_F(RunRecorderTest, WhatBecameOfEveryReturnIsKept) {
+  const RunDirectory directory = RunDirectory::create(run_, RunDirectory::Existing::refuse);
+  RunRecorder recorder(directory, "abc", 1);
+  recorder.training(Step{}, Step{300});
+  recorder.replicas_absent({{1, 2, 3}, {0}});
+  recorder.replica_returns({1, ""});
+  recorder.replica_returns({1, "its host is off"});
+  recorder.replica_returns({2, ""});
+  recorder.replica_joined({2, Step{4}, {0, 2}});
+  recorder.replica_left({2, Step{5}, "it was killed", {0}});
+  recorder.replica_returns({3, ""});
+  const std::string text = shown(false);
+  EXPECT_THAT(text, HasSubstr("replica 1 did not come back: its host is off\n"));
+  EXPECT_THAT(text, HasSubstr("replica 2 left at step 5: it was killed\n"));
+  EXPECT_THAT(text, HasSubstr("replica 3 is coming back\n"));
+  EXPECT_THAT(text, testing::Not(HasSubstr("replica 2 is coming")));
+  const json returns = json::parse(shown(true)).at("returns");
+  EXPECT_EQ(returns.at("1").at("state"), "failed");
+  EXPECT_EQ(returns.at("2").at("state"), "joined");
+  EXPECT_EQ(returns.at("2").at("step"), 4);
+  EXPECT_EQ(returns.at("3").at("number"), 3);
+}
+
 TEST_F(RunRecorderTest, EventsAreRecordedInTheirOrder) {
   const RunDirectory directory = RunDirectory::create(run_, RunDirectory::Existing::refuse);
   RunRecorder recorder(directory, "abc", 3);
