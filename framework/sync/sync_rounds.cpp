@@ -33,14 +33,14 @@ SyncRounds::SyncRounds(std::unique_ptr<SyncMethod> method, Slots& slots, Members
       thread_([this] { exchange_rounds(); }) {}
 
 SyncRounds::~SyncRounds() {
-  bool under_way = false;
+  bool unfinished = false;
   {
     const MutexLock lock(mutex_);
     closing_ = true;
-    under_way = !exchanged_;
+    unfinished = !exchanged_ || error_ != nullptr;
   }
   changed_.notify_all();
-  if (under_way) links_.abort(kLeaving);
+  if (unfinished) links_.abort(kLeaving);
   thread_.join();
 }
 
