@@ -1,14 +1,14 @@
 #pragma once
 
-#include <stdexcept>
+#include "framework/error.h"
 
 namespace strait::models {
 
 // A config.json that does not describe a model which we can build. The message is one sentence for
 // the user and names the file and the field.
-class ConfigError : public std::runtime_error {
+class ConfigError : public InputError {
  public:
-  using std::runtime_error::runtime_error;
+  using InputError::InputError;
 };
 
 }  // namespace strait::models

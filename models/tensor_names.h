@@ -1,10 +1,10 @@
 #pragma once
 
 #include <map>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "framework/error.h"
 #include "models/model_config.h"
 #include "models/model_description.h"
 
@@ -12,9 +12,9 @@ namespace strait::models {
 
 // A file whose tensors are not those of the model. The message lists every missing, surplus and
 // misshapen one.
-class TensorMismatch : public std::runtime_error {
+class TensorMismatch : public InputError {
  public:
-  using std::runtime_error::runtime_error;
+  using InputError::InputError;
 };
 
 // Which tensor of a file (all shards together) is which of the model: canonical name to name in the

@@ -1,19 +1,19 @@
 #pragma once
 
-#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "framework/error.h"
 #include "framework/catalogue.h"
 #include "stages/assignment.h"
 
 namespace strait::stages {
 
 // A cut that cannot be: fewer layers than stages, a layer missing or twice, too few slots.
-class PartitionError : public std::runtime_error {
+class PartitionError : public InputError {
  public:
-  using std::runtime_error::runtime_error;
+  using InputError::InputError;
 };
 
 // A partition under the name that recipes use.

@@ -1,13 +1,13 @@
 #pragma once
 
-#include <stdexcept>
+#include "framework/error.h"
 
 namespace strait::codec {
 
 // A message from a peer that does not hold what its header says, or holds what no sender may write.
-class CodecError : public std::runtime_error {
+class CodecError : public ProtocolError {
  public:
-  using std::runtime_error::runtime_error;
+  using ProtocolError::ProtocolError;
 };
 
 }  // namespace strait::codec

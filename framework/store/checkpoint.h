@@ -3,14 +3,11 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <map>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "framework/store/manifest.h"
-#include "framework/store/safetensors_writer.h"
 #include "framework/store/sample.h"
 
 namespace strait::store {
@@ -27,11 +24,6 @@ std::string shard_name(std::int64_t stage,
 // A second shard of the same process, which a run can go on without: what it remembers of samples.
 std::string caches_name(std::int64_t stage,
                         std::int64_t replica);  // "stage-0.replica-0.caches.safetensors"
-
-// Writes one shard. StoreError busy when the checkpoint is already complete.
-ShardFile write_shard(const std::filesystem::path& checkpoint, const std::string& name,
-                      std::span<const NamedTensor> tensors,
-                      const std::map<std::string, std::string>& metadata = {});
 
 // Takes back this process's own shard of a checkpoint that was given up: its bytes may be what the
 // next one lacks. Nothing happens to a complete checkpoint.

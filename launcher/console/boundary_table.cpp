@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <optional>
 
-#include "launcher/console/byte_text.h"
+#include "launcher/base/byte_text.h"
 
-namespace strait::launcher {
+namespace strait::console {
 namespace {
 
 std::string share_text(const std::optional<double>& share) {
@@ -16,11 +16,11 @@ std::string share_text(const std::optional<double>& share) {
 
 }  // namespace
 
-void BoundaryTotals::add(std::span<const BoundaryStep> step) {
-  for (const BoundaryStep& one : step) {
+void BoundaryTotals::add(std::span<const control::BoundaryStep> step) {
+  for (const control::BoundaryStep& one : step) {
     const auto [place, is_new] = totals_.try_emplace({one.boundary, one.direction}, one);
     if (is_new) continue;
-    BoundaryStep& total = place->second;
+    control::BoundaryStep& total = place->second;
     total.raw_bytes += one.raw_bytes;
     total.sent_bytes += one.sent_bytes;
     total.hits += one.hits;
@@ -33,8 +33,8 @@ void BoundaryTotals::add(std::span<const BoundaryStep> step) {
   }
 }
 
-std::vector<BoundaryStep> BoundaryTotals::all() const {
-  std::vector<BoundaryStep> steps;
+std::vector<control::BoundaryStep> BoundaryTotals::all() const {
+  std::vector<control::BoundaryStep> steps;
   for (const char* direction : {"forward", "backward"}) {
     for (const auto& [key, total] : totals_) {
       if (key.second == direction) steps.push_back(total);
@@ -43,23 +43,23 @@ std::vector<BoundaryStep> BoundaryTotals::all() const {
   return steps;
 }
 
-std::vector<std::string> boundary_table(std::span<const BoundaryStep> boundaries) {
+std::vector<std::string> boundary_table(std::span<const control::BoundaryStep> boundaries) {
   std::vector<std::string> lines;
   if (boundaries.empty()) return lines;
   std::size_t column = 10;
-  for (const BoundaryStep& one : boundaries) column = std::max(column, one.boundary.size() + 1);
+  for (const control::BoundaryStep& one : boundaries) column = std::max(column, one.boundary.size() + 1);
   constexpr const char* kLine = "{:<{}}{:<9}{:>10}{:>10}{:>7}{:>8}{:>8}{:>12}{:>9}{:>7}{:>9}{:>8}";
   lines.push_back(fmt::format(fmt::runtime(kLine), "boundary", column, "direction", "float32",
                               "sent", "ratio", "change", "error", "remembered", "hits", "first",
                               "evicted", "resent"));
-  for (const BoundaryStep& one : boundaries) {
+  for (const control::BoundaryStep& one : boundaries) {
     lines.push_back(fmt::format(fmt::runtime(kLine), one.boundary, column, one.direction,
-                                byte_text(one.raw_bytes), byte_text(one.sent_bytes),
+                                base::byte_text(one.raw_bytes), base::byte_text(one.sent_bytes),
                                 fmt::format("{:.1f}x", one.ratio()), share_text(one.change),
-                                share_text(one.error), byte_text(one.cache_bytes), one.hits,
+                                share_text(one.error), base::byte_text(one.cache_bytes), one.hits,
                                 one.first_visits, one.evictions, one.resends));
   }
   return lines;
 }
 
-}  // namespace strait::launcher
+}  // namespace strait::console

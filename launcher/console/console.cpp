@@ -7,10 +7,10 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "launcher/console/cut_to_columns.h"
-#include "launcher/console/printable_text.h"
+#include "launcher/base/cut_to_columns.h"
+#include "launcher/base/printable_text.h"
 
-namespace strait::launcher {
+namespace strait::console {
 namespace {
 
 using Style = ConsoleOptions::Style;
@@ -48,14 +48,14 @@ Console::Console(TextSink& sink, ConsoleOptions options)
     : sink_(sink), options_(std::move(options)), said_(options_.now()) {}
 
 void Console::lasting(const std::string& line) {
-  const std::string text = printable(line) + "\n";
+  const std::string text = base::printable(line) + "\n";
   sink_.write(is(Style::live) ? kLineStart + text : text, false);
   said_ = options_.now();
 }
 
 void Console::passing(const std::string& line) {
   // One column stays free: some terminals wrap when the last one is written.
-  sink_.write(kLineStart + cut_to_columns(printable(line), options_.columns - 1), true);
+  sink_.write(kLineStart + base::cut_to_columns(base::printable(line), options_.columns - 1), true);
 }
 
 void Console::json(const std::string& event, const Json& fields) {
@@ -79,7 +79,7 @@ void Console::farewell(const std::vector<std::string>& lines) {
   for (const std::string& line : lines) lasting(line);
 }
 
-void Console::connected(const Hello& hello) {
+void Console::connected(const control::Hello& hello) {
   if (is(Style::json)) {
     return json("connected",
                 {{"process", hello.process.text()}, {"host", hello.host}, {"pid", hello.pid}});
@@ -90,7 +90,7 @@ void Console::connected(const Hello& hello) {
 void Console::training(store::Step from, store::Step to) {
   from_ = from;
   to_ = to;
-  remaining_ = RemainingTime(to);
+  remaining_ = control::RemainingTime(to);
   if (is(Style::json)) {
     return json("training", {{"from", store::number(from)}, {"to", store::number(to)}});
   }
@@ -99,14 +99,14 @@ void Console::training(store::Step from, store::Step to) {
               : fmt::format("training steps {} to {}", store::number(from) + 1, store::number(to)));
 }
 
-void Console::reports(const std::vector<ProcessReport>& processes) {
+void Console::reports(const std::vector<control::ProcessReport>& processes) {
   const auto now = options_.now();
   rates_.add(processes, now);
   const auto quiet = now - said_;
   const bool live = is(Style::live);
   if (is(Style::json) || quiet < (live ? kQuietLive : kQuietPlain)) return;
   std::vector<std::string> doing;
-  for (const ProcessReport& report : processes) {
+  for (const control::ProcessReport& report : processes) {
     if (!report.progress) {
       doing.push_back(report.process.describe() + " is starting");
     } else if (!report.progress->waits_for.empty()) {
@@ -119,7 +119,7 @@ void Console::reports(const std::vector<ProcessReport>& processes) {
   live ? passing(line) : lasting(line);
 }
 
-std::string Console::step_text(const StepLine& line) const {
+std::string Console::step_text(const control::StepLine& line) const {
   std::vector<std::string> parts;
   parts.push_back(fmt::format("step {}/{}", store::number(line.step), store::number(to_)));
   if (line.loss) parts.push_back(fmt::format("loss {:.4g}", *line.loss));
@@ -134,11 +134,11 @@ std::string Console::step_text(const StepLine& line) const {
     parts.push_back(fmt::format("+{} links", links.size() - kLinksShown));
   }
   parts.push_back(fmt::format("idle {:.0f} %", 100 * line.mean_idle()));
-  if (const auto left = remaining_.seconds()) parts.push_back("ETA " + clock_text(*left));
+  if (const auto left = remaining_.seconds()) parts.push_back("ETA " + control::clock_text(*left));
   return fmt::format("{}", fmt::join(parts, " · "));
 }
 
-void Console::step(const StepLine& line) {
+void Console::step(const control::StepLine& line) {
   remaining_.add(line.step, line.seconds);
   boundaries_.add(line.boundaries);
   sync_.add(line.sync);
@@ -164,7 +164,7 @@ void Console::step(const StepLine& line) {
   }
 }
 
-void Console::plain_step(const StepLine& line, const std::string& text) {
+void Console::plain_step(const control::StepLine& line, const std::string& text) {
   const auto now = options_.now();
   if (printed_ && now - *printed_ < options_.every && line.step != to_) return;
   printed_ = now;
@@ -172,7 +172,7 @@ void Console::plain_step(const StepLine& line, const std::string& text) {
   held_back_.clear();
 }
 
-void Console::evaluated(const Evaluated& evaluated) {
+void Console::evaluated(const control::Evaluated& evaluated) {
   if (is(Style::json)) {
     return json("evaluated", {{"step", store::number(evaluated.step)},
                               {"loss", evaluated.loss},
@@ -195,14 +195,14 @@ void Console::checkpoint_failed(store::Step step, const std::string& text) {
                       store::number(step), text));
 }
 
-void Console::event(const std::string& who, const Event& event) {
+void Console::event(const std::string& who, const control::Event& event) {
   if (is(Style::json)) {
     return json("stage_event", {{"who", who}, {"name", event.name}, {"text", event.text}});
   }
   lasting(fmt::format("{}: {}", who, event.text));
 }
 
-void Console::replicas_absent(const ReplicasAbsent& absent) {
+void Console::replicas_absent(const control::ReplicasAbsent& absent) {
   if (is(Style::json)) {
     return json("replicas_absent", {{"absent", absent.absent}, {"replicas", absent.there}});
   }
@@ -210,7 +210,7 @@ void Console::replicas_absent(const ReplicasAbsent& absent) {
                       fmt::join(absent.there, ", "), absent.there.size() == 1 ? "takes" : "take"));
 }
 
-void Console::replica_left(const ReplicaLeft& gone) {
+void Console::replica_left(const control::ReplicaLeft& gone) {
   if (is(Style::json)) {
     return json("replica_left", {{"replica", gone.replica},
                                  {"step", store::number(gone.step)},
@@ -222,7 +222,7 @@ void Console::replica_left(const ReplicaLeft& gone) {
                       gone.left.size() == 1 ? "goes" : "go"));
 }
 
-void Console::replica_returns(const ReplicaReturns& returns) {
+void Console::replica_returns(const control::ReplicaReturns& returns) {
   const bool fails = !returns.failed.empty();
   if (is(Style::json)) {
     return json(fails ? "replica_not_back" : "replica_returns",
@@ -232,7 +232,7 @@ void Console::replica_returns(const ReplicaReturns& returns) {
                 : fmt::format("replica {} is being brought in", returns.replica));
 }
 
-void Console::replica_joined(const ReplicaJoined& joined) {
+void Console::replica_joined(const control::ReplicaJoined& joined) {
   if (is(Style::json)) {
     return json("replica_joined", {{"replica", joined.replica},
                                    {"step", store::number(joined.step)},
@@ -249,16 +249,16 @@ void Console::stopping(bool now) {
               : "stopping: this step is finished and saved first; Ctrl-C again leaves at once");
 }
 
-void Console::ended(const Outcome& outcome) {
+void Console::ended(const control::Outcome& outcome) {
   if (is(Style::json)) return json("ended", to_json(outcome));
   if (!held_back_.empty()) lasting(std::exchange(held_back_, {}));
   for (const std::string& row : boundary_table(boundaries_.all())) lasting(row);
   for (const std::string& row : sync_table(sync_.all())) lasting(row);
-  if (outcome.code != ExitCode::done) failure(outcome);
+  if (outcome.code != base::ExitCode::done) failure(outcome);
 }
 
-void Console::failure(const Outcome& outcome) {
-  const char* words = meaning(outcome.code);
+void Console::failure(const control::Outcome& outcome) {
+  const char* words = base::meaning(outcome.code);
   lasting("");
   lasting(fmt::format("strait: {}", outcome.cause));
   const std::string saved = outcome.checkpoint
@@ -277,4 +277,4 @@ void Console::failure(const Outcome& outcome) {
   }
 }
 
-}  // namespace strait::launcher
+}  // namespace strait::console

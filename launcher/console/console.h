@@ -9,11 +9,11 @@
 
 #include "launcher/console/boundary_table.h"
 #include "launcher/console/link_rates.h"
-#include "launcher/console/remaining_time.h"
+#include "launcher/control/remaining_time.h"
 #include "launcher/console/sync_table.h"
 #include "launcher/control/run_observer.h"
 
-namespace strait::launcher {
+namespace strait::console {
 
 // Where text goes. `passing` text is worth nothing once newer text is there and may be thrown away
 // when the reader is slow; other text is kept.
@@ -36,7 +36,7 @@ struct ConsoleOptions {
 
 // What a person, or with --json a program, sees of a run. Writes text, draws no conclusions. One
 // thread.
-class Console : public RunObserver {
+class Console : public control::RunObserver {
  public:
   Console(TextSink& sink, ConsoleOptions options);
 
@@ -47,20 +47,20 @@ class Console : public RunObserver {
   // The last words: where the results are, what to type next. Lines as they are to be printed.
   void farewell(const std::vector<std::string>& lines);
 
-  void connected(const Hello& hello) override;
+  void connected(const control::Hello& hello) override;
   void training(store::Step from, store::Step to) override;
-  void reports(const std::vector<ProcessReport>& processes) override;
-  void step(const StepLine& line) override;
-  void evaluated(const Evaluated& evaluated) override;
+  void reports(const std::vector<control::ProcessReport>& processes) override;
+  void step(const control::StepLine& line) override;
+  void evaluated(const control::Evaluated& evaluated) override;
   void checkpointed(store::Step step) override;
   void checkpoint_failed(store::Step step, const std::string& text) override;
-  void event(const std::string& who, const Event& event) override;
-  void replicas_absent(const ReplicasAbsent& absent) override;
-  void replica_left(const ReplicaLeft& gone) override;
-  void replica_returns(const ReplicaReturns& returns) override;
-  void replica_joined(const ReplicaJoined& joined) override;
+  void event(const std::string& who, const control::Event& event) override;
+  void replicas_absent(const control::ReplicasAbsent& absent) override;
+  void replica_left(const control::ReplicaLeft& gone) override;
+  void replica_returns(const control::ReplicaReturns& returns) override;
+  void replica_joined(const control::ReplicaJoined& joined) override;
   void stopping(bool now) override;
-  void ended(const Outcome& outcome) override;
+  void ended(const control::Outcome& outcome) override;
 
  private:
   using Time = std::chrono::steady_clock::time_point;
@@ -68,15 +68,15 @@ class Console : public RunObserver {
   void lasting(const std::string& line);  // a line that stays
   void passing(const std::string& line);  // on a terminal, in place of the last such line
   void json(const std::string& event, const nlohmann::ordered_json& fields);
-  void plain_step(const StepLine& line, const std::string& text);
-  void failure(const Outcome& outcome);
-  std::string step_text(const StepLine& line) const;
+  void plain_step(const control::StepLine& line, const std::string& text);
+  void failure(const control::Outcome& outcome);
+  std::string step_text(const control::StepLine& line) const;
   bool is(ConsoleOptions::Style style) const { return options_.style == style; }
 
   TextSink& sink_;
   ConsoleOptions options_;
   LinkRates rates_;
-  RemainingTime remaining_;
+  control::RemainingTime remaining_;
   BoundaryTotals boundaries_;
   SyncTotals sync_;
   store::Step from_{};
@@ -86,4 +86,4 @@ class Console : public RunObserver {
   std::string held_back_;        // the latest step's line, if it has not been made to stay
 };
 
-}  // namespace strait::launcher
+}  // namespace strait::console

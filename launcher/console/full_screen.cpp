@@ -6,7 +6,7 @@
 
 #include <cerrno>
 
-namespace strait::launcher {
+namespace strait::console {
 namespace {
 
 constexpr const char* kOtherScreen = "\x1b[?1049h\x1b[?25l";  // and no cursor
@@ -63,4 +63,4 @@ void FullScreen::put(const std::string& text) {
   }
 }
 
-}  // namespace strait::launcher
+}  // namespace strait::console

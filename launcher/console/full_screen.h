@@ -9,7 +9,7 @@
 
 #include "launcher/console/watch_frame.h"
 
-namespace strait::launcher {
+namespace strait::console {
 
 // A terminal's other screen: what stood on the terminal comes back with the destructor. Keys arrive
 // one by one and unseen, Ctrl-C among them as '\x03'. One thread, one object per terminal.
@@ -34,4 +34,4 @@ class FullScreen {
   termios before_{};
 };
 
-}  // namespace strait::launcher
+}  // namespace strait::console

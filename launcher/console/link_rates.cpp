@@ -1,13 +1,13 @@
 #include "launcher/console/link_rates.h"
 
-namespace strait::launcher {
+namespace strait::console {
 
-void LinkRates::add(const std::vector<ProcessReport>& reports,
+void LinkRates::add(const std::vector<control::ProcessReport>& reports,
                     std::chrono::steady_clock::time_point now) {
   std::map<std::string, double> rates;
-  for (const ProcessReport& report : reports) {
+  for (const control::ProcessReport& report : reports) {
     if (!report.progress) continue;
-    for (const LinkTraffic& link : report.progress->links) {
+    for (const control::LinkTraffic& link : report.progress->links) {
       // Both ends report the link; each counts what it sent itself.
       Seen& seen = ends_[{link.name, report.process}];
       const double seconds = std::chrono::duration<double>(now - seen.when).count();
@@ -28,4 +28,4 @@ std::vector<std::pair<std::string, double>> LinkRates::megabits() const {
   return {rates_.begin(), rates_.end()};
 }
 
-}  // namespace strait::launcher
+}  // namespace strait::console

@@ -8,7 +8,7 @@
 #include <limits>
 #include <string_view>
 
-namespace strait::launcher {
+namespace strait::console {
 namespace {
 
 constexpr std::size_t kScale = 9;  // characters of a number and its bar
@@ -69,4 +69,4 @@ std::vector<std::string> loss_chart(std::span<const double> values, std::size_t 
   return lines;
 }
 
-}  // namespace strait::launcher
+}  // namespace strait::console

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace strait::launcher {
+namespace strait::console {
 
 // A curve in characters, `rows` lines of at most `columns` characters with the scale at the left:
 // every column is the mean of its share of the values, oldest first. Values that are not finite
@@ -13,4 +13,4 @@ namespace strait::launcher {
 std::vector<std::string> loss_chart(std::span<const double> values, std::size_t columns,
                                     std::size_t rows);
 
-}  // namespace strait::launcher
+}  // namespace strait::console

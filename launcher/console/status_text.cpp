@@ -7,10 +7,10 @@
 #include <nlohmann/json.hpp>
 
 #include "launcher/console/boundary_table.h"
-#include "launcher/console/remaining_time.h"
+#include "launcher/control/remaining_time.h"
 #include "launcher/console/sync_table.h"
 
-namespace strait::launcher {
+namespace strait::console {
 
 using nlohmann::json;
 
@@ -21,7 +21,7 @@ std::string numbers_line(const json& status) {
     line += fmt::format(" · loss {:.4g}", status.at("loss").get<double>());
   }
   if (status.at("state") != "ended" && status.at("eta_seconds").is_number()) {
-    line += " · ETA " + clock_text(status.at("eta_seconds").get<double>());
+    line += " · ETA " + control::clock_text(status.at("eta_seconds").get<double>());
   }
   if (status.at("checkpoint").is_number()) {
     line += fmt::format(" · checkpoint at step {}", status.at("checkpoint").get<std::int64_t>());
@@ -31,13 +31,13 @@ std::string numbers_line(const json& status) {
 
 // A status of an earlier build has none of both.
 std::vector<std::string> traffic_lines(const json& status) {
-  std::vector<BoundaryStep> boundaries;
+  std::vector<control::BoundaryStep> boundaries;
   for (const json& one : status.value("boundaries", json::array())) {
-    boundaries.push_back(boundary_step_from(one));
+    boundaries.push_back(control::boundary_step_from(one));
   }
-  std::vector<SyncStep> replicas;
+  std::vector<control::SyncStep> replicas;
   for (const json& one : status.value("sync", json::array())) {
-    replicas.push_back(sync_step_from(one));
+    replicas.push_back(control::sync_step_from(one));
   }
   std::vector<std::string> lines = boundary_table(boundaries);
   const std::vector<std::string> sync = sync_table(replicas);
@@ -83,4 +83,4 @@ std::vector<std::string> process_lines(const json& status) {
   return lines;
 }
 
-}  // namespace strait::launcher
+}  // namespace strait::console

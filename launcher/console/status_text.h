@@ -6,7 +6,7 @@
 
 // What status.json says, in lines for people; the same in `strait status` and `strait watch`. Each
 // throws nlohmann's exception where it was not written by this build. Pure.
-namespace strait::launcher {
+namespace strait::console {
 
 // "step 12/300 · loss 0.412 · ETA 0:41 · checkpoint at step 10"
 std::string numbers_line(const nlohmann::json& status);
@@ -17,4 +17,4 @@ std::vector<std::string> replica_lines(const nlohmann::json& status);
 // What each process does, or waits for.
 std::vector<std::string> process_lines(const nlohmann::json& status);
 
-}  // namespace strait::launcher
+}  // namespace strait::console

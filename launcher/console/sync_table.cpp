@@ -4,13 +4,13 @@
 
 #include <algorithm>
 
-#include "launcher/console/byte_text.h"
+#include "launcher/base/byte_text.h"
 
-namespace strait::launcher {
+namespace strait::console {
 
-void SyncTotals::add(std::span<const SyncStep> step) {
-  for (const SyncStep& one : step) {
-    SyncStep& total = totals_[one.process];
+void SyncTotals::add(std::span<const control::SyncStep> step) {
+  for (const control::SyncStep& one : step) {
+    control::SyncStep& total = totals_[one.process];
     total.process = one.process;
     total.rounds += one.rounds;
     total.sent_bytes += one.sent_bytes;
@@ -20,27 +20,27 @@ void SyncTotals::add(std::span<const SyncStep> step) {
   }
 }
 
-std::vector<SyncStep> SyncTotals::all() const {
-  std::vector<SyncStep> steps;
+std::vector<control::SyncStep> SyncTotals::all() const {
+  std::vector<control::SyncStep> steps;
   for (const auto& [process, total] : totals_) steps.push_back(total);
   return steps;
 }
 
-std::vector<std::string> sync_table(std::span<const SyncStep> processes) {
+std::vector<std::string> sync_table(std::span<const control::SyncStep> processes) {
   std::vector<std::string> lines;
   if (processes.empty()) return lines;
   constexpr const char* kLine = "{:<10}{:>8}{:>11}{:>22}{:>8}{:>12}{:>12}";
   lines.push_back(fmt::format(fmt::runtime(kLine), "replica", "rounds", "sent",
                               "bfloat16 all-reduce", "ratio", "a round", "waited"));
-  for (const SyncStep& one : processes) {
+  for (const control::SyncStep& one : processes) {
     const double seconds =
         one.round_seconds / static_cast<double>(std::max<std::uint64_t>(one.rounds, 1));
     lines.push_back(
-        fmt::format(fmt::runtime(kLine), one.process, one.rounds, byte_text(one.sent_bytes),
-                    byte_text(one.bfloat16_bytes), fmt::format("{:.1f}x", one.ratio()),
+        fmt::format(fmt::runtime(kLine), one.process, one.rounds, base::byte_text(one.sent_bytes),
+                    base::byte_text(one.bfloat16_bytes), fmt::format("{:.1f}x", one.ratio()),
                     fmt::format("{:.3g} s", seconds), fmt::format("{:.3g} s", one.waited_seconds)));
   }
   return lines;
 }
 
-}  // namespace strait::launcher
+}  // namespace strait::console

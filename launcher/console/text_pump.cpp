@@ -10,7 +10,7 @@
 #include <string_view>
 #include <utility>
 
-namespace strait::launcher {
+namespace strait::console {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -100,4 +100,4 @@ bool TextPump::bring_out(const std::string& text) {
   return true;
 }
 
-}  // namespace strait::launcher
+}  // namespace strait::console

@@ -10,7 +10,7 @@
 #include "framework/mutex.h"
 #include "launcher/console/console.h"
 
-namespace strait::launcher {
+namespace strait::console {
 
 // Carries text to a descriptor on a thread of its own, so that a terminal that is slow, stopped
 // with Ctrl-S or closed never holds up the run. Passing text gives way to newer text; of lasting
@@ -45,4 +45,4 @@ class TextPump : public TextSink {
   std::thread thread_;
 };
 
-}  // namespace strait::launcher
+}  // namespace strait::console

@@ -6,12 +6,12 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 
-#include "launcher/console/cut_to_columns.h"
+#include "launcher/base/cut_to_columns.h"
 #include "launcher/console/loss_chart.h"
-#include "launcher/console/printable_text.h"
+#include "launcher/base/printable_text.h"
 #include "launcher/console/status_text.h"
 
-namespace strait::launcher {
+namespace strait::console {
 namespace {
 
 constexpr std::size_t kBarColumns = 30;
@@ -60,8 +60,8 @@ std::vector<std::string> watch_frame(const std::string& headline, const nlohmann
     lines.push_back(fmt::format("… {} more lines", hidden));
     lines.resize(size.rows);
   }
-  for (std::string& line : lines) line = cut_to_columns(printable(line), size.columns);
+  for (std::string& line : lines) line = base::cut_to_columns(base::printable(line), size.columns);
   return lines;
 }
 
-}  // namespace strait::launcher
+}  // namespace strait::console

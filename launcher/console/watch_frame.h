@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace strait::launcher {
+namespace strait::console {
 
 // The size of a terminal, in characters.
 struct ScreenSize {
@@ -20,4 +20,4 @@ struct ScreenSize {
 std::vector<std::string> watch_frame(const std::string& headline, const nlohmann::json& status,
                                      std::span<const double> losses, ScreenSize size);
 
-}  // namespace strait::launcher
+}  // namespace strait::console

@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-namespace strait::launcher {
+namespace strait::control {
 namespace {
 
 nlohmann::ordered_json number_or_null(const std::optional<double>& value) {
@@ -45,4 +45,4 @@ BoundaryStep boundary_step_from(const nlohmann::json& object) {
   return step;
 }
 
-}  // namespace strait::launcher
+}  // namespace strait::control

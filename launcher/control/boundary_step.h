@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-namespace strait::launcher {
+namespace strait::control {
 
 // What one direction of one boundary carried in one step, as its sender counts it.
 struct BoundaryStep {
@@ -33,4 +33,4 @@ nlohmann::ordered_json to_json(const BoundaryStep& step);
 // json::exception where the object is no such element.
 BoundaryStep boundary_step_from(const nlohmann::json& object);
 
-}  // namespace strait::launcher
+}  // namespace strait::control

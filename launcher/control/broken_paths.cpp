@@ -2,7 +2,7 @@
 
 #include <set>
 
-namespace strait::launcher {
+namespace strait::control {
 
 void BrokenPaths::add(std::uint32_t from, std::uint32_t to, const std::string& words, Time now) {
   if (said_.emplace(std::pair(from, to), words).second) latest_ = now;
@@ -42,4 +42,4 @@ std::optional<BrokenPaths::Verdict> BrokenPaths::judge(Time now) const {
   return verdict;
 }
 
-}  // namespace strait::launcher
+}  // namespace strait::control

@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-namespace strait::launcher {
+namespace strait::control {
 
 // Between which replicas there is no way any more, as these say themselves, and which one leaves
 // because of that. Pure. Only for replicas that still speak to us: whoever has ended or fallen
@@ -39,4 +39,4 @@ class BrokenPaths {
   Time latest_;
 };
 
-}  // namespace strait::launcher
+}  // namespace strait::control

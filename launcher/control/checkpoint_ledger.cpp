@@ -2,14 +2,14 @@
 
 #include <fmt/format.h>
 
-namespace strait::launcher {
+namespace strait::control {
 
 std::optional<std::vector<store::ShardFile>> CheckpointLedger::written(
     net::ProcessName process, const ShardsWritten& shards) {
   if (lost_.contains({shards.step, shards.epoch})) return std::nullopt;
   auto& parts = open_[shards.step];
   if (!parts.emplace(process, shards.files).second) {
-    throw ControlError(fmt::format("{} reported its part of checkpoint {} twice",
+    throw base::ControlError(fmt::format("{} reported its part of checkpoint {} twice",
                                    process.describe(), store::number(shards.step)));
   }
   if (parts.size() < processes_) return std::nullopt;
@@ -38,4 +38,4 @@ bool CheckpointLedger::outdated(store::Step step, std::uint32_t epoch) {
   return epoch < epoch_ && lost_.insert({step, epoch}).second;
 }
 
-}  // namespace strait::launcher
+}  // namespace strait::control

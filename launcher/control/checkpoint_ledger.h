@@ -8,7 +8,7 @@
 
 #include "launcher/control/control_message.h"
 
-namespace strait::launcher {
+namespace strait::control {
 
 // Which parts of which checkpoint are written. Pure. A checkpoint of which one part failed is lost
 // as a whole: parts that come later do not bring it back. Where a process leaves, those who are
@@ -37,4 +37,4 @@ class CheckpointLedger {
   std::set<std::pair<store::Step, std::uint32_t>> lost_;
 };
 
-}  // namespace strait::launcher
+}  // namespace strait::control

@@ -7,10 +7,10 @@
 
 #include "framework/store/manifest.h"
 #include "framework/store/sample.h"
-#include "launcher/exit_code.h"
+#include "launcher/base/exit_code.h"
 
 // What is said about checkpoints, as parts of control_message.h.
-namespace strait::launcher {
+namespace strait::control {
 
 // ---- stage → coordinator
 
@@ -24,7 +24,7 @@ struct ShardsWritten {
 
 struct ShardFailed {
   store::Step step{};
-  ExitCode code = ExitCode::storage_io;
+  base::ExitCode code = base::ExitCode::storage_io;
   std::string text;
   std::uint32_t epoch = 0;
 };
@@ -51,4 +51,4 @@ struct Dropped {  // the checkpoint will never exist, older ones stay; training 
   std::uint32_t epoch = 0;
 };
 
-}  // namespace strait::launcher
+}  // namespace strait::control

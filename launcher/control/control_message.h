@@ -13,13 +13,13 @@
 #include "framework/store/sample.h"
 #include "launcher/control/boundary_step.h"
 #include "launcher/control/checkpoint_message.h"
-#include "launcher/control/control_error.h"
+#include "launcher/base/control_error.h"
 #include "launcher/control/sync_step.h"
-#include "launcher/exit_code.h"
+#include "launcher/base/exit_code.h"
 
 // What the coordinator and the stages say to each other, as values and as frames (one JSON object
 // each). Steps are amounts: `step` 5 means that five updates are made. Times are seconds.
-namespace strait::launcher {
+namespace strait::control {
 
 // ---- stage → coordinator; in this order: Hello, Ready, then the others, Done or Failed last.
 
@@ -93,7 +93,7 @@ struct LostReplica {
 };
 
 struct Failed {
-  ExitCode code = ExitCode::internal;
+  base::ExitCode code = base::ExitCode::internal;
   std::string text;  // one sentence
 };
 
@@ -129,7 +129,7 @@ struct Regroup {
 
 // Leave at once with this exit code, without a word of your own: the cause is elsewhere.
 struct Abort {
-  ExitCode code = ExitCode::peer_lost;
+  base::ExitCode code = base::ExitCode::peer_lost;
   std::string text;
   std::string origin;  // "stage 1.0 (host b)"
 };
@@ -147,4 +147,4 @@ net::Frame format(const CoordinatorMessage& message);
 StageMessage parse_stage_message(std::span<const std::byte> frame);
 CoordinatorMessage parse_coordinator_message(std::span<const std::byte> frame);
 
-}  // namespace strait::launcher
+}  // namespace strait::control

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-namespace strait::launcher {
+namespace strait::control {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -59,7 +59,7 @@ void ControlRoom::check_stops(int stops) {
   stops_heard_ = stops;
   observe(&RunObserver::stopping, now);
   if (now) {
-    fail({std::nullopt, ExitCode::interrupted, "stopped at once, as asked"});
+    fail({std::nullopt, base::ExitCode::interrupted, "stopped at once, as asked"});
   } else {
     turn_away("the run is asked to stop");
     crew_.tell_all(StopAfterStep{});
@@ -72,12 +72,12 @@ void ControlRoom::check_watchdog() {
     if (member.gone()) watchdog_.finished(member.station.name);
   }
   if (const auto cut_off = broken_paths_.judge(Clock::now())) {
-    return fail({net::ProcessName{0, cut_off->replica}, ExitCode::peer_lost, cut_off->words, true});
+    return fail({net::ProcessName{0, cut_off->replica}, base::ExitCode::peer_lost, cut_off->words, true});
   }
   const auto verdict = watchdog_.judge(Clock::now(), steps_.median_seconds());
   if (!verdict) return;
   CrewMember& member = crew_.member(verdict->process);
-  blame(member, ExitCode::stalled, verdict->sentence, false);
+  blame(member, base::ExitCode::stalled, verdict->sentence, false);
   if (verdict->silent) crew_.kill(member);
 }
 
@@ -90,7 +90,7 @@ void ControlRoom::report() {
   observe(&RunObserver::reports, crew_.reports(now));
 }
 
-void ControlRoom::blame(const CrewMember& member, ExitCode code, const std::string& text,
+void ControlRoom::blame(const CrewMember& member, base::ExitCode code, const std::string& text,
                         bool effect) {
   // The text may name the process itself already.
   const std::string name = member.station.name.describe();
@@ -149,7 +149,7 @@ void ControlRoom::part_with(const Finding& finding) {
 void ControlRoom::let_leave() {
   if (!options_.asked_to_leave || phase_ != Phase::training) return;
   for (const std::uint32_t replica : options_.asked_to_leave()) {
-    const Finding asked{net::ProcessName{0, replica}, ExitCode::peer_lost, "it was asked to"};
+    const Finding asked{net::ProcessName{0, replica}, base::ExitCode::peer_lost, "it was asked to"};
     if (circle_.outlives(asked)) part_with(asked);
   }
 }
@@ -199,4 +199,4 @@ Outcome ControlRoom::outcome() const {
   return result;
 }
 
-}  // namespace strait::launcher
+}  // namespace strait::control

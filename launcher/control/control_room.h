@@ -18,7 +18,7 @@
 #include "launcher/control/station_inbox.h"
 #include "launcher/control/step_ledger.h"
 
-namespace strait::launcher {
+namespace strait::control {
 
 // What a Coordinator has: the processes of one run from the first hello to the last exit, and all
 // that is known of them. One thread.
@@ -78,7 +78,7 @@ class ControlRoom {
   void check_done();
   void let_leave();
   void report();
-  void blame(const CrewMember& member, ExitCode code, const std::string& text, bool effect);
+  void blame(const CrewMember& member, base::ExitCode code, const std::string& text, bool effect);
   void fail(const Finding& finding);
   // The run goes on without that process's replica.
   void part_with(const Finding& finding);
@@ -136,4 +136,4 @@ class ControlRoom {
   std::future<Comers> called_;  // last: whoever is still being called is waited for, and ended
 };
 
-}  // namespace strait::launcher
+}  // namespace strait::control

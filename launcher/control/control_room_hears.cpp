@@ -3,10 +3,10 @@
 #include <algorithm>
 
 #include "launcher/control/control_room.h"
-#include "launcher/failure.h"
+#include "launcher/base/failure.h"
 
 // What the control room hears from the processes, and what it makes of it.
-namespace strait::launcher {
+namespace strait::control {
 
 using Clock = std::chrono::steady_clock;
 
@@ -16,8 +16,8 @@ void ControlRoom::open(const Letter& letter) {
   from.heard = Clock::now();
   if (const auto* over = std::get_if<Letter::LinkOver>(&letter.content)) {
     from.link_over = true;
-    const ExitCode code = exit_code_of(over->error);
-    const bool effect = code == ExitCode::peer_lost;
+    const base::ExitCode code = base::exit_code_of(over->error);
+    const bool effect = code == base::ExitCode::peer_lost;
     // Whoever was told to leave hangs up.
     const bool expected =
         from.done || from.failed || from.status || (effect && phase_ == Phase::breaking);
@@ -26,7 +26,7 @@ void ControlRoom::open(const Letter& letter) {
   }
   if (const auto* garbled = std::get_if<Letter::Garbled>(&letter.content)) {
     from.link_over = true;
-    blame(from, ExitCode::internal, garbled->text, false);
+    blame(from, base::ExitCode::internal, garbled->text, false);
     return;
   }
   const auto& message = std::get<StageMessage>(letter.content);
@@ -34,22 +34,22 @@ void ControlRoom::open(const Letter& letter) {
   try {
     if (!from.hello && !std::holds_alternative<Hello>(message) &&
         !std::holds_alternative<Failed>(message)) {
-      throw ControlError("it spoke before it said hello");
+      throw base::ControlError("it spoke before it said hello");
     }
     std::visit([&](const auto& m) { hear(from, m); }, message);
-  } catch (const ControlError& error) {
-    blame(from, ExitCode::internal, error.what(), false);
+  } catch (const base::ControlError& error) {
+    blame(from, base::ExitCode::internal, error.what(), false);
   }
 }
 
 void ControlRoom::hear(CrewMember& from, const Hello& hello) {
   if (from.hello || hello.process != from.station.name) {
-    throw ControlError("it said hello as " + hello.process.describe());
+    throw base::ControlError("it said hello as " + hello.process.describe());
   }
   from.hello = hello;
   observe(&RunObserver::connected, hello);
   if (hello.build != options_.build) {
-    blame(from, ExitCode::mismatch,
+    blame(from, base::ExitCode::mismatch,
           fmt::format("its program is build {}, the launcher is build {}; build both again from "
                       "the same sources",
                       hello.build, options_.build),
@@ -113,7 +113,7 @@ void ControlRoom::hear(CrewMember& from, const LostReplica& lost) {
 
 void ControlRoom::hear(CrewMember& from, const Failed& failed) {
   from.failed = true;
-  blame(from, failed.code, failed.text, failed.code == ExitCode::peer_lost);
+  blame(from, failed.code, failed.text, failed.code == base::ExitCode::peer_lost);
 }
 
 void ControlRoom::hear(CrewMember& from, const Done& /*done*/) {
@@ -135,7 +135,7 @@ void ControlRoom::commit(store::Step step, const std::vector<store::ShardFile>& 
     options_.commit(step, files);
   } catch (const std::exception& error) {
     checkpoints_.failed(step, circle_.epoch());
-    const Failure failure = describe_failure(error);
+    const base::Failure failure = base::describe_failure(error);
     drop(step, {std::nullopt, failure.code, "the launcher: " + failure.text});
     return;
   }
@@ -159,4 +159,4 @@ void ControlRoom::drop(store::Step step, const Finding& why) {
         fmt::format("{} checkpoints in a row could not be written; {}", missed_, why.sentence)});
 }
 
-}  // namespace strait::launcher
+}  // namespace strait::control

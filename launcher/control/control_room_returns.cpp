@@ -4,10 +4,10 @@
 #include <utility>
 
 #include "launcher/control/control_room.h"
-#include "launcher/failure.h"
+#include "launcher/base/failure.h"
 
 // How the control room brings a replica (back) that takes no part.
-namespace strait::launcher {
+namespace strait::control {
 
 using Clock = std::chrono::steady_clock;
 
@@ -55,7 +55,7 @@ void ControlRoom::look_for_comers() {
     if (phase_ != Phase::training) return turn_away("the run is over");
     take_in(std::move(comers));
   } catch (const std::exception& error) {
-    turn_away(describe_failure(error).text);
+    turn_away(base::describe_failure(error).text);
   }
 }
 
@@ -170,7 +170,7 @@ void ControlRoom::turn_away(const std::string& why) {
   comeback_.reset();
   for (CrewMember& member : crew_.members()) {
     if (!std::exchange(member.joins, false)) continue;
-    crew_.tell(member, Abort{ExitCode::peer_lost, why, "the launcher"});
+    crew_.tell(member, Abort{base::ExitCode::peer_lost, why, "the launcher"});
     crew_.kill(member);
     member.parted = true;
     watchdog_.finished(member.station.name);
@@ -178,4 +178,4 @@ void ControlRoom::turn_away(const std::string& why) {
   observe(&RunObserver::replica_returns, ReplicaReturns{replica, why});
 }
 
-}  // namespace strait::launcher
+}  // namespace strait::control

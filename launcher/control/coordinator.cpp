@@ -4,7 +4,7 @@
 
 #include "launcher/control/control_room.h"
 
-namespace strait::launcher {
+namespace strait::control {
 
 Coordinator::Coordinator(std::vector<Station> stations, CoordinatorOptions options,
                          std::vector<RunObserver*> observers)
@@ -14,4 +14,4 @@ Coordinator::~Coordinator() = default;
 
 Outcome Coordinator::run(const std::atomic<int>& stops) { return control_->run(stops); }
 
-}  // namespace strait::launcher
+}  // namespace strait::control

@@ -15,14 +15,14 @@
 #include "launcher/control/watchdog.h"
 #include "launcher/process/backend.h"
 
-namespace strait::launcher {
+namespace strait::control {
 
 // One process of the run: what we hold of it.
 struct Station {
   net::ProcessName name;
   // The control link to it; null: its replica takes no part when the run begins.
   std::unique_ptr<net::Link> link;
-  std::unique_ptr<Process> process;  // it was started already; null in tests without processes
+  std::unique_ptr<process::Process> process;  // it was started already; null in tests without processes
   std::string public_key;            // by which others know it
 };
 
@@ -83,4 +83,4 @@ class Coordinator {
   std::unique_ptr<ControlRoom> control_;
 };
 
-}  // namespace strait::launcher
+}  // namespace strait::control

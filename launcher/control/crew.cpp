@@ -4,7 +4,7 @@
 #include <stdexcept>
 #include <utility>
 
-namespace strait::launcher {
+namespace strait::control {
 
 std::string CrewMember::host() const {
   if (hello) return hello->host;
@@ -98,7 +98,7 @@ std::map<std::string, std::string> Crew::endpoints() const {
     if (!member.ready || member.parted) continue;
     for (const auto& [link, endpoint] : member.ready->endpoints) {
       if (!endpoints.emplace(link, endpoint).second) {
-        throw ControlError("link " + link + " was bound by two processes");
+        throw base::ControlError("link " + link + " was bound by two processes");
       }
     }
   }
@@ -121,4 +121,4 @@ void Crew::kill_all() {
   }
 }
 
-}  // namespace strait::launcher
+}  // namespace strait::control

@@ -9,7 +9,7 @@
 #include "launcher/control/control_message.h"
 #include "launcher/control/coordinator.h"
 
-namespace strait::launcher {
+namespace strait::control {
 
 // One station and what we know of it.
 struct CrewMember {
@@ -24,7 +24,7 @@ struct CrewMember {
   bool killed = false;     // by us
   bool parted = false;     // its replica is not there, and the run goes on without it
   bool joins = false;      // its replica comes back, and takes no part yet
-  std::optional<ExitStatus> status;
+  std::optional<process::ExitStatus> status;
   std::chrono::steady_clock::time_point ended;  // when we saw that
 
   std::string host() const;      // empty when nobody knows
@@ -72,4 +72,4 @@ class Crew {
   std::vector<CrewMember> members_;
 };
 
-}  // namespace strait::launcher
+}  // namespace strait::control

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace strait::launcher {
+namespace strait::control {
 
 bool FirstCause::add(const Finding& finding) {
   if (!cause_) {
@@ -28,4 +28,4 @@ std::vector<std::string> FirstCause::followers() const {
   return sentences;
 }
 
-}  // namespace strait::launcher
+}  // namespace strait::control

@@ -6,14 +6,14 @@
 #include <vector>
 
 #include "framework/net/process_name.h"
-#include "launcher/exit_code.h"
+#include "launcher/base/exit_code.h"
 
-namespace strait::launcher {
+namespace strait::control {
 
 // Something that went wrong with one process, or (nobody) with the launcher itself.
 struct Finding {
   std::optional<net::ProcessName> process;
-  ExitCode code = ExitCode::internal;
+  base::ExitCode code = base::ExitCode::internal;
   std::string sentence;
   // A neighbour that lost its peer tells the truth, but of an effect. It counts as the cause only
   // as long as nothing better is known.
@@ -35,4 +35,4 @@ class FirstCause {
   std::vector<Finding> followers_;  // at most one for each process
 };
 
-}  // namespace strait::launcher
+}  // namespace strait::control

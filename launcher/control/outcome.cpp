@@ -2,11 +2,11 @@
 
 #include <nlohmann/json.hpp>
 
-namespace strait::launcher {
+namespace strait::control {
 
 nlohmann::ordered_json to_json(const Outcome& outcome) {
   using Json = nlohmann::ordered_json;
-  const char* words = meaning(outcome.code);
+  const char* words = base::meaning(outcome.code);
   return {{"code", number(outcome.code)},
           {"meaning", words ? words : ""},
           {"cause", outcome.cause},
@@ -20,4 +20,4 @@ nlohmann::ordered_json to_json(const Outcome& outcome) {
            outcome.checkpoint ? Json(store::number(*outcome.checkpoint)) : Json(nullptr)}};
 }
 
-}  // namespace strait::launcher
+}  // namespace strait::control

@@ -7,13 +7,13 @@
 
 #include "framework/net/process_name.h"
 #include "framework/store/sample.h"
-#include "launcher/exit_code.h"
+#include "launcher/base/exit_code.h"
 
-namespace strait::launcher {
+namespace strait::control {
 
 // How a run ended, for people, status.json and the exit code.
 struct Outcome {
-  ExitCode code = ExitCode::done;
+  base::ExitCode code = base::ExitCode::done;
   std::string cause;                        // the first cause, one sentence; empty when done
   std::optional<net::ProcessName> culprit;  // nobody: it was the launcher itself
   std::string host;                         // the culprit's
@@ -26,4 +26,4 @@ struct Outcome {
 
 nlohmann::ordered_json to_json(const Outcome& outcome);
 
-}  // namespace strait::launcher
+}  // namespace strait::control

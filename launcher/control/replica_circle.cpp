@@ -1,6 +1,6 @@
 #include "launcher/control/replica_circle.h"
 
-namespace strait::launcher {
+namespace strait::control {
 
 ReplicaCircle::ReplicaCircle(const std::vector<net::ProcessName>& processes, bool outlives)
     : outlives_(outlives) {
@@ -8,8 +8,8 @@ ReplicaCircle::ReplicaCircle(const std::vector<net::ProcessName>& processes, boo
 }
 
 bool ReplicaCircle::outlives(const Finding& finding) const {
-  const bool lost = finding.code == ExitCode::peer_lost || finding.code == ExitCode::stalled ||
-                    finding.code == ExitCode::out_of_memory;
+  const bool lost = finding.code == base::ExitCode::peer_lost || finding.code == base::ExitCode::stalled ||
+                    finding.code == base::ExitCode::out_of_memory;
   return outlives_ && lost && members_.size() > 1 && finding.process &&
          has(finding.process->replica);
 }
@@ -22,4 +22,4 @@ void ReplicaCircle::join(std::uint32_t replica) {
   if (members_.insert(replica).second) ++epoch_;
 }
 
-}  // namespace strait::launcher
+}  // namespace strait::control

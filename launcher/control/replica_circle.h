@@ -8,7 +8,7 @@
 #include "launcher/control/control_message.h"
 #include "launcher/control/first_cause.h"
 
-namespace strait::launcher {
+namespace strait::control {
 
 // Which replicas of a run take part, and whether the others can go on without one. Pure.
 class ReplicaCircle {
@@ -33,4 +33,4 @@ class ReplicaCircle {
   bool outlives_;
 };
 
-}  // namespace strait::launcher
+}  // namespace strait::control

@@ -8,7 +8,7 @@
 #include "launcher/control/outcome.h"
 #include "launcher/control/step_ledger.h"
 
-namespace strait::launcher {
+namespace strait::control {
 
 // What is known of one process now.
 struct ProcessReport {
@@ -71,4 +71,4 @@ class RunObserver {
   virtual void ended(const Outcome& /*outcome*/) {}
 };
 
-}  // namespace strait::launcher
+}  // namespace strait::control

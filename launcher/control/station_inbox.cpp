@@ -3,7 +3,7 @@
 #include <iterator>
 #include <utility>
 
-namespace strait::launcher {
+namespace strait::control {
 namespace {
 
 // A stage that talks without end waits on its own link, not in our memory.
@@ -81,7 +81,7 @@ void StationInbox::listen(std::size_t station, net::Link& link) {
     while (true) put({station, parse_stage_message(link.receive())});
   } catch (const net::LinkError& error) {
     put({station, Letter::LinkOver{error}});
-  } catch (const ControlError& error) {
+  } catch (const base::ControlError& error) {
     put({station, Letter::Garbled{error.what()}});
   }
 }
@@ -98,4 +98,4 @@ void StationInbox::put(Letter letter) {
   changed_.notify_all();
 }
 
-}  // namespace strait::launcher
+}  // namespace strait::control

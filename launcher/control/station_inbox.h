@@ -12,7 +12,7 @@
 #include "framework/net/link.h"
 #include "launcher/control/control_message.h"
 
-namespace strait::launcher {
+namespace strait::control {
 
 // Something came over the control link of station number `station`, or the link is over: then this
 // was its last letter.
@@ -59,4 +59,4 @@ class StationInbox {
   std::vector<std::thread> listeners_;
 };
 
-}  // namespace strait::launcher
+}  // namespace strait::control

@@ -9,7 +9,7 @@
 
 #include "launcher/control/control_message.h"
 
-namespace strait::launcher {
+namespace strait::control {
 
 // One step of the whole run: a line of metrics.jsonl.
 struct StepLine {
@@ -65,4 +65,4 @@ class StepLedger {
   std::size_t next_second_ = 0;
 };
 
-}  // namespace strait::launcher
+}  // namespace strait::control

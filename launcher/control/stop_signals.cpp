@@ -3,7 +3,7 @@
 #include <array>
 #include <csignal>
 
-namespace strait::launcher {
+namespace strait::control {
 namespace {
 
 // A signal handler can reach nothing but a global.
@@ -48,4 +48,4 @@ void StopSignals::expect_warning() {
 
 bool StopSignals::warned() { return g_warned; }
 
-}  // namespace strait::launcher
+}  // namespace strait::control

@@ -2,7 +2,7 @@
 
 #include <atomic>
 
-namespace strait::launcher {
+namespace strait::control {
 
 // From construction to destruction: SIGINT and SIGTERM are counted instead of killing us; a closed
 // terminal (SIGHUP) and a reader that went away (SIGPIPE) are ignored, so that a run outlives both.
@@ -23,4 +23,4 @@ class StopSignals {
   static bool warned();  // it has come since
 };
 
-}  // namespace strait::launcher
+}  // namespace strait::control

@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-namespace strait::launcher {
+namespace strait::control {
 
 nlohmann::ordered_json to_json(const SyncStep& step) {
   return {{"process", step.process},
@@ -18,4 +18,4 @@ SyncStep sync_step_from(const nlohmann::json& object) {
           object.at("bfloat16_bytes"), object.at("round_seconds"), object.at("waited_seconds")};
 }
 
-}  // namespace strait::launcher
+}  // namespace strait::control

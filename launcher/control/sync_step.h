@@ -4,7 +4,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-namespace strait::launcher {
+namespace strait::control {
 
 // What one process and the other replicas of its stage said to each other in one step.
 struct SyncStep {
@@ -28,4 +28,4 @@ nlohmann::ordered_json to_json(const SyncStep& step);
 // json::exception where the object is no such element.
 SyncStep sync_step_from(const nlohmann::json& object);
 
-}  // namespace strait::launcher
+}  // namespace strait::control

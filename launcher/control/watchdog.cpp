@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-namespace strait::launcher {
+namespace strait::control {
 namespace {
 
 using Seconds = std::chrono::duration<double>;
@@ -184,4 +184,4 @@ Verdict Watchdog::blame(net::ProcessName first, Time now) const {
                                seconds_between(end.moved, now), why)};
 }
 
-}  // namespace strait::launcher
+}  // namespace strait::control

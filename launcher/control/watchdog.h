@@ -8,7 +8,7 @@
 
 #include "launcher/control/control_message.h"
 
-namespace strait::launcher {
+namespace strait::control {
 
 struct WatchdogLimits {
   std::chrono::milliseconds start{60'000};     // until every process has said hello
@@ -65,4 +65,4 @@ class Watchdog {
   Time judged_;
 };
 
-}  // namespace strait::launcher
+}  // namespace strait::control

@@ -13,12 +13,12 @@ install(TARGETS ${rooms} EXPORT strait
         FILE_SET HEADERS DESTINATION ${header_dir})
 file(GLOB framework_headers RELATIVE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/framework/*.h)
 install(FILES ${framework_headers} DESTINATION ${header_dir}/framework)
-if(TARGET strait_plugin)
+if(TARGET strait_plugin_interface)
   # <strait/partition.h>, <strait/plugin.h> and <strait/main.h>; they include the others by their full names.
   install(FILES ${CMAKE_CURRENT_LIST_DIR}/partition.h ${CMAKE_CURRENT_LIST_DIR}/plugin.h
                 ${CMAKE_CURRENT_LIST_DIR}/main.h
           DESTINATION ${header_dir})
-  install(TARGETS strait_plugin EXPORT strait
+  install(TARGETS strait_plugin_interface EXPORT strait
           INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} ${header_dir})
 endif()
 install(EXPORT strait NAMESPACE strait:: FILE straitTargets.cmake DESTINATION ${package_dir})

@@ -5,32 +5,32 @@
 
 #include <fmt/format.h>
 
-#include "launcher/user_error.h"
+#include "launcher/base/user_error.h"
 
-namespace strait::launcher {
+namespace strait::plan {
 
-std::vector<RecipeHost> hosts_of(const Recipe& recipe) {
-  if (recipe.hosts.backend == BackendKind::local) return {RecipeHost{.name = "localhost"}};
-  if (recipe.hosts.backend != BackendKind::slurm) return recipe.hosts.list;
+std::vector<recipe::RecipeHost> hosts_of(const recipe::Recipe& recipe) {
+  if (recipe.hosts.backend == recipe::BackendKind::local) return {recipe::RecipeHost{.name = "localhost"}};
+  if (recipe.hosts.backend != recipe::BackendKind::slurm) return recipe.hosts.list;
   const std::int64_t slots = recipe.hosts.slurm.stages_per_node;
   const std::int64_t processes = recipe.pipeline.stages * recipe.pipeline.replicas;
-  std::vector<RecipeHost> nodes;
+  std::vector<recipe::RecipeHost> nodes;
   for (std::int64_t node = 0; node * slots < processes; ++node) {
     nodes.push_back({.name = fmt::format("node {}", node), .slots = slots});
   }
   return nodes;
 }
 
-std::vector<std::size_t> place(const std::vector<RecipeHost>& hosts, std::size_t processes) {
+std::vector<std::size_t> place(const std::vector<recipe::RecipeHost>& hosts, std::size_t processes) {
   std::size_t stated = 0;
   std::size_t open = 0;
-  for (const RecipeHost& host : hosts) {
+  for (const recipe::RecipeHost& host : hosts) {
     stated += static_cast<std::size_t>(host.slots.value_or(0));
     open += host.slots ? 0U : 1U;
   }
   if (open == 0 && stated < processes) {
-    throw UserError(
-        ExitCode::bad_input,
+    throw base::UserError(
+        base::ExitCode::bad_input,
         fmt::format("hosts.list has {} slots, but {} processes are to run (stages times "
                     "replicas); give hosts more slots, or list more hosts",
                     stated, processes));
@@ -51,4 +51,4 @@ std::vector<std::size_t> place(const std::vector<RecipeHost>& hosts, std::size_t
   return places;
 }
 
-}  // namespace strait::launcher
+}  // namespace strait::plan

@@ -7,12 +7,13 @@
 #include <nlohmann/json.hpp>
 
 #include "framework/store/file_hash.h"
+#include "launcher/recipe/recipe_sync_keys.h"
 #include "launcher/recipe/recipe_writer.h"
-#include "launcher/user_error.h"
+#include "launcher/base/user_error.h"
 #include "schedules/forward_only.h"
 #include "schedules/schedule.h"
 
-namespace strait::launcher {
+namespace strait::plan {
 namespace {
 
 using nlohmann::json;
@@ -21,7 +22,7 @@ json name_to_json(net::ProcessName name) { return name.text(); }
 
 net::ProcessName name_from_json(const json& text) {
   const auto name = net::ProcessName::parse(text.get<std::string>());
-  if (!name) throw UserError(ExitCode::mismatch, "a plan names a process " + text.dump());
+  if (!name) throw base::UserError(base::ExitCode::mismatch, "a plan names a process " + text.dump());
   return *name;
 }
 
@@ -62,7 +63,7 @@ Plan::Process process_from_json(const json& from) {
     process.chunks.push_back({layers.at(0), layers.at(1)});
   }
   if (process.chunks.empty()) {
-    throw UserError(ExitCode::mismatch, "a plan gives no layers to " + process.name.text());
+    throw base::UserError(base::ExitCode::mismatch, "a plan gives no layers to " + process.name.text());
   }
   process.threads = from.at("threads");
   process.parameters = from.at("parameters");
@@ -78,7 +79,7 @@ constexpr std::array kUseWords = {"boundary", "tie", "replica", "vote"};  // by 
 Plan::Use use_from_json(const json& word) {
   const auto found = std::ranges::find(kUseWords, word.get<std::string>());
   if (found == kUseWords.end()) {
-    throw UserError(ExitCode::mismatch, "a plan uses a link as " + word.dump());
+    throw base::UserError(base::ExitCode::mismatch, "a plan uses a link as " + word.dump());
   }
   return static_cast<Plan::Use>(found - kUseWords.begin());
 }
@@ -143,7 +144,7 @@ Plan::SyncOffer offer_from_json(const json& from) {
           from.at("slowdown"),    strength_from_json(from.at("strength"))};
 }
 
-json measured_host_to_json(const MeasuredHost& host) {
+json measured_host_to_json(const recipe::MeasuredHost& host) {
   return {{"name", host.name},
           {"flops_per_second", host.flops_per_second},
           {"backward", host.backward},
@@ -151,12 +152,12 @@ json measured_host_to_json(const MeasuredHost& host) {
           {"memory_bytes_per_second", host.memory_bytes_per_second}};
 }
 
-MeasuredHost measured_host_from_json(const json& from) {
+recipe::MeasuredHost measured_host_from_json(const json& from) {
   return {from.at("name"), from.at("flops_per_second"), from.at("backward"), from.at("threads"),
           from.at("memory_bytes_per_second")};
 }
 
-json measured_link_to_json(const MeasuredLink& link) {
+json measured_link_to_json(const recipe::MeasuredLink& link) {
   return {{"from", link.from},
           {"to", link.to},
           {"bits_per_second", link.bits_per_second},
@@ -164,7 +165,7 @@ json measured_link_to_json(const MeasuredLink& link) {
           {"seconds", link.seconds}};
 }
 
-MeasuredLink measured_link_from_json(const json& from) {
+recipe::MeasuredLink measured_link_from_json(const json& from) {
   return {from.at("from"), from.at("to"), from.at("bits_per_second"),
           from.at("flows_bits_per_second"), from.at("seconds")};
 }
@@ -191,7 +192,7 @@ const Plan::Process& Plan::process(net::ProcessName name) const {
   for (const Process& candidate : processes) {
     if (candidate.name == name) return candidate;
   }
-  throw UserError(ExitCode::mismatch, "the plan has no process " + name.text());
+  throw base::UserError(base::ExitCode::mismatch, "the plan has no process " + name.text());
 }
 
 schedules::ActionList Plan::training_actions(net::ProcessName name) const {
@@ -225,7 +226,7 @@ std::string Plan::hash() const {
 }
 
 json to_json(const Plan& plan) {
-  return {{"recipe", recipe_to_json(plan.recipe)},
+  return {{"recipe", recipe::recipe_to_json(plan.recipe)},
           {"model_config", plan.model_config},
           {"model_hash", plan.model_hash},
           {"train", data_to_json(plan.train)},
@@ -250,7 +251,7 @@ json to_json(const Plan& plan) {
 Plan plan_from_json(const json& from) {
   try {
     Plan plan;
-    plan.recipe = recipe_from_json(from.at("recipe"), "plan");
+    plan.recipe = recipe::recipe_from_json(from.at("recipe"), "plan");
     plan.model_config = from.at("model_config");
     plan.model_hash = from.at("model_hash");
     plan.train = data_from_json(from.at("train"));
@@ -280,11 +281,27 @@ Plan plan_from_json(const json& from) {
     for (const json& link : from.at("links")) plan.links.push_back(link_from_json(link));
     return plan;
   } catch (const json::exception& error) {
-    throw UserError(ExitCode::mismatch,
+    throw base::UserError(base::ExitCode::mismatch,
                     fmt::format("this is not a plan of this build ({}); was it made by another "
                                 "version of strait?",
                                 error.what()));
   }
 }
 
-}  // namespace strait::launcher
+recipe::Recipe settled_recipe(const Plan& plan) {
+  recipe::Recipe recipe = plan.recipe;
+  if (recipe::sync_method_of(recipe) == recipe::kAutomaticSync) {
+    recipe.sync.method = plan.sync_method;
+    // Said of cocktail, whose strengths these are, and not of what was chosen instead.
+    if (!plan.sync_strength) recipe.sync.random = recipe.sync.top = std::nullopt;
+    if (!plan.sync_strength) recipe.sync.bits = std::nullopt;
+  }
+  if (plan.sync_strength) {
+    recipe.sync.random = plan.sync_strength->random;
+    recipe.sync.top = plan.sync_strength->top;
+    recipe.sync.bits = plan.sync_strength->bits;
+  }
+  return recipe;
+}
+
+}  // namespace strait::plan

@@ -10,13 +10,13 @@
 
 #include "framework/net/process_name.h"
 #include "framework/store/sample.h"
-#include "framework/sync/strength.h"
+#include "framework/sync/sync_settings.h"
 #include "launcher/recipe/link_table.h"
 #include "launcher/recipe/recipe.h"
 #include "models/model_description.h"
 #include "schedules/action.h"
 
-namespace strait::launcher {
+namespace strait::plan {
 
 // A recipe resolved: who runs what, where, over which link. A value: made, printed, compared and
 // sent without side effects. Bytes and times in it are forecasts; everything else is exact.
@@ -76,7 +76,7 @@ struct Plan {
     std::int64_t rows = 0;
   };
 
-  Recipe recipe;
+  recipe::Recipe recipe;
   std::string model_config;  // the text of config.json
   std::string model_hash;
   Data train;
@@ -93,7 +93,7 @@ struct Plan {
   std::optional<sync::Strength> sync_strength = std::nullopt;
   std::vector<SyncOffer> sync_offers;  // all methods, with the recipe's settings where it has them
   std::vector<Host> hosts;             // in the order of the recipe
-  LinkTable speeds;                    // measured ones that forecasts go by; see speeds.h
+  recipe::LinkTable speeds;                    // measured ones that forecasts go by; see speeds.h
   std::vector<Process> processes;      // by replica, then by stage
   std::vector<Link> links;
 
@@ -115,7 +115,8 @@ nlohmann::json to_json(const Plan& plan);
 // UserError (mismatch) where the JSON is not a plan of this build.
 Plan plan_from_json(const nlohmann::json& json);
 
-// For people: a few lines and two small tables.
-std::string describe(const Plan& plan);
+// The plan's recipe with what "auto" chose in its [sync]: what the stages of a run go by, and what
+// a run that goes on is compared by.
+recipe::Recipe settled_recipe(const Plan& plan);
 
-}  // namespace strait::launcher
+}  // namespace strait::plan

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
-namespace strait::launcher {
+namespace strait::plan {
 
 PathSpeed path_speed(const Plan& plan, std::size_t from, std::size_t to) {
   PathSpeed speed;
-  const MeasuredLink* link = plan.speeds.link(plan.hosts.at(from).name, plan.hosts.at(to).name);
+  const recipe::MeasuredLink* link = plan.speeds.link(plan.hosts.at(from).name, plan.hosts.at(to).name);
   if (link != nullptr) {
     // One thread seals what a process sends: a wider path does not make that faster.
     speed = {std::min(link->bits_per_second / 8, kAssumedLinkBytesPerSecond), link->seconds, true};
@@ -24,7 +24,7 @@ PathSpeed relayed_speed(const PathSpeed& direct, std::size_t links) {
 ComputeSpeed compute_speed(const Plan& plan, std::size_t host, std::int64_t threads) {
   ComputeSpeed speed;
   speed.flops_per_second = kAssumedFlopsPerThread * static_cast<double>(threads);
-  const MeasuredHost* known = plan.speeds.host(plan.hosts.at(host).name);
+  const recipe::MeasuredHost* known = plan.speeds.host(plan.hosts.at(host).name);
   if (known == nullptr || known->flops_per_second == 0) return speed;
   speed.flops_per_second =
       known->flops_per_second * static_cast<double>(threads) / static_cast<double>(known->threads);
@@ -34,10 +34,10 @@ ComputeSpeed compute_speed(const Plan& plan, std::size_t host, std::int64_t thre
 }
 
 double copy_speed(const Plan& plan, std::size_t host) {
-  const MeasuredHost* known = plan.speeds.host(plan.hosts.at(host).name);
+  const recipe::MeasuredHost* known = plan.speeds.host(plan.hosts.at(host).name);
   const bool measured = known != nullptr && known->memory_bytes_per_second > 0;
   const double both = measured ? known->memory_bytes_per_second : kAssumedMemoryBytesPerSecond;
   return both / 2;  // each byte is read and written
 }
 
-}  // namespace strait::launcher
+}  // namespace strait::plan

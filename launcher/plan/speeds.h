@@ -1,11 +1,17 @@
 #pragma once
 
+#include <functional>
+
 #include <cstddef>
+#include <functional>
+
 #include <cstdint>
+
+#include <functional>
 
 #include "launcher/plan/plan.h"
 
-namespace strait::launcher {
+namespace strait::plan {
 
 // What forecasts go by where nobody has measured, and the recipe says nothing.
 inline constexpr double kAssumedFlopsPerThread = 2e10;
@@ -24,6 +30,9 @@ struct PathSpeed {
 // (plan.speeds), as the recipe says (hosts.link_megabits), or as assumed.
 PathSpeed path_speed(const Plan& plan, std::size_t from, std::size_t to);
 
+// How fast a link is between two hosts of the plan.
+using PathSpeeds =
+    std::function<PathSpeed(const Plan::Link& link, std::size_t from, std::size_t to)>;
 // The same over a relay that so many links share: the bytes cross two paths, one after the other.
 PathSpeed relayed_speed(const PathSpeed& direct, std::size_t links);
 
@@ -39,4 +48,4 @@ ComputeSpeed compute_speed(const Plan& plan, std::size_t host, std::int64_t thre
 // Bytes per second that one of the plan's hosts copies in memory.
 double copy_speed(const Plan& plan, std::size_t host);
 
-}  // namespace strait::launcher
+}  // namespace strait::plan

@@ -8,7 +8,7 @@
 #include "schedules/schedule.h"
 #include "stages/partition.h"
 
-namespace strait::launcher {
+namespace strait::plugin {
 
 void OfferedParts::partition(const std::string& name, partition::Partition cut) {
   stages::partitions().add({name, "of a plugin", std::move(cut)});
@@ -25,4 +25,16 @@ void OfferedParts::codec(const codec::CodecOffer& codec) { codec::codecs().add(c
 
 void OfferedParts::sync_method(const sync::MethodOffer& method) { sync::methods().add(method); }
 
-}  // namespace strait::launcher
+std::vector<std::string> part_names(recipe::PartKind kind) {
+  switch (kind) {
+    case recipe::PartKind::schedule:
+      return schedules::catalogue().names();
+    case recipe::PartKind::codec:
+      return codec::codecs().names();
+    case recipe::PartKind::sync_method:
+      break;
+  }
+  return sync::methods().names();
+}
+
+}  // namespace strait::plugin

@@ -4,8 +4,9 @@
 #include <vector>
 
 #include "launcher/plugin/plugin.h"
+#include "launcher/recipe/part_names.h"
 
-namespace strait::launcher {
+namespace strait::plugin {
 
 // Puts what somebody offers where the built-in parts are: into the catalogue of each room. From
 // then on names resolve to it in the whole process.
@@ -24,4 +25,7 @@ class OfferedParts final : public Extensions {
   std::vector<std::string> partitions_;
 };
 
-}  // namespace strait::launcher
+// Names in the catalogues of a kind: of this build, then of the plugins that are loaded.
+std::vector<std::string> part_names(recipe::PartKind kind);
+
+}  // namespace strait::plugin

@@ -13,7 +13,7 @@
 //   STRAIT_PLUGIN(offer_mine)
 //
 // Build it as a shared object that links strait::plugin, and name it in a recipe; or call
-// strait_main(argc, argv, offer_mine) in a program of your own (launcher/strait_main.h). Recipes
+// strait_main(argc, argv, offer_mine) in a program of your own (launcher/app/strait_main.h). Recipes
 // then know the names like those of built-in parts, which are offered in the same way.
 
 namespace strait {

@@ -6,11 +6,12 @@
 #include <map>
 #include <string_view>
 
-#include "launcher/build_id.h"
+#include "framework/store/file_hash.h"
+#include "launcher/base/build_id.h"
 #include "launcher/plugin/offered_parts.h"
-#include "launcher/user_error.h"
+#include "launcher/base/user_error.h"
 
-namespace strait::launcher {
+namespace strait::plugin {
 namespace {
 
 namespace fs = std::filesystem;
@@ -23,7 +24,7 @@ std::map<void*, std::vector<std::string>>& partitions_of_loaded() {
 
 void* open_object(const fs::path& file) {
   if (!fs::exists(file)) {
-    throw UserError(ExitCode::bad_input,
+    throw base::UserError(base::ExitCode::bad_input,
                     fmt::format("there is no plugin {}; give the path of a shared object, from the "
                                 "directory in which strait is started",
                                 file.string()));
@@ -31,7 +32,7 @@ void* open_object(const fs::path& file) {
   // Absolute, or the loader would look a bare name up in the system's folders.
   void* const object = dlopen(fs::absolute(file).c_str(), RTLD_NOW | RTLD_LOCAL);
   if (object == nullptr) {
-    throw UserError(ExitCode::bad_input,
+    throw base::UserError(base::ExitCode::bad_input,
                     fmt::format("the plugin {} cannot be loaded: {}", file.string(), dlerror()));
   }
   return object;
@@ -42,7 +43,7 @@ const PluginEntry& entry_of(void* object, const fs::path& file) {
   auto* const function = reinterpret_cast<EntryFunction>(dlsym(object, "strait_plugin"));
   const PluginEntry* const entry = function == nullptr ? nullptr : function();
   if (entry == nullptr) {
-    throw UserError(ExitCode::bad_input,
+    throw base::UserError(base::ExitCode::bad_input,
                     fmt::format("{} is a shared object but no plugin of strait: it has no "
                                 "strait_plugin(), which STRAIT_PLUGIN or STRAIT_PARTITION makes",
                                 file.string()));
@@ -52,16 +53,16 @@ const PluginEntry& entry_of(void* object, const fs::path& file) {
 
 void check_versions(const PluginEntry& entry, const fs::path& file) {
   if (entry.abi != STRAIT_PLUGIN_ABI) {
-    throw UserError(ExitCode::mismatch,
+    throw base::UserError(base::ExitCode::mismatch,
                     fmt::format("the plugin {} has plugin ABI version {}, but this strait ({}) has "
                                 "version {}; build it again with the package of this strait",
-                                file.string(), entry.abi, build_id(), STRAIT_PLUGIN_ABI));
+                                file.string(), entry.abi, base::build_id(), STRAIT_PLUGIN_ABI));
   }
   if (std::string_view(entry.library) != STRAIT_PLUGIN_LIBRARY) {
-    throw UserError(ExitCode::mismatch,
+    throw base::UserError(base::ExitCode::mismatch,
                     fmt::format("the plugin {} was built with {}, but this strait ({}) with {}; "
                                 "build it again with the same standard library",
-                                file.string(), entry.library, build_id(), STRAIT_PLUGIN_LIBRARY));
+                                file.string(), entry.library, base::build_id(), STRAIT_PLUGIN_LIBRARY));
   }
 }
 
@@ -71,9 +72,9 @@ OfferedParts let_offer(void (*offer)(Extensions&), const std::string& who) {
   try {
     offer(parts);
   } catch (const std::exception& error) {
-    throw UserError(ExitCode::bad_input, fmt::format("{}: {}", who, error.what()));
+    throw base::UserError(base::ExitCode::bad_input, fmt::format("{}: {}", who, error.what()));
   } catch (...) {
-    throw UserError(ExitCode::bad_input,
+    throw base::UserError(base::ExitCode::bad_input,
                     fmt::format("{} throws something that is no std::exception", who));
   }
   return parts;
@@ -93,6 +94,7 @@ std::vector<std::string> load_plugin(const fs::path& file) {
 }
 
 void offer_own_parts(void (*offer)(Extensions&)) {
+  recipe::set_part_names(part_names);
   if (offer != nullptr) let_offer(offer, "what this program has linked in");
 }
 
@@ -100,4 +102,16 @@ void load_plugins(const std::vector<std::string>& files) {
   for (const std::string& file : files) load_plugin(file);
 }
 
-}  // namespace strait::launcher
+void load_copies(const std::vector<plan::PluginCopy>& copies) {
+  for (const plan::PluginCopy& copy : copies) {
+    if (const std::string hash = store::hash_file(copy.file).hash; hash != copy.hash) {
+      throw base::UserError(base::ExitCode::mismatch,
+                      fmt::format("the plugin {} is not the launcher's: it has the hash {} here "
+                                  "and {} there; give every host the same file",
+                                  copy.file, hash, copy.hash));
+    }
+    load_plugin(copy.file);
+  }
+}
+
+}  // namespace strait::plugin

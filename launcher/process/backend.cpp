@@ -4,7 +4,7 @@
 
 #include <csignal>
 
-namespace strait::launcher {
+namespace strait::process {
 namespace {
 
 const char* signal_words(int signal) {
@@ -40,20 +40,20 @@ std::string ExitStatus::sentence() const {
   }
   if (!lost.empty()) return lost;
   const int left_with = code.value_or(-1);
-  const char* words = meaning(ExitCode{left_with});
+  const char* words = base::meaning(base::ExitCode{left_with});
   return words ? fmt::format("ended with code {} ({})", left_with, words)
                : fmt::format("ended with code {}", left_with);
 }
 
-ExitCode ExitStatus::exit_code() const {
+base::ExitCode ExitStatus::exit_code() const {
   if (signal) {
     const bool own_fault = *signal == SIGSEGV || *signal == SIGABRT || *signal == SIGBUS ||
                            *signal == SIGILL || *signal == SIGFPE;
-    return own_fault ? ExitCode::internal : ExitCode::peer_lost;
+    return own_fault ? base::ExitCode::internal : base::ExitCode::peer_lost;
   }
-  if (!lost.empty()) return ExitCode::peer_lost;
-  const ExitCode left_with{code.value_or(0)};
-  return left_with != ExitCode::done && meaning(left_with) ? left_with : ExitCode::internal;
+  if (!lost.empty()) return base::ExitCode::peer_lost;
+  const base::ExitCode left_with{code.value_or(0)};
+  return left_with != base::ExitCode::done && base::meaning(left_with) ? left_with : base::ExitCode::internal;
 }
 
 ExitStatus Process::terminate(std::chrono::milliseconds grace) {
@@ -72,4 +72,4 @@ std::vector<std::unique_ptr<Process>> Backend::start_all(const std::vector<Launc
   return started;
 }
 
-}  // namespace strait::launcher
+}  // namespace strait::process

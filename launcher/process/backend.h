@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "framework/net/process_name.h"
-#include "launcher/exit_code.h"
+#include "launcher/base/exit_code.h"
 
-namespace strait::launcher {
+namespace strait::process {
 
 // How a process ended.
 struct ExitStatus {
@@ -22,7 +22,7 @@ struct ExitStatus {
   // code 10 (bad input)"
   std::string sentence() const;
   // How a run ends whose first cause this is.
-  ExitCode exit_code() const;
+  base::ExitCode exit_code() const;
 };
 
 // What to start. Nothing here is secret but `input`, which is in no argument and no environment.
@@ -76,4 +76,4 @@ class Backend {
   virtual std::vector<std::unique_ptr<Process>> start_all(const std::vector<Launch>& launches);
 };
 
-}  // namespace strait::launcher
+}  // namespace strait::process

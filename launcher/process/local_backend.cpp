@@ -20,9 +20,9 @@
 
 #include "framework/store/file_descriptor.h"
 #include "launcher/process/log_tail.h"
-#include "launcher/user_error.h"
+#include "launcher/base/user_error.h"
 
-namespace strait::launcher {
+namespace strait::process {
 namespace {
 
 using store::FileDescriptor;
@@ -63,7 +63,7 @@ class LocalProcess : public Process {
     if (!ended()) ::kill(-pid_, SIGKILL);
   }
   std::vector<std::string> log_tail(std::size_t count) const override {
-    return launcher::log_tail(log_, count);
+    return process::log_tail(log_, count);
   }
 
   void send_input(const std::string& json);
@@ -120,7 +120,7 @@ void LocalProcess::send_input(const std::string& json) {
     } else if (errno == EAGAIN) {
       const int left = milliseconds_until(deadline);
       if (left == 0) {
-        throw UserError(ExitCode::stalled,
+        throw base::UserError(base::ExitCode::stalled,
                         fmt::format("{} (pid {}) was started, but has not read its plan within "
                                     "{} s; see {}",
                                     name_, pid_, kInputLimit.count(), log_.string()));
@@ -157,7 +157,7 @@ void LocalProcess::send_input(const std::string& json) {
 }
 
 [[noreturn]] void refuse(const Launch& launch, std::string_view doing, int error) {
-  throw UserError(ExitCode::bad_input,
+  throw base::UserError(base::ExitCode::bad_input,
                   fmt::format("cannot start {}: {} failed: {}", launch.process.describe(), doing,
                               std::strerror(error)));
 }
@@ -210,4 +210,4 @@ std::unique_ptr<Process> LocalBackend::start(const Launch& launch) {
   return process;
 }
 
-}  // namespace strait::launcher
+}  // namespace strait::process

@@ -4,7 +4,7 @@
 
 #include "launcher/process/backend.h"
 
-namespace strait::launcher {
+namespace strait::process {
 
 // Child processes of this one, on this machine. They inherit no descriptor and no signal setting.
 // Stateless; any thread may start, each Process then belongs to one thread.
@@ -13,4 +13,4 @@ class LocalBackend : public Backend {
   std::unique_ptr<Process> start(const Launch& launch) override;
 };
 
-}  // namespace strait::launcher
+}  // namespace strait::process

@@ -3,16 +3,16 @@
 #include <algorithm>
 #include <fstream>
 
-#include "launcher/console/printable_text.h"
+#include "launcher/base/printable_text.h"
 
-namespace strait::launcher {
+namespace strait::process {
 namespace {
 
 constexpr std::streamoff kTailBytes = std::streamoff{64} << 10;
 constexpr std::size_t kLineBytes = 400;
 
 std::string shown(const std::string& line) {
-  const std::string text = printable(line);
+  const std::string text = base::printable(line);
   return text.size() > kLineBytes ? text.substr(0, kLineBytes) + "…" : text;
 }
 
@@ -36,4 +36,4 @@ std::vector<std::string> log_tail(const std::filesystem::path& file, std::size_t
   return lines;
 }
 
-}  // namespace strait::launcher
+}  // namespace strait::process

@@ -17,9 +17,9 @@
 #include <cstdint>
 #include <cstring>
 
-#include "launcher/user_error.h"
+#include "launcher/base/user_error.h"
 
-namespace strait::launcher {
+namespace strait::process {
 namespace {
 
 using store::FileDescriptor;
@@ -31,7 +31,7 @@ constexpr std::size_t kLongestLine = 1 << 20;
 std::pair<FileDescriptor, FileDescriptor> stream_to_child(const std::string& program) {
   std::array<int, 2> ends{};
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
-    throw UserError(ExitCode::bad_input,
+    throw base::UserError(base::ExitCode::bad_input,
                     fmt::format("cannot start {}: {}", program, std::strerror(errno)));
   }
   return {FileDescriptor(ends[0]), FileDescriptor(ends[1])};
@@ -102,8 +102,8 @@ PipedProcess::PipedProcess(const std::vector<std::string>& argv) {
   their_errors = out_of_the_way(std::move(their_errors));
   const ChildSetup setup(their_input.number(), their_output.number(), their_errors.number());
   if (const int error = setup.start(pid_, argv); error != 0) {
-    throw UserError(
-        ExitCode::bad_input,
+    throw base::UserError(
+        base::ExitCode::bad_input,
         error == ENOENT
             ? fmt::format("there is no program {} here; install it, or put it into PATH", argv[0])
             : fmt::format("cannot start {}: {}", argv[0], std::strerror(error)));
@@ -205,4 +205,4 @@ std::optional<ExitStatus> PipedProcess::wait_until(Time deadline) {
   return status_;
 }
 
-}  // namespace strait::launcher
+}  // namespace strait::process

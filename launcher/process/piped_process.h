@@ -9,7 +9,7 @@
 #include "framework/store/file_descriptor.h"
 #include "launcher/process/backend.h"
 
-namespace strait::launcher {
+namespace strait::process {
 
 // A program beside this one that we talk with over its stdin and stdout, such as ssh. It has a
 // session of its own, so neither Ctrl-C in our terminal nor a question on it reaches it. What it
@@ -58,4 +58,4 @@ class PipedProcess {
   std::optional<ExitStatus> status_;
 };
 
-}  // namespace strait::launcher
+}  // namespace strait::process

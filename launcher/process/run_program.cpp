@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 
-#include "launcher/console/printable_text.h"
+#include "launcher/base/printable_text.h"
 #include "launcher/process/piped_process.h"
-#include "launcher/user_error.h"
+#include "launcher/base/user_error.h"
 
-namespace strait::launcher {
+namespace strait::process {
 namespace {
 
 constexpr std::size_t kMostAnswer = 1U << 20U;
@@ -18,7 +18,7 @@ std::string ProgramAnswer::complaint() const {
   if (end == std::string::npos) return "it " + status.sentence();
   const std::size_t before = err.find_last_of('\n', end);
   const std::size_t begin = before == std::string::npos ? 0 : before + 1;
-  return printable(err.substr(begin, end + 1 - begin));
+  return base::printable(err.substr(begin, end + 1 - begin));
 }
 
 ProgramAnswer run_program(const std::vector<std::string>& argv, std::chrono::seconds limit) {
@@ -33,8 +33,8 @@ ProgramAnswer run_program(const std::vector<std::string>& argv, std::chrono::sec
   }
   const std::optional<ExitStatus> ended = program.wait_until(deadline);
   if (!ended) {
-    throw UserError(
-        ExitCode::stalled,
+    throw base::UserError(
+        base::ExitCode::stalled,
         fmt::format("{} has given no answer within {} s and was ended", argv[0], limit.count()));
   }
   answer.status = *ended;
@@ -42,4 +42,4 @@ ProgramAnswer run_program(const std::vector<std::string>& argv, std::chrono::sec
   return answer;
 }
 
-}  // namespace strait::launcher
+}  // namespace strait::process

@@ -6,7 +6,7 @@
 
 #include "launcher/process/backend.h"
 
-namespace strait::launcher {
+namespace strait::process {
 
 // What a program said that ran to its end.
 struct ProgramAnswer {
@@ -24,4 +24,4 @@ struct ProgramAnswer {
 // stdin. UserError: there is no such program, or it has not ended after `limit` (it is killed).
 ProgramAnswer run_program(const std::vector<std::string>& argv, std::chrono::seconds limit);
 
-}  // namespace strait::launcher
+}  // namespace strait::process

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <random>
 
-namespace strait::launcher {
+namespace strait::reach {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -127,4 +127,4 @@ std::vector<FlowSample> pour_and_hear(int socket, double seconds, Instant deadli
   return samples;
 }
 
-}  // namespace strait::launcher
+}  // namespace strait::reach

@@ -8,7 +8,7 @@
 
 // How bytes are poured into a connection and counted where they come out. Who counts decides how
 // long it takes: the other end pours until the connection is closed.
-namespace strait::launcher {
+namespace strait::reach {
 
 inline constexpr std::size_t kEchoBytes = 32;
 
@@ -25,4 +25,4 @@ void count_and_tell(int socket, Instant deadline);
 // The other side of that: says for how long, pours, and hears how many bytes had come by when.
 std::vector<FlowSample> pour_and_hear(int socket, double seconds, Instant deadline);
 
-}  // namespace strait::launcher
+}  // namespace strait::reach

@@ -4,10 +4,10 @@
 
 #include "launcher/reach/reach_message.h"
 
-namespace strait::launcher {
+namespace strait::reach {
 
 // Has `strait-stage --measure` answer, a process of its own that ends with it: a keeper has no
 // libtorch. Waits for it, less than a minute. UserError: it could not, with its own last words.
 ComputeMeasured measure_aside(const std::string& program, const MeasureCompute& order);
 
-}  // namespace strait::launcher
+}  // namespace strait::reach

@@ -9,9 +9,9 @@
 
 #include "framework/net/endpoint.h"
 #include "launcher/reach/ticket.h"
-#include "launcher/user_error.h"
+#include "launcher/base/user_error.h"
 
-namespace strait::launcher {
+namespace strait::reach {
 namespace {
 
 using std::chrono::seconds;
@@ -79,8 +79,8 @@ void compare_speeds(Reach& reach, const OpenPorts& ports, std::vector<PathTry>& 
 
 }  // namespace
 
-std::vector<std::vector<std::string>> candidate_addresses(const std::vector<RecipeHost>& told,
-                                                          const std::vector<HostFacts>& facts) {
+std::vector<std::vector<std::string>> candidate_addresses(const std::vector<recipe::RecipeHost>& told,
+                                                          const std::vector<hosts::HostFacts>& facts) {
   std::vector<std::vector<std::string>> addresses;
   for (std::size_t i = 0; i < facts.size(); ++i) {
     std::vector<std::string> own;
@@ -128,7 +128,7 @@ OpenPorts::~OpenPorts() {
     if (places_[i].empty()) continue;
     try {
       reach_.give(i, ClosePort{});
-    } catch (const UserError& lost) {
+    } catch (const base::UserError& lost) {
       // Its port went with it, and whoever needs that host next says so.
       static_cast<void>(lost);
     }
@@ -180,4 +180,4 @@ std::vector<PathTry> try_paths(Reach& reach, const OpenPorts& ports,
   return tries;
 }
 
-}  // namespace strait::launcher
+}  // namespace strait::reach

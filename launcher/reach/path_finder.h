@@ -4,17 +4,17 @@
 #include <utility>
 #include <vector>
 
-#include "launcher/host/host_facts.h"
+#include "launcher/hosts/host_facts.h"
 #include "launcher/plan/plan.h"
 #include "launcher/reach/reach.h"
 #include "launcher/reach/route.h"
 
-namespace strait::launcher {
+namespace strait::reach {
 
 // Where each host may be reached: the address that the recipe tells for it, or else all it has, the
 // one that it reaches the launcher from first.
-std::vector<std::vector<std::string>> candidate_addresses(const std::vector<RecipeHost>& told,
-                                                          const std::vector<HostFacts>& facts);
+std::vector<std::vector<std::string>> candidate_addresses(const std::vector<recipe::RecipeHost>& told,
+                                                          const std::vector<hosts::HostFacts>& facts);
 
 // Ports that all hosts with an address have opened to each other, for as long as this lives.
 class OpenPorts {
@@ -48,4 +48,4 @@ class OpenPorts {
 std::vector<PathTry> try_paths(Reach& reach, const OpenPorts& ports,
                                const std::vector<std::pair<std::size_t, std::size_t>>& pairs);
 
-}  // namespace strait::launcher
+}  // namespace strait::reach

@@ -13,7 +13,7 @@
 #include "launcher/reach/flow.h"
 #include "launcher/reach/ticket.h"
 
-namespace strait::launcher {
+namespace strait::reach {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -105,4 +105,4 @@ double flow_rate(const net::Endpoint& place, const std::string& token, FlowDirec
   return steady_rate(merge_flows(flows));
 }
 
-}  // namespace strait::launcher
+}  // namespace strait::reach

@@ -9,7 +9,7 @@
 
 // Measurements against a ReachPort, by a host that can dial it. They block until they are done; an
 // answer that cannot be had is PathError.
-namespace strait::launcher {
+namespace strait::reach {
 
 struct DialTarget {
   std::uint32_t host = 0;  // who is to answer there
@@ -35,4 +35,4 @@ enum class FlowDirection : std::uint8_t { from_there, to_there };
 double flow_rate(const net::Endpoint& place, const std::string& token, FlowDirection direction,
                  int connections, double seconds, Instant deadline);
 
-}  // namespace strait::launcher
+}  // namespace strait::reach

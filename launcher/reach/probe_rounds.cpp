@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace strait::launcher {
+namespace strait::reach {
 
 // The timetable of a tournament: one seat stays, all others move on by one from round to round, and
 // who sits opposite is whom one meets. With an odd number of hosts one seat is empty.
@@ -24,4 +24,4 @@ std::vector<std::vector<HostPair>> probe_rounds(std::size_t hosts) {
   return rounds;
 }
 
-}  // namespace strait::launcher
+}  // namespace strait::reach

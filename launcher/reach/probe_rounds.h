@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-namespace strait::launcher {
+namespace strait::reach {
 
 using HostPair = std::pair<std::size_t, std::size_t>;  // the lower index first
 
@@ -12,4 +12,4 @@ using HostPair = std::pair<std::size_t, std::size_t>;  // the lower index first
 // pairs of a round: what a round measures at the same time does not disturb itself.
 std::vector<std::vector<HostPair>> probe_rounds(std::size_t hosts);
 
-}  // namespace strait::launcher
+}  // namespace strait::reach

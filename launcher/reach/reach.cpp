@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "framework/net/link_error.h"
-#include "launcher/user_error.h"
+#include "launcher/base/user_error.h"
 
-namespace strait::launcher {
+namespace strait::reach {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -15,7 +15,7 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kReachLook = std::chrono::milliseconds(200);
 
 [[noreturn]] void throw_lost_host(const std::string& host, const net::LinkError& error) {
-  throw UserError(ExitCode::peer_lost,
+  throw base::UserError(base::ExitCode::peer_lost,
                   fmt::format("host {} was lost while paths were tried: {}", host, error.what()));
 }
 
@@ -49,10 +49,10 @@ ReachAnswer Reach::take(std::size_t host, std::chrono::steady_clock::time_point 
   } catch (const net::LinkError& error) {
     throw_lost_host(hosts_[host].name, error);
   }
-  throw UserError(ExitCode::stalled,
+  throw base::UserError(base::ExitCode::stalled,
                   fmt::format("host {} has not said in time which of its paths work; is it "
                               "overloaded? Its keeper's log tells more",
                               hosts_[host].name));
 }
 
-}  // namespace strait::launcher
+}  // namespace strait::reach

@@ -11,7 +11,7 @@
 #include "framework/net/link.h"
 #include "launcher/reach/reach_message.h"
 
-namespace strait::launcher {
+namespace strait::reach {
 
 // The launcher's ends of the service "reach", by host. One thread.
 class Reach {
@@ -55,4 +55,4 @@ const Answer* answer_in(const ReachAnswer& answer, std::string& trouble) {
   return std::get_if<Answer>(&answer);
 }
 
-}  // namespace strait::launcher
+}  // namespace strait::reach

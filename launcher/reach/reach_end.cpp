@@ -6,12 +6,12 @@
 #include <chrono>
 
 #include "framework/net/link_error.h"
-#include "launcher/control/control_error.h"
-#include "launcher/failure.h"
-#include "launcher/host/host_facts.h"
+#include "launcher/base/control_error.h"
+#include "launcher/base/failure.h"
+#include "launcher/hosts/host_facts.h"
 #include "launcher/reach/path_measure.h"
 
-namespace strait::launcher {
+namespace strait::reach {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -50,7 +50,7 @@ void ReachEnd::serve() {
     }
   } catch (const net::LinkError& error) {
     spdlog::info("no more questions about paths: {}", error.what());
-  } catch (const ControlError& error) {
+  } catch (const base::ControlError& error) {
     spdlog::error("{}", error.what());
     link_->abort(net::LinkError(net::LinkError::Kind::aborted, error.what()));
   }
@@ -61,7 +61,7 @@ std::optional<ReachAnswer> ReachEnd::obey(const ReachOrder& order) {
   try {
     return std::visit([this](const auto& known) { return answer(known); }, order);
   } catch (const std::exception& error) {
-    return OrderFailed{describe_failure(error).text};
+    return OrderFailed{base::describe_failure(error).text};
   }
 }
 
@@ -72,7 +72,7 @@ std::optional<ReachAnswer> ReachEnd::answer(const OpenPort& order) {
   PortOpened opened;
   for (const net::Endpoint& place : port_->endpoints()) {
     opened.places.push_back(place.text());
-    opened.wires.push_back(interface_of(place.host));
+    opened.wires.push_back(hosts::interface_of(place.host));
   }
   opened.troubles = port_->troubles();
   return opened;
@@ -126,4 +126,4 @@ RelayEnds& ReachEnd::relay_ends() {
   return *relay_ends_;
 }
 
-}  // namespace strait::launcher
+}  // namespace strait::reach

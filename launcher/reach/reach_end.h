@@ -13,7 +13,7 @@
 #include "launcher/reach/reach_port.h"
 #include "launcher/reach/relay_ends.h"
 
-namespace strait::launcher {
+namespace strait::reach {
 
 // A keeper's end of the service "reach": tries and measures paths as the launcher asks, one order
 // after the other, and holds this host's ends of relayed links. Own thread, which the destructor
@@ -52,4 +52,4 @@ class ReachEnd {
   std::thread thread_;
 };
 
-}  // namespace strait::launcher
+}  // namespace strait::reach

@@ -10,7 +10,7 @@
 
 // What the launcher asks of a keeper about its paths, over the service "reach", and what it
 // answers. Every order but the last two has one answer, in turn. Places are endpoints as text.
-namespace strait::launcher {
+namespace strait::reach {
 
 // ---- launcher → keeper
 
@@ -118,4 +118,4 @@ net::Frame format(const ReachAnswer& answer);
 ReachOrder parse_reach_order(std::span<const std::byte> frame);
 ReachAnswer parse_reach_answer(std::span<const std::byte> frame);
 
-}  // namespace strait::launcher
+}  // namespace strait::reach

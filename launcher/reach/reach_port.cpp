@@ -8,7 +8,7 @@
 
 #include "launcher/reach/flow.h"
 
-namespace strait::launcher {
+namespace strait::reach {
 namespace {
 
 using std::chrono::seconds;
@@ -114,4 +114,4 @@ void ReachPort::serve(Caller& caller) const {
   }
 }
 
-}  // namespace strait::launcher
+}  // namespace strait::reach

@@ -13,7 +13,7 @@
 #include "launcher/reach/ticket.h"
 #include "launcher/reach/wake_signal.h"
 
-namespace strait::launcher {
+namespace strait::reach {
 
 // Where a host can be reached, and the other end of every measurement: listens on the host's
 // addresses and does what a caller with the right token wishes for (see path_measure.h). Own
@@ -57,4 +57,4 @@ class ReachPort {
   std::thread thread_;
 };
 
-}  // namespace strait::launcher
+}  // namespace strait::reach

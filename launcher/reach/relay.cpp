@@ -10,7 +10,7 @@
 #include "launcher/reach/relay_waiting.h"
 #include "launcher/reach/splice_set.h"
 
-namespace strait::launcher {
+namespace strait::reach {
 namespace {
 
 constexpr int kLookEveryMilliseconds = 1000;  // for those who have waited too long
@@ -99,4 +99,4 @@ void Relay::serve() {
   }
 }
 
-}  // namespace strait::launcher
+}  // namespace strait::reach

@@ -12,7 +12,7 @@
 #include "launcher/reach/tcp_socket.h"
 #include "launcher/reach/wake_signal.h"
 
-namespace strait::launcher {
+namespace strait::reach {
 
 // Joins the ends of links whose hosts cannot reach each other: both dial out to here and say their
 // ticket, and from then on each gets the other's bytes. Bytes only: keys and frames stay with the
@@ -53,4 +53,4 @@ class Relay {
   std::thread thread_;
 };
 
-}  // namespace strait::launcher
+}  // namespace strait::reach

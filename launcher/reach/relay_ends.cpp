@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <utility>
 
-namespace strait::launcher {
+namespace strait::reach {
 namespace {
 
 using std::chrono::milliseconds;
@@ -157,4 +157,4 @@ void RelayEnds::answer(const DialEnd& end) {
   }
 }
 
-}  // namespace strait::launcher
+}  // namespace strait::reach

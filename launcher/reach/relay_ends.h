@@ -17,7 +17,7 @@
 #include "launcher/reach/ticket.h"
 #include "launcher/reach/wake_signal.h"
 
-namespace strait::launcher {
+namespace strait::reach {
 
 // A host's ends of relayed links. Where the stage of this host listens, a connection to the relay
 // stands ready and is passed on to the stage once the other end comes; where it connects, it finds
@@ -80,4 +80,4 @@ class RelayEnds {
   std::thread thread_;
 };
 
-}  // namespace strait::launcher
+}  // namespace strait::reach

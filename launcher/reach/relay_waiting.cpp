@@ -5,7 +5,7 @@
 #include <cerrno>
 #include <utility>
 
-namespace strait::launcher {
+namespace strait::reach {
 namespace {
 
 using std::chrono::seconds;
@@ -90,4 +90,4 @@ void RelayWaiting::seat(const Ticket& ticket, Newcomer& newcomer, Instant now) {
   seats.push_back({std::move(newcomer.socket), now});
 }
 
-}  // namespace strait::launcher
+}  // namespace strait::reach

@@ -12,7 +12,7 @@
 #include "launcher/reach/tcp_socket.h"
 #include "launcher/reach/ticket.h"
 
-namespace strait::launcher {
+namespace strait::reach {
 
 // The relay's door: connections that have not found their other end yet. Who says no valid ticket
 // in time goes; of those who do, each side of a link has few places, and the newest are served
@@ -58,4 +58,4 @@ class RelayWaiting {
   std::map<std::string, Link> links_;  // by token
 };
 
-}  // namespace strait::launcher
+}  // namespace strait::reach

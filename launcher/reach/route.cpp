@@ -7,9 +7,9 @@
 #include <iterator>
 #include <set>
 
-#include "launcher/console/byte_text.h"
+#include "launcher/base/byte_text.h"
 
-namespace strait::launcher {
+namespace strait::reach {
 namespace {
 
 constexpr const char* kOwnHost = "127.0.0.1";
@@ -17,7 +17,7 @@ constexpr double kAboutTheSame = 1.1;
 
 using Pair = std::pair<std::size_t, std::size_t>;
 
-Pair hosts_of(const Plan& plan, const Plan::Link& link) {
+Pair hosts_of(const plan::Plan& plan, const plan::Plan::Link& link) {
   return {plan.process(link.connects).host_index, plan.process(link.listens).host_index};
 }
 
@@ -27,7 +27,7 @@ bool better(const PathTry& one, const PathTry& than) {
   return kAboutTheSame * one.seconds < than.seconds;
 }
 
-LinkRoute route_of(const Plan& plan, const Plan::Link& link, const std::vector<PathTry>& tries) {
+LinkRoute route_of(const plan::Plan& plan, const plan::Plan::Link& link, const std::vector<PathTry>& tries) {
   const auto [upper, lower] = hosts_of(plan, link);
   LinkRoute route{link.name, link.listens, kOwnHost, false};
   if (upper == lower) return route;
@@ -44,9 +44,9 @@ LinkRoute route_of(const Plan& plan, const Plan::Link& link, const std::vector<P
 
 }  // namespace
 
-std::vector<Pair> paths_to_try(const Plan& plan) {
+std::vector<Pair> paths_to_try(const plan::Plan& plan) {
   std::set<Pair> pairs;
-  for (const Plan::Link& link : plan.links) {
+  for (const plan::Plan::Link& link : plan.links) {
     const auto [upper, lower] = hosts_of(plan, link);
     if (upper == lower) continue;
     pairs.insert({upper, lower});
@@ -64,13 +64,13 @@ const PathTry* best_try(const std::vector<PathTry>& tries, std::size_t from, std
   return best;
 }
 
-std::vector<LinkRoute> choose_routes(const Plan& plan, const std::vector<PathTry>& tries) {
+std::vector<LinkRoute> choose_routes(const plan::Plan& plan, const std::vector<PathTry>& tries) {
   std::vector<LinkRoute> routes;
-  for (const Plan::Link& link : plan.links) routes.push_back(route_of(plan, link, tries));
+  for (const plan::Plan::Link& link : plan.links) routes.push_back(route_of(plan, link, tries));
   return routes;
 }
 
-std::vector<std::string> blocked_hosts(const Plan& plan, const std::vector<PathTry>& tries) {
+std::vector<std::string> blocked_hosts(const plan::Plan& plan, const std::vector<PathTry>& tries) {
   std::vector<std::string> sentences;
   for (std::size_t host = 0; host < plan.hosts.size(); ++host) {
     std::vector<PathTry> towards;
@@ -91,14 +91,14 @@ std::vector<std::string> blocked_hosts(const Plan& plan, const std::vector<PathT
   return sentences;
 }
 
-std::string relay_warning(const Plan& plan, const std::vector<LinkRoute>& routes,
+std::string relay_warning(const plan::Plan& plan, const std::vector<LinkRoute>& routes,
                           double step_seconds) {
   std::set<std::string> pairs;
   std::vector<std::string> links;
   std::int64_t bytes = 0;
   for (std::size_t i = 0; i < routes.size(); ++i) {
     if (!routes[i].relayed) continue;
-    const Plan::Link& link = plan.links[i];
+    const plan::Plan::Link& link = plan.links[i];
     const auto [upper, lower] = hosts_of(plan, link);
     pairs.insert(fmt::format("{} and {}", plan.hosts[upper].name, plan.hosts[lower].name));
     links.push_back(link.name);
@@ -110,7 +110,7 @@ std::string relay_warning(const Plan& plan, const std::vector<LinkRoute>& routes
       "come in there and go out again, and a step takes {:.3g} s by forecast ({:.3g} s without the "
       "relay); open their ports to each other to spare that",
       fmt::join(pairs, "; "), fmt::join(links, ", "), links.size() == 1 ? "goes" : "go",
-      byte_text(static_cast<std::uint64_t>(bytes)), step_seconds, plan.step_seconds);
+      base::byte_text(static_cast<std::uint64_t>(bytes)), step_seconds, plan.step_seconds);
 }
 
-}  // namespace strait::launcher
+}  // namespace strait::reach

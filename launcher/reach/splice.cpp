@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 
-namespace strait::launcher {
+namespace strait::reach {
 namespace {
 
 constexpr std::size_t kHeldBytes = std::size_t{256} << 10;
@@ -64,4 +64,4 @@ bool Splice::move() {
   return filled && near_goes_on && far_goes_on;
 }
 
-}  // namespace strait::launcher
+}  // namespace strait::reach

@@ -10,7 +10,7 @@
 
 #include "framework/store/file_descriptor.h"
 
-namespace strait::launcher {
+namespace strait::reach {
 
 // Two connections of which each gets the other's bytes. Holds a bounded amount: whoever reads
 // slowly slows down who sends. Belongs to one thread, which polls for what it waits for and moves
@@ -51,4 +51,4 @@ class Splice {
   Held far_;
 };
 
-}  // namespace strait::launcher
+}  // namespace strait::reach

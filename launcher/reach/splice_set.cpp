@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace strait::launcher {
+namespace strait::reach {
 
 void SpliceSet::drop(const std::string& name) {
   std::erase_if(open_, [&](const Named& one) { return one.name == name; });
@@ -28,4 +28,4 @@ void SpliceSet::move(std::span<const pollfd> polls) {
   open_ = std::move(kept);
 }
 
-}  // namespace strait::launcher
+}  // namespace strait::reach

@@ -10,7 +10,7 @@
 
 #include "launcher/reach/splice.h"
 
-namespace strait::launcher {
+namespace strait::reach {
 
 // The splices of one thread, and the bytes that each name's have moved.
 class SpliceSet {
@@ -39,4 +39,4 @@ class SpliceSet {
   std::map<std::string, std::uint64_t> bytes_;
 };
 
-}  // namespace strait::launcher
+}  // namespace strait::reach

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
-namespace strait::launcher {
+namespace strait::reach {
 namespace {
 
 constexpr double kBeginning = 1.0 / 3;  // of the time, in which TCP finds its speed
@@ -88,4 +88,4 @@ std::vector<FlowSample> merge_flows(std::span<const std::vector<FlowSample>> flo
   return growth;
 }
 
-}  // namespace strait::launcher
+}  // namespace strait::reach

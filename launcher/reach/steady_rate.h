@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-namespace strait::launcher {
+namespace strait::reach {
 
 // At `seconds` of the counting host's steady clock so many bytes had come.
 struct FlowSample {
@@ -20,4 +20,4 @@ double steady_rate(std::span<const FlowSample> samples);
 // Of flows side by side, counted by one clock: their sum.
 std::vector<FlowSample> merge_flows(std::span<const std::vector<FlowSample>> flows);
 
-}  // namespace strait::launcher
+}  // namespace strait::reach

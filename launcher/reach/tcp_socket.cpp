@@ -13,7 +13,7 @@
 #include <cstring>
 #include <memory>
 
-namespace strait::launcher {
+namespace strait::reach {
 namespace {
 
 using store::FileDescriptor;
@@ -180,4 +180,4 @@ int milliseconds_left(Instant deadline) {
   return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, INT_MAX));
 }
 
-}  // namespace strait::launcher
+}  // namespace strait::reach

@@ -12,7 +12,7 @@
 
 // Plain TCP, for what is no link: to try and measure paths, and to pass bytes on. All sockets are
 // non-blocking, are not inherited, send without delay and notice a peer that is gone.
-namespace strait::launcher {
+namespace strait::reach {
 
 using Instant = std::chrono::steady_clock::time_point;
 
@@ -52,4 +52,4 @@ void receive_all(int socket, std::span<std::byte> bytes, Instant deadline);
 
 int milliseconds_left(Instant deadline);
 
-}  // namespace strait::launcher
+}  // namespace strait::reach

@@ -5,7 +5,7 @@
 
 #include "framework/net/run_id.h"
 
-namespace strait::launcher {
+namespace strait::reach {
 namespace {
 
 constexpr std::string_view kTicketMagic = "strait-reach/1 ";  // then the wish, then the token
@@ -38,4 +38,4 @@ std::optional<Ticket> parse_ticket(std::span<const std::byte> bytes) {
   return Ticket{words.substr(kTicketMagic.size() + 1), static_cast<Ticket::Wish>(wish)};
 }
 
-}  // namespace strait::launcher
+}  // namespace strait::reach

@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-namespace strait::launcher {
+namespace strait::reach {
 
 // What a plain TCP connection of ours says first: what it wants, and the token that lets it in and
 // nobody else. It guards sockets only. What a relayed link carries stays sealed from end to end,
@@ -36,4 +36,4 @@ using TicketBytes = std::array<std::byte, kTicketBytes>;
 TicketBytes to_bytes(const Ticket& ticket);
 std::optional<Ticket> parse_ticket(std::span<const std::byte> bytes);
 
-}  // namespace strait::launcher
+}  // namespace strait::reach

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <system_error>
 
-namespace strait::launcher {
+namespace strait::reach {
 
 WakeSignal::WakeSignal() : event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (!event_.open()) throw std::system_error(errno, std::generic_category(), "eventfd");
@@ -25,4 +25,4 @@ void WakeSignal::lower() {
   static_cast<void>(::read(event_.number(), &raised, sizeof raised));
 }
 
-}  // namespace strait::launcher
+}  // namespace strait::reach

@@ -2,7 +2,7 @@
 
 #include "framework/store/file_descriptor.h"
 
-namespace strait::launcher {
+namespace strait::reach {
 
 // A descriptor that poll(2) understands, by which other threads call one that waits there. Many
 // raises are one wake.
@@ -17,4 +17,4 @@ class WakeSignal {
   store::FileDescriptor event_;
 };
 
-}  // namespace strait::launcher
+}  // namespace strait::reach

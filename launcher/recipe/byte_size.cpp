@@ -10,7 +10,7 @@
 #include "launcher/recipe/recipe_key_kinds.h"
 #include "launcher/recipe/recipe_number_keys.h"
 
-namespace strait::launcher {
+namespace strait::recipe {
 namespace {
 
 struct SizeUnit {
@@ -53,4 +53,4 @@ std::string format_byte_size(std::int64_t bytes) {
                                   : fmt::format("{}{}", bytes / unit->bytes, unit->name);
 }
 
-}  // namespace strait::launcher
+}  // namespace strait::recipe

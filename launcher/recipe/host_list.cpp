@@ -8,11 +8,11 @@
 #include <fmt/format.h>
 
 #include "launcher/recipe/byte_size.h"
-#include "launcher/recipe/nearest_name.h"
+#include "launcher/base/nearest_name.h"
 #include "launcher/recipe/recipe_key_kinds.h"
 #include "launcher/recipe/recipe_number_keys.h"
 
-namespace strait::launcher {
+namespace strait::recipe {
 namespace {
 
 constexpr std::size_t kMostHosts = 4096;
@@ -112,7 +112,7 @@ std::string read_host(const RecipeValue& value, RecipeHost& host) {
   for (const auto& [name, field] : value.items()) {
     const auto part = std::ranges::find(host_parts(), name, &HostPart::name);
     if (part == host_parts().end()) {
-      const auto near = nearest_name(name, names);
+      const auto near = base::nearest_name(name, names);
       return fmt::format("a host has no \"{}\"{}", name,
                          near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near));
     }
@@ -164,4 +164,4 @@ RecipeValue host_list_value(const std::vector<RecipeHost>& hosts) {
   return list;
 }
 
-}  // namespace strait::launcher
+}  // namespace strait::recipe

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace strait::launcher {
+namespace strait::recipe {
 
 const MeasuredHost* LinkTable::host(const std::string& name) const {
   const auto found = std::ranges::find(hosts, name, &MeasuredHost::name);
@@ -19,4 +19,4 @@ const MeasuredLink* LinkTable::link(const std::string& from, const std::string& 
   return found == links.end() ? nullptr : &*found;
 }
 
-}  // namespace strait::launcher
+}  // namespace strait::recipe

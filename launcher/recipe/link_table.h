@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace strait::launcher {
+namespace strait::recipe {
 
 // What was measured of one host; 0: not.
 struct MeasuredHost {
@@ -38,4 +38,4 @@ struct LinkTable {
   bool operator==(const LinkTable&) const = default;
 };
 
-}  // namespace strait::launcher
+}  // namespace strait::recipe

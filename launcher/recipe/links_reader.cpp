@@ -13,16 +13,16 @@
 #include <fmt/ranges.h>
 #include <toml++/toml.h>
 
-#include "launcher/user_error.h"
+#include "launcher/base/user_error.h"
 
-namespace strait::launcher {
+namespace strait::recipe {
 namespace {
 
 constexpr std::size_t kMostLinksBytes = std::size_t{16} << 20;
 constexpr const char* kCsvHeading = "from,to,mbit_per_s,ms";
 
 [[noreturn]] void refuse_links(const std::string& where, const std::string& what) {
-  throw UserError(ExitCode::bad_input, fmt::format("{}: {}", where, what));
+  throw base::UserError(base::ExitCode::bad_input, fmt::format("{}: {}", where, what));
 }
 
 std::string place_of(const toml::node& node, const std::string& source) {
@@ -154,7 +154,7 @@ double cell_number(const std::string& cell, double least, const std::string& whe
 LinkTable read_links(const std::filesystem::path& file) {
   std::ifstream in(file, std::ios::binary);
   if (!in) {
-    throw UserError(ExitCode::bad_input,
+    throw base::UserError(base::ExitCode::bad_input,
                     fmt::format("hosts.links: cannot read {}: {}; strait probe writes such a file",
                                 file.string(), std::strerror(errno)));
   }
@@ -223,4 +223,4 @@ LinkTable parse_links_csv(std::string_view text, const std::string& source) {
   return table;
 }
 
-}  // namespace strait::launcher
+}  // namespace strait::recipe

@@ -6,7 +6,7 @@
 
 #include "launcher/recipe/link_table.h"
 
-namespace strait::launcher {
+namespace strait::recipe {
 
 // Reads what `strait probe` writes, or what a person does: TOML with [[hosts]] and [[links]] tables
 // whose keys are the fields of link_table.h. A file called *.csv has a line per link instead,
@@ -20,4 +20,4 @@ LinkTable read_links(const std::filesystem::path& file);
 LinkTable parse_links_toml(std::string_view text, const std::string& source);
 LinkTable parse_links_csv(std::string_view text, const std::string& source);
 
-}  // namespace strait::launcher
+}  // namespace strait::recipe

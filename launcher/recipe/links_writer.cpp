@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-namespace strait::launcher {
+namespace strait::recipe {
 namespace {
 
 // A basic string of TOML is one of JSON.
@@ -64,4 +64,4 @@ std::string write_links(const LinkTable& table, const std::string& heading) {
   return text;
 }
 
-}  // namespace strait::launcher
+}  // namespace strait::recipe

@@ -10,7 +10,7 @@
 #include "launcher/recipe/recipe_places.h"
 #include "launcher/recipe/recipe_words.h"
 
-namespace strait::launcher {
+namespace strait::recipe {
 
 // Outside of Recipe because compilers disagree on optional members whose type is still being
 // defined.
@@ -143,4 +143,4 @@ struct Recipe {
   bool operator==(const Recipe&) const = default;
 };
 
-}  // namespace strait::launcher
+}  // namespace strait::recipe

@@ -7,12 +7,12 @@
 
 #include <fmt/format.h>
 
-#include "launcher/recipe/nearest_name.h"
+#include "launcher/base/nearest_name.h"
 #include "launcher/recipe/recipe_keys.h"
 #include "launcher/recipe/recipe_sync_keys.h"
-#include "launcher/user_error.h"
+#include "launcher/base/user_error.h"
 
-namespace strait::launcher {
+namespace strait::recipe {
 
 namespace {
 
@@ -46,7 +46,7 @@ std::vector<std::string_view> known_in(std::string_view section) {
 // The name that was meant: in its own section, or the same word in another one.
 std::string proposal_for(std::string_view key) {
   const auto last = last_part_of(key);
-  const auto near = nearest_name(last, known_in(section_of(key)));
+  const auto near = base::nearest_name(last, known_in(section_of(key)));
   if (!near.empty()) {
     return std::string(near);
   }
@@ -71,7 +71,7 @@ std::string wrong_value(const FoundValue& found, const RecipeKey& key) {
     const std::vector<std::string> parts = key.names ? key.names() : std::vector<std::string>();
     std::vector<std::string_view> words = key.words;
     words.insert(words.end(), parts.begin(), parts.end());
-    const auto near = nearest_name(*written, words);
+    const auto near = base::nearest_name(*written, words);
     proposal = near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near);
   }
   if (key.objection) proposal += "; " + key.objection(found.value);
@@ -249,15 +249,15 @@ Recipe assemble_recipe(const std::vector<FoundValue>& found, const std::string& 
   }
   const auto count = mistakes.size();
   if (count == 1) {
-    throw UserError(ExitCode::bad_input, mistakes.front());
+    throw base::UserError(base::ExitCode::bad_input, mistakes.front());
   }
   mistakes.resize(std::min(count, kMostMistakesShown));
-  throw UserError(
-      ExitCode::bad_input,
+  throw base::UserError(
+      base::ExitCode::bad_input,
       fmt::format("{} mistakes in {}:\n  {}{}", count, source, fmt::join(mistakes, "\n  "),
                   count > kMostMistakesShown
                       ? fmt::format("\n  and {} more", count - kMostMistakesShown)
                       : ""));
 }
 
-}  // namespace strait::launcher
+}  // namespace strait::recipe

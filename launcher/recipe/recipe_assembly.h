@@ -6,7 +6,7 @@
 #include "launcher/recipe/recipe.h"
 #include "launcher/recipe/recipe_keys.h"
 
-namespace strait::launcher {
+namespace strait::recipe {
 
 // A key with its value as some recipe text had it. A table is found itself (with an object, whose
 // content is not looked at) and its parts after it.
@@ -26,4 +26,4 @@ enum class PartNames { known, any };
 Recipe assemble_recipe(const std::vector<FoundValue>& found, const std::string& source,
                        PartNames names = PartNames::known);
 
-}  // namespace strait::launcher
+}  // namespace strait::recipe

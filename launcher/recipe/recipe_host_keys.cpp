@@ -8,7 +8,7 @@
 #include "launcher/recipe/recipe_key_kinds.h"
 #include "launcher/recipe/recipe_number_keys.h"
 
-namespace strait::launcher {
+namespace strait::recipe {
 namespace {
 
 using key_kinds::integer;
@@ -123,4 +123,4 @@ std::vector<RecipeKey> host_keys() {
                           "a list of words such as [\"--qos=long\"]", "further words for sbatch"))};
 }
 
-}  // namespace strait::launcher
+}  // namespace strait::recipe

@@ -4,9 +4,9 @@
 
 #include "launcher/recipe/recipe_keys.h"
 
-namespace strait::launcher {
+namespace strait::recipe {
 
 // The keys of [hosts], in the order of the documentation.
 std::vector<RecipeKey> host_keys();
 
-}  // namespace strait::launcher
+}  // namespace strait::recipe

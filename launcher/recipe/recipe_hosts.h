@@ -9,7 +9,7 @@
 
 #include "launcher/recipe/recipe_words.h"
 
-namespace strait::launcher {
+namespace strait::recipe {
 
 // Where on a host a run keeps its files, unless the recipe says otherwise.
 inline constexpr const char* kHostDirectory = "~/.strait";
@@ -58,4 +58,4 @@ struct HostSettings {
   bool operator==(const HostSettings&) const = default;
 };
 
-}  // namespace strait::launcher
+}  // namespace strait::recipe

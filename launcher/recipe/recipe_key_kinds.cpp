@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace strait::launcher::key_kinds {
+namespace strait::recipe::key_kinds {
 
 namespace {
 
@@ -50,4 +50,4 @@ bool is_part_name(const RecipeValue& value) {
          });
 }
 
-}  // namespace strait::launcher::key_kinds
+}  // namespace strait::recipe::key_kinds

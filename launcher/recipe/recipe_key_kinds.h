@@ -15,7 +15,7 @@
 
 // The kinds of keys that recipe_keys.cpp makes its list of. `place` is a function from a Recipe
 // (const or not) to a reference to the field that the key is about.
-namespace strait::launcher::key_kinds {
+namespace strait::recipe::key_kinds {
 
 // Text without control characters, as paths and names are; empty stands for absent.
 bool is_clean_text(const RecipeValue& value);
@@ -121,4 +121,4 @@ RecipeKey part(const std::string& name, Place place, PartKind kind, const std::s
   return key;
 }
 
-}  // namespace strait::launcher::key_kinds
+}  // namespace strait::recipe::key_kinds

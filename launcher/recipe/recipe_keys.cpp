@@ -11,7 +11,7 @@
 #include "launcher/recipe/recipe_particular_keys.h"
 #include "launcher/recipe/recipe_sync_keys.h"
 
-namespace strait::launcher {
+namespace strait::recipe {
 
 namespace {
 
@@ -219,4 +219,4 @@ std::string_view section_of(std::string_view name) {
 
 std::string_view last_part_of(std::string_view name) { return name.substr(name.rfind('.') + 1); }
 
-}  // namespace strait::launcher
+}  // namespace strait::recipe

@@ -9,7 +9,7 @@
 
 #include "launcher/recipe/recipe.h"
 
-namespace strait::launcher {
+namespace strait::recipe {
 
 // The neutral form of a value between the text of a recipe and its fields.
 using RecipeValue = nlohmann::json;
@@ -52,4 +52,4 @@ bool is_recipe_section(std::string_view name);
 std::string_view section_of(std::string_view name);
 std::string_view last_part_of(std::string_view name);
 
-}  // namespace strait::launcher
+}  // namespace strait::recipe

@@ -9,7 +9,7 @@
 #include "launcher/recipe/recipe_keys.h"
 
 // The kinds of keys that take numbers; see recipe_key_kinds.h.
-namespace strait::launcher::key_kinds {
+namespace strait::recipe::key_kinds {
 
 // The field takes numbers of a range, or it is an optional one: then `absent` is the word for its
 // absence ("auto"), and empty where only leaving the key out says so.
@@ -78,4 +78,4 @@ RecipeKey number(const std::string& name, Place place, NumberRange range, const 
   return ranged(name, place, range, help, absent);
 }
 
-}  // namespace strait::launcher::key_kinds
+}  // namespace strait::recipe::key_kinds

@@ -6,7 +6,7 @@
 #include "launcher/recipe/recipe_key_kinds.h"
 #include "launcher/recipe/recipe_number_keys.h"
 
-namespace strait::launcher::particular_keys {
+namespace strait::recipe::particular_keys {
 
 namespace {
 
@@ -158,4 +158,4 @@ RecipeKey group() {
       "32, 64 or 128", "values that share a scale, in fixed and delta");
 }
 
-}  // namespace strait::launcher::particular_keys
+}  // namespace strait::recipe::particular_keys

@@ -3,7 +3,7 @@
 #include "launcher/recipe/recipe_keys.h"
 
 // The keys that are of no general kind; recipe_keys.cpp puts them into its list.
-namespace strait::launcher::particular_keys {
+namespace strait::recipe::particular_keys {
 
 RecipeKey run_name();    // name: a directory's name, and nothing that leaves runs/
 RecipeKey partition();   // pipeline.partition: a word, a plugin or ranges
@@ -13,4 +13,4 @@ RecipeKey group();       // codec.group: a power of two
 RecipeKey cache();       // codec.cache and
 RecipeKey cache_disk();  // codec.cache_disk: sizes with their units
 
-}  // namespace strait::launcher::particular_keys
+}  // namespace strait::recipe::particular_keys

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace strait::launcher {
+namespace strait::recipe {
 
 // Where a recipe's keys were set, for sentences about them that can be said only when more is known
 // than the recipe. No part of what it asks for: recipes that differ in it alone are equal.
@@ -20,4 +20,4 @@ struct RecipePlaces {
   bool operator==(const RecipePlaces& /*other*/) const { return true; }
 };
 
-}  // namespace strait::launcher
+}  // namespace strait::recipe

@@ -16,9 +16,9 @@
 
 #include "launcher/recipe/recipe_assembly.h"
 #include "launcher/recipe/recipe_keys.h"
-#include "launcher/user_error.h"
+#include "launcher/base/user_error.h"
 
-namespace strait::launcher {
+namespace strait::recipe {
 
 namespace {
 
@@ -52,8 +52,8 @@ std::string shown_toml(const toml::node& node) {
 }
 
 [[noreturn]] void refuse_depth(const std::string& where) {
-  throw UserError(
-      ExitCode::bad_input,
+  throw base::UserError(
+      base::ExitCode::bad_input,
       fmt::format("values nest deeper than {} ({}); no recipe does", kDeepestToml, where));
 }
 
@@ -120,7 +120,7 @@ toml::table parse_toml(std::string_view text, const std::string& source) {
     return toml::parse(text, source);
   } catch (const toml::parse_error& error) {
     const auto at = error.source().begin;
-    throw UserError(ExitCode::bad_input, fmt::format("{}:{}:{} is not TOML: {}", source, at.line,
+    throw base::UserError(base::ExitCode::bad_input, fmt::format("{}:{}:{} is not TOML: {}", source, at.line,
                                                      at.column, error.description()));
   }
 }
@@ -142,8 +142,8 @@ toml::table parse_override_value(const std::string& value) {
 void collect_override(const std::string& written, std::vector<PlacedValue>& found) {
   const auto equals = written.find('=');
   if (equals == std::string::npos || equals == 0) {
-    throw UserError(
-        ExitCode::bad_input,
+    throw base::UserError(
+        base::ExitCode::bad_input,
         fmt::format("--set {} sets nothing; write it as --set train.batch=32", written));
   }
   const auto table = parse_override_value(written.substr(equals + 1));
@@ -190,14 +190,14 @@ std::vector<std::string> plugins_in(const std::vector<FoundValue>& found) {
 std::string read_text(const std::filesystem::path& file) {
   std::ifstream in(file, std::ios::binary);
   if (!in) {
-    throw UserError(ExitCode::bad_input, fmt::format("cannot read the recipe {}: {}", file.string(),
+    throw base::UserError(base::ExitCode::bad_input, fmt::format("cannot read the recipe {}: {}", file.string(),
                                                      std::strerror(errno)));
   }
   std::string text(kMostRecipeBytes + 1, '\0');
   in.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (in.bad() || (in.fail() && !in.eof())) {
-    throw UserError(
-        ExitCode::bad_input,
+    throw base::UserError(
+        base::ExitCode::bad_input,
         fmt::format("cannot read the recipe {}: it is no ordinary file", file.string()));
   }
   text.resize(static_cast<std::size_t>(in.gcount()));
@@ -214,7 +214,7 @@ Recipe read_recipe(const std::filesystem::path& file, std::span<const std::strin
 Recipe parse_recipe(std::string_view text, const std::string& source,
                     std::span<const std::string> overrides, const LoadPlugins& load) {
   if (text.size() > kMostRecipeBytes) {
-    throw UserError(ExitCode::bad_input, fmt::format("{} is larger than {} bytes; no recipe is",
+    throw base::UserError(base::ExitCode::bad_input, fmt::format("{} is larger than {} bytes; no recipe is",
                                                      source, kMostRecipeBytes));
   }
   std::vector<PlacedValue> placed;
@@ -236,4 +236,4 @@ Recipe parse_recipe(std::string_view text, const std::string& source,
   return assemble_recipe(found, source);
 }
 
-}  // namespace strait::launcher
+}  // namespace strait::recipe

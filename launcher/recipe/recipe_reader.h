@@ -9,7 +9,7 @@
 
 #include "launcher/recipe/recipe.h"
 
-namespace strait::launcher {
+namespace strait::recipe {
 
 // TOML to Recipe: the only file that knows TOML. Pure but for reading the file; safe on hostile
 // input (at most kMostRecipeBytes, no deep nesting, nothing is executed). A failure is one
@@ -32,4 +32,4 @@ Recipe read_recipe(const std::filesystem::path& file, std::span<const std::strin
 Recipe parse_recipe(std::string_view text, const std::string& source,
                     std::span<const std::string> overrides = {}, const LoadPlugins& load = {});
 
-}  // namespace strait::launcher
+}  // namespace strait::recipe

@@ -4,9 +4,9 @@
 
 #include <fmt/format.h>
 
-#include "launcher/user_error.h"
+#include "launcher/base/user_error.h"
 
-namespace strait::launcher {
+namespace strait::recipe {
 
 namespace {
 
@@ -52,9 +52,9 @@ std::vector<std::string> unsupported_settings(const Recipe& recipe) {
 void check_supported(const Recipe& recipe) {
   const auto sentences = unsupported_settings(recipe);
   if (!sentences.empty()) {
-    throw UserError(ExitCode::bad_input,
+    throw base::UserError(base::ExitCode::bad_input,
                     fmt::format("recipe {}: {}", recipe.name, fmt::join(sentences, "\n  ")));
   }
 }
 
-}  // namespace strait::launcher
+}  // namespace strait::recipe

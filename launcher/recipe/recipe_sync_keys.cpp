@@ -9,7 +9,7 @@
 #include "launcher/recipe/recipe_key_kinds.h"
 #include "launcher/recipe/recipe_number_keys.h"
 
-namespace strait::launcher {
+namespace strait::recipe {
 
 namespace {
 
@@ -126,4 +126,4 @@ std::string sync_objection(std::string_view key, const Recipe& recipe) {
                                    : fmt::format("it reads {}", fmt::join(known, ", ")));
 }
 
-}  // namespace strait::launcher
+}  // namespace strait::recipe

@@ -6,7 +6,7 @@
 
 #include "launcher/recipe/recipe_keys.h"
 
-namespace strait::launcher {
+namespace strait::recipe {
 
 // The keys of [sync]; recipe_keys.cpp puts them into its list. Their values are there (get) only
 // where there are replicas, the recipe says anything of sync, and its method reads them.
@@ -27,4 +27,4 @@ std::vector<std::string> keys_read_by(std::string_view method);
 // empty where it may.
 std::string sync_objection(std::string_view key, const Recipe& recipe);
 
-}  // namespace strait::launcher
+}  // namespace strait::recipe

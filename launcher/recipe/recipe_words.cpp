@@ -2,7 +2,7 @@
 
 #include <array>
 
-namespace strait::launcher {
+namespace strait::recipe {
 
 namespace {
 
@@ -36,4 +36,4 @@ Names all_names(SavedCaches) { return kSavedCachesNames; }
 Names all_names(LossRule) { return kLossRuleNames; }
 Names all_names(BackendKind) { return kBackendNames; }
 
-}  // namespace strait::launcher
+}  // namespace strait::recipe

@@ -5,7 +5,7 @@
 #include <span>
 #include <string_view>
 
-namespace strait::launcher {
+namespace strait::recipe {
 
 // The words a recipe chooses from.
 enum class Weights : std::uint8_t { load, random };
@@ -42,4 +42,4 @@ std::string_view name_of(Word word) {
   return all_names(word)[static_cast<std::size_t>(word)];
 }
 
-}  // namespace strait::launcher
+}  // namespace strait::recipe

@@ -8,9 +8,9 @@
 #include "launcher/recipe/part_names.h"
 #include "launcher/recipe/recipe_assembly.h"
 #include "launcher/recipe/recipe_keys.h"
-#include "launcher/user_error.h"
+#include "launcher/base/user_error.h"
 
-namespace strait::launcher {
+namespace strait::recipe {
 
 namespace {
 
@@ -115,7 +115,7 @@ RecipeValue recipe_to_json(const Recipe& recipe) {
 
 Recipe recipe_from_json(const RecipeValue& json, const std::string& source) {
   if (!json.is_object()) {
-    throw UserError(ExitCode::bad_input,
+    throw base::UserError(base::ExitCode::bad_input,
                     fmt::format("{} holds no recipe but a JSON {}", source, json.type_name()));
   }
   std::vector<FoundValue> found;
@@ -134,4 +134,4 @@ std::string recipe_reference() {
   });
 }
 
-}  // namespace strait::launcher
+}  // namespace strait::recipe

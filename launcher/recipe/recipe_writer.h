@@ -6,7 +6,7 @@
 
 #include "launcher/recipe/recipe.h"
 
-namespace strait::launcher {
+namespace strait::recipe {
 
 // The resolved recipe, every key written out, in the order of the documentation. Both forms read
 // back equal: parse_recipe(recipe_to_toml(r), …) == r and recipe_from_json(recipe_to_json(r), …) ==
@@ -21,4 +21,4 @@ Recipe recipe_from_json(const nlohmann::json& json, const std::string& source);
 // what it is for.
 std::string recipe_reference();
 
-}  // namespace strait::launcher
+}  // namespace strait::recipe

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "framework/sync/cocktail.h"
-#include "framework/sync/line_allocator.h"
+#include "framework/sync/slots.h"
 
 namespace {
 
@@ -54,23 +54,23 @@ class Replica {
 
   // Steps differ in what they look at.
   void next() { round.opened.step = static_cast<strait::store::Step>(++step_); }
-  void tell() {
+  void encode() {
     auto& mine = round.exchanges[0].mine;
     mine.assign(round.parts.size(), {});
-    for (const Part& part : round.parts) method.tell(round, part, slots, mine[part.index]);
+    for (const Part& part : round.parts) method.encode(round, part, slots, mine[part.index]);
   }
   // Everybody told the same.
-  void fold() {
+  void reduce() {
     const auto& mine = round.exchanges[0].mine[0];
     const std::vector<std::span<const std::byte>> told(kMembers, mine);
     strait::net::Frame answer;
-    method.fold(round, round.parts[0], told, slots, answer);
+    method.reduce(round, round.parts[0], told, slots, answer);
   }
   void read() {
     round.exchanges[0].agreed = round.exchanges[0].mine;
-    for (const Part& part : round.parts) method.arrived(round, part, slots);
+    for (const Part& part : round.parts) method.decode(round, part, slots);
   }
-  void land() { method.land(round, slots); }
+  void apply() { method.apply(round, slots); }
 
   Layout layout;
   Values weights;
@@ -97,11 +97,11 @@ void copy(benchmark::State& state) {
   count_bytes(state);
 }
 
-void tell(benchmark::State& state, const SyncSettings& settings) {
+void encode(benchmark::State& state, const SyncSettings& settings) {
   Replica replica(state.range(0), settings);
   for (auto _ : state) {
     replica.next();
-    replica.tell();
+    replica.encode();
   }
   count_bytes(state);
   std::size_t bytes = 0;
@@ -109,29 +109,29 @@ void tell(benchmark::State& state, const SyncSettings& settings) {
   state.counters["bits"] = 8.0 * static_cast<double>(bytes) / static_cast<double>(state.range(0));
 }
 
-void fold(benchmark::State& state, const SyncSettings& settings) {
+void reduce(benchmark::State& state, const SyncSettings& settings) {
   Replica replica(state.range(0), settings);
-  replica.tell();
-  for (auto _ : state) replica.fold();
+  replica.encode();
+  for (auto _ : state) replica.reduce();
   count_bytes(state);
 }
 
 void read(benchmark::State& state, const SyncSettings& settings) {
   Replica replica(state.range(0), settings);
-  replica.tell();
+  replica.encode();
   for (auto _ : state) replica.read();
   count_bytes(state);
 }
 
-void land(benchmark::State& state, const SyncSettings& settings) {
+void apply(benchmark::State& state, const SyncSettings& settings) {
   Replica replica(state.range(0), settings);
   for (auto _ : state) {
     state.PauseTiming();
     replica.next();
-    replica.tell();
+    replica.encode();
     replica.read();
     state.ResumeTiming();
-    replica.land();
+    replica.apply();
   }
   count_bytes(state);
 }

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "framework/sync/methods.h"
-#include "framework/sync/strength.h"
+#include "framework/sync/sync_settings.h"
 #include "tests/framework/sync/direct_round.h"
 
 namespace {
@@ -54,7 +54,7 @@ class Timed : public SyncMethod {
   std::string name() const override { return method_->name(); }
   std::vector<SlotNeed> slots() const override { return method_->slots(); }
   std::string model_slot() const override { return method_->model_slot(); }
-  bool agrees() const override { return method_->agrees(); }
+  bool model_is_replicated() const override { return method_->model_is_replicated(); }
   bool sums_gradients() const override { return method_->sums_gradients(); }
   UpdateRule update_rule(strait::store::Step step) const override {
     return method_->update_rule(step);
@@ -64,23 +64,23 @@ class Timed : public SyncMethod {
                                 const Membership& membership) const override {
     return method_->plan(moment, layout, membership);
   }
-  void tell(const Round& round, const Part& part, const Slots& slots,
+  void encode(const Round& round, const Part& part, const Slots& slots,
             strait::net::Frame& out) override {
     const Stopwatch watch(seconds_.engine);
-    method_->tell(round, part, slots, out);
+    method_->encode(round, part, slots, out);
   }
-  void fold(const Round& round, const Part& part, Told told, const Slots& slots,
+  void reduce(const Round& round, const Part& part, Contributions contributions, const Slots& slots,
             strait::net::Frame& out) override {
     const Stopwatch watch(seconds_.engine);
-    method_->fold(round, part, told, slots, out);
+    method_->reduce(round, part, told, slots, out);
   }
-  void arrived(const Round& round, const Part& part, const Slots& slots) override {
+  void decode(const Round& round, const Part& part, const Slots& slots) override {
     const Stopwatch watch(seconds_.engine);
-    method_->arrived(round, part, slots);
+    method_->decode(round, part, slots);
   }
-  void land(const Round& round, Slots& slots) override {
+  void apply(const Round& round, Slots& slots) override {
     const Stopwatch watch(seconds_.trainer);
-    method_->land(round, slots);
+    method_->apply(round, slots);
   }
   void drop(const Round& round) override { method_->drop(round); }
 

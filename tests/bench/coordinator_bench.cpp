@@ -14,7 +14,7 @@
 #include "launcher/control/control_message.h"
 #include "launcher/control/coordinator.h"
 
-namespace strait::launcher {
+namespace strait::control {
 namespace {
 
 double cpu_seconds(clockid_t clock) {
@@ -108,12 +108,12 @@ class CoordinatorLoad {
 };
 
 }  // namespace
-}  // namespace strait::launcher
+}  // namespace strait::control
 
 int main() {
   fmt::print("stages  CPU ms of the coordinator per step  microseconds per stage\n");
   for (const std::uint32_t stages : {10U, 100U, 1000U}) {
-    const double seconds = strait::launcher::CoordinatorLoad(stages).seconds_per_step(20);
+    const double seconds = strait::control::CoordinatorLoad(stages).seconds_per_step(20);
     fmt::print("{:6}  {:35.2f}  {:22.1f}\n", stages, seconds * 1e3, seconds * 1e6 / stages);
   }
   return 0;

@@ -14,10 +14,10 @@
 #include <vector>
 
 #include "framework/net/node.h"
-#include "launcher/ship/porter.h"
-#include "launcher/ship/ship_link.h"
+#include "launcher/transfer/porter.h"
+#include "launcher/transfer/ship_link.h"
 
-namespace strait::launcher {
+namespace strait::transfer {
 namespace {
 
 constexpr std::chrono::seconds kHold{60};
@@ -120,11 +120,11 @@ int call_ship_bench(const std::vector<std::string>& words) {
 }
 
 }  // namespace
-}  // namespace strait::launcher
+}  // namespace strait::transfer
 
 int main(int count, char** words) {
   try {
-    return strait::launcher::call_ship_bench({words + 1, words + count});
+    return strait::transfer::call_ship_bench({words + 1, words + count});
   } catch (const std::exception& error) {
     fmt::print(stderr, "{}\n", error.what());
     return 1;

@@ -6,11 +6,12 @@
 #include <cstdlib>
 #include <span>
 
-#include "launcher/host/host_message.h"
+#include "launcher/hosts/host_message.h"
 #include "launcher/reach/reach_message.h"
 #include "launcher/reach/ticket.h"
 
-using namespace strait::launcher;
+using namespace strait::hosts;
+using namespace strait::reach;
 
 namespace {
 

@@ -7,20 +7,16 @@
 
 #include "launcher/recipe/links_reader.h"
 #include "launcher/recipe/links_writer.h"
-#include "launcher/recipe/part_names.h"
-#include "launcher/user_error.h"
-
-// The names of parts are a recipe's matter.
-std::vector<std::string> strait::launcher::part_names(PartKind /*kind*/) { return {}; }
+#include "launcher/base/user_error.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  using namespace strait::launcher;
+  using namespace strait::recipe;
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   try {
     const LinkTable table = text.starts_with(',') ? parse_links_csv(text.substr(1), "fuzz.csv")
                                                   : parse_links_toml(text, "fuzz.toml");
     if (parse_links_toml(write_links(table, "fuzz"), "again.toml") != table) std::abort();
-  } catch (const UserError&) {
+  } catch (const strait::base::UserError&) {
     return 0;
   }
   return 0;

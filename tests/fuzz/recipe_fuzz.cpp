@@ -9,24 +9,26 @@
 #include "launcher/recipe/part_names.h"
 #include "launcher/recipe/recipe_reader.h"
 #include "launcher/recipe/recipe_writer.h"
-#include "launcher/user_error.h"
+#include "launcher/base/user_error.h"
 
 // The rooms that have codecs need libtorch; here their names are enough.
-std::vector<std::string> strait::launcher::part_names(PartKind kind) {
-  if (kind == PartKind::sync_method) return sync::method_names();
+std::vector<std::string> part_names(strait::recipe::PartKind kind) {
+  using strait::recipe::PartKind;
+  if (kind == PartKind::sync_method) return strait::sync::method_names();
   if (kind == PartKind::schedule) return {"gpipe", "1f1b", "interleaved"};
   return {"raw", "fixed", "delta", "auto"};
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  using strait::launcher::parse_recipe;
+  using strait::recipe::parse_recipe;
+  strait::recipe::set_part_names(part_names);
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   try {
     const auto recipe = parse_recipe(text, "fuzz.toml");
-    if (parse_recipe(strait::launcher::recipe_to_toml(recipe), "again.toml") != recipe) {
+    if (parse_recipe(strait::recipe::recipe_to_toml(recipe), "again.toml") != recipe) {
       std::abort();
     }
-  } catch (const strait::launcher::UserError&) {
+  } catch (const strait::base::UserError&) {
     return 0;
   }
   return 0;

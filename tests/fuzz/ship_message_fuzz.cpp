@@ -5,10 +5,10 @@
 #include <cstdlib>
 #include <span>
 
-#include "launcher/ship/ship_message.h"
+#include "launcher/transfer/ship_message.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  namespace ship = strait::launcher::ship;
+  namespace ship = strait::transfer::ship;
   try {
     const auto first =
         ship::format(ship::parse_message({reinterpret_cast<const std::byte*>(data), size}));

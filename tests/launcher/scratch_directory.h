@@ -10,7 +10,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace strait::launcher {
+namespace strait {
 
 // A directory of a test's own, gone with it.
 class ScratchDirectory {
@@ -41,4 +41,4 @@ class ScratchDirectory {
   std::filesystem::path path_;
 };
 
-}  // namespace strait::launcher
+}  // namespace strait

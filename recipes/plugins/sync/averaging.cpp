@@ -4,10 +4,9 @@
 #include <vector>
 
 #include "framework/sync/allreduce.h"
-#include "framework/sync/finite_floats.h"
-#include "framework/sync/float_bytes.h"
+#include "framework/sync/float_codes.h"
 #include "framework/sync/methods.h"
-#include "framework/sync/within.h"
+#include "framework/sync/layout.h"
 
 // Every so many updates, all replicas go on from the mean of their weights: local SGD in its
 // plainest form. What was agreed on last is a slot of its own, because weights drift apart in
@@ -45,22 +44,22 @@ class Averaging final : public SyncMethod {
     return plan;
   }
 
-  void tell(const Round&, const Part& part, const Slots& slots, strait::net::Frame& out) override {
+  void encode(const Round&, const Part& part, const Slots& slots, strait::net::Frame& out) override {
     append_floats(within(slots.values(kWeights), part.range), false, out);
   }
 
-  void fold(const Round&, const Part& part, Told told, const Slots&,
+  void reduce(const Round&, const Part& part, Contributions contributions, const Slots&,
             strait::net::Frame& out) override {
     const auto count = static_cast<std::size_t>(part.range.count());
     append_floats(mean_of_finite_floats(told, false, count, kWhat), false, out);
   }
 
-  void arrived(const Round& round, const Part& part, const Slots&) override {
+  void decode(const Round& round, const Part& part, const Slots&) override {
     const auto count = static_cast<std::size_t>(part.range.count());
-    check_finite_floats(round.exchanges.front().agreed[part.index], false, count, kWhat);
+    check_finite_floats(round.exchanges.front().results[part.index], false, count, kWhat);
   }
 
-  void land(const Round& round, Slots& slots) override {
+  void apply(const Round& round, Slots& slots) override {
     take_agreed_floats(round, slots, kAverage, kWhat);
     std::ranges::copy(slots.values(kAverage), slots.values(kWeights).begin());
   }

@@ -1,11 +1,12 @@
 #include "framework/store/checkpoint.h"
+#include "framework/tensors/shard_writer.h"
 
 #include <ATen/ATen.h>
 
 #include <algorithm>
 #include <random>
 
-#include "framework/store/checkpoint_reader.h"
+#include "framework/tensors/checkpoint_reader.h"
 #include "tests/framework/store/expect_store_error.h"
 #include "tests/framework/store/system_faults.h"
 #include "tests/framework/store/temporary_directory.h"
@@ -23,16 +24,16 @@ void save(const fs::path& run, std::int64_t step, const std::function<void()>& m
   manifest.step = Step{step};
   for (const std::int64_t stage : {0, 1}) {
     const at::Tensor value = at::full({50}, static_cast<float>(step));
-    manifest.files.push_back(write_shard(
+    manifest.files.push_back(tensors::write_shard(
         path, shard_name(stage, 0),
-        std::vector<NamedTensor>{{"layer." + std::to_string(stage), value}, {"tied", value}}));
+        std::vector<tensors::NamedTensor>{{"layer." + std::to_string(stage), value}, {"tied", value}}));
     manifest.layout.push_back({stage, 0, stage, stage});
   }
   commit_checkpoint(path, manifest, may_commit);
 }
 
 void expect_holds(const Checkpoint& checkpoint) {
-  const CheckpointReader reader(checkpoint.path);
+  const tensors::CheckpointReader reader(checkpoint.path);
   const auto step = static_cast<float>(number(reader.manifest().step));
   for (const char* name : {"layer.0", "layer.1", "tied"}) {
     EXPECT_TRUE(at::equal(reader.read(name), at::full({50}, step))) << name;
@@ -50,7 +51,7 @@ std::vector<std::int64_t> complete_steps(const fs::path& run, Verify verify = Ve
 TEST(Checkpoint, IsReadByGlobalNamesAcrossShards) {
   const TemporaryDirectory run;
   save(run.path(), 7);
-  const CheckpointReader reader(checkpoint_directory(run.path(), Step{7}));
+  const tensors::CheckpointReader reader(checkpoint_directory(run.path(), Step{7}));
   EXPECT_THAT(reader.names(), testing::ElementsAre("layer.0", "layer.1", "tied"));
   EXPECT_EQ(reader.find("layer.2"), nullptr);
   EXPECT_NE(reader.shard(shard_name(1, 0))->find("layer.1"), nullptr);
@@ -77,7 +78,7 @@ TEST(Checkpoint, IsNeverWrittenIntoOnceComplete) {
   save(run.path(), 7);
   const fs::path path = checkpoint_directory(run.path(), Step{7});
   expect_store_error(StoreError::Kind::busy, {"step-7", "complete already"},
-                     [&] { write_shard(path, "late.safetensors", std::vector<NamedTensor>{}); });
+                     [&] { tensors::write_shard(path, "late.safetensors", std::vector<tensors::NamedTensor>{}); });
   Manifest manifest;
   manifest.step = Step{7};
   expect_store_error(StoreError::Kind::busy, {"step-7"},
@@ -97,9 +98,9 @@ TEST(Checkpoint, DoesNotExistWhenTheLastQuestionForbidsIt) {
 TEST(Checkpoint, GivenUpIsTakenBackShardByShardButNeverOnceComplete) {
   const TemporaryDirectory run;
   const fs::path path = checkpoint_directory(run.path(), Step{1});
-  const std::vector<NamedTensor> tensors{{"a", at::ones({9})}};
-  write_shard(path, shard_name(0, 0), tensors);
-  write_shard(path, shard_name(1, 0), tensors);
+  const std::vector<tensors::NamedTensor> tensors{{"a", at::ones({9})}};
+  tensors::write_shard(path, shard_name(0, 0), tensors);
+  tensors::write_shard(path, shard_name(1, 0), tensors);
   withdraw_shard(path, shard_name(0, 0));
   EXPECT_FALSE(fs::exists(path / shard_name(0, 0)));
   EXPECT_TRUE(fs::exists(path / shard_name(1, 0)));
@@ -118,7 +119,7 @@ TEST(Checkpoint, RefusesToCommitAShardThatIsMissingOrCut) {
   Manifest manifest;
   manifest.step = Step{7};
   manifest.files = {
-      write_shard(path, "a.safetensors", std::vector<NamedTensor>{{"a", at::ones({9})}})};
+      tensors::write_shard(path, "a.safetensors", std::vector<tensors::NamedTensor>{{"a", at::ones({9})}})};
   fs::resize_file(path / "a.safetensors", manifest.files[0].size - 1);
   expect_store_error(StoreError::Kind::corrupt, {"a.safetensors", "the manifest says"},
                      [&] { commit_checkpoint(path, manifest); });
@@ -168,7 +169,7 @@ TEST(Checkpoint, FindsShardsCutExtendedSwappedZeroedAndGone) {
   const std::string other = read_bytes(second);
   const auto refused = [&](const std::string& word) {
     expect_store_error(StoreError::Kind::corrupt, {path.string(), word},
-                       [&] { CheckpointReader reader(path); });
+                       [&] { tensors::CheckpointReader reader(path); });
     write_bytes(first, good);
     write_bytes(second, other);
   };

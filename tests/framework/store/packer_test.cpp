@@ -3,7 +3,7 @@
 #include <map>
 #include <random>
 
-#include "framework/store/token_file.h"
+#include "framework/tensors/token_file.h"
 #include "tests/framework/store/expect_store_error.h"
 
 namespace strait::store {
@@ -65,7 +65,7 @@ TEST(Packer, KeepsEveryTokenOnceWithItsMarkAndWholeDocumentsTogether) {
       packer.add(document_of(size, next, whole[i]));
       next += static_cast<std::int32_t>(size);
     }
-    const TokenFile file(packer.finish(), "packed");
+    const tensors::TokenFile file(packer.finish(), "packed");
     std::map<std::size_t, std::int64_t> row_of_whole;
     for (std::int64_t row = 0; row < file.rows(); ++row) {
       const SampleId sample{row};

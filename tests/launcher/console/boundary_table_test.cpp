@@ -5,11 +5,11 @@
 
 #include <nlohmann/json.hpp>
 
-namespace strait::launcher {
+namespace strait::console {
 namespace {
 
-BoundaryStep step_of(const std::string& boundary, const std::string& direction) {
-  BoundaryStep step;
+control::BoundaryStep step_of(const std::string& boundary, const std::string& direction) {
+  control::BoundaryStep step;
   step.boundary = boundary;
   step.direction = direction;
   step.raw_bytes = 8'000'000;
@@ -27,12 +27,12 @@ BoundaryStep step_of(const std::string& boundary, const std::string& direction) 
 TEST(BoundaryTable, SumsOverStepsAndKeepsTheLatestOfWhatIsNoSum) {
   BoundaryTotals totals;
   totals.add(std::vector{step_of("1.0>2.0", "forward"), step_of("1.0>2.0", "backward")});
-  BoundaryStep later = step_of("1.0>2.0", "forward");
+  control::BoundaryStep later = step_of("1.0>2.0", "forward");
   later.change = std::nullopt;
   later.error = 0.5;
   later.cache_bytes = 5;
   totals.add(std::vector{later, step_of("0.0>1.0", "forward")});
-  const std::vector<BoundaryStep> all = totals.all();
+  const std::vector<control::BoundaryStep> all = totals.all();
   ASSERT_EQ(all.size(), 3U);
   EXPECT_EQ(all[0].boundary, "0.0>1.0");
   EXPECT_EQ(all[1].boundary, "1.0>2.0");
@@ -60,7 +60,7 @@ TEST(BoundaryTable, LongNamesOfChunksMoveAllColumnsAlike) {
 }
 
 TEST(BoundaryTable, IsALineOfHeadsAndOneForEachDirection) {
-  BoundaryStep silent;
+  control::BoundaryStep silent;
   silent.boundary = "1.0>2.0";
   silent.direction = "backward";
   const auto lines = boundary_table(std::vector{step_of("0.0>1.0", "forward"), silent});
@@ -73,15 +73,15 @@ TEST(BoundaryTable, IsALineOfHeadsAndOneForEachDirection) {
 }
 
 TEST(BoundaryStep, ComesBackFromItsJson) {
-  const BoundaryStep step = step_of("0.0>1.0", "forward");
-  EXPECT_EQ(boundary_step_from(nlohmann::json::parse(to_json(step).dump())), step);
-  BoundaryStep unknown = step;
+  const control::BoundaryStep step = step_of("0.0>1.0", "forward");
+  EXPECT_EQ(control::boundary_step_from(nlohmann::json::parse(to_json(step).dump())), step);
+  control::BoundaryStep unknown = step;
   unknown.change = std::nullopt;
   unknown.error = std::nullopt;
   EXPECT_TRUE(to_json(unknown).at("change").is_null());
-  EXPECT_EQ(boundary_step_from(nlohmann::json::parse(to_json(unknown).dump())), unknown);
-  EXPECT_THROW(boundary_step_from(nlohmann::json{{"boundary", 3}}), nlohmann::json::exception);
+  EXPECT_EQ(control::boundary_step_from(nlohmann::json::parse(to_json(unknown).dump())), unknown);
+  EXPECT_THROW(control::boundary_step_from(nlohmann::json{{"boundary", 3}}), nlohmann::json::exception);
 }
 
 }  // namespace
-}  // namespace strait::launcher
+}  // namespace strait::console

@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-namespace strait::launcher {
+namespace strait::console {
 namespace {
 
 using namespace std::chrono_literals;
@@ -31,8 +31,8 @@ class ConsoleTest : public testing::Test {
         paper_, ConsoleOptions{style, columns, 1000ms, [this] { return now_; }});
     return *console_;
   }
-  static StepLine line(std::int64_t step) {
-    StepLine line;
+  static control::StepLine line(std::int64_t step) {
+    control::StepLine line;
     line.step = Step{step};
     line.loss = 0.412;
     line.learning_rate = 8.1e-4;
@@ -46,16 +46,16 @@ class ConsoleTest : public testing::Test {
   void second(Console& console) {
     now_ += 1s;
     bytes_ += 5'387'500;
-    ProcessReport first{{0, 0}, "a", 1, Progress{}, 0};
+    control::ProcessReport first{{0, 0}, "a", 1, control::Progress{}, 0};
     first.progress->phase = "forward";
     first.progress->links = {{"boundary 0>1", "stage 1.0", bytes_, 0}};
-    ProcessReport other{{1, 0}, "b", 2, Progress{}, 0};
+    control::ProcessReport other{{1, 0}, "b", 2, control::Progress{}, 0};
     other.progress->waits_for = "stage 1.0 waits 3 s for forward of micro-batch 0 from stage 0.0";
     console.reports({first, other});
   }
-  static Outcome broken() {
-    Outcome outcome;
-    outcome.code = ExitCode::peer_lost;
+  static control::Outcome broken() {
+    control::Outcome outcome;
+    outcome.code = base::ExitCode::peer_lost;
     outcome.cause = "stage 1.0 (host b): killed by signal 9";
     outcome.culprit = net::ProcessName{1, 0};
     outcome.host = "b";
@@ -179,7 +179,7 @@ TEST_F(ConsoleTest, JsonIsOneEventPerLineAndReadsBackExactly) {
   out.plan("text for people", R"({"stages":2})");
   out.connected({{1, 0}, 4711, "b", "x"});
   out.training(Step{}, Step{300});
-  StepLine exact = line(1);
+  control::StepLine exact = line(1);
   exact.loss = 0.1 + 0.2;
   out.step(exact);
   out.evaluated({Step{1}, 0.5, 4096});
@@ -207,4 +207,4 @@ TEST_F(ConsoleTest, JsonIsOneEventPerLineAndReadsBackExactly) {
 }
 
 }  // namespace
-}  // namespace strait::launcher
+}  // namespace strait::console

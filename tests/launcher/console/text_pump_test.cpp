@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <array>
 
-namespace strait::launcher {
+namespace strait::console {
 namespace {
 
 using namespace std::chrono_literals;
@@ -99,4 +99,4 @@ TEST_F(TextPumpTest, PassingTextGivesWayToNewerText) {
 }
 
 }  // namespace
-}  // namespace strait::launcher
+}  // namespace strait::console

@@ -9,7 +9,7 @@
 
 #include "launcher/console/loss_chart.h"
 
-namespace strait::launcher {
+namespace strait::console {
 namespace {
 
 using nlohmann::json;
@@ -95,4 +95,4 @@ TEST(LossChart, LeavesGapsAndTakesMeans) {
 }
 
 }  // namespace
-}  // namespace strait::launcher
+}  // namespace strait::console

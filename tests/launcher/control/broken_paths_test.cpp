@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-namespace strait::launcher {
+namespace strait::control {
 namespace {
 
 using namespace std::chrono_literals;
@@ -81,4 +81,4 @@ TEST(BrokenPaths, TheWordsAreThoseOfSomebodyElseWhereThereAreAny) {
 }
 
 }  // namespace
-}  // namespace strait::launcher
+}  // namespace strait::control

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace strait::launcher {
+namespace strait::control {
 namespace {
 
 const net::ProcessName kFirst{0, 0};
@@ -36,7 +36,7 @@ TEST(CheckpointLedger, AFailedPartLosesTheWholeCheckpointForGood) {
 TEST(CheckpointLedger, APartThatComesTwiceIsRefused) {
   CheckpointLedger ledger(2);
   ledger.written(kFirst, part(10, "a"));
-  EXPECT_THROW(ledger.written(kFirst, part(10, "a")), ControlError);
+  EXPECT_THROW(ledger.written(kFirst, part(10, "a")), base::ControlError);
 }
 
 TEST(CheckpointLedger, WhoeverIsLeftWritesItOnceMoreInAnEpochOfItsOwn) {
@@ -54,4 +54,4 @@ TEST(CheckpointLedger, WhoeverIsLeftWritesItOnceMoreInAnEpochOfItsOwn) {
 }
 
 }  // namespace
-}  // namespace strait::launcher
+}  // namespace strait::control

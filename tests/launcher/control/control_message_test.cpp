@@ -9,7 +9,7 @@
 #include <random>
 #include <string>
 
-namespace strait::launcher {
+namespace strait::control {
 namespace {
 
 using testing::HasSubstr;
@@ -38,7 +38,7 @@ Message through_coordinator(const Message& message) {
 std::string refusal(const std::string& text) {
   try {
     parse_stage_message(frame_of(text));
-  } catch (const ControlError& error) {
+  } catch (const base::ControlError& error) {
     return error.what();
   }
   return "accepted";
@@ -131,10 +131,10 @@ TEST(ControlMessage, EveryStageMessageComesBack) {
       through_stage(ShardsWritten{store::Step{8}, {{"stage-0.replica-0.safetensors", 123, "ab"}}});
   ASSERT_EQ(shards.files.size(), 1U);
   EXPECT_EQ(shards.files[0], (store::ShardFile{"stage-0.replica-0.safetensors", 123, "ab"}));
-  EXPECT_EQ(through_stage(ShardFailed{store::Step{8}, ExitCode::storage_full, "full"}).code,
-            ExitCode::storage_full);
+  EXPECT_EQ(through_stage(ShardFailed{store::Step{8}, base::ExitCode::storage_full, "full"}).code,
+            base::ExitCode::storage_full);
   EXPECT_EQ(through_stage(Event{"reconnected", "after 2 s"}).text, "after 2 s");
-  EXPECT_EQ(through_stage(Failed{ExitCode::numeric, "NaN"}).code, ExitCode::numeric);
+  EXPECT_EQ(through_stage(Failed{base::ExitCode::numeric, "NaN"}).code, base::ExitCode::numeric);
   EXPECT_EQ(through_stage(Done{store::Step{300}}).step, store::Step{300});
 }
 
@@ -162,8 +162,8 @@ TEST(ControlMessage, EveryCoordinatorMessageComesBack) {
   EXPECT_EQ(regroup.epoch, 4U);
   EXPECT_EQ(regroup.replicas, (std::vector<std::uint32_t>{0, 2, 4'000'000'000}));
   EXPECT_EQ(through_stage(LostReplica{2, "its link is dead"}).replica, 2U);
-  const Abort abort = through_coordinator(Abort{ExitCode::stalled, "stuck", "stage 1.0 (host b)"});
-  EXPECT_EQ(abort.code, ExitCode::stalled);
+  const Abort abort = through_coordinator(Abort{base::ExitCode::stalled, "stuck", "stage 1.0 (host b)"});
+  EXPECT_EQ(abort.code, base::ExitCode::stalled);
   EXPECT_EQ(abort.origin, "stage 1.0 (host b)");
 }
 
@@ -207,9 +207,9 @@ TEST(ControlMessage, LimitsHoldBeforeMemoryIsSpent) {
 
 TEST(ControlMessage, AnythingThatAStageMaySayFitsTheLimitsOfTheOtherSide) {
   const std::string noise(200 << 10, '\xff');  // a log in no known encoding
-  const Failed got = through_stage(Failed{ExitCode::internal, noise});
+  const Failed got = through_stage(Failed{base::ExitCode::internal, noise});
   EXPECT_FALSE(got.text.empty());
-  EXPECT_EQ(through_stage(Failed{ExitCode::internal, "quote \" and \n and \x01"}).text,
+  EXPECT_EQ(through_stage(Failed{base::ExitCode::internal, "quote \" and \n and \x01"}).text,
             "quote \" and \n and \x01");
 }
 
@@ -236,7 +236,7 @@ TEST(ControlMessage, DamagedFramesAreRefusedAndNeverCrash) {
     }
     try {
       parse_stage_message(frame_of(bad));
-    } catch (const ControlError&) {
+    } catch (const base::ControlError&) {
       ++refused;
     }
   }
@@ -244,4 +244,4 @@ TEST(ControlMessage, DamagedFramesAreRefusedAndNeverCrash) {
 }
 
 }  // namespace
-}  // namespace strait::launcher
+}  // namespace strait::control

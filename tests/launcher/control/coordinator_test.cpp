@@ -15,7 +15,7 @@
 #include "launcher/process/local_backend.h"
 #include "tests/launcher/scratch_directory.h"
 
-namespace strait::launcher {
+namespace strait::control {
 namespace {
 
 using namespace std::chrono_literals;
@@ -146,13 +146,13 @@ class CoordinatorTest : public testing::Test {
   }
   ~CoordinatorTest() override { join(); }
 
-  void stage(std::uint32_t index, Play play, std::unique_ptr<Process> process = nullptr) {
+  void stage(std::uint32_t index, Play play, std::unique_ptr<process::Process> process = nullptr) {
     play_as({index, 0}, std::move(play), std::move(process));
   }
-  void play_as(net::ProcessName name, Play play, std::unique_ptr<Process> process = nullptr) {
+  void play_as(net::ProcessName name, Play play, std::unique_ptr<process::Process> process = nullptr) {
     stations_.push_back(station(name, std::move(play), std::move(process)));
   }
-  Station station(net::ProcessName name, Play play, std::unique_ptr<Process> process = nullptr) {
+  Station station(net::ProcessName name, Play play, std::unique_ptr<process::Process> process = nullptr) {
     const net::RunId run = net::RunId::random();
     net::MemoryEnd ours{net::ProcessName::coordinator(), run, 1, {}};
     net::MemoryEnd theirs{name, run, 1, {}};
@@ -224,7 +224,7 @@ TEST_F(CoordinatorTest, ARunGoesFromTheFirstHelloToTheLastExit) {
   });
   stage(1, whole_run);
   const Outcome outcome = run();
-  EXPECT_EQ(outcome.code, ExitCode::done) << outcome.cause;
+  EXPECT_EQ(outcome.code, base::ExitCode::done) << outcome.cause;
   EXPECT_FALSE(outcome.stopped);
   EXPECT_EQ(outcome.step, Step{2});
   EXPECT_EQ(outcome.checkpoint, Step{2});
@@ -247,30 +247,30 @@ TEST_F(CoordinatorTest, AFailedStageEndsTheOthersAndIsTheCause) {
   });
   stage(1, [](Script& me) {
     me.start();
-    me.say(Failed{ExitCode::numeric, "the loss of step 1 is not a number"});
+    me.say(Failed{base::ExitCode::numeric, "the loss of step 1 is not a number"});
   });
   const Outcome outcome = run();
-  EXPECT_EQ(outcome.code, ExitCode::numeric);
+  EXPECT_EQ(outcome.code, base::ExitCode::numeric);
   EXPECT_EQ(outcome.culprit, (net::ProcessName{1, 0}));
   EXPECT_EQ(outcome.host, "host-1.0");
   EXPECT_EQ(outcome.cause, "stage 1.0 (host host-1.0): the loss of step 1 is not a number");
-  EXPECT_EQ(heard.code, ExitCode::numeric);
+  EXPECT_EQ(heard.code, base::ExitCode::numeric);
   EXPECT_EQ(heard.origin, "stage 1.0 (host host-1.0)");
 }
 
 TEST_F(CoordinatorTest, ALostNeighbourIsOnlyTheCauseAsLongAsNothingBetterIsKnown) {
   stage(0, [](Script& me) {
     me.start();
-    me.say(Failed{ExitCode::peer_lost, "boundary 0>1: nothing heard from stage 1.0"});
+    me.say(Failed{base::ExitCode::peer_lost, "boundary 0>1: nothing heard from stage 1.0"});
     me.hear<Abort>();
   });
   stage(1, [](Script& me) {
     me.start();
     me.hear<Abort>();  // now its own words overtake no more
-    me.say(Failed{ExitCode::out_of_memory, "out of memory"});
+    me.say(Failed{base::ExitCode::out_of_memory, "out of memory"});
   });
   const Outcome outcome = run();
-  EXPECT_EQ(outcome.code, ExitCode::out_of_memory);
+  EXPECT_EQ(outcome.code, base::ExitCode::out_of_memory);
   EXPECT_EQ(outcome.culprit, (net::ProcessName{1, 0}));
   EXPECT_THAT(outcome.followers, ElementsAre(HasSubstr("boundary 0>1: nothing heard")));
 }
@@ -282,7 +282,7 @@ TEST_F(CoordinatorTest, AnotherBuildIsRefusedWithBothNames) {
     me.hear<Abort>();
   });
   const Outcome outcome = run();
-  EXPECT_EQ(outcome.code, ExitCode::mismatch);
+  EXPECT_EQ(outcome.code, base::ExitCode::mismatch);
   EXPECT_THAT(outcome.cause, AllOf(HasSubstr("build b2"), HasSubstr("build b1")));
 }
 
@@ -290,7 +290,7 @@ TEST_F(CoordinatorTest, WhoNeverComesIsNamed) {
   options_.limits.start = 100ms;
   stage(0, [](Script& me) { me.hang(); });
   const Outcome outcome = run();
-  EXPECT_EQ(outcome.code, ExitCode::stalled);
+  EXPECT_EQ(outcome.code, base::ExitCode::stalled);
   EXPECT_THAT(outcome.cause, HasSubstr("stage 0.0 did not say hello"));
 }
 
@@ -311,7 +311,7 @@ TEST_F(CoordinatorTest, SilenceIsNoticedAndTheSilentOneIsTheCause) {
     me.hang();
   });
   const Outcome outcome = run();
-  EXPECT_EQ(outcome.code, ExitCode::stalled);
+  EXPECT_EQ(outcome.code, base::ExitCode::stalled);
   EXPECT_EQ(outcome.culprit, (net::ProcessName{1, 0}));
   EXPECT_THAT(outcome.cause, HasSubstr("stage 1.0 (host host-1.0) has said nothing for "));
 }
@@ -330,7 +330,7 @@ TEST_F(CoordinatorTest, OneStopLetsTheStepBeFinishedAndSaved) {
     if (text == "step 1") stops_ = 1;
   };
   const Outcome outcome = run();
-  EXPECT_EQ(outcome.code, ExitCode::done) << outcome.cause;
+  EXPECT_EQ(outcome.code, base::ExitCode::done) << outcome.cause;
   EXPECT_TRUE(outcome.stopped);
   EXPECT_EQ(outcome.step, Step{2});
   EXPECT_EQ(outcome.checkpoint, Step{2});
@@ -350,7 +350,7 @@ TEST_F(CoordinatorTest, TwoStopsLeaveNow) {
     if (text == "stopping") stops_ = 2;
   };
   const Outcome outcome = run();
-  EXPECT_EQ(outcome.code, ExitCode::interrupted);
+  EXPECT_EQ(outcome.code, base::ExitCode::interrupted);
   EXPECT_TRUE(outcome.stopped);
   EXPECT_FALSE(outcome.culprit.has_value());
   EXPECT_THAT(notes_.said, Contains("stopping now"));
@@ -362,7 +362,7 @@ TEST_F(CoordinatorTest, AStopBeforeTrainingLeavesNow) {
     me.hello();
     me.hear<Abort>();
   });
-  EXPECT_EQ(run().code, ExitCode::interrupted);
+  EXPECT_EQ(run().code, base::ExitCode::interrupted);
 }
 
 // What the others do when replica 1 goes: what they had written of a checkpoint is dropped, and
@@ -394,7 +394,7 @@ TEST_F(CoordinatorTest, TheOthersGoOnWithoutALostReplica) {
     while (written == 0) std::this_thread::yield();
   });
   const Outcome outcome = run();
-  EXPECT_EQ(outcome.code, ExitCode::done) << outcome.cause;
+  EXPECT_EQ(outcome.code, base::ExitCode::done) << outcome.cause;
   EXPECT_EQ(outcome.step, Step{2});
   EXPECT_THAT(notes_.said, Contains(HasSubstr("replica 1 left: stage 0.1")));
   EXPECT_THAT(committed_, ElementsAre(std::pair<std::int64_t, std::size_t>(1, 2)));
@@ -416,7 +416,7 @@ TEST_F(CoordinatorTest, AReplicaThatIsAskedToLeaveLeavesAndTheLastOneCannot) {
     me.hang();
   });
   const Outcome outcome = run();
-  EXPECT_EQ(outcome.code, ExitCode::done) << outcome.cause;
+  EXPECT_EQ(outcome.code, base::ExitCode::done) << outcome.cause;
   EXPECT_EQ(outcome.step, Step{1});
 }
 
@@ -437,7 +437,7 @@ std::function<void(Script&)> be_left_behind(const std::vector<std::uint32_t>& lo
   return [=](Script& me) {
     me.start();
     for (const std::uint32_t replica : lost) me.say(LostReplica{replica, "its link is dead"});
-    EXPECT_EQ(me.hear<Abort>().code, ExitCode::peer_lost);
+    EXPECT_EQ(me.hear<Abort>().code, base::ExitCode::peer_lost);
     me.hang();
   };
 }
@@ -447,7 +447,7 @@ TEST_F(CoordinatorTest, TwoReplicasThatLoseEachOtherLoseOneOfThem) {
   play_as({0, 0}, go_on_without({1}, {0}));
   play_as({0, 1}, be_left_behind({0}));
   const Outcome outcome = run();
-  EXPECT_EQ(outcome.code, ExitCode::done) << outcome.cause;
+  EXPECT_EQ(outcome.code, base::ExitCode::done) << outcome.cause;
   EXPECT_EQ(outcome.step, Step{2});
   EXPECT_THAT(notes_.said, Contains(HasSubstr("replica 1 left: stage 0.0")));
 }
@@ -458,7 +458,7 @@ TEST_F(CoordinatorTest, AReplicaThatIsCutOffFromAllOthersIsTheOnlyOneThatLeaves)
   play_as({0, 1}, go_on_without({2}, {0, 1}));
   play_as({0, 2}, be_left_behind({0, 1}));
   const Outcome outcome = run();
-  EXPECT_EQ(outcome.code, ExitCode::done) << outcome.cause;
+  EXPECT_EQ(outcome.code, base::ExitCode::done) << outcome.cause;
   EXPECT_EQ(outcome.step, Step{2});
   EXPECT_THAT(notes_.said, testing::Not(Contains(HasSubstr("replica 0 left"))));
   EXPECT_THAT(notes_.said, testing::Not(Contains(HasSubstr("replica 1 left"))));
@@ -491,11 +491,11 @@ TEST_F(CoordinatorTest, WhoeverWaitedForAStuckReplicaIsNotCalledStuckWithIt) {
     for (stuck.finished_actions = 1; stuck.finished_actions < 3; ++stuck.finished_actions) {
       me.say(stuck);
     }
-    EXPECT_EQ(me.hear<Abort>().code, ExitCode::stalled);
+    EXPECT_EQ(me.hear<Abort>().code, base::ExitCode::stalled);
     me.hang();
   });
   const Outcome outcome = run();
-  EXPECT_EQ(outcome.code, ExitCode::done) << outcome.cause;
+  EXPECT_EQ(outcome.code, base::ExitCode::done) << outcome.cause;
   EXPECT_EQ(outcome.step, Step{2});
   EXPECT_THAT(notes_.said,
               Contains(HasSubstr("replica 1 left: stage 0.1 (host host-0.1) has not")));
@@ -538,7 +538,7 @@ TEST_F(CoordinatorTest, AReplicaThatIsAskedToComeBackTakesPartBehindACheckpoint)
   play_as({0, 0}, let_in_and_go_on);
   play_as({0, 1}, [](Script& me) { me.start(); });
   const Outcome outcome = run();
-  EXPECT_EQ(outcome.code, ExitCode::done) << outcome.cause;
+  EXPECT_EQ(outcome.code, base::ExitCode::done) << outcome.cause;
   EXPECT_EQ(outcome.step, Step{2});
   EXPECT_THAT(notes_.said, Contains("replica 1 joined at 1"));
   EXPECT_THAT(committed_, ElementsAre(std::pair<std::int64_t, std::size_t>(1, 1),
@@ -566,7 +566,7 @@ TEST_F(CoordinatorTest, ARunBeginsWithoutAReplicaAndTakesItInLater) {
   });
   stations_.push_back({{0, 1}, nullptr, nullptr, ""});
   const Outcome outcome = run();
-  EXPECT_EQ(outcome.code, ExitCode::done) << outcome.cause;
+  EXPECT_EQ(outcome.code, base::ExitCode::done) << outcome.cause;
   EXPECT_THAT(notes_.said, Contains("absent 1"));
   EXPECT_THAT(notes_.said, Contains("step 1"));
   EXPECT_THAT(notes_.said, Contains("replica 1 joined at 1"));
@@ -581,7 +581,7 @@ TEST_F(CoordinatorTest, AReplicaThatFailsWhileItComesBackIsTurnedAwayAndTheOther
   };
   ask_for_replica_1([](Script& me) {
     me.hello();
-    me.say(Failed{ExitCode::mismatch, "no room for it"});
+    me.say(Failed{base::ExitCode::mismatch, "no room for it"});
   });
   play_as({0, 0}, [&](Script& me) {
     me.start();
@@ -594,20 +594,20 @@ TEST_F(CoordinatorTest, AReplicaThatFailsWhileItComesBackIsTurnedAwayAndTheOther
   });
   play_as({0, 1}, [](Script& me) { me.start(); });
   const Outcome outcome = run();
-  EXPECT_EQ(outcome.code, ExitCode::done) << outcome.cause;
+  EXPECT_EQ(outcome.code, base::ExitCode::done) << outcome.cause;
 }
 
 TEST_F(CoordinatorTest, AMistakeThatAllWouldMakeEndsTheRunOfReplicasToo) {
   options_.outlives_replicas = true;
   play_as({0, 0}, [](Script& me) {
     me.start();
-    me.say(Failed{ExitCode::mismatch, "replicas 0 and 1 hold different bits of wte.weight"});
+    me.say(Failed{base::ExitCode::mismatch, "replicas 0 and 1 hold different bits of wte.weight"});
   });
   play_as({0, 1}, [](Script& me) {
     me.start();
-    EXPECT_EQ(me.hear<Abort>().code, ExitCode::mismatch);
+    EXPECT_EQ(me.hear<Abort>().code, base::ExitCode::mismatch);
   });
-  EXPECT_EQ(run().code, ExitCode::mismatch);
+  EXPECT_EQ(run().code, base::ExitCode::mismatch);
 }
 
 TEST_F(CoordinatorTest, ACheckpointThatCannotBeCommittedIsDroppedAndTrainingGoesOn) {
@@ -625,7 +625,7 @@ TEST_F(CoordinatorTest, ACheckpointThatCannotBeCommittedIsDroppedAndTrainingGoes
   stage(0, play);
   stage(1, play);
   const Outcome outcome = run();
-  EXPECT_EQ(outcome.code, ExitCode::done) << outcome.cause;
+  EXPECT_EQ(outcome.code, base::ExitCode::done) << outcome.cause;
   EXPECT_EQ(outcome.checkpoint, Step{2});
 }
 
@@ -638,13 +638,13 @@ TEST_F(CoordinatorTest, OneFailedShardDropsTheCheckpointForAll) {
   });
   stage(1, [](Script& me) {
     me.start();
-    me.say(ShardFailed{Step{1}, ExitCode::storage_full, "disk full"});
+    me.say(ShardFailed{Step{1}, base::ExitCode::storage_full, "disk full"});
     me.hear<Dropped>();
     me.say(Done{Step{1}});
   });
   const Outcome outcome = run();
   // It was the last one: whoever thinks that the end is saved would be wrong.
-  EXPECT_EQ(outcome.code, ExitCode::storage_full);
+  EXPECT_EQ(outcome.code, base::ExitCode::storage_full);
   EXPECT_THAT(outcome.cause, HasSubstr("its last checkpoint failed"));
   EXPECT_THAT(committed_, IsEmpty());
 }
@@ -657,7 +657,7 @@ TEST_F(CoordinatorTest, ThreeMissedCheckpointsInARowEndTheRun) {
     me.hear<Abort>();
   });
   const Outcome outcome = run();
-  EXPECT_EQ(outcome.code, ExitCode::storage_full);
+  EXPECT_EQ(outcome.code, base::ExitCode::storage_full);
   EXPECT_THAT(outcome.cause, HasSubstr("3 checkpoints in a row"));
 }
 
@@ -668,7 +668,7 @@ TEST_F(CoordinatorTest, WhateverIsNotOursIsEndedWithItsWords) {
     me.hang();
   });
   const Outcome outcome = run();
-  EXPECT_EQ(outcome.code, ExitCode::internal);
+  EXPECT_EQ(outcome.code, base::ExitCode::internal);
   EXPECT_THAT(outcome.cause, HasSubstr("not JSON"));
 }
 
@@ -700,8 +700,8 @@ TEST_F(CoordinatorTest, AnErrorOfAnObserverComesOutAfterEverythingHasEnded) {
 // With real processes beside the scripted words.
 class CoordinatorProcessTest : public CoordinatorTest {
  protected:
-  std::unique_ptr<Process> shell(const std::string& script) {
-    return LocalBackend().start({net::ProcessName{0, 0},
+  std::unique_ptr<process::Process> shell(const std::string& script) {
+    return process::LocalBackend().start({net::ProcessName{0, 0},
                                  0,
                                  {"/bin/sh", "-c", script},
                                  "{}",
@@ -735,7 +735,7 @@ TEST_F(CoordinatorProcessTest, AKilledStageIsNoticedAndShownWithItsLog) {
       std::move(victim));
   options_.grace = 100ms;  // the other one ignores Abort: it is only cat
   const Outcome outcome = run();
-  EXPECT_EQ(outcome.code, ExitCode::peer_lost);
+  EXPECT_EQ(outcome.code, base::ExitCode::peer_lost);
   EXPECT_EQ(outcome.culprit, (net::ProcessName{1, 0}));
   EXPECT_THAT(outcome.cause, HasSubstr("stage 1.0 (host host-1.0): killed by signal 9"));
   ASSERT_EQ(outcome.log_tail.size(), 20U);
@@ -748,12 +748,12 @@ TEST_F(CoordinatorProcessTest, AnExitBeforeTheWorkIsDoneIsAFailure) {
   stage(
       0, [](Script& me) { me.hang(); }, shell("exit 0"));
   const Outcome early = run();
-  EXPECT_EQ(early.code, ExitCode::internal);
+  EXPECT_EQ(early.code, base::ExitCode::internal);
   EXPECT_THAT(early.cause, HasSubstr("before its work was done"));
   stage(
       0, [](Script& me) { me.hang(); }, shell("exit 10"));
   const Outcome refused = run();
-  EXPECT_EQ(refused.code, ExitCode::bad_input);
+  EXPECT_EQ(refused.code, base::ExitCode::bad_input);
   EXPECT_THAT(refused.cause, HasSubstr("ended with code 10 (bad input)"));
 }
 
@@ -761,7 +761,7 @@ TEST_F(CoordinatorProcessTest, ItsOwnWordsSayMoreThanItsExitCode) {
   stage(
       0,
       [](Script& me) {
-        me.say(Failed{ExitCode::bad_input, "config.json is missing"});
+        me.say(Failed{base::ExitCode::bad_input, "config.json is missing"});
         me.hang();
       },
       shell("exit 10"));
@@ -780,10 +780,10 @@ TEST_F(CoordinatorProcessTest, OneThatLingersAfterItsWorkIsKilledAndTheRunIsStil
       },
       std::move(lingering));
   const Outcome outcome = run();
-  EXPECT_EQ(outcome.code, ExitCode::done) << outcome.cause;
+  EXPECT_EQ(outcome.code, base::ExitCode::done) << outcome.cause;
   EXPECT_THAT(notes_.said, Contains(HasSubstr("not every process left")));
   EXPECT_NE(::kill(pid, 0), 0);
 }
 
 }  // namespace
-}  // namespace strait::launcher
+}  // namespace strait::control

@@ -3,15 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace strait::launcher {
+namespace strait::control {
 namespace {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-const Finding kLost{net::ProcessName{0, 0}, ExitCode::peer_lost, "0 lost 1", true};
-const Finding kKilled{net::ProcessName{1, 0}, ExitCode::peer_lost, "1 was killed", false};
-const Finding kAlso{net::ProcessName{2, 0}, ExitCode::internal, "2 broke too", false};
+const Finding kLost{net::ProcessName{0, 0}, base::ExitCode::peer_lost, "0 lost 1", true};
+const Finding kKilled{net::ProcessName{1, 0}, base::ExitCode::peer_lost, "1 was killed", false};
+const Finding kAlso{net::ProcessName{2, 0}, base::ExitCode::internal, "2 broke too", false};
 
 TEST(FirstCause, TheFirstFindingIsTheCauseAndLaterOnesFollow) {
   FirstCause first;
@@ -62,4 +62,4 @@ TEST(FirstCause, WhoeverFollowedAndTurnsOutToBeTheCauseFollowsNoLonger) {
 }
 
 }  // namespace
-}  // namespace strait::launcher
+}  // namespace strait::control

@@ -5,11 +5,11 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
-namespace strait::launcher {
+namespace strait::control {
 namespace {
 
-const net::ProcessName kFirst{0, 0};
-const net::ProcessName kSecond{1, 0};
+const net::ProcessName kStepStage0{0, 0};
+const net::ProcessName kStepStage1{1, 0};
 
 StepDone of_first(std::int64_t step) {
   StepDone done;
@@ -38,9 +38,9 @@ StepDone of_second(std::int64_t step) {
 }
 
 TEST(StepLedger, ALineIsWholeOnlyWhenEveryProcessHasReported) {
-  StepLedger ledger({kFirst, kSecond});
-  EXPECT_FALSE(ledger.add(kSecond, of_second(1)).has_value());
-  const auto line = ledger.add(kFirst, of_first(1));
+  StepLedger ledger({kStepStage0, kStepStage1});
+  EXPECT_FALSE(ledger.add(kStepStage1, of_second(1)).has_value());
+  const auto line = ledger.add(kStepStage0, of_first(1));
   ASSERT_TRUE(line.has_value());
   EXPECT_EQ(line->step, store::Step{1});
   EXPECT_EQ(line->loss, 0.1 + 0.2);
@@ -63,45 +63,45 @@ TEST(StepLedger, ALineIsWholeOnlyWhenEveryProcessHasReported) {
 }
 
 TEST(StepLedger, AProcessMayBeStepsAheadOfAnother) {
-  StepLedger ledger({kFirst, kSecond});
+  StepLedger ledger({kStepStage0, kStepStage1});
   for (int step = 1; step <= 3; ++step) {
-    EXPECT_FALSE(ledger.add(kFirst, of_first(step)).has_value());
+    EXPECT_FALSE(ledger.add(kStepStage0, of_first(step)).has_value());
   }
   for (int step = 1; step <= 3; ++step) {
-    const auto line = ledger.add(kSecond, of_second(step));
+    const auto line = ledger.add(kStepStage1, of_second(step));
     ASSERT_TRUE(line.has_value());
     EXPECT_EQ(line->step, store::Step{step});
   }
 }
 
 TEST(StepLedger, AStepReportedTwiceOrBackwardsIsRefused) {
-  StepLedger ledger({kFirst, kSecond});
-  ledger.add(kFirst, of_first(5));
-  EXPECT_THROW(ledger.add(kFirst, of_first(5)), ControlError);
-  EXPECT_THROW(ledger.add(kFirst, of_first(4)), ControlError);
+  StepLedger ledger({kStepStage0, kStepStage1});
+  ledger.add(kStepStage0, of_first(5));
+  EXPECT_THROW(ledger.add(kStepStage0, of_first(5)), base::ControlError);
+  EXPECT_THROW(ledger.add(kStepStage0, of_first(4)), base::ControlError);
 }
 
 TEST(StepLedger, WhoeverComesBackReportsFromThereOn) {
-  StepLedger ledger({kFirst, kSecond});
-  ledger.leave(kSecond);
-  EXPECT_TRUE(ledger.add(kFirst, of_first(5)).has_value());
-  ledger.join(kSecond, store::Step{5});
-  EXPECT_FALSE(ledger.add(kFirst, of_first(6)).has_value());
-  EXPECT_THROW(ledger.add(kSecond, of_second(5)), ControlError);
-  EXPECT_TRUE(ledger.add(kSecond, of_second(6)).has_value());
+  StepLedger ledger({kStepStage0, kStepStage1});
+  ledger.leave(kStepStage1);
+  EXPECT_TRUE(ledger.add(kStepStage0, of_first(5)).has_value());
+  ledger.join(kStepStage1, store::Step{5});
+  EXPECT_FALSE(ledger.add(kStepStage0, of_first(6)).has_value());
+  EXPECT_THROW(ledger.add(kStepStage1, of_second(5)), base::ControlError);
+  EXPECT_TRUE(ledger.add(kStepStage1, of_second(6)).has_value());
 }
 
 // Two processes, each of which waits for the other's word in every other step.
 TEST(StepLedger, StepsAddUpToTheTimeThatTheyTook) {
-  StepLedger ledger({kFirst, kSecond});
+  StepLedger ledger({kStepStage0, kStepStage1});
   double all = 0;
   for (std::int64_t step = 1; step <= 10; ++step) {
     StepDone first = of_first(step);
     StepDone second = of_second(step);
     first.seconds = step % 2 == 0 ? 0.03 : 0.23;
     second.seconds = step % 2 == 0 ? 0.23 : 0.03;
-    EXPECT_FALSE(ledger.add(kFirst, first).has_value());
-    const auto line = ledger.add(kSecond, second);
+    EXPECT_FALSE(ledger.add(kStepStage0, first).has_value());
+    const auto line = ledger.add(kStepStage1, second);
     ASSERT_TRUE(line.has_value());
     all += line->seconds;
   }
@@ -110,8 +110,8 @@ TEST(StepLedger, StepsAddUpToTheTimeThatTheyTook) {
 }
 
 TEST(StepLedger, TheLineHasThePromisedKeysInTheirOrderAndReadsBackExactly) {
-  StepLedger ledger({kSecond});
-  const auto line = ledger.add(kSecond, of_second(7));
+  StepLedger ledger({kStepStage1});
+  const auto line = ledger.add(kStepStage1, of_second(7));
   ASSERT_TRUE(line.has_value());
   const std::string text = to_json(*line).dump();
   EXPECT_EQ(text.find(R"({"step":7,"loss":0.30000000000000004,"grad_norm":1.5,)"
@@ -127,15 +127,15 @@ TEST(StepLedger, TheLineHasThePromisedKeysInTheirOrderAndReadsBackExactly) {
 }
 
 TEST(StepLedger, TheMedianIgnoresTheOddSlowStep) {
-  StepLedger ledger({kFirst});
+  StepLedger ledger({kStepStage0});
   EXPECT_EQ(ledger.median_seconds(), 0);
   for (int step = 1; step <= 100; ++step) {
     StepDone done = of_first(step);
     done.seconds = step % 10 == 0 ? 50 : 3;
-    ledger.add(kFirst, done);
+    ledger.add(kStepStage0, done);
   }
   EXPECT_EQ(ledger.median_seconds(), 3);
 }
 
 }  // namespace
-}  // namespace strait::launcher
+}  // namespace strait::control

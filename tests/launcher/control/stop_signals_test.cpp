@@ -4,7 +4,7 @@
 
 #include <csignal>
 
-namespace strait::launcher {
+namespace strait::control {
 namespace {
 
 TEST(StopSignals, InterruptionsAreCountedAndAClosedTerminalIsIgnored) {
@@ -43,4 +43,4 @@ TEST(StopSignals, AfterwardsSignalsKillAgain) {
 }
 
 }  // namespace
-}  // namespace strait::launcher
+}  // namespace strait::control

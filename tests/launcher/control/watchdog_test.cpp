@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace strait::launcher {
+namespace strait::control {
 namespace {
 
 using namespace std::chrono_literals;
@@ -172,4 +172,4 @@ TEST_F(WatchdogTest, WhoeverIsStartedLaterHasItsOwnTimeToSayHello) {
 }
 
 }  // namespace
-}  // namespace strait::launcher
+}  // namespace strait::control

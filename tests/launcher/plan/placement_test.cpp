@@ -3,16 +3,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "launcher/user_error.h"
+#include "launcher/base/user_error.h"
 
-namespace strait::launcher {
+namespace strait::plan {
 namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-RecipeHost with_slots(std::int64_t slots) { return {.name = "a", .slots = slots}; }
-const RecipeHost kOpen{.name = "b"};
+recipe::RecipeHost with_slots(std::int64_t slots) { return {.name = "a", .slots = slots}; }
+const recipe::RecipeHost kOpen{.name = "b"};
 
 TEST(Placement, HostsWithoutSlotsShareEvenlyAndInOrder) {
   EXPECT_THAT(place({kOpen, kOpen}, 4), ElementsAre(0, 0, 1, 1));
@@ -31,7 +31,7 @@ TEST(Placement, FewerSlotsThanProcessesIsSaid) {
       [] {
         place({with_slots(1), with_slots(1)}, 3);
       },
-      testing::ThrowsMessage<UserError>(HasSubstr("2 slots, but 3 processes")));
+      testing::ThrowsMessage<base::UserError>(HasSubstr("2 slots, but 3 processes")));
 }
 
 TEST(Placement, EveryProcessHasAPlaceAndNobodyMoreThanItsSlots) {
@@ -49,12 +49,12 @@ TEST(Placement, EveryProcessHasAPlaceAndNobodyMoreThanItsSlots) {
 }
 
 TEST(Placement, SlurmGivesAsManyNodesAsStagesNeed) {
-  Recipe recipe;
-  recipe.hosts.backend = BackendKind::slurm;
+  recipe::Recipe recipe;
+  recipe.hosts.backend = recipe::BackendKind::slurm;
   recipe.hosts.slurm.stages_per_node = 2;
   recipe.pipeline.stages = 3;
   EXPECT_EQ(hosts_of(recipe).size(), 2U);
 }
 
 }  // namespace
-}  // namespace strait::launcher
+}  // namespace strait::plan

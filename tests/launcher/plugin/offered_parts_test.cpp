@@ -10,7 +10,7 @@
 #include "launcher/recipe/part_names.h"
 #include "stages/partition.h"
 
-namespace strait::launcher {
+namespace strait::plugin {
 namespace {
 
 using testing::Contains;
@@ -51,9 +51,9 @@ TEST(OfferedParts, NamesAreWordsThatNobodyHas) {
 }
 
 TEST(PartNames, BuiltInOnesAreOfferedInTheSameCatalogues) {
-  EXPECT_THAT(part_names(PartKind::schedule), testing::ElementsAre("gpipe", "1f1b", "interleaved"));
-  EXPECT_THAT(part_names(PartKind::codec), testing::ElementsAre("raw", "fixed", "delta", "auto"));
-  EXPECT_THAT(part_names(PartKind::sync_method), Contains("cocktail"));
+  EXPECT_THAT(recipe::part_names(recipe::PartKind::schedule), testing::ElementsAre("gpipe", "1f1b", "interleaved"));
+  EXPECT_THAT(recipe::part_names(recipe::PartKind::codec), testing::ElementsAre("raw", "fixed", "delta", "auto"));
+  EXPECT_THAT(recipe::part_names(recipe::PartKind::sync_method), Contains("cocktail"));
 }
 
 // What [codec] says of gradients is decided by what the codec can.
@@ -64,4 +64,4 @@ TEST(PartNames, DeltaIsForActivationsAlone) {
 }
 
 }  // namespace
-}  // namespace strait::launcher
+}  // namespace strait::plugin

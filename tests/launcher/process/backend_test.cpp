@@ -12,10 +12,10 @@
 
 #include "launcher/process/local_backend.h"
 #include "launcher/process/log_tail.h"
-#include "launcher/user_error.h"
+#include "launcher/base/user_error.h"
 #include "tests/launcher/scratch_directory.h"
 
-namespace strait::launcher {
+namespace strait::process {
 namespace {
 
 using namespace std::chrono_literals;
@@ -64,7 +64,7 @@ TEST_F(LocalBackendTest, AnExitCodeComesBackWithItsMeaning) {
   ASSERT_TRUE(status.has_value());
   EXPECT_EQ(status->code, 10);
   EXPECT_EQ(status->sentence(), "ended with code 10 (bad input)");
-  EXPECT_EQ(status->exit_code(), ExitCode::bad_input);
+  EXPECT_EQ(status->exit_code(), base::ExitCode::bad_input);
   EXPECT_EQ(process->ended()->code, 10);
 }
 
@@ -72,7 +72,7 @@ TEST_F(LocalBackendTest, ACodeThatIsNoneOfOursIsAnInternalError) {
   const auto status = shell("exit 77")->wait_until(Clock::now() + 20s);
   ASSERT_TRUE(status.has_value());
   EXPECT_EQ(status->sentence(), "ended with code 77");
-  EXPECT_EQ(status->exit_code(), ExitCode::internal);
+  EXPECT_EQ(status->exit_code(), base::ExitCode::internal);
 }
 
 TEST_F(LocalBackendTest, TheSignalThatKilledIsNamed) {
@@ -80,10 +80,10 @@ TEST_F(LocalBackendTest, TheSignalThatKilledIsNamed) {
   ASSERT_TRUE(killed.has_value());
   EXPECT_EQ(killed->signal, SIGKILL);
   EXPECT_THAT(killed->sentence(), HasSubstr("killed by signal 9 (SIGKILL"));
-  EXPECT_EQ(killed->exit_code(), ExitCode::peer_lost);
+  EXPECT_EQ(killed->exit_code(), base::ExitCode::peer_lost);
   const auto broken = shell("kill -SEGV $$")->wait_until(Clock::now() + 20s);
   ASSERT_TRUE(broken.has_value());
-  EXPECT_EQ(broken->exit_code(), ExitCode::internal);
+  EXPECT_EQ(broken->exit_code(), base::ExitCode::internal);
 }
 
 TEST_F(LocalBackendTest, InputArrivesBehindItsLengthAndStaysOpen) {
@@ -202,7 +202,7 @@ TEST_F(LocalBackendTest, AProgramThatIsNotThereIsNamed) {
   try {
     backend_.start({{1, 0}, 0, {"/nowhere/strait-stage"}, "{}", log_});
     FAIL() << "started";
-  } catch (const UserError& error) {
+  } catch (const base::UserError& error) {
     EXPECT_STREQ(error.what(),
                  "cannot start stage 1.0: running /nowhere/strait-stage failed: No such file or "
                  "directory");
@@ -210,7 +210,7 @@ TEST_F(LocalBackendTest, AProgramThatIsNotThereIsNamed) {
   try {
     backend_.start({{1, 0}, 0, {"/bin/true"}, "{}", scratch_ / "no" / "log"});
     FAIL() << "started";
-  } catch (const UserError& error) {
+  } catch (const base::UserError& error) {
     EXPECT_THAT(error.what(), HasSubstr("/no/log failed: No such file"));
   }
 }
@@ -228,4 +228,4 @@ TEST(LogTail, GivesTheLastLinesWithoutWhatSteersTerminals) {
 }
 
 }  // namespace
-}  // namespace strait::launcher
+}  // namespace strait::process

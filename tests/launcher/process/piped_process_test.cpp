@@ -6,9 +6,9 @@
 
 #include <csignal>
 
-#include "launcher/user_error.h"
+#include "launcher/base/user_error.h"
 
-namespace strait::launcher {
+namespace strait::process {
 namespace {
 
 using namespace std::chrono_literals;
@@ -73,7 +73,7 @@ TEST(PipedProcess, AProgramLeftBehindDoesNotHoldUpTheEnd) {
 }
 
 TEST(PipedProcess, ThereIsNoSuchProgram) {
-  EXPECT_THROW(PipedProcess({"no-program-of-this-name"}), UserError);
+  EXPECT_THROW(PipedProcess({"no-program-of-this-name"}), base::UserError);
 }
 
 TEST(PipedProcess, ItsEndIsTheirEnd) {
@@ -87,4 +87,4 @@ TEST(PipedProcess, ItsEndIsTheirEnd) {
 }
 
 }  // namespace
-}  // namespace strait::launcher
+}  // namespace strait::process

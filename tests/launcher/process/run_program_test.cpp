@@ -5,9 +5,9 @@
 
 #include <csignal>
 
-#include "launcher/user_error.h"
+#include "launcher/base/user_error.h"
 
-namespace strait::launcher {
+namespace strait::process {
 namespace {
 
 using namespace std::chrono_literals;
@@ -20,7 +20,7 @@ ProgramAnswer shell(const std::string& script, std::chrono::seconds limit = 20s)
 std::string refusal(const std::vector<std::string>& argv, std::chrono::seconds limit) {
   try {
     run_program(argv, limit);
-  } catch (const UserError& error) {
+  } catch (const base::UserError& error) {
     return error.what();
   }
   return "nothing was refused";
@@ -76,4 +76,4 @@ TEST(RunProgram, SaysThatThereIsNoSuchProgram) {
 }
 
 }  // namespace
-}  // namespace strait::launcher
+}  // namespace strait::process

@@ -4,41 +4,17 @@
 #include <gtest/gtest.h>
 
 #include "framework/net/memory_link.h"
-#include "launcher/host/service_link.h"
-#include "launcher/reach/compute_measure.h"
+#include "launcher/hosts/service_link.h"
 #include "launcher/reach/reach_end.h"
 #include "launcher/reach/ticket.h"
-#include "launcher/user_error.h"
+#include "launcher/base/user_error.h"
+#include "tests/launcher/reach/served_hosts.h"
 
-namespace strait::launcher {
+namespace strait::reach {
 namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-// The service of some hosts in one process, with real sockets between them.
-struct ServedHosts {
-  explicit ServedHosts(std::size_t count) {
-    std::vector<Reach::Host> hosts;
-    for (std::size_t i = 0; i < count; ++i) {
-      const auto keeper = net::ProcessName::keeper(static_cast<std::uint32_t>(i));
-      const auto launcher = net::ProcessName::coordinator();
-      auto [near, far] = net::memory_link({launcher, {}, 1, options(keeper, keeper)},
-                                          {keeper, {}, 1, options(keeper, launcher)});
-      hosts.push_back({"h" + std::to_string(i), std::move(near)});
-      ends.push_back(std::make_unique<ReachEnd>(std::move(far), static_cast<std::uint32_t>(i),
-                                                std::pair(0, 0), measure_compute));
-    }
-    reach = std::make_unique<Reach>(std::move(hosts));
-  }
-
-  static net::LinkOptions options(net::ProcessName keeper, net::ProcessName peer) {
-    return service_link(kReachService, keeper, peer, "", std::chrono::seconds(60));
-  }
-
-  std::vector<std::unique_ptr<ReachEnd>> ends;
-  std::unique_ptr<Reach> reach;
-};
 
 TEST(PathFinder, TriesAllPairsAndFindsThoseThatWork) {
   ServedHosts hosts(3);
@@ -113,8 +89,8 @@ TEST(PathFinder, AHostThatIsLostIsNamed) {
   try {
     const OpenPorts ports(*hosts.reach, {{"127.0.0.1"}, {"127.0.0.1"}});
     FAIL() << "nobody was missed";
-  } catch (const UserError& error) {
-    EXPECT_EQ(error.code(), ExitCode::peer_lost);
+  } catch (const base::UserError& error) {
+    EXPECT_EQ(error.code(), base::ExitCode::peer_lost);
     EXPECT_THAT(error.what(), HasSubstr("host h1 was lost"));
   }
 }
@@ -127,32 +103,16 @@ TEST(PathFinder, ATroubleOfAMeasurementIsAnAnswer) {
 }
 
 TEST(PathFinder, CandidatesAreWhatIsToldOrAllThereIs) {
-  HostFacts one;
+  hosts::HostFacts one;
   one.address = "10.0.0.1";
   one.addresses = {"192.168.0.1", "10.0.0.1", "fd00::1"};
-  HostFacts two = one;
-  std::vector<RecipeHost> told(2);
+  hosts::HostFacts two = one;
+  std::vector<recipe::RecipeHost> told(2);
   told[1].address = "172.16.0.9";
   EXPECT_THAT(
       candidate_addresses(told, {one, two}),
       ElementsAre(ElementsAre("10.0.0.1", "192.168.0.1", "fd00::1"), ElementsAre("172.16.0.9")));
 }
 
-TEST(ComputeMeasure, ABlockOfAModelHasARate) {
-  ServedHosts hosts(1);
-  const MeasureCompute order{R"({"model_type": "gpt2", "vocab_size": 64, "n_positions": 32,
-                                 "n_embd": 32, "n_layer": 2, "n_head": 2})",
-                             2, 16, 1};
-  const auto answers = hosts.reach->ask({{0, order}}, std::chrono::seconds(60));
-  const auto& measured = std::get<ComputeMeasured>(answers.at(0));
-  EXPECT_GT(measured.flops_per_second, 1e6);
-  EXPECT_GT(measured.backward, 0.1);
-  EXPECT_LT(measured.backward, 100);
-  EXPECT_GT(measured.memory_bytes_per_second, 1e8);
-  const auto none =
-      hosts.reach->ask({{0, MeasureCompute{"{}", 1, 8, 1}}}, std::chrono::seconds(60));
-  EXPECT_THAT(std::get<OrderFailed>(none.at(0)).text, HasSubstr("model_type"));
-}
-
 }  // namespace
-}  // namespace strait::launcher
+}  // namespace strait::reach

@@ -7,7 +7,7 @@
 
 #include "launcher/reach/reach_port.h"
 
-namespace strait::launcher {
+namespace strait::reach {
 namespace {
 
 using std::chrono::seconds;
@@ -102,4 +102,4 @@ TEST(ReachPort, ATakenRangeNamesItself) {
 }
 
 }  // namespace
-}  // namespace strait::launcher
+}  // namespace strait::reach

@@ -4,7 +4,7 @@
 
 #include <set>
 
-namespace strait::launcher {
+namespace strait::reach {
 namespace {
 
 TEST(ProbeRounds, EveryPairIsMeasuredOnceAndNobodyTwiceAtATime) {
@@ -32,4 +32,4 @@ TEST(ProbeRounds, OneHostHasNobodyToMeasure) {
 }
 
 }  // namespace
-}  // namespace strait::launcher
+}  // namespace strait::reach

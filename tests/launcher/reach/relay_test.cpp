@@ -12,7 +12,7 @@
 #include "framework/net/node.h"
 #include "launcher/reach/relay_ends.h"
 
-namespace strait::launcher {
+namespace strait::reach {
 namespace {
 
 using std::chrono::milliseconds;
@@ -145,7 +145,7 @@ struct PlainDetour : Detour {
   PlainDetour() {
     const net::Endpoint near = dialling.dial(place(), token);
     binding.bind(place(), token, stage.endpoint);
-    caller = launcher::dial(near, in_time());
+    caller = reach::dial(near, in_time());
     const std::array<std::byte, 1> word = {byte_at(0)};
     send_all(caller.number(), word, in_time());
     EXPECT_TRUE(await(stage.socket.number(), POLLIN, in_time()));
@@ -211,11 +211,11 @@ TEST(Relay, WhoHasNoTicketIsShutOut) {
   const Detour detour;
   const net::Endpoint place = detour.place();
   std::array<std::byte, 1> answer{};
-  const store::FileDescriptor stranger = launcher::dial(place, in_time());
+  const store::FileDescriptor stranger = reach::dial(place, in_time());
   const std::string words(kTicketBytes, 'x');
   send_all(stranger.number(), std::as_bytes(std::span(words)), in_time());
   EXPECT_THROW(receive_all(stranger.number(), answer, in_time()), PathError);
-  const store::FileDescriptor guesser = launcher::dial(place, in_time());
+  const store::FileDescriptor guesser = reach::dial(place, in_time());
   const Ticket guessed{Ticket::random_token(), Ticket::Wish::relay_binds};
   send_all(guesser.number(), to_bytes(guessed), in_time());
   EXPECT_THROW(receive_all(guesser.number(), answer, in_time()), PathError);
@@ -237,4 +237,4 @@ TEST(Ticket, ReadsBackAndRefusesWhatItIsNot) {
 }
 
 }  // namespace
-}  // namespace strait::launcher
+}  // namespace strait::reach

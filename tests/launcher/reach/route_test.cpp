@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace strait::launcher {
+namespace strait::reach {
 namespace {
 
 using testing::AllOf;
@@ -17,18 +17,18 @@ constexpr net::ProcessName kLower{1, 0};
 constexpr const char* kRefused = "10.0.0.2:47000: Connection refused";
 
 // Stages 0 and 1 on hosts a and b, and stage 2 on b as well.
-Plan plan_of_two_hosts() {
-  Plan plan;
+plan::Plan plan_of_two_hosts() {
+  plan::Plan plan;
   plan.recipe.hosts.ports = {47000, 47099};
   plan.hosts = {{"a"}, {"b"}};
   for (std::uint32_t stage = 0; stage < 3; ++stage) {
-    Plan::Process process;
+    plan::Plan::Process process;
     process.name = {stage, 0};
     process.host_index = stage == 0 ? 0 : 1;
     plan.processes.push_back(process);
   }
   for (std::uint32_t stage = 0; stage < 2; ++stage) {
-    Plan::Link link;
+    plan::Plan::Link link;
     link.name = stage == 0 ? "boundary 0.0>1.0" : "boundary 1.0>2.0";
     link.connects = {stage, 0};
     link.listens = {stage + 1, 0};
@@ -40,9 +40,9 @@ Plan plan_of_two_hosts() {
   return plan;
 }
 
-PathTry reached(std::size_t from, std::size_t to, const std::string& address, double seconds = 0.01,
+PathTry reached(std::size_t from, std::size_t to, const std::string& address, double took = 0.01,
                 double rate = 0) {
-  return {from, to, address, "", seconds, rate};
+  return {from, to, address, "", took, rate};
 }
 
 PathTry failed(std::size_t from, std::size_t to, const std::string& address) {
@@ -98,7 +98,7 @@ TEST(Routes, TheFastestAddressIsTakenThenTheNearest) {
 }
 
 TEST(Routes, ABlockedHostIsNamedWithWhatToOpen) {
-  const Plan plan = plan_of_two_hosts();
+  const plan::Plan plan = plan_of_two_hosts();
   const auto blocked = blocked_hosts(plan, {failed(0, 1, "10.0.0.2"), reached(1, 0, "10.0.0.1")});
   EXPECT_THAT(blocked,
               ElementsAre(AllOf(HasSubstr("host b lets nobody in at 10.0.0.2"), HasSubstr("from a"),
@@ -108,7 +108,7 @@ TEST(Routes, ABlockedHostIsNamedWithWhatToOpen) {
 }
 
 TEST(Routes, TheCostOfARelayIsSaidLoudly) {
-  const Plan plan = plan_of_two_hosts();
+  const plan::Plan plan = plan_of_two_hosts();
   const auto routes = choose_routes(plan, {});
   EXPECT_THAT(relay_warning(plan, routes, 0.75),
               AllOf(HasSubstr("RELAYED: a and b cannot reach each other"),
@@ -120,4 +120,4 @@ TEST(Routes, TheCostOfARelayIsSaidLoudly) {
 }
 
 }  // namespace
-}  // namespace strait::launcher
+}  // namespace strait::reach

@@ -4,15 +4,15 @@
 
 #include <algorithm>
 
-namespace strait::launcher {
+namespace strait::reach {
 namespace {
 
 constexpr double kRate = 12.5e6;
 
 // A flow of kRate from `start` on, seen every `gap` seconds.
-std::vector<FlowSample> even_flow(double start, double seconds, double gap) {
+std::vector<FlowSample> even_flow(double start, double length, double gap) {
   std::vector<FlowSample> samples;
-  for (double at = 0; at <= seconds; at += gap) {
+  for (double at = 0; at <= length; at += gap) {
     samples.push_back({start + at, static_cast<std::uint64_t>(kRate * at)});
   }
   return samples;
@@ -83,4 +83,4 @@ TEST(MergeFlows, FlowsSideBySideAddUp) {
 }
 
 }  // namespace
-}  // namespace strait::launcher
+}  // namespace strait::reach

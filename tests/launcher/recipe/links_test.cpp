@@ -6,10 +6,10 @@
 #include <functional>
 
 #include "launcher/recipe/links_writer.h"
-#include "launcher/user_error.h"
+#include "launcher/base/user_error.h"
 #include "tests/launcher/scratch_directory.h"
 
-namespace strait::launcher {
+namespace strait::recipe {
 namespace {
 
 using testing::AllOf;
@@ -26,8 +26,8 @@ LinkTable two_hosts() {
 std::string refusal(const std::function<LinkTable()>& read) {
   try {
     read();
-  } catch (const UserError& error) {
-    EXPECT_EQ(error.code(), ExitCode::bad_input);
+  } catch (const base::UserError& error) {
+    EXPECT_EQ(error.code(), base::ExitCode::bad_input);
     return error.what();
   }
   ADD_FAILURE() << "it was read";
@@ -114,4 +114,4 @@ TEST(Links, MistakesAreNamedWithTheirLine) {
 }
 
 }  // namespace
-}  // namespace strait::launcher
+}  // namespace strait::recipe

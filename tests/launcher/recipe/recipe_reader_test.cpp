@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "launcher/user_error.h"
+#include "launcher/base/user_error.h"
 
-namespace strait::launcher {
+namespace strait::recipe {
 namespace {
 
 using testing::HasSubstr;
@@ -32,8 +32,8 @@ Recipe parse(const std::string& text, const std::vector<std::string>& overrides 
 std::string mistake(const std::string& text, const std::vector<std::string>& overrides = {}) {
   try {
     parse(text, overrides);
-  } catch (const UserError& error) {
-    EXPECT_EQ(error.code(), ExitCode::bad_input);
+  } catch (const base::UserError& error) {
+    EXPECT_EQ(error.code(), base::ExitCode::bad_input);
     return error.what();
   }
   ADD_FAILURE() << "accepted:\n" << text;
@@ -436,7 +436,7 @@ TEST(RecipeReader, AFileThatCannotBeReadIsAMistakeOfTheUser) {
     try {
       read_recipe(path);
       FAIL() << path;
-    } catch (const UserError& error) {
+    } catch (const base::UserError& error) {
       EXPECT_THAT(error.what(), HasSubstr("cannot read the recipe " + path.string()));
     }
   }
@@ -448,8 +448,8 @@ TEST(RecipeReader, ReadsFilesAndNamesTheRunAfterThem) {
   EXPECT_EQ(read_recipe(file).name, "my-run");
   std::filesystem::remove(file);
   EXPECT_THAT([] { parse_recipe(kLeast, "two words.toml"); },
-              testing::ThrowsMessage<UserError>(HasSubstr("name is missing (two words.toml)")));
+              testing::ThrowsMessage<base::UserError>(HasSubstr("name is missing (two words.toml)")));
 }
 
 }  // namespace
-}  // namespace strait::launcher
+}  // namespace strait::recipe

@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 
 #include "launcher/recipe/recipe_reader.h"
-#include "launcher/user_error.h"
+#include "launcher/base/user_error.h"
 
-namespace strait::launcher {
+namespace strait::recipe {
 namespace {
 
 using testing::ElementsAre;
@@ -44,9 +44,9 @@ TEST(RecipeSupport, AllOfThemAreSaidAtOnce) {
       [] {
         check_supported(with({"train.micro_batch=auto", "model.device=cuda"}));
       },
-      testing::ThrowsMessage<UserError>(
+      testing::ThrowsMessage<base::UserError>(
           testing::AllOf(HasSubstr("train.micro_batch"), HasSubstr("model.device"))));
 }
 
 }  // namespace
-}  // namespace strait::launcher
+}  // namespace strait::recipe

@@ -12,9 +12,9 @@
 #include "launcher/recipe/recipe_keys.h"
 #include "launcher/recipe/recipe_reader.h"
 #include "launcher/recipe/recipe_sync_keys.h"
-#include "launcher/user_error.h"
+#include "launcher/base/user_error.h"
 
-namespace strait::launcher {
+namespace strait::recipe {
 namespace {
 
 using testing::HasSubstr;
@@ -179,12 +179,12 @@ TEST(RecipeWriter, WhatIsWrittenReadsBackEqualInBothForms) {
 
 TEST(RecipeWriter, JsonThatIsNoRecipeIsRefusedWithItsSource) {
   EXPECT_THAT([] { recipe_from_json(Json(3), "plan.json"); },
-              testing::ThrowsMessage<UserError>(HasSubstr("plan.json holds no recipe")));
+              testing::ThrowsMessage<base::UserError>(HasSubstr("plan.json holds no recipe")));
   EXPECT_THAT(
       [] {
         recipe_from_json(Json{{"trian", Json::object()}, {"model", {{"path", 3}}}}, "plan.json");
       },
-      testing::ThrowsMessage<UserError>(
+      testing::ThrowsMessage<base::UserError>(
           testing::AllOf(HasSubstr("unknown table trian (plan.json); did you mean train?"),
                          HasSubstr("model.path is 3 (plan.json)"))));
 }
@@ -221,4 +221,4 @@ TEST(RecipeWriter, TheReferenceSaysEveryKeyWithWhatIsAllowed) {
 }
 
 }  // namespace
-}  // namespace strait::launcher
+}  // namespace strait::recipe

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "framework/store/checkpoint.h"
+#include "framework/tensors/safetensors_reader.h"
+
+namespace strait::tensors {
+
+// The tensors of a complete checkpoint by their global names, whichever shard holds them, so that
+// any layout can go on from it. A name that several shards hold (replicas, tied weights) is read
+// from the first of them in the manifest's order. Any number of threads may read at once.
+class CheckpointReader {
+ public:
+  explicit CheckpointReader(const std::filesystem::path& checkpoint,
+                            store::Verify verify = store::Verify::hashes);
+
+  const store::Manifest& manifest() const { return manifest_; }
+  std::vector<std::string> names() const;                 // sorted
+  const store::TensorInfo* find(const std::string& name) const;  // null: in no shard
+  at::Tensor read(const std::string& name) const;         // store::StoreError mismatch: in no shard
+
+  // One process's own shard; null when the checkpoint has none of that name.
+  const SafetensorsReader* shard(const std::string& name) const;
+
+ private:
+  std::filesystem::path path_;
+  store::Manifest manifest_;
+  std::map<std::string, std::unique_ptr<SafetensorsReader>> shards_;
+  std::map<std::string, const SafetensorsReader*> where_;
+};
+
+}  // namespace strait::tensors

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+
+#include "framework/store/manifest.h"
+#include "framework/tensors/safetensors_writer.h"
+
+namespace strait::tensors {
+
+// Writes one process's shard of a checkpoint that is not complete yet, durable under its name
+// before it returns; store::commit_checkpoint() makes the checkpoint exist. StoreError busy when
+// the checkpoint is already complete.
+store::ShardFile write_shard(const std::filesystem::path& checkpoint, const std::string& name,
+                             std::span<const NamedTensor> tensors,
+                             const std::map<std::string, std::string>& metadata = {});
+
+}  // namespace strait::tensors

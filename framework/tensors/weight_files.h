@@ -1,0 +1,47 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "framework/store/safetensors_header.h"
+#include "framework/tensors/safetensors_reader.h"
+
+namespace strait::tensors {
+
+// The tensors of a Hugging Face directory: model.safetensors, or the shards that
+// model.safetensors.index.json lists. Opening reads all headers and no data. Any number of threads
+// may read at once. What the names mean is not known here.
+class WeightFiles {
+ public:
+  struct Entry {
+    store::TensorInfo info;
+    std::filesystem::path file;
+  };
+
+  // store::StoreError bad_input when there are no such files (a directory with pytorch_model.bin only is
+  // told how to convert), a listed shard or tensor is missing, a name is in two shards, or a path
+  // in the index leaves the directory.
+  explicit WeightFiles(std::filesystem::path directory);
+
+  const std::filesystem::path& directory() const { return directory_; }
+  const std::vector<Entry>& tensors() const { return tensors_; }  // sorted by name
+  const Entry* find(const std::string& name) const;               // null: not there
+  at::Tensor read(const std::string& name) const;
+
+ private:
+  void open_index(const std::filesystem::path& index);
+  void open_shard(const std::filesystem::path& file);
+
+  std::filesystem::path directory_;
+  std::vector<std::unique_ptr<SafetensorsReader>> shards_;
+  std::map<std::string, const SafetensorsReader*> where_;
+  std::vector<Entry> tensors_;
+};
+
+}  // namespace strait::tensors

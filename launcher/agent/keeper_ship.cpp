@@ -1,0 +1,69 @@
+#include "launcher/agent/keeper_ship.h"
+
+#include <spdlog/spdlog.h>
+
+#include "launcher/hosts/service_link.h"
+#include "launcher/transfer/ship_link.h"
+
+namespace strait::agent {
+namespace {
+
+// Beyond so many hosts each would hold more links than it has use for.
+constexpr std::size_t kMostNeighbours = 32;
+
+}  // namespace
+
+KeeperShip::KeeperShip(net::Node& node, const hosts::KeeperJob& job,
+                       const std::filesystem::path& directory, const std::string& address)
+    : porter_(porter_options(node, job, directory)) {
+  const net::ProcessName launcher = net::ProcessName::coordinator();
+  porter_.join(launcher, "the launcher",
+               node.connect(job.endpoints.at(hosts::kShipService),
+                            transfer::ship_link(launcher, job.name(), launcher, job.launcher_key,
+                                      std::chrono::seconds(job.hold))));
+  if (job.keeper_keys.size() > 1 && job.keeper_keys.size() <= kMostNeighbours) {
+    listen(node, job, address);
+  }
+}
+
+transfer::PorterOptions KeeperShip::porter_options(net::Node& node, const hosts::KeeperJob& job,
+                                         const std::filesystem::path& directory) {
+  transfer::PorterOptions options;
+  options.store = directory / "content";
+  options.takes_orders = true;
+  options.upload_bytes_per_second = transfer::ship_rate(job.up_megabits.value_or(0));
+  options.download_bytes_per_second = transfer::ship_rate(job.down_megabits.value_or(0));
+  options.on_event = [](const std::string& event) { spdlog::info("{}", event); };
+  options.on_neighbour = [this, &node, &job](const net::ProcessName& name, const std::string& host,
+                                             const std::string& endpoint) {
+    const auto key = job.keeper_keys.find(name.text());
+    if (key == job.keeper_keys.end()) return;
+    porter_.join(name, host,
+                 node.connect(endpoint, transfer::ship_link(name, job.name(), name, key->second,
+                                                  std::chrono::seconds(job.hold))));
+  };
+  return options;
+}
+
+void KeeperShip::listen(net::Node& node, const hosts::KeeperJob& job, const std::string& address) {
+  net::BindAddress bind;
+  bind.host = address;
+  bind.first_port = static_cast<std::uint16_t>(job.ports.first);
+  bind.last_port = static_cast<std::uint16_t>(job.ports.second);
+  try {
+    listener_ = node.listen(bind);
+  } catch (const net::LinkError& error) {
+    spdlog::warn("other hosts cannot fetch from here: {}", error.what());
+    return;
+  }
+  for (const auto& [text, key] : job.keeper_keys) {
+    const auto name = net::ProcessName::parse(text);
+    if (!name || !(job.name() < *name)) continue;
+    porter_.join(*name, text,
+                 listener_->expect(
+                     transfer::ship_link(job.name(), *name, *name, key, std::chrono::seconds(job.hold))));
+  }
+  porter_.tell_where(listener_->endpoint());
+}
+
+}  // namespace strait::agent

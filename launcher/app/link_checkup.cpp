@@ -1,0 +1,55 @@
+#include "launcher/app/link_checkup.h"
+
+#include "launcher/app/model_questions.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cstddef>
+#include <map>
+#include <string>
+#include <tuple>
+
+#include "launcher/launch/hosts_visit.h"
+#include "launcher/base/user_error.h"
+
+namespace strait::app {
+
+std::vector<hosts::Symptom> judge_links(const plan::Plan& plan, const std::vector<reach::LinkRoute>& routes,
+                                 const std::vector<control::Event>& notes) {
+  std::vector<hosts::Symptom> findings;
+  findings.reserve(notes.size() + routes.size());
+  for (const control::Event& note : notes) {
+    findings.push_back({hosts::Symptom::Kind::note, base::ExitCode::done, "links", note.text});
+  }
+  // One line for all that meet in the same way.
+  std::map<std::tuple<std::size_t, std::size_t, std::string>, std::vector<std::string>> ways;
+  for (std::size_t i = 0; i < routes.size(); ++i) {
+    const plan::Plan::Link& link = plan.links[i];
+    const reach::LinkRoute& route = routes[i];
+    const std::size_t binds = plan.process(route.binds).host_index;
+    const std::size_t dials =
+        plan.process(route.binds == link.listens ? link.connects : link.listens).host_index;
+    if (route.relayed || binds == dials) continue;
+    ways[{dials, binds, route.address}].push_back(link.name);
+  }
+  for (const auto& [way, links] : ways) {
+    const auto& [dials, binds, address] = way;
+    findings.push_back({hosts::Symptom::Kind::well, base::ExitCode::done, "links",
+                        fmt::format("{} reaches {} at {}: {}", plan.hosts[dials].name,
+                                    plan.hosts[binds].name, address, fmt::join(links, ", "))});
+  }
+  return findings;
+}
+
+std::vector<hosts::Symptom> check_links(const plan::Plan& plan) {
+  try {
+    const launch::ModelQuestions model = model_questions();
+    launch::HostsVisit visit(plan, model, [](const std::string&) {});
+    return judge_links(visit.plan(), visit.hosts().routes(), visit.hosts().notes());
+  } catch (const base::UserError& error) {
+    return {{hosts::Symptom::Kind::wrong, error.code(), "links", error.what()}};
+  }
+}
+
+}  // namespace strait::app

@@ -1,0 +1,211 @@
+#include "launcher/app/probe.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "launcher/reach/path_finder.h"
+#include "launcher/reach/probe_rounds.h"
+
+namespace strait::app {
+namespace {
+
+using std::chrono::seconds;
+
+constexpr seconds kProbeAnswer{120};
+
+// Two hosts of which one dials the other; what was found out about the way between them.
+struct ProbedPair {
+  std::size_t dials = 0;
+  std::size_t answers = 0;
+  std::string place;
+  double trip = 0;
+  double there = 0;  // bytes per second from who dials
+  double back = 0;
+  double flows_there = 0;
+  double flows_back = 0;
+  std::string trouble;
+};
+
+class Prober {
+ public:
+  Prober(reach::Reach& reach, const plan::Plan& plan, const std::vector<std::vector<std::string>>& addresses,
+         const ProbeOptions& options)
+      : reach_(reach), plan_(plan), options_(options), ports_(reach, addresses) {
+    gaps_ = ports_.troubles();
+  }
+
+  void measure_paths();
+  void measure_hosts();
+  Probed take() { return {std::move(table_), std::move(gaps_)}; }
+
+ private:
+  std::optional<ProbedPair> met(const reach::HostPair& pair, const std::vector<reach::PathTry>& tries);
+  void measure_round(std::vector<ProbedPair>& pairs);
+  void measure_flows(std::vector<ProbedPair>& pairs, int connections, bool from_there,
+                     double ProbedPair::*rate);
+  std::map<std::size_t, reach::ReachAnswer> ask_diallers(
+      const std::vector<ProbedPair>& pairs,
+      const std::function<reach::ReachOrder(const ProbedPair&)>& order);
+  void keep(const ProbedPair& pair);
+  void keep_way(std::size_t from, std::size_t to, double rate, double flows, double trip);
+  const std::string& name(std::size_t host) const { return plan_.hosts[host].name; }
+
+  reach::Reach& reach_;
+  const plan::Plan& plan_;
+  const ProbeOptions& options_;
+  reach::OpenPorts ports_;
+  recipe::LinkTable table_;
+  std::vector<std::string> gaps_;
+};
+
+// All pairs of a round do the same at the same time, so that one's echoes do not wait behind
+// another's flow where they share a switch.
+std::map<std::size_t, reach::ReachAnswer> Prober::ask_diallers(
+    const std::vector<ProbedPair>& pairs,
+    const std::function<reach::ReachOrder(const ProbedPair&)>& order) {
+  std::map<std::size_t, reach::ReachOrder> orders;
+  for (const ProbedPair& pair : pairs) {
+    if (pair.trouble.empty()) orders.emplace(pair.dials, order(pair));
+  }
+  return reach_.ask(orders, kProbeAnswer);
+}
+
+void Prober::measure_paths() {
+  const auto rounds = reach::probe_rounds(plan_.hosts.size());
+  std::vector<reach::HostPair> both_ways;
+  for (const auto& round : rounds) {
+    for (const auto& [one, other] : round) {
+      both_ways.emplace_back(one, other);
+      both_ways.emplace_back(other, one);
+    }
+  }
+  if (both_ways.empty()) return;
+  const std::vector<reach::PathTry> tries = reach::try_paths(reach_, ports_, both_ways);
+  for (std::size_t i = 0; i < rounds.size(); ++i) {
+    std::vector<ProbedPair> pairs;
+    std::vector<std::string> names;
+    for (const reach::HostPair& pair : rounds[i]) {
+      if (auto known = met(pair, tries)) {
+        names.push_back(fmt::format("{} and {}", name(known->dials), name(known->answers)));
+        pairs.push_back(std::move(*known));
+      }
+    }
+    if (pairs.empty()) continue;
+    options_.say(fmt::format("round {} of {}: {}", i + 1, rounds.size(), fmt::join(names, ", ")));
+    measure_round(pairs);
+    for (const ProbedPair& pair : pairs) keep(pair);
+  }
+}
+
+// Who dials whom; nothing where neither can.
+std::optional<ProbedPair> Prober::met(const reach::HostPair& pair, const std::vector<reach::PathTry>& tries) {
+  auto [dials, answers] = pair;
+  const reach::PathTry* way = reach::best_try(tries, dials, answers);
+  if (way == nullptr) {
+    std::swap(dials, answers);
+    way = reach::best_try(tries, dials, answers);
+  }
+  if (way == nullptr) {
+    gaps_.push_back(fmt::format("{} and {} cannot reach each other; their links would be relayed",
+                                name(dials), name(answers)));
+    return std::nullopt;
+  }
+  ProbedPair known;
+  known.dials = dials;
+  known.answers = answers;
+  known.place = ports_.place(answers, way->address);
+  return known;
+}
+
+void Prober::measure_round(std::vector<ProbedPair>& pairs) {
+  const auto answers = ask_diallers(pairs, [&](const ProbedPair& pair) {
+    return reach::MeasureTrip{ports_.token(), pair.place, options_.echoes};
+  });
+  for (ProbedPair& pair : pairs) {
+    const auto* measured = answer_in<reach::TripMeasured>(answers.at(pair.dials), pair.trouble);
+    if (measured != nullptr) pair.trip = measured->seconds;
+  }
+  measure_flows(pairs, 1, false, &ProbedPair::there);
+  measure_flows(pairs, 1, true, &ProbedPair::back);
+  measure_flows(pairs, options_.connections, false, &ProbedPair::flows_there);
+  measure_flows(pairs, options_.connections, true, &ProbedPair::flows_back);
+}
+
+void Prober::measure_flows(std::vector<ProbedPair>& pairs, int connections, bool from_there,
+                           double ProbedPair::*rate) {
+  const auto answers = ask_diallers(pairs, [&](const ProbedPair& pair) {
+    return reach::MeasureFlow{ports_.token(), pair.place, from_there, connections, options_.flow_seconds};
+  });
+  for (ProbedPair& pair : pairs) {
+    const auto answer = answers.find(pair.dials);
+    if (answer == answers.end()) continue;
+    const auto* measured = answer_in<reach::FlowMeasured>(answer->second, pair.trouble);
+    if (measured != nullptr) pair.*rate = measured->bytes_per_second;
+  }
+}
+
+void Prober::keep(const ProbedPair& pair) {
+  if (!pair.trouble.empty()) {
+    gaps_.push_back(
+        fmt::format("{} to {}: {}", name(pair.dials), name(pair.answers), pair.trouble));
+    return;
+  }
+  keep_way(pair.dials, pair.answers, pair.there, pair.flows_there, pair.trip);
+  keep_way(pair.answers, pair.dials, pair.back, pair.flows_back, pair.trip);
+}
+
+void Prober::keep_way(std::size_t from, std::size_t to, double rate, double flows, double trip) {
+  if (rate <= 0) {
+    gaps_.push_back(
+        fmt::format("{} to {}: too little came through to measure it", name(from), name(to)));
+    return;
+  }
+  table_.links.push_back({name(from), name(to), 8 * rate, 8 * flows, trip / 2});
+  options_.say(fmt::format("  {} to {}: {:.1f} Mbit/s, {} at once {:.1f}, {:.2f} ms", name(from),
+                           name(to), 8e-6 * rate, options_.connections, 8e-6 * flows, 5e2 * trip));
+}
+
+void Prober::measure_hosts() {
+  options_.say("layers and memory");
+  std::map<std::size_t, reach::ReachOrder> orders;
+  std::map<std::size_t, std::int64_t> threads;
+  for (const plan::Plan::Process& process : plan_.processes) {
+    threads[process.host_index] = std::max(threads[process.host_index], process.threads);
+  }
+  for (const auto& [host, count] : threads) {
+    orders[host] = reach::MeasureCompute{plan_.model_config, *plan_.recipe.train.micro_batch,
+                                  plan_.recipe.data.row, count};
+  }
+  for (const auto& [host, answer] : reach_.ask(orders, kProbeAnswer)) {
+    std::string trouble;
+    const auto* measured = answer_in<reach::ComputeMeasured>(answer, trouble);
+    if (measured == nullptr) {
+      gaps_.push_back(fmt::format("{}: {}", name(host), trouble));
+      continue;
+    }
+    table_.hosts.push_back({name(host), measured->flops_per_second, measured->backward,
+                            threads.at(host), measured->memory_bytes_per_second});
+    options_.say(
+        fmt::format("  {}: {:.1f} Gflop/s with {} threads, backward {:.2f} times a forward, "
+                    "memory {:.1f} GB/s",
+                    name(host), measured->flops_per_second / 1e9, threads.at(host),
+                    measured->backward, measured->memory_bytes_per_second / 1e9));
+  }
+}
+
+}  // namespace
+
+Probed probe_hosts(reach::Reach& reach, const plan::Plan& plan,
+                   const std::vector<std::vector<std::string>>& addresses,
+                   const ProbeOptions& options) {
+  Prober prober(reach, plan, addresses, options);
+  prober.measure_paths();
+  prober.measure_hosts();
+  return prober.take();
+}
+
+}  // namespace strait::app

@@ -1,0 +1,3 @@
+#include "launcher/app/strait_main.h"
+
+int main(int argc, char** argv) { return strait::strait_main(argc, argv, nullptr); }

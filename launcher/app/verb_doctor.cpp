@@ -1,0 +1,93 @@
+#include "launcher/app/verb_doctor.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <vector>
+
+#include "launcher/base/build_id.h"
+#include "launcher/base/printable_text.h"
+#include "launcher/base/failure.h"
+#include "launcher/hosts/checkup.h"
+#include "launcher/planner/plan_maker.h"
+#include "launcher/plugin/plugin_file.h"
+#include "launcher/app/link_checkup.h"
+#include "launcher/recipe/recipe_reader.h"
+
+namespace strait::app {
+namespace {
+
+// The nouns of what went well, or the one sentence of what did not.
+std::optional<plan::Plan> plan_or_finding(const recipe::Recipe& recipe, std::vector<hosts::Symptom>& findings) {
+  try {
+    plan::Plan plan = planner::make_plan(recipe).plan;
+    findings.push_back({hosts::Symptom::Kind::well, base::ExitCode::done, "model",
+                        fmt::format("{} in {} {}", recipe.model.path, plan.processes.size(),
+                                    plan.processes.size() == 1 ? "process" : "processes")});
+    findings.push_back({hosts::Symptom::Kind::well, base::ExitCode::done, "data",
+                        fmt::format("{}: {} rows", recipe.data.train, plan.train.rows)});
+    return plan;
+  } catch (const std::exception& error) {
+    const base::Failure failure = base::describe_failure(error);
+    findings.push_back({hosts::Symptom::Kind::wrong, failure.code, "plan", failure.text});
+    return std::nullopt;
+  }
+}
+
+const char* word_for(hosts::Symptom::Kind kind) {
+  switch (kind) {
+    case hosts::Symptom::Kind::well:
+      return "ok";
+    case hosts::Symptom::Kind::note:
+      return "note";
+    case hosts::Symptom::Kind::wrong:
+      return "wrong";
+  }
+  return "?";
+}
+
+void print_findings(const std::vector<hosts::Symptom>& findings) {
+  std::size_t widest = 0;
+  for (const hosts::Symptom& finding : findings) widest = std::max(widest, finding.where.size());
+  for (const hosts::Symptom& finding : findings) {
+    fmt::print("{:<5}  {:<{}}  {}\n", word_for(finding.kind), base::printable(finding.where), widest,
+               base::printable(finding.text));
+  }
+}
+
+void print_findings_json(const std::vector<hosts::Symptom>& findings) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const hosts::Symptom& finding : findings) {
+    list.push_back({{"kind", word_for(finding.kind)},
+                    {"code", number(finding.code)},
+                    {"where", finding.where},
+                    {"text", finding.text}});
+  }
+  fmt::print("{}\n", list.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+}
+
+}  // namespace
+
+base::ExitCode examine(const RunWords& words) {
+  const recipe::Recipe recipe = recipe::read_recipe(words.recipe, words.overrides, plugin::load_plugins);
+  std::vector<hosts::Symptom> findings = {
+      {hosts::Symptom::Kind::well, base::ExitCode::done, "recipe",
+       fmt::format("{} (strait {})", words.recipe.string(), base::build_id())}};
+  const std::optional<plan::Plan> plan = plan_or_finding(recipe, findings);
+  const auto of_hosts = hosts::check_hosts(recipe, plan ? hosts::needs_of(*plan) : std::vector<hosts::HostNeed>{});
+  findings.insert(findings.end(), of_hosts.begin(), of_hosts.end());
+  const bool well =
+      std::ranges::find(findings, hosts::Symptom::Kind::wrong, &hosts::Symptom::kind) == findings.end();
+  if (well && recipe.hosts.backend == recipe::BackendKind::ssh && plan->hosts.size() > 1) {
+    const auto of_links = check_links(*plan);
+    findings.insert(findings.end(), of_links.begin(), of_links.end());
+  }
+  words.json ? print_findings_json(findings) : print_findings(findings);
+  const auto first = std::ranges::find(findings, hosts::Symptom::Kind::wrong, &hosts::Symptom::kind);
+  return first == findings.end() ? base::ExitCode::done : first->code;
+}
+
+}  // namespace strait::app

@@ -1,0 +1,109 @@
+#include "launcher/app/verb_install.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "framework/mutex.h"
+#include "launcher/base/build_id.h"
+#include "launcher/base/byte_text.h"
+#include "launcher/base/printable_text.h"
+#include "launcher/base/failure.h"
+#include "launcher/hosts/build_files.h"
+#include "launcher/hosts/host_install.h"
+#include "launcher/plugin/plugin_file.h"
+#include "launcher/recipe/recipe_reader.h"
+#include "launcher/control/scratch_folder.h"
+#include "launcher/base/user_error.h"
+
+namespace strait::app {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t kAtOnce = 8;  // hosts; more would only share our uplink
+constexpr auto kTellEvery = std::chrono::seconds(5);
+
+// Lines of several hosts, and the first failure by the order of the list.
+class InstallReport {
+ public:
+  explicit InstallReport(std::size_t hosts) : codes_(hosts, base::ExitCode::done) {}
+
+  void tell(const std::string& line) STRAIT_EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    fmt::print("{}\n", base::printable(line));
+    std::fflush(stdout);
+  }
+  void fail(std::size_t host, base::ExitCode code) STRAIT_EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    codes_[host] = code;
+  }
+  base::ExitCode first_failure() STRAIT_EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    const auto bad =
+        std::ranges::find_if(codes_, [](base::ExitCode one) { return one != base::ExitCode::done; });
+    return bad == codes_.end() ? base::ExitCode::done : *bad;
+  }
+
+ private:
+  Mutex mutex_;
+  std::vector<base::ExitCode> codes_ STRAIT_GUARDED_BY(mutex_);
+};
+
+void install_one(const hosts::InstallTarget& target, std::size_t number,
+                 const std::vector<hosts::BuildFile>& files, InstallReport& report) {
+  const auto begun = Clock::now();
+  auto told = begun;
+  try {
+    const hosts::Installed installed =
+        hosts::install_on_host(target, files, [&](std::uint64_t sent, std::uint64_t to_send) {
+          if (Clock::now() - told < kTellEvery) return;
+          told = Clock::now();
+          report.tell(
+              fmt::format("{}: {} of {} sent", target.host, base::byte_text(sent), base::byte_text(to_send)));
+        });
+    const double elapsed = std::chrono::duration<double>(Clock::now() - begun).count();
+    report.tell(fmt::format("{}: has strait {}, {} of {} sent, {:.1f} s", target.host, base::build_id(),
+                            base::byte_text(installed.sent), base::byte_text(installed.all), elapsed));
+  } catch (const std::exception& error) {
+    const base::Failure failure = base::describe_failure(error);
+    report.tell(fmt::format("strait: {}", failure.text));
+    report.fail(number, failure.code);
+  }
+}
+
+}  // namespace
+
+base::ExitCode install_on_hosts(const RunWords& words) {
+  const recipe::Recipe recipe = recipe::read_recipe(words.recipe, words.overrides, plugin::load_plugins);
+  if (recipe.hosts.backend != recipe::BackendKind::ssh) {
+    throw base::UserError(base::ExitCode::bad_input,
+                    fmt::format("{} has no hosts that ssh reaches: hosts.backend is not \"ssh\"",
+                                words.recipe.string()));
+  }
+  const control::ScratchFolder scratch("install");
+  const std::vector<hosts::BuildFile> files = hosts::files_of_this_build(scratch.path());
+  const std::vector<recipe::RecipeHost>& hosts = recipe.hosts.list;
+  InstallReport report(hosts.size());
+  std::atomic<std::size_t> next = 0;
+  {
+    std::vector<std::jthread> workers;
+    for (std::size_t i = 0; i < std::min(kAtOnce, hosts.size()); ++i) {
+      workers.emplace_back([&] {
+        for (std::size_t mine = next++; mine < hosts.size(); mine = next++) {
+          install_one({hosts[mine].name, recipe.hosts.ssh_config}, mine, files, report);
+        }
+      });
+    }
+  }
+  return report.first_failure();
+}
+
+}  // namespace strait::app

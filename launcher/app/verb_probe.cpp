@@ -1,0 +1,74 @@
+#include "launcher/app/verb_probe.h"
+
+#include "launcher/app/model_questions.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <ctime>
+#include <iostream>
+#include <utility>
+
+#include "framework/net/memory_link.h"
+#include "framework/store/atomic_file.h"
+#include "launcher/hosts/service_link.h"
+#include "launcher/planner/plan_maker.h"
+#include "launcher/plugin/plugin_file.h"
+#include "launcher/app/probe.h"
+#include "launcher/worker/compute_measure.h"
+#include "launcher/reach/reach_end.h"
+#include "launcher/recipe/links_writer.h"
+#include "launcher/recipe/recipe_reader.h"
+#include "launcher/launch/hosts_visit.h"
+
+namespace strait::app {
+namespace {
+
+ProbeOptions probe_options(const ProbeWords& words) {
+  ProbeOptions options;
+  options.flow_seconds = words.seconds;
+  options.say = [](const std::string& line) { std::cout << line << std::endl; };
+  return options;
+}
+
+// One machine has no path to measure: what runs on it talks to itself.
+Probed probe_here(const plan::Plan& plan, const ProbeOptions& options) {
+  const auto keeper = net::ProcessName::keeper(0);
+  const auto launcher = net::ProcessName::coordinator();
+  const auto end_of = [&](net::ProcessName peer) {
+    return hosts::service_link(hosts::kReachService, keeper, peer, {}, std::chrono::seconds(1));
+  };
+  auto [near, far] =
+      net::memory_link({launcher, {}, 1, end_of(keeper)}, {keeper, {}, 1, end_of(launcher)});
+  const reach::ReachEnd end(std::move(far), 0, {0, 0}, worker::measure_compute);
+  std::vector<reach::Reach::Host> hosts;
+  hosts.push_back({plan.hosts.at(0).name, std::move(near)});
+  reach::Reach reach(std::move(hosts));
+  return probe_hosts(reach, plan, {{"127.0.0.1"}}, options);
+}
+
+Probed probe_there(plan::Plan plan, const ProbeOptions& options) {
+  const launch::ModelQuestions model = model_questions();
+  launch::HostsVisit visit(std::move(plan), model, options.say);
+  const plan::Plan& known = visit.plan();
+  return probe_hosts(visit.hosts().reach(), known, visit.hosts().addresses(known.recipe), options);
+}
+
+}  // namespace
+
+base::ExitCode probe(const ProbeWords& words) {
+  const recipe::Recipe recipe = recipe::read_recipe(words.recipe, words.overrides, plugin::load_plugins);
+  plan::Plan plan = planner::make_plan(recipe).plan;
+  const ProbeOptions options = probe_options(words);
+  const bool here = recipe.hosts.backend == recipe::BackendKind::local;
+  const Probed probed = here ? probe_here(plan, options) : probe_there(std::move(plan), options);
+  const std::string heading =
+      fmt::format("Measured by strait probe for {} on {:%Y-%m-%d %H:%M} UTC.", recipe.name,
+                  fmt::gmtime(std::time(nullptr)));
+  store::replace_file(words.out, recipe::write_links(probed.table, heading));
+  for (const std::string& gap : probed.gaps) std::cout << "not measured: " << gap << "\n";
+  std::cout << fmt::format("written {0}; a recipe uses it by hosts.links = \"{0}\"\n", words.out);
+  return base::ExitCode::done;
+}
+
+}  // namespace strait::app

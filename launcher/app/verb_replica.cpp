@@ -1,0 +1,158 @@
+#include "launcher/app/verb_replica.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "launcher/control/replica_request.h"
+#include "launcher/control/run_directory.h"
+#include "launcher/plan/run_files.h"
+#include "launcher/control/run_status.h"
+#include "launcher/plugin/plugin_file.h"
+#include "launcher/base/user_error.h"
+
+namespace strait::app {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr int kStatusLook = 100;  // milliseconds
+
+// What the launcher has written down of its replicas, and of the last return of one of them.
+struct Replicas {
+  std::vector<std::uint32_t> there;
+  int attempt = 0;          // the number of that return; 0: there was none
+  std::string state;        // comes, joined or failed
+  std::string failed;       // why it did not come
+  std::int64_t joined = 0;  // the step from which on it took part
+  std::string left;         // why it takes no part
+
+  bool has(std::uint32_t replica) const { return std::ranges::count(there, replica) > 0; }
+};
+
+Replicas replicas_of(const fs::path& run, std::int64_t all, std::uint32_t replica) {
+  Replicas known;
+  const json status = control::read_run_status(run).value_or(json::object());
+  if (status.contains("replicas")) {
+    known.there = status.at("replicas").get<std::vector<std::uint32_t>>();
+  } else {
+    known.there.resize(static_cast<std::size_t>(all));
+    std::iota(known.there.begin(), known.there.end(), 0U);
+  }
+  const std::string name = std::to_string(replica);
+  const json none = json::object();
+  const json left = status.value("left", none).value(name, none);
+  known.left = left.value("text", "");
+  const json back = status.value("returns", none).value(name, none);
+  known.attempt = back.value("number", 0);
+  known.state = back.value("state", "");
+  known.failed = back.value("text", "");
+  known.joined = back.value("step", std::int64_t{0});
+  return known;
+}
+
+// Whether it takes part; false while nobody knows yet. Throws why it does not.
+bool is_back(const fs::path& run, std::uint32_t replica, int attempt, const Replicas& known) {
+  if (known.has(replica)) return true;
+  if (known.attempt <= attempt || known.state == "comes") return false;
+  if (known.state == "joined") {
+    throw base::UserError(base::ExitCode::peer_lost,
+                    fmt::format("replica {} took part from step {} on and has left again: {}",
+                                replica, known.joined, known.left));
+  }
+  throw base::UserError(base::ExitCode::peer_lost, fmt::format("replica {} does not come back to {}: {}",
+                                                   replica, run.string(), known.failed));
+}
+
+plan::Plan plan_of_live(const fs::path& run) {
+  if (!control::RunDirectory::live(run)) {
+    throw base::UserError(base::ExitCode::bad_input, fmt::format("no run is live in {}; see: strait status {}",
+                                                     run.string(), run.string()));
+  }
+  return plan::read_run_file(run / "plan.json", plugin::load_plugins).plan;
+}
+
+void check_can_leave(const fs::path& run, const plan::Plan& plan, std::uint32_t replica,
+                     const Replicas& known) {
+  const auto refuse = [&](const std::string& why) {
+    throw base::UserError(base::ExitCode::bad_input,
+                    fmt::format("replica {} cannot leave {}: {}", replica, run.string(), why));
+  };
+  if (!known.has(replica)) {
+    refuse(fmt::format("those that take part are {}", fmt::join(known.there, ", ")));
+  }
+  if (plan.recipe.sync.on_loss == recipe::LossRule::stop) {
+    refuse(
+        "its sync.on_loss is \"stop\", so it cannot go on without one; resume it with --set "
+        "sync.on_loss=continue, or with fewer pipeline.replicas");
+  }
+  if (known.there.size() == 1) refuse("it is the last one; end the run with: strait stop RUN");
+}
+
+void check_can_return(const fs::path& run, const plan::Plan& plan, std::uint32_t replica,
+                      const Replicas& known) {
+  const auto refuse = [&](const std::string& why) {
+    throw base::UserError(base::ExitCode::bad_input, fmt::format("replica {} cannot come back to {}: {}",
+                                                     replica, run.string(), why));
+  };
+  if (known.has(replica)) {
+    refuse(fmt::format("it takes part; those that do are {}", fmt::join(known.there, ", ")));
+  }
+  if (replica >= plan.recipe.pipeline.replicas) {
+    refuse(fmt::format("its replicas are 0 to {}", plan.recipe.pipeline.replicas - 1));
+  }
+  if (known.state == "comes") refuse("it is being brought back already");
+}
+
+// Looks until `done` says so; whoever is asked may end meanwhile.
+void wait_until(const fs::path& run, std::chrono::seconds patience,
+                const std::function<bool()>& done) {
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  while (!done()) {
+    if (!control::RunDirectory::live(run)) {
+      throw base::UserError(base::ExitCode::bad_input, fmt::format("{} ended meanwhile", run.string()));
+    }
+    if (std::chrono::steady_clock::now() >= deadline) {
+      throw base::UserError(base::ExitCode::stalled,
+                      fmt::format("nothing has come of it within {} s; see: strait status {}",
+                                  patience.count(), run.string()));
+    }
+    ::poll(nullptr, 0, kStatusLook);
+  }
+}
+
+}  // namespace
+
+base::ExitCode stop_replica(const fs::path& run, std::uint32_t replica, std::chrono::seconds patience) {
+  const plan::Plan plan = plan_of_live(run);
+  const auto look = [&] { return replicas_of(run, plan.recipe.pipeline.replicas, replica); };
+  check_can_leave(run, plan, replica, look());
+  control::ask_of_replica(control::ReplicaRequest::leave, run, replica);
+  wait_until(run, patience, [&] { return !look().has(replica); });
+  const Replicas left = look();
+  fmt::print("replica {} has left; {} {} on\n", replica, fmt::join(left.there, ", "),
+             left.there.size() == 1 ? "goes" : "go");
+  return base::ExitCode::done;
+}
+
+base::ExitCode resume_replica(const fs::path& run, std::uint32_t replica, std::chrono::seconds patience) {
+  const plan::Plan plan = plan_of_live(run);
+  const auto look = [&] { return replicas_of(run, plan.recipe.pipeline.replicas, replica); };
+  const Replicas before = look();
+  check_can_return(run, plan, replica, before);
+  control::ask_of_replica(control::ReplicaRequest::come_back, run, replica);
+  wait_until(run, patience, [&] { return is_back(run, replica, before.attempt, look()); });
+  fmt::print("replica {} takes part; these go on together: {}\n", replica,
+             fmt::join(look().there, ", "));
+  return base::ExitCode::done;
+}
+
+}  // namespace strait::app

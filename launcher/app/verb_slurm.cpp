@@ -1,0 +1,130 @@
+#include "launcher/app/verb_slurm.h"
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "framework/store/checkpoint.h"
+#include "launcher/control/stop_signals.h"
+#include "launcher/plan/run_files.h"
+#include "launcher/hosts/allocation.h"
+#include "launcher/hosts/slurm_job.h"
+#include "launcher/base/user_error.h"
+#include "launcher/plugin/plugin_file.h"
+#include "launcher/app/verb_run.h"
+
+namespace strait::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Steps that are safe; 0: none.
+std::int64_t saved_steps(const fs::path& run) {
+  const store::CheckpointList list = store::list_checkpoints(run);
+  return list.complete.empty() ? 0 : number(list.complete.front().manifest.step);
+}
+
+// Gives the plan's hosts the names of the nodes that we have now.
+std::int64_t name_nodes(const fs::path& path, const hosts::Allocation& allocation) {
+  const control::RunDirectory directory = control::RunDirectory::open(path);
+  plan::RunFile run = plan::read_run_file(directory.plan(), plugin::load_plugins);
+  const std::vector<hosts::NodeAddress> nodes = hosts::nodes_of(allocation);
+  for (std::size_t i = 0; i < run.plan.hosts.size() && i < nodes.size(); ++i) {
+    run.plan.hosts[i].name = nodes[i].node;
+  }
+  for (plan::Plan::Process& process : run.plan.processes) {
+    process.host = run.plan.hosts.at(process.host_index).name;
+  }
+  plan::write_run_file(directory.plan(), run);
+  return run.plan.steps;
+}
+
+// Saved, and out of time.
+base::ExitCode requeue(const fs::path& run, const hosts::Allocation& allocation, bool advanced) {
+  if (!advanced) {
+    hosts::SlurmJob::forget(run);
+    throw base::UserError(base::ExitCode::stalled,
+                    fmt::format("Slurm's warning came before {} had saved anything new; ask for "
+                                "more time (hosts.slurm.time), or to be warned later "
+                                "(hosts.slurm.warning), then: strait resume {}",
+                                run.string(), run.string()));
+  }
+  fmt::print("the time of Slurm job {} is nearly up: it goes back into the queue\n",
+             allocation.job);
+  std::fflush(stdout);
+  hosts::SlurmJob::remember(run, allocation.job).requeue();
+  return base::ExitCode::done;
+}
+
+// How the run came to its end in this job; interrupted: while hosts came up.
+base::ExitCode launch_in_job(const fs::path& run, bool as_json) {
+  RunWords words;
+  words.recipe = run;
+  words.json = as_json;
+  words.in_job = true;
+  try {
+    return saved_steps(run) > 0 ? resume_run(words) : run_prepared(words);
+  } catch (const base::UserError& error) {
+    if (error.code() == base::ExitCode::interrupted && control::StopSignals::warned()) return error.code();
+    if (!control::StopSignals::warned()) hosts::SlurmJob::forget(run);
+    throw;
+  }
+}
+
+}  // namespace
+
+base::ExitCode give_to_slurm(control::RunDirectory directory, const plan::Plan& plan, bool json) {
+  const fs::path run = directory.path();
+  if (hosts::own_allocation()) {
+    { const control::RunDirectory released = std::move(directory); }
+    return run_allocated(run, json);
+  }
+  const hosts::SlurmJob job = hosts::SlurmJob::submit(run, plan);
+  if (json) {
+    fmt::print(
+        "{}\n",
+        nlohmann::json{{"event", "submitted"}, {"run", run.string()}, {"slurm_job", job.number()}}
+            .dump());
+    return base::ExitCode::done;
+  }
+  fmt::print("{} is Slurm job {}, on {} nodes\n", run.string(), job.number(), plan.hosts.size());
+  fmt::print("watch     strait status {}   (its output: {})\n", run.string(),
+             (run / "slurm.log").string());
+  fmt::print("end       strait stop {}\n", run.string());
+  return base::ExitCode::done;
+}
+
+base::ExitCode run_allocated(const fs::path& run, bool as_json) {
+  control::StopSignals::expect_warning();
+  const std::optional<hosts::Allocation> allocation = hosts::own_allocation();
+  if (!allocation) {
+    throw base::UserError(base::ExitCode::bad_input,
+                    "run-allocated is for the script of a Slurm job; use: strait run RECIPE");
+  }
+  hosts::SlurmJob::refuse_live(run);
+  // Only a job whose script we are can be signalled and requeued for us.
+  if (allocation->is_script) hosts::SlurmJob::remember(run, allocation->job);
+  const std::int64_t steps = name_nodes(run, *allocation);
+  const std::int64_t before = saved_steps(run);
+  const base::ExitCode code = launch_in_job(run, as_json);
+  const std::int64_t after = saved_steps(run);
+  const bool out_of_time = control::StopSignals::warned() && after < steps &&
+                           (code == base::ExitCode::done || code == base::ExitCode::interrupted);
+  if (out_of_time && allocation->is_script) return requeue(run, *allocation, after > before);
+  hosts::SlurmJob::forget(run);
+  return code;
+}
+
+bool is_requeued(const plan::Plan& plan, const fs::path& run) {
+  if (plan.recipe.hosts.backend != recipe::BackendKind::slurm) return false;
+  const std::optional<hosts::Allocation> allocation = hosts::own_allocation();
+  if (!allocation || allocation->restarts == 0) return false;
+  const std::optional<hosts::SlurmJob> job = hosts::SlurmJob::of(run);
+  return job && job->number() == allocation->job;
+}
+
+}  // namespace strait::app

@@ -1,0 +1,109 @@
+#include "launcher/app/verb_status.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "launcher/console/status_text.h"
+#include "launcher/control/run_directory.h"
+#include "launcher/control/run_status.h"
+#include "launcher/hosts/slurm_job.h"
+#include "launcher/base/user_error.h"
+
+namespace strait::app {
+namespace {
+
+using nlohmann::json;
+
+// What Slurm says of the run's job.
+struct JobNews {
+  std::string sentence;  // empty: there is no such job
+  bool waits = false;    // it will begin, or go on
+};
+
+JobNews job_news(const std::filesystem::path& run) {
+  try {
+    const std::optional<hosts::SlurmJob> job = hosts::SlurmJob::of(run);
+    if (!job) return {};
+    const std::optional<hosts::JobState> state = job->state();
+    return {fmt::format("Slurm job {}: {}", job->number(),
+                        state ? state->sentence() : "the queue knows it no more"),
+            state && state->waits()};
+  } catch (const base::UserError& error) {
+    return {error.what()};  // the run's own files tell the rest
+  }
+}
+
+void print(const std::filesystem::path& run, const json& status, const std::optional<control::LiveRun>& live,
+           const JobNews& job) {
+  const auto state = status.at("state").get<std::string>();
+  const double now =
+      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  const double age = now - status.at("updated").get<double>();
+  if (live) {
+    fmt::print("{}: {} ({}; told {:.0f} s ago)\n", run.string(), state, live->sentence(), age);
+  } else if (job.waits) {
+    fmt::print("{}: saved, and goes on when its job does\n", run.string());
+  } else if (state == "ended") {
+    const json& outcome = status.at("outcome");
+    const auto cause = outcome.at("cause").get<std::string>();
+    fmt::print("{}: ended with code {} ({}){}{}\n", run.string(), outcome.at("code").get<int>(),
+               outcome.at("meaning").get<std::string>(), cause.empty() ? "" : ": ", cause);
+  } else {
+    fmt::print(
+        "{}: its launcher is gone, last heard of {:.0f} s ago while {}; go on with: "
+        "strait resume {}\n",
+        run.string(), age, state, run.string());
+  }
+  fmt::print("  {}\n", console::numbers_line(status));
+  for (const std::string& line : console::traffic_lines(status)) fmt::print("  {}\n", line);
+  if (!live) return;
+  for (const std::string& line : console::replica_lines(status)) fmt::print("  {}\n", line);
+  for (const std::string& line : console::process_lines(status)) fmt::print("  {}\n", line);
+}
+
+}  // namespace
+
+base::ExitCode show_status(const std::filesystem::path& run, bool as_json) {
+  const std::optional<control::LiveRun> live = control::RunDirectory::live(run);
+  std::optional<json> status = control::read_run_status(run);
+  const JobNews job = job_news(run);
+  if (!status && !live && job.sentence.empty()) {
+    throw base::UserError(base::ExitCode::bad_input,
+                    fmt::format("{} holds no run that has started; name the directory of one, such "
+                                "as runs/NAME",
+                                run.string()));
+  }
+  if (!status) {
+    status = json{{"state", "preparing"},
+                  {"step", 0},
+                  {"steps", 0},
+                  {"loss", nullptr},
+                  {"eta_seconds", nullptr},
+                  {"checkpoint", nullptr},
+                  {"updated", 0.0},
+                  {"processes", json::array()},
+                  {"outcome", nullptr}};
+  }
+  if (as_json) {
+    (*status)["live"] = live.has_value();
+    if (live) (*status)["pid"] = live->pid;
+    if (!job.sentence.empty()) (*status)["slurm"] = job.sentence;
+    fmt::print("{}\n", status->dump(2, ' ', false, json::error_handler_t::replace));
+    return base::ExitCode::done;
+  }
+  if (!job.sentence.empty()) fmt::print("{}: {}\n", run.string(), job.sentence);
+  try {
+    if (status->at("updated") != 0.0 || live) print(run, *status, live, job);
+  } catch (const json::exception& error) {
+    throw base::UserError(base::ExitCode::corrupt,
+                    fmt::format("{} was not written by this build: {}",
+                                control::RunDirectory::status(run).string(), error.what()));
+  }
+  return base::ExitCode::done;
+}
+
+}  // namespace strait::app

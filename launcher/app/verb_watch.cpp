@@ -1,0 +1,134 @@
+#include "launcher/app/verb_watch.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launcher/console/full_screen.h"
+#include "launcher/console/watch_frame.h"
+#include "launcher/control/stop_signals.h"
+#include "launcher/control/log_reader.h"
+#include "launcher/control/run_directory.h"
+#include "launcher/control/run_status.h"
+#include "launcher/base/user_error.h"
+
+namespace strait::app {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr auto kDrawEvery = std::chrono::milliseconds(500);
+constexpr console::ScreenSize kPaper = {120, 60};
+constexpr const char* kLeave = "q leaves; the run goes on";
+
+// A run as its files tell it, looked at again and again.
+class WatchedRun {
+ public:
+  explicit WatchedRun(fs::path run) : run_(std::move(run)), metrics_(run_ / "metrics.jsonl") {}
+
+  bool live() const { return live_; }
+
+  // One picture; nothing while the run has not started.
+  std::optional<std::vector<std::string>> look(console::ScreenSize size) {
+    live_ = control::RunDirectory::live(run_).has_value();
+    const std::optional<json> status = control::read_run_status(run_);
+    if (!status) return std::nullopt;
+    for (const control::LogLine& line : metrics_.take(false)) remember(line.text);
+    std::vector<double> losses;
+    for (const auto& [step, loss] : losses_) losses.push_back(loss);
+    try {
+      return console::watch_frame(headline(*status), *status, losses, size);
+    } catch (const json::exception& error) {
+      throw base::UserError(base::ExitCode::corrupt,
+                      fmt::format("{} was not written by this build: {}",
+                                  control::RunDirectory::status(run_).string(), error.what()));
+    }
+  }
+
+ private:
+  // Steps that are trained again after a resume replace those from before.
+  void remember(const std::string& line) {
+    const json step = json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (!step.is_object() || !step.contains("step") || !step.contains("loss")) return;
+    if (!step["step"].is_number_integer() || !step["loss"].is_number()) return;
+    losses_[step["step"].get<std::int64_t>()] = step["loss"].get<double>();
+  }
+
+  std::string headline(const json& status) const {
+    const auto state = status.at("state").get<std::string>();
+    if (live_) return fmt::format("{}: {}", run_.string(), state);
+    if (state != "ended") return fmt::format("{}: its launcher is gone", run_.string());
+    const json& outcome = status.at("outcome");
+    const auto cause = outcome.at("cause").get<std::string>();
+    return fmt::format("{}: ended with code {} ({}){}{}", run_.string(),
+                       outcome.at("code").get<int>(), outcome.at("meaning").get<std::string>(),
+                       cause.empty() ? "" : ": ", cause);
+  }
+
+  const fs::path run_;
+  control::LogReader metrics_;
+  std::map<std::int64_t, double> losses_;
+  bool live_ = false;
+};
+
+void watch_on_screen(WatchedRun& run) {
+  const control::StopSignals signals;  // who is told to end leaves the terminal as it was
+  console::FullScreen screen(STDIN_FILENO, STDOUT_FILENO);
+  for (;;) {
+    console::ScreenSize size = screen.size();
+    if (size.rows > 1) --size.rows;
+    std::vector<std::string> lines =
+        run.look(size).value_or(std::vector<std::string>{"the run is being prepared"});
+    lines.resize(size.rows);
+    lines.emplace_back(kLeave);
+    screen.draw(lines);
+    const std::optional<char> key = screen.key(kDrawEvery);
+    const bool leave = key == 'q' || key == 'Q' || key == '\x03' || key == '\x04';
+    if (leave || signals.count() > 0) return;
+  }
+}
+
+void watch_on_paper(WatchedRun& run) {
+  std::vector<std::string> printed;
+  for (;;) {
+    const auto lines = run.look(kPaper);
+    if (lines && *lines != printed) {
+      printed = *lines;
+      for (const std::string& line : printed) fmt::print("{}\n", line);
+      fmt::print("\n");
+      std::fflush(stdout);
+    }
+    if (!run.live()) return;
+    ::poll(nullptr, 0, static_cast<int>(4 * kDrawEvery.count()));
+  }
+}
+
+}  // namespace
+
+base::ExitCode watch_run(const fs::path& run) {
+  if (!control::RunDirectory::live(run) && !control::read_run_status(run)) {
+    throw base::UserError(base::ExitCode::bad_input,
+                    fmt::format("{} holds no run that has started; name the directory of one, such "
+                                "as runs/NAME",
+                                run.string()));
+  }
+  WatchedRun watched(run);
+  if (::isatty(STDIN_FILENO) != 0 && ::isatty(STDOUT_FILENO) != 0) {
+    watch_on_screen(watched);
+  } else {
+    watch_on_paper(watched);
+  }
+  return base::ExitCode::done;
+}
+
+}  // namespace strait::app

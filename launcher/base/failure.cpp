@@ -1,0 +1,98 @@
+#include "launcher/base/failure.h"
+
+#include <new>
+
+#include "framework/error.h"
+#include "framework/trace/trace_error.h"
+#include "launcher/base/user_error.h"
+
+namespace strait::base {
+namespace {
+
+bool reports_missing_memory(const std::string& text) {
+  return text.find("can't allocate memory") != std::string::npos ||
+         text.find("out of memory") != std::string::npos;
+}
+
+// libtorch appends a back trace; the sentence is what stands before it.
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+}  // namespace
+
+ExitCode exit_code_of(const store::StoreError& error) {
+  switch (error.kind()) {
+    case store::StoreError::Kind::bad_input:
+    case store::StoreError::Kind::busy:
+      return ExitCode::bad_input;
+    case store::StoreError::Kind::storage_full:
+      return ExitCode::storage_full;
+    case store::StoreError::Kind::storage_io:
+      return ExitCode::storage_io;
+    case store::StoreError::Kind::corrupt:
+      return ExitCode::corrupt;
+    case store::StoreError::Kind::mismatch:
+      return ExitCode::mismatch;
+  }
+  return ExitCode::internal;
+}
+
+ExitCode exit_code_of(const net::LinkError& error) {
+  switch (error.kind()) {
+    case net::LinkError::Kind::lost:
+    case net::LinkError::Kind::aborted:
+      return ExitCode::peer_lost;
+    case net::LinkError::Kind::refused:
+      return ExitCode::mismatch;
+    case net::LinkError::Kind::fenced:
+      return ExitCode::fenced;
+    case net::LinkError::Kind::stranger:
+      return ExitCode::authentication;
+    case net::LinkError::Kind::unusable:
+      return ExitCode::bad_input;
+  }
+  return ExitCode::internal;
+}
+
+ExitCode exit_code_of(const sync::SyncError& error) {
+  switch (error.kind()) {
+    case sync::SyncError::Kind::setting:
+      return ExitCode::bad_input;
+    case sync::SyncError::Kind::fork:
+      return ExitCode::mismatch;
+    case sync::SyncError::Kind::parted:
+      return ExitCode::peer_lost;
+    case sync::SyncError::Kind::corrupt:
+      break;
+  }
+  return ExitCode::internal;
+}
+
+Failure describe_failure(const std::exception& error) {
+  const std::string text = error.what();
+  if (const auto* known = dynamic_cast<const UserError*>(&error)) return {known->code(), text};
+  if (const auto* known = dynamic_cast<const store::StoreError*>(&error)) {
+    return {exit_code_of(*known), text};
+  }
+  if (const auto* known = dynamic_cast<const net::LinkError*>(&error)) {
+    return {exit_code_of(*known), text};
+  }
+  if (const auto* known = dynamic_cast<const sync::SyncError*>(&error)) {
+    return {exit_code_of(*known), text};
+  }
+  if (dynamic_cast<const InputError*>(&error) != nullptr) return {ExitCode::bad_input, text};
+  if (dynamic_cast<const trace::TraceError*>(&error) != nullptr) {
+    return {ExitCode::storage_io, text};
+  }
+  if (dynamic_cast<const ProtocolError*>(&error) != nullptr) {
+    return {ExitCode::internal, "protocol error: " + text};
+  }
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr || reports_missing_memory(text)) {
+    return {ExitCode::out_of_memory,
+            "out of memory (" + first_line(text) +
+                "); a smaller train.micro_batch, model.recompute = \"layer\" or more "
+                "pipeline.stages need less"};
+  }
+  return {ExitCode::internal, "broken invariant: " + first_line(text)};
+}
+
+}  // namespace strait::base

@@ -1,0 +1,88 @@
+#include "launcher/control/log_reader.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <fstream>
+#include <string_view>
+#include <system_error>
+#include <tuple>
+
+namespace strait::control {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kMostTaken = 4 << 20;
+constexpr std::string_view kTimeShape = "dddd-dd-dd dd:dd:dd.ddd";
+
+bool begins_with_time(std::string_view line) {
+  return line.size() >= kTimeShape.size() &&
+         std::ranges::equal(line.substr(0, kTimeShape.size()), kTimeShape, [](char c, char shape) {
+           return shape == 'd' ? std::isdigit(static_cast<unsigned char>(c)) != 0 : c == shape;
+         });
+}
+
+// "1.0" as numbers; what is no process comes first.
+std::tuple<int, int, std::string> process_order(const fs::path& file) {
+  const std::string name = file.stem().string();
+  int stage = -1;
+  int replica = -1;
+  const char* const end = name.data() + name.size();
+  const auto first = std::from_chars(name.data(), end, stage);
+  if (first.ec == std::errc() && first.ptr != end) std::from_chars(first.ptr + 1, end, replica);
+  return {replica, stage, name};
+}
+
+}  // namespace
+
+LogReader::LogReader(const fs::path& file) : file_(file), process_(file.stem().string()) {}
+
+std::vector<LogLine> LogReader::take(bool rest) {
+  std::error_code gone;
+  const std::uint64_t size = fs::file_size(file_, gone);
+  std::vector<LogLine> lines;
+  if (gone) return lines;
+  if (size < taken_) {  // it was written anew
+    taken_ = 0;
+    unfinished_.clear();
+  }
+  std::string piece(static_cast<std::size_t>(std::min<std::uint64_t>(size - taken_, kMostTaken)),
+                    '\0');
+  std::ifstream in(file_, std::ios::binary);
+  in.seekg(static_cast<std::streamoff>(taken_));
+  in.read(piece.data(), static_cast<std::streamsize>(piece.size()));
+  piece.resize(static_cast<std::size_t>(std::max<std::streamsize>(in.gcount(), 0)));
+  taken_ += piece.size();
+  unfinished_ += piece;
+  std::size_t at = 0;
+  for (;;) {
+    const std::size_t end = unfinished_.find('\n', at);
+    if (end == unfinished_.npos && !(rest && at < unfinished_.size())) break;
+    std::string line = unfinished_.substr(at, end == unfinished_.npos ? end : end - at);
+    if (begins_with_time(line)) time_ = line.substr(0, kTimeShape.size());
+    lines.push_back({time_, process_, std::move(line)});
+    at = end == unfinished_.npos ? unfinished_.size() : end + 1;
+  }
+  unfinished_.erase(0, at);
+  return lines;
+}
+
+std::vector<fs::path> log_files(const fs::path& folder, const std::string& process) {
+  std::vector<fs::path> files;
+  std::error_code none;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, none)) {
+    if (entry.path().extension() != ".log") continue;
+    if (process.empty() || entry.path().stem() == process) files.push_back(entry.path());
+  }
+  std::ranges::sort(files, {}, process_order);
+  return files;
+}
+
+std::vector<LogLine> by_time(std::vector<LogLine> lines) {
+  std::ranges::stable_sort(lines, {}, &LogLine::time);
+  return lines;
+}
+
+}  // namespace strait::control

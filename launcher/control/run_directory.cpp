@@ -1,0 +1,120 @@
+#include "launcher/control/run_directory.h"
+
+#include <fmt/format.h>
+
+#include <fstream>
+#include <system_error>
+#include <utility>
+
+#include "framework/store/atomic_file.h"
+#include "launcher/base/user_error.h"
+
+namespace strait::control {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A start that failed before its first step leaves nothing to go on with: the same command may
+// simply be typed again.
+bool has_trained(const fs::path& path) {
+  std::error_code absent;
+  if (fs::file_size(path / "metrics.jsonl", absent) > 0 && !absent) return true;
+  const fs::path checkpoints = path / "checkpoints";
+  return fs::is_directory(checkpoints) && !fs::is_empty(checkpoints);
+}
+
+// Made before the lock can be, and left behind by a start that failed early: no run.
+bool holds_a_run(const fs::path& path) {
+  if (!fs::exists(path)) return false;
+  if (!fs::is_directory(path)) {
+    throw base::UserError(base::ExitCode::bad_input, fmt::format("{} is in the way of the run directory: it is "
+                                                     "not a directory",
+                                                     path.string()));
+  }
+  for (const fs::directory_entry& entry : fs::directory_iterator(path)) {
+    if (entry.path().filename() != "lock") return true;
+  }
+  return false;
+}
+
+fs::path move_aside(const fs::path& path) {
+  for (int n = 1;; ++n) {
+    fs::path old = path;
+    old += fmt::format(".old-{}", n);
+    if (fs::exists(old)) continue;
+    fs::rename(path, old);
+    return old;
+  }
+}
+
+fs::path without_trailing_slash(const fs::path& path) {
+  return path.has_filename() ? path : path.parent_path();
+}
+
+}  // namespace
+
+RunDirectory::RunDirectory(fs::path path, RunLock lock)
+    : path_(std::move(path)), lock_(std::move(lock)) {}
+
+RunDirectory RunDirectory::create(const fs::path& given, Existing existing) {
+  const fs::path path = without_trailing_slash(given);
+  try {
+    std::optional<fs::path> old;
+    if (holds_a_run(path)) {
+      if (existing == Existing::refuse && (has_trained(path) || live(path))) {
+        if (const auto holder = live(path)) RunLock refusal(path);
+        throw base::UserError(base::ExitCode::bad_input,
+                        fmt::format("{} already holds a run; go on with it: strait resume {}, "
+                                    "choose another name: --set name=…, or move it aside: "
+                                    "--replace",
+                                    path.string(), path.string()));
+      }
+      const RunLock ours(path);  // a live run is never moved
+      old = move_aside(path);
+    }
+    store::make_directory(path);
+    RunDirectory directory(path, RunLock(path));
+    fs::create_directories(path / "logs");
+    fs::create_directories(directory.checkpoints());
+    directory.moved_aside_ = std::move(old);
+    return directory;
+  } catch (const fs::filesystem_error& error) {
+    throw base::UserError(base::ExitCode::storage_io, fmt::format("cannot make the run directory {}: {}",
+                                                      path.string(), error.code().message()));
+  }
+}
+
+RunDirectory RunDirectory::open(const fs::path& given) {
+  const fs::path path = without_trailing_slash(given);
+  if (!fs::exists(path / "plan.json")) {
+    throw base::UserError(base::ExitCode::bad_input,
+                    fmt::format("{} holds no run (there is no plan.json in it); name the directory "
+                                "of one, such as runs/NAME",
+                                path.string()));
+  }
+  RunDirectory directory(path, RunLock(path));
+  fs::create_directories(path / "logs");
+  return directory;
+}
+
+std::optional<LiveRun> RunDirectory::live(const fs::path& path) { return RunLock::holder(path); }
+
+std::uint32_t RunDirectory::next_generation() {
+  const fs::path file = path_ / "generation";
+  std::uint32_t last = 0;
+  if (fs::exists(file)) {
+    std::ifstream in(file);
+    // Starting again from 1 would let old processes pass for new ones.
+    if (!(in >> last)) {
+      throw base::UserError(base::ExitCode::corrupt, fmt::format("{} holds no number; it counts the restarts "
+                                                     "of this run and must never fall: write one "
+                                                     "into it that is higher than any before",
+                                                     file.string()));
+    }
+  }
+  ++last;
+  store::replace_file(file, fmt::format("{}\n", last));
+  return last;
+}
+
+}  // namespace strait::control

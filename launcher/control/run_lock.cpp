@@ -1,0 +1,167 @@
+#include "launcher/control/run_lock.h"
+
+#include <fcntl.h>
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "framework/store/bounded_json.h"
+#include "launcher/base/user_error.h"
+
+namespace strait::control {
+namespace {
+
+std::filesystem::path lock_file(const std::filesystem::path& run) { return run / "lock"; }
+
+// Field 22 of /proc/PID/stat; 0 when there is no such process, or when it is dead and only waits to
+// be reaped. The name in field 2 may hold blanks and parentheses: counting starts behind the last
+// one.
+std::uint64_t start_ticks(std::int64_t pid) {
+  std::ifstream in(fmt::format("/proc/{}/stat", pid));
+  std::string line;
+  std::getline(in, line);
+  const std::size_t name_end = line.rfind(')');
+  if (name_end == std::string::npos) return 0;
+  std::istringstream fields(line.substr(name_end + 1));
+  std::string field;
+  fields >> field;  // the 3rd: its state
+  if (field == "Z" || field == "X") return 0;
+  for (int i = 4; i <= 22; ++i) fields >> field;
+  try {
+    return std::stoull(field);
+  } catch (const std::logic_error&) {
+    return 0;
+  }
+}
+
+// The same for all that share the machine's processes; another after every start of it.
+std::string own_boot() {
+  std::ifstream in("/proc/sys/kernel/random/boot_id");
+  std::string boot;
+  std::getline(in, boot);
+  return boot;
+}
+
+std::string own_host() {
+  std::array<char, HOST_NAME_MAX + 1> name{};
+  ::gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
+std::string own_job() {
+  const char* const job = std::getenv("SLURM_JOB_ID");
+  return job == nullptr ? "" : job;
+}
+
+std::optional<LiveRun> read_holder(int descriptor) {
+  std::array<char, 512> bytes{};
+  const ssize_t size = ::pread(descriptor, bytes.data(), bytes.size(), 0);
+  if (size <= 0) return std::nullopt;
+  try {
+    const nlohmann::json said =
+        store::parse_bounded_json({bytes.data(), static_cast<std::size_t>(size)});
+    return LiveRun{said.at("pid").get<std::int64_t>(),
+                   said.at("started").get<std::uint64_t>(),
+                   said.at("since").get<std::string>(),
+                   said.value("host", ""),
+                   said.value("boot", ""),
+                   said.value("job", "")};
+  } catch (const nlohmann::json::exception&) {
+    return std::nullopt;
+  } catch (const store::JsonError&) {
+    return std::nullopt;  // its writer died before it was whole: nobody holds it
+  }
+}
+
+void write_holder(int descriptor, const std::filesystem::path& path) {
+  const nlohmann::ordered_json said = {
+      {"pid", ::getpid()},
+      {"started", start_ticks(::getpid())},
+      {"since", fmt::format("{:%Y-%m-%d %H:%M:%S}", fmt::localtime(std::time(nullptr)))},
+      {"host", own_host()},
+      {"boot", own_boot()},
+      {"job", own_job()}};
+  const std::string text = said.dump() + "\n";
+  const bool written =
+      ::ftruncate(descriptor, 0) == 0 &&
+      ::pwrite(descriptor, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size());
+  if (!written) {
+    const base::ExitCode code = errno == ENOSPC ? base::ExitCode::storage_full : base::ExitCode::storage_io;
+    throw base::UserError(code, fmt::format("cannot write {}: {}", path.string(), std::strerror(errno)));
+  }
+}
+
+[[noreturn]] void refuse_live(const std::filesystem::path& run,
+                              const std::optional<LiveRun>& holder) {
+  if (holder && !holder->here()) {
+    throw base::UserError(base::ExitCode::bad_input,
+                    fmt::format("{} is in use by a run on another host ({}), or was when that host "
+                                "died; if it did, remove {}",
+                                run.string(), holder->sentence(), lock_file(run).string()));
+  }
+  const std::string who = holder ? holder->sentence() : "a process";
+  throw base::UserError(base::ExitCode::bad_input,
+                  fmt::format("{} is in use by a live run ({}); watch it with: strait status {}, "
+                              "end it with: strait stop {}",
+                              run.string(), who, run.string(), run.string()));
+}
+
+}  // namespace
+
+bool LiveRun::here() const { return boot.empty() || boot == own_boot(); }
+
+bool LiveRun::alive() const {
+  if (here()) return pid > 0 && started != 0 && start_ticks(pid) == started;
+  // Slurm starts a job again when the former start of it is over for certain.
+  return host != own_host() && (job.empty() || job != own_job());
+}
+
+std::string LiveRun::sentence() const {
+  return fmt::format("process {}{}{}, since {}", pid, here() ? "" : " of host " + host,
+                     job.empty() ? "" : " in Slurm job " + job, since);
+}
+
+RunLock::RunLock(const std::filesystem::path& run) {
+  const std::filesystem::path path = lock_file(run);
+  descriptor_ = store::FileDescriptor(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  if (!descriptor_.open()) {
+    throw base::UserError(base::ExitCode::storage_io,
+                    fmt::format("cannot open {}: {}", path.string(), std::strerror(errno)));
+  }
+  const bool taken = ::flock(descriptor_.number(), LOCK_EX | LOCK_NB) == 0;
+  const std::optional<LiveRun> earlier = read_holder(descriptor_.number());
+  // Asked even when the lock was free: not every file system knows flock.
+  const bool ours = earlier && earlier->here() && earlier->pid == ::getpid();
+  const bool theirs = earlier && !ours && earlier->alive();
+  if (!taken || theirs) refuse_live(run, earlier);
+  write_holder(descriptor_.number(), path);
+}
+
+RunLock::~RunLock() {
+  // Our process may live on: its number must not keep others out where flock is unknown. If this
+  // fails, our end says the same a little later.
+  if (descriptor_.open()) [[maybe_unused]]
+    const int emptied = ::ftruncate(descriptor_.number(), 0);
+}
+
+std::optional<LiveRun> RunLock::holder(const std::filesystem::path& run) {
+  const store::FileDescriptor file(::open(lock_file(run).c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.open()) return std::nullopt;
+  const std::optional<LiveRun> said = read_holder(file.number());
+  return said && said->alive() ? said : std::nullopt;
+}
+
+}  // namespace strait::control

@@ -1,0 +1,215 @@
+#include "launcher/control/run_recorder.h"
+
+#include <spdlog/spdlog.h>
+
+#include <chrono>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <system_error>
+#include <utility>
+
+#include "framework/trace/trace_error.h"
+
+namespace strait::control {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// For people and for ages across processes; no decision depends on it.
+double wall_clock() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+Json describe(const ProcessReport& report) {
+  Json process = {{"process", report.process.text()},
+                  {"host", report.host},
+                  {"pid", report.pid},
+                  {"silent_seconds", report.silent_seconds}};
+  if (!report.progress) return process;
+  const Progress& progress = *report.progress;
+  process["step"] = store::number(progress.step);
+  process["micro_batch"] = progress.micro_batch;
+  process["phase"] = progress.phase;
+  process["waits_for"] = progress.waits_for;
+  process["waited_seconds"] = progress.waited_seconds;
+  process["links"] = Json::array();
+  for (const LinkTraffic& link : progress.links) {
+    process["links"].push_back({{"name", link.name},
+                                {"peer", link.peer},
+                                {"sent_bytes", link.sent_bytes},
+                                {"received_bytes", link.received_bytes}});
+  }
+  return process;
+}
+
+}  // namespace
+
+RunRecorder::RunRecorder(const RunDirectory& directory, const std::string& run_id,
+                         std::uint32_t generation)
+    : status_path_(directory.status()),
+      metrics_(directory.metrics()),
+      events_(directory.events()),
+      status_(std::make_unique<Json>(Json{{"run", run_id},
+                                          {"generation", generation},
+                                          {"state", "starting"},
+                                          {"updated", 0.0},
+                                          {"step", 0},
+                                          {"steps", 0},
+                                          {"loss", nullptr},
+                                          {"tokens_per_second", nullptr},
+                                          {"eta_seconds", nullptr},
+                                          {"checkpoint", nullptr},
+                                          {"processes", Json::array()},
+                                          {"boundaries", Json::array()},
+                                          {"sync", Json::array()},
+                                          {"outcome", nullptr}})) {
+  append_event("started", {{"run", run_id}, {"generation", generation}});
+  write_status();
+}
+
+RunRecorder::~RunRecorder() = default;
+
+void RunRecorder::append(trace::JsonLines& file, const Json& line) {
+  try {
+    file.append(line);
+  } catch (const trace::TraceError& error) {
+    if (!warned_) spdlog::error("{}; the run goes on without it", error.what());
+    warned_ = true;
+  }
+}
+
+void RunRecorder::append_event(const char* name, const Json& fields) {
+  Json line = {{"time", wall_clock()}, {"event", name}};
+  line.update(fields);
+  append(events_, line);
+}
+
+void RunRecorder::write_status() {
+  (*status_)["updated"] = wall_clock();
+  // Replaced whole, so that nobody reads half of it; not made durable, for it is old in a second.
+  std::filesystem::path next = status_path_;
+  next += ".next";
+  std::error_code failed;
+  {
+    std::ofstream out(next, std::ios::trunc);
+    out << status_->dump(2, ' ', false, Json::error_handler_t::replace) << "\n";
+    out.close();
+    if (out.fail()) failed = std::make_error_code(std::errc::io_error);
+  }
+  if (!failed) std::filesystem::rename(next, status_path_, failed);
+  if (!failed) return;
+  if (!warned_) spdlog::error("cannot write {}; the run goes on without it", status_path_.string());
+  warned_ = true;
+}
+
+void RunRecorder::connected(const Hello& hello) {
+  append_event("connected", {{"process", hello.process.text()},
+                             {"host", hello.host},
+                             {"pid", hello.pid},
+                             {"build", hello.build}});
+}
+
+void RunRecorder::training(store::Step from, store::Step to) {
+  remaining_ = RemainingTime(to);
+  (*status_)["state"] = "training";
+  (*status_)["step"] = store::number(from);
+  (*status_)["steps"] = store::number(to);
+  write_status();
+  append_event("training", {{"from", store::number(from)}, {"to", store::number(to)}});
+}
+
+void RunRecorder::reports(const std::vector<ProcessReport>& processes) {
+  Json list = Json::array();
+  for (const ProcessReport& report : processes) list.push_back(describe(report));
+  (*status_)["processes"] = std::move(list);
+  write_status();
+}
+
+void RunRecorder::step(const StepLine& line) {
+  const Json fields = to_json(line);
+  append(metrics_, fields);
+  remaining_.add(line.step, line.seconds);
+  const auto left = remaining_.seconds();
+  for (const char* key : {"step", "loss", "tokens_per_second", "boundaries", "sync"}) {
+    (*status_)[key] = fields.at(key);
+  }
+  (*status_)["eta_seconds"] = left ? Json(*left) : Json(nullptr);
+}
+
+void RunRecorder::evaluated(const Evaluated& evaluated) {
+  append_event("evaluated", {{"step", store::number(evaluated.step)},
+                             {"loss", evaluated.loss},
+                             {"tokens", evaluated.tokens}});
+}
+
+void RunRecorder::checkpointed(store::Step step) {
+  append_event("checkpoint", {{"step", store::number(step)}});
+  (*status_)["checkpoint"] = store::number(step);
+}
+
+void RunRecorder::checkpoint_failed(store::Step step, const std::string& text) {
+  append_event("checkpoint_failed", {{"step", store::number(step)}, {"text", text}});
+}
+
+void RunRecorder::event(const std::string& who, const Event& event) {
+  append_event("stage_event", {{"who", who}, {"name", event.name}, {"text", event.text}});
+}
+
+void RunRecorder::replicas_absent(const ReplicasAbsent& absent) {
+  (*status_)["replicas"] = absent.there;
+  for (const std::uint32_t replica : absent.absent) {
+    (*status_)["left"][std::to_string(replica)] = {{"text", "the run began without it"}};
+  }
+  write_status();
+  append_event("replicas_absent", {{"absent", absent.absent}, {"replicas", absent.there}});
+}
+
+void RunRecorder::replica_left(const ReplicaLeft& gone) {
+  (*status_)["replicas"] = gone.left;
+  (*status_)["left"][std::to_string(gone.replica)] = {{"step", store::number(gone.step)},
+                                                      {"text", gone.why}};
+  write_status();
+  append_event("replica_left", {{"replica", gone.replica},
+                                {"step", store::number(gone.step)},
+                                {"text", gone.why},
+                                {"replicas", gone.left}});
+}
+
+void RunRecorder::replica_returns(const ReplicaReturns& returns) {
+  const bool fails = !returns.failed.empty();
+  if (!fails) ++returns_;
+  (*status_)["returns"][std::to_string(returns.replica)] = {
+      {"number", returns_}, {"state", fails ? "failed" : "comes"}, {"text", returns.failed}};
+  write_status();
+  append_event(fails ? "replica_not_back" : "replica_returns",
+               {{"replica", returns.replica}, {"text", returns.failed}});
+}
+
+void RunRecorder::replica_joined(const ReplicaJoined& joined) {
+  (*status_)["replicas"] = joined.replicas;
+  (*status_)["left"].erase(std::to_string(joined.replica));
+  // It stays: whoever asked for it may look when the replica has left again.
+  (*status_)["returns"][std::to_string(joined.replica)] = {
+      {"number", returns_}, {"state", "joined"}, {"step", store::number(joined.step)}};
+  write_status();
+  append_event("replica_joined", {{"replica", joined.replica},
+                                  {"step", store::number(joined.step)},
+                                  {"replicas", joined.replicas}});
+}
+
+void RunRecorder::stopping(bool now) {
+  (*status_)["state"] = "stopping";
+  write_status();
+  append_event("stopping", {{"now", now}});
+}
+
+void RunRecorder::ended(const Outcome& outcome) {
+  const Json fields = to_json(outcome);
+  (*status_)["state"] = "ended";
+  (*status_)["step"] = store::number(outcome.step);
+  (*status_)["outcome"] = fields;
+  write_status();
+  append_event("ended", fields);
+}
+
+}  // namespace strait::control

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "framework/trace/json_lines.h"
+#include "launcher/control/remaining_time.h"
+#include "launcher/control/run_observer.h"
+#include "launcher/control/run_directory.h"
+
+namespace strait::control {
+
+// Writes what happens into the files of a run: metrics.jsonl (a line per step), events.jsonl (a
+// line per event) and status.json (the present, replaced every second; read by `strait status`).
+// Whoever has read an event of the run as a whole finds status.json to know of it already.
+// Observes one run, on the coordinator's thread.
+class RunRecorder : public RunObserver {
+ public:
+  RunRecorder(const RunDirectory& directory, const std::string& run_id, std::uint32_t generation);
+  ~RunRecorder() override;
+
+  void connected(const Hello& hello) override;
+  void training(store::Step from, store::Step to) override;
+  void reports(const std::vector<ProcessReport>& processes) override;
+  void step(const StepLine& line) override;
+  void evaluated(const Evaluated& evaluated) override;
+  void checkpointed(store::Step step) override;
+  void checkpoint_failed(store::Step step, const std::string& text) override;
+  void event(const std::string& who, const Event& event) override;
+  void replicas_absent(const ReplicasAbsent& absent) override;
+  void replica_left(const ReplicaLeft& gone) override;
+  void replica_returns(const ReplicaReturns& returns) override;
+  void replica_joined(const ReplicaJoined& joined) override;
+  void stopping(bool now) override;
+  void ended(const Outcome& outcome) override;
+
+ private:
+  void append(trace::JsonLines& file, const nlohmann::ordered_json& line);
+  void append_event(const char* name, const nlohmann::ordered_json& fields);
+  void write_status();
+
+  const std::filesystem::path status_path_;
+  trace::JsonLines metrics_;
+  trace::JsonLines events_;
+  std::unique_ptr<nlohmann::ordered_json> status_;  // what status.json says next
+  int returns_ = 0;                                 // of replicas, that were tried
+  RemainingTime remaining_;
+  bool warned_ = false;
+};
+
+}  // namespace strait::control

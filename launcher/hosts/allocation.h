@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launcher/hosts/job_state.h"
+
+namespace strait::hosts {
+
+// What Slurm tells a process that it has started in a job.
+struct Allocation {
+  std::int64_t job = 0;
+  std::int64_t restarts = 0;  // how often the job was requeued
+  bool is_script = false;     // this process is the job's script: the job's signals reach it
+  std::string nodes;          // "n[0-3]"
+};
+
+// A variable of the environment; empty: there is none.
+using Variable = std::function<std::string(const char* name)>;
+// Of this process.
+std::string own_variable(const char* name);
+
+// The job that the variables tell a process of number `pid` of; nothing where there is none. Pure.
+// UserError: they are not as Slurm sets them.
+std::optional<Allocation> allocation_from(const Variable& variable, std::int64_t pid);
+// The job that this process is in.
+std::optional<Allocation> own_allocation();
+
+// Its nodes in the order in which Slurm numbers tasks on them, with the addresses that Slurm itself
+// reaches them at. Asks scontrol.
+std::vector<NodeAddress> nodes_of(const Allocation& allocation);
+
+}  // namespace strait::hosts

@@ -1,0 +1,147 @@
+#include "launcher/hosts/build_files.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "launcher/process/run_program.h"
+#include "launcher/base/user_error.h"
+
+namespace strait::hosts {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr auto kTraceLimit = std::chrono::seconds(30);
+constexpr auto kHashLimit = std::chrono::minutes(5);
+
+// It is strait-stage that is started; the other is what that becomes where it computes. A program
+// of one's own may be both.
+constexpr const char* kHalves[] = {"strait-stage", "strait-stage-torch"};
+
+constexpr const char* kStarter = R"sh(#!/bin/sh
+# Starts this build with the libraries that came with it, wherever the folder lies.
+build=$(dirname "$(readlink -f "$0")")/..
+LD_LIBRARY_PATH="$build/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+export LD_LIBRARY_PATH
+exec "$build/libexec/strait-stage" "$@"
+)sh";
+
+std::string output_of(const std::vector<std::string>& argv, std::chrono::seconds limit) {
+  process::ProgramAnswer answer = process::run_program(argv, limit);
+  if (answer.succeeded()) return std::move(answer.out);
+  throw base::UserError(base::ExitCode::bad_input, fmt::format("{}: {}", argv[0], answer.complaint()));
+}
+
+fs::path stage_beside_us() {
+  fs::path program = fs::read_symlink("/proc/self/exe").parent_path() / "strait-stage";
+  if (!fs::exists(program)) {
+    throw base::UserError(
+        base::ExitCode::bad_input,
+        fmt::format("there is no {}; build it, or install strait as a whole", program.string()));
+  }
+  return program;
+}
+
+// Hashes by sha256sum, which the hosts check with too.
+void add_hashes(std::vector<BuildFile>& files) {
+  std::vector<std::string> argv = {"sha256sum", "--"};
+  for (const BuildFile& file : files) argv.push_back(file.from.string());
+  std::istringstream lines(output_of(argv, kHashLimit));
+  for (BuildFile& file : files) {
+    std::string line;
+    if (!std::getline(lines, line) || line.size() < 64) {
+      throw base::UserError(base::ExitCode::storage_io, "sha256sum said nothing of " + file.from.string());
+    }
+    // A leading backslash tells of a name with odd characters in it.
+    file.hash = line.substr(line.front() == '\\' ? 1 : 0, 64);
+    file.size = fs::file_size(file.from);
+  }
+}
+
+}  // namespace
+
+std::vector<std::pair<std::string, std::string>> loaded_libraries(const std::string& trace) {
+  std::vector<std::pair<std::string, std::string>> found;
+  std::istringstream lines(trace);
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t first = line.find_first_not_of(" \t");
+    const std::size_t arrow = line.find(" => ");
+    // Without an arrow: the kernel's own, or the loader, which only the system can have.
+    if (first == line.npos || arrow == line.npos) continue;
+    const std::size_t address = line.rfind(" (0x");
+    const std::string path =
+        line.find("not found", arrow) == line.npos
+            ? line.substr(arrow + 4, address == line.npos ? line.npos : address - arrow - 4)
+            : "";
+    found.emplace_back(line.substr(first, arrow - first), path);
+  }
+  return found;
+}
+
+bool is_systems_own(const std::string& library) {
+  constexpr std::array<std::string_view, 16> kOwn = {
+      "linux-vdso.so", "ld-linux",  "libc.so.",      "libm.so.",       "libmvec.so.", "libdl.so.",
+      "libpthread.so", "librt.so.", "libresolv.so.", "libutil.so.",    "libanl.so.",  "libnsl.so.",
+      "libnss_",       "libcuda.",  "libnvidia-",    "libBrokenLocale"};
+  return std::ranges::any_of(kOwn, [&](std::string_view own) { return library.starts_with(own); });
+}
+
+std::vector<fs::path> loaded_on_demand(const fs::path& library) {
+  const std::string name = library.filename().string();
+  const bool of_torch = name == "libtorch_cuda.so";
+  const bool of_nvidia = library.string().find("/nvidia/") != std::string::npos;
+  std::vector<fs::path> found;
+  if (!of_torch && !of_nvidia) return found;
+  std::error_code unreadable;
+  for (const fs::directory_entry& entry :
+       fs::directory_iterator(library.parent_path(), unreadable)) {
+    const std::string other = entry.path().filename().string();
+    const bool wanted = of_torch
+                            ? other == "libtorch_cuda_linalg.so" || other == "libcaffe2_nvrtc.so"
+                            : other.find(".so") != std::string::npos;
+    if (wanted && other != name) found.push_back(entry.path());
+  }
+  std::ranges::sort(found);
+  return found;
+}
+
+std::vector<BuildFile> files_of_this_build(const fs::path& scratch) {
+  const fs::path program = stage_beside_us();
+  const fs::path starter = scratch / "strait-stage";
+  std::ofstream(starter) << kStarter;
+  std::vector<BuildFile> files = {{starter, "bin/strait-stage", "", 0}};
+  std::string traces;
+  for (const char* half : kHalves) {
+    const fs::path file = program.parent_path() / half;
+    if (!fs::exists(file)) continue;
+    files.push_back({file, fmt::format("libexec/{}", half), "", 0});
+    traces += output_of({"env", "LD_TRACE_LOADED_OBJECTS=1", file.string()}, kTraceLimit);
+  }
+  std::map<std::string, fs::path> libraries;
+  for (const auto& [name, path] : loaded_libraries(traces)) {
+    if (is_systems_own(name)) continue;
+    if (path.empty()) {
+      throw base::UserError(
+          base::ExitCode::bad_input,
+          fmt::format("{} needs {}, which is not on this machine either", program.string(), name));
+    }
+    libraries.emplace(name, path);
+    for (const fs::path& late : loaded_on_demand(path)) {
+      libraries.emplace(late.filename().string(), late);
+    }
+  }
+  for (const auto& [name, path] : libraries) files.push_back({path, "lib/" + name, "", 0});
+  add_hashes(files);
+  return files;
+}
+
+}  // namespace strait::hosts

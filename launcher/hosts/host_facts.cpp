@@ -1,0 +1,127 @@
+#include "launcher/hosts/host_facts.h"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <sched.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <climits>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <system_error>
+
+#include "framework/net/endpoint.h"
+#include "framework/store/file_descriptor.h"
+#include "launcher/base/build_id.h"
+
+namespace strait::hosts {
+namespace {
+
+std::string numeric_address(const sockaddr* address, socklen_t size) {
+  std::array<char, NI_MAXHOST> text{};
+  const int failed =
+      ::getnameinfo(address, size, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST);
+  return failed != 0 ? "" : text.data();
+}
+
+socklen_t size_of(const sockaddr* address) {
+  return address->sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+}
+
+std::int64_t memory_of_this_host() {
+  std::ifstream in("/proc/meminfo");
+  std::string word;
+  std::int64_t kibibytes = 0;
+  in >> word >> kibibytes;  // the first line is MemTotal
+  return kibibytes * 1024;
+}
+
+// Those that we may run on, which containers and schedulers make fewer than there are.
+std::int64_t usable_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (::sched_getaffinity(0, sizeof set, &set) != 0) return ::sysconf(_SC_NPROCESSORS_ONLN);
+  return CPU_COUNT(&set);
+}
+
+}  // namespace
+
+std::string own_address_towards(const std::string& address) {
+  addrinfo hints{};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_DGRAM;
+  addrinfo* found = nullptr;
+  if (::getaddrinfo(address.c_str(), "9", &hints, &found) != 0) return "";
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> all(found, ::freeaddrinfo);
+  for (const addrinfo* one = found; one != nullptr; one = one->ai_next) {
+    // Connecting a datagram socket asks for a route and sends nothing.
+    const store::FileDescriptor probe(::socket(one->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    if (!probe.open() || ::connect(probe.number(), one->ai_addr, one->ai_addrlen) != 0) continue;
+    sockaddr_storage own{};
+    socklen_t size = sizeof own;
+    auto* const name = static_cast<sockaddr*>(static_cast<void*>(&own));
+    if (::getsockname(probe.number(), name, &size) == 0) return numeric_address(name, size);
+  }
+  return "";
+}
+
+std::string interface_of(const std::string& address) {
+  ifaddrs* found = nullptr;
+  if (::getifaddrs(&found) != 0) return {};
+  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> all(found, ::freeifaddrs);
+  for (const ifaddrs* one = found; one != nullptr; one = one->ifa_next) {
+    const int family = one->ifa_addr != nullptr ? one->ifa_addr->sa_family : AF_UNSPEC;
+    if (family != AF_INET && family != AF_INET6) continue;
+    if (numeric_address(one->ifa_addr, size_of(one->ifa_addr)) == address) return one->ifa_name;
+  }
+  return {};
+}
+
+std::vector<std::string> own_addresses() {
+  ifaddrs* found = nullptr;
+  if (::getifaddrs(&found) != 0) return {};
+  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> all(found, ::freeifaddrs);
+  std::vector<std::string> addresses;
+  for (const ifaddrs* one = found; one != nullptr; one = one->ifa_next) {
+    const bool up = (one->ifa_flags & IFF_UP) != 0 && (one->ifa_flags & IFF_LOOPBACK) == 0;
+    if (!up || one->ifa_addr == nullptr) continue;
+    const int family = one->ifa_addr->sa_family;
+    if (family != AF_INET && family != AF_INET6) continue;
+    const std::string text = numeric_address(one->ifa_addr, size_of(one->ifa_addr));
+    if (text.empty() || text.starts_with("fe80:") || text.starts_with("169.254.")) continue;
+    addresses.push_back(text);
+  }
+  std::stable_partition(addresses.begin(), addresses.end(),
+                        [](const std::string& text) { return text.find(':') == text.npos; });
+  return addresses;
+}
+
+HostFacts facts_of_this_host(const std::filesystem::path& directory, const std::string& towards) {
+  HostFacts facts;
+  std::array<char, HOST_NAME_MAX + 1> name{};
+  if (::gethostname(name.data(), name.size() - 1) == 0) facts.host_name = name.data();
+  facts.build = base::build_id();
+  facts.cores = usable_cores();
+  facts.memory = memory_of_this_host();
+  std::error_code unknown;
+  const auto space = std::filesystem::space(directory, unknown);
+  facts.free_disk = unknown ? 0 : static_cast<std::int64_t>(space.available);
+  facts.clock = std::chrono::duration_cast<std::chrono::seconds>(
+                    std::chrono::system_clock::now().time_since_epoch())
+                    .count();
+  facts.directory = directory.string();
+  facts.addresses = own_addresses();
+  const std::optional<net::Endpoint> endpoint = net::Endpoint::parse(towards);
+  facts.launcher = endpoint ? endpoint->host : towards;
+  facts.address = own_address_towards(facts.launcher);
+  return facts;
+}
+
+}  // namespace strait::hosts

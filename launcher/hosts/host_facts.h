@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace strait::hosts {
+
+// What a host says of itself when its keeper has come up.
+struct HostFacts {
+  std::string host_name;               // its own word for itself
+  std::string build;                   // of the programs there
+  std::int64_t cores = 0;              // that processes there may use
+  std::int64_t memory = 0;             // bytes
+  std::int64_t free_disk = 0;          // bytes, where it keeps its files
+  std::int64_t clock = 0;              // seconds since 1970, by its own clock
+  std::string directory;               // where it keeps its files, as an absolute path
+  std::vector<std::string> addresses;  // of its interfaces, without loopback and link-local ones
+  std::string address;                 // the one it reaches the launcher from
+  std::string launcher;                // what it reaches the launcher at
+};
+
+// Of this machine; `directory` exists. `towards` is an endpoint or an address of the launcher.
+HostFacts facts_of_this_host(const std::filesystem::path& directory, const std::string& towards);
+
+// The address that this machine uses towards another one; empty where there is no route. Sends
+// nothing.
+std::string own_address_towards(const std::string& address);
+
+// Which interface of this machine has the address; empty: none.
+std::string interface_of(const std::string& address);
+
+// Of all interfaces that are up, without loopback and link-local ones, IPv4 first.
+std::vector<std::string> own_addresses();
+
+}  // namespace strait::hosts

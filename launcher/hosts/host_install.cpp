@@ -1,0 +1,220 @@
+#include "launcher/hosts/host_install.h"
+
+#include <fmt/format.h>
+#include <sys/utsname.h>
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <optional>
+#include <set>
+#include <string_view>
+
+#include "launcher/base/build_id.h"
+#include "launcher/base/printable_text.h"
+#include "launcher/hosts/ssh_call.h"
+#include "launcher/hosts/ssh_words.h"
+#include "launcher/hosts/tar_header.h"
+#include "launcher/process/piped_process.h"
+#include "launcher/base/user_error.h"
+
+namespace strait::hosts {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Heard = process::PipedProcess::Heard;
+
+constexpr auto kInstallCallLimit = std::chrono::seconds(30);
+constexpr auto kPieceLimit = std::chrono::seconds(60);  // for a piece of a file to be taken
+constexpr auto kCheckLimit = std::chrono::minutes(5);   // hashing and a first start on a slow disk
+constexpr std::size_t kPieceBytes = 1 << 20;
+
+// The other side, one constant line without a quote, a backslash or a line's end inside, so that
+// every login shell hands it to sh as it is. It reads the build's id, "hash path" lines up to
+// "end", and a tar archive of the files that it said it lacks, named by their hashes.
+constexpr const char* kInstallCommand =
+    "exec sh -c '"
+    "set -eu; umask 022; root=$HOME/.strait; mkdir -p \"$root/store\" \"$root/builds\"; "
+    "cd \"$root\"; in=incoming.$$; next=next.$$; "
+    "trap \"rm -rf $in $next\" EXIT; trap \"exit 1\" HUP INT TERM; "
+    "for old in incoming next; do "
+    "find . -maxdepth 1 -name \"$old.*\" -mmin +1440 -exec rm -rf {} +; done; "
+    "echo strait-install-here $(uname -m); "
+    "for f in store/*; do if [ -e \"$f\" ]; then echo strait-install-has \"${f#store/}\"; fi; "
+    "done; "
+    "echo strait-install-asks; "
+    "read -r id; mkdir $in $next $next/bin $next/lib $next/libexec; "
+    "while read -r hash path; do if [ \"$hash\" = end ]; then break; fi; "
+    "echo \"$hash  $path\"; done > $next/files; "
+    "tar -xf - -C $in; cat > /dev/null; "
+    "for f in $in/*; do if [ -e \"$f\" ]; then mv \"$f\" store/; fi; done; "
+    "while read -r hash path; do "
+    "ln store/$hash $next/$path 2> /dev/null || cp store/$hash $next/$path; "
+    "if echo \"$hash  $next/$path\" | sha256sum -c > /dev/null 2>&1; then :; "
+    "else rm -f store/$hash; echo strait-install-torn $path; exit 1; fi; "
+    "done < $next/files; "
+    "said=$($next/bin/strait-stage --check); "
+    "if [ \"$said\" = \"strait-stage $id\" ]; then :; "
+    "else echo strait-install-other $said; exit 1; fi; "
+    "if cmp -s $next/files builds/$id/files; then touch builds/$id; "
+    "else rm -rf builds/$id; mv $next builds/$id; fi; "
+    "ln -s builds/$id/bin $in/bin; mv -T $in/bin bin; "
+    "ls -1t builds | tail -n +3 | while read -r old; do rm -rf builds/$old; done; "
+    "find store -type f -links 1 -exec rm -f {} +; "
+    "echo strait-install-done'";
+
+std::string word_behind(const std::string& line, std::string_view marker) {
+  return line.starts_with(marker) ? line.substr(marker.size()) : "";
+}
+
+// One attempt. Its parts follow each other over one ssh.
+class Installation {
+ public:
+  Installation(const InstallTarget& target, const std::vector<BuildFile>& files)
+      : target_(target),
+        files_(files),
+        ssh_(ssh_argv(target.host, target.config, kInstallCommand, kTransferSilence)) {}
+
+  // Nothing: a file that was there before is damaged and gone now; try again.
+  std::optional<Installed> run(const InstallProgress& progress) {
+    hear_what_it_has();
+    Installed installed;
+    send(base::build_id() + std::string("\n") + list());
+    std::uint64_t to_send = 0;
+    for (const BuildFile* file : missing()) to_send += file->size;
+    for (const BuildFile& file : files_) installed.all += file.size;
+    for (const BuildFile* file : missing()) {
+      send_file(*file, installed.sent, to_send, progress);
+    }
+    send(std::string(2 * kTarBlock, '\0'));
+    ssh_.close_input();
+    return hear_the_end() ? std::optional(installed) : std::nullopt;
+  }
+
+ private:
+  [[noreturn]] void install_fails(const std::string& waited_for) {
+    if (const auto status = ssh_.wait_until(Clock::now() + std::chrono::seconds(3))) {
+      if (ssh_.errors().find("No space left on device") != std::string::npos) {
+        throw base::UserError(base::ExitCode::storage_full,
+                        fmt::format("the disk of {} is full: the build does not fit into ~/.strait "
+                                    "there; make room and install again",
+                                    target_.host));
+      }
+      throw ssh_failure(target_.host, target_.config, *status, ssh_.errors());
+    }
+    throw base::UserError(base::ExitCode::stalled, fmt::format("{} {}", target_.host, waited_for));
+  }
+
+  void hear_what_it_has() {
+    const auto deadline = Clock::now() + kInstallCallLimit;
+    for (std::string line;;) {
+      if (ssh_.read_line(line, deadline) != Heard::line) {
+        install_fails(fmt::format("has not answered within {} s; see how long this takes: {} true",
+                                  kInstallCallLimit.count(),
+                                  ssh_by_hand(target_.host, target_.config)));
+      }
+      if (line == "strait-install-asks") return;
+      if (const auto machine = word_behind(line, "strait-install-here "); !machine.empty()) {
+        check_machine(machine);
+      }
+      if (auto hash = word_behind(line, "strait-install-has "); !hash.empty()) {
+        there_.insert(std::move(hash));
+      }
+    }
+  }
+
+  void check_machine(const std::string& theirs) const {
+    utsname ours{};
+    ::uname(&ours);
+    if (theirs == ours.machine) return;
+    throw base::UserError(base::ExitCode::mismatch,
+                    fmt::format("{} is a {} machine, this build is for {}; all hosts of a run need "
+                                "the same",
+                                target_.host, base::printable(theirs), ours.machine));
+  }
+
+  // Each content once, whatever names it has.
+  std::vector<const BuildFile*> missing() const {
+    std::vector<const BuildFile*> lacking;
+    std::set<std::string> seen = there_;
+    for (const BuildFile& file : files_) {
+      if (seen.insert(file.hash).second) lacking.push_back(&file);
+    }
+    return lacking;
+  }
+
+  std::string list() const {
+    std::string lines;
+    for (const BuildFile& file : files_) lines += fmt::format("{} {}\n", file.hash, file.to);
+    return lines + "end\n";
+  }
+
+  void send(std::string_view bytes) {
+    if (!ssh_.write(bytes, Clock::now() + kPieceLimit)) {
+      install_fails(fmt::format("has taken nothing for {} s; install again, what it has it keeps",
+                                kPieceLimit.count()));
+    }
+  }
+
+  void send_file(const BuildFile& file, std::uint64_t& sent, std::uint64_t to_send,
+                 const InstallProgress& progress) {
+    const auto header = tar_header(file.hash, file.size);
+    send({header.data(), header.size()});
+    std::ifstream in(file.from, std::ios::binary);
+    std::string piece(kPieceBytes, '\0');
+    for (std::uint64_t left = file.size; left > 0;) {
+      const auto wanted = static_cast<std::streamsize>(std::min<std::uint64_t>(left, piece.size()));
+      if (!in.read(piece.data(), wanted)) {
+        throw base::UserError(base::ExitCode::storage_io,
+                        fmt::format("{} became shorter or unreadable while it was sent to {}",
+                                    file.from.string(), target_.host));
+      }
+      send({piece.data(), static_cast<std::size_t>(wanted)});
+      left -= static_cast<std::uint64_t>(wanted);
+      sent += static_cast<std::uint64_t>(wanted);
+      progress(sent, to_send);
+    }
+    send(std::string(tar_padding(file.size), '\0'));
+  }
+
+  bool hear_the_end() {
+    const auto deadline = Clock::now() + kCheckLimit;
+    for (std::string line; ssh_.read_line(line, deadline) == Heard::line;) {
+      if (line == "strait-install-done") return true;
+      if (line.starts_with("strait-install-torn ")) return false;
+      if (const auto other = word_behind(line, "strait-install-other "); !other.empty()) {
+        throw base::UserError(base::ExitCode::mismatch,
+                        fmt::format("the program sent to {} says it is {}, not strait-stage {}; "
+                                    "was it rebuilt meanwhile? install again",
+                                    target_.host, base::printable(other), base::build_id()));
+      }
+    }
+    install_fails("has all files, but does not say that they are right");
+  }
+
+  const InstallTarget& target_;
+  const std::vector<BuildFile>& files_;
+  process::PipedProcess ssh_;
+  std::set<std::string> there_;  // hashes
+};
+
+}  // namespace
+
+Installed install_on_host(const InstallTarget& target, const std::vector<BuildFile>& files,
+                          const InstallProgress& progress) {
+  std::optional<Installed> installed = Installation(target, files).run(progress);
+  if (!installed) installed = Installation(target, files).run(progress);
+  if (!installed) {
+    throw base::UserError(
+        base::ExitCode::storage_io,
+        fmt::format("{} damages what is written to its ~/.strait twice in a row; see to "
+                    "its disk",
+                    target.host));
+  }
+  // As a run will call it.
+  SshCall call(SshTarget{target.host, target.config, "as told"});
+  call.launcher_address(Clock::now() + kInstallCallLimit);
+  return *installed;
+}
+
+}  // namespace strait::hosts

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+
+#include "launcher/plan/plan.h"
+#include "launcher/hosts/job_state.h"
+
+namespace strait::hosts {
+
+// The Slurm job that a run was given to. The run's directory remembers it (<run>/slurm.json) from
+// submission until the job itself has ended well; so its absence tells that there is none, and its
+// presence that the queue must be asked.
+//
+// Every call asks one of Slurm's commands, with a time limit. UserError: what the command said.
+class SlurmJob {
+ public:
+  // Writes the script and hands it to sbatch. `run` is prepared: it holds its plan, and is seen by
+  // the nodes at the same place.
+  static SlurmJob submit(const std::filesystem::path& run, const plan::Plan& plan);
+  // The one that is remembered, if any.
+  static std::optional<SlurmJob> of(const std::filesystem::path& run);
+  // Likewise, for a job that somebody else has submitted and that we are.
+  static SlurmJob remember(const std::filesystem::path& run, std::int64_t number);
+  static void forget(const std::filesystem::path& run);
+  // UserError where the run's job still waits or runs, and is not the one that we are in: the
+  // directory is not free. The lock of a job that died with its node is taken away.
+  static void refuse_live(const std::filesystem::path& run);
+
+  std::int64_t number() const { return number_; }
+  // Nothing: the queue knows it no more.
+  std::optional<JobState> state() const;
+  // Signals the process that coordinates, and no other.
+  void signal(const char* name) const;  // "INT"
+  void cancel() const;
+  void requeue() const;
+
+ private:
+  explicit SlurmJob(std::int64_t number) : number_(number) {}
+  static void drop_dead_lock(const std::filesystem::path& run);
+
+  std::int64_t number_;
+};
+
+}  // namespace strait::hosts

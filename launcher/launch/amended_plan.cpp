@@ -1,0 +1,74 @@
+#include "launcher/launch/amended_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <map>
+
+#include "launcher/plan/placement.h"
+#include "launcher/base/user_error.h"
+
+namespace strait::launch {
+namespace {
+
+constexpr std::int64_t kClockTolerance = 300;  // seconds
+
+std::int64_t memory_of(const plan::Plan& plan, std::size_t host, const hosts::HostFacts& facts) {
+  return std::min(facts.memory, plan::hosts_of(plan.recipe)[host].memory.value_or(facts.memory));
+}
+
+}  // namespace
+
+std::vector<control::Event> amend_by_facts(plan::Plan& plan, const std::vector<hosts::HostFacts>& facts,
+                                  const std::vector<std::size_t>& there) {
+  std::vector<control::Event> notes;
+  const std::int64_t now = std::chrono::duration_cast<std::chrono::seconds>(
+                               std::chrono::system_clock::now().time_since_epoch())
+                               .count();
+  for (const std::size_t i : there) {
+    plan::Plan::Host& host = plan.hosts[i];
+    host.cores = facts[i].cores;
+    host.memory = memory_of(plan, i, facts[i]);
+    if (std::abs(facts[i].clock - now) > kClockTolerance) {
+      notes.push_back({"clock", fmt::format("the clock of host {} is {} s off; nothing depends on "
+                                            "it but the times in its logs",
+                                            host.name, facts[i].clock - now)});
+    }
+    check_memory(plan, i, facts[i]);
+  }
+  if (plan.recipe.pipeline.threads) return notes;
+  std::map<std::uint32_t, std::int64_t> threads;  // by stage
+  for (const std::size_t i : there) {
+    const auto count = std::ranges::count(plan.processes, i, &plan::Plan::Process::host_index);
+    for (plan::Plan::Process& process : plan.processes) {
+      if (process.host_index != i) continue;
+      process.threads = std::max<std::int64_t>(1, facts[i].cores / count);
+      threads.emplace(process.name.stage, process.threads);
+    }
+  }
+  for (plan::Plan::Process& process : plan.processes) {
+    if (std::ranges::count(there, process.host_index) > 0) continue;
+    process.threads = threads.at(process.name.stage);
+  }
+  return notes;
+}
+
+void check_memory(const plan::Plan& plan, std::size_t host, const hosts::HostFacts& facts) {
+  const std::int64_t memory = memory_of(plan, host, facts);
+  std::int64_t needed = 0;
+  for (const plan::Plan::Process& process : plan.processes) {
+    if (process.host_index != host) continue;
+    needed += process.state_bytes + process.activation_bytes + process.cache_bytes;
+  }
+  if (needed <= memory) return;
+  throw base::UserError(base::ExitCode::out_of_memory,
+                  fmt::format("host {} may use {:.1f} GiB, but by the plan its stages need {:.1f} "
+                              "GiB; give it fewer stages or layers, or make train.micro_batch "
+                              "or codec.cache smaller",
+                              plan.hosts[host].name, static_cast<double>(memory) / (1U << 30U),
+                              static_cast<double>(needed) / (1U << 30U)));
+}
+
+}  // namespace strait::launch

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "launcher/plan/plan.h"
+#include "launcher/plan/plugin_copy.h"
+#include "launcher/plan/speeds.h"
+#include "launcher/transfer/needed_files.h"
+
+namespace strait::launch {
+
+// What a launch has to ask about the model. Only the planner can answer: it links libtorch, which
+// this room and the agents on the hosts do without. The app passes the planner's functions in.
+struct ModelQuestions {
+  // The plan for people, as `strait plan` prints it.
+  std::function<std::string(const plan::Plan& plan)> plan_text;
+  // Seconds of a step, with links of these speeds.
+  std::function<double(const plan::Plan& plan, const plan::PathSpeeds& speed)> forecast_step;
+  // Files that the processes on a host read before they begin.
+  std::function<std::vector<transfer::NeededGroup>(const plan::Plan& plan, std::size_t host,
+                                                   const std::vector<plan::PluginCopy>& plugins,
+                                                   bool weights)>
+      needed_files;
+  // What they read of a complete checkpoint.
+  std::function<transfer::NeededGroup(const plan::Plan& plan, std::size_t host,
+                                      const std::filesystem::path& checkpoint)>
+      needed_checkpoint;
+};
+
+}  // namespace strait::launch

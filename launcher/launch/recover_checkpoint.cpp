@@ -1,0 +1,125 @@
+#include "launcher/launch/recover_checkpoint.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "framework/net/node.h"
+#include "framework/store/checkpoint.h"
+#include "framework/store/store_error.h"
+#include "launcher/control/stop_signals.h"
+#include "launcher/plan/placement.h"
+#include "launcher/launch/run_hosts.h"
+#include "launcher/base/user_error.h"
+
+namespace strait::launch {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The newest checkpoint, where it was committed but is not all here.
+std::optional<store::Manifest> newest_unfinished(const control::RunDirectory& directory) {
+  const store::CheckpointList list = store::list_checkpoints(directory.path());
+  for (const store::Unusable& one : list.unusable) {
+    if (!one.committed) continue;
+    if (!list.complete.empty() && one.step < list.complete.front().manifest.step) break;
+    try {
+      return store::open_checkpoint(one.path, store::Verify::manifest);
+    } catch (const store::StoreError&) {
+      continue;  // its manifest is damaged: no host can mend that
+    }
+  }
+  return std::nullopt;
+}
+
+std::vector<store::ShardFile> missing_shards(const fs::path& checkpoint,
+                                             const store::Manifest& manifest) {
+  std::vector<store::ShardFile> missing;
+  for (const store::ShardFile& file : manifest.files) {
+    std::error_code error;
+    if (fs::file_size(checkpoint / file.name, error) != file.size || error) missing.push_back(file);
+  }
+  return missing;
+}
+
+// The run with nothing but the hosts that wrote these shards, and the processes there.
+plan::RunFile with_hosts_of(const plan::RunFile& run, const std::vector<store::ShardFile>& shards) {
+  std::set<std::string> names;
+  for (const store::ShardFile& shard : shards) names.insert(shard.name);
+  const std::vector<recipe::RecipeHost> listed = plan::hosts_of(run.plan.recipe);
+  plan::RunFile part = run;
+  part.plan.recipe.hosts.list.clear();
+  part.plan.hosts.clear();
+  part.plan.processes.clear();
+  part.plan.links.clear();
+  std::map<std::size_t, std::size_t> places;
+  for (const plan::Plan::Process& process : run.plan.processes) {
+    const auto [stage, replica] = std::pair(process.name.stage, process.name.replica);
+    if (!names.contains(store::shard_name(stage, replica)) &&
+        !names.contains(store::caches_name(stage, replica))) {
+      continue;
+    }
+    const auto [place, fresh] = places.emplace(process.host_index, places.size());
+    if (fresh) {
+      part.plan.recipe.hosts.list.push_back(listed.at(process.host_index));
+      part.plan.hosts.push_back(run.plan.hosts.at(process.host_index));
+    }
+    part.plan.processes.push_back(process);
+    part.plan.processes.back().host_index = place->second;
+  }
+  return part;
+}
+
+std::string fetch_from_hosts(control::RunDirectory& directory, plan::RunFile part, const store::Manifest& manifest,
+                             const std::vector<store::ShardFile>& shards,
+                             const ModelQuestions& model, const RunShip::Say& say) {
+  const control::StopSignals signals;
+  net::NodeOptions options;
+  options.name = net::ProcessName::coordinator();
+  options.run = part.run;
+  options.generation = directory.next_generation();
+  options.keys = net::CurveKeyPair::generate();
+  net::Node node(options);
+  RunHosts hosts(node, part, directory, model, signals.count());
+  hosts.ship()->begin_to_gather(directory.path(), part.plan.recipe.checkpoint.keep);
+  hosts.ship()->committed(part.plan, manifest.step, shards);
+  const auto stopped = [&signals] { return signals.count().load() > 0; };
+  std::string missing = hosts.ship()->gathered(stopped, say);
+  if (!missing.empty() && stopped()) {
+    throw base::UserError(base::ExitCode::interrupted, fmt::format("not resumed: {}", missing));
+  }
+  return missing;
+}
+
+}  // namespace
+
+std::string recover_checkpoint(control::RunDirectory& directory, const plan::RunFile& run,
+                               const ModelQuestions& model, const RunShip::Say& say) {
+  const recipe::BackendKind backend = run.plan.recipe.hosts.backend;
+  if (backend == recipe::BackendKind::local || backend == recipe::BackendKind::slurm) return "";
+  const auto manifest = newest_unfinished(directory);
+  if (!manifest) return "";
+  const auto shards =
+      missing_shards(store::checkpoint_directory(directory.path(), manifest->step), *manifest);
+  const plan::RunFile part = with_hosts_of(run, shards);
+  if (part.plan.processes.empty()) return "";
+  std::string missing;
+  try {
+    missing = fetch_from_hosts(directory, part, *manifest, shards, model, say);
+  } catch (const base::UserError& error) {
+    if (error.code() == base::ExitCode::interrupted) throw;
+    missing = error.what();
+  }
+  if (missing.empty()) {
+    return fmt::format(
+        "checkpoint {} was not all on this machine yet; fetched the rest from {}",
+        number(manifest->step),
+        part.plan.hosts.size() == 1 ? part.plan.hosts.front().name : "the hosts that had it");
+  }
+  return fmt::format("checkpoint {} cannot be used: {}", number(manifest->step), missing);
+}
+
+}  // namespace strait::launch

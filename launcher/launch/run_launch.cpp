@@ -1,0 +1,192 @@
+#include "launcher/launch/run_launch.h"
+
+#include <fmt/format.h>
+
+#include <functional>
+#include <utility>
+
+#include "framework/net/node.h"
+#include "framework/store/checkpoint.h"
+#include "framework/store/store_error.h"
+#include "framework/trace/merge_traces.h"
+#include "launcher/base/build_id.h"
+#include "launcher/control/coordinator.h"
+#include "launcher/control/stop_signals.h"
+#include "launcher/control/replica_request.h"
+#include "launcher/console/report.h"
+#include "launcher/launch/run_hosts.h"
+#include "launcher/control/run_recorder.h"
+#include "launcher/launch/stage_starter.h"
+
+namespace strait::launch {
+namespace {
+
+namespace fs = std::filesystem;
+
+using Tell = std::function<void(const control::Event&)>;
+
+// Tells the hosts when training has begun, and the user what does not come home from them.
+class Settled : public control::RunObserver {
+ public:
+  Settled(RunHosts& hosts, Tell tell) : hosts_(hosts), tell_(std::move(tell)) {}
+  void training(store::Step /*from*/, store::Step /*to*/) override { hosts_.be_patient(); }
+  void reports(const std::vector<control::ProcessReport>& /*processes*/) override {
+    if (hosts_.ship() == nullptr) return;
+    for (const std::string& trouble : hosts_.ship()->take_troubles()) tell_({"not_home", trouble});
+  }
+
+ private:
+  RunHosts& hosts_;
+  Tell tell_;
+};
+
+// Makes a checkpoint exist once all shards are there, and lets go of the oldest ones.
+void commit_step(const control::RunDirectory& directory, const plan::RunFile& run, std::uint32_t generation,
+                 std::int64_t codec_generation, store::Step step,
+                 const std::vector<store::ShardFile>& files, RunShip* ship) {
+  store::Manifest manifest = plan::manifest_for(run, generation, step);
+  manifest.codec_generation = codec_generation;
+  manifest.files = files;
+  plan::note_who_is_left(manifest, run.plan);
+  const auto place = store::checkpoint_directory(directory.path(), step);
+  if (ship != nullptr) {
+    store::commit_checkpoint(place, manifest, {}, store::Shards::elsewhere);
+    ship->committed(run.plan, step, files);
+    return;
+  }
+  store::commit_checkpoint(place, manifest);
+  store::prune_checkpoints(directory.path(), run.plan.recipe.checkpoint.keep);
+}
+
+// What the hosts lack of what their processes read; and from then on, checkpoints come home.
+void ship_out(RunHosts& hosts, const plan::RunFile& run, const control::RunDirectory& directory,
+              const control::StopSignals& signals, const LaunchOptions& options) {
+  hosts.ship()->bring(
+      run.plan, {hosts.called(), plan::plugin_copies(run.plan.recipe.plugins), options.resume},
+      [&] { hosts.look_for_reasons_to_give_up(signals.count()); },
+      [&options](const control::Event& event) {
+        for (control::RunObserver* observer : options.observers) observer->event("the launcher", event);
+      });
+  hosts.ship()->begin_to_gather(directory.path(), run.plan.recipe.checkpoint.keep);
+}
+
+// Waits for what is still on its way; who asks once more to stop does not want to.
+void ship_home(RunHosts& hosts, const plan::RunFile& run, const control::RunDirectory& directory,
+               const control::StopSignals& signals, const Tell& tell) {
+  RunShip& ship = *hosts.ship();
+  const int asked = signals.count().load();
+  const auto give_up = [&] { return signals.count().load() > asked; };
+  if (const std::string missing = ship.gathered(give_up, tell); !missing.empty()) {
+    tell({"not_home",
+          fmt::format("the last checkpoint is not complete on this machine: {}", missing)});
+  }
+  if (give_up()) return;
+  const auto lost = [&hosts](std::size_t host) { return hosts.lost(host); };
+  for (const std::string& missing : ship.bring_traces(run.plan, directory.path(), give_up, lost)) {
+    tell({"no_trace", fmt::format("no trace of a process: {}", missing)});
+  }
+}
+
+void collect_traces(const control::RunDirectory& directory, const plan::Plan& plan) {
+  std::vector<fs::path> files;
+  for (const plan::Plan::Process& process : plan.processes) {
+    const fs::path file = directory.path() / "logs" / (process.name.text() + ".trace.json");
+    if (fs::exists(file)) files.push_back(file);
+  }
+  if (!files.empty()) trace::merge_traces(files, directory.path() / "trace.json");
+}
+
+// What is drawn from a run must not change how it ended.
+void draw(const control::RunDirectory& directory, const plan::Plan& plan,
+          const ModelQuestions& model, const Tell& tell) {
+  const auto note = [&tell](const std::exception& error) {
+    tell({"not_drawn", fmt::format("no trace or report: {}", error.what())});
+  };
+  try {
+    collect_traces(directory, plan);
+    console::write_report(directory.path(), plan.recipe.name, model.plan_text(plan));
+  } catch (const store::StoreError& error) {
+    note(error);
+  } catch (const trace::TraceError& error) {
+    note(error);
+  }
+}
+
+control::CoordinatorOptions coordination_of(const plan::RunFile& run, const control::RunDirectory& directory,
+                                   std::uint32_t generation, RunHosts& hosts, StageStarter& starter,
+                                   const LaunchOptions& options) {
+  control::CoordinatorOptions coordination;
+  coordination.from = options.from;
+  coordination.to = static_cast<store::Step>(run.plan.steps);
+  coordination.build = base::build_id();
+  if (run.plan.recipe.hosts.backend != recipe::BackendKind::local) {
+    coordination.limits.hold = std::chrono::seconds(run.plan.recipe.hosts.hold);
+  }
+  coordination.outlives_replicas = run.plan.recipe.sync.on_loss == recipe::LossRule::go_on;
+  const auto requests = [&directory](control::ReplicaRequest request) {
+    control::take_requests(request, directory.path());  // of an earlier launch
+    return [&directory, request] { return control::take_requests(request, directory.path()); };
+  };
+  coordination.asked_to_leave = requests(control::ReplicaRequest::leave);
+  coordination.asked_to_return = requests(control::ReplicaRequest::come_back);
+  coordination.bring_back = [&starter](std::uint32_t replica) {
+    return starter.start_again(replica);
+  };
+  coordination.meet = [&hosts](std::map<std::string, std::string> endpoints) {
+    return hosts.meet(std::move(endpoints));
+  };
+  coordination.commit = [&run, &directory, &hosts, generation, codecs = options.caches.generation](
+                            store::Step step, const std::vector<store::ShardFile>& files) {
+    commit_step(directory, run, generation, codecs, step, files, hosts.ship());
+  };
+  return coordination;
+}
+
+}  // namespace
+
+control::Outcome launch_run(control::RunDirectory& directory, const plan::RunFile& planned, const LaunchOptions& options) {
+  plan::RunFile run = planned;
+  const std::uint32_t generation = directory.next_generation();
+  const control::StopSignals signals;
+  net::NodeOptions node_options;
+  node_options.name = net::ProcessName::coordinator();
+  node_options.run = run.run;
+  node_options.generation = generation;
+  node_options.keys = net::CurveKeyPair::generate();
+  net::Node node(node_options);
+  RunHosts hosts(node, run, directory, options.model, signals.count(), options.without);
+  plan::write_run_file(directory.plan(), run);
+
+  if (hosts.ship() != nullptr) ship_out(hosts, run, directory, signals, options);
+  hosts.phase_ended("sent");
+
+  StageStarter starter(run, directory, node_options, hosts, options);
+  std::vector<control::Station> stations = starter.start_all();
+  hosts.phase_ended("started");
+
+  control::RunRecorder recorder(directory, run.run.hex(), generation);
+  std::vector<control::RunObserver*> observers = {&recorder};
+  observers.insert(observers.end(), options.observers.begin(), options.observers.end());
+  const auto tell = [observers](const control::Event& event) {
+    if (event.text.empty()) return;
+    for (control::RunObserver* observer : observers) observer->event("the launcher", event);
+  };
+  Settled settled(hosts, tell);
+  observers.push_back(&settled);
+  tell({"caches_dropped", options.caches.dropped});
+  tell({"sync_restarted", options.sync.restarted});
+  tell(hosts.phases());
+  for (const control::Event& note : hosts.notes()) tell(note);
+  control::CoordinatorOptions coordination =
+      coordination_of(run, directory, generation, hosts, starter, options);
+  control::Outcome outcome;
+  {
+    control::Coordinator coordinator(std::move(stations), std::move(coordination), std::move(observers));
+    outcome = coordinator.run(signals.count());
+  }
+  if (hosts.ship() != nullptr) ship_home(hosts, run, directory, signals, tell);
+  draw(directory, run.plan, options.model, tell);
+  return outcome;
+}
+
+}  // namespace strait::launch

@@ -1,0 +1,126 @@
+#include "launcher/launch/run_reach.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "launcher/plan/placement.h"
+#include "launcher/reach/path_finder.h"
+#include "launcher/reach/ticket.h"
+#include "launcher/base/user_error.h"
+
+namespace strait::launch {
+namespace {
+
+constexpr std::chrono::seconds kRelayAnswer{20};
+
+std::string relay_place(reach::Relay& relay, const std::string& address) {
+  try {
+    return relay.place(address).text();
+  } catch (const reach::PathError& error) {
+    throw base::UserError(base::ExitCode::bad_input,
+                    fmt::format("this machine has to relay links of hosts that cannot reach each "
+                                "other, and has no port for that: {}",
+                                error.what()));
+  }
+}
+
+// A step of the plan, given who is relayed.
+double seconds_with_relay(const ModelQuestions& model, const plan::Plan& plan,
+                          const std::vector<reach::LinkRoute>& routes) {
+  std::set<std::string> relayed;
+  for (const reach::LinkRoute& route : routes) {
+    if (route.relayed) relayed.insert(route.link);
+  }
+  return model.forecast_step(plan, [&](const plan::Plan::Link& link, std::size_t from, std::size_t to) {
+    const plan::PathSpeed speed = plan::path_speed(plan, from, to);
+    return relayed.contains(link.name) ? plan::relayed_speed(speed, relayed.size()) : speed;
+  });
+}
+
+}  // namespace
+
+RunReach::RunReach(reach::Reach reach, const plan::Plan& plan, const std::vector<hosts::HostFacts>& facts,
+                   const std::vector<std::string>& doors, const Chosen& chosen,
+                   const ModelQuestions& model)
+    : model_(model), reach_(std::move(reach)) {
+  for (const plan::Plan::Link& link : plan.links) routes_.push_back({link.name, link.listens, "", false});
+  notes_ = lay(plan, facts, doors, chosen);
+}
+
+std::vector<control::Event> RunReach::lay(const plan::Plan& plan, const std::vector<hosts::HostFacts>& facts,
+                                 const std::vector<std::string>& doors, const Chosen& chosen) {
+  std::vector<control::Event> notes;
+  plan::Plan part = plan;
+  std::erase_if(part.links, [&](const plan::Plan::Link& link) { return !chosen(link); });
+  const auto pairs = reach::paths_to_try(part);
+  std::vector<reach::PathTry> tries;
+  if (!pairs.empty()) {
+    auto addresses = reach::candidate_addresses(plan::hosts_of(plan.recipe), facts);
+    for (std::size_t host = 0; host < addresses.size(); ++host) {
+      // Nobody else is asked: it may be gone.
+      const auto here = [host](const auto& pair) { return pair.first == host; };
+      if (std::ranges::none_of(pairs, here)) addresses[host].clear();
+    }
+    const reach::OpenPorts ports(reach_, addresses);
+    for (const std::string& trouble : ports.troubles()) notes.push_back({"address", trouble});
+    tries = reach::try_paths(reach_, ports, pairs);
+  }
+  const std::vector<reach::LinkRoute> routes = reach::choose_routes(part, tries);
+  for (const reach::LinkRoute& route : routes) {
+    *std::ranges::find(routes_, route.link, &reach::LinkRoute::link) = route;
+  }
+  for (const std::string& blocked : reach::blocked_hosts(part, tries)) {
+    notes.push_back({"blocked", blocked});
+  }
+  if (std::ranges::any_of(routes, &reach::LinkRoute::relayed)) {
+    notes.push_back({"relayed", reach::relay_warning(plan, routes_, seconds_with_relay(model_, plan, routes_))});
+  }
+  for (std::size_t i = 0; i < routes.size(); ++i) {
+    lay_relay(plan, part.links[i], routes[i].relayed, doors);
+  }
+  return notes;
+}
+
+void RunReach::lay_relay(const plan::Plan& plan, const plan::Plan::Link& link, bool relayed,
+                         const std::vector<std::string>& doors) {
+  const auto former = relayed_.find(link.name);
+  // Hosts know the ends of a link by its token, and make no second one.
+  const std::string token =
+      former == relayed_.end() ? reach::Ticket::random_token() : former->second.token;
+  if (former != relayed_.end()) relayed_.erase(former);
+  if (!relayed) return;
+  Relayed one;
+  one.token = token;
+  one.binds = plan.process(link.listens).host_index;
+  const std::size_t dials = plan.process(link.connects).host_index;
+  if (!relay_) relay_ = std::make_unique<reach::Relay>(plan.recipe.hosts.ports);
+  one.relay = relay_place(*relay_, doors[one.binds]);
+  relay_->admit(one.token);
+  const auto answers =
+      reach_.ask({{dials, reach::DialRelay{one.token, relay_place(*relay_, doors[dials])}}}, kRelayAnswer);
+  std::string trouble;
+  const auto* dialled = answer_in<reach::RelayDialled>(answers.at(dials), trouble);
+  if (dialled == nullptr) {
+    throw base::UserError(base::ExitCode::bad_input, fmt::format("host {} cannot take part in relaying {}: {}",
+                                                     reach_.name(dials), link.name, trouble));
+  }
+  one.connect_to = dialled->place;
+  relayed_.emplace(link.name, std::move(one));
+}
+
+std::map<std::string, std::string> RunReach::meet(std::map<std::string, std::string> endpoints) {
+  for (auto& [link, endpoint] : endpoints) {
+    const auto found = relayed_.find(link);
+    if (found == relayed_.end()) continue;
+    Relayed& one = found->second;
+    // Said again, it would break off what goes over the link.
+    if (one.stage != endpoint) reach_.give(one.binds, reach::BindRelay{one.token, one.relay, endpoint});
+    one.stage = std::exchange(endpoint, one.connect_to);
+  }
+  return endpoints;
+}
+
+}  // namespace strait::launch

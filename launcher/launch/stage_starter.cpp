@@ -1,0 +1,110 @@
+#include "launcher/launch/stage_starter.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <iterator>
+#include <utility>
+
+#include "launcher/base/build_id.h"
+
+namespace strait::launch {
+namespace {
+
+// The stage program stands beside this one.
+std::filesystem::path stage_program() {
+  return std::filesystem::read_symlink("/proc/self/exe").parent_path() / "strait-stage";
+}
+
+}  // namespace
+
+StageStarter::StageStarter(const plan::RunFile& run, const control::RunDirectory& directory,
+                           const net::NodeOptions& node, RunHosts& hosts,
+                           const LaunchOptions& options)
+    : run_(run), directory_(directory), node_(node), hosts_(hosts), options_(options) {}
+
+std::vector<control::Station> StageStarter::start_all() {
+  std::vector<net::ProcessName> beginners;
+  std::vector<control::Station> places;
+  for (const plan::Plan::Process& process : run_.plan.processes) {
+    if (!options_.without.contains(process.name.replica)) {
+      beginners.push_back(process.name);
+      continue;
+    }
+    places.emplace_back().name = process.name;
+    // Nobody ever has this one; it keeps the place of that of whoever comes.
+    keys_.insert_or_assign(process.name, net::CurveKeyPair::generate());
+  }
+  std::vector<control::Station> stations = start(beginners, false);
+  std::ranges::move(places, std::back_inserter(stations));
+  return stations;
+}
+
+control::Comers StageStarter::start_again(std::uint32_t replica) {
+  control::Comers comers;
+  comers.notes = hosts_.have_again(run_, replica);
+  std::vector<net::ProcessName> its;
+  for (const plan::Plan::Process& process : run_.plan.processes) {
+    if (process.name.replica == replica) its.push_back(process.name);
+  }
+  for (std::size_t i = 0; i < run_.plan.links.size(); ++i) {
+    const plan::Plan::Link& link = run_.plan.links[i];
+    const reach::LinkRoute& route = hosts_.routes().at(i);
+    const bool of_it = link.listens.replica == replica || link.connects.replica == replica;
+    if (of_it && !route.address.empty()) comers.binds[route.binds][link.name] = route.address;
+  }
+  comers.stations = start(its, true);
+  return comers;
+}
+
+plan::StageJob StageStarter::job_for(net::ProcessName process, std::size_t host, bool joins) const {
+  plan::StageJob job;
+  job.plan = run_.plan;
+  job.process = process;
+  job.run = run_.run;
+  job.plugins = plan::plugin_copies(run_.plan.recipe.plugins);
+  job.keys = keys_.at(process);
+  for (const auto& [peer, pair] : keys_) job.peer_keys[peer.text()] = pair.public_key;
+  job.generation = node_.generation;
+  job.coordinator_key = node_.keys.public_key;
+  job.resume = options_.resume;
+  job.resume_caches = options_.caches.restore;
+  job.resume_exact = options_.sync.exact;
+  job.codec_generation = options_.caches.generation;
+  job.absent = options_.without;
+  job.joins = joins;
+  hosts_.settle(job, host);
+  return job;
+}
+
+std::vector<control::Station> StageStarter::start(const std::vector<net::ProcessName>& processes,
+                                         bool join) {
+  for (const net::ProcessName process : processes) {
+    keys_.insert_or_assign(process, net::CurveKeyPair::generate());
+  }
+  std::vector<control::Station> stations;
+  std::vector<process::Launch> launches;
+  for (const net::ProcessName process : processes) {
+    const std::size_t host = run_.plan.process(process).host_index;
+    net::LinkOptions control;
+    control.name = "control " + process.text();
+    control.peer = process;
+    control.peer_public_key = keys_.at(process).public_key;
+    control.terms = {{"build", base::build_id()}};
+    control.hold = std::chrono::seconds(run_.plan.recipe.hosts.hold);
+    control::Station& station = stations.emplace_back();
+    station.name = process;
+    station.public_key = control.peer_public_key;
+    station.link = hosts_.listener(host).expect(control);
+    process::Launch& launch = launches.emplace_back();
+    launch.process = process;
+    launch.host = host;
+    launch.argv = {stage_program().string()};
+    launch.input = to_text(job_for(process, host, join));
+    launch.log = directory_.log(process.text());
+  }
+  auto started = hosts_.backend().start_all(launches);
+  for (std::size_t i = 0; i < stations.size(); ++i) stations[i].process = std::move(started[i]);
+  return stations;
+}
+
+}  // namespace strait::launch

@@ -1,0 +1,64 @@
+#include "launcher/plan/absent_replicas.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "launcher/base/user_error.h"
+
+namespace strait::plan {
+
+void check_can_begin_without(const Plan& plan, const std::vector<std::uint32_t>& replicas) {
+  if (replicas.empty()) return;
+  const auto refuse = [&](const std::string& why) {
+    throw base::UserError(base::ExitCode::bad_input, fmt::format("the run cannot begin without replica {}: {}",
+                                                     fmt::join(replicas, ", "), why));
+  };
+  const std::int64_t all = plan.recipe.pipeline.replicas;
+  if (std::ranges::max(replicas) >= all) {
+    refuse(fmt::format("its replicas are 0 to {}", all - 1));
+  }
+  if (plan.recipe.sync.on_loss == recipe::LossRule::stop) {
+    refuse(
+        "its sync.on_loss is \"stop\", so all have to be there from the start; add --set "
+        "sync.on_loss=continue, or train fewer pipeline.replicas");
+  }
+  if (plan.recipe.hosts.backend == recipe::BackendKind::slurm) {
+    refuse(
+        "hosts.backend is \"slurm\", and a Slurm job begins when it has all of its nodes; train "
+        "fewer pipeline.replicas");
+  }
+  const std::set<std::uint32_t> distinct(replicas.begin(), replicas.end());
+  if (std::ssize(distinct) == all) refuse("nobody is left to train; one replica has to be");
+}
+
+std::set<std::size_t> hosts_of_nobody_else(const Plan& plan,
+                                           const std::set<std::uint32_t>& replicas) {
+  std::set<std::size_t> hosts;
+  std::set<std::size_t> others;
+  for (const Plan::Process& process : plan.processes) {
+    (replicas.contains(process.name.replica) ? hosts : others).insert(process.host_index);
+  }
+  std::erase_if(hosts, [&](std::size_t host) { return others.contains(host); });
+  return hosts;
+}
+
+std::string advice_to_begin_without(const Plan& plan, const std::set<std::uint32_t>& without,
+                                    const std::vector<std::size_t>& hosts) {
+  const bool possible = plan.recipe.sync.on_loss == recipe::LossRule::go_on &&
+                        plan.recipe.hosts.backend != recipe::BackendKind::slurm;
+  if (!possible) return "";
+  std::set<std::uint32_t> missing = without;
+  for (const Plan::Process& process : plan.processes) {
+    if (std::ranges::count(hosts, process.host_index) > 0) missing.insert(process.name.replica);
+  }
+  if (std::ssize(missing) >= plan.recipe.pipeline.replicas) return "";
+  std::string words;
+  for (const std::uint32_t replica : missing) words += fmt::format(" --without {}", replica);
+  return fmt::format("; to begin without {} and add {} later:{}",
+                     missing.size() == 1 ? "that replica" : "those replicas",
+                     missing.size() == 1 ? "it" : "them", words);
+}
+
+}  // namespace strait::plan

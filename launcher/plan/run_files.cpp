@@ -1,0 +1,93 @@
+#include "launcher/plan/run_files.h"
+
+#include <fmt/format.h>
+
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "framework/store/atomic_file.h"
+#include "framework/store/file_hash.h"
+#include "launcher/base/build_id.h"
+#include "launcher/recipe/recipe_writer.h"
+#include "launcher/plan/cache_resume.h"
+#include "launcher/plan/sync_resume.h"
+#include "launcher/base/user_error.h"
+
+namespace strait::plan {
+
+void write_run_file(const std::filesystem::path& file, const RunFile& run) {
+  const nlohmann::json whole = {
+      {"run", run.run.hex()}, {"build", base::build_id()}, {"plan", to_json(run.plan)}};
+  store::replace_file(file, whole.dump(1) + "\n");
+}
+
+RunFile read_run_file(const std::filesystem::path& file, const recipe::LoadPlugins& load) {
+  std::ifstream stream(file, std::ios::binary);
+  if (!stream) {
+    throw base::UserError(base::ExitCode::bad_input, fmt::format("{} holds no run: it has no plan.json",
+                                                     file.parent_path().string()));
+  }
+  const std::string text{std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+  try {
+    const nlohmann::json whole = nlohmann::json::parse(text);
+    const auto run = net::RunId::parse(whole.at("run").get<std::string>());
+    if (!run) {
+      throw base::UserError(base::ExitCode::mismatch, file.string() + ": the run's id is not 32 hex digits");
+    }
+    RunFile read{*run, plan_from_json(whole.at("plan"))};
+    load(read.plan.recipe.plugins);
+    return read;
+  } catch (const nlohmann::json::exception& error) {
+    throw base::UserError(base::ExitCode::mismatch,
+                    fmt::format("{} is not a plan of this build: {}", file.string(), error.what()));
+  }
+}
+
+recipe::Recipe lasting_part(recipe::Recipe recipe) {
+  recipe.plugins = {};
+  recipe.pipeline = {};
+  recipe.codec = {};
+  recipe.sync = {};
+  recipe.checkpoint = {};
+  recipe.hosts = {};
+  return recipe;
+}
+
+store::Manifest manifest_for(const RunFile& run, std::uint32_t generation, store::Step step) {
+  store::Manifest manifest;
+  manifest.run_id = run.run.hex();
+  manifest.generation = generation;
+  manifest.step = step;
+  manifest.model_hash = run.plan.model_hash;
+  manifest.recipe_hash = store::hash_text(recipe::recipe_to_toml(lasting_part(run.plan.recipe)));
+  manifest.plan_hash = run.plan.hash();
+  manifest.build = base::build_id();
+  for (const Plan::Process& process : run.plan.processes) {
+    for (const models::LayerRange& layers : process.chunks) {
+      manifest.layout.push_back(
+          store::Share{process.name.stage, process.name.replica, layers.first, layers.last});
+    }
+  }
+  manifest.data = {run.plan.train.hash, run.plan.train.rows, step};
+  manifest.sync = sync_kept(run.plan);
+  if (const std::string kept = caches_kept(run.plan); !kept.empty()) {
+    manifest.notes[kCachesNote] = kept;
+  }
+  return manifest;
+}
+
+void forget_newer_steps(const std::filesystem::path& metrics, store::Step step) {
+  std::ifstream stream(metrics);
+  if (!stream) return;
+  std::string kept;
+  for (std::string line; std::getline(stream, line);) {
+    const nlohmann::json parsed = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+    // A line that a crash cut short tells of a step that is not in any checkpoint.
+    if (!parsed.is_object() || !parsed.contains("step")) continue;
+    if (parsed["step"].get<std::int64_t>() <= number(step)) kept += line + "\n";
+  }
+  store::replace_file(metrics, kept);
+}
+
+}  // namespace strait::plan

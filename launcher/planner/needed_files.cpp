@@ -1,0 +1,157 @@
+#include "launcher/planner/needed_files.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "framework/store/checkpoint.h"
+#include "framework/store/input_file.h"
+#include "framework/tensors/safetensors_reader.h"
+#include "framework/tensors/weight_files.h"
+#include "models/model_description.h"
+#include "models/tensor_names.h"
+
+namespace strait::planner {
+namespace {
+
+namespace fs = std::filesystem;
+using Kind = transfer::NeededGroup::Kind;
+
+std::uint64_t header_bytes(const fs::path& safetensors) {
+  const store::InputFile file(safetensors);
+  std::uint64_t length = 0;
+  file.read(0, std::as_writable_bytes(std::span(&length, 1)));
+  return sizeof length + length;
+}
+
+std::vector<const plan::Plan::Process*> processes_of(const plan::Plan& plan, std::size_t host) {
+  std::vector<const plan::Plan::Process*> found;
+  for (const plan::Plan::Process& process : plan.processes) {
+    if (process.host_index == host) found.push_back(&process);
+  }
+  return found;
+}
+
+bool reads_rows(const plan::Plan& plan, std::size_t host) {
+  const auto last = static_cast<std::uint32_t>(plan.recipe.pipeline.stages - 1);
+  return std::ranges::any_of(processes_of(plan, host), [last](const plan::Plan::Process* process) {
+    return process->name.stage == 0 || process->name.stage == last;
+  });
+}
+
+models::ModelConfig config_of(const plan::Plan& plan) {
+  return models::parse_config(plan.model_config, plan.recipe.model.path + "/config.json");
+}
+
+// Canonical names of what the host's stages compute with.
+std::set<std::string> own_tensors(const plan::Plan& plan, std::size_t host) {
+  const models::ModelDescription model = models::describe(config_of(plan));
+  std::set<std::string> names;
+  for (const plan::Plan::Process* process : processes_of(plan, host)) {
+    for (const models::LayerRange& layers : process->chunks) {
+      for (int layer = layers.first; layer <= layers.last; ++layer) {
+        const models::LayerCost& cost = model.layers.at(static_cast<std::size_t>(layer));
+        for (const models::TensorShape& tensor : cost.tensors) names.insert(tensor.name);
+        if (!cost.tied_to.empty()) names.insert(cost.tied_to);
+      }
+    }
+  }
+  return names;
+}
+
+std::set<std::string> all_tensors(const plan::Plan& plan) {
+  std::set<std::string> names;
+  for (const auto& tensor : models::describe(config_of(plan)).tensors()) names.insert(tensor.name);
+  return names;
+}
+
+transfer::NeededGroup model_files(const plan::Plan& plan, std::size_t host) {
+  const fs::path directory = fs::absolute(plan.recipe.model.path);
+  const tensors::WeightFiles weights(directory);
+  std::vector<models::TensorShape> shapes;
+  std::map<fs::path, transfer::NeededFile> files;
+  for (const auto& entry : weights.tensors()) {
+    shapes.push_back({entry.info.name, entry.info.shape});
+    transfer::NeededFile& file = files[entry.file];
+    if (!file.from.empty()) continue;
+    file = {entry.file, entry.file.lexically_relative(directory).string(), false, {}};
+    file.ranges.push_back({0, header_bytes(entry.file)});
+  }
+  const auto in_file = models::match_tensors(config_of(plan), shapes, directory.string());
+  for (const std::string& name : own_tensors(plan, host)) {
+    const auto found = in_file.find(name);
+    if (found == in_file.end()) continue;
+    const tensors::WeightFiles::Entry* entry = weights.find(found->second);
+    transfer::NeededFile& file = files.at(entry->file);
+    const std::uint64_t data = file.ranges.front().end;
+    file.ranges.push_back({data + entry->info.begin, data + entry->info.end});
+  }
+  transfer::NeededGroup group{Kind::model, {}};
+  for (const char* name : {"config.json", "model.safetensors.index.json"}) {
+    if (fs::exists(directory / name)) group.files.push_back({directory / name, name});
+  }
+  for (auto& [path, file] : files) group.files.push_back(std::move(file));
+  return group;
+}
+
+// Whether a tensor of a checkpoint is made of one of these: its name holds that one's.
+bool made_of(const std::string& tensor, const std::set<std::string>& names) {
+  return std::ranges::any_of(
+      names, [&tensor](const std::string& name) { return tensor.find(name) != std::string::npos; });
+}
+
+}  // namespace
+
+std::vector<transfer::NeededGroup> needed_files(const plan::Plan& plan, std::size_t host,
+                                      const std::vector<plan::PluginCopy>& plugins, bool weights) {
+  std::vector<transfer::NeededGroup> groups;
+  if (reads_rows(plan, host)) {
+    groups.push_back({Kind::train, {{fs::absolute(plan.train.file), "train.safetensors"}}});
+    if (plan.eval) {
+      groups.push_back({Kind::eval, {{fs::absolute(plan.eval->file), "eval.safetensors"}}});
+    }
+  }
+  if (weights) groups.push_back(model_files(plan, host));
+  if (!plugins.empty()) {
+    transfer::NeededGroup group{Kind::plugins, {}};
+    for (std::size_t i = 0; i < plugins.size(); ++i) {
+      const fs::path file = fs::absolute(plugins[i].file);
+      group.files.push_back({file, transfer::shipped_plugin(i, file)});
+    }
+    groups.push_back(std::move(group));
+  }
+  return groups;
+}
+
+transfer::NeededGroup needed_checkpoint(const plan::Plan& plan, std::size_t host, const fs::path& checkpoint) {
+  const store::Manifest manifest = store::open_checkpoint(checkpoint, store::Verify::sizes);
+  const std::set<std::string> own = own_tensors(plan, host);
+  const std::set<std::string> all = all_tensors(plan);
+  std::set<std::string> own_files;
+  std::set<std::string> caches;
+  for (const store::Share& share : manifest.layout) {
+    caches.insert(store::caches_name(share.stage, share.replica));
+  }
+  for (const plan::Plan::Process* process : processes_of(plan, host)) {
+    own_files.insert(store::shard_name(process->name.stage, process->name.replica));
+    own_files.insert(store::caches_name(process->name.stage, process->name.replica));
+  }
+  transfer::NeededGroup group{Kind::checkpoint, {{checkpoint / "manifest.json", "manifest.json"}}};
+  for (const store::ShardFile& shard : manifest.files) {
+    transfer::NeededFile file{checkpoint / shard.name, shard.name, own_files.contains(shard.name), {}};
+    if (!file.whole) {
+      const std::uint64_t data = header_bytes(file.from);
+      file.ranges.push_back({0, data});
+      const tensors::SafetensorsReader reader(file.from);
+      for (const store::TensorInfo& tensor : reader.tensors()) {
+        if (caches.contains(shard.name)) break;  // what others remember is nobody else's
+        if (!made_of(tensor.name, own) && made_of(tensor.name, all)) continue;
+        file.ranges.push_back({data + tensor.begin, data + tensor.end});
+      }
+    }
+    group.files.push_back(std::move(file));
+  }
+  return group;
+}
+
+}  // namespace strait::planner

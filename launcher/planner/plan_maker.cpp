@@ -1,0 +1,330 @@
+#include "launcher/planner/plan_maker.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <iterator>
+#include <span>
+#include <thread>
+
+#include "framework/store/file_hash.h"
+#include "framework/store/sample_order.h"
+#include "framework/tensors/weight_files.h"
+#include "launcher/plan/placement.h"
+#include "launcher/planner/planned_boundary.h"
+#include "launcher/planner/planned_cut.h"
+#include "launcher/planner/planned_schedule.h"
+#include "launcher/planner/planned_sync.h"
+#include "launcher/planner/step_forecast.h"
+#include "launcher/recipe/links_reader.h"
+#include "launcher/recipe/recipe_support.h"
+#include "launcher/base/user_error.h"
+#include "models/model_config.h"
+#include "models/tensor_names.h"
+#include "schedules/schedule.h"
+
+namespace strait::planner {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string read_config(const fs::path& model) {
+  const fs::path file = model / "config.json";
+  std::ifstream stream(file, std::ios::binary);
+  if (!stream) {
+    throw base::UserError(
+        base::ExitCode::bad_input,
+        fmt::format("model.path = \"{}\" has no config.json that can be read; it must be "
+                    "a Hugging Face model directory",
+                    model.string()));
+  }
+  return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+}
+
+// The names and shapes of the weight files against what the model needs, before anything starts.
+void check_weights(const recipe::Recipe& recipe, const models::ModelConfig& config) {
+  if (recipe.model.weights == recipe::Weights::random) return;
+  const tensors::WeightFiles files(recipe.model.path);
+  std::vector<models::TensorShape> shapes;
+  for (const auto& entry : files.tensors()) shapes.push_back({entry.info.name, entry.info.shape});
+  models::match_tensors(config, shapes, recipe.model.path);
+}
+
+// Byte tokens for a model that was trained with a tokenizer of its own would be learnt as nonsense,
+// so they have to be asked for.
+void check_tokenizer(const recipe::Recipe& recipe) {
+  if (!recipe.data.tokenizer.empty() || fs::path(recipe.data.train).extension() == ".safetensors")
+    return;
+  for (const char* name : {"tokenizer.json", "vocab.json", "tokenizer.model"}) {
+    const fs::path file = fs::path(recipe.model.path) / name;
+    if (!fs::exists(file)) continue;
+    throw base::UserError(
+        base::ExitCode::bad_input,
+        fmt::format("the model has a tokenizer of its own ({}), which this build cannot "
+                    "run; give data.train and data.eval as token files (safetensors with "
+                    "input_ids), or say data.tokenizer = \"bytes\" if bytes are meant",
+                    file.string()));
+  }
+}
+
+void check_data(const recipe::Recipe& recipe, const models::ModelDescription& model,
+                const PreparedData& data) {
+  if (data.tokens->largest_token() >= model.vocabulary) {
+    throw base::UserError(base::ExitCode::bad_input,
+                    fmt::format("{} has token {}, but the model of {} knows tokens 0 to {} "
+                                "(byte tokens need a vocabulary of 257)",
+                                data.source.string(), data.tokens->largest_token(),
+                                recipe.model.path, model.vocabulary - 1));
+  }
+  if (recipe.data.row > model.positions) {
+    throw base::UserError(base::ExitCode::bad_input,
+                    fmt::format("data.row is {}, but the model of {} has {} positions",
+                                recipe.data.row, recipe.model.path, model.positions));
+  }
+}
+
+std::int64_t bytes_per_value(recipe::Dtype dtype) { return dtype == recipe::Dtype::bfloat16 ? 2 : 4; }
+
+std::size_t stages_of(const plan::Plan& plan) {
+  return static_cast<std::size_t>(plan.recipe.pipeline.stages);
+}
+
+// The numbers of a plan in the making that several steps of it need.
+struct Sizes {
+  std::int64_t micro_batch_tokens;
+  std::int64_t threads;
+};
+
+// A replica's pipeline once samples come back, and in the first epoch; `hosts` by stage, `ranges`
+// and boundaries by place on the data's way.
+struct ReplicaCosts {
+  StepCosts known;
+  StepCosts first_epoch;
+};
+
+ReplicaCosts replica_costs(const plan::Plan& plan, const models::ModelDescription& model,
+                           const std::vector<models::LayerRange>& ranges,
+                           std::span<const std::size_t> hosts,
+                           const std::vector<PlannedBoundary>& boundaries, const Sizes& sizes) {
+  ReplicaCosts costs;
+  costs.known.schedule = plan.recipe.pipeline.schedule;
+  costs.known.micro_batches = plan.micro_batches;
+  costs.known.stages = std::ssize(hosts);
+  for (std::size_t i = 0; i < ranges.size(); ++i) {
+    const plan::ComputeSpeed speed = plan::compute_speed(plan, hosts[i % hosts.size()], sizes.threads);
+    costs.known.chunks.push_back(stage_cost(model, ranges[i], sizes.micro_batch_tokens, speed));
+  }
+  costs.known.links.resize(ranges.size() - 1);  // within a stage nothing is sent
+  costs.first_epoch = costs.known;
+  for (std::size_t i = 0; i < boundaries.size(); ++i) {
+    const std::size_t upper = hosts[i % hosts.size()];
+    const std::size_t lower = hosts[(i + 1) % hosts.size()];
+    const plan::PathSpeed down = plan::path_speed(plan, upper, lower);
+    const plan::PathSpeed up = plan::path_speed(plan, lower, upper);
+    const BoundaryBytes& bytes = boundaries[i].bytes;
+    costs.known.links[i] = link_cost(boundaries[i].forward_bytes(), bytes.backward, down, up);
+    costs.first_epoch.links[i] = link_cost(bytes.first_forward, bytes.backward, down, up);
+  }
+  return costs;
+}
+
+// Depth by what a step is like once samples come back: that is most of a run. All replicas have
+// the same, and wait for the slowest.
+void plan_steps(plan::Plan& plan, const models::ModelDescription& model, const PlannedCut& cut,
+                const std::vector<PlannedBoundary>& boundaries, const Sizes& sizes) {
+  std::vector<ReplicaCosts> replicas;
+  const std::span<const std::size_t> hosts(cut.hosts);
+  const std::size_t stages = stages_of(plan);
+  for (std::size_t at = 0; at < hosts.size(); at += stages) {
+    replicas.push_back(
+        replica_costs(plan, model, cut.layers, hosts.subspan(at, stages), boundaries, sizes));
+  }
+  const auto plain = [](const ReplicaCosts& costs) { return step_seconds(costs.known, 0); };
+  const auto slowest = std::ranges::max_element(replicas, {}, plain);
+  plan.depth = plan.recipe.pipeline.depth.value_or(best_depth(slowest->known));
+  for (const ReplicaCosts& costs : replicas) {
+    plan.step_seconds = std::max(plan.step_seconds, step_seconds(costs.known, plan.depth));
+    plan.first_epoch_step_seconds =
+        std::max(plan.first_epoch_step_seconds, step_seconds(costs.first_epoch, plan.depth));
+  }
+}
+
+plan::Plan::Process plan_process(const plan::Plan& plan, const models::ModelDescription& model,
+                           const std::vector<models::LayerRange>& ranges, net::ProcessName name,
+                           const Sizes& sizes) {
+  plan::Plan::Process process;
+  process.name = name;
+  process.threads = sizes.threads;
+  std::vector<std::int64_t> saved;  // of a micro-batch, by chunk
+  for (std::size_t at = name.stage; at < ranges.size(); at += stages_of(plan)) {
+    process.chunks.push_back(ranges[at]);
+    std::int64_t& of_chunk = saved.emplace_back(0);
+    for (int i = ranges[at].first; i <= ranges[at].last; ++i) {
+      const models::LayerCost& layer = model.layers[static_cast<std::size_t>(i)];
+      process.parameters += layer.parameters;
+      of_chunk += layer.saved_bytes_per_token * sizes.micro_batch_tokens;
+    }
+  }
+  const bool copies_tied = model.tied && process.chunks.front().first > 0 &&
+                           process.chunks.back().last + 1 == std::ssize(model.layers);
+  if (copies_tied) process.parameters += model.vocabulary * model.hidden;
+  const schedules::PipelineShape shape = shape_of(plan.recipe, plan.micro_batches, plan.depth);
+  const auto stage = static_cast<StageIndex>(name.stage);
+  const schedules::Schedule& schedule = schedules::schedule_named(plan.recipe.pipeline.schedule);
+  process.in_flight = schedule.most_in_flight(shape, stage);
+  process.activation_bytes = schedules::most_held(schedule.list(shape, stage), saved);
+  // Master, gradient and two moments in float32, and the parameter itself where that is narrower.
+  const bool narrow = plan.recipe.model.dtype == recipe::Dtype::bfloat16;
+  process.state_bytes = process.parameters * (narrow ? 4 * 4 + 2 : 4 * 4);
+  return process;
+}
+
+plan::Plan::Link boundary_link(const plan::Plan& plan, const PlannedBoundary& boundary, std::size_t place,
+                         std::uint32_t replica) {
+  const std::size_t stages = stages_of(plan);
+  // "1.0", or with its chunk where there are several: "1.0/1".
+  const auto end = [&](const net::ProcessName& name, std::size_t at) {
+    return plan.chunks() == 1 ? name.text() : fmt::format("{}/{}", name.text(), at / stages);
+  };
+  const auto of_a_step = [&](double bytes) {
+    return std::llround(bytes * static_cast<double>(plan.micro_batches));
+  };
+  plan::Plan::Link link;
+  link.place = static_cast<std::int64_t>(place);
+  link.connects = {static_cast<std::uint32_t>(place % stages), replica};
+  link.listens = {static_cast<std::uint32_t>((place + 1) % stages), replica};
+  link.name =
+      fmt::format("boundary {}>{}", end(link.connects, place), end(link.listens, place + 1));
+  link.forward_bytes = of_a_step(boundary.forward_bytes());
+  link.backward_bytes = of_a_step(boundary.bytes.backward);
+  link.first_forward_bytes = of_a_step(boundary.bytes.first_forward);
+  link.entry_bytes = boundary.entry_bytes;
+  link.cache_bytes = boundary.cache_bytes;
+  link.cache_disk_bytes = boundary.cache_disk_bytes;
+  link.cached_rows = boundary.cached_rows;
+  return link;
+}
+
+void plan_boundary_links(plan::Plan& plan, const std::vector<PlannedBoundary>& boundaries) {
+  for (std::uint32_t replica = 0; replica < plan.recipe.pipeline.replicas; ++replica) {
+    for (std::size_t place = 0; place < boundaries.size(); ++place) {
+      plan.links.push_back(boundary_link(plan, boundaries[place], place, replica));
+    }
+  }
+}
+
+void plan_tie_links(plan::Plan& plan, const models::ModelDescription& model) {
+  if (!model.tied || plan.recipe.pipeline.stages == 1) return;
+  for (const plan::Plan::Process& first : plan.processes) {
+    if (first.name.stage != 0) continue;
+    const auto last_stage = static_cast<std::uint32_t>(plan.recipe.pipeline.stages - 1);
+    const net::ProcessName last{last_stage, first.name.replica};
+    plan::Plan::Link link;
+    link.name = fmt::format("tie {}>{}", first.name.text(), last.text());
+    link.use = plan::Plan::Use::tie;
+    link.connects = first.name;
+    link.listens = last;
+    link.forward_bytes = model.vocabulary * model.hidden * 4;
+    link.backward_bytes = link.forward_bytes;
+    link.first_forward_bytes = link.forward_bytes;
+    plan.links.push_back(link);
+  }
+}
+
+// Cores of other hosts are not known yet: they are taken to be as this one until they answer.
+std::int64_t threads_of(const recipe::Recipe& recipe, std::int64_t processes_of_host) {
+  if (recipe.pipeline.threads) return *recipe.pipeline.threads;
+  const auto cores = static_cast<std::int64_t>(std::thread::hardware_concurrency());
+  return std::max<std::int64_t>(1, cores / processes_of_host);
+}
+
+// The most processes that share a host.
+std::int64_t most_on_a_host(const std::vector<std::size_t>& places) {
+  std::ptrdiff_t most = 1;
+  for (const std::size_t host : places) {
+    most = std::max(most, std::count(places.begin(), places.end(), host));
+  }
+  return most;
+}
+
+void plan_batches(plan::Plan& plan, const PreparedData& train) {
+  const recipe::Recipe& recipe = plan.recipe;
+  const std::int64_t rows = *recipe.train.micro_batch * recipe.pipeline.replicas;
+  if (recipe.train.batch % rows != 0) {
+    throw base::UserError(base::ExitCode::bad_input,
+                    fmt::format("train.batch = {} is not a multiple of train.micro_batch = {}{}",
+                                recipe.train.batch, *recipe.train.micro_batch,
+                                recipe.pipeline.replicas == 1 ? "" : " times pipeline.replicas"));
+  }
+  plan.micro_batches = recipe.train.batch / rows;
+  const store::SampleOrder order(
+      store::SampleOrderOptions{.seed = static_cast<std::uint64_t>(recipe.seed),
+                                .rows = train.tokens->rows(),
+                                .replicas = recipe.pipeline.replicas,
+                                .replica = recipe.pipeline.replicas - 1,
+                                .rows_per_step = recipe.train.batch / recipe.pipeline.replicas,
+                                .shuffle = recipe.data.shuffle});
+  plan.epoch_steps = order.epoch_steps(1);
+  plan.steps = recipe.train.steps ? *recipe.train.steps : order.epoch_steps(*recipe.train.epochs);
+}
+
+plan::Plan::Data plan_data(const PreparedData& data) {
+  return {data.is_token_file ? fs::absolute(data.source).string() : "", data.tokens->hash(),
+          data.tokens->rows()};
+}
+
+}  // namespace
+
+PlannedRun make_plan(const recipe::Recipe& recipe, const plan::Plan* before) {
+  recipe::check_supported(recipe);
+  PlannedRun run;
+  plan::Plan& plan = run.plan;
+  plan.recipe = recipe;
+  plan.model_config = read_config(recipe.model.path);
+  plan.model_hash = store::hash_text(plan.model_config);
+  const models::ModelConfig config = models::parse_config(
+      plan.model_config, (fs::path(recipe.model.path) / "config.json").string());
+  const models::ModelDescription model =
+      models::describe(config, {recipe.data.row, bytes_per_value(recipe.model.dtype)});
+  check_weights(recipe, config);
+
+  check_tokenizer(recipe);
+  run.train = read_data(recipe.data.train, recipe.data.row);
+  check_data(recipe, model, run.train);
+  plan.train = plan_data(run.train);
+  plan_batches(plan, run.train);
+  if (!recipe.data.eval.empty()) {
+    run.eval = read_data(recipe.data.eval, recipe.data.row);
+    check_data(recipe, model, *run.eval);
+    plan.eval = plan_data(*run.eval);
+    const std::int64_t rows = *recipe.train.micro_batch;
+    plan.eval_micro_batches = (plan.eval->rows + rows - 1) / rows;
+  }
+
+  const std::vector<recipe::RecipeHost> hosts = plan::hosts_of(recipe);
+  for (const recipe::RecipeHost& host : hosts) plan.hosts.push_back({host.name});
+  if (!recipe.hosts.links.empty()) plan.speeds = recipe::read_links(recipe.hosts.links);
+  const PlannedCut cut = plan_cut(recipe, plan.speeds, model, plan.micro_batches);
+  const Sizes sizes{*recipe.train.micro_batch * recipe.data.row,
+                    threads_of(recipe, most_on_a_host(cut.hosts))};
+  const std::vector<PlannedBoundary> boundaries =
+      plan_boundaries(recipe, model, cut.layers, *run.train.tokens);
+  plan_steps(plan, model, cut, boundaries, sizes);
+  for (std::uint32_t replica = 0; replica < recipe.pipeline.replicas; ++replica) {
+    for (std::uint32_t stage = 0; stage < recipe.pipeline.stages; ++stage) {
+      const std::size_t host = cut.hosts.at(plan.processes.size());
+      plan.processes.push_back(plan_process(plan, model, cut.layers, {stage, replica}, sizes));
+      plan.processes.back().host = hosts[host].name;
+      plan.processes.back().host_index = host;
+      plan.processes.back().cache_bytes = cache_bytes_of(boundaries, stage, stages_of(plan));
+    }
+  }
+  plan_boundary_links(plan, boundaries);
+  plan_tie_links(plan, model);
+  plan_sync(plan, model, before);
+  return run;
+}
+
+}  // namespace strait::planner

@@ -1,0 +1,241 @@
+#include "launcher/planner/plan_text.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+#include <vector>
+
+#include "launcher/base/byte_text.h"
+#include "launcher/plan/plan.h"
+#include "launcher/planner/step_forecast.h"
+#include "launcher/planner/sync_offer.h"
+#include "launcher/recipe/recipe_sync_keys.h"
+#include "models/model_config.h"
+
+namespace strait::planner {
+namespace {
+
+std::string human_bytes(std::int64_t bytes) { return base::byte_text(static_cast<std::uint64_t>(bytes)); }
+
+std::string human_count(std::int64_t count) {
+  const auto value = static_cast<double>(count);
+  if (count < 1'000'000) return fmt::format("{:.1f} k", value / 1e3);
+  if (count < 1'000'000'000) return fmt::format("{:.2f} M", value / 1e6);
+  return fmt::format("{:.2f} G", value / 1e9);
+}
+
+// "embedding, blocks 0-5", "blocks 6-11, head": as the weight files number them.
+std::string layers_in_words(const models::LayerRange& range, int layers) {
+  const int head = layers - 1;
+  const int first = std::max(range.first, 1) - 1;
+  const int last = std::min(range.last, head - 1) - 1;
+  std::vector<std::string> words;
+  if (range.first == 0) words.emplace_back("embedding");
+  if (first == last) words.push_back(fmt::format("block {}", first));
+  if (first < last) words.push_back(fmt::format("blocks {}-{}", first, last));
+  if (range.last == head) words.emplace_back("head");
+  return fmt::format("{}", fmt::join(words, ", "));
+}
+
+// "raw bfloat16", "delta 4 bits (8 on a first visit)".
+std::string forward_in_words(const recipe::Recipe::Codec& codec) {
+  const auto first =
+      codec.first_bits == 16 ? std::string("bfloat16") : fmt::format("{} bits", codec.first_bits);
+  if (codec.forward == "raw") return fmt::format("raw {}", name_of(codec.wire_dtype));
+  if (codec.forward == "fixed") return fmt::format("fixed {} bits", codec.forward_bits);
+  if (codec.forward == "delta" || codec.forward == "auto") {
+    return fmt::format("{} {}{} bits ({} on a first visit)", codec.forward,
+                       codec.forward == "auto" ? "from " : "", codec.forward_bits, first);
+  }
+  return codec.forward;  // of a plugin
+}
+
+std::string backward_in_words(const recipe::Recipe::Codec& codec) {
+  if (codec.backward == "raw") return fmt::format("raw {}", name_of(codec.wire_dtype));
+  if (codec.backward != "fixed" && codec.backward != "auto") return codec.backward;
+  return fmt::format("{} {}{} bits", codec.backward, codec.backward == "auto" ? "from " : "",
+                     codec.backward_bits);
+}
+
+std::string process_table(const plan::Plan& plan, const models::ModelDescription& model) {
+  const bool remembers = std::ranges::any_of(plan.links, &plan::Plan::Link::remembers);
+  const auto caches = [&](const std::string& text) {
+    return remembers ? fmt::format("{:>12}", text) : std::string();
+  };
+  std::string text =
+      fmt::format("\n  {:<8}{:<12}{:<24}{:>12}{:>14}{:>14}{}{:>9}\n", "stage", "host", "layers",
+                  "parameters", "state", "activations", caches("caches"), "threads");
+  for (const plan::Plan::Process& process : plan.processes) {
+    const auto layers = static_cast<int>(model.layers.size());
+    text += fmt::format("  {:<8}{:<12}{:<24}{:>12}{:>14}{:>14}{}{:>9}\n", process.name.text(),
+                        process.host, layers_in_words(process.chunks.front(), layers),
+                        human_count(process.parameters), human_bytes(process.state_bytes),
+                        human_bytes(process.activation_bytes),
+                        caches(human_bytes(process.cache_bytes)), process.threads);
+    for (std::size_t c = 1; c < process.chunks.size(); ++c) {
+      text += fmt::format("  {:<20}{}\n", "", layers_in_words(process.chunks[c], layers));
+    }
+  }
+  return text;
+}
+
+// Of the column of links: as the usual names need, or wider.
+std::size_t link_column(const plan::Plan& plan) {
+  std::size_t width = 20;
+  for (const plan::Plan::Link& link : plan.links) width = std::max(width, link.name.size() + 1);
+  return width;
+}
+
+std::string link_table(const plan::Plan& plan) {
+  if (plan.links.empty()) return "";
+  const std::size_t column = link_column(plan);
+  const bool remembers = std::ranges::any_of(plan.links, &plan::Plan::Link::remembers);
+  const auto first = [&](const std::string& text) {
+    return remembers ? fmt::format("{:>16}", text) : std::string();
+  };
+  std::string text = fmt::format("\n  {:<{}}{:<24}{}{:>16}{:>16}\n", "link", column, "",
+                                 first("in epoch 1"), "down per step", "up per step");
+  for (const plan::Plan::Link& link : plan.links) {
+    const bool same_host = plan.process(link.connects).host == plan.process(link.listens).host;
+    text += fmt::format("  {:<{}}{:<24}{}{:>16}{:>16}\n", link.name, column,
+                        same_host ? "CURVE over loopback" : "CURVE over TCP",
+                        first(human_bytes(link.first_forward_bytes)),
+                        human_bytes(link.forward_bytes), human_bytes(link.backward_bytes));
+  }
+  return text;
+}
+
+// Where both ends of a boundary remember samples: whether all have a place, and what that takes.
+std::string cache_table(const plan::Plan& plan) {
+  if (std::ranges::none_of(plan.links, &plan::Plan::Link::remembers)) return "";
+  const std::int64_t rows = plan.train.rows / plan.recipe.pipeline.replicas;
+  const std::size_t column = link_column(plan);
+  std::string text =
+      fmt::format("\n  {:<{}}{:>12}{:>20}{:>18}{:>16}\n", "remembered samples", column, "a row",
+                  "rows that fit", "memory, each end", "disk, each end");
+  for (const plan::Plan::Link& link : plan.links) {
+    if (!link.remembers()) continue;
+    const std::int64_t in_memory = std::min(link.cached_rows, link.cache_bytes / link.entry_bytes);
+    text += fmt::format(
+        "  {:<{}}{:>12}{:>20}{:>18}{:>16}\n", link.name, column, human_bytes(link.entry_bytes),
+        fmt::format("{} of {}", link.cached_rows, rows), human_bytes(in_memory * link.entry_bytes),
+        human_bytes((link.cached_rows - in_memory) * link.entry_bytes));
+  }
+  if (plan.steps <= plan.epoch_steps) {
+    text += "  there is one epoch: no sample comes back, and none is remembered\n";
+  }
+  return text;
+}
+
+std::string chunks_in_words(const plan::Plan& plan) {
+  const std::int64_t chunks = plan.processes.empty() ? 1 : plan.chunks();
+  return chunks == 1 ? "" : fmt::format(", {} chunks a stage", chunks);
+}
+
+bool is_taken(const plan::Plan::SyncOffer& offer, const plan::Plan& plan) {
+  return offer.method == plan.sync_method && offer.strength == plan.sync_strength;
+}
+
+// "sync cocktail 0.1/0.2/4", "sync allreduce (auto chose it)".
+std::string sync_in_words(const plan::Plan& plan) {
+  if (plan.sync_method.empty()) return "";
+  const std::string strength =
+      plan.sync_strength ? fmt::format(" {}", plan.sync_strength->text()) : "";
+  return fmt::format("; {} replicas, sync {}{}{}", plan.recipe.pipeline.replicas, plan.sync_method,
+                     strength, plan.recipe.sync.method == recipe::kAutomaticSync ? " (auto chose it)" : "");
+}
+
+// What every method would make of a step, the one that is taken marked.
+std::string sync_offer_table(const plan::Plan& plan) {
+  if (plan.sync_offers.empty()) return "";
+  std::string text =
+      fmt::format("\n  {:<22}{:>14}{:>14}{:>14}{:>12}{:>12}{:>10}\n", "sync method", "sent a step",
+                  "in a round", "memory", "steps late", "a step", "slower");
+  for (const plan::Plan::SyncOffer& offer : plan.sync_offers) {
+    const char* mark = is_taken(offer, plan) ? "* " : "  ";
+    text += fmt::format("{}{:<22}{:>14}{:>14}{:>14}{:>12.3g}{:>12}{:>10}\n", mark, offer.name(),
+                        human_bytes(offer.step_bytes), human_bytes(offer.round_bytes),
+                        human_bytes(offer.slot_bytes), offer.age,
+                        fmt::format("{:.3g} s", offer.step_seconds),
+                        fmt::format("{:.2f}x", offer.slowdown));
+  }
+  return text;
+}
+
+std::string rate_in_words(double bytes_per_second) {
+  const double bits = bytes_per_second * 8;
+  return bits < 1e9 ? fmt::format("{:.3g} Mbit/s", bits / 1e6)
+                    : fmt::format("{:.3g} Gbit/s", bits / 1e9);
+}
+
+// The first few of a list that may be long.
+std::string some_of(const std::vector<std::string>& words) {
+  constexpr std::size_t kShown = 6;
+  if (words.size() <= kShown) return fmt::format("{}", fmt::join(words, ", "));
+  const std::vector<std::string> first(words.begin(), words.begin() + kShown);
+  return fmt::format("{} and {} more", fmt::join(first, ", "), words.size() - kShown);
+}
+
+// What forecasts go by, and which of it somebody has measured.
+std::string speeds_in_words(const plan::Plan& plan) {
+  std::vector<std::string> measured;
+  std::set<std::string> assumed;
+  for (std::size_t i = 0; i < plan.hosts.size(); ++i) {
+    const plan::ComputeSpeed speed = plan::compute_speed(plan, i, 1);
+    const std::string words = fmt::format("{:.3g} Gflop/s a thread", speed.flops_per_second / 1e9);
+    if (speed.measured) measured.push_back(fmt::format("{} on {}", words, plan.hosts[i].name));
+    if (!speed.measured) assumed.insert(words);
+  }
+  std::set<std::pair<std::size_t, std::size_t>> seen;
+  for (const plan::Plan::Link& link : plan.links) {
+    const std::size_t from = plan.process(link.connects).host_index;
+    const std::size_t to = plan.process(link.listens).host_index;
+    if (!seen.insert({from, to}).second) continue;
+    const plan::PathSpeed path = plan::path_speed(plan, from, to);
+    const std::string words = rate_in_words(path.bytes_per_second);
+    if (!path.measured) assumed.insert(words + " a link");
+    if (path.measured) {
+      measured.push_back(fmt::format("{} and {:.3g} ms from {} to {}", words, path.seconds * 1e3,
+                                     plan.hosts[from].name, plan.hosts[to].name));
+    }
+  }
+  std::string rest = fmt::format("{}", fmt::join(assumed, " and "));
+  if (measured.empty()) return rest;
+  return fmt::format("measured {}{}{}", some_of(measured), rest.empty() ? "" : "; assumed ", rest);
+}
+
+std::string step_forecast(const plan::Plan& plan) {
+  std::string text =
+      fmt::format("\nforecast at {}: {:.3g} s a step", speeds_in_words(plan), plan.step_seconds);
+  if (std::ranges::any_of(plan.links, &plan::Plan::Link::remembers)) {
+    text += fmt::format(", {:.3g} s in the first epoch ({} steps)", plan.first_epoch_step_seconds,
+                        plan.epoch_steps);
+  }
+  if (const double vote = vote_seconds(plan); vote > 0) {
+    text += fmt::format(", and {:.3g} s for the replicas' vote on it", vote);
+  }
+  return text + "\n";
+}
+
+}  // namespace
+
+std::string plan_text(const plan::Plan& plan) {
+  const recipe::Recipe& recipe = plan.recipe;
+  const models::ModelConfig config =
+      models::parse_config(plan.model_config, recipe.model.path + "/config.json");
+  const models::ModelDescription model = models::describe(config, {recipe.data.row, 4});
+  std::string text = fmt::format(
+      "{}: {} with {} parameters, {} steps of {} rows of {} tokens ({} micro-batches of {})\n"
+      "schedule {}{}, depth {}; codec {} forward, {} backward{}; {} training rows",
+      recipe.name, model.family, human_count(model.parameters()), plan.steps, recipe.train.batch,
+      recipe.data.row, plan.micro_batches, *recipe.train.micro_batch, recipe.pipeline.schedule,
+      chunks_in_words(plan), plan.depth, forward_in_words(recipe.codec),
+      backward_in_words(recipe.codec), sync_in_words(plan), plan.train.rows);
+  if (plan.eval) text += fmt::format(", {} evaluation rows", plan.eval->rows);
+  return text + "\n" + process_table(plan, model) + link_table(plan) + cache_table(plan) +
+         sync_offer_table(plan) + step_forecast(plan);
+}
+
+}  // namespace strait::planner

@@ -1,0 +1,95 @@
+#include "launcher/planner/planned_boundary.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "framework/codec/codecs.h"
+#include "launcher/base/user_error.h"
+
+namespace strait::planner {
+namespace {
+
+// Whether the boundary behind this place has an end on a stage.
+bool ends_at(std::size_t boundary, std::size_t stage, std::size_t stages) {
+  return boundary % stages == stage || (boundary + 1) % stages == stage;
+}
+
+// Ends of boundaries of the stage that has most of them, of the two that this one is between.
+std::int64_t most_ends(std::size_t boundary, std::size_t boundaries, std::size_t stages) {
+  std::int64_t most = 1;
+  for (const std::size_t stage : {boundary % stages, (boundary + 1) % stages}) {
+    std::int64_t ends = 0;
+    for (std::size_t i = 0; i < boundaries; ++i) ends += ends_at(i, stage, stages) ? 1 : 0;
+    most = std::max(most, ends);
+  }
+  return most;
+}
+
+void plan_cache(const recipe::Recipe& recipe, std::int64_t rows, std::int64_t sharers,
+                PlannedBoundary& boundary) {
+  boundary.entry_bytes = entry_bytes(recipe.codec, recipe.data.row, boundary.load.width);
+  boundary.cache_bytes = recipe.codec.cache / sharers;
+  boundary.cache_disk_bytes = recipe.codec.cache_disk / sharers;
+  boundary.cached_rows = std::min(rows, boundary.cache_bytes / boundary.entry_bytes +
+                                            boundary.cache_disk_bytes / boundary.entry_bytes);
+  // Every sample waits for its next visit across an epoch's end, where only so many have a place:
+  // no rule of eviction does better, and whoever is visited again last giving way does as well.
+  boundary.hits = static_cast<double>(boundary.cached_rows) / static_cast<double>(rows);
+}
+
+// What a recipe says of our own codecs is checked where it is read; of a plugin's, here.
+void check_codec_of_gradients(const recipe::Recipe& recipe) {
+  if (codec::codecs().named(recipe.codec.backward).for_gradients) return;
+  throw base::UserError(base::ExitCode::bad_input,
+                  fmt::format("codec.backward = \"{}\" is a codec for activations alone; name "
+                              "another one for gradients",
+                              recipe.codec.backward));
+}
+
+}  // namespace
+
+std::int64_t PlannedBoundary::bytes_in_memory() const {
+  return entry_bytes == 0 ? 0 : std::min(cached_rows, cache_bytes / entry_bytes) * entry_bytes;
+}
+
+std::vector<PlannedBoundary> plan_boundaries(const recipe::Recipe& recipe,
+                                             const models::ModelDescription& model,
+                                             const std::vector<models::LayerRange>& ranges,
+                                             const tensors::TokenFile& tokens) {
+  check_codec_of_gradients(recipe);
+  BoundaryLoad load;
+  load.rows = *recipe.train.micro_batch;
+  const auto rows = static_cast<double>(tokens.rows());
+  const std::int64_t replica_rows = tokens.rows() / recipe.pipeline.replicas;
+  load.documents_per_row = 0;
+  for (std::int64_t row = 0; row < tokens.rows(); ++row) {
+    const auto sample = static_cast<store::SampleId>(row);
+    load.tokens_per_row += static_cast<double>(tokens.length(sample)) / rows;
+    load.documents_per_row += static_cast<double>(tokens.document_lengths(sample).size()) / rows;
+  }
+  std::vector<PlannedBoundary> boundaries;
+  const auto stages = static_cast<std::size_t>(recipe.pipeline.stages);
+  for (std::size_t i = 0; stages > 1 && i + 1 < ranges.size(); ++i) {
+    load.width = model.layers[static_cast<std::size_t>(ranges[i].last)].output_width;
+    PlannedBoundary boundary;
+    boundary.load = load;
+    boundary.bytes = boundary_bytes(recipe.codec, load);
+    if (remembers(recipe.codec)) {
+      plan_cache(recipe, replica_rows, most_ends(i, ranges.size() - 1, stages), boundary);
+    }
+    boundaries.push_back(boundary);
+  }
+  return boundaries;
+}
+
+std::int64_t cache_bytes_of(const std::vector<PlannedBoundary>& boundaries, std::size_t stage,
+                            std::size_t stages) {
+  std::int64_t sum = 0;
+  for (std::size_t i = 0; i < boundaries.size(); ++i) {
+    if (ends_at(i, stage, stages)) sum += boundaries[i].bytes_in_memory();
+  }
+  return sum;
+}
+
+}  // namespace strait::planner

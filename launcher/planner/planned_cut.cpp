@@ -1,0 +1,231 @@
+#include "launcher/planner/planned_cut.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <exception>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "launcher/plan/placement.h"
+#include "launcher/planner/planned_schedule.h"
+#include "launcher/plan/speeds.h"
+#include "launcher/plugin/plugin_file.h"
+#include "launcher/base/user_error.h"
+#include "stages/partition.h"
+
+namespace strait::planner {
+namespace {
+
+// Of a floating-point operation, on average over the hosts by all their cores.
+double seconds_per_flop(const partition::Cluster& cluster) {
+  double sum = 0;
+  for (const partition::Host& host : cluster.hosts) {
+    sum += host.seconds_per_flop.value_or(1 / (plan::kAssumedFlopsPerThread * host.cores));
+  }
+  return sum / static_cast<double>(cluster.hosts.size());
+}
+
+partition::ModelDescription partition_view(const recipe::Recipe& recipe,
+                                           const models::ModelDescription& model) {
+  const std::int64_t value_bytes = recipe.model.dtype == recipe::Dtype::bfloat16 ? 2 : 4;
+  partition::ModelDescription view;
+  view.family = model.family;
+  if (model.tied) view.tied_parameters = model.vocabulary * model.hidden;
+  for (const models::LayerCost& layer : model.layers) {
+    view.layers.push_back({layer.name, layer.parameters, layer.forward_flops_per_token,
+                           layer.saved_bytes_per_token, layer.output_width * value_bytes,
+                           std::nullopt});
+  }
+  return view;
+}
+
+// Micro-batches that stages hold at the least depth that the recipe allows.
+std::vector<int> in_flight(const recipe::Recipe& recipe, std::int64_t micro_batches) {
+  const schedules::Schedule& schedule = plan_schedule(recipe, micro_batches);
+  const schedules::PipelineShape shape =
+      shape_of(recipe, micro_batches, recipe.pipeline.depth.value_or(0));
+  std::vector<int> by_stage;
+  by_stage.reserve(static_cast<std::size_t>(shape.stages));
+  for (int s = 0; s < shape.stages; ++s) {
+    by_stage.push_back(schedule.most_in_flight(shape, StageIndex{s}));
+  }
+  return by_stage;
+}
+
+// What this machine has limits a plugin, whose answer is about hosts. The cut of others is the
+// user's or ours, and may be planned here for somewhere else.
+std::int64_t memory_of(const recipe::RecipeHost& host, const recipe::Recipe& recipe) {
+  const bool here = recipe.hosts.backend == recipe::BackendKind::local &&
+                    recipe.pipeline.partition.kind == recipe::PartitionKind::plugin;
+  if (host.memory || !here) return host.memory.value_or(0);
+  return static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+}
+
+// Cores of other hosts are not known yet: they are taken to be as this one.
+partition::Cluster cluster_of(const recipe::Recipe& recipe) {
+  const std::vector<recipe::RecipeHost> hosts = plan::hosts_of(recipe);
+  const auto processes =
+      static_cast<std::size_t>(recipe.pipeline.stages * recipe.pipeline.replicas);
+  const std::vector<std::size_t> places = plan::place(hosts, processes);
+  partition::Cluster cluster;
+  for (std::size_t i = 0; i < hosts.size(); ++i) {
+    partition::Host& host = cluster.hosts.emplace_back();
+    host.name = hosts[i].name;
+    host.slots = static_cast<int>(hosts[i].slots.value_or(std::ranges::count(places, i)));
+    host.cores = static_cast<int>(std::thread::hardware_concurrency());
+    host.memory_bytes = memory_of(hosts[i], recipe);
+  }
+  return cluster;
+}
+
+// What somebody has measured of them.
+void add_speeds(const recipe::LinkTable& speeds, partition::Cluster& cluster) {
+  for (partition::Host& host : cluster.hosts) {
+    const recipe::MeasuredHost* known = speeds.host(host.name);
+    if (known != nullptr && known->flops_per_second > 0) {
+      host.seconds_per_flop = 1 / known->flops_per_second;
+    }
+  }
+  for (std::size_t from = 0; from < cluster.hosts.size(); ++from) {
+    for (std::size_t to = 0; to < cluster.hosts.size(); ++to) {
+      const recipe::MeasuredLink* known = speeds.link(cluster.hosts[from].name, cluster.hosts[to].name);
+      if (known != nullptr) {
+        cluster.links.push_back({from, to, known->bits_per_second, known->seconds});
+      }
+    }
+  }
+}
+
+// Who answers, and how errors call them.
+struct Answerer {
+  partition::Partition cut;
+  std::string who;
+};
+
+// "FILE", "FILE#NAME", or "#NAME" for one that is linked into this program.
+Answerer of_a_plugin(const std::string& file_and_name) {
+  const std::size_t hash = file_and_name.rfind('#');
+  if (hash == 0) {
+    const std::string own = file_and_name.substr(1);
+    const stages::PartitionOffer* const offer = stages::partitions().find(own);
+    if (offer == nullptr) {
+      throw base::UserError(base::ExitCode::bad_input,
+                      fmt::format("pipeline.partition: this program knows no partition \"{}\"; it "
+                                  "knows {}",
+                                  own, fmt::join(stages::partitions().names(), ", ")));
+    }
+    return {offer->cut, fmt::format("the partition \"{}\"", own)};
+  }
+  const std::string file = file_and_name.substr(0, hash);
+  const std::vector<std::string> offered = plugin::load_plugin(file);
+  std::string name = hash == std::string::npos ? "" : file_and_name.substr(hash + 1);
+  if (name.empty() && offered.size() == 1) name = offered.front();
+  if (std::ranges::find(offered, name) == offered.end()) {
+    throw base::UserError(base::ExitCode::bad_input,
+                    offered.empty()
+                        ? fmt::format("the plugin {} offers no partition", file)
+                        : fmt::format("the plugin {} offers the partitions {}; say which, as in "
+                                      "pipeline.partition = \"plugin:{}#{}\"",
+                                      file, fmt::join(offered, ", "), file, offered.front()));
+  }
+  return {stages::partitions().named(name).cut,
+          fmt::format("the partition \"{}\" of {}", name, file)};
+}
+
+Answerer answerer(const recipe::Recipe::Partition& partition) {
+  switch (partition.kind) {
+    case recipe::PartitionKind::ranges:
+      return {[&partition](const partition::Question& question) {
+                return stages::explicit_partition(question.model, partition.ranges,
+                                                  question.chunks);
+              },
+              "pipeline.partition"};
+    case recipe::PartitionKind::plugin:
+      return of_a_plugin(partition.plugin);
+    default: {
+      const std::string name(name_of(partition.kind));
+      return {stages::partitions().named(name).cut, fmt::format("the partition \"{}\"", name)};
+    }
+  }
+}
+
+partition::Assignment answer_of(const Answerer& answerer, const partition::Question& question) {
+  try {
+    return stages::check_assignment(question, answerer.cut(question), answerer.who);
+  } catch (const stages::PartitionError&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw base::UserError(base::ExitCode::bad_input,
+                    fmt::format("{} gives no answer: {}", answerer.who, error.what()));
+  }
+}
+
+partition::Question first_question(const recipe::Recipe& recipe, const models::ModelDescription& model,
+                                   std::int64_t micro_batches) {
+  partition::Question question;
+  question.model = partition_view(recipe, model);
+  question.cluster = cluster_of(recipe);
+  question.stages = static_cast<int>(recipe.pipeline.stages);
+  question.replicas = static_cast<int>(recipe.pipeline.replicas);
+  question.micro_batch_tokens = *recipe.train.micro_batch * recipe.data.row;
+  question.bytes_per_parameter = recipe.model.dtype == recipe::Dtype::bfloat16 ? 18 : 16;
+  question.in_flight = in_flight(recipe, micro_batches);
+  question.chunks = static_cast<int>(chunks_of(recipe));
+  return question;
+}
+
+[[noreturn]] void refuse_other_layers(const Answerer& asked, int replica, std::size_t stage) {
+  throw base::UserError(base::ExitCode::bad_input,
+                  fmt::format("{} gives stage {} of replica {} other layers than that of replica "
+                              "0; replicas of a stage hold the same layers",
+                              asked.who, stage, replica));
+}
+
+// What is left of the hosts behind this replica.
+void take(partition::Question& question, const partition::Assignment& answer) {
+  for (std::size_t s = 0; s < answer.stages.size(); ++s) {
+    partition::Host& host = question.cluster.hosts[*answer.stages[s].host];
+    --host.slots;
+    if (host.memory_bytes > 0) {
+      host.memory_bytes -= question.stage_bytes(s, answer.stages[s].chunks);
+    }
+  }
+}
+
+}  // namespace
+
+PlannedCut plan_cut(const recipe::Recipe& recipe, const recipe::LinkTable& speeds,
+                    const models::ModelDescription& model, std::int64_t micro_batches) {
+  partition::Question question = first_question(recipe, model, micro_batches);
+  add_speeds(speeds, question.cluster);
+  const double slowness = seconds_per_flop(question.cluster);
+  for (partition::Layer& layer : question.model.layers) {
+    layer.forward_seconds =
+        layer.forward_flops_per_token * static_cast<double>(question.micro_batch_tokens) * slowness;
+  }
+  const Answerer asked = answerer(recipe.pipeline.partition);
+  PlannedCut cut;
+  std::vector<std::vector<partition::Layers>> first;  // chunks of the first replica's stages
+  for (; question.replica < question.replicas; ++question.replica) {
+    const partition::Assignment answer = answer_of(asked, question);
+    for (std::size_t s = 0; s < answer.stages.size(); ++s) {
+      const std::vector<partition::Layers>& chunks = answer.stages[s].chunks;
+      if (question.replica == 0) first.push_back(chunks);
+      if (chunks != first[s]) refuse_other_layers(asked, question.replica, s);
+      cut.hosts.push_back(*answer.stages[s].host);
+    }
+    take(question, answer);
+  }
+  for (std::size_t c = 0; c < first.front().size(); ++c) {
+    for (const std::vector<partition::Layers>& chunks : first) {
+      cut.layers.push_back({chunks[c].first, chunks[c].last});
+    }
+  }
+  return cut;
+}
+
+}  // namespace strait::planner

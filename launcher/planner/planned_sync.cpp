@@ -1,0 +1,146 @@
+#include "launcher/planner/planned_sync.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <vector>
+
+#include "framework/sync/forecast.h"
+#include "launcher/planner/sync_offer.h"
+#include "launcher/planner/sync_rules.h"
+#include "launcher/recipe/recipe_sync_keys.h"
+#include "stages/head_vote.h"
+#include "stages/stage_layout.h"
+
+namespace strait::planner {
+namespace {
+
+constexpr const char* kWithStrengths = "cocktail";
+
+bool asks_for(const recipe::Recipe& recipe, const std::string& method) {
+  return recipe::sync_method_of(recipe) == method;
+}
+
+// What `auto` may choose from.
+std::vector<plan::Plan::SyncOffer> suited(const plan::Plan& plan) {
+  std::vector<plan::Plan::SyncOffer> offers = plan.sync_offers;
+  if (plan.recipe.sync.on_loss == recipe::LossRule::stop) return offers;
+  std::erase_if(offers, [](const plan::Plan::SyncOffer& offer) {
+    return !sync::methods().find(offer.method)->needs_all.empty();
+  });
+  return offers;
+}
+
+bool chose_for_the_same(const plan::Plan& before, const plan::Plan& plan) {
+  return before.recipe.sync == plan.recipe.sync &&
+         before.recipe.pipeline.replicas == plan.recipe.pipeline.replicas;
+}
+
+void choose(plan::Plan& plan, const plan::Plan* before) {
+  if (before != nullptr && chose_for_the_same(*before, plan)) {
+    plan.sync_method = before->sync_method;
+    plan.sync_strength = before->sync_strength;
+    return;
+  }
+  const plan::Plan::SyncOffer chosen = choose_sync(suited(plan), vote_slowdown(plan));
+  plan.sync_method = chosen.method;
+  plan.sync_strength = chosen.strength;
+}
+
+// A head says what its pipeline reports, a norm of every tensor, and whether to stop.
+std::int64_t vote_bytes(const models::ModelDescription& model) {
+  stages::StepReport report;
+  report.squared_norms.resize(model.tensors().size());
+  return static_cast<std::int64_t>(stages::bytes_of_vote(report));
+}
+
+void plan_link(plan::Plan& plan, plan::Plan::Use use, const plan::Plan::Process& one, const plan::Plan::Process& other,
+               std::int64_t bytes) {
+  plan::Plan::Link link;
+  link.name = fmt::format("{} {}~{}", use == plan::Plan::Use::vote ? "vote" : "replica", one.name.text(),
+                          other.name.text());
+  link.use = use;
+  link.connects = one.name;
+  link.listens = other.name;
+  link.forward_bytes = bytes;
+  link.backward_bytes = bytes;
+  link.first_forward_bytes = bytes;
+  plan.links.push_back(link);
+}
+
+// One for each two replicas of a stage, and one more between heads, for what holds for a step.
+void plan_links(plan::Plan& plan, const std::vector<std::int64_t>& bytes, std::int64_t bytes_of_vote) {
+  for (const plan::Plan::Process& one : plan.processes) {
+    for (const plan::Plan::Process& other : plan.processes) {
+      if (one.name.stage != other.name.stage || one.name.replica >= other.name.replica) continue;
+      plan_link(plan, plan::Plan::Use::replica, one, other, bytes[one.name.stage]);
+      if (one.name.stage == 0) plan_link(plan, plan::Plan::Use::vote, one, other, bytes_of_vote);
+    }
+  }
+}
+
+}  // namespace
+
+sync::SyncSettings sync_settings(const recipe::Recipe& recipe, const std::string& method,
+                                 std::int64_t steps) {
+  const recipe::Recipe::Sync said = asks_for(recipe, method) ? recipe.sync : recipe::Recipe::Sync();
+  sync::SyncSettings settings;
+  settings.method = method;
+  settings.seed = static_cast<std::uint64_t>(recipe.seed);
+  settings.narrow_wire = said.wire_dtype == recipe::Dtype::bfloat16;
+  settings.random = said.random.value_or(settings.random);
+  settings.top = said.top.value_or(settings.top);
+  settings.bits = static_cast<int>(said.bits.value_or(settings.bits));
+  settings.narrow_reference = said.reference_dtype == recipe::Dtype::bfloat16;
+  settings.every = said.every.value_or(0);
+  settings.fragments = said.fragments;
+  settings.late = said.late;
+  settings.blend = said.blend;
+  settings.outer_learning_rate = said.outer_learning_rate;
+  settings.outer_momentum = said.outer_momentum;
+  settings.rank = said.rank;
+  settings.warmup = said.warmup.value_or(0);
+  settings.steps = steps;
+  settings.beta1 = recipe.train.betas.first;
+  settings.beta2 = recipe.train.betas.second;
+  return settings;
+}
+
+std::optional<sync::Strength> strength_of(const sync::SyncSettings& settings) {
+  if (settings.method != kWithStrengths) return std::nullopt;
+  return sync::Strength{settings.random, settings.top, settings.bits};
+}
+
+std::uint64_t bfloat16_sync_bytes(const plan::Plan& plan, net::ProcessName process) {
+  // Its values but for its own share out to be reduced, and its share in, to all others.
+  const auto replicas = static_cast<std::uint64_t>(plan.recipe.pipeline.replicas);
+  const auto values = static_cast<std::uint64_t>(plan.process(process).parameters);
+  constexpr std::uint64_t kBytesBothWays = 4;
+  return kBytesBothWays * values * (replicas - 1) / replicas;
+}
+
+void plan_sync(plan::Plan& plan, const models::ModelDescription& model, const plan::Plan* before) {
+  plan.sync_method = recipe::sync_method_of(plan.recipe);
+  if (plan.sync_method.empty()) return;
+  const bool automatic = plan.sync_method == recipe::kAutomaticSync;
+  // Ahead of everything else, so that the recipe is to blame and not a forecast.
+  if (!automatic) check_sync_settings(plan);
+  plan.sync_offers = sync_offers(plan, model);
+  if (automatic) choose(plan, before);
+  check_loss_rule(plan);
+  const sync::SyncSettings settings =
+      sync_settings(plan::settled_recipe(plan), plan.sync_method, plan.steps);
+  plan.sync_strength = strength_of(settings);
+  const auto replicas = static_cast<std::size_t>(plan.recipe.pipeline.replicas);
+  std::vector<std::int64_t> link_bytes;  // by stage
+  for (plan::Plan::Process& process : plan.processes) {
+    const sync::Forecast costs =
+        sync::forecast(settings, stages::stage_layout(model, process.chunks), replicas);
+    process.state_bytes += std::llround(costs.slot_bytes);
+    if (process.name.replica != 0) continue;
+    link_bytes.push_back(std::llround(costs.step_bytes / static_cast<double>(replicas - 1)));
+  }
+  plan_links(plan, link_bytes, vote_bytes(model));
+}
+
+}  // namespace strait::planner

@@ -1,0 +1,93 @@
+#include "launcher/planner/step_forecast.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "models/model_config.h"
+#include "schedules/choose_depth.h"
+#include "schedules/schedule.h"
+
+namespace strait::planner {
+namespace {
+
+schedules::PipelineShape shape_of_costs(const StepCosts& costs, std::int64_t depth) {
+  return {static_cast<int>(costs.stages), static_cast<int>(costs.micro_batches),
+          static_cast<int>(depth), static_cast<int>(std::ssize(costs.chunks) / costs.stages)};
+}
+
+}  // namespace
+
+schedules::StageCost stage_cost(const models::ModelDescription& model,
+                                const models::LayerRange& layers, std::int64_t tokens,
+                                const plan::ComputeSpeed& speed) {
+  double flops = 0;
+  for (int i = layers.first; i <= layers.last; ++i) {
+    flops += model.layers[static_cast<std::size_t>(i)].forward_flops_per_token;
+  }
+  schedules::StageCost cost;
+  cost.forward_seconds = flops * static_cast<double>(tokens) / speed.flops_per_second;
+  cost.backward_seconds = speed.backward * cost.forward_seconds;
+  return cost;
+}
+
+schedules::LinkCost link_cost(double forward_bytes, double backward_bytes, const plan::PathSpeed& forward,
+                              const plan::PathSpeed& backward) {
+  schedules::LinkCost link;
+  link.forward_bytes = forward_bytes;
+  link.backward_bytes = backward_bytes;
+  link.forward_bytes_per_second = forward.bytes_per_second;
+  link.backward_bytes_per_second = backward.bytes_per_second;
+  link.latency_seconds = (forward.seconds + backward.seconds) / 2;
+  return link;
+}
+
+std::int64_t best_depth(const StepCosts& costs) {
+  const schedules::PipelineShape shape = shape_of_costs(costs, 0);
+  return schedules::choose_depth(schedules::schedule_named(costs.schedule), shape, costs.chunks,
+                                 costs.links, shape.chunks * shape.micro_batches);
+}
+
+double step_seconds(const StepCosts& costs, std::int64_t depth) {
+  const auto lists = schedules::action_lists(schedules::schedule_named(costs.schedule),
+                                             shape_of_costs(costs, depth));
+  return schedules::simulate(lists, costs.chunks, costs.links).seconds;
+}
+
+double forecast_step(const plan::Plan& plan, const plan::PathSpeeds& speed) {
+  const models::ModelDescription model =
+      models::describe(models::parse_config(plan.model_config, plan.recipe.model.path),
+                       {plan.recipe.data.row, static_cast<std::int64_t>(sizeof(float))});
+  const std::int64_t tokens = *plan.recipe.train.micro_batch * plan.recipe.data.row;
+  const auto micro_batches = static_cast<double>(plan.micro_batches);
+  std::vector<StepCosts> replicas(static_cast<std::size_t>(plan.recipe.pipeline.replicas));
+  const auto stages = static_cast<std::size_t>(plan.recipe.pipeline.stages);
+  for (const plan::Plan::Process& process : plan.processes) {
+    const plan::ComputeSpeed compute = plan::compute_speed(plan, process.host_index, process.threads);
+    StepCosts& costs = replicas.at(process.name.replica);
+    costs.chunks.resize(stages * process.chunks.size());
+    costs.links.resize(costs.chunks.size() - 1);  // within a stage nothing is sent
+    for (std::size_t c = 0; c < process.chunks.size(); ++c) {
+      costs.chunks[c * stages + process.name.stage] =
+          stage_cost(model, process.chunks[c], tokens, compute);
+    }
+  }
+  for (const plan::Plan::Link& link : plan.links) {
+    if (link.use != plan::Plan::Use::boundary) continue;
+    const std::size_t upper = plan.process(link.connects).host_index;
+    const std::size_t lower = plan.process(link.listens).host_index;
+    replicas.at(link.connects.replica).links.at(static_cast<std::size_t>(link.place)) =
+        link_cost(static_cast<double>(link.forward_bytes) / micro_batches,
+                  static_cast<double>(link.backward_bytes) / micro_batches,
+                  speed(link, upper, lower), speed(link, lower, upper));
+  }
+  double slowest = 0;
+  for (StepCosts& costs : replicas) {
+    costs.schedule = plan.recipe.pipeline.schedule;
+    costs.micro_batches = plan.micro_batches;
+    costs.stages = plan.recipe.pipeline.stages;
+    slowest = std::max(slowest, step_seconds(costs, plan.depth));
+  }
+  return slowest;
+}
+
+}  // namespace strait::planner

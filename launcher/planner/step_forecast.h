@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "launcher/plan/plan.h"
+#include "launcher/plan/speeds.h"
+#include "models/model_description.h"
+#include "schedules/simulate.h"
+
+namespace strait::planner {
+
+// What a micro-batch of so many tokens costs a chunk of these layers.
+schedules::StageCost stage_cost(const models::ModelDescription& model,
+                                const models::LayerRange& layers, std::int64_t tokens,
+                                const plan::ComputeSpeed& speed);
+
+// What a boundary that carries so much for every micro-batch takes.
+schedules::LinkCost link_cost(double forward_bytes, double backward_bytes, const plan::PathSpeed& forward,
+                              const plan::PathSpeed& backward);
+
+// One replica's pipeline, for the simulator.
+struct StepCosts {
+  std::string schedule = "1f1b";
+  std::int64_t micro_batches = 1;
+  std::int64_t stages = 1;
+  std::vector<schedules::StageCost> chunks;  // by place
+  std::vector<schedules::LinkCost> links;    // one less
+};
+
+// `depth = "auto"`.
+std::int64_t best_depth(const StepCosts& costs);
+
+double step_seconds(const StepCosts& costs, std::int64_t depth);
+
+// A step of the plan's slowest replica, with paths as `speed` has them: from host to host.
+double forecast_step(const plan::Plan& plan, const plan::PathSpeeds& speed);
+
+}  // namespace strait::planner

@@ -1,0 +1,247 @@
+#include "launcher/planner/sync_offer.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <thread>
+
+#include "framework/sync/forecast.h"
+#include "framework/sync/forecast.h"
+#include "launcher/planner/planned_sync.h"
+#include "launcher/planner/step_forecast.h"
+#include "launcher/recipe/recipe_sync_keys.h"
+#include "stages/stage_layout.h"
+
+namespace strait::planner {
+namespace {
+
+// A step may be so many times longer and still count as one that sync does not slow down.
+constexpr double kHidden = 1.05;
+// Exact and fresh updates first, old ones last; see the quality tables for what each costs in loss.
+constexpr std::array kByWorth = {"allreduce", "bytegrad",         "onebit_adam", "cocktail",
+                                 "powersgd",  "streaming_diloco", "diloco",      "noloco"};
+// A method's rounds repeat within so many steps; those of its beginning are passed over where the
+// run is longer.
+constexpr std::int64_t kStepsLookedAt = 1024;
+
+struct RoundTime {
+  sync::Hook hook = sync::Hook::update;
+  std::int64_t late = 0;
+  // Ways from host to host that wait for each other: of every exchange, and to say that all is
+  // held.
+  std::int64_t trips = 0;
+};
+
+// Of an answered exchange two, of another one.
+RoundTime round_time_of(sync::Hook hook, const sync::RoundPlan& plan) {
+  const bool answered = plan.pattern == sync::Pattern::shard_reduce;
+  return {hook, plan.late, (answered ? 2 : 1) * plan.exchanges + 1};
+}
+
+// When the method's ordinary rounds open and land. The last step closes the run, mostly with a
+// round of its own that nothing hides: it counts where there is no other.
+RoundTime round_time(const sync::SyncMethod& method, const sync::Layout& layout,
+                     std::int64_t replicas, std::int64_t steps) {
+  sync::Membership membership;
+  for (std::uint32_t i = 0; i < replicas; ++i) membership.members.push_back(i);
+  std::optional<RoundTime> time;
+  const std::int64_t first = std::max<std::int64_t>(steps - 1 - kStepsLookedAt, 0);
+  for (std::int64_t step = first; step < steps; ++step) {
+    if (time && step + 1 == steps) break;
+    for (const sync::Hook hook : {sync::Hook::gradient, sync::Hook::clipped, sync::Hook::update}) {
+      const auto plan = method.plan({static_cast<store::Step>(step), hook}, layout, membership);
+      if (plan) time = round_time_of(hook, *plan);
+    }
+  }
+  return time.value_or(RoundTime());
+}
+
+// What this process sends to its neighbours in the pipeline, over the same uplink.
+double boundary_bytes_of(const plan::Plan& plan, net::ProcessName process) {
+  std::int64_t bytes = 0;
+  for (const plan::Plan::Link& link : plan.links) {
+    if (link.connects == process) bytes += link.forward_bytes;
+    if (link.listens == process) bytes += link.backward_bytes;
+  }
+  return static_cast<double>(bytes);
+}
+
+// Of the narrowest path between this process and who it talks to: all of its links share it.
+double uplink_bytes_per_second(const plan::Plan& plan, const plan::Plan::Process& process) {
+  double rate = std::numeric_limits<double>::infinity();
+  for (const plan::Plan::Process& other : plan.processes) {
+    const bool sibling = other.name.stage == process.name.stage;
+    const bool neighbour = other.name.replica == process.name.replica;
+    if (other.name == process.name || !(sibling || neighbour)) continue;
+    rate = std::min(rate, plan::path_speed(plan, process.host_index, other.host_index).bytes_per_second);
+  }
+  return rate;
+}
+
+// A step without sync. The plan's own forecast knows nothing of what ties send.
+double seconds_without(const plan::Plan& plan) {
+  double seconds = plan.step_seconds;
+  for (const plan::Plan::Process& process : plan.processes) {
+    seconds = std::max(
+        seconds, boundary_bytes_of(plan, process.name) / uplink_bytes_per_second(plan, process));
+  }
+  return seconds;
+}
+
+// The longest way from one replica of a stage to another.
+double sibling_seconds(const plan::Plan& plan, std::uint32_t stage) {
+  const auto there = [&](const std::string& host) {
+    return std::ranges::count_if(plan.processes, [&](const plan::Plan::Process& process) {
+      return process.name.stage == stage && plan.hosts.at(process.host_index).name == host;
+    });
+  };
+  double seconds = 0;
+  for (const recipe::MeasuredLink& link : plan.speeds.links) {
+    if (link.seconds <= seconds || there(link.from) < (link.from == link.to ? 2 : 1)) continue;
+    if (there(link.to) > 0) seconds = link.seconds;
+  }
+  return seconds;
+}
+
+// Seconds of a step behind which a round travels.
+double window(const plan::Plan& plan, const models::ModelDescription& model, const plan::Plan::Process& process,
+              const RoundTime& time) {
+  if (time.late > 0) {
+    // It lands behind the vote on a step; where replicas may leave, that asks first who holds it.
+    const bool asked = plan.recipe.sync.on_loss == recipe::LossRule::go_on;
+    const std::int64_t votes = time.late - (asked ? 1 : 0);
+    return static_cast<double>(time.late) * plan.step_seconds +
+           static_cast<double>(votes) * vote_seconds(plan);
+  }
+  if (time.hook != sync::Hook::gradient) return 0;
+  // Gradients leave while the last micro-batch's backward makes the others.
+  const std::int64_t tokens = *plan.recipe.train.micro_batch * plan.recipe.data.row;
+  const plan::ComputeSpeed speed = plan::compute_speed(plan, process.host_index, process.threads);
+  // That of the first chunk alone, where there are several: the others were through before.
+  return stage_cost(model, process.chunks.front(), tokens, speed).backward_seconds;
+}
+
+// How much of what a process codes while it computes its trainer feels: all where the threads of
+// the host's processes have all cores, nothing where each process finds another one. Threads that
+// compute wait for each other, so it helps little that only one of them is interrupted.
+double felt_of_coding(const plan::Plan& plan, const plan::Plan::Process& process) {
+  std::int64_t processes = 0;
+  std::int64_t threads = 0;
+  for (const plan::Plan::Process& each : plan.processes) {
+    if (each.host_index != process.host_index) continue;
+    ++processes;
+    threads += each.threads;
+  }
+  const std::int64_t known = plan.hosts.at(process.host_index).cores;
+  const std::int64_t cores =
+      known > 0 ? known : static_cast<std::int64_t>(std::thread::hardware_concurrency());
+  const auto spare = static_cast<double>(std::max<std::int64_t>(cores - threads, 0));
+  return 1 - std::min(spare / static_cast<double>(processes), 1.0);
+}
+
+// Seconds that all of a method's rounds add to a step that takes so long `without` them: what is
+// waited for, what landing takes, and what coding takes from those who compute meanwhile.
+double added_seconds(const plan::Plan& plan, const plan::Plan::Process& process, const sync::Forecast& costs,
+                     const sync::CodingCost& coding, double values, const RoundTime& time,
+                     double behind) {
+  if (costs.round_bytes <= 0) return 0;
+  // A gradient has a round in every step, which may be lighter than the heaviest.
+  const bool of_updates = time.hook == sync::Hook::update;
+  const double rounds = of_updates ? costs.step_bytes / costs.round_bytes : 1;
+  const double copy = values * sizeof(float) / plan::copy_speed(plan, process.host_index);
+  const double coded = coding.engine * copy / rounds;
+  const double way = sibling_seconds(plan, process.name.stage);
+  const double travels = costs.step_bytes / rounds / uplink_bytes_per_second(plan, process);
+  const double trips = static_cast<double>(time.trips) * way;
+  // The last of a gradient leaves when all of it is there, so nothing hides its trips.
+  const double hidden = of_updates ? trips : 0;
+  const double waited = std::max(coded + travels + hidden - behind, 0.0) + (trips - hidden);
+  const double beside = std::min(coded, behind) * felt_of_coding(plan, process);
+  return rounds * (waited + beside) + coding.trainer * copy / static_cast<double>(process.threads);
+}
+
+plan::Plan::SyncOffer offer_of(const plan::Plan& plan, const models::ModelDescription& model,
+                         const sync::SyncSettings& settings) {
+  const auto method = sync::make_method(settings);
+  plan::Plan::SyncOffer offer;
+  offer.method = settings.method;
+  offer.strength = strength_of(settings);
+  const sync::CodingCost coding = sync::coding_cost(settings);
+  const double without = seconds_without(plan);
+  const double voted = without + vote_seconds(plan);
+  offer.step_seconds = voted;
+  for (const plan::Plan::Process& process : plan.processes) {
+    if (process.name.replica != 0) continue;
+    const sync::Layout layout = stages::stage_layout(model, process.chunks);
+    const std::int64_t replicas = plan.recipe.pipeline.replicas;
+    const sync::Forecast costs =
+        sync::forecast(settings, layout, static_cast<std::size_t>(replicas));
+    const RoundTime time = round_time(*method, layout, replicas, plan.steps);
+    const double added =
+        added_seconds(plan, process, costs, coding, static_cast<double>(layout.size()), time,
+                      window(plan, model, process, time));
+    const double on_the_wire = (boundary_bytes_of(plan, process.name) + costs.step_bytes) /
+                               uplink_bytes_per_second(plan, process);
+    offer.step_seconds = std::max({offer.step_seconds, voted + added, on_the_wire});
+    offer.step_bytes = std::max(offer.step_bytes, std::lround(costs.step_bytes));
+    offer.round_bytes = std::max(offer.round_bytes, std::lround(costs.round_bytes));
+    offer.slot_bytes = std::max(offer.slot_bytes, std::lround(costs.slot_bytes));
+    offer.age = costs.age;
+  }
+  offer.slowdown = offer.step_seconds / without;
+  return offer;
+}
+
+// The settings that a method is tried with: for "auto" all strengths of cocktail, as far as the
+// recipe leaves them open.
+std::vector<sync::SyncSettings> tried(const plan::Plan& plan, const std::string& method) {
+  const sync::SyncSettings said = sync_settings(plan.recipe, method, plan.steps);
+  if (recipe::sync_method_of(plan.recipe) != recipe::kAutomaticSync || !strength_of(said)) return {said};
+  const recipe::Recipe::Sync& fixed = plan.recipe.sync;
+  std::vector<sync::SyncSettings> all;
+  std::vector<sync::Strength> seen;
+  for (const sync::Strength& strength : sync::strengths(plan.steps)) {
+    sync::SyncSettings settings = said;
+    settings.random = fixed.random.value_or(strength.random);
+    settings.top = fixed.top.value_or(strength.top);
+    settings.bits = static_cast<int>(fixed.bits.value_or(strength.bits));
+    if (std::ranges::count(seen, *strength_of(settings)) > 0) continue;
+    seen.push_back(*strength_of(settings));
+    all.push_back(settings);
+  }
+  return all;
+}
+
+}  // namespace
+
+std::vector<plan::Plan::SyncOffer> sync_offers(const plan::Plan& plan, const models::ModelDescription& model) {
+  std::vector<plan::Plan::SyncOffer> offers;
+  for (const std::string& name : sync::method_names()) {
+    for (const sync::SyncSettings& settings : tried(plan, name)) {
+      offers.push_back(offer_of(plan, model, settings));
+    }
+  }
+  return offers;
+}
+
+// One way: heads tell each other at the same time, or wait for each other in turns, which comes to
+// the same on average.
+double vote_seconds(const plan::Plan& plan) { return sibling_seconds(plan, 0); }
+
+double vote_slowdown(const plan::Plan& plan) { return 1 + vote_seconds(plan) / seconds_without(plan); }
+
+plan::Plan::SyncOffer choose_sync(const std::vector<plan::Plan::SyncOffer>& offers, double at_the_least) {
+  for (const char* name : kByWorth) {
+    const plan::Plan::SyncOffer* freshest = nullptr;
+    for (const plan::Plan::SyncOffer& offer : offers) {
+      if (offer.method != name || offer.slowdown > kHidden * at_the_least) continue;
+      if (freshest == nullptr || offer.age < freshest->age) freshest = &offer;
+    }
+    if (freshest != nullptr) return *freshest;
+  }
+  return *std::ranges::min_element(offers, {}, &plan::Plan::SyncOffer::slowdown);
+}
+
+}  // namespace strait::planner

@@ -1,0 +1,9 @@
+#include "launcher/transfer/needed_files.h"
+
+namespace strait::transfer {
+
+std::string shipped_plugin(std::size_t number, const std::filesystem::path& file) {
+  return std::to_string(number) + "-" + file.filename().string();
+}
+
+}  // namespace strait::transfer

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+
+namespace strait::transfer {
+
+// When the next bytes may go so that on average no more than the limit goes. Pure: no clock.
+class RateLimit {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+
+  explicit RateLimit(double bytes_per_second = 0) : rate_(bytes_per_second) {}  // 0: no limit
+
+  Time due() const { return due_; }
+  void sent(Time now, std::uint64_t bytes) {
+    if (rate_ <= 0) return;
+    const std::chrono::duration<double> takes(static_cast<double>(bytes) / rate_);
+    due_ = std::max(due_, now) + std::chrono::duration_cast<Time::duration>(takes);
+  }
+
+ private:
+  double rate_;
+  Time due_{};
+};
+
+}  // namespace strait::transfer

@@ -1,0 +1,130 @@
+#include "launcher/worker/compute_measure.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "launcher/base/failure.h"
+#include "launcher/base/read_all.h"
+#include "launcher/base/user_error.h"
+#include "models/initialize.h"
+#include "models/model.h"
+#include "models/model_config.h"
+#include "models/model_description.h"
+
+namespace strait::worker {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kMeasureFor = std::chrono::milliseconds(1000);
+constexpr int kFewest = 5;
+constexpr int kMost = 2000;
+constexpr std::int64_t kCopiedFloats = std::int64_t{16} << 20;  // more than caches hold
+constexpr int kCopies = 8;
+constexpr int kFirstBlock = 1;  // behind the embedding
+constexpr std::size_t kMostOrder = std::size_t{16} << 20;
+constexpr auto kOrderLimit = std::chrono::seconds(20);
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+double median(std::vector<double>& values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
+
+struct BlockTimes {
+  std::vector<double> forward;
+  std::vector<double> backward;
+};
+
+BlockTimes time_block(models::Layer& block, const at::Tensor& input, const models::Pass& pass) {
+  const at::Tensor gradient = at::ones_like(input);
+  BlockTimes times;
+  const Clock::time_point begin = Clock::now();
+  for (int i = 0; i < kMost; ++i) {
+    if (i > kFewest && Clock::now() - begin > kMeasureFor) break;
+    Clock::time_point start = Clock::now();
+    const at::Tensor output = block.forward(input, pass);
+    const double forward = seconds_since(start);
+    start = Clock::now();
+    torch::autograd::backward({output}, {gradient});
+    const double backward = seconds_since(start);
+    if (i == 0) continue;  // memory is found, and code is read
+    times.forward.push_back(forward);
+    times.backward.push_back(backward);
+  }
+  return times;
+}
+
+double memory_rate() {
+  const at::Tensor from = at::ones({kCopiedFloats});
+  at::Tensor to = at::zeros({kCopiedFloats});
+  std::vector<double> rates;
+  for (int i = 0; i < kCopies; ++i) {
+    const Clock::time_point start = Clock::now();
+    to.copy_(from);
+    rates.push_back(2.0 * static_cast<double>(from.nbytes()) / seconds_since(start));
+  }
+  return median(rates);
+}
+
+}  // namespace
+
+reach::ComputeMeasured measure_compute(const reach::MeasureCompute& order) {
+  at::set_num_threads(static_cast<int>(order.threads));
+  const models::ModelConfig config = models::parse_config(order.model_config, "config.json");
+  const models::ModelDescription description =
+      models::describe(config, {order.row, static_cast<std::int64_t>(sizeof(float))});
+  if (description.layers.size() < 3) {
+    throw base::UserError(base::ExitCode::bad_input, "the model has no blocks, so there is nothing to measure");
+  }
+  const auto model = models::make_model(config, {kFirstBlock, kFirstBlock}, at::kFloat, at::kCPU);
+  models::initialize(*model, config, 1);
+  const std::vector<std::vector<std::int64_t>> rows(static_cast<std::size_t>(order.rows),
+                                                    {order.row});
+  const at::Tensor input = at::randn({order.rows, order.row, description.hidden});
+  input.set_requires_grad(true);  // as behind a boundary
+  BlockTimes times =
+      time_block(model->layer(kFirstBlock), input, models::make_pass(rows, order.row));
+  const double forward = median(times.forward);
+  reach::ComputeMeasured measured;
+  measured.flops_per_second = description.layers[kFirstBlock].forward_flops_per_token *
+                              static_cast<double>(order.rows * order.row) / forward;
+  measured.backward = median(times.backward) / forward;
+  measured.memory_bytes_per_second = memory_rate();
+  return measured;
+}
+
+base::ExitCode answer_measure(int input, int output) {
+  reach::ReachAnswer answer;
+  try {
+    const std::string text = base::read_all(input, "what to measure", kMostOrder, kOrderLimit);
+    const reach::ReachOrder order = reach::parse_reach_order(std::as_bytes(std::span(text)));
+    answer = measure_compute(std::get<reach::MeasureCompute>(order));
+  } catch (const std::exception& error) {
+    answer = reach::OrderFailed{base::describe_failure(error).text};
+  }
+  net::Frame line = format(answer);
+  line.push_back(std::byte{'\n'});
+  for (std::span<const std::byte> rest = line; !rest.empty();) {
+    const ssize_t sent = ::write(output, rest.data(), rest.size());
+    if (sent <= 0) return base::ExitCode::peer_lost;
+    rest = rest.subspan(static_cast<std::size_t>(sent));
+  }
+  return base::ExitCode::done;
+}
+
+}  // namespace strait::worker

@@ -1,0 +1,143 @@
+#include "launcher/worker/data_links.h"
+
+#include <utility>
+
+#include "launcher/worker/stage_settings.h"
+
+namespace strait::worker {
+
+DataLinks::DataLinks(net::Node& node, plan::StageJob job) : node_(node), job_(std::move(job)) {
+  const MutexLock lock(mutex_);
+  for (const plan::Plan::Link& link : job_.plan.links) {
+    if (job_.binds.contains(link.name)) bound_[link.name] = bind(link, endpoints_);
+  }
+}
+
+std::unique_ptr<net::Link> DataLinks::bind(const plan::Plan::Link& link, Endpoints& endpoints) {
+  const auto [first, last] = job_.plan.recipe.hosts.ports;
+  net::BindAddress address;
+  address.host = job_.binds.at(link.name);
+  address.first_port = static_cast<std::uint16_t>(first);
+  address.last_port = static_cast<std::uint16_t>(last);
+  std::unique_ptr<net::Listener>& listener = listeners_[link.name];
+  listener.reset();  // its port may be the only one
+  listener = node_.listen(address);
+  endpoints[link.name] = listener->endpoint();
+  return listener->expect(link_options(job_, link));
+}
+
+// By plan; who binds is another matter.
+bool DataLinks::is_mine(const plan::Plan::Link& link) const {
+  return link.listens == job_.process || link.connects == job_.process;
+}
+
+net::ProcessName DataLinks::peer_of(const plan::Plan::Link& link) const {
+  return link.listens == job_.process ? link.connects : link.listens;
+}
+
+bool DataLinks::comes_back(const plan::Plan::Link& link) const {
+  return job_.plan.recipe.sync.on_loss == recipe::LossRule::go_on &&
+         peer_of(link).replica != job_.process.replica;
+}
+
+stages::StageLinks DataLinks::connect(const Endpoints& everybody) {
+  const MutexLock lock(mutex_);
+  stages::StageLinks made;
+  made.seats.resize(job_.plan.process(job_.process).chunks.size());
+  if (const std::int64_t replicas = job_.plan.recipe.pipeline.replicas; replicas > 1) {
+    made.replicas.resize(static_cast<std::size_t>(replicas));
+    if (job_.process.stage == 0) made.votes.resize(static_cast<std::size_t>(replicas));
+  }
+  for (const plan::Plan::Link& link : job_.plan.links) {
+    if (!is_mine(link)) continue;
+    std::unique_ptr<net::Link> one = std::move(bound_[link.name]);
+    const bool there = !comes_back(link) || everybody.contains(link.name);
+    if (one == nullptr && there) {
+      one = node_.connect(everybody.at(link.name), link_options(job_, link));
+    }
+    if (comes_back(link)) {
+      auto lasting = std::make_unique<net::ReplaceableLink>(link.name, peer_of(link).describe(),
+                                                            there ? std::move(one) : nullptr);
+      lasting_[link.name].link = lasting.get();
+      one = std::move(lasting);
+    }
+    watched_.push_back(watched(link, one.get()));
+    place(made, link) = std::move(one);
+  }
+  bound_.clear();
+  return made;
+}
+
+DataLinks::Endpoints DataLinks::expect(std::uint32_t replica,
+                                       const std::map<std::string, std::string>& keys,
+                                       const std::map<std::string, std::string>& binds) {
+  const MutexLock lock(mutex_);
+  for (const auto& [process, key] : keys) job_.peer_keys[process] = key;
+  comes_ = replica;
+  Endpoints endpoints;
+  for (const plan::Plan::Link& link : job_.plan.links) {
+    if (!is_mine(link) || peer_of(link).replica != replica) continue;
+    Lasting& lasting = lasting_.at(link.name);
+    lasting.next.reset();
+    job_.binds.erase(link.name);
+    const auto here = binds.find(link.name);
+    if (here == binds.end()) continue;
+    job_.binds.insert(*here);
+    lasting.next = bind(link, endpoints);
+  }
+  return endpoints;
+}
+
+void DataLinks::connect_to_new(const Endpoints& everybody) {
+  const MutexLock lock(mutex_);
+  for (const plan::Plan::Link& link : job_.plan.links) {
+    if (!is_mine(link) || peer_of(link).replica != comes_) continue;
+    Lasting& lasting = lasting_.at(link.name);
+    const auto found = everybody.find(link.name);
+    if (lasting.next == nullptr && found != everybody.end()) {
+      lasting.next = node_.connect(found->second, link_options(job_, link));
+    }
+  }
+}
+
+void DataLinks::put_in_place(std::uint32_t replica, const sync::MembershipTracker& roster) {
+  const MutexLock lock(mutex_);
+  for (const plan::Plan::Link& link : job_.plan.links) {
+    if (!is_mine(link) || peer_of(link).replica != replica) continue;
+    Lasting& lasting = lasting_.at(link.name);
+    lasting.link->replace(std::move(lasting.next));
+    if (roster.contains(replica)) continue;
+    // Gone again, and whoever hears of that has aborted the former one.
+    lasting.link->abort(
+        net::LinkError(net::LinkError::Kind::aborted, "the replica has left again"));
+  }
+}
+
+StageReporter::WatchedLink DataLinks::watched(const plan::Plan::Link& link, net::Link* made) const {
+  using Carries = StageReporter::Carries;
+  const bool below = link.listens == job_.process;
+  const Carries over_boundary = below ? Carries::gradients : Carries::activations;
+  return {made, peer_of(link), link.use == plan::Plan::Use::boundary ? over_boundary : Carries::weights};
+}
+
+std::unique_ptr<net::Link>& DataLinks::place(stages::StageLinks& made,
+                                             const plan::Plan::Link& link) const {
+  const bool below = link.listens == job_.process;
+  const net::ProcessName peer = peer_of(link);
+  switch (link.use) {
+    case plan::Plan::Use::tie:
+      return made.tie;
+    case plan::Plan::Use::replica:
+      return made.replicas.at(peer.replica);
+    case plan::Plan::Use::vote:
+      return made.votes.at(peer.replica);
+    case plan::Plan::Use::boundary:
+      break;
+  }
+  const std::int64_t chunk = (link.place + (below ? 1 : 0)) / job_.plan.recipe.pipeline.stages;
+  stages::SeatLinks& seat = made.seats.at(static_cast<std::size_t>(chunk));
+  (below ? seat.upstream_name : seat.downstream_name) = peer.describe();
+  return below ? seat.upstream : seat.downstream;
+}
+
+}  // namespace strait::worker

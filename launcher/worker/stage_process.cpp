@@ -1,0 +1,214 @@
+#include "launcher/worker/stage_process.h"
+
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <optional>
+#include <thread>
+
+#include "framework/net/node.h"
+#include "framework/tensors/checkpoint_reader.h"
+#include "framework/tensors/weight_files.h"
+#include "launcher/base/build_id.h"
+#include "launcher/base/failure.h"
+#include "launcher/planner/planned_sync.h"
+#include "launcher/plugin/plugin_file.h"
+#include "launcher/worker/control_end.h"
+#include "launcher/worker/data_links.h"
+#include "launcher/plan/stage_job.h"
+#include "launcher/worker/stage_reporter.h"
+#include "launcher/worker/stage_saver.h"
+#include "launcher/worker/stage_settings.h"
+#include "launcher/base/user_error.h"
+#include "models/tensor_names.h"
+#include "stages/stage.h"
+#include "stages/stage_state.h"
+
+namespace strait::worker {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::chrono::seconds kFarewell{5};
+
+// Ends the process when the launcher's end of stdin closes: there is nobody left to work for.
+void leave_with_launcher(int descriptor) {
+  std::thread([descriptor] {
+    char ignored = 0;
+    ssize_t got = 1;
+    while (got > 0 || (got < 0 && errno == EINTR)) got = read(descriptor, &ignored, 1);
+    spdlog::error("who started this process is gone (end of file on stdin); leaving");
+    std::_Exit(number(base::ExitCode::peer_lost));
+  }).detach();
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
+}
+
+net::NodeOptions node_options(const plan::StageJob& job) {
+  net::NodeOptions options;
+  options.name = job.process;
+  options.run = job.run;
+  options.generation = job.generation;
+  options.keys = job.keys;
+  options.on_event = [](const std::string& event) { spdlog::info("{}", event); };
+  return options;
+}
+
+std::unique_ptr<net::Link> control_link(net::Node& node, const plan::StageJob& job) {
+  net::LinkOptions options;
+  options.name = "control " + job.process.text();
+  options.peer = net::ProcessName::coordinator();
+  options.peer_public_key = job.coordinator_key;
+  options.terms = {{"build", base::build_id()}};
+  options.hold = std::chrono::seconds(job.plan.recipe.hosts.hold);
+  return node.connect(job.coordinator_endpoint, options);
+}
+
+void load_pretrained(stages::Stage& stage, const plan::StageJob& job) {
+  const std::string& path = job.plan.recipe.model.path;
+  const tensors::WeightFiles files(path);
+  std::vector<models::TensorShape> shapes;
+  for (const auto& entry : files.tensors()) shapes.push_back({entry.info.name, entry.info.shape});
+  const auto in_file = models::match_tensors(
+      models::parse_config(job.plan.model_config, path + "/config.json"), shapes, path);
+  stages::load_weights(stage.optimizer(),
+                       [&](const std::string& name) { return files.read(in_file.at(name)); });
+}
+
+void load(stages::Stage& stage, const plan::StageJob& job) {
+  if (!job.resume.empty()) {
+    // The launcher has just compared every hash.
+    const tensors::CheckpointReader checkpoint(job.resume, store::Verify::sizes);
+    const auto read = [&](const std::string& name) { return checkpoint.read(name); };
+    stage.restore(read, job.resume_exact);
+    if (job.resume_caches) stage.restore_caches(read);
+  } else if (job.plan.recipe.model.weights == recipe::Weights::random) {
+    stage.initialize();
+  } else {
+    load_pretrained(stage, job);
+  }
+}
+
+store::Step first_step(const plan::StageJob& job) {
+  if (job.resume.empty()) return store::Step{0};
+  return store::open_checkpoint(job.resume, store::Verify::sizes).step;
+}
+
+// Only the ends of a pipeline need to know what the rows hold.
+stages::StageData data_for(const plan::StageJob& job, const stages::StageLinks& links) {
+  if (links.seats.front().upstream != nullptr && links.seats.back().downstream != nullptr) {
+    return {};
+  }
+  stages::StageData data;
+  data.training = std::make_shared<const tensors::TokenFile>(job.plan.train.file);
+  if (job.plan.eval) {
+    data.evaluation = std::make_shared<const tensors::TokenFile>(job.plan.eval->file);
+  }
+  return data;
+}
+
+// What the coordinator says of a replica that comes is heard while this process trains.
+void follow(ControlEnd& control, const std::shared_ptr<DataLinks>& links) {
+  control.on_admit(
+      [links](const control::Admit& admit) { return links->expect(admit.replica, admit.keys, admit.binds); },
+      [links](const control::Peers& peers) { links->connect_to_new(peers.endpoints); });
+}
+
+// Whoever finds one link dead breaks off, and would never look at the others. But who is cut off
+// from whom shows which of them is to leave: those who fell silent with it are told of too.
+void tell_lost(std::uint32_t replica, const std::string& why, const plan::StageJob& job,
+               ControlEnd& control, const sync::MembershipTracker& roster, StageReporter& reporter) {
+  control.say(control::LostReplica{replica, why});
+  const std::chrono::seconds hold(job.plan.recipe.hosts.hold);
+  for (const std::uint32_t other : reporter.unheard_for(hold)) {
+    if (other == replica || !roster.contains(other)) continue;
+    control.say(control::LostReplica{other, fmt::format("nothing is heard from replica {} either", other)});
+  }
+}
+
+store::Step train(const plan::StageJob& job, net::Node& node, ControlEnd& control, sync::MembershipTracker& roster,
+                  StageReporter& reporter) {
+  plugin::load_copies(job.plugins);
+  const auto links = std::make_shared<DataLinks>(node, job);
+  std::optional<stages::Stage> stage;
+  if (!job.joins) {
+    stage.emplace(stage_options(job, first_step(job)));
+    load(*stage, job);
+  }
+  reporter.set_phase("meeting the others");
+  control.say(control::Ready{links->endpoints()});
+  stages::StageLinks connected = links->connect(control.wait_for_peers());
+  follow(control, links);
+  if (job.joins) {
+    reporter.set_phase("waiting for a checkpoint of the others");
+    const ControlEnd::Turn turn = control.wait_for_turn();
+    stage.emplace(stage_options(job, turn.step));
+    reporter.set_phase("hearing what the others know");
+    connected.entry = {turn.arrival, [&reporter] { reporter.moved(); }};
+  }
+  const stages::StageData data = data_for(job, connected);
+  if (job.plan.recipe.sync.on_loss == recipe::LossRule::go_on) connected.roster = &roster;
+  stage->connect(std::move(connected), data, [&control] { return control.wishes(); });
+  StageSaver saver(job, control, *stage);
+  reporter.on_checkpoint([&](store::Step step) {
+    const stages::Saved saved = saver.save(step);
+    if (saved.arrival) links->put_in_place(saved.arrival->replica, roster);
+    return saved;
+  });
+  const StageReporter::Watching watching = reporter.watch(stage->waits(), links->watched());
+  const store::Step done = stage->run(reporter);
+  reporter.set_phase("leaving");
+  saver.check_last();
+  return done;
+}
+
+}  // namespace
+
+base::ExitCode run_stage_process(int job_descriptor) {
+  try {
+    const plan::StageJob job = plan::read_stage_job(job_descriptor);
+    leave_with_launcher(job_descriptor);
+    spdlog::info("{} of run {}, generation {}, build {}", job.process.describe(), job.run.hex(),
+                 job.generation, base::build_id());
+    at::set_num_threads(static_cast<int>(job.plan.process(job.process).threads));
+    net::Node node(node_options(job));
+    sync::MembershipTracker roster(static_cast<std::uint32_t>(job.plan.recipe.pipeline.replicas),
+                        job.process.replica, job.absent);
+    ControlEnd control(control_link(node, job));
+    control.keep_roster(roster);
+    control.say(control::Hello{job.process, getpid(), host_name(), base::build_id()});
+    base::ExitCode code = base::ExitCode::done;
+    try {
+      StageReporter reporter(control, job.process, planner::bfloat16_sync_bytes(job.plan, job.process));
+      roster.on_lost([&](std::uint32_t replica, const std::string& why) {
+        tell_lost(replica, why, job, control, roster, reporter);
+      });
+      const store::Step done = train(job, node, control, roster, reporter);
+      reporter.write_trace(std::filesystem::path(job.run_directory) / "logs" /
+                           (job.process.text() + ".trace.json"));
+      control.say(control::Done{done});
+    } catch (const std::exception& error) {
+      const base::Failure failure = base::describe_failure(error);
+      spdlog::error("{}", failure.text);
+      code = failure.code;
+      control.say(control::Failed{failure.code, failure.text});
+    }
+    control.flush(Clock::now() + kFarewell);
+    return code;
+  } catch (const std::exception& error) {
+    const base::Failure failure = base::describe_failure(error);
+    spdlog::error("{}", failure.text);
+    return failure.code;
+  }
+}
+
+}  // namespace strait::worker

@@ -1,0 +1,291 @@
+#include "launcher/worker/stage_reporter.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include "framework/net/stall_report.h"
+#include "launcher/base/user_error.h"
+
+namespace strait::worker {
+namespace {
+
+constexpr std::chrono::seconds kProgressEvery{1};
+constexpr int kSkipsAllowed = 5;
+constexpr double kNanosecondsPerSecond = 1e9;
+// A wait shorter than this is nobody's concern.
+constexpr std::chrono::seconds kWorthTelling{1};
+
+// ‖part‖ / ‖whole‖ of two sums of squares; nothing where there was nothing to compare with.
+std::optional<double> ratio_of_norms(double part, double whole) {
+  return whole > 0 ? std::optional(std::sqrt(part / whole)) : std::nullopt;
+}
+
+const char* direction_word(stages::BoundaryTraffic::Direction direction) {
+  return direction == stages::BoundaryTraffic::Direction::forward ? "forward" : "backward";
+}
+
+std::string switch_sentence(const stages::CodecSwitch& one) {
+  return fmt::format("boundary {} {}, from step {} on: {}", one.boundary,
+                     direction_word(one.direction), number(one.step) + 1, one.decision.why);
+}
+
+control::BoundaryStep boundary_step(const stages::BoundaryTraffic& sent) {
+  const codec::Traffic& traffic = sent.traffic;
+  control::BoundaryStep step;
+  step.boundary = sent.boundary;
+  step.direction = direction_word(sent.direction);
+  step.raw_bytes = traffic.raw_bytes;
+  step.sent_bytes = traffic.payload_bytes;
+  step.change = ratio_of_norms(traffic.change_squares, traffic.changed_value_squares);
+  step.error = ratio_of_norms(traffic.error_squares, traffic.value_squares);
+  step.cache_bytes = traffic.cache_bytes;
+  step.hits = traffic.hits;
+  step.first_visits = traffic.first_visits;
+  step.evictions = traffic.evictions;
+  step.resends = traffic.resends;
+  return step;
+}
+
+const char* phase_word(const schedules::Action& action, bool training) {
+  if (!training) return "evaluating";
+  return action.work == schedules::Work::forward ? "forward" : "backward";
+}
+
+}  // namespace
+
+StageReporter::StageReporter(ControlEnd& control, net::ProcessName process,
+                             std::uint64_t bfloat16_sync_bytes)
+    : control_(control),
+      process_(process),
+      bfloat16_sync_bytes_(bfloat16_sync_bytes),
+      spans_(process.describe(), static_cast<int>(process.replica * 1000 + process.stage)),
+      thread_([this] { report_loop(); }) {
+  spans_.name_row(0, "compute");
+}
+
+StageReporter::~StageReporter() {
+  {
+    const MutexLock lock(mutex_);
+    ending_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+StageReporter::Watching StageReporter::watch(const stages::WaitClock& waits,
+                                             std::vector<WatchedLink> links) {
+  const MutexLock lock(mutex_);
+  waits_ = &waits;
+  links_ = std::move(links);
+  return Watching(*this);
+}
+
+void StageReporter::unwatch() {
+  const MutexLock lock(mutex_);
+  waits_ = nullptr;
+  links_.clear();
+}
+
+std::set<std::uint32_t> StageReporter::unheard_for(std::chrono::seconds time) {
+  const auto now = std::chrono::steady_clock::now();
+  std::set<std::uint32_t> replicas;
+  const MutexLock lock(mutex_);
+  for (const WatchedLink& watched : links_) {
+    if (watched.peer.replica == process_.replica) continue;
+    const net::LinkState state = watched.link->state();
+    if (!state.connected && now - state.last_heard >= time) replicas.insert(watched.peer.replica);
+  }
+  return replicas;
+}
+
+void StageReporter::set_phase(const std::string& phase) {
+  ++finished_actions_;
+  const MutexLock lock(mutex_);
+  phase_ = phase;
+}
+
+void StageReporter::report_loop() {
+  try {
+    while (true) {
+      control_.say(progress());
+      const auto next = std::chrono::steady_clock::now() + kProgressEvery;
+      const MutexLock lock(mutex_);
+      while (!ending_ && changed_.wait_until(mutex_, next)) {
+      }
+      if (ending_) return;
+    }
+  } catch (const net::LinkError&) {
+    // The control end hears of the same death and ends the process; there is nobody left to tell.
+  }
+}
+
+control::Progress StageReporter::progress() {
+  control::Progress progress;
+  progress.step = static_cast<store::Step>(step_.load());
+  progress.micro_batch = micro_batch_;
+  const MutexLock lock(mutex_);
+  progress.phase = phase_;
+  progress.finished_actions = finished_actions_;
+  if (waits_ == nullptr) return progress;
+  const stages::WaitClock::Reading wait = waits_->read();
+  const auto now = std::chrono::steady_clock::now();
+  for (WatchedLink& watched : links_) {
+    const net::LinkState state = watched.link->state();
+    // A tensor or a sync round that takes minutes on a narrow link is no standstill.
+    if (std::exchange(watched.last_data, state.last_data) != state.last_data) ++finished_actions_;
+    progress.links.push_back(
+        control::LinkTraffic{state.name, state.peer, state.sent_bytes, state.received_bytes});
+    if (watched.link != wait.link) continue;
+    progress.waits_on = watched.peer;
+    progress.waited_seconds = std::chrono::duration<double>(now - wait.since).count();
+    if (now - wait.since < kWorthTelling) continue;
+    progress.waits_for =
+        net::stall_report(net::Wait{process_.describe(), wait.what, wait.since}, state, now);
+  }
+  progress.finished_actions = finished_actions_;
+  return progress;
+}
+
+StageReporter::Traffic StageReporter::traffic() {
+  const MutexLock lock(mutex_);
+  Traffic sent;
+  for (const WatchedLink& watched : links_)
+    sent[watched.carries] += watched.link->state().sent_bytes;
+  return sent;
+}
+
+double StageReporter::waited() {
+  const MutexLock lock(mutex_);
+  return waits_ == nullptr ? 0.0 : waits_->read().total;
+}
+
+void StageReporter::begin_span() {
+  waited_before_ = waited();
+  span_started_ = trace::now();
+}
+
+void StageReporter::end_span(const char* name, const char* argument, std::int64_t value) {
+  const auto wait = static_cast<trace::Nanoseconds>((waited() - waited_before_) * 1e9);
+  const trace::Nanoseconds working = span_started_ + wait;
+  if (wait > 0) {
+    spans_.record(trace::Span{"wait", "wait", 0, span_started_, working, argument, value});
+  }
+  spans_.record(trace::Span{name, "compute", 0, working, trace::now(), argument, value});
+}
+
+void StageReporter::before(const stages::Phase& phase, const schedules::Action& action) {
+  step_ = number(phase.step);
+  micro_batch_ = number(action.micro_batch);
+  {
+    const MutexLock lock(mutex_);
+    phase_ = phase_word(action, phase.training);
+  }
+  begin_span();
+}
+
+void StageReporter::after(const stages::Phase& phase, const schedules::Action& action) {
+  end_span(phase_word(action, phase.training), "micro_batch", number(action.micro_batch));
+  begin_span();  // what follows the last action of a step, up to its report, is the update
+  ++finished_actions_;
+}
+
+void StageReporter::trained(const stages::StepSummary& summary) {
+  const stages::StepVerdict& verdict = summary.verdict;
+  end_span("update", "step", number(verdict.step) + 1);
+  const Traffic sent = traffic();
+  const auto since_last = [&](Carries carries) {
+    const auto now = sent.find(carries);
+    return now == sent.end() ? 0 : now->second - reported_[carries];
+  };
+  control::StepDone done;
+  done.step = static_cast<store::Step>(number(verdict.step) + 1);
+  done.loss = verdict.loss;
+  done.grad_norm = verdict.gradient_norm;
+  done.learning_rate = summary.learning_rate;
+  done.tokens = verdict.tokens;
+  done.skipped = verdict.skip;
+  done.seconds = summary.seconds;
+  done.busy_seconds = summary.busy_seconds;
+  done.bytes_forward = since_last(Carries::activations);
+  done.bytes_backward = since_last(Carries::gradients);
+  done.bytes_sync = since_last(Carries::weights);
+  for (const stages::BoundaryTraffic& sent_over : summary.sent) {
+    done.boundaries.push_back(boundary_step(sent_over));
+  }
+  done.sync = sync_step(summary);
+  reported_ = sent;
+  micro_batch_ = -1;
+  step_ = number(done.step);
+  ++finished_actions_;
+  control_.say(done);
+  tell_resends(done);
+  for (const stages::CodecSwitch& one : summary.switches) {
+    control_.say(control::Event{"codec_switched", switch_sentence(one)});
+  }
+  tell_dropped(summary.sync.dropped);
+  count_skips(verdict);
+}
+
+void StageReporter::tell_dropped(std::uint64_t rounds) {
+  const std::uint64_t before = std::exchange(dropped_, rounds);
+  if (rounds == before) return;
+  control_.say(
+      control::Event{"round_dropped",
+            fmt::format("{} {} of {} came to nothing by step {}, because a replica left, "
+                        "and went on among the others",
+                        rounds - before, rounds - before == 1 ? "sync round" : "sync rounds",
+                        process_.describe(), step_.load())});
+}
+
+std::vector<control::SyncStep> StageReporter::sync_step(const stages::StepSummary& summary) {
+  if (bfloat16_sync_bytes_ == 0) return {};
+  const sync::SyncTraffic before = std::exchange(synced_, summary.sync);
+  const double waited_before = std::exchange(sync_waited_, summary.sync_waited_seconds);
+  return {{process_.text(), synced_.rounds - before.rounds, synced_.sent_bytes - before.sent_bytes,
+           bfloat16_sync_bytes_, synced_.round_seconds - before.round_seconds,
+           sync_waited_ - waited_before}};
+}
+
+void StageReporter::tell_resends(const control::StepDone& done) {
+  for (const control::BoundaryStep& boundary : done.boundaries) {
+    if (boundary.resends == 0) continue;
+    control_.say(control::Event{
+        "resent",
+        fmt::format("boundary {}: the two ends remembered {} {} differently at step {}; {} sent "
+                    "whole and are equal again, training saw the right values",
+                    boundary.boundary, boundary.resends, boundary.resends == 1 ? "row" : "rows",
+                    number(done.step), boundary.resends == 1 ? "it was" : "they were")});
+  }
+}
+
+void StageReporter::count_skips(const stages::StepVerdict& verdict) {
+  skipped_in_a_row_ = verdict.skip ? skipped_in_a_row_ + 1 : 0;
+  if (skipped_in_a_row_ < kSkipsAllowed) return;
+  throw base::UserError(
+      base::ExitCode::numeric,
+      fmt::format("the loss or a gradient was not finite for {} steps in a row, the last "
+                  "being step {} (loss {}, gradient norm {}); the newest checkpoint is "
+                  "from before: resume it with a lower train.learning_rate",
+                  skipped_in_a_row_, number(verdict.step) + 1, verdict.loss,
+                  verdict.gradient_norm));
+}
+
+void StageReporter::evaluated(const stages::StepVerdict& verdict) {
+  ++finished_actions_;
+  // Every stage knows the result; those that nobody waits for behind them tell.
+  if (process_.stage == 0) {
+    control_.say(control::Evaluated{verdict.step, verdict.loss, verdict.target_tokens});
+  }
+}
+
+stages::Saved StageReporter::checkpoint(store::Step steps) {
+  set_phase("checkpoint");
+  const stages::Saved saved = save_(steps);
+  ++finished_actions_;
+  return saved;
+}
+
+}  // namespace strait::worker

@@ -1,0 +1,106 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "framework/mutex.h"
+#include "framework/trace/span_log.h"
+#include "launcher/worker/control_end.h"
+#include "stages/stage_observer.h"
+#include "stages/wait_clock.h"
+
+namespace strait::worker {
+
+// Tells the coordinator what a stage does: a Progress every second from a thread that does not
+// compute, and after every step what came of it. Also keeps the spans of the trace.
+class StageReporter final : public stages::StageObserver {
+ public:
+  enum class Carries { activations, gradients, weights };  // what we send over it
+  struct WatchedLink {
+    net::Link* link = nullptr;
+    net::ProcessName peer;
+    Carries carries = Carries::activations;
+    std::chrono::steady_clock::time_point last_data{};  // seen in the last report
+  };
+  using Save = std::function<stages::Saved(store::Step)>;  // see StageObserver::checkpoint
+
+  // `bfloat16_sync_bytes`: what this process would send to other replicas in every step if all of
+  // its weights were reduced in bfloat16; 0: there are none.
+  StageReporter(ControlEnd& control, net::ProcessName process, std::uint64_t bfloat16_sync_bytes);
+  ~StageReporter() override;
+
+  // While this lives, reports say what a stage and its links show; it dies before they do, however
+  // they come to their end.
+  class [[nodiscard]] Watching {
+   public:
+    explicit Watching(StageReporter& reporter) : reporter_(reporter) {}
+    Watching(const Watching&) = delete;
+    Watching& operator=(const Watching&) = delete;
+    ~Watching() { reporter_.unwatch(); }
+
+   private:
+    StageReporter& reporter_;
+  };
+  Watching watch(const stages::WaitClock& waits, std::vector<WatchedLink> links)
+      STRAIT_EXCLUDES(mutex_);
+  // Other replicas that a watched link has been cut off from for so long. Any thread.
+  std::set<std::uint32_t> unheard_for(std::chrono::seconds time) STRAIT_EXCLUDES(mutex_);
+  void set_phase(const std::string& phase) STRAIT_EXCLUDES(mutex_);
+  void moved() { ++finished_actions_; }  // the process has got on, whatever it does
+  void on_checkpoint(Save save) { save_ = std::move(save); }
+  void write_trace(const std::filesystem::path& path) const { spans_.write(path); }
+
+  void before(const stages::Phase& phase, const schedules::Action& action) override;
+  void after(const stages::Phase& phase, const schedules::Action& action) override;
+  void trained(const stages::StepSummary& summary) override;
+  void evaluated(const stages::StepVerdict& verdict) override;
+  stages::Saved checkpoint(store::Step steps) override;
+
+ private:
+  using Traffic = std::map<Carries, std::uint64_t>;  // bytes sent so far
+
+  void unwatch() STRAIT_EXCLUDES(mutex_);
+  void report_loop();
+  control::Progress progress() STRAIT_EXCLUDES(mutex_);
+  Traffic traffic() STRAIT_EXCLUDES(mutex_);
+  std::vector<control::SyncStep> sync_step(const stages::StepSummary& summary);
+  double waited() STRAIT_EXCLUDES(mutex_);
+  void begin_span();
+  // What was waited within a span is drawn ahead of the work: that is where ports block.
+  void end_span(const char* name, const char* argument, std::int64_t value);
+  void tell_resends(const control::StepDone& done);
+  void tell_dropped(std::uint64_t rounds);
+  void count_skips(const stages::StepVerdict& verdict);
+
+  ControlEnd& control_;
+  const net::ProcessName process_;
+  const std::uint64_t bfloat16_sync_bytes_;
+  trace::SpanLog spans_;
+  Save save_;
+  trace::Nanoseconds span_started_ = 0;
+  double waited_before_ = 0;  // seconds, when the span began
+  int skipped_in_a_row_ = 0;
+  Traffic reported_;
+  sync::SyncTraffic synced_;  // likewise
+  double sync_waited_ = 0;
+  std::uint64_t dropped_ = 0;  // sync rounds
+  std::atomic<std::uint64_t> finished_actions_ = 0;
+  std::atomic<std::int64_t> micro_batch_ = -1;
+  std::atomic<std::int64_t> step_ = 0;
+
+  Mutex mutex_;
+  Condition changed_;
+  std::string phase_ STRAIT_GUARDED_BY(mutex_) = "loading";
+  const stages::WaitClock* waits_ STRAIT_GUARDED_BY(mutex_) = nullptr;
+  std::vector<WatchedLink> links_ STRAIT_GUARDED_BY(mutex_);
+  bool ending_ STRAIT_GUARDED_BY(mutex_) = false;
+  std::thread thread_;
+};
+
+}  // namespace strait::worker

@@ -1,0 +1,99 @@
+#include "launcher/worker/stage_saver.h"
+
+#include <spdlog/spdlog.h>
+
+#include <filesystem>
+#include <string>
+#include <utility>
+
+#include "framework/mutex.h"
+#include "framework/store/checkpoint.h"
+#include "framework/tensors/shard_writer.h"
+#include "framework/store/store_error.h"
+#include "launcher/base/failure.h"
+#include "launcher/base/user_error.h"
+
+namespace strait::worker {
+
+class StageSaver::Shards {
+ public:
+  explicit Shards(const plan::StageJob& job)
+      : run_(job.run_directory),
+        learnt_(store::shard_name(job.process.stage, job.process.replica)),
+        caches_(store::caches_name(job.process.stage, job.process.replica)) {}
+
+  std::filesystem::path checkpoint(store::Step step) const {
+    return store::checkpoint_directory(run_, step);
+  }
+  const std::string& learnt() const { return learnt_; }
+  const std::string& caches() const { return caches_; }
+
+  // From now on what is there of this step is of this epoch.
+  void begin(store::Step step, std::uint32_t epoch) STRAIT_EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    begun_ = {step, epoch};
+  }
+
+  // Takes back what was written in this epoch. That it was given up can be heard late, when this
+  // process has agreed with others, who had heard it, and has written the step again.
+  void withdraw(store::Step step, std::uint32_t epoch) STRAIT_EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    if (begun_ && begun_->first == step && begun_->second > epoch) return;
+    for (const std::string& name : {learnt_, caches_}) remove(step, name);
+  }
+
+ private:
+  // What cannot be removed does no harm but to the space it takes: training goes on.
+  void remove(store::Step step, const std::string& name) const {
+    try {
+      store::withdraw_shard(checkpoint(step), name);
+    } catch (const store::StoreError& error) {
+      spdlog::warn("{}", error.what());
+    }
+  }
+
+  const std::filesystem::path run_;
+  const std::string learnt_;
+  const std::string caches_;
+  Mutex mutex_;
+  std::optional<std::pair<store::Step, std::uint32_t>> begun_ STRAIT_GUARDED_BY(mutex_);
+};
+
+StageSaver::StageSaver(const plan::StageJob& job, ControlEnd& control, stages::Stage& stage)
+    : job_(job), control_(control), stage_(stage), shards_(std::make_shared<Shards>(job)) {
+  control_.on_drop(
+      [shards = shards_](store::Step step, std::uint32_t epoch) { shards->withdraw(step, epoch); });
+}
+
+stages::Saved StageSaver::save(store::Step step) {
+  const std::uint32_t epoch = stage_.epoch();
+  shards_->begin(step, epoch);
+  try {
+    control_.say(control::ShardsWritten{step, write(step), epoch});
+  } catch (const store::StoreError& error) {
+    control_.say(control::ShardFailed{step, base::exit_code_of(error), error.what(), epoch});
+  }
+  ControlEnd::Decision decision = control_.wait_for_commit(step, epoch);
+  missing_ = std::move(decision.missing);
+  // Again: it may have been given up by others before all of it was written here.
+  if (missing_) shards_->withdraw(step, epoch);
+  return {!decision.again, decision.arrival};
+}
+
+std::vector<store::ShardFile> StageSaver::write(store::Step step) const {
+  const auto checkpoint = shards_->checkpoint(step);
+  std::vector<store::ShardFile> files;
+  files.push_back(tensors::write_shard(checkpoint, shards_->learnt(), stage_.saved_tensors()));
+  if (job_.plan.recipe.checkpoint.caches == recipe::SavedCaches::drop) return files;
+  const std::vector<tensors::NamedTensor> remembered = stage_.saved_caches();
+  if (!remembered.empty()) {
+    files.push_back(tensors::write_shard(checkpoint, shards_->caches(), remembered));
+  }
+  return files;
+}
+
+void StageSaver::check_last() const {
+  if (missing_) throw base::UserError(base::ExitCode::storage_full, *missing_);
+}
+
+}  // namespace strait::worker

@@ -1,0 +1,163 @@
+#include "launcher/worker/stage_settings.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "launcher/base/build_id.h"
+#include "launcher/planner/planned_sync.h"
+#include "launcher/recipe/recipe_writer.h"
+
+namespace strait::worker {
+namespace {
+
+at::ScalarType scalar_type(recipe::Dtype dtype) {
+  return dtype == recipe::Dtype::bfloat16 ? at::kBFloat16 : at::kFloat;
+}
+
+at::ScalarType scalar_type(recipe::WireDtype dtype) {
+  switch (dtype) {
+    case recipe::WireDtype::bfloat16:
+      return at::kBFloat16;
+    case recipe::WireDtype::float16:
+      return at::kHalf;
+    case recipe::WireDtype::float32:
+      break;
+  }
+  return at::kFloat;
+}
+
+stages::Decay decay(recipe::DecayKind kind) {
+  switch (kind) {
+    case recipe::DecayKind::linear:
+      return stages::Decay::linear;
+    case recipe::DecayKind::constant:
+      return stages::Decay::constant;
+    case recipe::DecayKind::cosine:
+      break;
+  }
+  return stages::Decay::cosine;
+}
+
+stages::DirectionOptions direction_options(const recipe::Recipe::Codec& codec, const std::string& name,
+                                           std::int64_t bits) {
+  stages::DirectionOptions options;
+  options.codec = name;
+  options.bits = static_cast<int>(bits);
+  options.first_bits = static_cast<int>(codec.first_bits);
+  options.group = static_cast<int>(codec.group);
+  options.rotate = codec.rotate;
+  options.rounding = codec.rounding == recipe::RoundingKind::stochastic ? kernels::Rounding::stochastic
+                                                                : kernels::Rounding::nearest;
+  return options;
+}
+
+stages::BoundaryOptions boundary_options(const plan::StageJob& job, const plan::Plan::Link& link) {
+  const recipe::Recipe::Codec& codec = job.plan.recipe.codec;
+  stages::BoundaryOptions options;
+  options.name = link.name.substr(link.name.find(' ') + 1);
+  options.place = link.place;
+  options.forward = direction_options(codec, codec.forward, codec.forward_bits);
+  options.backward = direction_options(codec, codec.backward, codec.backward_bits);
+  options.cache_kind = codec.cache_kind == recipe::CacheKind::eight_bits ? kernels::EntryKind::eight_bits
+                                                                 : kernels::EntryKind::bfloat16;
+  options.cache_bytes = static_cast<std::uint64_t>(link.cache_bytes);
+  options.cache_disk_bytes = static_cast<std::uint64_t>(link.cache_disk_bytes);
+  options.cache_folder = job.run_directory;
+  return options;
+}
+
+std::vector<stages::SeatOptions> seat_options(const plan::StageJob& job) {
+  std::vector<stages::SeatOptions> seats;
+  for (const models::LayerRange& layers : job.plan.process(job.process).chunks) {
+    seats.emplace_back().layers = layers;
+  }
+  const std::int64_t stages = job.plan.recipe.pipeline.stages;
+  for (const plan::Plan::Link& link : job.plan.links) {
+    if (link.use != plan::Plan::Use::boundary) continue;
+    if (link.listens == job.process) {
+      seats.at(static_cast<std::size_t>((link.place + 1) / stages)).upper =
+          boundary_options(job, link);
+    }
+    if (link.connects == job.process) {
+      seats.at(static_cast<std::size_t>(link.place / stages)).lower = boundary_options(job, link);
+    }
+  }
+  return seats;
+}
+
+}  // namespace
+
+stages::StageOptions stage_options(const plan::StageJob& job, store::Step first) {
+  const plan::Plan& plan = job.plan;
+  const recipe::Recipe& recipe = plan.recipe;
+  stages::StageOptions options;
+  options.model = models::parse_config(plan.model_config, recipe.model.path + "/config.json");
+  options.seats = seat_options(job);
+  options.dtype = scalar_type(recipe.model.dtype);
+  options.seed = static_cast<std::uint64_t>(recipe.seed);
+  options.recompute = recipe.model.recompute == recipe::Recompute::layer;
+  options.clip = recipe.train.clip;
+  options.training_rows = plan.train.rows;
+  options.row_tokens = recipe.data.row;
+  options.wire = scalar_type(recipe.codec.wire_dtype);
+  options.evaluation_wire = options.wire;
+  options.adamw.beta1 = recipe.train.betas.first;
+  options.adamw.beta2 = recipe.train.betas.second;
+  options.adamw.weight_decay = recipe.train.weight_decay;
+  if (!plan.sync_method.empty()) {
+    options.sync = planner::sync_settings(plan::settled_recipe(plan), plan.sync_method, plan.steps);
+  }
+  options.batch.seed = options.seed;
+  options.batch.replicas = recipe.pipeline.replicas;
+  options.batch.replica = job.process.replica;
+  options.batch.micro_batch_rows = *recipe.train.micro_batch;
+  options.batch.micro_batches = plan.micro_batches;
+  options.batch.shuffle = recipe.data.shuffle;
+  options.loop.first = first;
+  options.loop.last = static_cast<store::Step>(plan.steps);
+  options.loop.evaluate = plan.eval.has_value();
+  options.loop.evaluate_every = recipe.train.eval_every;
+  options.loop.checkpoint_every = recipe.checkpoint.every;
+  options.loop.evaluation_among = [&plan, name = job.process](std::size_t replicas,
+                                                              std::size_t place) {
+    return plan.evaluation_actions(name, replicas, place);
+  };
+  options.loop.learning_rate = {recipe.train.learning_rate, recipe.train.warmup, plan.steps,
+                                decay(recipe.train.decay)};
+  options.training = plan.training_actions(job.process);
+  options.evaluation = plan.evaluation_actions(job.process);
+  return options;
+}
+
+net::LinkOptions link_options(const plan::StageJob& job, const plan::Plan::Link& link) {
+  const nlohmann::json recipe = recipe::recipe_to_json(plan::settled_recipe(job.plan));
+  net::LinkOptions options;
+  options.name = link.name;
+  options.peer = link.listens == job.process ? link.connects : link.listens;
+  options.peer_public_key = job.peer_keys.at(options.peer.text());
+  // The plan's hash holds all of it; the others are there to say what differs.
+  options.terms = {{"build", base::build_id()}};
+  if (link.use == plan::Plan::Use::replica) options.priority = net::Priority::background;
+  if (link.use == plan::Plan::Use::replica || link.use == plan::Plan::Use::vote) {
+    const auto said = recipe.find("sync");
+    options.terms.emplace_back("sync", fmt::format("{} {}", job.plan.sync_method,
+                                                   said == recipe.end() ? "{}" : said->dump()));
+    options.terms.emplace_back("replicas", fmt::format("{}", job.plan.recipe.pipeline.replicas));
+  } else {
+    options.terms.emplace_back("codec", recipe.at("codec").dump());
+    options.terms.emplace_back("codec generation", fmt::format("{}", job.codec_generation));
+    options.terms.emplace_back(
+        "cache", fmt::format("{} bytes in memory, {} on disk, {} a row", link.cache_bytes,
+                             link.cache_disk_bytes, link.entry_bytes));
+  }
+  options.terms.emplace_back("plan", job.plan.hash());
+  // From when it is bound, while others may still load for long; who is missing or stuck meanwhile
+  // is the coordinator's to judge.
+  options.connect_limit = std::chrono::minutes(30);
+  options.hold = std::chrono::seconds(job.plan.recipe.hosts.hold);
+  return options;
+}
+
+}  // namespace strait::worker

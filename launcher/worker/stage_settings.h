@@ -1,0 +1,15 @@
+#pragma once
+
+#include "framework/net/link_options.h"
+#include "launcher/plan/stage_job.h"
+#include "stages/stage.h"
+
+namespace strait::worker {
+
+// A job in the words of the rooms that do it. Pure translations.
+stages::StageOptions stage_options(const plan::StageJob& job, store::Step first);
+
+// One link of the plan as this process sees it.
+net::LinkOptions link_options(const plan::StageJob& job, const plan::Plan::Link& link);
+
+}  // namespace strait::worker

@@ -1,0 +1,107 @@
+#include "framework/tensors/token_file.h"
+
+#include <ATen/ATen.h>
+
+#include "framework/tensors/safetensors_writer.h"
+#include "tests/framework/store/expect_store_error.h"
+#include "tests/framework/store/temporary_directory.h"
+
+namespace strait::tensors {
+namespace {
+
+store::TokenRows two_rows() {
+  return {.row_length = 4,
+          .input_ids = {5, 6, 7, 8, 9, 1, 0, 0},
+          .loss_mask = {1, 1, 1, 0, 0, 1, 0, 0},
+          .document = {0, 0, 1, 1, 0, 0, -1, -1}};
+}
+
+TEST(TokenFile, ReadsBackWhatWasWritten) {
+  const TemporaryDirectory folder;
+  write_token_file(folder / "t", two_rows(), {{"tokenizer", "bytes"}});
+  const TokenFile file(folder / "t");
+  EXPECT_EQ(file.rows(), 2);
+  EXPECT_EQ(file.row_length(), 4);
+  EXPECT_EQ(file.largest_token(), 9);
+  EXPECT_EQ(file.metadata().at("tokenizer"), "bytes");
+  EXPECT_EQ(file.hash(), TokenFile(two_rows(), "memory").hash());
+  const store::SampleId second{1};
+  EXPECT_THAT(file.tokens(second), testing::ElementsAre(9, 1, 0, 0));
+  EXPECT_THAT(file.loss_mask(second), testing::ElementsAre(0, 1, 0, 0));
+  EXPECT_THAT(file.documents(second), testing::ElementsAre(0, 0, -1, -1));
+  EXPECT_THROW(file.tokens(store::SampleId{2}), std::out_of_range);
+  EXPECT_THROW(file.tokens(store::SampleId{-1}), std::out_of_range);
+}
+
+TEST(TokenFile, KnowsLengthsWithoutPaddingAndTargetsWithoutFirstTokens) {
+  const TokenFile file(two_rows(), "memory");
+  EXPECT_EQ(file.length(store::SampleId{0}), 4);
+  EXPECT_EQ(file.length(store::SampleId{1}), 2);
+  EXPECT_THAT(file.document_lengths(store::SampleId{0}), testing::ElementsAre(2, 2));
+  EXPECT_THAT(file.document_lengths(store::SampleId{1}), testing::ElementsAre(2));
+  EXPECT_EQ(file.targets(store::SampleId{0}), 1);  // place 1; 0 and 2 are first, 3 is masked out
+  EXPECT_EQ(file.targets(store::SampleId{1}), 1);
+}
+
+TEST(TokenFile, TakesWholeRowsAsTargetsWhenNothingElseIsSaid) {
+  const TemporaryDirectory folder;
+  write_safetensors(folder / "t",
+                    std::vector<NamedTensor>{{"input_ids", at::ones({2, 3}, at::kInt)}});
+  const TokenFile file(folder / "t");
+  EXPECT_EQ(file.length(store::SampleId{1}), 3);
+  EXPECT_THAT(file.document_lengths(store::SampleId{1}), testing::ElementsAre(3));
+  EXPECT_EQ(file.targets(store::SampleId{1}), 2);
+}
+
+TEST(TokenFile, HashTellsEveryTableApart) {
+  const std::string hash = TokenFile(two_rows(), "memory").hash();
+  store::TokenRows other = two_rows();
+  other.input_ids[0] = 4;
+  EXPECT_NE(TokenFile(other, "memory").hash(), hash);
+  other = two_rows();
+  other.loss_mask[0] = 0;
+  EXPECT_NE(TokenFile(other, "memory").hash(), hash);
+  other = two_rows();
+  other.document[3] = 2;
+  EXPECT_NE(TokenFile(other, "memory").hash(), hash);
+}
+
+TEST(TokenFile, NamesFileRowAndPlaceOfWhatIsWrong) {
+  const auto refused = [](const std::function<void(store::TokenRows&)>& damage,
+                          const std::vector<std::string>& words) {
+    store::TokenRows rows = two_rows();
+    damage(rows);
+    expect_store_error(store::StoreError::Kind::bad_input, words,
+                       [&] { TokenFile file(rows, "data/train.tokens"); });
+  };
+  refused([](store::TokenRows& rows) { rows.input_ids[5] = -3; },
+          {"data/train.tokens: row 1: token -3 at place 1"});
+  refused([](store::TokenRows& rows) { rows.loss_mask[2] = 2; }, {"row 0: loss_mask 2 at place 2"});
+  refused([](store::TokenRows& rows) { rows.document[3] = 0; }, {"row 0: document 0", "must not fall"});
+  refused([](store::TokenRows& rows) { rows.document[7] = 0; }, {"row 1: document 0", "follows padding"});
+  refused([](store::TokenRows& rows) { rows.document[1] = -2; }, {"row 0: document -2"});
+  refused([](store::TokenRows& rows) { rows.document[4] = rows.document[5] = -1; },
+          {"row 1: it holds nothing but padding"});
+  refused([](store::TokenRows& rows) { rows.input_ids.pop_back(); }, {"no rows of 4"});
+  refused([](store::TokenRows& rows) { rows = store::TokenRows{}; }, {"no rows of 0"});
+}
+
+TEST(TokenFile, RefusesTensorsOfAnotherShapeOrType) {
+  const TemporaryDirectory folder;
+  const auto refused = [&](std::vector<NamedTensor> tensors,
+                           const std::vector<std::string>& words) {
+    write_safetensors(folder / "t", tensors);
+    expect_store_error(store::StoreError::Kind::bad_input, words, [&] { TokenFile file(folder / "t"); });
+  };
+  const at::Tensor ids = at::ones({2, 3}, at::kInt);
+  refused({{"ids", ids}}, {"no tensor \"input_ids\""});
+  refused({{"input_ids", ids.to(at::kLong)}}, {"input_ids", "I64 [2, 3]", "expected I32 [2, 3]"});
+  refused({{"input_ids", ids.flatten()}}, {"input_ids", "[rows, row]"});
+  refused({{"input_ids", at::ones({0, 3}, at::kInt)}}, {"at least one row"});
+  refused({{"input_ids", ids}, {"loss_mask", at::ones({3, 2}, at::kByte)}},
+          {"loss_mask", "U8 [3, 2]", "expected U8 [2, 3]"});
+  refused({{"input_ids", ids}, {"document", ids.to(at::kShort)}}, {"document", "I16"});
+}
+
+}  // namespace
+}  // namespace strait::tensors

@@ -1,0 +1,76 @@
+// What the doctor says of links, from routes that were found.
+#include "launcher/app/link_checkup.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace strait::app {
+namespace {
+
+using testing::ElementsAre;
+using testing::Field;
+using testing::IsEmpty;
+
+const net::ProcessName kLower{0, 0};
+const net::ProcessName kUpper{1, 0};
+
+plan::Plan plan_of(std::vector<std::size_t> hosts_of_stages) {
+  plan::Plan plan;
+  plan.hosts = {{"a"}, {"b"}};
+  for (const net::ProcessName& name : {kLower, kUpper}) {
+    plan::Plan::Process process;
+    process.name = name;
+    process.host_index = hosts_of_stages.at(name.stage);
+    plan.processes.push_back(process);
+  }
+  for (const char* name : {"boundary 0.0>1.0", "tie 0.0>1.0"}) {
+    plan::Plan::Link link;
+    link.name = name;
+    link.listens = kLower;
+    link.connects = kUpper;
+    plan.links.push_back(link);
+  }
+  return plan;
+}
+
+auto says(hosts::Symptom::Kind kind, const std::string& text) {
+  return AllOf(Field(&hosts::Symptom::kind, kind), Field(&hosts::Symptom::where, "links"),
+               Field(&hosts::Symptom::text, text));
+}
+
+TEST(LinkCheckupTest, LinksThatMeetInTheSameWayShareALine) {
+  EXPECT_THAT(
+      judge_links(plan_of({0, 1}),
+                  {{"boundary 0.0>1.0", kLower, "10.0.0.1"}, {"tie 0.0>1.0", kLower, "10.0.0.1"}},
+                  {}),
+      ElementsAre(
+          says(hosts::Symptom::Kind::well, "b reaches a at 10.0.0.1: boundary 0.0>1.0, tie 0.0>1.0")));
+}
+
+TEST(LinkCheckupTest, WhoeverListensIsWhoIsReached) {
+  EXPECT_THAT(
+      judge_links(plan_of({0, 1}),
+                  {{"boundary 0.0>1.0", kUpper, "10.0.0.2"}, {"tie 0.0>1.0", kLower, "10.0.0.1"}},
+                  {}),
+      ElementsAre(says(hosts::Symptom::Kind::well, "a reaches b at 10.0.0.2: boundary 0.0>1.0"),
+                  says(hosts::Symptom::Kind::well, "b reaches a at 10.0.0.1: tie 0.0>1.0")));
+}
+
+TEST(LinkCheckupTest, RelayedLinksAreToldByTheirNote) {
+  EXPECT_THAT(judge_links(plan_of({0, 1}),
+                          {{"boundary 0.0>1.0", kLower, "127.0.0.1", true},
+                           {"tie 0.0>1.0", kLower, "127.0.0.1", true}},
+                          {{"relayed", "RELAYED: a and b cannot reach each other"}}),
+              ElementsAre(says(hosts::Symptom::Kind::note, "RELAYED: a and b cannot reach each other")));
+}
+
+TEST(LinkCheckupTest, LinksInsideAHostAreNoMatterForTheDoctor) {
+  EXPECT_THAT(
+      judge_links(plan_of({1, 1}),
+                  {{"boundary 0.0>1.0", kLower, "127.0.0.1"}, {"tie 0.0>1.0", kLower, "127.0.0.1"}},
+                  {}),
+      IsEmpty());
+}
+
+}  // namespace
+}  // namespace strait::app

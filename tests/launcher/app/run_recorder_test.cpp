@@ -1,0 +1,164 @@
+#include "launcher/control/run_recorder.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "launcher/base/user_error.h"
+#include "launcher/app/verb_status.h"
+#include "tests/launcher/scratch_directory.h"
+
+namespace strait::control {
+namespace {
+
+using nlohmann::json;
+using store::Step;
+using testing::HasSubstr;
+
+class RunRecorderTest : public testing::Test {
+ protected:
+  std::vector<json> lines(const std::filesystem::path& file) {
+    std::istringstream in(ScratchDirectory::read(file));
+    std::vector<json> all;
+    for (std::string line; std::getline(in, line);) all.push_back(json::parse(line));
+    return all;
+  }
+  json status() { return json::parse(ScratchDirectory::read(run_ / "status.json")); }
+  std::string shown(bool as_json) {
+    testing::internal::CaptureStdout();
+    EXPECT_EQ(app::show_status(run_, as_json), base::ExitCode::done);
+    return testing::internal::GetCapturedStdout();
+  }
+  static StepLine line(std::int64_t step) {
+    StepLine line;
+    line.step = Step{step};
+    line.loss = 0.1 + 0.2;
+    line.seconds = 2;
+    return line;
+  }
+
+  ScratchDirectory scratch_;
+  std::filesystem::path run_ = scratch_ / "dates";
+};
+
+TEST_F(RunRecorderTest, EveryStepIsALineThatReadsBackExactly) {
+  const RunDirectory directory = RunDirectory::create(run_, RunDirectory::Existing::refuse);
+  RunRecorder recorder(directory, "abc", 1);
+  recorder.training(Step{}, Step{300});
+  recorder.step(line(1));
+  recorder.step(line(2));
+  const auto metrics = lines(directory.metrics());
+  ASSERT_EQ(metrics.size(), 2U);
+  EXPECT_EQ(metrics[1].at("step"), 2);
+  EXPECT_EQ(metrics[1].at("loss").get<double>(), 0.1 + 0.2);
+}
+
+TEST_F(RunRecorderTest, WhoIsNotThereFromTheStartIsSaidUntilItComes) {
+  const RunDirectory directory = RunDirectory::create(run_, RunDirectory::Existing::refuse);
+  RunRecorder recorder(directory, "abc", 1);
+  recorder.training(Step{}, Step{300});
+  recorder.replicas_absent({{1}, {0, 2}});
+  EXPECT_THAT(shown(false),
+              HasSubstr("replicas take part: 0, 2\n  replica 1 takes no part: the run "
+                        "began without it\n"));
+  recorder.replica_joined({1, Step{4}, {0, 1, 2}});
+  EXPECT_THAT(shown(false), HasSubstr("replicas take part: 0, 1, 2\n"));
+  EXPECT_THAT(shown(false), testing::Not(HasSubstr("takes no part")));
+}
+
+TEST_F(RunRecorderTest, WhatBecameOfEveryReturnIsKept) {
+  const RunDirectory directory = RunDirectory::create(run_, RunDirectory::Existing::refuse);
+  RunRecorder recorder(directory, "abc", 1);
+  recorder.training(Step{}, Step{300});
+  recorder.replicas_absent({{1, 2, 3}, {0}});
+  recorder.replica_returns({1, ""});
+  recorder.replica_returns({1, "its host is off"});
+  recorder.replica_returns({2, ""});
+  recorder.replica_joined({2, Step{4}, {0, 2}});
+  recorder.replica_left({2, Step{5}, "it was killed", {0}});
+  recorder.replica_returns({3, ""});
+  const std::string text = shown(false);
+  EXPECT_THAT(text, HasSubstr("replica 1 did not come back: its host is off\n"));
+  EXPECT_THAT(text, HasSubstr("replica 2 left at step 5: it was killed\n"));
+  EXPECT_THAT(text, HasSubstr("replica 3 is coming back\n"));
+  EXPECT_THAT(text, testing::Not(HasSubstr("replica 2 is coming")));
+  const json returns = json::parse(shown(true)).at("returns");
+  EXPECT_EQ(returns.at("1").at("state"), "failed");
+  EXPECT_EQ(returns.at("2").at("state"), "joined");
+  EXPECT_EQ(returns.at("2").at("step"), 4);
+  EXPECT_EQ(returns.at("3").at("number"), 3);
+}
+
+TEST_F(RunRecorderTest, EventsAreRecordedInTheirOrder) {
+  const RunDirectory directory = RunDirectory::create(run_, RunDirectory::Existing::refuse);
+  RunRecorder recorder(directory, "abc", 3);
+  recorder.connected({{1, 0}, 4711, "b", "x"});
+  recorder.training(Step{5}, Step{300});
+  recorder.checkpointed(Step{100});
+  recorder.checkpoint_failed(Step{200}, "no room");
+  recorder.ended({});
+  std::vector<std::string> names;
+  for (const json& event : lines(directory.events())) names.push_back(event.at("event"));
+  EXPECT_THAT(names, testing::ElementsAre("started", "connected", "training", "checkpoint",
+                                          "checkpoint_failed", "ended"));
+}
+
+TEST_F(RunRecorderTest, StatusShowsALiveRunItsProcessesAndHowItEnded) {
+  {
+    const RunDirectory directory = RunDirectory::create(run_, RunDirectory::Existing::refuse);
+    EXPECT_THAT(shown(false), HasSubstr("preparing"));
+    RunRecorder recorder(directory, "abc", 1);
+    recorder.training(Step{}, Step{300});
+    recorder.step(line(120));
+    recorder.checkpointed(Step{100});
+    ProcessReport report{{1, 0}, "b", 4711, Progress{}, 0.4};
+    report.progress->waits_for = "stage 1.0 waits 41 s for forward";
+    recorder.reports({report});
+    const std::string text = shown(false);
+    EXPECT_THAT(text, HasSubstr("training (process " + std::to_string(::getpid())));
+    EXPECT_THAT(text, HasSubstr("step 120/300 · loss 0.3 · ETA 6:00 · checkpoint at step 100"));
+    EXPECT_THAT(text, HasSubstr("stage 1.0 on b (pid 4711): step 0, stage 1.0 waits 41 s"));
+    const json read = json::parse(shown(true));
+    EXPECT_EQ(read.at("live"), true);
+    EXPECT_EQ(read.at("pid"), ::getpid());
+    Outcome outcome;
+    outcome.code = base::ExitCode::stalled;
+    outcome.cause = "stage 1.0 hung";
+    recorder.ended(outcome);
+  }
+  EXPECT_THAT(shown(false), HasSubstr("ended with code 21 (stalled): stage 1.0 hung"));
+  EXPECT_EQ(json::parse(shown(true)).at("live"), false);
+}
+
+TEST_F(RunRecorderTest, StatusSaysThatALauncherDiedWithoutAWord) {
+  {
+    const RunDirectory directory = RunDirectory::create(run_, RunDirectory::Existing::refuse);
+    RunRecorder recorder(directory, "abc", 1);
+    recorder.training(Step{}, Step{300});
+  }
+  EXPECT_THAT(shown(false), HasSubstr("its launcher is gone"));
+  EXPECT_THAT(shown(false), HasSubstr("strait resume"));
+}
+
+TEST_F(RunRecorderTest, StatusOfNothingAndOfRubbishIsAClearError) {
+  EXPECT_THROW(app::show_status(run_, false), base::UserError);
+  std::filesystem::create_directory(run_);
+  for (const char* rubbish : {"", "{", "{}", "[1]", R"({"state":1})"}) {
+    ScratchDirectory::write(run_ / "status.json", rubbish);
+    EXPECT_THROW(app::show_status(run_, false), base::UserError) << rubbish;
+  }
+}
+
+TEST_F(RunRecorderTest, FilesThatCannotBeWrittenDoNotEndTheRun) {
+  const RunDirectory directory = RunDirectory::create(run_, RunDirectory::Existing::refuse);
+  RunRecorder recorder(directory, "abc", 1);
+  std::filesystem::remove_all(run_);
+  EXPECT_NO_THROW(recorder.training(Step{}, Step{300}));
+  EXPECT_NO_THROW(recorder.step(line(1)));
+  EXPECT_NO_THROW(recorder.ended({}));
+}
+
+}  // namespace
+}  // namespace strait::control

@@ -1,0 +1,103 @@
+#include "launcher/app/verb_stop.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <csignal>
+
+#include "launcher/control/stop_signals.h"
+#include "launcher/control/run_directory.h"
+#include "launcher/base/user_error.h"
+#include "tests/launcher/scratch_directory.h"
+
+namespace strait::app {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+
+// A launcher in a process of its own: owns the run until it was asked `stops` times to leave.
+class OtherLauncher {
+ public:
+  OtherLauncher(const std::filesystem::path& run, int stops) {
+    std::array<int, 2> ready{};
+    if (::pipe(ready.data()) != 0) throw std::runtime_error("no pipe");
+    pid_ = ::fork();
+    if (pid_ == 0) launch(run, stops, ready[1]);
+    ::close(ready[1]);
+    char byte = 0;
+    const auto heard = ::read(ready[0], &byte, 1);
+    ::close(ready[0]);
+    if (heard != 1) throw std::runtime_error("the other launcher could not take the run");
+  }
+  ~OtherLauncher() {
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+  OtherLauncher(const OtherLauncher&) = delete;
+  OtherLauncher& operator=(const OtherLauncher&) = delete;
+
+  pid_t pid() const { return pid_; }
+
+ private:
+  [[noreturn]] static void launch(const std::filesystem::path& run, int stops, int ready) {
+    try {
+      const control::StopSignals signals;
+      const control::RunDirectory directory = control::RunDirectory::create(run, control::RunDirectory::Existing::refuse);
+      if (::write(ready, "x", 1) != 1) ::_exit(1);
+      while (signals.count() < stops) ::poll(nullptr, 0, 5);
+    } catch (const base::UserError&) {
+      ::_exit(1);
+    }
+    ::_exit(0);
+  }
+  pid_t pid_ = 0;
+};
+
+class VerbStopTest : public testing::Test {
+ protected:
+  std::string stop(bool now, std::chrono::seconds patience = 20s) {
+    testing::internal::CaptureStdout();
+    std::string refusal;
+    try {
+      EXPECT_EQ(stop_run(run_, now, patience), base::ExitCode::done);
+    } catch (const base::UserError& error) {
+      refusal = error.what();
+    }
+    return testing::internal::GetCapturedStdout() + refusal;
+  }
+  ScratchDirectory scratch_;
+  std::filesystem::path run_ = scratch_ / "dates";
+};
+
+TEST_F(VerbStopTest, AsksOnceAndWaitsForTheEnd) {
+  const OtherLauncher other(run_, 1);
+  const std::string said = stop(false);
+  EXPECT_THAT(said, HasSubstr("asked process " + std::to_string(other.pid()) + " to finish"));
+  EXPECT_THAT(said, HasSubstr("it had made no checkpoint yet"));
+  EXPECT_FALSE(control::RunDirectory::live(run_).has_value());
+}
+
+TEST_F(VerbStopTest, NowCountsAsTwoRequests) {
+  const OtherLauncher other(run_, 2);
+  EXPECT_THAT(stop(true), HasSubstr("to leave at once"));
+  EXPECT_FALSE(control::RunDirectory::live(run_).has_value());
+}
+
+TEST_F(VerbStopTest, SaysSoWhenTheRunDoesNotEndInTime) {
+  const OtherLauncher other(run_, 1000);
+  EXPECT_THAT(stop(false, 0s), HasSubstr("is still live after 0 s"));
+}
+
+TEST_F(VerbStopTest, WhereNothingLivesThereIsNothingToStop) {
+  EXPECT_THAT(stop(false), HasSubstr("no run is live in"));
+  { const control::RunDirectory past = control::RunDirectory::create(run_, control::RunDirectory::Existing::refuse); }
+  EXPECT_THAT(stop(false), HasSubstr("no run is live in"));
+}
+
+}  // namespace
+}  // namespace strait::app

@@ -1,0 +1,73 @@
+#include "launcher/control/log_reader.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/launcher/scratch_directory.h"
+
+namespace strait::control {
+namespace {
+
+using testing::ElementsAre;
+
+std::vector<std::string> texts(const std::vector<LogLine>& lines) {
+  std::vector<std::string> all;
+  for (const LogLine& line : lines) all.push_back(line.text);
+  return all;
+}
+
+TEST(LogReader, TakesWholeLinesOnce) {
+  const ScratchDirectory folder;
+  const auto file = folder / "1.0.log";
+  LogReader reader(file);
+  EXPECT_TRUE(reader.take(true).empty());
+  ScratchDirectory::write(file, "2025-03-01 14:02:11.123 info a\nb\nc");
+  const auto lines = reader.take(false);
+  EXPECT_THAT(texts(lines), ElementsAre("2025-03-01 14:02:11.123 info a", "b"));
+  EXPECT_EQ(lines[1].time, "2025-03-01 14:02:11.123");
+  EXPECT_EQ(lines[1].process, "1.0");
+  EXPECT_TRUE(reader.take(false).empty());
+  ScratchDirectory::write(file, "2025-03-01 14:02:11.123 info a\nb\ncd\n");
+  EXPECT_THAT(texts(reader.take(false)), ElementsAre("cd"));
+}
+
+TEST(LogReader, TheRestIsTakenWhenAskedFor) {
+  const ScratchDirectory folder;
+  ScratchDirectory::write(folder / "0.0.log", "no end");
+  LogReader reader(folder / "0.0.log");
+  EXPECT_THAT(texts(reader.take(true)), ElementsAre("no end"));
+  EXPECT_TRUE(reader.take(true).empty());
+}
+
+TEST(LogReader, AFileWrittenAnewIsReadAnew) {
+  const ScratchDirectory folder;
+  ScratchDirectory::write(folder / "m", "one\ntwo\n");
+  LogReader reader(folder / "m");
+  EXPECT_EQ(reader.take(false).size(), 2U);
+  ScratchDirectory::write(folder / "m", "new\n");
+  EXPECT_THAT(texts(reader.take(false)), ElementsAre("new"));
+}
+
+TEST(LogReader, LinesOfSeveralLogsComeByTime) {
+  const std::vector<LogLine> lines = {{"t1", "0.0", "a"},
+                                      {"t3", "0.0", "b"},
+                                      {"t3", "0.0", "c"},
+                                      {"t2", "1.0", "d"},
+                                      {"t3", "1.0", "e"}};
+  EXPECT_THAT(texts(by_time(lines)), ElementsAre("a", "d", "b", "c", "e"));
+}
+
+TEST(LogReader, LogsAreFoundByProcess) {
+  const ScratchDirectory folder;
+  for (const char* name : {"10.0.log", "2.0.log", "2.1.log", "keeper.log", "2.0.trace.json"}) {
+    ScratchDirectory::write(folder / name, "");
+  }
+  std::vector<std::string> names;
+  for (const auto& file : log_files(folder / "", "")) names.push_back(file.stem().string());
+  EXPECT_THAT(names, ElementsAre("keeper", "2.0", "10.0", "2.1"));
+  EXPECT_EQ(log_files(folder / "", "2.1").size(), 1U);
+  EXPECT_TRUE(log_files(folder / "", "9.9").empty());
+}
+
+}  // namespace
+}  // namespace strait::control

@@ -1,0 +1,225 @@
+#include "launcher/control/run_directory.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <csignal>
+#include <cstdlib>
+
+#include "launcher/base/user_error.h"
+#include "tests/launcher/scratch_directory.h"
+
+namespace strait::control {
+namespace {
+
+using testing::HasSubstr;
+using Existing = RunDirectory::Existing;
+
+std::string refusal(const std::function<void()>& what) {
+  try {
+    what();
+  } catch (const base::UserError& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+// Another process that owns a run until it is killed.
+class Owner {
+ public:
+  explicit Owner(const std::filesystem::path& run) {
+    std::array<int, 2> ready{};
+    if (::pipe(ready.data()) != 0) throw std::runtime_error("no pipe");
+    pid_ = ::fork();
+    if (pid_ == 0) own(run, ready[1]);
+    ::close(ready[1]);
+    char byte = 0;
+    const auto heard = ::read(ready[0], &byte, 1);
+    ::close(ready[0]);
+    if (heard != 1) throw std::runtime_error("the owner could not take the run");
+  }
+  ~Owner() { kill(); }
+  Owner(const Owner&) = delete;
+  Owner& operator=(const Owner&) = delete;
+
+  void kill() {
+    if (pid_ == 0) return;
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+    pid_ = 0;
+  }
+  pid_t pid() const { return pid_; }
+
+ private:
+  [[noreturn]] static void own(const std::filesystem::path& run, int ready) {
+    try {
+      const RunDirectory directory = RunDirectory::open(run);
+      if (::write(ready, "x", 1) != 1) ::_exit(1);
+      while (true) ::pause();
+    } catch (const base::UserError&) {
+      ::_exit(1);
+    }
+  }
+  pid_t pid_ = 0;
+};
+
+class RunDirectoryTest : public testing::Test {
+ protected:
+  // A run that has been, and whose launcher has ended.
+  void past_run() {
+    const RunDirectory directory = RunDirectory::create(run_, Existing::refuse);
+    ScratchDirectory::write(directory.plan(), "{}");
+    ScratchDirectory::write(directory.metrics(), "{\"step\":1}\n");
+  }
+  ScratchDirectory scratch_;
+  std::filesystem::path run_ = scratch_ / "dates";
+};
+
+TEST_F(RunDirectoryTest, ANewRunHasItsFolders) {
+  const RunDirectory directory = RunDirectory::create(run_.string() + "/", Existing::refuse);
+  EXPECT_EQ(directory.path(), run_);
+  EXPECT_TRUE(std::filesystem::is_directory(run_ / "logs"));
+  EXPECT_TRUE(std::filesystem::is_directory(directory.checkpoints()));
+  EXPECT_EQ(directory.log("1.0"), run_ / "logs" / "1.0.log");
+  EXPECT_FALSE(directory.moved_aside().has_value());
+}
+
+TEST_F(RunDirectoryTest, ARunThatIsThereIsNeverOverwritten) {
+  past_run();
+  const std::string text = refusal([&] { RunDirectory::create(run_, Existing::refuse); });
+  EXPECT_THAT(text, HasSubstr("already holds a run"));
+  EXPECT_THAT(text, HasSubstr("strait resume"));
+  EXPECT_THAT(text, HasSubstr("--set name="));
+  EXPECT_THAT(text, HasSubstr("--replace"));
+  EXPECT_EQ(ScratchDirectory::read(run_ / "metrics.jsonl"), "{\"step\":1}\n");
+}
+
+TEST_F(RunDirectoryTest, AStartThatFailedBeforeItsFirstStepIsNotInTheWay) {
+  ScratchDirectory::write(RunDirectory::create(run_, Existing::refuse).plan(), "{}");
+  const RunDirectory second = RunDirectory::create(run_, Existing::refuse);
+  EXPECT_EQ(second.moved_aside(), scratch_ / "dates.old-1");
+  EXPECT_FALSE(std::filesystem::exists(second.plan()));
+}
+
+TEST_F(RunDirectoryTest, ReplaceMovesAsideAndDeletesNothing) {
+  past_run();
+  const RunDirectory second = RunDirectory::create(run_, Existing::move_aside);
+  EXPECT_EQ(second.moved_aside(), scratch_ / "dates.old-1");
+  EXPECT_EQ(ScratchDirectory::read(scratch_ / "dates.old-1" / "metrics.jsonl"), "{\"step\":1}\n");
+  EXPECT_FALSE(std::filesystem::exists(second.metrics()));
+  ScratchDirectory::write(second.plan(), "{}");
+}
+
+TEST_F(RunDirectoryTest, EveryReplacedRunGetsAPlaceOfItsOwn) {
+  past_run();
+  ScratchDirectory::write(RunDirectory::create(run_, Existing::move_aside).plan(), "{}");
+  EXPECT_EQ(RunDirectory::create(run_, Existing::move_aside).moved_aside(),
+            scratch_ / "dates.old-2");
+}
+
+TEST_F(RunDirectoryTest, ALiveRunIsRefusedWithItsPidAndSinceWhen) {
+  past_run();
+  const Owner owner(run_);
+  for (const auto& attempt : std::vector<std::function<void()>>{
+           [&] { RunDirectory::open(run_); }, [&] { RunDirectory::create(run_, Existing::refuse); },
+           [&] { RunDirectory::create(run_, Existing::move_aside); }}) {
+    const std::string text = refusal(attempt);
+    EXPECT_THAT(text, HasSubstr("live run (process " + std::to_string(owner.pid())));
+    EXPECT_THAT(text, HasSubstr("since 20"));
+  }
+  EXPECT_EQ(ScratchDirectory::read(run_ / "metrics.jsonl"), "{\"step\":1}\n");
+  const auto live = RunDirectory::live(run_);
+  ASSERT_TRUE(live.has_value());
+  EXPECT_EQ(live->pid, owner.pid());
+}
+
+TEST_F(RunDirectoryTest, TheLockOfADeadLauncherIsTakenOver) {
+  past_run();
+  Owner owner(run_);
+  owner.kill();
+  EXPECT_FALSE(RunDirectory::live(run_).has_value());
+  const RunDirectory ours = RunDirectory::open(run_);
+  EXPECT_EQ(RunDirectory::live(run_)->pid, ::getpid());
+}
+
+TEST_F(RunDirectoryTest, APidThatNowBelongsToAnotherProcessIsNotTheOwner) {
+  past_run();
+  ScratchDirectory::write(run_ / "lock", R"({"pid":1,"started":1,"since":"2020-01-01 00:00:00"})");
+  EXPECT_FALSE(RunDirectory::live(run_).has_value());
+  EXPECT_EQ(refusal([&] { RunDirectory::open(run_); }), "accepted");
+}
+
+TEST_F(RunDirectoryTest, TheLockOfAnotherHostIsNotTakenOver) {
+  past_run();
+  ScratchDirectory::write(run_ / "lock", R"({"pid":1,"started":1,"since":"2020-01-01 00:00:00",
+                                             "host":"far","boot":"another","job":"12"})");
+  const std::string text = refusal([&] { RunDirectory::open(run_); });
+  EXPECT_THAT(text, HasSubstr("process 1 of host far in Slurm job 12, since 2020"));
+  EXPECT_THAT(text, HasSubstr("if it did, remove " + (run_ / "lock").string()));
+  const auto live = RunDirectory::live(run_);
+  ASSERT_TRUE(live.has_value());
+  EXPECT_FALSE(live->here());
+}
+
+TEST_F(RunDirectoryTest, AMachineThatWasStartedAnewHasNoLock) {
+  past_run();
+  std::array<char, 256> name{};
+  ASSERT_EQ(::gethostname(name.data(), name.size() - 1), 0);
+  ScratchDirectory::write(run_ / "lock",
+                          R"({"pid":1,"started":1,"since":"2020-01-01 00:00:00","host":")" +
+                              std::string(name.data()) + R"(","boot":"an earlier one"})");
+  EXPECT_FALSE(RunDirectory::live(run_).has_value());
+  EXPECT_EQ(refusal([&] { RunDirectory::open(run_); }), "accepted");
+}
+
+TEST_F(RunDirectoryTest, ARequeuedJobTakesOverItsOwnLock) {
+  past_run();
+  const std::string foreign = R"({"pid":1,"started":1,"since":"2020-01-01 00:00:00",
+                                  "host":"far","boot":"another","job":"12"})";
+  ASSERT_EQ(::setenv("SLURM_JOB_ID", "12", 1), 0);
+  ScratchDirectory::write(run_ / "lock", foreign);
+  const std::string same = refusal([&] { RunDirectory::open(run_); });
+  ASSERT_EQ(::setenv("SLURM_JOB_ID", "13", 1), 0);
+  ScratchDirectory::write(run_ / "lock", foreign);
+  const std::string other = refusal([&] { RunDirectory::open(run_); });
+  ::unsetenv("SLURM_JOB_ID");
+  EXPECT_EQ(same, "accepted");
+  EXPECT_THAT(other, HasSubstr("host far"));
+}
+
+TEST_F(RunDirectoryTest, ALockThatIsRubbishHoldsNothing) {
+  past_run();
+  for (const char* rubbish : {"", "x", "[]", "{}", R"({"pid":"x","started":0,"since":0})"}) {
+    ScratchDirectory::write(run_ / "lock", rubbish);
+    EXPECT_FALSE(RunDirectory::live(run_).has_value()) << rubbish;
+    EXPECT_EQ(refusal([&] { RunDirectory::open(run_); }), "accepted") << rubbish;
+  }
+}
+
+TEST_F(RunDirectoryTest, GenerationsRiseAcrossOwners) {
+  past_run();
+  EXPECT_EQ(RunDirectory::open(run_).next_generation(), 1U);
+  RunDirectory again = RunDirectory::open(run_);
+  EXPECT_EQ(again.next_generation(), 2U);
+  EXPECT_EQ(again.next_generation(), 3U);
+}
+
+TEST_F(RunDirectoryTest, ADamagedGenerationIsNotStartedFromOne) {
+  past_run();
+  RunDirectory directory = RunDirectory::open(run_);
+  ScratchDirectory::write(run_ / "generation", "x");
+  EXPECT_THAT(refusal([&] { directory.next_generation(); }), HasSubstr("must never fall"));
+}
+
+TEST_F(RunDirectoryTest, WhatIsNoRunCannotBeResumed) {
+  EXPECT_THAT(refusal([&] { RunDirectory::open(run_); }), HasSubstr("holds no run"));
+  ScratchDirectory::write(run_, "a file");
+  EXPECT_THAT(refusal([&] { RunDirectory::create(run_, Existing::refuse); }),
+              HasSubstr("not a directory"));
+}
+
+}  // namespace
+}  // namespace strait::control

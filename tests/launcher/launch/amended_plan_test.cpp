@@ -1,0 +1,73 @@
+#include "launcher/launch/amended_plan.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+#include "launcher/base/user_error.h"
+
+namespace strait::launch {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+// Two replicas of one stage on a host each.
+plan::Plan plan_of_two() {
+  plan::Plan plan;
+  plan.recipe.hosts.backend = recipe::BackendKind::ssh;
+  for (std::uint32_t replica : {0U, 1U}) {
+    plan.hosts.emplace_back().name = fmt::format("h{}", replica);
+    plan.recipe.hosts.list.emplace_back().name = plan.hosts.back().name;
+    plan::Plan::Process& process = plan.processes.emplace_back();
+    process.name = {0, replica};
+    process.host_index = replica;
+    process.state_bytes = 1000;
+  }
+  return plan;
+}
+
+hosts::HostFacts facts_of(std::int64_t cores, std::int64_t memory) {
+  hosts::HostFacts facts;
+  facts.cores = cores;
+  facts.memory = memory;
+  facts.clock = std::chrono::duration_cast<std::chrono::seconds>(
+                    std::chrono::system_clock::now().time_since_epoch())
+                    .count();
+  return facts;
+}
+
+TEST(AmendedPlan, HostsTellCoresAndMemoryAndWhoIsNotThereIsTakenToBeLikeTheOthers) {
+  plan::Plan plan = plan_of_two();
+  EXPECT_THAT(amend_by_facts(plan, {facts_of(6, 5000), {}}, {0}), IsEmpty());
+  EXPECT_EQ(plan.hosts[0].cores, 6);
+  EXPECT_EQ(plan.hosts[0].memory, 5000);
+  EXPECT_EQ(plan.hosts[1].cores, 0);
+  EXPECT_EQ(plan.processes[0].threads, 6);
+  EXPECT_EQ(plan.processes[1].threads, 6);
+  plan.recipe.pipeline.threads = 2;
+  plan.processes[1].threads = 2;
+  amend_by_facts(plan, {facts_of(6, 5000), facts_of(4, 5000)}, {0, 1});
+  EXPECT_EQ(plan.processes[1].threads, 2);
+}
+
+TEST(AmendedPlan, AHostWithTooLittleMemoryAndAClockThatIsOffAreNamed) {
+  plan::Plan plan = plan_of_two();
+  hosts::HostFacts late = facts_of(1, 5000);
+  late.clock -= 4000;
+  const auto notes = amend_by_facts(plan, {facts_of(1, 5000), late}, {0, 1});
+  ASSERT_EQ(notes.size(), 1U);
+  EXPECT_THAT(notes[0].text, HasSubstr("the clock of host h1 is -40"));
+  try {
+    amend_by_facts(plan, {facts_of(1, 5000), facts_of(1, 999)}, {0, 1});
+    FAIL() << "it was taken";
+  } catch (const base::UserError& error) {
+    EXPECT_EQ(error.code(), base::ExitCode::out_of_memory);
+    EXPECT_THAT(error.what(), HasSubstr("host h1 may use"));
+  }
+}
+
+}  // namespace
+}  // namespace strait::launch

@@ -1,0 +1,104 @@
+#include "launcher/planner/planned_boundary.h"
+
+#include <gtest/gtest.h>
+
+#include "models/model_config.h"
+
+namespace strait::planner {
+namespace {
+
+constexpr std::int64_t kRows = 10;
+constexpr std::int64_t kTokens = 16;
+constexpr std::int64_t kEntry = kTokens * 8 * 2;  // bfloat16, width 8
+
+tensors::TokenFile ten_rows() {
+  store::TokenRows rows;
+  rows.row_length = kTokens;
+  rows.input_ids.assign(kRows * kTokens, 1);
+  rows.loss_mask.assign(kRows * kTokens, 1);
+  rows.document.assign(kRows * kTokens, 0);
+  // Half of each row is another document, and a quarter of the last row is padding.
+  for (std::int64_t i = 0; i < kRows * kTokens; ++i) {
+    if (i % kTokens >= kTokens / 2) rows.document[static_cast<std::size_t>(i)] = 1;
+    if (i >= kRows * kTokens - kTokens / 4) rows.document[static_cast<std::size_t>(i)] = -1;
+  }
+  return {rows, "ten rows"};
+}
+
+std::vector<PlannedBoundary> planned(const recipe::Recipe::Codec& codec, std::int64_t stages,
+                                     int chunks = 1) {
+  const models::ModelConfig config = models::parse_config(
+      R"({"model_type": "gpt2", "n_layer": 4, "n_embd": 8, "n_head": 2})", "config.json");
+  recipe::Recipe recipe;
+  recipe.codec = codec;
+  recipe.data.row = kTokens;
+  recipe.train.micro_batch = 2;
+  recipe.pipeline.stages = stages;
+  std::vector<models::LayerRange> ranges;
+  const auto places = static_cast<int>(stages) * chunks;
+  for (int p = 0; p < places; ++p) ranges.push_back({p, p == places - 1 ? 5 : p});
+  return plan_boundaries(recipe, models::describe(config), ranges, ten_rows());
+}
+
+recipe::Recipe::Codec delta(std::int64_t cache, std::int64_t disk) {
+  recipe::Recipe::Codec codec;
+  codec.forward = "delta";
+  codec.cache = cache;
+  codec.cache_disk = disk;
+  return codec;
+}
+
+TEST(PlannedBoundary, LoadsAreThoseOfTheDataWithoutItsPadding) {
+  const auto boundaries = planned(recipe::Recipe::Codec(), 2);
+  ASSERT_EQ(boundaries.size(), 1U);
+  EXPECT_EQ(boundaries[0].load.width, 8);
+  EXPECT_EQ(boundaries[0].load.rows, 2);
+  EXPECT_NEAR(boundaries[0].load.tokens_per_row, 15.6, 1e-9);
+  EXPECT_NEAR(boundaries[0].load.documents_per_row, 2, 1e-9);
+  EXPECT_EQ(boundaries[0].entry_bytes, 0);
+  EXPECT_EQ(boundaries[0].bytes_in_memory(), 0);
+}
+
+TEST(PlannedBoundary, BothEndsKeepToWhatTheNarrowerOneCanGive) {
+  // Inner stages share their memory between two boundaries, so the outer boundaries get no more.
+  const auto two = planned(delta(8 * kEntry, 0), 2);
+  EXPECT_EQ(two[0].cache_bytes, 8 * kEntry);
+  EXPECT_EQ(two[0].cached_rows, 8);
+  const auto four = planned(delta(8 * kEntry, 2 * kEntry), 4);
+  ASSERT_EQ(four.size(), 3U);
+  for (const PlannedBoundary& boundary : four) {
+    EXPECT_EQ(boundary.cache_bytes, 4 * kEntry);
+    EXPECT_EQ(boundary.cache_disk_bytes, kEntry);
+    EXPECT_EQ(boundary.cached_rows, 5);
+    EXPECT_EQ(boundary.bytes_in_memory(), 4 * kEntry);
+  }
+  EXPECT_EQ(cache_bytes_of(four, 0, 4), 4 * kEntry);
+  EXPECT_EQ(cache_bytes_of(four, 1, 4), 8 * kEntry);
+  EXPECT_EQ(cache_bytes_of(four, 3, 4), 4 * kEntry);
+}
+
+TEST(PlannedBoundary, ChunksShareTheMemoryOfTheirStage) {
+  // Stage 0 is an end of all three: down to stage 1, around from there, and down again.
+  const auto two = planned(delta(9 * kEntry, 0), 2, 2);
+  ASSERT_EQ(two.size(), 3U);
+  for (const PlannedBoundary& boundary : two) EXPECT_EQ(boundary.cache_bytes, 3 * kEntry);
+  EXPECT_EQ(cache_bytes_of(two, 0, 2), 9 * kEntry);
+  EXPECT_EQ(cache_bytes_of(two, 1, 2), 9 * kEntry);
+  EXPECT_TRUE(planned(delta(9 * kEntry, 0), 1, 3).empty()) << "nothing leaves a stage alone";
+}
+
+TEST(PlannedBoundary, WhatFitsIsSentAsChangesAndTheRestAsFirstVisits) {
+  const PlannedBoundary all = planned(delta(100 * kEntry, 0), 2)[0];
+  EXPECT_EQ(all.cached_rows, kRows);
+  EXPECT_EQ(all.bytes_in_memory(), kRows * kEntry);
+  EXPECT_EQ(all.forward_bytes(), all.bytes.known_forward);
+  const PlannedBoundary none = planned(delta(kEntry / 2, 0), 2)[0];
+  EXPECT_EQ(none.cached_rows, 0);
+  EXPECT_EQ(none.forward_bytes(), none.bytes.first_forward);
+  const PlannedBoundary some = planned(delta(3 * kEntry, 0), 2)[0];
+  EXPECT_LT(some.forward_bytes(), some.bytes.first_forward);
+  EXPECT_GT(some.forward_bytes(), some.bytes.known_forward);
+}
+
+}  // namespace
+}  // namespace strait::planner

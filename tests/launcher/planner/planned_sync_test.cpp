@@ -1,0 +1,460 @@
+#include "launcher/planner/planned_sync.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "framework/sync/forecast.h"
+#include "launcher/planner/sync_offer.h"
+#include "launcher/recipe/recipe_sync_keys.h"
+#include "launcher/base/user_error.h"
+#include "models/model_config.h"
+#include "stages/stage_layout.h"
+
+namespace strait::planner {
+namespace {
+
+models::ModelConfig config(bool tied) {
+  return models::parse_config(
+      fmt::format(
+          R"({{"model_type": "gpt2", "n_layer": 4, "n_embd": 8, "n_head": 2, "vocab_size": 50,
+              "tie_word_embeddings": {}}})",
+          tied),
+      "config.json");
+}
+
+plan::Plan plan_of(std::uint32_t stages, std::uint32_t replicas, const std::string& method = "") {
+  plan::Plan plan;
+  plan.hosts = {{.name = "localhost", .cores = 4}};
+  plan.recipe.pipeline.stages = stages;
+  plan.recipe.pipeline.replicas = replicas;
+  plan.recipe.sync.method = method;
+  plan.steps = 100;
+  plan.micro_batches = 2;
+  plan.step_seconds = 1;
+  for (std::uint32_t replica = 0; replica < replicas; ++replica) {
+    for (std::uint32_t stage = 0; stage < stages; ++stage) {
+      plan::Plan::Process process;
+      process.name = {stage, replica};
+      const int last = stage + 1 == stages ? 5 : static_cast<int>(stage);
+      process.chunks = {{static_cast<int>(stage), last}};
+      plan.processes.push_back(process);
+    }
+  }
+  return plan;
+}
+
+plan::Plan planned(std::uint32_t stages, std::uint32_t replicas, const std::string& method = "") {
+  plan::Plan plan = plan_of(stages, replicas, method);
+  plan_sync(plan, models::describe(config(true)));
+  return plan;
+}
+
+TEST(PlannedSync, EveryTwoReplicasOfAStageAreLinkedAndTheHeadsOnceMore) {
+  for (const std::uint32_t replicas : {2U, 3U, 5U}) {
+    const plan::Plan plan = planned(3, replicas);
+    const auto pairs = replicas * (replicas - 1) / 2;
+    std::set<std::string> names;
+    std::size_t votes = 0;
+    for (const plan::Plan::Link& link : plan.links) {
+      EXPECT_EQ(link.connects.stage, link.listens.stage);
+      EXPECT_LT(link.connects.replica, link.listens.replica);
+      EXPECT_GT(link.forward_bytes, 0) << link.name;
+      EXPECT_EQ(link.forward_bytes, link.backward_bytes);
+      names.insert(link.name);
+      if (link.use != plan::Plan::Use::vote) continue;
+      ++votes;
+      EXPECT_EQ(link.connects.stage, 0U);
+    }
+    EXPECT_EQ(plan.links.size(), 4 * pairs);
+    EXPECT_EQ(names.size(), plan.links.size());
+    EXPECT_EQ(votes, pairs);
+    EXPECT_TRUE(names.contains("replica 1.0~1.1"));
+    EXPECT_TRUE(names.contains("vote 0.0~0.1"));
+  }
+}
+
+TEST(PlannedSync, OneReplicaHasNothingToPlan) {
+  const plan::Plan plan = planned(2, 1);
+  EXPECT_EQ(plan.sync_method, "");
+  EXPECT_TRUE(plan.links.empty());
+  EXPECT_TRUE(plan.sync_offers.empty());
+}
+
+TEST(PlannedSync, WhatAMethodKeepsIsInTheStateOfAProcess) {
+  const plan::Plan exact = planned(2, 2, "allreduce");
+  const plan::Plan cocktail = planned(2, 2, "cocktail");
+  const models::ModelDescription model = models::describe(config(true));
+  for (std::size_t i = 0; i < exact.processes.size(); ++i) {
+    const std::int64_t size = stages::stage_layout(model, exact.processes[i].chunks).size();
+    EXPECT_EQ(exact.processes[i].state_bytes, 0);
+    EXPECT_EQ(cocktail.processes[i].state_bytes,
+              2 * 4 * size);  // reference and residual; too short for momentum
+  }
+}
+
+TEST(PlannedSync, SettingsOfAMethodThatIsNotAskedForAreItsAuthors) {
+  recipe::Recipe recipe;
+  recipe.pipeline.replicas = 2;
+  recipe.sync.method = "cocktail";
+  recipe.sync.random = 0.5;
+  recipe.sync.bits = 8;
+  recipe.seed = 9;
+  EXPECT_EQ(sync_settings(recipe, "cocktail", 10).random, 0.5);
+  EXPECT_EQ(sync_settings(recipe, "streaming_diloco", 10).bits, 4);
+  EXPECT_EQ(sync_settings(recipe, "noloco", 10).outer_momentum, std::nullopt);
+  recipe.sync.outer_momentum = 0.3;
+  EXPECT_EQ(sync_settings(recipe, "cocktail", 10).outer_momentum, 0.3);
+  EXPECT_EQ(sync_settings(recipe, "onebit_adam", 10).steps, 10);
+  EXPECT_EQ(sync_settings(recipe, "onebit_adam", 10).seed, 9U);
+}
+
+TEST(PlannedSync, EveryMethodIsOfferedWithWhatItCosts) {
+  const plan::Plan plan = planned(2, 4);
+  const auto names = sync::method_names();
+  ASSERT_EQ(plan.sync_offers.size(), names.size());
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const plan::Plan::SyncOffer& offer = plan.sync_offers[i];
+    EXPECT_EQ(offer.method, names[i]);
+    EXPECT_GT(offer.step_bytes, 0);
+    EXPECT_GE(offer.round_bytes, offer.step_bytes);
+    EXPECT_GE(offer.step_seconds, plan.step_seconds);
+  }
+}
+
+std::string chosen(double link_megabits) {
+  plan::Plan plan = plan_of(2, 4, "auto");
+  plan.recipe.hosts.link_megabits = link_megabits;
+  plan_sync(plan, models::describe(config(true)));
+  return plan.sync_method;
+}
+
+TEST(PlannedSync, AutoTakesExactMeansWhereTheyCostNoTimeAndFewBytesWhereLinksAreSlow) {
+  EXPECT_EQ(chosen(1e6), "allreduce");
+  // 6,250 bytes in the step of a second, for a stage of some 9,000 values.
+  EXPECT_EQ(chosen(0.05), "cocktail");
+}
+
+models::ModelDescription wide() {
+  return models::describe(models::parse_config(
+      R"({"model_type": "gpt2", "n_layer": 4, "n_embd": 128, "n_head": 2, "vocab_size": 500})",
+      "config.json"));
+}
+
+plan::Plan planned_on(double link_megabits, const recipe::Recipe::Sync& sync, std::int64_t steps = 500) {
+  plan::Plan plan = plan_of(1, 4, "auto");
+  plan.recipe.sync = sync;
+  plan.recipe.hosts.link_megabits = link_megabits;
+  plan.steps = steps;
+  plan_sync(plan, wide());
+  return plan;
+}
+
+recipe::Recipe::Sync automatic() {
+  recipe::Recipe::Sync sync;
+  sync.method = recipe::kAutomaticSync;
+  return sync;
+}
+
+const plan::Plan::SyncOffer& taken(const plan::Plan& plan) {
+  const auto found = std::ranges::find_if(plan.sync_offers, [&](const plan::Plan::SyncOffer& offer) {
+    return offer.method == plan.sync_method && offer.strength == plan.sync_strength;
+  });
+  EXPECT_NE(found, plan.sync_offers.end());
+  return *found;
+}
+
+// Methods by worth, see sync_offer.cpp, and among those of one place by age.
+std::pair<std::size_t, double> staleness(const plan::Plan::SyncOffer& offer) {
+  const std::vector<std::string> order = {"allreduce", "bytegrad", "onebit_adam",
+                                          "cocktail",  "powersgd", "streaming_diloco",
+                                          "diloco",    "noloco"};
+  const auto place = std::ranges::find(order, offer.method) - order.begin();
+  return {static_cast<std::size_t>(place), offer.age};
+}
+
+TEST(PlannedSync, AFasterLinkNeverGetsAStalerMethodAndWhatIsTakenHidesOrIsTheCheapest) {
+  std::set<std::string> seen;
+  std::pair<std::size_t, double> before = {99, 0};
+  for (double megabits = 1e-3; megabits < 1e4; megabits *= 1.25) {
+    const plan::Plan plan = planned_on(megabits, automatic());
+    const plan::Plan::SyncOffer& offer = taken(plan);
+    SCOPED_TRACE(fmt::format("{} Mbit/s: {}", megabits, offer.name()));
+    seen.insert(offer.name());
+    EXPECT_LE(staleness(offer), before);
+    before = staleness(offer);
+    const auto cheapest =
+        std::ranges::min_element(plan.sync_offers, {}, &plan::Plan::SyncOffer::slowdown);
+    if (offer.slowdown > 1.05) {
+      EXPECT_EQ(offer.slowdown, cheapest->slowdown);
+    }
+    for (const plan::Plan::SyncOffer& other : plan.sync_offers) {
+      if (other.slowdown <= 1.05) {
+        EXPECT_GE(staleness(other), staleness(offer)) << other.name();
+      }
+    }
+  }
+  for (const sync::Strength& strength : sync::strengths(500)) {
+    EXPECT_THAT(seen, testing::Contains("cocktail " + strength.text()));
+  }
+  EXPECT_THAT(seen, testing::Contains("allreduce"));
+}
+
+std::vector<std::string> names_of(const std::vector<plan::Plan::SyncOffer>& offers) {
+  std::vector<std::string> names;
+  for (const plan::Plan::SyncOffer& offer : offers) names.push_back(offer.name());
+  return names;
+}
+
+double slowdown(const plan::Plan& plan, const std::string& name) {
+  const auto found = std::ranges::find_if(
+      plan.sync_offers, [&](const plan::Plan::SyncOffer& offer) { return offer.name() == name; });
+  return found == plan.sync_offers.end() ? 0 : found->slowdown;
+}
+
+// By hand, for cocktail 0.1/0.2/4 in a step of a second: a copy takes 4 bytes times the values by
+// half of the memory's rate; where four processes of four threads have all of the host's cores the
+// trainer feels all that the engine codes, where each finds another core nothing, and in between
+// half. The landing it feels always, as a quarter of what one thread takes.
+TEST(PlannedSync, CodingTakesItsTimeWhereNoBytesDo) {
+  plan::Plan plan = plan_of(1, 4, "cocktail");
+  plan.speeds.hosts = {{.name = "localhost", .memory_bytes_per_second = 1e9}};
+  plan.recipe.hosts.link_megabits = 1e6;
+  for (plan::Plan::Process& process : plan.processes) process.threads = 4;
+  const auto values =
+      static_cast<double>(stages::stage_layout(wide(), plan.processes[0].chunks).size());
+  const double copy = 4 * values / 0.5e9;
+  const sync::CodingCost coding =
+      sync::coding_cost(sync_settings(plan.recipe, "cocktail", plan.steps));
+  EXPECT_GT(coding.trainer, 1);
+  for (const auto& [cores, felt] :
+       {std::pair{4, 1.0}, {16, 1.0}, {18, 0.5}, {20, 0.0}, {64, 0.0}}) {
+    plan.hosts[0].cores = cores;
+    plan_sync(plan, wide());
+    EXPECT_NEAR(slowdown(plan, "cocktail 0.1/0.2/4"),
+                1 + copy * (coding.engine * felt + coding.trainer / 4), 1e-4)
+        << cores << " cores";
+  }
+}
+
+// What closes a run is one round among many. A round of three seconds hides behind 20 steps of one,
+// however long the run.
+TEST(PlannedSync, LateRoundsHideInRunsOfAnyLength) {
+  const auto slowdown_of = [](std::int64_t late, std::int64_t steps) {
+    plan::Plan plan = plan_of(1, 2, "streaming_diloco");
+    plan.recipe.sync.late = late;
+    plan.recipe.hosts.link_megabits = 0.3;
+    plan.steps = steps;
+    plan_sync(plan, wide());
+    return slowdown(plan, "streaming_diloco");
+  };
+  for (const std::int64_t steps : {60, 300, 1024, 1025, 5000}) {
+    EXPECT_LT(slowdown_of(20, steps), 1.01) << steps << " steps";
+    EXPECT_GT(slowdown_of(0, steps), 1.05) << steps << " steps";
+    EXPECT_EQ(slowdown_of(20, steps), slowdown_of(20, 1024)) << steps << " steps";
+  }
+  EXPECT_GT(slowdown_of(20, 20), 1.05);  // there is no other round
+}
+
+// The links are no reason to take a method that the processor has no time for.
+TEST(PlannedSync, AutoPassesOverWhatTakesTooLongToCode) {
+  plan::Plan plan = plan_of(1, 4, "auto");
+  plan.speeds.hosts = {{.name = "localhost", .memory_bytes_per_second = 2e9}};
+  plan.recipe.hosts.link_megabits = 1e6;
+  plan_sync(plan, wide());
+  EXPECT_EQ(plan.sync_method, "allreduce");
+  const std::string gentle = "cocktail " + sync::strengths(500).front().text();
+  const std::string strong = "cocktail " + sync::strengths(500).back().text();
+  EXPECT_GT(slowdown(plan, gentle), 1.05);
+  EXPECT_GT(slowdown(plan, gentle), slowdown(plan, strong));
+  EXPECT_GT(slowdown(plan, "onebit_adam"), slowdown(plan, "bytegrad"));
+}
+
+// Two hosts on a wide cable that is so many seconds long, with steps of a second.
+plan::Plan planned_apart(double seconds, const recipe::Recipe::Sync& sync) {
+  plan::Plan plan = plan_of(1, 2);
+  plan.hosts = {{.name = "here", .cores = 4}, {.name = "there", .cores = 4}};
+  plan.processes[1].host_index = 1;
+  plan.speeds.hosts = {{.name = "here", .memory_bytes_per_second = 1e15}};
+  plan.speeds.links = {{.from = "here", .to = "there", .bits_per_second = 4e9, .seconds = seconds}};
+  plan.recipe.sync = sync;
+  plan_sync(plan, wide());
+  return plan;
+}
+
+// By hand: whatever the method, each waits for the other's vote. A round is told, answered and
+// held, with two exchanges told and answered twice; between two nobody answers.
+TEST(PlannedSync, EachTripOfARoundTakesTheWaysTime) {
+  for (const double way : {0.001, 0.1, 0.3, 1.0, 3.0}) {
+    const plan::Plan plan = planned_apart(way, {});
+    SCOPED_TRACE(fmt::format("{} s one way", way));
+    const double vote = 1 + way;
+    const double tolerance = 0.02;
+    EXPECT_NEAR(slowdown(plan, "allreduce"), vote + 3 * way, tolerance);
+    EXPECT_NEAR(slowdown(plan, "onebit_adam"), vote + 3 * way, tolerance);
+    EXPECT_NEAR(slowdown(plan, "powersgd"), vote + 5 * way, tolerance);
+    EXPECT_NEAR(slowdown(plan, "cocktail 0.1/0.2/4"), std::max(vote, 3 * way), tolerance);
+    EXPECT_NEAR(slowdown(plan, "diloco"), vote + 3 * way / 100, tolerance);
+    EXPECT_NEAR(slowdown(plan, "noloco"), vote + 2 * way / 50, tolerance);
+    recipe::Recipe::Sync goes_on;  // where what lands is held by all before they vote on the step
+    goes_on.on_loss = recipe::LossRule::go_on;
+    EXPECT_NEAR(slowdown(planned_apart(way, goes_on), "cocktail 0.1/0.2/4"),
+                way + std::max(1.0, 3 * way), tolerance);
+  }
+}
+
+TEST(PlannedSync, ALongerWayNeverMakesAMethodFaster) {
+  std::map<std::string, double> before;
+  for (double way = 1e-4; way < 100; way *= 1.5) {
+    for (const plan::Plan::SyncOffer& offer : planned_apart(way, automatic()).sync_offers) {
+      EXPECT_GE(offer.slowdown, before[offer.name()]) << offer.name() << " at " << way << " s";
+      before[offer.name()] = offer.slowdown;
+    }
+  }
+}
+
+// What all wait for is no reason against any of them.
+TEST(PlannedSync, OnALongWayAutoTakesWhatHidesItsTrips) {
+  EXPECT_EQ(planned_apart(0, automatic()).sync_method, "allreduce");
+  EXPECT_EQ(planned_apart(0.01, automatic()).sync_method, "allreduce");
+  EXPECT_EQ(planned_apart(0.2, automatic()).sync_method, "cocktail");
+  const plan::Plan far = planned_apart(2, automatic());
+  EXPECT_NE(far.sync_method, "allreduce");
+  EXPECT_LT(taken(far).slowdown, 1.05 * vote_slowdown(far));
+  EXPECT_EQ(vote_slowdown(far), 3);
+}
+
+TEST(PlannedSync, AutoLeavesWhatIsSaidOfAStrengthAsItIs) {
+  recipe::Recipe::Sync sync = automatic();
+  sync.bits = 3;
+  for (const double megabits : {0.5, 2.0, 8.0}) {
+    for (const plan::Plan::SyncOffer& offer : planned_on(megabits, sync).sync_offers) {
+      if (offer.strength) {
+        EXPECT_EQ(offer.strength->bits, 3);
+      }
+    }
+  }
+  sync.random = 0.3;
+  sync.top = 0.7;
+  const plan::Plan plan = planned_on(2, sync);
+  EXPECT_EQ(std::ranges::count(plan.sync_offers, "cocktail", &plan::Plan::SyncOffer::method), 1);
+  EXPECT_THAT(names_of(plan.sync_offers), testing::Contains("cocktail 0.3/0.7/3"));
+}
+
+// What is said of a strength is said of cocktail. Bits that streaming_diloco would not take are
+// none of its business; its links are planned as it was offered.
+TEST(PlannedSync, WhatIsSaidOfAStrengthIsNotSaidOfAnotherMethodThatAutoChose) {
+  std::set<std::string> seen;
+  for (const std::int64_t bits : {1, 8}) {
+    recipe::Recipe::Sync sync = automatic();
+    sync.bits = bits;
+    sync.random = 0.5;
+    for (double megabits = 1e-3; megabits < 10; megabits *= 2) {
+      const plan::Plan plan = planned_on(megabits, sync);
+      SCOPED_TRACE(fmt::format("{} bits, {} Mbit/s: {}", bits, megabits, plan.sync_method));
+      seen.insert(plan.sync_method);
+      // Each link carries what is sent to one of the three others.
+      EXPECT_NEAR(static_cast<double>(3 * plan.links.at(0).forward_bytes),
+                  static_cast<double>(taken(plan).step_bytes), 3);
+      const recipe::Recipe settled = settled_recipe(plan);
+      EXPECT_EQ(settled.sync.bits.has_value(), plan.sync_method == "cocktail");
+      EXPECT_EQ(settled.sync.random.has_value(), plan.sync_method == "cocktail");
+    }
+  }
+  EXPECT_THAT(seen, testing::Contains("streaming_diloco"));
+  EXPECT_THAT(seen, testing::Contains("cocktail"));
+}
+
+// Where an outer step makes up for lateness, what sends more and loses more is no choice.
+TEST(PlannedSync, InALongRunAutoKnowsOnlyWhatLosesLessForMoreBytes) {
+  for (const double megabits : {0.5, 2.0, 8.0}) {
+    const plan::Plan plan = planned_on(megabits, automatic(), 20'000);
+    EXPECT_THAT(names_of(plan.sync_offers), testing::Contains("cocktail 0.5/0.5/4"));
+    EXPECT_THAT(names_of(plan.sync_offers), testing::Contains("cocktail 0.12/1/1"));
+    EXPECT_THAT(names_of(plan.sync_offers), testing::Not(testing::Contains("cocktail 0.25/1/1")));
+  }
+}
+
+TEST(PlannedSync, WhatAutoChoseIsInThePlanAndInTheStagesSettings) {
+  plan::Plan plan = planned_on(2, automatic());
+  plan.recipe.model.path = "model";  // without which it is none that can be read
+  plan.recipe.data.train = "text";
+  plan.recipe.train.steps = plan.steps;
+  ASSERT_EQ(plan.sync_method, "cocktail");
+  ASSERT_TRUE(plan.sync_strength);
+  const plan::Plan read = plan::plan_from_json(to_json(plan));
+  EXPECT_EQ(read.sync_strength, plan.sync_strength);
+  EXPECT_EQ(read.sync_offers.size(), plan.sync_offers.size());
+  const recipe::Recipe settled = settled_recipe(read);
+  EXPECT_EQ(strength_of(sync_settings(settled, "cocktail", plan.steps)), plan.sync_strength);
+  EXPECT_EQ(settled.sync.method, "cocktail");
+  EXPECT_EQ(plan.recipe.sync, automatic());
+}
+
+TEST(PlannedSync, ARunThatGoesOnKeepsWhatAutoChoseAsLongAsItAsksForTheSame) {
+  const plan::Plan slow = planned_on(2, automatic());
+  const auto on_a_fast_link = [&](std::uint32_t replicas, const recipe::Recipe::Sync& sync) {
+    plan::Plan plan = plan_of(1, replicas);
+    plan.recipe.sync = sync;
+    plan.recipe.hosts.link_megabits = 1e4;
+    plan_sync(plan, wide(), &slow);
+    return plan;
+  };
+  EXPECT_EQ(on_a_fast_link(4, automatic()).sync_strength, slow.sync_strength);
+  EXPECT_EQ(on_a_fast_link(4, automatic()).sync_method, slow.sync_method);
+  EXPECT_EQ(on_a_fast_link(2, automatic()).sync_method, "allreduce");
+  recipe::Recipe::Sync other = automatic();
+  other.bits = 3;
+  EXPECT_EQ(on_a_fast_link(4, other).sync_method, "allreduce");
+}
+
+TEST(PlannedSync, WhereNothingHidesAutoLosesTheLeastTime) {
+  const auto chosen_of = [](double allreduce, double cocktail, double diloco) {
+    return choose_sync({{"allreduce", 0, 0, 0, 0, 0, allreduce},
+                        {"cocktail", 0, 0, 0, 0, 0, cocktail},
+                        {"diloco", 0, 0, 0, 0, 0, diloco}})
+        .method;
+  };
+  EXPECT_EQ(chosen_of(9, 5, 4), "diloco");
+  EXPECT_EQ(chosen_of(9, 1.04, 1), "cocktail");
+  EXPECT_EQ(chosen_of(1.04, 1, 1), "allreduce");
+}
+
+TEST(PlannedSync, SettingsThatDoNotGoTogetherAreTheRecipesMistake) {
+  plan::Plan plan = plan_of(1, 2, "streaming_diloco");
+  plan.recipe.sync.every = 4;
+  plan.recipe.sync.late = 3;
+  try {
+    plan_sync(plan, models::describe(config(true)));
+    FAIL();
+  } catch (const base::UserError& error) {
+    EXPECT_EQ(error.code(), base::ExitCode::bad_input);
+    EXPECT_THAT(error.what(), testing::StartsWith("sync.late is 3 "));
+  }
+}
+
+TEST(PlannedSync, TheEvaluationIsDealtOutWholeAndOnce) {
+  for (const std::int64_t micro_batches : {0, 1, 2, 5, 9}) {
+    for (const std::uint32_t replicas : {1U, 2U, 3U, 4U}) {
+      plan::Plan plan = plan_of(1, replicas);
+      plan.eval_micro_batches = micro_batches;
+      std::size_t all = 0;
+      for (const plan::Plan::Process& process : plan.processes) {
+        all += plan.evaluation_actions(process.name).size();
+      }
+      EXPECT_EQ(all, static_cast<std::size_t>(micro_batches));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace strait::planner

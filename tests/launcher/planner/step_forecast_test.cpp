@@ -1,0 +1,123 @@
+#include "launcher/planner/step_forecast.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "launcher/plan/speeds.h"
+#include "launcher/planner/plan_text.h"
+
+namespace strait::planner {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr const char* kTinyModel = R"({"model_type": "gpt2", "vocab_size": 257, "n_positions": 64,
+                                       "n_embd": 64, "n_layer": 4, "n_head": 2})";
+
+// Two stages on hosts a and b, with a boundary of 10 MB each way in a step of ten micro-batches.
+plan::Plan plan_over_two_hosts() {
+  plan::Plan plan;
+  plan.model_config = kTinyModel;
+  plan.hosts = {{"a"}, {"b"}};
+  plan.micro_batches = 10;
+  plan.recipe.name = "two";
+  plan.recipe.model.path = "model";
+  plan.recipe.data.train = "rows.jsonl";
+  plan.recipe.train.steps = 1;
+  plan.recipe.pipeline.stages = 2;
+  for (std::uint32_t stage = 0; stage < 2; ++stage) {
+    plan::Plan::Process process;
+    process.name = {stage, 0};
+    process.host = plan.hosts[stage].name;
+    process.host_index = stage;
+    process.chunks = {stage == 0 ? models::LayerRange{0, 2} : models::LayerRange{3, 5}};
+    plan.processes.push_back(process);
+  }
+  plan::Plan::Link link;
+  link.name = "boundary 0.0>1.0";
+  link.connects = {0, 0};
+  link.listens = {1, 0};
+  link.forward_bytes = 10'000'000;
+  link.backward_bytes = 10'000'000;
+  plan.links.push_back(link);
+  return plan;
+}
+
+plan::PathSpeed as_planned(const plan::Plan& plan, const plan::Plan::Link& /*link*/, std::size_t from,
+                     std::size_t to) {
+  return plan::path_speed(plan, from, to);
+}
+
+double forecast(const plan::Plan& plan) {
+  return forecast_step(plan, [&](const plan::Plan::Link& link, std::size_t from, std::size_t to) {
+    return as_planned(plan, link, from, to);
+  });
+}
+
+TEST(Speeds, WhatIsMeasuredGoesBeforeWhatTheRecipeSaysBeforeWhatIsAssumed) {
+  plan::Plan plan = plan_over_two_hosts();
+  EXPECT_EQ(plan::path_speed(plan, 0, 1).bytes_per_second, plan::kAssumedLinkBytesPerSecond);
+  EXPECT_FALSE(plan::path_speed(plan, 0, 1).measured);
+  plan.recipe.hosts.link_megabits = 80;
+  EXPECT_EQ(plan::path_speed(plan, 0, 1).bytes_per_second, 1e7);
+  plan.speeds.links = {{"a", "b", 8e6, 0, 0.03}};
+  EXPECT_EQ(plan::path_speed(plan, 0, 1).bytes_per_second, 1e6);
+  EXPECT_EQ(plan::path_speed(plan, 1, 0).seconds, 0.03);
+  EXPECT_TRUE(plan::path_speed(plan, 0, 1).measured);
+  EXPECT_EQ(plan::path_speed(plan, 0, 0).bytes_per_second, 1e7) << "nobody measured host a to itself";
+  plan.speeds.links = {{"a", "b", 100e9, 0, 0}};
+  EXPECT_EQ(plan::path_speed(plan, 0, 1).bytes_per_second, plan::kAssumedLinkBytesPerSecond) << "sealing";
+}
+
+TEST(Speeds, AHostComputesAsMeasuredForItsThreads) {
+  plan::Plan plan = plan_over_two_hosts();
+  EXPECT_EQ(plan::compute_speed(plan, 0, 4).flops_per_second, 4 * plan::kAssumedFlopsPerThread);
+  plan.speeds.hosts = {{"a", 3e10, 2.5, 2, 0}, {"b", 0, 0, 1, 1e10}};
+  EXPECT_EQ(plan::compute_speed(plan, 0, 4).flops_per_second, 6e10);
+  EXPECT_EQ(plan::compute_speed(plan, 0, 4).backward, 2.5);
+  EXPECT_TRUE(plan::compute_speed(plan, 0, 4).measured);
+  EXPECT_FALSE(plan::compute_speed(plan, 1, 4).measured) << "only its memory was measured";
+}
+
+TEST(Speeds, AStepTakesAtLeastWhatItsLinkNeeds) {
+  plan::Plan plan = plan_over_two_hosts();
+  const double before = forecast(plan);
+  plan.speeds.links = {{"a", "b", 8e6, 0, 0.03}};
+  const double slow = forecast(plan);
+  EXPECT_GT(slow, 10.0) << "10 MB at 1 MB/s";
+  EXPECT_GT(slow, before);
+  plan.speeds.hosts = {{"a", 1e7, 2, 1, 0}};
+  EXPECT_GT(forecast(plan), slow);
+}
+
+TEST(Speeds, ARelayCostsTimeAndIsShared) {
+  plan::Plan plan = plan_over_two_hosts();
+  plan.speeds.links = {{"a", "b", 8e6, 0, 0.03}};
+  const auto relayed = [&](std::size_t links) {
+    return forecast_step(plan, [&](const plan::Plan::Link& /*link*/, std::size_t from, std::size_t to) {
+      return plan::relayed_speed(plan::path_speed(plan, from, to), links);
+    });
+  };
+  EXPECT_GT(relayed(1), forecast(plan));
+  EXPECT_GT(relayed(3), 2 * relayed(1));
+}
+
+TEST(Speeds, APlanKeepsAndSaysWhatWasMeasured) {
+  plan::Plan plan = plan_over_two_hosts();
+  EXPECT_THAT(plan_text(plan),
+              AllOf(HasSubstr("forecast at 20 Gflop/s a thread and 4 Gbit/s a link"),
+                    Not(HasSubstr("measured"))));
+  plan.speeds.links = {{"a", "b", 96e6, 97e6, 0.03}};
+  plan.speeds.hosts = {{"b", 3e10, 2.5, 1, 1e10}};
+  EXPECT_EQ(plan::plan_from_json(to_json(plan)).speeds, plan.speeds);
+  EXPECT_THAT(plan_text(plan), HasSubstr("measured 30 Gflop/s a thread on b, 96 Mbit/s and 30 ms "
+                                        "from a to b; assumed 20 Gflop/s a thread:"));
+}
+
+}  // namespace
+}  // namespace strait::planner

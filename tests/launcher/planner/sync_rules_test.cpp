@@ -1,0 +1,99 @@
+#include "launcher/planner/sync_rules.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "launcher/recipe/recipe_reader.h"
+#include "launcher/recipe/recipe_sync_keys.h"
+#include "launcher/base/user_error.h"
+
+namespace strait::planner {
+namespace {
+
+// A run of 62 steps with this in its [sync], whose first line is x.toml:8.
+plan::Plan plan_of(const std::string& sync, const std::vector<std::string>& overrides = {},
+             const std::string& length = "steps = 62") {
+  plan::Plan plan;
+  plan.recipe = recipe::parse_recipe(
+      "model.path = \"m\"\ndata.train = \"t\"\n[pipeline]\nreplicas = 2\n"
+      "[train]\n" +
+          length + "\n[sync]\n" + sync,
+      "x.toml", overrides);
+  plan.sync_method = recipe::sync_method_of(plan.recipe);
+  plan.steps = 62;
+  return plan;
+}
+
+std::string refusal(const plan::Plan& plan) {
+  try {
+    check_sync_settings(plan);
+    check_loss_rule(plan);
+  } catch (const base::UserError& error) {
+    EXPECT_EQ(error.code(), base::ExitCode::bad_input);
+    return error.what();
+  }
+  return "";
+}
+
+TEST(SyncRules, TurnsThatAreNoneNameEveryKeyAndWhereItWasSet) {
+  const std::string streaming = "method = \"streaming_diloco\"\n";
+  EXPECT_EQ(refusal(plan_of(streaming + "every = 3\n")),
+            "sync.fragments is 4 (the default), but sync.every is 3 (x.toml:9:9), and each "
+            "fragment takes its turn at another update; set sync.fragments to 3 or less, or "
+            "sync.every to 4 or more");
+  EXPECT_EQ(refusal(plan_of(streaming + "every = 8\n", {"sync.late=3"})),
+            "sync.late is 3 (--set sync.late=3), but sync.every is 8 (x.toml:9:9) and "
+            "sync.fragments is 4 (the default), so that the next fragment's turn comes 2 updates "
+            "later, and one round at most is under way; set sync.late to 2 or less, or sync.every "
+            "to 12 or more");
+  EXPECT_EQ(refusal(plan_of(streaming + "bits = 1\n")),
+            "sync.bits is 1 (x.toml:9:8), but sync.method is \"streaming_diloco\" (x.toml:8:10), "
+            "which sends values in 2 to 8 bits; set sync.bits to 2 or more");
+  for (const char* fits : {"every = 4\n", "every = 8\nlate = 2\n", "fragments = 100\n",
+                           "bits = 2\n", "late = 25\n", "fragments = 1\nlate = 100\n"}) {
+    EXPECT_EQ(refusal(plan_of(streaming + fits)), "") << fits;
+  }
+}
+
+TEST(SyncRules, AWarmupThatDoesNotEndIsRefused) {
+  const std::string onebit = "method = \"onebit_adam\"\nwarmup = ";
+  EXPECT_EQ(refusal(plan_of(onebit + "62\n")),
+            "sync.warmup is 62 (x.toml:9:10), but the run has 62 steps (train.steps, x.toml:6:9): "
+            "onebit_adam would send exact means to its end and compress nothing; set sync.warmup "
+            "to less than 62, or leave it out for a fifteenth of the run");
+  EXPECT_THAT(refusal(plan_of(onebit + "1\n", {"sync.warmup=99"}, "epochs = 2")),
+              testing::AllOf(testing::HasSubstr("sync.warmup is 99 (--set sync.warmup=99)"),
+                             testing::HasSubstr("62 steps (train.epochs, x.toml:6:10)")));
+  EXPECT_EQ(refusal(plan_of(onebit + "61\n")), "");
+  EXPECT_EQ(refusal(plan_of("method = \"onebit_adam\"\n")), "");
+}
+
+TEST(SyncRules, AMethodThatNeedsAllReplicasIsNamedWithItsPlace) {
+  EXPECT_THAT(
+      refusal(plan_of("method = \"cocktail\"\non_loss = \"continue\"\n", {"sync.method=noloco"})),
+      testing::StartsWith("sync.on_loss is \"continue\" (x.toml:9:11), but sync.method is "
+                          "\"noloco\" (--set sync.method=noloco), which cannot go on without a "
+                          "replica: it makes its mean"));
+}
+
+// What only a method itself knows is said with all that the recipe says to it.
+TEST(SyncRules, WhatAMethodRefusesIsSaidWithTheKeysThatItReads) {
+  plan::Plan plan = plan_of("method = \"powersgd\"\nrank = 4\n");
+  plan.recipe.sync.rank = 100'000;
+  EXPECT_THAT(refusal(plan),
+              testing::StartsWith("sync.method is \"powersgd\" (x.toml:8:10), sync.rank is 100000 "
+                                  "(x.toml:9:8), but that does not go together: powersgd takes"));
+}
+
+TEST(SyncRules, PlacesMakeNoDifferenceBetweenRecipes) {
+  const recipe::Recipe file = plan_of("method = \"powersgd\"\nrank = 4\n").recipe;
+  const recipe::Recipe line = plan_of("rank = 4\nmethod = \"powersgd\"\n", {"sync.rank=4"}).recipe;
+  EXPECT_NE(file.said_at.of("sync.rank"), line.said_at.of("sync.rank"));
+  EXPECT_EQ(file, line);
+}
+
+}  // namespace
+}  // namespace strait::planner

@@ -1,0 +1,19 @@
+#include "launcher/recipe/part_names.h"
+
+#include <gtest/gtest.h>
+
+#include "launcher/plugin/offered_parts.h"
+
+namespace strait::plugin {
+namespace {
+
+class PartNamesEnvironment : public testing::Environment {
+ public:
+  void SetUp() override { recipe::set_part_names(part_names); }
+};
+
+testing::Environment* const part_names_environment =
+    testing::AddGlobalTestEnvironment(new PartNamesEnvironment);
+
+}  // namespace
+}  // namespace strait::plugin

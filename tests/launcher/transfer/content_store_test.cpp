@@ -1,0 +1,81 @@
+#include "launcher/transfer/content_store.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include "launcher/transfer/piece_file.h"
+#include "tests/launcher/transfer/ship_rig.h"
+
+namespace strait::transfer {
+namespace {
+
+class ContentStoreTest : public testing::Test {
+ protected:
+  // A content of one mebibyte that was used last at this time.
+  FileTable add(ContentStore& store, std::uint64_t seed, std::int64_t used) {
+    const std::string bytes = random_bytes(FileTable::kPieceBytes, seed);
+    store::write_bytes(directory_ / "source", bytes);
+    const FileTable table = table_of_file(directory_ / "source");
+    HeldContent held = store.hold(table);
+    PieceFile file(held.data(), table);
+    file.write(0, std::as_bytes(std::span(bytes)));
+    file.settle();
+    const timespec times[2] = {{used, 0}, {used, 0}};
+    const auto mark = held.data().parent_path() / "in-use";
+    EXPECT_EQ(::utimensat(AT_FDCWD, mark.c_str(), times, 0), 0);
+    return table;
+  }
+
+  store::TemporaryDirectory directory_;
+};
+
+TEST_F(ContentStoreTest, WhatIsLongestUnusedGoesFirstAndWhatIsHeldStays) {
+  ContentStore store(directory_ / "content", 2 * FileTable::kPieceBytes + 100'000);
+  const FileTable oldest = add(store, 1, 1000);
+  const FileTable older = add(store, 2, 2000);
+  const FileTable newest = add(store, 3, 3000);
+  {
+    const auto held = store.find(oldest.id());
+    ASSERT_TRUE(held.has_value());
+    ContentStore another_process(directory_ / "content", 100'000);
+    another_process.prune();
+    EXPECT_TRUE(std::filesystem::exists(held->data()));
+  }
+  EXPECT_FALSE(store.find(older.id()).has_value());
+  EXPECT_FALSE(store.find(newest.id()).has_value());
+  EXPECT_TRUE(store.find(oldest.id()).has_value());
+}
+
+TEST_F(ContentStoreTest, NothingGoesBelowTheLimit) {
+  ContentStore store(directory_ / "content", 2 * FileTable::kPieceBytes + 100'000);
+  const FileTable first = add(store, 1, 1000);
+  const FileTable second = add(store, 2, 2000);
+  store.prune();
+  EXPECT_TRUE(std::filesystem::exists(store.directory() / first.id()));
+  store.prune(FileTable::kPieceBytes);
+  EXPECT_FALSE(std::filesystem::exists(store.directory() / first.id()));
+  EXPECT_TRUE(std::filesystem::exists(store.directory() / second.id()));
+}
+
+TEST_F(ContentStoreTest, OneWritesAndTheNextGoesOnWhenItIsDone) {
+  ContentStore store(directory_ / "content");
+  const FileTable table = add(store, 1, 1000);
+  HeldContent one = store.hold(table);
+  HeldContent other = store.hold(table);
+  EXPECT_TRUE(one.try_to_write());
+  EXPECT_FALSE(other.try_to_write());
+  one.end_writing();
+  EXPECT_TRUE(other.try_to_write());
+}
+
+TEST_F(ContentStoreTest, WhatIsNoContentIsNotFound) {
+  ContentStore store(directory_ / "content");
+  const FileTable table = add(store, 1, 1000);
+  EXPECT_FALSE(store.find("../content").has_value());
+  store::write_bytes(store.directory() / table.id() / "table.json", "{");
+  EXPECT_FALSE(store.find(table.id()).has_value());
+}
+
+}  // namespace
+}  // namespace strait::transfer

@@ -1,0 +1,110 @@
+#include "launcher/worker/stage_reporter.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <set>
+#include <stdexcept>
+
+#include "framework/net/memory_link.h"
+#include "stages/wait_clock.h"
+
+namespace strait::worker {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+// A link that counts who asks how it is.
+class AskedLink : public net::Link {
+ public:
+  bool send_until(net::Frame& /*frame*/, Clock::time_point /*deadline*/) override { return true; }
+  net::Frame receive() override { throw std::logic_error("nobody receives here"); }
+  std::optional<net::Frame> receive_until(Clock::time_point /*deadline*/) override { return {}; }
+  bool flush(Clock::time_point /*deadline*/) override { return true; }
+  void abort(const net::LinkError& /*cause*/) override {}
+  net::LinkState state() const override {
+    ++asked;
+    return shown;
+  }
+
+  net::LinkState shown;
+  mutable std::atomic<int> asked = 0;
+};
+
+net::MemoryEnd end_named(net::ProcessName own, net::ProcessName peer) {
+  net::MemoryEnd end;
+  end.name = own;
+  end.options.name = "control";
+  end.options.peer = peer;
+  return end;
+}
+
+class StageReporterTest : public testing::Test {
+ protected:
+  StageReporterTest() {
+    auto [stage, coordinator] =
+        net::memory_link(end_named(kStage, net::ProcessName::coordinator()),
+                         end_named(net::ProcessName::coordinator(), kStage));
+    coordinator_ = std::move(coordinator);
+    control_ = std::make_unique<ControlEnd>(std::move(stage));
+  }
+
+  control::Progress next_report() {
+    while (true) {
+      const control::StageMessage message = control::parse_stage_message(coordinator_->receive());
+      if (const auto* progress = std::get_if<control::Progress>(&message)) return *progress;
+    }
+  }
+
+  static constexpr net::ProcessName kStage{0, 0};
+  std::unique_ptr<net::Link> coordinator_;
+  std::unique_ptr<ControlEnd> control_;
+};
+
+TEST_F(StageReporterTest, AsksNoLinkAnyMoreOnceAFailedStageHasLetGoOfIt) {
+  AskedLink link;
+  stages::WaitClock waits;
+  StageReporter reporter(*control_, kStage, 0);
+  try {
+    const auto watching =
+        reporter.watch(waits, {{&link, {1, 0}, StageReporter::Carries::activations, {}}});
+    while (next_report().links.empty()) {
+    }
+    throw std::runtime_error("the stage failed");
+  } catch (const std::runtime_error&) {
+    // What a stage does between its end and its last words: its links are gone by now.
+  }
+  const int asked = link.asked;
+  while (!next_report().links.empty()) {
+  }
+  next_report();
+  EXPECT_EQ(link.asked, asked);
+}
+
+TEST_F(StageReporterTest, KnowsWhichOtherReplicasHaveBeenSilentForSoLong) {
+  using Carries = StageReporter::Carries;
+  const auto now = Clock::now();
+  AskedLink own, heard, for_moments, for_long, vote;
+  for (AskedLink* link : {&own, &heard, &for_moments, &for_long, &vote}) {
+    link->shown.last_heard = now - 1min;
+  }
+  for (AskedLink* link : {&heard, &vote}) link->shown.connected = true;
+  for_moments.shown.last_heard = now;
+  stages::WaitClock waits;
+  StageReporter reporter(*control_, kStage, 0);
+  {
+    const auto watching = reporter.watch(waits, {{&own, {1, 0}, Carries::activations, {}},
+                                                 {&heard, {0, 1}, Carries::weights, {}},
+                                                 {&for_moments, {0, 2}, Carries::weights, {}},
+                                                 {&for_long, {0, 3}, Carries::weights, {}},
+                                                 {&vote, {0, 3}, Carries::weights, {}}});
+    EXPECT_EQ(reporter.unheard_for(30s), (std::set<std::uint32_t>{3}));
+  }
+  EXPECT_TRUE(reporter.unheard_for(30s).empty());
+}
+
+}  // namespace
+}  // namespace strait::worker
