@@ -3,7 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include "launcher/hosts/service_link.h"
-#include "launcher/transfer/ship_link.h"
+#include "launcher/transfer/transfer_peers.h"
 
 namespace strait::agent {
 namespace {
@@ -19,27 +19,27 @@ KeeperShip::KeeperShip(net::Node& node, const hosts::KeeperJob& job,
   const net::ProcessName launcher = net::ProcessName::coordinator();
   porter_.join(launcher, "the launcher",
                node.connect(job.endpoints.at(hosts::kShipService),
-                            transfer::ship_link(launcher, job.name(), launcher, job.launcher_key,
+                            transfer::transfer_link(launcher, job.name(), launcher, job.launcher_key,
                                       std::chrono::seconds(job.hold))));
   if (job.keeper_keys.size() > 1 && job.keeper_keys.size() <= kMostNeighbours) {
     listen(node, job, address);
   }
 }
 
-transfer::PorterOptions KeeperShip::porter_options(net::Node& node, const hosts::KeeperJob& job,
+transfer::TransferAgentOptions KeeperShip::porter_options(net::Node& node, const hosts::KeeperJob& job,
                                          const std::filesystem::path& directory) {
-  transfer::PorterOptions options;
+  transfer::TransferAgentOptions options;
   options.store = directory / "content";
   options.takes_orders = true;
-  options.upload_bytes_per_second = transfer::ship_rate(job.up_megabits.value_or(0));
-  options.download_bytes_per_second = transfer::ship_rate(job.down_megabits.value_or(0));
+  options.upload_bytes_per_second = transfer::bytes_per_second(job.up_megabits.value_or(0));
+  options.download_bytes_per_second = transfer::bytes_per_second(job.down_megabits.value_or(0));
   options.on_event = [](const std::string& event) { spdlog::info("{}", event); };
   options.on_neighbour = [this, &node, &job](const net::ProcessName& name, const std::string& host,
                                              const std::string& endpoint) {
     const auto key = job.keeper_keys.find(name.text());
     if (key == job.keeper_keys.end()) return;
     porter_.join(name, host,
-                 node.connect(endpoint, transfer::ship_link(name, job.name(), name, key->second,
+                 node.connect(endpoint, transfer::transfer_link(name, job.name(), name, key->second,
                                                   std::chrono::seconds(job.hold))));
   };
   return options;
@@ -61,7 +61,7 @@ void KeeperShip::listen(net::Node& node, const hosts::KeeperJob& job, const std:
     if (!name || !(job.name() < *name)) continue;
     porter_.join(*name, text,
                  listener_->expect(
-                     transfer::ship_link(job.name(), *name, *name, key, std::chrono::seconds(job.hold))));
+                     transfer::transfer_link(job.name(), *name, *name, key, std::chrono::seconds(job.hold))));
   }
   porter_.tell_where(listener_->endpoint());
 }

@@ -5,7 +5,7 @@
 
 #include "framework/net/node.h"
 #include "launcher/hosts/keeper_job.h"
-#include "launcher/transfer/porter.h"
+#include "launcher/transfer/transfer_agent.h"
 
 namespace strait::agent {
 
@@ -19,12 +19,12 @@ class KeeperShip {
              const std::string& address);
 
  private:
-  transfer::PorterOptions porter_options(net::Node& node, const hosts::KeeperJob& job,
+  transfer::TransferAgentOptions porter_options(net::Node& node, const hosts::KeeperJob& job,
                                const std::filesystem::path& directory);
   void listen(net::Node& node, const hosts::KeeperJob& job, const std::string& address);
 
   std::unique_ptr<net::Listener> listener_;  // null: the others cannot come here
-  transfer::Porter porter_;
+  transfer::TransferAgent porter_;
 };
 
 }  // namespace strait::agent

@@ -75,7 +75,7 @@ plan::RunFile with_hosts_of(const plan::RunFile& run, const std::vector<store::S
 
 std::string fetch_from_hosts(control::RunDirectory& directory, plan::RunFile part, const store::Manifest& manifest,
                              const std::vector<store::ShardFile>& shards,
-                             const ModelQuestions& model, const RunShip::Say& say) {
+                             const ModelQuestions& model, const RunTransfer::Say& say) {
   const control::StopSignals signals;
   net::NodeOptions options;
   options.name = net::ProcessName::coordinator();
@@ -97,7 +97,7 @@ std::string fetch_from_hosts(control::RunDirectory& directory, plan::RunFile par
 }  // namespace
 
 std::string recover_checkpoint(control::RunDirectory& directory, const plan::RunFile& run,
-                               const ModelQuestions& model, const RunShip::Say& say) {
+                               const ModelQuestions& model, const RunTransfer::Say& say) {
   const recipe::BackendKind backend = run.plan.recipe.hosts.backend;
   if (backend == recipe::BackendKind::local || backend == recipe::BackendKind::slurm) return "";
   const auto manifest = newest_unfinished(directory);

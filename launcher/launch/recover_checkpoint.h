@@ -4,7 +4,7 @@
 
 #include "launcher/control/run_directory.h"
 #include "launcher/plan/run_files.h"
-#include "launcher/launch/run_ship.h"
+#include "launcher/launch/run_transfer.h"
 
 namespace strait::launch {
 
@@ -14,6 +14,6 @@ namespace strait::launch {
 // leaves the checkpoint unusable here, and an older one is gone on from. UserError interrupted: the
 // user did not want to wait, which is no reason to lose what the hosts have.
 std::string recover_checkpoint(control::RunDirectory& directory, const plan::RunFile& run,
-                               const ModelQuestions& model, const RunShip::Say& say);
+                               const ModelQuestions& model, const RunTransfer::Say& say);
 
 }  // namespace strait::launch

@@ -21,7 +21,7 @@
 #include "launcher/reach/path_finder.h"
 #include "launcher/plan/absent_replicas.h"
 #include "launcher/launch/amended_plan.h"
-#include "launcher/transfer/ship_link.h"
+#include "launcher/transfer/transfer_peers.h"
 #include "launcher/base/user_error.h"
 
 namespace strait::launch {
@@ -188,16 +188,16 @@ control::Event RunHosts::phases() const {
 
 void RunHosts::begin_shipping(const plan::RunFile& run) {
   const recipe::Recipe::Hosts& settings = run.plan.recipe.hosts;
-  transfer::PorterOptions options;
+  transfer::TransferAgentOptions options;
   options.store = agent::keeper_directory(recipe::kHostDirectory) / "content";
-  options.upload_bytes_per_second = transfer::ship_rate(settings.ship_megabits.value_or(0));
-  auto porter = std::make_unique<transfer::Porter>(options);
-  std::vector<RunShip::Host> hosts;
+  options.upload_bytes_per_second = transfer::bytes_per_second(settings.ship_megabits.value_or(0));
+  auto porter = std::make_unique<transfer::TransferAgent>(options);
+  std::vector<RunTransfer::Host> hosts;
   for (std::size_t i = 0; i < facts_.size(); ++i) {
     const auto name = net::ProcessName::keeper(static_cast<std::uint32_t>(i));
     hosts.push_back({run.plan.hosts[i].name, name, run_directories_[i]});
   }
-  ship_ = std::make_unique<RunShip>(std::move(hosts), std::move(porter), model_);
+  ship_ = std::make_unique<RunTransfer>(std::move(hosts), std::move(porter), model_);
   for (const std::size_t i : there_) {
     ship_->join(i, run_directories_[i], expect_porter(run.plan, i));
   }
@@ -245,7 +245,7 @@ RunHosts::Ends RunHosts::expect_keeper(const plan::Plan& plan, std::size_t host)
 std::unique_ptr<net::Link> RunHosts::expect_porter(const plan::Plan& plan, std::size_t host) {
   const auto name = net::ProcessName::keeper(static_cast<std::uint32_t>(host));
   return doors_[door_of_[host]].ship->expect(
-      transfer::ship_link(net::ProcessName::coordinator(), name, name, keys_[host].public_key,
+      transfer::transfer_link(net::ProcessName::coordinator(), name, name, keys_[host].public_key,
                 std::chrono::seconds(plan.recipe.hosts.hold)));
 }
 

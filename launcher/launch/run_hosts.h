@@ -18,7 +18,7 @@
 #include "launcher/launch/run_reach.h"
 #include "launcher/control/run_directory.h"
 #include "launcher/plan/run_files.h"
-#include "launcher/launch/run_ship.h"
+#include "launcher/launch/run_transfer.h"
 #include "launcher/plan/stage_job.h"
 
 namespace strait::launch {
@@ -49,7 +49,7 @@ class RunHosts {
   net::Listener& listener(std::size_t host);
   process::Backend& backend();
   // What is shipped to hosts and home; null where all see the same files.
-  RunShip* ship() { return ship_.get(); }
+  RunTransfer* ship() { return ship_.get(); }
   // Throws UserError where a stop was asked for, or a host is lost that is still coming up.
   void look_for_reasons_to_give_up(const std::atomic<int>& stops) const;
   // A part of coming up is over, such as "called"; and how long each took, as a sentence. Empty for
@@ -126,7 +126,7 @@ class RunHosts {
   std::unique_ptr<hosts::Fleet> fleet_;              // null for a local run
   std::vector<std::string> run_directories_;  // by host
   std::unique_ptr<RunReach> reach_;           // null for a local run
-  std::unique_ptr<RunShip> ship_;             // null where all see the same files
+  std::unique_ptr<RunTransfer> ship_;             // null where all see the same files
   std::vector<reach::LinkRoute> routes_;             // of a local plan's links
   std::vector<control::Event> notes_;
   std::chrono::steady_clock::time_point phase_began_ = std::chrono::steady_clock::now();

@@ -43,7 +43,7 @@ class Settled : public control::RunObserver {
 // Makes a checkpoint exist once all shards are there, and lets go of the oldest ones.
 void commit_step(const control::RunDirectory& directory, const plan::RunFile& run, std::uint32_t generation,
                  std::int64_t codec_generation, store::Step step,
-                 const std::vector<store::ShardFile>& files, RunShip* ship) {
+                 const std::vector<store::ShardFile>& files, RunTransfer* ship) {
   store::Manifest manifest = plan::manifest_for(run, generation, step);
   manifest.codec_generation = codec_generation;
   manifest.files = files;
@@ -73,7 +73,7 @@ void ship_out(RunHosts& hosts, const plan::RunFile& run, const control::RunDirec
 // Waits for what is still on its way; who asks once more to stop does not want to.
 void ship_home(RunHosts& hosts, const plan::RunFile& run, const control::RunDirectory& directory,
                const control::StopSignals& signals, const Tell& tell) {
-  RunShip& ship = *hosts.ship();
+  RunTransfer& ship = *hosts.ship();
   const int asked = signals.count().load();
   const auto give_up = [&] { return signals.count().load() > asked; };
   if (const std::string missing = ship.gathered(give_up, tell); !missing.empty()) {

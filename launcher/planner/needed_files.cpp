@@ -116,7 +116,7 @@ std::vector<transfer::NeededGroup> needed_files(const plan::Plan& plan, std::siz
     transfer::NeededGroup group{Kind::plugins, {}};
     for (std::size_t i = 0; i < plugins.size(); ++i) {
       const fs::path file = fs::absolute(plugins[i].file);
-      group.files.push_back({file, transfer::shipped_plugin(i, file)});
+      group.files.push_back({file, transfer::delivered_plugin_name(i, file)});
     }
     groups.push_back(std::move(group));
   }

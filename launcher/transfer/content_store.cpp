@@ -87,10 +87,10 @@ bool remove_content(const fs::path& folder) {
 
 }  // namespace
 
-HeldContent::HeldContent(fs::path folder, FileTable table, store::FileDescriptor in_use)
+PinnedContent::PinnedContent(fs::path folder, ChunkTable table, store::FileDescriptor in_use)
     : folder_(std::move(folder)), table_(std::move(table)), in_use_(std::move(in_use)) {}
 
-bool HeldContent::try_to_write() {
+bool PinnedContent::try_to_write() {
   if (writing_.open()) return true;
   store::FileDescriptor lock = open_lock(folder_ / kWriter);
   if (!lock_now(lock, LOCK_EX, folder_)) return false;
@@ -103,7 +103,7 @@ ContentStore::ContentStore(fs::path directory, std::uint64_t limit)
   store::make_directory(directory_);
 }
 
-HeldContent ContentStore::hold(const FileTable& table) {
+PinnedContent ContentStore::hold(const ChunkTable& table) {
   const fs::path folder = directory_ / table.id();
   while (true) {
     store::make_directory(folder);
@@ -123,13 +123,13 @@ HeldContent ContentStore::hold(const FileTable& table) {
   }
 }
 
-std::optional<HeldContent> ContentStore::find(const std::string& id) {
+std::optional<PinnedContent> ContentStore::find(const std::string& id) {
   std::error_code ignored;
   if (!is_content_id(id) || !fs::exists(directory_ / id / kTable, ignored)) return std::nullopt;
   try {
     const auto json =
         nlohmann::json::parse(store::read_text_file(directory_ / id / kTable, kMostTableText));
-    const FileTable table = table_from_json(json);
+    const ChunkTable table = table_from_json(json);
     if (table.id() == id) return hold(table);
   } catch (const nlohmann::json::exception&) {
     return std::nullopt;  // torn: it will be written again by who fetches this content

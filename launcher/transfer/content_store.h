@@ -6,18 +6,18 @@
 #include <string>
 
 #include "framework/store/file_descriptor.h"
-#include "launcher/transfer/file_table.h"
+#include "launcher/transfer/chunk_table.h"
 
 namespace strait::transfer {
 
 // One content of the store, kept from being pruned as long as this object lives, in whatever
-// process. The bytes lie in data(), as a PieceFile that may have holes.
-class HeldContent {
+// process. The bytes lie in data(), as a PartialFile that may have holes.
+class PinnedContent {
  public:
-  HeldContent(std::filesystem::path folder, FileTable table, store::FileDescriptor in_use);
+  PinnedContent(std::filesystem::path folder, ChunkTable table, store::FileDescriptor in_use);
 
   std::filesystem::path data() const { return folder_ / "data"; }
-  const FileTable& table() const { return table_; }
+  const ChunkTable& table() const { return table_; }
 
   // The right to write, for one process of the host; the others wait, since it writes what they
   // lack. It ends with the process. False: somebody else has it.
@@ -26,7 +26,7 @@ class HeldContent {
 
  private:
   std::filesystem::path folder_;
-  FileTable table_;
+  ChunkTable table_;
   store::FileDescriptor in_use_;
   store::FileDescriptor writing_;
 };
@@ -39,8 +39,8 @@ class ContentStore {
 
   explicit ContentStore(std::filesystem::path directory, std::uint64_t limit = kUsualLimit);
 
-  HeldContent hold(const FileTable& table);
-  std::optional<HeldContent> find(const std::string& id);  // only what is there
+  PinnedContent hold(const ChunkTable& table);
+  std::optional<PinnedContent> find(const std::string& id);  // only what is there
 
   // Makes place for so many bytes to come: below the limit, and on the disk as far as it can.
   void prune(std::uint64_t coming = 0);

@@ -2,7 +2,7 @@
 
 namespace strait::transfer {
 
-std::string shipped_plugin(std::size_t number, const std::filesystem::path& file) {
+std::string delivered_plugin_name(std::size_t number, const std::filesystem::path& file) {
   return std::to_string(number) + "-" + file.filename().string();
 }
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/transfer/piece_set.h"
+#include "launcher/transfer/chunk_set.h"
 
 namespace strait::transfer {
 
@@ -17,7 +17,7 @@ struct NeededFile {
 };
 
 // What the plugin of this number is called on other hosts.
-std::string shipped_plugin(std::size_t number, const std::filesystem::path& file);
+std::string delivered_plugin_name(std::size_t number, const std::filesystem::path& file);
 
 // Files that are of use together: a host has all of them already, or gets all.
 struct NeededGroup {

@@ -17,11 +17,11 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kLookAgain{100};
-constexpr int kServedAtOnce = 4;  // pieces, before others are listened to again
+constexpr int kServedAtOnce = 4;  // chunks, before others are listened to again
 
 }  // namespace
 
-PorterWork::PorterWork(PorterOptions options)
+PorterWork::PorterWork(TransferAgentOptions options)
     : options_(std::move(options)),
       store_(options_.store, options_.store_limit),
       tables_(options_.store / "tables"),
@@ -35,12 +35,12 @@ PorterWork::PorterWork(PorterOptions options)
                const auto name = net::ProcessName::parse(process);
                return name ? peers_.called(*name) : std::nullopt;
              },
-             [this](const std::string& id, const std::vector<PieceRun>& runs) {
+             [this](const std::string& id, const std::vector<ChunkRun>& runs) {
                peers_.announce(id, runs);
              },
              [this](auto work, auto after) { aside(std::move(work), std::move(after)); }},
             options_.patience, RateLimit(options_.download_bytes_per_second)),
-      slow_(std::make_unique<SlowLane>()),
+      slow_(std::make_unique<FileWorker>()),
       thread_([this] { run(); }) {}
 
 PorterWork::~PorterWork() {
@@ -57,7 +57,7 @@ void PorterWork::run() {
     fetched_ = desk_.fetched_bytes();
     repeated_ = desk_.repeated_bytes();
     const auto due = queue_.empty() ? now + kLookAgain : std::min(limit_.due(), now + kLookAgain);
-    for (const WorkInbox::Work& work : inbox_.take_until(due)) work();
+    for (const TaskQueue::Work& work : inbox_.take_until(due)) work();
   }
 }
 
@@ -65,12 +65,12 @@ void PorterWork::serve(Clock::time_point now) {
   for (int served = 0; served < kServedAtOnce && limit_.due() <= now; ++served) {
     const auto wish = queue_.next();
     if (!wish) return;
-    auto frame = shelf_.take(wish->id, wish->piece);
+    auto frame = shelf_.take(wish->id, wish->chunk);
     if (!frame) {
-      peers_.say(wish->peer, ship::Missing{wish->id, wish->piece});
+      peers_.say(wish->peer, ship::Missing{wish->id, wish->chunk});
       continue;
     }
-    const std::uint64_t bytes = shelf_.find(wish->id)->table.bytes(wish->piece);
+    const std::uint64_t bytes = shelf_.find(wish->id)->table.bytes(wish->chunk);
     peers_.send(wish->peer, std::move(*frame));
     limit_.sent(now, bytes);
     sent_ += bytes;
@@ -105,12 +105,12 @@ void PorterWork::aside(std::function<void()> work, std::function<void()> after) 
   });
 }
 
-void PorterWork::offered(const fs::path& path, FileTable table) {
+void PorterWork::offered(const fs::path& path, ChunkTable table) {
   shelf_.sweep();
-  PieceSet pieces = PieceSet::all(table.count());
+  ChunkSet chunks = ChunkSet::all(table.count());
   const std::string id = table.id();
-  shelf_.put({std::move(table), path, pieces, nullptr});
-  peers_.announce(id, pieces.runs());
+  shelf_.put({std::move(table), path, chunks, nullptr});
+  peers_.announce(id, chunks.runs());
 }
 
 void PorterWork::tell(const net::ProcessName& keeper, std::uint64_t number,
@@ -139,18 +139,18 @@ void PorterWork::hear(std::size_t peer, const ship::Message& message) {
 
 void PorterWork::on(std::size_t peer, const ship::Seek& seek) {
   peers_.seeks(peer, seek.id);
-  const Shelf::Offer* offer = shelf_.find(seek.id);
-  peers_.say(peer, ship::Have{seek.id, offer ? offer->pieces.runs() : std::vector<PieceRun>{}});
+  const ChunkSource::Offer* offer = shelf_.find(seek.id);
+  peers_.say(peer, ship::Have{seek.id, offer ? offer->chunks.runs() : std::vector<ChunkRun>{}});
   if (offer != nullptr) return;
   // It may lie in the store from an earlier run.
-  const auto found = std::make_shared<std::optional<Shelf::Offer>>();
+  const auto found = std::make_shared<std::optional<ChunkSource::Offer>>();
   aside(
       [this, id = seek.id, found] {
         try {
           if (auto held = store_.find(id)) {
-            const PieceFile file(held->data(), held->table());
-            *found = {held->table(), held->data(), file.pieces(),
-                      std::make_shared<const HeldContent>(std::move(*held))};
+            const PartialFile file(held->data(), held->table());
+            *found = {held->table(), held->data(), file.chunks(),
+                      std::make_shared<const PinnedContent>(std::move(*held))};
           }
         } catch (const store::StoreError&) {
           // Then it is not here, and somebody else has it.
@@ -158,21 +158,21 @@ void PorterWork::on(std::size_t peer, const ship::Seek& seek) {
       },
       [this, id = seek.id, found] {
         if (!*found) return;
-        const std::vector<PieceRun> runs = (*found)->pieces.runs();
+        const std::vector<ChunkRun> runs = (*found)->chunks.runs();
         shelf_.put(std::move(**found));
         peers_.announce(id, runs);
       });
 }
 
 void PorterWork::on(std::size_t peer, const ship::Get& get) {
-  const ServeQueue::Wish wish{peer, get.id, get.piece, get.insist};
-  const Shelf::Offer* offer = shelf_.find(get.id);
-  if (offer == nullptr || !offer->pieces.contains(get.piece)) {
-    peers_.say(peer, ship::Missing{get.id, get.piece});
+  const ServeQueue::Wish wish{peer, get.id, get.chunk, get.insist};
+  const ChunkSource::Offer* offer = shelf_.find(get.id);
+  if (offer == nullptr || !offer->chunks.contains(get.chunk)) {
+    peers_.say(peer, ship::Missing{get.id, get.chunk});
   } else if (const auto other = queue_.given_to_another(wish)) {
-    peers_.say(peer, ship::Elsewhere{get.id, get.piece, peers_.name(*other).text()});
+    peers_.say(peer, ship::Elsewhere{get.id, get.chunk, peers_.name(*other).text()});
   } else if (!queue_.push(wish)) {
-    throw ship::MessageError("it asks for too many pieces at once");
+    throw ship::MessageError("it asks for too many chunks at once");
   }
 }
 
@@ -194,8 +194,8 @@ void PorterWork::on(std::size_t peer, const ship::Have& have) {
   desk_.hear(peer, have, Clock::now());
 }
 
-void PorterWork::on(std::size_t peer, const ship::Piece& piece) {
-  desk_.hear(peer, piece, Clock::now());
+void PorterWork::on(std::size_t peer, const ship::Chunk& chunk) {
+  desk_.hear(peer, chunk, Clock::now());
 }
 
 void PorterWork::on(std::size_t peer, const ship::Elsewhere& elsewhere) {
@@ -206,7 +206,7 @@ void PorterWork::on(std::size_t peer, const ship::Missing& missing) { desk_.hear
 
 void PorterWork::on(std::size_t peer, const ship::Look& look) {
   must_be_coordinator(peer);
-  const auto table = std::make_shared<FileTable>();
+  const auto table = std::make_shared<ChunkTable>();
   const auto error = std::make_shared<std::exception_ptr>();
   aside(
       [this, path = look.path, table, error] {
@@ -225,8 +225,8 @@ void PorterWork::on(std::size_t peer, const ship::Look& look) {
 
 void PorterWork::on(std::size_t peer, const ship::Bring& bring) {
   must_be_coordinator(peer);
-  FetchOrder order{bring.table, PieceSet(bring.table.count()), bring.path, FetchOrder::As::content};
-  if (!order.pieces.insert(bring.runs)) throw ship::MessageError("it orders pieces that are none");
+  FetchRequest order{bring.table, ChunkSet(bring.table.count()), bring.path, FetchRequest::As::content};
+  if (!order.chunks.insert(bring.runs)) throw ship::MessageError("it orders chunks that are none");
   const std::uint64_t number = next_number();
   numbers_of_orders_[bring.order] = number;
   desk_.start(

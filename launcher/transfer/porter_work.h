@@ -12,15 +12,15 @@
 #include <thread>
 #include <variant>
 
-#include "launcher/transfer/fetch_desk.h"
-#include "launcher/transfer/porter.h"
+#include "launcher/transfer/fetch_queue.h"
+#include "launcher/transfer/transfer_agent.h"
 #include "launcher/transfer/rate_limit.h"
 #include "launcher/transfer/serve_queue.h"
-#include "launcher/transfer/shelf.h"
-#include "launcher/transfer/ship_peers.h"
+#include "launcher/transfer/chunk_source.h"
+#include "launcher/transfer/transfer_peers.h"
 #include "launcher/transfer/slow_lane.h"
 #include "launcher/transfer/table_cache.h"
-#include "launcher/transfer/work_inbox.h"
+#include "launcher/transfer/task_queue.h"
 
 namespace strait::transfer {
 
@@ -28,30 +28,30 @@ namespace strait::transfer {
 // next_number() and state() is for that thread.
 class PorterWork {
  public:
-  explicit PorterWork(PorterOptions options);
+  explicit PorterWork(TransferAgentOptions options);
   ~PorterWork();
   PorterWork(const PorterWork&) = delete;
   PorterWork& operator=(const PorterWork&) = delete;
 
-  WorkInbox& inbox() { return inbox_; }
-  ShipPeers& peers() { return peers_; }
-  FetchDesk& desk() { return desk_; }
-  Shelf& shelf() { return shelf_; }
+  TaskQueue& inbox() { return inbox_; }
+  TransferPeers& peers() { return peers_; }
+  FetchQueue& desk() { return desk_; }
+  ChunkSource& shelf() { return shelf_; }
   const TableCache& tables() const { return tables_; }
 
   std::uint64_t next_number() { return ++numbers_; }
   void joined(const net::ProcessName& name, const std::string& host,
               std::unique_ptr<net::Link> link);
-  void offered(const std::filesystem::path& path, FileTable table);
+  void offered(const std::filesystem::path& path, ChunkTable table);
 
   // An order to a peer, and what its answer fulfils.
-  using Answer = std::variant<std::promise<FileTable>, std::promise<std::uint64_t>>;
+  using Answer = std::variant<std::promise<ChunkTable>, std::promise<std::uint64_t>>;
   void tell(const net::ProcessName& keeper, std::uint64_t number, const ship::Message& order,
             std::shared_ptr<Answer> answer);
   void forget(std::uint64_t number);
   void listens(const std::string& endpoint);
 
-  PorterState state() const { return {sent_, fetched_, repeated_}; }
+  TransferTotals state() const { return {sent_, fetched_, repeated_}; }
 
  private:
   struct Told {
@@ -60,7 +60,7 @@ class PorterWork {
   };
 
   void run();
-  void serve(SourcePace::Time now);
+  void serve(SourceWindow::Time now);
   void gone(std::size_t peer, const std::string& words);
   void aside(std::function<void()> work, std::function<void()> after);
   void refuse(std::size_t peer, std::uint64_t order, const std::exception_ptr& error);
@@ -70,7 +70,7 @@ class PorterWork {
   void on(std::size_t peer, const ship::Seek& seek);
   void on(std::size_t peer, const ship::Get& get);
   void on(std::size_t peer, const ship::Have& have);
-  void on(std::size_t peer, const ship::Piece& piece);
+  void on(std::size_t peer, const ship::Chunk& chunk);
   void on(std::size_t peer, const ship::Elsewhere& elsewhere);
   void on(std::size_t peer, const ship::Missing& missing);
   void on(std::size_t peer, const ship::Look& look);
@@ -91,10 +91,10 @@ class PorterWork {
   // Does the work aside and answers the order of this number with Brought or Refused.
   void obey(std::size_t peer, std::uint64_t order, std::function<void()> work);
 
-  const PorterOptions options_;
+  const TransferAgentOptions options_;
   ContentStore store_;
   TableCache tables_;
-  Shelf shelf_;
+  ChunkSource shelf_;
   ServeQueue queue_;
   RateLimit limit_;
   std::map<std::uint64_t, Told> told_;
@@ -104,10 +104,10 @@ class PorterWork {
   std::atomic<std::uint64_t> sent_ = 0;
   std::atomic<std::uint64_t> fetched_ = 0;
   std::atomic<std::uint64_t> repeated_ = 0;
-  WorkInbox inbox_;
-  ShipPeers peers_;
-  FetchDesk desk_;
-  std::unique_ptr<SlowLane> slow_;
+  TaskQueue inbox_;
+  TransferPeers peers_;
+  FetchQueue desk_;
+  std::unique_ptr<FileWorker> slow_;
   std::thread thread_;
 };
 

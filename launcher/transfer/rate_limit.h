@@ -6,6 +6,9 @@
 
 namespace strait::transfer {
 
+// Bytes a second of a setting in megabits a second.
+constexpr double bytes_per_second(double megabits) { return megabits * 1e6 / 8; }
+
 // When the next bytes may go so that on average no more than the limit goes. Pure: no clock.
 class RateLimit {
  public:

@@ -8,7 +8,7 @@ std::optional<std::size_t> ServeQueue::given_to_another(const Wish& wish) const 
   if (wish.insist) return std::nullopt;
   const auto content = given_.find(wish.id);
   if (content == given_.end()) return std::nullopt;
-  const auto given = content->second.find(wish.piece);
+  const auto given = content->second.find(wish.chunk);
   if (given == content->second.end() || given->second == wish.peer) return std::nullopt;
   return given->second;
 }
@@ -19,7 +19,7 @@ bool ServeQueue::push(const Wish& wish) {
     insisted_.resize(wish.peer + 1);
   }
   if (first_[wish.peer].size() + insisted_[wish.peer].size() >= kMostWaiting) return false;
-  given_[wish.id][wish.piece] = wish.peer;
+  given_[wish.id][wish.chunk] = wish.peer;
   (wish.insist ? insisted_ : first_)[wish.peer].push_back(wish);
   ++waiting_;
   return true;
@@ -49,8 +49,8 @@ void ServeQueue::gone(std::size_t peer) {
     first_[peer].clear();
     insisted_[peer].clear();
   }
-  for (auto& [id, pieces] : given_) {
-    std::erase_if(pieces, [peer](const auto& given) { return given.second == peer; });
+  for (auto& [id, chunks] : given_) {
+    std::erase_if(chunks, [peer](const auto& given) { return given.second == peer; });
   }
 }
 

@@ -10,8 +10,8 @@
 
 namespace strait::transfer {
 
-// Who asked us for which pieces, and who is served next: everybody in turn, and within one in the
-// order asked; who insists on what somebody else was given comes last. Remembers to whom each piece
+// Who asked us for which chunks, and who is served next: everybody in turn, and within one in the
+// order asked; who insists on what somebody else was given comes last. Remembers to whom each chunk
 // was given, so that our uplink carries it once and the others get it from there. Pure.
 class ServeQueue {
  public:
@@ -20,11 +20,11 @@ class ServeQueue {
   struct Wish {
     std::size_t peer = 0;
     std::string id;
-    std::uint32_t piece = 0;
+    std::uint32_t chunk = 0;
     bool insist = false;
   };
 
-  // Who was given the piece, if that is somebody else and the wish does not insist.
+  // Who was given the chunk, if that is somebody else and the wish does not insist.
   std::optional<std::size_t> given_to_another(const Wish& wish) const;
   bool push(const Wish& wish);  // false: the peer has asked for too much at once
   std::optional<Wish> next();
@@ -38,7 +38,7 @@ class ServeQueue {
   std::vector<std::deque<Wish>> insisted_;  // likewise
   std::size_t turn_ = 0;
   std::size_t waiting_ = 0;
-  std::map<std::string, std::map<std::uint32_t, std::size_t>> given_;  // by content, piece: to whom
+  std::map<std::string, std::map<std::uint32_t, std::size_t>> given_;  // by content, chunk: to whom
 };
 
 }  // namespace strait::transfer

@@ -4,9 +4,9 @@
 
 namespace strait::transfer {
 
-SlowLane::SlowLane() : thread_([this] { run(); }) {}
+FileWorker::FileWorker() : thread_([this] { run(); }) {}
 
-SlowLane::~SlowLane() {
+FileWorker::~FileWorker() {
   {
     const MutexLock lock(mutex_);
     ending_ = true;
@@ -15,7 +15,7 @@ SlowLane::~SlowLane() {
   thread_.join();
 }
 
-void SlowLane::add(std::function<void()> work) {
+void FileWorker::add(std::function<void()> work) {
   {
     const MutexLock lock(mutex_);
     works_.push_back(std::move(work));
@@ -23,7 +23,7 @@ void SlowLane::add(std::function<void()> work) {
   changed_.notify_all();
 }
 
-void SlowLane::run() {
+void FileWorker::run() {
   while (true) {
     std::function<void()> work;
     {

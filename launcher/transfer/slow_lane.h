@@ -8,14 +8,14 @@
 
 namespace strait::transfer {
 
-// A thread for what reads or writes whole files, so that pieces go on meanwhile. In the order
+// A thread for what reads or writes whole files, so that chunks go on meanwhile. In the order
 // given; what has not begun when this object ends is not done.
-class SlowLane {
+class FileWorker {
  public:
-  SlowLane();
-  ~SlowLane();
-  SlowLane(const SlowLane&) = delete;
-  SlowLane& operator=(const SlowLane&) = delete;
+  FileWorker();
+  ~FileWorker();
+  FileWorker(const FileWorker&) = delete;
+  FileWorker& operator=(const FileWorker&) = delete;
 
   void add(std::function<void()> work) STRAIT_EXCLUDES(mutex_);  // which must not throw
 

@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 struct KnownFile {
   std::string path;
   FileStamp stamp;
-  FileTable table;
+  ChunkTable table;
 };
 
 std::optional<KnownFile> read_known_file(const fs::path& entry) {
@@ -45,7 +45,7 @@ std::optional<KnownFile> read_known_file(const fs::path& entry) {
 
 }  // namespace
 
-FileTable TableCache::table(const fs::path& path) const {
+ChunkTable TableCache::table(const fs::path& path) const {
   const std::string name = fs::weakly_canonical(path).string();
   const fs::path entry = directory_ / (store::hash_text(name) + ".json");
   const FileStamp before = FileStamp::of(path);
@@ -53,7 +53,7 @@ FileTable TableCache::table(const fs::path& path) const {
       known && known->path == name && known->stamp == before) {
     return known->table;
   }
-  FileTable table = table_of_file(path);
+  ChunkTable table = read_chunk_table(path);
   if (FileStamp::of(path) != before) {
     throw store::StoreError(store::StoreError::Kind::busy,
                             fmt::format("{} was changed while it was read", path.string()));

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <string>
 
-#include "launcher/transfer/file_table.h"
+#include "launcher/transfer/chunk_table.h"
 
 namespace strait::transfer {
 
@@ -18,7 +18,7 @@ class TableCache {
 
   explicit TableCache(std::filesystem::path directory) : directory_(std::move(directory)) {}
 
-  FileTable table(const std::filesystem::path& path) const;
+  ChunkTable table(const std::filesystem::path& path) const;
 
  private:
   void write(const std::filesystem::path& entry, const std::string& text) const;

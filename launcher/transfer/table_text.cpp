@@ -6,14 +6,14 @@
 
 namespace strait::transfer {
 
-nlohmann::json table_to_json(const FileTable& table) {
-  return {{"size", table.size}, {"whole", table.whole}, {"pieces", table.pieces}};
+nlohmann::json table_to_json(const ChunkTable& table) {
+  return {{"size", table.size}, {"whole", table.whole}, {"pieces", table.chunks}};
 }
 
-FileTable table_from_json(const nlohmann::json& json) {
-  FileTable table{json.at("size"), json.at("whole"), json.at("pieces")};
+ChunkTable table_from_json(const nlohmann::json& json) {
+  ChunkTable table{json.at("size"), json.at("whole"), json.at("pieces")};
   if (!table.well_formed()) {
-    throw store::StoreError(store::StoreError::Kind::corrupt, "a table of pieces is damaged");
+    throw store::StoreError(store::StoreError::Kind::corrupt, "a table of chunks is damaged");
   }
   return table;
 }

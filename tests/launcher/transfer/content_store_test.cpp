@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include "launcher/transfer/piece_file.h"
-#include "tests/launcher/transfer/ship_rig.h"
+#include "launcher/transfer/partial_file.h"
+#include "tests/launcher/transfer/transfer_rig.h"
 
 namespace strait::transfer {
 namespace {
@@ -13,12 +13,12 @@ namespace {
 class ContentStoreTest : public testing::Test {
  protected:
   // A content of one mebibyte that was used last at this time.
-  FileTable add(ContentStore& store, std::uint64_t seed, std::int64_t used) {
-    const std::string bytes = random_bytes(FileTable::kPieceBytes, seed);
+  ChunkTable add(ContentStore& store, std::uint64_t seed, std::int64_t used) {
+    const std::string bytes = random_bytes(ChunkTable::kChunkBytes, seed);
     store::write_bytes(directory_ / "source", bytes);
-    const FileTable table = table_of_file(directory_ / "source");
-    HeldContent held = store.hold(table);
-    PieceFile file(held.data(), table);
+    const ChunkTable table = read_chunk_table(directory_ / "source");
+    PinnedContent held = store.hold(table);
+    PartialFile file(held.data(), table);
     file.write(0, std::as_bytes(std::span(bytes)));
     file.settle();
     const timespec times[2] = {{used, 0}, {used, 0}};
@@ -31,10 +31,10 @@ class ContentStoreTest : public testing::Test {
 };
 
 TEST_F(ContentStoreTest, WhatIsLongestUnusedGoesFirstAndWhatIsHeldStays) {
-  ContentStore store(directory_ / "content", 2 * FileTable::kPieceBytes + 100'000);
-  const FileTable oldest = add(store, 1, 1000);
-  const FileTable older = add(store, 2, 2000);
-  const FileTable newest = add(store, 3, 3000);
+  ContentStore store(directory_ / "content", 2 * ChunkTable::kChunkBytes + 100'000);
+  const ChunkTable oldest = add(store, 1, 1000);
+  const ChunkTable older = add(store, 2, 2000);
+  const ChunkTable newest = add(store, 3, 3000);
   {
     const auto held = store.find(oldest.id());
     ASSERT_TRUE(held.has_value());
@@ -48,21 +48,21 @@ TEST_F(ContentStoreTest, WhatIsLongestUnusedGoesFirstAndWhatIsHeldStays) {
 }
 
 TEST_F(ContentStoreTest, NothingGoesBelowTheLimit) {
-  ContentStore store(directory_ / "content", 2 * FileTable::kPieceBytes + 100'000);
-  const FileTable first = add(store, 1, 1000);
-  const FileTable second = add(store, 2, 2000);
+  ContentStore store(directory_ / "content", 2 * ChunkTable::kChunkBytes + 100'000);
+  const ChunkTable first = add(store, 1, 1000);
+  const ChunkTable second = add(store, 2, 2000);
   store.prune();
   EXPECT_TRUE(std::filesystem::exists(store.directory() / first.id()));
-  store.prune(FileTable::kPieceBytes);
+  store.prune(ChunkTable::kChunkBytes);
   EXPECT_FALSE(std::filesystem::exists(store.directory() / first.id()));
   EXPECT_TRUE(std::filesystem::exists(store.directory() / second.id()));
 }
 
 TEST_F(ContentStoreTest, OneWritesAndTheNextGoesOnWhenItIsDone) {
   ContentStore store(directory_ / "content");
-  const FileTable table = add(store, 1, 1000);
-  HeldContent one = store.hold(table);
-  HeldContent other = store.hold(table);
+  const ChunkTable table = add(store, 1, 1000);
+  PinnedContent one = store.hold(table);
+  PinnedContent other = store.hold(table);
   EXPECT_TRUE(one.try_to_write());
   EXPECT_FALSE(other.try_to_write());
   one.end_writing();
@@ -71,7 +71,7 @@ TEST_F(ContentStoreTest, OneWritesAndTheNextGoesOnWhenItIsDone) {
 
 TEST_F(ContentStoreTest, WhatIsNoContentIsNotFound) {
   ContentStore store(directory_ / "content");
-  const FileTable table = add(store, 1, 1000);
+  const ChunkTable table = add(store, 1, 1000);
   EXPECT_FALSE(store.find("../content").has_value());
   store::write_bytes(store.directory() / table.id() / "table.json", "{");
   EXPECT_FALSE(store.find(table.id()).has_value());

@@ -1,0 +1,94 @@
+#include "launcher/transfer/partial_file.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/framework/store/expect_store_error.h"
+#include "tests/launcher/transfer/transfer_rig.h"
+
+namespace strait::transfer {
+namespace {
+
+class ChunkFileTest : public testing::Test {
+ protected:
+  ChunkFileTest() : bytes_(random_bytes(4 * ChunkTable::kChunkBytes + 100, 1)) {
+    store::write_bytes(directory_ / "source", bytes_);
+    table_ = read_chunk_table(directory_ / "source");
+  }
+
+  std::span<const std::byte> chunk(std::uint32_t number) const {
+    return std::as_bytes(std::span(bytes_)).subspan(table_.begin(number), table_.bytes(number));
+  }
+  PartialFile open() const { return {directory_ / "data", table_}; }
+
+  store::TemporaryDirectory directory_;
+  std::string bytes_;
+  ChunkTable table_;
+};
+
+TEST_F(ChunkFileTest, HasItsSizeFromTheStartAndHolesWhereNothingCame) {
+  PartialFile file = open();
+  EXPECT_TRUE(file.write(3, chunk(3)));
+  EXPECT_EQ(std::filesystem::file_size(file.path()), bytes_.size());
+  const std::string there = store::read_bytes(file.path());
+  EXPECT_EQ(there.substr(table_.begin(3), table_.bytes(3)),
+            bytes_.substr(table_.begin(3), table_.bytes(3)));
+  EXPECT_EQ(there.substr(0, 100), std::string(100, '\0'));
+}
+
+TEST_F(ChunkFileTest, TakesNoChunkThatIsAnother) {
+  PartialFile file = open();
+  EXPECT_FALSE(file.write(1, chunk(2)));
+  EXPECT_FALSE(file.write(4, chunk(3)));
+  EXPECT_TRUE(file.chunks().empty());
+}
+
+TEST_F(ChunkFileTest, KnowsItsChunksAgainWithAndWithoutItsNote) {
+  {
+    PartialFile file = open();
+    file.write(0, chunk(0));
+    file.settle();
+    file.write(4, chunk(4));  // behind the note, as before a crash
+  }
+  PartialFile crashed = open();
+  EXPECT_EQ(crashed.chunks().runs(), (std::vector<ChunkRun>{{0, 1}, {4, 1}}));
+  crashed.settle();
+  EXPECT_EQ(open().chunks().runs(), (std::vector<ChunkRun>{{0, 1}, {4, 1}}));
+  store::write_bytes(directory_ / "data.have", "{\"table\": 3");
+  EXPECT_EQ(open().chunks().runs(), (std::vector<ChunkRun>{{0, 1}, {4, 1}}));
+}
+
+TEST_F(ChunkFileTest, DamageIsFoundEvenWhereTheNoteSaysAllIsThere) {
+  {
+    PartialFile file = open();
+    for (std::uint32_t number = 0; number < table_.count(); ++number) {
+      file.write(number, chunk(number));
+    }
+    file.settle();
+  }
+  std::string damaged = bytes_;
+  damaged[ChunkTable::kChunkBytes + 7] ^= 1;
+  store::write_bytes(directory_ / "data", damaged);
+  EXPECT_EQ(open().chunks().runs(), (std::vector<ChunkRun>{{0, 1}, {2, 3}}));
+}
+
+TEST_F(ChunkFileTest, AFinishedFileStandsAloneUnderItsName) {
+  PartialFile file = open();
+  for (std::uint32_t number = 0; number < table_.count(); ++number) {
+    file.write(number, chunk(number));
+  }
+  file.settle();
+  file.finish(directory_ / "whole");
+  EXPECT_EQ(store::read_bytes(directory_ / "whole"), bytes_);
+  EXPECT_FALSE(std::filesystem::exists(directory_ / "data"));
+  EXPECT_FALSE(std::filesystem::exists(directory_ / "data.have"));
+}
+
+TEST_F(ChunkFileTest, NoRoomIsOneSentence) {
+  store::expect_store_error(
+      store::StoreError::Kind::storage_full,
+      {"no room for the model", "1152921504606846976 bytes are needed", "are free in", "make room"},
+      [this] { require_room(directory_.path(), std::uint64_t{1} << 60, "the model"); });
+}
+
+}  // namespace
+}  // namespace strait::transfer
