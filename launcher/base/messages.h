@@ -10,27 +10,28 @@
 
 #include "framework/net/link.h"
 #include "framework/store/bounded_json.h"
-#include "launcher/base/message_fields.h"
+#include "launcher/base/json_fields.h"
 
-// How messages between processes become frames, one JSON object each. A message is a struct with a
-// function `describe(fields, message)` that names its fields in one list, for the writer and for
-// the reader, and `type_name(std::type_identity<Message>)`, its type in the frame; both beside it,
+// Messages between processes as frames: one JSON object each. A message is a struct with `describe`
+// (fields.h) and `type_name(std::type_identity<Message>)`, the value of the field "type". Both are
 // found by argument-dependent lookup.
 namespace strait::base {
 
+// Limits of a room's messages, on both sides of a link.
 struct MessageLimits {
   std::size_t frame_bytes = std::size_t{16} << 20;
   std::size_t text_bytes = std::size_t{64} << 10;
 };
 
-// The frame of one of a room's messages.
+// The frame of a message. Texts are truncated to a quarter of the receiver's limit, instead of making
+// it refuse the message: bytes that are not UTF-8 grow threefold when they are replaced by U+FFFD.
 template <class Variant>
 net::Frame format_message(const Variant& message, const MessageLimits& limits = {}) {
   nlohmann::json object = nlohmann::json::object();
   std::visit(
       [&](const auto& m) {
         object["type"] = type_name(std::type_identity<std::decay_t<decltype(m)>>{});
-        FieldWriter fields(object, limits.text_bytes);
+        JsonWriter fields(object, {.most_text = limits.text_bytes / 4});
         describe(fields, m);
       },
       message);
@@ -40,27 +41,30 @@ net::Frame format_message(const Variant& message, const MessageLimits& limits = 
   return frame;
 }
 
+// Tries the alternatives of Variant in turn.
 template <class Variant, std::size_t I = 0>
 Variant read_message_type(const std::string& type, const nlohmann::json& object) {
   if constexpr (I == std::variant_size_v<Variant>) {
-    throw ControlError("control message of unknown type \"" + type.substr(0, 64) + "\"");
+    throw MessageError("control message of unknown type \"" + type.substr(0, 64) + "\"");
   } else {
     using Message = std::variant_alternative_t<I, Variant>;
-    if (type != type_name(std::type_identity<Message>{})) return read_message_type<Variant, I + 1>(type, object);
+    if (type != type_name(std::type_identity<Message>{})) {
+      return read_message_type<Variant, I + 1>(type, object);
+    }
     Message message;
-    FieldReader fields(object, "control message " + type);
+    JsonReader fields(object, {}, "control message " + type);
     describe(fields, message);
     fields.finish(1);
     return message;
   }
 }
 
-// And back. Limits are checked before memory is spent; anything that is not exactly one of the
-// messages is a ControlError.
+// The message of a frame. Limits are checked before memory is allocated. MessageError: the frame is
+// not exactly one of the messages.
 template <class Variant>
 Variant parse_message(std::span<const std::byte> frame, const MessageLimits& limits = {}) {
   if (frame.size() > limits.frame_bytes) {
-    throw ControlError("control message of " + std::to_string(frame.size()) + " bytes, at most " +
+    throw MessageError("control message of " + std::to_string(frame.size()) + " bytes, at most " +
                        std::to_string(limits.frame_bytes) + " are allowed");
   }
   const void* bytes = frame.data();
@@ -68,14 +72,14 @@ Variant parse_message(std::span<const std::byte> frame, const MessageLimits& lim
   try {
     const nlohmann::json object = store::parse_bounded_json(
         text, {.depth = 6, .string_bytes = limits.text_bytes, .values = std::size_t{1} << 18});
-    if (!object.is_object()) throw ControlError("control message that is not an object");
+    if (!object.is_object()) throw MessageError("control message that is not an object");
     const auto type = object.find("type");
     if (type == object.end() || !type->is_string()) {
-      throw ControlError("control message: field type is missing");
+      throw MessageError("control message: field type is missing");
     }
     return read_message_type<Variant>(type->template get<std::string>(), object);
   } catch (const store::JsonError& error) {
-    throw ControlError(std::string("control message that is not JSON: ") + error.what());
+    throw MessageError(std::string("control message that is not JSON: ") + error.what());
   }
 }
 

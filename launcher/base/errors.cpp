@@ -1,10 +1,11 @@
-#include "launcher/base/failure.h"
+#include "launcher/base/errors.h"
 
 #include <new>
 
-#include "framework/error.h"
+#include "framework/net/link_error.h"
+#include "framework/store/store_error.h"
+#include "framework/sync/sync_error.h"
 #include "framework/trace/trace_error.h"
-#include "launcher/base/user_error.h"
 
 namespace strait::base {
 namespace {
@@ -14,7 +15,7 @@ bool reports_missing_memory(const std::string& text) {
          text.find("out of memory") != std::string::npos;
 }
 
-// libtorch appends a back trace; the sentence is what stands before it.
+// libtorch appends a stack trace to its messages; users get the first line.
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 }  // namespace
@@ -59,7 +60,7 @@ ExitCode exit_code_of(const sync::SyncError& error) {
       return ExitCode::bad_input;
     case sync::SyncError::Kind::fork:
       return ExitCode::mismatch;
-    case sync::SyncError::Kind::parted:
+    case sync::SyncError::Kind::membership_changed:
       return ExitCode::peer_lost;
     case sync::SyncError::Kind::corrupt:
       break;

@@ -1,0 +1,111 @@
+#pragma once
+
+#include <exception>
+#include <stdexcept>
+#include <string>
+
+#include "framework/error.h"
+
+namespace strait::net {
+class LinkError;
+}
+namespace strait::store {
+class StoreError;
+}
+namespace strait::sync {
+class SyncError;
+}
+
+// How both programs fail: exit codes, the errors that carry one, and the mapping from the errors of
+// all rooms to exit codes.
+namespace strait::base {
+
+// Exit status of `strait` and `strait-stage`. Scripts rely on the numbers: append only.
+enum class ExitCode : int {
+  done = 0,
+  bad_input = 10,
+  mismatch = 11,  // of recipe, plan, build or checkpoint
+  authentication = 12,
+  peer_lost = 20,
+  stalled = 21,
+  fenced = 22,  // a newer generation of the run exists
+  storage_full = 30,
+  storage_io = 31,
+  corrupt = 32,
+  numeric = 40,
+  out_of_memory = 50,
+  internal = 70,
+  interrupted = 130,  // second interrupt: the user does not wait for a checkpoint
+};
+
+constexpr int number(ExitCode code) { return static_cast<int>(code); }
+
+// Short text of a code for use within a sentence; null for an unknown number.
+constexpr const char* meaning(ExitCode code) {
+  switch (code) {
+    case ExitCode::done:
+      return "done";
+    case ExitCode::bad_input:
+      return "bad input";
+    case ExitCode::mismatch:
+      return "recipe or checkpoint mismatch";
+    case ExitCode::authentication:
+      return "authentication";
+    case ExitCode::peer_lost:
+      return "peer lost";
+    case ExitCode::stalled:
+      return "stalled";
+    case ExitCode::fenced:
+      return "fenced: a newer generation exists";
+    case ExitCode::storage_full:
+      return "storage full";
+    case ExitCode::storage_io:
+      return "storage I/O";
+    case ExitCode::corrupt:
+      return "checkpoint corrupt";
+    case ExitCode::numeric:
+      return "numeric";
+    case ExitCode::out_of_memory:
+      return "out of memory";
+    case ExitCode::internal:
+      return "internal error";
+    case ExitCode::interrupted:
+      return "interrupted";
+  }
+  return nullptr;
+}
+
+// An error that is reported to the user as one sentence ("strait: …") and ends the program with
+// `code`. what() states what failed, where, what was expected, and what to do.
+class UserError : public std::runtime_error {
+ public:
+  UserError(ExitCode code, const std::string& sentence)
+      : std::runtime_error(sentence), code_(code) {}
+  ExitCode code() const { return code_; }
+
+ private:
+  ExitCode code_;
+};
+
+// A message from another process, or a file in a message's form, that does not parse. what() names
+// the message and the field.
+class MessageError : public ProtocolError {
+ public:
+  using ProtocolError::ProtocolError;
+};
+
+// An error as it is reported: exit code and one sentence.
+struct Failure {
+  ExitCode code = ExitCode::internal;
+  std::string text;
+};
+
+// Classifies any exception; the only place where typed errors become exit codes. An exception of an
+// unknown type is reported as a broken invariant (internal error).
+Failure describe_failure(const std::exception& error);
+
+ExitCode exit_code_of(const store::StoreError& error);
+ExitCode exit_code_of(const net::LinkError& error);
+ExitCode exit_code_of(const sync::SyncError& error);
+
+}  // namespace strait::base

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <type_traits>
+#include <utility>
+
+// One description of a struct for all of its external forms. A struct is described once:
+//
+//   void describe(auto& fields, base::Is<Hello> auto& hello) {
+//     fields("process", hello.process), fields("pid", hello.pid);
+//   }
+//
+// and JsonWriter, JsonReader (json_fields.h), BytesWriter and BytesReader (byte_fields.h) walk that
+// list, so a writer and its reader cannot differ. `describe` is found by argument-dependent lookup:
+// it stands in the namespace of the struct, or in strait::base where that room must not know of it.
+// It is defined in the source file that reads and writes the struct.
+namespace strait::base {
+
+// T is U or const U: readers get a mutable struct, writers a const one.
+template <class T, class U>
+concept Is = std::same_as<std::remove_const_t<T>, U>;
+
+// ---- forms of a type, stated by a specialisation
+
+// A struct of two members that is written as a list of two values: std::pair of member pointers.
+template <class T>
+inline constexpr std::nullptr_t kListOfTwo = nullptr;
+template <class T, class U>
+inline constexpr std::pair kListOfTwo<std::pair<T, U>> = {&std::pair<T, U>::first,
+                                                          &std::pair<T, U>::second};
+
+// An enumeration that is written as a name: std::array of the names, in the order of the values.
+template <class T>
+inline constexpr std::nullptr_t kEnumNames = nullptr;
+
+template <class T>
+concept ListOfTwo = !std::same_as<std::remove_const_t<decltype(kListOfTwo<T>)>, std::nullptr_t>;
+template <class T>
+concept NamedEnum = !std::same_as<std::remove_const_t<decltype(kEnumNames<T>)>, std::nullptr_t>;
+
+// ---- bounds of a field, for BytesWriter and BytesReader: fields("path", at_most(m.path, 4096))
+
+// A text of at most so many bytes. A longer one is truncated by the writer, refused by the reader.
+template <class T>
+struct AtMost {
+  T& value;
+  std::size_t most;
+};
+template <class T>
+AtMost<T> at_most(T& value, std::size_t most) {
+  return {value, most};
+}
+
+// A text of exactly so many bytes, without a length before it.
+template <class T>
+struct Exactly {
+  T& value;
+  std::size_t size;
+};
+template <class T>
+Exactly<T> exactly(T& value, std::size_t size) {
+  return {value, size};
+}
+
+// Bytes up to the end of the message: at least one and at most so many. The last field.
+template <class T>
+struct Rest {
+  T& value;
+  std::size_t most;
+};
+template <class T>
+Rest<T> rest(T& value, std::size_t most) {
+  return {value, most};
+}
+
+}  // namespace strait::base

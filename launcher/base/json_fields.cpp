@@ -1,0 +1,120 @@
+#include "launcher/base/json_fields.h"
+
+#include <limits>
+
+namespace strait::base {
+
+using nlohmann::json;
+
+JsonReader::JsonReader(const json& object, const JsonStyle& style, std::string message)
+    : object_(object), style_(style), message_(std::move(message)) {
+  if (!object.is_object()) throw MessageError(message_ + " is not an object");
+}
+
+const json* JsonReader::find(const char* key) {
+  const auto found = object_.find(key);
+  if (found == object_.end()) return nullptr;
+  ++known_;
+  return &*found;
+}
+
+const json* JsonReader::require(const char* key) {
+  const json* const found = find(key);
+  if (found == nullptr) throw MessageError(message_ + ": field " + key + " is missing");
+  return found;
+}
+
+void JsonReader::finish(std::size_t others) const {
+  if (object_.size() != known_ + others) {
+    throw MessageError(message_ + ": has a field that this build does not know");
+  }
+}
+
+void JsonReader::refuse(const char* key, const std::string& expected) const {
+  throw MessageError(message_ + ": field " + key + " is not " + expected);
+}
+
+void JsonReader::take(const json& from, const char* key, std::string& to) const {
+  if (!from.is_string()) refuse(key, "a text");
+  to = from.get<std::string>();
+}
+
+void JsonReader::take(const json& from, const char* key, bool& to) const {
+  if (!from.is_boolean()) refuse(key, "true or false");
+  to = from.get<bool>();
+}
+
+void JsonReader::take(const json& from, const char* key, double& to) const {
+  // JSON cannot express infinities and NaN; the writer has put null for them.
+  if (!from.is_number() && !from.is_null()) refuse(key, "a number");
+  to = from.is_null() ? std::numeric_limits<double>::quiet_NaN() : from.get<double>();
+}
+
+void JsonReader::take(const json& from, const char* key, std::int32_t& to) const {
+  std::int64_t whole = 0;
+  take(from, key, whole);
+  if (!std::in_range<std::int32_t>(whole)) refuse(key, "a whole number of 32 bits");
+  to = static_cast<std::int32_t>(whole);
+}
+
+void JsonReader::take(const json& from, const char* key, std::uint32_t& to) const {
+  std::uint64_t whole = 0;
+  take(from, key, whole);
+  if (!std::in_range<std::uint32_t>(whole)) refuse(key, "a whole number below 2^32");
+  to = static_cast<std::uint32_t>(whole);
+}
+
+void JsonReader::take(const json& from, const char* key, std::uint64_t& to) const {
+  if (!from.is_number_unsigned()) refuse(key, "a whole number from 0");
+  to = from.get<std::uint64_t>();
+}
+
+void JsonReader::take(const json& from, const char* key, std::int64_t& to) const {
+  constexpr std::uint64_t kMost = std::numeric_limits<std::int64_t>::max();
+  if (!from.is_number_integer() ||
+      (from.is_number_unsigned() && from.get<std::uint64_t>() > kMost)) {
+    refuse(key, "a whole number");
+  }
+  to = from.get<std::int64_t>();
+}
+
+void JsonReader::take(const json& from, const char* key, store::Step& to) const {
+  std::int64_t step = 0;
+  take(from, key, step);
+  if (step < 0) refuse(key, "a step");
+  to = store::Step{step};
+}
+
+void JsonReader::take(const json& from, const char* key, net::ProcessName& to) const {
+  const auto name =
+      from.is_string() ? net::ProcessName::parse(from.get<std::string>()) : std::nullopt;
+  if (!name) refuse(key, "the name of a process");
+  to = *name;
+}
+
+void JsonReader::take(const json& from, const char* key, net::RunId& to) const {
+  const auto run = from.is_string() ? net::RunId::parse(from.get<std::string>()) : std::nullopt;
+  if (!run) refuse(key, "a run id of 32 hex digits");
+  to = *run;
+}
+
+void JsonReader::take(const json& from, const char* key, ExitCode& to) const {
+  std::int64_t code = 0;
+  take(from, key, code);
+  if (code < 0 || code > 255) refuse(key, "an exit code");
+  to = ExitCode{static_cast<int>(code)};
+}
+
+void JsonReader::take(const json& from, const char* key,
+                      std::map<std::string, std::string>& to) const {
+  if (!from.is_object()) refuse(key, "an object");
+  for (const auto& [name, value] : from.items()) take(value, key, to[name]);
+}
+
+void JsonReader::take(const json& from, const char* key, std::set<std::uint32_t>& to) const {
+  std::vector<std::uint32_t> elements;
+  take(from, key, elements);
+  to.insert(elements.begin(), elements.end());
+}
+
+}  // namespace strait::base

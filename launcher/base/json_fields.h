@@ -1,0 +1,187 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "framework/net/process_name.h"
+#include "framework/net/run_id.h"
+#include "framework/store/sample.h"
+#include "launcher/base/errors.h"
+#include "launcher/base/fields.h"
+
+// The JSON back end of fields.h. Reading is strict: a missing field, an unknown field and a value of
+// another type are a MessageError that names the message and the field.
+namespace strait::base {
+
+// How messages and files differ.
+struct JsonStyle {
+  bool null_if_absent = false;  // std::optional without a value: null (files), or no field (messages)
+  std::size_t most_text = static_cast<std::size_t>(-1);  // longer texts are truncated when written
+};
+inline constexpr JsonStyle kFileStyle{.null_if_absent = true};
+
+// A type with its own JSON: specialise with `write(const T&)` and `read(const json&)`.
+template <class T>
+struct OwnJson;
+template <class T>
+concept HasOwnJson = requires(const nlohmann::json& json) { OwnJson<T>::read(json); };
+
+template <class T>
+inline constexpr bool kIsVector = false;
+template <class T>
+inline constexpr bool kIsVector<std::vector<T>> = true;
+
+// Writes the described fields into an object.
+class JsonWriter {
+ public:
+  using json = nlohmann::json;
+  JsonWriter(json& object, const JsonStyle& style) : object_(object), style_(style) {}
+
+  template <class T>
+  void operator()(const char* key, const T& value) {
+    object_[key] = form(value);
+  }
+  template <class T>
+  void operator()(const char* key, const std::optional<T>& value) {
+    if (value) object_[key] = form(*value);
+    if (!value && style_.null_if_absent) object_[key] = nullptr;
+  }
+
+ private:
+  json form(const std::string& text) const { return text.substr(0, style_.most_text); }
+  static json form(store::Step step) { return store::number(step); }
+  static json form(const net::ProcessName& process) { return process.text(); }
+  static json form(const net::RunId& run) { return run.hex(); }
+  static json form(ExitCode code) { return number(code); }
+  static json form(const std::map<std::string, std::string>& map) { return map; }
+  static json form(const std::set<std::uint32_t>& set) { return set; }
+  template <class T>
+  json form(const T& value) const {
+    if constexpr (HasOwnJson<T>) {
+      return OwnJson<T>::write(value);
+    } else if constexpr (NamedEnum<T>) {
+      return kEnumNames<T>.at(static_cast<std::size_t>(value));
+    } else if constexpr (std::is_arithmetic_v<T>) {
+      return value;
+    } else if constexpr (ListOfTwo<T>) {
+      return json::array({form(value.*kListOfTwo<T>.first), form(value.*kListOfTwo<T>.second)});
+    } else if constexpr (kIsVector<T>) {
+      json list = json::array();
+      for (const auto& element : value) list.push_back(form(element));
+      return list;
+    } else {
+      json object = json::object();
+      JsonWriter fields(object, style_);
+      describe(fields, value);
+      return object;
+    }
+  }
+
+  json& object_;
+  const JsonStyle style_;
+};
+
+// Reads the described fields of an object; finish() refuses others.
+class JsonReader {
+ public:
+  using json = nlohmann::json;
+  // `message` names the object in errors: "control message done".
+  JsonReader(const json& object, const JsonStyle& style, std::string message);
+
+  template <class T>
+  void operator()(const char* key, T& value) {
+    take(*require(key), key, value);
+  }
+  template <class T>
+  void operator()(const char* key, std::optional<T>& value) {
+    const json* const found = style_.null_if_absent ? require(key) : find(key);
+    if (found == nullptr || (style_.null_if_absent && found->is_null())) return;
+    take(*found, key, value.emplace());
+  }
+
+  // `others`: fields of the object that are read elsewhere.
+  void finish(std::size_t others = 0) const;
+
+ private:
+  const json* find(const char* key);     // null: absent
+  const json* require(const char* key);  // never null
+  [[noreturn]] void refuse(const char* key, const std::string& expected) const;
+
+  void take(const json& from, const char* key, std::string& to) const;
+  void take(const json& from, const char* key, bool& to) const;
+  void take(const json& from, const char* key, double& to) const;
+  void take(const json& from, const char* key, std::int32_t& to) const;
+  void take(const json& from, const char* key, std::uint32_t& to) const;
+  void take(const json& from, const char* key, std::uint64_t& to) const;
+  void take(const json& from, const char* key, std::int64_t& to) const;
+  void take(const json& from, const char* key, store::Step& to) const;
+  void take(const json& from, const char* key, net::ProcessName& to) const;
+  void take(const json& from, const char* key, net::RunId& to) const;
+  void take(const json& from, const char* key, ExitCode& to) const;
+  void take(const json& from, const char* key, std::map<std::string, std::string>& to) const;
+  void take(const json& from, const char* key, std::set<std::uint32_t>& to) const;
+  template <class T>
+  void take(const json& from, const char* key, std::vector<T>& to) const {
+    if (!from.is_array()) refuse(key, "a list");
+    for (const json& element : from) {
+      if (kIsDescribed<T> && !element.is_object()) refuse(key, "a list of objects");
+      take(element, key, to.emplace_back());
+    }
+  }
+  template <class T>
+  void take(const json& from, const char* key, T& to) const {
+    if constexpr (HasOwnJson<T>) {
+      to = OwnJson<T>::read(from);
+    } else if constexpr (NamedEnum<T>) {
+      const auto found = std::ranges::find(kEnumNames<T>, from);
+      if (found == kEnumNames<T>.end()) refuse(key, "a known name");
+      to = static_cast<T>(found - kEnumNames<T>.begin());
+    } else if constexpr (ListOfTwo<T>) {
+      if (!from.is_array() || from.size() != 2) refuse(key, "a list of two");
+      take(from[0], key, to.*kListOfTwo<T>.first);
+      take(from[1], key, to.*kListOfTwo<T>.second);
+    } else {
+      if (!from.is_object()) refuse(key, "an object");
+      JsonReader fields(from, style_, message_ + ", " + key);
+      describe(fields, to);
+      fields.finish();
+    }
+  }
+
+  // Elements of a list that are objects with described fields.
+  template <class T>
+  static constexpr bool kIsDescribed = std::is_class_v<T> && !ListOfTwo<T> && !HasOwnJson<T> &&
+                                       !std::same_as<T, std::string>;
+
+  const json& object_;
+  const JsonStyle style_;
+  const std::string message_;
+  std::size_t known_ = 0;
+};
+
+// A whole struct as an object, and back. `name` names it in errors.
+template <class T>
+nlohmann::json to_object(const T& value, const JsonStyle& style = kFileStyle) {
+  nlohmann::json object = nlohmann::json::object();
+  JsonWriter fields(object, style);
+  describe(fields, value);
+  return object;
+}
+template <class T>
+T from_object(const nlohmann::json& object, const std::string& name,
+              const JsonStyle& style = kFileStyle) {
+  T value;
+  JsonReader fields(object, style, name);
+  describe(fields, value);
+  fields.finish();
+  return value;
+}
+
+}  // namespace strait::base

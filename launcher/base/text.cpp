@@ -1,0 +1,138 @@
+#include "launcher/base/text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace strait::base {
+namespace {
+
+constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
+
+unsigned byte_at(std::string_view text, std::size_t i) {
+  return static_cast<unsigned char>(text[i]);
+}
+
+// Length in bytes of the UTF-8 character at the start of this text; 0 for an invalid sequence:
+// overlong forms, surrogates and code points beyond U+10FFFF included.
+std::size_t character_length(std::string_view text) {
+  const unsigned first = byte_at(text, 0);
+  if (first < 0x80) return 1;
+  const std::size_t length = first < 0xC2 ? 0 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
+  if (length == 0 || first > 0xF4 || text.size() < length) return 0;
+  for (std::size_t i = 1; i < length; ++i) {
+    if ((byte_at(text, i) & 0xC0U) != 0x80U) return 0;
+  }
+  const unsigned second = byte_at(text, 1);
+  const bool overlong = (first == 0xE0 && second < 0xA0) || (first == 0xF0 && second < 0x90);
+  const bool beyond = (first == 0xED && second > 0x9F) || (first == 0xF4 && second > 0x8F);
+  return overlong || beyond ? 0 : length;
+}
+
+// C0 controls, DEL, and the C1 controls U+0080 to U+009F, which some terminals interpret too.
+bool is_control(std::string_view character) {
+  const unsigned first = byte_at(character, 0);
+  return first < 0x20 || first == 0x7F || (first == 0xC2 && byte_at(character, 1) < 0xA0);
+}
+
+std::string without_controls(std::string_view text, std::string_view kept) {
+  std::string result;
+  result.reserve(text.size());
+  while (!text.empty()) {
+    const std::size_t length = character_length(text);
+    const std::string_view character = text.substr(0, length == 0 ? 1 : length);
+    if (length == 0) {
+      result += kReplacement;
+    } else if (!is_control(character) || kept.find(character) != std::string_view::npos) {
+      result += character;
+    }
+    text.remove_prefix(character.size());
+  }
+  return result;
+}
+
+// Characters that no POSIX shell interprets.
+bool is_plain(char c) {
+  constexpr std::string_view kPlain = "_-./:,@%+=";
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+         kPlain.find(c) != std::string_view::npos;
+}
+
+// A longer text is not a mistyped key. The bound also limits the table of edit_distance().
+constexpr std::size_t kLongestName = 64;
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  const std::size_t width = b.size() + 1;
+  std::vector<std::size_t> cells((a.size() + 1) * width);
+  for (std::size_t i = 0; i <= a.size(); ++i) {
+    for (std::size_t j = 0; j <= b.size(); ++j) {
+      auto& cell = cells[i * width + j];
+      if (i == 0 || j == 0) {
+        cell = i + j;
+        continue;
+      }
+      const bool equal = a[i - 1] == b[j - 1];
+      cell = std::min({cells[(i - 1) * width + j] + 1, cells[i * width + j - 1] + 1,
+                       cells[(i - 1) * width + j - 1] + (equal ? 0 : 1)});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
+        cell = std::min(cell, cells[(i - 2) * width + j - 2] + 1);
+      }
+    }
+  }
+  return cells.back();
+}
+
+}  // namespace
+
+std::string byte_text(std::uint64_t bytes) {
+  const auto value = static_cast<double>(bytes);
+  if (bytes < 1'000) return fmt::format("{} B", bytes);
+  if (bytes < 1'000'000) return fmt::format("{:.1f} kB", value / 1e3);
+  if (bytes < 1'000'000'000) return fmt::format("{:.1f} MB", value / 1e6);
+  return fmt::format("{:.2f} GB", value / 1e9);
+}
+
+std::string printable(std::string_view line) { return without_controls(line, {}); }
+std::string printable_lines(std::string_view lines) { return without_controls(lines, "\n"); }
+
+std::string cut_to_columns(const std::string& text, std::size_t columns) {
+  std::size_t used = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const bool begins = (static_cast<unsigned char>(text[i]) & 0xC0U) != 0x80U;
+    if (begins && used++ == columns) return text.substr(0, i);
+  }
+  return text;
+}
+
+std::string shell_word(const std::string& text) {
+  if (!text.empty() && std::ranges::all_of(text, is_plain)) return text;
+  std::string word = "'";
+  for (const char c : text) {
+    if (c == '\'') {
+      word += "'\\''";
+    } else {
+      word += c;
+    }
+  }
+  return word + "'";
+}
+
+std::string_view nearest_name(std::string_view written, std::span<const std::string_view> known) {
+  if (written.size() > kLongestName) {
+    return {};
+  }
+  std::string_view best;
+  // With more than a third of the letters wrong, a proposal would be a guess.
+  std::size_t best_distance = std::max<std::size_t>(written.size() / 3, 1) + 1;
+  for (const auto name : known) {
+    const auto distance = edit_distance(written, name);
+    if (distance < best_distance) {
+      best = name;
+      best_distance = distance;
+    }
+  }
+  return best;
+}
+
+}  // namespace strait::base

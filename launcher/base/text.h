@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+// Text for terminals, shells and error messages. All functions are pure.
+namespace strait::base {
+
+// "980 B", "98.0 kB", "1.2 MB", "3.45 GB": decimal units.
+std::string byte_text(std::uint64_t bytes);
+
+// One line without control characters, safe to print to a terminal: stage output, file contents and
+// file names can contain escape sequences. Bytes that are not UTF-8 become U+FFFD.
+std::string printable(std::string_view line);
+
+// The same for several lines: line ends are kept.
+std::string printable_lines(std::string_view lines);
+
+// The first `columns` characters of UTF-8 text; a character counts as one column.
+std::string cut_to_columns(const std::string& text, std::size_t columns);
+
+// One word of a POSIX shell command with exactly this content; quoted where necessary.
+std::string shell_word(const std::string& text);
+
+// The known name with the least edit distance to `written` (a transposition of adjacent letters
+// counts as one edit); empty when more than a third of the letters differ.
+std::string_view nearest_name(std::string_view written, std::span<const std::string_view> known);
+
+}  // namespace strait::base
