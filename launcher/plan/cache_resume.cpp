@@ -9,12 +9,12 @@ namespace {
 
 // The layer that a boundary is behind.
 int layer_above(const Plan& plan, const Plan::Link& link) {
-  const auto chunk = static_cast<std::size_t>(link.place / plan.recipe.pipeline.stages);
+  const auto chunk = static_cast<std::size_t>(link.position / plan.recipe.pipeline.stages);
   return plan.process(link.connects).chunks.at(chunk).last;
 }
 
 bool has_caches(const Plan& plan) {
-  return std::ranges::any_of(plan.links, &Plan::Link::remembers);
+  return std::ranges::any_of(plan.links, &Plan::Link::has_cache);
 }
 
 }  // namespace
@@ -23,7 +23,7 @@ std::string caches_kept(const Plan& plan) {
   if (plan.recipe.checkpoint.caches == recipe::SavedCaches::drop) return "";
   std::string words;
   for (const Plan::Link& link : plan.links) {
-    if (!link.remembers()) continue;
+    if (!link.has_cache()) continue;
     words += fmt::format("{}{} behind layer {}: {}, {} bytes a row, {} in memory, {} on disk",
                          words.empty() ? "" : "; ", link.name, layer_above(plan, link),
                          name_of(plan.recipe.codec.cache_kind), link.entry_bytes, link.cache_bytes,

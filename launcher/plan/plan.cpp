@@ -9,177 +9,87 @@
 #include "framework/store/file_hash.h"
 #include "launcher/recipe/recipe_sync_keys.h"
 #include "launcher/recipe/recipe_writer.h"
-#include "launcher/base/user_error.h"
+#include "launcher/base/json_fields.h"
 #include "schedules/forward_only.h"
 #include "schedules/schedule.h"
 
+namespace strait::base {
+
+template <>
+struct OwnJson<recipe::Recipe> {
+  static nlohmann::json write(const recipe::Recipe& recipe) {
+    return recipe::recipe_to_json(recipe);
+  }
+  static recipe::Recipe read(const nlohmann::json& json) {
+    return recipe::recipe_from_json(json, "plan");
+  }
+};
+template <>
+inline constexpr std::pair kListOfTwo<models::LayerRange> = {&models::LayerRange::first,
+                                                             &models::LayerRange::last};
+// The word for Use::consensus is older than its name here; plan hashes contain it.
+template <>
+inline constexpr std::array kEnumNames<plan::Plan::Use> = {"boundary", "tie", "replica", "vote"};
+
+// Structs of rooms that have no use for their own JSON.
+void describe(auto& f, Is<sync::Strength> auto& m) {
+  f("random", m.random), f("top", m.top), f("bits", m.bits);
+}
+void describe(auto& f, Is<recipe::MeasuredHost> auto& m) {
+  f("name", m.name), f("flops_per_second", m.flops_per_second), f("backward", m.backward);
+  f("threads", m.threads), f("memory_bytes_per_second", m.memory_bytes_per_second);
+}
+void describe(auto& f, Is<recipe::MeasuredLink> auto& m) {
+  f("from", m.from), f("to", m.to), f("bits_per_second", m.bits_per_second);
+  f("flows_bits_per_second", m.flows_bits_per_second), f("seconds", m.seconds);
+}
+
+}  // namespace strait::base
+
 namespace strait::plan {
+
+// The keys of plan.json. Run directories of former builds are read, so keys keep their names when a
+// member is renamed.
+void describe(auto& f, base::Is<Plan::Data> auto& m) {
+  f("file", m.file), f("hash", m.hash), f("rows", m.rows);
+}
+void describe(auto& f, base::Is<Plan::Host> auto& m) {
+  f("name", m.name), f("cores", m.cores), f("memory", m.memory);
+}
+void describe(auto& f, base::Is<Plan::Process> auto& m) {
+  f("name", m.name), f("host", m.host), f("host_index", m.host_index), f("chunks", m.chunks);
+  f("threads", m.threads), f("parameters", m.parameters), f("state_bytes", m.state_bytes);
+  f("activation_bytes", m.activation_bytes), f("cache_bytes", m.cache_bytes);
+  f("in_flight", m.in_flight);
+}
+void describe(auto& f, base::Is<Plan::Link> auto& m) {
+  f("name", m.name), f("use", m.use), f("connects", m.connects), f("listens", m.listens);
+  f("place", m.position), f("forward_bytes", m.forward_bytes), f("backward_bytes", m.backward_bytes);
+  f("first_forward_bytes", m.first_forward_bytes), f("entry_bytes", m.entry_bytes);
+  f("cache_bytes", m.cache_bytes), f("cache_disk_bytes", m.cache_disk_bytes);
+  f("cached_rows", m.cached_rows);
+}
+void describe(auto& f, base::Is<Plan::SyncOffer> auto& m) {
+  f("method", m.method), f("step_bytes", m.step_bytes), f("round_bytes", m.round_bytes);
+  f("slot_bytes", m.slot_bytes), f("age", m.staleness), f("step_seconds", m.step_seconds);
+  f("slowdown", m.slowdown), f("strength", m.strength);
+}
+void describe(auto& f, base::Is<Plan> auto& m) {
+  f("recipe", m.recipe), f("model_config", m.model_config), f("model_hash", m.model_hash);
+  f("train", m.train), f("eval", m.eval), f("steps", m.steps);
+  f("micro_batches", m.micro_batches), f("eval_micro_batches", m.eval_micro_batches);
+  f("depth", m.depth), f("epoch_steps", m.epoch_steps), f("step_seconds", m.step_seconds);
+  f("first_epoch_step_seconds", m.first_epoch_step_seconds), f("sync_method", m.sync_method);
+  f("sync_strength", m.sync_strength), f("sync_offers", m.sync_offers), f("hosts", m.hosts);
+  f("measured_hosts", m.speeds.hosts), f("measured_links", m.speeds.links);
+  f("processes", m.processes), f("links", m.links);
+}
+
 namespace {
 
-using nlohmann::json;
-
-json name_to_json(net::ProcessName name) { return name.text(); }
-
-net::ProcessName name_from_json(const json& text) {
-  const auto name = net::ProcessName::parse(text.get<std::string>());
-  if (!name) throw base::UserError(base::ExitCode::mismatch, "a plan names a process " + text.dump());
-  return *name;
-}
-
-json data_to_json(const Plan::Data& data) {
-  return {{"file", data.file}, {"hash", data.hash}, {"rows", data.rows}};
-}
-
-Plan::Data data_from_json(const json& from) {
-  return {from.at("file"), from.at("hash"), from.at("rows")};
-}
-
-json host_to_json(const Plan::Host& host) {
-  return {{"name", host.name}, {"cores", host.cores}, {"memory", host.memory}};
-}
-
-Plan::Host host_from_json(const json& from) {
-  return {from.at("name"), from.at("cores"), from.at("memory")};
-}
-
-json process_to_json(const Plan::Process& process) {
-  json chunks = json::array();
-  for (const models::LayerRange& layers : process.chunks) {
-    chunks.push_back({layers.first, layers.last});
-  }
-  return {{"name", name_to_json(process.name)}, {"host", process.host},
-          {"host_index", process.host_index},   {"chunks", chunks},
-          {"threads", process.threads},         {"parameters", process.parameters},
-          {"state_bytes", process.state_bytes}, {"activation_bytes", process.activation_bytes},
-          {"cache_bytes", process.cache_bytes}, {"in_flight", process.in_flight}};
-}
-
-Plan::Process process_from_json(const json& from) {
-  Plan::Process process;
-  process.name = name_from_json(from.at("name"));
-  process.host = from.at("host");
-  process.host_index = from.at("host_index");
-  for (const json& layers : from.at("chunks")) {
-    process.chunks.push_back({layers.at(0), layers.at(1)});
-  }
-  if (process.chunks.empty()) {
-    throw base::UserError(base::ExitCode::mismatch, "a plan gives no layers to " + process.name.text());
-  }
-  process.threads = from.at("threads");
-  process.parameters = from.at("parameters");
-  process.state_bytes = from.at("state_bytes");
-  process.activation_bytes = from.at("activation_bytes");
-  process.cache_bytes = from.at("cache_bytes");
-  process.in_flight = from.at("in_flight");
-  return process;
-}
-
-constexpr std::array kUseWords = {"boundary", "tie", "replica", "vote"};  // by Plan::Use
-
-Plan::Use use_from_json(const json& word) {
-  const auto found = std::ranges::find(kUseWords, word.get<std::string>());
-  if (found == kUseWords.end()) {
-    throw base::UserError(base::ExitCode::mismatch, "a plan uses a link as " + word.dump());
-  }
-  return static_cast<Plan::Use>(found - kUseWords.begin());
-}
-
-json link_to_json(const Plan::Link& link) {
-  return {{"name", link.name},
-          {"use", kUseWords.at(static_cast<std::size_t>(link.use))},
-          {"connects", name_to_json(link.connects)},
-          {"listens", name_to_json(link.listens)},
-          {"place", link.place},
-          {"forward_bytes", link.forward_bytes},
-          {"backward_bytes", link.backward_bytes},
-          {"first_forward_bytes", link.first_forward_bytes},
-          {"entry_bytes", link.entry_bytes},
-          {"cache_bytes", link.cache_bytes},
-          {"cache_disk_bytes", link.cache_disk_bytes},
-          {"cached_rows", link.cached_rows}};
-}
-
-Plan::Link link_from_json(const json& from) {
-  Plan::Link link;
-  link.name = from.at("name");
-  link.use = use_from_json(from.at("use"));
-  link.connects = name_from_json(from.at("connects"));
-  link.listens = name_from_json(from.at("listens"));
-  link.place = from.at("place");
-  link.forward_bytes = from.at("forward_bytes");
-  link.backward_bytes = from.at("backward_bytes");
-  link.first_forward_bytes = from.at("first_forward_bytes");
-  link.entry_bytes = from.at("entry_bytes");
-  link.cache_bytes = from.at("cache_bytes");
-  link.cache_disk_bytes = from.at("cache_disk_bytes");
-  link.cached_rows = from.at("cached_rows");
-  return link;
-}
-
-json strength_to_json(const std::optional<sync::Strength>& strength) {
-  if (!strength) return nullptr;
-  return {{"random", strength->random}, {"top", strength->top}, {"bits", strength->bits}};
-}
-
-std::optional<sync::Strength> strength_from_json(const json& from) {
-  if (from.is_null()) return std::nullopt;
-  return sync::Strength{from.at("random"), from.at("top"), from.at("bits")};
-}
-
-json offer_to_json(const Plan::SyncOffer& offer) {
-  return {{"method", offer.method},
-          {"step_bytes", offer.step_bytes},
-          {"round_bytes", offer.round_bytes},
-          {"slot_bytes", offer.slot_bytes},
-          {"age", offer.age},
-          {"step_seconds", offer.step_seconds},
-          {"slowdown", offer.slowdown},
-          {"strength", strength_to_json(offer.strength)}};
-}
-
-Plan::SyncOffer offer_from_json(const json& from) {
-  return {from.at("method"),      from.at("step_bytes"),
-          from.at("round_bytes"), from.at("slot_bytes"),
-          from.at("age"),         from.at("step_seconds"),
-          from.at("slowdown"),    strength_from_json(from.at("strength"))};
-}
-
-json measured_host_to_json(const recipe::MeasuredHost& host) {
-  return {{"name", host.name},
-          {"flops_per_second", host.flops_per_second},
-          {"backward", host.backward},
-          {"threads", host.threads},
-          {"memory_bytes_per_second", host.memory_bytes_per_second}};
-}
-
-recipe::MeasuredHost measured_host_from_json(const json& from) {
-  return {from.at("name"), from.at("flops_per_second"), from.at("backward"), from.at("threads"),
-          from.at("memory_bytes_per_second")};
-}
-
-json measured_link_to_json(const recipe::MeasuredLink& link) {
-  return {{"from", link.from},
-          {"to", link.to},
-          {"bits_per_second", link.bits_per_second},
-          {"flows_bits_per_second", link.flows_bits_per_second},
-          {"seconds", link.seconds}};
-}
-
-recipe::MeasuredLink measured_link_from_json(const json& from) {
-  return {from.at("from"), from.at("to"), from.at("bits_per_second"),
-          from.at("flows_bits_per_second"), from.at("seconds")};
-}
-
-template <typename Value>
-json all_to_json(const std::vector<Value>& values, json (*convert)(const Value&)) {
-  json array = json::array();
-  for (const Value& value : values) array.push_back(convert(value));
-  return array;
-}
-
-// How many of an evaluation's micro-batches m have m % replicas == replica.
-std::int64_t own_micro_batches(std::int64_t all, std::int64_t replicas, std::int64_t replica) {
-  return (all + replicas - 1 - replica) / replicas;
+// Micro-batches of an evaluation are dealt round robin: those m with m % replicas == index.
+std::int64_t own_micro_batches(std::int64_t all, std::int64_t replicas, std::int64_t index) {
+  return (all + replicas - 1 - index) / replicas;
 }
 
 }  // namespace
@@ -208,9 +118,9 @@ schedules::ActionList Plan::evaluation_actions(net::ProcessName name) const {
 }
 
 schedules::ActionList Plan::evaluation_actions(net::ProcessName name, std::size_t replicas,
-                                               std::size_t place) const {
+                                               std::size_t index) const {
   const std::int64_t own = own_micro_batches(
-      eval_micro_batches, static_cast<std::int64_t>(replicas), static_cast<std::int64_t>(place));
+      eval_micro_batches, static_cast<std::int64_t>(replicas), static_cast<std::int64_t>(index));
   if (own == 0) return {};
   const schedules::PipelineShape shape{static_cast<int>(recipe.pipeline.stages),
                                        static_cast<int>(own), 0, static_cast<int>(chunks())};
@@ -218,81 +128,39 @@ schedules::ActionList Plan::evaluation_actions(net::ProcessName name, std::size_
 }
 
 std::string Plan::hash() const {
-  Plan placeless = *this;
-  placeless.train.file.clear();
-  placeless.recipe.model.path.clear();
-  if (placeless.eval) placeless.eval->file.clear();
-  return store::hash_text(to_json(placeless).dump());
+  // Paths differ from host to host.
+  Plan without_paths = *this;
+  without_paths.train.file.clear();
+  without_paths.recipe.model.path.clear();
+  if (without_paths.eval) without_paths.eval->file.clear();
+  return store::hash_text(to_json(without_paths).dump());
 }
 
-json to_json(const Plan& plan) {
-  return {{"recipe", recipe::recipe_to_json(plan.recipe)},
-          {"model_config", plan.model_config},
-          {"model_hash", plan.model_hash},
-          {"train", data_to_json(plan.train)},
-          {"eval", plan.eval ? data_to_json(*plan.eval) : json()},
-          {"steps", plan.steps},
-          {"micro_batches", plan.micro_batches},
-          {"eval_micro_batches", plan.eval_micro_batches},
-          {"depth", plan.depth},
-          {"epoch_steps", plan.epoch_steps},
-          {"step_seconds", plan.step_seconds},
-          {"first_epoch_step_seconds", plan.first_epoch_step_seconds},
-          {"sync_method", plan.sync_method},
-          {"sync_strength", strength_to_json(plan.sync_strength)},
-          {"sync_offers", all_to_json(plan.sync_offers, offer_to_json)},
-          {"hosts", all_to_json(plan.hosts, host_to_json)},
-          {"measured_hosts", all_to_json(plan.speeds.hosts, measured_host_to_json)},
-          {"measured_links", all_to_json(plan.speeds.links, measured_link_to_json)},
-          {"processes", all_to_json(plan.processes, process_to_json)},
-          {"links", all_to_json(plan.links, link_to_json)}};
-}
+nlohmann::json to_json(const Plan& plan) { return base::to_object(plan); }
 
-Plan plan_from_json(const json& from) {
+Plan plan_from_json(const nlohmann::json& from) {
+  Plan plan;
   try {
-    Plan plan;
-    plan.recipe = recipe::recipe_from_json(from.at("recipe"), "plan");
-    plan.model_config = from.at("model_config");
-    plan.model_hash = from.at("model_hash");
-    plan.train = data_from_json(from.at("train"));
-    if (!from.at("eval").is_null()) plan.eval = data_from_json(from.at("eval"));
-    plan.steps = from.at("steps");
-    plan.micro_batches = from.at("micro_batches");
-    plan.eval_micro_batches = from.at("eval_micro_batches");
-    plan.depth = from.at("depth");
-    plan.epoch_steps = from.at("epoch_steps");
-    plan.step_seconds = from.at("step_seconds");
-    plan.first_epoch_step_seconds = from.at("first_epoch_step_seconds");
-    plan.sync_method = from.at("sync_method");
-    plan.sync_strength = strength_from_json(from.at("sync_strength"));
-    for (const json& offer : from.at("sync_offers")) {
-      plan.sync_offers.push_back(offer_from_json(offer));
-    }
-    for (const json& host : from.at("hosts")) plan.hosts.push_back(host_from_json(host));
-    for (const json& host : from.at("measured_hosts")) {
-      plan.speeds.hosts.push_back(measured_host_from_json(host));
-    }
-    for (const json& link : from.at("measured_links")) {
-      plan.speeds.links.push_back(measured_link_from_json(link));
-    }
-    for (const json& process : from.at("processes")) {
-      plan.processes.push_back(process_from_json(process));
-    }
-    for (const json& link : from.at("links")) plan.links.push_back(link_from_json(link));
-    return plan;
-  } catch (const json::exception& error) {
+    plan = base::from_object<Plan>(from, "plan");
+  } catch (const base::MessageError& error) {
     throw base::UserError(base::ExitCode::mismatch,
-                    fmt::format("this is not a plan of this build ({}); was it made by another "
-                                "version of strait?",
-                                error.what()));
+                          fmt::format("this is not a plan of this build ({}); was it made by another "
+                                      "version of strait?",
+                                      error.what()));
   }
+  for (const Plan::Process& process : plan.processes) {
+    if (!process.chunks.empty()) continue;
+    throw base::UserError(base::ExitCode::mismatch,
+                          "invalid plan: process " + process.name.text() + " has no layers");
+  }
+  return plan;
 }
 
-recipe::Recipe settled_recipe(const Plan& plan) {
+recipe::Recipe resolved_recipe(const Plan& plan) {
   recipe::Recipe recipe = plan.recipe;
   if (recipe::sync_method_of(recipe) == recipe::kAutomaticSync) {
     recipe.sync.method = plan.sync_method;
-    // Said of cocktail, whose strengths these are, and not of what was chosen instead.
+    // These keys state a strength; the chosen method has none.
     if (!plan.sync_strength) recipe.sync.random = recipe.sync.top = std::nullopt;
     if (!plan.sync_strength) recipe.sync.bits = std::nullopt;
   }

@@ -12,7 +12,7 @@
 #include "launcher/recipe/recipe_writer.h"
 #include "launcher/plan/cache_resume.h"
 #include "launcher/plan/sync_resume.h"
-#include "launcher/base/user_error.h"
+#include "launcher/base/errors.h"
 
 namespace strait::plan {
 

@@ -9,12 +9,40 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
-#include "launcher/base/user_error.h"
+#include "framework/store/file_hash.h"
+#include "launcher/base/json_fields.h"
+
+namespace strait::base {
+
+template <>
+struct OwnJson<plan::Plan> {
+  static nlohmann::json write(const plan::Plan& plan) { return plan::to_json(plan); }
+  static plan::Plan read(const nlohmann::json& json) { return plan::plan_from_json(json); }
+};
+template <>
+inline constexpr std::pair kListOfTwo<plan::PluginCopy> = {&plan::PluginCopy::file,
+                                                           &plan::PluginCopy::hash};
+
+}  // namespace strait::base
 
 namespace strait::plan {
+
+void describe(auto& f, base::Is<StageJob> auto& m) {
+  f("plan", m.plan), f("process", m.process), f("run", m.run), f("generation", m.generation);
+  f("public_key", m.keys.public_key), f("secret_key", m.keys.secret_key);
+  f("coordinator_endpoint", m.coordinator_endpoint), f("coordinator_key", m.coordinator_key);
+  f("peer_keys", m.peer_keys), f("plugins", m.plugins), f("run_directory", m.run_directory);
+  f("binds", m.binds), f("resume", m.resume), f("resume_caches", m.resume_caches);
+  f("resume_exact", m.resume_exact), f("absent", m.absent), f("joins", m.joins);
+  f("codec_generation", m.codec_generation);
+}
+
 namespace {
 
-using nlohmann::json;
+[[noreturn]] void refuse_job(const char* cause) {
+  throw base::UserError(base::ExitCode::mismatch,
+                        fmt::format("the job on stdin is not one of this build: {}", cause));
+}
 
 constexpr std::uint32_t kMaxJobBytes = 64U << 20U;
 
@@ -36,56 +64,22 @@ void read_exactly(int descriptor, char* to, std::size_t size) {
 
 }  // namespace
 
-std::string to_text(const StageJob& job) {
-  return json{{"plan", to_json(job.plan)},
-              {"process", job.process.text()},
-              {"run", job.run.hex()},
-              {"generation", job.generation},
-              {"public_key", job.keys.public_key},
-              {"secret_key", job.keys.secret_key},
-              {"coordinator_endpoint", job.coordinator_endpoint},
-              {"coordinator_key", job.coordinator_key},
-              {"peer_keys", job.peer_keys},
-              {"plugins", to_json(job.plugins)},
-              {"run_directory", job.run_directory},
-              {"binds", job.binds},
-              {"resume", job.resume},
-              {"resume_caches", job.resume_caches},
-              {"resume_exact", job.resume_exact},
-              {"absent", job.absent},
-              {"joins", job.joins},
-              {"codec_generation", job.codec_generation}}
-      .dump();
+std::vector<PluginCopy> plugin_copies(const std::vector<std::string>& files) {
+  std::vector<PluginCopy> copies;
+  copies.reserve(files.size());
+  for (const std::string& file : files) copies.push_back({file, store::hash_file(file).hash});
+  return copies;
 }
+
+std::string to_text(const StageJob& job) { return base::to_object(job).dump(); }
 
 StageJob parse_stage_job(const std::string& text) {
   try {
-    const json from = json::parse(text);
-    StageJob job;
-    job.plan = plan_from_json(from.at("plan"));
-    const auto process = net::ProcessName::parse(from.at("process").get<std::string>());
-    const auto run = net::RunId::parse(from.at("run").get<std::string>());
-    if (!process || !run) throw base::UserError(base::ExitCode::mismatch, "the job on stdin names no process");
-    job.process = *process;
-    job.run = *run;
-    job.generation = from.at("generation");
-    job.keys = {from.at("public_key"), from.at("secret_key")};
-    job.coordinator_endpoint = from.at("coordinator_endpoint");
-    job.coordinator_key = from.at("coordinator_key");
-    job.peer_keys = from.at("peer_keys");
-    job.plugins = plugin_copies_from_json(from.at("plugins"));
-    job.run_directory = from.at("run_directory");
-    job.binds = from.at("binds");
-    job.resume = from.at("resume");
-    job.resume_caches = from.at("resume_caches");
-    job.resume_exact = from.at("resume_exact");
-    job.absent = from.at("absent").get<std::set<std::uint32_t>>();
-    job.joins = from.at("joins");
-    job.codec_generation = from.at("codec_generation");
-    return job;
-  } catch (const json::exception& error) {
-    throw base::UserError(base::ExitCode::mismatch,
-                    fmt::format("the job on stdin is not one of this build: {}", error.what()));
+    return base::from_object<StageJob>(nlohmann::json::parse(text), "job");
+  } catch (const base::MessageError& error) {
+    refuse_job(error.what());
+  } catch (const nlohmann::json::exception& error) {
+    refuse_job(error.what());
   }
 }
 

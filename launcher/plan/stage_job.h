@@ -10,11 +10,21 @@
 #include "framework/net/process_name.h"
 #include "framework/net/run_id.h"
 #include "launcher/plan/plan.h"
-#include "launcher/plan/plugin_copy.h"
 
 namespace strait::plan {
 
-// All that a stage process is told, on stdin and nowhere else: it holds secrets.
+// The file of a plugin on some host, and the hash of its content: all processes of a run load the
+// same bytes as the launcher. Copying it to another host changes `file` only.
+struct PluginCopy {
+  std::string file;
+  std::string hash;
+};
+
+// The plugins of a recipe on this host. StoreError: a file cannot be read.
+std::vector<PluginCopy> plugin_copies(const std::vector<std::string>& files);
+
+// The input of a stage process. It contains secret keys, so it is passed on stdin, never in a file or
+// on a command line.
 struct StageJob {
   Plan plan;
   net::ProcessName process;
@@ -24,23 +34,23 @@ struct StageJob {
   std::string coordinator_endpoint;
   std::string coordinator_key;
   std::map<std::string, std::string> peer_keys;  // by ProcessName::text()
-  std::vector<PluginCopy> plugins;               // as they lie on its host
+  std::vector<PluginCopy> plugins;               // files on the host of the process
   std::string run_directory;
-  std::map<std::string, std::string> binds;  // links that it listens for, each with the address
-  std::string resume;          // the checkpoint to go on from; empty: from the model's weights
-  bool resume_caches = false;  // with what it remembers of samples
-  bool resume_exact = false;   // every replica with its own state; else all from the agreed model
-  std::set<std::uint32_t> absent;  // replicas that the run begins without
-  bool joins = false;  // comes to others which train already: learns all from one of them
-  std::int64_t codec_generation = 0;  // counts how often that was dropped, at all ends alike
+  std::map<std::string, std::string> binds;  // by name of a link: the address to listen at
+  std::string resume;                        // checkpoint directory; empty: from the model's weights
+  bool resume_caches = false;                // restore the activation caches of the checkpoint
+  bool resume_exact = false;  // every replica restores its own state; else all the agreed model
+  std::set<std::uint32_t> absent;     // replicas that the run starts without
+  bool joins = false;                 // joins replicas that train already: copies the state of one
+  std::int64_t codec_generation = 0;  // incremented whenever all activation caches are dropped
 };
 
 std::string to_text(const StageJob& job);
-// UserError (mismatch) where the text is not a job of this build.
+// UserError (mismatch): the text is not a job of this build.
 StageJob parse_stage_job(const std::string& text);
 
-// Reads a job as the backend writes it: its length in 4 bytes, little endian, then the text.
-// Leaves the descriptor open: its end tells that the launcher is gone.
+// Reads a job as the backend writes it: its length in 4 bytes, little endian, then the text. The
+// descriptor stays open: end of file on it means that the launcher has exited.
 StageJob read_stage_job(int descriptor);
 
 }  // namespace strait::plan

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "framework/store/checkpoint.h"
-#include "launcher/planner/planned_sync.h"
 #include "launcher/recipe/recipe_writer.h"
 #include "launcher/plan/cache_resume.h"
 
@@ -36,7 +35,7 @@ std::string said_of(const std::map<std::string, std::string>& kept, const std::s
 
 std::map<std::string, std::string> sync_kept(const Plan& plan) {
   if (plan.sync_method.empty()) return {};
-  recipe::Recipe settled = settled_recipe(plan);
+  recipe::Recipe settled = resolved_recipe(plan);
   settled.sync.method = plan.sync_method;  // else nothing is written of a recipe without [sync]
   const nlohmann::json recipe = recipe::recipe_to_json(settled);
   nlohmann::json settings = recipe.value("sync", nlohmann::json::object());

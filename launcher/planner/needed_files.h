@@ -6,7 +6,7 @@
 
 #include "framework/store/manifest.h"
 #include "launcher/plan/plan.h"
-#include "launcher/plan/plugin_copy.h"
+#include "launcher/plan/stage_job.h"
 #include "launcher/transfer/needed_files.h"
 
 namespace strait::planner {

@@ -20,7 +20,7 @@
 #include "launcher/planner/step_forecast.h"
 #include "launcher/recipe/links_reader.h"
 #include "launcher/recipe/recipe_support.h"
-#include "launcher/base/user_error.h"
+#include "launcher/base/errors.h"
 #include "models/model_config.h"
 #include "models/tensor_names.h"
 #include "schedules/schedule.h"
@@ -192,7 +192,7 @@ plan::Plan::Link boundary_link(const plan::Plan& plan, const PlannedBoundary& bo
     return std::llround(bytes * static_cast<double>(plan.micro_batches));
   };
   plan::Plan::Link link;
-  link.place = static_cast<std::int64_t>(place);
+  link.position = static_cast<std::int64_t>(place);
   link.connects = {static_cast<std::uint32_t>(place % stages), replica};
   link.listens = {static_cast<std::uint32_t>((place + 1) % stages), replica};
   link.name =

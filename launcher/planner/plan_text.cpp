@@ -7,7 +7,7 @@
 #include <set>
 #include <vector>
 
-#include "launcher/base/byte_text.h"
+#include "launcher/base/text.h"
 #include "launcher/plan/plan.h"
 #include "launcher/planner/step_forecast.h"
 #include "launcher/planner/sync_offer.h"
@@ -60,7 +60,7 @@ std::string backward_in_words(const recipe::Recipe::Codec& codec) {
 }
 
 std::string process_table(const plan::Plan& plan, const models::ModelDescription& model) {
-  const bool remembers = std::ranges::any_of(plan.links, &plan::Plan::Link::remembers);
+  const bool remembers = std::ranges::any_of(plan.links, &plan::Plan::Link::has_cache);
   const auto caches = [&](const std::string& text) {
     return remembers ? fmt::format("{:>12}", text) : std::string();
   };
@@ -91,7 +91,7 @@ std::size_t link_column(const plan::Plan& plan) {
 std::string link_table(const plan::Plan& plan) {
   if (plan.links.empty()) return "";
   const std::size_t column = link_column(plan);
-  const bool remembers = std::ranges::any_of(plan.links, &plan::Plan::Link::remembers);
+  const bool remembers = std::ranges::any_of(plan.links, &plan::Plan::Link::has_cache);
   const auto first = [&](const std::string& text) {
     return remembers ? fmt::format("{:>16}", text) : std::string();
   };
@@ -109,14 +109,14 @@ std::string link_table(const plan::Plan& plan) {
 
 // Where both ends of a boundary remember samples: whether all have a place, and what that takes.
 std::string cache_table(const plan::Plan& plan) {
-  if (std::ranges::none_of(plan.links, &plan::Plan::Link::remembers)) return "";
+  if (std::ranges::none_of(plan.links, &plan::Plan::Link::has_cache)) return "";
   const std::int64_t rows = plan.train.rows / plan.recipe.pipeline.replicas;
   const std::size_t column = link_column(plan);
   std::string text =
       fmt::format("\n  {:<{}}{:>12}{:>20}{:>18}{:>16}\n", "remembered samples", column, "a row",
                   "rows that fit", "memory, each end", "disk, each end");
   for (const plan::Plan::Link& link : plan.links) {
-    if (!link.remembers()) continue;
+    if (!link.has_cache()) continue;
     const std::int64_t in_memory = std::min(link.cached_rows, link.cache_bytes / link.entry_bytes);
     text += fmt::format(
         "  {:<{}}{:>12}{:>20}{:>18}{:>16}\n", link.name, column, human_bytes(link.entry_bytes),
@@ -157,7 +157,7 @@ std::string sync_offer_table(const plan::Plan& plan) {
     const char* mark = is_taken(offer, plan) ? "* " : "  ";
     text += fmt::format("{}{:<22}{:>14}{:>14}{:>14}{:>12.3g}{:>12}{:>10}\n", mark, offer.name(),
                         human_bytes(offer.step_bytes), human_bytes(offer.round_bytes),
-                        human_bytes(offer.slot_bytes), offer.age,
+                        human_bytes(offer.slot_bytes), offer.staleness,
                         fmt::format("{:.3g} s", offer.step_seconds),
                         fmt::format("{:.2f}x", offer.slowdown));
   }
@@ -209,7 +209,7 @@ std::string speeds_in_words(const plan::Plan& plan) {
 std::string step_forecast(const plan::Plan& plan) {
   std::string text =
       fmt::format("\nforecast at {}: {:.3g} s a step", speeds_in_words(plan), plan.step_seconds);
-  if (std::ranges::any_of(plan.links, &plan::Plan::Link::remembers)) {
+  if (std::ranges::any_of(plan.links, &plan::Plan::Link::has_cache)) {
     text += fmt::format(", {:.3g} s in the first epoch ({} steps)", plan.first_epoch_step_seconds,
                         plan.epoch_steps);
   }

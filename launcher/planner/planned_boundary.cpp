@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "framework/codec/codecs.h"
-#include "launcher/base/user_error.h"
+#include "launcher/base/errors.h"
 
 namespace strait::planner {
 namespace {

@@ -14,7 +14,7 @@
 #include "launcher/planner/planned_schedule.h"
 #include "launcher/plan/speeds.h"
 #include "launcher/plugin/plugin_file.h"
-#include "launcher/base/user_error.h"
+#include "launcher/base/errors.h"
 #include "stages/partition.h"
 
 namespace strait::planner {

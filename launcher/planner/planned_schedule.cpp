@@ -5,7 +5,7 @@
 #include <iterator>
 #include <stdexcept>
 
-#include "launcher/base/user_error.h"
+#include "launcher/base/errors.h"
 #include "schedules/check_lists.h"
 
 namespace strait::planner {

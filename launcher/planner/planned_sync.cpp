@@ -15,8 +15,6 @@
 namespace strait::planner {
 namespace {
 
-constexpr const char* kWithStrengths = "cocktail";
-
 bool asks_for(const recipe::Recipe& recipe, const std::string& method) {
   return recipe::sync_method_of(recipe) == method;
 }
@@ -57,7 +55,7 @@ std::int64_t vote_bytes(const models::ModelDescription& model) {
 void plan_link(plan::Plan& plan, plan::Plan::Use use, const plan::Plan::Process& one, const plan::Plan::Process& other,
                std::int64_t bytes) {
   plan::Plan::Link link;
-  link.name = fmt::format("{} {}~{}", use == plan::Plan::Use::vote ? "vote" : "replica", one.name.text(),
+  link.name = fmt::format("{} {}~{}", use == plan::Plan::Use::consensus ? "vote" : "replica", one.name.text(),
                           other.name.text());
   link.use = use;
   link.connects = one.name;
@@ -74,7 +72,7 @@ void plan_links(plan::Plan& plan, const std::vector<std::int64_t>& bytes, std::i
     for (const plan::Plan::Process& other : plan.processes) {
       if (one.name.stage != other.name.stage || one.name.replica >= other.name.replica) continue;
       plan_link(plan, plan::Plan::Use::replica, one, other, bytes[one.name.stage]);
-      if (one.name.stage == 0) plan_link(plan, plan::Plan::Use::vote, one, other, bytes_of_vote);
+      if (one.name.stage == 0) plan_link(plan, plan::Plan::Use::consensus, one, other, bytes_of_vote);
     }
   }
 }
@@ -107,7 +105,7 @@ sync::SyncSettings sync_settings(const recipe::Recipe& recipe, const std::string
 }
 
 std::optional<sync::Strength> strength_of(const sync::SyncSettings& settings) {
-  if (settings.method != kWithStrengths) return std::nullopt;
+  if (sync::methods().named(settings.method).strengths == nullptr) return std::nullopt;
   return sync::Strength{settings.random, settings.top, settings.bits};
 }
 
@@ -129,7 +127,7 @@ void plan_sync(plan::Plan& plan, const models::ModelDescription& model, const pl
   if (automatic) choose(plan, before);
   check_loss_rule(plan);
   const sync::SyncSettings settings =
-      sync_settings(plan::settled_recipe(plan), plan.sync_method, plan.steps);
+      sync_settings(plan::resolved_recipe(plan), plan.sync_method, plan.steps);
   plan.sync_strength = strength_of(settings);
   const auto replicas = static_cast<std::size_t>(plan.recipe.pipeline.replicas);
   std::vector<std::int64_t> link_bytes;  // by stage

@@ -75,7 +75,7 @@ double forecast_step(const plan::Plan& plan, const plan::PathSpeeds& speed) {
     if (link.use != plan::Plan::Use::boundary) continue;
     const std::size_t upper = plan.process(link.connects).host_index;
     const std::size_t lower = plan.process(link.listens).host_index;
-    replicas.at(link.connects.replica).links.at(static_cast<std::size_t>(link.place)) =
+    replicas.at(link.connects.replica).links.at(static_cast<std::size_t>(link.position)) =
         link_cost(static_cast<double>(link.forward_bytes) / micro_batches,
                   static_cast<double>(link.backward_bytes) / micro_batches,
                   speed(link, upper, lower), speed(link, lower, upper));

@@ -1,14 +1,16 @@
 #include "launcher/planner/sync_offer.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 #include <optional>
 #include <thread>
+#include <utility>
 
 #include "framework/sync/forecast.h"
+#include "framework/sync/methods.h"
 #include "framework/sync/forecast.h"
+#include "framework/sync/methods.h"
 #include "launcher/planner/planned_sync.h"
 #include "launcher/planner/step_forecast.h"
 #include "launcher/recipe/recipe_sync_keys.h"
@@ -19,9 +21,6 @@ namespace {
 
 // A step may be so many times longer and still count as one that sync does not slow down.
 constexpr double kHidden = 1.05;
-// Exact and fresh updates first, old ones last; see the quality tables for what each costs in loss.
-constexpr std::array kByWorth = {"allreduce", "bytegrad",         "onebit_adam", "cocktail",
-                                 "powersgd",  "streaming_diloco", "diloco",      "noloco"};
 // A method's rounds repeat within so many steps; those of its beginning are passed over where the
 // run is longer.
 constexpr std::int64_t kStepsLookedAt = 1024;
@@ -188,21 +187,23 @@ plan::Plan::SyncOffer offer_of(const plan::Plan& plan, const models::ModelDescri
     offer.step_bytes = std::max(offer.step_bytes, std::lround(costs.step_bytes));
     offer.round_bytes = std::max(offer.round_bytes, std::lround(costs.round_bytes));
     offer.slot_bytes = std::max(offer.slot_bytes, std::lround(costs.slot_bytes));
-    offer.age = costs.age;
+    offer.staleness = costs.staleness;
   }
   offer.slowdown = offer.step_seconds / without;
   return offer;
 }
 
-// The settings that a method is tried with: for "auto" all strengths of cocktail, as far as the
+// The settings that a method is forecast with: for "auto" all strengths of the method, as far as the
 // recipe leaves them open.
 std::vector<sync::SyncSettings> tried(const plan::Plan& plan, const std::string& method) {
   const sync::SyncSettings said = sync_settings(plan.recipe, method, plan.steps);
-  if (recipe::sync_method_of(plan.recipe) != recipe::kAutomaticSync || !strength_of(said)) return {said};
+  const sync::MethodOffer& offer = sync::methods().named(method);
+  const bool automatic = recipe::sync_method_of(plan.recipe) == recipe::kAutomaticSync;
+  if (!automatic || offer.strengths == nullptr) return {said};
   const recipe::Recipe::Sync& fixed = plan.recipe.sync;
   std::vector<sync::SyncSettings> all;
   std::vector<sync::Strength> seen;
-  for (const sync::Strength& strength : sync::strengths(plan.steps)) {
+  for (const sync::Strength& strength : offer.strengths(plan.steps)) {
     sync::SyncSettings settings = said;
     settings.random = fixed.random.value_or(strength.random);
     settings.top = fixed.top.value_or(strength.top);
@@ -212,6 +213,12 @@ std::vector<sync::SyncSettings> tried(const plan::Plan& plan, const std::string&
     all.push_back(settings);
   }
   return all;
+}
+
+// The order in which "auto" prefers offers that hide behind the step: by rank, and for the strengths
+// of one method by staleness.
+std::pair<int, double> preference(const plan::Plan::SyncOffer& offer) {
+  return {sync::methods().named(offer.method).rank, offer.staleness};
 }
 
 }  // namespace
@@ -233,14 +240,12 @@ double vote_seconds(const plan::Plan& plan) { return sibling_seconds(plan, 0); }
 double vote_slowdown(const plan::Plan& plan) { return 1 + vote_seconds(plan) / seconds_without(plan); }
 
 plan::Plan::SyncOffer choose_sync(const std::vector<plan::Plan::SyncOffer>& offers, double at_the_least) {
-  for (const char* name : kByWorth) {
-    const plan::Plan::SyncOffer* freshest = nullptr;
-    for (const plan::Plan::SyncOffer& offer : offers) {
-      if (offer.method != name || offer.slowdown > kHidden * at_the_least) continue;
-      if (freshest == nullptr || offer.age < freshest->age) freshest = &offer;
-    }
-    if (freshest != nullptr) return *freshest;
+  const plan::Plan::SyncOffer* best = nullptr;
+  for (const plan::Plan::SyncOffer& offer : offers) {
+    if (offer.slowdown > kHidden * at_the_least) continue;
+    if (best == nullptr || preference(offer) < preference(*best)) best = &offer;
   }
+  if (best != nullptr) return *best;
   return *std::ranges::min_element(offers, {}, &plan::Plan::SyncOffer::slowdown);
 }
 

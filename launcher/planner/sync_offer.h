@@ -9,7 +9,7 @@
 namespace strait::planner {
 
 // What each sync method would send and cost in this plan, whose processes, boundaries and steps are
-// there; cocktail in all strengths that "auto" may choose from, where that is asked for. Time is
+// there; a method with strengths in all that "auto" may choose from, where that is asked for. Time is
 // that of links, of waiting, of coding and of the vote.
 std::vector<plan::Plan::SyncOffer> sync_offers(const plan::Plan& plan, const models::ModelDescription& model);
 

@@ -3,17 +3,15 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "framework/sync/streaming_diloco.h"
+#include "framework/sync/methods.h"
 #include "framework/sync/sync_error.h"
 #include "launcher/planner/planned_sync.h"
 #include "launcher/recipe/recipe_keys.h"
-#include "launcher/base/user_error.h"
+#include "launcher/base/errors.h"
 
 namespace strait::planner {
 namespace {
@@ -32,41 +30,9 @@ std::string method_setting(const plan::Plan& plan) {
   throw base::UserError(base::ExitCode::bad_input, sentence);
 }
 
-void check_turns(const plan::Plan& plan) {
-  const recipe::Recipe::Sync& said = plan.recipe.sync;
-  const std::int64_t bits = said.bits.value_or(sync::SyncSettings().bits);
-  const std::int64_t every = said.every.value_or(sync::StreamingDiloco::kEvery);
-  if (bits < 2) {
-    refuse(fmt::format("{}, but {}, which sends values in 2 to 8 bits; set sync.bits to 2 or more",
-                       setting(plan, "sync.bits", bits), method_setting(plan)));
-  }
-  const std::string fragments = setting(plan, "sync.fragments", said.fragments);
-  if (every < said.fragments) {
-    refuse(
-        fmt::format("{}, but {}, and each fragment takes its turn at another update; set "
-                    "sync.fragments to {} or less, or sync.every to {} or more",
-                    fragments, setting(plan, "sync.every", every), every, said.fragments));
-  }
-  if (said.late <= every / said.fragments) return;
-  refuse(fmt::format(
-      "{}, but {} and {}, so that the next fragment's turn comes {} updates later, "
-      "and one round at most is under way; set sync.late to {} or less, or "
-      "sync.every to {} or more",
-      setting(plan, "sync.late", said.late), setting(plan, "sync.every", every), fragments,
-      every / said.fragments, every / said.fragments, said.late * said.fragments));
-}
-
-void check_warmup(const plan::Plan& plan) {
-  const std::optional<std::int64_t> warmup = plan.recipe.sync.warmup;
-  if (!warmup || *warmup < plan.steps) return;
-  const bool epochs = plan.recipe.train.epochs.has_value();
-  refuse(fmt::format(
-      "{}, but the run has {} steps ({}, {}): {} would send exact means to its end "
-      "and compress nothing; set sync.warmup to less than {}, or leave it out for a "
-      "fifteenth of the run",
-      setting(plan, "sync.warmup", *warmup), plan.steps, epochs ? "train.epochs" : "train.steps",
-      plan.recipe.said_at.of(epochs ? "train.epochs" : "train.steps"), plan.sync_method,
-      plan.steps));
+sync::RecipeContext context_of(const plan::Plan& plan) {
+  return {[&plan](std::string_view key) { return plan.recipe.said_at.of(key); },
+          plan.recipe.train.epochs ? "train.epochs" : "train.steps"};
 }
 
 // What the recipe says to the method, for sentences that know none of its keys.
@@ -85,10 +51,14 @@ std::string said_to_it(const plan::Plan& plan) {
 }  // namespace
 
 void check_sync_settings(const plan::Plan& plan) {
-  if (plan.sync_method == "streaming_diloco") check_turns(plan);
-  if (plan.sync_method == "onebit_adam") check_warmup(plan);
+  const sync::SyncSettings settings = sync_settings(plan.recipe, plan.sync_method, plan.steps);
+  const sync::MethodOffer* const method = sync::methods().find(plan.sync_method);
+  if (method != nullptr && method->check != nullptr) {
+    const std::string objection = method->check(settings, context_of(plan));
+    if (!objection.empty()) refuse(objection);
+  }
   try {
-    sync::make_method(sync_settings(plan.recipe, plan.sync_method, plan.steps));
+    sync::make_method(settings);
   } catch (const sync::SyncError& error) {
     refuse(fmt::format("{}, but that does not go together: {}", said_to_it(plan), error.what()));
   }

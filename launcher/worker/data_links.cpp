@@ -20,7 +20,7 @@ std::unique_ptr<net::Link> DataLinks::bind(const plan::Plan::Link& link, Endpoin
   address.first_port = static_cast<std::uint16_t>(first);
   address.last_port = static_cast<std::uint16_t>(last);
   std::unique_ptr<net::Listener>& listener = listeners_[link.name];
-  listener.reset();  // its port may be the only one
+  listener.reset();  // frees its port, which may be the only one
   listener = node_.listen(address);
   endpoints[link.name] = listener->endpoint();
   return listener->expect(link_options(job_, link));
@@ -107,7 +107,7 @@ void DataLinks::put_in_place(std::uint32_t replica, const sync::MembershipTracke
     Lasting& lasting = lasting_.at(link.name);
     lasting.link->replace(std::move(lasting.next));
     if (roster.contains(replica)) continue;
-    // Gone again, and whoever hears of that has aborted the former one.
+    // It has left again, and the former link was aborted then.
     lasting.link->abort(
         net::LinkError(net::LinkError::Kind::aborted, "the replica has left again"));
   }
@@ -129,12 +129,12 @@ std::unique_ptr<net::Link>& DataLinks::place(stages::StageLinks& made,
       return made.tie;
     case plan::Plan::Use::replica:
       return made.replicas.at(peer.replica);
-    case plan::Plan::Use::vote:
+    case plan::Plan::Use::consensus:
       return made.votes.at(peer.replica);
     case plan::Plan::Use::boundary:
       break;
   }
-  const std::int64_t chunk = (link.place + (below ? 1 : 0)) / job_.plan.recipe.pipeline.stages;
+  const std::int64_t chunk = (link.position + (below ? 1 : 0)) / job_.plan.recipe.pipeline.stages;
   stages::SeatLinks& seat = made.seats.at(static_cast<std::size_t>(chunk));
   (below ? seat.upstream_name : seat.downstream_name) = peer.describe();
   return below ? seat.upstream : seat.downstream;

@@ -57,7 +57,7 @@ stages::BoundaryOptions boundary_options(const plan::StageJob& job, const plan::
   const recipe::Recipe::Codec& codec = job.plan.recipe.codec;
   stages::BoundaryOptions options;
   options.name = link.name.substr(link.name.find(' ') + 1);
-  options.place = link.place;
+  options.place = link.position;
   options.forward = direction_options(codec, codec.forward, codec.forward_bits);
   options.backward = direction_options(codec, codec.backward, codec.backward_bits);
   options.cache_kind = codec.cache_kind == recipe::CacheKind::eight_bits ? kernels::EntryKind::eight_bits
@@ -77,11 +77,11 @@ std::vector<stages::SeatOptions> seat_options(const plan::StageJob& job) {
   for (const plan::Plan::Link& link : job.plan.links) {
     if (link.use != plan::Plan::Use::boundary) continue;
     if (link.listens == job.process) {
-      seats.at(static_cast<std::size_t>((link.place + 1) / stages)).upper =
+      seats.at(static_cast<std::size_t>((link.position + 1) / stages)).upper =
           boundary_options(job, link);
     }
     if (link.connects == job.process) {
-      seats.at(static_cast<std::size_t>(link.place / stages)).lower = boundary_options(job, link);
+      seats.at(static_cast<std::size_t>(link.position / stages)).lower = boundary_options(job, link);
     }
   }
   return seats;
@@ -107,7 +107,7 @@ stages::StageOptions stage_options(const plan::StageJob& job, store::Step first)
   options.adamw.beta2 = recipe.train.betas.second;
   options.adamw.weight_decay = recipe.train.weight_decay;
   if (!plan.sync_method.empty()) {
-    options.sync = planner::sync_settings(plan::settled_recipe(plan), plan.sync_method, plan.steps);
+    options.sync = planner::sync_settings(plan::resolved_recipe(plan), plan.sync_method, plan.steps);
   }
   options.batch.seed = options.seed;
   options.batch.replicas = recipe.pipeline.replicas;
@@ -132,15 +132,15 @@ stages::StageOptions stage_options(const plan::StageJob& job, store::Step first)
 }
 
 net::LinkOptions link_options(const plan::StageJob& job, const plan::Plan::Link& link) {
-  const nlohmann::json recipe = recipe::recipe_to_json(plan::settled_recipe(job.plan));
+  const nlohmann::json recipe = recipe::recipe_to_json(plan::resolved_recipe(job.plan));
   net::LinkOptions options;
   options.name = link.name;
   options.peer = link.listens == job.process ? link.connects : link.listens;
   options.peer_public_key = job.peer_keys.at(options.peer.text());
-  // The plan's hash holds all of it; the others are there to say what differs.
+  // The plan's hash covers everything; the other terms let a mismatch name what differs.
   options.terms = {{"build", base::build_id()}};
   if (link.use == plan::Plan::Use::replica) options.priority = net::Priority::background;
-  if (link.use == plan::Plan::Use::replica || link.use == plan::Plan::Use::vote) {
+  if (link.use == plan::Plan::Use::replica || link.use == plan::Plan::Use::consensus) {
     const auto said = recipe.find("sync");
     options.terms.emplace_back("sync", fmt::format("{} {}", job.plan.sync_method,
                                                    said == recipe.end() ? "{}" : said->dump()));
@@ -153,8 +153,8 @@ net::LinkOptions link_options(const plan::StageJob& job, const plan::Plan::Link&
                              link.cache_disk_bytes, link.entry_bytes));
   }
   options.terms.emplace_back("plan", job.plan.hash());
-  // From when it is bound, while others may still load for long; who is missing or stuck meanwhile
-  // is the coordinator's to judge.
+  // Counts from the bind, and peers may load for long; the coordinator's watchdog judges those that
+  // are missing or stuck meanwhile.
   options.connect_limit = std::chrono::minutes(30);
   options.hold = std::chrono::seconds(job.plan.recipe.hosts.hold);
   return options;

@@ -1,5 +1,5 @@
 // libFuzzer target: any bytes as what launcher and keepers say to each other, the first byte
-// choosing the reader: a message or one ControlError, and what was read is written so that it reads
+// choosing the reader: a message or one MessageError, and what was read is written so that it reads
 // back the same.
 #include <cstddef>
 #include <cstdint>
@@ -20,7 +20,7 @@ void read_twice(Parse parse, std::span<const std::byte> frame) {
   try {
     const auto first = format(parse(frame));
     if (format(parse(first)) != first) std::abort();
-  } catch (const ControlError&) {
+  } catch (const strait::base::MessageError&) {
     return;
   }
 }

@@ -7,7 +7,7 @@
 
 #include "launcher/planner/planned_schedule.h"
 #include "launcher/plan/speeds.h"
-#include "launcher/base/user_error.h"
+#include "launcher/base/errors.h"
 #include "models/model_config.h"
 #include "stages/partition.h"
 

@@ -13,10 +13,11 @@
 #include <utility>
 #include <vector>
 
-#include "framework/sync/forecast.h"
+#include "framework/sync/cocktail.h"
+#include "framework/sync/methods.h"
 #include "launcher/planner/sync_offer.h"
 #include "launcher/recipe/recipe_sync_keys.h"
-#include "launcher/base/user_error.h"
+#include "launcher/base/errors.h"
 #include "models/model_config.h"
 #include "stages/stage_layout.h"
 
@@ -71,7 +72,7 @@ TEST(PlannedSync, EveryTwoReplicasOfAStageAreLinkedAndTheHeadsOnceMore) {
       EXPECT_GT(link.forward_bytes, 0) << link.name;
       EXPECT_EQ(link.forward_bytes, link.backward_bytes);
       names.insert(link.name);
-      if (link.use != plan::Plan::Use::vote) continue;
+      if (link.use != plan::Plan::Use::consensus) continue;
       ++votes;
       EXPECT_EQ(link.connects.stage, 0U);
     }
@@ -179,7 +180,7 @@ std::pair<std::size_t, double> staleness(const plan::Plan::SyncOffer& offer) {
                                           "cocktail",  "powersgd", "streaming_diloco",
                                           "diloco",    "noloco"};
   const auto place = std::ranges::find(order, offer.method) - order.begin();
-  return {static_cast<std::size_t>(place), offer.age};
+  return {static_cast<std::size_t>(place), offer.staleness};
 }
 
 TEST(PlannedSync, AFasterLinkNeverGetsAStalerMethodAndWhatIsTakenHidesOrIsTheCheapest) {
@@ -203,7 +204,7 @@ TEST(PlannedSync, AFasterLinkNeverGetsAStalerMethodAndWhatIsTakenHidesOrIsTheChe
       }
     }
   }
-  for (const sync::Strength& strength : sync::strengths(500)) {
+  for (const sync::Strength& strength : sync::Cocktail::strengths(500)) {
     EXPECT_THAT(seen, testing::Contains("cocktail " + strength.text()));
   }
   EXPECT_THAT(seen, testing::Contains("allreduce"));
@@ -272,8 +273,8 @@ TEST(PlannedSync, AutoPassesOverWhatTakesTooLongToCode) {
   plan.recipe.hosts.link_megabits = 1e6;
   plan_sync(plan, wide());
   EXPECT_EQ(plan.sync_method, "allreduce");
-  const std::string gentle = "cocktail " + sync::strengths(500).front().text();
-  const std::string strong = "cocktail " + sync::strengths(500).back().text();
+  const std::string gentle = "cocktail " + sync::Cocktail::strengths(500).front().text();
+  const std::string strong = "cocktail " + sync::Cocktail::strengths(500).back().text();
   EXPECT_GT(slowdown(plan, gentle), 1.05);
   EXPECT_GT(slowdown(plan, gentle), slowdown(plan, strong));
   EXPECT_GT(slowdown(plan, "onebit_adam"), slowdown(plan, "bytegrad"));
@@ -365,7 +366,7 @@ TEST(PlannedSync, WhatIsSaidOfAStrengthIsNotSaidOfAnotherMethodThatAutoChose) {
       // Each link carries what is sent to one of the three others.
       EXPECT_NEAR(static_cast<double>(3 * plan.links.at(0).forward_bytes),
                   static_cast<double>(taken(plan).step_bytes), 3);
-      const recipe::Recipe settled = settled_recipe(plan);
+      const recipe::Recipe settled = resolved_recipe(plan);
       EXPECT_EQ(settled.sync.bits.has_value(), plan.sync_method == "cocktail");
       EXPECT_EQ(settled.sync.random.has_value(), plan.sync_method == "cocktail");
     }
@@ -394,7 +395,7 @@ TEST(PlannedSync, WhatAutoChoseIsInThePlanAndInTheStagesSettings) {
   const plan::Plan read = plan::plan_from_json(to_json(plan));
   EXPECT_EQ(read.sync_strength, plan.sync_strength);
   EXPECT_EQ(read.sync_offers.size(), plan.sync_offers.size());
-  const recipe::Recipe settled = settled_recipe(read);
+  const recipe::Recipe settled = resolved_recipe(read);
   EXPECT_EQ(strength_of(sync_settings(settled, "cocktail", plan.steps)), plan.sync_strength);
   EXPECT_EQ(settled.sync.method, "cocktail");
   EXPECT_EQ(plan.recipe.sync, automatic());
