@@ -9,36 +9,36 @@ namespace strait::agent {
 namespace {
 
 // Beyond so many hosts each would hold more links than it has use for.
-constexpr std::size_t kMostNeighbours = 32;
+constexpr std::size_t kMostPeers = 32;
 
 }  // namespace
 
 KeeperShip::KeeperShip(net::Node& node, const hosts::KeeperJob& job,
                        const std::filesystem::path& directory, const std::string& address)
-    : porter_(porter_options(node, job, directory)) {
+    : transfer_agent_(transfer_options(node, job, directory)) {
   const net::ProcessName launcher = net::ProcessName::coordinator();
-  porter_.join(launcher, "the launcher",
+  transfer_agent_.add_peer(launcher, "the launcher",
                node.connect(job.endpoints.at(hosts::kShipService),
                             transfer::transfer_link(launcher, job.name(), launcher, job.launcher_key,
                                       std::chrono::seconds(job.hold))));
-  if (job.keeper_keys.size() > 1 && job.keeper_keys.size() <= kMostNeighbours) {
+  if (job.keeper_keys.size() > 1 && job.keeper_keys.size() <= kMostPeers) {
     listen(node, job, address);
   }
 }
 
-transfer::TransferAgentOptions KeeperShip::porter_options(net::Node& node, const hosts::KeeperJob& job,
+transfer::TransferAgentOptions KeeperShip::transfer_options(net::Node& node, const hosts::KeeperJob& job,
                                          const std::filesystem::path& directory) {
   transfer::TransferAgentOptions options;
   options.store = directory / "content";
-  options.takes_orders = true;
+  options.accepts_commands = true;
   options.upload_bytes_per_second = transfer::bytes_per_second(job.up_megabits.value_or(0));
   options.download_bytes_per_second = transfer::bytes_per_second(job.down_megabits.value_or(0));
   options.on_event = [](const std::string& event) { spdlog::info("{}", event); };
-  options.on_neighbour = [this, &node, &job](const net::ProcessName& name, const std::string& host,
+  options.on_peer_endpoint = [this, &node, &job](const net::ProcessName& name, const std::string& host,
                                              const std::string& endpoint) {
     const auto key = job.keeper_keys.find(name.text());
     if (key == job.keeper_keys.end()) return;
-    porter_.join(name, host,
+    transfer_agent_.add_peer(name, host,
                  node.connect(endpoint, transfer::transfer_link(name, job.name(), name, key->second,
                                                   std::chrono::seconds(job.hold))));
   };
@@ -59,11 +59,11 @@ void KeeperShip::listen(net::Node& node, const hosts::KeeperJob& job, const std:
   for (const auto& [text, key] : job.keeper_keys) {
     const auto name = net::ProcessName::parse(text);
     if (!name || !(job.name() < *name)) continue;
-    porter_.join(*name, text,
+    transfer_agent_.add_peer(*name, text,
                  listener_->expect(
                      transfer::transfer_link(job.name(), *name, *name, key, std::chrono::seconds(job.hold))));
   }
-  porter_.tell_where(listener_->endpoint());
+  transfer_agent_.announce_endpoint(listener_->endpoint());
 }
 
 }  // namespace strait::agent

@@ -19,12 +19,12 @@ class KeeperShip {
              const std::string& address);
 
  private:
-  transfer::TransferAgentOptions porter_options(net::Node& node, const hosts::KeeperJob& job,
+  transfer::TransferAgentOptions transfer_options(net::Node& node, const hosts::KeeperJob& job,
                                const std::filesystem::path& directory);
   void listen(net::Node& node, const hosts::KeeperJob& job, const std::string& address);
 
   std::unique_ptr<net::Listener> listener_;  // null: the others cannot come here
-  transfer::TransferAgent porter_;
+  transfer::TransferAgent transfer_agent_;
 };
 
 }  // namespace strait::agent

@@ -13,7 +13,7 @@
 #include "launcher/control/stop_signals.h"
 #include "launcher/plan/placement.h"
 #include "launcher/launch/run_hosts.h"
-#include "launcher/base/user_error.h"
+#include "launcher/base/errors.h"
 
 namespace strait::launch {
 namespace {
@@ -84,10 +84,10 @@ std::string fetch_from_hosts(control::RunDirectory& directory, plan::RunFile par
   options.keys = net::CurveKeyPair::generate();
   net::Node node(options);
   RunHosts hosts(node, part, directory, model, signals.count());
-  hosts.ship()->begin_to_gather(directory.path(), part.plan.recipe.checkpoint.keep);
-  hosts.ship()->committed(part.plan, manifest.step, shards);
+  hosts.ship()->start_downloads(directory.path(), part.plan.recipe.checkpoint.keep);
+  hosts.ship()->checkpoint_committed(part.plan, manifest.step, shards);
   const auto stopped = [&signals] { return signals.count().load() > 0; };
-  std::string missing = hosts.ship()->gathered(stopped, say);
+  std::string missing = hosts.ship()->finish_downloads(stopped, say);
   if (!missing.empty() && stopped()) {
     throw base::UserError(base::ExitCode::interrupted, fmt::format("not resumed: {}", missing));
   }

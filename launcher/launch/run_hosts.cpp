@@ -14,7 +14,7 @@
 
 #include "launcher/base/build_id.h"
 #include "launcher/hosts/call_hosts.h"
-#include "launcher/agent/keeper.h"
+#include "launcher/hosts/agent_paths.h"
 #include "launcher/hosts/service_link.h"
 #include "launcher/plan/placement.h"
 #include "launcher/process/local_backend.h"
@@ -22,7 +22,7 @@
 #include "launcher/plan/absent_replicas.h"
 #include "launcher/launch/amended_plan.h"
 #include "launcher/transfer/transfer_peers.h"
-#include "launcher/base/user_error.h"
+#include "launcher/base/errors.h"
 
 namespace strait::launch {
 namespace {
@@ -154,7 +154,7 @@ void RunHosts::bring_up(plan::RunFile& run, const control::RunDirectory& directo
     const bool shared = settings.backend == recipe::BackendKind::slurm;  // a file system, that is
     run_directories_[there_[i]] =
         shared ? fs::absolute(directory.path()).string()
-               : agent::host_run_directory(met[i].directory, run.plan.recipe.name, run.run).string();
+               : hosts::host_run_directory(met[i].directory, run.plan.recipe.name, run.run).string();
   }
   phase_ended("met");
   const std::vector<control::Event> notes = amend_by_facts(run.plan, facts_, there_);
@@ -189,17 +189,17 @@ control::Event RunHosts::phases() const {
 void RunHosts::begin_shipping(const plan::RunFile& run) {
   const recipe::Recipe::Hosts& settings = run.plan.recipe.hosts;
   transfer::TransferAgentOptions options;
-  options.store = agent::keeper_directory(recipe::kHostDirectory) / "content";
+  options.store = hosts::keeper_directory(recipe::kHostDirectory) / "content";
   options.upload_bytes_per_second = transfer::bytes_per_second(settings.ship_megabits.value_or(0));
-  auto porter = std::make_unique<transfer::TransferAgent>(options);
+  auto transfer_agent = std::make_unique<transfer::TransferAgent>(options);
   std::vector<RunTransfer::Host> hosts;
   for (std::size_t i = 0; i < facts_.size(); ++i) {
     const auto name = net::ProcessName::keeper(static_cast<std::uint32_t>(i));
     hosts.push_back({run.plan.hosts[i].name, name, run_directories_[i]});
   }
-  ship_ = std::make_unique<RunTransfer>(std::move(hosts), std::move(porter), model_);
+  ship_ = std::make_unique<RunTransfer>(std::move(hosts), std::move(transfer_agent), model_);
   for (const std::size_t i : there_) {
-    ship_->join(i, run_directories_[i], expect_porter(run.plan, i));
+    ship_->add_host(i, run_directories_[i], expect_transfer_agent(run.plan, i));
   }
 }
 
@@ -242,7 +242,7 @@ RunHosts::Ends RunHosts::expect_keeper(const plan::Plan& plan, std::size_t host)
   return {door.keepers->expect(link(hosts::kKeeperService)), door.reach->expect(link(hosts::kReachService))};
 }
 
-std::unique_ptr<net::Link> RunHosts::expect_porter(const plan::Plan& plan, std::size_t host) {
+std::unique_ptr<net::Link> RunHosts::expect_transfer_agent(const plan::Plan& plan, std::size_t host) {
   const auto name = net::ProcessName::keeper(static_cast<std::uint32_t>(host));
   return doors_[door_of_[host]].ship->expect(
       transfer::transfer_link(net::ProcessName::coordinator(), name, name, keys_[host].public_key,
@@ -287,7 +287,7 @@ process::Backend& RunHosts::backend() { return fleet_ ? static_cast<process::Bac
 void RunHosts::settle(plan::StageJob& job, std::size_t host) const {
   job.coordinator_endpoint = doors_[door_of_.at(host)].control->endpoint();
   job.run_directory = run_directories_.at(host);
-  if (ship_) ship_->settle(job, host);
+  if (ship_) ship_->set_input_paths(job, host);
   for (const reach::LinkRoute& route : routes()) {
     if (route.binds == job.process && !route.address.empty()) job.binds[route.link] = route.address;
   }

@@ -104,7 +104,7 @@ class RunHosts {
                 const std::set<std::uint32_t>& without);
   void call_again(const plan::RunFile& run, std::size_t host);
   Ends expect_keeper(const plan::Plan& plan, std::size_t host);
-  std::unique_ptr<net::Link> expect_porter(const plan::Plan& plan, std::size_t host);
+  std::unique_ptr<net::Link> expect_transfer_agent(const plan::Plan& plan, std::size_t host);
   void begin_shipping(const plan::RunFile& run);
   void check_calls(const std::atomic<int>& stops) const;
   Door open_door(const std::string& address, const recipe::Recipe::Hosts& settings);

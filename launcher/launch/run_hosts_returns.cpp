@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "launcher/hosts/call_hosts.h"
-#include "launcher/agent/keeper.h"
+#include "launcher/hosts/agent_paths.h"
 #include "launcher/launch/amended_plan.h"
 #include "launcher/launch/run_hosts.h"
-#include "launcher/base/user_error.h"
+#include "launcher/base/errors.h"
 
 // How hosts that have no keeper (any more) come into a run that goes on.
 namespace strait::launch {
@@ -43,7 +43,7 @@ std::vector<control::Event> RunHosts::have_again(const plan::RunFile& run, std::
                         fmt::format("host {} was lost once more", run.plan.hosts[host].name));
       }
     };
-    ship_->bring(run.plan, {called, plan::plugin_copies(run.plan.recipe.plugins), "", false}, look,
+    ship_->deliver_inputs(run.plan, {called, plan::plugin_copies(run.plan.recipe.plugins), "", false}, look,
                  [](const control::Event&) {});
   }
   std::vector<std::string> doors;
@@ -85,8 +85,8 @@ void RunHosts::call_again(const plan::RunFile& run, std::size_t host) {
     throw;
   }
   run_directories_[host] =
-      agent::host_run_directory(facts_[host].directory, run.plan.recipe.name, run.run).string();
-  if (ship_) ship_->join(host, run_directories_[host], expect_porter(run.plan, host));
+      hosts::host_run_directory(facts_[host].directory, run.plan.recipe.name, run.run).string();
+  if (ship_) ship_->add_host(host, run_directories_[host], expect_transfer_agent(run.plan, host));
 }
 
 void RunHosts::replace_door(std::size_t host, Door door) {

@@ -32,7 +32,7 @@ class Settled : public control::RunObserver {
   void training(store::Step /*from*/, store::Step /*to*/) override { hosts_.be_patient(); }
   void reports(const std::vector<control::ProcessReport>& /*processes*/) override {
     if (hosts_.ship() == nullptr) return;
-    for (const std::string& trouble : hosts_.ship()->take_troubles()) tell_({"not_home", trouble});
+    for (const std::string& trouble : hosts_.ship()->take_warnings()) tell_({"not_home", trouble});
   }
 
  private:
@@ -51,7 +51,7 @@ void commit_step(const control::RunDirectory& directory, const plan::RunFile& ru
   const auto place = store::checkpoint_directory(directory.path(), step);
   if (ship != nullptr) {
     store::commit_checkpoint(place, manifest, {}, store::Shards::elsewhere);
-    ship->committed(run.plan, step, files);
+    ship->checkpoint_committed(run.plan, step, files);
     return;
   }
   store::commit_checkpoint(place, manifest);
@@ -61,13 +61,13 @@ void commit_step(const control::RunDirectory& directory, const plan::RunFile& ru
 // What the hosts lack of what their processes read; and from then on, checkpoints come home.
 void ship_out(RunHosts& hosts, const plan::RunFile& run, const control::RunDirectory& directory,
               const control::StopSignals& signals, const LaunchOptions& options) {
-  hosts.ship()->bring(
+  hosts.ship()->deliver_inputs(
       run.plan, {hosts.called(), plan::plugin_copies(run.plan.recipe.plugins), options.resume},
       [&] { hosts.look_for_reasons_to_give_up(signals.count()); },
       [&options](const control::Event& event) {
         for (control::RunObserver* observer : options.observers) observer->event("the launcher", event);
       });
-  hosts.ship()->begin_to_gather(directory.path(), run.plan.recipe.checkpoint.keep);
+  hosts.ship()->start_downloads(directory.path(), run.plan.recipe.checkpoint.keep);
 }
 
 // Waits for what is still on its way; who asks once more to stop does not want to.
@@ -76,13 +76,13 @@ void ship_home(RunHosts& hosts, const plan::RunFile& run, const control::RunDire
   RunTransfer& ship = *hosts.ship();
   const int asked = signals.count().load();
   const auto give_up = [&] { return signals.count().load() > asked; };
-  if (const std::string missing = ship.gathered(give_up, tell); !missing.empty()) {
+  if (const std::string missing = ship.finish_downloads(give_up, tell); !missing.empty()) {
     tell({"not_home",
           fmt::format("the last checkpoint is not complete on this machine: {}", missing)});
   }
   if (give_up()) return;
   const auto lost = [&hosts](std::size_t host) { return hosts.lost(host); };
-  for (const std::string& missing : ship.bring_traces(run.plan, directory.path(), give_up, lost)) {
+  for (const std::string& missing : ship.download_traces(run.plan, directory.path(), give_up, lost)) {
     tell({"no_trace", fmt::format("no trace of a process: {}", missing)});
   }
 }

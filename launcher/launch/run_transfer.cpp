@@ -5,8 +5,8 @@
 #include <chrono>
 #include <utility>
 
-#include "launcher/base/byte_text.h"
-#include "launcher/base/user_error.h"
+#include "launcher/base/text.h"
+#include "launcher/base/errors.h"
 
 namespace strait::launch {
 namespace {
@@ -15,11 +15,11 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 using Kind = transfer::NeededGroup::Kind;
 
-constexpr std::chrono::milliseconds kGatherLook{100};
-constexpr std::chrono::seconds kSayEvery{5};
-constexpr std::chrono::seconds kUnsaid{1};  // nobody wonders sooner
+constexpr std::chrono::milliseconds kPollInterval{100};
+constexpr std::chrono::seconds kReportEvery{5};
+constexpr std::chrono::seconds kFirstReport{1};  // shorter waits need no report
 
-// Which host a file of a checkpoint was written on.
+// The files of a checkpoint with the hosts that wrote them.
 std::vector<transfer::CheckpointDownloader::Shard> shards_of(const plan::Plan& plan,
                                                 const std::vector<store::ShardFile>& files) {
   std::map<std::string, std::size_t> hosts;
@@ -38,18 +38,18 @@ std::vector<transfer::CheckpointDownloader::Shard> shards_of(const plan::Plan& p
 }
 
 template <class T>
-T wait_for(std::future<T>& future, const std::function<void()>& meanwhile) {
-  while (future.wait_for(kGatherLook) != std::future_status::ready) meanwhile();
+T wait_for(std::future<T>& future, const std::function<void()>& poll) {
+  while (future.wait_for(kPollInterval) != std::future_status::ready) poll();
   return future.get();
 }
 
 }  // namespace
 
-RunTransfer::RunTransfer(std::vector<Host> hosts, std::unique_ptr<transfer::TransferAgent> porter,
+RunTransfer::RunTransfer(std::vector<Host> hosts, std::unique_ptr<transfer::TransferAgent> agent,
                  const ModelQuestions& model)
-    : model_(model), hosts_(std::move(hosts)), porter_(std::move(porter)), places_(hosts_.size()) {}
+    : model_(model), hosts_(std::move(hosts)), agent_(std::move(agent)), folders_(hosts_.size()) {}
 
-fs::path RunTransfer::place(std::size_t host, const transfer::NeededGroup& group) const {
+fs::path RunTransfer::folder_of(std::size_t host, const transfer::NeededGroup& group) const {
   const fs::path inputs = hosts_[host].directory / "inputs";
   switch (group.kind) {
     case Kind::train:
@@ -65,15 +65,15 @@ fs::path RunTransfer::place(std::size_t host, const transfer::NeededGroup& group
   return inputs / group.files.front().from.parent_path().filename();
 }
 
-void RunTransfer::join(std::size_t host, const fs::path& directory, std::unique_ptr<net::Link> link) {
+void RunTransfer::add_host(std::size_t host, const fs::path& directory, std::unique_ptr<net::Link> link) {
   Host& one = hosts_.at(host);
   one.directory = directory;
-  if (courier_) courier_->keeps_at(host, directory);
-  porter_->join(one.keeper, one.name, std::move(link));
+  if (downloader_) downloader_->set_directory(host, directory);
+  agent_->add_peer(one.agent, one.name, std::move(link));
 }
 
-std::vector<RunTransfer::Delivery> RunTransfer::ask(const plan::Plan& plan, const Needs& needs,
-                                            const std::function<void()>& look) {
+std::vector<RunTransfer::Delivery> RunTransfer::needed_deliveries(const plan::Plan& plan, const Needs& needs,
+                                            const std::function<void()>& poll) {
   const bool begins = needs.resume.empty() && needs.weights;
   const bool weights = begins && plan.recipe.model.weights == recipe::Weights::load;
   std::vector<Delivery> deliveries;
@@ -84,25 +84,25 @@ std::vector<RunTransfer::Delivery> RunTransfer::ask(const plan::Plan& plan, cons
   }
   for (Delivery& delivery : deliveries) {
     for (const transfer::NeededFile& file : delivery.group.files) {
-      look();
-      delivery.tables.push_back(porter_->offer(file.from));
+      poll();
+      delivery.tables.push_back(agent_->offer(file.from));
       const Host& host = hosts_[delivery.host];
-      // A checkpoint's shards may still lie where they were written.
+      // A checkpoint's shards may still be where the host's processes wrote them.
       const fs::path there =
           delivery.group.kind == Kind::checkpoint
               ? host.directory / "checkpoints" / file.from.parent_path().filename() / file.name
               : file.from;
-      delivery.looks.push_back(porter_->look(host.keeper, there));
+      delivery.tables_there.push_back(agent_->stat(host.agent, there));
     }
   }
   return deliveries;
 }
 
-bool RunTransfer::is_there(Delivery& delivery, const std::function<void()>& look) {
+bool RunTransfer::is_present(Delivery& delivery, const std::function<void()>& poll) {
   bool all = true;
-  for (std::size_t i = 0; i < delivery.looks.size(); ++i) {
+  for (std::size_t i = 0; i < delivery.tables_there.size(); ++i) {
     try {
-      all = wait_for(delivery.looks[i], look) == delivery.tables[i] && all;
+      all = wait_for(delivery.tables_there[i], poll) == delivery.tables[i] && all;
     } catch (const base::UserError& error) {
       if (error.code() == base::ExitCode::peer_lost || error.code() == base::ExitCode::interrupted) throw;
       all = false;
@@ -111,129 +111,129 @@ bool RunTransfer::is_there(Delivery& delivery, const std::function<void()>& look
   return all;
 }
 
-std::vector<std::future<std::uint64_t>> RunTransfer::order(std::vector<Delivery> deliveries,
-                                                       const std::function<void()>& look) {
-  std::vector<std::future<std::uint64_t>> orders;
+std::vector<std::future<std::uint64_t>> RunTransfer::start_fetches(std::vector<Delivery> deliveries,
+                                                       const std::function<void()>& poll) {
+  std::vector<std::future<std::uint64_t>> fetches;
   for (Delivery& delivery : deliveries) {
     const transfer::NeededGroup& group = delivery.group;
-    if (is_there(delivery, look) && group.kind != Kind::checkpoint) continue;
-    const fs::path folder = place(delivery.host, group);
-    places_[delivery.host][group.kind] = folder;
+    if (is_present(delivery, poll) && group.kind != Kind::checkpoint) continue;
+    const fs::path folder = folder_of(delivery.host, group);
+    folders_[delivery.host][group.kind] = folder;
     for (std::size_t i = 0; i < group.files.size(); ++i) {
       const transfer::NeededFile& file = group.files[i];
       const transfer::ChunkTable& table = delivery.tables[i];
       const transfer::ChunkSet chunks =
           file.whole ? transfer::ChunkSet::all(table.count()) : transfer::ChunkSet::holding(table, file.ranges);
-      orders.push_back(
-          porter_->bring(hosts_[delivery.host].keeper,
+      fetches.push_back(
+          agent_->fetch_on(hosts_[delivery.host].agent,
                          {table, chunks, folder / file.name, transfer::FetchRequest::As::content}));
     }
   }
-  return orders;
+  return fetches;
 }
 
 void RunTransfer::rewind(const std::vector<std::size_t>& hosts, store::Step step,
-                     const std::function<void()>& look) {
-  std::vector<std::future<std::uint64_t>> orders;
-  for (const std::size_t place : hosts) {
-    const Host& host = hosts_.at(place);
-    orders.push_back(
-        porter_->rewind(host.keeper, host.directory, static_cast<std::uint64_t>(number(step))));
+                     const std::function<void()>& poll) {
+  std::vector<std::future<std::uint64_t>> fetches;
+  for (const std::size_t number : hosts) {
+    const Host& host = hosts_.at(number);
+    fetches.push_back(
+        agent_->rewind(host.agent, host.directory, static_cast<std::uint64_t>(store::number(step))));
   }
-  for (auto& one : orders) wait_for(one, look);
+  for (auto& one : fetches) wait_for(one, poll);
 }
 
-void RunTransfer::bring(const plan::Plan& plan, const Needs& needs, const std::function<void()>& look,
+void RunTransfer::deliver_inputs(const plan::Plan& plan, const Needs& needs, const std::function<void()>& poll,
                     const Say& say) {
   const auto began = Clock::now();
-  auto said = began;
+  auto reported = began;
   std::uint64_t fetched = 0;
   if (!needs.resume.empty()) {
-    rewind(needs.hosts, store::open_checkpoint(needs.resume, store::Verify::manifest).step, look);
+    rewind(needs.hosts, store::open_checkpoint(needs.resume, store::Verify::manifest).step, poll);
   }
-  for (auto& one : order(ask(plan, needs, look), look)) {
+  for (auto& one : start_fetches(needed_deliveries(plan, needs, poll), poll)) {
     fetched += wait_for(one, [&] {
-      look();
-      if (Clock::now() - said < kSayEvery) return;
-      said = Clock::now();
-      say({"shipping", fmt::format("sending what the hosts lack: {} so far",
-                                   base::byte_text(porter_->state().sent_bytes))});
+      poll();
+      if (Clock::now() - reported < kReportEvery) return;
+      reported = Clock::now();
+      say({"shipping", fmt::format("sending files that the hosts lack: {} so far",
+                                   base::byte_text(agent_->totals().sent_bytes))});
     });
   }
   if (fetched == 0) return;
   const std::chrono::duration<double> took = Clock::now() - began;
   say({"shipped",
-       fmt::format("hosts lacked {} of data, weights or plugins; sent {} from here in "
+       fmt::format("hosts fetched {} of data, weights or plugins; sent {} from here in "
                    "{:.1f} s",
-                   base::byte_text(fetched), base::byte_text(porter_->state().sent_bytes), took.count())});
+                   base::byte_text(fetched), base::byte_text(agent_->totals().sent_bytes), took.count())});
 }
 
-void RunTransfer::settle(plan::StageJob& job, std::size_t host) const {
-  const auto& places = places_.at(host);
-  // Of a group that is a folder there is no name.
-  const auto placed = [&places](Kind kind, const fs::path& here, const std::string& name) {
-    const auto found = places.find(kind);
-    if (found == places.end()) return fs::absolute(here).string();
+void RunTransfer::set_input_paths(plan::StageJob& job, std::size_t host) const {
+  const auto& folders = folders_.at(host);
+  // An empty name stands for the folder itself.
+  const auto path_there = [&folders](Kind kind, const fs::path& here, const std::string& name) {
+    const auto found = folders.find(kind);
+    if (found == folders.end()) return fs::absolute(here).string();
     return (name.empty() ? found->second : found->second / name).string();
   };
   plan::Plan& plan = job.plan;
-  plan.train.file = placed(Kind::train, plan.train.file, "train.safetensors");
-  if (plan.eval) plan.eval->file = placed(Kind::eval, plan.eval->file, "eval.safetensors");
-  plan.recipe.model.path = placed(Kind::model, plan.recipe.model.path, "");
+  plan.train.file = path_there(Kind::train, plan.train.file, "train.safetensors");
+  if (plan.eval) plan.eval->file = path_there(Kind::eval, plan.eval->file, "eval.safetensors");
+  plan.recipe.model.path = path_there(Kind::model, plan.recipe.model.path, "");
   for (std::size_t i = 0; i < job.plugins.size(); ++i) {
     const fs::path file = job.plugins[i].file;
-    job.plugins[i].file = placed(Kind::plugins, file, transfer::delivered_plugin_name(i, file));
+    job.plugins[i].file = path_there(Kind::plugins, file, transfer::delivered_plugin_name(i, file));
   }
-  if (!job.resume.empty()) job.resume = placed(Kind::checkpoint, job.resume, "");
+  if (!job.resume.empty()) job.resume = path_there(Kind::checkpoint, job.resume, "");
 }
 
-void RunTransfer::begin_to_gather(const fs::path& run, std::int64_t keep) {
-  courier_ =
-      std::make_unique<transfer::CheckpointDownloader>(*porter_, hosts_, transfer::CheckpointDownloader::Settings{run, keep});
+void RunTransfer::start_downloads(const fs::path& run, std::int64_t keep) {
+  downloader_ =
+      std::make_unique<transfer::CheckpointDownloader>(*agent_, hosts_, transfer::CheckpointDownloader::Settings{run, keep});
 }
 
-void RunTransfer::committed(const plan::Plan& plan, store::Step step,
+void RunTransfer::checkpoint_committed(const plan::Plan& plan, store::Step step,
                         const std::vector<store::ShardFile>& files) {
-  courier_->committed(step, shards_of(plan, files));
+  downloader_->add(step, shards_of(plan, files));
 }
 
-std::string RunTransfer::gathered(const std::function<bool()>& give_up, const Say& say) {
-  if (!courier_) return "";
-  auto due = Clock::now() + kUnsaid;
-  return courier_->finish([&](const transfer::CheckpointDownloader::Left& left) {
+std::string RunTransfer::finish_downloads(const std::function<bool()>& give_up, const Say& say) {
+  if (!downloader_) return "";
+  auto due = Clock::now() + kFirstReport;
+  return downloader_->finish([&](const transfer::CheckpointDownloader::Remaining& remaining) {
     if (give_up()) return true;
     if (Clock::now() >= due) {
-      due = Clock::now() + kSayEvery;
-      say({"gathering", fmt::format("checkpoint {} is on its way home, {} to go; one more Ctrl-C "
-                                    "leaves it on the hosts",
-                                    number(left.step), base::byte_text(left.bytes))});
+      due = Clock::now() + kReportEvery;
+      say({"gathering", fmt::format("downloading checkpoint {}, {} to go; one more Ctrl-C leaves "
+                                    "it on the hosts",
+                                    number(remaining.step), base::byte_text(remaining.bytes))});
     }
     return false;
   });
 }
 
-std::vector<std::string> RunTransfer::bring_traces(const plan::Plan& plan, const fs::path& run,
+std::vector<std::string> RunTransfer::download_traces(const plan::Plan& plan, const fs::path& run,
                                                const std::function<bool()>& give_up,
                                                const std::function<bool(std::size_t)>& lost) {
   std::vector<std::string> missing;
   for (const plan::Plan::Process& process : plan.processes) {
     const fs::path name = fs::path("logs") / (process.name.text() + ".trace.json");
     const Host& host = hosts_.at(process.host_index);
-    const auto look = [&] {
+    const auto poll = [&] {
       if (give_up()) throw base::UserError(base::ExitCode::interrupted, "traces were not waited for");
       if (!lost(process.host_index)) return;
-      throw base::UserError(base::ExitCode::peer_lost, fmt::format("that of {} is on host {}, which is lost",
+      throw base::UserError(base::ExitCode::peer_lost, fmt::format("the trace of {} is on host {}, which is lost",
                                                        process.name.describe(), host.name));
     };
     try {
-      look();
-      auto looked = porter_->look(host.keeper, host.directory / name);
-      const transfer::ChunkTable table = wait_for(looked, look);
+      poll();
+      auto table_there = agent_->stat(host.agent, host.directory / name);
+      const transfer::ChunkTable table = wait_for(table_there, poll);
       auto fetching =
-          porter_->fetch({table, transfer::ChunkSet::all(table.count()), run / name, transfer::FetchRequest::As::file});
-      wait_for(fetching.fetched, look);
+          agent_->fetch({table, transfer::ChunkSet::all(table.count()), run / name, transfer::FetchRequest::As::file});
+      wait_for(fetching.fetched, poll);
     } catch (const base::UserError& error) {
-      // A process that failed has left none.
+      // A process that failed has written no trace.
       if (error.code() != base::ExitCode::bad_input) missing.emplace_back(error.what());
       if (error.code() == base::ExitCode::interrupted) break;
     }

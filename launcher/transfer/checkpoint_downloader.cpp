@@ -7,8 +7,8 @@
 
 #include "framework/store/input_file.h"
 #include "framework/store/store_error.h"
-#include "launcher/base/byte_text.h"
-#include "launcher/base/user_error.h"
+#include "launcher/base/text.h"
+#include "launcher/base/errors.h"
 
 namespace strait::transfer {
 namespace {
@@ -16,19 +16,19 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::milliseconds kLookEvery{100};
+constexpr std::chrono::milliseconds kPollInterval{100};
 constexpr const char* kManifest = "manifest.json";
 constexpr std::uint64_t kMostManifest = std::uint64_t{16} << 20;
 
-bool lies_here(const fs::path& path, const store::ShardFile& file) {
+bool is_complete(const fs::path& path, const store::ShardFile& file) {
   std::error_code error;
   return fs::file_size(path, error) == file.size && !error;
 }
 
 }  // namespace
 
-CheckpointDownloader::CheckpointDownloader(TransferAgent& porter, std::vector<Host> hosts, Settings settings)
-    : porter_(porter),
+CheckpointDownloader::CheckpointDownloader(TransferAgent& agent, std::vector<Host> hosts, Settings settings)
+    : agent_(agent),
       settings_(std::move(settings)),
       hosts_(std::move(hosts)),
       thread_([this] { run(); }) {}
@@ -42,7 +42,7 @@ CheckpointDownloader::~CheckpointDownloader() {
   thread_.join();
 }
 
-void CheckpointDownloader::keeps_at(std::size_t host, const fs::path& directory) {
+void CheckpointDownloader::set_directory(std::size_t host, const fs::path& directory) {
   const MutexLock lock(mutex_);
   hosts_.at(host).directory = directory;
 }
@@ -54,72 +54,72 @@ std::vector<CheckpointDownloader::Host> CheckpointDownloader::known_hosts() cons
   return known;
 }
 
-void CheckpointDownloader::committed(store::Step step, std::vector<Shard> shards) {
+void CheckpointDownloader::add(store::Step step, std::vector<Shard> shards) {
   {
     const MutexLock lock(mutex_);
-    std::optional<Load> load = Load{step, std::move(shards)};
-    if (under_way_) {
-      next_ = std::move(load);
+    std::optional<Download> download = Download{step, std::move(shards)};
+    if (current_) {
+      next_ = std::move(download);
     } else {
-      begin(std::move(load));
+      begin(std::move(download));
     }
   }
   changed_.notify_all();
 }
 
-std::string CheckpointDownloader::finish(const std::function<bool(const Left&)>& give_up) {
+std::string CheckpointDownloader::finish(const std::function<bool(const Remaining&)>& give_up) {
   const MutexLock lock(mutex_);
-  while (under_way_ && !give_up(left())) {
-    changed_.wait_until(mutex_, Clock::now() + kLookEvery);
+  while (current_ && !give_up(remaining())) {
+    changed_.wait_until(mutex_, Clock::now() + kPollInterval);
   }
-  if (!under_way_) return missing_;
+  if (!current_) return missing_;
   return fmt::format("{} of checkpoint {} stay on the hosts, where `strait resume` finds them",
-                     base::byte_text(left().bytes), number(left().step));
+                     base::byte_text(remaining().bytes), number(remaining().step));
 }
 
-void CheckpointDownloader::begin(std::optional<Load> load) {
-  under_way_ = std::move(load);
-  begin_counting(0);
+void CheckpointDownloader::begin(std::optional<Download> download) {
+  current_ = std::move(download);
+  begin_shard(0);
 }
 
-void CheckpointDownloader::begin_counting(std::uint64_t home) {
-  home_ = home;
-  fetched_ = porter_.state().fetched_bytes;
+void CheckpointDownloader::begin_shard(std::uint64_t done) {
+  done_bytes_ = done;
+  fetched_before_ = agent_.totals().fetched_bytes;
 }
 
-CheckpointDownloader::Left CheckpointDownloader::left() const {
-  Left left;
-  for (const auto* load : {&under_way_, &next_}) {
-    if (!*load) continue;
-    left.step = (*load)->step;
-    for (const Shard& shard : (*load)->shards) left.bytes += shard.file.size;
+CheckpointDownloader::Remaining CheckpointDownloader::remaining() const {
+  Remaining remaining;
+  for (const auto* download : {&current_, &next_}) {
+    if (!*download) continue;
+    remaining.step = (*download)->step;
+    for (const Shard& shard : (*download)->shards) remaining.bytes += shard.file.size;
   }
-  const std::uint64_t came = home_ + porter_.state().fetched_bytes - fetched_;
-  left.bytes -= std::min(left.bytes, came);
-  return left;
+  const std::uint64_t fetched = done_bytes_ + agent_.totals().fetched_bytes - fetched_before_;
+  remaining.bytes -= std::min(remaining.bytes, fetched);
+  return remaining;
 }
 
-std::vector<std::string> CheckpointDownloader::take_troubles() {
+std::vector<std::string> CheckpointDownloader::take_warnings() {
   const MutexLock lock(mutex_);
-  return std::exchange(troubles_, {});
+  return std::exchange(warnings_, {});
 }
 
 void CheckpointDownloader::run() {
   while (true) {
-    Load load;
+    Download current;
     {
       const MutexLock lock(mutex_);
-      while (!under_way_ && !closing_) changed_.wait(mutex_);
+      while (!current_ && !closing_) changed_.wait(mutex_);
       if (closing_) return;
-      load = *under_way_;
+      current = *current_;
     }
-    const std::string missing = carry(load);
+    const std::string missing = download(current);
     {
       const MutexLock lock(mutex_);
       missing_ = missing;
       if (!missing.empty()) {
-        troubles_.push_back(fmt::format("checkpoint {} is not complete on this machine: {}",
-                                        number(load.step), missing));
+        warnings_.push_back(fmt::format("checkpoint {} is incomplete on this machine: {}",
+                                        number(current.step), missing));
       }
       begin(std::exchange(next_, std::nullopt));
     }
@@ -130,29 +130,29 @@ void CheckpointDownloader::run() {
 bool CheckpointDownloader::given_up(std::size_t host) const {
   const MutexLock lock(mutex_);
   if (closing_ || !next_) return closing_;
-  const auto writes_there = [host](const Shard& shard) { return shard.host == host; };
-  return std::none_of(next_->shards.begin(), next_->shards.end(), writes_there);
+  const auto is_on_host = [host](const Shard& shard) { return shard.host == host; };
+  return std::none_of(next_->shards.begin(), next_->shards.end(), is_on_host);
 }
 
 template <class T>
 std::optional<T> CheckpointDownloader::wait(std::future<T>& future, std::size_t host) const {
-  while (future.wait_for(kLookEvery) != std::future_status::ready) {
+  while (future.wait_for(kPollInterval) != std::future_status::ready) {
     if (given_up(host)) return std::nullopt;
   }
   return future.get();
 }
 
-std::string CheckpointDownloader::carry(const Load& load) {
+std::string CheckpointDownloader::download(const Download& current) {
   std::string missing;
   try {
-    place_manifest(load.step);
-    for (const Shard& shard : load.shards) {
-      const std::string why = carry_one(load, shard);
-      if (!why.empty()) missing += (missing.empty() ? "" : "; ") + why;
+    send_manifest(current.step);
+    for (const Shard& shard : current.shards) {
+      const std::string error = download_shard(current.step, shard);
+      if (!error.empty()) missing += (missing.empty() ? "" : "; ") + error;
       const MutexLock lock(mutex_);
-      begin_counting(home_ + shard.file.size);
+      begin_shard(done_bytes_ + shard.file.size);
     }
-    if (missing.empty() && !closing_) let_go(load.step);
+    if (missing.empty() && !closing_) prune(current.step);
   } catch (const store::StoreError& error) {
     return error.what();
   }
@@ -164,40 +164,40 @@ CheckpointDownloader::Host CheckpointDownloader::host_at(std::size_t host) const
   return hosts_.at(host);
 }
 
-std::string CheckpointDownloader::carry_one(const Load& load, const Shard& shard) {
-  const fs::path here = store::checkpoint_directory(settings_.run, load.step) / shard.file.name;
-  if (lies_here(here, shard.file)) return "";
+std::string CheckpointDownloader::download_shard(store::Step step, const Shard& shard) {
+  const fs::path here = store::checkpoint_directory(settings_.run, step) / shard.file.name;
+  if (is_complete(here, shard.file)) return "";
   const Host host = host_at(shard.host);
-  std::string given_up =
+  std::string not_waited_for =
       fmt::format("{} of host {} was not waited for", shard.file.name, host.name);
-  const fs::path there = store::checkpoint_directory(host.directory, load.step) / shard.file.name;
+  const fs::path there = store::checkpoint_directory(host.directory, step) / shard.file.name;
   try {
-    auto looked = porter_.look(host.keeper, there);
-    const std::optional<ChunkTable> table = wait(looked, shard.host);
-    if (!table) return given_up;
+    auto table_result = agent_.stat(host.agent, there);
+    const std::optional<ChunkTable> table = wait(table_result, shard.host);
+    if (!table) return not_waited_for;
     if (table->size != shard.file.size || table->whole != shard.file.hash) {
-      return fmt::format("{} on host {} is not what was written", there.string(), host.name);
+      return fmt::format("{} on host {} has changed since it was written", there.string(), host.name);
     }
     auto fetching =
-        porter_.fetch({*table, ChunkSet::all(table->count()), here, FetchRequest::As::file});
+        agent_.fetch({*table, ChunkSet::all(table->count()), here, FetchRequest::As::file});
     if (wait(fetching.fetched, shard.host)) return "";
-    porter_.forget(fetching.number);
-    return given_up;
+    agent_.cancel(fetching.number);
+    return not_waited_for;
   } catch (const base::UserError& error) {
     return fmt::format("{} of host {} ({})", shard.file.name, host.name, error.what());
   }
 }
 
-void CheckpointDownloader::place_manifest(store::Step step) {
+void CheckpointDownloader::send_manifest(store::Step step) {
   const std::string text = store::read_text_file(
       store::checkpoint_directory(settings_.run, step) / kManifest, kMostManifest);
   for (const Host& host : known_hosts()) {
-    // Nobody waits: it tells people on that host what their shards belong to.
-    porter_.put(host.keeper, store::checkpoint_directory(host.directory, step) / kManifest, text);
+    // The result is not needed: the manifest only shows people on that host what the shards are.
+    agent_.write_file(host.agent, store::checkpoint_directory(host.directory, step) / kManifest, text);
   }
 }
 
-void CheckpointDownloader::let_go(store::Step home) {
+void CheckpointDownloader::prune(store::Step downloaded) {
   store::prune_checkpoints(settings_.run, settings_.keep);
   std::vector<store::Step> kept;
   std::vector<std::uint64_t> steps;
@@ -205,10 +205,11 @@ void CheckpointDownloader::let_go(store::Step home) {
     kept.push_back(checkpoint.manifest.step);
     steps.push_back(static_cast<std::uint64_t>(number(checkpoint.manifest.step)));
   }
-  // Those that were passed over never come; newer ones than this stay.
-  if (kept.empty() || kept.front() != home) return;
+  // A newer checkpoint was committed meanwhile: its download prunes. Otherwise what is incomplete
+  // now was skipped and will not be downloaded.
+  if (kept.empty() || kept.front() != downloaded) return;
   store::prune_all_but(settings_.run, kept);
-  for (const Host& host : known_hosts()) porter_.prune(host.keeper, host.directory, steps);
+  for (const Host& host : known_hosts()) agent_.prune_checkpoints(host.agent, host.directory, steps);
 }
 
 }  // namespace strait::transfer

@@ -16,85 +16,88 @@
 
 namespace strait::transfer {
 
-// Brings checkpoints whose shards were written on other hosts home, in the background, so that a
-// host that dies takes nothing along. One after the other; if several are committed while one is
-// on its way, only the newest of those comes next: the first and the last of a run always come.
-// What has come home, or was passed over, lets older ones go, here and on the hosts. Nobody waits
-// for a host that the newest checkpoint has nothing of: its processes take no part any more.
+// Downloads the shards of committed checkpoints from the hosts in the background, so that a lost
+// host takes no checkpoint along. One checkpoint after the other; of several that are committed
+// during a download only the newest comes next, so that the first and the last of a run are always
+// downloaded. A finished download prunes older checkpoints here and on the hosts. A host that the
+// newest checkpoint has no shards of has left the run and is not waited for.
 class CheckpointDownloader {
  public:
   struct Host {
     std::string name;
-    net::ProcessName keeper;
-    std::filesystem::path directory;  // of the run, there; empty: not known (yet)
+    net::ProcessName agent;
+    std::filesystem::path directory;  // of the run on that host; empty: not known (yet)
   };
   struct Shard {
     store::ShardFile file;
     std::size_t host = 0;
   };
   struct Settings {
-    std::filesystem::path run;  // its directory here
+    std::filesystem::path run;  // the run directory here
     std::int64_t keep = 2;
   };
 
-  // The porter outlives it.
-  CheckpointDownloader(TransferAgent& porter, std::vector<Host> hosts, Settings settings);
-  ~CheckpointDownloader();  // leaves what is under way where it is
+  // The agent outlives this object.
+  CheckpointDownloader(TransferAgent& agent, std::vector<Host> hosts, Settings settings);
+  ~CheckpointDownloader();  // interrupts the download
   CheckpointDownloader(const CheckpointDownloader&) = delete;
   CheckpointDownloader& operator=(const CheckpointDownloader&) = delete;
 
-  // From now on a host keeps the run in this directory.
-  void keeps_at(std::size_t host, const std::filesystem::path& directory) STRAIT_EXCLUDES(mutex_);
+  // The host's run directory from now on.
+  void set_directory(std::size_t host, const std::filesystem::path& directory)
+      STRAIT_EXCLUDES(mutex_);
 
-  // The checkpoint exists: its manifest is here.
-  void committed(store::Step step, std::vector<Shard> shards) STRAIT_EXCLUDES(mutex_);
+  // A checkpoint was committed: its manifest is here.
+  void add(store::Step step, std::vector<Shard> shards) STRAIT_EXCLUDES(mutex_);
 
-  // What could not come home since the last call, a sentence each.
-  std::vector<std::string> take_troubles() STRAIT_EXCLUDES(mutex_);
+  // A message for each checkpoint that could not be downloaded since the last call.
+  std::vector<std::string> take_warnings() STRAIT_EXCLUDES(mutex_);
 
-  // What has still to come: up to this checkpoint, so many bytes.
-  struct Left {
-    store::Step step{};
+  struct Remaining {
+    store::Step step{};  // of the newest checkpoint
     std::uint64_t bytes = 0;
   };
-  // Waits until the newest is home, or cannot come: then what is missing, in words. `give_up` is
-  // asked again and again and ends the waiting; it calls nothing of this object.
-  std::string finish(const std::function<bool(const Left&)>& give_up) STRAIT_EXCLUDES(mutex_);
+  // Waits until the newest checkpoint is complete here. Returns what is missing; empty: nothing.
+  // `give_up` is called repeatedly and ends the wait; it must not call this object.
+  std::string finish(const std::function<bool(const Remaining&)>& give_up) STRAIT_EXCLUDES(mutex_);
 
  private:
-  struct Load {
+  struct Download {
     store::Step step{};
     std::vector<Shard> shards;
   };
 
   void run() STRAIT_EXCLUDES(mutex_);
-  // From now on it is under way, and nothing of it has come.
-  void begin(std::optional<Load> load) STRAIT_REQUIRES(mutex_);
-  void begin_counting(std::uint64_t home) STRAIT_REQUIRES(mutex_);
-  Left left() const STRAIT_REQUIRES(mutex_);
-  std::string carry(const Load& load) STRAIT_EXCLUDES(mutex_);
-  std::string carry_one(const Load& load, const Shard& shard) STRAIT_EXCLUDES(mutex_);
-  void place_manifest(store::Step step) STRAIT_EXCLUDES(mutex_);
-  void let_go(store::Step home) STRAIT_EXCLUDES(mutex_);
+  void begin(std::optional<Download> download) STRAIT_REQUIRES(mutex_);
+  void begin_shard(std::uint64_t done) STRAIT_REQUIRES(mutex_);
+  Remaining remaining() const STRAIT_REQUIRES(mutex_);
+  // Both return what is missing; empty: nothing.
+  std::string download(const Download& download) STRAIT_EXCLUDES(mutex_);
+  std::string download_shard(store::Step step, const Shard& shard) STRAIT_EXCLUDES(mutex_);
+  void send_manifest(store::Step step) STRAIT_EXCLUDES(mutex_);
+  void prune(store::Step downloaded) STRAIT_EXCLUDES(mutex_);
   Host host_at(std::size_t host) const STRAIT_EXCLUDES(mutex_);
   std::vector<Host> known_hosts() const STRAIT_EXCLUDES(mutex_);
-  // Nothing: it is not to be waited for any more.
+  // Nothing: not to be waited for any more.
   template <class T>
   std::optional<T> wait(std::future<T>& future, std::size_t host) const STRAIT_EXCLUDES(mutex_);
   bool given_up(std::size_t host) const STRAIT_EXCLUDES(mutex_);
 
-  TransferAgent& porter_;
+  TransferAgent& agent_;
   const Settings settings_;
   std::atomic<bool> closing_ = false;
   mutable Mutex mutex_;
-  std::vector<Host> hosts_ STRAIT_GUARDED_BY(mutex_);
   Condition changed_;
-  std::optional<Load> under_way_ STRAIT_GUARDED_BY(mutex_);
-  std::optional<Load> next_ STRAIT_GUARDED_BY(mutex_);
-  std::uint64_t home_ STRAIT_GUARDED_BY(mutex_) = 0;     // bytes of shards under way that are done
-  std::uint64_t fetched_ STRAIT_GUARDED_BY(mutex_) = 0;  // by the porter, before the current shard
-  std::string missing_ STRAIT_GUARDED_BY(mutex_);        // of the last one
-  std::vector<std::string> troubles_ STRAIT_GUARDED_BY(mutex_);
+  std::vector<Host> hosts_ STRAIT_GUARDED_BY(mutex_);
+  std::optional<Download> current_ STRAIT_GUARDED_BY(mutex_);
+  std::optional<Download> next_ STRAIT_GUARDED_BY(mutex_);
+  // Bytes of the shards of current_ that are done.
+  std::uint64_t done_bytes_ STRAIT_GUARDED_BY(mutex_) = 0;
+  // What the agent had fetched in all when the current shard began.
+  std::uint64_t fetched_before_ STRAIT_GUARDED_BY(mutex_) = 0;
+  // Of the last download.
+  std::string missing_ STRAIT_GUARDED_BY(mutex_);
+  std::vector<std::string> warnings_ STRAIT_GUARDED_BY(mutex_);
   std::thread thread_;
 };
 

@@ -1,9 +1,11 @@
 #include "launcher/transfer/chunk_table.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <algorithm>
-#include <vector>
+#include <cerrno>
+#include <nlohmann/json.hpp>
 
 #include "framework/store/file_hash.h"
 #include "framework/store/input_file.h"
@@ -35,7 +37,7 @@ std::string_view ChunkTable::hash(std::uint32_t chunk) const {
   return std::string_view(chunks).substr(chunk * kDigits, kDigits);
 }
 
-bool ChunkTable::proves(std::uint32_t chunk, std::span<const std::byte> content) const {
+bool ChunkTable::matches(std::uint32_t chunk, std::span<const std::byte> content) const {
   return chunk < count() && content.size() == bytes(chunk) &&
          store::hash_bytes(content) == hash(chunk);
 }
@@ -58,7 +60,7 @@ ChunkTable read_chunk_table(const std::filesystem::path& path) {
   if (chunks_for(file.size()) > ChunkTable::kMostChunks) {
     throw store::StoreError(
         store::StoreError::Kind::bad_input,
-        fmt::format("{} has {} bytes; files of at most {} bytes are shipped", path.string(),
+        fmt::format("{} has {} bytes; files of at most {} bytes can be transferred", path.string(),
                     file.size(), ChunkTable::kMostChunks * ChunkTable::kChunkBytes));
   }
   ChunkTable table;
@@ -74,6 +76,102 @@ ChunkTable read_chunk_table(const std::filesystem::path& path) {
   }
   table.whole = whole.hex();
   return table;
+}
+
+nlohmann::json table_to_json(const ChunkTable& table) {
+  return {{"size", table.size}, {"whole", table.whole}, {"pieces", table.chunks}};
+}
+
+ChunkTable table_from_json(const nlohmann::json& json) {
+  ChunkTable table{json.at("size"), json.at("whole"), json.at("pieces")};
+  if (!table.well_formed()) {
+    throw store::StoreError(store::StoreError::Kind::corrupt, "the chunk table is corrupt");
+  }
+  return table;
+}
+
+FileStamp FileStamp::of(const std::filesystem::path& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) throw store::system_error("stat", path, errno);
+  constexpr std::int64_t kNanoseconds = 1'000'000'000;
+  return {static_cast<std::uint64_t>(status.st_size), status.st_ino,
+          status.st_ctim.tv_sec * kNanoseconds + status.st_ctim.tv_nsec};
+}
+
+ChunkSet ChunkSet::all(std::uint32_t chunks) {
+  ChunkSet set(chunks);
+  set.present_.assign(chunks, true);
+  set.count_ = chunks;
+  return set;
+}
+
+ChunkSet ChunkSet::holding(const ChunkTable& table, std::span<const ByteRange> ranges) {
+  ChunkSet set(table.count());
+  for (const ByteRange& range : ranges) {
+    const std::uint64_t end = std::min(range.end, table.size);
+    if (range.begin >= end) continue;
+    const std::uint64_t last = (end - 1) / ChunkTable::kChunkBytes;
+    for (std::uint64_t chunk = range.begin / ChunkTable::kChunkBytes; chunk <= last; ++chunk) {
+      set.insert(static_cast<std::uint32_t>(chunk));
+    }
+  }
+  return set;
+}
+
+bool ChunkSet::contains(const ChunkSet& others) const {
+  for (std::uint32_t chunk = 0; chunk < others.size(); ++chunk) {
+    if (others.present_[chunk] && !contains(chunk)) return false;
+  }
+  return true;
+}
+
+void ChunkSet::insert(std::uint32_t chunk) {
+  if (!present_.at(chunk)) ++count_;
+  present_[chunk] = true;
+}
+
+void ChunkSet::erase(std::uint32_t chunk) {
+  if (present_.at(chunk)) --count_;
+  present_[chunk] = false;
+}
+
+void ChunkSet::erase(const ChunkSet& others) {
+  for (std::uint32_t chunk = 0; chunk < others.size(); ++chunk) {
+    if (others.present_[chunk]) erase(chunk);
+  }
+}
+
+bool ChunkSet::insert(std::span<const ChunkRun> runs) {
+  const bool inside = std::all_of(runs.begin(), runs.end(), [this](const ChunkRun& run) {
+    return run.first <= size() && run.count <= size() - run.first;
+  });
+  if (!inside) return false;
+  for (const ChunkRun& run : runs) {
+    for (std::uint32_t chunk = run.first; chunk < run.first + run.count; ++chunk) insert(chunk);
+  }
+  return true;
+}
+
+std::vector<ChunkRun> ChunkSet::runs() const {
+  std::vector<ChunkRun> runs;
+  for (std::uint32_t chunk = 0; chunk < size(); ++chunk) {
+    if (!present_[chunk]) continue;
+    const bool extends_last = !runs.empty() && runs.back().first + runs.back().count == chunk;
+    if (extends_last) {
+      ++runs.back().count;
+    } else {
+      runs.push_back({chunk, 1});
+    }
+  }
+  return runs;
+}
+
+std::uint64_t ChunkSet::bytes(const ChunkTable& table) const {
+  std::uint64_t sum = 0;
+  for (std::uint32_t chunk = 0; chunk < size(); ++chunk) {
+    if (present_[chunk]) sum += table.bytes(chunk);
+  }
+  return sum;
 }
 
 }  // namespace strait::transfer

@@ -1,6 +1,7 @@
 #include "launcher/transfer/content_store.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -12,9 +13,9 @@
 #include <vector>
 
 #include "framework/store/atomic_file.h"
+#include "framework/store/file_hash.h"
 #include "framework/store/input_file.h"
 #include "framework/store/store_error.h"
-#include "launcher/transfer/table_text.h"
 
 namespace strait::transfer {
 namespace {
@@ -24,7 +25,7 @@ namespace fs = std::filesystem;
 constexpr const char* kInUse = "in-use";
 constexpr const char* kWriter = "writer";
 constexpr const char* kTable = "table.json";
-constexpr const char* kGoneSuffix = ".gone";
+constexpr const char* kRemovedSuffix = ".gone";
 
 store::FileDescriptor open_lock(const fs::path& path) {
   store::FileDescriptor lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
@@ -32,26 +33,28 @@ store::FileDescriptor open_lock(const fs::path& path) {
   return lock;
 }
 
-bool lock_now(const store::FileDescriptor& file, int kind, const fs::path& path) {
-  if (::flock(file.number(), kind | LOCK_NB) == 0) return true;
+bool try_lock(const store::FileDescriptor& file, const fs::path& path) {
+  if (::flock(file.number(), LOCK_EX | LOCK_NB) == 0) return true;
   if (errno == EWOULDBLOCK) return false;
   throw store::system_error("lock", path, errno);
 }
 
-// The folder may have been pruned between the open and the lock; then this lock holds nothing.
-bool still_there(const store::FileDescriptor& file, const fs::path& path) {
-  struct stat held {};
+// Between open and lock another process may have evicted the folder. Then the lock is on a deleted
+// file and protects nothing.
+bool is_same_file(const store::FileDescriptor& file, const fs::path& path) {
+  struct stat opened {};
   struct stat named {};
-  return ::fstat(file.number(), &held) == 0 && ::stat(path.c_str(), &named) == 0 &&
-         held.st_ino == named.st_ino && held.st_dev == named.st_dev;
+  return ::fstat(file.number(), &opened) == 0 && ::stat(path.c_str(), &named) == 0 &&
+         opened.st_ino == named.st_ino && opened.st_dev == named.st_dev;
 }
 
 struct StoredContent {
   fs::path folder;
-  std::int64_t used = 0;    // when, seconds
+  std::int64_t used = 0;    // time of the last use, seconds
   std::uint64_t bytes = 0;  // on disk, without holes
 };
 
+// Least recently used first.
 std::vector<StoredContent> stored_contents(const fs::path& directory) {
   std::vector<StoredContent> contents;
   std::error_code error;
@@ -71,18 +74,39 @@ std::vector<StoredContent> stored_contents(const fs::path& directory) {
   return contents;
 }
 
-// False: somebody holds it.
+// False: it is pinned.
 bool remove_content(const fs::path& folder) {
   const store::FileDescriptor lock = open_lock(folder / kInUse);
-  if (!lock_now(lock, LOCK_EX, folder)) return false;
-  // Under another name first: who holds the same content again meanwhile starts a new folder.
-  const fs::path gone = folder.string() + kGoneSuffix;
+  if (!try_lock(lock, folder)) return false;
+  // Renamed first: a process that pins the same content meanwhile starts a new folder.
+  const fs::path removed = folder.string() + kRemovedSuffix;
   std::error_code error;
-  fs::remove_all(gone, error);
-  if (!error) fs::rename(folder, gone, error);
-  if (!error) fs::remove_all(gone, error);
+  fs::remove_all(removed, error);
+  if (!error) fs::rename(folder, removed, error);
+  if (!error) fs::remove_all(removed, error);
   if (error) throw store::system_error("remove", folder, error.value());
   return true;
+}
+
+struct CachedTable {
+  std::string path;
+  FileStamp stamp;
+  ChunkTable table;
+};
+
+std::optional<CachedTable> read_cached_table(const fs::path& entry) {
+  std::error_code error;
+  if (!fs::exists(entry, error)) return std::nullopt;
+  try {
+    const auto json = nlohmann::json::parse(store::read_text_file(entry, kMostTableText));
+    return CachedTable{json.at("path"),
+                       {json.at("size"), json.at("inode"), json.at("changed")},
+                       table_from_json(json.at("table"))};
+  } catch (const nlohmann::json::exception&) {
+    return std::nullopt;  // incomplete, or written by another build: a cache miss
+  } catch (const store::StoreError&) {
+    return std::nullopt;
+  }
 }
 
 }  // namespace
@@ -90,11 +114,11 @@ bool remove_content(const fs::path& folder) {
 PinnedContent::PinnedContent(fs::path folder, ChunkTable table, store::FileDescriptor in_use)
     : folder_(std::move(folder)), table_(std::move(table)), in_use_(std::move(in_use)) {}
 
-bool PinnedContent::try_to_write() {
-  if (writing_.open()) return true;
+bool PinnedContent::try_lock_for_writing() {
+  if (write_lock_.open()) return true;
   store::FileDescriptor lock = open_lock(folder_ / kWriter);
-  if (!lock_now(lock, LOCK_EX, folder_)) return false;
-  writing_ = std::move(lock);
+  if (!try_lock(lock, folder_)) return false;
+  write_lock_ = std::move(lock);
   return true;
 }
 
@@ -103,17 +127,17 @@ ContentStore::ContentStore(fs::path directory, std::uint64_t limit)
   store::make_directory(directory_);
 }
 
-PinnedContent ContentStore::hold(const ChunkTable& table) {
+PinnedContent ContentStore::pin(const ChunkTable& table) {
   const fs::path folder = directory_ / table.id();
   while (true) {
     store::make_directory(folder);
     store::FileDescriptor lock(
         ::open((folder / kInUse).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
-    if (!lock.open() && errno == ENOENT) continue;  // pruned meanwhile
+    if (!lock.open() && errno == ENOENT) continue;  // evicted meanwhile
     if (!lock.open()) throw store::system_error("open", folder / kInUse, errno);
-    // Whoever prunes has it for a moment only.
+    // Blocks only while another process evicts this content, which is short.
     if (::flock(lock.number(), LOCK_SH) != 0) throw store::system_error("lock", folder, errno);
-    if (!still_there(lock, folder / kInUse)) continue;
+    if (!is_same_file(lock, folder / kInUse)) continue;
     ::futimens(lock.number(), nullptr);
     std::error_code ignored;
     if (!fs::exists(folder / kTable, ignored)) {
@@ -130,26 +154,67 @@ std::optional<PinnedContent> ContentStore::find(const std::string& id) {
     const auto json =
         nlohmann::json::parse(store::read_text_file(directory_ / id / kTable, kMostTableText));
     const ChunkTable table = table_from_json(json);
-    if (table.id() == id) return hold(table);
+    if (table.id() == id) return pin(table);
   } catch (const nlohmann::json::exception&) {
-    return std::nullopt;  // torn: it will be written again by who fetches this content
+    return std::nullopt;  // incomplete: the next fetch of this content writes it again
   } catch (const store::StoreError&) {
     return std::nullopt;
   }
   return std::nullopt;
 }
 
-void ContentStore::prune(std::uint64_t coming) {
+void ContentStore::evict(std::uint64_t needed_bytes) {
   const store::FileDescriptor one_at_a_time = open_lock(directory_ / "prune.lock");
-  if (!lock_now(one_at_a_time, LOCK_EX, directory_)) return;
+  if (!try_lock(one_at_a_time, directory_)) return;
   const std::vector<StoredContent> contents = stored_contents(directory_);
-  std::uint64_t kept = coming;
-  for (const StoredContent& content : contents) kept += content.bytes;
+  std::uint64_t total = needed_bytes;
+  for (const StoredContent& content : contents) total += content.bytes;
   for (const StoredContent& content : contents) {
     const fs::space_info space = fs::space(directory_);
-    if (kept <= limit_ && coming <= space.available) return;
-    if (remove_content(content.folder)) kept -= content.bytes;
+    if (total <= limit_ && needed_bytes <= space.available) return;
+    if (remove_content(content.folder)) total -= content.bytes;
   }
+}
+
+ChunkTable TableCache::table(const fs::path& path) const {
+  const std::string name = fs::weakly_canonical(path).string();
+  const fs::path entry = directory_ / (store::hash_text(name) + ".json");
+  const FileStamp before = FileStamp::of(path);
+  if (const auto cached = read_cached_table(entry);
+      cached && cached->path == name && cached->stamp == before) {
+    return cached->table;
+  }
+  ChunkTable table = read_chunk_table(path);
+  if (FileStamp::of(path) != before) {
+    throw store::StoreError(store::StoreError::Kind::busy,
+                            fmt::format("{} was modified while it was read", path.string()));
+  }
+  write(entry, nlohmann::json{{"path", name},
+                              {"size", before.size},
+                              {"inode", before.inode},
+                              {"changed", before.changed},
+                              {"table", table_to_json(table)}}
+                   .dump());
+  return table;
+}
+
+void TableCache::write(const fs::path& entry, const std::string& text) const {
+  store::make_directory(directory_);
+  const fs::path lock_path = directory_.string() + ".lock";
+  const store::FileDescriptor lock = open_lock(lock_path);
+  // Does not wait: the other process may be stopped, and a lost entry is only computed again.
+  if (!try_lock(lock, lock_path)) return;
+  // With the lock held, every incomplete file here is from a process that was killed. Old entries
+  // go, too: each checkpoint adds some, and most of its files are removed soon.
+  const auto oldest = fs::file_time_type::clock::now() - kMaxAge;
+  std::error_code ignored;
+  for (const fs::directory_entry& found : fs::directory_iterator(directory_, ignored)) {
+    const bool incomplete = found.path().extension() != entry.extension();
+    if (incomplete || found.last_write_time(ignored) < oldest) {
+      fs::remove(found.path(), ignored);
+    }
+  }
+  store::replace_file(entry, text);
 }
 
 }  // namespace strait::transfer

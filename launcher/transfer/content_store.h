@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -10,8 +11,8 @@
 
 namespace strait::transfer {
 
-// One content of the store, kept from being pruned as long as this object lives, in whatever
-// process. The bytes lie in data(), as a PartialFile that may have holes.
+// One content of the store. It is not evicted while an object of this class exists, in any process.
+// The bytes are in data(), a PartialFile that may have holes.
 class PinnedContent {
  public:
   PinnedContent(std::filesystem::path folder, ChunkTable table, store::FileDescriptor in_use);
@@ -19,37 +20,56 @@ class PinnedContent {
   std::filesystem::path data() const { return folder_ / "data"; }
   const ChunkTable& table() const { return table_; }
 
-  // The right to write, for one process of the host; the others wait, since it writes what they
-  // lack. It ends with the process. False: somebody else has it.
-  bool try_to_write();
-  void end_writing() { writing_ = store::FileDescriptor(); }
+  // The write lock is held by one process of the host. The others wait, because that process
+  // writes the same chunks. It ends with the process. False: another process holds it.
+  bool try_lock_for_writing();
+  void unlock_writing() { write_lock_ = store::FileDescriptor(); }
 
  private:
   std::filesystem::path folder_;
   ChunkTable table_;
   store::FileDescriptor in_use_;
-  store::FileDescriptor writing_;
+  store::FileDescriptor write_lock_;
 };
 
-// What this host was sent, by content: `<directory>/<id>/`. Any number of processes use it at once
-// and may die at any time. What nobody holds is removed, longest unused first, beyond the limit.
+// The contents that this host has received, by id: `<directory>/<id>/`. Any number of processes use
+// it at once and may be killed at any time. Beyond the limit contents that are not pinned are
+// evicted, least recently used first.
 class ContentStore {
  public:
-  static constexpr std::uint64_t kUsualLimit = std::uint64_t{64} << 30;
+  static constexpr std::uint64_t kDefaultLimit = std::uint64_t{64} << 30;
 
-  explicit ContentStore(std::filesystem::path directory, std::uint64_t limit = kUsualLimit);
+  explicit ContentStore(std::filesystem::path directory, std::uint64_t limit = kDefaultLimit);
 
-  PinnedContent hold(const ChunkTable& table);
-  std::optional<PinnedContent> find(const std::string& id);  // only what is there
+  PinnedContent pin(const ChunkTable& table);              // creates it where it does not exist
+  std::optional<PinnedContent> find(const std::string& id);  // only where it exists
 
-  // Makes place for so many bytes to come: below the limit, and on the disk as far as it can.
-  void prune(std::uint64_t coming = 0);
+  // Makes room for this many bytes, below the limit and on the disk, as far as possible.
+  void evict(std::uint64_t needed_bytes = 0);
 
   const std::filesystem::path& directory() const { return directory_; }
 
  private:
   std::filesystem::path directory_;
   std::uint64_t limit_;
+};
+
+// Chunk tables of files on this host: a file whose stamp has not changed is not read again. Entries
+// may be lost at any time. Any number of processes may use the directory and be killed at any
+// time; the next write removes what they left incomplete, and entries older than kMaxAge.
+class TableCache {
+ public:
+  static constexpr std::chrono::hours kMaxAge{30 * 24};
+
+  explicit TableCache(std::filesystem::path directory) : directory_(std::move(directory)) {}
+
+  // StoreError: the file cannot be read, or changed while it was read.
+  ChunkTable table(const std::filesystem::path& path) const;
+
+ private:
+  void write(const std::filesystem::path& entry, const std::string& text) const;
+
+  std::filesystem::path directory_;
 };
 
 }  // namespace strait::transfer

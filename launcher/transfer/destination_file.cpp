@@ -21,27 +21,27 @@ constexpr const char* kPart = ".part";
 
 }  // namespace
 
-DestinationFile::DestinationFile(fs::path path, std::shared_ptr<PinnedContent> held)
-    : path_(std::move(path)), held_(std::move(held)) {}
+DestinationFile::DestinationFile(fs::path path, std::shared_ptr<PinnedContent> content)
+    : path_(std::move(path)), content_(std::move(content)) {}
 
-std::unique_ptr<DestinationFile> DestinationFile::open(ContentStore& store, const FetchRequest& order,
+std::unique_ptr<DestinationFile> DestinationFile::open(ContentStore& store, const FetchRequest& request,
                                        const fs::path& local) {
-  std::shared_ptr<PinnedContent> held;
-  store::make_directory(order.path.parent_path());
-  if (order.as == FetchRequest::As::content) {
-    held = std::make_shared<PinnedContent>(store.hold(order.table));
-    if (!held->try_to_write()) return nullptr;
+  std::shared_ptr<PinnedContent> content;
+  store::make_directory(request.path.parent_path());
+  if (request.as == FetchRequest::As::content) {
+    content = std::make_shared<PinnedContent>(store.pin(request.table));
+    if (!content->try_lock_for_writing()) return nullptr;
   }
-  std::unique_ptr<DestinationFile> landing(new DestinationFile(order.path, held));
-  const fs::path data = held ? held->data() : fs::path(order.path.string() + kPart);
-  landing->file_.emplace(data, order.table);
-  ChunkSet lacking = order.chunks;
-  lacking.erase(landing->file_->chunks());
-  const std::uint64_t bytes = lacking.bytes(order.table);
-  if (held && bytes > 0) store.prune(bytes);
-  require_room(data.parent_path(), bytes, order.path.string());
-  if (!local.empty() && local != data) landing->copy_from(local, lacking);
-  return landing;
+  std::unique_ptr<DestinationFile> destination(new DestinationFile(request.path, content));
+  const fs::path data = content ? content->data() : fs::path(request.path.string() + kPart);
+  destination->file_.emplace(data, request.table);
+  ChunkSet lacking = request.chunks;
+  lacking.erase(destination->file_->chunks());
+  const std::uint64_t bytes = lacking.bytes(request.table);
+  if (content && bytes > 0) store.evict(bytes);
+  require_room(data.parent_path(), bytes, request.path.string());
+  if (!local.empty() && local != data) destination->copy_from(local, lacking);
+  return destination;
 }
 
 void DestinationFile::copy_from(const fs::path& local, const ChunkSet& lacking) {
@@ -53,31 +53,31 @@ void DestinationFile::copy_from(const fs::path& local, const ChunkSet& lacking) 
       if (!lacking.contains(chunk) || source.size() != table.size) continue;
       const std::span<std::byte> content = std::span(buffer).first(table.bytes(chunk));
       source.read(table.begin(chunk), content);
-      file_->write(chunk, content);  // unless it is another chunk: then it has to be fetched
+      file_->write(chunk, content);  // a chunk that does not match is fetched
     }
   } catch (const store::StoreError& error) {
-    // What cannot be read here is fetched; what cannot be written has no place here.
+    // What cannot be read here is fetched instead. A full disk ends the fetch.
     if (error.kind() == store::StoreError::Kind::storage_full) throw;
   }
 }
 
 void DestinationFile::finish() {
-  if (!held_) {
+  if (!content_) {
     file_->finish(path_);
     return;
   }
-  file_->settle();
-  held_->end_writing();
-  place_link(path_, held_->data());
+  file_->save();
+  content_->unlock_writing();
+  place_link(path_, content_->data());
 }
 
-void DestinationFile::leave() {
+void DestinationFile::abandon() {
   try {
-    file_->settle();
+    file_->save();
   } catch (const store::StoreError&) {
-    // Without the note the next one reads the chunks to know them.
+    // Without the note the next fetch verifies the chunks.
   }
-  if (held_) held_->end_writing();
+  if (content_) content_->unlock_writing();
 }
 
 void place_link(const fs::path& link, const fs::path& target) {

@@ -9,43 +9,45 @@
 
 namespace strait::transfer {
 
-// What is to be fetched, and as what it is to lie here.
+// What to fetch, and where to put it.
 struct FetchRequest {
   enum class As {
-    content,  // in the store; `path` becomes a link to it, and the content may have holes
-    file,     // a file of its own at `path`, whole
+    content,  // in the store; `path` becomes a symbolic link to it, and the content may have holes
+    file,     // a complete file of its own at `path`
   };
   ChunkTable table;
-  ChunkSet chunks;  // of As::file all
+  ChunkSet chunks;  // all of them for As::file
   std::filesystem::path path;
   As as = As::content;
 };
 
-// Where the chunks of one fetch go. Opening and finishing may read or write for long.
+// Where the chunks of one fetch are written. open() and finish() may read or write for long.
 class DestinationFile {
  public:
-  // Null: another process of this host is fetching the same; try again. StoreError: no room, …
-  // `local`: a file of this host that has some of it; empty: none is known.
-  static std::unique_ptr<DestinationFile> open(ContentStore& store, const FetchRequest& order,
-                                       const std::filesystem::path& local);
+  // Null: another process of this host fetches the same content; try again. StoreError: no room, …
+  // `local`: a file of this host that has some of the chunks; empty: none is known.
+  static std::unique_ptr<DestinationFile> open(ContentStore& store, const FetchRequest& request,
+                                               const std::filesystem::path& local);
 
   PartialFile& file() { return *file_; }
-  std::shared_ptr<const PinnedContent> held() const { return held_; }  // null: not in the store
+  std::shared_ptr<const PinnedContent> content() const { return content_; }  // null for As::file
 
-  void finish();  // all wanted is here: `path` names it now
-  void leave();   // what is here is kept for the next one, in this process or another
+  // All requested chunks are present: makes `path` name them.
+  void finish();
+  // Keeps the chunks that are present for the next fetch, in this process or another.
+  void abandon();
 
  private:
   void copy_from(const std::filesystem::path& local, const ChunkSet& lacking);
 
-  DestinationFile(std::filesystem::path path, std::shared_ptr<PinnedContent> held);
+  DestinationFile(std::filesystem::path path, std::shared_ptr<PinnedContent> content);
 
   std::filesystem::path path_;
-  std::shared_ptr<PinnedContent> held_;
+  std::shared_ptr<PinnedContent> content_;
   std::optional<PartialFile> file_;
 };
 
-// Makes `link` name `target`, whatever it named before, at once. StoreError.
+// Atomically makes `link` a symbolic link to `target`, replacing what was there. StoreError.
 void place_link(const std::filesystem::path& link, const std::filesystem::path& target);
 
 }  // namespace strait::transfer

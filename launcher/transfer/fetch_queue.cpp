@@ -3,163 +3,170 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <span>
 #include <utility>
 
 #include "framework/store/store_error.h"
-#include "launcher/base/user_error.h"
+#include "launcher/base/errors.h"
 
 namespace strait::transfer {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::milliseconds kAskWriterAgain{200};
+// Between attempts to get the write lock of a content that another process fetches.
+constexpr std::chrono::milliseconds kWriteLockRetry{200};
 
 }  // namespace
 
-FetchQueue::FetchQueue(ContentStore& store, ChunkSource& shelf, FetchPorts ports,
-                     std::chrono::seconds patience, RateLimit limit)
-    : store_(store), shelf_(shelf), ports_(std::move(ports)), patience_(patience), limit_(limit) {}
+FetchQueue::FetchQueue(ContentStore& store, ChunkSource& chunk_source, FetchCallbacks callbacks,
+                       std::chrono::seconds stall_timeout, RateLimit limit)
+    : store_(store),
+      chunk_source_(chunk_source),
+      callbacks_(std::move(callbacks)),
+      stall_timeout_(stall_timeout),
+      limit_(limit) {}
 
-void FetchQueue::start(std::uint64_t number, FetchRequest order, Done done) {
+void FetchQueue::start(std::uint64_t number, FetchRequest request, Done done) {
   Fetch fetch;
   fetch.number = number;
-  fetch.id = order.table.id();
-  fetch.order = std::move(order);
+  fetch.id = request.table.id();
+  fetch.request = std::move(request);
   fetch.done = std::move(done);
   fetches_.push_back(std::move(fetch));
 }
 
-void FetchQueue::forget(std::uint64_t number) {
+void FetchQueue::cancel(std::uint64_t number) {
   for (auto fetch = fetches_.begin(); fetch != fetches_.end(); ++fetch) {
-    if (fetch->number != number || fetch->forgotten) continue;
-    fetch->forgotten = true;
+    if (fetch->number != number || fetch->cancelled) continue;
+    fetch->cancelled = true;
     fetch->done = [](const std::exception_ptr&, std::uint64_t) {};
-    // What another thread works on ends when that thread is done with it.
+    // In the other states the file thread uses the fetch; it ends when that is done.
     if (fetch->state == State::waiting || fetch->state == State::fetching) end(fetch, nullptr);
     return;
   }
 }
 
-void FetchQueue::joined(std::size_t peer, bool spared, Time now) {
+void FetchQueue::add_peer(std::size_t peer, bool spared, Time now) {
   if (peer >= sources_.size()) {
     sources_.resize(peer + 1);
-    paces_.resize(peer + 1);
+    windows_.resize(peer + 1);
   }
   sources_[peer] = {true, spared, std::nullopt};
-  paces_[peer] = {};
+  windows_[peer] = {};
   for (Fetch& fetch : fetches_) {
-    if (fetch.state == State::fetching) seek(peer, fetch, now);
+    if (fetch.state == State::fetching) subscribe(peer, fetch, now);
   }
 }
 
-void FetchQueue::gone(std::size_t peer, const std::string& words) {
-  sources_.at(peer).there = false;
-  paces_[peer] = {};
-  const bool nobody = std::none_of(sources_.begin(), sources_.end(),
-                                   [](const Seeking& source) { return source.there; });
+void FetchQueue::remove_peer(std::size_t peer, const std::string& cause) {
+  sources_.at(peer).connected = false;
+  windows_[peer] = {};
+  const bool last = std::none_of(sources_.begin(), sources_.end(),
+                                 [](const Source& source) { return source.connected; });
   for (auto next = fetches_.begin(); next != fetches_.end();) {
-    const auto fetch = next++;
+    const auto fetch = next++;  // end() erases it
     if (fetch->state != State::fetching) continue;
-    fetch->plan->lost(peer);
-    if (!nobody) continue;
-    end(fetch, std::make_exception_ptr(
-                   base::UserError(base::ExitCode::peer_lost, what_is_missing(*fetch) + ": " + words)));
+    fetch->plan->remove_source(peer);
+    if (!last) continue;
+    end(fetch, std::make_exception_ptr(base::UserError(base::ExitCode::peer_lost,
+                                                       incomplete(*fetch) + ": " + cause)));
   }
 }
 
-FetchQueue::Place FetchQueue::fetching(const std::string& id) {
+FetchQueue::Position FetchQueue::find_fetching(const std::string& id) {
   return std::find_if(fetches_.begin(), fetches_.end(), [&id](const Fetch& fetch) {
     return fetch.state == State::fetching && fetch.id == id;
   });
 }
 
-void FetchQueue::hear(std::size_t peer, const ship::Have& have, Time now) {
-  if (sources_.at(peer).since) {
-    paces_[peer].round_trip(now - *sources_[peer].since);
-    sources_[peer].since.reset();
+void FetchQueue::receive(std::size_t peer, const message::Have& have, Time now) {
+  if (sources_.at(peer).subscribed_at) {
+    windows_[peer].set_round_trip(now - *sources_[peer].subscribed_at);
+    sources_[peer].subscribed_at.reset();
   }
-  const auto fetch = fetching(have.id);
+  const auto fetch = find_fetching(have.id);
   if (fetch == fetches_.end()) return;
-  if (!fetch->plan->has(peer, have.runs)) {
-    throw ship::MessageError("it says it has chunks that the file does not have");
+  if (!fetch->plan->add_chunks(peer, have.runs)) {
+    throw message::MessageError("protocol error: chunk runs beyond the end of the file");
   }
 }
 
-void FetchQueue::hear(std::size_t peer, const ship::Chunk& chunk, Time now) {
-  if (paces_.at(peer).outstanding() > 0) paces_[peer].answered(now, chunk.content.size());
-  const auto fetch = fetching(chunk.id);
-  // It was asked for by a fetch that has ended since.
-  if (fetch == fetches_.end() || !fetch->plan->arrived(peer, chunk.chunk)) {
+void FetchQueue::receive(std::size_t peer, const message::Chunk& chunk, Time now) {
+  if (windows_.at(peer).outstanding() > 0) windows_[peer].received(now, chunk.content.size());
+  const auto fetch = find_fetching(chunk.id);
+  // Not expected where the fetch that requested it has ended since.
+  if (fetch == fetches_.end() || !fetch->plan->waits_for(peer, chunk.chunk)) {
     repeated_bytes_ += chunk.content.size();
     return;
   }
-  fetch->moved = now;
+  fetch->last_progress = now;
   try {
-    if (!fetch->landing->file().write(chunk.chunk, chunk.content)) {
-      throw ship::MessageError("it sent a chunk that does not have the promised hash");
+    // A wrong chunk stays lacking: the peer is dropped, and another source is asked.
+    if (!fetch->destination->file().write(chunk.chunk, chunk.content)) {
+      throw message::MessageError("protocol error: the hash of a chunk does not match");
     }
   } catch (const store::StoreError&) {
     end(fetch, std::current_exception());
     return;
   }
+  fetch->plan->received(peer, chunk.chunk);
   fetch->fetched += chunk.content.size();
   fetched_bytes_ += chunk.content.size();
-  if (fetch->landing->held()) {
-    shelf_.add(chunk.id, chunk.chunk);
-    ports_.announce(chunk.id, {{chunk.chunk, 1}});
+  if (fetch->destination->content()) {
+    chunk_source_.add(chunk.id, chunk.chunk);
+    callbacks_.announce(chunk.id, {{chunk.chunk, 1}});
   }
   if (fetch->plan->done()) finish(fetch);
 }
 
-void FetchQueue::hear(std::size_t peer, const ship::Elsewhere& elsewhere, Time now) {
-  if (paces_.at(peer).outstanding() > 0) paces_[peer].let_go();
-  const auto fetch = fetching(elsewhere.id);
+void FetchQueue::receive(std::size_t peer, const message::Redirect& redirect, Time now) {
+  if (windows_.at(peer).outstanding() > 0) windows_[peer].declined();
+  const auto fetch = find_fetching(redirect.id);
   if (fetch == fetches_.end()) return;
-  fetch->plan->elsewhere(peer, elsewhere.chunk, ports_.peer_called(elsewhere.process), now);
+  fetch->plan->redirected(peer, redirect.chunk, callbacks_.find_peer(redirect.process), now);
 }
 
-void FetchQueue::hear(std::size_t peer, const ship::Missing& missing) {
-  if (paces_.at(peer).outstanding() > 0) paces_[peer].let_go();
-  const auto fetch = fetching(missing.id);
+void FetchQueue::receive(std::size_t peer, const message::Missing& missing) {
+  if (windows_.at(peer).outstanding() > 0) windows_[peer].declined();
+  const auto fetch = find_fetching(missing.id);
   if (fetch != fetches_.end()) fetch->plan->missing(peer, missing.chunk);
 }
 
-void FetchQueue::pump(Time now) {
+void FetchQueue::advance(Time now) {
   for (auto next = fetches_.begin(); next != fetches_.end();) {
-    const auto fetch = next++;
-    if (fetch->state == State::waiting && may_begin(fetch, now)) open(fetch);
-    if (fetch->state == State::fetching) end_where_stuck(fetch, now);
+    const auto fetch = next++;  // end() erases it
+    if (fetch->state == State::waiting && may_open(fetch, now)) open(fetch);
+    if (fetch->state == State::fetching) end_if_stalled(fetch, now);
   }
   std::vector<std::size_t> nearest_first;
   for (std::size_t peer = 0; peer < sources_.size(); ++peer) {
-    if (sources_[peer].there) nearest_first.push_back(peer);
+    if (sources_[peer].connected) nearest_first.push_back(peer);
   }
   std::stable_sort(nearest_first.begin(), nearest_first.end(), [this](auto a, auto b) {
-    return paces_[a].round_trip() < paces_[b].round_trip();
+    return windows_[a].round_trip() < windows_[b].round_trip();
   });
   for (const std::size_t peer : nearest_first) {
-    while (paces_[peer].room() > 0 && limit_.due() <= now && ask_one(peer, now)) {
+    while (windows_[peer].room() > 0 && limit_.due() <= now && request_one(peer, now)) {
     }
   }
 }
 
-// One fetch of a content at a time: the next finds what the one before has brought.
-bool FetchQueue::may_begin(Place fetch, Time now) {
+// One fetch of a content at a time: the next one finds the chunks of the one before.
+bool FetchQueue::may_open(Position fetch, Time now) {
   const auto first = std::find_if(fetches_.begin(), fetches_.end(),
                                   [&](const Fetch& other) { return other.id == fetch->id; });
   return first == fetch && now >= fetch->retry_at;
 }
 
-void FetchQueue::open(Place fetch) {
+void FetchQueue::open(Position fetch) {
   fetch->state = State::opening;
   const auto error = std::make_shared<std::exception_ptr>();
-  const ChunkSource::Offer* offer = shelf_.find(fetch->id);
+  const ChunkSource::Offer* offer = chunk_source_.find(fetch->id);
   const std::filesystem::path local = offer != nullptr ? offer->path : std::filesystem::path();
-  ports_.aside(
+  // The list keeps the fetch in place: in this state nothing erases it.
+  callbacks_.run_file_work(
       [this, fetch, error, local] {
         try {
-          fetch->landing = DestinationFile::open(store_, fetch->order, local);
+          fetch->destination = DestinationFile::open(store_, fetch->request, local);
         } catch (const std::exception&) {
           *error = std::current_exception();
         }
@@ -167,66 +174,68 @@ void FetchQueue::open(Place fetch) {
       [this, fetch, error] { opened(fetch, *error); });
 }
 
-void FetchQueue::opened(Place fetch, const std::exception_ptr& error) {
-  if (error || fetch->forgotten) {
+void FetchQueue::opened(Position fetch, const std::exception_ptr& error) {
+  if (error || fetch->cancelled) {
     end(fetch, error);
     return;
   }
   const Time now = Clock::now();
-  if (fetch->landing == nullptr) {
+  if (fetch->destination == nullptr) {
     fetch->state = State::waiting;
-    fetch->retry_at = now + kAskWriterAgain;
+    fetch->retry_at = now + kWriteLockRetry;
     return;
   }
-  PartialFile& file = fetch->landing->file();
-  if (const auto held = fetch->landing->held()) {
-    held_.push_back(held);
-    shelf_.put({file.table(), file.path(), file.chunks(), held});
-    ports_.announce(fetch->id, file.chunks().runs());
+  PartialFile& file = fetch->destination->file();
+  if (const auto content = fetch->destination->content()) {
+    pinned_.push_back(content);
+    chunk_source_.offer({file.table(), file.path(), file.chunks(), content});
+    callbacks_.announce(fetch->id, file.chunks().runs());
   }
-  ChunkSet lacking = fetch->order.chunks;
+  ChunkSet lacking = fetch->request.chunks;
   lacking.erase(file.chunks());
   fetch->plan.emplace(std::move(lacking),
                       static_cast<std::uint64_t>(now.time_since_epoch().count()));
-  fetch->moved = now;
+  fetch->last_progress = now;
   fetch->state = State::fetching;
   if (fetch->plan->done()) {
     finish(fetch);
     return;
   }
   for (std::size_t peer = 0; peer < sources_.size(); ++peer) {
-    if (sources_[peer].there) seek(peer, *fetch, now);
+    if (sources_[peer].connected) subscribe(peer, *fetch, now);
   }
 }
 
-void FetchQueue::seek(std::size_t peer, Fetch& fetch, Time now) {
+void FetchQueue::subscribe(std::size_t peer, Fetch& fetch, Time now) {
   if (sources_[peer].spared) fetch.plan->spare(peer);
-  if (paces_[peer].outstanding() == 0) sources_[peer].since = now;
-  ports_.say(peer, ship::Seek{fetch.id});
+  // Behind chunks in flight the answer would not show the round trip.
+  if (windows_[peer].outstanding() == 0) sources_[peer].subscribed_at = now;
+  callbacks_.send(peer, message::Subscribe{fetch.id});
 }
 
-bool FetchQueue::ask_one(std::size_t peer, Time now) {
+bool FetchQueue::request_one(std::size_t peer, Time now) {
   for (Fetch& fetch : fetches_) {
     if (fetch.state != State::fetching) continue;
-    const auto choice = fetch.plan->next(peer, paces_, now);
+    const auto choice = fetch.plan->next(peer, windows_, now);
     if (!choice) continue;
-    if (!fetch.plan->waits()) fetch.moved = now;
-    fetch.plan->asked(peer, choice->chunk);
-    paces_[peer].asked(now);
-    limit_.sent(now, fetch.order.table.bytes(choice->chunk));
-    ports_.say(peer, ship::Get{fetch.id, choice->chunk, choice->insist});
+    // The stall timeout counts from the first request in flight.
+    if (!fetch.plan->waits()) fetch.last_progress = now;
+    fetch.plan->requested(peer, choice->chunk);
+    windows_[peer].requested(now);
+    limit_.add(now, fetch.request.table.bytes(choice->chunk));
+    callbacks_.send(peer, message::GetChunk{fetch.id, choice->chunk, choice->force});
     return true;
   }
   return false;
 }
 
-void FetchQueue::finish(Place fetch) {
+void FetchQueue::finish(Position fetch) {
   fetch->state = State::finishing;
   const auto error = std::make_shared<std::exception_ptr>();
-  ports_.aside(
+  callbacks_.run_file_work(
       [fetch, error] {
         try {
-          fetch->landing->finish();
+          fetch->destination->finish();
         } catch (const std::exception&) {
           *error = std::current_exception();
         }
@@ -234,34 +243,34 @@ void FetchQueue::finish(Place fetch) {
       [this, fetch, error] { end(fetch, *error); });
 }
 
-void FetchQueue::end(Place fetch, const std::exception_ptr& error) {
+void FetchQueue::end(Position fetch, const std::exception_ptr& error) {
   const Fetch ended = std::move(*fetch);
   fetches_.erase(fetch);
-  if (ended.landing && ended.state == State::fetching) {
-    ports_.aside([landing = ended.landing] { landing->leave(); }, [] {});
+  if (ended.destination && ended.state == State::fetching) {
+    callbacks_.run_file_work([destination = ended.destination] { destination->abandon(); }, [] {});
   }
   ended.done(error, ended.fetched);
 }
 
-void FetchQueue::end_where_stuck(Place fetch, Time now) {
-  if (now - fetch->moved <= patience_) return;
-  std::string who = "nobody who can be reached has the rest";
+void FetchQueue::end_if_stalled(Position fetch, Time now) {
+  if (now - fetch->last_progress <= stall_timeout_) return;
+  std::string cause = "no connected host has the rest";
   for (std::size_t peer = 0; peer < sources_.size(); ++peer) {
-    if (!sources_[peer].there || !fetch->plan->waits_on(peer)) continue;
-    const net::LinkState link = ports_.state(peer);
-    // Of a path that is down, the link knows when it is over.
-    fetch->moved = link.connected ? std::max(fetch->moved, link.last_data) : now;
-    who = fmt::format("{} has sent nothing for {} s", link.peer, patience_.count());
+    if (!sources_[peer].connected || !fetch->plan->waits_for(peer)) continue;
+    const net::LinkState link = callbacks_.link_state(peer);
+    // While a path is down, the link itself decides when to give up.
+    fetch->last_progress = link.connected ? std::max(fetch->last_progress, link.last_data) : now;
+    cause = fmt::format("no data from {} for {} s", link.peer, stall_timeout_.count());
   }
-  if (now - fetch->moved <= patience_) return;
-  end(fetch,
-      std::make_exception_ptr(base::UserError(base::ExitCode::stalled, what_is_missing(*fetch) + ": " + who)));
+  if (now - fetch->last_progress <= stall_timeout_) return;
+  end(fetch, std::make_exception_ptr(base::UserError(base::ExitCode::stalled,
+                                                     incomplete(*fetch) + ": " + cause)));
 }
 
-std::string FetchQueue::what_is_missing(const Fetch& fetch) const {
-  return fmt::format("{} cannot be fetched: {} of {} bytes are still missing",
-                     fetch.order.path.string(), fetch.plan->lacking().bytes(fetch.order.table),
-                     fetch.order.chunks.bytes(fetch.order.table));
+std::string FetchQueue::incomplete(const Fetch& fetch) const {
+  return fmt::format("cannot fetch {}: {} of {} bytes are missing", fetch.request.path.string(),
+                     fetch.plan->lacking().bytes(fetch.request.table),
+                     fetch.request.chunks.bytes(fetch.request.table));
 }
 
 }  // namespace strait::transfer

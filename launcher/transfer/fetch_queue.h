@@ -12,98 +12,99 @@
 #include <vector>
 
 #include "framework/net/link.h"
-#include "launcher/transfer/fetch_plan.h"
-#include "launcher/transfer/destination_file.h"
-#include "launcher/transfer/rate_limit.h"
 #include "launcher/transfer/chunk_source.h"
+#include "launcher/transfer/destination_file.h"
+#include "launcher/transfer/fetch_plan.h"
 #include "launcher/transfer/transfer_message.h"
-#include "launcher/transfer/source_pace.h"
 
 namespace strait::transfer {
 
-// What the desk needs of the porter it belongs to. Peers have numbers.
-struct FetchPorts {
-  std::function<void(std::size_t peer, const ship::Message&)> say;
-  std::function<net::LinkState(std::size_t peer)> state;
-  std::function<std::optional<std::size_t>(const std::string& process)> peer_called;
-  // Tells whoever seeks it that these chunks are here now.
+// What the queue calls of its transfer agent. Peers are named by number.
+struct FetchCallbacks {
+  std::function<void(std::size_t peer, const message::Message&)> send;
+  std::function<net::LinkState(std::size_t peer)> link_state;
+  std::function<std::optional<std::size_t>(const std::string& process)> find_peer;
+  // Sends Have of these chunks to the content's subscribers.
   std::function<void(const std::string& id, const std::vector<ChunkRun>& runs)> announce;
-  // Does `work` on another thread and then `after` on this one.
-  std::function<void(std::function<void()> work, std::function<void()> after)> aside;
+  // Runs `work` on the file thread and then `after` on the agent's thread.
+  std::function<void(std::function<void()> work, std::function<void()> after)> run_file_work;
 };
 
-// All that one process fetches: from whoever has it, several sources at once, one fetch of a
-// content after the other. One thread, the porter's; no call waits.
+// All fetches of one process, each from several sources at once; fetches of the same content run
+// one after the other. Only the agent's thread may call; no call blocks.
 class FetchQueue {
  public:
   using Time = SourceWindow::Time;
-  // No error: everything is in place. `fetched`: bytes that were not here before.
+  // Without an error the file is in place. `fetched`: bytes that were not here before.
   using Done = std::function<void(std::exception_ptr error, std::uint64_t fetched)>;
 
-  FetchQueue(ContentStore& store, ChunkSource& shelf, FetchPorts ports, std::chrono::seconds patience,
-            RateLimit limit);
+  // `limit`: of the bytes that are requested.
+  FetchQueue(ContentStore& store, ChunkSource& chunk_source, FetchCallbacks callbacks,
+             std::chrono::seconds stall_timeout, RateLimit limit);
 
-  void start(std::uint64_t number, FetchRequest order, Done done);
-  void forget(std::uint64_t number);  // `done` will not be called
+  void start(std::uint64_t number, FetchRequest request, Done done);
+  void cancel(std::uint64_t number);  // `done` will not be called
 
-  // `spared`: its uplink is what all share.
-  void joined(std::size_t peer, bool spared, Time now);
-  void gone(std::size_t peer, const std::string& words);
+  // `spared`: its uplink is shared by all hosts.
+  void add_peer(std::size_t peer, bool spared, Time now);
+  void remove_peer(std::size_t peer, const std::string& cause);
 
-  // MessageError: the peer sends what it never should.
-  void hear(std::size_t peer, const ship::Have& have, Time now);
-  void hear(std::size_t peer, const ship::Chunk& chunk, Time now);
-  void hear(std::size_t peer, const ship::Elsewhere& elsewhere, Time now);
-  void hear(std::size_t peer, const ship::Missing& missing);
+  // MessageError: a protocol error of the peer.
+  void receive(std::size_t peer, const message::Have& have, Time now);
+  void receive(std::size_t peer, const message::Chunk& chunk, Time now);
+  void receive(std::size_t peer, const message::Redirect& redirect, Time now);
+  void receive(std::size_t peer, const message::Missing& missing);
 
-  // Asks for what there is room for; gives up what does not move.
-  void pump(Time now);
+  // Starts fetches, sends the requests that the windows allow, and ends stalled fetches. Call it
+  // after every change.
+  void advance(Time now);
 
-  std::uint64_t fetched_bytes() const { return fetched_bytes_; }    // accepted, in all fetches
-  std::uint64_t repeated_bytes() const { return repeated_bytes_; }  // came, and were here already
+  std::uint64_t fetched_bytes() const { return fetched_bytes_; }    // of all fetches
+  std::uint64_t repeated_bytes() const { return repeated_bytes_; }  // received, but not lacking
 
  private:
   enum class State { waiting, opening, fetching, finishing };
   struct Fetch {
     std::uint64_t number = 0;
     std::string id;
-    FetchRequest order;
+    FetchRequest request;
     Done done;
     State state = State::waiting;
-    bool forgotten = false;
+    bool cancelled = false;
     Time retry_at{};
-    std::shared_ptr<DestinationFile> landing;
+    std::shared_ptr<DestinationFile> destination;
     std::optional<FetchPlan> plan;
     std::uint64_t fetched = 0;
-    Time moved{};  // something came, for this fetch
+    Time last_progress{};
   };
-  struct Seeking {
-    bool there = false;
+  struct Source {
+    bool connected = false;
     bool spared = false;
-    std::optional<Time> since;  // no answer yet to the first question
+    std::optional<Time> subscribed_at;  // until the first answer, for the round trip
   };
-  using Place = std::list<Fetch>::iterator;
+  using Position = std::list<Fetch>::iterator;
 
-  Place fetching(const std::string& id);  // end(): none
-  bool may_begin(Place fetch, Time now);
-  void open(Place fetch);
-  void opened(Place fetch, const std::exception_ptr& error);
-  void seek(std::size_t peer, Fetch& fetch, Time now);
-  bool ask_one(std::size_t peer, Time now);
-  void finish(Place fetch);
-  void end(Place fetch, const std::exception_ptr& error);
-  void end_where_stuck(Place fetch, Time now);
-  std::string what_is_missing(const Fetch& fetch) const;
+  Position find_fetching(const std::string& id);  // end(): none
+  bool may_open(Position fetch, Time now);
+  void open(Position fetch);
+  void opened(Position fetch, const std::exception_ptr& error);
+  void subscribe(std::size_t peer, Fetch& fetch, Time now);
+  bool request_one(std::size_t peer, Time now);
+  void finish(Position fetch);
+  void end(Position fetch, const std::exception_ptr& error);
+  void end_if_stalled(Position fetch, Time now);
+  std::string incomplete(const Fetch& fetch) const;
 
   ContentStore& store_;
-  ChunkSource& shelf_;
-  FetchPorts ports_;
-  std::chrono::seconds patience_;
-  RateLimit limit_;  // of what is asked for
+  ChunkSource& chunk_source_;
+  FetchCallbacks callbacks_;
+  std::chrono::seconds stall_timeout_;
+  RateLimit limit_;
   std::list<Fetch> fetches_;
-  std::vector<Seeking> sources_;                          // by peer
-  std::vector<SourceWindow> paces_;                         // likewise
-  std::vector<std::shared_ptr<const PinnedContent>> held_;  // what links lead to stays
+  std::vector<Source> sources_;        // by peer
+  std::vector<SourceWindow> windows_;  // by peer
+  // Contents that links in run directories lead to: pinned until the process ends.
+  std::vector<std::shared_ptr<const PinnedContent>> pinned_;
   std::uint64_t fetched_bytes_ = 0;
   std::uint64_t repeated_bytes_ = 0;
 };

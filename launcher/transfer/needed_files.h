@@ -1,29 +1,33 @@
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
 #include <string>
 #include <vector>
 
-#include "launcher/transfer/chunk_set.h"
+#include "launcher/transfer/chunk_table.h"
 
 namespace strait::transfer {
 
-// A file of this machine that processes elsewhere read, or parts of it.
+// A file of this machine that processes on other hosts read, as a whole or in part.
 struct NeededFile {
   std::filesystem::path from;
-  std::string name;  // what it is called there, among others of its group
+  std::string name;  // on the other host, within its group's folder
   bool whole = true;
-  std::vector<ByteRange> ranges = {};  // else
+  std::vector<ByteRange> ranges = {};  // unless `whole`
 };
 
-// What the plugin of this number is called on other hosts.
-std::string delivered_plugin_name(std::size_t number, const std::filesystem::path& file);
-
-// Files that are of use together: a host has all of them already, or gets all.
+// Files that are used together: a host already has all of them, or gets all.
 struct NeededGroup {
   enum class Kind { train, eval, model, plugins, checkpoint };
   Kind kind = Kind::train;
   std::vector<NeededFile> files;
 };
+
+// The name of the plugin with this number on other hosts. The number keeps plugins with equal file
+// names apart.
+inline std::string delivered_plugin_name(std::size_t number, const std::filesystem::path& file) {
+  return std::to_string(number) + "-" + file.filename().string();
+}
 
 }  // namespace strait::transfer

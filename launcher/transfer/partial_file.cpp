@@ -14,7 +14,6 @@
 #include "framework/store/atomic_file.h"
 #include "framework/store/input_file.h"
 #include "framework/store/store_error.h"
-#include "launcher/transfer/file_stamp.h"
 
 namespace strait::transfer {
 namespace {
@@ -23,16 +22,16 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t kMostNoteText = std::uint64_t{256} << 20;
 
-[[noreturn]] void chunk_file_failed(const char* doing, const fs::path& path, int error,
+[[noreturn]] void chunk_file_failed(const char* action, const fs::path& path, int error,
                                     std::uint64_t bytes) {
   if (error == ENOSPC || error == EDQUOT) require_room(path.parent_path(), bytes, path.string());
-  throw store::system_error(doing, path, error);
+  throw store::system_error(action, path, error);
 }
 
-std::uint64_t free_room(const fs::path& directory) {
+std::uint64_t free_bytes(const fs::path& directory) {
   struct statvfs status {};
   if (::statvfs(directory.c_str(), &status) != 0) {
-    throw store::system_error("look for room in", directory, errno);
+    throw store::system_error("get the free space of", directory, errno);
   }
   return static_cast<std::uint64_t>(status.f_bavail) * status.f_frsize;
 }
@@ -40,7 +39,7 @@ std::uint64_t free_room(const fs::path& directory) {
 }  // namespace
 
 void require_room(const fs::path& directory, std::uint64_t bytes, const std::string& what) {
-  const std::uint64_t available = free_room(directory);
+  const std::uint64_t available = free_bytes(directory);
   if (bytes <= available) return;
   throw store::StoreError(
       store::StoreError::Kind::storage_full,
@@ -54,14 +53,14 @@ PartialFile::PartialFile(fs::path path, ChunkTable table)
   const bool existed = fs::exists(path_, ignored);
   descriptor_ = store::FileDescriptor(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
   if (!descriptor_.open()) chunk_file_failed("create", path_, errno, table_.size);
-  if (existed && believe_note()) return;
+  if (existed && read_note()) return;
   if (::ftruncate(descriptor_.number(), static_cast<off_t>(table_.size)) != 0) {
-    chunk_file_failed("set the size of", path_, errno, table_.size);
+    chunk_file_failed("resize", path_, errno, table_.size);
   }
-  if (existed) prove_all();
+  if (existed) verify_all();
 }
 
-bool PartialFile::believe_note() {
+bool PartialFile::read_note() {
   std::error_code ignored;
   if (!fs::exists(note(), ignored)) return false;
   try {
@@ -72,21 +71,21 @@ bool PartialFile::believe_note() {
     for (const auto& run : json.at("runs")) runs.push_back({run.at(0), run.at(1)});
     return present_.insert(runs);
   } catch (const nlohmann::json::exception&) {
-    return false;  // not a note of ours: the chunks themselves are asked
+    return false;  // damaged or written by another program: verify the chunks
   }
 }
 
-void PartialFile::prove_all() {
+void PartialFile::verify_all() {
   std::vector<std::byte> buffer(ChunkTable::kChunkBytes);
   for (std::uint32_t chunk = 0; chunk < table_.count(); ++chunk) {
     const std::span<std::byte> content = std::span(buffer).first(table_.bytes(chunk));
     read(chunk, content);
-    if (table_.proves(chunk, content)) present_.insert(chunk);
+    if (table_.matches(chunk, content)) present_.insert(chunk);
   }
 }
 
 bool PartialFile::write(std::uint32_t chunk, std::span<const std::byte> content) {
-  if (!table_.proves(chunk, content)) return false;
+  if (!table_.matches(chunk, content)) return false;
   std::size_t done = 0;
   while (done < content.size()) {
     const ssize_t count =
@@ -110,13 +109,13 @@ void PartialFile::read(std::uint32_t chunk, std::span<std::byte> content) const 
     if (count < 0) throw store::system_error("read", path_, errno);
     if (count == 0) {
       throw store::StoreError(store::StoreError::Kind::corrupt,
-                              fmt::format("{} was cut short by somebody", path_.string()));
+                              fmt::format("{} was truncated by another process", path_.string()));
     }
     done += static_cast<std::size_t>(count);
   }
 }
 
-void PartialFile::settle() {
+void PartialFile::save() {
   if (::fdatasync(descriptor_.number()) != 0) {
     chunk_file_failed("make durable", path_, errno, table_.size);
   }
@@ -136,10 +135,10 @@ void PartialFile::finish(const fs::path& name) {
     chunk_file_failed("make durable", path_, errno, table_.size);
   }
   if (::rename(path_.c_str(), name.c_str()) != 0) {
-    throw store::system_error("put in place", name, errno);
+    throw store::system_error("rename", name, errno);
   }
   std::error_code ignored;
-  fs::remove(note(), ignored);  // a note without its file harms nobody
+  fs::remove(note(), ignored);  // a note without its file is ignored
   store::sync_directory(name.parent_path());
 }
 

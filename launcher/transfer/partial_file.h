@@ -1,45 +1,45 @@
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <span>
+#include <string>
 
 #include "framework/store/file_descriptor.h"
 #include "launcher/transfer/chunk_table.h"
-#include "launcher/transfer/chunk_set.h"
 
 namespace strait::transfer {
 
-// A file that comes together from chunks, in any order: from the start on it has its full size, and
-// what is not there yet is a hole. Beside it lies `path`.have, which says what is there; that note
-// holds only as long as the file's stamp says that nothing was written since. Otherwise (a crash, a
-// hand that changed it) every chunk is proved by its hash again, so that nothing wrong ever counts
-// and nothing right is fetched twice. One thread, one writer at a time.
+// A file that is written chunk by chunk, in any order. It has its full size from the start; missing
+// chunks are holes. A note beside it, `path`.have, lists the chunks that are present. The note is
+// valid only while the file's stamp shows that nothing was written since; otherwise (after a crash
+// or an edit) every chunk is verified by its hash again. So no wrong chunk ever counts, and no
+// right one is fetched twice. One thread, one writer at a time.
 class PartialFile {
  public:
-  // StoreError: no room for what is needed, a disk that fails.
+  // StoreError: the disk is full or fails.
   PartialFile(std::filesystem::path path, ChunkTable table);
 
   const std::filesystem::path& path() const { return path_; }
   const ChunkTable& table() const { return table_; }
   const ChunkSet& chunks() const { return present_; }
 
-  // False: the bytes are not this chunk, and nothing was changed.
+  // False: the hash does not match; nothing was changed.
   bool write(std::uint32_t chunk, std::span<const std::byte> content);
-  // The bytes as they are on disk, unproved.
+  // Reads without verifying.
   void read(std::uint32_t chunk, std::span<std::byte> content) const;
 
-  // Makes what is there durable, and then the note. Often enough that a crash costs little reading.
-  void settle();
-  // A whole file under its own name; nothing else stays. This object is done with.
+  // Makes the data durable first, then writes the note.
+  void save();
+  // Moves the complete file to this name, durably, and removes the note. The object is not usable
+  // afterwards.
   void finish(const std::filesystem::path& name);
 
  private:
   std::filesystem::path note() const { return path_.string() + ".have"; }
-  bool believe_note();
-  void prove_all();
+  bool read_note();
+  void verify_all();
 
   std::filesystem::path path_;
   ChunkTable table_;
@@ -47,8 +47,8 @@ class PartialFile {
   store::FileDescriptor descriptor_;
 };
 
-// StoreError (storage_full) where the disk of this directory has fewer bytes: how many are needed
-// for what, and how many are free where.
+// StoreError (storage_full) where the disk of this directory has fewer bytes free. `what` names
+// the file in the message.
 void require_room(const std::filesystem::path& directory, std::uint64_t bytes,
                   const std::string& what);
 

@@ -4,31 +4,31 @@
 
 namespace strait::transfer {
 
-void TaskQueue::add(Work work) {
+void TaskQueue::add(Task task) {
   {
     const MutexLock lock(mutex_);
-    works_.push_back(std::move(work));
+    tasks_.push_back(std::move(task));
   }
   changed_.notify_all();
 }
 
-void TaskQueue::add_when_there_is_room(Work work) {
+void TaskQueue::add_when_not_full(Task task) {
   {
     const MutexLock lock(mutex_);
-    while (works_.size() >= kMostWaiting && !closed_) changed_.wait(mutex_);
-    works_.push_back(std::move(work));
+    while (tasks_.size() >= kMostTasks && !closed_) changed_.wait(mutex_);
+    tasks_.push_back(std::move(task));
   }
   changed_.notify_all();
 }
 
-std::deque<TaskQueue::Work> TaskQueue::take_until(std::chrono::steady_clock::time_point deadline) {
-  std::deque<Work> taken;
+std::deque<TaskQueue::Task> TaskQueue::take_until(std::chrono::steady_clock::time_point deadline) {
+  std::deque<Task> taken;
   {
     const MutexLock lock(mutex_);
-    while (works_.empty() && !closed_) {
+    while (tasks_.empty() && !closed_) {
       if (!changed_.wait_until(mutex_, deadline)) break;
     }
-    taken.swap(works_);
+    taken.swap(tasks_);
   }
   changed_.notify_all();
   return taken;

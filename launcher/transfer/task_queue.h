@@ -9,29 +9,30 @@
 
 namespace strait::transfer {
 
-// What one thread is to do, from any thread, in the order in which it came. Whoever adds without
-// end what comes from outside waits, so that a peer that talks too much fills its own link.
+// The tasks of one thread, in the order in which any threads add them.
 class TaskQueue {
  public:
-  using Work = std::function<void()>;
+  using Task = std::function<void()>;
 
-  void add(Work work) STRAIT_EXCLUDES(mutex_);
-  void add_when_there_is_room(Work work) STRAIT_EXCLUDES(mutex_);
+  void add(Task task) STRAIT_EXCLUDES(mutex_);
+  // Blocks while the queue is full. For tasks that come from the network: a peer that sends too
+  // much fills its own link, not our memory.
+  void add_when_not_full(Task task) STRAIT_EXCLUDES(mutex_);
 
-  // All that is here; waits for a first one until the deadline.
-  std::deque<Work> take_until(std::chrono::steady_clock::time_point deadline)
+  // All tasks; waits for the first one until the deadline or close().
+  std::deque<Task> take_until(std::chrono::steady_clock::time_point deadline)
       STRAIT_EXCLUDES(mutex_);
 
-  // Nobody waits for room any more.
+  // Ends every wait, now and later.
   void close() STRAIT_EXCLUDES(mutex_);
   bool closed() const STRAIT_EXCLUDES(mutex_);
 
  private:
-  static constexpr std::size_t kMostWaiting = 64;
+  static constexpr std::size_t kMostTasks = 64;
 
   mutable Mutex mutex_;
   Condition changed_;
-  std::deque<Work> works_ STRAIT_GUARDED_BY(mutex_);
+  std::deque<Task> tasks_ STRAIT_GUARDED_BY(mutex_);
   bool closed_ STRAIT_GUARDED_BY(mutex_) = false;
 };
 

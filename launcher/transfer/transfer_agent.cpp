@@ -1,90 +1,335 @@
 #include "launcher/transfer/transfer_agent.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <utility>
 #include <variant>
 
-#include "launcher/transfer/porter_work.h"
+#include "framework/store/store_error.h"
+#include "launcher/base/errors.h"
 
 namespace strait::transfer {
-
-namespace fs = std::filesystem;
-
 namespace {
 
-// Gives the order a number, and sends it when the porter's thread comes to it.
-template <class Value, class Order>
-std::future<Value> order_to(PorterWork& work, const net::ProcessName& keeper, Order order) {
-  auto answer = std::make_shared<PorterWork::Answer>(std::promise<Value>());
-  auto future = std::get<std::promise<Value>>(*answer).get_future();
-  order.order = work.next_number();
-  work.inbox().add([&work, keeper, order = std::move(order), answer] {
-    work.tell(keeper, order.order, order, answer);
-  });
-  return future;
-}
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::milliseconds kAdvanceEvery{100};  // for timeouts and retries
+constexpr int kServedAtOnce = 4;  // chunks, before messages are received again
 
 }  // namespace
 
-TransferAgent::TransferAgent(TransferAgentOptions options) : work_(std::make_unique<PorterWork>(std::move(options))) {}
-TransferAgent::~TransferAgent() = default;
+TransferAgent::TransferAgent(TransferAgentOptions options)
+    : options_(std::move(options)),
+      store_(options_.store, options_.store_limit),
+      tables_(options_.store / "tables"),
+      upload_limit_(options_.upload_bytes_per_second),
+      peers_(tasks_,
+             {[this](std::size_t peer, const message::Message& received) {
+                handle(peer, received);
+              },
+              [this](std::size_t peer, const std::string& cause) { disconnected(peer, cause); }}),
+      fetches_(store_, chunk_source_, fetch_callbacks(), options_.stall_timeout,
+               RateLimit(options_.download_bytes_per_second)),
+      commands_(fetches_, tables_, command_callbacks()),
+      file_thread_([this] { run_file_tasks(); }),
+      thread_([this] { run(); }) {}
 
-void TransferAgent::join(const net::ProcessName& peer, const std::string& host,
-                  std::unique_ptr<net::Link> link) {
-  const auto held = std::make_shared<std::unique_ptr<net::Link>>(std::move(link));
-  work_->inbox().add(
-      [work = work_.get(), peer, host, held] { work->joined(peer, host, std::move(*held)); });
+// The file thread ends last: its tasks use the fetch queue, and what they add to tasks_ is dropped.
+TransferAgent::~TransferAgent() {
+  tasks_.close();
+  thread_.join();
+  file_tasks_.close();
+  file_thread_.join();
+}
+
+FetchCallbacks TransferAgent::fetch_callbacks() {
+  return {
+      [this](std::size_t peer, const message::Message& message) { peers_.send(peer, message); },
+      [this](std::size_t peer) { return peers_.state(peer); },
+      [this](const std::string& process) -> std::optional<std::size_t> {
+        const auto name = net::ProcessName::parse(process);
+        return name ? peers_.find(*name) : std::nullopt;
+      },
+      [this](const std::string& id, const std::vector<ChunkRun>& runs) {
+        peers_.announce(id, runs);
+      },
+      [this](auto work, auto after) { run_file_work(std::move(work), std::move(after)); }};
+}
+
+HostCommands::Callbacks TransferAgent::command_callbacks() {
+  return {[this](std::size_t peer, const message::Message& message) { peers_.send(peer, message); },
+          [this](auto work, auto after) { run_file_work(std::move(work), std::move(after)); },
+          [this](const fs::path& path, const ChunkTable& table) { offered(path, table); },
+          [this] { return ++numbers_; }};
+}
+
+void TransferAgent::run() {
+  while (!tasks_.closed()) {
+    const Clock::time_point now = Clock::now();
+    fetches_.advance(now);
+    serve(now);
+    fetched_ = fetches_.fetched_bytes();
+    repeated_ = fetches_.repeated_bytes();
+    const auto next = now + kAdvanceEvery;
+    const auto due = serve_queue_.empty() ? next : std::min(upload_limit_.due(), next);
+    for (const TaskQueue::Task& task : tasks_.take_until(due)) task();
+  }
+}
+
+void TransferAgent::run_file_tasks() {
+  while (!file_tasks_.closed()) {
+    for (const auto& task : file_tasks_.take_until(Clock::now() + std::chrono::hours(1))) {
+      if (file_tasks_.closed()) return;  // tasks that have not begun are dropped
+      task();
+    }
+  }
+}
+
+void TransferAgent::run_file_work(std::function<void()> work, std::function<void()> after) {
+  file_tasks_.add([this, work = std::move(work), after = std::move(after)] {
+    work();
+    tasks_.add(after);
+  });
+}
+
+void TransferAgent::serve(Clock::time_point now) {
+  for (int served = 0; served < kServedAtOnce && upload_limit_.due() <= now; ++served) {
+    const auto request = serve_queue_.next();
+    if (!request) return;
+    auto frame = chunk_source_.read(request->id, request->chunk);
+    if (!frame) {
+      peers_.send(request->peer, message::Missing{request->id, request->chunk});
+      continue;
+    }
+    const std::uint64_t bytes = chunk_source_.find(request->id)->table.bytes(request->chunk);
+    peers_.send_frame(request->peer, std::move(*frame));
+    upload_limit_.add(now, bytes);
+    sent_ += bytes;
+  }
+}
+
+void TransferAgent::add_peer(const net::ProcessName& name, const std::string& host,
+                             std::unique_ptr<net::Link> link) {
+  // A task must be copyable, a unique_ptr is not.
+  const auto shared = std::make_shared<std::unique_ptr<net::Link>>(std::move(link));
+  tasks_.add([this, name, host, shared] {
+    const std::size_t peer = peers_.add(name, host, std::move(*shared));
+    fetches_.add_peer(peer, name == net::ProcessName::coordinator(), Clock::now());
+    for (const auto& [listening, endpoint] : endpoints_) introduce(peer, listening);
+  });
+}
+
+void TransferAgent::disconnected(std::size_t peer, const std::string& cause) {
+  serve_queue_.remove_peer(peer);
+  endpoints_.erase(peer);
+  fetches_.remove_peer(peer, cause);
+  pending_.fail_all(
+      peer, std::make_exception_ptr(base::UserError(base::ExitCode::peer_lost, cause)));
+  if (options_.on_event) options_.on_event(fmt::format("transfer link closed: {}", cause));
 }
 
 ChunkTable TransferAgent::offer(const fs::path& path) {
-  ChunkTable table = work_->tables().table(path);
-  work_->inbox().add([work = work_.get(), path, table] { work->offered(path, table); });
+  ChunkTable table = tables_.table(path);
+  tasks_.add([this, path, table] { offered(path, table); });
   return table;
 }
 
-TransferAgent::Fetching TransferAgent::fetch(FetchRequest order) {
+void TransferAgent::offered(const fs::path& path, ChunkTable table) {
+  chunk_source_.remove_deleted();
+  ChunkSet chunks = ChunkSet::all(table.count());
+  const std::string id = table.id();
+  chunk_source_.offer({std::move(table), path, chunks, nullptr});
+  peers_.announce(id, chunks.runs());
+}
+
+TransferAgent::Fetching TransferAgent::fetch(FetchRequest request) {
   const auto promise = std::make_shared<std::promise<std::uint64_t>>();
-  const std::uint64_t number = work_->next_number();
-  work_->inbox().add([work = work_.get(), number, order = std::move(order), promise] {
-    work->desk().start(number, order, [promise](const std::exception_ptr& error, auto fetched) {
+  const std::uint64_t number = ++numbers_;
+  tasks_.add([this, number, request = std::move(request), promise] {
+    fetches_.start(number, request, [promise](const std::exception_ptr& error, auto fetched) {
       error ? promise->set_exception(error) : promise->set_value(fetched);
     });
   });
   return {number, promise->get_future()};
 }
 
-void TransferAgent::forget(std::uint64_t number) {
-  work_->inbox().add([work = work_.get(), number] { work->forget(number); });
+void TransferAgent::cancel(std::uint64_t number) {
+  tasks_.add([this, number] {
+    fetches_.cancel(number);
+    if (const auto peer = pending_.cancel(number)) peers_.send(*peer, message::Cancel{number});
+  });
 }
 
-std::future<ChunkTable> TransferAgent::look(const net::ProcessName& keeper, const fs::path& path) {
-  return order_to<ChunkTable>(*work_, keeper, ship::Look{0, path.string()});
+template <class Value, class Command>
+std::future<Value> TransferAgent::send_command(const net::ProcessName& host_agent,
+                                               Command command) {
+  auto result = std::make_shared<PendingCommands::Result>(std::promise<Value>());
+  auto future = std::get<std::promise<Value>>(*result).get_future();
+  command.command = ++numbers_;
+  tasks_.add([this, host_agent, command = std::move(command), result] {
+    if (const auto peer = peers_.find(host_agent)) {
+      pending_.add(command.command, *peer, result);
+      peers_.send(*peer, command);
+    } else {
+      std::get<std::promise<Value>>(*result).set_exception(std::make_exception_ptr(base::UserError(
+          base::ExitCode::peer_lost, fmt::format("{} is not connected", host_agent.describe()))));
+    }
+  });
+  return future;
 }
 
-std::future<std::uint64_t> TransferAgent::bring(const net::ProcessName& keeper, const FetchRequest& order) {
-  return order_to<std::uint64_t>(
-      *work_, keeper, ship::Bring{0, order.table, order.chunks.runs(), order.path.string()});
+std::future<ChunkTable> TransferAgent::stat(const net::ProcessName& host_agent,
+                                            const fs::path& path) {
+  return send_command<ChunkTable>(host_agent, message::Stat{0, path.string()});
 }
 
-std::future<std::uint64_t> TransferAgent::put(const net::ProcessName& keeper, const fs::path& path,
-                                       const std::string& text) {
-  return order_to<std::uint64_t>(*work_, keeper, ship::Put{0, path.string(), text});
+std::future<std::uint64_t> TransferAgent::fetch_on(const net::ProcessName& host_agent,
+                                                   const FetchRequest& request) {
+  return send_command<std::uint64_t>(
+      host_agent, message::Fetch{0, request.table, request.chunks.runs(), request.path.string()});
 }
 
-std::future<std::uint64_t> TransferAgent::prune(const net::ProcessName& keeper,
-                                         const fs::path& run_directory,
-                                         const std::vector<std::uint64_t>& steps) {
-  return order_to<std::uint64_t>(*work_, keeper, ship::Prune{0, run_directory.string(), steps});
+std::future<std::uint64_t> TransferAgent::write_file(const net::ProcessName& host_agent,
+                                                     const fs::path& path,
+                                                     const std::string& text) {
+  return send_command<std::uint64_t>(host_agent, message::WriteFile{0, path.string(), text});
 }
 
-std::future<std::uint64_t> TransferAgent::rewind(const net::ProcessName& keeper,
-                                          const fs::path& run_directory, std::uint64_t step) {
-  return order_to<std::uint64_t>(*work_, keeper, ship::Rewind{0, run_directory.string(), step});
+std::future<std::uint64_t> TransferAgent::prune_checkpoints(
+    const net::ProcessName& host_agent, const fs::path& run_directory,
+    const std::vector<std::uint64_t>& steps) {
+  return send_command<std::uint64_t>(host_agent,
+                                     message::PruneCheckpoints{0, run_directory.string(), steps});
 }
 
-void TransferAgent::tell_where(const std::string& endpoint) {
-  work_->inbox().add([work = work_.get(), endpoint] { work->listens(endpoint); });
+std::future<std::uint64_t> TransferAgent::rewind(const net::ProcessName& host_agent,
+                                                 const fs::path& run_directory,
+                                                 std::uint64_t step) {
+  return send_command<std::uint64_t>(host_agent, message::Rewind{0, run_directory.string(), step});
 }
 
-TransferTotals TransferAgent::state() const { return work_->state(); }
+void TransferAgent::announce_endpoint(const std::string& endpoint) {
+  tasks_.add([this, endpoint] {
+    if (const auto launcher = peers_.find(net::ProcessName::coordinator())) {
+      peers_.send(*launcher, message::Listening{endpoint});
+    }
+  });
+}
+
+// Of two host agents the one with the greater name connects, so that there is one link.
+void TransferAgent::introduce(std::size_t peer, std::size_t listening) {
+  if (!peers_.connected(peer) || !(peers_.name(listening) < peers_.name(peer))) return;
+  peers_.send(peer, message::PeerEndpoint{peers_.name(listening).text(), peers_.host(listening),
+                                          endpoints_.at(listening)});
+}
+
+// An earlier run may have stored the content that a peer subscribes to.
+void TransferAgent::offer_stored(const std::string& id) {
+  const auto stored = std::make_shared<std::optional<ChunkSource::Offer>>();
+  run_file_work(
+      [this, id, stored] {
+        try {
+          if (auto content = store_.find(id)) {
+            const PartialFile file(content->data(), content->table());
+            *stored = {content->table(), content->data(), file.chunks(),
+                       std::make_shared<const PinnedContent>(std::move(*content))};
+          }
+        } catch (const store::StoreError&) {
+          // Not offered: the peer finds another source.
+        }
+      },
+      [this, id, stored] {
+        if (!*stored) return;
+        const std::vector<ChunkRun> runs = (*stored)->chunks.runs();
+        chunk_source_.offer(std::move(**stored));
+        peers_.announce(id, runs);
+      });
+}
+
+void TransferAgent::require_launcher(std::size_t peer) const {
+  if (options_.accepts_commands && peers_.name(peer) == net::ProcessName::coordinator()) return;
+  throw message::MessageError("protocol error: commands are accepted from the launcher only");
+}
+
+// One call for each kind of message.
+struct TransferAgent::MessageHandler {
+  TransferAgent& agent;
+  std::size_t peer;
+
+  void operator()(const message::Subscribe& subscribe) const {
+    agent.peers_.subscribe(peer, subscribe.id);
+    const ChunkSource::Offer* offer = agent.chunk_source_.find(subscribe.id);
+    const auto runs = offer != nullptr ? offer->chunks.runs() : std::vector<ChunkRun>{};
+    agent.peers_.send(peer, message::Have{subscribe.id, runs});
+    if (offer == nullptr) agent.offer_stored(subscribe.id);
+  }
+
+  void operator()(const message::GetChunk& get) const {
+    const ServeQueue::Request request{peer, get.id, get.chunk, get.force};
+    const ChunkSource::Offer* offer = agent.chunk_source_.find(get.id);
+    if (offer == nullptr || !offer->chunks.contains(get.chunk)) {
+      agent.peers_.send(peer, message::Missing{get.id, get.chunk});
+    } else if (const auto other = agent.serve_queue_.sent_to_another(request)) {
+      const std::string process = agent.peers_.name(*other).text();
+      agent.peers_.send(peer, message::Redirect{get.id, get.chunk, process});
+    } else if (!agent.serve_queue_.push(request)) {
+      throw message::MessageError("protocol error: too many chunk requests at once");
+    }
+  }
+
+  void operator()(const message::Have& have) const {
+    agent.fetches_.receive(peer, have, Clock::now());
+  }
+  void operator()(const message::Chunk& chunk) const {
+    agent.fetches_.receive(peer, chunk, Clock::now());
+  }
+  void operator()(const message::Redirect& redirect) const {
+    agent.fetches_.receive(peer, redirect, Clock::now());
+  }
+  void operator()(const message::Missing& missing) const { agent.fetches_.receive(peer, missing); }
+
+  void operator()(const message::StatResult& result) const {
+    agent.pending_.complete(peer, result.command, result.table);
+  }
+  void operator()(const message::Done& done) const {
+    agent.pending_.complete(peer, done.command, done.fetched);
+  }
+  void operator()(const message::Failed& failed) const {
+    agent.pending_.fail(peer, failed.command,
+                        std::make_exception_ptr(base::UserError(
+                            failed.code, fmt::format("host {}: {}", agent.peers_.host(peer),
+                                                     failed.text))));
+  }
+
+  void operator()(const message::Listening& listening) const {
+    if (agent.options_.accepts_commands) {
+      throw message::MessageError("protocol error: a host agent is not the launcher");
+    }
+    agent.endpoints_[peer] = listening.endpoint;
+    for (std::size_t other = 0; other < agent.peers_.size(); ++other) {
+      agent.introduce(other, peer);
+    }
+  }
+  void operator()(const message::PeerEndpoint& other) const {
+    agent.require_launcher(peer);
+    const auto name = net::ProcessName::parse(other.process);
+    if (!name) throw message::MessageError("protocol error: not a process name");
+    if (agent.options_.on_peer_endpoint) {
+      agent.options_.on_peer_endpoint(*name, other.host, other.endpoint);
+    }
+  }
+
+  // The commands.
+  void operator()(const auto& command) const {
+    agent.require_launcher(peer);
+    agent.commands_.run(peer, command);
+  }
+};
+
+void TransferAgent::handle(std::size_t peer, const message::Message& received) {
+  std::visit(MessageHandler{*this, peer}, received);
+}
 
 }  // namespace strait::transfer

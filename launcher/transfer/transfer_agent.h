@@ -1,94 +1,136 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <future>
+#include <map>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "framework/net/link.h"
 #include "framework/net/process_name.h"
+#include "launcher/transfer/chunk_source.h"
 #include "launcher/transfer/content_store.h"
-#include "launcher/transfer/chunk_table.h"
 #include "launcher/transfer/destination_file.h"
-#include "launcher/transfer/chunk_set.h"
+#include "launcher/transfer/fetch_queue.h"
+#include "launcher/transfer/task_queue.h"
+#include "launcher/transfer/transfer_commands.h"
+#include "launcher/transfer/transfer_peers.h"
 
 namespace strait::transfer {
 
-class PorterWork;
-
 struct TransferAgentOptions {
-  std::filesystem::path store;  // the directory for content; several processes may share it
-  std::uint64_t store_limit = ContentStore::kUsualLimit;
-  double upload_bytes_per_second = 0;  // of all that this process ships; 0: no limit
+  std::filesystem::path store;  // directory of contents; several processes may share it
+  std::uint64_t store_limit = ContentStore::kDefaultLimit;
+  double upload_bytes_per_second = 0;  // to all peers together; 0: no limit
   double download_bytes_per_second = 0;
-  std::chrono::seconds patience{60};  // for a fetch to which nothing comes over paths that stand
-  bool takes_orders = false;          // from the coordinator: a keeper
-  std::function<void(const std::string&)> on_event;  // one sentence each; on the porter's thread
-  // Another keeper waits for a link from here; likewise.
+  std::chrono::seconds stall_timeout{60};  // of a fetch that gets nothing over connected links
+  bool accepts_commands = false;           // from the launcher: true in a host agent
+  // A message for the log. Called on the agent's thread.
+  std::function<void(const std::string&)> on_event;
+  // Another host agent accepts a link from here. Called on the agent's thread.
   std::function<void(const net::ProcessName&, const std::string& host, const std::string& endpoint)>
-      on_neighbour;
+      on_peer_endpoint;
 };
 
-// What one process ships and has shipped so far.
+// Totals of one process since its start.
 struct TransferTotals {
   std::uint64_t sent_bytes = 0;      // of chunks
   std::uint64_t fetched_bytes = 0;   // of chunks that were lacking
-  std::uint64_t repeated_bytes = 0;  // of chunks that came and were not lacking
+  std::uint64_t repeated_bytes = 0;  // of chunks that were received without being lacking
 };
 
-// Gives chunks of files to others and fetches those that this process lacks, from whoever has
-// them: one object in the launcher and in each keeper, one link to each other one. Orders end with
-// a value or with the error of whoever could not do it (UserError, StoreError); one that is given
-// to a peer ends when the peer is gone. Any thread may call; only table() reads before it returns.
+// Serves chunks of files to other transfer agents and fetches those that this process lacks: one
+// object in the launcher and one in each host agent, with a link between every two. The errors of
+// fetches and commands come through their futures (UserError, StoreError); commands fail when the
+// peer disconnects. Any thread may call; only offer() reads files before it returns.
+//
+// One thread owns everything but the atomics and queues: calls from outside and received messages
+// are tasks for it. A second thread does what reads or writes whole files, so that chunks flow
+// meanwhile.
 class TransferAgent {
  public:
   explicit TransferAgent(TransferAgentOptions options);
-  ~TransferAgent();  // ends the links and what is under way; what has been fetched stays
+  ~TransferAgent();  // closes links and ends fetches; chunks that were fetched stay on disk
   TransferAgent(const TransferAgent&) = delete;
   TransferAgent& operator=(const TransferAgent&) = delete;
 
-  // The link is the porter's from now on. `host` is what sentences call the peer. A peer that is
-  // there already is replaced.
-  void join(const net::ProcessName& peer, const std::string& host, std::unique_ptr<net::Link> link);
+  // Takes the link. `host` names the peer in messages. A peer of the same name is replaced.
+  void add_peer(const net::ProcessName& peer, const std::string& host,
+                std::unique_ptr<net::Link> link);
 
-  // The table of a file here, which can be fetched from here from now on. StoreError.
+  // The chunk table of a file on this host, which others can fetch from here on. StoreError.
   ChunkTable offer(const std::filesystem::path& path);
 
-  // Fetches what this process lacks of it. The number is for forget().
   struct Fetching {
-    std::uint64_t number = 0;
+    std::uint64_t number = 0;            // for cancel()
     std::future<std::uint64_t> fetched;  // bytes that were not here before
   };
-  Fetching fetch(FetchRequest order);
-  // The future is broken (std::future_error) unless it has a value by then.
-  void forget(std::uint64_t number);
+  Fetching fetch(FetchRequest request);
+  // The future breaks (std::future_error) unless it is ready by then.
+  void cancel(std::uint64_t number);
 
-  // Orders to a keeper. Paths are those of its host.
-  std::future<ChunkTable> look(const net::ProcessName& keeper, const std::filesystem::path& path);
-  std::future<std::uint64_t> bring(const net::ProcessName& keeper, const FetchRequest& order);
-  std::future<std::uint64_t> put(const net::ProcessName& keeper, const std::filesystem::path& path,
-                                 const std::string& text);
-
-  // Lets go of checkpoints of this run directory: see ship::Prune.
-  std::future<std::uint64_t> prune(const net::ProcessName& keeper,
-                                   const std::filesystem::path& run_directory,
-                                   const std::vector<std::uint64_t>& steps);
-
-  // Lets go of all later checkpoints: see ship::Rewind.
-  std::future<std::uint64_t> rewind(const net::ProcessName& keeper,
+  // Commands to a host agent; paths are of its host. The numbers are fetched bytes, or 0.
+  std::future<ChunkTable> stat(const net::ProcessName& host_agent,
+                               const std::filesystem::path& path);
+  std::future<std::uint64_t> fetch_on(const net::ProcessName& host_agent,
+                                      const FetchRequest& request);
+  std::future<std::uint64_t> write_file(const net::ProcessName& host_agent,
+                                        const std::filesystem::path& path, const std::string& text);
+  // See message::PruneCheckpoints and message::Rewind.
+  std::future<std::uint64_t> prune_checkpoints(const net::ProcessName& host_agent,
+                                               const std::filesystem::path& run_directory,
+                                               const std::vector<std::uint64_t>& steps);
+  std::future<std::uint64_t> rewind(const net::ProcessName& host_agent,
                                     const std::filesystem::path& run_directory, std::uint64_t step);
 
-  // A keeper's other keepers reach it here.
-  void tell_where(const std::string& endpoint);
+  // Of a host agent: where other host agents can connect.
+  void announce_endpoint(const std::string& endpoint);
 
-  TransferTotals state() const;
+  TransferTotals totals() const { return {sent_, fetched_, repeated_}; }
 
  private:
-  std::unique_ptr<PorterWork> work_;
+  struct MessageHandler;
+
+  template <class Value, class Command>
+  std::future<Value> send_command(const net::ProcessName& host_agent, Command command);
+  FetchCallbacks fetch_callbacks();
+  HostCommands::Callbacks command_callbacks();
+  void handle(std::size_t peer, const message::Message& received);
+  void run();
+  void run_file_tasks();
+  void run_file_work(std::function<void()> work, std::function<void()> after);
+  void serve(SourceWindow::Time now);
+  void offered(const std::filesystem::path& path, ChunkTable table);
+  void offer_stored(const std::string& id);
+  void disconnected(std::size_t peer, const std::string& cause);
+  void introduce(std::size_t peer, std::size_t listening);
+  void require_launcher(std::size_t peer) const;
+
+  const TransferAgentOptions options_;
+  ContentStore store_;
+  TableCache tables_;
+  ChunkSource chunk_source_;
+  ServeQueue serve_queue_;
+  RateLimit upload_limit_;
+  PendingCommands pending_;
+  std::map<std::size_t, std::string> endpoints_;  // of host agents, by peer
+  std::atomic<std::uint64_t> numbers_ = 0;
+  std::atomic<std::uint64_t> sent_ = 0;
+  std::atomic<std::uint64_t> fetched_ = 0;
+  std::atomic<std::uint64_t> repeated_ = 0;
+  TaskQueue tasks_;
+  TaskQueue file_tasks_;
+  TransferPeers peers_;
+  FetchQueue fetches_;
+  HostCommands commands_;
+  std::thread file_thread_;
+  std::thread thread_;
 };
 
 }  // namespace strait::transfer

@@ -3,132 +3,132 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <variant>
 #include <vector>
 
+#include "framework/error.h"
 #include "framework/net/frame_memory.h"
-#include "launcher/base/exit_code.h"
+#include "launcher/base/errors.h"
 #include "launcher/transfer/chunk_table.h"
-#include "launcher/transfer/chunk_set.h"
 
-// What two porters say to each other, as values and as frames. README.md draws the bytes.
-namespace strait::transfer::ship {
+// The messages between two transfer agents, as values and as frames. README.md has the byte format.
+namespace strait::transfer::message {
 
-// ---- between any two
+// ---- between any two agents
 
-// "I lack chunks of this content: tell me what you have of it, now and whenever there is more."
-struct Seek {
+// Asks for the chunks of this content that the receiver has, now and whenever it gets more.
+struct Subscribe {
   std::string id;
 };
-// These chunks can be asked for here; those told before can so still.
+// These chunks can be requested, in addition to those of earlier messages.
 struct Have {
   std::string id;
   std::vector<ChunkRun> runs;
 };
-struct Get {
+struct GetChunk {
   std::string id;
   std::uint32_t chunk = 0;
-  bool insist = false;  // from you, even if somebody else was given it
+  bool force = false;  // send it even if it was sent to another agent
 };
 struct Chunk {
   std::string id;
   std::uint32_t chunk = 0;
   std::vector<std::byte> content;  // chunk_frame writes it without a copy
 };
-// Not sent: it is under way to this process, who will have it.
-struct Elsewhere {
+// The chunk is not sent, because it is on its way to this process, which will have it.
+struct Redirect {
   std::string id;
   std::uint32_t chunk = 0;
   std::string process;
 };
-// Not here any more.
+// The chunk is not available here any more.
 struct Missing {
   std::string id;
   std::uint32_t chunk = 0;
 };
 
-// ---- launcher → keeper. `order` names the answer.
+// ---- commands, from the launcher to a host agent. `command` is the number that the answer names.
 
-// What is the file at this path of yours? It can be asked for from then on.
-struct Look {
-  std::uint64_t order = 0;
+// Asks for the chunk table of a file. Its chunks can be requested from then on.
+struct Stat {
+  std::uint64_t command = 0;
   std::string path;
 };
-// Fetch these chunks and let `path` name the content.
-struct Bring {
-  std::uint64_t order = 0;
+// Fetch these chunks and make `path` a link to the content.
+struct Fetch {
+  std::uint64_t command = 0;
   ChunkTable table;
   std::vector<ChunkRun> runs;
   std::string path;
 };
-// A small file, here as it is.
-struct Put {
-  std::uint64_t order = 0;
+// A small file, with its text.
+struct WriteFile {
+  std::uint64_t command = 0;
   std::string path;
   std::string text;
 };
-// The answer will not be read: what it asks for need not be fetched.
-struct Forget {
-  std::uint64_t order = 0;
+// The answer will not be read; a fetch can end.
+struct Cancel {
+  std::uint64_t command = 0;
 };
-
-// Another keeper, which waits for a link from this one.
-struct Neighbour {
+// Another host agent that accepts a link from this one.
+struct PeerEndpoint {
   std::string process;
   std::string host;
   std::string endpoint;
 };
-// Checkpoints of this run directory that are older than the newest of these steps and not among
-// them are not needed any more.
-struct Prune {
-  std::uint64_t order = 0;
+// Remove the checkpoints of this run directory that are older than the newest of these steps and
+// not among them.
+struct PruneCheckpoints {
+  std::uint64_t command = 0;
   std::string path;
   std::vector<std::uint64_t> steps;
 };
-// The run goes on from this step: what this directory has of later checkpoints never was.
+// The run resumes from this step: remove all later checkpoints of this run directory.
 struct Rewind {
-  std::uint64_t order = 0;
+  std::uint64_t command = 0;
   std::string path;
   std::uint64_t step = 0;
 };
 
-// ---- keeper → launcher
+// ---- from a host agent to the launcher
 
-// Other keepers reach this one here.
+// Other host agents can connect here.
 struct Listening {
   std::string endpoint;
 };
-struct Seen {
-  std::uint64_t order = 0;
+struct StatResult {
+  std::uint64_t command = 0;
   ChunkTable table;
 };
-struct Brought {  // Bring, Put, Prune and Rewind
-  std::uint64_t order = 0;
-  std::uint64_t fetched = 0;  // bytes that were not here before
+// Result of Fetch, WriteFile, PruneCheckpoints and Rewind.
+struct Done {
+  std::uint64_t command = 0;
+  std::uint64_t fetched = 0;  // bytes that the host did not have before
 };
-struct Refused {
-  std::uint64_t order = 0;
+struct Failed {
+  std::uint64_t command = 0;
   base::ExitCode code = base::ExitCode::internal;
-  std::string text;  // one sentence
+  std::string text;
 };
 
-using Message = std::variant<Seek, Have, Get, Chunk, Elsewhere, Missing, Look, Bring, Put, Forget,
-                             Seen, Brought, Refused, Neighbour, Prune, Listening, Rewind>;
+// The index is the kind on the wire: append only.
+using Message = std::variant<Subscribe, Have, GetChunk, Chunk, Redirect, Missing, Stat, Fetch,
+                             WriteFile, Cancel, StatResult, Done, Failed, PeerEndpoint,
+                             PruneCheckpoints, Listening, Rewind>;
 
-// Whoever gets one talks to something that is not strait.
-class MessageError : public std::runtime_error {
+class MessageError : public ProtocolError {
  public:
-  using std::runtime_error::runtime_error;
+  using ProtocolError::ProtocolError;
 };
 
 net::Frame format(const Message& message);
-// A frame of Chunk whose content the caller writes into the returned place.
+// A frame of Chunk; the caller writes the content to the place that this returns in `content`.
 net::Frame chunk_frame(const std::string& id, std::uint32_t chunk, std::size_t bytes,
                        std::span<std::byte>& content);
 
-// Limits are checked before memory is spent. MessageError names what is wrong. Pure.
+// Checks limits before it allocates memory. MessageError names what is wrong. Pure.
 Message parse_message(std::span<const std::byte> frame);
 
-}  // namespace strait::transfer::ship
+}  // namespace strait::transfer::message

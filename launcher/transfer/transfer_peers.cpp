@@ -15,95 +15,98 @@ net::LinkOptions transfer_link(const net::ProcessName& listens, const net::Proce
                                ? hosts::kShipService
                                : fmt::format("{} {}", hosts::kShipService, listens.text());
   net::LinkOptions options = hosts::service_link(name, dials, peer, peer_key, hold);
-  // Small link chunks, so that a slow path still shows progress within the heartbeat limit.
+  // Small link chunks, so that a slow path shows progress within the heartbeat limit.
   options.chunk_bytes = std::uint64_t{128} << 10;
-  // On the hosts, stages send activations while checkpoints travel. The launcher has nothing more
-  // urgent to send.
+  // On the hosts, stages send activations while checkpoints are downloaded. The launcher has
+  // nothing more urgent to send.
   const bool at_launcher = listens == net::ProcessName::coordinator() && peer == dials;
   options.priority = at_launcher ? net::Priority::foreground : net::Priority::background;
   return options;
 }
 
 TransferPeers::~TransferPeers() {
-  inbox_.close();
-  const net::LinkError cause(net::LinkError::Kind::aborted, "nothing more is shipped here");
+  tasks_.close();  // first: a receiver may wait for room in the queue
+  const net::LinkError cause(net::LinkError::Kind::aborted, "the transfer agent is shutting down");
   for (const auto& peer : peers_) peer->link->abort(cause);
-  for (const auto& peer : peers_) peer->listener.join();
+  for (const auto& peer : peers_) peer->receiver.join();
 }
 
-std::size_t TransferPeers::join(const net::ProcessName& name, const std::string& host,
-                            std::unique_ptr<net::Link> link) {
-  if (const auto before = called(name)) drop(*before, "it came again");
+std::size_t TransferPeers::add(const net::ProcessName& name, const std::string& host,
+                               std::unique_ptr<net::Link> link) {
+  if (const auto before = find(name)) drop(*before, "replaced by a new connection");
   const std::size_t number = peers_.size();
   peers_.push_back(std::make_unique<Peer>());
   Peer& peer = *peers_.back();
   peer.name = name;
   peer.host = host;
   peer.link = std::move(link);
-  peer.listener = std::thread([this, number, &of = *peer.link] { listen(number, of); });
+  // The thread gets the link itself: peers_ may be reallocated while it runs.
+  peer.receiver = std::thread([this, number, &of = *peer.link] { receive(number, of); });
   return number;
 }
 
-void TransferPeers::drop(std::size_t number, const std::string& words) {
+void TransferPeers::drop(std::size_t number, const std::string& cause) {
   Peer& peer = *peers_.at(number);
-  if (!peer.there) return;
-  peer.there = false;
-  peer.sought.clear();
-  peer.link->abort(net::LinkError(net::LinkError::Kind::aborted, words));
-  ears_.gone(number, fmt::format("{}: {}", peer.host, words));
+  if (!peer.connected) return;
+  peer.connected = false;
+  peer.subscriptions.clear();
+  peer.link->abort(net::LinkError(net::LinkError::Kind::aborted, cause));
+  handlers_.disconnected(number, fmt::format("{}: {}", peer.host, cause));
 }
 
-void TransferPeers::send(std::size_t number, net::Frame frame) {
+void TransferPeers::send_frame(std::size_t number, net::Frame frame) {
   Peer& peer = *peers_.at(number);
-  if (!peer.there) return;
+  if (!peer.connected) return;
   try {
     peer.link->send(std::move(frame));
   } catch (const net::LinkError&) {
-    // Its listener hears the same, and tells everybody that it is gone.
+    // The receiving thread gets the same error and reports the disconnection.
   }
 }
 
-std::optional<std::size_t> TransferPeers::called(const net::ProcessName& name) const {
+std::optional<std::size_t> TransferPeers::find(const net::ProcessName& name) const {
   for (std::size_t number = 0; number < peers_.size(); ++number) {
-    if (peers_[number]->there && peers_[number]->name == name) return number;
+    if (peers_[number]->connected && peers_[number]->name == name) return number;
   }
   return std::nullopt;
 }
 
-void TransferPeers::seeks(std::size_t number, const std::string& id) {
-  std::set<std::string>& sought = peers_.at(number)->sought;
-  if (sought.size() >= kMostSought) throw ship::MessageError("it seeks too many contents");
-  sought.insert(id);
+void TransferPeers::subscribe(std::size_t number, const std::string& id) {
+  std::set<std::string>& subscriptions = peers_.at(number)->subscriptions;
+  if (subscriptions.size() >= kMostSubscriptions) {
+    throw message::MessageError("protocol error: too many subscriptions");
+  }
+  subscriptions.insert(id);
 }
 
 void TransferPeers::announce(const std::string& id, const std::vector<ChunkRun>& runs) {
   if (runs.empty()) return;
   for (std::size_t number = 0; number < peers_.size(); ++number) {
-    if (peers_[number]->sought.contains(id)) say(number, ship::Have{id, runs});
+    if (peers_[number]->subscriptions.contains(id)) send(number, message::Have{id, runs});
   }
 }
 
-void TransferPeers::listen(std::size_t number, net::Link& link) {
-  std::string words;
+void TransferPeers::receive(std::size_t number, net::Link& link) {
+  std::string cause;
   try {
     while (true) {
       const auto message =
-          std::make_shared<const ship::Message>(ship::parse_message(link.receive()));
-      inbox_.add_when_there_is_room([this, number, message] {
-        if (!peers_[number]->there) return;
+          std::make_shared<const message::Message>(message::parse_message(link.receive()));
+      tasks_.add_when_not_full([this, number, message] {
+        if (!peers_[number]->connected) return;
         try {
-          ears_.hear(number, *message);
-        } catch (const ship::MessageError& error) {
+          handlers_.received(number, *message);
+        } catch (const message::MessageError& error) {
           drop(number, error.what());
         }
       });
     }
   } catch (const net::LinkError& error) {
-    words = error.what();
-  } catch (const ship::MessageError& error) {
-    words = error.what();
+    cause = error.what();
+  } catch (const message::MessageError& error) {
+    cause = error.what();
   }
-  inbox_.add([this, number, words] { drop(number, words); });
+  tasks_.add([this, number, cause] { drop(number, cause); });
 }
 
 }  // namespace strait::transfer

@@ -13,8 +13,8 @@
 #include "framework/net/link.h"
 #include "framework/net/link_options.h"
 #include "framework/net/process_name.h"
-#include "launcher/transfer/transfer_message.h"
 #include "launcher/transfer/task_queue.h"
+#include "launcher/transfer/transfer_message.h"
 
 namespace strait::transfer {
 
@@ -24,54 +24,60 @@ net::LinkOptions transfer_link(const net::ProcessName& listens, const net::Proce
                                const net::ProcessName& peer, const std::string& peer_key,
                                std::chrono::seconds hold);
 
-// The other porters, by number, and a thread each that listens to them. What they say arrives in
-// the inbox as work. A number is never given twice. The inbox's thread only.
+// The other transfer agents, by number, with a receiving thread each. Their messages arrive as
+// tasks in the queue. A number is never reused. Only the thread of the queue may call.
 class TransferPeers {
  public:
-  struct Ears {
-    std::function<void(std::size_t peer, const ship::Message&)> hear;
-    std::function<void(std::size_t peer, const std::string& words)> gone;  // once
+  struct Handlers {
+    // MessageError drops the peer.
+    std::function<void(std::size_t peer, const message::Message&)> received;
+    // Called once for each peer.
+    std::function<void(std::size_t peer, const std::string& cause)> disconnected;
   };
 
-  TransferPeers(TaskQueue& inbox, Ears ears) : inbox_(inbox), ears_(std::move(ears)) {}
+  TransferPeers(TaskQueue& tasks, Handlers handlers)
+      : tasks_(tasks), handlers_(std::move(handlers)) {}
   ~TransferPeers();
   TransferPeers(const TransferPeers&) = delete;
   TransferPeers& operator=(const TransferPeers&) = delete;
 
-  std::size_t join(const net::ProcessName& name, const std::string& host,
-                   std::unique_ptr<net::Link> link);
-  void drop(std::size_t peer, const std::string& words);
+  // A peer of the same name is dropped.
+  std::size_t add(const net::ProcessName& name, const std::string& host,
+                  std::unique_ptr<net::Link> link);
 
-  void say(std::size_t peer, const ship::Message& message) { send(peer, ship::format(message)); }
-  void send(std::size_t peer, net::Frame frame);
+  void send(std::size_t peer, const message::Message& message) {
+    send_frame(peer, message::format(message));
+  }
+  void send_frame(std::size_t peer, net::Frame frame);
 
-  std::optional<std::size_t> called(const net::ProcessName& name) const;
+  std::optional<std::size_t> find(const net::ProcessName& name) const;
   std::size_t size() const { return peers_.size(); }
-  bool there(std::size_t peer) const { return peers_.at(peer)->there; }
+  bool connected(std::size_t peer) const { return peers_.at(peer)->connected; }
   const net::ProcessName& name(std::size_t peer) const { return peers_.at(peer)->name; }
   const std::string& host(std::size_t peer) const { return peers_.at(peer)->host; }
   net::LinkState state(std::size_t peer) const { return peers_.at(peer)->link->state(); }
 
-  void seeks(std::size_t peer, const std::string& id);
-  // To everybody who seeks this content.
+  void subscribe(std::size_t peer, const std::string& id);
+  // Sends Have to every subscriber of this content.
   void announce(const std::string& id, const std::vector<ChunkRun>& runs);
 
  private:
-  static constexpr std::size_t kMostSought = 100'000;  // contents, by one peer
+  static constexpr std::size_t kMostSubscriptions = 100'000;  // of one peer
 
   struct Peer {
     net::ProcessName name;
     std::string host;
     std::unique_ptr<net::Link> link;
-    bool there = true;
-    std::set<std::string> sought;
-    std::thread listener;
+    bool connected = true;
+    std::set<std::string> subscriptions;
+    std::thread receiver;
   };
 
-  void listen(std::size_t number, net::Link& link);
+  void drop(std::size_t peer, const std::string& cause);
+  void receive(std::size_t number, net::Link& link);
 
-  TaskQueue& inbox_;
-  Ears ears_;
+  TaskQueue& tasks_;
+  Handlers handlers_;
   std::vector<std::unique_ptr<Peer>> peers_;
 };
 

@@ -1,5 +1,5 @@
-// libFuzzer target: any bytes as a frame between porters end in a message or in one MessageError,
-// and a message that was read is written so that it reads back the same.
+// libFuzzer target: any bytes parse to a message or throw MessageError, and a message that was parsed
+// formats to bytes that parse to the same message.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -8,12 +8,12 @@
 #include "launcher/transfer/transfer_message.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  namespace ship = strait::transfer::ship;
+  namespace message = strait::transfer::message;
   try {
     const auto first =
-        ship::format(ship::parse_message({reinterpret_cast<const std::byte*>(data), size}));
-    if (ship::format(ship::parse_message(first)) != first) std::abort();
-  } catch (const ship::MessageError&) {
+        message::format(message::parse_message({reinterpret_cast<const std::byte*>(data), size}));
+    if (message::format(message::parse_message(first)) != first) std::abort();
+  } catch (const message::MessageError&) {
     return 0;
   }
   return 0;

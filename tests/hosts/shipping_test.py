@@ -91,8 +91,8 @@ class Shipping(hosts.HostsCase):
         for host in self.hosts:
             host.shape(up_megabits=4)
         launched = self.start("apart", self.over_ssh(settings))
-        on_its_way = "checkpoint 2 is on its way home, .* MB to go; one more Ctrl-C leaves it"
-        launched.wait_for("what is waited for", lambda: re.search(on_its_way, launched.output()))
+        downloading = "downloading checkpoint 2, .* MB to go; one more Ctrl-C leaves it"
+        launched.wait_for("what is waited for", lambda: re.search(downloading, launched.output()))
         launched.signal(signal.SIGINT)
         self.assertEqual(launched.end(), 0, launched.output())
         self.assertRegex(launched.output(), "MB of checkpoint 2 stay on the hosts")
@@ -100,7 +100,7 @@ class Shipping(hosts.HostsCase):
         self.assertIn("stay on the hosts", told["text"])
         # Neither does who resumes.
         again = self.launch("resume", "runs/apart")
-        again.wait_for("what is waited for", lambda: re.search(on_its_way, again.output()))
+        again.wait_for("what is waited for", lambda: re.search(downloading, again.output()))
         again.signal(signal.SIGINT)
         self.assertEqual(again.end(), 130, again.output())
         self.assertIn("not resumed: ", again.output())

@@ -1,39 +1,37 @@
-#include "launcher/transfer/serve_queue.h"
+#include "launcher/transfer/chunk_source.h"
 
 #include <gtest/gtest.h>
-
-#include "launcher/transfer/rate_limit.h"
 
 namespace strait::transfer {
 namespace {
 
-TEST(ServeQueue, AChunkIsGivenToOneAndTheOthersAreSentThere) {
+TEST(ServeQueue, RedirectsToPeerThatGotChunk) {
   ServeQueue queue;
-  EXPECT_EQ(queue.given_to_another({0, "x", 7}), std::nullopt);
+  EXPECT_EQ(queue.sent_to_another({0, "x", 7}), std::nullopt);
   queue.push({0, "x", 7});
-  EXPECT_EQ(queue.given_to_another({0, "x", 7}), std::nullopt);
-  EXPECT_EQ(queue.given_to_another({1, "x", 7}), 0U);
-  EXPECT_EQ(queue.given_to_another({1, "x", 7, true}), std::nullopt);
-  EXPECT_EQ(queue.given_to_another({1, "y", 7}), std::nullopt);
-  queue.gone(0);
-  EXPECT_EQ(queue.given_to_another({1, "x", 7}), std::nullopt);
+  EXPECT_EQ(queue.sent_to_another({0, "x", 7}), std::nullopt);
+  EXPECT_EQ(queue.sent_to_another({1, "x", 7}), 0U);
+  EXPECT_EQ(queue.sent_to_another({1, "x", 7, true}), std::nullopt);
+  EXPECT_EQ(queue.sent_to_another({1, "y", 7}), std::nullopt);
+  queue.remove_peer(0);
+  EXPECT_EQ(queue.sent_to_another({1, "x", 7}), std::nullopt);
   EXPECT_TRUE(queue.empty());
 }
 
-TEST(ServeQueue, EverybodyInTurnAndWhoInsistsLast) {
+TEST(ServeQueue, ServesPeersInTurnAndForcedRequestsLast) {
   ServeQueue queue;
   queue.push({0, "x", 9, true});
   for (std::uint32_t chunk = 0; chunk < 3; ++chunk) queue.push({0, "x", chunk});
   queue.push({1, "x", 5});
   std::vector<std::pair<std::size_t, std::uint32_t>> order;
-  while (const auto wish = queue.next()) order.emplace_back(wish->peer, wish->chunk);
+  while (const auto request = queue.next()) order.emplace_back(request->peer, request->chunk);
   ASSERT_EQ(order.size(), 5U);
   EXPECT_EQ(order.back(), (std::pair<std::size_t, std::uint32_t>{0, 9}));
-  const bool soon = order[0].first == 1 || order[1].first == 1;
-  EXPECT_TRUE(soon);
+  const bool early = order[0].first == 1 || order[1].first == 1;
+  EXPECT_TRUE(early);
 }
 
-TEST(ServeQueue, WhoAsksForTooMuchIsRefused) {
+TEST(ServeQueue, RefusesTooManyRequestsOfOnePeer) {
   ServeQueue queue;
   for (std::uint32_t chunk = 0; chunk < ServeQueue::kMostWaiting; ++chunk) {
     EXPECT_TRUE(queue.push({3, "x", chunk}));
@@ -42,17 +40,17 @@ TEST(ServeQueue, WhoAsksForTooMuchIsRefused) {
   EXPECT_TRUE(queue.push({2, "x", 1000}));
 }
 
-TEST(RateLimit, HoldsTheAverageAndSavesNothingUp) {
+TEST(RateLimit, KeepsAverageAndAllowsNoBurst) {
   const RateLimit::Time start{std::chrono::seconds(1000)};
   RateLimit limit(1000);
-  limit.sent(start, 500);
+  limit.add(start, 500);
   EXPECT_EQ(limit.due(), start + std::chrono::milliseconds(500));
-  limit.sent(start + std::chrono::milliseconds(500), 1000);
+  limit.add(start + std::chrono::milliseconds(500), 1000);
   EXPECT_EQ(limit.due(), start + std::chrono::milliseconds(1500));
-  limit.sent(start + std::chrono::seconds(60), 1000);
+  limit.add(start + std::chrono::seconds(60), 1000);
   EXPECT_EQ(limit.due(), start + std::chrono::seconds(61));
   RateLimit none;
-  none.sent(start, 1 << 30);
+  none.add(start, 1 << 30);
   EXPECT_LE(none.due(), start);
 }
 

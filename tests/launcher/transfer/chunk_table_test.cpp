@@ -6,16 +6,14 @@
 
 #include "framework/store/file_descriptor.h"
 #include "framework/store/file_hash.h"
-#include "launcher/transfer/file_stamp.h"
-#include "launcher/transfer/chunk_set.h"
-#include "launcher/transfer/table_cache.h"
+#include "launcher/transfer/content_store.h"
 #include "tests/framework/store/expect_store_error.h"
 #include "tests/launcher/transfer/transfer_rig.h"
 
 namespace strait::transfer {
 namespace {
 
-TEST(ChunkTable, ItsChunksAreTheFile) {
+TEST(ChunkTable, HashesEachChunkAndWhole) {
   const store::TemporaryDirectory directory;
   const std::string bytes = random_bytes(2 * ChunkTable::kChunkBytes + 5, 1);
   store::write_bytes(directory / "file", bytes);
@@ -25,12 +23,12 @@ TEST(ChunkTable, ItsChunksAreTheFile) {
   EXPECT_EQ(table.bytes(2), 5U);
   EXPECT_EQ(table.whole, store::hash_text(bytes));
   const auto last = std::as_bytes(std::span(bytes)).last(5);
-  EXPECT_TRUE(table.proves(2, last));
-  EXPECT_FALSE(table.proves(1, last));
-  EXPECT_FALSE(table.proves(3, last));
+  EXPECT_TRUE(table.matches(2, last));
+  EXPECT_FALSE(table.matches(1, last));
+  EXPECT_FALSE(table.matches(3, last));
 }
 
-TEST(ChunkTable, TheIdIsOfTheContentOnly) {
+TEST(ChunkTable, IdDependsOnContentOnly) {
   const store::TemporaryDirectory directory;
   const std::string bytes = random_bytes(1000, 2);
   store::write_bytes(directory / "a", bytes);
@@ -42,7 +40,7 @@ TEST(ChunkTable, TheIdIsOfTheContentOnly) {
   EXPECT_NE(read_chunk_table(directory / "c").id(), id);
 }
 
-TEST(ChunkTable, AnEmptyFileHasNoChunks) {
+TEST(ChunkTable, EmptyFileHasNoChunks) {
   const store::TemporaryDirectory directory;
   store::write_bytes(directory / "empty", "");
   const ChunkTable table = read_chunk_table(directory / "empty");
@@ -50,7 +48,7 @@ TEST(ChunkTable, AnEmptyFileHasNoChunks) {
   EXPECT_EQ(table.count(), 0U);
 }
 
-TEST(ChunkTable, WhatIsNoTableIsSeen) {
+TEST(ChunkTable, RefusesTablesThatAreNotWellFormed) {
   ChunkTable table{5, std::string(32, 'a'), std::string(32, 'b')};
   EXPECT_TRUE(table.well_formed());
   table.size = ChunkTable::kChunkBytes + 1;
@@ -60,7 +58,7 @@ TEST(ChunkTable, WhatIsNoTableIsSeen) {
   EXPECT_FALSE(table.well_formed());
 }
 
-TEST(TableCache, AFileThatDidNotChangeIsNotReadAgain) {
+TEST(TableCache, DoesNotReadUnchangedFileAgain) {
   const store::TemporaryDirectory directory;
   const TableCache cache(directory / "tables");
   store::write_bytes(directory / "file", random_bytes(1000, 3));
@@ -68,7 +66,7 @@ TEST(TableCache, AFileThatDidNotChangeIsNotReadAgain) {
   ASSERT_EQ(std::filesystem::file_size(directory / "file"), 1000U);
   const FileStamp stamp = FileStamp::of(directory / "file");
   EXPECT_EQ(cache.table(directory / "file"), first);
-  // What the cache says is believed as long as the stamp holds: a planted answer comes back.
+  // The entry is used while the stamp is the same: a planted hash is relocked.
   for (const auto& entry : std::filesystem::directory_iterator(directory / "tables")) {
     std::string text = store::read_bytes(entry.path());
     const std::size_t at = text.rfind(first.whole);
@@ -82,7 +80,7 @@ TEST(TableCache, AFileThatDidNotChangeIsNotReadAgain) {
   EXPECT_EQ(cache.table(directory / "file"), read_chunk_table(directory / "file"));
 }
 
-TEST(TableCache, ATornEntryIsMadeAgain) {
+TEST(TableCache, ReplacesIncompleteEntry) {
   const store::TemporaryDirectory directory;
   const TableCache cache(directory / "tables");
   store::write_bytes(directory / "file", random_bytes(1000, 5));
@@ -95,7 +93,7 @@ TEST(TableCache, ATornEntryIsMadeAgain) {
                             [&] { cache.table(directory / "nothing-here"); });
 }
 
-TEST(TableCache, WhatAKilledWriterLeftGoesWithTheNextEntry) {
+TEST(TableCache, RemovesIncompleteFilesOfKilledWriters) {
   const store::TemporaryDirectory directory;
   const TableCache cache(directory / "tables");
   store::write_bytes(directory / "a", random_bytes(1000, 6));
@@ -111,7 +109,7 @@ TEST(TableCache, WhatAKilledWriterLeftGoesWithTheNextEntry) {
   EXPECT_EQ(entries, 2);
 }
 
-TEST(TableCache, WhatWasNotedLongAgoGoesWithTheNextEntry) {
+TEST(TableCache, RemovesOldEntries) {
   const store::TemporaryDirectory directory;
   const TableCache cache(directory / "tables");
   store::write_bytes(directory / "a", random_bytes(1000, 6));
@@ -121,7 +119,7 @@ TEST(TableCache, WhatWasNotedLongAgoGoesWithTheNextEntry) {
   const auto of_a = *std::filesystem::directory_iterator(directory / "tables");
   cache.table(directory / "b");
   std::filesystem::last_write_time(of_a, std::filesystem::file_time_type::clock::now() -
-                                             TableCache::kKept - std::chrono::hours(1));
+                                             TableCache::kMaxAge - std::chrono::hours(1));
   cache.table(directory / "c");
   EXPECT_FALSE(std::filesystem::exists(of_a));
   using Entries = std::filesystem::directory_iterator;
@@ -129,19 +127,19 @@ TEST(TableCache, WhatWasNotedLongAgoGoesWithTheNextEntry) {
   EXPECT_EQ(cache.table(directory / "a"), table);
 }
 
-TEST(TableCache, WhileAnotherWritesATableIsGivenAndNotKept) {
+TEST(TableCache, RelocksTableWithoutCachingWhileLocked) {
   const store::TemporaryDirectory directory;
   const TableCache cache(directory / "tables");
   store::write_bytes(directory / "file", random_bytes(1000, 8));
-  const store::FileDescriptor turn(
+  const store::FileDescriptor lock(
       ::open((directory / "tables.lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
-  ASSERT_TRUE(turn.open());
-  ASSERT_EQ(::flock(turn.number(), LOCK_EX), 0);
+  ASSERT_TRUE(lock.open());
+  ASSERT_EQ(::flock(lock.number(), LOCK_EX), 0);
   EXPECT_EQ(cache.table(directory / "file"), read_chunk_table(directory / "file"));
   EXPECT_TRUE(std::filesystem::is_empty(directory / "tables"));
 }
 
-TEST(ChunkSet, HoldsTheChunksOfByteRanges) {
+TEST(ChunkSet, HoldingFindsChunksOfByteRanges) {
   const ChunkTable table{
       3 * ChunkTable::kChunkBytes + 1, {}, std::string(4 * ChunkTable::kDigits, 'a')};
   const std::vector<ByteRange> ranges = {{0, 1}, {ChunkTable::kChunkBytes * 3, 1ULL << 60}, {9, 9}};
@@ -152,7 +150,7 @@ TEST(ChunkSet, HoldsTheChunksOfByteRanges) {
   EXPECT_FALSE(set.contains(ChunkSet::all(4)));
 }
 
-TEST(ChunkSet, RunsOutsideOfTheFileChangeNothing) {
+TEST(ChunkSet, InsertRefusesRunsOutOfRange) {
   ChunkSet set(4);
   const std::vector<ChunkRun> outside = {{0, 2}, {3, 0xffffffff}};
   EXPECT_FALSE(set.insert(outside));

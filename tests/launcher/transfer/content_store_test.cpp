@@ -12,17 +12,17 @@ namespace {
 
 class ContentStoreTest : public testing::Test {
  protected:
-  // A content of one mebibyte that was used last at this time.
+  // A content of one mebibyte, last used at this time.
   ChunkTable add(ContentStore& store, std::uint64_t seed, std::int64_t used) {
     const std::string bytes = random_bytes(ChunkTable::kChunkBytes, seed);
     store::write_bytes(directory_ / "source", bytes);
     const ChunkTable table = read_chunk_table(directory_ / "source");
-    PinnedContent held = store.hold(table);
-    PartialFile file(held.data(), table);
+    PinnedContent pinned = store.pin(table);
+    PartialFile file(pinned.data(), table);
     file.write(0, std::as_bytes(std::span(bytes)));
-    file.settle();
+    file.save();
     const timespec times[2] = {{used, 0}, {used, 0}};
-    const auto mark = held.data().parent_path() / "in-use";
+    const auto mark = pinned.data().parent_path() / "in-use";
     EXPECT_EQ(::utimensat(AT_FDCWD, mark.c_str(), times, 0), 0);
     return table;
   }
@@ -30,7 +30,7 @@ class ContentStoreTest : public testing::Test {
   store::TemporaryDirectory directory_;
 };
 
-TEST_F(ContentStoreTest, WhatIsLongestUnusedGoesFirstAndWhatIsHeldStays) {
+TEST_F(ContentStoreTest, EvictsLeastRecentlyUsedAndKeepsPinned) {
   ContentStore store(directory_ / "content", 2 * ChunkTable::kChunkBytes + 100'000);
   const ChunkTable oldest = add(store, 1, 1000);
   const ChunkTable older = add(store, 2, 2000);
@@ -39,7 +39,7 @@ TEST_F(ContentStoreTest, WhatIsLongestUnusedGoesFirstAndWhatIsHeldStays) {
     const auto held = store.find(oldest.id());
     ASSERT_TRUE(held.has_value());
     ContentStore another_process(directory_ / "content", 100'000);
-    another_process.prune();
+    another_process.evict();
     EXPECT_TRUE(std::filesystem::exists(held->data()));
   }
   EXPECT_FALSE(store.find(older.id()).has_value());
@@ -51,25 +51,25 @@ TEST_F(ContentStoreTest, NothingGoesBelowTheLimit) {
   ContentStore store(directory_ / "content", 2 * ChunkTable::kChunkBytes + 100'000);
   const ChunkTable first = add(store, 1, 1000);
   const ChunkTable second = add(store, 2, 2000);
-  store.prune();
+  store.evict();
   EXPECT_TRUE(std::filesystem::exists(store.directory() / first.id()));
-  store.prune(ChunkTable::kChunkBytes);
+  store.evict(ChunkTable::kChunkBytes);
   EXPECT_FALSE(std::filesystem::exists(store.directory() / first.id()));
   EXPECT_TRUE(std::filesystem::exists(store.directory() / second.id()));
 }
 
-TEST_F(ContentStoreTest, OneWritesAndTheNextGoesOnWhenItIsDone) {
+TEST_F(ContentStoreTest, OneWriterAtATime) {
   ContentStore store(directory_ / "content");
   const ChunkTable table = add(store, 1, 1000);
-  PinnedContent one = store.hold(table);
-  PinnedContent other = store.hold(table);
-  EXPECT_TRUE(one.try_to_write());
-  EXPECT_FALSE(other.try_to_write());
-  one.end_writing();
-  EXPECT_TRUE(other.try_to_write());
+  PinnedContent one = store.pin(table);
+  PinnedContent other = store.pin(table);
+  EXPECT_TRUE(one.try_lock_for_writing());
+  EXPECT_FALSE(other.try_lock_for_writing());
+  one.unlock_writing();
+  EXPECT_TRUE(other.try_lock_for_writing());
 }
 
-TEST_F(ContentStoreTest, WhatIsNoContentIsNotFound) {
+TEST_F(ContentStoreTest, FindRefusesDamagedContent) {
   ContentStore store(directory_ / "content");
   const ChunkTable table = add(store, 1, 1000);
   EXPECT_FALSE(store.find("../content").has_value());

@@ -8,7 +8,7 @@
 #include <random>
 #include <vector>
 
-#include "launcher/transfer/serve_queue.h"
+#include "launcher/transfer/chunk_source.h"
 
 namespace strait::transfer {
 namespace {
@@ -19,95 +19,95 @@ constexpr std::chrono::milliseconds kTick{10};
 
 const std::vector<ChunkRun> kAll = {{0, 4}};
 
-TEST(FetchPlan, WhatFewHaveGoesFirst) {
+TEST(FetchPlan, RequestsRarestChunkFirst) {
   FetchPlan plan(ChunkSet::all(4), 1);
-  plan.has(0, kAll);
-  plan.has(1, std::vector<ChunkRun>{{0, 3}});
-  const std::vector<SourceWindow> paces(2);
-  const auto first = plan.next(0, paces, kStart);
+  plan.add_chunks(0, kAll);
+  plan.add_chunks(1, std::vector<ChunkRun>{{0, 3}});
+  const std::vector<SourceWindow> windows(2);
+  const auto first = plan.next(0, windows, kStart);
   ASSERT_TRUE(first.has_value());
   EXPECT_EQ(first->chunk, 3U);
-  EXPECT_FALSE(first->insist);
+  EXPECT_FALSE(first->force);
 }
 
-TEST(FetchPlan, AChunkIsAskedOfOneAtATime) {
+TEST(FetchPlan, RequestsChunkFromOneSourceAtATime) {
   FetchPlan plan(ChunkSet::all(1), 1);
-  plan.has(0, std::vector<ChunkRun>{{0, 1}});
-  plan.has(1, std::vector<ChunkRun>{{0, 1}});
-  const std::vector<SourceWindow> paces(2);
-  plan.asked(0, plan.next(0, paces, kStart)->chunk);
-  EXPECT_FALSE(plan.next(1, paces, kStart).has_value());
-  EXPECT_FALSE(plan.arrived(1, 0));
-  plan.lost(0);
-  EXPECT_TRUE(plan.next(1, paces, kStart).has_value());
+  plan.add_chunks(0, std::vector<ChunkRun>{{0, 1}});
+  plan.add_chunks(1, std::vector<ChunkRun>{{0, 1}});
+  const std::vector<SourceWindow> windows(2);
+  plan.requested(0, plan.next(0, windows, kStart)->chunk);
+  EXPECT_FALSE(plan.next(1, windows, kStart).has_value());
+  EXPECT_FALSE(plan.received(1, 0));
+  plan.remove_source(0);
+  EXPECT_TRUE(plan.next(1, windows, kStart).has_value());
 }
 
-// Sources that each leave a chunk to the other would stand still for ever.
-TEST(FetchPlan, HoweverFastSourcesAreOneOfThemIsAsked) {
+// If all sources deferred to each other, the fetch would hang.
+TEST(FetchPlan, AlwaysRequestsFromSomeSource) {
   std::mt19937_64 numbers(11);
   std::uniform_real_distribution<double> magnitude(-3, 1);
   for (int round = 0; round < 5000; ++round) {
     const std::size_t count = 2 + numbers() % 4;
     FetchPlan plan(ChunkSet::all(1), numbers());
-    std::vector<SourceWindow> paces(count);
+    std::vector<SourceWindow> windows(count);
     for (std::size_t i = 0; i < count; ++i) {
-      plan.has(i, std::vector<ChunkRun>{{0, 1}});
+      plan.add_chunks(i, std::vector<ChunkRun>{{0, 1}});
       if (numbers() % 2 == 0) plan.spare(i);
-      paces[i].round_trip(SourceWindow::Seconds(std::pow(10, magnitude(numbers))));
+      windows[i].set_round_trip(SourceWindow::Seconds(std::pow(10, magnitude(numbers))));
     }
     bool asked = false;
-    for (std::size_t i = 0; i < count; ++i) asked |= plan.next(i, paces, kStart).has_value();
+    for (std::size_t i = 0; i < count; ++i) asked |= plan.next(i, windows, kStart).has_value();
     ASSERT_TRUE(asked) << "seed 11, round " << round;
   }
 }
 
-TEST(FetchPlan, WhoIsToldOfAnotherWaitsForItAndThenInsists) {
+TEST(FetchPlan, ForcesRequestAfterRedirectTimeout) {
   FetchPlan plan(ChunkSet::all(1), 1);
-  plan.has(0, std::vector<ChunkRun>{{0, 1}});
-  plan.has(1, {});
-  const std::vector<SourceWindow> paces(2);
-  plan.asked(0, 0);
-  EXPECT_TRUE(plan.elsewhere(0, 0, 1, kStart));
-  EXPECT_FALSE(plan.next(0, paces, kStart).has_value());
-  const auto later = plan.next(0, paces, kStart + FetchPlan::kPatience);
+  plan.add_chunks(0, std::vector<ChunkRun>{{0, 1}});
+  plan.add_chunks(1, {});
+  const std::vector<SourceWindow> windows(2);
+  plan.requested(0, 0);
+  EXPECT_TRUE(plan.redirected(0, 0, 1, kStart));
+  EXPECT_FALSE(plan.next(0, windows, kStart).has_value());
+  const auto later = plan.next(0, windows, kStart + FetchPlan::kRedirectTimeout);
   ASSERT_TRUE(later.has_value());
-  EXPECT_TRUE(later->insist);
-  plan.lost(1);
-  EXPECT_TRUE(plan.next(0, paces, kStart).has_value());
+  EXPECT_TRUE(later->force);
+  plan.remove_source(1);
+  EXPECT_TRUE(plan.next(0, windows, kStart).has_value());
 }
 
-TEST(FetchPlan, TheSparedSourceIsLeftAloneUnlessItIsMuchNearer) {
+TEST(FetchPlan, SparesSharedUplinkUnlessMuchNearer) {
   FetchPlan plan(ChunkSet::all(1), 1);
   plan.spare(0);
-  plan.has(0, std::vector<ChunkRun>{{0, 1}});
-  plan.has(1, std::vector<ChunkRun>{{0, 1}});
-  std::vector<SourceWindow> paces(2);
-  EXPECT_FALSE(plan.next(0, paces, kStart).has_value());
-  EXPECT_TRUE(plan.next(1, paces, kStart).has_value());
-  paces[1].round_trip(SourceWindow::Seconds(2));
-  EXPECT_TRUE(plan.next(0, paces, kStart).has_value());
-  EXPECT_FALSE(plan.next(1, paces, kStart).has_value());
+  plan.add_chunks(0, std::vector<ChunkRun>{{0, 1}});
+  plan.add_chunks(1, std::vector<ChunkRun>{{0, 1}});
+  std::vector<SourceWindow> windows(2);
+  EXPECT_FALSE(plan.next(0, windows, kStart).has_value());
+  EXPECT_TRUE(plan.next(1, windows, kStart).has_value());
+  windows[1].set_round_trip(SourceWindow::Seconds(2));
+  EXPECT_TRUE(plan.next(0, windows, kStart).has_value());
+  EXPECT_FALSE(plan.next(1, windows, kStart).has_value());
 }
 
-TEST(FetchPlan, ChunksThatTheFileDoesNotHaveAreALie) {
+TEST(FetchPlan, RefusesRunsOutOfRange) {
   FetchPlan plan(ChunkSet::all(4), 1);
-  EXPECT_FALSE(plan.has(0, std::vector<ChunkRun>{{3, 2}}));
+  EXPECT_FALSE(plan.add_chunks(0, std::vector<ChunkRun>{{3, 2}}));
 }
 
-TEST(SourceWindow, AsksForAsMuchAsThePathHolds) {
-  SourceWindow pace;
-  pace.round_trip(SourceWindow::Seconds(0.4));
+TEST(SourceWindow, WindowMatchesPathCapacity) {
+  SourceWindow window;
+  window.set_round_trip(SourceWindow::Seconds(0.4));
   Time now = kStart;
   const auto run = [&](double bytes_per_second) {
     for (int i = 0; i < 200; ++i) {
-      while (pace.room() > 0) pace.asked(now);
-      // A full path brings a chunk in the time that its rate says; a path with gaps later.
-      const double rate = std::min(bytes_per_second, pace.outstanding() * 1048576 / 0.4);
+      while (window.room() > 0) window.requested(now);
+      // A full path delivers at its rate; a window that is too small is slower.
+      const double rate = std::min(bytes_per_second, window.outstanding() * 1048576 / 0.4);
       now += std::chrono::duration_cast<Time::duration>(SourceWindow::Seconds(1048576 / rate));
-      pace.answered(now, 1048576);
+      window.received(now, 1048576);
     }
-    while (pace.room() > 0) pace.asked(now);
-    return pace.outstanding();
+    while (window.room() > 0) window.requested(now);
+    return window.outstanding();
   };
   const int narrow = run(1e6);
   EXPECT_EQ(narrow, SourceWindow::kLeast);
@@ -116,12 +116,12 @@ TEST(SourceWindow, AsksForAsMuchAsThePathHolds) {
   EXPECT_LE(wide, SourceWindow::kMost);
 }
 
-// Receivers and one source with paths of equal speed in an instant world of ticks: every chunk
-// takes one tick. The source's uplink carries each chunk once, whatever the seed.
+// A simulation in ticks of receivers and one source with paths of equal speed: every chunk takes one
+// tick. The source's uplink carries each chunk once, for every seed.
 struct Swarm {
   struct Receiver {
     std::unique_ptr<FetchPlan> plan;
-    std::vector<SourceWindow> paces;
+    std::vector<SourceWindow> windows;
     ServeQueue queue;
     ChunkSet here;
   };
@@ -134,9 +134,9 @@ struct Swarm {
                            ChunkSet(chunks)});
       FetchPlan& plan = *receivers.back().plan;
       plan.spare(count);
-      plan.has(count, std::vector<ChunkRun>{{0, chunks}});
+      plan.add_chunks(count, std::vector<ChunkRun>{{0, chunks}});
       for (std::size_t other = 0; other < count; ++other) {
-        if (other != i) plan.has(other, {});
+        if (other != i) plan.add_chunks(other, {});
       }
     }
   }
@@ -149,17 +149,17 @@ struct Swarm {
     for (std::size_t i = 0; i < receivers.size(); ++i) {
       Receiver& receiver = receivers[i];
       for (std::size_t source = 0; source <= receivers.size(); ++source) {
-        while (receiver.paces[source].room() > 0) {
-          const auto choice = receiver.plan->next(source, receiver.paces, now);
+        while (receiver.windows[source].room() > 0) {
+          const auto choice = receiver.plan->next(source, receiver.windows, now);
           if (!choice) break;
-          receiver.plan->asked(source, choice->chunk);
-          receiver.paces[source].asked(now);
-          const ServeQueue::Wish wish{i, "x", choice->chunk, choice->insist};
-          if (const auto other = queue_of(source).given_to_another(wish)) {
-            receiver.plan->elsewhere(source, choice->chunk, *other, now);
-            receiver.paces[source].let_go();
+          receiver.plan->requested(source, choice->chunk);
+          receiver.windows[source].requested(now);
+          const ServeQueue::Request request{i, "x", choice->chunk, choice->force};
+          if (const auto other = queue_of(source).sent_to_another(request)) {
+            receiver.plan->redirected(source, choice->chunk, *other, now);
+            receiver.windows[source].declined();
           } else {
-            queue_of(source).push(wish);
+            queue_of(source).push(request);
           }
         }
       }
@@ -168,17 +168,17 @@ struct Swarm {
 
   void serve(Time now) {
     for (std::size_t source = 0; source <= receivers.size(); ++source) {
-      const auto wish = queue_of(source).next();
-      if (!wish) continue;
-      Receiver& receiver = receivers[wish->peer];
-      EXPECT_TRUE(receiver.plan->arrived(source, wish->chunk));
-      EXPECT_FALSE(receiver.here.contains(wish->chunk));
-      receiver.here.insert(wish->chunk);
-      receiver.paces[source].answered(now, ChunkTable::kChunkBytes);
-      if (source == receivers.size()) ++given_by_source;
+      const auto request = queue_of(source).next();
+      if (!request) continue;
+      Receiver& receiver = receivers[request->peer];
+      EXPECT_TRUE(receiver.plan->received(source, request->chunk));
+      EXPECT_FALSE(receiver.here.contains(request->chunk));
+      receiver.here.insert(request->chunk);
+      receiver.windows[source].received(now, ChunkTable::kChunkBytes);
+      if (source == receivers.size()) ++sent_by_source;
       for (std::size_t other = 0; other < receivers.size(); ++other) {
-        if (other == wish->peer) continue;
-        receivers[other].plan->has(wish->peer, std::vector<ChunkRun>{{wish->chunk, 1}});
+        if (other == request->peer) continue;
+        receivers[other].plan->add_chunks(request->peer, std::vector<ChunkRun>{{request->chunk, 1}});
       }
     }
   }
@@ -191,10 +191,10 @@ struct Swarm {
   std::uint32_t chunks;
   std::vector<Receiver> receivers;
   ServeQueue source_queue;
-  std::uint32_t given_by_source = 0;
+  std::uint32_t sent_by_source = 0;
 };
 
-TEST(FetchPlan, TheSourcesUplinkCarriesEachChunkOnceAndAllIsThereSoon) {
+TEST(FetchPlan, SourceSendsEachChunkOnceAndSwarmFinishesSoon) {
   for (std::uint64_t seed = 1; seed <= 50; ++seed) {
     Swarm swarm(2 + seed % 5, static_cast<std::uint32_t>(20 + seed * 7), seed);
     Time now = kStart;
@@ -205,8 +205,8 @@ TEST(FetchPlan, TheSourcesUplinkCarriesEachChunkOnceAndAllIsThereSoon) {
       swarm.serve(now);
     }
     ASSERT_TRUE(swarm.done()) << "seed " << seed;
-    EXPECT_EQ(swarm.given_by_source, swarm.chunks) << "seed " << seed;
-    // Alone the source would need one tick a chunk and receiver.
+    EXPECT_EQ(swarm.sent_by_source, swarm.chunks) << "seed " << seed;
+    // One source alone would need one tick for each chunk and receiver.
     EXPECT_LT(ticks, swarm.chunks * 3 / 2 + 10) << "seed " << seed;
   }
 }

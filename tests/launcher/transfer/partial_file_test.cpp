@@ -8,9 +8,9 @@
 namespace strait::transfer {
 namespace {
 
-class ChunkFileTest : public testing::Test {
+class PartialFileTest : public testing::Test {
  protected:
-  ChunkFileTest() : bytes_(random_bytes(4 * ChunkTable::kChunkBytes + 100, 1)) {
+  PartialFileTest() : bytes_(random_bytes(4 * ChunkTable::kChunkBytes + 100, 1)) {
     store::write_bytes(directory_ / "source", bytes_);
     table_ = read_chunk_table(directory_ / "source");
   }
@@ -25,7 +25,7 @@ class ChunkFileTest : public testing::Test {
   ChunkTable table_;
 };
 
-TEST_F(ChunkFileTest, HasItsSizeFromTheStartAndHolesWhereNothingCame) {
+TEST_F(PartialFileTest, HasFullSizeAndHolesFromStart) {
   PartialFile file = open();
   EXPECT_TRUE(file.write(3, chunk(3)));
   EXPECT_EQ(std::filesystem::file_size(file.path()), bytes_.size());
@@ -35,35 +35,35 @@ TEST_F(ChunkFileTest, HasItsSizeFromTheStartAndHolesWhereNothingCame) {
   EXPECT_EQ(there.substr(0, 100), std::string(100, '\0'));
 }
 
-TEST_F(ChunkFileTest, TakesNoChunkThatIsAnother) {
+TEST_F(PartialFileTest, RefusesChunkWithWrongHash) {
   PartialFile file = open();
   EXPECT_FALSE(file.write(1, chunk(2)));
   EXPECT_FALSE(file.write(4, chunk(3)));
   EXPECT_TRUE(file.chunks().empty());
 }
 
-TEST_F(ChunkFileTest, KnowsItsChunksAgainWithAndWithoutItsNote) {
+TEST_F(PartialFileTest, FindsItsChunksWithAndWithoutNote) {
   {
     PartialFile file = open();
     file.write(0, chunk(0));
-    file.settle();
-    file.write(4, chunk(4));  // behind the note, as before a crash
+    file.save();
+    file.write(4, chunk(4));  // newer than the note, as after a crash
   }
   PartialFile crashed = open();
   EXPECT_EQ(crashed.chunks().runs(), (std::vector<ChunkRun>{{0, 1}, {4, 1}}));
-  crashed.settle();
+  crashed.save();
   EXPECT_EQ(open().chunks().runs(), (std::vector<ChunkRun>{{0, 1}, {4, 1}}));
   store::write_bytes(directory_ / "data.have", "{\"table\": 3");
   EXPECT_EQ(open().chunks().runs(), (std::vector<ChunkRun>{{0, 1}, {4, 1}}));
 }
 
-TEST_F(ChunkFileTest, DamageIsFoundEvenWhereTheNoteSaysAllIsThere) {
+TEST_F(PartialFileTest, FindsDamageDespiteNote) {
   {
     PartialFile file = open();
     for (std::uint32_t number = 0; number < table_.count(); ++number) {
       file.write(number, chunk(number));
     }
-    file.settle();
+    file.save();
   }
   std::string damaged = bytes_;
   damaged[ChunkTable::kChunkBytes + 7] ^= 1;
@@ -71,19 +71,19 @@ TEST_F(ChunkFileTest, DamageIsFoundEvenWhereTheNoteSaysAllIsThere) {
   EXPECT_EQ(open().chunks().runs(), (std::vector<ChunkRun>{{0, 1}, {2, 3}}));
 }
 
-TEST_F(ChunkFileTest, AFinishedFileStandsAloneUnderItsName) {
+TEST_F(PartialFileTest, FinishRenamesAndRemovesNote) {
   PartialFile file = open();
   for (std::uint32_t number = 0; number < table_.count(); ++number) {
     file.write(number, chunk(number));
   }
-  file.settle();
+  file.save();
   file.finish(directory_ / "whole");
   EXPECT_EQ(store::read_bytes(directory_ / "whole"), bytes_);
   EXPECT_FALSE(std::filesystem::exists(directory_ / "data"));
   EXPECT_FALSE(std::filesystem::exists(directory_ / "data.have"));
 }
 
-TEST_F(ChunkFileTest, NoRoomIsOneSentence) {
+TEST_F(PartialFileTest, ReportsMissingRoom) {
   store::expect_store_error(
       store::StoreError::Kind::storage_full,
       {"no room for the model", "1152921504606846976 bytes are needed", "are free in", "make room"},

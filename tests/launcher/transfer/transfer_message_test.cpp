@@ -4,33 +4,33 @@
 
 #include <random>
 
-namespace strait::transfer::ship {
+namespace strait::transfer::message {
 namespace {
 
 const std::string kId(ChunkTable::kDigits, 'a');
 const ChunkTable kTable{ChunkTable::kChunkBytes + 1, kId, kId + kId};
 
 std::vector<Message> one_of_each() {
-  return {Seek{kId},
+  return {Subscribe{kId},
           Have{kId, {{0, 1}, {7, 3}}},
-          Get{kId, 5, true},
+          GetChunk{kId, 5, true},
           Chunk{kId, 5, {std::byte{1}, std::byte{2}}},
-          Elsewhere{kId, 5, "keeper.2"},
+          Redirect{kId, 5, "keeper.2"},
           Missing{kId, 5},
-          Look{1, "/data/tokens"},
-          Bring{2, kTable, {{0, 2}}, "/run/tokens"},
-          Put{3, "/run/manifest.json", "{}"},
-          Forget{2},
-          Seen{1, kTable},
-          Brought{2, 12345},
-          Refused{4, base::ExitCode::storage_full, "no room"},
-          Neighbour{"keeper.1", "alice@b", "tcp://10.0.0.2:47003"},
-          Prune{5, "/run", {100, 200}},
+          Stat{1, "/data/tokens"},
+          Fetch{2, kTable, {{0, 2}}, "/run/tokens"},
+          WriteFile{3, "/run/manifest.json", "{}"},
+          Cancel{2},
+          StatResult{1, kTable},
+          Done{2, 12345},
+          Failed{4, base::ExitCode::storage_full, "no room"},
+          PeerEndpoint{"keeper.1", "alice@b", "tcp://10.0.0.2:47003"},
+          PruneCheckpoints{5, "/run", {100, 200}},
           Listening{"tcp://10.0.0.1:47003"},
           Rewind{6, "/run", 100}};
 }
 
-TEST(ShipMessage, EveryKindComesBackAsItWas) {
+TEST(TransferMessage, EveryKindRoundTrips) {
   ASSERT_EQ(one_of_each().size(), std::variant_size_v<Message>);
   for (const Message& message : one_of_each()) {
     const net::Frame frame = format(message);
@@ -40,13 +40,13 @@ TEST(ShipMessage, EveryKindComesBackAsItWas) {
   }
 }
 
-TEST(ShipMessage, TheBytesAreThoseOfThePage) {
-  const net::Frame frame = format(Get{kId, 0x01020304, true});
+TEST(TransferMessage, MatchesBytesInReadme) {
+  const net::Frame frame = format(GetChunk{kId, 0x01020304, true});
   const std::string expected = std::string(1, '\2') + kId + std::string("\4\3\2\1\1", 5);
   EXPECT_EQ(std::string(reinterpret_cast<const char*>(frame.data()), frame.size()), expected);
 }
 
-TEST(ShipMessage, AChunkIsWrittenInPlace) {
+TEST(TransferMessage, ChunkFrameIsWrittenInPlace) {
   std::span<std::byte> content;
   net::Frame frame = chunk_frame(kId, 3, 2, content);
   ASSERT_EQ(content.size(), 2U);
@@ -55,18 +55,18 @@ TEST(ShipMessage, AChunkIsWrittenInPlace) {
   EXPECT_EQ(frame, format(Chunk{kId, 3, {std::byte{8}, std::byte{9}}}));
 }
 
-TEST(ShipMessage, CountsThatCannotBeAreRefusedBeforeMemoryIsSpent) {
+TEST(TransferMessage, RefusesImpossibleCountsBeforeAllocation) {
   net::Frame frame = format(Have{kId, {}});
   for (std::size_t byte = frame.size() - 4; byte < frame.size(); ++byte)
     frame[byte] = std::byte{0xff};
   EXPECT_THROW(parse_message(frame), MessageError);
   ChunkTable lying = kTable;
   lying.size = std::uint64_t{1} << 60;
-  EXPECT_THROW(parse_message(format(Seen{1, lying})), MessageError);
+  EXPECT_THROW(parse_message(format(StatResult{1, lying})), MessageError);
 }
 
-// Whatever arrives is refused, or is a message that says just what its bytes say.
-TEST(ShipMessage, DamagedFramesAreRefusedOrMeanWhatTheySay) {
+// A damaged frame is refused, or parses to a message that formats to the same bytes.
+TEST(TransferMessage, RefusesDamagedFramesOrReadsThemExactly) {
   std::mt19937_64 generator(7);
   int refused = 0;
   for (int round = 0; round < 20'000; ++round) {
@@ -86,4 +86,4 @@ TEST(ShipMessage, DamagedFramesAreRefusedOrMeanWhatTheySay) {
 }
 
 }  // namespace
-}  // namespace strait::transfer::ship
+}  // namespace strait::transfer::message

@@ -5,7 +5,7 @@
 namespace strait::transfer {
 namespace {
 
-net::ProcessName keeper_name(std::size_t number) {
+net::ProcessName host_agent_name(std::size_t number) {
   return net::ProcessName::keeper(static_cast<std::uint32_t>(number));
 }
 
@@ -21,18 +21,18 @@ std::string random_bytes(std::size_t count, std::uint64_t seed) {
 TransferHost::TransferHost(net::ProcessName its_name, TransferAgentOptions its_options)
     : name(its_name), options(std::move(its_options)) {
   options.store = directory / "content";
-  options.takes_orders = name != net::ProcessName::coordinator();
+  options.accepts_commands = name != net::ProcessName::coordinator();
   start();
 }
 
-void TransferHost::start() { porter = std::make_unique<TransferAgent>(options); }
+void TransferHost::start() { agent = std::make_unique<TransferAgent>(options); }
 
 TransferRig::TransferRig(std::size_t count, const TransferAgentOptions& options)
     : launcher(net::ProcessName::coordinator(), options) {
   for (std::size_t i = 0; i < count; ++i) {
-    keepers.push_back(std::make_unique<TransferHost>(keeper_name(i), options));
-    link(launcher, *keepers[i]);
-    for (std::size_t other = 0; other < i; ++other) link(*keepers[other], *keepers[i]);
+    hosts.push_back(std::make_unique<TransferHost>(host_agent_name(i), options));
+    link(launcher, *hosts[i]);
+    for (std::size_t other = 0; other < i; ++other) link(*hosts[other], *hosts[i]);
   }
 }
 
@@ -45,17 +45,17 @@ void TransferRig::link(TransferHost& left, TransferHost& right) {
   right_end.options.name = "ship";
   right_end.options.peer = left.name;
   auto [at_left, at_right] = net::memory_link(left_end, right_end);
-  left.porter->join(right.name, right.name.text(), std::move(at_left));
-  right.porter->join(left.name, left.name.text(), std::move(at_right));
+  left.agent->add_peer(right.name, right.name.text(), std::move(at_left));
+  right.agent->add_peer(left.name, left.name.text(), std::move(at_right));
 }
 
-void TransferRig::restart(std::size_t keeper) {
-  TransferHost& host = *keepers.at(keeper);
+void TransferRig::restart(std::size_t number) {
+  TransferHost& host = *hosts.at(number);
   host.stop();
   host.start();
   link(launcher, host);
-  for (std::size_t other = 0; other < keepers.size(); ++other) {
-    if (other != keeper) link(*keepers[other], host);
+  for (std::size_t other = 0; other < hosts.size(); ++other) {
+    if (other != number) link(*hosts[other], host);
   }
 }
 

@@ -14,36 +14,36 @@ namespace strait::transfer {
 
 std::string random_bytes(std::size_t count, std::uint64_t seed);
 
-// A host with a directory and a porter, which can be stopped and started again.
+// A host with a directory and a transfer agent, which can be stopped and started again.
 struct TransferHost {
   TransferHost(net::ProcessName its_name, TransferAgentOptions its_options);
 
   void start();
-  void stop() { porter.reset(); }
+  void stop() { agent.reset(); }
 
   store::TemporaryDirectory directory;
   net::ProcessName name;
   TransferAgentOptions options;
-  std::unique_ptr<TransferAgent> porter;
+  std::unique_ptr<TransferAgent> agent;
 };
 
-// A launcher and keepers, each linked to each other one by memory links.
+// A launcher and host agents with a memory link between every two.
 struct TransferRig {
-  explicit TransferRig(std::size_t keepers, const TransferAgentOptions& options = {});
+  explicit TransferRig(std::size_t count, const TransferAgentOptions& options = {});
 
   static void link(TransferHost& left, TransferHost& right);
-  // Stops a keeper, starts it again over what lies on its disk, and links it to everybody.
-  void restart(std::size_t keeper);
+  // Stops a host's agent, starts it again over the same directory, and links it with all others.
+  void restart(std::size_t number);
 
   TransferHost launcher;
-  std::vector<std::unique_ptr<TransferHost>> keepers;
+  std::vector<std::unique_ptr<TransferHost>> hosts;
 };
 
-// The value of a future that must come; a test that waits for ever names itself this way.
+// The value of a future; fails after a minute, so that a test that hangs is named.
 template <class T>
-T soon(std::future<T>& future) {
+T get_soon(std::future<T>& future) {
   if (future.wait_for(std::chrono::seconds(60)) != std::future_status::ready) {
-    throw std::runtime_error("no answer within a minute");
+    throw std::runtime_error("timed out after 60 s");
   }
   return future.get();
 }

@@ -1,0 +1,156 @@
+#include "launcher/transfer/transfer_commands.h"
+
+#include <utility>
+#include <vector>
+
+#include "framework/store/atomic_file.h"
+#include "framework/store/checkpoint.h"
+#include "framework/store/store_error.h"
+#include "launcher/base/errors.h"
+
+namespace strait::transfer {
+namespace {
+
+void set_error(PendingCommands::Result& result, const std::exception_ptr& error) {
+  std::visit([&error](auto& promise) { promise.set_exception(error); }, result);
+}
+
+[[noreturn]] void unexpected_result() {
+  throw message::MessageError("protocol error: a result without a command");
+}
+
+}  // namespace
+
+void PendingCommands::add(std::uint64_t command, std::size_t peer,
+                          std::shared_ptr<Result> result) {
+  pending_[command] = {peer, std::move(result)};
+}
+
+template <class T>
+void PendingCommands::complete(std::size_t peer, std::uint64_t command, const T& value) {
+  const auto found = pending_.find(command);
+  if (found == pending_.end()) return;
+  auto* promise = std::get_if<std::promise<T>>(found->second.result.get());
+  if (found->second.peer != peer || promise == nullptr) unexpected_result();
+  promise->set_value(value);
+  pending_.erase(found);
+}
+
+template void PendingCommands::complete(std::size_t, std::uint64_t, const ChunkTable&);
+template void PendingCommands::complete(std::size_t, std::uint64_t, const std::uint64_t&);
+
+void PendingCommands::fail(std::size_t peer, std::uint64_t command,
+                           const std::exception_ptr& error) {
+  const auto found = pending_.find(command);
+  if (found == pending_.end()) return;
+  if (found->second.peer != peer) unexpected_result();
+  set_error(*found->second.result, error);
+  pending_.erase(found);
+}
+
+void PendingCommands::fail_all(std::size_t peer, const std::exception_ptr& error) {
+  std::erase_if(pending_, [&](const auto& entry) {
+    if (entry.second.peer != peer) return false;
+    set_error(*entry.second.result, error);
+    return true;
+  });
+}
+
+std::optional<std::size_t> PendingCommands::cancel(std::uint64_t command) {
+  const auto pending = pending_.extract(command);
+  if (pending.empty()) return std::nullopt;
+  return pending.mapped().peer;
+}
+
+void HostCommands::send_failure(std::size_t peer, std::uint64_t command,
+                                const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& known) {
+    const base::Failure failure = base::describe_failure(known);
+    callbacks_.send(peer, message::Failed{command, failure.code, failure.text});
+  }
+}
+
+void HostCommands::run(std::size_t peer, const message::Stat& stat) {
+  const auto table = std::make_shared<ChunkTable>();
+  const auto error = std::make_shared<std::exception_ptr>();
+  callbacks_.run_file_work(
+      [this, path = stat.path, table, error] {
+        try {
+          *table = tables_.table(path);
+        } catch (const store::StoreError&) {
+          *error = std::current_exception();
+        }
+      },
+      [this, peer, stat, table, error] {
+        if (*error) return send_failure(peer, stat.command, *error);
+        // Offered before the result is sent: the launcher may request chunks at once.
+        callbacks_.offer(stat.path, *table);
+        callbacks_.send(peer, message::StatResult{stat.command, std::move(*table)});
+      });
+}
+
+void HostCommands::run(std::size_t peer, const message::Fetch& fetch) {
+  FetchRequest request{fetch.table, ChunkSet(fetch.table.count()), fetch.path,
+                       FetchRequest::As::content};
+  if (!request.chunks.insert(fetch.runs)) {
+    throw message::MessageError("protocol error: chunk runs beyond the end of the file");
+  }
+  const std::uint64_t number = callbacks_.next_number();
+  fetch_numbers_[fetch.command] = number;
+  fetches_.start(number, std::move(request),
+                 [this, peer, command = fetch.command](const std::exception_ptr& error,
+                                                       std::uint64_t fetched) {
+                   fetch_numbers_.erase(command);
+                   if (error) return send_failure(peer, command, error);
+                   callbacks_.send(peer, message::Done{command, fetched});
+                 });
+}
+
+void HostCommands::run(std::size_t /*peer*/, const message::Cancel& cancel) {
+  const auto number = fetch_numbers_.extract(cancel.command);
+  if (!number.empty()) fetches_.cancel(number.mapped());
+}
+
+void HostCommands::run_file_command(std::size_t peer, std::uint64_t command,
+                                    std::function<void()> work) {
+  const auto error = std::make_shared<std::exception_ptr>();
+  callbacks_.run_file_work(
+      [work = std::move(work), error] {
+        try {
+          work();
+        } catch (const store::StoreError&) {
+          *error = std::current_exception();
+        }
+      },
+      [this, peer, command, error] {
+        if (*error) return send_failure(peer, command, *error);
+        callbacks_.send(peer, message::Done{command, 0});
+      });
+}
+
+void HostCommands::run(std::size_t peer, const message::WriteFile& write) {
+  run_file_command(peer, write.command, [write] {
+    store::make_directory(std::filesystem::path(write.path).parent_path());
+    store::replace_file(write.path, write.text);
+  });
+}
+
+void HostCommands::run(std::size_t peer, const message::PruneCheckpoints& prune) {
+  run_file_command(peer, prune.command, [prune] {
+    std::vector<store::Step> steps;
+    for (const std::uint64_t step : prune.steps) {
+      steps.push_back(store::Step{static_cast<std::int64_t>(step)});
+    }
+    store::prune_all_but(prune.path, steps);
+  });
+}
+
+void HostCommands::run(std::size_t peer, const message::Rewind& rewind) {
+  run_file_command(peer, rewind.command, [rewind] {
+    store::remove_newer(rewind.path, store::Step{static_cast<std::int64_t>(rewind.step)});
+  });
+}
+
+}  // namespace strait::transfer

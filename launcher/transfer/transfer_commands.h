@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <filesystem>
+#include <functional>
+#include <future>
+#include <map>
+#include <memory>
+#include <optional>
+#include <variant>
+
+#include "launcher/transfer/content_store.h"
+#include "launcher/transfer/fetch_queue.h"
+#include "launcher/transfer/transfer_message.h"
+
+namespace strait::transfer {
+
+// The launcher's side of commands: those that were sent and have no result yet. One thread.
+class PendingCommands {
+ public:
+  using Result = std::variant<std::promise<ChunkTable>, std::promise<std::uint64_t>>;
+
+  void add(std::uint64_t command, std::size_t peer, std::shared_ptr<Result> result);
+
+  // The result or the error from this peer. A command that was cancelled is ignored. MessageError:
+  // it is another peer's command, or has a result of another type.
+  template <class T>
+  void complete(std::size_t peer, std::uint64_t command, const T& value);
+  void fail(std::size_t peer, std::uint64_t command, const std::exception_ptr& error);
+
+  void fail_all(std::size_t peer, const std::exception_ptr& error);
+  // Breaks its promise. The peer that it was sent to; nothing where it is not pending.
+  std::optional<std::size_t> cancel(std::uint64_t command);
+
+ private:
+  struct Pending {
+    std::size_t peer = 0;
+    std::shared_ptr<Result> result;
+  };
+
+  std::map<std::uint64_t, Pending> pending_;
+};
+
+// The host agent's side: executes the launcher's commands and sends Done, StatResult or Failed.
+// Only the agent's thread may call; files are read and written on the file thread.
+class HostCommands {
+ public:
+  struct Callbacks {
+    std::function<void(std::size_t peer, const message::Message&)> send;
+    std::function<void(std::function<void()> work, std::function<void()> after)> run_file_work;
+    std::function<void(const std::filesystem::path&, const ChunkTable&)> offer;
+    std::function<std::uint64_t()> next_number;
+  };
+
+  HostCommands(FetchQueue& fetches, const TableCache& tables, Callbacks callbacks)
+      : fetches_(fetches), tables_(tables), callbacks_(std::move(callbacks)) {}
+
+  void run(std::size_t peer, const message::Stat& stat);
+  void run(std::size_t peer, const message::Fetch& fetch);
+  void run(std::size_t peer, const message::WriteFile& write);
+  void run(std::size_t peer, const message::Cancel& cancel);
+  void run(std::size_t peer, const message::PruneCheckpoints& prune);
+  void run(std::size_t peer, const message::Rewind& rewind);
+
+ private:
+  void run_file_command(std::size_t peer, std::uint64_t command, std::function<void()> work);
+  void send_failure(std::size_t peer, std::uint64_t command, const std::exception_ptr& error);
+
+  FetchQueue& fetches_;
+  const TableCache& tables_;
+  Callbacks callbacks_;
+  std::map<std::uint64_t, std::uint64_t> fetch_numbers_;  // of the fetch queue, by command
+};
+
+}  // namespace strait::transfer
