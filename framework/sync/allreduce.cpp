@@ -2,64 +2,60 @@
 
 #include <algorithm>
 
-#include "framework/sync/bucket_values.h"
-#include "framework/sync/float_bytes.h"
-#include "framework/sync/land_parts.h"
-#include "framework/sync/within.h"
+#include "framework/sync/layout.h"
+#include "framework/sync/float_codes.h"
+#include "framework/sync/sync_method.h"
 
 namespace strait::sync {
 namespace {
 
-constexpr int kBitsOfASum = 32;
-constexpr const char* kPart = "a part of a gradient";
+constexpr int kSumBits = 32;
+constexpr const char* kGradientPart = "a part of a gradient";
 
 }  // namespace
-
-std::vector<Range> buckets_of(const Layout& layout, std::int64_t values) {
-  std::vector<Range> buckets;
-  for (const Zone& zone : layout.zones()) {
-    for (std::int64_t first = zone.range.first; first < zone.range.last; first += values) {
-      buckets.push_back({first, std::min(first + values, zone.range.last)});
-    }
-  }
-  std::reverse(buckets.begin(), buckets.end());
-  return buckets;
-}
 
 std::optional<RoundPlan> Allreduce::plan(const Moment& moment, const Layout& layout,
                                          const Membership& membership) const {
   if (moment.hook != Hook::gradient) return std::nullopt;
   RoundPlan plan;
-  plan.ranges = buckets_of(layout, bucket_values(membership.count(), kBitsOfASum));
+  plan.ranges = buckets_of(layout, bucket_values(membership.count(), kSumBits));
   return plan;
 }
 
-void Allreduce::tell(const Round&, const Part& part, const Slots& slots, net::Frame& out) {
+void Allreduce::encode(const Round&, const Part& part, const Slots& slots, net::Frame& out) {
   append_floats(within(slots.values(kGradient), part.range), narrow_, out);
 }
 
-void Allreduce::fold(const Round&, const Part& part, Told told, const Slots&, net::Frame& out) {
+void Allreduce::reduce(const Round&, const Part& part, Contributions contributions, const Slots&, net::Frame& out) {
   std::vector<float> sum(static_cast<std::size_t>(part.range.count()));
   std::vector<float> theirs(sum.size());
-  for (std::size_t member = 0; member < told.size(); ++member) {
-    read_floats(told[member], narrow_, member == 0 ? sum : theirs, kPart);
+  for (std::size_t member = 0; member < contributions.size(); ++member) {
+    read_floats(contributions[member], narrow_, member == 0 ? sum : theirs, kGradientPart);
     if (member == 0) continue;
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += theirs[i];
   }
   append_floats(sum, narrow_, out);
 }
 
-void Allreduce::arrived(const Round& round, const Part& part, const Slots&) {
-  check_floats(round.exchanges.front().agreed[part.index],
-               static_cast<std::size_t>(part.range.count()), narrow_, kPart);
+void Allreduce::decode(const Round& round, const Part& part, const Slots&) {
+  check_floats(round.exchanges.front().results[part.index],
+               static_cast<std::size_t>(part.range.count()), narrow_, kGradientPart);
 }
 
-void Allreduce::land(const Round& round, Slots& slots) {
-  const std::vector<net::Frame>& agreed = round.exchanges.front().agreed;
+void Allreduce::apply(const Round& round, Slots& slots) {
+  const std::vector<net::Frame>& agreed = round.exchanges.front().results;
   const std::span<float> gradient = slots.values(kGradient);
-  land_parts(round, slots, [&](const Part& part) {
-    read_floats(agreed[part.index], narrow_, within(gradient, part.range), kPart);
+  apply_parts(round, slots, [&](const Part& part) {
+    read_floats(agreed[part.index], narrow_, within(gradient, part.range), kGradientPart);
   });
 }
+
+// Buckets are sized for float32 whatever the wire, as plan() sizes them.
+Forecast Allreduce::forecast(const ForecastInput& input) {
+  const double bits = input.settings.narrow_wire ? kSumBits / 2 : kSumBits;
+  return every_step(input.bucketed_bytes(input.values(), bits, input.bucket(kSumBits)));
+}
+
+CodingCost Allreduce::coding_cost(const SyncSettings&) { return kPlainCodingCost; }
 
 }  // namespace strait::sync

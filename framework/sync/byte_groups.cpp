@@ -1,4 +1,4 @@
-#include "framework/sync/byte_groups.h"
+#include "framework/sync/group_codes.h"
 
 #include <fmt/format.h>
 

@@ -1,10 +1,9 @@
 #include "framework/sync/bytegrad.h"
 
 #include "framework/sync/allreduce.h"
-#include "framework/sync/bucket_values.h"
-#include "framework/sync/byte_groups.h"
-#include "framework/sync/land_parts.h"
-#include "framework/sync/within.h"
+#include "framework/sync/layout.h"
+#include "framework/sync/group_codes.h"
+#include "framework/sync/sync_method.h"
 
 namespace strait::sync {
 namespace {
@@ -22,31 +21,40 @@ std::optional<RoundPlan> ByteGrad::plan(const Moment& moment, const Layout& layo
   return plan;
 }
 
-void ByteGrad::tell(const Round&, const Part& part, const Slots& slots, net::Frame& out) {
+void ByteGrad::encode(const Round&, const Part& part, const Slots& slots, net::Frame& out) {
   append_byte_groups(within(slots.values(kGradient), part.range), out);
 }
 
-void ByteGrad::fold(const Round&, const Part& part, Told told, const Slots&, net::Frame& out) {
+void ByteGrad::reduce(const Round&, const Part& part, Contributions contributions, const Slots&, net::Frame& out) {
   std::vector<float> sum(static_cast<std::size_t>(part.range.count()));
   std::vector<float> theirs(sum.size());
-  for (const std::span<const std::byte> bytes : told) {
+  for (const std::span<const std::byte> bytes : contributions) {
     read_byte_groups(bytes, theirs, kBytePart);
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += theirs[i];
   }
   append_byte_groups(sum, out);
 }
 
-void ByteGrad::arrived(const Round& round, const Part& part, const Slots&) {
-  check_byte_groups(round.exchanges.front().agreed[part.index],
+void ByteGrad::decode(const Round& round, const Part& part, const Slots&) {
+  check_byte_groups(round.exchanges.front().results[part.index],
                     static_cast<std::size_t>(part.range.count()), kBytePart);
 }
 
-void ByteGrad::land(const Round& round, Slots& slots) {
-  const std::vector<net::Frame>& agreed = round.exchanges.front().agreed;
+void ByteGrad::apply(const Round& round, Slots& slots) {
+  const std::vector<net::Frame>& agreed = round.exchanges.front().results;
   const std::span<float> gradient = slots.values(kGradient);
-  land_parts(round, slots, [&](const Part& part) {
+  apply_parts(round, slots, [&](const Part& part) {
     read_byte_groups(agreed[part.index], within(gradient, part.range), kBytePart);
   });
 }
+
+Forecast ByteGrad::forecast(const ForecastInput& input) {
+  // Per group: an f32 step and a u8 level.
+  constexpr double kHeaderBits = 32 + 8;
+  const double bits = kByteBits + kHeaderBits / static_cast<double>(kByteGroup);
+  return every_step(input.bucketed_bytes(input.values(), bits, input.bucket(kByteBits)));
+}
+
+CodingCost ByteGrad::coding_cost(const SyncSettings&) { return {.engine = 10, .trainer = 0.9}; }
 
 }  // namespace strait::sync

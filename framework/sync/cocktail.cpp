@@ -11,7 +11,6 @@
 #include "framework/sync/block_pattern.h"
 #include "framework/sync/grid.h"
 #include "framework/sync/slot_column.h"
-#include "framework/sync/strength.h"
 #include "framework/sync/sync_error.h"
 
 namespace strait::sync {
@@ -20,31 +19,24 @@ namespace {
 constexpr auto kBlockSize = static_cast<std::size_t>(kGrain);
 using BlockValues = std::array<float, kBlockSize>;
 
-// Whether news of all coordinates is a few steps old, so that replicas train nearly as one.
-bool hears_soon(const SyncSettings& settings) { return settings.random > 0.25; }
+// Whether the results of all coordinates are at most a few steps old, so that replicas train nearly as
+// one.
+bool is_fresh(const SyncSettings& settings) { return settings.random > 0.25; }
 
-// Measured, see README.md: where replicas train on by themselves for some tens of steps before all
-// have heard, agreements have to be taken further than they say; where all hear soon, they don't,
-// and in a run that looks at each coordinate a few tens of times only, momentum comes too late.
-OuterStep usual_outer_step(const SyncSettings& settings) {
-  const bool gains = long_enough_for_momentum(settings.random, settings.steps);
-  return hears_soon(settings) || !gains ? OuterStep{1, 0} : OuterStep{0.5F, 0.8F};
-}
-
-double checked_share(double share, const char* what) {
+double checked_share(const SyncSettings& settings, double share, const char* what) {
   if (share > 0 && share <= 1) return share;
-  throw SyncError(
-      SyncError::Kind::setting,
-      fmt::format("cocktail: {} is {}; it has to be above 0 and at most 1", what, share));
-}
-
-int checked_bits(int bits) {
-  if (bits >= 1 && bits <= 8) return bits;
   throw SyncError(SyncError::Kind::setting,
-                  fmt::format("cocktail: bits are {}; they have to be from 1 to 8", bits));
+                  fmt::format("{}: {} is {}; it must be above 0 and at most 1", settings.method,
+                              what, share));
 }
 
-// What no packet can say must not be made of any: it would be in the model of all replicas.
+int checked_bits(const SyncSettings& settings) {
+  if (settings.bits >= 1 && settings.bits <= 8) return settings.bits;
+  throw SyncError(SyncError::Kind::setting, fmt::format("{}: bits is {}; it must be from 1 to 8",
+                                                        settings.method, settings.bits));
+}
+
+// A value that no packet can hold must not be encoded: it would enter the model of all replicas.
 [[noreturn]] void refuse_magnitudes(const std::vector<Block>& blocks, std::span<const float> values,
                                     const Layout& layout, const char* what) {
   std::size_t i = 0;
@@ -53,11 +45,12 @@ int checked_bits(int bits) {
   const Piece& piece = layout.pieces()[block.piece];
   throw SyncError(
       SyncError::Kind::corrupt,
-      fmt::format("{} of {} is {} at its value {}", what, piece.spec.name, values[i],
+      fmt::format("{} of {} is {} at index {}", what, piece.spec.name, values[i],
                   block.first + static_cast<std::int64_t>(i % kBlockSize) - piece.range.first));
 }
 
-// Its highest bit is set where the magnitude is kMostMagnitude or more, or there is none.
+// The highest bit is set for a magnitude of kMostMagnitude or more, and for NaN. Integer arithmetic,
+// so that a loop over blocks ORs the bits and has no branch.
 std::uint32_t excess(float value) {
   constexpr std::uint32_t kSign = 1U << 31U;
   return (std::bit_cast<std::uint32_t>(value) & ~kSign) +
@@ -66,16 +59,17 @@ std::uint32_t excess(float value) {
 
 bool exceeds(std::uint32_t excess) { return excess >> 31U != 0; }
 
-// Blocks ahead that are fetched into the cache: they lie here and there.
+// Distance of prefetches, in blocks: the drawn blocks are scattered, so the processor cannot predict
+// them.
 constexpr std::size_t kAhead = 32;
 
-// The block's values of what was sent, zero where nothing was; goes on to the next block.
+// The sent values of one block after the other, zero where nothing was sent.
 class BlockReader {
  public:
-  // From that block on, whose values begin there.
+  // Begins at this block, whose first value this is.
   BlockReader(const SparseValues& sent, std::size_t block, std::size_t value)
       : pattern_(sent.patterns.data() + block), value_(sent.values.data() + value) {}
-  // Good until the next call.
+  // Valid until the next call.
   const float* next() {
     const std::uint16_t pattern = *pattern_++;
     if (pattern == kWholePattern) {
@@ -96,7 +90,8 @@ class BlockReader {
   BlockValues block_{};
 };
 
-// Blocks that one thread lands on its own: enough to be worth it, few enough for many threads.
+// Blocks that one thread applies at a time: enough to be worth the call, few enough to balance many
+// threads.
 constexpr std::size_t kStretch = 1024;
 
 void find_stretches(const SparseValues& sent, std::vector<std::size_t>& begins) {
@@ -110,11 +105,19 @@ void find_stretches(const SparseValues& sent, std::vector<std::size_t>& begins) 
 
 }  // namespace
 
+// Measured, see README.md: if replicas train alone for some tens of steps before all have a change,
+// the outer step has to go further than the results; if results are fresh it does harm, and in a run
+// that covers each coordinate a few tens of times only, momentum comes too late.
+OuterStep Cocktail::usual_outer_step(const SyncSettings& settings) {
+  const bool gains = long_enough_for_momentum(settings.random, settings.steps);
+  return is_fresh(settings) || !gains ? OuterStep{1, 0} : OuterStep{0.5F, 0.8F};
+}
+
 Cocktail::Cocktail(const SyncSettings& settings)
-    : choice_(settings.seed, checked_share(settings.random, "random")),
-      packet_{checked_share(settings.top, "top"), checked_bits(settings.bits)},
+    : choice_(settings.seed, checked_share(settings, settings.random, "random")),
+      packet_{checked_share(settings, settings.top, "top"), checked_bits(settings)},
       outer_(outer_step(settings, usual_outer_step(settings))),
-      rule_(hears_soon(settings) ? UpdateRule::own_gradient : UpdateRule::adamw),
+      rule_(is_fresh(settings) ? UpdateRule::own_gradient : UpdateRule::adamw),
       narrow_(settings.narrow_reference) {}
 
 std::vector<SlotNeed> Cocktail::slots() const {
@@ -128,7 +131,7 @@ void Cocktail::start(Slots& slots) {
   const std::span<float> weights = slots.values(kWeights);
   const Range all{0, slots.layout().size()};
   slots.store(kReference, all, weights);
-  // Where the reference is narrow the run begins with what it could take.
+  // A narrow reference rounds the weights; all replicas begin with the rounded ones.
   if (narrow_) slots.load(kReference, all, weights);
 }
 
@@ -141,12 +144,12 @@ std::optional<RoundPlan> Cocktail::plan(const Moment& moment, const Layout& layo
   return plan;
 }
 
-void Cocktail::tell(const Round& round, const Part& part, const Slots& slots, net::Frame& out) {
+void Cocktail::encode(const Round& round, const Part& part, const Slots& slots, net::Frame& out) {
   parts_.resize(round.parts.size());
-  PartUnderWay& under_way = parts_[part.index];
-  under_way.owned = false;
-  under_way.blocks = choice_.blocks(slots.layout(), part.range, round.opened.step);
-  const std::vector<Block>& chosen = under_way.blocks;
+  PartInProgress& in_progress = parts_[part.index];
+  in_progress.owned = false;
+  in_progress.blocks = choice_.blocks(slots.layout(), part.range, round.opened.step);
+  const std::vector<Block>& chosen = in_progress.blocks;
   const std::span<const float> weights = slots.values(kWeights);
   SlotColumn reference(slots, kReference, narrow_);
   change_.resize(chosen.size() * kBlockSize);
@@ -155,7 +158,7 @@ void Cocktail::tell(const Round& round, const Part& part, const Slots& slots, ne
     const std::int64_t ahead = chosen[std::min(b + kAhead, chosen.size() - 1)].first;
     __builtin_prefetch(weights.data() + ahead);
     reference.prefetch(ahead);
-    // Padding is zero in both.
+    // Padding is zero in both slots.
     const float* own = weights.data() + chosen[b].first;
     const float* agreed = reference.block(chosen[b].first);
     BlockValues change;
@@ -164,26 +167,26 @@ void Cocktail::tell(const Round& round, const Part& part, const Slots& slots, ne
     std::ranges::copy(change, change_.data() + b * kBlockSize);
   }
   if (exceeds(most)) {
-    refuse_magnitudes(chosen, change_, slots.layout(), "the change since the last agreement");
+    refuse_magnitudes(chosen, change_, slots.layout(), "the change since the last sync");
   }
-  write_packet(chosen, change_, packet_, room_, out, under_way.told);
-  find_stretches(under_way.told, under_way.told_at);
+  write_packet(chosen, change_, packet_, scratch_, out, in_progress.contribution);
+  find_stretches(in_progress.contribution, in_progress.contribution_at);
 }
 
-void Cocktail::fold(const Round& round, const Part& part, Told told, const Slots& slots,
-                    net::Frame& out) {
-  PartUnderWay& under_way = parts_[part.index];
-  const std::vector<Block>& chosen = under_way.blocks;
-  std::vector<float>& sum = under_way.left;
+void Cocktail::reduce(const Round& round, const Part& part, Contributions contributions,
+                      const Slots& slots, net::Frame& out) {
+  PartInProgress& in_progress = parts_[part.index];
+  const std::vector<Block>& chosen = in_progress.blocks;
+  std::vector<float>& sum = in_progress.residual;
   sum.assign(chosen.size() * kBlockSize, 0);
-  for (std::size_t member = 0; member < told.size(); ++member) {
-    // What was told here is known without reading it again.
+  for (std::size_t member = 0; member < contributions.size(); ++member) {
+    // The own contribution is known decoded already: encode() left it.
     const bool own = member == round.membership.mine;
-    if (!own) read_packet(chosen, told[member], room_, theirs_);
-    add_to(sum, own ? under_way.told : theirs_);
+    if (!own) read_packet(chosen, contributions[member], scratch_, received_);
+    add_to(sum, own ? in_progress.contribution : received_);
   }
   SlotColumn residual(slots, kResidual, narrow_);
-  const auto members = static_cast<float>(told.size());
+  const auto members = static_cast<float>(contributions.size());
   std::uint32_t most = 0;
   for (std::size_t b = 0; b < chosen.size(); ++b) {
     residual.prefetch(chosen[std::min(b + kAhead, chosen.size() - 1)].first);
@@ -195,60 +198,60 @@ void Cocktail::fold(const Round& round, const Part& part, Told told, const Slots
     std::ranges::copy(mean, values);
   }
   if (exceeds(most)) refuse_magnitudes(chosen, sum, slots.layout(), "the mean change");
-  write_packet(chosen, sum, packet_, room_, out, under_way.agreed);
-  under_way.owned = true;
-  BlockReader reader(under_way.agreed, 0, 0);
+  write_packet(chosen, sum, packet_, scratch_, out, in_progress.result);
+  in_progress.owned = true;
+  BlockReader reader(in_progress.result, 0, 0);
   for (std::size_t b = 0; b < chosen.size(); ++b) {
-    const float* said = reader.next();
-    for (std::size_t i = 0; i < kBlockSize; ++i) sum[b * kBlockSize + i] -= said[i];
+    const float* sent = reader.next();
+    for (std::size_t i = 0; i < kBlockSize; ++i) sum[b * kBlockSize + i] -= sent[i];
   }
 }
 
-void Cocktail::arrived(const Round& round, const Part& part, const Slots&) {
-  PartUnderWay& under_way = parts_[part.index];
-  if (!under_way.owned) {
-    read_packet(under_way.blocks, round.exchanges.back().agreed[part.index], room_,
-                under_way.agreed);
+void Cocktail::decode(const Round& round, const Part& part, const Slots&) {
+  PartInProgress& in_progress = parts_[part.index];
+  if (!in_progress.owned) {
+    read_packet(in_progress.blocks, round.exchanges.back().results[part.index], scratch_,
+                in_progress.result);
   }
-  find_stretches(under_way.agreed, under_way.agreed_at);
+  find_stretches(in_progress.result, in_progress.result_at);
 }
 
-void Cocktail::land(const Round&, Slots& slots) {
+void Cocktail::apply(const Round&, Slots& slots) {
   struct Stretch {
-    const PartUnderWay* part;
+    const PartInProgress* part;
     std::size_t number;
   };
   std::vector<Stretch> stretches;
-  for (const PartUnderWay& part : parts_) {
-    for (std::size_t i = 0; i < part.agreed_at.size(); ++i) stretches.push_back({&part, i});
+  for (const PartInProgress& part : parts_) {
+    for (std::size_t i = 0; i < part.result_at.size(); ++i) stretches.push_back({&part, i});
   }
   slots.spread(static_cast<std::int64_t>(stretches.size()),
                [&](std::int64_t first, std::int64_t last) {
                  for (std::int64_t i = first; i < last; ++i) {
                    const Stretch& stretch = stretches[static_cast<std::size_t>(i)];
-                   land_stretch(*stretch.part, stretch.number, slots);
+                   apply_stretch(*stretch.part, stretch.number, slots);
                  }
                });
 }
 
-void Cocktail::land_stretch(const PartUnderWay& part, std::size_t stretch, Slots& slots) const {
+void Cocktail::apply_stretch(const PartInProgress& part, std::size_t stretch, Slots& slots) const {
   const std::span<float> weights = slots.values(kWeights);
   SlotColumn reference(slots, kReference, narrow_);
   SlotWriter new_reference(slots, kReference, narrow_);
   SlotWriter new_residual(slots, kResidual, narrow_);
-  const bool remembers = outer_.momentum > 0;
-  // What goes into the residual goes through the outer step once more.
+  const bool has_momentum = outer_.momentum > 0;
+  // What goes into the residual passes the outer step once more, so it is divided by its gain.
   const float back = 1 / outer_.gain();
   std::optional<SlotColumn> momentum;
   std::optional<SlotWriter> new_momentum;
-  if (remembers) {
+  if (has_momentum) {
     momentum.emplace(slots, kOuter, narrow_);
     new_momentum.emplace(slots, kOuter, narrow_);
   }
   const std::size_t begin = stretch * kStretch;
   const std::size_t end = std::min(begin + kStretch, part.blocks.size());
-  BlockReader mine(part.told, begin, part.told_at[stretch]);
-  BlockReader all(part.agreed, begin, part.agreed_at[stretch]);
+  BlockReader mine(part.contribution, begin, part.contribution_at[stretch]);
+  BlockReader all(part.result, begin, part.result_at[stretch]);
   BlockValues after{};
   BlockValues residual{};
   BlockValues outer{};
@@ -256,15 +259,15 @@ void Cocktail::land_stretch(const PartUnderWay& part, std::size_t stretch, Slots
     const std::int64_t ahead = part.blocks[std::min(b + kAhead, end - 1)].first;
     __builtin_prefetch(weights.data() + ahead, 1);
     reference.prefetch(ahead);
-    if (remembers) momentum->prefetch(ahead);
+    if (has_momentum) momentum->prefetch(ahead);
     const std::int64_t first = part.blocks[b].first;
     const float* gives = mine.next();
     const float* takes = all.next();
     const float* before = reference.block(first);
     float* own = weights.data() + first;
-    if (remembers) {
-      const float* remembered = momentum->block(first);
-      for (std::size_t i = 0; i < kBlockSize; ++i) outer[i] = remembered[i];
+    if (has_momentum) {
+      const float* last = momentum->block(first);
+      for (std::size_t i = 0; i < kBlockSize; ++i) outer[i] = last[i];
     }
     for (std::size_t i = 0; i < kBlockSize; ++i) {
       const float change = outer_.change(-takes[i], outer[i]);
@@ -273,10 +276,10 @@ void Cocktail::land_stretch(const PartUnderWay& part, std::size_t stretch, Slots
       own[i] += moved - gives[i];
       residual[i] = (change - moved) * back;
     }
-    if (remembers) new_momentum->store(first, outer);
+    if (has_momentum) new_momentum->store(first, outer);
     new_reference.store(first, after);
     if (!part.owned) continue;
-    for (std::size_t i = 0; i < kBlockSize; ++i) residual[i] += part.left[b * kBlockSize + i];
+    for (std::size_t i = 0; i < kBlockSize; ++i) residual[i] += part.residual[b * kBlockSize + i];
     new_residual.store(first, residual);
   }
 }

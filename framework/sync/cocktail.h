@@ -1,80 +1,91 @@
 #pragma once
 
+#include <span>
+#include <string>
 #include <vector>
 
-#include "framework/sync/methods.h"
+#include "framework/sync/forecast.h"
 #include "framework/sync/outer_step.h"
 #include "framework/sync/packet.h"
 #include "framework/sync/random_choice.h"
 #include "framework/sync/sync_method.h"
+#include "framework/sync/sync_settings.h"
 
 namespace strait::sync {
 
 // CocktailSGD: sparse, compressed model averaging, one step late. Every replica trains on its own
-// weights and tells, after each update, how far these are from the reference that all share: at
-// randomly chosen coordinates, the largest, in a few bits. The owner of a part takes the mean, adds
-// what it could not say before (its residual) and says as much of that as fits. When the next
-// update is about to be made, reference and weights take in what was said, and weights give back
-// what they told. So nothing is lost: what was not told is still between weights and reference,
-// what was not said is in the residual, and mean(weights) + residual moves as the uncompressed
-// mean would. That the reference rounds (it may be in bfloat16) is no exception: what it could not
-// take goes back into the residual, as much of it as an outer step makes that of.
+// weights and contributes, after each update, their change since the shared reference: at random
+// coordinates, the largest, in a few bits. The owner of a part takes the mean, adds what its earlier
+// results left out (its residual) and encodes as much of that as fits. Before the next update, the
+// result is added to reference and weights, and the replica's own contribution is subtracted from its
+// weights. So nothing is lost: what was not sent is still in weights - reference, what the result left
+// out is in the residual, and mean(weights) + residual moves as the uncompressed mean would. The same
+// holds for a reference in bfloat16: what rounding takes from it goes back into the residual, divided
+// by the gain of the outer step.
 //
-// What was said is taken in by an outer step, which may go further than what was said and on in the
-// direction of the agreements before: replicas that hear late of each other make up for it so.
-// mean(weights) + residual then moves by what that adds, too, which is the same everywhere.
+// An outer step with momentum applies the result, and may move the reference further than the result:
+// that makes up for the staleness of the replicas. mean(weights) + residual then moves by that
+// difference, too, which is the same on all replicas.
 //
 // The trained model is the reference.
 class Cocktail final : public SyncMethod {
  public:
   // SyncError (setting) for a share that is not above 0 and at most 1, or bits that are not 1 to 8.
   explicit Cocktail(const SyncSettings& settings);
+  static Forecast forecast(const ForecastInput& input);
+  static CodingCost coding_cost(const SyncSettings& settings);
+  // See MethodOffer::strengths. Each sends fewer bytes than the one before it and is staler; of
+  // several that send as much, the one that costs least loss (README.md). In a run that is long enough
+  // for momentum, none that loses more than one that sends less.
+  static std::span<const Strength> strengths(std::int64_t steps);
 
-  std::string name() const override { return "cocktail"; }
   std::vector<SlotNeed> slots() const override;
   std::string model_slot() const override { return kReference; }
-  // Where replicas hear of each other within a few steps they step like one that sees all rows, at
-  // the learning rate of that one; where news is old, steps as short as their own rows ask for are
-  // what does them good.
+  // Where results are a few steps old, replicas step like one that sees all rows, at the learning rate
+  // of that one. Where they are older, the shorter steps of a replica's own rows lose less.
   UpdateRule update_rule(store::Step) const override { return rule_; }
   void start(Slots& slots) override;
   std::optional<RoundPlan> plan(const Moment& moment, const Layout& layout,
                                 const Membership& membership) const override;
-  void tell(const Round& round, const Part& part, const Slots& slots, net::Frame& out) override;
-  void fold(const Round& round, const Part& part, Told told, const Slots& slots,
-            net::Frame& out) override;
-  void arrived(const Round& round, const Part& part, const Slots& slots) override;
-  void land(const Round& round, Slots& slots) override;
+  void encode(const Round& round, const Part& part, const Slots& slots, net::Frame& out) override;
+  void reduce(const Round& round, const Part& part, Contributions contributions, const Slots& slots,
+              net::Frame& out) override;
+  void decode(const Round& round, const Part& part, const Slots& slots) override;
+  void apply(const Round& round, Slots& slots) override;
 
  private:
   static constexpr const char* kReference = "reference";
   static constexpr const char* kResidual = "residual";
-  static constexpr const char* kOuter = "outer";  // momentum, where there is any
+  static constexpr const char* kOuter = "outer";  // momentum, if the outer step has any
 
-  // A part of the round under way: what tell, fold and arrived leave for landing.
-  struct PartUnderWay {
+  // A part of the current round: what encode, reduce and decode leave for apply.
+  struct PartInProgress {
     std::vector<Block> blocks;
-    SparseValues told;        // by this replica, as others read it
-    SparseValues agreed;      // what all agreed on
-    bool owned = false;       // folded here, and so
-    std::vector<float> left;  // what is left to say of the blocks' values
-    // Where the values of each stretch of blocks begin, in told and in agreed.
-    std::vector<std::size_t> told_at;
-    std::vector<std::size_t> agreed_at;
+    SparseValues contribution;  // of this replica, as others read it
+    SparseValues result;
+    bool owned = false;         // reduced here; `residual` is set
+    std::vector<float> residual;  // of the blocks' values: what the result leaves out
+    // Where the values of each stretch of blocks begin, in `contribution` and in `result`.
+    std::vector<std::size_t> contribution_at;
+    std::vector<std::size_t> result_at;
   };
 
-  void land_stretch(const PartUnderWay& part, std::size_t stretch, Slots& slots) const;
+  // Whether a run covers each coordinate often enough for an outer step with momentum to gain.
+  // steps 0: unknown; taken for a long run.
+  static bool long_enough_for_momentum(double random, std::int64_t steps);
+  static OuterStep usual_outer_step(const SyncSettings& settings);
+  void apply_stretch(const PartInProgress& part, std::size_t stretch, Slots& slots) const;
 
   RandomChoice choice_;
   PacketSettings packet_;
   OuterStep outer_;
   UpdateRule rule_;
   bool narrow_;
-  std::vector<PartUnderWay> parts_;  // by Part::index
-  // Memory to work in, kept from round to round.
-  PacketRoom room_;
+  std::vector<PartInProgress> parts_;  // by Part::index
+  // Scratch memory, kept from round to round.
+  PacketScratch scratch_;
   std::vector<float> change_;
-  SparseValues theirs_;
+  SparseValues received_;
 };
 
 }  // namespace strait::sync

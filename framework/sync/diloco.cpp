@@ -5,17 +5,15 @@
 #include <algorithm>
 
 #include "framework/sync/allreduce.h"
-#include "framework/sync/bucket_values.h"
-#include "framework/sync/finite_floats.h"
-#include "framework/sync/float_bytes.h"
-#include "framework/sync/land_parts.h"
+#include "framework/sync/layout.h"
+#include "framework/sync/float_codes.h"
+#include "framework/sync/sync_method.h"
 #include "framework/sync/sync_error.h"
-#include "framework/sync/within.h"
 
 namespace strait::sync {
 namespace {
 
-constexpr const char* kChange = "a part of a change of weights";
+constexpr const char* kWeightsChange = "a part of a change of weights";
 
 }  // namespace
 
@@ -26,7 +24,7 @@ Diloco::Diloco(const SyncSettings& settings)
       outer_(outer_step(settings, {0.7F, 0.9F})) {
   if (every_ < 1) {
     throw SyncError(SyncError::Kind::setting,
-                    fmt::format("diloco cannot sync every {} updates", every_));
+                    fmt::format("{}: every is {}; it must be at least 1", settings.method, every_));
   }
 }
 
@@ -47,7 +45,7 @@ std::optional<RoundPlan> Diloco::plan(const Moment& moment, const Layout& layout
   return plan;
 }
 
-void Diloco::tell(const Round&, const Part& part, const Slots& slots, net::Frame& out) {
+void Diloco::encode(const Round&, const Part& part, const Slots& slots, net::Frame& out) {
   const auto reference = within(slots.values(kReference), part.range);
   const auto weights = within(slots.values(kWeights), part.range);
   std::vector<float> change(reference.size());
@@ -55,28 +53,39 @@ void Diloco::tell(const Round&, const Part& part, const Slots& slots, net::Frame
   append_floats(change, narrow_, out);
 }
 
-void Diloco::fold(const Round&, const Part& part, Told told, const Slots&, net::Frame& out) {
+void Diloco::reduce(const Round&, const Part& part, Contributions contributions, const Slots&, net::Frame& out) {
   const auto count = static_cast<std::size_t>(part.range.count());
-  append_floats(mean_of_finite_floats(told, narrow_, count, kChange), narrow_, out);
+  append_floats(mean_of_finite_floats(contributions, narrow_, count, kWeightsChange), narrow_, out);
 }
 
-// All of it is looked at before anything changes.
-void Diloco::arrived(const Round& round, const Part& part, const Slots&) {
-  check_finite_floats(round.exchanges.front().agreed[part.index], narrow_,
-                      static_cast<std::size_t>(part.range.count()), kChange);
+// Checks all of it before apply() changes anything.
+void Diloco::decode(const Round& round, const Part& part, const Slots&) {
+  check_finite_floats(round.exchanges.front().results[part.index], narrow_,
+                      static_cast<std::size_t>(part.range.count()), kWeightsChange);
 }
 
-void Diloco::land(const Round& round, Slots& slots) {
-  const std::vector<net::Frame>& agreed = round.exchanges.front().agreed;
-  land_parts(round, slots, [&](const Part& part) { land_part(part, agreed[part.index], slots); });
+void Diloco::apply(const Round& round, Slots& slots) {
+  const std::vector<net::Frame>& results = round.exchanges.front().results;
+  apply_parts(round, slots, [&](const Part& part) { apply_part(part, results[part.index], slots); });
 }
 
-void Diloco::land_part(const Part& part, std::span<const std::byte> agreed, Slots& slots) const {
+void Diloco::apply_part(const Part& part, std::span<const std::byte> result, Slots& slots) const {
   std::vector<float> change(static_cast<std::size_t>(part.range.count()));
-  read_floats(agreed, narrow_, change, kChange);
+  read_floats(result, narrow_, change, kWeightsChange);
   const auto reference = within(slots.values(kReference), part.range);
   outer_.make(change, within(slots.values(kOuter), part.range), reference);
   std::ranges::copy(reference, within(slots.values(kWeights), part.range).begin());
+}
+
+Forecast Diloco::forecast(const ForecastInput& input) {
+  const double bits = input.settings.narrow_wire ? 16 : 32;
+  const double every = input.every(kEvery);
+  const double round = input.bucketed_bytes(input.values(), bits, input.bucket(bits));
+  return {.step_bytes = round / every, .round_bytes = round, .staleness = (every - 1) / 2};
+}
+
+CodingCost Diloco::coding_cost(const SyncSettings& settings) {
+  return once_in(settings.every, kEvery, {.engine = 15, .trainer = 5});
 }
 
 }  // namespace strait::sync

@@ -1,14 +1,15 @@
 #pragma once
 
-#include "framework/sync/methods.h"
+#include "framework/sync/forecast.h"
 #include "framework/sync/outer_step.h"
 #include "framework/sync/sync_method.h"
+#include "framework/sync/sync_settings.h"
 
 namespace strait::sync {
 
-// Every so many updates, and behind the last of the run, the mean of what all replicas changed
-// since the last time moves a reference that all share, by an outer step with momentum; all go on
-// from there. What they told is gone when it lands: weights are the reference then.
+// Every `every` updates, and after the last update of the run, an outer step with momentum moves a
+// shared reference by the mean of the replicas' changes since the last round. All replicas continue
+// from the reference, so what they trained on their own is replaced when a round is applied.
 class Diloco final : public SyncMethod {
  public:
   static constexpr const char* kReference = "reference";
@@ -16,21 +17,22 @@ class Diloco final : public SyncMethod {
   static constexpr std::int64_t kEvery = 100;     // unless set
 
   explicit Diloco(const SyncSettings& settings);
+  static Forecast forecast(const ForecastInput& input);
+  static CodingCost coding_cost(const SyncSettings& settings);
 
-  std::string name() const override { return "diloco"; }
   std::vector<SlotNeed> slots() const override;
   std::string model_slot() const override { return kReference; }
   void start(Slots& slots) override;
   std::optional<RoundPlan> plan(const Moment& moment, const Layout& layout,
                                 const Membership& membership) const override;
-  void tell(const Round& round, const Part& part, const Slots& slots, net::Frame& out) override;
-  void fold(const Round& round, const Part& part, Told told, const Slots& slots,
-            net::Frame& out) override;
-  void arrived(const Round& round, const Part& part, const Slots& slots) override;
-  void land(const Round& round, Slots& slots) override;
+  void encode(const Round& round, const Part& part, const Slots& slots, net::Frame& out) override;
+  void reduce(const Round& round, const Part& part, Contributions contributions, const Slots& slots,
+              net::Frame& out) override;
+  void decode(const Round& round, const Part& part, const Slots& slots) override;
+  void apply(const Round& round, Slots& slots) override;
 
  private:
-  void land_part(const Part& part, std::span<const std::byte> agreed, Slots& slots) const;
+  void apply_part(const Part& part, std::span<const std::byte> result, Slots& slots) const;
 
   bool narrow_;
   std::int64_t every_;

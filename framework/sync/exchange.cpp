@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "framework/sync/model_look.h"
+#include "framework/sync/model_checksum.h"
 #include "framework/sync/sync_error.h"
 
 namespace strait::sync {
@@ -21,20 +21,20 @@ net::Frame body_of(const net::Frame& frame) {
   return {bytes.begin(), bytes.end()};
 }
 
-// One round on its way: the arguments of run_exchange, so that its steps need not hand them on.
-class RoundOnTheWay {
+// The arguments of run_exchange, which all of its steps need.
+class RoundInProgress {
  public:
-  RoundOnTheWay(Round& round, SyncMethod& method, const Slots& slots, MemberLinks& links,
+  RoundInProgress(Round& round, SyncMethod& method, const Slots& slots, MemberLinks& links,
                 const ExchangeHooks& hooks)
       : round_(round), method_(method), slots_(slots), links_(links), hooks_(hooks) {}
 
   void shard_reduce();
   void gather_all();
   void pair();
-  void agree_that_all_hold_it();
+  void confirm_ready();
 
  private:
-  RoundMessage head(RoundMessage::Kind kind, const Part& part) const {
+  RoundMessage header(RoundMessage::Kind kind, const Part& part) const {
     return {kind, static_cast<std::uint8_t>(round_.exchange), round_.membership.epoch, round_.id,
             part.index};
   }
@@ -42,17 +42,18 @@ class RoundOnTheWay {
   std::size_t mine() const { return round_.membership.mine; }
   bool last() const { return round_.exchange + 1 == round_.plan.exchanges; }
 
-  net::Frame tell(const Part& part);
-  void told_all() {
-    if (last()) hooks_.all_told();
+  net::Frame encode(const Part& part);
+  void all_encoded() {
+    if (last()) hooks_.all_encoded();
   }
-  void send_to_others(const net::Frame& frame);
-  bool takes_part(std::size_t member) const {
+  void send_to_peers(const net::Frame& frame);
+  // Whether this replica exchanges with the member in this round.
+  bool is_peer(std::size_t member) const {
     const bool in_pairs = round_.plan.pattern == Pattern::pair;
     return member != mine() && (!in_pairs || member == round_.plan.partner);
   }
-  bool all_have_told(const Part& part);
-  void fold_own(const Part& part);
+  bool all_contributions_are_here(const Part& part);
+  void reduce_own(const Part& part);
 
   Round& round_;
   SyncMethod& method_;
@@ -61,110 +62,113 @@ class RoundOnTheWay {
   const ExchangeHooks& hooks_;
 };
 
-net::Frame RoundOnTheWay::tell(const Part& part) {
+net::Frame RoundInProgress::encode(const Part& part) {
   if (round_.exchange == 0) hooks_.wait_until_ready(part.range);
-  net::Frame frame = start_frame(head(RoundMessage::Kind::told, part));
-  method_.tell(round_, part, slots_, frame);
-  exchange().mine[part.index] = body_of(frame);
+  net::Frame frame = start_frame(header(RoundMessage::Kind::contribution, part));
+  method_.encode(round_, part, slots_, frame);
+  exchange().own[part.index] = body_of(frame);
   return frame;
 }
 
-void RoundOnTheWay::send_to_others(const net::Frame& frame) {
+void RoundInProgress::send_to_peers(const net::Frame& frame) {
   for (std::size_t member = 0; member < links_.count(); ++member) {
-    if (takes_part(member)) links_.send(member, frame);
+    if (is_peer(member)) links_.send(member, frame);
   }
 }
 
-// Parts are folded in their order, each when all have told it: while there is something left to
-// tell nobody waits for others, who may be far away.
-void RoundOnTheWay::shard_reduce() {
-  std::size_t folded = 0;
+// Parts are reduced in their order, each as soon as all contributions to it are here. While there is a
+// part left to encode this does not wait for other members: with a long round-trip time, that would
+// add a round trip for each part.
+void RoundInProgress::shard_reduce() {
+  std::size_t reduced = 0;
   for (std::size_t i = 0; i < round_.parts.size(); ++i) {
     const Part& part = round_.parts[i];
-    net::Frame frame = tell(part);
+    net::Frame frame = encode(part);
     if (part.owner != mine()) links_.send(part.owner, std::move(frame));
-    while (folded <= i && all_have_told(round_.parts[folded])) fold_own(round_.parts[folded++]);
+    while (reduced <= i && all_contributions_are_here(round_.parts[reduced])) reduce_own(round_.parts[reduced++]);
   }
-  told_all();
-  while (folded < round_.parts.size()) fold_own(round_.parts[folded++]);
+  all_encoded();
+  while (reduced < round_.parts.size()) reduce_own(round_.parts[reduced++]);
   for (const Part& part : round_.parts) {
     if (part.owner == mine()) continue;
-    const net::Frame frame = links_.take(part.owner, head(RoundMessage::Kind::agreed, part));
-    exchange().agreed[part.index] = body_of(frame);
-    method_.arrived(round_, part, slots_);
+    const net::Frame frame = links_.receive(part.owner, header(RoundMessage::Kind::result, part));
+    exchange().results[part.index] = body_of(frame);
+    method_.decode(round_, part, slots_);
   }
 }
 
-// To whoever owns it; of another's part there is nothing to wait for.
-bool RoundOnTheWay::all_have_told(const Part& part) {
+// True for a part of another owner, whose contributions do not come here.
+bool RoundInProgress::all_contributions_are_here(const Part& part) {
   if (part.owner != mine()) return true;
   for (std::size_t member = 0; member < links_.count(); ++member) {
     if (member == mine()) continue;
-    if (!links_.there(member, head(RoundMessage::Kind::told, part))) return false;
+    if (!links_.available(member, header(RoundMessage::Kind::contribution, part))) return false;
   }
   return true;
 }
 
-void RoundOnTheWay::fold_own(const Part& part) {
+void RoundInProgress::reduce_own(const Part& part) {
   if (part.owner != mine()) return;
   std::vector<net::Frame> frames(round_.membership.count());
-  std::vector<std::span<const std::byte>> told;
+  std::vector<std::span<const std::byte>> contributions;
   for (std::size_t member = 0; member < frames.size(); ++member) {
     if (member == mine()) {
-      told.emplace_back(exchange().mine[part.index]);
+      contributions.emplace_back(exchange().own[part.index]);
       continue;
     }
-    frames[member] = links_.take(member, head(RoundMessage::Kind::told, part));
-    told.push_back(body(frames[member]));
+    frames[member] = links_.receive(member, header(RoundMessage::Kind::contribution, part));
+    contributions.push_back(body(frames[member]));
   }
-  net::Frame frame = start_frame(head(RoundMessage::Kind::agreed, part));
-  method_.fold(round_, part, told, slots_, frame);
-  send_to_others(frame);
-  exchange().agreed[part.index] = body_of(frame);
-  method_.arrived(round_, part, slots_);
+  net::Frame frame = start_frame(header(RoundMessage::Kind::result, part));
+  method_.reduce(round_, part, contributions, slots_, frame);
+  send_to_peers(frame);
+  exchange().results[part.index] = body_of(frame);
+  method_.decode(round_, part, slots_);
 }
 
-void RoundOnTheWay::gather_all() {
-  for (const Part& part : round_.parts) send_to_others(tell(part));
-  told_all();
-  exchange().theirs.resize(round_.parts.size());
+void RoundInProgress::gather_all() {
+  for (const Part& part : round_.parts) send_to_peers(encode(part));
+  all_encoded();
+  exchange().received.resize(round_.parts.size());
   for (const Part& part : round_.parts) {
     for (std::size_t member = 0; member < round_.membership.count(); ++member) {
-      exchange().theirs[part.index].push_back(
-          member == mine() ? exchange().mine[part.index]
-                           : body_of(links_.take(member, head(RoundMessage::Kind::told, part))));
+      exchange().received[part.index].push_back(
+          member == mine() ? exchange().own[part.index]
+                           : body_of(links_.receive(member, header(RoundMessage::Kind::contribution, part))));
     }
-    method_.arrived(round_, part, slots_);
+    method_.decode(round_, part, slots_);
   }
 }
 
-void RoundOnTheWay::pair() {
+void RoundInProgress::pair() {
   const std::size_t partner = round_.plan.partner;
-  for (const Part& part : round_.parts) send_to_others(tell(part));
-  told_all();
-  exchange().theirs.resize(round_.parts.size());
+  for (const Part& part : round_.parts) send_to_peers(encode(part));
+  all_encoded();
+  exchange().received.resize(round_.parts.size());
   for (const Part& part : round_.parts) {
     if (partner != mine()) {
-      exchange().theirs[part.index].push_back(
-          body_of(links_.take(partner, head(RoundMessage::Kind::told, part))));
+      exchange().received[part.index].push_back(
+          body_of(links_.receive(partner, header(RoundMessage::Kind::contribution, part))));
     }
-    method_.arrived(round_, part, slots_);
+    method_.decode(round_, part, slots_);
   }
 }
 
-void RoundOnTheWay::agree_that_all_hold_it() {
-  RoundMessage held = head(RoundMessage::Kind::held, Part{});
-  held.exchange = 0;
-  ModelLook look;
-  if (method_.agrees()) look = look_at_model(slots_, method_.model_slot(), round_.id);
-  net::Frame frame = start_frame(held);
-  append_look(look, frame);
-  send_to_others(frame);
+// The ready messages carry the checksums: a fork is found before the round is applied. Once a member has
+// heard from all its peers, each of them holds the round, too, so no member can apply it alone.
+void RoundInProgress::confirm_ready() {
+  RoundMessage ready = header(RoundMessage::Kind::ready, Part{});
+  ready.exchange = 0;
+  ModelChecksum checksum;
+  if (method_.model_is_replicated()) checksum = checksum_model(slots_, method_.model_slot(), round_.id);
+  net::Frame frame = start_frame(ready);
+  append_checksum(checksum, frame);
+  send_to_peers(frame);
   for (std::size_t member = 0; member < links_.count(); ++member) {
-    if (!takes_part(member)) continue;
-    const net::Frame theirs = links_.take(member, held);
+    if (!is_peer(member)) continue;
+    const net::Frame theirs = links_.receive(member, ready);
     const std::vector<std::string> names =
-        differences(slots_.layout(), look, read_look(body(theirs)));
+        differences(slots_.layout(), checksum, read_checksum(body(theirs)));
     if (names.empty()) continue;
     throw SyncError(
         SyncError::Kind::fork,
@@ -179,24 +183,24 @@ void RoundOnTheWay::agree_that_all_hold_it() {
 
 void run_exchange(Round& round, SyncMethod& method, const Slots& slots, MemberLinks& links,
                   const ExchangeHooks& hooks) {
-  RoundOnTheWay on_the_way(round, method, slots, links, hooks);
+  RoundInProgress in_progress(round, method, slots, links, hooks);
   for (round.exchange = 0; round.exchange < round.plan.exchanges; ++round.exchange) {
     Round::Exchange& exchange = round.exchanges.emplace_back();
-    exchange.mine.resize(round.parts.size());
-    exchange.agreed.resize(round.parts.size());
+    exchange.own.resize(round.parts.size());
+    exchange.results.resize(round.parts.size());
     switch (round.plan.pattern) {
       case Pattern::shard_reduce:
-        on_the_way.shard_reduce();
+        in_progress.shard_reduce();
         break;
       case Pattern::gather_all:
-        on_the_way.gather_all();
+        in_progress.gather_all();
         break;
       case Pattern::pair:
-        on_the_way.pair();
+        in_progress.pair();
         break;
     }
   }
-  on_the_way.agree_that_all_hold_it();
+  in_progress.confirm_ready();
 }
 
 }  // namespace strait::sync

@@ -7,18 +7,20 @@
 
 namespace strait::sync {
 
-// What the one who exchanges hears of on the way.
+// Callbacks of an exchange into the engine.
 struct ExchangeHooks {
-  std::function<void(Range)> wait_until_ready;  // until this replica's part of a range can be told
-  // From here on the round reads nothing that a trainer changes before it lands: by fold() and
-  // arrived() what only landings change, and the model that members compare.
-  std::function<void()> all_told;
+  // Waits until this replica may encode its contribution to a range.
+  std::function<void(Range)> wait_until_ready;
+  // All contributions are encoded: from here on the round reads nothing that the trainer changes
+  // before apply(). reduce() and decode() read only what apply() changes, and the checksum reads the
+  // model slot.
+  std::function<void()> all_encoded;
 };
 
-// Takes a round from its plan to the point where it may land: tells, folds and collects, exchange
-// by exchange, then makes sure that every member holds everything and that their models are the
-// same. Waits for members; throws what links throw, and SyncError (fork, naming tensors and
-// replicas; corrupt). Changes no slot.
+// Carries a round from its plan to the point where it may be applied: encodes, reduces and collects
+// results, exchange by exchange, then makes sure that every member holds everything and that their
+// models are equal. Waits for members. Throws what links throw, and SyncError: fork, with the names of
+// tensors and replicas; corrupt; membership_changed. Changes no slot.
 void run_exchange(Round& round, SyncMethod& method, const Slots& slots, MemberLinks& links,
                   const ExchangeHooks& hooks);
 

@@ -1,21 +1,76 @@
 #pragma once
 
-#include "framework/sync/layout.h"
-#include "framework/sync/methods.h"
+#include <cstddef>
+#include <cstdint>
 
+#include "framework/sync/layout.h"
+#include "framework/sync/sync_settings.h"
+
+// What a method costs one replica of a stage, from settings and shapes alone.
 namespace strait::sync {
 
-// What a method costs one replica of a stage.
 struct Forecast {
-  // Sent to other replicas, heads of frames included; all replicas' mean.
-  double step_bytes = 0;   // a run's mean; rounds that only looking at the model takes not counted
-  double round_bytes = 0;  // in the heaviest step of an ordinary span
-  double slot_bytes = 0;   // memory for the method's own slots, and copies of them
-  // Steps from an update of one replica until it is in the model of the others, on average.
-  double age = 0;
+  // Bytes sent to other replicas in a step, frame headers included: the mean over the replicas and
+  // the run. Rounds that only a read of the model causes are not counted.
+  double step_bytes = 0;
+  // In the heaviest step of the run, except for a round that closes it.
+  double round_bytes = 0;
+  // Memory for the method's own slots, and snapshots of them.
+  double slot_bytes = 0;
+  // Steps from an update of one replica until the others' model has it, on average.
+  double staleness = 0;
 };
 
-// From settings and shapes alone. SyncError (setting) as make_method().
+// Processor time that a method takes in a step, on average, in units of the time to copy the stage's
+// weights once (4 bytes a value, on one thread). tests/bench/coding_bench.cpp measures it. It hardly
+// depends on the number of replicas, since each reduces its own parts only.
+struct CodingCost {
+  // encode, reduce and decode, concurrent with the trainer.
+  double engine = 0;
+  // apply, which the trainer waits for and its threads share.
+  double trainer = 0;
+};
+
+// The cost of plain means.
+inline constexpr CodingCost kPlainCodingCost = {.engine = 2.4, .trainer = 0.9};
+
+// A run that a method forecasts: its settings, the stage's layout and the number of members; and the
+// bytes that exchanges take, frame headers included.
+struct ForecastInput {
+  const SyncSettings& settings;
+  const Layout& layout;
+  double members = 1;
+
+  double values() const { return static_cast<double>(layout.size()); }
+  double others() const { return members - 1; }
+  // Updates between rounds.
+  double every(std::int64_t unless_set) const {
+    return static_cast<double>(settings.every == 0 ? unless_set : settings.every);
+  }
+  // bucket_values() of values of so many bits.
+  double bucket(double bits) const;
+
+  // Of `frames` frames without their payload.
+  static double frame_bytes(double frames);
+  // A shard_reduce of ranges that take `code_bytes` in all.
+  double shard_reduce_bytes(double code_bytes, double ranges) const;
+  // A shard_reduce of `count` values in buckets.
+  double bucketed_bytes(double count, double bits, double bucket) const;
+  // The messages that end a round: each member tells every other that it holds all of it.
+  double ready_bytes() const { return frame_bytes(others()); }
+};
+
+// A method with one equal round in every step, whose results are fresh.
+Forecast every_step(double bytes);
+
+// The cost of `pass`, which a method makes once in settings.every updates.
+CodingCost once_in(std::int64_t every, std::int64_t unless_set, const CodingCost& pass);
+
+// By the offer of settings.method: its own forecast if it has one, otherwise from its plans and its
+// wire_bits. SyncError (setting) as make_method().
 Forecast forecast(const SyncSettings& settings, const Layout& layout, std::size_t members);
+
+// By the offer of settings.method; kPlainCodingCost if it has none.
+CodingCost coding_cost(const SyncSettings& settings);
 
 }  // namespace strait::sync

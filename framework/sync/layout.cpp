@@ -10,7 +10,7 @@
 namespace strait::sync {
 namespace {
 
-// Of everything that lives on one stage only.
+// The key of the zone of all tensors that are not tied.
 constexpr std::uint64_t kCommonZone = 0;
 
 std::int64_t values_of(const std::vector<std::int64_t>& shape) {
@@ -22,35 +22,55 @@ std::int64_t up_to_grain(std::int64_t count) { return (count + kGrain - 1) / kGr
 }  // namespace
 
 Layout::Layout(const std::vector<PieceSpec>& specs) {
-  for (const bool twins : {false, true}) {
+  // Tied tensors last: the zone of the others stays in one range.
+  for (const bool tied : {false, true}) {
     for (const PieceSpec& spec : specs) {
-      if (spec.twin != twins) continue;
+      if (spec.tied != tied) continue;
       const Range values{size_, size_ + values_of(spec.shape)};
       size_ += up_to_grain(values.count());
       pieces_.push_back(Piece{spec, values});
       const std::uint64_t name = XXH3_64bits(spec.name.data(), spec.name.size());
-      if (twins) zones_.push_back(Zone{{values.first, size_}, name});
+      if (tied) zones_.push_back(Zone{{values.first, size_}, name});
     }
-    if (!twins && size_ > 0) zones_.push_back(Zone{{0, size_}, kCommonZone});
+    if (!tied && size_ > 0) zones_.push_back(Zone{{0, size_}, kCommonZone});
   }
 }
 
 const Piece& Layout::piece(const std::string& name) const {
   const auto found = std::find_if(pieces_.begin(), pieces_.end(),
                                   [&](const Piece& piece) { return piece.spec.name == name; });
-  if (found == pieces_.end()) throw std::out_of_range("no piece of a layout is called " + name);
+  if (found == pieces_.end()) throw std::out_of_range("the layout has no piece named " + name);
   return *found;
 }
 
 Range share(Range range, std::size_t members, std::size_t index) {
   const auto count = static_cast<std::int64_t>(members);
-  const auto place = static_cast<std::int64_t>(index);
+  const auto own = static_cast<std::int64_t>(index);
   const std::int64_t grains = up_to_grain(range.count()) / kGrain;
+  // The first shares take the grains that the division leaves over.
   const auto cut = [&](std::int64_t before) {
     const std::int64_t grain = grains / count * before + std::min(grains % count, before);
     return std::min(range.first + grain * kGrain, range.last);
   };
-  return {cut(place), cut(place + 1)};
+  return {cut(own), cut(own + 1)};
+}
+
+std::int64_t bucket_values(std::size_t members, int bits) {
+  constexpr std::int64_t kLeast = std::int64_t{1} << 20;
+  constexpr std::int64_t kPartBits = std::int64_t{1} << 18;  // 32 KiB
+  const std::int64_t enough = static_cast<std::int64_t>(members) * kPartBits / bits;
+  return (std::max(kLeast, enough) + kGrain - 1) / kGrain * kGrain;
+}
+
+std::vector<Range> buckets_of(const Layout& layout, std::int64_t values) {
+  std::vector<Range> buckets;
+  for (const Zone& zone : layout.zones()) {
+    for (std::int64_t first = zone.range.first; first < zone.range.last; first += values) {
+      buckets.push_back({first, std::min(first + values, zone.range.last)});
+    }
+  }
+  std::reverse(buckets.begin(), buckets.end());
+  return buckets;
 }
 
 }  // namespace strait::sync

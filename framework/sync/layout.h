@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -14,42 +16,50 @@ struct Range {
   bool operator==(const Range&) const = default;
 };
 
-// Pieces begin at multiples of so many values (a cache line of float32), and shares are cut there.
+// The values of a slot that lie in a range.
+template <class Value>
+std::span<Value> within(std::span<Value> values, Range range) {
+  return values.subspan(static_cast<std::size_t>(range.first),
+                        static_cast<std::size_t>(range.count()));
+}
+
+// Pieces begin at multiples of this number of values (a cache line of float32), and shares are cut
+// at such multiples.
 inline constexpr std::int64_t kGrain = 16;
 
 // A tensor as the trainer names it.
 struct PieceSpec {
   std::string name;  // global, as in checkpoints
   std::vector<std::int64_t> shape;
-  bool twin =
-      false;  // the same weight lives on another stage too and has to stay equal to this one
+  // Another stage has the same weight, and both must stay equal.
+  bool tied = false;
 };
 
-// A tensor's place in the flat space.
+// A tensor's range in the flat space.
 struct Piece {
   PieceSpec spec;
-  Range range;  // its values; what is left up to the next grain is padding, zero in every slot
-  // Norms and biases: too few to be worth thinning out.
+  Range range;  // without the padding up to the next grain, which is zero in every slot
+  // Norms and biases: too few values for sparsification to gain anything.
   bool dense() const { return spec.shape.size() < 2; }
 };
 
-// Coordinates that are selected, scaled and coded on their own, by a key of their own. Two stages
-// that hold the same weight hold the same zone, so that the same arithmetic gives both the same
-// bits without a word between them.
+// Coordinates that are selected, scaled and coded together, with a key of their own. Two stages that
+// hold the same weight have the same zone for it, so both compute the same bits without
+// communication between them.
 struct Zone {
   Range range;
   std::uint64_t key = 0;
 };
 
-// The tensors of one stage laid end to end: the flat coordinates that slots, ranges and parts speak
-// of. A pure function of the tensors' names and shapes, so equal on all replicas of the stage.
+// The tensors of one stage laid end to end: the flat coordinates of slots, ranges and parts. A pure
+// function of the tensors' names and shapes, so it is equal on all replicas of the stage.
 class Layout {
  public:
-  // In the order of the optimizer. Twins are put behind the others, each a zone of its own.
+  // In the order of the optimizer. Tied tensors come behind the others, each in a zone of its own.
   explicit Layout(const std::vector<PieceSpec>& specs);
 
   const std::vector<Piece>& pieces() const { return pieces_; }  // by coordinate
-  const Piece& piece(const std::string& name) const;            // it must be there
+  const Piece& piece(const std::string& name) const;            // std::out_of_range if unknown
   const std::vector<Zone>& zones() const { return zones_; }
   std::int64_t size() const { return size_; }  // padding included
 
@@ -59,8 +69,17 @@ class Layout {
   std::int64_t size_ = 0;
 };
 
-// What member `index` of `members` serves of a range: all of it once, in order, cut at grains, as
-// even as grains allow. May be empty. Any number of members, any size.
+// The share of a range that member `index` of `members` reduces. Shares cover the range once, in
+// order, are cut at grains, and differ by one grain at most. A share may be empty.
 Range share(Range range, std::size_t members, std::size_t index);
+
+// Values of a bucket: a million, so that it leaves early and fills a link's chunks; more with so many
+// members that a part would be little more than its frame header. A whole number of grains, so that
+// parts share no cache line. `bits`: of a value on the wire.
+std::int64_t bucket_values(std::size_t members, int bits);
+
+// The layout in ranges of about `values` values, cut at grains, last coordinates first: the backward
+// pass completes gradients in that order. No range spans two zones.
+std::vector<Range> buckets_of(const Layout& layout, std::int64_t values);
 
 }  // namespace strait::sync

@@ -58,6 +58,17 @@ void subtract(std::span<const float> what, double times, std::span<float> from) 
 
 }  // namespace
 
+LowRankShape::LowRankShape(const PieceSpec& spec, std::size_t rank) {
+  rows = spec.shape.empty() ? 1 : static_cast<std::size_t>(spec.shape.front());
+  columns = 1;
+  for (std::size_t i = 1; i < spec.shape.size(); ++i) {
+    columns *= static_cast<std::size_t>(spec.shape[i]);
+  }
+  exact = (rows + columns) * rank >= rows * columns;
+  left = exact ? rows * columns : rows * rank;
+  right = exact ? 0 : columns * rank;
+}
+
 std::vector<float> left_factor(const OwedMatrix& matrix, std::span<const float> right,
                                std::size_t rank) {
   std::vector<float> left(matrix.rows * rank);

@@ -10,31 +10,31 @@
 namespace strait::sync {
 namespace {
 
-// A member can be one round ahead: it has landed the one that we still work on.
+// A member can be one round ahead: it has applied the one that is in progress here.
 constexpr std::uint64_t kRoundsAhead = 1;
-// How long a wait goes on before it looks whether anybody has left, or waits for room here.
-constexpr std::chrono::milliseconds kLookUp{20};
+// A wait checks this often for a new membership, and for members that wait for room here.
+constexpr std::chrono::milliseconds kPollInterval{20};
 
-void check_place(const RoundMessage& got, const RoundMessage& expected, const std::string& peer) {
-  // Whoever is in a newer epoch counts on us to follow.
+void check_round(const RoundMessage& got, const RoundMessage& expected, const std::string& peer) {
+  // A member in a newer epoch expects this one to follow.
   if (got.epoch > expected.epoch) return;
   if (got.round >= expected.round && got.round <= expected.round + kRoundsAhead) return;
   throw SyncError(SyncError::Kind::corrupt,
-                  fmt::format("{} sent a message of sync round {} (epoch {}) where round {} (epoch "
-                              "{}) is under way",
+                  fmt::format("{} sent a message of sync round {} (epoch {}); expected round {} (epoch "
+                              "{})",
                               peer, got.round, got.epoch, expected.round, expected.epoch));
 }
 
 }  // namespace
 
 MemberLinks::MemberLinks(std::vector<std::unique_ptr<net::Link>> links, Membership membership,
-                         Roster* roster)
+                         MembershipTracker* tracker)
     : links_(std::move(links)),
       membership_(std::move(membership)),
-      roster_(roster),
+      tracker_(tracker),
       early_(links_.size()) {}
 
-// Work that may wait on a link: gets it, and a moment at which to look up.
+// Repeats work that waits on a link until a deadline, and checks the membership in between.
 template <class Work>
 auto MemberLinks::wait_on(std::uint32_t replica, Work work) {
   struct Awaited {
@@ -45,25 +45,25 @@ auto MemberLinks::wait_on(std::uint32_t replica, Work work) {
   awaited_ = links_[replica].get();
   try {
     while (true) {
-      part();
-      if (auto done = work(*links_[replica], std::chrono::steady_clock::now() + kLookUp)) {
+      check_membership();
+      if (auto done = work(*links_[replica], std::chrono::steady_clock::now() + kPollInterval)) {
         return done;
       }
     }
   } catch (const net::LinkError& error) {
-    lose(replica, error);
+    report(replica, error);
   }
 }
 
 void MemberLinks::send(std::size_t member, net::Frame frame) {
   wait_on(replica(member), [&](net::Link& link, auto deadline) {
     const bool sent = link.send_until(frame, deadline);
-    if (!sent) take_in();
+    if (!sent) drain();
     return sent;
   });
 }
 
-net::Frame MemberLinks::take(std::size_t member, const RoundMessage& expected) {
+net::Frame MemberLinks::receive(std::size_t member, const RoundMessage& expected) {
   const std::uint32_t from = replica(member);
   std::map<RoundMessage, net::Frame>& early = early_[from];
   while (true) {
@@ -73,11 +73,11 @@ net::Frame MemberLinks::take(std::size_t member, const RoundMessage& expected) {
       early.erase(kept);
       return frame;
     }
-    accept(from, receive(from), expected);
+    accept(from, receive_next(from), expected);
   }
 }
 
-bool MemberLinks::there(std::size_t member, const RoundMessage& expected) {
+bool MemberLinks::available(std::size_t member, const RoundMessage& expected) {
   const std::uint32_t from = replica(member);
   try {
     while (!early_[from].contains(expected)) {
@@ -92,22 +92,22 @@ bool MemberLinks::there(std::size_t member, const RoundMessage& expected) {
 }
 
 void MemberLinks::accept(std::uint32_t replica, net::Frame frame, const RoundMessage& expected) {
-  const RoundMessage got = read_head(frame);
+  const RoundMessage got = read_header(frame);
   if (!keep(replica, got, std::move(frame))) return;
-  check_place(got, expected, links_[replica]->state().peer);
+  check_round(got, expected, links_[replica]->state().peer);
 }
 
-net::Frame MemberLinks::receive(std::uint32_t replica) {
+net::Frame MemberLinks::receive_next(std::uint32_t replica) {
   return *wait_on(replica,
                   [](net::Link& link, auto deadline) { return link.receive_until(deadline); });
 }
 
-bool MemberLinks::keep(std::uint32_t replica, const RoundMessage& head, net::Frame frame) {
-  if (head.epoch < membership_.epoch) return false;
-  if (early_[replica].emplace(head, std::move(frame)).second) return true;
+bool MemberLinks::keep(std::uint32_t replica, const RoundMessage& header, net::Frame frame) {
+  if (header.epoch < membership_.epoch) return false;
+  if (early_[replica].emplace(header, std::move(frame)).second) return true;
   throw SyncError(SyncError::Kind::corrupt,
                   fmt::format("{} sent the same part of sync round {} twice",
-                              links_[replica]->state().peer, head.round));
+                              links_[replica]->state().peer, header.round));
 }
 
 void MemberLinks::regroup(const Membership& membership) {
@@ -117,31 +117,31 @@ void MemberLinks::regroup(const Membership& membership) {
   }
 }
 
-void MemberLinks::take_in() {
+void MemberLinks::drain() {
   for (std::uint32_t replica = 0; replica < links_.size(); ++replica) {
     if (links_[replica] == nullptr) continue;
     try {
       while (auto frame = links_[replica]->receive_until(std::chrono::steady_clock::now())) {
-        const RoundMessage head = read_head(*frame);
-        keep(replica, head, std::move(*frame));
+        const RoundMessage header = read_header(*frame);
+        keep(replica, header, std::move(*frame));
       }
     } catch (const net::LinkError&) {
-      // Nobody waits for it here; who needs it next will say so.
+      // Not needed now; the next call that needs this link throws its error.
     }
   }
 }
 
-void MemberLinks::part() const {
-  if (roster_ == nullptr || roster_->newest() == membership_.epoch) return;
-  throw SyncError(SyncError::Kind::parted, "who takes part in the sync is about to change");
+void MemberLinks::check_membership() const {
+  if (tracker_ == nullptr || tracker_->latest_epoch() == membership_.epoch) return;
+  throw SyncError(SyncError::Kind::membership_changed, "the members of the sync change; the round is abandoned");
 }
 
-void MemberLinks::lose(std::uint32_t replica, const net::LinkError& error) const {
+void MemberLinks::report(std::uint32_t replica, const net::LinkError& error) const {
   const bool gone =
       error.kind() == net::LinkError::Kind::lost || error.kind() == net::LinkError::Kind::aborted;
-  if (roster_ == nullptr || !gone || ending_) throw error;
-  roster_->lost(replica, error.what());
-  throw SyncError(SyncError::Kind::parted, error.what());
+  if (tracker_ == nullptr || !gone || ending_) throw error;
+  tracker_->report_lost(replica, error.what());
+  throw SyncError(SyncError::Kind::membership_changed, error.what());
 }
 
 void MemberLinks::abort(const net::LinkError& cause) {

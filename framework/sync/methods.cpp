@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <utility>
+
 #include "framework/sync/allreduce.h"
 #include "framework/sync/bytegrad.h"
 #include "framework/sync/cocktail.h"
@@ -16,37 +18,71 @@
 namespace strait::sync {
 namespace {
 
-template <typename Method>
-std::unique_ptr<SyncMethod> made(const SyncSettings& settings) {
-  return std::make_unique<Method>(settings);
+template <class Method>
+MethodOffer offer_of(std::string name, int rank, std::vector<std::string> reads) {
+  MethodOffer offer;
+  offer.name = std::move(name);
+  offer.make = [](const SyncSettings& settings) {
+    return std::unique_ptr<SyncMethod>(std::make_unique<Method>(settings));
+  };
+  offer.reads = std::move(reads);
+  offer.forecast = Method::forecast;
+  offer.coding_cost = Method::coding_cost;
+  offer.rank = rank;
+  return offer;
+}
+
+MethodOffer cocktail_offer() {
+  MethodOffer offer = offer_of<Cocktail>(
+      "cocktail", 40,
+      {"random", "top", "bits", "reference_dtype", "outer_learning_rate", "outer_momentum"});
+  offer.strengths = Cocktail::strengths;
+  return offer;
+}
+
+MethodOffer streaming_diloco_offer() {
+  MethodOffer offer = offer_of<StreamingDiloco>(
+      "streaming_diloco", 60,
+      {"bits", "every", "fragments", "late", "blend", "outer_learning_rate", "outer_momentum"});
+  offer.check = StreamingDiloco::check;
+  return offer;
+}
+
+MethodOffer noloco_offer() {
+  MethodOffer offer =
+      offer_of<Noloco>("noloco", 80, {"every", "outer_learning_rate", "outer_momentum"});
+  offer.needs_all =
+      "averages all replicas when the model is read, and no consensus round covers that read";
+  return offer;
+}
+
+MethodOffer onebit_adam_offer() {
+  MethodOffer offer = offer_of<OnebitAdam>("onebit_adam", 30, {"warmup"});
+  offer.check = OnebitAdam::check;
+  offer.needs_all =
+      "applies moments after the consensus round of the step, so the remaining replicas could not "
+      "determine which of them has applied them";
+  return offer;
 }
 
 }  // namespace
 
+std::string Strength::text() const { return fmt::format("{}/{}/{}", random, top, bits); }
+
+std::string RecipeContext::stated(std::string_view key, std::string_view value) const {
+  return fmt::format("{} is {} ({})", key, value, where(key));
+}
+
 Catalogue<MethodOffer>& methods() {
+  // In the order of lists and tables. Ranks follow what methods cost in loss (README.md), with gaps
+  // for plugins.
   static Catalogue<MethodOffer> all(
       "sync method",
-      {{"allreduce", made<Allreduce>, {"wire_dtype"}},
-       {"cocktail",
-        made<Cocktail>,
-        {"random", "top", "bits", "reference_dtype", "outer_learning_rate", "outer_momentum"}},
-       {"diloco", made<Diloco>, {"wire_dtype", "every", "outer_learning_rate", "outer_momentum"}},
-       {"streaming_diloco",
-        made<StreamingDiloco>,
-        {"bits", "every", "fragments", "late", "blend", "outer_learning_rate", "outer_momentum"}},
-       {"noloco",
-        made<Noloco>,
-        {"every", "outer_learning_rate", "outer_momentum"},
-        32,
-        "makes its mean when somebody looks at the model, which nobody votes on"},
-       {"onebit_adam",
-        made<OnebitAdam>,
-        {"warmup"},
-        32,
-        "lands moments behind the vote on the step, so that those who are left could not tell who "
-        "has landed them"},
-       {"bytegrad", made<ByteGrad>, {}},
-       {"powersgd", made<PowerSgd>, {"rank"}}});
+      {offer_of<Allreduce>("allreduce", 10, {"wire_dtype"}), cocktail_offer(),
+       offer_of<Diloco>("diloco", 70,
+                        {"wire_dtype", "every", "outer_learning_rate", "outer_momentum"}),
+       streaming_diloco_offer(), noloco_offer(), onebit_adam_offer(),
+       offer_of<ByteGrad>("bytegrad", 20, {}), offer_of<PowerSgd>("powersgd", 50, {"rank"})});
   return all;
 }
 

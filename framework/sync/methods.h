@@ -1,58 +1,63 @@
 #pragma once
 
-#include <cstdint>
+#include <functional>
 #include <memory>
-#include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "framework/catalogue.h"
+#include "framework/sync/forecast.h"
 #include "framework/sync/sync_method.h"
+#include "framework/sync/sync_settings.h"
 
 namespace strait::sync {
 
-// What a recipe's [sync] says, in this room's words. Each method reads what it knows.
-struct SyncSettings {
-  std::string method = "allreduce";
-  std::uint64_t seed = 0;
-  bool narrow_wire = false;       // allreduce, diloco: bfloat16 on the wire, sums in float32
-  double random = 0.1;            // cocktail: the share of coordinates that a round looks at,
-  double top = 0.2;               // the share of these that is sent, largest first,
-  int bits = 4;                   // and the bits of a value; streaming_diloco too
-  bool narrow_reference = false;  // cocktail: reference and residual in bfloat16
-  std::int64_t every = 0;         // diloco, streaming_diloco, noloco: updates between rounds; 0:
-                                  // what the method's authors use
-  std::int64_t fragments = 4;     // streaming_diloco
-  std::int64_t late = 1;          // streaming_diloco: updates until a result lands
-  double blend = 0.5;             // streaming_diloco: the share of the own weights that stays
-  // Of the outer step of cocktail, diloco, streaming_diloco and noloco; nothing: as suits the
-  // method.
-  std::optional<double> outer_learning_rate;
-  std::optional<double> outer_momentum;
-  std::int64_t rank = 2;    // powersgd
-  std::int64_t warmup = 0;  // onebit_adam: steps with exact means before the second moment
-                            // is frozen; 0: a fifteenth of the run
-  std::int64_t steps = 0;   // of the run
-  double beta1 = 0.9;       // onebit_adam: of the optimizer
-  double beta2 = 0.95;      // likewise
+// Where a recipe states its settings, for messages.
+struct RecipeContext {
+  // "run.toml:31:9", or a phrase that says that the recipe does not state the key.
+  std::function<std::string(std::string_view key)> where;
+  // The key that sets the number of steps: "train.steps" or "train.epochs".
+  std::string steps_key = "train.steps";
+
+  // "sync.every is 3 (run.toml:31:9)".
+  std::string stated(std::string_view key, std::string_view value) const;
 };
 
-// A method under the name that recipes use.
+// A method, and everything that the planner must know of it. Only name and make are required.
 struct MethodOffer {
+  // As recipes call it.
   std::string name;
+  // SyncError (setting) if a setting is out of its range.
   std::unique_ptr<SyncMethod> (*make)(const SyncSettings&) = nullptr;
-  std::vector<std::string> reads;  // the keys of a recipe's [sync] that are of use to it
-  // Bits in which it sends a value, for forecasts of methods that forecast.cpp does not know.
+  // The keys of a recipe's [sync] that it reads, without "sync.".
+  std::vector<std::string> reads = {};
+  // Bits of a value on the wire, for a forecast from the method's plans.
   double wire_bits = 32;
-  // Why its replicas cannot go on without one of them, to follow "it"; empty: they can.
+  // Why its replicas cannot continue without one of them, to follow "it"; empty: they can.
   std::string needs_all = {};
+
+  // Bytes and staleness; slot_bytes is filled in from the method's slots. Null: forecast() counts the
+  // bytes of the method's plans.
+  Forecast (*forecast)(const ForecastInput&) = nullptr;
+  // Null: kPlainCodingCost.
+  CodingCost (*coding_cost)(const SyncSettings&) = nullptr;
+  // Whether the settings fit together and suit the run: empty, or a sentence that names the keys and
+  // says what to change. Null: only `make` checks them.
+  std::string (*check)(const SyncSettings&, const RecipeContext&) = nullptr;
+  // The strengths that `auto` chooses from in a run of so many steps, weakest first. Null: none.
+  std::span<const Strength> (*strengths)(std::int64_t steps) = nullptr;
+  // `auto` takes the method of the lowest rank among those whose traffic and coding hide behind the
+  // step: exact and fresh updates have low ranks, stale ones high ranks. The default is the last.
+  int rank = 1000;
 };
 
-// All methods: those of this build, each a line in methods.cpp, and those of plugins.
+// All methods: those of this build, which methods.cpp lists, and those of plugins.
 Catalogue<MethodOffer>& methods();
 std::vector<std::string> method_names();
 
-// SyncError (setting) where there is no such method or a setting is out of its range; says which.
+// SyncError (setting) if there is no such method or a setting is out of its range.
 std::unique_ptr<SyncMethod> make_method(const SyncSettings& settings);
 
 }  // namespace strait::sync

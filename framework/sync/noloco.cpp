@@ -3,18 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <utility>
 
 #include "framework/sync/allreduce.h"
-#include "framework/sync/bucket_values.h"
-#include "framework/sync/finite_floats.h"
-#include "framework/sync/float_bytes.h"
-#include "framework/sync/keyed_stream.h"
-#include "framework/sync/land_parts.h"
+#include "framework/sync/layout.h"
+#include "framework/sync/float_codes.h"
+#include "framework/sync/random_choice.h"
+#include "framework/sync/sync_method.h"
 #include "framework/sync/outer_step.h"
 #include "framework/sync/sync_error.h"
-#include "framework/sync/within.h"
 
 namespace strait::sync {
 namespace {
@@ -22,16 +21,17 @@ namespace {
 constexpr int kSlowBits = 32;
 constexpr const char* kSlowPart = "a part of slow weights";
 
-bool looks(const Round& round) { return round.opened.hook == Hook::look; }
+// A round that computes the mean for a read of the model, not one of a pair.
+bool is_read(const Round& round) { return round.opened.hook == Hook::model_read; }
 
-// What the partner told of a part; whoever sits a round out is its own partner.
-const net::Frame& partners(const Round& round, const Part& part) {
+// The partner's contribution to a part; a replica without a partner is its own.
+const net::Frame& partner_frame(const Round& round, const Part& part) {
   const Round::Exchange& exchange = round.exchanges.front();
   const bool alone = round.plan.partner == round.membership.mine;
-  return alone ? exchange.mine[part.index] : exchange.theirs[part.index].front();
+  return alone ? exchange.own[part.index] : exchange.received[part.index].front();
 }
 
-// A part's slow weights, and fast minus slow.
+// The slow weights of a part, and fast minus slow weights.
 class PairedPart {
  public:
   PairedPart(const net::Frame& frame, Range range)
@@ -42,7 +42,7 @@ class PairedPart {
   std::span<const float> change() const { return std::span(both_).last(both_.size() / 2); }
 
  private:
-  std::vector<float> both_;  // as they travel: first all of the one, then all of the other
+  std::vector<float> both_;  // as on the wire: all slow weights, then all changes
 };
 
 }  // namespace
@@ -54,7 +54,7 @@ Noloco::Noloco(const SyncSettings& settings)
       outer_(outer_step(settings, {0.7F, 0.5F})) {
   if (every_ < 1) {
     throw SyncError(SyncError::Kind::setting,
-                    fmt::format("noloco cannot sync every {} updates", every_));
+                    fmt::format("{}: every is {}; it must be at least 1", settings.method, every_));
   }
 }
 
@@ -74,7 +74,7 @@ std::size_t Noloco::partner(std::int64_t made, const Membership& membership) con
   for (std::size_t left = order.size(); left > 1; --left) {
     std::swap(order[left - 1], order[random.below(left)]);
   }
-  // Neighbours in this order are partners: places 0 and 1, 2 and 3, …
+  // Adjacent replicas of the shuffled order are partners: 0 and 1, 2 and 3, …
   const auto mine = std::find(order.begin(), order.end(), membership.mine) - order.begin();
   const auto theirs = static_cast<std::size_t>(mine) ^ 1U;
   return theirs < order.size() ? order[theirs] : membership.mine;
@@ -84,7 +84,7 @@ std::optional<RoundPlan> Noloco::plan(const Moment& moment, const Layout& layout
                                       const Membership& membership) const {
   RoundPlan plan;
   plan.ranges = buckets_of(layout, bucket_values(membership.count(), kSlowBits));
-  if (moment.hook == Hook::look) return plan;
+  if (moment.hook == Hook::model_read) return plan;
   const std::int64_t made = store::number(moment.step) + 1;
   if (moment.hook != Hook::update || (made % every_ != 0 && made != steps_)) return std::nullopt;
   plan.pattern = Pattern::pair;
@@ -92,42 +92,42 @@ std::optional<RoundPlan> Noloco::plan(const Moment& moment, const Layout& layout
   return plan;
 }
 
-void Noloco::tell(const Round& round, const Part& part, const Slots& slots, net::Frame& out) {
+void Noloco::encode(const Round& round, const Part& part, const Slots& slots, net::Frame& out) {
   const auto slow = within(slots.values(kSlow), part.range);
   append_floats(slow, false, out);
-  if (looks(round)) return;
+  if (is_read(round)) return;
   const auto fast = within(slots.values(kWeights), part.range);
   std::vector<float> change(slow.size());
   for (std::size_t i = 0; i < change.size(); ++i) change[i] = fast[i] - slow[i];
   append_floats(change, false, out);
 }
 
-void Noloco::fold(const Round&, const Part& part, Told told, const Slots&, net::Frame& out) {
+void Noloco::reduce(const Round&, const Part& part, Contributions contributions, const Slots&, net::Frame& out) {
   const auto count = static_cast<std::size_t>(part.range.count());
-  append_floats(mean_of_finite_floats(told, false, count, kSlowPart), false, out);
+  append_floats(mean_of_finite_floats(contributions, false, count, kSlowPart), false, out);
 }
 
-void Noloco::arrived(const Round& round, const Part& part, const Slots&) {
+void Noloco::decode(const Round& round, const Part& part, const Slots&) {
   const auto count = static_cast<std::size_t>(part.range.count());
   const Round::Exchange& exchange = round.exchanges.front();
-  if (looks(round))
-    return check_finite_floats(exchange.agreed[part.index], false, count, kSlowPart);
-  check_finite_floats(exchange.mine[part.index], false, 2 * count, kSlowPart);
-  check_finite_floats(partners(round, part), false, 2 * count, kSlowPart);
+  if (is_read(round))
+    return check_finite_floats(exchange.results[part.index], false, count, kSlowPart);
+  check_finite_floats(exchange.own[part.index], false, 2 * count, kSlowPart);
+  check_finite_floats(partner_frame(round, part), false, 2 * count, kSlowPart);
 }
 
-void Noloco::land(const Round& round, Slots& slots) {
-  if (looks(round)) {
-    take_agreed_floats(round, slots, kMean, kSlowPart);
+void Noloco::apply(const Round& round, Slots& slots) {
+  if (is_read(round)) {
+    apply_floats(round, slots, kMean, kSlowPart);
   } else {
-    land_pair(round, slots);
+    apply_pair(round, slots);
   }
 }
 
-void Noloco::land_pair(const Round& round, Slots& slots) const {
-  land_parts(round, slots, [&](const Part& part) {
-    const PairedPart mine(round.exchanges.front().mine[part.index], part.range);
-    const PairedPart theirs(partners(round, part), part.range);
+void Noloco::apply_pair(const Round& round, Slots& slots) const {
+  apply_parts(round, slots, [&](const Part& part) {
+    const PairedPart mine(round.exchanges.front().own[part.index], part.range);
+    const PairedPart theirs(partner_frame(round, part), part.range);
     const auto slow = within(slots.values(kSlow), part.range);
     const auto delta = within(slots.values(kDelta), part.range);
     for (std::size_t i = 0; i < slow.size(); ++i) {
@@ -138,6 +138,25 @@ void Noloco::land_pair(const Round& round, Slots& slots) const {
     }
     std::ranges::copy(slow, within(slots.values(kWeights), part.range).begin());
   });
+}
+
+Forecast Noloco::forecast(const ForecastInput& input) {
+  constexpr double kFloatBits = kSlowBits;
+  const double every = input.every(kEvery);
+  // One of an odd number has no partner.
+  const double paired = input.members - std::fmod(input.members, 2);
+  const double frames = std::ceil(input.values() / input.bucket(kFloatBits)) + 1;
+  const double round = paired / input.members * (2 * input.values() * kFloatBits / 8 +
+                                                 ForecastInput::frame_bytes(frames));
+  // The replicas that a change has reached double with each round.
+  const double rounds = std::ceil(std::log2(input.members));
+  return {.step_bytes = round / every,
+          .round_bytes = round,
+          .staleness = (every - 1) / 2 + every * std::max(rounds - 1, 0.0)};
+}
+
+CodingCost Noloco::coding_cost(const SyncSettings& settings) {
+  return once_in(settings.every, kEvery, {.engine = 20, .trainer = 16});
 }
 
 }  // namespace strait::sync

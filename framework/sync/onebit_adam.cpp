@@ -7,13 +7,11 @@
 #include <utility>
 
 #include "framework/sync/allreduce.h"
-#include "framework/sync/bucket_values.h"
-#include "framework/sync/finite_floats.h"
-#include "framework/sync/float_bytes.h"
-#include "framework/sync/land_parts.h"
-#include "framework/sync/sign_groups.h"
+#include "framework/sync/layout.h"
+#include "framework/sync/float_codes.h"
+#include "framework/sync/sync_method.h"
+#include "framework/sync/group_codes.h"
 #include "framework/sync/sync_error.h"
-#include "framework/sync/within.h"
 
 namespace strait::sync {
 namespace {
@@ -23,9 +21,9 @@ constexpr std::int64_t kWarmupShare = 15;
 constexpr const char* kWarmGradient = "a part of a gradient";
 constexpr const char* kSignedMoment = "a part of a moment";
 
-// A moment is never taken for more of its weight's spreads than this: where the second moment
-// stopped too early to know of a weight (a rare token's row), anything may come, and is owed ever
-// after.
+// A moment is clipped at this many spreads of its weight. If the second moment was frozen before a
+// weight was ever trained (the row of a rare token), its moment is unbounded, and the residual would
+// never be paid off.
 constexpr float kMostSpreads = 10;
 
 float within_reach(float value, float spread) {
@@ -33,7 +31,8 @@ float within_reach(float value, float spread) {
   return std::clamp(value, -most, most);
 }
 
-// What a code leaves out of its values. Where nothing can move, nothing is owed.
+// What an encoding leaves out of its values: the new residual. Zero where the spread is zero, since
+// such a weight never moves.
 std::vector<float> left_out_by(const net::Frame& code, std::size_t at,
                                std::span<const float> values, std::span<const float> spread) {
   std::vector<float> rest(values.size());
@@ -58,8 +57,9 @@ OnebitAdam::OnebitAdam(const SyncSettings& settings)
   const auto is_beta = [](double value) { return value >= 0 && value < 1; };
   if (settings.warmup < 0 || !is_beta(settings.beta1) || !is_beta(settings.beta2)) {
     throw SyncError(SyncError::Kind::setting,
-                    fmt::format("onebit_adam cannot warm up for {} steps with betas of {} and {}",
-                                settings.warmup, settings.beta1, settings.beta2));
+                    fmt::format("{}: warmup is {} and the betas are {} and {}; warmup must not be "
+                                "negative, and betas must be from 0 to below 1",
+                                settings.method, settings.warmup, settings.beta1, settings.beta2));
   }
 }
 
@@ -77,7 +77,8 @@ std::optional<RoundPlan> OnebitAdam::plan(const Moment& moment, const Layout& la
   return plan;
 }
 
-// As long as steps of the optimizer's rate, which makes the same of a second moment that is young.
+// Corrects the bias of a second moment that is young, as the optimizer does: with it a sign is a step
+// of the optimizer's rate.
 std::vector<float> OnebitAdam::spread_of(const Part& part, const Slots& slots) const {
   const auto second = within(slots.values(kSecondMoment), part.range);
   std::vector<float> spread(second.size());
@@ -85,79 +86,79 @@ std::vector<float> OnebitAdam::spread_of(const Part& part, const Slots& slots) c
   return spread;
 }
 
-std::vector<float> OnebitAdam::moment_to_tell(const Part& part, const Slots& slots,
+std::vector<float> OnebitAdam::moment_to_encode(const Part& part, const Slots& slots,
                                               std::span<const float> spread) const {
   const auto moment = within(slots.values(kFirstMoment), part.range);
   const auto gradient = within(slots.values(kGradient), part.range);
   const auto owed = within(slots.values(kOwed), part.range);
-  std::vector<float> tells(moment.size());
-  for (std::size_t i = 0; i < tells.size(); ++i) {
+  std::vector<float> moments(moment.size());
+  for (std::size_t i = 0; i < moments.size(); ++i) {
     const float all = beta1_ * moment[i] + (1 - beta1_) * gradient[i] + owed[i];
-    tells[i] = within_reach(all, spread[i]);
+    moments[i] = within_reach(all, spread[i]);
   }
-  return tells;
+  return moments;
 }
 
-void OnebitAdam::tell(const Round& round, const Part& part, const Slots& slots, net::Frame& out) {
+void OnebitAdam::encode(const Round& round, const Part& part, const Slots& slots, net::Frame& out) {
   if (warms_up(round.opened.step)) {
     append_floats(within(slots.values(kGradient), part.range), false, out);
     return;
   }
   const std::vector<float> spread = spread_of(part, slots);
-  append_sign_groups(moment_to_tell(part, slots, spread), spread, out, kSignedMoment);
+  append_sign_groups(moment_to_encode(part, slots, spread), spread, out, kSignedMoment);
 }
 
-void OnebitAdam::fold(const Round& round, const Part& part, Told told, const Slots& slots,
+void OnebitAdam::reduce(const Round& round, const Part& part, Contributions contributions, const Slots& slots,
                       net::Frame& out) {
-  if (!warms_up(round.opened.step)) return fold_moments(part, told, slots, out);
+  if (!warms_up(round.opened.step)) return reduce_moments(part, contributions, slots, out);
   const auto count = static_cast<std::size_t>(part.range.count());
-  append_floats(mean_of_finite_floats(told, false, count, kWarmGradient), false, out);
+  append_floats(mean_of_finite_floats(contributions, false, count, kWarmGradient), false, out);
 }
 
-void OnebitAdam::fold_moments(const Part& part, Told told, const Slots& slots, net::Frame& out) {
+void OnebitAdam::reduce_moments(const Part& part, Contributions contributions, const Slots& slots, net::Frame& out) {
   const std::vector<float> spread = spread_of(part, slots);
   std::vector<float> mean(spread.size());
   std::vector<float> theirs(spread.size());
-  for (const std::span<const std::byte> bytes : told) {
+  for (const std::span<const std::byte> bytes : contributions) {
     read_sign_groups(bytes, spread, theirs, kSignedMoment);
     for (std::size_t i = 0; i < mean.size(); ++i) mean[i] += theirs[i];
   }
   const auto owed = within(slots.values(kServerOwed), part.range);
   for (std::size_t i = 0; i < mean.size(); ++i) {
-    mean[i] = within_reach(mean[i] / static_cast<float>(told.size()) + owed[i], spread[i]);
+    mean[i] = within_reach(mean[i] / static_cast<float>(contributions.size()) + owed[i], spread[i]);
   }
   const std::size_t at = out.size();
   append_sign_groups(mean, spread, out, kSignedMoment);
   left_out_[part.index] = left_out_by(out, at, mean, spread);
 }
 
-void OnebitAdam::arrived(const Round& round, const Part& part, const Slots& slots) {
-  const net::Frame& agreed = round.exchanges.front().agreed[part.index];
+void OnebitAdam::decode(const Round& round, const Part& part, const Slots& slots) {
+  const net::Frame& result = round.exchanges.front().results[part.index];
   const auto count = static_cast<std::size_t>(part.range.count());
   if (warms_up(round.opened.step)) {
-    check_finite_floats(agreed, false, count, kWarmGradient);
+    check_finite_floats(result, false, count, kWarmGradient);
   } else {
-    check_sign_groups(agreed, spread_of(part, slots), kSignedMoment);
+    check_sign_groups(result, spread_of(part, slots), kSignedMoment);
   }
 }
 
-void OnebitAdam::land(const Round& round, Slots& slots) {
+void OnebitAdam::apply(const Round& round, Slots& slots) {
   if (warms_up(round.opened.step)) {
-    take_agreed_floats(round, slots, kGradient, kWarmGradient);
+    apply_floats(round, slots, kGradient, kWarmGradient);
   } else {
-    land_moment(round, slots);
+    apply_moment(round, slots);
   }
 }
 
-void OnebitAdam::land_moment(const Round& round, Slots& slots) {
+void OnebitAdam::apply_moment(const Round& round, Slots& slots) {
   const auto left_out = std::exchange(left_out_, {});
   const Round::Exchange& exchange = round.exchanges.front();
-  land_parts(round, slots, [&](const Part& part) {
+  apply_parts(round, slots, [&](const Part& part) {
     const std::vector<float> spread = spread_of(part, slots);
-    const std::vector<float> told = moment_to_tell(part, slots, spread);
-    const std::vector<float> rest = left_out_by(exchange.mine[part.index], 0, told, spread);
+    const std::vector<float> encoded = moment_to_encode(part, slots, spread);
+    const std::vector<float> rest = left_out_by(exchange.own[part.index], 0, encoded, spread);
     std::ranges::copy(rest, within(slots.values(kOwed), part.range).begin());
-    read_sign_groups(exchange.agreed[part.index], spread,
+    read_sign_groups(exchange.results[part.index], spread,
                      within(slots.values(kFirstMoment), part.range), kSignedMoment);
   });
   for (const auto& [index, rest] : left_out) {
@@ -166,5 +167,27 @@ void OnebitAdam::land_moment(const Round& round, Slots& slots) {
 }
 
 void OnebitAdam::drop(const Round&) { left_out_.clear(); }
+
+Forecast OnebitAdam::forecast(const ForecastInput& input) {
+  constexpr double kFloatBits = 32;
+  const double bits = kSignBits + kFloatBits / static_cast<double>(kSignGroup);
+  const double warm = input.bucketed_bytes(input.values(), kFloatBits, input.bucket(kSignBits));
+  const double signs = input.bucketed_bytes(input.values(), bits, input.bucket(kSignBits));
+  const auto steps = static_cast<double>(input.settings.steps);
+  const auto warm_steps = static_cast<double>(warmup(input.settings));
+  const double share = steps > 0 ? std::min(warm_steps / steps, 1.0) : 0;
+  return {.step_bytes = share * warm + (1 - share) * signs, .round_bytes = warm};
+}
+
+CodingCost OnebitAdam::coding_cost(const SyncSettings&) { return {.engine = 22, .trainer = 16}; }
+
+std::string OnebitAdam::check(const SyncSettings& settings, const RecipeContext& recipe) {
+  if (settings.warmup == 0 || settings.warmup < settings.steps) return "";
+  return fmt::format(
+      "{}, but the run has {} steps ({}, {}): {} would send exact means to its end and compress "
+      "nothing; set sync.warmup to less than {}, or leave it out for a fifteenth of the run",
+      recipe.stated("sync.warmup", fmt::format("{}", settings.warmup)), settings.steps,
+      recipe.steps_key, recipe.where(recipe.steps_key), settings.method, settings.steps);
+}
 
 }  // namespace strait::sync

@@ -2,29 +2,31 @@
 
 #include <span>
 
-#include "framework/sync/methods.h"
+#include "framework/sync/sync_settings.h"
 
 namespace strait::sync {
 
-// The outer optimizer of DiLoCo: gradient descent with Nesterov's momentum, on the mean of what
-// replicas changed taken as a gradient (reference - weights).
+// The outer optimizer of DiLoCo: gradient descent with Nesterov's momentum. Its gradient is the mean
+// of the replicas' changes (reference - weights).
 struct OuterStep {
   float learning_rate = 0;
   float momentum = 0;
 
-  // What one value of the reference changes by; its momentum moves on.
+  // The change of one value of the reference; updates its momentum.
   float change(float gradient, float& outer) const {
     outer = momentum * outer + gradient;
     return -learning_rate * (gradient + momentum * outer);
   }
-  // By how much of a gradient the reference changes in the end, with nothing behind it.
+  // The total change of the reference per unit of a single gradient, over all later steps.
   float gain() const { return learning_rate / (1 - momentum); }
+
+  // Updates momentum and reference of a range.
   void make(std::span<const float> gradient, std::span<float> outer,
             std::span<float> reference) const;
 };
 
-// As is set, and as is `usual` where nothing is. SyncError (setting) where momentum or learning
-// rate would never settle.
+// The settings, or `usual` for those that are not set. SyncError (setting) for a learning rate or a
+// momentum that would not converge.
 OuterStep outer_step(const SyncSettings& settings, const OuterStep& usual);
 
 }  // namespace strait::sync

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "framework/sync/block_pattern.h"
-#include "framework/sync/packet_symbols.h"
-#include "framework/sync/plain_bits.h"
+#include "framework/sync/packet_format.h"
+#include "framework/sync/bit_stream.h"
 #include "framework/sync/sync_error.h"
 
 namespace strait::sync {
@@ -15,7 +15,7 @@ namespace {
 
 constexpr auto kBlockValues = static_cast<std::size_t>(kGrain);
 
-// Of a dense piece's blocks.
+// The step of a dense piece: from the mean magnitude of its blocks.
 float dense_step(std::span<const Block> blocks, std::span<const float> values, int bits) {
   double sum = 0;
   std::int64_t count = 0;
@@ -30,7 +30,7 @@ float dense_step(std::span<const Block> blocks, std::span<const float> values, i
   return step_of(step_code(step_around_zero(mean, bits)));
 }
 
-// Takes what is not zero.
+// Selects the values of a dense block that are not read as zero.
 std::uint16_t pick_dense(std::span<const float> values, float threshold,
                          std::vector<float>& picked) {
   std::uint32_t pattern = 0;
@@ -42,31 +42,31 @@ std::uint16_t pick_dense(std::span<const float> values, float threshold,
   return static_cast<std::uint16_t>(pattern);
 }
 
-// Patterns and values of all that is sent, and of runs the grids and which values are theirs.
+// Fills in the patterns and values that are sent, and the grids and value ranges of the runs.
 void pick(std::span<const Block> blocks, std::span<const float> values, int bits,
-          Survivors& survivors, std::vector<PacketRun>& runs, SparseValues& sent) {
+          TopValues& top, std::vector<PacketRun>& runs, SparseValues& sent) {
   if (runs.size() == 1 && !runs[0].dense) {
-    std::swap(sent.patterns, survivors.patterns);
-    std::swap(sent.values, survivors.values);
+    std::swap(sent.patterns, top.patterns);
+    std::swap(sent.values, top.values);
     sent.patterns.resize(blocks.size());
     runs[0].values = sent.values.size();
     return;
   }
   sent.patterns.assign(blocks.size(), 0);
   sent.values.clear();
-  auto next_pattern = survivors.patterns.begin();
-  auto next_value = survivors.values.begin();
+  auto next_pattern = top.patterns.begin();
+  auto next_value = top.values.begin();
   for (PacketRun& run : runs) {
     run.first_value = sent.values.size();
     const auto patterns = blocks_within(std::span(sent.patterns), run);
     if (run.dense) {
       const auto its = values.subspan(run.first * kBlockValues, run.count * kBlockValues);
       run.grid = grid_around_zero(dense_step(blocks_within(blocks, run), its, bits), bits);
-      for (std::size_t b = 0; b < run.count && !run.silent(); ++b) {
+      for (std::size_t b = 0; b < run.count && !run.all_zero(); ++b) {
         patterns[b] = pick_dense(its.subspan(b * kBlockValues, kBlockValues), run.grid.threshold,
                                  sent.values);
       }
-    } else if (!run.silent()) {
+    } else if (!run.all_zero()) {
       std::size_t count = 0;
       for (std::uint16_t& pattern : patterns) {
         pattern = *next_pattern++;
@@ -80,12 +80,12 @@ void pick(std::span<const Block> blocks, std::span<const float> values, int bits
   }
 }
 
-// Their levels; the values become what is read.
+// Computes the levels; the values become what readers decode.
 void quantise(const Grid& all, std::span<float> values, std::span<std::int32_t> levels) {
-  const Grid grid = all;  // nobody else's, so that it need not be read again for each value
+  const Grid grid = all;  // a local copy, so that the compiler keeps it in registers
   if (grid.step == 0 || grid.most_level == 0) {
-    const float said = grid.value(0);
-    for (float& value : values) value = std::copysign(said, value);
+    const float mean = grid.value(0);
+    for (float& value : values) value = std::copysign(mean, value);
     std::ranges::fill(levels, 0);
     return;
   }
@@ -101,7 +101,7 @@ void put_plain(std::span<const std::int32_t> levels, std::span<const float> valu
                std::vector<std::byte>& plain) {
   PlainBitsWriter writer(plain, bits * values.size());
   std::size_t i = 0;
-  // Signs alone by many at a time.
+  // Signs without level bits: 32 at a time.
   constexpr std::size_t kMany = 32;
   for (; bits == 1 && i + kMany <= values.size(); i += kMany) {
     std::uint32_t signs = 0;
@@ -115,7 +115,7 @@ void put_plain(std::span<const std::int32_t> levels, std::span<const float> valu
   writer.finish();
 }
 
-// Signs and the low bits of levels; false: there are others behind them.
+// Reads signs and the low bits of levels; false: other bits follow them.
 bool take_plain(std::span<const std::byte> plain, unsigned bits, std::span<std::int32_t> levels,
                 std::span<float> values) {
   PlainBitsReader reader(plain);
@@ -130,43 +130,43 @@ bool take_plain(std::span<const std::byte> plain, unsigned bits, std::span<std::
 }  // namespace
 
 void write_packet(std::span<const Block> blocks, std::span<const float> values,
-                  const PacketSettings& settings, PacketRoom& room, net::Frame& out,
+                  const PacketSettings& settings, PacketScratch& scratch, net::Frame& out,
                   SparseValues& sent) {
   sent.patterns.clear();
   sent.values.clear();
   if (blocks.empty()) return;
-  Survivors& survivors = room.survivors;
-  find_survivors(blocks, values, settings.top, survivors);
-  const PacketHead head =
-      PacketHead::of(settings.bits, survivors.share, survivors.least, survivors.mean);
-  append_packet_head(head, out);
-  std::vector<PacketRun> runs = packet_runs(blocks, head.grid());
-  pick(blocks, values, head.bits, survivors, runs, sent);
-  room.levels.resize(sent.values.size());
+  TopValues& top = scratch.top;
+  select_top(blocks, values, settings.top, top);
+  const PacketHeader header =
+      PacketHeader::of(settings.bits, top.share, top.least, top.mean);
+  append_packet_header(header, out);
+  std::vector<PacketRun> runs = packet_runs(blocks, header.grid());
+  pick(blocks, values, header.bits, top, runs, sent);
+  scratch.levels.resize(sent.values.size());
   for (const PacketRun& run : runs) {
     quantise(run.grid, values_within(std::span(sent.values), run),
-             values_within(std::span(room.levels), run));
+             values_within(std::span(scratch.levels), run));
   }
-  put_symbols(head, runs, sent.patterns, room.levels, room.writer);
-  put_plain(room.levels, sent.values, head.plain_bits(), room.plain);
-  room.writer.finish(room.plain, out);
+  put_symbols(header, runs, sent.patterns, scratch.levels, scratch.writer);
+  put_plain(scratch.levels, sent.values, header.plain_bits(), scratch.plain);
+  scratch.writer.finish(scratch.plain, out);
 }
 
-void read_packet(std::span<const Block> blocks, std::span<const std::byte> bytes, PacketRoom& room,
+void read_packet(std::span<const Block> blocks, std::span<const std::byte> bytes, PacketScratch& scratch,
                  SparseValues& sent) {
   sent.patterns.assign(blocks.size(), 0);
   sent.values.clear();
   if (blocks.empty() && bytes.empty()) return;
-  const PacketHead head = read_packet_head(bytes);
-  std::vector<PacketRun> runs = packet_runs(blocks, head.grid());
-  LaneReader reader(bytes.subspan(kPacketHeadBytes));
-  std::vector<std::int32_t>& levels = room.levels;
-  take_symbols(head, blocks, reader, runs, sent.patterns, levels);
-  const std::size_t bits = head.plain_bits() * levels.size();
+  const PacketHeader header = read_packet_header(bytes);
+  std::vector<PacketRun> runs = packet_runs(blocks, header.grid());
+  LaneReader reader(bytes.subspan(kPacketHeaderBytes));
+  std::vector<std::int32_t>& levels = scratch.levels;
+  take_symbols(header, blocks, reader, runs, sent.patterns, levels);
+  const std::size_t bits = header.plain_bits() * levels.size();
   sent.values.resize(levels.size());
-  if (!reader.finish((bits + 7) / 8, room.plain) ||
-      !take_plain(room.plain, head.plain_bits(), levels, sent.values)) {
-    throw SyncError(SyncError::Kind::corrupt, "a packet does not end where its values do");
+  if (!reader.finish((bits + 7) / 8, scratch.plain) ||
+      !take_plain(scratch.plain, header.plain_bits(), levels, sent.values)) {
+    throw SyncError(SyncError::Kind::corrupt, "a packet has more or fewer bytes than its values take");
   }
   for (const PacketRun& run : runs) {
     for (std::size_t i = run.first_value; i < run.first_value + run.values; ++i) {

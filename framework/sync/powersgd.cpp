@@ -7,12 +7,12 @@
 #include <cmath>
 #include <limits>
 
-#include "framework/sync/float_bytes.h"
-#include "framework/sync/keyed_stream.h"
-#include "framework/sync/land_parts.h"
+#include "framework/sync/float_codes.h"
+#include "framework/sync/random_choice.h"
+#include "framework/sync/sync_method.h"
 #include "framework/sync/low_rank.h"
 #include "framework/sync/sync_error.h"
-#include "framework/sync/within.h"
+#include "framework/sync/layout.h"
 
 namespace strait::sync {
 namespace {
@@ -20,7 +20,7 @@ namespace {
 constexpr std::int64_t kMaxRank = 1024;
 constexpr const char* kLowRankPart = "a factor of a gradient";
 
-// Parts are pieces, the last first.
+// Parts are pieces, the last first: the backward pass completes gradients in that order.
 const Piece& piece_of(const Part& part, const Slots& slots) {
   const auto& pieces = slots.layout().pieces();
   return pieces[pieces.size() - 1 - part.index];
@@ -31,7 +31,8 @@ OwedMatrix owed_matrix(const LowRankShape& shape, const Part& part, const Slots&
           within(slots.values(PowerSgd::kOwed), part.range), shape.rows, shape.columns};
 }
 
-Range factor_place(const LowRankShape& shape, const Part& part) {
+// The range of the factor slot that holds the matrix's right factor: the begin of its own range.
+Range factor_range(const LowRankShape& shape, const Part& part) {
   return {part.range.first, part.range.first + static_cast<std::int64_t>(shape.right)};
 }
 
@@ -47,27 +48,17 @@ bool low_rank_finite(std::span<const float> values) {
 
 }  // namespace
 
-LowRankShape::LowRankShape(const PieceSpec& spec, std::size_t rank) {
-  rows = spec.shape.empty() ? 1 : static_cast<std::size_t>(spec.shape.front());
-  columns = 1;
-  for (std::size_t i = 1; i < spec.shape.size(); ++i) {
-    columns *= static_cast<std::size_t>(spec.shape[i]);
-  }
-  exact = (rows + columns) * rank >= rows * columns;
-  left = exact ? rows * columns : rows * rank;
-  right = exact ? 0 : columns * rank;
-}
-
 PowerSgd::PowerSgd(const SyncSettings& settings)
     : seed_(settings.seed), rank_(static_cast<std::size_t>(settings.rank)) {
   if (settings.rank < 1 || settings.rank > kMaxRank) {
     throw SyncError(
         SyncError::Kind::setting,
-        fmt::format("powersgd takes a rank from 1 to {}, not {}", kMaxRank, settings.rank));
+        fmt::format("{}: rank is {}; it must be from 1 to {}", settings.method, settings.rank,
+                    kMaxRank));
   }
 }
 
-// A start from the last factor need not be an exact one.
+// The factor is only a starting point, so bfloat16 is precise enough.
 std::vector<SlotNeed> PowerSgd::slots() const {
   return {{.name = kOwed}, {.name = kFactor, .width = SlotNeed::Width::bfloat16, .shared = true}};
 }
@@ -81,22 +72,23 @@ std::optional<RoundPlan> PowerSgd::plan(const Moment& moment, const Layout& layo
   for (std::size_t i = layout.pieces().size(); i-- > 0;) {
     const Piece& piece = layout.pieces()[i];
     const LowRankShape shape(piece.spec, rank_);
-    const auto idlest = std::ranges::min_element(load);
-    *idlest += shape.left + shape.right;
+    // To the owner that has least so far.
+    const auto least = std::ranges::min_element(load);
+    *least += shape.left + shape.right;
     plan.ranges.push_back(piece.range);
-    plan.owners.push_back(static_cast<std::size_t>(idlest - load.begin()));
+    plan.owners.push_back(static_cast<std::size_t>(least - load.begin()));
   }
   return plan;
 }
 
-// A column that says nothing (at first all; later those of a matrix of a lower rank) starts at
-// random, and all replicas at the same.
+// A column of zeros (at first all; later those of a matrix of lower rank) starts at random, the same
+// on all replicas.
 std::vector<float> PowerSgd::first_right_factor(const Round& round, const Part& part,
                                                 const Slots& slots) const {
   const PieceSpec& spec = piece_of(part, slots).spec;
   const LowRankShape shape(spec, rank_);
   std::vector<float> factor(shape.right);
-  slots.load(kFactor, factor_place(shape, part), factor);
+  slots.load(kFactor, factor_range(shape, part), factor);
   const std::uint64_t name = XXH3_64bits(spec.name.data(), spec.name.size());
   for (std::size_t k = 0; k < rank_; ++k) {
     const auto column = std::span(factor).subspan(k * shape.columns, shape.columns);
@@ -108,7 +100,7 @@ std::vector<float> PowerSgd::first_right_factor(const Round& round, const Part& 
   return factor;
 }
 
-void PowerSgd::tell(const Round& round, const Part& part, const Slots& slots, net::Frame& out) {
+void PowerSgd::encode(const Round& round, const Part& part, const Slots& slots, net::Frame& out) {
   const LowRankShape shape(piece_of(part, slots).spec, rank_);
   if (shape.exact) {
     if (round.exchange == 0) {
@@ -120,17 +112,17 @@ void PowerSgd::tell(const Round& round, const Part& part, const Slots& slots, ne
   if (round.exchange == 0) {
     append_floats(left_factor(matrix, first_right_factor(round, part, slots), rank_), false, out);
   } else {
-    const auto left = low_rank_floats(round.exchanges.front().agreed[part.index], shape.left);
+    const auto left = low_rank_floats(round.exchanges.front().results[part.index], shape.left);
     append_floats(right_factor(matrix, left, rank_), false, out);
   }
 }
 
-void PowerSgd::fold(const Round& round, const Part& part, Told told, const Slots& slots,
+void PowerSgd::reduce(const Round& round, const Part& part, Contributions contributions, const Slots& slots,
                     net::Frame& out) {
   const LowRankShape shape(piece_of(part, slots).spec, rank_);
   std::vector<float> sum(round.exchange == 0 ? shape.left : shape.right);
   std::vector<float> theirs(sum.size());
-  for (const std::span<const std::byte> bytes : told) {
+  for (const std::span<const std::byte> bytes : contributions) {
     read_floats(bytes, false, theirs, kLowRankPart);
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += theirs[i];
   }
@@ -138,51 +130,68 @@ void PowerSgd::fold(const Round& round, const Part& part, Told told, const Slots
   append_floats(sum, false, out);
 }
 
-void PowerSgd::arrived(const Round& round, const Part& part, const Slots& slots) {
+void PowerSgd::decode(const Round& round, const Part& part, const Slots& slots) {
   const LowRankShape shape(piece_of(part, slots).spec, rank_);
-  check_floats(round.exchanges.back().agreed[part.index],
+  check_floats(round.exchanges.back().results[part.index],
                round.exchange == 0 ? shape.left : shape.right, false, kLowRankPart);
 }
 
-void PowerSgd::land(const Round& round, Slots& slots) {
-  land_parts(round, slots, [&](const Part& part) {
+void PowerSgd::apply(const Round& round, Slots& slots) {
+  apply_parts(round, slots, [&](const Part& part) {
     if (LowRankShape(piece_of(part, slots).spec, rank_).exact) {
-      land_exact(round, part, slots);
+      apply_exact(round, part, slots);
     } else {
-      land_matrix(round, part, slots);
+      apply_matrix(round, part, slots);
     }
   });
 }
 
-void PowerSgd::land_exact(const Round& round, const Part& part, Slots& slots) const {
-  read_floats(round.exchanges.front().agreed[part.index], false,
+void PowerSgd::apply_exact(const Round& round, const Part& part, Slots& slots) const {
+  read_floats(round.exchanges.front().results[part.index], false,
               within(slots.values(kGradient), part.range), kLowRankPart);
 }
 
-void PowerSgd::land_matrix(const Round& round, const Part& part, Slots& slots) const {
+void PowerSgd::apply_matrix(const Round& round, const Part& part, Slots& slots) const {
   const LowRankShape shape(piece_of(part, slots).spec, rank_);
-  const auto left = low_rank_floats(round.exchanges.front().agreed[part.index], shape.left);
-  const auto right = low_rank_floats(round.exchanges.back().agreed[part.index], shape.right);
-  const auto own = low_rank_floats(round.exchanges.back().mine[part.index], shape.right);
+  const auto left = low_rank_floats(round.exchanges.front().results[part.index], shape.left);
+  const auto right = low_rank_floats(round.exchanges.back().results[part.index], shape.right);
+  const auto own = low_rank_floats(round.exchanges.back().own[part.index], shape.right);
   const auto gradient = within(slots.values(kGradient), part.range);
   const auto owed = within(slots.values(kOwed), part.range);
-  // Somebody's gradient is not finite, so the step will be skipped. Whatever else this round does
-  // to slots is taken back then.
+  // The gradient of some replica is not finite, so the step will be skipped, which restores the other
+  // slots that this round changes.
   if (!low_rank_finite(left) || !low_rank_finite(right)) {
     std::ranges::fill(gradient, std::numeric_limits<float>::quiet_NaN());
     return;
   }
-  std::vector<float> told(shape.columns);
+  std::vector<float> sent(shape.columns);
   for (std::size_t row = 0; row < shape.rows; ++row) {
-    product_row(left, own, rank_, row, told);
+    product_row(left, own, rank_, row, sent);
     const auto gradient_row = gradient.subspan(row * shape.columns, shape.columns);
     const auto owed_row = owed.subspan(row * shape.columns, shape.columns);
-    for (std::size_t i = 0; i < told.size(); ++i) {
-      owed_row[i] = gradient_row[i] + owed_row[i] - told[i];
+    for (std::size_t i = 0; i < sent.size(); ++i) {
+      owed_row[i] = gradient_row[i] + owed_row[i] - sent[i];
     }
     product_row(left, right, rank_, row, gradient_row);
   }
-  slots.store(kFactor, factor_place(shape, part), right);
+  slots.store(kFactor, factor_range(shape, part), right);
+}
+
+Forecast PowerSgd::forecast(const ForecastInput& input) {
+  double values = 0;
+  for (const Piece& piece : input.layout.pieces()) {
+    const LowRankShape shape(piece.spec, static_cast<std::size_t>(input.settings.rank));
+    values += static_cast<double>(shape.left + shape.right);
+  }
+  // A piece is reduced whole: a frame to its owner and back, in two exchanges. Over all owners that is
+  // as many frames as members times fewer ranges in shares would take.
+  const double ranges = 2 * static_cast<double>(input.layout.pieces().size()) / input.members;
+  return every_step(input.shard_reduce_bytes(values * sizeof(float), ranges));
+}
+
+CodingCost PowerSgd::coding_cost(const SyncSettings& settings) {
+  const auto rank = static_cast<double>(settings.rank);
+  return {.engine = 1.3 * rank, .trainer = 1 + 1.2 * rank};
 }
 
 }  // namespace strait::sync

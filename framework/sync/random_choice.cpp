@@ -5,7 +5,6 @@
 #include <bit>
 #include <cmath>
 
-#include "framework/sync/keyed_stream.h"
 
 namespace strait::sync {
 namespace {

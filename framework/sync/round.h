@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -12,31 +13,38 @@ namespace strait::sync {
 
 // Where in a step a round may open. Every replica passes the same hooks in the same order.
 enum class Hook : std::uint8_t {
-  gradient,  // the step's own gradient is there, or becomes so piece by piece; nobody knows its
-             // norm
-  clipped,  // norms are agreed on and the gradient is clipped; not passed by a step that is skipped
-  update,   // the step's update is made (or skipped)
-  look      // somebody is about to look at the model: evaluation, checkpoint, end
+  // The step's own gradient is complete, or completes range by range. Its norm is not known yet.
+  gradient,
+  // Norms are agreed on and the gradient is clipped. A skipped step does not pass this hook.
+  clipped,
+  // The step's update is made (or skipped).
+  update,
+  // The model is about to be read: by an evaluation, a checkpoint or the end of the run.
+  model_read
 };
 
 // How bytes travel.
 enum class Pattern : std::uint8_t {
-  shard_reduce,  // each part to its owner, who folds and answers all
-  gather_all,    // each part from everybody to everybody; nobody folds
+  shard_reduce,  // each part to its owner, which reduces it and sends the result to all
+  gather_all,    // each part from every member to every other; nothing is reduced
   pair           // each part to one partner and back
 };
 
-// What a round is about: a pure function of settings, moment and membership, so nobody is told.
+// What a round exchanges: a pure function of settings, moment and membership, so every replica
+// computes it and none sends it.
 struct RoundPlan {
   Pattern pattern = Pattern::shard_reduce;
-  // Cut into shares for shard_reduce. Sent in this order; where the gradient becomes ready piece by
-  // piece, the last pieces are ready first.
+  // Cut into shares for shard_reduce. Sent in this order; where the gradient completes range by
+  // range, the last ranges complete first.
   std::vector<Range> ranges;
-  // shard_reduce of what cannot be cut: by range, the member's place that serves it whole.
+  // shard_reduce of ranges that cannot be cut: by range, the index of the member that reduces it.
   std::vector<std::size_t> owners;
-  int exchanges = 1;        // one behind the other; each sees what the ones before agreed on
-  std::int64_t late = 0;    // updates that may pass before it lands; 0: it lands at its hook
-  std::size_t partner = 0;  // pair: a member's place; the own one: sits this round out
+  // Exchanges one after the other; each sees the results of the ones before.
+  int exchanges = 1;
+  // Updates that may pass before the round is applied; 0: it is applied at its hook.
+  std::int64_t late = 0;
+  // pair: a member's index; the own one: this replica has no partner in this round.
+  std::size_t partner = 0;
 };
 
 // A moment of a run: `step` updates are made before this step ends.
@@ -45,21 +53,21 @@ struct Moment {
   Hook hook = Hook::update;
 };
 
-// A piece of the work: one range, and who serves it.
+// One range of a round, and the member that reduces it.
 struct Part {
   std::uint32_t index = 0;
-  std::size_t owner = 0;  // a member's place; shard_reduce
+  std::size_t owner = 0;  // a member's index; shard_reduce
   Range range;
 };
 
-// A round under way. The engine fills it in; methods read it.
+// A round in progress. The engine fills it in; methods read it.
 struct Round {
   // Of one exchange, by part.
   struct Exchange {
-    std::vector<net::Frame> mine;    // what this replica told
-    std::vector<net::Frame> agreed;  // shard_reduce: what the owner answered
-    // gather_all: by part and member, the own included; pair: by part, the partner's alone.
-    std::vector<std::vector<net::Frame>> theirs;
+    std::vector<net::Frame> own;      // the contribution of this replica
+    std::vector<net::Frame> results;  // shard_reduce: the owner's result
+    // gather_all: by part and member, the own one included; pair: by part, the partner's alone.
+    std::vector<std::vector<net::Frame>> received;
   };
 
   std::uint64_t id = 0;  // counts the rounds of a run; equal on all members
@@ -68,10 +76,10 @@ struct Round {
   Membership membership;
   std::vector<Part> parts;
   std::vector<Exchange> exchanges;
-  int exchange = 0;  // the one under way
+  int exchange = 0;  // the current one
 };
 
-// The parts of a plan: pure.
+// The parts of a plan; a pure function.
 std::vector<Part> parts_of(const RoundPlan& plan, const Membership& membership);
 
 }  // namespace strait::sync

@@ -23,35 +23,35 @@ Value get_at(std::span<const std::byte> frame, std::size_t at) {
 
 }  // namespace
 
-net::Frame start_frame(const RoundMessage& head) {
+net::Frame start_frame(const RoundMessage& header) {
   net::Frame frame(kRoundMessageBytes, std::byte{0});
-  put_at(frame, 0, head.kind);
-  put_at(frame, 1, head.exchange);
-  put_at(frame, 4, head.epoch);
-  put_at(frame, 8, head.round);
-  put_at(frame, 16, head.part);
+  put_at(frame, 0, header.kind);
+  put_at(frame, 1, header.exchange);
+  put_at(frame, 4, header.epoch);
+  put_at(frame, 8, header.round);
+  put_at(frame, 16, header.part);
   return frame;
 }
 
-RoundMessage read_head(std::span<const std::byte> frame) {
+RoundMessage read_header(std::span<const std::byte> frame) {
   if (frame.size() < kRoundMessageBytes) {
     throw SyncError(SyncError::Kind::corrupt,
-                    fmt::format("a message between replicas has {} bytes, its head alone has {}",
+                    fmt::format("a message between replicas has {} bytes, its header alone has {}",
                                 frame.size(), kRoundMessageBytes));
   }
-  RoundMessage head;
+  RoundMessage header;
   const auto kind = get_at<std::uint8_t>(frame, 0);
   if (kind < 1 || kind > 3 || get_at<std::uint16_t>(frame, 2) != 0 ||
       get_at<std::uint32_t>(frame, 20) != 0) {
     throw SyncError(SyncError::Kind::corrupt,
                     fmt::format("a message between replicas is of unknown kind {}", kind));
   }
-  head.kind = static_cast<RoundMessage::Kind>(kind);
-  head.exchange = get_at<std::uint8_t>(frame, 1);
-  head.epoch = get_at<std::uint32_t>(frame, 4);
-  head.round = get_at<std::uint64_t>(frame, 8);
-  head.part = get_at<std::uint32_t>(frame, 16);
-  return head;
+  header.kind = static_cast<RoundMessage::Kind>(kind);
+  header.exchange = get_at<std::uint8_t>(frame, 1);
+  header.epoch = get_at<std::uint32_t>(frame, 4);
+  header.round = get_at<std::uint64_t>(frame, 8);
+  header.part = get_at<std::uint32_t>(frame, 16);
+  return header;
 }
 
 }  // namespace strait::sync

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <compare>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -7,21 +9,29 @@
 
 namespace strait::sync {
 
-// The head of a frame between members; ROUND.md has the bytes.
+// The header of a frame between members; ROUND.md has the bytes.
 struct RoundMessage {
-  enum class Kind : std::uint8_t { told = 1, agreed = 2, held = 3 };
-  Kind kind = Kind::told;
+  enum class Kind : std::uint8_t {
+    contribution = 1,  // to the owner of a part, or to the partner or all others
+    result = 2,        // from the owner to all others
+    ready = 3          // the sender holds the whole round and can apply it
+  };
+  Kind kind = Kind::contribution;
   std::uint8_t exchange = 0;
-  std::uint32_t epoch = 0;
+  std::uint32_t epoch = 0;  // of the membership
   std::uint64_t round = 0;
   std::uint32_t part = 0;
+
   auto operator<=>(const RoundMessage&) const = default;
 };
+
 inline constexpr std::size_t kRoundMessageBytes = 24;
 
-// A frame that begins with this head; the caller appends the rest.
-net::Frame start_frame(const RoundMessage& head);
-// SyncError corrupt where there is none. The rest of the frame is behind kRoundMessageBytes.
-RoundMessage read_head(std::span<const std::byte> frame);
+// A frame that begins with this header; the caller appends the body.
+net::Frame start_frame(const RoundMessage& header);
+
+// SyncError (corrupt) if the frame does not begin with a valid header. The body begins at
+// kRoundMessageBytes.
+RoundMessage read_header(std::span<const std::byte> frame);
 
 }  // namespace strait::sync

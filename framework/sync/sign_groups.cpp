@@ -1,4 +1,4 @@
-#include "framework/sync/sign_groups.h"
+#include "framework/sync/group_codes.h"
 
 #include <fmt/format.h>
 

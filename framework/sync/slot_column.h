@@ -3,7 +3,7 @@
 #include <array>
 #include <string_view>
 
-#include "framework/sync/bfloat16.h"
+#include "framework/sync/float_codes.h"
 #include "framework/sync/slots.h"
 
 namespace strait::sync {

@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "framework/sync/bfloat16.h"
+#include "framework/sync/float_codes.h"
 
 namespace strait::sync {
 namespace {
@@ -86,6 +86,28 @@ std::span<const std::byte> Slots::bytes(std::string_view name, Range range) cons
 std::span<std::byte> Slots::bytes(std::string_view name, Range range) {
   const std::span<const std::byte> found = std::as_const(*this).bytes(name, range);
   return {const_cast<std::byte*>(found.data()), found.size()};  // NOLINT: this is not const
+}
+
+void SlotsSnapshot::take(const Slots& slots, bool with_gradient) {
+  const auto copy = [&](const std::string& name) {
+    const auto bytes = slots.bytes(name, {0, slots.layout().size()});
+    std::vector<std::byte>& copied = bytes_[name];
+    copied.resize(bytes.size());
+    slots.spread(static_cast<std::int64_t>(bytes.size()),
+                 [&](std::int64_t first, std::int64_t last) {
+                   std::copy(bytes.begin() + first, bytes.begin() + last, copied.begin() + first);
+                 });
+  };
+  if (with_gradient) copy(kGradient);
+  for (const SlotNeed& need : slots.needs()) copy(need.name);
+  taken_ = true;
+}
+
+void SlotsSnapshot::restore(Slots& slots) {
+  for (const auto& [name, bytes] : bytes_) {
+    std::ranges::copy(bytes, slots.bytes(name, {0, slots.layout().size()}).begin());
+  }
+  taken_ = false;
 }
 
 }  // namespace strait::sync

@@ -3,20 +3,23 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
-#include "framework/sync/bucket_values.h"
-#include "framework/sync/land_parts.h"
-#include "framework/sync/symmetric_groups.h"
+#include "framework/sync/layout.h"
+#include "framework/sync/sync_method.h"
+#include "framework/sync/group_codes.h"
 #include "framework/sync/sync_error.h"
-#include "framework/sync/within.h"
 
 namespace strait::sync {
 namespace {
 
 constexpr const char* kStreamedChange = "a part of a fragment's change";
 
-[[noreturn]] void refuse_setting(const std::string& sentence) {
-  throw SyncError(SyncError::Kind::setting, sentence);
+constexpr double kScaleBits = 16;
+
+void require(bool holds, const SyncSettings& settings, const std::string& sentence) {
+  if (holds) return;
+  throw SyncError(SyncError::Kind::setting, fmt::format("{}: {}", settings.method, sentence));
 }
 
 }  // namespace
@@ -29,22 +32,16 @@ StreamingDiloco::StreamingDiloco(const SyncSettings& settings)
       steps_(settings.steps),
       blend_(static_cast<float>(settings.blend)),
       outer_(outer_step(settings, {0.7F, 0.9F})) {
-  if (bits_ < 2 || bits_ > 8) {
-    refuse_setting(fmt::format("streaming_diloco takes 2 to 8 bits, not {}", bits_));
-  }
-  if (fragments_ < 1 || every_ < fragments_) {
-    refuse_setting(fmt::format("streaming_diloco cannot let {} fragments take turns in {} updates",
-                               fragments_, every_));
-  }
-  if (late_ < 0 || late_ > every_ / fragments_) {
-    refuse_setting(
-        fmt::format("in streaming_diloco a fragment's turn comes every {} updates, so a "
-                    "result cannot be {} late; at most one round is under way",
-                    every_ / fragments_, late_));
-  }
-  if (!(blend_ >= 0) || blend_ > 1) {
-    refuse_setting(fmt::format("streaming_diloco blends by a share from 0 to 1, not {}", blend_));
-  }
+  require(bits_ >= 2 && bits_ <= 8, settings,
+          fmt::format("bits is {}; it must be from 2 to 8", bits_));
+  require(fragments_ >= 1 && every_ >= fragments_, settings,
+          fmt::format("{} fragments cannot take turns in {} updates", fragments_, every_));
+  // A later result would meet the next fragment's round: at most one round is in progress.
+  require(late_ >= 0 && late_ <= every_ / fragments_, settings,
+          fmt::format("late is {}; it must be from 0 to {}, the updates between two fragments", late_,
+                      every_ / fragments_));
+  require(blend_ >= 0 && blend_ <= 1, settings,
+          fmt::format("blend is {}; it must be from 0 to 1", blend_));
 }
 
 std::vector<SlotNeed> StreamingDiloco::slots() const {
@@ -55,7 +52,8 @@ void StreamingDiloco::start(Slots& slots) {
   std::ranges::copy(slots.values(kWeights), slots.values(kReference).begin());
 }
 
-// Counted from a zone's own begin, so that stages which share a weight send its stretches together.
+// Counted from the zone's begin, so that stages with a tied weight send its stretches in the same
+// rounds.
 std::vector<Range> StreamingDiloco::fragment(const Layout& layout, std::int64_t number,
                                              std::size_t members) const {
   const std::int64_t values = bucket_values(members, bits_);
@@ -84,7 +82,7 @@ std::optional<RoundPlan> StreamingDiloco::plan(const Moment& moment, const Layou
     }
     return plan;
   }
-  // It would still be under way behind the last update.
+  // Such a round would still be in progress after the last update.
   if (steps_ > 0 && made + late_ > steps_) return std::nullopt;
   for (std::int64_t number = 0; number < fragments_; ++number) {
     if (made % every_ != number * every_ / fragments_) continue;
@@ -95,7 +93,7 @@ std::optional<RoundPlan> StreamingDiloco::plan(const Moment& moment, const Layou
   return std::nullopt;
 }
 
-void StreamingDiloco::tell(const Round&, const Part& part, const Slots& slots, net::Frame& out) {
+void StreamingDiloco::encode(const Round&, const Part& part, const Slots& slots, net::Frame& out) {
   const auto reference = within(slots.values(kReference), part.range);
   const auto weights = within(slots.values(kWeights), part.range);
   std::vector<float> change(reference.size());
@@ -103,28 +101,28 @@ void StreamingDiloco::tell(const Round&, const Part& part, const Slots& slots, n
   append_symmetric_groups(change, bits_, out, kStreamedChange);
 }
 
-void StreamingDiloco::fold(const Round&, const Part& part, Told told, const Slots&,
+void StreamingDiloco::reduce(const Round&, const Part& part, Contributions contributions, const Slots&,
                            net::Frame& out) {
   std::vector<float> mean(static_cast<std::size_t>(part.range.count()));
   std::vector<float> theirs(mean.size());
-  for (const std::span<const std::byte> bytes : told) {
+  for (const std::span<const std::byte> bytes : contributions) {
     read_symmetric_groups(bytes, bits_, theirs, kStreamedChange);
     for (std::size_t i = 0; i < mean.size(); ++i) mean[i] += theirs[i];
   }
-  for (float& value : mean) value /= static_cast<float>(told.size());
+  for (float& value : mean) value /= static_cast<float>(contributions.size());
   append_symmetric_groups(mean, bits_, out, kStreamedChange);
 }
 
-void StreamingDiloco::arrived(const Round& round, const Part& part, const Slots&) {
-  check_symmetric_groups(round.exchanges.front().agreed[part.index],
+void StreamingDiloco::decode(const Round& round, const Part& part, const Slots&) {
+  check_symmetric_groups(round.exchanges.front().results[part.index],
                          static_cast<std::size_t>(part.range.count()), bits_, kStreamedChange);
 }
 
-void StreamingDiloco::land(const Round& round, Slots& slots) {
-  const std::vector<net::Frame>& agreed = round.exchanges.front().agreed;
-  land_parts(round, slots, [&](const Part& part) {
+void StreamingDiloco::apply(const Round& round, Slots& slots) {
+  const std::vector<net::Frame>& results = round.exchanges.front().results;
+  apply_parts(round, slots, [&](const Part& part) {
     std::vector<float> change(static_cast<std::size_t>(part.range.count()));
-    read_symmetric_groups(agreed[part.index], bits_, change, kStreamedChange);
+    read_symmetric_groups(results[part.index], bits_, change, kStreamedChange);
     const auto reference = within(slots.values(kReference), part.range);
     const auto weights = within(slots.values(kWeights), part.range);
     outer_.make(change, within(slots.values(kOuter), part.range), reference);
@@ -132,6 +130,51 @@ void StreamingDiloco::land(const Round& round, Slots& slots) {
       weights[i] = blend_ * weights[i] + (1 - blend_) * reference[i];
     }
   });
+}
+
+Forecast StreamingDiloco::forecast(const ForecastInput& input) {
+  const SyncSettings& settings = input.settings;
+  const double bits = settings.bits + kScaleBits / static_cast<double>(kSymmetricGroup);
+  const auto fragments = static_cast<double>(settings.fragments);
+  const double every = input.every(kEvery);
+  const auto stretches = static_cast<double>(kStretches);
+  const double stretch = input.values() / fragments / stretches;
+  const double round =
+      input.shard_reduce_bytes(input.values() / fragments * bits / 8,
+                               stretches * std::ceil(stretch / input.bucket(settings.bits)));
+  return {.step_bytes = round * fragments / every,
+          .round_bytes = round,
+          .staleness = (every - 1) / 2 + static_cast<double>(settings.late)};
+}
+
+CodingCost StreamingDiloco::coding_cost(const SyncSettings& settings) {
+  return once_in(settings.every, kEvery, {.engine = 42, .trainer = 10});
+}
+
+std::string StreamingDiloco::check(const SyncSettings& settings, const RecipeContext& recipe) {
+  const auto stated = [&](const char* key, std::int64_t value) {
+    return recipe.stated(key, fmt::format("{}", value));
+  };
+  const std::int64_t every = settings.every == 0 ? kEvery : settings.every;
+  if (settings.bits < 2) {
+    return fmt::format(
+        "{}, but {}, which sends values in 2 to 8 bits; set sync.bits to 2 or more",
+        stated("sync.bits", settings.bits),
+        recipe.stated("sync.method", fmt::format("\"{}\"", settings.method)));
+  }
+  const std::string fragments = stated("sync.fragments", settings.fragments);
+  if (every < settings.fragments) {
+    return fmt::format("{}, but {}, and each fragment takes its turn at another update; set "
+                       "sync.fragments to {} or less, or sync.every to {} or more",
+                       fragments, stated("sync.every", every), every, settings.fragments);
+  }
+  const std::int64_t turn = every / settings.fragments;
+  if (settings.late <= turn) return "";
+  return fmt::format(
+      "{}, but {} and {}, so that the next fragment's turn comes {} updates later, and at most one "
+      "round is in progress; set sync.late to {} or less, or sync.every to {} or more",
+      stated("sync.late", settings.late), stated("sync.every", every), fragments, turn, turn,
+      settings.late * settings.fragments);
 }
 
 }  // namespace strait::sync

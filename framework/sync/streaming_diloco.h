@@ -6,11 +6,11 @@
 
 namespace strait::sync {
 
-// DiLoCo in fragments: each zone is cut into stretches, every so-manieth stretch is a fragment, and
-// fragments take turns, so that the link carries a little all the time instead of all at once. Few
-// bits per value, both ways; a result lands some updates late and is blended into weights that have
-// moved on. What rounding leaves out stays, as much of it as the weights keep of their own
-// (`blend`), in reference - weights, for the next turn.
+// DiLoCo in fragments: each zone is cut into stretches, every n-th stretch is a fragment, and fragments
+// are synchronised in turn, so that the traffic is spread over time. Few bits per value in both
+// directions; a result is applied some updates late and blended into weights that have changed since.
+// What rounding leaves out stays in reference - weights for the next turn, as far as the weights keep
+// their own values (`blend`).
 class StreamingDiloco final : public SyncMethod {
  public:
   static constexpr const char* kReference = "reference";
@@ -19,19 +19,21 @@ class StreamingDiloco final : public SyncMethod {
   static constexpr std::int64_t kStretches = 3;  // of a zone in a fragment
 
   explicit StreamingDiloco(const SyncSettings& settings);
+  static Forecast forecast(const ForecastInput& input);
+  static CodingCost coding_cost(const SyncSettings& settings);
+  static std::string check(const SyncSettings& settings, const RecipeContext& recipe);
 
-  std::string name() const override { return "streaming_diloco"; }
   std::vector<SlotNeed> slots() const override;
   std::string model_slot() const override { return kReference; }
   void start(Slots& slots) override;
-  // Behind the run's last update all fragments at once, in time.
+  // After the run's last update all fragments at once, applied at that hook.
   std::optional<RoundPlan> plan(const Moment& moment, const Layout& layout,
                                 const Membership& membership) const override;
-  void tell(const Round& round, const Part& part, const Slots& slots, net::Frame& out) override;
-  void fold(const Round& round, const Part& part, Told told, const Slots& slots,
-            net::Frame& out) override;
-  void arrived(const Round& round, const Part& part, const Slots& slots) override;
-  void land(const Round& round, Slots& slots) override;
+  void encode(const Round& round, const Part& part, const Slots& slots, net::Frame& out) override;
+  void reduce(const Round& round, const Part& part, Contributions contributions, const Slots& slots,
+              net::Frame& out) override;
+  void decode(const Round& round, const Part& part, const Slots& slots) override;
+  void apply(const Round& round, Slots& slots) override;
 
  private:
   std::vector<Range> fragment(const Layout& layout, std::int64_t number, std::size_t members) const;

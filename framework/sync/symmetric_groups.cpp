@@ -1,4 +1,4 @@
-#include "framework/sync/symmetric_groups.h"
+#include "framework/sync/group_codes.h"
 
 #include <fmt/format.h>
 
@@ -7,8 +7,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "framework/sync/bfloat16.h"
-#include "framework/sync/plain_bits.h"
+#include "framework/sync/float_codes.h"
+#include "framework/sync/bit_stream.h"
 #include "framework/sync/sync_error.h"
 
 namespace strait::sync {

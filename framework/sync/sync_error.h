@@ -5,12 +5,16 @@
 
 namespace strait::sync {
 
-// What other replicas sent makes no sense, or they hold something else: a sentence for the user.
-// Links that die throw net::LinkError.
+// A round that failed for another reason than a lost link (those throw net::LinkError). what() is a
+// sentence for the user.
 class SyncError : public std::runtime_error {
  public:
-  // parted: who takes part is about to change; the round comes to nothing.
-  enum class Kind { corrupt, fork, setting, parted };
+  enum class Kind {
+    corrupt,            // bytes of another replica are malformed
+    fork,               // replicas hold different bits of the model
+    setting,            // the method's settings are out of range
+    membership_changed  // the round is abandoned and opens again among other members
+  };
   SyncError(Kind kind, const std::string& sentence) : std::runtime_error(sentence), kind_(kind) {}
   Kind kind() const { return kind_; }
 

@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -10,30 +11,34 @@
 
 namespace strait::sync {
 
-// The bytes that members told of one part, by member, the own included.
-using Told = std::span<const std::span<const std::byte>>;
+// The encoded contributions of all members to one part, by member index, the own one included.
+using Contributions = std::span<const std::span<const std::byte>>;
 
-// What the optimizer does with a step while a method is at work.
+// How the optimizer makes a step's update while a method is in use.
 enum class UpdateRule : std::uint8_t {
-  adamw,         // moments from the gradient, weights from the moments
-  moment_given,  // the first moment is agreed on and the second stays as it is: weights only
-  own_gradient,  // the gradient is of the own rows alone, and the members' weights are averaged:
-                 // weights as if the second moment were that of the mean gradient
+  // The moments from the gradient, the weights from the moments.
+  adamw,
+  // The first moment is agreed on and the second is frozen: only the weights change.
+  moment_given,
+  // The gradient is of the replica's own rows, and the method averages weights: the update is made
+  // as if the second moment were that of the mean gradient.
+  own_gradient,
 };
 
-// How the replicas of one stage keep together: when, which coordinates, whom (plan), what a replica
-// tells (tell), what the server of a part makes of it (fold) and what becomes of the model (land).
+// How the replicas of one stage agree on a model: when, on which coordinates and with which members
+// (plan), what a replica contributes (encode), how the owner of a part combines the contributions
+// (reduce), how members check and read the result (decode), and how it changes the model (apply).
 // Pure arithmetic on slots: no thread, no link, no clock; the engine does the exchange.
 //
-// Threads: tell(), fold() and arrived() run on the engine's thread while the trainer computes;
-// nothing that they read changes under them, and they change no slot. land() is the only place that
-// changes slots, and runs on the trainer's thread, which stands still for it; what may go over all
-// of the stage's threads goes through Slots::spread(). So a round that is dropped before it lands
-// leaves no trace; what the others want to remember for land() (a residual) is dropped with it.
-// At most one round is under way.
+// Threads: encode(), reduce() and decode() run on the engine's thread while the trainer computes;
+// nothing that they read changes meanwhile, and they change no slot. apply() is the only function
+// that changes slots. It runs on the trainer's thread, which waits for it; work that may go over all
+// of the stage's threads uses Slots::spread(). So a round that is dropped before apply() leaves no
+// trace; state that the other functions keep for apply() (a residual) is dropped with it.
+// At most one round is in progress.
 //
-// Whatever decides the bits of the model (fold, land, decoding) must give the same bits on every
-// machine: no library whose sums depend on the processor.
+// Everything that decides the bits of the model (reduce, decode, apply) must give the same bits on
+// every machine: no library whose sums depend on the processor.
 class SyncMethod {
  public:
   SyncMethod() = default;
@@ -41,38 +46,51 @@ class SyncMethod {
   SyncMethod& operator=(const SyncMethod&) = delete;
   virtual ~SyncMethod() = default;
 
-  virtual std::string name() const = 0;
   virtual std::vector<SlotNeed> slots() const { return {}; }
-  // The slot that holds the trained model: what evaluations see, checkpoints keep and exports hold.
+  // The slot that holds the trained model, which evaluations, checkpoints and exports read.
   virtual std::string model_slot() const { return kWeights; }
-  // Whether that slot has the same bits on all members behind every round.
-  virtual bool agrees() const { return true; }
-  // Whether every replica's gradient is the sum's part that it has (true), to be added up at
-  // Hook::gradient, or a mean over its own tokens that it trains on by itself (false).
+  // Whether that slot has the same bits on all members after every round.
+  virtual bool model_is_replicated() const { return true; }
+  // True: the replica's gradient is its part of a sum over all replicas, to be added up at
+  // Hook::gradient. False: it is a mean over the replica's own tokens, which it trains on alone.
   virtual bool sums_gradients() const { return false; }
   virtual UpdateRule update_rule(store::Step) const { return UpdateRule::adamw; }
 
-  // Once, when all replicas hold the same weights and nothing was restored.
+  // Called once, when all replicas hold the same weights and no checkpoint was restored.
   virtual void start(Slots&) {}
 
-  // What opens at this moment; nothing: no round.
+  // The round that opens at this moment; nullopt: none.
   virtual std::optional<RoundPlan> plan(const Moment& moment, const Layout& layout,
                                         const Membership& membership) const = 0;
 
-  // Appends what this replica tells of a part. For shard_reduce a part may be told in any order,
-  // and is told once.
-  virtual void tell(const Round& round, const Part& part, const Slots& slots, net::Frame& out) = 0;
-  // At the owner of the part: appends what all members get to know. SyncError where bytes of
-  // others make no sense.
-  virtual void fold(const Round& round, const Part& part, Told told, const Slots& slots,
-                    net::Frame& out);
-  // All that this exchange brings of a part is there (of a part folded here, too): the place to
-  // read what land() needs, and to refuse it. SyncError where bytes of others make no sense.
-  virtual void arrived(const Round&, const Part&, const Slots&) {}
-  // Every member holds all of round.exchanges. May throw SyncError before it changed anything.
-  virtual void land(const Round& round, Slots& slots) = 0;
-  // The round comes to nothing.
+  // Appends this replica's contribution to a part. Called once for each part; for shard_reduce in
+  // any order.
+  virtual void encode(const Round& round, const Part& part, const Slots& slots,
+                      net::Frame& out) = 0;
+  // Called by the owner of the part: appends the result for all members. SyncError (corrupt) if a
+  // contribution is malformed.
+  virtual void reduce(const Round&, const Part&, Contributions, const Slots&, net::Frame&) {
+    throw std::logic_error("a sync method plans shard_reduce but does not override reduce()");
+  }
+  // All bytes of this exchange for a part are here (also for a part that was reduced here): reads
+  // what apply() needs, and refuses it. SyncError (corrupt) if the bytes are malformed.
+  virtual void decode(const Round&, const Part&, const Slots&) {}
+  // Every member holds all of round.exchanges. May throw SyncError before it has changed anything.
+  virtual void apply(const Round& round, Slots& slots) = 0;
+  // The round is abandoned.
   virtual void drop(const Round&) {}
 };
+
+// Applies a round part by part on all of the stage's threads. Parts are independent, so the bits do
+// not depend on the number of threads. `apply_part` must not throw: decode() has checked the bytes.
+template <class ApplyPart>
+void apply_parts(const Round& round, const Slots& slots, const ApplyPart& apply_part) {
+  slots.spread(static_cast<std::int64_t>(round.parts.size()),
+               [&](std::int64_t first, std::int64_t last) {
+                 for (std::int64_t i = first; i < last; ++i) {
+                   apply_part(round.parts[static_cast<std::size_t>(i)]);
+                 }
+               });
+}
 
 }  // namespace strait::sync

@@ -11,8 +11,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// How often the links are emptied while nobody knows yet who goes on.
-constexpr std::chrono::milliseconds kTakeIn{20};
+// How often the links are drained while a new membership is being agreed on.
+constexpr std::chrono::milliseconds kDrainInterval{20};
 
 const net::LinkError kLeaving(net::LinkError::Kind::aborted,
                               "the replica left in the middle of a sync round");
@@ -24,12 +24,12 @@ store::Step step_before(store::Step step) {
 }  // namespace
 
 SyncRounds::SyncRounds(std::unique_ptr<SyncMethod> method, Slots& slots, Membership membership,
-                       std::vector<std::unique_ptr<net::Link>> links, Roster* roster)
+                       std::vector<std::unique_ptr<net::Link>> links, MembershipTracker* tracker)
     : method_(std::move(method)),
       slots_(slots),
       membership_(std::move(membership)),
-      roster_(roster),
-      links_(std::move(links), membership_, roster),
+      tracker_(tracker),
+      links_(std::move(links), membership_, tracker),
       thread_([this] { exchange_rounds(); }) {}
 
 SyncRounds::~SyncRounds() {
@@ -40,6 +40,7 @@ SyncRounds::~SyncRounds() {
     unfinished = !exchanged_ || error_ != nullptr;
   }
   changed_.notify_all();
+  // Before join(): the thread may wait on a link.
   if (unfinished) links_.abort(kLeaving);
   thread_.join();
 }
@@ -68,11 +69,12 @@ bool SyncRounds::gradient_whole(store::Step step) {
   }
   changed_.notify_all();
   if (!round_ || round_->opened.step != step || round_->opened.hook != Hook::gradient) return true;
-  if (!held()) return false;
-  before_landing_.take(slots_, roster_ != nullptr);
-  landed_at_ = round_->opened;
-  landed_ = round_->id;
-  land();
+  if (!wait_for_exchange()) return false;
+  // Without a tracker a step is never repeated, only skipped; then the gradient is not needed.
+  before_applied_.take(slots_, tracker_ != nullptr);
+  applied_at_ = round_->opened;
+  applied_ = round_->id;
+  apply();
   return true;
 }
 
@@ -80,34 +82,35 @@ bool SyncRounds::due(store::Step step) const {
   return round_ && store::number(round_->opened.step) + round_->plan.late <= store::number(step);
 }
 
-bool SyncRounds::holds(store::Step step) { return !due(step) || held(); }
+bool SyncRounds::round_complete(store::Step step) { return !due(step) || wait_for_exchange(); }
 
-bool SyncRounds::holds_for_look(store::Step steps) {
-  return !round_ || round_->opened.step >= step_before(steps) || held();
+bool SyncRounds::round_complete_before_read(store::Step steps) {
+  return !round_ || round_->opened.step >= step_before(steps) || wait_for_exchange();
 }
 
-bool SyncRounds::holds_now() { return !round_ || held(); }
+bool SyncRounds::round_complete_now() { return !round_ || wait_for_exchange(); }
 
-bool SyncRounds::held() {
+bool SyncRounds::wait_for_exchange() {
   asked_for_ = true;
   const MutexLock lock(mutex_);
   while (!exchanged_ && error_ == nullptr) changed_.wait(mutex_);
   if (error_ != nullptr) std::rethrow_exception(error_);
-  return !parted_;
+  return !abandoned_;
 }
 
 void SyncRounds::regroup(const Membership& membership, bool passed) {
   membership_ = membership;
-  if (passed && (asked_for_ || before_landing_.there())) return;
-  Moment moment = landed_at_;
-  std::uint64_t id = landed_;
-  if (before_landing_.there()) {
-    before_landing_.give_back(slots_);
+  // All replicas hold it, so all of them apply it: undoing it here would fork the model.
+  if (passed && (asked_for_ || before_applied_.taken())) return;
+  Moment moment = applied_at_;
+  std::uint64_t id = applied_;
+  if (before_applied_.taken()) {
+    before_applied_.restore(slots_);
     const MutexLock lock(mutex_);
     --traffic_.rounds;
     traffic_.round_seconds -= round_seconds_;
   } else if (round_) {
-    held();
+    wait_for_exchange();
     method_->drop(*round_);
     moment = round_->opened;
     id = round_->id;
@@ -122,28 +125,30 @@ void SyncRounds::regroup(const Membership& membership, bool passed) {
   open(moment, id);
 }
 
-void SyncRounds::welcome(const Membership& membership, store::Step next) {
+void SyncRounds::rejoin(const Membership& membership, store::Step next) {
   if (round_) {
-    held();
+    wait_for_exchange();
     method_->drop(*round_);
     round_.reset();
   }
   asked_for_ = false;
   membership_ = membership;
-  opened_ = 0;  // as whoever is new counts
-  go_on(next);
+  // The replica that rejoined counts rounds from here.
+  opened_ = 0;
+  resume(next);
 }
 
 void SyncRounds::gradient_clipped(store::Step step) {
-  before_landing_.forget();
-  open_and_land({step, Hook::clipped});
+  before_applied_.discard();
+  open_and_apply({step, Hook::clipped});
 }
 
 void SyncRounds::before_update(store::Step step) {
-  // Nobody clipped it, so the step is skipped.
-  if (before_landing_.there()) before_landing_.give_back(slots_);
+  // gradient_clipped() was not called, so the step is skipped.
+  if (before_applied_.taken()) before_applied_.restore(slots_);
   if (!round_) return;
-  if (due(step)) return land();
+  if (due(step)) return apply();
+  // The update changes the weights that the round encodes.
   finish_reading();
 }
 
@@ -153,39 +158,39 @@ bool SyncRounds::updated(store::Step step, bool leaving) {
   if (!planned) return false;
   const bool at_once = planned->late == 0;
   if (at_once || !leaving) open(moment);
-  if (at_once && roster_ == nullptr) land();
-  return at_once && roster_ != nullptr;
+  if (at_once && tracker_ == nullptr) apply();
+  return at_once && tracker_ != nullptr;
 }
 
-void SyncRounds::land_now() {
-  if (round_) land();
+void SyncRounds::apply_now() {
+  if (round_) apply();
 }
 
-void SyncRounds::before_look(store::Step steps) {
-  if (round_ && round_->opened.step < step_before(steps)) land();
+void SyncRounds::before_model_read(store::Step steps) {
+  if (round_ && round_->opened.step < step_before(steps)) apply();
   if (round_) finish_reading();
-  if (!round_) open_and_land({steps, Hook::look});
+  if (!round_) open_and_apply({steps, Hook::model_read});
 }
 
-void SyncRounds::go_on(store::Step next) {
+void SyncRounds::resume(store::Step next) {
   if (store::number(next) == 0) return;
   const Moment moment{step_before(next), Hook::update};
   const auto planned = method_->plan(moment, slots_.layout(), membership_);
   if (planned && planned->late > 0) open(moment);
 }
 
-void SyncRounds::open_and_land(const Moment& moment) {
-  // Not what is under way since before, and is not due yet.
-  if (open(moment)) land();
+void SyncRounds::open_and_apply(const Moment& moment) {
+  // Only a round that opened here: one that opened earlier may not be due yet.
+  if (open(moment)) apply();
 }
 
 bool SyncRounds::open(const Moment& moment, std::optional<std::uint64_t> again) {
   auto plan = method_->plan(moment, slots_.layout(), membership_);
   if (!plan) return false;
-  if (round_) throw std::logic_error("sync method " + method_->name() + " opens a second round");
-  if (plan->late > 1 && method_->agrees() && method_->model_slot() == kWeights) {
-    throw std::logic_error("sync method " + method_->name() +
-                           " trains on the model that its members compare");
+  if (round_) throw std::logic_error("the sync method opens a second round");
+  if (plan->late > 1 && method_->model_is_replicated() && method_->model_slot() == kWeights) {
+    throw std::logic_error("the sync method applies a round two or more updates late, but the model that members "
+                           "compare is the weights, which change in between");
   }
   round_.emplace();
   round_->id = again ? *again : opened_++;
@@ -199,7 +204,7 @@ bool SyncRounds::open(const Moment& moment, std::optional<std::uint64_t> again) 
     requested_ = true;
     read_ = false;
     exchanged_ = false;
-    parted_ = false;
+    abandoned_ = false;
     opened_at_ = Clock::now();
   }
   changed_.notify_all();
@@ -212,26 +217,25 @@ void SyncRounds::finish_reading() {
   if (error_ != nullptr) std::rethrow_exception(error_);
 }
 
-void SyncRounds::land() {
+void SyncRounds::apply() {
   {
     const MutexLock lock(mutex_);
     while (!exchanged_ && error_ == nullptr) changed_.wait(mutex_);
     if (error_ != nullptr) std::rethrow_exception(error_);
-    if (parted_) {
-      throw std::logic_error("sync method " + method_->name() +
-                             " lands a round where replicas cannot agree on who is left");
+    if (abandoned_) {
+      throw std::logic_error("the sync method applies a round that was abandoned because the members changed");
     }
     ++traffic_.rounds;
     traffic_.round_seconds += round_seconds_;
   }
-  method_->land(*round_, slots_);
+  method_->apply(*round_, slots_);
   round_.reset();
   asked_for_ = false;
 }
 
 bool SyncRounds::ready(Range range) const {
   if (all_ready_) return true;
-  // Padding is nobody's and never told to be ready.
+  // Padding belongs to no piece, so it is never reported ready.
   for (const Piece& piece : slots_.layout().pieces()) {
     const Range wanted{std::max(range.first, piece.range.first),
                        std::min(range.last, piece.range.last)};
@@ -252,26 +256,26 @@ void SyncRounds::wait_until_ready(Range range) {
 
 void SyncRounds::exchange_rounds() {
   while (true) {
-    bool parted = false;
+    bool abandoned = false;
     {
       const MutexLock lock(mutex_);
-      while (!closing_ && (error_ != nullptr || (!requested_ && !parted_))) changed_.wait(mutex_);
-      if (parted_ && !requested_) changed_.wait_until(mutex_, Clock::now() + kTakeIn);
+      while (!closing_ && (error_ != nullptr || (!requested_ && !abandoned_))) changed_.wait(mutex_);
+      if (abandoned_ && !requested_) changed_.wait_until(mutex_, Clock::now() + kDrainInterval);
       if (closing_) return;
-      parted = !requested_;
+      abandoned = !requested_;
       requested_ = false;
     }
-    if (parted)
-      take_in();
+    if (abandoned)
+      drain();
     else
       exchange_one();
   }
 }
 
-// Members that have not heard of it yet may wait for room at our end.
-void SyncRounds::take_in() {
+// Members that do not know of the new membership yet may wait for room in this replica's window.
+void SyncRounds::drain() {
   try {
-    links_.take_in();
+    links_.drain();
   } catch (const std::exception&) {
     {
       const MutexLock lock(mutex_);
@@ -283,10 +287,11 @@ void SyncRounds::take_in() {
 
 void SyncRounds::exchange_one() {
   std::exception_ptr error;
-  bool parted = false;
+  bool abandoned = false;
   try {
     links_.regroup(round_->membership);
-    // Others tell what stands still already, while the next step's gradient comes in.
+    // Rounds of other hooks read slots that do not change, so they do not wait for the gradient of the
+    // next step, which already arrives.
     const bool of_gradient = round_->opened.hook == Hook::gradient;
     const ExchangeHooks hooks{[this, of_gradient](Range range) {
                                 if (of_gradient) wait_until_ready(range);
@@ -300,8 +305,8 @@ void SyncRounds::exchange_one() {
                               }};
     run_exchange(*round_, *method_, slots_, links_, hooks);
   } catch (const SyncError& thrown) {
-    parted = thrown.kind() == SyncError::Kind::parted;
-    if (!parted) error = std::current_exception();
+    abandoned = thrown.kind() == SyncError::Kind::membership_changed;
+    if (!abandoned) error = std::current_exception();
   } catch (const std::exception&) {
     error = std::current_exception();
   }
@@ -309,8 +314,8 @@ void SyncRounds::exchange_one() {
     const MutexLock lock(mutex_);
     error_ = error;
     exchanged_ = true;
-    read_ = read_ || parted;
-    parted_ = parted;
+    read_ = read_ || abandoned;
+    abandoned_ = abandoned;
     round_seconds_ = std::chrono::duration<double>(Clock::now() - opened_at_).count();
   }
   changed_.notify_all();

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <chrono>
+#include <cstdint>
 #include <exception>
 #include <memory>
 #include <optional>
@@ -9,90 +11,95 @@
 #include "framework/mutex.h"
 #include "framework/sync/exchange.h"
 #include "framework/sync/member_links.h"
-#include "framework/sync/roster.h"
-#include "framework/sync/slots_copy.h"
 #include "framework/sync/sync_method.h"
 
 namespace strait::sync {
 
-// So far, of one replica.
+// Totals of one replica.
 struct SyncTraffic {
-  std::uint64_t rounds = 0;      // that landed
-  std::uint64_t dropped = 0;     // that came to nothing, because a replica left
-  std::uint64_t sent_bytes = 0;  // as put on the wire, framing and repeats included
-  double round_seconds = 0;      // from opening to the last byte, of the rounds that landed
+  std::uint64_t rounds = 0;      // applied
+  std::uint64_t dropped = 0;     // abandoned because a replica left
+  std::uint64_t sent_bytes = 0;  // on the wire, with framing and retransmissions
+  double round_seconds = 0;      // of applied rounds, from opening to the last byte
 };
 
-// Keeps a replica with the others of its stage: opens the rounds that the method plans, exchanges
-// them on a thread of its own while the trainer computes, and lands them where they are due.
+// The engine: opens the rounds that the method plans, exchanges them on a thread of its own while the
+// trainer computes, and applies them when they are due.
 //
-// The trainer's thread calls everything but traffic(), in this order in every step:
-//   gradient_begins, gradient_ready…, gradient_whole, [gradient_clipped,] before_update,
-//   updated
-// and, before anybody looks at the model between two steps, before_look. An error of the exchange
-// (net::LinkError, SyncError) is thrown by the next call that needs it, and ever after.
+// The trainer's thread calls everything but traffic() and awaited_link(), in this order in every step:
+//   gradient_begins, gradient_ready…, gradient_whole, [gradient_clipped,] before_update, updated
+// and before_model_read before the model is read between two steps. An error of the exchange
+// (net::LinkError, SyncError) is thrown by the next call that needs the exchange, and by all later
+// ones.
 //
-// With a roster replicas may leave while a run goes. Then holds() says whether all that lands up to
-// this step's update is held by everybody; no stage may land it before all stages of all replicas
-// have said so, and where one of them has not, all of them regroup().
+// With a membership tracker replicas may leave during a run. Then no stage may apply a round before
+// all stages of all replicas have reported that they hold it (round_complete). If one of them does
+// not hold it, all of them regroup().
 class SyncRounds {
  public:
-  // `slots` and `roster` outlive the engine. Links by replica, null at the own number. No roster:
-  // the members are who they are, and a link that dies is an error.
+  // `slots` and `tracker` outlive the engine. Links by replica, null at the own number. Without a
+  // tracker the members never change, and a dead link is an error.
   SyncRounds(std::unique_ptr<SyncMethod> method, Slots& slots, Membership membership,
-             std::vector<std::unique_ptr<net::Link>> links, Roster* roster = nullptr);
-  // Ends the links where a round is under way, so that nobody waits for this replica.
+             std::vector<std::unique_ptr<net::Link>> links, MembershipTracker* tracker = nullptr);
+  // Aborts the links if a round is in progress, so that no member waits for this replica.
   ~SyncRounds();
 
   const SyncMethod& method() const { return *method_; }
 
-  // The gradient of a step starts to come in; ranges of it are whole when gradient_ready says so,
-  // all of it with gradient_whole, which returns when the method has made of it what it wants, or
-  // (false) when a replica has left before that.
+  // The gradient of a step begins to arrive. gradient_ready() marks ranges as complete,
+  // gradient_whole() all of it.
   void gradient_begins(store::Step step);
   void gradient_ready(Range range);
+  // Returns when the method has applied its round of this gradient, or false if a replica has left
+  // before that.
   bool gradient_whole(store::Step step);
-  // With a roster: waits for the exchange of what lands before this step's update, or before a look
-  // at what so many steps have made, or now. False: a replica has left, and it comes to nothing.
-  bool holds(store::Step step);
-  bool holds_for_look(store::Step steps);
-  bool holds_now();
-  // From now on these take part. What was under way, a gradient's landing too, is as if it had
-  // never been, and opens again among them. `passed`: all replicas have said that they hold what
-  // they were last asked for here, so that stays.
+
+  // With a tracker: waits for the exchange of the round that is applied before this step's update,
+  // before a read of the model after so many steps, or now. False: a replica has left, and the round
+  // is abandoned.
+  bool round_complete(store::Step step);
+  bool round_complete_before_read(store::Step steps);
+  bool round_complete_now();
+
+  // Changes the members. The round in progress, or a gradient's round that was just applied, is undone
+  // and opens again among the new members. `passed`: all replicas have reported that they hold the
+  // round that they were last asked for, so it stays.
   void regroup(const Membership& membership, bool passed);
-  // Between steps, where nothing waits to land but what the update of the step before `next` has
-  // opened: from now on these take part, one of them new. That round opens again among them.
-  void welcome(const Membership& membership, store::Step next);
+  // Changes the members between steps, when one of them has rejoined. Only a round that the update of
+  // the step before `next` has opened may be in progress; it opens again among the new members.
+  void rejoin(const Membership& membership, store::Step next);
+
   // Norms are agreed on, the gradient is clipped, and the step is not skipped.
   void gradient_clipped(store::Step step);
-  // The weights of this step are about to change: rounds that are due land first.
+  // The weights of this step are about to change: applies a round that is due.
   void before_update(store::Step step);
-  // They have changed (or the step was skipped). `leaving`: this was the last step before this
-  // process ends; what would land in a later one is opened by whoever goes on, see go_on(). True
-  // (with a roster alone): a round was opened that lands as soon as all hold it, by land_now().
+  // The weights have changed, or the step was skipped. `leaving`: this process ends after this step,
+  // so a round that is applied in a later step is left to resume() of the next process. True (only
+  // with a tracker): a round was opened that apply_now() applies as soon as all replicas hold it.
   bool updated(store::Step step, bool leaving);
-  void land_now();
-  // `steps` are made, and the slots are about to be read or saved. A round that the last update
-  // opened stays under way: its opening can be repeated from what is saved.
-  void before_look(store::Step steps);
-  // Slots hold what they held behind the update of the step before `next`: opens what that opened.
-  void go_on(store::Step next);
+  void apply_now();
+
+  // `steps` are made, and the slots are about to be read or saved. A round that the last update opened
+  // stays in progress: the saved slots are enough to open it again.
+  void before_model_read(store::Step steps);
+  // The slots hold what they held after the update of the step before `next`: opens its round again.
+  void resume(store::Step next);
 
   // Any thread.
   SyncTraffic traffic() const;
-  // The link to the member that the exchange waits for; null: for nobody just now.
+  // Any thread. The link to the member that the exchange waits for; null: none.
   const net::Link* awaited_link() const { return links_.awaited(); }
 
  private:
   bool open(const Moment& moment, std::optional<std::uint64_t> again = std::nullopt);
   bool due(store::Step step) const;
-  bool held();
-  void open_and_land(const Moment& moment);
+  bool wait_for_exchange();
+  void open_and_apply(const Moment& moment);
   void finish_reading();
-  void land();
+  void apply();
+
   void exchange_rounds();
-  void take_in();
+  void drain();
   void exchange_one();
   void wait_until_ready(Range range);
   bool ready(Range range) const STRAIT_REQUIRES(mutex_);
@@ -100,33 +107,34 @@ class SyncRounds {
   const std::unique_ptr<SyncMethod> method_;
   Slots& slots_;
   Membership membership_;
-  Roster* const roster_;
+  MembershipTracker* const tracker_;
   MemberLinks links_;
 
-  std::optional<Round> round_;  // the exchange's between open() and exchanged_
-  std::uint64_t opened_ = 0;    // rounds so far
-  // What the step's gradients and their method's state were before their round landed, and that
-  // round; until the step is agreed on.
-  SlotsCopy before_landing_;
-  Moment landed_at_;
-  std::uint64_t landed_ = 0;
-  bool asked_for_ = false;  // whether all hold the round that is under way
+  // The engine's thread owns it from open() until exchanged_.
+  std::optional<Round> round_;
+  std::uint64_t opened_ = 0;  // rounds so far
+  // The slots before a gradient's round was applied, until the step is agreed on.
+  SlotsSnapshot before_applied_;
+  // When that round opened, and its id.
+  Moment applied_at_;
+  std::uint64_t applied_ = 0;
+  bool asked_for_ = false;  // round_complete was asked for the round in progress
 
   mutable Mutex mutex_;
   Condition changed_;
-  bool requested_ STRAIT_GUARDED_BY(mutex_) = false;
-  bool read_ STRAIT_GUARDED_BY(mutex_) = true;
-  bool exchanged_ STRAIT_GUARDED_BY(mutex_) = true;
-  bool parted_ STRAIT_GUARDED_BY(mutex_) = false;  // the last exchange came to nothing
+  bool requested_ STRAIT_GUARDED_BY(mutex_) = false;    // open() has a round for the thread
+  bool read_ STRAIT_GUARDED_BY(mutex_) = true;          // the exchange has read the slots
+  bool exchanged_ STRAIT_GUARDED_BY(mutex_) = true;     // no exchange is in progress
+  bool abandoned_ STRAIT_GUARDED_BY(mutex_) = false;    // the last exchange was
   bool closing_ STRAIT_GUARDED_BY(mutex_) = false;
-  bool all_ready_ STRAIT_GUARDED_BY(mutex_) = true;
-  std::vector<Range> ready_ STRAIT_GUARDED_BY(mutex_);
+  bool all_ready_ STRAIT_GUARDED_BY(mutex_) = true;     // of the gradient
+  std::vector<Range> ready_ STRAIT_GUARDED_BY(mutex_);  // of the gradient
   std::exception_ptr error_ STRAIT_GUARDED_BY(mutex_);
   SyncTraffic traffic_ STRAIT_GUARDED_BY(mutex_);
   std::chrono::steady_clock::time_point opened_at_ STRAIT_GUARDED_BY(mutex_);
   double round_seconds_ STRAIT_GUARDED_BY(mutex_) = 0;  // of the last exchange
 
-  std::thread thread_;  // last: it uses all of the above
+  std::thread thread_;  // last: it uses all members above
 };
 
 }  // namespace strait::sync

@@ -64,7 +64,7 @@ std::vector<RecipeKey> sync_keys() {
       number("top", in_sync<&S::top>(), {1e-6, 1},
              "the share of these that is sent, largest first; auto: 0.2, or likewise", kAuthors),
       integer("bits", in_sync<&S::bits>(), {1, 8},
-              "of a value that is sent; auto: 4, or, of cocktail, likewise", kAuthors),
+              "of a value that is sent; auto: 4, or likewise", kAuthors),
       word("reference_dtype", in_sync<&S::reference_dtype>(),
            "of the agreed weights and of what is still owed"),
       integer("every", in_sync<&S::every>(), {1, kManyUpdates}, "updates between two rounds",

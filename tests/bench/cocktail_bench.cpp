@@ -1,7 +1,6 @@
-// What a round of cocktail costs a replica, on one thread, as a share of copying its weights once:
-// choosing, selecting, quantising and coding what it tells (tell), decoding, averaging and coding
-// again for the part that it owns (fold), decoding what others answered (read) and applying what
-// all agreed on (land).
+// Processor time of a round of cocktail on one thread, relative to copying the weights once: drawing,
+// selecting, quantising and coding the contribution (encode); decoding, averaging and coding the part
+// that the replica owns (reduce); decoding results (decode); and applying them (apply).
 //   cocktail_bench [--benchmark_filter=…]
 #include <benchmark/benchmark.h>
 
@@ -34,7 +33,7 @@ SyncSettings settings_of(double random, double top, int bits) {
 
 using Values = std::vector<float, LineAllocator<float>>;  // as the trainer's
 
-// One replica, its weights away from the reference by normal values, a round under way.
+// One replica with a round in progress, whose weights differ from the reference by normal values.
 class Replica {
  public:
   Replica(std::int64_t values, const SyncSettings& settings)
@@ -52,22 +51,22 @@ class Replica {
     round.exchanges.resize(1);
   }
 
-  // Steps differ in what they look at.
+  // Each step draws other coordinates.
   void next() { round.opened.step = static_cast<strait::store::Step>(++step_); }
   void encode() {
-    auto& mine = round.exchanges[0].mine;
-    mine.assign(round.parts.size(), {});
-    for (const Part& part : round.parts) method.encode(round, part, slots, mine[part.index]);
+    auto& own = round.exchanges[0].own;
+    own.assign(round.parts.size(), {});
+    for (const Part& part : round.parts) method.encode(round, part, slots, own[part.index]);
   }
-  // Everybody told the same.
+  // All members contribute the same.
   void reduce() {
-    const auto& mine = round.exchanges[0].mine[0];
-    const std::vector<std::span<const std::byte>> told(kMembers, mine);
-    strait::net::Frame answer;
-    method.reduce(round, round.parts[0], told, slots, answer);
+    const auto& own = round.exchanges[0].own[0];
+    const std::vector<std::span<const std::byte>> contributions(kMembers, own);
+    strait::net::Frame result;
+    method.reduce(round, round.parts[0], contributions, slots, result);
   }
-  void read() {
-    round.exchanges[0].agreed = round.exchanges[0].mine;
+  void decode() {
+    round.exchanges[0].results = round.exchanges[0].own;
     for (const Part& part : round.parts) method.decode(round, part, slots);
   }
   void apply() { method.apply(round, slots); }
@@ -105,7 +104,7 @@ void encode(benchmark::State& state, const SyncSettings& settings) {
   }
   count_bytes(state);
   std::size_t bytes = 0;
-  for (const auto& frame : replica.round.exchanges[0].mine) bytes += frame.size();
+  for (const auto& frame : replica.round.exchanges[0].own) bytes += frame.size();
   state.counters["bits"] = 8.0 * static_cast<double>(bytes) / static_cast<double>(state.range(0));
 }
 
@@ -116,10 +115,10 @@ void reduce(benchmark::State& state, const SyncSettings& settings) {
   count_bytes(state);
 }
 
-void read(benchmark::State& state, const SyncSettings& settings) {
+void decode(benchmark::State& state, const SyncSettings& settings) {
   Replica replica(state.range(0), settings);
   replica.encode();
-  for (auto _ : state) replica.read();
+  for (auto _ : state) replica.decode();
   count_bytes(state);
 }
 
@@ -129,7 +128,7 @@ void apply(benchmark::State& state, const SyncSettings& settings) {
     state.PauseTiming();
     replica.next();
     replica.encode();
-    replica.read();
+    replica.decode();
     state.ResumeTiming();
     replica.apply();
   }
@@ -175,10 +174,10 @@ void register_all() {
   };
   add("copy", copy);
   const auto add_all = [&](const std::string& name, const SyncSettings& settings) {
-    add("tell " + name, tell, settings);
-    add("fold " + name, fold, settings);
-    add("read " + name, read, settings);
-    add("land " + name, land, settings);
+    add("encode " + name, encode, settings);
+    add("reduce " + name, reduce, settings);
+    add("decode " + name, decode, settings);
+    add("apply " + name, apply, settings);
   };
   add_all("0.1 0.2 2 bits", settings_of(0.1, 0.2, 2));
   add_all("0.1 0.2 4 bits", settings_of(0.1, 0.2, 4));

@@ -1,6 +1,6 @@
-// What sync methods cost a replica's processor per step, wires left aside: the time that the
-// engine's thread codes (tell, fold) and that the trainer stands still (land), in times of copying
-// the stage's weights once. framework/sync/coding_cost.cpp holds these figures.
+// Processor time of sync methods per step, without links: the engine's thread (encode, reduce, decode)
+// and the trainer's (apply), in units of the time to copy the stage's weights once. The coding_cost()
+// of each method in framework/sync has these figures.
 //   coding_bench [VALUES in millions = 4] [STEPS = 40] [MEMBERS = 2]
 #include <algorithm>
 #include <cstdio>
@@ -14,14 +14,14 @@
 #include <vector>
 
 #include "framework/sync/methods.h"
-#include "framework/sync/sync_settings.h"
+#include "framework/sync/cocktail.h"
 #include "tests/framework/sync/direct_round.h"
 
 namespace {
 
 using namespace strait::sync;
 
-// Of this thread alone, so that a busy machine changes little.
+// Processor time of this thread, so that a busy machine changes little.
 double now() {
   timespec time{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
@@ -45,13 +45,12 @@ class Stopwatch {
   double begun_;
 };
 
-// A method, with the time that it takes where.
+// Measures the time of a method on each thread.
 class Timed : public SyncMethod {
  public:
   Timed(std::unique_ptr<SyncMethod> method, Seconds& seconds)
       : method_(std::move(method)), seconds_(seconds) {}
 
-  std::string name() const override { return method_->name(); }
   std::vector<SlotNeed> slots() const override { return method_->slots(); }
   std::string model_slot() const override { return method_->model_slot(); }
   bool model_is_replicated() const override { return method_->model_is_replicated(); }
@@ -65,14 +64,14 @@ class Timed : public SyncMethod {
     return method_->plan(moment, layout, membership);
   }
   void encode(const Round& round, const Part& part, const Slots& slots,
-            strait::net::Frame& out) override {
+              strait::net::Frame& out) override {
     const Stopwatch watch(seconds_.engine);
     method_->encode(round, part, slots, out);
   }
   void reduce(const Round& round, const Part& part, Contributions contributions, const Slots& slots,
-            strait::net::Frame& out) override {
+              strait::net::Frame& out) override {
     const Stopwatch watch(seconds_.engine);
-    method_->reduce(round, part, told, slots, out);
+    method_->reduce(round, part, contributions, slots, out);
   }
   void decode(const Round& round, const Part& part, const Slots& slots) override {
     const Stopwatch watch(seconds_.engine);
@@ -172,7 +171,7 @@ int main(int argc, char** argv) {
       continue;
     }
     std::vector<Strength> all = {{settings.random, settings.top, settings.bits}};
-    all.insert(all.end(), strengths(1).begin(), strengths(1).end());
+    all.insert(all.end(), Cocktail::strengths(1).begin(), Cocktail::strengths(1).end());
     for (const Strength& strength : all) {
       settings.random = strength.random;
       settings.top = strength.top;

@@ -47,7 +47,7 @@ void write_again(const std::vector<Block>& blocks, const SparseValues& sent) {
     strait::net::Frame frame;
     SparseValues wrote;
     SparseValues read;
-    strait::sync::PacketRoom room;
+    strait::sync::PacketScratch room;
     write_packet(blocks, values, {0.3, bits}, room, frame, wrote);
     read_packet(blocks, frame, room, read);
     hold(read == wrote);
@@ -62,7 +62,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto blocks = blocks_from(std::span(data + 1, count));
   try {
     SparseValues sent;
-    strait::sync::PacketRoom room;
+    strait::sync::PacketScratch room;
     read_packet(blocks, std::as_bytes(std::span(data + 1 + count, size - 1 - count)), room, sent);
     write_again(blocks, sent);
   } catch (const strait::sync::SyncError& error) {

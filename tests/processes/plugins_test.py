@@ -154,7 +154,7 @@ class OtherParts(PluginCase):
             # A byte a value and four a token, of 96 values of four bytes; and the heads.
             self.assertAlmostEqual(one["sent_bytes"] / one["raw_bytes"], 100 / 384, 2)
 
-    def test_a_sync_method_decides_what_replicas_say(self):
+    def test_sync_method_decides_what_replicas_send(self):
         run = self.run_example("sync")
         plan = run.plan()
         self.assertEqual(plan["sync_method"], "averaging")
@@ -162,8 +162,30 @@ class OtherParts(PluginCase):
         rounds = [i for i, n in enumerate(sent) if n > 10 * min(sent)]
         self.assertEqual(len(rounds), 4, sent)
         # A method's keys are its own.
-        said = self.refusal("recipes/plugins/sync/recipe.toml", "--set", "sync.rank=3")
+        recipe = "recipes/plugins/sync/recipe.toml"
+        said = self.refusal(recipe, "--set", "sync.rank=3")
         self.assertIn('sync.method "averaging" does not read it; it reads every', said)
+
+    def test_sync_method_is_forecast_and_checked_like_the_built_in_ones(self):
+        recipe = "recipes/plugins/sync/recipe.toml"
+        offers = {one["method"]: one for one in self.plan(recipe)["sync_offers"]}
+        averaging = offers["averaging"]
+        # Every 5 updates, so an update is 2 steps old on average; a round of float32 like diloco's.
+        self.assertEqual(averaging["age"], 2)
+        self.assertAlmostEqual(averaging["step_bytes"] / averaging["round_bytes"], 1 / 5, 3)
+        self.assertAlmostEqual(averaging["round_bytes"] / offers["diloco"]["round_bytes"], 1, 2)
+        code, out, err = self.strait("plan", recipe)
+        self.assertEqual(code, 0, err)
+        self.assertRegex(out, r"\n\* averaging  .*  2 ")
+        # "auto" compares it with the others, with its default settings.
+        automatic = self.home / "automatic.toml"
+        text = pathlib.Path(recipe).read_text().replace('"averaging"\nevery = 5', '"auto"')
+        automatic.write_text(text)
+        automatic = self.plan(automatic)
+        self.assertIn("averaging", [one["method"] for one in automatic["sync_offers"]])
+        # Its own check of its settings.
+        said = self.refusal(recipe, "--set", "sync.every=1")
+        self.assertIn("sync.every is 1 (--set sync.every=1), but averaging after every update", said)
 
     def test_a_model_family_trains_and_speaks(self):
         run = self.run_example("model")

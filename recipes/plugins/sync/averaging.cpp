@@ -1,33 +1,30 @@
 #include <strait/plugin.h>
 
 #include <algorithm>
+#include <string>
 #include <vector>
 
-#include "framework/sync/allreduce.h"
 #include "framework/sync/float_codes.h"
 #include "framework/sync/methods.h"
-#include "framework/sync/layout.h"
 
-// Every so many updates, all replicas go on from the mean of their weights: local SGD in its
-// plainest form. What was agreed on last is a slot of its own, because weights drift apart in
-// between.
+// Every `every` updates, all replicas continue from the mean of their weights: the plainest form of
+// local SGD. The last mean is a slot of its own, because weights drift apart between rounds.
 namespace {
 
 using namespace strait::sync;
 
 constexpr const char* kAverage = "average";
 constexpr const char* kWhat = "a part of the weights";
-constexpr std::int64_t kBucket = 1 << 18;  // values that travel together
+constexpr std::int64_t kEvery = 10;         // unless set
+constexpr std::int64_t kBucket = 1 << 18;   // values that travel together
+constexpr double kBits = 32;                // of a value on the wire
 
 class Averaging final : public SyncMethod {
  public:
   explicit Averaging(const SyncSettings& settings)
-      : every_(settings.every == 0 ? 10 : settings.every), steps_(settings.steps) {}
+      : every_(settings.every == 0 ? kEvery : settings.every), steps_(settings.steps) {}
 
-  std::string name() const override { return "averaging"; }
-  std::vector<SlotNeed> slots() const override {
-    return {{kAverage, SlotNeed::Width::float32, true}};
-  }
+  std::vector<SlotNeed> slots() const override { return {{.name = kAverage}}; }
   std::string model_slot() const override { return kAverage; }
 
   void start(Slots& slots) override {
@@ -44,14 +41,15 @@ class Averaging final : public SyncMethod {
     return plan;
   }
 
-  void encode(const Round&, const Part& part, const Slots& slots, strait::net::Frame& out) override {
+  void encode(const Round&, const Part& part, const Slots& slots,
+              strait::net::Frame& out) override {
     append_floats(within(slots.values(kWeights), part.range), false, out);
   }
 
   void reduce(const Round&, const Part& part, Contributions contributions, const Slots&,
-            strait::net::Frame& out) override {
+              strait::net::Frame& out) override {
     const auto count = static_cast<std::size_t>(part.range.count());
-    append_floats(mean_of_finite_floats(told, false, count, kWhat), false, out);
+    append_floats(mean_of_finite_floats(contributions, false, count, kWhat), false, out);
   }
 
   void decode(const Round& round, const Part& part, const Slots&) override {
@@ -60,7 +58,7 @@ class Averaging final : public SyncMethod {
   }
 
   void apply(const Round& round, Slots& slots) override {
-    take_agreed_floats(round, slots, kAverage, kWhat);
+    apply_floats(round, slots, kAverage, kWhat);
     std::ranges::copy(slots.values(kAverage), slots.values(kWeights).begin());
   }
 
@@ -73,7 +71,36 @@ std::unique_ptr<SyncMethod> make(const SyncSettings& settings) {
   return std::make_unique<Averaging>(settings);
 }
 
-void offer(strait::Extensions& strait) { strait.sync_method({"averaging", make, {"every"}, 32}); }
+// What `strait plan` lists, and what sync.method "auto" compares.
+Forecast forecast_averaging(const ForecastInput& input) {
+  const double every = input.every(kEvery);
+  const double round = input.bucketed_bytes(input.values(), kBits, static_cast<double>(kBucket));
+  return {.step_bytes = round / every, .round_bytes = round, .staleness = (every - 1) / 2};
+}
+
+CodingCost cost_averaging(const SyncSettings& settings) {
+  return once_in(settings.every, kEvery, {.engine = 9, .trainer = 2});
+}
+
+// A single update between rounds sends as much as an exact mean of gradients, and loses more.
+std::string check_averaging(const SyncSettings& settings, const RecipeContext& recipe) {
+  if (settings.every != 1) return "";
+  return recipe.stated("sync.every", "1") +
+         ", but averaging after every update sends as much as \"allreduce\", which is exact; set "
+         "sync.every to 2 or more";
+}
+
+void offer(strait::Extensions& strait) {
+  MethodOffer averaging;
+  averaging.name = "averaging";
+  averaging.make = make;
+  averaging.reads = {"every"};
+  averaging.forecast = forecast_averaging;
+  averaging.coding_cost = cost_averaging;
+  averaging.check = check_averaging;
+  averaging.rank = 75;  // behind diloco (70), which has an outer step
+  strait.sync_method(averaging);
+}
 
 }  // namespace
 

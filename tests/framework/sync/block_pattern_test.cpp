@@ -16,7 +16,7 @@ std::vector<std::uint16_t> all_patterns() {
   return patterns;
 }
 
-TEST(BlockPattern, EveryPatternIsReadAsItWasWritten) {
+TEST(BlockPattern, PatternsRoundTrip) {
   const std::vector<std::uint16_t> patterns = all_patterns();
   std::vector<std::uint8_t> classes;
   for (const std::uint16_t pattern : patterns) {
@@ -36,7 +36,7 @@ TEST(BlockPattern, EveryPatternIsReadAsItWasWritten) {
   }
 }
 
-TEST(BlockPattern, ClassesAreNumbersOfValues) {
+TEST(BlockPattern, ClassesCountValues) {
   std::array<int, kPatternClasses> sizes{};
   for (const std::uint16_t pattern : all_patterns()) {
     const auto values = static_cast<unsigned>(std::popcount(pattern));

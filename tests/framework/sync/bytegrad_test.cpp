@@ -6,7 +6,7 @@
 #include <cmath>
 #include <random>
 
-#include "framework/sync/byte_groups.h"
+#include "framework/sync/group_codes.h"
 #include "tests/framework/sync/quadratic.h"
 #include "tests/framework/sync/random_stage.h"
 
@@ -17,7 +17,7 @@ DirectRound::Maker byte_maker() {
   return [] { return std::make_unique<ByteGrad>(SyncSettings{}); };
 }
 
-TEST(ByteGrad, GradientsBecomeTheirSumToWithinTheirSteps) {
+TEST(ByteGrad, SumsGradientsToWithinAStep) {
   std::mt19937_64 random(1);
   for (std::size_t replicas = 1; replicas <= 9; ++replicas) {
     SCOPED_TRACE(replicas);
@@ -41,7 +41,7 @@ TEST(ByteGrad, GradientsBecomeTheirSumToWithinTheirSteps) {
   }
 }
 
-TEST(ByteGrad, EveryReplicaSeesThatOneStepWentWrong) {
+TEST(ByteGrad, NonFiniteGradientReachesEveryReplica) {
   std::mt19937_64 random(2);
   const Layout layout({{.name = "a", .shape = {100, 100}}});
   DirectRound stage(layout, 3, byte_maker());

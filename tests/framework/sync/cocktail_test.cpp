@@ -113,7 +113,7 @@ void expect_agreement(DirectRound& stage) {
   }
 }
 
-TEST(Cocktail, LosesNothingInAThousandRoundsAndAlwaysAgrees) {
+TEST(Cocktail, ConservesChangesOverAThousandRounds) {
   for (std::uint64_t seed = 0; seed < 8; ++seed) {
     SCOPED_TRACE(seed);
     std::mt19937_64 random(seed);
@@ -127,14 +127,14 @@ TEST(Cocktail, LosesNothingInAThousandRoundsAndAlwaysAgrees) {
       stage.pass({step_number(step), Hook::update});
       expect_agreement(stage);
     }
-    stage.land();
+    stage.apply();
     // Weights of about one: a thousand roundings of 2^-24, few of them one way.
     EXPECT_LT(walk.lost(), 1e-5);
   }
 }
 
 // With momentum, the same but for what outer steps add, which everybody can tell.
-TEST(Cocktail, LosesNothingWhenItGoesFurtherThanWhatWasSaid) {
+TEST(Cocktail, ConservesChangesWithAnOuterStep) {
   for (std::uint64_t seed = 0; seed < 8; ++seed) {
     SCOPED_TRACE(seed);
     std::mt19937_64 random(seed);
@@ -156,7 +156,7 @@ TEST(Cocktail, LosesNothingWhenItGoesFurtherThanWhatWasSaid) {
 }
 
 // One change, told at once and whole: each round behind it adds what is left of the momentum.
-TEST(Cocktail, MomentumCarriesAChangeOn) {
+TEST(Cocktail, MomentumContinuesAChange) {
   std::mt19937_64 random(2);
   SyncSettings settings;
   settings.random = 1;
@@ -173,7 +173,7 @@ TEST(Cocktail, MomentumCarriesAChangeOn) {
     stage.before_update(step_number(step));
     stage.pass({step_number(step), Hook::update});
   }
-  stage.land();
+  stage.apply();
   const auto after = model_of(stage.replica(0));
   for (std::size_t i = 0; i < after.size(); ++i) {
     const double moved = walk.mean()[i] - static_cast<double>(before[i]);
@@ -181,7 +181,7 @@ TEST(Cocktail, MomentumCarriesAChangeOn) {
   }
 }
 
-TEST(Cocktail, KeepsMomentumWhereNewsIsLateUnlessTold) {
+TEST(Cocktail, HasMomentumByDefaultWhereResultsAreStale) {
   const auto slots = [](double share, std::optional<double> momentum, std::int64_t steps = 0) {
     SyncSettings settings;
     settings.steps = steps;
@@ -199,7 +199,7 @@ TEST(Cocktail, KeepsMomentumWhereNewsIsLateUnlessTold) {
   EXPECT_EQ(slots(0.1, 0.5, 100), 3U);
 }
 
-TEST(Cocktail, StepsLikeAllRowsTogetherWhereNewsIsFresh) {
+TEST(Cocktail, StepsByOwnGradientRuleWhereResultsAreFresh) {
   const auto rule = [](double share) {
     SyncSettings settings;
     settings.random = share;
@@ -209,7 +209,7 @@ TEST(Cocktail, StepsLikeAllRowsTogetherWhereNewsIsFresh) {
   EXPECT_EQ(rule(0.25), UpdateRule::adamw);
 }
 
-TEST(Cocktail, LosesNothingOfWhatANarrowReferenceCannotTake) {
+TEST(Cocktail, ConservesRoundingOfANarrowReference) {
   for (std::uint64_t seed = 0; seed < 4; ++seed) {
     SCOPED_TRACE(seed);
     std::mt19937_64 random(seed);
@@ -224,13 +224,13 @@ TEST(Cocktail, LosesNothingOfWhatANarrowReferenceCannotTake) {
       stage.pass({step_number(step), Hook::update});
       expect_agreement(stage);
     }
-    stage.land();
+    stage.apply();
     // A residual of half a bfloat16 of a weight, 2^-9 of it, and rounded to 2^-9 of itself.
     EXPECT_LT(walk.lost(), 2e-3);
   }
 }
 
-TEST(Cocktail, SendsEverythingAndSoAverages) {
+TEST(Cocktail, AveragesExactlyWhenItSendsEverything) {
   std::mt19937_64 random(1);
   SyncSettings settings = averaging();
   settings.random = 1;
@@ -244,7 +244,7 @@ TEST(Cocktail, SendsEverythingAndSoAverages) {
     stage.before_update(step_number(step));
     stage.pass({step_number(step), Hook::update});
   }
-  stage.land();
+  stage.apply();
   const auto reference = model_of(stage.replica(0));
   for (std::size_t i = 0; i < reference.size(); ++i) {
     ASSERT_NEAR(reference[i], walk.mean()[i], 1e-6);
@@ -253,7 +253,7 @@ TEST(Cocktail, SendsEverythingAndSoAverages) {
 }
 
 // A walk in one direction, at the learning rates of fine-tuning and far below.
-TEST(Cocktail, FollowsTinyStepsAsItFollowsLargeOnes) {
+TEST(Cocktail, IsIndependentOfTheScaleOfSteps) {
   double behind_first = 0;
   for (const double stride : {1e-4, 1e-6, 1e-7, 1e-9}) {
     std::mt19937_64 random(3);
@@ -287,7 +287,7 @@ TEST(Cocktail, FollowsTinyStepsAsItFollowsLargeOnes) {
   }
 }
 
-TEST(Cocktail, ADroppedRoundLeavesNoTrace) {
+TEST(Cocktail, DroppedRoundLeavesNoTrace) {
   std::mt19937_64 random(4);
   for (int round = 0; round < 20; ++round) {
     SyncSettings settings = random_settings(random);
@@ -325,13 +325,13 @@ TEST(Cocktail, ADroppedRoundLeavesNoTrace) {
 }
 
 // The same weight on two stages, moved alike, among different neighbours.
-TEST(Cocktail, TwinsStayTwins) {
-  const PieceSpec twin{"embedding", {100, 24}, true};
+TEST(Cocktail, TiedTensorsStayEqual) {
+  const PieceSpec tied{"embedding", {100, 24}, true};
   std::mt19937_64 random(6);
   for (std::size_t replicas = 2; replicas < 6; ++replicas) {
     const SyncSettings settings = random_settings(random);
-    DirectRound first(Layout({twin, {"a", {64, 64}, false}}), replicas, cocktail(settings));
-    DirectRound last(Layout({{"b", {33, 5}, false}, {"norm", {17}, false}, twin}), replicas,
+    DirectRound first(Layout({tied, {"a", {64, 64}, false}}), replicas, cocktail(settings));
+    DirectRound last(Layout({{"b", {33, 5}, false}, {"norm", {17}, false}, tied}), replicas,
                      cocktail(settings));
     const Range here = first.layout().piece("embedding").range;
     const Range there = last.layout().piece("embedding").range;
@@ -366,7 +366,7 @@ TEST(Cocktail, TwinsStayTwins) {
 
 // Steps of a ten-thousandth of what a bfloat16 of 1 can tell apart: a reference that rounds each
 // time would stand still for ever.
-TEST(Cocktail, ANarrowReferenceFollowsStepsThatItCannotHold) {
+TEST(Cocktail, NarrowReferenceFollowsStepsBelowItsPrecision) {
   const auto run = [](bool narrow) {
     SyncSettings settings = averaging();
     settings.narrow_reference = narrow;
@@ -394,7 +394,7 @@ TEST(Cocktail, ANarrowReferenceFollowsStepsThatItCannotHold) {
 
 // What the outer step has made of an agreement and the reference could not take is said again, and
 // must not be taken further again: else it never ends.
-TEST(Cocktail, ANarrowReferenceComesToRestWhereNobodyTrains) {
+TEST(Cocktail, NarrowReferenceSettlesWithoutTraining) {
   for (const auto& [top, bits] : {std::pair(0.2, 4), std::pair(1.0, 1)}) {
     SCOPED_TRACE(bits);
     SyncSettings settings;
@@ -431,7 +431,7 @@ TEST(Cocktail, ANarrowReferenceComesToRestWhereNobodyTrains) {
   }
 }
 
-TEST(Cocktail, RefusesWhatIsNotFiniteByNameAndChangesNothing) {
+TEST(Cocktail, RefusesNonFiniteWeightsByNameWithoutAnyChange) {
   DirectRound stage(Layout({{"norm", {20}, false}, {"layers.3.w", {30, 30}, false}}), 3,
                     cocktail([] {
                       SyncSettings settings;
@@ -448,14 +448,14 @@ TEST(Cocktail, RefusesWhatIsNotFiniteByNameAndChangesNothing) {
       FAIL() << "took " << bad;
     } catch (const SyncError& error) {
       EXPECT_THAT(error.what(), HasSubstr("layers.3.w"));
-      EXPECT_THAT(error.what(), HasSubstr("at its value 7"));
+      EXPECT_THAT(error.what(), HasSubstr("at index 7"));
     }
     stage.drop();
     EXPECT_TRUE(same_bits(slots_of(stage.replica(1)), before));
   }
 }
 
-TEST(Cocktail, DamagedAnswersAreRefusedBeforeAnythingChanges) {
+TEST(Cocktail, RefusesDamagedResultsWithoutAnyChange) {
   std::size_t refused = 0;
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     std::mt19937_64 random(seed);
@@ -471,14 +471,14 @@ TEST(Cocktail, DamagedAnswersAreRefusedBeforeAnythingChanges) {
       for (const Part& part : round.parts) {
         if (part.owner != 0) others.push_back(part.index);
       }
-      net::Frame& frame = round.exchanges[0].agreed[others[random() % others.size()]];
+      net::Frame& frame = round.exchanges[0].results[others[random() % others.size()]];
       if (frame.empty()) return;
       frame[random() % frame.size()] ^= std::byte(1 + random() % 255);
       if (random() % 2 == 0) frame.resize(random() % frame.size());
     };
     try {
       stage.exchange(damage);
-      stage.land();
+      stage.apply();
     } catch (const SyncError& error) {
       EXPECT_EQ(error.kind(), SyncError::Kind::corrupt);
       ASSERT_TRUE(same_bits(slots_of(stage.replica(0)), before)) << "seed " << seed;
@@ -504,8 +504,8 @@ TEST(Cocktail, RefusesSettingsOutOfRange) {
   EXPECT_THAT(refusal([](SyncSettings& s) { s.random = 0; }), HasSubstr("random is 0"));
   EXPECT_THAT(refusal([](SyncSettings& s) { s.random = NAN; }), HasSubstr("random"));
   EXPECT_THAT(refusal([](SyncSettings& s) { s.top = 1.5; }), HasSubstr("top is 1.5"));
-  EXPECT_THAT(refusal([](SyncSettings& s) { s.bits = 9; }), HasSubstr("bits are 9"));
-  EXPECT_THAT(refusal([](SyncSettings& s) { s.bits = 0; }), HasSubstr("bits are 0"));
+  EXPECT_THAT(refusal([](SyncSettings& s) { s.bits = 9; }), HasSubstr("bits is 9"));
+  EXPECT_THAT(refusal([](SyncSettings& s) { s.bits = 0; }), HasSubstr("bits is 0"));
 }
 
 // Sent by each replica, both phases, against what it sends of 16-bit values in an all-reduce.

@@ -1,4 +1,5 @@
-#include "framework/sync/coding_cost.h"
+#include "framework/sync/forecast.h"
+#include "framework/sync/methods.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +8,7 @@
 namespace strait::sync {
 namespace {
 
-TEST(CodingCost, EveryMethodCostsBothThreadsSomething) {
+TEST(CodingCost, EveryMethodCostsBothThreads) {
   for (const std::string& method : method_names()) {
     const CodingCost cost = coding_cost(usual(method));
     EXPECT_GT(cost.engine, 0) << method;
@@ -15,7 +16,7 @@ TEST(CodingCost, EveryMethodCostsBothThreadsSomething) {
   }
 }
 
-TEST(CodingCost, WhatIsDoneHalfAsOftenOrOfHalfAsManyCoordinatesCostsHalf) {
+TEST(CodingCost, ScalesWithRoundsAndCoordinates) {
   for (const char* method : {"diloco", "streaming_diloco", "noloco"}) {
     SyncSettings settings = usual(method);
     settings.every = 30;
@@ -31,7 +32,7 @@ TEST(CodingCost, WhatIsDoneHalfAsOftenOrOfHalfAsManyCoordinatesCostsHalf) {
   EXPECT_DOUBLE_EQ(coding_cost(settings).trainer, all.trainer / 2);
 }
 
-TEST(CodingCost, BareSignsTakeLessThanLevels) {
+TEST(CodingCost, SignsCostLessThanLevels) {
   SyncSettings settings = usual("cocktail");
   const CodingCost levels = coding_cost(settings);
   settings.bits = 1;

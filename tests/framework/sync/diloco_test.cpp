@@ -23,13 +23,13 @@ std::vector<std::int64_t> opening_steps(const SyncSettings& settings, std::int64
   std::vector<std::int64_t> opened;
   for (std::int64_t step = 0; step < steps; ++step) {
     EXPECT_FALSE(method.plan({step_number(step), Hook::gradient}, layout, {}));
-    EXPECT_FALSE(method.plan({step_number(step), Hook::look}, layout, {}));
+    EXPECT_FALSE(method.plan({step_number(step), Hook::model_read}, layout, {}));
     if (method.plan({step_number(step), Hook::update}, layout, {})) opened.push_back(step);
   }
   return opened;
 }
 
-TEST(Diloco, RoundsOpenBehindEverySoManyUpdatesAndTheLast) {
+TEST(Diloco, OpensRoundsEveryNUpdatesAndAfterTheLast) {
   SyncSettings settings;
   settings.every = 4;
   settings.steps = 10;
@@ -40,7 +40,7 @@ TEST(Diloco, RoundsOpenBehindEverySoManyUpdatesAndTheLast) {
 }
 
 // The formula, in double, over several rounds.
-TEST(Diloco, TheReferenceTakesNesterovsStepAlongTheMeanChange) {
+TEST(Diloco, ReferenceTakesNesterovStepAlongMeanChange) {
   std::mt19937_64 random(1);
   for (const bool narrow : {false, true}) {
     for (std::size_t replicas = 1; replicas <= 9; replicas += 2) {
@@ -77,7 +77,7 @@ TEST(Diloco, TheReferenceTakesNesterovsStepAlongTheMeanChange) {
   }
 }
 
-TEST(Diloco, AReplicaWhoseWeightsAreNoNumbersIsRefused) {
+TEST(Diloco, RefusesReplicaWithNonFiniteWeights) {
   SyncSettings settings;
   settings.every = 1;
   DirectRound stage(Layout({{.name = "a", .shape = {40}}}), 2, diloco_maker(settings));
@@ -87,7 +87,7 @@ TEST(Diloco, AReplicaWhoseWeightsAreNoNumbersIsRefused) {
   EXPECT_THROW(stage.exchange(), SyncError);
 }
 
-TEST(Diloco, SettingsOutOfRangeAreNamed) {
+TEST(Diloco, RefusesSettingsOutOfRange) {
   SyncSettings settings;
   settings.every = -1;
   EXPECT_THROW(Diloco{settings}, SyncError);
@@ -99,7 +99,7 @@ TEST(Diloco, SettingsOutOfRangeAreNamed) {
   EXPECT_THROW(Diloco{settings}, SyncError);
 }
 
-TEST(Diloco, ConvergesToWhereTheMeanIsDrawn) {
+TEST(Diloco, ConvergesToMeanOfTargets) {
   std::mt19937_64 random(2);
   SyncSettings settings;
   settings.every = 5;

@@ -9,17 +9,17 @@
 namespace strait::sync {
 namespace {
 
-// What the engine owes to every method; broken here, it is a mistake of the test.
+// Checks what the engine guarantees to methods; a failure is a bug of the test.
 void must_hold(bool holds, const char* what) {
   if (!holds) throw std::logic_error(what);
 }
 
-// Methods append: something stands before their bytes, and may leave them at an odd address.
-net::Frame behind_a_head(const std::function<void(net::Frame&)>& append) {
-  constexpr std::size_t kHead = 3;
-  net::Frame frame(kHead);
+// Methods append to a frame that has a header, so their bytes may begin at an odd address.
+net::Frame appended(const std::function<void(net::Frame&)>& append) {
+  constexpr std::size_t kOffset = 3;
+  net::Frame frame(kOffset);
   append(frame);
-  frame.erase(frame.begin(), frame.begin() + kHead);
+  frame.erase(frame.begin(), frame.begin() + kOffset);
   return frame;
 }
 
@@ -52,31 +52,31 @@ void DirectRound::start() {
   for (auto& each : replicas_) each->method->start(each->slots);
 }
 
-void DirectRound::take_part(const std::vector<std::uint32_t>& members) {
-  must_hold(!under_way(), "a round is under way");
+void DirectRound::set_members(const std::vector<std::uint32_t>& members) {
+  must_hold(!in_progress(), "a round is in progress");
   members_ = members;
   ++epoch_;
 }
 
 void DirectRound::before_update(store::Step step) {
-  if (!under_way()) return;
-  if (number(step) - number(rounds_[0].opened.step) >= rounds_[0].plan.late) land();
+  if (!in_progress()) return;
+  if (number(step) - number(rounds_[0].opened.step) >= rounds_[0].plan.late) apply();
 }
 
 bool DirectRound::pass(const Moment& moment) {
   if (moment.hook == Hook::update) before_update(moment.step);
   if (!open(moment)) return false;
   exchange();
-  if (rounds_[0].plan.late == 0) land();
+  if (rounds_[0].plan.late == 0) apply();
   return true;
 }
 
 bool DirectRound::open(const Moment& moment) {
   std::vector<Round> opened;
-  for (std::size_t place = 0; place < members_.size(); ++place) {
-    const Membership membership{epoch_, members_, place};
-    auto plan = method(place).plan(moment, layout_, membership);
-    must_hold(place == 0 || plan.has_value() == !opened.empty(), "replicas do not open together");
+  for (std::size_t member = 0; member < members_.size(); ++member) {
+    const Membership membership{epoch_, members_, member};
+    auto plan = method(member).plan(moment, layout_, membership);
+    must_hold(member == 0 || plan.has_value() == !opened.empty(), "replicas do not open together");
     if (!plan) continue;
     Round& round = opened.emplace_back();
     round.id = opened_;
@@ -87,7 +87,7 @@ bool DirectRound::open(const Moment& moment) {
     must_hold(round.plan.ranges == opened[0].plan.ranges, "replicas plan different ranges");
   }
   if (opened.empty()) return false;
-  must_hold(!under_way(), "a second round opens while one is under way");
+  must_hold(!in_progress(), "a second round opens while one is in progress");
   rounds_ = std::move(opened);
   ++opened_;
   sent_.assign(members_.size(), 0);
@@ -97,9 +97,9 @@ bool DirectRound::open(const Moment& moment) {
 
 void DirectRound::exchange(const std::function<void()>& damage) {
   for (int exchange = 0; exchange < rounds_[0].plan.exchanges; ++exchange) {
-    for (std::size_t place = 0; place < rounds_.size(); ++place) {
-      rounds_[place].exchange = exchange;
-      tell(place);
+    for (std::size_t member = 0; member < rounds_.size(); ++member) {
+      rounds_[member].exchange = exchange;
+      encode(member);
     }
     switch (rounds_[0].plan.pattern) {
       case Pattern::shard_reduce:
@@ -113,94 +113,94 @@ void DirectRound::exchange(const std::function<void()>& damage) {
         break;
     }
     if (damage) damage();
-    arrive();
+    decode();
   }
 }
 
-void DirectRound::arrive() {
-  for (std::size_t place = 0; place < rounds_.size(); ++place) {
-    for (const Part& part : rounds_[place].parts) {
-      method(place).arrived(rounds_[place], part, slots(place));
+void DirectRound::decode() {
+  for (std::size_t member = 0; member < rounds_.size(); ++member) {
+    for (const Part& part : rounds_[member].parts) {
+      method(member).decode(rounds_[member], part, slots(member));
     }
   }
 }
 
-void DirectRound::tell(std::size_t place) {
-  Round& round = rounds_[place];
+void DirectRound::encode(std::size_t member) {
+  Round& round = rounds_[member];
   auto& now = round.exchanges.emplace_back();
-  now.mine.resize(round.parts.size());
-  for (const auto index : any_order(round.parts.size(), round.id * 1000 + place)) {
-    now.mine[index] = behind_a_head(
-        [&](net::Frame& out) { method(place).tell(round, round.parts[index], slots(place), out); });
+  now.own.resize(round.parts.size());
+  for (const auto index : any_order(round.parts.size(), round.id * 1000 + member)) {
+    now.own[index] = appended(
+        [&](net::Frame& out) { method(member).encode(round, round.parts[index], slots(member), out); });
   }
 }
 
 void DirectRound::reduce(int exchange) {
   const auto which = static_cast<std::size_t>(exchange);
   const auto& parts = rounds_[0].parts;
-  std::vector<net::Frame> answers(parts.size());
+  std::vector<net::Frame> results(parts.size());
   for (const auto index : any_order(parts.size(), opened_)) {
     const std::size_t owner = parts[index].owner;
-    std::vector<std::span<const std::byte>> told;
-    for (std::size_t place = 0; place < rounds_.size(); ++place) {
-      told.emplace_back(rounds_[place].exchanges[which].mine[index]);
-      if (place != owner) count(place, told.back().size(), 1);
+    std::vector<std::span<const std::byte>> contributions;
+    for (std::size_t member = 0; member < rounds_.size(); ++member) {
+      contributions.emplace_back(rounds_[member].exchanges[which].own[index]);
+      if (member != owner) count(member, contributions.back().size(), 1);
     }
-    answers[index] = behind_a_head([&](net::Frame& out) {
-      method(owner).fold(rounds_[owner], rounds_[owner].parts[index], told, slots(owner), out);
+    results[index] = appended([&](net::Frame& out) {
+      method(owner).reduce(rounds_[owner], rounds_[owner].parts[index], contributions, slots(owner), out);
     });
-    count(owner, answers[index].size(), rounds_.size() - 1);
+    count(owner, results[index].size(), rounds_.size() - 1);
   }
-  for (auto& round : rounds_) round.exchanges[which].agreed = answers;
+  for (auto& round : rounds_) round.exchanges[which].results = results;
 }
 
 void DirectRound::gather(int exchange) {
   const auto which = static_cast<std::size_t>(exchange);
   std::vector<std::vector<net::Frame>> all(rounds_[0].parts.size());
-  for (std::size_t place = 0; place < rounds_.size(); ++place) {
+  for (std::size_t member = 0; member < rounds_.size(); ++member) {
     for (std::size_t index = 0; index < all.size(); ++index) {
-      all[index].push_back(rounds_[place].exchanges[which].mine[index]);
-      count(place, all[index].back().size(), rounds_.size() - 1);
+      all[index].push_back(rounds_[member].exchanges[which].own[index]);
+      count(member, all[index].back().size(), rounds_.size() - 1);
     }
   }
-  for (auto& round : rounds_) round.exchanges[which].theirs = all;
+  for (auto& round : rounds_) round.exchanges[which].received = all;
 }
 
 void DirectRound::swap(int exchange) {
   const auto which = static_cast<std::size_t>(exchange);
-  for (std::size_t place = 0; place < rounds_.size(); ++place) {
-    const std::size_t partner = rounds_[place].plan.partner;
-    must_hold(rounds_[partner].plan.partner == place, "partners do not know each other");
-    auto& theirs = rounds_[place].exchanges[which].theirs;
-    theirs.resize(rounds_[place].parts.size());
-    if (partner == place) continue;
-    for (std::size_t index = 0; index < theirs.size(); ++index) {
-      theirs[index].push_back(rounds_[partner].exchanges[which].mine[index]);
-      count(place, rounds_[place].exchanges[which].mine[index].size(), 1);
+  for (std::size_t member = 0; member < rounds_.size(); ++member) {
+    const std::size_t partner = rounds_[member].plan.partner;
+    must_hold(rounds_[partner].plan.partner == member, "partners do not name each other");
+    auto& received = rounds_[member].exchanges[which].received;
+    received.resize(rounds_[member].parts.size());
+    if (partner == member) continue;
+    for (std::size_t index = 0; index < received.size(); ++index) {
+      received[index].push_back(rounds_[partner].exchanges[which].own[index]);
+      count(member, rounds_[member].exchanges[which].own[index].size(), 1);
     }
   }
 }
 
-void DirectRound::count(std::size_t place, std::size_t bytes, std::size_t times) {
-  sent_[place] += bytes * times;
-  sent_frames_[place] += times;
+void DirectRound::count(std::size_t member, std::size_t bytes, std::size_t times) {
+  sent_[member] += bytes * times;
+  sent_frames_[member] += times;
 }
 
-void DirectRound::land() {
-  // The round ends first: a method that refuses leaves nothing under way.
+void DirectRound::apply() {
+  // The round ends first: a method that refuses leaves no round in progress.
   const auto rounds = std::exchange(rounds_, {});
-  for (std::size_t place = 0; place < rounds.size(); ++place) {
-    method(place).land(rounds[place], slots(place));
+  for (std::size_t member = 0; member < rounds.size(); ++member) {
+    method(member).apply(rounds[member], slots(member));
   }
-  ++landed_;
+  ++applied_;
 }
 
 void DirectRound::drop() {
   const auto rounds = std::exchange(rounds_, {});
-  for (std::size_t place = 0; place < rounds.size(); ++place) method(place).drop(rounds[place]);
+  for (std::size_t member = 0; member < rounds.size(); ++member) method(member).drop(rounds[member]);
 }
 
-SyncMethod& DirectRound::method(std::size_t place) { return *replicas_[members_[place]]->method; }
-Slots& DirectRound::slots(std::size_t place) { return replicas_[members_[place]]->slots; }
+SyncMethod& DirectRound::method(std::size_t member) { return *replicas_[members_[member]]->method; }
+Slots& DirectRound::slots(std::size_t member) { return replicas_[members_[member]]->slots; }
 
 }  // namespace strait::sync

@@ -21,8 +21,8 @@ struct DirectReplica {
   Slots slots;  // over the vectors above
 };
 
-// All replicas of a stage in one thread, without links: what the engine does, at its plainest.
-// A test moves the replicas through moments, looks at them, and may damage what they told.
+// All replicas of a stage in one thread, without links: a minimal engine. A test passes moments, reads
+// the replicas, and may damage what they send.
 class DirectRound {
  public:
   using Maker = std::function<std::unique_ptr<SyncMethod>()>;
@@ -31,42 +31,42 @@ class DirectRound {
   std::size_t size() const { return replicas_.size(); }
   DirectReplica& replica(std::size_t number) { return *replicas_[number]; }
   const Layout& layout() const { return layout_; }
-  void start();  // all hold the same weights by now
+  void start();  // when all hold the same weights
 
-  // Who takes part from now on; all at first. No round may be under way.
-  void take_part(const std::vector<std::uint32_t>& members);
+  // Changes the members; all replicas at first. No round may be in progress.
+  void set_members(const std::vector<std::uint32_t>& members);
 
-  // What is due lands, as the trainer has it before it makes the update of this step.
+  // Applies a round that is due, as the trainer does before the update of this step.
   void before_update(store::Step step);
-  // Opens, exchanges and, if it is not to be late, lands what this moment asks for. Lands a late
-  // round that before_update() was not asked for. Whether a round opened.
+  // Opens, exchanges and, if it is not late, applies the round of this moment. Applies a late round
+  // that is due first. Whether a round opened.
   bool pass(const Moment& moment);
 
-  // The same in single steps. Parts are told in a random order.
+  // The same in single steps. Parts are encoded in a random order.
   bool open(const Moment& moment);
-  // All exchanges, one behind the other; `damage` is done when all of one has come, and nobody has
-  // read it.
+  // All exchanges, one after the other; calls `damage` when all bytes of one have come and none is
+  // decoded.
   void exchange(const std::function<void()>& damage = {});
-  void land();
-  void drop();  // at any place between
+  void apply();
+  void drop();  // at any time between
 
-  bool under_way() const { return !rounds_.empty(); }
-  std::vector<Round>& rounds() { return rounds_; }  // by member's place; while under way
-  // What each member sent to others in the last round, by place: bytes, and frames that held them.
+  bool in_progress() const { return !rounds_.empty(); }
+  std::vector<Round>& rounds() { return rounds_; }  // by member index; while in progress
+  // What each member sent to others in the last round, by member index: bytes, and frames.
   const std::vector<std::uint64_t>& sent() const { return sent_; }
   const std::vector<std::uint64_t>& sent_frames() const { return sent_frames_; }
   std::uint64_t opened() const { return opened_; }  // rounds so far
-  std::uint64_t landed() const { return landed_; }
+  std::uint64_t applied() const { return applied_; }
 
  private:
-  SyncMethod& method(std::size_t place);
-  Slots& slots(std::size_t place);
-  void tell(std::size_t place);
+  SyncMethod& method(std::size_t member);
+  Slots& slots(std::size_t member);
+  void encode(std::size_t member);
   void reduce(int exchange);
   void gather(int exchange);
   void swap(int exchange);
-  void arrive();
-  void count(std::size_t place, std::size_t bytes, std::size_t times);
+  void decode();
+  void count(std::size_t member, std::size_t bytes, std::size_t times);
 
   Layout layout_;
   std::vector<std::unique_ptr<DirectReplica>> replicas_;
@@ -76,7 +76,7 @@ class DirectRound {
   std::vector<std::uint64_t> sent_;
   std::vector<std::uint64_t> sent_frames_;
   std::uint64_t opened_ = 0;
-  std::uint64_t landed_ = 0;
+  std::uint64_t applied_ = 0;
 };
 
 }  // namespace strait::sync

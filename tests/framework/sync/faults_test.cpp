@@ -14,14 +14,14 @@ namespace {
 using testing::Each;
 using testing::IsEmpty;
 
-constexpr std::int64_t kSteps = 14;
+constexpr std::int64_t kFaultSteps = 14;
 constexpr std::int64_t kSaveEvery = 3;
 constexpr float kRate = 0.05F;
 
-store::Step step_of(std::int64_t number) { return static_cast<store::Step>(number); }
+store::Step fault_step(std::int64_t number) { return static_cast<store::Step>(number); }
 
 constexpr std::size_t kReplicas = 3;
-constexpr int kRounds = 25;
+constexpr int kFaultRounds = 25;
 constexpr int kMostRounds = 500;  // until enough of them were cut in time
 
 struct Ending {
@@ -40,13 +40,13 @@ class Faults : public testing::TestWithParam<std::string> {
     settings.fragments = 2;
     settings.late = 2;
     settings.warmup = 5;
-    settings.steps = kSteps;
+    settings.steps = kFaultSteps;
     return settings;
   }
   static Ending run(const Layout& layout, std::size_t replicas, const ReplicaSet::Wrap& wrap,
                     const std::vector<Snapshot>& from = {}, std::int64_t first = 0) {
     ReplicaSet set(
-        layout, replicas, [] { return make_method(settings()); }, wrap, from, step_of(first));
+        layout, replicas, [] { return make_method(settings()); }, wrap, from, fault_step(first));
     Ending run;
     std::vector<std::map<std::int64_t, Snapshot>> saved(replicas);
     run.said = set.in_parallel([&](std::size_t number, TinyReplica& replica) {
@@ -58,10 +58,10 @@ class Faults : public testing::TestWithParam<std::string> {
           target[static_cast<std::size_t>(at)] = normal(chance);
         }
       }
-      for (std::int64_t step = first; step < kSteps; ++step) {
-        replica.step(step_of(step), target, kRate, step + 1 == kSteps);
-        if ((step + 1) % kSaveEvery == 0 || step + 1 == kSteps) {
-          saved[number][step + 1] = replica.save(step_of(step + 1));
+      for (std::int64_t step = first; step < kFaultSteps; ++step) {
+        replica.step(fault_step(step), target, kRate, step + 1 == kFaultSteps);
+        if ((step + 1) % kSaveEvery == 0 || step + 1 == kFaultSteps) {
+          saved[number][step + 1] = replica.save(fault_step(step + 1));
         }
       }
     });
@@ -76,7 +76,7 @@ class Faults : public testing::TestWithParam<std::string> {
 
 // Whatever is cut, whenever: everybody stops, checkpoints that all have made are those of a run
 // without faults, and going on from the last of them gives that run's end, bit for bit.
-TEST_P(Faults, ACutInTheMiddleOfAnyPhaseLosesNothingAndForksNothing) {
+TEST_P(Faults, CutInAnyPhaseLosesNothingAndForksNothing) {
   const std::uint64_t seed = std::random_device{}();
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   std::mt19937_64 chance(seed);
@@ -84,7 +84,7 @@ TEST_P(Faults, ACutInTheMiddleOfAnyPhaseLosesNothingAndForksNothing) {
   const Ending whole = run(layout, kReplicas, {});
   ASSERT_THAT(whole.said, Each(IsEmpty()));
   int faults = 0;
-  for (int round = 0; round < kRounds || faults < 6; ++round) {
+  for (int round = 0; round < kFaultRounds || faults < 6; ++round) {
     ASSERT_LT(round, kMostRounds) << faults << " were cut";
     const std::size_t victim = chance() % kReplicas;
     const auto calls = std::make_shared<std::atomic<int>>(static_cast<int>(chance() % 220));
@@ -104,11 +104,11 @@ TEST_P(Faults, ACutInTheMiddleOfAnyPhaseLosesNothingAndForksNothing) {
     for (const auto& [steps, saved] : cut.saved) {
       if (saved.size() == kReplicas) last = steps;
     }
-    if (last == kSteps) continue;
+    if (last == kFaultSteps) continue;
     const Ending again = last == 0 ? run(layout, kReplicas, {})
                                    : run(layout, kReplicas, {}, cut.saved.at(last), last);
     ASSERT_THAT(again.said, Each(IsEmpty()));
-    EXPECT_EQ(again.saved.at(kSteps), whole.saved.at(kSteps)) << "from step " << last;
+    EXPECT_EQ(again.saved.at(kFaultSteps), whole.saved.at(kFaultSteps)) << "from step " << last;
   }
 }
 

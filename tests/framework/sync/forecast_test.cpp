@@ -15,7 +15,7 @@
 #include "framework/net/wire_format.h"
 #include "framework/sync/round_message.h"
 #include "framework/sync/streaming_diloco.h"
-#include "framework/sync/strength.h"
+#include "framework/sync/cocktail.h"
 #include "tests/framework/sync/quadratic.h"
 #include "tests/framework/sync/random_stage.h"
 #include "tests/framework/sync/usual_settings.h"
@@ -57,11 +57,11 @@ Seen bytes_seen(const SyncSettings& settings, const Layout& layout, std::size_t 
 
 class ForecastTest : public testing::TestWithParam<std::string> {};
 
-TEST_P(ForecastTest, IsWhatRoundsSend) {
+TEST_P(ForecastTest, MatchesBytesOfRounds) {
   const Layout layout({{.name = "a", .shape = {300, 500}},
                        {.name = "norm", .shape = {900}},
                        {.name = "b", .shape = {200, 300}},
-                       {.name = "tied", .shape = {100, 100}, .twin = true}});
+                       {.name = "tied", .shape = {100, 100}, .tied = true}});
   for (const std::size_t members : {1, 2, 3, 6}) {
     SCOPED_TRACE(members);
     SyncSettings settings = usual(GetParam());
@@ -85,7 +85,7 @@ TEST_P(ForecastTest, IsWhatRoundsSend) {
 INSTANTIATE_TEST_SUITE_P(All, ForecastTest, testing::ValuesIn(method_names()),
                          [](const auto& method) { return method.param; });
 
-TEST(Forecast, WarmingUpCountsByItsShareOfTheRun) {
+TEST(Forecast, CountsWarmupByItsShareOfTheRun) {
   SyncSettings settings = usual("onebit_adam");
   const Layout layout({{.name = "a", .shape = {1000, 1000}}});
   settings.steps = 150;
@@ -95,7 +95,7 @@ TEST(Forecast, WarmingUpCountsByItsShareOfTheRun) {
   EXPECT_NEAR(costs.step_bytes, costs.round_bytes / 15 + signs * 14 / 15, 1);
 }
 
-TEST(Forecast, SlotsAreCounted) {
+TEST(Forecast, CountsSlots) {
   const Layout layout({{.name = "a", .shape = {64, 64}}});
   const auto slots = [&](const std::string& method) {
     return forecast(usual(method), layout, 2).slot_bytes / 4096;
@@ -155,30 +155,30 @@ SyncSettings cocktail(const Strength& strength) {
   return settings;
 }
 
-TEST(Forecast, CocktailIsAsLateAsItSays) {
+TEST(Forecast, StalenessOfCocktailMatchesRounds) {
   const Layout layout({{.name = "a", .shape = {128, 128}}});
   std::vector<Strength> tried = {{0.1, 0.2, 4},   {0.1, 1.0, 4},  {0.25, 0.05, 4},
                                  {0.08, 0.35, 3}, {0.1, 0.35, 2}, {0.1, 0.5, 1}};
-  tried.insert(tried.end(), strengths(1).begin(), strengths(1).end());
+  tried.insert(tried.end(), Cocktail::strengths(1).begin(), Cocktail::strengths(1).end());
   for (const Strength& strength : tried) {
     const SyncSettings settings = cocktail(strength);
-    const double age = forecast(settings, layout, 3).age;
-    EXPECT_NEAR(lateness(settings, false) / age, 1, 0.25) << strength.text();
+    const double staleness = forecast(settings, layout, 3).staleness;
+    EXPECT_NEAR(lateness(settings, false) / staleness, 1, 0.25) << strength.text();
     // Few bits say a value that stays away from all others in many turns.
     if (strength.bits >= 4) {
-      EXPECT_NEAR(lateness(settings, true) / age, 1, 0.25) << strength.text();
+      EXPECT_NEAR(lateness(settings, true) / staleness, 1, 0.25) << strength.text();
     }
   }
 }
 
-TEST(Forecast, AStrongerCocktailSendsLessAndIsLater) {
+TEST(Forecast, StrongerCocktailSendsLessAndIsStaler) {
   const Layout layout({{.name = "a", .shape = {1024, 1024}}});
   for (const std::int64_t steps : {0, 1, 100'000}) {
     Forecast before = {.step_bytes = 1e9};
-    for (const Strength& strength : strengths(steps)) {
+    for (const Strength& strength : Cocktail::strengths(steps)) {
       const Forecast costs = forecast(cocktail(strength), layout, 4);
       EXPECT_LT(costs.step_bytes, 0.75 * before.step_bytes) << strength.text();
-      EXPECT_GT(costs.age, before.age) << strength.text();
+      EXPECT_GT(costs.staleness, before.staleness) << strength.text();
       before = costs;
     }
   }
@@ -187,11 +187,11 @@ TEST(Forecast, AStrongerCocktailSendsLessAndIsLater) {
 // The strengths of long runs are those that an outer step with momentum is for.
 // What lies between would train on rows of its own for too long to step like all together, and not
 // long enough for momentum to be worth it.
-TEST(Forecast, InLongRunsAStrengthIsFreshOrHasAnOuterStep) {
+TEST(Forecast, StrengthsOfLongRunsAreFreshOrHaveMomentum) {
   SyncSettings settings = usual("cocktail");
   settings.steps = 5000;
-  EXPECT_LT(strengths(settings.steps).size(), strengths(100).size());
-  for (const Strength& strength : strengths(settings.steps)) {
+  EXPECT_LT(Cocktail::strengths(settings.steps).size(), Cocktail::strengths(100).size());
+  for (const Strength& strength : Cocktail::strengths(settings.steps)) {
     settings.random = strength.random;
     const auto method = make_method(settings);
     const bool fresh = method->update_rule(store::Step{}) == UpdateRule::own_gradient;
@@ -200,7 +200,7 @@ TEST(Forecast, InLongRunsAStrengthIsFreshOrHasAnOuterStep) {
 }
 
 // Signs have no pattern, so no coder gets them below a bit.
-TEST(Forecast, OfOneBitASignIsLeft) {
+TEST(Forecast, OneBitValuesTakeASign) {
   const Layout layout({{.name = "a", .shape = {1000, 1000}}});
   for (const Strength& strength : {Strength{1, 1, 1}, Strength{0.12, 1, 1}}) {
     const SyncSettings settings = cocktail(strength);
@@ -211,7 +211,7 @@ TEST(Forecast, OfOneBitASignIsLeft) {
 
 // What closes a run does not say how late a method is, nor how heavy its rounds are. In a process
 // of its own, because what is offered stays offered.
-TEST(Forecast, AMethodThatIsNotKnownHereIsAsLateAsItsOrdinaryRounds) {
+TEST(Forecast, OfferWithoutForecastIsForecastFromItsPlans) {
   const auto check = [] {
     methods().add({"unknown",
                    [](const SyncSettings& settings) {
@@ -229,8 +229,8 @@ TEST(Forecast, AMethodThatIsNotKnownHereIsAsLateAsItsOrdinaryRounds) {
       const Forecast known = forecast(settings, layout, 2);
       settings.method = "unknown";
       std::cerr << fmt::format("{} steps: {:.0f} bytes a round instead of {:.0f}, {} late\n",
-                               settings.steps, costs.round_bytes, known.round_bytes, costs.age);
-      if (std::abs(costs.round_bytes / known.round_bytes - 1) > 0.05 || costs.age < 20) {
+                               settings.steps, costs.round_bytes, known.round_bytes, costs.staleness);
+      if (std::abs(costs.round_bytes / known.round_bytes - 1) > 0.05 || costs.staleness < 20) {
         std::_Exit(1);
       }
     }
@@ -283,7 +283,7 @@ std::vector<std::string> rows() {
     }
     const Forecast costs = forecast(usual(method), layout, 8);
     rows.push_back(row + fmt::format(" {} | {} | {:.4g} |", size_text(costs.round_bytes),
-                                     size_text(costs.slot_bytes), costs.age));
+                                     size_text(costs.slot_bytes), costs.staleness));
   }
   for (const std::string& method : method_names()) {
     std::string row = fmt::format("| {} |", method);
@@ -296,7 +296,7 @@ std::vector<std::string> rows() {
   return rows;
 }
 
-TEST(Forecast, ThePageHoldsItsFigures) {
+TEST(Forecast, ScalePageMatchesForecasts) {
   std::ifstream file("framework/sync/SCALE.md");
   std::stringstream page;
   page << file.rdbuf();

@@ -17,7 +17,7 @@ Grid random_grid(std::mt19937_64& random, float scale, int bits) {
 }
 
 // The law that lets machines differ: one rounding, whether products are fused with sums or not.
-TEST(Grid, ValueIsTheExactValueRoundedOnce) {
+TEST(Grid, RoundsValueOnce) {
   std::mt19937_64 random(1);
   for (int round = 0; round < 200'000; ++round) {
     const int bits = 1 + static_cast<int>(random() % 8);
@@ -33,7 +33,7 @@ TEST(Grid, ValueIsTheExactValueRoundedOnce) {
   }
 }
 
-TEST(Grid, AMagnitudeIsReadAsAValueOfItsOwnStep) {
+TEST(Grid, ReadsMagnitudeWithinItsStep) {
   std::mt19937_64 random(2);
   for (int round = 0; round < 200'000; ++round) {
     const int bits = 2 + static_cast<int>(random() % 7);
@@ -49,19 +49,19 @@ TEST(Grid, AMagnitudeIsReadAsAValueOfItsOwnStep) {
   }
 }
 
-TEST(Grid, BeyondTheLastLevelIsTheLastLevel) {
+TEST(Grid, ClampsToLastLevel) {
   const Grid grid = grid_above(1, 0x1p-10F, 4);
   EXPECT_EQ(grid.level(1e30F), Grid::kMostLevel);
   EXPECT_EQ(grid_above(1, 1, 1).level(1e30F), 0);
 }
 
-TEST(Grid, OneBitReadsAsTheMean) {
+TEST(Grid, ReadsOneBitAsMean) {
   const float threshold = threshold_below(1.3F);
   const Grid grid = grid_above(threshold, step_of(step_code(step_above(threshold, 1.8, 1))), 1);
   EXPECT_NEAR(grid.value(0), 1.8, 0.03);
 }
 
-TEST(Grid, AroundZeroLevelsAreWholeSteps) {
+TEST(Grid, LevelsAroundZeroAreWholeSteps) {
   for (int bits = 1; bits <= 8; ++bits) {
     const Grid grid = grid_around_zero(0.25F, bits);
     EXPECT_EQ(grid.threshold, 0.125F);
@@ -74,7 +74,7 @@ TEST(Grid, AroundZeroLevelsAreWholeSteps) {
   }
 }
 
-TEST(Grid, StepsSurviveTheirCode) {
+TEST(Grid, StepsRoundTrip) {
   std::mt19937_64 random(3);
   for (int round = 0; round < 100'000; ++round) {
     const float step = std::ldexp(1 + static_cast<float>(random() % 1000) / 1000,

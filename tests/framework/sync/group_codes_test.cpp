@@ -8,9 +8,7 @@
 #include <limits>
 #include <random>
 
-#include "framework/sync/byte_groups.h"
-#include "framework/sync/sign_groups.h"
-#include "framework/sync/symmetric_groups.h"
+#include "framework/sync/group_codes.h"
 #include "framework/sync/sync_error.h"
 
 namespace strait::sync {
@@ -61,7 +59,7 @@ void expect_near(const std::vector<float>& values, const std::vector<float>& bac
   }
 }
 
-TEST(ByteGroups, LoseAtMostHalfAStepAndNothingOfZero) {
+TEST(ByteGroups, LoseAtMostHalfAStepAndKeepZeroExact) {
   std::mt19937_64 random(1);
   for (int run = 0; run < 200; ++run) {
     std::vector<float> values = normal_values(random() % 5000, random,
@@ -78,7 +76,7 @@ TEST(ByteGroups, LoseAtMostHalfAStepAndNothingOfZero) {
   }
 }
 
-TEST(ByteGroups, AValueThatIsNotFiniteMakesItsGroupNaNAndNoOther) {
+TEST(ByteGroups, NonFiniteValueMakesOnlyItsGroupNaN) {
   std::mt19937_64 random(2);
   for (const float bad : {kInfinity, -kInfinity, std::nanf("")}) {
     std::vector<float> values = normal_values(3 * kByteGroup, random, 1);
@@ -113,7 +111,7 @@ TEST(SymmetricGroups, LoseAtMostHalfAStep) {
 }
 
 // No epsilon, no smallest scale: the same bits, only smaller.
-TEST(SymmetricGroups, LoseTheSameAtEveryScale) {
+TEST(SymmetricGroups, LossIsIndependentOfScale) {
   std::mt19937_64 random(4);
   for (int bits = 2; bits <= 8; ++bits) {
     const std::vector<float> values = normal_values(1000, random, 1);
@@ -129,7 +127,7 @@ TEST(SymmetricGroups, LoseTheSameAtEveryScale) {
   }
 }
 
-TEST(SymmetricGroups, RefuseWhatIsNotFinite) {
+TEST(SymmetricGroups, RefuseNonFiniteValues) {
   for (const float bad : {kInfinity, -kInfinity, std::nanf("")}) {
     net::Frame frame;
     EXPECT_THROW(append_symmetric_groups(std::vector<float>{1, bad}, 4, frame, kWhat), SyncError);
@@ -138,7 +136,7 @@ TEST(SymmetricGroups, RefuseWhatIsNotFinite) {
 
 // By the measure that the spread gives, a code is never further from its values than zero is: that
 // is what makes feedback converge.
-TEST(SignGroups, AreNearerThanNothing) {
+TEST(SignGroups, ReduceTheError) {
   std::mt19937_64 random(5);
   for (int run = 0; run < 200; ++run) {
     const std::size_t count = 1 + random() % 6000;
@@ -164,7 +162,7 @@ TEST(SignGroups, AreNearerThanNothing) {
   }
 }
 
-TEST(SignGroups, RefuseWhatIsNotFinite) {
+TEST(SignGroups, RefuseNonFiniteValues) {
   net::Frame frame;
   EXPECT_THROW(
       append_sign_groups(std::vector<float>{1, kInfinity}, std::vector<float>{1, 1}, frame, kWhat),
@@ -172,7 +170,7 @@ TEST(SignGroups, RefuseWhatIsNotFinite) {
 }
 
 // A scale that is a number and makes none of a value.
-TEST(SignGroups, RefuseAScaleBeyondWhatASpreadCanTake) {
+TEST(SignGroups, RefuseScaleThatOverflowsWithSpread) {
   net::Frame frame;
   append_sign_groups(std::vector<float>{1}, std::vector<float>{1}, frame, kWhat);
   const float scale = 1e30F;
@@ -181,7 +179,7 @@ TEST(SignGroups, RefuseAScaleBeyondWhatASpreadCanTake) {
   EXPECT_THROW(check_sign_groups(frame, std::vector<float>{1e10F}, kWhat), SyncError);
 }
 
-TEST(GroupCodes, EveryOtherSizeIsRefused) {
+TEST(GroupCodes, RefuseWrongSizes) {
   std::mt19937_64 random(6);
   for (int run = 0; run < 500; ++run) {
     const std::size_t count = random() % 5000;

@@ -13,22 +13,22 @@ namespace {
 using End = SymbolModel::End;
 
 // The places of a symbol among 2^bits.
-struct Told {
+struct CodedSymbol {
   std::uint32_t below = 0;
   std::uint32_t size = 1;
   unsigned bits = 0;
 };
 
-std::vector<Told> random_message(std::mt19937_64& random) {
-  std::vector<Told> message(random() % 800);
+std::vector<CodedSymbol> random_message(std::mt19937_64& random) {
+  std::vector<CodedSymbol> message(random() % 800);
   const auto kind = random() % 4;
-  for (Told& told : message) {
-    told.bits = static_cast<unsigned>(random() % (kMostPlaceBits + 1));
-    const std::uint32_t all = 1U << told.bits;
+  for (CodedSymbol& symbol : message) {
+    symbol.bits = static_cast<unsigned>(random() % (kMostPlaceBits + 1));
+    const std::uint32_t all = 1U << symbol.bits;
     // At either end of the places all the time, and all of them.
-    told.below = kind == 0 ? 0 : kind == 1 ? all - 1 : static_cast<std::uint32_t>(random() % all);
-    told.size = kind == 2 ? all - told.below
-                          : 1 + static_cast<std::uint32_t>(random() % (all - told.below));
+    symbol.below = kind == 0 ? 0 : kind == 1 ? all - 1 : static_cast<std::uint32_t>(random() % all);
+    symbol.size = kind == 2 ? all - symbol.below
+                          : 1 + static_cast<std::uint32_t>(random() % (all - symbol.below));
   }
   return message;
 }
@@ -39,7 +39,7 @@ std::vector<std::byte> random_bytes(std::mt19937_64& random, std::size_t count) 
   return bytes;
 }
 
-net::Frame coded(const std::vector<Told>& message, std::span<const std::byte> plain) {
+net::Frame coded(const std::vector<CodedSymbol>& message, std::span<const std::byte> plain) {
   LaneWriter writer;
   for (std::size_t i = 0; i < message.size(); ++i) {
     writer.put(i * i % kLanes, message[i].below, message[i].size, message[i].bits);
@@ -50,7 +50,7 @@ net::Frame coded(const std::vector<Told>& message, std::span<const std::byte> pl
 }
 
 // Whether the symbols are read as they were written.
-bool holds(const std::vector<Told>& message, LaneReader& reader) {
+bool holds(const std::vector<CodedSymbol>& message, LaneReader& reader) {
   for (std::size_t i = 0; i < message.size(); ++i) {
     const std::uint32_t place = reader.place(i * i % kLanes, message[i].bits);
     if (place < message[i].below || place - message[i].below >= message[i].size) return false;
@@ -59,7 +59,7 @@ bool holds(const std::vector<Told>& message, LaneReader& reader) {
   return true;
 }
 
-TEST(LaneCoder, ReadsWhatWasWrittenAndTakesWhatItIsWorth) {
+TEST(LaneCoder, RoundTripsNearTheEntropy) {
   for (std::uint64_t seed = 0; seed < 5000; ++seed) {
     std::mt19937_64 random(seed);
     const auto message = random_message(random);
@@ -71,16 +71,16 @@ TEST(LaneCoder, ReadsWhatWasWrittenAndTakesWhatItIsWorth) {
     ASSERT_TRUE(reader.finish(plain.size(), read)) << "seed " << seed;
     ASSERT_EQ(read, plain) << "seed " << seed;
     double worth = static_cast<double>(std::max(plain.size(), kPlainInLanes));
-    for (const Told& told : message) worth += (told.bits - std::log2(told.size)) / 8;
+    for (const CodedSymbol& symbol : message) worth += (symbol.bits - std::log2(symbol.size)) / 8;
     // What is left of each lane is less than a word, and its highest bit.
     ASSERT_LE(static_cast<double>(frame.size()), worth * 1.002 + 3 * kLanes) << "seed " << seed;
   }
 }
 
-TEST(LaneCoder, FindsBytesThatNobodyNeededOrThatAreNotThere) {
+TEST(LaneCoder, RefusesMissingOrExtraBytes) {
   std::mt19937_64 random(1);
-  std::vector<Told> message(100, Told{0, 1, 4});
-  for (Told& told : message) told.below = static_cast<std::uint32_t>(random() % 16);
+  std::vector<CodedSymbol> message(100, CodedSymbol{0, 1, 4});
+  for (CodedSymbol& symbol : message) symbol.below = static_cast<std::uint32_t>(random() % 16);
   for (const std::size_t plain : {0U, 5U, 12U, 30U}) {
     const net::Frame good = coded(message, random_bytes(random, plain));
     std::vector<std::byte> read;
@@ -100,7 +100,7 @@ TEST(LaneCoder, FindsBytesThatNobodyNeededOrThatAreNotThere) {
   EXPECT_FALSE(reader.finish(3, read));
 }
 
-TEST(LaneCoder, WhatIsCutBeforeTheLanesIsNoMessage) {
+TEST(LaneCoder, RefusesMessageShorterThanItsLanes) {
   EXPECT_TRUE(coded({}, {}).empty());
   std::vector<std::byte> none;
   EXPECT_TRUE(LaneReader({}).finish(0, none));
@@ -132,7 +132,7 @@ void expect_read(const net::Frame& frame, const std::vector<std::size_t>& symbol
   EXPECT_TRUE(reader.finish(0, plain));
 }
 
-TEST(SymbolModel, ComesCloseToTheEntropyOfWhatItSees) {
+TEST(SymbolModel, ComesCloseToTheEntropy) {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     std::mt19937_64 random(seed);
     std::vector<double> weights(SymbolModel::kSymbols);
@@ -152,7 +152,7 @@ TEST(SymbolModel, ComesCloseToTheEntropyOfWhatItSees) {
   }
 }
 
-TEST(SymbolModel, NoSymbolEverBecomesImpossible) {
+TEST(SymbolModel, EverySymbolStaysPossible) {
   std::mt19937_64 random(1);
   std::vector<std::size_t> sent;
   for (int stretch = 0; stretch < 50; ++stretch) {

@@ -1,4 +1,4 @@
-#include "framework/sync/largest.h"
+#include "framework/sync/top_values.h"
 
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ std::vector<float> random_values(std::mt19937_64& random) {
   return values;
 }
 
-TEST(Largest, TakesExactlyAsManyAsAreWantedAndNoZero) {
+TEST(Largest, SelectsExactlyTheWantedNumberAndNoZero) {
   for (std::uint64_t seed = 0; seed < 2000; ++seed) {
     std::mt19937_64 random(seed);
     const auto values = random_values(random);

@@ -41,7 +41,7 @@ class MethodLaws : public testing::TestWithParam<std::string> {
   }
 };
 
-TEST_P(MethodLaws, MembersHoldTheSameModelBehindEveryRound) {
+TEST_P(MethodLaws, MembersHoldTheSameModelAfterEveryRound) {
   std::mt19937_64 random(1);
   for (std::size_t replicas = 1; replicas <= 9; ++replicas) {
     SCOPED_TRACE(replicas);
@@ -53,29 +53,29 @@ TEST_P(MethodLaws, MembersHoldTheSameModelBehindEveryRound) {
     for (std::int64_t step = 0; step < kLawSteps; ++step) {
       problem.step(step);
       problem.look(step + 1);
-      if (stage.landed() == landed || !stage.replica(0).method->agrees()) continue;
-      landed = stage.landed();
+      if (stage.applied() == landed || !stage.replica(0).method->model_is_replicated()) continue;
+      landed = stage.applied();
       for (std::size_t i = 1; i < replicas; ++i) {
         ASSERT_TRUE(same_bits(model_of(stage.replica(0)), model_of(stage.replica(i)))) << step;
       }
     }
-    EXPECT_GT(stage.landed(), 0);
+    EXPECT_GT(stage.applied(), 0);
   }
 }
 
-TEST_P(MethodLaws, WhoStaysKeepsTheSameModelWhenOthersLeave) {
+TEST_P(MethodLaws, RemainingMembersKeepTheSameModelWhenOthersLeave) {
   std::mt19937_64 random(2);
   for (std::size_t replicas = 3; replicas <= 9; replicas += 2) {
     SCOPED_TRACE(replicas);
     DirectRound stage(random_layout(random), replicas, maker(random_settings(random)));
-    if (!stage.replica(0).method->agrees()) return;
+    if (!stage.replica(0).method->model_is_replicated()) return;
     start_at_random(stage, random);
     Quadratic problem(stage, random(), {.noise = 0.2, .adam = true});
     for (std::int64_t step = 0; step < 6; ++step) problem.step(step);
-    if (stage.under_way()) stage.drop();
+    if (stage.in_progress()) stage.drop();
     std::vector<std::uint32_t> members;
     for (std::uint32_t number = 1; number < replicas; number += 2) members.push_back(number);
-    stage.take_part(members);
+    stage.set_members(members);
     for (std::int64_t step = 6; step < kLawSteps; ++step) {
       problem.step(step, members);
       for (const auto member : members) {
@@ -87,7 +87,7 @@ TEST_P(MethodLaws, WhoStaysKeepsTheSameModelWhenOthersLeave) {
 
 // Opens, exchanges and drops what a moment asks for, and holds that nothing is left of it.
 void drop_once(DirectRound& stage, const Moment& moment) {
-  if (stage.under_way()) return;
+  if (stage.in_progress()) return;
   std::vector<std::vector<std::vector<float>>> before;
   for (std::size_t i = 0; i < stage.size(); ++i) before.push_back(slots_of(stage.replica(i)));
   if (!stage.open(moment)) return;
@@ -98,7 +98,7 @@ void drop_once(DirectRound& stage, const Moment& moment) {
   }
 }
 
-TEST_P(MethodLaws, ADroppedRoundLeavesNoTrace) {
+TEST_P(MethodLaws, DroppedRoundLeavesNoTrace) {
   std::mt19937_64 random(3);
   for (std::size_t replicas = 2; replicas <= 6; ++replicas) {
     SCOPED_TRACE(replicas);
@@ -111,7 +111,7 @@ TEST_P(MethodLaws, ADroppedRoundLeavesNoTrace) {
       DirectRound stage(layout, replicas, maker(settings));
       start_at_random(stage, same);
       for (std::int64_t step = 0; step < kLawSteps; ++step) {
-        for (const Hook hook : {Hook::gradient, Hook::clipped, Hook::update, Hook::look}) {
+        for (const Hook hook : {Hook::gradient, Hook::clipped, Hook::update, Hook::model_read}) {
           const Moment moment{step_number(step), hook};
           if (hook == Hook::gradient || hook == Hook::update) {
             // Not in the middle of a round that still reads them.
@@ -127,7 +127,7 @@ TEST_P(MethodLaws, ADroppedRoundLeavesNoTrace) {
           stage.pass(moment);
         }
       }
-      if (stage.under_way()) stage.drop();
+      if (stage.in_progress()) stage.drop();
       for (std::size_t i = 0; i < replicas; ++i) {
         const auto all = slots_of(stage.replica(i));
         if (drops) {
@@ -151,11 +151,11 @@ Spread over_threads(std::int64_t threads) {
   };
 }
 
-TEST_P(MethodLaws, AnyNumberOfThreadsComesToTheSameBits) {
+TEST_P(MethodLaws, BitsAreIndependentOfTheNumberOfThreads) {
   std::mt19937_64 random(8);
   const Layout layout({{.name = "w", .shape = {900, 130}},
                        {.name = "norm", .shape = {77}},
-                       {.name = "tied", .shape = {90, 50}, .twin = true}});
+                       {.name = "tied", .shape = {90, 50}, .tied = true}});
   for (const bool narrow : {false, true}) {
     SyncSettings settings = random_settings(random);
     settings.random = 0.7;
@@ -188,7 +188,7 @@ TEST_P(MethodLaws, PaddingStaysZero) {
   const Layout layout({{.name = "a", .shape = {3}},
                        {.name = "b", .shape = {5, 7}},
                        {.name = "c", .shape = {1, 1}},
-                       {.name = "d", .shape = {33}, .twin = true}});
+                       {.name = "d", .shape = {33}, .tied = true}});
   std::vector<bool> padding(static_cast<std::size_t>(layout.size()), true);
   for (const Piece& piece : layout.pieces()) {
     for (auto i = piece.range.first; i < piece.range.last; ++i) {
@@ -212,9 +212,9 @@ TEST_P(MethodLaws, PaddingStaysZero) {
 
 // Two stages, with different tensors but for one that both hold: the same values go into it at
 // every step, so the same have to come out.
-TEST_P(MethodLaws, AWeightOnTwoStagesStaysEqualWithoutAWord) {
+TEST_P(MethodLaws, TiedWeightsMatchWithoutCommunication) {
   std::mt19937_64 random(5);
-  const std::vector<PieceSpec> twins = {{.name = "tied", .shape = {37, 19}, .twin = true}};
+  const std::vector<PieceSpec> twins = {{.name = "tied", .shape = {37, 19}, .tied = true}};
   for (std::size_t replicas = 1; replicas <= 5; ++replicas) {
     SCOPED_TRACE(replicas);
     const SyncSettings settings = random_settings(random);
@@ -237,7 +237,7 @@ TEST_P(MethodLaws, AWeightOnTwoStagesStaysEqualWithoutAWord) {
     };
     for (auto& stage : stages) stage->start();
     for (std::int64_t step = 0; step < kLawSteps; ++step) {
-      for (const Hook hook : {Hook::gradient, Hook::clipped, Hook::update, Hook::look}) {
+      for (const Hook hook : {Hook::gradient, Hook::clipped, Hook::update, Hook::model_read}) {
         for (auto& stage : stages) stage->before_update(step_number(step));
         for (std::size_t i = 0; i < replicas; ++i) {
           if (hook == Hook::gradient) {
@@ -292,9 +292,9 @@ bool exchanged_round(DirectRound& stage, std::mt19937_64& random) {
   Quadratic problem(stage, random(), {.noise = 0.2, .adam = true});
   const auto steps = static_cast<std::int64_t>(random() % kLawSteps);
   for (std::int64_t step = 0; step < steps; ++step) problem.step(step);
-  if (stage.under_way()) stage.drop();
+  if (stage.in_progress()) stage.drop();
   for (std::int64_t step = steps; step < kLawSteps; ++step) {
-    for (const Hook hook : {Hook::gradient, Hook::clipped, Hook::update, Hook::look}) {
+    for (const Hook hook : {Hook::gradient, Hook::clipped, Hook::update, Hook::model_read}) {
       if (!stage.open({step_number(step), hook})) continue;
       stage.exchange();
       return !stage.rounds()[0].parts.empty();
@@ -304,7 +304,7 @@ bool exchanged_round(DirectRound& stage, std::mt19937_64& random) {
 }
 
 // As it arrives: once a member has said that it holds a round, it has to be able to land it.
-TEST_P(MethodLaws, WhatMakesNoSenseIsRefusedAndChangesNothing) {
+TEST_P(MethodLaws, RefusesMalformedResultsWithoutAnyChange) {
   std::mt19937_64 random(6);
   int refused = 0;
   for (int run = 0; run < 120; ++run) {
@@ -317,9 +317,9 @@ TEST_P(MethodLaws, WhatMakesNoSenseIsRefusedAndChangesNothing) {
     auto& exchange = round.exchanges[which];
     const std::size_t part = random() % round.parts.size();
     if (round.plan.pattern == Pattern::shard_reduce) {
-      damage(exchange.agreed[part], random);
-    } else if (!exchange.theirs[part].empty()) {
-      damage(exchange.theirs[part][random() % exchange.theirs[part].size()], random);
+      damage(exchange.results[part], random);
+    } else if (!exchange.received[part].empty()) {
+      damage(exchange.received[part][random() % exchange.received[part].size()], random);
     }
     DirectReplica& replica = stage.replica(victim);
     const auto before = slots_of(replica);
@@ -327,19 +327,19 @@ TEST_P(MethodLaws, WhatMakesNoSenseIsRefusedAndChangesNothing) {
     then.exchange = static_cast<int>(which);
     then.exchanges.resize(which + 1);
     try {
-      for (const Part& each : then.parts) replica.method->arrived(then, each, replica.slots);
+      for (const Part& each : then.parts) replica.method->decode(then, each, replica.slots);
     } catch (const SyncError& error) {
       EXPECT_EQ(error.kind(), SyncError::Kind::corrupt);
       ASSERT_TRUE(same_bits(before, slots_of(replica)));
       ++refused;
       continue;
     }
-    ASSERT_NO_THROW(replica.method->land(round, replica.slots));
+    ASSERT_NO_THROW(replica.method->apply(round, replica.slots));
   }
   EXPECT_GT(refused, 25);
 }
 
-TEST_P(MethodLaws, WhoServesAPartRefusesWhatMakesNoSense) {
+TEST_P(MethodLaws, OwnerRefusesMalformedContributions) {
   std::mt19937_64 random(7);
   int refused = 0;
   for (int run = 0; run < 120; ++run) {
@@ -355,14 +355,14 @@ TEST_P(MethodLaws, WhoServesAPartRefusesWhatMakesNoSense) {
     round.exchange = static_cast<int>(random() % round.exchanges.size());
     std::vector<net::Frame> frames;
     for (const Round& each : stage.rounds()) {
-      frames.push_back(each.exchanges[static_cast<std::size_t>(round.exchange)].mine[part.index]);
+      frames.push_back(each.exchanges[static_cast<std::size_t>(round.exchange)].own[part.index]);
     }
     damage(frames.back(), random);
     const std::vector<std::span<const std::byte>> told(frames.begin(), frames.end());
     DirectReplica& owner = stage.replica(part.owner);
     net::Frame out;
     try {
-      owner.method->fold(stage.rounds()[part.owner], part, told, owner.slots, out);
+      owner.method->reduce(stage.rounds()[part.owner], part, told, owner.slots, out);
     } catch (const SyncError& error) {
       EXPECT_EQ(error.kind(), SyncError::Kind::corrupt);
       ++refused;

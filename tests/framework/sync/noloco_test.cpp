@@ -38,7 +38,7 @@ std::vector<double> mean_of_all(DirectRound& stage, const char* slot) {
   return mean;
 }
 
-TEST(Noloco, PartnersKnowEachOtherAndEverybodyMeetsEverybody) {
+TEST(Noloco, PairsAreMutualAndCoverAllReplicas) {
   const Noloco method(every_updates(1));
   const Layout layout({{.name = "a", .shape = {3}}});
   for (std::size_t members = 1; members <= 9; ++members) {
@@ -68,7 +68,7 @@ TEST(Noloco, PartnersKnowEachOtherAndEverybodyMeetsEverybody) {
 
 // Pairs pull at each other alone: the mean of all goes where momentum on the mean change takes it,
 // whoever meets whom.
-TEST(Noloco, TheMeanOfAllKnowsNothingOfPairs) {
+TEST(Noloco, PairsConserveTheMeanOfAll) {
   std::mt19937_64 random(1);
   for (std::size_t replicas = 1; replicas <= 9; ++replicas) {
     SCOPED_TRACE(replicas);
@@ -99,7 +99,7 @@ TEST(Noloco, TheMeanOfAllKnowsNothingOfPairs) {
   }
 }
 
-TEST(Noloco, WhoeverLooksSeesTheMean) {
+TEST(Noloco, ModelReadGetsTheMean) {
   std::mt19937_64 random(2);
   DirectRound stage(random_layout(random), 5, noloco_maker(every_updates(3)));
   start_at_random(stage, random);
@@ -117,7 +117,7 @@ TEST(Noloco, WhoeverLooksSeesTheMean) {
   }
 }
 
-TEST(Noloco, ConvergesToWhereTheMeanIsDrawnAndReplicasStayTogether) {
+TEST(Noloco, ConvergesToMeanOfTargetsAndReplicasStayClose) {
   std::mt19937_64 random(3);
   for (const std::size_t replicas : {2, 3, 4, 8}) {
     SCOPED_TRACE(replicas);

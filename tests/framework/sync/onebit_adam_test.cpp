@@ -21,7 +21,7 @@ DirectRound::Maker onebit_maker() {
   return [settings] { return std::make_unique<OnebitAdam>(settings); };
 }
 
-TEST(OnebitAdam, GradientsAreExactMeansWhileItWarmsUp) {
+TEST(OnebitAdam, AveragesGradientsExactlyDuringWarmup) {
   std::mt19937_64 random(1);
   for (std::size_t replicas = 1; replicas <= 9; ++replicas) {
     DirectRound stage(random_layout(random), replicas, onebit_maker());
@@ -40,7 +40,7 @@ TEST(OnebitAdam, GradientsAreExactMeansWhileItWarmsUp) {
   }
 }
 
-TEST(OnebitAdam, TheOptimizerIsToldWhenMomentsAreGiven) {
+TEST(OnebitAdam, UpdateRuleChangesAfterWarmup) {
   const auto method = onebit_maker()();
   EXPECT_EQ(method->update_rule(step_number(kWarm - 1)), UpdateRule::adamw);
   EXPECT_EQ(method->update_rule(step_number(kWarm)), UpdateRule::moment_given);
@@ -68,7 +68,7 @@ std::vector<double> told_and_owed(DirectRound& stage, bool before) {
   return sum;
 }
 
-TEST(OnebitAdam, WhatIsAgreedAndWhatIsOwedIsAllThatWasThere) {
+TEST(OnebitAdam, ResultAndResidualSumToTheInput) {
   std::mt19937_64 random(2);
   for (std::size_t replicas = 1; replicas <= 9; ++replicas) {
     SCOPED_TRACE(replicas);
@@ -93,7 +93,7 @@ TEST(OnebitAdam, WhatIsAgreedAndWhatIsOwedIsAllThatWasThere) {
   }
 }
 
-TEST(OnebitAdam, WhereNothingEverMovedNothingMoves) {
+TEST(OnebitAdam, WeightsWithoutSecondMomentNeverMove) {
   std::mt19937_64 random(3);
   const Layout layout({{.name = "rows", .shape = {60, 50}}});
   DirectRound stage(layout, 3, onebit_maker());
@@ -120,7 +120,7 @@ TEST(OnebitAdam, WhereNothingEverMovedNothingMoves) {
 
 // Gradients of weights that the frozen second moment does not know: they must not throw those about
 // that are coded together with them, nor move far themselves, nor owe more and more.
-TEST(OnebitAdam, WeightsWithATinySecondMomentLeaveTheOthersAlone) {
+TEST(OnebitAdam, TinySecondMomentDoesNotAffectOtherWeights) {
   const Layout layout({{.name = "rows", .shape = {16, 128}}});
   constexpr std::size_t kRow = 128;
   const auto move = [&](float second) {
@@ -155,7 +155,7 @@ TEST(OnebitAdam, WeightsWithATinySecondMomentLeaveTheOthersAlone) {
   }
 }
 
-TEST(OnebitAdam, SettingsOutOfRangeAreNamed) {
+TEST(OnebitAdam, RefusesSettingsOutOfRange) {
   SyncSettings settings;
   settings.warmup = -1;
   EXPECT_THROW(OnebitAdam{settings}, SyncError);

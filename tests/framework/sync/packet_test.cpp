@@ -59,14 +59,14 @@ Case random_case(std::uint64_t seed) {
 
 SparseValues written(const Case& made, net::Frame& frame) {
   SparseValues sent;
-  PacketRoom room;
+  PacketScratch room;
   write_packet(made.blocks, made.values, made.settings, room, frame, sent);
   return sent;
 }
 
 SparseValues read(const std::vector<Block>& blocks, std::span<const std::byte> bytes) {
   SparseValues sent;
-  PacketRoom room;
+  PacketScratch room;
   read_packet(blocks, bytes, room, sent);
   return sent;
 }
@@ -77,7 +77,7 @@ std::vector<float> read_values(const Case& made, const SparseValues& sent) {
   return values;
 }
 
-TEST(Packet, IsReadAsWhatTheWriterComputesWith) {
+TEST(Packet, ReaderDecodesWhatWriterComputesWith) {
   for (std::uint64_t seed = 0; seed < 3000; ++seed) {
     const Case made = random_case(seed);
     net::Frame frame;
@@ -95,8 +95,8 @@ TEST(Packet, IsReadAsWhatTheWriterComputesWith) {
 }
 
 // What was in its memory before does not show.
-TEST(Packet, IsTheSameInAnyRoom) {
-  PacketRoom room;
+TEST(Packet, IsIndependentOfScratchMemory) {
+  PacketScratch room;
   SparseValues sent;
   SparseValues got;
   for (std::uint64_t seed = 0; seed < 500; ++seed) {
@@ -149,7 +149,7 @@ TEST(Packet, SendsExactlyTheLargestShare) {
   }
 }
 
-TEST(Packet, SendsEveryDenseValueToAHalfStep) {
+TEST(Packet, SendsEveryDenseValueWithinHalfAStep) {
   for (std::uint64_t seed = 0; seed < 3000; ++seed) {
     const Case made = random_case(seed);
     net::Frame frame;
@@ -174,7 +174,7 @@ TEST(Packet, SendsEveryDenseValueToAHalfStep) {
 }
 
 // Pins the format, and the arithmetic of compilers and processors to that of the first.
-TEST(Packet, IsTheSameBytesOnEveryMachine) {
+TEST(Packet, HasTheSameBytesOnEveryMachine) {
   std::uint64_t state = 5;
   const auto draw = [&] {
     state = state * 6364136223846793005U + 1442695040888963407U;
@@ -232,7 +232,7 @@ double relative_error(const Case& made) {
 
 // What a scale of sixteen bits and an epsilon of 1e-6 make of this: 0.47 % at 3e-5, 5.9 % at 1e-6,
 // 45 % at 1e-7.
-TEST(Packet, IsAsExactForTinyChangesAsForLargeOnes) {
+TEST(Packet, RelativeErrorIsIndependentOfScale) {
   for (const double scale : {1e3, 1.0, 1e-4, 3e-5, 1e-6, 1e-7, 1e-9, 1e-12, 1e-20}) {
     EXPECT_NEAR(relative_error(gaussian(1 << 17, scale, {0.2, 4})), 0.0056, 0.0003) << scale;
   }
@@ -249,7 +249,7 @@ TEST(Packet, ErrorFallsFourfoldWithEachBit) {
 
 // Against 16 bits both ways: 2 · 16 / (2 · 0.1 · bits per chosen value). An ideal order-0 coder of
 // symmetric four-bit levels reaches 116 to 118.
-TEST(Packet, IsAsSmallAsPromisedFromAKilobyteUp) {
+TEST(Packet, SizeMatchesForecastFromAKilobyteUp) {
   struct Promise {
     std::size_t count;
     double ratio;
@@ -264,7 +264,7 @@ TEST(Packet, IsAsSmallAsPromisedFromAKilobyteUp) {
   }
 }
 
-TEST(Packet, LearnsWhereRowsAreUnlike) {
+TEST(Packet, AdaptsToUnequalRows) {
   Case made = gaussian(1 << 18, 1, {0.2, 4});
   net::Frame even;
   written(made, even);
@@ -276,7 +276,7 @@ TEST(Packet, LearnsWhereRowsAreUnlike) {
   EXPECT_LT(static_cast<double>(uneven.size()), 0.75 * static_cast<double>(even.size()));
 }
 
-TEST(Packet, OfNothingIsNearlyNothing) {
+TEST(Packet, ZerosTakeAlmostNoBytes) {
   net::Frame none;
   written({}, none);
   EXPECT_TRUE(none.empty());
@@ -299,32 +299,32 @@ std::string refusal(const std::vector<Block>& blocks, std::span<const std::byte>
   return "";
 }
 
-TEST(Packet, RefusesHeadsThatNoWriterMakes) {
+TEST(Packet, RefusesInvalidHeaders) {
   const Case made = gaussian(1 << 10, 1e-5, {0.2, 4});
   net::Frame good;
   written(made, good);
   ASSERT_EQ(refusal(made.blocks, good), "");
-  EXPECT_THAT(refusal(made.blocks, {}), HasSubstr("shorter than its head"));
-  EXPECT_THAT(refusal(made.blocks, std::span(good).first(5)), HasSubstr("shorter than its head"));
+  EXPECT_THAT(refusal(made.blocks, {}), HasSubstr("its header alone"));
+  EXPECT_THAT(refusal(made.blocks, std::span(good).first(5)), HasSubstr("its header alone"));
   const auto with = [&](std::size_t at, unsigned byte) {
     net::Frame bad = good;
     bad[at] = std::byte(byte);
     return refusal(made.blocks, bad);
   };
-  EXPECT_THAT(with(0, 0x14), HasSubstr("head"));  // another format
-  EXPECT_THAT(with(0, 0x20), HasSubstr("head"));  // no bits
-  EXPECT_THAT(with(0, 0x29), HasSubstr("head"));  // nine
-  EXPECT_THAT(with(3, 0x7F), HasSubstr("head"));  // an infinite threshold
-  EXPECT_THAT(with(3, 0xB7), HasSubstr("head"));  // a negative one
-  EXPECT_THAT(with(3, 0x01), HasSubstr("head"));  // nearly none
-  EXPECT_THAT(with(5, 0x20), HasSubstr("head"));  // a step beyond all
-  EXPECT_THAT(with(5, 0x1F), HasSubstr("head"));  // NaN, or so
+  EXPECT_THAT(with(0, 0x14), HasSubstr("invalid"));  // another format
+  EXPECT_THAT(with(0, 0x20), HasSubstr("invalid"));  // no bits
+  EXPECT_THAT(with(0, 0x29), HasSubstr("invalid"));  // nine
+  EXPECT_THAT(with(3, 0x7F), HasSubstr("invalid"));  // an infinite threshold
+  EXPECT_THAT(with(3, 0xB7), HasSubstr("invalid"));  // a negative one
+  EXPECT_THAT(with(3, 0x01), HasSubstr("invalid"));  // nearly none
+  EXPECT_THAT(with(5, 0x20), HasSubstr("invalid"));  // a step beyond all
+  EXPECT_THAT(with(5, 0x1F), HasSubstr("invalid"));  // NaN, or so
   net::Frame longer = good;
   for (int i = 0; i < 16; ++i) longer.push_back(std::byte{7});
-  EXPECT_THAT(refusal(made.blocks, longer), HasSubstr("does not end"));
+  EXPECT_THAT(refusal(made.blocks, longer), HasSubstr("more or fewer bytes"));
 }
 
-TEST(Packet, DamagedBytesAreRefusedOrFinite) {
+TEST(Packet, DamagedBytesAreRefusedOrDecodeToFiniteValues) {
   std::size_t refused = 0;
   for (std::uint64_t seed = 0; seed < 4000; ++seed) {
     std::mt19937_64 random(seed);

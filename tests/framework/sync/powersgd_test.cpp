@@ -42,7 +42,7 @@ std::vector<double> sum_of(DirectRound& stage, bool with_gradients) {
   return sum;
 }
 
-TEST(PowerSgd, WhatIsAgreedAndWhatIsOwedIsAllThatWasThere) {
+TEST(PowerSgd, ResultAndResidualSumToTheInput) {
   std::mt19937_64 random(1);
   for (std::size_t replicas = 1; replicas <= 9; ++replicas) {
     SCOPED_TRACE(replicas);
@@ -62,7 +62,7 @@ TEST(PowerSgd, WhatIsAgreedAndWhatIsOwedIsAllThatWasThere) {
   }
 }
 
-TEST(PowerSgd, AMatrixOfTheRankIsAgreedOnExactly) {
+TEST(PowerSgd, SumsMatrixOfItsRankExactly) {
   std::mt19937_64 random(2);
   for (std::int64_t rank = 1; rank <= 4; ++rank) {
     SCOPED_TRACE(rank);
@@ -94,7 +94,7 @@ TEST(PowerSgd, AMatrixOfTheRankIsAgreedOnExactly) {
 
 // The same gradient again and again: what is owed does not grow, so the mean of what was agreed on
 // becomes the gradient.
-TEST(PowerSgd, WhatIsOwedIsPaid) {
+TEST(PowerSgd, ResidualIsSentLater) {
   std::mt19937_64 random(3);
   const Layout layout({{.name = "a", .shape = {40, 60}}});
   DirectRound stage(layout, 3, power_maker(2));
@@ -123,7 +123,7 @@ TEST(PowerSgd, WhatIsOwedIsPaid) {
   EXPECT_LT(std::sqrt(left / whole), 0.1);
 }
 
-TEST(PowerSgd, VectorsAreSummedExactly) {
+TEST(PowerSgd, SumsVectorsExactly) {
   std::mt19937_64 random(4);
   const Layout layout({{.name = "norm", .shape = {50}}, {.name = "small", .shape = {3, 4}}});
   DirectRound stage(layout, 3, power_maker(2));
@@ -137,7 +137,7 @@ TEST(PowerSgd, VectorsAreSummedExactly) {
   EXPECT_TRUE(same_bits(stage.replica(1).gradient, sum));
 }
 
-TEST(PowerSgd, AStepThatWentWrongIsSeenByAllAndLeavesNothingBehind) {
+TEST(PowerSgd, NonFiniteGradientReachesAllAndLeavesNoResidual) {
   std::mt19937_64 random(5);
   const Layout layout({{.name = "a", .shape = {30, 30}}});
   DirectRound stage(layout, 3, power_maker(2));
@@ -159,7 +159,7 @@ TEST(PowerSgd, AStepThatWentWrongIsSeenByAllAndLeavesNothingBehind) {
   }
 }
 
-TEST(PowerSgd, PartsAreSharedOutEvenly) {
+TEST(PowerSgd, BalancesPartsOverOwners) {
   std::vector<PieceSpec> specs;
   for (int layer = 0; layer < 12; ++layer) {
     for (const std::int64_t side : {1, 64, 192, 256}) {
@@ -175,7 +175,7 @@ TEST(PowerSgd, PartsAreSharedOutEvenly) {
   }
 }
 
-TEST(LowRank, ColumnsBecomeOrthonormalWhateverTheyWere) {
+TEST(LowRank, OrthonormalisesAnyColumns) {
   std::mt19937_64 random(6);
   std::normal_distribution<float> normal;
   for (int run = 0; run < 100; ++run) {
@@ -207,7 +207,7 @@ TEST(LowRank, ColumnsBecomeOrthonormalWhateverTheyWere) {
   }
 }
 
-TEST(PowerSgd, SettingsOutOfRangeAreNamed) {
+TEST(PowerSgd, RefusesSettingsOutOfRange) {
   SyncSettings settings;
   settings.rank = 0;
   EXPECT_THROW(PowerSgd{settings}, SyncError);

@@ -39,7 +39,7 @@ void Quadratic::step(std::int64_t number, const std::vector<std::uint32_t>& memb
   stage_.pass({step, Hook::update});
 }
 
-void Quadratic::look(std::int64_t steps) { stage_.pass({step_number(steps), Hook::look}); }
+void Quadratic::look(std::int64_t steps) { stage_.pass({step_number(steps), Hook::model_read}); }
 
 void Quadratic::make_gradient(std::size_t number, std::size_t present) {
   DirectReplica& replica = stage_.replica(number);

@@ -31,7 +31,7 @@ std::vector<PieceSpec> random_pieces(std::mt19937_64& random) {
     spec.name = "piece." + std::to_string(i);
     spec.shape = {static_cast<std::int64_t>(1 + random() % 3000)};
     if (random() % 2 == 0) spec.shape.push_back(static_cast<std::int64_t>(1 + random() % 20));
-    spec.twin = random() % 4 == 0;
+    spec.tied = random() % 4 == 0;
     specs.push_back(spec);
   }
   return specs;
@@ -48,7 +48,7 @@ std::map<std::int64_t, int> visits(const RandomChoice& choice, const Layout& lay
   return counts;
 }
 
-TEST(RandomChoice, VisitsEveryBlockOnceInAnyNStepsWhenTheShareIsOneNth) {
+TEST(RandomChoice, DrawsEveryBlockOnceInNStepsForAShareOfOneNth) {
   std::mt19937_64 random(1);
   for (int round = 0; round < 60; ++round) {
     const Layout layout = layout_of(random_pieces(random));
@@ -62,7 +62,7 @@ TEST(RandomChoice, VisitsEveryBlockOnceInAnyNStepsWhenTheShareIsOneNth) {
   }
 }
 
-TEST(RandomChoice, ComesBackAfterOneOverTheShareAndLeavesNothingOutForAnyShare) {
+TEST(RandomChoice, DrawsEveryBlockAgainAfterOneOverTheShare) {
   std::mt19937_64 random(2);
   std::uniform_real_distribution<double> shares(0.004, 1);
   for (int round = 0; round < 60; ++round) {
@@ -86,7 +86,7 @@ TEST(RandomChoice, ComesBackAfterOneOverTheShareAndLeavesNothingOutForAnyShare) 
   }
 }
 
-TEST(RandomChoice, ChoosesAsManyAsTheShareSaysInEveryStep) {
+TEST(RandomChoice, DrawsTheShareInEveryStep) {
   const Layout layout = layout_of({{"w", {4096, 256}, false}});
   for (const double share : {0.001, 0.01, 0.1, 0.15, 1.0 / 3, 0.4, 0.77, 1.0}) {
     const RandomChoice choice(7, share);
@@ -97,7 +97,7 @@ TEST(RandomChoice, ChoosesAsManyAsTheShareSaysInEveryStep) {
   }
 }
 
-TEST(RandomChoice, IsTheSameHoweverAZoneIsCut) {
+TEST(RandomChoice, IsIndependentOfHowAZoneIsCut) {
   std::mt19937_64 random(3);
   for (int round = 0; round < 60; ++round) {
     const Layout layout = layout_of(random_pieces(random));
@@ -119,10 +119,10 @@ TEST(RandomChoice, IsTheSameHoweverAZoneIsCut) {
   }
 }
 
-TEST(RandomChoice, GivesATwinTheSameCoordinatesOnAnyStage) {
-  const PieceSpec twin{"embedding", {300, 40}, true};
-  const Layout first = layout_of({twin, {"a", {64, 64}, false}});
-  const Layout last = layout_of({{"b", {100, 10}, false}, {"norm", {17}, false}, twin});
+TEST(RandomChoice, DrawsTheSameCoordinatesOfATiedTensorOnAnyStage) {
+  const PieceSpec tied{"embedding", {300, 40}, true};
+  const Layout first = layout_of({tied, {"a", {64, 64}, false}});
+  const Layout last = layout_of({{"b", {100, 10}, false}, {"norm", {17}, false}, tied});
   const RandomChoice choice(5, 0.1);
   for (std::int64_t step = 0; step < 30; ++step) {
     const Range here = first.piece("embedding").range;
@@ -137,7 +137,7 @@ TEST(RandomChoice, GivesATwinTheSameCoordinatesOnAnyStage) {
   }
 }
 
-TEST(RandomChoice, KnowsWhoseBlockItIsAndNeverReachesIntoPadding) {
+TEST(RandomChoice, NamesThePieceOfABlockAndExcludesPadding) {
   std::mt19937_64 random(4);
   for (int round = 0; round < 40; ++round) {
     const Layout layout = layout_of(random_pieces(random));
@@ -156,7 +156,7 @@ TEST(RandomChoice, KnowsWhoseBlockItIsAndNeverReachesIntoPadding) {
   }
 }
 
-TEST(RandomChoice, IsRandomNeighboursAndSeedsAreIndependent) {
+TEST(RandomChoice, AdjacentBlocksAndSeedsAreIndependent) {
   const Layout layout = layout_of({{"w", {16, 16384}, false}});
   constexpr double kShare = 0.1;
   const RandomChoice one(1, kShare);

@@ -40,7 +40,7 @@ std::vector<LinkRow> replica_mesh(std::size_t replicas, std::uint64_t window_byt
 
 TinyReplica::TinyReplica(const Layout& layout, std::unique_ptr<SyncMethod> method,
                          Membership membership, LinkRow links, const Snapshot* from,
-                         store::Step next, Roster* roster)
+                         store::Step next, MembershipTracker* tracker)
     : weights_(static_cast<std::size_t>(layout.size())),
       gradient_(weights_.size()),
       first_moment_(weights_.size()),
@@ -54,12 +54,12 @@ TinyReplica::TinyReplica(const Layout& layout, std::unique_ptr<SyncMethod> metho
     }
   }
   engine_ = std::make_unique<SyncRounds>(std::move(method), slots_, std::move(membership),
-                                         std::move(links), roster);
-  if (from != nullptr) engine_->go_on(next);
+                                         std::move(links), tracker);
+  if (from != nullptr) engine_->resume(next);
 }
 
 Snapshot TinyReplica::save(store::Step steps) {
-  engine_->before_look(steps);
+  engine_->before_model_read(steps);
   std::vector<std::string> names = {kWeights, kFirstMoment, kSecondMoment};
   for (const SlotNeed& need : slots_.needs()) {
     if (need.saved) names.push_back(need.name);

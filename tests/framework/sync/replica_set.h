@@ -27,7 +27,7 @@ class TinyReplica {
   // `from`: goes on behind this many steps from what was saved then; null: from the start.
   TinyReplica(const Layout& layout, std::unique_ptr<SyncMethod> method, Membership membership,
               LinkRow links, const Snapshot* from = nullptr, store::Step next = {},
-              Roster* roster = nullptr);
+              MembershipTracker* tracker = nullptr);
 
   // Between steps.
   Snapshot save(store::Step steps);

@@ -9,7 +9,7 @@ namespace strait::sync {
 namespace {
 
 // A block of kGrain values is then one cache line; begun in the middle of one it would be two.
-TEST(Slots, BeginAtACacheLine) {
+TEST(Slots, BeginAtCacheLines) {
   const Layout layout({{.name = "w", .shape = {300, 7}}});
   std::vector<float> memory(static_cast<std::size_t>(layout.size()));
   const auto offset = [](const void* at) { return reinterpret_cast<std::uintptr_t>(at) % 64; };
@@ -21,7 +21,7 @@ TEST(Slots, BeginAtACacheLine) {
   }
 }
 
-TEST(Slots, WorkIsDoneOnceAndByTheCallerUnlessSpread) {
+TEST(Slots, RunWorkOnceAndOnTheCallersThreadByDefault) {
   const Layout layout({{.name = "w", .shape = {16}}});
   std::vector<float> memory(16);
   Slots slots(layout, {memory, memory, memory, memory}, {});

@@ -25,13 +25,13 @@ SyncSettings turns(std::int64_t every, std::int64_t fragments, std::int64_t late
   return settings;
 }
 
-TEST(StreamingDiloco, EveryCoordinateHasItsTurnOnceInEverySpan) {
+TEST(StreamingDiloco, SyncsEveryCoordinateOncePerSpan) {
   std::mt19937_64 random(1);
   for (int run = 0; run < 50; ++run) {
     const auto fragments = static_cast<std::int64_t>(1 + random() % 5);
     const auto every = fragments + static_cast<std::int64_t>(random() % 9);
     const StreamingDiloco method(turns(every, fragments, 0));
-    const Layout layout = random_layout(random, {{.name = "tied", .shape = {9, 50}, .twin = true}});
+    const Layout layout = random_layout(random, {{.name = "tied", .shape = {9, 50}, .tied = true}});
     std::vector<int> turns_of(static_cast<std::size_t>(layout.size()));
     std::int64_t rounds = 0;
     for (std::int64_t step = 1000; step < 1000 + every; ++step) {
@@ -47,7 +47,7 @@ TEST(StreamingDiloco, EveryCoordinateHasItsTurnOnceInEverySpan) {
   }
 }
 
-TEST(StreamingDiloco, OneRoundIsUnderWayAndTheLastUpdateFindsNone) {
+TEST(StreamingDiloco, HasOneRoundInProgressAndNoneAtTheLastUpdate) {
   for (const std::int64_t steps : {1, 7, 24, 25, 26}) {
     SyncSettings settings = turns(8, 4, 2);
     settings.steps = steps;
@@ -60,13 +60,13 @@ TEST(StreamingDiloco, OneRoundIsUnderWayAndTheLastUpdateFindsNone) {
       EXPECT_TRUE(opened || step + 1 < steps);
       if (!opened) continue;
       stage.exchange();
-      if (stage.rounds()[0].plan.late == 0) stage.land();
+      if (stage.rounds()[0].plan.late == 0) stage.apply();
     }
-    EXPECT_FALSE(stage.under_way()) << steps;
+    EXPECT_FALSE(stage.in_progress()) << steps;
   }
 }
 
-TEST(StreamingDiloco, AResultIsBlendedIntoWeightsThatMovedOn) {
+TEST(StreamingDiloco, BlendsResultIntoChangedWeights) {
   SyncSettings settings = turns(2, 1, 1);
   settings.blend = 0.25;
   settings.outer_learning_rate = 1;
@@ -84,7 +84,7 @@ TEST(StreamingDiloco, AResultIsBlendedIntoWeightsThatMovedOn) {
   EXPECT_NEAR(stage.replica(0).weights[0], 0.25 * 10 + 0.75 * 3, 0.03);
 }
 
-TEST(StreamingDiloco, SettingsOutOfRangeAreNamed) {
+TEST(StreamingDiloco, RefusesSettingsOutOfRange) {
   EXPECT_THROW(StreamingDiloco(turns(3, 4, 0)), SyncError);
   EXPECT_THROW(StreamingDiloco(turns(8, 4, 3)), SyncError);
   EXPECT_THROW(StreamingDiloco(turns(8, 0, 0)), SyncError);
@@ -97,7 +97,7 @@ TEST(StreamingDiloco, SettingsOutOfRangeAreNamed) {
   EXPECT_THROW(StreamingDiloco{settings}, SyncError);
 }
 
-TEST(StreamingDiloco, ConvergesToWhereTheMeanIsDrawn) {
+TEST(StreamingDiloco, ConvergesToMeanOfTargets) {
   std::mt19937_64 random(2);
   for (const int bits : {4, 8}) {
     SyncSettings settings = turns(8, 4, 2);

@@ -10,10 +10,10 @@
 #include <thread>
 #include <utility>
 
-#include "framework/sync/float_bytes.h"
+#include "framework/sync/float_codes.h"
 #include "framework/sync/methods.h"
 #include "framework/sync/sync_error.h"
-#include "framework/sync/within.h"
+#include "framework/sync/layout.h"
 #include "tests/framework/net/dying_link.h"
 #include "tests/framework/sync/replica_set.h"
 #include "tests/framework/sync/usual_settings.h"
@@ -25,7 +25,7 @@ using testing::Each;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-store::Step step_of(std::int64_t number) { return static_cast<store::Step>(number); }
+store::Step numbered(std::int64_t number) { return static_cast<store::Step>(number); }
 
 std::vector<float> random_values(std::size_t count, std::uint64_t seed) {
   std::mt19937_64 generator(seed);
@@ -53,7 +53,6 @@ ReplicaSet::Maker named(const std::string& method) {
 // A method whose owners keep to themselves what they are told: nothing ever agrees.
 class Forking final : public SyncMethod {
  public:
-  std::string name() const override { return "forking"; }
   std::optional<RoundPlan> plan(const Moment& moment, const Layout& layout,
                                 const Membership&) const override {
     if (moment.hook != Hook::update) return std::nullopt;
@@ -61,16 +60,15 @@ class Forking final : public SyncMethod {
     plan.ranges = {{0, layout.size()}};
     return plan;
   }
-  void tell(const Round&, const Part&, const Slots&, net::Frame&) override {}
-  void fold(const Round&, const Part&, Told, const Slots&, net::Frame&) override {}
-  void land(const Round&, Slots&) override {}
+  void encode(const Round&, const Part&, const Slots&, net::Frame&) override {}
+  void reduce(const Round&, const Part&, Contributions, const Slots&, net::Frame&) override {}
+  void apply(const Round&, Slots&) override {}
 };
 
 // Everybody gets to know what everybody has, and takes the mean of it.
 class Gathering final : public SyncMethod {
  public:
-  std::string name() const override { return "gathering"; }
-  bool agrees() const override { return false; }  // everybody trains on between rounds
+  bool model_is_replicated() const override { return false; }  // everybody trains on between rounds
   std::optional<RoundPlan> plan(const Moment& moment, const Layout& layout,
                                 const Membership&) const override {
     if (moment.hook != Hook::update) return std::nullopt;
@@ -79,27 +77,27 @@ class Gathering final : public SyncMethod {
     for (const Piece& piece : layout.pieces()) plan.ranges.push_back(piece.range);
     return plan;
   }
-  void tell(const Round&, const Part& part, const Slots& slots, net::Frame& out) override {
+  void encode(const Round&, const Part& part, const Slots& slots, net::Frame& out) override {
     append_floats(within(slots.values(kWeights), part.range), false, out);
   }
-  void land(const Round& round, Slots& slots) override {
+  void apply(const Round& round, Slots& slots) override {
     for (const Part& part : round.parts) {
-      const auto& told = round.exchanges.front().theirs[part.index];
+      const auto& contributions = round.exchanges.front().received[part.index];
       std::vector<float> theirs(static_cast<std::size_t>(part.range.count()));
       const auto weights = within(slots.values(kWeights), part.range);
       std::ranges::fill(weights, 0.0F);
-      for (const net::Frame& frame : told) {
+      for (const net::Frame& frame : contributions) {
         read_floats(frame, false, theirs, "weights");
         for (std::size_t i = 0; i < theirs.size(); ++i) weights[i] += theirs[i];
       }
-      for (float& weight : weights) weight /= static_cast<float>(told.size());
+      for (float& weight : weights) weight /= static_cast<float>(contributions.size());
     }
   }
 };
 
-constexpr std::int64_t kSteps = 8;
+constexpr std::int64_t kRoundSteps = 8;
 
-TEST(SyncRounds, GradientsAreSumsInTheOrderOfReplicasForAnyNumberAndSizes) {
+TEST(SyncRounds, SumsGradientsInReplicaOrderForAnyNumberAndSizes) {
   for (std::size_t replicas = 1; replicas <= 9; ++replicas) {
     SCOPED_TRACE(replicas);
     std::mt19937_64 chance(replicas);
@@ -108,12 +106,12 @@ TEST(SyncRounds, GradientsAreSumsInTheOrderOfReplicasForAnyNumberAndSizes) {
     ReplicaSet set(layout, replicas, named("allreduce"));
     const auto said = set.in_parallel([&](std::size_t number, TinyReplica& replica) {
       const std::vector<float> target = random_target(layout, number);
-      for (std::int64_t step = 0; step < kSteps; ++step) replica.step(step_of(step), target, 0.01F);
+      for (std::int64_t step = 0; step < kRoundSteps; ++step) replica.step(numbered(step), target, 0.01F);
     });
     EXPECT_THAT(said, Each(IsEmpty()));
 
     std::vector<float> weights(static_cast<std::size_t>(layout.size()));
-    for (std::int64_t step = 0; step < kSteps; ++step) {
+    for (std::int64_t step = 0; step < kRoundSteps; ++step) {
       std::vector<float> sum(weights.size());
       for (std::size_t number = 0; number < replicas; ++number) {
         const std::vector<float> target = random_target(layout, number);
@@ -127,12 +125,12 @@ TEST(SyncRounds, GradientsAreSumsInTheOrderOfReplicasForAnyNumberAndSizes) {
     for (std::size_t number = 0; number < replicas; ++number) {
       const std::span<float> got = set.replica(number).slots().values(kWeights);
       EXPECT_TRUE(std::equal(got.begin(), got.end(), weights.begin())) << number;
-      EXPECT_EQ(set.replica(number).engine().traffic().rounds, kSteps);
+      EXPECT_EQ(set.replica(number).engine().traffic().rounds, kRoundSteps);
     }
   }
 }
 
-TEST(SyncRounds, WhatAllGatherIsWhatEachHas) {
+TEST(SyncRounds, GatherAllDeliversEveryContribution) {
   const Layout layout = tiny_layout({16, 64, 33});
   ReplicaSet set(layout, 5, [] { return std::make_unique<Gathering>(); });
   std::vector<float> mean(static_cast<std::size_t>(layout.size()));
@@ -142,7 +140,7 @@ TEST(SyncRounds, WhatAllGatherIsWhatEachHas) {
   }
   for (float& value : mean) value /= 5;
   const auto said = set.in_parallel([&](std::size_t number, TinyReplica& replica) {
-    replica.step(step_of(0), random_target(layout, number), 1);
+    replica.step(numbered(0), random_target(layout, number), 1);
   });
   EXPECT_THAT(said, Each(IsEmpty()));
   for (std::size_t number = 0; number < set.size(); ++number) {
@@ -154,13 +152,13 @@ TEST(SyncRounds, WhatAllGatherIsWhatEachHas) {
 // However large a round is: everybody takes in what others send while it waits for room there. With
 // a window of a byte each frame waits until the one ahead of it is taken. Twins make parts that are
 // told before those ahead of them are folded; large pieces make several of them.
-TEST(SyncRounds, RoundsLargerThanTheWindowsOfTheLinksPass) {
+TEST(SyncRounds, RoundMayExceedTheLinkWindow) {
   constexpr std::int64_t kSide = 1200;
   const Layout layout({{.name = "norm", .shape = {kSide}},
                        {.name = "a", .shape = {kSide, kSide}},
                        {.name = "b", .shape = {kSide, kSide}},
-                       {.name = "tied", .shape = {kSide, 8}, .twin = true},
-                       {.name = "tied too", .shape = {kSide, 4}, .twin = true}});
+                       {.name = "tied", .shape = {kSide, 8}, .tied = true},
+                       {.name = "tied too", .shape = {kSide, 4}, .tied = true}});
   std::vector<std::pair<std::string, ReplicaSet::Maker>> makers;
   for (const std::string& method : method_names()) {
     SyncSettings settings = usual(method);
@@ -175,8 +173,8 @@ TEST(SyncRounds, RoundsLargerThanTheWindowsOfTheLinksPass) {
     ReplicaSet set(layout, 3, maker, {}, {}, {}, 1);
     const auto said = set.in_parallel([&](std::size_t number, TinyReplica& replica) {
       const std::vector<float> target = random_target(layout, number);
-      for (std::int64_t step = 0; step < 4; ++step) replica.step(step_of(step), target, 0.01F);
-      replica.engine().before_look(step_of(4));
+      for (std::int64_t step = 0; step < 4; ++step) replica.step(numbered(step), target, 0.01F);
+      replica.engine().before_model_read(numbered(4));
     });
     EXPECT_THAT(said, Each(IsEmpty()));
     EXPECT_GE(set.replica(0).engine().traffic().rounds, 1);
@@ -184,12 +182,12 @@ TEST(SyncRounds, RoundsLargerThanTheWindowsOfTheLinksPass) {
 }
 
 // Who waited for others between its parts would take as many ways to them as there are parts.
-TEST(SyncRounds, AllIsToldBeforeAnybodyHasAnswered) {
+TEST(SyncRounds, SendsAllContributionsBeforeAnyResultArrives) {
   const Layout layout({{.name = "a", .shape = {30, 30}},
                        {.name = "b", .shape = {std::int64_t{3} << 20}},
                        {.name = "c", .shape = {30, 40}},
                        {.name = "d", .shape = {50, 30}},
-                       {.name = "e", .shape = {40, 40}, .twin = true}});
+                       {.name = "e", .shape = {40, 40}, .tied = true}});
   for (const std::string& method : method_names()) {
     SCOPED_TRACE(method);
     SyncSettings settings = usual(method);
@@ -197,7 +195,7 @@ TEST(SyncRounds, AllIsToldBeforeAnybodyHasAnswered) {
     const auto made = make_method(settings);
     std::optional<RoundPlan> plan;
     for (const Hook hook : {Hook::gradient, Hook::clipped, Hook::update}) {
-      if (!plan) plan = made->plan({step_of(0), hook}, layout, {0, {0, 1}, 0});
+      if (!plan) plan = made->plan({numbered(0), hook}, layout, {0, {0, 1}, 0});
     }
     ASSERT_TRUE(plan);
     const std::vector<Part> parts = parts_of(*plan, {0, {0, 1}, 0});
@@ -210,7 +208,7 @@ TEST(SyncRounds, AllIsToldBeforeAnybodyHasAnswered) {
     std::thread trainer([&] {
       const std::vector<float> target(static_cast<std::size_t>(layout.size()), 1);
       EXPECT_ANY_THROW(for (std::int64_t step = 0; step < 2;
-                            ++step) { replica.step(step_of(step), target, 0.5F); });
+                            ++step) { replica.step(numbered(step), target, 0.5F); });
     });
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     std::ptrdiff_t told = 0;
@@ -223,33 +221,33 @@ TEST(SyncRounds, AllIsToldBeforeAnybodyHasAnswered) {
 
 // The gradients of a step that is skipped are gone, so whatever a method remembers of them has to
 // go too: one that has told all of them owes nothing, one that has not owes nothing either.
-TEST(SyncRounds, ASkippedStepIsAsIfItHadNeverBeen) {
+TEST(SyncRounds, SkippedStepLeavesNoTrace) {
   const Layout layout({{.name = "norm", .shape = {40}},
                        {.name = "a", .shape = {30, 30}},
                        {.name = "b", .shape = {40, 40}}});
   for (const std::string& method : method_names()) {
     if (!make_method(usual(method))->sums_gradients()) continue;
-    for (const bool roster : {false, true}) {
-      SCOPED_TRACE(method + (roster ? " with a roster" : ""));
+    for (const bool tracked : {false, true}) {
+      SCOPED_TRACE(method + (tracked ? " with a membership tracker" : ""));
       auto mesh = replica_mesh(2);
       std::vector<std::thread> threads;
       for (std::size_t number = 0; number < 2; ++number) {
         threads.emplace_back([&, number] {
-          Roster who(2, static_cast<std::uint32_t>(number));
-          TinyReplica replica(layout, make_method(usual(method)), who.of(0),
-                              std::move(mesh[number]), nullptr, {}, roster ? &who : nullptr);
+          MembershipTracker tracker(2, static_cast<std::uint32_t>(number));
+          TinyReplica replica(layout, make_method(usual(method)), tracker.wait_for(0),
+                              std::move(mesh[number]), nullptr, {}, tracked ? &tracker : nullptr);
           const std::vector<float> target = random_target(layout, number);
-          for (std::int64_t step = 0; step < 3; ++step) replica.step(step_of(step), target, 0.01F);
-          const Snapshot before = replica.save(step_of(3));
-          replica.engine().gradient_begins(step_of(3));
+          for (std::int64_t step = 0; step < 3; ++step) replica.step(numbered(step), target, 0.01F);
+          const Snapshot before = replica.save(numbered(3));
+          replica.engine().gradient_begins(numbered(3));
           std::ranges::copy(random_target(layout, 7 + number),
                             replica.slots().values(kGradient).begin());
-          EXPECT_TRUE(replica.engine().gradient_whole(step_of(3)));
-          replica.engine().before_update(step_of(3));
-          replica.engine().updated(step_of(3), false);
-          EXPECT_EQ(replica.save(step_of(4)), before);
-          replica.step(step_of(4), target, 0.01F);
-          EXPECT_NE(replica.save(step_of(5)), before);
+          EXPECT_TRUE(replica.engine().gradient_whole(numbered(3)));
+          replica.engine().before_update(numbered(3));
+          replica.engine().updated(numbered(3), false);
+          EXPECT_EQ(replica.save(numbered(4)), before);
+          replica.step(numbered(4), target, 0.01F);
+          EXPECT_NE(replica.save(numbered(5)), before);
         });
       }
       for (std::thread& thread : threads) thread.join();
@@ -258,16 +256,16 @@ TEST(SyncRounds, ASkippedStepIsAsIfItHadNeverBeen) {
 }
 
 // Whoever ends in the middle of a round, for a reason of its own, has not lost anybody.
-TEST(SyncRounds, WhoeverEndsInTheMiddleOfARoundAccusesNobody) {
+TEST(SyncRounds, EndingDuringARoundReportsNoLostReplica) {
   const Layout layout = tiny_layout({16, 64, 32});
   auto mesh = replica_mesh(2);
-  Roster roster(2, 0);
+  MembershipTracker tracker(2, 0);
   std::atomic<int> accused = 0;
-  roster.on_lost([&](std::uint32_t, const std::string&) { ++accused; });
+  tracker.on_lost([&](std::uint32_t, const std::string&) { ++accused; });
   {
-    TinyReplica replica(layout, make_method(usual("cocktail")), roster.of(0), std::move(mesh[0]),
-                        nullptr, {}, &roster);
-    replica.step(step_of(0), std::vector<float>(static_cast<std::size_t>(layout.size()), 1), 0.5F);
+    TinyReplica replica(layout, make_method(usual("cocktail")), tracker.wait_for(0), std::move(mesh[0]),
+                        nullptr, {}, &tracker);
+    replica.step(numbered(0), std::vector<float>(static_cast<std::size_t>(layout.size()), 1), 0.5F);
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     while (replica.engine().awaited_link() == nullptr) {
       ASSERT_LT(std::chrono::steady_clock::now(), deadline);
@@ -277,13 +275,13 @@ TEST(SyncRounds, WhoeverEndsInTheMiddleOfARoundAccusesNobody) {
   EXPECT_EQ(accused, 0);
 }
 
-TEST(SyncRounds, AForkStopsAllAndNamesTheTensor) {
+TEST(SyncRounds, ForkStopsAllReplicasAndNamesTheTensor) {
   const Layout layout = tiny_layout({16, 64, 32});
   ReplicaSet set(layout, 3, [] { return std::make_unique<Forking>(); });
   const auto said = set.in_parallel([&](std::size_t number, TinyReplica& replica) {
     std::vector<float> target(static_cast<std::size_t>(layout.size()));
     if (number == 2) target[static_cast<std::size_t>(layout.piece("piece.1").range.first) + 5] = 1;
-    for (std::int64_t step = 0; step < kSteps; ++step) replica.step(step_of(step), target, 0.5F);
+    for (std::int64_t step = 0; step < kRoundSteps; ++step) replica.step(numbered(step), target, 0.5F);
   });
   // Whoever found it first may have gone: in the middle of a round, which it says.
   for (const std::size_t number : {0, 1, 2}) {
@@ -293,7 +291,7 @@ TEST(SyncRounds, AForkStopsAllAndNamesTheTensor) {
 }
 
 // A round looks at a few pieces only; the next ones at the others.
-TEST(SyncRounds, AForkIsFoundWithinAFewRoundsWhereverItIs) {
+TEST(SyncRounds, FindsForkInAnyTensorWithinAFewRounds) {
   const std::vector<std::int64_t> sizes(40, 20);
   const Layout layout = tiny_layout(sizes);
   constexpr std::int64_t kRoundsToLookAtAll = 5;
@@ -303,7 +301,7 @@ TEST(SyncRounds, AForkIsFoundWithinAFewRoundsWhereverItIs) {
       std::vector<float> target(static_cast<std::size_t>(layout.size()));
       if (number == 1) target[static_cast<std::size_t>(layout.pieces()[piece].range.first)] = 1;
       for (std::int64_t step = 0; step < kRoundsToLookAtAll; ++step) {
-        replica.step(step_of(step), target, 0.5F);
+        replica.step(numbered(step), target, 0.5F);
       }
     });
     EXPECT_THAT(said, testing::Contains(HasSubstr("different bits of piece." +
@@ -311,14 +309,14 @@ TEST(SyncRounds, AForkIsFoundWithinAFewRoundsWhereverItIs) {
   }
 }
 
-TEST(SyncRounds, WhoeverWaitsForAReplicaThatLeftIsTold) {
+TEST(SyncRounds, WaitForAReplicaThatLeftFails) {
   const Layout layout = tiny_layout({16, 64, 32});
   ReplicaSet set(layout, 4, named("allreduce"));
   const auto said = set.in_parallel([&](std::size_t number, TinyReplica& replica) {
     const std::vector<float> target(static_cast<std::size_t>(layout.size()));
-    for (std::int64_t step = 0; step < kSteps; ++step) {
+    for (std::int64_t step = 0; step < kRoundSteps; ++step) {
       if (number == 1 && step == 3) throw std::runtime_error("died");
-      replica.step(step_of(step), target, 0.5F);
+      replica.step(numbered(step), target, 0.5F);
     }
   });
   EXPECT_EQ(said[1], "died");
@@ -326,7 +324,7 @@ TEST(SyncRounds, WhoeverWaitsForAReplicaThatLeftIsTold) {
 }
 
 // The links are emptied then, by the engine's own thread.
-TEST(SyncRounds, WhatGoesWrongWhileNobodyKnowsWhoGoesOnIsThrownByTheNextCall) {
+TEST(SyncRounds, ErrorDuringAMembershipChangeIsThrownByTheNextCall) {
   const Layout layout = tiny_layout({16, 64, 32});
   for (const bool killed : {false, true}) {
     SCOPED_TRACE(killed ? "killed" : "sent nonsense");
@@ -334,12 +332,12 @@ TEST(SyncRounds, WhatGoesWrongWhileNobodyKnowsWhoGoesOnIsThrownByTheNextCall) {
     const auto left = std::make_shared<std::atomic<int>>(1 << 30);
     mesh[0][2] = std::make_unique<net::DyingLink>(std::move(mesh[0][2]), left,
                                                   net::DyingLink::Death::killed);
-    Roster roster(3, 0);
-    TinyReplica replica(layout, make_method(usual("allreduce")), roster.of(0), std::move(mesh[0]),
-                        nullptr, {}, &roster);
-    replica.engine().gradient_begins(step_of(0));
-    roster.change(1, {0, 2});
-    EXPECT_FALSE(replica.engine().gradient_whole(step_of(0)));
+    MembershipTracker tracker(3, 0);
+    TinyReplica replica(layout, make_method(usual("allreduce")), tracker.wait_for(0), std::move(mesh[0]),
+                        nullptr, {}, &tracker);
+    replica.engine().gradient_begins(numbered(0));
+    tracker.update(1, {0, 2});
+    EXPECT_FALSE(replica.engine().gradient_whole(numbered(0)));
     if (killed) {
       *left = -1;
     } else {
@@ -347,18 +345,18 @@ TEST(SyncRounds, WhatGoesWrongWhileNobodyKnowsWhoGoesOnIsThrownByTheNextCall) {
     }
     const auto ask_until = [&](std::chrono::steady_clock::time_point deadline) {
       while (std::chrono::steady_clock::now() < deadline) {
-        EXPECT_FALSE(replica.engine().holds_now());
+        EXPECT_FALSE(replica.engine().round_complete_now());
         std::this_thread::yield();
       }
     };
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     EXPECT_THROW(ask_until(deadline), std::runtime_error);
-    EXPECT_THROW(replica.engine().holds_now(), std::runtime_error) << "and ever after";
+    EXPECT_THROW(replica.engine().round_complete_now(), std::runtime_error) << "and ever after";
   }
 }
 
 // Whoever is late is named, and not whoever comes first among the members.
-TEST(SyncRounds, KnowsWhomItWaitsFor) {
+TEST(SyncRounds, NamesTheAwaitedLink) {
   const Layout layout = tiny_layout({16, 64, 32});
   ReplicaSet set(layout, 3, named("allreduce"));
   const auto awaits_the_last = [&](std::size_t number) {
@@ -372,19 +370,19 @@ TEST(SyncRounds, KnowsWhomItWaitsFor) {
       if (std::chrono::steady_clock::now() > deadline) throw std::runtime_error("nobody waits");
       std::this_thread::yield();
     }
-    replica.step(step_of(0), target, 0.5F);
+    replica.step(numbered(0), target, 0.5F);
   });
   EXPECT_THAT(said, Each(IsEmpty()));
 }
 
 // Parts of the gradient must not leave before the trainer says that they are ready.
-TEST(SyncRounds, TellsARangeWhenItIsReadyAndNotBefore) {
+TEST(SyncRounds, EncodesRangeOnlyWhenItIsReady) {
   const Layout layout = tiny_layout({16, std::int64_t{3} << 20});
   ReplicaSet set(layout, 2, named("allreduce"));
   const auto said = set.in_parallel([&](std::size_t number, TinyReplica& replica) {
     for (std::int64_t step = 0; step < 3; ++step) {
       const std::span<float> gradient = replica.slots().values(kGradient);
-      replica.engine().gradient_begins(step_of(step));
+      replica.engine().gradient_begins(numbered(step));
       for (std::size_t i = layout.pieces().size(); i-- > 0;) {
         const Range range = layout.pieces()[i].range;
         for (auto at = range.first; at < range.last; ++at) {
@@ -392,34 +390,34 @@ TEST(SyncRounds, TellsARangeWhenItIsReadyAndNotBefore) {
         }
         replica.engine().gradient_ready(range);
       }
-      replica.engine().gradient_whole(step_of(step));
+      replica.engine().gradient_whole(numbered(step));
       for (const Piece& piece : layout.pieces()) {
         EXPECT_EQ(gradient[static_cast<std::size_t>(piece.range.first)], 3.0F);
         EXPECT_EQ(gradient[static_cast<std::size_t>(piece.range.last - 1)], 3.0F);
         std::fill(gradient.begin() + piece.range.first, gradient.begin() + piece.range.last, -99.F);
       }
-      replica.engine().before_update(step_of(step));
-      replica.engine().updated(step_of(step), false);
+      replica.engine().before_update(numbered(step));
+      replica.engine().updated(numbered(step), false);
     }
   });
   EXPECT_THAT(said, Each(IsEmpty()));
 }
 
 // Else it travels when the next step has computed, and not meanwhile.
-TEST(SyncRounds, ALateRoundDoesNotWaitForTheNextGradient) {
+TEST(SyncRounds, LateRoundDoesNotWaitForTheNextGradient) {
   const Layout layout = tiny_layout({16, std::int64_t{3} << 20});
   ReplicaSet set(layout, 2, named("cocktail"));
   const std::vector<float> target(static_cast<std::size_t>(layout.size()));
   const auto said = set.in_parallel([&](std::size_t, TinyReplica& replica) {
-    replica.step(step_of(0), target, 0.5F);
-    replica.engine().gradient_begins(step_of(1));
-    EXPECT_TRUE(replica.engine().holds_now()) << "or it waits for ever";
+    replica.step(numbered(0), target, 0.5F);
+    replica.engine().gradient_begins(numbered(1));
+    EXPECT_TRUE(replica.engine().round_complete_now()) << "or it waits for ever";
   });
   EXPECT_THAT(said, Each(IsEmpty()));
 }
 
 // As many replicas as there may be, each with a thread of its own and links to all others.
-TEST(SyncRounds, KeepsUpTo128ReplicasTogether) {
+TEST(SyncRounds, SynchronisesUpTo128Replicas) {
   for (const std::size_t replicas : {2, 11, 40, 128}) {
     for (const std::string method : {"allreduce", "cocktail"}) {
       SCOPED_TRACE(testing::Message() << replicas << " replicas, " << method);
@@ -427,10 +425,10 @@ TEST(SyncRounds, KeepsUpTo128ReplicasTogether) {
       ReplicaSet set(layout, replicas, named(method));
       const auto said = set.in_parallel([&](std::size_t number, TinyReplica& replica) {
         const std::vector<float> target = random_target(layout, number);
-        for (std::int64_t step = 0; step < kSteps; ++step) {
-          replica.step(step_of(step), target, 0.001F);
+        for (std::int64_t step = 0; step < kRoundSteps; ++step) {
+          replica.step(numbered(step), target, 0.001F);
         }
-        replica.engine().before_look(step_of(kSteps + 1));
+        replica.engine().before_model_read(numbered(kRoundSteps + 1));
       });
       ASSERT_THAT(said, Each(IsEmpty()));
       const std::string model = set.replica(0).engine().method().model_slot();

@@ -38,7 +38,7 @@ std::string refusal(const plan::Plan& plan) {
   return "";
 }
 
-TEST(SyncRules, TurnsThatAreNoneNameEveryKeyAndWhereItWasSet) {
+TEST(SyncRules, RefusesImpossibleTurnsWithTheirKeysAndPlaces) {
   const std::string streaming = "method = \"streaming_diloco\"\n";
   EXPECT_EQ(refusal(plan_of(streaming + "every = 3\n")),
             "sync.fragments is 4 (the default), but sync.every is 3 (x.toml:9:9), and each "
@@ -47,7 +47,7 @@ TEST(SyncRules, TurnsThatAreNoneNameEveryKeyAndWhereItWasSet) {
   EXPECT_EQ(refusal(plan_of(streaming + "every = 8\n", {"sync.late=3"})),
             "sync.late is 3 (--set sync.late=3), but sync.every is 8 (x.toml:9:9) and "
             "sync.fragments is 4 (the default), so that the next fragment's turn comes 2 updates "
-            "later, and one round at most is under way; set sync.late to 2 or less, or sync.every "
+            "later, and at most one round is in progress; set sync.late to 2 or less, or sync.every "
             "to 12 or more");
   EXPECT_EQ(refusal(plan_of(streaming + "bits = 1\n")),
             "sync.bits is 1 (x.toml:9:8), but sync.method is \"streaming_diloco\" (x.toml:8:10), "
@@ -58,7 +58,7 @@ TEST(SyncRules, TurnsThatAreNoneNameEveryKeyAndWhereItWasSet) {
   }
 }
 
-TEST(SyncRules, AWarmupThatDoesNotEndIsRefused) {
+TEST(SyncRules, RefusesWarmupThatLastsTheWholeRun) {
   const std::string onebit = "method = \"onebit_adam\"\nwarmup = ";
   EXPECT_EQ(refusal(plan_of(onebit + "62\n")),
             "sync.warmup is 62 (x.toml:9:10), but the run has 62 steps (train.steps, x.toml:6:9): "
@@ -71,24 +71,25 @@ TEST(SyncRules, AWarmupThatDoesNotEndIsRefused) {
   EXPECT_EQ(refusal(plan_of("method = \"onebit_adam\"\n")), "");
 }
 
-TEST(SyncRules, AMethodThatNeedsAllReplicasIsNamedWithItsPlace) {
+TEST(SyncRules, RefusesContinuingWithoutReplicasForMethodsThatNeedAll) {
   EXPECT_THAT(
       refusal(plan_of("method = \"cocktail\"\non_loss = \"continue\"\n", {"sync.method=noloco"})),
       testing::StartsWith("sync.on_loss is \"continue\" (x.toml:9:11), but sync.method is "
                           "\"noloco\" (--set sync.method=noloco), which cannot go on without a "
-                          "replica: it makes its mean"));
+                          "replica: it averages all replicas"));
 }
 
-// What only a method itself knows is said with all that the recipe says to it.
-TEST(SyncRules, WhatAMethodRefusesIsSaidWithTheKeysThatItReads) {
+// A refusal by the method's constructor quotes all settings of the method that the recipe states.
+TEST(SyncRules, ReportsSettingsThatTheMethodRefusesWithTheirKeys) {
   plan::Plan plan = plan_of("method = \"powersgd\"\nrank = 4\n");
   plan.recipe.sync.rank = 100'000;
   EXPECT_THAT(refusal(plan),
               testing::StartsWith("sync.method is \"powersgd\" (x.toml:8:10), sync.rank is 100000 "
-                                  "(x.toml:9:8), but that does not go together: powersgd takes"));
+                                  "(x.toml:9:8), but that does not go together: powersgd: rank is "
+                                  "100000; it must be from 1 to 1024"));
 }
 
-TEST(SyncRules, PlacesMakeNoDifferenceBetweenRecipes) {
+TEST(SyncRules, RecipesWithDifferentPlacesAreEqual) {
   const recipe::Recipe file = plan_of("method = \"powersgd\"\nrank = 4\n").recipe;
   const recipe::Recipe line = plan_of("rank = 4\nmethod = \"powersgd\"\n", {"sync.rank=4"}).recipe;
   EXPECT_NE(file.said_at.of("sync.rank"), line.said_at.of("sync.rank"));

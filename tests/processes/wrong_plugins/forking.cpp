@@ -2,8 +2,7 @@
 
 #include "framework/sync/methods.h"
 
-// Diloco as it is, but for one thing: behind its second round replica 1 has a model of its own,
-// without knowing it.
+// Diloco, except that after its second round replica 1 has another model than the others.
 namespace {
 
 using namespace strait::sync;
@@ -15,7 +14,6 @@ class Forking final : public SyncMethod {
     diloco_ = make_method(settings);
   }
 
-  std::string name() const override { return "forking"; }
   std::vector<SlotNeed> slots() const override { return diloco_->slots(); }
   std::string model_slot() const override { return diloco_->model_slot(); }
   void start(Slots& slots) override { diloco_->start(slots); }
@@ -23,24 +21,24 @@ class Forking final : public SyncMethod {
                                 const Membership& membership) const override {
     return diloco_->plan(moment, layout, membership);
   }
-  void tell(const Round& round, const Part& part, const Slots& slots,
-            strait::net::Frame& out) override {
-    diloco_->tell(round, part, slots, out);
+  void encode(const Round& round, const Part& part, const Slots& slots,
+              strait::net::Frame& out) override {
+    diloco_->encode(round, part, slots, out);
   }
-  void fold(const Round& round, const Part& part, Told told, const Slots& slots,
-            strait::net::Frame& out) override {
-    diloco_->fold(round, part, told, slots, out);
+  void reduce(const Round& round, const Part& part, Contributions contributions, const Slots& slots,
+              strait::net::Frame& out) override {
+    diloco_->reduce(round, part, contributions, slots, out);
   }
-  void land(const Round& round, Slots& slots) override {
-    diloco_->land(round, slots);
-    if (++landed_ != 2 || round.membership.members[round.membership.mine] != 1) return;
+  void apply(const Round& round, Slots& slots) override {
+    diloco_->apply(round, slots);
+    if (++applied_ != 2 || round.membership.members[round.membership.mine] != 1) return;
     for (float& value : slots.values(model_slot())) value += 0.001F;
   }
   void drop(const Round& round) override { diloco_->drop(round); }
 
  private:
   std::unique_ptr<SyncMethod> diloco_;
-  int landed_ = 0;
+  int applied_ = 0;
 };
 
 std::unique_ptr<SyncMethod> make(const SyncSettings& settings) {

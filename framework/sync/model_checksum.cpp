@@ -1,4 +1,4 @@
-#include "framework/sync/model_look.h"
+#include "framework/sync/model_checksum.h"
 
 #include <fmt/format.h>
 #include <xxhash.h>
@@ -11,57 +11,61 @@
 namespace strait::sync {
 namespace {
 
+// A round hashes about a megabyte of values, so that its cost does not grow with the model.
 constexpr std::int64_t kValuesAtOnce = std::int64_t{1} << 18;
-constexpr std::int64_t kPiecesAtOnce = 8;  // a hash takes bytes, which small models have few of
+// At most about so many pieces: an entry takes bytes on the wire, which rounds of small models have
+// few of.
+constexpr std::int64_t kPiecesAtOnce = 8;
+// All pieces are hashed within this many rounds, however large the model is.
 constexpr std::int64_t kMostShares = 64;
 constexpr std::size_t kEntryBytes = sizeof(std::uint32_t) + sizeof(std::uint64_t);
 
 }  // namespace
 
-ModelLook look_at_model(const Slots& slots, const std::string& slot, std::uint64_t round) {
+ModelChecksum checksum_model(const Slots& slots, const std::string& slot, std::uint64_t round) {
   const Layout& layout = slots.layout();
   const auto pieces = static_cast<std::int64_t>(layout.pieces().size());
   const auto wanted = std::max(layout.size() / kValuesAtOnce, pieces / kPiecesAtOnce);
   const auto shares = static_cast<std::uint64_t>(std::clamp<std::int64_t>(wanted, 1, kMostShares));
-  ModelLook look;
+  ModelChecksum checksum;
   for (std::size_t i = 0; i < layout.pieces().size(); ++i) {
     if (i % shares != round % shares) continue;
     const std::span<const std::byte> bytes = slots.bytes(slot, layout.pieces()[i].range);
-    look.pieces.push_back({static_cast<std::uint32_t>(i), XXH3_64bits(bytes.data(), bytes.size())});
+    checksum.pieces.push_back({static_cast<std::uint32_t>(i), XXH3_64bits(bytes.data(), bytes.size())});
   }
-  return look;
+  return checksum;
 }
 
-void append_look(const ModelLook& look, net::Frame& out) {
+void append_checksum(const ModelChecksum& checksum, net::Frame& out) {
   std::size_t at = out.size();
-  out.resize(at + look.pieces.size() * kEntryBytes);
-  for (const ModelLook::Piece& piece : look.pieces) {
+  out.resize(at + checksum.pieces.size() * kEntryBytes);
+  for (const ModelChecksum::Piece& piece : checksum.pieces) {
     std::memcpy(out.data() + at, &piece.index, sizeof piece.index);
     std::memcpy(out.data() + at + sizeof piece.index, &piece.hash, sizeof piece.hash);
     at += kEntryBytes;
   }
 }
 
-ModelLook read_look(std::span<const std::byte> bytes) {
+ModelChecksum read_checksum(std::span<const std::byte> bytes) {
   if (bytes.size() % kEntryBytes != 0) {
     throw SyncError(SyncError::Kind::corrupt,
-                    fmt::format("a replica described its model in {} bytes, which is no number of "
-                                "entries of {}",
+                    fmt::format("a replica sent a model checksum of {} bytes, which is not a whole "
+                                "number of entries of {}",
                                 bytes.size(), kEntryBytes));
   }
-  ModelLook look;
-  look.pieces.resize(bytes.size() / kEntryBytes);
+  ModelChecksum checksum;
+  checksum.pieces.resize(bytes.size() / kEntryBytes);
   const std::byte* from = bytes.data();
-  for (ModelLook::Piece& piece : look.pieces) {
+  for (ModelChecksum::Piece& piece : checksum.pieces) {
     std::memcpy(&piece.index, from, sizeof piece.index);
     std::memcpy(&piece.hash, from + sizeof piece.index, sizeof piece.hash);
     from += kEntryBytes;
   }
-  return look;
+  return checksum;
 }
 
-std::vector<std::string> differences(const Layout& layout, const ModelLook& mine,
-                                     const ModelLook& theirs) {
+std::vector<std::string> differences(const Layout& layout, const ModelChecksum& mine,
+                                     const ModelChecksum& theirs) {
   std::vector<std::string> names;
   for (std::size_t i = 0; i < mine.pieces.size(); ++i) {
     const bool same = i < theirs.pieces.size() && theirs.pieces[i].index == mine.pieces[i].index &&

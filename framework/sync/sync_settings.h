@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace strait::sync {
+
+// What replicas do if a recipe names no method.
+inline constexpr const char* kDefaultMethod = "allreduce";
+
+// The settings of a method. Each method reads those that its offer lists and ignores the others.
+struct SyncSettings {
+  std::string method = kDefaultMethod;
+  std::uint64_t seed = 0;
+
+  // bfloat16 on the wire instead of float32; sums are float32.
+  bool narrow_wire = false;
+
+  // The share of coordinates that a round covers.
+  double random = 0.1;
+  // The share of these that is sent, largest first.
+  double top = 0.2;
+  // Of a value that is sent.
+  int bits = 4;
+  // Reference and residual in bfloat16.
+  bool narrow_reference = false;
+
+  // Updates between rounds; 0: the default of the method's authors.
+  std::int64_t every = 0;
+  // Parts of the model that are synchronised in turn.
+  std::int64_t fragments = 4;
+  // Updates until a result is applied.
+  std::int64_t late = 1;
+  // The share of a replica's own weights that stays when a result is applied.
+  double blend = 0.5;
+
+  // Of the outer step; nullopt: the method's default.
+  std::optional<double> outer_learning_rate;
+  std::optional<double> outer_momentum;
+
+  // Of low-rank factors.
+  std::int64_t rank = 2;
+  // Steps with exact means before the second moment is frozen; 0: a fifteenth of the run.
+  std::int64_t warmup = 0;
+
+  // Of the run; 0: unknown.
+  std::int64_t steps = 0;
+  // Of the optimizer.
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+};
+
+// How strongly a sparsifying method compresses: the three settings that `auto` chooses together.
+struct Strength {
+  double random = 0.1;
+  double top = 0.2;
+  int bits = 4;
+
+  std::string text() const;  // "0.1/0.2/4"
+  bool operator==(const Strength&) const = default;
+};
+
+}  // namespace strait::sync
