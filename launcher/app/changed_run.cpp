@@ -9,7 +9,7 @@
 #include "launcher/plugin/plugin_file.h"
 #include "launcher/recipe/recipe_keys.h"
 #include "launcher/recipe/recipe_reader.h"
-#include "launcher/base/user_error.h"
+#include "launcher/base/errors.h"
 
 namespace strait::app {
 namespace {
@@ -29,7 +29,7 @@ void check_lasting_part(const recipe::Recipe& before, const recipe::Recipe& afte
   }
 }
 
-// Then `auto` chooses anew.
+// Whether `auto` has to choose the sync method again.
 bool asks_of_sync(const std::vector<std::string>& overrides) {
   return std::ranges::any_of(overrides,
                              [](const std::string& one) { return one.starts_with("sync."); });

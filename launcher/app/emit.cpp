@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include "launcher/app/kubernetes_job.h"
-#include "launcher/base/shell_word.h"
+#include "launcher/base/text.h"
 #include "launcher/hosts/join_call.h"
 #include "launcher/hosts/batch_script.h"
-#include "launcher/base/user_error.h"
+#include "launcher/base/errors.h"
 
 namespace strait::app {
 namespace {

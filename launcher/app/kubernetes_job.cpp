@@ -11,7 +11,7 @@
 namespace strait::app {
 namespace {
 
-// What the pod of a host has to have; all pods are alike, so the most that any host needs.
+// Resources of a pod. All pods are equal, so this is the maximum over the hosts.
 struct PodShare {
   std::int64_t processes = 0;
   std::int64_t cores = 0;
@@ -35,7 +35,7 @@ PodShare largest_pod(const plan::Plan& plan) {
   return most;
 }
 
-// What libtorch itself takes in each process, and the files that a host is sent.
+// Memory of libtorch in each process, and disk for the files that a host receives.
 constexpr std::int64_t kProcessBytes = std::int64_t{1} << 30U;
 
 constexpr const char* kPodManifest =

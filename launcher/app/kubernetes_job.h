@@ -11,7 +11,7 @@ namespace strait::app {
 // launcher. Pure.
 std::string kubernetes_job(const plan::Plan& plan, const std::string& run_command);
 
-// A run's name as Kubernetes takes it: small letters, digits and "-", short enough for what is
+// A run's name in Kubernetes's syntax: lower-case letters, digits and "-", short enough for what is
 // appended to it.
 std::string kubernetes_name(const std::string& run);
 

@@ -11,7 +11,7 @@
 #include <tuple>
 
 #include "launcher/launch/hosts_visit.h"
-#include "launcher/base/user_error.h"
+#include "launcher/base/errors.h"
 
 namespace strait::app {
 
@@ -22,7 +22,7 @@ std::vector<hosts::Symptom> judge_links(const plan::Plan& plan, const std::vecto
   for (const control::Event& note : notes) {
     findings.push_back({hosts::Symptom::Kind::note, base::ExitCode::done, "links", note.text});
   }
-  // One line for all that meet in the same way.
+  // One line for all links of one route.
   std::map<std::tuple<std::size_t, std::size_t, std::string>, std::vector<std::string>> ways;
   for (std::size_t i = 0; i < routes.size(); ++i) {
     const plan::Plan::Link& link = plan.links[i];

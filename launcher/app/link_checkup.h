@@ -8,13 +8,12 @@
 
 namespace strait::app {
 
-// How the plan's links between hosts were found to be laid: who lets whom in, who has to be
-// relayed, whose clock is off. Pure but for looking.
+// Findings about the routes of the plan's links: blocked hosts, relays, clocks that are off. Pure.
 std::vector<hosts::Symptom> judge_links(const plan::Plan& plan, const std::vector<reach::LinkRoute>& routes,
                                  const std::vector<control::Event>& notes);
 
-// Brings the plan's hosts up, has each try every other one that it shares a link with, as a run
-// does, and leaves them. Not for a local plan.
+// Starts the agents of the plan's hosts, lets each pair that shares a link try its paths as a run
+// does, and ends the agents. Not for a local plan.
 std::vector<hosts::Symptom> check_links(const plan::Plan& plan);
 
 }  // namespace strait::app

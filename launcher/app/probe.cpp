@@ -17,13 +17,13 @@ using std::chrono::seconds;
 
 constexpr seconds kProbeAnswer{120};
 
-// Two hosts of which one dials the other; what was found out about the way between them.
+// Two hosts, the first of which dials the second, and what was measured between them.
 struct ProbedPair {
   std::size_t dials = 0;
   std::size_t answers = 0;
   std::string place;
   double trip = 0;
-  double there = 0;  // bytes per second from who dials
+  double there = 0;  // bytes per second from the dialling host
   double back = 0;
   double flows_there = 0;
   double flows_back = 0;
@@ -62,8 +62,8 @@ class Prober {
   std::vector<std::string> gaps_;
 };
 
-// All pairs of a round do the same at the same time, so that one's echoes do not wait behind
-// another's flow where they share a switch.
+// All pairs of a round measure the same thing at the same time: where they share a switch, echoes
+// of one must not queue behind a flow of another.
 std::map<std::size_t, reach::ReachAnswer> Prober::ask_diallers(
     const std::vector<ProbedPair>& pairs,
     const std::function<reach::ReachOrder(const ProbedPair&)>& order) {
@@ -101,7 +101,7 @@ void Prober::measure_paths() {
   }
 }
 
-// Who dials whom; nothing where neither can.
+// Which host dials which; none where neither can.
 std::optional<ProbedPair> Prober::met(const reach::HostPair& pair, const std::vector<reach::PathTry>& tries) {
   auto [dials, answers] = pair;
   const reach::PathTry* way = reach::best_try(tries, dials, answers);
@@ -161,11 +161,11 @@ void Prober::keep(const ProbedPair& pair) {
 void Prober::keep_way(std::size_t from, std::size_t to, double rate, double flows, double trip) {
   if (rate <= 0) {
     gaps_.push_back(
-        fmt::format("{} to {}: too little came through to measure it", name(from), name(to)));
+        fmt::format("{} to {}: too few bytes arrived to measure the rate", name(from), name(to)));
     return;
   }
   table_.links.push_back({name(from), name(to), 8 * rate, 8 * flows, trip / 2});
-  options_.say(fmt::format("  {} to {}: {:.1f} Mbit/s, {} at once {:.1f}, {:.2f} ms", name(from),
+  options_.say(fmt::format("  {} to {}: {:.1f} Mbit/s, {} connections {:.1f}, {:.2f} ms", name(from),
                            name(to), 8e-6 * rate, options_.connections, 8e-6 * flows, 5e2 * trip));
 }
 

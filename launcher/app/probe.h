@@ -23,7 +23,7 @@ struct Probed {
 };
 
 // Measures every pair of the plan's hosts, latency and bandwidth both ways, by one connection and
-// by several, in rounds in which no host has two partners; then, while the wires are quiet, how
+// by several, in rounds in which each host has one partner; then, on idle links, how
 // fast each computes a layer at the recipe's sizes with the planned threads, and copies memory.
 // `addresses`: where each host may be reached.
 Probed probe_hosts(reach::Reach& reach, const plan::Plan& plan,

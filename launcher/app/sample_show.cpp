@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kShown = 6;
 
-// One line, so that a glance suffices.
+// Cut to one line of the console.
 std::string on_one_line(std::string text) {
   while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
   for (char& letter : text) {
@@ -46,7 +46,7 @@ std::vector<std::string> show_samples(const std::filesystem::path& run_directory
   if (lines.empty()) return {};
   lines.insert(
       lines.begin(),
-      fmt::format("what it says to prompts it never saw ({} of {} right):", right, lines.size()));
+      fmt::format("completions of evaluation prompts ({} of {} right):", right, lines.size()));
   return lines;
 }
 

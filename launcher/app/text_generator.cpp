@@ -9,13 +9,13 @@
 #include <vector>
 
 #include "framework/store/byte_tokenizer.h"
-#include "launcher/base/user_error.h"
+#include "launcher/base/errors.h"
 #include "models/key_value_cache.h"
 
 namespace strait::app {
 namespace {
 
-// Logits of the token behind `tokens`, which follow what the cache holds.
+// Logits of the token after `tokens`, which continue the cached prefix.
 at::Tensor next_logits(models::Model& model, models::KeyValueCache& cache,
                        const std::vector<std::int64_t>& tokens) {
   const auto count = static_cast<std::int64_t>(tokens.size());

@@ -14,8 +14,8 @@ struct GenerationOptions {
   std::uint64_t seed = 1;
 };
 
-// Continues a prompt with a whole model and byte tokens until it ends the record, the model's
-// positions are used up, or enough is said. Greedy is a pure function of model and prompt; sampling
+// Continues a prompt with a whole model and byte tokens until the end-of-record token, the
+// model's last position, or the limit of tokens. Greedy is a pure function of model and prompt; sampling
 // also of the seed. UserError where the prompt itself is too long.
 std::string generate_text(models::Model& model, std::int64_t positions, const std::string& prompt,
                           const GenerationOptions& options);

@@ -1,4 +1,7 @@
-#include "launcher/app/verb_doctor.h"
+#include "launcher/app/verbs.h"
+
+#include <CLI/CLI.hpp>
+#include <memory>
 
 #include <fmt/format.h>
 
@@ -9,18 +12,20 @@
 #include <vector>
 
 #include "launcher/base/build_id.h"
-#include "launcher/base/printable_text.h"
-#include "launcher/base/failure.h"
+#include "launcher/base/text.h"
+#include "launcher/base/errors.h"
 #include "launcher/hosts/checkup.h"
 #include "launcher/planner/plan_maker.h"
 #include "launcher/plugin/plugin_file.h"
 #include "launcher/app/link_checkup.h"
 #include "launcher/recipe/recipe_reader.h"
 
+#include "launcher/app/run_options.h"
+
 namespace strait::app {
 namespace {
 
-// The nouns of what went well, or the one sentence of what did not.
+// One line of the report: what passed, or the sentence of what failed.
 std::optional<plan::Plan> plan_or_finding(const recipe::Recipe& recipe, std::vector<hosts::Symptom>& findings) {
   try {
     plan::Plan plan = planner::make_plan(recipe).plan;
@@ -69,13 +74,11 @@ void print_findings_json(const std::vector<hosts::Symptom>& findings) {
   fmt::print("{}\n", list.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
 }
 
-}  // namespace
-
-base::ExitCode examine(const RunWords& words) {
-  const recipe::Recipe recipe = recipe::read_recipe(words.recipe, words.overrides, plugin::load_plugins);
+base::ExitCode examine(const RunOptions& options) {
+  const recipe::Recipe recipe = recipe::read_recipe(options.recipe, options.overrides, plugin::load_plugins);
   std::vector<hosts::Symptom> findings = {
       {hosts::Symptom::Kind::well, base::ExitCode::done, "recipe",
-       fmt::format("{} (strait {})", words.recipe.string(), base::build_id())}};
+       fmt::format("{} (strait {})", options.recipe.string(), base::build_id())}};
   const std::optional<plan::Plan> plan = plan_or_finding(recipe, findings);
   const auto of_hosts = hosts::check_hosts(recipe, plan ? hosts::needs_of(*plan) : std::vector<hosts::HostNeed>{});
   findings.insert(findings.end(), of_hosts.begin(), of_hosts.end());
@@ -85,9 +88,20 @@ base::ExitCode examine(const RunWords& words) {
     const auto of_links = check_links(*plan);
     findings.insert(findings.end(), of_links.begin(), of_links.end());
   }
-  words.json ? print_findings_json(findings) : print_findings(findings);
+  options.json ? print_findings_json(findings) : print_findings(findings);
   const auto first = std::ranges::find(findings, hosts::Symptom::Kind::wrong, &hosts::Symptom::kind);
   return first == findings.end() ? base::ExitCode::done : first->code;
+}
+
+}  // namespace
+
+void add_doctor(CLI::App& cli, Command& command) {
+  const auto options = std::make_shared<RunOptions>();
+  CLI::App* verb = cli.add_subcommand("doctor", "check everything that a recipe needs; starts nothing");
+  verb->add_option("recipe", options->recipe, "a recipe file")->required();
+  add_run_options(verb, options);
+  verb->callback(
+      [options, &command] { command = [options] { return examine(*options); }; });
 }
 
 }  // namespace strait::app

@@ -1,4 +1,7 @@
-#include "launcher/app/verb_init.h"
+#include "launcher/app/verbs.h"
+
+#include <CLI/CLI.hpp>
+#include <memory>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -8,7 +11,11 @@
 
 #include "framework/store/atomic_file.h"
 #include "launcher/recipe/recipe_writer.h"
-#include "launcher/base/user_error.h"
+#include "launcher/base/errors.h"
+
+#include <filesystem>
+#include <string>
+#include <vector>
 
 namespace strait::app {
 namespace {
@@ -22,8 +29,19 @@ void refuse_existing(const fs::path& file) {
       fmt::format("{} exists already and is left as it is; name another file", file.string()));
 }
 
-}  // namespace
+// The names of the examples in a folder: quickstart for quickstart.toml.
+std::vector<std::string> example_names(const fs::path& folder) {
+  std::vector<std::string> names;
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(folder, none)) {
+    if (entry.path().extension() == ".toml") names.push_back(entry.path().stem().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
 
+// The example recipes that belong to this program: `recipes` of the tree that it was built in, or
+// `share/strait/recipes` of where it is installed.
 fs::path example_folder() {
   const fs::path program = fs::read_symlink("/proc/self/exe");
   for (fs::path at = program.parent_path(); at.has_relative_path(); at = at.parent_path()) {
@@ -34,16 +52,6 @@ fs::path example_folder() {
   throw base::UserError(
       base::ExitCode::bad_input,
       fmt::format("no example recipes belong to {}; write a recipe of your own", program.string()));
-}
-
-std::vector<std::string> example_names(const fs::path& folder) {
-  std::vector<std::string> names;
-  std::error_code none;
-  for (const auto& entry : fs::directory_iterator(folder, none)) {
-    if (entry.path().extension() == ".toml") names.push_back(entry.path().stem().string());
-  }
-  std::sort(names.begin(), names.end());
-  return names;
 }
 
 base::ExitCode copy_example(const std::string& example, const fs::path& to) {
@@ -70,6 +78,27 @@ base::ExitCode write_all_keys(const fs::path& to) {
   store::replace_file(to, recipe::recipe_reference());
   fmt::print("{} has every key with its default, its meaning and what is allowed\n", to.string());
   return base::ExitCode::done;
+}
+
+}  // namespace
+
+void add_init(CLI::App& cli, Command& command) {
+  struct Options {
+    std::string file;
+    std::string example = "quickstart";
+    bool keys = false;
+  };
+  const auto options = std::make_shared<Options>();
+  CLI::App* verb = cli.add_subcommand("init", "copy an example recipe to begin from");
+  verb->add_option("file", options->file, "the new recipe")->required();
+  verb->add_option("--from", options->example, "which example")->capture_default_str();
+  verb->add_flag("--keys", options->keys, "write every key with its default and meaning instead");
+  verb->callback([options, &command] {
+    command = [options] {
+      return options->keys ? write_all_keys(options->file)
+                         : copy_example(options->example, options->file);
+    };
+  });
 }
 
 }  // namespace strait::app

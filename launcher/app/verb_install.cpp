@@ -1,4 +1,7 @@
-#include "launcher/app/verb_install.h"
+#include "launcher/app/verbs.h"
+
+#include <CLI/CLI.hpp>
+#include <memory>
 
 #include <fmt/format.h>
 
@@ -13,25 +16,25 @@
 
 #include "framework/mutex.h"
 #include "launcher/base/build_id.h"
-#include "launcher/base/byte_text.h"
-#include "launcher/base/printable_text.h"
-#include "launcher/base/failure.h"
+#include "launcher/base/text.h"
+#include "launcher/base/errors.h"
 #include "launcher/hosts/build_files.h"
 #include "launcher/hosts/host_install.h"
 #include "launcher/plugin/plugin_file.h"
 #include "launcher/recipe/recipe_reader.h"
 #include "launcher/control/scratch_folder.h"
-#include "launcher/base/user_error.h"
+
+#include "launcher/app/run_options.h"
 
 namespace strait::app {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t kAtOnce = 8;  // hosts; more would only share our uplink
+constexpr std::size_t kAtOnce = 8;  // hosts; more would only share one uplink
 constexpr auto kTellEvery = std::chrono::seconds(5);
 
-// Lines of several hosts, and the first failure by the order of the list.
+// Prints the hosts' lines as they come, and keeps the first failure in the order of the list.
 class InstallReport {
  public:
   explicit InstallReport(std::size_t hosts) : codes_(hosts, base::ExitCode::done) {}
@@ -79,14 +82,12 @@ void install_one(const hosts::InstallTarget& target, std::size_t number,
   }
 }
 
-}  // namespace
-
-base::ExitCode install_on_hosts(const RunWords& words) {
-  const recipe::Recipe recipe = recipe::read_recipe(words.recipe, words.overrides, plugin::load_plugins);
+base::ExitCode install_on_hosts(const RunOptions& options) {
+  const recipe::Recipe recipe = recipe::read_recipe(options.recipe, options.overrides, plugin::load_plugins);
   if (recipe.hosts.backend != recipe::BackendKind::ssh) {
     throw base::UserError(base::ExitCode::bad_input,
                     fmt::format("{} has no hosts that ssh reaches: hosts.backend is not \"ssh\"",
-                                words.recipe.string()));
+                                options.recipe.string()));
   }
   const control::ScratchFolder scratch("install");
   const std::vector<hosts::BuildFile> files = hosts::files_of_this_build(scratch.path());
@@ -104,6 +105,19 @@ base::ExitCode install_on_hosts(const RunWords& words) {
     }
   }
   return report.first_failure();
+}
+
+}  // namespace
+
+void add_install(CLI::App& cli, Command& command) {
+  const auto options = std::make_shared<RunOptions>();
+  CLI::App* verb = cli.add_subcommand("install", "bring this build to the hosts of a recipe");
+  verb->add_option("--hosts", options->recipe, "the recipe that lists them")->required();
+  verb->add_option("--set", options->overrides, "key=value instead of the recipe's; repeatable")
+      ->take_all()
+      ->allow_extra_args(false);
+  verb->callback(
+      [options, &command] { command = [options] { return install_on_hosts(*options); }; });
 }
 
 }  // namespace strait::app

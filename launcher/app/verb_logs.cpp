@@ -1,4 +1,7 @@
-#include "launcher/app/verb_logs.h"
+#include "launcher/app/verbs.h"
+
+#include <CLI/CLI.hpp>
+#include <memory>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -9,23 +12,34 @@
 #include <map>
 #include <vector>
 
-#include "launcher/base/printable_text.h"
+#include "launcher/base/text.h"
 #include "launcher/control/log_reader.h"
 #include "launcher/control/run_directory.h"
-#include "launcher/base/user_error.h"
+#include "launcher/base/errors.h"
+
+#include <cstddef>
+#include <filesystem>
+#include <string>
 
 namespace strait::app {
 namespace {
+
+struct LogOptions {
+  std::filesystem::path run;
+  std::string process;   // "1.0"; empty: all, in the order of their times
+  bool follow = false;   // until the run is over
+  std::size_t last = 0;  // begin with so many lines; 0: with all
+};
 
 namespace fs = std::filesystem;
 
 constexpr int kFollowEvery = 200;  // milliseconds
 
-// All logs that are asked for; processes that start later are found too.
+// The logs that are shown, including those of processes that start later.
 class RunLogs {
  public:
-  explicit RunLogs(const LogWords& words)
-      : folder_(words.run / "logs"), process_(words.process), named_(words.process.empty()) {}
+  explicit RunLogs(const LogOptions& options)
+      : folder_(options.run / "logs"), process_(options.process), named_(options.process.empty()) {}
 
   bool empty() const { return readers_.empty(); }
   bool names_processes() const { return named_; }
@@ -36,7 +50,7 @@ class RunLogs {
     }
     std::vector<control::LogLine> lines;
     for (auto& [name, reader] : readers_) {
-      // A log longer than one piece is taken in several.
+      // Long logs are read in several pieces.
       for (auto piece = reader.take(rest); !piece.empty(); piece = reader.take(rest)) {
         lines.insert(lines.end(), std::make_move_iterator(piece.begin()),
                      std::make_move_iterator(piece.end()));
@@ -64,40 +78,51 @@ void print_log(const std::vector<control::LogLine>& lines, bool with_process) {
   std::fflush(stdout);
 }
 
-[[noreturn]] void no_such_log(const LogWords& words) {
+[[noreturn]] void no_such_log(const LogOptions& options) {
   std::vector<std::string> known;
-  for (const fs::path& file : control::log_files(words.run / "logs", "")) {
+  for (const fs::path& file : control::log_files(options.run / "logs", "")) {
     known.push_back(file.stem().string());
   }
   if (known.empty()) {
     throw base::UserError(base::ExitCode::bad_input,
                     fmt::format("{} has no logs; name the directory of a run that has started, "
                                 "such as runs/NAME",
-                                words.run.string()));
+                                options.run.string()));
   }
   throw base::UserError(base::ExitCode::bad_input,
-                  fmt::format("{} has no process {}; it has {}", words.run.string(), words.process,
+                  fmt::format("{} has no process {}; it has {}", options.run.string(), options.process,
                               fmt::join(known, ", ")));
 }
 
-}  // namespace
-
-base::ExitCode show_logs(const LogWords& words) {
-  RunLogs logs(words);
-  std::vector<control::LogLine> lines = logs.take(!words.follow);
-  if (logs.empty() && !(words.follow && control::RunDirectory::live(words.run))) no_such_log(words);
-  if (words.last > 0 && lines.size() > words.last) {
-    lines.erase(lines.begin(), lines.end() - static_cast<std::ptrdiff_t>(words.last));
+base::ExitCode show_logs(const LogOptions& options) {
+  RunLogs logs(options);
+  std::vector<control::LogLine> lines = logs.take(!options.follow);
+  if (logs.empty() && !(options.follow && control::RunDirectory::live(options.run))) no_such_log(options);
+  if (options.last > 0 && lines.size() > options.last) {
+    lines.erase(lines.begin(), lines.end() - static_cast<std::ptrdiff_t>(options.last));
   }
   print_log(lines, logs.names_processes());
-  while (words.follow) {
-    // Looked at first: what a run writes last is there when it is gone.
-    const bool live = control::RunDirectory::live(words.run).has_value();
+  while (options.follow) {
+    // Checked before reading: once the run has ended, its last lines are in the files.
+    const bool live = control::RunDirectory::live(options.run).has_value();
     print_log(logs.take(!live), logs.names_processes());
     if (!live) break;
     ::poll(nullptr, 0, kFollowEvery);
   }
   return base::ExitCode::done;
+}
+
+}  // namespace
+
+void add_logs(CLI::App& cli, Command& command) {
+  const auto options = std::make_shared<LogOptions>();
+  CLI::App* verb = cli.add_subcommand("logs", "what the processes of a run wrote");
+  verb->add_option("run", options->run, "its directory, runs/NAME")->required();
+  verb->add_option("process", options->process, "one, such as 1.0; else all, by time");
+  verb->add_flag("-f,--follow", options->follow, "go on until the run is over");
+  verb->add_option("--last", options->last, "begin with so many lines; 0: with all");
+  verb->callback(
+      [options, &command] { command = [options] { return show_logs(*options); }; });
 }
 
 }  // namespace strait::app

@@ -1,4 +1,7 @@
-#include "launcher/app/verb_model.h"
+#include "launcher/app/verbs.h"
+
+#include <CLI/CLI.hpp>
+#include <memory>
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
@@ -12,11 +15,11 @@
 #include "framework/tensors/safetensors_writer.h"
 #include "framework/tensors/weight_files.h"
 #include "framework/sync/layout.h"
-#include "launcher/base/printable_text.h"
+#include "launcher/base/text.h"
 #include "launcher/planner/data_preparation.h"
 #include "launcher/app/text_generator.h"
 #include "launcher/app/whole_model.h"
-#include "launcher/base/user_error.h"
+#include "launcher/base/errors.h"
 #include "models/tensor_names.h"
 #include "stages/batch_source.h"
 #include "stages/batch_upstream.h"
@@ -24,8 +27,21 @@
 #include "stages/gradients.h"
 #include "stages/loss_downstream.h"
 
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
 namespace strait::app {
 namespace {
+
+struct GenerateFlags {
+  std::filesystem::path run;
+  std::string prompt;
+  std::int64_t most_tokens = 128;
+  double temperature = 0;
+  std::int64_t top_k = 0;
+  std::uint64_t seed = 1;
+};
 
 namespace fs = std::filesystem;
 
@@ -51,19 +67,17 @@ void copy_tokenizer(const fs::path& from, const fs::path& to) {
   }
 }
 
-}  // namespace
-
-base::ExitCode generate(const GenerateWords& words) {
-  WholeModel whole = load_whole_model(words.run);
+base::ExitCode generate(const GenerateFlags& flags) {
+  WholeModel whole = load_whole_model(flags.run);
   warn(whole);
   GenerationOptions options;
-  options.most_tokens = words.most_tokens;
-  options.temperature = words.temperature;
-  options.top_k = words.top_k;
-  options.seed = words.seed;
+  options.most_tokens = flags.most_tokens;
+  options.temperature = flags.temperature;
+  options.top_k = flags.top_k;
+  options.seed = flags.seed;
   const std::string answer =
-      generate_text(*whole.model, models::describe(whole.config).positions, words.prompt, options);
-  // A program gets the model's own bytes; on a terminal they must not act.
+      generate_text(*whole.model, models::describe(whole.config).positions, flags.prompt, options);
+  // A pipe gets the model's bytes unchanged; on a terminal control characters are escaped.
   const bool watched = isatty(STDOUT_FILENO) != 0;
   std::cout << (watched ? base::printable_lines(answer) : answer)
             << (answer.empty() || answer.back() != '\n' ? "\n" : "");
@@ -79,7 +93,7 @@ base::ExitCode evaluate(const fs::path& run, const fs::path& data, bool json) {
                                                 : fs::path();
   if (source.empty()) {
     throw base::UserError(base::ExitCode::bad_input,
-                    "the run's recipe has no data.eval; say what to evaluate on with --data FILE");
+                    "the run's recipe has no data.eval; name a file with --data FILE");
   }
   const planner::PreparedData prepared = planner::read_data(source, recipe.data.row);
   stages::BatchOptions batch;
@@ -145,6 +159,75 @@ base::ExitCode prepare(const fs::path& data, const fs::path& file, std::int64_t 
   std::cout << fmt::format("{}: {} rows of {} tokens\n", file.string(), prepared.tokens->rows(),
                            row);
   return base::ExitCode::done;
+}
+
+}  // namespace
+
+void add_eval(CLI::App& cli, Command& command) {
+  struct Options {
+    std::string run;
+    std::string data;
+    bool json = false;
+  };
+  const auto options = std::make_shared<Options>();
+  CLI::App* verb = cli.add_subcommand("eval", "the loss of a trained model");
+  verb->add_option("run", options->run, "its directory, runs/NAME")->required();
+  verb->add_option("--data", options->data, "instead of the recipe's data.eval");
+  verb->add_flag("--json", options->json, "for programs");
+  verb->callback([options, &command] {
+    command = [options] { return evaluate(options->run, options->data, options->json); };
+  });
+}
+
+void add_generate(CLI::App& cli, Command& command) {
+  const auto options = std::make_shared<GenerateFlags>();
+  CLI::App* verb = cli.add_subcommand("generate", "continue a prompt with a trained model");
+  verb->add_option("run", options->run, "its directory, runs/NAME")->required();
+  verb->add_option("--prompt", options->prompt, "what it continues")->required();
+  verb->add_option("--max-tokens", options->most_tokens, "at most")
+      ->check(CLI::Range(1, 1'000'000))
+      ->capture_default_str();
+  verb->add_option("--temperature", options->temperature, "0 always takes the likeliest token")
+      ->check(CLI::Range(0.0, 100.0))
+      ->capture_default_str();
+  verb->add_option("--top-k", options->top_k, "sample among this many; 0: among all")
+      ->check(CLI::Range(0, 10'000'000))
+      ->capture_default_str();
+  verb->add_option("--seed", options->seed, "of sampling")->capture_default_str();
+  verb->callback(
+      [options, &command] { command = [options] { return generate(*options); }; });
+}
+
+void add_export(CLI::App& cli, Command& command) {
+  struct Options {
+    std::string run;
+    std::string directory;
+  };
+  const auto options = std::make_shared<Options>();
+  CLI::App* verb = cli.add_subcommand("export", "a Hugging Face directory of a trained model");
+  verb->add_option("run", options->run, "its directory, runs/NAME")->required();
+  verb->add_option("directory", options->directory, "a new one")->required();
+  verb->callback([options, &command] {
+    command = [options] { return export_model(options->run, options->directory); };
+  });
+}
+
+void add_prepare(CLI::App& cli, Command& command) {
+  struct Options {
+    std::string data;
+    std::string file;
+    std::int64_t row = 128;
+  };
+  const auto options = std::make_shared<Options>();
+  CLI::App* verb = cli.add_subcommand("prepare", "pack text or JSONL into a token file");
+  verb->add_option("data", options->data, "text or JSONL")->required();
+  verb->add_option("file", options->file, "the token file, NAME.safetensors")->required();
+  verb->add_option("--row", options->row, "tokens of a row")
+      ->check(CLI::Range(2, 1 << 24))
+      ->capture_default_str();
+  verb->callback([options, &command] {
+    command = [options] { return prepare(options->data, options->file, options->row); };
+  });
 }
 
 }  // namespace strait::app

@@ -1,4 +1,7 @@
-#include "launcher/app/verb_probe.h"
+#include "launcher/app/verbs.h"
+
+#include <CLI/CLI.hpp>
+#include <memory>
 
 #include "launcher/app/model_questions.h"
 
@@ -21,17 +24,28 @@
 #include "launcher/recipe/recipe_reader.h"
 #include "launcher/launch/hosts_visit.h"
 
+#include <string>
+#include <vector>
+#include "launcher/base/errors.h"
+
 namespace strait::app {
 namespace {
 
-ProbeOptions probe_options(const ProbeWords& words) {
+struct ProbeFlags {
+  std::string recipe;
+  std::vector<std::string> overrides;  // as --set has them
+  std::string out = "links.toml";
+  double seconds = 4;  // of each measurement of bandwidth
+};
+
+ProbeOptions probe_options(const ProbeFlags& flags) {
   ProbeOptions options;
-  options.flow_seconds = words.seconds;
+  options.flow_seconds = flags.seconds;
   options.say = [](const std::string& line) { std::cout << line << std::endl; };
   return options;
 }
 
-// One machine has no path to measure: what runs on it talks to itself.
+// A single machine has no paths between hosts, only its compute is measured.
 Probed probe_here(const plan::Plan& plan, const ProbeOptions& options) {
   const auto keeper = net::ProcessName::keeper(0);
   const auto launcher = net::ProcessName::coordinator();
@@ -54,21 +68,34 @@ Probed probe_there(plan::Plan plan, const ProbeOptions& options) {
   return probe_hosts(visit.hosts().reach(), known, visit.hosts().addresses(known.recipe), options);
 }
 
-}  // namespace
-
-base::ExitCode probe(const ProbeWords& words) {
-  const recipe::Recipe recipe = recipe::read_recipe(words.recipe, words.overrides, plugin::load_plugins);
+base::ExitCode probe(const ProbeFlags& flags) {
+  const recipe::Recipe recipe = recipe::read_recipe(flags.recipe, flags.overrides, plugin::load_plugins);
   plan::Plan plan = planner::make_plan(recipe).plan;
-  const ProbeOptions options = probe_options(words);
+  const ProbeOptions options = probe_options(flags);
   const bool here = recipe.hosts.backend == recipe::BackendKind::local;
   const Probed probed = here ? probe_here(plan, options) : probe_there(std::move(plan), options);
   const std::string heading =
       fmt::format("Measured by strait probe for {} on {:%Y-%m-%d %H:%M} UTC.", recipe.name,
                   fmt::gmtime(std::time(nullptr)));
-  store::replace_file(words.out, recipe::write_links(probed.table, heading));
+  store::replace_file(flags.out, recipe::write_links(probed.table, heading));
   for (const std::string& gap : probed.gaps) std::cout << "not measured: " << gap << "\n";
-  std::cout << fmt::format("written {0}; a recipe uses it by hosts.links = \"{0}\"\n", words.out);
+  std::cout << fmt::format("written {0}; a recipe uses it by hosts.links = \"{0}\"\n", flags.out);
   return base::ExitCode::done;
+}
+
+}  // namespace
+
+void add_probe(CLI::App& cli, Command& command) {
+  const auto options = std::make_shared<ProbeFlags>();
+  CLI::App* verb = cli.add_subcommand("probe", "measure the hosts of a recipe and their links");
+  verb->add_option("recipe", options->recipe, "a recipe file")->required();
+  verb->add_option("-o,--out", options->out, "the table that hosts.links names")
+      ->capture_default_str();
+  verb->add_option("--seconds", options->seconds, "of each measurement of bandwidth")
+      ->check(CLI::Range(0.1, 20.0))
+      ->capture_default_str();
+  verb->add_option("--set", options->overrides, "key=value instead of the recipe's; repeatable");
+  verb->callback([options, &command] { command = [options] { return probe(*options); }; });
 }
 
 }  // namespace strait::app

@@ -1,4 +1,7 @@
-#include "launcher/app/verb_replica.h"
+#include "launcher/app/verbs.h"
+
+#include <CLI/CLI.hpp>
+#include <memory>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -16,7 +19,11 @@
 #include "launcher/plan/run_files.h"
 #include "launcher/control/run_status.h"
 #include "launcher/plugin/plugin_file.h"
-#include "launcher/base/user_error.h"
+#include "launcher/base/errors.h"
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
 
 namespace strait::app {
 namespace {
@@ -24,14 +31,14 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr int kStatusLook = 100;  // milliseconds
+constexpr int kPollMilliseconds = 100;
 
-// What the launcher has written down of its replicas, and of the last return of one of them.
+// The replicas in status.json, and the last attempt of one of them to rejoin.
 struct Replicas {
   std::vector<std::uint32_t> there;
-  int attempt = 0;          // the number of that return; 0: there was none
+  int attempt = 0;          // number of that attempt; 0: there was none
   std::string state;        // comes, joined or failed
-  std::string failed;       // why it did not come
+  std::string failed;       // why it could not rejoin
   std::int64_t joined = 0;  // the step from which on it took part
   std::string left;         // why it takes no part
 
@@ -59,7 +66,7 @@ Replicas replicas_of(const fs::path& run, std::int64_t all, std::uint32_t replic
   return known;
 }
 
-// Whether it takes part; false while nobody knows yet. Throws why it does not.
+// Whether the replica has rejoined; false while that is open. UserError: it failed.
 bool is_back(const fs::path& run, std::uint32_t replica, int attempt, const Replicas& known) {
   if (known.has(replica)) return true;
   if (known.attempt <= attempt || known.state == "comes") return false;
@@ -112,46 +119,46 @@ void check_can_return(const fs::path& run, const plan::Plan& plan, std::uint32_t
   if (known.state == "comes") refuse("it is being brought back already");
 }
 
-// Looks until `done` says so; whoever is asked may end meanwhile.
-void wait_until(const fs::path& run, std::chrono::seconds patience,
+// Polls until `done`. UserError: the run ends first, or the time is over.
+void wait_until(const fs::path& run, std::chrono::seconds timeout,
                 const std::function<bool()>& done) {
-  const auto deadline = std::chrono::steady_clock::now() + patience;
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
   while (!done()) {
     if (!control::RunDirectory::live(run)) {
       throw base::UserError(base::ExitCode::bad_input, fmt::format("{} ended meanwhile", run.string()));
     }
     if (std::chrono::steady_clock::now() >= deadline) {
       throw base::UserError(base::ExitCode::stalled,
-                      fmt::format("nothing has come of it within {} s; see: strait status {}",
-                                  patience.count(), run.string()));
+                      fmt::format("timed out after {} s; see: strait status {}",
+                                  timeout.count(), run.string()));
     }
-    ::poll(nullptr, 0, kStatusLook);
+    ::poll(nullptr, 0, kPollMilliseconds);
   }
 }
 
 }  // namespace
 
-base::ExitCode stop_replica(const fs::path& run, std::uint32_t replica, std::chrono::seconds patience) {
+base::ExitCode stop_replica(const fs::path& run, std::uint32_t replica, std::chrono::seconds timeout) {
   const plan::Plan plan = plan_of_live(run);
-  const auto look = [&] { return replicas_of(run, plan.recipe.pipeline.replicas, replica); };
-  check_can_leave(run, plan, replica, look());
+  const auto read = [&] { return replicas_of(run, plan.recipe.pipeline.replicas, replica); };
+  check_can_leave(run, plan, replica, read());
   control::ask_of_replica(control::ReplicaRequest::leave, run, replica);
-  wait_until(run, patience, [&] { return !look().has(replica); });
-  const Replicas left = look();
+  wait_until(run, timeout, [&] { return !read().has(replica); });
+  const Replicas left = read();
   fmt::print("replica {} has left; {} {} on\n", replica, fmt::join(left.there, ", "),
              left.there.size() == 1 ? "goes" : "go");
   return base::ExitCode::done;
 }
 
-base::ExitCode resume_replica(const fs::path& run, std::uint32_t replica, std::chrono::seconds patience) {
+base::ExitCode resume_replica(const fs::path& run, std::uint32_t replica, std::chrono::seconds timeout) {
   const plan::Plan plan = plan_of_live(run);
-  const auto look = [&] { return replicas_of(run, plan.recipe.pipeline.replicas, replica); };
-  const Replicas before = look();
+  const auto read = [&] { return replicas_of(run, plan.recipe.pipeline.replicas, replica); };
+  const Replicas before = read();
   check_can_return(run, plan, replica, before);
   control::ask_of_replica(control::ReplicaRequest::come_back, run, replica);
-  wait_until(run, patience, [&] { return is_back(run, replica, before.attempt, look()); });
+  wait_until(run, timeout, [&] { return is_back(run, replica, before.attempt, read()); });
   fmt::print("replica {} takes part; these go on together: {}\n", replica,
-             fmt::join(look().there, ", "));
+             fmt::join(read().there, ", "));
   return base::ExitCode::done;
 }
 

@@ -1,4 +1,7 @@
-#include "launcher/app/verb_run.h"
+#include "launcher/app/verbs.h"
+
+#include <CLI/CLI.hpp>
+#include <memory>
 
 #include "launcher/app/model_questions.h"
 
@@ -16,7 +19,7 @@
 #include "framework/store/store_error.h"
 #include "launcher/console/console.h"
 #include "launcher/console/text_pump.h"
-#include "launcher/base/failure.h"
+#include "launcher/base/errors.h"
 #include "launcher/hosts/join_call.h"
 #include "launcher/planner/plan_text.h"
 #include "launcher/planner/plan_maker.h"
@@ -29,8 +32,13 @@
 #include "launcher/launch/run_launch.h"
 #include "launcher/app/sample_show.h"
 #include "launcher/hosts/slurm_job.h"
-#include "launcher/base/user_error.h"
-#include "launcher/app/verb_slurm.h"
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+#include "launcher/app/emit.h"
+#include "launcher/app/run_options.h"
 
 namespace strait::app {
 namespace {
@@ -62,8 +70,7 @@ plan::RunFile prepare_directory(const control::RunDirectory& directory, planner:
   if (planned.eval) {
     plan.eval->file = planner::place_data(*planned.eval, directory.path() / "data" / "eval.safetensors");
   }
-  // Stages may run in another working directory than the one the user's relative path was meant
-  // for.
+  // Stages may run in another working directory than the user's.
   for (std::string* path : {&plan.recipe.model.path, &plan.recipe.data.train,
                             &plan.recipe.data.eval, &plan.recipe.pipeline.partition.plugin}) {
     const bool is_name = path->starts_with('#');  // of a partition that is linked in
@@ -77,7 +84,7 @@ plan::RunFile prepare_directory(const control::RunDirectory& directory, planner:
   return run;
 }
 
-std::vector<std::string> last_words(const fs::path& run, const control::Outcome& outcome) {
+std::vector<std::string> closing_lines(const fs::path& run, const control::Outcome& outcome) {
   std::vector<std::string> lines;
   const std::string name = run.string();
   if (outcome.code != base::ExitCode::done) {
@@ -98,8 +105,9 @@ std::vector<std::string> last_words(const fs::path& run, const control::Outcome&
   return lines;
 }
 
-// The run is over and its state is safe: data that has gone since must not make it a failure.
-void show_what_it_learnt(const control::RunDirectory& directory, console::Console& console) {
+// The run is over and its state is safe, so evaluation data that has been removed since must not
+// turn it into a failure.
+void show_learnt_samples(const control::RunDirectory& directory, console::Console& console) {
   try {
     for (const std::string& line : show_samples(directory.path())) console.note(line);
   } catch (const store::StoreError& error) {
@@ -109,6 +117,7 @@ void show_what_it_learnt(const control::RunDirectory& directory, console::Consol
 
 base::ExitCode launch_and_show(control::RunDirectory& directory, const plan::RunFile& run, launch::LaunchOptions options,
                          console::Console& console) {
+  options.model = model_questions();
   options.observers = {&console};
   if (!options.without.empty()) {
     console.note(fmt::format(
@@ -120,13 +129,13 @@ base::ExitCode launch_and_show(control::RunDirectory& directory, const plan::Run
   }
   const control::Outcome outcome = launch::launch_run(directory, run, options);
   if (outcome.code == base::ExitCode::done && !outcome.stopped) {
-    show_what_it_learnt(directory, console);
+    show_learnt_samples(directory, console);
   }
-  console.farewell(last_words(directory.path(), outcome));
+  console.farewell(closing_lines(directory.path(), outcome));
   return outcome.code;
 }
 
-// `recovered`: what became of shards that were still elsewhere.
+// `recovered`: what happened to shards that were still on hosts.
 std::optional<store::Resumable> choose(const control::RunDirectory& directory,
                                        const std::string& recovered) {
   try {
@@ -139,59 +148,58 @@ std::optional<store::Resumable> choose(const control::RunDirectory& directory,
 
 }  // namespace
 
-base::ExitCode show_plan(const RunWords& words) {
-  const planner::PlannedRun planned = planner::make_plan(recipe::read_recipe(words.recipe, words.overrides, plugin::load_plugins));
-  std::cout << (words.json ? to_json(planned.plan).dump(1) + "\n" : planner::plan_text(planned.plan));
+base::ExitCode show_plan(const RunOptions& options) {
+  const planner::PlannedRun planned = planner::make_plan(recipe::read_recipe(options.recipe, options.overrides, plugin::load_plugins));
+  std::cout << (options.json ? to_json(planned.plan).dump(1) + "\n" : planner::plan_text(planned.plan));
   return base::ExitCode::done;
 }
 
-base::ExitCode emit_plan(const RunWords& words, EmitKind kind) {
-  const planner::PlannedRun planned = planner::make_plan(recipe::read_recipe(words.recipe, words.overrides, plugin::load_plugins));
+base::ExitCode emit_plan(const RunOptions& options, EmitKind kind) {
+  const planner::PlannedRun planned = planner::make_plan(recipe::read_recipe(options.recipe, options.overrides, plugin::load_plugins));
   std::cout << emit_launch(
       planned.plan, kind,
-      {fs::read_symlink("/proc/self/exe"), words.recipe.string(), words.overrides});
+      {fs::read_symlink("/proc/self/exe"), options.recipe.string(), options.overrides});
   return base::ExitCode::done;
 }
 
-base::ExitCode run_recipe(const RunWords& words) {
-  planner::PlannedRun planned = planner::make_plan(recipe::read_recipe(words.recipe, words.overrides, plugin::load_plugins));
-  plan::check_can_begin_without(planned.plan, words.without);
+base::ExitCode run_recipe(const RunOptions& options) {
+  planner::PlannedRun planned = planner::make_plan(recipe::read_recipe(options.recipe, options.overrides, plugin::load_plugins));
+  plan::check_can_start_without(planned.plan, options.without);
   const fs::path path = fs::path("runs") / planned.plan.recipe.name;
-  if (is_requeued(planned.plan, path)) return run_allocated(path, words.json);
+  if (is_requeued(planned.plan, path)) return run_allocated(path, options.json);
   hosts::SlurmJob::refuse_live(path);
   control::RunDirectory directory = control::RunDirectory::create(
-      path, words.replace ? control::RunDirectory::Existing::move_aside : control::RunDirectory::Existing::refuse);
+      path, options.replace ? control::RunDirectory::Existing::move_aside : control::RunDirectory::Existing::refuse);
   const plan::RunFile run = prepare_directory(directory, std::move(planned));
   if (run.plan.recipe.hosts.backend == recipe::BackendKind::slurm) {
-    return give_to_slurm(std::move(directory), run.plan, words.json);
+    return submit_to_slurm(std::move(directory), run.plan, options.json);
   }
   console::TextPump pump(STDOUT_FILENO);
-  console::Console console(pump, console_options(words.json));
+  console::Console console(pump, console_options(options.json));
   if (directory.moved_aside()) {
     console.note(fmt::format("the earlier run is now {}", directory.moved_aside()->string()));
   }
   console.plan(planner::plan_text(run.plan), to_json(run.plan).dump());
-  launch::LaunchOptions options;
-  options.model = model_questions();
-  options.without = {words.without.begin(), words.without.end()};
-  return launch_and_show(directory, run, options, console);
+  launch::LaunchOptions launch;
+  launch.without = {options.without.begin(), options.without.end()};
+  return launch_and_show(directory, run, launch, console);
 }
 
-base::ExitCode run_prepared(const RunWords& words) {
-  control::RunDirectory directory = control::RunDirectory::open(words.recipe);
+base::ExitCode run_prepared(const RunOptions& options) {
+  control::RunDirectory directory = control::RunDirectory::open(options.recipe);
   const plan::RunFile run = plan::read_run_file(directory.plan(), plugin::load_plugins);
   console::TextPump pump(STDOUT_FILENO);
-  console::Console console(pump, console_options(words.json));
+  console::Console console(pump, console_options(options.json));
   console.plan(planner::plan_text(run.plan), to_json(run.plan).dump());
   return launch_and_show(directory, run, {}, console);
 }
 
-base::ExitCode resume_run(const RunWords& words) {
-  if (!words.in_job) hosts::SlurmJob::refuse_live(words.recipe);
-  control::RunDirectory directory = control::RunDirectory::open(words.recipe);
+base::ExitCode resume_run(const RunOptions& options) {
+  if (!options.in_job) hosts::SlurmJob::refuse_live(options.recipe);
+  control::RunDirectory directory = control::RunDirectory::open(options.recipe);
   plan::RunFile run = plan::read_run_file(directory.plan(), plugin::load_plugins);
   console::TextPump pump(STDOUT_FILENO);
-  console::Console console(pump, console_options(words.json));
+  console::Console console(pump, console_options(options.json));
   const auto say = [&console](const control::Event& event) { console.event("the launcher", event); };
   const std::string recovered = launch::recover_checkpoint(directory, run, model_questions(), say);
   const auto newest = choose(directory, recovered);
@@ -217,13 +225,13 @@ base::ExitCode resume_run(const RunWords& words) {
                              run.plan.steps));
     return base::ExitCode::done;
   }
-  if (!words.overrides.empty()) {
-    run = changed_run(directory, run, words.overrides);
+  if (!options.overrides.empty()) {
+    run = changed_run(directory, run, options.overrides);
     write_files(directory, run);
   }
-  plan::check_can_begin_without(run.plan, words.without);
-  if (run.plan.recipe.hosts.backend == recipe::BackendKind::slurm && !words.in_job) {
-    return give_to_slurm(std::move(directory), run.plan, words.json);
+  plan::check_can_start_without(run.plan, options.without);
+  if (run.plan.recipe.hosts.backend == recipe::BackendKind::slurm && !options.in_job) {
+    return submit_to_slurm(std::move(directory), run.plan, options.json);
   }
   store::set_aside_newer(directory.path(), manifest.step);
   plan::forget_newer_steps(directory.metrics(), manifest.step);
@@ -231,14 +239,70 @@ base::ExitCode resume_run(const RunWords& words) {
   console.plan(planner::plan_text(run.plan), to_json(run.plan).dump());
   console.note(fmt::format("going on from step {} ({})", number(manifest.step),
                            newest->checkpoint.path.string()));
-  launch::LaunchOptions options;
-  options.model = model_questions();
-  options.resume = fs::absolute(newest->checkpoint.path).string();
-  options.from = manifest.step;
-  options.caches = plan::decide_caches(manifest, run.plan);
-  options.without = {words.without.begin(), words.without.end()};
-  options.sync = plan::decide_sync(manifest, run.plan, options.without);
-  return launch_and_show(directory, run, options, console);
+  launch::LaunchOptions launch;
+  launch.resume = fs::absolute(newest->checkpoint.path).string();
+  launch.from = manifest.step;
+  launch.caches = plan::decide_caches(manifest, run.plan);
+  launch.without = {options.without.begin(), options.without.end()};
+  launch.sync = plan::decide_sync(manifest, run.plan, launch.without);
+  return launch_and_show(directory, run, launch, console);
+}
+
+void add_plan(CLI::App& cli, Command& command) {
+  const auto options = std::make_shared<RunOptions>();
+  const auto emit = std::make_shared<std::string>();
+  CLI::App* verb = cli.add_subcommand("plan", "what a recipe would run where; starts nothing");
+  verb->add_option("recipe", options->recipe, "a recipe file")->required();
+  add_run_options(verb, options);
+  static const std::map<std::string, EmitKind> kKinds = {{"sbatch", EmitKind::sbatch},
+                                                         {"commands", EmitKind::commands},
+                                                         {"kubernetes", EmitKind::kubernetes}};
+  verb->add_option("--emit", *emit, "print what to launch it with yourself instead")
+      ->check(CLI::IsMember(&kKinds));
+  verb->callback([options, emit, &command] {
+    command = [options, emit] {
+      return emit->empty() ? show_plan(*options)
+                           : emit_plan(*options, kKinds.at(*emit));
+    };
+  });
+}
+
+void add_run(CLI::App& cli, Command& command) {
+  const auto options = std::make_shared<RunOptions>();
+  CLI::App* verb = cli.add_subcommand("run", "fine-tune as a recipe says");
+  verb->add_option("recipe", options->recipe, "a recipe file")->required();
+  add_run_options(verb, options);
+  verb->add_flag("--replace", options->replace, "move an earlier run of that name aside");
+  add_without(verb, options);
+  verb->callback(
+      [options, &command] { command = [options] { return run_recipe(*options); }; });
+}
+
+void add_resume(CLI::App& cli, Command& command) {
+  struct Replica {
+    std::optional<std::uint32_t> number;
+    int timeout = 600;
+  };
+  const auto options = std::make_shared<RunOptions>();
+  const auto replica = std::make_shared<Replica>();
+  CLI::App* verb = cli.add_subcommand("resume", "go on from the newest checkpoint of a run");
+  verb->add_option("run", options->recipe, "its directory, runs/NAME")->required();
+  add_run_options(verb, options);
+  CLI::Option* one = verb->add_option(
+      "--replica", replica->number,
+      "the run is live: this replica, which takes no part, comes (sync.on_loss = \"continue\")");
+  one->excludes(add_without(verb, options));
+  verb->add_option("--patience", replica->timeout, "with it: seconds to wait for that")
+      ->needs(one)
+      ->check(CLI::Range(1, 86'400))
+      ->capture_default_str();
+  verb->callback([options, replica, &command] {
+    command = [options, replica] {
+      if (!replica->number) return resume_run(*options);
+      return resume_replica(options->recipe, *replica->number,
+                                              std::chrono::seconds(replica->timeout));
+    };
+  });
 }
 
 }  // namespace strait::app

@@ -1,4 +1,7 @@
-#include "launcher/app/verb_slurm.h"
+#include "launcher/app/verbs.h"
+
+#include <CLI/CLI.hpp>
+#include <memory>
 
 #include <fmt/format.h>
 
@@ -13,22 +16,26 @@
 #include "launcher/plan/run_files.h"
 #include "launcher/hosts/allocation.h"
 #include "launcher/hosts/slurm_job.h"
-#include "launcher/base/user_error.h"
+#include "launcher/base/errors.h"
 #include "launcher/plugin/plugin_file.h"
-#include "launcher/app/verb_run.h"
+
+#include <filesystem>
+#include "launcher/plan/plan.h"
+#include "launcher/control/run_directory.h"
+#include "launcher/app/run_options.h"
 
 namespace strait::app {
 namespace {
 
 namespace fs = std::filesystem;
 
-// Steps that are safe; 0: none.
+// The step of the newest complete checkpoint; 0: there is none.
 std::int64_t saved_steps(const fs::path& run) {
   const store::CheckpointList list = store::list_checkpoints(run);
   return list.complete.empty() ? 0 : number(list.complete.front().manifest.step);
 }
 
-// Gives the plan's hosts the names of the nodes that we have now.
+// Renames the plan's hosts to the nodes of this allocation. Returns the steps of the run.
 std::int64_t name_nodes(const fs::path& path, const hosts::Allocation& allocation) {
   const control::RunDirectory directory = control::RunDirectory::open(path);
   plan::RunFile run = plan::read_run_file(directory.plan(), plugin::load_plugins);
@@ -43,7 +50,7 @@ std::int64_t name_nodes(const fs::path& path, const hosts::Allocation& allocatio
   return run.plan.steps;
 }
 
-// Saved, and out of time.
+// The run has saved because its time is nearly up.
 base::ExitCode requeue(const fs::path& run, const hosts::Allocation& allocation, bool advanced) {
   if (!advanced) {
     hosts::SlurmJob::forget(run);
@@ -60,14 +67,14 @@ base::ExitCode requeue(const fs::path& run, const hosts::Allocation& allocation,
   return base::ExitCode::done;
 }
 
-// How the run came to its end in this job; interrupted: while hosts came up.
+// How the run ended in this job. `interrupted`: the warning came while hosts were starting.
 base::ExitCode launch_in_job(const fs::path& run, bool as_json) {
-  RunWords words;
-  words.recipe = run;
-  words.json = as_json;
-  words.in_job = true;
+  RunOptions options;
+  options.recipe = run;
+  options.json = as_json;
+  options.in_job = true;
   try {
-    return saved_steps(run) > 0 ? resume_run(words) : run_prepared(words);
+    return saved_steps(run) > 0 ? resume_run(options) : run_prepared(options);
   } catch (const base::UserError& error) {
     if (error.code() == base::ExitCode::interrupted && control::StopSignals::warned()) return error.code();
     if (!control::StopSignals::warned()) hosts::SlurmJob::forget(run);
@@ -77,7 +84,7 @@ base::ExitCode launch_in_job(const fs::path& run, bool as_json) {
 
 }  // namespace
 
-base::ExitCode give_to_slurm(control::RunDirectory directory, const plan::Plan& plan, bool json) {
+base::ExitCode submit_to_slurm(control::RunDirectory directory, const plan::Plan& plan, bool json) {
   const fs::path run = directory.path();
   if (hosts::own_allocation()) {
     { const control::RunDirectory released = std::move(directory); }
@@ -106,7 +113,7 @@ base::ExitCode run_allocated(const fs::path& run, bool as_json) {
                     "run-allocated is for the script of a Slurm job; use: strait run RECIPE");
   }
   hosts::SlurmJob::refuse_live(run);
-  // Only a job whose script we are can be signalled and requeued for us.
+  // Slurm signals and requeues only the job whose script this process is.
   if (allocation->is_script) hosts::SlurmJob::remember(run, allocation->job);
   const std::int64_t steps = name_nodes(run, *allocation);
   const std::int64_t before = saved_steps(run);
@@ -125,6 +132,16 @@ bool is_requeued(const plan::Plan& plan, const fs::path& run) {
   if (!allocation || allocation->restarts == 0) return false;
   const std::optional<hosts::SlurmJob> job = hosts::SlurmJob::of(run);
   return job && job->number() == allocation->job;
+}
+
+// Hidden: only the scripts of Slurm jobs call it.
+void add_run_allocated(CLI::App& cli, Command& command) {
+  const auto run = std::make_shared<std::string>();
+  CLI::App* verb = cli.add_subcommand("run-allocated", "run in the Slurm job that this is");
+  verb->group("");
+  verb->add_option("run", *run, "its directory, runs/NAME")->required();
+  verb->callback(
+      [run, &command] { command = [run] { return run_allocated(*run, false); }; });
 }
 
 }  // namespace strait::app

@@ -1,4 +1,7 @@
-#include "launcher/app/verb_status.h"
+#include "launcher/app/verbs.h"
+
+#include <CLI/CLI.hpp>
+#include <memory>
 
 #include <fmt/format.h>
 
@@ -11,7 +14,9 @@
 #include "launcher/control/run_directory.h"
 #include "launcher/control/run_status.h"
 #include "launcher/hosts/slurm_job.h"
-#include "launcher/base/user_error.h"
+#include "launcher/base/errors.h"
+
+#include <filesystem>
 
 namespace strait::app {
 namespace {
@@ -104,6 +109,20 @@ base::ExitCode show_status(const std::filesystem::path& run, bool as_json) {
                                 control::RunDirectory::status(run).string(), error.what()));
   }
   return base::ExitCode::done;
+}
+
+void add_status(CLI::App& cli, Command& command) {
+  struct Options {
+    std::string run;
+    bool json = false;
+  };
+  const auto options = std::make_shared<Options>();
+  CLI::App* verb = cli.add_subcommand("status", "what a run does now, or how it ended");
+  verb->add_option("run", options->run, "its directory, runs/NAME")->required();
+  verb->add_flag("--json", options->json, "for programs");
+  verb->callback([options, &command] {
+    command = [options] { return show_status(options->run, options->json); };
+  });
 }
 
 }  // namespace strait::app

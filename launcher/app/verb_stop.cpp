@@ -1,4 +1,7 @@
-#include "launcher/app/verb_stop.h"
+#include "launcher/app/verbs.h"
+
+#include <CLI/CLI.hpp>
+#include <memory>
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -15,7 +18,10 @@
 #include "framework/store/file_descriptor.h"
 #include "launcher/control/run_directory.h"
 #include "launcher/hosts/slurm_job.h"
-#include "launcher/base/user_error.h"
+#include "launcher/base/errors.h"
+
+#include <chrono>
+#include <filesystem>
 
 namespace strait::app {
 namespace {
@@ -119,6 +125,34 @@ base::ExitCode stop_run(const fs::path& run, bool now, std::chrono::seconds pati
   if (!wait_for_end(run, *live, handle.number(), patience)) give_up(run, patience);
   print_what_is_left(run);
   return base::ExitCode::done;
+}
+
+void add_stop(CLI::App& cli, Command& command) {
+  struct Options {
+    std::string run;
+    bool now = false;
+    std::optional<std::uint32_t> replica;
+    int timeout = 600;
+  };
+  const auto options = std::make_shared<Options>();
+  CLI::App* verb = cli.add_subcommand("stop", "end a live run: finish the step, save, leave");
+  verb->add_option("run", options->run, "its directory, runs/NAME")->required();
+  verb->add_flag("--now", options->now, "leave at once; what is not saved is lost");
+  verb->add_option("--replica", options->replica,
+                   "only this replica leaves, and the others go on (sync.on_loss = \"continue\")")
+      ->excludes("--now");
+  verb->add_option("--patience", options->timeout, "seconds to wait for its end")
+      ->check(CLI::Range(1, 86'400))
+      ->capture_default_str();
+  verb->callback([options, &command] {
+    command = [options] {
+      const std::chrono::seconds timeout(options->timeout);
+      if (options->replica) {
+        return stop_replica(options->run, *options->replica, timeout);
+      }
+      return stop_run(options->run, options->now, timeout);
+    };
+  });
 }
 
 }  // namespace strait::app

@@ -1,4 +1,7 @@
-#include "launcher/app/verb_watch.h"
+#include "launcher/app/verbs.h"
+
+#include <CLI/CLI.hpp>
+#include <memory>
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -19,7 +22,9 @@
 #include "launcher/control/log_reader.h"
 #include "launcher/control/run_directory.h"
 #include "launcher/control/run_status.h"
-#include "launcher/base/user_error.h"
+#include "launcher/base/errors.h"
+
+#include <filesystem>
 
 namespace strait::app {
 namespace {
@@ -113,8 +118,6 @@ void watch_on_paper(WatchedRun& run) {
   }
 }
 
-}  // namespace
-
 base::ExitCode watch_run(const fs::path& run) {
   if (!control::RunDirectory::live(run) && !control::read_run_status(run)) {
     throw base::UserError(base::ExitCode::bad_input,
@@ -129,6 +132,15 @@ base::ExitCode watch_run(const fs::path& run) {
     watch_on_paper(watched);
   }
   return base::ExitCode::done;
+}
+
+}  // namespace
+
+void add_watch(CLI::App& cli, Command& command) {
+  const auto run = std::make_shared<std::string>();
+  CLI::App* verb = cli.add_subcommand("watch", "a picture of a run that keeps up with it");
+  verb->add_option("run", *run, "its directory, runs/NAME")->required();
+  verb->callback([run, &command] { command = [run] { return watch_run(*run); }; });
 }
 
 }  // namespace strait::app

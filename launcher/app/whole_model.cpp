@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "launcher/plugin/plugin_file.h"
-#include "launcher/base/user_error.h"
+#include "launcher/base/errors.h"
 
 namespace strait::app {
 
@@ -24,8 +24,8 @@ WholeModel load_whole_model(const std::filesystem::path& run_directory) {
   whole.checkpoint = newest->checkpoint.path;
   whole.warning = newest->warning;
   whole.step = newest->checkpoint.manifest.step;
-  // As many threads as a stage had: the same bits as in the run, and no crowd that waits for each
-  // other where a token of a small model is less work than waking them.
+  // As many threads as a stage had, so that sums have the same bits as in the run. More would also
+  // be slower: a token of a small model is less work than waking them.
   at::set_num_threads(static_cast<int>(whole.run.plan.processes.front().threads));
   const std::string& path = whole.run.plan.recipe.model.path;
   whole.config = models::parse_config(whole.run.plan.model_config, path + "/config.json");

@@ -58,7 +58,7 @@ class Quickstart(runs.RunCase):
             rf"step {STEPS}/{STEPS} .*Mbit/s.*ETA",
             rf"evaluation at step {STEPS}: loss",
             rf"checkpoint at step {STEPS}",
-            r"what it says to prompts it never saw \(\d of 6 right\)",
+            r"completions of evaluation prompts \(\d of 6 right\)",
             r"(right|wrong)  .* -> ",
             "results .*runs/quickstart",
             "strait generate runs/quickstart --prompt",

@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "launcher/app/kubernetes_job.h"
-#include "launcher/base/shell_word.h"
-#include "launcher/base/user_error.h"
+#include "launcher/base/text.h"
+#include "launcher/base/errors.h"
 
 namespace strait::app {
 namespace {

@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "launcher/base/user_error.h"
-#include "launcher/app/verb_status.h"
+#include "launcher/base/errors.h"
+#include "launcher/app/verbs.h"
 #include "tests/launcher/scratch_directory.h"
 
 namespace strait::control {

@@ -1,4 +1,4 @@
-#include "launcher/app/verb_stop.h"
+#include "launcher/app/verbs.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 
 #include "launcher/control/stop_signals.h"
 #include "launcher/control/run_directory.h"
-#include "launcher/base/user_error.h"
+#include "launcher/base/errors.h"
 #include "tests/launcher/scratch_directory.h"
 
 namespace strait::app {

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
+namespace strait::app {
+
+// What the verbs share that read a recipe or a run directory.
+struct RunOptions {
+  std::filesystem::path recipe;        // or, to resume, the run directory
+  std::vector<std::string> overrides;  // --set key=value
+  bool json = false;                   // machine-readable events on stdout
+  std::vector<std::uint32_t> without;  // replicas that the run begins without
+  bool replace = false;                // move an earlier run of that name aside
+  bool in_job = false;                 // this is the Slurm job itself: launch, submit nothing
+};
+
+// --set and --json.
+void add_run_options(CLI::App* verb, const std::shared_ptr<RunOptions>& options);
+// --without.
+CLI::Option* add_without(CLI::App* verb, const std::shared_ptr<RunOptions>& options);
+
+}  // namespace strait::app
