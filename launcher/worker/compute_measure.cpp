@@ -13,9 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "launcher/base/failure.h"
+#include "launcher/base/errors.h"
 #include "launcher/base/read_all.h"
-#include "launcher/base/user_error.h"
 #include "models/initialize.h"
 #include "models/model.h"
 #include "models/model_config.h"
@@ -31,7 +30,7 @@ constexpr int kFewest = 5;
 constexpr int kMost = 2000;
 constexpr std::int64_t kCopiedFloats = std::int64_t{16} << 20;  // more than caches hold
 constexpr int kCopies = 8;
-constexpr int kFirstBlock = 1;  // behind the embedding
+constexpr int kFirstBlock = 1;  // layer 0 is the embedding
 constexpr std::size_t kMostOrder = std::size_t{16} << 20;
 constexpr auto kOrderLimit = std::chrono::seconds(20);
 
@@ -62,7 +61,7 @@ BlockTimes time_block(models::Layer& block, const at::Tensor& input, const model
     start = Clock::now();
     torch::autograd::backward({output}, {gradient});
     const double backward = seconds_since(start);
-    if (i == 0) continue;  // memory is found, and code is read
+    if (i == 0) continue;  // warm-up: pages are mapped and code is loaded
     times.forward.push_back(forward);
     times.backward.push_back(backward);
   }
@@ -96,7 +95,7 @@ reach::ComputeMeasured measure_compute(const reach::MeasureCompute& order) {
   const std::vector<std::vector<std::int64_t>> rows(static_cast<std::size_t>(order.rows),
                                                     {order.row});
   const at::Tensor input = at::randn({order.rows, order.row, description.hidden});
-  input.set_requires_grad(true);  // as behind a boundary
+  input.set_requires_grad(true);  // as the input of a stage is
   BlockTimes times =
       time_block(model->layer(kFirstBlock), input, models::make_pass(rows, order.row));
   const double forward = median(times.forward);

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "launcher/base/exit_code.h"
+#include "launcher/base/errors.h"
 #include "launcher/reach/reach_message.h"
 
 namespace strait::worker {

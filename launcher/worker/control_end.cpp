@@ -11,8 +11,8 @@ namespace {
 
 constexpr std::chrono::milliseconds kListenLook{100};
 
-// Ends the process without unwinding: its threads may be anywhere, and its state is in checkpoints.
-[[noreturn]] void leave_at_once(base::ExitCode code) {
+// Ends the process without unwinding: other threads may be anywhere, and state is in checkpoints.
+[[noreturn]] void exit_now(base::ExitCode code) {
   spdlog::shutdown();
   std::_Exit(number(code));
 }
@@ -79,15 +79,15 @@ void ControlEnd::listen() {
     }
   } catch (const std::exception& error) {
     if (closing_) return;
-    spdlog::error("the coordinator is gone: {}", error.what());
-    leave_at_once(base::ExitCode::peer_lost);
+    spdlog::error("lost the coordinator: {}; exiting", error.what());
+    exit_now(base::ExitCode::peer_lost);
   }
 }
 
 void ControlEnd::hear(const control::CoordinatorMessage& message) {
   if (const auto* abort = std::get_if<control::Abort>(&message)) {
-    spdlog::warn("told to leave at once because of {}: {}", abort->origin, abort->text);
-    leave_at_once(abort->code);
+    spdlog::warn("abort by the coordinator, because of {}: {}; exiting", abort->origin, abort->text);
+    exit_now(abort->code);
   }
   if (std::holds_alternative<control::StopAfterStep>(message)) {
     stop_requested_ = true;
@@ -144,9 +144,9 @@ void ControlEnd::hear(const control::Admit& admit) {
   try {
     say(control::Ready{expect(admit), admit.number});
   } catch (const net::LinkError& error) {
-    // Without an answer the replica is turned away; this one goes on.
+    // Without a Ready the coordinator rejects the replica, and this process continues.
     say(control::Event{"not_admitted",
-              fmt::format("nothing to listen on for replica {}: {}", admit.replica, error.what())});
+              fmt::format("cannot listen for replica {}: {}", admit.replica, error.what())});
   }
 }
 

@@ -18,9 +18,9 @@
 
 namespace strait::worker {
 
-// A stage's end of the control plane. A thread of its own listens, so that a stop or an abort is
-// heard while the stage computes. An Abort, or a coordinator that is gone for good, ends the
-// process at once: nothing that is worth keeping lives outside of checkpoints.
+// A stage's end of the control plane. A thread of its own receives, so that a stop or an abort takes
+// effect while the stage computes. An Abort, or a lost coordinator, ends the process at once: all
+// state that has to survive is in checkpoints.
 //
 // Threads: any may call.
 class ControlEnd {
@@ -37,37 +37,37 @@ class ControlEnd {
 
   stages::Wishes wishes() const { return {stop_requested_, save_requested_}; }
 
-  // What is done, mostly on the listening thread, when another replica comes: what is bound for it,
-  // and what is connected when it is known where.
+  // Called, mostly on the listening thread, when another replica rejoins: `expect` binds listeners
+  // for it, `meet` connects once its endpoints are known.
   using Expect = std::function<std::map<std::string, std::string>(const control::Admit&)>;
   void on_admit(Expect expect, std::function<void(const control::Peers&)> meet) STRAIT_EXCLUDES(mutex_);
 
-  // As a replica that comes: waits until it takes part.
+  // In a replica that rejoins: waits until it takes part.
   struct Turn {
-    store::Step step{};  // that the others have made
+    store::Step step{};  // of the checkpoint that it starts from
     sync::Rejoin arrival;
   };
   Turn wait_for_turn() STRAIT_EXCLUDES(mutex_);
 
-  // What is done when a checkpoint is given up, on the listening thread, before anything that the
-  // coordinator says after it is heard: an abort often follows. It must not throw. The epoch is
-  // that in which the checkpoint was written; by now it may have been written again.
+  // Called when a checkpoint is dropped, on the listening thread and before the next message is
+  // handled, because an abort often follows. It must not throw. `epoch` is the one in which the
+  // dropped checkpoint was written; the step may have been written again since.
   using Clean = std::function<void(store::Step, std::uint32_t epoch)>;
   void on_drop(Clean clean) STRAIT_EXCLUDES(mutex_);
 
-  // What became of a checkpoint.
+  // The coordinator's decision about a checkpoint.
   struct Decision {
-    std::optional<std::string> missing;         // nothing where it exists; else why it does not
-    bool again = false;                         // it is to be made again, by those who are left
+    std::optional<std::string> missing;         // why it was not committed; none: it was
+    bool again = false;                         // to be written again by the remaining replicas
     std::optional<sync::Rejoin> arrival = {};  // a replica takes part from here on
   };
   // Waits until the checkpoint of this step exists or does not, as written in this epoch.
   Decision wait_for_commit(store::Step step, std::uint32_t epoch) STRAIT_EXCLUDES(mutex_);
 
-  // Hears from the coordinator who takes part; outlives this.
+  // Passes changes of membership on to `roster`, which outlives this object.
   void keep_roster(sync::MembershipTracker& roster) STRAIT_EXCLUDES(mutex_);
 
-  // Waits until the coordinator has everything that was said; false at the deadline.
+  // Waits until the coordinator has received every message; false at the deadline.
   bool flush(std::chrono::steady_clock::time_point deadline) { return link_->flush(deadline); }
 
  private:
@@ -88,7 +88,7 @@ class ControlEnd {
   std::optional<std::map<std::string, std::string>> peers_ STRAIT_GUARDED_BY(mutex_);
   std::map<std::pair<store::Step, std::uint32_t>, Decision> decided_ STRAIT_GUARDED_BY(mutex_);
   std::optional<Turn> turn_ STRAIT_GUARDED_BY(mutex_);
-  std::optional<control::Admit> early_ STRAIT_GUARDED_BY(mutex_);  // nobody was there to do it
+  std::optional<control::Admit> early_ STRAIT_GUARDED_BY(mutex_);  // received before on_admit()
   Expect expect_ STRAIT_GUARDED_BY(mutex_);
   std::function<void(const control::Peers&)> meet_ STRAIT_GUARDED_BY(mutex_);
   sync::MembershipTracker* roster_ STRAIT_GUARDED_BY(mutex_) = nullptr;

@@ -17,7 +17,7 @@
 #include "framework/tensors/checkpoint_reader.h"
 #include "framework/tensors/weight_files.h"
 #include "launcher/base/build_id.h"
-#include "launcher/base/failure.h"
+#include "launcher/base/errors.h"
 #include "launcher/planner/planned_sync.h"
 #include "launcher/plugin/plugin_file.h"
 #include "launcher/worker/control_end.h"
@@ -26,7 +26,6 @@
 #include "launcher/worker/stage_reporter.h"
 #include "launcher/worker/stage_saver.h"
 #include "launcher/worker/stage_settings.h"
-#include "launcher/base/user_error.h"
 #include "models/tensor_names.h"
 #include "stages/stage.h"
 #include "stages/stage_state.h"
@@ -35,15 +34,15 @@ namespace strait::worker {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::seconds kFarewell{5};
+constexpr std::chrono::seconds kFlushTimeout{5};
 
-// Ends the process when the launcher's end of stdin closes: there is nobody left to work for.
-void leave_with_launcher(int descriptor) {
+// Ends the process when the launcher closes its end of stdin: without a launcher no result is used.
+void exit_with_launcher(int descriptor) {
   std::thread([descriptor] {
     char ignored = 0;
     ssize_t got = 1;
     while (got > 0 || (got < 0 && errno == EINTR)) got = read(descriptor, &ignored, 1);
-    spdlog::error("who started this process is gone (end of file on stdin); leaving");
+    spdlog::error("launcher closed stdin; exiting");
     std::_Exit(number(base::ExitCode::peer_lost));
   }).detach();
 }
@@ -86,7 +85,7 @@ void load_pretrained(stages::Stage& stage, const plan::StageJob& job) {
 
 void load(stages::Stage& stage, const plan::StageJob& job) {
   if (!job.resume.empty()) {
-    // The launcher has just compared every hash.
+    // Sizes only: the launcher has compared every hash before it started this process.
     const tensors::CheckpointReader checkpoint(job.resume, store::Verify::sizes);
     const auto read = [&](const std::string& name) { return checkpoint.read(name); };
     stage.restore(read, job.resume_exact);
@@ -103,7 +102,7 @@ store::Step first_step(const plan::StageJob& job) {
   return store::open_checkpoint(job.resume, store::Verify::sizes).step;
 }
 
-// Only the ends of a pipeline need to know what the rows hold.
+// Only the first and the last stage read tokens or labels.
 stages::StageData data_for(const plan::StageJob& job, const stages::StageLinks& links) {
   if (links.seats.front().upstream != nullptr && links.seats.back().downstream != nullptr) {
     return {};
@@ -116,22 +115,22 @@ stages::StageData data_for(const plan::StageJob& job, const stages::StageLinks& 
   return data;
 }
 
-// What the coordinator says of a replica that comes is heard while this process trains.
+// A replica may rejoin while this process trains.
 void follow(ControlEnd& control, const std::shared_ptr<DataLinks>& links) {
   control.on_admit(
       [links](const control::Admit& admit) { return links->expect(admit.replica, admit.keys, admit.binds); },
       [links](const control::Peers& peers) { links->connect_to_new(peers.endpoints); });
 }
 
-// Whoever finds one link dead breaks off, and would never look at the others. But who is cut off
-// from whom shows which of them is to leave: those who fell silent with it are told of too.
-void tell_lost(std::uint32_t replica, const std::string& why, const plan::StageJob& job,
+// The first dead link ends the step, so other dead links would go unnoticed. The coordinator needs
+// all of them to decide which replica to evict, so every unreachable one is reported.
+void report_lost(std::uint32_t replica, const std::string& why, const plan::StageJob& job,
                ControlEnd& control, const sync::MembershipTracker& roster, StageReporter& reporter) {
   control.say(control::LostReplica{replica, why});
   const std::chrono::seconds hold(job.plan.recipe.hosts.hold);
   for (const std::uint32_t other : reporter.unheard_for(hold)) {
     if (other == replica || !roster.contains(other)) continue;
-    control.say(control::LostReplica{other, fmt::format("nothing is heard from replica {} either", other)});
+    control.say(control::LostReplica{other, fmt::format("replica {} is unreachable, too", other)});
   }
 }
 
@@ -144,15 +143,15 @@ store::Step train(const plan::StageJob& job, net::Node& node, ControlEnd& contro
     stage.emplace(stage_options(job, first_step(job)));
     load(*stage, job);
   }
-  reporter.set_phase("meeting the others");
+  reporter.set_phase("connecting links");
   control.say(control::Ready{links->endpoints()});
   stages::StageLinks connected = links->connect(control.wait_for_peers());
   follow(control, links);
   if (job.joins) {
-    reporter.set_phase("waiting for a checkpoint of the others");
+    reporter.set_phase("waiting for a checkpoint to rejoin at");
     const ControlEnd::Turn turn = control.wait_for_turn();
     stage.emplace(stage_options(job, turn.step));
-    reporter.set_phase("hearing what the others know");
+    reporter.set_phase("receiving state from a replica");
     connected.entry = {turn.arrival, [&reporter] { reporter.moved(); }};
   }
   const stages::StageData data = data_for(job, connected);
@@ -176,7 +175,7 @@ store::Step train(const plan::StageJob& job, net::Node& node, ControlEnd& contro
 base::ExitCode run_stage_process(int job_descriptor) {
   try {
     const plan::StageJob job = plan::read_stage_job(job_descriptor);
-    leave_with_launcher(job_descriptor);
+    exit_with_launcher(job_descriptor);
     spdlog::info("{} of run {}, generation {}, build {}", job.process.describe(), job.run.hex(),
                  job.generation, base::build_id());
     at::set_num_threads(static_cast<int>(job.plan.process(job.process).threads));
@@ -190,7 +189,7 @@ base::ExitCode run_stage_process(int job_descriptor) {
     try {
       StageReporter reporter(control, job.process, planner::bfloat16_sync_bytes(job.plan, job.process));
       roster.on_lost([&](std::uint32_t replica, const std::string& why) {
-        tell_lost(replica, why, job, control, roster, reporter);
+        report_lost(replica, why, job, control, roster, reporter);
       });
       const store::Step done = train(job, node, control, roster, reporter);
       reporter.write_trace(std::filesystem::path(job.run_directory) / "logs" /
@@ -202,7 +201,7 @@ base::ExitCode run_stage_process(int job_descriptor) {
       code = failure.code;
       control.say(control::Failed{failure.code, failure.text});
     }
-    control.flush(Clock::now() + kFarewell);
+    control.flush(Clock::now() + kFlushTimeout);
     return code;
   } catch (const std::exception& error) {
     const base::Failure failure = base::describe_failure(error);

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "framework/net/stall_report.h"
-#include "launcher/base/user_error.h"
+#include "launcher/base/errors.h"
 
 namespace strait::worker {
 namespace {
@@ -15,8 +15,8 @@ namespace {
 constexpr std::chrono::seconds kProgressEvery{1};
 constexpr int kSkipsAllowed = 5;
 constexpr double kNanosecondsPerSecond = 1e9;
-// A wait shorter than this is nobody's concern.
-constexpr std::chrono::seconds kWorthTelling{1};
+// Shorter waits are normal and not reported.
+constexpr std::chrono::seconds kReportedWait{1};
 
 // ‖part‖ / ‖whole‖ of two sums of squares; nothing where there was nothing to compare with.
 std::optional<double> ratio_of_norms(double part, double whole) {
@@ -118,7 +118,7 @@ void StageReporter::report_loop() {
       if (ending_) return;
     }
   } catch (const net::LinkError&) {
-    // The control end hears of the same death and ends the process; there is nobody left to tell.
+    // ControlEnd sees the same error and ends the process; there is no coordinator to report to.
   }
 }
 
@@ -134,14 +134,14 @@ control::Progress StageReporter::progress() {
   const auto now = std::chrono::steady_clock::now();
   for (WatchedLink& watched : links_) {
     const net::LinkState state = watched.link->state();
-    // A tensor or a sync round that takes minutes on a narrow link is no standstill.
+    // A tensor or a sync round may take minutes on a slow link: received data is progress.
     if (std::exchange(watched.last_data, state.last_data) != state.last_data) ++finished_actions_;
     progress.links.push_back(
         control::LinkTraffic{state.name, state.peer, state.sent_bytes, state.received_bytes});
     if (watched.link != wait.link) continue;
     progress.waits_on = watched.peer;
     progress.waited_seconds = std::chrono::duration<double>(now - wait.since).count();
-    if (now - wait.since < kWorthTelling) continue;
+    if (now - wait.since < kReportedWait) continue;
     progress.waits_for =
         net::stall_report(net::Wait{process_.describe(), wait.what, wait.since}, state, now);
   }
@@ -188,7 +188,7 @@ void StageReporter::before(const stages::Phase& phase, const schedules::Action& 
 
 void StageReporter::after(const stages::Phase& phase, const schedules::Action& action) {
   end_span(phase_word(action, phase.training), "micro_batch", number(action.micro_batch));
-  begin_span();  // what follows the last action of a step, up to its report, is the update
+  begin_span();  // from the last action of a step to its report: the update
   ++finished_actions_;
 }
 
@@ -221,21 +221,21 @@ void StageReporter::trained(const stages::StepSummary& summary) {
   step_ = number(done.step);
   ++finished_actions_;
   control_.say(done);
-  tell_resends(done);
+  report_resends(done);
   for (const stages::CodecSwitch& one : summary.switches) {
     control_.say(control::Event{"codec_switched", switch_sentence(one)});
   }
-  tell_dropped(summary.sync.dropped);
+  report_dropped_rounds(summary.sync.dropped);
   count_skips(verdict);
 }
 
-void StageReporter::tell_dropped(std::uint64_t rounds) {
+void StageReporter::report_dropped_rounds(std::uint64_t rounds) {
   const std::uint64_t before = std::exchange(dropped_, rounds);
   if (rounds == before) return;
   control_.say(
       control::Event{"round_dropped",
-            fmt::format("{} {} of {} came to nothing by step {}, because a replica left, "
-                        "and went on among the others",
+            fmt::format("{} {} of {} dropped by step {} because a replica left; the other "
+                        "replicas ran them again",
                         rounds - before, rounds - before == 1 ? "sync round" : "sync rounds",
                         process_.describe(), step_.load())});
 }
@@ -249,15 +249,15 @@ std::vector<control::SyncStep> StageReporter::sync_step(const stages::StepSummar
            sync_waited_ - waited_before}};
 }
 
-void StageReporter::tell_resends(const control::StepDone& done) {
+void StageReporter::report_resends(const control::StepDone& done) {
   for (const control::BoundaryStep& boundary : done.boundaries) {
     if (boundary.resends == 0) continue;
     control_.say(control::Event{
         "resent",
-        fmt::format("boundary {}: the two ends remembered {} {} differently at step {}; {} sent "
-                    "whole and are equal again, training saw the right values",
+        fmt::format("boundary {}: activation cache mismatch on {} {} at step {}; {} resent, training "
+                    "unaffected",
                     boundary.boundary, boundary.resends, boundary.resends == 1 ? "row" : "rows",
-                    number(done.step), boundary.resends == 1 ? "it was" : "they were")});
+                    number(done.step), boundary.resends == 1 ? "row" : "rows")});
   }
 }
 
@@ -275,7 +275,7 @@ void StageReporter::count_skips(const stages::StepVerdict& verdict) {
 
 void StageReporter::evaluated(const stages::StepVerdict& verdict) {
   ++finished_actions_;
-  // Every stage knows the result; those that nobody waits for behind them tell.
+  // Every stage has the result; the first one reports it.
   if (process_.stage == 0) {
     control_.say(control::Evaluated{verdict.step, verdict.loss, verdict.target_tokens});
   }

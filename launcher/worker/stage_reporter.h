@@ -17,8 +17,8 @@
 
 namespace strait::worker {
 
-// Tells the coordinator what a stage does: a Progress every second from a thread that does not
-// compute, and after every step what came of it. Also keeps the spans of the trace.
+// Reports what a stage does to the coordinator: a Progress every second, from a thread that does
+// not compute, and a StepDone after every step. Also records the spans of the trace.
 class StageReporter final : public stages::StageObserver {
  public:
   enum class Carries { activations, gradients, weights };  // what we send over it
@@ -35,8 +35,8 @@ class StageReporter final : public stages::StageObserver {
   StageReporter(ControlEnd& control, net::ProcessName process, std::uint64_t bfloat16_sync_bytes);
   ~StageReporter() override;
 
-  // While this lives, reports say what a stage and its links show; it dies before they do, however
-  // they come to their end.
+  // Reports include the stage's waits and links for as long as this lives; it has to end before
+  // they do, also when an exception ends them.
   class [[nodiscard]] Watching {
    public:
     explicit Watching(StageReporter& reporter) : reporter_(reporter) {}
@@ -49,10 +49,10 @@ class StageReporter final : public stages::StageObserver {
   };
   Watching watch(const stages::WaitClock& waits, std::vector<WatchedLink> links)
       STRAIT_EXCLUDES(mutex_);
-  // Other replicas that a watched link has been cut off from for so long. Any thread.
+  // Other replicas to which a watched link has been disconnected for so long. Any thread.
   std::set<std::uint32_t> unheard_for(std::chrono::seconds time) STRAIT_EXCLUDES(mutex_);
   void set_phase(const std::string& phase) STRAIT_EXCLUDES(mutex_);
-  void moved() { ++finished_actions_; }  // the process has got on, whatever it does
+  void moved() { ++finished_actions_; }  // counts as progress for the watchdog
   void on_checkpoint(Save save) { save_ = std::move(save); }
   void write_trace(const std::filesystem::path& path) const { spans_.write(path); }
 
@@ -72,10 +72,10 @@ class StageReporter final : public stages::StageObserver {
   std::vector<control::SyncStep> sync_step(const stages::StepSummary& summary);
   double waited() STRAIT_EXCLUDES(mutex_);
   void begin_span();
-  // What was waited within a span is drawn ahead of the work: that is where ports block.
+  // Draws the time waited within a span ahead of its work: ports block first.
   void end_span(const char* name, const char* argument, std::int64_t value);
-  void tell_resends(const control::StepDone& done);
-  void tell_dropped(std::uint64_t rounds);
+  void report_resends(const control::StepDone& done);
+  void report_dropped_rounds(std::uint64_t rounds);
   void count_skips(const stages::StepVerdict& verdict);
 
   ControlEnd& control_;

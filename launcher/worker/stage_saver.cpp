@@ -10,8 +10,7 @@
 #include "framework/store/checkpoint.h"
 #include "framework/tensors/shard_writer.h"
 #include "framework/store/store_error.h"
-#include "launcher/base/failure.h"
-#include "launcher/base/user_error.h"
+#include "launcher/base/errors.h"
 
 namespace strait::worker {
 
@@ -28,14 +27,14 @@ class StageSaver::Shards {
   const std::string& learnt() const { return learnt_; }
   const std::string& caches() const { return caches_; }
 
-  // From now on what is there of this step is of this epoch.
+  // Files of this step are of this epoch from now on.
   void begin(store::Step step, std::uint32_t epoch) STRAIT_EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
     begun_ = {step, epoch};
   }
 
-  // Takes back what was written in this epoch. That it was given up can be heard late, when this
-  // process has agreed with others, who had heard it, and has written the step again.
+  // Removes what was written in this epoch. The message may be late: this process may have written
+  // the step again in a newer epoch, whose files stay.
   void withdraw(store::Step step, std::uint32_t epoch) STRAIT_EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
     if (begun_ && begun_->first == step && begun_->second > epoch) return;
@@ -43,7 +42,7 @@ class StageSaver::Shards {
   }
 
  private:
-  // What cannot be removed does no harm but to the space it takes: training goes on.
+  // A file that cannot be removed only takes space: training continues.
   void remove(store::Step step, const std::string& name) const {
     try {
       store::withdraw_shard(checkpoint(step), name);
@@ -75,7 +74,7 @@ stages::Saved StageSaver::save(store::Step step) {
   }
   ControlEnd::Decision decision = control_.wait_for_commit(step, epoch);
   missing_ = std::move(decision.missing);
-  // Again: it may have been given up by others before all of it was written here.
+  // Again: it may have been dropped before this process had written all of it.
   if (missing_) shards_->withdraw(step, epoch);
   return {!decision.again, decision.arrival};
 }
@@ -85,9 +84,9 @@ std::vector<store::ShardFile> StageSaver::write(store::Step step) const {
   std::vector<store::ShardFile> files;
   files.push_back(tensors::write_shard(checkpoint, shards_->learnt(), stage_.saved_tensors()));
   if (job_.plan.recipe.checkpoint.caches == recipe::SavedCaches::drop) return files;
-  const std::vector<tensors::NamedTensor> remembered = stage_.saved_caches();
-  if (!remembered.empty()) {
-    files.push_back(tensors::write_shard(checkpoint, shards_->caches(), remembered));
+  const std::vector<tensors::NamedTensor> cached = stage_.saved_caches();
+  if (!cached.empty()) {
+    files.push_back(tensors::write_shard(checkpoint, shards_->caches(), cached));
   }
   return files;
 }

@@ -13,23 +13,22 @@
 
 namespace strait::worker {
 
-// One stage's part of checkpoints: a shard with what was learnt, and where the recipe says so a
-// shard with what its boundaries remember of samples. Remembers the last answer: a run must not end
-// as done when its last state is nowhere. On the thread that trains.
+// One stage's part of checkpoints: a shard with weights and optimizer state, and where the recipe says
+// so a shard with its boundaries' activation caches. Keeps the last decision: a run must not end as
+// done when its last checkpoint was dropped. On the training thread.
 class StageSaver {
  public:
   StageSaver(const plan::StageJob& job, ControlEnd& control, stages::Stage& stage);
 
-  // Writes the shards and waits until the checkpoint exists or is given up; by then no stage has
-  // gone on.
+  // Writes the shards and waits until the checkpoint is committed or dropped; no stage trains on
+  // meanwhile.
   stages::Saved save(store::Step step);
 
-  // UserError where the last checkpoint was given up.
+  // UserError where the last checkpoint was dropped.
   void check_last() const;
 
  private:
-  // Its files. What is said of a checkpoint is heard on the listening thread, and may be heard
-  // behind the saver's end.
+  // Its files. Shared with the control thread, which may drop a checkpoint after the saver's end.
   class Shards;
 
   std::vector<store::ShardFile> write(store::Step step) const;

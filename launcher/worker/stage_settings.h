@@ -6,7 +6,7 @@
 
 namespace strait::worker {
 
-// A job in the words of the rooms that do it. Pure translations.
+// Translates a job into the options of stages and links. Pure.
 stages::StageOptions stage_options(const plan::StageJob& job, store::Step first);
 
 // One link of the plan as this process sees it.

@@ -14,7 +14,7 @@
 #include "framework/store/checkpoint.h"
 #include "framework/sync/membership.h"
 #include "launcher/worker/stage_settings.h"
-#include "launcher/base/user_error.h"
+#include "launcher/base/errors.h"
 #include "stages/stage.h"
 #include "tests/launcher/scratch_directory.h"
 

@@ -21,7 +21,7 @@ plan::StageJob middle_of_three() {
     if (stage == 2) break;
     plan::Plan::Link link;
     link.name = fmt::format("boundary {}.0>{}.0", stage, stage + 1);
-    link.place = stage;
+    link.position = stage;
     link.connects = {stage, 0};
     link.listens = {stage + 1, 0};
     link.cache_bytes = 1000 + stage;
@@ -83,7 +83,7 @@ TEST(StageSettings, EveryChunkGetsTheBoundariesOfItsPlace) {
   const std::vector<std::string> names = {"0.0/0>1.0/0", "1.0/0>0.0/1", "0.0/1>1.0/1"};
   for (std::uint32_t place = 0; place < 3; ++place) {
     plan::Plan::Link& link = job.plan.links[place];
-    link.place = place;
+    link.position = place;
     link.name = "boundary " + names[place];
     link.connects = {place % 2, 0};
     link.listens = {(place + 1) % 2, 0};
@@ -178,7 +178,7 @@ TEST(StageSettings, ALinkBetweenReplicasYieldsAndIsRefusedWhereTheirSyncDiffers)
   other.plan.recipe.codec.rotate = true;
   EXPECT_THAT(differing_terms(job, other), testing::ElementsAre("plan"));
   other = job;
-  other.plan.links[0].use = plan::Plan::Use::vote;
+  other.plan.links[0].use = plan::Plan::Use::consensus;
   EXPECT_EQ(link_options(other, other.plan.links[0]).priority, net::Priority::foreground);
 }
 
