@@ -8,7 +8,7 @@
 #include <map>
 
 #include "launcher/plan/placement.h"
-#include "launcher/base/user_error.h"
+#include "launcher/base/errors.h"
 
 namespace strait::launch {
 namespace {

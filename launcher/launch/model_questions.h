@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "launcher/plan/plan.h"
-#include "launcher/plan/plugin_copy.h"
+#include "launcher/plan/stage_job.h"
 #include "launcher/plan/speeds.h"
 #include "launcher/transfer/needed_files.h"
 

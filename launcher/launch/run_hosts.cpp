@@ -93,7 +93,7 @@ RunHosts::RunHosts(net::Node& node, plan::RunFile& run, const control::RunDirect
     std::set<std::size_t> left_out;
     // The other backends know no way to a host later.
     if (run.plan.recipe.hosts.backend == recipe::BackendKind::ssh) {
-      left_out = plan::hosts_of_nobody_else(run.plan, without);
+      left_out = plan::hosts_only_of(run.plan, without);
     }
     for (std::size_t host = 0; host < run.plan.hosts.size(); ++host) {
       if (!left_out.contains(host)) there_.push_back(host);
@@ -115,7 +115,7 @@ void RunHosts::bring_up(plan::RunFile& run, const control::RunDirectory& directo
                         const std::set<std::uint32_t>& without) {
   const std::size_t hosts = run.plan.hosts.size();
   const auto advice = [&](const std::vector<std::size_t>& failed) {
-    return plan::advice_to_begin_without(run.plan, without, failed);
+    return plan::advice_to_start_without(run.plan, without, failed);
   };
   std::vector<std::string> addresses(hosts);
   const auto deadline = Clock::now() + kCallLimit;

@@ -47,7 +47,7 @@ void commit_step(const control::RunDirectory& directory, const plan::RunFile& ru
   store::Manifest manifest = plan::manifest_for(run, generation, step);
   manifest.codec_generation = codec_generation;
   manifest.files = files;
-  plan::note_who_is_left(manifest, run.plan);
+  plan::mark_missing_replicas(manifest, run.plan);
   const auto place = store::checkpoint_directory(directory.path(), step);
   if (ship != nullptr) {
     store::commit_checkpoint(place, manifest, {}, store::Shards::elsewhere);

@@ -8,10 +8,9 @@
 #include "launcher/control/outcome.h"
 #include "launcher/launch/model_questions.h"
 #include "launcher/control/run_observer.h"
-#include "launcher/plan/cache_resume.h"
+#include "launcher/plan/resume.h"
 #include "launcher/control/run_directory.h"
 #include "launcher/plan/run_files.h"
-#include "launcher/plan/sync_resume.h"
 
 namespace strait::launch {
 

@@ -9,7 +9,7 @@
 #include "launcher/plan/placement.h"
 #include "launcher/reach/path_finder.h"
 #include "launcher/reach/ticket.h"
-#include "launcher/base/user_error.h"
+#include "launcher/base/errors.h"
 
 namespace strait::launch {
 namespace {

@@ -9,10 +9,10 @@
 
 namespace strait::plan {
 
-void check_can_begin_without(const Plan& plan, const std::vector<std::uint32_t>& replicas) {
+void check_can_start_without(const Plan& plan, const std::vector<std::uint32_t>& replicas) {
   if (replicas.empty()) return;
   const auto refuse = [&](const std::string& why) {
-    throw base::UserError(base::ExitCode::bad_input, fmt::format("the run cannot begin without replica {}: {}",
+    throw base::UserError(base::ExitCode::bad_input, fmt::format("the run cannot start without replica {}: {}",
                                                      fmt::join(replicas, ", "), why));
   };
   const std::int64_t all = plan.recipe.pipeline.replicas;
@@ -21,19 +21,19 @@ void check_can_begin_without(const Plan& plan, const std::vector<std::uint32_t>&
   }
   if (plan.recipe.sync.on_loss == recipe::LossRule::stop) {
     refuse(
-        "its sync.on_loss is \"stop\", so all have to be there from the start; add --set "
+        "sync.on_loss is \"stop\", so all replicas have to be present from the start; add --set "
         "sync.on_loss=continue, or train fewer pipeline.replicas");
   }
   if (plan.recipe.hosts.backend == recipe::BackendKind::slurm) {
     refuse(
-        "hosts.backend is \"slurm\", and a Slurm job begins when it has all of its nodes; train "
+        "hosts.backend is \"slurm\", and a Slurm job starts when it has all of its nodes; train "
         "fewer pipeline.replicas");
   }
   const std::set<std::uint32_t> distinct(replicas.begin(), replicas.end());
-  if (std::ssize(distinct) == all) refuse("nobody is left to train; one replica has to be");
+  if (std::ssize(distinct) == all) refuse("at least one replica has to train");
 }
 
-std::set<std::size_t> hosts_of_nobody_else(const Plan& plan,
+std::set<std::size_t> hosts_only_of(const Plan& plan,
                                            const std::set<std::uint32_t>& replicas) {
   std::set<std::size_t> hosts;
   std::set<std::size_t> others;
@@ -44,7 +44,7 @@ std::set<std::size_t> hosts_of_nobody_else(const Plan& plan,
   return hosts;
 }
 
-std::string advice_to_begin_without(const Plan& plan, const std::set<std::uint32_t>& without,
+std::string advice_to_start_without(const Plan& plan, const std::set<std::uint32_t>& without,
                                     const std::vector<std::size_t>& hosts) {
   const bool possible = plan.recipe.sync.on_loss == recipe::LossRule::go_on &&
                         plan.recipe.hosts.backend != recipe::BackendKind::slurm;
@@ -54,11 +54,11 @@ std::string advice_to_begin_without(const Plan& plan, const std::set<std::uint32
     if (std::ranges::count(hosts, process.host_index) > 0) missing.insert(process.name.replica);
   }
   if (std::ssize(missing) >= plan.recipe.pipeline.replicas) return "";
-  std::string words;
-  for (const std::uint32_t replica : missing) words += fmt::format(" --without {}", replica);
-  return fmt::format("; to begin without {} and add {} later:{}",
+  std::string options;
+  for (const std::uint32_t replica : missing) options += fmt::format(" --without {}", replica);
+  return fmt::format("; to start without {} and add {} later:{}",
                      missing.size() == 1 ? "that replica" : "those replicas",
-                     missing.size() == 1 ? "it" : "them", words);
+                     missing.size() == 1 ? "it" : "them", options);
 }
 
 }  // namespace strait::plan

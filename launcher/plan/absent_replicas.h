@@ -10,19 +10,19 @@
 
 namespace strait::plan {
 
-// `--without R`: replicas that a run is to begin without, so that they can be added while it goes.
-// Pure, all of it.
+// `--without R`: replicas that a run starts without; they can be added while it runs. All functions
+// are pure.
 
-// UserError: why it cannot.
-void check_can_begin_without(const Plan& plan, const std::vector<std::uint32_t>& replicas);
+// UserError with the reason why the run cannot start without these replicas.
+void check_can_start_without(const Plan& plan, const std::vector<std::uint32_t>& replicas);
 
-// Hosts that nobody but these replicas has a process on.
-std::set<std::size_t> hosts_of_nobody_else(const Plan& plan,
+// Hosts on which only these replicas have processes.
+std::set<std::size_t> hosts_only_of(const Plan& plan,
                                            const std::set<std::uint32_t>& replicas);
 
-// For whoever hears that these hosts cannot be reached: how to begin without them, as the end of a
-// sentence; empty where that cannot be. `without`: those that are left out already.
-std::string advice_to_begin_without(const Plan& plan, const std::set<std::uint32_t>& without,
+// The end of an error message about unreachable hosts: how to start without them. Empty where that
+// is impossible. `without`: replicas that are left out already.
+std::string advice_to_start_without(const Plan& plan, const std::set<std::uint32_t>& without,
                                     const std::vector<std::size_t>& hosts);
 
 }  // namespace strait::plan

@@ -1,9 +1,9 @@
 #include "launcher/plan/placement.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdint>
-
-#include <fmt/format.h>
 
 #include "launcher/base/errors.h"
 
@@ -21,34 +21,34 @@ std::vector<recipe::RecipeHost> hosts_of(const recipe::Recipe& recipe) {
   return nodes;
 }
 
-std::vector<std::size_t> place(const std::vector<recipe::RecipeHost>& hosts, std::size_t processes) {
+std::vector<std::size_t> assign_hosts(const std::vector<recipe::RecipeHost>& hosts, std::size_t processes) {
   std::size_t stated = 0;
-  std::size_t open = 0;
+  std::size_t without_slots = 0;
   for (const recipe::RecipeHost& host : hosts) {
     stated += static_cast<std::size_t>(host.slots.value_or(0));
-    open += host.slots ? 0U : 1U;
+    without_slots += host.slots ? 0U : 1U;
   }
-  if (open == 0 && stated < processes) {
+  if (without_slots == 0 && stated < processes) {
     throw base::UserError(
         base::ExitCode::bad_input,
-        fmt::format("hosts.list has {} slots, but {} processes are to run (stages times "
+        fmt::format("hosts.list has {} slots, but the run has {} processes (stages times "
                     "replicas); give hosts more slots, or list more hosts",
                     stated, processes));
   }
   std::size_t shared = processes - std::min(stated, processes);
-  std::vector<std::size_t> places;
+  std::vector<std::size_t> assigned;
   for (std::size_t i = 0; i < hosts.size(); ++i) {
-    std::size_t takes = 0;
+    std::size_t count = 0;
     if (hosts[i].slots) {
-      takes = static_cast<std::size_t>(*hosts[i].slots);
+      count = static_cast<std::size_t>(*hosts[i].slots);
     } else {
-      takes = (shared + open - 1) / open;
-      shared -= takes;
-      --open;
+      count = (shared + without_slots - 1) / without_slots;
+      shared -= count;
+      --without_slots;
     }
-    places.insert(places.end(), std::min(takes, processes - places.size()), i);
+    assigned.insert(assigned.end(), std::min(count, processes - assigned.size()), i);
   }
-  return places;
+  return assigned;
 }
 
 }  // namespace strait::plan

@@ -10,8 +10,7 @@
 #include "framework/store/file_hash.h"
 #include "launcher/base/build_id.h"
 #include "launcher/recipe/recipe_writer.h"
-#include "launcher/plan/cache_resume.h"
-#include "launcher/plan/sync_resume.h"
+#include "launcher/plan/resume.h"
 #include "launcher/base/errors.h"
 
 namespace strait::plan {
@@ -25,7 +24,7 @@ void write_run_file(const std::filesystem::path& file, const RunFile& run) {
 RunFile read_run_file(const std::filesystem::path& file, const recipe::LoadPlugins& load) {
   std::ifstream stream(file, std::ios::binary);
   if (!stream) {
-    throw base::UserError(base::ExitCode::bad_input, fmt::format("{} holds no run: it has no plan.json",
+    throw base::UserError(base::ExitCode::bad_input, fmt::format("{} is not a run directory: it has no plan.json",
                                                      file.parent_path().string()));
   }
   const std::string text{std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
@@ -44,7 +43,7 @@ RunFile read_run_file(const std::filesystem::path& file, const recipe::LoadPlugi
   }
 }
 
-recipe::Recipe lasting_part(recipe::Recipe recipe) {
+recipe::Recipe invariant_part(recipe::Recipe recipe) {
   recipe.plugins = {};
   recipe.pipeline = {};
   recipe.codec = {};
@@ -60,7 +59,7 @@ store::Manifest manifest_for(const RunFile& run, std::uint32_t generation, store
   manifest.generation = generation;
   manifest.step = step;
   manifest.model_hash = run.plan.model_hash;
-  manifest.recipe_hash = store::hash_text(recipe::recipe_to_toml(lasting_part(run.plan.recipe)));
+  manifest.recipe_hash = store::hash_text(recipe::recipe_to_toml(invariant_part(run.plan.recipe)));
   manifest.plan_hash = run.plan.hash();
   manifest.build = base::build_id();
   for (const Plan::Process& process : run.plan.processes) {
@@ -70,20 +69,20 @@ store::Manifest manifest_for(const RunFile& run, std::uint32_t generation, store
     }
   }
   manifest.data = {run.plan.train.hash, run.plan.train.rows, step};
-  manifest.sync = sync_kept(run.plan);
-  if (const std::string kept = caches_kept(run.plan); !kept.empty()) {
+  manifest.sync = saved_sync(run.plan);
+  if (const std::string kept = saved_caches(run.plan); !kept.empty()) {
     manifest.notes[kCachesNote] = kept;
   }
   return manifest;
 }
 
-void forget_newer_steps(const std::filesystem::path& metrics, store::Step step) {
+void drop_later_steps(const std::filesystem::path& metrics, store::Step step) {
   std::ifstream stream(metrics);
   if (!stream) return;
   std::string kept;
   for (std::string line; std::getline(stream, line);) {
     const nlohmann::json parsed = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-    // A line that a crash cut short tells of a step that is not in any checkpoint.
+    // A crash can leave an incomplete last line; its step is in no checkpoint.
     if (!parsed.is_object() || !parsed.contains("step")) continue;
     if (parsed["step"].get<std::int64_t>() <= number(step)) kept += line + "\n";
   }

@@ -8,7 +8,7 @@ PathSpeed path_speed(const Plan& plan, std::size_t from, std::size_t to) {
   PathSpeed speed;
   const recipe::MeasuredLink* link = plan.speeds.link(plan.hosts.at(from).name, plan.hosts.at(to).name);
   if (link != nullptr) {
-    // One thread seals what a process sends: a wider path does not make that faster.
+    // One thread encrypts everything that a process sends, so a wider path is not faster.
     speed = {std::min(link->bits_per_second / 8, kAssumedLinkBytesPerSecond), link->seconds, true};
   } else if (plan.recipe.hosts.link_megabits) {
     speed.bytes_per_second = *plan.recipe.hosts.link_megabits * 1e6 / 8;
@@ -37,7 +37,7 @@ double copy_speed(const Plan& plan, std::size_t host) {
   const recipe::MeasuredHost* known = plan.speeds.host(plan.hosts.at(host).name);
   const bool measured = known != nullptr && known->memory_bytes_per_second > 0;
   const double both = measured ? known->memory_bytes_per_second : kAssumedMemoryBytesPerSecond;
-  return both / 2;  // each byte is read and written
+  return both / 2;  // a copy reads and writes each byte
 }
 
 }  // namespace strait::plan

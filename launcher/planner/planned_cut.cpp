@@ -70,7 +70,7 @@ partition::Cluster cluster_of(const recipe::Recipe& recipe) {
   const std::vector<recipe::RecipeHost> hosts = plan::hosts_of(recipe);
   const auto processes =
       static_cast<std::size_t>(recipe.pipeline.stages * recipe.pipeline.replicas);
-  const std::vector<std::size_t> places = plan::place(hosts, processes);
+  const std::vector<std::size_t> places = plan::assign_hosts(hosts, processes);
   partition::Cluster cluster;
   for (std::size_t i = 0; i < hosts.size(); ++i) {
     partition::Host& host = cluster.hosts.emplace_back();

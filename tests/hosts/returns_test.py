@@ -94,7 +94,7 @@ class Returns(replica_hosts.ReplicaHosts):
         code, out, err = self.strait("run", recipe)
         self.assertNotEqual(code, 0, out + err)
         self.assertIn("h1", err)
-        self.assertIn("; to begin without that replica and add it later: --without 1", err)
+        self.assertIn("; to start without that replica and add it later: --without 1", err)
 
         launched = self.launch("run", recipe, "--without", 1, name="few")
         run = launched.run

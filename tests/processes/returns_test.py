@@ -198,20 +198,20 @@ class Returns(runs.RunCase):
         self.bring_back(again, 0)
         self.go_on(again, 1)
         self.stop(again)
-        self.assertIn("the run goes on with no replica 0", again.output())
+        self.assertIn("the run resumes with no replica 0", again.output())
 
     def test_what_a_run_cannot_begin_without_is_one_sentence(self):
         for settings, words, why in [
             ({"sync.on_loss": None}, [1], 'its sync.on_loss is "stop"'),
             ({}, [3], "its replicas are 0 to 2"),
-            ({}, [0, 1, 2], "nobody is left to train"),
+            ({}, [0, 1, 2], "at least one replica has to train"),
             ({"hosts.backend": "slurm"}, [1], "a Slurm job begins when it has all of its nodes"),
         ]:
             recipe = self.write_recipe("cannot", settings)
             without = [word for replica in words for word in ("--without", replica)]
             code, out, err = self.strait("run", recipe, *without)
             self.assertEqual(code, 10, out + err)
-            self.assertIn("the run cannot begin without replica", err)
+            self.assertIn("the run cannot start without replica", err)
             self.assertIn(why, err)
             self.assertEqual(len(err.strip().splitlines()), 1, err)
         self.assertFalse((self.home / "runs").exists())

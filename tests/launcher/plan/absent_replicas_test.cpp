@@ -12,7 +12,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-// Three replicas of two stages; hosts 0 and 1 have the first one, 1 and 2 the second, 3 the third.
+// Three replicas of two stages: the first on hosts 0 and 1, the second on 1 and 2, the third on 3.
 Plan three_replicas() {
   Plan plan;
   plan.recipe.pipeline.replicas = 3;
@@ -27,39 +27,39 @@ Plan three_replicas() {
   return plan;
 }
 
-TEST(AbsentReplicas, HostsThatOthersUseAreTheirs) {
-  EXPECT_THAT(hosts_of_nobody_else(three_replicas(), {}), IsEmpty());
-  EXPECT_THAT(hosts_of_nobody_else(three_replicas(), {1}), ElementsAre(2));
-  EXPECT_THAT(hosts_of_nobody_else(three_replicas(), {0, 1}), ElementsAre(0, 1, 2));
+TEST(AbsentReplicas, ExcludesHostsThatOtherReplicasUse) {
+  EXPECT_THAT(hosts_only_of(three_replicas(), {}), IsEmpty());
+  EXPECT_THAT(hosts_only_of(three_replicas(), {1}), ElementsAre(2));
+  EXPECT_THAT(hosts_only_of(three_replicas(), {0, 1}), ElementsAre(0, 1, 2));
 }
 
-TEST(AbsentReplicas, TheAdviceNamesAllThatHaveToStayAwayAndIsGivenOnlyWhereItHelps) {
-  EXPECT_THAT(advice_to_begin_without(three_replicas(), {}, {3}),
+TEST(AbsentReplicas, AdvisesOptionsForAllAffectedReplicasIfPossible) {
+  EXPECT_THAT(advice_to_start_without(three_replicas(), {}, {3}),
               HasSubstr("and add it later: --without 2"));
-  EXPECT_THAT(advice_to_begin_without(three_replicas(), {2}, {2}),
+  EXPECT_THAT(advice_to_start_without(three_replicas(), {2}, {2}),
               HasSubstr("and add them later: --without 1 --without 2"));
-  EXPECT_THAT(advice_to_begin_without(three_replicas(), {}, {1, 3}), IsEmpty());
+  EXPECT_THAT(advice_to_start_without(three_replicas(), {}, {1, 3}), IsEmpty());
   Plan stops = three_replicas();
   stops.recipe.sync.on_loss = recipe::LossRule::stop;
-  EXPECT_THAT(advice_to_begin_without(stops, {}, {3}), IsEmpty());
+  EXPECT_THAT(advice_to_start_without(stops, {}, {3}), IsEmpty());
 }
 
-TEST(AbsentReplicas, WhatCannotBeIsOneSentence) {
-  check_can_begin_without(three_replicas(), {});
-  check_can_begin_without(three_replicas(), {0, 2});
+TEST(AbsentReplicas, RefusesWithReason) {
+  check_can_start_without(three_replicas(), {});
+  check_can_start_without(three_replicas(), {0, 2});
   const auto refusal = [](const Plan& plan, const std::vector<std::uint32_t>& replicas) {
     try {
-      check_can_begin_without(plan, replicas);
+      check_can_start_without(plan, replicas);
     } catch (const base::UserError& error) {
       return std::string(error.what());
     }
     return std::string("nothing");
   };
   EXPECT_THAT(refusal(three_replicas(), {3}), HasSubstr("its replicas are 0 to 2"));
-  EXPECT_THAT(refusal(three_replicas(), {0, 1, 2}), HasSubstr("nobody is left to train"));
+  EXPECT_THAT(refusal(three_replicas(), {0, 1, 2}), HasSubstr("at least one replica has to train"));
   Plan job = three_replicas();
   job.recipe.hosts.backend = recipe::BackendKind::slurm;
-  EXPECT_THAT(refusal(job, {1}), HasSubstr("a Slurm job begins when it has all of its nodes"));
+  EXPECT_THAT(refusal(job, {1}), HasSubstr("a Slurm job starts when it has all of its nodes"));
   job.recipe.sync.on_loss = recipe::LossRule::stop;
   EXPECT_THAT(refusal(job, {1}), HasSubstr("--set sync.on_loss=continue"));
 }

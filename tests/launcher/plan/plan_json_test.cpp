@@ -1,0 +1,75 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "launcher/base/errors.h"
+#include "launcher/plan/plan.h"
+#include "launcher/plan/stage_job.h"
+
+namespace strait::plan {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+// The plan in plan.json of a run of a former build: two stages, two replicas, codec delta.
+json former_plan() {
+  std::ifstream stream("tests/launcher/plan/former_plan.json");
+  return json::parse(stream);
+}
+
+std::string refusal(const json& plan) {
+  try {
+    plan_from_json(plan);
+  } catch (const base::UserError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(PlanJson, ReadsPlanOfFormerBuildAndWritesItUnchanged) {
+  const json former = former_plan();
+  const Plan plan = plan_from_json(former);
+  EXPECT_EQ(to_json(plan), former);
+  EXPECT_EQ(to_json(plan).dump(1), former.dump(1));
+  EXPECT_EQ(std::ranges::count(plan.links, Plan::Use::consensus, &Plan::Link::use), 1);
+  EXPECT_EQ(plan.processes.size(), 4);
+}
+
+TEST(PlanJson, NamesFieldThatIsMissingOrUnknown) {
+  json plan = former_plan();
+  plan["links"][0].erase("place");
+  EXPECT_THAT(refusal(plan), HasSubstr("plan, links: field place is missing"));
+  plan = former_plan();
+  plan["links"][0]["use"] = "other";
+  EXPECT_THAT(refusal(plan), HasSubstr("field use is not a known name"));
+  plan = former_plan();
+  plan["more"] = 1;
+  EXPECT_THAT(refusal(plan), HasSubstr("does not know"));
+  plan = former_plan();
+  plan["processes"][0]["chunks"] = json::array();
+  EXPECT_THAT(refusal(plan), HasSubstr("process 0.0 has no layers"));
+}
+
+TEST(StageJob, ReadsBackWhatItWrote) {
+  StageJob job;
+  job.plan = plan_from_json(former_plan());
+  job.process = {1, 1};
+  job.run = net::RunId::random();
+  job.keys = {"public", "secret"};
+  job.plugins = {{"libmine.so", "00ff"}};
+  job.binds = {{"boundary 0.0>1.0", "127.0.0.1"}};
+  job.absent = {2, 3};
+  job.resume_exact = true;
+  const std::string text = to_text(job);
+  EXPECT_EQ(to_text(parse_stage_job(text)), text);
+  EXPECT_EQ(json::parse(text)["plugins"], json::parse(R"([["libmine.so","00ff"]])"));
+  EXPECT_THROW(parse_stage_job("{}"), base::UserError);
+  EXPECT_THROW(parse_stage_job("{"), base::UserError);
+}
+
+}  // namespace
+}  // namespace strait::plan
