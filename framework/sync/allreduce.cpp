@@ -43,10 +43,10 @@ void Allreduce::decode(const Round& round, const Part& part, const Slots&) {
 }
 
 void Allreduce::apply(const Round& round, Slots& slots) {
-  const std::vector<net::Frame>& agreed = round.exchanges.front().results;
+  const std::vector<net::Frame>& results = round.exchanges.front().results;
   const std::span<float> gradient = slots.values(kGradient);
   apply_parts(round, slots, [&](const Part& part) {
-    read_floats(agreed[part.index], narrow_, within(gradient, part.range), kGradientPart);
+    read_floats(results[part.index], narrow_, within(gradient, part.range), kGradientPart);
   });
 }
 

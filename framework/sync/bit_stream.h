@@ -7,10 +7,10 @@
 
 namespace strait::sync {
 
-// Numbers of a few bits (at most 32) one behind the other, low bits first, in whole bytes.
+// Numbers of a few bits (at most 32) one after the other, low bits first, padded to whole bytes.
 class PlainBitsWriter {
  public:
-  // For so many bits in all. What `bytes` held is gone, but for its memory.
+  // For so many bits in all. Replaces the content of `bytes` and reuses its memory.
   PlainBitsWriter(std::vector<std::byte>& bytes, std::size_t bits) : bytes_(bytes) {
     bytes_.resize((bits + 7) / 8 + kWordBytes);
   }
@@ -41,7 +41,7 @@ class PlainBitsWriter {
   unsigned held_ = 0;
 };
 
-// Behind the bytes' end all is zero.
+// Reads zeros after the end of the bytes.
 class PlainBitsReader {
  public:
   explicit PlainBitsReader(std::span<const std::byte> bytes) : bytes_(bytes) {}
@@ -52,7 +52,7 @@ class PlainBitsReader {
     held_ -= bits;
     return value;
   }
-  // Whether nothing but zeros is left.
+  // Whether only zeros are left.
   bool ends_in_zeros() const { return bits_ == 0 && at_ >= bytes_.size(); }
 
  private:

@@ -15,7 +15,7 @@ constexpr std::size_t kEscape = SymbolModel::kSymbols - 1;
 constexpr int kBlock = 16;
 constexpr unsigned kWidthBits = 4;
 
-// How likely a block has 0, 1, … 16 values if each is sent by itself with the same probability.
+// The binomial distribution of the number of values in a block that sends each with this probability.
 SymbolModel::Weights counts_at_random(double share) {
   SymbolModel::Weights weights{};
   double weight = 1;
@@ -46,7 +46,7 @@ std::array<SymbolModel, kCount> all_alike(const SymbolModel& model) {
   (std::make_index_sequence<kCount>());
 }
 
-// By values that a block had of late: 0.25, 1, 2, 3, 4, 6, 9.
+// Contexts by the recent number of values per block: up to 0.25, 1, 2, 3, 4, 6, 9, more.
 constexpr unsigned kActivityShift = 5;
 constexpr auto kActivityOf = [] {
   constexpr std::array<std::size_t, 7> kBounds = {32, 128, 256, 384, 512, 768, 1152};
@@ -57,7 +57,7 @@ constexpr auto kActivityOf = [] {
   return found;
 }();
 
-// What is beyond the models' symbols, and more than 0.
+// A number above 0 beyond the models' symbols: its width, then its bits below the highest.
 void put_rest(LaneWriter& writer, std::size_t lane, std::uint32_t rest) {
   const auto width = static_cast<unsigned>(std::bit_width(rest)) - 1;
   writer.put(lane, width, 1, kWidthBits);
@@ -65,9 +65,9 @@ void put_rest(LaneWriter& writer, std::size_t lane, std::uint32_t rest) {
 }
 
 std::uint32_t take_rest(LaneReader& reader, std::size_t lane) {
-  const unsigned width = reader.place(lane, kWidthBits);
+  const unsigned width = reader.peek(lane, kWidthBits);
   reader.take(lane, width, 1, kWidthBits);
-  const std::uint32_t low = reader.place(lane, width);
+  const std::uint32_t low = reader.peek(lane, width);
   reader.take(lane, low, 1, width);
   return (1U << width) + low;
 }
@@ -76,7 +76,7 @@ std::uint32_t take_rest(LaneReader& reader, std::size_t lane) {
 
 BlockModels::BlockModels(double share, double decay, SymbolModel::End end)
     : classes_(all_alike<kActivities>(SymbolModel(counts_at_random(share), end))),
-      levels_(all_alike<kCrowds>(SymbolModel(falling_levels(decay), end))),
+      levels_(all_alike<kLevelContexts>(SymbolModel(falling_levels(decay), end))),
       activity_(static_cast<int>(share * kBlock * 128)) {}
 
 SymbolModel& BlockModels::model_of_class() {
@@ -105,18 +105,19 @@ void BlockModels::take_classes(LaneReader& reader, std::size_t first,
   }
 }
 
-// Without a loop over a block's values, whose end no processor could foresee.
-void BlockModels::find_crowds(std::span<const std::uint16_t> patterns, std::size_t values) {
-  constexpr auto kCrowdOf = [] {
+// Writes a whole block of contexts for each block and overlaps the next: a loop over exactly its values
+// would end in an unpredictable branch.
+void BlockModels::find_contexts(std::span<const std::uint16_t> patterns, std::size_t values) {
+  constexpr auto kContextOf = [] {
     std::array<std::uint8_t, kBlock + 1> found{};
     for (std::size_t i = 0; i < found.size(); ++i) found[i] = i <= 2 ? 0 : i <= 5 ? 1 : 2;
     return found;
   }();
-  crowds_.resize(values + kBlock);
-  std::uint8_t* to = crowds_.data();
+  contexts_.resize(values + kBlock);
+  std::uint8_t* to = contexts_.data();
   for (const std::uint16_t pattern : patterns) {
     const auto count = values_in(pattern);
-    std::memset(to, kCrowdOf[count], kBlock);
+    std::memset(to, kContextOf[count], kBlock);
     to += count;
   }
 }
@@ -124,11 +125,11 @@ void BlockModels::find_crowds(std::span<const std::uint16_t> patterns, std::size
 void BlockModels::put_levels(LaneWriter& writer, std::size_t first,
                              std::span<const std::uint16_t> patterns,
                              std::span<const std::int32_t> levels, const Grid& grid) {
-  find_crowds(patterns, levels.size());
+  find_contexts(patterns, levels.size());
   for (std::size_t i = 0; i < levels.size(); ++i) {
     const std::size_t lane = (first + i) % kLanes;
     const auto upper = static_cast<std::size_t>(levels[i]) >> grid.plain_bits;
-    SymbolModel& model = levels_[crowds_[i]];
+    SymbolModel& model = levels_[contexts_[i]];
     if (upper < kEscape) {
       model.put(writer, lane, upper);
     } else {
@@ -141,17 +142,17 @@ void BlockModels::put_levels(LaneWriter& writer, std::size_t first,
 void BlockModels::take_levels(LaneReader& reader, std::size_t first,
                               std::span<const std::uint16_t> patterns,
                               std::span<std::int32_t> levels, const Grid& grid) {
-  find_crowds(patterns, levels.size());
+  find_contexts(patterns, levels.size());
   const auto most = static_cast<std::uint32_t>(grid.most_level) >> grid.plain_bits;
   for (std::size_t i = 0; i < levels.size(); ++i) {
     const std::size_t lane = (first + i) % kLanes;
-    auto upper = static_cast<std::uint32_t>(levels_[crowds_[i]].take(reader, lane));
+    auto upper = static_cast<std::uint32_t>(levels_[contexts_[i]].take(reader, lane));
     if (upper == kEscape) {
       upper += take_rest(reader, lane) - 1;
       if (upper > most) {
         throw SyncError(SyncError::Kind::corrupt,
-                        fmt::format("a packet has a value of level {}; there are {}",
-                                    upper << grid.plain_bits, grid.most_level + 1));
+                        fmt::format("a packet has a value of level {}, the last level is {}",
+                                    upper << grid.plain_bits, grid.most_level));
       }
     }
     levels[i] = static_cast<std::int32_t>(upper << grid.plain_bits);

@@ -7,22 +7,23 @@ namespace {
 
 constexpr std::size_t kPatterns = std::size_t{1} << 16;
 
-constexpr unsigned kBits = 16;
+// Frequencies of patterns are of 2^16.
+constexpr unsigned kPatternBits = 16;
 constexpr unsigned kInverseBits = 44;
 
 struct PatternTable {
   std::array<std::uint32_t, kPatternClasses> sizes{};
   std::array<std::uint32_t, kPatternClasses> begins{};
   std::array<std::uint64_t, kPatternClasses> inverses{};  // 2^44 / sizes, rounded up
-  std::array<std::uint16_t, kPatterns> places{};          // by pattern
-  std::array<std::uint16_t, kPatterns> patterns{};        // by class and place
+  std::array<std::uint16_t, kPatterns> indices{};         // within the class, by pattern
+  std::array<std::uint16_t, kPatterns> patterns{};        // by class and index
 };
 
 PatternTable made_table() {
   PatternTable table;
   for (std::size_t i = 0; i < kPatterns; ++i) {
     const std::size_t found = class_of(static_cast<std::uint16_t>(i));
-    table.places[i] = static_cast<std::uint16_t>(table.sizes[found]++);
+    table.indices[i] = static_cast<std::uint16_t>(table.sizes[found]++);
   }
   for (std::size_t i = 1; i < kPatternClasses; ++i) {
     table.begins[i] = table.begins[i - 1] + table.sizes[i - 1];
@@ -32,7 +33,7 @@ PatternTable made_table() {
   }
   for (std::size_t i = 0; i < kPatterns; ++i) {
     const std::size_t found = class_of(static_cast<std::uint16_t>(i));
-    table.patterns[table.begins[found] + table.places[i]] = static_cast<std::uint16_t>(i);
+    table.patterns[table.begins[found] + table.indices[i]] = static_cast<std::uint16_t>(i);
   }
   return table;
 }
@@ -42,16 +43,17 @@ const PatternTable& pattern_table() {
   return kTable;
 }
 
-// Patterns have about equally many of 2^16 places: place p is that of number p * count / 2^16, so
-// number i begins at i * 2^16 / count, rounded up.
-class EvenPlaces {
+// Equal frequencies for the `count` patterns of a class, of 2^16: the cumulative frequency p belongs to
+// pattern p * count / 2^16, so pattern i begins at i * 2^16 / count, rounded up.
+class EvenSlots {
  public:
-  EvenPlaces(const PatternTable& table, std::size_t pattern_class)
+  EvenSlots(const PatternTable& table, std::size_t pattern_class)
       : count_(table.sizes[pattern_class]), inverse_(table.inverses[pattern_class]) {}
-  std::uint32_t number_at(std::uint32_t place) const { return place * count_ >> kBits; }
-  // Exact: dividends are below 2^30, and a class has less than 2^14 patterns.
+  std::uint32_t number_at(std::uint32_t slot) const { return slot * count_ >> kPatternBits; }
+  // A multiplication instead of a division, which is exact: dividends are below 2^30, and a class has
+  // fewer than 2^14 patterns.
   std::uint32_t below(std::uint32_t number) const {
-    const std::uint64_t dividend = (std::uint64_t{number} << kBits) + count_ - 1;
+    const std::uint64_t dividend = (std::uint64_t{number} << kPatternBits) + count_ - 1;
     return static_cast<std::uint32_t>(dividend * inverse_ >> kInverseBits);
   }
   std::uint32_t size(std::uint32_t number) const { return below(number + 1) - below(number); }
@@ -63,23 +65,23 @@ class EvenPlaces {
 
 }  // namespace
 
-void put_places(LaneWriter& writer, std::size_t first, std::span<const std::uint16_t> patterns) {
+void put_patterns(LaneWriter& writer, std::size_t first, std::span<const std::uint16_t> patterns) {
   const PatternTable& table = pattern_table();
   for (std::size_t i = 0; i < patterns.size(); ++i) {
-    const EvenPlaces places(table, class_of(patterns[i]));
-    const std::uint32_t number = table.places[patterns[i]];
-    writer.put((first + i) % kLanes, places.below(number), places.size(number), kBits);
+    const EvenSlots slots(table, class_of(patterns[i]));
+    const std::uint32_t number = table.indices[patterns[i]];
+    writer.put((first + i) % kLanes, slots.below(number), slots.size(number), kPatternBits);
   }
 }
 
-void take_places(LaneReader& reader, std::size_t first, std::span<const std::uint8_t> classes,
+void take_patterns(LaneReader& reader, std::size_t first, std::span<const std::uint8_t> classes,
                  std::span<std::uint16_t> patterns) {
   const PatternTable& table = pattern_table();
   for (std::size_t i = 0; i < classes.size(); ++i) {
     const std::size_t lane = (first + i) % kLanes;
-    const EvenPlaces places(table, classes[i]);
-    const std::uint32_t number = places.number_at(reader.place(lane, kBits));
-    reader.take(lane, places.below(number), places.size(number), kBits);
+    const EvenSlots slots(table, classes[i]);
+    const std::uint32_t number = slots.number_at(reader.peek(lane, kPatternBits));
+    reader.take(lane, slots.below(number), slots.size(number), kPatternBits);
     patterns[i] = table.patterns[table.begins[classes[i]] + number];
   }
 }

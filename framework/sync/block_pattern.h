@@ -8,13 +8,14 @@
 
 namespace strait::sync {
 
-// Which of a block's 16 values are sent, as a class (how many: what the coder learns about) and a
-// place among the patterns of that class, which are all equally likely. 14 and 15 share a class,
-// so that there are 16.
+// Which of a block's 16 values are sent: a class (their number, which an adaptive model codes) and the
+// pattern's index within its class, whose patterns are equally likely. 14 and 15 share a class, so that
+// there are 16 classes.
 inline constexpr std::size_t kPatternClasses = 16;
 inline constexpr std::uint16_t kWholePattern = 0xFFFF;
 
-// How many values it sends. Plain C++: not every processor that this runs on counts bits.
+// The number of values it sends. In plain C++, since std::popcount is slow on processors without the
+// instruction, and the build targets those.
 inline std::size_t values_in(std::uint16_t pattern) {
   std::uint32_t bits = pattern;
   bits -= bits >> 1U & 0x5555U;
@@ -28,14 +29,14 @@ inline std::size_t class_of(std::uint16_t pattern) {
   return values - (values >= 15 ? 1 : 0);
 }
 
-// The most values that a pattern of the class has.
+// The largest number of values of a pattern of the class.
 inline unsigned most_values(std::size_t pattern_class) {
   return static_cast<unsigned>(pattern_class < 14 ? pattern_class : pattern_class + 1);
 }
 
-// The places of patterns, given their classes: that of patterns[i] in lane `first` + i.
-void put_places(LaneWriter& writer, std::size_t first, std::span<const std::uint16_t> patterns);
-void take_places(LaneReader& reader, std::size_t first, std::span<const std::uint8_t> classes,
+// The indices of patterns within their classes: that of patterns[i] in lane `first` + i.
+void put_patterns(LaneWriter& writer, std::size_t first, std::span<const std::uint16_t> patterns);
+void take_patterns(LaneReader& reader, std::size_t first, std::span<const std::uint8_t> classes,
                  std::span<std::uint16_t> patterns);
 
 }  // namespace strait::sync

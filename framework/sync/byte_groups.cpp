@@ -36,14 +36,14 @@ struct Extent {
   float largest = 0;
 };
 
-// In lanes, so that a compiler may compare several at a time.
+// In lanes, so that a compiler can vectorise it.
 Extent extent_of(std::span<const float> values) {
-  constexpr std::size_t kLanes = 16;
-  std::array<float, kLanes> least{};
-  std::array<float, kLanes> largest{};
+  constexpr std::size_t kExtentLanes = 16;
+  std::array<float, kExtentLanes> least{};
+  std::array<float, kExtentLanes> largest{};
   std::size_t i = 0;
-  for (; i + kLanes <= values.size(); i += kLanes) {
-    for (std::size_t lane = 0; lane < kLanes; ++lane) {
+  for (; i + kExtentLanes <= values.size(); i += kExtentLanes) {
+    for (std::size_t lane = 0; lane < kExtentLanes; ++lane) {
       least[lane] = std::min(least[lane], values[i + lane]);
       largest[lane] = std::max(largest[lane], values[i + lane]);
     }
@@ -58,13 +58,13 @@ Extent extent_of(std::span<const float> values) {
 ByteGrid grid_of(std::span<const float> values) {
   if (!all_finite(values)) return {std::numeric_limits<float>::quiet_NaN(), 0};
   const auto [least, largest] = extent_of(values);
-  // Halves: the difference of the two may be beyond the largest float.
+  // Halves, because the difference of the two may overflow.
   const float step = (largest / 2 - least / 2) / (kByteSteps / 2);
   if (step == 0) return {};
   return {step, static_cast<std::uint8_t>(std::min(std::round(-least / step), kByteSteps))};
 }
 
-// Calls for every group with its bytes and its place among the values.
+// Calls for every group with its offset in bytes, its first value and its size.
 template <class Call>
 void for_each_byte_group(std::size_t count, Call call) {
   for (std::size_t first = 0, at = 0; first < count; first += kByteGroup) {
@@ -100,11 +100,11 @@ void append_byte_groups(std::span<const float> values, net::Frame& out) {
       std::fill_n(to, size, std::byte{0});
       return;
     }
-    // A half more, so that cutting off rounds. Beyond the ends by no more than a rounding.
+    // A half is added so that truncation rounds. Rounding errors may exceed the ends, hence the clamp.
     const float zero = static_cast<float>(grid.zero) + 0.5F;
     for (std::size_t i = 0; i < size; ++i) {
-      const float place = std::clamp(group[i] / grid.step + zero, 0.0F, kByteSteps);
-      to[i] = static_cast<std::byte>(static_cast<int>(place));
+      const float level = std::clamp(group[i] / grid.step + zero, 0.0F, kByteSteps);
+      to[i] = static_cast<std::byte>(static_cast<int>(level));
     }
   });
 }
@@ -112,7 +112,7 @@ void append_byte_groups(std::span<const float> values, net::Frame& out) {
 void check_byte_groups(std::span<const std::byte> bytes, std::size_t count, const char* what) {
   if (bytes.size() != byte_groups_size(count)) {
     throw SyncError(SyncError::Kind::corrupt,
-                    fmt::format("{} came in {} bytes where {} values take {}", what, bytes.size(),
+                    fmt::format("{} has {} bytes; {} values take {}", what, bytes.size(),
                                 count, byte_groups_size(count)));
   }
   for_each_byte_group(count, [&](std::size_t at, std::size_t, std::size_t) {
@@ -120,7 +120,7 @@ void check_byte_groups(std::span<const std::byte> bytes, std::size_t count, cons
     if (!std::signbit(step) && !std::isinf(step)) return;
     if (std::isnan(step)) return;
     throw SyncError(SyncError::Kind::corrupt,
-                    fmt::format("{} came with a group in steps of {}", what, step));
+                    fmt::format("{} has a group with a step of {}", what, step));
   });
 }
 

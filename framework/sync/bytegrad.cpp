@@ -41,10 +41,10 @@ void ByteGrad::decode(const Round& round, const Part& part, const Slots&) {
 }
 
 void ByteGrad::apply(const Round& round, Slots& slots) {
-  const std::vector<net::Frame>& agreed = round.exchanges.front().results;
+  const std::vector<net::Frame>& results = round.exchanges.front().results;
   const std::span<float> gradient = slots.values(kGradient);
   apply_parts(round, slots, [&](const Part& part) {
-    read_byte_groups(agreed[part.index], within(gradient, part.range), kBytePart);
+    read_byte_groups(results[part.index], within(gradient, part.range), kBytePart);
   });
 }
 

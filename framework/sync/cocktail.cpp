@@ -160,9 +160,9 @@ void Cocktail::encode(const Round& round, const Part& part, const Slots& slots, 
     reference.prefetch(ahead);
     // Padding is zero in both slots.
     const float* own = weights.data() + chosen[b].first;
-    const float* agreed = reference.block(chosen[b].first);
+    const float* shared = reference.block(chosen[b].first);
     BlockValues change;
-    for (std::size_t i = 0; i < kBlockSize; ++i) change[i] = own[i] - agreed[i];
+    for (std::size_t i = 0; i < kBlockSize; ++i) change[i] = own[i] - shared[i];
     for (std::size_t i = 0; i < kBlockSize; ++i) most |= excess(change[i]);
     std::ranges::copy(change, change_.data() + b * kBlockSize);
   }
@@ -180,7 +180,7 @@ void Cocktail::reduce(const Round& round, const Part& part, Contributions contri
   std::vector<float>& sum = in_progress.residual;
   sum.assign(chosen.size() * kBlockSize, 0);
   for (std::size_t member = 0; member < contributions.size(); ++member) {
-    // The own contribution is known decoded already: encode() left it.
+    // encode() left the own contribution in decoded form.
     const bool own = member == round.membership.mine;
     if (!own) read_packet(chosen, contributions[member], scratch_, received_);
     add_to(sum, own ? in_progress.contribution : received_);

@@ -5,23 +5,23 @@
 
 namespace strait::sync {
 
-// Magnitudes below count as zero, those from the other on are refused: what is made of any values
-// between is neither subnormal nor infinite.
+// Smaller magnitudes count as zero, and kMostMagnitude and more are refused, so that no result of the
+// arithmetic is subnormal or infinite.
 inline constexpr float kLeastMagnitude = 0x1p-100F;
 inline constexpr float kMostMagnitude = 0x1p100F;
 
-// The magnitudes that a packet can say: threshold + (level + offset) · step. No table, no epsilon
-// and no largest value: levels are coded, so the few large ones cost what they are worth.
-// A step has six significant bits, so that its product with a level is exact: fused or not, on any
-// machine, value() is one rounding of a sum.
+// The magnitudes that a packet can represent: threshold + (level + offset) · step. Without a table, an
+// epsilon or a scale to the largest value: levels are entropy coded, so the few large ones cost little
+// in all. A step has six significant bits, so that its product with a level is exact: with or without
+// fused multiply-add, value() is one rounding of a sum on any machine.
 struct Grid {
   static constexpr std::int32_t kMostLevel = (1 << 12) - 1;  // larger magnitudes are sent as this
 
   float threshold = 0;      // a bfloat16
   float step = 0;           // 0: every value is the threshold
   std::int32_t offset = 0;  // of a step, in 64ths
-  unsigned plain_bits = 0;  // the low bits of a level, as good as random
-  double decay = 0;         // how likely the rest of a level is, against the one below: a guess
+  unsigned plain_bits = 0;  // the low bits of a level, which no model predicts
+  double decay = 0;         // initial guess: the probability of a level relative to the one below
   std::int32_t most_level = kMostLevel;
 
   // Of a magnitude from the threshold to kMostMagnitude.
@@ -35,24 +35,24 @@ struct Grid {
   }
 };
 
-// For magnitudes from `threshold` on. What lies above it is close to exponential, with a mean that
-// is sent; the step is that mean times 2^(4 − bits), as fine as symmetric levels of so many bits
-// from the least to the largest value would be, and a value is read as the mean of its step. One
-// bit is the limit: no levels, every value is the mean.
+// For magnitudes from `threshold` on. The distribution above it is close to exponential, with a mean that
+// is sent; the step is that mean times 2^(4 − bits), as fine as symmetric levels of so many bits from the
+// least to the largest value, and a value is read as the mean of its step. With one bit there are no
+// levels: every value is read as the mean.
 Grid grid_above(float threshold, float step, int bits);
 float step_above(float threshold, double mean, int bits);
 
-// For values that are all sent, small ones as zero: levels are whole multiples of the step. These
+// For dense values, which are all sent, small ones as zero: levels are whole multiples of the step. They
 // are few, so they get 4 bits at least.
 Grid grid_around_zero(float step, int bits);
 float step_around_zero(double mean, int bits);
 
-// As they are sent: a threshold in 16 bits, rounded down; a step in 13.
+// On the wire: a threshold in 16 bits, rounded down; a step in 13.
 float threshold_below(float magnitude);
 inline constexpr std::uint32_t kStepCodes = 1U << 13;
 std::uint32_t step_code(float step);
 float step_of(std::uint32_t code);
-// Whether a packet may say so.
+// Whether a packet may contain it.
 bool threshold_is_sound(float threshold);
 bool step_is_sound(float step);
 

@@ -31,7 +31,7 @@ void LaneWriter::finish(std::span<const std::byte> plain, net::Frame& out) {
   for (std::size_t i = 0; i < kLanes; ++i) {
     lanes[i] = LaneReader::kLeast | number_at(plain, i * kPlainOfLane, kPlainOfLane);
   }
-  // A word at most for each symbol, the last one to be read first.
+  // At most one word per symbol, written from the end: readers decode in reverse order.
   words_.resize(symbols_.size() + 1);
   std::uint16_t* word = words_.data() + words_.size() - 1;
   for (std::size_t i = symbols_.size(); i-- > 0;) {
@@ -48,13 +48,13 @@ void LaneWriter::finish(std::span<const std::byte> plain, net::Frame& out) {
   ++word;
   symbols_.clear();
   const auto count = static_cast<std::size_t>(words_.data() + words_.size() - word);
-  const auto behind = plain.subspan(std::min(plain.size(), kPlainInLanes));
+  const auto after = plain.subspan(std::min(plain.size(), kPlainInLanes));
   const std::size_t begin = out.size();
-  out.resize(begin + kLanes * kLaneBytes + count * kWordBytes + behind.size());
+  out.resize(begin + kLanes * kLaneBytes + count * kWordBytes + after.size());
   std::byte* to = out.data() + begin;
   for (const std::uint64_t lane : lanes) to = put_number(lane, kLaneBytes, to);
   for (std::size_t i = 0; i < count; ++i) to = put_number(word[i], kWordBytes, to);
-  std::copy(behind.begin(), behind.end(), to);
+  std::copy(after.begin(), after.end(), to);
 }
 
 LaneReader::LaneReader(std::span<const std::byte> bytes)
@@ -72,14 +72,14 @@ LaneReader::LaneReader(std::span<const std::byte> bytes)
 
 bool LaneReader::finish(std::size_t count, std::vector<std::byte>& plain) const {
   if (cut_) return false;
-  const std::size_t behind = count - std::min(count, kPlainInLanes);
-  if (rest_.size() != at_ * kWordBytes + behind) return false;
+  const std::size_t after = count - std::min(count, kPlainInLanes);
+  if (rest_.size() != at_ * kWordBytes + after) return false;
   plain.resize(std::max(count, kPlainInLanes));
   for (std::size_t i = 0; i < kLanes; ++i) {
     if (lanes_[i] >> 24U != 1) return false;
     put_number(lanes_[i], kPlainOfLane, plain.data() + i * kPlainOfLane);
   }
-  std::copy(rest_.end() - static_cast<std::ptrdiff_t>(behind), rest_.end(),
+  std::copy(rest_.end() - static_cast<std::ptrdiff_t>(after), rest_.end(),
             plain.begin() + kPlainInLanes);
   const bool zeros = std::all_of(plain.begin() + static_cast<std::ptrdiff_t>(count), plain.end(),
                                  [](std::byte byte) { return byte == std::byte{0}; });

@@ -8,7 +8,7 @@
 namespace strait::sync {
 namespace {
 
-// A column that keeps less than this of its length is rounding errors of those ahead of it.
+// A column that keeps less than this share of its length is the rounding error of those before it.
 constexpr double kDependent = 1e-5;
 
 void owed_row(const OwedMatrix& matrix, std::size_t row, std::span<float> to) {
@@ -22,16 +22,16 @@ std::span<const float> column(std::span<const float> factor, std::size_t rank, s
   return factor.subspan(number * length, length);
 }
 
-// Sixteen sums that a compiler may keep in one register, added up at the end.
+// In sixteen sums that a compiler can keep in one register, added pairwise in a fixed order.
 float lane_product(std::span<const float> a, std::span<const float> b) {
-  constexpr std::size_t kLanes = 16;
-  std::array<float, kLanes> sums{};
+  constexpr std::size_t kProductLanes = 16;
+  std::array<float, kProductLanes> sums{};
   std::size_t i = 0;
-  for (; i + kLanes <= a.size(); i += kLanes) {
-    for (std::size_t lane = 0; lane < kLanes; ++lane) sums[lane] += a[i + lane] * b[i + lane];
+  for (; i + kProductLanes <= a.size(); i += kProductLanes) {
+    for (std::size_t lane = 0; lane < kProductLanes; ++lane) sums[lane] += a[i + lane] * b[i + lane];
   }
   for (std::size_t lane = 0; i < a.size(); ++i, ++lane) sums[lane] += a[i] * b[i];
-  for (std::size_t half = kLanes / 2; half > 0; half /= 2) {
+  for (std::size_t half = kProductLanes / 2; half > 0; half /= 2) {
     for (std::size_t lane = 0; lane < half; ++lane) sums[lane] += sums[lane + half];
   }
   return sums[0];
@@ -108,7 +108,7 @@ void orthonormalise(std::span<float> factor, std::size_t rank) {
     const std::span<float> own = factor.subspan(k * length, length);
     const double before = std::sqrt(exact_product(own, own));
     if (before > 0) scale(own, 1 / before);
-    // Twice: what rounding leaves behind the first time is gone behind the second.
+    // Twice, because rounding leaves a remainder the first time ("twice is enough").
     for (int time = 0; time < 2; ++time) {
       for (std::size_t ahead = 0; ahead < k; ++ahead) {
         const auto other = column(factor, rank, ahead);

@@ -36,7 +36,7 @@ class Models {
 };
 
 float take_step(LaneReader& reader, std::size_t lane) {
-  const std::uint32_t code = reader.place(lane, kStepBits);
+  const std::uint32_t code = reader.peek(lane, kStepBits);
   reader.take(lane, code, 1, kStepBits);
   const float step = step_of(code);
   if (step_is_sound(step)) return step;
@@ -123,7 +123,7 @@ void put_symbols(const PacketHeader& header, std::span<const PacketRun> runs,
     models.of(run).put_classes(writer, run.first, blocks_within(patterns, run));
   }
   for (const PacketRun& run : runs) {
-    if (!run.all_zero()) put_places(writer, run.first, blocks_within(patterns, run));
+    if (!run.all_zero()) put_patterns(writer, run.first, blocks_within(patterns, run));
   }
   for (const PacketRun& run : runs) {
     if (!run.has_levels()) continue;
@@ -149,7 +149,7 @@ void take_symbols(const PacketHeader& header, std::span<const Block> blocks, Lan
     run.first_value = values;
     if (run.all_zero()) continue;
     const auto its = blocks_within(patterns, run);
-    take_places(reader, run.first, blocks_within(std::span<const std::uint8_t>(classes), run), its);
+    take_patterns(reader, run.first, blocks_within(std::span<const std::uint8_t>(classes), run), its);
     run.values = checked_values(blocks_within(blocks, run), its);
     values += run.values;
   }

@@ -9,13 +9,13 @@
 namespace strait::sync {
 namespace {
 
-// Blocks are drawn from strata of so many, each shuffled by itself: then a step takes the same
-// share from everywhere, and only what was chosen has to be touched.
+// Blocks are drawn from strata of this size, each shuffled on its own: so a step draws the same share
+// everywhere, and its cost is that of the drawn blocks, not of all.
 constexpr std::uint64_t kStratum = 256;
 constexpr double kMillion = 1e6;
 
-// A keyed shuffle of 0 .. kStratum - 1: each round multiplies by an odd number, adds, and folds the
-// upper bits into the lower, all of which can be undone, so no two numbers meet.
+// A keyed permutation of 0 .. kStratum - 1: each round multiplies by an odd number, adds, and XORs the
+// upper bits into the lower. Each of these is invertible, so no two numbers collide.
 class Shuffle {
  public:
   explicit Shuffle(std::uint64_t key) {
@@ -74,7 +74,7 @@ class PieceFinder {
 }  // namespace
 
 RandomChoice::RandomChoice(std::uint64_t seed, double share) : seed_(seed) {
-  // 1 / n exactly, where it is meant: then n steps are one round through all blocks.
+  // Exactly 1 / n if the share is that to rounding: then n steps draw every block once.
   const double whole = std::round(1 / share);
   const bool even = std::abs(share * whole - 1) < 1e-9;
   taken_ = even ? 1 : static_cast<std::uint64_t>(std::max(1.0, std::round(share * kMillion)));
@@ -82,19 +82,19 @@ RandomChoice::RandomChoice(std::uint64_t seed, double share) : seed_(seed) {
 }
 
 std::vector<Block> RandomChoice::blocks(const Layout& layout, Range part, store::Step step) const {
-  std::vector<Block> chosen;
-  if (part.count() <= 0) return chosen;
+  std::vector<Block> drawn;
+  if (part.count() <= 0) return drawn;
   const Zone& zone = zone_of(layout, part.first);
   const auto first = static_cast<std::uint64_t>((part.first - zone.range.first) / kGrain);
   const auto last = first + static_cast<std::uint64_t>((part.count() + kGrain - 1) / kGrain);
-  chosen.reserve((last - first) * taken_ / of_ + kStratum);
+  drawn.reserve((last - first) * taken_ / of_ + kStratum);
   PieceFinder pieces(layout.pieces(), part.first);
   const auto turn = static_cast<std::uint64_t>(number(step)) * taken_ * kStratum;
   for (std::uint64_t stratum = first / kStratum; stratum * kStratum < last; ++stratum) {
     KeyedStream keys({seed_, zone.key, stratum});
     const Shuffle shuffle(keys.next());
-    // Strata begin at different places, so that where the share of one is no whole number of
-    // blocks, that of all of them nearly is.
+    // Strata begin at different offsets: where the share of one is not a whole number of blocks, the
+    // fractions of all of them average out.
     const std::uint64_t from = turn + keys.below(kStratum * of_);
     const std::uint64_t to = (from + taken_ * kStratum) / of_;
     std::array<std::uint64_t, kStratum / 64> marks{};
@@ -107,12 +107,12 @@ std::vector<Block> RandomChoice::blocks(const Layout& layout, Range part, store:
         const std::uint64_t number =
             stratum * kStratum + word * 64 + static_cast<std::uint64_t>(std::countr_zero(rest));
         if (number < first || number >= last) continue;
-        chosen.push_back(
+        drawn.push_back(
             pieces.block(zone.range.first + static_cast<std::int64_t>(number) * kGrain));
       }
     }
   }
-  return chosen;
+  return drawn;
 }
 
 }  // namespace strait::sync

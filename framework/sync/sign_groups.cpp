@@ -15,10 +15,10 @@
 namespace strait::sync {
 namespace {
 
-// Spreads for which a value counts at most: AdamW goes no further where its second moment is made
-// with 0.999. What is more has a spread that is far too small for it, and must not make the others'
-// steps longer. (Measured: 10 lets a sixteenth of a group that has hardly any spread make the
-// others' steps seven times as long, 3 twice; 1 is too little for what is owed to be paid.)
+// A value counts in its group's scale as this many spreads at most: about the longest step of AdamW with
+// a second moment of 0.999. A larger value has a spread that is far too small, and must not make the steps
+// of the others longer. (Measured: with 10, a sixteenth of a group that has almost no spread makes the
+// others' steps seven times as long, with 3 twice; with 1 residuals are never paid off.)
 constexpr double kMostCounted = 3;
 
 std::size_t sign_group_size(std::size_t values) { return sizeof(float) + (values + 7) / 8; }
@@ -29,7 +29,7 @@ float sign_scale_at(const std::byte* group) {
   return scale;
 }
 
-// Calls for every group with its bytes and its place among the values.
+// Calls for every group with its offset in bytes, its first value and its size.
 template <class Call>
 void for_each_sign_group(std::size_t count, Call call) {
   for (std::size_t first = 0, at = 0; first < count; first += kSignGroup) {
@@ -39,11 +39,11 @@ void for_each_sign_group(std::size_t count, Call call) {
   }
 }
 
-// The mean of |value| / spread, or of what of it counts.
+// The mean of |value| / spread, clipped.
 float scale_of(std::span<const float> values, std::span<const float> spread) {
-  // Lanes, so that a compiler may add several at a time, in one order all the same.
-  constexpr std::size_t kLanes = 8;
-  std::array<double, kLanes> sums{};
+  // In lanes, so that a compiler can vectorise the sums; their order stays fixed.
+  constexpr std::size_t kSumLanes = 8;
+  std::array<double, kSumLanes> sums{};
   std::size_t count = 0;
   bool finite = true;
   for (std::size_t i = 0; i < values.size(); ++i) {
@@ -51,7 +51,7 @@ float scale_of(std::span<const float> values, std::span<const float> spread) {
     finite &= std::isfinite(values[i]);
     const double by = moves ? static_cast<double>(spread[i]) : 1;
     const double value = std::min(static_cast<double>(std::abs(values[i])) / by, kMostCounted);
-    sums[i % kLanes] += moves ? value : 0;
+    sums[i % kSumLanes] += moves ? value : 0;
     count += moves ? 1 : 0;
   }
   if (!finite) return std::numeric_limits<float>::infinity();
@@ -75,7 +75,7 @@ void append_sign_groups(std::span<const float> values, std::span<const float> sp
     const float scale = scale_of(group, spread.subspan(first, size));
     if (!std::isfinite(scale)) {
       throw SyncError(SyncError::Kind::corrupt,
-                      fmt::format("{} holds values that are infinite or no numbers", what));
+                      fmt::format("{} has values that are infinite or NaN", what));
     }
     std::byte* to = out.data() + begin + at;
     std::memcpy(to, &scale, sizeof scale);
@@ -95,7 +95,7 @@ void check_sign_groups(std::span<const std::byte> bytes, std::span<const float> 
   const std::size_t count = spread.size();
   if (bytes.size() != sign_groups_size(count)) {
     throw SyncError(SyncError::Kind::corrupt,
-                    fmt::format("{} came in {} bytes where {} values take {}", what, bytes.size(),
+                    fmt::format("{} has {} bytes; {} values take {}", what, bytes.size(),
                                 count, sign_groups_size(count)));
   }
   for_each_sign_group(count, [&](std::size_t at, std::size_t first, std::size_t size) {
@@ -103,7 +103,7 @@ void check_sign_groups(std::span<const std::byte> bytes, std::span<const float> 
     const float largest = *std::ranges::max_element(spread.subspan(first, size));
     if (std::isfinite(scale * largest) && std::isfinite(scale) && !std::signbit(scale)) return;
     throw SyncError(SyncError::Kind::corrupt,
-                    fmt::format("{} came with a scale of {}", what, scale));
+                    fmt::format("{} has a group with a scale of {}", what, scale));
   });
 }
 
@@ -114,7 +114,7 @@ void read_sign_groups(std::span<const std::byte> bytes, std::span<const float> s
     const float scale = sign_scale_at(bytes.data() + at);
     const std::byte* signs = bytes.data() + at + sizeof scale;
     for (std::size_t i = 0; i < size; ++i) {
-      // No branch: signs are as good as random.
+      // No branch: signs are unpredictable.
       const std::uint32_t sign = std::to_integer<std::uint32_t>(signs[i / 8]) >> (i % 8) << 31U;
       const float magnitude = scale * spread[first + i];
       to[first + i] = std::bit_cast<float>(std::bit_cast<std::uint32_t>(magnitude) | sign);

@@ -8,21 +8,21 @@
 
 namespace strait::sync {
 
-// One slot's values, kGrain at a time and without asking for its name each time, whatever its
-// width. Blocks begin at grains.
+// One slot's values of any width, kGrain at a time, without a look-up of its name for each block. Blocks
+// begin at grains.
 class SlotColumn {
  public:
   // narrow: the slot is of bfloat16.
   SlotColumn(const Slots& slots, std::string_view name, bool narrow)
       : slots_(slots), name_(name), wide_(narrow ? nullptr : slots.values(name).data()) {}
 
-  // kGrain values, good until the next call; behind the end of a piece is padding.
+  // kGrain values, valid until the next call; padding follows the end of a piece.
   const float* block(std::int64_t first) {
     if (wide_ != nullptr) return wide_ + first;
-    slots_.load(name_, {first, first + kGrain}, room_);
-    return room_.data();
+    slots_.load(name_, {first, first + kGrain}, loaded_);
+    return loaded_.data();
   }
-  // What block() will be asked for soon.
+  // Fetches a block that block() will soon return into the cache.
   void prefetch(std::int64_t first) const {
     if (wide_ != nullptr) __builtin_prefetch(wide_ + first);
   }
@@ -31,7 +31,7 @@ class SlotColumn {
   const Slots& slots_;
   std::string_view name_;
   const float* wide_;
-  std::array<float, kGrain> room_{};
+  std::array<float, kGrain> loaded_{};
 };
 
 class SlotWriter {
@@ -39,7 +39,7 @@ class SlotWriter {
   SlotWriter(Slots& slots, std::string_view name, bool narrow)
       : slots_(slots), name_(name), wide_(narrow ? nullptr : slots.values(name).data()) {}
 
-  // What a value becomes when it is stored.
+  // The value as the slot stores it.
   float rounded(float value) const {
     return wide_ != nullptr ? value : from_bfloat16(to_bfloat16(value));
   }

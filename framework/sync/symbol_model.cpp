@@ -6,49 +6,49 @@
 namespace strait::sync {
 namespace {
 
-// What the first guess is worth, in symbols.
+// The weight of the initial frequencies, in symbols.
 constexpr double kTrust = 24;
-// Soon at first, for packets of a kilobyte.
-constexpr std::uint32_t kFirstStretch = 16;
-constexpr std::uint32_t kLastStretch = 512;
-// Older symbols count half when there are so many.
+// Rebuilds are frequent at first, so that packets of a kilobyte adapt, too.
+constexpr std::uint32_t kFirstInterval = 16;
+constexpr std::uint32_t kLastInterval = 512;
+// Counts are halved at this many symbols, so that older symbols weigh less.
 constexpr std::uint32_t kRemembered = 2048;
 
 }  // namespace
 
 SymbolModel::SymbolModel(const Weights& weights, End end)
-    : left_(kFirstStretch), stretch_(kFirstStretch), reads_(end == End::reader) {
+    : left_(kFirstInterval), interval_(kFirstInterval), reads_(end == End::reader) {
   const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
   for (std::size_t i = 0; i < kSymbols; ++i) {
     counts_[i] = static_cast<std::uint32_t>(sum > 0 ? weights[i] / sum * kTrust * kOne : kOne);
   }
-  deal_out();
+  rebuild();
 }
 
 void SymbolModel::renew() {
-  deal_out();
+  rebuild();
   if (std::accumulate(counts_.begin(), counts_.end(), 0U) >= kRemembered * kOne) {
     for (std::uint32_t& count : counts_) count /= 2;
   }
-  left_ = stretch_;
-  stretch_ = std::min(2 * stretch_, kLastStretch);
+  left_ = interval_;
+  interval_ = std::min(2 * interval_, kLastInterval);
 }
 
-// One place for each, so that no symbol is ever impossible; the others by counts, and what rounding
-// leaves to the one that has most.
-void SymbolModel::deal_out() {
+// A frequency of one for each symbol, so that none becomes impossible; the rest by counts, and what
+// rounding leaves over to the most frequent one.
+void SymbolModel::rebuild() {
   const std::uint32_t sum = std::max(std::accumulate(counts_.begin(), counts_.end(), 0U), 1U);
   std::array<std::uint32_t, kSymbols> sizes{};
-  std::uint32_t dealt = 0;
+  std::uint32_t total = 0;
   for (std::size_t i = 0; i < kSymbols; ++i) {
-    sizes[i] = 1 + counts_[i] * std::uint64_t{kPlaces - kSymbols} / sum;
-    dealt += sizes[i];
+    sizes[i] = 1 + counts_[i] * std::uint64_t{kScale - kSymbols} / sum;
+    total += sizes[i];
   }
-  *std::max_element(sizes.begin(), sizes.end()) += kPlaces - dealt;
+  *std::max_element(sizes.begin(), sizes.end()) += kScale - total;
   for (std::size_t i = 0; i < kSymbols; ++i) {
-    below_[i + 1] = static_cast<std::uint16_t>(below_[i] + sizes[i]);
+    starts_[i + 1] = static_cast<std::uint16_t>(starts_[i] + sizes[i]);
     if (reads_) {
-      std::fill(owners_.begin() + below_[i], owners_.begin() + below_[i + 1],
+      std::fill(symbols_.begin() + starts_[i], symbols_.begin() + starts_[i + 1],
                 static_cast<std::uint8_t>(i));
     }
   }

@@ -8,52 +8,53 @@
 
 namespace strait::sync {
 
-// How likely each of kSymbols symbols is, learned as they come: both ends begin with the same guess
-// and count the same symbols, so nobody sends a table. Places are dealt out anew now and then, soon
-// at first: between two such times a symbol costs a look into a table.
+// An adaptive model of kSymbols symbols: both ends begin with the same frequencies and count the same
+// symbols, so no table is sent. Frequencies are rebuilt from the counts at growing intervals; between
+// two rebuilds a symbol costs a table look-up.
 class SymbolModel {
  public:
   static constexpr std::size_t kSymbols = 16;
   using Weights = std::array<double, kSymbols>;
   enum class End : std::uint8_t { writer, reader };
 
-  // The first guess; needs no particular sum.
+  // The initial frequencies, with any sum.
   SymbolModel(const Weights& weights, End end);
 
   void put(LaneWriter& writer, std::size_t lane, std::size_t symbol) {
-    writer.put(lane, below_[symbol], size_of(symbol), kBits);
+    writer.put(lane, starts_[symbol], size_of(symbol), kBits);
     learn(symbol);
   }
   std::size_t take(LaneReader& reader, std::size_t lane) {
-    const std::size_t symbol = owners_[reader.place(lane, kBits)];
-    reader.take(lane, below_[symbol], size_of(symbol), kBits);
+    const std::size_t symbol = symbols_[reader.peek(lane, kBits)];
+    reader.take(lane, starts_[symbol], size_of(symbol), kBits);
     learn(symbol);
     return symbol;
   }
 
  private:
   static constexpr unsigned kBits = 12;
-  static constexpr std::uint32_t kPlaces = std::uint32_t{1} << kBits;
+  static constexpr std::uint32_t kScale = std::uint32_t{1} << kBits;
 
   std::uint32_t size_of(std::size_t symbol) const {
-    return static_cast<std::uint32_t>(below_[symbol + 1] - below_[symbol]);
+    return static_cast<std::uint32_t>(starts_[symbol + 1] - starts_[symbol]);
   }
   void learn(std::size_t symbol) {
     counts_[symbol] += kOne;
     if (--left_ == 0) renew();
   }
   void renew();
-  void deal_out();
+  void rebuild();
 
-  static constexpr std::uint32_t kOne = 32;  // of a count, so that old ones can be halved
+  static constexpr std::uint32_t kOne = 32;  // weight of a symbol in counts_, so that old ones can be halved
 
   std::array<std::uint32_t, kSymbols> counts_{};
-  std::array<std::uint16_t, kSymbols + 1>
-      below_{};            // places below each symbol, which has one at least
-  std::uint32_t left_;     // symbols until places are dealt out anew
-  std::uint32_t stretch_;  // symbols between two such times
+  // The cumulative frequency below each symbol; each has a frequency of one at least.
+  std::array<std::uint16_t, kSymbols + 1> starts_{};
+  std::uint32_t left_;      // symbols until the next rebuild
+  std::uint32_t interval_;  // symbols between two rebuilds
   bool reads_;
-  std::array<std::uint8_t, kPlaces> owners_;  // the symbol of each place, at a reader
+  // A reader's symbol of each cumulative frequency.
+  std::array<std::uint8_t, kScale> symbols_;
 };
 
 }  // namespace strait::sync

@@ -20,7 +20,7 @@ std::size_t symmetric_groups_of(std::size_t count) {
 
 int symmetric_levels(int bits) { return (1 << (bits - 1)) - 1; }
 
-// The least bfloat16 with which the largest value is within the levels.
+// The smallest bfloat16 scale with which the largest value is within the levels.
 std::uint16_t scale_of(float largest, int levels) {
   const float exact = largest / static_cast<float>(levels);
   const auto bits = std::bit_cast<std::uint32_t>(exact);
@@ -38,7 +38,7 @@ float largest_of(std::span<const float> values, const char* what) {
   }
   if (finite) return largest;
   throw SyncError(SyncError::Kind::corrupt,
-                  fmt::format("{} holds values that are infinite or no numbers", what));
+                  fmt::format("{} has values that are infinite or NaN", what));
 }
 
 float scale_at(const std::byte* scales, std::size_t group) {
@@ -81,16 +81,16 @@ void check_symmetric_groups(std::span<const std::byte> bytes, std::size_t count,
                             const char* what) {
   if (bytes.size() != symmetric_groups_size(count, bits)) {
     throw SyncError(SyncError::Kind::corrupt,
-                    fmt::format("{} came in {} bytes where {} values of {} bits take {}", what,
+                    fmt::format("{} has {} bytes; {} values of {} bits take {}", what,
                                 bytes.size(), count, bits, symmetric_groups_size(count, bits)));
   }
-  // The largest multiple has to be finite, too.
+  // The largest multiple must be finite, too.
   const auto beyond = static_cast<float>(2 * symmetric_levels(bits) + 1);
   for (std::size_t group = 0; group < symmetric_groups_of(count); ++group) {
     const float scale = scale_at(bytes.data(), group);
     if (!std::signbit(scale) && std::isfinite(scale * beyond)) continue;
     throw SyncError(SyncError::Kind::corrupt,
-                    fmt::format("{} came with a scale of {}", what, scale));
+                    fmt::format("{} has a group with a scale of {}", what, scale));
   }
 }
 

@@ -18,7 +18,7 @@ using Contributions = std::span<const std::span<const std::byte>>;
 enum class UpdateRule : std::uint8_t {
   // The moments from the gradient, the weights from the moments.
   adamw,
-  // The first moment is agreed on and the second is frozen: only the weights change.
+  // The method has set the first moment, and the second is frozen: only the weights change.
   moment_given,
   // The gradient is of the replica's own rows, and the method averages weights: the update is made
   // as if the second moment were that of the mean gradient.

@@ -12,8 +12,8 @@
 namespace strait::sync {
 namespace {
 
-// Buckets by exponent and five bits of the mantissa: 32 KiB of counters, and the bucket of the
-// threshold holds a few percent of the values.
+// A histogram by exponent and five bits of the mantissa: 32 KiB of counters fit the first-level cache,
+// and the bucket of the threshold holds a few percent of the values.
 constexpr unsigned kBucketShift = 18;
 constexpr std::size_t kBuckets = std::size_t{1} << (31 - kBucketShift);
 
@@ -21,7 +21,7 @@ std::size_t bucket_of(std::int32_t magnitude) {
   return static_cast<std::size_t>(magnitude) >> kBucketShift;
 }
 
-// Of all that do not count as zero; nothing where they are more than are wanted.
+// All values that do not count as zero; nullopt if they are more than wanted.
 std::optional<Largest> all_of(Stretches values, std::size_t wanted) {
   std::size_t count = 0;
   std::int32_t least = std::numeric_limits<std::int32_t>::max();
@@ -43,14 +43,14 @@ std::optional<Largest> all_of(Stretches values, std::size_t wanted) {
 
 constexpr auto kOfBlock = static_cast<std::size_t>(kGrain);
 
-// Eight bytes of 0 or 1 to as many bits, the first lowest.
+// Eight bytes of 0 or 1 to eight bits, the first lowest.
 std::uint32_t bits_of(const std::uint8_t* marks) {
   std::uint64_t bytes = 0;
   std::memcpy(&bytes, marks, sizeof bytes);
   return static_cast<std::uint32_t>(bytes * 0x0102040810204080U >> 56U);
 }
 
-// The values of blocks that are not dense, in stretches, and how many of them are no padding.
+// The values of blocks that are not dense, in stretches; `count` becomes their number without padding.
 std::vector<std::span<const float>> stretches_of(std::span<const Block> blocks,
                                                  std::span<const float> values,
                                                  std::size_t& count) {
@@ -67,18 +67,18 @@ std::vector<std::span<const float>> stretches_of(std::span<const Block> blocks,
   return stretches;
 }
 
-// 1 for each that is as large as the least, or larger. In one long loop, for the vectoriser's sake.
+// Marks each value of at least this magnitude with 1. One long loop, so that it is vectorised.
 void mark(std::span<const float> values, std::int32_t least, std::vector<std::uint8_t>& marks) {
   marks.resize(values.size());
-  // It would have to take bytes that are written for anything, the vectors themselves included.
+  // Local pointers: a store of bytes may alias anything, the vectors' own fields included.
   const float* const from = values.data();
   std::uint8_t* const to = marks.data();
   const std::size_t count = values.size();
   for (std::size_t i = 0; i < count; ++i) to[i] = magnitude_of(from[i]) >= least ? 1 : 0;
 }
 
-// A stretch's marked values, one behind the other, where there is room for one more. No branch:
-// whether a value is one of the largest is as good as random.
+// The marked values of a stretch, one after the other. `to` has room for one more, because every value
+// is written. No branch: whether a value is one of the largest is unpredictable.
 float* pick(std::span<const float> values, std::span<const std::uint8_t> marks, float* to) {
   for (std::size_t i = 0; i < values.size(); ++i) {
     *to = values[i];
@@ -87,7 +87,7 @@ float* pick(std::span<const float> values, std::span<const std::uint8_t> marks, 
   return to;
 }
 
-// Takes those away that are equal to the least and too many, the last ones first.
+// Removes the surplus values that equal the least, the last ones first.
 void drop_ties(TopValues& selected, std::size_t surplus, std::int32_t least) {
   std::size_t value = selected.values.size();
   std::vector<bool> gone(value);
@@ -110,7 +110,7 @@ void drop_ties(TopValues& selected, std::size_t surplus, std::int32_t least) {
   selected.values.resize(kept);
 }
 
-// In four sums, so that no addition waits for the one before it.
+// In four sums, so that additions do not wait for each other.
 double mean_magnitude(std::span<const float> values) {
   const auto size = [&](std::size_t i) { return static_cast<double>(std::abs(values[i])); };
   double first = 0;
@@ -141,7 +141,7 @@ Largest largest_of(Stretches values, std::size_t wanted, std::vector<std::int32_
   for (const std::span<const float> stretch : values) {
     for (const float value : stretch) ++counts[bucket_of(magnitude_of(value))];
   }
-  // What does not count as zero is far above the first bucket.
+  // Bucket 0 has the zeros alone: kLeastMagnitude is far above it.
   wanted = std::min(wanted, all - counts[0]);
   if (wanted == 0) return {};
 
@@ -158,8 +158,8 @@ Largest largest_of(Stretches values, std::size_t wanted, std::vector<std::int32_
     }
   }
   near.pop_back();
-  const std::size_t place = wanted - above - 1;
-  const auto threshold = near.begin() + static_cast<std::ptrdiff_t>(place);
+  const std::size_t rank = wanted - above - 1;
+  const auto threshold = near.begin() + static_cast<std::ptrdiff_t>(rank);
   std::nth_element(near.begin(), threshold, near.end(), std::greater<>());
   const std::int32_t least = *threshold;
   const auto beyond = static_cast<std::size_t>(
@@ -174,11 +174,11 @@ void select_top(std::span<const Block> blocks, std::span<const float> values, do
   selected.least = 0;
   std::size_t count = 0;
   const auto stretches = stretches_of(blocks, values, count);
-  // Of very few at least one, or they would never be sent.
+  // At least one, or the values of tiny tensors would never be sent.
   const auto wanted = static_cast<std::size_t>(std::llround(top * static_cast<double>(count)));
   const Largest largest = largest_of(stretches, std::max<std::size_t>(wanted, 1), selected.near);
   if (largest.count == 0) return;
-  // Room for ties that go again, and for one that is looked at behind the last one.
+  // Room for surplus ties, which are dropped again, and for the one value that pick() writes too many.
   selected.values.resize(largest.count + selected.near.size() + 1);
   float* to = selected.values.data();
   for (const std::span<const float> stretch : stretches) {

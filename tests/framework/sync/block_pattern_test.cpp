@@ -24,12 +24,12 @@ TEST(BlockPattern, PatternsRoundTrip) {
   }
   for (const std::size_t first : {0, 1, 2, 3}) {
     LaneWriter writer;
-    put_places(writer, first, patterns);
+    put_patterns(writer, first, patterns);
     net::Frame message;
     writer.finish({}, message);
     LaneReader reader(message);
     std::vector<std::uint16_t> read(patterns.size());
-    take_places(reader, first, classes, read);
+    take_patterns(reader, first, classes, read);
     ASSERT_EQ(read, patterns);
     std::vector<std::byte> plain;
     EXPECT_TRUE(reader.finish(0, plain));

@@ -23,7 +23,7 @@ std::vector<CodedSymbol> random_message(std::mt19937_64& random) {
   std::vector<CodedSymbol> message(random() % 800);
   const auto kind = random() % 4;
   for (CodedSymbol& symbol : message) {
-    symbol.bits = static_cast<unsigned>(random() % (kMostPlaceBits + 1));
+    symbol.bits = static_cast<unsigned>(random() % (kMostScaleBits + 1));
     const std::uint32_t all = 1U << symbol.bits;
     // At either end of the places all the time, and all of them.
     symbol.below = kind == 0 ? 0 : kind == 1 ? all - 1 : static_cast<std::uint32_t>(random() % all);
@@ -52,7 +52,7 @@ net::Frame coded(const std::vector<CodedSymbol>& message, std::span<const std::b
 // Whether the symbols are read as they were written.
 bool holds(const std::vector<CodedSymbol>& message, LaneReader& reader) {
   for (std::size_t i = 0; i < message.size(); ++i) {
-    const std::uint32_t place = reader.place(i * i % kLanes, message[i].bits);
+    const std::uint32_t place = reader.peek(i * i % kLanes, message[i].bits);
     if (place < message[i].below || place - message[i].below >= message[i].size) return false;
     reader.take(i * i % kLanes, message[i].below, message[i].size, message[i].bits);
   }
