@@ -11,12 +11,12 @@
 #include <string_view>
 
 #include "launcher/base/build_id.h"
-#include "launcher/base/printable_text.h"
+#include "launcher/base/text.h"
 #include "launcher/hosts/ssh_call.h"
 #include "launcher/hosts/ssh_words.h"
 #include "launcher/hosts/tar_header.h"
 #include "launcher/process/piped_process.h"
-#include "launcher/base/user_error.h"
+#include "launcher/base/errors.h"
 
 namespace strait::hosts {
 namespace {
@@ -34,24 +34,26 @@ constexpr std::size_t kPieceBytes = 1 << 20;
 // "end", and a tar archive of the files that it said it lacks, named by their hashes.
 constexpr const char* kInstallCommand =
     "exec sh -c '"
-    "set -eu; umask 022; root=$HOME/.strait; mkdir -p \"$root/store\" \"$root/builds\"; "
+    "set -eu; umask 022; root=$HOME/.strait; mkdir -p \"$root/content\" \"$root/builds\"; "
     "cd \"$root\"; in=incoming.$$; next=next.$$; "
     "trap \"rm -rf $in $next\" EXIT; trap \"exit 1\" HUP INT TERM; "
     "for old in incoming next; do "
     "find . -maxdepth 1 -name \"$old.*\" -mmin +1440 -exec rm -rf {} +; done; "
     "echo strait-install-here $(uname -m); "
-    "for f in store/*; do if [ -e \"$f\" ]; then echo strait-install-has \"${f#store/}\"; fi; "
-    "done; "
+    "keep() { mkdir -p content/$2; mv \"$1\" content/$2/data; }; "
+    "for f in store/*; do if [ -e \"$f\" ]; then keep \"$f\" ${f#store/}; fi; done; rm -rf store; "
+    "for f in content/*/data; do h=${f#content/}; h=${h%/data}; "
+    "if [ -e \"$f\" ] && [ ${#h} = 64 ]; then echo strait-install-has $h; fi; done; "
     "echo strait-install-asks; "
     "read -r id; mkdir $in $next $next/bin $next/lib $next/libexec; "
     "while read -r hash path; do if [ \"$hash\" = end ]; then break; fi; "
     "echo \"$hash  $path\"; done > $next/files; "
     "tar -xf - -C $in; cat > /dev/null; "
-    "for f in $in/*; do if [ -e \"$f\" ]; then mv \"$f\" store/; fi; done; "
+    "for f in $in/*; do if [ -e \"$f\" ]; then keep \"$f\" ${f##*/}; fi; done; "
     "while read -r hash path; do "
-    "ln store/$hash $next/$path 2> /dev/null || cp store/$hash $next/$path; "
+    "ln content/$hash/data $next/$path 2> /dev/null || cp content/$hash/data $next/$path; "
     "if echo \"$hash  $next/$path\" | sha256sum -c > /dev/null 2>&1; then :; "
-    "else rm -f store/$hash; echo strait-install-torn $path; exit 1; fi; "
+    "else rm -rf content/$hash; echo strait-install-torn $path; exit 1; fi; "
     "done < $next/files; "
     "said=$($next/bin/strait-stage --check); "
     "if [ \"$said\" = \"strait-stage $id\" ]; then :; "
@@ -60,7 +62,8 @@ constexpr const char* kInstallCommand =
     "else rm -rf builds/$id; mv $next builds/$id; fi; "
     "ln -s builds/$id/bin $in/bin; mv -T $in/bin bin; "
     "ls -1t builds | tail -n +3 | while read -r old; do rm -rf builds/$old; done; "
-    "find store -type f -links 1 -exec rm -f {} +; "
+    "find content -maxdepth 2 -name data -type f -links 1 | while read -r f; do "
+    "h=${f#content/}; h=${h%/data}; if [ ${#h} = 64 ]; then rm -rf content/$h; fi; done; "
     "echo strait-install-done'";
 
 std::string word_behind(const std::string& line, std::string_view marker) {

@@ -48,10 +48,18 @@ bool is_same_file(const store::FileDescriptor& file, const fs::path& path) {
          opened.st_ino == named.st_ino && opened.st_dev == named.st_dev;
 }
 
+// `strait install` stores the files of builds under their SHA-256, which a host's shell can check.
+bool is_installed_file(const std::string& name) {
+  constexpr std::size_t kSha256Digits = 64;
+  return name.size() == kSha256Digits &&
+         name.find_first_not_of("0123456789abcdef") == std::string::npos;
+}
+
 struct StoredContent {
   fs::path folder;
   std::int64_t used = 0;    // time of the last use, seconds
   std::uint64_t bytes = 0;  // on disk, without holes
+  bool linked = false;      // a build has a hard link to it
 };
 
 // Least recently used first.
@@ -59,13 +67,15 @@ std::vector<StoredContent> stored_contents(const fs::path& directory) {
   std::vector<StoredContent> contents;
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(directory, error)) {
-    if (!is_content_id(entry.path().filename().string())) continue;
+    const std::string name = entry.path().filename().string();
+    if (!is_content_id(name) && !is_installed_file(name)) continue;
     StoredContent content{entry.path()};
     struct stat status {};
     if (::stat((entry.path() / kInUse).c_str(), &status) == 0) content.used = status.st_mtime;
     constexpr std::uint64_t kBlock = 512;
     if (::stat((entry.path() / "data").c_str(), &status) == 0) {
       content.bytes = static_cast<std::uint64_t>(status.st_blocks) * kBlock;
+      content.linked = status.st_nlink > 1;
     }
     contents.push_back(std::move(content));
   }
@@ -172,7 +182,7 @@ void ContentStore::evict(std::uint64_t needed_bytes) {
   for (const StoredContent& content : contents) {
     const fs::space_info space = fs::space(directory_);
     if (total <= limit_ && needed_bytes <= space.available) return;
-    if (remove_content(content.folder)) total -= content.bytes;
+    if (!content.linked && remove_content(content.folder)) total -= content.bytes;
   }
 }
 

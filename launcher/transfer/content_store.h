@@ -32,9 +32,10 @@ class PinnedContent {
   store::FileDescriptor write_lock_;
 };
 
-// The contents that this host has received, by id: `<directory>/<id>/`. Any number of processes use
-// it at once and may be killed at any time. Beyond the limit contents that are not pinned are
-// evicted, least recently used first.
+// The contents that this host has received, by id: `<directory>/<id>/`, and the files of installed
+// builds, by SHA-256 (see hosts/host_install.h). Any number of processes use it at once and may be
+// killed at any time. Beyond the limit, contents are evicted, least recently used first, but for
+// those that are pinned or that a build links.
 class ContentStore {
  public:
   static constexpr std::uint64_t kDefaultLimit = std::uint64_t{64} << 30;

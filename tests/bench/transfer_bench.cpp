@@ -1,18 +1,25 @@
-// Ships a file from one porter to another, over CURVE, as launcher and keeper do; started by hand
-// in two network namespaces, say:
-//   transfer_bench keys FILE                                     makes the keys for both
-//   transfer_bench give KEYS HOST PORT FILE STORE TO [MEGABITS]  until TO, there, names FILE's content
-//   transfer_bench take KEYS HOST PORT STORE                     until the giver has ended
-// The giver prints one line of JSON: seconds from the order to the answer, and bytes of chunks.
+// Transfers of files between transfer agents. Two processes over CURVE, like launcher and host
+// agent, started by hand in two network namespaces:
+//   transfer_bench keys FILE                                      makes the keys of both
+//   transfer_bench serve KEYS HOST PORT FILE STORE TO [MEGABITS]  until the other has the file at TO
+//   transfer_bench fetch KEYS HOST PORT STORE                     until the server has ended
+// A launcher and many hosts in one process, over links in memory, each with this many megabits a
+// second up and down:
+//   transfer_bench hosts swarm|single same|own HOSTS MEGABYTES MEGABITS
+// swarm: hosts fetch from each other, too; single: from the launcher alone. same: every host
+// fetches the whole file; own: each its own part. All print one line of JSON.
 #include <fmt/format.h>
 
 #include <charconv>
+#include <filesystem>
 #include <fstream>
 #include <future>
+#include <random>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "framework/net/memory_link.h"
 #include "framework/net/node.h"
 #include "launcher/transfer/transfer_agent.h"
 #include "launcher/transfer/transfer_peers.h"
@@ -20,22 +27,29 @@
 namespace strait::transfer {
 namespace {
 
-constexpr std::chrono::seconds kHold{60};
-const net::ProcessName kGiver = net::ProcessName::coordinator();
-const net::ProcessName kTaker = net::ProcessName::keeper(0);
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
 
-int number_of(const std::string& text) {
+constexpr std::chrono::seconds kHold{60};
+const net::ProcessName kServer = net::ProcessName::coordinator();
+const net::ProcessName kFetcher = net::ProcessName::keeper(0);
+
+int parse_number(const std::string& text) {
   int value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) {
-    throw std::invalid_argument(fmt::format("'{}' is no number", text));
+    throw std::invalid_argument(fmt::format("'{}' is not a number", text));
   }
   return value;
 }
 
+double seconds_since(Clock::time_point began) {
+  return std::chrono::duration<double>(Clock::now() - began).count();
+}
+
 struct BenchKeys {
-  net::CurveKeyPair giver;
-  net::CurveKeyPair taker;
+  net::CurveKeyPair server;
+  net::CurveKeyPair fetcher;
 };
 
 void write_keys(const std::string& file) {
@@ -49,8 +63,8 @@ void write_keys(const std::string& file) {
 BenchKeys read_keys(const std::string& file) {
   BenchKeys keys;
   std::ifstream in(file);
-  in >> keys.giver.public_key >> keys.giver.secret_key;
-  in >> keys.taker.public_key >> keys.taker.secret_key;
+  in >> keys.server.public_key >> keys.server.secret_key;
+  in >> keys.fetcher.public_key >> keys.fetcher.secret_key;
   return keys;
 }
 
@@ -62,58 +76,134 @@ net::NodeOptions curve_node(const net::ProcessName& name, const net::CurveKeyPai
   return options;
 }
 
-void give(const std::vector<std::string>& words) {
-  const BenchKeys keys = read_keys(words[1]);
-  net::Node node(curve_node(kGiver, keys.giver));
-  const auto listener = node.listen({words[2], static_cast<std::uint16_t>(number_of(words[3]))});
+void serve(const std::vector<std::string>& args) {
+  const BenchKeys keys = read_keys(args[1]);
+  net::Node node(curve_node(kServer, keys.server));
+  const auto listener = node.listen({args[2], static_cast<std::uint16_t>(parse_number(args[3]))});
   TransferAgentOptions options;
-  options.store = words[5];
-  if (words.size() == 8) options.upload_bytes_per_second = bytes_per_second(number_of(words[7]));
-  TransferAgent porter(options);
-  porter.join(kTaker, "the taker",
-              listener->expect(transfer_link(kGiver, kTaker, kTaker, keys.taker.public_key, kHold)));
-  const ChunkTable table = porter.offer(words[4]);
-  // The first answer shows that the other one is there.
+  options.store = args[5];
+  if (args.size() == 8) options.upload_bytes_per_second = bytes_per_second(parse_number(args[7]));
+  TransferAgent agent(options);
+  agent.add_peer(
+      kFetcher, "the fetcher",
+      listener->expect(transfer_link(kServer, kFetcher, kFetcher, keys.fetcher.public_key, kHold)));
+  const ChunkTable table = agent.offer(args[4]);
+  // The first result shows that the other agent is connected.
   try {
-    porter.look(kTaker, "/nothing/here").get();
+    agent.stat(kFetcher, "/nothing/here").get();
   } catch (const std::exception&) {
   }
-  const auto began = std::chrono::steady_clock::now();
-  auto order = porter.bring(kTaker, {table, ChunkSet::all(table.count()), words[6], {}});
-  const std::uint64_t fetched = order.get();
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
-  fmt::print("{{\"seconds\": {:.3f}, \"fetched\": {}, \"sent\": {}}}\n", took.count(), fetched,
-             porter.state().sent_bytes);
+  const auto began = Clock::now();
+  auto done = agent.fetch_on(kFetcher, {table, ChunkSet::all(table.count()), args[6], {}});
+  const std::uint64_t fetched = done.get();
+  fmt::print("{{\"seconds\": {:.3f}, \"fetched\": {}, \"sent\": {}}}\n", seconds_since(began),
+             fetched, agent.totals().sent_bytes);
 }
 
-void take(const std::vector<std::string>& words) {
-  const BenchKeys keys = read_keys(words[1]);
-  net::Node node(curve_node(kTaker, keys.taker));
+void fetch(const std::vector<std::string>& args) {
+  const BenchKeys keys = read_keys(args[1]);
+  net::Node node(curve_node(kFetcher, keys.fetcher));
   std::promise<void> ended;
   TransferAgentOptions options;
-  options.store = words[4];
-  options.takes_orders = true;
+  options.store = args[4];
+  options.accepts_commands = true;
   options.on_event = [&ended](const std::string& event) {
     fmt::print(stderr, "{}\n", event);
     ended.set_value();
   };
-  TransferAgent porter(options);
-  porter.join(kGiver, "the giver",
-              node.connect(fmt::format("tcp://{}:{}", words[2], words[3]),
-                           transfer_link(kGiver, kTaker, kGiver, keys.giver.public_key, kHold)));
+  TransferAgent agent(options);
+  agent.add_peer(kServer, "the server",
+                 node.connect(fmt::format("tcp://{}:{}", args[2], args[3]),
+                              transfer_link(kServer, kFetcher, kServer, keys.server.public_key,
+                                            kHold)));
   ended.get_future().wait();
-  fmt::print(stderr, "repeated {}\n", porter.state().repeated_bytes);
+  fmt::print(stderr, "repeated {}\n", agent.totals().repeated_bytes);
 }
 
-int call_ship_bench(const std::vector<std::string>& words) {
-  if (words.size() == 2 && words[0] == "keys") {
-    write_keys(words[1]);
-  } else if ((words.size() == 7 || words.size() == 8) && words[0] == "give") {
-    give(words);
-  } else if (words.size() == 5 && words[0] == "take") {
-    take(words);
+struct BenchHost {
+  net::ProcessName name;
+  fs::path directory;
+  std::unique_ptr<TransferAgent> agent;
+};
+
+BenchHost start_host(const net::ProcessName& name, const fs::path& directory, double rate) {
+  fs::create_directories(directory);
+  TransferAgentOptions options;
+  options.store = directory / "content";
+  options.upload_bytes_per_second = rate;
+  options.download_bytes_per_second = rate;
+  options.accepts_commands = name != net::ProcessName::coordinator();
+  return {name, directory, std::make_unique<TransferAgent>(options)};
+}
+
+void link_hosts(BenchHost& left, BenchHost& right) {
+  static const net::RunId run = net::RunId::random();
+  const auto end_of = [](const BenchHost& here, const BenchHost& there) {
+    net::MemoryEnd end{here.name, run, 1, {}};
+    end.options.name = "ship";
+    end.options.peer = there.name;
+    return end;
+  };
+  auto [at_left, at_right] = net::memory_link(end_of(left, right), end_of(right, left));
+  left.agent->add_peer(right.name, right.name.text(), std::move(at_left));
+  right.agent->add_peer(left.name, left.name.text(), std::move(at_right));
+}
+
+void write_random_file(const fs::path& path, std::size_t bytes) {
+  std::mt19937_64 generator(1);
+  std::vector<std::uint64_t> words(bytes / sizeof(std::uint64_t));
+  for (std::uint64_t& word : words) word = generator();
+  std::ofstream out(path, std::ios::binary);
+  out.write(reinterpret_cast<const char*>(words.data()), static_cast<std::streamsize>(bytes));
+}
+
+void transfer_to_hosts(const std::vector<std::string>& args) {
+  const bool swarm = args[1] == "swarm";
+  const bool same = args[2] == "same";
+  const auto count = static_cast<std::uint32_t>(parse_number(args[3]));
+  const auto bytes = static_cast<std::size_t>(parse_number(args[4])) * 1'000'000;
+  const double rate = bytes_per_second(parse_number(args[5]));
+  const fs::path root = fs::temp_directory_path() / ("transfer_bench-" + net::RunId::random().hex());
+  BenchHost launcher = start_host(net::ProcessName::coordinator(), root / "launcher", rate);
+  std::vector<BenchHost> hosts;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    hosts.push_back(start_host(net::ProcessName::keeper(i), root / std::to_string(i), rate));
+    link_hosts(launcher, hosts[i]);
+    for (std::uint32_t other = 0; swarm && other < i; ++other) link_hosts(hosts[other], hosts[i]);
+  }
+  write_random_file(root / "launcher/file", bytes);
+  const ChunkTable table = launcher.agent->offer(root / "launcher/file");
+  const auto began = Clock::now();
+  std::vector<std::future<std::uint64_t>> fetches;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const std::vector<ByteRange> part = {{bytes / count * i, bytes / count * (i + 1)}};
+    const ChunkSet chunks = same ? ChunkSet::all(table.count()) : ChunkSet::holding(table, part);
+    fetches.push_back(launcher.agent->fetch_on(
+        hosts[i].name, {table, chunks, hosts[i].directory / "file", FetchRequest::As::content}));
+  }
+  std::uint64_t fetched = 0;
+  for (auto& one : fetches) fetched += one.get();
+  const double seconds = seconds_since(began);
+  std::uint64_t repeated = 0;
+  for (const BenchHost& host : hosts) repeated += host.agent->totals().repeated_bytes;
+  fmt::print("{{\"seconds\": {:.1f}, \"fetched\": {}, \"sent_by_launcher\": {}, \"repeated\": {}}}\n",
+             seconds, fetched, launcher.agent->totals().sent_bytes, repeated);
+  launcher.agent.reset();
+  hosts.clear();
+  fs::remove_all(root);
+}
+
+int run_transfer_bench(const std::vector<std::string>& args) {
+  if (args.size() == 2 && args[0] == "keys") {
+    write_keys(args[1]);
+  } else if ((args.size() == 7 || args.size() == 8) && args[0] == "serve") {
+    serve(args);
+  } else if (args.size() == 5 && args[0] == "fetch") {
+    fetch(args);
+  } else if (args.size() == 6 && args[0] == "hosts") {
+    transfer_to_hosts(args);
   } else {
-    fmt::print(stderr, "usage: see the head of transfer_bench.cpp\n");
+    fmt::print(stderr, "usage: see the top of transfer_bench.cpp\n");
     return 2;
   }
   return 0;
@@ -122,9 +212,9 @@ int call_ship_bench(const std::vector<std::string>& words) {
 }  // namespace
 }  // namespace strait::transfer
 
-int main(int count, char** words) {
+int main(int count, char** args) {
   try {
-    return strait::transfer::call_ship_bench({words + 1, words + count});
+    return strait::transfer::run_transfer_bench({args + 1, args + count});
   } catch (const std::exception& error) {
     fmt::print(stderr, "{}\n", error.what());
     return 1;

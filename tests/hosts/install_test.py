@@ -66,7 +66,7 @@ class Install(InstallCase):
         code, out, _ = self.strait("doctor", self.write_recipe("installed", self.over_ssh()))
         self.assertEqual(code, 0, out)
         first, second = self.hosts
-        largest = max((first.home / ".strait/store").iterdir(), key=lambda p: p.stat().st_size)
+        largest = max((first.home / ".strait/content").glob("*/data"), key=lambda p: p.stat().st_size)
         damage(largest)
         builds = second.home / ".strait/builds"
         age = (builds / version).stat().st_mtime

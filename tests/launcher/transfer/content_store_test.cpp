@@ -58,6 +58,21 @@ TEST_F(ContentStoreTest, NothingGoesBelowTheLimit) {
   EXPECT_TRUE(std::filesystem::exists(store.directory() / second.id()));
 }
 
+TEST_F(ContentStoreTest, KeepsInstalledFilesThatBuildsLink) {
+  ContentStore store(directory_ / "content", 100'000);
+  const auto linked = store.directory() / std::string(64, 'a') / "data";
+  const auto unlinked = store.directory() / std::string(64, 'b') / "data";
+  const std::string bytes = random_bytes(ChunkTable::kChunkBytes, 1);
+  for (const auto& file : {linked, unlinked}) {
+    std::filesystem::create_directories(file.parent_path());
+    store::write_bytes(file, bytes);
+  }
+  std::filesystem::create_hard_link(linked, directory_ / "build");
+  store.evict();
+  EXPECT_TRUE(std::filesystem::exists(linked));
+  EXPECT_FALSE(std::filesystem::exists(unlinked));
+}
+
 TEST_F(ContentStoreTest, OneWriterAtATime) {
   ContentStore store(directory_ / "content");
   const ChunkTable table = add(store, 1, 1000);
