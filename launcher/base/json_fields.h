@@ -53,6 +53,10 @@ class JsonWriter {
     if (value) object_[key] = form(*value);
     if (!value && style_.null_if_absent) object_[key] = nullptr;
   }
+  template <class T>
+  void added(const char* key, const T& value) {
+    (*this)(key, value);
+  }
 
  private:
   json form(const std::string& text) const { return text.substr(0, style_.most_text); }
@@ -104,6 +108,11 @@ class JsonReader {
     const json* const found = style_.null_if_absent ? require(key) : find(key);
     if (found == nullptr || (style_.null_if_absent && found->is_null())) return;
     take(*found, key, value.emplace());
+  }
+  // A field that files of former builds do not have; the value then keeps its default.
+  template <class T>
+  void added(const char* key, T& value) {
+    if (object_.contains(key)) (*this)(key, value);
   }
 
   // `others`: fields of the object that are read elsewhere.

@@ -2,77 +2,34 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
 #include "framework/store/bounded_json.h"
-#include "launcher/base/user_error.h"
+#include "launcher/base/json_fields.h"
 
 namespace strait::hosts {
-namespace {
 
-using nlohmann::json;
-
-json limit_or_null(const std::optional<double>& value) { return value ? json(*value) : json(); }
-
-std::optional<double> limit_from(const json& value) {
-  return value.is_null() ? std::nullopt : std::optional(value.get<double>());
+void describe(auto& f, base::Is<KeeperJob> auto& m) {
+  f("run", m.run), f("run_name", m.run_name), f("generation", m.generation), f("host", m.host);
+  f("host_name", m.host_name), f("build", m.build), f("public_key", m.keys.public_key);
+  f("secret_key", m.keys.secret_key), f("launcher_key", m.launcher_key);
+  f("endpoints", m.endpoints), f("keeper_keys", m.keeper_keys), f("directory", m.directory);
+  f("environment", m.environment), f("address", m.address), f("devices", m.devices);
+  f("ports", m.ports), f("hold", m.hold), f("up_megabits", m.up_megabits);
+  f("down_megabits", m.down_megabits);
 }
 
-}  // namespace
-
-std::string to_text(const KeeperJob& job) {
-  return json{{"run", job.run.hex()},
-              {"run_name", job.run_name},
-              {"generation", job.generation},
-              {"host", job.host},
-              {"host_name", job.host_name},
-              {"build", job.build},
-              {"public_key", job.keys.public_key},
-              {"secret_key", job.keys.secret_key},
-              {"launcher_key", job.launcher_key},
-              {"endpoints", job.endpoints},
-              {"keeper_keys", job.keeper_keys},
-              {"directory", job.directory},
-              {"environment", job.environment},
-              {"address", job.address},
-              {"devices", job.devices},
-              {"ports", job.ports},
-              {"hold", job.hold},
-              {"up_megabits", limit_or_null(job.up_megabits)},
-              {"down_megabits", limit_or_null(job.down_megabits)}}
-      .dump();
-}
+std::string to_text(const KeeperJob& job) { return base::to_object(job).dump(); }
 
 KeeperJob parse_keeper_job(const std::string& text) {
+  const auto refuse = [](const char* cause) -> base::UserError {
+    return {base::ExitCode::mismatch,
+            fmt::format("this is not a run token of this build: {}", cause)};
+  };
   try {
-    const json from = store::parse_bounded_json(text);
-    KeeperJob job;
-    const auto run = net::RunId::parse(from.at("run").get<std::string>());
-    if (!run) throw base::UserError(base::ExitCode::mismatch, "the run token names no run");
-    job.run = *run;
-    job.run_name = from.at("run_name");
-    job.generation = from.at("generation");
-    job.host = from.at("host");
-    job.host_name = from.at("host_name");
-    job.build = from.at("build");
-    job.keys = {from.at("public_key"), from.at("secret_key")};
-    job.launcher_key = from.at("launcher_key");
-    job.endpoints = from.at("endpoints");
-    job.keeper_keys = from.at("keeper_keys");
-    job.directory = from.at("directory");
-    job.environment = from.at("environment");
-    job.address = from.at("address");
-    job.devices = from.at("devices").get<std::vector<std::int64_t>>();
-    job.ports = from.at("ports");
-    job.hold = from.at("hold");
-    job.up_megabits = limit_from(from.at("up_megabits"));
-    job.down_megabits = limit_from(from.at("down_megabits"));
-    return job;
+    return base::from_object<KeeperJob>(store::parse_bounded_json(text), "run token");
   } catch (const store::JsonError& error) {
-    throw base::UserError(base::ExitCode::mismatch, fmt::format("this is no run token: {}", error.what()));
-  } catch (const json::exception& error) {
-    throw base::UserError(base::ExitCode::mismatch,
-                    fmt::format("this is no run token of this build: {}", error.what()));
+    throw refuse(error.what());
+  } catch (const base::MessageError& error) {
+    throw refuse(error.what());
   }
 }
 

@@ -188,7 +188,7 @@ class Ssh(hosts.HostsCase):
 
     def test_hosts_and_slots_that_do_not_fit(self):
         for listed, words in (
-            ([{"name": "h0", "slots": 1}, {"name": "h1", "slots": 1}], "has 2 slots, but 3"),
+            ([{"name": "h0", "slots": 1}, {"name": "h1", "slots": 1}], "has 2 slots, but the run has 3"),
             (["h0", "h1", "h0"], "h0 is listed twice"),
         ):
             recipe = self.write_recipe("misfit", self.over_ssh(self.ENDLESS, listed))

@@ -150,7 +150,7 @@ class Joins(runs.RunCase):
         for text in ("", "rubbish", "[]", "{}", json.dumps({**job, "keeper_keys": 3})):
             code, line = self.refusal("-", text=text)
             self.assertEqual(code, 11, line)
-            self.assertIn("this is no run token", line)
+            self.assertIn("this is not a run token", line)
         code, line = self.refusal("missing.token")
         self.assertEqual(code, 10, line)
         self.assertIn("missing.token: No such file", line)
