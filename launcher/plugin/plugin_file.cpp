@@ -9,7 +9,7 @@
 #include "framework/store/file_hash.h"
 #include "launcher/base/build_id.h"
 #include "launcher/plugin/offered_parts.h"
-#include "launcher/base/user_error.h"
+#include "launcher/base/errors.h"
 
 namespace strait::plugin {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/plan/plugin_copy.h"
+#include "launcher/plan/stage_job.h"
 #include "launcher/plugin/plugin.h"
 
 namespace strait::plugin {

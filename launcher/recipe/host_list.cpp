@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "launcher/recipe/byte_size.h"
-#include "launcher/base/nearest_name.h"
+#include "launcher/base/text.h"
 #include "launcher/recipe/recipe_key_kinds.h"
 #include "launcher/recipe/recipe_number_keys.h"
 

@@ -13,7 +13,7 @@
 #include <fmt/ranges.h>
 #include <toml++/toml.h>
 
-#include "launcher/base/user_error.h"
+#include "launcher/base/errors.h"
 
 namespace strait::recipe {
 namespace {

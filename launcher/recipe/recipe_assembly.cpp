@@ -7,10 +7,10 @@
 
 #include <fmt/format.h>
 
-#include "launcher/base/nearest_name.h"
+#include "launcher/base/text.h"
 #include "launcher/recipe/recipe_keys.h"
 #include "launcher/recipe/recipe_sync_keys.h"
-#include "launcher/base/user_error.h"
+#include "launcher/base/errors.h"
 
 namespace strait::recipe {
 

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "launcher/base/user_error.h"
+#include "launcher/base/errors.h"
 
 namespace strait::recipe {
 

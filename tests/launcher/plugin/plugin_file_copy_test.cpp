@@ -1,4 +1,4 @@
-#include "launcher/plan/plugin_copy.h"
+#include "launcher/plan/stage_job.h"
 #include "launcher/plugin/plugin_file.h"
 
 #include <gmock/gmock.h>
@@ -9,7 +9,7 @@
 #include <string>
 
 #include "framework/store/store_error.h"
-#include "launcher/base/user_error.h"
+#include "launcher/base/errors.h"
 #include "tests/launcher/scratch_directory.h"
 
 namespace strait::plugin {

@@ -6,7 +6,7 @@
 #include <functional>
 
 #include "launcher/recipe/links_writer.h"
-#include "launcher/base/user_error.h"
+#include "launcher/base/errors.h"
 #include "tests/launcher/scratch_directory.h"
 
 namespace strait::recipe {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/base/user_error.h"
+#include "launcher/base/errors.h"
 
 namespace strait::recipe {
 namespace {

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "launcher/recipe/recipe_reader.h"
-#include "launcher/base/user_error.h"
+#include "launcher/base/errors.h"
 
 namespace strait::recipe {
 namespace {

@@ -12,7 +12,7 @@
 #include "launcher/recipe/recipe_keys.h"
 #include "launcher/recipe/recipe_reader.h"
 #include "launcher/recipe/recipe_sync_keys.h"
-#include "launcher/base/user_error.h"
+#include "launcher/base/errors.h"
 
 namespace strait::recipe {
 namespace {
