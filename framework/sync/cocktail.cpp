@@ -105,7 +105,7 @@ void find_stretches(const SparseValues& sent, std::vector<std::size_t>& begins) 
 
 }  // namespace
 
-// Measured, see README.md: if replicas train alone for some tens of steps before all have a change,
+// Measured, see tests/bench/RESULTS.md: if replicas train alone for some tens of steps before all have a change,
 // the outer step has to go further than the results; if results are fresh it does harm, and in a run
 // that covers each coordinate a few tens of times only, momentum comes too late.
 OuterStep Cocktail::usual_outer_step(const SyncSettings& settings) {

@@ -35,7 +35,7 @@ class Cocktail final : public SyncMethod {
   static Forecast forecast(const ForecastInput& input);
   static CodingCost coding_cost(const SyncSettings& settings);
   // See MethodOffer::strengths. Each sends fewer bytes than the one before it and is staler; of
-  // several that send as much, the one that costs least loss (README.md). In a run that is long enough
+  // several that send as much, the one that costs least loss (tests/bench/RESULTS.md). In a run that is long enough
   // for momentum, none that loses more than one that sends less.
   static std::span<const Strength> strengths(std::int64_t steps);
 
