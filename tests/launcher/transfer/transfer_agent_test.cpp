@@ -119,6 +119,38 @@ TEST(TransferAgent, CommandsFailWhenHostDisconnects) {
   EXPECT_THROW(get_soon(order), base::UserError);
 }
 
+// A peer that offers all chunks of a content and sends wrong bytes, until it is dropped.
+void send_wrong_chunks(net::Link& link, const ChunkTable& table) {
+  try {
+    while (true) {
+      const message::Message received = message::parse_message(link.receive());
+      if (std::holds_alternative<message::Subscribe>(received)) {
+        link.send(message::format(message::Have{table.id(), ChunkSet::all(table.count()).runs()}));
+      } else if (const auto* get = std::get_if<message::GetChunk>(&received)) {
+        const std::vector<std::byte> zeros(table.bytes(get->chunk));
+        link.send(message::format(message::Chunk{get->id, get->chunk, zeros}));
+      }
+    }
+  } catch (const net::LinkError&) {
+  }
+}
+
+TEST(TransferAgent, FetchesChunkElsewhereAfterWrongHash) {
+  TransferAgentOptions options;
+  options.upload_bytes_per_second = 10e6;  // the other peer gets requests before all is fetched
+  TransferRig rig(1, options);
+  const std::string bytes = random_bytes(10 * kMebibyte, 8);
+  const auto source = rig.launcher.directory / "file";
+  store::write_bytes(source, bytes);
+  const ChunkTable table = rig.launcher.agent->offer(source);
+  TransferHost& host = *rig.hosts[0];
+  const auto link = TransferRig::link_peer(host, net::ProcessName::keeper(9));
+  auto done = rig.launcher.agent->fetch_on(host.name, all_of(table, host.directory / "file"));
+  send_wrong_chunks(*link, table);
+  EXPECT_EQ(get_soon(done), bytes.size());
+  EXPECT_EQ(store::read_bytes(host.directory / "file"), bytes);
+}
+
 TEST(TransferAgent, RefusesCommandsFromOtherHosts) {
   TransferRig rig(2);
   auto table = rig.hosts[0]->agent->stat(rig.hosts[1]->name, "/etc/hostname");

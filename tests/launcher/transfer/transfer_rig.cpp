@@ -9,6 +9,17 @@ net::ProcessName host_agent_name(std::size_t number) {
   return net::ProcessName::keeper(static_cast<std::uint32_t>(number));
 }
 
+auto memory_links(const net::ProcessName& left, const net::ProcessName& right) {
+  static const net::RunId run = net::RunId::random();
+  const auto end_of = [](const net::ProcessName& here, const net::ProcessName& there) {
+    net::MemoryEnd end{here, run, 1, {}};
+    end.options.name = "ship";
+    end.options.peer = there;
+    return end;
+  };
+  return net::memory_link(end_of(left, right), end_of(right, left));
+}
+
 }  // namespace
 
 std::string random_bytes(std::size_t count, std::uint64_t seed) {
@@ -37,16 +48,16 @@ TransferRig::TransferRig(std::size_t count, const TransferAgentOptions& options)
 }
 
 void TransferRig::link(TransferHost& left, TransferHost& right) {
-  static const net::RunId run = net::RunId::random();
-  net::MemoryEnd left_end{left.name, run, 1, {}};
-  left_end.options.name = "ship";
-  left_end.options.peer = right.name;
-  net::MemoryEnd right_end{right.name, run, 1, {}};
-  right_end.options.name = "ship";
-  right_end.options.peer = left.name;
-  auto [at_left, at_right] = net::memory_link(left_end, right_end);
+  auto [at_left, at_right] = memory_links(left.name, right.name);
   left.agent->add_peer(right.name, right.name.text(), std::move(at_left));
   right.agent->add_peer(left.name, left.name.text(), std::move(at_right));
+}
+
+std::unique_ptr<net::Link> TransferRig::link_peer(TransferHost& host,
+                                                  const net::ProcessName& peer) {
+  auto [at_host, at_peer] = memory_links(host.name, peer);
+  host.agent->add_peer(peer, peer.text(), std::move(at_host));
+  return std::move(at_peer);
 }
 
 void TransferRig::restart(std::size_t number) {

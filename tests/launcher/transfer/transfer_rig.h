@@ -32,6 +32,8 @@ struct TransferRig {
   explicit TransferRig(std::size_t count, const TransferAgentOptions& options = {});
 
   static void link(TransferHost& left, TransferHost& right);
+  // The far end of a link between the host's agent and a peer that the test plays.
+  static std::unique_ptr<net::Link> link_peer(TransferHost& host, const net::ProcessName& peer);
   // Stops a host's agent, starts it again over the same directory, and links it with all others.
   void restart(std::size_t number);
 
