@@ -9,6 +9,7 @@
 namespace strait::sync {
 namespace {
 
+// Buckets are sized by what the owner sums.
 constexpr int kSumBits = 32;
 constexpr const char* kGradientPart = "a part of a gradient";
 
@@ -30,6 +31,8 @@ void Allreduce::reduce(const Round&, const Part& part, Contributions contributio
   std::vector<float> sum(static_cast<std::size_t>(part.range.count()));
   std::vector<float> theirs(sum.size());
   for (std::size_t member = 0; member < contributions.size(); ++member) {
+    // In the order of the members and without a zero to begin with, as one replica with all rows adds
+    // them: so the bits are those of that run.
     read_floats(contributions[member], narrow_, member == 0 ? sum : theirs, kGradientPart);
     if (member == 0) continue;
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += theirs[i];
@@ -38,6 +41,7 @@ void Allreduce::reduce(const Round&, const Part& part, Contributions contributio
 }
 
 void Allreduce::decode(const Round& round, const Part& part, const Slots&) {
+  // The size alone: a value that is not finite must reach all replicas, which then skip the step.
   check_floats(round.exchanges.front().results[part.index],
                static_cast<std::size_t>(part.range.count()), narrow_, kGradientPart);
 }

@@ -84,6 +84,7 @@ SymbolModel& BlockModels::model_of_class() {
 }
 
 void BlockModels::count(std::size_t pattern_class) {
+  // A moving average over about eight blocks. Division rounds towards zero, which is part of the format.
   activity_ += (static_cast<int>(most_values(pattern_class)) * 128 - activity_) / 8;
 }
 
@@ -149,6 +150,7 @@ void BlockModels::take_levels(LaneReader& reader, std::size_t first,
     auto upper = static_cast<std::uint32_t>(levels_[contexts_[i]].take(reader, lane));
     if (upper == kEscape) {
       upper += take_rest(reader, lane) - 1;
+      // A level beyond the grid would overflow the arithmetic of Grid::value().
       if (upper > most) {
         throw SyncError(SyncError::Kind::corrupt,
                         fmt::format("a packet has a value of level {}, the last level is {}",

@@ -30,6 +30,7 @@ void ByteGrad::reduce(const Round&, const Part& part, Contributions contribution
   std::vector<float> theirs(sum.size());
   for (const std::span<const std::byte> bytes : contributions) {
     read_byte_groups(bytes, theirs, kBytePart);
+    // A NaN of one replica makes the sum NaN, so that all replicas skip the step.
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += theirs[i];
   }
   append_byte_groups(sum, out);

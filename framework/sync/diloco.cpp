@@ -39,6 +39,7 @@ void Diloco::start(Slots& slots) {
 std::optional<RoundPlan> Diloco::plan(const Moment& moment, const Layout& layout,
                                       const Membership& membership) const {
   const std::int64_t made = store::number(moment.step) + 1;
+  // Also after the last update, or what was trained since the last round would not be in the model.
   if (moment.hook != Hook::update || (made % every_ != 0 && made != steps_)) return std::nullopt;
   RoundPlan plan;
   plan.ranges = buckets_of(layout, bucket_values(membership.count(), narrow_ ? 16 : 32));
@@ -50,6 +51,7 @@ void Diloco::encode(const Round&, const Part& part, const Slots& slots, net::Fra
   const auto weights = within(slots.values(kWeights), part.range);
   std::vector<float> change(reference.size());
   for (std::size_t i = 0; i < change.size(); ++i) change[i] = reference[i] - weights[i];
+  // Reference - weights: the outer step takes it as a gradient.
   append_floats(change, narrow_, out);
 }
 

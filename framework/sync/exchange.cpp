@@ -63,6 +63,7 @@ class RoundInProgress {
 };
 
 net::Frame RoundInProgress::encode(const Part& part) {
+  // Later exchanges encode results of the first one, for which the whole gradient was there.
   if (round_.exchange == 0) hooks_.wait_until_ready(part.range);
   net::Frame frame = start_frame(header(RoundMessage::Kind::contribution, part));
   method_.encode(round_, part, slots_, frame);
@@ -121,6 +122,7 @@ void RoundInProgress::reduce_own(const Part& part) {
   }
   net::Frame frame = start_frame(header(RoundMessage::Kind::result, part));
   method_.reduce(round_, part, contributions, slots_, frame);
+  // Sent before it is decoded here, because the others wait for it.
   send_to_peers(frame);
   exchange().results[part.index] = body_of(frame);
   method_.decode(round_, part, slots_);
@@ -158,6 +160,7 @@ void RoundInProgress::pair() {
 // heard from all its peers, each of them holds the round, too, so no member can apply it alone.
 void RoundInProgress::confirm_ready() {
   RoundMessage ready = header(RoundMessage::Kind::ready, Part{});
+  // One message for the whole round: members must expect the same header.
   ready.exchange = 0;
   ModelChecksum checksum;
   if (method_.model_is_replicated()) checksum = checksum_model(slots_, method_.model_slot(), round_.id);

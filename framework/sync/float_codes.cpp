@@ -14,6 +14,7 @@ std::size_t float_bytes(std::size_t count, bool narrow) {
 }
 
 void append_floats(std::span<const float> values, bool narrow, net::Frame& out) {
+  // memcpy must not get the null pointer of an empty span.
   if (values.empty()) return;
   const std::size_t at = out.size();
   out.resize(at + float_bytes(values.size(), narrow));
@@ -57,6 +58,7 @@ void read_floats(std::span<const std::byte> bytes, bool narrow, std::span<float>
 void read_finite_floats(std::span<const std::byte> bytes, bool narrow, std::span<float> to,
                         const char* what) {
   read_floats(bytes, narrow, to, what);
+  // Without an early exit, so that the loop is vectorised; malformed values are rare.
   bool finite = true;
   for (const float value : to) finite &= std::isfinite(value);
   if (finite) return;
@@ -74,6 +76,7 @@ std::vector<float> mean_of_finite_floats(Contributions contributions, bool narro
                                          std::size_t count, const char* what) {
   std::vector<float> mean(count);
   std::vector<float> theirs(count);
+  // In the order of the members: the sum has the same bits wherever the part is reduced.
   for (const std::span<const std::byte> bytes : contributions) {
     read_finite_floats(bytes, narrow, theirs, what);
     for (std::size_t i = 0; i < count; ++i) mean[i] += theirs[i];

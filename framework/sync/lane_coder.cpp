@@ -5,6 +5,7 @@
 namespace strait::sync {
 namespace {
 
+// A lane is below 2^40 between two symbols.
 constexpr std::size_t kLaneBytes = 5;
 constexpr std::size_t kWordBytes = 2;
 constexpr std::size_t kPlainOfLane = kPlainInLanes / kLanes;
@@ -29,6 +30,7 @@ void LaneWriter::finish(std::span<const std::byte> plain, net::Frame& out) {
   if (symbols_.empty() && plain.empty()) return;
   std::array<std::uint64_t, kLanes> lanes{};
   for (std::size_t i = 0; i < kLanes; ++i) {
+    // Lanes begin at kLeast with plain bytes in their low bits, so the initial state carries data.
     lanes[i] = LaneReader::kLeast | number_at(plain, i * kPlainOfLane, kPlainOfLane);
   }
   // At most one word per symbol, written from the end: readers decode in reverse order.
@@ -38,6 +40,8 @@ void LaneWriter::finish(std::span<const std::byte> plain, net::Frame& out) {
     const Symbol& symbol = symbols_[i];
     std::uint64_t& lane = lanes[symbol.lane];
     std::uint64_t number = lane;
+    // Writes the word unconditionally and moves on only if the lane is too large: no branch, since whether
+    // it is, is unpredictable.
     const bool full = number >= std::uint64_t{symbol.size} << (40U - symbol.bits);
     *word = static_cast<std::uint16_t>(number);
     word -= full ? 1 : 0;
@@ -61,6 +65,7 @@ LaneReader::LaneReader(std::span<const std::byte> bytes)
     : cut_(!bytes.empty() && bytes.size() < kLanes * kLaneBytes),
       rest_(bytes.subspan(std::min(bytes.size(), kLanes * kLaneBytes))),
       words_(rest_.size() / kWordBytes + 1) {
+  // The state of an empty message, so that reading any bytes is defined; finish() reports malformed ones.
   lanes_.fill(kLeast);
   for (std::size_t i = 0; i < kLanes && !bytes.empty(); ++i) {
     lanes_[i] = number_at(bytes, i * kLaneBytes, kLaneBytes);
@@ -76,6 +81,7 @@ bool LaneReader::finish(std::size_t count, std::vector<std::byte>& plain) const 
   if (rest_.size() != at_ * kWordBytes + after) return false;
   plain.resize(std::max(count, kPlainInLanes));
   for (std::size_t i = 0; i < kLanes; ++i) {
+    // A lane that is not back at its initial range has read symbols that were not written.
     if (lanes_[i] >> 24U != 1) return false;
     put_number(lanes_[i], kPlainOfLane, plain.data() + i * kPlainOfLane);
   }

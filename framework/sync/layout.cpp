@@ -29,6 +29,7 @@ Layout::Layout(const std::vector<PieceSpec>& specs) {
       const Range values{size_, size_ + values_of(spec.shape)};
       size_ += up_to_grain(values.count());
       pieces_.push_back(Piece{spec, values});
+      // A tied tensor's key is of its name, which is the same on both stages.
       const std::uint64_t name = XXH3_64bits(spec.name.data(), spec.name.size());
       if (tied) zones_.push_back(Zone{{values.first, size_}, name});
     }
@@ -57,7 +58,8 @@ Range share(Range range, std::size_t members, std::size_t index) {
 
 std::int64_t bucket_values(std::size_t members, int bits) {
   constexpr std::int64_t kLeast = std::int64_t{1} << 20;
-  constexpr std::int64_t kPartBits = std::int64_t{1} << 18;  // 32 KiB
+  // A part of 32 KiB is large against a frame header and small against a link's window.
+  constexpr std::int64_t kPartBits = std::int64_t{1} << 18;
   const std::int64_t enough = static_cast<std::int64_t>(members) * kPartBits / bits;
   return (std::max(kLeast, enough) + kGrain - 1) / kGrain * kGrain;
 }
@@ -69,6 +71,8 @@ std::vector<Range> buckets_of(const Layout& layout, std::int64_t values) {
       buckets.push_back({first, std::min(first + values, zone.range.last)});
     }
   }
+  // Zones are cut from their first coordinate, so that two stages cut a tied tensor alike; reversed
+  // afterwards.
   std::reverse(buckets.begin(), buckets.end());
   return buckets;
 }

@@ -37,6 +37,7 @@ float lane_product(std::span<const float> a, std::span<const float> b) {
   return sums[0];
 }
 
+// In double precision, because orthogonality is lost by cancellation.
 double exact_product(std::span<const float> a, std::span<const float> b) {
   double sum = 0;
   for (std::size_t i = 0; i < a.size(); ++i) {
@@ -90,6 +91,7 @@ std::vector<float> right_factor(const OwedMatrix& matrix, std::span<const float>
     owed_row(matrix, row, values);
     for (std::size_t k = 0; k < rank; ++k) {
       const float weight = left[k * matrix.rows + row];
+      // Row by row, so that the matrix is read in the order of memory.
       float* to = right.data() + k * matrix.columns;
       for (std::size_t i = 0; i < values.size(); ++i) to[i] += weight * values[i];
     }
@@ -107,6 +109,7 @@ void orthonormalise(std::span<float> factor, std::size_t rank) {
   for (std::size_t k = 0; k < rank; ++k) {
     const std::span<float> own = factor.subspan(k * length, length);
     const double before = std::sqrt(exact_product(own, own));
+    // Normalised first, so that kDependent compares with a length of one, and squares do not overflow.
     if (before > 0) scale(own, 1 / before);
     // Twice, because rounding leaves a remainder the first time ("twice is enough").
     for (int time = 0; time < 2; ++time) {

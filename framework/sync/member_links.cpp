@@ -41,6 +41,7 @@ auto MemberLinks::wait_on(std::uint32_t replica, Work work) {
     std::atomic<const net::Link*>& link;
     ~Awaited() { link = nullptr; }
   };
+  // Reset when the wait ends, also by an exception: another thread shows it to the user.
   const Awaited awaited{awaited_};
   awaited_ = links_[replica].get();
   try {
@@ -57,6 +58,7 @@ auto MemberLinks::wait_on(std::uint32_t replica, Work work) {
 
 void MemberLinks::send(std::size_t member, net::Frame frame) {
   wait_on(replica(member), [&](net::Link& link, auto deadline) {
+    // Without drain() two members with full windows would wait for each other for ever.
     const bool sent = link.send_until(frame, deadline);
     if (!sent) drain();
     return sent;
@@ -81,6 +83,7 @@ bool MemberLinks::available(std::size_t member, const RoundMessage& expected) {
   const std::uint32_t from = replica(member);
   try {
     while (!early_[from].contains(expected)) {
+      // A deadline in the past: only what has already come.
       auto frame = links_[from]->receive_until(std::chrono::steady_clock::now());
       if (!frame) return false;
       accept(from, std::move(*frame), expected);
@@ -104,6 +107,7 @@ net::Frame MemberLinks::receive_next(std::uint32_t replica) {
 
 bool MemberLinks::keep(std::uint32_t replica, const RoundMessage& header, net::Frame frame) {
   if (header.epoch < membership_.epoch) return false;
+  // A frame of a newer epoch is kept: its sender has changed its members before this replica.
   if (early_[replica].emplace(header, std::move(frame)).second) return true;
   throw SyncError(SyncError::Kind::corrupt,
                   fmt::format("{} sent the same part of sync round {} twice",
@@ -137,6 +141,7 @@ void MemberLinks::check_membership() const {
 }
 
 void MemberLinks::report(std::uint32_t replica, const net::LinkError& error) const {
+  // Other kinds are errors of this process or of the protocol, which no membership change mends.
   const bool gone =
       error.kind() == net::LinkError::Kind::lost || error.kind() == net::LinkError::Kind::aborted;
   if (tracker_ == nullptr || !gone || ending_) throw error;
@@ -145,6 +150,7 @@ void MemberLinks::report(std::uint32_t replica, const net::LinkError& error) con
 }
 
 void MemberLinks::abort(const net::LinkError& cause) {
+  // Before the aborts: the engine's thread may report a link as soon as it is aborted.
   ending_ = true;
   for (const auto& link : links_) {
     if (link != nullptr) link->abort(cause);

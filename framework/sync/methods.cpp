@@ -18,6 +18,7 @@
 namespace strait::sync {
 namespace {
 
+// Fills in what every built-in method has as static functions.
 template <class Method>
 MethodOffer offer_of(std::string name, int rank, std::vector<std::string> reads) {
   MethodOffer offer;

@@ -70,6 +70,7 @@ void Noloco::start(Slots& slots) {
 std::size_t Noloco::partner(std::int64_t made, const Membership& membership) const {
   std::vector<std::size_t> order(membership.count());
   std::iota(order.begin(), order.end(), std::size_t{0});
+  // A Fisher-Yates shuffle with a key that all replicas have.
   KeyedStream random{seed_, static_cast<std::uint64_t>(made)};
   for (std::size_t left = order.size(); left > 1; --left) {
     std::swap(order[left - 1], order[random.below(left)]);
@@ -128,6 +129,7 @@ void Noloco::apply_pair(const Round& round, Slots& slots) const {
   apply_parts(round, slots, [&](const Part& part) {
     const PairedPart mine(round.exchanges.front().own[part.index], part.range);
     const PairedPart theirs(partner_frame(round, part), part.range);
+    // Symmetric in the two partners, so that the mean of their slow weights is not pulled anywhere.
     const auto slow = within(slots.values(kSlow), part.range);
     const auto delta = within(slots.values(kDelta), part.range);
     for (std::size_t i = 0; i < slow.size(); ++i) {

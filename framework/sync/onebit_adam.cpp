@@ -17,6 +17,7 @@ namespace strait::sync {
 namespace {
 
 constexpr int kSignBits = 1;
+// The share of the run that warms up by default: a fifteenth.
 constexpr std::int64_t kWarmupShare = 15;
 constexpr const char* kWarmGradient = "a part of a gradient";
 constexpr const char* kSignedMoment = "a part of a moment";
@@ -93,6 +94,7 @@ std::vector<float> OnebitAdam::moment_to_encode(const Part& part, const Slots& s
   const auto owed = within(slots.values(kOwed), part.range);
   std::vector<float> moments(moment.size());
   for (std::size_t i = 0; i < moments.size(); ++i) {
+    // The first moment as AdamW would make it of this gradient, and the residual.
     const float all = beta1_ * moment[i] + (1 - beta1_) * gradient[i] + owed[i];
     moments[i] = within_reach(all, spread[i]);
   }
@@ -151,10 +153,12 @@ void OnebitAdam::apply(const Round& round, Slots& slots) {
 }
 
 void OnebitAdam::apply_moment(const Round& round, Slots& slots) {
+  // Taken out first, so that an error below leaves nothing for the next round.
   const auto left_out = std::exchange(left_out_, {});
   const Round::Exchange& exchange = round.exchanges.front();
   apply_parts(round, slots, [&](const Part& part) {
     const std::vector<float> spread = spread_of(part, slots);
+    // Computed again instead of kept since encode(): slots have not changed, and it saves their memory.
     const std::vector<float> encoded = moment_to_encode(part, slots, spread);
     const std::vector<float> rest = left_out_by(exchange.own[part.index], 0, encoded, spread);
     std::ranges::copy(rest, within(slots.values(kOwed), part.range).begin());

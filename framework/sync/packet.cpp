@@ -45,6 +45,7 @@ std::uint16_t pick_dense(std::span<const float> values, float threshold,
 // Fills in the patterns and values that are sent, and the grids and value ranges of the runs.
 void pick(std::span<const Block> blocks, std::span<const float> values, int bits,
           TopValues& top, std::vector<PacketRun>& runs, SparseValues& sent) {
+  // The common case, without a copy of the values.
   if (runs.size() == 1 && !runs[0].dense) {
     std::swap(sent.patterns, top.patterns);
     std::swap(sent.values, top.values);
@@ -143,6 +144,7 @@ void write_packet(std::span<const Block> blocks, std::span<const float> values,
   std::vector<PacketRun> runs = packet_runs(blocks, header.grid());
   pick(blocks, values, header.bits, top, runs, sent);
   scratch.levels.resize(sent.values.size());
+  // `sent` becomes what readers decode, so that both ends compute with the same values.
   for (const PacketRun& run : runs) {
     quantise(run.grid, values_within(std::span(sent.values), run),
              values_within(std::span(scratch.levels), run));
@@ -179,6 +181,7 @@ void add_to(std::span<float> values, const SparseValues& sent) {
   const float* next = sent.values.data();
   for (std::size_t b = 0; b < sent.patterns.size(); ++b) {
     float* block = values.data() + b * kBlockValues;
+    // Whole blocks are frequent at high shares, and this loop is vectorised.
     if (sent.patterns[b] == kWholePattern) {
       for (std::size_t i = 0; i < kBlockValues; ++i) block[i] += next[i];
       next += kBlockValues;

@@ -14,6 +14,7 @@
 namespace strait::sync {
 namespace {
 
+// The version of the packet format, in the upper half of the first byte.
 constexpr std::uint32_t kFormat = 2;
 constexpr double kShares = 255;
 
@@ -67,6 +68,7 @@ PacketHeader PacketHeader::of(int bits, double share, float least, double mean) 
   return header;
 }
 
+// Away from 0 and 1, where the coder's initial frequencies would be infinite or zero.
 double PacketHeader::guess() const { return std::clamp(share / kShares, 0.004, 0.996); }
 
 void append_packet_header(const PacketHeader& header, net::Frame& out) {
@@ -89,6 +91,8 @@ PacketHeader read_packet_header(std::span<const std::byte> bytes) {
   header.share = byte(1);
   header.threshold = std::bit_cast<float>((byte(2) | byte(3) << 8U) << 16U);
   const std::uint32_t step = byte(4) | byte(5) << 8U;
+  // A header of zeros means that nothing is sent of what is not dense. Minus zero is not allowed, so that
+  // each packet has one encoding.
   const bool all_zero =
       header.threshold == 0 && step == 0 && header.share == 0 && !std::signbit(header.threshold);
   if (step < kStepCodes) header.step = step_of(step);
@@ -137,6 +141,8 @@ void take_symbols(const PacketHeader& header, std::span<const Block> blocks, Lan
                   std::vector<std::int32_t>& levels) {
   Models models(header, SymbolModel::End::reader);
   std::vector<std::uint8_t> classes(blocks.size());
+  // In the order of put_symbols(). The patterns must be known before the levels: they decide how many
+  // levels there are.
   for (PacketRun& run : runs) {
     if (run.dense) {
       run.grid = grid_around_zero(take_step(reader, run.first % kLanes), header.bits);

@@ -68,11 +68,12 @@ std::optional<RoundPlan> PowerSgd::plan(const Moment& moment, const Layout& layo
   if (moment.hook != Hook::gradient) return std::nullopt;
   RoundPlan plan;
   plan.exchanges = 2;
+  // A matrix is reduced whole, because orthonormalisation needs all of its rows. Matrices differ in size,
+  // so each goes to the owner with the least to receive so far.
   std::vector<std::size_t> load(membership.count());
   for (std::size_t i = layout.pieces().size(); i-- > 0;) {
     const Piece& piece = layout.pieces()[i];
     const LowRankShape shape(piece.spec, rank_);
-    // To the owner that has least so far.
     const auto least = std::ranges::min_element(load);
     *least += shape.left + shape.right;
     plan.ranges.push_back(piece.range);
@@ -103,6 +104,7 @@ std::vector<float> PowerSgd::first_right_factor(const Round& round, const Part& 
 void PowerSgd::encode(const Round& round, const Part& part, const Slots& slots, net::Frame& out) {
   const LowRankShape shape(piece_of(part, slots).spec, rank_);
   if (shape.exact) {
+    // Nothing in the second exchange: the sum is complete after the first.
     if (round.exchange == 0) {
       append_floats(within(slots.values(kGradient), part.range), false, out);
     }
@@ -126,6 +128,7 @@ void PowerSgd::reduce(const Round& round, const Part& part, Contributions contri
     read_floats(bytes, false, theirs, kLowRankPart);
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += theirs[i];
   }
+  // The second exchange sums right factors, which must stay as they are.
   if (!shape.exact && round.exchange == 0) orthonormalise(sum, rank_);
   append_floats(sum, false, out);
 }

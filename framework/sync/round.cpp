@@ -8,6 +8,7 @@ std::vector<Part> parts_of(const RoundPlan& plan, const Membership& membership) 
     parts.push_back(Part{static_cast<std::uint32_t>(parts.size()), owner, range});
   };
   for (const Range& range : plan.ranges) {
+    // Every member sends every range itself; owners matter for shard_reduce only.
     if (plan.pattern != Pattern::shard_reduce) {
       add(membership.mine, range);
       continue;
@@ -16,6 +17,7 @@ std::vector<Part> parts_of(const RoundPlan& plan, const Membership& membership) 
       add(plan.owners[parts.size()], range);
       continue;
     }
+    // Empty shares are parts, too, so that all members number the parts alike.
     for (std::size_t owner = 0; owner < membership.count(); ++owner) {
       add(owner, share(range, membership.count(), owner));
     }

@@ -23,6 +23,7 @@ Slots::Slots(const Layout& layout, StageMemory memory, const std::vector<SlotNee
            {kFirstMoment, memory.first_moment},
            {kSecondMoment, memory.second_moment}};
   const auto size = static_cast<std::size_t>(layout.size());
+  // own_ is a map of vectors that never grow again, so the spans in wide_ stay valid.
   for (const SlotNeed& need : needs) {
     if (need.width == SlotNeed::Width::bfloat16) {
       own_narrow_[need.name].resize(size);
@@ -98,6 +99,7 @@ void SlotsSnapshot::take(const Slots& slots, bool with_gradient) {
                    std::copy(bytes.begin() + first, bytes.begin() + last, copied.begin() + first);
                  });
   };
+  // Into the buffers of the last snapshot: a new allocation of this size costs as much as the copy.
   if (with_gradient) copy(kGradient);
   for (const SlotNeed& need : slots.needs()) copy(need.name);
   taken_ = true;

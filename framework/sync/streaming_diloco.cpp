@@ -76,6 +76,7 @@ std::optional<RoundPlan> StreamingDiloco::plan(const Moment& moment, const Layou
   const std::int64_t made = store::number(moment.step) + 1;
   RoundPlan plan;
   if (made == steps_) {
+    // All fragments, or changes since their last turns would not be in the model.
     for (std::int64_t number = 0; number < fragments_; ++number) {
       const std::vector<Range> ranges = fragment(layout, number, membership.count());
       plan.ranges.insert(plan.ranges.end(), ranges.begin(), ranges.end());
@@ -85,6 +86,7 @@ std::optional<RoundPlan> StreamingDiloco::plan(const Moment& moment, const Layou
   // Such a round would still be in progress after the last update.
   if (steps_ > 0 && made + late_ > steps_) return std::nullopt;
   for (std::int64_t number = 0; number < fragments_; ++number) {
+    // Turns are spread evenly over `every` updates.
     if (made % every_ != number * every_ / fragments_) continue;
     plan.ranges = fragment(layout, number, membership.count());
     plan.late = late_;
@@ -125,6 +127,7 @@ void StreamingDiloco::apply(const Round& round, Slots& slots) {
     read_symmetric_groups(results[part.index], bits_, change, kStreamedChange);
     const auto reference = within(slots.values(kReference), part.range);
     const auto weights = within(slots.values(kWeights), part.range);
+    // The reference first: the weights are blended with the new one.
     outer_.make(change, within(slots.values(kOuter), part.range), reference);
     for (std::size_t i = 0; i < weights.size(); ++i) {
       weights[i] = blend_ * weights[i] + (1 - blend_) * reference[i];

@@ -25,6 +25,7 @@ std::uint16_t scale_of(float largest, int levels) {
   const float exact = largest / static_cast<float>(levels);
   const auto bits = std::bit_cast<std::uint32_t>(exact);
   auto scale = static_cast<std::uint16_t>(bits >> 16U);
+  // Truncation rounded down; one more is the next bfloat16.
   if (from_bfloat16(scale) < exact) ++scale;
   return scale;
 }
@@ -60,6 +61,7 @@ void append_symmetric_groups(std::span<const float> values, int bits, net::Frame
   const std::size_t begin = out.size();
   out.resize(begin + symmetric_groups_of(values.size()) * sizeof(std::uint16_t));
   std::byte* scales = out.data() + begin;
+  // All scales come before all codes, so codes are collected and appended at the end.
   std::vector<std::byte> code_bytes;
   PlainBitsWriter codes(code_bytes, values.size() * static_cast<std::size_t>(bits));
   for (std::size_t first = 0; first < values.size(); first += kSymmetricGroup) {
@@ -69,6 +71,7 @@ void append_symmetric_groups(std::span<const float> values, int bits, net::Frame
     scales += sizeof scale_bits;
     const float scale = from_bfloat16(scale_bits);
     for (const float value : group) {
+      // nearbyint rounds ties to even in the default rounding mode, on every machine.
       const int code = scale > 0 ? static_cast<int>(std::nearbyint(value / scale)) : 0;
       codes.put(static_cast<std::uint32_t>(code + levels), static_cast<unsigned>(bits));
     }

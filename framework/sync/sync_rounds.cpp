@@ -91,6 +91,7 @@ bool SyncRounds::round_complete_before_read(store::Step steps) {
 bool SyncRounds::round_complete_now() { return !round_ || wait_for_exchange(); }
 
 bool SyncRounds::wait_for_exchange() {
+  // From here on this replica may have reported that it holds the round; see regroup().
   asked_for_ = true;
   const MutexLock lock(mutex_);
   while (!exchanged_ && error_ == nullptr) changed_.wait(mutex_);
@@ -158,6 +159,7 @@ bool SyncRounds::updated(store::Step step, bool leaving) {
   if (!planned) return false;
   const bool at_once = planned->late == 0;
   if (at_once || !leaving) open(moment);
+  // With a tracker all replicas must hold the round first; the caller asks them, then calls apply_now().
   if (at_once && tracker_ == nullptr) apply();
   return at_once && tracker_ != nullptr;
 }
@@ -176,6 +178,7 @@ void SyncRounds::resume(store::Step next) {
   if (store::number(next) == 0) return;
   const Moment moment{step_before(next), Hook::update};
   const auto planned = method_->plan(moment, slots_.layout(), membership_);
+  // A round that is not late was applied at its hook, before the checkpoint.
   if (planned && planned->late > 0) open(moment);
 }
 
@@ -193,6 +196,7 @@ bool SyncRounds::open(const Moment& moment, std::optional<std::uint64_t> again) 
                            "compare is the weights, which change in between");
   }
   round_.emplace();
+  // A repeated round keeps its number: the members count rounds, not attempts.
   round_->id = again ? *again : opened_++;
   round_->opened = moment;
   asked_for_ = false;
@@ -289,6 +293,7 @@ void SyncRounds::exchange_one() {
   std::exception_ptr error;
   bool abandoned = false;
   try {
+    // Here and not in regroup(): only this thread uses the links while a round is in progress.
     links_.regroup(round_->membership);
     // Rounds of other hooks read slots that do not change, so they do not wait for the gradient of the
     // next step, which already arrives.
@@ -314,6 +319,7 @@ void SyncRounds::exchange_one() {
     const MutexLock lock(mutex_);
     error_ = error;
     exchanged_ = true;
+    // An abandoned round reads nothing any more, so the trainer need not wait for it.
     read_ = read_ || abandoned;
     abandoned_ = abandoned;
     round_seconds_ = std::chrono::duration<double>(Clock::now() - opened_at_).count();

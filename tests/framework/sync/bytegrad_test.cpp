@@ -35,7 +35,7 @@ TEST(ByteGrad, SumsGradientsToWithinAStep) {
     steps += (largest - least) / 255;
     stage.pass({step_number(0), Hook::gradient});
     for (std::size_t j = 0; j < sum.size(); ++j) {
-      // Twice what the steps promise: coding changes the extent that is coded next, too.
+      // Twice the bound of one coding: it changes the extent of the second coding, too.
       ASSERT_NEAR(static_cast<double>(stage.replica(0).gradient[j]), sum[j], 2 * steps + 1e-6);
     }
   }

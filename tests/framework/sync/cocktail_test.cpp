@@ -21,7 +21,7 @@ DirectRound::Maker cocktail(const SyncSettings& settings) {
   return [settings] { return std::make_unique<Cocktail>(settings); };
 }
 
-// An outer step that takes what was said and nothing more: the mean, late and in pieces.
+// An outer step that applies results unchanged: the plain mean, late and in pieces.
 SyncSettings averaging() {
   SyncSettings settings;
   settings.outer_learning_rate = 1;
@@ -58,7 +58,7 @@ class Walk {
       }
     }
   }
-  // Lands what is due. Where outer steps have momentum, what they add to what was said moves all.
+  // Applies a round that is due. With momentum, what the outer step adds to the result moves the sum.
   void before_update(store::Step step, double momentum) {
     const auto model = model_of(stage_.replica(0));
     const auto outer = outer_of(stage_.replica(0));
@@ -133,7 +133,7 @@ TEST(Cocktail, ConservesChangesOverAThousandRounds) {
   }
 }
 
-// With momentum, the same but for what outer steps add, which everybody can tell.
+// With momentum the sum moves by what outer steps add to the results, which all replicas can compute.
 TEST(Cocktail, ConservesChangesWithAnOuterStep) {
   for (std::uint64_t seed = 0; seed < 8; ++seed) {
     SCOPED_TRACE(seed);
@@ -155,7 +155,7 @@ TEST(Cocktail, ConservesChangesWithAnOuterStep) {
   }
 }
 
-// One change, told at once and whole: each round behind it adds what is left of the momentum.
+// One change that is sent whole: each later round adds what is left of the momentum.
 TEST(Cocktail, MomentumContinuesAChange) {
   std::mt19937_64 random(2);
   SyncSettings settings;
@@ -193,7 +193,7 @@ TEST(Cocktail, HasMomentumByDefaultWhereResultsAreStale) {
   EXPECT_EQ(slots(0.1, 0.0), 2U);
   EXPECT_EQ(slots(1, std::nullopt), 2U);
   EXPECT_EQ(slots(1, 0.5), 3U);
-  // A run of ten looks at each coordinate is over before momentum helps.
+  // In a run that covers each coordinate ten times, momentum comes too late.
   EXPECT_EQ(slots(0.1, std::nullopt, 100), 2U);
   EXPECT_EQ(slots(0.1, std::nullopt, 1000), 3U);
   EXPECT_EQ(slots(0.1, 0.5, 100), 3U);
@@ -324,7 +324,7 @@ TEST(Cocktail, DroppedRoundLeavesNoTrace) {
   }
 }
 
-// The same weight on two stages, moved alike, among different neighbours.
+// The same weight on two stages, changed alike, between different tensors.
 TEST(Cocktail, TiedTensorsStayEqual) {
   const PieceSpec tied{"embedding", {100, 24}, true};
   std::mt19937_64 random(6);
@@ -364,8 +364,8 @@ TEST(Cocktail, TiedTensorsStayEqual) {
   }
 }
 
-// Steps of a ten-thousandth of what a bfloat16 of 1 can tell apart: a reference that rounds each
-// time would stand still for ever.
+// Steps of a ten-thousandth of the spacing of bfloat16 at 1: a reference that rounded at each round
+// would never move.
 TEST(Cocktail, NarrowReferenceFollowsStepsBelowItsPrecision) {
   const auto run = [](bool narrow) {
     SyncSettings settings = averaging();
@@ -389,11 +389,11 @@ TEST(Cocktail, NarrowReferenceFollowsStepsBelowItsPrecision) {
   };
   const double moved = 20'000 * 0x1p-20;  // what a float of 1 makes of 1e-6
   EXPECT_NEAR(run(false), 1 + moved, 0.02 * moved);
-  EXPECT_NEAR(run(true), 1 + moved, 0.004);  // half of what it can tell apart
+  EXPECT_NEAR(run(true), 1 + moved, 0.004);  // half of the spacing
 }
 
-// What the outer step has made of an agreement and the reference could not take is said again, and
-// must not be taken further again: else it never ends.
+// What rounding takes from a reference is sent again, and the outer step must not amplify it again:
+// otherwise the reference never settles.
 TEST(Cocktail, NarrowReferenceSettlesWithoutTraining) {
   for (const auto& [top, bits] : {std::pair(0.2, 4), std::pair(1.0, 1)}) {
     SCOPED_TRACE(bits);

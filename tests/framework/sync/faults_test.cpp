@@ -22,7 +22,7 @@ store::Step fault_step(std::int64_t number) { return static_cast<store::Step>(nu
 
 constexpr std::size_t kReplicas = 3;
 constexpr int kFaultRounds = 25;
-constexpr int kMostRounds = 500;  // until enough of them were cut in time
+constexpr int kMostRounds = 500;  // until enough of them were cut before their end
 
 struct Ending {
   std::vector<std::string> said;
@@ -74,8 +74,8 @@ class Faults : public testing::TestWithParam<std::string> {
   }
 };
 
-// Whatever is cut, whenever: everybody stops, checkpoints that all have made are those of a run
-// without faults, and going on from the last of them gives that run's end, bit for bit.
+// Cuts links at random moments: all replicas stop, the checkpoints that all have made equal those of a
+// run without faults, and a resume from the last of them ends in that run's bits.
 TEST_P(Faults, CutInAnyPhaseLosesNothingAndForksNothing) {
   const std::uint64_t seed = std::random_device{}();
   SCOPED_TRACE(testing::Message() << "seed " << seed);

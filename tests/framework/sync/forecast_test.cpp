@@ -28,7 +28,7 @@ struct Seen {
   double round_bytes = 0;
 };
 
-// What replicas send in some steps of training, in the middle of a run, by the mean of all.
+// What a replica sends in some steps in the middle of a run: the mean over all replicas.
 Seen bytes_seen(const SyncSettings& settings, const Layout& layout, std::size_t members,
                 std::int64_t first, std::int64_t last) {
   std::mt19937_64 random(1);
@@ -69,14 +69,14 @@ TEST_P(ForecastTest, MatchesBytesOfRounds) {
     settings.fragments = 3;
     settings.rank = 3;
     settings.warmup = 2;
-    // A cocktail packet's size depends on what is in it.
+    // The size of a cocktail packet depends on its values.
     const double slack = GetParam() == "cocktail" ? 0.15 : 0.06;
     for (const bool narrow : {false, true}) {
       settings.narrow_wire = narrow;
       const Seen seen = bytes_seen(settings, layout, members, 6, 18);
       const Forecast costs = forecast(settings, layout, members);
       EXPECT_NEAR(costs.step_bytes, seen.step_bytes, slack * seen.step_bytes + 1);
-      if (GetParam() == "onebit_adam") continue;  // the heaviest is while it warms up
+      if (GetParam() == "onebit_adam") continue;  // its heaviest round is in the warm-up
       EXPECT_NEAR(costs.round_bytes, seen.round_bytes, slack * seen.round_bytes + 1);
     }
   }
@@ -103,11 +103,11 @@ TEST(Forecast, CountsSlots) {
   EXPECT_EQ(slots("allreduce"), 0);
   EXPECT_EQ(slots("diloco"), 8);
   EXPECT_EQ(slots("noloco"), 12);
-  EXPECT_EQ(slots("powersgd"), 12) << "as they are, and as they were";
+  EXPECT_EQ(slots("powersgd"), 12) << "the slots and a snapshot of them";
 }
 
-// Replicas whose weights walk at random, each on its own way: how many steps of the way of their
-// mean the model is behind, in the middle of all of it. With `drift`, all go the same way steadily.
+// Replicas whose weights walk at random, independently: by how many steps the model is behind their
+// mean, in the second half of the run. With `drift` all replicas move steadily in the same direction.
 double lateness(const SyncSettings& settings, bool drift) {
   constexpr std::int64_t kSteps = 400;
   const Layout layout({{.name = "a", .shape = {128, 128}}});
@@ -164,7 +164,7 @@ TEST(Forecast, StalenessOfCocktailMatchesRounds) {
     const SyncSettings settings = cocktail(strength);
     const double staleness = forecast(settings, layout, 3).staleness;
     EXPECT_NEAR(lateness(settings, false) / staleness, 1, 0.25) << strength.text();
-    // Few bits say a value that stays away from all others in many turns.
+    // With few bits a value that drifts away from the others needs many turns.
     if (strength.bits >= 4) {
       EXPECT_NEAR(lateness(settings, true) / staleness, 1, 0.25) << strength.text();
     }
@@ -184,9 +184,8 @@ TEST(Forecast, StrongerCocktailSendsLessAndIsStaler) {
   }
 }
 
-// The strengths of long runs are those that an outer step with momentum is for.
-// What lies between would train on rows of its own for too long to step like all together, and not
-// long enough for momentum to be worth it.
+// The strengths of long runs are fresh, or stale enough for an outer step with momentum. In between,
+// replicas train alone for too long to step as one, and not long enough for momentum to gain.
 TEST(Forecast, StrengthsOfLongRunsAreFreshOrHaveMomentum) {
   SyncSettings settings = usual("cocktail");
   settings.steps = 5000;
@@ -199,7 +198,7 @@ TEST(Forecast, StrengthsOfLongRunsAreFreshOrHaveMomentum) {
   }
 }
 
-// Signs have no pattern, so no coder gets them below a bit.
+// Signs are random, so no coder gets them below a bit.
 TEST(Forecast, OneBitValuesTakeASign) {
   const Layout layout({{.name = "a", .shape = {1000, 1000}}});
   for (const Strength& strength : {Strength{1, 1, 1}, Strength{0.12, 1, 1}}) {
@@ -209,8 +208,8 @@ TEST(Forecast, OneBitValuesTakeASign) {
   }
 }
 
-// What closes a run does not say how late a method is, nor how heavy its rounds are. In a process
-// of its own, because what is offered stays offered.
+// The round that closes a run counts neither for the staleness nor for the heaviest round. In a process
+// of its own, because an offer cannot be removed.
 TEST(Forecast, OfferWithoutForecastIsForecastFromItsPlans) {
   const auto check = [] {
     methods().add({"unknown",

@@ -16,7 +16,7 @@ Grid random_grid(std::mt19937_64& random, float scale, int bits) {
   return grid_above(threshold_below(scale * (1 + unit)), step, bits);
 }
 
-// The law that lets machines differ: one rounding, whether products are fused with sums or not.
+// One rounding, with or without fused multiply-add, so that different machines agree.
 TEST(Grid, RoundsValueOnce) {
   std::mt19937_64 random(1);
   for (int round = 0; round < 200'000; ++round) {

@@ -1,4 +1,4 @@
-// The three ways in which values travel in few bits: what they promise, for random sizes.
+// The error bounds of the three group codes, for random sizes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -42,7 +42,7 @@ std::vector<float> through_levels(const std::vector<float>& values, int bits) {
   return back;
 }
 
-// What a code makes of a group is at most `share` of the group's extent away.
+// Decoded values differ from the originals by at most `share` of the group's extent.
 void expect_near(const std::vector<float>& values, const std::vector<float>& back,
                  std::size_t group, float share) {
   for (std::size_t first = 0; first < values.size(); first += group) {
@@ -68,7 +68,7 @@ TEST(ByteGroups, LoseAtMostHalfAStepAndKeepZeroExact) {
       if (random() % 4 == 0) value = 0;
     }
     const std::vector<float> back = through_bytes(values);
-    // Half a step, and half of one for the place of zero.
+    // Half a step, and half of one for the level of zero.
     expect_near(values, back, kByteGroup, 1.001F / 255);
     for (std::size_t i = 0; i < values.size(); ++i) {
       ASSERT_TRUE(values[i] != 0 || back[i] == 0) << i;
@@ -110,7 +110,7 @@ TEST(SymmetricGroups, LoseAtMostHalfAStep) {
   }
 }
 
-// No epsilon, no smallest scale: the same bits, only smaller.
+// There is no epsilon and no smallest scale: scaled values have the same codes.
 TEST(SymmetricGroups, LossIsIndependentOfScale) {
   std::mt19937_64 random(4);
   for (int bits = 2; bits <= 8; ++bits) {
@@ -134,8 +134,8 @@ TEST(SymmetricGroups, RefuseNonFiniteValues) {
   }
 }
 
-// By the measure that the spread gives, a code is never further from its values than zero is: that
-// is what makes feedback converge.
+// Measured in spreads, decoded values are never further from the originals than zero is: error feedback
+// needs that to converge.
 TEST(SignGroups, ReduceTheError) {
   std::mt19937_64 random(5);
   for (int run = 0; run < 200; ++run) {
@@ -169,7 +169,7 @@ TEST(SignGroups, RefuseNonFiniteValues) {
       SyncError);
 }
 
-// A scale that is a number and makes none of a value.
+// A finite scale that makes a value infinite.
 TEST(SignGroups, RefuseScaleThatOverflowsWithSpread) {
   net::Frame frame;
   append_sign_groups(std::vector<float>{1}, std::vector<float>{1}, frame, kWhat);

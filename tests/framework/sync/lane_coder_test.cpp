@@ -12,7 +12,7 @@ namespace {
 
 using End = SymbolModel::End;
 
-// The places of a symbol among 2^bits.
+// The cumulative frequencies of a symbol, of 2^bits.
 struct CodedSymbol {
   std::uint32_t below = 0;
   std::uint32_t size = 1;
@@ -25,7 +25,7 @@ std::vector<CodedSymbol> random_message(std::mt19937_64& random) {
   for (CodedSymbol& symbol : message) {
     symbol.bits = static_cast<unsigned>(random() % (kMostScaleBits + 1));
     const std::uint32_t all = 1U << symbol.bits;
-    // At either end of the places all the time, and all of them.
+    // Also symbols at either end of the range, and one with the whole range.
     symbol.below = kind == 0 ? 0 : kind == 1 ? all - 1 : static_cast<std::uint32_t>(random() % all);
     symbol.size = kind == 2 ? all - symbol.below
                           : 1 + static_cast<std::uint32_t>(random() % (all - symbol.below));
@@ -49,7 +49,7 @@ net::Frame coded(const std::vector<CodedSymbol>& message, std::span<const std::b
   return frame;
 }
 
-// Whether the symbols are read as they were written.
+// Whether the symbols are decoded as they were encoded.
 bool holds(const std::vector<CodedSymbol>& message, LaneReader& reader) {
   for (std::size_t i = 0; i < message.size(); ++i) {
     const std::uint32_t place = reader.peek(i * i % kLanes, message[i].bits);
@@ -72,7 +72,7 @@ TEST(LaneCoder, RoundTripsNearTheEntropy) {
     ASSERT_EQ(read, plain) << "seed " << seed;
     double worth = static_cast<double>(std::max(plain.size(), kPlainInLanes));
     for (const CodedSymbol& symbol : message) worth += (symbol.bits - std::log2(symbol.size)) / 8;
-    // What is left of each lane is less than a word, and its highest bit.
+    // The remainder of each lane is less than a word and its highest bit.
     ASSERT_LE(static_cast<double>(frame.size()), worth * 1.002 + 3 * kLanes) << "seed " << seed;
   }
 }
@@ -92,7 +92,7 @@ TEST(LaneCoder, RefusesMissingOrExtraBytes) {
       EXPECT_EQ(symbols && reader.finish(plain, read), more == 0) << more;
     }
   }
-  // Plain bytes that are not zero where there are none.
+  // Nonzero bytes in the lanes where no plain bytes are.
   std::vector<std::byte> read;
   const net::Frame frame = coded(message, random_bytes(random, 8));
   LaneReader reader(frame);

@@ -1,5 +1,5 @@
-// What every method owes to the engine, held against all of them: random tensors, 1 to 9 replicas,
-// random settings.
+// The contract between methods and the engine, for all methods: random tensors, 1 to 9 replicas, random
+// settings.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ constexpr std::int64_t kLawSteps = 14;
 
 class MethodLaws : public testing::TestWithParam<std::string> {
  protected:
-  // Rounds often, in few steps, so that there is something to see.
+  // Frequent rounds, so that a few steps are enough.
   SyncSettings random_settings(std::mt19937_64& random) const {
     SyncSettings settings;
     settings.method = GetParam();
@@ -85,7 +85,7 @@ TEST_P(MethodLaws, RemainingMembersKeepTheSameModelWhenOthersLeave) {
   }
 }
 
-// Opens, exchanges and drops what a moment asks for, and holds that nothing is left of it.
+// Opens, exchanges and drops the round of a moment, and expects that it leaves no trace.
 void drop_once(DirectRound& stage, const Moment& moment) {
   if (stage.in_progress()) return;
   std::vector<std::vector<std::vector<float>>> before;
@@ -114,7 +114,7 @@ TEST_P(MethodLaws, DroppedRoundLeavesNoTrace) {
         for (const Hook hook : {Hook::gradient, Hook::clipped, Hook::update, Hook::model_read}) {
           const Moment moment{step_number(step), hook};
           if (hook == Hook::gradient || hook == Hook::update) {
-            // Not in the middle of a round that still reads them.
+            // Not during a round that still reads them.
             stage.before_update(moment.step);
             for (std::size_t i = 0; i < replicas; ++i) {
               auto& values =
@@ -140,7 +140,7 @@ TEST_P(MethodLaws, DroppedRoundLeavesNoTrace) {
   }
 }
 
-// As a stage of so many threads does it, though in no order that could be relied on.
+// Runs work as a stage with so many threads does, in an unspecified order.
 Spread over_threads(std::int64_t threads) {
   return [threads](std::int64_t count, const Work& work) {
     std::vector<std::thread> all;
@@ -210,18 +210,18 @@ TEST_P(MethodLaws, PaddingStaysZero) {
   }
 }
 
-// Two stages, with different tensors but for one that both hold: the same values go into it at
-// every step, so the same have to come out.
+// Two stages with different tensors, except for one that both have. It gets the same gradients on both
+// in every step, so it must stay equal.
 TEST_P(MethodLaws, TiedWeightsMatchWithoutCommunication) {
   std::mt19937_64 random(5);
-  const std::vector<PieceSpec> twins = {{.name = "tied", .shape = {37, 19}, .tied = true}};
+  const std::vector<PieceSpec> tied_specs = {{.name = "tied", .shape = {37, 19}, .tied = true}};
   for (std::size_t replicas = 1; replicas <= 5; ++replicas) {
     SCOPED_TRACE(replicas);
     const SyncSettings settings = random_settings(random);
     std::vector<std::unique_ptr<DirectRound>> stages;
     std::vector<Range> tied;
     for (int i = 0; i < 2; ++i) {
-      const Layout layout = random_layout(random, twins);
+      const Layout layout = random_layout(random, tied_specs);
       tied.push_back(layout.piece("tied").range);
       stages.push_back(std::make_unique<DirectRound>(layout, replicas, maker(settings)));
     }
@@ -269,7 +269,7 @@ TEST_P(MethodLaws, TiedWeightsMatchWithoutCommunication) {
   }
 }
 
-// A frame as a peer that means harm, or does not know better, would send it.
+// A malformed frame, as a faulty or malicious peer would send it.
 void damage(net::Frame& frame, std::mt19937_64& random) {
   switch (random() % 4) {
     case 0:
@@ -287,7 +287,7 @@ void damage(net::Frame& frame, std::mt19937_64& random) {
   }
 }
 
-// What one round of a stage at a random place would be, exchanged but not landed.
+// Exchanges one round at a random step, without applying it.
 bool exchanged_round(DirectRound& stage, std::mt19937_64& random) {
   Quadratic problem(stage, random(), {.noise = 0.2, .adam = true});
   const auto steps = static_cast<std::int64_t>(random() % kLawSteps);
@@ -303,7 +303,7 @@ bool exchanged_round(DirectRound& stage, std::mt19937_64& random) {
   return false;
 }
 
-// As it arrives: once a member has said that it holds a round, it has to be able to land it.
+// decode() must refuse it: a member that has sent ready must be able to apply the round.
 TEST_P(MethodLaws, RefusesMalformedResultsWithoutAnyChange) {
   std::mt19937_64 random(6);
   int refused = 0;
@@ -347,7 +347,7 @@ TEST_P(MethodLaws, OwnerRefusesMalformedContributions) {
     start_at_random(stage, random);
     if (!exchanged_round(stage, random)) continue;
     if (stage.rounds()[0].plan.pattern != Pattern::shard_reduce) {
-      ++refused;  // nobody serves anything
+      ++refused;  // no part has an owner
       continue;
     }
     Round& round = stage.rounds()[0];

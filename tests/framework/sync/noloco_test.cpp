@@ -59,15 +59,15 @@ TEST(Noloco, PairsAreMutualAndCoverAllReplicas) {
       }
       EXPECT_EQ(alone, members % 2);
     }
-    // With an even number nobody ever is alone.
+    // With an even number every replica has a partner in every round.
     for (const auto& [member, others] : met) {
       EXPECT_EQ(others.size(), members - (members + 1) % 2);
     }
   }
 }
 
-// Pairs pull at each other alone: the mean of all goes where momentum on the mean change takes it,
-// whoever meets whom.
+// The pull acts between partners only, so the mean of all slow weights follows momentum on the mean
+// change, whatever the pairs.
 TEST(Noloco, PairsConserveTheMeanOfAll) {
   std::mt19937_64 random(1);
   for (std::size_t replicas = 1; replicas <= 9; ++replicas) {

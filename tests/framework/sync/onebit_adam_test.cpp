@@ -50,7 +50,7 @@ TEST(OnebitAdam, UpdateRuleChangesAfterWarmup) {
   EXPECT_EQ(OnebitAdam(settings).update_rule(step_number(10)), UpdateRule::moment_given);
 }
 
-// What one step puts into the mean of all.
+// What one step adds to the mean of all replicas.
 std::vector<double> told_and_owed(DirectRound& stage, bool before) {
   std::vector<double> sum(stage.replica(0).weights.size());
   const auto count = static_cast<double>(stage.size());
@@ -76,7 +76,7 @@ TEST(OnebitAdam, ResultAndResidualSumToTheInput) {
     const auto drawn = random_values(stage.layout(), random);
     for (std::size_t i = 0; i < replicas; ++i) {
       for (std::size_t j = 0; j < drawn.size(); ++j) {
-        // Spreads of which no moment is many, as where a second moment has seen its gradients.
+        // Spreads that no moment exceeds by much, as with a second moment of the same gradients.
         const float spread = drawn[j] == 0 ? 0 : 0.5F + std::abs(drawn[j]);
         stage.replica(i).second_moment[j] = spread * spread;
       }
@@ -103,7 +103,7 @@ TEST(OnebitAdam, WeightsWithoutSecondMomentNeverMove) {
     for (std::size_t i = 0; i < stage.size(); ++i) {
       DirectReplica& replica = stage.replica(i);
       std::ranges::copy(random_values(layout, random), replica.gradient.begin());
-      // The rows of tokens that warming up never saw.
+      // The rows of tokens that did not occur in the warm-up.
       std::ranges::fill(std::span(replica.gradient).first(1000), 0.0F);
     }
     stage.pass({step_number(step), Hook::clipped});
@@ -118,8 +118,8 @@ TEST(OnebitAdam, WeightsWithoutSecondMomentNeverMove) {
   }
 }
 
-// Gradients of weights that the frozen second moment does not know: they must not throw those about
-// that are coded together with them, nor move far themselves, nor owe more and more.
+// Gradients of weights with a frozen second moment near zero must not affect the weights in the same
+// group, nor move these weights far, nor let their residual grow.
 TEST(OnebitAdam, TinySecondMomentDoesNotAffectOtherWeights) {
   const Layout layout({{.name = "rows", .shape = {16, 128}}});
   constexpr std::size_t kRow = 128;
@@ -174,7 +174,7 @@ TEST(OnebitAdam, Converges) {
   Quadratic problem(stage, 7, {.learning_rate = 0.01F, .adam = true});
   const double away = problem.distance(model_of(stage.replica(0)));
   for (std::int64_t step = 0; step < 1000; ++step) problem.step(step);
-  // Signs are noise as large as the rate; it goes as the rate does.
+  // Signs add noise in proportion to the learning rate, which decays.
   problem.set_learning_rate(0.001F);
   for (std::int64_t step = 1000; step < 2000; ++step) problem.step(step);
   EXPECT_LT(problem.distance(model_of(stage.replica(0))), 0.03 * away);

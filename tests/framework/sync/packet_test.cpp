@@ -19,7 +19,7 @@ using testing::HasSubstr;
 
 constexpr auto kValues = static_cast<std::size_t>(kGrain);
 
-// Blocks one behind the other, of a few pieces, and values in them.
+// Consecutive blocks of a few pieces, and their values.
 struct Case {
   std::vector<Block> blocks;
   std::vector<float> values;
@@ -87,14 +87,14 @@ TEST(Packet, ReaderDecodesWhatWriterComputesWith) {
     for (std::size_t i = 0; i < values.size(); ++i) {
       ASSERT_TRUE(std::isfinite(values[i]));
       if (values[i] == 0) continue;
-      // Same side, and nothing where nothing is: padding and zeros stay what they are.
+      // The same sign, and zeros and padding stay zero.
       ASSERT_GT(values[i] * std::copysign(1.0F, made.values[i]), 0) << "seed " << seed;
       ASSERT_NE(made.values[i], 0) << "seed " << seed;
     }
   }
 }
 
-// What was in its memory before does not show.
+// The content of the scratch memory has no effect.
 TEST(Packet, IsIndependentOfScratchMemory) {
   PacketScratch room;
   SparseValues sent;
@@ -173,7 +173,7 @@ TEST(Packet, SendsEveryDenseValueWithinHalfAStep) {
   }
 }
 
-// Pins the format, and the arithmetic of compilers and processors to that of the first.
+// Pins the format, and the arithmetic of all compilers and processors.
 TEST(Packet, HasTheSameBytesOnEveryMachine) {
   std::uint64_t state = 5;
   const auto draw = [&] {
@@ -216,7 +216,7 @@ Case gaussian(std::size_t count, double scale, const PacketSettings& settings) {
   return made;
 }
 
-// Of the values that were sent.
+// Of the values that are sent.
 double relative_error(const Case& made) {
   net::Frame frame;
   const auto values = read_values(made, written(made, frame));
@@ -230,8 +230,8 @@ double relative_error(const Case& made) {
   return error / all;
 }
 
-// What a scale of sixteen bits and an epsilon of 1e-6 make of this: 0.47 % at 3e-5, 5.9 % at 1e-6,
-// 45 % at 1e-7.
+// For comparison, a scale of 16 bits with an epsilon of 1e-6: 0.47 % at 3e-5, 5.9 % at 1e-6, 45 % at
+// 1e-7.
 TEST(Packet, RelativeErrorIsIndependentOfScale) {
   for (const double scale : {1e3, 1.0, 1e-4, 3e-5, 1e-6, 1e-7, 1e-9, 1e-12, 1e-20}) {
     EXPECT_NEAR(relative_error(gaussian(1 << 17, scale, {0.2, 4})), 0.0056, 0.0003) << scale;
@@ -316,9 +316,9 @@ TEST(Packet, RefusesInvalidHeaders) {
   EXPECT_THAT(with(0, 0x29), HasSubstr("invalid"));  // nine
   EXPECT_THAT(with(3, 0x7F), HasSubstr("invalid"));  // an infinite threshold
   EXPECT_THAT(with(3, 0xB7), HasSubstr("invalid"));  // a negative one
-  EXPECT_THAT(with(3, 0x01), HasSubstr("invalid"));  // nearly none
-  EXPECT_THAT(with(5, 0x20), HasSubstr("invalid"));  // a step beyond all
-  EXPECT_THAT(with(5, 0x1F), HasSubstr("invalid"));  // NaN, or so
+  EXPECT_THAT(with(3, 0x01), HasSubstr("invalid"));  // nearly zero
+  EXPECT_THAT(with(5, 0x20), HasSubstr("invalid"));  // a step beyond the largest
+  EXPECT_THAT(with(5, 0x1F), HasSubstr("invalid"));  // NaN
   net::Frame longer = good;
   for (int i = 0; i < 16; ++i) longer.push_back(std::byte{7});
   EXPECT_THAT(refusal(made.blocks, longer), HasSubstr("more or fewer bytes"));
@@ -341,7 +341,7 @@ TEST(Packet, DamagedBytesAreRefusedOrDecodeToFiniteValues) {
       const SparseValues sent = read(made.blocks, frame);
       ASSERT_EQ(sent.patterns.size(), made.blocks.size());
       for (const float value : sent.values) ASSERT_LT(std::abs(value), 0x1p120F) << "seed " << seed;
-      // Never into padding.
+      // No value in padding.
       for (std::size_t b = 0; b < made.blocks.size(); ++b) {
         ASSERT_EQ(sent.patterns[b] >> made.blocks[b].count, 0) << "seed " << seed;
       }

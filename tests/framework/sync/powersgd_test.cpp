@@ -71,7 +71,7 @@ TEST(PowerSgd, SumsMatrixOfItsRankExactly) {
     std::normal_distribution<float> normal;
     for (const Piece& piece : stage.layout().pieces()) {
       const LowRankShape shape(piece.spec, 1);
-      // One rank for each replica that has something to tell.
+      // A rank-one gradient for each of the first replicas.
       for (std::size_t i = 0; i < std::min<std::size_t>(3, static_cast<std::size_t>(rank)); ++i) {
         std::vector<float> left(shape.rows);
         std::vector<float> right(shape.columns);
@@ -92,8 +92,7 @@ TEST(PowerSgd, SumsMatrixOfItsRankExactly) {
   }
 }
 
-// The same gradient again and again: what is owed does not grow, so the mean of what was agreed on
-// becomes the gradient.
+// A constant gradient: the residual stays bounded, so the mean of the results converges to the gradient.
 TEST(PowerSgd, ResidualIsSentLater) {
   std::mt19937_64 random(3);
   const Layout layout({{.name = "a", .shape = {40, 60}}});
@@ -183,7 +182,7 @@ TEST(LowRank, OrthonormalisesAnyColumns) {
     const std::size_t rank = 1 + random() % 5;
     std::vector<float> factor(rows * rank);
     for (float& value : factor) value = std::ldexp(normal(random), run % 40 - 20);
-    // Columns that are nearly others', or zero.
+    // Columns that nearly equal others, or are zero.
     if (rank > 1) {
       for (std::size_t i = 0; i < rows; ++i)
         factor[rows + i] = 3 * factor[i] * (1 + 1e-3F * normal(random));
@@ -198,7 +197,7 @@ TEST(LowRank, OrthonormalisesAnyColumns) {
               static_cast<double>(factor[a * rows + i]) * static_cast<double>(factor[b * rows + i]);
         }
         if (a == b && product < 0.5) {
-          EXPECT_EQ(product, 0);  // it depended on others
+          EXPECT_EQ(product, 0);  // it was linearly dependent
         } else {
           EXPECT_NEAR(product, a == b ? 1 : 0, 1e-5);
         }

@@ -6,13 +6,12 @@
 
 namespace strait::sync {
 
-// The problem on which every method has to get somewhere: each replica is drawn to a place of its
-// own, all as strongly, so that together they are drawn to the mean of these places. Steps pass the
-// hooks in the order of a trainer.
+// A quadratic problem on which every method must converge: each replica has a target of its own, so the
+// optimum of all is the mean of the targets. Steps pass the hooks in the order of a trainer.
 class Quadratic {
  public:
   struct Settings {
-    double apart = 0.3;  // of the replicas' places
+    double apart = 0.3;  // of the replicas' targets
     double noise = 0;    // on each gradient
     float learning_rate = 0.1F;
     bool adam = false;  // otherwise plain gradient descent
@@ -26,7 +25,7 @@ class Quadratic {
 
   void set_learning_rate(float rate) { settings_.learning_rate = rate; }
 
-  // From a model to the place that all are drawn to, as a share of that place's own size.
+  // The distance of a model to the optimum, relative to the norm of the optimum.
   double distance(const std::vector<float>& model) const;
 
  private:

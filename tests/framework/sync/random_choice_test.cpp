@@ -37,7 +37,7 @@ std::vector<PieceSpec> random_pieces(std::mt19937_64& random) {
   return specs;
 }
 
-// How often each block of a layout is chosen in some steps, from anywhere on.
+// How often each block of a layout is drawn in some consecutive steps.
 std::map<std::int64_t, int> visits(const RandomChoice& choice, const Layout& layout,
                                    std::int64_t from, std::int64_t steps) {
   std::map<std::int64_t, int> counts;
@@ -75,7 +75,7 @@ TEST(RandomChoice, DrawsEveryBlockAgainAfterOneOverTheShare) {
       for (const Block& block : all_blocks(choice, layout, step)) {
         const auto before = last.find(block.first);
         if (before != last.end()) {
-          // As even as whole steps are, with the millionths to which a share is known.
+          // Even up to whole steps and the millionths of a share.
           ASSERT_GE(step - before->second + 1, std::floor(1 / share)) << share;
           ASSERT_LE(step - before->second - 1, std::ceil(1 / share)) << share;
         }

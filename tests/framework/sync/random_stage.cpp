@@ -7,8 +7,8 @@
 
 namespace strait::sync {
 
-Layout random_layout(std::mt19937_64& random, const std::vector<PieceSpec>& twins) {
-  std::vector<PieceSpec> specs = twins;
+Layout random_layout(std::mt19937_64& random, const std::vector<PieceSpec>& tied) {
+  std::vector<PieceSpec> specs = tied;
   const std::size_t count = 1 + random() % 6;
   for (std::size_t i = 0; i < count; ++i) {
     PieceSpec spec;

@@ -17,14 +17,14 @@ using LinkRow = std::vector<std::unique_ptr<net::Link>>;
 std::vector<LinkRow> replica_mesh(std::size_t replicas,
                                   std::uint64_t window_bytes = net::LinkOptions{}.window_bytes);
 
-// What a checkpoint holds of a replica: saved slots and the trainer's own, as bytes.
+// A replica's part of a checkpoint: saved slots and the trainer's memory, as bytes.
 using Snapshot = std::map<std::string, std::vector<std::byte>>;
 
-// One replica with an engine of its own, and the least trainer there can be: plain gradient steps
-// towards a target of its own, with a gradient that becomes ready piece by piece.
+// One replica with an engine of its own and a minimal trainer: plain gradient steps towards a target, with
+// a gradient that becomes ready piece by piece.
 class TinyReplica {
  public:
-  // `from`: goes on behind this many steps from what was saved then; null: from the start.
+  // `from`: resumes at step `next` from this snapshot; null: from the start.
   TinyReplica(const Layout& layout, std::unique_ptr<SyncMethod> method, Membership membership,
               LinkRow links, const Snapshot* from = nullptr, store::Step next = {},
               MembershipTracker* tracker = nullptr);
@@ -32,7 +32,7 @@ class TinyReplica {
   // Between steps.
   Snapshot save(store::Step steps);
 
-  // One step; its gradient adds `share` of the way from each weight to the target's.
+  // One step, whose gradient is weights - target.
   void step(store::Step step, const std::vector<float>& target, float rate, bool leaving = false);
 
   const Layout& layout() const { return slots_.layout(); }
@@ -48,14 +48,14 @@ class TinyReplica {
   std::unique_ptr<SyncRounds> engine_;
 };
 
-// Replicas in a thread each. An error of one does not hold the others up: links of whoever is
-// destroyed end.
+// Replicas in a thread each. The links of a replica that is destroyed end, so an error of one does not
+// block the others.
 class ReplicaSet {
  public:
   using Maker = std::function<std::unique_ptr<SyncMethod>()>;
   using Wrap = std::function<std::unique_ptr<net::Link>(std::size_t replica, std::size_t member,
                                                         std::unique_ptr<net::Link>)>;
-  // `wrap`: what goes around every end of a link; empty: nothing. `from`: by replica, likewise.
+  // `wrap`: wraps every end of a link; empty: none. `from`: by replica; empty: from the start.
   ReplicaSet(const Layout& layout, std::size_t replicas, const Maker& maker, const Wrap& wrap = {},
              const std::vector<Snapshot>& from = {}, store::Step next = {},
              std::uint64_t window_bytes = net::LinkOptions{}.window_bytes);
@@ -64,7 +64,7 @@ class ReplicaSet {
   TinyReplica& replica(std::size_t number) { return *replicas_[number]; }
   void leave(std::size_t number) { replicas_[number].reset(); }
 
-  // Of every replica that is there: what its thread threw, empty for none.
+  // By replica: the message of what its thread threw; empty: nothing.
   std::vector<std::string> in_parallel(
       const std::function<void(std::size_t number, TinyReplica&)>& work);
 

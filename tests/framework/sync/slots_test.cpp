@@ -8,7 +8,7 @@
 namespace strait::sync {
 namespace {
 
-// A block of kGrain values is then one cache line; begun in the middle of one it would be two.
+// A block of kGrain values is one cache line then, and not two.
 TEST(Slots, BeginAtCacheLines) {
   const Layout layout({{.name = "w", .shape = {300, 7}}});
   std::vector<float> memory(static_cast<std::size_t>(layout.size()));

@@ -54,7 +54,7 @@ TEST(StreamingDiloco, HasOneRoundInProgressAndNoneAtTheLastUpdate) {
     DirectRound stage(Layout({{.name = "a", .shape = {30, 20}}}), 2, streaming_maker(settings));
     stage.start();
     for (std::int64_t step = 0; step < steps; ++step) {
-      // Throws where a round would open while another is under way.
+      // Throws if a round opened while another is in progress.
       stage.before_update(step_number(step));
       const bool opened = stage.open({step_number(step), Hook::update});
       EXPECT_TRUE(opened || step + 1 < steps);

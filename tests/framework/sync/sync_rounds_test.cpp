@@ -50,7 +50,7 @@ ReplicaSet::Maker named(const std::string& method) {
   return [settings = usual(method)] { return make_method(settings); };
 }
 
-// A method whose owners keep to themselves what they are told: nothing ever agrees.
+// A method without results: models never agree.
 class Forking final : public SyncMethod {
  public:
   std::optional<RoundPlan> plan(const Moment& moment, const Layout& layout,
@@ -65,10 +65,10 @@ class Forking final : public SyncMethod {
   void apply(const Round&, Slots&) override {}
 };
 
-// Everybody gets to know what everybody has, and takes the mean of it.
+// Gathers all contributions, and applies their mean.
 class Gathering final : public SyncMethod {
  public:
-  bool model_is_replicated() const override { return false; }  // everybody trains on between rounds
+  bool model_is_replicated() const override { return false; }  // replicas train on between rounds
   std::optional<RoundPlan> plan(const Moment& moment, const Layout& layout,
                                 const Membership&) const override {
     if (moment.hook != Hook::update) return std::nullopt;
@@ -149,9 +149,9 @@ TEST(SyncRounds, GatherAllDeliversEveryContribution) {
   }
 }
 
-// However large a round is: everybody takes in what others send while it waits for room there. With
-// a window of a byte each frame waits until the one ahead of it is taken. Twins make parts that are
-// told before those ahead of them are folded; large pieces make several of them.
+// A member that waits for room receives what others send, so rounds of any size pass. With a window of a
+// byte each frame waits until the one before it is received. Tied tensors make parts that are encoded
+// before earlier ones are reduced; large pieces make several parts.
 TEST(SyncRounds, RoundMayExceedTheLinkWindow) {
   constexpr std::int64_t kSide = 1200;
   const Layout layout({{.name = "norm", .shape = {kSide}},
@@ -181,7 +181,7 @@ TEST(SyncRounds, RoundMayExceedTheLinkWindow) {
   }
 }
 
-// Who waited for others between its parts would take as many ways to them as there are parts.
+// A wait for results between parts would cost a round trip for each part.
 TEST(SyncRounds, SendsAllContributionsBeforeAnyResultArrives) {
   const Layout layout({{.name = "a", .shape = {30, 30}},
                        {.name = "b", .shape = {std::int64_t{3} << 20}},
@@ -219,8 +219,8 @@ TEST(SyncRounds, SendsAllContributionsBeforeAnyResultArrives) {
   }
 }
 
-// The gradients of a step that is skipped are gone, so whatever a method remembers of them has to
-// go too: one that has told all of them owes nothing, one that has not owes nothing either.
+// The gradients of a skipped step are discarded, so a method must discard the residual of that step, too,
+// whether it has sent the gradients or not.
 TEST(SyncRounds, SkippedStepLeavesNoTrace) {
   const Layout layout({{.name = "norm", .shape = {40}},
                        {.name = "a", .shape = {30, 30}},
@@ -255,7 +255,7 @@ TEST(SyncRounds, SkippedStepLeavesNoTrace) {
   }
 }
 
-// Whoever ends in the middle of a round, for a reason of its own, has not lost anybody.
+// A replica that ends during a round for a reason of its own must not report others as lost.
 TEST(SyncRounds, EndingDuringARoundReportsNoLostReplica) {
   const Layout layout = tiny_layout({16, 64, 32});
   auto mesh = replica_mesh(2);
@@ -283,14 +283,14 @@ TEST(SyncRounds, ForkStopsAllReplicasAndNamesTheTensor) {
     if (number == 2) target[static_cast<std::size_t>(layout.piece("piece.1").range.first) + 5] = 1;
     for (std::int64_t step = 0; step < kRoundSteps; ++step) replica.step(numbered(step), target, 0.5F);
   });
-  // Whoever found it first may have gone: in the middle of a round, which it says.
+  // The replica that found it first may have left during a round; the others may report that.
   for (const std::size_t number : {0, 1, 2}) {
     EXPECT_THAT(said[number], testing::AnyOf(HasSubstr("piece.1"), HasSubstr("left")));
   }
   EXPECT_THAT(said[2], HasSubstr("hold different bits of piece.1 before step 0"));
 }
 
-// A round looks at a few pieces only; the next ones at the others.
+// A round hashes a few pieces only, the next rounds hash the others.
 TEST(SyncRounds, FindsForkInAnyTensorWithinAFewRounds) {
   const std::vector<std::int64_t> sizes(40, 20);
   const Layout layout = tiny_layout(sizes);
@@ -323,11 +323,11 @@ TEST(SyncRounds, WaitForAReplicaThatLeftFails) {
   for (const std::size_t number : {0, 2, 3}) EXPECT_THAT(said[number], testing::Not(IsEmpty()));
 }
 
-// The links are emptied then, by the engine's own thread.
+// The engine's thread drains the links then.
 TEST(SyncRounds, ErrorDuringAMembershipChangeIsThrownByTheNextCall) {
   const Layout layout = tiny_layout({16, 64, 32});
   for (const bool killed : {false, true}) {
-    SCOPED_TRACE(killed ? "killed" : "sent nonsense");
+    SCOPED_TRACE(killed ? "killed" : "sent a malformed frame");
     auto mesh = replica_mesh(3);
     const auto left = std::make_shared<std::atomic<int>>(1 << 30);
     mesh[0][2] = std::make_unique<net::DyingLink>(std::move(mesh[0][2]), left,
@@ -351,11 +351,11 @@ TEST(SyncRounds, ErrorDuringAMembershipChangeIsThrownByTheNextCall) {
     };
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     EXPECT_THROW(ask_until(deadline), std::runtime_error);
-    EXPECT_THROW(replica.engine().round_complete_now(), std::runtime_error) << "and ever after";
+    EXPECT_THROW(replica.engine().round_complete_now(), std::runtime_error) << "and by all later calls";
   }
 }
 
-// Whoever is late is named, and not whoever comes first among the members.
+// The late member is named, not the first one of the membership.
 TEST(SyncRounds, NamesTheAwaitedLink) {
   const Layout layout = tiny_layout({16, 64, 32});
   ReplicaSet set(layout, 3, named("allreduce"));
@@ -367,7 +367,7 @@ TEST(SyncRounds, NamesTheAwaitedLink) {
     const std::vector<float> target(static_cast<std::size_t>(layout.size()));
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     while (number == 2 && !(awaits_the_last(0) && awaits_the_last(1))) {
-      if (std::chrono::steady_clock::now() > deadline) throw std::runtime_error("nobody waits");
+      if (std::chrono::steady_clock::now() > deadline) throw std::runtime_error("no replica waits");
       std::this_thread::yield();
     }
     replica.step(numbered(0), target, 0.5F);
@@ -375,7 +375,7 @@ TEST(SyncRounds, NamesTheAwaitedLink) {
   EXPECT_THAT(said, Each(IsEmpty()));
 }
 
-// Parts of the gradient must not leave before the trainer says that they are ready.
+// Parts of the gradient must not be encoded before the trainer has reported them ready.
 TEST(SyncRounds, EncodesRangeOnlyWhenItIsReady) {
   const Layout layout = tiny_layout({16, std::int64_t{3} << 20});
   ReplicaSet set(layout, 2, named("allreduce"));
@@ -403,7 +403,7 @@ TEST(SyncRounds, EncodesRangeOnlyWhenItIsReady) {
   EXPECT_THAT(said, Each(IsEmpty()));
 }
 
-// Else it travels when the next step has computed, and not meanwhile.
+// Otherwise it would not overlap with the compute of the next step.
 TEST(SyncRounds, LateRoundDoesNotWaitForTheNextGradient) {
   const Layout layout = tiny_layout({16, std::int64_t{3} << 20});
   ReplicaSet set(layout, 2, named("cocktail"));
@@ -411,12 +411,12 @@ TEST(SyncRounds, LateRoundDoesNotWaitForTheNextGradient) {
   const auto said = set.in_parallel([&](std::size_t, TinyReplica& replica) {
     replica.step(numbered(0), target, 0.5F);
     replica.engine().gradient_begins(numbered(1));
-    EXPECT_TRUE(replica.engine().round_complete_now()) << "or it waits for ever";
+    EXPECT_TRUE(replica.engine().round_complete_now()) << "must not wait for the gradient";
   });
   EXPECT_THAT(said, Each(IsEmpty()));
 }
 
-// As many replicas as there may be, each with a thread of its own and links to all others.
+// The maximum number of replicas, each with a thread of its own and links to all others.
 TEST(SyncRounds, SynchronisesUpTo128Replicas) {
   for (const std::size_t replicas : {2, 11, 40, 128}) {
     for (const std::string method : {"allreduce", "cocktail"}) {

@@ -6,7 +6,7 @@
 
 namespace strait::sync {
 
-// Those of a recipe that names the method and nothing else.
+// The settings of a recipe that names the method and nothing else.
 inline SyncSettings usual(const std::string& method) {
   SyncSettings settings;
   settings.method = method;
