@@ -8,15 +8,15 @@
 #include "launcher/planner/plan_maker.h"
 #include "launcher/plugin/plugin_file.h"
 #include "launcher/recipe/recipe_keys.h"
-#include "launcher/recipe/recipe_reader.h"
+#include "launcher/recipe/recipe_io.h"
 #include "launcher/base/errors.h"
 
 namespace strait::app {
 namespace {
 
 void check_lasting_part(const recipe::Recipe& before, const recipe::Recipe& after) {
-  const recipe::Recipe was = plan::lasting_part(before);
-  const recipe::Recipe is = plan::lasting_part(after);
+  const recipe::Recipe was = plan::invariant_part(before);
+  const recipe::Recipe is = plan::invariant_part(after);
   if (was == is) return;
   for (const recipe::RecipeKey& key : recipe::recipe_keys()) {
     if (key.get(was) == key.get(is)) continue;

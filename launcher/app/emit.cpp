@@ -4,8 +4,8 @@
 
 #include "launcher/app/kubernetes_job.h"
 #include "launcher/base/text.h"
-#include "launcher/hosts/join_call.h"
-#include "launcher/hosts/batch_script.h"
+#include "launcher/hosts/join_starter.h"
+#include "launcher/hosts/slurm_job.h"
 #include "launcher/base/errors.h"
 
 namespace strait::app {

@@ -10,17 +10,17 @@
 #include <string>
 #include <tuple>
 
-#include "launcher/launch/hosts_visit.h"
+#include "launcher/launch/hosts_session.h"
 #include "launcher/base/errors.h"
 
 namespace strait::app {
 
-std::vector<hosts::Symptom> judge_links(const plan::Plan& plan, const std::vector<reach::LinkRoute>& routes,
+std::vector<hosts::Finding> judge_links(const plan::Plan& plan, const std::vector<reach::LinkRoute>& routes,
                                  const std::vector<control::Event>& notes) {
-  std::vector<hosts::Symptom> findings;
+  std::vector<hosts::Finding> findings;
   findings.reserve(notes.size() + routes.size());
   for (const control::Event& note : notes) {
-    findings.push_back({hosts::Symptom::Kind::note, base::ExitCode::done, "links", note.text});
+    findings.push_back({hosts::Finding::Kind::note, base::ExitCode::done, "links", note.text});
   }
   // One line for all links of one route.
   std::map<std::tuple<std::size_t, std::size_t, std::string>, std::vector<std::string>> ways;
@@ -35,20 +35,20 @@ std::vector<hosts::Symptom> judge_links(const plan::Plan& plan, const std::vecto
   }
   for (const auto& [way, links] : ways) {
     const auto& [dials, binds, address] = way;
-    findings.push_back({hosts::Symptom::Kind::well, base::ExitCode::done, "links",
+    findings.push_back({hosts::Finding::Kind::well, base::ExitCode::done, "links",
                         fmt::format("{} reaches {} at {}: {}", plan.hosts[dials].name,
                                     plan.hosts[binds].name, address, fmt::join(links, ", "))});
   }
   return findings;
 }
 
-std::vector<hosts::Symptom> check_links(const plan::Plan& plan) {
+std::vector<hosts::Finding> check_links(const plan::Plan& plan) {
   try {
     const launch::ModelQuestions model = model_questions();
-    launch::HostsVisit visit(plan, model, [](const std::string&) {});
+    launch::HostsSession visit(plan, model, [](const std::string&) {});
     return judge_links(visit.plan(), visit.hosts().routes(), visit.hosts().notes());
   } catch (const base::UserError& error) {
-    return {{hosts::Symptom::Kind::wrong, error.code(), "links", error.what()}};
+    return {{hosts::Finding::Kind::wrong, error.code(), "links", error.what()}};
   }
 }
 

@@ -7,8 +7,7 @@
 #include <map>
 #include <optional>
 
-#include "launcher/reach/path_finder.h"
-#include "launcher/reach/probe_rounds.h"
+#include "launcher/reach/path_probe.h"
 
 namespace strait::app {
 namespace {
@@ -32,7 +31,7 @@ struct ProbedPair {
 
 class Prober {
  public:
-  Prober(reach::Reach& reach, const plan::Plan& plan, const std::vector<std::vector<std::string>>& addresses,
+  Prober(reach::ReachClient& reach, const plan::Plan& plan, const std::vector<std::vector<std::string>>& addresses,
          const ProbeOptions& options)
       : reach_(reach), plan_(plan), options_(options), ports_(reach, addresses) {
     gaps_ = ports_.troubles();
@@ -43,7 +42,7 @@ class Prober {
   Probed take() { return {std::move(table_), std::move(gaps_)}; }
 
  private:
-  std::optional<ProbedPair> met(const reach::HostPair& pair, const std::vector<reach::PathTry>& tries);
+  std::optional<ProbedPair> met(const reach::HostPair& pair, const std::vector<reach::PathProbe>& tries);
   void measure_round(std::vector<ProbedPair>& pairs);
   void measure_flows(std::vector<ProbedPair>& pairs, int connections, bool from_there,
                      double ProbedPair::*rate);
@@ -54,7 +53,7 @@ class Prober {
   void keep_way(std::size_t from, std::size_t to, double rate, double flows, double trip);
   const std::string& name(std::size_t host) const { return plan_.hosts[host].name; }
 
-  reach::Reach& reach_;
+  reach::ReachClient& reach_;
   const plan::Plan& plan_;
   const ProbeOptions& options_;
   reach::OpenPorts ports_;
@@ -84,7 +83,7 @@ void Prober::measure_paths() {
     }
   }
   if (both_ways.empty()) return;
-  const std::vector<reach::PathTry> tries = reach::try_paths(reach_, ports_, both_ways);
+  const std::vector<reach::PathProbe> tries = reach::probe_paths(reach_, ports_, both_ways);
   for (std::size_t i = 0; i < rounds.size(); ++i) {
     std::vector<ProbedPair> pairs;
     std::vector<std::string> names;
@@ -102,12 +101,12 @@ void Prober::measure_paths() {
 }
 
 // Which host dials which; none where neither can.
-std::optional<ProbedPair> Prober::met(const reach::HostPair& pair, const std::vector<reach::PathTry>& tries) {
+std::optional<ProbedPair> Prober::met(const reach::HostPair& pair, const std::vector<reach::PathProbe>& tries) {
   auto [dials, answers] = pair;
-  const reach::PathTry* way = reach::best_try(tries, dials, answers);
+  const reach::PathProbe* way = reach::best_probe(tries, dials, answers);
   if (way == nullptr) {
     std::swap(dials, answers);
-    way = reach::best_try(tries, dials, answers);
+    way = reach::best_probe(tries, dials, answers);
   }
   if (way == nullptr) {
     gaps_.push_back(fmt::format("{} and {} cannot reach each other; their links would be relayed",
@@ -123,10 +122,10 @@ std::optional<ProbedPair> Prober::met(const reach::HostPair& pair, const std::ve
 
 void Prober::measure_round(std::vector<ProbedPair>& pairs) {
   const auto answers = ask_diallers(pairs, [&](const ProbedPair& pair) {
-    return reach::MeasureTrip{ports_.token(), pair.place, options_.echoes};
+    return reach::MeasureRoundTrip{ports_.token(), pair.place, options_.echoes};
   });
   for (ProbedPair& pair : pairs) {
-    const auto* measured = answer_in<reach::TripMeasured>(answers.at(pair.dials), pair.trouble);
+    const auto* measured = answer_in<reach::RoundTripMeasured>(answers.at(pair.dials), pair.trouble);
     if (measured != nullptr) pair.trip = measured->seconds;
   }
   measure_flows(pairs, 1, false, &ProbedPair::there);
@@ -199,7 +198,7 @@ void Prober::measure_hosts() {
 
 }  // namespace
 
-Probed probe_hosts(reach::Reach& reach, const plan::Plan& plan,
+Probed probe_hosts(reach::ReachClient& reach, const plan::Plan& plan,
                    const std::vector<std::vector<std::string>>& addresses,
                    const ProbeOptions& options) {
   Prober prober(reach, plan, addresses, options);

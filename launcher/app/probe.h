@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "launcher/plan/plan.h"
-#include "launcher/reach/reach.h"
-#include "launcher/recipe/link_table.h"
+#include "launcher/reach/reach_client.h"
+#include "launcher/recipe/links.h"
 
 namespace strait::app {
 
@@ -26,7 +26,7 @@ struct Probed {
 // by several, in rounds in which each host has one partner; then, on idle links, how
 // fast each computes a layer at the recipe's sizes with the planned threads, and copies memory.
 // `addresses`: where each host may be reached.
-Probed probe_hosts(reach::Reach& reach, const plan::Plan& plan,
+Probed probe_hosts(reach::ReachClient& reach, const plan::Plan& plan,
                    const std::vector<std::vector<std::string>>& addresses,
                    const ProbeOptions& options);
 

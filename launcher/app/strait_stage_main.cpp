@@ -6,20 +6,20 @@
 #include "launcher/plugin/plugin_file.h"
 #include "launcher/worker/compute_measure.h"
 #include "launcher/worker/stage_process.h"
-#include "launcher/agent/stage_errand.h"
+#include "launcher/agent/stage_command.h"
 #include "launcher/app/strait_main.h"
 
 // Both halves in one.
 int strait::strait_stage_main(int argc, char** argv, OfferParts offer) {
-  using strait::agent::ComputeErrand;
+  using strait::agent::TorchCommand;
   using strait::base::ExitCode;
-  return strait::agent::run_stage_errand(argc, argv, [offer](agent::ComputeErrand errand) {
+  return strait::agent::run_stage_command(argc, argv, [offer](agent::TorchCommand errand) {
     switch (errand) {
-      case agent::ComputeErrand::stage:
+      case agent::TorchCommand::stage:
         break;
-      case agent::ComputeErrand::measure:
+      case agent::TorchCommand::measure:
         return strait::worker::answer_measure(STDIN_FILENO, STDOUT_FILENO);
-      case agent::ComputeErrand::check:
+      case agent::TorchCommand::check:
         std::cout << "strait-stage " << strait::base::build_id() << '\n';
         return base::ExitCode::done;
     }

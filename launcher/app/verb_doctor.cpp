@@ -14,11 +14,11 @@
 #include "launcher/base/build_id.h"
 #include "launcher/base/text.h"
 #include "launcher/base/errors.h"
-#include "launcher/hosts/checkup.h"
+#include "launcher/hosts/diagnostics.h"
 #include "launcher/planner/plan_maker.h"
 #include "launcher/plugin/plugin_file.h"
 #include "launcher/app/link_checkup.h"
-#include "launcher/recipe/recipe_reader.h"
+#include "launcher/recipe/recipe_io.h"
 
 #include "launcher/app/run_options.h"
 
@@ -26,46 +26,46 @@ namespace strait::app {
 namespace {
 
 // One line of the report: what passed, or the sentence of what failed.
-std::optional<plan::Plan> plan_or_finding(const recipe::Recipe& recipe, std::vector<hosts::Symptom>& findings) {
+std::optional<plan::Plan> plan_or_finding(const recipe::Recipe& recipe, std::vector<hosts::Finding>& findings) {
   try {
     plan::Plan plan = planner::make_plan(recipe).plan;
-    findings.push_back({hosts::Symptom::Kind::well, base::ExitCode::done, "model",
+    findings.push_back({hosts::Finding::Kind::well, base::ExitCode::done, "model",
                         fmt::format("{} in {} {}", recipe.model.path, plan.processes.size(),
                                     plan.processes.size() == 1 ? "process" : "processes")});
-    findings.push_back({hosts::Symptom::Kind::well, base::ExitCode::done, "data",
+    findings.push_back({hosts::Finding::Kind::well, base::ExitCode::done, "data",
                         fmt::format("{}: {} rows", recipe.data.train, plan.train.rows)});
     return plan;
   } catch (const std::exception& error) {
     const base::Failure failure = base::describe_failure(error);
-    findings.push_back({hosts::Symptom::Kind::wrong, failure.code, "plan", failure.text});
+    findings.push_back({hosts::Finding::Kind::wrong, failure.code, "plan", failure.text});
     return std::nullopt;
   }
 }
 
-const char* word_for(hosts::Symptom::Kind kind) {
+const char* word_for(hosts::Finding::Kind kind) {
   switch (kind) {
-    case hosts::Symptom::Kind::well:
+    case hosts::Finding::Kind::well:
       return "ok";
-    case hosts::Symptom::Kind::note:
+    case hosts::Finding::Kind::note:
       return "note";
-    case hosts::Symptom::Kind::wrong:
+    case hosts::Finding::Kind::wrong:
       return "wrong";
   }
   return "?";
 }
 
-void print_findings(const std::vector<hosts::Symptom>& findings) {
+void print_findings(const std::vector<hosts::Finding>& findings) {
   std::size_t widest = 0;
-  for (const hosts::Symptom& finding : findings) widest = std::max(widest, finding.where.size());
-  for (const hosts::Symptom& finding : findings) {
+  for (const hosts::Finding& finding : findings) widest = std::max(widest, finding.where.size());
+  for (const hosts::Finding& finding : findings) {
     fmt::print("{:<5}  {:<{}}  {}\n", word_for(finding.kind), base::printable(finding.where), widest,
                base::printable(finding.text));
   }
 }
 
-void print_findings_json(const std::vector<hosts::Symptom>& findings) {
+void print_findings_json(const std::vector<hosts::Finding>& findings) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
-  for (const hosts::Symptom& finding : findings) {
+  for (const hosts::Finding& finding : findings) {
     list.push_back({{"kind", word_for(finding.kind)},
                     {"code", number(finding.code)},
                     {"where", finding.where},
@@ -76,20 +76,20 @@ void print_findings_json(const std::vector<hosts::Symptom>& findings) {
 
 base::ExitCode examine(const RunOptions& options) {
   const recipe::Recipe recipe = recipe::read_recipe(options.recipe, options.overrides, plugin::load_plugins);
-  std::vector<hosts::Symptom> findings = {
-      {hosts::Symptom::Kind::well, base::ExitCode::done, "recipe",
+  std::vector<hosts::Finding> findings = {
+      {hosts::Finding::Kind::well, base::ExitCode::done, "recipe",
        fmt::format("{} (strait {})", options.recipe.string(), base::build_id())}};
   const std::optional<plan::Plan> plan = plan_or_finding(recipe, findings);
   const auto of_hosts = hosts::check_hosts(recipe, plan ? hosts::needs_of(*plan) : std::vector<hosts::HostNeed>{});
   findings.insert(findings.end(), of_hosts.begin(), of_hosts.end());
   const bool well =
-      std::ranges::find(findings, hosts::Symptom::Kind::wrong, &hosts::Symptom::kind) == findings.end();
+      std::ranges::find(findings, hosts::Finding::Kind::wrong, &hosts::Finding::kind) == findings.end();
   if (well && recipe.hosts.backend == recipe::BackendKind::ssh && plan->hosts.size() > 1) {
     const auto of_links = check_links(*plan);
     findings.insert(findings.end(), of_links.begin(), of_links.end());
   }
   options.json ? print_findings_json(findings) : print_findings(findings);
-  const auto first = std::ranges::find(findings, hosts::Symptom::Kind::wrong, &hosts::Symptom::kind);
+  const auto first = std::ranges::find(findings, hosts::Finding::Kind::wrong, &hosts::Finding::kind);
   return first == findings.end() ? base::ExitCode::done : first->code;
 }
 

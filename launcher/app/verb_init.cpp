@@ -10,7 +10,7 @@
 #include <system_error>
 
 #include "framework/store/atomic_file.h"
-#include "launcher/recipe/recipe_writer.h"
+#include "launcher/recipe/recipe_io.h"
 #include "launcher/base/errors.h"
 
 #include <filesystem>

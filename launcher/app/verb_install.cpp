@@ -21,7 +21,7 @@
 #include "launcher/hosts/build_files.h"
 #include "launcher/hosts/host_install.h"
 #include "launcher/plugin/plugin_file.h"
-#include "launcher/recipe/recipe_reader.h"
+#include "launcher/recipe/recipe_io.h"
 #include "launcher/control/scratch_folder.h"
 
 #include "launcher/app/run_options.h"

@@ -14,15 +14,15 @@
 
 #include "framework/net/memory_link.h"
 #include "framework/store/atomic_file.h"
-#include "launcher/hosts/service_link.h"
+#include "launcher/hosts/agent_message.h"
 #include "launcher/planner/plan_maker.h"
 #include "launcher/plugin/plugin_file.h"
 #include "launcher/app/probe.h"
 #include "launcher/worker/compute_measure.h"
-#include "launcher/reach/reach_end.h"
-#include "launcher/recipe/links_writer.h"
-#include "launcher/recipe/recipe_reader.h"
-#include "launcher/launch/hosts_visit.h"
+#include "launcher/reach/reach_service.h"
+#include "launcher/recipe/links.h"
+#include "launcher/recipe/recipe_io.h"
+#include "launcher/launch/hosts_session.h"
 
 #include <string>
 #include <vector>
@@ -54,16 +54,16 @@ Probed probe_here(const plan::Plan& plan, const ProbeOptions& options) {
   };
   auto [near, far] =
       net::memory_link({launcher, {}, 1, end_of(keeper)}, {keeper, {}, 1, end_of(launcher)});
-  const reach::ReachEnd end(std::move(far), 0, {0, 0}, worker::measure_compute);
-  std::vector<reach::Reach::Host> hosts;
+  const reach::ReachService end(std::move(far), 0, {0, 0}, worker::measure_compute);
+  std::vector<reach::ReachClient::Host> hosts;
   hosts.push_back({plan.hosts.at(0).name, std::move(near)});
-  reach::Reach reach(std::move(hosts));
+  reach::ReachClient reach(std::move(hosts));
   return probe_hosts(reach, plan, {{"127.0.0.1"}}, options);
 }
 
 Probed probe_there(plan::Plan plan, const ProbeOptions& options) {
   const launch::ModelQuestions model = model_questions();
-  launch::HostsVisit visit(std::move(plan), model, options.say);
+  launch::HostsSession visit(std::move(plan), model, options.say);
   const plan::Plan& known = visit.plan();
   return probe_hosts(visit.hosts().reach(), known, visit.hosts().addresses(known.recipe), options);
 }

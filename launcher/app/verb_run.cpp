@@ -20,12 +20,11 @@
 #include "launcher/console/console.h"
 #include "launcher/console/text_pump.h"
 #include "launcher/base/errors.h"
-#include "launcher/hosts/join_call.h"
+#include "launcher/hosts/join_starter.h"
 #include "launcher/planner/plan_text.h"
 #include "launcher/planner/plan_maker.h"
 #include "launcher/plugin/plugin_file.h"
-#include "launcher/recipe/recipe_reader.h"
-#include "launcher/recipe/recipe_writer.h"
+#include "launcher/recipe/recipe_io.h"
 #include "launcher/plan/absent_replicas.h"
 #include "launcher/app/changed_run.h"
 #include "launcher/launch/recover_checkpoint.h"
@@ -125,7 +124,7 @@ base::ExitCode launch_and_show(control::RunDirectory& directory, const plan::Run
         fmt::join(options.without, ", "), directory.path().string(), *options.without.begin()));
   }
   if (run.plan.recipe.hosts.backend == recipe::BackendKind::join) {
-    for (const std::string& line : hosts::join_notes(run.plan, directory.path())) console.note(line);
+    for (const std::string& line : hosts::join_instructions(run.plan, directory.path())) console.note(line);
   }
   const control::Outcome outcome = launch::launch_run(directory, run, options);
   if (outcome.code == base::ExitCode::done && !outcome.stopped) {
@@ -234,7 +233,7 @@ base::ExitCode resume_run(const RunOptions& options) {
     return submit_to_slurm(std::move(directory), run.plan, options.json);
   }
   store::set_aside_newer(directory.path(), manifest.step);
-  plan::forget_newer_steps(directory.metrics(), manifest.step);
+  plan::drop_later_steps(directory.metrics(), manifest.step);
   if (!newest->warning.empty()) console.note(newest->warning);
   console.plan(planner::plan_text(run.plan), to_json(run.plan).dump());
   console.note(fmt::format("going on from step {} ({})", number(manifest.step),

@@ -8,8 +8,8 @@
 #include <cstdlib>
 #include <sstream>
 
-#include "launcher/hosts/ask_slurm.h"
-#include "launcher/base/user_error.h"
+#include "launcher/hosts/slurm_commands.h"
+#include "launcher/base/errors.h"
 
 namespace strait::hosts {
 namespace {
@@ -58,9 +58,9 @@ std::optional<Allocation> own_allocation() { return allocation_from(own_variable
 
 std::vector<NodeAddress> nodes_of(const Allocation& allocation) {
   const std::string doing = "to list the nodes of job " + fmt::format("{}", allocation.job);
-  std::istringstream names(ask_slurm({"scontrol", "show", "hostnames", allocation.nodes}, doing));
+  std::istringstream names(slurm_output({"scontrol", "show", "hostnames", allocation.nodes}, doing));
   const std::vector<NodeAddress> known = parse_node_addresses(
-      ask_slurm({"scontrol", "--oneliner", "show", "node", allocation.nodes}, doing));
+      slurm_output({"scontrol", "--oneliner", "show", "node", allocation.nodes}, doing));
   std::vector<NodeAddress> nodes;
   for (std::string name; names >> name;) {
     const auto found = std::ranges::find(known, name, &NodeAddress::node);

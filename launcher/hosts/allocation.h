@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/hosts/job_state.h"
+#include "launcher/hosts/slurm_commands.h"
 
 namespace strait::hosts {
 

@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "launcher/process/run_program.h"
-#include "launcher/base/user_error.h"
+#include "launcher/base/errors.h"
 
 namespace strait::hosts {
 namespace {

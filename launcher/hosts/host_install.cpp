@@ -12,8 +12,8 @@
 
 #include "launcher/base/build_id.h"
 #include "launcher/base/text.h"
-#include "launcher/hosts/ssh_call.h"
-#include "launcher/hosts/ssh_words.h"
+#include "launcher/hosts/ssh_session.h"
+#include "launcher/hosts/ssh_options.h"
 #include "launcher/hosts/tar_header.h"
 #include "launcher/process/piped_process.h"
 #include "launcher/base/errors.h"
@@ -215,7 +215,7 @@ Installed install_on_host(const InstallTarget& target, const std::vector<BuildFi
                     target.host));
   }
   // As a run will call it.
-  SshCall call(SshTarget{target.host, target.config, "as told"});
+  SshSession call(SshTarget{target.host, target.config, "as told"});
   call.launcher_address(Clock::now() + kInstallCallLimit);
   return *installed;
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -10,13 +11,64 @@
 
 #include "framework/store/atomic_file.h"
 #include "framework/store/bounded_json.h"
+#include "launcher/base/errors.h"
 #include "launcher/control/run_lock.h"
 #include "launcher/hosts/allocation.h"
-#include "launcher/hosts/ask_slurm.h"
-#include "launcher/hosts/batch_script.h"
-#include "launcher/base/user_error.h"
+#include "launcher/hosts/slurm_commands.h"
 
 namespace strait::hosts {
+namespace {
+
+std::int64_t most_on_a_node(const plan::Plan& plan) {
+  std::vector<std::int64_t> taken(plan.hosts.size());
+  for (const plan::Plan::Process& process : plan.processes) ++taken.at(process.host_index);
+  return *std::ranges::max_element(taken);
+}
+
+std::vector<std::string> sbatch_options(const plan::Plan& plan) {
+  const recipe::Recipe& recipe = plan.recipe;
+  const recipe::SlurmSettings& slurm = recipe.hosts.slurm;
+  std::vector<std::string> options = {"--job-name=" + recipe.name,
+                                      fmt::format("--nodes={}", plan.hosts.size()),
+                                      "--ntasks-per-node=1"};
+  if (recipe.pipeline.threads) {
+    options.push_back(
+        fmt::format("--cpus-per-task={}", *recipe.pipeline.threads * most_on_a_node(plan)));
+  }
+  if (!slurm.partition.empty()) options.push_back("--partition=" + slurm.partition);
+  if (!slurm.time.empty()) options.push_back("--time=" + slurm.time);
+  if (!slurm.account.empty()) options.push_back("--account=" + slurm.account);
+  if (slurm.gpus_per_node > 0) {
+    options.push_back(fmt::format("--gpus-per-node={}", slurm.gpus_per_node));
+  }
+  options.push_back(fmt::format("--signal=B:USR1@{}", slurm.warning));
+  options.insert(options.end(), {"--requeue", "--open-mode=append"});
+  // Last: where one of these says something else, it is what the user wants.
+  options.insert(options.end(), slurm.options.begin(), slurm.options.end());
+  return options;
+}
+
+// As sbatch reads its lines: blanks and # are plain inside of quotes, a backslash takes the next
+// character as it is, and nothing is expanded.
+std::string quoted(const std::string& option) {
+  std::string text = "\"";
+  for (const char c : option) {
+    if (c == '"' || c == '\\') text += '\\';
+    text += c;
+  }
+  return text + '"';
+}
+
+}  // namespace
+
+std::string batch_script(const plan::Plan& plan, std::string_view last_words) {
+  std::string script = "#!/bin/sh\n";
+  for (const std::string& option : sbatch_options(plan)) {
+    script += fmt::format("#SBATCH {}\n", quoted(option));
+  }
+  return script.append(last_words);
+}
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -38,7 +90,7 @@ SlurmJob SlurmJob::submit(const fs::path& run, const plan::Plan& plan) {
                                          fs::read_symlink("/proc/self/exe").string(),
                                          run.string()};
   return remember(run,
-                  parse_job_number(ask_slurm(argv, fmt::format("the job of {}", run.string()))));
+                  parse_job_number(slurm_output(argv, fmt::format("the job of {}", run.string()))));
 }
 
 std::optional<SlurmJob> SlurmJob::of(const fs::path& run) {
@@ -91,7 +143,7 @@ void SlurmJob::refuse_live(const fs::path& run) {
 std::optional<JobState> SlurmJob::state() const {
   std::vector<std::string> argv = {"squeue", fmt::format("--jobs={}", number_)};
   for (std::string& word : job_state_format()) argv.push_back(std::move(word));
-  const process::ProgramAnswer answer = call_slurm(argv);
+  const process::ProgramAnswer answer = run_slurm(argv);
   if (answer.succeeded()) return parse_job_state(answer.out);
   // That is how it says that the job has ended some minutes ago.
   if (answer.err.find("Invalid job id") != std::string::npos) return std::nullopt;
@@ -100,16 +152,16 @@ std::optional<JobState> SlurmJob::state() const {
 }
 
 void SlurmJob::signal(const char* name) const {
-  ask_slurm({"scancel", "--batch", fmt::format("--signal={}", name), fmt::format("{}", number_)},
+  slurm_output({"scancel", "--batch", fmt::format("--signal={}", name), fmt::format("{}", number_)},
             fmt::format("signal {} to job {}", name, number_));
 }
 
 void SlurmJob::cancel() const {
-  ask_slurm({"scancel", fmt::format("{}", number_)}, fmt::format("to cancel job {}", number_));
+  slurm_output({"scancel", fmt::format("{}", number_)}, fmt::format("to cancel job {}", number_));
 }
 
 void SlurmJob::requeue() const {
-  ask_slurm({"scontrol", "requeue", fmt::format("{}", number_)},
+  slurm_output({"scontrol", "requeue", fmt::format("{}", number_)},
             fmt::format("to requeue job {}", number_));
 }
 

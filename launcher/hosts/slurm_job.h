@@ -3,11 +3,24 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <string>
+#include <string_view>
 
+#include "launcher/hosts/slurm_commands.h"
 #include "launcher/plan/plan.h"
-#include "launcher/hosts/job_state.h"
 
 namespace strait::hosts {
+
+// What Slurm runs on the first node of a job, one keeper's place on each node. #SBATCH lines from
+// the plan, then `last_words`: a shell script's end that is the same for all runs. Pure.
+std::string batch_script(const plan::Plan& plan, std::string_view last_words);
+
+// For a run whose directory is prepared: sbatch is given the script, the program and the directory.
+// exec: the program itself gets the signals that Slurm sends to the script.
+inline constexpr std::string_view kRunPrepared =
+    "# $1: the program strait, $2: the run's directory.\n"
+    "exec \"$1\" run-allocated \"$2\"\n";
+
 
 // The Slurm job that a run was given to. The run's directory remembers it (<run>/slurm.json) from
 // submission until the job itself has ended well; so its absence tells that there is none, and its

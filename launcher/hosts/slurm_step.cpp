@@ -14,12 +14,12 @@
 #include <utility>
 
 #include "framework/mutex.h"
-#include "launcher/base/printable_text.h"
+#include "launcher/base/text.h"
 #include "launcher/hosts/host_facts.h"
 #include "launcher/process/piped_process.h"
 #include "launcher/hosts/allocation.h"
-#include "launcher/hosts/packed_jobs.h"
-#include "launcher/base/user_error.h"
+#include "launcher/hosts/agent_job.h"
+#include "launcher/base/errors.h"
 
 namespace strait::hosts {
 namespace {
@@ -40,7 +40,7 @@ class SlurmStep {
   SlurmStep(const SlurmStep&) = delete;
   SlurmStep& operator=(const SlurmStep&) = delete;
 
-  void add(KeeperJob job, Clock::time_point deadline) STRAIT_EXCLUDES(mutex_) {
+  void add(AgentJob job, Clock::time_point deadline) STRAIT_EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
     const std::size_t host = job.host;
     job.directory = (run_ / "nodes").string();
@@ -82,17 +82,17 @@ class SlurmStep {
 
   const fs::path run_;
   Mutex mutex_;
-  std::vector<KeeperJob> jobs_ STRAIT_GUARDED_BY(mutex_);
+  std::vector<AgentJob> jobs_ STRAIT_GUARDED_BY(mutex_);
   std::size_t added_ STRAIT_GUARDED_BY(mutex_) = 0;
   std::optional<process::PipedProcess> srun_ STRAIT_GUARDED_BY(mutex_);
 };
 
-class SlurmCall : public HostCall {
+class SlurmStarter : public AgentStarter {
  public:
-  SlurmCall(std::string address, std::shared_ptr<SlurmStep> step)
+  SlurmStarter(std::string address, std::shared_ptr<SlurmStep> step)
       : address_(std::move(address)), step_(std::move(step)) {}
   std::string launcher_address(Clock::time_point /*deadline*/) override { return address_; }
-  void hand_over(const KeeperJob& job, Clock::time_point deadline) override {
+  void start_agent(const AgentJob& job, Clock::time_point deadline) override {
     step_->add(job, deadline);
   }
   std::string failure() override { return step_->failure(); }
@@ -136,7 +136,7 @@ std::string address_of_this_node(const NodeAddress& node) {
 
 }  // namespace
 
-std::vector<std::unique_ptr<HostCall>> slurm_calls(const plan::Plan& plan, const fs::path& run) {
+std::vector<std::unique_ptr<AgentStarter>> slurm_starters(const plan::Plan& plan, const fs::path& run) {
   const std::optional<Allocation> allocation = own_allocation();
   if (!allocation) {
     throw base::UserError(base::ExitCode::bad_input,
@@ -153,9 +153,9 @@ std::vector<std::unique_ptr<HostCall>> slurm_calls(const plan::Plan& plan, const
   const std::string& told = plan.recipe.hosts.address;
   const std::string address = told.empty() ? address_of_this_node(nodes.front()) : told;
   const auto step = std::make_shared<SlurmStep>(plan.hosts.size(), fs::absolute(run));
-  std::vector<std::unique_ptr<HostCall>> calls;
+  std::vector<std::unique_ptr<AgentStarter>> calls;
   for (std::size_t i = 0; i < plan.hosts.size(); ++i) {
-    calls.push_back(std::make_unique<SlurmCall>(address, step));
+    calls.push_back(std::make_unique<SlurmStarter>(address, step));
   }
   return calls;
 }

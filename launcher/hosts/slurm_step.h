@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/hosts/host_call.h"
+#include "launcher/hosts/agent_starter.h"
 #include "launcher/plan/plan.h"
 
 namespace strait::hosts {
@@ -16,7 +16,7 @@ namespace strait::hosts {
 //
 // `run` is the run's directory, on a file system that the nodes share: keepers keep their files
 // there. UserError: we are in no job, or it has fewer nodes than the plan.
-std::vector<std::unique_ptr<HostCall>> slurm_calls(const plan::Plan& plan,
+std::vector<std::unique_ptr<AgentStarter>> slurm_starters(const plan::Plan& plan,
                                                    const std::filesystem::path& run);
 
 }  // namespace strait::hosts

@@ -13,12 +13,12 @@
 #include <utility>
 
 #include "launcher/base/build_id.h"
-#include "launcher/hosts/call_hosts.h"
+#include "launcher/hosts/agent_starters.h"
 #include "launcher/hosts/agent_paths.h"
-#include "launcher/hosts/service_link.h"
+#include "launcher/hosts/agent_message.h"
 #include "launcher/plan/placement.h"
 #include "launcher/process/local_backend.h"
-#include "launcher/reach/path_finder.h"
+#include "launcher/reach/path_probe.h"
 #include "launcher/plan/absent_replicas.h"
 #include "launcher/launch/amended_plan.h"
 #include "launcher/transfer/transfer_peers.h"
@@ -124,8 +124,8 @@ void RunHosts::bring_up(plan::RunFile& run, const control::RunDirectory& directo
   phase_ended("called");
 
   const recipe::Recipe::Hosts& settings = run.plan.recipe.hosts;
-  std::vector<hosts::Fleet::Keeper> keepers;
-  std::vector<reach::Reach::Host> reached;
+  std::vector<hosts::HostAgents::Keeper> keepers;
+  std::vector<reach::ReachClient::Host> reached;
   for (std::size_t i = 0; i < hosts; ++i) {
     keys_.push_back(net::CurveKeyPair::generate());
     keepers.push_back({run.plan.hosts[i].name, nullptr});
@@ -141,10 +141,10 @@ void RunHosts::bring_up(plan::RunFile& run, const control::RunDirectory& directo
   const auto keep_log = [&directory](net::ProcessName process, const std::string& text) {
     std::ofstream(directory.log(process.text()), std::ios::binary | std::ios::app) << text;
   };
-  fleet_ = std::make_unique<hosts::Fleet>(std::move(keepers), keep_log);
+  agents_ = std::make_unique<hosts::HostAgents>(std::move(keepers), keep_log);
   for_each_host(
-      there_, [&](std::size_t i) { calls_[i]->hand_over(job_for(run, i), deadline); }, advice);
-  const std::vector<hosts::HostFacts> met = fleet_->meet(there_, Clock::now() + meet_limit(settings),
+      there_, [&](std::size_t i) { calls_[i]->start_agent(job_for(run, i), deadline); }, advice);
+  const std::vector<hosts::HostFacts> met = agents_->meet(there_, Clock::now() + meet_limit(settings),
                                                   [this, &stops] { check_calls(stops); });
   facts_.resize(hosts);
   run_directories_.resize(hosts);
@@ -166,10 +166,10 @@ void RunHosts::bring_up(plan::RunFile& run, const control::RunDirectory& directo
   };
   const auto both_there = [&](const plan::Plan::Link& link) {
     return std::ranges::all_of(std::array{link.listens, link.connects}, [&](net::ProcessName end) {
-      return !fleet_->lost(run.plan.process(end).host_index);
+      return !agents_->lost(run.plan.process(end).host_index);
     });
   };
-  reach_ = std::make_unique<RunReach>(reach::Reach(std::move(reached), look), run.plan, facts_, addresses,
+  reach_ = std::make_unique<RunReach>(reach::ReachClient(std::move(reached), look), run.plan, facts_, addresses,
                                       both_there, model_);
   notes_.insert(notes_.end(), reach_->notes().begin(), reach_->notes().end());
   phase_ended("tried");
@@ -183,13 +183,13 @@ void RunHosts::phase_ended(const std::string& name) {
 }
 
 control::Event RunHosts::phases() const {
-  return {"hosts_up", fleet_ ? fmt::format("hosts are up: {}", phases_) : ""};
+  return {"hosts_up", agents_ ? fmt::format("hosts are up: {}", phases_) : ""};
 }
 
 void RunHosts::begin_shipping(const plan::RunFile& run) {
   const recipe::Recipe::Hosts& settings = run.plan.recipe.hosts;
   transfer::TransferAgentOptions options;
-  options.store = hosts::keeper_directory(recipe::kHostDirectory) / "content";
+  options.store = hosts::agent_directory(recipe::kHostDirectory) / "content";
   options.upload_bytes_per_second = transfer::bytes_per_second(settings.ship_megabits.value_or(0));
   auto transfer_agent = std::make_unique<transfer::TransferAgent>(options);
   std::vector<RunTransfer::Host> hosts;
@@ -205,7 +205,7 @@ void RunHosts::begin_shipping(const plan::RunFile& run) {
 
 void RunHosts::look_for_reasons_to_give_up(const std::atomic<int>& stops) const {
   check_calls(stops);
-  if (fleet_) fleet_->check();
+  if (agents_) agents_->check();
 }
 
 void RunHosts::check_calls(const std::atomic<int>& stops) const {
@@ -239,7 +239,7 @@ RunHosts::Ends RunHosts::expect_keeper(const plan::Plan& plan, std::size_t host)
     return hosts::service_link(service, name, name, keys_[host].public_key,
                         std::chrono::seconds(plan.recipe.hosts.hold));
   };
-  return {door.keepers->expect(link(hosts::kKeeperService)), door.reach->expect(link(hosts::kReachService))};
+  return {door.keepers->expect(link(hosts::kAgentService)), door.reach->expect(link(hosts::kReachService))};
 }
 
 std::unique_ptr<net::Link> RunHosts::expect_transfer_agent(const plan::Plan& plan, std::size_t host) {
@@ -249,11 +249,11 @@ std::unique_ptr<net::Link> RunHosts::expect_transfer_agent(const plan::Plan& pla
                 std::chrono::seconds(plan.recipe.hosts.hold)));
 }
 
-hosts::KeeperJob RunHosts::job_for(const plan::RunFile& run, std::size_t host) const {
+hosts::AgentJob RunHosts::job_for(const plan::RunFile& run, std::size_t host) const {
   const recipe::RecipeHost listed = plan::hosts_of(run.plan.recipe)[host];
   const recipe::Recipe::Hosts& settings = run.plan.recipe.hosts;
   const Door& door = doors_[door_of_[host]];
-  hosts::KeeperJob job;
+  hosts::AgentJob job;
   job.run = run.run;
   job.run_name = run.plan.recipe.name;
   job.generation = node_.options().generation;
@@ -262,12 +262,12 @@ hosts::KeeperJob RunHosts::job_for(const plan::RunFile& run, std::size_t host) c
   job.build = base::build_id();
   job.keys = keys_[host];
   job.launcher_key = node_.options().keys.public_key;
-  job.endpoints = {{hosts::kKeeperService, door.keepers->endpoint()},
+  job.endpoints = {{hosts::kAgentService, door.keepers->endpoint()},
                    {hosts::kReachService, door.reach->endpoint()},
-                   {hosts::kShipService, door.ship->endpoint()}};
+                   {hosts::kTransferService, door.ship->endpoint()}};
   for (std::size_t i = 0; i < keys_.size(); ++i) {
     const auto name = net::ProcessName::keeper(static_cast<std::uint32_t>(i));
-    job.keeper_keys[name.text()] = keys_[i].public_key;
+    job.agent_keys[name.text()] = keys_[i].public_key;
   }
   job.directory = listed.directory.empty() ? recipe::kHostDirectory : listed.directory;
   job.environment = listed.environment;
@@ -282,7 +282,7 @@ hosts::KeeperJob RunHosts::job_for(const plan::RunFile& run, std::size_t host) c
 
 net::Listener& RunHosts::listener(std::size_t host) { return *doors_[door_of_.at(host)].control; }
 
-process::Backend& RunHosts::backend() { return fleet_ ? static_cast<process::Backend&>(*fleet_) : *local_; }
+process::Backend& RunHosts::backend() { return agents_ ? static_cast<process::Backend&>(*agents_) : *local_; }
 
 void RunHosts::settle(plan::StageJob& job, std::size_t host) const {
   job.coordinator_endpoint = doors_[door_of_.at(host)].control->endpoint();
@@ -302,7 +302,7 @@ std::vector<std::vector<std::string>> RunHosts::addresses(const recipe::Recipe& 
 }
 
 void RunHosts::be_patient() {
-  if (fleet_) fleet_->be_patient();
+  if (agents_) agents_->be_patient();
 }
 
 }  // namespace strait::launch

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "framework/net/node.h"
-#include "launcher/hosts/fleet.h"
-#include "launcher/hosts/host_call.h"
-#include "launcher/hosts/keeper_job.h"
+#include "launcher/hosts/host_agents.h"
+#include "launcher/hosts/agent_starter.h"
+#include "launcher/hosts/agent_job.h"
 #include "launcher/plan/plan.h"
 #include "launcher/launch/model_questions.h"
 #include "launcher/launch/run_reach.h"
@@ -61,7 +61,7 @@ class RunHosts {
   // Those that were called when the run began.
   const std::vector<std::size_t>& called() const { return there_; }
   // Nobody hears of this host any more; never of this machine.
-  bool lost(std::size_t host) const { return fleet_ && fleet_->lost(host); }
+  bool lost(std::size_t host) const { return agents_ && agents_->lost(host); }
   // All processes run: from now on a path may break for a while.
   void be_patient();
 
@@ -75,7 +75,7 @@ class RunHosts {
 
   // Not for a local run: to ask the hosts about paths, and where each may be reached. Measuring
   // fills paths, so nobody is taken for lost in silence any more.
-  reach::Reach& reach() {
+  reach::ReachClient& reach() {
     be_patient();
     return reach_->hosts();
   }
@@ -110,7 +110,7 @@ class RunHosts {
   Door open_door(const std::string& address, const recipe::Recipe::Hosts& settings);
   std::size_t door_at(const std::string& address, const recipe::Recipe::Hosts& settings);
   void replace_door(std::size_t host, Door door);
-  hosts::KeeperJob job_for(const plan::RunFile& run, std::size_t host) const;
+  hosts::AgentJob job_for(const plan::RunFile& run, std::size_t host) const;
 
   net::Node& node_;
   const ModelQuestions& model_;
@@ -122,8 +122,8 @@ class RunHosts {
   std::vector<hosts::HostFacts> facts_;         // by host; empty for a local run, nothing where not called
   std::unique_ptr<process::Backend> local_;
   // By host; some carry the keepers for all their life, so they go last.
-  std::vector<std::unique_ptr<hosts::HostCall>> calls_;
-  std::unique_ptr<hosts::Fleet> fleet_;              // null for a local run
+  std::vector<std::unique_ptr<hosts::AgentStarter>> calls_;
+  std::unique_ptr<hosts::HostAgents> agents_;              // null for a local run
   std::vector<std::string> run_directories_;  // by host
   std::unique_ptr<RunReach> reach_;           // null for a local run
   std::unique_ptr<RunTransfer> ship_;             // null where all see the same files

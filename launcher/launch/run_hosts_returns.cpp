@@ -4,7 +4,7 @@
 #include <set>
 #include <utility>
 
-#include "launcher/hosts/call_hosts.h"
+#include "launcher/hosts/agent_starters.h"
 #include "launcher/hosts/agent_paths.h"
 #include "launcher/launch/amended_plan.h"
 #include "launcher/launch/run_hosts.h"
@@ -22,7 +22,7 @@ constexpr auto kOneMeetLimit = std::chrono::seconds(20);
 }  // namespace
 
 std::vector<control::Event> RunHosts::have_again(const plan::RunFile& run, std::uint32_t replica) {
-  if (!fleet_) return {};
+  if (!agents_) return {};
   coming_up_ = false;
   std::set<std::size_t> hosts;
   for (const plan::Plan::Process& process : run.plan.processes) {
@@ -30,7 +30,7 @@ std::vector<control::Event> RunHosts::have_again(const plan::RunFile& run, std::
   }
   std::vector<std::size_t> called;
   for (const std::size_t host : hosts) {
-    if (fleet_->answers(host)) continue;
+    if (agents_->answers(host)) continue;
     call_again(run, host);
     called.push_back(host);
   }
@@ -57,21 +57,21 @@ std::vector<control::Event> RunHosts::have_again(const plan::RunFile& run, std::
 
 void RunHosts::call_again(const plan::RunFile& run, std::size_t host) {
   const recipe::Recipe::Hosts& settings = run.plan.recipe.hosts;
-  calls_[host] = hosts::call_in_run(run.plan, host);
-  hosts::HostCall& call = *calls_[host];
+  calls_[host] = hosts::agent_starter_in_run(run.plan, host);
+  hosts::AgentStarter& call = *calls_[host];
   const auto deadline = Clock::now() + kOneCallLimit;
   // A door of its own: the ends at the former one may be in use still.
   replace_door(host, open_door(call.launcher_address(deadline), settings));
   keys_[host] = net::CurveKeyPair::generate();
   Ends ends = expect_keeper(run.plan, host);
-  fleet_->replace(host, std::move(ends.keeper));
+  agents_->replace(host, std::move(ends.keeper));
   reach_->hosts().replace(host, std::move(ends.reach));
   try {
-    hosts::KeeperJob job = job_for(run, host);
+    hosts::AgentJob job = job_for(run, host);
     // The others do not know its key: all that it lacks comes from here.
-    std::erase_if(job.keeper_keys, [&](const auto& one) { return one.first != job.name().text(); });
-    call.hand_over(job, deadline);
-    facts_[host] = fleet_
+    std::erase_if(job.agent_keys, [&](const auto& one) { return one.first != job.name().text(); });
+    call.start_agent(job, deadline);
+    facts_[host] = agents_
                        ->meet({host}, Clock::now() + kOneMeetLimit,
                               [&call] {
                                 const std::string why = call.failure();
@@ -81,7 +81,7 @@ void RunHosts::call_again(const plan::RunFile& run, std::size_t host) {
     call.hang_up();
     check_memory(run.plan, host, facts_[host]);
   } catch (const base::UserError& error) {
-    fleet_->give_up(host, error.what());
+    agents_->give_up(host, error.what());
     throw;
   }
   run_directories_[host] =

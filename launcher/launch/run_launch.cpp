@@ -122,7 +122,7 @@ control::CoordinatorOptions coordination_of(const plan::RunFile& run, const cont
   if (run.plan.recipe.hosts.backend != recipe::BackendKind::local) {
     coordination.limits.hold = std::chrono::seconds(run.plan.recipe.hosts.hold);
   }
-  coordination.outlives_replicas = run.plan.recipe.sync.on_loss == recipe::LossRule::go_on;
+  coordination.outlives_replicas = run.plan.recipe.sync.on_loss == recipe::LossRule::continue_run;
   const auto requests = [&directory](control::ReplicaRequest request) {
     control::take_requests(request, directory.path());  // of an earlier launch
     return [&directory, request] { return control::take_requests(request, directory.path()); };

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "launcher/plan/placement.h"
-#include "launcher/reach/path_finder.h"
-#include "launcher/reach/ticket.h"
+#include "launcher/reach/path_probe.h"
+#include "launcher/reach/tcp_socket.h"
 #include "launcher/base/errors.h"
 
 namespace strait::launch {
@@ -42,7 +42,7 @@ double seconds_with_relay(const ModelQuestions& model, const plan::Plan& plan,
 
 }  // namespace
 
-RunReach::RunReach(reach::Reach reach, const plan::Plan& plan, const std::vector<hosts::HostFacts>& facts,
+RunReach::RunReach(reach::ReachClient reach, const plan::Plan& plan, const std::vector<hosts::HostFacts>& facts,
                    const std::vector<std::string>& doors, const Chosen& chosen,
                    const ModelQuestions& model)
     : model_(model), reach_(std::move(reach)) {
@@ -55,8 +55,8 @@ std::vector<control::Event> RunReach::lay(const plan::Plan& plan, const std::vec
   std::vector<control::Event> notes;
   plan::Plan part = plan;
   std::erase_if(part.links, [&](const plan::Plan::Link& link) { return !chosen(link); });
-  const auto pairs = reach::paths_to_try(part);
-  std::vector<reach::PathTry> tries;
+  const auto pairs = reach::paths_to_probe(part);
+  std::vector<reach::PathProbe> tries;
   if (!pairs.empty()) {
     auto addresses = reach::candidate_addresses(plan::hosts_of(plan.recipe), facts);
     for (std::size_t host = 0; host < addresses.size(); ++host) {
@@ -66,7 +66,7 @@ std::vector<control::Event> RunReach::lay(const plan::Plan& plan, const std::vec
     }
     const reach::OpenPorts ports(reach_, addresses);
     for (const std::string& trouble : ports.troubles()) notes.push_back({"address", trouble});
-    tries = reach::try_paths(reach_, ports, pairs);
+    tries = reach::probe_paths(reach_, ports, pairs);
   }
   const std::vector<reach::LinkRoute> routes = reach::choose_routes(part, tries);
   for (const reach::LinkRoute& route : routes) {
@@ -89,7 +89,7 @@ void RunReach::lay_relay(const plan::Plan& plan, const plan::Plan::Link& link, b
   const auto former = relayed_.find(link.name);
   // Hosts know the ends of a link by its token, and make no second one.
   const std::string token =
-      former == relayed_.end() ? reach::Ticket::random_token() : former->second.token;
+      former == relayed_.end() ? reach::Preamble::random_token() : former->second.token;
   if (former != relayed_.end()) relayed_.erase(former);
   if (!relayed) return;
   Relayed one;

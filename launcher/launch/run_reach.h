@@ -10,7 +10,7 @@
 #include "launcher/control/control_message.h"
 #include "launcher/hosts/host_facts.h"
 #include "launcher/plan/plan.h"
-#include "launcher/reach/reach.h"
+#include "launcher/reach/reach_client.h"
 #include "launcher/reach/relay.h"
 #include "launcher/launch/model_questions.h"
 #include "launcher/reach/route.h"
@@ -25,7 +25,7 @@ class RunReach {
 
   // Lays those links that are chosen; the others have a route without an address, which nobody
   // listens at.
-  RunReach(reach::Reach reach, const plan::Plan& plan, const std::vector<hosts::HostFacts>& facts,
+  RunReach(reach::ReachClient reach, const plan::Plan& plan, const std::vector<hosts::HostFacts>& facts,
            const std::vector<std::string>& doors, const Chosen& chosen,
            const ModelQuestions& model);
 
@@ -41,7 +41,7 @@ class RunReach {
   const std::vector<control::Event>& notes() const { return notes_; }
 
   // For further questions to the hosts.
-  reach::Reach& hosts() { return reach_; }
+  reach::ReachClient& hosts() { return reach_; }
 
   // Everybody listens by now, of those who come in the middle of the run the ones they meet: where
   // the other ends have to connect to. By link.
@@ -60,7 +60,7 @@ class RunReach {
                  const std::vector<std::string>& doors);
 
   const ModelQuestions& model_;  // outlives this object
-  reach::Reach reach_;
+  reach::ReachClient reach_;
   std::vector<reach::LinkRoute> routes_;
   std::vector<control::Event> notes_;
   std::unique_ptr<reach::Relay> relay_;            // null: nobody needs one

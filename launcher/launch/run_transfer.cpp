@@ -5,8 +5,8 @@
 #include <chrono>
 #include <utility>
 
-#include "launcher/base/text.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/text.h"
 
 namespace strait::launch {
 namespace {
@@ -20,8 +20,8 @@ constexpr std::chrono::seconds kReportEvery{5};
 constexpr std::chrono::seconds kFirstReport{1};  // shorter waits need no report
 
 // The files of a checkpoint with the hosts that wrote them.
-std::vector<transfer::CheckpointDownloader::Shard> shards_of(const plan::Plan& plan,
-                                                const std::vector<store::ShardFile>& files) {
+std::vector<transfer::CheckpointDownloader::Shard> shards_of(
+    const plan::Plan& plan, const std::vector<store::ShardFile>& files) {
   std::map<std::string, std::size_t> hosts;
   for (const plan::Plan::Process& process : plan.processes) {
     const auto [stage, replica] = std::pair(process.name.stage, process.name.replica);
@@ -46,7 +46,7 @@ T wait_for(std::future<T>& future, const std::function<void()>& poll) {
 }  // namespace
 
 RunTransfer::RunTransfer(std::vector<Host> hosts, std::unique_ptr<transfer::TransferAgent> agent,
-                 const ModelQuestions& model)
+                         const ModelQuestions& model)
     : model_(model), hosts_(std::move(hosts)), agent_(std::move(agent)), folders_(hosts_.size()) {}
 
 fs::path RunTransfer::folder_of(std::size_t host, const transfer::NeededGroup& group) const {
@@ -65,22 +65,25 @@ fs::path RunTransfer::folder_of(std::size_t host, const transfer::NeededGroup& g
   return inputs / group.files.front().from.parent_path().filename();
 }
 
-void RunTransfer::add_host(std::size_t host, const fs::path& directory, std::unique_ptr<net::Link> link) {
+void RunTransfer::add_host(std::size_t host, const fs::path& directory,
+                           std::unique_ptr<net::Link> link) {
   Host& one = hosts_.at(host);
   one.directory = directory;
   if (downloader_) downloader_->set_directory(host, directory);
   agent_->add_peer(one.agent, one.name, std::move(link));
 }
 
-std::vector<RunTransfer::Delivery> RunTransfer::needed_deliveries(const plan::Plan& plan, const Needs& needs,
-                                            const std::function<void()>& poll) {
+std::vector<RunTransfer::Delivery> RunTransfer::needed_deliveries(
+    const plan::Plan& plan, const Needs& needs, const std::function<void()>& poll) {
   const bool begins = needs.resume.empty() && needs.weights;
   const bool weights = begins && plan.recipe.model.weights == recipe::Weights::load;
   std::vector<Delivery> deliveries;
   for (const std::size_t host : needs.hosts) {
-    std::vector<transfer::NeededGroup> groups = model_.needed_files(plan, host, needs.plugins, weights);
+    std::vector<transfer::NeededGroup> groups =
+        model_.needed_files(plan, host, needs.plugins, weights);
     if (!needs.resume.empty()) groups.push_back(model_.needed_checkpoint(plan, host, needs.resume));
-    for (transfer::NeededGroup& group : groups) deliveries.push_back({host, std::move(group), {}, {}});
+    for (transfer::NeededGroup& group : groups)
+      deliveries.push_back({host, std::move(group), {}, {}});
   }
   for (Delivery& delivery : deliveries) {
     for (const transfer::NeededFile& file : delivery.group.files) {
@@ -104,15 +107,16 @@ bool RunTransfer::is_present(Delivery& delivery, const std::function<void()>& po
     try {
       all = wait_for(delivery.tables_there[i], poll) == delivery.tables[i] && all;
     } catch (const base::UserError& error) {
-      if (error.code() == base::ExitCode::peer_lost || error.code() == base::ExitCode::interrupted) throw;
+      if (error.code() == base::ExitCode::peer_lost || error.code() == base::ExitCode::interrupted)
+        throw;
       all = false;
     }
   }
   return all;
 }
 
-std::vector<std::future<std::uint64_t>> RunTransfer::start_fetches(std::vector<Delivery> deliveries,
-                                                       const std::function<void()>& poll) {
+std::vector<std::future<std::uint64_t>> RunTransfer::start_fetches(
+    std::vector<Delivery> deliveries, const std::function<void()>& poll) {
   std::vector<std::future<std::uint64_t>> fetches;
   for (Delivery& delivery : deliveries) {
     const transfer::NeededGroup& group = delivery.group;
@@ -122,29 +126,30 @@ std::vector<std::future<std::uint64_t>> RunTransfer::start_fetches(std::vector<D
     for (std::size_t i = 0; i < group.files.size(); ++i) {
       const transfer::NeededFile& file = group.files[i];
       const transfer::ChunkTable& table = delivery.tables[i];
-      const transfer::ChunkSet chunks =
-          file.whole ? transfer::ChunkSet::all(table.count()) : transfer::ChunkSet::holding(table, file.ranges);
-      fetches.push_back(
-          agent_->fetch_on(hosts_[delivery.host].agent,
-                         {table, chunks, folder / file.name, transfer::FetchRequest::As::content}));
+      const transfer::ChunkSet chunks = file.whole
+                                            ? transfer::ChunkSet::all(table.count())
+                                            : transfer::ChunkSet::holding(table, file.ranges);
+      fetches.push_back(agent_->fetch_on(
+          hosts_[delivery.host].agent,
+          {table, chunks, folder / file.name, transfer::FetchRequest::As::content}));
     }
   }
   return fetches;
 }
 
 void RunTransfer::rewind(const std::vector<std::size_t>& hosts, store::Step step,
-                     const std::function<void()>& poll) {
+                         const std::function<void()>& poll) {
   std::vector<std::future<std::uint64_t>> fetches;
   for (const std::size_t number : hosts) {
     const Host& host = hosts_.at(number);
-    fetches.push_back(
-        agent_->rewind(host.agent, host.directory, static_cast<std::uint64_t>(store::number(step))));
+    fetches.push_back(agent_->rewind(host.agent, host.directory,
+                                     static_cast<std::uint64_t>(store::number(step))));
   }
   for (auto& one : fetches) wait_for(one, poll);
 }
 
-void RunTransfer::deliver_inputs(const plan::Plan& plan, const Needs& needs, const std::function<void()>& poll,
-                    const Say& say) {
+void RunTransfer::deliver_inputs(const plan::Plan& plan, const Needs& needs,
+                                 const std::function<void()>& poll, const Say& say) {
   const auto began = Clock::now();
   auto reported = began;
   std::uint64_t fetched = 0;
@@ -162,10 +167,10 @@ void RunTransfer::deliver_inputs(const plan::Plan& plan, const Needs& needs, con
   }
   if (fetched == 0) return;
   const std::chrono::duration<double> took = Clock::now() - began;
-  say({"shipped",
-       fmt::format("hosts fetched {} of data, weights or plugins; sent {} from here in "
-                   "{:.1f} s",
-                   base::byte_text(fetched), base::byte_text(agent_->totals().sent_bytes), took.count())});
+  say({"shipped", fmt::format("hosts fetched {} of data, weights or plugins; sent {} from here in "
+                              "{:.1f} s",
+                              base::byte_text(fetched),
+                              base::byte_text(agent_->totals().sent_bytes), took.count())});
 }
 
 void RunTransfer::set_input_paths(plan::StageJob& job, std::size_t host) const {
@@ -188,12 +193,12 @@ void RunTransfer::set_input_paths(plan::StageJob& job, std::size_t host) const {
 }
 
 void RunTransfer::start_downloads(const fs::path& run, std::int64_t keep) {
-  downloader_ =
-      std::make_unique<transfer::CheckpointDownloader>(*agent_, hosts_, transfer::CheckpointDownloader::Settings{run, keep});
+  downloader_ = std::make_unique<transfer::CheckpointDownloader>(
+      *agent_, hosts_, transfer::CheckpointDownloader::Settings{run, keep});
 }
 
 void RunTransfer::checkpoint_committed(const plan::Plan& plan, store::Step step,
-                        const std::vector<store::ShardFile>& files) {
+                                       const std::vector<store::ShardFile>& files) {
   downloader_->add(step, shards_of(plan, files));
 }
 
@@ -212,25 +217,27 @@ std::string RunTransfer::finish_downloads(const std::function<bool()>& give_up, 
   });
 }
 
-std::vector<std::string> RunTransfer::download_traces(const plan::Plan& plan, const fs::path& run,
-                                               const std::function<bool()>& give_up,
-                                               const std::function<bool(std::size_t)>& lost) {
+std::vector<std::string> RunTransfer::download_traces(
+    const plan::Plan& plan, const fs::path& run, const std::function<bool()>& give_up,
+    const std::function<bool(std::size_t)>& lost) {
   std::vector<std::string> missing;
   for (const plan::Plan::Process& process : plan.processes) {
     const fs::path name = fs::path("logs") / (process.name.text() + ".trace.json");
     const Host& host = hosts_.at(process.host_index);
     const auto poll = [&] {
-      if (give_up()) throw base::UserError(base::ExitCode::interrupted, "traces were not waited for");
+      if (give_up())
+        throw base::UserError(base::ExitCode::interrupted, "traces were not waited for");
       if (!lost(process.host_index)) return;
-      throw base::UserError(base::ExitCode::peer_lost, fmt::format("the trace of {} is on host {}, which is lost",
-                                                       process.name.describe(), host.name));
+      throw base::UserError(base::ExitCode::peer_lost,
+                            fmt::format("the trace of {} is on host {}, which is lost",
+                                        process.name.describe(), host.name));
     };
     try {
       poll();
       auto table_there = agent_->stat(host.agent, host.directory / name);
       const transfer::ChunkTable table = wait_for(table_there, poll);
-      auto fetching =
-          agent_->fetch({table, transfer::ChunkSet::all(table.count()), run / name, transfer::FetchRequest::As::file});
+      auto fetching = agent_->fetch({table, transfer::ChunkSet::all(table.count()), run / name,
+                                     transfer::FetchRequest::As::file});
       wait_for(fetching.fetched, poll);
     } catch (const base::UserError& error) {
       // A process that failed has written no trace.

@@ -67,7 +67,7 @@ class RunTransfer {
   struct Delivery {
     std::size_t host = 0;
     transfer::NeededGroup group;
-    std::vector<transfer::ChunkTable> tables;  // of its files
+    std::vector<transfer::ChunkTable> tables;                     // of its files
     std::vector<std::future<transfer::ChunkTable>> tables_there;  // of the files on the host
   };
 

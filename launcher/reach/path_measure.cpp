@@ -11,16 +11,16 @@
 #include <thread>
 
 #include "launcher/reach/flow.h"
-#include "launcher/reach/ticket.h"
+#include "launcher/reach/tcp_socket.h"
 
 namespace strait::reach {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-store::FileDescriptor enter(const net::Endpoint& place, const Ticket& ticket, Instant deadline) {
+store::FileDescriptor enter(const net::Endpoint& place, const Preamble& preamble, Instant deadline) {
   store::FileDescriptor socket = dial(place, deadline);
-  send_all(socket.number(), to_bytes(ticket), deadline);
+  send_all(socket.number(), to_bytes(preamble), deadline);
   return socket;
 }
 
@@ -34,7 +34,7 @@ DialResult try_one(const DialTarget& target, const std::string& token, Instant d
     const Instant start = Clock::now();
     const store::FileDescriptor socket = dial(target.place, deadline);
     result.seconds = path_seconds(start, Clock::now());
-    send_all(socket.number(), to_bytes({token, Ticket::Wish::greet}), deadline);
+    send_all(socket.number(), to_bytes({token, Preamble::Purpose::greet}), deadline);
     std::uint32_t host = 0;
     std::array<std::byte, sizeof host> name{};
     receive_all(socket.number(), name, deadline);
@@ -63,7 +63,7 @@ std::vector<DialResult> dial_all(const std::vector<DialTarget>& targets, const s
 
 double round_trip(const net::Endpoint& place, const std::string& token, int count,
                   Instant deadline) {
-  const store::FileDescriptor socket = enter(place, {token, Ticket::Wish::echo}, deadline);
+  const store::FileDescriptor socket = enter(place, {token, Preamble::Purpose::echo}, deadline);
   std::array<std::byte, kEchoBytes> words{};
   double shortest = std::numeric_limits<double>::infinity();
   for (int i = 0; i < count; ++i) {
@@ -78,21 +78,21 @@ double round_trip(const net::Endpoint& place, const std::string& token, int coun
 double flow_rate(const net::Endpoint& place, const std::string& token, FlowDirection direction,
                  int connections, double seconds, Instant deadline) {
   const bool pulls = direction == FlowDirection::from_there;
-  const Ticket ticket{token, pulls ? Ticket::Wish::receive : Ticket::Wish::send};
+  const Preamble preamble{token, pulls ? Preamble::Purpose::receive : Preamble::Purpose::send};
   std::vector<store::FileDescriptor> sockets;
   std::vector<int> numbers;
   for (int i = 0; i < connections; ++i) {
-    sockets.push_back(enter(place, ticket, deadline));
+    sockets.push_back(enter(place, preamble, deadline));
     numbers.push_back(sockets.back().number());
   }
-  if (pulls) return steady_rate(count(numbers, seconds, deadline));
+  if (pulls) return flow_rate_of_samples(count(numbers, seconds, deadline));
   std::vector<std::vector<FlowSample>> flows(sockets.size());
   std::vector<std::exception_ptr> errors(sockets.size());
   std::vector<std::thread> threads;
   for (std::size_t i = 0; i < sockets.size(); ++i) {
     threads.emplace_back([&, i] {
       try {
-        flows[i] = pour_and_hear(numbers[i], seconds, deadline);
+        flows[i] = send_and_sample(numbers[i], seconds, deadline);
       } catch (const PathError& error) {
         errors[i] = std::make_exception_ptr(error);
       }
@@ -102,7 +102,7 @@ double flow_rate(const net::Endpoint& place, const std::string& token, FlowDirec
   for (const std::exception_ptr& error : errors) {
     if (error) std::rethrow_exception(error);
   }
-  return steady_rate(merge_flows(flows));
+  return flow_rate_of_samples(merge_flows(flows));
 }
 
 }  // namespace strait::reach

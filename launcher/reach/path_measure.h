@@ -7,7 +7,7 @@
 #include "framework/net/endpoint.h"
 #include "launcher/reach/tcp_socket.h"
 
-// Measurements against a ReachPort, by a host that can dial it. They block until they are done; an
+// Measurements against a ProbeServer, by a host that can dial it. They block until they are done; an
 // answer that cannot be had is PathError.
 namespace strait::reach {
 

@@ -2,7 +2,7 @@
 
 #include <type_traits>
 
-#include "launcher/base/message_frame.h"
+#include "launcher/base/messages.h"
 
 namespace strait::reach {
 
@@ -15,7 +15,7 @@ void describe(auto& f, base::Is<PathTarget> auto& m) { f("host", m.host), f("pla
 void describe(auto& f, base::Is<TryPaths> auto& m) {
   f("token", m.token), f("targets", m.targets), f("limit_seconds", m.limit_seconds);
 }
-void describe(auto& f, base::Is<MeasureTrip> auto& m) {
+void describe(auto& f, base::Is<MeasureRoundTrip> auto& m) {
   f("token", m.token), f("place", m.place), f("count", m.count);
 }
 void describe(auto& f, base::Is<MeasureFlow> auto& m) {
@@ -33,9 +33,9 @@ void describe(auto& /*f*/, base::Is<ClosePort> auto& /*m*/) {}
 void describe(auto& f, base::Is<PortOpened> auto& m) {
   f("places", m.places), f("wires", m.wires), f("troubles", m.troubles);
 }
-void describe(auto& f, base::Is<PathTried> auto& m) { f("trouble", m.trouble), f("seconds", m.seconds); }
+void describe(auto& f, base::Is<PathResult> auto& m) { f("trouble", m.trouble), f("seconds", m.seconds); }
 void describe(auto& f, base::Is<PathsTried> auto& m) { f("results", m.results); }
-void describe(auto& f, base::Is<TripMeasured> auto& m) { f("seconds", m.seconds); }
+void describe(auto& f, base::Is<RoundTripMeasured> auto& m) { f("seconds", m.seconds); }
 void describe(auto& f, base::Is<FlowMeasured> auto& m) { f("bytes_per_second", m.bytes_per_second); }
 void describe(auto& f, base::Is<ComputeMeasured> auto& m) {
   f("flops_per_second", m.flops_per_second), f("backward", m.backward);
@@ -45,8 +45,8 @@ void describe(auto& f, base::Is<RelayDialled> auto& m) { f("place", m.place); }
 void describe(auto& f, base::Is<OrderFailed> auto& m) { f("text", m.text); }
 
 constexpr std::string_view type_name(std::type_identity<OpenPort> /*type*/) { return "open_port"; }
-constexpr std::string_view type_name(std::type_identity<TryPaths> /*type*/) { return "try_paths"; }
-constexpr std::string_view type_name(std::type_identity<MeasureTrip> /*type*/) { return "measure_trip"; }
+constexpr std::string_view type_name(std::type_identity<TryPaths> /*type*/) { return "probe_paths"; }
+constexpr std::string_view type_name(std::type_identity<MeasureRoundTrip> /*type*/) { return "measure_trip"; }
 constexpr std::string_view type_name(std::type_identity<MeasureFlow> /*type*/) { return "measure_flow"; }
 constexpr std::string_view type_name(std::type_identity<MeasureCompute> /*type*/) { return "measure_compute"; }
 constexpr std::string_view type_name(std::type_identity<DialRelay> /*type*/) { return "dial_relay"; }
@@ -54,7 +54,7 @@ constexpr std::string_view type_name(std::type_identity<BindRelay> /*type*/) { r
 constexpr std::string_view type_name(std::type_identity<ClosePort> /*type*/) { return "close_port"; }
 constexpr std::string_view type_name(std::type_identity<PortOpened> /*type*/) { return "port_opened"; }
 constexpr std::string_view type_name(std::type_identity<PathsTried> /*type*/) { return "paths_tried"; }
-constexpr std::string_view type_name(std::type_identity<TripMeasured> /*type*/) { return "trip_measured"; }
+constexpr std::string_view type_name(std::type_identity<RoundTripMeasured> /*type*/) { return "trip_measured"; }
 constexpr std::string_view type_name(std::type_identity<FlowMeasured> /*type*/) { return "flow_measured"; }
 constexpr std::string_view type_name(std::type_identity<ComputeMeasured> /*type*/) { return "compute_measured"; }
 constexpr std::string_view type_name(std::type_identity<RelayDialled> /*type*/) { return "relay_dialled"; }

@@ -31,7 +31,7 @@ struct TryPaths {
   double limit_seconds = 3;
 };
 
-struct MeasureTrip {
+struct MeasureRoundTrip {
   std::string token;
   std::string place;
   std::int64_t count = 0;
@@ -75,16 +75,16 @@ struct PortOpened {
   std::vector<std::string> troubles;  // of addresses where it could not listen
 };
 
-struct PathTried {
+struct PathResult {
   std::string trouble;
   double seconds = 0;
 };
 
 struct PathsTried {
-  std::vector<PathTried> results;  // in the order of the targets
+  std::vector<PathResult> results;  // in the order of the targets
 };
 
-struct TripMeasured {
+struct RoundTripMeasured {
   double seconds = 0;  // there and back
 };
 
@@ -106,15 +106,15 @@ struct OrderFailed {
   std::string text;
 };
 
-using ReachOrder = std::variant<OpenPort, TryPaths, MeasureTrip, MeasureFlow, MeasureCompute,
+using ReachOrder = std::variant<OpenPort, TryPaths, MeasureRoundTrip, MeasureFlow, MeasureCompute,
                                 DialRelay, BindRelay, ClosePort>;
-using ReachAnswer = std::variant<PortOpened, PathsTried, TripMeasured, FlowMeasured,
+using ReachAnswer = std::variant<PortOpened, PathsTried, RoundTripMeasured, FlowMeasured,
                                  ComputeMeasured, RelayDialled, OrderFailed>;
 
 net::Frame format(const ReachOrder& order);
 net::Frame format(const ReachAnswer& answer);
 
-// ControlError: not exactly one of these. Pure.
+// MessageError: not exactly one of these. Pure.
 ReachOrder parse_reach_order(std::span<const std::byte> frame);
 ReachAnswer parse_reach_answer(std::span<const std::byte> frame);
 

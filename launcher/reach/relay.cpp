@@ -4,32 +4,116 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <iterator>
 #include <utility>
 
-#include "launcher/reach/relay_waiting.h"
-#include "launcher/reach/splice_set.h"
+#include "launcher/reach/forwarding.h"
 
 namespace strait::reach {
 namespace {
 
-constexpr int kLookEveryMilliseconds = 1000;  // for those who have waited too long
+using std::chrono::seconds;
+
+constexpr seconds kGreetingLimit{5};
+constexpr seconds kDialLimit{10};  // its ZeroMQ tries again earlier
+constexpr std::size_t kMostUnidentified = 256;
+constexpr std::size_t kMostWaiters = 4;  // of a link and side
+
+constexpr short kGone = POLLERR | POLLHUP | POLLRDHUP;
+
+}  // namespace
+
+void PendingConnections::enter(store::FileDescriptor caller, Instant now) {
+  if (unidentified_.size() >= kMostUnidentified) unidentified_.erase(unidentified_.begin());
+  unidentified_.push_back({std::move(caller), now, {}, 0});
+}
+
+std::size_t PendingConnections::size() const {
+  std::size_t count = unidentified_.size();
+  for (const auto& [token, link] : links_) count += link.binds.size() + link.dials.size();
+  return count;
+}
+
+void PendingConnections::append_to(std::vector<pollfd>& polls) const {
+  for (const Unidentified& one : unidentified_) polls.push_back({one.socket.number(), POLLIN, 0});
+  // What a waiter says is for its other end: only its end is looked for.
+  for (const auto& [token, link] : links_) {
+    for (const Waiter& one : link.binds) polls.push_back({one.socket.number(), POLLRDHUP, 0});
+    for (const Waiter& one : link.dials) polls.push_back({one.socket.number(), POLLRDHUP, 0});
+  }
+}
+
+std::vector<PendingConnections::Pair> PendingConnections::look(std::span<const pollfd> polls, Instant now) {
+  std::size_t at = 0;
+  std::vector<Unidentified> unidentified = std::exchange(unidentified_, {});
+  const std::size_t first_waiter = unidentified.size();
+  at = first_waiter;
+  for (auto& [token, link] : links_) {
+    const auto gone = [&](const Waiter&) { return (polls[at++].revents & kGone) != 0; };
+    std::erase_if(link.binds, gone);
+    std::erase_if(link.dials, gone);
+    std::erase_if(link.dials, [&](const Waiter& one) { return now - one.since > kDialLimit; });
+  }
+  for (std::size_t i = 0; i < unidentified.size(); ++i) {
+    if (polls[i].revents != 0) {
+      listen_to(unidentified[i], now);
+    } else if (now - unidentified[i].since <= kGreetingLimit) {
+      unidentified_.push_back(std::move(unidentified[i]));
+    }
+  }
+  std::vector<Pair> pairs;
+  for (auto& [token, link] : links_) {
+    while (!link.binds.empty() && !link.dials.empty()) {
+      pairs.push_back(
+          {token, std::move(link.dials.back().socket), std::move(link.binds.back().socket)});
+      link.dials.pop_back();
+      link.binds.pop_back();
+    }
+  }
+  return pairs;
+}
+
+void PendingConnections::listen_to(Unidentified& connection, Instant now) {
+  const ssize_t got = ::recv(connection.socket.number(), connection.said.data() + connection.length,
+                             connection.said.size() - connection.length, 0);
+  if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) return;
+  if (got > 0) connection.length += static_cast<std::size_t>(got);
+  if (connection.length < connection.said.size()) {
+    unidentified_.push_back(std::move(connection));
+    return;
+  }
+  const auto preamble = parse_preamble(connection.said);
+  if (preamble) seat(*preamble, connection, now);
+}
+
+void PendingConnections::seat(const Preamble& preamble, Unidentified& connection, Instant now) {
+  const auto link = links_.find(preamble.token);
+  if (link == links_.end()) return;
+  auto& seats = preamble.purpose == Preamble::Purpose::relay_binds ? link->second.binds : link->second.dials;
+  if (seats.size() >= kMostWaiters) seats.erase(seats.begin());
+  seats.push_back({std::move(connection.socket), now});
+}
+
+namespace {
+
+constexpr int kExpiryCheckMilliseconds = 1000;  // for those who have waited too long
 
 // Empties one listener into the door.
-void let_in(int listener, RelayWaiting& door, Instant now) {
+void let_in(int listener, PendingConnections& door, Instant now) {
   while (true) {
-    store::FileDescriptor caller = take_caller(listener);
+    store::FileDescriptor caller = accept_connection(listener);
     if (!caller.open()) return;
     door.enter(std::move(caller), now);
   }
 }
 
-void join_ends(std::vector<RelayWaiting::Pair> pairs, SpliceSet& splices) {
-  for (RelayWaiting::Pair& pair : pairs) {
+void join_ends(std::vector<PendingConnections::Pair> pairs, ForwardingSet& forwardings) {
+  for (PendingConnections::Pair& pair : pairs) {
     // One byte always fits into a socket that has sent nothing; a dead one shows at the first move.
     const std::byte go = kRelayGo;
     static_cast<void>(::send(pair.binds.number(), &go, 1, MSG_NOSIGNAL));
-    splices.add(pair.token, Splice(std::move(pair.dials), std::move(pair.binds)));
+    forwardings.add(pair.token, Forwarding(std::move(pair.dials), std::move(pair.binds)));
   }
 }
 
@@ -68,8 +152,8 @@ std::uint64_t Relay::bytes(const std::string& token) const {
 }
 
 void Relay::serve() {
-  RelayWaiting door;
-  SpliceSet splices;
+  PendingConnections door;
+  ForwardingSet forwardings;
   std::vector<pollfd> polls;
   while (!leaving_) {
     polls.assign(1, {wake_.number(), POLLIN, 0});
@@ -79,14 +163,14 @@ void Relay::serve() {
     const std::size_t first_waiting = polls.size();
     door.append_to(polls);
     const std::size_t first_splice = polls.size();
-    splices.append_to(polls);
-    ::poll(polls.data(), polls.size(), kLookEveryMilliseconds);
+    forwardings.append_to(polls);
+    ::poll(polls.data(), polls.size(), kExpiryCheckMilliseconds);
     const Instant now = std::chrono::steady_clock::now();
     const std::span<const pollfd> answers(polls);
     wake_.lower();
-    splices.move(answers.subspan(first_splice));
+    forwardings.move(answers.subspan(first_splice));
     auto pairs = door.look(answers.subspan(first_waiting, first_splice - first_waiting), now);
-    join_ends(std::move(pairs), splices);
+    join_ends(std::move(pairs), forwardings);
     for (std::size_t i = 0; i < listeners_.size(); ++i) {
       if (answers[1 + i].revents != 0) let_in(listeners_[i].number(), door, now);
     }
@@ -95,7 +179,7 @@ void Relay::serve() {
     opened_.clear();
     for (const std::string& token : admitted_) door.admit(token);
     admitted_.clear();
-    moved_ = splices.bytes();
+    moved_ = forwardings.bytes();
   }
 }
 

@@ -3,6 +3,9 @@
 #include <atomic>
 #include <cstdint>
 #include <map>
+#include <optional>
+#include <poll.h>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -10,12 +13,56 @@
 
 #include "framework/mutex.h"
 #include "launcher/reach/tcp_socket.h"
-#include "launcher/reach/wake_signal.h"
 
 namespace strait::reach {
 
+// The relay's door: connections that have not found their other end yet. Who says no valid preamble
+// in time goes; of those who do, each side of a link has few places, and the newest are served
+// first, because an old one may hang on a path that is gone. One thread.
+class PendingConnections {
+ public:
+  struct Pair {
+    std::string token;
+    store::FileDescriptor dials;
+    store::FileDescriptor binds;
+  };
+
+  void admit(const std::string& token) { links_[token]; }
+  void enter(store::FileDescriptor caller, Instant now);
+
+  void append_to(std::vector<pollfd>& polls) const;
+
+  // What append_to() put there, as poll(2) left it: the links of which both ends are here.
+  std::vector<Pair> look(std::span<const pollfd> polls, Instant now);
+
+  std::size_t size() const;  // connections
+
+ private:
+  struct Unidentified {
+    store::FileDescriptor socket;
+    Instant since{};
+    PreambleBytes said{};
+    std::size_t length = 0;
+  };
+  struct Waiter {
+    store::FileDescriptor socket;
+    Instant since{};
+  };
+  struct Link {
+    std::vector<Waiter> binds;
+    std::vector<Waiter> dials;
+  };
+
+  void listen_to(Unidentified& connection, Instant now);
+  void seat(const Preamble& preamble, Unidentified& connection, Instant now);
+
+  std::vector<Unidentified> unidentified_;
+  std::map<std::string, Link> links_;  // by token
+};
+
+
 // Joins the ends of links whose hosts cannot reach each other: both dial out to here and say their
-// ticket, and from then on each gets the other's bytes. Bytes only: keys and frames stay with the
+// preamble, and from then on each gets the other's bytes. Bytes only: keys and frames stay with the
 // ends. What it holds is bounded, and a slow reader slows its sender. When a connection breaks, the
 // other end's is closed too, and both come again.
 //

@@ -7,7 +7,7 @@
 #include <iterator>
 #include <set>
 
-#include "launcher/base/byte_text.h"
+#include "launcher/base/text.h"
 
 namespace strait::reach {
 namespace {
@@ -21,19 +21,19 @@ Pair hosts_of(const plan::Plan& plan, const plan::Plan::Link& link) {
   return {plan.process(link.connects).host_index, plan.process(link.listens).host_index};
 }
 
-bool better(const PathTry& one, const PathTry& than) {
+bool better(const PathProbe& one, const PathProbe& than) {
   if (one.bytes_per_second > kAboutTheSame * than.bytes_per_second) return true;
   if (than.bytes_per_second > kAboutTheSame * one.bytes_per_second) return false;
   return kAboutTheSame * one.seconds < than.seconds;
 }
 
-LinkRoute route_of(const plan::Plan& plan, const plan::Plan::Link& link, const std::vector<PathTry>& tries) {
+LinkRoute route_of(const plan::Plan& plan, const plan::Plan::Link& link, const std::vector<PathProbe>& tries) {
   const auto [upper, lower] = hosts_of(plan, link);
   LinkRoute route{link.name, link.listens, kOwnHost, false};
   if (upper == lower) return route;
-  if (const PathTry* down = best_try(tries, upper, lower)) {
+  if (const PathProbe* down = best_probe(tries, upper, lower)) {
     route.address = down->address;
-  } else if (const PathTry* up = best_try(tries, lower, upper)) {
+  } else if (const PathProbe* up = best_probe(tries, lower, upper)) {
     route.binds = link.connects;
     route.address = up->address;
   } else {
@@ -44,7 +44,7 @@ LinkRoute route_of(const plan::Plan& plan, const plan::Plan::Link& link, const s
 
 }  // namespace
 
-std::vector<Pair> paths_to_try(const plan::Plan& plan) {
+std::vector<Pair> paths_to_probe(const plan::Plan& plan) {
   std::set<Pair> pairs;
   for (const plan::Plan::Link& link : plan.links) {
     const auto [upper, lower] = hosts_of(plan, link);
@@ -55,31 +55,31 @@ std::vector<Pair> paths_to_try(const plan::Plan& plan) {
   return {pairs.begin(), pairs.end()};
 }
 
-const PathTry* best_try(const std::vector<PathTry>& tries, std::size_t from, std::size_t to) {
-  const PathTry* best = nullptr;
-  for (const PathTry& one : tries) {
+const PathProbe* best_probe(const std::vector<PathProbe>& tries, std::size_t from, std::size_t to) {
+  const PathProbe* best = nullptr;
+  for (const PathProbe& one : tries) {
     if (one.from != from || one.to != to || !one.trouble.empty()) continue;
     if (best == nullptr || better(one, *best)) best = &one;
   }
   return best;
 }
 
-std::vector<LinkRoute> choose_routes(const plan::Plan& plan, const std::vector<PathTry>& tries) {
+std::vector<LinkRoute> choose_routes(const plan::Plan& plan, const std::vector<PathProbe>& tries) {
   std::vector<LinkRoute> routes;
   for (const plan::Plan::Link& link : plan.links) routes.push_back(route_of(plan, link, tries));
   return routes;
 }
 
-std::vector<std::string> blocked_hosts(const plan::Plan& plan, const std::vector<PathTry>& tries) {
+std::vector<std::string> blocked_hosts(const plan::Plan& plan, const std::vector<PathProbe>& tries) {
   std::vector<std::string> sentences;
   for (std::size_t host = 0; host < plan.hosts.size(); ++host) {
-    std::vector<PathTry> towards;
+    std::vector<PathProbe> towards;
     std::ranges::copy_if(tries, std::back_inserter(towards),
-                         [&](const PathTry& one) { return one.to == host; });
-    const bool open = std::ranges::any_of(towards, &std::string::empty, &PathTry::trouble);
+                         [&](const PathProbe& one) { return one.to == host; });
+    const bool open = std::ranges::any_of(towards, &std::string::empty, &PathProbe::trouble);
     if (towards.empty() || open) continue;
     std::set<std::string> addresses;
-    for (const PathTry& one : towards) addresses.insert(one.address);
+    for (const PathProbe& one : towards) addresses.insert(one.address);
     const auto [first, last] = plan.recipe.hosts.ports;
     sentences.push_back(
         fmt::format("host {} lets nobody in at {} (from {}: {}); open the TCP ports {}-{} to the "

@@ -13,7 +13,7 @@
 namespace strait::reach {
 
 // Whether host `from` reaches host `to` at one of its addresses, as it was tried.
-struct PathTry {
+struct PathProbe {
   std::size_t from = 0;
   std::size_t to = 0;
   std::string address;
@@ -31,19 +31,19 @@ struct LinkRoute {
 };
 
 // What has to be tried for a plan: pairs of hosts with a link between them, both ways.
-std::vector<std::pair<std::size_t, std::size_t>> paths_to_try(const plan::Plan& plan);
+std::vector<std::pair<std::size_t, std::size_t>> paths_to_probe(const plan::Plan& plan);
 
 // For every link of the plan, in its order. Whoever the plan has listen does if the other reaches
 // it; else it is the other way round; else they are relayed. Of several addresses the fastest, then
 // the nearest is taken. Links inside a host, and the ends of relayed ones, stay on loopback. Pure.
-std::vector<LinkRoute> choose_routes(const plan::Plan& plan, const std::vector<PathTry>& tries);
+std::vector<LinkRoute> choose_routes(const plan::Plan& plan, const std::vector<PathProbe>& tries);
 
 // The best of the tries from one host to another; null: none got there. Rates and times that are
 // about the same do not decide; then the first one does.
-const PathTry* best_try(const std::vector<PathTry>& tries, std::size_t from, std::size_t to);
+const PathProbe* best_probe(const std::vector<PathProbe>& tries, std::size_t from, std::size_t to);
 
 // Hosts that let nobody in, a sentence each with what to open.
-std::vector<std::string> blocked_hosts(const plan::Plan& plan, const std::vector<PathTry>& tries);
+std::vector<std::string> blocked_hosts(const plan::Plan& plan, const std::vector<PathProbe>& tries);
 
 // Who is relayed and what that costs, loudly; empty: nobody. `step_seconds`: with the relay,
 // by forecast.

@@ -5,13 +5,20 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <climits>
+#include <cstdint>
 #include <cstring>
 #include <memory>
+#include <string_view>
+#include <system_error>
+
+#include "framework/net/run_id.h"
 
 namespace strait::reach {
 namespace {
@@ -105,13 +112,13 @@ BoundPort listen_at(const std::string& address, std::pair<int, int> ports) {
       ports.first, ports.second, address, ports.first, holder.value_or("another process")));
 }
 
-FileDescriptor take_caller(int listener) {
+FileDescriptor accept_connection(int listener) {
   FileDescriptor caller(::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
   if (caller.open()) tune(caller.number());
   return caller;
 }
 
-FileDescriptor begin_dial(const net::Endpoint& place) {
+FileDescriptor start_connect(const net::Endpoint& place) {
   const Addresses found = resolve(place);
   FileDescriptor socket = socket_for(*found, place);
   tune(socket.number());
@@ -121,7 +128,7 @@ FileDescriptor begin_dial(const net::Endpoint& place) {
   return socket;
 }
 
-std::string dial_trouble(int socket) {
+std::string connect_error(int socket) {
   int error = 0;
   socklen_t size = sizeof error;
   if (::getsockopt(socket, SOL_SOCKET, SO_ERROR, &error, &size) != 0) error = errno;
@@ -129,11 +136,11 @@ std::string dial_trouble(int socket) {
 }
 
 FileDescriptor dial(const net::Endpoint& place, Instant deadline) {
-  FileDescriptor socket = begin_dial(place);
+  FileDescriptor socket = start_connect(place);
   if (!await(socket.number(), POLLOUT, deadline)) {
     throw PathError(place.place() + ": no answer; packets to it seem to be dropped");
   }
-  const std::string trouble = dial_trouble(socket.number());
+  const std::string trouble = connect_error(socket.number());
   if (!trouble.empty()) throw PathError(fmt::format("{}: {}", place.place(), trouble));
   return socket;
 }
@@ -178,6 +185,55 @@ int milliseconds_left(Instant deadline) {
   const auto left =
       std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
   return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, INT_MAX));
+}
+
+namespace {
+
+constexpr std::string_view kPreambleMagic = "strait-reach/1 ";  // then the purpose, then the token
+constexpr std::string_view kPurposes = "bdgers";
+constexpr std::size_t kTokenDigits = 32;
+static_assert(kPreambleMagic.size() + 1 + kTokenDigits == kPreambleBytes);
+
+}  // namespace
+
+std::string Preamble::random_token() { return net::RunId::random().hex(); }
+
+PreambleBytes to_bytes(const Preamble& preamble) {
+  std::string words(kPreambleMagic);
+  words += static_cast<char>(preamble.purpose);
+  words += preamble.token;
+  words.resize(kPreambleBytes);
+  PreambleBytes bytes{};
+  std::memcpy(bytes.data(), words.data(), words.size());
+  return bytes;
+}
+
+std::optional<Preamble> parse_preamble(std::span<const std::byte> bytes) {
+  if (bytes.size() != kPreambleBytes) return std::nullopt;
+  std::string words(bytes.size(), '\0');
+  std::memcpy(words.data(), bytes.data(), bytes.size());
+  const char purpose = words[kPreambleMagic.size()];
+  if (!words.starts_with(kPreambleMagic) || kPurposes.find(purpose) == std::string_view::npos) {
+    return std::nullopt;
+  }
+  return Preamble{words.substr(kPreambleMagic.size() + 1), static_cast<Preamble::Purpose>(purpose)};
+}
+
+
+WakeSignal::WakeSignal() : event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  if (!event_.open()) throw std::system_error(errno, std::generic_category(), "eventfd");
+}
+
+void WakeSignal::raise() {
+  const std::uint64_t one = 1;
+  // Full only when it is raised already.
+  static_cast<void>(::write(event_.number(), &one, sizeof one));
+}
+
+void WakeSignal::lower() {
+  std::uint64_t raised = 0;
+  // Empty when nobody has raised it.
+  static_cast<void>(::read(event_.number(), &raised, sizeof raised));
 }
 
 }  // namespace strait::reach

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -31,14 +33,14 @@ struct BoundPort {
 BoundPort listen_at(const std::string& address, std::pair<int, int> ports);
 
 // Whoever has connected; not open where nobody has.
-store::FileDescriptor take_caller(int listener);
+store::FileDescriptor accept_connection(int listener);
 
 // Starts to connect. The socket can be written to once it is there; what is wrong shows at the
 // first use. PathError where the address is none.
-store::FileDescriptor begin_dial(const net::Endpoint& place);
+store::FileDescriptor start_connect(const net::Endpoint& place);
 
 // Why a begun connection failed; empty: it stands.
-std::string dial_trouble(int socket);
+std::string connect_error(int socket);
 
 // Connects, or says by PathError what happened until the deadline.
 store::FileDescriptor dial(const net::Endpoint& place, Instant deadline);
@@ -51,5 +53,48 @@ void send_all(int socket, std::span<const std::byte> bytes, Instant deadline);
 void receive_all(int socket, std::span<std::byte> bytes, Instant deadline);
 
 int milliseconds_left(Instant deadline);
+
+
+// What a plain TCP connection of ours says first: what it wants, and the token that lets it in and
+// nobody else. It guards sockets only. What a relayed link carries stays sealed from end to end,
+// and measurements carry nothing.
+struct Preamble {
+  enum class Purpose : char {
+    relay_binds = 'b',  // to be joined with the end that dials; its stage listens
+    relay_dials = 'd',  // the other end
+    greet = 'g',        // to hear who is there
+    echo = 'e',         // its words back
+    receive = 'r',      // bytes, as many as come
+    send = 's',         // to be told how fast its bytes come
+  };
+
+  static std::string random_token();  // 32 hexadecimal digits, from the kernel's generator
+
+  std::string token;
+  Purpose purpose = Purpose::greet;
+};
+
+// What the relay says to the end that binds once the other is there.
+inline constexpr std::byte kRelayGo{'g'};
+
+inline constexpr std::size_t kPreambleBytes = 48;
+using PreambleBytes = std::array<std::byte, kPreambleBytes>;
+
+PreambleBytes to_bytes(const Preamble& preamble);
+std::optional<Preamble> parse_preamble(std::span<const std::byte> bytes);
+
+
+// A descriptor that poll(2) understands, by which other threads call one that waits there. Many
+// raises are one wake.
+class WakeSignal {
+ public:
+  WakeSignal();
+  void raise();
+  void lower();
+  int number() const { return event_.number(); }
+
+ private:
+  store::FileDescriptor event_;
+};
 
 }  // namespace strait::reach

@@ -5,9 +5,8 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "launcher/recipe/links_reader.h"
-#include "launcher/recipe/links_writer.h"
-#include "launcher/base/user_error.h"
+#include "launcher/recipe/links.h"
+#include "launcher/base/errors.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace strait::recipe;

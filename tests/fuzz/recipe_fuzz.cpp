@@ -6,10 +6,9 @@
 #include <string_view>
 
 #include "framework/sync/methods.h"
-#include "launcher/recipe/part_names.h"
-#include "launcher/recipe/recipe_reader.h"
-#include "launcher/recipe/recipe_writer.h"
-#include "launcher/base/user_error.h"
+#include "launcher/recipe/recipe_keys.h"
+#include "launcher/recipe/recipe_io.h"
+#include "launcher/base/errors.h"
 
 // The rooms that have codecs need libtorch; here their names are enough.
 std::vector<std::string> part_names(strait::recipe::PartKind kind) {

@@ -1,5 +1,5 @@
-// libFuzzer target: any bytes parse to a message or throw MessageError, and a message that was parsed
-// formats to bytes that parse to the same message.
+// libFuzzer target: any bytes parse to a message or throw MessageError, and a message that was
+// parsed formats to bytes that parse to the same message.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

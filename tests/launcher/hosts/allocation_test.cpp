@@ -4,7 +4,7 @@
 
 #include <map>
 
-#include "launcher/base/user_error.h"
+#include "launcher/base/errors.h"
 
 namespace strait::hosts {
 namespace {

@@ -1,4 +1,4 @@
-#include "launcher/hosts/batch_script.h"
+#include "launcher/hosts/slurm_job.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -5,7 +5,7 @@
 
 #include <memory>
 
-#include "launcher/reach/reach_port.h"
+#include "launcher/reach/probe_server.h"
 
 namespace strait::reach {
 namespace {
@@ -21,8 +21,8 @@ struct PortOfHost {
 
   const net::Endpoint& place() const { return port.endpoints().at(0); }
 
-  static inline const std::string token = Ticket::random_token();
-  ReachPort port;
+  static inline const std::string token = Preamble::random_token();
+  ProbeServer port;
 };
 
 TEST(PathMeasure, AHostThatAnswersIsReached) {
@@ -45,7 +45,7 @@ TEST(PathMeasure, AClosedPortAndAWrongTokenAreNoReach) {
     closed = gone.place();
   }
   const PortOfHost host(2);
-  const auto results = dial_all({{1, closed}, {2, host.place()}}, Ticket::random_token(), 3);
+  const auto results = dial_all({{1, closed}, {2, host.place()}}, Preamble::random_token(), 3);
   EXPECT_THAT(results.at(0).trouble, HasSubstr("Connection refused"));
   EXPECT_THAT(results.at(0).trouble, HasSubstr(closed.place()));
   EXPECT_NE(results.at(1).trouble, "");
@@ -85,17 +85,17 @@ TEST(PathMeasure, AHostThatGoesAwayInAMeasurementIsAnError) {
                PathError);
 }
 
-TEST(ReachPort, AnAddressOfAnotherMachineIsATroubleAndNoPort) {
-  const ReachPort port({{"192.0.2.1", "127.0.0.1"}, {0, 0}, PortOfHost::token, 0});
+TEST(ProbeServer, AnAddressOfAnotherMachineIsATroubleAndNoPort) {
+  const ProbeServer port({{"192.0.2.1", "127.0.0.1"}, {0, 0}, PortOfHost::token, 0});
   EXPECT_EQ(port.endpoints().size(), 1U);
   ASSERT_EQ(port.troubles().size(), 1U);
   EXPECT_THAT(port.troubles()[0], HasSubstr("192.0.2.1"));
 }
 
-TEST(ReachPort, ATakenRangeNamesItself) {
+TEST(ProbeServer, ATakenRangeNamesItself) {
   const BoundPort taken = listen_at("127.0.0.1", {0, 0});
   const int number = taken.endpoint.port;
-  const ReachPort port({{"127.0.0.1"}, {number, number}, PortOfHost::token, 0});
+  const ProbeServer port({{"127.0.0.1"}, {number, number}, PortOfHost::token, 0});
   ASSERT_EQ(port.troubles().size(), 1U);
   EXPECT_THAT(port.troubles()[0], HasSubstr(std::to_string(number)));
   EXPECT_THAT(port.troubles()[0], HasSubstr("widen hosts.ports"));

@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "framework/net/node.h"
-#include "launcher/reach/relay_ends.h"
+#include "launcher/reach/relay_client.h"
 
 namespace strait::reach {
 namespace {
@@ -38,10 +38,10 @@ struct Detour {
 
   net::Endpoint place() const { return relay->place("127.0.0.1"); }
 
-  const std::string token = Ticket::random_token();
+  const std::string token = Preamble::random_token();
   std::unique_ptr<Relay> relay = std::make_unique<Relay>(std::pair(0, 0));
-  RelayEnds binding{[](const std::string&) {}};
-  RelayEnds dialling{[](const std::string&) {}};
+  RelayClient binding{[](const std::string&) {}};
+  RelayClient dialling{[](const std::string&) {}};
 };
 
 // A real link, encrypted from end to end, between two nodes that only meet at the relay.
@@ -106,7 +106,7 @@ TEST_F(RelayedLink, FramesPassBothWaysAndAreCounted) {
     expect_frame(*above_, 100 + i);
   }
   EXPECT_GT(detour_.relay->bytes(detour_.token), 20U * 300'000);
-  EXPECT_EQ(detour_.relay->bytes(Ticket::random_token()), 0U);
+  EXPECT_EQ(detour_.relay->bytes(Preamble::random_token()), 0U);
 }
 
 TEST_F(RelayedLink, ARelayThatGoesAndComesAgainLosesNoFrame) {
@@ -149,7 +149,7 @@ struct PlainDetour : Detour {
     const std::array<std::byte, 1> word = {byte_at(0)};
     send_all(caller.number(), word, in_time());
     EXPECT_TRUE(await(stage.socket.number(), POLLIN, in_time()));
-    called = take_caller(stage.socket.number());
+    called = accept_connection(stage.socket.number());
   }
 
   BoundPort stage = listen_at("127.0.0.1", {0, 0});
@@ -204,7 +204,7 @@ TEST(Relay, WhoeverAsksAgainIsToldTheSamePlace) {
   EXPECT_NE(detour.relay->place("127.0.0.2").text(), place.text());
   const net::Endpoint port = detour.dialling.dial(place, detour.token);
   EXPECT_EQ(detour.dialling.dial(place, detour.token).text(), port.text());
-  EXPECT_NE(detour.dialling.dial(place, Ticket::random_token()).text(), port.text());
+  EXPECT_NE(detour.dialling.dial(place, Preamble::random_token()).text(), port.text());
 }
 
 TEST(Relay, WhoHasNoTicketIsShutOut) {
@@ -212,28 +212,28 @@ TEST(Relay, WhoHasNoTicketIsShutOut) {
   const net::Endpoint place = detour.place();
   std::array<std::byte, 1> answer{};
   const store::FileDescriptor stranger = reach::dial(place, in_time());
-  const std::string words(kTicketBytes, 'x');
+  const std::string words(kPreambleBytes, 'x');
   send_all(stranger.number(), std::as_bytes(std::span(words)), in_time());
   EXPECT_THROW(receive_all(stranger.number(), answer, in_time()), PathError);
   const store::FileDescriptor guesser = reach::dial(place, in_time());
-  const Ticket guessed{Ticket::random_token(), Ticket::Wish::relay_binds};
+  const Preamble guessed{Preamble::random_token(), Preamble::Purpose::relay_binds};
   send_all(guesser.number(), to_bytes(guessed), in_time());
   EXPECT_THROW(receive_all(guesser.number(), answer, in_time()), PathError);
 }
 
-TEST(Ticket, ReadsBackAndRefusesWhatItIsNot) {
-  const Ticket ticket{Ticket::random_token(), Ticket::Wish::relay_dials};
-  const auto read = parse_ticket(to_bytes(ticket));
+TEST(Preamble, ReadsBackAndRefusesWhatItIsNot) {
+  const Preamble preamble{Preamble::random_token(), Preamble::Purpose::relay_dials};
+  const auto read = parse_preamble(to_bytes(preamble));
   ASSERT_TRUE(read);
-  EXPECT_EQ(read->token, ticket.token);
-  EXPECT_EQ(read->wish, ticket.wish);
-  TicketBytes broken = to_bytes(ticket);
+  EXPECT_EQ(read->token, preamble.token);
+  EXPECT_EQ(read->purpose, preamble.purpose);
+  PreambleBytes broken = to_bytes(preamble);
   broken[0] = std::byte{0};
-  EXPECT_FALSE(parse_ticket(broken));
-  broken = to_bytes(ticket);
+  EXPECT_FALSE(parse_preamble(broken));
+  broken = to_bytes(preamble);
   broken[15] = std::byte{'?'};
-  EXPECT_FALSE(parse_ticket(broken));
-  EXPECT_FALSE(parse_ticket(std::span(broken).first(20)));
+  EXPECT_FALSE(parse_preamble(broken));
+  EXPECT_FALSE(parse_preamble(std::span(broken).first(20)));
 }
 
 }  // namespace

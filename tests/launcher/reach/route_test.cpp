@@ -40,17 +40,17 @@ plan::Plan plan_of_two_hosts() {
   return plan;
 }
 
-PathTry reached(std::size_t from, std::size_t to, const std::string& address, double took = 0.01,
+PathProbe reached(std::size_t from, std::size_t to, const std::string& address, double took = 0.01,
                 double rate = 0) {
   return {from, to, address, "", took, rate};
 }
 
-PathTry failed(std::size_t from, std::size_t to, const std::string& address) {
+PathProbe failed(std::size_t from, std::size_t to, const std::string& address) {
   return {from, to, address, kRefused, 0, 0};
 }
 
 TEST(Routes, OnlyPairsOfHostsWithALinkAreTriedBothWays) {
-  EXPECT_THAT(paths_to_try(plan_of_two_hosts()), ElementsAre(Pair(0, 1), Pair(1, 0)));
+  EXPECT_THAT(paths_to_probe(plan_of_two_hosts()), ElementsAre(Pair(0, 1), Pair(1, 0)));
 }
 
 TEST(Routes, WhoListensByPlanDoesSoWhereItIsReached) {
@@ -82,7 +82,7 @@ TEST(Routes, WhoCannotMeetAtAllIsRelayedFromLoopback) {
 }
 
 TEST(Routes, TheFastestAddressIsTakenThenTheNearest) {
-  const auto address = [](std::vector<PathTry> tries) {
+  const auto address = [](std::vector<PathProbe> tries) {
     return choose_routes(plan_of_two_hosts(), tries).at(0).address;
   };
   EXPECT_EQ(address({reached(0, 1, "10.0.0.2", 0.001, 1e7), reached(0, 1, "10.1.0.2", 0.02, 1e8)}),

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "framework/net/memory_link.h"
-#include "launcher/hosts/service_link.h"
-#include "launcher/reach/reach.h"
-#include "launcher/reach/reach_end.h"
+#include "launcher/hosts/agent_message.h"
+#include "launcher/reach/reach_client.h"
+#include "launcher/reach/reach_service.h"
 
 namespace strait::reach {
 
@@ -22,25 +22,25 @@ struct ServedHosts {
   static ComputeMeasured nothing_measured(const MeasureCompute& /*order*/) { return {}; }
 
   explicit ServedHosts(std::size_t count, const MeasureFunction& measure = nothing_measured) {
-    std::vector<Reach::Host> hosts;
+    std::vector<ReachClient::Host> hosts;
     for (std::size_t i = 0; i < count; ++i) {
       const auto keeper = net::ProcessName::keeper(static_cast<std::uint32_t>(i));
       const auto launcher = net::ProcessName::coordinator();
       auto [near, far] = net::memory_link({launcher, {}, 1, options(keeper, keeper)},
                                           {keeper, {}, 1, options(keeper, launcher)});
       hosts.push_back({"h" + std::to_string(i), std::move(near)});
-      ends.push_back(std::make_unique<ReachEnd>(std::move(far), static_cast<std::uint32_t>(i),
+      ends.push_back(std::make_unique<ReachService>(std::move(far), static_cast<std::uint32_t>(i),
                                                 std::pair(0, 0), measure));
     }
-    reach = std::make_unique<Reach>(std::move(hosts));
+    reach = std::make_unique<ReachClient>(std::move(hosts));
   }
 
   static net::LinkOptions options(net::ProcessName keeper, net::ProcessName peer) {
     return hosts::service_link(hosts::kReachService, keeper, peer, "", std::chrono::seconds(60));
   }
 
-  std::vector<std::unique_ptr<ReachEnd>> ends;
-  std::unique_ptr<Reach> reach;
+  std::vector<std::unique_ptr<ReachService>> ends;
+  std::unique_ptr<ReachClient> reach;
 };
 
 }  // namespace strait::reach

@@ -1,0 +1,272 @@
+#include "launcher/agent/agent_entry.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <spdlog/spdlog.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <climits>
+#include <csignal>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <sstream>
+#include <string>
+#include <system_error>
+
+#include "framework/store/file_descriptor.h"
+#include "launcher/agent/host_agent.h"
+#include "launcher/base/build_id.h"
+#include "launcher/base/errors.h"
+#include "launcher/base/read_all.h"
+#include "launcher/base/text.h"
+#include "launcher/hosts/agent_greeting.h"
+#include "launcher/hosts/agent_job.h"
+#include "launcher/hosts/agent_paths.h"
+#include "launcher/hosts/allocation.h"
+#include "launcher/hosts/host_facts.h"
+#include "launcher/hosts/host_inspection.h"
+#include "launcher/process/run_program.h"
+
+namespace strait::agent {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+// The launcher waits for its other hosts before it hands out jobs.
+constexpr auto kJobLimit = std::chrono::seconds(180);
+constexpr std::uint32_t kLargestJob = 64U << 20U;
+constexpr auto kLoadLimit = std::chrono::seconds(20);  // libtorch from a slow disk
+
+// Writes all or ends: nobody is left to tell.
+void say(int output, const std::string& line) {
+  for (std::size_t at = 0; at < line.size();) {
+    const ssize_t sent = ::write(output, line.data() + at, line.size() - at);
+    if (sent < 0 && errno != EINTR) ::_exit(number(base::ExitCode::peer_lost));
+    if (sent > 0) at += static_cast<std::size_t>(sent);
+  }
+}
+
+void read_before(int input, char* to, std::size_t size, Clock::time_point deadline) {
+  while (size > 0) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+    pollfd waited{input, POLLIN, 0};
+    if (left.count() <= 0) {
+      throw base::UserError(base::ExitCode::stalled,
+                      fmt::format("the launcher greeted, but sent no job within {} s",
+                                  std::chrono::seconds(kJobLimit).count()));
+    }
+    ::poll(&waited, 1, static_cast<int>(std::min<std::int64_t>(left.count(), INT_MAX)));
+    if (waited.revents == 0) continue;
+    const ssize_t got = ::read(input, to, size);
+    if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+    if (got <= 0) {
+      throw base::UserError(base::ExitCode::peer_lost, "the launcher hung up before it had sent a job");
+    }
+    to += got;
+    size -= static_cast<std::size_t>(got);
+  }
+}
+
+std::string read_request(int input) {
+  const auto deadline = Clock::now() + kJobLimit;
+  std::array<unsigned char, 4> prefix{};
+  read_before(input, static_cast<char*>(static_cast<void*>(prefix.data())), prefix.size(),
+              deadline);
+  std::uint32_t size = 0;
+  std::memcpy(&size, prefix.data(), prefix.size());
+  if (size > kLargestJob) {
+    throw base::UserError(base::ExitCode::mismatch, fmt::format("a job of {} bytes was announced; at most {} "
+                                                    "are possible",
+                                                    size, kLargestJob));
+  }
+  std::string text(size, '\0');
+  read_before(input, text.data(), text.size(), deadline);
+  return text;
+}
+
+hosts::AgentGreeting greeting_of_this_host() {
+  hosts::AgentGreeting greeting;
+  greeting.build = base::build_id();
+  std::array<char, HOST_NAME_MAX + 1> name{};
+  if (::gethostname(name.data(), name.size() - 1) == 0) greeting.host_name = name.data();
+  if (const char* connection = std::getenv("SSH_CONNECTION")) {
+    // "their address, their port, our address, our port"
+    std::istringstream words(connection);
+    std::string port;
+    words >> greeting.caller >> port >> greeting.reached;
+  }
+  greeting.clock = std::chrono::duration_cast<std::chrono::seconds>(
+                       std::chrono::system_clock::now().time_since_epoch())
+                       .count();
+  return greeting;
+}
+
+// The file that the keeper's words go to. UserError: it cannot work here.
+store::FileDescriptor open_agent_log(const hosts::AgentJob& job) {
+  const fs::path directory = hosts::agent_directory(job.directory);
+  hosts::check_host_directory(directory);
+  const fs::path logs = hosts::host_run_directory(directory, job.run_name, job.run) / "logs";
+  std::error_code failed;
+  fs::create_directories(logs, failed);
+  const fs::path file = logs / hosts::kAgentLog;
+  store::FileDescriptor log(
+      ::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0644));
+  if (!log.open()) {
+    throw base::UserError(base::ExitCode::storage_io,
+                    fmt::format("cannot write {}: {}", file.string(), std::strerror(errno)));
+  }
+  return log;
+}
+
+// In the keeper: nothing of ssh's session is held any more, or ssh would wait for us.
+void leave_session(const store::FileDescriptor& log) {
+  ::setsid();
+  const store::FileDescriptor nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  ::dup2(nothing.number(), 0);
+  ::dup2(log.number(), 1);
+  ::dup2(log.number(), 2);
+  ::syscall(SYS_close_range, 3U, ~0U, 0U);
+  // A run goes on wherever it was started from; and who logs out has left already.
+  ::signal(SIGHUP, SIG_IGN);
+  [[maybe_unused]] const int stayed = ::chdir("/");
+}
+
+// Until the launcher hangs up: as long as this connection stands it sees that this host lives.
+void stay_for(int input) {
+  const auto deadline = Clock::now() + kJobLimit;
+  while (true) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+    if (left.count() <= 0) return;
+    pollfd waited{input, POLLIN, 0};
+    ::poll(&waited, 1, static_cast<int>(left.count()));
+    char ignored = 0;
+    const ssize_t got = waited.revents == 0 ? 1 : ::read(input, &ignored, 1);
+    if (got == 0 || (got < 0 && errno != EINTR && errno != EAGAIN)) return;
+  }
+}
+
+// Whether stages would come up here: this program alone needs none of the libraries that they do.
+void check_stage_program(hosts::HostInspection& look) {
+  if (!look.objection.empty()) return;
+  const process::ProgramAnswer answer = process::run_program({stage_program_here(), "--check"}, kLoadLimit);
+  if (answer.succeeded() && answer.out == fmt::format("strait-stage {}\n", base::build_id())) return;
+  look.objection = fmt::format(
+      "what stages need cannot be loaded there ({}); bring this build there with: strait install "
+      "--hosts RECIPE",
+      answer.succeeded() ? "it is " + base::printable(answer.out) : answer.complaint());
+  look.objection_code = base::ExitCode::mismatch;
+}
+
+base::ExitCode serve_ssh_request(int input, int output) {
+  const std::string request = read_request(input);
+  if (const auto look = hosts::inspection_request_from(request)) {
+    hosts::HostInspection seen = hosts::inspect_this_host(*look);
+    check_stage_program(seen);
+    say(output, hosts::to_line(seen));
+    return base::ExitCode::done;
+  }
+  const hosts::AgentJob job = hosts::parse_agent_job(request);
+  store::FileDescriptor log = open_agent_log(job);
+  const int keeper = ::fork();
+  if (keeper < 0) {
+    throw base::UserError(base::ExitCode::internal, fmt::format("cannot fork: {}", std::strerror(errno)));
+  }
+  if (keeper == 0) {
+    leave_session(log);
+    log.release();  // closed above
+    return run_agent(job);
+  }
+  say(output, hosts::to_line(hosts::AgentAnswer{keeper, 0, ""}));
+  stay_for(input);
+  return base::ExitCode::done;
+}
+
+}  // namespace
+
+base::ExitCode run_agent_over_ssh(int input, int output) {
+  say(output, hosts::to_line(greeting_of_this_host()));
+  try {
+    return serve_ssh_request(input, output);
+  } catch (const std::exception& error) {
+    const base::Failure failure = base::describe_failure(error);
+    say(output, hosts::to_line(hosts::AgentAnswer{0, number(failure.code), failure.text}));
+    return failure.code;
+  }
+}
+
+namespace {
+
+constexpr std::size_t kMostToken = 16U << 20U;
+constexpr std::chrono::seconds kTokenLimit{60};
+
+std::string token_text(const std::string& token) {
+  if (token == "-")
+    return base::read_all(STDIN_FILENO, "the run token on stdin", kMostToken, kTokenLimit);
+  const store::FileDescriptor file(::open(token.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.open()) {
+    throw base::UserError(base::ExitCode::bad_input,
+                    fmt::format("cannot read the run token {}: {}; strait run writes one for each "
+                                "host while it waits for them",
+                                token, std::strerror(errno)));
+  }
+  return base::read_all(file.number(), "the run token " + token, kMostToken, kTokenLimit);
+}
+
+}  // namespace
+
+base::ExitCode run_agent_from_token(const std::string& token) {
+  try {
+    const hosts::AgentJob job = hosts::parse_agent_job(token_text(token));
+    if (job.build != base::build_id()) {
+      throw base::UserError(base::ExitCode::mismatch,
+                      fmt::format("the run token is of build {}, but this is build {}; install the "
+                                  "launcher's build here",
+                                  job.build, base::build_id()));
+    }
+    return run_agent(job);
+  } catch (const base::UserError& error) {
+    spdlog::error("{}", error.what());
+    return error.code();
+  }
+}
+
+namespace {
+
+constexpr std::size_t kMostJobs = 64U << 20U;
+constexpr std::chrono::seconds kJobsLimit{60};
+
+std::size_t task_number() {
+  const std::string text = hosts::own_variable("SLURM_PROCID");
+  std::size_t number = 0;
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error == std::errc() && rest == text.data() + text.size()) return number;
+  throw base::UserError(base::ExitCode::bad_input,
+                  "--keep-of is for srun, which says in SLURM_PROCID which of its tasks this is");
+}
+
+}  // namespace
+
+base::ExitCode run_agent_of_slurm_step(int input) {
+  try {
+    const std::size_t task = task_number();
+    const hosts::AgentJob job =
+        hosts::unpack_job(base::read_all(input, "the text with the keepers' jobs", kMostJobs, kJobsLimit), task);
+    spdlog::info("node {}", hosts::own_variable("SLURMD_NODENAME"));
+    return run_agent(job);
+  } catch (const base::UserError& error) {
+    spdlog::error("{}", error.what());
+    return error.code();
+  }
+}
+
+}  // namespace strait::agent

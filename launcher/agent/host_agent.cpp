@@ -1,0 +1,270 @@
+#include "launcher/agent/host_agent.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <spdlog/spdlog.h>
+
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "framework/net/node.h"
+#include "launcher/agent/agent_transfer.h"
+#include "launcher/base/build_id.h"
+#include "launcher/base/errors.h"
+#include "launcher/hosts/agent_message.h"
+#include "launcher/hosts/agent_paths.h"
+#include "launcher/hosts/host_facts.h"
+#include "launcher/process/local_backend.h"
+#include "launcher/reach/reach_service.h"
+
+namespace strait::agent {
+
+// Follows a file that somebody else writes to the end of.
+class LogFollower {
+ public:
+  // Begins behind what is there now.
+  explicit LogFollower(std::filesystem::path file);
+  LogFollower() = default;
+
+  // What has come since, some KiB at most; empty: nothing, or the file cannot be read now.
+  std::string take();
+
+ private:
+  std::filesystem::path file_;
+  std::uint64_t taken_ = 0;
+};
+
+namespace {
+
+// Below the limit of a text in a message, even where every byte has to be replaced.
+constexpr std::size_t kMostAtOnce = 8192;
+
+}  // namespace
+
+LogFollower::LogFollower(std::filesystem::path file) : file_(std::move(file)) {
+  std::error_code absent;
+  const std::uintmax_t size = std::filesystem::file_size(file_, absent);
+  taken_ = absent ? 0 : size;
+}
+
+std::string LogFollower::take() {
+  std::ifstream in(file_, std::ios::binary);
+  in.seekg(static_cast<std::streamoff>(taken_));
+  std::string text(kMostAtOnce, '\0');
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(in.gcount()));
+  taken_ += text.size();
+  return text;
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kServeTick = std::chrono::milliseconds(50);
+constexpr auto kLogEvery = std::chrono::milliseconds(500);
+constexpr auto kLeaveTaking = std::chrono::seconds(5);
+constexpr auto kAnswerLimit = std::chrono::seconds(30);
+
+net::NodeOptions agent_node(const hosts::AgentJob& job) {
+  net::NodeOptions options;
+  options.name = job.name();
+  options.run = job.run;
+  options.generation = job.generation;
+  options.keys = job.keys;
+  options.on_event = [](const std::string& event) { spdlog::info("{}", event); };
+  return options;
+}
+
+// Before the first thread: what is started inherits it.
+void take_environment(const hosts::AgentJob& job) {
+  for (const auto& [name, value] : job.environment) ::setenv(name.c_str(), value.c_str(), 1);
+  if (job.devices.empty()) return;
+  ::setenv("CUDA_VISIBLE_DEVICES", fmt::format("{}", fmt::join(job.devices, ",")).c_str(), 1);
+}
+
+// Until the launcher has heard us: a keeper of an earlier start gets no answer.
+void present(net::Link& link, const hosts::AgentJob& job, const hosts::HostFacts& facts) {
+  std::string why = "silence";
+  try {
+    link.send(format(hosts::AgentHello{facts}));
+    if (link.flush(Clock::now() + kAnswerLimit)) return;
+  } catch (const net::LinkError& error) {
+    why = error.what();
+  }
+  throw base::UserError(
+      base::ExitCode::peer_lost,
+      fmt::format("the launcher of run {} at {} does not answer to this host's token ({}): the run "
+                  "has ended or was started again, and the token has expired, or no way leads "
+                  "there from here",
+                  job.run_name, job.endpoints.at(hosts::kAgentService), why));
+}
+
+// What was said last gets its time, unless the launcher wants no more of it and has hung up.
+void take_leave(net::Link& link) {
+  try {
+    link.flush(Clock::now() + kLeaveTaking);
+  } catch (const net::LinkError& error) {
+    spdlog::info("{}", error.what());
+  }
+}
+
+// The processes of a host, by the words of the launcher.
+class Keeper {
+ public:
+  Keeper(const hosts::AgentJob& job, const fs::path& directory, net::Link& link)
+      : directory_(hosts::host_run_directory(directory, job.run_name, job.run)), link_(link) {
+    fs::create_directories(directory_ / "logs");
+  }
+
+  // Nothing was ever started here: then the run's directory goes, unless there is more in it than
+  // this keeper's own log. What a run shipped or wrote stays.
+  void tidy() const {
+    if (used_) return;
+    std::error_code not_empty;
+    const fs::path logs = directory_ / "logs";
+    for (const fs::directory_entry& entry : fs::directory_iterator(logs, not_empty)) {
+      if (entry.path().filename() != hosts::kAgentLog) return;
+    }
+    for (const fs::directory_entry& entry : fs::directory_iterator(directory_, not_empty)) {
+      if (entry.path() != logs) return;
+    }
+    fs::remove(logs / hosts::kAgentLog, not_empty);
+    fs::remove(logs, not_empty);
+    fs::remove(directory_, not_empty);
+  }
+
+  // True: stay.
+  bool serve() {
+    if (const auto frame = link_.receive_until(Clock::now() + kServeTick)) {
+      const hosts::LauncherMessage message = hosts::parse_launcher_message(*frame);
+      if (std::holds_alternative<hosts::Leave>(message)) return false;
+      if (const auto* start = std::get_if<hosts::StartProcess>(&message)) begin(*start);
+      if (const auto* end = std::get_if<hosts::EndProcess>(&message)) finish(*end);
+    }
+    look_for_ends();
+    if (Clock::now() - logged_ >= kLogEvery) pump_logs();
+    return true;
+  }
+
+ private:
+  struct Kept {
+    std::unique_ptr<process::Process> process;
+    LogFollower log;
+  };
+
+  void begin(const hosts::StartProcess& start) {
+    used_ = true;
+    const fs::path log = directory_ / "logs" / (start.process.text() + ".log");
+    try {
+      process::Launch launch;
+      launch.process = start.process;
+      launch.argv = {stage_program_here()};
+      launch.input = start.job;
+      launch.log = log;
+      LogFollower pump(log);  // what earlier generations wrote has been told
+      kept_[start.process] = {backend_.start(launch), std::move(pump)};
+      link_.send(format(hosts::ProcessStarted{start.process, kept_[start.process].process->pid()}));
+    } catch (const base::UserError& error) {
+      link_.send(format(hosts::ProcessRefused{start.process, error.code(), error.what()}));
+    }
+  }
+
+  void finish(const hosts::EndProcess& end) {
+    const auto found = kept_.find(end.process);
+    if (found == kept_.end()) return;
+    if (end.kill) {
+      found->second.process->kill();
+    } else {
+      found->second.process->ask_to_end();
+    }
+  }
+
+  void look_for_ends() {
+    for (auto at = kept_.begin(); at != kept_.end();) {
+      const std::optional<process::ExitStatus> status = at->second.process->ended();
+      if (!status) {
+        ++at;
+        continue;
+      }
+      pump(at->first, at->second.log);
+      hosts::ProcessEnded ended{at->first, {}, {}};
+      if (status->code) ended.code = *status->code;
+      if (status->signal) ended.signal = *status->signal;
+      spdlog::info("{} {}", at->first.describe(), status->sentence());
+      link_.send(format(ended));
+      at = kept_.erase(at);
+    }
+  }
+
+  void pump_logs() {
+    logged_ = Clock::now();
+    for (auto& [name, kept] : kept_) pump(name, kept.log);
+  }
+
+  void pump(net::ProcessName name, LogFollower& log) {
+    for (std::string text = log.take(); !text.empty(); text = log.take()) {
+      link_.send(format(hosts::LogText{name, std::move(text)}));
+    }
+  }
+
+  const fs::path directory_;
+  net::Link& link_;
+  process::LocalBackend backend_;
+  std::map<net::ProcessName, Kept> kept_;  // its end kills who is left
+  Clock::time_point logged_;
+  bool used_ = false;
+};
+
+}  // namespace
+
+std::string stage_program_here() {
+  const std::string path = fs::read_symlink("/proc/self/exe").string();
+  return fs::exists(path) ? path : "/proc/self/exe";
+}
+
+base::ExitCode run_agent(const hosts::AgentJob& job) {
+  try {
+    take_environment(job);
+    const fs::path directory = hosts::agent_directory(job.directory);
+    fs::create_directories(directory);
+    spdlog::info("keeper of {} (host {} of run {}, generation {}), build {}", job.host_name,
+                 job.host, job.run.hex(), job.generation, base::build_id());
+    net::Node node(agent_node(job));
+    const std::string& endpoint = job.endpoints.at(hosts::kAgentService);
+    const std::unique_ptr<net::Link> link = node.connect(
+        endpoint, hosts::service_link(hosts::kAgentService, job.name(), net::ProcessName::coordinator(),
+                               job.launcher_key, std::chrono::seconds(job.hold)));
+    const hosts::HostFacts facts = hosts::facts_of_this_host(directory, endpoint);
+    present(*link, job, facts);
+    const reach::ReachService reach(
+        node.connect(job.endpoints.at(hosts::kReachService),
+                     hosts::service_link(hosts::kReachService, job.name(), net::ProcessName::coordinator(),
+                                  job.launcher_key, std::chrono::seconds(job.hold))),
+        job.host, job.ports,
+        [](const reach::MeasureCompute& order) { return reach::measure_in_subprocess(stage_program_here(), order); });
+    const AgentTransfer ship(node, job, directory, job.address.empty() ? facts.address : job.address);
+    Keeper keeper(job, directory, *link);
+    while (keeper.serve()) {
+    }
+    spdlog::info("the launcher lets this host go");
+    take_leave(*link);
+    keeper.tidy();
+    return base::ExitCode::done;
+  } catch (const std::exception& error) {
+    const base::Failure failure = base::describe_failure(error);
+    spdlog::error("{}", failure.text);
+    return failure.code;
+  }
+}
+
+}  // namespace strait::agent

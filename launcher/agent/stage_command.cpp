@@ -1,0 +1,66 @@
+#include "launcher/agent/stage_command.h"
+
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <cxxopts.hpp>
+#include <filesystem>
+#include <iostream>
+#include <string>
+
+#include "launcher/base/build_id.h"
+#include "launcher/agent/agent_entry.h"
+
+namespace strait::agent {
+
+// Everything secret arrives on stdin, because argv and the environment can be read by others on
+// the host.
+int run_stage_command(int argc, char** argv, const std::function<base::ExitCode(TorchCommand)>& compute) {
+  cxxopts::Options options(
+      "strait-stage",
+      "One stage of a run, or the keeper of a host. strait starts it; people only join.");
+  options.add_options()("version", "print the build and leave")("help", "print this and leave")(
+      "keep", "keep this host for a run; called over ssh")(
+      "keep-of", "keep this node for a run; called by srun")(
+      "join", "keep this host for the run that a token is of; FILE, or - for stdin",
+      cxxopts::value<std::string>(), "FILE")("measure", "measure this host; called by its keeper")(
+      "check", "load all that a stage needs, print the build and leave");
+  TorchCommand errand = TorchCommand::stage;
+  cxxopts::ParseResult given;
+  try {
+    given = options.parse(argc, argv);
+    if (given.count("help") != 0) {
+      std::cout << options.help() << '\n';
+      return 0;
+    }
+    if (given.count("version") != 0) {
+      std::cout << "strait-stage " << base::build_id() << '\n';
+      return 0;
+    }
+    if (given.count("measure") != 0) errand = TorchCommand::measure;
+    if (given.count("check") != 0) errand = TorchCommand::check;
+  } catch (const cxxopts::exceptions::exception& error) {
+    std::cerr << "strait-stage: " << error.what() << "; --help lists the options\n";
+    return number(base::ExitCode::bad_input);
+  }
+  spdlog::set_default_logger(spdlog::stderr_logger_mt("strait-stage"));
+  spdlog::set_pattern("%Y-%m-%d %H:%M:%S.%e %l %v");
+  if (given.count("keep") != 0) return number(run_agent_over_ssh(STDIN_FILENO, STDOUT_FILENO));
+  if (given.count("keep-of") != 0) return number(run_agent_of_slurm_step(STDIN_FILENO));
+  if (given.count("join") != 0) return number(run_agent_from_token(given["join"].as<std::string>()));
+  return number(compute(errand));
+}
+
+base::ExitCode exec_torch_program(char** argv) {
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe");
+  const std::string program = self.parent_path() / "strait-stage-torch";
+  ::execv(program.c_str(), argv);
+  spdlog::error("cannot run {}: {}; it belongs beside strait-stage: install both again", program,
+                std::strerror(errno));
+  return base::ExitCode::mismatch;
+}
+
+}  // namespace strait::agent

@@ -1,0 +1,85 @@
+#include "launcher/hosts/agent_greeting.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "framework/store/bounded_json.h"
+
+namespace strait::hosts {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::string_view kGreetingMarker = "strait-keeper-here ";
+constexpr std::string_view kAnswerMarker = "strait-keeper-says ";
+constexpr std::int64_t kClocksApart = 300;  // seconds
+
+std::string marked(std::string_view marker, const json& value) {
+  return std::string(marker) + value.dump(-1, ' ', true, json::error_handler_t::replace) + "\n";
+}
+
+// What follows a marker, however much noise without a line's end stands before it.
+std::optional<json> json_behind(std::string_view marker, const std::string& line) {
+  const std::size_t at = line.find(marker);
+  if (at == line.npos) return std::nullopt;
+  try {
+    return store::parse_bounded_json(line.substr(at + marker.size()));
+  } catch (const store::JsonError&) {
+    return std::nullopt;  // torn by noise: not the line that we wait for
+  }
+}
+
+}  // namespace
+
+std::string to_line(const AgentGreeting& greeting) {
+  return marked(kGreetingMarker, {{"build", greeting.build},
+                                  {"host_name", greeting.host_name},
+                                  {"caller", greeting.caller},
+                                  {"reached", greeting.reached},
+                                  {"clock", greeting.clock}});
+}
+
+std::string to_line(const AgentAnswer& answer) {
+  return marked(kAnswerMarker,
+                {{"pid", answer.pid}, {"code", answer.code}, {"error", answer.error}});
+}
+
+std::optional<AgentGreeting> greeting_from(const std::string& line) {
+  const std::optional<json> said = json_behind(kGreetingMarker, line);
+  if (!said || !said->is_object()) return std::nullopt;
+  // Only what every build ever says is asked for here: of another build no more need be understood.
+  try {
+    return AgentGreeting{said->at("build"), said->value("host_name", ""),
+                          said->value("caller", ""), said->value("reached", ""),
+                          said->value("clock", std::int64_t{0})};
+  } catch (const json::exception&) {
+    return std::nullopt;
+  }
+}
+
+std::optional<AgentAnswer> answer_from(const std::string& line) {
+  const std::optional<json> said = json_behind(kAnswerMarker, line);
+  if (!said || !said->is_object()) return std::nullopt;
+  try {
+    return AgentAnswer{said->at("pid"), said->at("code"), said->at("error")};
+  } catch (const json::exception&) {
+    return std::nullopt;
+  }
+}
+
+std::string clock_warning(const std::string& host, std::int64_t theirs, std::int64_t ours) {
+  const std::int64_t apart = std::abs(theirs - ours);
+  if (apart <= kClocksApart) return "";
+  const std::string how_much =
+      apart < 7200 ? fmt::format("{} minutes", apart / 60) : fmt::format("{} hours", apart / 3600);
+  return fmt::format(
+      "the clock of {} is {} {} this machine's; the run does not mind, but its logs will not "
+      "agree: "
+      "set it by NTP",
+      host, how_much, theirs < ours ? "behind" : "ahead of");
+}
+
+}  // namespace strait::hosts

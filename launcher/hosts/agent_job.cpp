@@ -1,0 +1,81 @@
+#include "launcher/hosts/agent_job.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "framework/store/bounded_json.h"
+#include "launcher/base/errors.h"
+#include "launcher/base/json_fields.h"
+
+namespace strait::hosts {
+
+void describe(auto& f, base::Is<AgentJob> auto& m) {
+  f("run", m.run), f("run_name", m.run_name), f("generation", m.generation), f("host", m.host);
+  f("host_name", m.host_name), f("build", m.build), f("public_key", m.keys.public_key);
+  f("secret_key", m.keys.secret_key), f("launcher_key", m.launcher_key);
+  f("endpoints", m.endpoints), f("keeper_keys", m.agent_keys), f("directory", m.directory);
+  f("environment", m.environment), f("address", m.address), f("devices", m.devices);
+  f("ports", m.ports), f("hold", m.hold), f("up_megabits", m.up_megabits);
+  f("down_megabits", m.down_megabits);
+}
+
+std::string to_text(const AgentJob& job) { return base::to_object(job).dump(); }
+
+AgentJob parse_agent_job(const std::string& text) {
+  const auto refuse = [](const char* cause) -> base::UserError {
+    return {base::ExitCode::mismatch,
+            fmt::format("this is not a run token of this build: {}", cause)};
+  };
+  try {
+    return base::from_object<AgentJob>(store::parse_bounded_json(text), "run token");
+  } catch (const store::JsonError& error) {
+    throw refuse(error.what());
+  } catch (const base::MessageError& error) {
+    throw refuse(error.what());
+  }
+}
+
+namespace {
+
+using nlohmann::json;
+
+// As long as there are hosts, in the job of every host.
+constexpr const char* kCommonPart = "keeper_keys";
+
+}  // namespace
+
+std::string pack_jobs(const std::vector<AgentJob>& jobs) {
+  json packed = {{"jobs", json::array()}};
+  for (const AgentJob& job : jobs) {
+    json one = json::parse(to_text(job));
+    packed[kCommonPart] = std::move(one[kCommonPart]);
+    one.erase(kCommonPart);
+    packed["jobs"].push_back(std::move(one));
+  }
+  return packed.dump();
+}
+
+AgentJob unpack_job(const std::string& text, std::size_t index) {
+  try {
+    const json packed = store::parse_bounded_json(text);
+    const json& jobs = packed.at("jobs");
+    if (index >= jobs.size()) {
+      throw base::UserError(base::ExitCode::mismatch,
+                      fmt::format("there are jobs for {} keepers, but this one is number {} of its "
+                                  "Slurm step (counted from 0)",
+                                  jobs.size(), index));
+    }
+    json one = jobs.at(index);
+    one[kCommonPart] = packed.at(kCommonPart);
+    return parse_agent_job(one.dump());
+  } catch (const store::JsonError& error) {
+    throw base::UserError(base::ExitCode::mismatch,
+                    fmt::format("these are no jobs of keepers: {}", error.what()));
+  } catch (const json::exception& error) {
+    throw base::UserError(base::ExitCode::mismatch,
+                    fmt::format("these are no jobs of keepers of this build: {}", error.what()));
+  }
+}
+
+}  // namespace strait::hosts

@@ -1,0 +1,67 @@
+#include "launcher/hosts/agent_starters.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <utility>
+
+#include "launcher/hosts/ssh_session.h"
+#include "launcher/hosts/join_starter.h"
+#include "launcher/hosts/slurm_step.h"
+#include "launcher/base/errors.h"
+
+namespace strait::hosts {
+namespace {
+
+std::shared_ptr<LoginProgress> progress_from_now() {
+  return std::make_shared<LoginProgress>(std::chrono::steady_clock::now().time_since_epoch());
+}
+
+std::unique_ptr<AgentStarter> ssh_call(const recipe::Recipe::Hosts& hosts, std::size_t host,
+                                   std::shared_ptr<LoginProgress> progress) {
+  return std::make_unique<SshSession>(
+      SshTarget{hosts.list.at(host).name, hosts.ssh_config, hosts.address, std::move(progress)});
+}
+
+std::vector<std::unique_ptr<AgentStarter>> ssh_starters(const recipe::Recipe::Hosts& hosts,
+                                                 const std::set<std::size_t>& left_out) {
+  std::vector<std::unique_ptr<AgentStarter>> calls;
+  const auto progress = hosts.list.size() > 1 ? progress_from_now() : nullptr;
+  for (std::size_t i = 0; i < hosts.list.size(); ++i) {
+    calls.push_back(left_out.contains(i) ? nullptr : ssh_call(hosts, i, progress));
+  }
+  return calls;
+}
+
+}  // namespace
+
+std::vector<std::unique_ptr<AgentStarter>> call_hosts(const plan::Plan& plan,
+                                                  const std::filesystem::path& run,
+                                                  const std::set<std::size_t>& left_out) {
+  switch (plan.recipe.hosts.backend) {
+    case recipe::BackendKind::ssh:
+      return ssh_starters(plan.recipe.hosts, left_out);
+    case recipe::BackendKind::slurm:
+      return slurm_starters(plan, run);
+    case recipe::BackendKind::join:
+      return join_starters(plan, run);
+    case recipe::BackendKind::local:
+      break;
+  }
+  throw base::UserError(base::ExitCode::internal, "a local run calls no hosts");
+}
+
+// The others train meanwhile, so nobody waits for long.
+std::unique_ptr<AgentStarter> agent_starter_in_run(const plan::Plan& plan, std::size_t host) {
+  const recipe::Recipe::Hosts& settings = plan.recipe.hosts;
+  if (settings.backend == recipe::BackendKind::ssh) return ssh_call(settings, host, progress_from_now());
+  throw base::UserError(
+      base::ExitCode::bad_input,
+      fmt::format("host {} is lost, and {}; stop the run, and strait resume brings all back",
+                  plan.hosts.at(host).name,
+                  settings.backend == recipe::BackendKind::slurm
+                      ? "the nodes of a Slurm job are taken into a run when it starts"
+                      : "hosts that join by a token are let in when a run starts"));
+}
+
+}  // namespace strait::hosts

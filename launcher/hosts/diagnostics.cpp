@@ -1,0 +1,176 @@
+#include "launcher/hosts/diagnostics.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <utility>
+
+#include "launcher/base/build_id.h"
+#include "launcher/base/text.h"
+#include "launcher/hosts/ssh_session.h"
+#include "launcher/plan/placement.h"
+#include "launcher/base/errors.h"
+
+namespace strait::hosts {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Kind = Finding::Kind;
+
+constexpr auto kDoctorCallLimit = std::chrono::seconds(25);
+constexpr auto kInspectionLimit = std::chrono::seconds(15);
+constexpr std::int64_t kValueAndMoments = 12;  // bytes of a parameter in a checkpoint
+
+std::string size_text(std::int64_t bytes) {
+  return base::byte_text(static_cast<std::uint64_t>(std::max<std::int64_t>(bytes, 0)));
+}
+
+Finding wrong(base::ExitCode code, const std::string& where, std::string text) {
+  return {Kind::wrong, code, where, std::move(text)};
+}
+
+std::int64_t clock_now() {
+  return std::chrono::duration_cast<std::chrono::seconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+InspectionRequest inspection_request_for(const recipe::RecipeHost& host, std::pair<int, int> ports) {
+  return {host.directory.empty() ? recipe::kHostDirectory : host.directory, ports};
+}
+
+// A host over ssh, as far as it can be looked at.
+std::vector<Finding> inspect_over_ssh(SshSession& call, const recipe::RecipeHost& host, const HostNeed& need,
+                                   const recipe::Recipe& recipe, Clock::time_point deadline) {
+  try {
+    call.launcher_address(deadline);  // the build, and whether it can find us
+    const std::string line = call.ask(
+        to_text(inspection_request_for(host, recipe.hosts.ports)),
+        [](const std::string& said) { return inspection_from(said).has_value(); },
+        Clock::now() + kInspectionLimit);
+    return diagnose_host(host, need, *inspection_from(line), recipe.hosts.ports, clock_now());
+  } catch (const base::UserError& error) {
+    return {wrong(error.code(), host.name, error.what())};
+  }
+}
+
+std::vector<Finding> check_ssh_hosts(const recipe::Recipe& recipe, const std::vector<HostNeed>& needs) {
+  const std::vector<recipe::RecipeHost>& hosts = recipe.hosts.list;
+  std::vector<std::unique_ptr<SshSession>> calls;
+  try {
+    for (const recipe::RecipeHost& host : hosts) {
+      calls.push_back(std::make_unique<SshSession>(
+          SshTarget{host.name, recipe.hosts.ssh_config, recipe.hosts.address}));
+    }
+  } catch (const base::UserError& error) {
+    return {wrong(error.code(), "ssh", error.what())};
+  }
+  // All ssh run by now; each answer waits in its pipe until we come to it.
+  const auto deadline = Clock::now() + kDoctorCallLimit;
+  std::vector<Finding> findings;
+  for (std::size_t i = 0; i < hosts.size(); ++i) {
+    const HostNeed need = i < needs.size() ? needs[i] : HostNeed{};
+    auto found = inspect_over_ssh(*calls[i], hosts[i], need, recipe, deadline);
+    findings.insert(findings.end(), found.begin(), found.end());
+  }
+  return findings;
+}
+
+void diagnose_ports(const recipe::RecipeHost& told, const HostNeed& need, const HostInspection& look,
+                 std::pair<int, int> ports, std::vector<Finding>& findings) {
+  if (ports.first == 0) return;
+  const int all = ports.second - ports.first + 1;
+  const int left = all - static_cast<int>(look.busy_ports.size());
+  if (left < need.ports) {
+    findings.push_back(wrong(
+        base::ExitCode::bad_input, told.name,
+        fmt::format("of its ports {}-{} only {} are free, but {} are needed; end what listens "
+                    "there, or name others: hosts.ports",
+                    ports.first, ports.second, left, need.ports)));
+  } else if (!look.busy_ports.empty()) {
+    findings.push_back(
+        {Kind::note, base::ExitCode::done, told.name,
+         fmt::format("{} of its ports {}-{} are taken; {} are left, {} are needed",
+                     look.busy_ports.size(), ports.first, ports.second, left, need.ports)});
+  }
+}
+
+}  // namespace
+
+std::vector<HostNeed> needs_of(const plan::Plan& plan) {
+  std::vector<HostNeed> needs(plan.hosts.size());
+  for (const plan::Plan::Process& process : plan.processes) {
+    HostNeed& need = needs.at(process.host_index);
+    ++need.processes;
+    need.memory += process.state_bytes + process.activation_bytes + process.cache_bytes;
+    // One more than are kept: the newest is written before the oldest goes.
+    need.disk += process.parameters * kValueAndMoments * (plan.recipe.checkpoint.keep + 1);
+  }
+  for (const plan::Plan::Link& link : plan.links) ++needs.at(plan.process(link.listens).host_index).ports;
+  return needs;
+}
+
+std::vector<Finding> diagnose_host(const recipe::RecipeHost& told, const HostNeed& need, const HostInspection& look,
+                                std::pair<int, int> ports, std::int64_t now) {
+  std::vector<Finding> findings;
+  const HostFacts& facts = look.facts;
+  if (!look.objection.empty()) {
+    findings.push_back(wrong(look.objection_code, told.name, base::printable(look.objection)));
+  }
+  const std::int64_t memory = std::min(facts.memory, told.memory.value_or(facts.memory));
+  if (memory < need.memory) {
+    findings.push_back(wrong(
+        base::ExitCode::out_of_memory, told.name,
+        fmt::format(
+            "its {} {} need {} of memory, but {} {}; give it fewer stages, or make "
+            "train.micro_batch smaller",
+            need.processes, need.processes == 1 ? "process" : "processes", size_text(need.memory),
+            memory < facts.memory ? "the recipe lets it take" : "it has", size_text(memory))));
+  }
+  if (look.objection.empty() && facts.free_disk < need.disk) {
+    findings.push_back(wrong(
+        base::ExitCode::storage_full, told.name,
+        fmt::format("its checkpoints take {}, but {} has {} free; make room, name another "
+                    "directory for it under [[hosts.list]], or lower checkpoint.keep",
+                    size_text(need.disk), base::printable(facts.directory), size_text(facts.free_disk))));
+  }
+  diagnose_ports(told, need, look, ports, findings);
+  if (std::string late = clock_warning(told.name, facts.clock, now); !late.empty()) {
+    findings.push_back({Kind::note, base::ExitCode::done, told.name, std::move(late)});
+  }
+  const bool sick = std::ranges::any_of(
+      findings, [](const Finding& finding) { return finding.kind == Kind::wrong; });
+  if (!sick) {
+    findings.insert(findings.begin(),
+                    {Kind::well, base::ExitCode::done, told.name,
+                     fmt::format("{} cores, {} of memory ({} needed), {} of disk free ({} needed)",
+                                 facts.cores, size_text(memory), size_text(need.memory),
+                                 size_text(facts.free_disk), size_text(need.disk))});
+  }
+  return findings;
+}
+
+std::vector<Finding> check_hosts(const recipe::Recipe& recipe, const std::vector<HostNeed>& needs) {
+  switch (recipe.hosts.backend) {
+    case recipe::BackendKind::ssh:
+      return check_ssh_hosts(recipe, needs);
+    case recipe::BackendKind::local: {
+      const recipe::RecipeHost here{.name = "this machine",
+                            .directory = std::filesystem::current_path().string()};
+      const InspectionRequest request = inspection_request_for(here, recipe.hosts.ports);
+      return diagnose_host(here, needs.empty() ? HostNeed{} : needs[0], inspect_this_host(request),
+                        recipe.hosts.ports, clock_now());
+    }
+    case recipe::BackendKind::slurm:
+      return {{Kind::note, base::ExitCode::done, "hosts", "Slurm chooses them; ask sinfo what is up"}};
+    case recipe::BackendKind::join:
+      return {{Kind::note, base::ExitCode::done, "hosts",
+               "they dial in by themselves, so they cannot be asked from here"}};
+  }
+  return {};
+}
+
+}  // namespace strait::hosts

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "launcher/base/errors.h"
+#include "launcher/hosts/host_inspection.h"
+#include "launcher/plan/plan.h"
+
+// What `strait doctor` looks at, one sentence for each thing.
+namespace strait::hosts {
+
+struct Finding {
+  enum class Kind { well, note, wrong };
+  Kind kind = Kind::well;
+  base::ExitCode code = base::ExitCode::done;  // of what is wrong
+  std::string where;               // "recipe", a host
+  std::string text;
+};
+
+// What the processes that a plan puts on one host take.
+struct HostNeed {
+  std::size_t processes = 0;
+  std::int64_t memory = 0;  // bytes
+  std::int64_t disk = 0;    // bytes of its checkpoints
+  int ports = 0;            // that links to these processes are bound to
+};
+
+std::vector<HostNeed> needs_of(const plan::Plan& plan);  // by host
+
+// One host against what it is to do. `told` is what the recipe says of it, `now` this machine's
+// clock. Pure.
+std::vector<Finding> diagnose_host(const recipe::RecipeHost& told, const HostNeed& need, const HostInspection& look,
+                                std::pair<int, int> ports, std::int64_t now);
+
+// Calls all hosts of a recipe at the same time and judges what they say; those of "local" are this
+// machine. Those of "slurm" and "join" cannot be called. Takes at most about half a minute.
+std::vector<Finding> check_hosts(const recipe::Recipe& recipe, const std::vector<HostNeed>& needs);
+
+}  // namespace strait::hosts

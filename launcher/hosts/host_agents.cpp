@@ -1,0 +1,311 @@
+#include "launcher/hosts/host_agents.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <csignal>
+#include <utility>
+
+#include "launcher/base/build_id.h"
+#include "launcher/process/log_tail.h"
+#include "launcher/base/errors.h"
+
+namespace strait::hosts {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kStartLimit = std::chrono::seconds(20);
+// While a run comes up nothing is lost by giving up early, and everybody waits: long enough for a
+// path that heals after 5 s, and short enough for all to be gone within 10 s.
+constexpr auto kSilence = std::chrono::seconds(7);
+constexpr auto kPollEvery = std::chrono::milliseconds(200);
+constexpr auto kFarewell = std::chrono::seconds(2);
+
+}  // namespace
+
+// What the launcher holds of a process elsewhere.
+class HostAgents::RemoteProcess : public process::Process {
+ public:
+  RemoteProcess(HostAgents& fleet, std::size_t host, const process::Launch& launch, std::int64_t pid)
+      : agents_(fleet), host_(host), name_(launch.process), log_(launch.log), pid_(pid) {}
+  ~RemoteProcess() override {
+    if (RemoteProcess::ended()) return;
+    RemoteProcess::kill();
+    RemoteProcess::wait_until(Clock::now() + std::chrono::seconds(5));
+  }
+
+  int pid() const override { return static_cast<int>(pid_); }
+  std::string host() const override { return agents_.hosts_[host_].name; }
+  std::optional<process::ExitStatus> ended() override { return agents_.ended(host_, name_); }
+  std::optional<process::ExitStatus> wait_until(Clock::time_point deadline) override {
+    const MutexLock lock(agents_.mutex_);
+    auto status = agents_.ended_locked(host_, name_);
+    while (!status && Clock::now() < deadline) {
+      agents_.changed_.wait_until(agents_.mutex_, std::min(deadline, Clock::now() + kPollEvery));
+      status = agents_.ended_locked(host_, name_);
+    }
+    return status;
+  }
+  void ask_to_end() override { agents_.tell(host_, EndProcess{name_, false}); }
+  void kill() override { agents_.tell(host_, EndProcess{name_, true}); }
+  std::vector<std::string> log_tail(std::size_t count) const override {
+    return process::log_tail(log_, count);
+  }
+
+ private:
+  HostAgents& agents_;
+  const std::size_t host_;
+  const net::ProcessName name_;
+  const std::filesystem::path log_;
+  const std::int64_t pid_;
+};
+
+HostAgents::HostAgents(std::vector<Keeper> keepers, KeepLog keep_log) : keep_log_(std::move(keep_log)) {
+  for (Keeper& keeper : keepers) {
+    Host& host = hosts_.emplace_back();
+    host.name = std::move(keeper.host);
+    host.link = std::move(keeper.link);
+  }
+  for (std::size_t i = 0; i < hosts_.size(); ++i) {
+    if (hosts_[i].link) {
+      hosts_[i].listener = std::thread([this, i, &link = *hosts_[i].link] { listen(i, link); });
+    } else {
+      hosts_[i].lost = "it has not been called";
+    }
+  }
+}
+
+HostAgents::~HostAgents() {
+  {
+    const MutexLock lock(mutex_);
+    closing_ = true;
+  }
+  const auto deadline = Clock::now() + kFarewell;
+  for (std::size_t i = 0; i < hosts_.size(); ++i) tell(i, Leave{});
+  for (std::size_t i = 0; i < hosts_.size(); ++i) {
+    Host& host = hosts_[i];
+    if (!host.link) continue;
+    // A keeper hangs up when it has left; who does not is out of sight and leaves by itself.
+    try {
+      if (!lost(i)) host.link->flush(deadline);
+    } catch (const net::LinkError&) {
+      // It hung up before it could acknowledge that.
+    }
+    host.link->abort(net::LinkError(net::LinkError::Kind::aborted, "the launcher has ended"));
+    host.listener.join();
+  }
+}
+
+bool HostAgents::lost(std::size_t host) {
+  const MutexLock lock(mutex_);
+  return !hosts_.at(host).lost.empty();
+}
+
+void HostAgents::be_patient() {
+  const MutexLock lock(mutex_);
+  tolerates_silence_ = true;
+}
+
+bool HostAgents::answers(std::size_t host) {
+  const auto asked = Clock::now();
+  const MutexLock lock(mutex_);
+  while (hosts_.at(host).lost.empty()) {
+    const auto heard = hosts_[host].link->state().last_heard;
+    if (heard > asked) return true;
+    if (Clock::now() - std::max(heard, asked - kSilence) > kSilence) return false;
+    changed_.wait_until(mutex_, Clock::now() + kPollEvery);
+  }
+  return false;
+}
+
+void HostAgents::replace(std::size_t host, std::unique_ptr<net::Link> link) {
+  Host& kept = hosts_.at(host);
+  lose(host, "another keeper was started there");
+  std::shared_ptr<net::Link> former;
+  {
+    const MutexLock lock(mutex_);
+    for (auto& [name, known] : processes_) {
+      if (known.host == host && !known.ended) known.ended = gone_with(kept);
+    }
+    former = std::move(kept.link);
+  }
+  if (former) {
+    former->abort(net::LinkError(net::LinkError::Kind::aborted, "another keeper has its place"));
+    kept.listener.join();
+  }
+  const MutexLock lock(mutex_);
+  kept.link = std::move(link);
+  kept.facts.reset();
+  kept.lost.clear();
+  kept.listener = std::thread([this, host, &of = *kept.link] { listen(host, of); });
+}
+
+std::vector<HostFacts> HostAgents::meet(const std::vector<std::size_t>& hosts,
+                                   Clock::time_point deadline, const std::function<void()>& look) {
+  const MutexLock lock(mutex_);
+  while (true) {
+    std::vector<HostFacts> facts;
+    std::vector<std::string> missing;
+    for (const std::size_t host : hosts) {
+      check_locked(host);
+      if (hosts_[host].facts)
+        facts.push_back(*hosts_[host].facts);
+      else
+        missing.push_back(hosts_[host].name);
+    }
+    if (missing.empty()) return facts;
+    look();
+    changed_.wait_until(mutex_, std::min(deadline, Clock::now() + kPollEvery));
+    if (Clock::now() >= deadline) {
+      throw base::UserError(
+          base::ExitCode::peer_lost,
+          fmt::format("{} did not reach the launcher in time; a firewall may stand between them: "
+                      "open the ports of hosts.ports here, or give hosts.address, an address of "
+                      "this machine that they can reach",
+                      fmt::join(missing, ", ")));
+    }
+  }
+}
+
+void HostAgents::check() {
+  const MutexLock lock(mutex_);
+  for (std::size_t i = 0; i < hosts_.size(); ++i) {
+    if (hosts_[i].link) check_locked(i);
+  }
+}
+
+void HostAgents::check_locked(std::size_t host) {
+  check_silence(host);
+  if (hosts_.at(host).lost.empty()) return;
+  throw base::UserError(base::ExitCode::peer_lost,
+                  fmt::format("host {}: {}", hosts_[host].name, hosts_[host].lost));
+}
+
+std::unique_ptr<process::Process> HostAgents::start(const process::Launch& launch) {
+  return std::move(start_all({launch}).front());
+}
+
+std::vector<std::unique_ptr<process::Process>> HostAgents::start_all(const std::vector<process::Launch>& launches) {
+  std::set<std::size_t> hosts;  // those of others are none of our business
+  for (const process::Launch& launch : launches) {
+    hosts.insert(launch.host);
+    order(launch);
+  }
+  const auto deadline = Clock::now() + kStartLimit;
+  std::vector<std::unique_ptr<process::Process>> started;
+  started.reserve(launches.size());
+  for (const process::Launch& launch : launches) started.push_back(await(launch, hosts, deadline));
+  return started;
+}
+
+void HostAgents::order(const process::Launch& launch) {
+  {
+    const MutexLock lock(mutex_);
+    processes_[launch.process] = Known{launch.host, 0, {}, {}};
+  }
+  tell(launch.host, StartProcess{launch.process, launch.input});
+}
+
+std::unique_ptr<process::Process> HostAgents::await(const process::Launch& launch, const std::set<std::size_t>& hosts,
+                                      Clock::time_point deadline) {
+  const std::string& host = hosts_.at(launch.host).name;
+  const MutexLock lock(mutex_);
+  while (true) {
+    const Known& known = processes_.at(launch.process);
+    if (known.pid != 0)
+      return std::make_unique<RemoteProcess>(*this, launch.host, launch, known.pid);
+    if (known.refused) {
+      throw base::UserError(known.refused->code, fmt::format("host {}: {}", host, known.refused->text));
+    }
+    for (const std::size_t one : hosts) check_locked(one);
+    if (Clock::now() >= deadline) {
+      throw base::UserError(base::ExitCode::stalled,
+                      fmt::format("host {} has not started {} within {} s", host,
+                                  launch.process.describe(), kStartLimit.count()));
+    }
+    changed_.wait_until(mutex_, std::min(deadline, Clock::now() + kPollEvery));
+  }
+}
+
+void HostAgents::listen(std::size_t host, net::Link& link) {
+  try {
+    while (true) hear(host, parse_agent_message(link.receive()));
+  } catch (const net::LinkError& error) {
+    lose(host, error.what());
+  } catch (const base::MessageError& error) {
+    lose(host, error.what());
+  }
+}
+
+void HostAgents::hear(std::size_t host, const AgentMessage& message) {
+  if (const auto* log = std::get_if<LogText>(&message)) {
+    keep_log_(log->process, log->text);
+    return;
+  }
+  const MutexLock lock(mutex_);
+  if (const auto* hello = std::get_if<AgentHello>(&message)) {
+    hosts_[host].facts = hello->facts;
+  } else if (const auto* started = std::get_if<ProcessStarted>(&message)) {
+    processes_[started->process].pid = started->pid;
+  } else if (const auto* refused = std::get_if<ProcessRefused>(&message)) {
+    processes_[refused->process].refused = *refused;
+  } else if (const auto* ended = std::get_if<ProcessEnded>(&message)) {
+    process::ExitStatus status;
+    if (ended->code) status.code = static_cast<int>(*ended->code);
+    if (ended->signal) status.signal = static_cast<int>(*ended->signal);
+    processes_[ended->process].ended = status;
+  }
+  changed_.notify_all();
+}
+
+void HostAgents::lose(std::size_t host, const std::string& why) {
+  const MutexLock lock(mutex_);
+  if (hosts_[host].lost.empty()) hosts_[host].lost = "it is out of sight: " + why;
+  changed_.notify_all();
+}
+
+std::shared_ptr<net::Link> HostAgents::link_to(std::size_t host) {
+  const MutexLock lock(mutex_);
+  return hosts_.at(host).link;
+}
+
+// A dead link is no error here: whoever listens to it says so.
+void HostAgents::tell(std::size_t host, const LauncherMessage& message) {
+  const std::shared_ptr<net::Link> link = link_to(host);
+  if (!link) return;
+  try {
+    link->send(format(message));
+  } catch (const net::LinkError& error) {
+    lose(host, error.what());
+  }
+}
+
+void HostAgents::check_silence(std::size_t host) {
+  if (tolerates_silence_ || closing_ || !hosts_[host].lost.empty() || !hosts_[host].facts) return;
+  const auto silence = Clock::now() - hosts_[host].link->state().last_heard;
+  if (silence <= kSilence) return;
+  hosts_[host].lost =
+      fmt::format("it is out of sight: nothing was heard of it for {} s while the run came up",
+                  std::chrono::duration_cast<std::chrono::seconds>(silence).count());
+}
+
+std::optional<process::ExitStatus> HostAgents::ended(std::size_t host, net::ProcessName process) {
+  const MutexLock lock(mutex_);
+  return ended_locked(host, process);
+}
+
+std::optional<process::ExitStatus> HostAgents::ended_locked(std::size_t host, net::ProcessName process) {
+  const Known& known = processes_.at(process);
+  if (known.ended) return known.ended;
+  check_silence(host);
+  if (hosts_[host].lost.empty()) return std::nullopt;
+  return gone_with(hosts_[host]);
+}
+
+process::ExitStatus HostAgents::gone_with(const Host& host) const {
+  return {std::nullopt, std::nullopt, fmt::format("its host {} is gone: {}", host.name, host.lost)};
+}
+
+}  // namespace strait::hosts

@@ -1,0 +1,159 @@
+#include "launcher/hosts/host_inspection.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <system_error>
+
+#include "framework/store/bounded_json.h"
+#include "framework/store/file_descriptor.h"
+#include "launcher/base/text.h"
+#include "launcher/hosts/agent_paths.h"
+#include "launcher/base/errors.h"
+
+namespace strait::hosts {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr std::string_view kInspectionMarker = "strait-host-look ";
+// Below this not even logs and a small model's weights have room.
+constexpr std::uintmax_t kLeastDisk = 32 << 20;
+
+// Whether somebody listens there. What was closed a moment ago does not count.
+bool port_is_taken(int family, int port) {
+  const store::FileDescriptor probe(::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!probe.open()) return false;  // a kind of address that this host does not have
+  const int on = 1;
+  ::setsockopt(probe.number(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  if (family == AF_INET6) {
+    ::setsockopt(probe.number(), IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
+  }
+  sockaddr_in6 address{};  // the port is at the same place in both kinds; the rest is "any"
+  address.sin6_family = static_cast<sa_family_t>(family);
+  address.sin6_port = htons(static_cast<std::uint16_t>(port));
+  const socklen_t size = family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
+  const auto* const name = static_cast<const sockaddr*>(static_cast<const void*>(&address));
+  const bool bound = ::bind(probe.number(), name, size) == 0 && ::listen(probe.number(), 1) == 0;
+  return !bound && errno == EADDRINUSE;
+}
+
+std::string in_vain(const fs::path& directory, const std::string& why) {
+  return fmt::format(
+      "cannot keep files in {}: {}; name another place under [[hosts.list]]: "
+      "directory = \"...\"",
+      directory.string(), why);
+}
+
+}  // namespace
+
+std::string to_text(const InspectionRequest& request) {
+  return json{{"look", {{"directory", request.directory}, {"ports", request.ports}}}}.dump();
+}
+
+std::optional<InspectionRequest> inspection_request_from(const std::string& text) {
+  try {
+    const json from = store::parse_bounded_json(text);
+    if (!from.is_object() || !from.contains("look")) return std::nullopt;
+    const json& look = from.at("look");
+    return InspectionRequest{look.at("directory"), look.at("ports")};
+  } catch (const store::JsonError&) {
+    return std::nullopt;  // no request at all: the job's own parser says what is wrong
+  } catch (const json::exception&) {
+    return std::nullopt;
+  }
+}
+
+std::string to_line(const HostInspection& look) {
+  const HostFacts& facts = look.facts;
+  const json all = {{"host_name", facts.host_name},
+                    {"build", facts.build},
+                    {"cores", facts.cores},
+                    {"memory", facts.memory},
+                    {"free_disk", facts.free_disk},
+                    {"clock", facts.clock},
+                    {"directory", facts.directory},
+                    {"addresses", facts.addresses},
+                    {"busy_ports", look.busy_ports},
+                    {"objection", look.objection},
+                    {"objection_code", number(look.objection_code)}};
+  return std::string(kInspectionMarker) + all.dump(-1, ' ', true, json::error_handler_t::replace) + "\n";
+}
+
+std::optional<HostInspection> inspection_from(const std::string& line) {
+  const std::size_t at = line.find(kInspectionMarker);
+  if (at == line.npos) return std::nullopt;
+  try {
+    const json from = store::parse_bounded_json(line.substr(at + kInspectionMarker.size()));
+    HostInspection look;
+    look.facts.host_name = from.at("host_name");
+    look.facts.build = from.at("build");
+    look.facts.cores = from.at("cores");
+    look.facts.memory = from.at("memory");
+    look.facts.free_disk = from.at("free_disk");
+    look.facts.clock = from.at("clock");
+    look.facts.directory = from.at("directory");
+    look.facts.addresses = from.at("addresses").get<std::vector<std::string>>();
+    look.busy_ports = from.at("busy_ports").get<std::vector<int>>();
+    look.objection = from.at("objection");
+    look.objection_code = base::ExitCode{from.at("objection_code").get<int>()};
+    return look;
+  } catch (const store::JsonError&) {
+    return std::nullopt;  // torn by noise: not the line that we wait for
+  } catch (const json::exception&) {
+    return std::nullopt;
+  }
+}
+
+HostInspection inspect_this_host(const InspectionRequest& request) {
+  HostInspection look;
+  const fs::path directory = agent_directory(request.directory);
+  try {
+    check_host_directory(directory);
+  } catch (const base::UserError& error) {
+    look.objection = error.what();
+    look.objection_code = error.code();
+  }
+  look.facts = facts_of_this_host(directory, "");
+  for (int port = request.ports.first; port != 0 && port <= request.ports.second; ++port) {
+    if (port_is_taken(AF_INET, port) || port_is_taken(AF_INET6, port)) {
+      look.busy_ports.push_back(port);
+    }
+  }
+  return look;
+}
+
+void check_host_directory(const fs::path& directory) {
+  std::error_code failed;
+  fs::create_directories(directory, failed);
+  if (failed) throw base::UserError(base::ExitCode::storage_io, in_vain(directory, failed.message()));
+  const fs::path probe = directory / fmt::format("probe.{}", ::getpid());
+  {
+    std::ofstream out(probe);
+    out << "can be written\n";
+    out.close();
+    if (out.fail()) failed = std::error_code(errno, std::generic_category());
+  }
+  std::error_code ignored;
+  fs::remove(probe, ignored);
+  const fs::space_info space = fs::space(directory, ignored);
+  const bool full = failed == std::errc::no_space_on_device || failed.value() == EDQUOT ||
+                    (!ignored && space.available < kLeastDisk);
+  if (full) {
+    throw base::UserError(base::ExitCode::storage_full,
+                    in_vain(directory, fmt::format("its disk is full, {} are free and {} the "
+                                                   "least that a run needs",
+                                                   base::byte_text(ignored ? 0 : space.available),
+                                                   base::byte_text(kLeastDisk))));
+  }
+  if (failed) throw base::UserError(base::ExitCode::storage_io, in_vain(directory, failed.message()));
+}
+
+}  // namespace strait::hosts

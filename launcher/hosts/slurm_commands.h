@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "launcher/process/run_program.h"
+
+namespace strait::hosts {
+
+// What Slurm's queue says of a job.
+struct JobState {
+  std::string state;    // Slurm's own word: "PENDING", "RUNNING", …
+  std::string reason;   // why it waits: "Resources", "Priority"; empty: none
+  std::string nodes;    // "n[0-3]"; empty while it has none
+  std::string elapsed;  // of the time that it runs: "3:21"
+  std::string limit;    // "1-00:00:00" or "UNLIMITED"
+  std::int64_t restarts = 0;
+
+  bool waits() const;  // it has not begun, or will begin again
+  bool lives() const;  // it waits, or runs, or is about to end
+  // "pending (Resources)", "running on n[0-3] for 3:21 of 10:00, requeued once"
+  std::string sentence() const;
+};
+
+// The words behind `squeue --noheader` that parse_job_state reads the answer to.
+std::vector<std::string> job_state_format();
+
+// Nothing where the queue knows the job no more. UserError: this is not what squeue prints.
+std::optional<JobState> parse_job_state(std::string_view answer);
+
+// The number in the answer of `sbatch --parsable`: "123" or "123;cluster". UserError: there is
+// none.
+std::int64_t parse_job_number(std::string_view answer);
+
+// Of `scontrol show node --oneliner`: the address of each node, in the order of its lines.
+struct NodeAddress {
+  std::string node;
+  std::string address;
+  bool operator==(const NodeAddress&) const = default;
+};
+std::vector<NodeAddress> parse_node_addresses(std::string_view answer);
+
+
+// Runs one of Slurm's commands. A busy controller has a minute; UserError (stalled) beyond.
+process::ProgramAnswer run_slurm(const std::vector<std::string>& argv);
+
+// What it printed. UserError: it failed; the sentence says what it refused ("to cancel job 12") and
+// why, in its own words.
+std::string slurm_output(const std::vector<std::string>& argv, const std::string& doing);
+
+}  // namespace strait::hosts

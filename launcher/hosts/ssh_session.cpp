@@ -1,0 +1,145 @@
+#include "launcher/hosts/ssh_session.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "launcher/base/build_id.h"
+#include "launcher/base/text.h"
+#include "launcher/hosts/host_facts.h"
+#include "launcher/hosts/ssh_options.h"
+#include "launcher/base/errors.h"
+
+namespace strait::hosts {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Heard = process::PipedProcess::Heard;
+
+// How long ssh has to leave once there is nothing more to say.
+constexpr auto kSshFarewell = std::chrono::seconds(3);
+// For a login, from when any call came further. Key exchange is within ssh's own limit.
+constexpr auto kLoginLimit = std::chrono::seconds(8);
+
+// Its length in 4 bytes, little endian, then the text.
+std::string framed(const std::string& text) {
+  std::string bytes;
+  const auto size = static_cast<std::uint32_t>(text.size());
+  for (const unsigned shift : {0U, 8U, 16U, 24U}) {
+    bytes.push_back(static_cast<char>((size >> shift) & 0xFFU));
+  }
+  return bytes + text;
+}
+
+}  // namespace
+
+SshSession::SshSession(SshTarget target)
+    : target_(std::move(target)),
+      begun_(Clock::now()),
+      ssh_(ssh_argv(target_.host, target_.config, kAgentCommand, kCallSilence)) {}
+
+void SshSession::fail(Heard heard, const std::string& waited_for) {
+  const auto waited = std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - begun_);
+  if (heard == Heard::end) {
+    if (const auto status = ssh_.wait_until(Clock::now() + kSshFarewell)) {
+      const std::string& words = ssh_.errors().empty() ? noise_ : ssh_.errors();
+      throw ssh_failure(target_.host, target_.config, *status, words);
+    }
+  }
+  throw base::UserError(
+      base::ExitCode::stalled,
+      fmt::format("{} was called {} s ago and {}; see how long this takes: {} true", target_.host,
+                  waited.count(), waited_for, ssh_by_hand(target_.host, target_.config)));
+}
+
+// Once logged in ssh itself asks for signs of life. Who is called alone keeps nobody waiting.
+SshSession::Time SshSession::login_deadline(Time deadline) const {
+  if (logged_in_ || !target_.progress) return deadline;
+  return std::min(deadline, Time(target_.progress->load()) + kLoginLimit);
+}
+
+const AgentGreeting& SshSession::greeting(Time deadline) {
+  std::string line;
+  while (!greeting_) {
+    const Time until = login_deadline(deadline);
+    const Heard heard = ssh_.read_line(line, until);
+    if (heard == Heard::nothing_yet && until < login_deadline(deadline)) continue;
+    if (heard != Heard::line)
+      fail(heard, "has not greeted yet: its login, its disk or a login script hangs");
+    if (target_.progress) target_.progress->store(Clock::now().time_since_epoch());
+    greeting_ = greeting_from(line);
+    if (line == kLoggedIn)
+      logged_in_ = true;
+    else if (!greeting_)
+      noise_ = base::printable(line);
+  }
+  return *greeting_;
+}
+
+void SshSession::check_build(Time deadline) {
+  const std::string& theirs = greeting(deadline).build;
+  if (theirs == base::build_id()) return;
+  throw base::UserError(base::ExitCode::mismatch,
+                  fmt::format("{} has strait {}, this is {}; bring this build there with: strait "
+                              "install --hosts RECIPE",
+                              target_.host, base::printable(theirs), base::build_id()));
+}
+
+std::string SshSession::launcher_address(Time deadline) {
+  check_build(deadline);
+  if (!target_.address.empty()) return target_.address;
+  return address_seen_by(target_.host, greeting_->caller, own_addresses());
+}
+
+std::string SshSession::ask(const std::string& request, bool (*wanted)(const std::string& line),
+                         Time deadline) {
+  greeting(deadline);
+  if (!ssh_.write(framed(request), deadline)) {
+    fail(Clock::now() < deadline ? Heard::end : Heard::nothing_yet, "does not take its job");
+  }
+  for (std::string line;;) {
+    const Heard heard = ssh_.read_line(line, deadline);
+    if (heard != Heard::line) fail(heard, "has not answered to its job");
+    if (const auto answer = answer_from(line); answer && !answer->error.empty()) {
+      throw base::UserError(base::ExitCode{answer->code},
+                      fmt::format("{}: {}", target_.host, base::printable(answer->error)));
+    }
+    if (wanted(line)) return line;
+  }
+}
+
+void SshSession::start_agent(const AgentJob& job, Time deadline) {
+  check_build(deadline);
+  ask(
+      to_text(job), [](const std::string& line) { return answer_from(line).has_value(); },
+      deadline);
+}
+
+std::string SshSession::failure() {
+  const auto status = ssh_.wait_until(Clock::now());
+  if (hung_up_ || !status) return {};
+  return ssh_failure(target_.host, target_.config, *status, ssh_.errors()).what();
+}
+
+// Without our end of its stdin the program that was called goes, and ssh with it.
+void SshSession::hang_up() {
+  hung_up_ = true;
+  ssh_.close_input();
+}
+
+std::string address_seen_by(const std::string& host, const std::string& seen,
+                            const std::vector<std::string>& own) {
+  constexpr std::string_view kMapped = "::ffff:";  // IPv4 as a socket for both kinds writes it
+  std::string address = seen.starts_with(kMapped) ? seen.substr(kMapped.size()) : seen;
+  const bool loopback = address.starts_with("127.") || address == "::1";
+  if (loopback || std::ranges::find(own, address) != own.end()) return address;
+  throw base::UserError(
+      base::ExitCode::bad_input,
+      fmt::format("{} sees this machine {}, which is none of its own addresses: something between "
+                  "translates them; say under [hosts] where {} can reach this machine: address = "
+                  "\"...\"",
+                  host, address.empty() ? "nowhere" : "at " + base::printable(address), host));
+}
+
+}  // namespace strait::hosts

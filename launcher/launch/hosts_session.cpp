@@ -1,0 +1,25 @@
+#include "launcher/launch/hosts_session.h"
+
+#include <utility>
+
+#include "launcher/hosts/join_starter.h"
+
+namespace strait::launch {
+
+HostsSession::HostsSession(plan::Plan plan, const ModelQuestions& model,
+                       const std::function<void(const std::string&)>& say)
+    : run_{net::RunId::random(), std::move(plan)},
+      directory_(control::RunDirectory::create(scratch_.path() / "run", control::RunDirectory::Existing::refuse)) {
+  net::NodeOptions options;
+  options.name = net::ProcessName::coordinator();
+  options.run = run_.run;
+  options.generation = directory_.next_generation();
+  options.keys = net::CurveKeyPair::generate();
+  node_ = std::make_unique<net::Node>(options);
+  if (run_.plan.recipe.hosts.backend == recipe::BackendKind::join) {
+    for (const std::string& note : hosts::join_instructions(run_.plan, directory_.path())) say(note);
+  }
+  hosts_ = std::make_unique<RunHosts>(*node_, run_, directory_, model, signals_.count());
+}
+
+}  // namespace strait::launch

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "framework/net/node.h"
+#include "launcher/control/stop_signals.h"
+#include "launcher/control/run_directory.h"
+#include "launcher/plan/run_files.h"
+#include "launcher/launch/run_hosts.h"
+#include "launcher/control/scratch_folder.h"
+
+namespace strait::launch {
+
+// A plan's hosts, brought up to be asked about themselves: no stage is started, and nothing of the
+// visit stays behind here. One thread.
+class HostsSession {
+ public:
+  // Not for a local plan. `say` is told what somebody has to do before hosts can come up.
+  // `model` outlives this object. UserError: a host cannot be worked with, or a signal ended the waiting.
+  HostsSession(plan::Plan plan, const ModelQuestions& model,
+             const std::function<void(const std::string&)>& say);
+  HostsSession(const HostsSession&) = delete;
+  HostsSession& operator=(const HostsSession&) = delete;
+
+  const plan::Plan& plan() const { return run_.plan; }  // with what only the hosts could tell
+  RunHosts& hosts() { return *hosts_; }
+
+ private:
+  const control::ScratchFolder scratch_{"visit"};  // keepers need a run's directory
+  const control::StopSignals signals_;
+  plan::RunFile run_;
+  control::RunDirectory directory_;
+  std::unique_ptr<net::Node> node_;
+  std::unique_ptr<RunHosts> hosts_;
+};
+
+}  // namespace strait::launch

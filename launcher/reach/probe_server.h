@@ -1,0 +1,58 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <list>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "framework/mutex.h"
+#include "launcher/reach/tcp_socket.h"
+
+namespace strait::reach {
+
+// Where a host can be reached, and the other end of every measurement: listens on the host's
+// addresses and does what a caller with the right token wishes for (see path_measure.h). Own
+// threads, one for each caller, which the destructor joins at once.
+class ProbeServer {
+ public:
+  struct Options {
+    std::vector<std::string> addresses;
+    std::pair<int, int> ports;  // the first free one of these, at each address
+    std::string token;
+    std::uint32_t host = 0;  // says that it is this one
+  };
+
+  explicit ProbeServer(Options options);
+  ProbeServer(const ProbeServer&) = delete;
+  ProbeServer& operator=(const ProbeServer&) = delete;
+  ~ProbeServer();
+
+  const std::vector<net::Endpoint>& endpoints() const { return endpoints_; }
+  // Of addresses where it could not listen, a sentence each.
+  const std::vector<std::string>& troubles() const { return troubles_; }
+
+ private:
+  struct Connection {
+    store::FileDescriptor socket;
+    std::atomic<bool> served{false};
+    std::thread thread;
+  };
+
+  void accept_all();
+  void admit(store::FileDescriptor socket);
+  void serve(Connection& caller) const;
+
+  Options options_;
+  std::vector<store::FileDescriptor> listeners_;
+  std::vector<net::Endpoint> endpoints_;
+  std::vector<std::string> troubles_;
+  WakeSignal wake_;
+  std::atomic<bool> leaving_{false};
+  std::list<Connection> connections_;  // the accepting thread's alone
+  std::thread thread_;
+};
+
+}  // namespace strait::reach

@@ -1,0 +1,58 @@
+#include "launcher/reach/reach_client.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "framework/net/link_error.h"
+#include "launcher/base/errors.h"
+
+namespace strait::reach {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kPollEvery = std::chrono::milliseconds(200);
+
+[[noreturn]] void throw_lost_host(const std::string& host, const net::LinkError& error) {
+  throw base::UserError(base::ExitCode::peer_lost,
+                  fmt::format("host {} was lost while paths were tried: {}", host, error.what()));
+}
+
+}  // namespace
+
+void ReachClient::give(std::size_t host, const ReachOrder& order) {
+  try {
+    hosts_.at(host).link->send(format(order));
+  } catch (const net::LinkError& error) {
+    throw_lost_host(hosts_[host].name, error);
+  }
+}
+
+std::map<std::size_t, ReachAnswer> ReachClient::ask(const std::map<std::size_t, ReachOrder>& orders,
+                                              std::chrono::seconds limit) {
+  const auto deadline = std::chrono::steady_clock::now() + limit;
+  for (const auto& [host, order] : orders) give(host, order);
+  std::map<std::size_t, ReachAnswer> answers;
+  for (const auto& [host, order] : orders) answers.emplace(host, take(host, deadline));
+  return answers;
+}
+
+ReachAnswer ReachClient::take(std::size_t host, std::chrono::steady_clock::time_point deadline) {
+  try {
+    for (auto now = Clock::now(); now < deadline; now = Clock::now()) {
+      if (look_) look_();
+      const auto until = std::min(deadline, now + kPollEvery);
+      const auto frame = hosts_.at(host).link->receive_until(until);
+      if (frame) return parse_reach_answer(*frame);
+    }
+  } catch (const net::LinkError& error) {
+    throw_lost_host(hosts_[host].name, error);
+  }
+  throw base::UserError(base::ExitCode::stalled,
+                  fmt::format("host {} has not said in time which of its paths work; is it "
+                              "overloaded? Its keeper's log tells more",
+                              hosts_[host].name));
+}
+
+}  // namespace strait::reach

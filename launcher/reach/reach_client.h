@@ -1,0 +1,58 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "framework/net/link.h"
+#include "launcher/reach/reach_message.h"
+
+namespace strait::reach {
+
+// The launcher's ends of the service "reach", by host. One thread.
+class ReachClient {
+ public:
+  struct Host {
+    std::string name;
+    std::unique_ptr<net::Link> link;  // null: nobody keeps it, and it must not be asked
+  };
+
+  // `look` is called now and then while answers are waited for; it may throw to give up.
+  explicit ReachClient(std::vector<Host> hosts, std::function<void()> look = {})
+      : hosts_(std::move(hosts)), look_(std::move(look)) {}
+
+  std::size_t size() const { return hosts_.size(); }
+  const std::string& name(std::size_t host) const { return hosts_.at(host).name; }
+
+  // Another keeper keeps that host now.
+  void replace(std::size_t host, std::unique_ptr<net::Link> link) {
+    hosts_.at(host).link = std::move(link);
+  }
+
+  // An order that has no answer. UserError (peer_lost): the host is gone.
+  void give(std::size_t host, const ReachOrder& order);
+
+  // Gives orders to several hosts at once and waits for all answers, which may be OrderFailed.
+  // UserError (peer_lost, stalled) names a host that does not answer at all.
+  std::map<std::size_t, ReachAnswer> ask(const std::map<std::size_t, ReachOrder>& orders,
+                                         std::chrono::seconds limit);
+
+ private:
+  ReachAnswer take(std::size_t host, std::chrono::steady_clock::time_point deadline);
+
+  std::vector<Host> hosts_;
+  std::function<void()> look_;
+};
+
+// The answer that was asked for, else why there is none.
+template <class Answer>
+const Answer* answer_in(const ReachAnswer& answer, std::string& trouble) {
+  if (const auto* failed = std::get_if<OrderFailed>(&answer)) trouble = failed->text;
+  return std::get_if<Answer>(&answer);
+}
+
+}  // namespace strait::reach

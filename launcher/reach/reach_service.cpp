@@ -1,0 +1,162 @@
+#include "launcher/reach/reach_service.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <chrono>
+#include <cstddef>
+#include <span>
+#include <string_view>
+
+#include "framework/net/link_error.h"
+#include "launcher/base/errors.h"
+#include "launcher/base/text.h"
+#include "launcher/hosts/host_facts.h"
+#include "launcher/process/piped_process.h"
+#include "launcher/reach/path_measure.h"
+
+namespace strait::reach {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kReachTick = std::chrono::milliseconds(100);
+constexpr auto kMeasureLimit = std::chrono::seconds(45);
+
+net::Endpoint place_of(const std::string& text) {
+  const auto place = net::Endpoint::parse(text);
+  if (!place) throw PathError(text + " is no address of the form tcp://ADDRESS:PORT");
+  return *place;
+}
+
+}  // namespace
+
+ReachService::ReachService(std::unique_ptr<net::Link> link, std::uint32_t host, std::pair<int, int> ports,
+                   Measure measure)
+    : link_(std::move(link)),
+      host_(host),
+      ports_(std::move(ports)),
+      measure_(std::move(measure)),
+      thread_([this] { serve(); }) {}
+
+ReachService::~ReachService() {
+  leaving_ = true;
+  thread_.join();
+}
+
+void ReachService::serve() {
+  try {
+    while (!leaving_) {
+      const auto frame = link_->receive_until(Clock::now() + kReachTick);
+      if (!frame) continue;
+      const auto answer = obey(parse_reach_order(*frame));
+      if (answer) link_->send(format(*answer));
+    }
+  } catch (const net::LinkError& error) {
+    spdlog::info("no more questions about paths: {}", error.what());
+  } catch (const base::MessageError& error) {
+    spdlog::error("{}", error.what());
+    link_->abort(net::LinkError(net::LinkError::Kind::aborted, error.what()));
+  }
+}
+
+// What goes wrong is the answer: the launcher knows what it means for the run.
+std::optional<ReachAnswer> ReachService::obey(const ReachOrder& order) {
+  try {
+    return std::visit([this](const auto& known) { return answer(known); }, order);
+  } catch (const std::exception& error) {
+    return OrderFailed{base::describe_failure(error).text};
+  }
+}
+
+std::optional<ReachAnswer> ReachService::answer(const OpenPort& order) {
+  port_.reset();
+  port_ =
+      std::make_unique<ProbeServer>(ProbeServer::Options{order.addresses, ports_, order.token, host_});
+  PortOpened opened;
+  for (const net::Endpoint& place : port_->endpoints()) {
+    opened.places.push_back(place.text());
+    opened.wires.push_back(hosts::interface_of(place.host));
+  }
+  opened.troubles = port_->troubles();
+  return opened;
+}
+
+std::optional<ReachAnswer> ReachService::answer(const TryPaths& order) {
+  std::vector<DialTarget> targets;
+  for (const PathTarget& target : order.targets) {
+    targets.push_back({static_cast<std::uint32_t>(target.host), place_of(target.place)});
+  }
+  PathsTried tried;
+  for (DialResult& result : dial_all(targets, order.token, order.limit_seconds)) {
+    tried.results.push_back({std::move(result.trouble), result.seconds});
+  }
+  return tried;
+}
+
+std::optional<ReachAnswer> ReachService::answer(const MeasureRoundTrip& order) {
+  return RoundTripMeasured{round_trip(place_of(order.place), order.token, static_cast<int>(order.count),
+                                 Clock::now() + kMeasureLimit)};
+}
+
+std::optional<ReachAnswer> ReachService::answer(const MeasureFlow& order) {
+  const auto direction = order.from_there ? FlowDirection::from_there : FlowDirection::to_there;
+  return FlowMeasured{flow_rate(place_of(order.place), order.token, direction,
+                                static_cast<int>(order.connections), order.seconds,
+                                Clock::now() + kMeasureLimit)};
+}
+
+std::optional<ReachAnswer> ReachService::answer(const MeasureCompute& order) { return measure_(order); }
+
+std::optional<ReachAnswer> ReachService::answer(const DialRelay& order) {
+  return RelayDialled{relay_client().dial(place_of(order.relay), order.token).text()};
+}
+
+std::optional<ReachAnswer> ReachService::answer(const BindRelay& order) {
+  relay_client().bind(place_of(order.relay), order.token, place_of(order.stage));
+  return std::nullopt;
+}
+
+std::optional<ReachAnswer> ReachService::answer(const ClosePort& /*order*/) {
+  port_.reset();
+  return std::nullopt;
+}
+
+RelayClient& ReachService::relay_client() {
+  if (!relay_client_) {
+    relay_client_ =
+        std::make_unique<RelayClient>([](const std::string& event) { spdlog::warn("{}", event); });
+  }
+  return *relay_client_;
+}
+
+namespace {
+
+constexpr auto kAsideLimit = std::chrono::seconds(50);
+
+std::string_view text_of(const net::Frame& frame) {
+  return {static_cast<const char*>(static_cast<const void*>(frame.data())), frame.size()};
+}
+
+}  // namespace
+
+ComputeMeasured measure_in_subprocess(const std::string& program, const MeasureCompute& order) {
+  const auto deadline = std::chrono::steady_clock::now() + kAsideLimit;
+  process::PipedProcess aside({program, "--measure"});
+  const net::Frame question = format(ReachOrder(order));
+  aside.write(text_of(question), deadline);
+  aside.close_input();
+  std::string line;
+  if (aside.read_line(line, deadline) != process::PipedProcess::Heard::line) {
+    aside.wait_until(deadline);
+    throw base::UserError(base::ExitCode::internal, fmt::format("{} --measure has not answered: {}", program,
+                                                    base::printable(aside.errors())));
+  }
+  const ReachAnswer answer = parse_reach_answer(std::as_bytes(std::span(line)));
+  if (const auto* failed = std::get_if<OrderFailed>(&answer)) {
+    throw base::UserError(base::ExitCode::internal, failed->text);
+  }
+  return std::get<ComputeMeasured>(answer);
+}
+
+}  // namespace strait::reach

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <poll.h>
+
+#include <atomic>
+#include <functional>
+#include <list>
+#include <map>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "framework/mutex.h"
+#include "launcher/reach/forwarding.h"
+#include "launcher/reach/tcp_socket.h"
+
+namespace strait::reach {
+
+// A host's ends of relayed links. Where the stage of this host listens, a connection to the relay
+// stands ready and is passed on to the stage once the other end comes; where it connects, it finds
+// a port here that leads to the relay. Broken connections are made again for as long as this lives.
+//
+// Own thread, which the destructor joins; any thread may call.
+class RelayClient {
+ public:
+  // `on_event` gets a sentence when the relay stops answering; called on the own thread.
+  explicit RelayClient(std::function<void(const std::string&)> on_event);
+  RelayClient(const RelayClient&) = delete;
+  RelayClient& operator=(const RelayClient&) = delete;
+  ~RelayClient();
+
+  // The stage that listens at `stage`. Said again for the same token: it listens there now.
+  void bind(const net::Endpoint& relay, const std::string& token, const net::Endpoint& stage);
+
+  // A port of this host for the stage that connects; the same one whenever it is asked for.
+  // PathError where there is none.
+  net::Endpoint dial(const net::Endpoint& relay, const std::string& token);
+
+ private:
+  // Keeps one connection at the relay ready.
+  struct BindEnd {
+    net::Endpoint relay;
+    std::string token;
+    net::Endpoint stage;
+    store::FileDescriptor ready;
+    bool greeted = false;
+    Instant try_at{};
+    std::chrono::milliseconds pause{0};  // before the next try
+    bool told = false;                   // that it does not work
+  };
+  struct DialEnd {
+    net::Endpoint relay;
+    std::string token;
+    store::FileDescriptor listener;
+  };
+
+  void serve();
+  void take_orders() STRAIT_EXCLUDES(mutex_);
+  void prepare(BindEnd& end, Instant now);
+  void proceed(BindEnd& end, const pollfd& poll, Instant now);
+  void fail(BindEnd& end, const std::string& why, Instant now);
+  void pass_on(BindEnd& end);
+  void answer(const DialEnd& end);
+  int poll_limit(Instant now) const;
+
+  std::function<void(const std::string&)> on_event_;
+  WakeSignal wake_;
+  std::atomic<bool> leaving_{false};
+  Mutex mutex_;
+  std::vector<BindEnd> new_binds_ STRAIT_GUARDED_BY(mutex_);
+  std::vector<DialEnd> new_dials_ STRAIT_GUARDED_BY(mutex_);
+  std::map<std::string, net::Endpoint> ports_ STRAIT_GUARDED_BY(mutex_);  // of dials, by token
+  // The thread's own.
+  std::vector<BindEnd> binds_;
+  std::vector<DialEnd> dials_;
+  ForwardingSet forwardings_;
+  std::thread thread_;
+};
+
+}  // namespace strait::reach

@@ -1,0 +1,54 @@
+// libFuzzer target: any bytes as what launcher and keepers say to each other, the first byte
+// choosing the reader: a message or one MessageError, and what was read is written so that it reads
+// back the same.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <span>
+
+#include "launcher/hosts/agent_message.h"
+#include "launcher/reach/reach_message.h"
+#include "launcher/reach/tcp_socket.h"
+
+using namespace strait::hosts;
+using namespace strait::reach;
+
+namespace {
+
+template <typename Parse>
+void read_twice(Parse parse, std::span<const std::byte> frame) {
+  try {
+    const auto first = format(parse(frame));
+    if (format(parse(first)) != first) std::abort();
+  } catch (const strait::base::MessageError&) {
+    return;
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (size == 0) return 0;
+  const std::span<const std::byte> frame(reinterpret_cast<const std::byte*>(data) + 1, size - 1);
+  switch (data[0] % 5) {
+    case 0:
+      read_twice(parse_agent_message, frame);
+      break;
+    case 1:
+      read_twice(parse_launcher_message, frame);
+      break;
+    case 2:
+      read_twice(parse_reach_order, frame);
+      break;
+    case 3:
+      read_twice(parse_reach_answer, frame);
+      break;
+    default:
+      if (const auto preamble = parse_preamble(frame)) {
+        const PreambleBytes bytes = to_bytes(*preamble);
+        const auto again = parse_preamble(bytes);
+        if (!again || to_bytes(*again) != bytes) std::abort();
+      }
+  }
+  return 0;
+}

@@ -1,0 +1,86 @@
+#include "launcher/hosts/diagnostics.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace strait::hosts {
+namespace {
+
+using testing::HasSubstr;
+using Kind = Finding::Kind;
+
+constexpr std::int64_t kNow = 1'700'000'000;
+
+HostInspection healthy() {
+  HostInspection look;
+  look.facts.cores = 8;
+  look.facts.memory = 16'000'000'000;
+  look.facts.free_disk = 50'000'000'000;
+  look.facts.clock = kNow;
+  look.facts.directory = "/srv/strait";
+  return look;
+}
+
+std::vector<Finding> judged(const HostInspection& look, const HostNeed& need = {},
+                            const recipe::RecipeHost& told = {.name = "h0"}) {
+  return diagnose_host(told, need, look, {47000, 47009}, kNow);
+}
+
+TEST(Checkup, OneLineForAHostThatIsWell) {
+  const auto findings = judged(healthy(), {2, 1'000'000'000, 2'000'000'000, 3});
+  ASSERT_EQ(findings.size(), 1U);
+  EXPECT_EQ(findings[0].kind, Kind::well);
+  EXPECT_THAT(findings[0].text, HasSubstr("8 cores"));
+}
+
+TEST(Checkup, EverythingThatIsWrongIsToldAtOnce) {
+  HostInspection look = healthy();
+  look.busy_ports = {47000, 47001, 47002, 47003, 47004, 47005, 47006, 47007};
+  look.facts.clock = kNow - 3600;
+  const auto findings = judged(look, {2, 32'000'000'000, 60'000'000'000, 3});
+  ASSERT_EQ(findings.size(), 4U);
+  EXPECT_EQ(findings[0].code, base::ExitCode::out_of_memory);
+  EXPECT_THAT(findings[0].text, HasSubstr("2 processes need 32.00 GB of memory, but it has 16.00"));
+  EXPECT_EQ(findings[1].code, base::ExitCode::storage_full);
+  EXPECT_THAT(findings[1].text, HasSubstr("/srv/strait has 50.00 GB free"));
+  EXPECT_EQ(findings[2].code, base::ExitCode::bad_input);
+  EXPECT_THAT(findings[2].text, HasSubstr("only 2 are free, but 3 are needed"));
+  EXPECT_EQ(findings[3].kind, Kind::note);
+  EXPECT_THAT(findings[3].text, HasSubstr("60 minutes behind"));
+}
+
+TEST(Checkup, ARecipesLimitCountsBeforeWhatTheHostHas) {
+  const recipe::RecipeHost told{.name = "h0", .memory = 1'000'000'000};
+  const auto findings = judged(healthy(), {1, 2'000'000'000, 0, 0}, told);
+  ASSERT_EQ(findings.size(), 1U);
+  EXPECT_THAT(findings[0].text, HasSubstr("the recipe lets it take 1.00 GB"));
+}
+
+TEST(HostInspection, SurvivesItsWayOverALine) {
+  HostInspection look = healthy();
+  look.facts.addresses = {"10.0.0.1", "fd00::1"};
+  look.busy_ports = {47001};
+  look.objection = "no room";
+  look.objection_code = base::ExitCode::storage_full;
+  const auto got = inspection_from("noise" + to_line(look));
+  ASSERT_TRUE(got);
+  EXPECT_EQ(got->facts.memory, look.facts.memory);
+  EXPECT_EQ(got->facts.addresses, look.facts.addresses);
+  EXPECT_EQ(got->busy_ports, look.busy_ports);
+  EXPECT_EQ(got->objection, look.objection);
+  EXPECT_EQ(got->objection_code, look.objection_code);
+  EXPECT_FALSE(inspection_from("strait-host-look {}"));
+}
+
+TEST(HostInspection, ARequestIsToldFromAJob) {
+  const auto got = inspection_request_from(to_text(InspectionRequest{"~/x", {1, 2}}));
+  ASSERT_TRUE(got);
+  EXPECT_EQ(got->directory, "~/x");
+  EXPECT_EQ(got->ports, (std::pair{1, 2}));
+  for (const char* other : {"", "{}", "[]", R"({"look": 1})", R"({"run": "x"})"}) {
+    EXPECT_FALSE(inspection_request_from(other)) << other;
+  }
+}
+
+}  // namespace
+}  // namespace strait::hosts

@@ -1,0 +1,132 @@
+#include "launcher/hosts/host_agents.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <future>
+#include <utility>
+
+#include "framework/net/link_error.h"
+#include "framework/net/memory_link.h"
+#include "launcher/base/errors.h"
+
+namespace strait::hosts {
+namespace {
+
+using testing::HasSubstr;
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+// A fleet of two hosts; the tests play their keepers.
+class HostAgentsTest : public testing::Test {
+ protected:
+  using Link = std::unique_ptr<net::Link>;
+
+  // The launcher's end; the keeper's is in the host's place.
+  Link link_to(std::uint32_t host) {
+    net::MemoryEnd ours{net::ProcessName::coordinator(), run_, 1, {}};
+    net::MemoryEnd theirs{net::ProcessName::keeper(host), run_, 1, {}};
+    ours.options.name = theirs.options.name = "keeper";
+    ours.options.peer = theirs.name;
+    theirs.options.peer = ours.name;
+    auto [left, right] = net::memory_link(ours, theirs);
+    keepers_.at(host) = std::move(right);
+    return std::move(left);
+  }
+  void come_up() {
+    std::vector<HostAgents::Keeper> keepers;
+    keepers.push_back({"h0", link_to(0)});
+    keepers.push_back({"h1", link_to(1)});
+    agents_ = std::make_unique<HostAgents>(std::move(keepers), [](auto, const auto&) {});
+    agents_->be_patient();
+  }
+  void say(std::size_t host, const AgentMessage& message) {
+    keepers_.at(host)->send(format(message));
+  }
+  // The keeper has it running, or soon will; said before it is asked to.
+  std::unique_ptr<process::Process> start(net::ProcessName process, std::size_t host) {
+    process::Launch launch;
+    launch.process = process;
+    launch.host = host;
+    auto answer = std::async(std::launch::async, [this, process, host] {
+      keepers_.at(host)->receive_until(Clock::now() + 20s);
+      say(host, ProcessStarted{process, 7});
+    });
+    auto started = agents_->start(launch);
+    answer.get();
+    return started;
+  }
+  void lose(std::size_t host, process::Process& process) {
+    keepers_.at(host).reset();
+    const auto status = process.wait_until(Clock::now() + 20s);
+    ASSERT_TRUE(status);
+    EXPECT_THAT(status->lost, HasSubstr(fmt::format("its host h{} is gone", host)));
+  }
+
+  const net::RunId run_ = net::RunId::random();
+  std::vector<Link> keepers_{2};
+  std::unique_ptr<HostAgents> agents_;
+};
+
+TEST_F(HostAgentsTest, ALostHostIsNoReasonNotToStartOnAnother) {
+  come_up();
+  const auto one = start({0, 1}, 1);
+  lose(1, *one);
+  EXPECT_TRUE(agents_->lost(1));
+  EXPECT_FALSE(agents_->answers(1));
+  const auto other = start({0, 0}, 0);
+  EXPECT_EQ(other->pid(), 7);
+  process::Launch launch;
+  launch.process = {0, 1};
+  launch.host = 1;
+  try {
+    agents_->start(launch);
+    FAIL() << "it was started on a host that is lost";
+  } catch (const base::UserError& error) {
+    EXPECT_EQ(error.code(), base::ExitCode::peer_lost);
+    EXPECT_THAT(error.what(), HasSubstr("host h1: it is out of sight"));
+  }
+  keepers_[0].reset();
+}
+
+TEST_F(HostAgentsTest, AnotherKeeperHasTheHostBackButNotWhatTheFormerOneKept) {
+  come_up();
+  const auto before = start({0, 1}, 1);
+  // The former keeper is there still, and only out of sight.
+  const Link former = std::exchange(keepers_[1], nullptr);
+  agents_->replace(1, link_to(1));
+  const auto status = before->ended();
+  ASSERT_TRUE(status);
+  EXPECT_THAT(status->lost, HasSubstr("another keeper was started there"));
+  EXPECT_THROW(former->receive(), net::LinkError);
+
+  HostFacts facts;
+  facts.host_name = "again";
+  say(1, AgentHello{facts});
+  EXPECT_EQ(agents_->meet({1}, Clock::now() + 20s, [] {}).front().host_name, "again");
+  EXPECT_FALSE(agents_->lost(1));
+  const auto after = start({1, 1}, 1);
+  EXPECT_EQ(after->ended(), std::nullopt);
+  keepers_[0].reset();
+  lose(1, *after);
+}
+
+TEST_F(HostAgentsTest, AHostThatWasNotCalledIsLostUntilItIs) {
+  std::vector<HostAgents::Keeper> keepers;
+  keepers.push_back({"h0", link_to(0)});
+  keepers.push_back({"h1", nullptr});
+  agents_ = std::make_unique<HostAgents>(std::move(keepers), [](auto, const auto&) {});
+  agents_->be_patient();
+  EXPECT_TRUE(agents_->lost(1));
+  agents_->check();  // it was not meant to be there
+  agents_->replace(1, link_to(1));
+  EXPECT_FALSE(agents_->lost(1));
+  const auto one = start({0, 1}, 1);
+  EXPECT_EQ(one->host(), "h1");
+  keepers_[0].reset();
+  lose(1, *one);
+}
+
+}  // namespace
+}  // namespace strait::hosts

@@ -1,0 +1,118 @@
+#include "launcher/reach/path_probe.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "framework/net/memory_link.h"
+#include "launcher/hosts/agent_message.h"
+#include "launcher/reach/reach_service.h"
+#include "launcher/reach/tcp_socket.h"
+#include "launcher/base/errors.h"
+#include "tests/launcher/reach/served_hosts.h"
+
+namespace strait::reach {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+TEST(PathFinder, TriesAllPairsAndFindsThoseThatWork) {
+  ServedHosts hosts(3);
+  const OpenPorts ports(*hosts.reach, {{"127.0.0.1"}, {"127.0.0.2"}, {"192.0.2.7"}});
+  ASSERT_EQ(ports.troubles().size(), 1U);
+  EXPECT_THAT(ports.troubles()[0], HasSubstr("host h2: listening on 192.0.2.7"));
+  const auto tries = probe_paths(*hosts.reach, ports, {{0, 1}, {1, 0}, {0, 2}});
+  ASSERT_EQ(tries.size(), 2U) << "host 2 has no address to try";
+  for (const PathProbe& one : tries) EXPECT_EQ(one.trouble, "");
+  ASSERT_NE(best_probe(tries, 0, 1), nullptr);
+  EXPECT_EQ(best_probe(tries, 0, 1)->address, "127.0.0.2");
+  EXPECT_EQ(best_probe(tries, 0, 2), nullptr);
+}
+
+TEST(PathFinder, OfSeveralAddressesEachIsMeasured) {
+  ServedHosts hosts(2);
+  const OpenPorts ports(*hosts.reach, {{"127.0.0.1"}, {"127.0.0.2", "127.0.0.3"}});
+  const auto tries = probe_paths(*hosts.reach, ports, {{0, 1}, {1, 0}});
+  ASSERT_EQ(tries.size(), 3U);
+  EXPECT_GT(tries[0].bytes_per_second, 1e6);
+  EXPECT_GT(tries[1].bytes_per_second, 1e6);
+  EXPECT_EQ(tries[2].bytes_per_second, 0) << "there is nothing to choose from";
+}
+
+TEST(PathFinder, AddressesOfOneInterfaceAreNotCompared) {
+  ServedHosts hosts(2);
+  const OpenPorts ports(*hosts.reach, {{"127.0.0.1"}, {"127.0.0.1", "::1"}});
+  if (!ports.troubles().empty()) GTEST_SKIP() << ports.troubles()[0];
+  EXPECT_EQ(ports.wire(1, "::1"), ports.wire(1, "127.0.0.1"));
+  const auto tries = probe_paths(*hosts.reach, ports, {{0, 1}});
+  ASSERT_EQ(tries.size(), 2U);
+  for (const PathProbe& one : tries) {
+    EXPECT_EQ(one.trouble, "");
+    EXPECT_EQ(one.bytes_per_second, 0) << one.address;
+  }
+}
+
+TEST(PathFinder, EveryWireIsMeasuredWhoeverElseNeedsItsHosts) {
+  ServedHosts hosts(4);
+  const OpenPorts ports(*hosts.reach, {{"127.0.0.2", "127.0.0.3"},
+                                       {"127.0.0.4", "127.0.0.5"},
+                                       {"127.0.0.6", "127.0.0.7"},
+                                       {"127.0.0.8"}});
+  const auto tries = probe_paths(*hosts.reach, ports, {{0, 1}, {1, 0}, {1, 2}, {2, 3}, {3, 2}});
+  ASSERT_EQ(tries.size(), 9U);
+  for (const PathProbe& one : tries) {
+    EXPECT_EQ(one.bytes_per_second > 1e6, one.to != 3) << one.from << " to " << one.address;
+  }
+}
+
+TEST(PathFinder, PortsAreClosedBehindTheTries) {
+  ServedHosts hosts(2);
+  std::vector<std::vector<std::string>> places;
+  std::string token;
+  {
+    const OpenPorts ports(*hosts.reach, {{"127.0.0.1"}, {"127.0.0.1"}});
+    places = ports.places();
+    token = ports.token();
+  }
+  const TryPaths order{token, {{1, places[1].at(0)}}, 3};
+  // Host 1 answers only after it has closed its port.
+  const auto behind = hosts.reach->ask({{1, TryPaths{token, {}, 1}}}, std::chrono::seconds(20));
+  const auto answers = hosts.reach->ask({{0, order}}, std::chrono::seconds(20));
+  const auto& tried = std::get<PathsTried>(answers.at(0));
+  EXPECT_THAT(tried.results.at(0).trouble, HasSubstr("refused"));
+  EXPECT_EQ(behind.size(), 1U);
+}
+
+TEST(PathFinder, AHostThatIsLostIsNamed) {
+  ServedHosts hosts(2);
+  hosts.ends[1].reset();
+  try {
+    const OpenPorts ports(*hosts.reach, {{"127.0.0.1"}, {"127.0.0.1"}});
+    FAIL() << "nobody was missed";
+  } catch (const base::UserError& error) {
+    EXPECT_EQ(error.code(), base::ExitCode::peer_lost);
+    EXPECT_THAT(error.what(), HasSubstr("host h1 was lost"));
+  }
+}
+
+TEST(PathFinder, ATroubleOfAMeasurementIsAnAnswer) {
+  ServedHosts hosts(1);
+  const MeasureRoundTrip order{Preamble::random_token(), "tcp://127.0.0.1:1", 3};
+  const auto answers = hosts.reach->ask({{0, order}}, std::chrono::seconds(20));
+  EXPECT_THAT(std::get<OrderFailed>(answers.at(0)).text, HasSubstr("127.0.0.1:1"));
+}
+
+TEST(PathFinder, CandidatesAreWhatIsToldOrAllThereIs) {
+  hosts::HostFacts one;
+  one.address = "10.0.0.1";
+  one.addresses = {"192.168.0.1", "10.0.0.1", "fd00::1"};
+  hosts::HostFacts two = one;
+  std::vector<recipe::RecipeHost> told(2);
+  told[1].address = "172.16.0.9";
+  EXPECT_THAT(
+      candidate_addresses(told, {one, two}),
+      ElementsAre(ElementsAre("10.0.0.1", "192.168.0.1", "fd00::1"), ElementsAre("172.16.0.9")));
+}
+
+}  // namespace
+}  // namespace strait::reach
