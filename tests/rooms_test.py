@@ -9,26 +9,63 @@ import sys
 
 from source_files import source_files
 
-# Room: the rooms it may include from. Every room knows itself and `framework` (its few top files).
+# Folder: the folders that it may include from. Each may include from itself and from `framework`
+# (its few top files). `launcher` is written as what each room may include directly; all that is
+# below those rooms comes with them.
 ROOMS = {
     "schedules": set(),
     "framework": set(),
     "framework/net": set(),
     "framework/trace": set(),
+    "framework/store": set(),
+    "framework/tensors": {"framework/store"},
+    "framework/sync": {"framework/net", "framework/store"},
+    "framework/codec": {"kernels", "framework/net", "framework/store", "framework/tensors"},
     "kernels": set(),
-    "framework/store": {"kernels"},
-    "framework/codec": {"kernels", "framework/net", "framework/store"},
-    "framework/sync": {"kernels", "framework/net", "framework/store"},
     "models": {"kernels"},
 }
+ROOMS["stages"] = set(ROOMS)
+
+LAUNCHER = {
+    "base": {"framework/net", "framework/store", "framework/sync", "framework/trace"},
+    "process": {"base"},
+    "recipe": {"base"},
+    # Of the models only their plain descriptions, which are headers.
+    "plan": {"recipe", "schedules", "models"},
+    "control": {"process"},
+    "console": {"control"},
+    "hosts": {"control", "plan"},
+    "reach": {"hosts"},
+    "transfer": {"hosts"},
+    "agent": {"reach", "transfer"},
+    "launch": {"agent", "console"},
+    "plugin": {"plan", "stages"},
+    "planner": {"plugin", "transfer"},
+    "worker": {"planner", "control", "reach"},
+    "app": {"worker", "launch"},
+}
+
+
+def with_all_below(room):
+    """What a launcher's room may include: what its row names, and what those may."""
+    allowed = set()
+    for name in LAUNCHER[room]:
+        target = "launcher/" + name if name in LAUNCHER else name
+        allowed |= {target} | (with_all_below(name) if name in LAUNCHER else ROOMS[name])
+    return allowed
+
+
+for name in LAUNCHER:
+    ROOMS["launcher/" + name] = with_all_below(name)
+ROOMS["launcher/package"] = set(ROOMS)  # the installed headers
 # The worked examples of plugins: what <strait/plugin.h> names as public, as installed.
 ROOMS["recipes"] = {"schedules", "models", "kernels", "framework/codec", "framework/sync"}
-ROOMS["stages"] = set(ROOMS) - {"recipes"}
-ROOMS["launcher"] = set(ROOMS) - {"recipes"}
 ROOMS["tests"] = set(ROOMS) - {"recipes"}
 
-# Rooms that never see libtorch, so that ThreadSanitizer and other programs can use them.
-WITHOUT_TORCH = {"schedules", "framework", "framework/net", "framework/trace", "framework/sync"}
+# Rooms that never see libtorch, directly or through what they include, so that ThreadSanitizer and
+# a host's agent can do without it.
+WITHOUT_TORCH = {"schedules", "framework", "framework/net", "framework/trace", "framework/sync", "framework/store"} | {
+    "launcher/" + name for name in LAUNCHER if name not in ("plugin", "planner", "worker", "app")}
 TORCH = re.compile(r"^(torch|ATen|c10)/")
 # In headers only what is cheap to read; these bring in half of libtorch.
 HEAVY = re.compile(r"^(torch/|ATen/ATen\.h|ATen/Functions\.h|ATen/ops/)")
@@ -36,19 +73,20 @@ HEAVY = re.compile(r"^(torch/|ATen/ATen\.h|ATen/Functions\.h|ATen/ops/)")
 FORBIDDEN = re.compile(r"^torch/(torch|all|extension|script)\.h$")
 # A library that only these know.
 OWNERS = {
-    re.compile(r"^toml\+\+/"): ("launcher/recipe/recipe_reader.cpp", "launcher/recipe/links_reader.cpp"),
+    re.compile(r"^toml\+\+/"): ("launcher/recipe/",),
     re.compile(r"^zmq(_addon)?\.h(pp)?$"): ("framework/net/", "tests/"),
-    re.compile(r"^CLI/"): ("launcher/",),
-    re.compile(r"^cxxopts\.hpp$"): ("launcher/",),
+    re.compile(r"^CLI/"): ("launcher/app/",),
+    re.compile(r"^cxxopts\.hpp$"): ("launcher/agent/",),
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]', re.MULTILINE)
 
 
 def room_of(path):
+    """Its folder; of tests and recipes, which mirror others, the top one."""
     parts = path.split("/")
-    if parts[0] == "framework" and len(parts) > 2:
-        return "/".join(parts[:2])
-    return parts[0] if len(parts) > 1 else ""
+    if parts[0] in ("tests", "recipes"):
+        return parts[0]
+    return "/".join(parts[:-1])
 
 
 def violations_of(path, text, headers=()):
@@ -80,6 +118,18 @@ def violations_of(path, text, headers=()):
         for library, owners in OWNERS.items():
             if library.match(name) and not path.startswith(owners):
                 yield f"{where}: <{name}> belongs into {' or '.join(owners)} only"
+
+
+def torch_behind(path, files, seen=()):
+    """How this file comes to read libtorch: the includes on the way, or None."""
+    for _, name in INCLUDE.findall(files.get(path, "")):
+        if TORCH.match(name):
+            return [path, name]
+        if name in files and name not in seen:
+            seen = (*seen, name)
+            if way := torch_behind(name, files, seen):
+                return [path, *way]
+    return None
 
 
 def cycle_in(edges):
@@ -121,8 +171,11 @@ def self_test():
         ("framework/net/a.h", "#include <ATen/core/Tensor.h>"): "does without libtorch",
         ("models/a.h", "# include <ATen/ATen.h>"): "costs every reader",
         ("models/a.cpp", "#include <torch/torch.h>"): "reads all of libtorch",
-        ("stages/a.cpp", "#include <toml++/toml.h>"): "belongs into launcher/recipe/recipe_reader.cpp or launcher/recipe/links_reader.cpp only",
+        ("stages/a.cpp", "#include <toml++/toml.h>"): "belongs into launcher/recipe/ only",
         ("stages/a.cpp", '#include "chunk.h"'): "not a full path",
+        ("launcher/recipe/a.cpp", '#include "launcher/plan/b.h"'): "launcher/recipe must not know launcher/plan",
+        ("launcher/console/a.cpp", '#include "launcher/hosts/b.h"'): "launcher/console must not know launcher/hosts",
+        ("launcher/hosts/deep/a.cpp", ""): "is no room",
         ("tools/a.cpp", ""): "is no room",
     }
     for (path, text), expected in planted.items():
@@ -131,6 +184,8 @@ def self_test():
     late = '#include <vector>\n#include "stages/a.h"'
     assert any("stands alone" in line for line in violations_of("stages/a.cpp", late, {"stages/a.h"}))
     assert not list(violations_of("stages/a.cpp", '#include "models/b.h"\n#include <ATen/ATen.h>'))
+    hidden = {"launcher/plan/a.h": '#include "models/b.h"', "models/b.h": "#include <ATen/core/Tensor.h>"}
+    assert torch_behind("launcher/plan/a.h", hidden) == ["launcher/plan/a.h", "models/b.h", "ATen/core/Tensor.h"]
     assert cycle_in({"a": {"b"}, "b": {"c"}, "c": {"a"}}) == ["a", "b", "c", "a"]
     assert cycle_in({"a": {"b", "c"}, "b": {"c"}}) is None
 
@@ -139,7 +194,9 @@ def main():
     self_test()
     files = source_files(".h", ".cpp", ".cu")
     assert len(files) > 50, f"only {len(files)} files found"
-    found = [line for path, text in sorted(files.items()) for line in violations_of(path, text, files)]
+    found = [f"{path} does without libtorch, but reads it: " + " -> ".join(way)
+             for path in sorted(files) if room_of(path) in WITHOUT_TORCH and (way := torch_behind(path, files))]
+    found += [line for path, text in sorted(files.items()) for line in violations_of(path, text, files)]
     if cycle := cycle_in(edges_of(files)):
         found.append("the rooms know each other in a circle: " + " -> ".join(cycle))
     print("\n".join(found) or f"{len(files)} files keep to their rooms")
