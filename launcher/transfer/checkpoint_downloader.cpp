@@ -7,8 +7,8 @@
 
 #include "framework/store/input_file.h"
 #include "framework/store/store_error.h"
-#include "launcher/base/text.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/text.h"
 
 namespace strait::transfer {
 namespace {
@@ -27,7 +27,8 @@ bool is_complete(const fs::path& path, const store::ShardFile& file) {
 
 }  // namespace
 
-CheckpointDownloader::CheckpointDownloader(TransferAgent& agent, std::vector<Host> hosts, Settings settings)
+CheckpointDownloader::CheckpointDownloader(TransferAgent& agent, std::vector<Host> hosts,
+                                           Settings settings)
     : agent_(agent),
       settings_(std::move(settings)),
       hosts_(std::move(hosts)),
@@ -176,7 +177,8 @@ std::string CheckpointDownloader::download_shard(store::Step step, const Shard& 
     const std::optional<ChunkTable> table = wait(table_result, shard.host);
     if (!table) return not_waited_for;
     if (table->size != shard.file.size || table->whole != shard.file.hash) {
-      return fmt::format("{} on host {} has changed since it was written", there.string(), host.name);
+      return fmt::format("{} on host {} has changed since it was written", there.string(),
+                         host.name);
     }
     auto fetching =
         agent_.fetch({*table, ChunkSet::all(table->count()), here, FetchRequest::As::file});
@@ -193,7 +195,8 @@ void CheckpointDownloader::send_manifest(store::Step step) {
       store::checkpoint_directory(settings_.run, step) / kManifest, kMostManifest);
   for (const Host& host : known_hosts()) {
     // The result is not needed: the manifest only shows people on that host what the shards are.
-    agent_.write_file(host.agent, store::checkpoint_directory(host.directory, step) / kManifest, text);
+    agent_.write_file(host.agent, store::checkpoint_directory(host.directory, step) / kManifest,
+                      text);
   }
 }
 
@@ -209,7 +212,8 @@ void CheckpointDownloader::prune(store::Step downloaded) {
   // now was skipped and will not be downloaded.
   if (kept.empty() || kept.front() != downloaded) return;
   store::prune_all_but(settings_.run, kept);
-  for (const Host& host : known_hosts()) agent_.prune_checkpoints(host.agent, host.directory, steps);
+  for (const Host& host : known_hosts())
+    agent_.prune_checkpoints(host.agent, host.directory, steps);
 }
 
 }  // namespace strait::transfer

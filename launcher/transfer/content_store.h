@@ -42,7 +42,7 @@ class ContentStore {
 
   explicit ContentStore(std::filesystem::path directory, std::uint64_t limit = kDefaultLimit);
 
-  PinnedContent pin(const ChunkTable& table);              // creates it where it does not exist
+  PinnedContent pin(const ChunkTable& table);                // creates it where it does not exist
   std::optional<PinnedContent> find(const std::string& id);  // only where it exists
 
   // Makes room for this many bytes, below the limit and on the disk, as far as possible.

@@ -24,8 +24,9 @@ constexpr const char* kPart = ".part";
 DestinationFile::DestinationFile(fs::path path, std::shared_ptr<PinnedContent> content)
     : path_(std::move(path)), content_(std::move(content)) {}
 
-std::unique_ptr<DestinationFile> DestinationFile::open(ContentStore& store, const FetchRequest& request,
-                                       const fs::path& local) {
+std::unique_ptr<DestinationFile> DestinationFile::open(ContentStore& store,
+                                                       const FetchRequest& request,
+                                                       const fs::path& local) {
   std::shared_ptr<PinnedContent> content;
   store::make_directory(request.path.parent_path());
   if (request.as == FetchRequest::As::content) {

@@ -17,11 +17,12 @@ constexpr std::chrono::milliseconds kWriteLockRetry{200};
 
 }  // namespace
 
-FetchQueue::FetchQueue(ContentStore& store, ChunkSource& chunk_source, FetchCallbacks callbacks,
-                       std::chrono::seconds stall_timeout, RateLimit limit)
+FetchQueue::FetchQueue(ContentStore& store, ChunkSource& chunk_source, TransferPeers& peers,
+                       FileWorker& file_worker, std::chrono::seconds stall_timeout, RateLimit limit)
     : store_(store),
       chunk_source_(chunk_source),
-      callbacks_(std::move(callbacks)),
+      peers_(peers),
+      file_worker_(file_worker),
       stall_timeout_(stall_timeout),
       limit_(limit) {}
 
@@ -67,8 +68,8 @@ void FetchQueue::remove_peer(std::size_t peer, const std::string& cause) {
     if (fetch->state != State::fetching) continue;
     fetch->plan->remove_source(peer);
     if (!last) continue;
-    end(fetch, std::make_exception_ptr(base::UserError(base::ExitCode::peer_lost,
-                                                       incomplete(*fetch) + ": " + cause)));
+    end(fetch, std::make_exception_ptr(
+                   base::UserError(base::ExitCode::peer_lost, incomplete(*fetch) + ": " + cause)));
   }
 }
 
@@ -113,7 +114,7 @@ void FetchQueue::receive(std::size_t peer, const message::Chunk& chunk, Time now
   fetched_bytes_ += chunk.content.size();
   if (fetch->destination->content()) {
     chunk_source_.add(chunk.id, chunk.chunk);
-    callbacks_.announce(chunk.id, {{chunk.chunk, 1}});
+    peers_.announce(chunk.id, {{chunk.chunk, 1}});
   }
   if (fetch->plan->done()) finish(fetch);
 }
@@ -122,7 +123,9 @@ void FetchQueue::receive(std::size_t peer, const message::Redirect& redirect, Ti
   if (windows_.at(peer).outstanding() > 0) windows_[peer].declined();
   const auto fetch = find_fetching(redirect.id);
   if (fetch == fetches_.end()) return;
-  fetch->plan->redirected(peer, redirect.chunk, callbacks_.find_peer(redirect.process), now);
+  const auto process = net::ProcessName::parse(redirect.process);
+  const auto to = process ? peers_.find(*process) : std::nullopt;
+  fetch->plan->redirected(peer, redirect.chunk, to, now);
 }
 
 void FetchQueue::receive(std::size_t peer, const message::Missing& missing) {
@@ -163,7 +166,7 @@ void FetchQueue::open(Position fetch) {
   const ChunkSource::Offer* offer = chunk_source_.find(fetch->id);
   const std::filesystem::path local = offer != nullptr ? offer->path : std::filesystem::path();
   // The list keeps the fetch in place: in this state nothing erases it.
-  callbacks_.run_file_work(
+  file_worker_.run(
       [this, fetch, error, local] {
         try {
           fetch->destination = DestinationFile::open(store_, fetch->request, local);
@@ -189,7 +192,7 @@ void FetchQueue::opened(Position fetch, const std::exception_ptr& error) {
   if (const auto content = fetch->destination->content()) {
     pinned_.push_back(content);
     chunk_source_.offer({file.table(), file.path(), file.chunks(), content});
-    callbacks_.announce(fetch->id, file.chunks().runs());
+    peers_.announce(fetch->id, file.chunks().runs());
   }
   ChunkSet lacking = fetch->request.chunks;
   lacking.erase(file.chunks());
@@ -210,7 +213,7 @@ void FetchQueue::subscribe(std::size_t peer, Fetch& fetch, Time now) {
   if (sources_[peer].spared) fetch.plan->spare(peer);
   // Behind chunks in flight the answer would not show the round trip.
   if (windows_[peer].outstanding() == 0) sources_[peer].subscribed_at = now;
-  callbacks_.send(peer, message::Subscribe{fetch.id});
+  peers_.send(peer, message::Subscribe{fetch.id});
 }
 
 bool FetchQueue::request_one(std::size_t peer, Time now) {
@@ -223,7 +226,7 @@ bool FetchQueue::request_one(std::size_t peer, Time now) {
     fetch.plan->requested(peer, choice->chunk);
     windows_[peer].requested(now);
     limit_.add(now, fetch.request.table.bytes(choice->chunk));
-    callbacks_.send(peer, message::GetChunk{fetch.id, choice->chunk, choice->force});
+    peers_.send(peer, message::GetChunk{fetch.id, choice->chunk, choice->force});
     return true;
   }
   return false;
@@ -232,7 +235,7 @@ bool FetchQueue::request_one(std::size_t peer, Time now) {
 void FetchQueue::finish(Position fetch) {
   fetch->state = State::finishing;
   const auto error = std::make_shared<std::exception_ptr>();
-  callbacks_.run_file_work(
+  file_worker_.run(
       [fetch, error] {
         try {
           fetch->destination->finish();
@@ -247,7 +250,7 @@ void FetchQueue::end(Position fetch, const std::exception_ptr& error) {
   const Fetch ended = std::move(*fetch);
   fetches_.erase(fetch);
   if (ended.destination && ended.state == State::fetching) {
-    callbacks_.run_file_work([destination = ended.destination] { destination->abandon(); }, [] {});
+    file_worker_.run([destination = ended.destination] { destination->abandon(); }, [] {});
   }
   ended.done(error, ended.fetched);
 }
@@ -257,14 +260,14 @@ void FetchQueue::end_if_stalled(Position fetch, Time now) {
   std::string cause = "no connected host has the rest";
   for (std::size_t peer = 0; peer < sources_.size(); ++peer) {
     if (!sources_[peer].connected || !fetch->plan->waits_for(peer)) continue;
-    const net::LinkState link = callbacks_.link_state(peer);
+    const net::LinkState link = peers_.state(peer);
     // While a path is down, the link itself decides when to give up.
     fetch->last_progress = link.connected ? std::max(fetch->last_progress, link.last_data) : now;
     cause = fmt::format("no data from {} for {} s", link.peer, stall_timeout_.count());
   }
   if (now - fetch->last_progress <= stall_timeout_) return;
-  end(fetch, std::make_exception_ptr(base::UserError(base::ExitCode::stalled,
-                                                     incomplete(*fetch) + ": " + cause)));
+  end(fetch, std::make_exception_ptr(
+                 base::UserError(base::ExitCode::stalled, incomplete(*fetch) + ": " + cause)));
 }
 
 std::string FetchQueue::incomplete(const Fetch& fetch) const {

@@ -11,24 +11,14 @@
 #include <string>
 #include <vector>
 
-#include "framework/net/link.h"
 #include "launcher/transfer/chunk_source.h"
 #include "launcher/transfer/destination_file.h"
 #include "launcher/transfer/fetch_plan.h"
+#include "launcher/transfer/task_queue.h"
 #include "launcher/transfer/transfer_message.h"
+#include "launcher/transfer/transfer_peers.h"
 
 namespace strait::transfer {
-
-// What the queue calls of its transfer agent. Peers are named by number.
-struct FetchCallbacks {
-  std::function<void(std::size_t peer, const message::Message&)> send;
-  std::function<net::LinkState(std::size_t peer)> link_state;
-  std::function<std::optional<std::size_t>(const std::string& process)> find_peer;
-  // Sends Have of these chunks to the content's subscribers.
-  std::function<void(const std::string& id, const std::vector<ChunkRun>& runs)> announce;
-  // Runs `work` on the file thread and then `after` on the agent's thread.
-  std::function<void(std::function<void()> work, std::function<void()> after)> run_file_work;
-};
 
 // All fetches of one process, each from several sources at once; fetches of the same content run
 // one after the other. Only the agent's thread may call; no call blocks.
@@ -39,8 +29,8 @@ class FetchQueue {
   using Done = std::function<void(std::exception_ptr error, std::uint64_t fetched)>;
 
   // `limit`: of the bytes that are requested.
-  FetchQueue(ContentStore& store, ChunkSource& chunk_source, FetchCallbacks callbacks,
-             std::chrono::seconds stall_timeout, RateLimit limit);
+  FetchQueue(ContentStore& store, ChunkSource& chunk_source, TransferPeers& peers,
+             FileWorker& file_worker, std::chrono::seconds stall_timeout, RateLimit limit);
 
   void start(std::uint64_t number, FetchRequest request, Done done);
   void cancel(std::uint64_t number);  // `done` will not be called
@@ -97,7 +87,8 @@ class FetchQueue {
 
   ContentStore& store_;
   ChunkSource& chunk_source_;
-  FetchCallbacks callbacks_;
+  TransferPeers& peers_;
+  FileWorker& file_worker_;
   std::chrono::seconds stall_timeout_;
   RateLimit limit_;
   std::list<Fetch> fetches_;

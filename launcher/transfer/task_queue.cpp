@@ -47,4 +47,26 @@ bool TaskQueue::closed() const {
   return closed_;
 }
 
+void FileWorker::run(TaskQueue::Task work, TaskQueue::Task after) {
+  tasks_.add([this, work = std::move(work), after = std::move(after)] {
+    work();
+    first_.add(after);
+  });
+}
+
+void FileWorker::stop() {
+  tasks_.close();
+  if (thread_.joinable()) thread_.join();
+}
+
+void FileWorker::run_tasks() {
+  while (!tasks_.closed()) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::hours(1);
+    for (const TaskQueue::Task& task : tasks_.take_until(deadline)) {
+      if (tasks_.closed()) return;
+      task();
+    }
+  }
+}
+
 }  // namespace strait::transfer

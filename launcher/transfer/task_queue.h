@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <deque>
 #include <functional>
+#include <thread>
 
 #include "framework/mutex.h"
 
@@ -34,6 +35,28 @@ class TaskQueue {
   Condition changed_;
   std::deque<Task> tasks_ STRAIT_GUARDED_BY(mutex_);
   bool closed_ STRAIT_GUARDED_BY(mutex_) = false;
+};
+
+// A second thread for what reads or writes whole files, so that the first one serves chunks
+// meanwhile. In the order of the calls.
+class FileWorker {
+ public:
+  explicit FileWorker(TaskQueue& first) : first_(first), thread_([this] { run_tasks(); }) {}
+  ~FileWorker() { stop(); }
+  FileWorker(const FileWorker&) = delete;
+  FileWorker& operator=(const FileWorker&) = delete;
+
+  // Runs `work`, which must not throw, and then adds `after` to the queue of the first thread.
+  void run(TaskQueue::Task work, TaskQueue::Task after);
+  // Finishes the current work and drops the rest.
+  void stop();
+
+ private:
+  void run_tasks();
+
+  TaskQueue& first_;
+  TaskQueue tasks_;
+  std::thread thread_;
 };
 
 }  // namespace strait::transfer

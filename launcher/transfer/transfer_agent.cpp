@@ -25,44 +25,20 @@ TransferAgent::TransferAgent(TransferAgentOptions options)
       store_(options_.store, options_.store_limit),
       tables_(options_.store / "tables"),
       upload_limit_(options_.upload_bytes_per_second),
-      peers_(tasks_,
-             {[this](std::size_t peer, const message::Message& received) {
-                handle(peer, received);
-              },
-              [this](std::size_t peer, const std::string& cause) { disconnected(peer, cause); }}),
-      fetches_(store_, chunk_source_, fetch_callbacks(), options_.stall_timeout,
+      peers_(
+          tasks_,
+          {[this](std::size_t peer, const message::Message& received) { handle(peer, received); },
+           [this](std::size_t peer, const std::string& cause) { disconnected(peer, cause); }}),
+      file_worker_(tasks_),
+      fetches_(store_, chunk_source_, peers_, file_worker_, options_.stall_timeout,
                RateLimit(options_.download_bytes_per_second)),
-      commands_(fetches_, tables_, command_callbacks()),
-      file_thread_([this] { run_file_tasks(); }),
+      commands_(fetches_, tables_, chunk_source_, peers_, file_worker_, numbers_),
       thread_([this] { run(); }) {}
 
-// The file thread ends last: its tasks use the fetch queue, and what they add to tasks_ is dropped.
 TransferAgent::~TransferAgent() {
   tasks_.close();
   thread_.join();
-  file_tasks_.close();
-  file_thread_.join();
-}
-
-FetchCallbacks TransferAgent::fetch_callbacks() {
-  return {
-      [this](std::size_t peer, const message::Message& message) { peers_.send(peer, message); },
-      [this](std::size_t peer) { return peers_.state(peer); },
-      [this](const std::string& process) -> std::optional<std::size_t> {
-        const auto name = net::ProcessName::parse(process);
-        return name ? peers_.find(*name) : std::nullopt;
-      },
-      [this](const std::string& id, const std::vector<ChunkRun>& runs) {
-        peers_.announce(id, runs);
-      },
-      [this](auto work, auto after) { run_file_work(std::move(work), std::move(after)); }};
-}
-
-HostCommands::Callbacks TransferAgent::command_callbacks() {
-  return {[this](std::size_t peer, const message::Message& message) { peers_.send(peer, message); },
-          [this](auto work, auto after) { run_file_work(std::move(work), std::move(after)); },
-          [this](const fs::path& path, const ChunkTable& table) { offered(path, table); },
-          [this] { return ++numbers_; }};
+  file_worker_.stop();  // before the fetches that its work refers to
 }
 
 void TransferAgent::run() {
@@ -76,22 +52,6 @@ void TransferAgent::run() {
     const auto due = serve_queue_.empty() ? next : std::min(upload_limit_.due(), next);
     for (const TaskQueue::Task& task : tasks_.take_until(due)) task();
   }
-}
-
-void TransferAgent::run_file_tasks() {
-  while (!file_tasks_.closed()) {
-    for (const auto& task : file_tasks_.take_until(Clock::now() + std::chrono::hours(1))) {
-      if (file_tasks_.closed()) return;  // tasks that have not begun are dropped
-      task();
-    }
-  }
-}
-
-void TransferAgent::run_file_work(std::function<void()> work, std::function<void()> after) {
-  file_tasks_.add([this, work = std::move(work), after = std::move(after)] {
-    work();
-    tasks_.add(after);
-  });
 }
 
 void TransferAgent::serve(Clock::time_point now) {
@@ -125,23 +85,15 @@ void TransferAgent::disconnected(std::size_t peer, const std::string& cause) {
   serve_queue_.remove_peer(peer);
   endpoints_.erase(peer);
   fetches_.remove_peer(peer, cause);
-  pending_.fail_all(
-      peer, std::make_exception_ptr(base::UserError(base::ExitCode::peer_lost, cause)));
+  pending_.fail_all(peer,
+                    std::make_exception_ptr(base::UserError(base::ExitCode::peer_lost, cause)));
   if (options_.on_event) options_.on_event(fmt::format("transfer link closed: {}", cause));
 }
 
 ChunkTable TransferAgent::offer(const fs::path& path) {
   ChunkTable table = tables_.table(path);
-  tasks_.add([this, path, table] { offered(path, table); });
+  tasks_.add([this, path, table] { offer_file(chunk_source_, peers_, path, table); });
   return table;
-}
-
-void TransferAgent::offered(const fs::path& path, ChunkTable table) {
-  chunk_source_.remove_deleted();
-  ChunkSet chunks = ChunkSet::all(table.count());
-  const std::string id = table.id();
-  chunk_source_.offer({std::move(table), path, chunks, nullptr});
-  peers_.announce(id, chunks.runs());
 }
 
 TransferAgent::Fetching TransferAgent::fetch(FetchRequest request) {
@@ -228,7 +180,7 @@ void TransferAgent::introduce(std::size_t peer, std::size_t listening) {
 // An earlier run may have stored the content that a peer subscribes to.
 void TransferAgent::offer_stored(const std::string& id) {
   const auto stored = std::make_shared<std::optional<ChunkSource::Offer>>();
-  run_file_work(
+  file_worker_.run(
       [this, id, stored] {
         try {
           if (auto content = store_.find(id)) {
@@ -297,10 +249,10 @@ struct TransferAgent::MessageHandler {
     agent.pending_.complete(peer, done.command, done.fetched);
   }
   void operator()(const message::Failed& failed) const {
-    agent.pending_.fail(peer, failed.command,
-                        std::make_exception_ptr(base::UserError(
-                            failed.code, fmt::format("host {}: {}", agent.peers_.host(peer),
-                                                     failed.text))));
+    agent.pending_.fail(
+        peer, failed.command,
+        std::make_exception_ptr(base::UserError(
+            failed.code, fmt::format("host {}: {}", agent.peers_.host(peer), failed.text))));
   }
 
   void operator()(const message::Listening& listening) const {

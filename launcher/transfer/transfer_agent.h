@@ -51,8 +51,7 @@ struct TransferTotals {
 // peer disconnects. Any thread may call; only offer() reads files before it returns.
 //
 // One thread owns everything but the atomics and queues: calls from outside and received messages
-// are tasks for it. A second thread does what reads or writes whole files, so that chunks flow
-// meanwhile.
+// are its tasks. Work on whole files is done by the file worker's thread.
 class TransferAgent {
  public:
   explicit TransferAgent(TransferAgentOptions options);
@@ -99,14 +98,9 @@ class TransferAgent {
 
   template <class Value, class Command>
   std::future<Value> send_command(const net::ProcessName& host_agent, Command command);
-  FetchCallbacks fetch_callbacks();
-  HostCommands::Callbacks command_callbacks();
   void handle(std::size_t peer, const message::Message& received);
   void run();
-  void run_file_tasks();
-  void run_file_work(std::function<void()> work, std::function<void()> after);
   void serve(SourceWindow::Time now);
-  void offered(const std::filesystem::path& path, ChunkTable table);
   void offer_stored(const std::string& id);
   void disconnected(std::size_t peer, const std::string& cause);
   void introduce(std::size_t peer, std::size_t listening);
@@ -125,11 +119,10 @@ class TransferAgent {
   std::atomic<std::uint64_t> fetched_ = 0;
   std::atomic<std::uint64_t> repeated_ = 0;
   TaskQueue tasks_;
-  TaskQueue file_tasks_;
   TransferPeers peers_;
+  FileWorker file_worker_;
   FetchQueue fetches_;
   HostCommands commands_;
-  std::thread file_thread_;
   std::thread thread_;
 };
 

@@ -21,8 +21,7 @@ void set_error(PendingCommands::Result& result, const std::exception_ptr& error)
 
 }  // namespace
 
-void PendingCommands::add(std::uint64_t command, std::size_t peer,
-                          std::shared_ptr<Result> result) {
+void PendingCommands::add(std::uint64_t command, std::size_t peer, std::shared_ptr<Result> result) {
   pending_[command] = {peer, std::move(result)};
 }
 
@@ -62,20 +61,28 @@ std::optional<std::size_t> PendingCommands::cancel(std::uint64_t command) {
   return pending.mapped().peer;
 }
 
+void offer_file(ChunkSource& chunk_source, TransferPeers& peers, const std::filesystem::path& path,
+                const ChunkTable& table) {
+  chunk_source.remove_deleted();
+  const ChunkSet chunks = ChunkSet::all(table.count());
+  chunk_source.offer({table, path, chunks, nullptr});
+  peers.announce(table.id(), chunks.runs());
+}
+
 void HostCommands::send_failure(std::size_t peer, std::uint64_t command,
                                 const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
   } catch (const std::exception& known) {
     const base::Failure failure = base::describe_failure(known);
-    callbacks_.send(peer, message::Failed{command, failure.code, failure.text});
+    peers_.send(peer, message::Failed{command, failure.code, failure.text});
   }
 }
 
 void HostCommands::run(std::size_t peer, const message::Stat& stat) {
   const auto table = std::make_shared<ChunkTable>();
   const auto error = std::make_shared<std::exception_ptr>();
-  callbacks_.run_file_work(
+  file_worker_.run(
       [this, path = stat.path, table, error] {
         try {
           *table = tables_.table(path);
@@ -86,8 +93,8 @@ void HostCommands::run(std::size_t peer, const message::Stat& stat) {
       [this, peer, stat, table, error] {
         if (*error) return send_failure(peer, stat.command, *error);
         // Offered before the result is sent: the launcher may request chunks at once.
-        callbacks_.offer(stat.path, *table);
-        callbacks_.send(peer, message::StatResult{stat.command, std::move(*table)});
+        offer_file(chunk_source_, peers_, stat.path, *table);
+        peers_.send(peer, message::StatResult{stat.command, std::move(*table)});
       });
 }
 
@@ -97,14 +104,14 @@ void HostCommands::run(std::size_t peer, const message::Fetch& fetch) {
   if (!request.chunks.insert(fetch.runs)) {
     throw message::MessageError("protocol error: chunk runs beyond the end of the file");
   }
-  const std::uint64_t number = callbacks_.next_number();
+  const std::uint64_t number = ++numbers_;
   fetch_numbers_[fetch.command] = number;
   fetches_.start(number, std::move(request),
                  [this, peer, command = fetch.command](const std::exception_ptr& error,
                                                        std::uint64_t fetched) {
                    fetch_numbers_.erase(command);
                    if (error) return send_failure(peer, command, error);
-                   callbacks_.send(peer, message::Done{command, fetched});
+                   peers_.send(peer, message::Done{command, fetched});
                  });
 }
 
@@ -116,7 +123,7 @@ void HostCommands::run(std::size_t /*peer*/, const message::Cancel& cancel) {
 void HostCommands::run_file_command(std::size_t peer, std::uint64_t command,
                                     std::function<void()> work) {
   const auto error = std::make_shared<std::exception_ptr>();
-  callbacks_.run_file_work(
+  file_worker_.run(
       [work = std::move(work), error] {
         try {
           work();
@@ -126,7 +133,7 @@ void HostCommands::run_file_command(std::size_t peer, std::uint64_t command,
       },
       [this, peer, command, error] {
         if (*error) return send_failure(peer, command, *error);
-        callbacks_.send(peer, message::Done{command, 0});
+        peers_.send(peer, message::Done{command, 0});
       });
 }
 

@@ -1,9 +1,9 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <filesystem>
 #include <functional>
 #include <future>
 #include <map>
@@ -43,19 +43,23 @@ class PendingCommands {
   std::map<std::uint64_t, Pending> pending_;
 };
 
+// Offers a file of this host to all peers.
+void offer_file(ChunkSource& chunk_source, TransferPeers& peers, const std::filesystem::path& path,
+                const ChunkTable& table);
+
 // The host agent's side: executes the launcher's commands and sends Done, StatResult or Failed.
 // Only the agent's thread may call; files are read and written on the file thread.
 class HostCommands {
  public:
-  struct Callbacks {
-    std::function<void(std::size_t peer, const message::Message&)> send;
-    std::function<void(std::function<void()> work, std::function<void()> after)> run_file_work;
-    std::function<void(const std::filesystem::path&, const ChunkTable&)> offer;
-    std::function<std::uint64_t()> next_number;
-  };
-
-  HostCommands(FetchQueue& fetches, const TableCache& tables, Callbacks callbacks)
-      : fetches_(fetches), tables_(tables), callbacks_(std::move(callbacks)) {}
+  // `numbers`: of the agent's fetches.
+  HostCommands(FetchQueue& fetches, const TableCache& tables, ChunkSource& chunk_source,
+               TransferPeers& peers, FileWorker& file_worker, std::atomic<std::uint64_t>& numbers)
+      : fetches_(fetches),
+        tables_(tables),
+        chunk_source_(chunk_source),
+        peers_(peers),
+        file_worker_(file_worker),
+        numbers_(numbers) {}
 
   void run(std::size_t peer, const message::Stat& stat);
   void run(std::size_t peer, const message::Fetch& fetch);
@@ -70,7 +74,10 @@ class HostCommands {
 
   FetchQueue& fetches_;
   const TableCache& tables_;
-  Callbacks callbacks_;
+  ChunkSource& chunk_source_;
+  TransferPeers& peers_;
+  FileWorker& file_worker_;
+  std::atomic<std::uint64_t>& numbers_;
   std::map<std::uint64_t, std::uint64_t> fetch_numbers_;  // of the fetch queue, by command
 };
 

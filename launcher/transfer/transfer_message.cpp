@@ -181,7 +181,8 @@ Message read_kind(std::uint8_t kind, FieldReader& reader) {
 }
 
 void check_table(const ChunkTable& table) {
-  if (!table.well_formed()) throw MessageError("transfer message: the chunk table is not well formed");
+  if (!table.well_formed())
+    throw MessageError("transfer message: the chunk table is not well formed");
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "launcher/hosts/service_link.h"
+#include "launcher/hosts/agent_message.h"
 
 namespace strait::transfer {
 
@@ -12,8 +12,8 @@ net::LinkOptions transfer_link(const net::ProcessName& listens, const net::Proce
                                const net::ProcessName& peer, const std::string& peer_key,
                                std::chrono::seconds hold) {
   const std::string name = listens == net::ProcessName::coordinator()
-                               ? hosts::kShipService
-                               : fmt::format("{} {}", hosts::kShipService, listens.text());
+                               ? hosts::kTransferService
+                               : fmt::format("{} {}", hosts::kTransferService, listens.text());
   net::LinkOptions options = hosts::service_link(name, dials, peer, peer_key, hold);
   // Small link chunks, so that a slow path shows progress within the heartbeat limit.
   options.chunk_bytes = std::uint64_t{128} << 10;

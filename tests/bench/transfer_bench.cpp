@@ -1,8 +1,8 @@
 // Transfers of files between transfer agents. Two processes over CURVE, like launcher and host
 // agent, started by hand in two network namespaces:
 //   transfer_bench keys FILE                                      makes the keys of both
-//   transfer_bench serve KEYS HOST PORT FILE STORE TO [MEGABITS]  until the other has the file at TO
-//   transfer_bench fetch KEYS HOST PORT STORE                     until the server has ended
+//   transfer_bench serve KEYS HOST PORT FILE STORE TO [MEGABITS]  until the other has the file at
+//   TO transfer_bench fetch KEYS HOST PORT STORE                     until the server has ended
 // A launcher and many hosts in one process, over links in memory, each with this many megabits a
 // second up and down:
 //   transfer_bench hosts swarm|single same|own HOSTS MEGABYTES MEGABITS
@@ -112,10 +112,10 @@ void fetch(const std::vector<std::string>& args) {
     ended.set_value();
   };
   TransferAgent agent(options);
-  agent.add_peer(kServer, "the server",
-                 node.connect(fmt::format("tcp://{}:{}", args[2], args[3]),
-                              transfer_link(kServer, kFetcher, kServer, keys.server.public_key,
-                                            kHold)));
+  agent.add_peer(
+      kServer, "the server",
+      node.connect(fmt::format("tcp://{}:{}", args[2], args[3]),
+                   transfer_link(kServer, kFetcher, kServer, keys.server.public_key, kHold)));
   ended.get_future().wait();
   fmt::print(stderr, "repeated {}\n", agent.totals().repeated_bytes);
 }
@@ -163,7 +163,8 @@ void transfer_to_hosts(const std::vector<std::string>& args) {
   const auto count = static_cast<std::uint32_t>(parse_number(args[3]));
   const auto bytes = static_cast<std::size_t>(parse_number(args[4])) * 1'000'000;
   const double rate = bytes_per_second(parse_number(args[5]));
-  const fs::path root = fs::temp_directory_path() / ("transfer_bench-" + net::RunId::random().hex());
+  const fs::path root =
+      fs::temp_directory_path() / ("transfer_bench-" + net::RunId::random().hex());
   BenchHost launcher = start_host(net::ProcessName::coordinator(), root / "launcher", rate);
   std::vector<BenchHost> hosts;
   for (std::uint32_t i = 0; i < count; ++i) {
@@ -186,8 +187,9 @@ void transfer_to_hosts(const std::vector<std::string>& args) {
   const double seconds = seconds_since(began);
   std::uint64_t repeated = 0;
   for (const BenchHost& host : hosts) repeated += host.agent->totals().repeated_bytes;
-  fmt::print("{{\"seconds\": {:.1f}, \"fetched\": {}, \"sent_by_launcher\": {}, \"repeated\": {}}}\n",
-             seconds, fetched, launcher.agent->totals().sent_bytes, repeated);
+  fmt::print(
+      "{{\"seconds\": {:.1f}, \"fetched\": {}, \"sent_by_launcher\": {}, \"repeated\": {}}}\n",
+      seconds, fetched, launcher.agent->totals().sent_bytes, repeated);
   launcher.agent.reset();
   hosts.clear();
   fs::remove_all(root);

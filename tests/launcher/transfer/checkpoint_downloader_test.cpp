@@ -25,12 +25,12 @@ struct RemoteRun {
       hosts.push_back({name, host->name, host->directory / "run"});
     }
     return std::make_unique<CheckpointDownloader>(*rig.launcher.agent, std::move(hosts),
-                                               CheckpointDownloader::Settings{here(), 2});
+                                                  CheckpointDownloader::Settings{here(), 2});
   }
 
   // Writes a shard on each of these hosts and the manifest here; returns what the downloader gets.
   std::vector<CheckpointDownloader::Shard> commit(std::int64_t step,
-                                               const std::vector<std::size_t>& hosts = {0}) {
+                                                  const std::vector<std::size_t>& hosts = {0}) {
     std::vector<CheckpointDownloader::Shard> shards;
     store::Manifest manifest;
     manifest.step = static_cast<store::Step>(step);
@@ -142,7 +142,8 @@ TEST(CheckpointDownloader, NamesShardThatChangedSinceWritten) {
   downloader->add(store::Step{3}, shards);
   const std::string missing = downloader->finish(never);
   EXPECT_THAT(missing, testing::HasSubstr("on host h0 has changed since it was written"));
-  EXPECT_THAT(downloader->take_warnings(), testing::ElementsAre(testing::HasSubstr("checkpoint 3")));
+  EXPECT_THAT(downloader->take_warnings(),
+              testing::ElementsAre(testing::HasSubstr("checkpoint 3")));
   EXPECT_THAT(run.complete(), testing::IsEmpty());
 }
 

@@ -55,9 +55,9 @@ TEST(FetchPlan, AlwaysRequestsFromSomeSource) {
       if (numbers() % 2 == 0) plan.spare(i);
       windows[i].set_round_trip(SourceWindow::Seconds(std::pow(10, magnitude(numbers))));
     }
-    bool asked = false;
-    for (std::size_t i = 0; i < count; ++i) asked |= plan.next(i, windows, kStart).has_value();
-    ASSERT_TRUE(asked) << "seed 11, round " << round;
+    bool requested = false;
+    for (std::size_t i = 0; i < count; ++i) requested |= plan.next(i, windows, kStart).has_value();
+    ASSERT_TRUE(requested) << "seed 11, round " << round;
   }
 }
 
@@ -116,8 +116,8 @@ TEST(SourceWindow, WindowMatchesPathCapacity) {
   EXPECT_LE(wide, SourceWindow::kMost);
 }
 
-// A simulation in ticks of receivers and one source with paths of equal speed: every chunk takes one
-// tick. The source's uplink carries each chunk once, for every seed.
+// A simulation in ticks of receivers and one source with paths of equal speed: every chunk takes
+// one tick. The source's uplink carries each chunk once, for every seed.
 struct Swarm {
   struct Receiver {
     std::unique_ptr<FetchPlan> plan;
@@ -178,7 +178,8 @@ struct Swarm {
       if (source == receivers.size()) ++sent_by_source;
       for (std::size_t other = 0; other < receivers.size(); ++other) {
         if (other == request->peer) continue;
-        receivers[other].plan->add_chunks(request->peer, std::vector<ChunkRun>{{request->chunk, 1}});
+        receivers[other].plan->add_chunks(request->peer,
+                                          std::vector<ChunkRun>{{request->chunk, 1}});
       }
     }
   }

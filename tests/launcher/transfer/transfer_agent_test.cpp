@@ -22,12 +22,12 @@ TEST(TransferAgent, HostsFetchFromEachOtherToo) {
   store::write_bytes(source, bytes);
   const ChunkTable table = rig.launcher.agent->offer(source);
 
-  std::vector<std::future<std::uint64_t>> orders;
+  std::vector<std::future<std::uint64_t>> fetches;
   for (const auto& host : rig.hosts) {
-    orders.push_back(
+    fetches.push_back(
         rig.launcher.agent->fetch_on(host->name, all_of(table, host->directory / "in/model")));
   }
-  for (auto& order : orders) EXPECT_EQ(get_soon(order), bytes.size());
+  for (auto& fetch : fetches) EXPECT_EQ(get_soon(fetch), bytes.size());
   std::uint64_t sent = rig.launcher.agent->totals().sent_bytes;
   for (const auto& host : rig.hosts) {
     EXPECT_EQ(store::read_bytes(host->directory / "in/model"), bytes);
@@ -58,14 +58,14 @@ TEST(TransferAgent, FetchesOnlyRequestedChunks) {
   const std::string bytes = random_bytes(10 * kMebibyte, 3);
   const auto source = rig.launcher.directory / "weights";
   store::write_bytes(source, bytes);
-  FetchRequest order = all_of(rig.launcher.agent->offer(source), {});
+  FetchRequest request = all_of(rig.launcher.agent->offer(source), {});
   const std::vector<ByteRange> ranges = {{0, 100}, {5 * kMebibyte + 10, 6 * kMebibyte + 10}};
-  order.chunks = ChunkSet::holding(order.table, ranges);
+  request.chunks = ChunkSet::holding(request.table, ranges);
   TransferHost& host = *rig.hosts[0];
-  order.path = host.directory / "weights";
-  auto done = rig.launcher.agent->fetch_on(host.name, order);
+  request.path = host.directory / "weights";
+  auto done = rig.launcher.agent->fetch_on(host.name, request);
   EXPECT_EQ(get_soon(done), 3 * kMebibyte);
-  const std::string there = store::read_bytes(order.path);
+  const std::string there = store::read_bytes(request.path);
   ASSERT_EQ(there.size(), bytes.size());
   for (const ByteRange& range : ranges) {
     const auto length = range.end - range.begin;
@@ -80,15 +80,15 @@ TEST(TransferAgent, LauncherFetchesFileFromHost) {
   const std::string bytes = random_bytes(5 * kMebibyte + 1, 4);
   store::write_bytes(host.directory / "shard", bytes);
   auto table = rig.launcher.agent->stat(host.name, host.directory / "shard");
-  FetchRequest order = all_of(get_soon(table), rig.launcher.directory / "checkpoints/shard");
-  order.as = FetchRequest::As::file;
-  auto fetching = rig.launcher.agent->fetch(order);
+  FetchRequest request = all_of(get_soon(table), rig.launcher.directory / "checkpoints/shard");
+  request.as = FetchRequest::As::file;
+  auto fetching = rig.launcher.agent->fetch(request);
   EXPECT_EQ(get_soon(fetching.fetched), bytes.size());
-  EXPECT_EQ(store::read_bytes(order.path), bytes);
-  EXPECT_FALSE(std::filesystem::is_symlink(order.path));
+  EXPECT_EQ(store::read_bytes(request.path), bytes);
+  EXPECT_FALSE(std::filesystem::is_symlink(request.path));
   std::size_t files = 0;
   for ([[maybe_unused]] const auto& entry :
-       std::filesystem::directory_iterator(order.path.parent_path())) {
+       std::filesystem::directory_iterator(request.path.parent_path())) {
     ++files;
   }
   EXPECT_EQ(files, 1U);
@@ -113,10 +113,10 @@ TEST(TransferAgent, CommandsFailWhenHostDisconnects) {
   store::write_bytes(source, random_bytes(kMebibyte, 5));
   ChunkTable table = rig.launcher.agent->offer(source);
   table.chunks[0] = table.chunks[0] == '0' ? '1' : '0';  // no host has this chunk
-  auto order = rig.launcher.agent->fetch_on(rig.hosts[0]->name,
-                                          all_of(table, rig.hosts[0]->directory / "big"));
+  auto fetch = rig.launcher.agent->fetch_on(rig.hosts[0]->name,
+                                            all_of(table, rig.hosts[0]->directory / "big"));
   rig.hosts[0]->stop();
-  EXPECT_THROW(get_soon(order), base::UserError);
+  EXPECT_THROW(get_soon(fetch), base::UserError);
 }
 
 // A peer that offers all chunks of a content and sends wrong bytes, until it is dropped.
@@ -165,10 +165,10 @@ TEST(TransferAgent, ReportsBytesThatNoHostHas) {
   store::write_bytes(source, random_bytes(2 * kMebibyte, 6));
   const ChunkTable table = rig.launcher.agent->offer(source);
   store::write_bytes(source, random_bytes(2 * kMebibyte, 7));  // replaced by another file
-  auto order = rig.launcher.agent->fetch_on(rig.hosts[0]->name,
-                                          all_of(table, rig.hosts[0]->directory / "file"));
+  auto fetch = rig.launcher.agent->fetch_on(rig.hosts[0]->name,
+                                            all_of(table, rig.hosts[0]->directory / "file"));
   try {
-    get_soon(order);
+    get_soon(fetch);
     FAIL() << "a chunk that no host has was fetched";
   } catch (const base::UserError& error) {
     EXPECT_EQ(error.code(), base::ExitCode::stalled);
@@ -183,10 +183,10 @@ TEST(TransferAgent, ReportsFullDiskBeforeTransfer) {
   table.chunks.assign((space.capacity / ChunkTable::kChunkBytes + 1) * ChunkTable::kDigits, 'a');
   table.size = table.count() * ChunkTable::kChunkBytes;
   table.whole.assign(ChunkTable::kDigits, 'a');
-  auto order = rig.launcher.agent->fetch_on(rig.hosts[0]->name,
-                                          all_of(table, rig.hosts[0]->directory / "huge"));
+  auto fetch = rig.launcher.agent->fetch_on(rig.hosts[0]->name,
+                                            all_of(table, rig.hosts[0]->directory / "huge"));
   try {
-    get_soon(order);
+    get_soon(fetch);
     FAIL() << "more than the disk found room";
   } catch (const base::UserError& error) {
     EXPECT_EQ(error.code(), base::ExitCode::storage_full);
@@ -211,17 +211,17 @@ TEST_P(RandomRestarts, KeepContentRightAndRepeatNoChunk) {
     tables.push_back(rig.launcher.agent->offer(path));
   }
   for (int round = 0; round < 3; ++round) {
-    std::vector<std::future<std::uint64_t>> orders;
+    std::vector<std::future<std::uint64_t>> fetches;
     for (const auto& host : rig.hosts) {
       const std::size_t file = below(tables.size());
-      orders.push_back(rig.launcher.agent->fetch_on(
+      fetches.push_back(rig.launcher.agent->fetch_on(
           host->name, all_of(tables[file], host->directory / std::to_string(file))));
     }
     rig.restart(below(rig.hosts.size()));
-    for (auto& order : orders) {
+    for (auto& fetch : fetches) {
       // The restarted host's command fails, or was done before.
       try {
-        get_soon(order);
+        get_soon(fetch);
       } catch (const base::UserError&) {
       }
     }
@@ -229,8 +229,8 @@ TEST_P(RandomRestarts, KeepContentRightAndRepeatNoChunk) {
   for (const auto& host : rig.hosts) {
     for (std::size_t file = 0; file < tables.size(); ++file) {
       const auto path = host->directory / ("final" + std::to_string(file));
-      auto order = rig.launcher.agent->fetch_on(host->name, all_of(tables[file], path));
-      get_soon(order);
+      auto fetch = rig.launcher.agent->fetch_on(host->name, all_of(tables[file], path));
+      get_soon(fetch);
       EXPECT_EQ(store::read_bytes(path), contents[file]);
     }
     EXPECT_EQ(host->agent->totals().repeated_bytes, 0U);
