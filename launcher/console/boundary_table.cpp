@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "launcher/base/byte_text.h"
+#include "launcher/base/text.h"
 
 namespace strait::console {
 namespace {

@@ -7,8 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "launcher/base/cut_to_columns.h"
-#include "launcher/base/printable_text.h"
+#include "launcher/base/text.h"
 
 namespace strait::console {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "launcher/base/byte_text.h"
+#include "launcher/base/text.h"
 
 namespace strait::console {
 

@@ -6,9 +6,8 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 
-#include "launcher/base/cut_to_columns.h"
+#include "launcher/base/text.h"
 #include "launcher/console/loss_chart.h"
-#include "launcher/base/printable_text.h"
 #include "launcher/console/status_text.h"
 
 namespace strait::console {

@@ -9,7 +9,7 @@ std::optional<std::vector<store::ShardFile>> CheckpointLedger::written(
   if (lost_.contains({shards.step, shards.epoch})) return std::nullopt;
   auto& parts = open_[shards.step];
   if (!parts.emplace(process, shards.files).second) {
-    throw base::ControlError(fmt::format("{} reported its part of checkpoint {} twice",
+    throw base::MessageError(fmt::format("{} reported its part of checkpoint {} twice",
                                    process.describe(), store::number(shards.step)));
   }
   if (parts.size() < processes_) return std::nullopt;

@@ -18,7 +18,7 @@ class CheckpointLedger {
   explicit CheckpointLedger(std::size_t processes) : processes_(processes) {}
 
   // All files, in the order of the processes, when this was the last part. A part that comes twice
-  // is a ControlError.
+  // is a MessageError.
   std::optional<std::vector<store::ShardFile>> written(net::ProcessName process,
                                                        const ShardsWritten& shards);
   // True the first time in this epoch: the checkpoint is lost from now on.

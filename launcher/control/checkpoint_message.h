@@ -7,7 +7,7 @@
 
 #include "framework/store/manifest.h"
 #include "framework/store/sample.h"
-#include "launcher/base/exit_code.h"
+#include "launcher/base/errors.h"
 
 // What is said about checkpoints, as parts of control_message.h.
 namespace strait::control {

@@ -2,7 +2,7 @@
 
 #include <type_traits>
 
-#include "launcher/base/message_frame.h"
+#include "launcher/base/messages.h"
 
 namespace strait::base {
 

@@ -13,9 +13,8 @@
 #include "framework/store/sample.h"
 #include "launcher/control/boundary_step.h"
 #include "launcher/control/checkpoint_message.h"
-#include "launcher/base/control_error.h"
+#include "launcher/base/errors.h"
 #include "launcher/control/sync_step.h"
-#include "launcher/base/exit_code.h"
 
 // What the coordinator and the stages say to each other, as values and as frames (one JSON object
 // each). Steps are amounts: `step` 5 means that five updates are made. Times are seconds.
@@ -143,7 +142,7 @@ net::Frame format(const StageMessage& message);
 net::Frame format(const CoordinatorMessage& message);
 
 // Limits are checked before memory is spent; unknown types and fields, missing fields, wrong types
-// and numbers out of range are ControlError. Pure.
+// and numbers out of range are MessageError. Pure.
 StageMessage parse_stage_message(std::span<const std::byte> frame);
 CoordinatorMessage parse_coordinator_message(std::span<const std::byte> frame);
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "launcher/control/control_room.h"
-#include "launcher/base/failure.h"
+#include "launcher/base/errors.h"
 
 // What the control room hears from the processes, and what it makes of it.
 namespace strait::control {
@@ -34,17 +34,17 @@ void ControlRoom::open(const Letter& letter) {
   try {
     if (!from.hello && !std::holds_alternative<Hello>(message) &&
         !std::holds_alternative<Failed>(message)) {
-      throw base::ControlError("it spoke before it said hello");
+      throw base::MessageError("it spoke before it said hello");
     }
     std::visit([&](const auto& m) { hear(from, m); }, message);
-  } catch (const base::ControlError& error) {
+  } catch (const base::MessageError& error) {
     blame(from, base::ExitCode::internal, error.what(), false);
   }
 }
 
 void ControlRoom::hear(CrewMember& from, const Hello& hello) {
   if (from.hello || hello.process != from.station.name) {
-    throw base::ControlError("it said hello as " + hello.process.describe());
+    throw base::MessageError("it said hello as " + hello.process.describe());
   }
   from.hello = hello;
   observe(&RunObserver::connected, hello);

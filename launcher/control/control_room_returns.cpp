@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "launcher/control/control_room.h"
-#include "launcher/base/failure.h"
+#include "launcher/base/errors.h"
 
 // How the control room brings a replica (back) that takes no part.
 namespace strait::control {

@@ -98,7 +98,7 @@ std::map<std::string, std::string> Crew::endpoints() const {
     if (!member.ready || member.parted) continue;
     for (const auto& [link, endpoint] : member.ready->endpoints) {
       if (!endpoints.emplace(link, endpoint).second) {
-        throw base::ControlError("link " + link + " was bound by two processes");
+        throw base::MessageError("link " + link + " was bound by two processes");
       }
     }
   }

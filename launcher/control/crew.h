@@ -53,7 +53,7 @@ class Crew {
   bool all(bool (CrewMember::*are)() const) const;
   // Those that are there.
   std::vector<net::ProcessName> present() const;
-  // Of all that are ready and there: link name → endpoint. ControlError: two of them bound the same
+  // Of all that are ready and there: link name → endpoint. MessageError: two of them bound the same
   // link.
   std::map<std::string, std::string> endpoints() const;
   std::vector<ProcessReport> reports(std::chrono::steady_clock::time_point now) const;

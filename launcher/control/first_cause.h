@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "framework/net/process_name.h"
-#include "launcher/base/exit_code.h"
+#include "launcher/base/errors.h"
 
 namespace strait::control {
 

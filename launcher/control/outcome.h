@@ -7,7 +7,7 @@
 
 #include "framework/net/process_name.h"
 #include "framework/store/sample.h"
-#include "launcher/base/exit_code.h"
+#include "launcher/base/errors.h"
 
 namespace strait::control {
 

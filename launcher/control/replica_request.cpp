@@ -9,7 +9,7 @@
 #include <string_view>
 #include <system_error>
 
-#include "launcher/base/user_error.h"
+#include "launcher/base/errors.h"
 
 namespace strait::control {
 namespace {

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "framework/store/atomic_file.h"
-#include "launcher/base/user_error.h"
+#include "launcher/base/errors.h"
 
 namespace strait::control {
 namespace {

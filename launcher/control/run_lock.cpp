@@ -19,7 +19,7 @@
 #include <sstream>
 
 #include "framework/store/bounded_json.h"
-#include "launcher/base/user_error.h"
+#include "launcher/base/errors.h"
 
 namespace strait::control {
 namespace {

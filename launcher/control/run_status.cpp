@@ -9,7 +9,7 @@
 
 #include "framework/store/bounded_json.h"
 #include "launcher/control/run_directory.h"
-#include "launcher/base/user_error.h"
+#include "launcher/base/errors.h"
 
 namespace strait::control {
 

@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <system_error>
 
-#include "launcher/base/user_error.h"
+#include "launcher/base/errors.h"
 
 namespace strait::control {
 

@@ -81,7 +81,7 @@ void StationInbox::listen(std::size_t station, net::Link& link) {
     while (true) put({station, parse_stage_message(link.receive())});
   } catch (const net::LinkError& error) {
     put({station, Letter::LinkOver{error}});
-  } catch (const base::ControlError& error) {
+  } catch (const base::MessageError& error) {
     put({station, Letter::Garbled{error.what()}});
   }
 }

@@ -54,7 +54,7 @@ StepLedger::StepLedger(std::vector<net::ProcessName> processes)
 std::optional<StepLine> StepLedger::add(net::ProcessName process, const StepDone& done) {
   const auto newest = newest_.find(process);
   if (newest != newest_.end() && done.step <= newest->second) {
-    throw base::ControlError(fmt::format("{} reported step {} after step {}", process.describe(),
+    throw base::MessageError(fmt::format("{} reported step {} after step {}", process.describe(),
                                    store::number(done.step), store::number(newest->second)));
   }
   newest_[process] = done.step;

@@ -42,7 +42,7 @@ class StepLedger {
   explicit StepLedger(std::vector<net::ProcessName> processes);
 
   // The whole line when this was the last process of its step. A process that reports a step twice,
-  // or out of order, is a ControlError.
+  // or out of order, is a MessageError.
   std::optional<StepLine> add(net::ProcessName process, const StepDone& done);
   // This process reports no more; steps that waited for it alone are whole, and in order.
   std::vector<StepLine> leave(net::ProcessName process);

@@ -20,7 +20,7 @@
 
 #include "framework/store/file_descriptor.h"
 #include "launcher/process/log_tail.h"
-#include "launcher/base/user_error.h"
+#include "launcher/base/errors.h"
 
 namespace strait::process {
 namespace {

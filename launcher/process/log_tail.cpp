@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <fstream>
 
-#include "launcher/base/printable_text.h"
+#include "launcher/base/text.h"
 
 namespace strait::process {
 namespace {

@@ -17,7 +17,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "launcher/base/user_error.h"
+#include "launcher/base/errors.h"
 
 namespace strait::process {
 namespace {

@@ -36,7 +36,7 @@ TEST(CheckpointLedger, AFailedPartLosesTheWholeCheckpointForGood) {
 TEST(CheckpointLedger, APartThatComesTwiceIsRefused) {
   CheckpointLedger ledger(2);
   ledger.written(kFirst, part(10, "a"));
-  EXPECT_THROW(ledger.written(kFirst, part(10, "a")), base::ControlError);
+  EXPECT_THROW(ledger.written(kFirst, part(10, "a")), base::MessageError);
 }
 
 TEST(CheckpointLedger, WhoeverIsLeftWritesItOnceMoreInAnEpochOfItsOwn) {

@@ -38,7 +38,7 @@ Message through_coordinator(const Message& message) {
 std::string refusal(const std::string& text) {
   try {
     parse_stage_message(frame_of(text));
-  } catch (const base::ControlError& error) {
+  } catch (const base::MessageError& error) {
     return error.what();
   }
   return "accepted";
@@ -236,7 +236,7 @@ TEST(ControlMessage, DamagedFramesAreRefusedAndNeverCrash) {
     }
     try {
       parse_stage_message(frame_of(bad));
-    } catch (const base::ControlError&) {
+    } catch (const base::MessageError&) {
       ++refused;
     }
   }

@@ -9,7 +9,7 @@
 #include <csignal>
 #include <cstdlib>
 
-#include "launcher/base/user_error.h"
+#include "launcher/base/errors.h"
 #include "tests/launcher/scratch_directory.h"
 
 namespace strait::control {

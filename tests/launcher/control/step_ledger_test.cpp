@@ -77,8 +77,8 @@ TEST(StepLedger, AProcessMayBeStepsAheadOfAnother) {
 TEST(StepLedger, AStepReportedTwiceOrBackwardsIsRefused) {
   StepLedger ledger({kStepStage0, kStepStage1});
   ledger.add(kStepStage0, of_first(5));
-  EXPECT_THROW(ledger.add(kStepStage0, of_first(5)), base::ControlError);
-  EXPECT_THROW(ledger.add(kStepStage0, of_first(4)), base::ControlError);
+  EXPECT_THROW(ledger.add(kStepStage0, of_first(5)), base::MessageError);
+  EXPECT_THROW(ledger.add(kStepStage0, of_first(4)), base::MessageError);
 }
 
 TEST(StepLedger, WhoeverComesBackReportsFromThereOn) {
@@ -87,7 +87,7 @@ TEST(StepLedger, WhoeverComesBackReportsFromThereOn) {
   EXPECT_TRUE(ledger.add(kStepStage0, of_first(5)).has_value());
   ledger.join(kStepStage1, store::Step{5});
   EXPECT_FALSE(ledger.add(kStepStage0, of_first(6)).has_value());
-  EXPECT_THROW(ledger.add(kStepStage1, of_second(5)), base::ControlError);
+  EXPECT_THROW(ledger.add(kStepStage1, of_second(5)), base::MessageError);
   EXPECT_TRUE(ledger.add(kStepStage1, of_second(6)).has_value());
 }
 

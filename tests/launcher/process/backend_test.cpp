@@ -12,7 +12,7 @@
 
 #include "launcher/process/local_backend.h"
 #include "launcher/process/log_tail.h"
-#include "launcher/base/user_error.h"
+#include "launcher/base/errors.h"
 #include "tests/launcher/scratch_directory.h"
 
 namespace strait::process {

@@ -6,7 +6,7 @@
 
 #include <csignal>
 
-#include "launcher/base/user_error.h"
+#include "launcher/base/errors.h"
 
 namespace strait::process {
 namespace {
