@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "framework/sync/layout.h"
 #include "framework/sync/float_codes.h"
+#include "framework/sync/layout.h"
 #include "framework/sync/sync_method.h"
 
 namespace strait::sync {
@@ -27,12 +27,13 @@ void Allreduce::encode(const Round&, const Part& part, const Slots& slots, net::
   append_floats(within(slots.values(kGradient), part.range), narrow_, out);
 }
 
-void Allreduce::reduce(const Round&, const Part& part, Contributions contributions, const Slots&, net::Frame& out) {
+void Allreduce::reduce(const Round&, const Part& part, Contributions contributions, const Slots&,
+                       net::Frame& out) {
   std::vector<float> sum(static_cast<std::size_t>(part.range.count()));
   std::vector<float> theirs(sum.size());
   for (std::size_t member = 0; member < contributions.size(); ++member) {
-    // In the order of the members and without a zero to begin with, as one replica with all rows adds
-    // them: so the bits are those of that run.
+    // In the order of the members and without a zero to begin with, as one replica with all rows
+    // adds them: so the bits are those of that run.
     read_floats(contributions[member], narrow_, member == 0 ? sum : theirs, kGradientPart);
     if (member == 0) continue;
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += theirs[i];

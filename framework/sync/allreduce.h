@@ -6,10 +6,10 @@
 
 namespace strait::sync {
 
-// The exact sum of the gradients, in the order of the replicas, so that the run has the bits of a run
-// of one replica with all their rows. In buckets, last coordinates first, so that they travel while
-// the backward pass still computes the others. With a narrow wire, values travel in bfloat16 and are
-// summed in float32.
+// The exact sum of the gradients, in the order of the replicas, so that the run has the bits of a
+// run of one replica with all their rows. In buckets, last coordinates first, so that they travel
+// while the backward pass still computes the others. With a narrow wire, values travel in bfloat16
+// and are summed in float32.
 class Allreduce final : public SyncMethod {
  public:
   explicit Allreduce(const SyncSettings& settings) : narrow_(settings.narrow_wire) {}

@@ -15,7 +15,8 @@ constexpr std::size_t kEscape = SymbolModel::kSymbols - 1;
 constexpr int kBlock = 16;
 constexpr unsigned kWidthBits = 4;
 
-// The binomial distribution of the number of values in a block that sends each with this probability.
+// The binomial distribution of the number of values in a block that sends each with this
+// probability.
 SymbolModel::Weights counts_at_random(double share) {
   SymbolModel::Weights weights{};
   double weight = 1;
@@ -84,7 +85,8 @@ SymbolModel& BlockModels::model_of_class() {
 }
 
 void BlockModels::count(std::size_t pattern_class) {
-  // A moving average over about eight blocks. Division rounds towards zero, which is part of the format.
+  // A moving average over about eight blocks. Division rounds towards zero, which is part of the
+  // format.
   activity_ += (static_cast<int>(most_values(pattern_class)) * 128 - activity_) / 8;
 }
 
@@ -106,8 +108,8 @@ void BlockModels::take_classes(LaneReader& reader, std::size_t first,
   }
 }
 
-// Writes a whole block of contexts for each block and overlaps the next: a loop over exactly its values
-// would end in an unpredictable branch.
+// Writes a whole block of contexts for each block and overlaps the next: a loop over exactly its
+// values would end in an unpredictable branch.
 void BlockModels::find_contexts(std::span<const std::uint16_t> patterns, std::size_t values) {
   constexpr auto kContextOf = [] {
     std::array<std::uint8_t, kBlock + 1> found{};

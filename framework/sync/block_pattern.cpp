@@ -43,15 +43,15 @@ const PatternTable& pattern_table() {
   return kTable;
 }
 
-// Equal frequencies for the `count` patterns of a class, of 2^16: the cumulative frequency p belongs to
-// pattern p * count / 2^16, so pattern i begins at i * 2^16 / count, rounded up.
+// Equal frequencies for the `count` patterns of a class, of 2^16: the cumulative frequency p
+// belongs to pattern p * count / 2^16, so pattern i begins at i * 2^16 / count, rounded up.
 class EvenSlots {
  public:
   EvenSlots(const PatternTable& table, std::size_t pattern_class)
       : count_(table.sizes[pattern_class]), inverse_(table.inverses[pattern_class]) {}
   std::uint32_t number_at(std::uint32_t slot) const { return slot * count_ >> kPatternBits; }
-  // A multiplication instead of a division, which is exact: dividends are below 2^30, and a class has
-  // fewer than 2^14 patterns.
+  // A multiplication instead of a division, which is exact: dividends are below 2^30, and a class
+  // has fewer than 2^14 patterns.
   std::uint32_t below(std::uint32_t number) const {
     const std::uint64_t dividend = (std::uint64_t{number} << kPatternBits) + count_ - 1;
     return static_cast<std::uint32_t>(dividend * inverse_ >> kInverseBits);
@@ -75,7 +75,7 @@ void put_patterns(LaneWriter& writer, std::size_t first, std::span<const std::ui
 }
 
 void take_patterns(LaneReader& reader, std::size_t first, std::span<const std::uint8_t> classes,
-                 std::span<std::uint16_t> patterns) {
+                   std::span<std::uint16_t> patterns) {
   const PatternTable& table = pattern_table();
   for (std::size_t i = 0; i < classes.size(); ++i) {
     const std::size_t lane = (first + i) % kLanes;

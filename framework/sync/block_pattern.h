@@ -8,14 +8,14 @@
 
 namespace strait::sync {
 
-// Which of a block's 16 values are sent: a class (their number, which an adaptive model codes) and the
-// pattern's index within its class, whose patterns are equally likely. 14 and 15 share a class, so that
-// there are 16 classes.
+// Which of a block's 16 values are sent: a class (their number, which an adaptive model codes) and
+// the pattern's index within its class, whose patterns are equally likely. 14 and 15 share a class,
+// so that there are 16 classes.
 inline constexpr std::size_t kPatternClasses = 16;
 inline constexpr std::uint16_t kWholePattern = 0xFFFF;
 
-// The number of values it sends. In plain C++, since std::popcount is slow on processors without the
-// instruction, and the build targets those.
+// The number of values it sends. In plain C++, since std::popcount is slow on processors without
+// the instruction, and the build targets those.
 inline std::size_t values_in(std::uint16_t pattern) {
   std::uint32_t bits = pattern;
   bits -= bits >> 1U & 0x5555U;
@@ -37,6 +37,6 @@ inline unsigned most_values(std::size_t pattern_class) {
 // The indices of patterns within their classes: that of patterns[i] in lane `first` + i.
 void put_patterns(LaneWriter& writer, std::size_t first, std::span<const std::uint16_t> patterns);
 void take_patterns(LaneReader& reader, std::size_t first, std::span<const std::uint8_t> classes,
-                 std::span<std::uint16_t> patterns);
+                   std::span<std::uint16_t> patterns);
 
 }  // namespace strait::sync

@@ -100,7 +100,8 @@ void append_byte_groups(std::span<const float> values, net::Frame& out) {
       std::fill_n(to, size, std::byte{0});
       return;
     }
-    // A half is added so that truncation rounds. Rounding errors may exceed the ends, hence the clamp.
+    // A half is added so that truncation rounds. Rounding errors may exceed the ends, hence the
+    // clamp.
     const float zero = static_cast<float>(grid.zero) + 0.5F;
     for (std::size_t i = 0; i < size; ++i) {
       const float level = std::clamp(group[i] / grid.step + zero, 0.0F, kByteSteps);
@@ -112,8 +113,8 @@ void append_byte_groups(std::span<const float> values, net::Frame& out) {
 void check_byte_groups(std::span<const std::byte> bytes, std::size_t count, const char* what) {
   if (bytes.size() != byte_groups_size(count)) {
     throw SyncError(SyncError::Kind::corrupt,
-                    fmt::format("{} has {} bytes; {} values take {}", what, bytes.size(),
-                                count, byte_groups_size(count)));
+                    fmt::format("{} has {} bytes; {} values take {}", what, bytes.size(), count,
+                                byte_groups_size(count)));
   }
   for_each_byte_group(count, [&](std::size_t at, std::size_t, std::size_t) {
     const float step = step_at(bytes.data() + at);

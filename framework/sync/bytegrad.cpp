@@ -1,8 +1,8 @@
 #include "framework/sync/bytegrad.h"
 
 #include "framework/sync/allreduce.h"
-#include "framework/sync/layout.h"
 #include "framework/sync/group_codes.h"
+#include "framework/sync/layout.h"
 #include "framework/sync/sync_method.h"
 
 namespace strait::sync {
@@ -25,7 +25,8 @@ void ByteGrad::encode(const Round&, const Part& part, const Slots& slots, net::F
   append_byte_groups(within(slots.values(kGradient), part.range), out);
 }
 
-void ByteGrad::reduce(const Round&, const Part& part, Contributions contributions, const Slots&, net::Frame& out) {
+void ByteGrad::reduce(const Round&, const Part& part, Contributions contributions, const Slots&,
+                      net::Frame& out) {
   std::vector<float> sum(static_cast<std::size_t>(part.range.count()));
   std::vector<float> theirs(sum.size());
   for (const std::span<const std::byte> bytes : contributions) {

@@ -7,8 +7,8 @@
 namespace strait::sync {
 
 // Gradients in a byte per value in both directions, as in BAGUA: the owner of a part sums them in
-// float32 and encodes the sum again. No error feedback: what rounding loses is lost. In the buckets of
-// allreduce, so that they travel while the backward pass still computes.
+// float32 and encodes the sum again. No error feedback: what rounding loses is lost. In the buckets
+// of allreduce, so that they travel while the backward pass still computes.
 class ByteGrad final : public SyncMethod {
  public:
   explicit ByteGrad(const SyncSettings&) {}

@@ -19,15 +19,15 @@ namespace {
 constexpr auto kBlockSize = static_cast<std::size_t>(kGrain);
 using BlockValues = std::array<float, kBlockSize>;
 
-// Whether the results of all coordinates are at most a few steps old, so that replicas train nearly as
-// one.
+// Whether the results of all coordinates are at most a few steps old, so that replicas train nearly
+// as one.
 bool is_fresh(const SyncSettings& settings) { return settings.random > 0.25; }
 
 double checked_share(const SyncSettings& settings, double share, const char* what) {
   if (share > 0 && share <= 1) return share;
-  throw SyncError(SyncError::Kind::setting,
-                  fmt::format("{}: {} is {}; it must be above 0 and at most 1", settings.method,
-                              what, share));
+  throw SyncError(
+      SyncError::Kind::setting,
+      fmt::format("{}: {} is {}; it must be above 0 and at most 1", settings.method, what, share));
 }
 
 int checked_bits(const SyncSettings& settings) {
@@ -49,8 +49,8 @@ int checked_bits(const SyncSettings& settings) {
                   block.first + static_cast<std::int64_t>(i % kBlockSize) - piece.range.first));
 }
 
-// The highest bit is set for a magnitude of kMostMagnitude or more, and for NaN. Integer arithmetic,
-// so that a loop over blocks ORs the bits and has no branch.
+// The highest bit is set for a magnitude of kMostMagnitude or more, and for NaN. Integer
+// arithmetic, so that a loop over blocks ORs the bits and has no branch.
 std::uint32_t excess(float value) {
   constexpr std::uint32_t kSign = 1U << 31U;
   return (std::bit_cast<std::uint32_t>(value) & ~kSign) +
@@ -59,8 +59,8 @@ std::uint32_t excess(float value) {
 
 bool exceeds(std::uint32_t excess) { return excess >> 31U != 0; }
 
-// Distance of prefetches, in blocks: the drawn blocks are scattered, so the processor cannot predict
-// them.
+// Distance of prefetches, in blocks: the drawn blocks are scattered, so the processor cannot
+// predict them.
 constexpr std::size_t kAhead = 32;
 
 // The sent values of one block after the other, zero where nothing was sent.
@@ -105,9 +105,9 @@ void find_stretches(const SparseValues& sent, std::vector<std::size_t>& begins) 
 
 }  // namespace
 
-// Measured, see tests/bench/RESULTS.md: if replicas train alone for some tens of steps before all have a change,
-// the outer step has to go further than the results; if results are fresh it does harm, and in a run
-// that covers each coordinate a few tens of times only, momentum comes too late.
+// Measured, see tests/bench/RESULTS.md: if replicas train alone for some tens of steps before all
+// have a change, the outer step has to go further than the results; if results are fresh it does
+// harm, and in a run that covers each coordinate a few tens of times only, momentum comes too late.
 OuterStep Cocktail::usual_outer_step(const SyncSettings& settings) {
   const bool gains = long_enough_for_momentum(settings.random, settings.steps);
   return is_fresh(settings) || !gains ? OuterStep{1, 0} : OuterStep{0.5F, 0.8F};

@@ -15,17 +15,17 @@ namespace strait::sync {
 
 // CocktailSGD: sparse, compressed model averaging, one step late. Every replica trains on its own
 // weights and contributes, after each update, their change since the shared reference: at random
-// coordinates, the largest, in a few bits. The owner of a part takes the mean, adds what its earlier
-// results left out (its residual) and encodes as much of that as fits. Before the next update, the
-// result is added to reference and weights, and the replica's own contribution is subtracted from its
-// weights. So nothing is lost: what was not sent is still in weights - reference, what the result left
-// out is in the residual, and mean(weights) + residual moves as the uncompressed mean would. The same
-// holds for a reference in bfloat16: what rounding takes from it goes back into the residual, divided
-// by the gain of the outer step.
+// coordinates, the largest, in a few bits. The owner of a part takes the mean, adds what its
+// earlier results left out (its residual) and encodes as much of that as fits. Before the next
+// update, the result is added to reference and weights, and the replica's own contribution is
+// subtracted from its weights. So nothing is lost: what was not sent is still in weights -
+// reference, what the result left out is in the residual, and mean(weights) + residual moves as the
+// uncompressed mean would. The same holds for a reference in bfloat16: what rounding takes from it
+// goes back into the residual, divided by the gain of the outer step.
 //
-// An outer step with momentum applies the result, and may move the reference further than the result:
-// that makes up for the staleness of the replicas. mean(weights) + residual then moves by that
-// difference, too, which is the same on all replicas.
+// An outer step with momentum applies the result, and may move the reference further than the
+// result: that makes up for the staleness of the replicas. mean(weights) + residual then moves by
+// that difference, too, which is the same on all replicas.
 //
 // The trained model is the reference.
 class Cocktail final : public SyncMethod {
@@ -35,14 +35,14 @@ class Cocktail final : public SyncMethod {
   static Forecast forecast(const ForecastInput& input);
   static CodingCost coding_cost(const SyncSettings& settings);
   // See MethodOffer::strengths. Each sends fewer bytes than the one before it and is staler; of
-  // several that send as much, the one that costs least loss (tests/bench/RESULTS.md). In a run that is long enough
-  // for momentum, none that loses more than one that sends less.
+  // several that send as much, the one that costs least loss (tests/bench/RESULTS.md). In a run
+  // that is long enough for momentum, none that loses more than one that sends less.
   static std::span<const Strength> strengths(std::int64_t steps);
 
   std::vector<SlotNeed> slots() const override;
   std::string model_slot() const override { return kReference; }
-  // Where results are a few steps old, replicas step like one that sees all rows, at the learning rate
-  // of that one. Where they are older, the shorter steps of a replica's own rows lose less.
+  // Where results are a few steps old, replicas step like one that sees all rows, at the learning
+  // rate of that one. Where they are older, the shorter steps of a replica's own rows lose less.
   UpdateRule update_rule(store::Step) const override { return rule_; }
   void start(Slots& slots) override;
   std::optional<RoundPlan> plan(const Moment& moment, const Layout& layout,
@@ -63,7 +63,7 @@ class Cocktail final : public SyncMethod {
     std::vector<Block> blocks;
     SparseValues contribution;  // of this replica, as others read it
     SparseValues result;
-    bool owned = false;         // reduced here; `residual` is set
+    bool owned = false;           // reduced here; `residual` is set
     std::vector<float> residual;  // of the blocks' values: what the result leaves out
     // Where the values of each stretch of blocks begin, in `contribution` and in `result`.
     std::vector<std::size_t> contribution_at;

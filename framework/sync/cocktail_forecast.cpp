@@ -9,8 +9,8 @@
 namespace strait::sync {
 namespace {
 
-// Of normally distributed values: the share of their squares that one turn transmits, if the largest,
-// a share `top` of all, are sent in so many bits.
+// Of normally distributed values: the share of their squares that one turn transmits, if the
+// largest, a share `top` of all, are sent in so many bits.
 double transmitted_of_normal(double top, int bits) {
   // The loss within a level, as a share of the spread of all levels: that of an exponential whose
   // levels are 4, 2, 1, … of its means wide (grid.h). One bit has no levels.
@@ -30,8 +30,8 @@ double transmitted_of_normal(double top, int bits) {
 
 }  // namespace
 
-// Positions take the entropy of a mask with so many ones; values take what packets of normal changes
-// were measured to take.
+// Positions take the entropy of a mask with so many ones; values take what packets of normal
+// changes were measured to take.
 Forecast Cocktail::forecast(const ForecastInput& input) {
   constexpr std::array kValueBits = {1.0, 1.1, 1.8, 2.45, 3.5, 4.5, 5.5, 6.5};
   const SyncSettings& settings = input.settings;
@@ -52,8 +52,8 @@ Forecast Cocktail::forecast(const ForecastInput& input) {
   return costs;
 }
 
-// By coordinates that a round covers. Selecting takes most of the time, so it matters little how many
-// are sent; bare signs need no levels.
+// By coordinates that a round covers. Selecting takes most of the time, so it matters little how
+// many are sent; bare signs need no levels.
 CodingCost Cocktail::coding_cost(const SyncSettings& settings) {
   return {settings.random * (settings.bits == 1 ? 50 : 72), settings.random * 30};
 }

@@ -5,10 +5,10 @@
 #include <algorithm>
 
 #include "framework/sync/allreduce.h"
-#include "framework/sync/layout.h"
 #include "framework/sync/float_codes.h"
-#include "framework/sync/sync_method.h"
+#include "framework/sync/layout.h"
 #include "framework/sync/sync_error.h"
+#include "framework/sync/sync_method.h"
 
 namespace strait::sync {
 namespace {
@@ -55,7 +55,8 @@ void Diloco::encode(const Round&, const Part& part, const Slots& slots, net::Fra
   append_floats(change, narrow_, out);
 }
 
-void Diloco::reduce(const Round&, const Part& part, Contributions contributions, const Slots&, net::Frame& out) {
+void Diloco::reduce(const Round&, const Part& part, Contributions contributions, const Slots&,
+                    net::Frame& out) {
   const auto count = static_cast<std::size_t>(part.range.count());
   append_floats(mean_of_finite_floats(contributions, narrow_, count, kWeightsChange), narrow_, out);
 }
@@ -68,7 +69,8 @@ void Diloco::decode(const Round& round, const Part& part, const Slots&) {
 
 void Diloco::apply(const Round& round, Slots& slots) {
   const std::vector<net::Frame>& results = round.exchanges.front().results;
-  apply_parts(round, slots, [&](const Part& part) { apply_part(part, results[part.index], slots); });
+  apply_parts(round, slots,
+              [&](const Part& part) { apply_part(part, results[part.index], slots); });
 }
 
 void Diloco::apply_part(const Part& part, std::span<const std::byte> result, Slots& slots) const {

@@ -25,7 +25,7 @@ net::Frame body_of(const net::Frame& frame) {
 class RoundInProgress {
  public:
   RoundInProgress(Round& round, SyncMethod& method, const Slots& slots, MemberLinks& links,
-                const ExchangeHooks& hooks)
+                  const ExchangeHooks& hooks)
       : round_(round), method_(method), slots_(slots), links_(links), hooks_(hooks) {}
 
   void shard_reduce();
@@ -77,16 +77,17 @@ void RoundInProgress::send_to_peers(const net::Frame& frame) {
   }
 }
 
-// Parts are reduced in their order, each as soon as all contributions to it are here. While there is a
-// part left to encode this does not wait for other members: with a long round-trip time, that would
-// add a round trip for each part.
+// Parts are reduced in their order, each as soon as all contributions to it are here. While there
+// is a part left to encode this does not wait for other members: with a long round-trip time, that
+// would add a round trip for each part.
 void RoundInProgress::shard_reduce() {
   std::size_t reduced = 0;
   for (std::size_t i = 0; i < round_.parts.size(); ++i) {
     const Part& part = round_.parts[i];
     net::Frame frame = encode(part);
     if (part.owner != mine()) links_.send(part.owner, std::move(frame));
-    while (reduced <= i && all_contributions_are_here(round_.parts[reduced])) reduce_own(round_.parts[reduced++]);
+    while (reduced <= i && all_contributions_are_here(round_.parts[reduced]))
+      reduce_own(round_.parts[reduced++]);
   }
   all_encoded();
   while (reduced < round_.parts.size()) reduce_own(round_.parts[reduced++]);
@@ -135,8 +136,9 @@ void RoundInProgress::gather_all() {
   for (const Part& part : round_.parts) {
     for (std::size_t member = 0; member < round_.membership.count(); ++member) {
       exchange().received[part.index].push_back(
-          member == mine() ? exchange().own[part.index]
-                           : body_of(links_.receive(member, header(RoundMessage::Kind::contribution, part))));
+          member == mine()
+              ? exchange().own[part.index]
+              : body_of(links_.receive(member, header(RoundMessage::Kind::contribution, part))));
     }
     method_.decode(round_, part, slots_);
   }
@@ -156,14 +158,16 @@ void RoundInProgress::pair() {
   }
 }
 
-// The ready messages carry the checksums: a fork is found before the round is applied. Once a member has
-// heard from all its peers, each of them holds the round, too, so no member can apply it alone.
+// The ready messages carry the checksums: a fork is found before the round is applied. Once a
+// member has heard from all its peers, each of them holds the round, too, so no member can apply it
+// alone.
 void RoundInProgress::confirm_ready() {
   RoundMessage ready = header(RoundMessage::Kind::ready, Part{});
   // One message for the whole round: members must expect the same header.
   ready.exchange = 0;
   ModelChecksum checksum;
-  if (method_.model_is_replicated()) checksum = checksum_model(slots_, method_.model_slot(), round_.id);
+  if (method_.model_is_replicated())
+    checksum = checksum_model(slots_, method_.model_slot(), round_.id);
   net::Frame frame = start_frame(ready);
   append_checksum(checksum, frame);
   send_to_peers(frame);

@@ -34,8 +34,8 @@ void check_floats(std::span<const std::byte> bytes, std::size_t count, bool narr
                   const char* what) {
   if (bytes.size() == float_bytes(count, narrow)) return;
   throw SyncError(SyncError::Kind::corrupt,
-                  fmt::format("{} has {} bytes; {} values take {}", what, bytes.size(),
-                              count, float_bytes(count, narrow)));
+                  fmt::format("{} has {} bytes; {} values take {}", what, bytes.size(), count,
+                              float_bytes(count, narrow)));
 }
 
 void read_floats(std::span<const std::byte> bytes, bool narrow, std::span<float> to,

@@ -16,16 +16,15 @@ double planned_bytes(const ForecastInput& input, const RoundPlan& plan, double b
   for (const Range& range : plan.ranges) bytes += static_cast<double>(range.count()) * bits / 8;
   const auto ranges = static_cast<double>(plan.ranges.size());
   const double sent = bytes + ForecastInput::frame_bytes(ranges);
-  const double exchange = plan.pattern == Pattern::shard_reduce
-                              ? input.shard_reduce_bytes(bytes, ranges)
-                          : plan.pattern == Pattern::gather_all
-                              ? input.others() * sent + input.ready_bytes()
-                              : sent;
+  const double exchange =
+      plan.pattern == Pattern::shard_reduce ? input.shard_reduce_bytes(bytes, ranges)
+      : plan.pattern == Pattern::gather_all ? input.others() * sent + input.ready_bytes()
+                                            : sent;
   return exchange * static_cast<double>(plan.exchanges);
 }
 
-// Of a method whose offer has no forecast: plans its steps one by one. The round that closes the run
-// is not an ordinary one, so it counts for round_bytes only if there is no other.
+// Of a method whose offer has no forecast: plans its steps one by one. The round that closes the
+// run is not an ordinary one, so it counts for round_bytes only if there is no other.
 Forecast planned_forecast(const ForecastInput& input, const SyncMethod& method, double bits) {
   constexpr std::int64_t kMostSteps = 512;
   Membership membership;

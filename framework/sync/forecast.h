@@ -21,9 +21,9 @@ struct Forecast {
   double staleness = 0;
 };
 
-// Processor time that a method takes in a step, on average, in units of the time to copy the stage's
-// weights once (4 bytes a value, on one thread). tests/bench/coding_bench.cpp measures it. It hardly
-// depends on the number of replicas, since each reduces its own parts only.
+// Processor time that a method takes in a step, on average, in units of the time to copy the
+// stage's weights once (4 bytes a value, on one thread). tests/bench/coding_bench.cpp measures it.
+// It hardly depends on the number of replicas, since each reduces its own parts only.
 struct CodingCost {
   // encode, reduce and decode, concurrent with the trainer.
   double engine = 0;
@@ -34,8 +34,8 @@ struct CodingCost {
 // The cost of plain means.
 inline constexpr CodingCost kPlainCodingCost = {.engine = 2.4, .trainer = 0.9};
 
-// A run that a method forecasts: its settings, the stage's layout and the number of members; and the
-// bytes that exchanges take, frame headers included.
+// A run that a method forecasts: its settings, the stage's layout and the number of members; and
+// the bytes that exchanges take, frame headers included.
 struct ForecastInput {
   const SyncSettings& settings;
   const Layout& layout;

@@ -15,8 +15,8 @@ constexpr int kLeastBitsAroundZero = 4;
 // The mean of an exponential's part within a step that is 4, 2, 1, … of its means wide, in 64ths
 // of the step; of one bit: of a step that is one mean.
 constexpr std::array<std::int32_t, 9> kOffsets = {0, 64, 15, 22, 27, 29, 31, 31, 32};
-// e^-4, e^-2, e^-1 …: the share of the next step relative to this one. From four bits on the low bits
-// are not modelled, so that the next upper level is always one mean away.
+// e^-4, e^-2, e^-1 …: the share of the next step relative to this one. From four bits on the low
+// bits are not modelled, so that the next upper level is always one mean away.
 constexpr std::array<double, 9> kDecays = {0, 0, 0.018, 0.135, 0.368, 0.368, 0.368, 0.368, 0.368};
 constexpr double kDecayAroundZero = 0.607;
 

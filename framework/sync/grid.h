@@ -5,15 +5,15 @@
 
 namespace strait::sync {
 
-// Smaller magnitudes count as zero, and kMostMagnitude and more are refused, so that no result of the
-// arithmetic is subnormal or infinite.
+// Smaller magnitudes count as zero, and kMostMagnitude and more are refused, so that no result of
+// the arithmetic is subnormal or infinite.
 inline constexpr float kLeastMagnitude = 0x1p-100F;
 inline constexpr float kMostMagnitude = 0x1p100F;
 
-// The magnitudes that a packet can represent: threshold + (level + offset) · step. Without a table, an
-// epsilon or a scale to the largest value: levels are entropy coded, so the few large ones cost little
-// in all. A step has six significant bits, so that its product with a level is exact: with or without
-// fused multiply-add, value() is one rounding of a sum on any machine.
+// The magnitudes that a packet can represent: threshold + (level + offset) · step. Without a table,
+// an epsilon or a scale to the largest value: levels are entropy coded, so the few large ones cost
+// little in all. A step has six significant bits, so that its product with a level is exact: with
+// or without fused multiply-add, value() is one rounding of a sum on any machine.
 struct Grid {
   static constexpr std::int32_t kMostLevel = (1 << 12) - 1;  // larger magnitudes are sent as this
 
@@ -35,15 +35,15 @@ struct Grid {
   }
 };
 
-// For magnitudes from `threshold` on. The distribution above it is close to exponential, with a mean that
-// is sent; the step is that mean times 2^(4 − bits), as fine as symmetric levels of so many bits from the
-// least to the largest value, and a value is read as the mean of its step. With one bit there are no
-// levels: every value is read as the mean.
+// For magnitudes from `threshold` on. The distribution above it is close to exponential, with a
+// mean that is sent; the step is that mean times 2^(4 − bits), as fine as symmetric levels of so
+// many bits from the least to the largest value, and a value is read as the mean of its step. With
+// one bit there are no levels: every value is read as the mean.
 Grid grid_above(float threshold, float step, int bits);
 float step_above(float threshold, double mean, int bits);
 
-// For dense values, which are all sent, small ones as zero: levels are whole multiples of the step. They
-// are few, so they get 4 bits at least.
+// For dense values, which are all sent, small ones as zero: levels are whole multiples of the step.
+// They are few, so they get 4 bits at least.
 Grid grid_around_zero(float step, int bits);
 float step_around_zero(double mean, int bits);
 

@@ -38,8 +38,8 @@ void read_sign_groups(std::span<const std::byte> bytes, std::span<const float> s
                       std::span<float> to, const char* what);
 
 // Symmetric levels: multiples of the group's scale from -levels to levels, levels = 2^(bits-1) - 1,
-// bits from 2 to 8. All scales first, as bfloat16, then codes of `bits` bits, lowest bits first.
-// A scale has 8 significant bits and a multiple 7, so their product is exact: decoding gives the same
+// bits from 2 to 8. All scales first, as bfloat16, then codes of `bits` bits, lowest bits first. A
+// scale has 8 significant bits and a multiple 7, so their product is exact: decoding gives the same
 // bits on every machine, and there is no smallest scale below which values are lost.
 inline constexpr std::size_t kSymmetricGroup = 128;
 

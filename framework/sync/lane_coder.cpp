@@ -40,8 +40,8 @@ void LaneWriter::finish(std::span<const std::byte> plain, net::Frame& out) {
     const Symbol& symbol = symbols_[i];
     std::uint64_t& lane = lanes[symbol.lane];
     std::uint64_t number = lane;
-    // Writes the word unconditionally and moves on only if the lane is too large: no branch, since whether
-    // it is, is unpredictable.
+    // Writes the word unconditionally and moves on only if the lane is too large: no branch, since
+    // whether it is, is unpredictable.
     const bool full = number >= std::uint64_t{symbol.size} << (40U - symbol.bits);
     *word = static_cast<std::uint16_t>(number);
     word -= full ? 1 : 0;
@@ -65,7 +65,8 @@ LaneReader::LaneReader(std::span<const std::byte> bytes)
     : cut_(!bytes.empty() && bytes.size() < kLanes * kLaneBytes),
       rest_(bytes.subspan(std::min(bytes.size(), kLanes * kLaneBytes))),
       words_(rest_.size() / kWordBytes + 1) {
-  // The state of an empty message, so that reading any bytes is defined; finish() reports malformed ones.
+  // The state of an empty message, so that reading any bytes is defined; finish() reports malformed
+  // ones.
   lanes_.fill(kLeast);
   for (std::size_t i = 0; i < kLanes && !bytes.empty(); ++i) {
     lanes_[i] = number_at(bytes, i * kLaneBytes, kLaneBytes);

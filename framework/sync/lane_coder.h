@@ -10,15 +10,16 @@
 
 namespace strait::sync {
 
-// Interleaved rANS (asymmetric numeral systems). A message is a few integers, the lanes. A symbol of
-// frequency `size` of 2^bits makes a lane 2^bits / size times as large, so it costs its entropy, to
-// fractions of a bit; when a lane grows too large, 16 bits of it are written. A reader undoes that from
-// the last symbol to the first, so the writer encodes in reverse order. Both ends must know the lane and
-// the frequencies of each symbol. Symbols in different lanes do not depend on each other, so a processor
-// works on several at a time.
+// Interleaved rANS (asymmetric numeral systems). A message is a few integers, the lanes. A symbol
+// of frequency `size` of 2^bits makes a lane 2^bits / size times as large, so it costs its entropy,
+// to fractions of a bit; when a lane grows too large, 16 bits of it are written. A reader undoes
+// that from the last symbol to the first, so the writer encodes in reverse order. Both ends must
+// know the lane and the frequencies of each symbol. Symbols in different lanes do not depend on
+// each other, so a processor works on several at a time.
 inline constexpr std::size_t kLanes = 4;
 inline constexpr unsigned kMostScaleBits = 16;
-// Bytes that are not entropy coded follow the lanes; the first of them are the lanes' initial values.
+// Bytes that are not entropy coded follow the lanes; the first of them are the lanes' initial
+// values.
 inline constexpr std::size_t kPlainInLanes = 3 * kLanes;
 
 class LaneWriter {

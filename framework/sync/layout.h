@@ -43,8 +43,8 @@ struct Piece {
   bool dense() const { return spec.shape.size() < 2; }
 };
 
-// Coordinates that are selected, scaled and coded together, with a key of their own. Two stages that
-// hold the same weight have the same zone for it, so both compute the same bits without
+// Coordinates that are selected, scaled and coded together, with a key of their own. Two stages
+// that hold the same weight have the same zone for it, so both compute the same bits without
 // communication between them.
 struct Zone {
   Range range;
@@ -73,13 +73,13 @@ class Layout {
 // order, are cut at grains, and differ by one grain at most. A share may be empty.
 Range share(Range range, std::size_t members, std::size_t index);
 
-// Values of a bucket: a million, so that it leaves early and fills a link's chunks; more with so many
-// members that a part would be little more than its frame header. A whole number of grains, so that
-// parts share no cache line. `bits`: of a value on the wire.
+// Values of a bucket: a million, so that it leaves early and fills a link's chunks; more with so
+// many members that a part would be little more than its frame header. A whole number of grains, so
+// that parts share no cache line. `bits`: of a value on the wire.
 std::int64_t bucket_values(std::size_t members, int bits);
 
-// The layout in ranges of about `values` values, cut at grains, last coordinates first: the backward
-// pass completes gradients in that order. No range spans two zones.
+// The layout in ranges of about `values` values, cut at grains, last coordinates first: the
+// backward pass completes gradients in that order. No range spans two zones.
 std::vector<Range> buckets_of(const Layout& layout, std::int64_t values);
 
 }  // namespace strait::sync

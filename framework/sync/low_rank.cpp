@@ -28,7 +28,8 @@ float lane_product(std::span<const float> a, std::span<const float> b) {
   std::array<float, kProductLanes> sums{};
   std::size_t i = 0;
   for (; i + kProductLanes <= a.size(); i += kProductLanes) {
-    for (std::size_t lane = 0; lane < kProductLanes; ++lane) sums[lane] += a[i + lane] * b[i + lane];
+    for (std::size_t lane = 0; lane < kProductLanes; ++lane)
+      sums[lane] += a[i + lane] * b[i + lane];
   }
   for (std::size_t lane = 0; i < a.size(); ++i, ++lane) sums[lane] += a[i] * b[i];
   for (std::size_t half = kProductLanes / 2; half > 0; half /= 2) {
@@ -109,7 +110,8 @@ void orthonormalise(std::span<float> factor, std::size_t rank) {
   for (std::size_t k = 0; k < rank; ++k) {
     const std::span<float> own = factor.subspan(k * length, length);
     const double before = std::sqrt(exact_product(own, own));
-    // Normalised first, so that kDependent compares with a length of one, and squares do not overflow.
+    // Normalised first, so that kDependent compares with a length of one, and squares do not
+    // overflow.
     if (before > 0) scale(own, 1 / before);
     // Twice, because rounding leaves a remainder the first time ("twice is enough").
     for (int time = 0; time < 2; ++time) {

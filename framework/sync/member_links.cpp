@@ -19,10 +19,11 @@ void check_round(const RoundMessage& got, const RoundMessage& expected, const st
   // A member in a newer epoch expects this one to follow.
   if (got.epoch > expected.epoch) return;
   if (got.round >= expected.round && got.round <= expected.round + kRoundsAhead) return;
-  throw SyncError(SyncError::Kind::corrupt,
-                  fmt::format("{} sent a message of sync round {} (epoch {}); expected round {} (epoch "
-                              "{})",
-                              peer, got.round, got.epoch, expected.round, expected.epoch));
+  throw SyncError(
+      SyncError::Kind::corrupt,
+      fmt::format("{} sent a message of sync round {} (epoch {}); expected round {} (epoch "
+                  "{})",
+                  peer, got.round, got.epoch, expected.round, expected.epoch));
 }
 
 }  // namespace
@@ -137,7 +138,8 @@ void MemberLinks::drain() {
 
 void MemberLinks::check_membership() const {
   if (tracker_ == nullptr || tracker_->latest_epoch() == membership_.epoch) return;
-  throw SyncError(SyncError::Kind::membership_changed, "the members of the sync change; the round is abandoned");
+  throw SyncError(SyncError::Kind::membership_changed,
+                  "the members of the sync change; the round is abandoned");
 }
 
 void MemberLinks::report(std::uint32_t replica, const net::LinkError& error) const {

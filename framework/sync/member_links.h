@@ -14,8 +14,8 @@
 namespace strait::sync {
 
 // The links of one replica to the other members of its stage, by member index. Members run ahead of
-// each other by a message or two; a frame that comes before it is asked for is kept, and a frame of an
-// older membership is discarded. Used by the engine's thread alone, except where a function says
+// each other by a message or two; a frame that comes before it is asked for is kept, and a frame of
+// an older membership is discarded. Used by the engine's thread alone, except where a function says
 // otherwise.
 class MemberLinks {
  public:
@@ -26,11 +26,11 @@ class MemberLinks {
 
   std::size_t count() const { return membership_.count(); }
 
-  // Waits for room in the member's window; meanwhile receives what members send, since they may wait
-  // for room here. Throws as receive() does.
+  // Waits for room in the member's window; meanwhile receives what members send, since they may
+  // wait for room here. Throws as receive() does.
   void send(std::size_t member, net::Frame frame);
-  // Waits for exactly this message from this member and returns the whole frame. Throws what the link
-  // throws, and SyncError if the member is in a round in which it cannot be.
+  // Waits for exactly this message from this member and returns the whole frame. Throws what the
+  // link throws, and SyncError if the member is in a round in which it cannot be.
   net::Frame receive(std::size_t member, const RoundMessage& expected);
   // Whether receive() would not wait. False too for a dead link, so that receive() reports it.
   bool available(std::size_t member, const RoundMessage& expected);

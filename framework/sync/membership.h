@@ -29,8 +29,8 @@ struct Rejoin {
   std::uint32_t replica = 0;  // its number
 };
 
-// The membership as the coordinator announces it during a run. Threads that wait for a replica watch
-// it, so that they stop waiting for an evicted one. Epoch 0 is the membership at start.
+// The membership as the coordinator announces it during a run. Threads that wait for a replica
+// watch it, so that they stop waiting for an evicted one. Epoch 0 is the membership at start.
 //
 // An announced epoch is not in force yet: replicas agree on the step from which it is.
 //
@@ -43,8 +43,8 @@ class MembershipTracker {
   MembershipTracker(std::uint32_t replicas, std::uint32_t mine,
                     const std::set<std::uint32_t>& absent = {});
 
-  // A new epoch. Ignored if it is not newer than the latest one. Threads that wait here in a process
-  // that is no longer a member get a net::LinkError.
+  // A new epoch. Ignored if it is not newer than the latest one. Threads that wait here in a
+  // process that is no longer a member get a net::LinkError.
   void update(std::uint32_t epoch, std::vector<std::uint32_t> members) STRAIT_EXCLUDES(mutex_);
 
   // Called for every update: replicas that are not in `members` will never reply again.

@@ -75,8 +75,8 @@ std::string RecipeContext::stated(std::string_view key, std::string_view value) 
 }
 
 Catalogue<MethodOffer>& methods() {
-  // In the order of lists and tables. Ranks follow what methods cost in loss (tests/bench/RESULTS.md), with gaps
-  // for plugins.
+  // In the order of lists and tables. Ranks follow what methods cost in loss
+  // (tests/bench/RESULTS.md), with gaps for plugins.
   static Catalogue<MethodOffer> all(
       "sync method",
       {offer_of<Allreduce>("allreduce", 10, {"wire_dtype"}), cocktail_offer(),

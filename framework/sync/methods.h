@@ -38,13 +38,13 @@ struct MethodOffer {
   // Why its replicas cannot continue without one of them, to follow "it"; empty: they can.
   std::string needs_all = {};
 
-  // Bytes and staleness; slot_bytes is filled in from the method's slots. Null: forecast() counts the
-  // bytes of the method's plans.
+  // Bytes and staleness; slot_bytes is filled in from the method's slots. Null: forecast() counts
+  // the bytes of the method's plans.
   Forecast (*forecast)(const ForecastInput&) = nullptr;
   // Null: kPlainCodingCost.
   CodingCost (*coding_cost)(const SyncSettings&) = nullptr;
-  // Whether the settings fit together and suit the run: empty, or a sentence that names the keys and
-  // says what to change. Null: only `make` checks them.
+  // Whether the settings fit together and suit the run: empty, or a sentence that names the keys
+  // and says what to change. Null: only `make` checks them.
   std::string (*check)(const SyncSettings&, const RecipeContext&) = nullptr;
   // The strengths that `auto` chooses from in a run of so many steps, weakest first. Null: none.
   std::span<const Strength> (*strengths)(std::int64_t steps) = nullptr;

@@ -31,7 +31,8 @@ ModelChecksum checksum_model(const Slots& slots, const std::string& slot, std::u
   for (std::size_t i = 0; i < layout.pieces().size(); ++i) {
     if (i % shares != round % shares) continue;
     const std::span<const std::byte> bytes = slots.bytes(slot, layout.pieces()[i].range);
-    checksum.pieces.push_back({static_cast<std::uint32_t>(i), XXH3_64bits(bytes.data(), bytes.size())});
+    checksum.pieces.push_back(
+        {static_cast<std::uint32_t>(i), XXH3_64bits(bytes.data(), bytes.size())});
   }
   return checksum;
 }

@@ -11,8 +11,8 @@
 
 namespace strait::sync {
 
-// Hashes of some pieces of a replica's model, other pieces in each round. Members compare them, so a
-// fork is found within a few rounds, and the differing tensors are known by name.
+// Hashes of some pieces of a replica's model, other pieces in each round. Members compare them, so
+// a fork is found within a few rounds, and the differing tensors are known by name.
 struct ModelChecksum {
   struct Piece {
     std::uint32_t index = 0;  // in the layout

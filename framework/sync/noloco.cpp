@@ -8,12 +8,12 @@
 #include <utility>
 
 #include "framework/sync/allreduce.h"
-#include "framework/sync/layout.h"
 #include "framework/sync/float_codes.h"
-#include "framework/sync/random_choice.h"
-#include "framework/sync/sync_method.h"
+#include "framework/sync/layout.h"
 #include "framework/sync/outer_step.h"
+#include "framework/sync/random_choice.h"
 #include "framework/sync/sync_error.h"
+#include "framework/sync/sync_method.h"
 
 namespace strait::sync {
 namespace {
@@ -103,7 +103,8 @@ void Noloco::encode(const Round& round, const Part& part, const Slots& slots, ne
   append_floats(change, false, out);
 }
 
-void Noloco::reduce(const Round&, const Part& part, Contributions contributions, const Slots&, net::Frame& out) {
+void Noloco::reduce(const Round&, const Part& part, Contributions contributions, const Slots&,
+                    net::Frame& out) {
   const auto count = static_cast<std::size_t>(part.range.count());
   append_floats(mean_of_finite_floats(contributions, false, count, kSlowPart), false, out);
 }
@@ -148,8 +149,8 @@ Forecast Noloco::forecast(const ForecastInput& input) {
   // One of an odd number has no partner.
   const double paired = input.members - std::fmod(input.members, 2);
   const double frames = std::ceil(input.values() / input.bucket(kFloatBits)) + 1;
-  const double round = paired / input.members * (2 * input.values() * kFloatBits / 8 +
-                                                 ForecastInput::frame_bytes(frames));
+  const double round = paired / input.members *
+                       (2 * input.values() * kFloatBits / 8 + ForecastInput::frame_bytes(frames));
   // The replicas that a change has reached double with each round.
   const double rounds = std::ceil(std::log2(input.members));
   return {.step_bytes = round / every,

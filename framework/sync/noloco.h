@@ -7,11 +7,11 @@
 
 namespace strait::sync {
 
-// Without a collective: every `every` updates a permutation that all replicas compute pairs them, and
-// partners exchange their slow weights and how far their fast weights moved from these. Momentum on
-// the pair's mean change and a pull towards the pair's mean keep all replicas close; they never become
-// equal. So a read of the model sees the exact mean of all slow weights, which a round of its own
-// computes. With an odd number of replicas one has no partner.
+// Without a collective: every `every` updates a permutation that all replicas compute pairs them,
+// and partners exchange their slow weights and how far their fast weights moved from these.
+// Momentum on the pair's mean change and a pull towards the pair's mean keep all replicas close;
+// they never become equal. So a read of the model sees the exact mean of all slow weights, which a
+// round of its own computes. With an odd number of replicas one has no partner.
 class Noloco final : public SyncMethod {
  public:
   static constexpr const char* kSlow = "reference";

@@ -7,11 +7,11 @@
 #include <utility>
 
 #include "framework/sync/allreduce.h"
-#include "framework/sync/layout.h"
 #include "framework/sync/float_codes.h"
-#include "framework/sync/sync_method.h"
 #include "framework/sync/group_codes.h"
+#include "framework/sync/layout.h"
 #include "framework/sync/sync_error.h"
+#include "framework/sync/sync_method.h"
 
 namespace strait::sync {
 namespace {
@@ -23,8 +23,8 @@ constexpr const char* kWarmGradient = "a part of a gradient";
 constexpr const char* kSignedMoment = "a part of a moment";
 
 // A moment is clipped at this many spreads of its weight. If the second moment was frozen before a
-// weight was ever trained (the row of a rare token), its moment is unbounded, and the residual would
-// never be paid off.
+// weight was ever trained (the row of a rare token), its moment is unbounded, and the residual
+// would never be paid off.
 constexpr float kMostSpreads = 10;
 
 float within_reach(float value, float spread) {
@@ -78,8 +78,8 @@ std::optional<RoundPlan> OnebitAdam::plan(const Moment& moment, const Layout& la
   return plan;
 }
 
-// Corrects the bias of a second moment that is young, as the optimizer does: with it a sign is a step
-// of the optimizer's rate.
+// Corrects the bias of a second moment that is young, as the optimizer does: with it a sign is a
+// step of the optimizer's rate.
 std::vector<float> OnebitAdam::spread_of(const Part& part, const Slots& slots) const {
   const auto second = within(slots.values(kSecondMoment), part.range);
   std::vector<float> spread(second.size());
@@ -88,7 +88,7 @@ std::vector<float> OnebitAdam::spread_of(const Part& part, const Slots& slots) c
 }
 
 std::vector<float> OnebitAdam::moment_to_encode(const Part& part, const Slots& slots,
-                                              std::span<const float> spread) const {
+                                                std::span<const float> spread) const {
   const auto moment = within(slots.values(kFirstMoment), part.range);
   const auto gradient = within(slots.values(kGradient), part.range);
   const auto owed = within(slots.values(kOwed), part.range);
@@ -110,14 +110,15 @@ void OnebitAdam::encode(const Round& round, const Part& part, const Slots& slots
   append_sign_groups(moment_to_encode(part, slots, spread), spread, out, kSignedMoment);
 }
 
-void OnebitAdam::reduce(const Round& round, const Part& part, Contributions contributions, const Slots& slots,
-                      net::Frame& out) {
+void OnebitAdam::reduce(const Round& round, const Part& part, Contributions contributions,
+                        const Slots& slots, net::Frame& out) {
   if (!warms_up(round.opened.step)) return reduce_moments(part, contributions, slots, out);
   const auto count = static_cast<std::size_t>(part.range.count());
   append_floats(mean_of_finite_floats(contributions, false, count, kWarmGradient), false, out);
 }
 
-void OnebitAdam::reduce_moments(const Part& part, Contributions contributions, const Slots& slots, net::Frame& out) {
+void OnebitAdam::reduce_moments(const Part& part, Contributions contributions, const Slots& slots,
+                                net::Frame& out) {
   const std::vector<float> spread = spread_of(part, slots);
   std::vector<float> mean(spread.size());
   std::vector<float> theirs(spread.size());
@@ -158,7 +159,8 @@ void OnebitAdam::apply_moment(const Round& round, Slots& slots) {
   const Round::Exchange& exchange = round.exchanges.front();
   apply_parts(round, slots, [&](const Part& part) {
     const std::vector<float> spread = spread_of(part, slots);
-    // Computed again instead of kept since encode(): slots have not changed, and it saves their memory.
+    // Computed again instead of kept since encode(): slots have not changed, and it saves their
+    // memory.
     const std::vector<float> encoded = moment_to_encode(part, slots, spread);
     const std::vector<float> rest = left_out_by(exchange.own[part.index], 0, encoded, spread);
     std::ranges::copy(rest, within(slots.values(kOwed), part.range).begin());

@@ -10,13 +10,14 @@
 namespace strait::sync {
 
 // Exact means of gradients while Adam warms up. Then the second moment is frozen, and the first is
-// agreed on in a bit per value in each direction, with error feedback at both ends: what a sign leaves
-// out is added to the next contribution. Signs are scaled by the square root of the frozen second
-// moment, which all replicas know, so a bit is the same share of an update for every weight. (With one
-// scale for all, as first published, weights with a small second moment diverge: on the tests'
-// quadratic at a rate at which this version converges.) A weight whose second moment is far too small
-// for its gradients moves ten times the rate at most, and its residual is bounded likewise; where the
-// second moment is zero (padding, rows of tokens that never occurred) nothing moves.
+// agreed on in a bit per value in each direction, with error feedback at both ends: what a sign
+// leaves out is added to the next contribution. Signs are scaled by the square root of the frozen
+// second moment, which all replicas know, so a bit is the same share of an update for every weight.
+// (With one scale for all, as first published, weights with a small second moment diverge: on the
+// tests' quadratic at a rate at which this version converges.) A weight whose second moment is far
+// too small for its gradients moves ten times the rate at most, and its residual is bounded
+// likewise; where the second moment is zero (padding, rows of tokens that never occurred) nothing
+// moves.
 class OnebitAdam final : public SyncMethod {
  public:
   static constexpr const char* kOwed = "owed";               // the replica's residual

@@ -6,8 +6,8 @@
 
 namespace strait::sync {
 
-// The outer optimizer of DiLoCo: gradient descent with Nesterov's momentum. Its gradient is the mean
-// of the replicas' changes (reference - weights).
+// The outer optimizer of DiLoCo: gradient descent with Nesterov's momentum. Its gradient is the
+// mean of the replicas' changes (reference - weights).
 struct OuterStep {
   float learning_rate = 0;
   float momentum = 0;

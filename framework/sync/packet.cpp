@@ -5,9 +5,9 @@
 #include <cmath>
 #include <utility>
 
+#include "framework/sync/bit_stream.h"
 #include "framework/sync/block_pattern.h"
 #include "framework/sync/packet_format.h"
-#include "framework/sync/bit_stream.h"
 #include "framework/sync/sync_error.h"
 
 namespace strait::sync {
@@ -43,8 +43,8 @@ std::uint16_t pick_dense(std::span<const float> values, float threshold,
 }
 
 // Fills in the patterns and values that are sent, and the grids and value ranges of the runs.
-void pick(std::span<const Block> blocks, std::span<const float> values, int bits,
-          TopValues& top, std::vector<PacketRun>& runs, SparseValues& sent) {
+void pick(std::span<const Block> blocks, std::span<const float> values, int bits, TopValues& top,
+          std::vector<PacketRun>& runs, SparseValues& sent) {
   // The common case, without a copy of the values.
   if (runs.size() == 1 && !runs[0].dense) {
     std::swap(sent.patterns, top.patterns);
@@ -138,8 +138,7 @@ void write_packet(std::span<const Block> blocks, std::span<const float> values,
   if (blocks.empty()) return;
   TopValues& top = scratch.top;
   select_top(blocks, values, settings.top, top);
-  const PacketHeader header =
-      PacketHeader::of(settings.bits, top.share, top.least, top.mean);
+  const PacketHeader header = PacketHeader::of(settings.bits, top.share, top.least, top.mean);
   append_packet_header(header, out);
   std::vector<PacketRun> runs = packet_runs(blocks, header.grid());
   pick(blocks, values, header.bits, top, runs, sent);
@@ -154,8 +153,8 @@ void write_packet(std::span<const Block> blocks, std::span<const float> values,
   scratch.writer.finish(scratch.plain, out);
 }
 
-void read_packet(std::span<const Block> blocks, std::span<const std::byte> bytes, PacketScratch& scratch,
-                 SparseValues& sent) {
+void read_packet(std::span<const Block> blocks, std::span<const std::byte> bytes,
+                 PacketScratch& scratch, SparseValues& sent) {
   sent.patterns.assign(blocks.size(), 0);
   sent.values.clear();
   if (blocks.empty() && bytes.empty()) return;
@@ -168,7 +167,8 @@ void read_packet(std::span<const Block> blocks, std::span<const std::byte> bytes
   sent.values.resize(levels.size());
   if (!reader.finish((bits + 7) / 8, scratch.plain) ||
       !take_plain(scratch.plain, header.plain_bits(), levels, sent.values)) {
-    throw SyncError(SyncError::Kind::corrupt, "a packet has more or fewer bytes than its values take");
+    throw SyncError(SyncError::Kind::corrupt,
+                    "a packet has more or fewer bytes than its values take");
   }
   for (const PacketRun& run : runs) {
     for (std::size_t i = run.first_value; i < run.first_value + run.values; ++i) {

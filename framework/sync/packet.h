@@ -10,9 +10,9 @@
 #include "framework/sync/random_choice.h"
 #include "framework/sync/top_values.h"
 
-// One part's values: lossy in positions and values, then entropy coded without loss. PACKET.md has the
-// bytes. The same values in the same blocks make the same bytes on every machine, wherever the blocks
-// lie in the flat space.
+// One part's values: lossy in positions and values, then entropy coded without loss. PACKET.md has
+// the bytes. The same values in the same blocks make the same bytes on every machine, wherever the
+// blocks lie in the flat space.
 namespace strait::sync {
 
 struct PacketSettings {
@@ -38,8 +38,8 @@ struct PacketScratch {
   std::vector<std::byte> plain;
 };
 
-// Appends the packet of `values` (kGrain of each block, zero in padding, each below kMostMagnitude);
-// `sent` becomes what readers decode.
+// Appends the packet of `values` (kGrain of each block, zero in padding, each below
+// kMostMagnitude); `sent` becomes what readers decode.
 void write_packet(std::span<const Block> blocks, std::span<const float> values,
                   const PacketSettings& settings, PacketScratch& scratch, net::Frame& out,
                   SparseValues& sent);

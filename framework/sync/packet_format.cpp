@@ -83,7 +83,8 @@ void append_packet_header(const PacketHeader& header, net::Frame& out) {
 PacketHeader read_packet_header(std::span<const std::byte> bytes) {
   if (bytes.size() < kPacketHeaderBytes) {
     throw SyncError(SyncError::Kind::corrupt,
-                    fmt::format("a packet has {} bytes, its header alone has {}", bytes.size(), kPacketHeaderBytes));
+                    fmt::format("a packet has {} bytes, its header alone has {}", bytes.size(),
+                                kPacketHeaderBytes));
   }
   const auto byte = [&](std::size_t at) { return std::to_integer<std::uint32_t>(bytes[at]); };
   PacketHeader header;
@@ -91,8 +92,8 @@ PacketHeader read_packet_header(std::span<const std::byte> bytes) {
   header.share = byte(1);
   header.threshold = std::bit_cast<float>((byte(2) | byte(3) << 8U) << 16U);
   const std::uint32_t step = byte(4) | byte(5) << 8U;
-  // A header of zeros means that nothing is sent of what is not dense. Minus zero is not allowed, so that
-  // each packet has one encoding.
+  // A header of zeros means that nothing is sent of what is not dense. Minus zero is not allowed,
+  // so that each packet has one encoding.
   const bool all_zero =
       header.threshold == 0 && step == 0 && header.share == 0 && !std::signbit(header.threshold);
   if (step < kStepCodes) header.step = step_of(step);
@@ -141,8 +142,8 @@ void take_symbols(const PacketHeader& header, std::span<const Block> blocks, Lan
                   std::vector<std::int32_t>& levels) {
   Models models(header, SymbolModel::End::reader);
   std::vector<std::uint8_t> classes(blocks.size());
-  // In the order of put_symbols(). The patterns must be known before the levels: they decide how many
-  // levels there are.
+  // In the order of put_symbols(). The patterns must be known before the levels: they decide how
+  // many levels there are.
   for (PacketRun& run : runs) {
     if (run.dense) {
       run.grid = grid_around_zero(take_step(reader, run.first % kLanes), header.bits);
@@ -155,7 +156,8 @@ void take_symbols(const PacketHeader& header, std::span<const Block> blocks, Lan
     run.first_value = values;
     if (run.all_zero()) continue;
     const auto its = blocks_within(patterns, run);
-    take_patterns(reader, run.first, blocks_within(std::span<const std::uint8_t>(classes), run), its);
+    take_patterns(reader, run.first, blocks_within(std::span<const std::uint8_t>(classes), run),
+                  its);
     run.values = checked_values(blocks_within(blocks, run), its);
     values += run.values;
   }

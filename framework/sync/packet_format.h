@@ -62,9 +62,9 @@ std::span<Value> values_within(std::span<Value> by_value, const PacketRun& run) 
   return by_value.subspan(run.first_value, run.values);
 }
 
-// The entropy-coded symbols of a packet: the grids of dense runs, then which values of each block are
-// sent, then the upper bits of their levels. One after the other, so that each is a loop without
-// unpredictable branches.
+// The entropy-coded symbols of a packet: the grids of dense runs, then which values of each block
+// are sent, then the upper bits of their levels. One after the other, so that each is a loop
+// without unpredictable branches.
 void put_symbols(const PacketHeader& header, std::span<const PacketRun> runs,
                  std::span<const std::uint16_t> patterns, std::span<const std::int32_t> levels,
                  LaneWriter& writer);

@@ -8,11 +8,11 @@
 #include <limits>
 
 #include "framework/sync/float_codes.h"
-#include "framework/sync/random_choice.h"
-#include "framework/sync/sync_method.h"
-#include "framework/sync/low_rank.h"
-#include "framework/sync/sync_error.h"
 #include "framework/sync/layout.h"
+#include "framework/sync/low_rank.h"
+#include "framework/sync/random_choice.h"
+#include "framework/sync/sync_error.h"
+#include "framework/sync/sync_method.h"
 
 namespace strait::sync {
 namespace {
@@ -51,10 +51,9 @@ bool low_rank_finite(std::span<const float> values) {
 PowerSgd::PowerSgd(const SyncSettings& settings)
     : seed_(settings.seed), rank_(static_cast<std::size_t>(settings.rank)) {
   if (settings.rank < 1 || settings.rank > kMaxRank) {
-    throw SyncError(
-        SyncError::Kind::setting,
-        fmt::format("{}: rank is {}; it must be from 1 to {}", settings.method, settings.rank,
-                    kMaxRank));
+    throw SyncError(SyncError::Kind::setting,
+                    fmt::format("{}: rank is {}; it must be from 1 to {}", settings.method,
+                                settings.rank, kMaxRank));
   }
 }
 
@@ -68,8 +67,8 @@ std::optional<RoundPlan> PowerSgd::plan(const Moment& moment, const Layout& layo
   if (moment.hook != Hook::gradient) return std::nullopt;
   RoundPlan plan;
   plan.exchanges = 2;
-  // A matrix is reduced whole, because orthonormalisation needs all of its rows. Matrices differ in size,
-  // so each goes to the owner with the least to receive so far.
+  // A matrix is reduced whole, because orthonormalisation needs all of its rows. Matrices differ in
+  // size, so each goes to the owner with the least to receive so far.
   std::vector<std::size_t> load(membership.count());
   for (std::size_t i = layout.pieces().size(); i-- > 0;) {
     const Piece& piece = layout.pieces()[i];
@@ -82,8 +81,8 @@ std::optional<RoundPlan> PowerSgd::plan(const Moment& moment, const Layout& layo
   return plan;
 }
 
-// A column of zeros (at first all; later those of a matrix of lower rank) starts at random, the same
-// on all replicas.
+// A column of zeros (at first all; later those of a matrix of lower rank) starts at random, the
+// same on all replicas.
 std::vector<float> PowerSgd::first_right_factor(const Round& round, const Part& part,
                                                 const Slots& slots) const {
   const PieceSpec& spec = piece_of(part, slots).spec;
@@ -119,8 +118,8 @@ void PowerSgd::encode(const Round& round, const Part& part, const Slots& slots, 
   }
 }
 
-void PowerSgd::reduce(const Round& round, const Part& part, Contributions contributions, const Slots& slots,
-                    net::Frame& out) {
+void PowerSgd::reduce(const Round& round, const Part& part, Contributions contributions,
+                      const Slots& slots, net::Frame& out) {
   const LowRankShape shape(piece_of(part, slots).spec, rank_);
   std::vector<float> sum(round.exchange == 0 ? shape.left : shape.right);
   std::vector<float> theirs(sum.size());
@@ -161,8 +160,8 @@ void PowerSgd::apply_matrix(const Round& round, const Part& part, Slots& slots) 
   const auto own = low_rank_floats(round.exchanges.back().own[part.index], shape.right);
   const auto gradient = within(slots.values(kGradient), part.range);
   const auto owed = within(slots.values(kOwed), part.range);
-  // The gradient of some replica is not finite, so the step will be skipped, which restores the other
-  // slots that this round changes.
+  // The gradient of some replica is not finite, so the step will be skipped, which restores the
+  // other slots that this round changes.
   if (!low_rank_finite(left) || !low_rank_finite(right)) {
     std::ranges::fill(gradient, std::numeric_limits<float>::quiet_NaN());
     return;
@@ -186,8 +185,8 @@ Forecast PowerSgd::forecast(const ForecastInput& input) {
     const LowRankShape shape(piece.spec, static_cast<std::size_t>(input.settings.rank));
     values += static_cast<double>(shape.left + shape.right);
   }
-  // A piece is reduced whole: a frame to its owner and back, in two exchanges. Over all owners that is
-  // as many frames as members times fewer ranges in shares would take.
+  // A piece is reduced whole: a frame to its owner and back, in two exchanges. Over all owners that
+  // is as many frames as members times fewer ranges in shares would take.
   const double ranges = 2 * static_cast<double>(input.layout.pieces().size()) / input.members;
   return every_step(input.shard_reduce_bytes(values * sizeof(float), ranges));
 }

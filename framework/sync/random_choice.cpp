@@ -5,17 +5,16 @@
 #include <bit>
 #include <cmath>
 
-
 namespace strait::sync {
 namespace {
 
-// Blocks are drawn from strata of this size, each shuffled on its own: so a step draws the same share
-// everywhere, and its cost is that of the drawn blocks, not of all.
+// Blocks are drawn from strata of this size, each shuffled on its own: so a step draws the same
+// share everywhere, and its cost is that of the drawn blocks, not of all.
 constexpr std::uint64_t kStratum = 256;
 constexpr double kMillion = 1e6;
 
-// A keyed permutation of 0 .. kStratum - 1: each round multiplies by an odd number, adds, and XORs the
-// upper bits into the lower. Each of these is invertible, so no two numbers collide.
+// A keyed permutation of 0 .. kStratum - 1: each round multiplies by an odd number, adds, and XORs
+// the upper bits into the lower. Each of these is invertible, so no two numbers collide.
 class Shuffle {
  public:
   explicit Shuffle(std::uint64_t key) {
@@ -93,8 +92,8 @@ std::vector<Block> RandomChoice::blocks(const Layout& layout, Range part, store:
   for (std::uint64_t stratum = first / kStratum; stratum * kStratum < last; ++stratum) {
     KeyedStream keys({seed_, zone.key, stratum});
     const Shuffle shuffle(keys.next());
-    // Strata begin at different offsets: where the share of one is not a whole number of blocks, the
-    // fractions of all of them average out.
+    // Strata begin at different offsets: where the share of one is not a whole number of blocks,
+    // the fractions of all of them average out.
     const std::uint64_t from = turn + keys.below(kStratum * of_);
     const std::uint64_t to = (from + taken_ * kStratum) / of_;
     std::array<std::uint64_t, kStratum / 64> marks{};

@@ -11,8 +11,8 @@
 // Random numbers and choices that all replicas make alike, without exchanging a seed.
 namespace strait::sync {
 
-// A counter-based random stream. The parts of the key name what the numbers are for; the stream of a
-// key is the same on every machine.
+// A counter-based random stream. The parts of the key name what the numbers are for; the stream of
+// a key is the same on every machine.
 class KeyedStream {
  public:
   explicit KeyedStream(std::initializer_list<std::uint64_t> parts) {
@@ -39,9 +39,9 @@ struct Block {
   bool operator==(const Block&) const = default;
 };
 
-// The coordinates that a step's round covers: a share of each zone's blocks, drawn at random without
-// replacement by a key that all replicas have. Every block is drawn again after 1 / share steps, one
-// step more or less if that is not a whole number; no span of steps leaves a block out.
+// The coordinates that a step's round covers: a share of each zone's blocks, drawn at random
+// without replacement by a key that all replicas have. Every block is drawn again after 1 / share
+// steps, one step more or less if that is not a whole number; no span of steps leaves a block out.
 // The choice depends on the block's number within its zone and on nothing else: not on other zones,
 // the number of members or how the zone is cut into parts.
 class RandomChoice {

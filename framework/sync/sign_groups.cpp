@@ -15,10 +15,11 @@
 namespace strait::sync {
 namespace {
 
-// A value counts in its group's scale as this many spreads at most: about the longest step of AdamW with
-// a second moment of 0.999. A larger value has a spread that is far too small, and must not make the steps
-// of the others longer. (Measured: with 10, a sixteenth of a group that has almost no spread makes the
-// others' steps seven times as long, with 3 twice; with 1 residuals are never paid off.)
+// A value counts in its group's scale as this many spreads at most: about the longest step of AdamW
+// with a second moment of 0.999. A larger value has a spread that is far too small, and must not
+// make the steps of the others longer. (Measured: with 10, a sixteenth of a group that has almost
+// no spread makes the others' steps seven times as long, with 3 twice; with 1 residuals are never
+// paid off.)
 constexpr double kMostCounted = 3;
 
 std::size_t sign_group_size(std::size_t values) { return sizeof(float) + (values + 7) / 8; }
@@ -95,8 +96,8 @@ void check_sign_groups(std::span<const std::byte> bytes, std::span<const float> 
   const std::size_t count = spread.size();
   if (bytes.size() != sign_groups_size(count)) {
     throw SyncError(SyncError::Kind::corrupt,
-                    fmt::format("{} has {} bytes; {} values take {}", what, bytes.size(),
-                                count, sign_groups_size(count)));
+                    fmt::format("{} has {} bytes; {} values take {}", what, bytes.size(), count,
+                                sign_groups_size(count)));
   }
   for_each_sign_group(count, [&](std::size_t at, std::size_t first, std::size_t size) {
     const float scale = sign_scale_at(bytes.data() + at);

@@ -8,8 +8,8 @@
 
 namespace strait::sync {
 
-// One slot's values of any width, kGrain at a time, without a look-up of its name for each block. Blocks
-// begin at grains.
+// One slot's values of any width, kGrain at a time, without a look-up of its name for each block.
+// Blocks begin at grains.
 class SlotColumn {
  public:
   // narrow: the slot is of bfloat16.

@@ -104,7 +104,8 @@ class Slots {
 // fewer replicas. Its memory is reused by the next copy.
 class SlotsSnapshot {
  public:
-  // Copies the method's slots; `with_gradient`: the gradient too, so that the round can be repeated.
+  // Copies the method's slots; `with_gradient`: the gradient too, so that the round can be
+  // repeated.
   void take(const Slots& slots, bool with_gradient);
   bool taken() const { return taken_; }
   void restore(Slots& slots);  // and discards the copy

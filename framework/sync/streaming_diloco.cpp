@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "framework/sync/layout.h"
-#include "framework/sync/sync_method.h"
 #include "framework/sync/group_codes.h"
+#include "framework/sync/layout.h"
 #include "framework/sync/sync_error.h"
+#include "framework/sync/sync_method.h"
 
 namespace strait::sync {
 namespace {
@@ -38,8 +38,8 @@ StreamingDiloco::StreamingDiloco(const SyncSettings& settings)
           fmt::format("{} fragments cannot take turns in {} updates", fragments_, every_));
   // A later result would meet the next fragment's round: at most one round is in progress.
   require(late_ >= 0 && late_ <= every_ / fragments_, settings,
-          fmt::format("late is {}; it must be from 0 to {}, the updates between two fragments", late_,
-                      every_ / fragments_));
+          fmt::format("late is {}; it must be from 0 to {}, the updates between two fragments",
+                      late_, every_ / fragments_));
   require(blend_ >= 0 && blend_ <= 1, settings,
           fmt::format("blend is {}; it must be from 0 to 1", blend_));
 }
@@ -103,8 +103,8 @@ void StreamingDiloco::encode(const Round&, const Part& part, const Slots& slots,
   append_symmetric_groups(change, bits_, out, kStreamedChange);
 }
 
-void StreamingDiloco::reduce(const Round&, const Part& part, Contributions contributions, const Slots&,
-                           net::Frame& out) {
+void StreamingDiloco::reduce(const Round&, const Part& part, Contributions contributions,
+                             const Slots&, net::Frame& out) {
   std::vector<float> mean(static_cast<std::size_t>(part.range.count()));
   std::vector<float> theirs(mean.size());
   for (const std::span<const std::byte> bytes : contributions) {
@@ -160,16 +160,16 @@ std::string StreamingDiloco::check(const SyncSettings& settings, const RecipeCon
   };
   const std::int64_t every = settings.every == 0 ? kEvery : settings.every;
   if (settings.bits < 2) {
-    return fmt::format(
-        "{}, but {}, which sends values in 2 to 8 bits; set sync.bits to 2 or more",
-        stated("sync.bits", settings.bits),
-        recipe.stated("sync.method", fmt::format("\"{}\"", settings.method)));
+    return fmt::format("{}, but {}, which sends values in 2 to 8 bits; set sync.bits to 2 or more",
+                       stated("sync.bits", settings.bits),
+                       recipe.stated("sync.method", fmt::format("\"{}\"", settings.method)));
   }
   const std::string fragments = stated("sync.fragments", settings.fragments);
   if (every < settings.fragments) {
-    return fmt::format("{}, but {}, and each fragment takes its turn at another update; set "
-                       "sync.fragments to {} or less, or sync.every to {} or more",
-                       fragments, stated("sync.every", every), every, settings.fragments);
+    return fmt::format(
+        "{}, but {}, and each fragment takes its turn at another update; set "
+        "sync.fragments to {} or less, or sync.every to {} or more",
+        fragments, stated("sync.every", every), every, settings.fragments);
   }
   const std::int64_t turn = every / settings.fragments;
   if (settings.late <= turn) return "";

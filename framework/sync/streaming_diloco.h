@@ -6,11 +6,11 @@
 
 namespace strait::sync {
 
-// DiLoCo in fragments: each zone is cut into stretches, every n-th stretch is a fragment, and fragments
-// are synchronised in turn, so that the traffic is spread over time. Few bits per value in both
-// directions; a result is applied some updates late and blended into weights that have changed since.
-// What rounding leaves out stays in reference - weights for the next turn, as far as the weights keep
-// their own values (`blend`).
+// DiLoCo in fragments: each zone is cut into stretches, every n-th stretch is a fragment, and
+// fragments are synchronised in turn, so that the traffic is spread over time. Few bits per value
+// in both directions; a result is applied some updates late and blended into weights that have
+// changed since. What rounding leaves out stays in reference - weights for the next turn, as far as
+// the weights keep their own values (`blend`).
 class StreamingDiloco final : public SyncMethod {
  public:
   static constexpr const char* kReference = "reference";

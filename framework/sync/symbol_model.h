@@ -8,9 +8,9 @@
 
 namespace strait::sync {
 
-// An adaptive model of kSymbols symbols: both ends begin with the same frequencies and count the same
-// symbols, so no table is sent. Frequencies are rebuilt from the counts at growing intervals; between
-// two rebuilds a symbol costs a table look-up.
+// An adaptive model of kSymbols symbols: both ends begin with the same frequencies and count the
+// same symbols, so no table is sent. Frequencies are rebuilt from the counts at growing intervals;
+// between two rebuilds a symbol costs a table look-up.
 class SymbolModel {
  public:
   static constexpr std::size_t kSymbols = 16;
@@ -45,7 +45,8 @@ class SymbolModel {
   void renew();
   void rebuild();
 
-  static constexpr std::uint32_t kOne = 32;  // weight of a symbol in counts_, so that old ones can be halved
+  static constexpr std::uint32_t kOne =
+      32;  // weight of a symbol in counts_, so that old ones can be halved
 
   std::array<std::uint32_t, kSymbols> counts_{};
   // The cumulative frequency below each symbol; each has a frequency of one at least.

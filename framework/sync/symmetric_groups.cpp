@@ -7,8 +7,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "framework/sync/float_codes.h"
 #include "framework/sync/bit_stream.h"
+#include "framework/sync/float_codes.h"
 #include "framework/sync/sync_error.h"
 
 namespace strait::sync {
@@ -84,8 +84,8 @@ void check_symmetric_groups(std::span<const std::byte> bytes, std::size_t count,
                             const char* what) {
   if (bytes.size() != symmetric_groups_size(count, bits)) {
     throw SyncError(SyncError::Kind::corrupt,
-                    fmt::format("{} has {} bytes; {} values of {} bits take {}", what,
-                                bytes.size(), count, bits, symmetric_groups_size(count, bits)));
+                    fmt::format("{} has {} bytes; {} values of {} bits take {}", what, bytes.size(),
+                                count, bits, symmetric_groups_size(count, bits)));
   }
   // The largest multiple must be finite, too.
   const auto beyond = static_cast<float>(2 * symmetric_levels(bits) + 1);

@@ -32,10 +32,10 @@ enum class UpdateRule : std::uint8_t {
 //
 // Threads: encode(), reduce() and decode() run on the engine's thread while the trainer computes;
 // nothing that they read changes meanwhile, and they change no slot. apply() is the only function
-// that changes slots. It runs on the trainer's thread, which waits for it; work that may go over all
-// of the stage's threads uses Slots::spread(). So a round that is dropped before apply() leaves no
-// trace; state that the other functions keep for apply() (a residual) is dropped with it.
-// At most one round is in progress.
+// that changes slots. It runs on the trainer's thread, which waits for it; work that may go over
+// all of the stage's threads uses Slots::spread(). So a round that is dropped before apply() leaves
+// no trace; state that the other functions keep for apply() (a residual) is dropped with it. At
+// most one round is in progress.
 //
 // Everything that decides the bits of the model (reduce, decode, apply) must give the same bits on
 // every machine: no library whose sums depend on the processor.

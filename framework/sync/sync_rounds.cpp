@@ -159,7 +159,8 @@ bool SyncRounds::updated(store::Step step, bool leaving) {
   if (!planned) return false;
   const bool at_once = planned->late == 0;
   if (at_once || !leaving) open(moment);
-  // With a tracker all replicas must hold the round first; the caller asks them, then calls apply_now().
+  // With a tracker all replicas must hold the round first; the caller asks them, then calls
+  // apply_now().
   if (at_once && tracker_ == nullptr) apply();
   return at_once && tracker_ != nullptr;
 }
@@ -192,8 +193,9 @@ bool SyncRounds::open(const Moment& moment, std::optional<std::uint64_t> again) 
   if (!plan) return false;
   if (round_) throw std::logic_error("the sync method opens a second round");
   if (plan->late > 1 && method_->model_is_replicated() && method_->model_slot() == kWeights) {
-    throw std::logic_error("the sync method applies a round two or more updates late, but the model that members "
-                           "compare is the weights, which change in between");
+    throw std::logic_error(
+        "the sync method applies a round two or more updates late, but the model that members "
+        "compare is the weights, which change in between");
   }
   round_.emplace();
   // A repeated round keeps its number: the members count rounds, not attempts.
@@ -227,7 +229,8 @@ void SyncRounds::apply() {
     while (!exchanged_ && error_ == nullptr) changed_.wait(mutex_);
     if (error_ != nullptr) std::rethrow_exception(error_);
     if (abandoned_) {
-      throw std::logic_error("the sync method applies a round that was abandoned because the members changed");
+      throw std::logic_error(
+          "the sync method applies a round that was abandoned because the members changed");
     }
     ++traffic_.rounds;
     traffic_.round_seconds += round_seconds_;
@@ -263,7 +266,8 @@ void SyncRounds::exchange_rounds() {
     bool abandoned = false;
     {
       const MutexLock lock(mutex_);
-      while (!closing_ && (error_ != nullptr || (!requested_ && !abandoned_))) changed_.wait(mutex_);
+      while (!closing_ && (error_ != nullptr || (!requested_ && !abandoned_)))
+        changed_.wait(mutex_);
       if (abandoned_ && !requested_) changed_.wait_until(mutex_, Clock::now() + kDrainInterval);
       if (closing_) return;
       abandoned = !requested_;
@@ -295,8 +299,8 @@ void SyncRounds::exchange_one() {
   try {
     // Here and not in regroup(): only this thread uses the links while a round is in progress.
     links_.regroup(round_->membership);
-    // Rounds of other hooks read slots that do not change, so they do not wait for the gradient of the
-    // next step, which already arrives.
+    // Rounds of other hooks read slots that do not change, so they do not wait for the gradient of
+    // the next step, which already arrives.
     const bool of_gradient = round_->opened.hook == Hook::gradient;
     const ExchangeHooks hooks{[this, of_gradient](Range range) {
                                 if (of_gradient) wait_until_ready(range);

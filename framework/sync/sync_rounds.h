@@ -23,10 +23,11 @@ struct SyncTraffic {
   double round_seconds = 0;      // of applied rounds, from opening to the last byte
 };
 
-// The engine: opens the rounds that the method plans, exchanges them on a thread of its own while the
-// trainer computes, and applies them when they are due.
+// The engine: opens the rounds that the method plans, exchanges them on a thread of its own while
+// the trainer computes, and applies them when they are due.
 //
-// The trainer's thread calls everything but traffic() and awaited_link(), in this order in every step:
+// The trainer's thread calls everything but traffic() and awaited_link(), in this order in every
+// step:
 //   gradient_begins, gradient_ready…, gradient_whole, [gradient_clipped,] before_update, updated
 // and before_model_read before the model is read between two steps. An error of the exchange
 // (net::LinkError, SyncError) is thrown by the next call that needs the exchange, and by all later
@@ -55,34 +56,36 @@ class SyncRounds {
   bool gradient_whole(store::Step step);
 
   // With a tracker: waits for the exchange of the round that is applied before this step's update,
-  // before a read of the model after so many steps, or now. False: a replica has left, and the round
-  // is abandoned.
+  // before a read of the model after so many steps, or now. False: a replica has left, and the
+  // round is abandoned.
   bool round_complete(store::Step step);
   bool round_complete_before_read(store::Step steps);
   bool round_complete_now();
 
-  // Changes the members. The round in progress, or a gradient's round that was just applied, is undone
-  // and opens again among the new members. `passed`: all replicas have reported that they hold the
-  // round that they were last asked for, so it stays.
+  // Changes the members. The round in progress, or a gradient's round that was just applied, is
+  // undone and opens again among the new members. `passed`: all replicas have reported that they
+  // hold the round that they were last asked for, so it stays.
   void regroup(const Membership& membership, bool passed);
-  // Changes the members between steps, when one of them has rejoined. Only a round that the update of
-  // the step before `next` has opened may be in progress; it opens again among the new members.
+  // Changes the members between steps, when one of them has rejoined. Only a round that the update
+  // of the step before `next` has opened may be in progress; it opens again among the new members.
   void rejoin(const Membership& membership, store::Step next);
 
   // Norms are agreed on, the gradient is clipped, and the step is not skipped.
   void gradient_clipped(store::Step step);
   // The weights of this step are about to change: applies a round that is due.
   void before_update(store::Step step);
-  // The weights have changed, or the step was skipped. `leaving`: this process ends after this step,
-  // so a round that is applied in a later step is left to resume() of the next process. True (only
-  // with a tracker): a round was opened that apply_now() applies as soon as all replicas hold it.
+  // The weights have changed, or the step was skipped. `leaving`: this process ends after this
+  // step, so a round that is applied in a later step is left to resume() of the next process. True
+  // (only with a tracker): a round was opened that apply_now() applies as soon as all replicas hold
+  // it.
   bool updated(store::Step step, bool leaving);
   void apply_now();
 
-  // `steps` are made, and the slots are about to be read or saved. A round that the last update opened
-  // stays in progress: the saved slots are enough to open it again.
+  // `steps` are made, and the slots are about to be read or saved. A round that the last update
+  // opened stays in progress: the saved slots are enough to open it again.
   void before_model_read(store::Step steps);
-  // The slots hold what they held after the update of the step before `next`: opens its round again.
+  // The slots hold what they held after the update of the step before `next`: opens its round
+  // again.
   void resume(store::Step next);
 
   // Any thread.
@@ -122,10 +125,10 @@ class SyncRounds {
 
   mutable Mutex mutex_;
   Condition changed_;
-  bool requested_ STRAIT_GUARDED_BY(mutex_) = false;    // open() has a round for the thread
-  bool read_ STRAIT_GUARDED_BY(mutex_) = true;          // the exchange has read the slots
-  bool exchanged_ STRAIT_GUARDED_BY(mutex_) = true;     // no exchange is in progress
-  bool abandoned_ STRAIT_GUARDED_BY(mutex_) = false;    // the last exchange was
+  bool requested_ STRAIT_GUARDED_BY(mutex_) = false;  // open() has a round for the thread
+  bool read_ STRAIT_GUARDED_BY(mutex_) = true;        // the exchange has read the slots
+  bool exchanged_ STRAIT_GUARDED_BY(mutex_) = true;   // no exchange is in progress
+  bool abandoned_ STRAIT_GUARDED_BY(mutex_) = false;  // the last exchange was
   bool closing_ STRAIT_GUARDED_BY(mutex_) = false;
   bool all_ready_ STRAIT_GUARDED_BY(mutex_) = true;     // of the gradient
   std::vector<Range> ready_ STRAIT_GUARDED_BY(mutex_);  // of the gradient

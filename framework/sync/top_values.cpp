@@ -12,8 +12,8 @@
 namespace strait::sync {
 namespace {
 
-// A histogram by exponent and five bits of the mantissa: 32 KiB of counters fit the first-level cache,
-// and the bucket of the threshold holds a few percent of the values.
+// A histogram by exponent and five bits of the mantissa: 32 KiB of counters fit the first-level
+// cache, and the bucket of the threshold holds a few percent of the values.
 constexpr unsigned kBucketShift = 18;
 constexpr std::size_t kBuckets = std::size_t{1} << (31 - kBucketShift);
 
@@ -50,7 +50,8 @@ std::uint32_t bits_of(const std::uint8_t* marks) {
   return static_cast<std::uint32_t>(bytes * 0x0102040810204080U >> 56U);
 }
 
-// The values of blocks that are not dense, in stretches; `count` becomes their number without padding.
+// The values of blocks that are not dense, in stretches; `count` becomes their number without
+// padding.
 std::vector<std::span<const float>> stretches_of(std::span<const Block> blocks,
                                                  std::span<const float> values,
                                                  std::size_t& count) {
@@ -77,8 +78,8 @@ void mark(std::span<const float> values, std::int32_t least, std::vector<std::ui
   for (std::size_t i = 0; i < count; ++i) to[i] = magnitude_of(from[i]) >= least ? 1 : 0;
 }
 
-// The marked values of a stretch, one after the other. `to` has room for one more, because every value
-// is written. No branch: whether a value is one of the largest is unpredictable.
+// The marked values of a stretch, one after the other. `to` has room for one more, because every
+// value is written. No branch: whether a value is one of the largest is unpredictable.
 float* pick(std::span<const float> values, std::span<const std::uint8_t> marks, float* to) {
   for (std::size_t i = 0; i < values.size(); ++i) {
     *to = values[i];
@@ -168,7 +169,7 @@ Largest largest_of(Stretches values, std::size_t wanted, std::vector<std::int32_
 }
 
 void select_top(std::span<const Block> blocks, std::span<const float> values, double top,
-                    TopValues& selected) {
+                TopValues& selected) {
   selected.patterns.clear();
   selected.values.clear();
   selected.least = 0;
@@ -178,7 +179,8 @@ void select_top(std::span<const Block> blocks, std::span<const float> values, do
   const auto wanted = static_cast<std::size_t>(std::llround(top * static_cast<double>(count)));
   const Largest largest = largest_of(stretches, std::max<std::size_t>(wanted, 1), selected.near);
   if (largest.count == 0) return;
-  // Room for surplus ties, which are dropped again, and for the one value that pick() writes too many.
+  // Room for surplus ties, which are dropped again, and for the one value that pick() writes too
+  // many.
   selected.values.resize(largest.count + selected.near.size() + 1);
   float* to = selected.values.data();
   for (const std::span<const float> stretch : stretches) {

@@ -18,8 +18,8 @@ inline std::int32_t magnitude_of(float value) {
   return bits < std::bit_cast<std::int32_t>(kLeastMagnitude) ? 0 : bits;
 }
 
-// The threshold of the `wanted` largest magnitudes: all above `least`, and the first `ties` of those
-// that equal it. Zeros are never among the largest, so there may be fewer.
+// The threshold of the `wanted` largest magnitudes: all above `least`, and the first `ties` of
+// those that equal it. Zeros are never among the largest, so there may be fewer.
 struct Largest {
   std::int32_t least = 0;  // 0: none is wanted, or all are zero
   std::size_t ties = 0;
@@ -29,8 +29,8 @@ struct Largest {
 using Stretches = std::span<const std::span<const float>>;
 
 // One pass over the values and a selection among those near the threshold. A function of the values
-// and their order on every machine. `near` is scratch memory; afterwards it holds all magnitudes that
-// equal the least.
+// and their order on every machine. `near` is scratch memory; afterwards it holds all magnitudes
+// that equal the least.
 Largest largest_of(Stretches values, std::size_t wanted, std::vector<std::int32_t>& near);
 
 // The largest values of some blocks, without those of dense blocks.

@@ -52,11 +52,11 @@ std::int64_t vote_bytes(const models::ModelDescription& model) {
   return static_cast<std::int64_t>(stages::bytes_of_vote(report));
 }
 
-void plan_link(plan::Plan& plan, plan::Plan::Use use, const plan::Plan::Process& one, const plan::Plan::Process& other,
-               std::int64_t bytes) {
+void plan_link(plan::Plan& plan, plan::Plan::Use use, const plan::Plan::Process& one,
+               const plan::Plan::Process& other, std::int64_t bytes) {
   plan::Plan::Link link;
-  link.name = fmt::format("{} {}~{}", use == plan::Plan::Use::consensus ? "vote" : "replica", one.name.text(),
-                          other.name.text());
+  link.name = fmt::format("{} {}~{}", use == plan::Plan::Use::consensus ? "vote" : "replica",
+                          one.name.text(), other.name.text());
   link.use = use;
   link.connects = one.name;
   link.listens = other.name;
@@ -67,12 +67,14 @@ void plan_link(plan::Plan& plan, plan::Plan::Use use, const plan::Plan::Process&
 }
 
 // One for each two replicas of a stage, and one more between heads, for what holds for a step.
-void plan_links(plan::Plan& plan, const std::vector<std::int64_t>& bytes, std::int64_t bytes_of_vote) {
+void plan_links(plan::Plan& plan, const std::vector<std::int64_t>& bytes,
+                std::int64_t bytes_of_vote) {
   for (const plan::Plan::Process& one : plan.processes) {
     for (const plan::Plan::Process& other : plan.processes) {
       if (one.name.stage != other.name.stage || one.name.replica >= other.name.replica) continue;
       plan_link(plan, plan::Plan::Use::replica, one, other, bytes[one.name.stage]);
-      if (one.name.stage == 0) plan_link(plan, plan::Plan::Use::consensus, one, other, bytes_of_vote);
+      if (one.name.stage == 0)
+        plan_link(plan, plan::Plan::Use::consensus, one, other, bytes_of_vote);
     }
   }
 }

@@ -9,8 +9,6 @@
 
 #include "framework/sync/forecast.h"
 #include "framework/sync/methods.h"
-#include "framework/sync/forecast.h"
-#include "framework/sync/methods.h"
 #include "launcher/planner/planned_sync.h"
 #include "launcher/planner/step_forecast.h"
 #include "launcher/recipe/recipe_sync_keys.h"
@@ -74,7 +72,8 @@ double uplink_bytes_per_second(const plan::Plan& plan, const plan::Plan::Process
     const bool sibling = other.name.stage == process.name.stage;
     const bool neighbour = other.name.replica == process.name.replica;
     if (other.name == process.name || !(sibling || neighbour)) continue;
-    rate = std::min(rate, plan::path_speed(plan, process.host_index, other.host_index).bytes_per_second);
+    rate = std::min(rate,
+                    plan::path_speed(plan, process.host_index, other.host_index).bytes_per_second);
   }
   return rate;
 }
@@ -105,11 +104,11 @@ double sibling_seconds(const plan::Plan& plan, std::uint32_t stage) {
 }
 
 // Seconds of a step behind which a round travels.
-double window(const plan::Plan& plan, const models::ModelDescription& model, const plan::Plan::Process& process,
-              const RoundTime& time) {
+double window(const plan::Plan& plan, const models::ModelDescription& model,
+              const plan::Plan::Process& process, const RoundTime& time) {
   if (time.late > 0) {
     // It lands behind the vote on a step; where replicas may leave, that asks first who holds it.
-    const bool asked = plan.recipe.sync.on_loss == recipe::LossRule::go_on;
+    const bool asked = plan.recipe.sync.on_loss == recipe::LossRule::continue_run;
     const std::int64_t votes = time.late - (asked ? 1 : 0);
     return static_cast<double>(time.late) * plan.step_seconds +
            static_cast<double>(votes) * vote_seconds(plan);
@@ -142,9 +141,9 @@ double felt_of_coding(const plan::Plan& plan, const plan::Plan::Process& process
 
 // Seconds that all of a method's rounds add to a step that takes so long `without` them: what is
 // waited for, what landing takes, and what coding takes from those who compute meanwhile.
-double added_seconds(const plan::Plan& plan, const plan::Plan::Process& process, const sync::Forecast& costs,
-                     const sync::CodingCost& coding, double values, const RoundTime& time,
-                     double behind) {
+double added_seconds(const plan::Plan& plan, const plan::Plan::Process& process,
+                     const sync::Forecast& costs, const sync::CodingCost& coding, double values,
+                     const RoundTime& time, double behind) {
   if (costs.round_bytes <= 0) return 0;
   // A gradient has a round in every step, which may be lighter than the heaviest.
   const bool of_updates = time.hook == sync::Hook::update;
@@ -162,7 +161,7 @@ double added_seconds(const plan::Plan& plan, const plan::Plan::Process& process,
 }
 
 plan::Plan::SyncOffer offer_of(const plan::Plan& plan, const models::ModelDescription& model,
-                         const sync::SyncSettings& settings) {
+                               const sync::SyncSettings& settings) {
   const auto method = sync::make_method(settings);
   plan::Plan::SyncOffer offer;
   offer.method = settings.method;
@@ -193,8 +192,8 @@ plan::Plan::SyncOffer offer_of(const plan::Plan& plan, const models::ModelDescri
   return offer;
 }
 
-// The settings that a method is forecast with: for "auto" all strengths of the method, as far as the
-// recipe leaves them open.
+// The settings that a method is forecast with: for "auto" all strengths of the method, as far as
+// the recipe leaves them open.
 std::vector<sync::SyncSettings> tried(const plan::Plan& plan, const std::string& method) {
   const sync::SyncSettings said = sync_settings(plan.recipe, method, plan.steps);
   const sync::MethodOffer& offer = sync::methods().named(method);
@@ -215,15 +214,16 @@ std::vector<sync::SyncSettings> tried(const plan::Plan& plan, const std::string&
   return all;
 }
 
-// The order in which "auto" prefers offers that hide behind the step: by rank, and for the strengths
-// of one method by staleness.
+// The order in which "auto" prefers offers that hide behind the step: by rank, and for the
+// strengths of one method by staleness.
 std::pair<int, double> preference(const plan::Plan::SyncOffer& offer) {
   return {sync::methods().named(offer.method).rank, offer.staleness};
 }
 
 }  // namespace
 
-std::vector<plan::Plan::SyncOffer> sync_offers(const plan::Plan& plan, const models::ModelDescription& model) {
+std::vector<plan::Plan::SyncOffer> sync_offers(const plan::Plan& plan,
+                                               const models::ModelDescription& model) {
   std::vector<plan::Plan::SyncOffer> offers;
   for (const std::string& name : sync::method_names()) {
     for (const sync::SyncSettings& settings : tried(plan, name)) {
@@ -237,9 +237,12 @@ std::vector<plan::Plan::SyncOffer> sync_offers(const plan::Plan& plan, const mod
 // the same on average.
 double vote_seconds(const plan::Plan& plan) { return sibling_seconds(plan, 0); }
 
-double vote_slowdown(const plan::Plan& plan) { return 1 + vote_seconds(plan) / seconds_without(plan); }
+double vote_slowdown(const plan::Plan& plan) {
+  return 1 + vote_seconds(plan) / seconds_without(plan);
+}
 
-plan::Plan::SyncOffer choose_sync(const std::vector<plan::Plan::SyncOffer>& offers, double at_the_least) {
+plan::Plan::SyncOffer choose_sync(const std::vector<plan::Plan::SyncOffer>& offers,
+                                  double at_the_least) {
   const plan::Plan::SyncOffer* best = nullptr;
   for (const plan::Plan::SyncOffer& offer : offers) {
     if (offer.slowdown > kHidden * at_the_least) continue;

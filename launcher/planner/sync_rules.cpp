@@ -9,9 +9,9 @@
 
 #include "framework/sync/methods.h"
 #include "framework/sync/sync_error.h"
+#include "launcher/base/errors.h"
 #include "launcher/planner/planned_sync.h"
 #include "launcher/recipe/recipe_keys.h"
-#include "launcher/base/errors.h"
 
 namespace strait::planner {
 namespace {
@@ -19,7 +19,7 @@ namespace {
 // "sync.every is 3 (recipes/x.toml:31:9)".
 template <class Value>
 std::string setting(const plan::Plan& plan, std::string_view key, const Value& value) {
-  return fmt::format("{} is {} ({})", key, value, plan.recipe.said_at.of(key));
+  return fmt::format("{} is {} ({})", key, value, plan.recipe.origins.of(key));
 }
 
 std::string method_setting(const plan::Plan& plan) {
@@ -31,7 +31,7 @@ std::string method_setting(const plan::Plan& plan) {
 }
 
 sync::RecipeContext context_of(const plan::Plan& plan) {
-  return {[&plan](std::string_view key) { return plan.recipe.said_at.of(key); },
+  return {[&plan](std::string_view key) { return plan.recipe.origins.of(key); },
           plan.recipe.train.epochs ? "train.epochs" : "train.steps"};
 }
 
@@ -39,10 +39,11 @@ sync::RecipeContext context_of(const plan::Plan& plan) {
 std::string said_to_it(const plan::Plan& plan) {
   std::vector<std::string> words = {method_setting(plan)};
   for (const recipe::RecipeKey& key : recipe::recipe_keys()) {
-    if (recipe::section_of(key.name) != "sync" || key.name == "sync.method" || key.name == "sync.on_loss")
+    if (recipe::section_of(key.name) != "sync" || key.name == "sync.method" ||
+        key.name == "sync.on_loss")
       continue;
     const recipe::RecipeValue value = key.get(plan.recipe);
-    if (value.is_null() || !plan.recipe.said_at.by_key.contains(key.name)) continue;
+    if (value.is_null() || !plan.recipe.origins.by_key.contains(key.name)) continue;
     words.push_back(setting(plan, key.name, value.dump()));
   }
   return fmt::format("{}", fmt::join(words, ", "));

@@ -1,6 +1,7 @@
-// Processor time of a round of cocktail on one thread, relative to copying the weights once: drawing,
-// selecting, quantising and coding the contribution (encode); decoding, averaging and coding the part
-// that the replica owns (reduce); decoding results (decode); and applying them (apply).
+// Processor time of a round of cocktail on one thread, relative to copying the weights once:
+// drawing, selecting, quantising and coding the contribution (encode); decoding, averaging and
+// coding the part that the replica owns (reduce); decoding results (decode); and applying them
+// (apply).
 //   cocktail_bench [--benchmark_filter=…]
 #include <benchmark/benchmark.h>
 

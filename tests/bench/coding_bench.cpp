@@ -1,6 +1,6 @@
-// Processor time of sync methods per step, without links: the engine's thread (encode, reduce, decode)
-// and the trainer's (apply), in units of the time to copy the stage's weights once. The coding_cost()
-// of each method in framework/sync has these figures.
+// Processor time of sync methods per step, without links: the engine's thread (encode, reduce,
+// decode) and the trainer's (apply), in units of the time to copy the stage's weights once. The
+// coding_cost() of each method in framework/sync has these figures.
 //   coding_bench [VALUES in millions = 4] [STEPS = 40] [MEMBERS = 2]
 #include <algorithm>
 #include <cstdio>
@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "framework/sync/methods.h"
 #include "framework/sync/cocktail.h"
+#include "framework/sync/methods.h"
 #include "tests/framework/sync/direct_round.h"
 
 namespace {

@@ -15,9 +15,9 @@ using namespace strait::sync;
 
 constexpr const char* kAverage = "average";
 constexpr const char* kWhat = "a part of the weights";
-constexpr std::int64_t kEvery = 10;         // unless set
-constexpr std::int64_t kBucket = 1 << 18;   // values that travel together
-constexpr double kBits = 32;                // of a value on the wire
+constexpr std::int64_t kEvery = 10;        // unless set
+constexpr std::int64_t kBucket = 1 << 18;  // values that travel together
+constexpr double kBits = 32;               // of a value on the wire
 
 class Averaging final : public SyncMethod {
  public:

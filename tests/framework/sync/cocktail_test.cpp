@@ -58,7 +58,8 @@ class Walk {
       }
     }
   }
-  // Applies a round that is due. With momentum, what the outer step adds to the result moves the sum.
+  // Applies a round that is due. With momentum, what the outer step adds to the result moves the
+  // sum.
   void before_update(store::Step step, double momentum) {
     const auto model = model_of(stage_.replica(0));
     const auto outer = outer_of(stage_.replica(0));
@@ -133,7 +134,8 @@ TEST(Cocktail, ConservesChangesOverAThousandRounds) {
   }
 }
 
-// With momentum the sum moves by what outer steps add to the results, which all replicas can compute.
+// With momentum the sum moves by what outer steps add to the results, which all replicas can
+// compute.
 TEST(Cocktail, ConservesChangesWithAnOuterStep) {
   for (std::uint64_t seed = 0; seed < 8; ++seed) {
     SCOPED_TRACE(seed);

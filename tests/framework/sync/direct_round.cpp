@@ -130,8 +130,9 @@ void DirectRound::encode(std::size_t member) {
   auto& now = round.exchanges.emplace_back();
   now.own.resize(round.parts.size());
   for (const auto index : any_order(round.parts.size(), round.id * 1000 + member)) {
-    now.own[index] = appended(
-        [&](net::Frame& out) { method(member).encode(round, round.parts[index], slots(member), out); });
+    now.own[index] = appended([&](net::Frame& out) {
+      method(member).encode(round, round.parts[index], slots(member), out);
+    });
   }
 }
 
@@ -147,7 +148,8 @@ void DirectRound::reduce(int exchange) {
       if (member != owner) count(member, contributions.back().size(), 1);
     }
     results[index] = appended([&](net::Frame& out) {
-      method(owner).reduce(rounds_[owner], rounds_[owner].parts[index], contributions, slots(owner), out);
+      method(owner).reduce(rounds_[owner], rounds_[owner].parts[index], contributions, slots(owner),
+                           out);
     });
     count(owner, results[index].size(), rounds_.size() - 1);
   }
@@ -197,7 +199,8 @@ void DirectRound::apply() {
 
 void DirectRound::drop() {
   const auto rounds = std::exchange(rounds_, {});
-  for (std::size_t member = 0; member < rounds.size(); ++member) method(member).drop(rounds[member]);
+  for (std::size_t member = 0; member < rounds.size(); ++member)
+    method(member).drop(rounds[member]);
 }
 
 SyncMethod& DirectRound::method(std::size_t member) { return *replicas_[members_[member]]->method; }

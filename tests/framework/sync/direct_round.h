@@ -21,8 +21,8 @@ struct DirectReplica {
   Slots slots;  // over the vectors above
 };
 
-// All replicas of a stage in one thread, without links: a minimal engine. A test passes moments, reads
-// the replicas, and may damage what they send.
+// All replicas of a stage in one thread, without links: a minimal engine. A test passes moments,
+// reads the replicas, and may damage what they send.
 class DirectRound {
  public:
   using Maker = std::function<std::unique_ptr<SyncMethod>()>;

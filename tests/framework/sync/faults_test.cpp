@@ -74,8 +74,8 @@ class Faults : public testing::TestWithParam<std::string> {
   }
 };
 
-// Cuts links at random moments: all replicas stop, the checkpoints that all have made equal those of a
-// run without faults, and a resume from the last of them ends in that run's bits.
+// Cuts links at random moments: all replicas stop, the checkpoints that all have made equal those
+// of a run without faults, and a resume from the last of them ends in that run's bits.
 TEST_P(Faults, CutInAnyPhaseLosesNothingAndForksNothing) {
   const std::uint64_t seed = std::random_device{}();
   SCOPED_TRACE(testing::Message() << "seed " << seed);

@@ -1,6 +1,7 @@
 #include "framework/sync/forecast.h"
 
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,12 +11,14 @@
 #include <iostream>
 #include <memory>
 #include <random>
+#include <set>
 #include <sstream>
 
 #include "framework/net/wire_format.h"
+#include "framework/sync/cocktail.h"
+#include "framework/sync/methods.h"
 #include "framework/sync/round_message.h"
 #include "framework/sync/streaming_diloco.h"
-#include "framework/sync/cocktail.h"
 #include "tests/framework/sync/quadratic.h"
 #include "tests/framework/sync/random_stage.h"
 #include "tests/framework/sync/usual_settings.h"
@@ -85,6 +88,29 @@ TEST_P(ForecastTest, MatchesBytesOfRounds) {
 INSTANTIATE_TEST_SUITE_P(All, ForecastTest, testing::ValuesIn(method_names()),
                          [](const auto& method) { return method.param; });
 
+TEST(Methods, BuiltInOffersAreCompleteAndHaveDistinctRanks) {
+  std::set<int> ranks;
+  for (const std::string& name : method_names()) {
+    const MethodOffer& offer = methods().named(name);
+    EXPECT_NE(offer.forecast, nullptr) << name;
+    EXPECT_NE(offer.coding_cost, nullptr) << name;
+    EXPECT_LT(offer.rank, MethodOffer().rank) << name;
+    ranks.insert(offer.rank);
+  }
+  EXPECT_EQ(ranks.size(), method_names().size());
+}
+
+TEST(Methods, ChecksQuoteTheRecipe) {
+  const RecipeContext recipe{[](std::string_view key) { return "at " + std::string(key); }};
+  SyncSettings settings = usual("onebit_adam");
+  settings.steps = settings.warmup = 5;
+  EXPECT_THAT(methods().named("onebit_adam").check(settings, recipe),
+              testing::StartsWith("sync.warmup is 5 (at sync.warmup), but the run has 5 steps "
+                                  "(train.steps, at train.steps)"));
+  settings.warmup = 4;
+  EXPECT_EQ(methods().named("onebit_adam").check(settings, recipe), "");
+}
+
 TEST(Forecast, CountsWarmupByItsShareOfTheRun) {
   SyncSettings settings = usual("onebit_adam");
   const Layout layout({{.name = "a", .shape = {1000, 1000}}});
@@ -107,7 +133,8 @@ TEST(Forecast, CountsSlots) {
 }
 
 // Replicas whose weights walk at random, independently: by how many steps the model is behind their
-// mean, in the second half of the run. With `drift` all replicas move steadily in the same direction.
+// mean, in the second half of the run. With `drift` all replicas move steadily in the same
+// direction.
 double lateness(const SyncSettings& settings, bool drift) {
   constexpr std::int64_t kSteps = 400;
   const Layout layout({{.name = "a", .shape = {128, 128}}});
@@ -184,8 +211,9 @@ TEST(Forecast, StrongerCocktailSendsLessAndIsStaler) {
   }
 }
 
-// The strengths of long runs are fresh, or stale enough for an outer step with momentum. In between,
-// replicas train alone for too long to step as one, and not long enough for momentum to gain.
+// The strengths of long runs are fresh, or stale enough for an outer step with momentum. In
+// between, replicas train alone for too long to step as one, and not long enough for momentum to
+// gain.
 TEST(Forecast, StrengthsOfLongRunsAreFreshOrHaveMomentum) {
   SyncSettings settings = usual("cocktail");
   settings.steps = 5000;
@@ -208,8 +236,8 @@ TEST(Forecast, OneBitValuesTakeASign) {
   }
 }
 
-// The round that closes a run counts neither for the staleness nor for the heaviest round. In a process
-// of its own, because an offer cannot be removed.
+// The round that closes a run counts neither for the staleness nor for the heaviest round. In a
+// process of its own, because an offer cannot be removed.
 TEST(Forecast, OfferWithoutForecastIsForecastFromItsPlans) {
   const auto check = [] {
     methods().add({"unknown",
@@ -228,7 +256,8 @@ TEST(Forecast, OfferWithoutForecastIsForecastFromItsPlans) {
       const Forecast known = forecast(settings, layout, 2);
       settings.method = "unknown";
       std::cerr << fmt::format("{} steps: {:.0f} bytes a round instead of {:.0f}, {} late\n",
-                               settings.steps, costs.round_bytes, known.round_bytes, costs.staleness);
+                               settings.steps, costs.round_bytes, known.round_bytes,
+                               costs.staleness);
       if (std::abs(costs.round_bytes / known.round_bytes - 1) > 0.05 || costs.staleness < 20) {
         std::_Exit(1);
       }

@@ -134,8 +134,8 @@ TEST(SymmetricGroups, RefuseNonFiniteValues) {
   }
 }
 
-// Measured in spreads, decoded values are never further from the originals than zero is: error feedback
-// needs that to converge.
+// Measured in spreads, decoded values are never further from the originals than zero is: error
+// feedback needs that to converge.
 TEST(SignGroups, ReduceTheError) {
   std::mt19937_64 random(5);
   for (int run = 0; run < 200; ++run) {

@@ -28,7 +28,7 @@ std::vector<CodedSymbol> random_message(std::mt19937_64& random) {
     // Also symbols at either end of the range, and one with the whole range.
     symbol.below = kind == 0 ? 0 : kind == 1 ? all - 1 : static_cast<std::uint32_t>(random() % all);
     symbol.size = kind == 2 ? all - symbol.below
-                          : 1 + static_cast<std::uint32_t>(random() % (all - symbol.below));
+                            : 1 + static_cast<std::uint32_t>(random() % (all - symbol.below));
   }
   return message;
 }

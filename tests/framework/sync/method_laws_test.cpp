@@ -1,5 +1,5 @@
-// The contract between methods and the engine, for all methods: random tensors, 1 to 9 replicas, random
-// settings.
+// The contract between methods and the engine, for all methods: random tensors, 1 to 9 replicas,
+// random settings.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -210,8 +210,8 @@ TEST_P(MethodLaws, PaddingStaysZero) {
   }
 }
 
-// Two stages with different tensors, except for one that both have. It gets the same gradients on both
-// in every step, so it must stay equal.
+// Two stages with different tensors, except for one that both have. It gets the same gradients on
+// both in every step, so it must stay equal.
 TEST_P(MethodLaws, TiedWeightsMatchWithoutCommunication) {
   std::mt19937_64 random(5);
   const std::vector<PieceSpec> tied_specs = {{.name = "tied", .shape = {37, 19}, .tied = true}};

@@ -118,8 +118,8 @@ TEST(OnebitAdam, WeightsWithoutSecondMomentNeverMove) {
   }
 }
 
-// Gradients of weights with a frozen second moment near zero must not affect the weights in the same
-// group, nor move these weights far, nor let their residual grow.
+// Gradients of weights with a frozen second moment near zero must not affect the weights in the
+// same group, nor move these weights far, nor let their residual grow.
 TEST(OnebitAdam, TinySecondMomentDoesNotAffectOtherWeights) {
   const Layout layout({{.name = "rows", .shape = {16, 128}}});
   constexpr std::size_t kRow = 128;

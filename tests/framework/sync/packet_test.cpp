@@ -230,8 +230,8 @@ double relative_error(const Case& made) {
   return error / all;
 }
 
-// For comparison, a scale of 16 bits with an epsilon of 1e-6: 0.47 % at 3e-5, 5.9 % at 1e-6, 45 % at
-// 1e-7.
+// For comparison, a scale of 16 bits with an epsilon of 1e-6: 0.47 % at 3e-5, 5.9 % at 1e-6, 45 %
+// at 1e-7.
 TEST(Packet, RelativeErrorIsIndependentOfScale) {
   for (const double scale : {1e3, 1.0, 1e-4, 3e-5, 1e-6, 1e-7, 1e-9, 1e-12, 1e-20}) {
     EXPECT_NEAR(relative_error(gaussian(1 << 17, scale, {0.2, 4})), 0.0056, 0.0003) << scale;

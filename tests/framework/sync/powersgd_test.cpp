@@ -92,7 +92,8 @@ TEST(PowerSgd, SumsMatrixOfItsRankExactly) {
   }
 }
 
-// A constant gradient: the residual stays bounded, so the mean of the results converges to the gradient.
+// A constant gradient: the residual stays bounded, so the mean of the results converges to the
+// gradient.
 TEST(PowerSgd, ResidualIsSentLater) {
   std::mt19937_64 random(3);
   const Layout layout({{.name = "a", .shape = {40, 60}}});

@@ -6,8 +6,8 @@
 
 namespace strait::sync {
 
-// A quadratic problem on which every method must converge: each replica has a target of its own, so the
-// optimum of all is the mean of the targets. Steps pass the hooks in the order of a trainer.
+// A quadratic problem on which every method must converge: each replica has a target of its own, so
+// the optimum of all is the mean of the targets. Steps pass the hooks in the order of a trainer.
 class Quadratic {
  public:
   struct Settings {

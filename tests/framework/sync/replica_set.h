@@ -20,8 +20,8 @@ std::vector<LinkRow> replica_mesh(std::size_t replicas,
 // A replica's part of a checkpoint: saved slots and the trainer's memory, as bytes.
 using Snapshot = std::map<std::string, std::vector<std::byte>>;
 
-// One replica with an engine of its own and a minimal trainer: plain gradient steps towards a target, with
-// a gradient that becomes ready piece by piece.
+// One replica with an engine of its own and a minimal trainer: plain gradient steps towards a
+// target, with a gradient that becomes ready piece by piece.
 class TinyReplica {
  public:
   // `from`: resumes at step `next` from this snapshot; null: from the start.
@@ -48,8 +48,8 @@ class TinyReplica {
   std::unique_ptr<SyncRounds> engine_;
 };
 
-// Replicas in a thread each. The links of a replica that is destroyed end, so an error of one does not
-// block the others.
+// Replicas in a thread each. The links of a replica that is destroyed end, so an error of one does
+// not block the others.
 class ReplicaSet {
  public:
   using Maker = std::function<std::unique_ptr<SyncMethod>()>;

@@ -11,9 +11,9 @@
 #include <utility>
 
 #include "framework/sync/float_codes.h"
+#include "framework/sync/layout.h"
 #include "framework/sync/methods.h"
 #include "framework/sync/sync_error.h"
-#include "framework/sync/layout.h"
 #include "tests/framework/net/dying_link.h"
 #include "tests/framework/sync/replica_set.h"
 #include "tests/framework/sync/usual_settings.h"
@@ -106,7 +106,8 @@ TEST(SyncRounds, SumsGradientsInReplicaOrderForAnyNumberAndSizes) {
     ReplicaSet set(layout, replicas, named("allreduce"));
     const auto said = set.in_parallel([&](std::size_t number, TinyReplica& replica) {
       const std::vector<float> target = random_target(layout, number);
-      for (std::int64_t step = 0; step < kRoundSteps; ++step) replica.step(numbered(step), target, 0.01F);
+      for (std::int64_t step = 0; step < kRoundSteps; ++step)
+        replica.step(numbered(step), target, 0.01F);
     });
     EXPECT_THAT(said, Each(IsEmpty()));
 
@@ -149,9 +150,9 @@ TEST(SyncRounds, GatherAllDeliversEveryContribution) {
   }
 }
 
-// A member that waits for room receives what others send, so rounds of any size pass. With a window of a
-// byte each frame waits until the one before it is received. Tied tensors make parts that are encoded
-// before earlier ones are reduced; large pieces make several parts.
+// A member that waits for room receives what others send, so rounds of any size pass. With a window
+// of a byte each frame waits until the one before it is received. Tied tensors make parts that are
+// encoded before earlier ones are reduced; large pieces make several parts.
 TEST(SyncRounds, RoundMayExceedTheLinkWindow) {
   constexpr std::int64_t kSide = 1200;
   const Layout layout({{.name = "norm", .shape = {kSide}},
@@ -219,8 +220,8 @@ TEST(SyncRounds, SendsAllContributionsBeforeAnyResultArrives) {
   }
 }
 
-// The gradients of a skipped step are discarded, so a method must discard the residual of that step, too,
-// whether it has sent the gradients or not.
+// The gradients of a skipped step are discarded, so a method must discard the residual of that
+// step, too, whether it has sent the gradients or not.
 TEST(SyncRounds, SkippedStepLeavesNoTrace) {
   const Layout layout({{.name = "norm", .shape = {40}},
                        {.name = "a", .shape = {30, 30}},
@@ -263,8 +264,8 @@ TEST(SyncRounds, EndingDuringARoundReportsNoLostReplica) {
   std::atomic<int> accused = 0;
   tracker.on_lost([&](std::uint32_t, const std::string&) { ++accused; });
   {
-    TinyReplica replica(layout, make_method(usual("cocktail")), tracker.wait_for(0), std::move(mesh[0]),
-                        nullptr, {}, &tracker);
+    TinyReplica replica(layout, make_method(usual("cocktail")), tracker.wait_for(0),
+                        std::move(mesh[0]), nullptr, {}, &tracker);
     replica.step(numbered(0), std::vector<float>(static_cast<std::size_t>(layout.size()), 1), 0.5F);
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     while (replica.engine().awaited_link() == nullptr) {
@@ -281,7 +282,8 @@ TEST(SyncRounds, ForkStopsAllReplicasAndNamesTheTensor) {
   const auto said = set.in_parallel([&](std::size_t number, TinyReplica& replica) {
     std::vector<float> target(static_cast<std::size_t>(layout.size()));
     if (number == 2) target[static_cast<std::size_t>(layout.piece("piece.1").range.first) + 5] = 1;
-    for (std::int64_t step = 0; step < kRoundSteps; ++step) replica.step(numbered(step), target, 0.5F);
+    for (std::int64_t step = 0; step < kRoundSteps; ++step)
+      replica.step(numbered(step), target, 0.5F);
   });
   // The replica that found it first may have left during a round; the others may report that.
   for (const std::size_t number : {0, 1, 2}) {
@@ -333,8 +335,8 @@ TEST(SyncRounds, ErrorDuringAMembershipChangeIsThrownByTheNextCall) {
     mesh[0][2] = std::make_unique<net::DyingLink>(std::move(mesh[0][2]), left,
                                                   net::DyingLink::Death::killed);
     MembershipTracker tracker(3, 0);
-    TinyReplica replica(layout, make_method(usual("allreduce")), tracker.wait_for(0), std::move(mesh[0]),
-                        nullptr, {}, &tracker);
+    TinyReplica replica(layout, make_method(usual("allreduce")), tracker.wait_for(0),
+                        std::move(mesh[0]), nullptr, {}, &tracker);
     replica.engine().gradient_begins(numbered(0));
     tracker.update(1, {0, 2});
     EXPECT_FALSE(replica.engine().gradient_whole(numbered(0)));
@@ -351,7 +353,8 @@ TEST(SyncRounds, ErrorDuringAMembershipChangeIsThrownByTheNextCall) {
     };
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     EXPECT_THROW(ask_until(deadline), std::runtime_error);
-    EXPECT_THROW(replica.engine().round_complete_now(), std::runtime_error) << "and by all later calls";
+    EXPECT_THROW(replica.engine().round_complete_now(), std::runtime_error)
+        << "and by all later calls";
   }
 }
 

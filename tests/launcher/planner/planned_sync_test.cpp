@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -15,9 +16,9 @@
 
 #include "framework/sync/cocktail.h"
 #include "framework/sync/methods.h"
+#include "launcher/base/errors.h"
 #include "launcher/planner/sync_offer.h"
 #include "launcher/recipe/recipe_sync_keys.h"
-#include "launcher/base/errors.h"
 #include "models/model_config.h"
 #include "stages/stage_layout.h"
 
@@ -151,7 +152,8 @@ models::ModelDescription wide() {
       "config.json"));
 }
 
-plan::Plan planned_on(double link_megabits, const recipe::Recipe::Sync& sync, std::int64_t steps = 500) {
+plan::Plan planned_on(double link_megabits, const recipe::Recipe::Sync& sync,
+                      std::int64_t steps = 500) {
   plan::Plan plan = plan_of(1, 4, "auto");
   plan.recipe.sync = sync;
   plan.recipe.hosts.link_megabits = link_megabits;
@@ -167,14 +169,15 @@ recipe::Recipe::Sync automatic() {
 }
 
 const plan::Plan::SyncOffer& taken(const plan::Plan& plan) {
-  const auto found = std::ranges::find_if(plan.sync_offers, [&](const plan::Plan::SyncOffer& offer) {
-    return offer.method == plan.sync_method && offer.strength == plan.sync_strength;
-  });
+  const auto found =
+      std::ranges::find_if(plan.sync_offers, [&](const plan::Plan::SyncOffer& offer) {
+        return offer.method == plan.sync_method && offer.strength == plan.sync_strength;
+      });
   EXPECT_NE(found, plan.sync_offers.end());
   return *found;
 }
 
-// Methods by worth, see sync_offer.cpp, and among those of one place by age.
+// Methods by rank, and those of one method by staleness.
 std::pair<std::size_t, double> staleness(const plan::Plan::SyncOffer& offer) {
   const std::vector<std::string> order = {"allreduce", "bytegrad", "onebit_adam",
                                           "cocktail",  "powersgd", "streaming_diloco",
@@ -307,7 +310,7 @@ TEST(PlannedSync, EachTripOfARoundTakesTheWaysTime) {
     EXPECT_NEAR(slowdown(plan, "diloco"), vote + 3 * way / 100, tolerance);
     EXPECT_NEAR(slowdown(plan, "noloco"), vote + 2 * way / 50, tolerance);
     recipe::Recipe::Sync goes_on;  // where what lands is held by all before they vote on the step
-    goes_on.on_loss = recipe::LossRule::go_on;
+    goes_on.on_loss = recipe::LossRule::continue_run;
     EXPECT_NEAR(slowdown(planned_apart(way, goes_on), "cocktail 0.1/0.2/4"),
                 way + std::max(1.0, 3 * way), tolerance);
   }
@@ -428,6 +431,30 @@ TEST(PlannedSync, WhereNothingHidesAutoLosesTheLeastTime) {
   EXPECT_EQ(chosen_of(9, 5, 4), "diloco");
   EXPECT_EQ(chosen_of(9, 1.04, 1), "cocktail");
   EXPECT_EQ(chosen_of(1.04, 1, 1), "allreduce");
+}
+
+// In a process of its own, because an offer cannot be removed.
+TEST(PlannedSync, AutoComparesMethodsOfPluginsByTheirRank) {
+  const auto check = [] {
+    sync::MethodOffer offer = sync::methods().named("allreduce");
+    offer.name = "better";
+    offer.rank = 5;
+    sync::methods().add(offer);
+    offer.name = "unranked";
+    offer.rank = sync::MethodOffer().rank;
+    sync::methods().add(offer);
+    const auto chosen_of = [](double better, double noloco, double unranked) {
+      return choose_sync({{"allreduce", 0, 0, 0, 0, 0, 9},
+                          {"noloco", 0, 0, 0, 0, 0, noloco},
+                          {"unranked", 0, 0, 0, 0, 0, unranked},
+                          {"better", 0, 0, 0, 0, 0, better}})
+          .method;
+    };
+    const bool right = chosen_of(1, 1, 1) == "better" && chosen_of(9, 1, 1) == "noloco" &&
+                       chosen_of(9, 9, 1) == "unranked";
+    std::_Exit(right ? 0 : 1);
+  };
+  EXPECT_EXIT(check(), testing::ExitedWithCode(0), "");
 }
 
 TEST(PlannedSync, SettingsThatDoNotGoTogetherAreTheRecipesMistake) {

@@ -6,16 +6,16 @@
 #include <string>
 #include <vector>
 
-#include "launcher/recipe/recipe_reader.h"
-#include "launcher/recipe/recipe_sync_keys.h"
 #include "launcher/base/errors.h"
+#include "launcher/recipe/recipe_io.h"
+#include "launcher/recipe/recipe_sync_keys.h"
 
 namespace strait::planner {
 namespace {
 
 // A run of 62 steps with this in its [sync], whose first line is x.toml:8.
 plan::Plan plan_of(const std::string& sync, const std::vector<std::string>& overrides = {},
-             const std::string& length = "steps = 62") {
+                   const std::string& length = "steps = 62") {
   plan::Plan plan;
   plan.recipe = recipe::parse_recipe(
       "model.path = \"m\"\ndata.train = \"t\"\n[pipeline]\nreplicas = 2\n"
@@ -44,11 +44,12 @@ TEST(SyncRules, RefusesImpossibleTurnsWithTheirKeysAndPlaces) {
             "sync.fragments is 4 (the default), but sync.every is 3 (x.toml:9:9), and each "
             "fragment takes its turn at another update; set sync.fragments to 3 or less, or "
             "sync.every to 4 or more");
-  EXPECT_EQ(refusal(plan_of(streaming + "every = 8\n", {"sync.late=3"})),
-            "sync.late is 3 (--set sync.late=3), but sync.every is 8 (x.toml:9:9) and "
-            "sync.fragments is 4 (the default), so that the next fragment's turn comes 2 updates "
-            "later, and at most one round is in progress; set sync.late to 2 or less, or sync.every "
-            "to 12 or more");
+  EXPECT_EQ(
+      refusal(plan_of(streaming + "every = 8\n", {"sync.late=3"})),
+      "sync.late is 3 (--set sync.late=3), but sync.every is 8 (x.toml:9:9) and "
+      "sync.fragments is 4 (the default), so that the next fragment's turn comes 2 updates "
+      "later, and at most one round is in progress; set sync.late to 2 or less, or sync.every "
+      "to 12 or more");
   EXPECT_EQ(refusal(plan_of(streaming + "bits = 1\n")),
             "sync.bits is 1 (x.toml:9:8), but sync.method is \"streaming_diloco\" (x.toml:8:10), "
             "which sends values in 2 to 8 bits; set sync.bits to 2 or more");
@@ -92,7 +93,7 @@ TEST(SyncRules, ReportsSettingsThatTheMethodRefusesWithTheirKeys) {
 TEST(SyncRules, RecipesWithDifferentPlacesAreEqual) {
   const recipe::Recipe file = plan_of("method = \"powersgd\"\nrank = 4\n").recipe;
   const recipe::Recipe line = plan_of("rank = 4\nmethod = \"powersgd\"\n", {"sync.rank=4"}).recipe;
-  EXPECT_NE(file.said_at.of("sync.rank"), line.said_at.of("sync.rank"));
+  EXPECT_NE(file.origins.of("sync.rank"), line.origins.of("sync.rank"));
   EXPECT_EQ(file, line);
 }
 
