@@ -29,7 +29,7 @@ class AgentStarter {
   virtual std::string failure() { return {}; }
 
   // The keeper has spoken for itself: what was held only to see whether its host lives is let go.
-  virtual void hang_up() {}
+  virtual void disconnect() {}
 };
 
 }  // namespace strait::hosts

@@ -35,7 +35,7 @@ std::vector<std::unique_ptr<AgentStarter>> ssh_starters(const recipe::Recipe::Ho
 
 }  // namespace
 
-std::vector<std::unique_ptr<AgentStarter>> call_hosts(const plan::Plan& plan,
+std::vector<std::unique_ptr<AgentStarter>> make_agent_starters(const plan::Plan& plan,
                                                   const std::filesystem::path& run,
                                                   const std::set<std::size_t>& left_out) {
   switch (plan.recipe.hosts.backend) {

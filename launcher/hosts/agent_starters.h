@@ -13,7 +13,7 @@ namespace strait::hosts {
 
 // The way to every host of the plan, as its backend has it; in the order of plan.hosts, null for
 // those that are `left_out`. `run` is the run's directory.
-std::vector<std::unique_ptr<AgentStarter>> call_hosts(const plan::Plan& plan,
+std::vector<std::unique_ptr<AgentStarter>> make_agent_starters(const plan::Plan& plan,
                                                   const std::filesystem::path& run,
                                                   const std::set<std::size_t>& left_out);
 

@@ -62,11 +62,11 @@ class HostAgents::RemoteProcess : public process::Process {
   const std::int64_t pid_;
 };
 
-HostAgents::HostAgents(std::vector<Keeper> keepers, KeepLog keep_log) : keep_log_(std::move(keep_log)) {
-  for (Keeper& keeper : keepers) {
+HostAgents::HostAgents(std::vector<Agent> agents, KeepLog keep_log) : keep_log_(std::move(keep_log)) {
+  for (Agent& agent : agents) {
     Host& host = hosts_.emplace_back();
-    host.name = std::move(keeper.host);
-    host.link = std::move(keeper.link);
+    host.name = std::move(agent.host);
+    host.link = std::move(agent.link);
   }
   for (std::size_t i = 0; i < hosts_.size(); ++i) {
     if (hosts_[i].link) {
@@ -103,12 +103,12 @@ bool HostAgents::lost(std::size_t host) {
   return !hosts_.at(host).lost.empty();
 }
 
-void HostAgents::be_patient() {
+void HostAgents::tolerate_outages() {
   const MutexLock lock(mutex_);
   tolerates_silence_ = true;
 }
 
-bool HostAgents::answers(std::size_t host) {
+bool HostAgents::responds(std::size_t host) {
   const auto asked = Clock::now();
   const MutexLock lock(mutex_);
   while (hosts_.at(host).lost.empty()) {
@@ -142,7 +142,7 @@ void HostAgents::replace(std::size_t host, std::unique_ptr<net::Link> link) {
   kept.listener = std::thread([this, host, &of = *kept.link] { listen(host, of); });
 }
 
-std::vector<HostFacts> HostAgents::meet(const std::vector<std::size_t>& hosts,
+std::vector<HostFacts> HostAgents::wait_for_facts(const std::vector<std::size_t>& hosts,
                                    Clock::time_point deadline, const std::function<void()>& look) {
   const MutexLock lock(mutex_);
   while (true) {

@@ -25,35 +25,35 @@ namespace strait::hosts {
 // keepers to leave.
 class HostAgents : public process::Backend {
  public:
-  struct Keeper {
+  struct Agent {
     std::string host;                 // what the recipe calls it
     std::unique_ptr<net::Link> link;  // null: the host was not called (yet)
   };
   // Keeps what a process has added to its log; called by one thread per host.
   using KeepLog = std::function<void(net::ProcessName, const std::string&)>;
 
-  HostAgents(std::vector<Keeper> keepers, KeepLog keep_log);
+  HostAgents(std::vector<Agent> agents, KeepLog keep_log);
   ~HostAgents() override;
 
   // Waits until the keepers of these hosts have said what they are. UserError names those that did
   // not by the deadline, or why one cannot be worked with. Meanwhile calls `look`, which may throw
   // to give up.
-  std::vector<HostFacts> meet(const std::vector<std::size_t>& hosts,
+  std::vector<HostFacts> wait_for_facts(const std::vector<std::size_t>& hosts,
                               std::chrono::steady_clock::time_point deadline,
                               const std::function<void()>& look) STRAIT_EXCLUDES(mutex_);
 
   // From now on a host may be out of sight for as long as its link holds; before, for seconds only.
-  void be_patient() STRAIT_EXCLUDES(mutex_);
+  void tolerate_outages() STRAIT_EXCLUDES(mutex_);
 
   // Nobody hears of this host any more.
   bool lost(std::size_t host) STRAIT_EXCLUDES(mutex_);
   // Waits for a sign of life of its keeper, for seconds at the most.
-  bool answers(std::size_t host) STRAIT_EXCLUDES(mutex_);
+  bool responds(std::size_t host) STRAIT_EXCLUDES(mutex_);
   // Another keeper keeps the host from now on, over this link: what was left of the former one's
   // processes is lost, and it is not listened to any more.
   void replace(std::size_t host, std::unique_ptr<net::Link> link) STRAIT_EXCLUDES(mutex_);
   // There is no working with it; as if nobody heard of it any more.
-  void give_up(std::size_t host, const std::string& why) { lose(host, why); }
+  void mark_lost(std::size_t host, const std::string& why) { lose(host, why); }
   // UserError where a host that was called and has spoken is lost, or silent for too long while the
   // run comes up.
   void check() STRAIT_EXCLUDES(mutex_);

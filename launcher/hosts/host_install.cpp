@@ -121,7 +121,7 @@ class Installation {
         check_machine(machine);
       }
       if (auto hash = word_behind(line, "strait-install-has "); !hash.empty()) {
-        there_.insert(std::move(hash));
+        called_.insert(std::move(hash));
       }
     }
   }
@@ -139,7 +139,7 @@ class Installation {
   // Each content once, whatever names it has.
   std::vector<const BuildFile*> missing() const {
     std::vector<const BuildFile*> lacking;
-    std::set<std::string> seen = there_;
+    std::set<std::string> seen = called_;
     for (const BuildFile& file : files_) {
       if (seen.insert(file.hash).second) lacking.push_back(&file);
     }
@@ -198,7 +198,7 @@ class Installation {
   const InstallTarget& target_;
   const std::vector<BuildFile>& files_;
   process::PipedProcess ssh_;
-  std::set<std::string> there_;  // hashes
+  std::set<std::string> called_;  // hashes
 };
 
 }  // namespace

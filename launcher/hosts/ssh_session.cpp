@@ -123,7 +123,7 @@ std::string SshSession::failure() {
 }
 
 // Without our end of its stdin the program that was called goes, and ssh with it.
-void SshSession::hang_up() {
+void SshSession::disconnect() {
   hung_up_ = true;
   ssh_.close_input();
 }

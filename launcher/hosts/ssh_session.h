@@ -23,7 +23,7 @@ struct SshTarget {
 };
 
 // Calls a host with the system's ssh: the keeper there greets, is told its job over stdin, leaves
-// ssh's session and stays. From then on nothing hangs on the connection; it stays until hang_up(),
+// ssh's session and stays. From then on nothing hangs on the connection; it stays until disconnect(),
 // for ssh sees whether its host lives. A host is given up when it gives no sign of life, however
 // slow it is; before the login, which shows none, when no call has come further for seconds.
 //
@@ -37,7 +37,7 @@ class SshSession : public AgentStarter {
   std::string launcher_address(Time deadline) override;
   void start_agent(const AgentJob& job, Time deadline) override;
   std::string failure() override;
-  void hang_up() override;
+  void disconnect() override;
 
   // What the host said first; waits for it. UserError: it cannot be reached or logged into, or has
   // no strait; not that it has another build.

@@ -84,10 +84,10 @@ std::string fetch_from_hosts(control::RunDirectory& directory, plan::RunFile par
   options.keys = net::CurveKeyPair::generate();
   net::Node node(options);
   RunHosts hosts(node, part, directory, model, signals.count());
-  hosts.ship()->start_downloads(directory.path(), part.plan.recipe.checkpoint.keep);
-  hosts.ship()->checkpoint_committed(part.plan, manifest.step, shards);
+  hosts.file_transfer()->start_downloads(directory.path(), part.plan.recipe.checkpoint.keep);
+  hosts.file_transfer()->checkpoint_committed(part.plan, manifest.step, shards);
   const auto stopped = [&signals] { return signals.count().load() > 0; };
-  std::string missing = hosts.ship()->finish_downloads(stopped, say);
+  std::string missing = hosts.file_transfer()->finish_downloads(stopped, say);
   if (!missing.empty() && stopped()) {
     throw base::UserError(base::ExitCode::interrupted, fmt::format("not resumed: {}", missing));
   }

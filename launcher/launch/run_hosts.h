@@ -10,32 +10,31 @@
 #include <vector>
 
 #include "framework/net/node.h"
-#include "launcher/hosts/host_agents.h"
+#include "launcher/control/run_directory.h"
 #include "launcher/hosts/agent_starter.h"
-#include "launcher/hosts/agent_job.h"
-#include "launcher/plan/plan.h"
+#include "launcher/hosts/host_agents.h"
+#include "launcher/launch/agent_listeners.h"
 #include "launcher/launch/model_questions.h"
 #include "launcher/launch/run_reach.h"
-#include "launcher/control/run_directory.h"
-#include "launcher/plan/run_files.h"
 #include "launcher/launch/run_transfer.h"
+#include "launcher/plan/plan.h"
+#include "launcher/plan/run_files.h"
 #include "launcher/plan/stage_job.h"
 
 namespace strait::launch {
 
-// The hosts of one launch: this machine, where a local run has nothing else, or those that keepers
-// keep. Where the launcher listens for them, what starts processes there, and what a process has to
-// be told that depends on its host.
+// The hosts of one launch: this machine in a local run, else those that host agents manage. Starts
+// the agents, starts processes through them, and fills in what a process's job says about its host.
 //
-// One thread at a time. While one has hosts again for a replica that comes, any other may call
-// be_patient(), lost() and what of ship() goes on meanwhile.
+// One thread at a time. While one thread is in rejoin_hosts(), any other may call
+// tolerate_outages(), lost() and the parts of file_transfer() that allow it.
 class RunHosts {
  public:
-  // Brings the hosts up; a local run has nothing to bring up. What only a host can tell (cores,
-  // threads) goes into run.plan. UserError: a host cannot be worked with. The node, with its keys,
-  // the directory and the model outlive this object. `stops` as in Coordinator::run: any ends the waiting.
-  // Hosts of replicas that the run begins `without`, and of nobody else, are not called where that
-  // can be done later.
+  // Brings the hosts up; a local run has nothing to bring up. What only a host knows (cores,
+  // threads) goes into run.plan. The node with its keys, the directory and the model outlive this
+  // object. `stops` as in Coordinator::run: a positive count ends the wait. Hosts that only serve
+  // replicas in `without` are left out where the backend can start their agents later.
+  // UserError: a host cannot be used.
   RunHosts(net::Node& node, plan::RunFile& run, const control::RunDirectory& directory,
            const ModelQuestions& model, const std::atomic<int>& stops,
            const std::set<std::uint32_t>& without = {});
@@ -43,91 +42,77 @@ class RunHosts {
   RunHosts& operator=(const RunHosts&) = delete;
   ~RunHosts();
 
-  // Where the ends of links have to connect to, given where all of them listen.
-  std::map<std::string, std::string> meet(std::map<std::string, std::string> endpoints);
+  // Endpoints by link, as the listening stages report them -> endpoints to connect to. They differ
+  // for relayed links. Call it once all stages listen.
+  std::map<std::string, std::string> connect_endpoints(
+      std::map<std::string, std::string> endpoints);
   // Where the stages of this host reach the coordinator.
-  net::Listener& listener(std::size_t host);
+  net::Listener& listener(std::size_t host) { return listeners_.control(host); }
   process::Backend& backend();
-  // What is shipped to hosts and home; null where all see the same files.
-  RunTransfer* ship() { return ship_.get(); }
-  // Throws UserError where a stop was asked for, or a host is lost that is still coming up.
-  void look_for_reasons_to_give_up(const std::atomic<int>& stops) const;
-  // A part of coming up is over, such as "called"; and how long each took, as a sentence. Empty for
-  // a local run.
+  // File transfer to and from the hosts; null where all see the same files.
+  RunTransfer* file_transfer() { return transfer_.get(); }
+  // UserError: a stop was requested, or a host was lost before training began.
+  void check_startup(const std::atomic<int>& stops) const;
+  // Ends a phase of the start, such as "called".
   void phase_ended(const std::string& name);
+  // How long each phase took, as a sentence; empty for a local run.
   control::Event phases() const;
-  // Fills in what the host decides: addresses and paths.
-  void settle(plan::StageJob& job, std::size_t host) const;
-  // Those that were called when the run began.
-  const std::vector<std::size_t>& called() const { return there_; }
-  // Nobody hears of this host any more; never of this machine.
+  // Sets what depends on the host: addresses and paths.
+  void fill_in(plan::StageJob& job, std::size_t host) const;
+  // Hosts whose agents were started when the run began.
+  const std::vector<std::size_t>& called() const { return called_; }
+  // The host's agent is disconnected; never true of this machine.
   bool lost(std::size_t host) const { return agents_ && agents_->lost(host); }
-  // All processes run: from now on a path may break for a while.
-  void be_patient();
+  // All processes run: from now on an agent may be silent for as long as its link holds.
+  void tolerate_outages();
 
-  // While the run goes: hosts of a replica that comes, of which some may have lost their keepers or
-  // never had any. They are called and sent what the replica's processes read, and its links are
-  // laid anew. What is worth knowing of that. UserError: why one of them cannot be had.
-  std::vector<control::Event> have_again(const plan::RunFile& run, std::uint32_t replica);
+  // While the run goes: starts the agents of a replica's hosts again where they are lost or were
+  // never started, sends them the files that the replica reads, and routes its links anew. Returns
+  // notes for the user. UserError: a host cannot be used.
+  std::vector<control::Event> rejoin_hosts(const plan::RunFile& run, std::uint32_t replica);
 
-  // How the ends of the plan's links meet, in its order.
-  const std::vector<reach::LinkRoute>& routes() const { return reach_ ? reach_->routes() : routes_; }
+  // How the two ends of each link connect, in the plan's order.
+  const std::vector<reach::LinkRoute>& routes() const {
+    return reach_ ? reach_->routes() : routes_;
+  }
 
-  // Not for a local run: to ask the hosts about paths, and where each may be reached. Measuring
-  // fills paths, so nobody is taken for lost in silence any more.
+  // Not for a local run: to measure paths between the hosts. Measuring fills the paths, so silence
+  // no longer counts as a loss.
   reach::ReachClient& reach() {
-    be_patient();
+    tolerate_outages();
     return reach_->hosts();
   }
+  // Candidate addresses of each host.
   std::vector<std::vector<std::string>> addresses(const recipe::Recipe& recipe) const;
 
-  // What is worth knowing about the hosts and no failure; a sentence each.
+  // Notes about the hosts that are not errors.
   const std::vector<control::Event>& notes() const { return notes_; }
 
  private:
-  // An address of ours with everything that listens at it.
-  struct Door {
-    std::string address;
-    std::unique_ptr<net::Listener> control;
-    std::unique_ptr<net::Listener> keepers;
-    std::unique_ptr<net::Listener> reach;
-    std::unique_ptr<net::Listener> ship;
-  };
+  void bring_up(plan::RunFile& run, const control::RunDirectory& directory,
+                const std::atomic<int>& stops, const std::set<std::uint32_t>& without);
+  void record_facts(const plan::RunFile& run, const control::RunDirectory& directory,
+                    const std::vector<hosts::HostFacts>& facts);
+  void restart_agent(const plan::RunFile& run, std::size_t host);
+  void start_transfer(const plan::RunFile& run);
+  void check_starters(const std::atomic<int>& stops) const;
 
-  // What the launcher expects of a keeper at a door.
-  struct Ends {
-    std::unique_ptr<net::Link> keeper;
-    std::unique_ptr<net::Link> reach;
-  };
-
-  void bring_up(plan::RunFile& run, const control::RunDirectory& directory, const std::atomic<int>& stops,
-                const std::set<std::uint32_t>& without);
-  void call_again(const plan::RunFile& run, std::size_t host);
-  Ends expect_keeper(const plan::Plan& plan, std::size_t host);
-  std::unique_ptr<net::Link> expect_transfer_agent(const plan::Plan& plan, std::size_t host);
-  void begin_shipping(const plan::RunFile& run);
-  void check_calls(const std::atomic<int>& stops) const;
-  Door open_door(const std::string& address, const recipe::Recipe::Hosts& settings);
-  std::size_t door_at(const std::string& address, const recipe::Recipe::Hosts& settings);
-  void replace_door(std::size_t host, Door door);
-  hosts::AgentJob job_for(const plan::RunFile& run, std::size_t host) const;
-
-  net::Node& node_;
   const ModelQuestions& model_;
-  bool coming_up_ = true;           // until hosts are called in the middle of the run
-  std::vector<std::size_t> there_;  // hosts that were called when the run began
-  std::vector<Door> doors_;
-  std::vector<std::size_t> door_of_;     // by host
-  std::vector<net::CurveKeyPair> keys_;  // of keepers, by host
-  std::vector<hosts::HostFacts> facts_;         // by host; empty for a local run, nothing where not called
+  // Until agents are started in the middle of the run.
+  bool starting_up_ = true;
+  std::vector<std::size_t> called_;
+  AgentListeners listeners_;
+  // By host; empty for a local run, default values for hosts that were left out.
+  std::vector<hosts::HostFacts> facts_;
   std::unique_ptr<process::Backend> local_;
-  // By host; some carry the keepers for all their life, so they go last.
-  std::vector<std::unique_ptr<hosts::AgentStarter>> calls_;
-  std::unique_ptr<hosts::HostAgents> agents_;              // null for a local run
-  std::vector<std::string> run_directories_;  // by host
-  std::unique_ptr<RunReach> reach_;           // null for a local run
-  std::unique_ptr<RunTransfer> ship_;             // null where all see the same files
-  std::vector<reach::LinkRoute> routes_;             // of a local plan's links
+  // By host. Some agents live as long as their starter (srun's do), so starters are destroyed after
+  // agents_, which asks the agents to leave.
+  std::vector<std::unique_ptr<hosts::AgentStarter>> starters_;
+  std::unique_ptr<hosts::HostAgents> agents_;  // null for a local run
+  std::vector<std::string> run_directories_;   // by host
+  std::unique_ptr<RunReach> reach_;            // null for a local run
+  std::unique_ptr<RunTransfer> transfer_;      // null where all see the same files
+  std::vector<reach::LinkRoute> routes_;       // of a local plan's links
   std::vector<control::Event> notes_;
   std::chrono::steady_clock::time_point phase_began_ = std::chrono::steady_clock::now();
   std::string phases_;

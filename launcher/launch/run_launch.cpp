@@ -29,10 +29,10 @@ using Tell = std::function<void(const control::Event&)>;
 class Settled : public control::RunObserver {
  public:
   Settled(RunHosts& hosts, Tell tell) : hosts_(hosts), tell_(std::move(tell)) {}
-  void training(store::Step /*from*/, store::Step /*to*/) override { hosts_.be_patient(); }
+  void training(store::Step /*from*/, store::Step /*to*/) override { hosts_.tolerate_outages(); }
   void reports(const std::vector<control::ProcessReport>& /*processes*/) override {
-    if (hosts_.ship() == nullptr) return;
-    for (const std::string& trouble : hosts_.ship()->take_warnings()) tell_({"not_home", trouble});
+    if (hosts_.file_transfer() == nullptr) return;
+    for (const std::string& trouble : hosts_.file_transfer()->take_warnings()) tell_({"not_home", trouble});
   }
 
  private:
@@ -59,21 +59,21 @@ void commit_step(const control::RunDirectory& directory, const plan::RunFile& ru
 }
 
 // What the hosts lack of what their processes read; and from then on, checkpoints come home.
-void ship_out(RunHosts& hosts, const plan::RunFile& run, const control::RunDirectory& directory,
+void send_inputs(RunHosts& hosts, const plan::RunFile& run, const control::RunDirectory& directory,
               const control::StopSignals& signals, const LaunchOptions& options) {
-  hosts.ship()->deliver_inputs(
+  hosts.file_transfer()->deliver_inputs(
       run.plan, {hosts.called(), plan::plugin_copies(run.plan.recipe.plugins), options.resume},
-      [&] { hosts.look_for_reasons_to_give_up(signals.count()); },
+      [&] { hosts.check_startup(signals.count()); },
       [&options](const control::Event& event) {
         for (control::RunObserver* observer : options.observers) observer->event("the launcher", event);
       });
-  hosts.ship()->start_downloads(directory.path(), run.plan.recipe.checkpoint.keep);
+  hosts.file_transfer()->start_downloads(directory.path(), run.plan.recipe.checkpoint.keep);
 }
 
 // Waits for what is still on its way; who asks once more to stop does not want to.
-void ship_home(RunHosts& hosts, const plan::RunFile& run, const control::RunDirectory& directory,
+void finish_downloads(RunHosts& hosts, const plan::RunFile& run, const control::RunDirectory& directory,
                const control::StopSignals& signals, const Tell& tell) {
-  RunTransfer& ship = *hosts.ship();
+  RunTransfer& ship = *hosts.file_transfer();
   const int asked = signals.count().load();
   const auto give_up = [&] { return signals.count().load() > asked; };
   if (const std::string missing = ship.finish_downloads(give_up, tell); !missing.empty()) {
@@ -122,22 +122,22 @@ control::CoordinatorOptions coordination_of(const plan::RunFile& run, const cont
   if (run.plan.recipe.hosts.backend != recipe::BackendKind::local) {
     coordination.limits.hold = std::chrono::seconds(run.plan.recipe.hosts.hold);
   }
-  coordination.outlives_replicas = run.plan.recipe.sync.on_loss == recipe::LossRule::continue_run;
+  coordination.survives_lost_replicas = run.plan.recipe.sync.on_loss == recipe::LossRule::continue_run;
   const auto requests = [&directory](control::ReplicaRequest request) {
     control::take_requests(request, directory.path());  // of an earlier launch
     return [&directory, request] { return control::take_requests(request, directory.path()); };
   };
-  coordination.asked_to_leave = requests(control::ReplicaRequest::leave);
-  coordination.asked_to_return = requests(control::ReplicaRequest::come_back);
-  coordination.bring_back = [&starter](std::uint32_t replica) {
+  coordination.leave_requests = requests(control::ReplicaRequest::leave);
+  coordination.rejoin_requests = requests(control::ReplicaRequest::come_back);
+  coordination.start_replica = [&starter](std::uint32_t replica) {
     return starter.start_again(replica);
   };
-  coordination.meet = [&hosts](std::map<std::string, std::string> endpoints) {
-    return hosts.meet(std::move(endpoints));
+  coordination.locate_endpoints = [&hosts](std::map<std::string, std::string> endpoints) {
+    return hosts.connect_endpoints(std::move(endpoints));
   };
   coordination.commit = [&run, &directory, &hosts, generation, codecs = options.caches.generation](
                             store::Step step, const std::vector<store::ShardFile>& files) {
-    commit_step(directory, run, generation, codecs, step, files, hosts.ship());
+    commit_step(directory, run, generation, codecs, step, files, hosts.file_transfer());
   };
   return coordination;
 }
@@ -157,11 +157,11 @@ control::Outcome launch_run(control::RunDirectory& directory, const plan::RunFil
   RunHosts hosts(node, run, directory, options.model, signals.count(), options.without);
   plan::write_run_file(directory.plan(), run);
 
-  if (hosts.ship() != nullptr) ship_out(hosts, run, directory, signals, options);
+  if (hosts.file_transfer() != nullptr) send_inputs(hosts, run, directory, signals, options);
   hosts.phase_ended("sent");
 
   StageStarter starter(run, directory, node_options, hosts, options);
-  std::vector<control::Station> stations = starter.start_all();
+  std::vector<control::WorkerHandle> stations = starter.start_all();
   hosts.phase_ended("started");
 
   control::RunRecorder recorder(directory, run.run.hex(), generation);
@@ -184,7 +184,7 @@ control::Outcome launch_run(control::RunDirectory& directory, const plan::RunFil
     control::Coordinator coordinator(std::move(stations), std::move(coordination), std::move(observers));
     outcome = coordinator.run(signals.count());
   }
-  if (hosts.ship() != nullptr) ship_home(hosts, run, directory, signals, tell);
+  if (hosts.file_transfer() != nullptr) finish_downloads(hosts, run, directory, signals, tell);
   draw(directory, run.plan, options.model, tell);
   return outcome;
 }

@@ -43,15 +43,15 @@ double seconds_with_relay(const ModelQuestions& model, const plan::Plan& plan,
 }  // namespace
 
 RunReach::RunReach(reach::ReachClient reach, const plan::Plan& plan, const std::vector<hosts::HostFacts>& facts,
-                   const std::vector<std::string>& doors, const Chosen& chosen,
+                   const std::vector<std::string>& launcher_addresses, const Chosen& chosen,
                    const ModelQuestions& model)
     : model_(model), reach_(std::move(reach)) {
   for (const plan::Plan::Link& link : plan.links) routes_.push_back({link.name, link.listens, "", false});
-  notes_ = lay(plan, facts, doors, chosen);
+  notes_ = lay(plan, facts, launcher_addresses, chosen);
 }
 
 std::vector<control::Event> RunReach::lay(const plan::Plan& plan, const std::vector<hosts::HostFacts>& facts,
-                                 const std::vector<std::string>& doors, const Chosen& chosen) {
+                                 const std::vector<std::string>& launcher_addresses, const Chosen& chosen) {
   std::vector<control::Event> notes;
   plan::Plan part = plan;
   std::erase_if(part.links, [&](const plan::Plan::Link& link) { return !chosen(link); });
@@ -79,13 +79,13 @@ std::vector<control::Event> RunReach::lay(const plan::Plan& plan, const std::vec
     notes.push_back({"relayed", reach::relay_warning(plan, routes_, seconds_with_relay(model_, plan, routes_))});
   }
   for (std::size_t i = 0; i < routes.size(); ++i) {
-    lay_relay(plan, part.links[i], routes[i].relayed, doors);
+    lay_relay(plan, part.links[i], routes[i].relayed, launcher_addresses);
   }
   return notes;
 }
 
 void RunReach::lay_relay(const plan::Plan& plan, const plan::Plan::Link& link, bool relayed,
-                         const std::vector<std::string>& doors) {
+                         const std::vector<std::string>& launcher_addresses) {
   const auto former = relayed_.find(link.name);
   // Hosts know the ends of a link by its token, and make no second one.
   const std::string token =
@@ -97,10 +97,10 @@ void RunReach::lay_relay(const plan::Plan& plan, const plan::Plan::Link& link, b
   one.binds = plan.process(link.listens).host_index;
   const std::size_t dials = plan.process(link.connects).host_index;
   if (!relay_) relay_ = std::make_unique<reach::Relay>(plan.recipe.hosts.ports);
-  one.relay = relay_place(*relay_, doors[one.binds]);
+  one.relay = relay_place(*relay_, launcher_addresses[one.binds]);
   relay_->admit(one.token);
   const auto answers =
-      reach_.ask({{dials, reach::DialRelay{one.token, relay_place(*relay_, doors[dials])}}}, kRelayAnswer);
+      reach_.ask({{dials, reach::DialRelay{one.token, relay_place(*relay_, launcher_addresses[dials])}}}, kRelayAnswer);
   std::string trouble;
   const auto* dialled = answer_in<reach::RelayDialled>(answers.at(dials), trouble);
   if (dialled == nullptr) {
@@ -111,7 +111,7 @@ void RunReach::lay_relay(const plan::Plan& plan, const plan::Plan::Link& link, b
   relayed_.emplace(link.name, std::move(one));
 }
 
-std::map<std::string, std::string> RunReach::meet(std::map<std::string, std::string> endpoints) {
+std::map<std::string, std::string> RunReach::connect_endpoints(std::map<std::string, std::string> endpoints) {
   for (auto& [link, endpoint] : endpoints) {
     const auto found = relayed_.find(link);
     if (found == relayed_.end()) continue;

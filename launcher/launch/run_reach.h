@@ -26,14 +26,14 @@ class RunReach {
   // Lays those links that are chosen; the others have a route without an address, which nobody
   // listens at.
   RunReach(reach::ReachClient reach, const plan::Plan& plan, const std::vector<hosts::HostFacts>& facts,
-           const std::vector<std::string>& doors, const Chosen& chosen,
+           const std::vector<std::string>& launcher_addresses, const Chosen& chosen,
            const ModelQuestions& model);
 
-  // Also while the run goes: tries the chosen links (again) and decides anew. `doors`: the address
+  // Also while the run goes: tries the chosen links (again) and decides anew. `launcher_addresses`: the address
   // of ours that each host reaches. What the user has to know: who lets nobody in, and who is
   // relayed. UserError: a host does not answer, or the relay has no port.
   std::vector<control::Event> lay(const plan::Plan& plan, const std::vector<hosts::HostFacts>& facts,
-                         const std::vector<std::string>& doors, const Chosen& chosen);
+                         const std::vector<std::string>& launcher_addresses, const Chosen& chosen);
 
   const std::vector<reach::LinkRoute>& routes() const { return routes_; }
 
@@ -45,7 +45,7 @@ class RunReach {
 
   // Everybody listens by now, of those who come in the middle of the run the ones they meet: where
   // the other ends have to connect to. By link.
-  std::map<std::string, std::string> meet(std::map<std::string, std::string> endpoints);
+  std::map<std::string, std::string> connect_endpoints(std::map<std::string, std::string> endpoints);
 
  private:
   struct Relayed {
@@ -57,7 +57,7 @@ class RunReach {
   };
 
   void lay_relay(const plan::Plan& plan, const plan::Plan::Link& link, bool relayed,
-                 const std::vector<std::string>& doors);
+                 const std::vector<std::string>& launcher_addresses);
 
   const ModelQuestions& model_;  // outlives this object
   reach::ReachClient reach_;

@@ -82,8 +82,9 @@ std::vector<RunTransfer::Delivery> RunTransfer::needed_deliveries(
     std::vector<transfer::NeededGroup> groups =
         model_.needed_files(plan, host, needs.plugins, weights);
     if (!needs.resume.empty()) groups.push_back(model_.needed_checkpoint(plan, host, needs.resume));
-    for (transfer::NeededGroup& group : groups)
+    for (transfer::NeededGroup& group : groups) {
       deliveries.push_back({host, std::move(group), {}, {}});
+    }
   }
   for (Delivery& delivery : deliveries) {
     for (const transfer::NeededFile& file : delivery.group.files) {
@@ -107,8 +108,8 @@ bool RunTransfer::is_present(Delivery& delivery, const std::function<void()>& po
     try {
       all = wait_for(delivery.tables_there[i], poll) == delivery.tables[i] && all;
     } catch (const base::UserError& error) {
-      if (error.code() == base::ExitCode::peer_lost || error.code() == base::ExitCode::interrupted)
-        throw;
+      const bool host_is_gone = error.code() == base::ExitCode::peer_lost;
+      if (host_is_gone || error.code() == base::ExitCode::interrupted) throw;
       all = false;
     }
   }
@@ -120,6 +121,8 @@ std::vector<std::future<std::uint64_t>> RunTransfer::start_fetches(
   std::vector<std::future<std::uint64_t>> fetches;
   for (Delivery& delivery : deliveries) {
     const transfer::NeededGroup& group = delivery.group;
+    // What is present is read at the launcher's path. A checkpoint was looked for at another path,
+    // so it is always fetched into `inputs`; chunks that the host has are copied locally.
     if (is_present(delivery, poll) && group.kind != Kind::checkpoint) continue;
     const fs::path folder = folder_of(delivery.host, group);
     folders_[delivery.host][group.kind] = folder;
@@ -139,13 +142,13 @@ std::vector<std::future<std::uint64_t>> RunTransfer::start_fetches(
 
 void RunTransfer::rewind(const std::vector<std::size_t>& hosts, store::Step step,
                          const std::function<void()>& poll) {
-  std::vector<std::future<std::uint64_t>> fetches;
+  std::vector<std::future<std::uint64_t>> done;
   for (const std::size_t number : hosts) {
     const Host& host = hosts_.at(number);
-    fetches.push_back(agent_->rewind(host.agent, host.directory,
+    done.push_back(agent_->rewind(host.agent, host.directory,
                                      static_cast<std::uint64_t>(store::number(step))));
   }
-  for (auto& one : fetches) wait_for(one, poll);
+  for (auto& one : done) wait_for(one, poll);
 }
 
 void RunTransfer::deliver_inputs(const plan::Plan& plan, const Needs& needs,
@@ -153,6 +156,7 @@ void RunTransfer::deliver_inputs(const plan::Plan& plan, const Needs& needs,
   const auto began = Clock::now();
   auto reported = began;
   std::uint64_t fetched = 0;
+  // Rewind first: a later checkpoint on a host must not be taken for one of the resumed run.
   if (!needs.resume.empty()) {
     rewind(needs.hosts, store::open_checkpoint(needs.resume, store::Verify::manifest).step, poll);
   }
@@ -225,8 +229,9 @@ std::vector<std::string> RunTransfer::download_traces(
     const fs::path name = fs::path("logs") / (process.name.text() + ".trace.json");
     const Host& host = hosts_.at(process.host_index);
     const auto poll = [&] {
-      if (give_up())
+      if (give_up()) {
         throw base::UserError(base::ExitCode::interrupted, "traces were not waited for");
+      }
       if (!lost(process.host_index)) return;
       throw base::UserError(base::ExitCode::peer_lost,
                             fmt::format("the trace of {} is on host {}, which is lost",

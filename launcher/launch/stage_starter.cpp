@@ -22,9 +22,9 @@ StageStarter::StageStarter(const plan::RunFile& run, const control::RunDirectory
                            const LaunchOptions& options)
     : run_(run), directory_(directory), node_(node), hosts_(hosts), options_(options) {}
 
-std::vector<control::Station> StageStarter::start_all() {
+std::vector<control::WorkerHandle> StageStarter::start_all() {
   std::vector<net::ProcessName> beginners;
-  std::vector<control::Station> places;
+  std::vector<control::WorkerHandle> places;
   for (const plan::Plan::Process& process : run_.plan.processes) {
     if (!options_.without.contains(process.name.replica)) {
       beginners.push_back(process.name);
@@ -34,14 +34,14 @@ std::vector<control::Station> StageStarter::start_all() {
     // Nobody ever has this one; it keeps the place of that of whoever comes.
     keys_.insert_or_assign(process.name, net::CurveKeyPair::generate());
   }
-  std::vector<control::Station> stations = start(beginners, false);
+  std::vector<control::WorkerHandle> stations = start(beginners, false);
   std::ranges::move(places, std::back_inserter(stations));
   return stations;
 }
 
-control::Comers StageStarter::start_again(std::uint32_t replica) {
-  control::Comers comers;
-  comers.notes = hosts_.have_again(run_, replica);
+control::StartedReplica StageStarter::start_again(std::uint32_t replica) {
+  control::StartedReplica comers;
+  comers.notes = hosts_.rejoin_hosts(run_, replica);
   std::vector<net::ProcessName> its;
   for (const plan::Plan::Process& process : run_.plan.processes) {
     if (process.name.replica == replica) its.push_back(process.name);
@@ -72,16 +72,16 @@ plan::StageJob StageStarter::job_for(net::ProcessName process, std::size_t host,
   job.codec_generation = options_.caches.generation;
   job.absent = options_.without;
   job.joins = joins;
-  hosts_.settle(job, host);
+  hosts_.fill_in(job, host);
   return job;
 }
 
-std::vector<control::Station> StageStarter::start(const std::vector<net::ProcessName>& processes,
+std::vector<control::WorkerHandle> StageStarter::start(const std::vector<net::ProcessName>& processes,
                                          bool join) {
   for (const net::ProcessName process : processes) {
     keys_.insert_or_assign(process, net::CurveKeyPair::generate());
   }
-  std::vector<control::Station> stations;
+  std::vector<control::WorkerHandle> stations;
   std::vector<process::Launch> launches;
   for (const net::ProcessName process : processes) {
     const std::size_t host = run_.plan.process(process).host_index;
@@ -91,7 +91,7 @@ std::vector<control::Station> StageStarter::start(const std::vector<net::Process
     control.peer_public_key = keys_.at(process).public_key;
     control.terms = {{"build", base::build_id()}};
     control.hold = std::chrono::seconds(run_.plan.recipe.hosts.hold);
-    control::Station& station = stations.emplace_back();
+    control::WorkerHandle& station = stations.emplace_back();
     station.name = process;
     station.public_key = control.peer_public_key;
     station.link = hosts_.listener(host).expect(control);

@@ -24,13 +24,13 @@ class StageStarter {
                RunHosts& hosts, const LaunchOptions& options);
 
   // Of all replicas that take part when the run begins; of the others there are places only.
-  std::vector<control::Station> start_all();
+  std::vector<control::WorkerHandle> start_all();
   // Those of a replica that is not there, while the others train. They get other keys, so that a
   // former one that was only out of sight cannot come in under its name. UserError.
-  control::Comers start_again(std::uint32_t replica);
+  control::StartedReplica start_again(std::uint32_t replica);
 
  private:
-  std::vector<control::Station> start(const std::vector<net::ProcessName>& processes, bool join);
+  std::vector<control::WorkerHandle> start(const std::vector<net::ProcessName>& processes, bool join);
   plan::StageJob job_for(net::ProcessName process, std::size_t host, bool joins) const;
 
   const plan::RunFile& run_;

@@ -33,9 +33,9 @@ plan::Plan plan_of(std::vector<std::size_t> hosts_of_stages) {
   return plan;
 }
 
-auto says(hosts::Symptom::Kind kind, const std::string& text) {
-  return AllOf(Field(&hosts::Symptom::kind, kind), Field(&hosts::Symptom::where, "links"),
-               Field(&hosts::Symptom::text, text));
+auto says(hosts::Finding::Kind kind, const std::string& text) {
+  return AllOf(Field(&hosts::Finding::kind, kind), Field(&hosts::Finding::where, "links"),
+               Field(&hosts::Finding::text, text));
 }
 
 TEST(LinkCheckupTest, LinksThatMeetInTheSameWayShareALine) {
@@ -44,7 +44,7 @@ TEST(LinkCheckupTest, LinksThatMeetInTheSameWayShareALine) {
                   {{"boundary 0.0>1.0", kLower, "10.0.0.1"}, {"tie 0.0>1.0", kLower, "10.0.0.1"}},
                   {}),
       ElementsAre(
-          says(hosts::Symptom::Kind::well, "b reaches a at 10.0.0.1: boundary 0.0>1.0, tie 0.0>1.0")));
+          says(hosts::Finding::Kind::well, "b reaches a at 10.0.0.1: boundary 0.0>1.0, tie 0.0>1.0")));
 }
 
 TEST(LinkCheckupTest, WhoeverListensIsWhoIsReached) {
@@ -52,8 +52,8 @@ TEST(LinkCheckupTest, WhoeverListensIsWhoIsReached) {
       judge_links(plan_of({0, 1}),
                   {{"boundary 0.0>1.0", kUpper, "10.0.0.2"}, {"tie 0.0>1.0", kLower, "10.0.0.1"}},
                   {}),
-      ElementsAre(says(hosts::Symptom::Kind::well, "a reaches b at 10.0.0.2: boundary 0.0>1.0"),
-                  says(hosts::Symptom::Kind::well, "b reaches a at 10.0.0.1: tie 0.0>1.0")));
+      ElementsAre(says(hosts::Finding::Kind::well, "a reaches b at 10.0.0.2: boundary 0.0>1.0"),
+                  says(hosts::Finding::Kind::well, "b reaches a at 10.0.0.1: tie 0.0>1.0")));
 }
 
 TEST(LinkCheckupTest, RelayedLinksAreToldByTheirNote) {
@@ -61,7 +61,7 @@ TEST(LinkCheckupTest, RelayedLinksAreToldByTheirNote) {
                           {{"boundary 0.0>1.0", kLower, "127.0.0.1", true},
                            {"tie 0.0>1.0", kLower, "127.0.0.1", true}},
                           {{"relayed", "RELAYED: a and b cannot reach each other"}}),
-              ElementsAre(says(hosts::Symptom::Kind::note, "RELAYED: a and b cannot reach each other")));
+              ElementsAre(says(hosts::Finding::Kind::note, "RELAYED: a and b cannot reach each other")));
 }
 
 TEST(LinkCheckupTest, LinksInsideAHostAreNoMatterForTheDoctor) {

@@ -138,7 +138,7 @@ class CoordinatorTest : public testing::Test {
   CoordinatorTest() {
     options_.build = "b1";
     options_.to = Step{2};
-    options_.grace = 200ms;
+    options_.abort_timeout = 200ms;
     options_.commit = [this](Step step, const std::vector<store::ShardFile>& files) {
       if (commit_error_) throw store::StoreError(*commit_error_, "no room on the disk");
       committed_.emplace_back(store::number(step), files.size());
@@ -152,7 +152,7 @@ class CoordinatorTest : public testing::Test {
   void play_as(net::ProcessName name, Play play, std::unique_ptr<process::Process> process = nullptr) {
     stations_.push_back(station(name, std::move(play), std::move(process)));
   }
-  Station station(net::ProcessName name, Play play, std::unique_ptr<process::Process> process = nullptr) {
+  WorkerHandle station(net::ProcessName name, Play play, std::unique_ptr<process::Process> process = nullptr) {
     const net::RunId run = net::RunId::random();
     net::MemoryEnd ours{net::ProcessName::coordinator(), run, 1, {}};
     net::MemoryEnd theirs{name, run, 1, {}};
@@ -182,15 +182,15 @@ class CoordinatorTest : public testing::Test {
   // The run outlives its replicas, and once replica 1 is gone somebody asks for it; then it plays
   // this.
   void ask_for_replica_1(Play play) {
-    options_.outlives_replicas = true;
-    options_.asked_to_return = [this, asked = std::vector<std::uint32_t>{1}]() mutable {
+    options_.survives_lost_replicas = true;
+    options_.rejoin_requests = [this, asked = std::vector<std::uint32_t>{1}]() mutable {
       const bool gone = std::ranges::any_of(notes_.said, [](const std::string& note) {
         return note.starts_with("replica 1 left") || note == "absent 1";
       });
       return gone ? std::exchange(asked, {}) : std::vector<std::uint32_t>{};
     };
-    options_.bring_back = [this, play = std::move(play)](std::uint32_t replica) {
-      Comers comers;
+    options_.start_replica = [this, play = std::move(play)](std::uint32_t replica) {
+      StartedReplica comers;
       comers.stations.push_back(station({0, replica}, play));
       comers.binds[{0, 0}] = {{"replica 0.0~0.1", "127.0.0.1"}};
       return comers;
@@ -202,7 +202,7 @@ class CoordinatorTest : public testing::Test {
   }
 
   CoordinatorOptions options_;
-  std::vector<Station> stations_;
+  std::vector<WorkerHandle> stations_;
   std::vector<std::thread> threads_;
   std::atomic<int> stops_ = 0;
   Notes notes_;
@@ -381,7 +381,7 @@ void outlive(Script& me) {
 }
 
 TEST_F(CoordinatorTest, TheOthersGoOnWithoutALostReplica) {
-  options_.outlives_replicas = true;
+  options_.survives_lost_replicas = true;
   std::atomic<int> written = 0;
   notes_.on_add = [&](const std::string& note) {
     if (note == "step 1") written = 1;
@@ -401,9 +401,9 @@ TEST_F(CoordinatorTest, TheOthersGoOnWithoutALostReplica) {
 }
 
 TEST_F(CoordinatorTest, AReplicaThatIsAskedToLeaveLeavesAndTheLastOneCannot) {
-  options_.outlives_replicas = true;
+  options_.survives_lost_replicas = true;
   std::vector<std::uint32_t> asked = {1, 0};
-  options_.asked_to_leave = [&] { return std::exchange(asked, {}); };
+  options_.leave_requests = [&] { return std::exchange(asked, {}); };
   play_as({0, 0}, [](Script& me) {
     me.start();
     EXPECT_EQ(me.hear<Regroup>().replicas, std::vector<std::uint32_t>{0});
@@ -443,7 +443,7 @@ std::function<void(Script&)> be_left_behind(const std::vector<std::uint32_t>& lo
 }
 
 TEST_F(CoordinatorTest, TwoReplicasThatLoseEachOtherLoseOneOfThem) {
-  options_.outlives_replicas = true;
+  options_.survives_lost_replicas = true;
   play_as({0, 0}, go_on_without({1}, {0}));
   play_as({0, 1}, be_left_behind({0}));
   const Outcome outcome = run();
@@ -453,7 +453,7 @@ TEST_F(CoordinatorTest, TwoReplicasThatLoseEachOtherLoseOneOfThem) {
 }
 
 TEST_F(CoordinatorTest, AReplicaThatIsCutOffFromAllOthersIsTheOnlyOneThatLeaves) {
-  options_.outlives_replicas = true;
+  options_.survives_lost_replicas = true;
   play_as({0, 0}, go_on_without({2}, {0, 1}));
   play_as({0, 1}, go_on_without({2}, {0, 1}));
   play_as({0, 2}, be_left_behind({0, 1}));
@@ -481,7 +481,7 @@ void wait_for_replica_1(Script& me) {
 }
 
 TEST_F(CoordinatorTest, WhoeverWaitedForAStuckReplicaIsNotCalledStuckWithIt) {
-  options_.outlives_replicas = true;
+  options_.survives_lost_replicas = true;
   options_.limits.progress = 400ms;
   play_as({0, 0}, wait_for_replica_1);
   play_as({0, 2}, wait_for_replica_1);
@@ -598,7 +598,7 @@ TEST_F(CoordinatorTest, AReplicaThatFailsWhileItComesBackIsTurnedAwayAndTheOther
 }
 
 TEST_F(CoordinatorTest, AMistakeThatAllWouldMakeEndsTheRunOfReplicasToo) {
-  options_.outlives_replicas = true;
+  options_.survives_lost_replicas = true;
   play_as({0, 0}, [](Script& me) {
     me.start();
     me.say(Failed{base::ExitCode::mismatch, "replicas 0 and 1 hold different bits of wte.weight"});
@@ -733,7 +733,7 @@ TEST_F(CoordinatorProcessTest, AKilledStageIsNoticedAndShownWithItsLog) {
         me.hang();
       },
       std::move(victim));
-  options_.grace = 100ms;  // the other one ignores Abort: it is only cat
+  options_.abort_timeout = 100ms;  // the other one ignores Abort: it is only cat
   const Outcome outcome = run();
   EXPECT_EQ(outcome.code, base::ExitCode::peer_lost);
   EXPECT_EQ(outcome.culprit, (net::ProcessName{1, 0}));
@@ -769,7 +769,7 @@ TEST_F(CoordinatorProcessTest, ItsOwnWordsSayMoreThanItsExitCode) {
 }
 
 TEST_F(CoordinatorProcessTest, OneThatLingersAfterItsWorkIsKilledAndTheRunIsStillGood) {
-  options_.farewell = 100ms;
+  options_.exit_timeout = 100ms;
   auto lingering = shell("sleep 1000");
   const int pid = lingering->pid();
   stage(

@@ -31,7 +31,7 @@ class WatchdogTest : public testing::Test {
     dog_.progress(who, progress, now_);
   }
   // Time passes as it does for a coordinator: in small pieces, judging each.
-  std::optional<Verdict> pass(std::chrono::milliseconds time,
+  std::optional<StallDiagnosis> pass(std::chrono::milliseconds time,
                               const std::function<void()>& every_second = {}) {
     for (auto passed = 0ms; passed < time; passed += 500ms) {
       now_ += 500ms;

@@ -35,11 +35,11 @@ class HostAgentsTest : public testing::Test {
     return std::move(left);
   }
   void come_up() {
-    std::vector<HostAgents::Keeper> keepers;
+    std::vector<HostAgents::Agent> keepers;
     keepers.push_back({"h0", link_to(0)});
     keepers.push_back({"h1", link_to(1)});
     agents_ = std::make_unique<HostAgents>(std::move(keepers), [](auto, const auto&) {});
-    agents_->be_patient();
+    agents_->tolerate_outages();
   }
   void say(std::size_t host, const AgentMessage& message) {
     keepers_.at(host)->send(format(message));
@@ -74,7 +74,7 @@ TEST_F(HostAgentsTest, ALostHostIsNoReasonNotToStartOnAnother) {
   const auto one = start({0, 1}, 1);
   lose(1, *one);
   EXPECT_TRUE(agents_->lost(1));
-  EXPECT_FALSE(agents_->answers(1));
+  EXPECT_FALSE(agents_->responds(1));
   const auto other = start({0, 0}, 0);
   EXPECT_EQ(other->pid(), 7);
   process::Launch launch;
@@ -104,7 +104,7 @@ TEST_F(HostAgentsTest, AnotherKeeperHasTheHostBackButNotWhatTheFormerOneKept) {
   HostFacts facts;
   facts.host_name = "again";
   say(1, AgentHello{facts});
-  EXPECT_EQ(agents_->meet({1}, Clock::now() + 20s, [] {}).front().host_name, "again");
+  EXPECT_EQ(agents_->wait_for_facts({1}, Clock::now() + 20s, [] {}).front().host_name, "again");
   EXPECT_FALSE(agents_->lost(1));
   const auto after = start({1, 1}, 1);
   EXPECT_EQ(after->ended(), std::nullopt);
@@ -113,11 +113,11 @@ TEST_F(HostAgentsTest, AnotherKeeperHasTheHostBackButNotWhatTheFormerOneKept) {
 }
 
 TEST_F(HostAgentsTest, AHostThatWasNotCalledIsLostUntilItIs) {
-  std::vector<HostAgents::Keeper> keepers;
+  std::vector<HostAgents::Agent> keepers;
   keepers.push_back({"h0", link_to(0)});
   keepers.push_back({"h1", nullptr});
   agents_ = std::make_unique<HostAgents>(std::move(keepers), [](auto, const auto&) {});
-  agents_->be_patient();
+  agents_->tolerate_outages();
   EXPECT_TRUE(agents_->lost(1));
   agents_->check();  // it was not meant to be there
   agents_->replace(1, link_to(1));

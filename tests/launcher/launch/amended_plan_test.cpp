@@ -6,7 +6,7 @@
 
 #include <chrono>
 
-#include "launcher/base/user_error.h"
+#include "launcher/base/errors.h"
 
 namespace strait::launch {
 namespace {

@@ -16,7 +16,7 @@ using testing::IsEmpty;
 Plan three_replicas() {
   Plan plan;
   plan.recipe.pipeline.replicas = 3;
-  plan.recipe.sync.on_loss = recipe::LossRule::go_on;
+  plan.recipe.sync.on_loss = recipe::LossRule::continue_run;
   plan.recipe.hosts.backend = recipe::BackendKind::ssh;
   const std::size_t hosts[] = {0, 1, 1, 2, 3, 3};
   for (std::uint32_t i = 0; i < 6; ++i) {

@@ -147,7 +147,7 @@ TEST(SyncResume, TreatsDefaultsLikeTheirExplicitValues) {
   Plan implicit = plan_of(2, "");
   implicit.sync_method = "allreduce";
   Plan with_rule = implicit;
-  with_rule.recipe.sync.on_loss = recipe::LossRule::go_on;
+  with_rule.recipe.sync.on_loss = recipe::LossRule::continue_run;
   const Plan stated = plan_of(2, "allreduce");
   Plan narrow = implicit;
   narrow.recipe.sync.wire_dtype = recipe::Dtype::bfloat16;

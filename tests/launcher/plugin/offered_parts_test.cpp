@@ -7,7 +7,7 @@
 #include <string>
 
 #include "framework/codec/codecs.h"
-#include "launcher/recipe/part_names.h"
+#include "launcher/recipe/recipe_keys.h"
 #include "stages/partition.h"
 
 namespace strait::plugin {

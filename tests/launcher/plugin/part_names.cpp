@@ -1,4 +1,4 @@
-#include "launcher/recipe/part_names.h"
+#include "launcher/recipe/recipe_keys.h"
 
 #include <gtest/gtest.h>
 

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "framework/net/memory_link.h"
 #include "launcher/hosts/agent_message.h"
 #include "launcher/reach/reach_service.h"
@@ -16,7 +18,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-TEST(PathFinder, TriesAllPairsAndFindsThoseThatWork) {
+TEST(PathProbe, TriesAllPairsAndFindsThoseThatWork) {
   ServedHosts hosts(3);
   const OpenPorts ports(*hosts.reach, {{"127.0.0.1"}, {"127.0.0.2"}, {"192.0.2.7"}});
   ASSERT_EQ(ports.troubles().size(), 1U);
@@ -29,7 +31,7 @@ TEST(PathFinder, TriesAllPairsAndFindsThoseThatWork) {
   EXPECT_EQ(best_probe(tries, 0, 2), nullptr);
 }
 
-TEST(PathFinder, OfSeveralAddressesEachIsMeasured) {
+TEST(PathProbe, OfSeveralAddressesEachIsMeasured) {
   ServedHosts hosts(2);
   const OpenPorts ports(*hosts.reach, {{"127.0.0.1"}, {"127.0.0.2", "127.0.0.3"}});
   const auto tries = probe_paths(*hosts.reach, ports, {{0, 1}, {1, 0}});
@@ -39,7 +41,7 @@ TEST(PathFinder, OfSeveralAddressesEachIsMeasured) {
   EXPECT_EQ(tries[2].bytes_per_second, 0) << "there is nothing to choose from";
 }
 
-TEST(PathFinder, AddressesOfOneInterfaceAreNotCompared) {
+TEST(PathProbe, AddressesOfOneInterfaceAreNotCompared) {
   ServedHosts hosts(2);
   const OpenPorts ports(*hosts.reach, {{"127.0.0.1"}, {"127.0.0.1", "::1"}});
   if (!ports.troubles().empty()) GTEST_SKIP() << ports.troubles()[0];
@@ -52,7 +54,7 @@ TEST(PathFinder, AddressesOfOneInterfaceAreNotCompared) {
   }
 }
 
-TEST(PathFinder, EveryWireIsMeasuredWhoeverElseNeedsItsHosts) {
+TEST(PathProbe, EveryWireIsMeasuredWhoeverElseNeedsItsHosts) {
   ServedHosts hosts(4);
   const OpenPorts ports(*hosts.reach, {{"127.0.0.2", "127.0.0.3"},
                                        {"127.0.0.4", "127.0.0.5"},
@@ -65,7 +67,7 @@ TEST(PathFinder, EveryWireIsMeasuredWhoeverElseNeedsItsHosts) {
   }
 }
 
-TEST(PathFinder, PortsAreClosedBehindTheTries) {
+TEST(PathProbe, PortsAreClosedBehindTheTries) {
   ServedHosts hosts(2);
   std::vector<std::vector<std::string>> places;
   std::string token;
@@ -83,7 +85,7 @@ TEST(PathFinder, PortsAreClosedBehindTheTries) {
   EXPECT_EQ(behind.size(), 1U);
 }
 
-TEST(PathFinder, AHostThatIsLostIsNamed) {
+TEST(PathProbe, AHostThatIsLostIsNamed) {
   ServedHosts hosts(2);
   hosts.ends[1].reset();
   try {
@@ -95,14 +97,14 @@ TEST(PathFinder, AHostThatIsLostIsNamed) {
   }
 }
 
-TEST(PathFinder, ATroubleOfAMeasurementIsAnAnswer) {
+TEST(PathProbe, ATroubleOfAMeasurementIsAnAnswer) {
   ServedHosts hosts(1);
   const MeasureRoundTrip order{Preamble::random_token(), "tcp://127.0.0.1:1", 3};
   const auto answers = hosts.reach->ask({{0, order}}, std::chrono::seconds(20));
   EXPECT_THAT(std::get<OrderFailed>(answers.at(0)).text, HasSubstr("127.0.0.1:1"));
 }
 
-TEST(PathFinder, CandidatesAreWhatIsToldOrAllThereIs) {
+TEST(PathProbe, CandidatesAreWhatIsToldOrAllThereIs) {
   hosts::HostFacts one;
   one.address = "10.0.0.1";
   one.addresses = {"192.168.0.1", "10.0.0.1", "fd00::1"};
@@ -112,6 +114,30 @@ TEST(PathFinder, CandidatesAreWhatIsToldOrAllThereIs) {
   EXPECT_THAT(
       candidate_addresses(told, {one, two}),
       ElementsAre(ElementsAre("10.0.0.1", "192.168.0.1", "fd00::1"), ElementsAre("172.16.0.9")));
+}
+
+TEST(ProbeRounds, EveryPairIsMeasuredOnceAndNobodyTwiceAtATime) {
+  for (std::size_t hosts = 2; hosts <= 17; ++hosts) {
+    std::set<HostPair> seen;
+    const auto rounds = probe_rounds(hosts);
+    for (const auto& round : rounds) {
+      std::set<std::size_t> busy;
+      for (const auto& [one, other] : round) {
+        EXPECT_LT(one, other);
+        EXPECT_LT(other, hosts);
+        EXPECT_TRUE(seen.insert({one, other}).second) << one << " and " << other << " twice";
+        EXPECT_TRUE(busy.insert(one).second) << one << " measures twice at a time, of " << hosts;
+        EXPECT_TRUE(busy.insert(other).second) << other << " measures twice, of " << hosts;
+      }
+    }
+    EXPECT_EQ(seen.size(), hosts * (hosts - 1) / 2);
+    EXPECT_EQ(rounds.size(), hosts % 2 == 0 ? hosts - 1 : hosts) << "as few rounds as can be";
+  }
+}
+
+TEST(ProbeRounds, OneHostHasNobodyToMeasure) {
+  EXPECT_TRUE(probe_rounds(1).empty());
+  EXPECT_TRUE(probe_rounds(0).empty());
 }
 
 }  // namespace

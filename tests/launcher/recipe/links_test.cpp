@@ -1,11 +1,10 @@
-#include "launcher/recipe/links_reader.h"
+#include "launcher/recipe/links.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <functional>
 
-#include "launcher/recipe/links_writer.h"
 #include "launcher/base/errors.h"
 #include "tests/launcher/scratch_directory.h"
 
@@ -38,14 +37,14 @@ std::string refused_toml(const std::string& text) {
   return refusal([&] { return parse_links_toml(text, "l.toml"); });
 }
 
-TEST(Links, WhatIsWrittenReadsBackExactly) {
+TEST(Links, ReadsBackExactly) {
   const std::string text = write_links(two_hosts(), "Measured once.");
   EXPECT_EQ(parse_links_toml(text, "l.toml"), two_hosts()) << text;
   EXPECT_THAT(text, AllOf(HasSubstr("# Measured once."), HasSubstr("# 96.1 Mbit/s, one connection"),
                           HasSubstr("# 30.12 ms, one way"), HasSubstr("# 31.4 Gflop/s")));
 }
 
-TEST(Links, APersonWritesLess) {
+TEST(Links, OptionalKeysCanBeLeftOut) {
   const LinkTable table = parse_links_toml(R"(
       [[hosts]]
       name = "a"
@@ -65,12 +64,12 @@ TEST(Links, APersonWritesLess) {
   EXPECT_EQ(table.host("b"), nullptr);
 }
 
-TEST(Links, EachDirectionHasItsOwnLine) {
+TEST(Links, PrefersEntryOfSameDirection) {
   const LinkTable table = two_hosts();
   EXPECT_EQ(table.link("bob \"b\"", "alice@10.0.0.1")->bits_per_second, 1e7);
 }
 
-TEST(Links, ATableOfAnotherToolIsRead) {
+TEST(Links, ReadsCsv) {
   const LinkTable table = parse_links_csv(
       "from,to,mbit_per_s,ms\r\n# by hand\na, b, 100, 30\n\"b\",\"a\",12.5,0\n", "l.csv");
   ASSERT_EQ(table.links.size(), 2U);
@@ -78,7 +77,7 @@ TEST(Links, ATableOfAnotherToolIsRead) {
   EXPECT_EQ(table.links[1], (MeasuredLink{"b", "a", 12.5e6, 0, 0}));
 }
 
-TEST(Links, TheFilesNameSaysWhichFormatItHas) {
+TEST(Links, SelectsFormatByFileName) {
   const ScratchDirectory scratch;
   ScratchDirectory::write(scratch / "l.csv", "from,to,mbit_per_s,ms\na,b,1,2\n");
   ScratchDirectory::write(scratch / "l.toml", write_links(two_hosts(), "x"));
@@ -88,7 +87,7 @@ TEST(Links, TheFilesNameSaysWhichFormatItHas) {
               AllOf(HasSubstr("cannot read"), HasSubstr("strait probe")));
 }
 
-TEST(Links, MistakesAreNamedWithTheirLine) {
+TEST(Links, NamesLineOfMistake) {
   EXPECT_THAT(refused_toml("[[links]]\nfrom = \"a\"\nto = \"b\"\nseconds = 1\n"),
               AllOf(HasSubstr("l.toml:1:"), HasSubstr("no bits_per_second")));
   EXPECT_THAT(

@@ -1,4 +1,4 @@
-#include "launcher/recipe/recipe_reader.h"
+#include "launcher/recipe/recipe_io.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -42,7 +42,7 @@ std::string mistake(const std::string& text, const std::vector<std::string>& ove
 
 std::string mistake_after_least(const std::string& lines) { return mistake(kLeast + lines); }
 
-TEST(RecipeReader, TheLeastRecipeIsFilledWithTheDefaults) {
+TEST(RecipeReader, FillsDefaults) {
   Recipe expected;
   expected.name = "x";
   expected.model.path = "recipes/models/tiny";
@@ -123,7 +123,7 @@ ports = "47000-47099"
 link_megabits = 100
 )";
 
-TEST(RecipeReader, EveryKeyOfTheDocumentationReachesItsField) {
+TEST(RecipeReader, SetsFieldOfEveryKey) {
   const auto recipe = parse(kEveryKey);
   Recipe expected;
   expected.name = "dates";
@@ -147,7 +147,7 @@ TEST(RecipeReader, EveryKeyOfTheDocumentationReachesItsField) {
                     RoundingKind::stochastic,
                     CacheKind::eight_bits,
                     std::int64_t{2} << 30U};
-  expected.sync = {"cocktail", LossRule::go_on, Dtype::float32, 0.25, 1.0, 3, Dtype::bfloat16};
+  expected.sync = {"cocktail", LossRule::continue_run, Dtype::float32, 0.25, 1.0, 3, Dtype::bfloat16};
   expected.checkpoint = {50, 5, SavedCaches::drop};
   expected.hosts.backend = BackendKind::ssh;
   expected.hosts.list = {{.name = "alice@10.0.0.1"},
@@ -170,26 +170,26 @@ TEST(RecipeReader, EveryKeyOfTheDocumentationReachesItsField) {
   EXPECT_EQ(recipe, expected);
 }
 
-TEST(RecipeReader, AnUnknownKeyNamesThePlaceTheNearestNameAndAllOthers) {
+TEST(RecipeReader, NamesNearestKeyForUnknownKey) {
   EXPECT_EQ(mistake_after_least("learning_rat = 1e-3\n"),
             "unknown key train.learning_rat (recipes/x.toml:7:16); did you mean learning_rate? "
             "known in [train]: steps, epochs, batch, micro_batch, learning_rate, decay, warmup, "
             "betas, weight_decay, clip, eval_every");
 }
 
-TEST(RecipeReader, AKeyInTheWrongTableIsProposedInItsOwn) {
+TEST(RecipeReader, ProposesKeyOfAnotherTable) {
   EXPECT_THAT(mistake_after_least("[model.lora]\nstages = 2\n"),
               HasSubstr("unknown key model.lora.stages (recipes/x.toml:8:10); did you mean "
                         "pipeline.stages? known in [model.lora]: rank, alpha, targets"));
 }
 
-TEST(RecipeReader, AnUnknownTableIsSaidOnceAndNotForEachOfItsKeys) {
+TEST(RecipeReader, ReportsUnknownTableOnce) {
   EXPECT_EQ(mistake_after_least("[pipline]\nstages = 2\nreplicas = 1\n"),
             "unknown table pipline (recipes/x.toml:7:1); did you mean pipeline? known at the top: "
             "name, seed, plugins, model, data, pipeline, train, codec, sync, checkpoint, hosts");
 }
 
-TEST(RecipeReader, WrongTypesSayWhatWasFoundAndWhatIsAllowed) {
+TEST(RecipeReader, RefusesWrongTypesWithWhatIsAllowed) {
   EXPECT_EQ(
       mistake_after_least("batch = \"many\"\n"),
       "train.batch is \"many\" (recipes/x.toml:7:9), but must be an integer from 1 to 1048576");
@@ -209,7 +209,7 @@ TEST(RecipeReader, WrongTypesSayWhatWasFoundAndWhatIsAllowed) {
               HasSubstr("data.shuffle is a table (recipes/x.toml:7:1), but must be true or false"));
 }
 
-TEST(RecipeReader, WordsListTheAllowedOnesAndTheNearest) {
+TEST(RecipeReader, ListsAllowedNamesAndTheNearest) {
   EXPECT_EQ(mistake_after_least("decay = \"cosin\"\n"),
             "train.decay is \"cosin\" (recipes/x.toml:7:9), but must be one of \"cosine\", "
             "\"linear\", \"constant\"; did you mean \"cosine\"?");
@@ -219,7 +219,7 @@ TEST(RecipeReader, WordsListTheAllowedOnesAndTheNearest) {
       "\"auto\"; did you mean \"auto\"?");
 }
 
-TEST(RecipeReader, NumbersOutOfRangeAreRefused) {
+TEST(RecipeReader, RefusesNumbersOutOfRange) {
   for (const auto* line :
        {"clip = -1", "clip = nan", "clip = inf", "betas = [0.9]", "betas = [0.9, 1.0]", "batch = 0",
         "batch = 9223372036854775807", "micro_batch = -4", "warmup = -1"}) {
@@ -246,14 +246,14 @@ TEST(RecipeReader, NumbersOutOfRangeAreRefused) {
   }
 }
 
-TEST(RecipeReader, CodecsThatMakeNoSenseAreRefusedWithTheReason) {
+TEST(RecipeReader, RefusesContradictingCodecsWithReason) {
   EXPECT_EQ(mistake_after_least("[codec]\nbackward = \"delta\"\n"),
             "codec.backward is \"delta\" (recipes/x.toml:8:12), but gradients do not repeat from "
-            "visit to visit; it must be \"raw\", \"fixed\" or \"auto\"");
+            "epoch to epoch; it must be \"raw\", \"fixed\" or \"auto\"");
   EXPECT_EQ(mistake_after_least("[codec]\nforward = \"delta\"\ncache = 0\ncache_disk = \"0B\"\n"),
             "codec.cache and codec.cache_disk are both 0 (recipes/x.toml:9:9, "
-            "recipes/x.toml:10:14), but codec.forward is \"delta\", which has to remember samples; "
-            "give it memory or disk, or say \"fixed\"");
+            "recipes/x.toml:10:14), but codec.forward is \"delta\", which needs them for its "
+            "activation cache; set one of them, or codec.forward = \"fixed\"");
   EXPECT_EQ(parse(std::string(kLeast) + "[codec]\nforward_bits = 3\n").codec.forward, "raw");
 }
 
@@ -261,7 +261,7 @@ Recipe::Sync sync_of(const std::string& lines) {
   return parse(std::string(kLeast) + "batch = 8\n[pipeline]\nreplicas = 2\n[sync]\n" + lines).sync;
 }
 
-TEST(RecipeReader, EachSyncMethodHasItsOwnKeys) {
+TEST(RecipeReader, ReadsKeysOfEachSyncMethod) {
   EXPECT_EQ(sync_of(""), Recipe::Sync());
   EXPECT_EQ(sync_of("wire_dtype = \"bfloat16\"").wire_dtype, Dtype::bfloat16);
   const auto streaming = sync_of(
@@ -283,7 +283,7 @@ TEST(RecipeReader, EachSyncMethodHasItsOwnKeys) {
   EXPECT_EQ(automatic.bits, std::nullopt);
 }
 
-TEST(RecipeReader, AnotherSyncMethodOnTheCommandLineLeavesTheFilesSettingsAside) {
+TEST(RecipeReader, DropsSettingsOfFormerSyncMethodWhenOverridden) {
   const std::string file = std::string(kLeast) +
                            "batch = 8\n[pipeline]\nreplicas = 2\n[sync]\ntop = 0.5\n"
                            "method = \"cocktail\"\non_loss = \"continue\"\n";
@@ -295,17 +295,17 @@ TEST(RecipeReader, AnotherSyncMethodOnTheCommandLineLeavesTheFilesSettingsAside)
   Recipe::Sync powersgd;
   powersgd.method = "powersgd";
   powersgd.rank = 4;
-  powersgd.on_loss = LossRule::go_on;  // of no method, so it stays
+  powersgd.on_loss = LossRule::continue_run;  // of no method, so it stays
   EXPECT_EQ(sync({"sync.rank=4", "sync.method=powersgd"}), powersgd);
   powersgd.on_loss = LossRule::stop;
   EXPECT_EQ(sync({"sync.rank=4", "sync.method=powersgd", "sync.on_loss=stop"}), powersgd);
   EXPECT_EQ(sync({"pipeline.replicas=1"}), Recipe::Sync());
   EXPECT_THAT(mistake(file, {"sync.method=powersgd", "sync.top=1"}),
               HasSubstr("sync.top is 1 (--set sync.top=1), but sync.method \"powersgd\""));
-  EXPECT_THAT(mistake(file, {"pipeline.replicas=1", "sync.top=1"}), HasSubstr("nobody to agree"));
+  EXPECT_THAT(mistake(file, {"pipeline.replicas=1", "sync.top=1"}), HasSubstr("nothing to synchronise"));
 }
 
-TEST(RecipeReader, WhatASyncMethodDoesNotReadIsRefused) {
+TEST(RecipeReader, RefusesKeysThatSyncMethodDoesNotRead) {
   const std::string replicas = "batch = 8\n[pipeline]\nreplicas = 2\n[sync]\n";
   EXPECT_EQ(mistake_after_least(replicas + "method = \"cocktail\"\nrank = 4\n"),
             "sync.rank is 4 (recipes/x.toml:12:8), but sync.method \"cocktail\" does not read it; "
@@ -320,7 +320,7 @@ TEST(RecipeReader, WhatASyncMethodDoesNotReadIsRefused) {
               HasSubstr("does not read it; it has no settings"));
   EXPECT_EQ(mistake_after_least("[sync]\nmethod = \"cocktail\"\n"),
             "sync.method is \"cocktail\" (recipes/x.toml:8:10), but pipeline.replicas is 1: there "
-            "is nobody to agree with; leave [sync] out, or ask for more replicas");
+            "is nothing to synchronise; leave [sync] out, or set more replicas");
   EXPECT_THAT(mistake_after_least(replicas + "method = \"coctail\"\n"),
               testing::AllOf(HasSubstr("must be one of \"allreduce\", "),
                              HasSubstr("did you mean \"cocktail\"?")));
@@ -330,14 +330,14 @@ TEST(RecipeReader, WhatASyncMethodDoesNotReadIsRefused) {
   }
 }
 
-TEST(RecipeReader, NamesThatWouldLeaveTheRunsDirectoryAreRefused) {
+TEST(RecipeReader, RefusesNamesOutsideOfRunsDirectory) {
   for (const auto* name : {"\"../x\"", "\"a/b\"", "\".hidden\"", "\"\"", "3", "\"a b\""}) {
     EXPECT_THAT(mistake("name = " + std::string(name) + "\n" + kLeast), HasSubstr("name is "))
         << name;
   }
 }
 
-TEST(RecipeReader, AllMistakesOfAFileAreReportedTogetherFromTopToBottom) {
+TEST(RecipeReader, ReportsAllMistakesFromTopToBottom) {
   EXPECT_THAT(
       mistake("[train]\nclip = -1\nbatch = 0\n[codec]\ngruop = 3\n", {"data.row=1", "nonsense=2"}),
       testing::MatchesRegex("8 mistakes in recipes/x.toml:\n"
@@ -351,7 +351,7 @@ TEST(RecipeReader, AllMistakesOfAFileAreReportedTogetherFromTopToBottom) {
                             "  train.steps is missing .*"));
 }
 
-TEST(RecipeReader, KeysThatContradictEachOtherNameBothPlaces) {
+TEST(RecipeReader, NamesBothOriginsOfContradictingKeys) {
   EXPECT_THAT(mistake_after_least("epochs = 2\n"),
               HasSubstr("train.steps (recipes/x.toml:6:9) and train.epochs (recipes/x.toml:7:10) "
                         "are both set"));
@@ -368,14 +368,14 @@ TEST(RecipeReader, KeysThatContradictEachOtherNameBothPlaces) {
               HasSubstr("hosts.list is missing while hosts.backend is \"ssh\""));
 }
 
-TEST(RecipeReader, AHostThatIsWrittenWronglyIsNamed) {
+TEST(RecipeReader, NamesInvalidHost) {
   const auto of_list = [](const std::string& list) {
     return mistake_after_least("[hosts]\nbackend = \"ssh\"\nlist = " + list + "\n");
   };
   EXPECT_THAT(of_list("[\"-oProxyCommand=x\"]"),
-              HasSubstr("\"-oProxyCommand=x\" is no host's name"));
-  EXPECT_THAT(of_list("[\"a b\"]"), HasSubstr("no host's name"));
-  EXPECT_THAT(of_list("[\"a$(id)\"]"), HasSubstr("no host's name"));
+              HasSubstr("\"-oProxyCommand=x\" is not a host name"));
+  EXPECT_THAT(of_list("[\"a b\"]"), HasSubstr("not a host name for ssh"));
+  EXPECT_THAT(of_list("[\"a$(id)\"]"), HasSubstr("not a host name for ssh"));
   EXPECT_THAT(of_list("[\"a\", \"a\"]"), HasSubstr("a is listed twice; list it once, with slots"));
   EXPECT_THAT(of_list("[{ name = \"a\", slot = 2 }]"),
               HasSubstr("a host has no \"slot\"; did you mean \"slots\"?"));
@@ -384,17 +384,17 @@ TEST(RecipeReader, AHostThatIsWrittenWronglyIsNamed) {
   EXPECT_THAT(of_list("[{ slots = 2 }]"), HasSubstr("a host without a name"));
 }
 
-TEST(RecipeReader, HostsThatAreNotThisMachineKeepToTheDocumentedPorts) {
+TEST(RecipeReader, DefaultsToDocumentedPortsForOtherHosts) {
   const std::string ssh = "[hosts]\nbackend = \"ssh\"\nlist = [\"a\"]\n";
   EXPECT_EQ(parse(std::string(kLeast) + ssh).hosts.ports, kHostPorts);
 }
 
-TEST(RecipeReader, TextThatIsNotTomlSaysWhere) {
+TEST(RecipeReader, NamesPositionOfTomlError) {
   EXPECT_THAT(mistake("[model\npath = 1\n"), HasSubstr("recipes/x.toml:1:"));
   EXPECT_THAT(mistake("a = 1\na = 2\n"), HasSubstr("is not TOML: "));
 }
 
-TEST(RecipeReader, OverridesWinAndAreReadAsTomlOrElseAsText) {
+TEST(RecipeReader, OverridesWinAndAreReadAsTomlOrText) {
   const auto recipe =
       parse(kLeast, {"train.batch=64", "train.learning_rate=2e-4", "pipeline.schedule=1f1b",
                      "pipeline.stages=2", "pipeline.partition=[[0, 1], [2, 3]]", "data.train=a b/c",
@@ -408,7 +408,7 @@ TEST(RecipeReader, OverridesWinAndAreReadAsTomlOrElseAsText) {
   EXPECT_FALSE(recipe.data.shuffle);
 }
 
-TEST(RecipeReader, MistakesInOverridesAreNamedAsTheyWereTyped) {
+TEST(RecipeReader, QuotesOverrideInItsMistakes) {
   EXPECT_EQ(mistake(kLeast, {"codec.forward_bits=9"}),
             "codec.forward_bits is 9 (--set codec.forward_bits=9), but must be an integer from 2 "
             "to 8");
@@ -417,7 +417,7 @@ TEST(RecipeReader, MistakesInOverridesAreNamedAsTheyWereTyped) {
               HasSubstr("train.batch is \"1\\nseed = 5\""));
 }
 
-TEST(RecipeReader, HostileTextIsRefusedWithinBounds) {
+TEST(RecipeReader, RefusesHostileTextWithinBounds) {
   EXPECT_THAT(mistake(std::string(kMostRecipeBytes + 1, '#')), HasSubstr("is larger than"));
   EXPECT_THAT(mistake("a = " + std::string(100, '[') + std::string(100, ']')),
               HasSubstr("nest deeper"));
@@ -430,7 +430,7 @@ TEST(RecipeReader, HostileTextIsRefusedWithinBounds) {
   EXPECT_THAT(mistake("[model]\npath = \"a\\u0000b\"\n"), HasSubstr("model.path is"));
 }
 
-TEST(RecipeReader, AFileThatCannotBeReadIsAMistakeOfTheUser) {
+TEST(RecipeReader, RefusesUnreadableFile) {
   for (const auto& path :
        {std::filesystem::path("no/such/recipe.toml"), std::filesystem::temp_directory_path()}) {
     try {
@@ -442,7 +442,7 @@ TEST(RecipeReader, AFileThatCannotBeReadIsAMistakeOfTheUser) {
   }
 }
 
-TEST(RecipeReader, ReadsFilesAndNamesTheRunAfterThem) {
+TEST(RecipeReader, NamesRunAfterFile) {
   const auto file = std::filesystem::path(testing::TempDir()) / "my-run.toml";
   std::ofstream(file) << kLeast;
   EXPECT_EQ(read_recipe(file).name, "my-run");

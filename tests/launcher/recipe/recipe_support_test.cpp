@@ -1,9 +1,8 @@
-#include "launcher/recipe/recipe_support.h"
+#include "launcher/recipe/recipe_io.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "launcher/recipe/recipe_reader.h"
 #include "launcher/base/errors.h"
 
 namespace strait::recipe {
@@ -19,12 +18,12 @@ Recipe with(const std::vector<std::string>& overrides) {
   return parse_recipe("", "r.toml", all);
 }
 
-TEST(RecipeSupport, TheDefaultsAndReplicasAreSupported) {
+TEST(RecipeSupport, SupportsDefaultsAndReplicas) {
   EXPECT_NO_THROW(check_supported(with({})));
   EXPECT_NO_THROW(check_supported(with({"pipeline.replicas=4", "sync.method=cocktail"})));
 }
 
-TEST(RecipeSupport, WhatThisBuildLacksIsRefusedWithWhatItOffers) {
+TEST(RecipeSupport, NamesUnsupportedKey) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"model.device=cuda", "model.device"},
       {"model.dtype=bfloat16", "model.dtype"},
@@ -39,7 +38,7 @@ TEST(RecipeSupport, WhatThisBuildLacksIsRefusedWithWhatItOffers) {
   }
 }
 
-TEST(RecipeSupport, AllOfThemAreSaidAtOnce) {
+TEST(RecipeSupport, ReportsAllUnsupportedKeys) {
   EXPECT_THAT(
       [] {
         check_supported(with({"train.micro_batch=auto", "model.device=cuda"}));

@@ -1,4 +1,4 @@
-#include "launcher/recipe/recipe_writer.h"
+#include "launcher/recipe/recipe_io.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,6 @@
 #include "framework/codec/codecs.h"
 #include "framework/sync/methods.h"
 #include "launcher/recipe/recipe_keys.h"
-#include "launcher/recipe/recipe_reader.h"
 #include "launcher/recipe/recipe_sync_keys.h"
 #include "launcher/base/errors.h"
 
@@ -56,7 +55,7 @@ Recipe::Sync random_sync(Draw& draw) {
   names.emplace_back(kAutomaticSync);
   const auto drawn = static_cast<std::size_t>(draw.integer(0, std::ssize(names)));
   if (drawn < names.size()) sync.method = names[drawn];
-  for (const auto& key : keys_read_by(sync.method.empty() ? kUsualSync : sync.method)) {
+  for (const auto& key : keys_read_by(sync.method.empty() ? kDefaultSync : sync.method)) {
     if (key == "wire_dtype") sync.wire_dtype = draw.word<Dtype>();
     if (key == "random" && draw.coin()) sync.random = 1e-6 + draw.number(0.9);
     if (key == "top" && draw.coin()) sync.top = 1;
@@ -163,7 +162,7 @@ Recipe random_recipe(Draw& draw) {
   return r;
 }
 
-TEST(RecipeWriter, WhatIsWrittenReadsBackEqualInBothForms) {
+TEST(RecipeWriter, ReadsBackEqualInBothForms) {
   constexpr std::uint64_t kSeed = 20240229;
   Draw draw(kSeed);
   for (int i = 0; i < 300; ++i) {
@@ -177,7 +176,7 @@ TEST(RecipeWriter, WhatIsWrittenReadsBackEqualInBothForms) {
   }
 }
 
-TEST(RecipeWriter, JsonThatIsNoRecipeIsRefusedWithItsSource) {
+TEST(RecipeWriter, RefusesJsonThatIsNotARecipe) {
   EXPECT_THAT([] { recipe_from_json(Json(3), "plan.json"); },
               testing::ThrowsMessage<base::UserError>(HasSubstr("plan.json holds no recipe")));
   EXPECT_THAT(
@@ -189,7 +188,7 @@ TEST(RecipeWriter, JsonThatIsNoRecipeIsRefusedWithItsSource) {
                          HasSubstr("model.path is 3 (plan.json)"))));
 }
 
-TEST(RecipeKeys, EveryDefaultIsAnAllowedValueOfItsOwnKey) {
+TEST(RecipeKeys, AllowsEveryDefault) {
   const Recipe defaults;
   for (const auto& key : recipe_keys()) {
     Recipe recipe;
@@ -199,7 +198,7 @@ TEST(RecipeKeys, EveryDefaultIsAnAllowedValueOfItsOwnKey) {
   }
 }
 
-TEST(RecipeKeys, NoKeyAcceptsNullOrLeavesATraceOfWhatItRefuses) {
+TEST(RecipeKeys, RefusesNullAndLeavesRecipeUnchanged) {
   for (const auto& key : recipe_keys()) {
     Recipe recipe;
     EXPECT_FALSE(key.set(Json(), recipe)) << key.name;
@@ -208,7 +207,7 @@ TEST(RecipeKeys, NoKeyAcceptsNullOrLeavesATraceOfWhatItRefuses) {
   }
 }
 
-TEST(RecipeWriter, TheReferenceSaysEveryKeyWithWhatIsAllowed) {
+TEST(RecipeWriter, ReferenceListsEveryKeyWithAllowedValues) {
   const std::string page = recipe_reference();
   for (const auto& key : recipe_keys()) {
     EXPECT_THAT(page, HasSubstr(std::string(last_part_of(key.name))));

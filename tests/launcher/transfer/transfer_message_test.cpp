@@ -59,10 +59,10 @@ TEST(TransferMessage, RefusesImpossibleCountsBeforeAllocation) {
   net::Frame frame = format(Have{kId, {}});
   for (std::size_t byte = frame.size() - 4; byte < frame.size(); ++byte)
     frame[byte] = std::byte{0xff};
-  EXPECT_THROW(parse_message(frame), MessageError);
+  EXPECT_THROW(parse_message(frame), base::MessageError);
   ChunkTable lying = kTable;
   lying.size = std::uint64_t{1} << 60;
-  EXPECT_THROW(parse_message(format(StatResult{1, lying})), MessageError);
+  EXPECT_THROW(parse_message(format(StatResult{1, lying})), base::MessageError);
 }
 
 // A damaged frame is refused, or parses to a message that formats to the same bytes.
@@ -78,7 +78,7 @@ TEST(TransferMessage, RefusesDamagedFramesOrReadsThemExactly) {
     if (generator() % 4 == 0) frame.resize(generator() % frame.size());
     try {
       EXPECT_EQ(format(parse_message(frame)), frame);
-    } catch (const MessageError&) {
+    } catch (const base::MessageError&) {
       ++refused;
     }
   }

@@ -99,7 +99,7 @@ class StageSaverTest : public testing::Test {
     auto [stage, coordinator] = link_between(kSaving, net::ProcessName::coordinator());
     coordinator_ = std::move(coordinator);
     control_ = std::make_unique<ControlEnd>(std::move(stage));
-    roster_.on_lost([this](std::uint32_t, const std::string&) { roster_.update(1, {0}); });
+    tracker_.on_lost([this](std::uint32_t, const std::string&) { tracker_.update(1, {0}); });
     trained_ = std::async(std::launch::async, [this] { train(); });
   }
 
@@ -112,7 +112,7 @@ class StageSaverTest : public testing::Test {
       row->push_back(nullptr);
       row->push_back(dead_link());
     }
-    links.roster = &roster_;
+    links.tracker = &tracker_;
     stage.connect(std::move(links), rows(), [] { return stages::Wishes{}; });
     StageSaver saver(job_, *control_, stage);
     Saving observer(saver);
@@ -138,7 +138,7 @@ class StageSaverTest : public testing::Test {
 
   ScratchDirectory scratch_;
   const plan::StageJob job_ = first_of_two(scratch_ / "run");
-  sync::MembershipTracker roster_{2, 0};
+  sync::MembershipTracker tracker_{2, 0};
   std::unique_ptr<net::Link> coordinator_;
   std::unique_ptr<ControlEnd> control_;
   std::future<void> trained_;

@@ -1,4 +1,4 @@
-#include "launcher/control/first_cause.h"
+#include "launcher/control/root_cause.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,8 +13,8 @@ const Finding kLost{net::ProcessName{0, 0}, base::ExitCode::peer_lost, "0 lost 1
 const Finding kKilled{net::ProcessName{1, 0}, base::ExitCode::peer_lost, "1 was killed", false};
 const Finding kAlso{net::ProcessName{2, 0}, base::ExitCode::internal, "2 broke too", false};
 
-TEST(FirstCause, TheFirstFindingIsTheCauseAndLaterOnesFollow) {
-  FirstCause first;
+TEST(RootCause, TheFirstFindingIsTheCauseAndLaterOnesFollow) {
+  RootCause first;
   EXPECT_TRUE(first.add(kKilled));
   EXPECT_FALSE(first.add(kAlso));
   EXPECT_FALSE(first.add(kLost));
@@ -22,24 +22,24 @@ TEST(FirstCause, TheFirstFindingIsTheCauseAndLaterOnesFollow) {
   EXPECT_THAT(first.followers(), ElementsAre("2 broke too", "0 lost 1"));
 }
 
-TEST(FirstCause, AnEffectGivesWayToWhatMayHaveCausedIt) {
-  FirstCause first;
+TEST(RootCause, AnEffectGivesWayToWhatMayHaveCausedIt) {
+  RootCause first;
   first.add(kLost);
   EXPECT_TRUE(first.add(kKilled));
   EXPECT_EQ(first.cause()->sentence, "1 was killed");
   EXPECT_THAT(first.followers(), ElementsAre("0 lost 1"));
 }
 
-TEST(FirstCause, AnEffectAloneIsStillACause) {
-  FirstCause first;
+TEST(RootCause, AnEffectAloneIsStillACause) {
+  RootCause first;
   EXPECT_FALSE(first.cause().has_value());
   first.add(kLost);
   EXPECT_EQ(first.cause()->sentence, "0 lost 1");
   EXPECT_THAT(first.followers(), IsEmpty());
 }
 
-TEST(FirstCause, AProcessIsNotItsOwnFollower) {
-  FirstCause first;
+TEST(RootCause, AProcessIsNotItsOwnFollower) {
+  RootCause first;
   Finding link_over = kKilled;
   link_over.effect = true;
   link_over.sentence = "1 hung up";
@@ -50,8 +50,8 @@ TEST(FirstCause, AProcessIsNotItsOwnFollower) {
   EXPECT_THAT(first.followers(), IsEmpty());
 }
 
-TEST(FirstCause, WhoeverFollowedAndTurnsOutToBeTheCauseFollowsNoLonger) {
-  FirstCause first;
+TEST(RootCause, WhoeverFollowedAndTurnsOutToBeTheCauseFollowsNoLonger) {
+  RootCause first;
   first.add(kLost);
   Finding link_over = kKilled;
   link_over.effect = true;
