@@ -4,12 +4,12 @@
 #include <vector>
 
 #include "launcher/plugin/plugin.h"
-#include "launcher/recipe/part_names.h"
+#include "launcher/recipe/recipe_keys.h"
 
 namespace strait::plugin {
 
-// Puts what somebody offers where the built-in parts are: into the catalogue of each room. From
-// then on names resolve to it in the whole process.
+// Adds the parts of a plugin to the catalogues of the built-in ones. Their names are then valid in the
+// whole process.
 class OfferedParts final : public Extensions {
  public:
   void partition(const std::string& name, partition::Partition cut) override;

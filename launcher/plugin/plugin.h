@@ -6,15 +6,15 @@
 
 #include "stages/assignment.h"
 
-// How parts of your own come into strait: with <strait/partition.h> for a partition, with
-// <strait/plugin.h> for all else. Standard library only; a kind of part brings its own header.
+// The plugin interface. Include it as <strait/partition.h> for a partition, as <strait/plugin.h> for all
+// other parts. Needs only the standard library; each kind of part has its own header.
 //
 //   void offer_mine(strait::Extensions& strait) { strait.schedule({"mine", ...}); }
 //   STRAIT_PLUGIN(offer_mine)
 //
-// Build it as a shared object that links strait::plugin, and name it in a recipe; or call
-// strait_main(argc, argv, offer_mine) in a program of your own (launcher/app/strait_main.h). Recipes
-// then know the names like those of built-in parts, which are offered in the same way.
+// Build it as a shared object that links strait::plugin, and list it in a recipe (`plugins`), or call
+// strait_main(argc, argv, offer_mine) in your own program (launcher/app/strait_main.h). Recipes use
+// the names like those of built-in parts, which are added in the same way.
 
 namespace strait {
 
@@ -31,8 +31,8 @@ namespace sync {
 struct MethodOffer;
 }
 
-// What a plugin is handed to offer its parts to. Each call throws std::invalid_argument where the
-// name is taken or is none.
+// Receives the parts of a plugin. Each function throws std::invalid_argument if the name is taken or
+// not valid.
 class Extensions {
  public:
   // stages/assignment.h
@@ -50,13 +50,13 @@ class Extensions {
   ~Extensions() = default;
 };
 
-// Counts the changes of what a plugin and strait know of each other: everything above, and the
-// headers that it names. A plugin of another number is refused.
+// Version of the interface: everything above, and the headers that it names. A plugin with another
+// version is refused.
 #ifndef STRAIT_PLUGIN_ABI
 #define STRAIT_PLUGIN_ABI 5
 #endif
 
-// What the standard library's own types look like, on which both have to agree too.
+// The standard library: layouts of its types have to be equal in plugin and strait.
 #ifdef _LIBCPP_VERSION
 #define STRAIT_PLUGIN_LIBRARY "libc++"
 #elif defined(_GLIBCXX_DEBUG)
@@ -67,8 +67,8 @@ class Extensions {
 #define STRAIT_PLUGIN_LIBRARY "libstdc++ with the strings of before C++11"
 #endif
 
-// What a shared object shows of itself before any of its code runs. Only the first field is known
-// of every plugin; the others belong to this number.
+// Read before any other code of the plugin runs. Only `abi` has the same position in all versions; the
+// other fields belong to this version.
 struct PluginEntry {
   std::uint32_t abi = STRAIT_PLUGIN_ABI;
   const char* version = "";  // of the strait that it was built with
@@ -78,7 +78,7 @@ struct PluginEntry {
 
 }  // namespace strait
 
-// The one symbol that strait looks for. STRAIT_VERSION comes with the CMake target strait::plugin.
+// The only symbol that strait looks up. STRAIT_VERSION comes with the CMake target strait::plugin.
 #define STRAIT_PLUGIN(offer_function)                                                            \
   extern "C" __attribute__((visibility("default"))) const strait::PluginEntry* strait_plugin() { \
     static const strait::PluginEntry entry{STRAIT_PLUGIN_ABI, STRAIT_VERSION,                    \

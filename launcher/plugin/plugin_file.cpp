@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of every object that is loaded, by its handle: loading a file twice gives the same one.
+// Partitions of each loaded object, by its handle: dlopen returns the same one for the same file.
 std::map<void*, std::vector<std::string>>& partitions_of_loaded() {
   static std::map<void*, std::vector<std::string>> all;
   return all;
@@ -29,7 +29,7 @@ void* open_object(const fs::path& file) {
                                 "directory in which strait is started",
                                 file.string()));
   }
-  // Absolute, or the loader would look a bare name up in the system's folders.
+  // An absolute path, because dlopen searches system folders for a bare name.
   void* const object = dlopen(fs::absolute(file).c_str(), RTLD_NOW | RTLD_LOCAL);
   if (object == nullptr) {
     throw base::UserError(base::ExitCode::bad_input,
@@ -66,16 +66,16 @@ void check_versions(const PluginEntry& entry, const fs::path& file) {
   }
 }
 
-// `who` is how errors call the one who offers.
-OfferedParts let_offer(void (*offer)(Extensions&), const std::string& who) {
+// `name` names the plugin in errors.
+OfferedParts add_parts(void (*offer)(Extensions&), const std::string& name) {
   OfferedParts parts;
   try {
     offer(parts);
   } catch (const std::exception& error) {
-    throw base::UserError(base::ExitCode::bad_input, fmt::format("{}: {}", who, error.what()));
+    throw base::UserError(base::ExitCode::bad_input, fmt::format("{}: {}", name, error.what()));
   } catch (...) {
     throw base::UserError(base::ExitCode::bad_input,
-                    fmt::format("{} throws something that is no std::exception", who));
+                    fmt::format("{} threw an exception that is no std::exception", name));
   }
   return parts;
 }
@@ -88,14 +88,14 @@ std::vector<std::string> load_plugin(const fs::path& file) {
   if (const auto known = loaded.find(object); known != loaded.end()) return known->second;
   const PluginEntry& entry = entry_of(object, file);
   check_versions(entry, file);
-  const std::string who =
+  const std::string name =
       fmt::format("the plugin {} (built with strait {})", file.string(), entry.version);
-  return loaded.emplace(object, let_offer(entry.offer, who).partitions()).first->second;
+  return loaded.emplace(object, add_parts(entry.offer, name).partitions()).first->second;
 }
 
 void offer_own_parts(void (*offer)(Extensions&)) {
   recipe::set_part_names(part_names);
-  if (offer != nullptr) let_offer(offer, "what this program has linked in");
+  if (offer != nullptr) add_parts(offer, "a part linked into this program");
 }
 
 void load_plugins(const std::vector<std::string>& files) {
@@ -106,8 +106,8 @@ void load_copies(const std::vector<plan::PluginCopy>& copies) {
   for (const plan::PluginCopy& copy : copies) {
     if (const std::string hash = store::hash_file(copy.file).hash; hash != copy.hash) {
       throw base::UserError(base::ExitCode::mismatch,
-                      fmt::format("the plugin {} is not the launcher's: it has the hash {} here "
-                                  "and {} there; give every host the same file",
+                      fmt::format("the plugin {} differs from the launcher's: hash {} here, {} "
+                                  "there; give every host the same file",
                                   copy.file, hash, copy.hash));
     }
     load_plugin(copy.file);

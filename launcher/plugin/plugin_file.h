@@ -9,24 +9,24 @@
 
 namespace strait::plugin {
 
-// Loads a shared object and lets it offer its parts; one that is loaded already does nothing again.
-// It stays for the life of the process. Returns the names of the partitions that it offers.
+// Loads a shared object and adds its parts to the catalogues. It stays loaded until the process ends;
+// loading it again has no effect. Returns the names of its partitions.
 //
-// UserError: the file is not there, cannot be loaded or is no plugin; it is of another ABI version
-// (mismatch; both are named); what it offers clashes with what there is; it throws.
+// UserError: the file is missing, cannot be loaded or is not a plugin; its ABI version differs
+// (mismatch, with both versions); the name of a part is taken; it throws.
 //
-// At the start of a program, before other threads look names up.
+// Catalogues have no lock: load plugins at the start of a program, before other threads read them.
 std::vector<std::string> load_plugin(const std::filesystem::path& file);
 
-// Makes the names of all parts known to recipes, and lets this program offer those that are linked
-// into it; null: none. UserError as above.
+// Makes the names of all parts known to recipes, and adds the parts that are linked into this program;
+// null: none. UserError as above.
 void offer_own_parts(void (*offer)(Extensions&));
 
-// UserError (mismatch) where the content of a copy is not the one that its hash names; else as
-// load_plugin().
+// Loads plugins that the launcher has sent. UserError (mismatch): the content of a file does not match
+// its hash; else as load_plugin().
 void load_copies(const std::vector<plan::PluginCopy>& copies);
 
-// In the order given: names may build on each other only backwards.
+// Loads in the order given: a plugin can use the parts of earlier ones.
 void load_plugins(const std::vector<std::string>& files);
 
 }  // namespace strait::plugin

@@ -6,14 +6,11 @@
 #include <utility>
 #include <vector>
 
-#include "launcher/recipe/recipe_hosts.h"
-#include "launcher/recipe/recipe_places.h"
-#include "launcher/recipe/recipe_words.h"
+#include "launcher/recipe/recipe_values.h"
 
 namespace strait::recipe {
 
-// Outside of Recipe because compilers disagree on optional members whose type is still being
-// defined.
+// Outside of Recipe: compilers disagree on optional members of an incomplete nested type.
 struct LoraSettings {
   std::int64_t rank = 8;
   double alpha = 16;
@@ -21,18 +18,18 @@ struct LoraSettings {
   bool operator==(const LoraSettings&) const = default;
 };
 
-// One recipe file, as values: a plain value type, compared field by field, free of TOML and of side
-// effects. Paths are as the user wrote them. An absent optional means what its comment says.
+// One recipe file as a plain value, compared field by field, independent of TOML. Paths are as the
+// user wrote them. Comments say what an absent optional means.
 struct Recipe {
   using Lora = LoraSettings;
   using Hosts = HostSettings;
 
   struct Model {
     std::string path;                         // a Hugging Face directory; required
-    Weights weights = Weights::load;          // random: config.json is all that is needed
+    Weights weights = Weights::load;          // random: only config.json is needed
     Dtype dtype = Dtype::float32;             // parameters and arithmetic
     Device device = Device::automatic;        // automatic: cuda where there is one
-    Recompute recompute = Recompute::none;    // layer: keep only what enters a layer
+    Recompute recompute = Recompute::none;    // layer: keep only the inputs of layers
     std::optional<Lora> lora = std::nullopt;  // absent: full fine-tuning
     std::string adapter;                      // a PEFT directory to start from; empty: none
     bool operator==(const Model&) const = default;
@@ -60,19 +57,19 @@ struct Recipe {
     std::int64_t replicas = 1;      // copies of the whole pipeline
     std::string schedule = "1f1b";  // a name of schedules::catalogue()
     std::optional<std::int64_t> chunks =
-        std::nullopt;  // of the model, on every stage; absent: what the schedule is used with
+        std::nullopt;  // of the model, on every stage; absent: the default of the schedule
     std::optional<std::int64_t> depth =
         std::nullopt;     // forwards in flight beyond 1F1B; absent: auto
-    Partition partition;  // which layers are whose
+    Partition partition;  // of layers to stages
     std::optional<std::int64_t> threads = std::nullopt;  // per process; absent: divide the cores
     bool operator==(const Pipeline&) const = default;
   };
 
   struct Train {
-    std::optional<std::int64_t> steps = std::nullopt;   // either these ...
-    std::optional<std::int64_t> epochs = std::nullopt;  // ... or these; a read recipe has just one
+    std::optional<std::int64_t> steps = std::nullopt;   // of the run
+    std::optional<std::int64_t> epochs = std::nullopt;  // instead of steps: exactly one of both is set
     std::int64_t batch = 32;                            // rows per step, all replicas together
-    std::optional<std::int64_t> micro_batch = 4;        // rows of one; absent: auto
+    std::optional<std::int64_t> micro_batch = 4;        // sequences; absent: auto
     double learning_rate = 1e-3;                        // at the end of the warm-up
     DecayKind decay = DecayKind::cosine;                // of the learning rate after the warm-up
     std::int64_t warmup = 0;                            // steps
@@ -139,7 +136,7 @@ struct Recipe {
   Sync sync;
   Checkpoint checkpoint;
   Hosts hosts;
-  RecipePlaces said_at;  // compares as equal
+  KeyOrigins origins;  // compares as equal
   bool operator==(const Recipe&) const = default;
 };
 

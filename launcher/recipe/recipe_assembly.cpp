@@ -1,6 +1,7 @@
 #include "launcher/recipe/recipe_assembly.h"
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <map>
 #include <utility>
@@ -9,6 +10,7 @@
 
 #include "launcher/base/text.h"
 #include "launcher/recipe/recipe_keys.h"
+#include "launcher/recipe/recipe_io.h"
 #include "launcher/recipe/recipe_sync_keys.h"
 #include "launcher/base/errors.h"
 
@@ -16,14 +18,14 @@ namespace strait::recipe {
 
 namespace {
 
-// More would scroll the first, which mostly is the cause of the others, off the screen.
+// The first mistake often causes the others and must stay on the screen.
 constexpr std::size_t kMostMistakesShown = 20;
 
-// Where each key was last set, for sentences about keys that contradict each other.
-using Places = std::map<std::string, std::string, std::less<>>;
+// Where each key was last set.
+using Origins = std::map<std::string, std::string, std::less<>>;
 using Mistakes = std::vector<std::string>;
 
-// What may follow `section`, by last part: keys and sections.
+// The names of keys and tables in `section`.
 std::vector<std::string_view> known_in(std::string_view section) {
   std::vector<std::string_view> names;
   for (const auto& key : recipe_keys()) {
@@ -43,7 +45,7 @@ std::vector<std::string_view> known_in(std::string_view section) {
   return names;
 }
 
-// The name that was meant: in its own section, or the same word in another one.
+// A similar name in the same section, or the same name in another one.
 std::string proposal_for(std::string_view key) {
   const auto last = last_part_of(key);
   const auto near = base::nearest_name(last, known_in(section_of(key)));
@@ -69,9 +71,9 @@ std::string wrong_value(const FoundValue& found, const RecipeKey& key) {
   std::string proposal;
   if (const auto* written = found.value.get_ptr<const std::string*>()) {
     const std::vector<std::string> parts = key.names ? key.names() : std::vector<std::string>();
-    std::vector<std::string_view> words = key.words;
-    words.insert(words.end(), parts.begin(), parts.end());
-    const auto near = base::nearest_name(*written, words);
+    std::vector<std::string_view> known = key.choices;
+    known.insert(known.end(), parts.begin(), parts.end());
+    const auto near = base::nearest_name(*written, known);
     proposal = near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near);
   }
   if (key.objection) proposal += "; " + key.objection(found.value);
@@ -79,7 +81,7 @@ std::string wrong_value(const FoundValue& found, const RecipeKey& key) {
                      allowed_by(key), proposal);
 }
 
-// Whether the value names no part that there is, where it has to.
+// Whether the value is not the name of an existing part, where it has to be.
 bool is_unknown_part(const FoundValue& found, const RecipeKey& key, PartNames names) {
   if (names == PartNames::any || !key.names) {
     return false;
@@ -88,9 +90,9 @@ bool is_unknown_part(const FoundValue& found, const RecipeKey& key, PartNames na
   return std::ranges::none_of(known, [&](const std::string& name) { return found.value == name; });
 }
 
-void take(const FoundValue& found, PartNames names, Recipe& recipe, Places& places,
+void take(const FoundValue& found, PartNames names, Recipe& recipe, Origins& origins,
           Mistakes& mistakes) {
-  places[found.key] = found.where;
+  origins[found.key] = found.where;
   if (const auto* key = find_recipe_key(found.key)) {
     if (!key->set(found.value, recipe) || is_unknown_part(found, *key, names)) {
       mistakes.push_back(wrong_value(found, *key));
@@ -103,45 +105,45 @@ void take(const FoundValue& found, PartNames names, Recipe& recipe, Places& plac
   }
 }
 
-void check_required(const Recipe& recipe, const std::string& source, const Places& places,
+void check_required(const Recipe& recipe, const std::string& source, const Origins& origins,
                     Mistakes& mistakes) {
   const auto& train = recipe.train;
-  if (recipe.model.path.empty() && !places.contains("model.path")) {
+  if (recipe.model.path.empty() && !origins.contains("model.path")) {
     mistakes.push_back(fmt::format(
         "model.path is missing ({}): say which model to train, a Hugging Face directory", source));
   }
-  if (recipe.data.train.empty() && !places.contains("data.train")) {
+  if (recipe.data.train.empty() && !origins.contains("data.train")) {
     mistakes.push_back(fmt::format(
         "data.train is missing ({}): say what to train on, a text or JSONL file", source));
   }
-  if (!places.contains("train.steps") && !places.contains("train.epochs")) {
+  if (!origins.contains("train.steps") && !origins.contains("train.epochs")) {
     mistakes.push_back(fmt::format(
         "train.steps is missing ({}): say how long to train, in steps or in epochs", source));
   }
   if (train.steps && train.epochs) {
     mistakes.push_back(fmt::format(
-        "train.steps ({}) and train.epochs ({}) are both set; keep the one that is meant",
-        places.at("train.steps"), places.at("train.epochs")));
+        "train.steps ({}) and train.epochs ({}) are both set; keep one of them",
+        origins.at("train.steps"), origins.at("train.epochs")));
   }
 }
 
-// The places of those of the keys that the recipe sets, for "(recipes/x.toml:3:9)".
-std::string places_of(std::initializer_list<std::string_view> keys, const Places& places,
+// The origins of those of the keys that the recipe sets, for "(recipes/x.toml:3:9)".
+std::string origins_of(std::initializer_list<std::string_view> keys, const Origins& origins,
                       const std::string& source) {
   std::vector<std::string_view> known;
   for (const auto key : keys) {
-    if (const auto place = places.find(key); place != places.end()) {
+    if (const auto place = origins.find(key); place != origins.end()) {
       known.push_back(place->second);
     }
   }
   return known.empty() ? source : fmt::format("{}", fmt::join(known, ", "));
 }
 
-void check_consistent(const Recipe& recipe, const std::string& source, const Places& places,
+void check_consistent(const Recipe& recipe, const std::string& source, const Origins& origins,
                       Mistakes& mistakes) {
   const auto& [stages, replicas, schedule, chunks, depth, partition, threads] = recipe.pipeline;
   const auto at = [&](std::initializer_list<std::string_view> keys) {
-    return places_of(keys, places, source);
+    return origins_of(keys, origins, source);
   };
   const auto rows = recipe.train.micro_batch.value_or(1) * replicas;
   if (recipe.train.batch % rows != 0) {
@@ -161,21 +163,21 @@ void check_consistent(const Recipe& recipe, const std::string& source, const Pla
   }
   if (recipe.train.eval_every > 0 && recipe.data.eval.empty()) {
     mistakes.push_back(fmt::format(
-        "train.eval_every is {} ({}), but data.eval is missing: say what to evaluate on",
+        "train.eval_every is {} ({}), but data.eval is missing; set it to a data file",
         recipe.train.eval_every, at({"train.eval_every"})));
   }
   if (recipe.codec.backward == "delta") {
     mistakes.push_back(
-        fmt::format("codec.backward is \"delta\" ({}), but gradients do not repeat from visit to "
-                    "visit; it must "
+        fmt::format("codec.backward is \"delta\" ({}), but gradients do not repeat from epoch to "
+                    "epoch; it must "
                     "be \"raw\", \"fixed\" or \"auto\"",
                     at({"codec.backward"})));
   }
   if (recipe.codec.forward == "delta" && recipe.codec.cache + recipe.codec.cache_disk == 0) {
     mistakes.push_back(
         fmt::format("codec.cache and codec.cache_disk are both 0 ({}), but codec.forward is "
-                    "\"delta\", which has "
-                    "to remember samples; give it memory or disk, or say \"fixed\"",
+                    "\"delta\", which needs "
+                    "them for its activation cache; set one of them, or codec.forward = \"fixed\"",
                     at({"codec.cache", "codec.cache_disk"})));
   }
   const BackendKind backend = recipe.hosts.backend;
@@ -188,7 +190,7 @@ void check_consistent(const Recipe& recipe, const std::string& source, const Pla
   }
 }
 
-// What is said about replicas has to be of use to the method that was asked for.
+// Keys of [sync] must be read by the method of the recipe.
 void check_sync(const std::vector<FoundValue>& found, const Recipe& recipe, Mistakes& mistakes) {
   for (const auto& value : found) {
     if (section_of(value.key) != "sync") {
@@ -201,7 +203,7 @@ void check_sync(const std::vector<FoundValue>& found, const Recipe& recipe, Mist
   }
 }
 
-// The run is called as its file is; what makes no good directory name has to be said.
+// The default name is that of the file, if it is a valid name of a directory.
 void complete_name(const std::string& source, Recipe& recipe, Mistakes& mistakes) {
   if (!recipe.name.empty()) {
     return;
@@ -210,41 +212,68 @@ void complete_name(const std::string& source, Recipe& recipe, Mistakes& mistakes
   const auto* key = find_recipe_key("name");
   if (!key->set(stem, recipe)) {
     mistakes.push_back(
-        fmt::format("name is missing ({}) and the file's own name is none; it must be {}", source,
+        fmt::format("name is missing ({}), and the file's own name is not allowed; it must be {}", source,
                     key->allowed));
   }
 }
+
+struct MissingFeature {
+  bool (*requested)(const Recipe&);
+  std::string_view sentence;
+};
+
+// Settings of recipes that this build does not support. A new feature removes its line.
+constexpr std::array kMissingFeatures = {
+    MissingFeature{[](const Recipe& r) { return r.model.device == Device::cuda; },
+                   "model.device = \"cuda\" is not in this build; it offers \"cpu\""},
+    MissingFeature{[](const Recipe& r) { return r.model.dtype == Dtype::bfloat16; },
+                   "model.dtype = \"bfloat16\" is not in this build; it offers \"float32\""},
+    MissingFeature{[](const Recipe& r) { return r.model.lora.has_value(); },
+                   "model.lora is not in this build; leave it out for full fine-tuning"},
+    MissingFeature{[](const Recipe& r) { return !r.model.adapter.empty(); },
+                   "model.adapter is not in this build; leave it out for full fine-tuning"},
+    MissingFeature{
+        [](const Recipe& r) { return !r.data.tokenizer.empty() && r.data.tokenizer != "bytes"; },
+        "data.tokenizer = a directory is not in this build; it offers \"bytes\", or a token file "
+        "as data.train"},
+    MissingFeature{
+        [](const Recipe& r) { return r.pipeline.partition.kind == PartitionKind::profile; },
+        "pipeline.partition = \"profile\" is not in this build; it offers \"balanced\" and ranges "
+        "such as [[0, 5], [6, 11]]"},
+    MissingFeature{[](const Recipe& r) { return !r.train.micro_batch.has_value(); },
+                   "train.micro_batch = \"auto\" is not in this build; give a number of rows"},
+};
 
 }  // namespace
 
 Recipe assemble_recipe(const std::vector<FoundValue>& found, const std::string& source,
                        PartNames names) {
   Recipe recipe;
-  Places places;
+  Origins origins;
   Mistakes mistakes;
-  std::string strange_table;  // said once; what is in it is no news
+  std::string unknown_table;  // reported once, without its content
   for (auto value = found.begin(); value != found.end(); ++value) {
-    if (!strange_table.empty() && value->key.starts_with(strange_table)) {
+    if (!unknown_table.empty() && value->key.starts_with(unknown_table)) {
       continue;
     }
-    // What is overridden may name a part of plugins that are overridden too.
-    const bool counts =
+    // An overridden value can name a part of a plugin that is overridden, too, and not loaded.
+    const bool is_last =
         std::ranges::find(value + 1, found.end(), value->key, &FoundValue::key) == found.end();
-    take(*value, counts ? names : PartNames::any, recipe, places, mistakes);
-    const bool strange = value->value.is_object() && !is_recipe_section(value->key);
-    strange_table = strange ? value->key + "." : "";
+    take(*value, is_last ? names : PartNames::any, recipe, origins, mistakes);
+    const bool unknown = value->value.is_object() && !is_recipe_section(value->key);
+    unknown_table = unknown ? value->key + "." : "";
   }
   const bool values_fit = mistakes.empty();
-  check_required(recipe, source, places, mistakes);
+  check_required(recipe, source, origins, mistakes);
   if (values_fit) {
-    check_consistent(recipe, source, places, mistakes);
+    check_consistent(recipe, source, origins, mistakes);
     check_sync(found, recipe, mistakes);
     complete_name(source, recipe, mistakes);
   }
   if (mistakes.empty()) {
     const bool local = recipe.hosts.backend == BackendKind::local;
     if (!local && recipe.hosts.ports.first == 0) recipe.hosts.ports = kHostPorts;
-    recipe.said_at.by_key = std::move(places);
+    recipe.origins.by_key = std::move(origins);
     return recipe;
   }
   const auto count = mistakes.size();
@@ -258,6 +287,24 @@ Recipe assemble_recipe(const std::vector<FoundValue>& found, const std::string& 
                   count > kMostMistakesShown
                       ? fmt::format("\n  and {} more", count - kMostMistakesShown)
                       : ""));
+}
+
+std::vector<std::string> unsupported_settings(const Recipe& recipe) {
+  std::vector<std::string> sentences;
+  for (const auto& feature : kMissingFeatures) {
+    if (feature.requested(recipe)) {
+      sentences.emplace_back(feature.sentence);
+    }
+  }
+  return sentences;
+}
+
+void check_supported(const Recipe& recipe) {
+  const auto sentences = unsupported_settings(recipe);
+  if (!sentences.empty()) {
+    throw base::UserError(base::ExitCode::bad_input,
+                    fmt::format("recipe {}: {}", recipe.name, fmt::join(sentences, "\n  ")));
+  }
 }
 
 }  // namespace strait::recipe

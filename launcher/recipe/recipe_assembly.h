@@ -8,21 +8,21 @@
 
 namespace strait::recipe {
 
-// A key with its value as some recipe text had it. A table is found itself (with an object, whose
-// content is not looked at) and its parts after it.
+// A key and its value in the text of a recipe. A table is found itself (with an object as its value,
+// whose content is ignored), then its members.
 struct FoundValue {
   std::string key;    // "train.batch"
-  RecipeValue value;  // null for what JSON has no word for
-  std::string shown;  // the value as errors quote it
+  RecipeValue value;  // null where JSON has no equivalent
+  std::string shown;  // the value for error messages
   std::string where;  // "recipes/x.toml:31:9", "--set train.batch=3"
 };
 
-// Whether names of parts (schedules, codecs, sync methods) have to be known: those that a user has
-// just written do; a plan is also read where its plugins are not loaded, or not yet.
+// Whether names of parts (schedules, codecs, sync methods) have to be known. Those in a recipe do; a
+// plan is also read where its plugins are not loaded.
 enum class PartNames { known, any };
 
-// The one way into a Recipe, whatever form it was read from: later values win, defaults fill the
-// rest, what does not fit together is found. UserError (bad_input) with all mistakes together.
+// Makes a Recipe from the values of any form: later values win, the rest are defaults, and values that
+// contradict each other are refused. UserError (bad_input) with all mistakes.
 Recipe assemble_recipe(const std::vector<FoundValue>& found, const std::string& source,
                        PartNames names = PartNames::known);
 

@@ -1,15 +1,14 @@
 #include "launcher/recipe/recipe_keys.h"
 
 #include <algorithm>
+#include <atomic>
 #include <iterator>
 
 #include <fmt/ranges.h>
 
-#include "launcher/recipe/recipe_host_keys.h"
-#include "launcher/recipe/recipe_key_kinds.h"
-#include "launcher/recipe/recipe_number_keys.h"
-#include "launcher/recipe/recipe_particular_keys.h"
-#include "launcher/recipe/recipe_sync_keys.h"
+#include "launcher/recipe/key_kinds.h"
+#include "launcher/recipe/number_keys.h"
+#include "launcher/recipe/key_lists.h"
 
 namespace strait::recipe {
 
@@ -21,10 +20,10 @@ using key_kinds::number;
 using key_kinds::part;
 using key_kinds::text;
 using key_kinds::text_list;
-using key_kinds::word;
+using key_kinds::choice;
 constexpr std::int64_t kMany = 1'000'000'000;
 
-// The field that two member pointers lead to, of a recipe that is const or not.
+// A member of a section.
 template <auto Part, auto Member>
 constexpr auto at() {
   return [](auto& recipe) -> auto& { return recipe.*Part.*Member; };
@@ -76,22 +75,22 @@ void add_model_and_data(std::vector<RecipeKey>& keys) {
   const std::string path = "a path";
   keys.insert(
       keys.end(),
-      {particular_keys::run_name(),
+      {special_keys::run_name(),
        integer("seed", top<&R::seed>(), {0, std::numeric_limits<std::int64_t>::max()},
                "of everything random"),
        text_list("plugins", top<&R::plugins>(), "a list of paths such as [\"libmine.so\"]",
-                 "shared objects with schedules, models, codecs or sync methods of your own"),
+                 "shared objects with further schedules, models, codecs or sync methods"),
        text("model.path", at<&R::model, &R::Model::path>(), path,
             "a Hugging Face directory; config.json is enough when weights = \"random\""),
-       word("model.weights", at<&R::model, &R::Model::weights>(),
-            "where the first weights are from"),
-       word("model.dtype", at<&R::model, &R::Model::dtype>(),
+       choice("model.weights", at<&R::model, &R::Model::weights>(),
+            "the initial weights"),
+       choice("model.dtype", at<&R::model, &R::Model::dtype>(),
             "of parameters and arithmetic; bfloat16 keeps float32 masters"),
-       word("model.device", at<&R::model, &R::Model::device>(), "auto: cuda where there is one"),
-       word("model.recompute", at<&R::model, &R::Model::recompute>(),
-            "layer: keep only what enters a layer, and compute the rest again"),
+       choice("model.device", at<&R::model, &R::Model::device>(), "auto: cuda where there is one"),
+       choice("model.recompute", at<&R::model, &R::Model::recompute>(),
+            "layer: keep only the inputs of layers, and recompute the rest"),
        text("model.adapter", at<&R::model, &R::Model::adapter>(), path,
-            "a PEFT directory to start from and to go on training"),
+            "a PEFT directory to start from"),
        lora_table(),
        with_lora_only(integer("model.lora.rank", in_lora<&R::Lora::rank>(), {1, 65536},
                               "of the low-rank product")),
@@ -123,7 +122,7 @@ void add_pipeline_and_train(std::vector<RecipeKey>& keys) {
                "auto"),
        integer("pipeline.depth", at<&R::pipeline, &R::Pipeline::depth>(), {0, 16},
                "forwards in flight beyond plain 1F1B, per hop", "auto"),
-       particular_keys::partition(),
+       special_keys::partition(),
        integer("pipeline.threads", at<&R::pipeline, &R::Pipeline::threads>(), {1, 1024},
                "per process; auto divides the cores of a host", "auto"),
        integer("train.steps", at<&R::train, &R::Train::steps>(), {1, kMany}, "updates to make"),
@@ -132,13 +131,13 @@ void add_pipeline_and_train(std::vector<RecipeKey>& keys) {
        integer("train.batch", at<&R::train, &R::Train::batch>(), {1, 1 << 20},
                "rows per step, all replicas together"),
        integer("train.micro_batch", at<&R::train, &R::Train::micro_batch>(), {1, 1 << 16},
-               "rows that pass a stage at once", "auto"),
+               "sequences of one forward", "auto"),
        number("train.learning_rate", at<&R::train, &R::Train::learning_rate>(), {0, 10},
               "at the end of the warm-up"),
-       word("train.decay", at<&R::train, &R::Train::decay>(), "of the learning rate after warm-up"),
+       choice("train.decay", at<&R::train, &R::Train::decay>(), "of the learning rate after warm-up"),
        integer("train.warmup", at<&R::train, &R::Train::warmup>(), {0, kMany},
                "steps until the learning rate is reached"),
-       particular_keys::betas(),
+       special_keys::betas(),
        number("train.weight_decay", at<&R::train, &R::Train::weight_decay>(), {0, 10},
               "on parameters of two or more dimensions"),
        number("train.clip", at<&R::train, &R::Train::clip>(), {0, 1e6},
@@ -153,20 +152,20 @@ void add_wire(std::vector<RecipeKey>& keys) {
                     "how activations are sent"),
                integer("codec.forward_bits", at<&R::codec, &R::Codec::forward_bits>(), {2, 8},
                        "of fixed and delta; of auto the least"),
-               particular_keys::first_bits(),
+               special_keys::first_bits(),
                part("codec.backward", at<&R::codec, &R::Codec::backward>(), PartKind::codec,
                     "how gradients are sent"),
                integer("codec.backward_bits", at<&R::codec, &R::Codec::backward_bits>(), {2, 8},
                        "of fixed; of auto the least"),
-               word("codec.wire_dtype", at<&R::codec, &R::Codec::wire_dtype>(), "of raw"),
-               particular_keys::group(),
+               choice("codec.wire_dtype", at<&R::codec, &R::Codec::wire_dtype>(), "of raw"),
+               special_keys::group(),
                flag("codec.rotate", at<&R::codec, &R::Codec::rotate>(),
                     "spread a group with outliers by a rotation before it is quantised"),
-               word("codec.rounding", at<&R::codec, &R::Codec::rounding>(),
-                    "to which level a value goes; stochastic: by chance, and right on average"),
-               particular_keys::cache(), particular_keys::cache_disk(),
-               word("codec.cache_kind", at<&R::codec, &R::Codec::cache_kind>(),
-                    "how delta remembers a value; 8bit takes half the space")});
+               choice("codec.rounding", at<&R::codec, &R::Codec::rounding>(),
+                    "to a quantisation level; stochastic: random, and unbiased"),
+               special_keys::cache(), special_keys::cache_disk(),
+               choice("codec.cache_kind", at<&R::codec, &R::Codec::cache_kind>(),
+                    "form of a value in the activation cache; 8bit takes half the space")});
   std::ranges::move(sync_keys(), std::back_inserter(keys));
 }
 
@@ -177,10 +176,12 @@ void add_state_and_hosts(std::vector<RecipeKey>& keys) {
                "steps; 0 is only at the end"),
        integer("checkpoint.keep", at<&R::checkpoint, &R::Checkpoint::keep>(), {2, 1'000'000},
                "complete checkpoints that stay"),
-       word("checkpoint.caches", at<&R::checkpoint, &R::Checkpoint::caches>(),
-            "what delta remembers; save: a resumed run has the same bits, drop: less disk")});
+       choice("checkpoint.caches", at<&R::checkpoint, &R::Checkpoint::caches>(),
+            "activation caches; save: a resumed run has the same bits, drop: less disk")});
   std::ranges::move(host_keys(), std::back_inserter(keys));
 }
+
+std::atomic<std::vector<std::string> (*)(PartKind)> part_name_source = nullptr;
 
 }  // namespace
 
@@ -218,5 +219,12 @@ std::string_view section_of(std::string_view name) {
 }
 
 std::string_view last_part_of(std::string_view name) { return name.substr(name.rfind('.') + 1); }
+
+std::vector<std::string> part_names(PartKind kind) {
+  const auto source = part_name_source.load();
+  return source == nullptr ? std::vector<std::string>{} : source(kind);
+}
+
+void set_part_names(std::vector<std::string> (*source)(PartKind)) { part_name_source = source; }
 
 }  // namespace strait::recipe

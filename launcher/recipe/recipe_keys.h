@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -11,45 +12,55 @@
 
 namespace strait::recipe {
 
-// The neutral form of a value between the text of a recipe and its fields.
+// A value between the text of a recipe (TOML, JSON) and its field.
 using RecipeValue = nlohmann::json;
 
-// One key of a recipe: what it is called, what may stand there, where it goes. The list of all keys
-// is the single source of the reader, the writer, the error texts and the reference page.
+// One key of a recipe: its name, allowed values and field. Reader, writer, error messages and the
+// reference page are generated from the list of all keys.
 struct RecipeKey {
   std::string name;                     // "train.learning_rate"
   std::string allowed;                  // completes "must be …"
   std::string help;                     // half a sentence for the reference page
-  std::vector<std::string_view> words;  // where words are allowed: all of them
+  std::vector<std::string_view> choices;  // all allowed texts; empty: other values
 
-  // Puts the value into the recipe; false, with the recipe unchanged, when it is not allowed.
+  // Sets the field. False, with the recipe unchanged: the value is not allowed.
   std::function<bool(const RecipeValue&, Recipe&)> set;
-  // The value in the form that `set` takes; null where it is absent.
+  // The field in the form that `set` accepts; null: absent.
   std::function<RecipeValue(const Recipe&)> get;
-  // What exactly `set` dislikes about a value, where `allowed` alone does not tell; empty: it does.
+  // Why `set` refuses a value, where `allowed` is not specific enough; empty: it is.
   std::function<std::string(const RecipeValue&)> objection = {};
-  // Where words name parts that plugins can add to: all that there are now. `set` takes any word
-  // that could be one of them, because a plan may be read before its plugins are loaded; `allowed`
-  // and `words` are empty.
+  // For names of parts, to which plugins add: all current names. `set` accepts any valid name, because
+  // a plan can be read before its plugins are loaded; `allowed` and `choices` are empty.
   std::function<std::vector<std::string>()> names = {};
 };
 
-// What completes "must be …" now.
+// `allowed`, or the current names of parts.
 std::string allowed_by(const RecipeKey& key);
 
-// Every key, in the order of the documentation. A key whose name is also the beginning of others
-// (model.lora) is a table that may be absent: its value is an object, its parts are keys of their
-// own.
+// All keys, in the order of the documentation. A key that is a prefix of others (model.lora) is an
+// optional table: its value is an object, its members are keys of their own.
 const std::vector<RecipeKey>& recipe_keys();
 
 // The key of this name, or nullptr.
 const RecipeKey* find_recipe_key(std::string_view name);
 
-// Whether this is a table: "train", "model.lora".
+// Whether this is the name of a table: "train", "model.lora".
 bool is_recipe_section(std::string_view name);
 
 // The part of a name before its last dot ("" for "seed"), and the part after it.
 std::string_view section_of(std::string_view name);
 std::string_view last_part_of(std::string_view name);
+
+// ---- names of parts
+
+// Kinds of parts that recipes select by name and plugins can add.
+enum class PartKind : std::uint8_t { schedule, codec, sync_method };
+
+// Names of this build and of the loaded plugins. Empty until set_part_names() is called.
+std::vector<std::string> part_names(PartKind kind);
+
+// Sets the source of the names. This room does not know the rooms with the parts, some of which need
+// libtorch, so every program that reads recipes sets it first (plugin::offer_own_parts does).
+void set_part_names(std::vector<std::string> (*source)(PartKind));
 
 }  // namespace strait::recipe

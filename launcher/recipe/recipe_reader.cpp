@@ -1,4 +1,4 @@
-#include "launcher/recipe/recipe_reader.h"
+#include "launcher/recipe/recipe_io.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -22,9 +22,9 @@ namespace strait::recipe {
 
 namespace {
 
-// Recipes nest three deep; the limit keeps hostile text from exhausting the stack.
+// Recipes nest three deep; the limit protects the stack from hostile text.
 constexpr int kDeepestToml = 16;
-// An error quotes a value, it does not reprint it.
+// Of a value in an error message.
 constexpr std::size_t kMostShown = 60;
 
 struct PlacedValue {
@@ -54,10 +54,10 @@ std::string shown_toml(const toml::node& node) {
 [[noreturn]] void refuse_depth(const std::string& where) {
   throw base::UserError(
       base::ExitCode::bad_input,
-      fmt::format("values nest deeper than {} ({}); no recipe does", kDeepestToml, where));
+      fmt::format("values are nested deeper than {} ({})", kDeepestToml, where));
 }
 
-// Dates become null, which no key allows; the rest of TOML is JSON too.
+// Dates become null, which no key allows; all other TOML values have a JSON equivalent.
 RecipeValue json_of(const toml::node& node, const std::string& where, int depth) {
   if (depth > kDeepestToml) {
     refuse_depth(where);
@@ -91,7 +91,7 @@ RecipeValue json_of(const toml::node& node, const std::string& where, int depth)
   return {};
 }
 
-// `fixed_where` names what is not from the file; empty: file:line:column.
+// `fixed_where` replaces file:line:column for values that are not from the file.
 void collect(const toml::node& node, const std::string& key, const std::string& source,
              const std::string& fixed_where, int depth, std::vector<PlacedValue>& found) {
   const auto position = node.source().begin;
@@ -125,7 +125,7 @@ toml::table parse_toml(std::string_view text, const std::string& source) {
   }
 }
 
-// TOML where it is exactly one value, else the string as it stands: paths need no quotes.
+// The value as TOML if it is exactly one TOML value, else as a string: paths need no quotes.
 toml::table parse_override_value(const std::string& value) {
   try {
     toml::table table = toml::parse("value = " + value);
@@ -133,7 +133,7 @@ toml::table parse_override_value(const std::string& value) {
       return table;
     }
   } catch (const toml::parse_error& not_toml) {
-    // A word such as 1f1b or a path, which is what the string below is for.
+    // A name such as 1f1b, or a path: used as a string below.
     static_cast<void>(not_toml);
   }
   return toml::table{{"value", value}};
@@ -144,13 +144,13 @@ void collect_override(const std::string& written, std::vector<PlacedValue>& foun
   if (equals == std::string::npos || equals == 0) {
     throw base::UserError(
         base::ExitCode::bad_input,
-        fmt::format("--set {} sets nothing; write it as --set train.batch=32", written));
+        fmt::format("--set {} has no key or no value; write it as --set train.batch=32", written));
   }
   const auto table = parse_override_value(written.substr(equals + 1));
   collect(*table.get("value"), written.substr(0, equals), "", "--set " + written, 0, found);
 }
 
-// Whether the last of these that is about `key` says something else than `before` has.
+// Whether the overrides change the value of `key`.
 bool changes(const std::vector<PlacedValue>& overrides, const std::string& key,
              const std::vector<PlacedValue>& before) {
   const auto value_of = [&key](const std::vector<PlacedValue>& values) {
@@ -164,9 +164,9 @@ bool changes(const std::vector<PlacedValue>& overrides, const std::string& key,
   return !value.is_null() && value != value_of(before);
 }
 
-// Another sync method does not read what the file says to its own, and a single replica reads
-// nothing. What is done when a replica is lost belongs to no method.
-void drop_what_sync_no_longer_reads(const std::vector<PlacedValue>& overrides,
+// If overrides change the sync method, or set one replica, the file's settings of the former method
+// are dropped. sync.on_loss belongs to no method and stays.
+void drop_unread_sync_keys(const std::vector<PlacedValue>& overrides,
                                     std::vector<PlacedValue>& file) {
   const bool alone = std::ranges::any_of(overrides, [](const PlacedValue& one) {
     return one.found.key == "pipeline.replicas" && one.found.value == 1;
@@ -177,7 +177,7 @@ void drop_what_sync_no_longer_reads(const std::vector<PlacedValue>& overrides,
   });
 }
 
-// Nothing where the key does not hold what it should: that is said later.
+// Empty if the value of the key is not allowed; that is reported later.
 std::vector<std::string> plugins_in(const std::vector<FoundValue>& found) {
   Recipe recipe;
   const RecipeKey* const key = find_recipe_key("plugins");
@@ -198,7 +198,7 @@ std::string read_text(const std::filesystem::path& file) {
   if (in.bad() || (in.fail() && !in.eof())) {
     throw base::UserError(
         base::ExitCode::bad_input,
-        fmt::format("cannot read the recipe {}: it is no ordinary file", file.string()));
+        fmt::format("cannot read the recipe {}: it is not a regular file", file.string()));
   }
   text.resize(static_cast<std::size_t>(in.gcount()));
   return text;
@@ -214,12 +214,12 @@ Recipe read_recipe(const std::filesystem::path& file, std::span<const std::strin
 Recipe parse_recipe(std::string_view text, const std::string& source,
                     std::span<const std::string> overrides, const LoadPlugins& load) {
   if (text.size() > kMostRecipeBytes) {
-    throw base::UserError(base::ExitCode::bad_input, fmt::format("{} is larger than {} bytes; no recipe is",
+    throw base::UserError(base::ExitCode::bad_input, fmt::format("{} is larger than {} bytes, the limit of a recipe",
                                                      source, kMostRecipeBytes));
   }
   std::vector<PlacedValue> placed;
   collect(parse_toml(text, source), "", source, "", 0, placed);
-  // toml++ sorts by name; people read from top to bottom.
+  // toml++ sorts by name; mistakes are reported from top to bottom.
   std::ranges::stable_sort(placed, [](const PlacedValue& a, const PlacedValue& b) {
     return std::pair(a.position.line, a.position.column) <
            std::pair(b.position.line, b.position.column);
@@ -228,7 +228,7 @@ Recipe parse_recipe(std::string_view text, const std::string& source,
   for (const auto& written : overrides) {
     collect_override(written, overriding);
   }
-  drop_what_sync_no_longer_reads(overriding, placed);
+  drop_unread_sync_keys(overriding, placed);
   std::ranges::move(overriding, std::back_inserter(placed));
   std::vector<FoundValue> found;
   std::ranges::transform(placed, std::back_inserter(found), &PlacedValue::found);

@@ -6,8 +6,9 @@
 #include <fmt/format.h>
 
 #include "framework/sync/methods.h"
-#include "launcher/recipe/recipe_key_kinds.h"
-#include "launcher/recipe/recipe_number_keys.h"
+#include "launcher/recipe/key_kinds.h"
+#include "launcher/recipe/key_lists.h"
+#include "launcher/recipe/number_keys.h"
 
 namespace strait::recipe {
 
@@ -24,7 +25,7 @@ std::vector<std::string> methods_that_read(std::string_view key) {
   return names;
 }
 
-// What a plugin's method reads is not known before the plugin is loaded: it may be anything.
+// Which keys the method of a plugin reads is unknown until the plugin is loaded: any key is allowed.
 bool reads(std::string_view method, std::string_view key) {
   const bool of_a_plugin = method != kAutomaticSync && sync::methods().find(method) == nullptr;
   return of_a_plugin || std::ranges::count(keys_read_by(method), key) > 0;
@@ -35,8 +36,8 @@ constexpr auto in_sync() {
   return [](auto& recipe) -> auto& { return recipe.sync.*Member; };
 }
 
-// As a key of [sync]: called by its full name, helped by whose it is, there where it is read and
-// anything at all is said of sync.
+// A key of [sync]: its full name, a help text with the methods that read it, and a value only where
+// the recipe's method reads it and anything in [sync] is set.
 RecipeKey of_methods(RecipeKey key) {
   const std::string last = key.name;
   key.name = "sync." + last;
@@ -54,27 +55,27 @@ std::vector<RecipeKey> sync_keys() {
   using S = Recipe::Sync;
   using key_kinds::integer;
   using key_kinds::number;
-  using key_kinds::word;
+  using key_kinds::choice;
   std::vector<RecipeKey> keys = {
-      word("wire_dtype", in_sync<&S::wire_dtype>(), "of what is sent; sums are float32"),
+      choice("wire_dtype", in_sync<&S::wire_dtype>(), "of what is sent; sums are float32"),
       number("random", in_sync<&S::random>(), {1e-6, 1},
-             "the share of the weights that a round looks at; auto: 0.1, or what sync.method "
+             "the share of the weights that a round considers; auto: 0.1, or what sync.method "
              "\"auto\" chooses",
              kAuthors),
       number("top", in_sync<&S::top>(), {1e-6, 1},
              "the share of these that is sent, largest first; auto: 0.2, or likewise", kAuthors),
       integer("bits", in_sync<&S::bits>(), {1, 8},
               "of a value that is sent; auto: 4, or likewise", kAuthors),
-      word("reference_dtype", in_sync<&S::reference_dtype>(),
-           "of the agreed weights and of what is still owed"),
+      choice("reference_dtype", in_sync<&S::reference_dtype>(),
+           "of the agreed weights and of the error feedback"),
       integer("every", in_sync<&S::every>(), {1, kManyUpdates}, "updates between two rounds",
               kAuthors),
       integer("fragments", in_sync<&S::fragments>(), {1, 1024},
               "parts of the model that take turns"),
       integer(
           "late", in_sync<&S::late>(), {0, kManyUpdates},
-          "updates until a result lands; from 2 on, a checkpoint or an evaluation lands it early"),
-      number("blend", in_sync<&S::blend>(), {0, 1}, "the share of the own weights that stays"),
+          "updates until a result is applied; from 2 on, checkpoints and evaluations apply it early"),
+      number("blend", in_sync<&S::blend>(), {0, 1}, "the share of the own weights that is kept"),
       number("outer_learning_rate", in_sync<&S::outer_learning_rate>(), {1e-6, 10},
              "of the step from one agreement to the next", kAuthors),
       number("outer_momentum", in_sync<&S::outer_momentum>(), {0, 0.999999}, "of these steps",
@@ -84,9 +85,9 @@ std::vector<RecipeKey> sync_keys() {
               "steps with exact means before the second moment is frozen", kAuthors)};
   std::ranges::transform(keys, keys.begin(), of_methods);
   keys.insert(keys.begin(),
-              word("sync.on_loss", in_sync<&S::on_loss>(),
-                   "what is done when a replica's process or host is lost: the run ends, or the "
-                   "other replicas go on with the rows that are theirs"));
+              choice("sync.on_loss", in_sync<&S::on_loss>(),
+                   "when a process or host of a replica is lost: the run stops, or the other "
+                   "replicas continue with their own sequences"));
   keys.front().get = [get = std::move(keys.front().get)](const Recipe& recipe) {
     return recipe.sync == Recipe::Sync() ? RecipeValue() : get(recipe);
   };
@@ -102,7 +103,7 @@ std::string sync_method_of(const Recipe& recipe) {
   if (recipe.pipeline.replicas == 1) {
     return "";
   }
-  return recipe.sync.method.empty() ? kUsualSync : recipe.sync.method;
+  return recipe.sync.method.empty() ? kDefaultSync : recipe.sync.method;
 }
 
 std::vector<std::string> keys_read_by(std::string_view method) {
@@ -114,8 +115,8 @@ std::vector<std::string> keys_read_by(std::string_view method) {
 std::string sync_objection(std::string_view key, const Recipe& recipe) {
   const std::string method = sync_method_of(recipe);
   if (method.empty()) {
-    return "but pipeline.replicas is 1: there is nobody to agree with; leave [sync] out, or ask "
-           "for more replicas";
+    return "but pipeline.replicas is 1: there is nothing to synchronise; leave [sync] out, or set "
+           "more replicas";
   }
   if (key == "sync.method" || key == "sync.on_loss" || reads(method, last_part_of(key))) {
     return "";

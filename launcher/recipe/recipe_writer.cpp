@@ -1,13 +1,12 @@
-#include "launcher/recipe/recipe_writer.h"
+#include "launcher/recipe/recipe_io.h"
 
 #include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "launcher/recipe/part_names.h"
-#include "launcher/recipe/recipe_assembly.h"
 #include "launcher/recipe/recipe_keys.h"
+#include "launcher/recipe/recipe_assembly.h"
 #include "launcher/base/errors.h"
 
 namespace strait::recipe {
@@ -24,7 +23,7 @@ RecipeValue::json_pointer pointer_to(const std::string& key) {
   return pointer / key.substr(from);
 }
 
-// JSON's arrays, numbers and escaped strings are TOML's too; its objects are not.
+// Arrays, numbers and strings have the same form in JSON and TOML; tables do not.
 std::string toml_text(const RecipeValue& value) {
   if (!value.is_structured()) return value.dump();
   std::vector<std::string> parts;
@@ -36,14 +35,14 @@ std::string toml_text(const RecipeValue& value) {
                           : fmt::format("{{ {} }}", fmt::join(parts, ", "));
 }
 
-// A key that is a table is its header.
+// The line of a key; of a table its header.
 std::string toml_line(const RecipeKey& key, const RecipeValue& value) {
   return is_recipe_section(key.name)
              ? fmt::format("[{}]", key.name)
              : fmt::format("{} = {}", last_part_of(key.name), toml_text(value));
 }
 
-// What `line` makes of each key, under the headers of their tables; nothing for empty lines.
+// The lines of all keys, below the headers of their tables. Keys with an empty line are omitted.
 template <class Line>
 std::string written_by_tables(const Line& line) {
   std::string text;
@@ -65,7 +64,7 @@ std::string written_by_tables(const Line& line) {
   return text;
 }
 
-// A key's default, from a recipe that has need of it.
+// The default of a key, from a recipe in which it has a value.
 RecipeValue value_where_it_counts(const RecipeKey& key) {
   Recipe recipe;
   recipe.model.lora = Recipe::Lora{};

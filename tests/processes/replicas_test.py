@@ -250,7 +250,7 @@ class BadInput(Replicated):
         cases = [
             ({"sync.method": "cocktail", "sync.rank": 3}, 'sync.rank .*"cocktail" does not read it'),
             ({"sync.method": "coctail"}, "did you mean \"cocktail\""),
-            ({"sync.method": "cocktail", "pipeline.replicas": 1}, "nobody to agree with"),
+            ({"sync.method": "cocktail", "pipeline.replicas": 1}, "nothing to synchronise"),
             ({"sync.random": 2}, "sync.random is 2.*from 1e-06 to 1"),
             ({"pipeline.replicas": 3}, "train.batch is 8.*pipeline.replicas 3"),
             (

@@ -1,4 +1,4 @@
-#include "launcher/recipe/byte_size.h"
+#include "launcher/recipe/number_keys.h"
 
 #include <algorithm>
 #include <array>
@@ -6,9 +6,6 @@
 #include <string_view>
 
 #include <fmt/format.h>
-
-#include "launcher/recipe/recipe_key_kinds.h"
-#include "launcher/recipe/recipe_number_keys.h"
 
 namespace strait::recipe {
 namespace {

@@ -1,4 +1,4 @@
-#include "launcher/recipe/links_reader.h"
+#include "launcher/recipe/links.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -7,10 +7,10 @@
 #include <fstream>
 #include <functional>
 #include <sstream>
-#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
 #include <toml++/toml.h>
 
 #include "launcher/base/errors.h"
@@ -25,12 +25,12 @@ constexpr const char* kCsvHeading = "from,to,mbit_per_s,ms";
   throw base::UserError(base::ExitCode::bad_input, fmt::format("{}: {}", where, what));
 }
 
-std::string place_of(const toml::node& node, const std::string& source) {
+std::string position_of(const toml::node& node, const std::string& source) {
   const auto at = node.source().begin;
   return fmt::format("{}:{}:{}", source, at.line, at.column);
 }
 
-// One table of a list: takes known keys out of it, and finds the others wrong.
+// One table of a list: reads known keys; finish() refuses others.
 class TableFields {
  public:
   TableFields(const toml::table& table, std::string source, std::string kind)
@@ -40,11 +40,11 @@ class TableFields {
     known_.emplace_back(key);
     const toml::node* node = table_.get(key);
     if (node == nullptr) {
-      refuse_links(place_of(table_, source_), fmt::format("this {} has no {}", kind_, key));
+      refuse_links(position_of(table_, source_), fmt::format("this {} has no {}", kind_, key));
     }
     const auto* value = node->as_string();
     if (value == nullptr || value->get().empty()) {
-      refuse_links(place_of(*node, source_), fmt::format("{} must be a host's name", key));
+      refuse_links(position_of(*node, source_), fmt::format("{} must be a host's name", key));
     }
     to = value->get();
   }
@@ -53,12 +53,12 @@ class TableFields {
     known_.emplace_back(key);
     const toml::node* node = table_.get(key);
     if (node == nullptr && required) {
-      refuse_links(place_of(table_, source_), fmt::format("this {} has no {}", kind_, key));
+      refuse_links(position_of(table_, source_), fmt::format("this {} has no {}", kind_, key));
     }
     if (node == nullptr) return;
     const auto value = node->value<double>();
     if (!node->is_number() || !value || !(*value >= least && *value <= kMostNumber)) {
-      refuse_links(place_of(*node, source_),
+      refuse_links(position_of(*node, source_),
                    fmt::format("{} must be a number from {} to {}", key, least, kMostNumber));
     }
     to = *value;
@@ -74,7 +74,7 @@ class TableFields {
     for (const auto& [key, value] : table_) {
       const std::string name(key.str());
       if (std::find(known_.begin(), known_.end(), name) != known_.end()) continue;
-      refuse_links(place_of(value, source_), fmt::format("a {} has no key {}; it has {}", kind_,
+      refuse_links(position_of(value, source_), fmt::format("a {} has no key {}; it has {}", kind_,
                                                          name, fmt::join(known_, ", ")));
     }
   }
@@ -92,13 +92,13 @@ void each_table(const toml::node& list, const std::string& source, const std::st
                 const std::function<void(TableFields&)>& take) {
   const toml::array* array = list.as_array();
   if (array == nullptr) {
-    refuse_links(place_of(list, source),
+    refuse_links(position_of(list, source),
                  fmt::format("{0} is a list of tables; write [[{0}]]", key));
   }
   for (const toml::node& node : *array) {
     const toml::table* table = node.as_table();
     if (table == nullptr) {
-      refuse_links(place_of(node, source), fmt::format("write each as a table, [[{}]]", key));
+      refuse_links(position_of(node, source), fmt::format("write each as a table, [[{}]]", key));
     }
     TableFields fields(*table, source, key == "hosts" ? "host" : "link");
     take(fields);
@@ -149,7 +149,70 @@ double cell_number(const std::string& cell, double least, const std::string& whe
   return value;
 }
 
+// ---- writing
+
+// JSON strings are valid basic strings of TOML.
+std::string toml_quoted(const std::string& text) { return nlohmann::json(text).dump(); }
+
+std::string toml_field(const char* key, const std::string& value, const std::string& comment) {
+  const std::string line = fmt::format("{} = {}", key, value);
+  return comment.empty() ? line + "\n" : fmt::format("{:<44} # {}\n", line, comment);
+}
+
+// The shortest text of exactly this value; with a point or exponent, else TOML reads an integer.
+std::string toml_number(double value) {
+  const std::string text = fmt::format("{}", value);
+  return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
+}
+
+std::string host_text(const MeasuredHost& host) {
+  std::string text = "\n[[hosts]]\n" + toml_field("name", toml_quoted(host.name), "");
+  if (host.flops_per_second > 0) {
+    text += toml_field(
+        "flops_per_second", toml_number(host.flops_per_second),
+        fmt::format("{:.1f} Gflop/s of a layer's forward, by", host.flops_per_second / 1e9));
+    text += toml_field("threads", std::to_string(host.threads), "");
+  }
+  if (host.backward > 0) {
+    text += toml_field("backward", toml_number(host.backward), "times the forward's time");
+  }
+  if (host.memory_bytes_per_second > 0) {
+    text += toml_field("memory_bytes_per_second", toml_number(host.memory_bytes_per_second),
+                       fmt::format("{:.1f} GB/s", host.memory_bytes_per_second / 1e9));
+  }
+  return text;
+}
+
+std::string link_text(const MeasuredLink& link) {
+  std::string text = "\n[[links]]\n" + toml_field("from", toml_quoted(link.from), "") +
+                     toml_field("to", toml_quoted(link.to), "");
+  text += toml_field("bits_per_second", toml_number(link.bits_per_second),
+                     fmt::format("{:.1f} Mbit/s, one connection", link.bits_per_second / 1e6));
+  if (link.flows_bits_per_second > 0) {
+    text += toml_field("flows_bits_per_second", toml_number(link.flows_bits_per_second),
+                       fmt::format("{:.1f} Mbit/s, several", link.flows_bits_per_second / 1e6));
+  }
+  text += toml_field("seconds", toml_number(link.seconds),
+                     fmt::format("{:.2f} ms, one way", link.seconds * 1e3));
+  return text;
+}
+
 }  // namespace
+
+const MeasuredHost* LinkTable::host(const std::string& name) const {
+  const auto found = std::ranges::find(hosts, name, &MeasuredHost::name);
+  return found == hosts.end() ? nullptr : &*found;
+}
+
+const MeasuredLink* LinkTable::link(const std::string& from, const std::string& to) const {
+  const auto between = [this](const std::string& one, const std::string& other) {
+    return std::ranges::find_if(
+        links, [&](const MeasuredLink& link) { return link.from == one && link.to == other; });
+  };
+  auto found = between(from, to);
+  if (found == links.end()) found = between(to, from);
+  return found == links.end() ? nullptr : &*found;
+}
 
 LinkTable read_links(const std::filesystem::path& file) {
   std::ifstream in(file, std::ios::binary);
@@ -184,7 +247,7 @@ LinkTable parse_links_toml(std::string_view text, const std::string& source) {
       each_table(value, source, "links",
                  [&](TableFields& fields) { table.links.push_back(link_in(fields)); });
     } else {
-      refuse_links(place_of(value, source),
+      refuse_links(position_of(value, source),
                    fmt::format("a file of links has no key {}; it has hosts and links", key.str()));
     }
   }
@@ -221,6 +284,15 @@ LinkTable parse_links_csv(std::string_view text, const std::string& source) {
     table.links.push_back(std::move(link));
   }
   return table;
+}
+
+std::string write_links(const LinkTable& table, const std::string& heading) {
+  std::string text =
+      "# " + heading +
+      "\n# Used by hosts.links = \"this file\" in a recipe; change it as you like.\n";
+  for (const MeasuredHost& host : table.hosts) text += host_text(host);
+  for (const MeasuredLink& link : table.links) text += link_text(link);
+  return text;
 }
 
 }  // namespace strait::recipe

@@ -1,45 +1,44 @@
-#include "launcher/recipe/recipe_particular_keys.h"
+#include "launcher/recipe/key_lists.h"
 
 #include <algorithm>
 
-#include "launcher/recipe/byte_size.h"
-#include "launcher/recipe/recipe_key_kinds.h"
-#include "launcher/recipe/recipe_number_keys.h"
+#include "launcher/recipe/key_kinds.h"
+#include "launcher/recipe/number_keys.h"
 
-namespace strait::recipe::particular_keys {
+namespace strait::recipe::special_keys {
 
 namespace {
 
-// A key whose value is one of a few numbers that are no range.
-template <class Place>
-RecipeKey listed_number(const std::string& name, Place place, std::vector<std::int64_t> numbers,
+// One of a few numbers.
+template <class Field>
+RecipeKey listed_number(const std::string& name, Field field_of, std::vector<std::int64_t> numbers,
                         const std::string& allowed, const std::string& help) {
   return {name,
           allowed,
           help,
           {},
-          [place, numbers = std::move(numbers)](const RecipeValue& value, Recipe& recipe) {
+          [field_of, numbers = std::move(numbers)](const RecipeValue& value, Recipe& recipe) {
             const bool fits =
                 value.is_number_integer() &&
                 std::ranges::any_of(numbers, [&](std::int64_t number) { return value == number; });
-            if (fits) place(recipe) = value.get<std::int64_t>();
+            if (fits) field_of(recipe) = value.get<std::int64_t>();
             return fits;
           },
-          [place](const Recipe& recipe) { return RecipeValue(place(recipe)); }};
+          [field_of](const Recipe& recipe) { return RecipeValue(field_of(recipe)); }};
 }
 
-template <class Place>
-RecipeKey size(const std::string& name, Place place, const std::string& help) {
+template <class Field>
+RecipeKey size(const std::string& name, Field field_of, const std::string& help) {
   return {name,
-          kByteSizeWords,
+          kByteSizeForm,
           help,
           {},
-          [place](const RecipeValue& value, Recipe& recipe) {
+          [field_of](const RecipeValue& value, Recipe& recipe) {
             const auto bytes = parse_byte_size(value);
-            place(recipe) = bytes.value_or(place(recipe));
+            field_of(recipe) = bytes.value_or(field_of(recipe));
             return bytes.has_value();
           },
-          [place](const Recipe& recipe) { return RecipeValue(format_byte_size(place(recipe))); }};
+          [field_of](const Recipe& recipe) { return RecipeValue(format_byte_size(field_of(recipe))); }};
 }
 
 bool set_partition(const RecipeValue& value, Recipe& recipe) {
@@ -110,7 +109,7 @@ RecipeKey partition() {
       "\"balanced\", \"profile\", \"plugin:PATH\", or the first and last layer of each stage "
       "as in [[0, 5], [6, 11]] (of several chunks: the first ones of all stages, then the second "
       "ones)",
-      "which layers are whose",
+      "the layers of each stage",
       {"balanced", "profile"},
       set_partition,
       get_partition};
@@ -136,7 +135,7 @@ RecipeKey betas() {
 RecipeKey cache() {
   return size(
       "codec.cache", [](auto& recipe) -> auto& { return recipe.codec.cache; },
-      "memory per process in which delta remembers samples");
+      "memory per process for the activation cache of delta");
 }
 
 RecipeKey cache_disk() {
@@ -149,7 +148,7 @@ RecipeKey first_bits() {
   return listed_number(
       "codec.first_bits", [](auto& recipe) -> auto& { return recipe.codec.first_bits; },
       {2, 3, 4, 5, 6, 7, 8, 16}, "an integer from 2 to 8, or 16 for bfloat16",
-      "of delta on the first visit of a sample");
+      "of delta on a cache miss");
 }
 
 RecipeKey group() {
@@ -158,4 +157,4 @@ RecipeKey group() {
       "32, 64 or 128", "values that share a scale, in fixed and delta");
 }
 
-}  // namespace strait::recipe::particular_keys
+}  // namespace strait::recipe::special_keys

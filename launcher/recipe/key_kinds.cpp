@@ -1,4 +1,4 @@
-#include "launcher/recipe/recipe_key_kinds.h"
+#include "launcher/recipe/key_kinds.h"
 
 #include <algorithm>
 
@@ -6,7 +6,7 @@ namespace strait::recipe::key_kinds {
 
 namespace {
 
-// A byte sequence that JSON and TOML can both carry: every lead byte has its followers.
+// JSON and TOML both require UTF-8; this accepts every sequence of lead and continuation bytes.
 bool is_utf8(std::string_view written) {
   for (std::size_t i = 0; i < written.size();) {
     const auto lead = static_cast<unsigned char>(written[i]);

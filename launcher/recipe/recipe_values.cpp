@@ -1,4 +1,4 @@
-#include "launcher/recipe/recipe_words.h"
+#include "launcher/recipe/recipe_values.h"
 
 #include <array>
 

@@ -1,0 +1,116 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+// The types of a recipe's values.
+namespace strait::recipe {
+
+// ---- enumerations
+
+enum class Weights : std::uint8_t { load, random };
+enum class Dtype : std::uint8_t { float32, bfloat16 };
+enum class Device : std::uint8_t { automatic, cpu, cuda };
+enum class Recompute : std::uint8_t { none, layer };
+enum class PartitionKind : std::uint8_t { balanced, profile, ranges, plugin };
+enum class DecayKind : std::uint8_t { cosine, linear, constant };
+enum class WireDtype : std::uint8_t { float32, bfloat16, float16 };
+enum class RoundingKind : std::uint8_t { nearest, stochastic };
+enum class CacheKind : std::uint8_t { bfloat16, eight_bits };
+enum class SavedCaches : std::uint8_t { save, drop };
+enum class LossRule : std::uint8_t { stop, continue_run };  // "stop", "continue"
+enum class BackendKind : std::uint8_t { local, ssh, slurm, join };
+
+// The names of an enumeration in recipes, in the order of its values. The argument only selects the
+// enumeration: all_names(Weights{}) is {"load", "random"}.
+using Names = std::span<const std::string_view>;
+Names all_names(Weights);
+Names all_names(Dtype);
+Names all_names(Device);
+Names all_names(Recompute);
+Names all_names(PartitionKind);
+Names all_names(DecayKind);
+Names all_names(WireDtype);
+Names all_names(RoundingKind);
+Names all_names(CacheKind);
+Names all_names(SavedCaches);
+Names all_names(LossRule);
+Names all_names(BackendKind);
+
+template <class Enum>
+std::string_view name_of(Enum value) {
+  return all_names(value)[static_cast<std::size_t>(value)];
+}
+
+// ---- hosts
+
+// Default directory on a host for the files of a run.
+inline constexpr const char* kHostDirectory = "~/.strait";
+// Default first and last port that hosts and the launcher bind; firewalls have to allow them.
+inline constexpr std::pair<int, int> kHostPorts = {47000, 47099};
+
+// One host of `hosts.list`, which is a name or a table.
+struct RecipeHost {
+  std::string name = {};                    // for ssh: "alice@10.0.0.1"
+  std::string address = {};                 // for other hosts; empty: the one that it reports
+  std::optional<std::int64_t> slots = {};   // stage processes; absent: an even share
+  std::optional<std::int64_t> memory = {};  // bytes for these processes; absent: all
+  std::vector<std::int64_t> devices = {};   // GPUs that these processes share; empty: all
+  std::string directory = {};               // for transferred files; empty: kHostDirectory
+  std::map<std::string, std::string> environment = {};  // of its stage processes
+  std::optional<double> up_megabits = {};    // limit of file transfer from this host
+  std::optional<double> down_megabits = {};  // limit of file transfer to this host
+  bool operator==(const RecipeHost&) const = default;
+};
+
+// Options of a Slurm job.
+struct SlurmSettings {
+  std::string partition = {};             // empty: the cluster's default
+  std::string time = {};                  // "2:00:00"; empty: the partition's limit
+  std::string account = {};               // empty: the user's default
+  std::int64_t gpus_per_node = 0;         // 0: none are requested
+  std::int64_t stages_per_node = 1;       // stage processes that share a node
+  std::int64_t warning = 120;             // seconds before the limit at which it saves and is requeued
+  std::vector<std::string> options = {};  // further arguments of sbatch: "--qos=long"
+  bool operator==(const SlurmSettings&) const = default;
+};
+
+// The section [hosts].
+struct HostSettings {
+  BackendKind backend = BackendKind::local;  // local: this machine
+  std::vector<RecipeHost> list;              // for ssh and join
+  std::pair<int, int> ports = {0, 0};  // first and last to bind; 0: any free port
+  std::string address;                 // of this machine, for hosts; empty: its own towards them
+  std::string ssh_config;              // empty: that of the user
+  std::int64_t hold = 120;             // reconnect window: seconds without the launcher
+  std::int64_t join_wait = 600;        // timeout until all hosts have joined; for join
+  std::string links;                   // file of measured speeds; empty: speeds are assumed
+  std::optional<double> ship_megabits = std::nullopt;  // limit of file transfer; absent: none
+  std::optional<double> link_megabits = std::nullopt;  // of a process, each direction; for forecasts
+  SlurmSettings slurm;
+  bool operator==(const HostSettings&) const = default;
+};
+
+// ---- origins
+
+// Where each key of a recipe was set, for error messages. Not part of its value: all compare equal.
+struct KeyOrigins {
+  std::map<std::string, std::string, std::less<>> by_key;  // "recipes/x.toml:31:9"
+
+  // "the default" where the key was not set.
+  std::string of(std::string_view key) const {
+    const auto found = by_key.find(key);
+    return found == by_key.end() ? "the default" : found->second;
+  }
+  bool operator==(const KeyOrigins& /*other*/) const { return true; }
+};
+
+}  // namespace strait::recipe
