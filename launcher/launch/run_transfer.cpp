@@ -146,7 +146,7 @@ void RunTransfer::rewind(const std::vector<std::size_t>& hosts, store::Step step
   for (const std::size_t number : hosts) {
     const Host& host = hosts_.at(number);
     done.push_back(agent_->rewind(host.agent, host.directory,
-                                     static_cast<std::uint64_t>(store::number(step))));
+                                  static_cast<std::uint64_t>(store::number(step))));
   }
   for (auto& one : done) wait_for(one, poll);
 }

@@ -87,7 +87,7 @@ void FetchQueue::receive(std::size_t peer, const message::Have& have, Time now) 
   const auto fetch = find_fetching(have.id);
   if (fetch == fetches_.end()) return;
   if (!fetch->plan->add_chunks(peer, have.runs)) {
-    throw message::MessageError("protocol error: chunk runs beyond the end of the file");
+    throw base::MessageError("protocol error: chunk runs beyond the end of the file");
   }
 }
 
@@ -103,7 +103,7 @@ void FetchQueue::receive(std::size_t peer, const message::Chunk& chunk, Time now
   try {
     // A wrong chunk stays lacking: the peer is dropped, and another source is asked.
     if (!fetch->destination->file().write(chunk.chunk, chunk.content)) {
-      throw message::MessageError("protocol error: the hash of a chunk does not match");
+      throw base::MessageError("protocol error: the hash of a chunk does not match");
     }
   } catch (const store::StoreError&) {
     end(fetch, std::current_exception());

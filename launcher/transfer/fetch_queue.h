@@ -39,7 +39,7 @@ class FetchQueue {
   void add_peer(std::size_t peer, bool spared, Time now);
   void remove_peer(std::size_t peer, const std::string& cause);
 
-  // MessageError: a protocol error of the peer.
+  // base::MessageError: a protocol error of the peer.
   void receive(std::size_t peer, const message::Have& have, Time now);
   void receive(std::size_t peer, const message::Chunk& chunk, Time now);
   void receive(std::size_t peer, const message::Redirect& redirect, Time now);

@@ -202,7 +202,7 @@ void TransferAgent::offer_stored(const std::string& id) {
 
 void TransferAgent::require_launcher(std::size_t peer) const {
   if (options_.accepts_commands && peers_.name(peer) == net::ProcessName::coordinator()) return;
-  throw message::MessageError("protocol error: commands are accepted from the launcher only");
+  throw base::MessageError("protocol error: commands are accepted from the launcher only");
 }
 
 // One call for each kind of message.
@@ -227,7 +227,7 @@ struct TransferAgent::MessageHandler {
       const std::string process = agent.peers_.name(*other).text();
       agent.peers_.send(peer, message::Redirect{get.id, get.chunk, process});
     } else if (!agent.serve_queue_.push(request)) {
-      throw message::MessageError("protocol error: too many chunk requests at once");
+      throw base::MessageError("protocol error: too many chunk requests at once");
     }
   }
 
@@ -257,7 +257,7 @@ struct TransferAgent::MessageHandler {
 
   void operator()(const message::Listening& listening) const {
     if (agent.options_.accepts_commands) {
-      throw message::MessageError("protocol error: a host agent is not the launcher");
+      throw base::MessageError("protocol error: a host agent is not the launcher");
     }
     agent.endpoints_[peer] = listening.endpoint;
     for (std::size_t other = 0; other < agent.peers_.size(); ++other) {
@@ -267,7 +267,7 @@ struct TransferAgent::MessageHandler {
   void operator()(const message::PeerEndpoint& other) const {
     agent.require_launcher(peer);
     const auto name = net::ProcessName::parse(other.process);
-    if (!name) throw message::MessageError("protocol error: not a process name");
+    if (!name) throw base::MessageError("protocol error: not a process name");
     if (agent.options_.on_peer_endpoint) {
       agent.options_.on_peer_endpoint(*name, other.host, other.endpoint);
     }

@@ -16,7 +16,7 @@ void set_error(PendingCommands::Result& result, const std::exception_ptr& error)
 }
 
 [[noreturn]] void unexpected_result() {
-  throw message::MessageError("protocol error: a result without a command");
+  throw base::MessageError("protocol error: a result without a command");
 }
 
 }  // namespace
@@ -102,7 +102,7 @@ void HostCommands::run(std::size_t peer, const message::Fetch& fetch) {
   FetchRequest request{fetch.table, ChunkSet(fetch.table.count()), fetch.path,
                        FetchRequest::As::content};
   if (!request.chunks.insert(fetch.runs)) {
-    throw message::MessageError("protocol error: chunk runs beyond the end of the file");
+    throw base::MessageError("protocol error: chunk runs beyond the end of the file");
   }
   const std::uint64_t number = ++numbers_;
   fetch_numbers_[fetch.command] = number;

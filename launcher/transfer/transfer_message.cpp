@@ -1,195 +1,124 @@
 #include "launcher/transfer/transfer_message.h"
 
-#include <bit>
-#include <concepts>
-#include <cstring>
-#include <type_traits>
 #include <utility>
 
-namespace strait::transfer::message {
-namespace {
+#include "launcher/base/byte_fields.h"
 
-static_assert(std::endian::native == std::endian::little, "frames are little-endian");
+namespace strait::transfer {
+
+// The fields in the order of the wire.
+void describe(auto& fields, base::Is<ChunkRun> auto& run) {
+  fields("first", run.first), fields("count", run.count);
+}
+void describe(auto& fields, base::Is<ChunkTable> auto& table) {
+  constexpr std::size_t kMostHashes = std::size_t{ChunkTable::kMostChunks} * ChunkTable::kDigits;
+  fields("size", table.size), fields("whole", base::at_most(table.whole, ChunkTable::kDigits));
+  fields("chunks", base::at_most(table.chunks, kMostHashes));
+}
+
+namespace message {
+namespace {
 
 constexpr std::size_t kMostPath = 4096;
 constexpr std::size_t kMostName = 64;
-constexpr std::size_t kMostErrorText = std::size_t{64} << 10;
+constexpr std::size_t kMostAddress = 512;
+constexpr std::size_t kMostErrorText = std::size_t{64} << 10;  // the writer truncates it
 constexpr std::size_t kMostSmallFile = std::size_t{16} << 20;
-constexpr std::size_t kMostHashes = std::size_t{ChunkTable::kMostChunks} * ChunkTable::kDigits;
 
-template <class T, class U>
-concept Same = std::same_as<std::remove_const_t<T>, U>;
+auto content_id(auto& id) { return base::exactly(id, ChunkTable::kDigits); }
 
-// The fields of each message in the order of the wire; the writer and the reader both use them.
-void fields(auto& f, Same<ChunkTable> auto& m) {
-  f.number(m.size), f.text(m.whole, ChunkTable::kDigits), f.text(m.chunks, kMostHashes);
+}  // namespace
+
+void describe(auto& fields, base::Is<Subscribe> auto& m) { fields("id", content_id(m.id)); }
+void describe(auto& fields, base::Is<Have> auto& m) {
+  fields("id", content_id(m.id)), fields("runs", m.runs);
 }
-void fields(auto& f, Same<Subscribe> auto& m) { f.id(m.id); }
-void fields(auto& f, Same<Have> auto& m) { f.id(m.id), f.runs(m.runs); }
-void fields(auto& f, Same<GetChunk> auto& m) { f.id(m.id), f.number(m.chunk), f.flag(m.force); }
-void fields(auto& f, Same<Chunk> auto& m) { f.id(m.id), f.number(m.chunk), f.rest(m.content); }
-void fields(auto& f, Same<Redirect> auto& m) {
-  f.id(m.id), f.number(m.chunk), f.text(m.process, kMostName);
+void describe(auto& fields, base::Is<GetChunk> auto& m) {
+  fields("id", content_id(m.id)), fields("chunk", m.chunk), fields("force", m.force);
 }
-void fields(auto& f, Same<Missing> auto& m) { f.id(m.id), f.number(m.chunk); }
-void fields(auto& f, Same<Stat> auto& m) { f.number(m.command), f.text(m.path, kMostPath); }
-void fields(auto& f, Same<Fetch> auto& m) {
-  f.number(m.command), fields(f, m.table), f.runs(m.runs), f.text(m.path, kMostPath);
+void describe(auto& fields, base::Is<Chunk> auto& m) {
+  fields("id", content_id(m.id)), fields("chunk", m.chunk);
+  fields("content", base::rest(m.content, ChunkTable::kChunkBytes));
 }
-void fields(auto& f, Same<WriteFile> auto& m) {
-  f.number(m.command), f.text(m.path, kMostPath), f.text(m.text, kMostSmallFile);
+void describe(auto& fields, base::Is<Redirect> auto& m) {
+  fields("id", content_id(m.id)), fields("chunk", m.chunk);
+  fields("process", base::at_most(m.process, kMostName));
 }
-void fields(auto& f, Same<Cancel> auto& m) { f.number(m.command); }
-void fields(auto& f, Same<StatResult> auto& m) { f.number(m.command), fields(f, m.table); }
-void fields(auto& f, Same<Done> auto& m) { f.number(m.command), f.number(m.fetched); }
-void fields(auto& f, Same<Failed> auto& m) {
-  f.number(m.command), f.code(m.code), f.text(m.text, kMostErrorText);
+void describe(auto& fields, base::Is<Missing> auto& m) {
+  fields("id", content_id(m.id)), fields("chunk", m.chunk);
 }
-void fields(auto& f, Same<PeerEndpoint> auto& m) {
-  f.text(m.process, kMostName), f.text(m.host, kMostName * 8), f.text(m.endpoint, kMostName * 8);
+void describe(auto& fields, base::Is<Stat> auto& m) {
+  fields("command", m.command), fields("path", base::at_most(m.path, kMostPath));
 }
-void fields(auto& f, Same<PruneCheckpoints> auto& m) {
-  f.number(m.command), f.text(m.path, kMostPath), f.numbers(m.steps);
+void describe(auto& fields, base::Is<Fetch> auto& m) {
+  fields("command", m.command), fields("table", m.table), fields("runs", m.runs);
+  fields("path", base::at_most(m.path, kMostPath));
 }
-void fields(auto& f, Same<Rewind> auto& m) {
-  f.number(m.command), f.text(m.path, kMostPath), f.number(m.step);
+void describe(auto& fields, base::Is<WriteFile> auto& m) {
+  fields("command", m.command), fields("path", base::at_most(m.path, kMostPath));
+  fields("text", base::at_most(m.text, kMostSmallFile));
 }
-void fields(auto& f, Same<Listening> auto& m) { f.text(m.endpoint, kMostName * 8); }
+void describe(auto& fields, base::Is<Cancel> auto& m) { fields("command", m.command); }
+void describe(auto& fields, base::Is<StatResult> auto& m) {
+  fields("command", m.command), fields("table", m.table);
+}
+void describe(auto& fields, base::Is<Done> auto& m) {
+  fields("command", m.command), fields("fetched", m.fetched);
+}
+void describe(auto& fields, base::Is<Failed> auto& m) {
+  fields("command", m.command), fields("code", m.code);
+  fields("text", base::at_most(m.text, kMostErrorText));
+}
+void describe(auto& fields, base::Is<PeerEndpoint> auto& m) {
+  fields("process", base::at_most(m.process, kMostName));
+  fields("host", base::at_most(m.host, kMostAddress));
+  fields("endpoint", base::at_most(m.endpoint, kMostAddress));
+}
+void describe(auto& fields, base::Is<PruneCheckpoints> auto& m) {
+  fields("command", m.command), fields("path", base::at_most(m.path, kMostPath));
+  fields("steps", m.steps);
+}
+void describe(auto& fields, base::Is<Rewind> auto& m) {
+  fields("command", m.command), fields("path", base::at_most(m.path, kMostPath));
+  fields("step", m.step);
+}
+void describe(auto& fields, base::Is<Listening> auto& m) {
+  fields("endpoint", base::at_most(m.endpoint, kMostAddress));
+}
 
-class FieldWriter {
- public:
-  explicit FieldWriter(std::uint8_t kind) { number(kind); }
-
-  template <std::unsigned_integral T>
-  void number(T value) {
-    bytes(&value, sizeof value);
-  }
-  void flag(bool value) { number(static_cast<std::uint8_t>(value)); }
-  void code(base::ExitCode code) { number(static_cast<std::uint8_t>(base::number(code))); }
-  void id(const std::string& id) { bytes(id.data(), ChunkTable::kDigits); }
-  // Only error texts can be beyond the limit; they are truncated.
-  void text(const std::string& text, std::size_t most) {
-    const std::size_t length = std::min(text.size(), most);
-    number(static_cast<std::uint32_t>(length));
-    bytes(text.data(), length);
-  }
-  void runs(const std::vector<ChunkRun>& runs) {
-    number(static_cast<std::uint32_t>(runs.size()));
-    for (const ChunkRun& run : runs) number(run.first), number(run.count);
-  }
-  void numbers(const std::vector<std::uint64_t>& numbers) {
-    number(static_cast<std::uint32_t>(numbers.size()));
-    for (const std::uint64_t one : numbers) number(one);
-  }
-  void rest(const std::vector<std::byte>& content) { bytes(content.data(), content.size()); }
-
-  net::Frame take() { return std::move(frame_); }
-
- private:
-  void bytes(const void* from, std::size_t count) {
-    if (count == 0) return;
-    const std::size_t at = frame_.size();
-    frame_.resize(at + count);
-    std::memcpy(frame_.data() + at, from, count);
-  }
-
-  net::Frame frame_;
-};
-
-class FieldReader {
- public:
-  explicit FieldReader(std::span<const std::byte> frame) : left_(frame) {}
-
-  template <std::unsigned_integral T>
-  void number(T& value) {
-    std::memcpy(&value, take(sizeof value).data(), sizeof value);
-  }
-  void flag(bool& value) {
-    std::uint8_t byte = 0;
-    number(byte);
-    if (byte > 1) throw MessageError("transfer message: a flag is neither 0 nor 1");
-    value = byte == 1;
-  }
-  void code(base::ExitCode& code) {
-    std::uint8_t byte = 0;
-    number(byte);
-    code = base::ExitCode{byte};
-  }
-  void id(std::string& id) {
-    id = text_of(take(ChunkTable::kDigits));
-    if (!is_content_id(id)) throw MessageError("transfer message: a content id is not a hash");
-  }
-  void text(std::string& text, std::size_t most) {
-    std::uint32_t length = 0;
-    number(length);
-    if (length > most) throw MessageError("transfer message: a text is longer than its limit");
-    text = text_of(take(length));
-  }
-  void runs(std::vector<ChunkRun>& runs) {
-    std::uint32_t count = 0;
-    number(count);
-    const std::span<const std::byte> bytes = take(count * sizeof(ChunkRun));
-    runs.resize(count);
-    if (count > 0) std::memcpy(runs.data(), bytes.data(), bytes.size());
-  }
-  void numbers(std::vector<std::uint64_t>& numbers) {
-    std::uint32_t count = 0;
-    number(count);
-    const std::span<const std::byte> bytes = take(count * sizeof(std::uint64_t));
-    numbers.resize(count);
-    if (count > 0) std::memcpy(numbers.data(), bytes.data(), bytes.size());
-  }
-  void rest(std::vector<std::byte>& content) {
-    if (left_.empty() || left_.size() > ChunkTable::kChunkBytes) {
-      throw MessageError("transfer message: a chunk is empty or too long");
-    }
-    content.assign(left_.begin(), left_.end());
-    left_ = {};
-  }
-  void finish() const {
-    if (!left_.empty()) throw MessageError("transfer message: bytes after the last field");
-  }
-
- private:
-  std::span<const std::byte> take(std::size_t count) {
-    if (count > left_.size()) throw MessageError("transfer message: truncated");
-    const std::span<const std::byte> taken = left_.first(count);
-    left_ = left_.subspan(count);
-    return taken;
-  }
-  static std::string text_of(std::span<const std::byte> bytes) {
-    std::string text(bytes.size(), '\0');
-    if (!bytes.empty()) std::memcpy(text.data(), bytes.data(), bytes.size());
-    return text;
-  }
-
-  std::span<const std::byte> left_;
-};
-
-static_assert(sizeof(ChunkRun) == 8, "runs have the same layout in memory and on the wire");
+namespace {
 
 template <std::size_t I = 0>
-Message read_kind(std::uint8_t kind, FieldReader& reader) {
+Message read_kind(std::uint8_t kind, base::BytesReader& reader) {
   if constexpr (I == std::variant_size_v<Message>) {
-    throw MessageError("transfer message: unknown kind");
+    throw base::MessageError("transfer message: unknown kind");
   } else {
     if (kind != I) return read_kind<I + 1>(kind, reader);
     std::variant_alternative_t<I, Message> message;
-    fields(reader, message);
+    describe(reader, message);
     return message;
   }
 }
 
-void check_table(const ChunkTable& table) {
-  if (!table.well_formed())
-    throw MessageError("transfer message: the chunk table is not well formed");
+void check(const auto& message) {
+  if constexpr (requires { message.id; }) {
+    if (!is_content_id(message.id)) {
+      throw base::MessageError("transfer message: a content id is not a hash");
+    }
+  }
+  if constexpr (requires { message.table; }) {
+    if (!message.table.well_formed()) {
+      throw base::MessageError("transfer message: the chunk table is not well formed");
+    }
+  }
 }
 
 }  // namespace
 
 net::Frame format(const Message& message) {
-  FieldWriter writer(static_cast<std::uint8_t>(message.index()));
-  std::visit([&writer](const auto& m) { fields(writer, m); }, message);
+  base::BytesWriter writer;
+  writer("kind", static_cast<std::uint8_t>(message.index()));
+  std::visit([&writer](const auto& one) { describe(writer, one); }, message);
   return writer.take();
 }
 
@@ -203,14 +132,14 @@ net::Frame chunk_frame(const std::string& id, std::uint32_t chunk, std::size_t b
 }
 
 Message parse_message(std::span<const std::byte> frame) {
-  FieldReader reader(frame);
+  base::BytesReader reader(frame, "transfer message");
   std::uint8_t kind = 0;
-  reader.number(kind);
+  reader("kind", kind);
   Message message = read_kind(kind, reader);
   reader.finish();
-  if (const auto* fetch = std::get_if<Fetch>(&message)) check_table(fetch->table);
-  if (const auto* result = std::get_if<StatResult>(&message)) check_table(result->table);
+  std::visit([](const auto& one) { check(one); }, message);
   return message;
 }
 
-}  // namespace strait::transfer::message
+}  // namespace message
+}  // namespace strait::transfer

@@ -7,7 +7,6 @@
 #include <variant>
 #include <vector>
 
-#include "framework/error.h"
 #include "framework/net/frame_memory.h"
 #include "launcher/base/errors.h"
 #include "launcher/transfer/chunk_table.h"
@@ -118,17 +117,12 @@ using Message = std::variant<Subscribe, Have, GetChunk, Chunk, Redirect, Missing
                              WriteFile, Cancel, StatResult, Done, Failed, PeerEndpoint,
                              PruneCheckpoints, Listening, Rewind>;
 
-class MessageError : public ProtocolError {
- public:
-  using ProtocolError::ProtocolError;
-};
-
 net::Frame format(const Message& message);
 // A frame of Chunk; the caller writes the content to the place that this returns in `content`.
 net::Frame chunk_frame(const std::string& id, std::uint32_t chunk, std::size_t bytes,
                        std::span<std::byte>& content);
 
-// Checks limits before it allocates memory. MessageError names what is wrong. Pure.
+// Checks limits before it allocates memory. base::MessageError names what is wrong. Pure.
 Message parse_message(std::span<const std::byte> frame);
 
 }  // namespace strait::transfer::message

@@ -74,7 +74,7 @@ std::optional<std::size_t> TransferPeers::find(const net::ProcessName& name) con
 void TransferPeers::subscribe(std::size_t number, const std::string& id) {
   std::set<std::string>& subscriptions = peers_.at(number)->subscriptions;
   if (subscriptions.size() >= kMostSubscriptions) {
-    throw message::MessageError("protocol error: too many subscriptions");
+    throw base::MessageError("protocol error: too many subscriptions");
   }
   subscriptions.insert(id);
 }
@@ -96,14 +96,14 @@ void TransferPeers::receive(std::size_t number, net::Link& link) {
         if (!peers_[number]->connected) return;
         try {
           handlers_.received(number, *message);
-        } catch (const message::MessageError& error) {
+        } catch (const base::MessageError& error) {
           drop(number, error.what());
         }
       });
     }
   } catch (const net::LinkError& error) {
     cause = error.what();
-  } catch (const message::MessageError& error) {
+  } catch (const base::MessageError& error) {
     cause = error.what();
   }
   tasks_.add([this, number, cause] { drop(number, cause); });

@@ -29,7 +29,7 @@ net::LinkOptions transfer_link(const net::ProcessName& listens, const net::Proce
 class TransferPeers {
  public:
   struct Handlers {
-    // MessageError drops the peer.
+    // base::MessageError drops the peer.
     std::function<void(std::size_t peer, const message::Message&)> received;
     // Called once for each peer.
     std::function<void(std::size_t peer, const std::string& cause)> disconnected;

@@ -13,7 +13,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const auto first =
         message::format(message::parse_message({reinterpret_cast<const std::byte*>(data), size}));
     if (message::format(message::parse_message(first)) != first) std::abort();
-  } catch (const message::MessageError&) {
+  } catch (const strait::base::MessageError&) {
     return 0;
   }
   return 0;
