@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 import shlex
 
 from source_files import ROOT
@@ -11,9 +12,12 @@ def room_flags(build):
     flags = {}
     for entry in json.loads((pathlib.Path(build) / "compile_commands.json").read_text()):
         source = pathlib.Path(entry["file"])
-        if ROOT not in source.parents:
+        # A unit of several sources lies in the build, below the room's folder there.
+        unit = re.match(r"(.*)/CMakeFiles/[^/]*\.dir/Unity/", str(source))
+        folder, top = (pathlib.Path(unit[1]), pathlib.Path(build).resolve()) if unit else (source.parent, ROOT)
+        if top not in (folder, *folder.parents):
             continue
-        room = str(source.parent.relative_to(ROOT))
+        room = str(folder.relative_to(top))
         words = shlex.split(entry["command"])
         kept = flags.setdefault(room, [])
         for index, word in enumerate(words):

@@ -16,16 +16,17 @@ import subprocess
 import sys
 
 from compile_flags import room_flags
-from source_files import ROOT, reads_torch, source_files
+from source_files import ROOT, source_files
 
 SKIPPED = 77
 BUILD = pathlib.Path(os.environ.get("STRAIT_BUILD", ROOT / "build/release"))
 SCRATCH = BUILD / "tidy"
-# A unit is the sources of a room; the launcher is several, because most of it does without libtorch, and
-# because its larger folders are rooms in all but name.
-UNITS = ["launcher with torch", "launcher", "launcher/ship", "launcher/reach", "launcher/host", "launcher/recipe", "stages", "models", "framework/store", "framework/codec", "kernels",
-         "framework/net", "framework/sync", "framework/trace", "schedules"]  # the slowest first
-WITHOUT_TORCH = {"schedules", "framework/net", "framework/sync", "framework/trace"}
+# A unit is the sources of a room, or of several of the launcher's rooms.
+UNITS = ["launcher/app", "launcher/plugin+planner+worker", "launcher/transfer+agent", "launcher/hosts", "launcher/reach+launch",
+         "launcher/control+console+process", "launcher/base+recipe+plan", "stages", "models", "framework/tensors", "framework/codec",
+         "kernels", "framework/net", "framework/store", "framework/sync", "framework/trace", "schedules"]  # the slowest first
+# What a build without libtorch has, too.
+ALWAYS = {"schedules", "framework/net", "framework/sync", "framework/trace", "framework/store", "launcher/hosts"}
 # Highway's sources read themselves again for every instruction set; one of them is enough here.
 ONE_INSTRUCTION_SET = ["-DHWY_COMPILE_ONLY_STATIC"]
 THREAD_SAFETY = ["-Wthread-safety", "-Wno-unknown-warning-option", "-Wno-unused-command-line-argument"]
@@ -35,7 +36,7 @@ def unit_of(sources):
     """One source that includes all others; a program's main is one of several here."""
     lines = []
     for path in sources:
-        main = re.sub(r"\W", "_", path) if path.endswith("_main.cpp") else ""
+        main = re.sub(r"\W", "_", path) if path.endswith("_program.cpp") else ""
         lines += [f"#define main {main}"] if main else []
         lines += [f'#include "{ROOT / path}"  // NOLINT(bugprone-suspicious-include)']
         lines += ["#undef main"] if main else []
@@ -54,24 +55,19 @@ def tidy(name, text, flags):
     return result.stdout.replace(f"{ROOT}/", "") or result.stderr
 
 
+def rooms_of(unit):
+    head, _, tail = unit.rpartition("/")
+    return [f"{head}/{name}" if head else name for name in tail.split("+")]
+
+
 def sources_of(unit, files):
-    room, with_torch = unit.split()[0], unit.endswith(" with torch")
-    sources = sorted(path for path in files if path.startswith(room + "/") and path.endswith(".cpp"))
-    if room.startswith("launcher"):
-        sources = [path for path in sources if reads_torch(path, files) == with_torch]
-    if unit == "launcher":
-        apart = tuple(other + "/" for other in UNITS if other.startswith("launcher/"))
-        sources = [path for path in sources if not path.startswith(apart)]
-    return sources
+    return sorted(path for path in files if path.endswith(".cpp") and str(pathlib.PurePosixPath(path).parent) in rooms_of(unit))
 
 
 def check(unit, files, flags):
-    room, sources = unit.split()[0], sources_of(unit, files)
-    options = []
-    of_whom = "launcher" if room.startswith("launcher") else room
-    for folder, words in flags.items():
-        if (folder + "/").startswith(of_whom + "/"):
-            options += words
+    sources, options = sources_of(unit, files), []
+    for room in rooms_of(unit):
+        options += flags.get(room, [])
     text = unit_of(sources)
     seen = [text, (ROOT / ".clang-tidy").read_text(), " ".join(options), pathlib.Path(__file__).read_text()]
     seen += [content for path, content in files.items() if path in sources or path.endswith(".h")]
@@ -110,13 +106,13 @@ def main():
     self_test()
     files = source_files(".h", ".cpp")
     flags = room_flags(BUILD)
-    units = sys.argv[1:] or [unit for unit in UNITS if re.split(r"[ /]", unit)[0] in flags or unit in flags]
+    units = sys.argv[1:] or [unit for unit in UNITS if rooms_of(unit)[0] in flags]
     checked = {path for unit in UNITS for path in sources_of(unit, files)}
     # Examples are no room: their own tests compile them with nothing but what is installed.
     other = ("tests/", "recipes/")
     missed = [path for path in files if path.endswith(".cpp") and not path.startswith(other) and path not in checked]
     assert not missed, f"in no unit: {missed}"
-    assert sys.argv[1:] or set(units) >= WITHOUT_TORCH, f"the build in {BUILD} has only {sorted(flags)}"
+    assert sys.argv[1:] or set(units) >= ALWAYS, f"the build in {BUILD} has only {sorted(flags)}"
     with concurrent.futures.ThreadPoolExecutor(max_workers=2) as pool:
         results = list(pool.map(lambda unit: check(unit, files, flags), units))
     for unit, count, found in results:
