@@ -46,7 +46,7 @@ std::set<std::size_t> hosts_only_of(const Plan& plan,
 
 std::string advice_to_start_without(const Plan& plan, const std::set<std::uint32_t>& without,
                                     const std::vector<std::size_t>& hosts) {
-  const bool possible = plan.recipe.sync.on_loss == recipe::LossRule::go_on &&
+  const bool possible = plan.recipe.sync.on_loss == recipe::LossRule::continue_run &&
                         plan.recipe.hosts.backend != recipe::BackendKind::slurm;
   if (!possible) return "";
   std::set<std::uint32_t> missing = without;

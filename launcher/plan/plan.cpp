@@ -8,7 +8,7 @@
 
 #include "framework/store/file_hash.h"
 #include "launcher/recipe/recipe_sync_keys.h"
-#include "launcher/recipe/recipe_writer.h"
+#include "launcher/recipe/recipe_io.h"
 #include "launcher/base/json_fields.h"
 #include "schedules/forward_only.h"
 #include "schedules/schedule.h"

@@ -11,7 +11,7 @@
 #include "framework/net/process_name.h"
 #include "framework/store/sample.h"
 #include "framework/sync/sync_settings.h"
-#include "launcher/recipe/link_table.h"
+#include "launcher/recipe/links.h"
 #include "launcher/recipe/recipe.h"
 #include "models/model_description.h"
 #include "schedules/action.h"

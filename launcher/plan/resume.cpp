@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "framework/store/checkpoint.h"
-#include "launcher/recipe/recipe_writer.h"
+#include "launcher/recipe/recipe_io.h"
 
 namespace strait::plan {
 namespace {

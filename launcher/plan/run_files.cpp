@@ -9,7 +9,7 @@
 #include "framework/store/atomic_file.h"
 #include "framework/store/file_hash.h"
 #include "launcher/base/build_id.h"
-#include "launcher/recipe/recipe_writer.h"
+#include "launcher/recipe/recipe_io.h"
 #include "launcher/plan/resume.h"
 #include "launcher/base/errors.h"
 

@@ -6,7 +6,7 @@
 #include "framework/net/run_id.h"
 #include "framework/store/manifest.h"
 #include "launcher/plan/plan.h"
-#include "launcher/recipe/recipe_reader.h"
+#include "launcher/recipe/recipe_io.h"
 
 namespace strait::plan {
 

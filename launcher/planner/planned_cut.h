@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "launcher/recipe/link_table.h"
+#include "launcher/recipe/links.h"
 #include "launcher/recipe/recipe.h"
 #include "models/model_description.h"
 
