@@ -56,7 +56,7 @@ struct ForecastInput {
   double shard_reduce_bytes(double code_bytes, double ranges) const;
   // A shard_reduce of `count` values in buckets.
   double bucketed_bytes(double count, double bits, double bucket) const;
-  // The messages that end a round: each member tells every other that it holds all of it.
+  // The messages that end a round: each member reports to every other that it holds all of it.
   double ready_bytes() const { return frame_bytes(others()); }
 };
 

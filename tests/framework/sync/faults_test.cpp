@@ -25,7 +25,7 @@ constexpr int kFaultRounds = 25;
 constexpr int kMostRounds = 500;  // until enough of them were cut before their end
 
 struct Ending {
-  std::vector<std::string> said;
+  std::vector<std::string> errors;
   std::map<std::int64_t, std::vector<Snapshot>> saved;  // by steps made, by replica
 };
 
@@ -49,7 +49,7 @@ class Faults : public testing::TestWithParam<std::string> {
         layout, replicas, [] { return make_method(settings()); }, wrap, from, fault_step(first));
     Ending run;
     std::vector<std::map<std::int64_t, Snapshot>> saved(replicas);
-    run.said = set.in_parallel([&](std::size_t number, TinyReplica& replica) {
+    run.errors = set.in_parallel([&](std::size_t number, TinyReplica& replica) {
       std::mt19937_64 chance(number);
       std::normal_distribution<float> normal;
       std::vector<float> target(static_cast<std::size_t>(layout.size()));
@@ -82,7 +82,7 @@ TEST_P(Faults, CutInAnyPhaseLosesNothingAndForksNothing) {
   std::mt19937_64 chance(seed);
   const Layout layout = tiny_layout({20, 130, 64});
   const Ending whole = run(layout, kReplicas, {});
-  ASSERT_THAT(whole.said, Each(IsEmpty()));
+  ASSERT_THAT(whole.errors, Each(IsEmpty()));
   int faults = 0;
   for (int round = 0; round < kFaultRounds || faults < 6; ++round) {
     ASSERT_LT(round, kMostRounds) << faults << " were cut";
@@ -107,7 +107,7 @@ TEST_P(Faults, CutInAnyPhaseLosesNothingAndForksNothing) {
     if (last == kFaultSteps) continue;
     const Ending again = last == 0 ? run(layout, kReplicas, {})
                                    : run(layout, kReplicas, {}, cut.saved.at(last), last);
-    ASSERT_THAT(again.said, Each(IsEmpty()));
+    ASSERT_THAT(again.errors, Each(IsEmpty()));
     EXPECT_EQ(again.saved.at(kFaultSteps), whole.saved.at(kFaultSteps)) << "from step " << last;
   }
 }

@@ -38,7 +38,7 @@ Seen bytes_seen(const SyncSettings& settings, const Layout& layout, std::size_t 
   DirectRound stage(layout, members, [settings] { return make_method(settings); });
   start_at_random(stage, random);
   Quadratic problem(stage, 2, {.learning_rate = 0.001F, .adam = true});
-  const double head = kRoundMessageBytes + net::kHeaderBytes;
+  const double header = kRoundMessageBytes + net::kHeaderBytes;
   Seen seen;
   std::uint64_t counted = stage.opened();
   for (std::int64_t step = 0; step < last; ++step) {
@@ -47,11 +47,11 @@ Seen bytes_seen(const SyncSettings& settings, const Layout& layout, std::size_t 
     counted = stage.opened();
     if (step < first || !opened) continue;
     double bytes = 0;
-    for (std::size_t place = 0; place < members; ++place) {
-      bytes += static_cast<double>(stage.sent()[place]);
-      bytes += static_cast<double>(stage.sent_frames()[place]) * head;
+    for (std::size_t member = 0; member < members; ++member) {
+      bytes += static_cast<double>(stage.sent()[member]);
+      bytes += static_cast<double>(stage.sent_frames()[member]) * header;
     }
-    bytes = bytes / static_cast<double>(members) + static_cast<double>(members - 1) * head;
+    bytes = bytes / static_cast<double>(members) + static_cast<double>(members - 1) * header;
     seen.step_bytes += bytes / static_cast<double>(last - first);
     seen.round_bytes = std::max(seen.round_bytes, bytes);
   }

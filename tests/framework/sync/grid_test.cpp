@@ -25,10 +25,10 @@ TEST(Grid, RoundsValueOnce) {
     const Grid grid = random_grid(random, scale, bits);
     const auto level =
         static_cast<std::int32_t>(random() % (static_cast<std::uint64_t>(grid.most_level) + 1));
-    const auto place = static_cast<float>(level * 64 + grid.offset);
-    ASSERT_EQ(grid.value(level), std::fma(place, grid.step / 64, grid.threshold));
-    ASSERT_EQ(static_cast<double>(place) * static_cast<double>(grid.step / 64),
-              static_cast<double>(place * (grid.step / 64)));
+    const auto units = static_cast<float>(level * 64 + grid.offset);
+    ASSERT_EQ(grid.value(level), std::fma(units, grid.step / 64, grid.threshold));
+    ASSERT_EQ(static_cast<double>(units) * static_cast<double>(grid.step / 64),
+              static_cast<double>(units * (grid.step / 64)));
     ASSERT_TRUE(std::isfinite(grid.value(level)));
   }
 }

@@ -52,8 +52,8 @@ net::Frame coded(const std::vector<CodedSymbol>& message, std::span<const std::b
 // Whether the symbols are decoded as they were encoded.
 bool holds(const std::vector<CodedSymbol>& message, LaneReader& reader) {
   for (std::size_t i = 0; i < message.size(); ++i) {
-    const std::uint32_t place = reader.peek(i * i % kLanes, message[i].bits);
-    if (place < message[i].below || place - message[i].below >= message[i].size) return false;
+    const std::uint32_t slot = reader.peek(i * i % kLanes, message[i].bits);
+    if (slot < message[i].below || slot - message[i].below >= message[i].size) return false;
     reader.take(i * i % kLanes, message[i].below, message[i].size, message[i].bits);
   }
   return true;

@@ -358,11 +358,11 @@ TEST_P(MethodLaws, OwnerRefusesMalformedContributions) {
       frames.push_back(each.exchanges[static_cast<std::size_t>(round.exchange)].own[part.index]);
     }
     damage(frames.back(), random);
-    const std::vector<std::span<const std::byte>> told(frames.begin(), frames.end());
+    const std::vector<std::span<const std::byte>> contributions(frames.begin(), frames.end());
     DirectReplica& owner = stage.replica(part.owner);
     net::Frame out;
     try {
-      owner.method->reduce(stage.rounds()[part.owner], part, told, owner.slots, out);
+      owner.method->reduce(stage.rounds()[part.owner], part, contributions, owner.slots, out);
     } catch (const SyncError& error) {
       EXPECT_EQ(error.kind(), SyncError::Kind::corrupt);
       ++refused;

@@ -18,8 +18,8 @@ Quadratic::Quadratic(DirectRound& stage, std::uint64_t seed, const Settings& set
     : stage_(stage), settings_(settings), random_(seed) {
   const std::vector<float> common = random_values(stage.layout(), random_);
   for (std::size_t i = 0; i < stage.size(); ++i) {
-    auto& place = places_.emplace_back(random_values(stage.layout(), random_, settings.apart));
-    for (std::size_t j = 0; j < place.size(); ++j) place[j] += common[j];
+    auto& target = targets_.emplace_back(random_values(stage.layout(), random_, settings.apart));
+    for (std::size_t j = 0; j < target.size(); ++j) target[j] += common[j];
   }
 }
 
@@ -47,7 +47,7 @@ void Quadratic::make_gradient(std::size_t number, std::size_t present) {
   if (settings_.noise > 0) noise = random_values(stage_.layout(), random_, settings_.noise);
   const float share = replica.method->sums_gradients() ? 1.0F / static_cast<float>(present) : 1.0F;
   for (std::size_t i = 0; i < noise.size(); ++i) {
-    replica.gradient[i] = share * (replica.weights[i] - places_[number][i] + noise[i]);
+    replica.gradient[i] = share * (replica.weights[i] - targets_[number][i] + noise[i]);
   }
 }
 
@@ -76,12 +76,12 @@ double Quadratic::distance(const std::vector<float>& model) const {
   double away = 0;
   double size = 0;
   for (std::size_t i = 0; i < model.size(); ++i) {
-    double place = 0;
-    for (const auto& each : places_) {
-      place += static_cast<double>(each[i]) / static_cast<double>(places_.size());
+    double target = 0;
+    for (const auto& each : targets_) {
+      target += static_cast<double>(each[i]) / static_cast<double>(targets_.size());
     }
-    away += (static_cast<double>(model[i]) - place) * (static_cast<double>(model[i]) - place);
-    size += place * place;
+    away += (static_cast<double>(model[i]) - target) * (static_cast<double>(model[i]) - target);
+    size += target * target;
   }
   return std::sqrt(away / size);
 }

@@ -35,7 +35,7 @@ class Quadratic {
   DirectRound& stage_;
   Settings settings_;
   std::mt19937_64 random_;
-  std::vector<std::vector<float>> places_;
+  std::vector<std::vector<float>> targets_;
 };
 
 }  // namespace strait::sync

@@ -119,7 +119,7 @@ ReplicaSet::ReplicaSet(const Layout& layout, std::size_t replicas, const Maker& 
 
 std::vector<std::string> ReplicaSet::in_parallel(
     const std::function<void(std::size_t, TinyReplica&)>& work) {
-  std::vector<std::string> said(size());
+  std::vector<std::string> errors(size());
   std::vector<std::thread> threads;
   for (std::size_t i = 0; i < size(); ++i) {
     if (replicas_[i] == nullptr) continue;
@@ -127,13 +127,13 @@ std::vector<std::string> ReplicaSet::in_parallel(
       try {
         work(i, *replicas_[i]);
       } catch (const std::exception& error) {
-        said[i] = error.what();
+        errors[i] = error.what();
         leave(i);
       }
     });
   }
   for (std::thread& thread : threads) thread.join();
-  return said;
+  return errors;
 }
 
 Layout tiny_layout(const std::vector<std::int64_t>& sizes) {

@@ -104,12 +104,12 @@ TEST(SyncRounds, SumsGradientsInReplicaOrderForAnyNumberAndSizes) {
     const Layout layout = tiny_layout({std::int64_t(chance() % 40 + 1),
                                        std::int64_t(chance() % 999), std::int64_t(chance() % 70)});
     ReplicaSet set(layout, replicas, named("allreduce"));
-    const auto said = set.in_parallel([&](std::size_t number, TinyReplica& replica) {
+    const auto errors = set.in_parallel([&](std::size_t number, TinyReplica& replica) {
       const std::vector<float> target = random_target(layout, number);
       for (std::int64_t step = 0; step < kRoundSteps; ++step)
         replica.step(numbered(step), target, 0.01F);
     });
-    EXPECT_THAT(said, Each(IsEmpty()));
+    EXPECT_THAT(errors, Each(IsEmpty()));
 
     std::vector<float> weights(static_cast<std::size_t>(layout.size()));
     for (std::int64_t step = 0; step < kRoundSteps; ++step) {
@@ -140,10 +140,10 @@ TEST(SyncRounds, GatherAllDeliversEveryContribution) {
     for (std::size_t i = 0; i < mean.size(); ++i) mean[i] += target[i];
   }
   for (float& value : mean) value /= 5;
-  const auto said = set.in_parallel([&](std::size_t number, TinyReplica& replica) {
+  const auto errors = set.in_parallel([&](std::size_t number, TinyReplica& replica) {
     replica.step(numbered(0), random_target(layout, number), 1);
   });
-  EXPECT_THAT(said, Each(IsEmpty()));
+  EXPECT_THAT(errors, Each(IsEmpty()));
   for (std::size_t number = 0; number < set.size(); ++number) {
     const std::span<float> got = set.replica(number).slots().values(kWeights);
     EXPECT_TRUE(std::ranges::equal(got, mean)) << number;
@@ -172,12 +172,12 @@ TEST(SyncRounds, RoundMayExceedTheLinkWindow) {
   for (const auto& [method, maker] : makers) {
     SCOPED_TRACE(method);
     ReplicaSet set(layout, 3, maker, {}, {}, {}, 1);
-    const auto said = set.in_parallel([&](std::size_t number, TinyReplica& replica) {
+    const auto errors = set.in_parallel([&](std::size_t number, TinyReplica& replica) {
       const std::vector<float> target = random_target(layout, number);
       for (std::int64_t step = 0; step < 4; ++step) replica.step(numbered(step), target, 0.01F);
       replica.engine().before_model_read(numbered(4));
     });
-    EXPECT_THAT(said, Each(IsEmpty()));
+    EXPECT_THAT(errors, Each(IsEmpty()));
     EXPECT_GE(set.replica(0).engine().traffic().rounds, 1);
   }
 }
@@ -212,9 +212,9 @@ TEST(SyncRounds, SendsAllContributionsBeforeAnyResultArrives) {
                             ++step) { replica.step(numbered(step), target, 0.5F); });
     });
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-    std::ptrdiff_t told = 0;
-    while (told < to_the_other && mesh[1][0]->receive_until(deadline)) ++told;
-    EXPECT_EQ(told, to_the_other);
+    std::ptrdiff_t received = 0;
+    while (received < to_the_other && mesh[1][0]->receive_until(deadline)) ++received;
+    EXPECT_EQ(received, to_the_other);
     mesh[1][0].reset();
     trainer.join();
   }
@@ -279,7 +279,7 @@ TEST(SyncRounds, EndingDuringARoundReportsNoLostReplica) {
 TEST(SyncRounds, ForkStopsAllReplicasAndNamesTheTensor) {
   const Layout layout = tiny_layout({16, 64, 32});
   ReplicaSet set(layout, 3, [] { return std::make_unique<Forking>(); });
-  const auto said = set.in_parallel([&](std::size_t number, TinyReplica& replica) {
+  const auto errors = set.in_parallel([&](std::size_t number, TinyReplica& replica) {
     std::vector<float> target(static_cast<std::size_t>(layout.size()));
     if (number == 2) target[static_cast<std::size_t>(layout.piece("piece.1").range.first) + 5] = 1;
     for (std::int64_t step = 0; step < kRoundSteps; ++step)
@@ -287,9 +287,9 @@ TEST(SyncRounds, ForkStopsAllReplicasAndNamesTheTensor) {
   });
   // The replica that found it first may have left during a round; the others may report that.
   for (const std::size_t number : {0, 1, 2}) {
-    EXPECT_THAT(said[number], testing::AnyOf(HasSubstr("piece.1"), HasSubstr("left")));
+    EXPECT_THAT(errors[number], testing::AnyOf(HasSubstr("piece.1"), HasSubstr("left")));
   }
-  EXPECT_THAT(said[2], HasSubstr("hold different bits of piece.1 before step 0"));
+  EXPECT_THAT(errors[2], HasSubstr("hold different bits of piece.1 before step 0"));
 }
 
 // A round hashes a few pieces only, the next rounds hash the others.
@@ -299,30 +299,30 @@ TEST(SyncRounds, FindsForkInAnyTensorWithinAFewRounds) {
   constexpr std::int64_t kRoundsToLookAtAll = 5;
   for (const std::size_t piece : {0, 17, 39}) {
     ReplicaSet set(layout, 2, [] { return std::make_unique<Forking>(); });
-    const auto said = set.in_parallel([&](std::size_t number, TinyReplica& replica) {
+    const auto errors = set.in_parallel([&](std::size_t number, TinyReplica& replica) {
       std::vector<float> target(static_cast<std::size_t>(layout.size()));
       if (number == 1) target[static_cast<std::size_t>(layout.pieces()[piece].range.first)] = 1;
       for (std::int64_t step = 0; step < kRoundsToLookAtAll; ++step) {
         replica.step(numbered(step), target, 0.5F);
       }
     });
-    EXPECT_THAT(said, testing::Contains(HasSubstr("different bits of piece." +
-                                                  std::to_string(piece) + " before")));
+    EXPECT_THAT(errors, testing::Contains(HasSubstr("different bits of piece." +
+                                                    std::to_string(piece) + " before")));
   }
 }
 
 TEST(SyncRounds, WaitForAReplicaThatLeftFails) {
   const Layout layout = tiny_layout({16, 64, 32});
   ReplicaSet set(layout, 4, named("allreduce"));
-  const auto said = set.in_parallel([&](std::size_t number, TinyReplica& replica) {
+  const auto errors = set.in_parallel([&](std::size_t number, TinyReplica& replica) {
     const std::vector<float> target(static_cast<std::size_t>(layout.size()));
     for (std::int64_t step = 0; step < kRoundSteps; ++step) {
       if (number == 1 && step == 3) throw std::runtime_error("died");
       replica.step(numbered(step), target, 0.5F);
     }
   });
-  EXPECT_EQ(said[1], "died");
-  for (const std::size_t number : {0, 2, 3}) EXPECT_THAT(said[number], testing::Not(IsEmpty()));
+  EXPECT_EQ(errors[1], "died");
+  for (const std::size_t number : {0, 2, 3}) EXPECT_THAT(errors[number], testing::Not(IsEmpty()));
 }
 
 // The engine's thread drains the links then.
@@ -366,7 +366,7 @@ TEST(SyncRounds, NamesTheAwaitedLink) {
     const net::Link* awaited = set.replica(number).engine().awaited_link();
     return awaited != nullptr && awaited->state().peer.find("0.2") != std::string::npos;
   };
-  const auto said = set.in_parallel([&](std::size_t number, TinyReplica& replica) {
+  const auto errors = set.in_parallel([&](std::size_t number, TinyReplica& replica) {
     const std::vector<float> target(static_cast<std::size_t>(layout.size()));
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     while (number == 2 && !(awaits_the_last(0) && awaits_the_last(1))) {
@@ -375,14 +375,14 @@ TEST(SyncRounds, NamesTheAwaitedLink) {
     }
     replica.step(numbered(0), target, 0.5F);
   });
-  EXPECT_THAT(said, Each(IsEmpty()));
+  EXPECT_THAT(errors, Each(IsEmpty()));
 }
 
 // Parts of the gradient must not be encoded before the trainer has reported them ready.
 TEST(SyncRounds, EncodesRangeOnlyWhenItIsReady) {
   const Layout layout = tiny_layout({16, std::int64_t{3} << 20});
   ReplicaSet set(layout, 2, named("allreduce"));
-  const auto said = set.in_parallel([&](std::size_t number, TinyReplica& replica) {
+  const auto errors = set.in_parallel([&](std::size_t number, TinyReplica& replica) {
     for (std::int64_t step = 0; step < 3; ++step) {
       const std::span<float> gradient = replica.slots().values(kGradient);
       replica.engine().gradient_begins(numbered(step));
@@ -403,7 +403,7 @@ TEST(SyncRounds, EncodesRangeOnlyWhenItIsReady) {
       replica.engine().updated(numbered(step), false);
     }
   });
-  EXPECT_THAT(said, Each(IsEmpty()));
+  EXPECT_THAT(errors, Each(IsEmpty()));
 }
 
 // Otherwise it would not overlap with the compute of the next step.
@@ -411,12 +411,12 @@ TEST(SyncRounds, LateRoundDoesNotWaitForTheNextGradient) {
   const Layout layout = tiny_layout({16, std::int64_t{3} << 20});
   ReplicaSet set(layout, 2, named("cocktail"));
   const std::vector<float> target(static_cast<std::size_t>(layout.size()));
-  const auto said = set.in_parallel([&](std::size_t, TinyReplica& replica) {
+  const auto errors = set.in_parallel([&](std::size_t, TinyReplica& replica) {
     replica.step(numbered(0), target, 0.5F);
     replica.engine().gradient_begins(numbered(1));
     EXPECT_TRUE(replica.engine().round_complete_now()) << "must not wait for the gradient";
   });
-  EXPECT_THAT(said, Each(IsEmpty()));
+  EXPECT_THAT(errors, Each(IsEmpty()));
 }
 
 // The maximum number of replicas, each with a thread of its own and links to all others.
@@ -426,14 +426,14 @@ TEST(SyncRounds, SynchronisesUpTo128Replicas) {
       SCOPED_TRACE(testing::Message() << replicas << " replicas, " << method);
       const Layout layout = tiny_layout({30, 3000, 70});
       ReplicaSet set(layout, replicas, named(method));
-      const auto said = set.in_parallel([&](std::size_t number, TinyReplica& replica) {
+      const auto errors = set.in_parallel([&](std::size_t number, TinyReplica& replica) {
         const std::vector<float> target = random_target(layout, number);
         for (std::int64_t step = 0; step < kRoundSteps; ++step) {
           replica.step(numbered(step), target, 0.001F);
         }
         replica.engine().before_model_read(numbered(kRoundSteps + 1));
       });
-      ASSERT_THAT(said, Each(IsEmpty()));
+      ASSERT_THAT(errors, Each(IsEmpty()));
       const std::string model = set.replica(0).engine().method().model_slot();
       const std::span<const float> first = std::as_const(set.replica(0).slots()).values(model);
       EXPECT_TRUE(std::ranges::any_of(first, [](float value) { return value != 0; }));
