@@ -20,7 +20,7 @@ void BrokenPaths::leave(std::uint32_t replica) {
 // one better than the other. Then the highest number leaves: that goes the same way every time, and
 // where two sites of several replicas lose each other it takes those of one site, one by one,
 // instead of some of both.
-std::optional<BrokenPaths::Verdict> BrokenPaths::judge(Time now) const {
+std::optional<BrokenPaths::BrokenReplica> BrokenPaths::judge(Time now) const {
   if (said_.empty() || now - latest_ < kSeeForOurselves) return std::nullopt;
   std::map<std::uint32_t, std::set<std::uint32_t>> broken;
   for (const auto& [path, words] : said_) {
@@ -34,12 +34,12 @@ std::optional<BrokenPaths::Verdict> BrokenPaths::judge(Time now) const {
     worst = replica;
     most = others.size();
   }
-  Verdict verdict{worst, {}};
+  BrokenReplica broken_replica{worst, {}};
   for (const auto& [path, words] : said_) {
-    if (path.second == worst) return Verdict{worst, words};
-    if (path.first == worst) verdict.words = words;
+    if (path.second == worst) return BrokenReplica{worst, words};
+    if (path.first == worst) broken_replica.words = words;
   }
-  return verdict;
+  return broken_replica;
 }
 
 }  // namespace strait::control

@@ -27,11 +27,11 @@ class BrokenPaths {
   // That replica takes no part any more: neither its word counts, nor what was said of it.
   void leave(std::uint32_t replica);
 
-  struct Verdict {
+  struct BrokenReplica {
     std::uint32_t replica = 0;
     std::string words;  // what was said
   };
-  std::optional<Verdict> judge(Time now) const;
+  std::optional<BrokenReplica> judge(Time now) const;
 
  private:
   // The first words of one replica about another one.

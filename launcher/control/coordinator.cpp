@@ -1,17 +1,406 @@
 #include "launcher/control/coordinator.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
 #include <utility>
 
-#include "launcher/control/control_room.h"
+#include "launcher/base/errors.h"
 
 namespace strait::control {
+namespace {
 
-Coordinator::Coordinator(std::vector<Station> stations, CoordinatorOptions options,
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t kTailLines = 20;
+constexpr auto kTick = std::chrono::milliseconds(50);
+constexpr auto kReportEvery = std::chrono::seconds(1);
+// The last message of a process may still be in transit when its exit is noticed; it says why the
+// process left, which the exit status does not.
+constexpr auto kLastMessageDelay = std::chrono::milliseconds(300);
+constexpr const char* kReplicaLeftMeanwhile = "a replica left while it was written";
+
+}  // namespace
+
+Coordinator::Coordinator(std::vector<WorkerHandle> handles, CoordinatorOptions options,
                          std::vector<RunObserver*> observers)
-    : control_(std::make_unique<ControlRoom>(std::move(stations), std::move(options),
-                                             std::move(observers))) {}
-Coordinator::~Coordinator() = default;
+    : workers_(std::move(handles)),
+      options_(std::move(options)),
+      observers_(std::move(observers)),
+      inbox_(workers_.links()),
+      steps_(workers_.present()),
+      checkpoints_(workers_.present().size()),
+      watchdog_(workers_.names(), options_.limits, Clock::now()),
+      membership_(workers_.present(), options_.survives_lost_replicas),
+      last_step_(options_.from),
+      rejoin_(workers_, inbox_, watchdog_, membership_, observers_, options_) {}
 
-Outcome Coordinator::run(const std::atomic<int>& stops) { return control_->run(stops); }
+Outcome Coordinator::run(const std::atomic<int>& stops) {
+  while (!over()) {
+    for (const WorkerMessage& message : inbox_.take_until(Clock::now() + kTick)) handle(message);
+    rejoin_.poll_started(phase_ == Phase::training);
+    // After the messages: what a process said before its exit explains the exit.
+    check_exits();
+    check_stops(stops.load());
+    check_watchdog();
+    report_every_second();
+  }
+  if (phase_ == Phase::leaving && !workers_.every(&Worker::gone)) {
+    observers_.notify(
+        &RunObserver::event, std::string("the launcher"),
+        Event{"lingered", "not every process left when all was done; the rest is killed"});
+  }
+  workers_.kill_all();
+  Outcome result = outcome();
+  observers_.notify(&RunObserver::ended, result);
+  return result;
+}
+
+// ---- messages
+
+void Coordinator::handle(const WorkerMessage& message) {
+  Worker& from = workers_.all()[message.worker];
+  if (from.evicted) return;
+  from.heard = Clock::now();
+  if (const auto* over = std::get_if<WorkerMessage::LinkOver>(&message.content)) {
+    from.link_over = true;
+    const base::ExitCode code = base::exit_code_of(over->error);
+    const bool effect = code == base::ExitCode::peer_lost;
+    // A worker that was aborted closes its link.
+    const bool expected =
+        from.done || from.failed || from.status || (effect && phase_ == Phase::aborting);
+    if (!expected) fail(from, code, over->error.what(), effect);
+    return;
+  }
+  if (const auto* malformed = std::get_if<WorkerMessage::Malformed>(&message.content)) {
+    from.link_over = true;
+    fail(from, base::ExitCode::internal, malformed->text, false);
+    return;
+  }
+  const auto& content = std::get<StageMessage>(message.content);
+  watchdog_.heard(from.handle.name, from.heard);
+  try {
+    if (!from.hello && !std::holds_alternative<Hello>(content) &&
+        !std::holds_alternative<Failed>(content)) {
+      throw base::MessageError("it spoke before it said hello");
+    }
+    std::visit([&](const auto& m) { on(from, m); }, content);
+  } catch (const base::MessageError& error) {
+    fail(from, base::ExitCode::internal, error.what(), false);
+  }
+}
+
+void Coordinator::on(Worker& from, const Hello& hello) {
+  if (from.hello || hello.process != from.handle.name) {
+    throw base::MessageError("it said hello as " + hello.process.describe());
+  }
+  from.hello = hello;
+  observers_.notify(&RunObserver::connected, hello);
+  if (hello.build != options_.build) {
+    fail(from, base::ExitCode::mismatch,
+         fmt::format("its program is build {}, the launcher is build {}; build both again from "
+                     "the same sources",
+                     hello.build, options_.build),
+         false);
+  }
+}
+
+void Coordinator::on(Worker& from, const Ready& ready) {
+  if (phase_ == Phase::training) return rejoin_.on_ready(from, ready);
+  from.ready = ready;
+  if (!workers_.every(&Worker::is_ready) || phase_ != Phase::connecting) return;
+  const Peers peers = workers_.peers(options_.locate_endpoints);
+  phase_ = Phase::training;
+  watchdog_.restart(Clock::now());
+  workers_.broadcast(peers);
+  observers_.notify(&RunObserver::training, options_.from, options_.to);
+  notify_absent_replicas();
+}
+
+void Coordinator::on(Worker& from, const Progress& progress) {
+  from.progress = progress;
+  if (from.rejoining) return;  // it may wait for its checkpoint arbitrarily long
+  watchdog_.progress(from.handle.name, progress, from.heard);
+}
+
+void Coordinator::on(Worker& from, const StepDone& done) {
+  const std::optional<StepLine> line = steps_.add(from.handle.name, done);
+  if (!line) return;
+  last_step_ = line->step;
+  observers_.notify(&RunObserver::step, *line);
+}
+
+// The first stage of every replica reports it, so that it arrives whichever replica is lost.
+void Coordinator::on(Worker& /*from*/, const Evaluated& evaluated) {
+  if (last_evaluation_ == evaluated.step) return;
+  last_evaluation_ = evaluated.step;
+  observers_.notify(&RunObserver::evaluated, evaluated);
+}
+
+void Coordinator::on(Worker& from, const ShardsWritten& shards) {
+  if (!is_current(shards.step, shards.epoch)) return;
+  const auto files = checkpoints_.written(from.handle.name, shards);
+  if (files && phase_ != Phase::aborting) commit(shards.step, *files);
+}
+
+void Coordinator::on(Worker& from, const ShardFailed& failed) {
+  if (!is_current(failed.step, failed.epoch)) return;
+  if (!checkpoints_.failed(failed.step, failed.epoch)) return;
+  drop(failed.step, {from.handle.name, failed.code, from.describe() + ": " + failed.text});
+}
+
+void Coordinator::on(Worker& from, const Event& event) {
+  observers_.notify(&RunObserver::event, from.describe(), event);
+}
+
+void Coordinator::on(Worker& from, const LostReplica& lost) {
+  const std::uint32_t reporter = from.handle.name.replica;
+  if (!membership_.has(lost.replica) || !membership_.has(reporter)) return;
+  broken_paths_.add(reporter, lost.replica, from.describe() + ": " + lost.text, Clock::now());
+}
+
+void Coordinator::on(Worker& from, const Failed& failed) {
+  from.failed = true;
+  fail(from, failed.code, failed.text, failed.code == base::ExitCode::peer_lost);
+}
+
+void Coordinator::on(Worker& from, const Done& /*done*/) {
+  from.done = true;
+  watchdog_.finished(from.handle.name);
+  check_done();
+}
+
+// ---- checkpoints
+
+bool Coordinator::is_current(store::Step step, std::uint32_t epoch) {
+  if (epoch == membership_.epoch()) return true;
+  if (checkpoints_.outdated(step, epoch)) {
+    workers_.broadcast(Dropped{step, kReplicaLeftMeanwhile, true, epoch});
+  }
+  return false;
+}
+
+void Coordinator::commit(store::Step step, const std::vector<store::ShardFile>& files) {
+  try {
+    options_.commit(step, files);
+  } catch (const std::exception& error) {
+    checkpoints_.failed(step, membership_.epoch());
+    const base::Failure failure = base::describe_failure(error);
+    drop(step, {std::nullopt, failure.code, "the launcher: " + failure.text});
+    return;
+  }
+  missed_ = 0;
+  last_drop_.reset();
+  last_checkpoint_ = step;
+  observers_.notify(&RunObserver::checkpointed, step);
+  Committed committed{step, membership_.epoch()};
+  // Before Committed is sent: it carries the replica that takes part from here on.
+  admit_from(committed);
+  workers_.broadcast(committed);
+}
+
+void Coordinator::drop(store::Step step, const Finding& why) {
+  ++missed_;
+  last_drop_ = why;
+  workers_.broadcast(Dropped{step, why.sentence, false, membership_.epoch()});
+  observers_.notify(&RunObserver::checkpoint_failed, step, why.sentence);
+  rejoin_.on_checkpoint_dropped();
+  if (missed_ < options_.missed_checkpoints) return;
+  fail({why.process, why.code,
+        fmt::format("{} checkpoints in a row could not be written; {}", missed_, why.sentence)});
+}
+
+void Coordinator::admit_from(Committed& committed) {
+  if (committed.step >= options_.to || phase_ != Phase::training) return;
+  const std::optional<std::uint32_t> replica = rejoin_.take_waiting();
+  if (!replica) return;
+  membership_.join(*replica);
+  std::size_t count = 0;
+  for (Worker& worker : workers_.all()) {
+    if (membership_.has(worker.handle.name.replica)) ++count;
+    if (std::exchange(worker.rejoining, false)) steps_.join(worker.handle.name, committed.step);
+  }
+  const Regroup regroup = membership_.regroup();
+  checkpoints_.regroup(regroup.epoch, count);
+  committed.arrives = replica;
+  committed.next_epoch = regroup.epoch;
+  workers_.broadcast(regroup);
+  observers_.notify(&RunObserver::replica_joined,
+                    ReplicaJoined{*replica, committed.step, regroup.replicas});
+}
+
+// ---- polled in every turn of the loop
+
+void Coordinator::check_exits() {
+  workers_.poll_exits();
+  for (Worker& worker : workers_.all()) {
+    if (!worker.status || worker.killed || worker.failed || worker.evicted) continue;
+    const bool well = worker.done && worker.status->code == 0;
+    const bool may_explain = !worker.status->signal && Clock::now() - worker.ended < kLastMessageDelay;
+    if (well || may_explain) continue;
+    // After Abort an exit is what was asked for.
+    if (phase_ == Phase::aborting && !worker.status->signal) continue;
+    worker.failed = true;
+    const std::string early = worker.status->code == 0 ? " before its work was done" : "";
+    fail(worker, worker.status->exit_code(), worker.status->sentence() + early, false);
+  }
+}
+
+void Coordinator::check_stops(int stops) {
+  const bool ending = phase_ == Phase::leaving || phase_ == Phase::aborting;
+  if (ending || stops <= stops_handled_) return;
+  const bool now = stops >= 2 || phase_ == Phase::connecting;  // nothing is trained yet
+  stops_handled_ = stops;
+  observers_.notify(&RunObserver::stopping, now);
+  if (now) {
+    fail({std::nullopt, base::ExitCode::interrupted, "stopped at once, as asked"});
+  } else {
+    rejoin_.cancel("the run is asked to stop");
+    workers_.broadcast(StopAfterStep{});
+  }
+}
+
+void Coordinator::check_watchdog() {
+  if (phase_ == Phase::leaving || phase_ == Phase::aborting) return;
+  for (const Worker& worker : workers_.all()) {
+    if (worker.gone()) watchdog_.finished(worker.handle.name);
+  }
+  // First the broken paths: waiting over one of them looks like a stall, too.
+  if (const auto cut_off = broken_paths_.judge(Clock::now())) {
+    return fail({net::ProcessName{0, cut_off->replica}, base::ExitCode::peer_lost, cut_off->words,
+                 true});
+  }
+  const auto stall = watchdog_.judge(Clock::now(), steps_.median_seconds());
+  if (!stall) return;
+  Worker& worker = workers_.at(stall->process);
+  fail(worker, base::ExitCode::stalled, stall->sentence, false);
+  if (stall->silent) workers_.kill(worker);
+}
+
+void Coordinator::report_every_second() {
+  const auto now = Clock::now();
+  if (now - reported_ < kReportEvery) return;
+  reported_ = now;
+  if (phase_ == Phase::training) evict_on_request();
+  if (phase_ == Phase::training) rejoin_.poll_requests(stops_handled_ > 0);
+  observers_.notify(&RunObserver::reports, workers_.reports(now));
+}
+
+void Coordinator::evict_on_request() {
+  if (!options_.leave_requests) return;
+  for (const std::uint32_t replica : options_.leave_requests()) {
+    const Finding request{net::ProcessName{0, replica}, base::ExitCode::peer_lost,
+                          "it was asked to"};
+    if (membership_.survives(request)) evict_replica(request);
+  }
+}
+
+void Coordinator::check_done() {
+  const bool all = std::ranges::all_of(workers_.all(), [](const Worker& one) {
+    return one.done || one.evicted || one.rejoining;
+  });
+  if (!all || phase_ != Phase::training) return;
+  rejoin_.cancel("the run is over");
+  phase_ = Phase::leaving;
+  deadline_ = Clock::now() + options_.exit_timeout;
+}
+
+void Coordinator::notify_absent_replicas() {
+  std::set<std::uint32_t> absent;
+  for (const Worker& worker : workers_.all()) {
+    if (worker.evicted) absent.insert(worker.handle.name.replica);
+  }
+  if (absent.empty()) return;
+  observers_.notify(&RunObserver::replicas_absent,
+                    ReplicasAbsent{{absent.begin(), absent.end()}, membership_.regroup().replicas});
+}
+
+bool Coordinator::over() const {
+  if (phase_ != Phase::leaving && phase_ != Phase::aborting) return false;
+  if (!workers_.every(&Worker::gone)) return Clock::now() >= deadline_;
+  return phase_ == Phase::leaving || std::ranges::all_of(workers_.all(), [](const Worker& one) {
+           return one.link_over || one.evicted || Clock::now() - one.ended >= kLastMessageDelay;
+         });
+}
+
+// ---- failures
+
+void Coordinator::fail(const Worker& worker, base::ExitCode code, const std::string& text,
+                       bool effect) {
+  // The text may begin with the name of the process already.
+  const std::string name = worker.handle.name.describe();
+  const bool named = text.rfind(name, 0) == 0;
+  const std::string rest = named ? text.substr(name.size()) : ": " + text;
+  fail({worker.handle.name, code, worker.describe() + rest, effect});
+}
+
+void Coordinator::fail(const Finding& finding) {
+  if (finding.process && workers_.at(*finding.process).rejoining) {
+    return rejoin_.cancel(finding.sentence);
+  }
+  if (phase_ == Phase::training && membership_.survives(finding)) return evict_replica(finding);
+  root_cause_.add(finding);
+  if (phase_ == Phase::aborting) return;
+  phase_ = Phase::aborting;
+  deadline_ = Clock::now() + options_.abort_timeout;
+  const std::string origin =
+      finding.process ? workers_.at(*finding.process).describe() : std::string("the launcher");
+  workers_.broadcast(Abort{finding.code, finding.sentence, origin});
+}
+
+void Coordinator::evict_replica(const Finding& finding) {
+  const std::uint32_t replica = finding.process->replica;
+  const std::uint32_t before = membership_.epoch();
+  membership_.leave(replica);
+  broken_paths_.leave(replica);
+  watchdog_.unblock(Clock::now());  // the others may have waited for it all the time
+  std::size_t left = 0;
+  for (Worker& worker : workers_.all()) {
+    if (membership_.has(worker.handle.name.replica)) {
+      ++left;
+      continue;
+    }
+    if (worker.evicted || worker.rejoining) continue;
+    workers_.evict(worker, Abort{finding.code, finding.sentence, "its replica"});
+    watchdog_.finished(worker.handle.name);
+    for (const StepLine& line : steps_.leave(worker.handle.name)) {
+      last_step_ = line.step;
+      observers_.notify(&RunObserver::step, line);
+    }
+  }
+  const Regroup regroup = membership_.regroup();
+  // Parts of checkpoints of the former epoch are withdrawn before any worker acts in the new one.
+  for (const store::Step step : checkpoints_.regroup(regroup.epoch, left)) {
+    workers_.broadcast(Dropped{step, kReplicaLeftMeanwhile, true, before});
+  }
+  workers_.broadcast(regroup);
+  observers_.notify(&RunObserver::replica_left,
+                    ReplicaLeft{replica, last_step_, finding.sentence, regroup.replicas});
+  rejoin_.on_membership_changed();
+  check_done();
+}
+
+Outcome Coordinator::outcome() const {
+  Outcome result;
+  result.stopped = stops_handled_ > 0;
+  result.step = last_step_;
+  result.checkpoint = last_checkpoint_;
+  std::optional<Finding> cause = root_cause_.cause();
+  if (!cause && last_drop_) {
+    cause = last_drop_;
+    cause->sentence = "training went well, but its last checkpoint failed: " + cause->sentence;
+  }
+  if (!cause) return result;
+  result.code = cause->code;
+  result.cause = cause->sentence;
+  result.followers = root_cause_.followers();
+  result.culprit = cause->process;
+  if (!cause->process) return result;
+  const Worker& worker = workers_.at(*cause->process);
+  result.host = worker.host();
+  if (worker.handle.process) result.log_tail = worker.handle.process->log_tail(kTailLines);
+  return result;
+}
 
 }  // namespace strait::control

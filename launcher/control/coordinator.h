@@ -2,85 +2,112 @@
 
 #include <atomic>
 #include <chrono>
-#include <filesystem>
-#include <functional>
-#include <map>
-#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "framework/net/link.h"
+#include "launcher/control/broken_paths.h"
+#include "launcher/control/checkpoint_ledger.h"
+#include "launcher/control/coordinator_options.h"
+#include "launcher/control/membership.h"
 #include "launcher/control/outcome.h"
+#include "launcher/control/rejoin.h"
+#include "launcher/control/root_cause.h"
 #include "launcher/control/run_observer.h"
+#include "launcher/control/step_ledger.h"
 #include "launcher/control/watchdog.h"
-#include "launcher/process/backend.h"
+#include "launcher/control/worker_inbox.h"
+#include "launcher/control/workers.h"
 
 namespace strait::control {
 
-// One process of the run: what we hold of it.
-struct Station {
-  net::ProcessName name;
-  // The control link to it; null: its replica takes no part when the run begins.
-  std::unique_ptr<net::Link> link;
-  std::unique_ptr<process::Process> process;  // it was started already; null in tests without processes
-  std::string public_key;            // by which others know it
-};
-
-// A replica that comes to others which train.
-struct Comers {
-  std::vector<Station> stations;
-  // What each process of the others has to listen on for it: links, each with the address.
-  std::map<net::ProcessName, std::map<std::string, std::string>> binds = {};
-  std::vector<Event> notes = {};  // what the user has to know of their hosts
-};
-
-class ControlRoom;
-
-struct CoordinatorOptions {
-  store::Step from{};  // updates already made when this launch begins
-  store::Step to{};    // updates to make in all
-  std::string build;   // what every process must say it is
-  WatchdogLimits limits;
-  std::chrono::milliseconds grace{4'000};      // from Abort to kill
-  std::chrono::milliseconds farewell{30'000};  // from the last Done to the last exit
-  // Replicas that somebody wants to leave, each told once; asked every second. Absent: nobody does.
-  std::function<std::vector<std::uint32_t>()> asked_to_leave;
-  // Likewise, and to come back.
-  std::function<std::vector<std::uint32_t>()> asked_to_return;
-  // Starts the processes of a replica that has left, or was never there; nothing holds their former
-  // links any more. Called on a thread of its own, for it may take a while; once at a time.
-  // UserError: why that cannot be.
-  std::function<Comers(std::uint32_t)> bring_back;
-  std::chrono::milliseconds admission{60'000};  // for all to answer that a replica may come
-  bool outlives_replicas = false;               // where one is lost the others go on
-  int missed_checkpoints = 3;                   // in a row; then the run ends
-  // Where the other ends of links have to connect to, given where all listen; absent: just there.
-  std::function<std::map<std::string, std::string>(std::map<std::string, std::string>)> meet;
-  // Makes the checkpoint exist: writes the manifest over the shards of all processes. Throws
-  // store::StoreError; the checkpoint is then dropped and training goes on.
-  std::function<void(store::Step, const std::vector<store::ShardFile>&)> commit;
-};
-
-// The control plane's one end: brings the processes together, collects what they say, commits
-// checkpoints, passes on stop requests, and when one fails finds the first cause and ends all the
-// others within ten seconds.
+// The control plane's centre: connects the workers, collects their reports, commits checkpoints,
+// forwards stop requests and, when a worker fails, determines the root cause and ends all others
+// within ten seconds.
 //
-// `stops` counts what the user asked for, from signal handlers: 1 means finish the step, checkpoint
-// and leave; 2 means leave now.
+// run() is one loop on one thread: messages, exits of processes, stop requests, watchdog. The state
+// belongs to the parts: Workers (links and processes), StepLedger and CheckpointLedger (what is
+// complete), Watchdog and BrokenPaths (who is stuck or cut off), Membership and Rejoin (replicas),
+// RootCause. What is left here is the phase of the run and the order of the parts' calls.
 class Coordinator {
  public:
-  Coordinator(std::vector<Station> stations, CoordinatorOptions options,
+  Coordinator(std::vector<WorkerHandle> handles, CoordinatorOptions options,
               std::vector<RunObserver*> observers);
   Coordinator(const Coordinator&) = delete;
   Coordinator& operator=(const Coordinator&) = delete;
-  ~Coordinator();  // leaves no process and no thread behind
+  ~Coordinator() = default;  // leaves no process and no thread behind
 
-  // From the first hello to the last exit. Once. Errors of the stages are in the outcome; only
-  // broken invariants and errors of the observers are thrown, after every process has been ended.
+  // From the first Hello to the exit of the last process. Once. Errors of workers are in the
+  // outcome; only broken invariants and errors of observers are thrown, after all processes ended.
+  //
+  // `stops` counts the user's requests, from signal handlers: 1 = finish the step, checkpoint and
+  // leave; 2 = leave now.
   Outcome run(const std::atomic<int>& stops);
 
  private:
-  std::unique_ptr<ControlRoom> control_;
+  // connecting: until every worker is Ready. leaving: every worker is Done. aborting: the run
+  // failed, Abort is sent.
+  enum class Phase { connecting, training, leaving, aborting };
+
+  void handle(const WorkerMessage& message);
+  void on(Worker& from, const Hello& hello);
+  void on(Worker& from, const Ready& ready);
+  void on(Worker& from, const Progress& progress);
+  void on(Worker& from, const StepDone& done);
+  void on(Worker& from, const Evaluated& evaluated);
+  void on(Worker& from, const ShardsWritten& shards);
+  void on(Worker& from, const ShardFailed& failed);
+  void on(Worker& from, const Event& event);
+  void on(Worker& from, const LostReplica& lost);
+  void on(Worker& from, const Failed& failed);
+  void on(Worker& from, const Done& done);
+
+  // Whether the present members wrote that; if not, they are told once to write it again.
+  bool is_current(store::Step step, std::uint32_t epoch);
+  void commit(store::Step step, const std::vector<store::ShardFile>& files);
+  void drop(store::Step step, const Finding& why);
+  // A waiting replica takes part from this checkpoint on.
+  void admit_from(Committed& committed);
+
+  void check_exits();
+  void check_stops(int stops);
+  void check_watchdog();
+  void check_done();
+  void report_every_second();
+  void evict_on_request();
+  void notify_absent_replicas();
+  bool over() const;
+  Outcome outcome() const;
+
+  void fail(const Worker& worker, base::ExitCode code, const std::string& text, bool effect);
+  // Cancels the rejoin, evicts the replica, or ends the run: the least that the finding requires.
+  void fail(const Finding& finding);
+  void evict_replica(const Finding& finding);
+
+  Workers workers_;
+  const CoordinatorOptions options_;
+  const RunObservers observers_;
+  WorkerInbox inbox_;  // after workers_: its threads must end before their links are destroyed
+  StepLedger steps_;
+  CheckpointLedger checkpoints_;
+  Watchdog watchdog_;
+  Membership membership_;
+  BrokenPaths broken_paths_;  // between members
+  RootCause root_cause_;
+  Phase phase_ = Phase::connecting;
+  // While leaving or aborting: for the exit of the last process.
+  std::chrono::steady_clock::time_point deadline_;
+  std::chrono::steady_clock::time_point reported_;
+  store::Step last_step_;
+  std::optional<store::Step> last_checkpoint_;
+  std::optional<store::Step> last_evaluation_;
+  // The latest failure of a checkpoint; none since one succeeded.
+  std::optional<Finding> last_drop_;
+  // Failed checkpoints in a row.
+  int missed_ = 0;
+  // Of the user's stop requests those that were handled.
+  int stops_handled_ = 0;
+  Rejoin rejoin_;  // last: its destructor waits for start_replica, which uses what is above
 };
 
 }  // namespace strait::control

@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "launcher/control/control_message.h"
@@ -19,35 +20,36 @@ struct ProcessReport {
   double silent_seconds = 0;  // since its last message
 };
 
-// Replicas that the run begins without.
+// Replicas that are absent when the run begins.
 struct ReplicasAbsent {
   std::vector<std::uint32_t> absent;
   std::vector<std::uint32_t> there;
 };
 
-// A replica that the run goes on without.
+// A replica left; the run continues without it.
 struct ReplicaLeft {
   std::uint32_t replica = 0;
-  store::Step step{};  // updates that all had made by then
+  store::Step step{};  // updates made by all by then
   std::string why;     // one sentence
   std::vector<std::uint32_t> left;
 };
 
-// A replica that was not there and takes part (again).
+// A replica that was absent takes part from now on.
 struct ReplicaJoined {
   std::uint32_t replica = 0;
-  store::Step step{};  // updates that the others had made by then
+  store::Step step{};  // updates made by the others by then
   std::vector<std::uint32_t> replicas;
 };
 
-// A replica that is not there is being brought (back); `failed`: it does not come, in one sentence.
+// A rejoin of an absent replica begins or, where `failed` says why in one sentence, has failed.
 struct ReplicaReturns {
   std::uint32_t replica = 0;
   std::string failed;
 };
 
-// Who looks on while a run goes: the console, the files of the run. Called on the coordinator's
-// thread, one call at a time; must return at once (nothing slower than appending a line to a file).
+// Receives what happens in a run: the console and the run's files implement it. Called on the
+// coordinator's thread, one call at a time; must return at once (nothing slower than appending a
+// line to a file).
 class RunObserver {
  public:
   RunObserver() = default;
@@ -69,6 +71,20 @@ class RunObserver {
   virtual void replica_joined(const ReplicaJoined& /*joined*/) {}
   virtual void stopping(bool /*now*/) {}
   virtual void ended(const Outcome& /*outcome*/) {}
+};
+
+// Calls one function of all observers of a run, in the order in which they were given.
+class RunObservers {
+ public:
+  explicit RunObservers(std::vector<RunObserver*> observers) : observers_(std::move(observers)) {}
+
+  template <class... Arguments, class... Given>
+  void notify(void (RunObserver::*what)(Arguments...), const Given&... given) const {
+    for (RunObserver* observer : observers_) (observer->*what)(given...);
+  }
+
+ private:
+  std::vector<RunObserver*> observers_;
 };
 
 }  // namespace strait::control

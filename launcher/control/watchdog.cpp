@@ -90,7 +90,7 @@ void Watchdog::forgive(std::chrono::nanoseconds gap) {
   }
 }
 
-std::optional<Verdict> Watchdog::judge(Time now, double median_step_seconds) {
+std::optional<StallDiagnosis> Watchdog::judge(Time now, double median_step_seconds) {
   if (now - judged_ > kOwnPause) forgive(now - judged_);
   judged_ = now;
   if (auto verdict = missing(now)) return verdict;
@@ -98,7 +98,7 @@ std::optional<Verdict> Watchdog::judge(Time now, double median_step_seconds) {
   return stuck(now, median_step_seconds);
 }
 
-std::optional<Verdict> Watchdog::missing(Time now) const {
+std::optional<StallDiagnosis> Watchdog::missing(Time now) const {
   // Where the others took long, the last ones may too.
   const auto adapted = std::max<Time::duration>(limits_.start, kLateComerFactor * longest_hello_);
   std::vector<net::ProcessName> absent;
@@ -110,13 +110,13 @@ std::optional<Verdict> Watchdog::missing(Time now) const {
   }
   if (absent.empty()) return std::nullopt;
   const std::vector<std::string> names = descriptions(absent);
-  return Verdict{absent.front(),
+  return StallDiagnosis{absent.front(),
                  fmt::format("{} did not say hello within {:.0f} s of the start",
                              fmt::join(names, ", "), seconds_between(start, now)),
                  true};
 }
 
-std::optional<Verdict> Watchdog::silent(Time now) const {
+std::optional<StallDiagnosis> Watchdog::silent(Time now) const {
   const Watched* longest = nullptr;
   net::ProcessName who;
   for (const auto& [name, watched] : watched_) {
@@ -131,14 +131,14 @@ std::optional<Verdict> Watchdog::silent(Time now) const {
       longest->latest ? fmt::format(" (its last words: {} at step {})", longest->latest->phase,
                                     store::number(longest->latest->step))
                       : std::string();
-  return Verdict{who,
+  return StallDiagnosis{who,
                  fmt::format("{} has said nothing for {:.1f} s, though it speaks every second: "
                              "its process is stopped, stuck or cut off{}",
                              who.describe(), seconds_between(*longest->heard, now), last),
                  true};
 }
 
-std::optional<Verdict> Watchdog::stuck(Time now, double median_step_seconds) const {
+std::optional<StallDiagnosis> Watchdog::stuck(Time now, double median_step_seconds) const {
   const auto steps = std::chrono::duration_cast<Time::duration>(
       Seconds(kSteps * std::max(median_step_seconds, 0.0)));
   const auto limit = std::max<Time::duration>(limits_.progress, steps);
@@ -154,7 +154,7 @@ std::optional<Verdict> Watchdog::stuck(Time now, double median_step_seconds) con
   return blame(*first, now);
 }
 
-Verdict Watchdog::blame(net::ProcessName first, Time now) const {
+StallDiagnosis Watchdog::blame(net::ProcessName first, Time now) const {
   std::vector<net::ProcessName> chain{first};
   bool circle = false;
   while (!circle) {

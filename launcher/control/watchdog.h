@@ -18,7 +18,7 @@ struct WatchdogLimits {
 };
 
 // Who is to blame, and the sentence that says why.
-struct Verdict {
+struct StallDiagnosis {
   net::ProcessName process;
   std::string sentence;
   bool silent = false;  // it does not even talk: asking it to leave is of no use
@@ -41,7 +41,7 @@ class Watchdog {
 
   // Nothing: all is well as far as one can tell. Call several times a second; a long gap between
   // two calls means that we were stopped ourselves, and is not held against anybody.
-  std::optional<Verdict> judge(Time now, double median_step_seconds);
+  std::optional<StallDiagnosis> judge(Time now, double median_step_seconds);
 
  private:
   struct Watched {
@@ -53,10 +53,10 @@ class Watchdog {
     std::optional<Progress> latest;
   };
 
-  std::optional<Verdict> missing(Time now) const;
-  std::optional<Verdict> silent(Time now) const;
-  std::optional<Verdict> stuck(Time now, double median_step_seconds) const;
-  Verdict blame(net::ProcessName first, Time now) const;
+  std::optional<StallDiagnosis> missing(Time now) const;
+  std::optional<StallDiagnosis> silent(Time now) const;
+  std::optional<StallDiagnosis> stuck(Time now, double median_step_seconds) const;
+  StallDiagnosis blame(net::ProcessName first, Time now) const;
   void forgive(std::chrono::nanoseconds gap);
 
   std::map<net::ProcessName, Watched> watched_;

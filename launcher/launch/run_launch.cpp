@@ -161,7 +161,7 @@ control::Outcome launch_run(control::RunDirectory& directory, const plan::RunFil
   hosts.phase_ended("sent");
 
   StageStarter starter(run, directory, node_options, hosts, options);
-  std::vector<control::WorkerHandle> stations = starter.start_all();
+  std::vector<control::WorkerHandle> workers = starter.start_all();
   hosts.phase_ended("started");
 
   control::RunRecorder recorder(directory, run.run.hex(), generation);
@@ -181,7 +181,7 @@ control::Outcome launch_run(control::RunDirectory& directory, const plan::RunFil
       coordination_of(run, directory, generation, hosts, starter, options);
   control::Outcome outcome;
   {
-    control::Coordinator coordinator(std::move(stations), std::move(coordination), std::move(observers));
+    control::Coordinator coordinator(std::move(workers), std::move(coordination), std::move(observers));
     outcome = coordinator.run(signals.count());
   }
   if (hosts.file_transfer() != nullptr) finish_downloads(hosts, run, directory, signals, tell);

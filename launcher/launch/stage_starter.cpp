@@ -23,25 +23,25 @@ StageStarter::StageStarter(const plan::RunFile& run, const control::RunDirectory
     : run_(run), directory_(directory), node_(node), hosts_(hosts), options_(options) {}
 
 std::vector<control::WorkerHandle> StageStarter::start_all() {
-  std::vector<net::ProcessName> beginners;
-  std::vector<control::WorkerHandle> places;
+  std::vector<net::ProcessName> present;
+  std::vector<control::WorkerHandle> absent;
   for (const plan::Plan::Process& process : run_.plan.processes) {
     if (!options_.without.contains(process.name.replica)) {
-      beginners.push_back(process.name);
+      present.push_back(process.name);
       continue;
     }
-    places.emplace_back().name = process.name;
+    absent.emplace_back().name = process.name;
     // Nobody ever has this one; it keeps the place of that of whoever comes.
     keys_.insert_or_assign(process.name, net::CurveKeyPair::generate());
   }
-  std::vector<control::WorkerHandle> stations = start(beginners, false);
-  std::ranges::move(places, std::back_inserter(stations));
-  return stations;
+  std::vector<control::WorkerHandle> workers = start(present, false);
+  std::ranges::move(absent, std::back_inserter(workers));
+  return workers;
 }
 
 control::StartedReplica StageStarter::start_again(std::uint32_t replica) {
-  control::StartedReplica comers;
-  comers.notes = hosts_.rejoin_hosts(run_, replica);
+  control::StartedReplica result;
+  result.notes = hosts_.rejoin_hosts(run_, replica);
   std::vector<net::ProcessName> its;
   for (const plan::Plan::Process& process : run_.plan.processes) {
     if (process.name.replica == replica) its.push_back(process.name);
@@ -50,10 +50,10 @@ control::StartedReplica StageStarter::start_again(std::uint32_t replica) {
     const plan::Plan::Link& link = run_.plan.links[i];
     const reach::LinkRoute& route = hosts_.routes().at(i);
     const bool of_it = link.listens.replica == replica || link.connects.replica == replica;
-    if (of_it && !route.address.empty()) comers.binds[route.binds][link.name] = route.address;
+    if (of_it && !route.address.empty()) result.binds[route.binds][link.name] = route.address;
   }
-  comers.stations = start(its, true);
-  return comers;
+  result.workers = start(its, true);
+  return result;
 }
 
 plan::StageJob StageStarter::job_for(net::ProcessName process, std::size_t host, bool joins) const {
@@ -81,7 +81,7 @@ std::vector<control::WorkerHandle> StageStarter::start(const std::vector<net::Pr
   for (const net::ProcessName process : processes) {
     keys_.insert_or_assign(process, net::CurveKeyPair::generate());
   }
-  std::vector<control::WorkerHandle> stations;
+  std::vector<control::WorkerHandle> workers;
   std::vector<process::Launch> launches;
   for (const net::ProcessName process : processes) {
     const std::size_t host = run_.plan.process(process).host_index;
@@ -91,10 +91,10 @@ std::vector<control::WorkerHandle> StageStarter::start(const std::vector<net::Pr
     control.peer_public_key = keys_.at(process).public_key;
     control.terms = {{"build", base::build_id()}};
     control.hold = std::chrono::seconds(run_.plan.recipe.hosts.hold);
-    control::WorkerHandle& station = stations.emplace_back();
-    station.name = process;
-    station.public_key = control.peer_public_key;
-    station.link = hosts_.listener(host).expect(control);
+    control::WorkerHandle& worker = workers.emplace_back();
+    worker.name = process;
+    worker.public_key = control.peer_public_key;
+    worker.link = hosts_.listener(host).expect(control);
     process::Launch& launch = launches.emplace_back();
     launch.process = process;
     launch.host = host;
@@ -103,8 +103,8 @@ std::vector<control::WorkerHandle> StageStarter::start(const std::vector<net::Pr
     launch.log = directory_.log(process.text());
   }
   auto started = hosts_.backend().start_all(launches);
-  for (std::size_t i = 0; i < stations.size(); ++i) stations[i].process = std::move(started[i]);
-  return stations;
+  for (std::size_t i = 0; i < workers.size(); ++i) workers[i].process = std::move(started[i]);
+  return workers;
 }
 
 }  // namespace strait::launch

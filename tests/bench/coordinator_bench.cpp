@@ -58,7 +58,7 @@ class CoordinatorLoad {
       auto [ours, theirs] = net::memory_link(end_of(net::ProcessName::coordinator(), name, run),
                                              end_of(name, net::ProcessName::coordinator(), run));
       names_.push_back(name);
-      stations_.push_back({name, std::move(ours), nullptr});
+      workers_.push_back({name, std::move(ours), nullptr});
       stages_.push_back(std::move(theirs));
     }
   }
@@ -68,7 +68,7 @@ class CoordinatorLoad {
     CoordinatorOptions options;
     options.to = store::Step{steps};
     options.build = "bench";
-    Coordinator coordinator(std::move(stations_), std::move(options), {});
+    Coordinator coordinator(std::move(workers_), std::move(options), {});
     double spoken = 0;
     std::thread speaker([&] { spoken = speak(steps); });
     const double before = cpu_seconds(CLOCK_PROCESS_CPUTIME_ID);
@@ -103,7 +103,7 @@ class CoordinatorLoad {
   }
 
   std::vector<net::ProcessName> names_;
-  std::vector<Station> stations_;
+  std::vector<WorkerHandle> workers_;
   std::vector<std::unique_ptr<net::Link>> stages_;
 };
 

@@ -150,9 +150,9 @@ class CoordinatorTest : public testing::Test {
     play_as({index, 0}, std::move(play), std::move(process));
   }
   void play_as(net::ProcessName name, Play play, std::unique_ptr<process::Process> process = nullptr) {
-    stations_.push_back(station(name, std::move(play), std::move(process)));
+    workers_.push_back(worker(name, std::move(play), std::move(process)));
   }
-  WorkerHandle station(net::ProcessName name, Play play, std::unique_ptr<process::Process> process = nullptr) {
+  WorkerHandle worker(net::ProcessName name, Play play, std::unique_ptr<process::Process> process = nullptr) {
     const net::RunId run = net::RunId::random();
     net::MemoryEnd ours{net::ProcessName::coordinator(), run, 1, {}};
     net::MemoryEnd theirs{name, run, 1, {}};
@@ -173,7 +173,7 @@ class CoordinatorTest : public testing::Test {
   Outcome run() {
     Outcome outcome;
     {
-      Coordinator coordinator(std::move(stations_), options_, {&notes_});
+      Coordinator coordinator(std::move(workers_), options_, {&notes_});
       outcome = coordinator.run(stops_);
     }
     join();
@@ -190,10 +190,10 @@ class CoordinatorTest : public testing::Test {
       return gone ? std::exchange(asked, {}) : std::vector<std::uint32_t>{};
     };
     options_.start_replica = [this, play = std::move(play)](std::uint32_t replica) {
-      StartedReplica comers;
-      comers.stations.push_back(station({0, replica}, play));
-      comers.binds[{0, 0}] = {{"replica 0.0~0.1", "127.0.0.1"}};
-      return comers;
+      StartedReplica started;
+      started.workers.push_back(worker({0, replica}, play));
+      started.binds[{0, 0}] = {{"replica 0.0~0.1", "127.0.0.1"}};
+      return started;
     };
   }
   void join() {
@@ -202,7 +202,7 @@ class CoordinatorTest : public testing::Test {
   }
 
   CoordinatorOptions options_;
-  std::vector<WorkerHandle> stations_;
+  std::vector<WorkerHandle> workers_;
   std::vector<std::thread> threads_;
   std::atomic<int> stops_ = 0;
   Notes notes_;
@@ -564,7 +564,7 @@ TEST_F(CoordinatorTest, ARunBeginsWithoutAReplicaAndTakesItInLater) {
     EXPECT_EQ(committed.next_epoch, 1U);
     me.end_behind_step_2(1);
   });
-  stations_.push_back({{0, 1}, nullptr, nullptr, ""});
+  workers_.push_back({{0, 1}, nullptr, nullptr, ""});
   const Outcome outcome = run();
   EXPECT_EQ(outcome.code, base::ExitCode::done) << outcome.cause;
   EXPECT_THAT(notes_.said, Contains("absent 1"));

@@ -1,24 +1,24 @@
-#include "launcher/control/replica_circle.h"
+#include "launcher/control/membership.h"
 
 namespace strait::control {
 
-ReplicaCircle::ReplicaCircle(const std::vector<net::ProcessName>& processes, bool outlives)
-    : outlives_(outlives) {
+Membership::Membership(const std::vector<net::ProcessName>& processes, bool survives_loss)
+    : survives_loss_(survives_loss) {
   for (const net::ProcessName& process : processes) members_.insert(process.replica);
 }
 
-bool ReplicaCircle::outlives(const Finding& finding) const {
+bool Membership::survives(const Finding& finding) const {
   const bool lost = finding.code == base::ExitCode::peer_lost || finding.code == base::ExitCode::stalled ||
                     finding.code == base::ExitCode::out_of_memory;
-  return outlives_ && lost && members_.size() > 1 && finding.process &&
+  return survives_loss_ && lost && members_.size() > 1 && finding.process &&
          has(finding.process->replica);
 }
 
-void ReplicaCircle::leave(std::uint32_t replica) {
+void Membership::leave(std::uint32_t replica) {
   if (members_.erase(replica) > 0) ++epoch_;
 }
 
-void ReplicaCircle::join(std::uint32_t replica) {
+void Membership::join(std::uint32_t replica) {
   if (members_.insert(replica).second) ++epoch_;
 }
 

@@ -10,21 +10,22 @@
 
 namespace strait::control {
 
-// Something that went wrong with one process, or (nobody) with the launcher itself.
+// A failure of one process, or (without a process) of the launcher itself.
 struct Finding {
   std::optional<net::ProcessName> process;
   base::ExitCode code = base::ExitCode::internal;
+  // One sentence for users.
   std::string sentence;
-  // A neighbour that lost its peer tells the truth, but of an effect. It counts as the cause only
-  // as long as nothing better is known.
+  // True for a process that lost its peer: its report is true, but the peer's failure is the cause.
+  // It counts as the cause only while no better finding is known.
   bool effect = false;
 };
 
-// Of everything that goes wrong when a run breaks, the one thing that broke it. Messages overtake
-// each other: the neighbours often cry before the death itself is seen. Pure.
-class FirstCause {
+// Picks the root cause out of all findings of a failed run. Their order of arrival does not tell it:
+// peers often report a lost link before the exit of the process is noticed. Pure.
+class RootCause {
  public:
-  // True when this is now the cause.
+  // True if this finding is now the cause.
   bool add(const Finding& finding);
 
   const std::optional<Finding>& cause() const { return cause_; }
@@ -32,7 +33,7 @@ class FirstCause {
 
  private:
   std::optional<Finding> cause_;
-  std::vector<Finding> followers_;  // at most one for each process
+  std::vector<Finding> followers_;  // at most one per process
 };
 
 }  // namespace strait::control

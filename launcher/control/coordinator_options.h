@@ -1,0 +1,58 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "launcher/control/watchdog.h"
+#include "launcher/control/workers.h"
+
+namespace strait::control {
+
+// The started processes of a replica that is to rejoin.
+struct StartedReplica {
+  std::vector<WorkerHandle> workers;
+  // For each process of the other replicas: the links that it has to bind for this one, with the
+  // address of each.
+  std::map<net::ProcessName, std::map<std::string, std::string>> binds = {};
+  // Remarks for the user about the replica's hosts.
+  std::vector<Event> notes = {};
+};
+
+struct CoordinatorOptions {
+  // Updates already made when this launch begins.
+  store::Step from{};
+  // Updates to make in all.
+  store::Step to{};
+  // The build that every process must report.
+  std::string build;
+  WatchdogLimits limits;
+  // From Abort to kill.
+  std::chrono::milliseconds abort_timeout{4'000};
+  // From the last Done to the exit of the last process.
+  std::chrono::milliseconds exit_timeout{30'000};
+  // For the present workers to bind their links to a replica that rejoins.
+  std::chrono::milliseconds admit_timeout{60'000};
+  // Returns the replicas that were requested to leave since the last call; called every second.
+  // Absent: none ever is.
+  std::function<std::vector<std::uint32_t>()> leave_requests;
+  // Likewise those that were requested to rejoin.
+  std::function<std::vector<std::uint32_t>()> rejoin_requests;
+  // Starts the processes of an absent replica; their former links are closed by then. Runs on a
+  // thread of its own because it may take minutes; never twice at a time. UserError: why it failed.
+  std::function<StartedReplica(std::uint32_t)> start_replica;
+  // The run continues when a replica is lost and another one remains.
+  bool survives_lost_replicas = false;
+  // Checkpoints that may fail in a row; with this one the run ends.
+  int missed_checkpoints = 3;
+  // Translates endpoints as bound into endpoints to connect to (relays, tunnels). Absent: the same.
+  std::function<Endpoints(Endpoints)> locate_endpoints;
+  // Completes the checkpoint by writing the manifest over the shards of all processes.
+  // store::StoreError: the checkpoint is dropped and training continues.
+  std::function<void(store::Step, const std::vector<store::ShardFile>&)> commit;
+};
+
+}  // namespace strait::control

@@ -1,0 +1,134 @@
+#include "launcher/control/workers.h"
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+namespace strait::control {
+
+std::string Worker::host() const {
+  if (hello) return hello->host;
+  return handle.process ? handle.process->host() : std::string();
+}
+
+std::string Worker::describe() const {
+  const std::string name = handle.name.describe();
+  return host().empty() ? name : name + " (host " + host() + ")";
+}
+
+Workers::Workers(std::vector<WorkerHandle> handles) {
+  for (WorkerHandle& handle : handles) {
+    Worker& worker = workers_.emplace_back();
+    worker.handle = std::move(handle);
+    worker.evicted = worker.handle.link == nullptr;
+    worker.heard = std::chrono::steady_clock::now();
+  }
+}
+
+Workers::~Workers() { kill_all(); }
+
+std::vector<net::ProcessName> Workers::names() const {
+  std::vector<net::ProcessName> names;
+  for (const Worker& worker : workers_) names.push_back(worker.handle.name);
+  return names;
+}
+
+std::vector<net::ProcessName> Workers::present() const {
+  std::vector<net::ProcessName> names;
+  for (const Worker& worker : workers_) {
+    if (!worker.evicted) names.push_back(worker.handle.name);
+  }
+  return names;
+}
+
+std::vector<net::Link*> Workers::links() const {
+  std::vector<net::Link*> links;
+  for (const Worker& worker : workers_) links.push_back(worker.handle.link.get());
+  return links;
+}
+
+const Worker& Workers::at(net::ProcessName name) const {
+  const auto found =
+      std::ranges::find_if(workers_, [&](const Worker& one) { return one.handle.name == name; });
+  if (found == workers_.end()) throw std::logic_error("no such process: " + name.describe());
+  return *found;
+}
+
+Worker& Workers::at(net::ProcessName name) {
+  return const_cast<Worker&>(std::as_const(*this).at(name));
+}
+
+bool Workers::every(bool (Worker::*is)() const) const {
+  return std::ranges::all_of(workers_, [is](const Worker& worker) { return (worker.*is)(); });
+}
+
+Peers Workers::peers(const std::function<Endpoints(Endpoints)>& locate) const {
+  Endpoints endpoints;
+  for (const Worker& worker : workers_) {
+    if (!worker.ready || worker.evicted) continue;
+    for (const auto& [link, endpoint] : worker.ready->endpoints) {
+      if (!endpoints.emplace(link, endpoint).second) {
+        throw base::MessageError("link " + link + " was bound by two processes");
+      }
+    }
+  }
+  return {locate ? locate(std::move(endpoints)) : std::move(endpoints)};
+}
+
+std::vector<ProcessReport> Workers::reports(std::chrono::steady_clock::time_point now) const {
+  std::vector<ProcessReport> reports;
+  for (const Worker& worker : workers_) {
+    if (worker.evicted) continue;
+    reports.push_back({worker.handle.name, worker.host(), worker.hello ? worker.hello->pid : 0,
+                       worker.progress, std::chrono::duration<double>(now - worker.heard).count()});
+  }
+  return reports;
+}
+
+void Workers::send(Worker& worker, const CoordinatorMessage& message) {
+  if (worker.gone() || worker.link_over) return;
+  try {
+    worker.handle.link->send(format(message));
+  } catch (const net::LinkError&) {
+    worker.link_over = true;
+  }
+}
+
+void Workers::broadcast(const CoordinatorMessage& message) {
+  for (Worker& worker : workers_) send(worker, message);
+}
+
+void Workers::poll_exits() {
+  for (Worker& worker : workers_) {
+    if (!worker.handle.process || worker.status) continue;
+    worker.status = worker.handle.process->ended();
+    if (worker.status) worker.ended = std::chrono::steady_clock::now();
+  }
+}
+
+void Workers::kill(Worker& worker) {
+  if (!worker.handle.process || worker.status) return;
+  worker.killed = true;
+  worker.handle.process->kill();
+}
+
+void Workers::evict(Worker& worker, const Abort& abort) {
+  // Before it is marked: nothing is sent to an evicted worker.
+  send(worker, abort);
+  kill(worker);
+  worker.evicted = true;
+}
+
+void Workers::kill_all() {
+  for (Worker& worker : workers_) kill(worker);
+  // One deadline for all of them: a kernel that does not let a process die must not hold up the
+  // launcher once per process.
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+  for (Worker& worker : workers_) {
+    if (worker.handle.process && !worker.status) {
+      worker.status = worker.handle.process->wait_until(deadline);
+    }
+  }
+}
+
+}  // namespace strait::control

@@ -1,0 +1,99 @@
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "framework/net/link.h"
+#include "launcher/control/control_message.h"
+#include "launcher/control/run_observer.h"
+#include "launcher/process/backend.h"
+
+namespace strait::control {
+
+// A stage process that was started, and the control link to it.
+struct WorkerHandle {
+  net::ProcessName name;
+  // Null: its replica is absent when the run begins.
+  std::unique_ptr<net::Link> link;
+  // Null in tests that run without processes.
+  std::unique_ptr<process::Process> process;
+  // With which its peers authenticate it.
+  std::string public_key;
+};
+
+// State of one worker, as known from its messages and its process.
+struct Worker {
+  WorkerHandle handle;
+  std::optional<Hello> hello;
+  std::optional<Ready> ready;
+  std::optional<Progress> progress;
+  // Arrival of its latest message.
+  std::chrono::steady_clock::time_point heard;
+  bool done = false;       // sent Done
+  bool failed = false;     // sent Failed, or its process failed
+  bool link_over = false;  // nothing more arrives on its link
+  bool killed = false;     // by the coordinator
+  bool evicted = false;    // its replica is absent, the run continues without it
+  bool rejoining = false;  // its replica has been started, but does not take part yet
+  std::optional<process::ExitStatus> status;
+  // When the coordinator noticed `status`.
+  std::chrono::steady_clock::time_point ended;
+
+  std::string host() const;      // empty: unknown
+  std::string describe() const;  // "stage 1.0 (host b)"
+  bool is_ready() const { return evicted || ready.has_value(); }
+  bool is_done() const { return done; }
+  // Its process has ended or, where there is no process, its link.
+  bool gone() const { return evicted || (handle.process ? status.has_value() : link_over); }
+};
+
+// Link name → endpoint.
+using Endpoints = std::map<std::string, std::string>;
+
+// The workers of a run: send to them, notice their end, kill them. The destructor kills and reaps
+// those that still run. One thread.
+class Workers {
+ public:
+  explicit Workers(std::vector<WorkerHandle> handles);
+  ~Workers();
+  Workers(const Workers&) = delete;
+  Workers& operator=(const Workers&) = delete;
+
+  // The order never changes: an index identifies a worker in WorkerInbox.
+  std::vector<Worker>& all() { return workers_; }
+  const std::vector<Worker>& all() const { return workers_; }
+  const Worker& at(net::ProcessName name) const;
+  Worker& at(net::ProcessName name);
+  std::vector<net::ProcessName> names() const;
+  // Names of those that are not evicted.
+  std::vector<net::ProcessName> present() const;
+  // Null where there is none.
+  std::vector<net::Link*> links() const;
+  bool every(bool (Worker::*is)() const) const;
+
+  // Endpoints of all links that were bound by present workers, as their peers connect to them:
+  // `locate` translates, if given. MessageError: two workers bound the same link.
+  Peers peers(const std::function<Endpoints(Endpoints)>& locate) const;
+  std::vector<ProcessReport> reports(std::chrono::steady_clock::time_point now) const;
+
+  // A dead link is no error here: WorkerInbox reports it.
+  void send(Worker& worker, const CoordinatorMessage& message);
+  void broadcast(const CoordinatorMessage& message);
+
+  // Sets `status` and `ended` of workers whose process has ended.
+  void poll_exits();
+  void kill(Worker& worker);
+  // Sends Abort, kills, and marks the worker evicted.
+  void evict(Worker& worker, const Abort& abort);
+  void kill_all();
+
+ private:
+  std::vector<Worker> workers_;
+};
+
+}  // namespace strait::control
