@@ -43,7 +43,7 @@ models::ModelConfig config_of(const plan::Plan& plan) {
   return models::parse_config(plan.model_config, plan.recipe.model.path + "/config.json");
 }
 
-// Canonical names of what the host's stages compute with.
+// Canonical names of the tensors that the host's stages use.
 std::set<std::string> own_tensors(const plan::Plan& plan, std::size_t host) {
   const models::ModelDescription model = models::describe(config_of(plan));
   std::set<std::string> names;
@@ -94,7 +94,8 @@ transfer::NeededGroup model_files(const plan::Plan& plan, std::size_t host) {
   return group;
 }
 
-// Whether a tensor of a checkpoint is made of one of these: its name holds that one's.
+// Whether a tensor of a checkpoint belongs to one of these (weight, master, moment): its name contains
+// that name.
 bool made_of(const std::string& tensor, const std::set<std::string>& names) {
   return std::ranges::any_of(
       names, [&tensor](const std::string& name) { return tensor.find(name) != std::string::npos; });
@@ -144,7 +145,7 @@ transfer::NeededGroup needed_checkpoint(const plan::Plan& plan, std::size_t host
       file.ranges.push_back({0, data});
       const tensors::SafetensorsReader reader(file.from);
       for (const store::TensorInfo& tensor : reader.tensors()) {
-        if (caches.contains(shard.name)) break;  // what others remember is nobody else's
+        if (caches.contains(shard.name)) break;  // caches of other processes are of no use here
         if (!made_of(tensor.name, own) && made_of(tensor.name, all)) continue;
         file.ranges.push_back({data + tensor.begin, data + tensor.end});
       }

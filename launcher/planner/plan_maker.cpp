@@ -15,7 +15,6 @@
 #include "launcher/plan/placement.h"
 #include "launcher/planner/planned_boundary.h"
 #include "launcher/planner/planned_cut.h"
-#include "launcher/planner/planned_schedule.h"
 #include "launcher/planner/planned_sync.h"
 #include "launcher/planner/step_forecast.h"
 #include "launcher/recipe/links.h"
@@ -43,7 +42,7 @@ std::string read_config(const fs::path& model) {
   return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
 }
 
-// The names and shapes of the weight files against what the model needs, before anything starts.
+// Compares names and shapes of the weight files with those of the model, before anything starts.
 void check_weights(const recipe::Recipe& recipe, const models::ModelConfig& config) {
   if (recipe.model.weights == recipe::Weights::random) return;
   const tensors::WeightFiles files(recipe.model.path);
@@ -52,8 +51,8 @@ void check_weights(const recipe::Recipe& recipe, const models::ModelConfig& conf
   models::match_tensors(config, shapes, recipe.model.path);
 }
 
-// Byte tokens for a model that was trained with a tokenizer of its own would be learnt as nonsense,
-// so they have to be asked for.
+// Byte tokens are meaningless for a model that was trained with a tokenizer of its own, so the recipe
+// has to select them explicitly.
 void check_tokenizer(const recipe::Recipe& recipe) {
   if (!recipe.data.tokenizer.empty() || fs::path(recipe.data.train).extension() == ".safetensors")
     return;
@@ -62,9 +61,9 @@ void check_tokenizer(const recipe::Recipe& recipe) {
     if (!fs::exists(file)) continue;
     throw base::UserError(
         base::ExitCode::bad_input,
-        fmt::format("the model has a tokenizer of its own ({}), which this build cannot "
-                    "run; give data.train and data.eval as token files (safetensors with "
-                    "input_ids), or say data.tokenizer = \"bytes\" if bytes are meant",
+        fmt::format("the model has a tokenizer of its own ({}), which this build does not "
+                    "support; give data.train and data.eval as token files (safetensors with "
+                    "input_ids), or set data.tokenizer = \"bytes\" to train on bytes",
                     file.string()));
   }
 }
@@ -73,7 +72,7 @@ void check_data(const recipe::Recipe& recipe, const models::ModelDescription& mo
                 const PreparedData& data) {
   if (data.tokens->largest_token() >= model.vocabulary) {
     throw base::UserError(base::ExitCode::bad_input,
-                    fmt::format("{} has token {}, but the model of {} knows tokens 0 to {} "
+                    fmt::format("{} has token {}, but the model of {} has tokens 0 to {} "
                                 "(byte tokens need a vocabulary of 257)",
                                 data.source.string(), data.tokens->largest_token(),
                                 recipe.model.path, model.vocabulary - 1));
@@ -91,19 +90,19 @@ std::size_t stages_of(const plan::Plan& plan) {
   return static_cast<std::size_t>(plan.recipe.pipeline.stages);
 }
 
-// The numbers of a plan in the making that several steps of it need.
+// Numbers that several steps of planning need.
 struct Sizes {
   std::int64_t micro_batch_tokens;
   std::int64_t threads;
 };
 
-// A replica's pipeline once samples come back, and in the first epoch; `hosts` by stage, `ranges`
-// and boundaries by place on the data's way.
+// Costs of a replica's pipeline after the first epoch (cache hits), and in it.
 struct ReplicaCosts {
   StepCosts known;
   StepCosts first_epoch;
 };
 
+// `hosts` by stage; `ranges` and `boundaries` by position in the pipeline.
 ReplicaCosts replica_costs(const plan::Plan& plan, const models::ModelDescription& model,
                            const std::vector<models::LayerRange>& ranges,
                            std::span<const std::size_t> hosts,
@@ -116,7 +115,7 @@ ReplicaCosts replica_costs(const plan::Plan& plan, const models::ModelDescriptio
     const plan::ComputeSpeed speed = plan::compute_speed(plan, hosts[i % hosts.size()], sizes.threads);
     costs.known.chunks.push_back(stage_cost(model, ranges[i], sizes.micro_batch_tokens, speed));
   }
-  costs.known.links.resize(ranges.size() - 1);  // within a stage nothing is sent
+  costs.known.links.resize(ranges.size() - 1);  // nothing is sent within a stage
   costs.first_epoch = costs.known;
   for (std::size_t i = 0; i < boundaries.size(); ++i) {
     const std::size_t upper = hosts[i % hosts.size()];
@@ -130,8 +129,8 @@ ReplicaCosts replica_costs(const plan::Plan& plan, const models::ModelDescriptio
   return costs;
 }
 
-// Depth by what a step is like once samples come back: that is most of a run. All replicas have
-// the same, and wait for the slowest.
+// Chooses the depth for steps after the first epoch, which are most of a run. All replicas have the
+// same depth and wait for the slowest one.
 void plan_steps(plan::Plan& plan, const models::ModelDescription& model, const PlannedCut& cut,
                 const std::vector<PlannedBoundary>& boundaries, const Sizes& sizes) {
   std::vector<ReplicaCosts> replicas;
@@ -175,13 +174,13 @@ plan::Plan::Process plan_process(const plan::Plan& plan, const models::ModelDesc
   const schedules::Schedule& schedule = schedules::schedule_named(plan.recipe.pipeline.schedule);
   process.in_flight = schedule.most_in_flight(shape, stage);
   process.activation_bytes = schedules::most_held(schedule.list(shape, stage), saved);
-  // Master, gradient and two moments in float32, and the parameter itself where that is narrower.
+  // Master, gradient and two moments in float32; with bfloat16 also the parameter itself.
   const bool narrow = plan.recipe.model.dtype == recipe::Dtype::bfloat16;
   process.state_bytes = process.parameters * (narrow ? 4 * 4 + 2 : 4 * 4);
   return process;
 }
 
-plan::Plan::Link boundary_link(const plan::Plan& plan, const PlannedBoundary& boundary, std::size_t place,
+plan::Plan::Link boundary_link(const plan::Plan& plan, const PlannedBoundary& boundary, std::size_t position,
                          std::uint32_t replica) {
   const std::size_t stages = stages_of(plan);
   // "1.0", or with its chunk where there are several: "1.0/1".
@@ -192,11 +191,11 @@ plan::Plan::Link boundary_link(const plan::Plan& plan, const PlannedBoundary& bo
     return std::llround(bytes * static_cast<double>(plan.micro_batches));
   };
   plan::Plan::Link link;
-  link.position = static_cast<std::int64_t>(place);
-  link.connects = {static_cast<std::uint32_t>(place % stages), replica};
-  link.listens = {static_cast<std::uint32_t>((place + 1) % stages), replica};
+  link.position = static_cast<std::int64_t>(position);
+  link.connects = {static_cast<std::uint32_t>(position % stages), replica};
+  link.listens = {static_cast<std::uint32_t>((position + 1) % stages), replica};
   link.name =
-      fmt::format("boundary {}>{}", end(link.connects, place), end(link.listens, place + 1));
+      fmt::format("boundary {}>{}", end(link.connects, position), end(link.listens, position + 1));
   link.forward_bytes = of_a_step(boundary.forward_bytes());
   link.backward_bytes = of_a_step(boundary.bytes.backward);
   link.first_forward_bytes = of_a_step(boundary.bytes.first_forward);
@@ -209,8 +208,8 @@ plan::Plan::Link boundary_link(const plan::Plan& plan, const PlannedBoundary& bo
 
 void plan_boundary_links(plan::Plan& plan, const std::vector<PlannedBoundary>& boundaries) {
   for (std::uint32_t replica = 0; replica < plan.recipe.pipeline.replicas; ++replica) {
-    for (std::size_t place = 0; place < boundaries.size(); ++place) {
-      plan.links.push_back(boundary_link(plan, boundaries[place], place, replica));
+    for (std::size_t position = 0; position < boundaries.size(); ++position) {
+      plan.links.push_back(boundary_link(plan, boundaries[position], position, replica));
     }
   }
 }
@@ -233,7 +232,7 @@ void plan_tie_links(plan::Plan& plan, const models::ModelDescription& model) {
   }
 }
 
-// Cores of other hosts are not known yet: they are taken to be as this one until they answer.
+// Cores of other hosts are unknown until they report them: assumed to be as many as here.
 std::int64_t threads_of(const recipe::Recipe& recipe, std::int64_t processes_of_host) {
   if (recipe.pipeline.threads) return *recipe.pipeline.threads;
   const auto cores = static_cast<std::int64_t>(std::thread::hardware_concurrency());
@@ -241,10 +240,10 @@ std::int64_t threads_of(const recipe::Recipe& recipe, std::int64_t processes_of_
 }
 
 // The most processes that share a host.
-std::int64_t most_on_a_host(const std::vector<std::size_t>& places) {
+std::int64_t most_on_a_host(const std::vector<std::size_t>& hosts) {
   std::ptrdiff_t most = 1;
-  for (const std::size_t host : places) {
-    most = std::max(most, std::count(places.begin(), places.end(), host));
+  for (const std::size_t host : hosts) {
+    most = std::max(most, std::count(hosts.begin(), hosts.end(), host));
   }
   return most;
 }

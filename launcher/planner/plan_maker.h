@@ -15,11 +15,11 @@ struct PlannedRun {
   std::optional<PreparedData> eval;
 };
 
-// Resolves a recipe: reads the model's config.json and the names and shapes in its weight files,
-// the data, and cuts the model. Starts and writes nothing. UserError, one sentence, for everything
-// that would stop the run later: a model directory that is none, tensors that do not fit, data that
-// cannot be packed, more stages than layers, a token that the model does not know.
-// `before` is the plan that a run goes on from, where it does: see plan_sync().
+// Resolves a recipe: reads the model's config.json, the names and shapes in its weight files, and the
+// data, and assigns layers and hosts. Starts and writes nothing. UserError for everything that would
+// stop the run later: not a model directory, tensors of other shapes, data that cannot be packed, more
+// stages than layers, tokens outside of the vocabulary.
+// `before`: the plan of the run that is resumed, if any; see plan_sync().
 PlannedRun make_plan(const recipe::Recipe& recipe, const plan::Plan* before = nullptr);
 
 }  // namespace strait::planner

@@ -10,7 +10,7 @@
 #include "launcher/base/text.h"
 #include "launcher/plan/plan.h"
 #include "launcher/planner/step_forecast.h"
-#include "launcher/planner/sync_offer.h"
+#include "launcher/planner/planned_sync.h"
 #include "launcher/recipe/recipe_sync_keys.h"
 #include "models/model_config.h"
 
@@ -27,7 +27,7 @@ std::string human_count(std::int64_t count) {
 }
 
 // "embedding, blocks 0-5", "blocks 6-11, head": as the weight files number them.
-std::string layers_in_words(const models::LayerRange& range, int layers) {
+std::string text_of_layers(const models::LayerRange& range, int layers) {
   const int head = layers - 1;
   const int first = std::max(range.first, 1) - 1;
   const int last = std::min(range.last, head - 1) - 1;
@@ -40,7 +40,7 @@ std::string layers_in_words(const models::LayerRange& range, int layers) {
 }
 
 // "raw bfloat16", "delta 4 bits (8 on a first visit)".
-std::string forward_in_words(const recipe::Recipe::Codec& codec) {
+std::string text_of_forward(const recipe::Recipe::Codec& codec) {
   const auto first =
       codec.first_bits == 16 ? std::string("bfloat16") : fmt::format("{} bits", codec.first_bits);
   if (codec.forward == "raw") return fmt::format("raw {}", name_of(codec.wire_dtype));
@@ -52,7 +52,7 @@ std::string forward_in_words(const recipe::Recipe::Codec& codec) {
   return codec.forward;  // of a plugin
 }
 
-std::string backward_in_words(const recipe::Recipe::Codec& codec) {
+std::string text_of_backward(const recipe::Recipe::Codec& codec) {
   if (codec.backward == "raw") return fmt::format("raw {}", name_of(codec.wire_dtype));
   if (codec.backward != "fixed" && codec.backward != "auto") return codec.backward;
   return fmt::format("{} {}{} bits", codec.backward, codec.backward == "auto" ? "from " : "",
@@ -60,9 +60,9 @@ std::string backward_in_words(const recipe::Recipe::Codec& codec) {
 }
 
 std::string process_table(const plan::Plan& plan, const models::ModelDescription& model) {
-  const bool remembers = std::ranges::any_of(plan.links, &plan::Plan::Link::has_cache);
+  const bool cached = std::ranges::any_of(plan.links, &plan::Plan::Link::has_cache);
   const auto caches = [&](const std::string& text) {
-    return remembers ? fmt::format("{:>12}", text) : std::string();
+    return cached ? fmt::format("{:>12}", text) : std::string();
   };
   std::string text =
       fmt::format("\n  {:<8}{:<12}{:<24}{:>12}{:>14}{:>14}{}{:>9}\n", "stage", "host", "layers",
@@ -70,18 +70,18 @@ std::string process_table(const plan::Plan& plan, const models::ModelDescription
   for (const plan::Plan::Process& process : plan.processes) {
     const auto layers = static_cast<int>(model.layers.size());
     text += fmt::format("  {:<8}{:<12}{:<24}{:>12}{:>14}{:>14}{}{:>9}\n", process.name.text(),
-                        process.host, layers_in_words(process.chunks.front(), layers),
+                        process.host, text_of_layers(process.chunks.front(), layers),
                         human_count(process.parameters), human_bytes(process.state_bytes),
                         human_bytes(process.activation_bytes),
                         caches(human_bytes(process.cache_bytes)), process.threads);
     for (std::size_t c = 1; c < process.chunks.size(); ++c) {
-      text += fmt::format("  {:<20}{}\n", "", layers_in_words(process.chunks[c], layers));
+      text += fmt::format("  {:<20}{}\n", "", text_of_layers(process.chunks[c], layers));
     }
   }
   return text;
 }
 
-// Of the column of links: as the usual names need, or wider.
+// Width of the column of links.
 std::size_t link_column(const plan::Plan& plan) {
   std::size_t width = 20;
   for (const plan::Plan::Link& link : plan.links) width = std::max(width, link.name.size() + 1);
@@ -91,9 +91,9 @@ std::size_t link_column(const plan::Plan& plan) {
 std::string link_table(const plan::Plan& plan) {
   if (plan.links.empty()) return "";
   const std::size_t column = link_column(plan);
-  const bool remembers = std::ranges::any_of(plan.links, &plan::Plan::Link::has_cache);
+  const bool cached = std::ranges::any_of(plan.links, &plan::Plan::Link::has_cache);
   const auto first = [&](const std::string& text) {
-    return remembers ? fmt::format("{:>16}", text) : std::string();
+    return cached ? fmt::format("{:>16}", text) : std::string();
   };
   std::string text = fmt::format("\n  {:<{}}{:<24}{}{:>16}{:>16}\n", "link", column, "",
                                  first("in epoch 1"), "down per step", "up per step");
@@ -107,13 +107,13 @@ std::string link_table(const plan::Plan& plan) {
   return text;
 }
 
-// Where both ends of a boundary remember samples: whether all have a place, and what that takes.
+// Activation caches: how many sequences fit, and their memory and disk.
 std::string cache_table(const plan::Plan& plan) {
   if (std::ranges::none_of(plan.links, &plan::Plan::Link::has_cache)) return "";
   const std::int64_t rows = plan.train.rows / plan.recipe.pipeline.replicas;
   const std::size_t column = link_column(plan);
   std::string text =
-      fmt::format("\n  {:<{}}{:>12}{:>20}{:>18}{:>16}\n", "remembered samples", column, "a row",
+      fmt::format("\n  {:<{}}{:>12}{:>20}{:>18}{:>16}\n", "activation cache", column, "a row",
                   "rows that fit", "memory, each end", "disk, each end");
   for (const plan::Plan::Link& link : plan.links) {
     if (!link.has_cache()) continue;
@@ -124,22 +124,22 @@ std::string cache_table(const plan::Plan& plan) {
         human_bytes((link.cached_rows - in_memory) * link.entry_bytes));
   }
   if (plan.steps <= plan.epoch_steps) {
-    text += "  there is one epoch: no sample comes back, and none is remembered\n";
+    text += "  there is one epoch: no sample is used twice, and none is cached\n";
   }
   return text;
 }
 
-std::string chunks_in_words(const plan::Plan& plan) {
+std::string text_of_chunks(const plan::Plan& plan) {
   const std::int64_t chunks = plan.processes.empty() ? 1 : plan.chunks();
   return chunks == 1 ? "" : fmt::format(", {} chunks a stage", chunks);
 }
 
-bool is_taken(const plan::Plan::SyncOffer& offer, const plan::Plan& plan) {
+bool is_selected(const plan::Plan::SyncOffer& offer, const plan::Plan& plan) {
   return offer.method == plan.sync_method && offer.strength == plan.sync_strength;
 }
 
 // "sync cocktail 0.1/0.2/4", "sync allreduce (auto chose it)".
-std::string sync_in_words(const plan::Plan& plan) {
+std::string text_of_sync(const plan::Plan& plan) {
   if (plan.sync_method.empty()) return "";
   const std::string strength =
       plan.sync_strength ? fmt::format(" {}", plan.sync_strength->text()) : "";
@@ -147,14 +147,14 @@ std::string sync_in_words(const plan::Plan& plan) {
                      strength, plan.recipe.sync.method == recipe::kAutomaticSync ? " (auto chose it)" : "");
 }
 
-// What every method would make of a step, the one that is taken marked.
+// The forecast of every method; the selected one is marked.
 std::string sync_offer_table(const plan::Plan& plan) {
   if (plan.sync_offers.empty()) return "";
   std::string text =
       fmt::format("\n  {:<22}{:>14}{:>14}{:>14}{:>12}{:>12}{:>10}\n", "sync method", "sent a step",
                   "in a round", "memory", "steps late", "a step", "slower");
   for (const plan::Plan::SyncOffer& offer : plan.sync_offers) {
-    const char* mark = is_taken(offer, plan) ? "* " : "  ";
+    const char* mark = is_selected(offer, plan) ? "* " : "  ";
     text += fmt::format("{}{:<22}{:>14}{:>14}{:>14}{:>12.3g}{:>12}{:>10}\n", mark, offer.name(),
                         human_bytes(offer.step_bytes), human_bytes(offer.round_bytes),
                         human_bytes(offer.slot_bytes), offer.staleness,
@@ -164,7 +164,7 @@ std::string sync_offer_table(const plan::Plan& plan) {
   return text;
 }
 
-std::string rate_in_words(double bytes_per_second) {
+std::string text_of_rate(double bytes_per_second) {
   const double bits = bytes_per_second * 8;
   return bits < 1e9 ? fmt::format("{:.3g} Mbit/s", bits / 1e6)
                     : fmt::format("{:.3g} Gbit/s", bits / 1e9);
@@ -178,8 +178,8 @@ std::string some_of(const std::vector<std::string>& words) {
   return fmt::format("{} and {} more", fmt::join(first, ", "), words.size() - kShown);
 }
 
-// What forecasts go by, and which of it somebody has measured.
-std::string speeds_in_words(const plan::Plan& plan) {
+// Speeds behind the forecasts: measured and assumed ones.
+std::string text_of_speeds(const plan::Plan& plan) {
   std::vector<std::string> measured;
   std::set<std::string> assumed;
   for (std::size_t i = 0; i < plan.hosts.size(); ++i) {
@@ -194,7 +194,7 @@ std::string speeds_in_words(const plan::Plan& plan) {
     const std::size_t to = plan.process(link.listens).host_index;
     if (!seen.insert({from, to}).second) continue;
     const plan::PathSpeed path = plan::path_speed(plan, from, to);
-    const std::string words = rate_in_words(path.bytes_per_second);
+    const std::string words = text_of_rate(path.bytes_per_second);
     if (!path.measured) assumed.insert(words + " a link");
     if (path.measured) {
       measured.push_back(fmt::format("{} and {:.3g} ms from {} to {}", words, path.seconds * 1e3,
@@ -208,13 +208,13 @@ std::string speeds_in_words(const plan::Plan& plan) {
 
 std::string step_forecast(const plan::Plan& plan) {
   std::string text =
-      fmt::format("\nforecast at {}: {:.3g} s a step", speeds_in_words(plan), plan.step_seconds);
+      fmt::format("\nforecast at {}: {:.3g} s a step", text_of_speeds(plan), plan.step_seconds);
   if (std::ranges::any_of(plan.links, &plan::Plan::Link::has_cache)) {
     text += fmt::format(", {:.3g} s in the first epoch ({} steps)", plan.first_epoch_step_seconds,
                         plan.epoch_steps);
   }
-  if (const double vote = vote_seconds(plan); vote > 0) {
-    text += fmt::format(", and {:.3g} s for the replicas' vote on it", vote);
+  if (const double consensus = consensus_seconds(plan); consensus > 0) {
+    text += fmt::format(", and {:.3g} s for the consensus of replicas", consensus);
   }
   return text + "\n";
 }
@@ -231,8 +231,8 @@ std::string plan_text(const plan::Plan& plan) {
       "schedule {}{}, depth {}; codec {} forward, {} backward{}; {} training rows",
       recipe.name, model.family, human_count(model.parameters()), plan.steps, recipe.train.batch,
       recipe.data.row, plan.micro_batches, *recipe.train.micro_batch, recipe.pipeline.schedule,
-      chunks_in_words(plan), plan.depth, forward_in_words(recipe.codec),
-      backward_in_words(recipe.codec), sync_in_words(plan), plan.train.rows);
+      text_of_chunks(plan), plan.depth, text_of_forward(recipe.codec),
+      text_of_backward(recipe.codec), text_of_sync(plan), plan.train.rows);
   if (plan.eval) text += fmt::format(", {} evaluation rows", plan.eval->rows);
   return text + "\n" + process_table(plan, model) + link_table(plan) + cache_table(plan) +
          sync_offer_table(plan) + step_forecast(plan);

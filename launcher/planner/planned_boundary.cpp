@@ -10,12 +10,12 @@
 namespace strait::planner {
 namespace {
 
-// Whether the boundary behind this place has an end on a stage.
+// Whether the boundary after this position has an end on a stage.
 bool ends_at(std::size_t boundary, std::size_t stage, std::size_t stages) {
   return boundary % stages == stage || (boundary + 1) % stages == stage;
 }
 
-// Ends of boundaries of the stage that has most of them, of the two that this one is between.
+// The larger number of boundary ends of the two stages of a boundary.
 std::int64_t most_ends(std::size_t boundary, std::size_t boundaries, std::size_t stages) {
   std::int64_t most = 1;
   for (const std::size_t stage : {boundary % stages, (boundary + 1) % stages}) {
@@ -33,17 +33,17 @@ void plan_cache(const recipe::Recipe& recipe, std::int64_t rows, std::int64_t sh
   boundary.cache_disk_bytes = recipe.codec.cache_disk / sharers;
   boundary.cached_rows = std::min(rows, boundary.cache_bytes / boundary.entry_bytes +
                                             boundary.cache_disk_bytes / boundary.entry_bytes);
-  // Every sample waits for its next visit across an epoch's end, where only so many have a place:
-  // no rule of eviction does better, and whoever is visited again last giving way does as well.
+  // Between two uses of a sample all others are used once, so a cache of this size cannot hit more
+  // often under any eviction policy; evicting the sample whose next use is last achieves it.
   boundary.hits = static_cast<double>(boundary.cached_rows) / static_cast<double>(rows);
 }
 
-// What a recipe says of our own codecs is checked where it is read; of a plugin's, here.
+// Built-in codecs are checked when the recipe is read; those of plugins here.
 void check_codec_of_gradients(const recipe::Recipe& recipe) {
   if (codec::codecs().named(recipe.codec.backward).for_gradients) return;
   throw base::UserError(base::ExitCode::bad_input,
-                  fmt::format("codec.backward = \"{}\" is a codec for activations alone; name "
-                              "another one for gradients",
+                  fmt::format("codec.backward = \"{}\" supports activations only; select "
+                              "another codec for gradients",
                               recipe.codec.backward));
 }
 

@@ -10,33 +10,31 @@
 
 namespace strait::planner {
 
-// What crosses between two chunks that follow each other on the data's way, in every replica alike,
-// and what both ends remember of it. A value.
+// A boundary between two adjacent chunks, equal in every replica, with its activation cache.
 struct PlannedBoundary {
   BoundaryLoad load;
   BoundaryBytes bytes;           // of a micro-batch
-  double hits = 0;               // share of visits behind the first epoch that find their sample
-  std::int64_t entry_bytes = 0;  // of a row that is remembered; 0: none is
-  std::int64_t cache_bytes = 0;  // memory for entries at each end, at the most; beyond it
-  std::int64_t cache_disk_bytes = 0;
-  std::int64_t cached_rows = 0;  // that fit in both, of all there are
+  double hits = 0;               // cache hit rate after the first epoch
+  std::int64_t entry_bytes = 0;  // of a cached sequence; 0: no cache
+  std::int64_t cache_bytes = 0;  // limit in memory, at each end
+  std::int64_t cache_disk_bytes = 0;  // limit on disk, in addition to memory
+  std::int64_t cached_rows = 0;  // sequences that fit into both
 
-  double forward_bytes() const {  // behind the first epoch
+  double forward_bytes() const {  // after the first epoch
     return hits * bytes.known_forward + (1 - hits) * bytes.first_forward;
   }
-  std::int64_t bytes_in_memory() const;  // of entries
+  std::int64_t bytes_in_memory() const;  // used by entries
 };
 
-// By the place of the upper chunk, for ranges by place: of one chunk a stage that is the stage. Of
-// what a process may remember, each of its boundaries gets an equal share; a boundary's limit is
-// what the narrower of its ends can give, so that both forget the same samples. One stage alone has
-// no boundaries, however many chunks.
+// All boundaries, by position of the upstream chunk; `ranges` by position. The cache limit of a process
+// is shared equally by its boundaries; a boundary gets the smaller limit of its two ends, so that both
+// evict the same samples. A single stage has no boundaries.
 std::vector<PlannedBoundary> plan_boundaries(const recipe::Recipe& recipe,
                                              const models::ModelDescription& model,
                                              const std::vector<models::LayerRange>& ranges,
                                              const tensors::TokenFile& tokens);
 
-// Of all boundaries that this one of so many stages is an end of.
+// Cache bytes in memory of all boundaries of a stage.
 std::int64_t cache_bytes_of(const std::vector<PlannedBoundary>& boundaries, std::size_t stage,
                             std::size_t stages);
 

@@ -6,21 +6,25 @@
 
 #include <algorithm>
 #include <exception>
+#include <iterator>
 #include <optional>
+#include <stdexcept>
 #include <thread>
 #include <utility>
 
 #include "launcher/plan/placement.h"
-#include "launcher/planner/planned_schedule.h"
 #include "launcher/plan/speeds.h"
 #include "launcher/plugin/plugin_file.h"
 #include "launcher/base/errors.h"
+#include "schedules/check_lists.h"
 #include "stages/partition.h"
 
 namespace strait::planner {
 namespace {
 
-// Of a floating-point operation, on average over the hosts by all their cores.
+constexpr std::int64_t kDeepestChosen = 3;  // by schedules::choose_depth
+
+// Mean over the hosts, each with all of its cores.
 double seconds_per_flop(const partition::Cluster& cluster) {
   double sum = 0;
   for (const partition::Host& host : cluster.hosts) {
@@ -56,8 +60,8 @@ std::vector<int> in_flight(const recipe::Recipe& recipe, std::int64_t micro_batc
   return by_stage;
 }
 
-// What this machine has limits a plugin, whose answer is about hosts. The cut of others is the
-// user's or ours, and may be planned here for somewhere else.
+// Memory of this machine limits plugins, which choose hosts. Ranges and built-in partitions are not
+// limited: the plan may be meant for another machine.
 std::int64_t memory_of(const recipe::RecipeHost& host, const recipe::Recipe& recipe) {
   const bool here = recipe.hosts.backend == recipe::BackendKind::local &&
                     recipe.pipeline.partition.kind == recipe::PartitionKind::plugin;
@@ -65,7 +69,7 @@ std::int64_t memory_of(const recipe::RecipeHost& host, const recipe::Recipe& rec
   return static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
 }
 
-// Cores of other hosts are not known yet: they are taken to be as this one.
+// Cores of other hosts are not known yet: assumed to be as many as here.
 partition::Cluster cluster_of(const recipe::Recipe& recipe) {
   const std::vector<recipe::RecipeHost> hosts = plan::hosts_of(recipe);
   const auto processes =
@@ -82,7 +86,7 @@ partition::Cluster cluster_of(const recipe::Recipe& recipe) {
   return cluster;
 }
 
-// What somebody has measured of them.
+// Adds measured speeds.
 void add_speeds(const recipe::LinkTable& speeds, partition::Cluster& cluster) {
   for (partition::Host& host : cluster.hosts) {
     const recipe::MeasuredHost* known = speeds.host(host.name);
@@ -100,22 +104,22 @@ void add_speeds(const recipe::LinkTable& speeds, partition::Cluster& cluster) {
   }
 }
 
-// Who answers, and how errors call them.
-struct Answerer {
+// A partition, and its name in errors.
+struct NamedPartition {
   partition::Partition cut;
-  std::string who;
+  std::string name;
 };
 
 // "FILE", "FILE#NAME", or "#NAME" for one that is linked into this program.
-Answerer of_a_plugin(const std::string& file_and_name) {
+NamedPartition plugin_partition(const std::string& file_and_name) {
   const std::size_t hash = file_and_name.rfind('#');
   if (hash == 0) {
     const std::string own = file_and_name.substr(1);
     const stages::PartitionOffer* const offer = stages::partitions().find(own);
     if (offer == nullptr) {
       throw base::UserError(base::ExitCode::bad_input,
-                      fmt::format("pipeline.partition: this program knows no partition \"{}\"; it "
-                                  "knows {}",
+                      fmt::format("pipeline.partition: this program has no partition \"{}\"; it "
+                                  "has {}",
                                   own, fmt::join(stages::partitions().names(), ", ")));
     }
     return {offer->cut, fmt::format("the partition \"{}\"", own)};
@@ -127,8 +131,8 @@ Answerer of_a_plugin(const std::string& file_and_name) {
   if (std::ranges::find(offered, name) == offered.end()) {
     throw base::UserError(base::ExitCode::bad_input,
                     offered.empty()
-                        ? fmt::format("the plugin {} offers no partition", file)
-                        : fmt::format("the plugin {} offers the partitions {}; say which, as in "
+                        ? fmt::format("the plugin {} has no partition", file)
+                        : fmt::format("the plugin {} has the partitions {}; select one, as in "
                                       "pipeline.partition = \"plugin:{}#{}\"",
                                       file, fmt::join(offered, ", "), file, offered.front()));
   }
@@ -136,7 +140,7 @@ Answerer of_a_plugin(const std::string& file_and_name) {
           fmt::format("the partition \"{}\" of {}", name, file)};
 }
 
-Answerer answerer(const recipe::Recipe::Partition& partition) {
+NamedPartition partition_of(const recipe::Recipe::Partition& partition) {
   switch (partition.kind) {
     case recipe::PartitionKind::ranges:
       return {[&partition](const partition::Question& question) {
@@ -145,7 +149,7 @@ Answerer answerer(const recipe::Recipe::Partition& partition) {
               },
               "pipeline.partition"};
     case recipe::PartitionKind::plugin:
-      return of_a_plugin(partition.plugin);
+      return plugin_partition(partition.plugin);
     default: {
       const std::string name(name_of(partition.kind));
       return {stages::partitions().named(name).cut, fmt::format("the partition \"{}\"", name)};
@@ -153,14 +157,14 @@ Answerer answerer(const recipe::Recipe::Partition& partition) {
   }
 }
 
-partition::Assignment answer_of(const Answerer& answerer, const partition::Question& question) {
+partition::Assignment answer_of(const NamedPartition& asked, const partition::Question& question) {
   try {
-    return stages::check_assignment(question, answerer.cut(question), answerer.who);
+    return stages::check_assignment(question, asked.cut(question), asked.name);
   } catch (const stages::PartitionError&) {
     throw;
   } catch (const std::exception& error) {
     throw base::UserError(base::ExitCode::bad_input,
-                    fmt::format("{} gives no answer: {}", answerer.who, error.what()));
+                    fmt::format("{} failed: {}", asked.name, error.what()));
   }
 }
 
@@ -178,14 +182,14 @@ partition::Question first_question(const recipe::Recipe& recipe, const models::M
   return question;
 }
 
-[[noreturn]] void refuse_other_layers(const Answerer& asked, int replica, std::size_t stage) {
+[[noreturn]] void refuse_other_layers(const NamedPartition& asked, int replica, std::size_t stage) {
   throw base::UserError(base::ExitCode::bad_input,
-                  fmt::format("{} gives stage {} of replica {} other layers than that of replica "
-                              "0; replicas of a stage hold the same layers",
-                              asked.who, stage, replica));
+                  fmt::format("{} assigns stage {} of replica {} other layers than that of replica "
+                              "0; all replicas of a stage hold the same layers",
+                              asked.name, stage, replica));
 }
 
-// What is left of the hosts behind this replica.
+// Removes what this replica uses from the hosts.
 void take(partition::Question& question, const partition::Assignment& answer) {
   for (std::size_t s = 0; s < answer.stages.size(); ++s) {
     partition::Host& host = question.cluster.hosts[*answer.stages[s].host];
@@ -207,7 +211,7 @@ PlannedCut plan_cut(const recipe::Recipe& recipe, const recipe::LinkTable& speed
     layer.forward_seconds =
         layer.forward_flops_per_token * static_cast<double>(question.micro_batch_tokens) * slowness;
   }
-  const Answerer asked = answerer(recipe.pipeline.partition);
+  const NamedPartition asked = partition_of(recipe.pipeline.partition);
   PlannedCut cut;
   std::vector<std::vector<partition::Layers>> first;  // chunks of the first replica's stages
   for (; question.replica < question.replicas; ++question.replica) {
@@ -226,6 +230,38 @@ PlannedCut plan_cut(const recipe::Recipe& recipe, const recipe::LinkTable& speed
     }
   }
   return cut;
+}
+
+std::int64_t chunks_of(const recipe::Recipe& recipe) {
+  const recipe::Recipe::Pipeline& pipeline = recipe.pipeline;
+  if (pipeline.chunks) return *pipeline.chunks;
+  if (pipeline.partition.kind == recipe::PartitionKind::ranges) {
+    return std::ssize(pipeline.partition.ranges) / pipeline.stages;
+  }
+  // A single stage waits for no other: chunks would not help.
+  return pipeline.stages == 1 ? 1 : schedules::schedule_named(pipeline.schedule).chunks;
+}
+
+schedules::PipelineShape shape_of(const recipe::Recipe& recipe, std::int64_t micro_batches,
+                                  std::int64_t depth) {
+  return {static_cast<int>(recipe.pipeline.stages), static_cast<int>(micro_batches),
+          static_cast<int>(depth), static_cast<int>(chunks_of(recipe))};
+}
+
+const schedules::Schedule& plan_schedule(const recipe::Recipe& recipe, std::int64_t micro_batches) {
+  try {
+    const schedules::Schedule& schedule = schedules::schedule_named(recipe.pipeline.schedule);
+    schedules::PipelineShape shape = shape_of(recipe, micro_batches, 0);
+    const std::int64_t first = recipe.pipeline.depth.value_or(0);
+    const std::int64_t last = recipe.pipeline.depth.value_or(kDeepestChosen);
+    for (std::int64_t depth = first; depth <= last; ++depth) {
+      shape.depth = static_cast<int>(depth);
+      schedules::check_lists(schedule, shape);
+    }
+    return schedule;
+  } catch (const std::invalid_argument& error) {
+    throw base::UserError(base::ExitCode::bad_input, fmt::format("pipeline.schedule: {}", error.what()));
+  }
 }
 
 }  // namespace strait::planner

@@ -7,19 +7,33 @@
 #include "launcher/recipe/links.h"
 #include "launcher/recipe/recipe.h"
 #include "models/model_description.h"
+#include "schedules/schedule.h"
 
 namespace strait::planner {
 
-// How a model is cut, and where its stages run.
+// The layers of chunks, and the hosts of stages.
 struct PlannedCut {
-  std::vector<models::LayerRange> layers;  // of chunks, by place; see schedules/pipeline_shape.h
-  std::vector<std::size_t> hosts;  // by replica, then by stage: which of hosts_of() (placement.h)
+  std::vector<models::LayerRange> layers;  // of chunks, by position; see schedules/pipeline_shape.h
+  std::vector<std::size_t> hosts;  // by replica, then by stage: index in hosts_of() (placement.h)
 };
 
-// Asks the recipe's partition, built in or of a plugin, once for every replica, and checks what it
-// answers. stages::PartitionError, UserError: it has no answer, or a wrong one.
-// `speeds`: what is measured of the hosts.
+// Calls the recipe's partition, built in or of a plugin, once for every replica, and checks its result.
+// `speeds`: measured speeds of the hosts. stages::PartitionError, UserError: there is no result, or a
+// wrong one.
 PlannedCut plan_cut(const recipe::Recipe& recipe, const recipe::LinkTable& speeds,
                     const models::ModelDescription& model, std::int64_t micro_batches);
+
+// ---- schedule
+
+// Chunks of the model per stage: as the recipe states, else by its ranges, else the default of its
+// schedule.
+std::int64_t chunks_of(const recipe::Recipe& recipe);
+
+schedules::PipelineShape shape_of(const recipe::Recipe& recipe, std::int64_t micro_batches,
+                                  std::int64_t depth);
+
+// The schedule of a recipe, checked at every depth that a plan can choose. UserError: its action lists
+// are not valid (of a plugin), or it does not support chunks.
+const schedules::Schedule& plan_schedule(const recipe::Recipe& recipe, std::int64_t micro_batches);
 
 }  // namespace strait::planner

@@ -6,8 +6,6 @@
 #include <vector>
 
 #include "framework/sync/forecast.h"
-#include "launcher/planner/sync_offer.h"
-#include "launcher/planner/sync_rules.h"
 #include "launcher/recipe/recipe_sync_keys.h"
 #include "stages/head_vote.h"
 #include "stages/stage_layout.h"
@@ -15,12 +13,12 @@
 namespace strait::planner {
 namespace {
 
-bool asks_for(const recipe::Recipe& recipe, const std::string& method) {
+bool selects(const recipe::Recipe& recipe, const std::string& method) {
   return recipe::sync_method_of(recipe) == method;
 }
 
-// What `auto` may choose from.
-std::vector<plan::Plan::SyncOffer> suited(const plan::Plan& plan) {
+// The methods from which "auto" chooses.
+std::vector<plan::Plan::SyncOffer> candidates_of(const plan::Plan& plan) {
   std::vector<plan::Plan::SyncOffer> offers = plan.sync_offers;
   if (plan.recipe.sync.on_loss == recipe::LossRule::stop) return offers;
   std::erase_if(offers, [](const plan::Plan::SyncOffer& offer) {
@@ -29,24 +27,24 @@ std::vector<plan::Plan::SyncOffer> suited(const plan::Plan& plan) {
   return offers;
 }
 
-bool chose_for_the_same(const plan::Plan& before, const plan::Plan& plan) {
+bool same_choice(const plan::Plan& before, const plan::Plan& plan) {
   return before.recipe.sync == plan.recipe.sync &&
          before.recipe.pipeline.replicas == plan.recipe.pipeline.replicas;
 }
 
 void choose(plan::Plan& plan, const plan::Plan* before) {
-  if (before != nullptr && chose_for_the_same(*before, plan)) {
+  if (before != nullptr && same_choice(*before, plan)) {
     plan.sync_method = before->sync_method;
     plan.sync_strength = before->sync_strength;
     return;
   }
-  const plan::Plan::SyncOffer chosen = choose_sync(suited(plan), vote_slowdown(plan));
+  const plan::Plan::SyncOffer chosen = choose_sync(candidates_of(plan), consensus_slowdown(plan));
   plan.sync_method = chosen.method;
   plan.sync_strength = chosen.strength;
 }
 
-// A head says what its pipeline reports, a norm of every tensor, and whether to stop.
-std::int64_t vote_bytes(const models::ModelDescription& model) {
+// The message of a first stage: the report of its pipeline, with a norm for every tensor.
+std::int64_t consensus_bytes(const models::ModelDescription& model) {
   stages::StepReport report;
   report.squared_norms.resize(model.tensors().size());
   return static_cast<std::int64_t>(stages::bytes_of_vote(report));
@@ -66,7 +64,8 @@ void plan_link(plan::Plan& plan, plan::Plan::Use use, const plan::Plan::Process&
   plan.links.push_back(link);
 }
 
-// One for each two replicas of a stage, and one more between heads, for what holds for a step.
+// A link between every two replicas of a stage, and one more between first stages for consensus. The
+// name of the latter is part of plan.json and of events.
 void plan_links(plan::Plan& plan, const std::vector<std::int64_t>& bytes,
                 std::int64_t bytes_of_vote) {
   for (const plan::Plan::Process& one : plan.processes) {
@@ -83,7 +82,7 @@ void plan_links(plan::Plan& plan, const std::vector<std::int64_t>& bytes,
 
 sync::SyncSettings sync_settings(const recipe::Recipe& recipe, const std::string& method,
                                  std::int64_t steps) {
-  const recipe::Recipe::Sync said = asks_for(recipe, method) ? recipe.sync : recipe::Recipe::Sync();
+  const recipe::Recipe::Sync said = selects(recipe, method) ? recipe.sync : recipe::Recipe::Sync();
   sync::SyncSettings settings;
   settings.method = method;
   settings.seed = static_cast<std::uint64_t>(recipe.seed);
@@ -112,7 +111,7 @@ std::optional<sync::Strength> strength_of(const sync::SyncSettings& settings) {
 }
 
 std::uint64_t bfloat16_sync_bytes(const plan::Plan& plan, net::ProcessName process) {
-  // Its values but for its own share out to be reduced, and its share in, to all others.
+  // It sends all values except its own shard to be reduced, and the reduced shard to all others.
   const auto replicas = static_cast<std::uint64_t>(plan.recipe.pipeline.replicas);
   const auto values = static_cast<std::uint64_t>(plan.process(process).parameters);
   constexpr std::uint64_t kBytesBothWays = 4;
@@ -123,7 +122,7 @@ void plan_sync(plan::Plan& plan, const models::ModelDescription& model, const pl
   plan.sync_method = recipe::sync_method_of(plan.recipe);
   if (plan.sync_method.empty()) return;
   const bool automatic = plan.sync_method == recipe::kAutomaticSync;
-  // Ahead of everything else, so that the recipe is to blame and not a forecast.
+  // First, so that a wrong recipe is reported as such, not as a failed forecast.
   if (!automatic) check_sync_settings(plan);
   plan.sync_offers = sync_offers(plan, model);
   if (automatic) choose(plan, before);
@@ -140,7 +139,7 @@ void plan_sync(plan::Plan& plan, const models::ModelDescription& model, const pl
     if (process.name.replica != 0) continue;
     link_bytes.push_back(std::llround(costs.step_bytes / static_cast<double>(replicas - 1)));
   }
-  plan_links(plan, link_bytes, vote_bytes(model));
+  plan_links(plan, link_bytes, consensus_bytes(model));
 }
 
 }  // namespace strait::planner

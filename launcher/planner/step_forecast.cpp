@@ -65,7 +65,7 @@ double forecast_step(const plan::Plan& plan, const plan::PathSpeeds& speed) {
     const plan::ComputeSpeed compute = plan::compute_speed(plan, process.host_index, process.threads);
     StepCosts& costs = replicas.at(process.name.replica);
     costs.chunks.resize(stages * process.chunks.size());
-    costs.links.resize(costs.chunks.size() - 1);  // within a stage nothing is sent
+    costs.links.resize(costs.chunks.size() - 1);  // nothing is sent within a stage
     for (std::size_t c = 0; c < process.chunks.size(); ++c) {
       costs.chunks[c * stages + process.name.stage] =
           stage_cost(model, process.chunks[c], tokens, compute);

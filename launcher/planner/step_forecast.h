@@ -13,22 +13,22 @@
 
 namespace strait::planner {
 
-// What a micro-batch of so many tokens costs a chunk of these layers.
+// Cost of a micro-batch of so many tokens in a chunk of these layers.
 schedules::StageCost stage_cost(const models::ModelDescription& model,
                                 const models::LayerRange& layers, std::int64_t tokens,
                                 const plan::ComputeSpeed& speed);
 
-// What a boundary that carries so much for every micro-batch takes.
+// Cost of a boundary that carries these bytes for every micro-batch.
 schedules::LinkCost link_cost(double forward_bytes, double backward_bytes, const plan::PathSpeed& forward,
                               const plan::PathSpeed& backward);
 
-// One replica's pipeline, for the simulator.
+// The pipeline of a replica, for the simulator.
 struct StepCosts {
   std::string schedule = "1f1b";
   std::int64_t micro_batches = 1;
   std::int64_t stages = 1;
-  std::vector<schedules::StageCost> chunks;  // by place
-  std::vector<schedules::LinkCost> links;    // one less
+  std::vector<schedules::StageCost> chunks;  // by position
+  std::vector<schedules::LinkCost> links;    // between adjacent chunks
 };
 
 // `depth = "auto"`.
@@ -36,7 +36,7 @@ std::int64_t best_depth(const StepCosts& costs);
 
 double step_seconds(const StepCosts& costs, std::int64_t depth);
 
-// A step of the plan's slowest replica, with paths as `speed` has them: from host to host.
+// Seconds of a step of the slowest replica, with the path speeds that `speed` returns.
 double forecast_step(const plan::Plan& plan, const plan::PathSpeeds& speed);
 
 }  // namespace strait::planner

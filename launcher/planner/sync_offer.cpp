@@ -1,4 +1,4 @@
-#include "launcher/planner/sync_offer.h"
+#include "launcher/planner/planned_sync.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,7 +9,6 @@
 
 #include "framework/sync/forecast.h"
 #include "framework/sync/methods.h"
-#include "launcher/planner/planned_sync.h"
 #include "launcher/planner/step_forecast.h"
 #include "launcher/recipe/recipe_sync_keys.h"
 #include "stages/stage_layout.h"
@@ -17,28 +16,27 @@
 namespace strait::planner {
 namespace {
 
-// A step may be so many times longer and still count as one that sync does not slow down.
+// Up to this slowdown, sync counts as free.
 constexpr double kHidden = 1.05;
-// A method's rounds repeat within so many steps; those of its beginning are passed over where the
-// run is longer.
+// A method's rounds repeat within so many steps. Only the last ones of the run are examined, because
+// the first ones can differ (warm-up).
 constexpr std::int64_t kStepsLookedAt = 1024;
 
 struct RoundTime {
   sync::Hook hook = sync::Hook::update;
   std::int64_t late = 0;
-  // Ways from host to host that wait for each other: of every exchange, and to say that all is
-  // held.
+  // One-way latencies in sequence: of every exchange, and of the confirmation.
   std::int64_t trips = 0;
 };
 
-// Of an answered exchange two, of another one.
+// An exchange with a result takes two one-way latencies, another one takes one.
 RoundTime round_time_of(sync::Hook hook, const sync::RoundPlan& plan) {
   const bool answered = plan.pattern == sync::Pattern::shard_reduce;
   return {hook, plan.late, (answered ? 2 : 1) * plan.exchanges + 1};
 }
 
-// When the method's ordinary rounds open and land. The last step closes the run, mostly with a
-// round of its own that nothing hides: it counts where there is no other.
+// When the method's regular rounds start and are applied. The last step of a run often has a round of
+// its own, which nothing hides; it counts only if there is no other.
 RoundTime round_time(const sync::SyncMethod& method, const sync::Layout& layout,
                      std::int64_t replicas, std::int64_t steps) {
   sync::Membership membership;
@@ -55,7 +53,7 @@ RoundTime round_time(const sync::SyncMethod& method, const sync::Layout& layout,
   return time.value_or(RoundTime());
 }
 
-// What this process sends to its neighbours in the pipeline, over the same uplink.
+// Bytes to the adjacent stages, which share the uplink.
 double boundary_bytes_of(const plan::Plan& plan, net::ProcessName process) {
   std::int64_t bytes = 0;
   for (const plan::Plan::Link& link : plan.links) {
@@ -65,20 +63,20 @@ double boundary_bytes_of(const plan::Plan& plan, net::ProcessName process) {
   return static_cast<double>(bytes);
 }
 
-// Of the narrowest path between this process and who it talks to: all of its links share it.
+// The narrowest path from this process to its peers; all of its links share it.
 double uplink_bytes_per_second(const plan::Plan& plan, const plan::Plan::Process& process) {
   double rate = std::numeric_limits<double>::infinity();
   for (const plan::Plan::Process& other : plan.processes) {
     const bool sibling = other.name.stage == process.name.stage;
-    const bool neighbour = other.name.replica == process.name.replica;
-    if (other.name == process.name || !(sibling || neighbour)) continue;
+    const bool adjacent = other.name.replica == process.name.replica;
+    if (other.name == process.name || !(sibling || adjacent)) continue;
     rate = std::min(rate,
                     plan::path_speed(plan, process.host_index, other.host_index).bytes_per_second);
   }
   return rate;
 }
 
-// A step without sync. The plan's own forecast knows nothing of what ties send.
+// A step without sync. The plan's own forecast does not include tied weights.
 double seconds_without(const plan::Plan& plan) {
   double seconds = plan.step_seconds;
   for (const plan::Plan::Process& process : plan.processes) {
@@ -88,7 +86,7 @@ double seconds_without(const plan::Plan& plan) {
   return seconds;
 }
 
-// The longest way from one replica of a stage to another.
+// The largest one-way latency between two replicas of a stage.
 double sibling_seconds(const plan::Plan& plan, std::uint32_t stage) {
   const auto there = [&](const std::string& host) {
     return std::ranges::count_if(plan.processes, [&](const plan::Plan::Process& process) {
@@ -103,28 +101,29 @@ double sibling_seconds(const plan::Plan& plan, std::uint32_t stage) {
   return seconds;
 }
 
-// Seconds of a step behind which a round travels.
+// Seconds of a step that hide a round.
 double window(const plan::Plan& plan, const models::ModelDescription& model,
               const plan::Plan::Process& process, const RoundTime& time) {
   if (time.late > 0) {
-    // It lands behind the vote on a step; where replicas may leave, that asks first who holds it.
-    const bool asked = plan.recipe.sync.on_loss == recipe::LossRule::continue_run;
-    const std::int64_t votes = time.late - (asked ? 1 : 0);
+    // A result is applied after the consensus round of a step. Where replicas can be lost, that round
+    // first finds out which ones have the result, so one consensus round less hides it.
+    const bool confirms = plan.recipe.sync.on_loss == recipe::LossRule::continue_run;
+    const std::int64_t rounds = time.late - (confirms ? 1 : 0);
     return static_cast<double>(time.late) * plan.step_seconds +
-           static_cast<double>(votes) * vote_seconds(plan);
+           static_cast<double>(rounds) * consensus_seconds(plan);
   }
   if (time.hook != sync::Hook::gradient) return 0;
-  // Gradients leave while the last micro-batch's backward makes the others.
+  // Gradients are sent while the backward of the last micro-batch computes the others.
   const std::int64_t tokens = *plan.recipe.train.micro_batch * plan.recipe.data.row;
   const plan::ComputeSpeed speed = plan::compute_speed(plan, process.host_index, process.threads);
-  // That of the first chunk alone, where there are several: the others were through before.
+  // With several chunks only the first one counts: the others finish before it.
   return stage_cost(model, process.chunks.front(), tokens, speed).backward_seconds;
 }
 
-// How much of what a process codes while it computes its trainer feels: all where the threads of
-// the host's processes have all cores, nothing where each process finds another one. Threads that
-// compute wait for each other, so it helps little that only one of them is interrupted.
-double felt_of_coding(const plan::Plan& plan, const plan::Plan::Process& process) {
+// The share of background coding by which computation is delayed: 1 where the threads of the host's
+// processes use all cores, 0 where each process has a spare core. Computing threads wait for each
+// other, so interrupting one delays all.
+double delay_by_coding(const plan::Plan& plan, const plan::Plan::Process& process) {
   std::int64_t processes = 0;
   std::int64_t threads = 0;
   for (const plan::Plan::Process& each : plan.processes) {
@@ -139,24 +138,24 @@ double felt_of_coding(const plan::Plan& plan, const plan::Plan::Process& process
   return 1 - std::min(spare / static_cast<double>(processes), 1.0);
 }
 
-// Seconds that all of a method's rounds add to a step that takes so long `without` them: what is
-// waited for, what landing takes, and what coding takes from those who compute meanwhile.
+// Seconds that a method's rounds add to a step: waiting, applying the result, and the delay of
+// computation by coding. `behind`: seconds that hide a round.
 double added_seconds(const plan::Plan& plan, const plan::Plan::Process& process,
                      const sync::Forecast& costs, const sync::CodingCost& coding, double values,
                      const RoundTime& time, double behind) {
   if (costs.round_bytes <= 0) return 0;
-  // A gradient has a round in every step, which may be lighter than the heaviest.
+  // Gradients have a round in every step, with mean bytes below those of the largest round.
   const bool of_updates = time.hook == sync::Hook::update;
   const double rounds = of_updates ? costs.step_bytes / costs.round_bytes : 1;
   const double copy = values * sizeof(float) / plan::copy_speed(plan, process.host_index);
   const double coded = coding.engine * copy / rounds;
-  const double way = sibling_seconds(plan, process.name.stage);
+  const double latency = sibling_seconds(plan, process.name.stage);
   const double travels = costs.step_bytes / rounds / uplink_bytes_per_second(plan, process);
-  const double trips = static_cast<double>(time.trips) * way;
-  // The last of a gradient leaves when all of it is there, so nothing hides its trips.
+  const double trips = static_cast<double>(time.trips) * latency;
+  // The last gradient is sent when the backward has ended, so nothing hides its latencies.
   const double hidden = of_updates ? trips : 0;
   const double waited = std::max(coded + travels + hidden - behind, 0.0) + (trips - hidden);
-  const double beside = std::min(coded, behind) * felt_of_coding(plan, process);
+  const double beside = std::min(coded, behind) * delay_by_coding(plan, process);
   return rounds * (waited + beside) + coding.trainer * copy / static_cast<double>(process.threads);
 }
 
@@ -168,8 +167,8 @@ plan::Plan::SyncOffer offer_of(const plan::Plan& plan, const models::ModelDescri
   offer.strength = strength_of(settings);
   const sync::CodingCost coding = sync::coding_cost(settings);
   const double without = seconds_without(plan);
-  const double voted = without + vote_seconds(plan);
-  offer.step_seconds = voted;
+  const double with_consensus = without + consensus_seconds(plan);
+  offer.step_seconds = with_consensus;
   for (const plan::Plan::Process& process : plan.processes) {
     if (process.name.replica != 0) continue;
     const sync::Layout layout = stages::stage_layout(model, process.chunks);
@@ -182,7 +181,7 @@ plan::Plan::SyncOffer offer_of(const plan::Plan& plan, const models::ModelDescri
                       window(plan, model, process, time));
     const double on_the_wire = (boundary_bytes_of(plan, process.name) + costs.step_bytes) /
                                uplink_bytes_per_second(plan, process);
-    offer.step_seconds = std::max({offer.step_seconds, voted + added, on_the_wire});
+    offer.step_seconds = std::max({offer.step_seconds, with_consensus + added, on_the_wire});
     offer.step_bytes = std::max(offer.step_bytes, std::lround(costs.step_bytes));
     offer.round_bytes = std::max(offer.round_bytes, std::lround(costs.round_bytes));
     offer.slot_bytes = std::max(offer.slot_bytes, std::lround(costs.slot_bytes));
@@ -194,7 +193,7 @@ plan::Plan::SyncOffer offer_of(const plan::Plan& plan, const models::ModelDescri
 
 // The settings that a method is forecast with: for "auto" all strengths of the method, as far as
 // the recipe leaves them open.
-std::vector<sync::SyncSettings> tried(const plan::Plan& plan, const std::string& method) {
+std::vector<sync::SyncSettings> candidates(const plan::Plan& plan, const std::string& method) {
   const sync::SyncSettings said = sync_settings(plan.recipe, method, plan.steps);
   const sync::MethodOffer& offer = sync::methods().named(method);
   const bool automatic = recipe::sync_method_of(plan.recipe) == recipe::kAutomaticSync;
@@ -226,19 +225,18 @@ std::vector<plan::Plan::SyncOffer> sync_offers(const plan::Plan& plan,
                                                const models::ModelDescription& model) {
   std::vector<plan::Plan::SyncOffer> offers;
   for (const std::string& name : sync::method_names()) {
-    for (const sync::SyncSettings& settings : tried(plan, name)) {
+    for (const sync::SyncSettings& settings : candidates(plan, name)) {
       offers.push_back(offer_of(plan, model, settings));
     }
   }
   return offers;
 }
 
-// One way: heads tell each other at the same time, or wait for each other in turns, which comes to
-// the same on average.
-double vote_seconds(const plan::Plan& plan) { return sibling_seconds(plan, 0); }
+// One latency: first stages send at the same time, or in turns, which takes the same on average.
+double consensus_seconds(const plan::Plan& plan) { return sibling_seconds(plan, 0); }
 
-double vote_slowdown(const plan::Plan& plan) {
-  return 1 + vote_seconds(plan) / seconds_without(plan);
+double consensus_slowdown(const plan::Plan& plan) {
+  return 1 + consensus_seconds(plan) / seconds_without(plan);
 }
 
 plan::Plan::SyncOffer choose_sync(const std::vector<plan::Plan::SyncOffer>& offers,

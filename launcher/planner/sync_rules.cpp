@@ -1,4 +1,4 @@
-#include "launcher/planner/sync_rules.h"
+#include "launcher/planner/planned_sync.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -10,7 +10,6 @@
 #include "framework/sync/methods.h"
 #include "framework/sync/sync_error.h"
 #include "launcher/base/errors.h"
-#include "launcher/planner/planned_sync.h"
 #include "launcher/recipe/recipe_keys.h"
 
 namespace strait::planner {
@@ -35,18 +34,18 @@ sync::RecipeContext context_of(const plan::Plan& plan) {
           plan.recipe.train.epochs ? "train.epochs" : "train.steps"};
 }
 
-// What the recipe says to the method, for sentences that know none of its keys.
-std::string said_to_it(const plan::Plan& plan) {
-  std::vector<std::string> words = {method_setting(plan)};
+// All settings of the method, for messages of plugins that do not name keys.
+std::string all_settings(const plan::Plan& plan) {
+  std::vector<std::string> settings = {method_setting(plan)};
   for (const recipe::RecipeKey& key : recipe::recipe_keys()) {
     if (recipe::section_of(key.name) != "sync" || key.name == "sync.method" ||
         key.name == "sync.on_loss")
       continue;
     const recipe::RecipeValue value = key.get(plan.recipe);
     if (value.is_null() || !plan.recipe.origins.by_key.contains(key.name)) continue;
-    words.push_back(setting(plan, key.name, value.dump()));
+    settings.push_back(setting(plan, key.name, value.dump()));
   }
-  return fmt::format("{}", fmt::join(words, ", "));
+  return fmt::format("{}", fmt::join(settings, ", "));
 }
 
 }  // namespace
@@ -61,7 +60,7 @@ void check_sync_settings(const plan::Plan& plan) {
   try {
     sync::make_method(settings);
   } catch (const sync::SyncError& error) {
-    refuse(fmt::format("{}, but that does not go together: {}", said_to_it(plan), error.what()));
+    refuse(fmt::format("{}: these settings contradict each other: {}", all_settings(plan), error.what()));
   }
 }
 
@@ -69,7 +68,7 @@ void check_loss_rule(const plan::Plan& plan) {
   const sync::MethodOffer* const method = sync::methods().find(plan.sync_method);
   if (plan.recipe.sync.on_loss == recipe::LossRule::stop || method->needs_all.empty()) return;
   refuse(fmt::format(
-      "{}, but {}, which cannot go on without a replica: it {}; choose another "
+      "{}, but {}, which cannot continue without a replica: it {}; choose another "
       "method, or set sync.on_loss to \"stop\"",
       setting(plan, "sync.on_loss", "\"continue\""), method_setting(plan), method->needs_all));
 }

@@ -202,7 +202,7 @@ class OtherParts(PluginCase):
         self.assertEqual([p["chunks"] for p in run.plan()["processes"]], [[[0, 0]], [[1, 5]]])
         self.program = PREFIX / "bin" / "strait"
         said = self.refusal("recipes/plugins/program/recipe.toml")
-        self.assertIn('this program knows no partition "last_takes_most"; it knows balanced', said)
+        self.assertIn('this program has no partition "last_takes_most"; it has balanced', said)
 
     def test_unknown_names_are_refused_with_those_of_plugins(self):
         recipe = "recipes/plugins/schedule/recipe.toml"
@@ -227,7 +227,7 @@ class Wrong(PluginCase):
             "empty": "leaves stage 1 empty",
             "chunks": "gives stage 0 2 chunks, but pipeline.chunks is 1",
             "stranger": "puts stage 1 on host 7",
-            "throws": "gives no answer: the stars are not right",
+            "throws": "failed: the stars are not right",
         }.items():
             said = self.answer(name)
             self.assertIn(f'"{name}" of build/plugins/wrong/libwrong_answers.so', said)
@@ -245,9 +245,9 @@ class Wrong(PluginCase):
     def test_several_partitions_ask_for_a_name(self):
         where = "plugin:build/plugins/wrong/libwrong_answers.so"
         said = self.refusal(self.RECIPE, "--set", f"pipeline.partition={where}")
-        self.assertIn("offers the partitions missing, twice,", said)
+        self.assertIn("has the partitions missing, twice,", said)
         said = self.refusal(self.RECIPE, "--set", f"pipeline.partition={where}#none")
-        self.assertIn("offers the partitions missing, twice,", said)
+        self.assertIn("has the partitions missing, twice,", said)
 
     def refused(self, library, code=10):
         where = f"plugin:build/plugins/wrong/lib{library}.so"

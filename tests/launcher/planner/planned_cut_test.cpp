@@ -5,7 +5,6 @@
 
 #include <thread>
 
-#include "launcher/planner/planned_schedule.h"
 #include "launcher/plan/speeds.h"
 #include "launcher/base/errors.h"
 #include "models/model_config.h"

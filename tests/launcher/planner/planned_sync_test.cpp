@@ -17,7 +17,6 @@
 #include "framework/sync/cocktail.h"
 #include "framework/sync/methods.h"
 #include "launcher/base/errors.h"
-#include "launcher/planner/sync_offer.h"
 #include "launcher/recipe/recipe_sync_keys.h"
 #include "models/model_config.h"
 #include "stages/stage_layout.h"
@@ -333,8 +332,8 @@ TEST(PlannedSync, OnALongWayAutoTakesWhatHidesItsTrips) {
   EXPECT_EQ(planned_apart(0.2, automatic()).sync_method, "cocktail");
   const plan::Plan far = planned_apart(2, automatic());
   EXPECT_NE(far.sync_method, "allreduce");
-  EXPECT_LT(taken(far).slowdown, 1.05 * vote_slowdown(far));
-  EXPECT_EQ(vote_slowdown(far), 3);
+  EXPECT_LT(taken(far).slowdown, 1.05 * consensus_slowdown(far));
+  EXPECT_EQ(consensus_slowdown(far), 3);
 }
 
 TEST(PlannedSync, AutoLeavesWhatIsSaidOfAStrengthAsItIs) {

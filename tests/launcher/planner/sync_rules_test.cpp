@@ -1,4 +1,4 @@
-#include "launcher/planner/sync_rules.h"
+#include "launcher/planner/planned_sync.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -86,7 +86,7 @@ TEST(SyncRules, ReportsSettingsThatTheMethodRefusesWithTheirKeys) {
   plan.recipe.sync.rank = 100'000;
   EXPECT_THAT(refusal(plan),
               testing::StartsWith("sync.method is \"powersgd\" (x.toml:8:10), sync.rank is 100000 "
-                                  "(x.toml:9:8), but that does not go together: powersgd: rank is "
+                                  "(x.toml:9:8): these settings contradict each other: powersgd: rank is "
                                   "100000; it must be from 1 to 1024"));
 }
 
