@@ -63,7 +63,7 @@ class TransferAgent {
   void add_peer(const net::ProcessName& peer, const std::string& host,
                 std::unique_ptr<net::Link> link);
 
-  // The chunk table of a file on this host, which others can fetch from here on. StoreError.
+  // Offers a file of this host to all peers from now on. Returns its chunk table. StoreError.
   ChunkTable offer(const std::filesystem::path& path);
 
   struct Fetching {
