@@ -17,7 +17,7 @@ BoundaryLoad full_rows() {
 // The heads of a message of four rows with three documents each.
 constexpr double kHeads = 28 + 4 * (12 + 3 * 4);
 
-TEST(BoundaryForecast, RawIsTheValuesInTheWiresType) {
+TEST(BoundaryForecast, RawBytesAreValuesInWireType) {
   recipe::Recipe::Codec codec;
   codec.wire_dtype = recipe::WireDtype::bfloat16;
   const BoundaryBytes bytes = boundary_bytes(codec, full_rows());
@@ -26,7 +26,7 @@ TEST(BoundaryForecast, RawIsTheValuesInTheWiresType) {
   EXPECT_EQ(bytes.backward, bytes.known_forward);
 }
 
-TEST(BoundaryForecast, ChangesAndFirstVisitsAreCountedByTheByte) {
+TEST(BoundaryForecast, CountsBytesOfCacheHitsAndMisses) {
   recipe::Recipe::Codec codec;
   codec.forward = "delta";
   codec.backward = "fixed";
@@ -40,7 +40,7 @@ TEST(BoundaryForecast, ChangesAndFirstVisitsAreCountedByTheByte) {
             kHeads + 3 + 4 * 3 + 4 * 128 * 96 * 2);
 }
 
-TEST(BoundaryForecast, AnEntryIsHalfAsLargeInEightBits) {
+TEST(BoundaryForecast, EntryOfEightBitsIsHalfAsLarge) {
   recipe::Recipe::Codec codec;
   EXPECT_EQ(entry_bytes(codec, 128, 96), 128 * 96 * 2);
   codec.cache_kind = recipe::CacheKind::eight_bits;

@@ -48,7 +48,7 @@ recipe::Recipe::Codec delta(std::int64_t cache, std::int64_t disk) {
   return codec;
 }
 
-TEST(PlannedBoundary, LoadsAreThoseOfTheDataWithoutItsPadding) {
+TEST(PlannedBoundary, CountsTokensWithoutPadding) {
   const auto boundaries = planned(recipe::Recipe::Codec(), 2);
   ASSERT_EQ(boundaries.size(), 1U);
   EXPECT_EQ(boundaries[0].load.width, 8);
@@ -59,7 +59,7 @@ TEST(PlannedBoundary, LoadsAreThoseOfTheDataWithoutItsPadding) {
   EXPECT_EQ(boundaries[0].bytes_in_memory(), 0);
 }
 
-TEST(PlannedBoundary, BothEndsKeepToWhatTheNarrowerOneCanGive) {
+TEST(PlannedBoundary, LimitsCacheToSmallerEnd) {
   // Inner stages share their memory between two boundaries, so the outer boundaries get no more.
   const auto two = planned(delta(8 * kEntry, 0), 2);
   EXPECT_EQ(two[0].cache_bytes, 8 * kEntry);
@@ -77,7 +77,7 @@ TEST(PlannedBoundary, BothEndsKeepToWhatTheNarrowerOneCanGive) {
   EXPECT_EQ(cache_bytes_of(four, 3, 4), 4 * kEntry);
 }
 
-TEST(PlannedBoundary, ChunksShareTheMemoryOfTheirStage) {
+TEST(PlannedBoundary, ChunksShareMemoryOfStage) {
   // Stage 0 is an end of all three: down to stage 1, around from there, and down again.
   const auto two = planned(delta(9 * kEntry, 0), 2, 2);
   ASSERT_EQ(two.size(), 3U);
@@ -87,7 +87,7 @@ TEST(PlannedBoundary, ChunksShareTheMemoryOfTheirStage) {
   EXPECT_TRUE(planned(delta(9 * kEntry, 0), 1, 3).empty()) << "nothing leaves a stage alone";
 }
 
-TEST(PlannedBoundary, WhatFitsIsSentAsChangesAndTheRestAsFirstVisits) {
+TEST(PlannedBoundary, SendsCachedSamplesAsDeltas) {
   const PlannedBoundary all = planned(delta(100 * kEntry, 0), 2)[0];
   EXPECT_EQ(all.cached_rows, kRows);
   EXPECT_EQ(all.bytes_in_memory(), kRows * kEntry);

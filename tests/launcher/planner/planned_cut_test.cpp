@@ -42,7 +42,7 @@ partition::Question question_in(recipe::Recipe recipe, const recipe::LinkTable& 
   return asked;
 }
 
-TEST(PlannedCut, ChunksAreAsTheRecipeSaysOrAsItsScheduleIsUsedWith) {
+TEST(PlannedCut, TakesChunksFromRecipeElseFromSchedule) {
   EXPECT_EQ(chunks_of(recipe_of(2, "1f1b")), 1);
   EXPECT_EQ(chunks_of(recipe_of(2, "interleaved")), 2);
   EXPECT_EQ(chunks_of(recipe_of(1, "interleaved")), 1) << "a stage alone has nothing to wait for";
@@ -54,7 +54,7 @@ TEST(PlannedCut, ChunksAreAsTheRecipeSaysOrAsItsScheduleIsUsedWith) {
   EXPECT_EQ(chunks_of(recipe), 4);
 }
 
-TEST(PlannedCut, LayersAreInTheOrderInWhichDataPassesThem) {
+TEST(PlannedCut, ListsLayersByPosition) {
   const PlannedCut cut = plan_cut(recipe_of(2, "interleaved"), {}, eight_blocks(), 8);
   ASSERT_EQ(cut.layers.size(), 4U);
   EXPECT_EQ(cut.hosts.size(), 2U);
@@ -66,7 +66,7 @@ TEST(PlannedCut, LayersAreInTheOrderInWhichDataPassesThem) {
   EXPECT_EQ(next, 10);
 }
 
-TEST(PlannedCut, AScheduleWithoutChunksIsNotGivenAny) {
+TEST(PlannedCut, RefusesChunksForScheduleWithoutThem) {
   recipe::Recipe recipe = recipe_of(2, "gpipe");
   recipe.pipeline.chunks = 2;
   EXPECT_THAT([&] { plan_cut(recipe, {}, eight_blocks(), 8); },
@@ -75,14 +75,14 @@ TEST(PlannedCut, AScheduleWithoutChunksIsNotGivenAny) {
                   "\"interleaved\" runs several"));
 }
 
-TEST(PlannedCut, APartitionIsToldHowManyChunksAndWhatTheyHold) {
+TEST(PlannedCut, PassesChunksToPartition) {
   const partition::Question question = question_in(recipe_of(2, "interleaved"), {});
   EXPECT_EQ(question.chunks, 2);
   // Eight micro-batches in groups of two: a group in the second chunk, and three of the hop below.
   EXPECT_THAT(question.in_flight, testing::ElementsAre(5, 3));
 }
 
-TEST(PlannedCut, LayersTakeWhatIsMeasuredOfHostsElseWhatIsAssumed) {
+TEST(PlannedCut, UsesMeasuredSpeedsElseAssumedOnes) {
   const double flops = eight_blocks().layers[1].forward_flops_per_token * 2 * 32;
   const double cores = std::thread::hardware_concurrency();
   const auto layer = [](const partition::Question& question) { return question.model.layers[1]; };

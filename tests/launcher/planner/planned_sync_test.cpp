@@ -60,7 +60,7 @@ plan::Plan planned(std::uint32_t stages, std::uint32_t replicas, const std::stri
   return plan;
 }
 
-TEST(PlannedSync, EveryTwoReplicasOfAStageAreLinkedAndTheHeadsOnceMore) {
+TEST(PlannedSync, LinksReplicasOfStageAndFirstStagesForConsensus) {
   for (const std::uint32_t replicas : {2U, 3U, 5U}) {
     const plan::Plan plan = planned(3, replicas);
     const auto pairs = replicas * (replicas - 1) / 2;
@@ -84,14 +84,14 @@ TEST(PlannedSync, EveryTwoReplicasOfAStageAreLinkedAndTheHeadsOnceMore) {
   }
 }
 
-TEST(PlannedSync, OneReplicaHasNothingToPlan) {
+TEST(PlannedSync, PlansNothingForOneReplica) {
   const plan::Plan plan = planned(2, 1);
   EXPECT_EQ(plan.sync_method, "");
   EXPECT_TRUE(plan.links.empty());
   EXPECT_TRUE(plan.sync_offers.empty());
 }
 
-TEST(PlannedSync, WhatAMethodKeepsIsInTheStateOfAProcess) {
+TEST(PlannedSync, CountsStateOfMethod) {
   const plan::Plan exact = planned(2, 2, "allreduce");
   const plan::Plan cocktail = planned(2, 2, "cocktail");
   const models::ModelDescription model = models::describe(config(true));
@@ -103,7 +103,7 @@ TEST(PlannedSync, WhatAMethodKeepsIsInTheStateOfAProcess) {
   }
 }
 
-TEST(PlannedSync, SettingsOfAMethodThatIsNotAskedForAreItsAuthors) {
+TEST(PlannedSync, UsesDefaultsForMethodsThatRecipeDoesNotSelect) {
   recipe::Recipe recipe;
   recipe.pipeline.replicas = 2;
   recipe.sync.method = "cocktail";
@@ -119,7 +119,7 @@ TEST(PlannedSync, SettingsOfAMethodThatIsNotAskedForAreItsAuthors) {
   EXPECT_EQ(sync_settings(recipe, "onebit_adam", 10).seed, 9U);
 }
 
-TEST(PlannedSync, EveryMethodIsOfferedWithWhatItCosts) {
+TEST(PlannedSync, ForecastsEveryMethod) {
   const plan::Plan plan = planned(2, 4);
   const auto names = sync::method_names();
   ASSERT_EQ(plan.sync_offers.size(), names.size());
@@ -139,7 +139,7 @@ std::string chosen(double link_megabits) {
   return plan.sync_method;
 }
 
-TEST(PlannedSync, AutoTakesExactMeansWhereTheyCostNoTimeAndFewBytesWhereLinksAreSlow) {
+TEST(PlannedSync, AutoTakesExactMeansOnFastLinksAndCompressesOnSlowOnes) {
   EXPECT_EQ(chosen(1e6), "allreduce");
   // 6,250 bytes in the step of a second, for a stage of some 9,000 values.
   EXPECT_EQ(chosen(0.05), "cocktail");
@@ -185,7 +185,7 @@ std::pair<std::size_t, double> staleness(const plan::Plan::SyncOffer& offer) {
   return {static_cast<std::size_t>(place), offer.staleness};
 }
 
-TEST(PlannedSync, AFasterLinkNeverGetsAStalerMethodAndWhatIsTakenHidesOrIsTheCheapest) {
+TEST(PlannedSync, AutoNeverChoosesStalerMethodForFasterLink) {
   std::set<std::string> seen;
   std::pair<std::size_t, double> before = {99, 0};
   for (double megabits = 1e-3; megabits < 1e4; megabits *= 1.25) {
@@ -228,7 +228,7 @@ double slowdown(const plan::Plan& plan, const std::string& name) {
 // half of the memory's rate; where four processes of four threads have all of the host's cores the
 // trainer feels all that the engine codes, where each finds another core nothing, and in between
 // half. The landing it feels always, as a quarter of what one thread takes.
-TEST(PlannedSync, CodingTakesItsTimeWhereNoBytesDo) {
+TEST(PlannedSync, CountsTimeOfCoding) {
   plan::Plan plan = plan_of(1, 4, "cocktail");
   plan.speeds.hosts = {{.name = "localhost", .memory_bytes_per_second = 1e9}};
   plan.recipe.hosts.link_megabits = 1e6;
@@ -251,7 +251,7 @@ TEST(PlannedSync, CodingTakesItsTimeWhereNoBytesDo) {
 
 // What closes a run is one round among many. A round of three seconds hides behind 20 steps of one,
 // however long the run.
-TEST(PlannedSync, LateRoundsHideInRunsOfAnyLength) {
+TEST(PlannedSync, HidesLateRoundsInRunsOfAnyLength) {
   const auto slowdown_of = [](std::int64_t late, std::int64_t steps) {
     plan::Plan plan = plan_of(1, 2, "streaming_diloco");
     plan.recipe.sync.late = late;
@@ -269,7 +269,7 @@ TEST(PlannedSync, LateRoundsHideInRunsOfAnyLength) {
 }
 
 // The links are no reason to take a method that the processor has no time for.
-TEST(PlannedSync, AutoPassesOverWhatTakesTooLongToCode) {
+TEST(PlannedSync, AutoAvoidsMethodsWithSlowCoding) {
   plan::Plan plan = plan_of(1, 4, "auto");
   plan.speeds.hosts = {{.name = "localhost", .memory_bytes_per_second = 2e9}};
   plan.recipe.hosts.link_megabits = 1e6;
@@ -296,7 +296,7 @@ plan::Plan planned_apart(double seconds, const recipe::Recipe::Sync& sync) {
 
 // By hand: whatever the method, each waits for the other's vote. A round is told, answered and
 // held, with two exchanges told and answered twice; between two nobody answers.
-TEST(PlannedSync, EachTripOfARoundTakesTheWaysTime) {
+TEST(PlannedSync, CountsLatencyOfEachExchange) {
   for (const double way : {0.001, 0.1, 0.3, 1.0, 3.0}) {
     const plan::Plan plan = planned_apart(way, {});
     SCOPED_TRACE(fmt::format("{} s one way", way));
@@ -315,7 +315,7 @@ TEST(PlannedSync, EachTripOfARoundTakesTheWaysTime) {
   }
 }
 
-TEST(PlannedSync, ALongerWayNeverMakesAMethodFaster) {
+TEST(PlannedSync, LongerLatencyNeverMakesMethodFaster) {
   std::map<std::string, double> before;
   for (double way = 1e-4; way < 100; way *= 1.5) {
     for (const plan::Plan::SyncOffer& offer : planned_apart(way, automatic()).sync_offers) {
@@ -326,7 +326,7 @@ TEST(PlannedSync, ALongerWayNeverMakesAMethodFaster) {
 }
 
 // What all wait for is no reason against any of them.
-TEST(PlannedSync, OnALongWayAutoTakesWhatHidesItsTrips) {
+TEST(PlannedSync, AutoHidesLatencyOnLongPaths) {
   EXPECT_EQ(planned_apart(0, automatic()).sync_method, "allreduce");
   EXPECT_EQ(planned_apart(0.01, automatic()).sync_method, "allreduce");
   EXPECT_EQ(planned_apart(0.2, automatic()).sync_method, "cocktail");
@@ -336,7 +336,7 @@ TEST(PlannedSync, OnALongWayAutoTakesWhatHidesItsTrips) {
   EXPECT_EQ(consensus_slowdown(far), 3);
 }
 
-TEST(PlannedSync, AutoLeavesWhatIsSaidOfAStrengthAsItIs) {
+TEST(PlannedSync, AutoKeepsStatedStrength) {
   recipe::Recipe::Sync sync = automatic();
   sync.bits = 3;
   for (const double megabits : {0.5, 2.0, 8.0}) {
@@ -355,7 +355,7 @@ TEST(PlannedSync, AutoLeavesWhatIsSaidOfAStrengthAsItIs) {
 
 // What is said of a strength is said of cocktail. Bits that streaming_diloco would not take are
 // none of its business; its links are planned as it was offered.
-TEST(PlannedSync, WhatIsSaidOfAStrengthIsNotSaidOfAnotherMethodThatAutoChose) {
+TEST(PlannedSync, DropsStrengthIfAutoChoosesAnotherMethod) {
   std::set<std::string> seen;
   for (const std::int64_t bits : {1, 8}) {
     recipe::Recipe::Sync sync = automatic();
@@ -378,7 +378,7 @@ TEST(PlannedSync, WhatIsSaidOfAStrengthIsNotSaidOfAnotherMethodThatAutoChose) {
 }
 
 // Where an outer step makes up for lateness, what sends more and loses more is no choice.
-TEST(PlannedSync, InALongRunAutoKnowsOnlyWhatLosesLessForMoreBytes) {
+TEST(PlannedSync, AutoOffersHigherStrengthsForLongRuns) {
   for (const double megabits : {0.5, 2.0, 8.0}) {
     const plan::Plan plan = planned_on(megabits, automatic(), 20'000);
     EXPECT_THAT(names_of(plan.sync_offers), testing::Contains("cocktail 0.5/0.5/4"));
@@ -387,7 +387,7 @@ TEST(PlannedSync, InALongRunAutoKnowsOnlyWhatLosesLessForMoreBytes) {
   }
 }
 
-TEST(PlannedSync, WhatAutoChoseIsInThePlanAndInTheStagesSettings) {
+TEST(PlannedSync, StoresChoiceOfAutoInPlanAndStageSettings) {
   plan::Plan plan = planned_on(2, automatic());
   plan.recipe.model.path = "model";  // without which it is none that can be read
   plan.recipe.data.train = "text";
@@ -403,7 +403,7 @@ TEST(PlannedSync, WhatAutoChoseIsInThePlanAndInTheStagesSettings) {
   EXPECT_EQ(plan.recipe.sync, automatic());
 }
 
-TEST(PlannedSync, ARunThatGoesOnKeepsWhatAutoChoseAsLongAsItAsksForTheSame) {
+TEST(PlannedSync, ResumedRunKeepsChoiceOfAuto) {
   const plan::Plan slow = planned_on(2, automatic());
   const auto on_a_fast_link = [&](std::uint32_t replicas, const recipe::Recipe::Sync& sync) {
     plan::Plan plan = plan_of(1, replicas);
@@ -420,7 +420,7 @@ TEST(PlannedSync, ARunThatGoesOnKeepsWhatAutoChoseAsLongAsItAsksForTheSame) {
   EXPECT_EQ(on_a_fast_link(4, other).sync_method, "allreduce");
 }
 
-TEST(PlannedSync, WhereNothingHidesAutoLosesTheLeastTime) {
+TEST(PlannedSync, AutoTakesFastestIfNothingIsHidden) {
   const auto chosen_of = [](double allreduce, double cocktail, double diloco) {
     return choose_sync({{"allreduce", 0, 0, 0, 0, 0, allreduce},
                         {"cocktail", 0, 0, 0, 0, 0, cocktail},
@@ -456,7 +456,7 @@ TEST(PlannedSync, AutoComparesMethodsOfPluginsByTheirRank) {
   EXPECT_EXIT(check(), testing::ExitedWithCode(0), "");
 }
 
-TEST(PlannedSync, SettingsThatDoNotGoTogetherAreTheRecipesMistake) {
+TEST(PlannedSync, RefusesContradictingSettings) {
   plan::Plan plan = plan_of(1, 2, "streaming_diloco");
   plan.recipe.sync.every = 4;
   plan.recipe.sync.late = 3;
@@ -469,7 +469,7 @@ TEST(PlannedSync, SettingsThatDoNotGoTogetherAreTheRecipesMistake) {
   }
 }
 
-TEST(PlannedSync, TheEvaluationIsDealtOutWholeAndOnce) {
+TEST(PlannedSync, AssignsEveryEvaluationBatchOnce) {
   for (const std::int64_t micro_batches : {0, 1, 2, 5, 9}) {
     for (const std::uint32_t replicas : {1U, 2U, 3U, 4U}) {
       plan::Plan plan = plan_of(1, replicas);

@@ -59,7 +59,7 @@ double forecast(const plan::Plan& plan) {
   });
 }
 
-TEST(Speeds, WhatIsMeasuredGoesBeforeWhatTheRecipeSaysBeforeWhatIsAssumed) {
+TEST(Speeds, PrefersMeasuredToStatedToAssumed) {
   plan::Plan plan = plan_over_two_hosts();
   EXPECT_EQ(plan::path_speed(plan, 0, 1).bytes_per_second, plan::kAssumedLinkBytesPerSecond);
   EXPECT_FALSE(plan::path_speed(plan, 0, 1).measured);
@@ -74,7 +74,7 @@ TEST(Speeds, WhatIsMeasuredGoesBeforeWhatTheRecipeSaysBeforeWhatIsAssumed) {
   EXPECT_EQ(plan::path_speed(plan, 0, 1).bytes_per_second, plan::kAssumedLinkBytesPerSecond) << "sealing";
 }
 
-TEST(Speeds, AHostComputesAsMeasuredForItsThreads) {
+TEST(Speeds, ScalesMeasuredSpeedByThreads) {
   plan::Plan plan = plan_over_two_hosts();
   EXPECT_EQ(plan::compute_speed(plan, 0, 4).flops_per_second, 4 * plan::kAssumedFlopsPerThread);
   plan.speeds.hosts = {{"a", 3e10, 2.5, 2, 0}, {"b", 0, 0, 1, 1e10}};
@@ -84,7 +84,7 @@ TEST(Speeds, AHostComputesAsMeasuredForItsThreads) {
   EXPECT_FALSE(plan::compute_speed(plan, 1, 4).measured) << "only its memory was measured";
 }
 
-TEST(Speeds, AStepTakesAtLeastWhatItsLinkNeeds) {
+TEST(Speeds, StepTakesAtLeastTimeOfLink) {
   plan::Plan plan = plan_over_two_hosts();
   const double before = forecast(plan);
   plan.speeds.links = {{"a", "b", 8e6, 0, 0.03}};
@@ -95,7 +95,7 @@ TEST(Speeds, AStepTakesAtLeastWhatItsLinkNeeds) {
   EXPECT_GT(forecast(plan), slow);
 }
 
-TEST(Speeds, ARelayCostsTimeAndIsShared) {
+TEST(Speeds, RelayAddsLatencyAndIsShared) {
   plan::Plan plan = plan_over_two_hosts();
   plan.speeds.links = {{"a", "b", 8e6, 0, 0.03}};
   const auto relayed = [&](std::size_t links) {
@@ -107,7 +107,7 @@ TEST(Speeds, ARelayCostsTimeAndIsShared) {
   EXPECT_GT(relayed(3), 2 * relayed(1));
 }
 
-TEST(Speeds, APlanKeepsAndSaysWhatWasMeasured) {
+TEST(Speeds, PlanContainsAndPrintsMeasuredSpeeds) {
   plan::Plan plan = plan_over_two_hosts();
   EXPECT_THAT(plan_text(plan),
               AllOf(HasSubstr("forecast at 20 Gflop/s a thread and 4 Gbit/s a link"),

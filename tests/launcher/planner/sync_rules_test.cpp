@@ -38,7 +38,7 @@ std::string refusal(const plan::Plan& plan) {
   return "";
 }
 
-TEST(SyncRules, RefusesImpossibleTurnsWithTheirKeysAndPlaces) {
+TEST(SyncRules, RefusesImpossibleFragmentsWithKeysAndOrigins) {
   const std::string streaming = "method = \"streaming_diloco\"\n";
   EXPECT_EQ(refusal(plan_of(streaming + "every = 3\n")),
             "sync.fragments is 4 (the default), but sync.every is 3 (x.toml:9:9), and each "
@@ -76,7 +76,7 @@ TEST(SyncRules, RefusesContinuingWithoutReplicasForMethodsThatNeedAll) {
   EXPECT_THAT(
       refusal(plan_of("method = \"cocktail\"\non_loss = \"continue\"\n", {"sync.method=noloco"})),
       testing::StartsWith("sync.on_loss is \"continue\" (x.toml:9:11), but sync.method is "
-                          "\"noloco\" (--set sync.method=noloco), which cannot go on without a "
+                          "\"noloco\" (--set sync.method=noloco), which cannot continue without a "
                           "replica: it averages all replicas"));
 }
 
@@ -90,7 +90,7 @@ TEST(SyncRules, ReportsSettingsThatTheMethodRefusesWithTheirKeys) {
                                   "100000; it must be from 1 to 1024"));
 }
 
-TEST(SyncRules, RecipesWithDifferentPlacesAreEqual) {
+TEST(SyncRules, RecipesWithDifferentOriginsAreEqual) {
   const recipe::Recipe file = plan_of("method = \"powersgd\"\nrank = 4\n").recipe;
   const recipe::Recipe line = plan_of("rank = 4\nmethod = \"powersgd\"\n", {"sync.rank=4"}).recipe;
   EXPECT_NE(file.origins.of("sync.rank"), line.origins.of("sync.rank"));

@@ -27,7 +27,7 @@ std::string refusal_of(const std::string& name) {
   return "accepted";
 }
 
-TEST(OfferedParts, ArePutBesideTheBuiltInOnesAndToldToWhoLoadsThem) {
+TEST(OfferedParts, AreAddedToCatalogues) {
   // The process keeps what it was offered, also where this test is repeated in it.
   static int times = 0;
   const std::string one = "of_a_test." + std::to_string(++times);
@@ -41,7 +41,7 @@ TEST(OfferedParts, ArePutBesideTheBuiltInOnesAndToldToWhoLoadsThem) {
   EXPECT_THAT(refusal_of(one), HasSubstr("called \"" + one + "\" already"));
 }
 
-TEST(OfferedParts, NamesAreWordsThatNobodyHas) {
+TEST(OfferedParts, RefusesInvalidAndTakenNames) {
   EXPECT_THAT(refusal_of("balanced"),
               HasSubstr("there is a partition called \"balanced\" already"));
   for (const char* name : {"", "two words", "a#b", "a/b", "\"", "é"}) {
@@ -50,14 +50,14 @@ TEST(OfferedParts, NamesAreWordsThatNobodyHas) {
   EXPECT_THAT(refusal_of(std::string(65, 'a')), HasSubstr("1 to 64 letters"));
 }
 
-TEST(PartNames, BuiltInOnesAreOfferedInTheSameCatalogues) {
+TEST(PartNames, ContainBuiltInParts) {
   EXPECT_THAT(recipe::part_names(recipe::PartKind::schedule), testing::ElementsAre("gpipe", "1f1b", "interleaved"));
   EXPECT_THAT(recipe::part_names(recipe::PartKind::codec), testing::ElementsAre("raw", "fixed", "delta", "auto"));
   EXPECT_THAT(recipe::part_names(recipe::PartKind::sync_method), Contains("cocktail"));
 }
 
 // What [codec] says of gradients is decided by what the codec can.
-TEST(PartNames, DeltaIsForActivationsAlone) {
+TEST(PartNames, DeltaSupportsActivationsOnly) {
   for (const codec::CodecOffer& codec : codec::codecs().all()) {
     EXPECT_EQ(codec.for_gradients, codec.name != "delta");
   }
