@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <bit>
 #include <concepts>
 #include <cstddef>
@@ -8,135 +7,97 @@
 #include <cstring>
 #include <span>
 #include <string>
-#include <type_traits>
-#include <utility>
 #include <vector>
 
 #include "framework/net/frame_memory.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/fields.h"
 
-// The binary back end of fields.h: the described fields one after the other, without names, numbers
-// little-endian. A text or a list begins with its count (u32), a flag and an exit code are one
-// byte.
+// The byte back end of fields.h: fields in the order of their description, without keys. Numbers are
+// little-endian and as wide as their type, flags and exit codes one byte, texts and lists follow
+// their length in four bytes. Reading is strict: a message that is too short or too long, a flag
+// that is neither 0 nor 1, or a text beyond its limit is a MessageError.
 namespace strait::base {
 
-static_assert(std::endian::native == std::endian::little, "numbers are copied as they are");
+static_assert(std::endian::native == std::endian::little, "numbers are copied as they are in memory");
 
 class BytesWriter {
  public:
-  void operator()(const char* /*key*/, const auto& value) { write(value); }
+  template <std::unsigned_integral T>
+  void operator()(const char* /*key*/, const T& value) {
+    append(&value, sizeof value);
+  }
+  void operator()(const char* key, const bool& flag) { (*this)(key, std::uint8_t{flag}); }
+  void operator()(const char* key, const ExitCode& code) {
+    (*this)(key, static_cast<std::uint8_t>(number(code)));
+  }
+  void operator()(const char* key, const std::string& text) {
+    (*this)(key, static_cast<std::uint32_t>(text.size()));
+    append(text.data(), text.size());
+  }
+  template <class T>
+  void operator()(const char* key, const std::vector<T>& list) {
+    (*this)(key, static_cast<std::uint32_t>(list.size()));
+    for (const T& element : list) (*this)(key, element);
+  }
+  void operator()(const char* key, const AtMost<const std::string>& text) {
+    (*this)(key, text.value.substr(0, text.most));
+  }
+  void operator()(const char* /*key*/, const Exactly<const std::string>& text) {
+    append(text.value.data(), text.size);
+  }
+  void operator()(const char* /*key*/, const Rest<const std::vector<std::byte>>& bytes) {
+    append(bytes.value.data(), bytes.value.size());
+  }
+  template <class T>
+  requires std::is_class_v<T>
+  void operator()(const char* /*key*/, const T& value) { describe(*this, value); }
 
   net::Frame take() { return std::move(frame_); }
 
  private:
-  template <std::integral T>
-  void write(const T& value) {
-    append(&value, sizeof value);
-  }
-  void write(ExitCode code) { write(static_cast<std::uint8_t>(number(code))); }
-  template <class T>
-  void write(const AtMost<T>& text) {
-    const std::size_t size = std::min(text.value.size(), text.most);
-    write(static_cast<std::uint32_t>(size));
-    append(text.value.data(), size);
-  }
-  template <class T>
-  void write(const Exactly<T>& text) {
-    append(text.value.data(), text.size);
-  }
-  template <class T>
-  void write(const Rest<T>& bytes) {
-    append(bytes.value.data(), bytes.value.size());
-  }
-  template <class T>
-  void write(const std::vector<T>& list) {
-    write(static_cast<std::uint32_t>(list.size()));
-    for (const T& element : list) write(element);
-  }
-  void write(const auto& described) { describe(*this, described); }
-
-  void append(const void* from, std::size_t count) {
-    if (count == 0) return;
-    const std::size_t end = frame_.size();
-    frame_.resize(end + count);
-    std::memcpy(frame_.data() + end, from, count);
-  }
+  void append(const void* from, std::size_t count);
 
   net::Frame frame_;
 };
 
-// Throws MessageError. Memory grows only with the bytes that are there, whatever a count says.
 class BytesReader {
  public:
-  // `message` names the whole in errors: "transfer message".
-  BytesReader(std::span<const std::byte> bytes, const char* message)
-      : left_(bytes), message_(message) {}
+  // `message` names the bytes in errors: "transfer message".
+  BytesReader(std::span<const std::byte> bytes, std::string message)
+      : left_(bytes), message_(std::move(message)) {}
 
+  template <std::unsigned_integral T>
+  void operator()(const char* key, T& value) {
+    std::memcpy(&value, take(key, sizeof value).data(), sizeof value);
+  }
+  void operator()(const char* key, bool& flag);
+  void operator()(const char* key, ExitCode& code);
+  void operator()(const char* key, std::string& text) { (*this)(key, at_most(text, left_.size())); }
   template <class T>
-  void operator()(const char* key, T&& value) {
-    key_ = key;
-    read(value);
+  void operator()(const char* key, std::vector<T>& list) {
+    std::uint32_t count = 0;
+    (*this)(key, count);
+    // Each element takes at least one byte: a wrong count ends here, before memory is allocated.
+    if (count > left_.size()) refuse(key, "is truncated");
+    list.resize(count);
+    for (T& element : list) (*this)(key, element);
   }
-  void finish() const {
-    if (!left_.empty()) refuse("bytes after the last field");
-  }
+  void operator()(const char* key, const AtMost<std::string>& text);
+  void operator()(const char* key, const Exactly<std::string>& text);
+  void operator()(const char* key, const Rest<std::vector<std::byte>>& bytes);
+  template <class T>
+  requires std::is_class_v<T>
+  void operator()(const char* /*key*/, T& value) { describe(*this, value); }
+
+  void finish() const;
 
  private:
-  template <std::integral T>
-  void read(T& value) {
-    std::memcpy(&value, take(sizeof value).data(), sizeof value);
-  }
-  void read(bool& flag) {
-    std::uint8_t byte = 0;
-    read(byte);
-    if (byte > 1) refuse("a flag is neither 0 nor 1");
-    flag = byte == 1;
-  }
-  void read(ExitCode& code) {
-    std::uint8_t byte = 0;
-    read(byte);
-    code = ExitCode{byte};
-  }
-  void read(AtMost<std::string>& text) {
-    std::uint32_t size = 0;
-    read(size);
-    if (size > text.most) refuse("a text is longer than its limit");
-    assign(text.value, size);
-  }
-  void read(Exactly<std::string>& text) { assign(text.value, text.size); }
-  void read(Rest<std::vector<std::byte>>& bytes) {
-    if (left_.empty() || left_.size() > bytes.most) refuse("content is empty or too long");
-    bytes.value.assign(left_.begin(), left_.end());
-    left_ = {};
-  }
-  template <class T>
-  void read(std::vector<T>& list) {
-    std::uint32_t count = 0;
-    read(count);
-    list.clear();
-    for (; count > 0; --count) read(list.emplace_back());
-  }
-  void read(auto& described) { describe(*this, described); }
-
-  void assign(std::string& text, std::size_t size) {
-    const std::span<const std::byte> bytes = take(size);
-    text.assign(size, '\0');
-    if (size > 0) std::memcpy(text.data(), bytes.data(), size);
-  }
-  std::span<const std::byte> take(std::size_t count) {
-    if (count > left_.size()) refuse("truncated");
-    const std::span<const std::byte> taken = left_.first(count);
-    left_ = left_.subspan(count);
-    return taken;
-  }
-  [[noreturn]] void refuse(const char* cause) const {
-    throw MessageError(std::string(message_) + ": " + cause + " (at " + key_ + ")");
-  }
+  std::span<const std::byte> take(const char* key, std::size_t count);
+  [[noreturn]] void refuse(const char* key, const char* fault) const;
 
   std::span<const std::byte> left_;
-  const char* message_;
-  const char* key_ = "the start";
+  std::string message_;
 };
 
 }  // namespace strait::base
