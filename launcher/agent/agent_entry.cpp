@@ -42,13 +42,13 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-// The launcher waits for its other hosts before it hands out jobs.
+// The launcher waits for all greetings before it sends jobs.
 constexpr auto kJobLimit = std::chrono::seconds(180);
 constexpr std::uint32_t kLargestJob = 64U << 20U;
 constexpr auto kLoadLimit = std::chrono::seconds(20);  // libtorch from a slow disk
 
-// Writes all or ends: nobody is left to tell.
-void say(int output, const std::string& line) {
+// Writes everything or exits: without the connection there is no one to report to.
+void write_all(int output, const std::string& line) {
   for (std::size_t at = 0; at < line.size();) {
     const ssize_t sent = ::write(output, line.data() + at, line.size() - at);
     if (sent < 0 && errno != EINTR) ::_exit(number(base::ExitCode::peer_lost));
@@ -62,7 +62,7 @@ void read_before(int input, char* to, std::size_t size, Clock::time_point deadli
     pollfd waited{input, POLLIN, 0};
     if (left.count() <= 0) {
       throw base::UserError(base::ExitCode::stalled,
-                      fmt::format("the launcher greeted, but sent no job within {} s",
+                      fmt::format("the launcher sent no job within {} s after the greeting",
                                   std::chrono::seconds(kJobLimit).count()));
     }
     ::poll(&waited, 1, static_cast<int>(std::min<std::int64_t>(left.count(), INT_MAX)));
@@ -70,7 +70,7 @@ void read_before(int input, char* to, std::size_t size, Clock::time_point deadli
     const ssize_t got = ::read(input, to, size);
     if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
     if (got <= 0) {
-      throw base::UserError(base::ExitCode::peer_lost, "the launcher hung up before it had sent a job");
+      throw base::UserError(base::ExitCode::peer_lost, "the launcher disconnected before it sent a job");
     }
     to += got;
     size -= static_cast<std::size_t>(got);
@@ -111,7 +111,7 @@ hosts::AgentGreeting greeting_of_this_host() {
   return greeting;
 }
 
-// The file that the keeper's words go to. UserError: it cannot work here.
+// The agent's log. UserError: the agent cannot work here.
 store::FileDescriptor open_agent_log(const hosts::AgentJob& job) {
   const fs::path directory = hosts::agent_directory(job.directory);
   hosts::check_host_directory(directory);
@@ -128,7 +128,8 @@ store::FileDescriptor open_agent_log(const hosts::AgentJob& job) {
   return log;
 }
 
-// In the keeper: nothing of ssh's session is held any more, or ssh would wait for us.
+// In the agent's process: closes everything of ssh's session, because sshd waits until all ends of
+// its pipes are closed.
 void leave_session(const store::FileDescriptor& log) {
   ::setsid();
   const store::FileDescriptor nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
@@ -136,12 +137,12 @@ void leave_session(const store::FileDescriptor& log) {
   ::dup2(log.number(), 1);
   ::dup2(log.number(), 2);
   ::syscall(SYS_close_range, 3U, ~0U, 0U);
-  // A run goes on wherever it was started from; and who logs out has left already.
+  // The run continues when the user logs out or removes the current directory.
   ::signal(SIGHUP, SIG_IGN);
   [[maybe_unused]] const int stayed = ::chdir("/");
 }
 
-// Until the launcher hangs up: as long as this connection stands it sees that this host lives.
+// Until the launcher disconnects: the open connection shows it that this host is alive.
 void stay_for(int input) {
   const auto deadline = Clock::now() + kJobLimit;
   while (true) {
@@ -155,7 +156,7 @@ void stay_for(int input) {
   }
 }
 
-// Whether stages would come up here: this program alone needs none of the libraries that they do.
+// Whether stages could start here: they need libraries that this program does not.
 void check_stage_program(hosts::HostInspection& look) {
   if (!look.objection.empty()) return;
   const process::ProgramAnswer answer = process::run_program({stage_program_here(), "--check"}, kLoadLimit);
@@ -172,21 +173,21 @@ base::ExitCode serve_ssh_request(int input, int output) {
   if (const auto look = hosts::inspection_request_from(request)) {
     hosts::HostInspection seen = hosts::inspect_this_host(*look);
     check_stage_program(seen);
-    say(output, hosts::to_line(seen));
+    write_all(output, hosts::to_line(seen));
     return base::ExitCode::done;
   }
   const hosts::AgentJob job = hosts::parse_agent_job(request);
   store::FileDescriptor log = open_agent_log(job);
-  const int keeper = ::fork();
-  if (keeper < 0) {
+  const int agent = ::fork();
+  if (agent < 0) {
     throw base::UserError(base::ExitCode::internal, fmt::format("cannot fork: {}", std::strerror(errno)));
   }
-  if (keeper == 0) {
+  if (agent == 0) {
     leave_session(log);
     log.release();  // closed above
     return run_agent(job);
   }
-  say(output, hosts::to_line(hosts::AgentAnswer{keeper, 0, ""}));
+  write_all(output, hosts::to_line(hosts::AgentAnswer{agent, 0, ""}));
   stay_for(input);
   return base::ExitCode::done;
 }
@@ -194,12 +195,12 @@ base::ExitCode serve_ssh_request(int input, int output) {
 }  // namespace
 
 base::ExitCode run_agent_over_ssh(int input, int output) {
-  say(output, hosts::to_line(greeting_of_this_host()));
+  write_all(output, hosts::to_line(greeting_of_this_host()));
   try {
     return serve_ssh_request(input, output);
   } catch (const std::exception& error) {
     const base::Failure failure = base::describe_failure(error);
-    say(output, hosts::to_line(hosts::AgentAnswer{0, number(failure.code), failure.text}));
+    write_all(output, hosts::to_line(hosts::AgentAnswer{0, number(failure.code), failure.text}));
     return failure.code;
   }
 }
@@ -251,7 +252,7 @@ std::size_t task_number() {
   const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error == std::errc() && rest == text.data() + text.size()) return number;
   throw base::UserError(base::ExitCode::bad_input,
-                  "--keep-of is for srun, which says in SLURM_PROCID which of its tasks this is");
+                  "--agent-slurm is for srun, which sets SLURM_PROCID to the number of the task");
 }
 
 }  // namespace
@@ -260,7 +261,7 @@ base::ExitCode run_agent_of_slurm_step(int input) {
   try {
     const std::size_t task = task_number();
     const hosts::AgentJob job =
-        hosts::unpack_job(base::read_all(input, "the text with the keepers' jobs", kMostJobs, kJobsLimit), task);
+        hosts::unpack_job(base::read_all(input, "the jobs of the agents", kMostJobs, kJobsLimit), task);
     spdlog::info("node {}", hosts::own_variable("SLURMD_NODENAME"));
     return run_agent(job);
   } catch (const base::UserError& error) {

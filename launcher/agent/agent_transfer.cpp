@@ -8,7 +8,7 @@
 namespace strait::agent {
 namespace {
 
-// Beyond so many hosts each would hold more links than it has use for.
+// With more hosts, a link to every one of them costs more than it saves.
 constexpr std::size_t kMostPeers = 32;
 
 }  // namespace

@@ -9,9 +9,9 @@
 
 namespace strait::agent {
 
-// A keeper's porter: linked with the launcher, and with every other keeper that can be reached, so
-// that hosts need not get everything from the launcher. Where this host has no port for that, or
-// the others cannot reach it, it ships with the launcher alone.
+// The transfer agent of a host: connected to the launcher and to the transfer agents of the other
+// hosts, so that hosts can fetch from each other. If this host has no free port, or the others
+// cannot reach it, it exchanges files with the launcher only.
 class AgentTransfer {
  public:
   // `address`: where the others reach this host. The node outlives it.
@@ -23,7 +23,7 @@ class AgentTransfer {
                                const std::filesystem::path& directory);
   void listen(net::Node& node, const hosts::AgentJob& job, const std::string& address);
 
-  std::unique_ptr<net::Listener> listener_;  // null: the others cannot come here
+  std::unique_ptr<net::Listener> listener_;  // null: no inbound connections
   transfer::TransferAgent transfer_agent_;
 };
 

@@ -27,14 +27,14 @@
 
 namespace strait::agent {
 
-// Follows a file that somebody else writes to the end of.
+// Reads what other processes append to a file.
 class LogFollower {
  public:
-  // Begins behind what is there now.
+  // Starts at the current end of the file.
   explicit LogFollower(std::filesystem::path file);
   LogFollower() = default;
 
-  // What has come since, some KiB at most; empty: nothing, or the file cannot be read now.
+  // What was appended since the last call, 8 KiB at most; empty: nothing, or it cannot be read.
   std::string take();
 
  private:
@@ -44,7 +44,7 @@ class LogFollower {
 
 namespace {
 
-// Below the limit of a text in a message, even where every byte has to be replaced.
+// Below the limit of a text in a message, even if every byte is replaced by U+FFFD (3 bytes).
 constexpr std::size_t kMostAtOnce = 8192;
 
 }  // namespace
@@ -85,14 +85,14 @@ net::NodeOptions agent_node(const hosts::AgentJob& job) {
   return options;
 }
 
-// Before the first thread: what is started inherits it.
+// Call it before the first thread: setenv is not thread-safe. Stages inherit the environment.
 void take_environment(const hosts::AgentJob& job) {
   for (const auto& [name, value] : job.environment) ::setenv(name.c_str(), value.c_str(), 1);
   if (job.devices.empty()) return;
   ::setenv("CUDA_VISIBLE_DEVICES", fmt::format("{}", fmt::join(job.devices, ",")).c_str(), 1);
 }
 
-// Until the launcher has heard us: a keeper of an earlier start gets no answer.
+// Waits until the launcher has acknowledged: it does not answer agents of an earlier start.
 void present(net::Link& link, const hosts::AgentJob& job, const hosts::HostFacts& facts) {
   std::string why = "silence";
   try {
@@ -104,13 +104,13 @@ void present(net::Link& link, const hosts::AgentJob& job, const hosts::HostFacts
   throw base::UserError(
       base::ExitCode::peer_lost,
       fmt::format("the launcher of run {} at {} does not answer to this host's token ({}): the run "
-                  "has ended or was started again, and the token has expired, or no way leads "
-                  "there from here",
+                  "has ended or was started again, and the token has expired, or this host has no "
+                  "route to the launcher",
                   job.run_name, job.endpoints.at(hosts::kAgentService), why));
 }
 
-// What was said last gets its time, unless the launcher wants no more of it and has hung up.
-void take_leave(net::Link& link) {
+// Flushes the last messages, unless the launcher has disconnected already.
+void flush_last_messages(net::Link& link) {
   try {
     link.flush(Clock::now() + kLeaveTaking);
   } catch (const net::LinkError& error) {
@@ -118,16 +118,17 @@ void take_leave(net::Link& link) {
   }
 }
 
-// The processes of a host, by the words of the launcher.
-class Keeper {
+// Starts and ends processes on this host as the launcher requests, and reports their ends and logs.
+// One thread.
+class HostAgent {
  public:
-  Keeper(const hosts::AgentJob& job, const fs::path& directory, net::Link& link)
+  HostAgent(const hosts::AgentJob& job, const fs::path& directory, net::Link& link)
       : directory_(hosts::host_run_directory(directory, job.run_name, job.run)), link_(link) {
     fs::create_directories(directory_ / "logs");
   }
 
-  // Nothing was ever started here: then the run's directory goes, unless there is more in it than
-  // this keeper's own log. What a run shipped or wrote stays.
+  // If nothing was ever started here, removes the run's directory, unless it holds more than this
+  // agent's own log. Files of the run stay.
   void tidy() const {
     if (used_) return;
     std::error_code not_empty;
@@ -143,7 +144,7 @@ class Keeper {
     fs::remove(directory_, not_empty);
   }
 
-  // True: stay.
+  // Handles at most one message. False: the launcher ended this agent.
   bool serve() {
     if (const auto frame = link_.receive_until(Clock::now() + kServeTick)) {
       const hosts::LauncherMessage message = hosts::parse_launcher_message(*frame);
@@ -151,13 +152,13 @@ class Keeper {
       if (const auto* start = std::get_if<hosts::StartProcess>(&message)) begin(*start);
       if (const auto* end = std::get_if<hosts::EndProcess>(&message)) finish(*end);
     }
-    look_for_ends();
+    report_ends();
     if (Clock::now() - logged_ >= kLogEvery) pump_logs();
     return true;
   }
 
  private:
-  struct Kept {
+  struct Running {
     std::unique_ptr<process::Process> process;
     LogFollower log;
   };
@@ -171,17 +172,17 @@ class Keeper {
       launch.argv = {stage_program_here()};
       launch.input = start.job;
       launch.log = log;
-      LogFollower pump(log);  // what earlier generations wrote has been told
-      kept_[start.process] = {backend_.start(launch), std::move(pump)};
-      link_.send(format(hosts::ProcessStarted{start.process, kept_[start.process].process->pid()}));
+      LogFollower pump(log);  // earlier generations have sent what is there
+      processes_[start.process] = {backend_.start(launch), std::move(pump)};
+      link_.send(format(hosts::ProcessStarted{start.process, processes_[start.process].process->pid()}));
     } catch (const base::UserError& error) {
       link_.send(format(hosts::ProcessRefused{start.process, error.code(), error.what()}));
     }
   }
 
   void finish(const hosts::EndProcess& end) {
-    const auto found = kept_.find(end.process);
-    if (found == kept_.end()) return;
+    const auto found = processes_.find(end.process);
+    if (found == processes_.end()) return;
     if (end.kill) {
       found->second.process->kill();
     } else {
@@ -189,8 +190,8 @@ class Keeper {
     }
   }
 
-  void look_for_ends() {
-    for (auto at = kept_.begin(); at != kept_.end();) {
+  void report_ends() {
+    for (auto at = processes_.begin(); at != processes_.end();) {
       const std::optional<process::ExitStatus> status = at->second.process->ended();
       if (!status) {
         ++at;
@@ -202,13 +203,13 @@ class Keeper {
       if (status->signal) ended.signal = *status->signal;
       spdlog::info("{} {}", at->first.describe(), status->sentence());
       link_.send(format(ended));
-      at = kept_.erase(at);
+      at = processes_.erase(at);
     }
   }
 
   void pump_logs() {
     logged_ = Clock::now();
-    for (auto& [name, kept] : kept_) pump(name, kept.log);
+    for (auto& [name, running] : processes_) pump(name, running.log);
   }
 
   void pump(net::ProcessName name, LogFollower& log) {
@@ -220,7 +221,7 @@ class Keeper {
   const fs::path directory_;
   net::Link& link_;
   process::LocalBackend backend_;
-  std::map<net::ProcessName, Kept> kept_;  // its end kills who is left
+  std::map<net::ProcessName, Running> processes_;  // destroying a Process kills it
   Clock::time_point logged_;
   bool used_ = false;
 };
@@ -237,7 +238,7 @@ base::ExitCode run_agent(const hosts::AgentJob& job) {
     take_environment(job);
     const fs::path directory = hosts::agent_directory(job.directory);
     fs::create_directories(directory);
-    spdlog::info("keeper of {} (host {} of run {}, generation {}), build {}", job.host_name,
+    spdlog::info("agent of {} (host {} of run {}, generation {}), build {}", job.host_name,
                  job.host, job.run.hex(), job.generation, base::build_id());
     net::Node node(agent_node(job));
     const std::string& endpoint = job.endpoints.at(hosts::kAgentService);
@@ -252,13 +253,13 @@ base::ExitCode run_agent(const hosts::AgentJob& job) {
                                   job.launcher_key, std::chrono::seconds(job.hold))),
         job.host, job.ports,
         [](const reach::MeasureCompute& order) { return reach::measure_in_subprocess(stage_program_here(), order); });
-    const AgentTransfer ship(node, job, directory, job.address.empty() ? facts.address : job.address);
-    Keeper keeper(job, directory, *link);
-    while (keeper.serve()) {
+    const AgentTransfer transfer(node, job, directory, job.address.empty() ? facts.address : job.address);
+    HostAgent agent(job, directory, *link);
+    while (agent.serve()) {
     }
-    spdlog::info("the launcher lets this host go");
-    take_leave(*link);
-    keeper.tidy();
+    spdlog::info("the launcher has ended this agent");
+    flush_last_messages(*link);
+    agent.tidy();
     return base::ExitCode::done;
   } catch (const std::exception& error) {
     const base::Failure failure = base::describe_failure(error);

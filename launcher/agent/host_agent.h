@@ -8,12 +8,12 @@
 
 namespace strait::agent {
 
-// This very program, also where a newer build has taken its place meanwhile.
+// This program's file, or /proc/self/exe if a newer build has replaced the file meanwhile.
 std::string stage_program_here();
 
-// Keeps a host for one generation of a run: dials the launcher, starts processes as it is told, and
-// says what becomes of them. Returns when the launcher lets it go, or has not been heard of for
-// job.hold seconds; then no process that it started is left. Logs to spdlog's default logger.
+// Runs the agent of a host for one generation of a run: connects to the launcher, starts processes
+// on request and reports their ends. Returns when the launcher ends it, or after job.hold seconds
+// without contact; all processes that it started have ended then. Logs to spdlog's default logger.
 base::ExitCode run_agent(const hosts::AgentJob& job);
 
 }  // namespace strait::agent

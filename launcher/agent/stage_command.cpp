@@ -16,19 +16,18 @@
 
 namespace strait::agent {
 
-// Everything secret arrives on stdin, because argv and the environment can be read by others on
-// the host.
+// Secrets arrive on stdin, because other users of the host can read argv and the environment.
 int run_stage_command(int argc, char** argv, const std::function<base::ExitCode(TorchCommand)>& compute) {
   cxxopts::Options options(
       "strait-stage",
-      "One stage of a run, or the keeper of a host. strait starts it; people only join.");
-  options.add_options()("version", "print the build and leave")("help", "print this and leave")(
-      "keep", "keep this host for a run; called over ssh")(
-      "keep-of", "keep this node for a run; called by srun")(
-      "join", "keep this host for the run that a token is of; FILE, or - for stdin",
-      cxxopts::value<std::string>(), "FILE")("measure", "measure this host; called by its keeper")(
-      "check", "load all that a stage needs, print the build and leave");
-  TorchCommand errand = TorchCommand::stage;
+      "One stage of a run, or the agent of a host. Started by strait; only --join is for people.");
+  options.add_options()("version", "print the build and exit")("help", "print this and exit")(
+      "agent", "run this host's agent; called over ssh")(
+      "agent-slurm", "run this node's agent; called by srun")(
+      "join", "join the run of a token with this host; FILE, or - for stdin",
+      cxxopts::value<std::string>(), "FILE")("measure", "measure this host; called by its agent")(
+      "check", "load all that a stage needs, print the build and exit");
+  TorchCommand command = TorchCommand::stage;
   cxxopts::ParseResult given;
   try {
     given = options.parse(argc, argv);
@@ -40,18 +39,18 @@ int run_stage_command(int argc, char** argv, const std::function<base::ExitCode(
       std::cout << "strait-stage " << base::build_id() << '\n';
       return 0;
     }
-    if (given.count("measure") != 0) errand = TorchCommand::measure;
-    if (given.count("check") != 0) errand = TorchCommand::check;
+    if (given.count("measure") != 0) command = TorchCommand::measure;
+    if (given.count("check") != 0) command = TorchCommand::check;
   } catch (const cxxopts::exceptions::exception& error) {
     std::cerr << "strait-stage: " << error.what() << "; --help lists the options\n";
     return number(base::ExitCode::bad_input);
   }
   spdlog::set_default_logger(spdlog::stderr_logger_mt("strait-stage"));
   spdlog::set_pattern("%Y-%m-%d %H:%M:%S.%e %l %v");
-  if (given.count("keep") != 0) return number(run_agent_over_ssh(STDIN_FILENO, STDOUT_FILENO));
-  if (given.count("keep-of") != 0) return number(run_agent_of_slurm_step(STDIN_FILENO));
+  if (given.count("agent") != 0) return number(run_agent_over_ssh(STDIN_FILENO, STDOUT_FILENO));
+  if (given.count("agent-slurm") != 0) return number(run_agent_of_slurm_step(STDIN_FILENO));
   if (given.count("join") != 0) return number(run_agent_from_token(given["join"].as<std::string>()));
-  return number(compute(errand));
+  return number(compute(command));
 }
 
 base::ExitCode exec_torch_program(char** argv) {

@@ -4,25 +4,25 @@
 
 #include "launcher/base/errors.h"
 
-// The command line of `strait-stage`. Most of what a small process costs is the loading of
-// libtorch, which a keeper of a host has no use for: so the program is two. `strait-stage` itself
-// keeps hosts and knows its build; for whatever computes it becomes `strait-stage-torch`, which
-// lies beside it. A program of one's own may be both in one.
+// The command line of `strait-stage`. Loading libtorch is most of the cost of a small process, and
+// a host agent does not need it. So there are two programs: `strait-stage` runs agents and prints
+// its build; for everything that computes it executes `strait-stage-torch` beside it. A program of
+// one's own may be both in one.
 namespace strait::agent {
 
-// What it takes libtorch for.
+// What needs libtorch.
 enum class TorchCommand {
-  stage,    // be a stage process; its job is on stdin
-  measure,  // how fast this machine computes; the question is on stdin
-  check,    // that all can be loaded
+  stage,    // run a stage; its job is on stdin
+  measure,  // measure how fast this machine computes; the request is on stdin
+  check,    // check that everything can be loaded
 };
 
-// Does what the words ask for; `compute` does what takes libtorch. Call it before there is any
-// thread. The result is the exit code.
+// Parses and runs the command line; `compute` runs what needs libtorch. Call it before there are
+// threads, because an agent forks. Returns the exit code.
 int run_stage_command(int argc, char** argv, const std::function<base::ExitCode(TorchCommand)>& compute);
 
-// Becomes the program beside this one that has libtorch, with the same words. Returns only where
-// there is none; then what is wrong has been said.
+// Executes the program beside this one that has libtorch, with the same arguments. Returns only if
+// that fails, after logging the cause.
 base::ExitCode exec_torch_program(char** argv);
 
 }  // namespace strait::agent

@@ -50,7 +50,7 @@ std::string to_line(const AgentAnswer& answer) {
 std::optional<AgentGreeting> greeting_from(const std::string& line) {
   const std::optional<json> said = json_behind(kGreetingMarker, line);
   if (!said || !said->is_object()) return std::nullopt;
-  // Only what every build ever says is asked for here: of another build no more need be understood.
+  // Only the fields that every build sends are required: a mismatch of builds must be reported.
   try {
     return AgentGreeting{said->at("build"), said->value("host_name", ""),
                           said->value("caller", ""), said->value("reached", ""),
@@ -76,8 +76,8 @@ std::string clock_warning(const std::string& host, std::int64_t theirs, std::int
   const std::string how_much =
       apart < 7200 ? fmt::format("{} minutes", apart / 60) : fmt::format("{} hours", apart / 3600);
   return fmt::format(
-      "the clock of {} is {} {} this machine's; the run does not mind, but its logs will not "
-      "agree: "
+      "the clock of {} is {} {} this machine's; the run does not depend on it, but its logs "
+      "will not agree: "
       "set it by NTP",
       host, how_much, theirs < ours ? "behind" : "ahead of");
 }

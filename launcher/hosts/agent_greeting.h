@@ -6,27 +6,27 @@
 
 namespace strait::hosts {
 
-// The first thing that a host says on stdout when it is called over ssh, on one line behind a
-// marker: what shells and login scripts print before it is passed over.
+// The first line that a host prints when it is called over ssh, after a marker, so that output of
+// shells and login scripts is skipped.
 struct AgentGreeting {
   std::string build;       // of the program there
-  std::string host_name;   // its own word for itself
-  std::string caller;      // the address that it sees us at; empty: it does not know
-  std::string reached;     // the address of its own that we came to
+  std::string host_name;   // as it names itself
+  std::string caller;      // the address that it sees us at; empty: unknown
+  std::string reached;     // its own address that we connected to
   std::int64_t clock = 0;  // seconds since 1970, by its own clock
 };
 
-// How the call ends: the keeper runs, or why it does not.
+// The last line of a call: the agent runs, or why it does not.
 struct AgentAnswer {
   std::int64_t pid = 0;
   int code = 0;       // an ExitCode, where there is
-  std::string error;  // one sentence without the host's name; empty: it runs
+  std::string error;  // a sentence without the host's name; empty: it runs
 };
 
 std::string to_line(const AgentGreeting& greeting);
 std::string to_line(const AgentAnswer& answer);
 
-// Nothing: the line is somebody else's.
+// nullopt: another line.
 std::optional<AgentGreeting> greeting_from(const std::string& line);
 std::optional<AgentAnswer> answer_from(const std::string& line);
 

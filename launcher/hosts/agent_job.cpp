@@ -40,7 +40,7 @@ namespace {
 
 using nlohmann::json;
 
-// As long as there are hosts, in the job of every host.
+// The same in every job, and it grows with the number of hosts.
 constexpr const char* kCommonPart = "keeper_keys";
 
 }  // namespace
@@ -62,8 +62,8 @@ AgentJob unpack_job(const std::string& text, std::size_t index) {
     const json& jobs = packed.at("jobs");
     if (index >= jobs.size()) {
       throw base::UserError(base::ExitCode::mismatch,
-                      fmt::format("there are jobs for {} keepers, but this one is number {} of its "
-                                  "Slurm step (counted from 0)",
+                      fmt::format("there are jobs for {} agents, but this is task {} of the Slurm "
+                                  "step (counted from 0)",
                                   jobs.size(), index));
     }
     json one = jobs.at(index);
@@ -71,10 +71,10 @@ AgentJob unpack_job(const std::string& text, std::size_t index) {
     return parse_agent_job(one.dump());
   } catch (const store::JsonError& error) {
     throw base::UserError(base::ExitCode::mismatch,
-                    fmt::format("these are no jobs of keepers: {}", error.what()));
+                    fmt::format("not the jobs of agents: {}", error.what()));
   } catch (const json::exception& error) {
     throw base::UserError(base::ExitCode::mismatch,
-                    fmt::format("these are no jobs of keepers of this build: {}", error.what()));
+                    fmt::format("not the jobs of agents of this build: {}", error.what()));
   }
 }
 

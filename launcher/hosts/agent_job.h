@@ -14,26 +14,27 @@
 
 namespace strait::hosts {
 
-// What a keeper is told, on stdin and nowhere else: it holds secrets. With it anybody who can reach
-// the launcher may join the run as this host, in this generation and no other.
+// What a host's agent needs to join a run. It holds secrets: with it a process that reaches the launcher
+// can join as this host, in this generation only. So it travels over stdin or in a file that only
+// its owner can read.
 struct AgentJob {
   net::RunId run;
   std::string run_name;
   std::uint32_t generation = 0;
-  std::uint32_t host = 0;  // which of the plan's hosts it keeps
-  std::string host_name;   // what the recipe calls it
+  std::uint32_t host = 0;  // index into the plan's hosts
+  std::string host_name;   // as the recipe names it
   std::string build;       // of the launcher
   net::CurveKeyPair keys;
   std::string launcher_key;
   std::map<std::string, std::string> endpoints;    // of the launcher, by service
   std::map<std::string, std::string> agent_keys;  // of all, by ProcessName::text()
-  std::string directory;                           // where it keeps its files; "~" is its home
+  std::string directory;                           // for its files; "~" is its home
   std::map<std::string, std::string> environment;  // of the processes it starts
-  std::string address;                             // where the others reach it; empty: it looks
+  std::string address;                             // where other hosts reach it; empty: found by the agent
   std::vector<std::int64_t> devices;               // that its processes share; empty: all
   std::pair<int, int> ports = {0, 0};              // that it may bind; 0: any
-  std::int64_t hold = 120;                         // seconds that it goes on without the launcher
-  std::optional<double> up_megabits;               // for shipping
+  std::int64_t hold = 120;                         // seconds that it runs without contact to the launcher
+  std::optional<double> up_megabits;               // limit of uploads
   std::optional<double> down_megabits;
 
   net::ProcessName name() const { return net::ProcessName::keeper(host); }
@@ -44,11 +45,11 @@ std::string to_text(const AgentJob& job);
 AgentJob parse_agent_job(const std::string& text);
 
 
-// The jobs of all keepers in one text, for a carrier that brings everybody the same: what they have
-// in common is in it once. Pure.
+// The jobs of all agents in one text, for srun, which gives every task the same stdin. What is the
+// same in all jobs is in it once. Pure.
 std::string pack_jobs(const std::vector<AgentJob>& jobs);
 
-// The job at `index` of such a text. UserError: it is no such text, or holds no such job.
+// The job at `index` of such a text. UserError: it is not such a text, or has no such job.
 AgentJob unpack_job(const std::string& text, std::size_t index);
 
 }  // namespace strait::hosts

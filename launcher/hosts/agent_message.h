@@ -16,21 +16,20 @@
 
 namespace strait::hosts {
 
-// A keeper has one link with the launcher for each service, so that none waits for another; the
-// launcher listens for each at an endpoint of its own.
-inline constexpr const char* kAgentService = "keeper";  // processes and their logs
-inline constexpr const char* kTransferService = "ship";      // files
-inline constexpr const char* kReachService = "reach";    // who can talk to whom, and how fast
+// A host's agent has a link with the launcher for each service, so that no service waits for
+// another. The launcher listens for each at an endpoint of its own.
+inline constexpr const char* kAgentService = "keeper";    // processes and their logs
+inline constexpr const char* kTransferService = "ship";   // files
+inline constexpr const char* kReachService = "reach";     // which paths between hosts work, and how fast
 
-// The options of such a link at either end; both call it the same.
-net::LinkOptions service_link(const std::string& service, net::ProcessName keeper,
+// Options of such a link. Both ends use the same name.
+net::LinkOptions service_link(const std::string& service, net::ProcessName agent,
                               net::ProcessName peer, const std::string& peer_key,
                               std::chrono::seconds hold);
 
-// What the launcher and the keeper of a host say to each other, over the service "keeper".
+// Messages of kAgentService.
 
-
-// ---- keeper → launcher; AgentHello first.
+// ---- agent → launcher; AgentHello first.
 
 struct AgentHello {
   HostFacts facts;
@@ -41,7 +40,7 @@ struct ProcessStarted {
   std::int64_t pid = 0;
 };
 
-struct ProcessRefused {  // it could not even be started
+struct ProcessRefused {  // it could not be started
   net::ProcessName process;
   base::ExitCode code = base::ExitCode::internal;
   std::string text;
@@ -49,29 +48,29 @@ struct ProcessRefused {  // it could not even be started
 
 struct ProcessEnded {
   net::ProcessName process;
-  std::optional<std::int64_t> code;    // it left by itself
+  std::optional<std::int64_t> code;    // it exited
   std::optional<std::int64_t> signal;  // it was killed
 };
 
-// What a process has added to its log since the last time.
+// What a process has appended to its log since the last message.
 struct LogText {
   net::ProcessName process;
   std::string text;
 };
 
-// ---- launcher → keeper
+// ---- launcher → agent
 
 struct StartProcess {
   net::ProcessName process;
-  std::string job;  // what it gets on stdin
+  std::string job;  // its stdin
 };
 
 struct EndProcess {
   net::ProcessName process;
-  bool kill = false;  // else it is asked to
+  bool kill = false;  // SIGKILL instead of SIGTERM
 };
 
-struct Leave {};  // ends whatever still runs, and itself
+struct Leave {};  // end all processes and the agent itself
 
 using AgentMessage =
     std::variant<AgentHello, ProcessStarted, ProcessRefused, ProcessEnded, LogText>;

@@ -8,14 +8,14 @@
 // Where a host's agent keeps its files.
 namespace strait::hosts {
 
-// A keeper's directory, "~" and all; absolute. It need not exist.
+// An agent's directory as an absolute path, with "~" replaced. It need not exist.
 std::filesystem::path agent_directory(const std::string& written);
 
-// What a keeper logs, in the folder of a run's logs.
+// The agent's log, in the folder of a run's logs.
 inline constexpr const char* kAgentLog = "keeper.log";
 
-// Where the files of a run are on a host, below the keeper's directory: the same for every
-// generation of the run, and another for every run.
+// The directory of a run on a host, below the agent's: the same for all generations of the run, and
+// different for every run.
 std::filesystem::path host_run_directory(const std::filesystem::path& directory,
                                          const std::string& run_name, const net::RunId& run);
 

@@ -7,11 +7,11 @@
 
 namespace strait::hosts {
 
-// The way to one host until its keeper runs: over ssh, by srun, or somebody carries a token there.
-// Calls of one run are made at the same time, each by a thread of its own; a call itself belongs to
-// one thread at a time. Whatever is wrong with the host is a UserError that names it and the fix.
+// Starts the agent of one host: over ssh, by srun, or by a token that a person carries there. The
+// starters of one run are used at the same time, each by a thread of its own; one starter belongs
+// to one thread at a time. Errors are UserError and name the host and the fix.
 //
-// Destroying a call gives up on it; a keeper that was handed its job goes on.
+// Destroying a starter gives up waiting; an agent that has its job goes on.
 class AgentStarter {
  public:
   AgentStarter() = default;
@@ -19,16 +19,16 @@ class AgentStarter {
   AgentStarter& operator=(const AgentStarter&) = delete;
   virtual ~AgentStarter() = default;
 
-  // The address of ours that this host can reach, where the launcher has to listen for it.
+  // The address of this machine that the host can reach; the launcher listens there.
   virtual std::string launcher_address(std::chrono::steady_clock::time_point deadline) = 0;
 
-  // Returns when the keeper has its job (or whoever starts it has).
+  // Returns when the agent has its job, or the program that starts it has.
   virtual void start_agent(const AgentJob& job, std::chrono::steady_clock::time_point deadline) = 0;
 
-  // Why the keeper is gone, or will not come up, though it has its job; empty: nobody says so.
+  // Why the agent ended or cannot start although it was given its job; empty: not known to.
   virtual std::string failure() { return {}; }
 
-  // The keeper has spoken for itself: what was held only to see whether its host lives is let go.
+  // The agent has connected to the launcher: closes what only showed that the host is alive.
   virtual void disconnect() {}
 };
 

@@ -51,7 +51,6 @@ std::vector<std::unique_ptr<AgentStarter>> make_agent_starters(const plan::Plan&
   throw base::UserError(base::ExitCode::internal, "a local run calls no hosts");
 }
 
-// The others train meanwhile, so nobody waits for long.
 std::unique_ptr<AgentStarter> agent_starter_in_run(const plan::Plan& plan, std::size_t host) {
   const recipe::Recipe::Hosts& settings = plan.recipe.hosts;
   if (settings.backend == recipe::BackendKind::ssh) return ssh_call(settings, host, progress_from_now());
@@ -61,7 +60,7 @@ std::unique_ptr<AgentStarter> agent_starter_in_run(const plan::Plan& plan, std::
                   plan.hosts.at(host).name,
                   settings.backend == recipe::BackendKind::slurm
                       ? "the nodes of a Slurm job are taken into a run when it starts"
-                      : "hosts that join by a token are let in when a run starts"));
+                      : "hosts join by a token only when a run starts"));
 }
 
 }  // namespace strait::hosts

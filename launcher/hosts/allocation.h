@@ -10,7 +10,7 @@
 
 namespace strait::hosts {
 
-// What Slurm tells a process that it has started in a job.
+// The Slurm job that a process runs in, from its environment.
 struct Allocation {
   std::int64_t job = 0;
   std::int64_t restarts = 0;  // how often the job was requeued
@@ -23,8 +23,8 @@ using Variable = std::function<std::string(const char* name)>;
 // Of this process.
 std::string own_variable(const char* name);
 
-// The job that the variables tell a process of number `pid` of; nothing where there is none. Pure.
-// UserError: they are not as Slurm sets them.
+// The job in the variables, for a process with this pid; nullopt: not in a job. Pure.
+// UserError: the variables are not as Slurm sets them.
 std::optional<Allocation> allocation_from(const Variable& variable, std::int64_t pid);
 // The job that this process is in.
 std::optional<Allocation> own_allocation();

@@ -42,14 +42,14 @@ InspectionRequest inspection_request_for(const recipe::RecipeHost& host, std::pa
   return {host.directory.empty() ? recipe::kHostDirectory : host.directory, ports};
 }
 
-// A host over ssh, as far as it can be looked at.
+// Inspects a host over ssh, as far as that works.
 std::vector<Finding> inspect_over_ssh(SshSession& call, const recipe::RecipeHost& host, const HostNeed& need,
                                    const recipe::Recipe& recipe, Clock::time_point deadline) {
   try {
     call.launcher_address(deadline);  // the build, and whether it can find us
     const std::string line = call.ask(
         to_text(inspection_request_for(host, recipe.hosts.ports)),
-        [](const std::string& said) { return inspection_from(said).has_value(); },
+        [](const std::string& text) { return inspection_from(text).has_value(); },
         Clock::now() + kInspectionLimit);
     return diagnose_host(host, need, *inspection_from(line), recipe.hosts.ports, clock_now());
   } catch (const base::UserError& error) {
@@ -79,20 +79,20 @@ std::vector<Finding> check_ssh_hosts(const recipe::Recipe& recipe, const std::ve
   return findings;
 }
 
-void diagnose_ports(const recipe::RecipeHost& told, const HostNeed& need, const HostInspection& look,
+void diagnose_ports(const recipe::RecipeHost& listed, const HostNeed& need, const HostInspection& look,
                  std::pair<int, int> ports, std::vector<Finding>& findings) {
   if (ports.first == 0) return;
   const int all = ports.second - ports.first + 1;
   const int left = all - static_cast<int>(look.busy_ports.size());
   if (left < need.ports) {
     findings.push_back(wrong(
-        base::ExitCode::bad_input, told.name,
+        base::ExitCode::bad_input, listed.name,
         fmt::format("of its ports {}-{} only {} are free, but {} are needed; end what listens "
                     "there, or name others: hosts.ports",
                     ports.first, ports.second, left, need.ports)));
   } else if (!look.busy_ports.empty()) {
     findings.push_back(
-        {Kind::note, base::ExitCode::done, told.name,
+        {Kind::note, base::ExitCode::done, listed.name,
          fmt::format("{} of its ports {}-{} are taken; {} are left, {} are needed",
                      look.busy_ports.size(), ports.first, ports.second, left, need.ports)});
   }
@@ -113,17 +113,17 @@ std::vector<HostNeed> needs_of(const plan::Plan& plan) {
   return needs;
 }
 
-std::vector<Finding> diagnose_host(const recipe::RecipeHost& told, const HostNeed& need, const HostInspection& look,
+std::vector<Finding> diagnose_host(const recipe::RecipeHost& listed, const HostNeed& need, const HostInspection& look,
                                 std::pair<int, int> ports, std::int64_t now) {
   std::vector<Finding> findings;
   const HostFacts& facts = look.facts;
   if (!look.objection.empty()) {
-    findings.push_back(wrong(look.objection_code, told.name, base::printable(look.objection)));
+    findings.push_back(wrong(look.objection_code, listed.name, base::printable(look.objection)));
   }
-  const std::int64_t memory = std::min(facts.memory, told.memory.value_or(facts.memory));
+  const std::int64_t memory = std::min(facts.memory, listed.memory.value_or(facts.memory));
   if (memory < need.memory) {
     findings.push_back(wrong(
-        base::ExitCode::out_of_memory, told.name,
+        base::ExitCode::out_of_memory, listed.name,
         fmt::format(
             "its {} {} need {} of memory, but {} {}; give it fewer stages, or make "
             "train.micro_batch smaller",
@@ -132,20 +132,20 @@ std::vector<Finding> diagnose_host(const recipe::RecipeHost& told, const HostNee
   }
   if (look.objection.empty() && facts.free_disk < need.disk) {
     findings.push_back(wrong(
-        base::ExitCode::storage_full, told.name,
+        base::ExitCode::storage_full, listed.name,
         fmt::format("its checkpoints take {}, but {} has {} free; make room, name another "
                     "directory for it under [[hosts.list]], or lower checkpoint.keep",
                     size_text(need.disk), base::printable(facts.directory), size_text(facts.free_disk))));
   }
-  diagnose_ports(told, need, look, ports, findings);
-  if (std::string late = clock_warning(told.name, facts.clock, now); !late.empty()) {
-    findings.push_back({Kind::note, base::ExitCode::done, told.name, std::move(late)});
+  diagnose_ports(listed, need, look, ports, findings);
+  if (std::string late = clock_warning(listed.name, facts.clock, now); !late.empty()) {
+    findings.push_back({Kind::note, base::ExitCode::done, listed.name, std::move(late)});
   }
   const bool sick = std::ranges::any_of(
       findings, [](const Finding& finding) { return finding.kind == Kind::wrong; });
   if (!sick) {
     findings.insert(findings.begin(),
-                    {Kind::well, base::ExitCode::done, told.name,
+                    {Kind::well, base::ExitCode::done, listed.name,
                      fmt::format("{} cores, {} of memory ({} needed), {} of disk free ({} needed)",
                                  facts.cores, size_text(memory), size_text(need.memory),
                                  size_text(facts.free_disk), size_text(need.disk))});

@@ -8,13 +8,13 @@
 #include "launcher/hosts/host_inspection.h"
 #include "launcher/plan/plan.h"
 
-// What `strait doctor` looks at, one sentence for each thing.
+// The checks of `strait doctor`, a finding for each.
 namespace strait::hosts {
 
 struct Finding {
   enum class Kind { well, note, wrong };
   Kind kind = Kind::well;
-  base::ExitCode code = base::ExitCode::done;  // of what is wrong
+  base::ExitCode code = base::ExitCode::done;  // if it is wrong
   std::string where;               // "recipe", a host
   std::string text;
 };
@@ -29,13 +29,12 @@ struct HostNeed {
 
 std::vector<HostNeed> needs_of(const plan::Plan& plan);  // by host
 
-// One host against what it is to do. `told` is what the recipe says of it, `now` this machine's
-// clock. Pure.
-std::vector<Finding> diagnose_host(const recipe::RecipeHost& told, const HostNeed& need, const HostInspection& look,
+// Compares one host with what the plan needs of it. `now` is this machine's clock. Pure.
+std::vector<Finding> diagnose_host(const recipe::RecipeHost& listed, const HostNeed& need, const HostInspection& look,
                                 std::pair<int, int> ports, std::int64_t now);
 
-// Calls all hosts of a recipe at the same time and judges what they say; those of "local" are this
-// machine. Those of "slurm" and "join" cannot be called. Takes at most about half a minute.
+// Inspects all hosts of a recipe at the same time over ssh; for "local", this machine. Hosts of
+// "slurm" and "join" cannot be inspected. Takes half a minute at most.
 std::vector<Finding> check_hosts(const recipe::Recipe& recipe, const std::vector<HostNeed>& needs);
 
 }  // namespace strait::hosts

@@ -25,11 +25,11 @@ constexpr auto kFarewell = std::chrono::seconds(2);
 
 }  // namespace
 
-// What the launcher holds of a process elsewhere.
+// A process on a host. Its agent ends it if this object is destroyed first.
 class HostAgents::RemoteProcess : public process::Process {
  public:
-  RemoteProcess(HostAgents& fleet, std::size_t host, const process::Launch& launch, std::int64_t pid)
-      : agents_(fleet), host_(host), name_(launch.process), log_(launch.log), pid_(pid) {}
+  RemoteProcess(HostAgents& agents, std::size_t host, const process::Launch& launch, std::int64_t pid)
+      : agents_(agents), host_(host), name_(launch.process), log_(launch.log), pid_(pid) {}
   ~RemoteProcess() override {
     if (RemoteProcess::ended()) return;
     RemoteProcess::kill();
@@ -48,8 +48,8 @@ class HostAgents::RemoteProcess : public process::Process {
     }
     return status;
   }
-  void ask_to_end() override { agents_.tell(host_, EndProcess{name_, false}); }
-  void kill() override { agents_.tell(host_, EndProcess{name_, true}); }
+  void ask_to_end() override { agents_.send(host_, EndProcess{name_, false}); }
+  void kill() override { agents_.send(host_, EndProcess{name_, true}); }
   std::vector<std::string> log_tail(std::size_t count) const override {
     return process::log_tail(log_, count);
   }
@@ -70,9 +70,9 @@ HostAgents::HostAgents(std::vector<Agent> agents, KeepLog keep_log) : keep_log_(
   }
   for (std::size_t i = 0; i < hosts_.size(); ++i) {
     if (hosts_[i].link) {
-      hosts_[i].listener = std::thread([this, i, &link = *hosts_[i].link] { listen(i, link); });
+      hosts_[i].listener = std::thread([this, i, &link = *hosts_[i].link] { receive(i, link); });
     } else {
-      hosts_[i].lost = "it has not been called";
+      hosts_[i].lost = "its agent was not started";
     }
   }
 }
@@ -83,11 +83,11 @@ HostAgents::~HostAgents() {
     closing_ = true;
   }
   const auto deadline = Clock::now() + kFarewell;
-  for (std::size_t i = 0; i < hosts_.size(); ++i) tell(i, Leave{});
+  for (std::size_t i = 0; i < hosts_.size(); ++i) send(i, Leave{});
   for (std::size_t i = 0; i < hosts_.size(); ++i) {
     Host& host = hosts_[i];
     if (!host.link) continue;
-    // A keeper hangs up when it has left; who does not is out of sight and leaves by itself.
+    // An agent closes its link when it ends. One that is disconnected ends by itself after `hold`.
     try {
       if (!lost(i)) host.link->flush(deadline);
     } catch (const net::LinkError&) {
@@ -122,7 +122,7 @@ bool HostAgents::responds(std::size_t host) {
 
 void HostAgents::replace(std::size_t host, std::unique_ptr<net::Link> link) {
   Host& kept = hosts_.at(host);
-  lose(host, "another keeper was started there");
+  lose(host, "another agent was started there");
   std::shared_ptr<net::Link> former;
   {
     const MutexLock lock(mutex_);
@@ -132,18 +132,18 @@ void HostAgents::replace(std::size_t host, std::unique_ptr<net::Link> link) {
     former = std::move(kept.link);
   }
   if (former) {
-    former->abort(net::LinkError(net::LinkError::Kind::aborted, "another keeper has its place"));
+    former->abort(net::LinkError(net::LinkError::Kind::aborted, "another agent was started on its host"));
     kept.listener.join();
   }
   const MutexLock lock(mutex_);
   kept.link = std::move(link);
   kept.facts.reset();
   kept.lost.clear();
-  kept.listener = std::thread([this, host, &of = *kept.link] { listen(host, of); });
+  kept.listener = std::thread([this, host, &of = *kept.link] { receive(host, of); });
 }
 
 std::vector<HostFacts> HostAgents::wait_for_facts(const std::vector<std::size_t>& hosts,
-                                   Clock::time_point deadline, const std::function<void()>& look) {
+                                   Clock::time_point deadline, const std::function<void()>& poll) {
   const MutexLock lock(mutex_);
   while (true) {
     std::vector<HostFacts> facts;
@@ -156,7 +156,7 @@ std::vector<HostFacts> HostAgents::wait_for_facts(const std::vector<std::size_t>
         missing.push_back(hosts_[host].name);
     }
     if (missing.empty()) return facts;
-    look();
+    poll();
     changed_.wait_until(mutex_, std::min(deadline, Clock::now() + kPollEvery));
     if (Clock::now() >= deadline) {
       throw base::UserError(
@@ -188,7 +188,7 @@ std::unique_ptr<process::Process> HostAgents::start(const process::Launch& launc
 }
 
 std::vector<std::unique_ptr<process::Process>> HostAgents::start_all(const std::vector<process::Launch>& launches) {
-  std::set<std::size_t> hosts;  // those of others are none of our business
+  std::set<std::size_t> hosts;  // a lost host without launches does not matter here
   for (const process::Launch& launch : launches) {
     hosts.insert(launch.host);
     order(launch);
@@ -205,7 +205,7 @@ void HostAgents::order(const process::Launch& launch) {
     const MutexLock lock(mutex_);
     processes_[launch.process] = Known{launch.host, 0, {}, {}};
   }
-  tell(launch.host, StartProcess{launch.process, launch.input});
+  send(launch.host, StartProcess{launch.process, launch.input});
 }
 
 std::unique_ptr<process::Process> HostAgents::await(const process::Launch& launch, const std::set<std::size_t>& hosts,
@@ -229,9 +229,9 @@ std::unique_ptr<process::Process> HostAgents::await(const process::Launch& launc
   }
 }
 
-void HostAgents::listen(std::size_t host, net::Link& link) {
+void HostAgents::receive(std::size_t host, net::Link& link) {
   try {
-    while (true) hear(host, parse_agent_message(link.receive()));
+    while (true) handle(host, parse_agent_message(link.receive()));
   } catch (const net::LinkError& error) {
     lose(host, error.what());
   } catch (const base::MessageError& error) {
@@ -239,7 +239,7 @@ void HostAgents::listen(std::size_t host, net::Link& link) {
   }
 }
 
-void HostAgents::hear(std::size_t host, const AgentMessage& message) {
+void HostAgents::handle(std::size_t host, const AgentMessage& message) {
   if (const auto* log = std::get_if<LogText>(&message)) {
     keep_log_(log->process, log->text);
     return;
@@ -262,7 +262,7 @@ void HostAgents::hear(std::size_t host, const AgentMessage& message) {
 
 void HostAgents::lose(std::size_t host, const std::string& why) {
   const MutexLock lock(mutex_);
-  if (hosts_[host].lost.empty()) hosts_[host].lost = "it is out of sight: " + why;
+  if (hosts_[host].lost.empty()) hosts_[host].lost = "the connection to its agent is lost: " + why;
   changed_.notify_all();
 }
 
@@ -271,8 +271,8 @@ std::shared_ptr<net::Link> HostAgents::link_to(std::size_t host) {
   return hosts_.at(host).link;
 }
 
-// A dead link is no error here: whoever listens to it says so.
-void HostAgents::tell(std::size_t host, const LauncherMessage& message) {
+// A closed link is no error here: the receiving thread reports it, too.
+void HostAgents::send(std::size_t host, const LauncherMessage& message) {
   const std::shared_ptr<net::Link> link = link_to(host);
   if (!link) return;
   try {
@@ -287,7 +287,7 @@ void HostAgents::check_silence(std::size_t host) {
   const auto silence = Clock::now() - hosts_[host].link->state().last_heard;
   if (silence <= kSilence) return;
   hosts_[host].lost =
-      fmt::format("it is out of sight: nothing was heard of it for {} s while the run came up",
+      fmt::format("the connection to its agent is lost: nothing was received for {} s while the run started",
                   std::chrono::duration_cast<std::chrono::seconds>(silence).count());
 }
 

@@ -18,44 +18,43 @@
 
 namespace strait::hosts {
 
-// The launcher's end of all keepers: starts processes on their hosts, and knows what became of
-// them. A host that nobody hears of any more takes its processes with it: they are lost.
+// The launcher's end of all host agents: starts processes on their hosts and tracks them. When the
+// agent of a host is disconnected, its processes are lost.
 //
-// Any thread may call. Processes that it started must end before it does; the destructor tells the
-// keepers to leave.
+// Any thread may call. Processes that it started must be destroyed before it; the destructor ends
+// the agents.
 class HostAgents : public process::Backend {
  public:
   struct Agent {
-    std::string host;                 // what the recipe calls it
-    std::unique_ptr<net::Link> link;  // null: the host was not called (yet)
+    std::string host;                 // as the recipe names it
+    std::unique_ptr<net::Link> link;  // null: its agent was not started
   };
-  // Keeps what a process has added to its log; called by one thread per host.
+  // Stores what a process has appended to its log; called by one thread per host.
   using KeepLog = std::function<void(net::ProcessName, const std::string&)>;
 
   HostAgents(std::vector<Agent> agents, KeepLog keep_log);
   ~HostAgents() override;
 
-  // Waits until the keepers of these hosts have said what they are. UserError names those that did
-  // not by the deadline, or why one cannot be worked with. Meanwhile calls `look`, which may throw
-  // to give up.
+  // Waits for the first message of the agents of these hosts. UserError names those that did not
+  // connect by the deadline, or why a host cannot be used. `poll` is called while this waits, and
+  // throws to give up.
   std::vector<HostFacts> wait_for_facts(const std::vector<std::size_t>& hosts,
                               std::chrono::steady_clock::time_point deadline,
-                              const std::function<void()>& look) STRAIT_EXCLUDES(mutex_);
+                              const std::function<void()>& poll) STRAIT_EXCLUDES(mutex_);
 
-  // From now on a host may be out of sight for as long as its link holds; before, for seconds only.
+  // From now on an agent may be silent for as long as its link holds; before, for 7 s.
   void tolerate_outages() STRAIT_EXCLUDES(mutex_);
 
-  // Nobody hears of this host any more.
+  // The agent is disconnected.
   bool lost(std::size_t host) STRAIT_EXCLUDES(mutex_);
-  // Waits for a sign of life of its keeper, for seconds at the most.
+  // Waits until something arrives from its agent, for 7 s at most.
   bool responds(std::size_t host) STRAIT_EXCLUDES(mutex_);
-  // Another keeper keeps the host from now on, over this link: what was left of the former one's
-  // processes is lost, and it is not listened to any more.
+  // A new agent was started on the host and uses this link. Processes of the former agent are lost,
+  // and its link is closed.
   void replace(std::size_t host, std::unique_ptr<net::Link> link) STRAIT_EXCLUDES(mutex_);
-  // There is no working with it; as if nobody heard of it any more.
+  // The host cannot be used; treated like a disconnected one.
   void mark_lost(std::size_t host, const std::string& why) { lose(host, why); }
-  // UserError where a host that was called and has spoken is lost, or silent for too long while the
-  // run comes up.
+  // UserError: an agent that was started is lost, or silent for too long while the run starts.
   void check() STRAIT_EXCLUDES(mutex_);
 
   std::unique_ptr<process::Process> start(const process::Launch& launch) override STRAIT_EXCLUDES(mutex_);
@@ -66,9 +65,9 @@ class HostAgents : public process::Backend {
   class RemoteProcess;
   struct Host {
     std::string name;
-    std::shared_ptr<net::Link> link;  // null: nobody keeps it
+    std::shared_ptr<net::Link> link;  // null: no agent
     std::optional<HostFacts> facts;
-    std::string lost;  // why nobody hears of it any more
+    std::string lost;  // why its agent is disconnected; empty: it is not
     std::thread listener;
   };
   struct Known {  // of a process
@@ -78,10 +77,10 @@ class HostAgents : public process::Backend {
     std::optional<ProcessRefused> refused;
   };
 
-  void listen(std::size_t host, net::Link& link);
-  void hear(std::size_t host, const AgentMessage& message) STRAIT_EXCLUDES(mutex_);
+  void receive(std::size_t host, net::Link& link);
+  void handle(std::size_t host, const AgentMessage& message) STRAIT_EXCLUDES(mutex_);
   void lose(std::size_t host, const std::string& why) STRAIT_EXCLUDES(mutex_);
-  void tell(std::size_t host, const LauncherMessage& message);
+  void send(std::size_t host, const LauncherMessage& message);
   void check_silence(std::size_t host) STRAIT_REQUIRES(mutex_);
   void check_locked(std::size_t host) STRAIT_REQUIRES(mutex_);
   process::ExitStatus gone_with(const Host& host) const STRAIT_REQUIRES(mutex_);
@@ -100,7 +99,7 @@ class HostAgents : public process::Backend {
   Condition changed_;
   bool closing_ STRAIT_GUARDED_BY(mutex_) = false;
   bool tolerates_silence_ STRAIT_GUARDED_BY(mutex_) = false;
-  // The vector and the names never change; what is known of a host does, and who keeps it.
+  // The vector and the names are constant; the rest of a Host is guarded by mutex_.
   std::vector<Host> hosts_;
   std::map<net::ProcessName, Known> processes_ STRAIT_GUARDED_BY(mutex_);
 };

@@ -7,9 +7,9 @@
 
 namespace strait::hosts {
 
-// What a host says of itself when its keeper has come up.
+// What a host reports about itself when its agent has started.
 struct HostFacts {
-  std::string host_name;               // its own word for itself
+  std::string host_name;               // as it names itself
   std::string build;                   // of the programs there
   std::int64_t cores = 0;              // that processes there may use
   std::int64_t memory = 0;             // bytes

@@ -27,7 +27,7 @@ constexpr std::string_view kInspectionMarker = "strait-host-look ";
 // Below this not even logs and a small model's weights have room.
 constexpr std::uintmax_t kLeastDisk = 32 << 20;
 
-// Whether somebody listens there. What was closed a moment ago does not count.
+// Whether a process listens there. SO_REUSEADDR: sockets in TIME_WAIT do not count.
 bool port_is_taken(int family, int port) {
   const store::FileDescriptor probe(::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!probe.open()) return false;  // a kind of address that this host does not have
@@ -45,7 +45,7 @@ bool port_is_taken(int family, int port) {
   return !bound && errno == EADDRINUSE;
 }
 
-std::string in_vain(const fs::path& directory, const std::string& why) {
+std::string unusable_directory(const fs::path& directory, const std::string& why) {
   return fmt::format(
       "cannot keep files in {}: {}; name another place under [[hosts.list]]: "
       "directory = \"...\"",
@@ -133,7 +133,7 @@ HostInspection inspect_this_host(const InspectionRequest& request) {
 void check_host_directory(const fs::path& directory) {
   std::error_code failed;
   fs::create_directories(directory, failed);
-  if (failed) throw base::UserError(base::ExitCode::storage_io, in_vain(directory, failed.message()));
+  if (failed) throw base::UserError(base::ExitCode::storage_io, unusable_directory(directory, failed.message()));
   const fs::path probe = directory / fmt::format("probe.{}", ::getpid());
   {
     std::ofstream out(probe);
@@ -148,12 +148,12 @@ void check_host_directory(const fs::path& directory) {
                     (!ignored && space.available < kLeastDisk);
   if (full) {
     throw base::UserError(base::ExitCode::storage_full,
-                    in_vain(directory, fmt::format("its disk is full, {} are free and {} the "
+                    unusable_directory(directory, fmt::format("its disk is full, {} are free and {} the "
                                                    "least that a run needs",
                                                    base::byte_text(ignored ? 0 : space.available),
                                                    base::byte_text(kLeastDisk))));
   }
-  if (failed) throw base::UserError(base::ExitCode::storage_io, in_vain(directory, failed.message()));
+  if (failed) throw base::UserError(base::ExitCode::storage_io, unusable_directory(directory, failed.message()));
 }
 
 }  // namespace strait::hosts

@@ -61,12 +61,12 @@ std::string quoted(const std::string& option) {
 
 }  // namespace
 
-std::string batch_script(const plan::Plan& plan, std::string_view last_words) {
+std::string batch_script(const plan::Plan& plan, std::string_view commands) {
   std::string script = "#!/bin/sh\n";
   for (const std::string& option : sbatch_options(plan)) {
     script += fmt::format("#SBATCH {}\n", quoted(option));
   }
-  return script.append(last_words);
+  return script.append(commands);
 }
 
 namespace {
@@ -147,7 +147,7 @@ std::optional<JobState> SlurmJob::state() const {
   if (answer.succeeded()) return parse_job_state(answer.out);
   // That is how it says that the job has ended some minutes ago.
   if (answer.err.find("Invalid job id") != std::string::npos) return std::nullopt;
-  throw base::UserError(base::ExitCode::bad_input, fmt::format("squeue cannot tell the state of job {}: {}",
+  throw base::UserError(base::ExitCode::bad_input, fmt::format("squeue failed for job {}: {}",
                                                    number_, answer.complaint()));
 }
 

@@ -11,9 +11,9 @@
 
 namespace strait::hosts {
 
-// What Slurm runs on the first node of a job, one keeper's place on each node. #SBATCH lines from
-// the plan, then `last_words`: a shell script's end that is the same for all runs. Pure.
-std::string batch_script(const plan::Plan& plan, std::string_view last_words);
+// The script that Slurm runs on the first node of a job: #SBATCH lines from the plan, one task per
+// node, then `commands`, which are the same for all runs. Pure.
+std::string batch_script(const plan::Plan& plan, std::string_view commands);
 
 // For a run whose directory is prepared: sbatch is given the script, the program and the directory.
 // exec: the program itself gets the signals that Slurm sends to the script.

@@ -27,7 +27,7 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-// Keepers end with the run; srun tells so a little later.
+// Agents end with the run; srun reports it a little later.
 constexpr auto kStepFarewell = std::chrono::seconds(10);
 
 // Shared by the calls to all nodes.
@@ -48,7 +48,7 @@ class SlurmStep {
     if (++added_ == jobs_.size()) start(deadline);
   }
 
-  // Why the keepers are gone; empty: they are not.
+  // Why the agents have ended; empty: they run.
   std::string failure() STRAIT_EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
     if (!srun_) return {};
@@ -56,7 +56,7 @@ class SlurmStep {
     if (!ended) return {};
     std::string words = srun_->errors();
     words.erase(words.find_last_not_of(" \n") + 1);
-    return fmt::format("srun, which keeps the nodes' keepers, {}{}{}; they wrote {}",
+    return fmt::format("srun, which runs the nodes' agents, {}{}{}; their log is {}",
                        ended->sentence(), words.empty() ? "" : ": ",
                        base::printable(words.substr(words.find_last_of('\n') + 1)), log().string());
   }
@@ -67,14 +67,14 @@ class SlurmStep {
   void start(Clock::time_point deadline) STRAIT_REQUIRES(mutex_) {
     const std::string count = fmt::format("{}", jobs_.size());
     const fs::path program = fs::read_symlink("/proc/self/exe").parent_path() / "strait-stage";
-    // A keeper has all of its node's share of the job, and is bound to none of it.
+    // An agent may use all of its node's share of the job and is bound to no core.
     srun_.emplace(std::vector<std::string>{
         "srun", "--nodes=" + count, "--ntasks=" + count, "--ntasks-per-node=1", "--mpi=none",
         "--cpu-bind=none", "--kill-on-bad-exit=0", "--wait=0", "--open-mode=append",
-        "--output=" + log().string(), program.string(), "--keep-of"});
+        "--output=" + log().string(), program.string(), "--agent-slurm"});
     if (!srun_->write(pack_jobs(jobs_), deadline)) {
       throw base::UserError(base::ExitCode::stalled,
-                      fmt::format("srun was started, but does not take the keepers' jobs: {}",
+                      fmt::format("srun was started, but does not read the agents' jobs: {}",
                                   base::printable(srun_->errors())));
     }
     srun_->close_input();

@@ -10,12 +10,12 @@
 
 namespace strait::hosts {
 
-// The way to the nodes of the Slurm job that we are in: one srun starts a keeper on each, and gives
-// all of them all jobs on stdin; each takes its own by its number. It is started when the last call
-// has been handed its job, and stays as long as any call: srun's end is the keepers' end.
+// Starters for the nodes of the Slurm job that this process is in. One srun starts the agents of all
+// nodes and gives each of them all jobs on stdin; an agent takes the one with its task number. srun
+// starts with the last job, and is waited for when the last starter is destroyed.
 //
-// `run` is the run's directory, on a file system that the nodes share: keepers keep their files
-// there. UserError: we are in no job, or it has fewer nodes than the plan.
+// `run` is the run's directory, on a file system that the nodes share; agents keep their files
+// there. UserError: not in a job, or the job has fewer nodes than the plan.
 std::vector<std::unique_ptr<AgentStarter>> slurm_starters(const plan::Plan& plan,
                                                    const std::filesystem::path& run);
 

@@ -72,6 +72,9 @@ constexpr SshComplaint kRemoteComplaints[] = {
     {"Exec format error", base::ExitCode::mismatch,
      "strait on {host} is of another processor architecture ({line}); all hosts of a run need the "
      "same"},
+    // A build that does not know our options.
+    {"strait-stage: Option", base::ExitCode::mismatch,
+     "strait on {host} is another build ({line}); {install}"},
     {"cannot execute", base::ExitCode::mismatch,
      "strait on {host} cannot be executed there ({line}); {install}"},
 };

@@ -7,18 +7,17 @@
 #include "launcher/process/backend.h"
 #include "launcher/base/errors.h"
 
-// What we say to the system's ssh, and what it means when it fails. Pure.
+// The command line of the system's ssh, and what its errors mean. Pure.
 namespace strait::hosts {
 
-// One constant command for every host and run; all that varies goes over stdin, where no shell
-// reads it.
-inline constexpr const char* kAgentCommand = R"(exec "$HOME"/.strait/bin/strait-stage --keep)";
+// The same command for every host and run. What varies goes over stdin, where no shell expands it.
+inline constexpr const char* kAgentCommand = R"(exec "$HOME"/.strait/bin/strait-stage --agent)";
 
-// What ssh says on stdout, before the host's shell says anything, once the login is through.
+// ssh prints this on stdout after the login and before the host's shell prints anything.
 inline constexpr const char* kLoggedIn = "strait-ssh-logged-in";
 
-// Without a sign of life for so long ssh gives up: on a host that everybody else waits for, and on
-// one that a slow wire is full of what we send it.
+// ssh disconnects after so long without an answer: short while all other hosts wait, longer while
+// our own data fills a slow link.
 inline constexpr std::chrono::seconds kCallSilence{6};
 inline constexpr std::chrono::seconds kTransferSilence{20};
 

@@ -12,22 +12,23 @@
 
 namespace strait::hosts {
 
-// When one of several calls was last seen to come further. Any thread.
+// When any of several sessions last made progress with its login. Any thread.
 using LoginProgress = std::atomic<std::chrono::steady_clock::duration>;
 
 struct SshTarget {
   std::string host;     // as ssh takes it
   std::string config;   // for ssh -F; empty: the user's own
-  std::string address;  // of this machine, as told; empty: as the host sees us
-  std::shared_ptr<LoginProgress> progress = nullptr;  // of all calls made together; null: only one
+  std::string address;  // of this machine, from the recipe; empty: as the host sees us
+  std::shared_ptr<LoginProgress> progress = nullptr;  // of all sessions started together; null: only one
 };
 
-// Calls a host with the system's ssh: the keeper there greets, is told its job over stdin, leaves
-// ssh's session and stays. From then on nothing hangs on the connection; it stays until disconnect(),
-// for ssh sees whether its host lives. A host is given up when it gives no sign of life, however
-// slow it is; before the login, which shows none, when no call has come further for seconds.
+// A session of the system's ssh with strait-stage on a host: it greets, gets a request or a job over
+// stdin, and for a job starts an agent outside of ssh's session. The agent does not need the
+// connection; it stays open until disconnect(), because ssh notices when the host dies. After the
+// login a slow host is waited for as long as ssh gets answers; during the login, which gives no
+// sign of life, until no session has made progress for 8 s.
 //
-// Starts ssh at once and never waits outside of the calls below.
+// The constructor starts ssh; only the functions below wait.
 class SshSession : public AgentStarter {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -39,11 +40,11 @@ class SshSession : public AgentStarter {
   std::string failure() override;
   void disconnect() override;
 
-  // What the host said first; waits for it. UserError: it cannot be reached or logged into, or has
-  // no strait; not that it has another build.
+  // Waits for the greeting. UserError: no connection, no login, or no strait there. Another build is
+  // no error here.
   const AgentGreeting& greeting(Time deadline);
   // Sends one request and returns the line that `wanted` accepts. UserError: the host refused, or
-  // said nothing by the deadline.
+  // did not answer by the deadline.
   std::string ask(const std::string& request, bool (*wanted)(const std::string& line),
                   Time deadline);
 
@@ -55,7 +56,7 @@ class SshSession : public AgentStarter {
   SshTarget target_;
   Time begun_;
   process::PipedProcess ssh_;
-  std::string noise_;  // the last line that was none of ours
+  std::string noise_;  // the last line of other output
   bool logged_in_ = false;
   bool hung_up_ = false;
   std::optional<AgentGreeting> greeting_;

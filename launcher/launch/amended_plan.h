@@ -9,10 +9,9 @@
 
 namespace strait::launch {
 
-// What hosts said of themselves, against what the plan took them for: cores, threads and memory go
-// into the plan. `facts` by host, of those that are `there`; processes on others are taken to be
-// like those of their stage that are here, for the plan stays as it is when they come. What is
-// worth a word, and UserError as check_memory().
+// Writes cores, threads and memory of the hosts into the plan. `facts` by host, valid for those in
+// `there`; processes on other hosts get the threads of another process of their stage, because the
+// plan does not change when these hosts join later. Returns warnings. UserError: check_memory().
 std::vector<control::Event> amend_by_facts(plan::Plan& plan, const std::vector<hosts::HostFacts>& facts,
                                   const std::vector<std::size_t>& there);
 

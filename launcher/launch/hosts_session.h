@@ -13,22 +13,22 @@
 
 namespace strait::launch {
 
-// A plan's hosts, brought up to be asked about themselves: no stage is started, and nothing of the
-// visit stays behind here. One thread.
+// Brings up the hosts of a plan for measurements: starts their agents but no stages, and leaves no
+// files on this machine. One thread.
 class HostsSession {
  public:
-  // Not for a local plan. `say` is told what somebody has to do before hosts can come up.
-  // `model` outlives this object. UserError: a host cannot be worked with, or a signal ended the waiting.
+  // Not for a local plan. `say` gets instructions for the user (tokens to carry).
+  // `model` outlives this object. UserError: a host cannot be worked with, or a signal ended the wait.
   HostsSession(plan::Plan plan, const ModelQuestions& model,
              const std::function<void(const std::string&)>& say);
   HostsSession(const HostsSession&) = delete;
   HostsSession& operator=(const HostsSession&) = delete;
 
-  const plan::Plan& plan() const { return run_.plan; }  // with what only the hosts could tell
+  const plan::Plan& plan() const { return run_.plan; }  // with the hosts' facts
   RunHosts& hosts() { return *hosts_; }
 
  private:
-  const control::ScratchFolder scratch_{"visit"};  // keepers need a run's directory
+  const control::ScratchFolder scratch_{"visit"};  // agents need a run's directory
   const control::StopSignals signals_;
   plan::RunFile run_;
   control::RunDirectory directory_;

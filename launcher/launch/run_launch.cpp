@@ -25,10 +25,10 @@ namespace fs = std::filesystem;
 
 using Tell = std::function<void(const control::Event&)>;
 
-// Tells the hosts when training has begun, and the user what does not come home from them.
-class Settled : public control::RunObserver {
+// Tolerates silent hosts once training has begun, and reports downloads that fail.
+class HostObserver : public control::RunObserver {
  public:
-  Settled(RunHosts& hosts, Tell tell) : hosts_(hosts), tell_(std::move(tell)) {}
+  HostObserver(RunHosts& hosts, Tell tell) : hosts_(hosts), tell_(std::move(tell)) {}
   void training(store::Step /*from*/, store::Step /*to*/) override { hosts_.tolerate_outages(); }
   void reports(const std::vector<control::ProcessReport>& /*processes*/) override {
     if (hosts_.file_transfer() == nullptr) return;
@@ -40,7 +40,7 @@ class Settled : public control::RunObserver {
   Tell tell_;
 };
 
-// Makes a checkpoint exist once all shards are there, and lets go of the oldest ones.
+// Commits a checkpoint once all shards are written, and removes the oldest ones.
 void commit_step(const control::RunDirectory& directory, const plan::RunFile& run, std::uint32_t generation,
                  std::int64_t codec_generation, store::Step step,
                  const std::vector<store::ShardFile>& files, RunTransfer* ship) {
@@ -58,7 +58,7 @@ void commit_step(const control::RunDirectory& directory, const plan::RunFile& ru
   store::prune_checkpoints(directory.path(), run.plan.recipe.checkpoint.keep);
 }
 
-// What the hosts lack of what their processes read; and from then on, checkpoints come home.
+// Sends the files that processes read to the hosts, and starts to download checkpoints.
 void send_inputs(RunHosts& hosts, const plan::RunFile& run, const control::RunDirectory& directory,
               const control::StopSignals& signals, const LaunchOptions& options) {
   hosts.file_transfer()->deliver_inputs(
@@ -70,7 +70,7 @@ void send_inputs(RunHosts& hosts, const plan::RunFile& run, const control::RunDi
   hosts.file_transfer()->start_downloads(directory.path(), run.plan.recipe.checkpoint.keep);
 }
 
-// Waits for what is still on its way; who asks once more to stop does not want to.
+// Waits for downloads in progress; another stop request ends the wait.
 void finish_downloads(RunHosts& hosts, const plan::RunFile& run, const control::RunDirectory& directory,
                const control::StopSignals& signals, const Tell& tell) {
   RunTransfer& ship = *hosts.file_transfer();
@@ -96,7 +96,7 @@ void collect_traces(const control::RunDirectory& directory, const plan::Plan& pl
   if (!files.empty()) trace::merge_traces(files, directory.path() / "trace.json");
 }
 
-// What is drawn from a run must not change how it ended.
+// Errors in reports must not change the outcome of the run.
 void draw(const control::RunDirectory& directory, const plan::Plan& plan,
           const ModelQuestions& model, const Tell& tell) {
   const auto note = [&tell](const std::exception& error) {
@@ -171,8 +171,8 @@ control::Outcome launch_run(control::RunDirectory& directory, const plan::RunFil
     if (event.text.empty()) return;
     for (control::RunObserver* observer : observers) observer->event("the launcher", event);
   };
-  Settled settled(hosts, tell);
-  observers.push_back(&settled);
+  HostObserver host_observer(hosts, tell);
+  observers.push_back(&host_observer);
   tell({"caches_dropped", options.caches.dropped});
   tell({"sync_restarted", options.sync.restarted});
   tell(hosts.phases());

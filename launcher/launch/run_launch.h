@@ -24,9 +24,9 @@ struct LaunchOptions {
   std::vector<control::RunObserver*> observers;  // they outlive the launch
 };
 
-// Starts every process of a run under a new generation, coordinates them until the last has left,
-// and leaves the run's files complete. Makes all keys; they exist in memory and on the stages'
-// stdin only. Returns how it ended; throws UserError for what cannot even be started.
+// Starts every process of a run under a new generation, coordinates them until the last has exited,
+// and completes the run's files. Generates all keys; they exist in memory and on the stages' stdin
+// only. Returns how the run ended. UserError: it could not start.
 control::Outcome launch_run(control::RunDirectory& directory, const plan::RunFile& run, const LaunchOptions& options);
 
 }  // namespace strait::launch

@@ -27,7 +27,7 @@ std::string relay_place(reach::Relay& relay, const std::string& address) {
   }
 }
 
-// A step of the plan, given who is relayed.
+// Forecast seconds of a step with the relayed links.
 double seconds_with_relay(const ModelQuestions& model, const plan::Plan& plan,
                           const std::vector<reach::LinkRoute>& routes) {
   std::set<std::string> relayed;
@@ -60,7 +60,7 @@ std::vector<control::Event> RunReach::lay(const plan::Plan& plan, const std::vec
   if (!pairs.empty()) {
     auto addresses = reach::candidate_addresses(plan::hosts_of(plan.recipe), facts);
     for (std::size_t host = 0; host < addresses.size(); ++host) {
-      // Nobody else is asked: it may be gone.
+      // Other hosts are not asked: they may be lost.
       const auto here = [host](const auto& pair) { return pair.first == host; };
       if (std::ranges::none_of(pairs, here)) addresses[host].clear();
     }
@@ -87,7 +87,7 @@ std::vector<control::Event> RunReach::lay(const plan::Plan& plan, const std::vec
 void RunReach::lay_relay(const plan::Plan& plan, const plan::Plan::Link& link, bool relayed,
                          const std::vector<std::string>& launcher_addresses) {
   const auto former = relayed_.find(link.name);
-  // Hosts know the ends of a link by its token, and make no second one.
+  // Hosts identify a relayed link by its token; a new token would make a second link.
   const std::string token =
       former == relayed_.end() ? reach::Preamble::random_token() : former->second.token;
   if (former != relayed_.end()) relayed_.erase(former);
@@ -116,7 +116,7 @@ std::map<std::string, std::string> RunReach::connect_endpoints(std::map<std::str
     const auto found = relayed_.find(link);
     if (found == relayed_.end()) continue;
     Relayed& one = found->second;
-    // Said again, it would break off what goes over the link.
+    // Sent only when it changes: a repeated BindRelay breaks the connections of the link.
     if (one.stage != endpoint) reach_.give(one.binds, reach::BindRelay{one.token, one.relay, endpoint});
     one.stage = std::exchange(endpoint, one.connect_to);
   }

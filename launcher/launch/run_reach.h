@@ -17,43 +17,42 @@
 
 namespace strait::launch {
 
-// How the links of one launch are laid: tries who reaches whom, decides who listens where, and
-// relays what cannot meet for as long as it lives. One thread at a time.
+// Routes the links of one launch: probes which hosts reach each other, decides which end listens
+// where, and relays the other links for as long as it lives. One thread at a time.
 class RunReach {
  public:
   using Chosen = std::function<bool(const plan::Plan::Link&)>;
 
-  // Lays those links that are chosen; the others have a route without an address, which nobody
-  // listens at.
+  // Routes the chosen links; the others get a route without an address.
   RunReach(reach::ReachClient reach, const plan::Plan& plan, const std::vector<hosts::HostFacts>& facts,
            const std::vector<std::string>& launcher_addresses, const Chosen& chosen,
            const ModelQuestions& model);
 
-  // Also while the run goes: tries the chosen links (again) and decides anew. `launcher_addresses`: the address
-  // of ours that each host reaches. What the user has to know: who lets nobody in, and who is
-  // relayed. UserError: a host does not answer, or the relay has no port.
+  // Also while the run goes: probes the chosen links again and decides anew. `launcher_addresses`:
+  // the address of this machine that each host reaches. Returns warnings: blocked hosts and relayed
+  // links. UserError: a host does not answer, or the relay has no port.
   std::vector<control::Event> lay(const plan::Plan& plan, const std::vector<hosts::HostFacts>& facts,
                          const std::vector<std::string>& launcher_addresses, const Chosen& chosen);
 
   const std::vector<reach::LinkRoute>& routes() const { return routes_; }
 
-  // Of the first time.
+  // Warnings of the constructor.
   const std::vector<control::Event>& notes() const { return notes_; }
 
-  // For further questions to the hosts.
+  // For measurements.
   reach::ReachClient& hosts() { return reach_; }
 
-  // Everybody listens by now, of those who come in the middle of the run the ones they meet: where
-  // the other ends have to connect to. By link.
+  // Endpoints by link, as the listening stages report them -> endpoints to connect to. All stages
+  // listen by now; for a replica that rejoins, those it has links with.
   std::map<std::string, std::string> connect_endpoints(std::map<std::string, std::string> endpoints);
 
  private:
   struct Relayed {
     std::string token;
     std::size_t binds = 0;   // the host whose stage listens
-    std::string relay;       // where that one reaches the relay
-    std::string connect_to;  // on the other host
-    std::string stage;       // where the one that listens does, as its host was told; "": not yet
+    std::string relay;       // where that host reaches the relay
+    std::string connect_to;  // endpoint on the other host
+    std::string stage;       // where it listens, as last sent to its host; "": not yet
   };
 
   void lay_relay(const plan::Plan& plan, const plan::Plan::Link& link, bool relayed,
@@ -63,7 +62,7 @@ class RunReach {
   reach::ReachClient reach_;
   std::vector<reach::LinkRoute> routes_;
   std::vector<control::Event> notes_;
-  std::unique_ptr<reach::Relay> relay_;            // null: nobody needs one
+  std::unique_ptr<reach::Relay> relay_;            // null: no link is relayed
   std::map<std::string, Relayed> relayed_;  // by link
 };
 

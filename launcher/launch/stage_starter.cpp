@@ -31,7 +31,7 @@ std::vector<control::WorkerHandle> StageStarter::start_all() {
       continue;
     }
     absent.emplace_back().name = process.name;
-    // Nobody ever has this one; it keeps the place of that of whoever comes.
+    // A placeholder that no process gets; the replica gets other keys when it joins.
     keys_.insert_or_assign(process.name, net::CurveKeyPair::generate());
   }
   std::vector<control::WorkerHandle> workers = start(present, false);

@@ -16,8 +16,8 @@
 
 namespace strait::launch {
 
-// Starts the processes of a run on its hosts, each with a job of its own and keys of its own. All
-// that it is given outlives it. One thread at a time.
+// Starts the processes of a run on its hosts, each with a job and keys of its own. All references
+// outlive this object. One thread at a time.
 class StageStarter {
  public:
   StageStarter(const plan::RunFile& run, const control::RunDirectory& directory, const net::NodeOptions& node,

@@ -110,7 +110,7 @@ double seconds_of(Instant moment) {
   return std::chrono::duration<double>(moment.time_since_epoch()).count();
 }
 
-// What no path can make smaller.
+// Incompressible, so that a compressing path is not measured too fast.
 const std::vector<std::byte>& poured_bytes() {
   static const std::vector<std::byte> kBytes = [] {
     std::vector<std::byte> made(kPiece);
@@ -121,7 +121,7 @@ const std::vector<std::byte>& poured_bytes() {
   return kBytes;
 }
 
-// Empties a socket as far as it goes: false once it is closed.
+// Reads what a socket has; false once it is closed.
 bool drain_socket(int socket, std::vector<std::byte>& room, std::uint64_t& total) {
   for (int piece = 0; piece < kMostPieces; ++piece) {
     const ssize_t got = ::recv(socket, room.data(), room.size(), 0);
@@ -193,7 +193,7 @@ void sample_and_report(int socket, Instant deadline) {
   std::memcpy(words.data(), &size, sizeof size);
   std::memcpy(words.data() + sizeof size, samples.data(), samples.size() * sizeof(FlowSample));
   send_all(socket, words, deadline);
-  // Closed by the caller first: to close upon bytes that nobody has read would take back the words.
+  // The caller closes first: closing with unread bytes sends RST, which would discard the samples.
   std::vector<std::byte> room(kPiece);
   std::uint64_t ignored = 0;
   while (drain_socket(socket, room, ignored) && await(socket, POLLIN, deadline)) {
@@ -206,11 +206,11 @@ std::vector<FlowSample> send_and_sample(int socket, double seconds, Instant dead
   send_all(socket, words, deadline);
   pour(socket, deadline);
   const auto size = receive_value<std::uint32_t>(socket, deadline);
-  if (size > kMostSamples) throw PathError("told of too many samples");
-  std::vector<std::byte> told(size * sizeof(FlowSample));
-  receive_all(socket, told, deadline);
+  if (size > kMostSamples) throw PathError("the peer sent too many samples");
+  std::vector<std::byte> received(size * sizeof(FlowSample));
+  receive_all(socket, received, deadline);
   std::vector<FlowSample> samples(size);
-  std::memcpy(samples.data(), told.data(), told.size());
+  std::memcpy(samples.data(), received.data(), received.size());
   return samples;
 }
 

@@ -9,37 +9,36 @@
 
 namespace strait::reach {
 
-// At `seconds` of the counting host's steady clock so many bytes had come.
+// Bytes received until `seconds` of the receiving host's steady clock.
 struct FlowSample {
   double seconds = 0;
   std::uint64_t bytes = 0;
 };
 
-// Bytes per second of a flow once it runs evenly: TCP's beginning is left out, and a moment in
-// which somebody was held up does not count. 0 where too little came to tell. Samples in order of
-// time.
+// Bytes per second of a flow in its steady state: TCP's slow start is left out, and a short stall of
+// either end does not count. 0: too few samples. Samples in order of time.
 double flow_rate_of_samples(std::span<const FlowSample> samples);
 
-// Of flows side by side, counted by one clock: their sum.
+// The sum of parallel flows, sampled by one clock.
 std::vector<FlowSample> merge_flows(std::span<const std::vector<FlowSample>> flows);
 
-// How bytes are poured into a connection and counted where they come out. Who counts decides how
-// long it takes: the other end pours until the connection is closed.
+// Sending and counting the bytes of a flow. The counting end decides how long it takes: the other
+// end sends until the connection is closed.
 
 
 inline constexpr std::size_t kEchoBytes = 32;
 
-// Sends until the other end has enough, or PathError at the deadline.
+// Sends until the other end closes the connection, or PathError at the deadline.
 void pour(int socket, Instant deadline);
 
-// Counts what comes out of the connections, which are one flow together, for so long from the first
-// byte on. Ends early where one breaks. At most a few thousand samples.
+// Counts what arrives on the connections, which are one flow together, for so many seconds from the
+// first byte on. Ends early if one breaks. A sample per 0.5 ms at most.
 std::vector<FlowSample> count(const std::vector<int>& sockets, double seconds, Instant deadline);
 
-// As the far end of somebody who pours here: hears for how long, counts, and tells what came when.
+// The receiving end: reads for how long, counts, and sends the samples back.
 void sample_and_report(int socket, Instant deadline);
 
-// The other side of that: says for how long, pours, and hears how many bytes had come by when.
+// The sending end: sends for how long, then the bytes, and reads the samples.
 std::vector<FlowSample> send_and_sample(int socket, double seconds, Instant deadline);
 
 }  // namespace strait::reach

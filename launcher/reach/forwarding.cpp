@@ -12,13 +12,13 @@ namespace {
 
 constexpr std::size_t kBufferBytes = std::size_t{256} << 10;
 
-// A socket of which nothing is wanted is left out, or its end would be reported without a pause.
+// A socket without wanted events is left out (-1): poll(2) would report its POLLHUP in a busy loop.
 pollfd poll_for(const store::FileDescriptor& socket, bool reads, bool writes) {
   const auto events = static_cast<short>((reads ? POLLIN : 0) | (writes ? POLLOUT : 0));
   return {events == 0 ? -1 : socket.number(), events, 0};
 }
 
-bool comes_later(int error) { return error == EAGAIN || error == EINTR; }
+bool would_block(int error) { return error == EAGAIN || error == EINTR; }
 
 }  // namespace
 
@@ -40,7 +40,7 @@ bool Forwarding::fill(int from, Buffer& held) {
   if (!held.has_room()) return true;
   const std::span<std::byte> room(held.memory.data() + held.last, held.memory.size() - held.last);
   const ssize_t got = ::recv(from, room.data(), room.size(), 0);
-  if (got < 0) return comes_later(errno);
+  if (got < 0) return would_block(errno);
   held.ended = got == 0;
   held.last += static_cast<std::size_t>(got);
   return true;
@@ -50,7 +50,7 @@ bool Forwarding::drain(int to, Buffer& held) {
   while (!held.empty()) {
     const ssize_t sent =
         ::send(to, held.memory.data() + held.first, held.last - held.first, MSG_NOSIGNAL);
-    if (sent < 0) return comes_later(errno);
+    if (sent < 0) return would_block(errno);
     held.first += static_cast<std::size_t>(sent);
     held.bytes += static_cast<std::uint64_t>(sent);
   }
@@ -60,7 +60,7 @@ bool Forwarding::drain(int to, Buffer& held) {
 
 bool Forwarding::move() {
   const bool filled = fill(near_socket_.number(), near_) && fill(far_socket_.number(), far_);
-  // What came before an end was lost is still owed to the other.
+  // Bytes that were read before one end was lost are still sent to the other.
   const bool near_goes_on = drain(far_socket_.number(), near_);
   const bool far_goes_on = drain(near_socket_.number(), far_);
   return filled && near_goes_on && far_goes_on;
@@ -73,7 +73,7 @@ void ForwardingSet::drop(const std::string& name) {
 
 void ForwardingSet::append_to(std::vector<pollfd>& polls) const {
   for (const Named& one : open_) {
-    const auto waits = one.splice.waits_for();
+    const auto waits = one.forwarding.waits_for();
     polls.insert(polls.end(), waits.begin(), waits.end());
   }
 }
@@ -84,8 +84,8 @@ void ForwardingSet::move(std::span<const pollfd> polls) {
   for (std::size_t i = 0; i < open_.size(); ++i) {
     Named& one = open_[i];
     const bool ready = polls[2 * i].revents != 0 || polls[2 * i + 1].revents != 0;
-    const bool goes_on = !ready || one.splice.move();
-    bytes_[one.name] += one.splice.bytes() - std::exchange(one.counted, one.splice.bytes());
+    const bool goes_on = !ready || one.forwarding.move();
+    bytes_[one.name] += one.forwarding.bytes() - std::exchange(one.counted, one.forwarding.bytes());
     if (goes_on) kept.push_back(std::move(one));
   }
   open_ = std::move(kept);

@@ -13,19 +13,19 @@
 
 namespace strait::reach {
 
-// Two connections of which each gets the other's bytes. Holds a bounded amount: whoever reads
-// slowly slows down who sends. Belongs to one thread, which polls for what it waits for and moves
-// it. Either connection may still be on its way: what is wrong with it shows at the first move.
+// Forwards bytes between two connections in both directions. Its buffers are bounded, so a slow
+// reader slows the sender. One thread, which polls for waits_for() and calls move(). Either
+// connection may still be connecting; its errors show at the first move.
 class Forwarding {
  public:
-  // `ahead` goes to `far` before all that comes from `near`.
+  // `ahead` is sent to `far` before the bytes from `near`.
   Forwarding(store::FileDescriptor near, store::FileDescriptor far,
          std::span<const std::byte> ahead = {});
 
   std::array<pollfd, 2> waits_for() const;
 
-  // Moves what can be moved now. False: an end is closed or lost, and all that it had said was
-  // handed on as far as it could be; destroy the splice.
+  // Moves what can be moved now. False: one connection has ended, and its last bytes were forwarded
+  // as far as possible; destroy this object.
   bool move();
 
   std::uint64_t bytes() const { return near_.bytes + far_.bytes; }  // moved so far, both ways
@@ -53,11 +53,11 @@ class Forwarding {
 };
 
 
-// The forwardings of one thread, and the bytes that each name's have moved.
+// The forwardings of one thread, and the bytes moved for each name.
 class ForwardingSet {
  public:
-  void add(const std::string& name, Forwarding splice) {
-    open_.push_back({name, std::move(splice), 0});
+  void add(const std::string& name, Forwarding forwarding) {
+    open_.push_back({name, std::move(forwarding), 0});
   }
   void drop(const std::string& name);
 
@@ -72,7 +72,7 @@ class ForwardingSet {
  private:
   struct Named {
     std::string name;
-    Forwarding splice;
+    Forwarding forwarding;
     std::uint64_t counted = 0;
   };
 

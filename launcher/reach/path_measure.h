@@ -7,18 +7,17 @@
 #include "framework/net/endpoint.h"
 #include "launcher/reach/tcp_socket.h"
 
-// Measurements against a ProbeServer, by a host that can dial it. They block until they are done; an
-// answer that cannot be had is PathError.
+// Measurements against a ProbeServer. They block; PathError: no answer.
 namespace strait::reach {
 
 struct DialTarget {
-  std::uint32_t host = 0;  // who is to answer there
+  std::uint32_t host = 0;  // that must answer there
   net::Endpoint place;
 };
 
 struct DialResult {
-  std::string trouble;  // why not; empty: it was reached, and it is the right one
-  double seconds = 0;   // until the connection stood: a round trip
+  std::string trouble;  // empty: the right host answered
+  double seconds = 0;   // to connect: a round trip
 };
 
 // Tries all at once, so that it takes no longer than the slowest, or the limit.

@@ -18,7 +18,7 @@ using std::chrono::seconds;
 
 constexpr double kDialSeconds = 3;
 constexpr seconds kDialAnswer{20};
-constexpr double kCompareSeconds = 0.6;  // enough to tell a wide path from a narrow one
+constexpr double kCompareSeconds = 0.6;  // enough to distinguish a fast path from a slow one
 constexpr seconds kFlowAnswer{60};
 
 using Wire = std::tuple<std::size_t, std::size_t, std::string>;  // from a host to another's
@@ -79,13 +79,13 @@ void compare_speeds(ReachClient& reach, const OpenPorts& ports, std::vector<Path
 
 }  // namespace
 
-std::vector<std::vector<std::string>> candidate_addresses(const std::vector<recipe::RecipeHost>& told,
+std::vector<std::vector<std::string>> candidate_addresses(const std::vector<recipe::RecipeHost>& listed,
                                                           const std::vector<hosts::HostFacts>& facts) {
   std::vector<std::vector<std::string>> addresses;
   for (std::size_t i = 0; i < facts.size(); ++i) {
     std::vector<std::string> own;
-    if (!told[i].address.empty()) {
-      own = {told[i].address};
+    if (!listed[i].address.empty()) {
+      own = {listed[i].address};
     } else {
       own = {facts[i].address};
       for (const std::string& address : facts[i].addresses) {
@@ -129,7 +129,7 @@ OpenPorts::~OpenPorts() {
     try {
       reach_.give(i, ClosePort{});
     } catch (const base::UserError& lost) {
-      // Its port went with it, and whoever needs that host next says so.
+      // Its port is closed with it; the next request to that host reports the loss.
       static_cast<void>(lost);
     }
   }
@@ -154,7 +154,7 @@ std::vector<PathProbe> probe_paths(ReachClient& reach, const OpenPorts& ports,
                                const std::vector<std::pair<std::size_t, std::size_t>>& pairs) {
   std::vector<PathProbe> tries;
   std::map<std::size_t, TryPaths> orders;
-  std::map<std::size_t, std::vector<std::size_t>> tries_of;  // by who tries
+  std::map<std::size_t, std::vector<std::size_t>> tries_of;  // by the host that probes
   for (const auto& [from, to] : pairs) {
     for (const std::string& place : ports.places()[to]) {
       TryPaths& order = orders[from];
@@ -181,16 +181,16 @@ std::vector<PathProbe> probe_paths(ReachClient& reach, const OpenPorts& ports,
 }
 
 
-// The timetable of a tournament: one seat stays, all others move on by one from round to round, and
-// who sits opposite is whom one meets. With an odd number of hosts one seat is empty.
+// The circle method of round-robin tournaments: one slot is fixed, the others rotate by one per
+// round, and opposite slots are a pair. With an odd number of hosts one slot is empty.
 std::vector<std::vector<HostPair>> probe_rounds(std::size_t hosts) {
   std::vector<std::vector<HostPair>> rounds;
   if (hosts < 2) return rounds;
-  const std::size_t seats = hosts + hosts % 2;
-  const std::size_t moving = seats - 1;
+  const std::size_t slots = hosts + hosts % 2;
+  const std::size_t moving = slots - 1;
   for (std::size_t round = 0; round < moving; ++round) {
     std::vector<HostPair> pairs;
-    for (std::size_t i = 0; i < seats / 2; ++i) {
+    for (std::size_t i = 0; i < slots / 2; ++i) {
       const std::size_t one = i == 0 ? moving : (round + i) % moving;
       const std::size_t other = (round + moving - i) % moving;
       if (one < hosts && other < hosts)

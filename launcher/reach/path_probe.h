@@ -12,12 +12,12 @@
 
 namespace strait::reach {
 
-// Where each host may be reached: the address that the recipe tells for it, or else all it has, the
-// one that it reaches the launcher from first.
-std::vector<std::vector<std::string>> candidate_addresses(const std::vector<recipe::RecipeHost>& told,
+// The addresses at which each host may be reached: the recipe's, or else all that it has, first the
+// one that it reaches the launcher from.
+std::vector<std::vector<std::string>> candidate_addresses(const std::vector<recipe::RecipeHost>& listed,
                                                           const std::vector<hosts::HostFacts>& facts);
 
-// Ports that all hosts with an address have opened to each other, for as long as this lives.
+// Opens a port for probes on every host that has addresses, for as long as this lives.
 class OpenPorts {
  public:
   OpenPorts(ReachClient& reach, const std::vector<std::vector<std::string>>& addresses);
@@ -53,7 +53,7 @@ std::vector<PathProbe> probe_paths(ReachClient& reach, const OpenPorts& ports,
 using HostPair = std::pair<std::size_t, std::size_t>;  // the lower index first
 
 // Every pair of so many hosts once, in as few rounds as there can be, so that no host is in two
-// pairs of a round: what a round measures at the same time does not disturb itself.
+// pairs of a round: measurements of a round do not disturb each other.
 std::vector<std::vector<HostPair>> probe_rounds(std::size_t hosts);
 
 }  // namespace strait::reach

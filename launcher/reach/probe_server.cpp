@@ -43,7 +43,7 @@ void serve_purpose(int socket, Preamble::Purpose purpose, std::uint32_t host) {
       return sample_and_report(socket, in(kServiceLimit));
     case Preamble::Purpose::relay_binds:
     case Preamble::Purpose::relay_dials:
-      return;  // at the wrong door
+      return;  // for a relay
   }
 }
 
@@ -109,7 +109,7 @@ void ProbeServer::serve(Connection& caller) const {
     if (!preamble || preamble->token != options_.token) return;
     serve_purpose(caller.socket.number(), preamble->purpose, options_.host);
   } catch (const PathError& left) {
-    // The caller has what it wanted, or it tells its own side what went wrong.
+    // The other end has finished, or it reports the error itself.
     static_cast<void>(left);
   }
 }

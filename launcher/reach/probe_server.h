@@ -13,16 +13,16 @@
 
 namespace strait::reach {
 
-// Where a host can be reached, and the other end of every measurement: listens on the host's
-// addresses and does what a caller with the right token wishes for (see path_measure.h). Own
-// threads, one for each caller, which the destructor joins at once.
+// The other end of probes and measurements (path_measure.h): listens on the host's addresses and
+// serves connections that have the token. One thread accepts, and each connection has a thread,
+// because measurements block; the destructor closes and joins them.
 class ProbeServer {
  public:
   struct Options {
     std::vector<std::string> addresses;
     std::pair<int, int> ports;  // the first free one of these, at each address
     std::string token;
-    std::uint32_t host = 0;  // says that it is this one
+    std::uint32_t host = 0;  // sent to probes
   };
 
   explicit ProbeServer(Options options);
@@ -31,7 +31,7 @@ class ProbeServer {
   ~ProbeServer();
 
   const std::vector<net::Endpoint>& endpoints() const { return endpoints_; }
-  // Of addresses where it could not listen, a sentence each.
+  // A sentence for each address where it could not listen.
   const std::vector<std::string>& troubles() const { return troubles_; }
 
  private:

@@ -41,7 +41,7 @@ std::map<std::size_t, ReachAnswer> ReachClient::ask(const std::map<std::size_t, 
 ReachAnswer ReachClient::take(std::size_t host, std::chrono::steady_clock::time_point deadline) {
   try {
     for (auto now = Clock::now(); now < deadline; now = Clock::now()) {
-      if (look_) look_();
+      if (poll_) poll_();
       const auto until = std::min(deadline, now + kPollEvery);
       const auto frame = hosts_.at(host).link->receive_until(until);
       if (frame) return parse_reach_answer(*frame);
@@ -50,8 +50,8 @@ ReachAnswer ReachClient::take(std::size_t host, std::chrono::steady_clock::time_
     throw_lost_host(hosts_[host].name, error);
   }
   throw base::UserError(base::ExitCode::stalled,
-                  fmt::format("host {} has not said in time which of its paths work; is it "
-                              "overloaded? Its keeper's log tells more",
+                  fmt::format("host {} timed out while its paths were tried; it may be "
+                              "overloaded: see the log of its agent",
                               hosts_[host].name));
 }
 

@@ -18,26 +18,26 @@ class ReachClient {
  public:
   struct Host {
     std::string name;
-    std::unique_ptr<net::Link> link;  // null: nobody keeps it, and it must not be asked
+    std::unique_ptr<net::Link> link;  // null: no agent; it must not be asked
   };
 
-  // `look` is called now and then while answers are waited for; it may throw to give up.
-  explicit ReachClient(std::vector<Host> hosts, std::function<void()> look = {})
-      : hosts_(std::move(hosts)), look_(std::move(look)) {}
+  // `poll` is called every 200 ms while answers are waited for, and throws to give up.
+  explicit ReachClient(std::vector<Host> hosts, std::function<void()> poll = {})
+      : hosts_(std::move(hosts)), poll_(std::move(poll)) {}
 
   std::size_t size() const { return hosts_.size(); }
   const std::string& name(std::size_t host) const { return hosts_.at(host).name; }
 
-  // Another keeper keeps that host now.
+  // A new agent was started on that host.
   void replace(std::size_t host, std::unique_ptr<net::Link> link) {
     hosts_.at(host).link = std::move(link);
   }
 
-  // An order that has no answer. UserError (peer_lost): the host is gone.
+  // Sends an order that has no answer. UserError (peer_lost): the link is lost.
   void give(std::size_t host, const ReachOrder& order);
 
-  // Gives orders to several hosts at once and waits for all answers, which may be OrderFailed.
-  // UserError (peer_lost, stalled) names a host that does not answer at all.
+  // Sends orders to several hosts and waits for all answers, which may be OrderFailed. UserError
+  // (peer_lost, stalled) names a host that does not answer.
   std::map<std::size_t, ReachAnswer> ask(const std::map<std::size_t, ReachOrder>& orders,
                                          std::chrono::seconds limit);
 
@@ -45,10 +45,10 @@ class ReachClient {
   ReachAnswer take(std::size_t host, std::chrono::steady_clock::time_point deadline);
 
   std::vector<Host> hosts_;
-  std::function<void()> look_;
+  std::function<void()> poll_;
 };
 
-// The answer that was asked for, else why there is none.
+// The answer of the expected type, or null and why there is none.
 template <class Answer>
 const Answer* answer_in(const ReachAnswer& answer, std::string& trouble) {
   if (const auto* failed = std::get_if<OrderFailed>(&answer)) trouble = failed->text;

@@ -8,13 +8,13 @@
 
 #include "framework/net/link.h"
 
-// What the launcher asks of a keeper about its paths, over the service "reach", and what it
-// answers. Every order but the last two has one answer, in turn. Places are endpoints as text.
+// Messages of kReachService: orders of the launcher about the paths of a host, and the answers of
+// its agent. Every order but the last two has one answer, in turn. Places are endpoints as text.
 namespace strait::reach {
 
-// ---- launcher → keeper
+// ---- launcher → agent
 
-// Listen where the others will try to come in; an earlier port is closed.
+// Listen for probes of the other hosts; closes an earlier port.
 struct OpenPort {
   std::string token;
   std::vector<std::string> addresses;
@@ -67,7 +67,7 @@ struct BindRelay {  // the stage that listens at `stage` is reached over the rel
 
 struct ClosePort {};
 
-// ---- keeper → launcher
+// ---- agent → launcher
 
 struct PortOpened {
   std::vector<std::string> places;

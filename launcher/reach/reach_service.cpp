@@ -53,14 +53,14 @@ void ReachService::serve() {
       if (answer) link_->send(format(*answer));
     }
   } catch (const net::LinkError& error) {
-    spdlog::info("no more questions about paths: {}", error.what());
+    spdlog::info("the reach service has ended: {}", error.what());
   } catch (const base::MessageError& error) {
     spdlog::error("{}", error.what());
     link_->abort(net::LinkError(net::LinkError::Kind::aborted, error.what()));
   }
 }
 
-// What goes wrong is the answer: the launcher knows what it means for the run.
+// Errors are answers: the launcher decides what they mean for the run.
 std::optional<ReachAnswer> ReachService::obey(const ReachOrder& order) {
   try {
     return std::visit([this](const auto& known) { return answer(known); }, order);

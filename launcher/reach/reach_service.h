@@ -16,12 +16,13 @@
 
 namespace strait::reach {
 
-// A keeper's end of the service "reach": tries and measures paths as the launcher asks, one order
+// The agent's end of the service "reach": probes and measures paths on the launcher's orders, one
 // after the other, and holds this host's ends of relayed links. Own thread, which the destructor
-// joins once the order at hand is done. A link that dies ends the service; the keeper has its own.
+// joins after the current order. A lost link ends the service, but not the agent, which has a link
+// of its own.
 class ReachService {
  public:
-  // How this machine's compute is measured; on the service's thread.
+  // Measures how fast this machine computes; called on the service's thread.
   using Measure = std::function<ComputeMeasured(const MeasureCompute&)>;
 
   ReachService(std::unique_ptr<net::Link> link, std::uint32_t host, std::pair<int, int> ports,
@@ -54,8 +55,8 @@ class ReachService {
 };
 
 
-// Has `strait-stage --measure` answer, a process of its own that ends with it: a keeper has no
-// libtorch. Waits for it, less than a minute. UserError: it could not, with its own last words.
+// Runs `strait-stage --measure` and returns its answer: an agent has no libtorch. Blocks for 50 s
+// at most. UserError: it failed, with the last line of its stderr.
 ComputeMeasured measure_in_subprocess(const std::string& program, const MeasureCompute& order);
 
 }  // namespace strait::reach

@@ -16,7 +16,7 @@ namespace {
 using std::chrono::seconds;
 
 constexpr seconds kGreetingLimit{5};
-constexpr seconds kDialLimit{10};  // its ZeroMQ tries again earlier
+constexpr seconds kDialLimit{10};  // the stage reconnects earlier
 constexpr std::size_t kMostUnidentified = 256;
 constexpr std::size_t kMostWaiters = 4;  // of a link and side
 
@@ -24,7 +24,7 @@ constexpr short kGone = POLLERR | POLLHUP | POLLRDHUP;
 
 }  // namespace
 
-void PendingConnections::enter(store::FileDescriptor caller, Instant now) {
+void PendingConnections::add(store::FileDescriptor caller, Instant now) {
   if (unidentified_.size() >= kMostUnidentified) unidentified_.erase(unidentified_.begin());
   unidentified_.push_back({std::move(caller), now, {}, 0});
 }
@@ -37,14 +37,14 @@ std::size_t PendingConnections::size() const {
 
 void PendingConnections::append_to(std::vector<pollfd>& polls) const {
   for (const Unidentified& one : unidentified_) polls.push_back({one.socket.number(), POLLIN, 0});
-  // What a waiter says is for its other end: only its end is looked for.
+  // Bytes of a waiting connection are for its other end: only POLLRDHUP is wanted.
   for (const auto& [token, link] : links_) {
     for (const Waiter& one : link.binds) polls.push_back({one.socket.number(), POLLRDHUP, 0});
     for (const Waiter& one : link.dials) polls.push_back({one.socket.number(), POLLRDHUP, 0});
   }
 }
 
-std::vector<PendingConnections::Pair> PendingConnections::look(std::span<const pollfd> polls, Instant now) {
+std::vector<PendingConnections::Pair> PendingConnections::handle(std::span<const pollfd> polls, Instant now) {
   std::size_t at = 0;
   std::vector<Unidentified> unidentified = std::exchange(unidentified_, {});
   const std::size_t first_waiter = unidentified.size();
@@ -57,7 +57,7 @@ std::vector<PendingConnections::Pair> PendingConnections::look(std::span<const p
   }
   for (std::size_t i = 0; i < unidentified.size(); ++i) {
     if (polls[i].revents != 0) {
-      listen_to(unidentified[i], now);
+      read_preamble(unidentified[i], now);
     } else if (now - unidentified[i].since <= kGreetingLimit) {
       unidentified_.push_back(std::move(unidentified[i]));
     }
@@ -74,37 +74,37 @@ std::vector<PendingConnections::Pair> PendingConnections::look(std::span<const p
   return pairs;
 }
 
-void PendingConnections::listen_to(Unidentified& connection, Instant now) {
-  const ssize_t got = ::recv(connection.socket.number(), connection.said.data() + connection.length,
-                             connection.said.size() - connection.length, 0);
+void PendingConnections::read_preamble(Unidentified& connection, Instant now) {
+  const ssize_t got = ::recv(connection.socket.number(), connection.bytes.data() + connection.length,
+                             connection.bytes.size() - connection.length, 0);
   if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) return;
   if (got > 0) connection.length += static_cast<std::size_t>(got);
-  if (connection.length < connection.said.size()) {
+  if (connection.length < connection.bytes.size()) {
     unidentified_.push_back(std::move(connection));
     return;
   }
-  const auto preamble = parse_preamble(connection.said);
-  if (preamble) seat(*preamble, connection, now);
+  const auto preamble = parse_preamble(connection.bytes);
+  if (preamble) enqueue(*preamble, connection, now);
 }
 
-void PendingConnections::seat(const Preamble& preamble, Unidentified& connection, Instant now) {
+void PendingConnections::enqueue(const Preamble& preamble, Unidentified& connection, Instant now) {
   const auto link = links_.find(preamble.token);
   if (link == links_.end()) return;
-  auto& seats = preamble.purpose == Preamble::Purpose::relay_binds ? link->second.binds : link->second.dials;
-  if (seats.size() >= kMostWaiters) seats.erase(seats.begin());
-  seats.push_back({std::move(connection.socket), now});
+  auto& waiting = preamble.purpose == Preamble::Purpose::relay_binds ? link->second.binds : link->second.dials;
+  if (waiting.size() >= kMostWaiters) waiting.erase(waiting.begin());
+  waiting.push_back({std::move(connection.socket), now});
 }
 
 namespace {
 
-constexpr int kExpiryCheckMilliseconds = 1000;  // for those who have waited too long
+constexpr int kExpiryCheckMilliseconds = 1000;  // how often waiting connections are checked for their limits
 
-// Empties one listener into the door.
-void let_in(int listener, PendingConnections& door, Instant now) {
+// Accepts all connections of one listener.
+void accept_all(int listener, PendingConnections& pending, Instant now) {
   while (true) {
     store::FileDescriptor caller = accept_connection(listener);
     if (!caller.open()) return;
-    door.enter(std::move(caller), now);
+    pending.add(std::move(caller), now);
   }
 }
 
@@ -152,7 +152,7 @@ std::uint64_t Relay::bytes(const std::string& token) const {
 }
 
 void Relay::serve() {
-  PendingConnections door;
+  PendingConnections pending;
   ForwardingSet forwardings;
   std::vector<pollfd> polls;
   while (!leaving_) {
@@ -161,23 +161,23 @@ void Relay::serve() {
       polls.push_back({listener.number(), POLLIN, 0});
     }
     const std::size_t first_waiting = polls.size();
-    door.append_to(polls);
-    const std::size_t first_splice = polls.size();
+    pending.append_to(polls);
+    const std::size_t first_forwarding = polls.size();
     forwardings.append_to(polls);
     ::poll(polls.data(), polls.size(), kExpiryCheckMilliseconds);
     const Instant now = std::chrono::steady_clock::now();
     const std::span<const pollfd> answers(polls);
     wake_.lower();
-    forwardings.move(answers.subspan(first_splice));
-    auto pairs = door.look(answers.subspan(first_waiting, first_splice - first_waiting), now);
+    forwardings.move(answers.subspan(first_forwarding));
+    auto pairs = pending.handle(answers.subspan(first_waiting, first_forwarding - first_waiting), now);
     join_ends(std::move(pairs), forwardings);
     for (std::size_t i = 0; i < listeners_.size(); ++i) {
-      if (answers[1 + i].revents != 0) let_in(listeners_[i].number(), door, now);
+      if (answers[1 + i].revents != 0) accept_all(listeners_[i].number(), pending, now);
     }
     const MutexLock lock(mutex_);
     std::ranges::move(opened_, std::back_inserter(listeners_));
     opened_.clear();
-    for (const std::string& token : admitted_) door.admit(token);
+    for (const std::string& token : admitted_) pending.admit(token);
     admitted_.clear();
     moved_ = forwardings.bytes();
   }

@@ -16,9 +16,9 @@
 
 namespace strait::reach {
 
-// The relay's door: connections that have not found their other end yet. Who says no valid preamble
-// in time goes; of those who do, each side of a link has few places, and the newest are served
-// first, because an old one may hang on a path that is gone. One thread.
+// Inbound connections of the relay that are not paired yet. A connection without a valid preamble
+// within 5 s is closed. Each side of a link keeps 4 waiting connections, and the newest is paired
+// first, because an old one may belong to a dead path. One thread.
 class PendingConnections {
  public:
   struct Pair {
@@ -28,12 +28,12 @@ class PendingConnections {
   };
 
   void admit(const std::string& token) { links_[token]; }
-  void enter(store::FileDescriptor caller, Instant now);
+  void add(store::FileDescriptor caller, Instant now);
 
   void append_to(std::vector<pollfd>& polls) const;
 
-  // What append_to() put there, as poll(2) left it: the links of which both ends are here.
-  std::vector<Pair> look(std::span<const pollfd> polls, Instant now);
+  // The results of poll(2) for what append_to() added. Returns pairs of both ends of a link.
+  std::vector<Pair> handle(std::span<const pollfd> polls, Instant now);
 
   std::size_t size() const;  // connections
 
@@ -41,7 +41,7 @@ class PendingConnections {
   struct Unidentified {
     store::FileDescriptor socket;
     Instant since{};
-    PreambleBytes said{};
+    PreambleBytes bytes{};
     std::size_t length = 0;
   };
   struct Waiter {
@@ -53,18 +53,18 @@ class PendingConnections {
     std::vector<Waiter> dials;
   };
 
-  void listen_to(Unidentified& connection, Instant now);
-  void seat(const Preamble& preamble, Unidentified& connection, Instant now);
+  void read_preamble(Unidentified& connection, Instant now);
+  void enqueue(const Preamble& preamble, Unidentified& connection, Instant now);
 
   std::vector<Unidentified> unidentified_;
   std::map<std::string, Link> links_;  // by token
 };
 
 
-// Joins the ends of links whose hosts cannot reach each other: both dial out to here and say their
-// preamble, and from then on each gets the other's bytes. Bytes only: keys and frames stay with the
-// ends. What it holds is bounded, and a slow reader slows its sender. When a connection breaks, the
-// other end's is closed too, and both come again.
+// Relays links between hosts that cannot reach each other: both ends connect to the relay and send a
+// preamble; from then on it forwards bytes between them. It has no keys and does not parse frames.
+// Its memory is bounded, and a slow reader slows its sender. When one connection breaks the other
+// is closed, and both ends reconnect.
 //
 // Own thread, which the destructor joins; any thread may call.
 class Relay {
@@ -74,14 +74,14 @@ class Relay {
   Relay& operator=(const Relay&) = delete;
   ~Relay();
 
-  // Where those find it who reach this machine at that address: the first free port of the range,
-  // at which it listens from the first call on. PathError.
+  // The relay's endpoint for hosts that reach this machine at that address: the first free port of
+  // the range, opened by the first call. PathError.
   net::Endpoint place(const std::string& address);
 
-  // From now on the two ends that know the token are let in.
+  // Accepts the two ends that have this token from now on.
   void admit(const std::string& token);
 
-  // Moved so far for that token, both ways.
+  // Bytes forwarded for that token so far, in both directions.
   std::uint64_t bytes(const std::string& token) const;
 
  private:
@@ -92,7 +92,7 @@ class Relay {
   std::atomic<bool> leaving_{false};
   mutable Mutex mutex_;
   std::map<std::string, net::Endpoint> places_ STRAIT_GUARDED_BY(mutex_);  // by address
-  // Not yet the thread's.
+  // For the thread to take over.
   std::vector<store::FileDescriptor> opened_ STRAIT_GUARDED_BY(mutex_);
   std::vector<std::string> admitted_ STRAIT_GUARDED_BY(mutex_);
   std::map<std::string, std::uint64_t> moved_ STRAIT_GUARDED_BY(mutex_);  // by token

@@ -43,7 +43,7 @@ net::Endpoint RelayClient::dial(const net::Endpoint& relay, const std::string& t
   const MutexLock lock(mutex_);
   const auto known = ports_.find(token);
   if (known != ports_.end()) return known->second;
-  // Of this host's own: its stage and nobody else comes here.
+  // On loopback: only this host's stage connects to it.
   BoundPort port = listen_at("127.0.0.1", {0, 0});
   new_dials_.push_back({relay, token, std::move(port.socket)});
   wake_.raise();
@@ -74,12 +74,12 @@ void RelayClient::serve() {
       polls.push_back({end.ready.open() ? end.ready.number() : -1, events, 0});
     }
     for (const DialEnd& end : dials_) polls.push_back({end.listener.number(), POLLIN, 0});
-    const std::size_t first_splice = polls.size();
+    const std::size_t first_forwarding = polls.size();
     forwardings_.append_to(polls);
     ::poll(polls.data(), polls.size(), poll_limit(now));
     now = std::chrono::steady_clock::now();
     wake_.lower();
-    forwardings_.move(std::span<const pollfd>(polls).subspan(first_splice));
+    forwardings_.move(std::span<const pollfd>(polls).subspan(first_forwarding));
     std::size_t at = 1;
     for (BindEnd& end : binds_) proceed(end, polls[at++], now);
     for (const DialEnd& end : dials_) {
@@ -125,7 +125,7 @@ void RelayClient::proceed(BindEnd& end, const pollfd& poll, Instant now) {
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (got != 1 || word != kRelayGo) return fail(end, "it closed the connection", now);
   end.pause = milliseconds{0};
-  end.told = false;
+  end.reported = false;
   pass_on(end);
 }
 
@@ -133,7 +133,7 @@ void RelayClient::fail(BindEnd& end, const std::string& why, Instant now) {
   end.ready = store::FileDescriptor();
   end.pause = std::clamp(2 * end.pause, kFirstPause, kLongestPause);
   end.try_at = now + end.pause;
-  if (end.pause < kLongestPause || std::exchange(end.told, true)) return;
+  if (end.pause < kLongestPause || std::exchange(end.reported, true)) return;
   on_event_(fmt::format("the relay at {} does not answer ({}); trying on", end.relay.place(), why));
 }
 
@@ -142,7 +142,7 @@ void RelayClient::pass_on(BindEnd& end) {
   try {
     forwardings_.add(end.token, Forwarding(std::move(relayed), start_connect(end.stage)));
   } catch (const PathError& error) {
-    on_event_(fmt::format("a relayed link finds nobody at {}", error.what()));
+    on_event_(fmt::format("a relayed link cannot reach its stage: {}", error.what()));
   }
 }
 

@@ -17,24 +17,24 @@
 
 namespace strait::reach {
 
-// A host's ends of relayed links. Where the stage of this host listens, a connection to the relay
-// stands ready and is passed on to the stage once the other end comes; where it connects, it finds
-// a port here that leads to the relay. Broken connections are made again for as long as this lives.
+// A host's ends of relayed links. For a stage that listens, it keeps a connection to the relay ready
+// and forwards it to the stage once the other end is connected. For a stage that connects, it
+// listens on loopback and forwards to the relay. Reconnects for as long as it lives.
 //
 // Own thread, which the destructor joins; any thread may call.
 class RelayClient {
  public:
-  // `on_event` gets a sentence when the relay stops answering; called on the own thread.
+  // `on_event` gets a message when the relay stops answering; called on the own thread.
   explicit RelayClient(std::function<void(const std::string&)> on_event);
   RelayClient(const RelayClient&) = delete;
   RelayClient& operator=(const RelayClient&) = delete;
   ~RelayClient();
 
-  // The stage that listens at `stage`. Said again for the same token: it listens there now.
+  // The stage listens at `stage`. Called again for the same token: the endpoint has changed.
   void bind(const net::Endpoint& relay, const std::string& token, const net::Endpoint& stage);
 
-  // A port of this host for the stage that connects; the same one whenever it is asked for.
-  // PathError where there is none.
+  // The endpoint on this host for the stage that connects; the same for every call with this token.
+  // PathError: no port.
   net::Endpoint dial(const net::Endpoint& relay, const std::string& token);
 
  private:
@@ -47,7 +47,7 @@ class RelayClient {
     bool greeted = false;
     Instant try_at{};
     std::chrono::milliseconds pause{0};  // before the next try
-    bool told = false;                   // that it does not work
+    bool reported = false;               // that the relay does not answer
   };
   struct DialEnd {
     net::Endpoint relay;

@@ -82,7 +82,7 @@ std::vector<std::string> blocked_hosts(const plan::Plan& plan, const std::vector
     for (const PathProbe& one : towards) addresses.insert(one.address);
     const auto [first, last] = plan.recipe.hosts.ports;
     sentences.push_back(
-        fmt::format("host {} lets nobody in at {} (from {}: {}); open the TCP ports {}-{} to the "
+        fmt::format("inbound TCP connections to host {} at {} are blocked (from {}: {}); open the TCP ports {}-{} to the "
                     "other hosts in "
                     "its firewall, or name an address that they reach in hosts.list",
                     plan.hosts[host].name, fmt::join(addresses, " or "),

@@ -12,13 +12,13 @@
 #include "framework/net/endpoint.h"
 #include "framework/store/file_descriptor.h"
 
-// Plain TCP, for what is no link: to try and measure paths, and to pass bytes on. All sockets are
-// non-blocking, are not inherited, send without delay and notice a peer that is gone.
+// Plain TCP for probes, measurements and relays, which are not links. All sockets are
+// non-blocking, are not inherited, send without delay and notice a dead peer.
 namespace strait::reach {
 
 using Instant = std::chrono::steady_clock::time_point;
 
-// A path that does not do what was asked: the sentence names the place and the reason.
+// A path that cannot be used: the message names the endpoint and the cause.
 class PathError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -32,40 +32,40 @@ struct BoundPort {
 // Listens on the first free port of the range, {0, 0}: any. PathError names address and range.
 BoundPort listen_at(const std::string& address, std::pair<int, int> ports);
 
-// Whoever has connected; not open where nobody has.
+// The next inbound connection; not open if there is none.
 store::FileDescriptor accept_connection(int listener);
 
-// Starts to connect. The socket can be written to once it is there; what is wrong shows at the
-// first use. PathError where the address is none.
+// Starts to connect. The socket is writable once it is connected; errors show at the first use.
+// PathError: not an address.
 store::FileDescriptor start_connect(const net::Endpoint& place);
 
-// Why a begun connection failed; empty: it stands.
+// Why connecting failed; empty: it is connected.
 std::string connect_error(int socket);
 
-// Connects, or says by PathError what happened until the deadline.
+// Connects, or throws PathError at the deadline at the latest.
 store::FileDescriptor dial(const net::Endpoint& place, Instant deadline);
 
-// Whether `events` of poll(2) have come before the deadline.
+// Waits for `events` of poll(2); false at the deadline.
 bool await(int socket, short events, Instant deadline);
 
-// All or PathError.
+// All bytes, or PathError.
 void send_all(int socket, std::span<const std::byte> bytes, Instant deadline);
 void receive_all(int socket, std::span<std::byte> bytes, Instant deadline);
 
 int milliseconds_left(Instant deadline);
 
 
-// What a plain TCP connection of ours says first: what it wants, and the token that lets it in and
-// nobody else. It guards sockets only. What a relayed link carries stays sealed from end to end,
-// and measurements carry nothing.
+// The first bytes of each plain TCP connection: its purpose, and a token that the other end
+// requires. The token protects sockets only: relayed links are encrypted from end to end, and
+// measurements carry no data.
 struct Preamble {
   enum class Purpose : char {
-    relay_binds = 'b',  // to be joined with the end that dials; its stage listens
-    relay_dials = 'd',  // the other end
-    greet = 'g',        // to hear who is there
-    echo = 'e',         // its words back
-    receive = 'r',      // bytes, as many as come
-    send = 's',         // to be told how fast its bytes come
+    relay_binds = 'b',  // relay: the end whose stage listens
+    relay_dials = 'd',  // relay: the end whose stage connects
+    greet = 'g',        // to get the number of the host
+    echo = 'e',         // to get its bytes back
+    receive = 'r',      // to receive bytes until it closes
+    send = 's',         // to send bytes and get samples of their arrival
   };
 
   static std::string random_token();  // 32 hexadecimal digits, from the kernel's generator
@@ -74,7 +74,7 @@ struct Preamble {
   Purpose purpose = Purpose::greet;
 };
 
-// What the relay says to the end that binds once the other is there.
+// The relay sends this to the listening end once the other end is connected.
 inline constexpr std::byte kRelayGo{'g'};
 
 inline constexpr std::size_t kPreambleBytes = 48;
@@ -84,8 +84,7 @@ PreambleBytes to_bytes(const Preamble& preamble);
 std::optional<Preamble> parse_preamble(std::span<const std::byte> bytes);
 
 
-// A descriptor that poll(2) understands, by which other threads call one that waits there. Many
-// raises are one wake.
+// A descriptor that wakes a thread in poll(2). Several raises before a lower() are one.
 class WakeSignal {
  public:
   WakeSignal();

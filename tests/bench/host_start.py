@@ -86,7 +86,7 @@ class Start(hosts.HostsCase):
             spent["CPU sshd"] += own + ended
             for pid in self.processes_on(host):
                 line, own, ended = cpu_of(pid)
-                kind = "CPU keepers" if "--keep" in line else "CPU stages"
+                kind = "CPU keepers" if "--agent" in line else "CPU stages"
                 spent[kind if "strait" in line else "CPU sshd"] += own + ended
         spent["CPU in all"] = sum(spent.values())
         return spent

@@ -19,14 +19,18 @@ BRIDGE = "strait-br0"
 NETWORK = "10.77.0."
 NETWORK_6 = "fd00:77::"
 LAUNCHER = f"{NETWORK}250"
-# States of sockets that no process holds any more; the kernel sees to their last words.
+# Folders of ours that every host sees at their own path: the clone.
 KEPT = [pathlib.Path(__file__).resolve().parents[2]]
+# States of sockets that no process holds any more; the kernel closes them.
 CLOSED = ("TIME-WAIT", "FIN-WAIT-1", "FIN-WAIT-2", "LAST-ACK", "CLOSING")
 _PR_SET_PDEATHSIG = 1
 
 # Runs as the first process of the new namespaces; what differs between hosts is in the environment.
+# Lists have a line for each path, because a path may have spaces.
 SETUP = """
-set -e
+set -ef
+IFS='
+'
 mount --make-rprivate /
 mount -t tmpfs -o mode=755 tmpfs /run
 mkdir /run/sshd /run/openssh /run/host
@@ -43,8 +47,8 @@ if [ -n "$RIG_HOME_SIZE" ]; then mount -t tmpfs -o mode=700,size="$RIG_HOME_SIZE
 else mount --bind "$RIG_FOLDER/home" "$RIG_HOME"; fi
 for folder in $RIG_HIDDEN; do mount -t tmpfs -o mode=755 tmpfs "$folder"; done
 mount --bind "$RIG_FOLDER/tmp" /tmp
+# The mount point may be there from an earlier start: the host's folders survive a power_off().
 for folder in $RIG_KEPT; do
-  [ ! -e "$folder" ] || continue
   mkdir -p "$folder"
   mount --bind "/run/kept$folder" "$folder"
 done
@@ -59,7 +63,8 @@ exec /run/openssh/usr/sbin/sshd -D -e -f /run/host/sshd_config
 
 
 def is_kept(host, path):
-    """Whether this is where the host sees our programs, not something that it made."""
+    """Whether the path is a mount point of KEPT, or a parent of one, and not something that the
+    host made."""
     places = {"/tmp": host.tmp, HOME: host.home}
     ours = [
         inside / kept.relative_to(outside)
@@ -118,7 +123,7 @@ class NamespaceHost:
         self.tmp = folder / "tmp"
         self.cable = f"strait-h{number}"
         self.hidden = [str(path) for path in hidden]
-        # Programs that lie where the host has folders of its own must be seen there all the same.
+        # /tmp and HOME are the host's own and hide ours, so what lies there is mounted again.
         self.kept = [path for path in KEPT if path.is_relative_to("/tmp") or path.is_relative_to(HOME)]
         self.home_size = home_size
         self.process = None
@@ -136,8 +141,8 @@ class NamespaceHost:
             "RIG_FOLDER": str(self.folder),
             "RIG_HOME": HOME,
             "RIG_HOME_SIZE": self.home_size,
-            "RIG_HIDDEN": " ".join(self.hidden),
-            "RIG_KEPT": " ".join(map(str, self.kept)),
+            "RIG_HIDDEN": "\n".join(self.hidden),
+            "RIG_KEPT": "\n".join(map(str, self.kept)),
             "RIG_NAME": self.name,
         }
         sshd.write_config(self.folder / "etc", "/run/host", self.port, listen=["0.0.0.0", "::"])
@@ -160,7 +165,7 @@ class NamespaceHost:
         self.process.stdin.close()
 
     def plug_in(self):
-        # The same address of the card whenever it starts: others go on sending to the one they know.
+        # A fixed MAC address: the others still have it in their ARP caches after a restart.
         card = f"02:00:00:00:00:{self.number + 1:02x}"
         peer = ["peer", "name", "eth0", "address", card, "netns", str(self.pid)]
         ip("link", "add", self.cable, "type", "veth", *peer)
@@ -192,7 +197,7 @@ class NamespaceHost:
                 subprocess.run(words, check=True, capture_output=True, text=True)
 
     def refuse(self, *addresses):
-        """Packets to these are dropped without a word; everybody else is still reached."""
+        """Drops packets to these addresses silently; all others are still reached."""
         for address in addresses:
             ip("route", "add", "blackhole", address, inside=self.pid)
 
@@ -201,14 +206,14 @@ class NamespaceHost:
             ip("route", "del", "blackhole", address, inside=self.pid)
 
     def cut(self):
-        """Pulls the cable: nothing arrives and nobody is told."""
+        """Takes the cable down: packets are lost silently."""
         ip("link", "set", "dev", self.cable, "down")
 
     def heal(self):
         ip("link", "set", "dev", self.cable, "up")
 
     def power_off(self):
-        """The end of all its processes at once, behind a pulled cable: no farewell gets out."""
+        """Kills all its processes at once, after its cable is cut, so that no FIN gets out."""
         if self.process is None:
             return
         if self.process.poll() is None:
@@ -216,7 +221,7 @@ class NamespaceHost:
             os.kill(self.pid, signal.SIGKILL)
         self.process.wait()
         self.process.stdout.close()
-        # The kernel takes its time to forget a network; the cable's name is needed again at once.
+        # The kernel removes a namespace's devices late, but the name is needed again at once.
         subprocess.run(["ip", "link", "del", self.cable], capture_output=True)
         self.process = None
 

@@ -43,7 +43,7 @@ class Reach(hosts.HostsCase):
         self.assertEqual(code, 0, out + err)
         found = [(one["kind"], one["text"]) for one in json.loads(out) if one["where"] == "links"]
         for host in self.hosts:
-            # Its keeper leaves in its own time.
+            # Its agent ends after its timeout.
             kept = host.home / ".strait/runs"
             runs.wait_for("an end of the visit", lambda kept=kept: not list(kept.glob("*")), 10)
         return found
@@ -72,7 +72,7 @@ class Reach(hosts.HostsCase):
         run = self.train("turned", self.over_ssh(self.STEPS))
         self.assertEqual(self.texts(run, "relayed"), [])
         (blocked,) = self.texts(run, "blocked")
-        self.assertIn("host h1 lets nobody in at", blocked)
+        self.assertIn("inbound TCP connections to host h1 at", blocked)
         self.curves_match(run)
 
     @hosts.needs_namespaces

@@ -1,5 +1,5 @@
-"""Replicas on hosts of their own come back while the others train: after the end of a process, and after
-that of a whole host, which is called again; what they write comes home again.
+"""Replicas on hosts of their own rejoin while the others train: after a process was killed, and after a
+whole host lost power, whose agent is started again. Their shards are downloaded again.
 """
 
 import os
@@ -21,7 +21,7 @@ class Returns(replica_hosts.ReplicaHosts):
 
     def kill_stage(self, host):
         (victim,) = (pid for pid, line in self.processes_on(host).items()
-                     if "--keep" not in line and "strait-stage" in line)
+                     if "--agent" not in line and "strait-stage" in line)
         os.kill(victim, signal.SIGKILL)
 
     def power_on(self, host):
@@ -52,7 +52,7 @@ class Returns(replica_hosts.ReplicaHosts):
         self.assertEqual(launched.end(), 0, launched.output())
 
     @hosts.needs_namespaces
-    def test_processes_and_hosts_come_back_each_when_it_can(self):
+    def test_lost_processes_and_hosts_rejoin(self):
         launched = self.start("back", self.over_ssh(self.ENDLESS))
         run = launched.run
         launched.at_event("checkpoint")
@@ -88,7 +88,7 @@ class Returns(replica_hosts.ReplicaHosts):
         self.assertEqual(run.processes()["0.0"], before["0.0"])
 
     @hosts.needs_namespaces
-    def test_a_run_begins_without_a_host_and_takes_it_in_later(self):
+    def test_run_starts_without_a_host_that_joins_later(self):
         self.hosts[1].power_off()
         recipe = self.write_recipe("few", self.over_ssh(self.ENDLESS))
         code, out, err = self.strait("run", recipe)
@@ -114,22 +114,22 @@ class Returns(replica_hosts.ReplicaHosts):
         self.stop(launched)
 
     @hosts.needs_namespaces
-    def test_a_keeper_that_was_killed_is_started_anew(self):
+    def test_killed_agent_is_restarted(self):
         launched = self.start("kept", self.over_ssh(self.ENDLESS))
         launched.at_event("checkpoint")
 
-        def kill_keeper():
+        def kill_agent():
             for pid, line in self.processes_on(self.hosts[2]).items():
-                if "--keep" in line:
+                if "--agent" in line:
                     os.kill(pid, signal.SIGKILL)
 
-        self.assertEqual(self.part_with(launched, kill_keeper), 2)
+        self.assertEqual(self.part_with(launched, kill_agent), 2)
         self.bring_back(launched, 2, "0, 1, 2")
         self.comes_home(launched, [0, 1, 2])
         self.stop(launched)
 
     @hosts.needs_namespaces
-    def test_links_of_a_replica_that_comes_back_are_relayed_again(self):
+    def test_links_of_a_rejoining_replica_are_relayed(self):
         one, other = self.hosts[1:]
 
         def part(host, from_host):

@@ -1,9 +1,13 @@
 """The hosts of these tests are what they claim to be: apart, reachable, shaped, and gone at the end."""
 
+import pathlib
 import subprocess
+import tempfile
 import time
+import unittest.mock
 
 import hosts
+import namespace_host
 import runs
 import sshd
 
@@ -30,7 +34,7 @@ class Rig(hosts.HostsCase):
             (host.home / "mark").unlink()
 
     @hosts.needs_namespaces
-    def test_processes_and_sockets_are_seen(self):
+    def test_reports_processes_and_sockets(self):
         host = self.hosts[0]
         with subprocess.Popen(
             sshd.client(self.site.ssh, host, "echo up; exec cat"),
@@ -70,7 +74,7 @@ class Rig(hosts.HostsCase):
         self.assertEqual(card(), before, "who knew it would have to forget its old card first")
 
     @hosts.needs_namespaces
-    def test_a_shaped_cable_carries_no_more(self):
+    def test_shaped_cable_limits_the_rate(self):
         """Not faster than its rate, and not much slower than that."""
         host, size, rate = self.hosts[0], 4_000_000, 80
         host.shape(up_megabits=rate)
@@ -80,6 +84,32 @@ class Rig(hosts.HostsCase):
         taken = time.monotonic() - begun
         self.assertEqual(len(got), size)
         self.assertGreater(taken, size * 8 / (rate * 1e6) * 0.98)
+
+
+class Folders(hosts.HostsCase):
+    COUNT = 1
+    INSTALLED = False
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="strait-test clone ")
+        self.addCleanup(folder.cleanup)
+        self.clone = pathlib.Path(folder.name)
+        (self.clone / "program").write_text("here")
+        kept = [*namespace_host.KEPT, self.clone]
+        patch = unittest.mock.patch.object(namespace_host, "KEPT", kept)
+        patch.start()
+        self.addCleanup(patch.stop)
+        super().setUp()
+
+    @hosts.needs_namespaces
+    def test_clone_below_tmp_with_spaces_is_mounted_at_every_start(self):
+        host = self.hosts[0]
+        read = lambda: self.on_host(host, "cat", self.clone / "program").stdout
+        self.assertEqual(read(), "here")
+        host.power_off()
+        host.start(self.site.ssh)
+        hosts.wait_until_up(host)
+        self.assertEqual(read(), "here")
 
 
 if __name__ == "__main__":

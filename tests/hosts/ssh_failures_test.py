@@ -272,9 +272,9 @@ class Vanishing(hosts.HostsCase):
         self.vanish(self.begin(), "before its first word", at_work)
 
     @hosts.needs_namespaces
-    def test_when_its_keeper_comes_up(self):
-        keeper = lambda host: [*host.home.glob(".strait/runs/*/logs/keeper.log")]
-        self.vanish(self.begin(), "as its keeper came up", keeper)
+    def test_when_its_agent_starts(self):
+        agent = lambda host: [*host.home.glob(".strait/runs/*/logs/keeper.log")]
+        self.vanish(self.begin(), "as its agent started", agent)
 
     @hosts.needs_namespaces
     def test_while_files_come(self):
@@ -287,7 +287,7 @@ class Vanishing(hosts.HostsCase):
     @hosts.needs_namespaces
     def test_as_its_stage_starts(self):
         stage = lambda host: any(
-            "strait-stage" in words and "--keep" not in words for words in self.words_on(host)
+            "strait-stage" in words and "--agent" not in words for words in self.words_on(host)
         )
         self.vanish(self.begin(), "as its stage started", stage)
 

@@ -138,7 +138,7 @@ class Ssh(hosts.HostsCase):
     @hosts.needs_namespaces
     def test_a_host_that_vanishes_while_it_starts(self):
         launched = self.endless()
-        runs.wait_for("a keeper", lambda: self.processes_on(self.hosts[1]))
+        runs.wait_for("an agent", lambda: self.processes_on(self.hosts[1]))
         self.hosts[1].power_off()
         begun = time.monotonic()
         code = launched.end()
@@ -153,7 +153,7 @@ class Ssh(hosts.HostsCase):
         victim = next(
             pid
             for pid, line in self.processes_on(self.hosts[1]).items()
-            if "--keep" not in line and "strait-stage" in line
+            if "--agent" not in line and "strait-stage" in line
         )
         os.kill(victim, signal.SIGKILL)
         self.assertEqual(launched.end(SOON), 20, launched.output())

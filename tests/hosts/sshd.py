@@ -54,8 +54,8 @@ class Ssh:
             config.append(f"Host {host.name}\n  HostName {host.address}\n  Port {host.port}\n")
         self.known_hosts.write_text("".join(known))
         config.append(
-            f"Host *\n  IdentityFile {self.key}\n  IdentitiesOnly yes\n"
-            f"  UserKnownHostsFile {self.known_hosts}\n  GlobalKnownHostsFile none\n"
+            f'Host *\n  IdentityFile "{self.key}"\n  IdentitiesOnly yes\n'
+            f'  UserKnownHostsFile "{self.known_hosts}"\n  GlobalKnownHostsFile none\n'
             "  UpdateHostKeys no\n"
         )
         self.config.write_text("".join(config))

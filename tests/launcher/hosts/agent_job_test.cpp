@@ -25,7 +25,7 @@ std::vector<AgentJob> jobs_of(std::uint32_t hosts) {
   return jobs;
 }
 
-TEST(PackedJobs, EverybodyFindsTheirOwn) {
+TEST(PackedJobs, UnpacksTheJobOfEachHost) {
   const std::vector<AgentJob> jobs = jobs_of(5);
   const std::string text = pack_jobs(jobs);
   for (std::size_t i = 0; i < jobs.size(); ++i) {
@@ -34,13 +34,13 @@ TEST(PackedJobs, EverybodyFindsTheirOwn) {
   EXPECT_THROW(unpack_job(text, 5), base::UserError);
 }
 
-TEST(PackedJobs, GrowWithTheHostsAndNotWithTheirSquare) {
+TEST(PackedJobs, SizeIsLinearInHosts) {
   const double few = static_cast<double>(pack_jobs(jobs_of(8)).size());
   const double many = static_cast<double>(pack_jobs(jobs_of(64)).size());
   EXPECT_LT(many, 8.5 * few);
 }
 
-TEST(PackedJobs, RefusesAnythingElse) {
+TEST(PackedJobs, RefusesOtherText) {
   EXPECT_THROW(unpack_job("", 0), base::UserError);
   EXPECT_THROW(unpack_job("[1, 2]", 0), base::UserError);
   EXPECT_THROW(unpack_job("{\"jobs\": [{}]}", 0), base::UserError);

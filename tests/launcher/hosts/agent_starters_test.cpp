@@ -23,7 +23,7 @@ std::string refusal(recipe::BackendKind backend) {
   return "nothing";
 }
 
-TEST(CallHosts, WhoeverCannotBeCalledInTheMiddleOfARunIsNamedWithWhatToDo) {
+TEST(AgentStarters, RefusesStartInRunForSlurmAndJoin) {
   EXPECT_THAT(refusal(recipe::BackendKind::slurm),
               testing::AllOf(HasSubstr("host h1 is lost"), HasSubstr("the nodes of a Slurm job"),
                              HasSubstr("stop the run, and strait resume brings all back")));

@@ -20,7 +20,7 @@ std::optional<Allocation> told(const Variables& variables, std::int64_t pid = 42
       pid);
 }
 
-TEST(Allocation, OfAJobsScript) {
+TEST(Allocation, ReadsJobOfBatchScript) {
   const auto allocation = told({{"SLURM_JOB_ID", "12"},
                                 {"SLURM_JOB_NODELIST", "n[0-1]"},
                                 {"SLURM_RESTART_COUNT", "3"},
@@ -32,7 +32,7 @@ TEST(Allocation, OfAJobsScript) {
   EXPECT_TRUE(allocation->is_script);
 }
 
-TEST(Allocation, OfAShellInOne) {
+TEST(Allocation, ReadsJobOfInteractiveShell) {
   const Variables shell = {{"SLURM_JOB_ID", "12"}, {"SLURM_JOB_NODELIST", "n0"}};
   EXPECT_EQ(told(shell)->restarts, 0);
   EXPECT_FALSE(told(shell)->is_script);
@@ -42,9 +42,9 @@ TEST(Allocation, OfAShellInOne) {
   EXPECT_FALSE(told(child)->is_script);
 }
 
-TEST(Allocation, OutsideOfAJobThereIsNone) { EXPECT_FALSE(told({{"SLURM_CONF", "/etc/x"}})); }
+TEST(Allocation, IsEmptyOutsideOfJob) { EXPECT_FALSE(told({{"SLURM_CONF", "/etc/x"}})); }
 
-TEST(Allocation, RefusesWhatSlurmNeverSets) {
+TEST(Allocation, RefusesInvalidVariables) {
   EXPECT_THROW(told({{"SLURM_JOB_ID", "12"}}), base::UserError);
   EXPECT_THROW(told({{"SLURM_JOB_ID", "x"}, {"SLURM_JOB_NODELIST", "n0"}}), base::UserError);
   EXPECT_THROW(told({{"SLURM_JOB_ID", "1 2"}, {"SLURM_JOB_NODELIST", "n0"}}), base::UserError);

@@ -21,7 +21,7 @@ plan::Plan plan_on(std::size_t nodes, std::size_t processes) {
   return plan;
 }
 
-TEST(BatchScript, OfAPlainRecipe) {
+TEST(BatchScript, WritesDefaults) {
   EXPECT_EQ(batch_script(plan_on(2, 2), "exec true\n"),
             "#!/bin/sh\n"
             "#SBATCH \"--job-name=dates\"\n"
@@ -33,7 +33,7 @@ TEST(BatchScript, OfAPlainRecipe) {
             "exec true\n");
 }
 
-TEST(BatchScript, AsksForWhatTheRecipeSays) {
+TEST(BatchScript, WritesSettingsOfRecipe) {
   plan::Plan plan = plan_on(2, 3);
   plan.recipe.pipeline.threads = 4;
   recipe::SlurmSettings& slurm = plan.recipe.hosts.slurm;
@@ -55,7 +55,7 @@ TEST(BatchScript, AsksForWhatTheRecipeSays) {
   EXPECT_TRUE(script.ends_with("#SBATCH \"--no-requeue\"\n"));
 }
 
-TEST(BatchScript, AnOptionStaysOneWord) {
+TEST(BatchScript, QuotesOptions) {
   plan::Plan plan = plan_on(1, 1);
   plan.recipe.hosts.slurm.options = {"--comment=it's \"x\" \\ #y $(id)"};
   EXPECT_THAT(batch_script(plan, ""),

@@ -26,14 +26,14 @@ std::vector<Finding> judged(const HostInspection& look, const HostNeed& need = {
   return diagnose_host(told, need, look, {47000, 47009}, kNow);
 }
 
-TEST(Checkup, OneLineForAHostThatIsWell) {
+TEST(Diagnostics, ReportsHealthyHostOnce) {
   const auto findings = judged(healthy(), {2, 1'000'000'000, 2'000'000'000, 3});
   ASSERT_EQ(findings.size(), 1U);
   EXPECT_EQ(findings[0].kind, Kind::well);
   EXPECT_THAT(findings[0].text, HasSubstr("8 cores"));
 }
 
-TEST(Checkup, EverythingThatIsWrongIsToldAtOnce) {
+TEST(Diagnostics, ReportsAllProblemsTogether) {
   HostInspection look = healthy();
   look.busy_ports = {47000, 47001, 47002, 47003, 47004, 47005, 47006, 47007};
   look.facts.clock = kNow - 3600;
@@ -49,14 +49,14 @@ TEST(Checkup, EverythingThatIsWrongIsToldAtOnce) {
   EXPECT_THAT(findings[3].text, HasSubstr("60 minutes behind"));
 }
 
-TEST(Checkup, ARecipesLimitCountsBeforeWhatTheHostHas) {
+TEST(Diagnostics, RecipeLimitOverridesMemoryOfHost) {
   const recipe::RecipeHost told{.name = "h0", .memory = 1'000'000'000};
   const auto findings = judged(healthy(), {1, 2'000'000'000, 0, 0}, told);
   ASSERT_EQ(findings.size(), 1U);
   EXPECT_THAT(findings[0].text, HasSubstr("the recipe lets it take 1.00 GB"));
 }
 
-TEST(HostInspection, SurvivesItsWayOverALine) {
+TEST(HostInspection, RoundTripsThroughLine) {
   HostInspection look = healthy();
   look.facts.addresses = {"10.0.0.1", "fd00::1"};
   look.busy_ports = {47001};
@@ -72,7 +72,7 @@ TEST(HostInspection, SurvivesItsWayOverALine) {
   EXPECT_FALSE(inspection_from("strait-host-look {}"));
 }
 
-TEST(HostInspection, ARequestIsToldFromAJob) {
+TEST(HostInspection, DistinguishesRequestFromJob) {
   const auto got = inspection_request_from(to_text(InspectionRequest{"~/x", {1, 2}}));
   ASSERT_TRUE(got);
   EXPECT_EQ(got->directory, "~/x");

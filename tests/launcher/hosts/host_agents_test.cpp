@@ -18,12 +18,12 @@ using testing::HasSubstr;
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-// A fleet of two hosts; the tests play their keepers.
+// Agents of two hosts; the tests send their messages.
 class HostAgentsTest : public testing::Test {
  protected:
   using Link = std::unique_ptr<net::Link>;
 
-  // The launcher's end; the keeper's is in the host's place.
+  // The launcher's end; the agent's end goes to remote_[host].
   Link link_to(std::uint32_t host) {
     net::MemoryEnd ours{net::ProcessName::coordinator(), run_, 1, {}};
     net::MemoryEnd theirs{net::ProcessName::keeper(host), run_, 1, {}};
@@ -31,26 +31,26 @@ class HostAgentsTest : public testing::Test {
     ours.options.peer = theirs.name;
     theirs.options.peer = ours.name;
     auto [left, right] = net::memory_link(ours, theirs);
-    keepers_.at(host) = std::move(right);
+    remote_.at(host) = std::move(right);
     return std::move(left);
   }
   void come_up() {
-    std::vector<HostAgents::Agent> keepers;
-    keepers.push_back({"h0", link_to(0)});
-    keepers.push_back({"h1", link_to(1)});
-    agents_ = std::make_unique<HostAgents>(std::move(keepers), [](auto, const auto&) {});
+    std::vector<HostAgents::Agent> agents;
+    agents.push_back({"h0", link_to(0)});
+    agents.push_back({"h1", link_to(1)});
+    agents_ = std::make_unique<HostAgents>(std::move(agents), [](auto, const auto&) {});
     agents_->tolerate_outages();
   }
   void say(std::size_t host, const AgentMessage& message) {
-    keepers_.at(host)->send(format(message));
+    remote_.at(host)->send(format(message));
   }
-  // The keeper has it running, or soon will; said before it is asked to.
+  // The agent reports it as started before it is requested.
   std::unique_ptr<process::Process> start(net::ProcessName process, std::size_t host) {
     process::Launch launch;
     launch.process = process;
     launch.host = host;
     auto answer = std::async(std::launch::async, [this, process, host] {
-      keepers_.at(host)->receive_until(Clock::now() + 20s);
+      remote_.at(host)->receive_until(Clock::now() + 20s);
       say(host, ProcessStarted{process, 7});
     });
     auto started = agents_->start(launch);
@@ -58,18 +58,18 @@ class HostAgentsTest : public testing::Test {
     return started;
   }
   void lose(std::size_t host, process::Process& process) {
-    keepers_.at(host).reset();
+    remote_.at(host).reset();
     const auto status = process.wait_until(Clock::now() + 20s);
     ASSERT_TRUE(status);
     EXPECT_THAT(status->lost, HasSubstr(fmt::format("its host h{} is gone", host)));
   }
 
   const net::RunId run_ = net::RunId::random();
-  std::vector<Link> keepers_{2};
+  std::vector<Link> remote_{2};
   std::unique_ptr<HostAgents> agents_;
 };
 
-TEST_F(HostAgentsTest, ALostHostIsNoReasonNotToStartOnAnother) {
+TEST_F(HostAgentsTest, StartsOnOtherHostsWhenOneIsLost) {
   come_up();
   const auto one = start({0, 1}, 1);
   lose(1, *one);
@@ -85,20 +85,20 @@ TEST_F(HostAgentsTest, ALostHostIsNoReasonNotToStartOnAnother) {
     FAIL() << "it was started on a host that is lost";
   } catch (const base::UserError& error) {
     EXPECT_EQ(error.code(), base::ExitCode::peer_lost);
-    EXPECT_THAT(error.what(), HasSubstr("host h1: it is out of sight"));
+    EXPECT_THAT(error.what(), HasSubstr("host h1: the connection to its agent is lost"));
   }
-  keepers_[0].reset();
+  remote_[0].reset();
 }
 
-TEST_F(HostAgentsTest, AnotherKeeperHasTheHostBackButNotWhatTheFormerOneKept) {
+TEST_F(HostAgentsTest, RestartedAgentRecoversHostButNotItsProcesses) {
   come_up();
   const auto before = start({0, 1}, 1);
-  // The former keeper is there still, and only out of sight.
-  const Link former = std::exchange(keepers_[1], nullptr);
+  // The former agent is still alive, but disconnected.
+  const Link former = std::exchange(remote_[1], nullptr);
   agents_->replace(1, link_to(1));
   const auto status = before->ended();
   ASSERT_TRUE(status);
-  EXPECT_THAT(status->lost, HasSubstr("another keeper was started there"));
+  EXPECT_THAT(status->lost, HasSubstr("another agent was started there"));
   EXPECT_THROW(former->receive(), net::LinkError);
 
   HostFacts facts;
@@ -108,15 +108,15 @@ TEST_F(HostAgentsTest, AnotherKeeperHasTheHostBackButNotWhatTheFormerOneKept) {
   EXPECT_FALSE(agents_->lost(1));
   const auto after = start({1, 1}, 1);
   EXPECT_EQ(after->ended(), std::nullopt);
-  keepers_[0].reset();
+  remote_[0].reset();
   lose(1, *after);
 }
 
-TEST_F(HostAgentsTest, AHostThatWasNotCalledIsLostUntilItIs) {
-  std::vector<HostAgents::Agent> keepers;
-  keepers.push_back({"h0", link_to(0)});
-  keepers.push_back({"h1", nullptr});
-  agents_ = std::make_unique<HostAgents>(std::move(keepers), [](auto, const auto&) {});
+TEST_F(HostAgentsTest, HostIsLostUntilItsAgentIsStarted) {
+  std::vector<HostAgents::Agent> agents;
+  agents.push_back({"h0", link_to(0)});
+  agents.push_back({"h1", nullptr});
+  agents_ = std::make_unique<HostAgents>(std::move(agents), [](auto, const auto&) {});
   agents_->tolerate_outages();
   EXPECT_TRUE(agents_->lost(1));
   agents_->check();  // it was not meant to be there
@@ -124,7 +124,7 @@ TEST_F(HostAgentsTest, AHostThatWasNotCalledIsLostUntilItIs) {
   EXPECT_FALSE(agents_->lost(1));
   const auto one = start({0, 1}, 1);
   EXPECT_EQ(one->host(), "h1");
-  keepers_[0].reset();
+  remote_[0].reset();
   lose(1, *one);
 }
 

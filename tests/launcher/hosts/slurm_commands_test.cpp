@@ -20,7 +20,7 @@ std::string line(const std::string& state, const std::string& reason, const std:
                      limit, restarts);
 }
 
-TEST(JobState, OfAJobThatWaits) {
+TEST(JobState, ParsesPendingJob) {
   const auto state = parse_job_state(line("PENDING", "Resources", "", "0:00", "2:00:00", "0"));
   ASSERT_TRUE(state);
   EXPECT_TRUE(state->waits());
@@ -28,7 +28,7 @@ TEST(JobState, OfAJobThatWaits) {
   EXPECT_EQ(state->sentence(), "pending (Resources)");
 }
 
-TEST(JobState, OfAJobThatRuns) {
+TEST(JobState, ParsesRunningJob) {
   const auto state = parse_job_state(line("RUNNING", "None", "n[0-1,7]", "3:21", "10:00", "1"));
   ASSERT_TRUE(state);
   EXPECT_FALSE(state->waits());
@@ -36,13 +36,13 @@ TEST(JobState, OfAJobThatRuns) {
   EXPECT_EQ(state->sentence(), "running on n[0-1,7] for 3:21 of 10:00, requeued once");
 }
 
-TEST(JobState, OfAJobThatWasRequeued) {
+TEST(JobState, ParsesRequeuedJob) {
   const auto state = parse_job_state(line("PENDING", "BeginTime", "", "0:00", "1-00:00:00", "2"));
   ASSERT_TRUE(state);
   EXPECT_EQ(state->sentence(), "pending (BeginTime), requeued 2 times");
 }
 
-TEST(JobState, OfAJobThatHasEnded) {
+TEST(JobState, ParsesEndedJob) {
   for (const char* word : {"COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL"}) {
     const auto state = parse_job_state(line(word, "None", "n0", "1:00", "10:00", "0"));
     ASSERT_TRUE(state) << word;
@@ -54,7 +54,7 @@ TEST(JobState, OfAJobThatHasEnded) {
   EXPECT_FALSE(parse_job_state("\n"));
 }
 
-TEST(JobState, RefusesWhatSqueueNeverPrints) {
+TEST(JobState, RefusesInvalidSqueueOutput) {
   const std::string good = line("RUNNING", "None", "n0", "3:21", "10:00", "1");
   EXPECT_THROW(parse_job_state("running"), base::UserError);
   EXPECT_THROW(parse_job_state(good.substr(0, 300)), base::UserError);
@@ -65,7 +65,7 @@ TEST(JobState, RefusesWhatSqueueNeverPrints) {
   EXPECT_EQ(state->sentence().find('\x1b'), std::string::npos);
 }
 
-TEST(JobState, NumberOfASubmittedJob) {
+TEST(JobState, ParsesJobNumber) {
   EXPECT_EQ(parse_job_number("123\n"), 123);
   EXPECT_EQ(parse_job_number("123;cluster\n"), 123);
   EXPECT_EQ(parse_job_number("Welcome to the cluster\n77\n"), 77);
@@ -74,7 +74,7 @@ TEST(JobState, NumberOfASubmittedJob) {
   EXPECT_THROW(parse_job_number("-5"), base::UserError);
 }
 
-TEST(JobState, AddressesOfNodes) {
+TEST(JobState, ParsesNodeAddresses) {
   EXPECT_THAT(
       parse_node_addresses("NodeName=n0 Arch=x86_64 NodeAddr=10.0.0.1 NodeHostName=a\n"
                            "NodeName=n1 NodeAddr=10.0.0.2 OS=Linux 6.1 #1 SMP State=IDLE\n"),

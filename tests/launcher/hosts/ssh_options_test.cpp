@@ -20,7 +20,7 @@ std::string why(int code, const std::string& errors) {
   return ssh_failure("h0", "", process::ExitStatus{code, {}, {}}, errors).what();
 }
 
-TEST(SshWords, TheHostStandsBehindAllOptions) {
+TEST(SshOptions, HostFollowsOptions) {
   const auto argv = ssh_argv("alice@h0", "hosts.config", kAgentCommand, kCallSilence);
   EXPECT_EQ(argv.front(), "ssh");
   ASSERT_GE(argv.size(), 5U);
@@ -30,26 +30,26 @@ TEST(SshWords, TheHostStandsBehindAllOptions) {
   EXPECT_THAT(argv, testing::Contains("StrictHostKeyChecking=yes"));
 }
 
-TEST(SshWords, WhatSshSaysIsNotWhatTheProgramBehindItSays) {
+TEST(SshOptions, DistinguishesSshErrorsFromRemoteErrors) {
   // 255 is ssh's own; the same words behind another code come from the host's shell.
   EXPECT_THAT(why(255, "root@h0: Permission denied (publickey)."), HasSubstr("refuses the login"));
   EXPECT_THAT(why(126, "sh: strait-stage: Permission denied"), HasSubstr("has no strait"));
 }
 
-TEST(SshWords, AnOlderSystemIsNamedAsSuch) {
+TEST(SshOptions, ReportsOlderGlibc) {
   const std::string errors =
       "strait-stage: /lib/x86_64-linux-gnu/libc.so.6: version `GLIBC_2.38' not found (required by "
       "strait-stage)\n";
   EXPECT_THAT(why(1, errors), AllOf(HasSubstr("h0 runs an older system"), HasSubstr("GLIBC_2.38")));
 }
 
-TEST(SshWords, WhatIsNotKnownIsQuotedWithoutItsControlCharacters) {
+TEST(SshOptions, QuotesUnknownErrorsWithoutControlCharacters) {
   EXPECT_THAT(
       why(255, "first\r\nodd \x1b[31mthing\r\n"),
       AllOf(HasSubstr("odd [31mthing"), HasSubstr("ssh h0"), testing::Not(HasSubstr("\x1b"))));
 }
 
-TEST(Greetings, AreFoundBehindNoise) {
+TEST(Greetings, AreFoundAfterOtherOutput) {
   const AgentGreeting sent{"0.1.0-abc", "node7", "10.0.0.1", "10.0.0.7", 1700};
   const auto got = greeting_from("Last login: today" + to_line(sent));
   ASSERT_TRUE(got);
@@ -62,13 +62,13 @@ TEST(Greetings, AreFoundBehindNoise) {
   EXPECT_FALSE(answer_from(to_line(sent)));
 }
 
-TEST(Greetings, ClocksMayBeFiveMinutesApart) {
+TEST(Greetings, ToleratesClockOffsetOfFiveMinutes) {
   EXPECT_EQ(clock_warning("h0", 1000, 1300), "");
   EXPECT_THAT(clock_warning("h0", 1000, 1420), HasSubstr("h0 is 7 minutes behind"));
   EXPECT_THAT(clock_warning("h0", 20000, 1000), HasSubstr("h0 is 5 hours ahead of"));
 }
 
-TEST(Addresses, OnlyOurOwnAreTakenForOurs) {
+TEST(Addresses, AcceptsOnlyOwnAddresses) {
   EXPECT_EQ(address_seen_by("h0", "10.0.0.1", {"10.0.0.1", "fd00::1"}), "10.0.0.1");
   EXPECT_EQ(address_seen_by("h0", "::ffff:10.0.0.1", {"10.0.0.1"}), "10.0.0.1");
   EXPECT_EQ(address_seen_by("h0", "::1", {}), "::1");
@@ -77,7 +77,7 @@ TEST(Addresses, OnlyOurOwnAreTakenForOurs) {
   }
 }
 
-TEST(BuildFiles, AreWhatTheLoaderFound) {
+TEST(BuildFiles, ListsLoadedLibraries) {
   const std::string trace =
       "\tlinux-vdso.so.1 (0x00007ffc)\n"
       "\tlibzmq.so.5 => /lib/x86_64-linux-gnu/libzmq.so.5 (0x00007f31)\n"
@@ -94,7 +94,7 @@ TEST(BuildFiles, AreWhatTheLoaderFound) {
   }
 }
 
-TEST(BuildFiles, WhatCudaLoadsLaterComesToo) {
+TEST(BuildFiles, IncludesLibrariesThatCudaLoadsLater) {
   const ScratchDirectory folder;
   const auto lib = folder / "nvidia/cudnn/lib";
   std::filesystem::create_directories(lib);

@@ -39,7 +39,7 @@ hosts::HostFacts facts_of(std::int64_t cores, std::int64_t memory) {
   return facts;
 }
 
-TEST(AmendedPlan, HostsTellCoresAndMemoryAndWhoIsNotThereIsTakenToBeLikeTheOthers) {
+TEST(AmendedPlan, TakesCoresAndMemoryFromFacts) {
   plan::Plan plan = plan_of_two();
   EXPECT_THAT(amend_by_facts(plan, {facts_of(6, 5000), {}}, {0}), IsEmpty());
   EXPECT_EQ(plan.hosts[0].cores, 6);
@@ -53,7 +53,7 @@ TEST(AmendedPlan, HostsTellCoresAndMemoryAndWhoIsNotThereIsTakenToBeLikeTheOther
   EXPECT_EQ(plan.processes[1].threads, 2);
 }
 
-TEST(AmendedPlan, AHostWithTooLittleMemoryAndAClockThatIsOffAreNamed) {
+TEST(AmendedPlan, ReportsLittleMemoryAndWrongClock) {
   plan::Plan plan = plan_of_two();
   hosts::HostFacts late = facts_of(1, 5000);
   late.clock -= 4000;

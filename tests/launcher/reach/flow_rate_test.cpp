@@ -18,11 +18,11 @@ std::vector<FlowSample> even_flow(double start, double length, double gap) {
   return samples;
 }
 
-TEST(FlowRate, AnEvenFlowHasItsRate) {
+TEST(FlowRate, MeasuresEvenFlow) {
   EXPECT_NEAR(flow_rate_of_samples(even_flow(1e5, 3, 0.001)), kRate, 1e-3 * kRate);
 }
 
-TEST(FlowRate, TheSlowBeginningOfTcpDoesNotCount) {
+TEST(FlowRate, IgnoresSlowStart) {
   std::vector<FlowSample> samples = even_flow(10, 3, 0.01);
   for (FlowSample& sample : samples) {
     const double at = std::min(sample.seconds - 10, 0.9);
@@ -31,7 +31,7 @@ TEST(FlowRate, TheSlowBeginningOfTcpDoesNotCount) {
   EXPECT_NEAR(flow_rate_of_samples(samples), kRate, 0.01 * kRate);
 }
 
-TEST(FlowRate, AReaderThatIsHeldUpChangesNothing) {
+TEST(FlowRate, IgnoresStallOfReader) {
   std::vector<FlowSample> samples = even_flow(10, 3, 0.001);
   std::erase_if(samples, [](const FlowSample& one) {
     const double at = one.seconds - 10;
@@ -40,7 +40,7 @@ TEST(FlowRate, AReaderThatIsHeldUpChangesNothing) {
   EXPECT_NEAR(flow_rate_of_samples(samples), kRate, 0.01 * kRate);
 }
 
-TEST(FlowRate, AStandstillOfTheSenderIsNotTakenForTheLink) {
+TEST(FlowRate, IgnoresStallOfSender) {
   std::vector<FlowSample> samples = even_flow(10, 3, 0.001);
   for (FlowSample& sample : samples) {
     const double lost = std::clamp(sample.seconds - 11.5, 0.0, 0.2);
@@ -49,7 +49,7 @@ TEST(FlowRate, AStandstillOfTheSenderIsNotTakenForTheLink) {
   EXPECT_NEAR(flow_rate_of_samples(samples), kRate, 0.01 * kRate);
 }
 
-TEST(FlowRate, BytesThatComeInGushesAllCount) {
+TEST(FlowRate, CountsBursts) {
   std::vector<FlowSample> samples;
   for (int i = 0; i < 300; ++i) {
     const std::uint64_t gushes = static_cast<std::uint64_t>(i) / 60;  // one in 0.6 s
@@ -58,13 +58,13 @@ TEST(FlowRate, BytesThatComeInGushesAllCount) {
   EXPECT_NEAR(flow_rate_of_samples(samples), kRate, 0.01 * kRate);
 }
 
-TEST(FlowRate, PacketsOfASlowLinkAreCountedWhole) {
+TEST(FlowRate, CountsPacketsOfSlowLink) {
   std::vector<FlowSample> samples;
   for (int i = 0; i < 30; ++i) samples.push_back({i * 0.1, static_cast<std::uint64_t>(i) * 1448});
   EXPECT_NEAR(flow_rate_of_samples(samples), 14480, 1);
 }
 
-TEST(FlowRate, TooLittleIsNoRate) {
+TEST(FlowRate, IsZeroForTooFewSamples) {
   EXPECT_EQ(flow_rate_of_samples({}), 0);
   const std::vector<FlowSample> one = {{1, 1000}};
   EXPECT_EQ(flow_rate_of_samples(one), 0);
@@ -72,7 +72,7 @@ TEST(FlowRate, TooLittleIsNoRate) {
   EXPECT_EQ(flow_rate_of_samples(at_once), 0);
 }
 
-TEST(MergeFlows, FlowsSideBySideAddUp) {
+TEST(MergeFlows, AddsParallelFlows) {
   std::vector<std::vector<FlowSample>> flows = {even_flow(10, 3, 0.0013),
                                                 even_flow(10.01, 3, 0.0021)};
   const auto merged = merge_flows(flows);

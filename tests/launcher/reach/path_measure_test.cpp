@@ -25,20 +25,20 @@ struct PortOfHost {
   ProbeServer port;
 };
 
-TEST(PathMeasure, AHostThatAnswersIsReached) {
+TEST(PathMeasure, ReachesAnsweringHost) {
   const PortOfHost host(7);
   const auto results = dial_all({{7, host.place()}}, PortOfHost::token, 3);
   EXPECT_EQ(results.at(0).trouble, "");
   EXPECT_GT(results.at(0).seconds, 0);
 }
 
-TEST(PathMeasure, WhoeverAnswersMustBeTheRightHost) {
+TEST(PathMeasure, RefusesAnswerOfAnotherHost) {
   const PortOfHost host(7);
   const auto results = dial_all({{8, host.place()}}, PortOfHost::token, 3);
   EXPECT_THAT(results.at(0).trouble, HasSubstr("another host answers there"));
 }
 
-TEST(PathMeasure, AClosedPortAndAWrongTokenAreNoReach) {
+TEST(PathMeasure, ReportsClosedPortAndWrongToken) {
   net::Endpoint closed;
   {
     const PortOfHost gone(1);
@@ -51,12 +51,12 @@ TEST(PathMeasure, AClosedPortAndAWrongTokenAreNoReach) {
   EXPECT_NE(results.at(1).trouble, "");
 }
 
-TEST(PathMeasure, AnAddressThatIsNoneIsSaidSo) {
+TEST(PathMeasure, ReportsInvalidAddress) {
   const auto results = dial_all({{1, {"no address", 47000}}}, PortOfHost::token, 3);
   EXPECT_THAT(results.at(0).trouble, HasSubstr("no address"));
 }
 
-TEST(PathMeasure, HostsWithIpv6OnlyAreReachedToo) {
+TEST(PathMeasure, ReachesHostOverIpv6) {
   const PortOfHost host(3, "::1");
   if (host.port.endpoints().empty()) GTEST_SKIP() << host.port.troubles().at(0);
   const auto results = dial_all({{3, host.place()}}, PortOfHost::token, 3);
@@ -64,7 +64,7 @@ TEST(PathMeasure, HostsWithIpv6OnlyAreReachedToo) {
   EXPECT_EQ(host.place().place(), "[::1]:" + std::to_string(host.place().port));
 }
 
-TEST(PathMeasure, RoundTripsAndFlowsBothWaysAreMeasured) {
+TEST(PathMeasure, MeasuresRoundTripsAndFlows) {
   const PortOfHost host(1);
   const double trip = round_trip(host.place(), PortOfHost::token, 20, soon());
   EXPECT_GT(trip, 0);
@@ -76,7 +76,7 @@ TEST(PathMeasure, RoundTripsAndFlowsBothWaysAreMeasured) {
   }
 }
 
-TEST(PathMeasure, AHostThatGoesAwayInAMeasurementIsAnError) {
+TEST(PathMeasure, ReportsHostLostDuringMeasurement) {
   auto host = std::make_unique<PortOfHost>(1);
   const net::Endpoint place = host->place();
   host.reset();
@@ -85,14 +85,14 @@ TEST(PathMeasure, AHostThatGoesAwayInAMeasurementIsAnError) {
                PathError);
 }
 
-TEST(ProbeServer, AnAddressOfAnotherMachineIsATroubleAndNoPort) {
+TEST(ProbeServer, ReportsForeignAddress) {
   const ProbeServer port({{"192.0.2.1", "127.0.0.1"}, {0, 0}, PortOfHost::token, 0});
   EXPECT_EQ(port.endpoints().size(), 1U);
   ASSERT_EQ(port.troubles().size(), 1U);
   EXPECT_THAT(port.troubles()[0], HasSubstr("192.0.2.1"));
 }
 
-TEST(ProbeServer, ATakenRangeNamesItself) {
+TEST(ProbeServer, ReportsTakenPortRange) {
   const BoundPort taken = listen_at("127.0.0.1", {0, 0});
   const int number = taken.endpoint.port;
   const ProbeServer port({{"127.0.0.1"}, {number, number}, PortOfHost::token, 0});

@@ -18,7 +18,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-TEST(PathProbe, TriesAllPairsAndFindsThoseThatWork) {
+TEST(PathProbe, ProbesAllPairs) {
   ServedHosts hosts(3);
   const OpenPorts ports(*hosts.reach, {{"127.0.0.1"}, {"127.0.0.2"}, {"192.0.2.7"}});
   ASSERT_EQ(ports.troubles().size(), 1U);
@@ -31,7 +31,7 @@ TEST(PathProbe, TriesAllPairsAndFindsThoseThatWork) {
   EXPECT_EQ(best_probe(tries, 0, 2), nullptr);
 }
 
-TEST(PathProbe, OfSeveralAddressesEachIsMeasured) {
+TEST(PathProbe, MeasuresEachAddress) {
   ServedHosts hosts(2);
   const OpenPorts ports(*hosts.reach, {{"127.0.0.1"}, {"127.0.0.2", "127.0.0.3"}});
   const auto tries = probe_paths(*hosts.reach, ports, {{0, 1}, {1, 0}});
@@ -41,7 +41,7 @@ TEST(PathProbe, OfSeveralAddressesEachIsMeasured) {
   EXPECT_EQ(tries[2].bytes_per_second, 0) << "there is nothing to choose from";
 }
 
-TEST(PathProbe, AddressesOfOneInterfaceAreNotCompared) {
+TEST(PathProbe, ComparesInterfacesNotAddresses) {
   ServedHosts hosts(2);
   const OpenPorts ports(*hosts.reach, {{"127.0.0.1"}, {"127.0.0.1", "::1"}});
   if (!ports.troubles().empty()) GTEST_SKIP() << ports.troubles()[0];
@@ -54,7 +54,7 @@ TEST(PathProbe, AddressesOfOneInterfaceAreNotCompared) {
   }
 }
 
-TEST(PathProbe, EveryWireIsMeasuredWhoeverElseNeedsItsHosts) {
+TEST(PathProbe, MeasuresEveryInterfacePair) {
   ServedHosts hosts(4);
   const OpenPorts ports(*hosts.reach, {{"127.0.0.2", "127.0.0.3"},
                                        {"127.0.0.4", "127.0.0.5"},
@@ -67,7 +67,7 @@ TEST(PathProbe, EveryWireIsMeasuredWhoeverElseNeedsItsHosts) {
   }
 }
 
-TEST(PathProbe, PortsAreClosedBehindTheTries) {
+TEST(PathProbe, ClosesPortsAfterProbes) {
   ServedHosts hosts(2);
   std::vector<std::vector<std::string>> places;
   std::string token;
@@ -85,7 +85,7 @@ TEST(PathProbe, PortsAreClosedBehindTheTries) {
   EXPECT_EQ(behind.size(), 1U);
 }
 
-TEST(PathProbe, AHostThatIsLostIsNamed) {
+TEST(PathProbe, ReportsLostHost) {
   ServedHosts hosts(2);
   hosts.ends[1].reset();
   try {
@@ -97,14 +97,14 @@ TEST(PathProbe, AHostThatIsLostIsNamed) {
   }
 }
 
-TEST(PathProbe, ATroubleOfAMeasurementIsAnAnswer) {
+TEST(PathProbe, ReturnsMeasurementErrorAsAnswer) {
   ServedHosts hosts(1);
   const MeasureRoundTrip order{Preamble::random_token(), "tcp://127.0.0.1:1", 3};
   const auto answers = hosts.reach->ask({{0, order}}, std::chrono::seconds(20));
   EXPECT_THAT(std::get<OrderFailed>(answers.at(0)).text, HasSubstr("127.0.0.1:1"));
 }
 
-TEST(PathProbe, CandidatesAreWhatIsToldOrAllThereIs) {
+TEST(PathProbe, PrefersAddressesOfRecipe) {
   hosts::HostFacts one;
   one.address = "10.0.0.1";
   one.addresses = {"192.168.0.1", "10.0.0.1", "fd00::1"};
@@ -116,7 +116,7 @@ TEST(PathProbe, CandidatesAreWhatIsToldOrAllThereIs) {
       ElementsAre(ElementsAre("10.0.0.1", "192.168.0.1", "fd00::1"), ElementsAre("172.16.0.9")));
 }
 
-TEST(ProbeRounds, EveryPairIsMeasuredOnceAndNobodyTwiceAtATime) {
+TEST(ProbeRounds, EachPairOnceAndHostsDisjointPerRound) {
   for (std::size_t hosts = 2; hosts <= 17; ++hosts) {
     std::set<HostPair> seen;
     const auto rounds = probe_rounds(hosts);
@@ -135,7 +135,7 @@ TEST(ProbeRounds, EveryPairIsMeasuredOnceAndNobodyTwiceAtATime) {
   }
 }
 
-TEST(ProbeRounds, OneHostHasNobodyToMeasure) {
+TEST(ProbeRounds, NoRoundsForOneHost) {
   EXPECT_TRUE(probe_rounds(1).empty());
   EXPECT_TRUE(probe_rounds(0).empty());
 }

@@ -98,7 +98,7 @@ class RelayedLink : public testing::Test {
   std::unique_ptr<net::Link> above_;
 };
 
-TEST_F(RelayedLink, FramesPassBothWaysAndAreCounted) {
+TEST_F(RelayedLink, ForwardsAndCountsFrames) {
   for (std::uint64_t i = 0; i < 10; ++i) {
     above_->send(frame_of(i));
     below_->send(frame_of(100 + i));
@@ -109,7 +109,7 @@ TEST_F(RelayedLink, FramesPassBothWaysAndAreCounted) {
   EXPECT_EQ(detour_.relay->bytes(Preamble::random_token()), 0U);
 }
 
-TEST_F(RelayedLink, ARelayThatGoesAndComesAgainLosesNoFrame) {
+TEST_F(RelayedLink, RestartOfRelayLosesNoFrame) {
   std::thread sender([this] {
     for (std::uint64_t i = 0; i < 60; ++i) above_->send(frame_of(i));
   });
@@ -124,7 +124,7 @@ TEST_F(RelayedLink, ARelayThatGoesAndComesAgainLosesNoFrame) {
   EXPECT_GE(below_->state().reconnects, 1U);
 }
 
-TEST_F(RelayedLink, AnEndThatIsBoundAnewCutsTheLinkAndItGoesOn) {
+TEST_F(RelayedLink, RebindReconnectsLink) {
   std::thread sender([this] {
     for (std::uint64_t i = 0; i < 40; ++i) above_->send(frame_of(i));
   });
@@ -157,7 +157,7 @@ struct PlainDetour : Detour {
   store::FileDescriptor called;
 };
 
-TEST(Relay, ASlowReaderSlowsItsSenderAndMemoryStaysBounded) {
+TEST(Relay, SlowReaderSlowsSenderInBoundedMemory) {
   PlainDetour detour;
   std::vector<std::byte> piece(1 << 16);
   std::uint64_t sent = 1;
@@ -184,7 +184,7 @@ TEST(Relay, ASlowReaderSlowsItsSenderAndMemoryStaysBounded) {
   EXPECT_EQ(last, word);
 }
 
-TEST(Relay, WhatWasSaidBeforeAnEndClosedStillArrivesAndThenTheOtherIsClosedToo) {
+TEST(Relay, ForwardsLastBytesBeforeClosing) {
   PlainDetour detour;
   std::vector<std::byte> words(100'000);
   for (std::size_t i = 0; i < words.size(); ++i) words[i] = byte_at(i + 1);
@@ -197,7 +197,7 @@ TEST(Relay, WhatWasSaidBeforeAnEndClosedStillArrivesAndThenTheOtherIsClosedToo) 
   EXPECT_THROW(receive_all(detour.called.number(), more, in_time()), PathError);
 }
 
-TEST(Relay, WhoeverAsksAgainIsToldTheSamePlace) {
+TEST(Relay, ReturnsSameEndpointForSameToken) {
   Detour detour;
   const net::Endpoint place = detour.place();
   EXPECT_EQ(detour.place().text(), place.text());
@@ -207,7 +207,7 @@ TEST(Relay, WhoeverAsksAgainIsToldTheSamePlace) {
   EXPECT_NE(detour.dialling.dial(place, Preamble::random_token()).text(), port.text());
 }
 
-TEST(Relay, WhoHasNoTicketIsShutOut) {
+TEST(Relay, RefusesConnectionsWithoutToken) {
   const Detour detour;
   const net::Endpoint place = detour.place();
   std::array<std::byte, 1> answer{};
@@ -221,7 +221,7 @@ TEST(Relay, WhoHasNoTicketIsShutOut) {
   EXPECT_THROW(receive_all(guesser.number(), answer, in_time()), PathError);
 }
 
-TEST(Preamble, ReadsBackAndRefusesWhatItIsNot) {
+TEST(Preamble, RoundTripsAndRefusesOtherBytes) {
   const Preamble preamble{Preamble::random_token(), Preamble::Purpose::relay_dials};
   const auto read = parse_preamble(to_bytes(preamble));
   ASSERT_TRUE(read);

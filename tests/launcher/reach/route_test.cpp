@@ -49,11 +49,11 @@ PathProbe failed(std::size_t from, std::size_t to, const std::string& address) {
   return {from, to, address, kRefused, 0, 0};
 }
 
-TEST(Routes, OnlyPairsOfHostsWithALinkAreTriedBothWays) {
+TEST(Routes, ProbesOnlyLinkedPairsInBothDirections) {
   EXPECT_THAT(paths_to_probe(plan_of_two_hosts()), ElementsAre(Pair(0, 1), Pair(1, 0)));
 }
 
-TEST(Routes, WhoListensByPlanDoesSoWhereItIsReached) {
+TEST(Routes, PlannedEndListensWhenReached) {
   const auto routes =
       choose_routes(plan_of_two_hosts(), {reached(0, 1, "10.0.0.2"), reached(1, 0, "10.0.0.1")});
   ASSERT_EQ(routes.size(), 2U);
@@ -64,7 +64,7 @@ TEST(Routes, WhoListensByPlanDoesSoWhereItIsReached) {
   EXPECT_EQ(routes[1].address, "127.0.0.1") << "both stages are on host b";
 }
 
-TEST(Routes, AHostThatLetsNobodyInDialsOut) {
+TEST(Routes, BlockedHostConnectsOut) {
   const auto routes =
       choose_routes(plan_of_two_hosts(), {failed(0, 1, "10.0.0.2"), reached(1, 0, "10.0.0.1")});
   EXPECT_EQ(routes[0].binds, kUpper);
@@ -72,7 +72,7 @@ TEST(Routes, AHostThatLetsNobodyInDialsOut) {
   EXPECT_FALSE(routes[0].relayed);
 }
 
-TEST(Routes, WhoCannotMeetAtAllIsRelayedFromLoopback) {
+TEST(Routes, RelaysUnreachablePairs) {
   const auto routes =
       choose_routes(plan_of_two_hosts(), {failed(0, 1, "10.0.0.2"), failed(1, 0, "10.0.0.1")});
   EXPECT_TRUE(routes[0].relayed);
@@ -81,7 +81,7 @@ TEST(Routes, WhoCannotMeetAtAllIsRelayedFromLoopback) {
   EXPECT_FALSE(routes[1].relayed);
 }
 
-TEST(Routes, TheFastestAddressIsTakenThenTheNearest) {
+TEST(Routes, PrefersFastestThenNearestAddress) {
   const auto address = [](std::vector<PathProbe> tries) {
     return choose_routes(plan_of_two_hosts(), tries).at(0).address;
   };
@@ -97,17 +97,17 @@ TEST(Routes, TheFastestAddressIsTakenThenTheNearest) {
       << "about the same: the first";
 }
 
-TEST(Routes, ABlockedHostIsNamedWithWhatToOpen) {
+TEST(Routes, ReportsBlockedHost) {
   const plan::Plan plan = plan_of_two_hosts();
   const auto blocked = blocked_hosts(plan, {failed(0, 1, "10.0.0.2"), reached(1, 0, "10.0.0.1")});
   EXPECT_THAT(blocked,
-              ElementsAre(AllOf(HasSubstr("host b lets nobody in at 10.0.0.2"), HasSubstr("from a"),
+              ElementsAre(AllOf(HasSubstr("inbound TCP connections to host b at 10.0.0.2 are blocked"), HasSubstr("from a"),
                                 HasSubstr(kRefused), HasSubstr("open the TCP ports 47000-47099"))));
   EXPECT_THAT(blocked_hosts(plan, {reached(0, 1, "10.0.0.2"), reached(1, 0, "10.0.0.1")}),
               IsEmpty());
 }
 
-TEST(Routes, TheCostOfARelayIsSaidLoudly) {
+TEST(Routes, WarnsAboutCostOfRelay) {
   const plan::Plan plan = plan_of_two_hosts();
   const auto routes = choose_routes(plan, {});
   EXPECT_THAT(relay_warning(plan, routes, 0.75),
