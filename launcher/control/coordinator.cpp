@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 #include <utility>
 
 #include "launcher/base/errors.h"
@@ -19,7 +18,6 @@ constexpr auto kReportEvery = std::chrono::seconds(1);
 // The last message of a process may still be in transit when its exit is noticed; it says why the
 // process left, which the exit status does not.
 constexpr auto kLastMessageDelay = std::chrono::milliseconds(300);
-constexpr const char* kReplicaLeftMeanwhile = "a replica left while it was written";
 
 }  // namespace
 
@@ -30,9 +28,9 @@ Coordinator::Coordinator(std::vector<WorkerHandle> handles, CoordinatorOptions o
       observers_(std::move(observers)),
       inbox_(workers_.links()),
       steps_(workers_.present()),
-      checkpoints_(workers_.present().size()),
       watchdog_(workers_.names(), options_.limits, Clock::now()),
       membership_(workers_.present(), options_.survives_lost_replicas),
+      checkpoints_(workers_, membership_, observers_, options_),
       last_step_(options_.from),
       rejoin_(workers_, inbox_, watchdog_, membership_, observers_, options_) {}
 
@@ -115,7 +113,10 @@ void Coordinator::on(Worker& from, const Ready& ready) {
   watchdog_.restart(Clock::now());
   workers_.broadcast(peers);
   observers_.notify(&RunObserver::training, options_.from, options_.to);
-  notify_absent_replicas();
+  const std::vector<std::uint32_t> absent = workers_.absent_replicas();
+  if (absent.empty()) return;
+  observers_.notify(&RunObserver::replicas_absent,
+                    ReplicasAbsent{absent, membership_.regroup().replicas});
 }
 
 void Coordinator::on(Worker& from, const Progress& progress) {
@@ -139,15 +140,11 @@ void Coordinator::on(Worker& /*from*/, const Evaluated& evaluated) {
 }
 
 void Coordinator::on(Worker& from, const ShardsWritten& shards) {
-  if (!is_current(shards.step, shards.epoch)) return;
-  const auto files = checkpoints_.written(from.handle.name, shards);
-  if (files && phase_ != Phase::aborting) commit(shards.step, *files);
+  on_checkpoint(checkpoints_.written(from, shards, phase_ == Phase::aborting));
 }
 
 void Coordinator::on(Worker& from, const ShardFailed& failed) {
-  if (!is_current(failed.step, failed.epoch)) return;
-  if (!checkpoints_.failed(failed.step, failed.epoch)) return;
-  drop(failed.step, {from.handle.name, failed.code, from.describe() + ": " + failed.text});
+  on_checkpoint(checkpoints_.failed(from, failed));
 }
 
 void Coordinator::on(Worker& from, const Event& event) {
@@ -171,44 +168,15 @@ void Coordinator::on(Worker& from, const Done& /*done*/) {
   check_done();
 }
 
-// ---- checkpoints
-
-bool Coordinator::is_current(store::Step step, std::uint32_t epoch) {
-  if (epoch == membership_.epoch()) return true;
-  if (checkpoints_.outdated(step, epoch)) {
-    workers_.broadcast(Dropped{step, kReplicaLeftMeanwhile, true, epoch});
+void Coordinator::on_checkpoint(CheckpointCommitter::Result result) {
+  if (result.committed) {
+    // Before it is sent: Committed carries the replica that takes part from here on.
+    admit_from(*result.committed);
+    workers_.broadcast(*result.committed);
   }
-  return false;
-}
-
-void Coordinator::commit(store::Step step, const std::vector<store::ShardFile>& files) {
-  try {
-    options_.commit(step, files);
-  } catch (const std::exception& error) {
-    checkpoints_.failed(step, membership_.epoch());
-    const base::Failure failure = base::describe_failure(error);
-    drop(step, {std::nullopt, failure.code, "the launcher: " + failure.text});
-    return;
-  }
-  missed_ = 0;
-  last_drop_.reset();
-  last_checkpoint_ = step;
-  observers_.notify(&RunObserver::checkpointed, step);
-  Committed committed{step, membership_.epoch()};
-  // Before Committed is sent: it carries the replica that takes part from here on.
-  admit_from(committed);
-  workers_.broadcast(committed);
-}
-
-void Coordinator::drop(store::Step step, const Finding& why) {
-  ++missed_;
-  last_drop_ = why;
-  workers_.broadcast(Dropped{step, why.sentence, false, membership_.epoch()});
-  observers_.notify(&RunObserver::checkpoint_failed, step, why.sentence);
+  if (!result.dropped) return;
   rejoin_.on_checkpoint_dropped();
-  if (missed_ < options_.missed_checkpoints) return;
-  fail({why.process, why.code,
-        fmt::format("{} checkpoints in a row could not be written; {}", missed_, why.sentence)});
+  if (const auto finding = checkpoints_.too_many_missed()) fail(*finding);
 }
 
 void Coordinator::admit_from(Committed& committed) {
@@ -216,13 +184,11 @@ void Coordinator::admit_from(Committed& committed) {
   const std::optional<std::uint32_t> replica = rejoin_.take_waiting();
   if (!replica) return;
   membership_.join(*replica);
-  std::size_t count = 0;
   for (Worker& worker : workers_.all()) {
-    if (membership_.has(worker.handle.name.replica)) ++count;
     if (std::exchange(worker.rejoining, false)) steps_.join(worker.handle.name, committed.step);
   }
   const Regroup regroup = membership_.regroup();
-  checkpoints_.regroup(regroup.epoch, count);
+  checkpoints_.on_replica_joined();
   committed.arrives = replica;
   committed.next_epoch = regroup.epoch;
   workers_.broadcast(regroup);
@@ -236,9 +202,8 @@ void Coordinator::check_exits() {
   workers_.poll_exits();
   for (Worker& worker : workers_.all()) {
     if (!worker.status || worker.killed || worker.failed || worker.evicted) continue;
-    const bool well = worker.done && worker.status->code == 0;
-    const bool may_explain = !worker.status->signal && Clock::now() - worker.ended < kLastMessageDelay;
-    if (well || may_explain) continue;
+    if (worker.done && worker.status->code == 0) continue;
+    if (!worker.status->signal && Clock::now() - worker.ended < kLastMessageDelay) continue;
     // After Abort an exit is what was asked for.
     if (phase_ == Phase::aborting && !worker.status->signal) continue;
     worker.failed = true;
@@ -248,8 +213,7 @@ void Coordinator::check_exits() {
 }
 
 void Coordinator::check_stops(int stops) {
-  const bool ending = phase_ == Phase::leaving || phase_ == Phase::aborting;
-  if (ending || stops <= stops_handled_) return;
+  if (ending() || stops <= stops_handled_) return;
   const bool now = stops >= 2 || phase_ == Phase::connecting;  // nothing is trained yet
   stops_handled_ = stops;
   observers_.notify(&RunObserver::stopping, now);
@@ -262,14 +226,14 @@ void Coordinator::check_stops(int stops) {
 }
 
 void Coordinator::check_watchdog() {
-  if (phase_ == Phase::leaving || phase_ == Phase::aborting) return;
+  if (ending()) return;
   for (const Worker& worker : workers_.all()) {
     if (worker.gone()) watchdog_.finished(worker.handle.name);
   }
   // First the broken paths: waiting over one of them looks like a stall, too.
   if (const auto cut_off = broken_paths_.judge(Clock::now())) {
-    return fail({net::ProcessName{0, cut_off->replica}, base::ExitCode::peer_lost, cut_off->words,
-                 true});
+    return fail(
+        {net::ProcessName{0, cut_off->replica}, base::ExitCode::peer_lost, cut_off->words, true});
   }
   const auto stall = watchdog_.judge(Clock::now(), steps_.median_seconds());
   if (!stall) return;
@@ -297,27 +261,16 @@ void Coordinator::evict_on_request() {
 }
 
 void Coordinator::check_done() {
-  const bool all = std::ranges::all_of(workers_.all(), [](const Worker& one) {
-    return one.done || one.evicted || one.rejoining;
-  });
+  const bool all = std::ranges::all_of(
+      workers_.all(), [](const Worker& one) { return one.done || one.evicted || one.rejoining; });
   if (!all || phase_ != Phase::training) return;
   rejoin_.cancel("the run is over");
   phase_ = Phase::leaving;
   deadline_ = Clock::now() + options_.exit_timeout;
 }
 
-void Coordinator::notify_absent_replicas() {
-  std::set<std::uint32_t> absent;
-  for (const Worker& worker : workers_.all()) {
-    if (worker.evicted) absent.insert(worker.handle.name.replica);
-  }
-  if (absent.empty()) return;
-  observers_.notify(&RunObserver::replicas_absent,
-                    ReplicasAbsent{{absent.begin(), absent.end()}, membership_.regroup().replicas});
-}
-
 bool Coordinator::over() const {
-  if (phase_ != Phase::leaving && phase_ != Phase::aborting) return false;
+  if (!ending()) return false;
   if (!workers_.every(&Worker::gone)) return Clock::now() >= deadline_;
   return phase_ == Phase::leaving || std::ranges::all_of(workers_.all(), [](const Worker& one) {
            return one.link_over || one.evicted || Clock::now() - one.ended >= kLastMessageDelay;
@@ -328,11 +281,7 @@ bool Coordinator::over() const {
 
 void Coordinator::fail(const Worker& worker, base::ExitCode code, const std::string& text,
                        bool effect) {
-  // The text may begin with the name of the process already.
-  const std::string name = worker.handle.name.describe();
-  const bool named = text.rfind(name, 0) == 0;
-  const std::string rest = named ? text.substr(name.size()) : ": " + text;
-  fail({worker.handle.name, code, worker.describe() + rest, effect});
+  fail({worker.handle.name, code, worker.sentence_about(text), effect});
 }
 
 void Coordinator::fail(const Finding& finding) {
@@ -355,12 +304,8 @@ void Coordinator::evict_replica(const Finding& finding) {
   membership_.leave(replica);
   broken_paths_.leave(replica);
   watchdog_.unblock(Clock::now());  // the others may have waited for it all the time
-  std::size_t left = 0;
   for (Worker& worker : workers_.all()) {
-    if (membership_.has(worker.handle.name.replica)) {
-      ++left;
-      continue;
-    }
+    if (membership_.has(worker.handle.name.replica)) continue;
     if (worker.evicted || worker.rejoining) continue;
     workers_.evict(worker, Abort{finding.code, finding.sentence, "its replica"});
     watchdog_.finished(worker.handle.name);
@@ -371,9 +316,7 @@ void Coordinator::evict_replica(const Finding& finding) {
   }
   const Regroup regroup = membership_.regroup();
   // Parts of checkpoints of the former epoch are withdrawn before any worker acts in the new one.
-  for (const store::Step step : checkpoints_.regroup(regroup.epoch, left)) {
-    workers_.broadcast(Dropped{step, kReplicaLeftMeanwhile, true, before});
-  }
+  checkpoints_.on_replica_left(before);
   workers_.broadcast(regroup);
   observers_.notify(&RunObserver::replica_left,
                     ReplicaLeft{replica, last_step_, finding.sentence, regroup.replicas});
@@ -385,10 +328,10 @@ Outcome Coordinator::outcome() const {
   Outcome result;
   result.stopped = stops_handled_ > 0;
   result.step = last_step_;
-  result.checkpoint = last_checkpoint_;
+  result.checkpoint = checkpoints_.last();
   std::optional<Finding> cause = root_cause_.cause();
-  if (!cause && last_drop_) {
-    cause = last_drop_;
+  if (!cause && checkpoints_.last_drop()) {
+    cause = checkpoints_.last_drop();
     cause->sentence = "training went well, but its last checkpoint failed: " + cause->sentence;
   }
   if (!cause) return result;

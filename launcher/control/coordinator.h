@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "launcher/control/broken_paths.h"
-#include "launcher/control/checkpoint_ledger.h"
+#include "launcher/control/checkpoint_committer.h"
 #include "launcher/control/coordinator_options.h"
 #include "launcher/control/membership.h"
 #include "launcher/control/outcome.h"
@@ -26,9 +26,10 @@ namespace strait::control {
 // within ten seconds.
 //
 // run() is one loop on one thread: messages, exits of processes, stop requests, watchdog. The state
-// belongs to the parts: Workers (links and processes), StepLedger and CheckpointLedger (what is
-// complete), Watchdog and BrokenPaths (who is stuck or cut off), Membership and Rejoin (replicas),
-// RootCause. What is left here is the phase of the run and the order of the parts' calls.
+// belongs to the parts: Workers (links and processes), StepLedger and CheckpointCommitter
+// (what is complete), Watchdog and BrokenPaths (who is stuck or cut off), Membership and Rejoin
+// (replicas), RootCause. What is left here is the phase of the run and the order of the parts'
+// calls.
 class Coordinator {
  public:
   Coordinator(std::vector<WorkerHandle> handles, CoordinatorOptions options,
@@ -62,10 +63,7 @@ class Coordinator {
   void on(Worker& from, const Failed& failed);
   void on(Worker& from, const Done& done);
 
-  // Whether the present members wrote that; if not, they are told once to write it again.
-  bool is_current(store::Step step, std::uint32_t epoch);
-  void commit(store::Step step, const std::vector<store::ShardFile>& files);
-  void drop(store::Step step, const Finding& why);
+  void on_checkpoint(CheckpointCommitter::Result result);
   // A waiting replica takes part from this checkpoint on.
   void admit_from(Committed& committed);
 
@@ -75,7 +73,7 @@ class Coordinator {
   void check_done();
   void report_every_second();
   void evict_on_request();
-  void notify_absent_replicas();
+  bool ending() const { return phase_ == Phase::leaving || phase_ == Phase::aborting; }
   bool over() const;
   Outcome outcome() const;
 
@@ -89,9 +87,9 @@ class Coordinator {
   const RunObservers observers_;
   WorkerInbox inbox_;  // after workers_: its threads must end before their links are destroyed
   StepLedger steps_;
-  CheckpointLedger checkpoints_;
   Watchdog watchdog_;
   Membership membership_;
+  CheckpointCommitter checkpoints_;
   BrokenPaths broken_paths_;  // between members
   RootCause root_cause_;
   Phase phase_ = Phase::connecting;
@@ -99,12 +97,7 @@ class Coordinator {
   std::chrono::steady_clock::time_point deadline_;
   std::chrono::steady_clock::time_point reported_;
   store::Step last_step_;
-  std::optional<store::Step> last_checkpoint_;
   std::optional<store::Step> last_evaluation_;
-  // The latest failure of a checkpoint; none since one succeeded.
-  std::optional<Finding> last_drop_;
-  // Failed checkpoints in a row.
-  int missed_ = 0;
   // Of the user's stop requests those that were handled.
   int stops_handled_ = 0;
   Rejoin rejoin_;  // last: its destructor waits for start_replica, which uses what is above

@@ -8,7 +8,8 @@ Membership::Membership(const std::vector<net::ProcessName>& processes, bool surv
 }
 
 bool Membership::survives(const Finding& finding) const {
-  const bool lost = finding.code == base::ExitCode::peer_lost || finding.code == base::ExitCode::stalled ||
+  const bool lost = finding.code == base::ExitCode::peer_lost ||
+                    finding.code == base::ExitCode::stalled ||
                     finding.code == base::ExitCode::out_of_memory;
   return survives_loss_ && lost && members_.size() > 1 && finding.process &&
          has(finding.process->replica);

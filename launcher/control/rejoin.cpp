@@ -99,9 +99,8 @@ void Rejoin::advance() {
     if (ready) send_admits();
     return;
   }
-  std::erase_if(current_->unanswered, [&](const net::ProcessName& process) {
-    return !membership_.has(process.replica);
-  });
+  std::erase_if(current_->unanswered,
+                [&](const net::ProcessName& process) { return !membership_.has(process.replica); });
   if (current_->state != State::admitting || !current_->unanswered.empty()) return;
   current_->state = State::waiting;
   workers_.broadcast(workers_.peers(options_.locate_endpoints));

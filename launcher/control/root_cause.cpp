@@ -15,7 +15,7 @@ bool RootCause::add(const Finding& finding) {
   Finding other = better ? std::exchange(*cause_, finding) : finding;
   // Later findings about a process follow from its first one.
   const bool known = std::any_of(followers_.begin(), followers_.end(),
-                                [&](const Finding& one) { return one.process == other.process; });
+                                 [&](const Finding& one) { return one.process == other.process; });
   if (!same && !known) followers_.push_back(std::move(other));
   if (better)
     std::erase_if(followers_, [&](const Finding& one) { return one.process == finding.process; });

@@ -21,8 +21,8 @@ struct Finding {
   bool effect = false;
 };
 
-// Picks the root cause out of all findings of a failed run. Their order of arrival does not tell it:
-// peers often report a lost link before the exit of the process is noticed. Pure.
+// Picks the root cause out of all findings of a failed run. Their order of arrival does not tell
+// it: peers often report a lost link before the exit of the process is noticed. Pure.
 class RootCause {
  public:
   // True if this finding is now the cause.

@@ -1,6 +1,7 @@
 #include "launcher/control/workers.h"
 
 #include <algorithm>
+#include <set>
 #include <stdexcept>
 #include <utility>
 
@@ -14,6 +15,11 @@ std::string Worker::host() const {
 std::string Worker::describe() const {
   const std::string name = handle.name.describe();
   return host().empty() ? name : name + " (host " + host() + ")";
+}
+
+std::string Worker::sentence_about(const std::string& text) const {
+  const std::string name = handle.name.describe();
+  return describe() + (text.starts_with(name) ? text.substr(name.size()) : ": " + text);
 }
 
 Workers::Workers(std::vector<WorkerHandle> handles) {
@@ -39,6 +45,14 @@ std::vector<net::ProcessName> Workers::present() const {
     if (!worker.evicted) names.push_back(worker.handle.name);
   }
   return names;
+}
+
+std::vector<std::uint32_t> Workers::absent_replicas() const {
+  std::set<std::uint32_t> absent;
+  for (const Worker& worker : workers_) {
+    if (worker.evicted) absent.insert(worker.handle.name.replica);
+  }
+  return {absent.begin(), absent.end()};
 }
 
 std::vector<net::Link*> Workers::links() const {

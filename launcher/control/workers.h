@@ -46,6 +46,8 @@ struct Worker {
 
   std::string host() const;      // empty: unknown
   std::string describe() const;  // "stage 1.0 (host b)"
+  // describe(), then the text, which may begin with the name of the process itself.
+  std::string sentence_about(const std::string& text) const;
   bool is_ready() const { return evicted || ready.has_value(); }
   bool is_done() const { return done; }
   // Its process has ended or, where there is no process, its link.
@@ -72,6 +74,8 @@ class Workers {
   std::vector<net::ProcessName> names() const;
   // Names of those that are not evicted.
   std::vector<net::ProcessName> present() const;
+  // Replicas with an evicted worker, ascending.
+  std::vector<std::uint32_t> absent_replicas() const;
   // Null where there is none.
   std::vector<net::Link*> links() const;
   bool every(bool (Worker::*is)() const) const;

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launcher/control/checkpoint_ledger.h"
+#include "launcher/control/coordinator_options.h"
+#include "launcher/control/membership.h"
+#include "launcher/control/root_cause.h"
+
+namespace strait::control {
+
+// Turns the workers' shards into checkpoints: commits one when all members have written their part,
+// drops it when a part failed, and withdraws what was written in a former epoch. Counts failures in
+// a row. One thread (the coordinator's).
+class CheckpointCommitter {
+ public:
+  CheckpointCommitter(Workers& workers, const Membership& membership, const RunObservers& observers,
+                      const CoordinatorOptions& options)
+      : workers_(workers),
+        membership_(membership),
+        observers_(observers),
+        options_(options),
+        ledger_(workers.present().size()) {}
+
+  // At most one of both. `committed` still has to be broadcast: the caller adds a replica that
+  // takes part from here on.
+  struct Result {
+    std::optional<Committed> committed = {};
+    bool dropped = false;
+  };
+  // `aborting`: parts are counted, but nothing is committed any more.
+  Result written(const Worker& from, const ShardsWritten& shards, bool aborting);
+  Result failed(const Worker& from, const ShardFailed& failed);
+
+  // After a replica left: withdraws unfinished checkpoints of `former` and has them made again.
+  void on_replica_left(std::uint32_t former);
+  void on_replica_joined();
+
+  // The last checkpoint of this launch.
+  std::optional<store::Step> last() const { return last_; }
+  // The latest failure; none since a checkpoint succeeded.
+  const std::optional<Finding>& last_drop() const { return last_drop_; }
+  // More failures in a row than options.missed_checkpoints allows: the run has to end.
+  std::optional<Finding> too_many_missed() const;
+
+ private:
+  // Whether the present members wrote that; if not, they are told once to write it again.
+  bool is_current(store::Step step, std::uint32_t epoch);
+  Result commit(store::Step step, const std::vector<store::ShardFile>& files);
+  // Workers that write parts of a checkpoint.
+  std::size_t members() const;
+  Result drop(store::Step step, const Finding& why);
+
+  Workers& workers_;
+  const Membership& membership_;
+  const RunObservers& observers_;
+  const CoordinatorOptions& options_;
+  // Of the present epoch.
+  CheckpointLedger ledger_;
+  std::optional<store::Step> last_;
+  std::optional<Finding> last_drop_;
+  int missed_ = 0;
+};
+
+}  // namespace strait::control
