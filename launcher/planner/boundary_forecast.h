@@ -14,10 +14,10 @@ struct BoundaryLoad {
   double documents_per_row = 1;
 };
 
-// Bytes of one micro-batch's message, its head included and the link's framing not.
+// Bytes of one micro-batch's message, with its header, without the framing of the link.
 struct BoundaryBytes {
-  double first_forward = 0;  // activations of samples that nobody remembers
-  double known_forward = 0;  // of samples that both ends remember
+  double first_forward = 0;  // activations on cache misses
+  double known_forward = 0;  // activations on cache hits
   double backward = 0;
 };
 

@@ -96,20 +96,20 @@ struct Recipe {
     bool operator==(const Codec&) const = default;
   };
 
-  // How the replicas of a stage agree on weights; absent: what the method's authors use. Which
-  // method reads what is in recipe_sync_keys.cpp; what it does not read stays as it is here.
+  // How the replicas of a stage agree on weights; absent: the default of the method. Keys that a method
+  // does not read keep their defaults; see recipe_sync_keys.h.
   struct Sync {
     std::string method;                                // empty: allreduce, where there are replicas
     LossRule on_loss = LossRule::stop;                 // when a process of a replica is lost
     Dtype wire_dtype = Dtype::float32;                 // of means
-    std::optional<double> random = std::nullopt;       // share of the weights that a round looks at
+    std::optional<double> random = std::nullopt;       // share of the weights that a round considers
     std::optional<double> top = std::nullopt;          // share of these that is sent
     std::optional<std::int64_t> bits = std::nullopt;   // of a value that is sent
-    Dtype reference_dtype = Dtype::float32;            // of what was agreed on, and of what is owed
+    Dtype reference_dtype = Dtype::float32;            // of agreed weights and error feedback
     std::optional<std::int64_t> every = std::nullopt;  // updates between two rounds
     std::int64_t fragments = 4;                        // that take turns
-    std::int64_t late = 1;                             // updates until a result lands
-    double blend = 0.5;                                // share of the own weights that stays
+    std::int64_t late = 1;                             // updates until a result is applied
+    double blend = 0.5;                                // share of the own weights that is kept
     std::optional<double> outer_learning_rate =
         std::nullopt;  // of the step from one agreement to the next
     std::optional<double> outer_momentum = std::nullopt;  // of these steps

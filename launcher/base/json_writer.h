@@ -1,0 +1,93 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "framework/net/process_name.h"
+#include "framework/net/run_id.h"
+#include "framework/store/sample.h"
+#include "launcher/base/errors.h"
+#include "launcher/base/fields.h"
+
+// Structs as JSON objects (see fields.h). json_fields.h reads them.
+namespace strait::base {
+
+// How messages and files differ.
+struct JsonStyle {
+  bool null_if_absent = false;  // std::optional without a value: null (files), or no field (messages)
+  std::size_t most_text = static_cast<std::size_t>(-1);  // longer texts are truncated when written
+};
+inline constexpr JsonStyle kFileStyle{.null_if_absent = true};
+
+// A type with its own JSON: specialise with `write(const T&)` and `read(const json&)`.
+template <class T>
+struct OwnJson;
+template <class T>
+concept HasOwnJson = requires(const nlohmann::json& json) { OwnJson<T>::read(json); };
+
+template <class T>
+inline constexpr bool kIsVector = false;
+template <class T>
+inline constexpr bool kIsVector<std::vector<T>> = true;
+
+// Writes the described fields into an object.
+class JsonWriter {
+ public:
+  using json = nlohmann::json;
+  JsonWriter(json& object, const JsonStyle& style) : object_(object), style_(style) {}
+
+  template <class T>
+  void operator()(const char* key, const T& value) {
+    object_[key] = form(value);
+  }
+  template <class T>
+  void operator()(const char* key, const std::optional<T>& value) {
+    if (value) object_[key] = form(*value);
+    if (!value && style_.null_if_absent) object_[key] = nullptr;
+  }
+  template <class T>
+  void added(const char* key, const T& value) {
+    (*this)(key, value);
+  }
+
+ private:
+  json form(const std::string& text) const { return text.substr(0, style_.most_text); }
+  static json form(store::Step step) { return store::number(step); }
+  static json form(const net::ProcessName& process) { return process.text(); }
+  static json form(const net::RunId& run) { return run.hex(); }
+  static json form(ExitCode code) { return number(code); }
+  static json form(const std::map<std::string, std::string>& map) { return map; }
+  static json form(const std::set<std::uint32_t>& set) { return set; }
+  template <class T>
+  json form(const T& value) const {
+    if constexpr (HasOwnJson<T>) {
+      return OwnJson<T>::write(value);
+    } else if constexpr (NamedEnum<T>) {
+      return kEnumNames<T>.at(static_cast<std::size_t>(value));
+    } else if constexpr (std::is_arithmetic_v<T>) {
+      return value;
+    } else if constexpr (ListOfTwo<T>) {
+      return json::array({form(value.*kListOfTwo<T>.first), form(value.*kListOfTwo<T>.second)});
+    } else if constexpr (kIsVector<T>) {
+      json list = json::array();
+      for (const auto& element : value) list.push_back(form(element));
+      return list;
+    } else {
+      json object = json::object();
+      JsonWriter fields(object, style_);
+      describe(fields, value);
+      return object;
+    }
+  }
+
+  json& object_;
+  const JsonStyle style_;
+};
+
+}  // namespace strait::base
