@@ -10,16 +10,16 @@ namespace {
 
 using Seconds = std::chrono::duration<double>;
 
-// A judge who looks several times a second and finds that so much time has passed was stopped
-// himself: Ctrl-Z, a debugger, a machine that swaps.
+// judge() is called several times a second. A longer gap means that this process was stopped:
+// Ctrl-Z, a debugger, a machine that swaps.
 constexpr auto kOwnPause = std::chrono::seconds(2);
 constexpr double kSteps = 10;
-// Nothing is known yet of how long one action takes: the first may be long.
+// How long one action takes is unknown before the first has finished.
 constexpr int kFirstActionFactor = 5;
-constexpr int kLateComerFactor = 4;
-// A link gives up some seconds behind `hold`, and who waits over it says then which path is broken:
-// that is worth more than a guess at who of those that wait for each other is stuck.
-constexpr auto kLinksSpeakFirst = std::chrono::seconds(10);
+constexpr int kLateHelloFactor = 4;
+// A link gives up some seconds after `hold`, and the process that waits over it then reports which
+// path is broken. That is more precise than a diagnosis of processes that wait for each other.
+constexpr auto kLinkReportDelay = std::chrono::seconds(10);
 
 double seconds_between(Watchdog::Time from, Watchdog::Time to) {
   return Seconds(to - from).count();
@@ -71,7 +71,7 @@ void Watchdog::finished(net::ProcessName process) { watched_.at(process).finishe
 void Watchdog::restart(Time now) {
   limits_.silence = std::max(limits_.silence, limits_.hold);
   if (limits_.hold.count() > 0) {
-    limits_.progress = std::max(limits_.progress, limits_.hold + kLinksSpeakFirst);
+    limits_.progress = std::max(limits_.progress, limits_.hold + kLinkReportDelay);
   }
   for (auto& [name, watched] : watched_) watched.ever_moved = false;
   unblock(now);
@@ -93,14 +93,14 @@ void Watchdog::forgive(std::chrono::nanoseconds gap) {
 std::optional<StallDiagnosis> Watchdog::judge(Time now, double median_step_seconds) {
   if (now - judged_ > kOwnPause) forgive(now - judged_);
   judged_ = now;
-  if (auto verdict = missing(now)) return verdict;
-  if (auto verdict = silent(now)) return verdict;
+  if (auto stall = missing(now)) return stall;
+  if (auto stall = silent(now)) return stall;
   return stuck(now, median_step_seconds);
 }
 
 std::optional<StallDiagnosis> Watchdog::missing(Time now) const {
-  // Where the others took long, the last ones may too.
-  const auto adapted = std::max<Time::duration>(limits_.start, kLateComerFactor * longest_hello_);
+  // Adapts to a slow start: where other processes took long, the last ones may, too.
+  const auto adapted = std::max<Time::duration>(limits_.start, kLateHelloFactor * longest_hello_);
   std::vector<net::ProcessName> absent;
   Time start = now;
   for (const auto& [name, watched] : watched_) {
@@ -111,31 +111,32 @@ std::optional<StallDiagnosis> Watchdog::missing(Time now) const {
   if (absent.empty()) return std::nullopt;
   const std::vector<std::string> names = descriptions(absent);
   return StallDiagnosis{absent.front(),
-                 fmt::format("{} did not say hello within {:.0f} s of the start",
-                             fmt::join(names, ", "), seconds_between(start, now)),
-                 true};
+                        fmt::format("{} did not say hello within {:.0f} s of the start",
+                                    fmt::join(names, ", "), seconds_between(start, now)),
+                        true};
 }
 
 std::optional<StallDiagnosis> Watchdog::silent(Time now) const {
   const Watched* longest = nullptr;
-  net::ProcessName who;
+  net::ProcessName silent_one;
   for (const auto& [name, watched] : watched_) {
     if (watched.finished || !watched.heard || now - *watched.heard <= limits_.silence) continue;
     if (!longest || *watched.heard < *longest->heard) {
       longest = &watched;
-      who = name;
+      silent_one = name;
     }
   }
   if (!longest) return std::nullopt;
   const std::string last =
-      longest->latest ? fmt::format(" (its last words: {} at step {})", longest->latest->phase,
+      longest->latest ? fmt::format(" (last report: {} at step {})", longest->latest->phase,
                                     store::number(longest->latest->step))
                       : std::string();
-  return StallDiagnosis{who,
-                 fmt::format("{} has said nothing for {:.1f} s, though it speaks every second: "
-                             "its process is stopped, stuck or cut off{}",
-                             who.describe(), seconds_between(*longest->heard, now), last),
-                 true};
+  return StallDiagnosis{
+      silent_one,
+      fmt::format("{} has sent nothing for {:.1f} s, but should report every second: "
+                  "its process is stopped, stuck or cut off{}",
+                  silent_one.describe(), seconds_between(*longest->heard, now), last),
+      true};
 }
 
 std::optional<StallDiagnosis> Watchdog::stuck(Time now, double median_step_seconds) const {
@@ -146,27 +147,27 @@ std::optional<StallDiagnosis> Watchdog::stuck(Time now, double median_step_secon
   for (const auto& [name, watched] : watched_) {
     if (watched.finished || !watched.latest) continue;
     const auto allowed = watched.ever_moved ? limit : kFirstActionFactor * limit;
-    // One that gets on is proof that the pipeline does: whoever waits for it waits rightly.
+    // One that makes progress proves that the pipeline does: the others wait for it.
     if (now - watched.moved <= allowed) return std::nullopt;
     if (!first || watched.moved < watched_.at(*first).moved) first = name;
   }
   if (!first) return std::nullopt;
-  return blame(*first, now);
+  return diagnose(*first, now);
 }
 
-StallDiagnosis Watchdog::blame(net::ProcessName first, Time now) const {
+StallDiagnosis Watchdog::diagnose(net::ProcessName first, Time now) const {
   std::vector<net::ProcessName> chain{first};
-  bool circle = false;
-  while (!circle) {
+  bool cycle = false;
+  while (!cycle) {
     const std::optional<Progress>& latest = watched_.at(chain.back()).latest;
     const auto next = latest ? latest->waits_on : std::nullopt;
     if (!next || !watched_.contains(*next) || watched_.at(*next).finished) break;
-    circle = std::find(chain.begin(), chain.end(), *next) != chain.end();
+    cycle = std::find(chain.begin(), chain.end(), *next) != chain.end();
     chain.push_back(*next);
   }
   const net::ProcessName culprit = chain.back();
   const Watched& end = watched_.at(culprit);
-  std::string why = "it has not said what it does";
+  std::string why = "it has not reported what it does";
   if (end.latest) {
     why = !end.latest->waits_for.empty()
               ? end.latest->waits_for
@@ -174,13 +175,13 @@ StallDiagnosis Watchdog::blame(net::ProcessName first, Time now) const {
                             end.latest->micro_batch, store::number(end.latest->step));
   }
   const std::vector<std::string> names = descriptions(chain);
-  if (circle) {
+  if (cycle) {
     why =
-        fmt::format("the processes wait in a circle, {}; {}", fmt::join(names, " waits for "), why);
+        fmt::format("the processes wait in a cycle, {}; {}", fmt::join(names, " waits for "), why);
   } else if (chain.size() > 1) {
     why += fmt::format("; {}", fmt::join(names, " waits for "));
   }
-  return {culprit, fmt::format("{} has not got on for {:.0f} s: {}", culprit.describe(),
+  return {culprit, fmt::format("{}: no progress for {:.0f} s: {}", culprit.describe(),
                                seconds_between(end.moved, now), why)};
 }
 

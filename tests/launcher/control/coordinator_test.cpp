@@ -313,7 +313,7 @@ TEST_F(CoordinatorTest, SilenceIsNoticedAndTheSilentOneIsTheCause) {
   const Outcome outcome = run();
   EXPECT_EQ(outcome.code, base::ExitCode::stalled);
   EXPECT_EQ(outcome.culprit, (net::ProcessName{1, 0}));
-  EXPECT_THAT(outcome.cause, HasSubstr("stage 1.0 (host host-1.0) has said nothing for "));
+  EXPECT_THAT(outcome.cause, HasSubstr("stage 1.0 (host host-1.0) has sent nothing for "));
 }
 
 TEST_F(CoordinatorTest, OneStopLetsTheStepBeFinishedAndSaved) {

@@ -32,11 +32,11 @@ class WatchdogTest : public testing::Test {
   }
   // Time passes as it does for a coordinator: in small pieces, judging each.
   std::optional<StallDiagnosis> pass(std::chrono::milliseconds time,
-                              const std::function<void()>& every_second = {}) {
+                                     const std::function<void()>& every_second = {}) {
     for (auto passed = 0ms; passed < time; passed += 500ms) {
       now_ += 500ms;
       if (every_second) every_second();
-      if (auto verdict = dog_.judge(now_, median_)) return verdict;
+      if (auto stall = dog_.judge(now_, median_)) return stall;
     }
     return std::nullopt;
   }
@@ -49,13 +49,13 @@ class WatchdogTest : public testing::Test {
 TEST_F(WatchdogTest, NamesWhoIsMissingWhenTheStartLimitIsOver) {
   dog_.heard(kA, now_);
   dog_.heard(kC, now_);
-  const auto verdict = pass(70s, [&] {
+  const auto stall = pass(70s, [&] {
     dog_.heard(kA, now_);
     dog_.heard(kC, now_);
   });
-  ASSERT_TRUE(verdict.has_value());
-  EXPECT_EQ(verdict->process, kB);
-  EXPECT_THAT(verdict->sentence, HasSubstr("stage 1.0 did not say hello within 60 s"));
+  ASSERT_TRUE(stall.has_value());
+  EXPECT_EQ(stall->process, kB);
+  EXPECT_THAT(stall->sentence, HasSubstr("stage 1.0 did not say hello within 60 s"));
 }
 
 TEST_F(WatchdogTest, TheStartLimitGrowsWhereTheOthersWereSlowToo) {
@@ -74,12 +74,12 @@ TEST_F(WatchdogTest, SilenceOfFiveSecondsIsFatalAndTheLongestSilentIsBlamed) {
   all_hello();
   say(kB, 1);
   EXPECT_FALSE(pass(1s, [&] { say(kA, 1), say(kC, 1); }).has_value());
-  const auto verdict = pass(6s, [&] { say(kA, 1); });
-  ASSERT_TRUE(verdict.has_value());
-  EXPECT_EQ(verdict->process, kB);
-  EXPECT_TRUE(verdict->silent);
-  EXPECT_THAT(verdict->sentence, HasSubstr("stage 1.0 has said nothing for 5."));
-  EXPECT_THAT(verdict->sentence, HasSubstr("forward at step 0"));
+  const auto stall = pass(6s, [&] { say(kA, 1); });
+  ASSERT_TRUE(stall.has_value());
+  EXPECT_EQ(stall->process, kB);
+  EXPECT_TRUE(stall->silent);
+  EXPECT_THAT(stall->sentence, HasSubstr("stage 1.0 has sent nothing for 5."));
+  EXPECT_THAT(stall->sentence, HasSubstr("forward at step 0"));
 }
 
 TEST_F(WatchdogTest, WhoeverHasFinishedMayBeSilent) {
@@ -92,12 +92,12 @@ TEST_F(WatchdogTest, AStuckRunIsBlamedOnTheEndOfTheWaitingChain) {
   all_hello();
   say(kA, 0), say(kB, 0), say(kC, 0);
   EXPECT_FALSE(pass(1s, [&] { say(kA, 9, kB), say(kB, 9, kC), say(kC, 9); }).has_value());
-  const auto verdict = pass(70s, [&] { say(kA, 9, kB), say(kB, 9, kC), say(kC, 9); });
-  ASSERT_TRUE(verdict.has_value());
-  EXPECT_EQ(verdict->process, kC);
-  EXPECT_FALSE(verdict->silent);
-  EXPECT_THAT(verdict->sentence, HasSubstr("stage 2.0 has not got on for 6"));
-  EXPECT_THAT(verdict->sentence, HasSubstr("forward of micro-batch 3"));
+  const auto stall = pass(70s, [&] { say(kA, 9, kB), say(kB, 9, kC), say(kC, 9); });
+  ASSERT_TRUE(stall.has_value());
+  EXPECT_EQ(stall->process, kC);
+  EXPECT_FALSE(stall->silent);
+  EXPECT_THAT(stall->sentence, HasSubstr("stage 2.0: no progress for 6"));
+  EXPECT_THAT(stall->sentence, HasSubstr("forward of micro-batch 3"));
 }
 
 TEST_F(WatchdogTest, NobodyIsStuckWhileTheEndOfTheChainGetsOn) {
@@ -127,10 +127,10 @@ TEST_F(WatchdogTest, ACircleOfWaitersIsCalledOne) {
   all_hello();
   say(kA, 0), say(kB, 0), say(kC, 0);
   const auto circle = [&] { say(kA, 9, kB), say(kB, 9, kC), say(kC, 9, kB); };
-  const auto verdict = pass(80s, circle);
-  ASSERT_TRUE(verdict.has_value());
-  EXPECT_THAT(verdict->sentence, HasSubstr("wait in a circle"));
-  EXPECT_THAT(verdict->sentence, HasSubstr("stage 1.0 waits for stage 2.0 waits for stage 1.0"));
+  const auto stall = pass(80s, circle);
+  ASSERT_TRUE(stall.has_value());
+  EXPECT_THAT(stall->sentence, HasSubstr("wait in a cycle"));
+  EXPECT_THAT(stall->sentence, HasSubstr("stage 1.0 waits for stage 2.0 waits for stage 1.0"));
 }
 
 // A link gives up a few seconds behind `hold`; who waits over it knows then whom it cannot reach.
@@ -165,10 +165,10 @@ TEST_F(WatchdogTest, WhoeverIsStartedLaterHasItsOwnTimeToSayHello) {
   EXPECT_FALSE(pass(300s, say_all).has_value());
   dog_.begin(kC, now_);
   EXPECT_FALSE(pass(50s, say_all).has_value());
-  const auto verdict = pass(20s, say_all);
-  ASSERT_TRUE(verdict.has_value());
-  EXPECT_EQ(verdict->process, kC);
-  EXPECT_THAT(verdict->sentence, HasSubstr("did not say hello within 60 s"));
+  const auto stall = pass(20s, say_all);
+  ASSERT_TRUE(stall.has_value());
+  EXPECT_EQ(stall->process, kC);
+  EXPECT_THAT(stall->sentence, HasSubstr("did not say hello within 60 s"));
 }
 
 }  // namespace
