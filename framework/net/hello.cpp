@@ -3,59 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
+
+#include "framework/bytes.h"
 
 namespace strait::net {
 namespace {
 
 constexpr std::uint32_t kMaxTerms = 1000;
-
-template <typename Value>
-void append_value(std::vector<std::byte>& bytes, Value value) {
-  const std::size_t at = bytes.size();
-  bytes.resize(at + sizeof value);
-  std::memcpy(bytes.data() + at, &value, sizeof value);
-}
-
-void append_text(std::vector<std::byte>& bytes, const std::string& text) {
-  append_value(bytes, static_cast<std::uint32_t>(text.size()));
-  for (const char character : text) bytes.push_back(static_cast<std::byte>(character));
-}
-
-// Reads on while the bytes last; after the first shortage everything reads as empty.
-class HelloReader {
- public:
-  explicit HelloReader(std::span<const std::byte> bytes) : rest_(bytes) {}
-
-  template <typename Value>
-  Value value() {
-    Value read{};
-    if (!has(sizeof read)) return read;
-    std::memcpy(&read, rest_.data(), sizeof read);
-    rest_ = rest_.subspan(sizeof read);
-    return read;
-  }
-
-  std::string text() {
-    const auto length = value<std::uint32_t>();
-    if (!has(length)) return {};
-    std::string read(reinterpret_cast<const char*>(rest_.data()), length);
-    rest_ = rest_.subspan(length);
-    return read;
-  }
-
-  bool complete() const { return !short_ && rest_.empty(); }
-  bool short_of_bytes() const { return short_; }
-
- private:
-  bool has(std::size_t count) {
-    if (rest_.size() < count) short_ = true;
-    return !short_;
-  }
-
-  std::span<const std::byte> rest_;
-  bool short_ = false;
-};
 
 const std::string* find_term(const Terms& terms, const std::string& key) {
   const auto found =
@@ -86,7 +40,7 @@ std::vector<std::byte> encode_hello(const Hello& hello) {
 }
 
 std::optional<Hello> decode_hello(std::span<const std::byte> bytes) {
-  HelloReader reader(bytes);
+  ByteReader reader(bytes);
   Hello hello;
   hello.name.stage = reader.value<std::uint32_t>();
   hello.name.replica = reader.value<std::uint32_t>();
@@ -95,7 +49,7 @@ std::optional<Hello> decode_hello(std::span<const std::byte> bytes) {
   hello.chunk_bytes = reader.value<std::uint64_t>();
   const auto terms = reader.value<std::uint32_t>();
   if (terms > kMaxTerms) return std::nullopt;
-  for (std::uint32_t i = 0; i < terms && !reader.short_of_bytes(); ++i) {
+  for (std::uint32_t i = 0; i < terms && !reader.failed(); ++i) {
     std::string key = reader.text();
     std::string value = reader.text();
     hello.terms.emplace_back(std::move(key), std::move(value));

@@ -2,41 +2,16 @@
 
 #include <xxhash.h>
 
-#include <bit>
-#include <cstring>
+#include <array>
+
+#include "framework/bytes.h"
 
 namespace strait::net {
 namespace {
 
-static_assert(std::endian::native == std::endian::little,
-              "the wire is little-endian; a big-endian host needs byte swaps in put_at and get_at");
-
-constexpr std::size_t kMagicAt = 0;
+// Offsets that are the same in every version of the protocol.
 constexpr std::size_t kCheckAt = 4;
 constexpr std::size_t kVersionAt = 8;
-constexpr std::size_t kKindAt = 9;
-constexpr std::size_t kZeroAt = 10;
-constexpr std::size_t kGenerationAt = 12;
-constexpr std::size_t kRunAt = 16;
-constexpr std::size_t kPositionAt = 32;
-constexpr std::size_t kFrameLengthAt = 48;
-constexpr std::size_t kFrameHashAt = 56;
-constexpr std::size_t kReceivedAt = 72;
-constexpr std::size_t kTakenAt = 88;
-constexpr std::size_t kAttemptAt = 96;
-constexpr std::size_t kPayloadLengthAt = 100;
-
-template <typename Value>
-void put_at(std::span<std::byte> message, std::size_t at, const Value& value) {
-  std::memcpy(message.data() + at, &value, sizeof value);
-}
-
-template <typename Value>
-Value get_at(std::span<const std::byte> message, std::size_t at) {
-  Value value;
-  std::memcpy(&value, message.data() + at, sizeof value);
-  return value;
-}
 
 std::uint32_t check_of(std::span<const std::byte> message) {
   const std::span<const std::byte> covered = message.subspan(kVersionAt);
@@ -75,20 +50,22 @@ FrameHash hash_frame(std::span<const std::byte> frame) {
 
 void seal(MessageHeader header, std::span<std::byte> message) {
   header.payload_length = static_cast<std::uint32_t>(message.size() - kHeaderBytes);
-  put_at(message, kMagicAt, kMagic);
-  put_at(message, kVersionAt, kProtocolVersion);
-  put_at(message, kKindAt, header.kind);
-  put_at(message, kZeroAt, std::uint16_t{0});
-  put_at(message, kGenerationAt, header.generation);
-  put_at(message, kRunAt, header.run.bytes);
-  put_at(message, kPositionAt, header.position);
-  put_at(message, kFrameLengthAt, header.frame_length);
-  put_at(message, kFrameHashAt, header.frame_hash);
-  put_at(message, kReceivedAt, header.received);
-  put_at(message, kTakenAt, header.taken);
-  put_at(message, kAttemptAt, header.attempt);
-  put_at(message, kPayloadLengthAt, header.payload_length);
-  put_at(message, kCheckAt, check_of(message));
+  ByteWriter writer(message.first(kHeaderBytes));
+  writer.value(kMagic);
+  writer.value(std::uint32_t{0});  // the check, last
+  writer.value(kProtocolVersion);
+  writer.value(header.kind);
+  writer.value(std::uint16_t{0});
+  writer.value(header.generation);
+  writer.value(header.run.bytes);
+  writer.value(header.position);
+  writer.value(header.frame_length);
+  writer.value(header.frame_hash);
+  writer.value(header.received);
+  writer.value(header.taken);
+  writer.value(header.attempt);
+  writer.value(header.payload_length);
+  ByteWriter(message.subspan(kCheckAt)).value(check_of(message));
 }
 
 Parsed parse_message(std::span<const std::byte> message) {
@@ -98,29 +75,29 @@ Parsed parse_message(std::span<const std::byte> message) {
     return parsed;
   };
   if (message.size() <= kVersionAt) return fail(WireFault::truncated);
-  if (get_at<std::uint32_t>(message, kMagicAt) != kMagic) return fail(WireFault::foreign);
-  // Magic, check and version keep their places in every version, so that two of them can at least
-  // tell each other apart; only an intact message is believed.
-  if (get_at<std::uint32_t>(message, kCheckAt) != check_of(message)) {
-    return fail(WireFault::damaged);
-  }
-  parsed.version = get_at<std::uint8_t>(message, kVersionAt);
+  ByteReader reader(message);
+  if (reader.value<std::uint32_t>() != kMagic) return fail(WireFault::foreign);
+  // Magic, check and version have the same offsets in every version, so that two versions can at
+  // least tell each other apart. No field is trusted before the check.
+  if (reader.value<std::uint32_t>() != check_of(message)) return fail(WireFault::damaged);
+  parsed.version = reader.value<std::uint8_t>();
   if (parsed.version != kProtocolVersion) return fail(WireFault::other_version);
   if (message.size() < kHeaderBytes) return fail(WireFault::truncated);
 
   MessageHeader& header = parsed.header;
-  const auto kind = get_at<std::uint8_t>(message, kKindAt);
+  const auto kind = reader.value<std::uint8_t>();
   if (kind == 0 || kind > static_cast<std::uint8_t>(kLastKind)) return fail(WireFault::lying);
   header.kind = static_cast<MessageKind>(kind);
-  header.generation = get_at<std::uint32_t>(message, kGenerationAt);
-  header.run.bytes = get_at<std::array<std::byte, 16>>(message, kRunAt);
-  header.position = get_at<Position>(message, kPositionAt);
-  header.frame_length = get_at<std::uint64_t>(message, kFrameLengthAt);
-  header.frame_hash = get_at<FrameHash>(message, kFrameHashAt);
-  header.received = get_at<Position>(message, kReceivedAt);
-  header.taken = get_at<std::uint64_t>(message, kTakenAt);
-  header.attempt = get_at<std::uint32_t>(message, kAttemptAt);
-  header.payload_length = get_at<std::uint32_t>(message, kPayloadLengthAt);
+  reader.value<std::uint16_t>();
+  header.generation = reader.value<std::uint32_t>();
+  header.run.bytes = reader.value<std::array<std::byte, 16>>();
+  header.position = reader.value<Position>();
+  header.frame_length = reader.value<std::uint64_t>();
+  header.frame_hash = reader.value<FrameHash>();
+  header.received = reader.value<Position>();
+  header.taken = reader.value<std::uint64_t>();
+  header.attempt = reader.value<std::uint32_t>();
+  header.payload_length = reader.value<std::uint32_t>();
   if (message.size() - kHeaderBytes != header.payload_length) return fail(WireFault::truncated);
   if (is_lying(header)) return fail(WireFault::lying);
   parsed.payload = message.subspan(kHeaderBytes);

@@ -2,34 +2,20 @@
 
 #include <fmt/format.h>
 
-#include <cstring>
-
+#include "framework/bytes.h"
 #include "framework/sync/sync_error.h"
 
 namespace strait::sync {
-namespace {
-
-template <typename Value>
-void put_at(net::Frame& frame, std::size_t at, Value value) {
-  std::memcpy(frame.data() + at, &value, sizeof value);
-}
-
-template <typename Value>
-Value get_at(std::span<const std::byte> frame, std::size_t at) {
-  Value value;
-  std::memcpy(&value, frame.data() + at, sizeof value);
-  return value;
-}
-
-}  // namespace
-
 net::Frame start_frame(const RoundMessage& header) {
   net::Frame frame(kRoundMessageBytes, std::byte{0});
-  put_at(frame, 0, header.kind);
-  put_at(frame, 1, header.exchange);
-  put_at(frame, 4, header.epoch);
-  put_at(frame, 8, header.round);
-  put_at(frame, 16, header.part);
+  ByteWriter writer(frame);
+  writer.value(header.kind);
+  writer.value(header.exchange);
+  writer.value(std::uint16_t{0});
+  writer.value(header.epoch);
+  writer.value(header.round);
+  writer.value(header.part);
+  writer.value(std::uint32_t{0});
   return frame;
 }
 
@@ -40,17 +26,18 @@ RoundMessage read_header(std::span<const std::byte> frame) {
                                 frame.size(), kRoundMessageBytes));
   }
   RoundMessage header;
-  const auto kind = get_at<std::uint8_t>(frame, 0);
-  if (kind < 1 || kind > 3 || get_at<std::uint16_t>(frame, 2) != 0 ||
-      get_at<std::uint32_t>(frame, 20) != 0) {
+  ByteReader reader(frame.first(kRoundMessageBytes));
+  const auto kind = reader.value<std::uint8_t>();
+  header.exchange = reader.value<std::uint8_t>();
+  const auto reserved = reader.value<std::uint16_t>();
+  header.epoch = reader.value<std::uint32_t>();
+  header.round = reader.value<std::uint64_t>();
+  header.part = reader.value<std::uint32_t>();
+  if (kind < 1 || kind > 3 || reserved != 0 || reader.value<std::uint32_t>() != 0) {
     throw SyncError(SyncError::Kind::corrupt,
                     fmt::format("a message between replicas is of unknown kind {}", kind));
   }
   header.kind = static_cast<RoundMessage::Kind>(kind);
-  header.exchange = get_at<std::uint8_t>(frame, 1);
-  header.epoch = get_at<std::uint32_t>(frame, 4);
-  header.round = get_at<std::uint64_t>(frame, 8);
-  header.part = get_at<std::uint32_t>(frame, 16);
   return header;
 }
 
