@@ -19,8 +19,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Created unreadable to others, never opened by a name that is somebody else's, and whole when it
-// has its name.
+// Created with mode 0600 and O_EXCL, so that no other user can read it or has prepared it, and
+// renamed when it is complete.
 void write_token(const fs::path& file, const std::string& text) {
   const fs::path unfinished = file.string() + ".tmp";
   const auto refuse_token = [&](const char* doing) -> base::UserError {

@@ -23,7 +23,7 @@ inline constexpr std::string_view kRunPrepared =
 
 
 // The Slurm job that a run was given to. The run's directory remembers it (<run>/slurm.json) from
-// submission until the job itself has ended well; so its absence tells that there is none, and its
+// submission until the job itself has ended well; so its absence means that there is none, and its
 // presence that the queue must be asked.
 //
 // Every call asks one of Slurm's commands, with a time limit. UserError: what the command said.
@@ -34,7 +34,7 @@ class SlurmJob {
   static SlurmJob submit(const std::filesystem::path& run, const plan::Plan& plan);
   // The one that is remembered, if any.
   static std::optional<SlurmJob> of(const std::filesystem::path& run);
-  // Likewise, for a job that somebody else has submitted and that we are.
+  // Likewise, for the job that this process runs in, submitted without strait.
   static SlurmJob remember(const std::filesystem::path& run, std::int64_t number);
   static void forget(const std::filesystem::path& run);
   // UserError where the run's job still waits or runs, and is not the one that we are in: the

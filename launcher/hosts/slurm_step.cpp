@@ -150,8 +150,8 @@ std::vector<std::unique_ptr<AgentStarter>> slurm_starters(const plan::Plan& plan
         fmt::format("the plan needs {} nodes, but Slurm job {} has {}: {}", plan.hosts.size(),
                     allocation->job, nodes.size(), allocation->nodes));
   }
-  const std::string& told = plan.recipe.hosts.address;
-  const std::string address = told.empty() ? address_of_this_node(nodes.front()) : told;
+  const std::string& configured = plan.recipe.hosts.address;
+  const std::string address = configured.empty() ? address_of_this_node(nodes.front()) : configured;
   const auto step = std::make_shared<SlurmStep>(plan.hosts.size(), fs::absolute(run));
   std::vector<std::unique_ptr<AgentStarter>> calls;
   for (std::size_t i = 0; i < plan.hosts.size(); ++i) {

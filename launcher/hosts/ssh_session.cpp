@@ -53,7 +53,7 @@ void SshSession::fail(Heard heard, const std::string& waited_for) {
                   waited.count(), waited_for, ssh_by_hand(target_.host, target_.config)));
 }
 
-// Once logged in ssh itself asks for signs of life. Who is called alone keeps nobody waiting.
+// After the login ssh itself detects a dead host. A single session delays no others.
 SshSession::Time SshSession::login_deadline(Time deadline) const {
   if (logged_in_ || !target_.progress) return deadline;
   return std::min(deadline, Time(target_.progress->load()) + kLoginLimit);

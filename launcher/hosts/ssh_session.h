@@ -63,7 +63,7 @@ class SshSession : public AgentStarter {
 };
 
 // Where a host finds this machine, given the address that it sees us at: that one, where it is one
-// of `own`; where it is not, something between translates addresses. UserError asks to be told.
+// of `own`; where it is not, NAT is between. UserError asks for hosts.address.
 std::string address_seen_by(const std::string& host, const std::string& seen,
                             const std::vector<std::string>& own);
 

@@ -14,7 +14,7 @@ namespace strait::launch {
 
 // The addresses of this machine at which the launcher listens for hosts, and what a host's agent
 // has to know to connect there: endpoints, and keys of its own. One listener per service and
-// address, because a listener's endpoint is what tells the services apart.
+// address, because the endpoint identifies the service.
 //
 // One thread. The node outlives this object.
 class AgentListeners {

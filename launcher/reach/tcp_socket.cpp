@@ -232,7 +232,7 @@ void WakeSignal::raise() {
 
 void WakeSignal::lower() {
   std::uint64_t raised = 0;
-  // Empty when nobody has raised it.
+  // EAGAIN: it was not raised.
   static_cast<void>(::read(event_.number(), &raised, sizeof raised));
 }
 
