@@ -35,35 +35,35 @@ BrokenPaths said(const std::vector<std::pair<std::uint32_t, std::uint32_t>>& bro
 
 using Replicas = std::vector<std::uint32_t>;
 
-TEST(BrokenPaths, OfTwoThatLoseEachOtherOneLeaves) {
+TEST(BrokenPaths, EvictsOneOfTwoThatLoseEachOther) {
   EXPECT_EQ(leave_in_turn(said({{0, 1}, {1, 0}})), Replicas{1});
   EXPECT_EQ(leave_in_turn(said({{1, 0}})), Replicas{1});  // 0 has not looked yet
 }
 
-TEST(BrokenPaths, WhoeverIsCutOffFromAllLeavesAndNobodyElse) {
+TEST(BrokenPaths, EvictsOnlyReplicaCutOffFromAll) {
   EXPECT_EQ(leave_in_turn(said({{2, 0}, {2, 1}, {0, 2}, {1, 2}})), Replicas{2});
   EXPECT_EQ(leave_in_turn(said({{0, 1}, {0, 2}, {1, 0}, {2, 0}})), Replicas{0});
 }
 
-TEST(BrokenPaths, WhatOneEndSaysIsEnough) {
+TEST(BrokenPaths, ReportOfOneEndSuffices) {
   // Each says it of the first that it misses: 0, who is cut off, of 1, and 2 of 0.
   EXPECT_EQ(leave_in_turn(said({{0, 1}, {2, 0}})), Replicas{0});
   // The others compute, and have not missed 0 yet.
   EXPECT_EQ(leave_in_turn(said({{0, 1}, {0, 2}})), Replicas{0});
 }
 
-TEST(BrokenPaths, SeveralStagesOfAReplicaAreOneWord) {
+TEST(BrokenPaths, StagesOfReplicaCountOnce) {
   EXPECT_EQ(leave_in_turn(said({{1, 0}, {1, 0}, {1, 0}, {0, 2}, {2, 0}})), Replicas{0});
   EXPECT_EQ(leave_in_turn(said({{0, 1}, {0, 1}, {1, 0}, {2, 1}, {2, 1}})), Replicas{1});
 }
 
-TEST(BrokenPaths, OfTwoSitesThatLoseEachOtherOneGoesOn) {
+TEST(BrokenPaths, OneOfTwoDisconnectedSitesRemains) {
   EXPECT_EQ(leave_in_turn(said({{0, 2}, {0, 3}, {1, 2}, {1, 3}, {2, 0}, {2, 1}, {3, 0}, {3, 1}})),
             (Replicas{3, 2}));
   EXPECT_EQ(leave_in_turn(said({{0, 2}, {1, 2}, {2, 0}, {3, 0}})), (Replicas{2, 3}));
 }
 
-TEST(BrokenPaths, NobodyIsJudgedBeforeTheOthersCanHaveSaidIt) {
+TEST(BrokenPaths, WaitsForReportsOfOthers) {
   BrokenPaths paths;
   EXPECT_FALSE(paths.judge(kLater));
   paths.add(0, 1, "0 has lost 1", kStart);
@@ -75,7 +75,7 @@ TEST(BrokenPaths, NobodyIsJudgedBeforeTheOthersCanHaveSaidIt) {
   EXPECT_EQ(paths.judge(kStart + 3900ms)->replica, 0U);
 }
 
-TEST(BrokenPaths, TheWordsAreThoseOfSomebodyElseWhereThereAreAny) {
+TEST(BrokenPaths, PrefersTextReportedByOthers) {
   EXPECT_EQ(said({{1, 0}, {0, 1}}).judge(kLater)->words, "0 has lost 1");
   EXPECT_EQ(said({{1, 0}}).judge(kLater)->words, "1 has lost 0");
 }

@@ -12,7 +12,7 @@ ShardsWritten part(std::int64_t step, const std::string& name) {
   return {store::Step{step}, {{name, 10, "hash"}}};
 }
 
-TEST(CheckpointLedger, ACheckpointIsCompleteWithItsLastPart) {
+TEST(CheckpointLedger, CompletesWithLastPart) {
   CheckpointLedger ledger(2);
   EXPECT_FALSE(ledger.written(kSecond, part(10, "b")).has_value());
   EXPECT_FALSE(ledger.written(kSecond, part(20, "b")).has_value());
@@ -23,7 +23,7 @@ TEST(CheckpointLedger, ACheckpointIsCompleteWithItsLastPart) {
   EXPECT_EQ((*files)[1].name, "b");
 }
 
-TEST(CheckpointLedger, AFailedPartLosesTheWholeCheckpointForGood) {
+TEST(CheckpointLedger, FailedPartDropsWholeCheckpoint) {
   CheckpointLedger ledger(2);
   ledger.written(kFirst, part(10, "a"));
   EXPECT_TRUE(ledger.failed(store::Step{10}, 0));
@@ -33,13 +33,13 @@ TEST(CheckpointLedger, AFailedPartLosesTheWholeCheckpointForGood) {
   EXPECT_TRUE(ledger.written(kSecond, part(20, "b")).has_value());
 }
 
-TEST(CheckpointLedger, APartThatComesTwiceIsRefused) {
+TEST(CheckpointLedger, RefusesPartThatArrivesTwice) {
   CheckpointLedger ledger(2);
   ledger.written(kFirst, part(10, "a"));
   EXPECT_THROW(ledger.written(kFirst, part(10, "a")), base::MessageError);
 }
 
-TEST(CheckpointLedger, WhoeverIsLeftWritesItOnceMoreInAnEpochOfItsOwn) {
+TEST(CheckpointLedger, RemainingProcessesWriteAgainInNewEpoch) {
   CheckpointLedger ledger(3);
   ledger.written(kFirst, part(10, "a"));
   EXPECT_EQ(ledger.regroup(1, 2), std::vector{store::Step{10}});

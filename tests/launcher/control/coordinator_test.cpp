@@ -216,7 +216,7 @@ void whole_run(Script& me) {
   me.end_behind_step_2();
 }
 
-TEST_F(CoordinatorTest, ARunGoesFromTheFirstHelloToTheLastExit) {
+TEST_F(CoordinatorTest, RunsFromFirstHelloToLastExit) {
   std::map<std::string, std::string> peers;
   stage(0, [&](Script& me) {
     whole_run(me);
@@ -239,7 +239,7 @@ TEST_F(CoordinatorTest, ARunGoesFromTheFirstHelloToTheLastExit) {
   EXPECT_EQ(notes_.said[6], "ended 0");
 }
 
-TEST_F(CoordinatorTest, AFailedStageEndsTheOthersAndIsTheCause) {
+TEST_F(CoordinatorTest, FailedStageEndsRunAsRootCause) {
   Abort heard;
   stage(0, [&](Script& me) {
     me.start();
@@ -258,7 +258,7 @@ TEST_F(CoordinatorTest, AFailedStageEndsTheOthersAndIsTheCause) {
   EXPECT_EQ(heard.origin, "stage 1.0 (host host-1.0)");
 }
 
-TEST_F(CoordinatorTest, ALostNeighbourIsOnlyTheCauseAsLongAsNothingBetterIsKnown) {
+TEST_F(CoordinatorTest, LostPeerIsCauseOnlyWithoutBetterFinding) {
   stage(0, [](Script& me) {
     me.start();
     me.say(Failed{base::ExitCode::peer_lost, "boundary 0>1: nothing heard from stage 1.0"});
@@ -275,7 +275,7 @@ TEST_F(CoordinatorTest, ALostNeighbourIsOnlyTheCauseAsLongAsNothingBetterIsKnown
   EXPECT_THAT(outcome.followers, ElementsAre(HasSubstr("boundary 0>1: nothing heard")));
 }
 
-TEST_F(CoordinatorTest, AnotherBuildIsRefusedWithBothNames) {
+TEST_F(CoordinatorTest, RefusesOtherBuild) {
   stage(0, [](Script& me) { me.start(); });
   stage(1, [](Script& me) {
     me.hello("b2");
@@ -286,7 +286,7 @@ TEST_F(CoordinatorTest, AnotherBuildIsRefusedWithBothNames) {
   EXPECT_THAT(outcome.cause, AllOf(HasSubstr("build b2"), HasSubstr("build b1")));
 }
 
-TEST_F(CoordinatorTest, WhoNeverComesIsNamed) {
+TEST_F(CoordinatorTest, ReportsWorkerThatNeverConnects) {
   options_.limits.start = 100ms;
   stage(0, [](Script& me) { me.hang(); });
   const Outcome outcome = run();
@@ -294,7 +294,7 @@ TEST_F(CoordinatorTest, WhoNeverComesIsNamed) {
   EXPECT_THAT(outcome.cause, HasSubstr("stage 0.0 did not say hello"));
 }
 
-TEST_F(CoordinatorTest, SilenceIsNoticedAndTheSilentOneIsTheCause) {
+TEST_F(CoordinatorTest, SilentWorkerIsRootCause) {
   options_.limits.silence = 2s;  // the other one says something a hundred times in it
   stage(0, [](Script& me) {
     me.start();
@@ -316,7 +316,7 @@ TEST_F(CoordinatorTest, SilenceIsNoticedAndTheSilentOneIsTheCause) {
   EXPECT_THAT(outcome.cause, HasSubstr("stage 1.0 (host host-1.0) has sent nothing for "));
 }
 
-TEST_F(CoordinatorTest, OneStopLetsTheStepBeFinishedAndSaved) {
+TEST_F(CoordinatorTest, FirstStopFinishesAndSavesStep) {
   options_.to = Step{1000};
   const auto play = [](Script& me) {
     me.start();
@@ -337,7 +337,7 @@ TEST_F(CoordinatorTest, OneStopLetsTheStepBeFinishedAndSaved) {
   EXPECT_THAT(notes_.said, Contains("stopping"));
 }
 
-TEST_F(CoordinatorTest, TwoStopsLeaveNow) {
+TEST_F(CoordinatorTest, SecondStopEndsRunAtOnce) {
   const auto play = [](Script& me) {
     me.start();
     me.step(1);
@@ -356,7 +356,7 @@ TEST_F(CoordinatorTest, TwoStopsLeaveNow) {
   EXPECT_THAT(notes_.said, Contains("stopping now"));
 }
 
-TEST_F(CoordinatorTest, AStopBeforeTrainingLeavesNow) {
+TEST_F(CoordinatorTest, StopBeforeTrainingEndsRunAtOnce) {
   stops_ = 1;
   stage(0, [](Script& me) {
     me.hello();
@@ -380,7 +380,7 @@ void outlive(Script& me) {
   me.say(Done{Step{2}});
 }
 
-TEST_F(CoordinatorTest, TheOthersGoOnWithoutALostReplica) {
+TEST_F(CoordinatorTest, RunContinuesWithoutLostReplica) {
   options_.survives_lost_replicas = true;
   std::atomic<int> written = 0;
   notes_.on_add = [&](const std::string& note) {
@@ -400,7 +400,7 @@ TEST_F(CoordinatorTest, TheOthersGoOnWithoutALostReplica) {
   EXPECT_THAT(committed_, ElementsAre(std::pair<std::int64_t, std::size_t>(1, 2)));
 }
 
-TEST_F(CoordinatorTest, AReplicaThatIsAskedToLeaveLeavesAndTheLastOneCannot) {
+TEST_F(CoordinatorTest, ReplicaLeavesOnRequestUnlessLast) {
   options_.survives_lost_replicas = true;
   std::vector<std::uint32_t> asked = {1, 0};
   options_.leave_requests = [&] { return std::exchange(asked, {}); };
@@ -442,7 +442,7 @@ std::function<void(Script&)> be_left_behind(const std::vector<std::uint32_t>& lo
   };
 }
 
-TEST_F(CoordinatorTest, TwoReplicasThatLoseEachOtherLoseOneOfThem) {
+TEST_F(CoordinatorTest, EvictsOneOfTwoDisconnectedReplicas) {
   options_.survives_lost_replicas = true;
   play_as({0, 0}, go_on_without({1}, {0}));
   play_as({0, 1}, be_left_behind({0}));
@@ -452,7 +452,7 @@ TEST_F(CoordinatorTest, TwoReplicasThatLoseEachOtherLoseOneOfThem) {
   EXPECT_THAT(notes_.said, Contains(HasSubstr("replica 1 left: stage 0.0")));
 }
 
-TEST_F(CoordinatorTest, AReplicaThatIsCutOffFromAllOthersIsTheOnlyOneThatLeaves) {
+TEST_F(CoordinatorTest, EvictsOnlyReplicaCutOffFromAll) {
   options_.survives_lost_replicas = true;
   play_as({0, 0}, go_on_without({2}, {0, 1}));
   play_as({0, 1}, go_on_without({2}, {0, 1}));
@@ -480,7 +480,7 @@ void wait_for_replica_1(Script& me) {
   me.end_behind_step_2(1);
 }
 
-TEST_F(CoordinatorTest, WhoeverWaitedForAStuckReplicaIsNotCalledStuckWithIt) {
+TEST_F(CoordinatorTest, EvictionRestartsProgressTimeoutOfOthers) {
   options_.survives_lost_replicas = true;
   options_.limits.progress = 400ms;
   play_as({0, 0}, wait_for_replica_1);
@@ -527,7 +527,7 @@ void let_in_and_go_on(Script& me) {
   me.say(Done{Step{2}});
 }
 
-TEST_F(CoordinatorTest, AReplicaThatIsAskedToComeBackTakesPartBehindACheckpoint) {
+TEST_F(CoordinatorTest, ReplicaRejoinsAtCheckpoint) {
   ask_for_replica_1([](Script& me) {
     me.hello();
     me.say(Ready{{{"vote 0.0~0.1", "tcp://back:2"}}});
@@ -545,7 +545,7 @@ TEST_F(CoordinatorTest, AReplicaThatIsAskedToComeBackTakesPartBehindACheckpoint)
                                       std::pair<std::int64_t, std::size_t>(2, 2)));
 }
 
-TEST_F(CoordinatorTest, ARunBeginsWithoutAReplicaAndTakesItInLater) {
+TEST_F(CoordinatorTest, AbsentReplicaJoinsLater) {
   ask_for_replica_1([](Script& me) {
     me.hello();
     me.say(Ready{{{"vote 0.0~0.1", "tcp://back:2"}}});
@@ -574,7 +574,7 @@ TEST_F(CoordinatorTest, ARunBeginsWithoutAReplicaAndTakesItInLater) {
                                       std::pair<std::int64_t, std::size_t>(2, 2)));
 }
 
-TEST_F(CoordinatorTest, AReplicaThatFailsWhileItComesBackIsTurnedAwayAndTheOthersGoOn) {
+TEST_F(CoordinatorTest, FailedRejoinIsCancelledAndRunContinues) {
   std::promise<void> away;
   notes_.on_add = [&](const std::string& note) {
     if (note.ends_with("no room for it")) away.set_value();
@@ -597,7 +597,7 @@ TEST_F(CoordinatorTest, AReplicaThatFailsWhileItComesBackIsTurnedAwayAndTheOther
   EXPECT_EQ(outcome.code, base::ExitCode::done) << outcome.cause;
 }
 
-TEST_F(CoordinatorTest, AMistakeThatAllWouldMakeEndsTheRunOfReplicasToo) {
+TEST_F(CoordinatorTest, ErrorCommonToAllReplicasEndsRun) {
   options_.survives_lost_replicas = true;
   play_as({0, 0}, [](Script& me) {
     me.start();
@@ -610,7 +610,7 @@ TEST_F(CoordinatorTest, AMistakeThatAllWouldMakeEndsTheRunOfReplicasToo) {
   EXPECT_EQ(run().code, base::ExitCode::mismatch);
 }
 
-TEST_F(CoordinatorTest, ACheckpointThatCannotBeCommittedIsDroppedAndTrainingGoesOn) {
+TEST_F(CoordinatorTest, FailedCommitDropsCheckpointAndTrainingContinues) {
   const auto play = [this](Script& me) {
     me.start();
     me.step(1);
@@ -629,7 +629,7 @@ TEST_F(CoordinatorTest, ACheckpointThatCannotBeCommittedIsDroppedAndTrainingGoes
   EXPECT_EQ(outcome.checkpoint, Step{2});
 }
 
-TEST_F(CoordinatorTest, OneFailedShardDropsTheCheckpointForAll) {
+TEST_F(CoordinatorTest, FailedShardDropsCheckpoint) {
   stage(0, [](Script& me) {
     me.start();
     me.shard(1);
@@ -649,7 +649,7 @@ TEST_F(CoordinatorTest, OneFailedShardDropsTheCheckpointForAll) {
   EXPECT_THAT(committed_, IsEmpty());
 }
 
-TEST_F(CoordinatorTest, ThreeMissedCheckpointsInARowEndTheRun) {
+TEST_F(CoordinatorTest, ThreeFailedCheckpointsInARowEndRun) {
   commit_error_ = store::StoreError::Kind::storage_full;
   stage(0, [](Script& me) {
     me.start();
@@ -661,7 +661,7 @@ TEST_F(CoordinatorTest, ThreeMissedCheckpointsInARowEndTheRun) {
   EXPECT_THAT(outcome.cause, HasSubstr("3 checkpoints in a row"));
 }
 
-TEST_F(CoordinatorTest, WhateverIsNotOursIsEndedWithItsWords) {
+TEST_F(CoordinatorTest, MalformedMessageEndsRun) {
   stage(0, [](Script& me) {
     me.hello();
     me.link().send(net::Frame(3, std::byte{'?'}));
@@ -672,7 +672,7 @@ TEST_F(CoordinatorTest, WhateverIsNotOursIsEndedWithItsWords) {
   EXPECT_THAT(outcome.cause, HasSubstr("not JSON"));
 }
 
-TEST_F(CoordinatorTest, TheFirstWordMustBeHelloAndTheOwnName) {
+TEST_F(CoordinatorTest, FirstMessageMustBeHelloWithOwnName) {
   stage(0, [](Script& me) {
     me.say(Done{Step{1}});
     me.hang();
@@ -685,7 +685,7 @@ TEST_F(CoordinatorTest, TheFirstWordMustBeHelloAndTheOwnName) {
   EXPECT_THAT(run().cause, HasSubstr("said hello as stage 7.0"));
 }
 
-TEST_F(CoordinatorTest, AnErrorOfAnObserverComesOutAfterEverythingHasEnded) {
+TEST_F(CoordinatorTest, ObserverErrorIsThrownAfterProcessesEnded) {
   notes_.on_add = [](const std::string& text) {
     if (text == "step 1") throw std::runtime_error("the observer broke");
   };
@@ -711,7 +711,7 @@ class CoordinatorProcessTest : public CoordinatorTest {
   int logs_ = 0;
 };
 
-TEST_F(CoordinatorProcessTest, AKilledStageIsNoticedAndShownWithItsLog) {
+TEST_F(CoordinatorProcessTest, ReportsKilledStageWithLog) {
   auto victim =
       shell("i=0; while [ $i -lt 30 ]; do i=$((i+1)); echo line $i; done; echo up; sleep 1000");
   const int pid = victim->pid();
@@ -744,7 +744,7 @@ TEST_F(CoordinatorProcessTest, AKilledStageIsNoticedAndShownWithItsLog) {
   EXPECT_NE(::kill(pid, 0), 0);
 }
 
-TEST_F(CoordinatorProcessTest, AnExitBeforeTheWorkIsDoneIsAFailure) {
+TEST_F(CoordinatorProcessTest, EarlyExitIsFailure) {
   stage(
       0, [](Script& me) { me.hang(); }, shell("exit 0"));
   const Outcome early = run();
@@ -757,7 +757,7 @@ TEST_F(CoordinatorProcessTest, AnExitBeforeTheWorkIsDoneIsAFailure) {
   EXPECT_THAT(refused.cause, HasSubstr("ended with code 10 (bad input)"));
 }
 
-TEST_F(CoordinatorProcessTest, ItsOwnWordsSayMoreThanItsExitCode) {
+TEST_F(CoordinatorProcessTest, FailedMessageIsPreferredToExitCode) {
   stage(
       0,
       [](Script& me) {
@@ -768,7 +768,7 @@ TEST_F(CoordinatorProcessTest, ItsOwnWordsSayMoreThanItsExitCode) {
   EXPECT_THAT(run().cause, HasSubstr("config.json is missing"));
 }
 
-TEST_F(CoordinatorProcessTest, OneThatLingersAfterItsWorkIsKilledAndTheRunIsStillGood) {
+TEST_F(CoordinatorProcessTest, KillsLingeringProcessAfterSuccess) {
   options_.exit_timeout = 100ms;
   auto lingering = shell("sleep 1000");
   const int pid = lingering->pid();

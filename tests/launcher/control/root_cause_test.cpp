@@ -13,7 +13,7 @@ const Finding kLost{net::ProcessName{0, 0}, base::ExitCode::peer_lost, "0 lost 1
 const Finding kKilled{net::ProcessName{1, 0}, base::ExitCode::peer_lost, "1 was killed", false};
 const Finding kAlso{net::ProcessName{2, 0}, base::ExitCode::internal, "2 broke too", false};
 
-TEST(RootCause, TheFirstFindingIsTheCauseAndLaterOnesFollow) {
+TEST(RootCause, FirstFindingIsCause) {
   RootCause first;
   EXPECT_TRUE(first.add(kKilled));
   EXPECT_FALSE(first.add(kAlso));
@@ -22,7 +22,7 @@ TEST(RootCause, TheFirstFindingIsTheCauseAndLaterOnesFollow) {
   EXPECT_THAT(first.followers(), ElementsAre("2 broke too", "0 lost 1"));
 }
 
-TEST(RootCause, AnEffectGivesWayToWhatMayHaveCausedIt) {
+TEST(RootCause, CauseReplacesEffect) {
   RootCause first;
   first.add(kLost);
   EXPECT_TRUE(first.add(kKilled));
@@ -30,7 +30,7 @@ TEST(RootCause, AnEffectGivesWayToWhatMayHaveCausedIt) {
   EXPECT_THAT(first.followers(), ElementsAre("0 lost 1"));
 }
 
-TEST(RootCause, AnEffectAloneIsStillACause) {
+TEST(RootCause, EffectAloneIsCause) {
   RootCause first;
   EXPECT_FALSE(first.cause().has_value());
   first.add(kLost);
@@ -38,7 +38,7 @@ TEST(RootCause, AnEffectAloneIsStillACause) {
   EXPECT_THAT(first.followers(), IsEmpty());
 }
 
-TEST(RootCause, AProcessIsNotItsOwnFollower) {
+TEST(RootCause, CauseIsNotListedAsFollower) {
   RootCause first;
   Finding link_over = kKilled;
   link_over.effect = true;
@@ -50,7 +50,7 @@ TEST(RootCause, AProcessIsNotItsOwnFollower) {
   EXPECT_THAT(first.followers(), IsEmpty());
 }
 
-TEST(RootCause, WhoeverFollowedAndTurnsOutToBeTheCauseFollowsNoLonger) {
+TEST(RootCause, FollowerThatBecomesCauseIsRemoved) {
   RootCause first;
   first.add(kLost);
   Finding link_over = kKilled;

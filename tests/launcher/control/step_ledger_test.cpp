@@ -37,7 +37,7 @@ StepDone of_second(std::int64_t step) {
   return done;
 }
 
-TEST(StepLedger, ALineIsWholeOnlyWhenEveryProcessHasReported) {
+TEST(StepLedger, LineNeedsReportOfEveryProcess) {
   StepLedger ledger({kStepStage0, kStepStage1});
   EXPECT_FALSE(ledger.add(kStepStage1, of_second(1)).has_value());
   const auto line = ledger.add(kStepStage0, of_first(1));
@@ -62,7 +62,7 @@ TEST(StepLedger, ALineIsWholeOnlyWhenEveryProcessHasReported) {
   EXPECT_DOUBLE_EQ(line->mean_idle(), 0.125);
 }
 
-TEST(StepLedger, AProcessMayBeStepsAheadOfAnother) {
+TEST(StepLedger, ProcessMayBeStepsAhead) {
   StepLedger ledger({kStepStage0, kStepStage1});
   for (int step = 1; step <= 3; ++step) {
     EXPECT_FALSE(ledger.add(kStepStage0, of_first(step)).has_value());
@@ -74,14 +74,14 @@ TEST(StepLedger, AProcessMayBeStepsAheadOfAnother) {
   }
 }
 
-TEST(StepLedger, AStepReportedTwiceOrBackwardsIsRefused) {
+TEST(StepLedger, RefusesStepReportedTwiceOrBackwards) {
   StepLedger ledger({kStepStage0, kStepStage1});
   ledger.add(kStepStage0, of_first(5));
   EXPECT_THROW(ledger.add(kStepStage0, of_first(5)), base::MessageError);
   EXPECT_THROW(ledger.add(kStepStage0, of_first(4)), base::MessageError);
 }
 
-TEST(StepLedger, WhoeverComesBackReportsFromThereOn) {
+TEST(StepLedger, RejoinedProcessReportsFromJoinStep) {
   StepLedger ledger({kStepStage0, kStepStage1});
   ledger.leave(kStepStage1);
   EXPECT_TRUE(ledger.add(kStepStage0, of_first(5)).has_value());
@@ -92,7 +92,7 @@ TEST(StepLedger, WhoeverComesBackReportsFromThereOn) {
 }
 
 // Two processes, each of which waits for the other's word in every other step.
-TEST(StepLedger, StepsAddUpToTheTimeThatTheyTook) {
+TEST(StepLedger, StepSecondsSumToRunTime) {
   StepLedger ledger({kStepStage0, kStepStage1});
   double all = 0;
   for (std::int64_t step = 1; step <= 10; ++step) {
@@ -109,7 +109,7 @@ TEST(StepLedger, StepsAddUpToTheTimeThatTheyTook) {
   EXPECT_NEAR(ledger.median_seconds(), 0.13, 1e-9);
 }
 
-TEST(StepLedger, TheLineHasThePromisedKeysInTheirOrderAndReadsBackExactly) {
+TEST(StepLedger, LineKeysAndNumbersAreStable) {
   StepLedger ledger({kStepStage1});
   const auto line = ledger.add(kStepStage1, of_second(7));
   ASSERT_TRUE(line.has_value());
@@ -126,7 +126,7 @@ TEST(StepLedger, TheLineHasThePromisedKeysInTheirOrderAndReadsBackExactly) {
   }
 }
 
-TEST(StepLedger, TheMedianIgnoresTheOddSlowStep) {
+TEST(StepLedger, MedianIgnoresSingleSlowStep) {
   StepLedger ledger({kStepStage0});
   EXPECT_EQ(ledger.median_seconds(), 0);
   for (int step = 1; step <= 100; ++step) {

@@ -46,7 +46,7 @@ class WatchdogTest : public testing::Test {
   Watchdog dog_{{kA, kB, kC}, {}, now_};
 };
 
-TEST_F(WatchdogTest, NamesWhoIsMissingWhenTheStartLimitIsOver) {
+TEST_F(WatchdogTest, ReportsMissingProcessAfterStartTimeout) {
   dog_.heard(kA, now_);
   dog_.heard(kC, now_);
   const auto stall = pass(70s, [&] {
@@ -58,7 +58,7 @@ TEST_F(WatchdogTest, NamesWhoIsMissingWhenTheStartLimitIsOver) {
   EXPECT_THAT(stall->sentence, HasSubstr("stage 1.0 did not say hello within 60 s"));
 }
 
-TEST_F(WatchdogTest, TheStartLimitGrowsWhereTheOthersWereSlowToo) {
+TEST_F(WatchdogTest, StartTimeoutGrowsWithSlowStarts) {
   EXPECT_FALSE(pass(50s).has_value());
   dog_.heard(kA, now_);
   dog_.heard(kC, now_);
@@ -70,7 +70,7 @@ TEST_F(WatchdogTest, TheStartLimitGrowsWhereTheOthersWereSlowToo) {
   EXPECT_TRUE(pass(20s, alive).has_value());
 }
 
-TEST_F(WatchdogTest, SilenceOfFiveSecondsIsFatalAndTheLongestSilentIsBlamed) {
+TEST_F(WatchdogTest, ReportsLongestSilentProcessAfterFiveSeconds) {
   all_hello();
   say(kB, 1);
   EXPECT_FALSE(pass(1s, [&] { say(kA, 1), say(kC, 1); }).has_value());
@@ -82,13 +82,13 @@ TEST_F(WatchdogTest, SilenceOfFiveSecondsIsFatalAndTheLongestSilentIsBlamed) {
   EXPECT_THAT(stall->sentence, HasSubstr("forward at step 0"));
 }
 
-TEST_F(WatchdogTest, WhoeverHasFinishedMayBeSilent) {
+TEST_F(WatchdogTest, IgnoresSilenceOfFinishedProcess) {
   all_hello();
   dog_.finished(kB);
   EXPECT_FALSE(pass(60s, [&] { say(kA, 1), say(kC, 1); }).has_value());
 }
 
-TEST_F(WatchdogTest, AStuckRunIsBlamedOnTheEndOfTheWaitingChain) {
+TEST_F(WatchdogTest, DiagnosesEndOfWaitingChain) {
   all_hello();
   say(kA, 0), say(kB, 0), say(kC, 0);
   EXPECT_FALSE(pass(1s, [&] { say(kA, 9, kB), say(kB, 9, kC), say(kC, 9); }).has_value());
@@ -100,14 +100,14 @@ TEST_F(WatchdogTest, AStuckRunIsBlamedOnTheEndOfTheWaitingChain) {
   EXPECT_THAT(stall->sentence, HasSubstr("forward of micro-batch 3"));
 }
 
-TEST_F(WatchdogTest, NobodyIsStuckWhileTheEndOfTheChainGetsOn) {
+TEST_F(WatchdogTest, NoStallWhileEndOfChainProgresses) {
   all_hello();
   std::uint64_t actions = 0;
   say(kA, 0), say(kB, 0), say(kC, 0);
   EXPECT_FALSE(pass(600s, [&] { say(kA, 9, kB), say(kB, 9, kC), say(kC, ++actions); }).has_value());
 }
 
-TEST_F(WatchdogTest, LongStepsGiveLongLimits) {
+TEST_F(WatchdogTest, LongStepsExtendTimeout) {
   all_hello();
   median_ = 30;
   const auto stuck = [&] { say(kA, 9, kB), say(kB, 9, kC), say(kC, 9); };
@@ -116,14 +116,14 @@ TEST_F(WatchdogTest, LongStepsGiveLongLimits) {
   EXPECT_TRUE(pass(10s, stuck).has_value());
 }
 
-TEST_F(WatchdogTest, TheFirstActionMayTakeLong) {
+TEST_F(WatchdogTest, FirstActionHasLongerTimeout) {
   all_hello();
   const auto first = [&] { say(kA, 0, kB), say(kB, 0, kC), say(kC, 0); };
   EXPECT_FALSE(pass(290s, first).has_value());
   EXPECT_TRUE(pass(30s, first).has_value());
 }
 
-TEST_F(WatchdogTest, ACircleOfWaitersIsCalledOne) {
+TEST_F(WatchdogTest, ReportsWaitingCycle) {
   all_hello();
   say(kA, 0), say(kB, 0), say(kC, 0);
   const auto circle = [&] { say(kA, 9, kB), say(kB, 9, kC), say(kC, 9, kB); };
@@ -134,7 +134,7 @@ TEST_F(WatchdogTest, ACircleOfWaitersIsCalledOne) {
 }
 
 // A link gives up a few seconds behind `hold`; who waits over it knows then whom it cannot reach.
-TEST_F(WatchdogTest, WhereAPathMayBeBrokenTheLinksSpeakFirst) {
+TEST_F(WatchdogTest, WaitsForLinkReportsWherePathsMayBreak) {
   WatchdogLimits limits;
   limits.hold = 120s;
   dog_ = Watchdog({kA, kB, kC}, limits, now_);
@@ -147,7 +147,7 @@ TEST_F(WatchdogTest, WhereAPathMayBeBrokenTheLinksSpeakFirst) {
   EXPECT_TRUE(pass(10s, circle).has_value());
 }
 
-TEST_F(WatchdogTest, OurOwnPauseIsHeldAgainstNobody) {
+TEST_F(WatchdogTest, IgnoresPauseOfLauncherItself) {
   all_hello();
   say(kA, 1), say(kB, 1), say(kC, 1);
   EXPECT_FALSE(dog_.judge(now_, 0).has_value());
@@ -156,7 +156,7 @@ TEST_F(WatchdogTest, OurOwnPauseIsHeldAgainstNobody) {
   EXPECT_TRUE(pass(6s).has_value());
 }
 
-TEST_F(WatchdogTest, WhoeverIsStartedLaterHasItsOwnTimeToSayHello) {
+TEST_F(WatchdogTest, ProcessStartedLaterHasOwnStartTimeout) {
   all_hello();
   const auto say_all = [&] {
     for (const auto& name : {kA, kB}) dog_.heard(name, now_);
