@@ -44,7 +44,6 @@ std::string to_text(const AgentJob& job);
 // UserError (mismatch) where the text is not a job of this build.
 AgentJob parse_agent_job(const std::string& text);
 
-
 // The jobs of all agents in one text, for srun, which gives every task the same stdin. What is the
 // same in all jobs is in it once. Pure.
 std::string pack_jobs(const std::vector<AgentJob>& jobs);

@@ -23,7 +23,6 @@ net::LinkOptions service_link(const std::string& service, net::ProcessName agent
   return options;
 }
 
-
 // A job holds the whole plan.
 constexpr base::MessageLimits kHostLimits{.frame_bytes = std::size_t{256} << 20,
                                     .text_bytes = std::size_t{192} << 20};

@@ -17,8 +17,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kStartLimit = std::chrono::seconds(20);
-// While a run comes up nothing is lost by giving up early, and everybody waits: long enough for a
-// path that heals after 5 s, and short enough for all to be gone within 10 s.
+// While a run starts, giving up early costs nothing and all hosts wait: longer than a path that
+// recovers after 5 s, and short enough for all processes to have ended within 10 s.
 constexpr auto kSilence = std::chrono::seconds(7);
 constexpr auto kPollEvery = std::chrono::milliseconds(200);
 constexpr auto kFarewell = std::chrono::seconds(2);

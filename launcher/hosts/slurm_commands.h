@@ -43,7 +43,6 @@ struct NodeAddress {
 };
 std::vector<NodeAddress> parse_node_addresses(std::string_view answer);
 
-
 // Runs one of Slurm's commands. A busy controller has a minute; UserError (stalled) beyond.
 process::ProgramAnswer run_slurm(const std::vector<std::string>& argv);
 

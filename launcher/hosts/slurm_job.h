@@ -21,7 +21,6 @@ inline constexpr std::string_view kRunPrepared =
     "# $1: the program strait, $2: the run's directory.\n"
     "exec \"$1\" run-allocated \"$2\"\n";
 
-
 // The Slurm job that a run was given to. The run's directory remembers it (<run>/slurm.json) from
 // submission until the job itself has ended well; so its absence means that there is none, and its
 // presence that the queue must be asked.

@@ -10,7 +10,6 @@
 #include <iterator>
 #include <random>
 
-
 namespace strait::reach {
 namespace {
 

@@ -25,7 +25,6 @@ std::vector<FlowSample> merge_flows(std::span<const std::vector<FlowSample>> flo
 // Sending and counting the bytes of a flow. The counting end decides how long it takes: the other
 // end sends until the connection is closed.
 
-
 inline constexpr std::size_t kEchoBytes = 32;
 
 // Sends until the other end closes the connection, or PathError at the deadline.

@@ -6,7 +6,6 @@
 #include <cerrno>
 #include <utility>
 
-
 namespace strait::reach {
 namespace {
 
@@ -65,7 +64,6 @@ bool Forwarding::move() {
   const bool far_goes_on = drain(near_socket_.number(), far_);
   return filled && near_goes_on && far_goes_on;
 }
-
 
 void ForwardingSet::drop(const std::string& name) {
   std::erase_if(open_, [&](const Named& one) { return one.name == name; });

@@ -52,7 +52,6 @@ class Forwarding {
   Buffer far_;
 };
 
-
 // The forwardings of one thread, and the bytes moved for each name.
 class ForwardingSet {
  public:

@@ -180,7 +180,6 @@ std::vector<PathProbe> probe_paths(ReachClient& reach, const OpenPorts& ports,
   return tries;
 }
 
-
 // The circle method of round-robin tournaments: one slot is fixed, the others rotate by one per
 // round, and opposite slots are a pair. With an odd number of hosts one slot is empty.
 std::vector<std::vector<HostPair>> probe_rounds(std::size_t hosts) {

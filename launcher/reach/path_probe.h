@@ -49,7 +49,6 @@ class OpenPorts {
 std::vector<PathProbe> probe_paths(ReachClient& reach, const OpenPorts& ports,
                                const std::vector<std::pair<std::size_t, std::size_t>>& pairs);
 
-
 using HostPair = std::pair<std::size_t, std::size_t>;  // the lower index first
 
 // Every pair of so many hosts once, in as few rounds as there can be, so that no host is in two

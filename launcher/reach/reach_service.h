@@ -54,7 +54,6 @@ class ReachService {
   std::thread thread_;
 };
 
-
 // Runs `strait-stage --measure` and returns its answer: an agent has no libtorch. Blocks for 50 s
 // at most. UserError: it failed, with the last line of its stderr.
 ComputeMeasured measure_in_subprocess(const std::string& program, const MeasureCompute& order);

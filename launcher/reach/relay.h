@@ -60,7 +60,6 @@ class PendingConnections {
   std::map<std::string, Link> links_;  // by token
 };
 
-
 // Relays links between hosts that cannot reach each other: both ends connect to the relay and send a
 // preamble; from then on it forwards bytes between them. It has no keys and does not parse frames.
 // Its memory is bounded, and a slow reader slows its sender. When one connection breaks the other

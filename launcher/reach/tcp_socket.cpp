@@ -219,7 +219,6 @@ std::optional<Preamble> parse_preamble(std::span<const std::byte> bytes) {
   return Preamble{words.substr(kPreambleMagic.size() + 1), static_cast<Preamble::Purpose>(purpose)};
 }
 
-
 WakeSignal::WakeSignal() : event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (!event_.open()) throw std::system_error(errno, std::generic_category(), "eventfd");
 }

@@ -54,7 +54,6 @@ void receive_all(int socket, std::span<std::byte> bytes, Instant deadline);
 
 int milliseconds_left(Instant deadline);
 
-
 // The first bytes of each plain TCP connection: its purpose, and a token that the other end
 // requires. The token protects sockets only: relayed links are encrypted from end to end, and
 // measurements carry no data.
@@ -82,7 +81,6 @@ using PreambleBytes = std::array<std::byte, kPreambleBytes>;
 
 PreambleBytes to_bytes(const Preamble& preamble);
 std::optional<Preamble> parse_preamble(std::span<const std::byte> bytes);
-
 
 // A descriptor that wakes a thread in poll(2). Several raises before a lower() are one.
 class WakeSignal {
