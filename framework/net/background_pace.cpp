@@ -82,7 +82,7 @@ void BackgroundPace::foreground_is_through(Time now) {
   unmeasured_ = 0;
 }
 
-// What an uplink that nobody knows yet needs for so much more of the foreground. Much of it makes
+// What an unmeasured uplink needs for so much more of the foreground. Much of it makes
 // the uplink known when it is confirmed. A little may never do, so it is not waited for.
 BackgroundPace::Seconds BackgroundPace::unmeasured(std::uint64_t bytes) {
   if (!searching_) return Seconds(static_cast<double>(bytes) / rate_);
@@ -152,14 +152,14 @@ void BackgroundPace::end_search_if_known(Time now, const UnderWay& newest, const
 }
 
 // What was sent behind a gap was confirmed a round trip later at the earliest, so that the time
-// from the gap makes a long path look narrow, and whoever believes it sends less and less. Between
+// from the gap makes a long path look narrow, and a sender that trusts it sends less and less. Between
 // confirmations it does not count.
 void BackgroundPace::measure(Time now, const UnderWay& newest) {
   const bool gap_between = newest.confirmed.at < behind_gap_.at;
   const bool soon = gap_between && now - behind_gap_.at < 2 * kQueue;
   const Confirmed& from = gap_between && !soon ? behind_gap_ : newest.confirmed;
   if (from.foreground_bytes != newest.foreground_bytes) return;
-  // Confirmations may come in a bunch, and then say more than the path carried since the last one:
+  // Confirmations may come in a bunch, and then claim more than the path carried since the last one:
   // it cannot have carried faster than we sent.
   const Seconds taken = std::max(now - from.at, newest.sent_at - from.sent_at);
   if (taken.count() <= 0) return;

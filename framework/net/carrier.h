@@ -42,7 +42,7 @@ inline zmq::pollitem_t poll_item(zmq::socket_t& socket, bool writable) {
   return {socket.handle(), 0, static_cast<short>(events), 0};
 }
 
-// For a last word whose queue is full of chunks: a moment's wait, once in the life of a link.
+// For a closing message whose queue is full of chunks: a short wait, once per link.
 // (Raising the queue's limit instead is no way: libzmq 4.3.4 crashes when that meets a dying
 // connection.)
 inline bool wait_for_room(zmq::socket_t& socket) {

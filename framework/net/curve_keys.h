@@ -5,7 +5,7 @@
 
 namespace strait::net {
 
-// The CURVE key pair by which a process proves who it is; both halves as 40 characters of Z85.
+// The CURVE key pair by which a process proves its identity; both halves as 40 characters of Z85.
 // The launcher makes one per process and run. The secret half travels over stdin only: never in
 // argv, the environment or a log.
 struct CurveKeyPair {
@@ -15,7 +15,7 @@ struct CurveKeyPair {
   static CurveKeyPair generate();
 };
 
-// Whether the text has the form of a key. Says nothing about whose it is.
+// Whether the text has the form of a key. Does not say which process it belongs to.
 bool is_curve_key(std::string_view text);
 
 }  // namespace strait::net

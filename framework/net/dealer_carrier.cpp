@@ -93,7 +93,7 @@ void DealerCarrier::follow_events(Time now) {
         break;
       case Monitor::Event::not_let_in:
         note_failure("it does not know our key, or does not expect us yet");
-        // libzmq gives a connection up for good once it was told no.
+        // libzmq never retries a connection whose handshake was refused.
         renew_at_ = now + kRenewAfter;
         break;
       case Monitor::Event::wrong_speech:

@@ -14,7 +14,7 @@
 
 namespace strait::net {
 
-// The connecting socket of one link: a DEALER whose routing id says who we are.
+// The connecting socket of one link: a DEALER whose routing id names this process.
 class DealerCarrier final : public Carrier {
  public:
   // node outlives the carrier. peer_key is empty on a plaintext node.

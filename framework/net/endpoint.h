@@ -18,10 +18,10 @@ struct Endpoint {
 };
 
 // Loopback, link-local or a private range (RFC 1918, RFC 4193). A host name other than localhost
-// is not: nobody knows here what it will resolve to.
+// is not: what it will resolve to is unknown here.
 bool is_private_host(const std::string& host);
 
-// The process that listens on a local TCP port, as far as /proc tells us: "process 4711 (nginx)".
+// The process that listens on a local TCP port, as far as /proc shows: "process 4711 (nginx)".
 std::optional<std::string> port_holder(std::uint16_t port);
 
 }  // namespace strait::net

@@ -32,7 +32,7 @@ std::size_t block_bytes(std::size_t place) {
   return power + (place % kSizesPerPower + 1) * (power / kSizesPerPower);
 }
 
-// A block that nobody uses holds the way to the next one of its size.
+// A free block holds the pointer to the next one of its size.
 struct KeptBlock {
   KeptBlock* next;
 };

@@ -23,7 +23,7 @@ class FrameMemory {
   static std::size_t kept_bytes();
 };
 
-// Makes a vector of bytes use it. Bytes that resize() adds hold anything: whoever makes a frame
+// Makes a vector of bytes use it. Bytes that resize() adds are uninitialized: code that makes a frame
 // larger writes them.
 template <class Byte>
 class FrameAllocator {
@@ -47,7 +47,7 @@ class FrameAllocator {
   bool operator==(const FrameAllocator&) const { return true; }
 };
 
-// What travels over a link: opaque bytes. Who wrote them knows what they mean.
+// What a link carries: opaque bytes.
 using Frame = std::vector<std::byte, FrameAllocator<std::byte>>;
 
 }  // namespace strait::net

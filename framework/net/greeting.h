@@ -16,19 +16,19 @@ struct GreetingSelf {
   RunId run;
   std::uint32_t generation = 0;
   std::string link;  // "boundary 0>1"
-  ProcessName peer;  // the only one who may be there
+  ProcessName peer;  // the only process that may connect
 };
 
 // What one end makes of the other's hello. Nothing set: they agree.
-struct GreetingVerdict {
-  std::optional<LinkError> tell_peer;  // why it is refused; goes to the peer
+struct GreetingResult {
+  std::optional<LinkError> refusal;  // sent to the peer
   std::optional<LinkError> die;        // ends this end too
-  bool agreed() const { return !tell_peer && !die; }
+  bool agreed() const { return !refusal && !die; }
 };
 
-// Pure. An older generation and a foreign run are turned away and this end waits on for the right
+// Pure. An older generation and a foreign run are refused and this end waits on for the right
 // peer; a newer generation ends this end; disagreeing terms end both, with the same sentence.
-GreetingVerdict judge_greeting(const GreetingSelf& self, const RunId& run, std::uint32_t generation,
+GreetingResult judge_greeting(const GreetingSelf& self, const RunId& run, std::uint32_t generation,
                                const Hello& theirs);
 
 }  // namespace strait::net

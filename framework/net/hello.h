@@ -11,12 +11,12 @@
 
 namespace strait::net {
 
-// What an end says of itself when a path comes up: the payload of hello and welcome. Run and
+// How an end identifies itself when a path comes up: the payload of hello and welcome. Run and
 // generation are in every message's header.
 struct Hello {
   ProcessName name;
   std::uint64_t life = 0;       // random, made with the link; a restarted end has another one
-  std::uint64_t peer_life = 0;  // whom this end has been talking to; 0: nobody yet
+  std::uint64_t peer_life = 0;  // the peer's life that this end was connected to; 0: none yet
   std::uint64_t chunk_bytes = 0;
   Terms terms;
 };

@@ -11,7 +11,7 @@
 
 namespace strait::net {
 
-// What a report needs to say who waits for what since when.
+// What a stall report needs: which process waits for what, since when.
 struct LinkState {
   std::string name;                    // "boundary 0>1", as both ends call it
   std::string peer;                    // "stage 1.0 (127.0.0.1:40123)"
@@ -45,7 +45,7 @@ class Link {
   void send(Frame frame) { send_until(frame, std::chrono::steady_clock::time_point::max()); }
 
   // As send(), but gives up at the deadline (false), and the frame is still the caller's: so that
-  // who both sends and receives on one thread can make room for a peer that does the same.
+  // code that sends and receives on one thread can make room for a peer that does the same.
   virtual bool send_until(Frame& frame, std::chrono::steady_clock::time_point deadline) = 0;
 
   // Waits for the next frame. Frames that arrived before the link died are still delivered.

@@ -12,7 +12,7 @@
 namespace strait::net {
 namespace {
 
-// A frame goes in several chunks, so that the times of their confirmations tell how fast the path
+// A frame goes in several chunks, so that the times of their confirmations show how fast the path
 // is: each takes the path about so long.
 constexpr std::chrono::duration<double> kChunk{0.01};
 constexpr std::uint64_t kLeastChunk = std::uint64_t{32} << 10;
@@ -74,7 +74,7 @@ void LinkEnd::note_chunk(Time now, std::uint64_t payload) {
   }
 }
 
-void LinkEnd::tell_uplink() {
+void LinkEnd::report_to_uplink() {
   using Load = Uplink::Load;
   Load load = Load::none;
   if (protocol_.connected() && !protocol_.window().all_received()) {
@@ -100,7 +100,7 @@ bool LinkEnd::send_until(Frame& frame, Time deadline) {
       throw_if_dead();
     }
   }
-  // Nobody else sends here, so what room there is stays.
+  // This is the only sender, so the room that there is stays.
   const FrameHash hash = hash_frame(frame);
   {
     const MutexLock lock(mutex_);
@@ -192,7 +192,7 @@ void LinkEnd::arrived(Time now, const zmq::message_t& message) {
     } else {
       pace_.received(now, protocol_.window().received_place(), uplink_);
     }
-    tell_uplink();
+    report_to_uplink();
   }
   changed_.notify_all();
 }
@@ -202,7 +202,7 @@ void LinkEnd::tick(Time now) {
   {
     const MutexLock lock(mutex_);
     protocol_.tick(now);
-    tell_uplink();
+    report_to_uplink();
     died = protocol_.death().has_value();
   }
   if (died) changed_.notify_all();
@@ -220,7 +220,7 @@ void LinkEnd::close() {
   {
     const MutexLock lock(mutex_);
     protocol_.close();
-    tell_uplink();
+    report_to_uplink();
   }
   changed_.notify_all();
 }
@@ -236,7 +236,7 @@ bool LinkEnd::compose(Time now, zmq::message_t& message) {
   if (!next) return false;
   if (next->header.kind == MessageKind::chunk) {
     note_chunk(now, next->payload.size());
-    tell_uplink();
+    report_to_uplink();
   }
   const std::size_t size = kHeaderBytes + next->payload.size();
   LentBytes* lent = nullptr;

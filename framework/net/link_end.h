@@ -51,8 +51,8 @@ class LinkEnd : public Link {
   void measure(Time now) STRAIT_REQUIRES(mutex_);
   std::uint64_t chunk_limit(Time now) STRAIT_REQUIRES(mutex_);
   void note_chunk(Time now, std::uint64_t payload) STRAIT_REQUIRES(mutex_);
-  void tell_uplink() STRAIT_REQUIRES(mutex_);
-  // Runs a change of the protocol under the lock and wakes whoever waits for its outcome.
+  void report_to_uplink() STRAIT_REQUIRES(mutex_);
+  // Runs a change of the protocol under the lock and wakes the threads that wait for its outcome.
   template <typename Change>
   void change(Change&& change_protocol);
 

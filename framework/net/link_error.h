@@ -14,7 +14,7 @@ class LinkError : public std::runtime_error {
     refused,   // the two ends do not agree on what they are; names both values
     aborted,   // one side ended the link on purpose; carries its words
     fenced,    // this process belongs to an older generation
-    stranger,  // a peer could not prove who it is
+    stranger,  // a peer could not prove its identity
     unusable,  // an address cannot be bound or connected to
   };
 

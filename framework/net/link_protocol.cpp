@@ -90,7 +90,7 @@ void LinkProtocol::receive(Time now, std::span<const std::byte> message) {
                     header.kind == MessageKind::bye;
   if (ends) return accept_last_words(header, parsed.payload);
   if (death_) {
-    farewell_due_ = !peer_knows_;  // it has not heard yet
+    farewell_due_ = !peer_knows_;  // the peer does not know yet
     return;
   }
   if (header.kind == MessageKind::hello || header.kind == MessageKind::welcome) {
@@ -140,19 +140,19 @@ void LinkProtocol::accept_greeting(Time now, const MessageHeader& header,
     ++state_.rejected_chunks;
     return;
   }
-  const GreetingVerdict verdict = judge_greeting(
+  const GreetingResult outcome = judge_greeting(
       {hello_, options_.run, options_.generation, options_.link.name, options_.link.peer},
       header.run, header.generation, *theirs);
-  if (verdict.die) {
-    die(*verdict.die, MessageKind::refuse);
+  if (outcome.die) {
+    die(*outcome.die, MessageKind::refuse);
     // A newer generation is right and needs no word from us.
-    if (!verdict.tell_peer) peer_knows_ = true;
+    if (!outcome.refusal) peer_knows_ = true;
     return;
   }
-  if (verdict.tell_peer) {
+  if (outcome.refusal) {
     ++state_.rejected_chunks;
-    trouble_ = verdict.tell_peer->what();
-    return refuse(*verdict.tell_peer);
+    trouble_ = outcome.refusal->what();
+    return refuse(*outcome.refusal);
   }
   if (!sender_.acknowledge(header.received, header.taken)) {
     ++state_.rejected_chunks;
@@ -175,17 +175,17 @@ void LinkProtocol::accept_greeting(Time now, const MessageHeader& header,
 
 void LinkProtocol::accept_chunk(Time now, const MessageHeader& header,
                                 std::span<const std::byte> payload) {
-  using Verdict = ReceiveAssembly::Verdict;
-  const Verdict verdict = receiver_.accept(header, payload);
+  using Outcome = ReceiveAssembly::Outcome;
+  const Outcome outcome = receiver_.accept(header, payload);
   status_due_ = true;
-  if (verdict == Verdict::taken || verdict == Verdict::complete) {
+  if (outcome == Outcome::taken || outcome == Outcome::complete) {
     state_.last_data = now;
     return;
   }
   ++state_.rejected_chunks;
-  if (verdict == Verdict::repeated) return;
+  if (outcome == Outcome::repeated) return;
   ask_again(now);
-  if (verdict == Verdict::spoilt && receiver_.spoilt_in_a_row() >= kSpoiltLimit) {
+  if (outcome == Outcome::spoilt && receiver_.spoilt_in_a_row() >= kSpoiltLimit) {
     die(LinkError(Kind::lost,
                   fmt::format("{}: frame {} from {} came {} times with intact pieces and a wrong "
                               "hash of the whole; the memory of one of the two hosts is failing",
@@ -270,7 +270,7 @@ void LinkProtocol::give_up_if_due(Time now) {
     die(LinkError(trouble_.empty() ? Kind::lost : Kind::stranger, what), MessageKind::abort);
   } else if (agreed_ && quiet >= kSilence + link.hold) {
     die(LinkError(Kind::lost,
-                  fmt::format("{}: nothing heard from {} for {:.1f} s; gave up after holding the "
+                  fmt::format("{}: nothing received from {} for {:.1f} s; gave up after holding the "
                               "link for {:.0f} s",
                               link.name, peer(), seconds_of(quiet), seconds_of(link.hold))),
         MessageKind::abort);
@@ -343,8 +343,8 @@ LinkState LinkProtocol::state() const {
 }
 
 std::string LinkProtocol::peer() const {
-  const std::string who = options_.link.peer.describe();
-  return options_.place.empty() ? who : fmt::format("{} ({})", who, options_.place);
+  const std::string peer = options_.link.peer.describe();
+  return options_.place.empty() ? peer : fmt::format("{} ({})", peer, options_.place);
 }
 
 }  // namespace strait::net

@@ -21,12 +21,12 @@ inline constexpr std::chrono::milliseconds kStatusEvery{1000};
 inline constexpr std::chrono::milliseconds kSilence{3000};
 
 struct ProtocolOptions {
-  enum class Role : std::uint8_t { opener, answerer };  // who says hello first: the connecting side
+  enum class Role : std::uint8_t { opener, answerer };  // opener: the connecting side, which sends the first hello
   Role role = Role::opener;
   ProcessName name;
   RunId run;
   std::uint32_t generation = 1;
-  std::uint64_t life = 0;  // random and never 0: tells this end from its successor after a restart
+  std::uint64_t life = 0;  // random, never 0: distinguishes this end from its successor after a restart
   std::string place;       // where the peer is, for sentences: "127.0.0.1:4711"
   LinkOptions link;
 };
@@ -34,7 +34,7 @@ struct ProtocolOptions {
 // One end of a link as a pure state machine: time and messages in, messages and frames out. No
 // socket, no clock, no lock; the owner serialises all calls. The wire below may lose messages when
 // it is cut, and may repeat, reorder, damage and truncate them: what comes out stays exactly once
-// and in order. It must not forge them; proving who the peer is belongs to the transport.
+// and in order. It must not forge them; authenticating the peer belongs to the transport.
 class LinkProtocol {
  public:
   using Time = std::chrono::steady_clock::time_point;
@@ -46,7 +46,7 @@ class LinkProtocol {
   std::optional<Frame> take();
   const SendWindow& window() const { return sender_; }
   void abort(const LinkError& cause);
-  void close();  // the owner goes away; the peer is told with the last message
+  void close();  // the owner ends the link; the peer learns it from the last message
   const std::optional<LinkError>& death() const { return death_; }
 
   // The wire's side.
@@ -93,7 +93,7 @@ class LinkProtocol {
   bool agreed_ = false;   // there was a hello once
   bool greeted_ = false;  // ... on this path
   std::optional<LinkError> death_;
-  bool peer_knows_ = false;  // the peer ended the link, or is gone: nothing to tell
+  bool peer_knows_ = false;  // the peer ended the link or is gone: no message is owed
 
   // What is due to be sent, in the order of next_control().
   bool farewell_due_ = false;

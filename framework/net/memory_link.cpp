@@ -147,21 +147,21 @@ GreetingSelf self_of(const MemoryEnd& end) {
 // that would wait on for a better peer has no other to wait for here.
 void greet(const MemoryEnd& left, const MemoryEnd& right, std::array<Room::Side, 2>& sides) {
   const GreetingSelf opener = self_of(left);
-  GreetingVerdict verdict =
+  GreetingResult outcome =
       judge_greeting(self_of(right), opener.run, opener.generation, opener.hello);
-  if (verdict.agreed()) {
+  if (outcome.agreed()) {
     const GreetingSelf answerer = self_of(right);
-    verdict = judge_greeting(opener, answerer.run, answerer.generation, answerer.hello);
-    std::swap(verdict.tell_peer, verdict.die);
+    outcome = judge_greeting(opener, answerer.run, answerer.generation, answerer.hello);
+    std::swap(outcome.refusal, outcome.die);
   }
-  if (verdict.agreed()) return;
-  const auto nobody = [](const MemoryEnd& end) {
-    return LinkError(Kind::lost, fmt::format("{}: {} was turned away or left, and nobody else can "
+  if (outcome.agreed()) return;
+  const auto lost = [](const MemoryEnd& end) {
+    return LinkError(Kind::lost, fmt::format("{}: {} was refused or left, and no other process can "
                                              "come to a memory link",
                                              end.options.name, end.options.peer.describe()));
   };
-  sides[0].death = verdict.tell_peer ? *verdict.tell_peer : nobody(left);
-  sides[1].death = verdict.die ? *verdict.die : nobody(right);
+  sides[0].death = outcome.refusal ? *outcome.refusal : lost(left);
+  sides[1].death = outcome.die ? *outcome.die : lost(right);
 }
 
 }  // namespace

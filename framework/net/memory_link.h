@@ -10,7 +10,7 @@
 
 namespace strait::net {
 
-// Who one end of a memory link says it is; what a Node knows of itself on the wire.
+// The identity of one end of a memory link, as a Node has it on the wire.
 struct MemoryEnd {
   ProcessName name;
   RunId run;

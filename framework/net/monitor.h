@@ -21,7 +21,7 @@ class Monitor {
     down,          // a connection is gone
     not_let_in,    // the other side's gate refused our key, or ours refused theirs
     wrong_speech,  // the other side does not encrypt, or encrypts for another key
-    broken_off,    // the handshake ended without a reason being told
+    broken_off,    // the handshake ended without a reason
   };
   std::optional<Event> next();
 

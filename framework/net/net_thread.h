@@ -17,7 +17,7 @@
 namespace strait::net {
 
 // The one thread that owns every socket of a process, and the rounds it makes. Others hand in
-// orders; nobody else touches a carrier.
+// commands; no other thread touches a carrier.
 class NetThread {
  public:
   explicit NetThread(const NodeOptions& node);  // node outlives the thread

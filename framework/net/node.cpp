@@ -63,7 +63,7 @@ class NodeLink final : public LinkEnd {
 
 std::uint64_t random_life() {
   std::random_device device;
-  return (std::uint64_t{device()} << 32) | device() | 1;  // never 0, which means nobody
+  return (std::uint64_t{device()} << 32) | device() | 1;  // never 0, which means none
 }
 
 ProtocolOptions protocol_options(const NodeOptions& node, const LinkOptions& link,

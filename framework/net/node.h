@@ -33,7 +33,7 @@ struct BindAddress {
 };
 
 // A bound socket. Serves one expected peer (a data link) or many (the control plane): one Link
-// each. Whoever is not expected is turned away before a byte of theirs is read. Destroying it
+// each. An unexpected peer is refused before a byte of it is read. Destroying it
 // closes the port and ends its links; links may be destroyed before or after.
 class Listener {
  public:
@@ -42,19 +42,19 @@ class Listener {
   Listener& operator=(const Listener&) = delete;
   virtual ~Listener() = default;
 
-  virtual std::string endpoint() const = 0;  // "tcp://127.0.0.1:40123", to be told to the peers
+  virtual std::string endpoint() const = 0;  // "tcp://127.0.0.1:40123", for the peers
 
-  // The end of a link to options.peer, who may connect from now on. Does not wait for it: the first
+  // The end of a link to options.peer, which may connect from now on. Does not wait for it: the first
   // send or receive does. One link per peer and listener.
   virtual std::unique_ptr<Link> expect(const LinkOptions& options) = 0;
 };
 
 // All ZeroMQ of one process: the context, the one net thread that owns every socket, and the gate
-// that knows which keys belong to whom. Any thread may call; every call returns at once but for the
+// that maps keys to processes. Any thread may call; every call returns at once but for the
 // time the net thread needs to answer.
 //
 // Destroy links and listeners first. Destroying a link flushes nothing: call Link::flush before;
-// the peer is told that the link was closed. The destructor joins the net thread and takes at most
+// the peer receives that the link was closed. The destructor joins the net thread and takes at most
 // a second.
 class Node {
  public:
@@ -63,7 +63,7 @@ class Node {
   Node& operator=(const Node&) = delete;
   ~Node();
 
-  // LinkError::unusable names the ports that are taken and, where /proc tells, by whom.
+  // LinkError::unusable names the ports that are taken and, where /proc shows it, the processes.
   std::unique_ptr<Listener> listen(const BindAddress& address);
 
   // The other end of Listener::expect. options.peer_public_key proves the listener to us.

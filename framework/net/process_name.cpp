@@ -8,7 +8,7 @@ namespace strait::net {
 namespace {
 
 constexpr std::string_view kCoordinatorText = "coordinator";
-constexpr std::string_view kKeeperText = "keeper.";
+constexpr std::string_view kHostAgentText = "keeper.";
 
 std::optional<std::uint32_t> parse_index(std::string_view digits) {
   std::uint32_t index = 0;
@@ -22,21 +22,21 @@ std::optional<std::uint32_t> parse_index(std::string_view digits) {
 
 std::string ProcessName::text() const {
   if (*this == coordinator()) return std::string(kCoordinatorText);
-  if (is_keeper()) return fmt::format("{}{}", kKeeperText, replica);
+  if (is_host_agent()) return fmt::format("{}{}", kHostAgentText, replica);
   return fmt::format("{}.{}", stage, replica);
 }
 
 std::string ProcessName::describe() const {
   if (*this == coordinator()) return "the coordinator";
-  if (is_keeper()) return fmt::format("keeper {}", replica);
+  if (is_host_agent()) return fmt::format("host agent {}", replica);
   return fmt::format("stage {}.{}", stage, replica);
 }
 
 std::optional<ProcessName> ProcessName::parse(std::string_view text) {
   if (text == kCoordinatorText) return coordinator();
-  if (text.starts_with(kKeeperText)) {
-    const auto index = parse_index(text.substr(kKeeperText.size()));
-    return index ? std::optional(keeper(*index)) : std::nullopt;
+  if (text.starts_with(kHostAgentText)) {
+    const auto index = parse_index(text.substr(kHostAgentText.size()));
+    return index ? std::optional(host_agent(*index)) : std::nullopt;
   }
   const std::size_t dot = text.find('.');
   if (dot == std::string_view::npos) return std::nullopt;

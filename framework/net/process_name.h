@@ -9,7 +9,7 @@
 
 namespace strait::net {
 
-// Who a process is in its run: (stage, replica), the one coordinator, or one of its keepers, which
+// The name of a process in its run: (stage, replica), the coordinator, or a host agent, which
 // start processes elsewhere. Never a rank.
 struct ProcessName {
   std::uint32_t stage = 0;
@@ -20,10 +20,10 @@ struct ProcessName {
     return {kNone, kNone};
   }
 
-  static constexpr ProcessName keeper(std::uint32_t index) {
+  static constexpr ProcessName host_agent(std::uint32_t index) {
     return {std::numeric_limits<std::uint32_t>::max() - 1, index};
   }
-  bool is_keeper() const { return stage == keeper(0).stage; }
+  bool is_host_agent() const { return stage == host_agent(0).stage; }
 
   std::string text() const;      // "1.0", "coordinator", "keeper.2": in keys, ids and file names
   std::string describe() const;  // "stage 1.0", "the coordinator": in sentences

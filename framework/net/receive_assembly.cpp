@@ -12,14 +12,14 @@ constexpr std::uint64_t kTrustedBytes = std::uint64_t{64} << 20;
 
 }  // namespace
 
-ReceiveAssembly::Verdict ReceiveAssembly::accept(const MessageHeader& header,
+ReceiveAssembly::Outcome ReceiveAssembly::accept(const MessageHeader& header,
                                                  std::span<const std::byte> payload) {
   seen_attempt_ = std::max(seen_attempt_, header.attempt);
-  if (header.position < expected_) return Verdict::repeated;
+  if (header.position < expected_) return Outcome::repeated;
   if (header.position > expected_) {
-    if (header.attempt < asked_attempt_ || waits_for_attempt()) return Verdict::repeated;
+    if (header.attempt < asked_attempt_ || waits_for_attempt()) return Outcome::repeated;
     ask_again();
-    return Verdict::gap;
+    return Outcome::gap;
   }
   if (expected_.offset == 0) {
     length_ = header.frame_length;
@@ -31,25 +31,25 @@ ReceiveAssembly::Verdict ReceiveAssembly::accept(const MessageHeader& header,
     expected_.offset = 0;
     ++spoilt_;
     ask_again();
-    return Verdict::spoilt;
+    return Outcome::spoilt;
   }
   arriving_.insert(arriving_.end(), payload.begin(), payload.end());
   expected_.offset += payload.size();
-  return expected_.offset < length_ ? Verdict::taken : finish_frame();
+  return expected_.offset < length_ ? Outcome::taken : finish_frame();
 }
 
-ReceiveAssembly::Verdict ReceiveAssembly::finish_frame() {
+ReceiveAssembly::Outcome ReceiveAssembly::finish_frame() {
   expected_.offset = 0;
   if (hash_frame(arriving_) != hash_) {
     ++spoilt_;
     ask_again();
-    return Verdict::spoilt;
+    return Outcome::spoilt;
   }
   spoilt_ = 0;
   ++expected_.sequence;
   ready_.push_back(std::move(arriving_));
   arriving_ = Frame();
-  return Verdict::complete;
+  return Outcome::complete;
 }
 
 void ReceiveAssembly::note_cursor(Position cursor, std::uint32_t attempt) {

@@ -18,19 +18,19 @@ namespace strait::net {
 // further request, so that late ones start no storm of resends.
 class ReceiveAssembly {
  public:
-  enum class Verdict : std::uint8_t {
+  enum class Outcome : std::uint8_t {
     taken,     // the next bytes of the frame
     complete,  // ... and its last
     repeated,  // known already, or of an older attempt
     gap,       // something before it is missing: it was dropped, ask_again() was called
     spoilt,    // the frame's hash is wrong: all of it is asked for again
   };
-  Verdict accept(const MessageHeader& header, std::span<const std::byte> payload);
+  Outcome accept(const MessageHeader& header, std::span<const std::byte> payload);
 
-  // The peer says that it has sent everything before `cursor` in this attempt.
+  // By the peer's claim it has sent everything before `cursor` in this attempt.
   void note_cursor(Position cursor, std::uint32_t attempt);
 
-  // Starts a new attempt; the caller tells the peer with asked_attempt() and expected().
+  // Starts a new attempt; the caller sends asked_attempt() and expected() to the peer.
   void ask_again() { asked_attempt_ = std::max(asked_attempt_, seen_attempt_) + 1; }
   bool waits_for_attempt() const { return asked_attempt_ > seen_attempt_; }
   std::uint32_t asked_attempt() const { return asked_attempt_; }
@@ -44,7 +44,7 @@ class ReceiveAssembly {
   std::uint32_t spoilt_in_a_row() const { return spoilt_; }
 
  private:
-  Verdict finish_frame();
+  Outcome finish_frame();
 
   Position expected_;
   std::uint64_t length_ = 0;  // of the frame that is arriving, once its first chunk is here

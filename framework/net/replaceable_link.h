@@ -7,14 +7,14 @@
 
 namespace strait::net {
 
-// A link to a peer that may end and come back as another process: whoever holds this keeps it, and
-// what is behind it is replaced. While nothing is there its calls fail as those of a link whose
+// A link to a peer that may end and return as another process: the object stays, and the link
+// behind it is replaced. While there is none, calls fail as those of a link whose
 // peer is lost.
 //
 // Threads: as for any link; replace() may be called by any.
 class ReplaceableLink final : public Link {
  public:
-  // `name` and `peer` as in LinkState, for as long as nobody is there. `link` may be null.
+  // `name` and `peer` as in LinkState, while there is no link. `link` may be null.
   ReplaceableLink(std::string name, std::string peer, std::unique_ptr<Link> link);
 
   // The link so far is aborted: calls that wait on it end by that. Sums of bytes go on.
@@ -28,7 +28,7 @@ class ReplaceableLink final : public Link {
   LinkState state() const override STRAIT_EXCLUDES(mutex_);
 
  private:
-  std::shared_ptr<Link> there() const STRAIT_EXCLUDES(mutex_);  // LinkError lost: nobody
+  std::shared_ptr<Link> there() const STRAIT_EXCLUDES(mutex_);  // LinkError lost: none
 
   mutable Mutex mutex_;
   LinkState before_ STRAIT_GUARDED_BY(mutex_);  // names, and what earlier links have carried

@@ -132,7 +132,7 @@ void RouterCarrier::follow_events() {
     if (*event == Monitor::Event::up || *event == Monitor::Event::down) continue;
     ++failures_;
     const std::string words =
-        fmt::format("{} callers at {} could not prove who they are", failures_, endpoint_.place());
+        fmt::format("{} connections at {} failed authentication", failures_, endpoint_.place());
     for (Place& place : places_) place.end->note_trouble(words);
     if (failures_ == 1) node_.on_event(words);
   }

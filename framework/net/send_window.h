@@ -34,7 +34,7 @@ class SendWindow {
   bool has_piece() const { return cursor_.sequence < first_ + frames_.size(); }
   Piece next_piece(std::uint64_t limit = kMaxChunkBytes);  // limit: for the payload, not 0
 
-  // What the peer says it has received and taken. False: it claims what was never sent, and nothing
+  // What the peer claims to have received and taken. False: it claims what was never sent, and nothing
   // was changed.
   bool acknowledge(Position received, std::uint64_t taken);
 
@@ -42,7 +42,7 @@ class SendWindow {
   // False: nothing to do.
   bool rewind(Position received, std::uint32_t attempt);
 
-  // The peer's chunks are never larger than what it said in its hello.
+  // The peer's chunks are never larger than its hello announced.
   void limit_chunk(std::uint64_t chunk_bytes);
 
   Position cursor() const { return cursor_; }

@@ -29,8 +29,8 @@ void apply_link_settings(zmq::socket_t& socket, const std::string& host) {
   socket.set(opt::linger, 0);
   socket.set(opt::immediate, false);
   // No heartbeats of libzmq's: version 4.3.4 aborts the process when one falls due on a connection
-  // that broke while nobody took what it brought, as a closed socket does not. The link's own sign
-  // of life shows who is silent, and the kernel gives up a connection that confirms nothing.
+  // that broke while its data was not read, as a closed socket does not. The link's own heartbeats
+  // show a silent peer, and the kernel gives up a connection that confirms nothing.
   socket.set(opt::tcp_keepalive, 1);
   socket.set(opt::tcp_keepalive_idle, 10);
   socket.set(opt::tcp_keepalive_intvl, 5);
@@ -50,7 +50,7 @@ void serve_curve(zmq::socket_t& socket, const CurveKeyPair& keys, const std::str
   socket.set(opt::curve_server, true);
   socket.set(opt::curve_secretkey, keys.secret_key);
   socket.set(opt::zap_domain, domain);
-  // Without a domain and a gate CURVE encrypts for everybody who knows the public key.
+  // Without a domain and a gate CURVE accepts every peer that knows the public key.
   const int enforce = 1;
   if (zmq_setsockopt(socket.handle(), kZapEnforceDomain, &enforce, sizeof enforce) != 0) {
     throw zmq::error_t();

@@ -11,7 +11,7 @@ namespace strait::net {
 // What every socket of a link is set to; the reasons are in the source.
 void apply_link_settings(zmq::socket_t& socket, const std::string& host);
 
-// This socket is the side that keys are proven to: it answers only whom the gate lets in.
+// The CURVE server side: it accepts only the keys that the gate allows.
 void serve_curve(zmq::socket_t& socket, const CurveKeyPair& keys, const std::string& domain);
 // This socket proves itself with `keys`, and the server must hold `server_key`.
 void call_with_curve(zmq::socket_t& socket, const CurveKeyPair& keys,

@@ -16,7 +16,7 @@ double megabytes(std::uint64_t bytes) { return static_cast<double>(bytes) / 1e6;
 
 std::string stall_report(const Wait& wait, const LinkState& link,
                          std::chrono::steady_clock::time_point now) {
-  std::string text = fmt::format("{} waits {} for {} from {}: ", wait.who,
+  std::string text = fmt::format("{} waits {} for {} from {}: ", wait.process,
                                  duration_text(now - wait.since), wait.what, link.peer);
   if (link.awaited_bytes > 0) {
     text += fmt::format("{:.1f} of {:.1f} MB received", megabytes(link.awaited_received),

@@ -7,9 +7,9 @@
 
 namespace strait::net {
 
-// What somebody has been waiting for, in words that fit into the sentence.
+// A wait, worded to fit into the report's sentence.
 struct Wait {
-  std::string who;   // "stage 2.0"
+  std::string process;   // "stage 2.0"
   std::string what;  // "forward of micro-batch 7"
   std::chrono::steady_clock::time_point since;
 };

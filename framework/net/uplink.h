@@ -7,7 +7,7 @@
 
 namespace strait::net {
 
-// What the links of one process have for the uplink they share: foreground links say what they
+// The uplink that the links of one process share: foreground links report what they
 // have, background links ask before they put a chunk on the wire. Belongs to the net thread. Pure:
 // no clock, no lock.
 class Uplink {

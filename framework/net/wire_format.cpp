@@ -18,7 +18,7 @@ std::uint32_t check_of(std::span<const std::byte> message) {
   return static_cast<std::uint32_t>(XXH3_64bits(covered.data(), covered.size()));
 }
 
-// Lengths that no honest sender writes, whatever the check says.
+// Lengths that no correct sender writes, even when the check matches.
 bool is_lying(const MessageHeader& header) {
   const std::uint64_t length = header.payload_length;
   switch (header.kind) {

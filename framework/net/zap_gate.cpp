@@ -64,7 +64,7 @@ void ZapGate::turn() {
     const auto found = allowed_.find(key);
     const bool enters = found != allowed_.end() && request[kDomainPart].to_string_view() == domain_;
     if (!enters) {
-      on_event_(fmt::format("turned away: a process at {} with a key that nobody here expects",
+      on_event_(fmt::format("refused: a process at {} with an unknown key",
                             request[kAddressPart].to_string()));
     }
     const std::string name = enters ? found->second.name.text() : "";

@@ -11,7 +11,7 @@
 
 namespace strait::net {
 
-// Who may come in: the ZeroMQ authentication handler (RFC 27) of one context, an allow-list from
+// Access control: the ZeroMQ authentication handler (RFC 27) of one context, an allow-list from
 // public key to process name. What it lets in carries that name as its user id, on every message.
 // Lives on the net thread, and must be there before the first socket binds.
 class ZapGate {
@@ -22,7 +22,7 @@ class ZapGate {
   void allow(const std::string& public_key, const ProcessName& name);
   void forget(const std::string& public_key);  // as often as allowed
 
-  void turn();  // answers who is asking
+  void turn();  // answers pending requests
   zmq::socket_t& requests() { return requests_; }
 
  private:

@@ -94,7 +94,7 @@ TEST_F(NodeTest, UnknownKeyDeliversNothingAndDoesNotDisturbTheRealPeer) {
     EXPECT_EQ(error.kind(), Kind::stranger);
     EXPECT_THAT(error.what(), HasSubstr("does not know our key"));
   }
-  EXPECT_THAT(events_so_far(), testing::Contains(HasSubstr("turned away: a process at 127.0.0.1")));
+  EXPECT_THAT(events_so_far(), testing::Contains(HasSubstr("refused: a process at 127.0.0.1")));
   EXPECT_FALSE(right->state().connected);
 
   Node node(named(kLeft, left_keys));
@@ -155,7 +155,7 @@ TEST_F(NodeTest, PeerThatCallsBeforeItIsExpectedComesInLater) {
   const auto left =
       node.connect(listener->endpoint(), link_options({}, kRight, right_keys.public_key));
   left->send(numbered_frame(1, 10));
-  while (events_so_far().empty()) std::this_thread::yield();  // it was turned away at least once
+  while (events_so_far().empty()) std::this_thread::yield();  // it was refused at least once
   const auto right = expect_left();
   EXPECT_EQ(right->receive(), numbered_frame(1, 10));
 }
@@ -212,7 +212,7 @@ TEST_F(NodeTest, PathThatSwallowsEverythingIsNoticedAndTheLinkIsLost) {
   const LinkError error = death_of(*right);
   EXPECT_EQ(error.kind(), Kind::lost);
   EXPECT_THAT(error.what(),
-              HasSubstr("boundary 0>1: nothing heard from stage 0.0 (127.0.0.1) for"));
+              HasSubstr("boundary 0>1: nothing received from stage 0.0 (127.0.0.1) for"));
   EXPECT_EQ(death_of(*left).kind(), Kind::lost);
 }
 
