@@ -20,8 +20,7 @@ static_assert(std::endian::native == std::endian::little,
 // Numbers, enumerations and structs of them without padding.
 template <class Value>
 concept PlainBytes = std::is_trivially_copyable_v<Value> &&
-                     (std::has_unique_object_representations_v<Value> ||
-                      std::is_floating_point_v<Value>);
+    (std::has_unique_object_representations_v<Value> || std::is_floating_point_v<Value>);
 
 // Appends to any vector of bytes, whatever its allocator.
 template <class Bytes, PlainBytes Value>

@@ -152,15 +152,15 @@ void BackgroundPace::end_search_if_known(Time now, const UnderWay& newest, const
 }
 
 // What was sent behind a gap was confirmed a round trip later at the earliest, so that the time
-// from the gap makes a long path look narrow, and a sender that trusts it sends less and less. Between
-// confirmations it does not count.
+// from the gap makes a long path look narrow, and a sender that trusts it sends less and less.
+// Between confirmations it does not count.
 void BackgroundPace::measure(Time now, const UnderWay& newest) {
   const bool gap_between = newest.confirmed.at < behind_gap_.at;
   const bool soon = gap_between && now - behind_gap_.at < 2 * kQueue;
   const Confirmed& from = gap_between && !soon ? behind_gap_ : newest.confirmed;
   if (from.foreground_bytes != newest.foreground_bytes) return;
-  // Confirmations may come in a bunch, and then claim more than the path carried since the last one:
-  // it cannot have carried faster than we sent.
+  // Confirmations may come in a bunch, and then claim more than the path carried since the last
+  // one: it cannot have carried faster than we sent.
   const Seconds taken = std::max(now - from.at, newest.sent_at - from.sent_at);
   if (taken.count() <= 0) return;
   const double rate = static_cast<double>(confirmed_.bytes - from.bytes) / taken.count();

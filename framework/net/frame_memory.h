@@ -23,8 +23,8 @@ class FrameMemory {
   static std::size_t kept_bytes();
 };
 
-// Makes a vector of bytes use it. Bytes that resize() adds are uninitialized: code that makes a frame
-// larger writes them.
+// Makes a vector of bytes use it. Bytes that resize() adds are uninitialized: code that makes a
+// frame larger writes them.
 template <class Byte>
 class FrameAllocator {
   static_assert(std::is_same_v<Byte, std::byte>, "frames are bytes");

@@ -5,7 +5,7 @@
 namespace strait::net {
 
 GreetingResult judge_greeting(const GreetingSelf& self, const RunId& run, std::uint32_t generation,
-                               const Hello& theirs) {
+                              const Hello& theirs) {
   using Kind = LinkError::Kind;
   const std::string us = self.hello.name.describe();
   const std::string them = theirs.name.describe();

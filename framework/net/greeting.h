@@ -22,13 +22,13 @@ struct GreetingSelf {
 // What one end makes of the other's hello. Nothing set: they agree.
 struct GreetingResult {
   std::optional<LinkError> refusal;  // sent to the peer
-  std::optional<LinkError> die;        // ends this end too
+  std::optional<LinkError> die;      // ends this end too
   bool agreed() const { return !refusal && !die; }
 };
 
 // Pure. An older generation and a foreign run are refused and this end waits on for the right
 // peer; a newer generation ends this end; disagreeing terms end both, with the same sentence.
 GreetingResult judge_greeting(const GreetingSelf& self, const RunId& run, std::uint32_t generation,
-                               const Hello& theirs);
+                              const Hello& theirs);
 
 }  // namespace strait::net

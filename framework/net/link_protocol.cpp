@@ -269,10 +269,11 @@ void LinkProtocol::give_up_if_due(Time now) {
         seconds_of(link.connect_limit), trouble_.empty() ? "; is it running?" : ": " + trouble_);
     die(LinkError(trouble_.empty() ? Kind::lost : Kind::stranger, what), MessageKind::abort);
   } else if (agreed_ && quiet >= kSilence + link.hold) {
-    die(LinkError(Kind::lost,
-                  fmt::format("{}: nothing received from {} for {:.1f} s; gave up after holding the "
-                              "link for {:.0f} s",
-                              link.name, peer(), seconds_of(quiet), seconds_of(link.hold))),
+    die(LinkError(
+            Kind::lost,
+            fmt::format("{}: nothing received from {} for {:.1f} s; gave up after holding the "
+                        "link for {:.0f} s",
+                        link.name, peer(), seconds_of(quiet), seconds_of(link.hold))),
         MessageKind::abort);
   }
 }

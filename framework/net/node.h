@@ -44,8 +44,8 @@ class Listener {
 
   virtual std::string endpoint() const = 0;  // "tcp://127.0.0.1:40123", for the peers
 
-  // The end of a link to options.peer, which may connect from now on. Does not wait for it: the first
-  // send or receive does. One link per peer and listener.
+  // The end of a link to options.peer, which may connect from now on. Does not wait for it: the
+  // first send or receive does. One link per peer and listener.
   virtual std::unique_ptr<Link> expect(const LinkOptions& options) = 0;
 };
 

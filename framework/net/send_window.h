@@ -34,8 +34,8 @@ class SendWindow {
   bool has_piece() const { return cursor_.sequence < first_ + frames_.size(); }
   Piece next_piece(std::uint64_t limit = kMaxChunkBytes);  // limit: for the payload, not 0
 
-  // What the peer claims to have received and taken. False: it claims what was never sent, and nothing
-  // was changed.
+  // What the peer claims to have received and taken. False: it claims what was never sent, and
+  // nothing was changed.
   bool acknowledge(Position received, std::uint64_t taken);
 
   // The peer asks for everything from `received` on, as a new attempt; an old request is ignored.

@@ -9,8 +9,8 @@ namespace strait::net {
 
 // A wait, worded to fit into the report's sentence.
 struct Wait {
-  std::string process;   // "stage 2.0"
-  std::string what;  // "forward of micro-batch 7"
+  std::string process;  // "stage 2.0"
+  std::string what;     // "forward of micro-batch 7"
   std::chrono::steady_clock::time_point since;
 };
 

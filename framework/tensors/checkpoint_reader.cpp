@@ -33,9 +33,10 @@ const store::TensorInfo* CheckpointReader::find(const std::string& name) const {
 at::Tensor CheckpointReader::read(const std::string& name) const {
   const auto found = where_.find(name);
   if (found == where_.end()) {
-    throw store::StoreError(store::StoreError::Kind::mismatch,
-                     fmt::format("checkpoint {} holds no tensor \"{}\"; its model is another one",
-                                 path_.string(), name));
+    throw store::StoreError(
+        store::StoreError::Kind::mismatch,
+        fmt::format("checkpoint {} holds no tensor \"{}\"; its model is another one",
+                    path_.string(), name));
   }
   return found->second->read(name);
 }

@@ -22,9 +22,9 @@ class CheckpointReader {
                             store::Verify verify = store::Verify::hashes);
 
   const store::Manifest& manifest() const { return manifest_; }
-  std::vector<std::string> names() const;                 // sorted
+  std::vector<std::string> names() const;                        // sorted
   const store::TensorInfo* find(const std::string& name) const;  // null: in no shard
-  at::Tensor read(const std::string& name) const;         // store::StoreError mismatch: in no shard
+  at::Tensor read(const std::string& name) const;  // store::StoreError mismatch: in no shard
 
   // One process's own shard; null when the checkpoint has none of that name.
   const SafetensorsReader* shard(const std::string& name) const;

@@ -27,16 +27,18 @@ std::uint64_t header_length(const store::InputFile& file) {
   file.read(0, bytes);
   const auto length = std::bit_cast<std::uint64_t>(bytes);
   if (length > store::SafetensorsHeader::kMaximumBytes) {
-    throw store::StoreError(store::StoreError::Kind::bad_input,
-                     fmt::format("{}: its header claims {} bytes, at most {} are allowed; is it a "
-                                 "safetensors file?",
-                                 name, length, store::SafetensorsHeader::kMaximumBytes));
+    throw store::StoreError(
+        store::StoreError::Kind::bad_input,
+        fmt::format("{}: its header claims {} bytes, at most {} are allowed; is it a "
+                    "safetensors file?",
+                    name, length, store::SafetensorsHeader::kMaximumBytes));
   }
   if (length > file.size() - kLengthBytes) {
-    throw store::StoreError(store::StoreError::Kind::bad_input,
-                     fmt::format("{}: its header claims {} bytes, but only {} follow: the file is "
-                                 "cut short",
-                                 name, length, file.size() - kLengthBytes));
+    throw store::StoreError(
+        store::StoreError::Kind::bad_input,
+        fmt::format("{}: its header claims {} bytes, but only {} follow: the file is "
+                    "cut short",
+                    name, length, file.size() - kLengthBytes));
   }
   return length;
 }
@@ -87,7 +89,7 @@ const store::TensorInfo& SafetensorsReader::info(const std::string& name) const 
   const store::TensorInfo* found = find(name);
   if (found == nullptr) {
     throw store::StoreError(store::StoreError::Kind::bad_input,
-                     fmt::format("{}: it holds no tensor \"{}\"", path().string(), name));
+                            fmt::format("{}: it holds no tensor \"{}\"", path().string(), name));
   }
   return *found;
 }
@@ -108,9 +110,10 @@ void SafetensorsReader::read(const store::TensorInfo& info, std::span<std::byte>
   // Any other byte in a bool is undefined behaviour for whoever computes with it.
   if (info.dtype == store::Dtype::boolean &&
       std::any_of(bytes.begin(), bytes.end(), [](std::byte b) { return b > std::byte{1}; })) {
-    throw store::StoreError(store::StoreError::Kind::bad_input,
-                     fmt::format("{}: tensor \"{}\" is BOOL but holds bytes other than 0 and 1",
-                                 path().string(), info.name));
+    throw store::StoreError(
+        store::StoreError::Kind::bad_input,
+        fmt::format("{}: tensor \"{}\" is BOOL but holds bytes other than 0 and 1", path().string(),
+                    info.name));
   }
 }
 

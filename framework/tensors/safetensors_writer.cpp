@@ -65,8 +65,8 @@ void check_names(const std::vector<const NamedTensor*>& tensors) {
 }  // namespace
 
 store::FileSummary write_safetensors(const std::filesystem::path& path,
-                              std::span<const NamedTensor> tensors,
-                              const std::map<std::string, std::string>& metadata) {
+                                     std::span<const NamedTensor> tensors,
+                                     const std::map<std::string, std::string>& metadata) {
   std::vector<const NamedTensor*> order;
   for (const NamedTensor& named : tensors) order.push_back(&named);
   check_names(order);

@@ -22,7 +22,7 @@ struct NamedTensor {
 // twice, or an element type that the format lacks, is a broken invariant of the caller
 // (std::invalid_argument).
 store::FileSummary write_safetensors(const std::filesystem::path& path,
-                              std::span<const NamedTensor> tensors,
-                              const std::map<std::string, std::string>& metadata = {});
+                                     std::span<const NamedTensor> tensors,
+                                     const std::map<std::string, std::string>& metadata = {});
 
 }  // namespace strait::tensors

@@ -9,12 +9,13 @@
 namespace strait::tensors {
 
 store::ShardFile write_shard(const std::filesystem::path& checkpoint, const std::string& name,
-                      std::span<const NamedTensor> tensors,
-                      const std::map<std::string, std::string>& metadata) {
+                             std::span<const NamedTensor> tensors,
+                             const std::map<std::string, std::string>& metadata) {
   if (store::is_committed(checkpoint)) {
-    throw store::StoreError(store::StoreError::Kind::busy,
-                     fmt::format("checkpoint {} is complete already; it is never written into",
-                                 checkpoint.string()));
+    throw store::StoreError(
+        store::StoreError::Kind::busy,
+        fmt::format("checkpoint {} is complete already; it is never written into",
+                    checkpoint.string()));
   }
   store::make_directory(checkpoint);
   const store::FileSummary summary = write_safetensors(checkpoint / name, tensors, metadata);

@@ -7,9 +7,9 @@
 #include <stdexcept>
 #include <utility>
 
+#include "framework/store/store_error.h"
 #include "framework/tensors/safetensors_reader.h"
 #include "framework/tensors/safetensors_writer.h"
-#include "framework/store/store_error.h"
 
 namespace strait::tensors {
 namespace {
@@ -19,15 +19,16 @@ namespace {
 }
 
 template <typename T>
-std::vector<T> read_table(const SafetensorsReader& reader, const std::string& tensor, store::Dtype dtype,
-                          const std::vector<std::int64_t>& shape) {
+std::vector<T> read_table(const SafetensorsReader& reader, const std::string& tensor,
+                          store::Dtype dtype, const std::vector<std::int64_t>& shape) {
   const store::TensorInfo& info = reader.info(tensor);
   if (info.dtype != dtype || info.shape != shape) {
     store::TensorInfo wanted = info;
     wanted.dtype = dtype;
     wanted.shape = shape;
-    refuse_tokens(reader.path().string(), fmt::format("tensor \"{}\" is {}, expected {}", tensor,
-                                                      store::describe(info), store::describe(wanted)));
+    refuse_tokens(reader.path().string(),
+                  fmt::format("tensor \"{}\" is {}, expected {}", tensor, store::describe(info),
+                              store::describe(wanted)));
   }
   std::vector<T> values(info.bytes() / sizeof(T));
   reader.read(info, std::as_writable_bytes(std::span(values)));
@@ -163,7 +164,7 @@ std::int64_t TokenFile::targets(store::SampleId sample) const {
 }
 
 store::FileSummary write_token_file(const std::filesystem::path& path, const store::TokenRows& rows,
-                             const std::map<std::string, std::string>& metadata) {
+                                    const std::map<std::string, std::string>& metadata) {
   const auto table = [&rows](auto& values, at::ScalarType type) {
     // from_blob wants a pointer it may write through; nobody writes.
     return at::from_blob(const_cast<void*>(static_cast<const void*>(values.data())),

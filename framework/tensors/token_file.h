@@ -37,8 +37,9 @@ class TokenFile {
   std::span<const std::uint8_t> loss_mask(store::SampleId sample) const;
   std::span<const std::int32_t> documents(store::SampleId sample) const;
 
-  std::int64_t length(store::SampleId sample) const;                         // without the padding
-  std::vector<std::int64_t> document_lengths(store::SampleId sample) const;  // their sum is length()
+  std::int64_t length(store::SampleId sample) const;  // without the padding
+  std::vector<std::int64_t> document_lengths(
+      store::SampleId sample) const;  // their sum is length()
 
   // How many tokens of the row count in the loss: masked in, not padding, and not the first of
   // their document, because nothing stands before that one.
@@ -55,6 +56,6 @@ class TokenFile {
 };
 
 store::FileSummary write_token_file(const std::filesystem::path& path, const store::TokenRows& rows,
-                             const std::map<std::string, std::string>& metadata = {});
+                                    const std::map<std::string, std::string>& metadata = {});
 
 }  // namespace strait::tensors

@@ -62,15 +62,16 @@ void read_before(int input, char* to, std::size_t size, Clock::time_point deadli
     pollfd waited{input, POLLIN, 0};
     if (left.count() <= 0) {
       throw base::UserError(base::ExitCode::stalled,
-                      fmt::format("the launcher sent no job within {} s after the greeting",
-                                  std::chrono::seconds(kJobLimit).count()));
+                            fmt::format("the launcher sent no job within {} s after the greeting",
+                                        std::chrono::seconds(kJobLimit).count()));
     }
     ::poll(&waited, 1, static_cast<int>(std::min<std::int64_t>(left.count(), INT_MAX)));
     if (waited.revents == 0) continue;
     const ssize_t got = ::read(input, to, size);
     if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
     if (got <= 0) {
-      throw base::UserError(base::ExitCode::peer_lost, "the launcher disconnected before it sent a job");
+      throw base::UserError(base::ExitCode::peer_lost,
+                            "the launcher disconnected before it sent a job");
     }
     to += got;
     size -= static_cast<std::size_t>(got);
@@ -85,9 +86,10 @@ std::string read_request(int input) {
   std::uint32_t size = 0;
   std::memcpy(&size, prefix.data(), prefix.size());
   if (size > kLargestJob) {
-    throw base::UserError(base::ExitCode::mismatch, fmt::format("a job of {} bytes was announced; at most {} "
-                                                    "are possible",
-                                                    size, kLargestJob));
+    throw base::UserError(base::ExitCode::mismatch,
+                          fmt::format("a job of {} bytes was announced; at most {} "
+                                      "are possible",
+                                      size, kLargestJob));
   }
   std::string text(size, '\0');
   read_before(input, text.data(), text.size(), deadline);
@@ -123,7 +125,7 @@ store::FileDescriptor open_agent_log(const hosts::AgentJob& job) {
       ::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0644));
   if (!log.open()) {
     throw base::UserError(base::ExitCode::storage_io,
-                    fmt::format("cannot write {}: {}", file.string(), std::strerror(errno)));
+                          fmt::format("cannot write {}: {}", file.string(), std::strerror(errno)));
   }
   return log;
 }
@@ -159,8 +161,10 @@ void stay_for(int input) {
 // Whether stages could start here: they need libraries that this program does not.
 void check_stage_program(hosts::HostInspection& look) {
   if (!look.objection.empty()) return;
-  const process::ProgramAnswer answer = process::run_program({stage_program_here(), "--check"}, kLoadLimit);
-  if (answer.succeeded() && answer.out == fmt::format("strait-stage {}\n", base::build_id())) return;
+  const process::ProgramAnswer answer =
+      process::run_program({stage_program_here(), "--check"}, kLoadLimit);
+  if (answer.succeeded() && answer.out == fmt::format("strait-stage {}\n", base::build_id()))
+    return;
   look.objection = fmt::format(
       "what stages need cannot be loaded there ({}); bring this build there with: strait install "
       "--hosts RECIPE",
@@ -180,7 +184,8 @@ base::ExitCode serve_ssh_request(int input, int output) {
   store::FileDescriptor log = open_agent_log(job);
   const int agent = ::fork();
   if (agent < 0) {
-    throw base::UserError(base::ExitCode::internal, fmt::format("cannot fork: {}", std::strerror(errno)));
+    throw base::UserError(base::ExitCode::internal,
+                          fmt::format("cannot fork: {}", std::strerror(errno)));
   }
   if (agent == 0) {
     leave_session(log);
@@ -215,10 +220,11 @@ std::string token_text(const std::string& token) {
     return base::read_all(STDIN_FILENO, "the run token on stdin", kMostToken, kTokenLimit);
   const store::FileDescriptor file(::open(token.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file.open()) {
-    throw base::UserError(base::ExitCode::bad_input,
-                    fmt::format("cannot read the run token {}: {}; strait run writes one for each "
-                                "host while it waits for them",
-                                token, std::strerror(errno)));
+    throw base::UserError(
+        base::ExitCode::bad_input,
+        fmt::format("cannot read the run token {}: {}; strait run writes one for each "
+                    "host while it waits for them",
+                    token, std::strerror(errno)));
   }
   return base::read_all(file.number(), "the run token " + token, kMostToken, kTokenLimit);
 }
@@ -229,10 +235,11 @@ base::ExitCode run_agent_from_token(const std::string& token) {
   try {
     const hosts::AgentJob job = hosts::parse_agent_job(token_text(token));
     if (job.build != base::build_id()) {
-      throw base::UserError(base::ExitCode::mismatch,
-                      fmt::format("the run token is of build {}, but this is build {}; install the "
-                                  "launcher's build here",
-                                  job.build, base::build_id()));
+      throw base::UserError(
+          base::ExitCode::mismatch,
+          fmt::format("the run token is of build {}, but this is build {}; install the "
+                      "launcher's build here",
+                      job.build, base::build_id()));
     }
     return run_agent(job);
   } catch (const base::UserError& error) {
@@ -251,8 +258,9 @@ std::size_t task_number() {
   std::size_t number = 0;
   const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error == std::errc() && rest == text.data() + text.size()) return number;
-  throw base::UserError(base::ExitCode::bad_input,
-                  "--agent-slurm is for srun, which sets SLURM_PROCID to the number of the task");
+  throw base::UserError(
+      base::ExitCode::bad_input,
+      "--agent-slurm is for srun, which sets SLURM_PROCID to the number of the task");
 }
 
 }  // namespace
@@ -260,8 +268,8 @@ std::size_t task_number() {
 base::ExitCode run_agent_of_slurm_step(int input) {
   try {
     const std::size_t task = task_number();
-    const hosts::AgentJob job =
-        hosts::unpack_job(base::read_all(input, "the jobs of the agents", kMostJobs, kJobsLimit), task);
+    const hosts::AgentJob job = hosts::unpack_job(
+        base::read_all(input, "the jobs of the agents", kMostJobs, kJobsLimit), task);
     spdlog::info("node {}", hosts::own_variable("SLURMD_NODENAME"));
     return run_agent(job);
   } catch (const base::UserError& error) {

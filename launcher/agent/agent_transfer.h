@@ -16,11 +16,11 @@ class AgentTransfer {
  public:
   // `address`: where the others reach this host. The node outlives it.
   AgentTransfer(net::Node& node, const hosts::AgentJob& job, const std::filesystem::path& directory,
-             const std::string& address);
+                const std::string& address);
 
  private:
   transfer::TransferAgentOptions transfer_options(net::Node& node, const hosts::AgentJob& job,
-                               const std::filesystem::path& directory);
+                                                  const std::filesystem::path& directory);
   void listen(net::Node& node, const hosts::AgentJob& job, const std::string& address);
 
   std::unique_ptr<net::Listener> listener_;  // null: no inbound connections

@@ -174,7 +174,8 @@ class HostAgent {
       launch.log = log;
       LogFollower pump(log);  // earlier generations have sent what is there
       processes_[start.process] = {backend_.start(launch), std::move(pump)};
-      link_.send(format(hosts::ProcessStarted{start.process, processes_[start.process].process->pid()}));
+      link_.send(
+          format(hosts::ProcessStarted{start.process, processes_[start.process].process->pid()}));
     } catch (const base::UserError& error) {
       link_.send(format(hosts::ProcessRefused{start.process, error.code(), error.what()}));
     }
@@ -243,17 +244,21 @@ base::ExitCode run_agent(const hosts::AgentJob& job) {
     net::Node node(agent_node(job));
     const std::string& endpoint = job.endpoints.at(hosts::kAgentService);
     const std::unique_ptr<net::Link> link = node.connect(
-        endpoint, hosts::service_link(hosts::kAgentService, job.name(), net::ProcessName::coordinator(),
-                               job.launcher_key, std::chrono::seconds(job.hold)));
+        endpoint,
+        hosts::service_link(hosts::kAgentService, job.name(), net::ProcessName::coordinator(),
+                            job.launcher_key, std::chrono::seconds(job.hold)));
     const hosts::HostFacts facts = hosts::facts_of_this_host(directory, endpoint);
     present(*link, job, facts);
     const reach::ReachService reach(
-        node.connect(job.endpoints.at(hosts::kReachService),
-                     hosts::service_link(hosts::kReachService, job.name(), net::ProcessName::coordinator(),
-                                  job.launcher_key, std::chrono::seconds(job.hold))),
-        job.host, job.ports,
-        [](const reach::MeasureCompute& order) { return reach::measure_in_subprocess(stage_program_here(), order); });
-    const AgentTransfer transfer(node, job, directory, job.address.empty() ? facts.address : job.address);
+        node.connect(
+            job.endpoints.at(hosts::kReachService),
+            hosts::service_link(hosts::kReachService, job.name(), net::ProcessName::coordinator(),
+                                job.launcher_key, std::chrono::seconds(job.hold))),
+        job.host, job.ports, [](const reach::MeasureCompute& order) {
+          return reach::measure_in_subprocess(stage_program_here(), order);
+        });
+    const AgentTransfer transfer(node, job, directory,
+                                 job.address.empty() ? facts.address : job.address);
     HostAgent agent(job, directory, *link);
     while (agent.serve()) {
     }

@@ -11,19 +11,20 @@
 #include <iostream>
 #include <string>
 
-#include "launcher/base/build_id.h"
 #include "launcher/agent/agent_entry.h"
+#include "launcher/base/build_id.h"
 
 namespace strait::agent {
 
 // Secrets arrive on stdin, because other users of the host can read argv and the environment.
-int run_stage_command(int argc, char** argv, const std::function<base::ExitCode(TorchCommand)>& compute) {
+int run_stage_command(int argc, char** argv,
+                      const std::function<base::ExitCode(TorchCommand)>& compute) {
   cxxopts::Options options(
       "strait-stage",
       "One stage of a run, or the agent of a host. Started by strait; only --join is for people.");
   options.add_options()("version", "print the build and exit")("help", "print this and exit")(
-      "agent", "run this host's agent; called over ssh")(
-      "agent-slurm", "run this node's agent; called by srun")(
+      "agent", "run this host's agent; called over ssh")("agent-slurm",
+                                                         "run this node's agent; called by srun")(
       "join", "join the run of a token with this host; FILE, or - for stdin",
       cxxopts::value<std::string>(), "FILE")("measure", "measure this host; called by its agent")(
       "check", "load all that a stage needs, print the build and exit");
@@ -49,7 +50,8 @@ int run_stage_command(int argc, char** argv, const std::function<base::ExitCode(
   spdlog::set_pattern("%Y-%m-%d %H:%M:%S.%e %l %v");
   if (given.count("agent") != 0) return number(run_agent_over_ssh(STDIN_FILENO, STDOUT_FILENO));
   if (given.count("agent-slurm") != 0) return number(run_agent_of_slurm_step(STDIN_FILENO));
-  if (given.count("join") != 0) return number(run_agent_from_token(given["join"].as<std::string>()));
+  if (given.count("join") != 0)
+    return number(run_agent_from_token(given["join"].as<std::string>()));
   return number(compute(command));
 }
 

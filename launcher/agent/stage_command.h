@@ -19,7 +19,8 @@ enum class TorchCommand {
 
 // Parses and runs the command line; `compute` runs what needs libtorch. Call it before there are
 // threads, because an agent forks. Returns the exit code.
-int run_stage_command(int argc, char** argv, const std::function<base::ExitCode(TorchCommand)>& compute);
+int run_stage_command(int argc, char** argv,
+                      const std::function<base::ExitCode(TorchCommand)>& compute);
 
 // Executes the program beside this one that has libtorch, with the same arguments. Returns only if
 // that fails, after logging the cause.

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "launcher/base/errors.h"
 #include "launcher/planner/plan_maker.h"
 #include "launcher/plugin/plugin_file.h"
-#include "launcher/recipe/recipe_keys.h"
 #include "launcher/recipe/recipe_io.h"
-#include "launcher/base/errors.h"
+#include "launcher/recipe/recipe_keys.h"
 
 namespace strait::app {
 namespace {
@@ -38,19 +38,22 @@ bool asks_of_sync(const std::vector<std::string>& overrides) {
 void check_data_is_as_it_was(const plan::Plan::Data& before, const plan::Plan::Data& now,
                              const std::string& source) {
   if (before.hash == now.hash) return;
-  throw base::UserError(base::ExitCode::mismatch,
-                  fmt::format("{} has changed since the run began (its rows have the hash {}, and "
-                              "had {}); put it back to resume with --set, or resume without",
-                              source, now.hash, before.hash));
+  throw base::UserError(
+      base::ExitCode::mismatch,
+      fmt::format("{} has changed since the run began (its rows have the hash {}, and "
+                  "had {}); put it back to resume with --set, or resume without",
+                  source, now.hash, before.hash));
 }
 
 }  // namespace
 
 plan::RunFile changed_run(const control::RunDirectory& directory, const plan::RunFile& run,
-                    const std::vector<std::string>& overrides) {
-  const recipe::Recipe recipe = recipe::read_recipe(directory.recipe(), overrides, plugin::load_plugins);
+                          const std::vector<std::string>& overrides) {
+  const recipe::Recipe recipe =
+      recipe::read_recipe(directory.recipe(), overrides, plugin::load_plugins);
   check_lasting_part(run.plan.recipe, recipe);
-  plan::RunFile changed{run.run, planner::make_plan(recipe, asks_of_sync(overrides) ? nullptr : &run.plan).plan};
+  plan::RunFile changed{
+      run.run, planner::make_plan(recipe, asks_of_sync(overrides) ? nullptr : &run.plan).plan};
   check_data_is_as_it_was(run.plan.train, changed.plan.train, recipe.data.train);
   changed.plan.train = run.plan.train;
   changed.plan.eval = run.plan.eval;

@@ -3,16 +3,17 @@
 #include <fmt/format.h>
 
 #include "launcher/app/kubernetes_job.h"
+#include "launcher/base/errors.h"
 #include "launcher/base/text.h"
 #include "launcher/hosts/join_starter.h"
 #include "launcher/hosts/slurm_job.h"
-#include "launcher/base/errors.h"
 
 namespace strait::app {
 namespace {
 
 std::string run_command(const EmitSource& source) {
-  std::string command = base::shell_word(source.program.string()) + " run " + base::shell_word(source.recipe);
+  std::string command =
+      base::shell_word(source.program.string()) + " run " + base::shell_word(source.recipe);
   for (const std::string& words : source.overrides) command += " --set " + base::shell_word(words);
   return command;
 }
@@ -20,8 +21,8 @@ std::string run_command(const EmitSource& source) {
 std::string join_command(const plan::Plan& plan, EmitSource source) {
   if (plan.recipe.hosts.list.empty()) {
     throw base::UserError(base::ExitCode::bad_input,
-                    "hosts that join need names: give hosts.list, as in --set "
-                    "'hosts.backend=\"join\"' --set 'hosts.list=[\"alpha\", \"beta\"]'");
+                          "hosts that join need names: give hosts.list, as in --set "
+                          "'hosts.backend=\"join\"' --set 'hosts.list=[\"alpha\", \"beta\"]'");
   }
   if (plan.recipe.hosts.backend != recipe::BackendKind::join) {
     source.overrides.emplace_back("hosts.backend=\"join\"");
@@ -32,16 +33,16 @@ std::string join_command(const plan::Plan& plan, EmitSource source) {
 std::string sbatch_text(const plan::Plan& plan, const EmitSource& source) {
   if (plan.recipe.hosts.backend != recipe::BackendKind::slurm) {
     throw base::UserError(base::ExitCode::bad_input,
-                    "a script for sbatch needs hosts.backend = \"slurm\", as in --set "
-                    "'hosts.backend=\"slurm\"'");
+                          "a script for sbatch needs hosts.backend = \"slurm\", as in --set "
+                          "'hosts.backend=\"slurm\"'");
   }
-  return hosts::batch_script(plan,
-                      fmt::format("# Submit it from the directory that the recipe's paths are "
-                                  "meant for. Requeued, it goes on from\n"
-                                  "# the newest checkpoint. exec: strait itself gets Slurm's "
-                                  "signals.\n"
-                                  "exec {}\n",
-                                  run_command(source)));
+  return hosts::batch_script(
+      plan, fmt::format("# Submit it from the directory that the recipe's paths are "
+                        "meant for. Requeued, it goes on from\n"
+                        "# the newest checkpoint. exec: strait itself gets Slurm's "
+                        "signals.\n"
+                        "exec {}\n",
+                        run_command(source)));
 }
 
 std::string commands_text(const plan::Plan& plan, const EmitSource& source) {
@@ -55,8 +56,9 @@ std::string commands_text(const plan::Plan& plan, const EmitSource& source) {
       hosts.ports.second, hosts.join_wait, join_command(plan, source));
   const std::filesystem::path stage = source.program.parent_path() / "strait-stage";
   for (std::size_t i = 0; i < plan.hosts.size(); ++i) {
-    text += fmt::format("# {}:\n{} --join {}\n", plan.hosts[i].name, base::shell_word(stage.string()),
-                        base::shell_word(hosts::token_file(run, i).string()));
+    text +=
+        fmt::format("# {}:\n{} --join {}\n", plan.hosts[i].name, base::shell_word(stage.string()),
+                    base::shell_word(hosts::token_file(run, i).string()));
   }
   return text;
 }

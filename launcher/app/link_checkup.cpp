@@ -10,13 +10,14 @@
 #include <string>
 #include <tuple>
 
-#include "launcher/launch/hosts_session.h"
 #include "launcher/base/errors.h"
+#include "launcher/launch/hosts_session.h"
 
 namespace strait::app {
 
-std::vector<hosts::Finding> judge_links(const plan::Plan& plan, const std::vector<reach::LinkRoute>& routes,
-                                 const std::vector<control::Event>& notes) {
+std::vector<hosts::Finding> judge_links(const plan::Plan& plan,
+                                        const std::vector<reach::LinkRoute>& routes,
+                                        const std::vector<control::Event>& notes) {
   std::vector<hosts::Finding> findings;
   findings.reserve(notes.size() + routes.size());
   for (const control::Event& note : notes) {

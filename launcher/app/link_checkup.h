@@ -3,14 +3,15 @@
 #include <vector>
 
 #include "launcher/hosts/diagnostics.h"
-#include "launcher/plan/plan.h"
 #include "launcher/launch/run_hosts.h"
+#include "launcher/plan/plan.h"
 
 namespace strait::app {
 
 // Findings about the routes of the plan's links: blocked hosts, relays, clocks that are off. Pure.
-std::vector<hosts::Finding> judge_links(const plan::Plan& plan, const std::vector<reach::LinkRoute>& routes,
-                                 const std::vector<control::Event>& notes);
+std::vector<hosts::Finding> judge_links(const plan::Plan& plan,
+                                        const std::vector<reach::LinkRoute>& routes,
+                                        const std::vector<control::Event>& notes);
 
 // Starts the agents of the plan's hosts, lets each pair that shares a link try its paths as a run
 // does, and ends the agents. Not for a local plan.

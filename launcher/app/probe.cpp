@@ -31,8 +31,8 @@ struct ProbedPair {
 
 class Prober {
  public:
-  Prober(reach::ReachClient& reach, const plan::Plan& plan, const std::vector<std::vector<std::string>>& addresses,
-         const ProbeOptions& options)
+  Prober(reach::ReachClient& reach, const plan::Plan& plan,
+         const std::vector<std::vector<std::string>>& addresses, const ProbeOptions& options)
       : reach_(reach), plan_(plan), options_(options), ports_(reach, addresses) {
     gaps_ = ports_.troubles();
   }
@@ -42,7 +42,8 @@ class Prober {
   Probed take() { return {std::move(table_), std::move(gaps_)}; }
 
  private:
-  std::optional<ProbedPair> met(const reach::HostPair& pair, const std::vector<reach::PathProbe>& tries);
+  std::optional<ProbedPair> met(const reach::HostPair& pair,
+                                const std::vector<reach::PathProbe>& tries);
   void measure_round(std::vector<ProbedPair>& pairs);
   void measure_flows(std::vector<ProbedPair>& pairs, int connections, bool from_there,
                      double ProbedPair::*rate);
@@ -101,7 +102,8 @@ void Prober::measure_paths() {
 }
 
 // Which host dials which; none where neither can.
-std::optional<ProbedPair> Prober::met(const reach::HostPair& pair, const std::vector<reach::PathProbe>& tries) {
+std::optional<ProbedPair> Prober::met(const reach::HostPair& pair,
+                                      const std::vector<reach::PathProbe>& tries) {
   auto [dials, answers] = pair;
   const reach::PathProbe* way = reach::best_probe(tries, dials, answers);
   if (way == nullptr) {
@@ -125,7 +127,8 @@ void Prober::measure_round(std::vector<ProbedPair>& pairs) {
     return reach::MeasureRoundTrip{ports_.token(), pair.place, options_.echoes};
   });
   for (ProbedPair& pair : pairs) {
-    const auto* measured = answer_in<reach::RoundTripMeasured>(answers.at(pair.dials), pair.trouble);
+    const auto* measured =
+        answer_in<reach::RoundTripMeasured>(answers.at(pair.dials), pair.trouble);
     if (measured != nullptr) pair.trip = measured->seconds;
   }
   measure_flows(pairs, 1, false, &ProbedPair::there);
@@ -137,7 +140,8 @@ void Prober::measure_round(std::vector<ProbedPair>& pairs) {
 void Prober::measure_flows(std::vector<ProbedPair>& pairs, int connections, bool from_there,
                            double ProbedPair::*rate) {
   const auto answers = ask_diallers(pairs, [&](const ProbedPair& pair) {
-    return reach::MeasureFlow{ports_.token(), pair.place, from_there, connections, options_.flow_seconds};
+    return reach::MeasureFlow{ports_.token(), pair.place, from_there, connections,
+                              options_.flow_seconds};
   });
   for (ProbedPair& pair : pairs) {
     const auto answer = answers.find(pair.dials);
@@ -164,8 +168,9 @@ void Prober::keep_way(std::size_t from, std::size_t to, double rate, double flow
     return;
   }
   table_.links.push_back({name(from), name(to), 8 * rate, 8 * flows, trip / 2});
-  options_.say(fmt::format("  {} to {}: {:.1f} Mbit/s, {} connections {:.1f}, {:.2f} ms", name(from),
-                           name(to), 8e-6 * rate, options_.connections, 8e-6 * flows, 5e2 * trip));
+  options_.say(fmt::format("  {} to {}: {:.1f} Mbit/s, {} connections {:.1f}, {:.2f} ms",
+                           name(from), name(to), 8e-6 * rate, options_.connections, 8e-6 * flows,
+                           5e2 * trip));
 }
 
 void Prober::measure_hosts() {
@@ -177,7 +182,7 @@ void Prober::measure_hosts() {
   }
   for (const auto& [host, count] : threads) {
     orders[host] = reach::MeasureCompute{plan_.model_config, *plan_.recipe.train.micro_batch,
-                                  plan_.recipe.data.row, count};
+                                         plan_.recipe.data.row, count};
   }
   for (const auto& [host, answer] : reach_.ask(orders, kProbeAnswer)) {
     std::string trouble;

@@ -4,8 +4,8 @@
 
 #include "framework/store/record_reader.h"
 #include "launcher/app/text_generator.h"
-#include "launcher/plugin/plugin_file.h"
 #include "launcher/app/whole_model.h"
+#include "launcher/plugin/plugin_file.h"
 
 namespace strait::app {
 namespace {

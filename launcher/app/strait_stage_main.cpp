@@ -2,12 +2,12 @@
 
 #include <iostream>
 
+#include "launcher/agent/stage_command.h"
+#include "launcher/app/strait_main.h"
 #include "launcher/base/build_id.h"
 #include "launcher/plugin/plugin_file.h"
 #include "launcher/worker/compute_measure.h"
 #include "launcher/worker/stage_process.h"
-#include "launcher/agent/stage_command.h"
-#include "launcher/app/strait_main.h"
 
 // Both halves in one.
 int strait::strait_stage_main(int argc, char** argv, OfferParts offer) {

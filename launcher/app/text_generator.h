@@ -15,8 +15,8 @@ struct GenerationOptions {
 };
 
 // Continues a prompt with a whole model and byte tokens until the end-of-record token, the
-// model's last position, or the limit of tokens. Greedy is a pure function of model and prompt; sampling
-// also of the seed. UserError where the prompt itself is too long.
+// model's last position, or the limit of tokens. Greedy is a pure function of model and prompt;
+// sampling also of the seed. UserError where the prompt itself is too long.
 std::string generate_text(models::Model& model, std::int64_t positions, const std::string& prompt,
                           const GenerationOptions& options);
 

@@ -11,13 +11,13 @@
 #include <optional>
 #include <vector>
 
+#include "launcher/app/link_checkup.h"
 #include "launcher/base/build_id.h"
-#include "launcher/base/text.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/text.h"
 #include "launcher/hosts/diagnostics.h"
 #include "launcher/planner/plan_maker.h"
 #include "launcher/plugin/plugin_file.h"
-#include "launcher/app/link_checkup.h"
 #include "launcher/recipe/recipe_io.h"
 
 #include "launcher/app/run_options.h"
@@ -26,7 +26,8 @@ namespace strait::app {
 namespace {
 
 // One line of the report: what passed, or the sentence of what failed.
-std::optional<plan::Plan> plan_or_finding(const recipe::Recipe& recipe, std::vector<hosts::Finding>& findings) {
+std::optional<plan::Plan> plan_or_finding(const recipe::Recipe& recipe,
+                                          std::vector<hosts::Finding>& findings) {
   try {
     plan::Plan plan = planner::make_plan(recipe).plan;
     findings.push_back({hosts::Finding::Kind::well, base::ExitCode::done, "model",
@@ -58,8 +59,8 @@ void print_findings(const std::vector<hosts::Finding>& findings) {
   std::size_t widest = 0;
   for (const hosts::Finding& finding : findings) widest = std::max(widest, finding.where.size());
   for (const hosts::Finding& finding : findings) {
-    fmt::print("{:<5}  {:<{}}  {}\n", word_for(finding.kind), base::printable(finding.where), widest,
-               base::printable(finding.text));
+    fmt::print("{:<5}  {:<{}}  {}\n", word_for(finding.kind), base::printable(finding.where),
+               widest, base::printable(finding.text));
   }
 }
 
@@ -75,21 +76,24 @@ void print_findings_json(const std::vector<hosts::Finding>& findings) {
 }
 
 base::ExitCode examine(const RunOptions& options) {
-  const recipe::Recipe recipe = recipe::read_recipe(options.recipe, options.overrides, plugin::load_plugins);
+  const recipe::Recipe recipe =
+      recipe::read_recipe(options.recipe, options.overrides, plugin::load_plugins);
   std::vector<hosts::Finding> findings = {
       {hosts::Finding::Kind::well, base::ExitCode::done, "recipe",
        fmt::format("{} (strait {})", options.recipe.string(), base::build_id())}};
   const std::optional<plan::Plan> plan = plan_or_finding(recipe, findings);
-  const auto of_hosts = hosts::check_hosts(recipe, plan ? hosts::needs_of(*plan) : std::vector<hosts::HostNeed>{});
+  const auto of_hosts =
+      hosts::check_hosts(recipe, plan ? hosts::needs_of(*plan) : std::vector<hosts::HostNeed>{});
   findings.insert(findings.end(), of_hosts.begin(), of_hosts.end());
-  const bool well =
-      std::ranges::find(findings, hosts::Finding::Kind::wrong, &hosts::Finding::kind) == findings.end();
+  const bool well = std::ranges::find(findings, hosts::Finding::Kind::wrong,
+                                      &hosts::Finding::kind) == findings.end();
   if (well && recipe.hosts.backend == recipe::BackendKind::ssh && plan->hosts.size() > 1) {
     const auto of_links = check_links(*plan);
     findings.insert(findings.end(), of_links.begin(), of_links.end());
   }
   options.json ? print_findings_json(findings) : print_findings(findings);
-  const auto first = std::ranges::find(findings, hosts::Finding::Kind::wrong, &hosts::Finding::kind);
+  const auto first =
+      std::ranges::find(findings, hosts::Finding::Kind::wrong, &hosts::Finding::kind);
   return first == findings.end() ? base::ExitCode::done : first->code;
 }
 
@@ -97,11 +101,11 @@ base::ExitCode examine(const RunOptions& options) {
 
 void add_doctor(CLI::App& cli, Command& command) {
   const auto options = std::make_shared<RunOptions>();
-  CLI::App* verb = cli.add_subcommand("doctor", "check everything that a recipe needs; starts nothing");
+  CLI::App* verb =
+      cli.add_subcommand("doctor", "check everything that a recipe needs; starts nothing");
   verb->add_option("recipe", options->recipe, "a recipe file")->required();
   add_run_options(verb, options);
-  verb->callback(
-      [options, &command] { command = [options] { return examine(*options); }; });
+  verb->callback([options, &command] { command = [options] { return examine(*options); }; });
 }
 
 }  // namespace strait::app

@@ -10,8 +10,8 @@
 #include <system_error>
 
 #include "framework/store/atomic_file.h"
-#include "launcher/recipe/recipe_io.h"
 #include "launcher/base/errors.h"
+#include "launcher/recipe/recipe_io.h"
 
 #include <filesystem>
 #include <string>
@@ -58,15 +58,16 @@ base::ExitCode copy_example(const std::string& example, const fs::path& to) {
   const fs::path folder = example_folder();
   const std::vector<std::string> names = example_names(folder);
   if (std::find(names.begin(), names.end(), example) == names.end()) {
-    throw base::UserError(base::ExitCode::bad_input, fmt::format("there is no example recipe {}; there are: {}",
-                                                     example, fmt::join(names, ", ")));
+    throw base::UserError(base::ExitCode::bad_input,
+                          fmt::format("there is no example recipe {}; there are: {}", example,
+                                      fmt::join(names, ", ")));
   }
   refuse_existing(to);
   std::error_code failed;
   fs::copy_file(folder / (example + ".toml"), to, failed);
   if (failed) {
     throw base::UserError(base::ExitCode::storage_io,
-                    fmt::format("cannot write {}: {}", to.string(), failed.message()));
+                          fmt::format("cannot write {}: {}", to.string(), failed.message()));
   }
   fmt::print("{} is a copy of the example {}; look at it, then: strait run {}\n", to.string(),
              example, to.string());
@@ -96,7 +97,7 @@ void add_init(CLI::App& cli, Command& command) {
   verb->callback([options, &command] {
     command = [options] {
       return options->keys ? write_all_keys(options->file)
-                         : copy_example(options->example, options->file);
+                           : copy_example(options->example, options->file);
     };
   });
 }

@@ -16,13 +16,13 @@
 
 #include "framework/mutex.h"
 #include "launcher/base/build_id.h"
-#include "launcher/base/text.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/text.h"
+#include "launcher/control/scratch_folder.h"
 #include "launcher/hosts/build_files.h"
 #include "launcher/hosts/host_install.h"
 #include "launcher/plugin/plugin_file.h"
 #include "launcher/recipe/recipe_io.h"
-#include "launcher/control/scratch_folder.h"
 
 #include "launcher/app/run_options.h"
 
@@ -50,8 +50,8 @@ class InstallReport {
   }
   base::ExitCode first_failure() STRAIT_EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
-    const auto bad =
-        std::ranges::find_if(codes_, [](base::ExitCode one) { return one != base::ExitCode::done; });
+    const auto bad = std::ranges::find_if(
+        codes_, [](base::ExitCode one) { return one != base::ExitCode::done; });
     return bad == codes_.end() ? base::ExitCode::done : *bad;
   }
 
@@ -69,12 +69,13 @@ void install_one(const hosts::InstallTarget& target, std::size_t number,
         hosts::install_on_host(target, files, [&](std::uint64_t sent, std::uint64_t to_send) {
           if (Clock::now() - told < kTellEvery) return;
           told = Clock::now();
-          report.tell(
-              fmt::format("{}: {} of {} sent", target.host, base::byte_text(sent), base::byte_text(to_send)));
+          report.tell(fmt::format("{}: {} of {} sent", target.host, base::byte_text(sent),
+                                  base::byte_text(to_send)));
         });
     const double elapsed = std::chrono::duration<double>(Clock::now() - begun).count();
-    report.tell(fmt::format("{}: has strait {}, {} of {} sent, {:.1f} s", target.host, base::build_id(),
-                            base::byte_text(installed.sent), base::byte_text(installed.all), elapsed));
+    report.tell(fmt::format("{}: has strait {}, {} of {} sent, {:.1f} s", target.host,
+                            base::build_id(), base::byte_text(installed.sent),
+                            base::byte_text(installed.all), elapsed));
   } catch (const std::exception& error) {
     const base::Failure failure = base::describe_failure(error);
     report.tell(fmt::format("strait: {}", failure.text));
@@ -83,11 +84,13 @@ void install_one(const hosts::InstallTarget& target, std::size_t number,
 }
 
 base::ExitCode install_on_hosts(const RunOptions& options) {
-  const recipe::Recipe recipe = recipe::read_recipe(options.recipe, options.overrides, plugin::load_plugins);
+  const recipe::Recipe recipe =
+      recipe::read_recipe(options.recipe, options.overrides, plugin::load_plugins);
   if (recipe.hosts.backend != recipe::BackendKind::ssh) {
-    throw base::UserError(base::ExitCode::bad_input,
-                    fmt::format("{} has no hosts that ssh reaches: hosts.backend is not \"ssh\"",
-                                options.recipe.string()));
+    throw base::UserError(
+        base::ExitCode::bad_input,
+        fmt::format("{} has no hosts that ssh reaches: hosts.backend is not \"ssh\"",
+                    options.recipe.string()));
   }
   const control::ScratchFolder scratch("install");
   const std::vector<hosts::BuildFile> files = hosts::files_of_this_build(scratch.path());

@@ -12,10 +12,10 @@
 #include <map>
 #include <vector>
 
+#include "launcher/base/errors.h"
 #include "launcher/base/text.h"
 #include "launcher/control/log_reader.h"
 #include "launcher/control/run_directory.h"
-#include "launcher/base/errors.h"
 
 #include <cstddef>
 #include <filesystem>
@@ -84,20 +84,22 @@ void print_log(const std::vector<control::LogLine>& lines, bool with_process) {
     known.push_back(file.stem().string());
   }
   if (known.empty()) {
-    throw base::UserError(base::ExitCode::bad_input,
-                    fmt::format("{} has no logs; name the directory of a run that has started, "
-                                "such as runs/NAME",
-                                options.run.string()));
+    throw base::UserError(
+        base::ExitCode::bad_input,
+        fmt::format("{} has no logs; name the directory of a run that has started, "
+                    "such as runs/NAME",
+                    options.run.string()));
   }
   throw base::UserError(base::ExitCode::bad_input,
-                  fmt::format("{} has no process {}; it has {}", options.run.string(), options.process,
-                              fmt::join(known, ", ")));
+                        fmt::format("{} has no process {}; it has {}", options.run.string(),
+                                    options.process, fmt::join(known, ", ")));
 }
 
 base::ExitCode show_logs(const LogOptions& options) {
   RunLogs logs(options);
   std::vector<control::LogLine> lines = logs.take(!options.follow);
-  if (logs.empty() && !(options.follow && control::RunDirectory::live(options.run))) no_such_log(options);
+  if (logs.empty() && !(options.follow && control::RunDirectory::live(options.run)))
+    no_such_log(options);
   if (options.last > 0 && lines.size() > options.last) {
     lines.erase(lines.begin(), lines.end() - static_cast<std::ptrdiff_t>(options.last));
   }
@@ -121,8 +123,7 @@ void add_logs(CLI::App& cli, Command& command) {
   verb->add_option("process", options->process, "one, such as 1.0; else all, by time");
   verb->add_flag("-f,--follow", options->follow, "go on until the run is over");
   verb->add_option("--last", options->last, "begin with so many lines; 0: with all");
-  verb->callback(
-      [options, &command] { command = [options] { return show_logs(*options); }; });
+  verb->callback([options, &command] { command = [options] { return show_logs(*options); }; });
 }
 
 }  // namespace strait::app

@@ -12,14 +12,14 @@
 #include <nlohmann/json.hpp>
 
 #include "framework/store/atomic_file.h"
+#include "framework/sync/layout.h"
 #include "framework/tensors/safetensors_writer.h"
 #include "framework/tensors/weight_files.h"
-#include "framework/sync/layout.h"
-#include "launcher/base/text.h"
-#include "launcher/planner/data_preparation.h"
 #include "launcher/app/text_generator.h"
 #include "launcher/app/whole_model.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/text.h"
+#include "launcher/planner/data_preparation.h"
 #include "models/tensor_names.h"
 #include "stages/batch_source.h"
 #include "stages/batch_upstream.h"
@@ -93,7 +93,7 @@ base::ExitCode evaluate(const fs::path& run, const fs::path& data, bool json) {
                                                 : fs::path();
   if (source.empty()) {
     throw base::UserError(base::ExitCode::bad_input,
-                    "the run's recipe has no data.eval; name a file with --data FILE");
+                          "the run's recipe has no data.eval; name a file with --data FILE");
   }
   const planner::PreparedData prepared = planner::read_data(source, recipe.data.row);
   stages::BatchOptions batch;
@@ -194,8 +194,7 @@ void add_generate(CLI::App& cli, Command& command) {
       ->check(CLI::Range(0, 10'000'000))
       ->capture_default_str();
   verb->add_option("--seed", options->seed, "of sampling")->capture_default_str();
-  verb->callback(
-      [options, &command] { command = [options] { return generate(*options); }; });
+  verb->callback([options, &command] { command = [options] { return generate(*options); }; });
 }
 
 void add_export(CLI::App& cli, Command& command) {

@@ -14,15 +14,15 @@
 
 #include "framework/net/memory_link.h"
 #include "framework/store/atomic_file.h"
+#include "launcher/app/probe.h"
 #include "launcher/hosts/agent_message.h"
+#include "launcher/launch/hosts_session.h"
 #include "launcher/planner/plan_maker.h"
 #include "launcher/plugin/plugin_file.h"
-#include "launcher/app/probe.h"
-#include "launcher/worker/compute_measure.h"
 #include "launcher/reach/reach_service.h"
 #include "launcher/recipe/links.h"
 #include "launcher/recipe/recipe_io.h"
-#include "launcher/launch/hosts_session.h"
+#include "launcher/worker/compute_measure.h"
 
 #include <string>
 #include <vector>
@@ -47,7 +47,7 @@ ProbeOptions probe_options(const ProbeFlags& flags) {
 
 // A single machine has no paths between hosts, only its compute is measured.
 Probed probe_here(const plan::Plan& plan, const ProbeOptions& options) {
-  const auto keeper = net::ProcessName::keeper(0);
+  const auto keeper = net::ProcessName::host_agent(0);
   const auto launcher = net::ProcessName::coordinator();
   const auto end_of = [&](net::ProcessName peer) {
     return hosts::service_link(hosts::kReachService, keeper, peer, {}, std::chrono::seconds(1));
@@ -69,7 +69,8 @@ Probed probe_there(plan::Plan plan, const ProbeOptions& options) {
 }
 
 base::ExitCode probe(const ProbeFlags& flags) {
-  const recipe::Recipe recipe = recipe::read_recipe(flags.recipe, flags.overrides, plugin::load_plugins);
+  const recipe::Recipe recipe =
+      recipe::read_recipe(flags.recipe, flags.overrides, plugin::load_plugins);
   plan::Plan plan = planner::make_plan(recipe).plan;
   const ProbeOptions options = probe_options(flags);
   const bool here = recipe.hosts.backend == recipe::BackendKind::local;

@@ -14,12 +14,12 @@
 #include <string>
 #include <vector>
 
+#include "launcher/base/errors.h"
 #include "launcher/control/replica_request.h"
 #include "launcher/control/run_directory.h"
-#include "launcher/plan/run_files.h"
 #include "launcher/control/run_status.h"
+#include "launcher/plan/run_files.h"
 #include "launcher/plugin/plugin_file.h"
-#include "launcher/base/errors.h"
 
 #include <chrono>
 #include <cstdint>
@@ -72,17 +72,19 @@ bool is_back(const fs::path& run, std::uint32_t replica, int attempt, const Repl
   if (known.attempt <= attempt || known.state == "comes") return false;
   if (known.state == "joined") {
     throw base::UserError(base::ExitCode::peer_lost,
-                    fmt::format("replica {} took part from step {} on and has left again: {}",
-                                replica, known.joined, known.left));
+                          fmt::format("replica {} took part from step {} on and has left again: {}",
+                                      replica, known.joined, known.left));
   }
-  throw base::UserError(base::ExitCode::peer_lost, fmt::format("replica {} does not come back to {}: {}",
-                                                   replica, run.string(), known.failed));
+  throw base::UserError(
+      base::ExitCode::peer_lost,
+      fmt::format("replica {} does not come back to {}: {}", replica, run.string(), known.failed));
 }
 
 plan::Plan plan_of_live(const fs::path& run) {
   if (!control::RunDirectory::live(run)) {
-    throw base::UserError(base::ExitCode::bad_input, fmt::format("no run is live in {}; see: strait status {}",
-                                                     run.string(), run.string()));
+    throw base::UserError(
+        base::ExitCode::bad_input,
+        fmt::format("no run is live in {}; see: strait status {}", run.string(), run.string()));
   }
   return plan::read_run_file(run / "plan.json", plugin::load_plugins).plan;
 }
@@ -90,8 +92,8 @@ plan::Plan plan_of_live(const fs::path& run) {
 void check_can_leave(const fs::path& run, const plan::Plan& plan, std::uint32_t replica,
                      const Replicas& known) {
   const auto refuse = [&](const std::string& why) {
-    throw base::UserError(base::ExitCode::bad_input,
-                    fmt::format("replica {} cannot leave {}: {}", replica, run.string(), why));
+    throw base::UserError(base::ExitCode::bad_input, fmt::format("replica {} cannot leave {}: {}",
+                                                                 replica, run.string(), why));
   };
   if (!known.has(replica)) {
     refuse(fmt::format("those that take part are {}", fmt::join(known.there, ", ")));
@@ -107,8 +109,9 @@ void check_can_leave(const fs::path& run, const plan::Plan& plan, std::uint32_t 
 void check_can_return(const fs::path& run, const plan::Plan& plan, std::uint32_t replica,
                       const Replicas& known) {
   const auto refuse = [&](const std::string& why) {
-    throw base::UserError(base::ExitCode::bad_input, fmt::format("replica {} cannot come back to {}: {}",
-                                                     replica, run.string(), why));
+    throw base::UserError(
+        base::ExitCode::bad_input,
+        fmt::format("replica {} cannot come back to {}: {}", replica, run.string(), why));
   };
   if (known.has(replica)) {
     refuse(fmt::format("it takes part; those that do are {}", fmt::join(known.there, ", ")));
@@ -125,12 +128,13 @@ void wait_until(const fs::path& run, std::chrono::seconds timeout,
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   while (!done()) {
     if (!control::RunDirectory::live(run)) {
-      throw base::UserError(base::ExitCode::bad_input, fmt::format("{} ended meanwhile", run.string()));
+      throw base::UserError(base::ExitCode::bad_input,
+                            fmt::format("{} ended meanwhile", run.string()));
     }
     if (std::chrono::steady_clock::now() >= deadline) {
       throw base::UserError(base::ExitCode::stalled,
-                      fmt::format("timed out after {} s; see: strait status {}",
-                                  timeout.count(), run.string()));
+                            fmt::format("timed out after {} s; see: strait status {}",
+                                        timeout.count(), run.string()));
     }
     ::poll(nullptr, 0, kPollMilliseconds);
   }
@@ -138,7 +142,8 @@ void wait_until(const fs::path& run, std::chrono::seconds timeout,
 
 }  // namespace
 
-base::ExitCode stop_replica(const fs::path& run, std::uint32_t replica, std::chrono::seconds timeout) {
+base::ExitCode stop_replica(const fs::path& run, std::uint32_t replica,
+                            std::chrono::seconds timeout) {
   const plan::Plan plan = plan_of_live(run);
   const auto read = [&] { return replicas_of(run, plan.recipe.pipeline.replicas, replica); };
   check_can_leave(run, plan, replica, read());
@@ -150,7 +155,8 @@ base::ExitCode stop_replica(const fs::path& run, std::uint32_t replica, std::chr
   return base::ExitCode::done;
 }
 
-base::ExitCode resume_replica(const fs::path& run, std::uint32_t replica, std::chrono::seconds timeout) {
+base::ExitCode resume_replica(const fs::path& run, std::uint32_t replica,
+                              std::chrono::seconds timeout) {
   const plan::Plan plan = plan_of_live(run);
   const auto read = [&] { return replicas_of(run, plan.recipe.pipeline.replicas, replica); };
   const Replicas before = read();

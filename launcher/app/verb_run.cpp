@@ -17,20 +17,20 @@
 #include "framework/store/atomic_file.h"
 #include "framework/store/checkpoint.h"
 #include "framework/store/store_error.h"
+#include "launcher/app/changed_run.h"
+#include "launcher/app/sample_show.h"
+#include "launcher/base/errors.h"
 #include "launcher/console/console.h"
 #include "launcher/console/text_pump.h"
-#include "launcher/base/errors.h"
 #include "launcher/hosts/join_starter.h"
-#include "launcher/planner/plan_text.h"
-#include "launcher/planner/plan_maker.h"
-#include "launcher/plugin/plugin_file.h"
-#include "launcher/recipe/recipe_io.h"
-#include "launcher/plan/absent_replicas.h"
-#include "launcher/app/changed_run.h"
+#include "launcher/hosts/slurm_job.h"
 #include "launcher/launch/recover_checkpoint.h"
 #include "launcher/launch/run_launch.h"
-#include "launcher/app/sample_show.h"
-#include "launcher/hosts/slurm_job.h"
+#include "launcher/plan/absent_replicas.h"
+#include "launcher/planner/plan_maker.h"
+#include "launcher/planner/plan_text.h"
+#include "launcher/plugin/plugin_file.h"
+#include "launcher/recipe/recipe_io.h"
 
 #include <cstdint>
 #include <filesystem>
@@ -63,11 +63,14 @@ void write_files(const control::RunDirectory& directory, const plan::RunFile& ru
 }
 
 // Writes everything that stages and a later resume need, before anything is started.
-plan::RunFile prepare_directory(const control::RunDirectory& directory, planner::PlannedRun planned) {
+plan::RunFile prepare_directory(const control::RunDirectory& directory,
+                                planner::PlannedRun planned) {
   plan::Plan& plan = planned.plan;
-  plan.train.file = planner::place_data(planned.train, directory.path() / "data" / "train.safetensors");
+  plan.train.file =
+      planner::place_data(planned.train, directory.path() / "data" / "train.safetensors");
   if (planned.eval) {
-    plan.eval->file = planner::place_data(*planned.eval, directory.path() / "data" / "eval.safetensors");
+    plan.eval->file =
+        planner::place_data(*planned.eval, directory.path() / "data" / "eval.safetensors");
   }
   // Stages may run in another working directory than the user's.
   for (std::string* path : {&plan.recipe.model.path, &plan.recipe.data.train,
@@ -114,8 +117,8 @@ void show_learnt_samples(const control::RunDirectory& directory, console::Consol
   }
 }
 
-base::ExitCode launch_and_show(control::RunDirectory& directory, const plan::RunFile& run, launch::LaunchOptions options,
-                         console::Console& console) {
+base::ExitCode launch_and_show(control::RunDirectory& directory, const plan::RunFile& run,
+                               launch::LaunchOptions options, console::Console& console) {
   options.model = model_questions();
   options.observers = {&console};
   if (!options.without.empty()) {
@@ -124,7 +127,8 @@ base::ExitCode launch_and_show(control::RunDirectory& directory, const plan::Run
         fmt::join(options.without, ", "), directory.path().string(), *options.without.begin()));
   }
   if (run.plan.recipe.hosts.backend == recipe::BackendKind::join) {
-    for (const std::string& line : hosts::join_instructions(run.plan, directory.path())) console.note(line);
+    for (const std::string& line : hosts::join_instructions(run.plan, directory.path()))
+      console.note(line);
   }
   const control::Outcome outcome = launch::launch_run(directory, run, options);
   if (outcome.code == base::ExitCode::done && !outcome.stopped) {
@@ -141,20 +145,24 @@ std::optional<store::Resumable> choose(const control::RunDirectory& directory,
     return store::choose_checkpoint(directory.path());
   } catch (const store::StoreError& error) {
     if (recovered.empty()) throw;
-    throw base::UserError(base::exit_code_of(error), fmt::format("{}; {}", error.what(), recovered));
+    throw base::UserError(base::exit_code_of(error),
+                          fmt::format("{}; {}", error.what(), recovered));
   }
 }
 
 }  // namespace
 
 base::ExitCode show_plan(const RunOptions& options) {
-  const planner::PlannedRun planned = planner::make_plan(recipe::read_recipe(options.recipe, options.overrides, plugin::load_plugins));
-  std::cout << (options.json ? to_json(planned.plan).dump(1) + "\n" : planner::plan_text(planned.plan));
+  const planner::PlannedRun planned = planner::make_plan(
+      recipe::read_recipe(options.recipe, options.overrides, plugin::load_plugins));
+  std::cout << (options.json ? to_json(planned.plan).dump(1) + "\n"
+                             : planner::plan_text(planned.plan));
   return base::ExitCode::done;
 }
 
 base::ExitCode emit_plan(const RunOptions& options, EmitKind kind) {
-  const planner::PlannedRun planned = planner::make_plan(recipe::read_recipe(options.recipe, options.overrides, plugin::load_plugins));
+  const planner::PlannedRun planned = planner::make_plan(
+      recipe::read_recipe(options.recipe, options.overrides, plugin::load_plugins));
   std::cout << emit_launch(
       planned.plan, kind,
       {fs::read_symlink("/proc/self/exe"), options.recipe.string(), options.overrides});
@@ -162,13 +170,15 @@ base::ExitCode emit_plan(const RunOptions& options, EmitKind kind) {
 }
 
 base::ExitCode run_recipe(const RunOptions& options) {
-  planner::PlannedRun planned = planner::make_plan(recipe::read_recipe(options.recipe, options.overrides, plugin::load_plugins));
+  planner::PlannedRun planned = planner::make_plan(
+      recipe::read_recipe(options.recipe, options.overrides, plugin::load_plugins));
   plan::check_can_start_without(planned.plan, options.without);
   const fs::path path = fs::path("runs") / planned.plan.recipe.name;
   if (is_requeued(planned.plan, path)) return run_allocated(path, options.json);
   hosts::SlurmJob::refuse_live(path);
   control::RunDirectory directory = control::RunDirectory::create(
-      path, options.replace ? control::RunDirectory::Existing::move_aside : control::RunDirectory::Existing::refuse);
+      path, options.replace ? control::RunDirectory::Existing::move_aside
+                            : control::RunDirectory::Existing::refuse);
   const plan::RunFile run = prepare_directory(directory, std::move(planned));
   if (run.plan.recipe.hosts.backend == recipe::BackendKind::slurm) {
     return submit_to_slurm(std::move(directory), run.plan, options.json);
@@ -199,7 +209,9 @@ base::ExitCode resume_run(const RunOptions& options) {
   plan::RunFile run = plan::read_run_file(directory.plan(), plugin::load_plugins);
   console::TextPump pump(STDOUT_FILENO);
   console::Console console(pump, console_options(options.json));
-  const auto say = [&console](const control::Event& event) { console.event("the launcher", event); };
+  const auto say = [&console](const control::Event& event) {
+    console.event("the launcher", event);
+  };
   const std::string recovered = launch::recover_checkpoint(directory, run, model_questions(), say);
   const auto newest = choose(directory, recovered);
   if (!newest) {
@@ -215,9 +227,10 @@ base::ExitCode resume_run(const RunOptions& options) {
   if (!differences.empty()) {
     std::string all;
     for (const std::string& difference : differences) all += "\n  " + difference;
-    throw base::UserError(base::ExitCode::mismatch,
-                    fmt::format("{} was made by another run than {} describes:{}",
-                                newest->checkpoint.path.string(), directory.plan().string(), all));
+    throw base::UserError(
+        base::ExitCode::mismatch,
+        fmt::format("{} was made by another run than {} describes:{}",
+                    newest->checkpoint.path.string(), directory.plan().string(), all));
   }
   if (number(manifest.step) >= run.plan.steps) {
     console.note(fmt::format("{} is complete: all {} steps are done", directory.path().string(),
@@ -260,8 +273,7 @@ void add_plan(CLI::App& cli, Command& command) {
       ->check(CLI::IsMember(&kKinds));
   verb->callback([options, emit, &command] {
     command = [options, emit] {
-      return emit->empty() ? show_plan(*options)
-                           : emit_plan(*options, kKinds.at(*emit));
+      return emit->empty() ? show_plan(*options) : emit_plan(*options, kKinds.at(*emit));
     };
   });
 }
@@ -273,8 +285,7 @@ void add_run(CLI::App& cli, Command& command) {
   add_run_options(verb, options);
   verb->add_flag("--replace", options->replace, "move an earlier run of that name aside");
   add_without(verb, options);
-  verb->callback(
-      [options, &command] { command = [options] { return run_recipe(*options); }; });
+  verb->callback([options, &command] { command = [options] { return run_recipe(*options); }; });
 }
 
 void add_resume(CLI::App& cli, Command& command) {
@@ -299,7 +310,7 @@ void add_resume(CLI::App& cli, Command& command) {
     command = [options, replica] {
       if (!replica->number) return resume_run(*options);
       return resume_replica(options->recipe, *replica->number,
-                                              std::chrono::seconds(replica->timeout));
+                            std::chrono::seconds(replica->timeout));
     };
   });
 }

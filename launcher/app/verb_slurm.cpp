@@ -12,17 +12,17 @@
 #include <vector>
 
 #include "framework/store/checkpoint.h"
+#include "launcher/base/errors.h"
 #include "launcher/control/stop_signals.h"
-#include "launcher/plan/run_files.h"
 #include "launcher/hosts/allocation.h"
 #include "launcher/hosts/slurm_job.h"
-#include "launcher/base/errors.h"
+#include "launcher/plan/run_files.h"
 #include "launcher/plugin/plugin_file.h"
 
 #include <filesystem>
-#include "launcher/plan/plan.h"
-#include "launcher/control/run_directory.h"
 #include "launcher/app/run_options.h"
+#include "launcher/control/run_directory.h"
+#include "launcher/plan/plan.h"
 
 namespace strait::app {
 namespace {
@@ -54,11 +54,12 @@ std::int64_t name_nodes(const fs::path& path, const hosts::Allocation& allocatio
 base::ExitCode requeue(const fs::path& run, const hosts::Allocation& allocation, bool advanced) {
   if (!advanced) {
     hosts::SlurmJob::forget(run);
-    throw base::UserError(base::ExitCode::stalled,
-                    fmt::format("Slurm's warning came before {} had saved anything new; ask for "
-                                "more time (hosts.slurm.time), or to be warned later "
-                                "(hosts.slurm.warning), then: strait resume {}",
-                                run.string(), run.string()));
+    throw base::UserError(
+        base::ExitCode::stalled,
+        fmt::format("Slurm's warning came before {} had saved anything new; ask for "
+                    "more time (hosts.slurm.time), or to be warned later "
+                    "(hosts.slurm.warning), then: strait resume {}",
+                    run.string(), run.string()));
   }
   fmt::print("the time of Slurm job {} is nearly up: it goes back into the queue\n",
              allocation.job);
@@ -76,7 +77,8 @@ base::ExitCode launch_in_job(const fs::path& run, bool as_json) {
   try {
     return saved_steps(run) > 0 ? resume_run(options) : run_prepared(options);
   } catch (const base::UserError& error) {
-    if (error.code() == base::ExitCode::interrupted && control::StopSignals::warned()) return error.code();
+    if (error.code() == base::ExitCode::interrupted && control::StopSignals::warned())
+      return error.code();
     if (!control::StopSignals::warned()) hosts::SlurmJob::forget(run);
     throw;
   }
@@ -110,7 +112,7 @@ base::ExitCode run_allocated(const fs::path& run, bool as_json) {
   const std::optional<hosts::Allocation> allocation = hosts::own_allocation();
   if (!allocation) {
     throw base::UserError(base::ExitCode::bad_input,
-                    "run-allocated is for the script of a Slurm job; use: strait run RECIPE");
+                          "run-allocated is for the script of a Slurm job; use: strait run RECIPE");
   }
   hosts::SlurmJob::refuse_live(run);
   // Slurm signals and requeues only the job whose script this process is.
@@ -140,8 +142,7 @@ void add_run_allocated(CLI::App& cli, Command& command) {
   CLI::App* verb = cli.add_subcommand("run-allocated", "run in the Slurm job that this is");
   verb->group("");
   verb->add_option("run", *run, "its directory, runs/NAME")->required();
-  verb->callback(
-      [run, &command] { command = [run] { return run_allocated(*run, false); }; });
+  verb->callback([run, &command] { command = [run] { return run_allocated(*run, false); }; });
 }
 
 }  // namespace strait::app

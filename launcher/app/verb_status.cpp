@@ -10,11 +10,11 @@
 #include <optional>
 #include <string>
 
+#include "launcher/base/errors.h"
 #include "launcher/console/status_text.h"
 #include "launcher/control/run_directory.h"
 #include "launcher/control/run_status.h"
 #include "launcher/hosts/slurm_job.h"
-#include "launcher/base/errors.h"
 
 #include <filesystem>
 
@@ -42,8 +42,8 @@ JobNews job_news(const std::filesystem::path& run) {
   }
 }
 
-void print(const std::filesystem::path& run, const json& status, const std::optional<control::LiveRun>& live,
-           const JobNews& job) {
+void print(const std::filesystem::path& run, const json& status,
+           const std::optional<control::LiveRun>& live, const JobNews& job) {
   const auto state = status.at("state").get<std::string>();
   const double now =
       std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -77,10 +77,11 @@ base::ExitCode show_status(const std::filesystem::path& run, bool as_json) {
   std::optional<json> status = control::read_run_status(run);
   const JobNews job = job_news(run);
   if (!status && !live && job.sentence.empty()) {
-    throw base::UserError(base::ExitCode::bad_input,
-                    fmt::format("{} holds no run that has started; name the directory of one, such "
-                                "as runs/NAME",
-                                run.string()));
+    throw base::UserError(
+        base::ExitCode::bad_input,
+        fmt::format("{} holds no run that has started; name the directory of one, such "
+                    "as runs/NAME",
+                    run.string()));
   }
   if (!status) {
     status = json{{"state", "preparing"},
@@ -105,8 +106,8 @@ base::ExitCode show_status(const std::filesystem::path& run, bool as_json) {
     if (status->at("updated") != 0.0 || live) print(run, *status, live, job);
   } catch (const json::exception& error) {
     throw base::UserError(base::ExitCode::corrupt,
-                    fmt::format("{} was not written by this build: {}",
-                                control::RunDirectory::status(run).string(), error.what()));
+                          fmt::format("{} was not written by this build: {}",
+                                      control::RunDirectory::status(run).string(), error.what()));
   }
   return base::ExitCode::done;
 }

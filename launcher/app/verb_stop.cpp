@@ -16,9 +16,9 @@
 
 #include "framework/store/checkpoint.h"
 #include "framework/store/file_descriptor.h"
+#include "launcher/base/errors.h"
 #include "launcher/control/run_directory.h"
 #include "launcher/hosts/slurm_job.h"
-#include "launcher/base/errors.h"
 
 #include <chrono>
 #include <filesystem>
@@ -44,10 +44,11 @@ bool wait_for_end(const fs::path& run, const control::LiveRun& live, int pidfd,
 }
 
 [[noreturn]] void give_up(const fs::path& run, std::chrono::seconds patience) {
-  throw base::UserError(base::ExitCode::stalled,
-                  fmt::format("{} is still live after {} s; see: strait status {}, or end it at "
-                              "once: strait stop --now {}",
-                              run.string(), patience.count(), run.string(), run.string()));
+  throw base::UserError(
+      base::ExitCode::stalled,
+      fmt::format("{} is still live after {} s; see: strait status {}, or end it at "
+                  "once: strait stop --now {}",
+                  run.string(), patience.count(), run.string(), run.string()));
 }
 
 void print_what_is_left(const fs::path& run) {
@@ -61,8 +62,8 @@ void print_what_is_left(const fs::path& run) {
 }
 
 // The job's script is the process that coordinates, wherever it runs.
-base::ExitCode stop_job(const fs::path& run, const hosts::SlurmJob& job, const hosts::JobState& state, bool now,
-                  std::chrono::seconds patience) {
+base::ExitCode stop_job(const fs::path& run, const hosts::SlurmJob& job,
+                        const hosts::JobState& state, bool now, std::chrono::seconds patience) {
   if (state.waits()) {
     job.cancel();
     fmt::print("cancelled Slurm job {}, which was {}\n", job.number(), state.sentence());
@@ -92,12 +93,13 @@ base::ExitCode stop_run(const fs::path& run, bool now, std::chrono::seconds pati
   }
   const std::optional<control::LiveRun> live = control::RunDirectory::live(run);
   if (!live) {
-    throw base::UserError(base::ExitCode::bad_input, fmt::format("no run is live in {}; see: strait status {}",
-                                                     run.string(), run.string()));
+    throw base::UserError(
+        base::ExitCode::bad_input,
+        fmt::format("no run is live in {}; see: strait status {}", run.string(), run.string()));
   }
   if (!live->here()) {
-    throw base::UserError(base::ExitCode::bad_input,
-                    fmt::format("{} is run by {}; stop it there", run.string(), live->sentence()));
+    throw base::UserError(base::ExitCode::bad_input, fmt::format("{} is run by {}; stop it there",
+                                                                 run.string(), live->sentence()));
   }
   const auto pid = static_cast<pid_t>(live->pid);
   const store::FileDescriptor handle(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
@@ -114,9 +116,9 @@ base::ExitCode stop_run(const fs::path& run, bool now, std::chrono::seconds pati
                           : ::kill(pid, signal);
     if (sent != 0 && errno != ESRCH) {
       throw base::UserError(base::ExitCode::bad_input,
-                      fmt::format("cannot signal process {}, the launcher of "
-                                  "{}: {}",
-                                  live->pid, run.string(), std::strerror(errno)));
+                            fmt::format("cannot signal process {}, the launcher of "
+                                        "{}: {}",
+                                        live->pid, run.string(), std::strerror(errno)));
     }
   }
   fmt::print("asked process {} to {}\n", live->pid,

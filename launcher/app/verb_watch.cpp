@@ -16,13 +16,13 @@
 #include <string>
 #include <vector>
 
+#include "launcher/base/errors.h"
 #include "launcher/console/full_screen.h"
 #include "launcher/console/watch_frame.h"
-#include "launcher/control/stop_signals.h"
 #include "launcher/control/log_reader.h"
 #include "launcher/control/run_directory.h"
 #include "launcher/control/run_status.h"
-#include "launcher/base/errors.h"
+#include "launcher/control/stop_signals.h"
 
 #include <filesystem>
 
@@ -54,9 +54,10 @@ class WatchedRun {
     try {
       return console::watch_frame(headline(*status), *status, losses, size);
     } catch (const json::exception& error) {
-      throw base::UserError(base::ExitCode::corrupt,
-                      fmt::format("{} was not written by this build: {}",
-                                  control::RunDirectory::status(run_).string(), error.what()));
+      throw base::UserError(
+          base::ExitCode::corrupt,
+          fmt::format("{} was not written by this build: {}",
+                      control::RunDirectory::status(run_).string(), error.what()));
     }
   }
 
@@ -120,10 +121,11 @@ void watch_on_paper(WatchedRun& run) {
 
 base::ExitCode watch_run(const fs::path& run) {
   if (!control::RunDirectory::live(run) && !control::read_run_status(run)) {
-    throw base::UserError(base::ExitCode::bad_input,
-                    fmt::format("{} holds no run that has started; name the directory of one, such "
-                                "as runs/NAME",
-                                run.string()));
+    throw base::UserError(
+        base::ExitCode::bad_input,
+        fmt::format("{} holds no run that has started; name the directory of one, such "
+                    "as runs/NAME",
+                    run.string()));
   }
   WatchedRun watched(run);
   if (::isatty(STDIN_FILENO) != 0 && ::isatty(STDOUT_FILENO) != 0) {

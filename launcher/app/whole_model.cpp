@@ -5,8 +5,8 @@
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
-#include "launcher/plugin/plugin_file.h"
 #include "launcher/base/errors.h"
+#include "launcher/plugin/plugin_file.h"
 
 namespace strait::app {
 
@@ -15,11 +15,12 @@ WholeModel load_whole_model(const std::filesystem::path& run_directory) {
   whole.run = plan::read_run_file(run_directory / "plan.json", plugin::load_plugins);
   const auto newest = store::choose_checkpoint(run_directory);
   if (!newest) {
-    throw base::UserError(base::ExitCode::bad_input,
-                    fmt::format("{} has no complete checkpoint yet; let the run reach one "
-                                "(checkpoint.every = {} steps) or stop it with: strait stop {}",
-                                run_directory.string(), whole.run.plan.recipe.checkpoint.every,
-                                run_directory.string()));
+    throw base::UserError(
+        base::ExitCode::bad_input,
+        fmt::format("{} has no complete checkpoint yet; let the run reach one "
+                    "(checkpoint.every = {} steps) or stop it with: strait stop {}",
+                    run_directory.string(), whole.run.plan.recipe.checkpoint.every,
+                    run_directory.string()));
   }
   whole.checkpoint = newest->checkpoint.path;
   whole.warning = newest->warning;

@@ -52,9 +52,8 @@ std::optional<AgentGreeting> greeting_from(const std::string& line) {
   if (!said || !said->is_object()) return std::nullopt;
   // Only the fields that every build sends are required: a mismatch of builds must be reported.
   try {
-    return AgentGreeting{said->at("build"), said->value("host_name", ""),
-                          said->value("caller", ""), said->value("reached", ""),
-                          said->value("clock", std::int64_t{0})};
+    return AgentGreeting{said->at("build"), said->value("host_name", ""), said->value("caller", ""),
+                         said->value("reached", ""), said->value("clock", std::int64_t{0})};
   } catch (const json::exception&) {
     return std::nullopt;
   }

@@ -61,20 +61,21 @@ AgentJob unpack_job(const std::string& text, std::size_t index) {
     const json packed = store::parse_bounded_json(text);
     const json& jobs = packed.at("jobs");
     if (index >= jobs.size()) {
-      throw base::UserError(base::ExitCode::mismatch,
-                      fmt::format("there are jobs for {} agents, but this is task {} of the Slurm "
-                                  "step (counted from 0)",
-                                  jobs.size(), index));
+      throw base::UserError(
+          base::ExitCode::mismatch,
+          fmt::format("there are jobs for {} agents, but this is task {} of the Slurm "
+                      "step (counted from 0)",
+                      jobs.size(), index));
     }
     json one = jobs.at(index);
     one[kCommonPart] = packed.at(kCommonPart);
     return parse_agent_job(one.dump());
   } catch (const store::JsonError& error) {
     throw base::UserError(base::ExitCode::mismatch,
-                    fmt::format("not the jobs of agents: {}", error.what()));
+                          fmt::format("not the jobs of agents: {}", error.what()));
   } catch (const json::exception& error) {
     throw base::UserError(base::ExitCode::mismatch,
-                    fmt::format("not the jobs of agents of this build: {}", error.what()));
+                          fmt::format("not the jobs of agents of this build: {}", error.what()));
   }
 }
 

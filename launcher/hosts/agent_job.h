@@ -14,9 +14,9 @@
 
 namespace strait::hosts {
 
-// What a host's agent needs to join a run. It holds secrets: with it a process that reaches the launcher
-// can join as this host, in this generation only. So it travels over stdin or in a file that only
-// its owner can read.
+// What a host's agent needs to join a run. It holds secrets: with it a process that reaches the
+// launcher can join as this host, in this generation only. So it travels over stdin or in a file
+// that only its owner can read.
 struct AgentJob {
   net::RunId run;
   std::string run_name;
@@ -27,17 +27,17 @@ struct AgentJob {
   net::CurveKeyPair keys;
   std::string launcher_key;
   std::map<std::string, std::string> endpoints;    // of the launcher, by service
-  std::map<std::string, std::string> agent_keys;  // of all, by ProcessName::text()
+  std::map<std::string, std::string> agent_keys;   // of all, by ProcessName::text()
   std::string directory;                           // for its files; "~" is its home
   std::map<std::string, std::string> environment;  // of the processes it starts
-  std::string address;                             // where other hosts reach it; empty: found by the agent
-  std::vector<std::int64_t> devices;               // that its processes share; empty: all
-  std::pair<int, int> ports = {0, 0};              // that it may bind; 0: any
-  std::int64_t hold = 120;                         // seconds that it runs without contact to the launcher
-  std::optional<double> up_megabits;               // limit of uploads
+  std::string address;                 // where other hosts reach it; empty: found by the agent
+  std::vector<std::int64_t> devices;   // that its processes share; empty: all
+  std::pair<int, int> ports = {0, 0};  // that it may bind; 0: any
+  std::int64_t hold = 120;             // seconds that it runs without contact to the launcher
+  std::optional<double> up_megabits;   // limit of uploads
   std::optional<double> down_megabits;
 
-  net::ProcessName name() const { return net::ProcessName::keeper(host); }
+  net::ProcessName name() const { return net::ProcessName::host_agent(host); }
 };
 
 std::string to_text(const AgentJob& job);

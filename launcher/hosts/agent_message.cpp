@@ -25,7 +25,7 @@ net::LinkOptions service_link(const std::string& service, net::ProcessName agent
 
 // A job holds the whole plan.
 constexpr base::MessageLimits kHostLimits{.frame_bytes = std::size_t{256} << 20,
-                                    .text_bytes = std::size_t{192} << 20};
+                                          .text_bytes = std::size_t{192} << 20};
 
 void describe(auto& f, base::Is<AgentHello> auto& m) {
   f("host_name", m.facts.host_name), f("build", m.facts.build), f("cores", m.facts.cores);
@@ -33,7 +33,9 @@ void describe(auto& f, base::Is<AgentHello> auto& m) {
   f("directory", m.facts.directory), f("addresses", m.facts.addresses);
   f("address", m.facts.address), f("launcher", m.facts.launcher);
 }
-void describe(auto& f, base::Is<ProcessStarted> auto& m) { f("process", m.process), f("pid", m.pid); }
+void describe(auto& f, base::Is<ProcessStarted> auto& m) {
+  f("process", m.process), f("pid", m.pid);
+}
 void describe(auto& f, base::Is<ProcessRefused> auto& m) {
   f("process", m.process), f("code", m.code), f("text", m.text);
 }
@@ -45,17 +47,33 @@ void describe(auto& f, base::Is<StartProcess> auto& m) { f("process", m.process)
 void describe(auto& f, base::Is<EndProcess> auto& m) { f("process", m.process), f("kill", m.kill); }
 void describe(auto& /*f*/, base::Is<Leave> auto& /*m*/) {}
 
-constexpr std::string_view type_name(std::type_identity<AgentHello> /*type*/) { return "keeper_hello"; }
-constexpr std::string_view type_name(std::type_identity<ProcessStarted> /*type*/) { return "process_started"; }
-constexpr std::string_view type_name(std::type_identity<ProcessRefused> /*type*/) { return "process_refused"; }
-constexpr std::string_view type_name(std::type_identity<ProcessEnded> /*type*/) { return "process_ended"; }
+constexpr std::string_view type_name(std::type_identity<AgentHello> /*type*/) {
+  return "keeper_hello";
+}
+constexpr std::string_view type_name(std::type_identity<ProcessStarted> /*type*/) {
+  return "process_started";
+}
+constexpr std::string_view type_name(std::type_identity<ProcessRefused> /*type*/) {
+  return "process_refused";
+}
+constexpr std::string_view type_name(std::type_identity<ProcessEnded> /*type*/) {
+  return "process_ended";
+}
 constexpr std::string_view type_name(std::type_identity<LogText> /*type*/) { return "log_text"; }
-constexpr std::string_view type_name(std::type_identity<StartProcess> /*type*/) { return "start_process"; }
-constexpr std::string_view type_name(std::type_identity<EndProcess> /*type*/) { return "end_process"; }
+constexpr std::string_view type_name(std::type_identity<StartProcess> /*type*/) {
+  return "start_process";
+}
+constexpr std::string_view type_name(std::type_identity<EndProcess> /*type*/) {
+  return "end_process";
+}
 constexpr std::string_view type_name(std::type_identity<Leave> /*type*/) { return "leave"; }
 
-net::Frame format(const AgentMessage& message) { return base::format_message(message, kHostLimits); }
-net::Frame format(const LauncherMessage& message) { return base::format_message(message, kHostLimits); }
+net::Frame format(const AgentMessage& message) {
+  return base::format_message(message, kHostLimits);
+}
+net::Frame format(const LauncherMessage& message) {
+  return base::format_message(message, kHostLimits);
+}
 
 AgentMessage parse_agent_message(std::span<const std::byte> frame) {
   return parse_message<AgentMessage>(frame, kHostLimits);

@@ -18,9 +18,10 @@ namespace strait::hosts {
 
 // A host's agent has a link with the launcher for each service, so that no service waits for
 // another. The launcher listens for each at an endpoint of its own.
-inline constexpr const char* kAgentService = "keeper";    // processes and their logs
-inline constexpr const char* kTransferService = "ship";   // files
-inline constexpr const char* kReachService = "reach";     // which paths between hosts work, and how fast
+inline constexpr const char* kAgentService = "keeper";   // processes and their logs
+inline constexpr const char* kTransferService = "ship";  // files
+inline constexpr const char* kReachService =
+    "reach";  // which paths between hosts work, and how fast
 
 // Options of such a link. Both ends use the same name.
 net::LinkOptions service_link(const std::string& service, net::ProcessName agent,

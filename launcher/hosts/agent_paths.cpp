@@ -15,7 +15,7 @@ fs::path agent_directory(const std::string& written) {
   if (written == "~" || written.starts_with("~/")) {
     if (home == nullptr) {
       throw base::UserError(base::ExitCode::bad_input,
-                      fmt::format("the directory {} needs $HOME, which is not set", written));
+                            fmt::format("the directory {} needs $HOME, which is not set", written));
     }
     return fs::path(home) / fs::path(written.substr(written.size() > 1 ? 2 : 1));
   }

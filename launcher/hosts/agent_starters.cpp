@@ -5,10 +5,10 @@
 #include <chrono>
 #include <utility>
 
-#include "launcher/hosts/ssh_session.h"
+#include "launcher/base/errors.h"
 #include "launcher/hosts/join_starter.h"
 #include "launcher/hosts/slurm_step.h"
-#include "launcher/base/errors.h"
+#include "launcher/hosts/ssh_session.h"
 
 namespace strait::hosts {
 namespace {
@@ -18,13 +18,13 @@ std::shared_ptr<LoginProgress> progress_from_now() {
 }
 
 std::unique_ptr<AgentStarter> ssh_call(const recipe::Recipe::Hosts& hosts, std::size_t host,
-                                   std::shared_ptr<LoginProgress> progress) {
+                                       std::shared_ptr<LoginProgress> progress) {
   return std::make_unique<SshSession>(
       SshTarget{hosts.list.at(host).name, hosts.ssh_config, hosts.address, std::move(progress)});
 }
 
 std::vector<std::unique_ptr<AgentStarter>> ssh_starters(const recipe::Recipe::Hosts& hosts,
-                                                 const std::set<std::size_t>& left_out) {
+                                                        const std::set<std::size_t>& left_out) {
   std::vector<std::unique_ptr<AgentStarter>> calls;
   const auto progress = hosts.list.size() > 1 ? progress_from_now() : nullptr;
   for (std::size_t i = 0; i < hosts.list.size(); ++i) {
@@ -35,9 +35,9 @@ std::vector<std::unique_ptr<AgentStarter>> ssh_starters(const recipe::Recipe::Ho
 
 }  // namespace
 
-std::vector<std::unique_ptr<AgentStarter>> make_agent_starters(const plan::Plan& plan,
-                                                  const std::filesystem::path& run,
-                                                  const std::set<std::size_t>& left_out) {
+std::vector<std::unique_ptr<AgentStarter>> make_agent_starters(
+    const plan::Plan& plan, const std::filesystem::path& run,
+    const std::set<std::size_t>& left_out) {
   switch (plan.recipe.hosts.backend) {
     case recipe::BackendKind::ssh:
       return ssh_starters(plan.recipe.hosts, left_out);
@@ -53,7 +53,8 @@ std::vector<std::unique_ptr<AgentStarter>> make_agent_starters(const plan::Plan&
 
 std::unique_ptr<AgentStarter> agent_starter_in_run(const plan::Plan& plan, std::size_t host) {
   const recipe::Recipe::Hosts& settings = plan.recipe.hosts;
-  if (settings.backend == recipe::BackendKind::ssh) return ssh_call(settings, host, progress_from_now());
+  if (settings.backend == recipe::BackendKind::ssh)
+    return ssh_call(settings, host, progress_from_now());
   throw base::UserError(
       base::ExitCode::bad_input,
       fmt::format("host {} is lost, and {}; stop the run, and strait resume brings all back",

@@ -8,8 +8,8 @@
 #include <cstdlib>
 #include <sstream>
 
-#include "launcher/hosts/slurm_commands.h"
 #include "launcher/base/errors.h"
+#include "launcher/hosts/slurm_commands.h"
 
 namespace strait::hosts {
 namespace {
@@ -20,10 +20,11 @@ std::int64_t slurm_number(const Variable& variable, const char* name) {
   const char* const end = text.data() + text.size();
   const auto [rest, error] = std::from_chars(text.data(), end, number);
   if (error != std::errc() || rest != end || number < 0) {
-    throw base::UserError(base::ExitCode::bad_input,
-                    fmt::format("{} is \"{}\" inside of a Slurm job, but must be a number: start "
-                                "strait with the environment that Slurm made",
-                                name, text));
+    throw base::UserError(
+        base::ExitCode::bad_input,
+        fmt::format("{} is \"{}\" inside of a Slurm job, but must be a number: start "
+                    "strait with the environment that Slurm made",
+                    name, text));
   }
   return number;
 }
@@ -47,9 +48,10 @@ std::optional<Allocation> allocation_from(const Variable& variable, std::int64_t
   allocation.is_script =
       !variable("SLURM_TASK_PID").empty() && slurm_number(variable, "SLURM_TASK_PID") == pid;
   if (allocation.nodes.empty()) {
-    throw base::UserError(base::ExitCode::bad_input,
-                    "SLURM_JOB_ID is set, but SLURM_JOB_NODELIST is not: start strait with the "
-                    "environment that Slurm made");
+    throw base::UserError(
+        base::ExitCode::bad_input,
+        "SLURM_JOB_ID is set, but SLURM_JOB_NODELIST is not: start strait with the "
+        "environment that Slurm made");
   }
   return allocation;
 }
@@ -58,7 +60,8 @@ std::optional<Allocation> own_allocation() { return allocation_from(own_variable
 
 std::vector<NodeAddress> nodes_of(const Allocation& allocation) {
   const std::string doing = "to list the nodes of job " + fmt::format("{}", allocation.job);
-  std::istringstream names(slurm_output({"scontrol", "show", "hostnames", allocation.nodes}, doing));
+  std::istringstream names(
+      slurm_output({"scontrol", "show", "hostnames", allocation.nodes}, doing));
   const std::vector<NodeAddress> known = parse_node_addresses(
       slurm_output({"scontrol", "--oneliner", "show", "node", allocation.nodes}, doing));
   std::vector<NodeAddress> nodes;

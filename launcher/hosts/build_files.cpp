@@ -12,8 +12,8 @@
 #include <system_error>
 #include <utility>
 
-#include "launcher/process/run_program.h"
 #include "launcher/base/errors.h"
+#include "launcher/process/run_program.h"
 
 namespace strait::hosts {
 namespace {
@@ -38,7 +38,8 @@ exec "$build/libexec/strait-stage" "$@"
 std::string output_of(const std::vector<std::string>& argv, std::chrono::seconds limit) {
   process::ProgramAnswer answer = process::run_program(argv, limit);
   if (answer.succeeded()) return std::move(answer.out);
-  throw base::UserError(base::ExitCode::bad_input, fmt::format("{}: {}", argv[0], answer.complaint()));
+  throw base::UserError(base::ExitCode::bad_input,
+                        fmt::format("{}: {}", argv[0], answer.complaint()));
 }
 
 fs::path stage_beside_us() {
@@ -59,7 +60,8 @@ void add_hashes(std::vector<BuildFile>& files) {
   for (BuildFile& file : files) {
     std::string line;
     if (!std::getline(lines, line) || line.size() < 64) {
-      throw base::UserError(base::ExitCode::storage_io, "sha256sum said nothing of " + file.from.string());
+      throw base::UserError(base::ExitCode::storage_io,
+                            "sha256sum said nothing of " + file.from.string());
     }
     // sha256sum starts the line with a backslash if the name has a newline or a backslash.
     file.hash = line.substr(line.front() == '\\' ? 1 : 0, 64);

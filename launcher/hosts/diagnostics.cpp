@@ -9,10 +9,10 @@
 #include <utility>
 
 #include "launcher/base/build_id.h"
+#include "launcher/base/errors.h"
 #include "launcher/base/text.h"
 #include "launcher/hosts/ssh_session.h"
 #include "launcher/plan/placement.h"
-#include "launcher/base/errors.h"
 
 namespace strait::hosts {
 namespace {
@@ -38,13 +38,15 @@ std::int64_t clock_now() {
       .count();
 }
 
-InspectionRequest inspection_request_for(const recipe::RecipeHost& host, std::pair<int, int> ports) {
+InspectionRequest inspection_request_for(const recipe::RecipeHost& host,
+                                         std::pair<int, int> ports) {
   return {host.directory.empty() ? recipe::kHostDirectory : host.directory, ports};
 }
 
 // Inspects a host over ssh, as far as that works.
-std::vector<Finding> inspect_over_ssh(SshSession& call, const recipe::RecipeHost& host, const HostNeed& need,
-                                   const recipe::Recipe& recipe, Clock::time_point deadline) {
+std::vector<Finding> inspect_over_ssh(SshSession& call, const recipe::RecipeHost& host,
+                                      const HostNeed& need, const recipe::Recipe& recipe,
+                                      Clock::time_point deadline) {
   try {
     call.launcher_address(deadline);  // the build, and whether it can find us
     const std::string line = call.ask(
@@ -57,7 +59,8 @@ std::vector<Finding> inspect_over_ssh(SshSession& call, const recipe::RecipeHost
   }
 }
 
-std::vector<Finding> check_ssh_hosts(const recipe::Recipe& recipe, const std::vector<HostNeed>& needs) {
+std::vector<Finding> check_ssh_hosts(const recipe::Recipe& recipe,
+                                     const std::vector<HostNeed>& needs) {
   const std::vector<recipe::RecipeHost>& hosts = recipe.hosts.list;
   std::vector<std::unique_ptr<SshSession>> calls;
   try {
@@ -79,8 +82,9 @@ std::vector<Finding> check_ssh_hosts(const recipe::Recipe& recipe, const std::ve
   return findings;
 }
 
-void diagnose_ports(const recipe::RecipeHost& listed, const HostNeed& need, const HostInspection& look,
-                 std::pair<int, int> ports, std::vector<Finding>& findings) {
+void diagnose_ports(const recipe::RecipeHost& listed, const HostNeed& need,
+                    const HostInspection& look, std::pair<int, int> ports,
+                    std::vector<Finding>& findings) {
   if (ports.first == 0) return;
   const int all = ports.second - ports.first + 1;
   const int left = all - static_cast<int>(look.busy_ports.size());
@@ -109,12 +113,14 @@ std::vector<HostNeed> needs_of(const plan::Plan& plan) {
     // One more than are kept: the newest is written before the oldest goes.
     need.disk += process.parameters * kValueAndMoments * (plan.recipe.checkpoint.keep + 1);
   }
-  for (const plan::Plan::Link& link : plan.links) ++needs.at(plan.process(link.listens).host_index).ports;
+  for (const plan::Plan::Link& link : plan.links)
+    ++needs.at(plan.process(link.listens).host_index).ports;
   return needs;
 }
 
-std::vector<Finding> diagnose_host(const recipe::RecipeHost& listed, const HostNeed& need, const HostInspection& look,
-                                std::pair<int, int> ports, std::int64_t now) {
+std::vector<Finding> diagnose_host(const recipe::RecipeHost& listed, const HostNeed& need,
+                                   const HostInspection& look, std::pair<int, int> ports,
+                                   std::int64_t now) {
   std::vector<Finding> findings;
   const HostFacts& facts = look.facts;
   if (!look.objection.empty()) {
@@ -131,11 +137,12 @@ std::vector<Finding> diagnose_host(const recipe::RecipeHost& listed, const HostN
             memory < facts.memory ? "the recipe lets it take" : "it has", size_text(memory))));
   }
   if (look.objection.empty() && facts.free_disk < need.disk) {
-    findings.push_back(wrong(
-        base::ExitCode::storage_full, listed.name,
-        fmt::format("its checkpoints take {}, but {} has {} free; make room, name another "
-                    "directory for it under [[hosts.list]], or lower checkpoint.keep",
-                    size_text(need.disk), base::printable(facts.directory), size_text(facts.free_disk))));
+    findings.push_back(
+        wrong(base::ExitCode::storage_full, listed.name,
+              fmt::format("its checkpoints take {}, but {} has {} free; make room, name another "
+                          "directory for it under [[hosts.list]], or lower checkpoint.keep",
+                          size_text(need.disk), base::printable(facts.directory),
+                          size_text(facts.free_disk))));
   }
   diagnose_ports(listed, need, look, ports, findings);
   if (std::string late = clock_warning(listed.name, facts.clock, now); !late.empty()) {
@@ -159,13 +166,14 @@ std::vector<Finding> check_hosts(const recipe::Recipe& recipe, const std::vector
       return check_ssh_hosts(recipe, needs);
     case recipe::BackendKind::local: {
       const recipe::RecipeHost here{.name = "this machine",
-                            .directory = std::filesystem::current_path().string()};
+                                    .directory = std::filesystem::current_path().string()};
       const InspectionRequest request = inspection_request_for(here, recipe.hosts.ports);
       return diagnose_host(here, needs.empty() ? HostNeed{} : needs[0], inspect_this_host(request),
-                        recipe.hosts.ports, clock_now());
+                           recipe.hosts.ports, clock_now());
     }
     case recipe::BackendKind::slurm:
-      return {{Kind::note, base::ExitCode::done, "hosts", "Slurm chooses them; ask sinfo what is up"}};
+      return {
+          {Kind::note, base::ExitCode::done, "hosts", "Slurm chooses them; ask sinfo what is up"}};
     case recipe::BackendKind::join:
       return {{Kind::note, base::ExitCode::done, "hosts",
                "they dial in by themselves, so they cannot be asked from here"}};

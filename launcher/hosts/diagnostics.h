@@ -15,7 +15,7 @@ struct Finding {
   enum class Kind { well, note, wrong };
   Kind kind = Kind::well;
   base::ExitCode code = base::ExitCode::done;  // if it is wrong
-  std::string where;               // "recipe", a host
+  std::string where;                           // "recipe", a host
   std::string text;
 };
 
@@ -30,8 +30,9 @@ struct HostNeed {
 std::vector<HostNeed> needs_of(const plan::Plan& plan);  // by host
 
 // Compares one host with what the plan needs of it. `now` is this machine's clock. Pure.
-std::vector<Finding> diagnose_host(const recipe::RecipeHost& listed, const HostNeed& need, const HostInspection& look,
-                                std::pair<int, int> ports, std::int64_t now);
+std::vector<Finding> diagnose_host(const recipe::RecipeHost& listed, const HostNeed& need,
+                                   const HostInspection& look, std::pair<int, int> ports,
+                                   std::int64_t now);
 
 // Inspects all hosts of a recipe at the same time over ssh; for "local", this machine. Hosts of
 // "slurm" and "join" cannot be inspected. Takes half a minute at most.

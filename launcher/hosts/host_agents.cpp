@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "launcher/base/build_id.h"
-#include "launcher/process/log_tail.h"
 #include "launcher/base/errors.h"
+#include "launcher/process/log_tail.h"
 
 namespace strait::hosts {
 namespace {
@@ -28,7 +28,8 @@ constexpr auto kFarewell = std::chrono::seconds(2);
 // A process on a host. Its agent ends it if this object is destroyed first.
 class HostAgents::RemoteProcess : public process::Process {
  public:
-  RemoteProcess(HostAgents& agents, std::size_t host, const process::Launch& launch, std::int64_t pid)
+  RemoteProcess(HostAgents& agents, std::size_t host, const process::Launch& launch,
+                std::int64_t pid)
       : agents_(agents), host_(host), name_(launch.process), log_(launch.log), pid_(pid) {}
   ~RemoteProcess() override {
     if (RemoteProcess::ended()) return;
@@ -62,7 +63,8 @@ class HostAgents::RemoteProcess : public process::Process {
   const std::int64_t pid_;
 };
 
-HostAgents::HostAgents(std::vector<Agent> agents, KeepLog keep_log) : keep_log_(std::move(keep_log)) {
+HostAgents::HostAgents(std::vector<Agent> agents, KeepLog keep_log)
+    : keep_log_(std::move(keep_log)) {
   for (Agent& agent : agents) {
     Host& host = hosts_.emplace_back();
     host.name = std::move(agent.host);
@@ -132,7 +134,8 @@ void HostAgents::replace(std::size_t host, std::unique_ptr<net::Link> link) {
     former = std::move(kept.link);
   }
   if (former) {
-    former->abort(net::LinkError(net::LinkError::Kind::aborted, "another agent was started on its host"));
+    former->abort(
+        net::LinkError(net::LinkError::Kind::aborted, "another agent was started on its host"));
     kept.listener.join();
   }
   const MutexLock lock(mutex_);
@@ -143,7 +146,8 @@ void HostAgents::replace(std::size_t host, std::unique_ptr<net::Link> link) {
 }
 
 std::vector<HostFacts> HostAgents::wait_for_facts(const std::vector<std::size_t>& hosts,
-                                   Clock::time_point deadline, const std::function<void()>& poll) {
+                                                  Clock::time_point deadline,
+                                                  const std::function<void()>& poll) {
   const MutexLock lock(mutex_);
   while (true) {
     std::vector<HostFacts> facts;
@@ -180,14 +184,15 @@ void HostAgents::check_locked(std::size_t host) {
   check_silence(host);
   if (hosts_.at(host).lost.empty()) return;
   throw base::UserError(base::ExitCode::peer_lost,
-                  fmt::format("host {}: {}", hosts_[host].name, hosts_[host].lost));
+                        fmt::format("host {}: {}", hosts_[host].name, hosts_[host].lost));
 }
 
 std::unique_ptr<process::Process> HostAgents::start(const process::Launch& launch) {
   return std::move(start_all({launch}).front());
 }
 
-std::vector<std::unique_ptr<process::Process>> HostAgents::start_all(const std::vector<process::Launch>& launches) {
+std::vector<std::unique_ptr<process::Process>> HostAgents::start_all(
+    const std::vector<process::Launch>& launches) {
   std::set<std::size_t> hosts;  // a lost host without launches does not matter here
   for (const process::Launch& launch : launches) {
     hosts.insert(launch.host);
@@ -208,8 +213,9 @@ void HostAgents::order(const process::Launch& launch) {
   send(launch.host, StartProcess{launch.process, launch.input});
 }
 
-std::unique_ptr<process::Process> HostAgents::await(const process::Launch& launch, const std::set<std::size_t>& hosts,
-                                      Clock::time_point deadline) {
+std::unique_ptr<process::Process> HostAgents::await(const process::Launch& launch,
+                                                    const std::set<std::size_t>& hosts,
+                                                    Clock::time_point deadline) {
   const std::string& host = hosts_.at(launch.host).name;
   const MutexLock lock(mutex_);
   while (true) {
@@ -217,13 +223,14 @@ std::unique_ptr<process::Process> HostAgents::await(const process::Launch& launc
     if (known.pid != 0)
       return std::make_unique<RemoteProcess>(*this, launch.host, launch, known.pid);
     if (known.refused) {
-      throw base::UserError(known.refused->code, fmt::format("host {}: {}", host, known.refused->text));
+      throw base::UserError(known.refused->code,
+                            fmt::format("host {}: {}", host, known.refused->text));
     }
     for (const std::size_t one : hosts) check_locked(one);
     if (Clock::now() >= deadline) {
       throw base::UserError(base::ExitCode::stalled,
-                      fmt::format("host {} has not started {} within {} s", host,
-                                  launch.process.describe(), kStartLimit.count()));
+                            fmt::format("host {} has not started {} within {} s", host,
+                                        launch.process.describe(), kStartLimit.count()));
     }
     changed_.wait_until(mutex_, std::min(deadline, Clock::now() + kPollEvery));
   }
@@ -286,9 +293,9 @@ void HostAgents::check_silence(std::size_t host) {
   if (tolerates_silence_ || closing_ || !hosts_[host].lost.empty() || !hosts_[host].facts) return;
   const auto silence = Clock::now() - hosts_[host].link->state().last_heard;
   if (silence <= kSilence) return;
-  hosts_[host].lost =
-      fmt::format("the connection to its agent is lost: nothing was received for {} s while the run started",
-                  std::chrono::duration_cast<std::chrono::seconds>(silence).count());
+  hosts_[host].lost = fmt::format(
+      "the connection to its agent is lost: nothing was received for {} s while the run started",
+      std::chrono::duration_cast<std::chrono::seconds>(silence).count());
 }
 
 std::optional<process::ExitStatus> HostAgents::ended(std::size_t host, net::ProcessName process) {
@@ -296,7 +303,8 @@ std::optional<process::ExitStatus> HostAgents::ended(std::size_t host, net::Proc
   return ended_locked(host, process);
 }
 
-std::optional<process::ExitStatus> HostAgents::ended_locked(std::size_t host, net::ProcessName process) {
+std::optional<process::ExitStatus> HostAgents::ended_locked(std::size_t host,
+                                                            net::ProcessName process) {
   const Known& known = processes_.at(process);
   if (known.ended) return known.ended;
   check_silence(host);

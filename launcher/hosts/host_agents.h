@@ -12,8 +12,8 @@
 
 #include "framework/mutex.h"
 #include "framework/net/link.h"
-#include "launcher/hosts/host_facts.h"
 #include "launcher/hosts/agent_message.h"
+#include "launcher/hosts/host_facts.h"
 #include "launcher/process/backend.h"
 
 namespace strait::hosts {
@@ -39,8 +39,8 @@ class HostAgents : public process::Backend {
   // connect by the deadline, or why a host cannot be used. `poll` is called while this waits, and
   // throws to give up.
   std::vector<HostFacts> wait_for_facts(const std::vector<std::size_t>& hosts,
-                              std::chrono::steady_clock::time_point deadline,
-                              const std::function<void()>& poll) STRAIT_EXCLUDES(mutex_);
+                                        std::chrono::steady_clock::time_point deadline,
+                                        const std::function<void()>& poll) STRAIT_EXCLUDES(mutex_);
 
   // From now on an agent may be silent for as long as its link holds; before, for 7 s.
   void tolerate_outages() STRAIT_EXCLUDES(mutex_);
@@ -57,9 +57,10 @@ class HostAgents : public process::Backend {
   // UserError: an agent that was started is lost, or silent for too long while the run starts.
   void check() STRAIT_EXCLUDES(mutex_);
 
-  std::unique_ptr<process::Process> start(const process::Launch& launch) override STRAIT_EXCLUDES(mutex_);
-  std::vector<std::unique_ptr<process::Process>> start_all(const std::vector<process::Launch>& launches) override
+  std::unique_ptr<process::Process> start(const process::Launch& launch) override
       STRAIT_EXCLUDES(mutex_);
+  std::vector<std::unique_ptr<process::Process>> start_all(
+      const std::vector<process::Launch>& launches) override STRAIT_EXCLUDES(mutex_);
 
  private:
   class RemoteProcess;
@@ -86,8 +87,9 @@ class HostAgents : public process::Backend {
   process::ExitStatus gone_with(const Host& host) const STRAIT_REQUIRES(mutex_);
   std::shared_ptr<net::Link> link_to(std::size_t host) STRAIT_EXCLUDES(mutex_);
   void order(const process::Launch& launch) STRAIT_EXCLUDES(mutex_);
-  std::unique_ptr<process::Process> await(const process::Launch& launch, const std::set<std::size_t>& hosts,
-                                 std::chrono::steady_clock::time_point deadline)
+  std::unique_ptr<process::Process> await(const process::Launch& launch,
+                                          const std::set<std::size_t>& hosts,
+                                          std::chrono::steady_clock::time_point deadline)
       STRAIT_EXCLUDES(mutex_);
   std::optional<process::ExitStatus> ended(std::size_t host, net::ProcessName process)
       STRAIT_EXCLUDES(mutex_);

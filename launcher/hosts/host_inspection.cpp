@@ -13,9 +13,9 @@
 
 #include "framework/store/bounded_json.h"
 #include "framework/store/file_descriptor.h"
+#include "launcher/base/errors.h"
 #include "launcher/base/text.h"
 #include "launcher/hosts/agent_paths.h"
-#include "launcher/base/errors.h"
 
 namespace strait::hosts {
 namespace {
@@ -84,7 +84,8 @@ std::string to_line(const HostInspection& look) {
                     {"busy_ports", look.busy_ports},
                     {"objection", look.objection},
                     {"objection_code", number(look.objection_code)}};
-  return std::string(kInspectionMarker) + all.dump(-1, ' ', true, json::error_handler_t::replace) + "\n";
+  return std::string(kInspectionMarker) + all.dump(-1, ' ', true, json::error_handler_t::replace) +
+         "\n";
 }
 
 std::optional<HostInspection> inspection_from(const std::string& line) {
@@ -133,7 +134,9 @@ HostInspection inspect_this_host(const InspectionRequest& request) {
 void check_host_directory(const fs::path& directory) {
   std::error_code failed;
   fs::create_directories(directory, failed);
-  if (failed) throw base::UserError(base::ExitCode::storage_io, unusable_directory(directory, failed.message()));
+  if (failed)
+    throw base::UserError(base::ExitCode::storage_io,
+                          unusable_directory(directory, failed.message()));
   const fs::path probe = directory / fmt::format("probe.{}", ::getpid());
   {
     std::ofstream out(probe);
@@ -147,13 +150,16 @@ void check_host_directory(const fs::path& directory) {
   const bool full = failed == std::errc::no_space_on_device || failed.value() == EDQUOT ||
                     (!ignored && space.available < kLeastDisk);
   if (full) {
-    throw base::UserError(base::ExitCode::storage_full,
-                    unusable_directory(directory, fmt::format("its disk is full, {} are free and {} the "
-                                                   "least that a run needs",
-                                                   base::byte_text(ignored ? 0 : space.available),
-                                                   base::byte_text(kLeastDisk))));
+    throw base::UserError(
+        base::ExitCode::storage_full,
+        unusable_directory(directory, fmt::format("its disk is full, {} are free and {} the "
+                                                  "least that a run needs",
+                                                  base::byte_text(ignored ? 0 : space.available),
+                                                  base::byte_text(kLeastDisk))));
   }
-  if (failed) throw base::UserError(base::ExitCode::storage_io, unusable_directory(directory, failed.message()));
+  if (failed)
+    throw base::UserError(base::ExitCode::storage_io,
+                          unusable_directory(directory, failed.message()));
 }
 
 }  // namespace strait::hosts

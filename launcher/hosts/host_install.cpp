@@ -11,12 +11,12 @@
 #include <string_view>
 
 #include "launcher/base/build_id.h"
+#include "launcher/base/errors.h"
 #include "launcher/base/text.h"
-#include "launcher/hosts/ssh_session.h"
 #include "launcher/hosts/ssh_options.h"
+#include "launcher/hosts/ssh_session.h"
 #include "launcher/hosts/tar_header.h"
 #include "launcher/process/piped_process.h"
-#include "launcher/base/errors.h"
 
 namespace strait::hosts {
 namespace {
@@ -98,10 +98,11 @@ class Installation {
   [[noreturn]] void install_fails(const std::string& waited_for) {
     if (const auto status = ssh_.wait_until(Clock::now() + std::chrono::seconds(3))) {
       if (ssh_.errors().find("No space left on device") != std::string::npos) {
-        throw base::UserError(base::ExitCode::storage_full,
-                        fmt::format("the disk of {} is full: the build does not fit into ~/.strait "
-                                    "there; make room and install again",
-                                    target_.host));
+        throw base::UserError(
+            base::ExitCode::storage_full,
+            fmt::format("the disk of {} is full: the build does not fit into ~/.strait "
+                        "there; make room and install again",
+                        target_.host));
       }
       throw ssh_failure(target_.host, target_.config, *status, ssh_.errors());
     }
@@ -130,10 +131,11 @@ class Installation {
     utsname ours{};
     ::uname(&ours);
     if (theirs == ours.machine) return;
-    throw base::UserError(base::ExitCode::mismatch,
-                    fmt::format("{} is a {} machine, this build is for {}; all hosts of a run need "
-                                "the same",
-                                target_.host, base::printable(theirs), ours.machine));
+    throw base::UserError(
+        base::ExitCode::mismatch,
+        fmt::format("{} is a {} machine, this build is for {}; all hosts of a run need "
+                    "the same",
+                    target_.host, base::printable(theirs), ours.machine));
   }
 
   // Each content once, whatever names it has.
@@ -169,8 +171,8 @@ class Installation {
       const auto wanted = static_cast<std::streamsize>(std::min<std::uint64_t>(left, piece.size()));
       if (!in.read(piece.data(), wanted)) {
         throw base::UserError(base::ExitCode::storage_io,
-                        fmt::format("{} became shorter or unreadable while it was sent to {}",
-                                    file.from.string(), target_.host));
+                              fmt::format("{} became shorter or unreadable while it was sent to {}",
+                                          file.from.string(), target_.host));
       }
       send({piece.data(), static_cast<std::size_t>(wanted)});
       left -= static_cast<std::uint64_t>(wanted);
@@ -186,10 +188,11 @@ class Installation {
       if (line == "strait-install-done") return true;
       if (line.starts_with("strait-install-torn ")) return false;
       if (const auto other = word_behind(line, "strait-install-other "); !other.empty()) {
-        throw base::UserError(base::ExitCode::mismatch,
-                        fmt::format("the program sent to {} says it is {}, not strait-stage {}; "
-                                    "was it rebuilt meanwhile? install again",
-                                    target_.host, base::printable(other), base::build_id()));
+        throw base::UserError(
+            base::ExitCode::mismatch,
+            fmt::format("the program sent to {} says it is {}, not strait-stage {}; "
+                        "was it rebuilt meanwhile? install again",
+                        target_.host, base::printable(other), base::build_id()));
       }
     }
     install_fails("has all files, but does not say that they are right");

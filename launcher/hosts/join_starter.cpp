@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "framework/store/file_descriptor.h"
-#include "launcher/hosts/host_facts.h"
 #include "launcher/base/errors.h"
+#include "launcher/hosts/host_facts.h"
 
 namespace strait::hosts {
 namespace {
@@ -53,14 +53,15 @@ class JoinStarter : public AgentStarter {
     if (!address_.empty()) return address_;
     const std::vector<std::string> own = own_addresses();
     if (own.size() == 1) return own.front();
-    throw base::UserError(base::ExitCode::bad_input,
-                    fmt::format("this machine has {} addresses; say with hosts.address at which "
-                                "one hosts that join can reach it",
-                                own.size()));
+    throw base::UserError(
+        base::ExitCode::bad_input,
+        fmt::format("this machine has {} addresses; say with hosts.address at which "
+                    "one hosts that join can reach it",
+                    own.size()));
   }
 
   void start_agent(const AgentJob& job,
-                 std::chrono::steady_clock::time_point /*deadline*/) override {
+                   std::chrono::steady_clock::time_point /*deadline*/) override {
     write_token(file_, to_text(job) + "\n");
   }
 
@@ -86,10 +87,12 @@ std::vector<std::string> join_instructions(const plan::Plan& plan, const fs::pat
   return lines;
 }
 
-std::vector<std::unique_ptr<AgentStarter>> join_starters(const plan::Plan& plan, const fs::path& run) {
+std::vector<std::unique_ptr<AgentStarter>> join_starters(const plan::Plan& plan,
+                                                         const fs::path& run) {
   std::vector<std::unique_ptr<AgentStarter>> calls;
   for (std::size_t host = 0; host < plan.hosts.size(); ++host) {
-    calls.push_back(std::make_unique<JoinStarter>(plan.recipe.hosts.address, token_file(run, host)));
+    calls.push_back(
+        std::make_unique<JoinStarter>(plan.recipe.hosts.address, token_file(run, host)));
   }
   return calls;
 }

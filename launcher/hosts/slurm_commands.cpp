@@ -44,8 +44,8 @@ std::string_view trimmed(std::string_view text) {
 
 [[noreturn]] void refuse_answer(const char* program, std::string_view answer) {
   throw base::UserError(base::ExitCode::bad_input,
-                  fmt::format("{} answered what strait does not understand: {}", program,
-                              base::printable(answer.substr(0, 200))));
+                        fmt::format("{} answered what strait does not understand: {}", program,
+                                    base::printable(answer.substr(0, 200))));
 }
 
 std::int64_t whole_number(const char* program, std::string_view text, std::string_view answer) {
@@ -139,7 +139,7 @@ std::string slurm_output(const std::vector<std::string>& argv, const std::string
   const process::ProgramAnswer answer = run_slurm(argv);
   if (answer.succeeded()) return answer.out;
   throw base::UserError(base::ExitCode::bad_input,
-                  fmt::format("Slurm refuses {}: {}", doing, answer.complaint()));
+                        fmt::format("Slurm refuses {}: {}", doing, answer.complaint()));
 }
 
 }  // namespace strait::hosts

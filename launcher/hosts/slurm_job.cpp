@@ -147,13 +147,13 @@ std::optional<JobState> SlurmJob::state() const {
   if (answer.succeeded()) return parse_job_state(answer.out);
   // That is how it says that the job has ended some minutes ago.
   if (answer.err.find("Invalid job id") != std::string::npos) return std::nullopt;
-  throw base::UserError(base::ExitCode::bad_input, fmt::format("squeue failed for job {}: {}",
-                                                   number_, answer.complaint()));
+  throw base::UserError(base::ExitCode::bad_input,
+                        fmt::format("squeue failed for job {}: {}", number_, answer.complaint()));
 }
 
 void SlurmJob::signal(const char* name) const {
   slurm_output({"scancel", "--batch", fmt::format("--signal={}", name), fmt::format("{}", number_)},
-            fmt::format("signal {} to job {}", name, number_));
+               fmt::format("signal {} to job {}", name, number_));
 }
 
 void SlurmJob::cancel() const {
@@ -162,7 +162,7 @@ void SlurmJob::cancel() const {
 
 void SlurmJob::requeue() const {
   slurm_output({"scontrol", "requeue", fmt::format("{}", number_)},
-            fmt::format("to requeue job {}", number_));
+               fmt::format("to requeue job {}", number_));
 }
 
 }  // namespace strait::hosts

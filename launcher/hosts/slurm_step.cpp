@@ -14,12 +14,12 @@
 #include <utility>
 
 #include "framework/mutex.h"
+#include "launcher/base/errors.h"
 #include "launcher/base/text.h"
+#include "launcher/hosts/agent_job.h"
+#include "launcher/hosts/allocation.h"
 #include "launcher/hosts/host_facts.h"
 #include "launcher/process/piped_process.h"
-#include "launcher/hosts/allocation.h"
-#include "launcher/hosts/agent_job.h"
-#include "launcher/base/errors.h"
 
 namespace strait::hosts {
 namespace {
@@ -74,8 +74,8 @@ class SlurmStep {
         "--output=" + log().string(), program.string(), "--agent-slurm"});
     if (!srun_->write(pack_jobs(jobs_), deadline)) {
       throw base::UserError(base::ExitCode::stalled,
-                      fmt::format("srun was started, but does not read the agents' jobs: {}",
-                                  base::printable(srun_->errors())));
+                            fmt::format("srun was started, but does not read the agents' jobs: {}",
+                                        base::printable(srun_->errors())));
     }
     srun_->close_input();
   }
@@ -128,20 +128,23 @@ std::string address_of_this_node(const NodeAddress& node) {
     if (address == node.address || std::ranges::find(own, address) != own.end()) return address;
   }
   if (!own.empty()) return own.front();
-  throw base::UserError(base::ExitCode::bad_input,
-                  fmt::format("node {} has no address that other nodes can reach (Slurm calls it "
-                              "{}); say which one with hosts.address",
-                              node.node, node.address));
+  throw base::UserError(
+      base::ExitCode::bad_input,
+      fmt::format("node {} has no address that other nodes can reach (Slurm calls it "
+                  "{}); say which one with hosts.address",
+                  node.node, node.address));
 }
 
 }  // namespace
 
-std::vector<std::unique_ptr<AgentStarter>> slurm_starters(const plan::Plan& plan, const fs::path& run) {
+std::vector<std::unique_ptr<AgentStarter>> slurm_starters(const plan::Plan& plan,
+                                                          const fs::path& run) {
   const std::optional<Allocation> allocation = own_allocation();
   if (!allocation) {
-    throw base::UserError(base::ExitCode::bad_input,
-                    "hosts.backend is \"slurm\", but this is no Slurm job; submit one with: strait "
-                    "run RECIPE");
+    throw base::UserError(
+        base::ExitCode::bad_input,
+        "hosts.backend is \"slurm\", but this is no Slurm job; submit one with: strait "
+        "run RECIPE");
   }
   const std::vector<NodeAddress> nodes = nodes_of(*allocation);
   if (nodes.size() < plan.hosts.size()) {

@@ -133,8 +133,8 @@ std::string ssh_by_hand(const std::string& host, const std::string& config) {
   return config.empty() ? "ssh " + host : fmt::format("ssh -F {} {}", config, host);
 }
 
-base::UserError ssh_failure(const std::string& host, const std::string& config, const process::ExitStatus& status,
-                      const std::string& errors) {
+base::UserError ssh_failure(const std::string& host, const std::string& config,
+                            const process::ExitStatus& status, const std::string& errors) {
   const auto first_fit = [&](const auto& complaints) -> const SshComplaint* {
     const auto* const fit = std::ranges::find_if(
         complaints, [&](const SshComplaint& one) { return errors.find(one.said) != errors.npos; });

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "launcher/process/backend.h"
 #include "launcher/base/errors.h"
+#include "launcher/process/backend.h"
 
 // The command line of the system's ssh, and what its errors mean. Pure.
 namespace strait::hosts {
@@ -27,8 +27,8 @@ std::vector<std::string> ssh_argv(const std::string& host, const std::string& co
 
 // Why a call did not come about: who, what, and the fix, in one sentence. `errors` is what ssh and
 // the far side said on stderr.
-base::UserError ssh_failure(const std::string& host, const std::string& config, const process::ExitStatus& status,
-                      const std::string& errors);
+base::UserError ssh_failure(const std::string& host, const std::string& config,
+                            const process::ExitStatus& status, const std::string& errors);
 
 // "ssh -F hosts.config h0", as the user would type it.
 std::string ssh_by_hand(const std::string& host, const std::string& config);

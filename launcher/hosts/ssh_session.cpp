@@ -6,10 +6,10 @@
 #include <utility>
 
 #include "launcher/base/build_id.h"
+#include "launcher/base/errors.h"
 #include "launcher/base/text.h"
 #include "launcher/hosts/host_facts.h"
 #include "launcher/hosts/ssh_options.h"
-#include "launcher/base/errors.h"
 
 namespace strait::hosts {
 namespace {
@@ -80,10 +80,11 @@ const AgentGreeting& SshSession::greeting(Time deadline) {
 void SshSession::check_build(Time deadline) {
   const std::string& theirs = greeting(deadline).build;
   if (theirs == base::build_id()) return;
-  throw base::UserError(base::ExitCode::mismatch,
-                  fmt::format("{} has strait {}, this is {}; bring this build there with: strait "
-                              "install --hosts RECIPE",
-                              target_.host, base::printable(theirs), base::build_id()));
+  throw base::UserError(
+      base::ExitCode::mismatch,
+      fmt::format("{} has strait {}, this is {}; bring this build there with: strait "
+                  "install --hosts RECIPE",
+                  target_.host, base::printable(theirs), base::build_id()));
 }
 
 std::string SshSession::launcher_address(Time deadline) {
@@ -93,7 +94,7 @@ std::string SshSession::launcher_address(Time deadline) {
 }
 
 std::string SshSession::ask(const std::string& request, bool (*wanted)(const std::string& line),
-                         Time deadline) {
+                            Time deadline) {
   greeting(deadline);
   if (!ssh_.write(framed(request), deadline)) {
     fail(Clock::now() < deadline ? Heard::end : Heard::nothing_yet, "does not take its job");
@@ -103,7 +104,7 @@ std::string SshSession::ask(const std::string& request, bool (*wanted)(const std
     if (heard != Heard::line) fail(heard, "has not answered to its job");
     if (const auto answer = answer_from(line); answer && !answer->error.empty()) {
       throw base::UserError(base::ExitCode{answer->code},
-                      fmt::format("{}: {}", target_.host, base::printable(answer->error)));
+                            fmt::format("{}: {}", target_.host, base::printable(answer->error)));
     }
     if (wanted(line)) return line;
   }

@@ -6,8 +6,8 @@
 #include <optional>
 #include <string>
 
-#include "launcher/hosts/agent_starter.h"
 #include "launcher/hosts/agent_greeting.h"
+#include "launcher/hosts/agent_starter.h"
 #include "launcher/process/piped_process.h"
 
 namespace strait::hosts {
@@ -19,11 +19,12 @@ struct SshTarget {
   std::string host;     // as ssh takes it
   std::string config;   // for ssh -F; empty: the user's own
   std::string address;  // of this machine, from the recipe; empty: as the host sees us
-  std::shared_ptr<LoginProgress> progress = nullptr;  // of all sessions started together; null: only one
+  std::shared_ptr<LoginProgress> progress =
+      nullptr;  // of all sessions started together; null: only one
 };
 
-// A session of the system's ssh with strait-stage on a host: it greets, gets a request or a job over
-// stdin, and for a job starts an agent outside of ssh's session. The agent does not need the
+// A session of the system's ssh with strait-stage on a host: it greets, gets a request or a job
+// over stdin, and for a job starts an agent outside of ssh's session. The agent does not need the
 // connection; it stays open until disconnect(), because ssh notices when the host dies. After the
 // login a slow host is waited for as long as ssh gets answers; during the login, which gives no
 // sign of life, until no session has made progress for 8 s.
@@ -40,8 +41,8 @@ class SshSession : public AgentStarter {
   std::string failure() override;
   void disconnect() override;
 
-  // Waits for the greeting. UserError: no connection, no login, or no strait there. Another build is
-  // no error here.
+  // Waits for the greeting. UserError: no connection, no login, or no strait there. Another build
+  // is no error here.
   const AgentGreeting& greeting(Time deadline);
   // Sends one request and returns the line that `wanted` accepts. UserError: the host refused, or
   // did not answer by the deadline.

@@ -15,7 +15,7 @@ namespace {
 constexpr const char* kLoopback = "127.0.0.1";
 
 net::ProcessName agent_name(std::size_t host) {
-  return net::ProcessName::keeper(static_cast<std::uint32_t>(host));
+  return net::ProcessName::host_agent(static_cast<std::uint32_t>(host));
 }
 
 std::chrono::seconds hold_of(const plan::Plan& plan) {

@@ -59,8 +59,8 @@ class AgentListeners {
   Listeners listen_at(const std::string& address, std::pair<int, int> ports);
 
   net::Node& node_;
-  std::vector<Listeners> listeners_;  // those without listeners are no longer used
-  std::vector<std::size_t> index_;    // into listeners_, by host
+  std::vector<Listeners> listeners_;     // those without listeners are no longer used
+  std::vector<std::size_t> index_;       // into listeners_, by host
   std::vector<net::CurveKeyPair> keys_;  // of agents, by host
 };
 

@@ -7,8 +7,8 @@
 #include <cmath>
 #include <map>
 
-#include "launcher/plan/placement.h"
 #include "launcher/base/errors.h"
+#include "launcher/plan/placement.h"
 
 namespace strait::launch {
 namespace {
@@ -21,8 +21,9 @@ std::int64_t memory_of(const plan::Plan& plan, std::size_t host, const hosts::Ho
 
 }  // namespace
 
-std::vector<control::Event> amend_by_facts(plan::Plan& plan, const std::vector<hosts::HostFacts>& facts,
-                                  const std::vector<std::size_t>& there) {
+std::vector<control::Event> amend_by_facts(plan::Plan& plan,
+                                           const std::vector<hosts::HostFacts>& facts,
+                                           const std::vector<std::size_t>& there) {
   std::vector<control::Event> notes;
   const std::int64_t now = std::chrono::duration_cast<std::chrono::seconds>(
                                std::chrono::system_clock::now().time_since_epoch())
@@ -63,12 +64,13 @@ void check_memory(const plan::Plan& plan, std::size_t host, const hosts::HostFac
     needed += process.state_bytes + process.activation_bytes + process.cache_bytes;
   }
   if (needed <= memory) return;
-  throw base::UserError(base::ExitCode::out_of_memory,
-                  fmt::format("host {} may use {:.1f} GiB, but by the plan its stages need {:.1f} "
-                              "GiB; give it fewer stages or layers, or make train.micro_batch "
-                              "or codec.cache smaller",
-                              plan.hosts[host].name, static_cast<double>(memory) / (1U << 30U),
-                              static_cast<double>(needed) / (1U << 30U)));
+  throw base::UserError(
+      base::ExitCode::out_of_memory,
+      fmt::format("host {} may use {:.1f} GiB, but by the plan its stages need {:.1f} "
+                  "GiB; give it fewer stages or layers, or make train.micro_batch "
+                  "or codec.cache smaller",
+                  plan.hosts[host].name, static_cast<double>(memory) / (1U << 30U),
+                  static_cast<double>(needed) / (1U << 30U)));
 }
 
 }  // namespace strait::launch

@@ -12,8 +12,9 @@ namespace strait::launch {
 // Writes cores, threads and memory of the hosts into the plan. `facts` by host, valid for those in
 // `there`; processes on other hosts get the threads of another process of their stage, because the
 // plan does not change when these hosts join later. Returns warnings. UserError: check_memory().
-std::vector<control::Event> amend_by_facts(plan::Plan& plan, const std::vector<hosts::HostFacts>& facts,
-                                  const std::vector<std::size_t>& there);
+std::vector<control::Event> amend_by_facts(plan::Plan& plan,
+                                           const std::vector<hosts::HostFacts>& facts,
+                                           const std::vector<std::size_t>& there);
 
 // UserError: by the plan the host's stages need more memory than it has for them.
 void check_memory(const plan::Plan& plan, std::size_t host, const hosts::HostFacts& facts);

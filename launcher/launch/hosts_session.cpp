@@ -7,9 +7,10 @@
 namespace strait::launch {
 
 HostsSession::HostsSession(plan::Plan plan, const ModelQuestions& model,
-                       const std::function<void(const std::string&)>& say)
+                           const std::function<void(const std::string&)>& say)
     : run_{net::RunId::random(), std::move(plan)},
-      directory_(control::RunDirectory::create(scratch_.path() / "run", control::RunDirectory::Existing::refuse)) {
+      directory_(control::RunDirectory::create(scratch_.path() / "run",
+                                               control::RunDirectory::Existing::refuse)) {
   net::NodeOptions options;
   options.name = net::ProcessName::coordinator();
   options.run = run_.run;
@@ -17,7 +18,8 @@ HostsSession::HostsSession(plan::Plan plan, const ModelQuestions& model,
   options.keys = net::CurveKeyPair::generate();
   node_ = std::make_unique<net::Node>(options);
   if (run_.plan.recipe.hosts.backend == recipe::BackendKind::join) {
-    for (const std::string& note : hosts::join_instructions(run_.plan, directory_.path())) say(note);
+    for (const std::string& note : hosts::join_instructions(run_.plan, directory_.path()))
+      say(note);
   }
   hosts_ = std::make_unique<RunHosts>(*node_, run_, directory_, model, signals_.count());
 }

@@ -5,11 +5,11 @@
 #include <string>
 
 #include "framework/net/node.h"
-#include "launcher/control/stop_signals.h"
 #include "launcher/control/run_directory.h"
-#include "launcher/plan/run_files.h"
-#include "launcher/launch/run_hosts.h"
 #include "launcher/control/scratch_folder.h"
+#include "launcher/control/stop_signals.h"
+#include "launcher/launch/run_hosts.h"
+#include "launcher/plan/run_files.h"
 
 namespace strait::launch {
 
@@ -18,9 +18,10 @@ namespace strait::launch {
 class HostsSession {
  public:
   // Not for a local plan. `say` gets instructions for the user (tokens to carry).
-  // `model` outlives this object. UserError: a host cannot be worked with, or a signal ended the wait.
+  // `model` outlives this object. UserError: a host cannot be worked with, or a signal ended the
+  // wait.
   HostsSession(plan::Plan plan, const ModelQuestions& model,
-             const std::function<void(const std::string&)>& say);
+               const std::function<void(const std::string&)>& say);
   HostsSession(const HostsSession&) = delete;
   HostsSession& operator=(const HostsSession&) = delete;
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "launcher/plan/plan.h"
-#include "launcher/plan/stage_job.h"
 #include "launcher/plan/speeds.h"
+#include "launcher/plan/stage_job.h"
 #include "launcher/transfer/needed_files.h"
 
 namespace strait::launch {

@@ -10,10 +10,10 @@
 #include "framework/net/node.h"
 #include "framework/store/checkpoint.h"
 #include "framework/store/store_error.h"
-#include "launcher/control/stop_signals.h"
-#include "launcher/plan/placement.h"
-#include "launcher/launch/run_hosts.h"
 #include "launcher/base/errors.h"
+#include "launcher/control/stop_signals.h"
+#include "launcher/launch/run_hosts.h"
+#include "launcher/plan/placement.h"
 
 namespace strait::launch {
 namespace {
@@ -73,7 +73,8 @@ plan::RunFile with_hosts_of(const plan::RunFile& run, const std::vector<store::S
   return part;
 }
 
-std::string fetch_from_hosts(control::RunDirectory& directory, plan::RunFile part, const store::Manifest& manifest,
+std::string fetch_from_hosts(control::RunDirectory& directory, plan::RunFile part,
+                             const store::Manifest& manifest,
                              const std::vector<store::ShardFile>& shards,
                              const ModelQuestions& model, const RunTransfer::Say& say) {
   const control::StopSignals signals;

@@ -3,8 +3,8 @@
 #include <string>
 
 #include "launcher/control/run_directory.h"
-#include "launcher/plan/run_files.h"
 #include "launcher/launch/run_transfer.h"
+#include "launcher/plan/run_files.h"
 
 namespace strait::launch {
 

@@ -12,14 +12,14 @@
 #include <thread>
 #include <utility>
 
-#include "launcher/hosts/agent_starters.h"
+#include "launcher/base/errors.h"
 #include "launcher/hosts/agent_paths.h"
+#include "launcher/hosts/agent_starters.h"
+#include "launcher/launch/amended_plan.h"
+#include "launcher/plan/absent_replicas.h"
 #include "launcher/plan/placement.h"
 #include "launcher/process/local_backend.h"
 #include "launcher/reach/path_probe.h"
-#include "launcher/plan/absent_replicas.h"
-#include "launcher/launch/amended_plan.h"
-#include "launcher/base/errors.h"
 
 namespace strait::launch {
 namespace {
@@ -166,9 +166,9 @@ void RunHosts::record_facts(const plan::RunFile& run, const control::RunDirector
     starters_[called_[i]]->disconnect();
     facts_[called_[i]] = facts[i];
     run_directories_[called_[i]] =
-        shared ? fs::absolute(directory.path()).string()
-               : hosts::host_run_directory(facts[i].directory, run.plan.recipe.name, run.run)
-                     .string();
+        shared
+            ? fs::absolute(directory.path()).string()
+            : hosts::host_run_directory(facts[i].directory, run.plan.recipe.name, run.run).string();
   }
 }
 
@@ -191,7 +191,7 @@ void RunHosts::start_transfer(const plan::RunFile& run) {
   auto transfer_agent = std::make_unique<transfer::TransferAgent>(options);
   std::vector<RunTransfer::Host> hosts;
   for (std::size_t i = 0; i < facts_.size(); ++i) {
-    const auto name = net::ProcessName::keeper(static_cast<std::uint32_t>(i));
+    const auto name = net::ProcessName::host_agent(static_cast<std::uint32_t>(i));
     hosts.push_back({run.plan.hosts[i].name, name, run_directories_[i]});
   }
   transfer_ = std::make_unique<RunTransfer>(std::move(hosts), std::move(transfer_agent), model_);
@@ -267,9 +267,9 @@ std::vector<control::Event> RunHosts::rejoin_hosts(const plan::RunFile& run,
                               fmt::format("host {} was lost again", run.plan.hosts[host].name));
       }
     };
-    transfer_->deliver_inputs(
-        run.plan, {restarted, plan::plugin_copies(run.plan.recipe.plugins), "", false}, poll,
-        [](const control::Event&) {});
+    transfer_->deliver_inputs(run.plan,
+                              {restarted, plan::plugin_copies(run.plan.recipe.plugins), "", false},
+                              poll, [](const control::Event&) {});
   }
   return reach_->lay(run.plan, facts_, listeners_.addresses(), [&](const plan::Plan::Link& link) {
     if (link.listens.replica != replica && link.connects.replica != replica) return false;

@@ -10,12 +10,12 @@
 #include "framework/store/store_error.h"
 #include "framework/trace/merge_traces.h"
 #include "launcher/base/build_id.h"
-#include "launcher/control/coordinator.h"
-#include "launcher/control/stop_signals.h"
-#include "launcher/control/replica_request.h"
 #include "launcher/console/report.h"
-#include "launcher/launch/run_hosts.h"
+#include "launcher/control/coordinator.h"
+#include "launcher/control/replica_request.h"
 #include "launcher/control/run_recorder.h"
+#include "launcher/control/stop_signals.h"
+#include "launcher/launch/run_hosts.h"
 #include "launcher/launch/stage_starter.h"
 
 namespace strait::launch {
@@ -32,7 +32,8 @@ class HostObserver : public control::RunObserver {
   void training(store::Step /*from*/, store::Step /*to*/) override { hosts_.tolerate_outages(); }
   void reports(const std::vector<control::ProcessReport>& /*processes*/) override {
     if (hosts_.file_transfer() == nullptr) return;
-    for (const std::string& trouble : hosts_.file_transfer()->take_warnings()) tell_({"not_home", trouble});
+    for (const std::string& trouble : hosts_.file_transfer()->take_warnings())
+      tell_({"not_home", trouble});
   }
 
  private:
@@ -41,8 +42,8 @@ class HostObserver : public control::RunObserver {
 };
 
 // Commits a checkpoint once all shards are written, and removes the oldest ones.
-void commit_step(const control::RunDirectory& directory, const plan::RunFile& run, std::uint32_t generation,
-                 std::int64_t codec_generation, store::Step step,
+void commit_step(const control::RunDirectory& directory, const plan::RunFile& run,
+                 std::uint32_t generation, std::int64_t codec_generation, store::Step step,
                  const std::vector<store::ShardFile>& files, RunTransfer* ship) {
   store::Manifest manifest = plan::manifest_for(run, generation, step);
   manifest.codec_generation = codec_generation;
@@ -60,19 +61,21 @@ void commit_step(const control::RunDirectory& directory, const plan::RunFile& ru
 
 // Sends the files that processes read to the hosts, and starts to download checkpoints.
 void send_inputs(RunHosts& hosts, const plan::RunFile& run, const control::RunDirectory& directory,
-              const control::StopSignals& signals, const LaunchOptions& options) {
+                 const control::StopSignals& signals, const LaunchOptions& options) {
   hosts.file_transfer()->deliver_inputs(
       run.plan, {hosts.called(), plan::plugin_copies(run.plan.recipe.plugins), options.resume},
       [&] { hosts.check_startup(signals.count()); },
       [&options](const control::Event& event) {
-        for (control::RunObserver* observer : options.observers) observer->event("the launcher", event);
+        for (control::RunObserver* observer : options.observers)
+          observer->event("the launcher", event);
       });
   hosts.file_transfer()->start_downloads(directory.path(), run.plan.recipe.checkpoint.keep);
 }
 
 // Waits for downloads in progress; another stop request ends the wait.
-void finish_downloads(RunHosts& hosts, const plan::RunFile& run, const control::RunDirectory& directory,
-               const control::StopSignals& signals, const Tell& tell) {
+void finish_downloads(RunHosts& hosts, const plan::RunFile& run,
+                      const control::RunDirectory& directory, const control::StopSignals& signals,
+                      const Tell& tell) {
   RunTransfer& ship = *hosts.file_transfer();
   const int asked = signals.count().load();
   const auto give_up = [&] { return signals.count().load() > asked; };
@@ -82,7 +85,8 @@ void finish_downloads(RunHosts& hosts, const plan::RunFile& run, const control::
   }
   if (give_up()) return;
   const auto lost = [&hosts](std::size_t host) { return hosts.lost(host); };
-  for (const std::string& missing : ship.download_traces(run.plan, directory.path(), give_up, lost)) {
+  for (const std::string& missing :
+       ship.download_traces(run.plan, directory.path(), give_up, lost)) {
     tell({"no_trace", fmt::format("no trace of a process: {}", missing)});
   }
 }
@@ -112,9 +116,10 @@ void draw(const control::RunDirectory& directory, const plan::Plan& plan,
   }
 }
 
-control::CoordinatorOptions coordination_of(const plan::RunFile& run, const control::RunDirectory& directory,
-                                   std::uint32_t generation, RunHosts& hosts, StageStarter& starter,
-                                   const LaunchOptions& options) {
+control::CoordinatorOptions coordination_of(const plan::RunFile& run,
+                                            const control::RunDirectory& directory,
+                                            std::uint32_t generation, RunHosts& hosts,
+                                            StageStarter& starter, const LaunchOptions& options) {
   control::CoordinatorOptions coordination;
   coordination.from = options.from;
   coordination.to = static_cast<store::Step>(run.plan.steps);
@@ -122,7 +127,8 @@ control::CoordinatorOptions coordination_of(const plan::RunFile& run, const cont
   if (run.plan.recipe.hosts.backend != recipe::BackendKind::local) {
     coordination.limits.hold = std::chrono::seconds(run.plan.recipe.hosts.hold);
   }
-  coordination.survives_lost_replicas = run.plan.recipe.sync.on_loss == recipe::LossRule::continue_run;
+  coordination.survives_lost_replicas =
+      run.plan.recipe.sync.on_loss == recipe::LossRule::continue_run;
   const auto requests = [&directory](control::ReplicaRequest request) {
     control::take_requests(request, directory.path());  // of an earlier launch
     return [&directory, request] { return control::take_requests(request, directory.path()); };
@@ -144,7 +150,8 @@ control::CoordinatorOptions coordination_of(const plan::RunFile& run, const cont
 
 }  // namespace
 
-control::Outcome launch_run(control::RunDirectory& directory, const plan::RunFile& planned, const LaunchOptions& options) {
+control::Outcome launch_run(control::RunDirectory& directory, const plan::RunFile& planned,
+                            const LaunchOptions& options) {
   plan::RunFile run = planned;
   const std::uint32_t generation = directory.next_generation();
   const control::StopSignals signals;
@@ -181,7 +188,8 @@ control::Outcome launch_run(control::RunDirectory& directory, const plan::RunFil
       coordination_of(run, directory, generation, hosts, starter, options);
   control::Outcome outcome;
   {
-    control::Coordinator coordinator(std::move(workers), std::move(coordination), std::move(observers));
+    control::Coordinator coordinator(std::move(workers), std::move(coordination),
+                                     std::move(observers));
     outcome = coordinator.run(signals.count());
   }
   if (hosts.file_transfer() != nullptr) finish_downloads(hosts, run, directory, signals, tell);

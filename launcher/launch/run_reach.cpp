@@ -6,10 +6,10 @@
 #include <set>
 #include <utility>
 
+#include "launcher/base/errors.h"
 #include "launcher/plan/placement.h"
 #include "launcher/reach/path_probe.h"
 #include "launcher/reach/tcp_socket.h"
-#include "launcher/base/errors.h"
 
 namespace strait::launch {
 namespace {
@@ -20,10 +20,11 @@ std::string relay_place(reach::Relay& relay, const std::string& address) {
   try {
     return relay.place(address).text();
   } catch (const reach::PathError& error) {
-    throw base::UserError(base::ExitCode::bad_input,
-                    fmt::format("this machine has to relay links of hosts that cannot reach each "
-                                "other, and has no port for that: {}",
-                                error.what()));
+    throw base::UserError(
+        base::ExitCode::bad_input,
+        fmt::format("this machine has to relay links of hosts that cannot reach each "
+                    "other, and has no port for that: {}",
+                    error.what()));
   }
 }
 
@@ -34,24 +35,29 @@ double seconds_with_relay(const ModelQuestions& model, const plan::Plan& plan,
   for (const reach::LinkRoute& route : routes) {
     if (route.relayed) relayed.insert(route.link);
   }
-  return model.forecast_step(plan, [&](const plan::Plan::Link& link, std::size_t from, std::size_t to) {
-    const plan::PathSpeed speed = plan::path_speed(plan, from, to);
-    return relayed.contains(link.name) ? plan::relayed_speed(speed, relayed.size()) : speed;
-  });
+  return model.forecast_step(
+      plan, [&](const plan::Plan::Link& link, std::size_t from, std::size_t to) {
+        const plan::PathSpeed speed = plan::path_speed(plan, from, to);
+        return relayed.contains(link.name) ? plan::relayed_speed(speed, relayed.size()) : speed;
+      });
 }
 
 }  // namespace
 
-RunReach::RunReach(reach::ReachClient reach, const plan::Plan& plan, const std::vector<hosts::HostFacts>& facts,
+RunReach::RunReach(reach::ReachClient reach, const plan::Plan& plan,
+                   const std::vector<hosts::HostFacts>& facts,
                    const std::vector<std::string>& launcher_addresses, const Chosen& chosen,
                    const ModelQuestions& model)
     : model_(model), reach_(std::move(reach)) {
-  for (const plan::Plan::Link& link : plan.links) routes_.push_back({link.name, link.listens, "", false});
+  for (const plan::Plan::Link& link : plan.links)
+    routes_.push_back({link.name, link.listens, "", false});
   notes_ = lay(plan, facts, launcher_addresses, chosen);
 }
 
-std::vector<control::Event> RunReach::lay(const plan::Plan& plan, const std::vector<hosts::HostFacts>& facts,
-                                 const std::vector<std::string>& launcher_addresses, const Chosen& chosen) {
+std::vector<control::Event> RunReach::lay(const plan::Plan& plan,
+                                          const std::vector<hosts::HostFacts>& facts,
+                                          const std::vector<std::string>& launcher_addresses,
+                                          const Chosen& chosen) {
   std::vector<control::Event> notes;
   plan::Plan part = plan;
   std::erase_if(part.links, [&](const plan::Plan::Link& link) { return !chosen(link); });
@@ -76,7 +82,8 @@ std::vector<control::Event> RunReach::lay(const plan::Plan& plan, const std::vec
     notes.push_back({"blocked", blocked});
   }
   if (std::ranges::any_of(routes, &reach::LinkRoute::relayed)) {
-    notes.push_back({"relayed", reach::relay_warning(plan, routes_, seconds_with_relay(model_, plan, routes_))});
+    notes.push_back({"relayed", reach::relay_warning(plan, routes_,
+                                                     seconds_with_relay(model_, plan, routes_))});
   }
   for (std::size_t i = 0; i < routes.size(); ++i) {
     lay_relay(plan, part.links[i], routes[i].relayed, launcher_addresses);
@@ -99,25 +106,29 @@ void RunReach::lay_relay(const plan::Plan& plan, const plan::Plan::Link& link, b
   if (!relay_) relay_ = std::make_unique<reach::Relay>(plan.recipe.hosts.ports);
   one.relay = relay_place(*relay_, launcher_addresses[one.binds]);
   relay_->admit(one.token);
-  const auto answers =
-      reach_.ask({{dials, reach::DialRelay{one.token, relay_place(*relay_, launcher_addresses[dials])}}}, kRelayAnswer);
+  const auto answers = reach_.ask(
+      {{dials, reach::DialRelay{one.token, relay_place(*relay_, launcher_addresses[dials])}}},
+      kRelayAnswer);
   std::string trouble;
   const auto* dialled = answer_in<reach::RelayDialled>(answers.at(dials), trouble);
   if (dialled == nullptr) {
-    throw base::UserError(base::ExitCode::bad_input, fmt::format("host {} cannot take part in relaying {}: {}",
-                                                     reach_.name(dials), link.name, trouble));
+    throw base::UserError(base::ExitCode::bad_input,
+                          fmt::format("host {} cannot take part in relaying {}: {}",
+                                      reach_.name(dials), link.name, trouble));
   }
   one.connect_to = dialled->place;
   relayed_.emplace(link.name, std::move(one));
 }
 
-std::map<std::string, std::string> RunReach::connect_endpoints(std::map<std::string, std::string> endpoints) {
+std::map<std::string, std::string> RunReach::connect_endpoints(
+    std::map<std::string, std::string> endpoints) {
   for (auto& [link, endpoint] : endpoints) {
     const auto found = relayed_.find(link);
     if (found == relayed_.end()) continue;
     Relayed& one = found->second;
     // Sent only when it changes: a repeated BindRelay breaks the connections of the link.
-    if (one.stage != endpoint) reach_.give(one.binds, reach::BindRelay{one.token, one.relay, endpoint});
+    if (one.stage != endpoint)
+      reach_.give(one.binds, reach::BindRelay{one.token, one.relay, endpoint});
     one.stage = std::exchange(endpoint, one.connect_to);
   }
   return endpoints;

@@ -9,10 +9,10 @@
 
 #include "launcher/control/control_message.h"
 #include "launcher/hosts/host_facts.h"
+#include "launcher/launch/model_questions.h"
 #include "launcher/plan/plan.h"
 #include "launcher/reach/reach_client.h"
 #include "launcher/reach/relay.h"
-#include "launcher/launch/model_questions.h"
 #include "launcher/reach/route.h"
 
 namespace strait::launch {
@@ -24,15 +24,18 @@ class RunReach {
   using Chosen = std::function<bool(const plan::Plan::Link&)>;
 
   // Routes the chosen links; the others get a route without an address.
-  RunReach(reach::ReachClient reach, const plan::Plan& plan, const std::vector<hosts::HostFacts>& facts,
+  RunReach(reach::ReachClient reach, const plan::Plan& plan,
+           const std::vector<hosts::HostFacts>& facts,
            const std::vector<std::string>& launcher_addresses, const Chosen& chosen,
            const ModelQuestions& model);
 
   // Also while the run goes: probes the chosen links again and decides anew. `launcher_addresses`:
   // the address of this machine that each host reaches. Returns warnings: blocked hosts and relayed
   // links. UserError: a host does not answer, or the relay has no port.
-  std::vector<control::Event> lay(const plan::Plan& plan, const std::vector<hosts::HostFacts>& facts,
-                         const std::vector<std::string>& launcher_addresses, const Chosen& chosen);
+  std::vector<control::Event> lay(const plan::Plan& plan,
+                                  const std::vector<hosts::HostFacts>& facts,
+                                  const std::vector<std::string>& launcher_addresses,
+                                  const Chosen& chosen);
 
   const std::vector<reach::LinkRoute>& routes() const { return routes_; }
 
@@ -44,7 +47,8 @@ class RunReach {
 
   // Endpoints by link, as the listening stages report them -> endpoints to connect to. All stages
   // listen by now; for a replica that rejoins, those it has links with.
-  std::map<std::string, std::string> connect_endpoints(std::map<std::string, std::string> endpoints);
+  std::map<std::string, std::string> connect_endpoints(
+      std::map<std::string, std::string> endpoints);
 
  private:
   struct Relayed {
@@ -62,7 +66,7 @@ class RunReach {
   reach::ReachClient reach_;
   std::vector<reach::LinkRoute> routes_;
   std::vector<control::Event> notes_;
-  std::unique_ptr<reach::Relay> relay_;            // null: no link is relayed
+  std::unique_ptr<reach::Relay> relay_;     // null: no link is relayed
   std::map<std::string, Relayed> relayed_;  // by link
 };
 

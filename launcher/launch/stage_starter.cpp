@@ -76,8 +76,8 @@ plan::StageJob StageStarter::job_for(net::ProcessName process, std::size_t host,
   return job;
 }
 
-std::vector<control::WorkerHandle> StageStarter::start(const std::vector<net::ProcessName>& processes,
-                                         bool join) {
+std::vector<control::WorkerHandle> StageStarter::start(
+    const std::vector<net::ProcessName>& processes, bool join) {
   for (const net::ProcessName process : processes) {
     keys_.insert_or_assign(process, net::CurveKeyPair::generate());
   }

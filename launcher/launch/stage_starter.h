@@ -9,9 +9,9 @@
 #include "framework/net/node.h"
 #include "launcher/control/coordinator.h"
 #include "launcher/control/run_directory.h"
-#include "launcher/plan/run_files.h"
 #include "launcher/launch/run_hosts.h"
 #include "launcher/launch/run_launch.h"
+#include "launcher/plan/run_files.h"
 #include "launcher/plan/stage_job.h"
 
 namespace strait::launch {
@@ -20,8 +20,8 @@ namespace strait::launch {
 // outlive this object. One thread at a time.
 class StageStarter {
  public:
-  StageStarter(const plan::RunFile& run, const control::RunDirectory& directory, const net::NodeOptions& node,
-               RunHosts& hosts, const LaunchOptions& options);
+  StageStarter(const plan::RunFile& run, const control::RunDirectory& directory,
+               const net::NodeOptions& node, RunHosts& hosts, const LaunchOptions& options);
 
   // Of all replicas that take part when the run begins; of the others there are places only.
   std::vector<control::WorkerHandle> start_all();
@@ -30,7 +30,8 @@ class StageStarter {
   control::StartedReplica start_again(std::uint32_t replica);
 
  private:
-  std::vector<control::WorkerHandle> start(const std::vector<net::ProcessName>& processes, bool join);
+  std::vector<control::WorkerHandle> start(const std::vector<net::ProcessName>& processes,
+                                           bool join);
   plan::StageJob job_for(net::ProcessName process, std::size_t host, bool joins) const;
 
   const plan::RunFile& run_;

@@ -22,7 +22,7 @@ bool would_block(int error) { return error == EAGAIN || error == EINTR; }
 }  // namespace
 
 Forwarding::Forwarding(store::FileDescriptor near, store::FileDescriptor far,
-               std::span<const std::byte> ahead)
+                       std::span<const std::byte> ahead)
     : near_socket_(std::move(near)), far_socket_(std::move(far)) {
   near_.memory.resize(kBufferBytes);
   far_.memory.resize(kBufferBytes);

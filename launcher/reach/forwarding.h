@@ -1,10 +1,10 @@
 #pragma once
 
+#include <poll.h>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <poll.h>
 #include <span>
 #include <string>
 #include <vector>
@@ -20,7 +20,7 @@ class Forwarding {
  public:
   // `ahead` is sent to `far` before the bytes from `near`.
   Forwarding(store::FileDescriptor near, store::FileDescriptor far,
-         std::span<const std::byte> ahead = {});
+             std::span<const std::byte> ahead = {});
 
   std::array<pollfd, 2> waits_for() const;
 

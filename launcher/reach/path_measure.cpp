@@ -18,7 +18,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-store::FileDescriptor enter(const net::Endpoint& place, const Preamble& preamble, Instant deadline) {
+store::FileDescriptor enter(const net::Endpoint& place, const Preamble& preamble,
+                            Instant deadline) {
   store::FileDescriptor socket = dial(place, deadline);
   send_all(socket.number(), to_bytes(preamble), deadline);
   return socket;

@@ -24,7 +24,8 @@ constexpr seconds kFlowAnswer{60};
 using Wire = std::tuple<std::size_t, std::size_t, std::string>;  // from a host to another's
 
 // The first try that got there over each wire, where several wires lead from one host to another.
-std::vector<const PathProbe*> rivals_of(const OpenPorts& ports, const std::vector<PathProbe>& tries) {
+std::vector<const PathProbe*> rivals_of(const OpenPorts& ports,
+                                        const std::vector<PathProbe>& tries) {
   std::map<Wire, const PathProbe*> first;
   for (const PathProbe& one : tries) {
     if (one.trouble.empty())
@@ -79,8 +80,8 @@ void compare_speeds(ReachClient& reach, const OpenPorts& ports, std::vector<Path
 
 }  // namespace
 
-std::vector<std::vector<std::string>> candidate_addresses(const std::vector<recipe::RecipeHost>& listed,
-                                                          const std::vector<hosts::HostFacts>& facts) {
+std::vector<std::vector<std::string>> candidate_addresses(
+    const std::vector<recipe::RecipeHost>& listed, const std::vector<hosts::HostFacts>& facts) {
   std::vector<std::vector<std::string>> addresses;
   for (std::size_t i = 0; i < facts.size(); ++i) {
     std::vector<std::string> own;
@@ -151,7 +152,7 @@ const std::string& OpenPorts::wire(std::size_t host, const std::string& address)
 }
 
 std::vector<PathProbe> probe_paths(ReachClient& reach, const OpenPorts& ports,
-                               const std::vector<std::pair<std::size_t, std::size_t>>& pairs) {
+                                   const std::vector<std::pair<std::size_t, std::size_t>>& pairs) {
   std::vector<PathProbe> tries;
   std::map<std::size_t, TryPaths> orders;
   std::map<std::size_t, std::vector<std::size_t>> tries_of;  // by the host that probes

@@ -14,8 +14,8 @@ namespace strait::reach {
 
 // The addresses at which each host may be reached: the recipe's, or else all that it has, first the
 // one that it reaches the launcher from.
-std::vector<std::vector<std::string>> candidate_addresses(const std::vector<recipe::RecipeHost>& listed,
-                                                          const std::vector<hosts::HostFacts>& facts);
+std::vector<std::vector<std::string>> candidate_addresses(
+    const std::vector<recipe::RecipeHost>& listed, const std::vector<hosts::HostFacts>& facts);
 
 // Opens a port for probes on every host that has addresses, for as long as this lives.
 class OpenPorts {
@@ -47,7 +47,7 @@ class OpenPorts {
 // several interfaces lead there, their speeds are compared, host against host as none is in two
 // comparisons; two addresses of one interface are as fast as each other.
 std::vector<PathProbe> probe_paths(ReachClient& reach, const OpenPorts& ports,
-                               const std::vector<std::pair<std::size_t, std::size_t>>& pairs);
+                                   const std::vector<std::pair<std::size_t, std::size_t>>& pairs);
 
 using HostPair = std::pair<std::size_t, std::size_t>;  // the lower index first
 

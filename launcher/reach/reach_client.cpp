@@ -15,8 +15,9 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kPollEvery = std::chrono::milliseconds(200);
 
 [[noreturn]] void throw_lost_host(const std::string& host, const net::LinkError& error) {
-  throw base::UserError(base::ExitCode::peer_lost,
-                  fmt::format("host {} was lost while paths were tried: {}", host, error.what()));
+  throw base::UserError(
+      base::ExitCode::peer_lost,
+      fmt::format("host {} was lost while paths were tried: {}", host, error.what()));
 }
 
 }  // namespace
@@ -30,7 +31,7 @@ void ReachClient::give(std::size_t host, const ReachOrder& order) {
 }
 
 std::map<std::size_t, ReachAnswer> ReachClient::ask(const std::map<std::size_t, ReachOrder>& orders,
-                                              std::chrono::seconds limit) {
+                                                    std::chrono::seconds limit) {
   const auto deadline = std::chrono::steady_clock::now() + limit;
   for (const auto& [host, order] : orders) give(host, order);
   std::map<std::size_t, ReachAnswer> answers;
@@ -50,9 +51,9 @@ ReachAnswer ReachClient::take(std::size_t host, std::chrono::steady_clock::time_
     throw_lost_host(hosts_[host].name, error);
   }
   throw base::UserError(base::ExitCode::stalled,
-                  fmt::format("host {} timed out while its paths were tried; it may be "
-                              "overloaded: see the log of its agent",
-                              hosts_[host].name));
+                        fmt::format("host {} timed out while its paths were tried; it may be "
+                                    "overloaded: see the log of its agent",
+                                    hosts_[host].name));
 }
 
 }  // namespace strait::reach

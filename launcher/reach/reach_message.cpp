@@ -8,9 +8,11 @@ namespace strait::reach {
 
 // A model's description is the longest text.
 constexpr base::MessageLimits kReachLimits{.frame_bytes = std::size_t{16} << 20,
-                                     .text_bytes = std::size_t{4} << 20};
+                                           .text_bytes = std::size_t{4} << 20};
 
-void describe(auto& f, base::Is<OpenPort> auto& m) { f("token", m.token), f("addresses", m.addresses); }
+void describe(auto& f, base::Is<OpenPort> auto& m) {
+  f("token", m.token), f("addresses", m.addresses);
+}
 void describe(auto& f, base::Is<PathTarget> auto& m) { f("host", m.host), f("place", m.place); }
 void describe(auto& f, base::Is<TryPaths> auto& m) {
   f("token", m.token), f("targets", m.targets), f("limit_seconds", m.limit_seconds);
@@ -33,10 +35,14 @@ void describe(auto& /*f*/, base::Is<ClosePort> auto& /*m*/) {}
 void describe(auto& f, base::Is<PortOpened> auto& m) {
   f("places", m.places), f("wires", m.wires), f("troubles", m.troubles);
 }
-void describe(auto& f, base::Is<PathResult> auto& m) { f("trouble", m.trouble), f("seconds", m.seconds); }
+void describe(auto& f, base::Is<PathResult> auto& m) {
+  f("trouble", m.trouble), f("seconds", m.seconds);
+}
 void describe(auto& f, base::Is<PathsTried> auto& m) { f("results", m.results); }
 void describe(auto& f, base::Is<RoundTripMeasured> auto& m) { f("seconds", m.seconds); }
-void describe(auto& f, base::Is<FlowMeasured> auto& m) { f("bytes_per_second", m.bytes_per_second); }
+void describe(auto& f, base::Is<FlowMeasured> auto& m) {
+  f("bytes_per_second", m.bytes_per_second);
+}
 void describe(auto& f, base::Is<ComputeMeasured> auto& m) {
   f("flops_per_second", m.flops_per_second), f("backward", m.backward);
   f("memory_bytes_per_second", m.memory_bytes_per_second);
@@ -45,20 +51,48 @@ void describe(auto& f, base::Is<RelayDialled> auto& m) { f("place", m.place); }
 void describe(auto& f, base::Is<OrderFailed> auto& m) { f("text", m.text); }
 
 constexpr std::string_view type_name(std::type_identity<OpenPort> /*type*/) { return "open_port"; }
-constexpr std::string_view type_name(std::type_identity<TryPaths> /*type*/) { return "probe_paths"; }
-constexpr std::string_view type_name(std::type_identity<MeasureRoundTrip> /*type*/) { return "measure_trip"; }
-constexpr std::string_view type_name(std::type_identity<MeasureFlow> /*type*/) { return "measure_flow"; }
-constexpr std::string_view type_name(std::type_identity<MeasureCompute> /*type*/) { return "measure_compute"; }
-constexpr std::string_view type_name(std::type_identity<DialRelay> /*type*/) { return "dial_relay"; }
-constexpr std::string_view type_name(std::type_identity<BindRelay> /*type*/) { return "bind_relay"; }
-constexpr std::string_view type_name(std::type_identity<ClosePort> /*type*/) { return "close_port"; }
-constexpr std::string_view type_name(std::type_identity<PortOpened> /*type*/) { return "port_opened"; }
-constexpr std::string_view type_name(std::type_identity<PathsTried> /*type*/) { return "paths_tried"; }
-constexpr std::string_view type_name(std::type_identity<RoundTripMeasured> /*type*/) { return "trip_measured"; }
-constexpr std::string_view type_name(std::type_identity<FlowMeasured> /*type*/) { return "flow_measured"; }
-constexpr std::string_view type_name(std::type_identity<ComputeMeasured> /*type*/) { return "compute_measured"; }
-constexpr std::string_view type_name(std::type_identity<RelayDialled> /*type*/) { return "relay_dialled"; }
-constexpr std::string_view type_name(std::type_identity<OrderFailed> /*type*/) { return "order_failed"; }
+constexpr std::string_view type_name(std::type_identity<TryPaths> /*type*/) {
+  return "probe_paths";
+}
+constexpr std::string_view type_name(std::type_identity<MeasureRoundTrip> /*type*/) {
+  return "measure_trip";
+}
+constexpr std::string_view type_name(std::type_identity<MeasureFlow> /*type*/) {
+  return "measure_flow";
+}
+constexpr std::string_view type_name(std::type_identity<MeasureCompute> /*type*/) {
+  return "measure_compute";
+}
+constexpr std::string_view type_name(std::type_identity<DialRelay> /*type*/) {
+  return "dial_relay";
+}
+constexpr std::string_view type_name(std::type_identity<BindRelay> /*type*/) {
+  return "bind_relay";
+}
+constexpr std::string_view type_name(std::type_identity<ClosePort> /*type*/) {
+  return "close_port";
+}
+constexpr std::string_view type_name(std::type_identity<PortOpened> /*type*/) {
+  return "port_opened";
+}
+constexpr std::string_view type_name(std::type_identity<PathsTried> /*type*/) {
+  return "paths_tried";
+}
+constexpr std::string_view type_name(std::type_identity<RoundTripMeasured> /*type*/) {
+  return "trip_measured";
+}
+constexpr std::string_view type_name(std::type_identity<FlowMeasured> /*type*/) {
+  return "flow_measured";
+}
+constexpr std::string_view type_name(std::type_identity<ComputeMeasured> /*type*/) {
+  return "compute_measured";
+}
+constexpr std::string_view type_name(std::type_identity<RelayDialled> /*type*/) {
+  return "relay_dialled";
+}
+constexpr std::string_view type_name(std::type_identity<OrderFailed> /*type*/) {
+  return "order_failed";
+}
 
 net::Frame format(const ReachOrder& order) { return base::format_message(order, kReachLimits); }
 net::Frame format(const ReachAnswer& answer) { return base::format_message(answer, kReachLimits); }

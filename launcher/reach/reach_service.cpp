@@ -31,8 +31,8 @@ net::Endpoint place_of(const std::string& text) {
 
 }  // namespace
 
-ReachService::ReachService(std::unique_ptr<net::Link> link, std::uint32_t host, std::pair<int, int> ports,
-                   Measure measure)
+ReachService::ReachService(std::unique_ptr<net::Link> link, std::uint32_t host,
+                           std::pair<int, int> ports, Measure measure)
     : link_(std::move(link)),
       host_(host),
       ports_(std::move(ports)),
@@ -71,8 +71,8 @@ std::optional<ReachAnswer> ReachService::obey(const ReachOrder& order) {
 
 std::optional<ReachAnswer> ReachService::answer(const OpenPort& order) {
   port_.reset();
-  port_ =
-      std::make_unique<ProbeServer>(ProbeServer::Options{order.addresses, ports_, order.token, host_});
+  port_ = std::make_unique<ProbeServer>(
+      ProbeServer::Options{order.addresses, ports_, order.token, host_});
   PortOpened opened;
   for (const net::Endpoint& place : port_->endpoints()) {
     opened.places.push_back(place.text());
@@ -95,8 +95,8 @@ std::optional<ReachAnswer> ReachService::answer(const TryPaths& order) {
 }
 
 std::optional<ReachAnswer> ReachService::answer(const MeasureRoundTrip& order) {
-  return RoundTripMeasured{round_trip(place_of(order.place), order.token, static_cast<int>(order.count),
-                                 Clock::now() + kMeasureLimit)};
+  return RoundTripMeasured{round_trip(place_of(order.place), order.token,
+                                      static_cast<int>(order.count), Clock::now() + kMeasureLimit)};
 }
 
 std::optional<ReachAnswer> ReachService::answer(const MeasureFlow& order) {
@@ -106,7 +106,9 @@ std::optional<ReachAnswer> ReachService::answer(const MeasureFlow& order) {
                                 Clock::now() + kMeasureLimit)};
 }
 
-std::optional<ReachAnswer> ReachService::answer(const MeasureCompute& order) { return measure_(order); }
+std::optional<ReachAnswer> ReachService::answer(const MeasureCompute& order) {
+  return measure_(order);
+}
 
 std::optional<ReachAnswer> ReachService::answer(const DialRelay& order) {
   return RelayDialled{relay_client().dial(place_of(order.relay), order.token).text()};
@@ -149,8 +151,9 @@ ComputeMeasured measure_in_subprocess(const std::string& program, const MeasureC
   std::string line;
   if (aside.read_line(line, deadline) != process::PipedProcess::Heard::line) {
     aside.wait_until(deadline);
-    throw base::UserError(base::ExitCode::internal, fmt::format("{} --measure has not answered: {}", program,
-                                                    base::printable(aside.errors())));
+    throw base::UserError(
+        base::ExitCode::internal,
+        fmt::format("{} --measure has not answered: {}", program, base::printable(aside.errors())));
   }
   const ReachAnswer answer = parse_reach_answer(std::as_bytes(std::span(line)));
   if (const auto* failed = std::get_if<OrderFailed>(&answer)) {

@@ -26,7 +26,7 @@ class ReachService {
   using Measure = std::function<ComputeMeasured(const MeasureCompute&)>;
 
   ReachService(std::unique_ptr<net::Link> link, std::uint32_t host, std::pair<int, int> ports,
-           Measure measure);
+               Measure measure);
   ReachService(const ReachService&) = delete;
   ReachService& operator=(const ReachService&) = delete;
   ~ReachService();

@@ -44,7 +44,8 @@ void PendingConnections::append_to(std::vector<pollfd>& polls) const {
   }
 }
 
-std::vector<PendingConnections::Pair> PendingConnections::handle(std::span<const pollfd> polls, Instant now) {
+std::vector<PendingConnections::Pair> PendingConnections::handle(std::span<const pollfd> polls,
+                                                                 Instant now) {
   std::size_t at = 0;
   std::vector<Unidentified> unidentified = std::exchange(unidentified_, {});
   const std::size_t first_waiter = unidentified.size();
@@ -75,8 +76,9 @@ std::vector<PendingConnections::Pair> PendingConnections::handle(std::span<const
 }
 
 void PendingConnections::read_preamble(Unidentified& connection, Instant now) {
-  const ssize_t got = ::recv(connection.socket.number(), connection.bytes.data() + connection.length,
-                             connection.bytes.size() - connection.length, 0);
+  const ssize_t got =
+      ::recv(connection.socket.number(), connection.bytes.data() + connection.length,
+             connection.bytes.size() - connection.length, 0);
   if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) return;
   if (got > 0) connection.length += static_cast<std::size_t>(got);
   if (connection.length < connection.bytes.size()) {
@@ -90,14 +92,16 @@ void PendingConnections::read_preamble(Unidentified& connection, Instant now) {
 void PendingConnections::enqueue(const Preamble& preamble, Unidentified& connection, Instant now) {
   const auto link = links_.find(preamble.token);
   if (link == links_.end()) return;
-  auto& waiting = preamble.purpose == Preamble::Purpose::relay_binds ? link->second.binds : link->second.dials;
+  auto& waiting =
+      preamble.purpose == Preamble::Purpose::relay_binds ? link->second.binds : link->second.dials;
   if (waiting.size() >= kMostWaiters) waiting.erase(waiting.begin());
   waiting.push_back({std::move(connection.socket), now});
 }
 
 namespace {
 
-constexpr int kExpiryCheckMilliseconds = 1000;  // how often waiting connections are checked for their limits
+constexpr int kExpiryCheckMilliseconds =
+    1000;  // how often waiting connections are checked for their limits
 
 // Accepts all connections of one listener.
 void accept_all(int listener, PendingConnections& pending, Instant now) {
@@ -169,7 +173,8 @@ void Relay::serve() {
     const std::span<const pollfd> answers(polls);
     wake_.lower();
     forwardings.move(answers.subspan(first_forwarding));
-    auto pairs = pending.handle(answers.subspan(first_waiting, first_forwarding - first_waiting), now);
+    auto pairs =
+        pending.handle(answers.subspan(first_waiting, first_forwarding - first_waiting), now);
     join_ends(std::move(pairs), forwardings);
     for (std::size_t i = 0; i < listeners_.size(); ++i) {
       if (answers[1 + i].revents != 0) accept_all(listeners_[i].number(), pending, now);

@@ -1,10 +1,10 @@
 #pragma once
 
+#include <poll.h>
 #include <atomic>
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <poll.h>
 #include <span>
 #include <string>
 #include <thread>
@@ -60,10 +60,10 @@ class PendingConnections {
   std::map<std::string, Link> links_;  // by token
 };
 
-// Relays links between hosts that cannot reach each other: both ends connect to the relay and send a
-// preamble; from then on it forwards bytes between them. It has no keys and does not parse frames.
-// Its memory is bounded, and a slow reader slows its sender. When one connection breaks the other
-// is closed, and both ends reconnect.
+// Relays links between hosts that cannot reach each other: both ends connect to the relay and send
+// a preamble; from then on it forwards bytes between them. It has no keys and does not parse
+// frames. Its memory is bounded, and a slow reader slows its sender. When one connection breaks the
+// other is closed, and both ends reconnect.
 //
 // Own thread, which the destructor joins; any thread may call.
 class Relay {

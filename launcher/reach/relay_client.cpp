@@ -27,7 +27,7 @@ RelayClient::~RelayClient() {
 }
 
 void RelayClient::bind(const net::Endpoint& relay, const std::string& token,
-                     const net::Endpoint& stage) {
+                       const net::Endpoint& stage) {
   {
     const MutexLock lock(mutex_);
     BindEnd end;

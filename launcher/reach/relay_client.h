@@ -17,8 +17,8 @@
 
 namespace strait::reach {
 
-// A host's ends of relayed links. For a stage that listens, it keeps a connection to the relay ready
-// and forwards it to the stage once the other end is connected. For a stage that connects, it
+// A host's ends of relayed links. For a stage that listens, it keeps a connection to the relay
+// ready and forwards it to the stage once the other end is connected. For a stage that connects, it
 // listens on loopback and forwards to the relay. Reconnects for as long as it lives.
 //
 // Own thread, which the destructor joins; any thread may call.

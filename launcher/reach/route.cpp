@@ -27,7 +27,8 @@ bool better(const PathProbe& one, const PathProbe& than) {
   return kAboutTheSame * one.seconds < than.seconds;
 }
 
-LinkRoute route_of(const plan::Plan& plan, const plan::Plan::Link& link, const std::vector<PathProbe>& tries) {
+LinkRoute route_of(const plan::Plan& plan, const plan::Plan::Link& link,
+                   const std::vector<PathProbe>& tries) {
   const auto [upper, lower] = hosts_of(plan, link);
   LinkRoute route{link.name, link.listens, kOwnHost, false};
   if (upper == lower) return route;
@@ -70,7 +71,8 @@ std::vector<LinkRoute> choose_routes(const plan::Plan& plan, const std::vector<P
   return routes;
 }
 
-std::vector<std::string> blocked_hosts(const plan::Plan& plan, const std::vector<PathProbe>& tries) {
+std::vector<std::string> blocked_hosts(const plan::Plan& plan,
+                                       const std::vector<PathProbe>& tries) {
   std::vector<std::string> sentences;
   for (std::size_t host = 0; host < plan.hosts.size(); ++host) {
     std::vector<PathProbe> towards;
@@ -82,7 +84,8 @@ std::vector<std::string> blocked_hosts(const plan::Plan& plan, const std::vector
     for (const PathProbe& one : towards) addresses.insert(one.address);
     const auto [first, last] = plan.recipe.hosts.ports;
     sentences.push_back(
-        fmt::format("inbound TCP connections to host {} at {} are blocked (from {}: {}); open the TCP ports {}-{} to the "
+        fmt::format("inbound TCP connections to host {} at {} are blocked (from {}: {}); open the "
+                    "TCP ports {}-{} to the "
                     "other hosts in "
                     "its firewall, or name an address that they reach in hosts.list",
                     plan.hosts[host].name, fmt::join(addresses, " or "),

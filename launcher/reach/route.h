@@ -35,7 +35,8 @@ std::vector<std::pair<std::size_t, std::size_t>> paths_to_probe(const plan::Plan
 
 // For every link of the plan, in its order. The end that listens by plan does so if the other
 // reaches it; else the ends change roles; else the link is relayed. Of several addresses the
-// fastest, then the one with the shortest round trip is taken. Links inside a host, and the ends of relayed ones, stay on loopback. Pure.
+// fastest, then the one with the shortest round trip is taken. Links inside a host, and the ends of
+// relayed ones, stay on loopback. Pure.
 std::vector<LinkRoute> choose_routes(const plan::Plan& plan, const std::vector<PathProbe>& tries);
 
 // The best of the tries from one host to another; null: none got there. Rates and times that are
@@ -45,7 +46,8 @@ const PathProbe* best_probe(const std::vector<PathProbe>& tries, std::size_t fro
 // A sentence for each host that no other reaches, with what to open.
 std::vector<std::string> blocked_hosts(const plan::Plan& plan, const std::vector<PathProbe>& tries);
 
-// Which links are relayed and what that costs; empty: none. `step_seconds`: forecast with the relay.
+// Which links are relayed and what that costs; empty: none. `step_seconds`: forecast with the
+// relay.
 std::string relay_warning(const plan::Plan& plan, const std::vector<LinkRoute>& routes,
                           double step_seconds);
 

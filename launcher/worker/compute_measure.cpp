@@ -88,7 +88,8 @@ reach::ComputeMeasured measure_compute(const reach::MeasureCompute& order) {
   const models::ModelDescription description =
       models::describe(config, {order.row, static_cast<std::int64_t>(sizeof(float))});
   if (description.layers.size() < 3) {
-    throw base::UserError(base::ExitCode::bad_input, "the model has no blocks, so there is nothing to measure");
+    throw base::UserError(base::ExitCode::bad_input,
+                          "the model has no blocks, so there is nothing to measure");
   }
   const auto model = models::make_model(config, {kFirstBlock, kFirstBlock}, at::kFloat, at::kCPU);
   models::initialize(*model, config, 1);

@@ -11,8 +11,8 @@ namespace strait::worker {
 // libtorch. ConfigError where the model is none.
 reach::ComputeMeasured measure_compute(const reach::MeasureCompute& order);
 
-// The other end of measure_aside(): reads the order up to the end of `input`, and writes the answer
-// as one line, also where it is that this could not be done.
+// The other end of measure_in_subprocess(): reads the order up to the end of `input`, and writes
+// the answer as one line, also where it is that this could not be done.
 base::ExitCode answer_measure(int input, int output);
 
 }  // namespace strait::worker

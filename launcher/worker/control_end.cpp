@@ -61,9 +61,9 @@ void ControlEnd::on_admit(Expect expect, std::function<void(const control::Peers
   if (early) hear(*early);
 }
 
-void ControlEnd::keep_roster(sync::MembershipTracker& roster) {
+void ControlEnd::track_membership(sync::MembershipTracker& tracker) {
   const MutexLock lock(mutex_);
-  roster_ = &roster;
+  tracker_ = &tracker;
 }
 
 void ControlEnd::on_drop(Clean clean) {
@@ -86,7 +86,8 @@ void ControlEnd::listen() {
 
 void ControlEnd::hear(const control::CoordinatorMessage& message) {
   if (const auto* abort = std::get_if<control::Abort>(&message)) {
-    spdlog::warn("abort by the coordinator, because of {}: {}; exiting", abort->origin, abort->text);
+    spdlog::warn("abort by the coordinator, because of {}: {}; exiting", abort->origin,
+                 abort->text);
     exit_now(abort->code);
   }
   if (std::holds_alternative<control::StopAfterStep>(message)) {
@@ -107,8 +108,8 @@ void ControlEnd::hear(const control::CoordinatorMessage& message) {
       decided_[{dropped->step, dropped->epoch}] = {dropped->text, dropped->again};
     }
     const auto* regroup = std::get_if<control::Regroup>(&message);
-    if (regroup != nullptr && roster_ != nullptr) {
-      roster_->update(regroup->epoch, regroup->replicas);
+    if (regroup != nullptr && tracker_ != nullptr) {
+      tracker_->update(regroup->epoch, regroup->replicas);
     }
   }
   changed_.notify_all();
@@ -145,8 +146,8 @@ void ControlEnd::hear(const control::Admit& admit) {
     say(control::Ready{expect(admit), admit.number});
   } catch (const net::LinkError& error) {
     // Without a Ready the coordinator rejects the replica, and this process continues.
-    say(control::Event{"not_admitted",
-              fmt::format("cannot listen for replica {}: {}", admit.replica, error.what())});
+    say(control::Event{"not_admitted", fmt::format("cannot listen for replica {}: {}",
+                                                   admit.replica, error.what())});
   }
 }
 

@@ -18,9 +18,9 @@
 
 namespace strait::worker {
 
-// A stage's end of the control plane. A thread of its own receives, so that a stop or an abort takes
-// effect while the stage computes. An Abort, or a lost coordinator, ends the process at once: all
-// state that has to survive is in checkpoints.
+// A stage's end of the control plane. A thread of its own receives, so that a stop or an abort
+// takes effect while the stage computes. An Abort, or a lost coordinator, ends the process at once:
+// all state that has to survive is in checkpoints.
 //
 // Threads: any may call.
 class ControlEnd {
@@ -40,7 +40,8 @@ class ControlEnd {
   // Called, mostly on the listening thread, when another replica rejoins: `expect` binds listeners
   // for it, `meet` connects once its endpoints are known.
   using Expect = std::function<std::map<std::string, std::string>(const control::Admit&)>;
-  void on_admit(Expect expect, std::function<void(const control::Peers&)> meet) STRAIT_EXCLUDES(mutex_);
+  void on_admit(Expect expect, std::function<void(const control::Peers&)> meet)
+      STRAIT_EXCLUDES(mutex_);
 
   // In a replica that rejoins: waits until it takes part.
   struct Turn {
@@ -57,15 +58,15 @@ class ControlEnd {
 
   // The coordinator's decision about a checkpoint.
   struct Decision {
-    std::optional<std::string> missing;         // why it was not committed; none: it was
-    bool again = false;                         // to be written again by the remaining replicas
+    std::optional<std::string> missing;        // why it was not committed; none: it was
+    bool again = false;                        // to be written again by the remaining replicas
     std::optional<sync::Rejoin> arrival = {};  // a replica takes part from here on
   };
   // Waits until the checkpoint of this step exists or does not, as written in this epoch.
   Decision wait_for_commit(store::Step step, std::uint32_t epoch) STRAIT_EXCLUDES(mutex_);
 
-  // Passes changes of membership on to `roster`, which outlives this object.
-  void keep_roster(sync::MembershipTracker& roster) STRAIT_EXCLUDES(mutex_);
+  // Passes changes of membership on to `tracker`, which outlives this object.
+  void track_membership(sync::MembershipTracker& tracker) STRAIT_EXCLUDES(mutex_);
 
   // Waits until the coordinator has received every message; false at the deadline.
   bool flush(std::chrono::steady_clock::time_point deadline) { return link_->flush(deadline); }
@@ -91,7 +92,7 @@ class ControlEnd {
   std::optional<control::Admit> early_ STRAIT_GUARDED_BY(mutex_);  // received before on_admit()
   Expect expect_ STRAIT_GUARDED_BY(mutex_);
   std::function<void(const control::Peers&)> meet_ STRAIT_GUARDED_BY(mutex_);
-  sync::MembershipTracker* roster_ STRAIT_GUARDED_BY(mutex_) = nullptr;
+  sync::MembershipTracker* tracker_ STRAIT_GUARDED_BY(mutex_) = nullptr;
   Clean on_drop_ STRAIT_GUARDED_BY(mutex_);
   std::thread listener_;
 };

@@ -36,7 +36,7 @@ net::ProcessName DataLinks::peer_of(const plan::Plan::Link& link) const {
 }
 
 bool DataLinks::comes_back(const plan::Plan::Link& link) const {
-  return job_.plan.recipe.sync.on_loss == recipe::LossRule::go_on &&
+  return job_.plan.recipe.sync.on_loss == recipe::LossRule::continue_run &&
          peer_of(link).replica != job_.process.replica;
 }
 
@@ -100,13 +100,13 @@ void DataLinks::connect_to_new(const Endpoints& everybody) {
   }
 }
 
-void DataLinks::put_in_place(std::uint32_t replica, const sync::MembershipTracker& roster) {
+void DataLinks::put_in_place(std::uint32_t replica, const sync::MembershipTracker& tracker) {
   const MutexLock lock(mutex_);
   for (const plan::Plan::Link& link : job_.plan.links) {
     if (!is_mine(link) || peer_of(link).replica != replica) continue;
     Lasting& lasting = lasting_.at(link.name);
     lasting.link->replace(std::move(lasting.next));
-    if (roster.contains(replica)) continue;
+    if (tracker.contains(replica)) continue;
     // It has left again, and the former link was aborted then.
     lasting.link->abort(
         net::LinkError(net::LinkError::Kind::aborted, "the replica has left again"));
@@ -117,7 +117,8 @@ StageReporter::WatchedLink DataLinks::watched(const plan::Plan::Link& link, net:
   using Carries = StageReporter::Carries;
   const bool below = link.listens == job_.process;
   const Carries over_boundary = below ? Carries::gradients : Carries::activations;
-  return {made, peer_of(link), link.use == plan::Plan::Use::boundary ? over_boundary : Carries::weights};
+  return {made, peer_of(link),
+          link.use == plan::Plan::Use::boundary ? over_boundary : Carries::weights};
 }
 
 std::unique_ptr<net::Link>& DataLinks::place(stages::StageLinks& made,

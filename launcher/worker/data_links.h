@@ -41,7 +41,8 @@ class DataLinks {
                    const std::map<std::string, std::string>& binds) STRAIT_EXCLUDES(mutex_);
   void connect_to_new(const Endpoints& everybody) STRAIT_EXCLUDES(mutex_);
   // It takes part: on the thread that trains.
-  void put_in_place(std::uint32_t replica, const sync::MembershipTracker& roster) STRAIT_EXCLUDES(mutex_);
+  void put_in_place(std::uint32_t replica, const sync::MembershipTracker& tracker)
+      STRAIT_EXCLUDES(mutex_);
 
  private:
   struct Lasting {  // to another replica, which may be replaced

@@ -18,11 +18,11 @@
 #include "framework/tensors/weight_files.h"
 #include "launcher/base/build_id.h"
 #include "launcher/base/errors.h"
+#include "launcher/plan/stage_job.h"
 #include "launcher/planner/planned_sync.h"
 #include "launcher/plugin/plugin_file.h"
 #include "launcher/worker/control_end.h"
 #include "launcher/worker/data_links.h"
-#include "launcher/plan/stage_job.h"
 #include "launcher/worker/stage_reporter.h"
 #include "launcher/worker/stage_saver.h"
 #include "launcher/worker/stage_settings.h"
@@ -118,24 +118,27 @@ stages::StageData data_for(const plan::StageJob& job, const stages::StageLinks& 
 // A replica may rejoin while this process trains.
 void follow(ControlEnd& control, const std::shared_ptr<DataLinks>& links) {
   control.on_admit(
-      [links](const control::Admit& admit) { return links->expect(admit.replica, admit.keys, admit.binds); },
+      [links](const control::Admit& admit) {
+        return links->expect(admit.replica, admit.keys, admit.binds);
+      },
       [links](const control::Peers& peers) { links->connect_to_new(peers.endpoints); });
 }
 
 // The first dead link ends the step, so other dead links would go unnoticed. The coordinator needs
 // all of them to decide which replica to evict, so every unreachable one is reported.
 void report_lost(std::uint32_t replica, const std::string& why, const plan::StageJob& job,
-               ControlEnd& control, const sync::MembershipTracker& roster, StageReporter& reporter) {
+                 ControlEnd& control, const sync::MembershipTracker& tracker,
+                 StageReporter& reporter) {
   control.say(control::LostReplica{replica, why});
   const std::chrono::seconds hold(job.plan.recipe.hosts.hold);
   for (const std::uint32_t other : reporter.unheard_for(hold)) {
-    if (other == replica || !roster.contains(other)) continue;
+    if (other == replica || !tracker.contains(other)) continue;
     control.say(control::LostReplica{other, fmt::format("replica {} is unreachable, too", other)});
   }
 }
 
-store::Step train(const plan::StageJob& job, net::Node& node, ControlEnd& control, sync::MembershipTracker& roster,
-                  StageReporter& reporter) {
+store::Step train(const plan::StageJob& job, net::Node& node, ControlEnd& control,
+                  sync::MembershipTracker& tracker, StageReporter& reporter) {
   plugin::load_copies(job.plugins);
   const auto links = std::make_shared<DataLinks>(node, job);
   std::optional<stages::Stage> stage;
@@ -155,12 +158,12 @@ store::Step train(const plan::StageJob& job, net::Node& node, ControlEnd& contro
     connected.entry = {turn.arrival, [&reporter] { reporter.moved(); }};
   }
   const stages::StageData data = data_for(job, connected);
-  if (job.plan.recipe.sync.on_loss == recipe::LossRule::go_on) connected.roster = &roster;
+  if (job.plan.recipe.sync.on_loss == recipe::LossRule::continue_run) connected.tracker = &tracker;
   stage->connect(std::move(connected), data, [&control] { return control.wishes(); });
   StageSaver saver(job, control, *stage);
   reporter.on_checkpoint([&](store::Step step) {
     const stages::Saved saved = saver.save(step);
-    if (saved.arrival) links->put_in_place(saved.arrival->replica, roster);
+    if (saved.arrival) links->put_in_place(saved.arrival->replica, tracker);
     return saved;
   });
   const StageReporter::Watching watching = reporter.watch(stage->waits(), links->watched());
@@ -180,18 +183,19 @@ base::ExitCode run_stage_process(int job_descriptor) {
                  job.generation, base::build_id());
     at::set_num_threads(static_cast<int>(job.plan.process(job.process).threads));
     net::Node node(node_options(job));
-    sync::MembershipTracker roster(static_cast<std::uint32_t>(job.plan.recipe.pipeline.replicas),
-                        job.process.replica, job.absent);
+    sync::MembershipTracker tracker(static_cast<std::uint32_t>(job.plan.recipe.pipeline.replicas),
+                                    job.process.replica, job.absent);
     ControlEnd control(control_link(node, job));
-    control.keep_roster(roster);
+    control.track_membership(tracker);
     control.say(control::Hello{job.process, getpid(), host_name(), base::build_id()});
     base::ExitCode code = base::ExitCode::done;
     try {
-      StageReporter reporter(control, job.process, planner::bfloat16_sync_bytes(job.plan, job.process));
-      roster.on_lost([&](std::uint32_t replica, const std::string& why) {
-        report_lost(replica, why, job, control, roster, reporter);
+      StageReporter reporter(control, job.process,
+                             planner::bfloat16_sync_bytes(job.plan, job.process));
+      tracker.on_lost([&](std::uint32_t replica, const std::string& why) {
+        report_lost(replica, why, job, control, tracker, reporter);
       });
-      const store::Step done = train(job, node, control, roster, reporter);
+      const store::Step done = train(job, node, control, tracker, reporter);
       reporter.write_trace(std::filesystem::path(job.run_directory) / "logs" /
                            (job.process.text() + ".trace.json"));
       control.say(control::Done{done});

@@ -232,12 +232,12 @@ void StageReporter::trained(const stages::StepSummary& summary) {
 void StageReporter::report_dropped_rounds(std::uint64_t rounds) {
   const std::uint64_t before = std::exchange(dropped_, rounds);
   if (rounds == before) return;
-  control_.say(
-      control::Event{"round_dropped",
-            fmt::format("{} {} of {} dropped by step {} because a replica left; the other "
-                        "replicas ran them again",
-                        rounds - before, rounds - before == 1 ? "sync round" : "sync rounds",
-                        process_.describe(), step_.load())});
+  control_.say(control::Event{
+      "round_dropped",
+      fmt::format("{} {} of {} dropped by step {} because a replica left; the other "
+                  "replicas ran them again",
+                  rounds - before, rounds - before == 1 ? "sync round" : "sync rounds",
+                  process_.describe(), step_.load())});
 }
 
 std::vector<control::SyncStep> StageReporter::sync_step(const stages::StepSummary& summary) {
@@ -254,10 +254,11 @@ void StageReporter::report_resends(const control::StepDone& done) {
     if (boundary.resends == 0) continue;
     control_.say(control::Event{
         "resent",
-        fmt::format("boundary {}: activation cache mismatch on {} {} at step {}; {} resent, training "
-                    "unaffected",
-                    boundary.boundary, boundary.resends, boundary.resends == 1 ? "row" : "rows",
-                    number(done.step), boundary.resends == 1 ? "row" : "rows")});
+        fmt::format(
+            "boundary {}: activation cache mismatch on {} {} at step {}; {} resent, training "
+            "unaffected",
+            boundary.boundary, boundary.resends, boundary.resends == 1 ? "row" : "rows",
+            number(done.step), boundary.resends == 1 ? "row" : "rows")});
   }
 }
 

@@ -8,8 +8,8 @@
 
 #include "framework/mutex.h"
 #include "framework/store/checkpoint.h"
-#include "framework/tensors/shard_writer.h"
 #include "framework/store/store_error.h"
+#include "framework/tensors/shard_writer.h"
 #include "launcher/base/errors.h"
 
 namespace strait::worker {

@@ -7,15 +7,15 @@
 
 #include "framework/store/manifest.h"
 #include "framework/store/sample.h"
-#include "launcher/worker/control_end.h"
 #include "launcher/plan/stage_job.h"
+#include "launcher/worker/control_end.h"
 #include "stages/stage.h"
 
 namespace strait::worker {
 
-// One stage's part of checkpoints: a shard with weights and optimizer state, and where the recipe says
-// so a shard with its boundaries' activation caches. Keeps the last decision: a run must not end as
-// done when its last checkpoint was dropped. On the training thread.
+// One stage's part of checkpoints: a shard with weights and optimizer state, and where the recipe
+// says so a shard with its boundaries' activation caches. Keeps the last decision: a run must not
+// end as done when its last checkpoint was dropped. On the training thread.
 class StageSaver {
  public:
   StageSaver(const plan::StageJob& job, ControlEnd& control, stages::Stage& stage);

@@ -7,7 +7,7 @@
 
 #include "launcher/base/build_id.h"
 #include "launcher/planner/planned_sync.h"
-#include "launcher/recipe/recipe_writer.h"
+#include "launcher/recipe/recipe_io.h"
 
 namespace strait::worker {
 namespace {
@@ -40,16 +40,17 @@ stages::Decay decay(recipe::DecayKind kind) {
   return stages::Decay::cosine;
 }
 
-stages::DirectionOptions direction_options(const recipe::Recipe::Codec& codec, const std::string& name,
-                                           std::int64_t bits) {
+stages::DirectionOptions direction_options(const recipe::Recipe::Codec& codec,
+                                           const std::string& name, std::int64_t bits) {
   stages::DirectionOptions options;
   options.codec = name;
   options.bits = static_cast<int>(bits);
   options.first_bits = static_cast<int>(codec.first_bits);
   options.group = static_cast<int>(codec.group);
   options.rotate = codec.rotate;
-  options.rounding = codec.rounding == recipe::RoundingKind::stochastic ? kernels::Rounding::stochastic
-                                                                : kernels::Rounding::nearest;
+  options.rounding = codec.rounding == recipe::RoundingKind::stochastic
+                         ? kernels::Rounding::stochastic
+                         : kernels::Rounding::nearest;
   return options;
 }
 
@@ -60,8 +61,9 @@ stages::BoundaryOptions boundary_options(const plan::StageJob& job, const plan::
   options.place = link.position;
   options.forward = direction_options(codec, codec.forward, codec.forward_bits);
   options.backward = direction_options(codec, codec.backward, codec.backward_bits);
-  options.cache_kind = codec.cache_kind == recipe::CacheKind::eight_bits ? kernels::EntryKind::eight_bits
-                                                                 : kernels::EntryKind::bfloat16;
+  options.cache_kind = codec.cache_kind == recipe::CacheKind::eight_bits
+                           ? kernels::EntryKind::eight_bits
+                           : kernels::EntryKind::bfloat16;
   options.cache_bytes = static_cast<std::uint64_t>(link.cache_bytes);
   options.cache_disk_bytes = static_cast<std::uint64_t>(link.cache_disk_bytes);
   options.cache_folder = job.run_directory;
@@ -81,7 +83,8 @@ std::vector<stages::SeatOptions> seat_options(const plan::StageJob& job) {
           boundary_options(job, link);
     }
     if (link.connects == job.process) {
-      seats.at(static_cast<std::size_t>(link.position / stages)).lower = boundary_options(job, link);
+      seats.at(static_cast<std::size_t>(link.position / stages)).lower =
+          boundary_options(job, link);
     }
   }
   return seats;
@@ -107,7 +110,8 @@ stages::StageOptions stage_options(const plan::StageJob& job, store::Step first)
   options.adamw.beta2 = recipe.train.betas.second;
   options.adamw.weight_decay = recipe.train.weight_decay;
   if (!plan.sync_method.empty()) {
-    options.sync = planner::sync_settings(plan::resolved_recipe(plan), plan.sync_method, plan.steps);
+    options.sync =
+        planner::sync_settings(plan::resolved_recipe(plan), plan.sync_method, plan.steps);
   }
   options.batch.seed = options.seed;
   options.batch.replicas = recipe.pipeline.replicas;

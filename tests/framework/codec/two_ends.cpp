@@ -34,7 +34,7 @@ Entries entries_of(const ActivationCache& cache) {
 
 SavedCache save(const ActivationCache& cache) {
   SavedCache saved;
-  for (const store::NamedTensor& part : cache.saved("")) saved[part.name] = part.tensor.clone();
+  for (const tensors::NamedTensor& part : cache.saved("")) saved[part.name] = part.tensor.clone();
   return saved;
 }
 
@@ -45,7 +45,7 @@ void restore(ActivationCache& cache, const SavedCache& saved) {
 bool flip_bit(ActivationCache& cache, std::int64_t sample, std::size_t bit) {
   // Through the tensors that share the cache's memory, so that it is no visit.
   std::map<std::string, at::Tensor> shared;
-  for (const store::NamedTensor& part : cache.saved("")) shared[part.name] = part.tensor;
+  for (const tensors::NamedTensor& part : cache.saved("")) shared[part.name] = part.tensor;
   const at::Tensor& index = shared.at("index");
   for (std::int64_t i = 0; i < index.size(0); ++i) {
     if (index[i][0].item<std::int64_t>() != sample) continue;

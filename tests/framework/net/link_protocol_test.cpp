@@ -285,9 +285,10 @@ TEST_F(LinkProtocolPair, SilentPeerIsHeldForAsLongAsSetAndThenLost) {
   }
   ASSERT_TRUE(left->death());
   EXPECT_EQ(left->death()->kind(), LinkError::Kind::lost);
-  EXPECT_STREQ(left->death()->what(),
-               "boundary 0>1: nothing received from stage 1.0 (127.0.0.1:4711) for 123.0 s; gave up "
-               "after holding the link for 120 s");
+  EXPECT_STREQ(
+      left->death()->what(),
+      "boundary 0>1: nothing received from stage 1.0 (127.0.0.1:4711) for 123.0 s; gave up "
+      "after holding the link for 120 s");
 }
 
 TEST_F(LinkProtocolPair, TimeInWhichThisProcessStoodStillDoesNotCount) {

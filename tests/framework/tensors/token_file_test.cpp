@@ -17,7 +17,7 @@ store::TokenRows two_rows() {
 }
 
 TEST(TokenFile, ReadsBackWhatWasWritten) {
-  const TemporaryDirectory folder;
+  const store::TemporaryDirectory folder;
   write_token_file(folder / "t", two_rows(), {{"tokenizer", "bytes"}});
   const TokenFile file(folder / "t");
   EXPECT_EQ(file.rows(), 2);
@@ -44,7 +44,7 @@ TEST(TokenFile, KnowsLengthsWithoutPaddingAndTargetsWithoutFirstTokens) {
 }
 
 TEST(TokenFile, TakesWholeRowsAsTargetsWhenNothingElseIsSaid) {
-  const TemporaryDirectory folder;
+  const store::TemporaryDirectory folder;
   write_safetensors(folder / "t",
                     std::vector<NamedTensor>{{"input_ids", at::ones({2, 3}, at::kInt)}});
   const TokenFile file(folder / "t");
@@ -71,14 +71,16 @@ TEST(TokenFile, NamesFileRowAndPlaceOfWhatIsWrong) {
                           const std::vector<std::string>& words) {
     store::TokenRows rows = two_rows();
     damage(rows);
-    expect_store_error(store::StoreError::Kind::bad_input, words,
-                       [&] { TokenFile file(rows, "data/train.tokens"); });
+    store::expect_store_error(store::StoreError::Kind::bad_input, words,
+                              [&] { TokenFile file(rows, "data/train.tokens"); });
   };
   refused([](store::TokenRows& rows) { rows.input_ids[5] = -3; },
           {"data/train.tokens: row 1: token -3 at place 1"});
   refused([](store::TokenRows& rows) { rows.loss_mask[2] = 2; }, {"row 0: loss_mask 2 at place 2"});
-  refused([](store::TokenRows& rows) { rows.document[3] = 0; }, {"row 0: document 0", "must not fall"});
-  refused([](store::TokenRows& rows) { rows.document[7] = 0; }, {"row 1: document 0", "follows padding"});
+  refused([](store::TokenRows& rows) { rows.document[3] = 0; },
+          {"row 0: document 0", "must not fall"});
+  refused([](store::TokenRows& rows) { rows.document[7] = 0; },
+          {"row 1: document 0", "follows padding"});
   refused([](store::TokenRows& rows) { rows.document[1] = -2; }, {"row 0: document -2"});
   refused([](store::TokenRows& rows) { rows.document[4] = rows.document[5] = -1; },
           {"row 1: it holds nothing but padding"});
@@ -87,11 +89,12 @@ TEST(TokenFile, NamesFileRowAndPlaceOfWhatIsWrong) {
 }
 
 TEST(TokenFile, RefusesTensorsOfAnotherShapeOrType) {
-  const TemporaryDirectory folder;
+  const store::TemporaryDirectory folder;
   const auto refused = [&](std::vector<NamedTensor> tensors,
                            const std::vector<std::string>& words) {
     write_safetensors(folder / "t", tensors);
-    expect_store_error(store::StoreError::Kind::bad_input, words, [&] { TokenFile file(folder / "t"); });
+    store::expect_store_error(store::StoreError::Kind::bad_input, words,
+                              [&] { TokenFile file(folder / "t"); });
   };
   const at::Tensor ids = at::ones({2, 3}, at::kInt);
   refused({{"ids", ids}}, {"no tensor \"input_ids\""});

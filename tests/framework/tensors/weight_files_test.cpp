@@ -13,24 +13,25 @@ void write_one(const std::filesystem::path& path, const std::string& name, float
   write_safetensors(path, std::vector<NamedTensor>{{name, at::full({2}, value)}});
 }
 
-void write_index(const TemporaryDirectory& folder, const std::string& weight_map) {
-  write_bytes(folder / "model.safetensors.index.json", R"({"weight_map":)" + weight_map + "}");
+void write_index(const store::TemporaryDirectory& folder, const std::string& weight_map) {
+  store::write_bytes(folder / "model.safetensors.index.json",
+                     R"({"weight_map":)" + weight_map + "}");
 }
 
 TEST(WeightFiles, ReadsASingleFile) {
-  const TemporaryDirectory folder;
+  const store::TemporaryDirectory folder;
   write_one(folder / "model.safetensors", "wte.weight", 3);
   const WeightFiles weights(folder.path());
   ASSERT_EQ(weights.tensors().size(), 1U);
   EXPECT_EQ(weights.tensors()[0].file, folder / "model.safetensors");
   EXPECT_TRUE(at::equal(weights.read("wte.weight"), at::full({2}, 3.0F)));
   EXPECT_EQ(weights.find("ln_f.weight"), nullptr);
-  expect_store_error(store::StoreError::Kind::bad_input, {"ln_f.weight"},
-                     [&] { weights.read("ln_f.weight"); });
+  store::expect_store_error(store::StoreError::Kind::bad_input, {"ln_f.weight"},
+                            [&] { weights.read("ln_f.weight"); });
 }
 
 TEST(WeightFiles, ReadsShardsThroughTheIndexInTheOrderOfNames) {
-  const TemporaryDirectory folder;
+  const store::TemporaryDirectory folder;
   write_one(folder / "one.safetensors", "z", 1);
   write_one(folder / "two.safetensors", "a", 2);
   write_index(folder, R"({"z":"one.safetensors","a":"two.safetensors"})");
@@ -43,13 +44,13 @@ TEST(WeightFiles, ReadsShardsThroughTheIndexInTheOrderOfNames) {
 }
 
 TEST(WeightFiles, RefusesAnIndexThatLeavesTheDirectoryOrLies) {
-  const TemporaryDirectory folder;
+  const store::TemporaryDirectory folder;
   write_one(folder / "one.safetensors", "z", 1);
   write_one(folder / "copy.safetensors", "z", 1);
   const auto refused = [&](const std::string& weight_map, const std::vector<std::string>& words) {
     write_index(folder, weight_map);
-    expect_store_error(store::StoreError::Kind::bad_input, words,
-                       [&] { WeightFiles weights(folder.path()); });
+    store::expect_store_error(store::StoreError::Kind::bad_input, words,
+                              [&] { WeightFiles weights(folder.path()); });
   };
   refused(R"({"z":"../one.safetensors"})", {"../one.safetensors", "inside the directory"});
   refused(R"({"z":"sub/../../one.safetensors"})", {"inside the directory"});
@@ -65,12 +66,13 @@ TEST(WeightFiles, RefusesAnIndexThatLeavesTheDirectoryOrLies) {
 }
 
 TEST(WeightFiles, SaysWhatToDoWithADirectoryWithoutThem) {
-  const TemporaryDirectory folder;
-  expect_store_error(store::StoreError::Kind::bad_input, {"model.safetensors", "random"},
-                     [&] { WeightFiles weights(folder.path()); });
-  write_bytes(folder / "pytorch_model.bin", "");
-  expect_store_error(store::StoreError::Kind::bad_input, {"pytorch_model.bin", "save_pretrained"},
-                     [&] { WeightFiles weights(folder.path()); });
+  const store::TemporaryDirectory folder;
+  store::expect_store_error(store::StoreError::Kind::bad_input, {"model.safetensors", "random"},
+                            [&] { WeightFiles weights(folder.path()); });
+  store::write_bytes(folder / "pytorch_model.bin", "");
+  store::expect_store_error(store::StoreError::Kind::bad_input,
+                            {"pytorch_model.bin", "save_pretrained"},
+                            [&] { WeightFiles weights(folder.path()); });
 }
 
 }  // namespace

@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "launcher/app/kubernetes_job.h"
-#include "launcher/base/text.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/text.h"
 
 namespace strait::app {
 namespace {
@@ -20,7 +20,8 @@ plan::Plan plan_for(recipe::BackendKind backend, std::size_t hosts) {
   plan.recipe.hosts.ports = {47000, 47099};
   for (std::size_t i = 0; i < hosts; ++i) {
     plan.hosts.push_back({"host " + std::to_string(i)});
-    if (backend != recipe::BackendKind::slurm) plan.recipe.hosts.list.push_back({plan.hosts.back().name});
+    if (backend != recipe::BackendKind::slurm)
+      plan.recipe.hosts.list.push_back({plan.hosts.back().name});
     for (int twice = 0; twice < 2; ++twice) {
       plan.processes.emplace_back();
       plan.processes.back().host_index = i;
@@ -41,15 +42,18 @@ TEST(ShellWord, IsOneWordWhateverIsInIt) {
 }
 
 TEST(Emit, AScriptForSbatchRunsTheRecipe) {
-  const std::string text = emit_launch(plan_for(recipe::BackendKind::slurm, 2), EmitKind::sbatch, kSource);
+  const std::string text =
+      emit_launch(plan_for(recipe::BackendKind::slurm, 2), EmitKind::sbatch, kSource);
   EXPECT_THAT(text,
               HasSubstr("#!/bin/sh\n#SBATCH \"--job-name=Dates_1\"\n#SBATCH \"--nodes=2\"\n"));
   EXPECT_THAT(text, HasSubstr("\nexec /opt/strait/bin/strait run 'my recipe.toml' --set seed=3\n"));
-  EXPECT_THROW(emit_launch(plan_for(recipe::BackendKind::ssh, 2), EmitKind::sbatch, kSource), base::UserError);
+  EXPECT_THROW(emit_launch(plan_for(recipe::BackendKind::ssh, 2), EmitKind::sbatch, kSource),
+               base::UserError);
 }
 
 TEST(Emit, CommandsNameEveryHostAndItsToken) {
-  const std::string text = emit_launch(plan_for(recipe::BackendKind::ssh, 2), EmitKind::commands, kSource);
+  const std::string text =
+      emit_launch(plan_for(recipe::BackendKind::ssh, 2), EmitKind::commands, kSource);
   EXPECT_THAT(text, HasSubstr("\n/opt/strait/bin/strait run 'my recipe.toml' --set seed=3 --set "
                               "'hosts.backend=\"join\"'\n"));
   EXPECT_THAT(text, HasSubstr("# host 0:\n/opt/strait/bin/strait-stage --join "

@@ -43,8 +43,8 @@ TEST(LinkCheckupTest, LinksThatMeetInTheSameWayShareALine) {
       judge_links(plan_of({0, 1}),
                   {{"boundary 0.0>1.0", kLower, "10.0.0.1"}, {"tie 0.0>1.0", kLower, "10.0.0.1"}},
                   {}),
-      ElementsAre(
-          says(hosts::Finding::Kind::well, "b reaches a at 10.0.0.1: boundary 0.0>1.0, tie 0.0>1.0")));
+      ElementsAre(says(hosts::Finding::Kind::well,
+                       "b reaches a at 10.0.0.1: boundary 0.0>1.0, tie 0.0>1.0")));
 }
 
 TEST(LinkCheckupTest, WhoeverListensIsWhoIsReached) {
@@ -57,11 +57,12 @@ TEST(LinkCheckupTest, WhoeverListensIsWhoIsReached) {
 }
 
 TEST(LinkCheckupTest, RelayedLinksAreToldByTheirNote) {
-  EXPECT_THAT(judge_links(plan_of({0, 1}),
-                          {{"boundary 0.0>1.0", kLower, "127.0.0.1", true},
-                           {"tie 0.0>1.0", kLower, "127.0.0.1", true}},
-                          {{"relayed", "RELAYED: a and b cannot reach each other"}}),
-              ElementsAre(says(hosts::Finding::Kind::note, "RELAYED: a and b cannot reach each other")));
+  EXPECT_THAT(
+      judge_links(plan_of({0, 1}),
+                  {{"boundary 0.0>1.0", kLower, "127.0.0.1", true},
+                   {"tie 0.0>1.0", kLower, "127.0.0.1", true}},
+                  {{"relayed", "RELAYED: a and b cannot reach each other"}}),
+      ElementsAre(says(hosts::Finding::Kind::note, "RELAYED: a and b cannot reach each other")));
 }
 
 TEST(LinkCheckupTest, LinksInsideAHostAreNoMatterForTheDoctor) {

@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "launcher/base/errors.h"
 #include "launcher/app/verbs.h"
+#include "launcher/base/errors.h"
 #include "tests/launcher/scratch_directory.h"
 
 namespace strait::control {

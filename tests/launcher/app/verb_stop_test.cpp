@@ -9,9 +9,9 @@
 #include <array>
 #include <csignal>
 
-#include "launcher/control/stop_signals.h"
-#include "launcher/control/run_directory.h"
 #include "launcher/base/errors.h"
+#include "launcher/control/run_directory.h"
+#include "launcher/control/stop_signals.h"
 #include "tests/launcher/scratch_directory.h"
 
 namespace strait::app {
@@ -47,7 +47,8 @@ class OtherLauncher {
   [[noreturn]] static void launch(const std::filesystem::path& run, int stops, int ready) {
     try {
       const control::StopSignals signals;
-      const control::RunDirectory directory = control::RunDirectory::create(run, control::RunDirectory::Existing::refuse);
+      const control::RunDirectory directory =
+          control::RunDirectory::create(run, control::RunDirectory::Existing::refuse);
       if (::write(ready, "x", 1) != 1) ::_exit(1);
       while (signals.count() < stops) ::poll(nullptr, 0, 5);
     } catch (const base::UserError&) {
@@ -95,7 +96,10 @@ TEST_F(VerbStopTest, SaysSoWhenTheRunDoesNotEndInTime) {
 
 TEST_F(VerbStopTest, WhereNothingLivesThereIsNothingToStop) {
   EXPECT_THAT(stop(false), HasSubstr("no run is live in"));
-  { const control::RunDirectory past = control::RunDirectory::create(run_, control::RunDirectory::Existing::refuse); }
+  {
+    const control::RunDirectory past =
+        control::RunDirectory::create(run_, control::RunDirectory::Existing::refuse);
+  }
   EXPECT_THAT(stop(false), HasSubstr("no run is live in"));
 }
 

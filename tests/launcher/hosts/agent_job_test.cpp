@@ -19,7 +19,7 @@ std::vector<AgentJob> jobs_of(std::uint32_t hosts) {
     job.directory = "/a \"quoted\" path";
     job.environment = {{"A", "x\ny"}};
     for (std::uint32_t k = 0; k < hosts; ++k) {
-      job.agent_keys[net::ProcessName::keeper(k).text()] = std::string(40, 'k');
+      job.agent_keys[net::ProcessName::host_agent(k).text()] = std::string(40, 'k');
     }
   }
   return jobs;

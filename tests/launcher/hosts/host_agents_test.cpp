@@ -26,7 +26,7 @@ class HostAgentsTest : public testing::Test {
   // The launcher's end; the agent's end goes to remote_[host].
   Link link_to(std::uint32_t host) {
     net::MemoryEnd ours{net::ProcessName::coordinator(), run_, 1, {}};
-    net::MemoryEnd theirs{net::ProcessName::keeper(host), run_, 1, {}};
+    net::MemoryEnd theirs{net::ProcessName::host_agent(host), run_, 1, {}};
     ours.options.name = theirs.options.name = "keeper";
     ours.options.peer = theirs.name;
     theirs.options.peer = ours.name;

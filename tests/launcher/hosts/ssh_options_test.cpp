@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "launcher/hosts/build_files.h"
 #include "launcher/hosts/agent_greeting.h"
+#include "launcher/hosts/build_files.h"
 #include "launcher/hosts/ssh_session.h"
 #include "tests/launcher/scratch_directory.h"
 

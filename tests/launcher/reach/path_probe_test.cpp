@@ -6,10 +6,10 @@
 #include <set>
 
 #include "framework/net/memory_link.h"
+#include "launcher/base/errors.h"
 #include "launcher/hosts/agent_message.h"
 #include "launcher/reach/reach_service.h"
 #include "launcher/reach/tcp_socket.h"
-#include "launcher/base/errors.h"
 #include "tests/launcher/reach/served_hosts.h"
 
 namespace strait::reach {

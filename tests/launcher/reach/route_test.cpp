@@ -41,7 +41,7 @@ plan::Plan plan_of_two_hosts() {
 }
 
 PathProbe reached(std::size_t from, std::size_t to, const std::string& address, double took = 0.01,
-                double rate = 0) {
+                  double rate = 0) {
   return {from, to, address, "", took, rate};
 }
 
@@ -100,9 +100,10 @@ TEST(Routes, PrefersFastestThenNearestAddress) {
 TEST(Routes, ReportsBlockedHost) {
   const plan::Plan plan = plan_of_two_hosts();
   const auto blocked = blocked_hosts(plan, {failed(0, 1, "10.0.0.2"), reached(1, 0, "10.0.0.1")});
-  EXPECT_THAT(blocked,
-              ElementsAre(AllOf(HasSubstr("inbound TCP connections to host b at 10.0.0.2 are blocked"), HasSubstr("from a"),
-                                HasSubstr(kRefused), HasSubstr("open the TCP ports 47000-47099"))));
+  EXPECT_THAT(blocked, ElementsAre(AllOf(
+                           HasSubstr("inbound TCP connections to host b at 10.0.0.2 are blocked"),
+                           HasSubstr("from a"), HasSubstr(kRefused),
+                           HasSubstr("open the TCP ports 47000-47099"))));
   EXPECT_THAT(blocked_hosts(plan, {reached(0, 1, "10.0.0.2"), reached(1, 0, "10.0.0.1")}),
               IsEmpty());
 }

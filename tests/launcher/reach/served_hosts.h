@@ -24,13 +24,13 @@ struct ServedHosts {
   explicit ServedHosts(std::size_t count, const MeasureFunction& measure = nothing_measured) {
     std::vector<ReachClient::Host> hosts;
     for (std::size_t i = 0; i < count; ++i) {
-      const auto keeper = net::ProcessName::keeper(static_cast<std::uint32_t>(i));
+      const auto keeper = net::ProcessName::host_agent(static_cast<std::uint32_t>(i));
       const auto launcher = net::ProcessName::coordinator();
       auto [near, far] = net::memory_link({launcher, {}, 1, options(keeper, keeper)},
                                           {keeper, {}, 1, options(keeper, launcher)});
       hosts.push_back({"h" + std::to_string(i), std::move(near)});
       ends.push_back(std::make_unique<ReachService>(std::move(far), static_cast<std::uint32_t>(i),
-                                                std::pair(0, 0), measure));
+                                                    std::pair(0, 0), measure));
     }
     reach = std::make_unique<ReachClient>(std::move(hosts));
   }

@@ -144,7 +144,7 @@ TEST(TransferAgent, FetchesChunkElsewhereAfterWrongHash) {
   store::write_bytes(source, bytes);
   const ChunkTable table = rig.launcher.agent->offer(source);
   TransferHost& host = *rig.hosts[0];
-  const auto link = TransferRig::link_peer(host, net::ProcessName::keeper(9));
+  const auto link = TransferRig::link_peer(host, net::ProcessName::host_agent(9));
   auto done = rig.launcher.agent->fetch_on(host.name, all_of(table, host.directory / "file"));
   send_wrong_chunks(*link, table);
   EXPECT_EQ(get_soon(done), bytes.size());

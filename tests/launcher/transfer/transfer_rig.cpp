@@ -6,7 +6,7 @@ namespace strait::transfer {
 namespace {
 
 net::ProcessName host_agent_name(std::size_t number) {
-  return net::ProcessName::keeper(static_cast<std::uint32_t>(number));
+  return net::ProcessName::host_agent(static_cast<std::uint32_t>(number));
 }
 
 auto memory_links(const net::ProcessName& left, const net::ProcessName& right) {

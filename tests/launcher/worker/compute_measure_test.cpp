@@ -16,7 +16,7 @@ TEST(ComputeMeasure, ABlockOfAModelHasARate) {
   reach::ServedHosts hosts(1, measure_compute);
   const reach::MeasureCompute order{R"({"model_type": "gpt2", "vocab_size": 64, "n_positions": 32,
                                  "n_embd": 32, "n_layer": 2, "n_head": 2})",
-                             2, 16, 1};
+                                    2, 16, 1};
   const auto answers = hosts.reach->ask({{0, order}}, std::chrono::seconds(60));
   const auto& measured = std::get<reach::ComputeMeasured>(answers.at(0));
   EXPECT_GT(measured.flops_per_second, 1e6);

@@ -13,8 +13,8 @@
 #include "framework/net/memory_link.h"
 #include "framework/store/checkpoint.h"
 #include "framework/sync/membership.h"
-#include "launcher/worker/stage_settings.h"
 #include "launcher/base/errors.h"
+#include "launcher/worker/stage_settings.h"
 #include "stages/stage.h"
 #include "tests/launcher/scratch_directory.h"
 

@@ -6,11 +6,11 @@
 #include "framework/tensors/token_file.h"
 #include "tests/framework/store/expect_store_error.h"
 
-namespace strait::store {
+namespace strait::tensors {
 namespace {
 
-Document document_of(std::int64_t length, std::int32_t first, bool whole) {
-  Document document{"data/train.jsonl:9", {}, {}, whole};
+store::Document document_of(std::int64_t length, std::int32_t first, bool whole) {
+  store::Document document{"data/train.jsonl:9", {}, {}, whole};
   for (std::int64_t i = 0; i < length; ++i) {
     document.tokens.push_back(first + static_cast<std::int32_t>(i));
     document.is_target.push_back((first + i) % 3 == 0 ? 1 : 0);
@@ -19,11 +19,11 @@ Document document_of(std::int64_t length, std::int32_t first, bool whole) {
 }
 
 TEST(Packer, FillsRowsFirstFitAndPads) {
-  Packer packer(6);
+  store::Packer packer(6);
   packer.add(document_of(4, 10, true));
   packer.add(document_of(5, 20, true));
   packer.add(document_of(2, 30, true));
-  const TokenRows rows = packer.finish();
+  const store::TokenRows rows = packer.finish();
   EXPECT_EQ(rows.rows(), 2);
   EXPECT_THAT(rows.input_ids, testing::ElementsAre(10, 11, 12, 13, 30, 31, 20, 21, 22, 23, 24, 0));
   EXPECT_THAT(rows.document, testing::ElementsAre(0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, -1));
@@ -32,19 +32,19 @@ TEST(Packer, FillsRowsFirstFitAndPads) {
 }
 
 TEST(Packer, CutsALongTextIntoRows) {
-  Packer packer(4);
+  store::Packer packer(4);
   packer.add(document_of(10, 1, false));
-  const TokenRows rows = packer.finish();
+  const store::TokenRows rows = packer.finish();
   EXPECT_THAT(rows.input_ids, testing::ElementsAre(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 0, 0));
   EXPECT_THAT(rows.document, testing::ElementsAre(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, -1, -1));
 }
 
 TEST(Packer, RefusesARecordLongerThanARowWithBothLengths) {
-  Packer packer(8);
+  store::Packer packer(8);
   packer.add(document_of(8, 0, true));
-  expect_store_error(StoreError::Kind::bad_input,
-                     {"data/train.jsonl:9", "9 tokens", "a row has 8", "data.row"},
-                     [&] { packer.add(document_of(9, 0, true)); });
+  store::expect_store_error(store::StoreError::Kind::bad_input,
+                            {"data/train.jsonl:9", "9 tokens", "a row has 8", "data.row"},
+                            [&] { packer.add(document_of(9, 0, true)); });
 }
 
 // Packs random documents whose tokens all differ, so that each can be found again.
@@ -53,7 +53,7 @@ TEST(Packer, KeepsEveryTokenOnceWithItsMarkAndWholeDocumentsTogether) {
     SCOPED_TRACE(seed);
     std::mt19937_64 random(seed);
     const auto length = static_cast<std::int64_t>(2 + random() % 60);
-    Packer packer(length);
+    store::Packer packer(length);
     std::map<std::int32_t, std::size_t> document_of_token;
     std::vector<bool> whole;
     std::int32_t next = 1;
@@ -65,10 +65,10 @@ TEST(Packer, KeepsEveryTokenOnceWithItsMarkAndWholeDocumentsTogether) {
       packer.add(document_of(size, next, whole[i]));
       next += static_cast<std::int32_t>(size);
     }
-    const tensors::TokenFile file(packer.finish(), "packed");
+    const TokenFile file(packer.finish(), "packed");
     std::map<std::size_t, std::int64_t> row_of_whole;
     for (std::int64_t row = 0; row < file.rows(); ++row) {
-      const SampleId sample{row};
+      const store::SampleId sample{row};
       for (std::int64_t t = 0; t < file.length(sample); ++t) {
         const auto at = static_cast<std::size_t>(t);
         const std::int32_t token = file.tokens(sample)[at];
@@ -89,7 +89,7 @@ TEST(Packer, KeepsEveryTokenOnceWithItsMarkAndWholeDocumentsTogether) {
 }
 
 TEST(Packer, PacksShortDocumentsDensely) {
-  Packer packer(128);
+  store::Packer packer(128);
   std::mt19937_64 random(5);
   std::int64_t tokens = 0;
   for (int i = 0; i < 2000; ++i) {
@@ -97,15 +97,15 @@ TEST(Packer, PacksShortDocumentsDensely) {
     tokens += size;
     packer.add(document_of(size, 1, true));
   }
-  const TokenRows rows = packer.finish();
+  const store::TokenRows rows = packer.finish();
   EXPECT_GT(static_cast<double>(tokens), 0.93 * static_cast<double>(rows.rows() * 128));
 }
 
 TEST(Packer, RefusesWhatItsCallerMustNotDo) {
-  EXPECT_THROW(Packer(1), std::invalid_argument);
-  Packer packer(4);
+  EXPECT_THROW(store::Packer(1), std::invalid_argument);
+  store::Packer packer(4);
   EXPECT_THROW(packer.add({"f", {1, 2}, {1}, false}), std::invalid_argument);
 }
 
 }  // namespace
-}  // namespace strait::store
+}  // namespace strait::tensors

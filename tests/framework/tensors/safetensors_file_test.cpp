@@ -13,15 +13,15 @@
 #include "tests/framework/store/expect_store_error.h"
 #include "tests/framework/store/temporary_directory.h"
 
-namespace strait::store {
+namespace strait::tensors {
 namespace {
 
 constexpr std::array<at::ScalarType, 10> kTypes{at::kDouble, at::kFloat, at::kHalf,  at::kBFloat16,
                                                 at::kLong,   at::kInt,   at::kShort, at::kChar,
                                                 at::kByte,   at::kBool};
 
-std::vector<tensors::NamedTensor> one_of_each_type() {
-  std::vector<tensors::NamedTensor> tensors;
+std::vector<NamedTensor> one_of_each_type() {
+  std::vector<NamedTensor> tensors;
   for (const at::ScalarType type : kTypes) {
     tensors.push_back({std::string("t.") + at::toString(type),
                        at::arange(6).remainder(2 + tensors.size()).reshape({2, 3}).to(type)});
@@ -30,15 +30,16 @@ std::vector<tensors::NamedTensor> one_of_each_type() {
 }
 
 TEST(Safetensors, ReadsBackEveryElementTypeBitForBit) {
-  const TemporaryDirectory folder;
-  const std::vector<tensors::NamedTensor> tensors = one_of_each_type();
-  const FileSummary summary = tensors::write_safetensors(folder / "w", tensors, {{"origin", "a test"}});
-  EXPECT_EQ(summary, hash_file(folder / "w"));
-  const tensors::SafetensorsReader reader(folder / "w");
+  const store::TemporaryDirectory folder;
+  const std::vector<NamedTensor> tensors = one_of_each_type();
+  const store::FileSummary summary =
+      write_safetensors(folder / "w", tensors, {{"origin", "a test"}});
+  EXPECT_EQ(summary, store::hash_file(folder / "w"));
+  const SafetensorsReader reader(folder / "w");
   EXPECT_EQ(reader.metadata().at("format"), "pt");
   EXPECT_EQ(reader.metadata().at("origin"), "a test");
   ASSERT_EQ(reader.tensors().size(), tensors.size());
-  for (const tensors::NamedTensor& named : tensors) {
+  for (const NamedTensor& named : tensors) {
     const at::Tensor back = reader.read(named.name);
     EXPECT_EQ(back.scalar_type(), named.tensor.scalar_type());
     EXPECT_TRUE(at::equal(back, named.tensor)) << named.name;
@@ -47,83 +48,84 @@ TEST(Safetensors, ReadsBackEveryElementTypeBitForBit) {
 }
 
 TEST(Safetensors, WritesViewsScalarsAndEmptyTensorsAsTheirContent) {
-  const TemporaryDirectory folder;
+  const store::TemporaryDirectory folder;
   const at::Tensor table = at::arange(12, at::kFloat).reshape({3, 4});
-  const std::vector<tensors::NamedTensor> tensors{{"turned", table.t()},
+  const std::vector<NamedTensor> tensors{{"turned", table.t()},
                                          {"column", table.select(1, 2)},
                                          {"scalar", at::scalar_tensor(7.5)},
                                          {"empty", at::empty({0, 5})}};
-  tensors::write_safetensors(folder / "w", tensors);
-  const tensors::SafetensorsReader reader(folder / "w");
-  for (const tensors::NamedTensor& named : tensors) {
+  write_safetensors(folder / "w", tensors);
+  const SafetensorsReader reader(folder / "w");
+  for (const NamedTensor& named : tensors) {
     EXPECT_TRUE(at::equal(reader.read(named.name), named.tensor)) << named.name;
   }
 }
 
 TEST(Safetensors, BytesDoNotDependOnTheOrderOfTheTensors) {
-  const TemporaryDirectory folder;
-  std::vector<tensors::NamedTensor> tensors = one_of_each_type();
-  const FileSummary first = tensors::write_safetensors(folder / "a", tensors);
+  const store::TemporaryDirectory folder;
+  std::vector<NamedTensor> tensors = one_of_each_type();
+  const store::FileSummary first = write_safetensors(folder / "a", tensors);
   std::mt19937_64 random(3);
   std::shuffle(tensors.begin(), tensors.end(), random);
-  EXPECT_EQ(tensors::write_safetensors(folder / "b", tensors), first);
+  EXPECT_EQ(write_safetensors(folder / "b", tensors), first);
 }
 
 TEST(Safetensors, RefusesToWriteANameTwiceOrATypeThatTheFormatLacks) {
-  const TemporaryDirectory folder;
+  const store::TemporaryDirectory folder;
   const at::Tensor tensor = at::ones({2});
   EXPECT_THROW(
-      tensors::write_safetensors(folder / "w", std::vector<tensors::NamedTensor>{{"a", tensor}, {"a", tensor}}),
+      write_safetensors(folder / "w", std::vector<NamedTensor>{{"a", tensor}, {"a", tensor}}),
       std::invalid_argument);
-  EXPECT_THROW(tensors::write_safetensors(folder / "w", std::vector<tensors::NamedTensor>{{"__metadata__", tensor}}),
+  EXPECT_THROW(write_safetensors(folder / "w", std::vector<NamedTensor>{{"__metadata__", tensor}}),
                std::invalid_argument);
-  EXPECT_THROW(tensors::write_safetensors(folder / "w",
-                                 std::vector<tensors::NamedTensor>{{"a", tensor.to(at::kComplexFloat)}}),
+  EXPECT_THROW(write_safetensors(folder / "w",
+                                 std::vector<NamedTensor>{{"a", tensor.to(at::kComplexFloat)}}),
                std::invalid_argument);
   EXPECT_FALSE(std::filesystem::exists(folder / "w"));
 }
 
 TEST(Safetensors, RefusesAFileOfEveryOtherLength) {
-  const TemporaryDirectory folder;
-  tensors::write_safetensors(folder / "w", std::vector<tensors::NamedTensor>{{"w", at::ones({3})}});
-  const std::string whole = read_bytes(folder / "w");
+  const store::TemporaryDirectory folder;
+  write_safetensors(folder / "w", std::vector<NamedTensor>{{"w", at::ones({3})}});
+  const std::string whole = store::read_bytes(folder / "w");
   for (std::size_t size = 0; size < whole.size(); ++size) {
-    write_bytes(folder / "cut", whole.substr(0, size));
-    expect_store_error(StoreError::Kind::bad_input, {"cut"},
-                       [&] { tensors::SafetensorsReader reader(folder / "cut"); });
+    store::write_bytes(folder / "cut", whole.substr(0, size));
+    store::expect_store_error(store::StoreError::Kind::bad_input, {"cut"},
+                              [&] { SafetensorsReader reader(folder / "cut"); });
   }
-  write_bytes(folder / "long", whole + "x");
-  expect_store_error(StoreError::Kind::bad_input, {"long", "13 bytes of data"},
-                     [&] { tensors::SafetensorsReader reader(folder / "long"); });
+  store::write_bytes(folder / "long", whole + "x");
+  store::expect_store_error(store::StoreError::Kind::bad_input, {"long", "13 bytes of data"},
+                            [&] { SafetensorsReader reader(folder / "long"); });
 }
 
 TEST(Safetensors, RefusesAHeaderLengthThatLies) {
-  const TemporaryDirectory folder;
-  write_bytes(folder / "huge", std::string(8, '\xff') + "{}");
-  expect_store_error(StoreError::Kind::bad_input, {"huge", "at most 100000000"},
-                     [&] { tensors::SafetensorsReader reader(folder / "huge"); });
-  write_bytes(folder / "over", std::string("\x09\0\0\0\0\0\0\0{}", 10));
-  expect_store_error(StoreError::Kind::bad_input, {"over", "claims 9 bytes", "only 2"},
-                     [&] { tensors::SafetensorsReader reader(folder / "over"); });
+  const store::TemporaryDirectory folder;
+  store::write_bytes(folder / "huge", std::string(8, '\xff') + "{}");
+  store::expect_store_error(store::StoreError::Kind::bad_input, {"huge", "at most 100000000"},
+                            [&] { SafetensorsReader reader(folder / "huge"); });
+  store::write_bytes(folder / "over", std::string("\x09\0\0\0\0\0\0\0{}", 10));
+  store::expect_store_error(store::StoreError::Kind::bad_input,
+                            {"over", "claims 9 bytes", "only 2"},
+                            [&] { SafetensorsReader reader(folder / "over"); });
 }
 
 TEST(Safetensors, RefusesABoolThatIsNeitherTrueNorFalse) {
-  const TemporaryDirectory folder;
-  tensors::write_safetensors(folder / "w", std::vector<tensors::NamedTensor>{{"flag", at::ones({1}, at::kBool)}});
-  std::string bytes = read_bytes(folder / "w");
+  const store::TemporaryDirectory folder;
+  write_safetensors(folder / "w", std::vector<NamedTensor>{{"flag", at::ones({1}, at::kBool)}});
+  std::string bytes = store::read_bytes(folder / "w");
   bytes.back() = 2;
-  write_bytes(folder / "w", bytes);
-  expect_store_error(StoreError::Kind::bad_input, {"flag", "BOOL"},
-                     [&] { tensors::SafetensorsReader(folder / "w").read("flag"); });
+  store::write_bytes(folder / "w", bytes);
+  store::expect_store_error(store::StoreError::Kind::bad_input, {"flag", "BOOL"},
+                            [&] { SafetensorsReader(folder / "w").read("flag"); });
 }
 
 TEST(Safetensors, NamesTheFileAndTheTensorThatIsNotThere) {
-  const TemporaryDirectory folder;
-  tensors::write_safetensors(folder / "w", std::vector<tensors::NamedTensor>{{"a", at::ones({1})}});
-  const tensors::SafetensorsReader reader(folder / "w");
+  const store::TemporaryDirectory folder;
+  write_safetensors(folder / "w", std::vector<NamedTensor>{{"a", at::ones({1})}});
+  const SafetensorsReader reader(folder / "w");
   EXPECT_EQ(reader.find("b"), nullptr);
-  expect_store_error(StoreError::Kind::bad_input, {(folder / "w").string(), "\"b\""},
-                     [&] { reader.read("b"); });
+  store::expect_store_error(store::StoreError::Kind::bad_input, {(folder / "w").string(), "\"b\""},
+                            [&] { reader.read("b"); });
 }
 
 // Exit status of the program, started without a shell.
@@ -168,19 +170,19 @@ TEST(Safetensors, AgreesWithThePythonPackageInBothDirections) {
   const char* chosen = std::getenv("STRAIT_PYTHON");
   const std::string python = chosen != nullptr ? chosen : ".venv/bin/python";
   if (!std::filesystem::exists(python)) GTEST_SKIP() << python << " is not there";
-  const TemporaryDirectory folder;
-  const std::vector<tensors::NamedTensor> tensors = one_of_each_type();
-  tensors::write_safetensors(folder / "ours", tensors, {{"origin", "a test"}});
+  const store::TemporaryDirectory folder;
+  const std::vector<NamedTensor> tensors = one_of_each_type();
+  write_safetensors(folder / "ours", tensors, {{"origin", "a test"}});
   const int status = run_program({python, "-c", kPythonProgram, folder.path().string()});
   if (status == 77) GTEST_SKIP() << python << " has no torch or no safetensors";
   ASSERT_EQ(status, 0);
-  const tensors::SafetensorsReader theirs(folder / "theirs");
+  const SafetensorsReader theirs(folder / "theirs");
   ASSERT_EQ(theirs.tensors().size(), tensors.size());
-  for (const tensors::NamedTensor& named : tensors) {
+  for (const NamedTensor& named : tensors) {
     EXPECT_TRUE(at::equal(theirs.read(named.name), named.tensor)) << named.name;
     EXPECT_EQ(theirs.read(named.name).scalar_type(), named.tensor.scalar_type());
   }
 }
 
 }  // namespace
-}  // namespace strait::store
+}  // namespace strait::tensors
