@@ -83,7 +83,7 @@ FileSummary AtomicFile::commit(const std::function<void()>& may_rename) {
   try {
     sync_directory(folder_of(path_));
   } catch (const StoreError&) {
-    // The caller is told that there is no such file, so there must be none.
+    // The caller gets an error, so no file may stay.
     if (!replaced) ::unlink(path_.c_str());
     throw;
   }

@@ -20,7 +20,7 @@ class JsonError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Parses a text that may come from anybody: one JSON value within the limits, no key twice in an
+// Parses text from any source: one JSON value within the limits, no key twice in an
 // object, valid UTF-8. Throws JsonError that names the column (byte of the text, from 1).
 nlohmann::json parse_bounded_json(std::string_view text, const JsonLimits& limits = {});
 

@@ -60,7 +60,7 @@ std::vector<Step> steps_on_disk(const fs::path& run) {
     const char* end = name.data() + name.size();
     const auto [rest, problem] = std::from_chars(name.data() + kStepPrefix.size(), end, step);
     const bool is_step = problem == std::errc() && rest == end && step >= 0;
-    // "step-007" is nobody's: names are written without leading zeros.
+    // "step-007" is no checkpoint: names have no leading zeros.
     if (is_step && name == checkpoint_directory(run, Step{step}).filename()) {
       steps.push_back(Step{step});
     }
@@ -122,7 +122,7 @@ void commit_checkpoint(const fs::path& checkpoint, const Manifest& manifest,
     if (may_commit) may_commit();
     if (is_committed(checkpoint)) {
       throw StoreError(StoreError::Kind::busy,
-                       fmt::format("checkpoint {} is complete already; somebody else wrote it",
+                       fmt::format("checkpoint {} is complete already; another process wrote it",
                                    checkpoint.string()));
     }
   });
@@ -211,7 +211,7 @@ std::vector<fs::path> prune_checkpoints(const fs::path& run, std::int64_t keep) 
     removed.push_back(list.complete[i].path);
   }
   for (const Unusable& torn : list.unusable) {
-    // A damaged one that was complete stays: somebody may want to know what happened to it.
+    // A damaged one that was complete stays, for diagnosis.
     const bool old = !list.complete.empty() && torn.step < list.complete.front().manifest.step;
     if (old && !torn.committed) removed.push_back(torn.path);
   }

@@ -31,8 +31,8 @@ void withdraw_shard(const std::filesystem::path& checkpoint, const std::string& 
 
 // Makes the checkpoint exist. `may_commit` is asked last before the rename and throws to forbid it:
 // an old generation must not commit. Shards named in the manifest must be there with the size it
-// says, unless they are kept elsewhere: then whoever wrote them has said that they are durable, and
-// the checkpoint can be used here once they have come.
+// says, unless they are kept elsewhere: then their writers have reported them durable, and the
+// checkpoint can be used here once they have been fetched.
 enum class Shards { here, elsewhere };
 void commit_checkpoint(const std::filesystem::path& checkpoint, const Manifest& manifest,
                        const std::function<void()>& may_commit = {}, Shards shards = Shards::here);
@@ -59,7 +59,7 @@ struct CheckpointList {
 };
 CheckpointList list_checkpoints(const std::filesystem::path& run, Verify verify = Verify::sizes);
 
-// Where to go on: the newest checkpoint whose every byte is right. `warning` names both when a
+// Where to resume: the newest checkpoint whose every byte is right. `warning` names both when a
 // newer one had to be passed over. StoreError corrupt when there are some but none is right;
 // nothing when there is none at all.
 struct Resumable {
@@ -78,8 +78,8 @@ std::vector<std::filesystem::path> set_aside_newer(const std::filesystem::path& 
 std::vector<std::filesystem::path> prune_checkpoints(const std::filesystem::path& run,
                                                      std::int64_t keep);
 
-// Where shards of a run lie on several hosts, none of them has a whole checkpoint: whoever commits
-// says which ones stay. Removes every step-N that is older than the newest of `steps` and not among
+// Where shards of a run lie on several hosts, none of them has a whole checkpoint: the committing
+// process decides which ones stay. Removes every step-N that is older than the newest of `steps` and not among
 // them.
 void prune_all_but(const std::filesystem::path& run, const std::vector<Step>& steps);
 

@@ -10,7 +10,7 @@
 namespace strait::store {
 
 // XXH3-128 over a stream of bytes, as 32 hexadecimal digits. Finds damage and names content; it is
-// no protection against somebody who forges content on purpose.
+// no protection against content that is forged on purpose.
 class FileHash {
  public:
   FileHash();

@@ -36,7 +36,7 @@ void InputFile::read(std::uint64_t offset, std::span<std::byte> bytes) const {
       throw StoreError(
           StoreError::Kind::corrupt,
           fmt::format("{} ends at byte {} where {} bytes were there when it was opened: "
-                      "somebody cuts it short while it is read",
+                      "another program truncates it while it is read",
                       path_.string(), offset + done, size_));
     }
     done += static_cast<std::size_t>(count);

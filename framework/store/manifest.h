@@ -34,7 +34,7 @@ struct DataPosition {
   bool operator==(const DataPosition&) const = default;
 };
 
-// What a checkpoint says of itself: everything that must fit before it is gone on from, and the
+// The description of a checkpoint: everything that must fit before a run resumes from it, and the
 // size and hash of every file. A value; text in both directions is pure.
 struct Manifest {
   static constexpr std::int64_t kFormatVersion = 1;

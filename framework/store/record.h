@@ -22,7 +22,7 @@ struct Record {
 
 // One line of a JSONL file, which is an object with "text", or "prompt" and "completion", or
 // "messages" (a list of {"role", "content"}); further keys are left alone. A text is a target
-// throughout and may be cut; of the others the completion, or what the assistant says, is the
+// throughout and may be cut; of the others the completion, or the assistant's turns, are the
 // target. Messages are rendered as "role: content\n"; the newline behind an assistant's content is
 // a target too: there it stops. Throws StoreError bad_input that starts with `origin`.
 Record parse_record(std::string_view line, const std::string& origin);

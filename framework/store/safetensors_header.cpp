@@ -39,7 +39,7 @@ std::optional<std::uint64_t> checked_product(std::uint64_t left, std::uint64_t r
   return product;
 }
 
-// Everything that is wrong is said of one tensor of one file.
+// Every error names one tensor of one file.
 class EntryParser {
  public:
   EntryParser(const std::string& file, const std::string& name) : file_(file), name_(name) {}
@@ -110,8 +110,8 @@ class EntryParser {
     std::optional<std::uint64_t> bytes = bytes_of(info.dtype);
     for (const std::int64_t size : info.shape) {
       empty = empty || size == 0;
-      // Sizes beside a zero must not overflow either: whoever allocates multiplies them for
-      // strides.
+      // Sizes beside a zero must not overflow either: code that allocates multiplies them
+      // for strides.
       bytes = checked_product(*bytes, static_cast<std::uint64_t>(std::max<std::int64_t>(size, 1)));
       if (!bytes || *bytes > std::numeric_limits<std::int64_t>::max()) {
         refuse(fmt::format("{} has more bytes than can be counted", describe(info)));

@@ -17,7 +17,7 @@ class StoreError : public std::runtime_error {
     storage_io,    // the disk failed, or refused (permissions)
     corrupt,       // a file that strait wrote is not what it wrote
     mismatch,      // a good file, but of another model, recipe or layout
-    busy,          // somebody else owns it, or it is already complete
+    busy,          // another process owns it, or it is already complete
   };
 
   StoreError(Kind kind, const std::string& what) : std::runtime_error(what), kind_(kind) {}

@@ -107,7 +107,7 @@ void SafetensorsReader::read(const store::TensorInfo& info, std::span<std::byte>
                                        info.bytes(), info.name));
   }
   file_.read(data_ + info.begin, bytes);
-  // Any other byte in a bool is undefined behaviour for whoever computes with it.
+  // Any other byte in a bool is undefined behaviour in the code that computes with it.
   if (info.dtype == store::Dtype::boolean &&
       std::any_of(bytes.begin(), bytes.end(), [](std::byte b) { return b > std::byte{1}; })) {
     throw store::StoreError(

@@ -166,7 +166,7 @@ std::int64_t TokenFile::targets(store::SampleId sample) const {
 store::FileSummary write_token_file(const std::filesystem::path& path, const store::TokenRows& rows,
                                     const std::map<std::string, std::string>& metadata) {
   const auto table = [&rows](auto& values, at::ScalarType type) {
-    // from_blob wants a pointer it may write through; nobody writes.
+    // from_blob takes a mutable pointer; the tensor is only read.
     return at::from_blob(const_cast<void*>(static_cast<const void*>(values.data())),
                          {rows.rows(), rows.row_length}, at::TensorOptions(type));
   };
