@@ -7,7 +7,6 @@
 #include <random>
 #include <string>
 
-#include "framework/codec/codecs.h"
 #include "framework/sync/methods.h"
 #include "launcher/recipe/recipe_keys.h"
 #include "launcher/recipe/recipe_sync_keys.h"
@@ -143,10 +142,10 @@ Recipe random_recipe(Draw& draw) {
   train.weight_decay = draw.number(1e-9);
   train.clip = draw.number(1e6);
   train.eval_every = draw.integer(0, 50);
-  r.codec = {draw.one_of(codec::codecs().names()),
+  r.codec = {draw.one_of(part_names(PartKind::codec)),
              draw.integer(2, 8),
              draw.coin() ? 16 : draw.integer(2, 8),
-             draw.one_of(codec::codecs().names()),
+             draw.one_of(part_names(PartKind::codec)),
              draw.integer(2, 8),
              draw.word<WireDtype>(),
              std::int64_t{32} << draw.integer(0, 2),
