@@ -14,8 +14,8 @@ store::SampleOrderOptions sample_order_options(const BatchOptions& options, std:
           .shuffle = options.shuffle};
 }
 
-BatchSource::BatchSource(std::shared_ptr<const store::TokenFile> training,
-                         std::shared_ptr<const store::TokenFile> evaluation,
+BatchSource::BatchSource(std::shared_ptr<const tensors::TokenFile> training,
+                         std::shared_ptr<const tensors::TokenFile> evaluation,
                          const BatchOptions& options)
     : training_(std::move(training)),
       evaluation_(std::move(evaluation)),
@@ -35,7 +35,7 @@ void BatchSource::deal(std::size_t replicas, std::size_t place) {
   evaluating_place_ = static_cast<std::int64_t>(place);
 }
 
-const store::TokenFile& BatchSource::file(const Phase& phase) const {
+const tensors::TokenFile& BatchSource::file(const Phase& phase) const {
   return phase.training ? *training_ : *evaluation_;
 }
 
@@ -58,7 +58,7 @@ std::vector<store::SampleId> BatchSource::samples(const Phase& phase,
 }
 
 codec::Rows BatchSource::rows(const Phase& phase, MicroBatch micro_batch) const {
-  const store::TokenFile& tokens = file(phase);
+  const tensors::TokenFile& tokens = file(phase);
   codec::Rows rows;
   rows.padded_length = tokens.row_length();
   for (const store::SampleId sample : samples(phase, micro_batch)) {

@@ -6,7 +6,7 @@
 
 #include "framework/codec/rows.h"
 #include "framework/store/sample_order.h"
-#include "framework/store/token_file.h"
+#include "framework/tensors/token_file.h"
 #include "schedules/index.h"
 #include "stages/phase.h"
 
@@ -29,11 +29,11 @@ store::SampleOrderOptions sample_order_options(const BatchOptions& options, std:
 class BatchSource {
  public:
   // `evaluation` may be null: then nobody evaluates.
-  BatchSource(std::shared_ptr<const store::TokenFile> training,
-              std::shared_ptr<const store::TokenFile> evaluation, const BatchOptions& options);
+  BatchSource(std::shared_ptr<const tensors::TokenFile> training,
+              std::shared_ptr<const tensors::TokenFile> evaluation, const BatchOptions& options);
 
   std::vector<store::SampleId> samples(const Phase& phase, MicroBatch micro_batch) const;
-  const store::TokenFile& file(const Phase& phase) const;
+  const tensors::TokenFile& file(const Phase& phase) const;
   codec::Rows rows(const Phase& phase, MicroBatch micro_batch) const;
 
   // Evaluations are dealt out anew, to so many replicas of which this is one.
@@ -48,8 +48,8 @@ class BatchSource {
   std::int64_t own_target_tokens(const Phase& phase) const;
 
  private:
-  std::shared_ptr<const store::TokenFile> training_;
-  std::shared_ptr<const store::TokenFile> evaluation_;
+  std::shared_ptr<const tensors::TokenFile> training_;
+  std::shared_ptr<const tensors::TokenFile> evaluation_;
   BatchOptions options_;
   std::int64_t evaluating_;                 // replicas that evaluations are dealt out to,
   std::int64_t evaluating_place_;           // and this one's place among them

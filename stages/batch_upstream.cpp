@@ -6,7 +6,7 @@ namespace strait::stages {
 
 Flow BatchUpstream::take(const Phase& phase, MicroBatch micro_batch) {
   codec::Rows rows = source_.rows(phase, micro_batch);
-  const store::TokenFile& file = source_.file(phase);
+  const tensors::TokenFile& file = source_.file(phase);
   at::Tensor tokens = at::zeros({rows.size(), rows.padded_length}, at::kLong);
   auto* to = tokens.mutable_data_ptr<std::int64_t>();
   for (const codec::Row& row : rows.rows) {

@@ -26,7 +26,7 @@ BoundaryEnd& Boundary::connect(std::unique_ptr<net::Link> link, WaitClock& waits
   return *end_;
 }
 
-std::vector<store::NamedTensor> Boundary::saved_cache() const {
+std::vector<tensors::NamedTensor> Boundary::saved_cache() const {
   if (cache_ == nullptr) return {};
   return cache_->saved(cache_prefix(options_, setting_));
 }

@@ -29,7 +29,7 @@ class Boundary {
   net::Link* link() { return end_ ? &end_->link() : nullptr; }
 
   // What this end remembers, if it does; see Stage.
-  std::vector<store::NamedTensor> saved_cache() const;
+  std::vector<tensors::NamedTensor> saved_cache() const;
   void restore_cache(const ReadTensor& read);
 
   BoundaryTraffic sent() const;

@@ -9,7 +9,7 @@
 #include "framework/codec/activation_cache.h"
 #include "framework/codec/codec.h"
 #include "framework/codec/codecs.h"
-#include "framework/store/safetensors_writer.h"
+#include "framework/tensors/safetensors_writer.h"
 #include "stages/boundary_options.h"
 
 namespace strait::stages {

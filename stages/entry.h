@@ -9,7 +9,7 @@ namespace strait::stages {
 // A replica that comes to others which train already: as whom, and who wants to know whenever a
 // part of what they tell it is here.
 struct Entry {
-  sync::Arrival arrival;
+  sync::Rejoin arrival;
   std::function<void()> moved;
 };
 

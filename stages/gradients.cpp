@@ -46,7 +46,7 @@ void Gradients::on_ready(const sync::Layout& layout,
     const auto namesakes = std::count(names_.begin(), names_.end(), names_[i]);
     const sync::Piece& piece = layout.piece(names_[i]);
     // A tied weight is whole only when its gradients are added up.
-    if (leaves_[i].scalar_type() != at::kFloat || namesakes > 1 || piece.spec.twin) continue;
+    if (leaves_[i].scalar_type() != at::kFloat || namesakes > 1 || piece.spec.tied) continue;
     torch::autograd::impl::set_post_acc_grad_hooks(
         leaves_[i],
         std::make_unique<LeafIsReady>(announces_, [ready, range = piece.range] { ready(range); }));

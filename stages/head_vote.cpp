@@ -20,7 +20,7 @@ constexpr std::chrono::milliseconds kVoteLook{20};
 constexpr std::size_t kBallotHead = 1 + sizeof(std::uint32_t) + sizeof(std::uint64_t);
 constexpr std::size_t kBallotTail = sizeof(std::uint32_t) + 1;
 
-const sync::SyncError kVotersChange(sync::SyncError::Kind::parted,
+const sync::SyncError kVotersChange(sync::SyncError::Kind::membership_changed,
                                     "who takes part in the vote is about to change");
 
 template <class Value>
@@ -33,12 +33,12 @@ void append_bytes(net::Frame& frame, Value value) {
 }  // namespace
 
 HeadVote::HeadVote(std::vector<std::unique_ptr<net::Link>> links, std::size_t replica, Norms norms,
-                   WaitClock& waits, sync::Roster* roster)
+                   WaitClock& waits, sync::MembershipTracker* tracker)
     : links_(std::move(links)),
       replica_(static_cast<std::uint32_t>(replica)),
       norms_(norms),
       waits_(waits),
-      roster_(roster) {
+      tracker_(tracker) {
   members_.members.resize(std::max<std::size_t>(links_.size(), 1));
   std::iota(members_.members.begin(), members_.members.end(), links_.empty() ? replica_ : 0U);
 }
@@ -51,7 +51,7 @@ HeadVote::Result HeadVote::cast(const Vote& mine) {
       ++passed_;
       return {last_, members_.members, true, members_.epoch};
     } catch (const sync::SyncError& error) {
-      if (error.kind() != sync::SyncError::Kind::parted) throw;
+      if (error.kind() != sync::SyncError::Kind::membership_changed) throw;
     }
   }
   return settle_among_fewer();
@@ -65,7 +65,7 @@ void HeadVote::welcome(const sync::Membership& members) {
 }
 
 HeadVote::Vote HeadVote::votes_of_all(const Vote& mine) {
-  if (roster_ != nullptr && roster_->newest() > members_.epoch) throw kVotersChange;
+  if (tracker_ != nullptr && tracker_->latest_epoch() > members_.epoch) throw kVotersChange;
   for (const std::uint32_t replica : members_.members) {
     if (replica != replica_) send(replica, {Kind::vote, members_.epoch, passed_, mine});
   }
@@ -95,13 +95,13 @@ HeadVote::Result HeadVote::settle_among_fewer() {
     {
       const WaitClock::Wait wait(waits_, "word on which replicas go on",
                                  [] { return static_cast<const net::Link*>(nullptr); });
-      members_ = roster_->newer_than(known);
+      members_ = tracker_->wait_for_newer(known);
     }
     known = members_.epoch;
     try {
       all = standings(members_);
     } catch (const sync::SyncError& error) {
-      if (error.kind() != sync::SyncError::Kind::parted) throw;
+      if (error.kind() != sync::SyncError::Kind::membership_changed) throw;
     }
   }
   result.epoch = known;
@@ -180,8 +180,8 @@ HeadVote::Ballot HeadVote::take(std::uint32_t replica, Kind kind, std::uint32_t 
 net::Frame HeadVote::receive(std::uint32_t replica, std::uint32_t epoch) {
   if (const auto early = early_.extract(replica); !early.empty()) return early.mapped();
   try {
-    if (roster_ == nullptr) return links_[replica]->receive();
-    while (roster_->newest() <= epoch) {
+    if (tracker_ == nullptr) return links_[replica]->receive();
+    while (tracker_->latest_epoch() <= epoch) {
       auto frame = links_[replica]->receive_until(std::chrono::steady_clock::now() + kVoteLook);
       if (frame) return std::move(*frame);
     }
@@ -194,8 +194,8 @@ net::Frame HeadVote::receive(std::uint32_t replica, std::uint32_t epoch) {
 void HeadVote::lose(std::uint32_t replica, const net::LinkError& error) const {
   const bool gone =
       error.kind() == net::LinkError::Kind::lost || error.kind() == net::LinkError::Kind::aborted;
-  if (roster_ == nullptr || !gone) throw error;
-  roster_->lost(replica, error.what());
+  if (tracker_ == nullptr || !gone) throw error;
+  tracker_->report_lost(replica, error.what());
   throw kVotersChange;
 }
 

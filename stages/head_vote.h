@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "framework/sync/roster.h"
+#include "framework/sync/membership.h"
 #include "stages/agreement.h"
 #include "stages/wait_clock.h"
 
@@ -14,7 +14,7 @@ namespace strait::stages {
 // Between the heads of the pipelines: what the stages of one replica have reported becomes what all
 // replicas have, so that every head decides the same and nobody's weights change before.
 //
-// Where replicas may leave (a roster), a vote that one of them leaves in the middle of is settled
+// Where replicas may leave (a tracker), a vote that one of them leaves in the middle of is settled
 // by those who are left: it has passed for all when it has passed for one, for that one had the
 // votes of all, and their word that they hold what is to land; else it is to be cast again among
 // fewer.
@@ -26,10 +26,10 @@ class HeadVote {
     of_each,     // every replica's own
   };
 
-  // Links by replica, null at the own place; none where there is one replica. `roster` outlives
+  // Links by replica, null at the own place; none where there is one replica. `tracker` outlives
   // this; null: nobody leaves.
   HeadVote(std::vector<std::unique_ptr<net::Link>> links, std::size_t replica, Norms norms,
-           WaitClock& waits, sync::Roster* roster = nullptr);
+           WaitClock& waits, sync::MembershipTracker* tracker = nullptr);
 
   struct Vote {
     StepReport report;
@@ -77,7 +77,7 @@ class HeadVote {
   std::uint32_t replica_;
   Norms norms_;
   WaitClock& waits_;
-  sync::Roster* roster_;
+  sync::MembershipTracker* tracker_;
   sync::Membership members_;
   std::uint64_t passed_ = 0;                   // ballots
   Vote last_;                                  // of them

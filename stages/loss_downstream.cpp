@@ -17,7 +17,7 @@ struct Targets {
   at::Tensor tokens;     // int64
 };
 
-Targets targets_of(const codec::Rows& rows, const store::TokenFile& file) {
+Targets targets_of(const codec::Rows& rows, const tensors::TokenFile& file) {
   std::vector<std::int64_t> positions;
   std::vector<std::int64_t> tokens;
   std::int64_t row_start = 0;

@@ -24,7 +24,7 @@ sync::Membership everybody(std::size_t replicas, std::size_t replica) {
 }
 
 // The one of the others that tells whoever comes.
-std::uint32_t teller(const sync::Membership& members, const sync::Arrival& arrival) {
+std::uint32_t teller(const sync::Membership& members, const sync::Rejoin& arrival) {
   return *std::ranges::find_if(members.members,
                                [&](std::uint32_t one) { return one != arrival.replica; });
 }
@@ -60,26 +60,26 @@ ReplicaSync::ReplicaSync(const sync::SyncSettings& settings, std::int64_t replic
 ReplicaSync::~ReplicaSync() = default;
 
 void ReplicaSync::connect(std::vector<std::unique_ptr<net::Link>> links, store::Step next,
-                          sync::Roster* roster, const std::optional<Entry>& entry) {
+                          sync::MembershipTracker* tracker, const std::optional<Entry>& entry) {
   if (alone()) return;
-  roster_ = roster;
+  tracker_ = tracker;
   for (const auto& link : links) links_.push_back(link.get());
-  if (roster_ != nullptr && !entry) members_ = roster_->of(0);
+  if (tracker_ != nullptr && !entry) members_ = tracker_->wait_for(0);
   if (entry) enter(*entry);
   if (!restored_) method_->start(*slots_);
   rounds_ = std::make_unique<sync::SyncRounds>(std::move(method_), *slots_, members_,
-                                               std::move(links), roster);
+                                               std::move(links), tracker);
   gradients_.on_ready(layout_, [this](sync::Range range) { rounds_->gradient_ready(range); });
-  if (restored_) rounds_->go_on(next);
+  if (restored_) rounds_->resume(next);
 }
 
 void ReplicaSync::enter(const Entry& entry) {
-  members_ = roster_->of(entry.arrival.epoch);
+  members_ = tracker_->wait_for(entry.arrival.epoch);
   const std::uint32_t giver = teller(members_, entry.arrival);
   const WaitClock::Wait waiting(waits_, "what the other replicas know", *links_[giver]);
   take_state(*slots_, method().model_slot(), optimizer_, *links_[giver], [&](bool came) {
     if (came && entry.moved) entry.moved();
-    if (roster_->has(giver)) return;
+    if (tracker_->contains(giver)) return;
     throw net::LinkError(
         net::LinkError::Kind::lost,
         fmt::format("replica {}, which was to tell what all know, has left", giver));
@@ -87,11 +87,11 @@ void ReplicaSync::enter(const Entry& entry) {
   restored_ = true;
 }
 
-void ReplicaSync::welcome(const sync::Arrival& arrival, store::Step steps) {
+void ReplicaSync::welcome(const sync::Rejoin& arrival, store::Step steps) {
   wait([&] {
-    members_ = roster_->of(arrival.epoch);
+    members_ = tracker_->wait_for(arrival.epoch);
     if (teller(members_, arrival) == replica_) tell_all_to(arrival.replica);
-    rounds_->welcome(members_, steps);
+    rounds_->rejoin(members_, steps);
   });
 }
 
@@ -102,7 +102,7 @@ void ReplicaSync::tell_all_to(std::uint32_t replica) {
     const bool gone =
         error.kind() == net::LinkError::Kind::lost || error.kind() == net::LinkError::Kind::aborted;
     if (!gone) throw;
-    roster_->lost(replica, error.what());
+    tracker_->report_lost(replica, error.what());
   }
 }
 
@@ -137,7 +137,7 @@ bool ReplicaSync::gradient_whole(store::Step step) {
   wait([&] {
     whole = rounds_->gradient_whole(step);
     // Otherwise who waits for it is before_update(): until then it may be on its way.
-    if (roster_ != nullptr) whole = rounds_->holds(step) && whole;
+    if (tracker_ != nullptr) whole = rounds_->round_complete(step) && whole;
   });
   return whole;
 }
@@ -145,7 +145,7 @@ bool ReplicaSync::gradient_whole(store::Step step) {
 void ReplicaSync::regroup(std::uint32_t epoch, bool passed) {
   if (alone() || epoch == members_.epoch) return;
   wait([&] {
-    members_ = roster_->of(epoch);
+    members_ = tracker_->wait_for(epoch);
     rounds_->regroup(members_, passed);
   });
 }
@@ -167,20 +167,20 @@ bool ReplicaSync::updated(store::Step step, bool leaving) {
   return lands;
 }
 
-void ReplicaSync::land_now() {
-  wait([&] { rounds_->land_now(); });
+void ReplicaSync::apply_now() {
+  wait([&] { rounds_->apply_now(); });
   optimizer_.publish();
 }
 
-bool ReplicaSync::holds_now() {
+bool ReplicaSync::round_complete_now() {
   bool whole = true;
-  if (!alone()) wait([&] { whole = rounds_->holds_now(); });
+  if (!alone()) wait([&] { whole = rounds_->round_complete_now(); });
   return whole;
 }
 
-bool ReplicaSync::holds_for_look(store::Step steps) {
+bool ReplicaSync::round_complete_before_read(store::Step steps) {
   bool whole = true;
-  if (!alone()) wait([&] { whole = rounds_->holds_for_look(steps); });
+  if (!alone()) wait([&] { whole = rounds_->round_complete_before_read(steps); });
   return whole;
 }
 
@@ -190,7 +190,7 @@ sync::UpdateRule ReplicaSync::update_rule(store::Step step) const {
 
 void ReplicaSync::before_checkpoint(store::Step steps) {
   if (alone()) return;
-  wait([&] { rounds_->before_look(steps); });
+  wait([&] { rounds_->before_model_read(steps); });
   optimizer_.publish();  // as behind every landing
 }
 
@@ -219,8 +219,8 @@ std::string ReplicaSync::own(const std::string& slot, const std::string& name) c
   return fmt::format("replica-{}/{}/{}", replica_, slot, name);
 }
 
-std::vector<store::NamedTensor> ReplicaSync::model() const {
-  std::vector<store::NamedTensor> tensors;
+std::vector<tensors::NamedTensor> ReplicaSync::model() const {
+  std::vector<tensors::NamedTensor> tensors;
   for (const AdamW::Slot& slot : optimizer_.slots()) {
     const bool own = !differs();
     tensors.push_back(
@@ -230,11 +230,11 @@ std::vector<store::NamedTensor> ReplicaSync::model() const {
   return tensors;
 }
 
-std::vector<store::NamedTensor> ReplicaSync::saved_tensors() const {
-  std::vector<store::NamedTensor> tensors;
+std::vector<tensors::NamedTensor> ReplicaSync::saved_tensors() const {
+  std::vector<tensors::NamedTensor> tensors;
   const bool first = replica_ == members_.members.front();
   const std::string model = alone() ? sync::kWeights : method().model_slot();
-  for (store::NamedTensor& tensor : stages::saved_tensors(optimizer_)) {
+  for (tensors::NamedTensor& tensor : stages::saved_tensors(optimizer_)) {
     const auto slot = std::find_if(optimizer_.slots().begin(), optimizer_.slots().end(),
                                    [&](const AdamW::Slot& one) { return one.name == tensor.name; });
     const bool is_weight = slot != optimizer_.slots().end();

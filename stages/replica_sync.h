@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "framework/store/safetensors_writer.h"
+#include "framework/tensors/safetensors_writer.h"
 #include "framework/sync/methods.h"
 #include "framework/sync/sync_rounds.h"
 #include "stages/adamw.h"
@@ -27,11 +27,11 @@ class ReplicaSync {
   // Whether gradients are added up over the replicas before anybody asks for their norms.
   bool sums_gradients() const { return alone() || method().sums_gradients(); }
 
-  // Links by replica, null at the own place. `next`: the first step of this process. `roster`: says
+  // Links by replica, null at the own place. `next`: the first step of this process. `tracker`: says
   // which replicas leave and come, and outlives this; null: none may. `entry`: this one comes, and
   // waits here until one of the others has told it all.
   void connect(std::vector<std::unique_ptr<net::Link>> links, store::Step next,
-               sync::Roster* roster, const std::optional<Entry>& entry = {});
+               sync::MembershipTracker* tracker, const std::optional<Entry>& entry = {});
   net::Link* link(std::size_t replica) const;  // null where there is none
 
   // The hooks of a step, in this order; each returns when the method has made of the moment what it
@@ -43,23 +43,23 @@ class ReplicaSync {
   void gradient_clipped(store::Step step);
   void before_update(store::Step step);
   // True, where replicas may leave: a round was opened that all have to hold before it lands, by
-  // land_now().
+  // apply_now().
   bool updated(store::Step step, bool leaving);
-  void land_now();
+  void apply_now();
   sync::UpdateRule update_rule(store::Step step) const;
 
-  bool may_part() const { return roster_ != nullptr; }
+  bool may_part() const { return tracker_ != nullptr; }
   // The replicas that take part now; the epoch of that.
   const sync::Membership& members() const { return members_; }
   // Waits until all of what lands now, or before a look at this many steps, is here. False: a
   // replica has left.
-  bool holds_now();
-  bool holds_for_look(store::Step steps);
+  bool round_complete_now();
+  bool round_complete_before_read(store::Step steps);
   // All stages of all replicas go on as this epoch says: what they were last asked for is agreed on
   // already (`passed`), or is to be agreed on again.
   void regroup(std::uint32_t epoch, bool passed);
   // A replica comes, behind a checkpoint of so many steps.
-  void welcome(const sync::Arrival& arrival, store::Step steps);
+  void welcome(const sync::Rejoin& arrival, store::Step steps);
 
   // Between steps, while somebody looks at the model: the parameters hold what all replicas agree
   // on.
@@ -68,10 +68,10 @@ class ReplicaSync {
   void before_checkpoint(store::Step steps);
 
   // The model that all replicas agree on, as views of this one's memory.
-  std::vector<store::NamedTensor> model() const;
+  std::vector<tensors::NamedTensor> model() const;
   // What a checkpoint holds of this replica: the agreed model under the parameters' own names (of
   // the first member alone), and where replicas differ each one's own under "replica-R/…".
-  std::vector<store::NamedTensor> saved_tensors() const;
+  std::vector<tensors::NamedTensor> saved_tensors() const;
   // `exact`: the checkpoint is of this method, these settings and this layout of replicas, and all
   // of it comes back; else everybody starts from the agreed model and replica 0's moments.
   void restore(const ReadTensor& read, bool exact);
@@ -96,7 +96,7 @@ class ReplicaSync {
   std::size_t replica_;
   std::size_t replicas_;
   sync::Membership members_;
-  sync::Roster* roster_ = nullptr;
+  sync::MembershipTracker* tracker_ = nullptr;
   std::unique_ptr<sync::SyncMethod> method_;  // until the rounds have it
   std::unique_ptr<sync::Slots> slots_;        // null: there is one replica
   std::unique_ptr<sync::SyncRounds> rounds_;

@@ -95,7 +95,7 @@ void Stage::connect(StageLinks links, const StageData& data, std::function<Wishe
   TORCH_INTERNAL_ASSERT(links.seats.size() == seats_.size(), "links of ", links.seats.size(),
                         " chunks for a stage that has ", seats_.size());
   source_ = std::make_unique<BatchSource>(data.training, data.evaluation, options_.batch);
-  sync_->connect(std::move(links.replicas), options_.loop.first, links.roster, links.entry);
+  sync_->connect(std::move(links.replicas), options_.loop.first, links.tracker, links.entry);
   for (std::size_t i = 0; i < seats_.size(); ++i) {
     connect_downstream(i, links.seats[i]);
     connect_upstream(i, links.seats[i]);
@@ -104,13 +104,13 @@ void Stage::connect(StageLinks links, const StageData& data, std::function<Wishe
     connect_head(links, std::move(wishes));
   }
   connect_tie(std::move(links.tie));
-  roster_ = links.roster;
-  if (roster_ == nullptr) return;
-  roster_->on_change([this](const auto& members) { part_from_others(members); });
+  tracker_ = links.tracker;
+  if (tracker_ == nullptr) return;
+  tracker_->on_change([this](const auto& members) { part_from_others(members); });
 }
 
 Stage::~Stage() {
-  if (roster_ != nullptr) roster_->on_change({});
+  if (tracker_ != nullptr) tracker_->on_change({});
 }
 
 void Stage::part_from_others(const std::vector<std::uint32_t>& members) const {
@@ -160,8 +160,8 @@ void Stage::connect_head(StageLinks& links, std::function<Wishes()> wishes) {
       sync_->sums_gradients() ? HeadVote::Norms::of_the_sum : HeadVote::Norms::of_each;
   votes_ = std::make_unique<HeadVote>(std::move(links.votes),
                                       static_cast<std::size_t>(options_.batch.replica), norms,
-                                      waits_, links.roster);
-  if (links.roster != nullptr) votes_->welcome(sync_->members());
+                                      waits_, links.tracker);
+  if (links.tracker != nullptr) votes_->welcome(sync_->members());
   seats_.front().upstream = std::make_unique<BatchUpstream>(
       *source_, [this, wishes = std::move(wishes)](const StepReport& report) {
         return settle_at_head(report, wishes());
@@ -268,10 +268,10 @@ std::vector<Boundary*> Stage::boundaries() const {
   return connected;
 }
 
-std::vector<store::NamedTensor> Stage::saved_caches() const {
-  std::vector<store::NamedTensor> tensors;
+std::vector<tensors::NamedTensor> Stage::saved_caches() const {
+  std::vector<tensors::NamedTensor> tensors;
   for (const Boundary* boundary : boundaries()) {
-    for (store::NamedTensor& tensor : boundary->saved_cache()) tensors.push_back(std::move(tensor));
+    for (tensors::NamedTensor& tensor : boundary->saved_cache()) tensors.push_back(std::move(tensor));
   }
   return tensors;
 }

@@ -42,9 +42,9 @@ class Stage {
 
   // Weights, moments and what the sync method keeps, for a checkpoint. They share memory with the
   // stage; on the thread of run(), where its observer hears of a checkpoint, or when run() is over.
-  std::vector<store::NamedTensor> saved_tensors() const { return sync_->saved_tensors(); }
+  std::vector<tensors::NamedTensor> saved_tensors() const { return sync_->saved_tensors(); }
   // The model that the replicas agree on; likewise.
-  std::vector<store::NamedTensor> model() const { return sync_->model(); }
+  std::vector<tensors::NamedTensor> model() const { return sync_->model(); }
   // Before connect(). `exact`: the checkpoint is of a run with these replicas and this sync method,
   // so that every replica gets its own state back; else all go on from what they had agreed on.
   void restore(const ReadTensor& read, bool exact) { sync_->restore(read, exact); }
@@ -54,7 +54,7 @@ class Stage {
   // "cache/boundary-0/1/sent/…" for replica 1. On the thread of run(), before it or where its
   // observer hears of a checkpoint: by then nothing of a later step may have been sent to this
   // stage.
-  std::vector<store::NamedTensor> saved_caches() const;
+  std::vector<tensors::NamedTensor> saved_caches() const;
   // Before connect(). Asks for every tensor that saved_caches() of the same options had, and throws
   // StoreError where one does not fit. Without it the caches start empty, at both ends or at one:
   // then the other's changes are answered by a request for whole rows.
@@ -101,7 +101,7 @@ class Stage {
   std::vector<models::Parameter> parameters_;
   std::vector<std::uint32_t> places_;  // of these in the model
   sync::Layout layout_;
-  sync::Roster* roster_ = nullptr;
+  sync::MembershipTracker* tracker_ = nullptr;
   std::uint32_t saved_for_ = 0;  // the newest wish for a checkpoint that all have agreed on
   std::unique_ptr<Gradients> gradients_;
   std::unique_ptr<AdamW> optimizer_;

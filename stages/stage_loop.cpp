@@ -42,7 +42,7 @@ store::Step StageLoop::run() {
 }
 
 void StageLoop::save(store::Step steps) {
-  const auto holds = [&] { return parts_.sync.holds_for_look(steps); };
+  const auto holds = [&] { return parts_.sync.round_complete_before_read(steps); };
   Saved saved;
   do {
     // Whoever had gathered before a replica left will find that the checkpoint is to be made again,
@@ -190,8 +190,8 @@ StepVerdict StageLoop::train(store::Step step) {
   }
   const bool over = number(step) + 1 == number(options_.last);
   if (parts_.sync.updated(step, verdict.stop || over)) {
-    gather(step, [&] { return parts_.sync.holds_now(); });
-    parts_.sync.land_now();
+    gather(step, [&] { return parts_.sync.round_complete_now(); });
+    parts_.sync.apply_now();
   }
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - started;
   summary.seconds = seconds.count();
@@ -209,7 +209,7 @@ StepVerdict StageLoop::train(store::Step step) {
 bool StageLoop::evaluate(store::Step steps) {
   const Phase phase{steps, false};
   StepVerdict verdict;
-  gather(steps, [&] { return parts_.sync.holds_for_look(steps); });
+  gather(steps, [&] { return parts_.sync.round_complete_before_read(steps); });
   do {
     parts_.sync.show_model(steps);
     play(phase, evaluation_);

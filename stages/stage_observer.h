@@ -31,7 +31,7 @@ struct Saved {
   bool made =
       true;  // false: a replica left meanwhile, and those that are left have to make it again
   // A replica takes part from here on: all processes of all replicas hear the same.
-  std::optional<sync::Arrival> arrival = {};
+  std::optional<sync::Rejoin> arrival = {};
 };
 
 // Who looks on while a stage works: metrics, traces, checkpoints and stop requests all come in

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "framework/net/link.h"
-#include "framework/store/token_file.h"
+#include "framework/tensors/token_file.h"
 #include "framework/sync/methods.h"
-#include "framework/sync/roster.h"
+#include "framework/sync/membership.h"
 #include "models/model_config.h"
 #include "models/model_description.h"
 #include "schedules/action.h"
@@ -66,7 +66,7 @@ struct StageLinks {
   // Says which replicas begin, leave and come, outlives the stage; null: all begin and none may
   // leave. Then links to other
   // replicas stay where they are, whoever is behind them (net::ReplaceableLink).
-  sync::Roster* roster = nullptr;
+  sync::MembershipTracker* tracker = nullptr;
   std::optional<Entry> entry = {};  // absent: all began together
 };
 
@@ -78,8 +78,8 @@ struct Wishes {
 
 // Null where this stage needs no tokens.
 struct StageData {
-  std::shared_ptr<const store::TokenFile> training;
-  std::shared_ptr<const store::TokenFile> evaluation;
+  std::shared_ptr<const tensors::TokenFile> training;
+  std::shared_ptr<const tensors::TokenFile> evaluation;
 };
 
 }  // namespace strait::stages

@@ -45,8 +45,8 @@ void restore(AdamW& optimizer, const ReadTensor& read) {
   }
 }
 
-std::vector<store::NamedTensor> saved_tensors(const AdamW& optimizer) {
-  std::vector<store::NamedTensor> tensors;
+std::vector<tensors::NamedTensor> saved_tensors(const AdamW& optimizer) {
+  std::vector<tensors::NamedTensor> tensors;
   for (const AdamW::Slot& slot : optimizer.slots()) {
     if (!slot.owned) continue;
     tensors.push_back({slot.name, slot.master});

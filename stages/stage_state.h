@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "framework/store/safetensors_writer.h"
+#include "framework/tensors/safetensors_writer.h"
 #include "stages/adamw.h"
 
 namespace strait::stages {
@@ -25,6 +25,6 @@ void restore(AdamW& optimizer, const ReadTensor& read);
 // What a checkpoint of this stage holds: masters under their own names, and what the optimizer
 // keeps of each under names made of it. Copies of a tied weight are left to its owner. The tensors
 // share memory with the optimizer: write them before the next update.
-std::vector<store::NamedTensor> saved_tensors(const AdamW& optimizer);
+std::vector<tensors::NamedTensor> saved_tensors(const AdamW& optimizer);
 
 }  // namespace strait::stages

@@ -269,7 +269,7 @@ TEST(CompressedRun, AReceiverThatLostItsCacheIsHealedToTheBit) {
 // Turns one bit of what `stage` remembers of some samples, once.
 void turn_bits(Stage& stage) {
   int turned = 0;
-  for (const store::NamedTensor& saved : stage.saved_caches()) {
+  for (const tensors::NamedTensor& saved : stage.saved_caches()) {
     if (saved.tensor.scalar_type() != at::kByte) continue;
     auto* bytes = static_cast<std::uint8_t*>(saved.tensor.mutable_data_ptr());
     for (std::int64_t at = 7; at < saved.tensor.numel(); at += 1500) {

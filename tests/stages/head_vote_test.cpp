@@ -83,9 +83,9 @@ class Heads {
       }
     }
     for (std::uint32_t r = 0; r < 3; ++r) {
-      rosters.push_back(std::make_unique<sync::Roster>(3, r));
+      trackers.push_back(std::make_unique<sync::MembershipTracker>(3, r));
       heads.push_back(std::make_unique<HeadVote>(std::move(links[r]), r, Norms::of_each, waits[r],
-                                                 rosters.back().get()));
+                                                 trackers.back().get()));
     }
   }
   std::future<HeadVote::Result> cast(std::size_t head, const HeadVote::Vote& vote) {
@@ -94,11 +94,11 @@ class Heads {
   void leave(std::uint32_t replica) {
     std::vector<std::uint32_t> members = {0, 1, 2};
     std::erase(members, replica);
-    for (auto& roster : rosters) roster->change(1, members);
+    for (auto& tracker : trackers) tracker->update(1, members);
   }
 
   std::array<WaitClock, 3> waits;
-  std::vector<std::unique_ptr<sync::Roster>> rosters;
+  std::vector<std::unique_ptr<sync::MembershipTracker>> trackers;
   std::vector<std::unique_ptr<HeadVote>> heads;
 };
 

@@ -121,7 +121,7 @@ struct Around {
   }
   void keep(Stage& stage, std::int64_t steps, std::map<std::int64_t, Tensors>& where) {
     const std::lock_guard lock(mutex);
-    for (const store::NamedTensor& tensor : stage.saved_tensors()) {
+    for (const tensors::NamedTensor& tensor : stage.saved_tensors()) {
       where[steps].try_emplace(tensor.name, tensor.tensor.clone());
     }
   }

@@ -38,7 +38,7 @@ TEST(StageLayout, HoldsEveryParameterThatHasMemoryOfItsOwnAndKnowsItsTwin) {
       const models::TiedWeight& shared = model->tied();
       const bool has_twin = shared.embedding.defined() != shared.head.defined();
       for (const sync::Piece& piece : layout.pieces()) {
-        EXPECT_EQ(piece.spec.twin, has_twin && piece.spec.name == shared.name) << piece.spec.name;
+        EXPECT_EQ(piece.spec.tied, has_twin && piece.spec.name == shared.name) << piece.spec.name;
       }
     }
   }
@@ -51,7 +51,7 @@ TEST(StageLayout, OfSeveralChunksIsThatOfTheirLayersInOrder) {
       std::vector<std::string> all;
       const sync::Layout layout = stage_layout(model, chunks);
       for (const sync::Piece& piece : layout.pieces()) {
-        all.push_back((piece.spec.twin ? "twin " : "") + piece.spec.name);
+        all.push_back((piece.spec.tied ? "twin " : "") + piece.spec.name);
       }
       return all;
     };

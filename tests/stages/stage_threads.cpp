@@ -40,7 +40,7 @@ models::ModelConfig tiny_config(const RunSettings& settings) {
 }
 
 // Rows with several documents, masks and padding, so that every path is walked.
-std::shared_ptr<const store::TokenFile> random_rows(std::int64_t count, std::uint64_t seed) {
+std::shared_ptr<const tensors::TokenFile> random_rows(std::int64_t count, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   store::TokenRows rows;
   rows.row_length = kRowLength;
@@ -55,7 +55,7 @@ std::shared_ptr<const store::TokenFile> random_rows(std::int64_t count, std::uin
       rows.document.push_back(padding ? -1 : document);
     }
   }
-  return std::make_shared<const store::TokenFile>(std::move(rows), "random rows");
+  return std::make_shared<const tensors::TokenFile>(std::move(rows), "random rows");
 }
 
 // Links to one other replica: of the engine, and of a head.
@@ -77,7 +77,7 @@ struct Together {
   std::uint32_t epoch = 0;
   std::map<std::pair<store::Step, std::uint32_t>, std::size_t> saved;
   std::map<std::pair<store::Step, std::uint32_t>, Saved> complete;
-  std::vector<std::unique_ptr<sync::Roster>> rosters;
+  std::vector<std::unique_ptr<sync::MembershipTracker>> trackers;
   // Whoever is lost and comes back: first its threads end, then there are links for it, of which
   // every other process puts its own in place behind a checkpoint, and then it enters. Whoever is
   // lost meanwhile waits until all have done so.
@@ -86,7 +86,7 @@ struct Together {
   std::set<std::uint32_t> lost;
   std::optional<std::uint32_t> comes;
   std::uint32_t wishes = 0;
-  std::optional<std::pair<store::Step, sync::Arrival>> enters;
+  std::optional<std::pair<store::Step, sync::Rejoin>> enters;
   std::vector<std::vector<net::ReplaceableLink*>> links;  // by process and replica
   std::vector<std::vector<net::ReplaceableLink*>> votes;
   std::vector<ReplicaLinks> next_links;  // by process: to whoever comes
@@ -95,12 +95,12 @@ struct Together {
     const std::lock_guard lock(mutex);
     if (members.erase(replica) == 0) return;
     ++epoch;
-    change_rosters();
+    update_trackers();
     if (comebacks > 0 && !members.empty() && --comebacks >= 0) lost.insert(replica);
     changed.notify_all();
   }
-  void change_rosters() const {
-    for (const auto& roster : rosters) roster->change(epoch, {members.begin(), members.end()});
+  void update_trackers() const {
+    for (const auto& tracker : trackers) tracker->update(epoch, {members.begin(), members.end()});
   }
 
   // Waits for all processes that take part; not made when somebody left before all were here.
@@ -121,17 +121,17 @@ struct Together {
   }
 
   void let_in(store::Step steps, Saved& saved_here) {
-    const sync::Arrival arrival{++epoch, *comes};
+    const sync::Rejoin arrival{++epoch, *comes};
     members.insert(*comes);
-    const std::size_t stages = rosters.size() / running.size();
+    const std::size_t stages = trackers.size() / running.size();
     for (std::size_t process = *comes * stages; process < (*comes + 1) * stages; ++process) {
-      rosters[process] = std::make_unique<sync::Roster>(running.size(), *comes);
+      trackers[process] = std::make_unique<sync::MembershipTracker>(running.size(), *comes);
     }
     result.arrivals.emplace_back(number(steps), *comes);
     enters = {steps, arrival};
     saved_here.arrival = arrival;
     comes.reset();
-    change_rosters();
+    update_trackers();
   }
 
   // On the thread of the process.
@@ -402,7 +402,7 @@ struct StageInput {  // what a thread begins with
 };
 
 void keep_result(const RunSettings& settings, Stage& stage, std::size_t index, RunResult& result) {
-  for (const store::NamedTensor& tensor : stage.saved_tensors()) {
+  for (const tensors::NamedTensor& tensor : stage.saved_tensors()) {
     result.saved[tensor.name] = tensor.tensor.clone();
   }
   const std::size_t stages = settings.stages();
@@ -410,11 +410,11 @@ void keep_result(const RunSettings& settings, Stage& stage, std::size_t index, R
     result.masters[index / stages][fmt::format("{} of stage {}", slot.name, index % stages)] =
         slot.master.clone();
   }
-  for (const store::NamedTensor& tensor : stage.model()) {
+  for (const tensors::NamedTensor& tensor : stage.model()) {
     result.models[index / stages][fmt::format("{} of stage {}", tensor.name, index % stages)] =
         tensor.tensor.clone();
   }
-  for (const store::NamedTensor& tensor : stage.saved_caches()) {
+  for (const tensors::NamedTensor& tensor : stage.saved_caches()) {
     result.caches[tensor.name] = tensor.tensor.clone();
   }
   result.traffic[index] = stage.traffic();
@@ -434,7 +434,7 @@ void run_stage(const RunSettings& settings, const StageInput& input, StageLinks 
     if (!input.caches.empty() && (!settings.finds_caches || settings.finds_caches(index))) {
       stage.restore_caches([&](const std::string& name) { return input.caches.at(name); });
     }
-    if (settings.replicas_leave) links.roster = together.rosters[index].get();
+    if (settings.replicas_leave) links.tracker = together.trackers[index].get();
     stage.connect(std::move(links), input.data, [&together] {
       const std::lock_guard lock(together.mutex);
       return Wishes{together.stop.load(), together.wishes};
@@ -526,7 +526,7 @@ RunResult run_stages(const RunSettings& settings, const Tensors& from, std::int6
   for (std::size_t process = 0; process < count; ++process) {
     const auto replica = static_cast<std::uint32_t>(process / settings.stages());
     if (!settings.absent.contains(replica)) together.members.insert(replica);
-    together.rosters.push_back(std::make_unique<sync::Roster>(
+    together.trackers.push_back(std::make_unique<sync::MembershipTracker>(
         static_cast<std::uint32_t>(settings.replicas), replica, settings.absent));
   }
   if (settings.comebacks > 0) together.lost = settings.absent;
