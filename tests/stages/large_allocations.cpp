@@ -36,6 +36,7 @@ void note_call(std::size_t bytes, void* caller) {
 
 // NOLINTBEGIN: the names and the form of these are the C library's.
 extern "C" {
+void __libc_free(void* block);
 void* __libc_malloc(std::size_t bytes);
 void* __libc_calloc(std::size_t count, std::size_t bytes);
 void* __libc_realloc(void* block, std::size_t bytes);
@@ -75,8 +76,9 @@ void* operator new(std::size_t bytes) {
   return block;
 }
 
-void operator delete(void* block) noexcept { std::free(block); }
-void operator delete(void* block, std::size_t) noexcept { std::free(block); }
+// What the operator new above returns comes from malloc, which the compiler cannot know.
+void operator delete(void* block) noexcept { __libc_free(block); }
+void operator delete(void* block, std::size_t) noexcept { __libc_free(block); }
 // NOLINTEND
 #endif
 
