@@ -14,15 +14,15 @@ struct ValueSink {
   }
 };
 
-__global__ void apply_tokens(const std::uint8_t* in, GroupFormat format, EntryKind kind, bool fresh,
-                             std::uint8_t* entries, MutableValues out) {
-  extern __shared__ std::uint16_t notches[];
+__global__ void apply_tokens(const std::uint8_t* in, GroupFormat format, CacheFormat kind,
+                             bool fresh, std::uint8_t* entries, MutableValues out) {
+  extern __shared__ std::uint16_t scale_codes[];
   for (std::int64_t token = blockIdx.x; token < out.tokens; token += gridDim.x) {
     const std::int64_t width = out.width;
     const Entry entry(kind, fresh, entries + token * entry_bytes(kind, 1, width), width);
     auto* const bytes = const_cast<std::uint8_t*>(in) + token * token_bytes(format, width);
     const Advanced<ValueSink> advanced{entry, {bytes, format, width}, {out, token}};
-    advanced.advance(notches);
+    advanced.advance(scale_codes);
     __syncthreads();
   }
 }
@@ -45,14 +45,14 @@ struct FiniteValues {
   __device__ void known(std::int64_t /*chunk*/, const Chunk& /*values*/) const {}
 };
 
-__global__ void store_tokens(Values values, EntryKind kind, std::uint8_t* entries) {
-  extern __shared__ std::uint16_t notches[];
+__global__ void store_tokens(Values values, CacheFormat kind, std::uint8_t* entries) {
+  extern __shared__ std::uint16_t scale_codes[];
   for (std::int64_t token = blockIdx.x; token < values.tokens; token += gridDim.x) {
     const std::int64_t width = values.width;
     const Entry entry(kind, true, entries + token * entry_bytes(kind, 1, width), width);
     const FiniteValues source{values, token};
-    if (kind == EntryKind::eight_bits) {
-      store_eight_bits(entry, source, notches);
+    if (kind == CacheFormat::eight_bits) {
+      store_eight_bits(entry, source, scale_codes);
     } else {
       for (std::int64_t i = threadIdx.x; i < width; i += kThreads) {
         entry.halves()[i] = bfloat16_bits(source.value(i));
@@ -62,14 +62,14 @@ __global__ void store_tokens(Values values, EntryKind kind, std::uint8_t* entrie
   }
 }
 
-__global__ void load_tokens(EntryKind kind, const std::uint8_t* entries, MutableValues out) {
+__global__ void load_tokens(CacheFormat kind, const std::uint8_t* entries, MutableValues out) {
   for (std::int64_t token = blockIdx.x; token < out.tokens; token += gridDim.x) {
     const std::int64_t width = out.width;
     auto* const bytes = const_cast<std::uint8_t*>(entries) + token * entry_bytes(kind, 1, width);
     const Entry entry(kind, false, bytes, width);
     for (std::int64_t i = threadIdx.x; i < width; i += kThreads) {
       const bool refused =
-          kind == EntryKind::eight_bits && bytes[1 + i / kEntryFormat.group] == kRefusedGroup;
+          kind == CacheFormat::eight_bits && bytes[1 + i / kEntryFormat.group] == kRefusedGroup;
       store_element(out.data, out.element, token * width + i, entry.value(i), refused);
     }
   }
@@ -77,23 +77,23 @@ __global__ void load_tokens(EntryKind kind, const std::uint8_t* entries, Mutable
 
 }  // namespace
 
-void apply_change(void* stream, const std::byte* in, const GroupFormat& format, EntryKind kind,
+void apply_change(void* stream, const std::byte* in, const GroupFormat& format, CacheFormat kind,
                   bool fresh, std::byte* entry, const MutableValues& out) {
-  apply_tokens<<<blocks_for(out.tokens), kThreads, notch_bytes(format, out.width),
+  apply_tokens<<<blocks_for(out.tokens), kThreads, scale_code_bytes(format, out.width),
                  static_cast<cudaStream_t>(stream)>>>(reinterpret_cast<const std::uint8_t*>(in),
                                                       format, kind, fresh,
                                                       reinterpret_cast<std::uint8_t*>(entry), out);
   check_cuda(cudaGetLastError(), "apply a change");
 }
 
-void store_entry(void* stream, const Values& values, EntryKind kind, std::byte* entry) {
-  store_tokens<<<blocks_for(values.tokens), kThreads, notch_bytes(kEntryFormat, values.width),
+void store_entry(void* stream, const Values& values, CacheFormat kind, std::byte* entry) {
+  store_tokens<<<blocks_for(values.tokens), kThreads, scale_code_bytes(kEntryFormat, values.width),
                  static_cast<cudaStream_t>(stream)>>>(values, kind,
                                                       reinterpret_cast<std::uint8_t*>(entry));
   check_cuda(cudaGetLastError(), "store an entry");
 }
 
-void load_entry(void* stream, EntryKind kind, const std::byte* entry, const MutableValues& out) {
+void load_entry(void* stream, CacheFormat kind, const std::byte* entry, const MutableValues& out) {
   load_tokens<<<blocks_for(out.tokens), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
       kind, reinterpret_cast<const std::uint8_t*>(entry), out);
   check_cuda(cudaGetLastError(), "load an entry");

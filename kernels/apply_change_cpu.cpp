@@ -10,13 +10,13 @@ HWY_BEFORE_NAMESPACE();
 namespace strait::kernels::HWY_NAMESPACE {
 
 template <class T>
-void apply_elements(const std::uint8_t* in, const GroupFormat& format, EntryKind kind, bool fresh,
+void apply_elements(const std::uint8_t* in, const GroupFormat& format, CacheFormat kind, bool fresh,
                     std::uint8_t* entry, const MutableValues& shape, T* out) {
   const std::int64_t width = shape.width;
   TokenScratch& scratch = TokenScratch::of_thread(width);
   for (std::int64_t token = 0; token < shape.tokens; ++token) {
     read_token(in, width, format, scratch.values());
-    if (kind == EntryKind::bfloat16) {
+    if (kind == CacheFormat::bfloat16) {
       auto* const held = reinterpret_cast<Bfloat16*>(entry);
       if (fresh) {
         advance_entry(NoBase(), scratch.values(), width, held);
@@ -36,7 +36,7 @@ void apply_elements(const std::uint8_t* in, const GroupFormat& format, EntryKind
   }
 }
 
-void apply_row(const std::uint8_t* in, const GroupFormat& format, EntryKind kind, bool fresh,
+void apply_row(const std::uint8_t* in, const GroupFormat& format, CacheFormat kind, bool fresh,
                std::uint8_t* entry, const MutableValues& out) {
   switch (out.element) {
     case Element::float32:
@@ -56,7 +56,7 @@ namespace strait::kernels {
 
 HWY_EXPORT(apply_row);
 
-void cpu::apply_change(const std::byte* in, const GroupFormat& format, EntryKind kind, bool fresh,
+void cpu::apply_change(const std::byte* in, const GroupFormat& format, CacheFormat kind, bool fresh,
                        std::byte* entry, const MutableValues& out) {
   HWY_DYNAMIC_DISPATCH(apply_row)
   (reinterpret_cast<const std::uint8_t*>(in), format, kind, fresh,

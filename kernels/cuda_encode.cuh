@@ -31,7 +31,7 @@ struct Difference {
 // All threads. The message is complete when all have returned.
 template <class Base>
 __device__ void write_message(const Difference<Base>& from, const Token& message, const Draw& draw,
-                              std::uint16_t* notches, ThreadSums& sums) {
+                              std::uint16_t* scale_codes, ThreadSums& sums) {
   const std::int64_t chunks = chunks_of(message.width);
   const float reach = reach_of(message.format.bits, draw.rounding);
   for (std::int64_t c = first_chunk(); c < chunks; c += kThreads / 32) {
@@ -43,9 +43,9 @@ __device__ void write_message(const Difference<Base>& from, const Token& message
       sums.value += now * now;
       sums.change += static_cast<double>(change.part[p]) * change.part[p];
     }
-    weigh_chunk(change, message, c, reach, kHugeBits, notches);
+    weigh_chunk(change, message, c, reach, kHugeBits, scale_codes);
   }
-  const int top = write_head(message, notches);
+  const int top = write_head(message, scale_codes);
   const auto row_index = static_cast<std::uint32_t>(from.token * message.width);
   for (std::int64_t c = first_chunk(); c < chunks; c += kThreads / 32) {
     Chunk change;
@@ -53,13 +53,13 @@ __device__ void write_message(const Difference<Base>& from, const Token& message
     unsigned turned = 0;
     for (int p = 0; p < kParts; ++p) {
       const std::int64_t begin = c * kChunk + p * 32;
-      if (begin < message.width && notches[begin / message.format.group] != kRefusedNotch &&
-          (notches[begin / message.format.group] & kTurned) != 0) {
+      if (begin < message.width && scale_codes[begin / message.format.group] != kRefusedScaleCode &&
+          (scale_codes[begin / message.format.group] & kTurned) != 0) {
         turned |= 1U << p;
       }
     }
     turn_some(change, message.format.group, turn_factor(message.format.group), turned);
-    write_chunk(change, message, c, top, notches, draw, row_index);
+    write_chunk(change, message, c, top, scale_codes, draw, row_index);
   }
   __syncthreads();
 }

@@ -7,40 +7,41 @@ namespace strait::kernels {
 
 // A token of an entry, as it was when the block came to it.
 struct Entry {
-  EntryKind kind;
+  CacheFormat kind;
   bool fresh;
   Token token;  // of an 8-bit entry; its bytes are those of either kind
   int top;
 
-  __device__ Entry(EntryKind kind_of, bool is_fresh, std::uint8_t* bytes, std::int64_t width)
+  __device__ Entry(CacheFormat kind_of, bool is_fresh, std::uint8_t* bytes, std::int64_t width)
       : kind(kind_of), fresh(is_fresh), token{bytes, kEntryFormat, width}, top(bytes[0]) {}
 
   __device__ std::uint16_t* halves() const { return reinterpret_cast<std::uint16_t*>(token.bytes); }
   __device__ float value(std::int64_t i) const {
     if (fresh) return 0.0F;
-    if (kind == EntryKind::eight_bits) return read_value(token, top, i);
+    if (kind == CacheFormat::eight_bits) return read_value(token, top, i);
     return float_of_bits(static_cast<std::uint32_t>(halves()[i]) << 16U);
   }
 };
 
 // Where the values come from that an 8-bit entry is to hold.
 template <class Source>
-__device__ void store_eight_bits(const Entry& entry, const Source& source, std::uint16_t* notches) {
+__device__ void store_eight_bits(const Entry& entry, const Source& source,
+                                 std::uint16_t* scale_codes) {
   const std::int64_t chunks = chunks_of(entry.token.width);
   const float reach = reach_of(kEntryFormat.bits, Rounding::nearest);
   for (std::int64_t c = first_chunk(); c < chunks; c += kThreads / 32) {
     Chunk values;
     source.read(c, values);
-    weigh_chunk(values, entry.token, c, reach, kInfinityBits, notches);
+    weigh_chunk(values, entry.token, c, reach, kInfinityBits, scale_codes);
   }
   // Nobody reads another chunk's part of the old entry, but all read its first byte; `entry` has
   // it.
-  const int top = write_head(entry.token, notches);
+  const int top = write_head(entry.token, scale_codes);
   for (std::int64_t c = first_chunk(); c < chunks; c += kThreads / 32) {
     Chunk values;
     source.read(c, values);
     __syncwarp();
-    write_chunk(values, entry.token, c, top, notches, Draw{}, 0);
+    write_chunk(values, entry.token, c, top, scale_codes, Draw{}, 0);
     source.known(c, values);
   }
 }
@@ -102,14 +103,14 @@ struct Advanced {
   }
 
   // All threads; the message is complete.
-  __device__ void advance(std::uint16_t* notches) const {
-    if (entry.kind == EntryKind::bfloat16) return bfloat16();
+  __device__ void advance(std::uint16_t* scale_codes) const {
+    if (entry.kind == CacheFormat::bfloat16) return bfloat16();
     int refused = 0;
     for (std::int64_t g = threadIdx.x; g < message.groups(); g += kThreads) {
       if (message.bytes[1 + g] == kRefusedGroup) refused = 1;
     }
     if (__syncthreads_or(refused) != 0) return keep();
-    store_eight_bits(entry, *this, notches);
+    store_eight_bits(entry, *this, scale_codes);
   }
 };
 

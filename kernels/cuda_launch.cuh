@@ -20,7 +20,7 @@ inline unsigned blocks_for(std::int64_t tokens) {
   return static_cast<unsigned>(tokens < 65536 ? tokens : 65536);
 }
 
-inline std::size_t notch_bytes(const GroupFormat& format, std::int64_t width) {
+inline std::size_t scale_code_bytes(const GroupFormat& format, std::int64_t width) {
   const std::int64_t entry_groups = groups_of(kEntryFormat, width);
   const std::int64_t groups = groups_of(format, width);
   return static_cast<std::size_t>(groups > entry_groups ? groups : entry_groups) *

@@ -51,11 +51,11 @@ struct Draw {
 
 // What a sample's last visit left behind, per value: bfloat16, or as a row quantised with
 // kEntryFormat.
-enum class EntryKind : std::uint8_t { bfloat16, eight_bits };
+enum class CacheFormat : std::uint8_t { bfloat16, eight_bits };
 inline constexpr GroupFormat kEntryFormat{8, 64, false};
 
-constexpr std::int64_t entry_bytes(EntryKind kind, std::int64_t tokens, std::int64_t width) {
-  return tokens * (kind == EntryKind::bfloat16 ? 2 * width : token_bytes(kEntryFormat, width));
+constexpr std::int64_t entry_bytes(CacheFormat kind, std::int64_t tokens, std::int64_t width) {
+  return tokens * (kind == CacheFormat::bfloat16 ? 2 * width : token_bytes(kEntryFormat, width));
 }
 
 // Sums over what was encoded, for reports: never part of anything that must be bit-equal. Refused

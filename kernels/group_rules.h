@@ -6,8 +6,9 @@
 #include "kernels/group_format.h"
 
 // The arithmetic of a group as far as it is one number at a time: what the CPU and the GPU code
-// must share to give the same bits. A scale is a notch: the float whose bits are notch << 20, so
-// there are eight per power of two, and a notch and an odd level multiply without rounding.
+// must share to give the same bits. A scale is a scale_code: the float whose bits are scale_code <<
+// 20, so there are eight per power of two, and a scale_code and an odd level multiply without
+// rounding.
 #ifdef __CUDACC__
 #define STRAIT_ON_BOTH __host__ __device__
 #else
@@ -16,11 +17,12 @@
 
 namespace strait::kernels {
 
-// A group as it was weighed: its notch, with kTurned where it is rotated, or one of two others.
-inline constexpr std::uint16_t kZeroNotch = 0;
-inline constexpr std::uint16_t kRefusedNotch = 0x7FFF;
+// A group as it was weighed: its scale_code, with kTurned where it is rotated, or one of two
+// others.
+inline constexpr std::uint16_t kZeroScaleCode = 0;
+inline constexpr std::uint16_t kRefusedScaleCode = 0x7FFF;
 inline constexpr std::uint16_t kTurned = 0x8000;
-inline constexpr int kLowestNotch = 8;  // 2^-126: scales are normal numbers
+inline constexpr int kLowestScaleCode = 8;  // 2^-126: scales are normal numbers
 
 inline constexpr std::uint32_t kHugeBits = 0x7B800000;      // of kHuge
 inline constexpr std::uint32_t kInfinityBits = 0x7F800000;  // NaN lies above it
@@ -53,26 +55,26 @@ STRAIT_ON_BOTH inline float reach_of(int bits, Rounding rounding) {
 }
 
 // Rounded up, so that without clipping the largest value is within reach.
-STRAIT_ON_BOTH inline std::uint16_t notch_of(float largest, float reach) {
-  const std::uint32_t notch = (bits_of_float(largest * reach) + 0xFFFFFU) >> 20U;
-  return static_cast<std::uint16_t>(notch < kLowestNotch ? kLowestNotch : notch);
+STRAIT_ON_BOTH inline std::uint16_t scale_code_of(float largest, float reach) {
+  const std::uint32_t scale_code = (bits_of_float(largest * reach) + 0xFFFFFU) >> 20U;
+  return static_cast<std::uint16_t>(scale_code < kLowestScaleCode ? kLowestScaleCode : scale_code);
 }
 
 // Groups 31 powers of two below the token's largest get the lowest scale there is.
-STRAIT_ON_BOTH inline std::uint8_t scale_byte(std::uint16_t notch, int top) {
-  if (notch == kZeroNotch) return kZeroGroup;
-  if (notch == kRefusedNotch) return kRefusedGroup;
-  const int byte = (notch & ~kTurned) - 8 * top + 247;
+STRAIT_ON_BOTH inline std::uint8_t scale_byte(std::uint16_t scale_code, int top) {
+  if (scale_code == kZeroScaleCode) return kZeroGroup;
+  if (scale_code == kRefusedScaleCode) return kRefusedGroup;
+  const int byte = (scale_code & ~kTurned) - 8 * top + 247;
   return static_cast<std::uint8_t>(byte < 1 ? 1 : byte);
 }
 
 // Bounded, so that any bytes at all read as finite values.
 STRAIT_ON_BOTH inline float scale_of(std::uint8_t byte, int top, int bits) {
   const int highest = 8 * (248 - bits);
-  int notch = byte + 8 * top - 247;
-  notch = notch < kLowestNotch ? kLowestNotch : notch;
-  notch = notch > highest ? highest : notch;
-  return float_of_bits(static_cast<std::uint32_t>(notch) << 20U);
+  int scale_code = byte + 8 * top - 247;
+  scale_code = scale_code < kLowestScaleCode ? kLowestScaleCode : scale_code;
+  scale_code = scale_code > highest ? highest : scale_code;
+  return float_of_bits(static_cast<std::uint32_t>(scale_code) << 20U);
 }
 
 STRAIT_ON_BOTH inline float inverse_of(float scale) { return 1.0F / (2.0F * scale); }

@@ -19,15 +19,15 @@ void quantize(void*, const Values&, const GroupFormat&, const Draw&, std::byte*,
 void dequantize(void*, const std::byte*, const GroupFormat&, const MutableValues&) {
   refuse_cuda();
 }
-void quantize_change(void*, const Values&, const GroupFormat&, const Draw&, EntryKind, bool,
+void quantize_change(void*, const Values&, const GroupFormat&, const Draw&, CacheFormat, bool,
                      std::byte*, std::byte*, SquareSums*) {
   refuse_cuda();
 }
-void apply_change(void*, const std::byte*, const GroupFormat&, EntryKind, bool, std::byte*,
+void apply_change(void*, const std::byte*, const GroupFormat&, CacheFormat, bool, std::byte*,
                   const MutableValues&) {
   refuse_cuda();
 }
-void store_entry(void*, const Values&, EntryKind, std::byte*) { refuse_cuda(); }
-void load_entry(void*, EntryKind, const std::byte*, const MutableValues&) { refuse_cuda(); }
+void store_entry(void*, const Values&, CacheFormat, std::byte*) { refuse_cuda(); }
+void load_entry(void*, CacheFormat, const std::byte*, const MutableValues&) { refuse_cuda(); }
 
 }  // namespace strait::kernels::cuda

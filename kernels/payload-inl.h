@@ -8,13 +8,13 @@
 
 #include "kernels/groups-inl.h"
 #include "kernels/planes-inl.h"
-#include "kernels/token_head.h"
+#include "kernels/token_header.h"
 #include "kernels/token_scratch.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace strait::kernels::HWY_NAMESPACE {
 
-// The groups of a token from their notches to their planes; the scale bytes are in `out`. All
+// The groups of a token from their scale_codes to their planes; the scale bytes are in `out`. All
 // levels come first and all planes after them: a vector is not read while it is still on its way to
 // memory in smaller parts.
 template <int kBits, Rounding kRounding>
@@ -24,16 +24,16 @@ HWY_NOINLINE void write_groups(TokenScratch& scratch, std::int64_t width, const 
   const std::int64_t groups = groups_of(format, width);
   for (std::int64_t g = 0; g < groups; ++g) {
     float* const values = scratch.values() + g * size;
-    const std::uint16_t notch = scratch.notches()[g];
-    if (notch == kZeroNotch || notch == kRefusedNotch) {
-      std::fill(values, values + size, notch == kZeroNotch ? 0.0F : -0.0F);
+    const std::uint16_t scale_code = scratch.scale_codes()[g];
+    if (scale_code == kZeroScaleCode || scale_code == kRefusedScaleCode) {
+      std::fill(values, values + size, scale_code == kZeroScaleCode ? 0.0F : -0.0F);
       std::fill(scratch.levels() + g * size, scratch.levels() + (g + 1) * size, std::uint8_t{0});
     } else {
       const float scale = scale_of(out[1 + g], out[0], kBits);
       round_group<kBits, kRounding>(values, size, scale, words,
                                     index + static_cast<std::uint32_t>(g * size),
                                     scratch.levels() + g * size);
-      if ((notch & kTurned) != 0) turn(values, size, turn_back_factor(size));
+      if ((scale_code & kTurned) != 0) turn(values, size, turn_back_factor(size));
     }
   }
   std::fill(scratch.values() + width, scratch.values() + groups * size, 0.0F);

@@ -12,12 +12,12 @@ void quantize(const Values& values, const GroupFormat& format, const Draw& draw,
               SquareSums* sums);
 void dequantize(const std::byte* in, const GroupFormat& format, const MutableValues& out);
 void quantize_change(const Values& values, const GroupFormat& format, const Draw& draw,
-                     EntryKind kind, bool fresh, std::byte* entry, std::byte* out,
+                     CacheFormat kind, bool fresh, std::byte* entry, std::byte* out,
                      SquareSums* sums);
-void apply_change(const std::byte* in, const GroupFormat& format, EntryKind kind, bool fresh,
+void apply_change(const std::byte* in, const GroupFormat& format, CacheFormat kind, bool fresh,
                   std::byte* entry, const MutableValues& out);
-void store_entry(const Values& values, EntryKind kind, std::byte* entry);
-void load_entry(EntryKind kind, const std::byte* entry, const MutableValues& out);
+void store_entry(const Values& values, CacheFormat kind, std::byte* entry);
+void load_entry(CacheFormat kind, const std::byte* entry, const MutableValues& out);
 }  // namespace cpu
 
 // All pointers but `sums` are the device's; `stream` is a cudaStream_t. Work is queued; a call with
@@ -28,12 +28,12 @@ void quantize(void* stream, const Values& values, const GroupFormat& format, con
 void dequantize(void* stream, const std::byte* in, const GroupFormat& format,
                 const MutableValues& out);
 void quantize_change(void* stream, const Values& values, const GroupFormat& format,
-                     const Draw& draw, EntryKind kind, bool fresh, std::byte* entry, std::byte* out,
-                     SquareSums* sums);
-void apply_change(void* stream, const std::byte* in, const GroupFormat& format, EntryKind kind,
+                     const Draw& draw, CacheFormat kind, bool fresh, std::byte* entry,
+                     std::byte* out, SquareSums* sums);
+void apply_change(void* stream, const std::byte* in, const GroupFormat& format, CacheFormat kind,
                   bool fresh, std::byte* entry, const MutableValues& out);
-void store_entry(void* stream, const Values& values, EntryKind kind, std::byte* entry);
-void load_entry(void* stream, EntryKind kind, const std::byte* entry, const MutableValues& out);
+void store_entry(void* stream, const Values& values, CacheFormat kind, std::byte* entry);
+void load_entry(void* stream, CacheFormat kind, const std::byte* entry, const MutableValues& out);
 }  // namespace cuda
 
 }  // namespace strait::kernels

@@ -6,8 +6,8 @@
 namespace strait::kernels {
 
 void quantize_change(const Place& place, const Values& values, const GroupFormat& format,
-                     const Draw& draw, EntryKind kind, bool fresh, std::byte* entry, std::byte* out,
-                     SquareSums* sums) {
+                     const Draw& draw, CacheFormat kind, bool fresh, std::byte* entry,
+                     std::byte* out, SquareSums* sums) {
   check_format(format);
   check_row(values.data, values.element, values.tokens, values.width);
   if (values.tokens == 0) return;

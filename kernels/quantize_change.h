@@ -12,7 +12,7 @@ namespace strait::kernels {
 // whole token, since its groups share an exponent. A huge value is refused even where its change is
 // small.
 void quantize_change(const Place& place, const Values& values, const GroupFormat& format,
-                     const Draw& draw, EntryKind kind, bool fresh, std::byte* entry, std::byte* out,
-                     SquareSums* sums);
+                     const Draw& draw, CacheFormat kind, bool fresh, std::byte* entry,
+                     std::byte* out, SquareSums* sums);
 
 }  // namespace strait::kernels

@@ -21,14 +21,14 @@ HWY_INLINE void write_change(const T* from, Base base, std::uint32_t first_index
 
 template <class T>
 void change_elements(const T* from, const Values& shape, const GroupFormat& format,
-                     const Draw& draw, EntryKind kind, bool fresh, std::uint8_t* entry,
+                     const Draw& draw, CacheFormat kind, bool fresh, std::uint8_t* entry,
                      std::uint8_t* out, SquareSums* sums) {
   const std::int64_t width = shape.width;
   TokenScratch& scratch = TokenScratch::of_thread(width);
   for (std::int64_t token = 0; token < shape.tokens; ++token) {
     const auto index = static_cast<std::uint32_t>(token * width);
     TokenSquares squares;
-    if (kind == EntryKind::bfloat16) {
+    if (kind == CacheFormat::bfloat16) {
       auto* const held = reinterpret_cast<Bfloat16*>(entry);
       if (fresh) {
         write_change(from, NoBase(), index, width, format, draw, out, scratch, squares);
@@ -57,7 +57,7 @@ void change_elements(const T* from, const Values& shape, const GroupFormat& form
   }
 }
 
-void change_row(const Values& values, const GroupFormat& format, const Draw& draw, EntryKind kind,
+void change_row(const Values& values, const GroupFormat& format, const Draw& draw, CacheFormat kind,
                 bool fresh, std::uint8_t* entry, std::uint8_t* out, SquareSums* sums) {
   const void* const data = values.data;
   switch (values.element) {
@@ -82,7 +82,7 @@ namespace strait::kernels {
 HWY_EXPORT(change_row);
 
 void cpu::quantize_change(const Values& values, const GroupFormat& format, const Draw& draw,
-                          EntryKind kind, bool fresh, std::byte* entry, std::byte* out,
+                          CacheFormat kind, bool fresh, std::byte* entry, std::byte* out,
                           SquareSums* sums) {
   HWY_DYNAMIC_DISPATCH(change_row)
   (values, format, draw, kind, fresh, reinterpret_cast<std::uint8_t*>(entry),

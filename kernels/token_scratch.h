@@ -15,7 +15,7 @@ class TokenScratch {
 
   float* values() { return values_.get(); }  // the change, and then what the other side knows
   float* base() { return base_.get(); }      // of an 8-bit entry
-  std::uint16_t* notches() { return notches_.get(); }
+  std::uint16_t* scale_codes() { return scale_codes_.get(); }
   std::uint8_t* levels() { return levels_.get(); }
 
  private:
@@ -24,7 +24,7 @@ class TokenScratch {
   std::int64_t width_ = 0;
   hwy::AlignedFreeUniquePtr<float[]> values_;
   hwy::AlignedFreeUniquePtr<float[]> base_;
-  hwy::AlignedFreeUniquePtr<std::uint16_t[]> notches_;
+  hwy::AlignedFreeUniquePtr<std::uint16_t[]> scale_codes_;
   hwy::AlignedFreeUniquePtr<std::uint8_t[]> levels_;
 };
 

@@ -8,26 +8,26 @@
 #endif
 
 #include "kernels/payload-inl.h"
-#include "kernels/token_head.h"
+#include "kernels/token_header.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace strait::kernels::HWY_NAMESPACE {
 
-// Chooses the notch of a whole group, and turns it where that makes it smaller.
+// Chooses the scale_code of a whole group, and turns it where that makes it smaller.
 HWY_INLINE std::uint16_t weigh_group(float* values, int group, bool may_turn, float reach,
                                      std::uint32_t refused_from) {
   const std::uint32_t bits = largest_bits(values, group);
-  if (bits >= refused_from) return kRefusedNotch;
-  if (bits == 0) return kZeroNotch;
+  if (bits >= refused_from) return kRefusedScaleCode;
+  if (bits == 0) return kZeroScaleCode;
   const float size = float_of_bits(bits);
-  if (!may_turn) return notch_of(size, reach);
+  if (!may_turn) return scale_code_of(size, reach);
   HWY_ALIGN float turned[kWidestGroup];
   std::memcpy(turned, values, static_cast<std::size_t>(group) * sizeof(float));
   turn(turned, group, turn_factor(group));
   const float largest = float_of_bits(largest_bits(turned, group));
-  if (turned_size(largest, group) >= size) return notch_of(size, reach);
+  if (turned_size(largest, group) >= size) return scale_code_of(size, reach);
   std::memcpy(values, turned, static_cast<std::size_t>(group) * sizeof(float));
-  return static_cast<std::uint16_t>(notch_of(largest, reach) | kTurned);
+  return static_cast<std::uint16_t>(scale_code_of(largest, reach) | kTurned);
 }
 
 // Writes the token in scratch.values(), and turns it into what the reader will know: in place,
@@ -38,15 +38,15 @@ inline HWY_NOINLINE void write_token(TokenScratch& scratch, std::int64_t width,
                                      std::uint32_t first_index, std::uint32_t refused_from,
                                      std::uint8_t* out) {
   float* const values = scratch.values();
-  std::uint16_t* const notches = scratch.notches();
+  std::uint16_t* const scale_codes = scratch.scale_codes();
   const std::int64_t groups = groups_of(format, width);
   const float reach = reach_of(format.bits, draw.rounding);
   for (std::int64_t g = 0; g < groups; ++g) {
     const bool may_turn = format.rotate && (g + 1) * format.group <= width;
-    notches[g] =
+    scale_codes[g] =
         weigh_group(values + g * format.group, format.group, may_turn, reach, refused_from);
   }
-  write_token_head(notches, format, width, out);
+  write_token_header(scale_codes, format, width, out);
   const std::uint64_t words = draw_words(draw.key);
   if (draw.rounding == Rounding::nearest) {
     write_groups_of<Rounding::nearest>(scratch, width, format, words, first_index, out);

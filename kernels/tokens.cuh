@@ -2,7 +2,7 @@
 
 #include "kernels/chunks.cuh"
 
-// What a block does with one token; its warps take the chunks in turn. `notches` lie in shared
+// What a block does with one token; its warps take the chunks in turn. `scale_codes` lie in shared
 // memory, one per group.
 namespace strait::kernels {
 
@@ -38,10 +38,10 @@ __device__ inline unsigned read_chunk(const Token& token, std::int64_t chunk, Ch
   return refused;
 }
 
-// Chooses the notches of a chunk's groups.
+// Chooses the scale_codes of a chunk's groups.
 __device__ inline void weigh_chunk(const Chunk& values, const Token& token, std::int64_t chunk,
                                    float reach, std::uint32_t refused_from,
-                                   std::uint16_t* notches) {
+                                   std::uint16_t* scale_codes) {
   const int size = token.format.group;
   std::uint32_t plain[kParts];
   std::uint32_t rotated[kParts];
@@ -54,29 +54,29 @@ __device__ inline void weigh_chunk(const Chunk& values, const Token& token, std:
   for (int p = 0; p < kParts; ++p) {
     const std::int64_t begin = chunk * kChunk + p * 32;
     if (begin % size != 0 || begin >= token.width || lane_id() != 0) continue;
-    std::uint16_t notch = kZeroNotch;
+    std::uint16_t scale_code = kZeroScaleCode;
     if (plain[p] >= refused_from) {
-      notch = kRefusedNotch;
+      scale_code = kRefusedScaleCode;
     } else if (plain[p] != 0) {
-      notch = notch_of(float_of_bits(plain[p]), reach);
+      scale_code = scale_code_of(float_of_bits(plain[p]), reach);
       if (token.format.rotate && begin + size <= token.width &&
           turned_size(float_of_bits(rotated[p]), size) < float_of_bits(plain[p])) {
-        notch = notch_of(float_of_bits(rotated[p]), reach) | kTurned;
+        scale_code = scale_code_of(float_of_bits(rotated[p]), reach) | kTurned;
       }
     }
-    notches[begin / size] = notch;
+    scale_codes[begin / size] = scale_code;
   }
 }
 
-// All threads, after the notches are there; returns the top exponent.
-__device__ inline int write_head(const Token& token, const std::uint16_t* notches) {
+// All threads, after the scale_codes are there; returns the top exponent.
+__device__ inline int write_head(const Token& token, const std::uint16_t* scale_codes) {
   __shared__ int top;
   __syncthreads();
   if (threadIdx.x == 0) top = 0;
   __syncthreads();
   const std::int64_t groups = token.groups();
   for (std::int64_t g = threadIdx.x; g < groups; g += kThreads) {
-    if (notches[g] != kRefusedNotch) atomicMax(&top, (notches[g] & ~kTurned) >> 3);
+    if (scale_codes[g] != kRefusedScaleCode) atomicMax(&top, (scale_codes[g] & ~kTurned) >> 3);
   }
   __syncthreads();
   if (threadIdx.x == 0) token.bytes[0] = static_cast<std::uint8_t>(top);
@@ -84,7 +84,7 @@ __device__ inline int write_head(const Token& token, const std::uint16_t* notche
   for (std::int64_t byte = threadIdx.x; byte < (groups + 7) / 8; byte += kThreads) {
     unsigned flags = 0;
     for (int k = 0; k < 8 && byte * 8 + k < groups; ++k) {
-      if ((notches[byte * 8 + k] & kTurned) != 0) flags |= 1U << k;
+      if ((scale_codes[byte * 8 + k] & kTurned) != 0) flags |= 1U << k;
     }
     token.bytes[flags_offset(groups) + byte] = static_cast<std::uint8_t>(flags);
   }
@@ -106,7 +106,7 @@ __device__ inline int level_of(float value, float inverse, int bits, const Draw&
 
 // Scale bytes and planes of a chunk, and in `values` what they stand for, not yet rotated back.
 __device__ inline void write_chunk(Chunk& values, const Token& token, std::int64_t chunk, int top,
-                                   const std::uint16_t* notches, const Draw& draw,
+                                   const std::uint16_t* scale_codes, const Draw& draw,
                                    std::uint32_t row_index) {
   const int bits = token.format.bits;
   const std::uint64_t words = draw_words(draw.key);
@@ -114,7 +114,7 @@ __device__ inline void write_chunk(Chunk& values, const Token& token, std::int64
     const std::int64_t begin = chunk * kChunk + p * 32;
     if (begin >= token.width) continue;
     const std::int64_t group = begin / token.format.group;
-    const std::uint8_t byte = scale_byte(notches[group], top);
+    const std::uint8_t byte = scale_byte(scale_codes[group], top);
     const float scale = scale_of(byte, top, bits);
     const std::int64_t i = begin + lane_id();
     int level = 0;

@@ -10,7 +10,7 @@ HWY_BEFORE_NAMESPACE();
 namespace strait::kernels::HWY_NAMESPACE {
 
 template <class T>
-void store_elements(const T* from, const Values& shape, EntryKind kind, std::uint8_t* entry) {
+void store_elements(const T* from, const Values& shape, CacheFormat kind, std::uint8_t* entry) {
   const std::int64_t width = shape.width;
   TokenScratch& scratch = TokenScratch::of_thread(width);
   for (std::int64_t token = 0; token < shape.tokens; ++token) {
@@ -19,7 +19,7 @@ void store_elements(const T* from, const Values& shape, EntryKind kind, std::uin
       const auto fine = hn::Lt(hn::Abs(value), hn::Set(Lanes(), kHuge));
       hn::Store(hn::IfThenElseZero(fine, value), Lanes(), scratch.values() + i);
     }
-    if (kind == EntryKind::bfloat16) {
+    if (kind == CacheFormat::bfloat16) {
       write_values(scratch.values(), width, reinterpret_cast<Bfloat16*>(entry));
     } else {
       write_eight_bits(scratch, width, entry);
@@ -30,11 +30,12 @@ void store_elements(const T* from, const Values& shape, EntryKind kind, std::uin
 }
 
 template <class T>
-void load_elements(EntryKind kind, const std::uint8_t* entry, const MutableValues& shape, T* out) {
+void load_elements(CacheFormat kind, const std::uint8_t* entry, const MutableValues& shape,
+                   T* out) {
   const std::int64_t width = shape.width;
   TokenScratch& scratch = TokenScratch::of_thread(width);
   for (std::int64_t token = 0; token < shape.tokens; ++token) {
-    if (kind == EntryKind::bfloat16) {
+    if (kind == CacheFormat::bfloat16) {
       const auto* const held = reinterpret_cast<const Bfloat16*>(entry);
       for (std::int64_t i = 0; i < width; i += lane_count()) {
         store_upto(load_upto(held + i, width - i), out + i, width - i);
@@ -49,7 +50,7 @@ void load_elements(EntryKind kind, const std::uint8_t* entry, const MutableValue
   }
 }
 
-void store_row(const Values& values, EntryKind kind, std::uint8_t* entry) {
+void store_row(const Values& values, CacheFormat kind, std::uint8_t* entry) {
   switch (values.element) {
     case Element::float32:
       return store_elements(static_cast<const float*>(values.data), values, kind, entry);
@@ -60,7 +61,7 @@ void store_row(const Values& values, EntryKind kind, std::uint8_t* entry) {
   }
 }
 
-void load_row(EntryKind kind, const std::uint8_t* entry, const MutableValues& out) {
+void load_row(CacheFormat kind, const std::uint8_t* entry, const MutableValues& out) {
   switch (out.element) {
     case Element::float32:
       return load_elements(kind, entry, out, static_cast<float*>(out.data));
@@ -80,11 +81,11 @@ namespace strait::kernels {
 HWY_EXPORT(store_row);
 HWY_EXPORT(load_row);
 
-void cpu::store_entry(const Values& values, EntryKind kind, std::byte* entry) {
+void cpu::store_entry(const Values& values, CacheFormat kind, std::byte* entry) {
   HWY_DYNAMIC_DISPATCH(store_row)(values, kind, reinterpret_cast<std::uint8_t*>(entry));
 }
 
-void cpu::load_entry(EntryKind kind, const std::byte* entry, const MutableValues& out) {
+void cpu::load_entry(CacheFormat kind, const std::byte* entry, const MutableValues& out) {
   HWY_DYNAMIC_DISPATCH(load_row)(kind, reinterpret_cast<const std::uint8_t*>(entry), out);
 }
 

@@ -79,7 +79,7 @@ LayerCost gpt2_head_cost(const Gpt2Config& config, const CostQuestion& question)
   if (config.tied) {
     cost.tied_to = kGpt2TokenTable;
   } else {
-    cost.tensors.push_back({kGpt2Head, {config.vocabulary, config.hidden}});
+    cost.tensors.push_back({kGpt2LmHead, {config.vocabulary, config.hidden}});
   }
   cost.forward_flops_per_token =
       2.0 * static_cast<double>(config.hidden) * static_cast<double>(config.vocabulary);
@@ -124,7 +124,7 @@ std::unique_ptr<Model> make_gpt2(const ModelConfig& whole, LayerRange range, at:
     } else if (index < head) {
       layers.push_back(std::make_unique<Gpt2Block>(index, config, maker));
     } else {
-      auto last = std::make_unique<Gpt2Head>(config, maker, tied.embedding);
+      auto last = std::make_unique<Gpt2LmHead>(config, maker, tied.embedding);
       tied.head = last->projection();
       layers.push_back(std::move(last));
     }
@@ -171,7 +171,7 @@ std::optional<std::string> canonical_gpt2_name(const std::string& name) {
 
 Family gpt2_family() {
   return {"gpt2",          read_gpt2,           describe_gpt2, make_gpt2,
-          initialize_gpt2, canonical_gpt2_name, kGpt2Head,     kGpt2TokenTable};
+          initialize_gpt2, canonical_gpt2_name, kGpt2LmHead,   kGpt2TokenTable};
 }
 
 }  // namespace strait::models

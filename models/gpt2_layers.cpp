@@ -89,17 +89,17 @@ at::Tensor Gpt2Block::forward(const at::Tensor& input, const Pass& pass) {
   return middle + drop(thought, dropout_, pass, index(), kMlpSite);
 }
 
-Gpt2Head::Gpt2Head(const Gpt2Config& config, ParameterMaker maker, const at::Tensor& tokens)
+Gpt2LmHead::Gpt2LmHead(const Gpt2Config& config, ParameterMaker maker, const at::Tensor& tokens)
     : Head(static_cast<int>(config.blocks) + 1),
       norm_(maker, kGpt2FinalNorm, config.hidden, config.norm_epsilon) {
   const std::vector<std::int64_t> shape{config.vocabulary, config.hidden};
-  set_projection(
-      config.tied ? maker.make_tied(kGpt2TokenTable, shape, tokens) : maker.make(kGpt2Head, shape),
-      at::Tensor());
+  set_projection(config.tied ? maker.make_tied(kGpt2TokenTable, shape, tokens)
+                             : maker.make(kGpt2LmHead, shape),
+                 at::Tensor());
   adopt(maker);
 }
 
-at::Tensor Gpt2Head::forward(const at::Tensor& input, const Pass& /*pass*/) {
+at::Tensor Gpt2LmHead::forward(const at::Tensor& input, const Pass& /*pass*/) {
   return norm_.forward(input);
 }
 

@@ -44,10 +44,10 @@ class Gpt2Block final : public Layer {
 };
 
 // The final norm and the projection, which is the token table's other use where they are tied.
-class Gpt2Head final : public Head {
+class Gpt2LmHead final : public Head {
  public:
   // `tokens`: the token table if it is on this stage.
-  Gpt2Head(const Gpt2Config& config, ParameterMaker maker, const at::Tensor& tokens);
+  Gpt2LmHead(const Gpt2Config& config, ParameterMaker maker, const at::Tensor& tokens);
   at::Tensor forward(const at::Tensor& input, const Pass& pass) override;
 
  private:
@@ -59,6 +59,6 @@ inline constexpr const char* kGpt2Tokens = "transformer.wte";
 inline constexpr const char* kGpt2TokenTable = "transformer.wte.weight";
 inline constexpr const char* kGpt2Positions = "transformer.wpe";
 inline constexpr const char* kGpt2FinalNorm = "transformer.ln_f";
-inline constexpr const char* kGpt2Head = "lm_head.weight";
+inline constexpr const char* kGpt2LmHead = "lm_head.weight";
 
 }  // namespace strait::models

@@ -16,7 +16,7 @@ std::string shape_text(const TensorShape& tensor) {
 
 // A tied projection may be stored as the head's own: beside the embedding (then the embedding
 // counts), or in its place.
-void settle_tied(const Family& family, TensorTable& found) {
+void resolve_tied(const Family& family, TensorTable& found) {
   const auto head = found.find(std::string(family.head_tensor));
   if (head == found.end()) return;
   found.emplace(std::string(family.embedding_tensor), head->second);
@@ -42,7 +42,7 @@ std::map<std::string, std::string> match_tensors(const ModelConfig& config,
     const std::optional<std::string> name = family.canonical_name(tensor.name);
     if (name && !found.emplace(*name, &tensor).second) surplus.push_back(tensor.name);
   }
-  if (model.tied) settle_tied(family, found);
+  if (model.tied) resolve_tied(family, found);
 
   std::map<std::string, std::string> names;
   std::vector<std::string> missing;

@@ -41,7 +41,7 @@ BoundaryEnd::~BoundaryEnd() {
   receiver_.join();
 }
 
-void BoundaryEnd::send(codec::TensorHead head, at::Tensor tensor) {
+void BoundaryEnd::send(codec::TensorHeader head, at::Tensor tensor) {
   head.width = tensor.size(2);
   enqueue(Outgoing{std::move(head), std::move(tensor), {}});
 }
@@ -63,7 +63,7 @@ void BoundaryEnd::enqueue(Outgoing outgoing) {
   changed_.notify_all();
 }
 
-void BoundaryEnd::enqueue_first(codec::TensorHead about_rows) {
+void BoundaryEnd::enqueue_first(codec::TensorHeader about_rows) {
   {
     const MutexLock lock(mutex_);
     outbox_.push_front(Outgoing{std::move(about_rows), {}, {}});
@@ -85,7 +85,7 @@ Flow BoundaryEnd::take(codec::Kind kind, const Phase& phase, MicroBatch micro_ba
     arrived = inbox_.pop();
   }
   changed_.notify_all();
-  const codec::TensorHead& head = arrived.head;
+  const codec::TensorHeader& head = arrived.head;
   if (head.kind != kind || head.step != phase.step || head.evaluation == phase.training ||
       head.micro_batch != number(micro_batch)) {
     throw codec::CodecError(fmt::format(
@@ -215,7 +215,7 @@ void BoundaryEnd::accept_tensor(codec::ReadTensor read) {
   const bool training = !read.head.evaluation;
   codec::Decoder& decoder = training ? *codecs_.decoder : *codecs_.evaluation_decoder;
   codec::Decoded decoded = decoder.decode(read.head, read.payload);
-  std::optional<codec::TensorHead> request;
+  std::optional<codec::TensorHeader> request;
   if (!decoded.missing.empty()) {
     request = about_rows(codec::Kind::resend, read.head, decoded.missing);
   }

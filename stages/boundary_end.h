@@ -38,7 +38,7 @@ class BoundaryEnd {
   BoundaryEnd& operator=(const BoundaryEnd&) = delete;
 
   // `head.rows` are those of the tensor; its width is filled in here.
-  void send(codec::TensorHead head, at::Tensor tensor);
+  void send(codec::TensorHeader head, at::Tensor tensor);
   void send_note(net::Frame note);
 
   // The next tensor, which must be this one: order is part of the protocol.
@@ -53,7 +53,7 @@ class BoundaryEnd {
 
  private:
   struct Outgoing {
-    codec::TensorHead head;  // of a tensor, or of a message about rows of one
+    codec::TensorHeader head;  // of a tensor, or of a message about rows of one
     at::Tensor tensor;
     net::Frame note;  // where there is no head
 
@@ -61,7 +61,7 @@ class BoundaryEnd {
   };
 
   void enqueue(Outgoing outgoing) STRAIT_EXCLUDES(mutex_);
-  void enqueue_first(codec::TensorHead about_rows) STRAIT_EXCLUDES(mutex_);
+  void enqueue_first(codec::TensorHeader about_rows) STRAIT_EXCLUDES(mutex_);
   net::Frame encode(Outgoing& outgoing) STRAIT_EXCLUDES(mutex_);
   void send_loop() STRAIT_EXCLUDES(mutex_);
   void receive_loop() STRAIT_EXCLUDES(mutex_);

@@ -10,9 +10,9 @@
 
 namespace strait::stages {
 
-codec::TensorHead about_rows(codec::Kind kind, const codec::TensorHead& tensor,
-                             const std::vector<std::int64_t>& places) {
-  codec::TensorHead head;
+codec::TensorHeader about_rows(codec::Kind kind, const codec::TensorHeader& tensor,
+                               const std::vector<std::int64_t>& places) {
+  codec::TensorHeader head;
   head.kind = kind;
   head.step = tensor.step;
   head.micro_batch = tensor.micro_batch;
@@ -24,7 +24,7 @@ codec::TensorHead about_rows(codec::Kind kind, const codec::TensorHead& tensor,
   return head;
 }
 
-void BoundaryInbox::push(codec::TensorHead head, codec::Decoded decoded) {
+void BoundaryInbox::push(codec::TensorHeader head, codec::Decoded decoded) {
   bytes_ += decoded.values.nbytes();
   if (!decoded.missing.empty()) ++incomplete_;
   arrived_.push_back(Arrived{std::move(head), std::move(decoded)});
@@ -38,7 +38,7 @@ BoundaryInbox::Arrived BoundaryInbox::pop() {
   return front;
 }
 
-std::size_t BoundaryInbox::place_of(const codec::TensorHead& answer) const {
+std::size_t BoundaryInbox::place_of(const codec::TensorHeader& answer) const {
   const auto found = std::ranges::find_if(arrived_, [&](const Arrived& arrived) {
     return !arrived.decoded.missing.empty() && arrived.head.step == answer.step &&
            arrived.head.micro_batch == answer.micro_batch;
@@ -48,7 +48,7 @@ std::size_t BoundaryInbox::place_of(const codec::TensorHead& answer) const {
   if (found == arrived_.end()) {
     throw codec::CodecError(name + " came a second time, but nobody here asked for them");
   }
-  const codec::TensorHead expected = about_rows(answer.kind, found->head, found->decoded.missing);
+  const codec::TensorHeader expected = about_rows(answer.kind, found->head, found->decoded.missing);
   if (answer.evaluation || answer.width != expected.width || answer.rows != expected.rows) {
     throw codec::CodecError(
         fmt::format("{} came a second time, {} of them and of width {}, but they are not the {} of "
@@ -58,11 +58,11 @@ std::size_t BoundaryInbox::place_of(const codec::TensorHead& answer) const {
   return static_cast<std::size_t>(found - arrived_.begin());
 }
 
-codec::Decoded BoundaryInbox::asked_for(const codec::TensorHead& answer) const {
+codec::Decoded BoundaryInbox::asked_for(const codec::TensorHeader& answer) const {
   return arrived_[place_of(answer)].decoded;
 }
 
-void BoundaryInbox::complete(const codec::TensorHead& answer) {
+void BoundaryInbox::complete(const codec::TensorHeader& answer) {
   arrived_[place_of(answer)].decoded.missing.clear();
   --incomplete_;
 }

@@ -16,11 +16,11 @@ namespace strait::stages {
 class BoundaryInbox {
  public:
   struct Arrived {
-    codec::TensorHead head;
+    codec::TensorHeader head;
     codec::Decoded decoded;
   };
 
-  void push(codec::TensorHead head, codec::Decoded decoded);
+  void push(codec::TensorHeader head, codec::Decoded decoded);
   bool empty() const { return arrived_.empty(); }
   bool ready() const { return !arrived_.empty() && arrived_.front().decoded.missing.empty(); }
   Arrived pop();  // only when ready()
@@ -30,12 +30,12 @@ class BoundaryInbox {
 
   // The tensor that `answer` completes; shares its memory. Throws CodecError where no such rows
   // were asked for.
-  codec::Decoded asked_for(const codec::TensorHead& answer) const;
+  codec::Decoded asked_for(const codec::TensorHeader& answer) const;
   // ... and now it is complete.
-  void complete(const codec::TensorHead& answer);
+  void complete(const codec::TensorHeader& answer);
 
  private:
-  std::size_t place_of(const codec::TensorHead& answer) const;
+  std::size_t place_of(const codec::TensorHeader& answer) const;
 
   std::deque<Arrived> arrived_;
   std::size_t bytes_ = 0;
@@ -44,7 +44,7 @@ class BoundaryInbox {
 
 // The message that asks for rows of a tensor by their places in it, and in the same form the head
 // of its answer.
-codec::TensorHead about_rows(codec::Kind kind, const codec::TensorHead& tensor,
-                             const std::vector<std::int64_t>& places);
+codec::TensorHeader about_rows(codec::Kind kind, const codec::TensorHeader& tensor,
+                               const std::vector<std::int64_t>& places);
 
 }  // namespace strait::stages

@@ -29,7 +29,7 @@ struct BoundaryOptions {
   DirectionOptions backward;  // gradients
   // What is remembered of the activations. The limits are of this boundary alone, and must be the
   // same at both ends, or one forgets what the other builds on.
-  kernels::EntryKind cache_kind = kernels::EntryKind::bfloat16;
+  kernels::CacheFormat cache_kind = kernels::CacheFormat::bfloat16;
   std::uint64_t cache_bytes = 0;       // of memory; beyond it
   std::uint64_t cache_disk_bytes = 0;  // of a file in
   std::filesystem::path cache_folder;  // this folder of this end

@@ -9,7 +9,7 @@
 namespace strait::stages {
 
 void LinkDownstream::give(const Phase& phase, MicroBatch micro_batch, Flow flow) {
-  codec::TensorHead head;
+  codec::TensorHeader head;
   head.kind = codec::Kind::forward;
   head.evaluation = !phase.training;
   head.step = phase.step;

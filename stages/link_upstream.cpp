@@ -11,7 +11,7 @@ Flow LinkUpstream::take(const Phase& phase, MicroBatch micro_batch) {
 }
 
 void LinkUpstream::give_gradient(const Phase& phase, MicroBatch micro_batch, at::Tensor gradient) {
-  codec::TensorHead head;
+  codec::TensorHeader head;
   head.kind = codec::Kind::backward;
   head.step = phase.step;
   head.micro_batch = number(micro_batch);

@@ -4,8 +4,8 @@
 #include <utility>
 #include <vector>
 
-#include "framework/error.h"
 #include "framework/catalogue.h"
+#include "framework/error.h"
 #include "stages/assignment.h"
 
 namespace strait::stages {

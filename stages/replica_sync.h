@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "framework/tensors/safetensors_writer.h"
 #include "framework/sync/methods.h"
 #include "framework/sync/sync_rounds.h"
+#include "framework/tensors/safetensors_writer.h"
 #include "stages/adamw.h"
 #include "stages/entry.h"
 #include "stages/gradients.h"
@@ -27,9 +27,9 @@ class ReplicaSync {
   // Whether gradients are added up over the replicas before anybody asks for their norms.
   bool sums_gradients() const { return alone() || method().sums_gradients(); }
 
-  // Links by replica, null at the own place. `next`: the first step of this process. `tracker`: says
-  // which replicas leave and come, and outlives this; null: none may. `entry`: this one comes, and
-  // waits here until one of the others has told it all.
+  // Links by replica, null at the own place. `next`: the first step of this process. `tracker`:
+  // says which replicas leave and come, and outlives this; null: none may. `entry`: this one comes,
+  // and waits here until one of the others has told it all.
   void connect(std::vector<std::unique_ptr<net::Link>> links, store::Step next,
                sync::MembershipTracker* tracker, const std::optional<Entry>& entry = {});
   net::Link* link(std::size_t replica) const;  // null where there is none

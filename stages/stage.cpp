@@ -271,7 +271,8 @@ std::vector<Boundary*> Stage::boundaries() const {
 std::vector<tensors::NamedTensor> Stage::saved_caches() const {
   std::vector<tensors::NamedTensor> tensors;
   for (const Boundary* boundary : boundaries()) {
-    for (tensors::NamedTensor& tensor : boundary->saved_cache()) tensors.push_back(std::move(tensor));
+    for (tensors::NamedTensor& tensor : boundary->saved_cache())
+      tensors.push_back(std::move(tensor));
   }
   return tensors;
 }

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "framework/net/link.h"
-#include "framework/tensors/token_file.h"
-#include "framework/sync/methods.h"
 #include "framework/sync/membership.h"
+#include "framework/sync/methods.h"
+#include "framework/tensors/token_file.h"
 #include "models/model_config.h"
 #include "models/model_description.h"
 #include "schedules/action.h"

@@ -14,31 +14,31 @@
 
 #include "framework/codec/slot_store.h"
 #include "framework/codec/visits_ahead.h"
-#include "framework/store/safetensors_writer.h"
 #include "framework/store/sample.h"
+#include "framework/tensors/safetensors_writer.h"
 #include "kernels/group_format.h"
 
 namespace strait::codec {
 
 struct ActivationCacheOptions {
-  kernels::EntryKind kind = kernels::EntryKind::bfloat16;
+  kernels::CacheFormat kind = kernels::CacheFormat::bfloat16;
   std::int64_t row_tokens = 0;  // of the longest row
   std::int64_t width = 0;
-  std::uint64_t memory_bytes = 0;   // of entries; then
-  std::uint64_t disk_bytes = 0;     // these, in a mapped file
-  std::filesystem::path disk_file;  // made when first needed, and unlinked at once
+  std::uint64_t memory_bytes = 0;   // of entries in memory, which are used first
+  std::uint64_t disk_bytes = 0;     // of entries in a mapped file
+  std::filesystem::path disk_file;  // created when first needed and unlinked at once
   VisitOrder order;
-  store::Step last{};  // the step behind the last of the run
+  store::Step last{};  // one past the last step of the run
 };
 
-// What each sample's last visit left behind at one end of one boundary's direction: entries of one
-// size, by sample id, within a byte limit that is the same at both ends.
+// The cached activations of samples at one end of one direction of a boundary: entries of one size,
+// by sample id, within a byte limit that is the same at both ends.
 //
-// When it is full, room is made by the entry whose sample is visited again last (the order is
-// known), unless that is the newcomer itself; and where no sample comes back before the run ends,
-// nothing is kept. An entry that was visited in the current step stays. Both ends see the same
-// visits in the same order, so they keep the same samples. As long as everything fits, the order is
-// not walked.
+// Eviction is Belady's: a full cache evicts the entry whose sample is used again last (the order is
+// known), or does not cache the new sample if that is used last. If no sample is used again before
+// the run ends, nothing is cached. An entry that was used in the current step is never evicted.
+// Both ends see the same accesses in the same order, so they hold the same samples without any
+// message. The order is not walked until the cache is full.
 //
 // Threads: one at a time.
 class ActivationCache {
@@ -47,24 +47,24 @@ class ActivationCache {
   ActivationCache(const ActivationCache&) = delete;
   ActivationCache& operator=(const ActivationCache&) = delete;
 
-  // To be called before a step's first visit. Reads ahead what the steps behind it will ask for
-  // where that is on disk. Nothing where it is the current step already.
+  // To be called before a step's first access. Prefetches entries on disk that the next steps use.
+  // No effect if `step` is the current step already.
   void begin_step(store::Step step);
   std::optional<store::Step> step() const { return step_; }
 
-  // A visit: the sample's entry, kernels::entry_bytes() of its tokens; empty where there is none.
+  // An access: the sample's entry, kernels::entry_bytes() of its tokens; empty on a cache miss.
   // Valid until the next step.
   std::span<std::byte> find(store::SampleId sample);
 
-  // A visit: room for the sample's entry; what was there is not cleared. Empty: it is not kept.
-  // Throws StoreError where memory or disk have less room than the limits say.
+  // An access: memory for the sample's entry, not cleared. Empty: the sample is not cached.
+  // Throws StoreError if memory or disk have less room than the limits say.
   std::span<std::byte> keep(store::SampleId sample, std::int64_t tokens);
-  // As keep(), when the other end has kept it. Empty only when every entry was visited in this
-  // step, which an end of the same limits never sees.
+  // As keep(), for a sample that the other end has cached. Empty only if every entry was used in
+  // this step, which does not happen when both ends have the same limits.
   std::span<std::byte> keep_always(store::SampleId sample, std::int64_t tokens);
 
-  // A word that is kept beside an entry, and saved with it: what its owner checks its bytes
-  // against.
+  // A checksum that is stored beside an entry and saved with it; the caller compares it with the
+  // entry's bytes to find memory that changed.
   void seal(store::SampleId sample, std::uint64_t word);
   std::uint64_t sealed(store::SampleId sample) const;
 
@@ -73,10 +73,10 @@ class ActivationCache {
   std::uint64_t bytes() const { return bytes_; }  // of the entries held
   std::uint64_t evictions() const { return evictions_; }
 
-  // Everything, for a checkpoint: tensors that share the cache's memory, their names behind
-  // `prefix`. restore() is for an empty cache; it wants them all back and throws StoreError
-  // (mismatch) where they are not of these options.
-  std::vector<store::NamedTensor> saved(const std::string& prefix) const;
+  // The state for a checkpoint: tensors that share the cache's memory, their names prefixed with
+  // `prefix`. restore() needs an empty cache and all of these tensors; throws StoreError
+  // (mismatch) if they were saved with other options.
+  std::vector<tensors::NamedTensor> saved(const std::string& prefix) const;
   using ReadTensor = std::function<at::Tensor(const std::string& name)>;
   void restore(const std::string& prefix, const ReadTensor& read);
 
@@ -109,11 +109,11 @@ class ActivationCache {
   std::uint64_t bytes_ = 0;
   std::uint64_t evictions_ = 0;
 
-  // From the first time that it was full.
+  // Used only from the first time that the cache is full.
   VisitsAhead ahead_;
   bool planned_ = false;
   std::set<std::pair<Position, store::SampleId>> by_next_;
-  std::int64_t unknown_ = 0;  // entries whose next visit was not walked to
+  std::int64_t unknown_ = 0;  // entries whose next use lies beyond the walked steps
 };
 
 }  // namespace strait::codec

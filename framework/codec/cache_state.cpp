@@ -60,7 +60,7 @@ std::vector<const std::byte*> saved_slots(const std::vector<at::Tensor>& slabs,
 
 }  // namespace
 
-std::vector<store::NamedTensor> ActivationCache::saved(const std::string& prefix) const {
+std::vector<tensors::NamedTensor> ActivationCache::saved(const std::string& prefix) const {
   const std::vector<at::Tensor> slabs = slots_.slabs(entries());
   at::Tensor index = at::empty({entries(), kIndexColumns}, at::kLong);
   auto* row = index.mutable_data_ptr<std::int64_t>();
@@ -70,7 +70,7 @@ std::vector<store::NamedTensor> ActivationCache::saved(const std::string& prefix
     *row++ = held_[slot].tokens;
     *row++ = std::bit_cast<std::int64_t>(held_[slot].seal);
   }
-  std::vector<store::NamedTensor> tensors;
+  std::vector<tensors::NamedTensor> tensors;
   tensors.push_back(
       {prefix + "layout", layout_of(options_, static_cast<std::int64_t>(slabs.size()))});
   tensors.push_back({prefix + "index", std::move(index)});

@@ -14,8 +14,9 @@
 
 namespace strait::codec {
 
-// Tensor to bytes. One object per direction of one boundary; what state it has moves only by the
-// bytes it writes. Called by one thread at a time, in the order in which the frames leave.
+// Tensor to bytes. One object per direction of one boundary. Its state depends only on the bytes
+// that it wrote, so that the decoder can follow it. Called by one thread at a time, in the order in
+// which the frames are sent.
 class Encoder {
  public:
   Encoder() = default;
@@ -23,20 +24,20 @@ class Encoder {
   Encoder& operator=(const Encoder&) = delete;
   virtual ~Encoder() = default;
 
-  // Appends the payload of `tensor` [rows, padded_length, width] to `frame`, which holds the head
-  // already; padding is left out.
-  virtual void encode(const TensorHead& head, const at::Tensor& tensor, net::Frame& frame) = 0;
+  // Appends the payload of `tensor` [rows, padded_length, width] to `frame`, which already holds
+  // the header; padding is not sent.
+  virtual void encode(const TensorHeader& head, const at::Tensor& tensor, net::Frame& frame) = 0;
 
-  // The peer lacks what a message of this step built on: appends head.rows as this end holds them
-  // after that message. Throws CodecError where nothing is held.
-  virtual void encode_whole(const TensorHead& head, net::Frame& frame);
+  // The peer misses the base of a message of this step: appends head.rows as this end's cache holds
+  // them after that message. Throws CodecError if a row is not cached.
+  virtual void encode_whole(const TensorHeader& head, net::Frame& frame);
 
-  // So far, since this object was made.
+  // Sums since this object was constructed.
   virtual Traffic traffic() const = 0;
 };
 
-// A tensor as far as one message told it. `missing` are the rows (by their place) whose base this
-// end does not hold, or not in the sender's bits: their values are not set before complete().
+// The tensor of one message. `missing` are the indices of rows whose base this end does not hold
+// with the sender's bits: their values are unset until complete().
 struct Decoded {
   at::Tensor values;  // [rows, padded_length, width]; padding is zero
   std::vector<std::int64_t> missing;
@@ -50,12 +51,12 @@ class Decoder {
   Decoder& operator=(const Decoder&) = delete;
   virtual ~Decoder() = default;
 
-  // Throws CodecError where the payload does not fit the head.
-  virtual Decoded decode(const TensorHead& head, std::span<const std::byte> payload) = 0;
+  // Throws CodecError if the payload does not match the header.
+  virtual Decoded decode(const TensorHeader& head, std::span<const std::byte> payload) = 0;
 
   // `payload` is what encode_whole() wrote for the missing rows of `values`; head.rows are those
-  // rows, `places` where they stand in `values`.
-  virtual void complete(const TensorHead& head, std::span<const std::byte> payload,
+  // rows, `places` their indices in `values`.
+  virtual void complete(const TensorHeader& head, std::span<const std::byte> payload,
                         std::span<const std::int64_t> places, const at::Tensor& values);
 
   virtual Traffic traffic() const = 0;

@@ -73,7 +73,7 @@ double token_bytes(const CodecSettings& settings, int bits, std::int64_t width) 
 }
 
 double quantised(const CodecSettings& settings, const PayloadLoad& load, int bits, RowBase base) {
-  return static_cast<double>(kPayloadHeadBytes) +
+  return static_cast<double>(kPayloadHeaderBytes) +
          load.rows * static_cast<double>(head_bytes(base)) +
          load.tokens * token_bytes(settings, bits, load.width);
 }

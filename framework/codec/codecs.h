@@ -15,44 +15,43 @@
 
 namespace strait::codec {
 
-// What an `auto` encoder asks at every step: see SampleEncoderOptions::choose.
+// Called by an `auto` encoder at every step: see SampleEncoderOptions::choose.
 using ChooseWay = std::function<Choice(store::Step, const Traffic&)>;
 
-// One direction of one boundary in training, in the words of a recipe's [codec]. Each codec reads
-// what it knows.
+// The settings of one direction of one boundary in training, named as in a recipe's [codec]. Each
+// codec reads the fields that it uses.
 struct CodecSettings {
-  int bits = 4;        // of fixed and delta; of auto the least
-  int first_bits = 8;  // of a sample's first visit, in delta and auto; 16: bfloat16
+  int bits = 4;        // of fixed and delta; the minimum of auto
+  int first_bits = 8;  // of rows that miss the cache, in delta and auto; 16: bfloat16
   int group = 64;      // values that share a scale
   bool rotate = false;
   kernels::Rounding rounding = kernels::Rounding::nearest;
   at::ScalarType wire = at::kFloat;    // of raw
-  at::ScalarType result = at::kFloat;  // what decoders give
-  std::uint64_t key = 0;               // of everything random: seed and boundary, mixed
-  bool remembers = false;  // the run has a cache for this direction, and samples come back
-  // Makes what an `auto` encoder asks at every step; empty: what is chosen without any measurement
-  // stays.
+  at::ScalarType result = at::kFloat;  // element type of decoded tensors
+  std::uint64_t key = 0;               // of all random numbers: seed and boundary, mixed
+  bool remembers = false;  // this direction has a cache, and samples are used more than once
+  // Makes the function that an `auto` encoder calls at every step; empty: first_choice() stays.
   std::function<ChooseWay(const ChoiceLimits&)> chooser;
 };
 
-// Of one message behind its head, as forecast: of rows that nobody remembers, and of others.
+// The forecast size of one message's payload, without the header.
 struct PayloadBytes {
-  double first = 0;
-  double known = 0;
+  double first = 0;  // if every row misses the cache
+  double known = 0;  // if every row hits
 };
 
-// What a message carries, on average.
+// The average contents of a message.
 struct PayloadLoad {
   double rows = 0;
   double tokens = 0;  // of all rows, without padding
   std::int64_t width = 0;
 };
 
-// A codec under the name that recipes use. Its two ends are made apart, in two processes, by the
-// same settings.
+// A codec under the name that recipes use. Encoder and decoder are constructed in two processes
+// from the same settings.
 struct CodecOffer {
-  // Whether both ends keep what they were sent last of each sample: `where_samples_return` only in
-  // runs that visit some sample again. What they keep it in is handed to them; null: they may not.
+  // Whether both ends cache the last row of each sample; `where_samples_return`: only in runs that
+  // use some sample more than once. The cache is passed in; null: no caching.
   enum class Remembers : std::uint8_t { nothing, samples, where_samples_return };
   using Cache = std::unique_ptr<ActivationCache>;
 

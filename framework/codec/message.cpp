@@ -23,9 +23,9 @@ void append_value(net::Frame& frame, Value value) {
 }
 
 // Reads values one behind the other and refuses to read past the end.
-class HeadCursor {
+class HeaderCursor {
  public:
-  explicit HeadCursor(std::span<const std::byte> bytes) : rest_(bytes) {}
+  explicit HeaderCursor(std::span<const std::byte> bytes) : rest_(bytes) {}
 
   template <typename Value>
   Value next(const char* what) {
@@ -54,7 +54,7 @@ class HeadCursor {
   std::span<const std::byte> rest_;
 };
 
-Row read_row(HeadCursor& cursor, std::int64_t padded_length) {
+Row read_row(HeaderCursor& cursor, std::int64_t padded_length) {
   Row row;
   row.sample = static_cast<store::SampleId>(cursor.next<std::int64_t>("sample id"));
   const std::int64_t documents =
@@ -81,7 +81,7 @@ Kind kind_of(std::span<const std::byte> frame) {
   return static_cast<Kind>(kind);
 }
 
-void write_head(const TensorHead& head, net::Frame& frame) {
+void write_head(const TensorHeader& head, net::Frame& frame) {
   append_value(frame, static_cast<std::uint8_t>(head.kind));
   append_value(frame, static_cast<std::uint8_t>(head.evaluation ? 1 : 0));
   append_value(frame, std::uint16_t{0});
@@ -101,10 +101,10 @@ void write_head(const TensorHead& head, net::Frame& frame) {
 
 ReadTensor read_head(std::span<const std::byte> frame) {
   ReadTensor read;
-  TensorHead& head = read.head;
+  TensorHeader& head = read.head;
   head.kind = kind_of(frame);
   if (head.kind == Kind::note) throw CodecError("a boundary message is a note, not a tensor");
-  HeadCursor cursor(frame.subspan(1));
+  HeaderCursor cursor(frame.subspan(1));
   head.evaluation = cursor.next<std::uint8_t>("flags") != 0;
   cursor.next<std::uint16_t>("reserved bytes");
   head.micro_batch = cursor.next<std::int32_t>("micro-batch");

@@ -20,7 +20,7 @@ enum class Kind : std::uint8_t {
 
 // The head of a tensor message: the receiver needs nothing that it was told before.
 // Layout, little endian; the page is framework/codec/MESSAGE.md.
-struct TensorHead {
+struct TensorHeader {
   Kind kind = Kind::forward;
   bool evaluation = false;  // crosses outside training: never touches a codec's training state
   store::Step step{};
@@ -38,10 +38,10 @@ inline constexpr std::int64_t kMaxElements = std::int64_t{1}
 Kind kind_of(std::span<const std::byte> frame);
 
 // Appends the head to an empty frame; the codec's payload follows it.
-void write_head(const TensorHead& head, net::Frame& frame);
+void write_head(const TensorHeader& head, net::Frame& frame);
 
 struct ReadTensor {
-  TensorHead head;
+  TensorHeader head;
   std::span<const std::byte> payload;  // into the frame that was read
 };
 

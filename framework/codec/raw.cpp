@@ -11,7 +11,7 @@
 namespace strait::codec {
 namespace {
 
-void count_raw_tensor(const TensorHead& head, std::size_t payload_bytes, Traffic& traffic) {
+void count_raw_tensor(const TensorHeader& head, std::size_t payload_bytes, Traffic& traffic) {
   traffic.rows += static_cast<std::uint64_t>(head.rows.size());
   traffic.raw_bytes += static_cast<std::uint64_t>(head.rows.tokens() * head.width) * sizeof(float);
   traffic.payload_bytes += payload_bytes;
@@ -19,7 +19,7 @@ void count_raw_tensor(const TensorHead& head, std::size_t payload_bytes, Traffic
 
 }  // namespace
 
-void RawEncoder::encode(const TensorHead& head, const at::Tensor& tensor, net::Frame& frame) {
+void RawEncoder::encode(const TensorHeader& head, const at::Tensor& tensor, net::Frame& frame) {
   at::Tensor wire = tensor;
   if (tensor.scalar_type() != wire_ || !tensor.is_cpu() || !tensor.is_contiguous()) {
     wire = pool_.take(tensor.sizes());
@@ -39,7 +39,7 @@ void RawEncoder::encode(const TensorHead& head, const at::Tensor& tensor, net::F
   count_raw_tensor(head, frame.size() - begin, traffic_);
 }
 
-Decoded RawDecoder::decode(const TensorHead& head, std::span<const std::byte> payload) {
+Decoded RawDecoder::decode(const TensorHeader& head, std::span<const std::byte> payload) {
   const Rows& rows = head.rows;
   const std::size_t token_bytes = static_cast<std::size_t>(head.width) * c10::elementSize(wire_);
   const std::size_t expected = static_cast<std::size_t>(rows.tokens()) * token_bytes;

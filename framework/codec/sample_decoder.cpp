@@ -22,7 +22,7 @@ Memory SampleDecoder::memory() const {
 }
 
 // Before anything is allocated for what the head says.
-void SampleDecoder::check_fits(const TensorHead& head) const {
+void SampleDecoder::check_fits(const TensorHeader& head) const {
   if (head.evaluation) throw std::logic_error("evaluation's tensor reaches training's decoder");
   if (cache_ == nullptr) return;
   const ActivationCacheOptions& options = cache_->options();
@@ -34,7 +34,7 @@ void SampleDecoder::check_fits(const TensorHead& head) const {
   }
 }
 
-Decoded SampleDecoder::decode(const TensorHead& head, std::span<const std::byte> payload) {
+Decoded SampleDecoder::decode(const TensorHeader& head, std::span<const std::byte> payload) {
   check_fits(head);
   SamplePayload rows(head, payload, memory());
   if (cache_ != nullptr) cache_->begin_step(head.step);
@@ -61,7 +61,7 @@ Decoded SampleDecoder::decode(const TensorHead& head, std::span<const std::byte>
 }
 
 // All that the message builds on stays while it makes room for others, as at the sender.
-void SampleDecoder::pin(const TensorHead& head, SamplePayload payload) {
+void SampleDecoder::pin(const TensorHeader& head, SamplePayload payload) {
   if (cache_ == nullptr) return;
   for (const Row& row : head.rows.rows) {
     if (payload.next().head.base == RowBase::entry) cache_->find(row.sample);
@@ -90,7 +90,7 @@ bool SampleDecoder::decode_row(const SamplePayload::Part& part, int group, store
     }
     return true;
   }
-  const kernels::EntryKind kind = cache_->options().kind;
+  const kernels::CacheFormat kind = cache_->options().kind;
   if (part.head.base == RowBase::fresh) {
     const std::span<std::byte> entry = room_for(sample, out.tokens);
     ++traffic_.first_visits;
@@ -110,11 +110,11 @@ bool SampleDecoder::decode_row(const SamplePayload::Part& part, int group, store
   return true;
 }
 
-void SampleDecoder::complete(const TensorHead& head, std::span<const std::byte> payload,
+void SampleDecoder::complete(const TensorHeader& head, std::span<const std::byte> payload,
                              std::span<const std::int64_t> places, const at::Tensor& values) {
   if (cache_ == nullptr) return Decoder::complete(head, payload, places, values);
   check_fits(head);
-  const kernels::EntryKind kind = cache_->options().kind;
+  const kernels::CacheFormat kind = cache_->options().kind;
   if (places.size() != head.rows.rows.size() || values.scalar_type() != result_ ||
       values.dim() != 3 || values.size(2) != head.width ||
       values.size(1) != head.rows.padded_length) {

@@ -20,16 +20,16 @@ class SampleDecoder final : public Decoder {
   // Without a cache no row may ask to be remembered.
   SampleDecoder(at::ScalarType result, std::unique_ptr<ActivationCache> cache);
 
-  Decoded decode(const TensorHead& head, std::span<const std::byte> payload) override;
-  void complete(const TensorHead& head, std::span<const std::byte> payload,
+  Decoded decode(const TensorHeader& head, std::span<const std::byte> payload) override;
+  void complete(const TensorHeader& head, std::span<const std::byte> payload,
                 std::span<const std::int64_t> places, const at::Tensor& values) override;
   Traffic traffic() const override;
   ActivationCache* cache() { return cache_.get(); }
 
  private:
   Memory memory() const;
-  void check_fits(const TensorHead& head) const;
-  void pin(const TensorHead& head, SamplePayload payload);
+  void check_fits(const TensorHeader& head) const;
+  void pin(const TensorHeader& head, SamplePayload payload);
   std::span<std::byte> room_for(store::SampleId sample, std::int64_t tokens);
   bool decode_row(const SamplePayload::Part& part, int group, store::SampleId sample,
                   const kernels::MutableValues& out);

@@ -40,15 +40,15 @@ void SampleEncoder::begin_step(store::Step step) {
   if (options_.choose) options_.choice = options_.choose(step, traffic());
 }
 
-RowHead SampleEncoder::first_visit() const {
+RowHeader SampleEncoder::first_visit() const {
   const int bits = options_.choice.first_bits;
   return {RowBase::fresh, bits, options_.rotate && bits != kWholeBits, 0};
 }
 
-RowHead SampleEncoder::plan(const Row& row) {
+RowHeader SampleEncoder::plan(const Row& row) {
   const Choice& choice = options_.choice;
   if (choice.way == Choice::Way::raw) return {RowBase::none, kWholeBits, false, 0};
-  RowHead plan{RowBase::none, choice.bits, options_.rotate, 0};
+  RowHeader plan{RowBase::none, choice.bits, options_.rotate, 0};
   if (choice.way == Choice::Way::fixed || cache_ == nullptr || row.length() == 0) return plan;
   const auto size = static_cast<std::size_t>(
       kernels::entry_bytes(cache_->options().kind, row.length(), cache_->options().width));
@@ -57,7 +57,7 @@ RowHead SampleEncoder::plan(const Row& row) {
   return plan;
 }
 
-void SampleEncoder::encode(const TensorHead& head, const at::Tensor& tensor, net::Frame& frame) {
+void SampleEncoder::encode(const TensorHeader& head, const at::Tensor& tensor, net::Frame& frame) {
   if (head.evaluation || tensor.dim() != 3 || tensor.size(0) != head.rows.size() ||
       tensor.size(1) != head.rows.padded_length || tensor.size(2) != head.width ||
       (cache_ != nullptr && cache_->options().width != head.width)) {
@@ -73,7 +73,7 @@ void SampleEncoder::encode(const TensorHead& head, const at::Tensor& tensor, net
     source.copy_(tensor.detach());
   }
   plans_.clear();
-  std::size_t size = kPayloadHeadBytes;
+  std::size_t size = kPayloadHeaderBytes;
   for (const Row& row : head.rows.rows) {
     plans_.push_back(plan(row));
     size += head_bytes(plans_.back().base) +
@@ -81,7 +81,7 @@ void SampleEncoder::encode(const TensorHead& head, const at::Tensor& tensor, net
   }
   const std::size_t begin = frame.size();
   frame.reserve(begin + size);
-  write_payload_head({memory(), options_.group}, grown(frame, kPayloadHeadBytes));
+  write_payload_header({memory(), options_.group}, grown(frame, kPayloadHeaderBytes));
   const kernels::Element element = element_of(source.scalar_type());
   const auto* from = static_cast<const std::byte*>(source.const_data_ptr());
   const std::int64_t row_bytes = head.rows.padded_length * head.width * kernels::bytes_of(element);
@@ -92,14 +92,14 @@ void SampleEncoder::encode(const TensorHead& head, const at::Tensor& tensor, net
   traffic_.payload_bytes += frame.size() - begin;
 }
 
-void SampleEncoder::encode_row(const TensorHead& head, std::size_t place,
+void SampleEncoder::encode_row(const TensorHeader& head, std::size_t place,
                                const kernels::Values& values, net::Frame& frame) {
-  RowHead row = plans_[place];
+  RowHeader row = plans_[place];
   const store::SampleId sample = head.rows.rows[place].sample;
   kernels::SquareSums sums;
-  std::span<std::byte> entry = settle_base(row, sample, values.tokens);
-  if (row.bits == kWholeBits) entry = settle_wide(row, sample, values, sums);
-  write_row_head(row, grown(frame, head_bytes(row.base)));
+  std::span<std::byte> entry = resolve_base(row, sample, values.tokens);
+  if (row.bits == kWholeBits) entry = resolve_wide(row, sample, values, sums);
+  write_row_header(row, grown(frame, head_bytes(row.base)));
   std::byte* to = grown(frame, data_bytes(row, options_.group, values.tokens, values.width));
   const kernels::GroupFormat format{row.bits, options_.group, row.rotate};
   if (row.bits == kWholeBits) {
@@ -115,8 +115,8 @@ void SampleEncoder::encode_row(const TensorHead& head, std::size_t place,
 }
 
 // What the row builds on: as planned, unless the entry is spoiled or there is no room for one.
-std::span<std::byte> SampleEncoder::settle_base(RowHead& row, store::SampleId sample,
-                                                std::int64_t tokens) {
+std::span<std::byte> SampleEncoder::resolve_base(RowHeader& row, store::SampleId sample,
+                                                 std::int64_t tokens) {
   std::span<std::byte> entry;
   if (row.base == RowBase::entry) {
     entry = cache_->find(sample);
@@ -132,9 +132,9 @@ std::span<std::byte> SampleEncoder::settle_base(RowHead& row, store::SampleId sa
   return entry;
 }
 
-std::span<std::byte> SampleEncoder::settle_wide(RowHead& row, store::SampleId sample,
-                                                const kernels::Values& values,
-                                                kernels::SquareSums& sums) {
+std::span<std::byte> SampleEncoder::resolve_wide(RowHeader& row, store::SampleId sample,
+                                                 const kernels::Values& values,
+                                                 kernels::SquareSums& sums) {
   wide_.round(values);
   const bool finite = wide_.fit_to_remember();
   sums.refused_groups = finite ? 0 : 1;
@@ -151,7 +151,7 @@ std::span<std::byte> SampleEncoder::settle_wide(RowHead& row, store::SampleId sa
   return entry;
 }
 
-kernels::Draw SampleEncoder::draw_for(const TensorHead& head, std::size_t place) const {
+kernels::Draw SampleEncoder::draw_for(const TensorHeader& head, std::size_t place) const {
   if (options_.rounding == kernels::Rounding::nearest) return {};
   return {options_.rounding,
           kernels::mix_key({options_.key, static_cast<std::uint64_t>(number(head.step)),
@@ -159,7 +159,7 @@ kernels::Draw SampleEncoder::draw_for(const TensorHead& head, std::size_t place)
                             static_cast<std::uint64_t>(head.kind), place})};
 }
 
-void SampleEncoder::count(const RowHead& row, const kernels::SquareSums& sums) {
+void SampleEncoder::count(const RowHeader& row, const kernels::SquareSums& sums) {
   ++traffic_.rows;
   traffic_.value_squares += sums.value;
   traffic_.error_squares += sums.error;
@@ -171,7 +171,7 @@ void SampleEncoder::count(const RowHead& row, const kernels::SquareSums& sums) {
   traffic_.changed_value_squares += sums.value;
 }
 
-void SampleEncoder::encode_whole(const TensorHead& head, net::Frame& frame) {
+void SampleEncoder::encode_whole(const TensorHeader& head, net::Frame& frame) {
   if (cache_ == nullptr) return Encoder::encode_whole(head, frame);
   if (step_ != head.step) {
     throw CodecError(fmt::format("a peer asks for rows of step {} again in step {}",

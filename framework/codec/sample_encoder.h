@@ -42,28 +42,28 @@ class SampleEncoder final : public Encoder {
   SampleEncoder(SampleEncoderOptions options, std::unique_ptr<ActivationCache> cache);
 
   // Tensors are float32, bfloat16 or float16. Evaluation does not come here (std::logic_error).
-  void encode(const TensorHead& head, const at::Tensor& tensor, net::Frame& frame) override;
-  void encode_whole(const TensorHead& head, net::Frame& frame) override;
+  void encode(const TensorHeader& head, const at::Tensor& tensor, net::Frame& frame) override;
+  void encode_whole(const TensorHeader& head, net::Frame& frame) override;
   Traffic traffic() const override;
   ActivationCache* cache() { return cache_.get(); }
 
  private:
   void begin_step(store::Step step);
-  RowHead first_visit() const;
-  RowHead plan(const Row& row);
-  void encode_row(const TensorHead& head, std::size_t place, const kernels::Values& values,
+  RowHeader first_visit() const;
+  RowHeader plan(const Row& row);
+  void encode_row(const TensorHeader& head, std::size_t place, const kernels::Values& values,
                   net::Frame& frame);
-  std::span<std::byte> settle_base(RowHead& row, store::SampleId sample, std::int64_t tokens);
-  std::span<std::byte> settle_wide(RowHead& row, store::SampleId sample,
-                                   const kernels::Values& values, kernels::SquareSums& sums);
-  kernels::Draw draw_for(const TensorHead& head, std::size_t place) const;
-  void count(const RowHead& row, const kernels::SquareSums& sums);
+  std::span<std::byte> resolve_base(RowHeader& row, store::SampleId sample, std::int64_t tokens);
+  std::span<std::byte> resolve_wide(RowHeader& row, store::SampleId sample,
+                                    const kernels::Values& values, kernels::SquareSums& sums);
+  kernels::Draw draw_for(const TensorHeader& head, std::size_t place) const;
+  void count(const RowHeader& row, const kernels::SquareSums& sums);
   Memory memory() const;
 
   SampleEncoderOptions options_;
   std::unique_ptr<ActivationCache> cache_;
   std::optional<store::Step> step_;
-  std::vector<RowHead> plans_;  // of the rows at hand
+  std::vector<RowHeader> plans_;  // of the rows at hand
   WideRow wide_;
   TensorPool pool_{at::kFloat};  // for tensors that do not lie as they must
   Traffic traffic_;

@@ -15,7 +15,7 @@ constexpr std::int64_t kMostRowValues = std::int64_t{1} << 31;  // the kernels c
 
 std::uint8_t memory_byte(Memory memory) {
   if (!memory) return 0;
-  return *memory == kernels::EntryKind::bfloat16 ? 1 : 2;
+  return *memory == kernels::CacheFormat::bfloat16 ? 1 : 2;
 }
 
 const char* memory_word(std::uint8_t byte) {
@@ -46,12 +46,12 @@ void check_memory(std::uint8_t theirs, Memory memory) {
                                memory_word(memory_byte(memory))));
 }
 
-RowHead read_row_head(std::span<const std::byte>& rest, std::size_t place) {
+RowHeader read_row_header(std::span<const std::byte>& rest, std::size_t place) {
   if (rest.size() < head_bytes(RowBase::none)) {
     throw CodecError(fmt::format("a payload of rows ends inside the head of row {}", place));
   }
   const std::uint8_t base = take_byte(rest);
-  RowHead head;
+  RowHeader head;
   head.bits = take_byte(rest);
   const std::uint8_t flags = take_byte(rest);
   head.rotate = flags == kRotateFlag;
@@ -78,21 +78,21 @@ RowHead read_row_head(std::span<const std::byte>& rest, std::size_t place) {
 
 }  // namespace
 
-std::size_t data_bytes(const RowHead& row, int group, std::int64_t tokens, std::int64_t width) {
+std::size_t data_bytes(const RowHeader& row, int group, std::int64_t tokens, std::int64_t width) {
   const std::int64_t token = row.bits == kWholeBits
                                  ? 2 * width
                                  : kernels::token_bytes({row.bits, group, row.rotate}, width);
   return static_cast<std::size_t>(tokens * token);
 }
 
-std::byte* write_payload_head(const PayloadHead& head, std::byte* to) {
+std::byte* write_payload_header(const PayloadHeader& head, std::byte* to) {
   *to++ = std::byte{kSampleFormat};
   *to++ = static_cast<std::byte>(memory_byte(head.memory));
   *to++ = static_cast<std::byte>(head.group);
   return to;
 }
 
-std::byte* write_row_head(const RowHead& head, std::byte* to) {
+std::byte* write_row_header(const RowHeader& head, std::byte* to) {
   *to++ = static_cast<std::byte>(head.base);
   *to++ = static_cast<std::byte>(head.bits);
   *to++ = static_cast<std::byte>(head.rotate ? kRotateFlag : 0);
@@ -105,11 +105,11 @@ std::uint64_t entry_hash(std::span<const std::byte> entry) {
   return XXH3_64bits(entry.data(), entry.size());
 }
 
-SamplePayload::SamplePayload(const TensorHead& head, std::span<const std::byte> payload,
+SamplePayload::SamplePayload(const TensorHeader& head, std::span<const std::byte> payload,
                              Memory memory)
     : tensor_(head), rest_(payload), memory_(memory) {
   if (head.width < 1) throw CodecError("a payload of rows has a width of 0");
-  check_format(rest_, kPayloadHeadBytes);
+  check_format(rest_, kPayloadHeaderBytes);
   check_memory(take_byte(rest_), memory);
   group_ = take_byte(rest_);
   if (group_ != 32 && group_ != 64 && group_ != 128) {
@@ -126,7 +126,7 @@ SamplePayload::SamplePayload(const TensorHead& head, std::span<const std::byte> 
 
 SamplePayload::Part SamplePayload::next() {
   Part part;
-  part.head = read_row_head(rest_, place_);
+  part.head = read_row_header(rest_, place_);
   const std::int64_t tokens = tensor_.rows.rows[place_].length();
   if (part.head.base != RowBase::none && (!memory_ || tokens == 0)) {
     throw CodecError(
@@ -144,14 +144,14 @@ SamplePayload::Part SamplePayload::next() {
   return part;
 }
 
-std::byte* write_whole_head(kernels::EntryKind kind, std::byte* to) {
+std::byte* write_whole_head(kernels::CacheFormat kind, std::byte* to) {
   *to++ = std::byte{kSampleFormat};
   *to++ = static_cast<std::byte>(memory_byte(kind));
   return to;
 }
 
-std::span<const std::byte> read_whole(const TensorHead& head, std::span<const std::byte> payload,
-                                      kernels::EntryKind kind) {
+std::span<const std::byte> read_whole(const TensorHeader& head, std::span<const std::byte> payload,
+                                      kernels::CacheFormat kind) {
   if (head.width < 1) throw CodecError("a payload of whole rows has a width of 0");
   check_format(payload, kWholeHeadBytes);
   check_memory(take_byte(payload), kind);

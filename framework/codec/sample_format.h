@@ -22,29 +22,29 @@ enum class RowBase : std::uint8_t {
 };
 
 // What both ends remember rows as; nothing: they have no cache.
-using Memory = std::optional<kernels::EntryKind>;
+using Memory = std::optional<kernels::CacheFormat>;
 
-struct PayloadHead {
+struct PayloadHeader {
   Memory memory;
   int group = 64;  // of all rows
 };
 
-struct RowHead {
+struct RowHeader {
   RowBase base = RowBase::none;
   int bits = 4;
   bool rotate = false;
   std::uint64_t hash = 0;  // of the base, with RowBase::entry
 };
 
-inline constexpr std::size_t kPayloadHeadBytes = 3;
+inline constexpr std::size_t kPayloadHeaderBytes = 3;
 constexpr std::size_t head_bytes(RowBase base) { return base == RowBase::entry ? 11 : 3; }
 
 // Of the values alone.
-std::size_t data_bytes(const RowHead& row, int group, std::int64_t tokens, std::int64_t width);
+std::size_t data_bytes(const RowHeader& row, int group, std::int64_t tokens, std::int64_t width);
 
 // Both write at `to` and return what is behind it.
-std::byte* write_payload_head(const PayloadHead& head, std::byte* to);
-std::byte* write_row_head(const RowHead& head, std::byte* to);
+std::byte* write_payload_header(const PayloadHeader& head, std::byte* to);
+std::byte* write_row_header(const RowHeader& head, std::byte* to);
 
 // XXH3-64 of an entry's bytes.
 std::uint64_t entry_hash(std::span<const std::byte> entry);
@@ -53,10 +53,10 @@ std::uint64_t entry_hash(std::span<const std::byte> entry);
 // is right to its last byte; throws CodecError. Borrows both arguments.
 class SamplePayload {
  public:
-  SamplePayload(const TensorHead& head, std::span<const std::byte> payload, Memory memory);
+  SamplePayload(const TensorHeader& head, std::span<const std::byte> payload, Memory memory);
 
   struct Part {
-    RowHead head;
+    RowHeader head;
     std::span<const std::byte> data;
   };
   // The next row's; as many times as the tensor has rows.
@@ -65,7 +65,7 @@ class SamplePayload {
   int group() const { return group_; }
 
  private:
-  const TensorHead& tensor_;
+  const TensorHeader& tensor_;
   std::span<const std::byte> rest_;
   Memory memory_;
   int group_ = 0;
@@ -74,9 +74,9 @@ class SamplePayload {
 
 // The payload of Kind::whole: format, memory, then every row's entry as its sender holds it.
 inline constexpr std::size_t kWholeHeadBytes = 2;
-std::byte* write_whole_head(kernels::EntryKind kind, std::byte* to);
+std::byte* write_whole_head(kernels::CacheFormat kind, std::byte* to);
 // Returns the entries, one behind the other; throws CodecError.
-std::span<const std::byte> read_whole(const TensorHead& head, std::span<const std::byte> payload,
-                                      kernels::EntryKind kind);
+std::span<const std::byte> read_whole(const TensorHeader& head, std::span<const std::byte> payload,
+                                      kernels::CacheFormat kind);
 
 }  // namespace strait::codec

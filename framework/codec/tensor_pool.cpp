@@ -8,7 +8,7 @@ namespace strait::codec {
 namespace {
 
 // A view or a saved copy of a tensor shares its storage, not the tensor itself.
-bool nobody_else_holds(const at::Tensor& tensor) {
+bool is_sole_owner(const at::Tensor& tensor) {
   return tensor.use_count() == 1 && tensor.storage().use_count() == 1;
 }
 
@@ -20,7 +20,7 @@ at::Tensor TensorPool::take(std::span<const std::int64_t> shape) {
   std::int64_t needed =
       c10::multiply_integers(sizes) * static_cast<std::int64_t>(c10::elementSize(type_));
   for (at::Tensor& tensor : tensors_) {
-    if (!nobody_else_holds(tensor)) continue;
+    if (!is_sole_owner(tensor)) continue;
     const auto held = static_cast<std::int64_t>(tensor.storage().nbytes());
     if (best == nullptr) {
       best = &tensor;

@@ -13,14 +13,14 @@ using Kind = LinkError::Kind;
 using std::chrono::milliseconds;
 
 constexpr std::uint32_t kSpoiltLimit = 3;
-constexpr std::size_t kMaxWords = 16384;
+constexpr std::size_t kMaxErrorText = 16384;
 
 double seconds_of(std::chrono::steady_clock::duration span) {
   return std::chrono::duration<double>(span).count();
 }
 
-std::vector<std::byte> words_of(const LinkError& error) {
-  const std::string text = std::string(error.what()).substr(0, kMaxWords);
+std::vector<std::byte> encode_error(const LinkError& error) {
+  const std::string text = std::string(error.what()).substr(0, kMaxErrorText);
   std::vector<std::byte> words(1 + text.size());
   words[0] = static_cast<std::byte>(error.kind());
   std::memcpy(words.data() + 1, text.data(), text.size());
@@ -231,12 +231,12 @@ void LinkProtocol::die(const LinkError& cause, MessageKind farewell) {
   if (death_) return;
   death_ = cause;
   farewell_ = farewell;
-  farewell_words_ = farewell == MessageKind::bye ? std::vector<std::byte>{} : words_of(cause);
+  farewell_words_ = farewell == MessageKind::bye ? std::vector<std::byte>{} : encode_error(cause);
   farewell_due_ = true;
 }
 
 void LinkProtocol::refuse(const LinkError& words) {
-  refusal_words_ = words_of(words);
+  refusal_words_ = encode_error(words);
   refusal_due_ = true;
 }
 

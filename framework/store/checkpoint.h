@@ -79,8 +79,8 @@ std::vector<std::filesystem::path> prune_checkpoints(const std::filesystem::path
                                                      std::int64_t keep);
 
 // Where shards of a run lie on several hosts, none of them has a whole checkpoint: the committing
-// process decides which ones stay. Removes every step-N that is older than the newest of `steps` and not among
-// them.
+// process decides which ones stay. Removes every step-N that is older than the newest of `steps`
+// and not among them.
 void prune_all_but(const std::filesystem::path& run, const std::vector<Step>& steps);
 
 // And where the run goes on from `step`: removes every newer step-N.

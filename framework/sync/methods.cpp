@@ -70,7 +70,7 @@ MethodOffer onebit_adam_offer() {
 
 std::string Strength::text() const { return fmt::format("{}/{}/{}", random, top, bits); }
 
-std::string RecipeContext::stated(std::string_view key, std::string_view value) const {
+std::string RecipeFacts::stated(std::string_view key, std::string_view value) const {
   return fmt::format("{} is {} ({})", key, value, where(key));
 }
 

@@ -15,7 +15,7 @@
 namespace strait::sync {
 
 // Where a recipe states its settings, for messages.
-struct RecipeContext {
+struct RecipeFacts {
   // "run.toml:31:9", or a phrase that says that the recipe does not state the key.
   std::function<std::string(std::string_view key)> where;
   // The key that sets the number of steps: "train.steps" or "train.epochs".
@@ -45,7 +45,7 @@ struct MethodOffer {
   CodingCost (*coding_cost)(const SyncSettings&) = nullptr;
   // Whether the settings fit together and suit the run: empty, or a sentence that names the keys
   // and says what to change. Null: only `make` checks them.
-  std::string (*check)(const SyncSettings&, const RecipeContext&) = nullptr;
+  std::string (*check)(const SyncSettings&, const RecipeFacts&) = nullptr;
   // The strengths that `auto` chooses from in a run of so many steps, weakest first. Null: none.
   std::span<const Strength> (*strengths)(std::int64_t steps) = nullptr;
   // `auto` takes the method of the lowest rank among those whose traffic and coding hide behind the

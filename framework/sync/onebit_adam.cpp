@@ -187,7 +187,7 @@ Forecast OnebitAdam::forecast(const ForecastInput& input) {
 
 CodingCost OnebitAdam::coding_cost(const SyncSettings&) { return {.engine = 22, .trainer = 16}; }
 
-std::string OnebitAdam::check(const SyncSettings& settings, const RecipeContext& recipe) {
+std::string OnebitAdam::check(const SyncSettings& settings, const RecipeFacts& recipe) {
   if (settings.warmup == 0 || settings.warmup < settings.steps) return "";
   return fmt::format(
       "{}, but the run has {} steps ({}, {}): {} would send exact means to its end and compress "

@@ -27,7 +27,7 @@ class OnebitAdam final : public SyncMethod {
   explicit OnebitAdam(const SyncSettings& settings);
   static Forecast forecast(const ForecastInput& input);
   static CodingCost coding_cost(const SyncSettings& settings);
-  static std::string check(const SyncSettings& settings, const RecipeContext& recipe);
+  static std::string check(const SyncSettings& settings, const RecipeFacts& recipe);
 
   std::vector<SlotNeed> slots() const override;
   UpdateRule update_rule(store::Step step) const override;

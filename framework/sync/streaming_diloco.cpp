@@ -154,7 +154,7 @@ CodingCost StreamingDiloco::coding_cost(const SyncSettings& settings) {
   return once_in(settings.every, kEvery, {.engine = 42, .trainer = 10});
 }
 
-std::string StreamingDiloco::check(const SyncSettings& settings, const RecipeContext& recipe) {
+std::string StreamingDiloco::check(const SyncSettings& settings, const RecipeFacts& recipe) {
   const auto stated = [&](const char* key, std::int64_t value) {
     return recipe.stated(key, fmt::format("{}", value));
   };

@@ -21,7 +21,7 @@ class StreamingDiloco final : public SyncMethod {
   explicit StreamingDiloco(const SyncSettings& settings);
   static Forecast forecast(const ForecastInput& input);
   static CodingCost coding_cost(const SyncSettings& settings);
-  static std::string check(const SyncSettings& settings, const RecipeContext& recipe);
+  static std::string check(const SyncSettings& settings, const RecipeFacts& recipe);
 
   std::vector<SlotNeed> slots() const override;
   std::string model_slot() const override { return kReference; }

@@ -32,8 +32,7 @@ class SafetensorsReader {
   const store::TensorInfo& info(
       const std::string& name) const;  // store::StoreError: not in this file
 
-  at::Tensor read(
-      const std::string& name) const;  // contiguous, on the CPU, not shared
+  at::Tensor read(const std::string& name) const;  // contiguous, on the CPU, not shared
 
   // The same bytes into the caller's memory, which must have exactly that size.
   void read(const store::TensorInfo& info, std::span<std::byte> bytes) const;

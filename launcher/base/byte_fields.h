@@ -13,13 +13,14 @@
 #include "launcher/base/errors.h"
 #include "launcher/base/fields.h"
 
-// The byte back end of fields.h: fields in the order of their description, without keys. Numbers are
-// little-endian and as wide as their type, flags and exit codes one byte, texts and lists follow
-// their length in four bytes. Reading is strict: a message that is too short or too long, a flag
-// that is neither 0 nor 1, or a text beyond its limit is a MessageError.
+// The byte back end of fields.h: fields in the order of their description, without keys. Numbers
+// are little-endian and as wide as their type, flags and exit codes one byte, texts and lists
+// follow their length in four bytes. Reading is strict: a message that is too short or too long, a
+// flag that is neither 0 nor 1, or a text beyond its limit is a MessageError.
 namespace strait::base {
 
-static_assert(std::endian::native == std::endian::little, "numbers are copied as they are in memory");
+static_assert(std::endian::native == std::endian::little,
+              "numbers are copied as they are in memory");
 
 class BytesWriter {
  public:

@@ -12,8 +12,8 @@
 
 #include "launcher/base/json_writer.h"
 
-// The JSON back end of fields.h. Reading is strict: a missing field, an unknown field and a value of
-// another type are a MessageError that names the message and the field.
+// The JSON back end of fields.h. Reading is strict: a missing field, an unknown field and a value
+// of another type are a MessageError that names the message and the field.
 namespace strait::base {
 
 // Reads the described fields of an object; finish() refuses others.
@@ -90,8 +90,8 @@ class JsonReader {
 
   // Elements of a list that are objects with described fields.
   template <class T>
-  static constexpr bool kIsDescribed = std::is_class_v<T> && !ListOfTwo<T> && !HasOwnJson<T> &&
-                                       !std::same_as<T, std::string>;
+  static constexpr bool kIsDescribed =
+      std::is_class_v<T> && !ListOfTwo<T> && !HasOwnJson<T> && !std::same_as<T, std::string>;
 
   const json& object_;
   const JsonStyle style_;

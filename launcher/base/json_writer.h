@@ -20,7 +20,8 @@ namespace strait::base {
 
 // How messages and files differ.
 struct JsonStyle {
-  bool null_if_absent = false;  // std::optional without a value: null (files), or no field (messages)
+  bool null_if_absent =
+      false;  // std::optional without a value: null (files), or no field (messages)
   std::size_t most_text = static_cast<std::size_t>(-1);  // longer texts are truncated when written
 };
 inline constexpr JsonStyle kFileStyle{.null_if_absent = true};
@@ -29,7 +30,9 @@ inline constexpr JsonStyle kFileStyle{.null_if_absent = true};
 template <class T>
 struct OwnJson;
 template <class T>
-concept HasOwnJson = requires(const nlohmann::json& json) { OwnJson<T>::read(json); };
+concept HasOwnJson = requires(const nlohmann::json& json) {
+  OwnJson<T>::read(json);
+};
 
 template <class T>
 inline constexpr bool kIsVector = false;

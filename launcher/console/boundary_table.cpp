@@ -47,7 +47,8 @@ std::vector<std::string> boundary_table(std::span<const control::BoundaryStep> b
   std::vector<std::string> lines;
   if (boundaries.empty()) return lines;
   std::size_t column = 10;
-  for (const control::BoundaryStep& one : boundaries) column = std::max(column, one.boundary.size() + 1);
+  for (const control::BoundaryStep& one : boundaries)
+    column = std::max(column, one.boundary.size() + 1);
   constexpr const char* kLine = "{:<{}}{:<9}{:>10}{:>10}{:>7}{:>8}{:>8}{:>12}{:>9}{:>7}{:>9}{:>8}";
   lines.push_back(fmt::format(fmt::runtime(kLine), "boundary", column, "direction", "float32",
                               "sent", "ratio", "change", "error", "remembered", "hits", "first",

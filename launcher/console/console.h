@@ -9,8 +9,8 @@
 
 #include "launcher/console/boundary_table.h"
 #include "launcher/console/link_rates.h"
-#include "launcher/control/remaining_time.h"
 #include "launcher/console/sync_table.h"
+#include "launcher/control/remaining_time.h"
 #include "launcher/control/run_observer.h"
 
 namespace strait::console {

@@ -14,7 +14,8 @@ namespace strait::console {
 // Mbit/s of each link, both directions together, between the last two reports. Pure.
 class LinkRates {
  public:
-  void add(const std::vector<control::ProcessReport>& reports, std::chrono::steady_clock::time_point now);
+  void add(const std::vector<control::ProcessReport>& reports,
+           std::chrono::steady_clock::time_point now);
 
   // By link name, in order; links that nothing was measured of are absent.
   std::vector<std::pair<std::string, double>> megabits() const;

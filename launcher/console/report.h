@@ -6,11 +6,10 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-
 namespace strait::console {
 
-// A page that needs nothing else: the plan as text, the loss and the speed of every step drawn, the last
-// figures. Pure; `metrics` are the lines of metrics.jsonl.
+// A page that needs nothing else: the plan as text, the loss and the speed of every step drawn, the
+// last figures. Pure; `metrics` are the lines of metrics.jsonl.
 std::string report_page(const std::string& run, const std::string& plan_text,
                         const std::vector<nlohmann::json>& metrics);
 

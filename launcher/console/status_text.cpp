@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "launcher/console/boundary_table.h"
-#include "launcher/control/remaining_time.h"
 #include "launcher/console/sync_table.h"
+#include "launcher/control/remaining_time.h"
 
 namespace strait::console {
 

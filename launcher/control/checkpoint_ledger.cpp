@@ -10,7 +10,7 @@ std::optional<std::vector<store::ShardFile>> CheckpointLedger::written(
   auto& parts = open_[shards.step];
   if (!parts.emplace(process, shards.files).second) {
     throw base::MessageError(fmt::format("{} reported its part of checkpoint {} twice",
-                                   process.describe(), store::number(shards.step)));
+                                         process.describe(), store::number(shards.step)));
   }
   if (parts.size() < processes_) return std::nullopt;
   std::vector<store::ShardFile> files;

@@ -59,7 +59,9 @@ void describe(auto& f, base::Is<ShardFailed> auto& m) {
   f("step", m.step), f("code", m.code), f("text", m.text), f("epoch", m.epoch);
 }
 void describe(auto& f, base::Is<Event> auto& m) { f("name", m.name), f("text", m.text); }
-void describe(auto& f, base::Is<LostReplica> auto& m) { f("replica", m.replica), f("text", m.text); }
+void describe(auto& f, base::Is<LostReplica> auto& m) {
+  f("replica", m.replica), f("text", m.text);
+}
 void describe(auto& f, base::Is<Failed> auto& m) { f("code", m.code), f("text", m.text); }
 void describe(auto& f, base::Is<Done> auto& m) { f("step", m.step); }
 void describe(auto& f, base::Is<Peers> auto& m) { f("endpoints", m.endpoints); }
@@ -74,7 +76,9 @@ void describe(auto& f, base::Is<Committed> auto& m) {
 void describe(auto& f, base::Is<Dropped> auto& m) {
   f("step", m.step), f("text", m.text), f("again", m.again), f("epoch", m.epoch);
 }
-void describe(auto& f, base::Is<Regroup> auto& m) { f("epoch", m.epoch), f("replicas", m.replicas); }
+void describe(auto& f, base::Is<Regroup> auto& m) {
+  f("epoch", m.epoch), f("replicas", m.replicas);
+}
 void describe(auto& f, base::Is<Abort> auto& m) {
   f("code", m.code), f("text", m.text), f("origin", m.origin);
 }
@@ -84,16 +88,24 @@ constexpr std::string_view type_name(std::type_identity<Ready> /*type*/) { retur
 constexpr std::string_view type_name(std::type_identity<Progress> /*type*/) { return "progress"; }
 constexpr std::string_view type_name(std::type_identity<StepDone> /*type*/) { return "step_done"; }
 constexpr std::string_view type_name(std::type_identity<Evaluated> /*type*/) { return "evaluated"; }
-constexpr std::string_view type_name(std::type_identity<ShardsWritten> /*type*/) { return "shards_written"; }
-constexpr std::string_view type_name(std::type_identity<ShardFailed> /*type*/) { return "shard_failed"; }
+constexpr std::string_view type_name(std::type_identity<ShardsWritten> /*type*/) {
+  return "shards_written";
+}
+constexpr std::string_view type_name(std::type_identity<ShardFailed> /*type*/) {
+  return "shard_failed";
+}
 constexpr std::string_view type_name(std::type_identity<Event> /*type*/) { return "event"; }
-constexpr std::string_view type_name(std::type_identity<LostReplica> /*type*/) { return "lost_replica"; }
+constexpr std::string_view type_name(std::type_identity<LostReplica> /*type*/) {
+  return "lost_replica";
+}
 constexpr std::string_view type_name(std::type_identity<Failed> /*type*/) { return "failed"; }
 constexpr std::string_view type_name(std::type_identity<Done> /*type*/) { return "done"; }
 constexpr std::string_view type_name(std::type_identity<Peers> /*type*/) { return "peers"; }
 constexpr std::string_view type_name(std::type_identity<Admit> /*type*/) { return "admit"; }
 constexpr std::string_view type_name(std::type_identity<SaveSoon> /*type*/) { return "save_soon"; }
-constexpr std::string_view type_name(std::type_identity<StopAfterStep> /*type*/) { return "stop_after_step"; }
+constexpr std::string_view type_name(std::type_identity<StopAfterStep> /*type*/) {
+  return "stop_after_step";
+}
 constexpr std::string_view type_name(std::type_identity<Committed> /*type*/) { return "committed"; }
 constexpr std::string_view type_name(std::type_identity<Dropped> /*type*/) { return "dropped"; }
 constexpr std::string_view type_name(std::type_identity<Regroup> /*type*/) { return "regroup"; }

@@ -11,9 +11,9 @@
 #include "framework/net/link.h"
 #include "framework/net/process_name.h"
 #include "framework/store/sample.h"
+#include "launcher/base/errors.h"
 #include "launcher/control/boundary_step.h"
 #include "launcher/control/checkpoint_message.h"
-#include "launcher/base/errors.h"
 #include "launcher/control/sync_step.h"
 
 // What the coordinator and the stages say to each other, as values and as frames (one JSON object

@@ -27,9 +27,10 @@ bool has_trained(const fs::path& path) {
 bool holds_a_run(const fs::path& path) {
   if (!fs::exists(path)) return false;
   if (!fs::is_directory(path)) {
-    throw base::UserError(base::ExitCode::bad_input, fmt::format("{} is in the way of the run directory: it is "
-                                                     "not a directory",
-                                                     path.string()));
+    throw base::UserError(base::ExitCode::bad_input,
+                          fmt::format("{} is in the way of the run directory: it is "
+                                      "not a directory",
+                                      path.string()));
   }
   for (const fs::directory_entry& entry : fs::directory_iterator(path)) {
     if (entry.path().filename() != "lock") return true;
@@ -63,11 +64,12 @@ RunDirectory RunDirectory::create(const fs::path& given, Existing existing) {
     if (holds_a_run(path)) {
       if (existing == Existing::refuse && (has_trained(path) || live(path))) {
         if (const auto holder = live(path)) RunLock refusal(path);
-        throw base::UserError(base::ExitCode::bad_input,
-                        fmt::format("{} already holds a run; go on with it: strait resume {}, "
-                                    "choose another name: --set name=…, or move it aside: "
-                                    "--replace",
-                                    path.string(), path.string()));
+        throw base::UserError(
+            base::ExitCode::bad_input,
+            fmt::format("{} already holds a run; go on with it: strait resume {}, "
+                        "choose another name: --set name=…, or move it aside: "
+                        "--replace",
+                        path.string(), path.string()));
       }
       const RunLock ours(path);  // a live run is never moved
       old = move_aside(path);
@@ -79,18 +81,20 @@ RunDirectory RunDirectory::create(const fs::path& given, Existing existing) {
     directory.moved_aside_ = std::move(old);
     return directory;
   } catch (const fs::filesystem_error& error) {
-    throw base::UserError(base::ExitCode::storage_io, fmt::format("cannot make the run directory {}: {}",
-                                                      path.string(), error.code().message()));
+    throw base::UserError(
+        base::ExitCode::storage_io,
+        fmt::format("cannot make the run directory {}: {}", path.string(), error.code().message()));
   }
 }
 
 RunDirectory RunDirectory::open(const fs::path& given) {
   const fs::path path = without_trailing_slash(given);
   if (!fs::exists(path / "plan.json")) {
-    throw base::UserError(base::ExitCode::bad_input,
-                    fmt::format("{} holds no run (there is no plan.json in it); name the directory "
-                                "of one, such as runs/NAME",
-                                path.string()));
+    throw base::UserError(
+        base::ExitCode::bad_input,
+        fmt::format("{} holds no run (there is no plan.json in it); name the directory "
+                    "of one, such as runs/NAME",
+                    path.string()));
   }
   RunDirectory directory(path, RunLock(path));
   fs::create_directories(path / "logs");
@@ -106,10 +110,11 @@ std::uint32_t RunDirectory::next_generation() {
     std::ifstream in(file);
     // Starting again from 1 would let old processes pass for new ones.
     if (!(in >> last)) {
-      throw base::UserError(base::ExitCode::corrupt, fmt::format("{} holds no number; it counts the restarts "
-                                                     "of this run and must never fall: write one "
-                                                     "into it that is higher than any before",
-                                                     file.string()));
+      throw base::UserError(base::ExitCode::corrupt,
+                            fmt::format("{} holds no number; it counts the restarts "
+                                        "of this run and must never fall: write one "
+                                        "into it that is higher than any before",
+                                        file.string()));
     }
   }
   ++last;

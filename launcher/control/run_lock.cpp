@@ -99,24 +99,28 @@ void write_holder(int descriptor, const std::filesystem::path& path) {
       ::ftruncate(descriptor, 0) == 0 &&
       ::pwrite(descriptor, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size());
   if (!written) {
-    const base::ExitCode code = errno == ENOSPC ? base::ExitCode::storage_full : base::ExitCode::storage_io;
-    throw base::UserError(code, fmt::format("cannot write {}: {}", path.string(), std::strerror(errno)));
+    const base::ExitCode code =
+        errno == ENOSPC ? base::ExitCode::storage_full : base::ExitCode::storage_io;
+    throw base::UserError(code,
+                          fmt::format("cannot write {}: {}", path.string(), std::strerror(errno)));
   }
 }
 
 [[noreturn]] void refuse_live(const std::filesystem::path& run,
                               const std::optional<LiveRun>& holder) {
   if (holder && !holder->here()) {
-    throw base::UserError(base::ExitCode::bad_input,
-                    fmt::format("{} is in use by a run on another host ({}), or was when that host "
-                                "died; if it did, remove {}",
-                                run.string(), holder->sentence(), lock_file(run).string()));
+    throw base::UserError(
+        base::ExitCode::bad_input,
+        fmt::format("{} is in use by a run on another host ({}), or was when that host "
+                    "died; if it did, remove {}",
+                    run.string(), holder->sentence(), lock_file(run).string()));
   }
   const std::string who = holder ? holder->sentence() : "a process";
-  throw base::UserError(base::ExitCode::bad_input,
-                  fmt::format("{} is in use by a live run ({}); watch it with: strait status {}, "
-                              "end it with: strait stop {}",
-                              run.string(), who, run.string(), run.string()));
+  throw base::UserError(
+      base::ExitCode::bad_input,
+      fmt::format("{} is in use by a live run ({}); watch it with: strait status {}, "
+                  "end it with: strait stop {}",
+                  run.string(), who, run.string(), run.string()));
 }
 
 }  // namespace
@@ -139,7 +143,7 @@ RunLock::RunLock(const std::filesystem::path& run) {
   descriptor_ = store::FileDescriptor(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
   if (!descriptor_.open()) {
     throw base::UserError(base::ExitCode::storage_io,
-                    fmt::format("cannot open {}: {}", path.string(), std::strerror(errno)));
+                          fmt::format("cannot open {}: {}", path.string(), std::strerror(errno)));
   }
   const bool taken = ::flock(descriptor_.number(), LOCK_EX | LOCK_NB) == 0;
   const std::optional<LiveRun> earlier = read_holder(descriptor_.number());

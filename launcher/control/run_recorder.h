@@ -7,8 +7,8 @@
 
 #include "framework/trace/json_lines.h"
 #include "launcher/control/remaining_time.h"
-#include "launcher/control/run_observer.h"
 #include "launcher/control/run_directory.h"
+#include "launcher/control/run_observer.h"
 
 namespace strait::control {
 

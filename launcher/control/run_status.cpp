@@ -8,8 +8,8 @@
 #include <string>
 
 #include "framework/store/bounded_json.h"
-#include "launcher/control/run_directory.h"
 #include "launcher/base/errors.h"
+#include "launcher/control/run_directory.h"
 
 namespace strait::control {
 
@@ -22,7 +22,7 @@ std::optional<nlohmann::json> read_run_status(const std::filesystem::path& run) 
     return store::parse_bounded_json(text);
   } catch (const store::JsonError& error) {
     throw base::UserError(base::ExitCode::corrupt,
-                    fmt::format("{} is damaged: {}", path.string(), error.what()));
+                          fmt::format("{} is damaged: {}", path.string(), error.what()));
   }
 }
 

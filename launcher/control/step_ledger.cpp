@@ -55,7 +55,7 @@ std::optional<StepLine> StepLedger::add(net::ProcessName process, const StepDone
   const auto newest = newest_.find(process);
   if (newest != newest_.end() && done.step <= newest->second) {
     throw base::MessageError(fmt::format("{} reported step {} after step {}", process.describe(),
-                                   store::number(done.step), store::number(newest->second)));
+                                         store::number(done.step), store::number(newest->second)));
   }
   newest_[process] = done.step;
   auto& parts = open_[done.step];

@@ -12,8 +12,9 @@ namespace strait::plan {
 void check_can_start_without(const Plan& plan, const std::vector<std::uint32_t>& replicas) {
   if (replicas.empty()) return;
   const auto refuse = [&](const std::string& why) {
-    throw base::UserError(base::ExitCode::bad_input, fmt::format("the run cannot start without replica {}: {}",
-                                                     fmt::join(replicas, ", "), why));
+    throw base::UserError(
+        base::ExitCode::bad_input,
+        fmt::format("the run cannot start without replica {}: {}", fmt::join(replicas, ", "), why));
   };
   const std::int64_t all = plan.recipe.pipeline.replicas;
   if (std::ranges::max(replicas) >= all) {
@@ -33,8 +34,7 @@ void check_can_start_without(const Plan& plan, const std::vector<std::uint32_t>&
   if (std::ssize(distinct) == all) refuse("at least one replica has to train");
 }
 
-std::set<std::size_t> hosts_only_of(const Plan& plan,
-                                           const std::set<std::uint32_t>& replicas) {
+std::set<std::size_t> hosts_only_of(const Plan& plan, const std::set<std::uint32_t>& replicas) {
   std::set<std::size_t> hosts;
   std::set<std::size_t> others;
   for (const Plan::Process& process : plan.processes) {

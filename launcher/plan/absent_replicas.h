@@ -17,8 +17,7 @@ namespace strait::plan {
 void check_can_start_without(const Plan& plan, const std::vector<std::uint32_t>& replicas);
 
 // Hosts on which only these replicas have processes.
-std::set<std::size_t> hosts_only_of(const Plan& plan,
-                                           const std::set<std::uint32_t>& replicas);
+std::set<std::size_t> hosts_only_of(const Plan& plan, const std::set<std::uint32_t>& replicas);
 
 // The end of an error message about unreachable hosts: how to start without them. Empty where that
 // is impossible. `without`: replicas that are left out already.

@@ -10,7 +10,8 @@
 namespace strait::plan {
 
 std::vector<recipe::RecipeHost> hosts_of(const recipe::Recipe& recipe) {
-  if (recipe.hosts.backend == recipe::BackendKind::local) return {recipe::RecipeHost{.name = "localhost"}};
+  if (recipe.hosts.backend == recipe::BackendKind::local)
+    return {recipe::RecipeHost{.name = "localhost"}};
   if (recipe.hosts.backend != recipe::BackendKind::slurm) return recipe.hosts.list;
   const std::int64_t slots = recipe.hosts.slurm.stages_per_node;
   const std::int64_t processes = recipe.pipeline.stages * recipe.pipeline.replicas;
@@ -21,7 +22,8 @@ std::vector<recipe::RecipeHost> hosts_of(const recipe::Recipe& recipe) {
   return nodes;
 }
 
-std::vector<std::size_t> assign_hosts(const std::vector<recipe::RecipeHost>& hosts, std::size_t processes) {
+std::vector<std::size_t> assign_hosts(const std::vector<recipe::RecipeHost>& hosts,
+                                      std::size_t processes) {
   std::size_t stated = 0;
   std::size_t without_slots = 0;
   for (const recipe::RecipeHost& host : hosts) {

@@ -13,6 +13,7 @@ std::vector<recipe::RecipeHost> hosts_of(const recipe::Recipe& recipe);
 // Assigns processes to hosts, in the order given: the index of the host of each process. Processes
 // are counted by replica, then by stage. A host gets as many as it has slots; hosts without slots
 // share the rest evenly, the first ones one more. Pure. UserError: fewer slots than processes.
-std::vector<std::size_t> assign_hosts(const std::vector<recipe::RecipeHost>& hosts, std::size_t processes);
+std::vector<std::size_t> assign_hosts(const std::vector<recipe::RecipeHost>& hosts,
+                                      std::size_t processes);
 
 }  // namespace strait::plan

@@ -7,9 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "framework/store/file_hash.h"
-#include "launcher/recipe/recipe_sync_keys.h"
-#include "launcher/recipe/recipe_io.h"
 #include "launcher/base/json_fields.h"
+#include "launcher/recipe/recipe_io.h"
+#include "launcher/recipe/recipe_sync_keys.h"
 #include "schedules/forward_only.h"
 #include "schedules/schedule.h"
 
@@ -64,7 +64,8 @@ void describe(auto& f, base::Is<Plan::Process> auto& m) {
 }
 void describe(auto& f, base::Is<Plan::Link> auto& m) {
   f("name", m.name), f("use", m.use), f("connects", m.connects), f("listens", m.listens);
-  f("place", m.position), f("forward_bytes", m.forward_bytes), f("backward_bytes", m.backward_bytes);
+  f("place", m.position), f("forward_bytes", m.forward_bytes),
+      f("backward_bytes", m.backward_bytes);
   f("first_forward_bytes", m.first_forward_bytes), f("entry_bytes", m.entry_bytes);
   f("cache_bytes", m.cache_bytes), f("cache_disk_bytes", m.cache_disk_bytes);
   f("cached_rows", m.cached_rows);
@@ -143,10 +144,11 @@ Plan plan_from_json(const nlohmann::json& from) {
   try {
     plan = base::from_object<Plan>(from, "plan");
   } catch (const base::MessageError& error) {
-    throw base::UserError(base::ExitCode::mismatch,
-                          fmt::format("this is not a plan of this build ({}); was it made by another "
-                                      "version of strait?",
-                                      error.what()));
+    throw base::UserError(
+        base::ExitCode::mismatch,
+        fmt::format("this is not a plan of this build ({}); was it made by another "
+                    "version of strait?",
+                    error.what()));
   }
   for (const Plan::Process& process : plan.processes) {
     if (!process.chunks.empty()) continue;

@@ -50,7 +50,8 @@ struct Plan {
     std::int64_t position = 0;        // boundary: position of the upstream chunk in the pipeline
     std::int64_t forward_bytes = 0;   // per step, downstream, or from `connects`
     std::int64_t backward_bytes = 0;  // per step, upstream, or from `listens`
-    // Boundaries with an activation cache; else first_forward_bytes is forward_bytes, and the rest 0.
+    // Boundaries with an activation cache; else first_forward_bytes is forward_bytes, and the rest
+    // 0.
     std::int64_t first_forward_bytes = 0;  // per step of the first epoch
     std::int64_t entry_bytes = 0;          // of the cache entry of a sequence
     std::int64_t cache_bytes = 0;          // limit in memory, at each end
@@ -62,10 +63,11 @@ struct Plan {
   // Forecast of a training step with one sync method.
   struct SyncOffer {
     std::string method;
-    std::int64_t step_bytes = 0;   // sent by the busiest process to other replicas, mean of all steps
+    std::int64_t step_bytes =
+        0;  // sent by the busiest process to other replicas, mean of all steps
     std::int64_t round_bytes = 0;  // the same in one round
     std::int64_t slot_bytes = 0;   // state of the largest stage
-    double staleness = 0;          // mean number of steps by which weights lag behind the agreed ones
+    double staleness = 0;  // mean number of steps by which weights lag behind the agreed ones
     double step_seconds = 0;
     double slowdown = 1;  // step_seconds relative to a step without replicas
     std::optional<sync::Strength> strength = std::nullopt;  // of cocktail
@@ -89,7 +91,7 @@ struct Plan {
   std::int64_t epoch_steps = 0;         // length of the first epoch, in which every sample is new
   double step_seconds = 0;              // forecast, after the first epoch
   double first_epoch_step_seconds = 0;  // forecast, in the first epoch
-  std::string sync_method;  // between replicas, "auto" resolved; empty with one replica
+  std::string sync_method;              // between replicas, "auto" resolved; empty with one replica
   // Of cocktail: from the recipe, or chosen by "auto".
   std::optional<sync::Strength> sync_strength = std::nullopt;
   std::vector<SyncOffer> sync_offers;  // of all methods

@@ -35,8 +35,7 @@ std::string text_of_layers(const Plan& plan) {
   return text;
 }
 
-std::string value_or_none(const std::map<std::string, std::string>& saved,
-                          const std::string& key) {
+std::string value_or_none(const std::map<std::string, std::string>& saved, const std::string& key) {
   const auto found = saved.find(key);
   return found == saved.end() ? "none" : found->second;
 }
@@ -50,9 +49,9 @@ std::string saved_caches(const Plan& plan) {
   for (const Plan::Link& link : plan.links) {
     if (!link.has_cache()) continue;
     text += fmt::format("{}{} behind layer {}: {}, {} bytes a row, {} in memory, {} on disk",
-                         text.empty() ? "" : "; ", link.name, layer_above(plan, link),
-                         name_of(plan.recipe.codec.cache_kind), link.entry_bytes, link.cache_bytes,
-                         link.cache_disk_bytes);
+                        text.empty() ? "" : "; ", link.name, layer_above(plan, link),
+                        name_of(plan.recipe.codec.cache_kind), link.entry_bytes, link.cache_bytes,
+                        link.cache_disk_bytes);
   }
   return text;
 }
@@ -107,8 +106,8 @@ void mark_missing_replicas(store::Manifest& checkpoint, const Plan& plan) {
   }
   if (writers.size() == static_cast<std::size_t>(plan.recipe.pipeline.replicas)) return;
   // Never equal to what saved_sync() writes, which is only the number.
-  checkpoint.sync["replicas"] = fmt::format("{}, of which {} were left",
-                                            plan.recipe.pipeline.replicas, fmt::join(writers, ", "));
+  checkpoint.sync["replicas"] = fmt::format(
+      "{}, of which {} were left", plan.recipe.pipeline.replicas, fmt::join(writers, ", "));
   const auto caches = checkpoint.notes.find(kCachesNote);
   if (caches == checkpoint.notes.end()) return;
   caches->second += fmt::format("; of replicas {}", fmt::join(writers, ", "));

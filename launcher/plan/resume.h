@@ -22,9 +22,10 @@ struct CacheResume {
   std::string dropped;  // a sentence with the reason; empty: nothing is dropped
 };
 
-// Describes the activation caches that a checkpoint of this plan contains: boundaries, their layers,
-// limits. Another run can restore them only if its text is equal. Empty: no caches are saved. The
-// manifest keeps it in its notes under kCachesNote; the text is compared with that of former builds.
+// Describes the activation caches that a checkpoint of this plan contains: boundaries, their
+// layers, limits. Another run can restore them only if its text is equal. Empty: no caches are
+// saved. The manifest keeps it in its notes under kCachesNote; the text is compared with that of
+// former builds.
 std::string saved_caches(const Plan& plan);
 inline constexpr const char* kCachesNote = "caches";
 
@@ -33,15 +34,16 @@ CacheResume decide_caches(const store::Manifest& checkpoint, const Plan& plan);
 
 // ---- state of replicas
 
-// Whether every replica restores its own state, and the run continues with the same bits as one that
-// was not interrupted. Otherwise all replicas start from the agreed model.
+// Whether every replica restores its own state, and the run continues with the same bits as one
+// that was not interrupted. Otherwise all replicas start from the agreed model.
 struct SyncResume {
   bool exact = true;
   std::string restarted;  // a sentence with the reason; empty: it is exact
 };
 
-// Describes the replicas of a checkpoint of this plan, for the manifest: method, settings, replicas,
-// layers. A run can resume exactly only if its description is equal. Empty with one replica.
+// Describes the replicas of a checkpoint of this plan, for the manifest: method, settings,
+// replicas, layers. A run can resume exactly only if its description is equal. Empty with one
+// replica.
 std::map<std::string, std::string> saved_sync(const Plan& plan);
 
 // Marks in a manifest, whose files are known, that only some replicas wrote the checkpoint. No run

@@ -9,9 +9,9 @@
 #include "framework/store/atomic_file.h"
 #include "framework/store/file_hash.h"
 #include "launcher/base/build_id.h"
-#include "launcher/recipe/recipe_io.h"
-#include "launcher/plan/resume.h"
 #include "launcher/base/errors.h"
+#include "launcher/plan/resume.h"
+#include "launcher/recipe/recipe_io.h"
 
 namespace strait::plan {
 
@@ -24,22 +24,25 @@ void write_run_file(const std::filesystem::path& file, const RunFile& run) {
 RunFile read_run_file(const std::filesystem::path& file, const recipe::LoadPlugins& load) {
   std::ifstream stream(file, std::ios::binary);
   if (!stream) {
-    throw base::UserError(base::ExitCode::bad_input, fmt::format("{} is not a run directory: it has no plan.json",
-                                                     file.parent_path().string()));
+    throw base::UserError(
+        base::ExitCode::bad_input,
+        fmt::format("{} is not a run directory: it has no plan.json", file.parent_path().string()));
   }
   const std::string text{std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
   try {
     const nlohmann::json whole = nlohmann::json::parse(text);
     const auto run = net::RunId::parse(whole.at("run").get<std::string>());
     if (!run) {
-      throw base::UserError(base::ExitCode::mismatch, file.string() + ": the run's id is not 32 hex digits");
+      throw base::UserError(base::ExitCode::mismatch,
+                            file.string() + ": the run's id is not 32 hex digits");
     }
     RunFile read{*run, plan_from_json(whole.at("plan"))};
     load(read.plan.recipe.plugins);
     return read;
   } catch (const nlohmann::json::exception& error) {
-    throw base::UserError(base::ExitCode::mismatch,
-                    fmt::format("{} is not a plan of this build: {}", file.string(), error.what()));
+    throw base::UserError(
+        base::ExitCode::mismatch,
+        fmt::format("{} is not a plan of this build: {}", file.string(), error.what()));
   }
 }
 

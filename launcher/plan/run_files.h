@@ -17,19 +17,20 @@ struct RunFile {
 };
 
 void write_run_file(const std::filesystem::path& file, const RunFile& run);
-// `load` is called with the plugins of the run. UserError: the file is missing, or its plan is not one
-// of this build.
+// `load` is called with the plugins of the run. UserError: the file is missing, or its plan is not
+// one of this build.
 RunFile read_run_file(const std::filesystem::path& file, const recipe::LoadPlugins& load);
 
 // The part of a recipe that must not change when a run resumes: what is learnt from what. Without
-// plugins, [pipeline], [codec], [sync], [checkpoint] and [hosts], which say how the run is executed.
+// plugins, [pipeline], [codec], [sync], [checkpoint] and [hosts], which say how the run is
+// executed.
 recipe::Recipe invariant_part(recipe::Recipe recipe);
 
 // The manifest of a checkpoint of this run, without the files and the codec generation.
 store::Manifest manifest_for(const RunFile& run, std::uint32_t generation, store::Step step);
 
-// Before a run resumes from `step`: removes the lines of later steps from metrics.jsonl. These steps
-// are trained, and written, again.
+// Before a run resumes from `step`: removes the lines of later steps from metrics.jsonl. These
+// steps are trained, and written, again.
 void drop_later_steps(const std::filesystem::path& metrics, store::Step step);
 
 }  // namespace strait::plan

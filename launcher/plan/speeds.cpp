@@ -6,7 +6,8 @@ namespace strait::plan {
 
 PathSpeed path_speed(const Plan& plan, std::size_t from, std::size_t to) {
   PathSpeed speed;
-  const recipe::MeasuredLink* link = plan.speeds.link(plan.hosts.at(from).name, plan.hosts.at(to).name);
+  const recipe::MeasuredLink* link =
+      plan.speeds.link(plan.hosts.at(from).name, plan.hosts.at(to).name);
   if (link != nullptr) {
     // One thread encrypts everything that a process sends, so a wider path is not faster.
     speed = {std::min(link->bits_per_second / 8, kAssumedLinkBytesPerSecond), link->seconds, true};

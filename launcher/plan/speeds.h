@@ -13,7 +13,7 @@ namespace strait::plan {
 inline constexpr double kAssumedFlopsPerThread = 2e10;
 inline constexpr double kAssumedBackwardCost = 2.0;            // relative to a forward
 inline constexpr double kAssumedLinkBytesPerSecond = 4e9 / 8;  // CURVE over loopback
-inline constexpr double kAssumedMemoryBytesPerSecond = 2e10;  // read and written
+inline constexpr double kAssumedMemoryBytesPerSecond = 2e10;   // read and written
 
 struct PathSpeed {
   double bytes_per_second = kAssumedLinkBytesPerSecond;

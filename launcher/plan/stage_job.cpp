@@ -53,9 +53,10 @@ void read_exactly(int descriptor, char* to, std::size_t size) {
     if (got < 0)
       throw std::system_error(errno, std::generic_category(), "reading the job on stdin");
     if (got == 0) {
-      throw base::UserError(base::ExitCode::bad_input,
-                      "strait-stage is started by strait, which hands it a plan on stdin; stdin "
-                      "ended before the plan did");
+      throw base::UserError(
+          base::ExitCode::bad_input,
+          "strait-stage is started by strait, which hands it a plan on stdin; stdin "
+          "ended before the plan did");
     }
     to += got;
     size -= static_cast<std::size_t>(got);
@@ -89,9 +90,10 @@ StageJob read_stage_job(int descriptor) {
   std::uint32_t size = 0;
   std::memcpy(&size, prefix.data(), prefix.size());
   if (size > kMaxJobBytes) {
-    throw base::UserError(base::ExitCode::bad_input, fmt::format("the job on stdin claims {} bytes; at most {} "
-                                                     "are possible",
-                                                     size, kMaxJobBytes));
+    throw base::UserError(base::ExitCode::bad_input,
+                          fmt::format("the job on stdin claims {} bytes; at most {} "
+                                      "are possible",
+                                      size, kMaxJobBytes));
   }
   std::string text(size, '\0');
   read_exactly(descriptor, text.data(), text.size());

@@ -23,8 +23,8 @@ struct PluginCopy {
 // The plugins of a recipe on this host. StoreError: a file cannot be read.
 std::vector<PluginCopy> plugin_copies(const std::vector<std::string>& files);
 
-// The input of a stage process. It contains secret keys, so it is passed on stdin, never in a file or
-// on a command line.
+// The input of a stage process. It contains secret keys, so it is passed on stdin, never in a file
+// or on a command line.
 struct StageJob {
   Plan plan;
   net::ProcessName process;
@@ -37,9 +37,9 @@ struct StageJob {
   std::vector<PluginCopy> plugins;               // files on the host of the process
   std::string run_directory;
   std::map<std::string, std::string> binds;  // by name of a link: the address to listen at
-  std::string resume;                        // checkpoint directory; empty: from the model's weights
-  bool resume_caches = false;                // restore the activation caches of the checkpoint
-  bool resume_exact = false;  // every replica restores its own state; else all the agreed model
+  std::string resume;          // checkpoint directory; empty: from the model's weights
+  bool resume_caches = false;  // restore the activation caches of the checkpoint
+  bool resume_exact = false;   // every replica restores its own state; else all the agreed model
   std::set<std::uint32_t> absent;     // replicas that the run starts without
   bool joins = false;                 // joins replicas that train already: copies the state of one
   std::int64_t codec_generation = 0;  // incremented whenever all activation caches are dropped

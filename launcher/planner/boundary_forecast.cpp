@@ -9,8 +9,8 @@ namespace strait::planner {
 namespace {
 
 // Of a tensor's head and of a row in it, as framework/codec/MESSAGE.md lays them out.
-constexpr double kMessageHead = 28;
-constexpr double kRowHead = 12;
+constexpr double kMessageHeaderBytes = 28;
+constexpr double kRowHeaderBytes = 12;
 constexpr double kDocument = 4;
 
 codec::CodecSettings settings_of(const recipe::Recipe::Codec& recipe, std::int64_t bits) {
@@ -21,13 +21,13 @@ codec::CodecSettings settings_of(const recipe::Recipe::Codec& recipe, std::int64
   settings.rotate = recipe.rotate;
   settings.wire = recipe.wire_dtype == recipe::WireDtype::float32    ? at::kFloat
                   : recipe.wire_dtype == recipe::WireDtype::bfloat16 ? at::kBFloat16
-                                                             : at::kHalf;
+                                                                     : at::kHalf;
   return settings;
 }
 
-kernels::EntryKind entry_kind(const recipe::Recipe::Codec& settings) {
-  return settings.cache_kind == recipe::CacheKind::bfloat16 ? kernels::EntryKind::bfloat16
-                                                    : kernels::EntryKind::eight_bits;
+kernels::CacheFormat entry_kind(const recipe::Recipe::Codec& settings) {
+  return settings.cache_kind == recipe::CacheKind::bfloat16 ? kernels::CacheFormat::bfloat16
+                                                            : kernels::CacheFormat::eight_bits;
 }
 
 }  // namespace
@@ -43,7 +43,8 @@ std::int64_t entry_bytes(const recipe::Recipe::Codec& settings, std::int64_t row
 
 BoundaryBytes boundary_bytes(const recipe::Recipe::Codec& recipe, const BoundaryLoad& load) {
   const auto rows = static_cast<double>(load.rows);
-  const double head = kMessageHead + rows * (kRowHead + kDocument * load.documents_per_row);
+  const double head =
+      kMessageHeaderBytes + rows * (kRowHeaderBytes + kDocument * load.documents_per_row);
   const codec::PayloadLoad carried{rows, rows * load.tokens_per_row, load.width};
   codec::CodecSettings forward = settings_of(recipe, recipe.forward_bits);
   forward.remembers = remembers(recipe);

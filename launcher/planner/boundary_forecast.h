@@ -29,6 +29,7 @@ BoundaryBytes boundary_bytes(const recipe::Recipe::Codec& recipe, const Boundary
 bool remembers(const recipe::Recipe::Codec& codec);
 
 // Bytes in which one end remembers a row of this length.
-std::int64_t entry_bytes(const recipe::Recipe::Codec& codec, std::int64_t row_tokens, std::int64_t width);
+std::int64_t entry_bytes(const recipe::Recipe::Codec& codec, std::int64_t row_tokens,
+                         std::int64_t width);
 
 }  // namespace strait::planner

@@ -48,7 +48,7 @@ std::filesystem::path place_data(const PreparedData& data, const std::filesystem
   if (data.is_token_file) return std::filesystem::absolute(data.source);
   store::make_directory(std::filesystem::absolute(target).parent_path());
   tensors::write_token_file(target, data.tokens->table(),
-                          {{"source", data.source.string()}, {"tokenizer", "bytes"}});
+                            {{"source", data.source.string()}, {"tokenizer", "bytes"}});
   return std::filesystem::absolute(target);
 }
 

@@ -94,8 +94,8 @@ transfer::NeededGroup model_files(const plan::Plan& plan, std::size_t host) {
   return group;
 }
 
-// Whether a tensor of a checkpoint belongs to one of these (weight, master, moment): its name contains
-// that name.
+// Whether a tensor of a checkpoint belongs to one of these (weight, master, moment): its name
+// contains that name.
 bool made_of(const std::string& tensor, const std::set<std::string>& names) {
   return std::ranges::any_of(
       names, [&tensor](const std::string& name) { return tensor.find(name) != std::string::npos; });
@@ -104,7 +104,8 @@ bool made_of(const std::string& tensor, const std::set<std::string>& names) {
 }  // namespace
 
 std::vector<transfer::NeededGroup> needed_files(const plan::Plan& plan, std::size_t host,
-                                      const std::vector<plan::PluginCopy>& plugins, bool weights) {
+                                                const std::vector<plan::PluginCopy>& plugins,
+                                                bool weights) {
   std::vector<transfer::NeededGroup> groups;
   if (reads_rows(plan, host)) {
     groups.push_back({Kind::train, {{fs::absolute(plan.train.file), "train.safetensors"}}});
@@ -124,7 +125,8 @@ std::vector<transfer::NeededGroup> needed_files(const plan::Plan& plan, std::siz
   return groups;
 }
 
-transfer::NeededGroup needed_checkpoint(const plan::Plan& plan, std::size_t host, const fs::path& checkpoint) {
+transfer::NeededGroup needed_checkpoint(const plan::Plan& plan, std::size_t host,
+                                        const fs::path& checkpoint) {
   const store::Manifest manifest = store::open_checkpoint(checkpoint, store::Verify::sizes);
   const std::set<std::string> own = own_tensors(plan, host);
   const std::set<std::string> all = all_tensors(plan);
@@ -139,7 +141,8 @@ transfer::NeededGroup needed_checkpoint(const plan::Plan& plan, std::size_t host
   }
   transfer::NeededGroup group{Kind::checkpoint, {{checkpoint / "manifest.json", "manifest.json"}}};
   for (const store::ShardFile& shard : manifest.files) {
-    transfer::NeededFile file{checkpoint / shard.name, shard.name, own_files.contains(shard.name), {}};
+    transfer::NeededFile file{
+        checkpoint / shard.name, shard.name, own_files.contains(shard.name), {}};
     if (!file.whole) {
       const std::uint64_t data = header_bytes(file.from);
       file.ranges.push_back({0, data});

@@ -11,14 +11,16 @@
 
 namespace strait::planner {
 
-// Files that the processes on a host read before they start: data (first and last stages), tensors of
-// their own layers, and plugins. StoreError, ConfigError, TensorMismatch.
+// Files that the processes on a host read before they start: data (first and last stages), tensors
+// of their own layers, and plugins. StoreError, ConfigError, TensorMismatch.
 std::vector<transfer::NeededGroup> needed_files(const plan::Plan& plan, std::size_t host,
-                                      const std::vector<plan::PluginCopy>& plugins, bool weights);
+                                                const std::vector<plan::PluginCopy>& plugins,
+                                                bool weights);
 
-// The needed part of a complete checkpoint, of any layout: its manifest, the headers of all shards, the
-// shards of the same processes, and from other shards the tensors of own layers and of no layer.
+// The needed part of a complete checkpoint, of any layout: its manifest, the headers of all shards,
+// the shards of the same processes, and from other shards the tensors of own layers and of no
+// layer.
 transfer::NeededGroup needed_checkpoint(const plan::Plan& plan, std::size_t host,
-                              const std::filesystem::path& checkpoint);
+                                        const std::filesystem::path& checkpoint);
 
 }  // namespace strait::planner

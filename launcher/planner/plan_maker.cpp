@@ -12,6 +12,7 @@
 #include "framework/store/file_hash.h"
 #include "framework/store/sample_order.h"
 #include "framework/tensors/weight_files.h"
+#include "launcher/base/errors.h"
 #include "launcher/plan/placement.h"
 #include "launcher/planner/planned_boundary.h"
 #include "launcher/planner/planned_cut.h"
@@ -19,7 +20,6 @@
 #include "launcher/planner/step_forecast.h"
 #include "launcher/recipe/links.h"
 #include "launcher/recipe/recipe_io.h"
-#include "launcher/base/errors.h"
 #include "models/model_config.h"
 #include "models/tensor_names.h"
 #include "schedules/schedule.h"
@@ -51,8 +51,8 @@ void check_weights(const recipe::Recipe& recipe, const models::ModelConfig& conf
   models::match_tensors(config, shapes, recipe.model.path);
 }
 
-// Byte tokens are meaningless for a model that was trained with a tokenizer of its own, so the recipe
-// has to select them explicitly.
+// Byte tokens are meaningless for a model that was trained with a tokenizer of its own, so the
+// recipe has to select them explicitly.
 void check_tokenizer(const recipe::Recipe& recipe) {
   if (!recipe.data.tokenizer.empty() || fs::path(recipe.data.train).extension() == ".safetensors")
     return;
@@ -72,19 +72,21 @@ void check_data(const recipe::Recipe& recipe, const models::ModelDescription& mo
                 const PreparedData& data) {
   if (data.tokens->largest_token() >= model.vocabulary) {
     throw base::UserError(base::ExitCode::bad_input,
-                    fmt::format("{} has token {}, but the model of {} has tokens 0 to {} "
-                                "(byte tokens need a vocabulary of 257)",
-                                data.source.string(), data.tokens->largest_token(),
-                                recipe.model.path, model.vocabulary - 1));
+                          fmt::format("{} has token {}, but the model of {} has tokens 0 to {} "
+                                      "(byte tokens need a vocabulary of 257)",
+                                      data.source.string(), data.tokens->largest_token(),
+                                      recipe.model.path, model.vocabulary - 1));
   }
   if (recipe.data.row > model.positions) {
     throw base::UserError(base::ExitCode::bad_input,
-                    fmt::format("data.row is {}, but the model of {} has {} positions",
-                                recipe.data.row, recipe.model.path, model.positions));
+                          fmt::format("data.row is {}, but the model of {} has {} positions",
+                                      recipe.data.row, recipe.model.path, model.positions));
   }
 }
 
-std::int64_t bytes_per_value(recipe::Dtype dtype) { return dtype == recipe::Dtype::bfloat16 ? 2 : 4; }
+std::int64_t bytes_per_value(recipe::Dtype dtype) {
+  return dtype == recipe::Dtype::bfloat16 ? 2 : 4;
+}
 
 std::size_t stages_of(const plan::Plan& plan) {
   return static_cast<std::size_t>(plan.recipe.pipeline.stages);
@@ -112,7 +114,8 @@ ReplicaCosts replica_costs(const plan::Plan& plan, const models::ModelDescriptio
   costs.known.micro_batches = plan.micro_batches;
   costs.known.stages = std::ssize(hosts);
   for (std::size_t i = 0; i < ranges.size(); ++i) {
-    const plan::ComputeSpeed speed = plan::compute_speed(plan, hosts[i % hosts.size()], sizes.threads);
+    const plan::ComputeSpeed speed =
+        plan::compute_speed(plan, hosts[i % hosts.size()], sizes.threads);
     costs.known.chunks.push_back(stage_cost(model, ranges[i], sizes.micro_batch_tokens, speed));
   }
   costs.known.links.resize(ranges.size() - 1);  // nothing is sent within a stage
@@ -151,8 +154,8 @@ void plan_steps(plan::Plan& plan, const models::ModelDescription& model, const P
 }
 
 plan::Plan::Process plan_process(const plan::Plan& plan, const models::ModelDescription& model,
-                           const std::vector<models::LayerRange>& ranges, net::ProcessName name,
-                           const Sizes& sizes) {
+                                 const std::vector<models::LayerRange>& ranges,
+                                 net::ProcessName name, const Sizes& sizes) {
   plan::Plan::Process process;
   process.name = name;
   process.threads = sizes.threads;
@@ -180,8 +183,8 @@ plan::Plan::Process plan_process(const plan::Plan& plan, const models::ModelDesc
   return process;
 }
 
-plan::Plan::Link boundary_link(const plan::Plan& plan, const PlannedBoundary& boundary, std::size_t position,
-                         std::uint32_t replica) {
+plan::Plan::Link boundary_link(const plan::Plan& plan, const PlannedBoundary& boundary,
+                               std::size_t position, std::uint32_t replica) {
   const std::size_t stages = stages_of(plan);
   // "1.0", or with its chunk where there are several: "1.0/1".
   const auto end = [&](const net::ProcessName& name, std::size_t at) {
@@ -252,10 +255,11 @@ void plan_batches(plan::Plan& plan, const PreparedData& train) {
   const recipe::Recipe& recipe = plan.recipe;
   const std::int64_t rows = *recipe.train.micro_batch * recipe.pipeline.replicas;
   if (recipe.train.batch % rows != 0) {
-    throw base::UserError(base::ExitCode::bad_input,
-                    fmt::format("train.batch = {} is not a multiple of train.micro_batch = {}{}",
-                                recipe.train.batch, *recipe.train.micro_batch,
-                                recipe.pipeline.replicas == 1 ? "" : " times pipeline.replicas"));
+    throw base::UserError(
+        base::ExitCode::bad_input,
+        fmt::format("train.batch = {} is not a multiple of train.micro_batch = {}{}",
+                    recipe.train.batch, *recipe.train.micro_batch,
+                    recipe.pipeline.replicas == 1 ? "" : " times pipeline.replicas"));
   }
   plan.micro_batches = recipe.train.batch / rows;
   const store::SampleOrder order(

@@ -9,15 +9,17 @@
 
 #include "launcher/base/text.h"
 #include "launcher/plan/plan.h"
-#include "launcher/planner/step_forecast.h"
 #include "launcher/planner/planned_sync.h"
+#include "launcher/planner/step_forecast.h"
 #include "launcher/recipe/recipe_sync_keys.h"
 #include "models/model_config.h"
 
 namespace strait::planner {
 namespace {
 
-std::string human_bytes(std::int64_t bytes) { return base::byte_text(static_cast<std::uint64_t>(bytes)); }
+std::string human_bytes(std::int64_t bytes) {
+  return base::byte_text(static_cast<std::uint64_t>(bytes));
+}
 
 std::string human_count(std::int64_t count) {
   const auto value = static_cast<double>(count);
@@ -112,9 +114,8 @@ std::string cache_table(const plan::Plan& plan) {
   if (std::ranges::none_of(plan.links, &plan::Plan::Link::has_cache)) return "";
   const std::int64_t rows = plan.train.rows / plan.recipe.pipeline.replicas;
   const std::size_t column = link_column(plan);
-  std::string text =
-      fmt::format("\n  {:<{}}{:>12}{:>20}{:>18}{:>16}\n", "activation cache", column, "a row",
-                  "rows that fit", "memory, each end", "disk, each end");
+  std::string text = fmt::format("\n  {:<{}}{:>12}{:>20}{:>18}{:>16}\n", "activation cache", column,
+                                 "a row", "rows that fit", "memory, each end", "disk, each end");
   for (const plan::Plan::Link& link : plan.links) {
     if (!link.has_cache()) continue;
     const std::int64_t in_memory = std::min(link.cached_rows, link.cache_bytes / link.entry_bytes);
@@ -144,7 +145,8 @@ std::string text_of_sync(const plan::Plan& plan) {
   const std::string strength =
       plan.sync_strength ? fmt::format(" {}", plan.sync_strength->text()) : "";
   return fmt::format("; {} replicas, sync {}{}{}", plan.recipe.pipeline.replicas, plan.sync_method,
-                     strength, plan.recipe.sync.method == recipe::kAutomaticSync ? " (auto chose it)" : "");
+                     strength,
+                     plan.recipe.sync.method == recipe::kAutomaticSync ? " (auto chose it)" : "");
 }
 
 // The forecast of every method; the selected one is marked.

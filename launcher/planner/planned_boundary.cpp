@@ -42,9 +42,9 @@ void plan_cache(const recipe::Recipe& recipe, std::int64_t rows, std::int64_t sh
 void check_codec_of_gradients(const recipe::Recipe& recipe) {
   if (codec::codecs().named(recipe.codec.backward).for_gradients) return;
   throw base::UserError(base::ExitCode::bad_input,
-                  fmt::format("codec.backward = \"{}\" supports activations only; select "
-                              "another codec for gradients",
-                              recipe.codec.backward));
+                        fmt::format("codec.backward = \"{}\" supports activations only; select "
+                                    "another codec for gradients",
+                                    recipe.codec.backward));
 }
 
 }  // namespace

@@ -12,10 +12,10 @@
 #include <thread>
 #include <utility>
 
+#include "launcher/base/errors.h"
 #include "launcher/plan/placement.h"
 #include "launcher/plan/speeds.h"
 #include "launcher/plugin/plugin_file.h"
-#include "launcher/base/errors.h"
 #include "schedules/check_lists.h"
 #include "stages/partition.h"
 
@@ -96,7 +96,8 @@ void add_speeds(const recipe::LinkTable& speeds, partition::Cluster& cluster) {
   }
   for (std::size_t from = 0; from < cluster.hosts.size(); ++from) {
     for (std::size_t to = 0; to < cluster.hosts.size(); ++to) {
-      const recipe::MeasuredLink* known = speeds.link(cluster.hosts[from].name, cluster.hosts[to].name);
+      const recipe::MeasuredLink* known =
+          speeds.link(cluster.hosts[from].name, cluster.hosts[to].name);
       if (known != nullptr) {
         cluster.links.push_back({from, to, known->bits_per_second, known->seconds});
       }
@@ -117,10 +118,11 @@ NamedPartition plugin_partition(const std::string& file_and_name) {
     const std::string own = file_and_name.substr(1);
     const stages::PartitionOffer* const offer = stages::partitions().find(own);
     if (offer == nullptr) {
-      throw base::UserError(base::ExitCode::bad_input,
-                      fmt::format("pipeline.partition: this program has no partition \"{}\"; it "
-                                  "has {}",
-                                  own, fmt::join(stages::partitions().names(), ", ")));
+      throw base::UserError(
+          base::ExitCode::bad_input,
+          fmt::format("pipeline.partition: this program has no partition \"{}\"; it "
+                      "has {}",
+                      own, fmt::join(stages::partitions().names(), ", ")));
     }
     return {offer->cut, fmt::format("the partition \"{}\"", own)};
   }
@@ -129,9 +131,9 @@ NamedPartition plugin_partition(const std::string& file_and_name) {
   std::string name = hash == std::string::npos ? "" : file_and_name.substr(hash + 1);
   if (name.empty() && offered.size() == 1) name = offered.front();
   if (std::ranges::find(offered, name) == offered.end()) {
-    throw base::UserError(base::ExitCode::bad_input,
-                    offered.empty()
-                        ? fmt::format("the plugin {} has no partition", file)
+    throw base::UserError(
+        base::ExitCode::bad_input,
+        offered.empty() ? fmt::format("the plugin {} has no partition", file)
                         : fmt::format("the plugin {} has the partitions {}; select one, as in "
                                       "pipeline.partition = \"plugin:{}#{}\"",
                                       file, fmt::join(offered, ", "), file, offered.front()));
@@ -164,11 +166,12 @@ partition::Assignment answer_of(const NamedPartition& asked, const partition::Qu
     throw;
   } catch (const std::exception& error) {
     throw base::UserError(base::ExitCode::bad_input,
-                    fmt::format("{} failed: {}", asked.name, error.what()));
+                          fmt::format("{} failed: {}", asked.name, error.what()));
   }
 }
 
-partition::Question first_question(const recipe::Recipe& recipe, const models::ModelDescription& model,
+partition::Question first_question(const recipe::Recipe& recipe,
+                                   const models::ModelDescription& model,
                                    std::int64_t micro_batches) {
   partition::Question question;
   question.model = partition_view(recipe, model);
@@ -183,10 +186,11 @@ partition::Question first_question(const recipe::Recipe& recipe, const models::M
 }
 
 [[noreturn]] void refuse_other_layers(const NamedPartition& asked, int replica, std::size_t stage) {
-  throw base::UserError(base::ExitCode::bad_input,
-                  fmt::format("{} assigns stage {} of replica {} other layers than that of replica "
-                              "0; all replicas of a stage hold the same layers",
-                              asked.name, stage, replica));
+  throw base::UserError(
+      base::ExitCode::bad_input,
+      fmt::format("{} assigns stage {} of replica {} other layers than that of replica "
+                  "0; all replicas of a stage hold the same layers",
+                  asked.name, stage, replica));
 }
 
 // Removes what this replica uses from the hosts.
@@ -260,7 +264,8 @@ const schedules::Schedule& plan_schedule(const recipe::Recipe& recipe, std::int6
     }
     return schedule;
   } catch (const std::invalid_argument& error) {
-    throw base::UserError(base::ExitCode::bad_input, fmt::format("pipeline.schedule: {}", error.what()));
+    throw base::UserError(base::ExitCode::bad_input,
+                          fmt::format("pipeline.schedule: {}", error.what()));
   }
 }
 

@@ -17,9 +17,9 @@ struct PlannedCut {
   std::vector<std::size_t> hosts;  // by replica, then by stage: index in hosts_of() (placement.h)
 };
 
-// Calls the recipe's partition, built in or of a plugin, once for every replica, and checks its result.
-// `speeds`: measured speeds of the hosts. stages::PartitionError, UserError: there is no result, or a
-// wrong one.
+// Calls the recipe's partition, built in or of a plugin, once for every replica, and checks its
+// result. `speeds`: measured speeds of the hosts. stages::PartitionError, UserError: there is no
+// result, or a wrong one.
 PlannedCut plan_cut(const recipe::Recipe& recipe, const recipe::LinkTable& speeds,
                     const models::ModelDescription& model, std::int64_t micro_batches);
 
@@ -32,8 +32,8 @@ std::int64_t chunks_of(const recipe::Recipe& recipe);
 schedules::PipelineShape shape_of(const recipe::Recipe& recipe, std::int64_t micro_batches,
                                   std::int64_t depth);
 
-// The schedule of a recipe, checked at every depth that a plan can choose. UserError: its action lists
-// are not valid (of a plugin), or it does not support chunks.
+// The schedule of a recipe, checked at every depth that a plan can choose. UserError: its action
+// lists are not valid (of a plugin), or it does not support chunks.
 const schedules::Schedule& plan_schedule(const recipe::Recipe& recipe, std::int64_t micro_batches);
 
 }  // namespace strait::planner

@@ -64,8 +64,8 @@ void plan_link(plan::Plan& plan, plan::Plan::Use use, const plan::Plan::Process&
   plan.links.push_back(link);
 }
 
-// A link between every two replicas of a stage, and one more between first stages for consensus. The
-// name of the latter is part of plan.json and of events.
+// A link between every two replicas of a stage, and one more between first stages for consensus.
+// The name of the latter is part of plan.json and of events.
 void plan_links(plan::Plan& plan, const std::vector<std::int64_t>& bytes,
                 std::int64_t bytes_of_vote) {
   for (const plan::Plan::Process& one : plan.processes) {

@@ -14,22 +14,23 @@
 
 namespace strait::planner {
 
-// The [sync] of a recipe as settings of framework/sync, for a run of so many steps. `method` is a name
-// and never "auto"; a method that is not that of the recipe gets the defaults of its authors.
+// The [sync] of a recipe as settings of framework/sync, for a run of so many steps. `method` is a
+// name and never "auto"; a method that is not that of the recipe gets the defaults of its authors.
 sync::SyncSettings sync_settings(const recipe::Recipe& recipe, const std::string& method,
                                  std::int64_t steps);
 // The strength of these settings; nothing: the method has no strengths.
 std::optional<sync::Strength> strength_of(const sync::SyncSettings& settings);
 
-// Bytes that this process would send in a step if all of its weights were reduced in bfloat16; 0 with
-// one replica. The baseline of compression ratios.
+// Bytes that this process would send in a step if all of its weights were reduced in bfloat16; 0
+// with one replica. The baseline of compression ratios.
 std::uint64_t bfloat16_sync_bytes(const plan::Plan& plan, net::ProcessName process);
 
-// Plans what concerns replicas: the method, its state in each process, and the links between replicas.
-// Needs processes and steps. No effect with one replica. A method that "auto" chose stays that of
-// `before`, the plan from which the run resumes: the state of replicas is of use to that method only.
-// UserError: settings of the recipe contradict each other.
-void plan_sync(plan::Plan& plan, const models::ModelDescription& model, const plan::Plan* before = nullptr);
+// Plans what concerns replicas: the method, its state in each process, and the links between
+// replicas. Needs processes and steps. No effect with one replica. A method that "auto" chose stays
+// that of `before`, the plan from which the run resumes: the state of replicas is of use to that
+// method only. UserError: settings of the recipe contradict each other.
+void plan_sync(plan::Plan& plan, const models::ModelDescription& model,
+               const plan::Plan* before = nullptr);
 
 // ---- checks
 
@@ -43,8 +44,9 @@ void check_loss_rule(const plan::Plan& plan);
 
 // ---- forecasts
 
-// Forecasts a step with each sync method; for "auto" in all strengths that it can choose from. Needs
-// processes, boundaries and steps. Includes the time of links, waiting, coding and the consensus round.
+// Forecasts a step with each sync method; for "auto" in all strengths that it can choose from.
+// Needs processes, boundaries and steps. Includes the time of links, waiting, coding and the
+// consensus round.
 std::vector<plan::Plan::SyncOffer> sync_offers(const plan::Plan& plan,
                                                const models::ModelDescription& model);
 
@@ -53,9 +55,9 @@ std::vector<plan::Plan::SyncOffer> sync_offers(const plan::Plan& plan,
 double consensus_seconds(const plan::Plan& plan);
 double consensus_slowdown(const plan::Plan& plan);
 
-// `method = "auto"`: among offers that do not slow down the step, the one of the best rank, and of the
-// strengths of one method the least stale; if all slow it down, the fastest. `offers` is not empty.
-// `at_the_least`: slowdown of the consensus round, which every offer contains.
+// `method = "auto"`: among offers that do not slow down the step, the one of the best rank, and of
+// the strengths of one method the least stale; if all slow it down, the fastest. `offers` is not
+// empty. `at_the_least`: slowdown of the consensus round, which every offer contains.
 plan::Plan::SyncOffer choose_sync(const std::vector<plan::Plan::SyncOffer>& offers,
                                   double at_the_least = 1);
 

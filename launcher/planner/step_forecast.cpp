@@ -30,8 +30,8 @@ schedules::StageCost stage_cost(const models::ModelDescription& model,
   return cost;
 }
 
-schedules::LinkCost link_cost(double forward_bytes, double backward_bytes, const plan::PathSpeed& forward,
-                              const plan::PathSpeed& backward) {
+schedules::LinkCost link_cost(double forward_bytes, double backward_bytes,
+                              const plan::PathSpeed& forward, const plan::PathSpeed& backward) {
   schedules::LinkCost link;
   link.forward_bytes = forward_bytes;
   link.backward_bytes = backward_bytes;
@@ -62,7 +62,8 @@ double forecast_step(const plan::Plan& plan, const plan::PathSpeeds& speed) {
   std::vector<StepCosts> replicas(static_cast<std::size_t>(plan.recipe.pipeline.replicas));
   const auto stages = static_cast<std::size_t>(plan.recipe.pipeline.stages);
   for (const plan::Plan::Process& process : plan.processes) {
-    const plan::ComputeSpeed compute = plan::compute_speed(plan, process.host_index, process.threads);
+    const plan::ComputeSpeed compute =
+        plan::compute_speed(plan, process.host_index, process.threads);
     StepCosts& costs = replicas.at(process.name.replica);
     costs.chunks.resize(stages * process.chunks.size());
     costs.links.resize(costs.chunks.size() - 1);  // nothing is sent within a stage

@@ -19,8 +19,8 @@ schedules::StageCost stage_cost(const models::ModelDescription& model,
                                 const plan::ComputeSpeed& speed);
 
 // Cost of a boundary that carries these bytes for every micro-batch.
-schedules::LinkCost link_cost(double forward_bytes, double backward_bytes, const plan::PathSpeed& forward,
-                              const plan::PathSpeed& backward);
+schedules::LinkCost link_cost(double forward_bytes, double backward_bytes,
+                              const plan::PathSpeed& forward, const plan::PathSpeed& backward);
 
 // The pipeline of a replica, for the simulator.
 struct StepCosts {

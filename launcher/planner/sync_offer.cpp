@@ -18,8 +18,8 @@ namespace {
 
 // Up to this slowdown, sync counts as free.
 constexpr double kHidden = 1.05;
-// A method's rounds repeat within so many steps. Only the last ones of the run are examined, because
-// the first ones can differ (warm-up).
+// A method's rounds repeat within so many steps. Only the last ones of the run are examined,
+// because the first ones can differ (warm-up).
 constexpr std::int64_t kStepsLookedAt = 1024;
 
 struct RoundTime {
@@ -35,8 +35,8 @@ RoundTime round_time_of(sync::Hook hook, const sync::RoundPlan& plan) {
   return {hook, plan.late, (answered ? 2 : 1) * plan.exchanges + 1};
 }
 
-// When the method's regular rounds start and are applied. The last step of a run often has a round of
-// its own, which nothing hides; it counts only if there is no other.
+// When the method's regular rounds start and are applied. The last step of a run often has a round
+// of its own, which nothing hides; it counts only if there is no other.
 RoundTime round_time(const sync::SyncMethod& method, const sync::Layout& layout,
                      std::int64_t replicas, std::int64_t steps) {
   sync::Membership membership;
@@ -105,8 +105,8 @@ double sibling_seconds(const plan::Plan& plan, std::uint32_t stage) {
 double window(const plan::Plan& plan, const models::ModelDescription& model,
               const plan::Plan::Process& process, const RoundTime& time) {
   if (time.late > 0) {
-    // A result is applied after the consensus round of a step. Where replicas can be lost, that round
-    // first finds out which ones have the result, so one consensus round less hides it.
+    // A result is applied after the consensus round of a step. Where replicas can be lost, that
+    // round first finds out which ones have the result, so one consensus round less hides it.
     const bool confirms = plan.recipe.sync.on_loss == recipe::LossRule::continue_run;
     const std::int64_t rounds = time.late - (confirms ? 1 : 0);
     return static_cast<double>(time.late) * plan.step_seconds +

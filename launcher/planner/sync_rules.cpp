@@ -29,7 +29,7 @@ std::string method_setting(const plan::Plan& plan) {
   throw base::UserError(base::ExitCode::bad_input, sentence);
 }
 
-sync::RecipeContext context_of(const plan::Plan& plan) {
+sync::RecipeFacts context_of(const plan::Plan& plan) {
   return {[&plan](std::string_view key) { return plan.recipe.origins.of(key); },
           plan.recipe.train.epochs ? "train.epochs" : "train.steps"};
 }
@@ -60,7 +60,8 @@ void check_sync_settings(const plan::Plan& plan) {
   try {
     sync::make_method(settings);
   } catch (const sync::SyncError& error) {
-    refuse(fmt::format("{}: these settings contradict each other: {}", all_settings(plan), error.what()));
+    refuse(fmt::format("{}: these settings contradict each other: {}", all_settings(plan),
+                       error.what()));
   }
 }
 

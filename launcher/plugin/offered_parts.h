@@ -8,8 +8,8 @@
 
 namespace strait::plugin {
 
-// Adds the parts of a plugin to the catalogues of the built-in ones. Their names are then valid in the
-// whole process.
+// Adds the parts of a plugin to the catalogues of the built-in ones. Their names are then valid in
+// the whole process.
 class OfferedParts final : public Extensions {
  public:
   void partition(const std::string& name, partition::Partition cut) override;

@@ -6,15 +6,15 @@
 
 #include "stages/assignment.h"
 
-// The plugin interface. Include it as <strait/partition.h> for a partition, as <strait/plugin.h> for all
-// other parts. Needs only the standard library; each kind of part has its own header.
+// The plugin interface. Include it as <strait/partition.h> for a partition, as <strait/plugin.h>
+// for all other parts. Needs only the standard library; each kind of part has its own header.
 //
 //   void offer_mine(strait::Extensions& strait) { strait.schedule({"mine", ...}); }
 //   STRAIT_PLUGIN(offer_mine)
 //
-// Build it as a shared object that links strait::plugin, and list it in a recipe (`plugins`), or call
-// strait_main(argc, argv, offer_mine) in your own program (launcher/app/strait_main.h). Recipes use
-// the names like those of built-in parts, which are added in the same way.
+// Build it as a shared object that links strait::plugin, and list it in a recipe (`plugins`), or
+// call strait_main(argc, argv, offer_mine) in your own program (launcher/app/strait_main.h).
+// Recipes use the names like those of built-in parts, which are added in the same way.
 
 namespace strait {
 
@@ -31,8 +31,8 @@ namespace sync {
 struct MethodOffer;
 }
 
-// Receives the parts of a plugin. Each function throws std::invalid_argument if the name is taken or
-// not valid.
+// Receives the parts of a plugin. Each function throws std::invalid_argument if the name is taken
+// or not valid.
 class Extensions {
  public:
   // stages/assignment.h
@@ -67,8 +67,8 @@ class Extensions {
 #define STRAIT_PLUGIN_LIBRARY "libstdc++ with the strings of before C++11"
 #endif
 
-// Read before any other code of the plugin runs. Only `abi` has the same position in all versions; the
-// other fields belong to this version.
+// Read before any other code of the plugin runs. Only `abi` has the same position in all versions;
+// the other fields belong to this version.
 struct PluginEntry {
   std::uint32_t abi = STRAIT_PLUGIN_ABI;
   const char* version = "";  // of the strait that it was built with

@@ -8,8 +8,8 @@
 
 #include "framework/store/file_hash.h"
 #include "launcher/base/build_id.h"
-#include "launcher/plugin/offered_parts.h"
 #include "launcher/base/errors.h"
+#include "launcher/plugin/offered_parts.h"
 
 namespace strait::plugin {
 namespace {
@@ -24,16 +24,18 @@ std::map<void*, std::vector<std::string>>& partitions_of_loaded() {
 
 void* open_object(const fs::path& file) {
   if (!fs::exists(file)) {
-    throw base::UserError(base::ExitCode::bad_input,
-                    fmt::format("there is no plugin {}; give the path of a shared object, from the "
-                                "directory in which strait is started",
-                                file.string()));
+    throw base::UserError(
+        base::ExitCode::bad_input,
+        fmt::format("there is no plugin {}; give the path of a shared object, from the "
+                    "directory in which strait is started",
+                    file.string()));
   }
   // An absolute path, because dlopen searches system folders for a bare name.
   void* const object = dlopen(fs::absolute(file).c_str(), RTLD_NOW | RTLD_LOCAL);
   if (object == nullptr) {
-    throw base::UserError(base::ExitCode::bad_input,
-                    fmt::format("the plugin {} cannot be loaded: {}", file.string(), dlerror()));
+    throw base::UserError(
+        base::ExitCode::bad_input,
+        fmt::format("the plugin {} cannot be loaded: {}", file.string(), dlerror()));
   }
   return object;
 }
@@ -43,26 +45,29 @@ const PluginEntry& entry_of(void* object, const fs::path& file) {
   auto* const function = reinterpret_cast<EntryFunction>(dlsym(object, "strait_plugin"));
   const PluginEntry* const entry = function == nullptr ? nullptr : function();
   if (entry == nullptr) {
-    throw base::UserError(base::ExitCode::bad_input,
-                    fmt::format("{} is a shared object but no plugin of strait: it has no "
-                                "strait_plugin(), which STRAIT_PLUGIN or STRAIT_PARTITION makes",
-                                file.string()));
+    throw base::UserError(
+        base::ExitCode::bad_input,
+        fmt::format("{} is a shared object but no plugin of strait: it has no "
+                    "strait_plugin(), which STRAIT_PLUGIN or STRAIT_PARTITION makes",
+                    file.string()));
   }
   return *entry;
 }
 
 void check_versions(const PluginEntry& entry, const fs::path& file) {
   if (entry.abi != STRAIT_PLUGIN_ABI) {
-    throw base::UserError(base::ExitCode::mismatch,
-                    fmt::format("the plugin {} has plugin ABI version {}, but this strait ({}) has "
-                                "version {}; build it again with the package of this strait",
-                                file.string(), entry.abi, base::build_id(), STRAIT_PLUGIN_ABI));
+    throw base::UserError(
+        base::ExitCode::mismatch,
+        fmt::format("the plugin {} has plugin ABI version {}, but this strait ({}) has "
+                    "version {}; build it again with the package of this strait",
+                    file.string(), entry.abi, base::build_id(), STRAIT_PLUGIN_ABI));
   }
   if (std::string_view(entry.library) != STRAIT_PLUGIN_LIBRARY) {
-    throw base::UserError(base::ExitCode::mismatch,
-                    fmt::format("the plugin {} was built with {}, but this strait ({}) with {}; "
-                                "build it again with the same standard library",
-                                file.string(), entry.library, base::build_id(), STRAIT_PLUGIN_LIBRARY));
+    throw base::UserError(
+        base::ExitCode::mismatch,
+        fmt::format("the plugin {} was built with {}, but this strait ({}) with {}; "
+                    "build it again with the same standard library",
+                    file.string(), entry.library, base::build_id(), STRAIT_PLUGIN_LIBRARY));
   }
 }
 
@@ -75,7 +80,7 @@ OfferedParts add_parts(void (*offer)(Extensions&), const std::string& name) {
     throw base::UserError(base::ExitCode::bad_input, fmt::format("{}: {}", name, error.what()));
   } catch (...) {
     throw base::UserError(base::ExitCode::bad_input,
-                    fmt::format("{} threw an exception that is no std::exception", name));
+                          fmt::format("{} threw an exception that is no std::exception", name));
   }
   return parts;
 }
@@ -105,10 +110,11 @@ void load_plugins(const std::vector<std::string>& files) {
 void load_copies(const std::vector<plan::PluginCopy>& copies) {
   for (const plan::PluginCopy& copy : copies) {
     if (const std::string hash = store::hash_file(copy.file).hash; hash != copy.hash) {
-      throw base::UserError(base::ExitCode::mismatch,
-                      fmt::format("the plugin {} differs from the launcher's: hash {} here, {} "
-                                  "there; give every host the same file",
-                                  copy.file, hash, copy.hash));
+      throw base::UserError(
+          base::ExitCode::mismatch,
+          fmt::format("the plugin {} differs from the launcher's: hash {} here, {} "
+                      "there; give every host the same file",
+                      copy.file, hash, copy.hash));
     }
     load_plugin(copy.file);
   }

@@ -9,8 +9,8 @@
 
 namespace strait::plugin {
 
-// Loads a shared object and adds its parts to the catalogues. It stays loaded until the process ends;
-// loading it again has no effect. Returns the names of its partitions.
+// Loads a shared object and adds its parts to the catalogues. It stays loaded until the process
+// ends; loading it again has no effect. Returns the names of its partitions.
 //
 // UserError: the file is missing, cannot be loaded or is not a plugin; its ABI version differs
 // (mismatch, with both versions); the name of a part is taken; it throws.
@@ -18,12 +18,12 @@ namespace strait::plugin {
 // Catalogues have no lock: load plugins at the start of a program, before other threads read them.
 std::vector<std::string> load_plugin(const std::filesystem::path& file);
 
-// Makes the names of all parts known to recipes, and adds the parts that are linked into this program;
-// null: none. UserError as above.
+// Makes the names of all parts known to recipes, and adds the parts that are linked into this
+// program; null: none. UserError as above.
 void offer_own_parts(void (*offer)(Extensions&));
 
-// Loads plugins that the launcher has sent. UserError (mismatch): the content of a file does not match
-// its hash; else as load_plugin().
+// Loads plugins that the launcher has sent. UserError (mismatch): the content of a file does not
+// match its hash; else as load_plugin().
 void load_copies(const std::vector<plan::PluginCopy>& copies);
 
 // Loads in the order given: a plugin can use the parts of earlier ones.

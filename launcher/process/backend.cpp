@@ -53,7 +53,8 @@ base::ExitCode ExitStatus::exit_code() const {
   }
   if (!lost.empty()) return base::ExitCode::peer_lost;
   const base::ExitCode left_with{code.value_or(0)};
-  return left_with != base::ExitCode::done && base::meaning(left_with) ? left_with : base::ExitCode::internal;
+  return left_with != base::ExitCode::done && base::meaning(left_with) ? left_with
+                                                                       : base::ExitCode::internal;
 }
 
 ExitStatus Process::terminate(std::chrono::milliseconds grace) {

@@ -19,8 +19,8 @@
 #include <thread>
 
 #include "framework/store/file_descriptor.h"
-#include "launcher/process/log_tail.h"
 #include "launcher/base/errors.h"
+#include "launcher/process/log_tail.h"
 
 namespace strait::process {
 namespace {
@@ -120,10 +120,11 @@ void LocalProcess::send_input(const std::string& json) {
     } else if (errno == EAGAIN) {
       const int left = milliseconds_until(deadline);
       if (left == 0) {
-        throw base::UserError(base::ExitCode::stalled,
-                        fmt::format("{} (pid {}) was started, but has not read its plan within "
-                                    "{} s; see {}",
-                                    name_, pid_, kInputLimit.count(), log_.string()));
+        throw base::UserError(
+            base::ExitCode::stalled,
+            fmt::format("{} (pid {}) was started, but has not read its plan within "
+                        "{} s; see {}",
+                        name_, pid_, kInputLimit.count(), log_.string()));
       }
       pollfd room{input_.number(), POLLOUT, 0};
       ::poll(&room, 1, left);
@@ -158,8 +159,8 @@ void LocalProcess::send_input(const std::string& json) {
 
 [[noreturn]] void refuse(const Launch& launch, std::string_view doing, int error) {
   throw base::UserError(base::ExitCode::bad_input,
-                  fmt::format("cannot start {}: {} failed: {}", launch.process.describe(), doing,
-                              std::strerror(error)));
+                        fmt::format("cannot start {}: {} failed: {}", launch.process.describe(),
+                                    doing, std::strerror(error)));
 }
 
 // Descriptors 0 to 2 are about to be replaced in the child: ours must not be among them.

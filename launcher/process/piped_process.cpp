@@ -32,7 +32,7 @@ std::pair<FileDescriptor, FileDescriptor> stream_to_child(const std::string& pro
   std::array<int, 2> ends{};
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
     throw base::UserError(base::ExitCode::bad_input,
-                    fmt::format("cannot start {}: {}", program, std::strerror(errno)));
+                          fmt::format("cannot start {}: {}", program, std::strerror(errno)));
   }
   return {FileDescriptor(ends[0]), FileDescriptor(ends[1])};
 }

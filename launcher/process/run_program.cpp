@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
+#include "launcher/base/errors.h"
 #include "launcher/base/text.h"
 #include "launcher/process/piped_process.h"
-#include "launcher/base/errors.h"
 
 namespace strait::process {
 namespace {

@@ -33,7 +33,8 @@ bool plain_letter(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
 
-// user@name, user@10.0.0.1, user@fd00::1: never an option of ssh, and nothing that a shell interprets.
+// user@name, user@10.0.0.1, user@fd00::1: never an option of ssh, and nothing that a shell
+// interprets.
 bool host_name_fits(const RecipeValue& value) {
   const auto* name = value.get_ptr<const std::string*>();
   return name != nullptr && !name->empty() && name->size() <= 255 && plain_letter(name->front()) &&
@@ -275,7 +276,8 @@ std::vector<RecipeKey> host_keys() {
       for_slurm(integer("hosts.slurm.warning", in_slurm<&SlurmSettings::warning>(), {1, 65'535},
                         "seconds before its time limit at which a job saves and is requeued")),
       for_slurm(text_list("hosts.slurm.options", in_slurm<&SlurmSettings::options>(),
-                          "a list of texts such as [\"--qos=long\"]", "further arguments of sbatch"))};
+                          "a list of texts such as [\"--qos=long\"]",
+                          "further arguments of sbatch"))};
 }
 
 }  // namespace strait::recipe

@@ -10,8 +10,8 @@ namespace strait::recipe {
 
 std::vector<RecipeKey> host_keys();  // [hosts]
 
-// [sync]. Their values are present (`get`) only with several replicas, where the recipe sets anything
-// in [sync], and its method reads the key.
+// [sync]. Their values are present (`get`) only with several replicas, where the recipe sets
+// anything in [sync], and its method reads the key.
 std::vector<RecipeKey> sync_keys();
 
 // Keys whose values have a form of their own.

@@ -10,8 +10,8 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <nlohmann/json.hpp>
 #include <toml++/toml.h>
+#include <nlohmann/json.hpp>
 
 #include "launcher/base/errors.h"
 
@@ -75,7 +75,7 @@ class TableFields {
       const std::string name(key.str());
       if (std::find(known_.begin(), known_.end(), name) != known_.end()) continue;
       refuse_links(position_of(value, source_), fmt::format("a {} has no key {}; it has {}", kind_,
-                                                         name, fmt::join(known_, ", ")));
+                                                            name, fmt::join(known_, ", ")));
     }
   }
 
@@ -217,9 +217,10 @@ const MeasuredLink* LinkTable::link(const std::string& from, const std::string& 
 LinkTable read_links(const std::filesystem::path& file) {
   std::ifstream in(file, std::ios::binary);
   if (!in) {
-    throw base::UserError(base::ExitCode::bad_input,
-                    fmt::format("hosts.links: cannot read {}: {}; strait probe writes such a file",
-                                file.string(), std::strerror(errno)));
+    throw base::UserError(
+        base::ExitCode::bad_input,
+        fmt::format("hosts.links: cannot read {}: {}; strait probe writes such a file",
+                    file.string(), std::strerror(errno)));
   }
   std::string text(kMostLinksBytes + 1, '\0');
   in.read(text.data(), static_cast<std::streamsize>(text.size()));

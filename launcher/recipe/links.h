@@ -19,8 +19,8 @@ struct MeasuredHost {
   bool operator==(const MeasuredHost&) const = default;
 };
 
-// Measurements from one host to another. The two directions are separate entries; a single one holds
-// for both.
+// Measurements from one host to another. The two directions are separate entries; a single one
+// holds for both.
 struct MeasuredLink {
   std::string from;  // host, as in the recipe
   std::string to;
@@ -43,8 +43,8 @@ struct LinkTable {
 
 // Reads a file that `strait probe` or a user has written: TOML with [[hosts]] and [[links]] tables
 // whose keys are the members above, or CSV (*.csv) with the heading "from,to,mbit_per_s,ms" and one
-// line per link; ms is the one-way latency. UserError (bad_input) with file, line and what is allowed.
-// Safe for hostile input.
+// line per link; ms is the one-way latency. UserError (bad_input) with file, line and what is
+// allowed. Safe for hostile input.
 LinkTable read_links(const std::filesystem::path& file);
 
 // The same for a text; `source` names it in errors.

@@ -70,8 +70,8 @@ struct IntegerRange {
 };
 
 template <class Field>
-RecipeKey integer(const std::string& name, Field field_of, IntegerRange range, const std::string& help,
-                  std::string_view absent = {}) {
+RecipeKey integer(const std::string& name, Field field_of, IntegerRange range,
+                  const std::string& help, std::string_view absent = {}) {
   return ranged(name, field_of, range, help, absent);
 }
 
@@ -85,8 +85,8 @@ struct NumberRange {
 };
 
 template <class Field>
-RecipeKey number(const std::string& name, Field field_of, NumberRange range, const std::string& help,
-                 std::string_view absent = {}) {
+RecipeKey number(const std::string& name, Field field_of, NumberRange range,
+                 const std::string& help, std::string_view absent = {}) {
   return ranged(name, field_of, range, help, absent);
 }
 

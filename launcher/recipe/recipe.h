@@ -66,16 +66,17 @@ struct Recipe {
   };
 
   struct Train {
-    std::optional<std::int64_t> steps = std::nullopt;   // of the run
-    std::optional<std::int64_t> epochs = std::nullopt;  // instead of steps: exactly one of both is set
-    std::int64_t batch = 32;                            // rows per step, all replicas together
-    std::optional<std::int64_t> micro_batch = 4;        // sequences; absent: auto
-    double learning_rate = 1e-3;                        // at the end of the warm-up
-    DecayKind decay = DecayKind::cosine;                // of the learning rate after the warm-up
-    std::int64_t warmup = 0;                            // steps
-    std::pair<double, double> betas = {0.9, 0.95};      // of AdamW
-    double weight_decay = 0.1;                          // on parameters of two or more dimensions
-    double clip = 1.0;                                  // global gradient norm; 0 is off
+    std::optional<std::int64_t> steps = std::nullopt;  // of the run
+    std::optional<std::int64_t> epochs =
+        std::nullopt;                               // instead of steps: exactly one of both is set
+    std::int64_t batch = 32;                        // rows per step, all replicas together
+    std::optional<std::int64_t> micro_batch = 4;    // sequences; absent: auto
+    double learning_rate = 1e-3;                    // at the end of the warm-up
+    DecayKind decay = DecayKind::cosine;            // of the learning rate after the warm-up
+    std::int64_t warmup = 0;                        // steps
+    std::pair<double, double> betas = {0.9, 0.95};  // of AdamW
+    double weight_decay = 0.1;                      // on parameters of two or more dimensions
+    double clip = 1.0;                              // global gradient norm; 0 is off
     std::int64_t eval_every = 0;  // steps; 0: only at the end, when there is data.eval
     bool operator==(const Train&) const = default;
   };
@@ -96,16 +97,16 @@ struct Recipe {
     bool operator==(const Codec&) const = default;
   };
 
-  // How the replicas of a stage agree on weights; absent: the default of the method. Keys that a method
-  // does not read keep their defaults; see recipe_sync_keys.h.
+  // How the replicas of a stage agree on weights; absent: the default of the method. Keys that a
+  // method does not read keep their defaults; see recipe_sync_keys.h.
   struct Sync {
-    std::string method;                                // empty: allreduce, where there are replicas
-    LossRule on_loss = LossRule::stop;                 // when a process of a replica is lost
-    Dtype wire_dtype = Dtype::float32;                 // of means
-    std::optional<double> random = std::nullopt;       // share of the weights that a round considers
-    std::optional<double> top = std::nullopt;          // share of these that is sent
-    std::optional<std::int64_t> bits = std::nullopt;   // of a value that is sent
-    Dtype reference_dtype = Dtype::float32;            // of agreed weights and error feedback
+    std::string method;                               // empty: allreduce, where there are replicas
+    LossRule on_loss = LossRule::stop;                // when a process of a replica is lost
+    Dtype wire_dtype = Dtype::float32;                // of means
+    std::optional<double> random = std::nullopt;      // share of the weights that a round considers
+    std::optional<double> top = std::nullopt;         // share of these that is sent
+    std::optional<std::int64_t> bits = std::nullopt;  // of a value that is sent
+    Dtype reference_dtype = Dtype::float32;           // of agreed weights and error feedback
     std::optional<std::int64_t> every = std::nullopt;  // updates between two rounds
     std::int64_t fragments = 4;                        // that take turns
     std::int64_t late = 1;                             // updates until a result is applied

@@ -8,11 +8,11 @@
 
 #include <fmt/format.h>
 
-#include "launcher/base/text.h"
-#include "launcher/recipe/recipe_keys.h"
-#include "launcher/recipe/recipe_io.h"
-#include "launcher/recipe/recipe_sync_keys.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/text.h"
+#include "launcher/recipe/recipe_io.h"
+#include "launcher/recipe/recipe_keys.h"
+#include "launcher/recipe/recipe_sync_keys.h"
 
 namespace strait::recipe {
 
@@ -121,15 +121,15 @@ void check_required(const Recipe& recipe, const std::string& source, const Origi
         "train.steps is missing ({}): say how long to train, in steps or in epochs", source));
   }
   if (train.steps && train.epochs) {
-    mistakes.push_back(fmt::format(
-        "train.steps ({}) and train.epochs ({}) are both set; keep one of them",
-        origins.at("train.steps"), origins.at("train.epochs")));
+    mistakes.push_back(
+        fmt::format("train.steps ({}) and train.epochs ({}) are both set; keep one of them",
+                    origins.at("train.steps"), origins.at("train.epochs")));
   }
 }
 
 // The origins of those of the keys that the recipe sets, for "(recipes/x.toml:3:9)".
 std::string origins_of(std::initializer_list<std::string_view> keys, const Origins& origins,
-                      const std::string& source) {
+                       const std::string& source) {
   std::vector<std::string_view> known;
   for (const auto key : keys) {
     if (const auto place = origins.find(key); place != origins.end()) {
@@ -162,9 +162,9 @@ void check_consistent(const Recipe& recipe, const std::string& source, const Ori
                     at({"pipeline.partition", "pipeline.stages", "pipeline.chunks"})));
   }
   if (recipe.train.eval_every > 0 && recipe.data.eval.empty()) {
-    mistakes.push_back(fmt::format(
-        "train.eval_every is {} ({}), but data.eval is missing; set it to a data file",
-        recipe.train.eval_every, at({"train.eval_every"})));
+    mistakes.push_back(
+        fmt::format("train.eval_every is {} ({}), but data.eval is missing; set it to a data file",
+                    recipe.train.eval_every, at({"train.eval_every"})));
   }
   if (recipe.codec.backward == "delta") {
     mistakes.push_back(
@@ -212,8 +212,8 @@ void complete_name(const std::string& source, Recipe& recipe, Mistakes& mistakes
   const auto* key = find_recipe_key("name");
   if (!key->set(stem, recipe)) {
     mistakes.push_back(
-        fmt::format("name is missing ({}), and the file's own name is not allowed; it must be {}", source,
-                    key->allowed));
+        fmt::format("name is missing ({}), and the file's own name is not allowed; it must be {}",
+                    source, key->allowed));
   }
 }
 
@@ -303,7 +303,7 @@ void check_supported(const Recipe& recipe) {
   const auto sentences = unsupported_settings(recipe);
   if (!sentences.empty()) {
     throw base::UserError(base::ExitCode::bad_input,
-                    fmt::format("recipe {}: {}", recipe.name, fmt::join(sentences, "\n  ")));
+                          fmt::format("recipe {}: {}", recipe.name, fmt::join(sentences, "\n  ")));
   }
 }
 

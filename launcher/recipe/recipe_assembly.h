@@ -8,8 +8,8 @@
 
 namespace strait::recipe {
 
-// A key and its value in the text of a recipe. A table is found itself (with an object as its value,
-// whose content is ignored), then its members.
+// A key and its value in the text of a recipe. A table is found itself (with an object as its
+// value, whose content is ignored), then its members.
 struct FoundValue {
   std::string key;    // "train.batch"
   RecipeValue value;  // null where JSON has no equivalent
@@ -17,12 +17,12 @@ struct FoundValue {
   std::string where;  // "recipes/x.toml:31:9", "--set train.batch=3"
 };
 
-// Whether names of parts (schedules, codecs, sync methods) have to be known. Those in a recipe do; a
-// plan is also read where its plugins are not loaded.
+// Whether names of parts (schedules, codecs, sync methods) have to be known. Those in a recipe do;
+// a plan is also read where its plugins are not loaded.
 enum class PartNames { known, any };
 
-// Makes a Recipe from the values of any form: later values win, the rest are defaults, and values that
-// contradict each other are refused. UserError (bad_input) with all mistakes.
+// Makes a Recipe from the values of any form: later values win, the rest are defaults, and values
+// that contradict each other are refused. UserError (bad_input) with all mistakes.
 Recipe assemble_recipe(const std::vector<FoundValue>& found, const std::string& source,
                        PartNames names = PartNames::known);
 

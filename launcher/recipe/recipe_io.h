@@ -20,15 +20,15 @@ using LoadPlugins = std::function<void(const std::vector<std::string>& files)>;
 
 inline constexpr std::size_t kMostRecipeBytes = 1 << 20;
 
-// Reads a TOML recipe. Safe for hostile input: at most kMostRecipeBytes, no deep nesting, nothing is
-// executed. UserError (bad_input) lists all mistakes of the file and the overrides, a line each: where,
-// what was found, what is allowed, and the nearest known name.
+// Reads a TOML recipe. Safe for hostile input: at most kMostRecipeBytes, no deep nesting, nothing
+// is executed. UserError (bad_input) lists all mistakes of the file and the overrides, a line each:
+// where, what was found, what is allowed, and the nearest known name.
 //
-// overrides: "a.b=value", the arguments of --set; the value is read as TOML where it is TOML, else as
-// a string. Where they change sync.method, or set one replica, the file's [sync] is ignored.
-// `load` is called with the recipe's plugins before names of parts are checked; without it, names of
-// plugins are unknown.
-// The result can request features that this build does not have: see check_supported().
+// overrides: "a.b=value", the arguments of --set; the value is read as TOML where it is TOML, else
+// as a string. Where they change sync.method, or set one replica, the file's [sync] is ignored.
+// `load` is called with the recipe's plugins before names of parts are checked; without it, names
+// of plugins are unknown. The result can request features that this build does not have: see
+// check_supported().
 Recipe read_recipe(const std::filesystem::path& file, std::span<const std::string> overrides = {},
                    const LoadPlugins& load = {});
 // The same for a text; `source` names it in errors.
@@ -40,8 +40,8 @@ Recipe recipe_from_json(const nlohmann::json& json, const std::string& source);
 
 // ---- features
 
-// One sentence for each setting that this build does not support, with the alternatives. The list is
-// in recipe_assembly.cpp: a new feature removes its line there. Pure.
+// One sentence for each setting that this build does not support, with the alternatives. The list
+// is in recipe_assembly.cpp: a new feature removes its line there. Pure.
 std::vector<std::string> unsupported_settings(const Recipe& recipe);
 
 // UserError (bad_input) with all of these sentences.

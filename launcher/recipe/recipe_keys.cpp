@@ -7,20 +7,20 @@
 #include <fmt/ranges.h>
 
 #include "launcher/recipe/key_kinds.h"
-#include "launcher/recipe/number_keys.h"
 #include "launcher/recipe/key_lists.h"
+#include "launcher/recipe/number_keys.h"
 
 namespace strait::recipe {
 
 namespace {
 
+using key_kinds::choice;
 using key_kinds::flag;
 using key_kinds::integer;
 using key_kinds::number;
 using key_kinds::part;
 using key_kinds::text;
 using key_kinds::text_list;
-using key_kinds::choice;
 constexpr std::int64_t kMany = 1'000'000'000;
 
 // A member of a section.
@@ -82,13 +82,12 @@ void add_model_and_data(std::vector<RecipeKey>& keys) {
                  "shared objects with further schedules, models, codecs or sync methods"),
        text("model.path", at<&R::model, &R::Model::path>(), path,
             "a Hugging Face directory; config.json is enough when weights = \"random\""),
-       choice("model.weights", at<&R::model, &R::Model::weights>(),
-            "the initial weights"),
+       choice("model.weights", at<&R::model, &R::Model::weights>(), "the initial weights"),
        choice("model.dtype", at<&R::model, &R::Model::dtype>(),
-            "of parameters and arithmetic; bfloat16 keeps float32 masters"),
+              "of parameters and arithmetic; bfloat16 keeps float32 masters"),
        choice("model.device", at<&R::model, &R::Model::device>(), "auto: cuda where there is one"),
        choice("model.recompute", at<&R::model, &R::Model::recompute>(),
-            "layer: keep only the inputs of layers, and recompute the rest"),
+              "layer: keep only the inputs of layers, and recompute the rest"),
        text("model.adapter", at<&R::model, &R::Model::adapter>(), path,
             "a PEFT directory to start from"),
        lora_table(),
@@ -134,7 +133,8 @@ void add_pipeline_and_train(std::vector<RecipeKey>& keys) {
                "sequences of one forward", "auto"),
        number("train.learning_rate", at<&R::train, &R::Train::learning_rate>(), {0, 10},
               "at the end of the warm-up"),
-       choice("train.decay", at<&R::train, &R::Train::decay>(), "of the learning rate after warm-up"),
+       choice("train.decay", at<&R::train, &R::Train::decay>(),
+              "of the learning rate after warm-up"),
        integer("train.warmup", at<&R::train, &R::Train::warmup>(), {0, kMany},
                "steps until the learning rate is reached"),
        special_keys::betas(),
@@ -162,10 +162,10 @@ void add_wire(std::vector<RecipeKey>& keys) {
                flag("codec.rotate", at<&R::codec, &R::Codec::rotate>(),
                     "spread a group with outliers by a rotation before it is quantised"),
                choice("codec.rounding", at<&R::codec, &R::Codec::rounding>(),
-                    "to a quantisation level; stochastic: random, and unbiased"),
+                      "to a quantisation level; stochastic: random, and unbiased"),
                special_keys::cache(), special_keys::cache_disk(),
                choice("codec.cache_kind", at<&R::codec, &R::Codec::cache_kind>(),
-                    "form of a value in the activation cache; 8bit takes half the space")});
+                      "form of a value in the activation cache; 8bit takes half the space")});
   std::ranges::move(sync_keys(), std::back_inserter(keys));
 }
 
@@ -177,7 +177,7 @@ void add_state_and_hosts(std::vector<RecipeKey>& keys) {
        integer("checkpoint.keep", at<&R::checkpoint, &R::Checkpoint::keep>(), {2, 1'000'000},
                "complete checkpoints that stay"),
        choice("checkpoint.caches", at<&R::checkpoint, &R::Checkpoint::caches>(),
-            "activation caches; save: a resumed run has the same bits, drop: less disk")});
+              "activation caches; save: a resumed run has the same bits, drop: less disk")});
   std::ranges::move(host_keys(), std::back_inserter(keys));
 }
 

@@ -18,9 +18,9 @@ using RecipeValue = nlohmann::json;
 // One key of a recipe: its name, allowed values and field. Reader, writer, error messages and the
 // reference page are generated from the list of all keys.
 struct RecipeKey {
-  std::string name;                     // "train.learning_rate"
-  std::string allowed;                  // completes "must be …"
-  std::string help;                     // half a sentence for the reference page
+  std::string name;                       // "train.learning_rate"
+  std::string allowed;                    // completes "must be …"
+  std::string help;                       // half a sentence for the reference page
   std::vector<std::string_view> choices;  // all allowed texts; empty: other values
 
   // Sets the field. False, with the recipe unchanged: the value is not allowed.
@@ -29,8 +29,8 @@ struct RecipeKey {
   std::function<RecipeValue(const Recipe&)> get;
   // Why `set` refuses a value, where `allowed` is not specific enough; empty: it is.
   std::function<std::string(const RecipeValue&)> objection = {};
-  // For names of parts, to which plugins add: all current names. `set` accepts any valid name, because
-  // a plan can be read before its plugins are loaded; `allowed` and `choices` are empty.
+  // For names of parts, to which plugins add: all current names. `set` accepts any valid name,
+  // because a plan can be read before its plugins are loaded; `allowed` and `choices` are empty.
   std::function<std::vector<std::string>()> names = {};
 };
 
@@ -59,8 +59,8 @@ enum class PartKind : std::uint8_t { schedule, codec, sync_method };
 // Names of this build and of the loaded plugins. Empty until set_part_names() is called.
 std::vector<std::string> part_names(PartKind kind);
 
-// Sets the source of the names. This room does not know the rooms with the parts, some of which need
-// libtorch, so every program that reads recipes sets it first (plugin::offer_own_parts does).
+// Sets the source of the names. This room does not know the rooms with the parts, some of which
+// need libtorch, so every program that reads recipes sets it first (plugin::offer_own_parts does).
 void set_part_names(std::vector<std::string> (*source)(PartKind));
 
 }  // namespace strait::recipe

@@ -14,9 +14,9 @@
 #include <fmt/format.h>
 #include <toml++/toml.h>
 
+#include "launcher/base/errors.h"
 #include "launcher/recipe/recipe_assembly.h"
 #include "launcher/recipe/recipe_keys.h"
-#include "launcher/base/errors.h"
 
 namespace strait::recipe {
 
@@ -52,9 +52,8 @@ std::string shown_toml(const toml::node& node) {
 }
 
 [[noreturn]] void refuse_depth(const std::string& where) {
-  throw base::UserError(
-      base::ExitCode::bad_input,
-      fmt::format("values are nested deeper than {} ({})", kDeepestToml, where));
+  throw base::UserError(base::ExitCode::bad_input,
+                        fmt::format("values are nested deeper than {} ({})", kDeepestToml, where));
 }
 
 // Dates become null, which no key allows; all other TOML values have a JSON equivalent.
@@ -120,8 +119,9 @@ toml::table parse_toml(std::string_view text, const std::string& source) {
     return toml::parse(text, source);
   } catch (const toml::parse_error& error) {
     const auto at = error.source().begin;
-    throw base::UserError(base::ExitCode::bad_input, fmt::format("{}:{}:{} is not TOML: {}", source, at.line,
-                                                     at.column, error.description()));
+    throw base::UserError(
+        base::ExitCode::bad_input,
+        fmt::format("{}:{}:{} is not TOML: {}", source, at.line, at.column, error.description()));
   }
 }
 
@@ -167,7 +167,7 @@ bool changes(const std::vector<PlacedValue>& overrides, const std::string& key,
 // If overrides change the sync method, or set one replica, the file's settings of the former method
 // are dropped. sync.on_loss belongs to no method and stays.
 void drop_unread_sync_keys(const std::vector<PlacedValue>& overrides,
-                                    std::vector<PlacedValue>& file) {
+                           std::vector<PlacedValue>& file) {
   const bool alone = std::ranges::any_of(overrides, [](const PlacedValue& one) {
     return one.found.key == "pipeline.replicas" && one.found.value == 1;
   });
@@ -190,8 +190,9 @@ std::vector<std::string> plugins_in(const std::vector<FoundValue>& found) {
 std::string read_text(const std::filesystem::path& file) {
   std::ifstream in(file, std::ios::binary);
   if (!in) {
-    throw base::UserError(base::ExitCode::bad_input, fmt::format("cannot read the recipe {}: {}", file.string(),
-                                                     std::strerror(errno)));
+    throw base::UserError(
+        base::ExitCode::bad_input,
+        fmt::format("cannot read the recipe {}: {}", file.string(), std::strerror(errno)));
   }
   std::string text(kMostRecipeBytes + 1, '\0');
   in.read(text.data(), static_cast<std::streamsize>(text.size()));
@@ -214,8 +215,9 @@ Recipe read_recipe(const std::filesystem::path& file, std::span<const std::strin
 Recipe parse_recipe(std::string_view text, const std::string& source,
                     std::span<const std::string> overrides, const LoadPlugins& load) {
   if (text.size() > kMostRecipeBytes) {
-    throw base::UserError(base::ExitCode::bad_input, fmt::format("{} is larger than {} bytes, the limit of a recipe",
-                                                     source, kMostRecipeBytes));
+    throw base::UserError(
+        base::ExitCode::bad_input,
+        fmt::format("{} is larger than {} bytes, the limit of a recipe", source, kMostRecipeBytes));
   }
   std::vector<PlacedValue> placed;
   collect(parse_toml(text, source), "", source, "", 0, placed);

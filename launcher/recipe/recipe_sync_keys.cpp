@@ -25,7 +25,8 @@ std::vector<std::string> methods_that_read(std::string_view key) {
   return names;
 }
 
-// Which keys the method of a plugin reads is unknown until the plugin is loaded: any key is allowed.
+// Which keys the method of a plugin reads is unknown until the plugin is loaded: any key is
+// allowed.
 bool reads(std::string_view method, std::string_view key) {
   const bool of_a_plugin = method != kAutomaticSync && sync::methods().find(method) == nullptr;
   return of_a_plugin || std::ranges::count(keys_read_by(method), key) > 0;
@@ -53,9 +54,9 @@ RecipeKey of_methods(RecipeKey key) {
 
 std::vector<RecipeKey> sync_keys() {
   using S = Recipe::Sync;
+  using key_kinds::choice;
   using key_kinds::integer;
   using key_kinds::number;
-  using key_kinds::choice;
   std::vector<RecipeKey> keys = {
       choice("wire_dtype", in_sync<&S::wire_dtype>(), "of what is sent; sums are float32"),
       number("random", in_sync<&S::random>(), {1e-6, 1},
@@ -64,17 +65,17 @@ std::vector<RecipeKey> sync_keys() {
              kAuthors),
       number("top", in_sync<&S::top>(), {1e-6, 1},
              "the share of these that is sent, largest first; auto: 0.2, or likewise", kAuthors),
-      integer("bits", in_sync<&S::bits>(), {1, 8},
-              "of a value that is sent; auto: 4, or likewise", kAuthors),
+      integer("bits", in_sync<&S::bits>(), {1, 8}, "of a value that is sent; auto: 4, or likewise",
+              kAuthors),
       choice("reference_dtype", in_sync<&S::reference_dtype>(),
-           "of the agreed weights and of the error feedback"),
+             "of the agreed weights and of the error feedback"),
       integer("every", in_sync<&S::every>(), {1, kManyUpdates}, "updates between two rounds",
               kAuthors),
       integer("fragments", in_sync<&S::fragments>(), {1, 1024},
               "parts of the model that take turns"),
-      integer(
-          "late", in_sync<&S::late>(), {0, kManyUpdates},
-          "updates until a result is applied; from 2 on, checkpoints and evaluations apply it early"),
+      integer("late", in_sync<&S::late>(), {0, kManyUpdates},
+              "updates until a result is applied; from 2 on, checkpoints and evaluations apply it "
+              "early"),
       number("blend", in_sync<&S::blend>(), {0, 1}, "the share of the own weights that is kept"),
       number("outer_learning_rate", in_sync<&S::outer_learning_rate>(), {1e-6, 10},
              "of the step from one agreement to the next", kAuthors),
@@ -86,8 +87,8 @@ std::vector<RecipeKey> sync_keys() {
   std::ranges::transform(keys, keys.begin(), of_methods);
   keys.insert(keys.begin(),
               choice("sync.on_loss", in_sync<&S::on_loss>(),
-                   "when a process or host of a replica is lost: the run stops, or the other "
-                   "replicas continue with their own sequences"));
+                     "when a process or host of a replica is lost: the run stops, or the other "
+                     "replicas continue with their own sequences"));
   keys.front().get = [get = std::move(keys.front().get)](const Recipe& recipe) {
     return recipe.sync == Recipe::Sync() ? RecipeValue() : get(recipe);
   };

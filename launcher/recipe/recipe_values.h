@@ -66,19 +66,19 @@ struct RecipeHost {
   std::vector<std::int64_t> devices = {};   // GPUs that these processes share; empty: all
   std::string directory = {};               // for transferred files; empty: kHostDirectory
   std::map<std::string, std::string> environment = {};  // of its stage processes
-  std::optional<double> up_megabits = {};    // limit of file transfer from this host
-  std::optional<double> down_megabits = {};  // limit of file transfer to this host
+  std::optional<double> up_megabits = {};               // limit of file transfer from this host
+  std::optional<double> down_megabits = {};             // limit of file transfer to this host
   bool operator==(const RecipeHost&) const = default;
 };
 
 // Options of a Slurm job.
 struct SlurmSettings {
-  std::string partition = {};             // empty: the cluster's default
-  std::string time = {};                  // "2:00:00"; empty: the partition's limit
-  std::string account = {};               // empty: the user's default
-  std::int64_t gpus_per_node = 0;         // 0: none are requested
-  std::int64_t stages_per_node = 1;       // stage processes that share a node
-  std::int64_t warning = 120;             // seconds before the limit at which it saves and is requeued
+  std::string partition = {};        // empty: the cluster's default
+  std::string time = {};             // "2:00:00"; empty: the partition's limit
+  std::string account = {};          // empty: the user's default
+  std::int64_t gpus_per_node = 0;    // 0: none are requested
+  std::int64_t stages_per_node = 1;  // stage processes that share a node
+  std::int64_t warning = 120;        // seconds before the limit at which it saves and is requeued
   std::vector<std::string> options = {};  // further arguments of sbatch: "--qos=long"
   bool operator==(const SlurmSettings&) const = default;
 };
@@ -87,14 +87,15 @@ struct SlurmSettings {
 struct HostSettings {
   BackendKind backend = BackendKind::local;  // local: this machine
   std::vector<RecipeHost> list;              // for ssh and join
-  std::pair<int, int> ports = {0, 0};  // first and last to bind; 0: any free port
-  std::string address;                 // of this machine, for hosts; empty: its own towards them
-  std::string ssh_config;              // empty: that of the user
-  std::int64_t hold = 120;             // reconnect window: seconds without the launcher
-  std::int64_t join_wait = 600;        // timeout until all hosts have joined; for join
-  std::string links;                   // file of measured speeds; empty: speeds are assumed
+  std::pair<int, int> ports = {0, 0};        // first and last to bind; 0: any free port
+  std::string address;           // of this machine, for hosts; empty: its own towards them
+  std::string ssh_config;        // empty: that of the user
+  std::int64_t hold = 120;       // reconnect window: seconds without the launcher
+  std::int64_t join_wait = 600;  // timeout until all hosts have joined; for join
+  std::string links;             // file of measured speeds; empty: speeds are assumed
   std::optional<double> ship_megabits = std::nullopt;  // limit of file transfer; absent: none
-  std::optional<double> link_megabits = std::nullopt;  // of a process, each direction; for forecasts
+  std::optional<double> link_megabits =
+      std::nullopt;  // of a process, each direction; for forecasts
   SlurmSettings slurm;
   bool operator==(const HostSettings&) const = default;
 };

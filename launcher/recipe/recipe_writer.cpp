@@ -5,9 +5,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "launcher/recipe/recipe_keys.h"
-#include "launcher/recipe/recipe_assembly.h"
 #include "launcher/base/errors.h"
+#include "launcher/recipe/recipe_assembly.h"
+#include "launcher/recipe/recipe_keys.h"
 
 namespace strait::recipe {
 
@@ -114,8 +114,8 @@ RecipeValue recipe_to_json(const Recipe& recipe) {
 
 Recipe recipe_from_json(const RecipeValue& json, const std::string& source) {
   if (!json.is_object()) {
-    throw base::UserError(base::ExitCode::bad_input,
-                    fmt::format("{} holds no recipe but a JSON {}", source, json.type_name()));
+    throw base::UserError(base::ExitCode::bad_input, fmt::format("{} holds no recipe but a JSON {}",
+                                                                 source, json.type_name()));
   }
   std::vector<FoundValue> found;
   collect_json(json, "", source, found);

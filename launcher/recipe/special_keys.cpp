@@ -29,16 +29,17 @@ RecipeKey listed_number(const std::string& name, Field field_of, std::vector<std
 
 template <class Field>
 RecipeKey size(const std::string& name, Field field_of, const std::string& help) {
-  return {name,
-          kByteSizeForm,
-          help,
-          {},
-          [field_of](const RecipeValue& value, Recipe& recipe) {
-            const auto bytes = parse_byte_size(value);
-            field_of(recipe) = bytes.value_or(field_of(recipe));
-            return bytes.has_value();
-          },
-          [field_of](const Recipe& recipe) { return RecipeValue(format_byte_size(field_of(recipe))); }};
+  return {
+      name,
+      kByteSizeForm,
+      help,
+      {},
+      [field_of](const RecipeValue& value, Recipe& recipe) {
+        const auto bytes = parse_byte_size(value);
+        field_of(recipe) = bytes.value_or(field_of(recipe));
+        return bytes.has_value();
+      },
+      [field_of](const Recipe& recipe) { return RecipeValue(format_byte_size(field_of(recipe))); }};
 }
 
 bool set_partition(const RecipeValue& value, Recipe& recipe) {

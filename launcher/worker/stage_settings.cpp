@@ -62,8 +62,8 @@ stages::BoundaryOptions boundary_options(const plan::StageJob& job, const plan::
   options.forward = direction_options(codec, codec.forward, codec.forward_bits);
   options.backward = direction_options(codec, codec.backward, codec.backward_bits);
   options.cache_kind = codec.cache_kind == recipe::CacheKind::eight_bits
-                           ? kernels::EntryKind::eight_bits
-                           : kernels::EntryKind::bfloat16;
+                           ? kernels::CacheFormat::eight_bits
+                           : kernels::CacheFormat::bfloat16;
   options.cache_bytes = static_cast<std::uint64_t>(link.cache_bytes);
   options.cache_disk_bytes = static_cast<std::uint64_t>(link.cache_disk_bytes);
   options.cache_folder = job.run_directory;

@@ -28,10 +28,10 @@ struct Row {
   explicit Row(std::int64_t tokens)
       : values(at::randn({tokens, kWidth})),
         later(values + 0.1 * at::randn({tokens, kWidth})),
-        entry(static_cast<std::size_t>(entry_bytes(EntryKind::bfloat16, tokens, kWidth))),
+        entry(static_cast<std::size_t>(entry_bytes(CacheFormat::bfloat16, tokens, kWidth))),
         bytes(static_cast<std::size_t>(tokens * token_bytes({8, 32, true}, kWidth))),
         read(at::empty({tokens, kWidth})) {
-    store_entry({}, input(values), EntryKind::bfloat16, entry.data());
+    store_entry({}, input(values), CacheFormat::bfloat16, entry.data());
   }
 
   static Values input(const at::Tensor& tensor) {
@@ -83,7 +83,8 @@ void decode(benchmark::State& state, GroupFormat format) {
 }
 
 // The row alternates, so that there is a change every time.
-void encode_change(benchmark::State& state, GroupFormat format, EntryKind kind, Rounding rounding) {
+void encode_change(benchmark::State& state, GroupFormat format, CacheFormat kind,
+                   Rounding rounding) {
   Row row(state.range(0));
   SquareSums sums;
   bool fresh = true;
@@ -98,7 +99,7 @@ void encode_change(benchmark::State& state, GroupFormat format, EntryKind kind, 
   count_bytes(state);
 }
 
-void decode_change(benchmark::State& state, GroupFormat format, EntryKind kind) {
+void decode_change(benchmark::State& state, GroupFormat format, CacheFormat kind) {
   Row row(state.range(0));
   store_entry({}, Row::input(row.values), kind, row.entry.data());
   std::vector<std::byte> entry = row.entry;
@@ -191,7 +192,7 @@ void register_all() {
     for (const std::int64_t tokens : kTokens) entry->Arg(tokens);
   };
   constexpr auto kNearest = Rounding::nearest;
-  constexpr auto kBfloat16 = EntryKind::bfloat16;
+  constexpr auto kBfloat16 = CacheFormat::bfloat16;
   add("copy", copy);
   for (const int bits : {2, 4, 8}) {
     const std::string name = std::to_string(bits) + " bits";
@@ -206,8 +207,8 @@ void register_all() {
   add("encode change 4 bits stochastic", encode_change, four, kBfloat16, Rounding::stochastic);
   add("encode change 4 bits rotated", encode_change, turned, kBfloat16, kNearest);
   add("decode change 4 bits rotated", decode_change, turned, kBfloat16);
-  add("encode change 4 bits 8-bit entry", encode_change, four, EntryKind::eight_bits, kNearest);
-  add("decode change 4 bits 8-bit entry", decode_change, four, EntryKind::eight_bits);
+  add("encode change 4 bits 8-bit entry", encode_change, four, CacheFormat::eight_bits, kNearest);
+  add("decode change 4 bits 8-bit entry", decode_change, four, CacheFormat::eight_bits);
   add("operators: encode change 4 bits", encode_change_with_operators);
   add("operators: decode change 4 bits", decode_change_with_operators);
 }

@@ -32,7 +32,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kHold{60};
 const net::ProcessName kServer = net::ProcessName::coordinator();
-const net::ProcessName kFetcher = net::ProcessName::keeper(0);
+const net::ProcessName kFetcher = net::ProcessName::host_agent(0);
 
 int parse_number(const std::string& text) {
   int value = 0;
@@ -168,7 +168,7 @@ void transfer_to_hosts(const std::vector<std::string>& args) {
   BenchHost launcher = start_host(net::ProcessName::coordinator(), root / "launcher", rate);
   std::vector<BenchHost> hosts;
   for (std::uint32_t i = 0; i < count; ++i) {
-    hosts.push_back(start_host(net::ProcessName::keeper(i), root / std::to_string(i), rate));
+    hosts.push_back(start_host(net::ProcessName::host_agent(i), root / std::to_string(i), rate));
     link_hosts(launcher, hosts[i]);
     for (std::uint32_t other = 0; swarm && other < i; ++other) link_hosts(hosts[other], hosts[i]);
   }

@@ -5,8 +5,8 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "launcher/recipe/links.h"
 #include "launcher/base/errors.h"
+#include "launcher/recipe/links.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace strait::recipe;

@@ -6,9 +6,9 @@
 #include <string_view>
 
 #include "framework/sync/methods.h"
-#include "launcher/recipe/recipe_keys.h"
-#include "launcher/recipe/recipe_io.h"
 #include "launcher/base/errors.h"
+#include "launcher/recipe/recipe_io.h"
+#include "launcher/recipe/recipe_keys.h"
 
 // The rooms that have codecs need libtorch; here their names are enough.
 std::vector<std::string> part_names(strait::recipe::PartKind kind) {

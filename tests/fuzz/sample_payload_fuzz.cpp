@@ -11,13 +11,13 @@
 #include "framework/codec/sample_format.h"
 
 using strait::codec::Memory;
-using strait::kernels::EntryKind;
+using strait::kernels::CacheFormat;
 
 namespace {
 
 void read_rows(const strait::codec::ReadTensor& read, Memory memory) {
   strait::codec::SamplePayload rows(read.head, read.payload, memory);
-  std::size_t seen = strait::codec::kPayloadHeadBytes;
+  std::size_t seen = strait::codec::kPayloadHeaderBytes;
   for (const strait::codec::Row& row : read.head.rows.rows) {
     const auto part = rows.next();
     seen += strait::codec::head_bytes(part.head.base) + part.data.size();
@@ -30,7 +30,7 @@ void read_rows(const strait::codec::ReadTensor& read, Memory memory) {
   if (seen != read.payload.size()) std::abort();
 }
 
-void read_both_ways(const strait::codec::ReadTensor& read, EntryKind kind) {
+void read_both_ways(const strait::codec::ReadTensor& read, CacheFormat kind) {
   for (const Memory memory : {Memory{}, Memory{kind}}) {
     try {
       read_rows(read, memory);
@@ -55,7 +55,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   known.head.rows.padded_length = 3;
   known.head.rows.rows = {{strait::store::SampleId{4}, {2, 1}}, {strait::store::SampleId{5}, {1}}};
   known.payload = bytes;
-  for (const EntryKind kind : {EntryKind::bfloat16, EntryKind::eight_bits}) {
+  for (const CacheFormat kind : {CacheFormat::bfloat16, CacheFormat::eight_bits}) {
     read_both_ways(known, kind);
     try {
       read_both_ways(strait::codec::read_head(bytes), kind);

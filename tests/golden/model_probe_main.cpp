@@ -13,9 +13,9 @@
 #include <iostream>
 #include <iterator>
 
-#include "framework/store/safetensors_reader.h"
-#include "framework/store/safetensors_writer.h"
-#include "framework/store/weight_files.h"
+#include "framework/tensors/safetensors_reader.h"
+#include "framework/tensors/safetensors_writer.h"
+#include "framework/tensors/weight_files.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/squared_norm.h"
 #include "models/model.h"
@@ -31,9 +31,9 @@ models::ModelConfig probe_config(const std::filesystem::path& directory) {
 }
 
 void load_probe_weights(models::Model& model, const models::ModelConfig& config,
-                        const store::WeightFiles& files) {
+                        const tensors::WeightFiles& files) {
   std::vector<models::TensorShape> shapes;
-  for (const store::WeightFiles::Entry& entry : files.tensors()) {
+  for (const tensors::WeightFiles::Entry& entry : files.tensors()) {
     shapes.push_back({entry.info.name, entry.info.shape});
   }
   const auto names = models::match_tensors(config, shapes, files.directory().string());
@@ -44,7 +44,7 @@ void load_probe_weights(models::Model& model, const models::ModelConfig& config,
   }
 }
 
-models::Pass probe_pass(const store::SafetensorsReader& probe, const at::Tensor& tokens) {
+models::Pass probe_pass(const tensors::SafetensorsReader& probe, const at::Tensor& tokens) {
   const std::int64_t length = tokens.size(1);
   std::vector<std::vector<std::int64_t>> documents(static_cast<std::size_t>(tokens.size(0)),
                                                    {length});
@@ -64,7 +64,7 @@ models::Pass probe_pass(const store::SafetensorsReader& probe, const at::Tensor&
 
 struct ProbeLoss {
   double mean = 0;
-  std::vector<store::NamedTensor> gradients;
+  std::vector<tensors::NamedTensor> gradients;
   double norm = 0;
 };
 
@@ -104,21 +104,21 @@ void run_probe(const std::filesystem::path& directory) {
   const models::ModelConfig config = probe_config(directory);
   const int last = static_cast<int>(models::describe(config).layers.size()) - 1;
   const auto model = models::make_model(config, {0, last}, at::kFloat, at::kCPU);
-  load_probe_weights(*model, config, store::WeightFiles(directory));
+  load_probe_weights(*model, config, tensors::WeightFiles(directory));
 
-  const store::SafetensorsReader probe(directory / "probe.safetensors");
+  const tensors::SafetensorsReader probe(directory / "probe.safetensors");
   const at::Tensor tokens = probe.read("input_ids");
   const models::Pass pass = probe_pass(probe, tokens);
   at::Tensor values = tokens;
   for (const auto& layer : model->layers()) values = layer->forward(values, pass);
   const ProbeLoss loss = probe_loss(*model, values, tokens, probe.read("loss_mask"));
 
-  std::vector<store::NamedTensor> results = loss.gradients;
+  std::vector<tensors::NamedTensor> results = loss.gradients;
   const at::NoGradGuard no_grad;
   results.push_back({"logits", at::matmul(values, model->head()->projection().t())});
   results.push_back({"loss", at::tensor({loss.mean}, at::kDouble)});
   results.push_back({"gradient_norm", at::tensor({loss.norm}, at::kDouble)});
-  store::write_safetensors(directory / "result.safetensors", results);
+  tensors::write_safetensors(directory / "result.safetensors", results);
 }
 
 }  // namespace

@@ -53,7 +53,7 @@ struct Case {
   GroupFormat format;
   Draw draw;
   Element element;
-  EntryKind kind;
+  CacheFormat kind;
   Content content;
   std::int64_t tokens;
   std::int64_t width;
@@ -116,7 +116,7 @@ int compare_bits() {
         Case one{{bits, group, k % 2 != 0},
                  {k % 4 < 2 ? Rounding::nearest : Rounding::stochastic, random()},
                  static_cast<Element>(k % 3),
-                 static_cast<EntryKind>(random() % 2),
+                 static_cast<CacheFormat>(random() % 2),
                  static_cast<Content>(random() % 3),
                  1 + static_cast<std::int64_t>(random() % 5),
                  kWidths[random() % kWidths.size()]};
@@ -155,7 +155,7 @@ void measure() {
   const GroupFormat format{4, 64, false};
   const Room row(kSize);
   const Room other(kSize);
-  const Room entry(static_cast<std::size_t>(entry_bytes(EntryKind::bfloat16, kTokens, kWidth)));
+  const Room entry(static_cast<std::size_t>(entry_bytes(CacheFormat::bfloat16, kTokens, kWidth)));
   const Room bytes(static_cast<std::size_t>(kTokens * token_bytes(format, kWidth)));
   require(cudaMemset(row.data(), 0x3B, kSize));
   require(cudaMemset(entry.data(), 0x3C, kSize / 2));
@@ -168,7 +168,7 @@ void measure() {
                 100 * copy / seconds);
   };
   print("copy", copy);
-  constexpr auto kKind = EntryKind::bfloat16;
+  constexpr auto kKind = CacheFormat::bfloat16;
   print("quantize",
         seconds_of([&] { cuda::quantize(nullptr, values, format, {}, bytes.bytes(), nullptr); }));
   print("dequantize", seconds_of([&] { cuda::dequantize(nullptr, bytes.bytes(), format, out); }));

@@ -22,7 +22,7 @@ using Bytes = std::vector<std::byte>;
 // One sample on both sides of a boundary.
 class TwoEnds {
  public:
-  TwoEnds(const GroupFormat& format, EntryKind kind)
+  TwoEnds(const GroupFormat& format, CacheFormat kind)
       : format_(format),
         kind_(kind),
         sent_(static_cast<std::size_t>(entry_bytes(kind, kTokens, kWide)), std::byte{0x5A}),
@@ -53,7 +53,7 @@ class TwoEnds {
 
  private:
   GroupFormat format_;
-  EntryKind kind_;
+  CacheFormat kind_;
   Bytes sent_;
   Bytes received_;
   Bytes message_;
@@ -84,7 +84,7 @@ double distance(const Floats& left, const Floats& right) {
   return std::sqrt(error / square);
 }
 
-class Entry : public testing::TestWithParam<EntryKind> {};
+class Entry : public testing::TestWithParam<CacheFormat> {};
 
 TEST_P(Entry, IsTheSameOnBothSidesAfterManyVisits) {
   std::mt19937 random(kSeed);
@@ -163,7 +163,7 @@ TEST_P(Entry, StaysAsItIsWhereAGroupIsRefused) {
   for (std::size_t i = 0; i < after.size(); ++i) {
     ASSERT_FALSE(std::isnan(after[i])) << i;
     EXPECT_EQ(std::isnan(read[i]), i >= 64 && i < 128) << i;
-    const bool kept = GetParam() == EntryKind::bfloat16 ? i >= 64 && i < 128 : i < kWide;
+    const bool kept = GetParam() == CacheFormat::bfloat16 ? i >= 64 && i < 128 : i < kWide;
     if (kept) {
       EXPECT_EQ(after[i], before[i]) << i;
     }
@@ -199,9 +199,9 @@ TEST_P(Entry, StoresNothingThatIsNotFinite) {
 }
 
 INSTANTIATE_TEST_SUITE_P(OfBothKinds, Entry,
-                         testing::Values(EntryKind::bfloat16, EntryKind::eight_bits),
+                         testing::Values(CacheFormat::bfloat16, CacheFormat::eight_bits),
                          [](const auto& kind) {
-                           return kind.param == EntryKind::bfloat16 ? "Bfloat16" : "EightBits";
+                           return kind.param == CacheFormat::bfloat16 ? "Bfloat16" : "EightBits";
                          });
 
 }  // namespace

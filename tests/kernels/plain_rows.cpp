@@ -71,8 +71,8 @@ float reach_of(int bits, Rounding rounding) {
 
 // Never so large that any bytes at all could read as something infinite.
 float scale_from(int byte, int top, int bits) {
-  const int notch = std::clamp(byte + 8 * top - 247, 8, 8 * (248 - bits));
-  return float_of(static_cast<std::uint32_t>(notch) << 20U);
+  const int scale_code = std::clamp(byte + 8 * top - 247, 8, 8 * (248 - bits));
+  return float_of(static_cast<std::uint32_t>(scale_code) << 20U);
 }
 
 // Uniform in [0, 1), 24 bits.
@@ -117,7 +117,7 @@ float largest(const float* values, int count) {
 struct Group {
   int begin = 0;
   int count = 0;
-  int notch = 0;
+  int scale_code = 0;
   bool rotated = false;
 };
 
@@ -140,7 +140,7 @@ Group weigh(float* values, const GroupFormat& format, Rounding rounding, float r
     }
   }
   const float target = size * reach_of(format.bits, rounding);
-  group.notch = std::max<int>(8, static_cast<int>((bits_of(target) + 0xFFFFFU) >> 20U));
+  group.scale_code = std::max<int>(8, static_cast<int>((bits_of(target) + 0xFFFFFU) >> 20U));
   return group;
 }
 
@@ -167,7 +167,7 @@ void quantize_token(std::vector<float>& values, const GroupFormat& format, const
   for (int begin = 0; begin < width; begin += format.group) {
     const int count = std::min(format.group, width - begin);
     weighed.push_back(weigh(values.data() + begin, format, draw.rounding, refuse, begin, count));
-    top = std::max(top, weighed.back().notch >> 3);
+    top = std::max(top, weighed.back().scale_code >> 3);
   }
   out[0] = static_cast<std::uint8_t>(top);
   std::uint8_t* planes = out + 1 + groups + (format.rotate ? (groups + 7) / 8 : 0);
@@ -175,12 +175,12 @@ void quantize_token(std::vector<float>& values, const GroupFormat& format, const
   for (int g = 0; g < groups; ++g) {
     const Group& group = weighed[static_cast<std::size_t>(g)];
     if (group.rotated) out[1 + groups + g / 8] |= static_cast<std::uint8_t>(1U << (g % 8));
-    out[1 + g] = group.notch == kNone ? kRefusedGroup
-                 : group.notch == 0
+    out[1 + g] = group.scale_code == kNone ? kRefusedGroup
+                 : group.scale_code == 0
                      ? kZeroGroup
-                     : static_cast<std::uint8_t>(std::max(1, group.notch - 8 * top + 247));
+                     : static_cast<std::uint8_t>(std::max(1, group.scale_code - 8 * top + 247));
     const int plane = (group.count + 7) / 8;
-    if (group.notch > 0) {
+    if (group.scale_code > 0) {
       const float inverse = 1.0F / (2.0F * scale_from(out[1 + g], top, format.bits));
       for (int i = 0; i < group.count; ++i) {
         const auto index = static_cast<std::uint32_t>(token * width + group.begin + i);
@@ -240,13 +240,13 @@ void write_token(const MutableValues& out, std::int64_t token, const std::vector
   }
 }
 
-std::uint8_t* entry_token(EntryKind kind, std::byte* entry, std::int64_t token,
+std::uint8_t* entry_token(CacheFormat kind, std::byte* entry, std::int64_t token,
                           std::int64_t width) {
   return reinterpret_cast<std::uint8_t*>(entry) + token * entry_bytes(kind, 1, width);
 }
 
-std::vector<float> read_entry(EntryKind kind, const std::uint8_t* entry, std::int64_t width) {
-  if (kind == EntryKind::eight_bits) return dequantize_token(entry, kEntryFormat, width);
+std::vector<float> read_entry(CacheFormat kind, const std::uint8_t* entry, std::int64_t width) {
+  if (kind == CacheFormat::eight_bits) return dequantize_token(entry, kEntryFormat, width);
   std::vector<float> row(static_cast<std::size_t>(width));
   for (std::size_t i = 0; i < row.size(); ++i) {
     std::uint16_t bits = 0;
@@ -256,8 +256,8 @@ std::vector<float> read_entry(EntryKind kind, const std::uint8_t* entry, std::in
   return row;
 }
 
-void write_entry(EntryKind kind, std::vector<float> row, std::uint8_t* entry) {
-  if (kind == EntryKind::eight_bits) {
+void write_entry(CacheFormat kind, std::vector<float> row, std::uint8_t* entry) {
+  if (kind == CacheFormat::eight_bits) {
     quantize_token(row, kEntryFormat, {}, std::numeric_limits<float>::infinity(), 0, entry);
     return;
   }
@@ -269,7 +269,7 @@ void write_entry(EntryKind kind, std::vector<float> row, std::uint8_t* entry) {
 
 // What the entry stands for afterwards; NaN where the change was refused.
 std::vector<float> advance_entry(const std::vector<float>& base, const std::vector<float>& change,
-                                 EntryKind kind, bool fresh, std::uint8_t* entry) {
+                                 CacheFormat kind, bool fresh, std::uint8_t* entry) {
   std::vector<float> next = base;
   bool refused = false;
   for (std::size_t i = 0; i < next.size(); ++i) {
@@ -277,7 +277,7 @@ std::vector<float> advance_entry(const std::vector<float>& base, const std::vect
     if (!std::isnan(change[i])) next[i] = base[i] + change[i];
   }
   // The groups of an 8-bit entry share the token's exponent: all of it moves, or nothing.
-  const bool keep = kind == EntryKind::eight_bits && refused;
+  const bool keep = kind == CacheFormat::eight_bits && refused;
   if (!keep || fresh) write_entry(kind, keep ? base : next, entry);
   next = read_entry(kind, entry, static_cast<std::int64_t>(next.size()));
   for (std::size_t i = 0; i < next.size(); ++i) {
@@ -342,7 +342,7 @@ void dequantize(const std::byte* in, const GroupFormat& format, const MutableVal
 }
 
 void quantize_change(const Values& values, const GroupFormat& format, const Draw& draw,
-                     EntryKind kind, bool fresh, std::byte* entry, std::byte* out,
+                     CacheFormat kind, bool fresh, std::byte* entry, std::byte* out,
                      SquareSums* sums) {
   const std::int64_t bytes = token_bytes(format, values.width);
   for (std::int64_t token = 0; token < values.tokens; ++token) {
@@ -364,7 +364,7 @@ void quantize_change(const Values& values, const GroupFormat& format, const Draw
   }
 }
 
-void apply_change(const std::byte* in, const GroupFormat& format, EntryKind kind, bool fresh,
+void apply_change(const std::byte* in, const GroupFormat& format, CacheFormat kind, bool fresh,
                   std::byte* entry, const MutableValues& out) {
   const std::int64_t bytes = token_bytes(format, out.width);
   for (std::int64_t token = 0; token < out.tokens; ++token) {
@@ -377,7 +377,7 @@ void apply_change(const std::byte* in, const GroupFormat& format, EntryKind kind
   }
 }
 
-void store_entry(const Values& values, EntryKind kind, std::byte* entry) {
+void store_entry(const Values& values, CacheFormat kind, std::byte* entry) {
   for (std::int64_t token = 0; token < values.tokens; ++token) {
     std::vector<float> row = read_token(values, token);
     for (float& value : row) {
@@ -387,7 +387,7 @@ void store_entry(const Values& values, EntryKind kind, std::byte* entry) {
   }
 }
 
-void load_entry(EntryKind kind, const std::byte* entry, const MutableValues& out) {
+void load_entry(CacheFormat kind, const std::byte* entry, const MutableValues& out) {
   for (std::int64_t token = 0; token < out.tokens; ++token) {
     const auto* const held =
         reinterpret_cast<const std::uint8_t*>(entry) + token * entry_bytes(kind, 1, out.width);

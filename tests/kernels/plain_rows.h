@@ -17,11 +17,11 @@ void quantize(const Values& values, const GroupFormat& format, const Draw& draw,
               SquareSums* sums);
 void dequantize(const std::byte* in, const GroupFormat& format, const MutableValues& out);
 void quantize_change(const Values& values, const GroupFormat& format, const Draw& draw,
-                     EntryKind kind, bool fresh, std::byte* entry, std::byte* out,
+                     CacheFormat kind, bool fresh, std::byte* entry, std::byte* out,
                      SquareSums* sums);
-void apply_change(const std::byte* in, const GroupFormat& format, EntryKind kind, bool fresh,
+void apply_change(const std::byte* in, const GroupFormat& format, CacheFormat kind, bool fresh,
                   std::byte* entry, const MutableValues& out);
-void store_entry(const Values& values, EntryKind kind, std::byte* entry);
-void load_entry(EntryKind kind, const std::byte* entry, const MutableValues& out);
+void store_entry(const Values& values, CacheFormat kind, std::byte* entry);
+void load_entry(CacheFormat kind, const std::byte* entry, const MutableValues& out);
 
 }  // namespace strait::kernels::plain

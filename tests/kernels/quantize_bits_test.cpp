@@ -31,7 +31,7 @@ struct Case {
   GroupFormat format;
   Draw draw;
   Element element = Element::float32;
-  EntryKind kind = EntryKind::bfloat16;
+  CacheFormat kind = CacheFormat::bfloat16;
   Content content = Content::plain;
   std::int64_t tokens = 2;
   std::int64_t width = 64;
@@ -58,7 +58,7 @@ std::vector<Case> some_cases(std::mt19937& random) {
         one.format = {bits, group, k % 2 != 0};
         one.draw = {k % 4 < 2 ? Rounding::nearest : Rounding::stochastic, random()};
         one.element = static_cast<Element>(k % 3);
-        one.kind = static_cast<EntryKind>(random() % 2);
+        one.kind = static_cast<CacheFormat>(random() % 2);
         one.content = static_cast<Content>(random() % 3);
         one.tokens = 1 + random() % 3;
         one.width = kWidths[random() % kWidths.size()];

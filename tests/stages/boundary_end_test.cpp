@@ -34,8 +34,8 @@ class SilentEncoder final : public codec::Encoder {
  public:
   explicit SilentEncoder(std::shared_future<void> may_answer)
       : may_answer_(std::move(may_answer)) {}
-  void encode(const codec::TensorHead&, const at::Tensor&, net::Frame&) override {}
-  void encode_whole(const codec::TensorHead& head, net::Frame& frame) override {
+  void encode(const codec::TensorHeader&, const at::Tensor&, net::Frame&) override {}
+  void encode_whole(const codec::TensorHeader& head, net::Frame& frame) override {
     may_answer_.wait();
     frame.insert(frame.end(), static_cast<std::size_t>(head.rows.size()), std::byte{9});
     traffic_.resends += static_cast<std::uint64_t>(head.rows.size());
@@ -50,7 +50,7 @@ class SilentEncoder final : public codec::Encoder {
 // Lacks the base of every sample of an odd number; what it is told whole is what was written.
 class ForgetfulDecoder final : public codec::Decoder {
  public:
-  codec::Decoded decode(const codec::TensorHead& head, std::span<const std::byte>) override {
+  codec::Decoded decode(const codec::TensorHeader& head, std::span<const std::byte>) override {
     codec::Decoded decoded;
     decoded.values = at::zeros({head.rows.size(), head.rows.padded_length, head.width});
     for (std::int64_t place = 0; place < head.rows.size(); ++place) {
@@ -61,7 +61,7 @@ class ForgetfulDecoder final : public codec::Decoder {
     ++traffic_.rows;
     return decoded;
   }
-  void complete(const codec::TensorHead&, std::span<const std::byte> payload,
+  void complete(const codec::TensorHeader&, std::span<const std::byte> payload,
                 std::span<const std::int64_t> places, const at::Tensor& values) override {
     for (std::size_t i = 0; i < places.size(); ++i) {
       values[places[i]].fill_(std::to_integer<int>(payload[i]));
@@ -216,7 +216,7 @@ class HealingTest : public BoundaryEndTest {
   // What the upper end would write about these samples.
   net::Frame about(codec::Kind kind, std::initializer_list<std::int64_t> samples,
                    int micro_batch = 0) {
-    codec::TensorHead head;
+    codec::TensorHeader head;
     head.kind = kind;
     head.step = kTraining.step;
     head.micro_batch = micro_batch;
@@ -274,15 +274,15 @@ TEST_F(HealingTest, SeveralTensorsWaitForTheirRowsAtOnce) {
 // As ForgetfulDecoder, with tensors that each fill the inbox beyond its bound (and take no memory).
 class HugeDecoder final : public codec::Decoder {
  public:
-  codec::Decoded decode(const codec::TensorHead& head,
+  codec::Decoded decode(const codec::TensorHeader& head,
                         std::span<const std::byte> payload) override {
     codec::Decoded decoded = small_.decode(head, payload);
     constexpr auto kElements = static_cast<std::int64_t>(BoundaryEnd::kQueueBytes / sizeof(float));
     decoded.values = at::zeros({1, 1, 1}).expand({1, kElements + 1, 1});
     return decoded;
   }
-  void complete(const codec::TensorHead&, std::span<const std::byte>, std::span<const std::int64_t>,
-                const at::Tensor& values) override {
+  void complete(const codec::TensorHeader&, std::span<const std::byte>,
+                std::span<const std::int64_t>, const at::Tensor& values) override {
     EXPECT_GT(values.nbytes(), BoundaryEnd::kQueueBytes);
   }
   codec::Traffic traffic() const override { return small_.traffic(); }
@@ -315,7 +315,7 @@ TEST_F(HealingTest, AnAnswerAboutOtherRowsIsRefused) {
 }
 
 TEST_F(BoundaryEndTest, ACodecThatRemembersNothingRefusesToRepeat) {
-  codec::TensorHead head;
+  codec::TensorHeader head;
   head.kind = codec::Kind::resend;
   head.rows = flow(1).rows;
   net::Frame frame;

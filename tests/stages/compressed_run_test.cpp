@@ -32,7 +32,7 @@ using Remembered = std::map<std::int64_t, std::vector<std::uint8_t>>;
 
 Remembered read_cache(const Tensors& caches, const std::string& prefix) {
   const at::Tensor layout = caches.at(prefix + "layout");
-  const auto kind = static_cast<kernels::EntryKind>(layout[0].item<std::int64_t>());
+  const auto kind = static_cast<kernels::CacheFormat>(layout[0].item<std::int64_t>());
   const auto width = layout[2].item<std::int64_t>();
   std::vector<at::Tensor> slabs;
   for (std::int64_t i = 0; i < layout[3].item<std::int64_t>(); ++i) {
@@ -130,7 +130,7 @@ TEST(CompressedRun, LearnsAsARawRunDoes) {
   settings.boundary.forward.first_bits = 16;
   check("delta 4/8, first visits in bfloat16", settings);
   settings = compressed("delta", 4);
-  settings.boundary.cache_kind = kernels::EntryKind::eight_bits;
+  settings.boundary.cache_kind = kernels::CacheFormat::eight_bits;
   check("delta 4/8, entries of 8 bits", settings);
 }
 
@@ -236,7 +236,7 @@ TEST(CompressedRun, ResumedWithSavedCachesItHasTheBitsOfOneNeverStopped) {
   // An entry is at most 16 tokens of width 16 in bfloat16.
   settings.boundary.cache_bytes = 10 * 512;
   EXPECT_GT(sum_of(check("ten of 24 fit"), Direction::forward, true).evictions, 0U);
-  settings.boundary.cache_kind = kernels::EntryKind::eight_bits;
+  settings.boundary.cache_kind = kernels::CacheFormat::eight_bits;
   check("entries of 8 bits");
 }
 

@@ -95,8 +95,8 @@ std::unique_ptr<Ends> over_sockets(const BoundaryOptions& options) {
   return ends;
 }
 
-codec::TensorHead head_of(codec::Kind kind, std::int64_t step, int micro_batch) {
-  codec::TensorHead head;
+codec::TensorHeader head_of(codec::Kind kind, std::int64_t step, int micro_batch) {
+  codec::TensorHeader head;
   head.kind = kind;
   head.step = store::Step{step};
   head.micro_batch = micro_batch;

@@ -21,11 +21,11 @@ std::size_t token_size(std::int64_t width) {
   return sizeof(float) + static_cast<std::size_t>(width);
 }
 
-std::size_t payload_size(const TensorHead& head) {
+std::size_t payload_size(const TensorHeader& head) {
   return static_cast<std::size_t>(head.rows.tokens()) * token_size(head.width);
 }
 
-void count(const TensorHead& head, Traffic& traffic) {
+void count(const TensorHeader& head, Traffic& traffic) {
   traffic.rows += static_cast<std::uint64_t>(head.rows.size());
   traffic.raw_bytes += static_cast<std::uint64_t>(head.rows.tokens() * head.width) * sizeof(float);
   traffic.payload_bytes += payload_size(head);
@@ -61,7 +61,7 @@ const std::byte* decode_token(const std::byte* from, std::int64_t width, float* 
 
 class TokenBytesEncoder final : public Encoder {
  public:
-  void encode(const TensorHead& head, const at::Tensor& tensor,
+  void encode(const TensorHeader& head, const at::Tensor& tensor,
               strait::net::Frame& frame) override {
     const at::Tensor values = tensor.detach().to(at::kCPU, at::kFloat).contiguous();
     const float* row = values.const_data_ptr<float>();
@@ -86,7 +86,7 @@ class TokenBytesDecoder final : public Decoder {
  public:
   explicit TokenBytesDecoder(at::ScalarType result) : result_(result) {}
 
-  Decoded decode(const TensorHead& head, std::span<const std::byte> payload) override {
+  Decoded decode(const TensorHeader& head, std::span<const std::byte> payload) override {
     // Bytes come from another process: nothing is read before it is known to be there.
     if (payload.size() != payload_size(head)) {
       throw CodecError("a token_bytes payload is not as long as its tokens are many");

@@ -83,7 +83,7 @@ CodingCost cost_averaging(const SyncSettings& settings) {
 }
 
 // A single update between rounds sends as much as an exact mean of gradients, and loses more.
-std::string check_averaging(const SyncSettings& settings, const RecipeContext& recipe) {
+std::string check_averaging(const SyncSettings& settings, const RecipeFacts& recipe) {
   if (settings.every != 1) return "";
   return recipe.stated("sync.every", "1") +
          ", but averaging after every update sends as much as \"allreduce\", which is exact; set "

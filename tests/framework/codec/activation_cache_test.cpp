@@ -337,7 +337,7 @@ TEST(ActivationCache, ASavedCacheOfOtherOptionsIsRefused) {
   const SavedCache saved = save(cache);
 
   ActivationCacheOptions other = options;
-  other.kind = kernels::EntryKind::eight_bits;
+  other.kind = kernels::CacheFormat::eight_bits;
   EXPECT_EQ(refusal(other, saved), Kind::mismatch);
   other = options;
   other.width = 2 * kWidth;

@@ -79,7 +79,7 @@ struct Pair {
 
 // Allocations of the steps behind the first `warm` ones.
 std::int64_t allocations_of(Pair pair, std::int64_t warm, std::int64_t steps) {
-  std::vector<TensorHead> heads;
+  std::vector<TensorHeader> heads;
   std::vector<at::Tensor> values;
   for (std::int64_t step = 0; step < warm + steps; ++step) {
     heads.push_back(full_rows(store::Step{step}, 0, kTokens, kWidth,
@@ -98,7 +98,7 @@ std::int64_t allocations_of(Pair pair, std::int64_t warm, std::int64_t steps) {
   return allocations - before;
 }
 
-Pair sample_pair(const SampleEncoderOptions& options, bool remembers, kernels::EntryKind kind) {
+Pair sample_pair(const SampleEncoderOptions& options, bool remembers, kernels::CacheFormat kind) {
   const auto cache = [&] {
     ActivationCacheOptions held;
     held.kind = kind;
@@ -131,7 +131,7 @@ TEST(SteadyState, AllocatesNothing) {
       options.rounding = rounding;
       options.rotate = rotate;
       options.choice = {Choice::Way::delta, 4, 8};
-      for (const auto kind : {kernels::EntryKind::bfloat16, kernels::EntryKind::eight_bits}) {
+      for (const auto kind : {kernels::CacheFormat::bfloat16, kernels::CacheFormat::eight_bits}) {
         EXPECT_EQ(allocations_of(sample_pair(options, true, kind), kWarm, kSteps), 0);
       }
       options.choice = {Choice::Way::fixed, 6, 8};

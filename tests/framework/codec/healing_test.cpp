@@ -12,7 +12,7 @@ constexpr std::int64_t kWidth = 96;
 constexpr std::int64_t kSamples = 6;
 constexpr std::int64_t kPerStep = 2;
 
-ActivationCacheOptions healing_cache(kernels::EntryKind kind) {
+ActivationCacheOptions healing_cache(kernels::CacheFormat kind) {
   ActivationCacheOptions options;
   options.kind = kind;
   options.row_tokens = kTokens;
@@ -39,7 +39,7 @@ Batch batch_at(std::int64_t step) {
           random_values({rows, kTokens, kWidth}, 100 + static_cast<std::uint64_t>(step))};
 }
 
-class Healing : public testing::TestWithParam<kernels::EntryKind> {};
+class Healing : public testing::TestWithParam<kernels::CacheFormat> {};
 
 TEST_P(Healing, OneBitTurnedOverAtTheReceiverIsFoundAtItsNextVisitAndTrainingNeverSeesIt) {
   const ActivationCacheOptions cache = healing_cache(GetParam());
@@ -105,13 +105,13 @@ TEST_P(Healing, RowsThatNobodyRemembersCannotBeAskedForAgain) {
   const Batch batch = batch_at(0);
   ends.pass(batch);
   net::Frame frame;
-  TensorHead stranger = batch.head;
+  TensorHeader stranger = batch.head;
   stranger.rows.rows[0].sample = store::SampleId{kSamples + 7};
   EXPECT_THROW(ends.encoder().encode_whole(stranger, frame), CodecError);
-  TensorHead shorter = batch.head;
+  TensorHeader shorter = batch.head;
   shorter.rows.rows[0].documents = {kTokens - 1};
   EXPECT_THROW(ends.encoder().encode_whole(shorter, frame), CodecError);
-  TensorHead late = batch.head;
+  TensorHeader late = batch.head;
   late.step = store::Step{1};
   EXPECT_THROW(ends.encoder().encode_whole(late, frame), CodecError);
   TwoEnds without(four_bits(), {});
@@ -135,7 +135,7 @@ TEST_P(Healing, WholeRowsThatDoNotFitTheQuestionAreRefused) {
   EXPECT_THROW(decoder.complete(batch.head, frame, one, values), CodecError);
   const std::vector<std::int64_t> outside{0, 2};
   EXPECT_THROW(decoder.complete(batch.head, frame, outside, values), CodecError);
-  TensorHead late = batch.head;
+  TensorHeader late = batch.head;
   late.step = store::Step{1};
   EXPECT_THROW(decoder.complete(late, frame, places, values), CodecError);
   net::Frame other_kind = frame;
@@ -148,12 +148,12 @@ TEST_P(Healing, WholeRowsThatDoNotFitTheQuestionAreRefused) {
   EXPECT_TRUE(at::equal(values, before));
 }
 
-INSTANTIATE_TEST_SUITE_P(EntryKinds, Healing,
-                         testing::Values(kernels::EntryKind::bfloat16,
-                                         kernels::EntryKind::eight_bits),
+INSTANTIATE_TEST_SUITE_P(CacheFormats, Healing,
+                         testing::Values(kernels::CacheFormat::bfloat16,
+                                         kernels::CacheFormat::eight_bits),
                          [](const auto& kind) {
-                           return kind.param == kernels::EntryKind::bfloat16 ? "Bfloat16"
-                                                                             : "EightBits";
+                           return kind.param == kernels::CacheFormat::bfloat16 ? "Bfloat16"
+                                                                               : "EightBits";
                          });
 
 }  // namespace

@@ -26,7 +26,7 @@ ActivationCacheOptions exposed_cache(std::uint64_t rows = 20) {
 
 // Messages of every sort, and a receiver that is where their sender was.
 struct Sent {
-  TensorHead head;
+  TensorHeader head;
   net::Frame payload;
 };
 
@@ -112,7 +112,7 @@ TEST(HostilePayload, NoiseIsRefused) {
   const std::uint64_t seed = 43;
   std::mt19937_64 random(seed);
   SampleDecoder decoder(at::kFloat, std::make_unique<ActivationCache>(exposed_cache()));
-  const TensorHead head = full_rows(store::Step{0}, 0, kTokens, kWidth, {0, 1});
+  const TensorHeader head = full_rows(store::Step{0}, 0, kTokens, kWidth, {0, 1});
   for (int i = 0; i < 5000; ++i) {
     net::Frame noise(random() % 1200);
     for (std::byte& byte : noise) byte = static_cast<std::byte>(random() % 5);
@@ -132,7 +132,7 @@ TEST(HostilePayload, WithoutACacheNothingMayAskToBeRemembered) {
 TEST(HostilePayload, APayloadOfAnotherKindOfMemoryIsRefused) {
   const std::vector<Sent> messages = messages_of_every_sort();
   ActivationCacheOptions options = exposed_cache();
-  options.kind = kernels::EntryKind::eight_bits;
+  options.kind = kernels::CacheFormat::eight_bits;
   SampleDecoder decoder(at::kFloat, std::make_unique<ActivationCache>(options));
   EXPECT_THROW(decoder.decode(messages[0].head, messages[0].payload), CodecError);
 }
@@ -140,7 +140,7 @@ TEST(HostilePayload, APayloadOfAnotherKindOfMemoryIsRefused) {
 TEST(HostilePayload, RowsThatThisRunDoesNotHaveAreRefusedBeforeMemoryIsTaken) {
   SampleDecoder decoder(at::kFloat, std::make_unique<ActivationCache>(exposed_cache()));
   const std::vector<Sent> messages = messages_of_every_sort();
-  TensorHead head = messages[0].head;
+  TensorHeader head = messages[0].head;
   head.rows.padded_length = kMaxPaddedLength;
   EXPECT_THROW(decoder.decode(head, messages[0].payload), CodecError);
   head = messages[0].head;
@@ -154,7 +154,7 @@ TEST(HostilePayload, MoreRowsOfAStepThanFitAreRefused) {
   SampleEncoderOptions options;
   SampleEncoder encoder(options, std::make_unique<ActivationCache>(exposed_cache(20)));
   SampleDecoder decoder(at::kFloat, std::make_unique<ActivationCache>(exposed_cache(2)));
-  const TensorHead head = full_rows(store::Step{0}, 0, kTokens, kWidth, {0, 1, 2});
+  const TensorHeader head = full_rows(store::Step{0}, 0, kTokens, kWidth, {0, 1, 2});
   net::Frame payload;
   encoder.encode(head, random_values({3, kTokens, kWidth}, 1), payload);
   EXPECT_THROW(decoder.decode(head, payload), CodecError);

@@ -31,8 +31,8 @@ Rows random_rows(std::mt19937_64& random) {
   return rows;
 }
 
-TensorHead random_head(std::mt19937_64& random) {
-  TensorHead head;
+TensorHeader random_head(std::mt19937_64& random) {
+  TensorHeader head;
   head.kind = random() % 2 == 0 ? Kind::forward : Kind::backward;
   head.evaluation = random() % 2 == 0;
   head.step = static_cast<store::Step>(random() % 1000000);
@@ -43,7 +43,7 @@ TensorHead random_head(std::mt19937_64& random) {
 }
 
 // A tensor whose padding is zero, as every sender's is after a round trip.
-at::Tensor tensor_for(const TensorHead& head, at::ScalarType type) {
+at::Tensor tensor_for(const TensorHeader& head, at::ScalarType type) {
   at::Tensor tensor = at::randn({head.rows.size(), head.rows.padded_length, head.width});
   for (std::int64_t i = 0; i < head.rows.size(); ++i) {
     const std::int64_t length = head.rows.rows[static_cast<std::size_t>(i)].length();
@@ -55,7 +55,7 @@ at::Tensor tensor_for(const TensorHead& head, at::ScalarType type) {
 TEST(Message, RawRoundTripGivesTheSameBitsInTheTensorsOwnType) {
   std::mt19937_64 random(20240817);
   for (int i = 0; i < 500; ++i) {
-    const TensorHead head = random_head(random);
+    const TensorHeader head = random_head(random);
     for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf}) {
       const at::Tensor tensor = tensor_for(head, type);
       net::Frame frame;
@@ -73,7 +73,7 @@ TEST(Message, RawRoundTripGivesTheSameBitsInTheTensorsOwnType) {
 }
 
 TEST(Message, TheExampleOfThePageHas120Bytes) {
-  TensorHead head;
+  TensorHeader head;
   head.width = 2;
   head.rows.padded_length = 4;
   head.rows.rows = {Row{store::SampleId{40}, {4}}, Row{store::SampleId{41}, {2, 1}}};
@@ -85,7 +85,7 @@ TEST(Message, TheExampleOfThePageHas120Bytes) {
 }
 
 TEST(Message, NarrowWireTypesRoundOnce) {
-  TensorHead head;
+  TensorHeader head;
   head.width = 64;
   head.rows.padded_length = 8;
   head.rows.rows = {Row{store::SampleId{1}, {8}}};
@@ -101,7 +101,7 @@ TEST(Message, NarrowWireTypesRoundOnce) {
 
 TEST(Message, EveryCutFrameIsRefused) {
   std::mt19937_64 random(7);
-  const TensorHead head = random_head(random);
+  const TensorHeader head = random_head(random);
   net::Frame frame;
   write_head(head, frame);
   RawEncoder(at::kFloat).encode(head, tensor_for(head, at::kFloat), frame);
@@ -120,7 +120,7 @@ TEST(Message, EveryCutFrameIsRefused) {
 
 TEST(Message, ARequestForRowsCarriesTheirHeadAndNothingElse) {
   std::mt19937_64 random(31);
-  TensorHead head = random_head(random);
+  TensorHeader head = random_head(random);
   head.kind = Kind::resend;
   net::Frame frame;
   write_head(head, frame);

@@ -14,7 +14,7 @@ constexpr std::int64_t kTokens = 6;
 constexpr std::int64_t kWidth = 144;  // two groups and a quarter
 constexpr std::int64_t kSamples = 8;
 
-ActivationCacheOptions roomy_cache(kernels::EntryKind kind) {
+ActivationCacheOptions roomy_cache(kernels::CacheFormat kind) {
   ActivationCacheOptions options;
   options.kind = kind;
   options.row_tokens = kTokens;
@@ -49,7 +49,7 @@ TEST(SampleCodec, ARawRowIsTheValuesInBfloat16) {
 }
 
 TEST(SampleCodec, TheExampleOfThePageHasTheBytesThatThePageSays) {
-  auto options = roomy_cache(kernels::EntryKind::bfloat16);
+  auto options = roomy_cache(kernels::CacheFormat::bfloat16);
   options.width = 128;
   TwoEnds ends(sending(Choice::Way::delta, 4), options);
   for (std::int64_t step = 0; step < 2; ++step) {
@@ -79,7 +79,7 @@ TEST(SampleCodec, EachWayHasTheErrorOfItsBits) {
 }
 
 TEST(SampleCodec, AChangeIsSentMoreExactlyThanAValueAtTheSameBits) {
-  TwoEnds ends(sending(Choice::Way::delta, 2), roomy_cache(kernels::EntryKind::bfloat16));
+  TwoEnds ends(sending(Choice::Way::delta, 2), roomy_cache(kernels::CacheFormat::bfloat16));
   TwoEnds plain(sending(Choice::Way::fixed, 2), {});
   const at::Tensor values = random_values({2, kTokens, kWidth}, 3);
   ends.pass(batch_of(0, {0, 1}, values));
@@ -94,23 +94,23 @@ TEST(SampleCodec, AChangeIsSentMoreExactlyThanAValueAtTheSameBits) {
 }
 
 TEST(SampleCodec, WhatIsRememberedDoesNotDriftFromWhatComesAgainAndAgain) {
-  for (const auto kind : {kernels::EntryKind::bfloat16, kernels::EntryKind::eight_bits}) {
+  for (const auto kind : {kernels::CacheFormat::bfloat16, kernels::CacheFormat::eight_bits}) {
     TwoEnds ends(sending(Choice::Way::delta, 4), roomy_cache(kind));
     const at::Tensor values = random_values({1, kTokens, kWidth}, 5);
     double error = 1;
     for (std::int64_t step = 0; step < 60; ++step) {
       error = relative_error(ends.pass(batch_of(step, {1}, values)), values);
     }
-    EXPECT_LT(error, kind == kernels::EntryKind::bfloat16 ? 0.004 : 0.012);
+    EXPECT_LT(error, kind == kernels::CacheFormat::bfloat16 ? 0.004 : 0.012);
   }
 }
 
 TEST(SampleCodec, AFirstVisitInBfloat16IsRememberedAsTheReceiverReadsIt) {
   const at::Tensor values = random_values({1, kTokens, kWidth}, 6);
-  for (const auto kind : {kernels::EntryKind::bfloat16, kernels::EntryKind::eight_bits}) {
+  for (const auto kind : {kernels::CacheFormat::bfloat16, kernels::CacheFormat::eight_bits}) {
     TwoEnds ends(sending(Choice::Way::delta, 4, 16), roomy_cache(kind));
     const at::Tensor first = ends.pass(batch_of(0, {1}, values));
-    if (kind == kernels::EntryKind::bfloat16) {
+    if (kind == kernels::CacheFormat::bfloat16) {
       EXPECT_TRUE(at::equal(first, values.to(at::kBFloat16).to(at::kFloat)));
     } else {
       EXPECT_LT(relative_error(first, values), 0.012);
@@ -124,7 +124,7 @@ TEST(SampleCodec, AFirstVisitInBfloat16IsRememberedAsTheReceiverReadsIt) {
 
 TEST(SampleCodec, NarrowTensorsPassInTheirOwnType) {
   for (const at::ScalarType type : {at::kBFloat16, at::kHalf, at::kFloat}) {
-    TwoEnds ends(sending(Choice::Way::delta, 4), roomy_cache(kernels::EntryKind::bfloat16), type);
+    TwoEnds ends(sending(Choice::Way::delta, 4), roomy_cache(kernels::CacheFormat::bfloat16), type);
     for (std::int64_t step = 0; step < 3; ++step) {
       const at::Tensor values = random_values({2, kTokens, kWidth}, 8).to(type);
       const at::Tensor result = ends.pass(batch_of(step, {1, 2}, values));
@@ -144,7 +144,7 @@ TEST(SampleCodec, ATensorThatDoesNotLieInOnePieceIsSentAsIfItDid) {
 }
 
 TEST(SampleCodec, PaddingIsNotSentAndComesBackAsZeros) {
-  TwoEnds ends(sending(Choice::Way::delta, 4), roomy_cache(kernels::EntryKind::bfloat16));
+  TwoEnds ends(sending(Choice::Way::delta, 4), roomy_cache(kernels::CacheFormat::bfloat16));
   for (std::int64_t step = 0; step < 2; ++step) {
     Batch batch = batch_of(step, {0, 1, 2}, random_values({3, kTokens, kWidth}, 10));
     batch.head.rows.rows[0].documents = {2, 1};
@@ -159,7 +159,7 @@ TEST(SampleCodec, PaddingIsNotSentAndComesBackAsZeros) {
 }
 
 TEST(SampleCodec, ASampleOfAnotherLengthIsAFirstVisit) {
-  TwoEnds ends(sending(Choice::Way::delta, 4), roomy_cache(kernels::EntryKind::bfloat16));
+  TwoEnds ends(sending(Choice::Way::delta, 4), roomy_cache(kernels::CacheFormat::bfloat16));
   Batch batch = batch_of(0, {0}, random_values({1, kTokens, kWidth}, 11));
   ends.pass(batch);
   batch.head.step = store::Step{1};
@@ -180,7 +180,7 @@ TEST(SampleCodec, ValuesThatAreNotFiniteAreSeenButNeverRemembered) {
   const at::Tensor values = random_values({1, kTokens, kWidth}, 12);
   for (const float bad :
        {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity(), 2e36F}) {
-    TwoEnds ends(sending(Choice::Way::delta, 4), roomy_cache(kernels::EntryKind::bfloat16));
+    TwoEnds ends(sending(Choice::Way::delta, 4), roomy_cache(kernels::CacheFormat::bfloat16));
     ends.pass(batch_of(0, {1}, values));
     const Entries before = entries_of(*ends.decoder().cache());
     const at::Tensor result = ends.pass(batch_of(1, {1}, spoiled(values, bad)));
@@ -201,7 +201,7 @@ TEST(SampleCodec, AFirstVisitThatIsNotFiniteStartsFromNothingInThatGroup) {
   const at::Tensor values = random_values({1, kTokens, kWidth}, 13);
   for (const int first_bits : {8, 16}) {
     TwoEnds ends(sending(Choice::Way::delta, 4, first_bits),
-                 roomy_cache(kernels::EntryKind::bfloat16));
+                 roomy_cache(kernels::CacheFormat::bfloat16));
     EXPECT_TRUE(ends.pass(batch_of(0, {1}, spoiled(values, nan))).isnan().any().item<bool>());
     EXPECT_EQ(entries_of(*ends.encoder().cache()), entries_of(*ends.decoder().cache()));
     for (std::int64_t step = 1; step < 5; ++step) {
@@ -226,7 +226,7 @@ TEST(SampleCodec, TheChoiceIsAskedOncePerStepAndTheReceiverFollows) {
         return Choice{Choice::Way::raw, 16, 8};
     }
   };
-  TwoEnds ends(options, roomy_cache(kernels::EntryKind::eight_bits));
+  TwoEnds ends(options, roomy_cache(kernels::CacheFormat::eight_bits));
   const at::Tensor values = random_values({2, kTokens, kWidth}, 14);
   for (std::int64_t step = 0; step < 7; ++step) {
     const double expected = step % 3 == 0 ? 0.03 : step % 3 == 1 ? 0.3 : 0.003;
@@ -265,7 +265,7 @@ TEST(SampleCodec, StochasticRoundingIsAFunctionOfKeyStepMicroBatchKindAndPlace) 
 }
 
 TEST(SampleCodec, BothEndsCountTheSame) {
-  auto cache = roomy_cache(kernels::EntryKind::bfloat16);
+  auto cache = roomy_cache(kernels::CacheFormat::bfloat16);
   TwoEnds ends(sending(Choice::Way::delta, 4), cache);
   for (std::int64_t step = 0; step < 20; ++step) {
     ends.pass(batch_of(step, {step % 5, 5 + step % 3},

@@ -22,7 +22,7 @@ constexpr std::int64_t kLastStep = 1 << 20;
 // Everything that may happen to a boundary, drawn from one seed.
 class Ordeal {
  public:
-  Ordeal(kernels::EntryKind kind, std::uint64_t seed) : random_(seed), seed_(seed) {
+  Ordeal(kernels::CacheFormat kind, std::uint64_t seed) : random_(seed), seed_(seed) {
     cache_.kind = kind;
     cache_.row_tokens = kTokens;
     cache_.width = kWidth;
@@ -197,7 +197,7 @@ class Ordeal {
   std::set<std::int64_t> snapshot_differs_;
 };
 
-class BothEnds : public testing::TestWithParam<kernels::EntryKind> {};
+class BothEnds : public testing::TestWithParam<kernels::CacheFormat> {};
 
 TEST_P(BothEnds, HoldTheSameBitsAfterTenThousandMessagesWhateverHappens) {
   const std::uint64_t seed = 20260101;
@@ -211,12 +211,12 @@ TEST_P(BothEnds, HoldTheSameBitsAfterTenThousandMessagesWhateverHappens) {
   EXPECT_GT(ordeal.resends, 50U) << "seed " << seed;
 }
 
-INSTANTIATE_TEST_SUITE_P(EntryKinds, BothEnds,
-                         testing::Values(kernels::EntryKind::bfloat16,
-                                         kernels::EntryKind::eight_bits),
+INSTANTIATE_TEST_SUITE_P(CacheFormats, BothEnds,
+                         testing::Values(kernels::CacheFormat::bfloat16,
+                                         kernels::CacheFormat::eight_bits),
                          [](const auto& kind) {
-                           return kind.param == kernels::EntryKind::bfloat16 ? "Bfloat16"
-                                                                             : "EightBits";
+                           return kind.param == kernels::CacheFormat::bfloat16 ? "Bfloat16"
+                                                                               : "EightBits";
                          });
 
 }  // namespace

@@ -102,7 +102,7 @@ at::Tensor TwoEnds::pass(const Batch& batch) {
   last_payload_ = read.payload.size();
   if (decoded.missing.empty()) return decoded.values;
 
-  TensorHead request = batch.head;
+  TensorHeader request = batch.head;
   request.kind = Kind::resend;
   request.rows.rows.clear();
   for (const std::int64_t place : decoded.missing) {
@@ -110,7 +110,7 @@ at::Tensor TwoEnds::pass(const Batch& batch) {
   }
   net::Frame asked;
   write_head(request, asked);
-  TensorHead answer = read_head(asked).head;
+  TensorHeader answer = read_head(asked).head;
   answer.kind = Kind::whole;
   net::Frame answered;
   write_head(answer, answered);
@@ -126,9 +126,9 @@ void TwoEnds::lose(const Batch& batch) {
   encoder_->encode(batch.head, batch.values, frame);
 }
 
-TensorHead full_rows(store::Step step, std::int32_t micro_batch, std::int64_t tokens,
-                     std::int64_t width, const std::vector<std::int64_t>& samples) {
-  TensorHead head;
+TensorHeader full_rows(store::Step step, std::int32_t micro_batch, std::int64_t tokens,
+                       std::int64_t width, const std::vector<std::int64_t>& samples) {
+  TensorHeader head;
   head.step = step;
   head.micro_batch = micro_batch;
   head.width = width;

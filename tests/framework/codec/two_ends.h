@@ -34,7 +34,7 @@ VisitOrder shuffled_epochs(std::int64_t samples, std::int64_t per_step, std::uin
 
 // One message of rows, each of which is one document of `length(sample)` tokens.
 struct Batch {
-  TensorHead head;
+  TensorHeader head;
   at::Tensor values;
 };
 
@@ -62,8 +62,8 @@ class TwoEnds {
 };
 
 // A head for these samples, every row full.
-TensorHead full_rows(store::Step step, std::int32_t micro_batch, std::int64_t tokens,
-                     std::int64_t width, const std::vector<std::int64_t>& samples);
+TensorHeader full_rows(store::Step step, std::int32_t micro_batch, std::int64_t tokens,
+                       std::int64_t width, const std::vector<std::int64_t>& samples);
 
 // Normally distributed, the same on every machine's same libtorch; the seed is all that it takes.
 at::Tensor random_values(at::IntArrayRef shape, std::uint64_t seed);

@@ -101,7 +101,7 @@ TEST(Methods, BuiltInOffersAreCompleteAndHaveDistinctRanks) {
 }
 
 TEST(Methods, ChecksQuoteTheRecipe) {
-  const RecipeContext recipe{[](std::string_view key) { return "at " + std::string(key); }};
+  const RecipeFacts recipe{[](std::string_view key) { return "at " + std::string(key); }};
   SyncSettings settings = usual("onebit_adam");
   settings.steps = settings.warmup = 5;
   EXPECT_THAT(methods().named("onebit_adam").check(settings, recipe),

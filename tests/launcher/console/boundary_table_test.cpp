@@ -80,7 +80,8 @@ TEST(BoundaryStep, ComesBackFromItsJson) {
   unknown.error = std::nullopt;
   EXPECT_TRUE(to_json(unknown).at("change").is_null());
   EXPECT_EQ(control::boundary_step_from(nlohmann::json::parse(to_json(unknown).dump())), unknown);
-  EXPECT_THROW(control::boundary_step_from(nlohmann::json{{"boundary", 3}}), nlohmann::json::exception);
+  EXPECT_THROW(control::boundary_step_from(nlohmann::json{{"boundary", 3}}),
+               nlohmann::json::exception);
 }
 
 }  // namespace

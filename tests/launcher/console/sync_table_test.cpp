@@ -8,7 +8,9 @@
 namespace strait::console {
 namespace {
 
-control::SyncStep step_of(const std::string& process) { return {process, 2, 1'000, 117'000, 0.5, 0.125}; }
+control::SyncStep step_of(const std::string& process) {
+  return {process, 2, 1'000, 117'000, 0.5, 0.125};
+}
 
 TEST(SyncTable, SumsOverStepsByProcess) {
   SyncTotals totals;

@@ -162,7 +162,8 @@ TEST(ControlMessage, EveryCoordinatorMessageComesBack) {
   EXPECT_EQ(regroup.epoch, 4U);
   EXPECT_EQ(regroup.replicas, (std::vector<std::uint32_t>{0, 2, 4'000'000'000}));
   EXPECT_EQ(through_stage(LostReplica{2, "its link is dead"}).replica, 2U);
-  const Abort abort = through_coordinator(Abort{base::ExitCode::stalled, "stuck", "stage 1.0 (host b)"});
+  const Abort abort =
+      through_coordinator(Abort{base::ExitCode::stalled, "stuck", "stage 1.0 (host b)"});
   EXPECT_EQ(abort.code, base::ExitCode::stalled);
   EXPECT_EQ(abort.origin, "stage 1.0 (host b)");
 }

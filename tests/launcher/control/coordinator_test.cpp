@@ -149,10 +149,12 @@ class CoordinatorTest : public testing::Test {
   void stage(std::uint32_t index, Play play, std::unique_ptr<process::Process> process = nullptr) {
     play_as({index, 0}, std::move(play), std::move(process));
   }
-  void play_as(net::ProcessName name, Play play, std::unique_ptr<process::Process> process = nullptr) {
+  void play_as(net::ProcessName name, Play play,
+               std::unique_ptr<process::Process> process = nullptr) {
     workers_.push_back(worker(name, std::move(play), std::move(process)));
   }
-  WorkerHandle worker(net::ProcessName name, Play play, std::unique_ptr<process::Process> process = nullptr) {
+  WorkerHandle worker(net::ProcessName name, Play play,
+                      std::unique_ptr<process::Process> process = nullptr) {
     const net::RunId run = net::RunId::random();
     net::MemoryEnd ours{net::ProcessName::coordinator(), run, 1, {}};
     net::MemoryEnd theirs{name, run, 1, {}};
@@ -261,7 +263,7 @@ TEST_F(CoordinatorTest, FailedStageEndsRunAsRootCause) {
 TEST_F(CoordinatorTest, LostPeerIsCauseOnlyWithoutBetterFinding) {
   stage(0, [](Script& me) {
     me.start();
-    me.say(Failed{base::ExitCode::peer_lost, "boundary 0>1: nothing heard from stage 1.0"});
+    me.say(Failed{base::ExitCode::peer_lost, "boundary 0>1: nothing received from stage 1.0"});
     me.hear<Abort>();
   });
   stage(1, [](Script& me) {
@@ -272,7 +274,7 @@ TEST_F(CoordinatorTest, LostPeerIsCauseOnlyWithoutBetterFinding) {
   const Outcome outcome = run();
   EXPECT_EQ(outcome.code, base::ExitCode::out_of_memory);
   EXPECT_EQ(outcome.culprit, (net::ProcessName{1, 0}));
-  EXPECT_THAT(outcome.followers, ElementsAre(HasSubstr("boundary 0>1: nothing heard")));
+  EXPECT_THAT(outcome.followers, ElementsAre(HasSubstr("boundary 0>1: nothing received")));
 }
 
 TEST_F(CoordinatorTest, RefusesOtherBuild) {
@@ -498,7 +500,7 @@ TEST_F(CoordinatorTest, EvictionRestartsProgressTimeoutOfOthers) {
   EXPECT_EQ(outcome.code, base::ExitCode::done) << outcome.cause;
   EXPECT_EQ(outcome.step, Step{2});
   EXPECT_THAT(notes_.said,
-              Contains(HasSubstr("replica 1 left: stage 0.1 (host host-0.1) has not")));
+              Contains(HasSubstr("replica 1 left: stage 0.1 (host host-0.1): no progress")));
 }
 
 // One that is alone when the other comes back.
@@ -702,10 +704,10 @@ class CoordinatorProcessTest : public CoordinatorTest {
  protected:
   std::unique_ptr<process::Process> shell(const std::string& script) {
     return process::LocalBackend().start({net::ProcessName{0, 0},
-                                 0,
-                                 {"/bin/sh", "-c", script},
-                                 "{}",
-                                 scratch_ / (std::to_string(logs_++) + ".log")});
+                                          0,
+                                          {"/bin/sh", "-c", script},
+                                          "{}",
+                                          scratch_ / (std::to_string(logs_++) + ".log")});
   }
   ScratchDirectory scratch_;
   int logs_ = 0;

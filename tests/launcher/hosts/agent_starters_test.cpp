@@ -28,7 +28,8 @@ TEST(AgentStarters, RefusesStartInRunForSlurmAndJoin) {
               testing::AllOf(HasSubstr("host h1 is lost"), HasSubstr("the nodes of a Slurm job"),
                              HasSubstr("stop the run, and strait resume brings all back")));
   EXPECT_THAT(refusal(recipe::BackendKind::join),
-              testing::AllOf(HasSubstr("host h1 is lost"), HasSubstr("by a token are let in when"),
+              testing::AllOf(HasSubstr("host h1 is lost"),
+                             HasSubstr("hosts join by a token only when a run starts"),
                              HasSubstr("stop the run, and strait resume brings all back")));
 }
 

@@ -5,8 +5,8 @@
 
 #include <thread>
 
-#include "launcher/plan/speeds.h"
 #include "launcher/base/errors.h"
+#include "launcher/plan/speeds.h"
 #include "models/model_config.h"
 #include "stages/partition.h"
 

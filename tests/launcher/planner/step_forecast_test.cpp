@@ -48,8 +48,8 @@ plan::Plan plan_over_two_hosts() {
   return plan;
 }
 
-plan::PathSpeed as_planned(const plan::Plan& plan, const plan::Plan::Link& /*link*/, std::size_t from,
-                     std::size_t to) {
+plan::PathSpeed as_planned(const plan::Plan& plan, const plan::Plan::Link& /*link*/,
+                           std::size_t from, std::size_t to) {
   return plan::path_speed(plan, from, to);
 }
 
@@ -69,9 +69,11 @@ TEST(Speeds, PrefersMeasuredToStatedToAssumed) {
   EXPECT_EQ(plan::path_speed(plan, 0, 1).bytes_per_second, 1e6);
   EXPECT_EQ(plan::path_speed(plan, 1, 0).seconds, 0.03);
   EXPECT_TRUE(plan::path_speed(plan, 0, 1).measured);
-  EXPECT_EQ(plan::path_speed(plan, 0, 0).bytes_per_second, 1e7) << "nobody measured host a to itself";
+  EXPECT_EQ(plan::path_speed(plan, 0, 0).bytes_per_second, 1e7)
+      << "nobody measured host a to itself";
   plan.speeds.links = {{"a", "b", 100e9, 0, 0}};
-  EXPECT_EQ(plan::path_speed(plan, 0, 1).bytes_per_second, plan::kAssumedLinkBytesPerSecond) << "sealing";
+  EXPECT_EQ(plan::path_speed(plan, 0, 1).bytes_per_second, plan::kAssumedLinkBytesPerSecond)
+      << "sealing";
 }
 
 TEST(Speeds, ScalesMeasuredSpeedByThreads) {
@@ -99,9 +101,10 @@ TEST(Speeds, RelayAddsLatencyAndIsShared) {
   plan::Plan plan = plan_over_two_hosts();
   plan.speeds.links = {{"a", "b", 8e6, 0, 0.03}};
   const auto relayed = [&](std::size_t links) {
-    return forecast_step(plan, [&](const plan::Plan::Link& /*link*/, std::size_t from, std::size_t to) {
-      return plan::relayed_speed(plan::path_speed(plan, from, to), links);
-    });
+    return forecast_step(plan,
+                         [&](const plan::Plan::Link& /*link*/, std::size_t from, std::size_t to) {
+                           return plan::relayed_speed(plan::path_speed(plan, from, to), links);
+                         });
   };
   EXPECT_GT(relayed(1), forecast(plan));
   EXPECT_GT(relayed(3), 2 * relayed(1));
@@ -116,7 +119,7 @@ TEST(Speeds, PlanContainsAndPrintsMeasuredSpeeds) {
   plan.speeds.hosts = {{"b", 3e10, 2.5, 1, 1e10}};
   EXPECT_EQ(plan::plan_from_json(to_json(plan)).speeds, plan.speeds);
   EXPECT_THAT(plan_text(plan), HasSubstr("measured 30 Gflop/s a thread on b, 96 Mbit/s and 30 ms "
-                                        "from a to b; assumed 20 Gflop/s a thread:"));
+                                         "from a to b; assumed 20 Gflop/s a thread:"));
 }
 
 }  // namespace

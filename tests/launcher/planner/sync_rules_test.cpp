@@ -84,10 +84,11 @@ TEST(SyncRules, RefusesContinuingWithoutReplicasForMethodsThatNeedAll) {
 TEST(SyncRules, ReportsSettingsThatTheMethodRefusesWithTheirKeys) {
   plan::Plan plan = plan_of("method = \"powersgd\"\nrank = 4\n");
   plan.recipe.sync.rank = 100'000;
-  EXPECT_THAT(refusal(plan),
-              testing::StartsWith("sync.method is \"powersgd\" (x.toml:8:10), sync.rank is 100000 "
-                                  "(x.toml:9:8): these settings contradict each other: powersgd: rank is "
-                                  "100000; it must be from 1 to 1024"));
+  EXPECT_THAT(
+      refusal(plan),
+      testing::StartsWith("sync.method is \"powersgd\" (x.toml:8:10), sync.rank is 100000 "
+                          "(x.toml:9:8): these settings contradict each other: powersgd: rank is "
+                          "100000; it must be from 1 to 1024"));
 }
 
 TEST(SyncRules, RecipesWithDifferentOriginsAreEqual) {

@@ -10,9 +10,9 @@
 #include <fstream>
 #include <sstream>
 
+#include "launcher/base/errors.h"
 #include "launcher/process/local_backend.h"
 #include "launcher/process/log_tail.h"
-#include "launcher/base/errors.h"
 #include "tests/launcher/scratch_directory.h"
 
 namespace strait::process {

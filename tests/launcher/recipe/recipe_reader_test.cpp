@@ -147,7 +147,8 @@ TEST(RecipeReader, SetsFieldOfEveryKey) {
                     RoundingKind::stochastic,
                     CacheKind::eight_bits,
                     std::int64_t{2} << 30U};
-  expected.sync = {"cocktail", LossRule::continue_run, Dtype::float32, 0.25, 1.0, 3, Dtype::bfloat16};
+  expected.sync = {"cocktail", LossRule::continue_run, Dtype::float32, 0.25, 1.0,
+                   3,          Dtype::bfloat16};
   expected.checkpoint = {50, 5, SavedCaches::drop};
   expected.hosts.backend = BackendKind::ssh;
   expected.hosts.list = {{.name = "alice@10.0.0.1"},
@@ -302,7 +303,8 @@ TEST(RecipeReader, DropsSettingsOfFormerSyncMethodWhenOverridden) {
   EXPECT_EQ(sync({"pipeline.replicas=1"}), Recipe::Sync());
   EXPECT_THAT(mistake(file, {"sync.method=powersgd", "sync.top=1"}),
               HasSubstr("sync.top is 1 (--set sync.top=1), but sync.method \"powersgd\""));
-  EXPECT_THAT(mistake(file, {"pipeline.replicas=1", "sync.top=1"}), HasSubstr("nothing to synchronise"));
+  EXPECT_THAT(mistake(file, {"pipeline.replicas=1", "sync.top=1"}),
+              HasSubstr("nothing to synchronise"));
 }
 
 TEST(RecipeReader, RefusesKeysThatSyncMethodDoesNotRead) {
@@ -412,7 +414,8 @@ TEST(RecipeReader, QuotesOverrideInItsMistakes) {
   EXPECT_EQ(mistake(kLeast, {"codec.forward_bits=9"}),
             "codec.forward_bits is 9 (--set codec.forward_bits=9), but must be an integer from 2 "
             "to 8");
-  EXPECT_THAT(mistake(kLeast, {"train.batch"}), HasSubstr("--set train.batch sets nothing"));
+  EXPECT_THAT(mistake(kLeast, {"train.batch"}),
+              HasSubstr("--set train.batch has no key or no value"));
   EXPECT_THAT(mistake(kLeast, {"train.batch=1\nseed = 5"}),
               HasSubstr("train.batch is \"1\\nseed = 5\""));
 }
@@ -420,7 +423,7 @@ TEST(RecipeReader, QuotesOverrideInItsMistakes) {
 TEST(RecipeReader, RefusesHostileTextWithinBounds) {
   EXPECT_THAT(mistake(std::string(kMostRecipeBytes + 1, '#')), HasSubstr("is larger than"));
   EXPECT_THAT(mistake("a = " + std::string(100, '[') + std::string(100, ']')),
-              HasSubstr("nest deeper"));
+              HasSubstr("nested deeper"));
   EXPECT_THAT(mistake("a = " + std::string(100'000, '[')), HasSubstr("recipes/x.toml:1:"));
   std::string many;
   for (int i = 0; i < 500; ++i) {
@@ -447,8 +450,9 @@ TEST(RecipeReader, NamesRunAfterFile) {
   std::ofstream(file) << kLeast;
   EXPECT_EQ(read_recipe(file).name, "my-run");
   std::filesystem::remove(file);
-  EXPECT_THAT([] { parse_recipe(kLeast, "two words.toml"); },
-              testing::ThrowsMessage<base::UserError>(HasSubstr("name is missing (two words.toml)")));
+  EXPECT_THAT(
+      [] { parse_recipe(kLeast, "two words.toml"); },
+      testing::ThrowsMessage<base::UserError>(HasSubstr("name is missing (two words.toml)")));
 }
 
 }  // namespace

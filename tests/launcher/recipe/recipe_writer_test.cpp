@@ -8,9 +8,9 @@
 #include <string>
 
 #include "framework/sync/methods.h"
+#include "launcher/base/errors.h"
 #include "launcher/recipe/recipe_keys.h"
 #include "launcher/recipe/recipe_sync_keys.h"
-#include "launcher/base/errors.h"
 
 namespace strait::recipe {
 namespace {

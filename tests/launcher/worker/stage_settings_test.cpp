@@ -58,7 +58,7 @@ TEST(StageSettings, EachEndOfAStageGetsItsOwnBoundarysCodecsAndLimits) {
     EXPECT_EQ(end.backward.group, 32);
     EXPECT_TRUE(end.forward.rotate);
     EXPECT_EQ(end.forward.rounding, kernels::Rounding::stochastic);
-    EXPECT_EQ(end.cache_kind, kernels::EntryKind::eight_bits);
+    EXPECT_EQ(end.cache_kind, kernels::CacheFormat::eight_bits);
     EXPECT_EQ(end.cache_folder, "runs/x");
   }
   EXPECT_EQ(seat.upper.name, "0.0>1.0");

@@ -6,9 +6,9 @@
 
 namespace strait::kernels {
 
-// What stands in front of a token's planes, made from its notches. Returns the top exponent.
-int write_token_head(const std::uint16_t* notches, const GroupFormat& format, std::int64_t width,
-                     std::uint8_t* out);
+// What stands in front of a token's planes, made from its scale codes. Returns the top exponent.
+int write_token_header(const std::uint16_t* scale_codes, const GroupFormat& format,
+                       std::int64_t width, std::uint8_t* out);
 
 // How many groups of a token were refused.
 std::int64_t refused_groups(const std::uint8_t* token, std::int64_t groups);

@@ -1,4 +1,4 @@
-#include "kernels/token_head.h"
+#include "kernels/token_header.h"
 
 #include <algorithm>
 
@@ -7,20 +7,20 @@
 
 namespace strait::kernels {
 
-int write_token_head(const std::uint16_t* notches, const GroupFormat& format, std::int64_t width,
-                     std::uint8_t* out) {
+int write_token_header(const std::uint16_t* scale_codes, const GroupFormat& format,
+                       std::int64_t width, std::uint8_t* out) {
   const std::int64_t groups = groups_of(format, width);
   int top = 0;
   for (std::int64_t g = 0; g < groups; ++g) {
-    if (notches[g] != kRefusedNotch) top = std::max(top, (notches[g] & ~kTurned) >> 3);
+    if (scale_codes[g] != kRefusedScaleCode) top = std::max(top, (scale_codes[g] & ~kTurned) >> 3);
   }
   out[0] = static_cast<std::uint8_t>(top);
-  for (std::int64_t g = 0; g < groups; ++g) out[1 + g] = scale_byte(notches[g], top);
+  for (std::int64_t g = 0; g < groups; ++g) out[1 + g] = scale_byte(scale_codes[g], top);
   if (!format.rotate) return top;
   std::uint8_t* const flags = out + flags_offset(groups);
   for (std::int64_t g = 0; g < groups; ++g) {
     const unsigned earlier = g % 8 == 0 ? 0U : flags[g / 8];
-    const unsigned turned = (notches[g] & kTurned) != 0 ? 1U : 0U;
+    const unsigned turned = (scale_codes[g] & kTurned) != 0 ? 1U : 0U;
     flags[g / 8] = static_cast<std::uint8_t>(earlier | turned << (g % 8));
   }
   return top;
