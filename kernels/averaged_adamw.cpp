@@ -33,7 +33,7 @@ AveragedFactors::AveragedFactors(const AveragedAdamW& how)
   second = static_cast<float>(1 / (1 - std::pow(how.beta2, updates)));
   const double others = 1 - 1 / static_cast<double>(how.copies);
   // The squares of a moment's weights. Of the first gradient nothing has averaged out, nor ever
-  // does where the moment is the gradient itself: then nobody can tell what is noise.
+  // does where the moment is the gradient itself: then noise cannot be estimated.
   const double left = (1 - how.beta1) / (1 + how.beta1) * (1 + power) / (1 - power);
   noise = how.updates > 1 && left < 1 ? static_cast<float>(others / (1 - left)) : 0.0F;
   most = static_cast<float>(others);

@@ -4,9 +4,9 @@
 
 #include "kernels/group_rules.h"
 
-// What a warp does with 128 neighbours of a token: lane l holds values l, 32 + l, 64 + l, 96 + l. A
-// chunk is 4, 2 or 1 groups, and the groups of an 8-bit entry lie in it, too. A part is 32 values;
-// what is said per part is the same in all lanes, and in all parts of one group.
+// What a warp does with 128 adjacent values of a token: lane l holds values l, 32 + l, 64 + l, 96 +
+// l. A chunk is 4, 2 or 1 groups, and the groups of an 8-bit entry lie in it, too. A part is 32
+// values; what is said per part is the same in all lanes, and in all parts of one group.
 namespace strait::kernels {
 
 constexpr int kParts = 4;

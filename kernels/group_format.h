@@ -11,9 +11,9 @@ enum class Element : std::uint8_t { float32, bfloat16, float16 };
 
 constexpr std::int64_t bytes_of(Element element) { return element == Element::float32 ? 4 : 2; }
 
-// Groups of `group` neighbours along a token's width share a scale; the last one of a token may be
-// shorter. A value is an odd multiple of its group's scale: level c of 0 … 2^bits − 1 stands for
-// (2c − (2^bits − 1)) · scale.
+// Groups of `group` adjacent values along a token's width share a scale; the last one of a token
+// may be shorter. A value is an odd multiple of its group's scale: level c of 0 … 2^bits − 1 stands
+// for (2c − (2^bits − 1)) · scale.
 struct GroupFormat {
   int bits = 4;         // 2 … 8
   int group = 64;       // 32, 64 or 128
@@ -73,7 +73,7 @@ struct Place {
   void* stream = nullptr;
 };
 
-// Contiguous values [tokens, width] that somebody else owns.
+// Contiguous values [tokens, width] owned by the caller.
 struct Values {
   const void* data = nullptr;
   Element element = Element::float32;

@@ -6,9 +6,9 @@
 #include "kernels/group_format.h"
 
 // The arithmetic of a group as far as it is one number at a time: what the CPU and the GPU code
-// must share to give the same bits. A scale is a scale_code: the float whose bits are scale_code <<
-// 20, so there are eight per power of two, and a scale_code and an odd level multiply without
-// rounding.
+// must share to give the same bits. A scale is given by its scale code: it is
+// the float whose bits are scale_code << 20. So there are eight scales per power of two, and the
+// product of a scale and an odd level is exact.
 #ifdef __CUDACC__
 #define STRAIT_ON_BOTH __host__ __device__
 #else
@@ -17,8 +17,7 @@
 
 namespace strait::kernels {
 
-// A group as it was weighed: its scale_code, with kTurned where it is rotated, or one of two
-// others.
+// The scale code of a group, with kTurned set if the group is rotated, or one of two special codes.
 inline constexpr std::uint16_t kZeroScaleCode = 0;
 inline constexpr std::uint16_t kRefusedScaleCode = 0x7FFF;
 inline constexpr std::uint16_t kTurned = 0x8000;

@@ -14,7 +14,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace strait::kernels::HWY_NAMESPACE {
 
-// The groups of a token from their scale_codes to their planes; the scale bytes are in `out`. All
+// The groups of a token from their scale codes to their planes; the scale bytes are in `out`. All
 // levels come first and all planes after them: a vector is not read while it is still on its way to
 // memory in smaller parts.
 template <int kBits, Rounding kRounding>

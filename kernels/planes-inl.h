@@ -36,7 +36,7 @@ HWY_INLINE void unpack_planes(const std::uint8_t* planes, int group, std::uint8_
 }
 #else
 using LevelLanes = hn::CappedTag<std::uint8_t, 32>;
-constexpr std::size_t kMaskRoom = 8;  // what Highway asks for, however short the mask is
+constexpr std::size_t kMaskRoom = 8;  // StoreMaskBits needs 8 writable bytes for any mask
 
 template <int kBits>
 HWY_INLINE void pack_planes(const std::uint8_t* levels, int group, std::uint8_t* planes) {

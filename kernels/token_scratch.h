@@ -13,8 +13,10 @@ class TokenScratch {
  public:
   static TokenScratch& of_thread(std::int64_t width);
 
-  float* values() { return values_.get(); }  // the change, and then what the other side knows
-  float* base() { return base_.get(); }      // of an 8-bit entry
+  float* values() {
+    return values_.get();
+  }                                      // the change, then the values as the receiver decodes them
+  float* base() { return base_.get(); }  // of an 8-bit entry
   std::uint16_t* scale_codes() { return scale_codes_.get(); }
   std::uint8_t* levels() { return levels_.get(); }
 

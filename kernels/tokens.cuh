@@ -38,7 +38,7 @@ __device__ inline unsigned read_chunk(const Token& token, std::int64_t chunk, Ch
   return refused;
 }
 
-// Chooses the scale_codes of a chunk's groups.
+// Chooses the scale codes of a chunk's groups.
 __device__ inline void weigh_chunk(const Chunk& values, const Token& token, std::int64_t chunk,
                                    float reach, std::uint32_t refused_from,
                                    std::uint16_t* scale_codes) {
@@ -68,7 +68,7 @@ __device__ inline void weigh_chunk(const Chunk& values, const Token& token, std:
   }
 }
 
-// All threads, after the scale_codes are there; returns the top exponent.
+// All threads, after the scale codes are in shared memory; returns the top exponent.
 __device__ inline int write_head(const Token& token, const std::uint16_t* scale_codes) {
   __shared__ int top;
   __syncthreads();

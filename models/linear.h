@@ -12,7 +12,7 @@ namespace strait::models {
 // How a family stores its matrices on the hub.
 enum class MatrixLayout : std::uint8_t {
   input_output,  // [in, out]: gpt2's Conv1D
-  output_input,  // [out, in]: everybody else
+  output_input,  // [out, in]: all other families
 };
 
 struct LinearShape {

@@ -12,12 +12,12 @@ namespace strait::models {
 // defaults.
 struct ModelConfig {
   std::string family;  // a name of families()
-  std::any values;     // of the family's own type; whoever it is handed to knows it
+  std::any values;     // of the family's own type, which only that family's functions read
 };
 
 // Reads the text of a config.json; `file` is how errors call it. ConfigError: not JSON, an unknown
 // model_type (the known ones are listed), a field of the wrong type or out of range (named). Fields
-// that nobody asks for are left alone, as the hub's files carry many.
+// that are not read are ignored, as the hub's files carry many.
 ModelConfig parse_config(std::string_view text, const std::string& file);
 
 }  // namespace strait::models

@@ -15,7 +15,7 @@ struct Parameter {
 };
 
 // Makes the leaves of one layer and remembers them in order. Values are whatever the memory holds
-// until somebody loads or initialises them.
+// until they are loaded or initialised.
 class ParameterMaker {
  public:
   ParameterMaker(at::ScalarType type, at::Device device) : type_(type), device_(device) {}

@@ -15,7 +15,8 @@ struct RowNumbers {
   std::vector<std::int64_t> documents;  // number of the document of each token
 };
 
-// Every padding token counts as a document of its own: it sees itself, and nobody sees it.
+// Every padding token counts as a document of its own: it attends to itself, and no other token
+// attends to it.
 RowNumbers number_row(const std::vector<std::int64_t>& lengths, std::int64_t length) {
   RowNumbers row;
   std::int64_t document = 0;

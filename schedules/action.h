@@ -11,8 +11,8 @@ namespace strait::schedules {
 
 enum class Work : std::uint8_t {
   forward,
-  backward,         // the whole backward, or only the gradient for upstream where the list also has
-  weight_gradient,  // this: the other half of a split backward
+  backward,         // the whole backward; the input gradient alone if the list splits backwards
+  weight_gradient,  // the second half of a split backward
 };
 
 // One thing a stage does. Receiving the input before it and sending the result after it belong to

@@ -74,9 +74,9 @@ class ListCheck {
 }  // namespace
 
 void check_lists(const Schedule& schedule, const PipelineShape& shape) {
-  const std::string who = "the schedule \"" + std::string(schedule.name) + "\"";
+  const std::string subject = "the schedule \"" + std::string(schedule.name) + "\"";
   if (shape.chunks > 1 && schedule.chunks == 1) {
-    throw std::invalid_argument(who + " runs one chunk a stage, not " +
+    throw std::invalid_argument(subject + " runs one chunk a stage, not " +
                                 std::to_string(shape.chunks) + "; \"interleaved\" runs several");
   }
   const std::vector<ActionList> lists = action_lists(schedule, shape);
@@ -85,15 +85,15 @@ void check_lists(const Schedule& schedule, const PipelineShape& shape) {
     const std::string fault =
         ListCheck(shape, promised).fault_of(lists[static_cast<std::size_t>(s)]);
     if (!fault.empty()) {
-      std::string sentence = who;
-      sentence.append(": stage ").append(std::to_string(s)).append(" ").append(fault);
-      throw std::invalid_argument(sentence);
+      std::string message = subject;
+      message.append(": stage ").append(std::to_string(s)).append(" ").append(fault);
+      throw std::invalid_argument(message);
     }
   }
   const std::vector<StageCost> costs(lists.size() * static_cast<std::size_t>(shape.chunks));
   const Forecast played = simulate(lists, costs, std::vector<LinkCost>(costs.size() - 1));
   if (!played.completes()) {
-    throw std::invalid_argument(who + " waits for ever: " + describe(played.blocked));
+    throw std::invalid_argument(subject + " deadlocks: " + describe(played.blocked));
   }
 }
 

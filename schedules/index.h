@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
-// The words that say "which one". Each is a type of its own, so that a micro-batch cannot be handed
-// over where a stage is meant; none of them is a number to calculate with by accident.
+// Indices. Each is a type of its own, so that a micro-batch cannot be passed where a stage is
+// expected, and none takes part in arithmetic by accident.
 namespace strait {
 
 enum class StageIndex : std::int32_t {};

@@ -9,8 +9,8 @@
 namespace strait::schedules {
 namespace {
 
-// Smaller groups would not only wait: with a remainder of one micro-batch apart, stages can come to
-// wait for each other for ever.
+// Smaller groups would not only wait: with a remainder of a single micro-batch, stages can
+// deadlock.
 int group_count(const PipelineShape& shape) {
   const std::int64_t stages = shape.stages;
   const std::int64_t around = stages + (shape.depth * stages + 1) / 2;

@@ -7,7 +7,7 @@ namespace strait::schedules {
 
 // 1F1B for stages that hold several chunks each, so that data passes every stage several times.
 // Filling and draining the pipeline takes one chunk's time per hop instead of a whole stage's: the
-// idle time shrinks by the number of chunks, at the price of as many times the messages and of more
+// bubble shrinks by the number of chunks, at the cost of as many times the messages and of more
 // activations held.
 //
 // Micro-batches go in groups, each through all chunks before the next one begins. A group is as

@@ -4,7 +4,7 @@
 
 namespace strait::schedules {
 
-// All that a schedule needs to know of a run.
+// The parameters of a run that a schedule depends on.
 struct PipelineShape {
   int stages = 1;
   int micro_batches = 1;
@@ -16,8 +16,9 @@ struct PipelineShape {
 // stage, micro-batch or chunk, a negative depth) or a stage outside it.
 void check(const PipelineShape& shape, StageIndex stage);
 
-// The data's way through a pipeline: the first chunks of all stages, then from the last stage back
-// to stage 0 and through their second ones, and so on. Places on it are counted from 0.
+// The order in which data passes the chunks of a pipeline: the first chunks of all stages, then
+// from the last stage back to stage 0 and through their second chunks, and so on. Positions in this
+// order are counted from 0.
 constexpr int place_of(StageIndex stage, ChunkIndex chunk, int stages) {
   return number(chunk) * stages + number(stage);
 }

@@ -13,11 +13,11 @@ namespace strait::schedules {
 // A training schedule under the name that recipes use: two pure functions.
 struct Schedule {
   std::string_view name;
-  std::string_view summary;                                 // half a sentence for people
-  ActionList (*list)(const PipelineShape&, StageIndex);     // what the stage does
-  int (*most_in_flight)(const PipelineShape&, StageIndex);  // micro-batches held at once; with
-                                                            // several chunks each counts by itself
-  int chunks = 1;  // of every stage where nobody says; 1: it knows no more than one
+  std::string_view summary;                              // half a sentence for `strait`'s output
+  ActionList (*list)(const PipelineShape&, StageIndex);  // what the stage does
+  // Micro-batches held at once; a micro-batch counts once for each chunk that holds it.
+  int (*most_in_flight)(const PipelineShape&, StageIndex);
+  int chunks = 1;  // default number of chunks a stage; 1: the schedule supports only one
 };
 
 // Every schedule: those of this build, each a line in schedule.cpp, and those of plugins.

@@ -58,7 +58,7 @@ void check_costs(std::size_t stages, std::span<const StageCost> costs,
   }
 }
 
-// What is known of one micro-batch in one chunk: NaN until it has happened.
+// The end times of one micro-batch's actions in one chunk: NaN until they have ended.
 struct Passage {
   std::array<double, 3> done{kNever, kNever, kNever};  // by Work
   std::array<bool, 3> listed{};
@@ -95,8 +95,9 @@ class Player {
   }
 
   Forecast play() {
-    // A stage runs as far as it can; whoever it sends to is looked at again. Since every message
-    // has one maker and the makers work in list order, times come out right in any order of looks.
+    // Each stage runs as far as it can; then the stages that it sends to are examined again. Since
+    // every message has one sender and each stage works in list order, the times do not depend on
+    // the order in which stages are examined.
     for (std::size_t s = 0; s < lists_.size(); ++s) awake_.push_back(s);
     while (!awake_.empty()) {
       const std::size_t s = awake_.front();
@@ -244,7 +245,7 @@ void Player::hold(std::size_t s, const Action& action, Passage& here) {
   --stage.in_flight;
 }
 
-// From a place on the data's way to one beside it; says when it arrives.
+// Sends from a chunk position to an adjacent one; returns the time of arrival.
 double Player::send(std::size_t from, std::size_t to, MicroBatch micro_batch, double made) {
   const bool down = from < to;
   const LinkCost& link = links_[std::min(from, to)];

@@ -19,17 +19,16 @@ struct StageCost {
   double bytes_in_flight = 0;          // activations held from a forward to its backward
 };
 
-// The link between a chunk and the next one on the data's way: two directions that do not disturb
-// each other.
+// The link between adjacent chunks: two directions that do not share bandwidth.
 struct LinkCost {
   double forward_bytes = 0;  // one micro-batch's activation, as sent
   double backward_bytes = 0;
   double forward_bytes_per_second = std::numeric_limits<double>::infinity();
   double backward_bytes_per_second = std::numeric_limits<double>::infinity();
-  double latency_seconds = 0;  // one way
+  double latency_seconds = 0;  // one-way latency
 };
 
-// A piece of work with its place in time, seconds from the start of the step.
+// An action with its start and end, seconds from the start of the step.
 struct ActionSpan {
   StageIndex stage{};
   Action action;
@@ -55,7 +54,7 @@ struct StageForecast {
   double peak_bytes = 0;
 };
 
-// A stage that would wait for ever, before `action`, and why.
+// A deadlocked stage: it stops before `action`, and why.
 struct BlockedStage {
   StageIndex stage{};
   Action action;
@@ -72,19 +71,19 @@ struct Forecast {
   bool completes() const { return blocked.empty(); }
 };
 
-// Plays one step: lists[s] of stage s; costs and links by their place on the data's way (see
-// pipeline_shape.h), links[p] between places p and p + 1. With one chunk a stage these are stages.
-// Pure, any thread.
+// Simulates one step: lists[s] of stage s; costs and links by chunk position (see
+// pipeline_shape.h), links[p] between positions p and p + 1. With one chunk a stage, positions are
+// stages. Pure, any thread.
 //
-// The model: a stage does its list in order, one action at a time, and waits only for the message
-// that an action needs. Sending costs the stage nothing. What goes from one stage to another goes
-// one after the other in the order it was made, whichever chunks it is between. Backward m needs
-// forward m of its own chunk and the gradient from downstream. The update starts when every stage
-// is through, because clipping needs all gradient norms. Received messages that still wait are not
-// counted as in flight.
+// The model: a stage runs its list in order, one action at a time, and waits only for the message
+// that an action needs. Sending takes no time of the stage. Messages from one stage to another are
+// sent one at a time in the order in which they were produced, whichever chunks they connect.
+// Backward m needs forward m of its own chunk and the gradient from downstream. The update starts
+// when every stage has finished, because clipping needs all gradient norms. Received messages that
+// are not used yet do not count as in flight.
 //
-// Lists that cannot finish are not an error here: the forecast names who waits for what. Throws
-// std::invalid_argument where there is nothing to play: sizes that do not fit together, an action
+// A deadlock is not an error here: the forecast lists the blocked stages. Throws
+// std::invalid_argument for input that cannot be simulated: sizes that do not match, an action
 // twice in one list, a chunk that has no costs, negative costs.
 Forecast simulate(std::span<const ActionList> lists, std::span<const StageCost> costs,
                   std::span<const LinkCost> links);

@@ -7,7 +7,7 @@
 namespace strait::codec {
 namespace {
 
-// How many steps ahead entries are read from disk.
+// Entries on disk are prefetched this many steps ahead.
 constexpr std::int64_t kPrefetchSteps = 2;
 
 SlotStoreOptions slot_options(const ActivationCacheOptions& options) {
@@ -37,7 +37,7 @@ void ActivationCache::begin_step(store::Step step) {
   const std::int64_t before = step_ ? number(*step_) : number(step) - kPrefetchSteps - 1;
   step_ = step;
   drop_past_visits();
-  // Each step is read ahead once, and the very first ones at once.
+  // Each step is prefetched once: at the first call all steps up to the limit, later one more.
   for (std::int64_t ahead = 0; ahead <= kPrefetchSteps; ++ahead) {
     const std::int64_t wanted = number(step) + ahead;
     if (wanted > before + kPrefetchSteps || before >= number(step)) prefetch(store::Step{wanted});
@@ -114,7 +114,7 @@ std::span<std::byte> ActivationCache::add(store::SampleId sample, std::int64_t t
   held_.push_back({sample, tokens, VisitsAhead::kUnknown, {}, 0});
   slot_of_.emplace(sample, slot);
   bytes_ += entry_bytes(tokens);
-  planned_ = false;  // is planned again when it is full again
+  planned_ = false;  // the next uses are computed again when the cache is full again
   return visit(slot);
 }
 
@@ -127,7 +127,7 @@ std::optional<std::int64_t> ActivationCache::slot_to_reuse(store::SampleId newco
     const std::int64_t slot = slot_of_.at(last->second);
     Held& held = held_[static_cast<std::size_t>(slot)];
     if (held.visited == step_) continue;
-    // Nodes change hands, so that a full cache allocates no more than one with room.
+    // The nodes of both containers are reused, so that an eviction allocates nothing.
     auto named = slot_of_.extract(held.sample);
     auto ordered = by_next_.extract({held.next, held.sample});
     unknown_ += (returns == VisitsAhead::kUnknown) - (held.next == VisitsAhead::kUnknown);
@@ -143,7 +143,7 @@ std::optional<std::int64_t> ActivationCache::slot_to_reuse(store::SampleId newco
   return std::nullopt;
 }
 
-// Walks on until every entry's next visit is known, or there is nothing left to walk.
+// Walks the order until every entry's next use is known, or the order ends.
 void ActivationCache::plan_ahead() {
   if (!planned_) {
     ahead_.restart(*step_);
@@ -175,7 +175,7 @@ void ActivationCache::drop_past_visits() {
     const auto found = slot_of_.find(past.sample);
     if (found != slot_of_.end()) set_next(found->second, past.next);
   }
-  // A step that is not the one behind the last: what was walked does not lead there.
+  // The step does not follow the last one, so what was walked does not lead to it.
   const bool connected = ahead_.begin() < ahead_.end() ? ahead_.at(ahead_.begin()).step == *step_
                                                        : ahead_.walked() == *step_;
   planned_ = connected;

@@ -37,7 +37,7 @@ at::Tensor read_integers(const ActivationCache::ReadTensor& read, const std::str
   return tensor;
 }
 
-// Where the slots of a saved cache lie, in their order.
+// Pointers to the slots of a saved cache, by slot.
 std::vector<const std::byte*> saved_slots(const std::vector<at::Tensor>& slabs,
                                           const std::string& name, std::size_t entry_bytes) {
   std::vector<const std::byte*> slots;

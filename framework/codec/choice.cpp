@@ -10,9 +10,9 @@ namespace strait::codec {
 namespace {
 
 constexpr int kRawBits = 16;
-// Of the step's compute: a transfer that takes more is seen as waiting sooner or later ...
+// Of the step's compute: a transfer that takes a larger share makes stages wait.
 constexpr double kShareToStay = 0.9;
-// ... and more bytes are taken on only when they leave this much room.
+// Switching to more bytes needs this margin, so that noise in the measured rate causes no switch.
 constexpr double kShareToGrow = 0.7;
 constexpr double kChangeToStay = 1.0;
 constexpr double kChangeToBegin = 0.9;
@@ -27,7 +27,7 @@ double bytes_of(const ChoiceLimits& limits, Choice::Way way, int bits, double va
 struct Candidate {
   Choice choice;
   double bytes = 0;
-  double error = 0;  // bfloat16 counts as none: it is what a plain wire would carry
+  double error = 0;  // 0 for bfloat16: it is what raw would send
 };
 
 std::vector<Candidate> candidates_for(const ChoiceLimits& limits, const Measured& measured,
@@ -50,8 +50,8 @@ std::vector<Candidate> candidates_for(const ChoiceLimits& limits, const Measured
   return all;
 }
 
-// A delta needs a base that is near. Values that were sent plainly leave no base to measure by, so
-// only what was measured, or never tried, may begin.
+// delta pays off only while changes are small. Values sent without a base leave no change to
+// measure, so delta may start only if its change was measured small or never measured.
 bool delta_is_worth_it(const ChoiceLimits& limits, const Choice& now, const Measured& measured) {
   if (!limits.remembers) return false;
   if (now.way == Choice::Way::delta) return measured.change.value_or(0) < kChangeToStay;
@@ -59,7 +59,7 @@ bool delta_is_worth_it(const ChoiceLimits& limits, const Choice& now, const Meas
   return measured.change.value_or(0) < kChangeToBegin;
 }
 
-// More bits for first visits where even they fit; they are the larger part of a short run's error.
+// More bits for cache misses if even they fit: they cause most of a short run's error.
 int first_bits_for(const ChoiceLimits& limits, const Measured& measured, double budget) {
   for (const int bits : {kRawBits, 8, 7, 6, 5, 4, 3}) {
     if (bits <= limits.first_bits) break;
@@ -116,7 +116,7 @@ Decision next_choice(const ChoiceLimits& limits, const Choice& now, const Measur
   Decision decision{best.choice, reason(best, fits(best), measured, budget)};
   if (decision.choice.way == Choice::Way::delta) {
     decision.choice.first_bits = first_bits_for(limits, measured, budget);
-    // A sample's first bits are not worth a switch of their own.
+    // A change of first_bits alone is not worth a switch.
     if (now.way == Choice::Way::delta && now.bits == decision.choice.bits) decision.choice = now;
   }
   return decision;

@@ -44,8 +44,8 @@ std::unique_ptr<Encoder> sample_encoder(const CodecSettings& settings, Cache cac
 }
 
 ChoiceLimits choice_limits(const CodecSettings& settings, bool remembers) {
-  // Values without a base are whole activations; below four bits they are not what a user who
-  // allowed few bits for changes has in mind.
+  // `bits` limits changes, which are small. Values without a base are whole activations: below four
+  // bits their error is far larger than the user accepted for changes.
   constexpr int kLeastOfWholeValues = 4;
   ChoiceLimits limits;
   limits.least_bits = settings.bits;
@@ -88,7 +88,7 @@ PayloadBytes delta_payload(const CodecSettings& settings, const PayloadLoad& loa
           quantised(settings, load, settings.bits, RowBase::entry)};
 }
 
-// Taken for what it does at its fewest bits: its choice follows measurements that no plan has.
+// Forecast at the fewest bits: what auto chooses depends on measurements that a plan does not have.
 PayloadBytes auto_payload(const CodecSettings& settings, const PayloadLoad& load) {
   return settings.remembers ? delta_payload(settings, load) : fixed_payload(settings, load);
 }

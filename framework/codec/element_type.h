@@ -6,7 +6,7 @@
 
 namespace strait::codec {
 
-// The kernels' word for the type of a tensor's elements. Another type than the three is a broken
+// The kernels' enumerator for a tensor's element type. Any other type than the three is a broken
 // invariant.
 kernels::Element element_of(at::ScalarType type);
 

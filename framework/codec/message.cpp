@@ -22,7 +22,7 @@ void append_value(net::Frame& frame, Value value) {
   std::memcpy(frame.data() + at, &value, sizeof(Value));
 }
 
-// Reads values one behind the other and refuses to read past the end.
+// Reads consecutive values; throws CodecError at the end of the frame.
 class HeaderCursor {
  public:
   explicit HeaderCursor(std::span<const std::byte> bytes) : rest_(bytes) {}
@@ -38,7 +38,7 @@ class HeaderCursor {
     return value;
   }
 
-  // A count that cannot be true for what is left is refused before anything is allocated for it.
+  // A count that the remaining bytes cannot hold is refused before memory is allocated for it.
   std::int64_t count(const char* what, std::int64_t limit, std::size_t bytes_each) {
     const auto value = static_cast<std::int64_t>(next<std::uint32_t>(what));
     if (value > limit || static_cast<std::size_t>(value) * bytes_each > rest_.size()) {

@@ -11,18 +11,18 @@ namespace strait::codec {
 
 // What a frame on a boundary is. The value is the frame's first byte.
 enum class Kind : std::uint8_t {
-  forward = 1,   // a tensor on its way down the pipeline
-  backward = 2,  // a tensor on its way up
-  note = 3,      // what the processes agree on between steps; not a tensor
-  resend = 4,    // back to a tensor's sender: these rows' base is not held here; no payload
-  whole = 5,     // the answer to it: the rows as the sender holds them
+  forward = 1,   // an activation, sent downstream
+  backward = 2,  // a gradient, sent upstream
+  note = 3,      // control data that stages exchange between steps; not a tensor
+  resend = 4,    // to a tensor's sender: the receiver misses the base of these rows; no payload
+  whole = 5,     // the reply to resend: the rows as the sender's cache holds them
 };
 
-// The head of a tensor message: the receiver needs nothing that it was told before.
-// Layout, little endian; the page is framework/codec/MESSAGE.md.
+// The header of a tensor message. It is complete in itself: reading it needs no earlier message.
+// Little endian; the layout is in framework/codec/MESSAGE.md.
 struct TensorHeader {
   Kind kind = Kind::forward;
-  bool evaluation = false;  // crosses outside training: never touches a codec's training state
+  bool evaluation = false;  // not a training tensor: must not change a codec's training state
   store::Step step{};
   std::int32_t micro_batch = 0;
   std::int64_t width = 0;
@@ -37,15 +37,16 @@ inline constexpr std::int64_t kMaxElements = std::int64_t{1}
 
 Kind kind_of(std::span<const std::byte> frame);
 
-// Appends the head to an empty frame; the codec's payload follows it.
+// Appends the header to an empty frame; the codec's payload follows it.
 void write_head(const TensorHeader& head, net::Frame& frame);
 
 struct ReadTensor {
   TensorHeader head;
-  std::span<const std::byte> payload;  // into the frame that was read
+  std::span<const std::byte> payload;  // points into the frame that was read
 };
 
-// Checks every length before it allocates; throws CodecError.
+// Every length is checked before memory of that size is allocated, since the bytes come from a
+// peer. Throws CodecError.
 ReadTensor read_head(std::span<const std::byte> frame);
 
 }  // namespace strait::codec

@@ -7,8 +7,8 @@
 
 namespace strait::codec {
 
-// One row of a tensor on its way: which sample it is, and how long the documents in it are. What
-// lies behind the last document is padding: it is not sent, and comes back as zeros.
+// One row of a tensor in a message: its sample and the lengths of its documents. What follows the
+// last document is padding: it is not sent, and is decoded as zeros.
 struct Row {
   store::SampleId sample{};
   std::vector<std::int64_t> documents;

@@ -21,7 +21,7 @@ Memory SampleDecoder::memory() const {
   return cache_ == nullptr ? Memory{} : Memory{cache_->options().kind};
 }
 
-// Before anything is allocated for what the head says.
+// Called before memory of the sizes in the header is allocated.
 void SampleDecoder::check_fits(const TensorHeader& head) const {
   if (head.evaluation) throw std::logic_error("evaluation's tensor reaches training's decoder");
   if (cache_ == nullptr) return;
@@ -60,7 +60,8 @@ Decoded SampleDecoder::decode(const TensorHeader& head, std::span<const std::byt
   return decoded;
 }
 
-// All that the message builds on stays while it makes room for others, as at the sender.
+// Marks the bases of all rows as used in this step before any entry is added, so that none is
+// evicted while the message is decoded. The sender does the same, which keeps both caches equal.
 void SampleDecoder::pin(const TensorHeader& head, SamplePayload payload) {
   if (cache_ == nullptr) return;
   for (const Row& row : head.rows.rows) {

@@ -10,14 +10,14 @@
 
 namespace strait::codec {
 
-// The other end of SampleEncoder. A row that builds on an entry which is not here, or whose hash
-// is not the sender's, is reported as missing; nothing of it is used before complete(). What a
-// remembered row reads as is what its entry holds, to the bit.
+// The other end of SampleEncoder. A row whose base is not cached here, or has another hash than
+// the sender's, is reported as missing; its values are unset until complete(). The values of a
+// cached row are those of its entry, bit for bit.
 //
-// In a steady state decode() allocates nothing, once its tensors are dropped by those who use them.
+// In a steady state decode() allocates nothing, provided that its callers drop its tensors.
 class SampleDecoder final : public Decoder {
  public:
-  // Without a cache no row may ask to be remembered.
+  // Without a cache, a row that is to be cached is a CodecError.
   SampleDecoder(at::ScalarType result, std::unique_ptr<ActivationCache> cache);
 
   Decoded decode(const TensorHeader& head, std::span<const std::byte> payload) override;

@@ -17,7 +17,7 @@
 namespace strait::codec {
 namespace {
 
-// Makes room behind what the frame holds.
+// Extends the frame and returns the new part.
 std::byte* grown(net::Frame& frame, std::size_t bytes) {
   const std::size_t at = frame.size();
   frame.resize(at + bytes);
@@ -114,7 +114,7 @@ void SampleEncoder::encode_row(const TensorHeader& head, std::size_t place,
   count(row, sums);
 }
 
-// What the row builds on: as planned, unless the entry is spoiled or there is no room for one.
+// The row's base: as planned, unless the entry is corrupted or the cache has no room for one.
 std::span<std::byte> SampleEncoder::resolve_base(RowHeader& row, store::SampleId sample,
                                                  std::int64_t tokens) {
   std::span<std::byte> entry;
@@ -125,7 +125,7 @@ std::span<std::byte> SampleEncoder::resolve_base(RowHeader& row, store::SampleId
     ++traffic_.resends;
     row = first_visit();
   }
-  // In bfloat16 it is not known yet whether the values may be remembered.
+  // Whether a bfloat16 row may be cached is known only after rounding: see resolve_wide().
   if (row.base != RowBase::fresh || row.bits == kWholeBits) return {};
   entry = cache_->keep(sample, tokens);
   if (entry.empty()) row.base = RowBase::none;
@@ -145,7 +145,7 @@ std::span<std::byte> SampleEncoder::resolve_wide(RowHeader& row, store::SampleId
     row.base = RowBase::none;
     return {};
   }
-  // From the rounded values, which are all that the other end gets.
+  // From the rounded values: the receiver has only these, and both entries must be equal.
   kernels::store_entry({}, wide_.values(values.tokens, values.width), cache_->options().kind,
                        entry.data());
   return entry;

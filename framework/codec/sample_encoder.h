@@ -21,27 +21,27 @@ struct SampleEncoderOptions {
   bool rotate = false;
   kernels::Rounding rounding = kernels::Rounding::nearest;
   std::uint64_t key = 0;  // of stochastic rounding: seed and boundary, mixed
-  // Asked once before the first row of every training step, on the encoding thread; empty: the
+  // Called once before the first row of every training step, on the encoding thread; empty: the
   // choice stays.
   std::function<Choice(store::Step, const Traffic&)> choose;
 };
 
-// Rows one by one, each by itself: quantised values (`fixed`), or with a cache the quantised change
-// since the sample's last visit (`delta`), or bfloat16. The payload says of every row what it is,
-// so a decoder follows any change of mind on the very message that has it. The layout is in
-// MESSAGE.md, its constants in sample_format.h.
+// Encodes each row independently: quantised values (`fixed`), with a cache the quantised change
+// since the sample's last use (`delta`), or bfloat16. The payload describes the encoding of every
+// row, so that a change of the choice takes effect in the message that uses it and needs no
+// agreement. The layout is in MESSAGE.md, its constants in sample_format.h.
 //
-// An entry is sealed with the hash of its bytes. One that is not what was sealed when its sample
-// comes back was spoiled in this end's memory: it is not built on, the row is a first visit, and
+// The hash of an entry's bytes is kept beside it. If it does not match at the sample's next use,
+// this end's memory was corrupted: the entry is not used, the row is sent as a cache miss, and
 // counts as a resend.
 //
 // In a steady state an encode() into a frame with room for it allocates nothing.
 class SampleEncoder final : public Encoder {
  public:
-  // Without a cache nothing is remembered and `delta` sends values.
+  // Without a cache `delta` sends values.
   SampleEncoder(SampleEncoderOptions options, std::unique_ptr<ActivationCache> cache);
 
-  // Tensors are float32, bfloat16 or float16. Evaluation does not come here (std::logic_error).
+  // Tensors are float32, bfloat16 or float16. Not for evaluation (std::logic_error).
   void encode(const TensorHeader& head, const at::Tensor& tensor, net::Frame& frame) override;
   void encode_whole(const TensorHeader& head, net::Frame& frame) override;
   Traffic traffic() const override;
@@ -63,9 +63,9 @@ class SampleEncoder final : public Encoder {
   SampleEncoderOptions options_;
   std::unique_ptr<ActivationCache> cache_;
   std::optional<store::Step> step_;
-  std::vector<RowHeader> plans_;  // of the rows at hand
+  std::vector<RowHeader> plans_;  // of the current message's rows
   WideRow wide_;
-  TensorPool pool_{at::kFloat};  // for tensors that do not lie as they must
+  TensorPool pool_{at::kFloat};  // copies of tensors that are not contiguous on the CPU
   Traffic traffic_;
 };
 

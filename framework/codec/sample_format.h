@@ -16,12 +16,12 @@ inline constexpr std::uint8_t kSampleFormat = 1;  // first byte of the payload
 inline constexpr int kWholeBits = 16;             // a row of bfloat16
 
 enum class RowBase : std::uint8_t {
-  none = 0,   // values, to be forgotten
-  fresh = 1,  // values, to be remembered: a change from zero
+  none = 0,   // values, not to be cached
+  fresh = 1,  // values, to be cached: a change from zero
   entry = 2,  // the change since the entry with `hash`
 };
 
-// What both ends remember rows as; nothing: they have no cache.
+// The format in which both ends cache rows; empty: they have no cache.
 using Memory = std::optional<kernels::CacheFormat>;
 
 struct PayloadHeader {
@@ -49,8 +49,8 @@ std::byte* write_row_header(const RowHeader& head, std::byte* to);
 // XXH3-64 of an entry's bytes.
 std::uint64_t entry_hash(std::span<const std::byte> entry);
 
-// Walks a payload. The constructor checks all of it, so that rows are used only of a payload that
-// is right to its last byte; throws CodecError. Borrows both arguments.
+// Walks a payload. The constructor checks all of it, so that no row of a malformed payload changes
+// a cache; throws CodecError. Keeps references to both arguments.
 class SamplePayload {
  public:
   SamplePayload(const TensorHeader& head, std::span<const std::byte> payload, Memory memory);

@@ -78,7 +78,7 @@ std::span<std::byte> SlotStore::at(std::int64_t slot) const {
 
 void SlotStore::prefetch(std::int64_t slot) const {
   const std::span<std::byte> bytes = at(slot);
-  // Advice begins at a page; slabs do too, so the page before the slot is still the slab's.
+  // madvise() needs a page boundary. Slabs start at one, so rounding down stays in the slab.
   const std::size_t before = reinterpret_cast<std::uintptr_t>(bytes.data()) % page_bytes();
   ::madvise(bytes.data() - before, bytes.size() + before, MADV_WILLNEED);
 }

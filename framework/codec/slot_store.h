@@ -19,10 +19,10 @@ struct SlotStoreOptions {
   std::filesystem::path disk_file;  // its folder must exist
 };
 
-// Pieces of memory of one size, by number: the first in memory, the others in a mapped file. Both
-// grow by slabs, when a slot in them is first opened. The file has no name once it is there, so
-// nothing is left of it, however the process ends; its room is reserved slab by slab, so that a
-// full disk is an error here and not a signal later. Nothing moves, nothing shrinks.
+// Numbered slots of one size: the first in memory, the others in a mapped file. Both grow by slabs
+// when a slot in them is first opened. The file is unlinked once it is open, so that a process that
+// is killed leaves nothing behind. Its blocks are reserved slab by slab, so that a full disk is an
+// error here and not a SIGBUS later. Slots never move, and the store never shrinks.
 //
 // Threads: one at a time.
 class SlotStore {
@@ -38,7 +38,7 @@ class SlotStore {
   std::span<std::byte> at(std::int64_t slot) const;
 
   bool on_disk(std::int64_t slot) const { return slot >= memory_slots_; }
-  // The slot's bytes are to be in memory soon.
+  // Starts to read the slot's bytes into memory; does not wait for them.
   void prefetch(std::int64_t slot) const;
 
   // The slabs of the first `slots` slots, uint8 [slots of the slab, slot_bytes], sharing memory.

@@ -26,7 +26,7 @@ at::Tensor TensorPool::take(std::span<const std::int64_t> shape) {
       best = &tensor;
       continue;
     }
-    // The smallest that is large enough; where none is, any may grow.
+    // The smallest that is large enough; if there is none, the largest grows.
     const auto best_held = static_cast<std::int64_t>(best->storage().nbytes());
     const bool fits = held >= needed;
     const bool best_fits = best_held >= needed;
@@ -36,7 +36,7 @@ at::Tensor TensorPool::take(std::span<const std::int64_t> shape) {
     tensors_.push_back(at::empty(sizes, at::TensorOptions().dtype(type_)));
     return tensors_.back();
   }
-  // Who dropped it last wrote or read it before; nothing of that may slip behind what comes now.
+  // Another thread may have dropped the last reference: its accesses must happen before ours.
   std::atomic_thread_fence(std::memory_order_acquire);
   best->unsafeGetTensorImpl()->set_autograd_meta(nullptr);
   best->unsafeGetTensorImpl()->set_sizes_contiguous(sizes);

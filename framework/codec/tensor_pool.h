@@ -7,13 +7,13 @@
 
 namespace strait::codec {
 
-// Tensors that are handed out again once nobody else holds them, so that a steady state allocates
-// nothing. One thread takes; the others just drop what they were given.
+// Tensors that are reused once no other reference to them exists, so that a steady state allocates
+// nothing. Only one thread calls take(); any thread may drop a tensor.
 class TensorPool {
  public:
   explicit TensorPool(at::ScalarType type) : type_(type) {}
 
-  // Contents are whatever was there. Memory is that of the most tensors ever in use at once.
+  // The contents are uninitialised. The pool holds as many tensors as were ever in use at once.
   at::Tensor take(std::span<const std::int64_t> shape);
 
  private:

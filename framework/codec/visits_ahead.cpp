@@ -29,7 +29,7 @@ void VisitsAhead::restart(store::Step from) {
 
 bool VisitsAhead::extend() {
   if (walked_ >= last_ || visits_.size() - front_ >= kMostAhead) return false;
-  // What lies behind is dropped only when it is half of everything, so each visit moves once.
+  // Past uses are erased only when they are half of the vector, so each element moves once.
   if (front_ > visits_.size() / 2) {
     visits_.erase(visits_.begin(), visits_.begin() + static_cast<std::ptrdiff_t>(front_));
     front_ = 0;

@@ -12,9 +12,9 @@ namespace strait::codec {
 // The samples of a training step, in the order of their visits; the same function at both ends.
 using VisitOrder = std::function<std::vector<store::SampleId>(store::Step)>;
 
-// When samples come back: the known order, walked ahead of the step at hand as far as somebody asks
-// and no further. Visits are counted; only the ones that lie ahead are held. Sample ids are rows of
-// a file: there is memory for every id up to the largest that was met.
+// The next use of each sample: walks the known order ahead of the current step, as far as callers
+// ask and no further. Uses are numbered; only future ones are held. Sample ids are rows of a file:
+// memory is allocated for every id up to the largest that was seen.
 //
 // Threads: one at a time.
 class VisitsAhead {
@@ -32,7 +32,8 @@ class VisitsAhead {
   // The order has the steps before `last`.
   VisitsAhead(VisitOrder order, store::Step last) : order_(std::move(order)), last_(last) {}
 
-  // Whether any sample comes twice from this step on. Walks an epoch at most, and forgets it.
+  // Whether any sample is used twice from this step on. Walks an epoch at most, and does not keep
+  // it.
   bool any_returns(store::Step from) const;
 
   // Forgets everything and begins at this step.
@@ -52,8 +53,8 @@ class VisitsAhead {
   }
   void pop_front();
 
-  // The sample's first visit behind this step, which is that of begin(); kUnknown also when the
-  // sample is not visited in it.
+  // The sample's first use after this step, which is that of begin(); kUnknown also if the sample
+  // is not used in this step.
   Position next_after(store::Step step, store::SampleId sample) const;
 
  private:

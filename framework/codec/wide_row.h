@@ -8,17 +8,18 @@
 
 namespace strait::codec {
 
-// A row on its way in bfloat16, in memory of its own: in a message it may lie at an odd address.
-// Grows to the largest row and stays.
+// A row in bfloat16, copied into aligned memory: in a message it may start at an odd address. The
+// buffer grows to the largest row and is reused.
 class WideRow {
  public:
-  // Takes values, rounded, or the bytes of a message.
+  // Sets the row: from values, rounded to bfloat16, or from the bytes of a message.
   void round(const kernels::Values& values);
   void copy(std::span<const std::byte> bytes);
 
   void write_to(std::byte* to) const;
 
-  // No value of the current row is NaN, infinite or so large that the quantiser would refuse it.
+  // Whether the row may be cached: no value is NaN, infinite or so large that the quantiser refuses
+  // it.
   bool fit_to_remember() const;
 
   // The current row as values, and its values in another type.

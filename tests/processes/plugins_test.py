@@ -274,7 +274,7 @@ class Wrong(PluginCase):
         recipe = "recipes/plugins/schedule/recipe.toml"
         plugins = 'plugins=["build/plugins/wrong/libwrong_schedules.so"]'
         said = self.refusal(recipe, "--set", plugins, "--set", "pipeline.schedule=stuck")
-        self.assertIn('"stuck" waits for ever: stage 0 stops before backward 0', said)
+        self.assertIn('"stuck" deadlocks: stage 0 stops before backward 0', said)
         said = self.refusal(recipe, "--set", plugins, "--set", "pipeline.schedule=forgetful")
         self.assertIn('"forgetful": stage 0 ends behind 8 forwards and 0 backwards of 8', said)
 

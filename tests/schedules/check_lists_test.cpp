@@ -99,7 +99,7 @@ TEST(CheckLists, StagesThatWaitForEachOtherAreRefused) {
                            ? ActionList{forward(0), backward(0), forward(1), backward(1)}
                            : ActionList{forward(0), forward(1), backward(0), backward(1)};
               }),
-              HasSubstr("waits for ever: stage 0 stops before backward 0"));
+              HasSubstr("deadlocks: stage 0 stops before backward 0"));
 }
 
 }  // namespace
