@@ -89,7 +89,7 @@ std::string describe(const Choice& choice) {
     case Choice::Way::delta:
       break;
   }
-  return fmt::format("delta at {} bits (first visit {})", choice.bits, choice.first_bits);
+  return fmt::format("delta at {} bits ({} on a cache miss)", choice.bits, choice.first_bits);
 }
 
 Choice first_choice(const ChoiceLimits& limits) {

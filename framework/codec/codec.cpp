@@ -7,8 +7,7 @@ namespace strait::codec {
 void Encoder::encode_whole(const TensorHeader& head, net::Frame& frame) {
   static_cast<void>(head);
   static_cast<void>(frame);
-  throw CodecError(
-      "a peer asks for rows as this end remembers them, but this codec remembers none");
+  throw CodecError("a peer requests cached rows, but this codec has no cache");
 }
 
 void Decoder::complete(const TensorHeader& head, std::span<const std::byte> payload,
@@ -17,7 +16,7 @@ void Decoder::complete(const TensorHeader& head, std::span<const std::byte> payl
   static_cast<void>(payload);
   static_cast<void>(places);
   static_cast<void>(values);
-  throw CodecError("a peer sends rows as it remembers them, but this codec asked for none");
+  throw CodecError("a peer sends cached rows, but this codec requested none");
 }
 
 }  // namespace strait::codec

@@ -124,7 +124,7 @@ ReadTensor read_head(std::span<const std::byte> frame) {
   read.payload = cursor.rest();
   if (head.kind == Kind::resend && !read.payload.empty()) {
     throw CodecError(
-        fmt::format("a boundary message that asks for rows again has {} bytes behind its head; "
+        fmt::format("a boundary message that asks for rows again has {} bytes after its header; "
                     "none are expected",
                     read.payload.size()));
   }

@@ -23,7 +23,7 @@ Memory SampleDecoder::memory() const {
 
 // Called before memory of the sizes in the header is allocated.
 void SampleDecoder::check_fits(const TensorHeader& head) const {
-  if (head.evaluation) throw std::logic_error("evaluation's tensor reaches training's decoder");
+  if (head.evaluation) throw std::logic_error("a training decoder is given an evaluation tensor");
   if (cache_ == nullptr) return;
   const ActivationCacheOptions& options = cache_->options();
   if (head.width != options.width || head.rows.padded_length > options.row_tokens) {
@@ -72,7 +72,7 @@ void SampleDecoder::pin(const TensorHeader& head, SamplePayload payload) {
 std::span<std::byte> SampleDecoder::room_for(store::SampleId sample, std::int64_t tokens) {
   const std::span<std::byte> entry = cache_->keep_always(sample, tokens);
   if (entry.empty()) {
-    throw CodecError(fmt::format("a peer remembers more rows of one step than the {} that fit here",
+    throw CodecError(fmt::format("a peer caches more rows of one step than the {} that fit here",
                                  cache_->entries()));
   }
   return entry;
@@ -134,7 +134,7 @@ void SampleDecoder::complete(const TensorHeader& head, std::span<const std::byte
   for (std::size_t i = 0; i < places.size(); ++i) {
     const std::int64_t tokens = head.rows.rows[i].length();
     if (tokens == 0 || places[i] < 0 || places[i] >= values.size(0)) {
-      throw CodecError(fmt::format("a peer sends {} tokens again for place {} of {}", tokens,
+      throw CodecError(fmt::format("a peer sends {} tokens again for row {} of {}", tokens,
                                    places[i], values.size(0)));
     }
     const std::span<std::byte> entry = room_for(head.rows.rows[i].sample, tokens);

@@ -19,8 +19,8 @@ std::uint8_t memory_byte(Memory memory) {
 }
 
 const char* memory_word(std::uint8_t byte) {
-  if (byte == 0) return "remembers nothing";
-  return byte == 1 ? "remembers in bfloat16" : "remembers in 8 bits";
+  if (byte == 0) return "has no cache";
+  return byte == 1 ? "caches in bfloat16" : "caches in 8 bits";
 }
 
 std::uint8_t take_byte(std::span<const std::byte>& rest) {
@@ -31,7 +31,8 @@ std::uint8_t take_byte(std::span<const std::byte>& rest) {
 
 void check_format(std::span<const std::byte>& rest, std::size_t head_size) {
   if (rest.size() < head_size) {
-    throw CodecError(fmt::format("a payload of rows ends inside its head of {} bytes", head_size));
+    throw CodecError(
+        fmt::format("a payload of rows ends inside its header of {} bytes", head_size));
   }
   const std::uint8_t format = take_byte(rest);
   if (format != kSampleFormat) {
@@ -48,7 +49,7 @@ void check_memory(std::uint8_t theirs, Memory memory) {
 
 RowHeader read_row_header(std::span<const std::byte>& rest, std::size_t place) {
   if (rest.size() < head_bytes(RowBase::none)) {
-    throw CodecError(fmt::format("a payload of rows ends inside the head of row {}", place));
+    throw CodecError(fmt::format("a payload of rows ends inside the header of row {}", place));
   }
   const std::uint8_t base = take_byte(rest);
   RowHeader head;
@@ -61,9 +62,9 @@ RowHeader read_row_header(std::span<const std::byte>& rest, std::size_t place) {
       ((head.bits >= 2 && head.bits <= 8) ||
        (whole && !head.rotate && base != static_cast<std::uint8_t>(RowBase::entry)));
   if (!possible) {
-    throw CodecError(
-        fmt::format("row {} of a payload says base {}, {} bits, flags {}; no row is so", place,
-                    base, head.bits, flags));
+    throw CodecError(fmt::format(
+        "row {} of a payload says base {}, {} bits, flags {}; this combination is invalid", place,
+        base, head.bits, flags));
   }
   head.base = static_cast<RowBase>(base);
   if (head.base == RowBase::entry) {
@@ -129,9 +130,9 @@ SamplePayload::Part SamplePayload::next() {
   part.head = read_row_header(rest_, place_);
   const std::int64_t tokens = tensor_.rows.rows[place_].length();
   if (part.head.base != RowBase::none && (!memory_ || tokens == 0)) {
-    throw CodecError(
-        fmt::format("row {} of a payload, of {} tokens, is to be remembered, but {}", place_,
-                    tokens, memory_ ? "there is nothing in it" : "this end remembers nothing"));
+    throw CodecError(fmt::format("row {} of a payload, of {} tokens, is to be cached, but {}",
+                                 place_, tokens,
+                                 memory_ ? "it is empty" : "this end has no cache"));
   }
   const std::size_t size = data_bytes(part.head, group_, tokens, tensor_.width);
   if (tokens * tensor_.width > kMostRowValues || rest_.size() < size) {

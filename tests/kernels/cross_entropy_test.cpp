@@ -131,7 +131,7 @@ TEST(CrossEntropy, LossAloneHasTheSameBits) {
             cross_entropy_loss(problem.projection, problem.hidden, problem.targets));
 }
 
-TEST(CrossEntropy, SkipsTheWeightGradientWhereNobodyWantsIt) {
+TEST(CrossEntropy, SkipsUnneededWeightGradient) {
   const Problem problem = make_problem(9, 4, 10, false);
   const Projection gradient = zeros_for(problem.projection);
   const CrossEntropyResult with =

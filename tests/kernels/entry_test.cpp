@@ -86,7 +86,7 @@ double distance(const Floats& left, const Floats& right) {
 
 class Entry : public testing::TestWithParam<CacheFormat> {};
 
-TEST_P(Entry, IsTheSameOnBothSidesAfterManyVisits) {
+TEST_P(Entry, IsEqualAtBothEndsAfterManyUses) {
   std::mt19937 random(kSeed);
   for (const bool rotate : {false, true}) {
     for (const int bits : {2, 4, 7}) {
@@ -103,7 +103,7 @@ TEST_P(Entry, IsTheSameOnBothSidesAfterManyVisits) {
   }
 }
 
-TEST_P(Entry, ReportsTheDistanceThatTheOtherSideHas) {
+TEST_P(Entry, ReportsErrorOfTheReceiver) {
   std::mt19937 random(kSeed);
   TwoEnds ends({4, 64, false}, GetParam());
   Floats values = gaussian_row(random);
@@ -173,7 +173,7 @@ TEST_P(Entry, StaysAsItIsWhereAGroupIsRefused) {
   EXPECT_LT(distance(healed, values), 0.05);
 }
 
-TEST_P(Entry, IsZeroWhereAFirstVisitIsRefused) {
+TEST_P(Entry, IsZeroIfCacheMissIsRefused) {
   std::mt19937 random(kSeed);
   TwoEnds ends({4, 32, false}, GetParam());
   Floats values = gaussian_row(random);

@@ -209,7 +209,7 @@ TEST(QuantizeError, IsNoneForAGroupOfZeros) {
 }
 
 // Also where it is not the only group of its token.
-TEST(QuantizeError, LeavesARefusedGroupNaNAndItsNeighboursWhole) {
+TEST(QuantizeError, LeavesRefusedGroupNaNAndAdjacentGroupsIntact) {
   for (const float broken : {std::numeric_limits<float>::quiet_NaN(),
                              std::numeric_limits<float>::infinity(), -kHuge, -2 * kHuge}) {
     std::mt19937 random(kSeed);

@@ -25,7 +25,7 @@ std::string refusal_of(ActionList (*list)(const PipelineShape&, StageIndex)) {
   return "accepted";
 }
 
-TEST(CheckLists, OurOwnSchedulesPassInEveryShapeThatAPlanTries) {
+TEST(CheckLists, BuiltInSchedulesPassInEveryPlannedShape) {
   for (const Schedule& schedule : all_schedules()) {
     for (int depth = 0; depth < 4; ++depth) {
       EXPECT_NO_THROW(check_lists(schedule, {.stages = 5, .micro_batches = 7, .depth = depth}));
@@ -33,7 +33,7 @@ TEST(CheckLists, OurOwnSchedulesPassInEveryShapeThatAPlanTries) {
   }
 }
 
-TEST(CheckLists, EachFaultIsNamedWithScheduleStageAndAction) {
+TEST(CheckLists, NamesScheduleStageAndActionOfEachFault) {
   EXPECT_EQ(refusal_of([](const PipelineShape&, StageIndex) {
               return ActionList{forward(0), forward(1), backward(0), backward(1)};
             }),
@@ -60,7 +60,7 @@ TEST(CheckLists, EachFaultIsNamedWithScheduleStageAndAction) {
               HasSubstr("backwards are not split"));
 }
 
-TEST(CheckLists, SeveralChunksAreForSchedulesThatKnowThem) {
+TEST(CheckLists, RefusesSeveralChunksIfUnsupported) {
   PipelineShape shape{.stages = 3, .micro_batches = 7, .depth = 1, .chunks = 2};
   EXPECT_NO_THROW(check_lists(schedule_named("interleaved"), shape));
   try {
@@ -84,7 +84,7 @@ TEST(CheckLists, SeveralChunksAreForSchedulesThatKnowThem) {
   }
 }
 
-TEST(CheckLists, APromiseThatIsTooSmallIsRefused) {
+TEST(CheckLists, RefusesTooSmallPromise) {
   const auto all = [](const PipelineShape&, StageIndex) {
     return ActionList{forward(0), forward(1), forward(2), backward(0), backward(1), backward(2)};
   };
@@ -92,7 +92,7 @@ TEST(CheckLists, APromiseThatIsTooSmallIsRefused) {
                std::invalid_argument);
 }
 
-TEST(CheckLists, StagesThatWaitForEachOtherAreRefused) {
+TEST(CheckLists, RefusesDeadlock) {
   // Stage 0 wants a gradient before it makes what stage 1 needs for its first.
   EXPECT_THAT(refusal_of([](const PipelineShape&, StageIndex stage) {
                 return stage == StageIndex{0}

@@ -86,7 +86,7 @@ TEST(Simulate, LatencyIsPaidOncePerFillNotOncePerMessage) {
   EXPECT_EQ(far, near + 2 * 5);
 }
 
-TEST(Simulate, TheSlowestStageSetsThePaceAndTheOthersIdle) {
+TEST(Simulate, SlowestStageLimitsThroughput) {
   const int m = 20;
   const std::vector<StageCost> costs = {{.forward_seconds = 1, .backward_seconds = 1},
                                         {.forward_seconds = 3, .backward_seconds = 3}};
@@ -210,7 +210,7 @@ TEST(Simulate, NothingHappensTooEarlyOrForNoReason) {
   }
 }
 
-TEST(Simulate, ChunksShrinkTheIdleTimeByTheirNumber) {
+TEST(Simulate, ChunksShrinkTheBubbleByTheirNumber) {
   constexpr int kStages = 4;
   constexpr int kMicroBatches = 8;
   for (const int chunks : {1, 2, 4}) {
@@ -263,7 +263,7 @@ TEST(Simulate, MemoryIsThatOfTheChunksThatAreHeld) {
       << "all of the first chunk, and one of the second before its backward";
 }
 
-TEST(Simulate, ADeadlockNamesEveryStageAndWhatItWaitsFor) {
+TEST(Simulate, DeadlockNamesEveryBlockedStage) {
   // Stage 0 wants its first gradient before it sends the second forward; stage 1 wants both first.
   const std::vector<ActionList> lists = {{forward(0), backward(0), forward(1), backward(1)},
                                          {forward(0), forward(1), backward(0), backward(1)}};
@@ -292,7 +292,7 @@ TEST(Simulate, AMissingActionAndABackwardBeforeItsForwardAreNamed) {
             "does it");
 }
 
-TEST(Simulate, WhatCannotBePlayedIsRefusedWithTheFacts) {
+TEST(Simulate, RefusesInputThatCannotBeSimulated) {
   using testing::HasSubstr;
   const ActionList list = {forward(0), backward(0)};
   const std::vector<ActionList> two(2, list);

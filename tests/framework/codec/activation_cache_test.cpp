@@ -131,7 +131,7 @@ class PlainRule {
   std::set<std::int64_t> held_;
 };
 
-TEST(ActivationCache, KeepsWhatThePlainRuleKeeps) {
+TEST(ActivationCache, CachesSameSamplesAsReferencePolicy) {
   for (const std::uint64_t seed : {1U, 2U, 3U}) {
     constexpr std::int64_t kSamples = 60;
     constexpr std::int64_t kSteps = 100;
@@ -152,7 +152,7 @@ TEST(ActivationCache, KeepsWhatThePlainRuleKeeps) {
 
 // Every sample's way from one visit to the next crosses the boundary of two epochs, so no rule has
 // more hits in an epoch than entries. The least recently used rule would have a fifth of them.
-TEST(ActivationCache, WithRoomForAThirdOfTheDataAThirdOfTheVisitsAreHitsWhichNoRuleSurpasses) {
+TEST(ActivationCache, HitsOptimalShareWithRoomForAThirdOfTheData) {
   constexpr std::int64_t kSamples = 300;
   constexpr std::int64_t kPerStep = 10;
   constexpr std::int64_t kEpochSteps = kSamples / kPerStep;
@@ -177,7 +177,7 @@ TEST(ActivationCache, WithRoomForAThirdOfTheDataAThirdOfTheVisitsAreHitsWhichNoR
   EXPECT_EQ(one.bytes(), kSamples / 3 * kSlot);
 }
 
-TEST(ActivationCache, AsLongAsEverythingFitsTheOrderIsNotWalked) {
+TEST(ActivationCache, DoesNotWalkOrderWhileEverythingFits) {
   std::set<std::int64_t> asked;
   const VisitOrder all = shuffled_epochs(20, 4, 9);
   ActivationCache cache(small_cache(
@@ -198,14 +198,14 @@ TEST(ActivationCache, AsLongAsEverythingFitsTheOrderIsNotWalked) {
   EXPECT_LE(asked.size(), 6U);
 }
 
-TEST(ActivationCache, WhereNoSampleComesBackNothingIsKept) {
+TEST(ActivationCache, CachesNothingIfNoSampleIsUsedAgain) {
   ActivationCache cache(small_cache(100, shuffled_epochs(40, 4, 9), 10));
   for (std::int64_t step = 0; step < 10; ++step) visit_all(cache, store::Step{step});
   EXPECT_EQ(cache.entries(), 0);
   EXPECT_EQ(cache.bytes(), 0U);
 }
 
-TEST(ActivationCache, WhatWasVisitedInThisStepStays) {
+TEST(ActivationCache, NeverEvictsEntriesOfCurrentStep) {
   const VisitOrder order = [](store::Step step) {
     std::vector<store::SampleId> visits;
     for (std::int64_t i = 0; i < 6; ++i)
@@ -232,13 +232,13 @@ TEST(ActivationCache, WhatWasVisitedInThisStepStays) {
   EXPECT_TRUE(cache.keep_always(store::SampleId{54}, kTokens).empty());
 }
 
-TEST(ActivationCache, ACacheWithoutRoomKeepsNothing) {
+TEST(ActivationCache, CachesNothingWithoutRoom) {
   ActivationCache cache(small_cache(0, shuffled_epochs(5, 5, 1), 10));
   for (std::int64_t step = 0; step < 5; ++step) EXPECT_EQ(visit_all(cache, store::Step{step}), 0);
   EXPECT_TRUE(cache.keep_always(store::SampleId{1}, kTokens).empty());
 }
 
-TEST(ActivationCache, EntriesGoOnDiskWhenMemoryIsFullAndNothingIsLeftOfTheFile) {
+TEST(ActivationCache, SpillsToUnlinkedFileWhenMemoryIsFull) {
   const ScratchFolder folder;
   ActivationCacheOptions options = small_cache(10, shuffled_epochs(60, 6, 4), 40);
   options.disk_bytes = 50 * kSlot;
@@ -255,7 +255,7 @@ TEST(ActivationCache, EntriesGoOnDiskWhenMemoryIsFullAndNothingIsLeftOfTheFile) 
   }
 }
 
-TEST(ActivationCache, ADiskWithoutRoomIsOneSentenceAndNoSignal) {
+TEST(ActivationCache, ReportsFullDiskAsErrorNotSignal) {
   const ScratchFolder folder;
   ActivationCacheOptions options = small_cache(1, shuffled_epochs(40, 4, 4), 100);
   options.disk_bytes = std::uint64_t{1} << 40;
@@ -281,7 +281,7 @@ TEST(ActivationCache, ADiskWithoutRoomIsOneSentenceAndNoSignal) {
   EXPECT_NE(sentence.find("make room"), std::string::npos) << sentence;
 }
 
-TEST(ActivationCache, AFolderThatIsNotThereIsNamed) {
+TEST(ActivationCache, NamesMissingFolder) {
   ActivationCacheOptions options = small_cache(0, shuffled_epochs(40, 4, 4), 100);
   options.disk_bytes = 10 * kSlot;
   options.disk_file = "no/such/folder/entries";
@@ -294,7 +294,7 @@ TEST(ActivationCache, AFolderThatIsNotThereIsNamed) {
   }
 }
 
-TEST(ActivationCache, ASavedCacheComesBackAndGoesOnAsIfNothingHadHappened) {
+TEST(ActivationCache, RestoresSavedCache) {
   const ScratchFolder folder;
   ActivationCacheOptions options = small_cache(10, shuffled_epochs(60, 5, 4), 100);
   options.disk_bytes = 10 * kSlot;
@@ -329,7 +329,7 @@ store::StoreError::Kind refusal(const ActivationCacheOptions& options, const Sav
   return store::StoreError::Kind::busy;
 }
 
-TEST(ActivationCache, ASavedCacheOfOtherOptionsIsRefused) {
+TEST(ActivationCache, RefusesSavedCacheOfOtherOptions) {
   using Kind = store::StoreError::Kind;
   const ActivationCacheOptions options = small_cache(8, shuffled_epochs(10, 2, 4), 100);
   ActivationCache cache(options);
@@ -366,7 +366,7 @@ TEST(ActivationCache, ASavedCacheOfOtherOptionsIsRefused) {
   EXPECT_EQ(refusal(options, wrong), Kind::corrupt);
 }
 
-TEST(ActivationCache, StepsThatAreNotInARowAreSurvived) {
+TEST(ActivationCache, AcceptsStepsThatAreNotConsecutive) {
   // A peer may say anything for a step; what is kept may be unwise then, but never wrong.
   ActivationCache cache(small_cache(5, shuffled_epochs(30, 3, 4), 1000));
   for (const std::int64_t step : {0L, 1L, 2L, 500L, 3L, 4L, 5L, 6L, 999L, 100000L, 7L, 8L}) {

@@ -15,7 +15,7 @@ Measured path_of(double bits_per_value, std::optional<double> change = 0.3) {
   return {bits_per_value * 1e6 / 8, 1.0, 1e6, change};
 }
 
-TEST(Choice, StaysAsItIsWhileNothingWasMeasured) {
+TEST(Choice, StaysUnchangedBeforeFirstMeasurement) {
   const Choice now{Way::delta, 4, 8};
   EXPECT_EQ(next_choice({}, now, {}).choice, now);
 }
@@ -38,7 +38,7 @@ TEST(Choice, NeverGoesBelowTheLimitsHoweverSlowThePath) {
   }
 }
 
-TEST(Choice, SendsValuesWhereChangesAreNoSmaller) {
+TEST(Choice, SendsValuesIfChangesAreNotSmaller) {
   const Choice now{Way::delta, 4, 8};
   const Choice chosen = next_choice({}, now, path_of(5, 1.2)).choice;
   EXPECT_EQ(chosen.way, Way::fixed);
@@ -47,7 +47,7 @@ TEST(Choice, SendsValuesWhereChangesAreNoSmaller) {
   EXPECT_EQ(next_choice({}, chosen, path_of(5, std::nullopt)).choice, chosen);
 }
 
-TEST(Choice, SendsValuesWhereNoSampleComesBack) {
+TEST(Choice, SendsValuesIfNoSampleIsUsedAgain) {
   ChoiceLimits limits;
   limits.remembers = false;
   EXPECT_EQ(first_choice(limits).way, Way::fixed);
@@ -62,7 +62,7 @@ TEST(Choice, PrefersPlainBitsToAChangeAtFewerWhenTheyAreExacter) {
   EXPECT_EQ(chosen.bits, 8);
 }
 
-TEST(Choice, NoiseOfATenthDoesNotMakeItSwing) {
+TEST(Choice, DoesNotOscillateWithTenPercentNoise) {
   constexpr std::uint64_t kSeed = 7;
   std::mt19937_64 draw(kSeed);
   std::uniform_real_distribution<double> noise(0.9, 1.1);
@@ -79,14 +79,15 @@ TEST(Choice, NoiseOfATenthDoesNotMakeItSwing) {
   }
 }
 
-TEST(Choice, SaysWhyInOneSentence) {
+TEST(Choice, ExplainsDecisionInOneSentence) {
   const Decision decision = next_choice({}, {Way::raw, 16, 8}, path_of(5));
-  EXPECT_EQ(decision.why,
-            "delta at 4 bits (first visit 8): 516 kB a step fit into the 625 kB that 5.0 Mbit/s "
-            "carry beside 1.000 s of compute, changes are 0.30 of the values");
+  EXPECT_EQ(
+      decision.why,
+      "delta at 4 bits (8 on a cache miss): 516 kB a step fit into the 625 kB that 5.0 Mbit/s "
+      "carry beside 1.000 s of compute, changes are 0.30 of the values");
 }
 
-TEST(Choice, GivesFirstVisitsWhatFits) {
+TEST(Choice, GivesCacheMissesTheBitsThatFit) {
   ChoiceLimits limits;
   limits.first_bits = 4;
   EXPECT_EQ(next_choice(limits, {Way::raw, 16, 4}, path_of(9.1)).choice.first_bits, 6);

@@ -41,7 +41,7 @@ Batch batch_at(std::int64_t step) {
 
 class Healing : public testing::TestWithParam<kernels::CacheFormat> {};
 
-TEST_P(Healing, OneBitTurnedOverAtTheReceiverIsFoundAtItsNextVisitAndTrainingNeverSeesIt) {
+TEST_P(Healing, DetectsFlippedBitAtReceiverAtNextUse) {
   const ActivationCacheOptions cache = healing_cache(GetParam());
   for (const std::size_t bit : {0U, 13U, 14U, 500U, 3999U}) {
     TwoEnds sound(four_bits(), cache);
@@ -66,7 +66,7 @@ TEST_P(Healing, OneBitTurnedOverAtTheReceiverIsFoundAtItsNextVisitAndTrainingNev
   }
 }
 
-TEST_P(Healing, OneBitTurnedOverAtTheSenderMakesTheNextVisitAFirstOne) {
+TEST_P(Healing, FlippedBitAtSenderBecomesCacheMiss) {
   for (const std::size_t bit : {0U, 13U, 14U, 500U, 3999U}) {
     TwoEnds ends(four_bits(), healing_cache(GetParam()));
     for (std::int64_t step = 0; step < 12; ++step) {
@@ -84,7 +84,7 @@ TEST_P(Healing, OneBitTurnedOverAtTheSenderMakesTheNextVisitAFirstOne) {
   }
 }
 
-TEST_P(Healing, AReceiverThatLostEverythingIsFilledAgain) {
+TEST_P(Healing, RefillsReceiverThatLostItsCache) {
   const ActivationCacheOptions cache = healing_cache(GetParam());
   TwoEnds sound(four_bits(), cache);
   TwoEnds ends(four_bits(), cache);
@@ -100,7 +100,7 @@ TEST_P(Healing, AReceiverThatLostEverythingIsFilledAgain) {
   EXPECT_EQ(entries_of(*ends.decoder().cache()), entries_of(*sound.decoder().cache()));
 }
 
-TEST_P(Healing, RowsThatNobodyRemembersCannotBeAskedForAgain) {
+TEST_P(Healing, RefusesResendOfRowsThatAreNotCached) {
   TwoEnds ends(four_bits(), healing_cache(GetParam()));
   const Batch batch = batch_at(0);
   ends.pass(batch);
@@ -119,7 +119,7 @@ TEST_P(Healing, RowsThatNobodyRemembersCannotBeAskedForAgain) {
   EXPECT_TRUE(frame.empty());
 }
 
-TEST_P(Healing, WholeRowsThatDoNotFitTheQuestionAreRefused) {
+TEST_P(Healing, RefusesWholeRowsThatDoNotMatchRequest) {
   TwoEnds ends(four_bits(), healing_cache(GetParam()));
   const Batch batch = batch_at(0);
   const at::Tensor values = ends.pass(batch);

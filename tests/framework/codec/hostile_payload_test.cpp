@@ -60,7 +60,7 @@ std::unique_ptr<SampleDecoder> decoder_before(const std::vector<Sent>& messages,
   return decoder;
 }
 
-TEST(HostilePayload, EveryCutIsRefusedBeforeAnythingIsDone) {
+TEST(HostilePayload, RefusesEveryTruncationWithoutSideEffects) {
   const std::vector<Sent> messages = messages_of_every_sort();
   for (std::size_t i = 0; i < messages.size(); ++i) {
     const auto before_it = decoder_before(messages, i);
@@ -77,7 +77,7 @@ TEST(HostilePayload, EveryCutIsRefusedBeforeAnythingIsDone) {
   }
 }
 
-TEST(HostilePayload, BytesThatWereChangedAreRefusedOrMissingOrOtherValuesAndNothingWorse) {
+TEST(HostilePayload, SurvivesCorruptedBytes) {
   const std::uint64_t seed = 41;
   std::mt19937_64 random(seed);
   const std::vector<Sent> messages = messages_of_every_sort();
@@ -120,7 +120,7 @@ TEST(HostilePayload, NoiseIsRefused) {
   }
 }
 
-TEST(HostilePayload, WithoutACacheNothingMayAskToBeRemembered) {
+TEST(HostilePayload, RefusesCachedRowsWithoutCache) {
   const std::vector<Sent> messages = messages_of_every_sort();
   SampleDecoder decoder(at::kFloat, nullptr);
   EXPECT_THROW(decoder.decode(messages[0].head, messages[0].payload), CodecError);
@@ -129,7 +129,7 @@ TEST(HostilePayload, WithoutACacheNothingMayAskToBeRemembered) {
   EXPECT_THROW(decoder.decode(messages[0].head, claims_none), CodecError);
 }
 
-TEST(HostilePayload, APayloadOfAnotherKindOfMemoryIsRefused) {
+TEST(HostilePayload, RefusesPayloadOfOtherCacheFormat) {
   const std::vector<Sent> messages = messages_of_every_sort();
   ActivationCacheOptions options = exposed_cache();
   options.kind = kernels::CacheFormat::eight_bits;
@@ -137,7 +137,7 @@ TEST(HostilePayload, APayloadOfAnotherKindOfMemoryIsRefused) {
   EXPECT_THROW(decoder.decode(messages[0].head, messages[0].payload), CodecError);
 }
 
-TEST(HostilePayload, RowsThatThisRunDoesNotHaveAreRefusedBeforeMemoryIsTaken) {
+TEST(HostilePayload, RefusesOversizedRowsBeforeAllocation) {
   SampleDecoder decoder(at::kFloat, std::make_unique<ActivationCache>(exposed_cache()));
   const std::vector<Sent> messages = messages_of_every_sort();
   TensorHeader head = messages[0].head;
@@ -150,7 +150,7 @@ TEST(HostilePayload, RowsThatThisRunDoesNotHaveAreRefusedBeforeMemoryIsTaken) {
   EXPECT_THROW(decoder.decode(head, messages[0].payload), CodecError);
 }
 
-TEST(HostilePayload, MoreRowsOfAStepThanFitAreRefused) {
+TEST(HostilePayload, RefusesMoreRowsOfAStepThanFit) {
   SampleEncoderOptions options;
   SampleEncoder encoder(options, std::make_unique<ActivationCache>(exposed_cache(20)));
   SampleDecoder decoder(at::kFloat, std::make_unique<ActivationCache>(exposed_cache(2)));
@@ -160,7 +160,7 @@ TEST(HostilePayload, MoreRowsOfAStepThanFitAreRefused) {
   EXPECT_THROW(decoder.decode(head, payload), CodecError);
 }
 
-TEST(HostilePayload, ThePageSaysWhatTheFirstBytesAre) {
+TEST(HostilePayload, FirstBytesMatchDocumentation) {
   const std::vector<Sent> messages = messages_of_every_sort();
   const auto byte_at = [&](std::size_t message, std::size_t at) {
     return std::to_integer<int>(messages[message].payload[at]);

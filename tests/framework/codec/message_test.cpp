@@ -52,7 +52,7 @@ at::Tensor tensor_for(const TensorHeader& head, at::ScalarType type) {
   return tensor.to(type);
 }
 
-TEST(Message, RawRoundTripGivesTheSameBitsInTheTensorsOwnType) {
+TEST(Message, RawRoundTripIsExactInTensorsOwnType) {
   std::mt19937_64 random(20240817);
   for (int i = 0; i < 500; ++i) {
     const TensorHeader head = random_head(random);
@@ -72,7 +72,7 @@ TEST(Message, RawRoundTripGivesTheSameBitsInTheTensorsOwnType) {
   }
 }
 
-TEST(Message, TheExampleOfThePageHas120Bytes) {
+TEST(Message, DocumentedExampleHas120Bytes) {
   TensorHeader head;
   head.width = 2;
   head.rows.padded_length = 4;
@@ -99,7 +99,7 @@ TEST(Message, NarrowWireTypesRoundOnce) {
   }
 }
 
-TEST(Message, EveryCutFrameIsRefused) {
+TEST(Message, RefusesEveryTruncatedFrame) {
   std::mt19937_64 random(7);
   const TensorHeader head = random_head(random);
   net::Frame frame;
@@ -118,7 +118,7 @@ TEST(Message, EveryCutFrameIsRefused) {
   }
 }
 
-TEST(Message, ARequestForRowsCarriesTheirHeadAndNothingElse) {
+TEST(Message, ResendRequestCarriesOnlyHeader) {
   std::mt19937_64 random(31);
   TensorHeader head = random_head(random);
   head.kind = Kind::resend;
@@ -130,7 +130,7 @@ TEST(Message, ARequestForRowsCarriesTheirHeadAndNothingElse) {
   EXPECT_THROW(read_head(frame), CodecError);
 }
 
-TEST(Message, KindsThatNobodyWritesAreRefused) {
+TEST(Message, RefusesUnknownKinds) {
   for (int kind = 0; kind < 256; ++kind) {
     const net::Frame frame{static_cast<std::byte>(kind)};
     if (kind >= 1 && kind <= 5) {
@@ -141,7 +141,7 @@ TEST(Message, KindsThatNobodyWritesAreRefused) {
   }
 }
 
-TEST(Message, RandomBytesAreRefusedOrReadButNeverBelieved) {
+TEST(Message, RandomBytesNeverCauseHugeAllocations) {
   std::mt19937_64 random(99);
   for (int i = 0; i < 20000; ++i) {
     net::Frame frame(random() % 80);

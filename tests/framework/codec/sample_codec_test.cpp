@@ -40,7 +40,7 @@ double relative_error(const at::Tensor& value, const at::Tensor& truth) {
   return ((value - truth).norm() / truth.norm()).item<double>();
 }
 
-TEST(SampleCodec, ARawRowIsTheValuesInBfloat16) {
+TEST(SampleCodec, RawRowIsBfloat16) {
   TwoEnds ends(sending(Choice::Way::raw, 16), {});
   const at::Tensor values = random_values({2, kTokens, kWidth}, 1);
   EXPECT_TRUE(
@@ -48,7 +48,7 @@ TEST(SampleCodec, ARawRowIsTheValuesInBfloat16) {
   EXPECT_EQ(ends.last_payload(), 3U + 2 * (3 + 2 * kTokens * kWidth));
 }
 
-TEST(SampleCodec, TheExampleOfThePageHasTheBytesThatThePageSays) {
+TEST(SampleCodec, DocumentedExampleHasDocumentedBytes) {
   auto options = roomy_cache(kernels::CacheFormat::bfloat16);
   options.width = 128;
   TwoEnds ends(sending(Choice::Way::delta, 4), options);
@@ -59,7 +59,7 @@ TEST(SampleCodec, TheExampleOfThePageHasTheBytesThatThePageSays) {
   }
 }
 
-TEST(SampleCodec, EachWayHasTheErrorOfItsBits) {
+TEST(SampleCodec, EachEncodingHasTheErrorOfItsBits) {
   for (const bool rotate : {false, true}) {
     double before = 1;
     for (int bits = 2; bits <= 8; ++bits) {
@@ -93,7 +93,7 @@ TEST(SampleCodec, AChangeIsSentMoreExactlyThanAValueAtTheSameBits) {
   EXPECT_NEAR(std::sqrt(traffic.change_squares / traffic.changed_value_squares), 0.1, 0.02);
 }
 
-TEST(SampleCodec, WhatIsRememberedDoesNotDriftFromWhatComesAgainAndAgain) {
+TEST(SampleCodec, CachedRowsDoNotDriftFromConstantInput) {
   for (const auto kind : {kernels::CacheFormat::bfloat16, kernels::CacheFormat::eight_bits}) {
     TwoEnds ends(sending(Choice::Way::delta, 4), roomy_cache(kind));
     const at::Tensor values = random_values({1, kTokens, kWidth}, 5);
@@ -105,7 +105,7 @@ TEST(SampleCodec, WhatIsRememberedDoesNotDriftFromWhatComesAgainAndAgain) {
   }
 }
 
-TEST(SampleCodec, AFirstVisitInBfloat16IsRememberedAsTheReceiverReadsIt) {
+TEST(SampleCodec, CachesBfloat16MissAsReceiverDecodesIt) {
   const at::Tensor values = random_values({1, kTokens, kWidth}, 6);
   for (const auto kind : {kernels::CacheFormat::bfloat16, kernels::CacheFormat::eight_bits}) {
     TwoEnds ends(sending(Choice::Way::delta, 4, 16), roomy_cache(kind));
@@ -122,7 +122,7 @@ TEST(SampleCodec, AFirstVisitInBfloat16IsRememberedAsTheReceiverReadsIt) {
   }
 }
 
-TEST(SampleCodec, NarrowTensorsPassInTheirOwnType) {
+TEST(SampleCodec, NarrowTensorsKeepTheirType) {
   for (const at::ScalarType type : {at::kBFloat16, at::kHalf, at::kFloat}) {
     TwoEnds ends(sending(Choice::Way::delta, 4), roomy_cache(kernels::CacheFormat::bfloat16), type);
     for (std::int64_t step = 0; step < 3; ++step) {
@@ -134,7 +134,7 @@ TEST(SampleCodec, NarrowTensorsPassInTheirOwnType) {
   }
 }
 
-TEST(SampleCodec, ATensorThatDoesNotLieInOnePieceIsSentAsIfItDid) {
+TEST(SampleCodec, SendsNonContiguousTensors) {
   const at::Tensor values = random_values({2, kWidth, kTokens}, 9).transpose(1, 2);
   TwoEnds straight(sending(Choice::Way::fixed, 4), {});
   TwoEnds turned(sending(Choice::Way::fixed, 4), {});
@@ -143,7 +143,7 @@ TEST(SampleCodec, ATensorThatDoesNotLieInOnePieceIsSentAsIfItDid) {
                         straight.pass(batch_of(0, {0, 1}, values.contiguous()))));
 }
 
-TEST(SampleCodec, PaddingIsNotSentAndComesBackAsZeros) {
+TEST(SampleCodec, PaddingIsNotSentAndDecodesAsZeros) {
   TwoEnds ends(sending(Choice::Way::delta, 4), roomy_cache(kernels::CacheFormat::bfloat16));
   for (std::int64_t step = 0; step < 2; ++step) {
     Batch batch = batch_of(step, {0, 1, 2}, random_values({3, kTokens, kWidth}, 10));
@@ -158,7 +158,7 @@ TEST(SampleCodec, PaddingIsNotSentAndComesBackAsZeros) {
   EXPECT_EQ(ends.encoder().traffic().hits, 2U);
 }
 
-TEST(SampleCodec, ASampleOfAnotherLengthIsAFirstVisit) {
+TEST(SampleCodec, SampleOfOtherLengthIsCacheMiss) {
   TwoEnds ends(sending(Choice::Way::delta, 4), roomy_cache(kernels::CacheFormat::bfloat16));
   Batch batch = batch_of(0, {0}, random_values({1, kTokens, kWidth}, 11));
   ends.pass(batch);
@@ -176,7 +176,7 @@ at::Tensor spoiled(const at::Tensor& values, float with) {
   return copy;
 }
 
-TEST(SampleCodec, ValuesThatAreNotFiniteAreSeenButNeverRemembered) {
+TEST(SampleCodec, NonFiniteValuesAreSentButNeverCached) {
   const at::Tensor values = random_values({1, kTokens, kWidth}, 12);
   for (const float bad :
        {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity(), 2e36F}) {
@@ -196,7 +196,7 @@ TEST(SampleCodec, ValuesThatAreNotFiniteAreSeenButNeverRemembered) {
   }
 }
 
-TEST(SampleCodec, AFirstVisitThatIsNotFiniteStartsFromNothingInThatGroup) {
+TEST(SampleCodec, NonFiniteCacheMissStartsItsGroupFromZero) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const at::Tensor values = random_values({1, kTokens, kWidth}, 13);
   for (const int first_bits : {8, 16}) {
@@ -211,7 +211,7 @@ TEST(SampleCodec, AFirstVisitThatIsNotFiniteStartsFromNothingInThatGroup) {
   }
 }
 
-TEST(SampleCodec, TheChoiceIsAskedOncePerStepAndTheReceiverFollows) {
+TEST(SampleCodec, ChoiceIsRequestedOncePerStepAndReceiverFollows) {
   std::vector<std::int64_t> asked;
   SampleEncoderOptions options = sending(Choice::Way::raw, 16);
   options.choose = [&](store::Step step, const Traffic& traffic) {
@@ -286,7 +286,7 @@ TEST(SampleCodec, BothEndsCountTheSame) {
   EXPECT_EQ(received.cache_bytes, sent.cache_bytes);
 }
 
-TEST(SampleCodec, EvaluationNeverReachesTrainingsCodecs) {
+TEST(SampleCodec, RefusesEvaluationInTrainingCodecs) {
   TwoEnds ends(sending(Choice::Way::fixed, 4), {});
   Batch batch = batch_of(0, {0}, random_values({1, kTokens, kWidth}, 16));
   batch.head.evaluation = true;

@@ -199,7 +199,7 @@ class Ordeal {
 
 class BothEnds : public testing::TestWithParam<kernels::CacheFormat> {};
 
-TEST_P(BothEnds, HoldTheSameBitsAfterTenThousandMessagesWhateverHappens) {
+TEST_P(BothEnds, HoldSameBitsAfterTenThousandMessages) {
   const std::uint64_t seed = 20260101;
   Ordeal ordeal(GetParam(), seed);
   ordeal.run(10000);

@@ -11,7 +11,7 @@ namespace {
 
 using Shape = std::array<std::int64_t, 3>;
 
-TEST(TensorPool, ATensorIsHandedOutAgainOnceItWasDropped) {
+TEST(TensorPool, ReusesDroppedTensor) {
   TensorPool pool(at::kFloat);
   at::Tensor first = pool.take(Shape{2, 3, 4});
   const void* memory = first.const_data_ptr();
@@ -24,7 +24,7 @@ TEST(TensorPool, ATensorIsHandedOutAgainOnceItWasDropped) {
   EXPECT_TRUE(second.is_contiguous());
 }
 
-TEST(TensorPool, WhatSomebodyHoldsIsNotHandedOut) {
+TEST(TensorPool, DoesNotReuseReferencedTensor) {
   TensorPool pool(at::kBFloat16);
   std::set<const void*> held;
   std::vector<at::Tensor> tensors;
@@ -42,7 +42,7 @@ TEST(TensorPool, WhatSomebodyHoldsIsNotHandedOut) {
   EXPECT_TRUE(held.contains(pool.take(Shape{2, 3, 4}).const_data_ptr()));
 }
 
-TEST(TensorPool, WhatAutogradHungOnATensorIsGoneWhenItComesAgain) {
+TEST(TensorPool, ReusedTensorHasNoAutogradState) {
   TensorPool pool(at::kFloat);
   {
     at::Tensor leaf = pool.take(Shape{1, 2, 2});
@@ -54,7 +54,7 @@ TEST(TensorPool, WhatAutogradHungOnATensorIsGoneWhenItComesAgain) {
   EXPECT_FALSE(again.grad().defined());
 }
 
-TEST(TensorPool, ALargerOneGrowsWhatIsFree) {
+TEST(TensorPool, GrowsFreeTensorForLargerRequest) {
   TensorPool pool(at::kFloat);
   pool.take(Shape{1, 2, 3});
   const at::Tensor large = pool.take(Shape{8, 20, 30});

@@ -108,7 +108,7 @@ TEST(JsonLines, LinesOfManyWritersDoNotMix) {
   EXPECT_EQ(next, std::vector<int>(kWriters, kLines));
 }
 
-TEST(JsonLines, AFolderThatIsNotThereIsNamed) {
+TEST(JsonLines, NamesMissingFolder) {
   const TemporaryFolder folder;
   const std::filesystem::path path = folder / "no/such/metrics.jsonl";
   EXPECT_EQ(refusal_of<TraceError>([&] { JsonLines file(path); }),
