@@ -3,8 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
+
+#include "framework/bytes.h"
 
 namespace strait::net {
 namespace {
@@ -21,10 +22,9 @@ double seconds_of(std::chrono::steady_clock::duration span) {
 
 std::vector<std::byte> encode_error(const LinkError& error) {
   const std::string text = std::string(error.what()).substr(0, kMaxErrorText);
-  std::vector<std::byte> words(1 + text.size());
-  words[0] = static_cast<std::byte>(error.kind());
-  std::memcpy(words.data() + 1, text.data(), text.size());
-  return words;
+  std::vector<std::byte> bytes{static_cast<std::byte>(error.kind())};
+  append_bytes(bytes, std::as_bytes(std::span(text)));
+  return bytes;
 }
 
 }  // namespace
@@ -344,8 +344,8 @@ LinkState LinkProtocol::state() const {
 }
 
 std::string LinkProtocol::peer() const {
-  const std::string peer = options_.link.peer.describe();
-  return options_.place.empty() ? peer : fmt::format("{} ({})", peer, options_.place);
+  const std::string place = options_.place.empty() ? "" : fmt::format(" ({})", options_.place);
+  return options_.link.peer.describe() + place;
 }
 
 }  // namespace strait::net
