@@ -12,7 +12,6 @@ namespace {
 
 using Kind = LinkError::Kind;
 using std::chrono::milliseconds;
-
 constexpr std::uint32_t kSpoiltLimit = 3;
 constexpr std::size_t kMaxErrorText = 16384;
 
@@ -21,7 +20,7 @@ double seconds_of(std::chrono::steady_clock::duration span) {
 }
 
 std::vector<std::byte> encode_error(const LinkError& error) {
-  const std::string text = std::string(error.what()).substr(0, kMaxErrorText);
+  const auto text = std::string_view(error.what()).substr(0, kMaxErrorText);
   std::vector<std::byte> bytes{static_cast<std::byte>(error.kind())};
   append_bytes(bytes, std::as_bytes(std::span(text)));
   return bytes;
@@ -344,8 +343,8 @@ LinkState LinkProtocol::state() const {
 }
 
 std::string LinkProtocol::peer() const {
-  const std::string place = options_.place.empty() ? "" : fmt::format(" ({})", options_.place);
-  return options_.link.peer.describe() + place;
+  const std::string& place = options_.place;
+  return options_.link.peer.describe() + (place.empty() ? place : " (" + place + ")");
 }
 
 }  // namespace strait::net
