@@ -103,7 +103,7 @@ class Joins(runs.RunCase):
         launched.wait_for("the replica to leave", lambda: len(run.events("replica_left")) == 2)
         code, out, err = self.strait("resume", run.path, "--replica", 1)
         self.assertEqual(code, 20, out + err)
-        self.assertIn("host beta is lost, and hosts that join by a token are let in when a run "
+        self.assertIn("host beta is lost, and hosts join by a token only when a run "
                       "starts; stop the run, and strait resume brings all back", err)
         launched.at_step(run.metrics()[-1]["step"] + 2)
         launched.signal(runs.signal.SIGINT)

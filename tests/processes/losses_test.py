@@ -145,13 +145,13 @@ class Losses(runs.RunCase):
         self.assertEqual(launched.run.events("replica_left"), [])
 
     def test_methods_that_need_all_replicas_are_refused(self):
-        for method, words in {"noloco": "nobody votes", "onebit_adam": "behind the vote"}.items():
+        for method, words in {"noloco": "no consensus round covers", "onebit_adam": "after the consensus round"}.items():
             with self.subTest(method=method):
                 code, out, err = self.strait("plan", self.write_recipe("bad", {"sync.method": method}))
                 self.assertEqual(code, 10, out + err)
                 place = r"\(bad.toml:\d+:\d+\)"
                 self.assertRegex(err, f'on_loss is "continue" {place}, but sync.method is "{method}" {place}, '
-                                      f"which cannot go on.*{words}")
+                                      f"which cannot continue.*{words}")
                 self.assertEqual(len(err.strip().splitlines()), 1, err)
 
 

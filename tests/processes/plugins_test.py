@@ -235,7 +235,7 @@ class Wrong(PluginCase):
 
     def test_replicas_with_other_layers_are_refused(self):
         said = self.answer("by_replica", "--set", "pipeline.replicas=2")
-        self.assertIn("gives stage 0 of replica 1 other layers", said)
+        self.assertIn("assigns stage 0 of replica 1 other layers", said)
 
     def test_more_than_the_memory_of_the_machine_is_refused(self):
         self.write_model("huge", n_embd=1 << 16, n_head=2, n_positions=128)

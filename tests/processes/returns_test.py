@@ -202,10 +202,10 @@ class Returns(runs.RunCase):
 
     def test_what_a_run_cannot_begin_without_is_one_sentence(self):
         for settings, words, why in [
-            ({"sync.on_loss": None}, [1], 'its sync.on_loss is "stop"'),
+            ({"sync.on_loss": None}, [1], 'sync.on_loss is "stop"'),
             ({}, [3], "its replicas are 0 to 2"),
             ({}, [0, 1, 2], "at least one replica has to train"),
-            ({"hosts.backend": "slurm"}, [1], "a Slurm job begins when it has all of its nodes"),
+            ({"hosts.backend": "slurm"}, [1], "a Slurm job starts when it has all of its nodes"),
         ]:
             recipe = self.write_recipe("cannot", settings)
             without = [word for replica in words for word in ("--without", replica)]
