@@ -31,7 +31,9 @@ class JsonReader {
   void operator()(const char* key, std::optional<T>& value) {
     const json* const found = style_.null_if_absent ? require(key) : find(key);
     if (found == nullptr || (style_.null_if_absent && found->is_null())) return;
-    take(*found, key, value.emplace());
+    T read{};
+    take(*found, key, read);
+    value = std::move(read);
   }
   // A field that files of former builds do not have; the value then keeps its default.
   template <class T>
