@@ -32,7 +32,7 @@ install(FILES ${CMAKE_CURRENT_LIST_DIR}/torch.cmake ${CMAKE_BINARY_DIR}/straitCo
               ${CMAKE_BINARY_DIR}/straitConfigVersion.cmake
         DESTINATION ${package_dir})
 
-if(TARGET strait-stage)
+if(STRAIT_TORCH_ROOMS)
   # The installed programs find libtorch where the build found it. Said by name: CMake leaves out by
   # itself what lies below the sources, as .venv does.
   get_filename_component(torch_libraries "${Torch_DIR}/../../../lib" ABSOLUTE)
