@@ -34,7 +34,7 @@
 #include "launcher/hosts/allocation.h"
 #include "launcher/hosts/host_facts.h"
 #include "launcher/hosts/host_inspection.h"
-#include "launcher/process/run_program.h"
+#include "launcher/process/piped_process.h"
 
 namespace strait::agent {
 namespace {
@@ -161,14 +161,14 @@ void stay_for(int input) {
 // Whether stages could start here: they need libraries that this program does not.
 void check_stage_program(hosts::HostInspection& look) {
   if (!look.objection.empty()) return;
-  const process::ProgramAnswer answer =
+  const process::ProgramResult answer =
       process::run_program({stage_program_here(), "--check"}, kLoadLimit);
   if (answer.succeeded() && answer.out == fmt::format("strait-stage {}\n", base::build_id()))
     return;
   look.objection = fmt::format(
       "what stages need cannot be loaded there ({}); bring this build there with: strait install "
       "--hosts RECIPE",
-      answer.succeeded() ? "it is " + base::printable(answer.out) : answer.complaint());
+      answer.succeeded() ? "it is " + base::printable(answer.out) : answer.error_line());
   look.objection_code = base::ExitCode::mismatch;
 }
 

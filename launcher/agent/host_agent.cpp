@@ -22,7 +22,7 @@
 #include "launcher/hosts/agent_message.h"
 #include "launcher/hosts/agent_paths.h"
 #include "launcher/hosts/host_facts.h"
-#include "launcher/process/local_backend.h"
+#include "launcher/process/backend.h"
 #include "launcher/reach/reach_service.h"
 
 namespace strait::agent {
@@ -187,13 +187,13 @@ class HostAgent {
     if (end.kill) {
       found->second.process->kill();
     } else {
-      found->second.process->ask_to_end();
+      found->second.process->request_exit();
     }
   }
 
   void report_ends() {
     for (auto at = processes_.begin(); at != processes_.end();) {
-      const std::optional<process::ExitStatus> status = at->second.process->ended();
+      const std::optional<process::ExitStatus> status = at->second.process->exit_status();
       if (!status) {
         ++at;
         continue;

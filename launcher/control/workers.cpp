@@ -115,7 +115,7 @@ void Workers::broadcast(const CoordinatorMessage& message) {
 void Workers::poll_exits() {
   for (Worker& worker : workers_) {
     if (!worker.handle.process || worker.status) continue;
-    worker.status = worker.handle.process->ended();
+    worker.status = worker.handle.process->exit_status();
     if (worker.status) worker.ended = std::chrono::steady_clock::now();
   }
 }

@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "launcher/base/errors.h"
-#include "launcher/process/run_program.h"
+#include "launcher/process/piped_process.h"
 
 namespace strait::hosts {
 namespace {
@@ -36,10 +36,10 @@ exec "$build/libexec/strait-stage" "$@"
 )sh";
 
 std::string output_of(const std::vector<std::string>& argv, std::chrono::seconds limit) {
-  process::ProgramAnswer answer = process::run_program(argv, limit);
+  process::ProgramResult answer = process::run_program(argv, limit);
   if (answer.succeeded()) return std::move(answer.out);
   throw base::UserError(base::ExitCode::bad_input,
-                        fmt::format("{}: {}", argv[0], answer.complaint()));
+                        fmt::format("{}: {}", argv[0], answer.error_line()));
 }
 
 fs::path stage_beside_us() {

@@ -9,7 +9,7 @@
 
 #include "launcher/base/build_id.h"
 #include "launcher/base/errors.h"
-#include "launcher/process/log_tail.h"
+#include "launcher/process/backend.h"
 
 namespace strait::hosts {
 namespace {
@@ -32,24 +32,26 @@ class HostAgents::RemoteProcess : public process::Process {
                 std::int64_t pid)
       : agents_(agents), host_(host), name_(launch.process), log_(launch.log), pid_(pid) {}
   ~RemoteProcess() override {
-    if (RemoteProcess::ended()) return;
+    if (RemoteProcess::exit_status()) return;
     RemoteProcess::kill();
     RemoteProcess::wait_until(Clock::now() + std::chrono::seconds(5));
   }
 
   int pid() const override { return static_cast<int>(pid_); }
   std::string host() const override { return agents_.hosts_[host_].name; }
-  std::optional<process::ExitStatus> ended() override { return agents_.ended(host_, name_); }
+  std::optional<process::ExitStatus> exit_status() override {
+    return agents_.exit_status(host_, name_);
+  }
   std::optional<process::ExitStatus> wait_until(Clock::time_point deadline) override {
     const MutexLock lock(agents_.mutex_);
-    auto status = agents_.ended_locked(host_, name_);
+    auto status = agents_.exit_status_locked(host_, name_);
     while (!status && Clock::now() < deadline) {
       agents_.changed_.wait_until(agents_.mutex_, std::min(deadline, Clock::now() + kPollEvery));
-      status = agents_.ended_locked(host_, name_);
+      status = agents_.exit_status_locked(host_, name_);
     }
     return status;
   }
-  void ask_to_end() override { agents_.send(host_, EndProcess{name_, false}); }
+  void request_exit() override { agents_.send(host_, EndProcess{name_, false}); }
   void kill() override { agents_.send(host_, EndProcess{name_, true}); }
   std::vector<std::string> log_tail(std::size_t count) const override {
     return process::log_tail(log_, count);
@@ -298,13 +300,14 @@ void HostAgents::check_silence(std::size_t host) {
       std::chrono::duration_cast<std::chrono::seconds>(silence).count());
 }
 
-std::optional<process::ExitStatus> HostAgents::ended(std::size_t host, net::ProcessName process) {
+std::optional<process::ExitStatus> HostAgents::exit_status(std::size_t host,
+                                                           net::ProcessName process) {
   const MutexLock lock(mutex_);
-  return ended_locked(host, process);
+  return exit_status_locked(host, process);
 }
 
-std::optional<process::ExitStatus> HostAgents::ended_locked(std::size_t host,
-                                                            net::ProcessName process) {
+std::optional<process::ExitStatus> HostAgents::exit_status_locked(std::size_t host,
+                                                                  net::ProcessName process) {
   const Known& known = processes_.at(process);
   if (known.ended) return known.ended;
   check_silence(host);

@@ -91,9 +91,9 @@ class HostAgents : public process::Backend {
                                           const std::set<std::size_t>& hosts,
                                           std::chrono::steady_clock::time_point deadline)
       STRAIT_EXCLUDES(mutex_);
-  std::optional<process::ExitStatus> ended(std::size_t host, net::ProcessName process)
+  std::optional<process::ExitStatus> exit_status(std::size_t host, net::ProcessName process)
       STRAIT_EXCLUDES(mutex_);
-  std::optional<process::ExitStatus> ended_locked(std::size_t host, net::ProcessName process)
+  std::optional<process::ExitStatus> exit_status_locked(std::size_t host, net::ProcessName process)
       STRAIT_REQUIRES(mutex_);
 
   const KeepLog keep_log_;

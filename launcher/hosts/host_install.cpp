@@ -22,7 +22,7 @@ namespace strait::hosts {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using Heard = process::PipedProcess::Heard;
+using ReadResult = process::PipedProcess::ReadResult;
 
 constexpr auto kInstallCallLimit = std::chrono::seconds(30);
 constexpr auto kPieceLimit = std::chrono::seconds(60);  // for a piece of a file to be taken
@@ -112,7 +112,7 @@ class Installation {
   void hear_what_it_has() {
     const auto deadline = Clock::now() + kInstallCallLimit;
     for (std::string line;;) {
-      if (ssh_.read_line(line, deadline) != Heard::line) {
+      if (ssh_.read_line(line, deadline) != ReadResult::line) {
         install_fails(fmt::format("has not answered within {} s; see how long this takes: {} true",
                                   kInstallCallLimit.count(),
                                   ssh_by_hand(target_.host, target_.config)));
@@ -184,7 +184,7 @@ class Installation {
 
   bool hear_the_end() {
     const auto deadline = Clock::now() + kCheckLimit;
-    for (std::string line; ssh_.read_line(line, deadline) == Heard::line;) {
+    for (std::string line; ssh_.read_line(line, deadline) == ReadResult::line;) {
       if (line == "strait-install-done") return true;
       if (line.starts_with("strait-install-torn ")) return false;
       if (const auto other = word_behind(line, "strait-install-other "); !other.empty()) {

@@ -131,15 +131,15 @@ constexpr std::chrono::seconds kSlurmLimit{60};
 
 }  // namespace
 
-process::ProgramAnswer run_slurm(const std::vector<std::string>& argv) {
+process::ProgramResult run_slurm(const std::vector<std::string>& argv) {
   return process::run_program(argv, kSlurmLimit);
 }
 
 std::string slurm_output(const std::vector<std::string>& argv, const std::string& doing) {
-  const process::ProgramAnswer answer = run_slurm(argv);
+  const process::ProgramResult answer = run_slurm(argv);
   if (answer.succeeded()) return answer.out;
   throw base::UserError(base::ExitCode::bad_input,
-                        fmt::format("Slurm refuses {}: {}", doing, answer.complaint()));
+                        fmt::format("Slurm refuses {}: {}", doing, answer.error_line()));
 }
 
 }  // namespace strait::hosts

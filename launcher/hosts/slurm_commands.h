@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "launcher/process/run_program.h"
+#include "launcher/process/piped_process.h"
 
 namespace strait::hosts {
 
@@ -44,7 +44,7 @@ struct NodeAddress {
 std::vector<NodeAddress> parse_node_addresses(std::string_view answer);
 
 // Runs one of Slurm's commands. A busy controller has a minute; UserError (stalled) beyond.
-process::ProgramAnswer run_slurm(const std::vector<std::string>& argv);
+process::ProgramResult run_slurm(const std::vector<std::string>& argv);
 
 // What it printed. UserError: it failed; the sentence says what it refused ("to cancel job 12") and
 // why, in its own words.

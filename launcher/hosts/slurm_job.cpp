@@ -143,12 +143,12 @@ void SlurmJob::refuse_live(const fs::path& run) {
 std::optional<JobState> SlurmJob::state() const {
   std::vector<std::string> argv = {"squeue", fmt::format("--jobs={}", number_)};
   for (std::string& word : job_state_format()) argv.push_back(std::move(word));
-  const process::ProgramAnswer answer = run_slurm(argv);
+  const process::ProgramResult answer = run_slurm(argv);
   if (answer.succeeded()) return parse_job_state(answer.out);
   // That is how it says that the job has ended some minutes ago.
   if (answer.err.find("Invalid job id") != std::string::npos) return std::nullopt;
   throw base::UserError(base::ExitCode::bad_input,
-                        fmt::format("squeue failed for job {}: {}", number_, answer.complaint()));
+                        fmt::format("squeue failed for job {}: {}", number_, answer.error_line()));
 }
 
 void SlurmJob::signal(const char* name) const {

@@ -15,7 +15,7 @@ namespace strait::hosts {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using Heard = process::PipedProcess::Heard;
+using ReadResult = process::PipedProcess::ReadResult;
 
 // How long ssh has to leave once there is nothing more to say.
 constexpr auto kSshFarewell = std::chrono::seconds(3);
@@ -39,9 +39,9 @@ SshSession::SshSession(SshTarget target)
       begun_(Clock::now()),
       ssh_(ssh_argv(target_.host, target_.config, kAgentCommand, kCallSilence)) {}
 
-void SshSession::fail(Heard heard, const std::string& waited_for) {
+void SshSession::fail(ReadResult heard, const std::string& waited_for) {
   const auto waited = std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - begun_);
-  if (heard == Heard::end) {
+  if (heard == ReadResult::end) {
     if (const auto status = ssh_.wait_until(Clock::now() + kSshFarewell)) {
       const std::string& words = ssh_.errors().empty() ? noise_ : ssh_.errors();
       throw ssh_failure(target_.host, target_.config, *status, words);
@@ -63,9 +63,9 @@ const AgentGreeting& SshSession::greeting(Time deadline) {
   std::string line;
   while (!greeting_) {
     const Time until = login_deadline(deadline);
-    const Heard heard = ssh_.read_line(line, until);
-    if (heard == Heard::nothing_yet && until < login_deadline(deadline)) continue;
-    if (heard != Heard::line)
+    const ReadResult heard = ssh_.read_line(line, until);
+    if (heard == ReadResult::timeout && until < login_deadline(deadline)) continue;
+    if (heard != ReadResult::line)
       fail(heard, "has not greeted yet: its login, its disk or a login script hangs");
     if (target_.progress) target_.progress->store(Clock::now().time_since_epoch());
     greeting_ = greeting_from(line);
@@ -97,11 +97,11 @@ std::string SshSession::ask(const std::string& request, bool (*wanted)(const std
                             Time deadline) {
   greeting(deadline);
   if (!ssh_.write(framed(request), deadline)) {
-    fail(Clock::now() < deadline ? Heard::end : Heard::nothing_yet, "does not take its job");
+    fail(Clock::now() < deadline ? ReadResult::end : ReadResult::timeout, "does not take its job");
   }
   for (std::string line;;) {
-    const Heard heard = ssh_.read_line(line, deadline);
-    if (heard != Heard::line) fail(heard, "has not answered to its job");
+    const ReadResult heard = ssh_.read_line(line, deadline);
+    if (heard != ReadResult::line) fail(heard, "has not answered to its job");
     if (const auto answer = answer_from(line); answer && !answer->error.empty()) {
       throw base::UserError(base::ExitCode{answer->code},
                             fmt::format("{}: {}", target_.host, base::printable(answer->error)));

@@ -52,7 +52,7 @@ class SshSession : public AgentStarter {
  private:
   void check_build(Time deadline);
   Time login_deadline(Time deadline) const;
-  [[noreturn]] void fail(process::PipedProcess::Heard heard, const std::string& waited_for);
+  [[noreturn]] void fail(process::PipedProcess::ReadResult heard, const std::string& waited_for);
 
   SshTarget target_;
   Time begun_;

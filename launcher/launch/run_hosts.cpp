@@ -18,7 +18,7 @@
 #include "launcher/launch/amended_plan.h"
 #include "launcher/plan/absent_replicas.h"
 #include "launcher/plan/placement.h"
-#include "launcher/process/local_backend.h"
+#include "launcher/process/backend.h"
 #include "launcher/reach/path_probe.h"
 
 namespace strait::launch {

@@ -2,66 +2,79 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <csignal>
+#include <fstream>
+
+#include "launcher/base/text.h"
 
 namespace strait::process {
 namespace {
 
-const char* signal_words(int signal) {
+const char* signal_meaning(int signal) {
   switch (signal) {
     case SIGKILL:
-      return "SIGKILL: somebody's kill, or the system was out of memory";
+      return "SIGKILL: out of memory, or kill -9";
     case SIGSEGV:
-      return "SIGSEGV: it touched memory that is not its own";
+      return "SIGSEGV: invalid memory access";
     case SIGABRT:
-      return "SIGABRT: it found itself broken and stopped";
+      return "SIGABRT: internal error";
     case SIGBUS:
-      return "SIGBUS: a mapped file shrank or the disk failed";
+      return "SIGBUS: a mapped file was truncated, or the disk failed";
     case SIGILL:
-      return "SIGILL: an instruction that this processor does not have";
+      return "SIGILL: instruction not supported by this processor";
     case SIGFPE:
-      return "SIGFPE: a division by zero";
+      return "SIGFPE: division by zero";
     case SIGTERM:
-      return "SIGTERM: somebody asked it to end";
+      return "SIGTERM: requested exit";
     case SIGINT:
-      return "SIGINT: somebody interrupted it";
+      return "SIGINT: interrupted";
     default:
       return nullptr;
   }
+}
+
+constexpr std::streamoff kTailBytes = std::streamoff{64} << 10;
+constexpr std::size_t kLineBytes = 400;
+
+std::string shown(const std::string& line) {
+  const std::string text = base::printable(line);
+  return text.size() > kLineBytes ? text.substr(0, kLineBytes) + "…" : text;
 }
 
 }  // namespace
 
 std::string ExitStatus::sentence() const {
   if (signal) {
-    const char* words = signal_words(*signal);
-    return words ? fmt::format("killed by signal {} ({})", *signal, words)
-                 : fmt::format("killed by signal {}", *signal);
+    const char* meaning = signal_meaning(*signal);
+    return meaning ? fmt::format("killed by signal {} ({})", *signal, meaning)
+                   : fmt::format("killed by signal {}", *signal);
   }
   if (!lost.empty()) return lost;
-  const int left_with = code.value_or(-1);
-  const char* words = base::meaning(base::ExitCode{left_with});
-  return words ? fmt::format("ended with code {} ({})", left_with, words)
-               : fmt::format("ended with code {}", left_with);
+  const int exit_code = code.value_or(-1);
+  const char* meaning = base::meaning(base::ExitCode{exit_code});
+  return meaning ? fmt::format("ended with code {} ({})", exit_code, meaning)
+                 : fmt::format("ended with code {}", exit_code);
 }
 
 base::ExitCode ExitStatus::exit_code() const {
   if (signal) {
+    // These signals are bugs of the process itself; others were sent to it from outside.
     const bool own_fault = *signal == SIGSEGV || *signal == SIGABRT || *signal == SIGBUS ||
                            *signal == SIGILL || *signal == SIGFPE;
     return own_fault ? base::ExitCode::internal : base::ExitCode::peer_lost;
   }
   if (!lost.empty()) return base::ExitCode::peer_lost;
-  const base::ExitCode left_with{code.value_or(0)};
-  return left_with != base::ExitCode::done && base::meaning(left_with) ? left_with
-                                                                       : base::ExitCode::internal;
+  // As a root cause, code 0 and unknown codes are internal errors.
+  const base::ExitCode own{code.value_or(0)};
+  return own != base::ExitCode::done && base::meaning(own) ? own : base::ExitCode::internal;
 }
 
 ExitStatus Process::terminate(std::chrono::milliseconds grace) {
-  ask_to_end();
+  request_exit();
   if (const auto status = wait_until(std::chrono::steady_clock::now() + grace)) return *status;
   kill();
-  // Only a process that the kernel itself holds fast outlives SIGKILL; it is not ours to wait for.
+  // Only a process that is blocked in the kernel survives SIGKILL for 5 s; it is not waited for.
   const auto status = wait_until(std::chrono::steady_clock::now() + std::chrono::seconds(5));
   return status.value_or(ExitStatus{std::nullopt, SIGKILL, ""});
 }
@@ -71,6 +84,24 @@ std::vector<std::unique_ptr<Process>> Backend::start_all(const std::vector<Launc
   started.reserve(launches.size());
   for (const Launch& launch : launches) started.push_back(start(launch));
   return started;
+}
+
+std::vector<std::string> log_tail(const std::filesystem::path& file, std::size_t count) {
+  std::ifstream in(file, std::ios::binary | std::ios::ate);
+  if (!in) return {};
+  const std::streamoff size = in.tellg();
+  const std::streamoff from = std::max<std::streamoff>(0, size - kTailBytes);
+  in.seekg(from);
+  std::vector<std::string> lines;
+  std::string line;
+  if (from > 0) std::getline(in, line);  // the first line is incomplete
+  while (std::getline(in, line)) {
+    if (!line.empty()) lines.push_back(shown(line));
+  }
+  if (lines.size() > count) {
+    lines.erase(lines.begin(), lines.end() - static_cast<std::ptrdiff_t>(count));
+  }
+  return lines;
 }
 
 }  // namespace strait::process

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -14,29 +15,28 @@ namespace strait::process {
 
 // How a process ended.
 struct ExitStatus {
-  std::optional<int> code;    // it left by itself
-  std::optional<int> signal;  // it was killed
-  std::string lost;           // nobody can tell: why; as "its host b ..."
+  std::optional<int> code;    // set if it exited
+  std::optional<int> signal;  // set if a signal ended it
+  std::string lost;           // why the status is unknown, such as "its host b ..."; else empty
 
-  // "killed by signal 9 (SIGKILL: by the system for want of memory, or by somebody)", "ended with
-  // code 10 (bad input)"
+  // "killed by signal 9 (SIGKILL: out of memory, or kill -9)", "ended with code 10 (bad input)"
   std::string sentence() const;
-  // How a run ends whose first cause this is.
+  // The exit code of a run whose root cause this is.
   base::ExitCode exit_code() const;
 };
 
 // What to start. Nothing here is secret but `input`, which is in no argument and no environment.
 struct Launch {
-  net::ProcessName process;       // for sentences, and for those who start it elsewhere
-  std::size_t host = 0;           // which of the plan's hosts it belongs to
-  std::vector<std::string> argv;  // argv[0] is the program's path; no shell ever sees it
-  std::string input;              // JSON; arrives on stdin behind its length, 4 bytes little-endian
-  std::filesystem::path log;      // stdout and stderr are appended here
+  net::ProcessName process;       // for messages, and to name the process on its host
+  std::size_t host = 0;           // index into the plan's hosts
+  std::vector<std::string> argv;  // argv[0] is the program's path; no shell is involved
+  std::string input;          // JSON, written to stdin after its length (4 bytes, little-endian)
+  std::filesystem::path log;  // stdout and stderr are appended here
 };
 
-// A process that we started. It lives in a session of its own: Ctrl-C in our terminal does not
-// reach it. Its stdin stays open as long as this object lives; end of file there tells it that the
-// launcher is gone. One thread. The destructor kills it if it still runs, and reaps it.
+// A started process. It has a session of its own, so Ctrl-C in the launcher's terminal does not
+// reach it. Its stdin stays open as long as this object lives; end of file on it means that the
+// launcher has ended. One thread. The destructor kills the process if it runs, and reaps it.
 class Process {
  public:
   Process() = default;
@@ -47,13 +47,13 @@ class Process {
   virtual int pid() const = 0;
   virtual std::string host() const = 0;
 
-  // How it ended; nothing while it runs. Does not wait.
-  virtual std::optional<ExitStatus> ended() = 0;
+  // Empty while it runs. Does not wait.
+  virtual std::optional<ExitStatus> exit_status() = 0;
   virtual std::optional<ExitStatus> wait_until(std::chrono::steady_clock::time_point deadline) = 0;
 
-  virtual void ask_to_end() = 0;  // SIGTERM
-  virtual void kill() = 0;        // SIGKILL, to whatever it started too
-  // ask_to_end, then kill after `grace`; it has ended when this returns.
+  virtual void request_exit() = 0;  // SIGTERM
+  virtual void kill() = 0;          // SIGKILL, also to processes that it started
+  // request_exit(), and kill() after `grace`. The process has ended when this returns.
   ExitStatus terminate(std::chrono::milliseconds grace);
 
   // The last lines of its log, at most `count`, without control characters.
@@ -68,12 +68,22 @@ class Backend {
   Backend& operator=(const Backend&) = delete;
   virtual ~Backend() = default;
 
-  // Returns when the process runs and has its input. UserError says what could not be started
-  // where.
+  // Returns when the process runs and has its input. UserError: it could not be started.
   virtual std::unique_ptr<Process> start(const Launch& launch) = 0;
 
-  // Several, in their order; where it can, at the same time.
+  // Starts several, concurrently where possible; returns them in the order of `launches`.
   virtual std::vector<std::unique_ptr<Process>> start_all(const std::vector<Launch>& launches);
 };
+
+// Child processes on this machine. They inherit no descriptors and no signal settings. Stateless:
+// any thread may start processes, and each Process then belongs to one thread.
+class LocalBackend : public Backend {
+ public:
+  std::unique_ptr<Process> start(const Launch& launch) override;
+};
+
+// The last `count` lines of a text file, oldest first, without control characters and cut at 400
+// bytes each. Reads no more than the last 64 KiB. Empty if the file does not exist.
+std::vector<std::string> log_tail(const std::filesystem::path& file, std::size_t count);
 
 }  // namespace strait::process

@@ -1,4 +1,4 @@
-#include "launcher/process/local_backend.h"
+#include "launcher/process/backend.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -20,7 +20,6 @@
 
 #include "framework/store/file_descriptor.h"
 #include "launcher/base/errors.h"
-#include "launcher/process/log_tail.h"
 
 namespace strait::process {
 namespace {
@@ -28,6 +27,7 @@ namespace {
 using store::FileDescriptor;
 using Clock = std::chrono::steady_clock;
 
+// The input is one message; a program that does not read it within this time hangs.
 constexpr auto kInputLimit = std::chrono::seconds(10);
 
 int milliseconds_until(Clock::time_point deadline) {
@@ -53,14 +53,14 @@ class LocalProcess : public Process {
     ::gethostname(name.data(), name.size() - 1);
     return name.data();
   }
-  std::optional<ExitStatus> ended() override;
+  std::optional<ExitStatus> exit_status() override;
   std::optional<ExitStatus> wait_until(Clock::time_point deadline) override;
-  void ask_to_end() override {
-    // A child that was not reaped keeps its pid: these signals cannot hit anybody else.
-    if (!ended()) ::kill(pid_, SIGTERM);
+  void request_exit() override {
+    // A child that was not reaped keeps its pid, so the signal cannot hit another process.
+    if (!exit_status()) ::kill(pid_, SIGTERM);
   }
   void kill() override {
-    if (!ended()) ::kill(-pid_, SIGKILL);
+    if (!exit_status()) ::kill(-pid_, SIGKILL);
   }
   std::vector<std::string> log_tail(std::size_t count) const override {
     return process::log_tail(log_, count);
@@ -77,13 +77,13 @@ class LocalProcess : public Process {
   std::optional<ExitStatus> status_;
 };
 
-std::optional<ExitStatus> LocalProcess::ended() {
+std::optional<ExitStatus> LocalProcess::exit_status() {
   if (status_) return status_;
   siginfo_t info{};
-  // Looked at first and reaped last: until then the dead leader keeps its group's number, so that
-  // what it left running can be killed without hitting a stranger.
-  const int looked = ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT);
-  if (looked != 0 || info.si_pid == 0) return std::nullopt;
+  // Reaped only after the kill: until then the dead leader keeps the id of its process group, so
+  // the kill reaches the processes that it left running and no others.
+  const int result = ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT);
+  if (result != 0 || info.si_pid == 0) return std::nullopt;
   ::kill(-pid_, SIGKILL);
   while (::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED) != 0 && errno == EINTR) {
   }
@@ -93,13 +93,13 @@ std::optional<ExitStatus> LocalProcess::ended() {
 }
 
 std::optional<ExitStatus> LocalProcess::wait_until(Clock::time_point deadline) {
-  // Where the kernel gives no pidfd, we look again every 10 ms.
-  const bool blind = !pidfd_.open();
-  while (!ended()) {
+  // Without a pidfd (Linux before 5.3) the status is polled every 10 ms.
+  const bool no_pidfd = !pidfd_.open();
+  while (!exit_status()) {
     const int left = milliseconds_until(deadline);
     if (left == 0) return std::nullopt;
     pollfd waited{pidfd_.number(), POLLIN, 0};
-    ::poll(&waited, blind ? 0 : 1, blind ? std::min(left, 10) : left);
+    ::poll(&waited, no_pidfd ? 0 : 1, no_pidfd ? std::min(left, 10) : left);
   }
   return status_;
 }
@@ -122,21 +122,20 @@ void LocalProcess::send_input(const std::string& json) {
       if (left == 0) {
         throw base::UserError(
             base::ExitCode::stalled,
-            fmt::format("{} (pid {}) was started, but has not read its plan within "
-                        "{} s; see {}",
-                        name_, pid_, kInputLimit.count(), log_.string()));
+            fmt::format("{} (pid {}) started but did not read its plan within {} s; see {}", name_,
+                        pid_, kInputLimit.count(), log_.string()));
       }
       pollfd room{input_.number(), POLLOUT, 0};
       ::poll(&room, 1, left);
     } else if (errno != EINTR) {
-      return;  // it is gone already: its exit status says more than this error could
+      return;  // it has exited: its exit status is the better message
     }
   }
 }
 
-// Between fork and exec in a process with threads only async-signal-safe calls are allowed: all
-// memory is made before, and nothing is thrown.
-[[noreturn]] void become(char* const* argv, int input, int log, int report) {
+// Between fork and exec in a process with threads only async-signal-safe calls are allowed: memory
+// is allocated before the fork, and nothing throws. errno of a failure goes to `report`.
+[[noreturn]] void exec_child(char* const* argv, int input, int log, int report) {
   ::setsid();
   struct sigaction plain {};
   plain.sa_handler = SIG_DFL;
@@ -153,27 +152,27 @@ void LocalProcess::send_input(const std::string& json) {
     ::execv(argv[0], argv);
   }
   const int error = errno;
-  [[maybe_unused]] const ssize_t told = ::write(report, &error, sizeof error);
+  [[maybe_unused]] const ssize_t written = ::write(report, &error, sizeof error);
   ::_exit(127);
 }
 
-[[noreturn]] void refuse(const Launch& launch, std::string_view doing, int error) {
+[[noreturn]] void throw_start_error(const Launch& launch, std::string_view doing, int error) {
   throw base::UserError(base::ExitCode::bad_input,
                         fmt::format("cannot start {}: {} failed: {}", launch.process.describe(),
                                     doing, std::strerror(error)));
 }
 
-// Descriptors 0 to 2 are about to be replaced in the child: ours must not be among them.
+// exec_child() replaces descriptors 0 to 2, so those that it copies from must have other numbers.
 FileDescriptor above_standard(FileDescriptor low) {
   if (low.number() > 2 || !low.open()) return low;
   return FileDescriptor(::fcntl(low.number(), F_DUPFD_CLOEXEC, 3));
 }
 
-std::pair<FileDescriptor, FileDescriptor> channel(const Launch& launch) {
+std::pair<FileDescriptor, FileDescriptor> socket_pair(const Launch& launch) {
   std::array<int, 2> ends{};
-  // A socket pair rather than a pipe: writing to one whose reader died raises no signal.
+  // Not a pipe: MSG_NOSIGNAL avoids SIGPIPE when the reader has died.
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
-    refuse(launch, "making its input", errno);
+    throw_start_error(launch, "socketpair", errno);
   }
   return {above_standard(FileDescriptor(ends[0])), above_standard(FileDescriptor(ends[1]))};
 }
@@ -181,12 +180,12 @@ std::pair<FileDescriptor, FileDescriptor> channel(const Launch& launch) {
 }  // namespace
 
 std::unique_ptr<Process> LocalBackend::start(const Launch& launch) {
-  if (launch.argv.empty()) refuse(launch, "finding its program", EINVAL);
+  if (launch.argv.empty()) throw_start_error(launch, "finding the program", EINVAL);
   FileDescriptor log = above_standard(
       FileDescriptor(::open(launch.log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644)));
-  if (!log.open()) refuse(launch, "opening " + launch.log.string(), errno);
-  auto [input, theirs] = channel(launch);
-  auto [report, report_end] = channel(launch);
+  if (!log.open()) throw_start_error(launch, "opening " + launch.log.string(), errno);
+  auto [input, input_end] = socket_pair(launch);
+  auto [report, report_end] = socket_pair(launch);
 
   std::vector<std::string> words = launch.argv;
   std::vector<char*> argv;
@@ -195,18 +194,19 @@ std::unique_ptr<Process> LocalBackend::start(const Launch& launch) {
   argv.push_back(nullptr);
 
   const int pid = ::fork();
-  if (pid < 0) refuse(launch, "fork", errno);
-  if (pid == 0) become(argv.data(), theirs.number(), log.number(), report_end.number());
+  if (pid < 0) throw_start_error(launch, "fork", errno);
+  if (pid == 0) exec_child(argv.data(), input_end.number(), log.number(), report_end.number());
   auto process = std::make_unique<LocalProcess>(launch, pid, std::move(input));
-  theirs = FileDescriptor();
+  // Closed here, so that the end of the child closes the last copy.
+  input_end = FileDescriptor();
   report_end = FileDescriptor();
 
   int error = 0;
   ssize_t got = 0;
-  // End of file: exec took the descriptor away, the program runs.
+  // End of file: exec has closed the descriptor, so the program runs.
   while ((got = ::read(report.number(), &error, sizeof error)) < 0 && errno == EINTR) {
   }
-  if (got > 0) refuse(launch, "running " + launch.argv[0], error);
+  if (got > 0) throw_start_error(launch, "running " + launch.argv[0], error);
   process->send_input(launch.input);
   return process;
 }

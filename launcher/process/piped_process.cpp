@@ -18,16 +18,18 @@
 #include <cstring>
 
 #include "launcher/base/errors.h"
+#include "launcher/base/text.h"
 
 namespace strait::process {
 namespace {
 
 using store::FileDescriptor;
 
-constexpr std::size_t kMostErrors = 64 << 10;
-constexpr std::size_t kLongestLine = 1 << 20;
+constexpr std::size_t kStderrLimit = 64 << 10;
+constexpr std::size_t kLineLimit = 1 << 20;
+constexpr std::size_t kOutputLimit = 1 << 20;  // of run_program()
 
-// A socket pair rather than a pipe: writing to one whose reader died raises no signal.
+// Not a pipe: MSG_NOSIGNAL avoids SIGPIPE when the reader has died.
 std::pair<FileDescriptor, FileDescriptor> stream_to_child(const std::string& program) {
   std::array<int, 2> ends{};
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
@@ -37,7 +39,7 @@ std::pair<FileDescriptor, FileDescriptor> stream_to_child(const std::string& pro
   return {FileDescriptor(ends[0]), FileDescriptor(ends[1])};
 }
 
-// What the child has open and how it takes signals.
+// The child's descriptors, session and signal settings.
 class ChildSetup {
  public:
   ChildSetup(int input, int output, int errors) {
@@ -65,7 +67,7 @@ class ChildSetup {
     ::posix_spawnattr_destroy(&attributes_);
   }
 
-  // errno of what went wrong, or 0.
+  // Returns 0 or an errno.
   int start(int& pid, std::vector<std::string> words) const {
     std::vector<char*> argv;
     argv.reserve(words.size() + 1);
@@ -79,13 +81,13 @@ class ChildSetup {
   posix_spawnattr_t attributes_{};
 };
 
-// Descriptors 0 to 2 are replaced in the child: ours must not be among them.
-FileDescriptor out_of_the_way(FileDescriptor low) {
+// The child's descriptors 0 to 2 are replaced, so those that are copied must have other numbers.
+FileDescriptor above_standard_streams(FileDescriptor low) {
   if (low.number() > 2) return low;
   return FileDescriptor(::fcntl(low.number(), F_DUPFD_CLOEXEC, 3));
 }
 
-int piped_milliseconds_until(PipedProcess::Time deadline) {
+int poll_timeout(PipedProcess::Time deadline) {
   const auto left =
       std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
   return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, INT_MAX));
@@ -97,9 +99,9 @@ PipedProcess::PipedProcess(const std::vector<std::string>& argv) {
   auto [input, their_input] = stream_to_child(argv.at(0));
   auto [output, their_output] = stream_to_child(argv[0]);
   auto [errors, their_errors] = stream_to_child(argv[0]);
-  their_input = out_of_the_way(std::move(their_input));
-  their_output = out_of_the_way(std::move(their_output));
-  their_errors = out_of_the_way(std::move(their_errors));
+  their_input = above_standard_streams(std::move(their_input));
+  their_output = above_standard_streams(std::move(their_output));
+  their_errors = above_standard_streams(std::move(their_errors));
   const ChildSetup setup(their_input.number(), their_output.number(), their_errors.number());
   if (const int error = setup.start(pid_, argv); error != 0) {
     throw base::UserError(
@@ -117,7 +119,7 @@ PipedProcess::PipedProcess(const std::vector<std::string>& argv) {
 PipedProcess::~PipedProcess() {
   close_input();
   if (reap()) return;
-  ::kill(-pid_, SIGKILL);  // with what it started; not reaped, so the number is still its own
+  ::kill(-pid_, SIGKILL);  // its process group; it is not reaped yet, so the id is still its own
   wait_until(std::chrono::steady_clock::now() + std::chrono::seconds(5));
 }
 
@@ -128,7 +130,7 @@ bool PipedProcess::write(std::string_view bytes, Time deadline) {
     if (sent > 0) {
       bytes.remove_prefix(static_cast<std::size_t>(sent));
     } else if (errno == EAGAIN) {
-      if (!serve(true, deadline)) return false;
+      if (!poll_streams(true, deadline)) return false;
     } else if (errno != EINTR) {
       return false;
     }
@@ -138,21 +140,21 @@ bool PipedProcess::write(std::string_view bytes, Time deadline) {
 
 void PipedProcess::close_input() { input_ = FileDescriptor(); }
 
-bool PipedProcess::serve(bool writing, Time deadline) {
-  const int left = piped_milliseconds_until(deadline);
+bool PipedProcess::poll_streams(bool writing, Time deadline) {
+  const int left = poll_timeout(deadline);
   if (left == 0) return false;
   std::array<pollfd, 4> waited = {
       pollfd{writing ? input_.number() : -1, POLLOUT, 0}, pollfd{output_.number(), POLLIN, 0},
       pollfd{error_output_.number(), POLLIN, 0}, pollfd{status_ ? -1 : pidfd_.number(), POLLIN, 0}};
-  // Where the kernel gives no pidfd, we look again every 10 ms.
+  // Without a pidfd (Linux before 5.3) the status is polled every 10 ms.
   ::poll(waited.data(), waited.size(), pidfd_.open() ? left : std::min(left, 10));
-  if (waited[1].revents != 0) take(output_, said_, kLongestLine);
-  if (waited[2].revents != 0) take(error_output_, errors_, kMostErrors);
+  if (waited[1].revents != 0) receive(output_, unread_, kLineLimit);
+  if (waited[2].revents != 0) receive(error_output_, errors_, kStderrLimit);
   reap();
   return true;
 }
 
-bool PipedProcess::take(FileDescriptor& from, std::string& into, std::size_t most) {
+bool PipedProcess::receive(FileDescriptor& from, std::string& into, std::size_t most) {
   std::array<char, 16384> piece{};
   const ssize_t got = ::recv(from.number(), piece.data(), piece.size(), MSG_DONTWAIT);
   if (got > 0) {
@@ -164,33 +166,33 @@ bool PipedProcess::take(FileDescriptor& from, std::string& into, std::size_t mos
   return got > 0;
 }
 
-bool PipedProcess::take_line(std::string& line) {
-  const std::size_t end = said_.find('\n');
-  if (end == said_.npos && (output_.open() || said_.empty())) return false;
-  line = said_.substr(0, end);
-  said_.erase(0, end == said_.npos ? end : end + 1);
+bool PipedProcess::next_line(std::string& line) {
+  const std::size_t end = unread_.find('\n');
+  if (end == unread_.npos && (output_.open() || unread_.empty())) return false;
+  line = unread_.substr(0, end);
+  unread_.erase(0, end == unread_.npos ? end : end + 1);
   return true;
 }
 
-PipedProcess::Heard PipedProcess::read_line(std::string& line, Time deadline) {
-  while (!take_line(line)) {
-    if (!output_.open()) return Heard::end;
+PipedProcess::ReadResult PipedProcess::read_line(std::string& line, Time deadline) {
+  while (!next_line(line)) {
+    if (!output_.open()) return ReadResult::end;
     if (status_) {
-      // Not until the end of the stream: a program that it left behind, such as ssh's connection
-      // for later calls, may hold it open.
-      if (!take(output_, said_, kLongestLine)) output_ = FileDescriptor();
-    } else if (!serve(false, deadline)) {
-      return Heard::nothing_yet;
+      // The process has ended. End of file may never come: a process that it left behind, such as a
+      // shared ssh connection, may hold the stream open.
+      if (!receive(output_, unread_, kLineLimit)) output_ = FileDescriptor();
+    } else if (!poll_streams(false, deadline)) {
+      return ReadResult::timeout;
     }
   }
-  return Heard::line;
+  return ReadResult::line;
 }
 
 bool PipedProcess::reap() {
   if (status_) return true;
   siginfo_t info{};
-  const int looked = ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG);
-  if (looked != 0 || info.si_pid == 0) return false;
+  const int result = ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG);
+  if (result != 0 || info.si_pid == 0) return false;
   status_.emplace();
   (info.si_code == CLD_EXITED ? status_->code : status_->signal) = info.si_status;
   return true;
@@ -198,11 +200,40 @@ bool PipedProcess::reap() {
 
 std::optional<ExitStatus> PipedProcess::wait_until(Time deadline) {
   while (!reap()) {
-    if (!serve(false, deadline)) return std::nullopt;
+    if (!poll_streams(false, deadline)) return std::nullopt;
   }
-  while (error_output_.open() && take(error_output_, errors_, kMostErrors)) {
+  while (error_output_.open() && receive(error_output_, errors_, kStderrLimit)) {
   }
   return status_;
+}
+
+std::string ProgramResult::error_line() const {
+  const std::size_t end = err.find_last_not_of(" \n\r\t");
+  if (end == std::string::npos) return "it " + status.sentence();
+  const std::size_t before = err.find_last_of('\n', end);
+  const std::size_t begin = before == std::string::npos ? 0 : before + 1;
+  return base::printable(err.substr(begin, end + 1 - begin));
+}
+
+ProgramResult run_program(const std::vector<std::string>& argv, std::chrono::seconds limit) {
+  const auto deadline = std::chrono::steady_clock::now() + limit;
+  PipedProcess program(argv);
+  program.close_input();
+  ProgramResult result;
+  std::string line;
+  // Read past the limit: a full pipe would block the program.
+  while (program.read_line(line, deadline) == PipedProcess::ReadResult::line) {
+    if (result.out.size() + line.size() < kOutputLimit) result.out += line + "\n";
+  }
+  const std::optional<ExitStatus> ended = program.wait_until(deadline);
+  if (!ended) {
+    throw base::UserError(
+        base::ExitCode::stalled,
+        fmt::format("{} timed out after {} s and was killed", argv[0], limit.count()));
+  }
+  result.status = *ended;
+  result.err = program.errors();
+  return result;
 }
 
 }  // namespace strait::process

@@ -11,41 +11,41 @@
 
 namespace strait::process {
 
-// A program beside this one that we talk with over its stdin and stdout, such as ssh. It has a
-// session of its own, so neither Ctrl-C in our terminal nor a question on it reaches it. What it
-// says on stderr is kept, at most 64 KiB. One thread.
+// A child process with stdin, stdout and stderr connected to this one, such as ssh. It has a
+// session of its own: Ctrl-C in this terminal does not reach it, and it cannot prompt there. The
+// last 64 KiB of its stderr are kept. One thread.
 //
 // The destructor closes its stdin, and kills it if it has not ended.
 class PipedProcess {
  public:
   using Time = std::chrono::steady_clock::time_point;
-  enum class Heard { line, end, nothing_yet };  // end: it closed its stdout
+  enum class ReadResult { line, end, timeout };  // end: stdout is closed
 
-  // argv[0] is looked for in PATH; no shell ever sees it. UserError: there is no such program.
+  // argv[0] is searched in PATH; no shell is involved. UserError: there is no such program.
   explicit PipedProcess(const std::vector<std::string>& argv);
   PipedProcess(const PipedProcess&) = delete;
   PipedProcess& operator=(const PipedProcess&) = delete;
   ~PipedProcess();
 
-  // False when it has not taken all by the deadline, or takes no more.
+  // False if it has not read everything by the deadline, or has closed its stdin.
   bool write(std::string_view bytes, Time deadline);
   void close_input();
 
-  // The next line of its stdout, without its end. An unfinished last line counts as one; of a line
-  // beyond 1 MiB the beginning is dropped.
-  Heard read_line(std::string& line, Time deadline);
+  // The next line of stdout, without the newline. An unfinished last line counts as a line. Only
+  // the last 1 MiB of a longer line is kept.
+  ReadResult read_line(std::string& line, Time deadline);
 
   std::optional<ExitStatus> wait_until(Time deadline);
 
-  // All that stderr has said so far.
+  // What it has written to stderr so far.
   const std::string& errors() const { return errors_; }
 
  private:
-  // Waits for the next event on any of its streams and takes what is there. False: the deadline.
-  bool serve(bool writing, Time deadline);
-  // False: there was nothing. A stream that has ended is closed.
-  bool take(store::FileDescriptor& from, std::string& into, std::size_t most);
-  bool take_line(std::string& line);
+  // Waits for an event on any of the streams and reads what is available. False at the deadline.
+  bool poll_streams(bool writing, Time deadline);
+  // False: nothing was available. Closes a stream that has ended.
+  bool receive(store::FileDescriptor& from, std::string& into, std::size_t most);
+  bool next_line(std::string& line);
   bool reap();
 
   int pid_ = -1;
@@ -53,9 +53,25 @@ class PipedProcess {
   store::FileDescriptor input_;
   store::FileDescriptor output_;
   store::FileDescriptor error_output_;
-  std::string said_;  // of stdout, not asked for yet
+  std::string unread_;  // of stdout, not returned by read_line() yet
   std::string errors_;
   std::optional<ExitStatus> status_;
 };
+
+// Output of a program that has ended.
+struct ProgramResult {
+  ExitStatus status;
+  std::string out;  // whole lines of the first MiB
+  std::string err;  // the last 64 KiB
+
+  bool succeeded() const { return status.code == 0; }
+  // The last line of stderr, or how the program ended if stderr is empty.
+  std::string error_line() const;
+};
+
+// Runs a program of the system, searched in PATH, and waits for its end. No shell is involved. The
+// program has a session of its own, so Ctrl-C in this terminal does not reach it, and an empty
+// stdin. UserError: there is no such program, or it was killed because it ran longer than `limit`.
+ProgramResult run_program(const std::vector<std::string>& argv, std::chrono::seconds limit);
 
 }  // namespace strait::process

@@ -149,7 +149,7 @@ ComputeMeasured measure_in_subprocess(const std::string& program, const MeasureC
   aside.write(text_of(question), deadline);
   aside.close_input();
   std::string line;
-  if (aside.read_line(line, deadline) != process::PipedProcess::Heard::line) {
+  if (aside.read_line(line, deadline) != process::PipedProcess::ReadResult::line) {
     aside.wait_until(deadline);
     throw base::UserError(
         base::ExitCode::internal,

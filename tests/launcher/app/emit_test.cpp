@@ -34,14 +34,14 @@ plan::Plan plan_for(recipe::BackendKind backend, std::size_t hosts) {
 
 const EmitSource kSource{"/opt/strait/bin/strait", "my recipe.toml", {"seed=3"}};
 
-TEST(ShellWord, IsOneWordWhateverIsInIt) {
+TEST(ShellWord, QuotesAnyTextAsOneWord) {
   EXPECT_EQ(base::shell_word("runs/a-1.token"), "runs/a-1.token");
   EXPECT_EQ(base::shell_word(""), "''");
   EXPECT_EQ(base::shell_word("a b"), "'a b'");
   EXPECT_EQ(base::shell_word("it's $(id)\n"), "'it'\\''s $(id)\n'");
 }
 
-TEST(Emit, AScriptForSbatchRunsTheRecipe) {
+TEST(Emit, WritesSbatchScript) {
   const std::string text =
       emit_launch(plan_for(recipe::BackendKind::slurm, 2), EmitKind::sbatch, kSource);
   EXPECT_THAT(text,
@@ -51,7 +51,7 @@ TEST(Emit, AScriptForSbatchRunsTheRecipe) {
                base::UserError);
 }
 
-TEST(Emit, CommandsNameEveryHostAndItsToken) {
+TEST(Emit, WritesJoinCommandForEachHost) {
   const std::string text =
       emit_launch(plan_for(recipe::BackendKind::ssh, 2), EmitKind::commands, kSource);
   EXPECT_THAT(text, HasSubstr("\n/opt/strait/bin/strait run 'my recipe.toml' --set seed=3 --set "
@@ -62,14 +62,14 @@ TEST(Emit, CommandsNameEveryHostAndItsToken) {
   EXPECT_THAT(text, HasSubstr("ports 47000-47099"));
 }
 
-TEST(Emit, HostsThatJoinNeedNames) {
+TEST(Emit, RefusesJoiningHostsWithoutNames) {
   plan::Plan plan = plan_for(recipe::BackendKind::local, 1);
   plan.recipe.hosts.list.clear();
   EXPECT_THROW(emit_launch(plan, EmitKind::commands, kSource), base::UserError);
   EXPECT_THROW(emit_launch(plan, EmitKind::kubernetes, kSource), base::UserError);
 }
 
-TEST(Emit, AJobForKubernetesHasAPodForEachHost) {
+TEST(Emit, WritesKubernetesPodForEachHost) {
   plan::Plan plan = plan_for(recipe::BackendKind::join, 3);
   const std::string text = emit_launch(plan, EmitKind::kubernetes, kSource);
   EXPECT_THAT(text, HasSubstr("completions: 3\n  parallelism: 3\n"));
@@ -82,7 +82,7 @@ TEST(Emit, AJobForKubernetesHasAPodForEachHost) {
               HasSubstr("            limits:\n              nvidia.com/gpu: 2\n"));
 }
 
-TEST(Emit, NamesForKubernetes) {
+TEST(Emit, ConvertsNamesForKubernetes) {
   EXPECT_EQ(kubernetes_name("Dates_1"), "dates-1");
   EXPECT_EQ(kubernetes_name("7b"), "run-7b");
   EXPECT_EQ(kubernetes_name("a..."), "a");

@@ -38,7 +38,7 @@ auto says(hosts::Finding::Kind kind, const std::string& text) {
                Field(&hosts::Finding::text, text));
 }
 
-TEST(LinkCheckupTest, LinksThatMeetInTheSameWayShareALine) {
+TEST(LinkCheckupTest, GroupsLinksWithEqualRoutes) {
   EXPECT_THAT(
       judge_links(plan_of({0, 1}),
                   {{"boundary 0.0>1.0", kLower, "10.0.0.1"}, {"tie 0.0>1.0", kLower, "10.0.0.1"}},
@@ -47,7 +47,7 @@ TEST(LinkCheckupTest, LinksThatMeetInTheSameWayShareALine) {
                        "b reaches a at 10.0.0.1: boundary 0.0>1.0, tie 0.0>1.0")));
 }
 
-TEST(LinkCheckupTest, WhoeverListensIsWhoIsReached) {
+TEST(LinkCheckupTest, NamesListeningHostAsReached) {
   EXPECT_THAT(
       judge_links(plan_of({0, 1}),
                   {{"boundary 0.0>1.0", kUpper, "10.0.0.2"}, {"tie 0.0>1.0", kLower, "10.0.0.1"}},
@@ -56,7 +56,7 @@ TEST(LinkCheckupTest, WhoeverListensIsWhoIsReached) {
                   says(hosts::Finding::Kind::well, "b reaches a at 10.0.0.1: tie 0.0>1.0")));
 }
 
-TEST(LinkCheckupTest, RelayedLinksAreToldByTheirNote) {
+TEST(LinkCheckupTest, ReportsRelayedLinksByNote) {
   EXPECT_THAT(
       judge_links(plan_of({0, 1}),
                   {{"boundary 0.0>1.0", kLower, "127.0.0.1", true},
@@ -65,7 +65,7 @@ TEST(LinkCheckupTest, RelayedLinksAreToldByTheirNote) {
       ElementsAre(says(hosts::Finding::Kind::note, "RELAYED: a and b cannot reach each other")));
 }
 
-TEST(LinkCheckupTest, LinksInsideAHostAreNoMatterForTheDoctor) {
+TEST(LinkCheckupTest, IgnoresLinksWithinHost) {
   EXPECT_THAT(
       judge_links(plan_of({1, 1}),
                   {{"boundary 0.0>1.0", kLower, "127.0.0.1"}, {"tie 0.0>1.0", kLower, "127.0.0.1"}},

@@ -43,7 +43,7 @@ class RunRecorderTest : public testing::Test {
   std::filesystem::path run_ = scratch_ / "dates";
 };
 
-TEST_F(RunRecorderTest, EveryStepIsALineThatReadsBackExactly) {
+TEST_F(RunRecorderTest, WritesOneExactLinePerStep) {
   const RunDirectory directory = RunDirectory::create(run_, RunDirectory::Existing::refuse);
   RunRecorder recorder(directory, "abc", 1);
   recorder.training(Step{}, Step{300});
@@ -55,7 +55,7 @@ TEST_F(RunRecorderTest, EveryStepIsALineThatReadsBackExactly) {
   EXPECT_EQ(metrics[1].at("loss").get<double>(), 0.1 + 0.2);
 }
 
-TEST_F(RunRecorderTest, WhoIsNotThereFromTheStartIsSaidUntilItComes) {
+TEST_F(RunRecorderTest, StatusListsAbsentReplicasUntilTheyJoin) {
   const RunDirectory directory = RunDirectory::create(run_, RunDirectory::Existing::refuse);
   RunRecorder recorder(directory, "abc", 1);
   recorder.training(Step{}, Step{300});
@@ -68,7 +68,7 @@ TEST_F(RunRecorderTest, WhoIsNotThereFromTheStartIsSaidUntilItComes) {
   EXPECT_THAT(shown(false), testing::Not(HasSubstr("takes no part")));
 }
 
-TEST_F(RunRecorderTest, WhatBecameOfEveryReturnIsKept) {
+TEST_F(RunRecorderTest, RecordsOutcomeOfEachRejoin) {
   const RunDirectory directory = RunDirectory::create(run_, RunDirectory::Existing::refuse);
   RunRecorder recorder(directory, "abc", 1);
   recorder.training(Step{}, Step{300});
@@ -91,7 +91,7 @@ TEST_F(RunRecorderTest, WhatBecameOfEveryReturnIsKept) {
   EXPECT_EQ(returns.at("3").at("number"), 3);
 }
 
-TEST_F(RunRecorderTest, EventsAreRecordedInTheirOrder) {
+TEST_F(RunRecorderTest, RecordsEventsInOrder) {
   const RunDirectory directory = RunDirectory::create(run_, RunDirectory::Existing::refuse);
   RunRecorder recorder(directory, "abc", 3);
   recorder.connected({{1, 0}, 4711, "b", "x"});
@@ -105,7 +105,7 @@ TEST_F(RunRecorderTest, EventsAreRecordedInTheirOrder) {
                                           "checkpoint_failed", "ended"));
 }
 
-TEST_F(RunRecorderTest, StatusShowsALiveRunItsProcessesAndHowItEnded) {
+TEST_F(RunRecorderTest, StatusShowsProcessesAndOutcome) {
   {
     const RunDirectory directory = RunDirectory::create(run_, RunDirectory::Existing::refuse);
     EXPECT_THAT(shown(false), HasSubstr("preparing"));
@@ -132,7 +132,7 @@ TEST_F(RunRecorderTest, StatusShowsALiveRunItsProcessesAndHowItEnded) {
   EXPECT_EQ(json::parse(shown(true)).at("live"), false);
 }
 
-TEST_F(RunRecorderTest, StatusSaysThatALauncherDiedWithoutAWord) {
+TEST_F(RunRecorderTest, StatusReportsDeadLauncher) {
   {
     const RunDirectory directory = RunDirectory::create(run_, RunDirectory::Existing::refuse);
     RunRecorder recorder(directory, "abc", 1);
@@ -142,7 +142,7 @@ TEST_F(RunRecorderTest, StatusSaysThatALauncherDiedWithoutAWord) {
   EXPECT_THAT(shown(false), HasSubstr("strait resume"));
 }
 
-TEST_F(RunRecorderTest, StatusOfNothingAndOfRubbishIsAClearError) {
+TEST_F(RunRecorderTest, StatusRefusesMissingAndDamagedFiles) {
   EXPECT_THROW(app::show_status(run_, false), base::UserError);
   std::filesystem::create_directory(run_);
   for (const char* rubbish : {"", "{", "{}", "[1]", R"({"state":1})"}) {
@@ -151,7 +151,7 @@ TEST_F(RunRecorderTest, StatusOfNothingAndOfRubbishIsAClearError) {
   }
 }
 
-TEST_F(RunRecorderTest, FilesThatCannotBeWrittenDoNotEndTheRun) {
+TEST_F(RunRecorderTest, ContinuesWhenFilesCannotBeWritten) {
   const RunDirectory directory = RunDirectory::create(run_, RunDirectory::Existing::refuse);
   RunRecorder recorder(directory, "abc", 1);
   std::filesystem::remove_all(run_);

@@ -75,7 +75,7 @@ class VerbStopTest : public testing::Test {
   std::filesystem::path run_ = scratch_ / "dates";
 };
 
-TEST_F(VerbStopTest, AsksOnceAndWaitsForTheEnd) {
+TEST_F(VerbStopTest, SendsOneRequestAndWaits) {
   const OtherLauncher other(run_, 1);
   const std::string said = stop(false);
   EXPECT_THAT(said, HasSubstr("asked process " + std::to_string(other.pid()) + " to finish"));
@@ -89,12 +89,12 @@ TEST_F(VerbStopTest, NowCountsAsTwoRequests) {
   EXPECT_FALSE(control::RunDirectory::live(run_).has_value());
 }
 
-TEST_F(VerbStopTest, SaysSoWhenTheRunDoesNotEndInTime) {
+TEST_F(VerbStopTest, ReportsTimeout) {
   const OtherLauncher other(run_, 1000);
   EXPECT_THAT(stop(false, 0s), HasSubstr("is still live after 0 s"));
 }
 
-TEST_F(VerbStopTest, WhereNothingLivesThereIsNothingToStop) {
+TEST_F(VerbStopTest, RefusesRunWithoutLiveLauncher) {
   EXPECT_THAT(stop(false), HasSubstr("no run is live in"));
   {
     const control::RunDirectory past =

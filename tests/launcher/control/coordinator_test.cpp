@@ -12,7 +12,7 @@
 #include "framework/mutex.h"
 #include "framework/net/memory_link.h"
 #include "framework/store/store_error.h"
-#include "launcher/process/local_backend.h"
+#include "launcher/process/backend.h"
 #include "tests/launcher/scratch_directory.h"
 
 namespace strait::control {

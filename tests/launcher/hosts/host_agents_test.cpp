@@ -96,7 +96,7 @@ TEST_F(HostAgentsTest, RestartedAgentRecoversHostButNotItsProcesses) {
   // The former agent is still alive, but disconnected.
   const Link former = std::exchange(remote_[1], nullptr);
   agents_->replace(1, link_to(1));
-  const auto status = before->ended();
+  const auto status = before->exit_status();
   ASSERT_TRUE(status);
   EXPECT_THAT(status->lost, HasSubstr("another agent was started there"));
   EXPECT_THROW(former->receive(), net::LinkError);
@@ -107,7 +107,7 @@ TEST_F(HostAgentsTest, RestartedAgentRecoversHostButNotItsProcesses) {
   EXPECT_EQ(agents_->wait_for_facts({1}, Clock::now() + 20s, [] {}).front().host_name, "again");
   EXPECT_FALSE(agents_->lost(1));
   const auto after = start({1, 1}, 1);
-  EXPECT_EQ(after->ended(), std::nullopt);
+  EXPECT_EQ(after->exit_status(), std::nullopt);
   remote_[0].reset();
   lose(1, *after);
 }

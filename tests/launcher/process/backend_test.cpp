@@ -11,8 +11,7 @@
 #include <sstream>
 
 #include "launcher/base/errors.h"
-#include "launcher/process/local_backend.h"
-#include "launcher/process/log_tail.h"
+#include "launcher/process/backend.h"
 #include "tests/launcher/scratch_directory.h"
 
 namespace strait::process {
@@ -58,24 +57,24 @@ bool dies(int pid) {
   return false;
 }
 
-TEST_F(LocalBackendTest, AnExitCodeComesBackWithItsMeaning) {
+TEST_F(LocalBackendTest, ReportsExitCodeWithMeaning) {
   const auto process = shell("exit 10");
   const auto status = process->wait_until(Clock::now() + 20s);
   ASSERT_TRUE(status.has_value());
   EXPECT_EQ(status->code, 10);
   EXPECT_EQ(status->sentence(), "ended with code 10 (bad input)");
   EXPECT_EQ(status->exit_code(), base::ExitCode::bad_input);
-  EXPECT_EQ(process->ended()->code, 10);
+  EXPECT_EQ(process->exit_status()->code, 10);
 }
 
-TEST_F(LocalBackendTest, ACodeThatIsNoneOfOursIsAnInternalError) {
+TEST_F(LocalBackendTest, UnknownExitCodeIsInternalError) {
   const auto status = shell("exit 77")->wait_until(Clock::now() + 20s);
   ASSERT_TRUE(status.has_value());
   EXPECT_EQ(status->sentence(), "ended with code 77");
   EXPECT_EQ(status->exit_code(), base::ExitCode::internal);
 }
 
-TEST_F(LocalBackendTest, TheSignalThatKilledIsNamed) {
+TEST_F(LocalBackendTest, ReportsSignal) {
   const auto killed = shell("kill -9 $$")->wait_until(Clock::now() + 20s);
   ASSERT_TRUE(killed.has_value());
   EXPECT_EQ(killed->signal, SIGKILL);
@@ -86,7 +85,7 @@ TEST_F(LocalBackendTest, TheSignalThatKilledIsNamed) {
   EXPECT_EQ(broken->exit_code(), base::ExitCode::internal);
 }
 
-TEST_F(LocalBackendTest, InputArrivesBehindItsLengthAndStaysOpen) {
+TEST_F(LocalBackendTest, WritesInputAfterLengthAndKeepsStdinOpen) {
   const std::string input(300'000, 'x');  // more than a pipe holds
   const auto process = shell("head -c 300004 | od -An -tu1 -N4; echo read; cat; echo gone", input);
   ASSERT_TRUE(log_says("read"));
@@ -94,10 +93,10 @@ TEST_F(LocalBackendTest, InputArrivesBehindItsLengthAndStaysOpen) {
   std::array<std::uint32_t, 4> bytes{};
   for (std::uint32_t& byte : bytes) numbers >> byte;
   EXPECT_EQ(bytes[0] + (bytes[1] << 8U) + (bytes[2] << 16U) + (bytes[3] << 24U), input.size());
-  EXPECT_FALSE(process->ended().has_value());  // cat still waits: no end of file
+  EXPECT_FALSE(process->exit_status().has_value());  // cat still waits: no end of file
 }
 
-TEST_F(LocalBackendTest, EndOfFileOnStdinTellsThatTheLauncherIsGone) {
+TEST_F(LocalBackendTest, ClosesStdinWhenDestroyed) {
   // A launcher of its own, in a child: it starts a stage and dies without a word.
   const pid_t launcher = ::fork();
   ASSERT_GE(launcher, 0);
@@ -115,7 +114,7 @@ TEST_F(LocalBackendTest, EndOfFileOnStdinTellsThatTheLauncherIsGone) {
   EXPECT_TRUE(log_says("alone"));
 }
 
-TEST_F(LocalBackendTest, AProcessHasASessionOfItsOwnAndPlainSignals) {
+TEST_F(LocalBackendTest, StartsOwnSessionWithDefaultSignals) {
   ::signal(SIGHUP, SIG_IGN);  // as the launcher does: it must not be inherited
   const auto process =
       shell("cut -d' ' -f6 /proc/$$/stat; grep SigIgn /proc/$$/status; ls /proc/$$/fd");
@@ -130,7 +129,7 @@ TEST_F(LocalBackendTest, AProcessHasASessionOfItsOwnAndPlainSignals) {
   EXPECT_EQ(std::stoull(ignored, nullptr, 16) & (1U << (SIGHUP - 1)), 0U);
 }
 
-TEST_F(LocalBackendTest, NoDescriptorOfOursIsInherited) {
+TEST_F(LocalBackendTest, InheritsNoDescriptors) {
   const int open_one = ::open("/dev/null", 0);  // on purpose without close-on-exec
   ASSERT_GE(open_one, 0);
   const auto process = shell("for f in /proc/$$/fd/*; do readlink $f; done");
@@ -139,7 +138,7 @@ TEST_F(LocalBackendTest, NoDescriptorOfOursIsInherited) {
   EXPECT_THAT(log(), testing::Not(HasSubstr("/dev/null")));
 }
 
-TEST_F(LocalBackendTest, OneThatDoesNotWantToLeaveIsKilled) {
+TEST_F(LocalBackendTest, TerminateKillsAfterGrace) {
   const auto process = shell("trap '' TERM; echo ready; while :; do read x || sleep 0.05; done");
   ASSERT_TRUE(log_says("ready"));
   const ExitStatus status = process->terminate(50ms);
@@ -147,7 +146,7 @@ TEST_F(LocalBackendTest, OneThatDoesNotWantToLeaveIsKilled) {
   EXPECT_FALSE(exists(process->pid()));
 }
 
-TEST_F(LocalBackendTest, OneThatWantsToLeaveMayDoSo) {
+TEST_F(LocalBackendTest, TerminateWaitsForExit) {
   const auto process =
       shell("trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.01; done");
   ASSERT_TRUE(log_says("ready"));
@@ -155,7 +154,7 @@ TEST_F(LocalBackendTest, OneThatWantsToLeaveMayDoSo) {
   EXPECT_THAT(log(), HasSubstr("bye"));
 }
 
-TEST_F(LocalBackendTest, AStoppedProcessCanBeKilled) {
+TEST_F(LocalBackendTest, KillsStoppedProcess) {
   const auto process = shell("kill -STOP $$");
   process->kill();
   const auto status = process->wait_until(Clock::now() + 20s);
@@ -163,7 +162,7 @@ TEST_F(LocalBackendTest, AStoppedProcessCanBeKilled) {
   EXPECT_EQ(status->signal, SIGKILL);
 }
 
-TEST_F(LocalBackendTest, TheDestructorLeavesNothingBehindNotEvenGrandchildren) {
+TEST_F(LocalBackendTest, DestructorKillsGrandchildren) {
   int grandchild = 0;
   int pid = 0;
   {
@@ -180,7 +179,7 @@ TEST_F(LocalBackendTest, TheDestructorLeavesNothingBehindNotEvenGrandchildren) {
   EXPECT_TRUE(dies(grandchild));
 }
 
-TEST_F(LocalBackendTest, WhatAnEndedProcessLeftRunningIsKilledToo) {
+TEST_F(LocalBackendTest, KillsProcessGroupOfEndedProcess) {
   const auto process = shell("sleep 1000 & echo pid $!");
   ASSERT_TRUE(process->wait_until(Clock::now() + 20s).has_value());
   std::istringstream words(log());
@@ -190,7 +189,7 @@ TEST_F(LocalBackendTest, WhatAnEndedProcessLeftRunningIsKilledToo) {
   EXPECT_TRUE(dies(grandchild));
 }
 
-TEST_F(LocalBackendTest, ArgumentsAreNeverReadByAShell) {
+TEST_F(LocalBackendTest, PassesArgumentsWithoutShell) {
   const std::string hostile = "a b\"c' $(touch " + (scratch_ / "trap").string() + ")\n;`x`";
   const auto process = backend_.start({{1, 0}, 0, {"/usr/bin/printf", "%s", hostile}, "{}", log_});
   ASSERT_TRUE(process->wait_until(Clock::now() + 20s).has_value());
@@ -198,7 +197,7 @@ TEST_F(LocalBackendTest, ArgumentsAreNeverReadByAShell) {
   EXPECT_FALSE(std::filesystem::exists(scratch_ / "trap"));
 }
 
-TEST_F(LocalBackendTest, AProgramThatIsNotThereIsNamed) {
+TEST_F(LocalBackendTest, ReportsMissingProgram) {
   try {
     backend_.start({{1, 0}, 0, {"/nowhere/strait-stage"}, "{}", log_});
     FAIL() << "started";
@@ -215,7 +214,7 @@ TEST_F(LocalBackendTest, AProgramThatIsNotThereIsNamed) {
   }
 }
 
-TEST(LogTail, GivesTheLastLinesWithoutWhatSteersTerminals) {
+TEST(LogTail, ReturnsLastLinesWithoutControlCharacters) {
   const ScratchDirectory scratch;
   std::string text;
   for (int i = 0; i < 30'000; ++i) text += "line " + std::to_string(i) + "\n";

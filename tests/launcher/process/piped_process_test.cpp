@@ -13,25 +13,25 @@ namespace {
 
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
-using Heard = PipedProcess::Heard;
+using ReadResult = PipedProcess::ReadResult;
 
 Clock::time_point soon() { return Clock::now() + 20s; }
 
-TEST(PipedProcess, TalksBothWays) {
+TEST(PipedProcess, WritesAndReadsLines) {
   PipedProcess cat({"cat"});
   ASSERT_TRUE(cat.write("one\ntwo", soon()));
   std::string line;
-  ASSERT_EQ(cat.read_line(line, soon()), Heard::line);
+  ASSERT_EQ(cat.read_line(line, soon()), ReadResult::line);
   EXPECT_EQ(line, "one");
-  EXPECT_EQ(cat.read_line(line, Clock::now() + 20ms), Heard::nothing_yet);
+  EXPECT_EQ(cat.read_line(line, Clock::now() + 20ms), ReadResult::timeout);
   cat.close_input();
-  ASSERT_EQ(cat.read_line(line, soon()), Heard::line);
+  ASSERT_EQ(cat.read_line(line, soon()), ReadResult::line);
   EXPECT_EQ(line, "two");
-  EXPECT_EQ(cat.read_line(line, soon()), Heard::end);
+  EXPECT_EQ(cat.read_line(line, soon()), ReadResult::end);
   EXPECT_EQ(cat.wait_until(soon())->code, 0);
 }
 
-TEST(PipedProcess, MoreThanThePipesHoldPassesBothWays) {
+TEST(PipedProcess, TransfersMoreThanPipeCapacity) {
   PipedProcess cat({"cat"});
   std::string all;
   for (int i = 0; i < 40'000; ++i) all += "a line of some length\n";
@@ -40,47 +40,47 @@ TEST(PipedProcess, MoreThanThePipesHoldPassesBothWays) {
   // What nobody reads in time is kept up to a limit; the newest is there.
   std::string line;
   int lines = 0;
-  while (cat.read_line(line, soon()) == Heard::line) ++lines;
+  while (cat.read_line(line, soon()) == ReadResult::line) ++lines;
   EXPECT_EQ(lines, 40'000);
 }
 
-TEST(PipedProcess, WhoDoesNotReadIsNotWaitedForForEver) {
+TEST(PipedProcess, WriteTimesOutWhenProgramDoesNotRead) {
   PipedProcess deaf({"sh", "-c", "echo up; exec tail -f /dev/null"});
   std::string line;
-  ASSERT_EQ(deaf.read_line(line, soon()), Heard::line);
+  ASSERT_EQ(deaf.read_line(line, soon()), ReadResult::line);
   const std::string much(8 << 20, 'x');
   EXPECT_FALSE(deaf.write(much, Clock::now() + 50ms));
   EXPECT_FALSE(deaf.wait_until(Clock::now() + 10ms));
 }
 
-TEST(PipedProcess, HowItEndedAndWhatItSaidLast) {
+TEST(PipedProcess, ReportsExitStatusAndStderr) {
   PipedProcess failing({"sh", "-c", "echo it broke >&2; exit 7"});
   EXPECT_EQ(failing.wait_until(soon())->code, 7);
   EXPECT_EQ(failing.errors(), "it broke\n");
   PipedProcess killed({"sh", "-c", "kill -9 $$"});
   EXPECT_EQ(killed.wait_until(soon())->signal, SIGKILL);
-  // Nobody reads any more; that is an answer, not a signal for us.
+  // Nobody reads any more; that is an result, not a signal for us.
   EXPECT_FALSE(killed.write(std::string(1 << 20, 'x'), soon()));
 }
 
-TEST(PipedProcess, AProgramLeftBehindDoesNotHoldUpTheEnd) {
+TEST(PipedProcess, DoesNotWaitForOrphanHoldingStdout) {
   PipedProcess leaving({"sh", "-c", "tail -f /dev/null & echo $!"});
   std::string line;
-  ASSERT_EQ(leaving.read_line(line, soon()), Heard::line);
-  EXPECT_EQ(leaving.read_line(line, soon()), Heard::end);
+  ASSERT_EQ(leaving.read_line(line, soon()), ReadResult::line);
+  EXPECT_EQ(leaving.read_line(line, soon()), ReadResult::end);
   EXPECT_EQ(leaving.wait_until(soon())->code, 0);
   ::kill(std::stoi(line.empty() ? "0" : line), SIGKILL);
 }
 
-TEST(PipedProcess, ThereIsNoSuchProgram) {
+TEST(PipedProcess, ReportsMissingProgram) {
   EXPECT_THROW(PipedProcess({"no-program-of-this-name"}), base::UserError);
 }
 
-TEST(PipedProcess, ItsEndIsTheirEnd) {
+TEST(PipedProcess, DestructorKillsProcessGroup) {
   std::string line;
   {
     PipedProcess group({"sh", "-c", "echo $$; exec tail -f /dev/null"});
-    ASSERT_EQ(group.read_line(line, soon()), Heard::line);
+    ASSERT_EQ(group.read_line(line, soon()), ReadResult::line);
     EXPECT_EQ(::kill(std::stoi(line), 0), 0);
   }
   EXPECT_NE(::kill(std::stoi(line), 0), 0);

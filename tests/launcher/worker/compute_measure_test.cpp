@@ -12,7 +12,7 @@ namespace {
 
 using testing::HasSubstr;
 
-TEST(ComputeMeasure, ABlockOfAModelHasARate) {
+TEST(ComputeMeasure, MeasuresBlockOfModel) {
   reach::ServedHosts hosts(1, measure_compute);
   const reach::MeasureCompute order{R"({"model_type": "gpt2", "vocab_size": 64, "n_positions": 32,
                                  "n_embd": 32, "n_layer": 2, "n_head": 2})",

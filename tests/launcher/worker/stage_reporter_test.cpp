@@ -64,7 +64,7 @@ class StageReporterTest : public testing::Test {
   std::unique_ptr<ControlEnd> control_;
 };
 
-TEST_F(StageReporterTest, AsksNoLinkAnyMoreOnceAFailedStageHasLetGoOfIt) {
+TEST_F(StageReporterTest, StopsReadingLinksAfterStageFails) {
   AskedLink link;
   stages::WaitClock waits;
   StageReporter reporter(*control_, kStage, 0);
@@ -84,7 +84,7 @@ TEST_F(StageReporterTest, AsksNoLinkAnyMoreOnceAFailedStageHasLetGoOfIt) {
   EXPECT_EQ(link.asked, asked);
 }
 
-TEST_F(StageReporterTest, KnowsWhichOtherReplicasHaveBeenSilentForSoLong) {
+TEST_F(StageReporterTest, ListsReplicasDisconnectedForTime) {
   using Carries = StageReporter::Carries;
   const auto now = Clock::now();
   AskedLink own, heard, for_moments, for_long, vote;

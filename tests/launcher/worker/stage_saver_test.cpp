@@ -144,7 +144,7 @@ class StageSaverTest : public testing::Test {
   std::future<void> trained_;
 };
 
-TEST_F(StageSaverTest, ACheckpointThatIsGivenUpIsTakenBack) {
+TEST_F(StageSaverTest, RemovesShardsOfDroppedCheckpoint) {
   EXPECT_EQ(next_shards().epoch, 1U);
   EXPECT_TRUE(shard_is_there());
   say(control::Dropped{Step{1}, "no room", false, 1});
@@ -154,7 +154,7 @@ TEST_F(StageSaverTest, ACheckpointThatIsGivenUpIsTakenBack) {
 }
 
 // It was on its way while the others had already agreed to make the checkpoint again.
-TEST_F(StageSaverTest, AWordThatComesLateDoesNotTakeBackWhatWasWrittenAgainSince) {
+TEST_F(StageSaverTest, LateDropKeepsShardsOfNewerEpoch) {
   EXPECT_EQ(next_shards().epoch, 1U);
   say(control::Dropped{Step{1}, "a replica left while it was written", true, 0});
   control_->wait_for_commit(Step{1}, 0);

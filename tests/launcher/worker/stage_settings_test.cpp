@@ -33,7 +33,7 @@ plan::StageJob middle_of_three() {
   return job;
 }
 
-TEST(StageSettings, EachEndOfAStageGetsItsOwnBoundarysCodecsAndLimits) {
+TEST(StageSettings, BoundaryOptionsMatchEachEnd) {
   plan::StageJob job = middle_of_three();
   recipe::Recipe::Codec& codec = job.plan.recipe.codec;
   codec.forward = "delta";
@@ -72,7 +72,7 @@ TEST(StageSettings, EachEndOfAStageGetsItsOwnBoundarysCodecsAndLimits) {
 }
 
 // Two stages of two chunks: stage 1 is an end of all three boundaries.
-TEST(StageSettings, EveryChunkGetsTheBoundariesOfItsPlace) {
+TEST(StageSettings, BoundaryOptionsMatchChunkPosition) {
   plan::StageJob job = middle_of_three();
   job.plan.recipe.pipeline.stages = 2;
   job.plan.recipe.pipeline.schedule = "interleaved";
@@ -112,7 +112,7 @@ std::vector<std::string> differing_terms(const plan::StageJob& one, const plan::
   return keys;
 }
 
-TEST(StageSettings, ALinkIsRefusedWhereCodecsCachesOrTheirGenerationDiffer) {
+TEST(StageSettings, BoundaryTermsCoverCodecCacheAndGeneration) {
   const plan::StageJob job = middle_of_three();
   EXPECT_THAT(differing_terms(job, job), testing::IsEmpty());
   plan::StageJob other = job;
@@ -143,7 +143,7 @@ plan::StageJob first_of_two_replicas() {
   return job;
 }
 
-TEST(StageSettings, AStageOfAReplicaGetsThePlansSyncMethodWithTheRecipesSettings) {
+TEST(StageSettings, SyncOptionsComeFromPlanAndRecipe) {
   const plan::StageJob job = first_of_two_replicas();
   const stages::StageOptions options = stage_options(job, store::Step{0});
   EXPECT_EQ(options.sync.method, "cocktail");
@@ -163,7 +163,7 @@ TEST(StageSettings, AStageOfAReplicaGetsThePlansSyncMethodWithTheRecipesSettings
   EXPECT_EQ(strong.sync.bits, 1);
 }
 
-TEST(StageSettings, ALinkBetweenReplicasYieldsAndIsRefusedWhereTheirSyncDiffers) {
+TEST(StageSettings, ReplicaLinkIsBackgroundWithSyncTerms) {
   const plan::StageJob job = first_of_two_replicas();
   const net::LinkOptions options = link_options(job, job.plan.links[0]);
   EXPECT_EQ(options.peer, (net::ProcessName{1, 1}));
