@@ -64,14 +64,14 @@ def tools(folder, without):
     return folder
 
 
-def first_start_builds_and_hands_over(tree):
+def first_start_builds_and_executes(tree):
     done = tree.start("run", "a b.toml", "--set", "x=$y")
     assert done.returncode == 7, done.stderr
     assert done.stdout == "<run>\n<a b.toml>\n<--set>\n<x=$y>\n", done.stdout
     assert "building" in done.stderr, done.stderr
 
 
-def second_start_needs_no_tool_and_no_time(tree, scratch):
+def second_start_is_fast_and_needs_no_tools(tree, scratch):
     bare = tools(scratch / "bare", {"cmake", "ninja", "python3", "g++", "c++", "pkg-config", "apt-get", "git"})
     seconds = []
     for _ in range(5):
@@ -90,7 +90,7 @@ def calls_at_the_same_time_build_once(tree):
     assert sum("building" in err for _, err in outputs) == 1, outputs
 
 
-def a_broken_source_shows_the_compilers_words(tree):
+def broken_source_shows_compiler_errors(tree):
     tree.source.write_text(PROGRAM + "nonsense")
     done = tree.start("never")
     assert done.returncode not in (0, 7) and done.stdout == "", done
@@ -100,7 +100,7 @@ def a_broken_source_shows_the_compilers_words(tree):
     assert tree.start("mended").stdout == "<mended>\n"
 
 
-def what_is_missing_is_named(tree, scratch):
+def missing_tools_are_named(tree, scratch):
     os.utime(tree.source)
     missing = {"ninja", "pkg-config", "apt-get"}
     done = tree.start("never", path=tools(scratch / "poor", missing))
@@ -122,11 +122,11 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         scratch = pathlib.Path(name)
         tree = Tree(scratch)
-        first_start_builds_and_hands_over(tree)
-        second_start_needs_no_tool_and_no_time(tree, scratch)
+        first_start_builds_and_executes(tree)
+        second_start_is_fast_and_needs_no_tools(tree, scratch)
         calls_at_the_same_time_build_once(tree)
-        a_broken_source_shows_the_compilers_words(tree)
-        what_is_missing_is_named(tree, scratch)
+        broken_source_shows_compiler_errors(tree)
+        missing_tools_are_named(tree, scratch)
     print("./strait builds once, hands over at once, and says what is missing")
     return 0
 

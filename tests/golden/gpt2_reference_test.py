@@ -157,7 +157,7 @@ def compare(ours, logits, loss, norm, gradients, documents):
     }
 
 
-def lie_about(directory, fields):
+def change_config(directory, fields):
     path = directory / "config.json"
     config = json.loads(path.read_text())
     config.update(fields)
@@ -173,7 +173,7 @@ def run_case(probe_program, name, options, seed, lies=None):
         directory = pathlib.Path(folder)
         model = random_model(options, seed)
         save_model(model, directory, bare_names, only_head)
-        lie_about(directory, lies or {})
+        change_config(directory, lies or {})
         probe = make_probe(directory, documents, seed)
         subprocess.run([probe_program, directory], check=True)
         ours = load_file(directory / "result.safetensors")

@@ -125,7 +125,7 @@ def answers(host):
 
 
 def wait_until_up(host):
-    """It answers, and the process that did so has gone again."""
+    """Waits until sshd answers and the process of that connection has ended."""
     runs.wait_for(f"sshd of {host.name}", lambda: answers(host))
     runs.wait_for(f"the end of what answered on {host.name}", lambda: not children_of_sshd(host))
 
@@ -157,7 +157,7 @@ class HostsCase(runs.RunCase):
         self.site = Site(self.home / "site", self.COUNT, **self.HOST_OPTIONS)
         self.hosts = self.site.hosts
         self.addCleanup(self.site.close)
-        self.addCleanup(self.prove_hosts_clean)
+        self.addCleanup(self.assert_hosts_clean)
         if self.INSTALLED:
             for host in self.hosts:
                 install_links(host)
@@ -180,36 +180,35 @@ class HostsCase(runs.RunCase):
 
     def on_host(self, host, *words, **run):
         """Runs a program on a host, not through ssh: the finished process."""
-        run = {"capture_output": True, "text": True, "timeout": runs.in_time(runs.PATIENCE), **run}
+        run = {"capture_output": True, "text": True, "timeout": runs.scaled_timeout(runs.PATIENCE), **run}
         return subprocess.run(host.command(*words), **run)
 
-    def our_processes(self):
-        """Of runs; the hosts themselves are not among them."""
+    def run_processes(self):
+        """Processes of runs, without those of the hosts themselves."""
         base = self.site.base_processes() if hasattr(self, "site") else set()
-        return {pid: one for pid, one in super().our_processes().items() if pid not in base}
+        return {pid: one for pid, one in super().run_processes().items() if pid not in base}
 
     def processes_on(self, host):
         """pid (as seen here) -> command line of all there but the host itself."""
         table, found = runs.processes(), {}
-        for pid in host.processes(table, super().our_processes()):
+        for pid in host.processes(table, super().run_processes()):
             if table[pid][1] not in "ZX":
                 with contextlib.suppress(OSError):
                     line = pathlib.Path("/proc", str(pid), "cmdline").read_bytes()
                     found[pid] = line.replace(bytes(1), b" ").decode(errors="replace").strip()
         return found
 
-    def prove_hosts_clean(self, seconds=15):
-        """Whatever happened, nobody and nothing is left, at the latest after the hosts' patience
-        with a launcher that is gone."""
+    def assert_hosts_clean(self, seconds=15):
+        """No process, socket or file of the test is left, at the latest after `hosts.hold`, when
+        agents without a launcher end."""
         up = [host for host in self.hosts if host.process]
-        self.wait_until_alone(seconds)
+        self.wait_for_no_processes(seconds)
         for host in up:
             runs.wait_for(f"closed sockets on {host.name}", lambda h=host: not h.sockets(), 5)
             self.assertEqual(self.files_left(host), [], f"files left on {host.name}")
 
     def files_left(self, host):
-        """Whatever is outside the folders that a run may use there, and in them what is temporary
-        or secret."""
+        """Files outside the folders that a run may use, and temporary or secret files in them."""
         left = [str(path) for path in host.tmp.rglob("*") if not namespace_host.is_kept(host, path)]
         for path in host.home.rglob("*"):
             inside = path.relative_to(host.home)
@@ -220,13 +219,13 @@ class HostsCase(runs.RunCase):
                 left.append(str(path))
         return left
 
-    def litter(self):
-        """Of what is on hosts files_left speaks; a host that lost power cannot tidy up."""
-        return [path for path in super().litter() if not path.startswith(str(self.home / "site"))]
+    def leftover_files(self):
+        """Without the hosts' files: files_left() checks them, but not on a host without power."""
+        return [path for path in super().leftover_files() if not path.startswith(str(self.home / "site"))]
 
 
 def holds_secret(path):
-    """Key files are recognized by what any of ours would have to say."""
+    """Whether the file contains the field of secret keys."""
     if path.is_symlink() or not path.is_file() or path.stat().st_size > 1 << 20:
         return False
     return b"secret_key" in path.read_bytes()

@@ -23,7 +23,7 @@ class InstallCase(hosts.HostsCase):
     )
 
     def install(self, seconds=300):
-        """(exit code, its words)."""
+        """(exit code, output)."""
         recipe = self.write_recipe("installed", self.over_ssh())
         code, out, err = self.strait("install", "--hosts", recipe, seconds=seconds)
         self.assertEqual(err, "")
@@ -39,7 +39,7 @@ class InstallCase(hosts.HostsCase):
         return {name: float(number) * unit[of] for name, number, of in found}
 
     def says(self, host):
-        """What the program there calls itself."""
+        """Build id of the installed program."""
         words = ["sh", "-c", "$HOME/.strait/bin/strait-stage --version"]
         done = self.on_host(host, *words)
         return done.stdout.strip() or done.stderr
@@ -57,7 +57,7 @@ def damage(path):
 class Install(InstallCase):
     COUNT = 2
 
-    def test_install_runs_there_and_again_sends_nothing(self):
+    def test_install_runs_and_second_install_sends_nothing(self):
         version = self.strait("--version")[1].split()[1]
         sent = self.installed()
         for host in self.hosts:
@@ -86,7 +86,7 @@ class Install(InstallCase):
         return False
 
     @hosts.needs_namespaces
-    def test_cut_in_the_middle_leaves_nothing_half(self):
+    def test_interrupted_install_leaves_former_build(self):
         host = self.hosts[0]
         host.shape(down_megabits=200)
         recipe = self.write_recipe("installed", self.over_ssh(hosts=["h0"]))
@@ -105,7 +105,7 @@ class SmallDisk(InstallCase):
     HOST_OPTIONS = {**InstallCase.HOST_OPTIONS, "home_size": "20m"} if hosts.has_namespaces() else {}
 
     @hosts.needs_namespaces
-    def test_no_room(self):
+    def test_reports_full_disk(self):
         code, out = self.install()
         self.assertEqual(code, 30, out)
         self.assertIn("the disk of h0 is full", out)

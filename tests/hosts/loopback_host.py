@@ -45,7 +45,7 @@ class LoopbackHost:
             (folder / name).mkdir(parents=True)
 
     def start(self, ssh):
-        """Another program may take the port between our look and sshd's: then with another one."""
+        """Tries another port if a program takes the free one before sshd binds it."""
         etc = self.folder / "etc"
         for _ in range(10):
             self.port = free_port()
@@ -89,7 +89,7 @@ class LoopbackHost:
         return {self.process.pid} if self.process else set()
 
     def processes(self, _, candidates):
-        """Of this host, among those: whoever has its home."""
+        """Those of the candidates that run with this host's home."""
         mark = f"HOME={self.home}".encode()
         found = []
         for pid in candidates:

@@ -1,4 +1,4 @@
-"""Replicas on hosts of their own: a host that loses power takes its replica along, and nobody else."""
+"""Replicas on hosts of their own: losing a host evicts its replica and no other."""
 
 import signal
 
@@ -12,7 +12,7 @@ class Losses(replica_hosts.ReplicaHosts):
         self.assertEqual(launched.end(), 0, launched.output())
 
     @hosts.needs_namespaces
-    def test_a_lost_host_takes_its_replica_along_and_checkpoints_come_home_without_it(self):
+    def test_lost_host_evicts_its_replica_and_checkpoints_continue(self):
         launched = self.start("lossy", self.over_ssh(self.ENDLESS))
         run = launched.run
         launched.at_event("checkpoint")
@@ -39,14 +39,14 @@ class Losses(replica_hosts.ReplicaHosts):
         self.assertEqual(self.shards(run, run.outcome()["step"]), [0, 1, 2])
 
     def cut_off(self, host):
-        """The others cannot reach it, nor it them; the launcher reaches all."""
+        """Blocks the paths between this host and the others; the launcher reaches all."""
         for other in self.hosts:
             if other is not host:
                 host.refuse(other.address, other.address_6)
                 other.refuse(host.address, host.address_6)
 
     @hosts.needs_namespaces
-    def test_a_host_that_the_others_cannot_reach_takes_its_replica_along_and_no_other(self):
+    def test_unreachable_host_evicts_only_its_replica(self):
         launched = self.start("apart", self.over_ssh(self.ENDLESS))
         run = launched.run
         launched.at_event("checkpoint")
@@ -62,7 +62,7 @@ class Losses(replica_hosts.ReplicaHosts):
         self.assertEqual(self.shards(run, run.outcome()["step"]), [1, 2])
 
     @hosts.needs_namespaces
-    def test_of_two_hosts_that_lose_each_other_one_goes_on(self):
+    def test_broken_path_evicts_one_of_two_replicas(self):
         settings = {**self.ENDLESS, "pipeline.replicas": 2, "train.batch": 8}
         launched = self.start("pair", self.over_ssh(settings, ["h0", "h1"]))
         run = launched.run

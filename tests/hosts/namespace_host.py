@@ -89,7 +89,7 @@ def ip(*words, inside=None):
 
 
 def make_bridge():
-    """The cable that all hosts and the launcher are on; in the launcher's network namespace."""
+    """The bridge that connects all hosts and the launcher; in the launcher's network namespace."""
     ip("link", "set", "dev", "lo", "up")
     ip("link", "add", BRIDGE, "type", "bridge", "forward_delay", "0")
     ip("address", "add", f"{LAUNCHER}/24", "dev", BRIDGE)
@@ -160,11 +160,11 @@ class NamespaceHost:
         if self.process.stdout.readline() != b"ready\n":
             raise AssertionError(f"{self.name}: {(self.folder / 'sshd.log').read_text()}")
         self.pid = child_of(self.process.pid)
-        self.plug_in()
+        self.connect_network()
         self.process.stdin.write(b"go\n")
         self.process.stdin.close()
 
-    def plug_in(self):
+    def connect_network(self):
         # A fixed MAC address: the others still have it in their ARP caches after a restart.
         card = f"02:00:00:00:00:{self.number + 1:02x}"
         peer = ["peer", "name", "eth0", "address", card, "netns", str(self.pid)]
@@ -238,7 +238,7 @@ class NamespaceHost:
         return {self.process.pid, self.pid} if self.process else set()
 
     def processes(self, table, _):
-        """Of this host, in a table of all: whatever began there."""
+        """Processes of this host, from a table of all processes."""
         return runs.descendants(table, self.pid)
 
     def sockets(self):

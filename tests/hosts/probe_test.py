@@ -116,7 +116,7 @@ class Probe(runs.RunCase):
             self.assertEqual(process.wait(30), 0)
         return said.read_text()
 
-    def test_figures_are_within_five_percent_of_the_truth(self):
+    def test_measurements_are_within_five_percent(self):
         settings = {
             "hosts.backend": "join",
             "hosts.list": ["h1", "h2"],

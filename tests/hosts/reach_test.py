@@ -22,7 +22,7 @@ class Reach(hosts.HostsCase):
         return [one["text"] for one in run.events("stage_event") if one["name"] == event]
 
     @hosts.needs_namespaces
-    def test_hosts_that_cannot_meet_train_over_the_relay(self):
+    def test_unreachable_pairs_train_over_relay(self):
         one, other = self.hosts
         one.refuse(other.address, other.address_6)
         other.refuse(one.address, one.address_6)
@@ -36,8 +36,8 @@ class Reach(hosts.HostsCase):
         self.assertTrue(all(f"open the TCP ports {PORTS}" in line for line in blocked), blocked)
         self.curves_match(run)
 
-    def doctor_of_links(self):
-        """What the doctor says of links: (kind, text) of each finding."""
+    def doctor_links(self):
+        """Findings of the doctor about links: (kind, text)."""
         settings = self.over_ssh({**self.STEPS, "checkpoint.every": 1})
         code, out, err = self.strait("doctor", "--json", self.write_recipe("asked", settings))
         self.assertEqual(code, 0, out + err)
@@ -49,21 +49,21 @@ class Reach(hosts.HostsCase):
         return found
 
     @hosts.needs_namespaces
-    def test_the_doctor_tries_the_links_and_leaves_nothing(self):
+    def test_doctor_probes_links_and_cleans_up(self):
         one, other = self.hosts
-        (well,) = self.doctor_of_links()
+        (well,) = self.doctor_links()
         self.assertEqual(well[0], "ok")
         # Which end listens, and at which address, the measured speeds decide.
         links = "boundary 0.0>1.0, tie 0.0>1.0"
         self.assertRegex(well[1], rf"^h\d reaches h\d at [\da-f.:]+: {links}$")
         one.refuse(other.address, other.address_6)
         other.refuse(one.address, one.address_6)
-        found = self.doctor_of_links()
+        found = self.doctor_links()
         self.assertEqual({kind for kind, _ in found}, {"note"}, found)
         self.assertTrue(any("RELAYED: h0 and h1 cannot reach" in text for _, text in found), found)
 
     @hosts.needs_namespaces
-    def test_who_is_not_let_in_dials_out(self):
+    def test_host_behind_firewall_connects_out(self):
         one, other = self.hosts
         # Nobody but the other's firewall would do this: h0 reaches no port of the range at h1.
         for family, address in (("-4", other.address), ("-6", other.address_6)):

@@ -1,4 +1,4 @@
-"""Three replicas, each on a host of its own, that train until somebody ends them. Not a test itself."""
+"""Three replicas, each on a host of its own, that train until they are stopped. Not a test itself."""
 
 import hosts
 
@@ -17,6 +17,6 @@ class ReplicaHosts(hosts.HostsCase):
     }
 
     def shards(self, run, step):
-        """Replicas whose part of this checkpoint is on this machine."""
+        """Replicas whose shards of this checkpoint are on this machine."""
         found = (run.path / "checkpoints" / f"step-{step}").glob("stage-0.replica-?.safetensors")
         return sorted(int(path.name[len("stage-0.replica-")]) for path in found)

@@ -11,8 +11,8 @@ import runs
 
 
 class Returns(replica_hosts.ReplicaHosts):
-    def part_with(self, launched, end):
-        """end() is the end of a replica: the number of that."""
+    def lose_replica(self, launched, end):
+        """Calls end(), which ends a replica, and returns the number of the evicted replica."""
         count = len(launched.run.events("replica_left"))
         end()
         launched.wait_for("the replica to leave",
@@ -28,17 +28,17 @@ class Returns(replica_hosts.ReplicaHosts):
         host.start(self.site.ssh)
         hosts.wait_until_up(host)
 
-    def bring_back(self, launched, replica, together):
+    def rejoin(self, launched, replica, together):
         code, out, err = self.strait("resume", launched.run.path, "--replica", replica)
         self.assertEqual(code, 0, out + err + launched.output())
         self.assertIn(f"these go on together: {together}", out)
-        self.go_on(launched)
+        self.train_on(launched)
 
-    def go_on(self, launched, steps=5):
+    def train_on(self, launched, steps=5):
         launched.at_step(launched.run.metrics()[-1]["step"] + steps)
 
-    def comes_home(self, launched, replicas):
-        """A checkpoint that is still to be made, with the parts of these."""
+    def wait_for_download(self, launched, replicas):
+        """Waits until a new checkpoint with the shards of these replicas is downloaded."""
         run, known = launched.run, launched.run.checkpoints()[-1]
 
         launched.wait_for(
@@ -57,33 +57,33 @@ class Returns(replica_hosts.ReplicaHosts):
         run = launched.run
         launched.at_event("checkpoint")
         before = run.processes()
-        self.assertEqual(self.part_with(launched, self.hosts[1].power_off), 1)
-        self.assertEqual(self.part_with(launched, lambda: self.kill_stage(self.hosts[2])), 2)
+        self.assertEqual(self.lose_replica(launched, self.hosts[1].power_off), 1)
+        self.assertEqual(self.lose_replica(launched, lambda: self.kill_stage(self.hosts[2])), 2)
 
         code, out, err = self.strait("resume", run.path, "--replica", 1)
         self.assertEqual(code, 20, out + err)
         self.assertIn("replica 1 does not come back", err)
         self.assertIn("h1", err)
         self.assertEqual(len(err.strip().splitlines()), 1, err)
-        self.go_on(launched)
+        self.train_on(launched)
 
         # Its host was there all the time, and another one that is lost is none of its business.
-        self.bring_back(launched, 2, "0, 2")
-        self.comes_home(launched, [0, 2])
+        self.rejoin(launched, 2, "0, 2")
+        self.wait_for_download(launched, [0, 2])
 
         self.power_on(self.hosts[1])
-        self.bring_back(launched, 1, "0, 1, 2")
-        self.comes_home(launched, [0, 1, 2])
+        self.rejoin(launched, 1, "0, 1, 2")
+        self.wait_for_download(launched, [0, 1, 2])
         after = run.processes()
         self.assertEqual(after["0.0"], before["0.0"])
         self.assertEqual(run.status()["replicas"], [0, 1, 2])
 
         # And once more, while another one is lost.
-        self.assertEqual(self.part_with(launched, self.hosts[2].power_off), 2)
-        self.assertEqual(self.part_with(launched, self.hosts[1].power_off), 1)
+        self.assertEqual(self.lose_replica(launched, self.hosts[2].power_off), 2)
+        self.assertEqual(self.lose_replica(launched, self.hosts[1].power_off), 1)
         self.power_on(self.hosts[1])
-        self.bring_back(launched, 1, "0, 1")
-        self.comes_home(launched, [0, 1])
+        self.rejoin(launched, 1, "0, 1")
+        self.wait_for_download(launched, [0, 1])
         self.stop(launched)
         self.assertEqual(run.processes()["0.0"], before["0.0"])
 
@@ -101,16 +101,16 @@ class Returns(replica_hosts.ReplicaHosts):
         launched.at_event("checkpoint")
         self.assertEqual(sorted(run.processes()), ["0.0", "0.2"])
         self.assertEqual(run.status()["replicas"], [0, 2])
-        self.comes_home(launched, [0, 2])
+        self.wait_for_download(launched, [0, 2])
         before = run.processes()
         self.power_on(self.hosts[1])
         self.assertEqual(self.processes_on(self.hosts[1]), {})
-        self.bring_back(launched, 1, "0, 1, 2")
-        self.comes_home(launched, [0, 1, 2])
+        self.rejoin(launched, 1, "0, 1, 2")
+        self.wait_for_download(launched, [0, 1, 2])
         self.assertEqual({name: run.processes()[name] for name in before}, before)
         # It leaves and comes like one that was there from the start.
-        self.assertEqual(self.part_with(launched, lambda: self.kill_stage(self.hosts[1])), 1)
-        self.bring_back(launched, 1, "0, 1, 2")
+        self.assertEqual(self.lose_replica(launched, lambda: self.kill_stage(self.hosts[1])), 1)
+        self.rejoin(launched, 1, "0, 1, 2")
         self.stop(launched)
 
     @hosts.needs_namespaces
@@ -123,9 +123,9 @@ class Returns(replica_hosts.ReplicaHosts):
                 if "--agent" in line:
                     os.kill(pid, signal.SIGKILL)
 
-        self.assertEqual(self.part_with(launched, kill_agent), 2)
-        self.bring_back(launched, 2, "0, 1, 2")
-        self.comes_home(launched, [0, 1, 2])
+        self.assertEqual(self.lose_replica(launched, kill_agent), 2)
+        self.rejoin(launched, 2, "0, 1, 2")
+        self.wait_for_download(launched, [0, 1, 2])
         self.stop(launched)
 
     @hosts.needs_namespaces
@@ -140,19 +140,19 @@ class Returns(replica_hosts.ReplicaHosts):
         launched = self.start("detour", self.over_ssh(self.ENDLESS))
         launched.at_event("checkpoint")
         # Its host still keeps its end of the relayed link.
-        self.assertEqual(self.part_with(launched, lambda: self.kill_stage(other)), 2)
-        self.bring_back(launched, 2, "0, 1, 2")
+        self.assertEqual(self.lose_replica(launched, lambda: self.kill_stage(other)), 2)
+        self.rejoin(launched, 2, "0, 1, 2")
         # Of this one everything is new.
-        self.assertEqual(self.part_with(launched, one.power_off), 1)
+        self.assertEqual(self.lose_replica(launched, one.power_off), 1)
         self.power_on(one)
         part(one, other)
-        self.bring_back(launched, 1, "0, 1, 2")
+        self.rejoin(launched, 1, "0, 1, 2")
         told = [line["text"] for line in launched.run.events("stage_event")
                 if line["name"] == "relayed"]
         self.assertEqual(len(told), 2, told)
         self.assertTrue(all("RELAYED: h1 and h2 cannot reach" in text or
                             "RELAYED: h2 and h1 cannot reach" in text for text in told), told)
-        self.comes_home(launched, [0, 1, 2])
+        self.wait_for_download(launched, [0, 1, 2])
         self.stop(launched)
 
 

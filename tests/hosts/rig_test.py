@@ -1,4 +1,4 @@
-"""The hosts of these tests are what they claim to be: apart, reachable, shaped, and gone at the end."""
+"""The hosts of these tests are isolated, reachable and shaped, and leave nothing behind."""
 
 import pathlib
 import subprocess
@@ -23,7 +23,7 @@ class Rig(hosts.HostsCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout
 
-    def test_logins_reach_homes_of_their_own(self):
+    def test_logins_have_own_homes(self):
         for host in self.hosts:
             self.assertEqual(self.say(host, 'echo "$HOME"').strip(), host.home_inside)
             self.say(host, f'echo {host.name} > "$HOME"/mark')
@@ -46,7 +46,7 @@ class Rig(hosts.HostsCase):
             self.assertEqual(self.processes_on(self.hosts[1]), {})
             self.assertNotEqual(host.sockets(), [])
             client.stdin.close()
-        self.wait_until_alone()
+        self.wait_for_no_processes()
 
     @hosts.needs_namespaces
     def test_cut_refused_and_powered_off(self):

@@ -1,4 +1,4 @@
-"""Hosts that have nothing of a run get what their processes read, and what they write comes home."""
+"""Files are sent to hosts that lack them, and checkpoints are downloaded from hosts."""
 
 import array
 import math
@@ -29,7 +29,7 @@ class Shipping(hosts.HostsCase):
         self.WEIGHTS = {**self.TRAINED, "model.path": "wide", "model.weights": "load"}
 
     def content(self, host):
-        """Of a host's store: size of the file -> bytes that are there."""
+        """Content store of a host: size of the file -> bytes present."""
         found = {}
         for data in (host.home / ".strait" / "content").glob("*/data"):
             status = data.stat()
@@ -39,7 +39,7 @@ class Shipping(hosts.HostsCase):
     def shipped(self, run):
         return [event["text"] for event in run.events("shipped")]
 
-    def test_same_bits_from_files_that_no_host_had(self):
+    def test_delivered_files_give_same_bits(self):
         local = self.train("local", self.WEIGHTS)
         run = self.train("apart", self.over_ssh(self.WEIGHTS))
         self.assert_same_bits((local.curve(), local.state(6)), (run.curve(), run.state(6)))
@@ -63,10 +63,10 @@ class Shipping(hosts.HostsCase):
         self.train("again", self.over_ssh(self.WEIGHTS))
         self.assertEqual([self.content(host) for host in self.hosts], before)
 
-    def test_resume_fetches_shards_from_the_host_that_has_them(self):
+    def test_resume_fetches_shards_from_their_host(self):
         quiet = self.train("quiet", self.WEIGHTS)
         run = self.train("apart", self.over_ssh(self.WEIGHTS))
-        self.go_back(run, 3)
+        self.rewind_run(run, 3)
         (run.path / "checkpoints" / "step-3" / "stage-1.replica-0.safetensors").unlink()
         code, out, err = self.strait("resume", "runs/apart", "--set", 'hosts.list=["h2", "h0"]')
         self.assertEqual(code, 0, out + err)
@@ -74,7 +74,7 @@ class Shipping(hosts.HostsCase):
         self.assert_same_bits((quiet.curve(), quiet.state(6)), (run.curve(), run.state(6)))
 
     @hosts.needs_namespaces
-    def test_shards_that_nobody_has_are_named(self):
+    def test_names_shards_missing_on_all_hosts(self):
         run = self.train("apart", self.over_ssh(self.WEIGHTS))
         (run.path / "checkpoints" / "step-6" / "stage-1.replica-0.safetensors").unlink()
         self.hosts[1].power_off()
@@ -85,7 +85,7 @@ class Shipping(hosts.HostsCase):
         self.assertIn("going on from step 3", out)
 
     @hosts.needs_namespaces
-    def test_who_does_not_wait_for_the_last_checkpoint_finds_it_later(self):
+    def test_skipped_download_is_completed_by_resume(self):
         settings = {**self.WEIGHTS, "train.steps": 2, "checkpoint.every": 0}
         local = self.train("local", settings)
         for host in self.hosts:

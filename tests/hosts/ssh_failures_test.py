@@ -30,7 +30,7 @@ int clock_gettime(clockid_t clock, struct timespec* now) {
 
 
 def write_starter(host, lines):
-    """Puts a script of the host's own in front of this build."""
+    """Installs a script on the host in place of this build."""
     folder = host.home / ".strait"
     (folder / "bin").unlink()
     (folder / "bin").mkdir()
@@ -40,7 +40,7 @@ def write_starter(host, lines):
 
 
 class DoctorCase(hosts.HostsCase):
-    """Asks the doctor about one host."""
+    """Runs `strait doctor` for one host."""
 
     COUNT = 1
 
@@ -57,7 +57,7 @@ class DoctorCase(hosts.HostsCase):
             env=dict(os.environ, **(environment or {})),
             capture_output=True,
             text=True,
-            timeout=runs.in_time(runs.PATIENCE),
+            timeout=runs.scaled_timeout(runs.PATIENCE),
         )
         self.assertEqual(done.stderr, "")
         found = {}
@@ -79,7 +79,7 @@ class DoctorCase(hosts.HostsCase):
 
 
 class Doctor(DoctorCase):
-    def test_a_host_that_is_well(self):
+    def test_healthy_host(self):
         code, found = self.doctor()
         self.assertEqual(code, 0, found)
         self.assertIn("cores", found["ok", "h0"])
@@ -119,21 +119,21 @@ class Doctor(DoctorCase):
         self.wrong(20, "no ssh server answers on h0", "Port in your ssh configuration")
 
     @hosts.needs_namespaces
-    def test_a_blocked_port(self):
+    def test_blocked_port(self):
         self.host.refuse(namespace_host.LAUNCHER)
         self.wrong(20, "h0 does not answer", "timed out", "a firewall")
         self.host.accept(namespace_host.LAUNCHER)
         self.host.cut()
         self.wrong(20, "h0 cannot be reached from here", "No route to host")
 
-    def test_no_ssh_here(self):
+    def test_missing_ssh_client(self):
         self.wrong(10, "no program ssh here", environment={"PATH": str(self.home)}, place="ssh")
 
-    def test_no_strait_there(self):
+    def test_missing_strait_on_host(self):
         (self.host.home / ".strait/bin").unlink()
         self.wrong(11, "h0 has no strait in ~/.strait/bin", "strait install --hosts")
 
-    def test_another_build_there(self):
+    def test_other_build_on_host(self):
         program = (runs.BIN / "strait-stage").read_bytes()
         version = self.strait("--version")[1].split()[1].encode()
         self.assertIn(version, program)
@@ -143,7 +143,7 @@ class Doctor(DoctorCase):
         self.starter('exec "$HOME/.strait/changed" "$@"')
         self.wrong(11, "h0 has strait", "beef", version.decode(), "strait install --hosts")
 
-    def test_programs_that_cannot_run_there(self):
+    def test_incompatible_programs_on_host(self):
         folder = self.host.home / ".strait"
         (folder / "bin").unlink()
         (folder / "bin").mkdir()
@@ -163,7 +163,7 @@ class Doctor(DoctorCase):
         self.wrong(11, "h0 lacks a library", "libzmQ.so", "strait install --hosts")
 
     @hosts.needs_namespaces
-    def test_shells_that_chat(self):
+    def test_login_scripts_with_output(self):
         shell = self.host.folder / "etc/chatty"
         shell.write_text("#!/bin/sh\necho Welcome to h0\nprintf 'no end '\nexec /bin/sh \"$@\"\n")
         shell.chmod(0o755)
@@ -173,18 +173,18 @@ class Doctor(DoctorCase):
         self.assertEqual(code, 0, found)
 
     @hosts.needs_namespaces
-    def test_a_home_that_cannot_be_written(self):
+    def test_home_without_write_permission(self):
         done = self.on_host(self.host, "mount", "-o", "remount,bind,ro", "/home")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.wrong(31, "cannot keep files in", "Read-only file system", 'directory = "..."')
 
-    def test_another_address_of_ours(self):
+    def test_launcher_behind_nat(self):
         self.starter(f'SSH_CONNECTION="198.51.100.7 1 192.0.2.1 22" exec {runs.BIN.resolve()}/strait-stage "$@"')
         self.wrong(10, "h0 sees this machine at 198.51.100.7", "address =")
         code, found = self.doctor({"hosts.address": "10.1.2.3"})
         self.assertEqual(code, 0, found)
 
-    def test_clocks_apart(self):
+    def test_clock_offset(self):
         source = self.home / "clock.c"
         source.write_text(CLOCK_SHIM)
         shim = self.host.home / ".strait/clock.so"
@@ -195,7 +195,7 @@ class Doctor(DoctorCase):
         self.assertIn("clock of h0 is 50 minutes behind", found["note", "h0"])
 
     @hosts.needs_namespaces
-    def test_ports_that_are_taken(self):
+    def test_taken_ports(self):
         holder = (
             "import socket, sys\n"
             "held = [socket.create_server(('', port)) for port in range(47000, 47003)]\n"
@@ -211,14 +211,14 @@ class Doctor(DoctorCase):
             self.assertIn("3 of its ports 47000-47009 are taken", found["note", "h0"])
             held.stdin.close()
 
-    def test_memory_and_disk_against_the_plan(self):
+    def test_too_little_memory_or_disk(self):
         table = [{"name": "h0", "memory": "64KiB"}]
         self.wrong(
             10, "over memory", "h0", settings={"hosts.list": table}, place="plan"
         )
         self.wrong(30, "its checkpoints take", settings={"checkpoint.keep": 1_000_000})
 
-    def test_nothing_of_a_recipe_reaches_a_shell(self):
+    def test_recipe_texts_reach_no_shell(self):
         for name in ("-oProxyCommand=touch owned", "h0;touch owned", "$(touch owned)", "h0\ntouch owned"):
             recipe = self.write_recipe("hostile", self.over_ssh({"hosts.list": [name]}))
             code, _, err = self.strait("doctor", recipe)
@@ -232,15 +232,15 @@ class Doctor(DoctorCase):
         self.assertEqual([*self.home.glob("owned"), *self.host.home.rglob("owned")], [])
 
 
-class Vanishing(hosts.HostsCase):
-    """What is asked for: the others are gone within ten seconds."""
+class LostHosts(hosts.HostsCase):
+    """When a host is lost during the start, all processes end within ten seconds."""
 
     COUNT = 3
     WITHIN = 10
     SETTINGS = {**hosts.HostsCase.SETTINGS, "pipeline.stages": 3, "train.steps": 100_000}
-    HOST_SETTINGS = {**hosts.HostsCase.HOST_SETTINGS, "hosts.hold": 120}  # as it is unless told
+    HOST_SETTINGS = {**hosts.HostsCase.HOST_SETTINGS, "hosts.hold": 120}  # the default
 
-    def vanish(self, launched, when, look):
+    def lose_host(self, launched, when, look):
         victim = self.hosts[1]
         launched.wait_for(when, lambda: look(victim))
         begun = time.monotonic()
@@ -252,46 +252,46 @@ class Vanishing(hosts.HostsCase):
         print(f"power lost {when}: everybody gone {seconds:.1f} s later")
         self.assertNotEqual(code, 0)
         self.assertIn("h1", launched.output())
-        self.assertLess(seconds, runs.in_time(self.WITHIN), launched.output())
+        self.assertLess(seconds, runs.scaled_timeout(self.WITHIN), launched.output())
 
     def begin(self, **more):
         return self.start("vanishing", self.over_ssh(more))
 
-    def words_on(self, host):
+    def command_lines(self, host):
         return self.processes_on(host).values()
 
     @hosts.needs_namespaces
-    def test_before_it_answers_ssh(self):
+    def test_host_lost_before_ssh_answers(self):
         self.hosts[1].refuse(namespace_host.LAUNCHER)
-        self.vanish(self.begin(), "before it answered ssh", lambda host: True)
+        self.lose_host(self.begin(), "before it answered ssh", lambda host: True)
 
     @hosts.needs_namespaces
-    def test_before_its_first_word(self):
+    def test_host_lost_before_greeting(self):
         write_starter(self.hosts[1], "exec tail -f /dev/null")
-        at_work = lambda host: any("tail" in words for words in self.words_on(host))
-        self.vanish(self.begin(), "before its first word", at_work)
+        at_work = lambda host: any("tail" in words for words in self.command_lines(host))
+        self.lose_host(self.begin(), "before its first word", at_work)
 
     @hosts.needs_namespaces
-    def test_when_its_agent_starts(self):
+    def test_host_lost_as_agent_starts(self):
         agent = lambda host: [*host.home.glob(".strait/runs/*/logs/keeper.log")]
-        self.vanish(self.begin(), "as its agent started", agent)
+        self.lose_host(self.begin(), "as its agent started", agent)
 
     @hosts.needs_namespaces
-    def test_while_files_come(self):
+    def test_host_lost_during_transfer(self):
         self.write_model("heavy", weights=True, n_embd=256)
         self.hosts[1].shape(down_megabits=2)
         files = lambda host: [p for p in host.home.glob(".strait/content/**/*") if p.is_file()]
         launched = self.begin(**{"model.path": "heavy", "model.weights": "load"})
-        self.vanish(launched, "while files came", files)
+        self.lose_host(launched, "while files came", files)
 
     @hosts.needs_namespaces
-    def test_as_its_stage_starts(self):
+    def test_host_lost_as_stage_starts(self):
         stage = lambda host: any(
-            "strait-stage" in words and "--agent" not in words for words in self.words_on(host)
+            "strait-stage" in words and "--agent" not in words for words in self.command_lines(host)
         )
-        self.vanish(self.begin(), "as its stage started", stage)
+        self.lose_host(self.begin(), "as its stage started", stage)
 
-    def test_a_slow_host_is_waited_for(self):
+    def test_waits_for_slow_host(self):
         write_starter(self.hosts[1], f'sleep 12; exec {runs.BIN.resolve()}/strait-stage "$@"')
         self.SETTINGS = {**self.SETTINGS, "train.steps": 2}
         self.assertEqual(len(self.train("slow", self.over_ssh()).metrics()), 2)
@@ -300,7 +300,7 @@ class Vanishing(hosts.HostsCase):
 class Visits(hosts.HostsCase):
     COUNT = 2
 
-    def test_a_probe_leaves_nothing(self):
+    def test_probe_cleans_up(self):
         recipe = self.write_recipe("probed", self.over_ssh())
         code, out, err = self.strait("probe", recipe, "-o", "links.toml", "--seconds", "0.1")
         self.assertEqual(code, 0, out + err)
@@ -313,7 +313,7 @@ class Visits(hosts.HostsCase):
 
 
 class FullHost(DoctorCase):
-    """One whose disk is as good as full."""
+    """A host with an almost full disk."""
 
     HOST_OPTIONS = {"home_size": "1m"} if hosts.has_namespaces() else {}
     INSTALLED = False

@@ -22,7 +22,7 @@ class Ssh(hosts.HostsCase):
         return self.start(name, self.over_ssh({**self.ENDLESS, **more}, hosts))
 
     def stopped(self, launched):
-        """Asked to stop, it saves and ends well."""
+        """Stops the run, which saves and ends with code 0."""
         launched.signal(signal.SIGINT)
         self.assertEqual(launched.end(), 0, launched.output())
 
@@ -39,15 +39,15 @@ class Ssh(hosts.HostsCase):
         """process -> host, by the recipe's names."""
         return {one["name"]: one["host"] for one in run.plan()["processes"]}
 
-    def assert_nobody(self, seconds):
-        """All hosts that are up are empty again."""
+    def assert_no_processes_on_hosts(self, seconds):
+        """No process of a run is left on any live host."""
         runs.wait_for(
             "the end of every process on the hosts",
             lambda: not any(self.processes_on(host) for host in self.hosts if host.process),
             seconds,
         )
 
-    def test_same_bits_as_a_local_run_and_its_logs(self):
+    def test_matches_bits_and_logs_of_local_run(self):
         settings = {"pipeline.stages": 3, "train.steps": 8}
         local = self.train("local", settings)
         run = self.train("apart", self.over_ssh(settings))
@@ -66,14 +66,14 @@ class Ssh(hosts.HostsCase):
         self.assertEqual(code, 10)
         self.assertIn("has no process 7.0; it has 0.0, 1.0, 2.0", err)
 
-    def test_a_closed_terminal_changes_nothing(self):
+    def test_run_survives_closed_terminal(self):
         recipe = self.write_recipe("endless", self.over_ssh(self.ENDLESS))
         console = terminal.Terminal([self.program, "run", recipe], self.home)
         self.addCleanup(console.end)
         run = self.run_of("endless")
         console.read_until(lambda text: "step 2/" in text)
         # Nothing hangs on ssh: every connection has ended, here and there.
-        runs.wait_for("the end of every ssh", lambda: "ssh\n" not in self.names_of_processes())
+        runs.wait_for("the end of every ssh", lambda: "ssh\n" not in self.process_names())
         for host in self.hosts:
             connected = lambda host=host: [line for line in host.sockets() if ":22 " in line]
             runs.wait_for(f"no connection to {host.name}", lambda: not connected())
@@ -84,16 +84,16 @@ class Ssh(hosts.HostsCase):
         self.watch(run)
         code, out, err = self.strait("stop", "runs/endless")
         self.assertEqual(code, 0, out + err)
-        self.assertEqual(console.process.wait(runs.in_time(SOON)), 0)
-        self.assert_nobody(SOON)
+        self.assertEqual(console.process.wait(runs.scaled_timeout(SOON)), 0)
+        self.assert_no_processes_on_hosts(SOON)
         # Two other hosts take up what three have left.
         again = self.resumed_from(run, "--set", 'hosts.list=["h2", "h1"]')
         self.assertEqual(self.places(run), {"0.0": "h2", "1.0": "h2", "2.0": "h1"})
         self.stopped(again)
 
-    def names_of_processes(self):
+    def process_names(self):
         names = set()
-        for pid in self.our_processes():
+        for pid in self.run_processes():
             with contextlib.suppress(OSError):  # it ended while we looked
                 names.add(pathlib.Path(f"/proc/{pid}/comm").read_text())
         return names
@@ -108,7 +108,7 @@ class Ssh(hosts.HostsCase):
         shown = screen.read_until(lambda text: "more lines" in text)
         self.assertNotIn("stage 2.0 on ", shown[shown.index("more lines") - 200 :])
         screen.type("q")
-        self.assertEqual(screen.process.wait(runs.in_time(SOON)), 0)
+        self.assertEqual(screen.process.wait(runs.scaled_timeout(SOON)), 0)
         self.assertTrue(screen.as_before(), "the terminal's settings are not what they were")
         screen.read_until(lambda text: "\x1b[?1049l" in text)
         screen.close()
@@ -119,7 +119,7 @@ class Ssh(hosts.HostsCase):
         paper.end()
 
     @hosts.needs_namespaces
-    def test_a_host_that_loses_power_is_named_and_another_takes_over(self):
+    def test_reports_host_without_power_and_resumes_on_another(self):
         launched = self.endless(hosts=["h0", "h1"])
         # What only h1 has is lost with it: its part has to be here too.
         parts = lambda: launched.run.path.glob("checkpoints/step-*/stage-2.*.safetensors")
@@ -128,7 +128,7 @@ class Ssh(hosts.HostsCase):
         self.hosts[1].power_off()
         code = launched.end()
         self.assertIn(code, (20, 21), launched.output())  # lost, or not heard of: who sees it first
-        self.assert_nobody(SOON)
+        self.assert_no_processes_on_hosts(SOON)
         print(f"gone {time.monotonic() - begun:.1f} s after the power went")
         outcome = launched.run.outcome()
         self.assertIn("h1", outcome["cause"])
@@ -136,7 +136,7 @@ class Ssh(hosts.HostsCase):
         self.stopped(self.resumed_from(launched.run, "--set", 'hosts.list=["h0", "h2"]'))
 
     @hosts.needs_namespaces
-    def test_a_host_that_vanishes_while_it_starts(self):
+    def test_reports_host_lost_during_start(self):
         launched = self.endless()
         runs.wait_for("an agent", lambda: self.processes_on(self.hosts[1]))
         self.hosts[1].power_off()
@@ -144,10 +144,10 @@ class Ssh(hosts.HostsCase):
         code = launched.end()
         self.assertNotEqual(code, 0)
         self.assertIn("h1", launched.output())
-        self.assert_nobody(SOON)
+        self.assert_no_processes_on_hosts(SOON)
         print(f"gone {time.monotonic() - begun:.1f} s after the power went")
 
-    def test_a_stage_killed_on_its_host_is_the_first_cause(self):
+    def test_killed_stage_on_host_is_root_cause(self):
         launched = self.endless()
         launched.at_step(2)
         victim = next(
@@ -162,17 +162,17 @@ class Ssh(hosts.HostsCase):
         self.assertIn("h1" if hosts.has_namespaces() else os.uname().nodename, outcome["host"])
         self.assertIn("signal 9", outcome["cause"])
         self.assertGreaterEqual(len(outcome["log_tail"]), 1)
-        self.assert_nobody(SOON)
+        self.assert_no_processes_on_hosts(SOON)
 
-    def test_a_killed_launcher_takes_everybody_along(self):
+    def test_killed_launcher_ends_all_processes(self):
         launched = self.endless()
         launched.at_event("checkpoint")
         launched.signal(signal.SIGKILL)
         launched.end(SOON)
-        self.assert_nobody(self.HOST_SETTINGS["hosts.hold"] + SOON)
+        self.assert_no_processes_on_hosts(self.HOST_SETTINGS["hosts.hold"] + SOON)
         self.stopped(self.resumed_from(launched.run))
 
-    def test_a_second_launch_leaves_a_live_run_alone(self):
+    def test_second_launch_is_refused_while_run_is_live(self):
         launched = self.endless()
         launched.at_step(1)
         for words in (["run", "endless.toml"], ["resume", "runs/endless"]):
@@ -186,7 +186,7 @@ class Ssh(hosts.HostsCase):
         launched.at_step(step + 2)
         self.stopped(launched)
 
-    def test_hosts_and_slots_that_do_not_fit(self):
+    def test_refuses_hosts_that_do_not_fit_plan(self):
         for listed, words in (
             ([{"name": "h0", "slots": 1}, {"name": "h1", "slots": 1}], "has 2 slots, but the run has 3"),
             (["h0", "h1", "h0"], "h0 is listed twice"),
@@ -201,8 +201,8 @@ class Ssh(hosts.HostsCase):
         )
         self.assertEqual(self.places(run), {"0.0": "h1", "1.0": "h1", "2.0": "h0"})
 
-    def test_eight_stages_start(self):
-        """Prints how long that takes; bench/host_start.py says what it is made of."""
+    def test_starts_eight_stages(self):
+        """Prints the time; bench/host_start.py measures its parts."""
         self.write_model("eight", n_layer=8)
         begun = time.monotonic()
         launched = self.endless(**{"pipeline.stages": 8, "model.path": "eight"})
@@ -212,7 +212,7 @@ class Ssh(hosts.HostsCase):
         self.stopped(launched)
 
     @hosts.needs_namespaces
-    def test_over_ipv6(self):
+    def test_trains_over_ipv6(self):
         config = self.site.ssh.config.read_text()
         for host in self.hosts:
             config = config.replace(f"HostName {host.address}\n", f"HostName {host.address_6}\n")
@@ -220,7 +220,7 @@ class Ssh(hosts.HostsCase):
         run = self.train("six", self.over_ssh({"pipeline.stages": 2, "train.steps": 3}))
         self.assertEqual(len(run.metrics()), 3)
 
-    def test_what_keeps_hosts_from_coming_up_is_said_of_all_of_them(self):
+    def test_reports_start_errors_of_all_hosts(self):
         (self.hosts[0].home / ".strait/bin").unlink()
         (self.hosts[2].folder / "etc/authorized_keys").write_text("")
         code, out, err = self.strait("run", self.write_recipe("none", self.over_ssh(self.ENDLESS)))
@@ -228,7 +228,7 @@ class Ssh(hosts.HostsCase):
         self.assertIn("h0 has no strait", err)
         self.assertIn("h2 refuses the login", err)
         self.assertNotIn("h1", err)
-        self.assert_nobody(SOON)
+        self.assert_no_processes_on_hosts(SOON)
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ class Ssh:
         make_key(self.key)
 
     def admit(self, host):
-        """Makes the host's own key and lets ours in."""
+        """Makes the host's key and authorizes the login key."""
         etc = host.folder / "etc"
         make_key(etc / "host_key")
         (etc / "authorized_keys").write_text(self.key.with_suffix(".pub").read_text())
@@ -83,7 +83,7 @@ def environment(prefix, outside=None):
 
 
 def client(ssh, host, *words):
-    """argv of a plain ssh to the host, for tests that look at the rig itself."""
+    """argv of a plain ssh to the host, for tests of the rig itself."""
     return ["ssh", "-F", str(ssh.config), "-o", "BatchMode=yes", host.name, *words]
 
 

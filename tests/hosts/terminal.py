@@ -47,7 +47,7 @@ class Terminal:
         while not wanted(new):
             left = deadline - time.monotonic()
             if left <= 0 or not select.select([self.side], [], [], left)[0]:
-                raise AssertionError(f"waited {seconds} s in vain; the terminal shows:\n{new!r}")
+                raise AssertionError(f"timed out after {seconds} s; the terminal shows:\n{new!r}")
             try:
                 new += os.read(self.side, 65536).decode(errors="replace")
             except OSError:  # nobody has it open any more
@@ -60,7 +60,7 @@ class Terminal:
         return termios.tcgetattr(self.inner) == self.before
 
     def end(self):
-        """Whatever became of the test: the program does not outlive it."""
+        """Kills the program if it runs."""
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
@@ -72,7 +72,7 @@ class Terminal:
                 os.close(end)
         self.inner = self.side = None
 
-    def let_go(self):
+    def detach(self):
         """Our own hold of the inside: the kernel tells the program when the outside closes."""
         os.close(self.inner)
         self.inner = None

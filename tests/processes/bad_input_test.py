@@ -1,5 +1,5 @@
-"""Whatever is wrong with what a user gives: an exit code, and one sentence that says what and where
-and what to do; nothing is started, overwritten or left half-done."""
+"""Invalid input of users: an exit code and one error message with cause, place and remedy. Nothing is
+started, overwritten or left half-done."""
 
 import json
 import os
@@ -16,7 +16,7 @@ import runs
 
 class BadInput(runs.RunCase):
     def refused(self, words, *says, code=10):
-        """The sentence on stderr, which is all there is."""
+        """The error message, which is the only output."""
         got, out, err = self.strait(*words)
         self.assertEqual(got, code, out + err)
         self.assertEqual(out, "")
@@ -68,7 +68,7 @@ class BadInput(runs.RunCase):
             with self.subTest(settings):
                 self.refused_recipe(settings, *says, verbs=("plan",))
 
-    def test_every_mistake_of_a_recipe_is_told_at_once_with_its_line(self):
+    def test_reports_all_recipe_errors_with_lines(self):
         self.write_recipe("bad", {"train.stepz": 3, "train.batch": "x", "data.row": 1})
         err = self.refused(["run", "bad.toml"])
         for key in ("train.stepz", "train.batch", "data.row"):
@@ -122,7 +122,7 @@ class BadInput(runs.RunCase):
             with self.subTest(model):
                 self.refused_recipe({"model.path": model}, *says, verbs=("run",))
 
-    def test_all_missing_surplus_and_misshapen_tensors_are_listed(self):
+    def test_lists_all_wrong_tensors(self):
         file = self.write_model("other", weights=True) / "model.safetensors"
         tensors = runs.read_safetensors(file)
         missing = ["transformer.h.1.ln_1.bias", "transformer.wpe.weight"]
@@ -142,14 +142,14 @@ class BadInput(runs.RunCase):
             *map(re.escape, [*missing, *surplus, *misshapen]),
         )
 
-    def test_safetensors_files_that_are_short_long_or_lie(self):
+    def test_damaged_safetensors_files(self):
         file = self.write_model("given", weights=True) / "model.safetensors"
         good = file.read_bytes()
         (size,) = struct.unpack("<Q", good[:8])
         header = json.loads(good[8 : 8 + size])
         tensors = runs.read_safetensors(file)
 
-        def lying(name, **changes):
+        def damaged(name, **changes):
             runs.write_safetensors(file, tensors, {**header, name: {**header[name], **changes}})
             return file.read_bytes()
 
@@ -163,12 +163,12 @@ class BadInput(runs.RunCase):
             "a header of exabytes": struct.pack("<Q", 1 << 60) + good[8:],
             "a header longer than the file": struct.pack("<Q", len(good)) + good[8:],
             "no JSON": good[:8] + b"x" * size + good[8 + size :],
-            "an unknown dtype": lying(first, dtype="F31"),
-            "more elements than bytes": lying(first, shape=[1 << 20, 1 << 20]),
-            "elements beyond counting": lying(first, shape=[1 << 40, 1 << 40]),
-            "a negative size": lying(first, shape=[-1, 32]),
-            "bytes outside": lying(first, data_offsets=[0, 1 << 50]),
-            "bytes of another": lying(first, data_offsets=[4, 4 + len(tensors[first][2])]),
+            "an unknown dtype": damaged(first, dtype="F31"),
+            "more elements than bytes": damaged(first, shape=[1 << 20, 1 << 20]),
+            "elements beyond counting": damaged(first, shape=[1 << 40, 1 << 40]),
+            "a negative size": damaged(first, shape=[-1, 32]),
+            "bytes outside": damaged(first, data_offsets=[0, 1 << 50]),
+            "bytes of another": damaged(first, data_offsets=[4, 4 + len(tensors[first][2])]),
         }
         for what, data in cases.items():
             with self.subTest(what):
@@ -229,7 +229,7 @@ class BadInput(runs.RunCase):
             with self.subTest(settings):
                 self.refused_recipe(settings, *says)
 
-    def test_a_taken_port_is_named_before_training(self):
+    def test_reports_taken_port_before_training(self):
         with socket.socket() as held:
             held.bind(("127.0.0.1", 0))
             held.listen()
@@ -241,7 +241,7 @@ class BadInput(runs.RunCase):
         self.assertRegex(out, rf"process {os.getpid()}\b")
         self.assertEqual(self.run_of("ports").metrics(), [])
 
-    def test_runs_that_are_or_are_not_there(self):
+    def test_existing_and_missing_runs(self):
         for verb in ("resume", "status", "stop", "eval"):
             self.refused([verb, "runs/none"], "runs/none")
         self.refused(["generate", "runs/none", "--prompt", "x"], "runs/none")
@@ -275,7 +275,7 @@ class BadInput(runs.RunCase):
         self.assertEqual((code, err), (0, ""))
         self.assertRegex(out, "complete")
 
-    def test_a_changed_plan_or_checkpoint_is_not_resumed(self):
+    def test_refuses_to_resume_changed_plan_or_checkpoint(self):
         launched = self.start("mine", {"train.steps": 100_000})
         launched.at_step(2)
         launched.signal(signal.SIGINT)
@@ -288,7 +288,7 @@ class BadInput(runs.RunCase):
         self.assertEqual(code, 32, out + err)
         self.assertRegex(out + err, re.escape(shard.name))
 
-    def test_plan_starts_and_writes_nothing(self):
+    def test_plan_has_no_side_effects(self):
         recipe = self.write_recipe("fine", {"pipeline.stages": 3})
         before = sorted(self.home.rglob("*"))
         code, out, err = self.strait("plan", recipe, "--json")
@@ -306,7 +306,7 @@ class BadInput(runs.RunCase):
 
 class OtherBuilds(runs.RunCase):
     def programs(self, content, name="strait-stage"):
-        """Of all three programs that one has another content."""
+        """Copies of the three programs, one of them with this content."""
         folder = self.home / "bin"
         folder.mkdir(exist_ok=True)
         for one in ("strait", "strait-stage", "strait-stage-torch"):
@@ -314,7 +314,7 @@ class OtherBuilds(runs.RunCase):
         (folder / name).write_bytes(content)
         self.program = folder / "strait"
 
-    def test_a_stage_of_another_build_is_refused_with_both_builds(self):
+    def test_refuses_stage_of_other_build(self):
         code, out, err = self.strait("--version")
         build = out.split()[-1]
         other = build[:-4] + ("0000" if build[-4:] != "0000" else "1111")
@@ -326,22 +326,22 @@ class OtherBuilds(runs.RunCase):
         self.assertRegex(out, rf"strait: stage \d\.0 .*{re.escape(other)}.*{re.escape(build)}")
         self.assertEqual(self.run_of("mixed").metrics(), [])
 
-    def test_a_stage_that_is_no_stage_ends_the_run(self):
+    def test_foreign_stage_program_ends_run(self):
         self.programs(b"#!/bin/sh\necho 'not what you think' >&2\nexit 3\n")
         code, out, err = self.strait("run", self.write_recipe("script"))
         self.assertEqual(code, 70, out + err)
         self.assertRegex(out, r"strait: stage \d\.0 .*ended with code 3")
         self.assertRegex(out, "not what you think")
 
-    def test_a_stage_without_its_half_says_so(self):
+    def test_reports_missing_torch_program(self):
         self.programs(b"", "strait-stage-torch")
         (self.program.parent / "strait-stage-torch").unlink()
         code, out, err = self.strait("run", self.write_recipe("half"))
         self.assertEqual(code, 11, out + err)
         self.assertRegex(out, r"cannot run .*/strait-stage-torch: No such file.*install both again")
 
-    def test_who_keeps_a_host_needs_no_libtorch(self):
-        """Its loading is most of what a keeper would cost."""
+    def test_host_agent_loads_no_libtorch(self):
+        """Loading it would be most of the cost of an agent."""
         for name, needs in (("strait-stage", False), ("strait-stage-torch", True)):
             done = subprocess.run(
                 [runs.BIN / name],
@@ -352,7 +352,7 @@ class OtherBuilds(runs.RunCase):
             self.assertIn("libzmq", done.stdout)
             self.assertEqual("libtorch" in done.stdout, needs, done.stdout)
 
-    def test_a_missing_stage_program_is_named(self):
+    def test_reports_missing_stage_program(self):
         self.programs(b"")
         (self.program.parent / "strait-stage").unlink()
         code, out, err = self.strait("run", self.write_recipe("none"))
@@ -372,7 +372,7 @@ class FullDisk(runs.RunCase):
         self.addCleanup(subprocess.run, ["umount", "-l", path], check=True)
 
     def fill(self, folder):
-        """Until not one more page fits."""
+        """Fills the file system up to the last page."""
         with open(folder / "ballast", "wb", buffering=0) as out:
             try:
                 while True:
@@ -380,7 +380,7 @@ class FullDisk(runs.RunCase):
             except OSError:
                 pass
 
-    def test_a_full_checkpoint_disk_stops_training_late_and_loses_nothing(self):
+    def test_full_checkpoint_disk_ends_run_without_loss(self):
         launched = self.start("full", self.STEPS)
         launched.at_event("checkpoint")
         launched.signal(signal.SIGINT)
@@ -411,7 +411,7 @@ class FullDisk(runs.RunCase):
         self.assertEqual(again.end(), 0, again.output())
         self.assertGreater(launched.run.checkpoints()[-1], before[-1])
 
-    def test_a_disk_that_is_full_for_everything_ends_the_run_with_its_reason(self):
+    def test_full_run_disk_ends_run_with_cause(self):
         self.mount(self.home / "runs", "4m")
         launched = self.start("full", self.STEPS)
         launched.at_event("checkpoint")

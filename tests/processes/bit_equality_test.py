@@ -52,7 +52,7 @@ class Splits(Compared):
                 self.same_bits(reference, last)
         self.assertEqual(self.exported(last), self.exported(reference))
 
-    def test_every_split_of_a_tied_model_gives_the_same_bits(self):
+    def test_splits_of_tied_model_match_bits(self):
         self.compare(
             [
                 split(1, ONE_F_ONE_B, 0, "layer"),
@@ -63,7 +63,7 @@ class Splits(Compared):
             ]
         )
 
-    def test_every_split_of_an_untied_model_gives_the_same_bits(self):
+    def test_splits_of_untied_model_match_bits(self):
         self.write_model("untied", tie_word_embeddings=False)
         self.compare(
             [
@@ -74,7 +74,7 @@ class Splits(Compared):
             **{"model.path": "untied"},
         )
 
-    def test_stages_of_several_chunks_give_the_same_bits(self):
+    def test_interleaved_chunks_match_bits(self):
         self.write_data("eval.jsonl", 20)
         wide = {"pipeline.chunks": 2, "pipeline.partition": [[0, 0], [1, 1], [2, 2], [3, 3]]}
         self.compare(
@@ -93,14 +93,14 @@ class Splits(Compared):
         reference = [m["loss"] for m in self.run_of("reference").events("evaluated")]
         self.assertEqual([m["loss"] for m in run.events("evaluated")], reference)
 
-    def test_an_untied_model_and_few_micro_batches_over_chunks_give_the_same_bits(self):
+    def test_chunks_of_untied_model_match_bits(self):
         self.write_model("untied", tie_word_embeddings=False)
         self.compare(
             [split(2, INTERLEAVED, 0), split(2, INTERLEAVED, 1)],
             **{"model.path": "untied", "train.micro_batch": 8},
         )
 
-    def test_fewer_micro_batches_than_stages_give_the_same_bits(self):
+    def test_few_micro_batches_match_bits(self):
         self.compare(
             [
                 split(4, ONE_F_ONE_B, 1),
@@ -118,13 +118,13 @@ class Resume(Compared):
     def settings(self, **more):
         return split(2, ONE_F_ONE_B, 1, **{"train.steps": self.STEPS, **more})
 
-    def test_a_run_that_was_ended_and_resumed_has_the_bits_of_one_that_never_was(self):
+    def test_resumed_run_matches_bits(self):
         self.reference = self.train("reference", {**self.settings(), **split(1, GPIPE)})
         for end in (self.stop_by_verb, self.interrupt_twice, self.kill_a_stage):
             with self.subTest(end.__name__):
                 self.resume(end(end.__name__))
 
-    def test_a_run_goes_on_with_chunks_and_without(self):
+    def test_resumes_with_other_number_of_chunks(self):
         steps, middle = 20, 10
         settings = self.settings(**{"train.steps": steps, "checkpoint.every": middle})
         reference = self.train("reference", {**settings, **split(1, GPIPE)})
@@ -132,7 +132,7 @@ class Resume(Compared):
         for number, (before, after) in enumerate(there_and_back):
             with self.subTest(before=before, after=after):
                 run = self.train(f"run-{number}", {**settings, **split(2, before)})
-                self.go_back(run, middle)
+                self.rewind_run(run, middle)
                 self.resumed(run, "--set", f"pipeline.schedule={after}")
                 self.same_bits(reference, run, steps)
 
@@ -143,7 +143,7 @@ class Resume(Compared):
         self.same_bits(self.reference, run, self.STEPS)
 
     def while_frozen(self, launched, ask):
-        """Asks for the end while no step can be finished: it must come in the middle of the run."""
+        """Calls `ask` while a stage is stopped, so that the request comes in the middle of the run."""
         before = len(launched.run.events("stopping"))
         stage = launched.run.stages()[1]
         os.kill(stage, signal.SIGSTOP)

@@ -40,7 +40,7 @@ class Compressed(runs.RunCase):
         return sum(one[name] for lines in self.boundaries(run, direction).values() for one in lines)
 
     def learnt(self, run):
-        """What must be the same bits: losses, norms, weights and moments."""
+        """Values that are compared bit by bit: losses, norms, weights and moments."""
         curve = run.curve()
         self.assertEqual(sorted(curve), list(range(1, STEPS + 1)))
         state = run.state(STEPS)
@@ -51,7 +51,7 @@ class Compressed(runs.RunCase):
 
 
 class Training(Compressed):
-    def test_delta_learns_what_raw_learns_and_sends_far_less(self):
+    def test_delta_matches_raw_loss_with_fewer_bytes(self):
         raw = self.train("raw", {**RAW, "train.steps": 60})
         delta = self.train("delta", {**DELTA, "train.steps": 60})
         last = [run.metrics()[-1]["loss"] for run in (raw, delta)]
@@ -90,7 +90,7 @@ class Training(Compressed):
         self.assertTrue(changes)
         self.assertLess(changes[-1], 1, "a change is smaller than the value, or delta is no use")
 
-    def test_auto_trains_and_tells_why_it_changes_its_mind(self):
+    def test_auto_reports_codec_switches(self):
         raw = self.train("raw", RAW)
         run = self.train("auto", {"codec.forward": "auto", "codec.backward": "auto"})
         last = [r.metrics()[-1]["loss"] for r in (raw, run)]
@@ -106,7 +106,7 @@ class Training(Compressed):
             words = r"boundary \d\.0>\d\.0 (forward|backward), from step \d+ on: \w+ .*: .*bit/s"
             self.assertRegex(event["text"], words)
 
-    def test_the_forecast_of_a_plan_is_what_is_sent(self):
+    def test_forecast_matches_sent_bytes(self):
         for name, settings in [
             ("raw", RAW),
             ("delta", DELTA),
@@ -131,7 +131,7 @@ class Training(Compressed):
         mean = self.total(run, "sent_bytes", "backward") / len(lines) / 2
         self.assertLess(abs(link["backward_bytes"] - mean) / mean, 0.1)
 
-    def test_every_codec_shows_up_in_plan_status_report_and_console(self):
+    def test_codecs_appear_in_plan_status_report_and_console(self):
         recipe = self.write_recipe("seen", DELTA)
         code, out, err = self.strait("plan", recipe)
         self.assertEqual(code, 0, err)
@@ -150,7 +150,7 @@ class Training(Compressed):
         page = (self.run_of("seen").path / "report.html").read_text()
         self.assertRegex(page, table.replace(">", "&gt;"))
 
-    def test_evaluation_generation_and_export_are_what_they_are_without_codecs(self):
+    def test_codecs_do_not_affect_evaluation_and_export(self):
         self.write_data("eval.jsonl", 20)
         run = self.train("seen", {**DELTA, "data.eval": "eval.jsonl", "train.eval_every": 8})
         told = run.events("evaluated")
@@ -166,8 +166,8 @@ class Training(Compressed):
         self.assertEqual(without.curve(), run.curve(), "evaluation touched training's codecs")
 
 
-class Remembering(Compressed):
-    def test_a_resumed_run_has_the_bits_of_one_that_never_was(self):
+class CacheResume(Compressed):
+    def test_resumed_run_with_caches_matches_bits(self):
         by_chance = {"codec.rounding": "stochastic", "codec.rotate": True}
         for name, settings in [
             ("nearest", DELTA),
@@ -177,29 +177,29 @@ class Remembering(Compressed):
             with self.subTest(name):
                 run = self.train(name, settings)
                 reference = self.learnt(run)
-                self.go_back(run, MIDDLE)
+                self.rewind_run(run, MIDDLE)
                 self.assertNotIn("dropped", self.resumed(run))
                 self.assert_same_bits(reference, self.learnt(run))
                 self.assertEqual(self.total(run, "resends"), 0)
 
-    def test_dropped_caches_start_anew_at_all_ends(self):
+    def test_dropped_caches_restart_at_all_ends(self):
         run = self.train("run", {**DELTA, "checkpoint.caches": "drop"})
-        self.go_back(run, MIDDLE)
+        self.rewind_run(run, MIDDLE)
         self.assertEqual(list((run.path / "checkpoints").rglob("*caches*")), [])
         out = self.resumed(run)
         self.assertRegex(out, r'dropped.*checkpoint\.caches is "drop"')
         self.assertEqual(len(self.dropped(run)), 1)
-        self.assert_began_anew(run)
+        self.assert_caches_restarted(run)
 
-    def test_another_number_of_stages_goes_on_without_caches(self):
+    def test_resume_with_other_split_drops_caches(self):
         run = self.train("run", DELTA)
-        self.go_back(run, MIDDLE)
+        self.rewind_run(run, MIDDLE)
         out = self.resumed(run, "--set", "pipeline.stages=2")
         self.assertRegex(out, r"dropped.*another pipeline")
         self.assertEqual([p["name"] for p in run.plan()["processes"]], ["0.0", "1.0"])
-        self.assert_began_anew(run)
+        self.assert_caches_restarted(run)
 
-    def assert_began_anew(self, run):
+    def assert_caches_restarted(self, run):
         lines = self.boundaries(run)["0.0>1.0"]
         self.assertEqual(lines[MIDDLE - 1]["hits"], 4)
         self.assertEqual(lines[MIDDLE]["hits"], 0, "it knew a sample that the other end forgot")
@@ -209,9 +209,9 @@ class Remembering(Compressed):
         self.assertEqual(len(losses), STEPS)
         self.assertLess(losses[-1], losses[MIDDLE - 1])
 
-    def test_resume_refuses_to_change_what_is_learnt(self):
+    def test_resume_refuses_to_change_codecs(self):
         run = self.train("run", DELTA)
-        self.go_back(run, MIDDLE)
+        self.rewind_run(run, MIDDLE)
         code, out, err = self.strait("resume", "runs/run", "--set", "train.learning_rate=1")
         self.assertEqual(code, 10, out)
         self.assertRegex(err, r"train\.learning_rate.*\[pipeline\], \[codec\]")
@@ -225,7 +225,7 @@ class Limits(Compressed):
         plan = json.loads(out)
         return plan["links"][0]["entry_bytes"], plan["train"]["rows"]
 
-    def test_a_cache_on_disk_gives_the_bits_of_one_in_memory(self):
+    def test_disk_cache_matches_bits_of_memory_cache(self):
         entry, rows = self.entry()
         memory = self.train("memory", DELTA)
         # The middle stage has two boundaries, so each gets half.
@@ -240,7 +240,7 @@ class Limits(Compressed):
         left = [p for p in disk.path.rglob("*") if "cache" in p.name and "checkpoints" not in p.parts]
         self.assertEqual(left, [], "files of the cache were left behind")
 
-    def test_samples_without_a_place_are_sent_as_first_visits_and_nothing_breaks(self):
+    def test_samples_beyond_cache_are_sent_as_misses(self):
         entry, rows = self.entry()
         third = rows // 3
         tight = {**DELTA, "codec.cache": 2 * third * entry, "codec.cache_disk": 0}
@@ -253,7 +253,7 @@ class Limits(Compressed):
         self.assertLess(run.metrics()[-1]["loss"], run.metrics()[0]["loss"])
         # What was kept and what not goes through checkpoints, too.
         reference = self.learnt(run)
-        self.go_back(run, MIDDLE)
+        self.rewind_run(run, MIDDLE)
         self.resumed(run)
         self.assert_same_bits(reference, self.learnt(run))
 

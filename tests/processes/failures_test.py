@@ -1,5 +1,5 @@
-"""What a run does when something ends, hangs or is ended: everybody leaves, in time, and the first
-cause is named.
+"""Failures of a run: when a process ends or hangs, or the run is stopped, all processes end in time and
+the root cause is reported.
 
 Runs here would last minutes; whatever ends them comes from the test. Random moments print their
 seed; STRAIT_TEST_SEED repeats one.
@@ -27,9 +27,9 @@ class Failures(runs.RunCase):
         return launched
 
     def end_soon(self, launched):
-        """The exit code, and the proof that everybody has gone in time."""
+        """Returns the exit code; checks that all processes end in time."""
         code = launched.end(SOON)
-        self.wait_until_alone(1)
+        self.wait_for_no_processes(1)
         return code
 
     def assert_says(self, text, *words):
@@ -37,7 +37,7 @@ class Failures(runs.RunCase):
             self.assertRegex(text, word)
 
     def assert_names(self, launched, stage, *words):
-        """The first cause, the same on the terminal and in the files."""
+        """Checks the root cause, on the terminal and in the files."""
         outcome, output = launched.run.outcome(), launched.output()
         host = os.uname().nodename
         self.assertEqual(outcome["culprit"], f"{stage}.0", outcome)
@@ -50,7 +50,7 @@ class Failures(runs.RunCase):
         self.assertLessEqual(len(outcome["log_tail"]), 20)
         self.assertEqual(launched.run.status()["state"], "ended")
 
-    def test_a_stage_killed_at_a_random_moment_ends_all_and_is_named(self):
+    def test_stage_killed_at_random_moment_is_root_cause(self):
         seed = int(os.environ.get("STRAIT_TEST_SEED", time.time_ns() % 1_000_000))
         print(f"seed {seed}")
         chance = random.Random(seed)
@@ -64,7 +64,7 @@ class Failures(runs.RunCase):
                 if launched.run.checkpoints():
                     self.assert_says(launched.output(), r"strait resume runs/killed")
 
-    def test_a_stage_killed_while_it_starts_ends_all(self):
+    def test_stage_killed_during_start_ends_run(self):
         launched = self.start("early", self.ENDLESS)
         launched.at_event("connected")
         stage, pid = next(iter(launched.run.stages().items()))
@@ -72,18 +72,18 @@ class Failures(runs.RunCase):
         self.assertEqual(self.end_soon(launched), 20)
         self.assert_names(launched, stage, "signal 9")
 
-    def test_a_stage_that_hangs_is_found_and_ends_all(self):
+    def test_hanging_stage_ends_run(self):
         launched = self.endless()
         os.kill(launched.run.stages()[1], signal.SIGSTOP)
         self.assertEqual(self.end_soon(launched), 21)
         self.assert_names(launched, 1, r"\d s")
 
-    def test_a_killed_launcher_takes_its_stages_along(self):
+    def test_killed_launcher_ends_stages(self):
         launched = self.endless()
         launched.at_event("checkpoint")
         launched.signal(signal.SIGKILL)
         launched.end(SOON)
-        self.wait_until_alone(SOON)
+        self.wait_for_no_processes(SOON)
         # What is left is no live run: it can be looked at and gone on with.
         code, out, err = self.strait("status", "runs/endless")
         self.assertEqual(code, 0, out + err)
@@ -95,14 +95,14 @@ class Failures(runs.RunCase):
         again.signal(signal.SIGTERM)
         self.assertEqual(again.end(), 0, again.output())
 
-    def test_killing_launcher_and_a_stage_together_leaves_nobody(self):
+    def test_killed_launcher_and_stage_leave_no_process(self):
         launched = self.endless()
         os.kill(launched.run.stages()[0], signal.SIGKILL)
         launched.signal(signal.SIGKILL)
         launched.end(SOON)
-        self.wait_until_alone(SOON)
+        self.wait_for_no_processes(SOON)
 
-    def test_ctrl_c_once_finishes_the_step_saves_and_says_how_to_go_on(self):
+    def test_ctrl_c_once_saves_and_prints_resume_command(self):
         launched = self.endless(**{"checkpoint.every": 0})
         launched.signal(signal.SIGINT)
         self.assertEqual(self.end_soon(launched), 0)
@@ -113,7 +113,7 @@ class Failures(runs.RunCase):
         self.assertEqual(launched.run.metrics()[-1]["step"], outcome["step"])
         self.assert_says(launched.output(), "resume .*strait resume runs/endless")
 
-    def test_ctrl_c_twice_leaves_now(self):
+    def test_ctrl_c_twice_exits_immediately(self):
         launched = self.endless(**{"checkpoint.every": 0})
         # Stage 1 cannot finish its step: only the second Ctrl-C can end this.
         os.kill(launched.run.stages()[1], signal.SIGSTOP)
@@ -123,20 +123,20 @@ class Failures(runs.RunCase):
         self.assertEqual(self.end_soon(launched), 130)
         self.assertEqual(launched.run.checkpoints(), [])
 
-    def test_ctrl_c_before_training_leaves_now(self):
+    def test_ctrl_c_before_training_exits_immediately(self):
         launched = self.start("early", self.ENDLESS)
         launched.at_event("started")
         launched.signal(signal.SIGINT)
         self.assertEqual(self.end_soon(launched), 130)
 
-    def test_a_closed_terminal_stops_nothing(self):
+    def test_run_survives_closed_terminal(self):
         launched = self.endless()
         launched.signal(signal.SIGHUP)
         launched.at_step(launched.run.metrics()[-1]["step"] + 5)
         launched.signal(signal.SIGTERM)
         self.assertEqual(self.end_soon(launched), 0)
 
-    def test_a_launcher_that_was_suspended_goes_on(self):
+    def test_suspended_launcher_continues(self):
         launched = self.endless()
         launched.signal(signal.SIGSTOP)
         # Longer than a connection is believed to be alive without a sign.
@@ -147,7 +147,7 @@ class Failures(runs.RunCase):
         launched.signal(signal.SIGTERM)
         self.assertEqual(self.end_soon(launched), 0, launched.output())
 
-    def test_a_closed_output_stops_nothing(self):
+    def test_run_survives_closed_output(self):
         mine, theirs = os.pipe()
         launched = self.start("unread", self.ENDLESS, stdout=theirs)
         os.close(theirs)
@@ -158,7 +158,7 @@ class Failures(runs.RunCase):
         launched.signal(signal.SIGTERM)
         self.assertEqual(self.end_soon(launched), 0)
 
-    def test_an_output_that_nobody_reads_holds_nothing_up(self):
+    def test_unread_output_does_not_block_run(self):
         mine, theirs = os.pipe()
         self.addCleanup(os.close, mine)
         launched = self.start("unread", self.ENDLESS, stdout=theirs)
@@ -174,7 +174,7 @@ class Failures(runs.RunCase):
         launched.signal(signal.SIGTERM)
         self.assertEqual(self.end_soon(launched), 0)
 
-    def test_status_and_stop_speak_of_a_live_run_and_of_an_ended_one(self):
+    def test_status_and_stop_of_live_and_ended_run(self):
         launched = self.endless()
         stages = launched.run.stages()
         launched.wait_for(
@@ -207,7 +207,7 @@ class Failures(runs.RunCase):
         self.assertEqual(code, 10, out + err)
         self.assert_says(err, "no run is live in runs/endless")
 
-    def test_stop_now_leaves_now(self):
+    def test_stop_now_exits_immediately(self):
         launched = self.endless(**{"checkpoint.every": 0})
         code, out, err = self.strait("stop", "--now", "runs/endless")
         self.assertEqual(code, 0, out + err)
@@ -215,7 +215,7 @@ class Failures(runs.RunCase):
 
 
 class Commands(runs.RunCase):
-    def test_output_can_be_cut_off_by_head(self):
+    def test_output_pipe_may_close_early(self):
         recipe = self.write_recipe("piped")
         words = f'"{self.program}" run {recipe} | head -1'
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Hosts that join a run by a token, and what is printed for people who launch in their own way."""
+"""Hosts that join a run by a token, and the output of `plan --emit` for other schedulers."""
 
 import json
 import os
@@ -26,7 +26,7 @@ class Joined:
         case.started.append(self)
 
     def end(self, seconds=runs.PATIENCE):
-        return self.process.wait(runs.in_time(seconds))
+        return self.process.wait(runs.scaled_timeout(seconds))
 
 
 class Joins(runs.RunCase):
@@ -50,15 +50,15 @@ class Joins(runs.RunCase):
         return Joined(self, [self.STAGE, "--join", token], name)
 
     def refusal(self, *words, text=None):
-        """(exit code, the one line) of a --join that cannot."""
+        """(exit code, error line) of a --join that fails."""
         done = subprocess.run(
             [self.STAGE, "--join", *map(str, words)], cwd=self.home, capture_output=True,
-            text=True, input=text, timeout=runs.in_time(runs.PATIENCE), env={**os.environ, "HOME": str(self.home)})
+            text=True, input=text, timeout=runs.scaled_timeout(runs.PATIENCE), env={**os.environ, "HOME": str(self.home)})
         errors = [line for line in done.stderr.splitlines() if " error " in line]
         self.assertEqual(len(errors), 1, done.stderr)
         return done.returncode, errors[0]
 
-    def test_the_emitted_commands_train_to_the_bits_of_a_local_run(self):
+    def test_emitted_commands_match_bits_of_local_run(self):
         recipe = self.write_recipe("joined", self.HOSTS)
         code, text, err = self.strait("plan", recipe, "--emit", "commands")
         self.assertEqual(code, 0, err)
@@ -80,7 +80,7 @@ class Joins(runs.RunCase):
         self.assert_same_bits((local.curve(), local.state(20)),
                               (launched.run.curve(), launched.run.state(20)))
 
-    def test_who_does_not_join_is_named_and_the_others_leave(self):
+    def test_reports_host_that_never_joins(self):
         launched, tokens = self.start_joining("lonely", {"hosts.join_wait": 8})
         alpha = self.join(tokens[0], "alpha")
         self.assertNotEqual(launched.end(), 0)
@@ -88,7 +88,7 @@ class Joins(runs.RunCase):
         alpha.end(20)
         self.assertFalse((launched.run.path / "join").exists())
 
-    def test_a_replica_comes_back_to_a_host_that_is_there_and_not_to_one_that_is_lost(self):
+    def test_replica_rejoins_on_live_host_only(self):
         launched, tokens = self.start_joining("again", {
             "pipeline.stages": 1, "pipeline.replicas": 2, "sync.on_loss": "continue",
             "train.steps": 100_000, "hosts.hold": 3})
@@ -110,13 +110,13 @@ class Joins(runs.RunCase):
         self.assertEqual(launched.end(), 0, launched.output())
         self.assertEqual(hosts[0].end(), 0, hosts[0].log.read_text())
 
-    def test_waiting_can_be_ended(self):
+    def test_interrupt_ends_wait_for_hosts(self):
         launched, _ = self.start_joining("ended")
         launched.signal(runs.signal.SIGINT)
         self.assertEqual(launched.end(20), 130)
         self.assertIn("stopped while hosts were still coming up", launched.output())
 
-    def test_a_token_is_good_for_one_start(self):
+    def test_token_is_valid_for_one_start(self):
         kept = {}
         for name in ("gone", "again"):
             launched, tokens = self.start_joining(name)
@@ -138,7 +138,7 @@ class Joins(runs.RunCase):
         launched.signal(runs.signal.SIGINT)
         launched.end(20)
 
-    def test_what_is_no_token_of_this_build_is_refused(self):
+    def test_refuses_invalid_tokens(self):
         launched, tokens = self.start_joining("builds")
         job = json.loads(tokens[0].read_text())
         launched.signal(runs.signal.SIGINT)
@@ -155,7 +155,7 @@ class Joins(runs.RunCase):
         self.assertEqual(code, 10, line)
         self.assertIn("missing.token: No such file", line)
 
-    def test_the_manifest_for_kubernetes_is_whole(self):
+    def test_kubernetes_manifest_is_complete(self):
         recipe = self.write_recipe("Pods_1", self.HOSTS)
         code, text, err = self.strait("plan", recipe, "--emit", "kubernetes")
         self.assertEqual(code, 0, err)
@@ -186,7 +186,7 @@ class Joins(runs.RunCase):
         self.assertEqual(pod["volumes"][0]["secret"]["defaultMode"], 0o400)
         self.assertTrue(re.search(r"from-file=runs/Pods_1/join", text))
 
-    def test_what_cannot_be_emitted_says_what_is_missing(self):
+    def test_emit_reports_missing_settings(self):
         recipe = self.write_recipe("here")
         code, _, err = self.strait("plan", recipe, "--emit", "commands")
         self.assertEqual(code, 10)

@@ -1,5 +1,5 @@
-"""Runs that lose a replica and go on without it: nobody else starts again, the others stay one
-model, and what happened is told.
+"""Runs that continue after losing a replica: the other processes are not restarted, their replicas
+stay equal, and events record the loss.
 """
 
 import math
@@ -35,8 +35,8 @@ class Losses(runs.RunCase):
     }
 
     def lose(self, name, victim, step, settings):
-        """A run whose process `victim` is killed behind that step: what went on without it, was
-        evaluated and stopped, and ended well."""
+        """Kills the process `victim` after that step. The run continues without its replica,
+        evaluates, is stopped and ends with code 0."""
         launched = self.start(name, settings)
         launched.at_step(step)
         before = launched.run.processes()
@@ -48,12 +48,12 @@ class Losses(runs.RunCase):
         launched.at_step(launched.run.events("replica_left")[0]["step"] + 15)
         launched.signal(signal.SIGINT)
         self.assertEqual(launched.end(), 0, launched.output())
-        self.wait_until_alone(1)
+        self.wait_for_no_processes(1)
         self.assertEqual(launched.run.processes(), before)
         self.assertEqual(len(left), 4)
         return launched
 
-    def assert_went_on(self, launched, victim):
+    def assert_training_continued(self, launched, victim):
         run = launched.run
         (event,) = run.events("replica_left")
         others = [replica for replica in range(3) if replica != int(victim[-1])]
@@ -76,7 +76,7 @@ class Losses(runs.RunCase):
         self.assertEqual(len(tokens), 1, tokens)
         self.assertEqual(run.outcome()["code"], 0)
 
-    def test_a_killed_stage_takes_its_replica_along_and_the_others_go_on(self):
+    def test_killed_stage_evicts_its_replica(self):
         seed = int(os.environ.get("STRAIT_TEST_SEED", time.time_ns() % 1_000_000))
         print(f"seed {seed}")
         chance = random.Random(seed)
@@ -85,14 +85,14 @@ class Losses(runs.RunCase):
                 victim = chance.choice(["0.0", "1.0", "0.1", "1.1", "0.2", "1.2"])
                 launched = self.lose(method, victim, chance.randrange(3, 25),
                                      {"sync.method": method, **settings})
-                self.assert_went_on(launched, victim)
+                self.assert_training_continued(launched, victim)
 
-    def test_what_is_left_can_be_resumed_as_all_from_the_agreed_model(self):
+    def test_resumes_all_replicas_from_common_model(self):
         launched = self.lose("left", "1.0", 12, {"sync.method": "cocktail", **METHODS["cocktail"]})
-        self.assert_went_on(launched, "1.0")
+        self.assert_training_continued(launched, "1.0")
         run = launched.run
         *_, step, last = run.checkpoints()
-        self.go_back(run, step)
+        self.rewind_run(run, step)
         again = self.launch("resume", "runs/left", name="left")
         again.wait_for("training to go on", lambda: len(run.events("training")) == 2)
         again.at_step(last)
@@ -103,7 +103,7 @@ class Losses(runs.RunCase):
         self.assertEqual({name[-1] for name in run.processes()}, {"0", "1", "2"})
         self.assertGreaterEqual(run.checkpoints()[-1], last)
 
-    def test_two_losses_leave_one_and_the_last_one_ends_the_run(self):
+    def test_loss_of_last_replica_ends_run(self):
         launched = self.start("alone", {"sync.method": "cocktail"})
         launched.at_step(3)
         pids = launched.run.processes()
@@ -117,7 +117,7 @@ class Losses(runs.RunCase):
         self.assertEqual(launched.end(10), 20, launched.output())
         self.assertEqual(launched.run.outcome()["culprit"], "0.2")
 
-    def test_a_replica_that_is_asked_to_leave_leaves(self):
+    def test_replica_leaves_on_request(self):
         launched = self.start("asked", {"sync.method": "cocktail"})
         launched.at_step(3)
         pids = launched.run.processes()
@@ -137,14 +137,14 @@ class Losses(runs.RunCase):
         (event,) = launched.run.events("replica_left")
         self.assertEqual(event["text"], "it was asked to")
 
-    def test_by_default_the_run_ends_with_the_replica(self):
+    def test_lost_replica_ends_run_by_default(self):
         launched = self.start("stops", {"sync.on_loss": None})
         launched.at_step(3)
         os.kill(launched.run.processes()["1.1"], signal.SIGKILL)
         self.assertEqual(launched.end(10), 20, launched.output())
         self.assertEqual(launched.run.events("replica_left"), [])
 
-    def test_methods_that_need_all_replicas_are_refused(self):
+    def test_refuses_methods_that_need_all_replicas(self):
         for method, words in {"noloco": "no consensus round covers", "onebit_adam": "after the consensus round"}.items():
             with self.subTest(method=method):
                 code, out, err = self.strait("plan", self.write_recipe("bad", {"sync.method": method}))

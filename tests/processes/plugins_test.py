@@ -31,7 +31,7 @@ def torch_folder():
 
 
 def build(name, source):
-    """What a user types, in a copy of the sources far from the tree."""
+    """Builds as a user does, in a copy of the sources outside the tree."""
     copy = SCRATCH / "sources" / name
     shutil.copytree(source, copy)
     options = [f"-DCMAKE_PREFIX_PATH={PREFIX}", f"-DTorch_DIR={torch_folder()}"]
@@ -67,7 +67,7 @@ class PluginCase(runs.RunCase):
         return err
 
     def run_example(self, name, *words, recipe="recipe.toml"):
-        """Its run, proven to have trained to the end."""
+        """Trains an example to the end and returns its run."""
         recipe = f"recipes/plugins/{name}/{recipe}"
         code, out, err = self.strait("run", recipe, *words)
         self.assertEqual(code, 0, out + err)
@@ -87,7 +87,7 @@ class Partition(PluginCase):
     def chunks(self, plan):
         return [process["chunks"] for process in plan["processes"]]
 
-    def test_the_example_decides_the_cut_and_trains(self):
+    def test_example_partition_trains(self):
         run = self.run_example("partition")
         # The embedding's tied weight weighs more than it computes: balanced cuts elsewhere.
         balanced = self.plan(self.RECIPE, "--set", "pipeline.partition=balanced")
@@ -95,7 +95,7 @@ class Partition(PluginCase):
         state = lambda plan: max(p["state_bytes"] + p["activation_bytes"] for p in plan["processes"])
         self.assertLess(state(run.plan()), state(balanced))
 
-    def test_a_run_resumes_with_its_plugin(self):
+    def test_resumes_with_plugin(self):
         run = self.run_example("partition", "--set", "checkpoint.every=10")
         planned = run.plan()
         shutil.rmtree(run.path / "checkpoints" / "step-20")
@@ -105,7 +105,7 @@ class Partition(PluginCase):
         self.assertEqual(run.checkpoints()[-1], 20)
 
 
-    def test_a_partition_may_give_every_stage_several_chunks(self):
+    def test_partition_with_several_chunks(self):
         run = self.run_example("partition", "--set", "pipeline.threads=1", recipe="chunks.toml")
         chunks = self.chunks(run.plan())
         self.assertEqual([len(of_stage) for of_stage in chunks], [2, 2])
@@ -134,7 +134,7 @@ class Partition(PluginCase):
 
 
 class OtherParts(PluginCase):
-    def test_a_schedule_decides_what_stages_hold(self):
+    def test_schedule_sets_stage_memory(self):
         run = self.run_example("schedule")
         self.assertEqual([p["in_flight"] for p in run.plan()["processes"]], [2, 2])
         _, text, _ = self.strait("plan", "recipes/plugins/schedule/recipe.toml")
@@ -146,7 +146,7 @@ class OtherParts(PluginCase):
         self.assertEqual(code, 0, out + err)
         self.assertEqual(run.curve(), self.run_of("usual").curve())
 
-    def test_a_codec_decides_what_crosses(self):
+    def test_codec_sets_sent_bytes(self):
         run = self.run_example("codec")
         crossed = run.metrics()[-1]["boundaries"]
         self.assertEqual([one["direction"] for one in crossed], ["forward", "backward"])
@@ -154,7 +154,7 @@ class OtherParts(PluginCase):
             # A byte a value and four a token, of 96 values of four bytes; and the heads.
             self.assertAlmostEqual(one["sent_bytes"] / one["raw_bytes"], 100 / 384, 2)
 
-    def test_sync_method_decides_what_replicas_send(self):
+    def test_sync_method_sets_sent_bytes(self):
         run = self.run_example("sync")
         plan = run.plan()
         self.assertEqual(plan["sync_method"], "averaging")
@@ -187,7 +187,7 @@ class OtherParts(PluginCase):
         said = self.refusal(recipe, "--set", "sync.every=1")
         self.assertIn("sync.every is 1 (--set sync.every=1), but averaging after every update", said)
 
-    def test_a_model_family_trains_and_speaks(self):
+    def test_model_family_trains_and_generates(self):
         run = self.run_example("model")
         names = run.state(20)
         self.assertIn("pebble.blocks.3.up.weight", names)
@@ -196,7 +196,7 @@ class OtherParts(PluginCase):
         said = self.refusal("recipes/plugins/schedule/recipe.toml", "--set", "model.path=recipes/plugins/model/pebble")
         self.assertIn('model_type', said)
 
-    def test_a_program_of_ones_own_has_its_parts_linked_in(self):
+    def test_custom_program_with_linked_parts(self):
         self.program = self.home / "build" / "plugins" / "program" / "my-strait"
         run = self.run_example("program")
         self.assertEqual([p["chunks"] for p in run.plan()["processes"]], [[[0, 0]], [[1, 5]]])
@@ -204,7 +204,7 @@ class OtherParts(PluginCase):
         said = self.refusal("recipes/plugins/program/recipe.toml")
         self.assertIn('this program has no partition "last_takes_most"; it has balanced', said)
 
-    def test_unknown_names_are_refused_with_those_of_plugins(self):
+    def test_unknown_name_lists_names_of_plugins(self):
         recipe = "recipes/plugins/schedule/recipe.toml"
         said = self.refusal(recipe, "--set", "pipeline.schedule=wave")
         self.assertIn('must be one of "gpipe", "1f1b", "interleaved", "waves"; did you mean "waves"?', said)
@@ -219,7 +219,7 @@ class Wrong(PluginCase):
         where = f"plugin:build/plugins/wrong/libwrong_answers.so#{name}"
         return self.refusal(self.RECIPE, "--set", f"pipeline.partition={where}", *words)
 
-    def test_wrong_answers_are_refused_with_file_and_layer(self):
+    def test_refuses_invalid_partitions(self):
         for name, reason in {
             "missing": "gives layer 3 (block 2) to no stage",
             "twice": "gives layer 3 (block 2) twice, to stage 0 and to stage 1",
@@ -233,16 +233,16 @@ class Wrong(PluginCase):
             self.assertIn(f'"{name}" of build/plugins/wrong/libwrong_answers.so', said)
             self.assertIn(reason, said)
 
-    def test_replicas_with_other_layers_are_refused(self):
+    def test_refuses_replicas_with_different_layers(self):
         said = self.answer("by_replica", "--set", "pipeline.replicas=2")
         self.assertIn("assigns stage 0 of replica 1 other layers", said)
 
-    def test_more_than_the_memory_of_the_machine_is_refused(self):
+    def test_refuses_plan_beyond_memory(self):
         self.write_model("huge", n_embd=1 << 16, n_head=2, n_positions=128)
         said = self.answer("too_large", "--set", "model.path=huge")
         self.assertIn("is over memory", said)
 
-    def test_several_partitions_ask_for_a_name(self):
+    def test_several_partitions_need_name(self):
         where = "plugin:build/plugins/wrong/libwrong_answers.so"
         said = self.refusal(self.RECIPE, "--set", f"pipeline.partition={where}")
         self.assertIn("has the partitions missing, twice,", said)
@@ -253,7 +253,7 @@ class Wrong(PluginCase):
         where = f"plugin:build/plugins/wrong/lib{library}.so"
         return self.refusal(self.RECIPE, "--set", f"pipeline.partition={where}", code=code)
 
-    def test_another_abi_is_refused_with_both_versions(self):
+    def test_refuses_other_abi(self):
         said = self.refused("other_abi", code=11)
         self.assertIn("has plugin ABI version 4000000000", said)
         header = (runs.ROOT / "launcher/plugin/plugin.h").read_text()
@@ -262,7 +262,7 @@ class Wrong(PluginCase):
         said = self.refused("other_library", code=11)
         self.assertIn("was built with libstdc++ in debug mode", said)
 
-    def test_what_is_no_plugin_is_refused_with_the_reason(self):
+    def test_refuses_files_that_are_no_plugins(self):
         self.assertIn("is a shared object but no plugin of strait", self.refused("no_plugin"))
         self.assertIn("there is no plugin", self.refused("nowhere"))
         (self.home / "text.so").write_text("not a shared object")
@@ -270,7 +270,7 @@ class Wrong(PluginCase):
         self.assertIn("cannot be loaded", said)
 
 
-    def test_schedules_that_cannot_be_run_are_refused_with_the_action(self):
+    def test_refuses_invalid_schedules(self):
         recipe = "recipes/plugins/schedule/recipe.toml"
         plugins = 'plugins=["build/plugins/wrong/libwrong_schedules.so"]'
         said = self.refusal(recipe, "--set", plugins, "--set", "pipeline.schedule=stuck")
@@ -278,7 +278,7 @@ class Wrong(PluginCase):
         said = self.refusal(recipe, "--set", plugins, "--set", "pipeline.schedule=forgetful")
         self.assertIn('"forgetful": stage 0 ends behind 8 forwards and 0 backwards of 8', said)
 
-    def test_replicas_that_have_forked_end_the_run_with_the_tensors(self):
+    def test_diverged_replicas_end_run(self):
         words = ["plugins=['build/plugins/wrong/libforking.so']", "sync.method=forking", "sync.every=2"]
         for on_loss in ("stop", "continue"):  # going on among the others would keep one of two models
             settings = [*words, f"sync.on_loss={on_loss}", f"name={on_loss}"]
@@ -289,7 +289,7 @@ class Wrong(PluginCase):
             self.assertRegex(out + err, forked)
             self.assertIn("their states have forked; resume from the last checkpoint", out + err)
 
-    def test_a_name_that_is_taken_is_refused(self):
+    def test_refuses_taken_name(self):
         self.assertIn('there is a partition called "balanced" already', self.refused("taken_name"))
 
 

@@ -37,12 +37,12 @@ class Quickstart(runs.RunCase):
         return self.write_recipe("short", text="".join(kept))
 
     def said(self, *words):
-        """What a model says need not be text."""
+        """Output of a verb; generated text need not be UTF-8."""
         done = subprocess.run([self.program, *words], cwd=self.home, capture_output=True)
         self.assertEqual((done.returncode, done.stderr), (0, b""))
         return done.stdout
 
-    def test_it_runs_and_everything_after_it_works(self):
+    def test_quickstart_and_later_verbs(self):
         out = self.ok("run", "recipes/quickstart.toml", "--set", f"train.steps={STEPS}")
         self.assert_output(out)
         self.assert_files()
@@ -123,7 +123,7 @@ class Quickstart(runs.RunCase):
         before, after = self.run_of("quickstart").metrics(), self.run_of("again").metrics()
         self.assertLess(after[0]["loss"], before[0]["loss"] - 1)
 
-    def test_a_token_file_gives_the_same_run_as_the_text_it_was_made_of(self):
+    def test_token_file_matches_run_from_text(self):
         self.ok("prepare", "recipes/data/dates.jsonl", "dates.safetensors", "--row", "128")
         short = [self.recipe_without_evaluation(), "--set", "train.steps=2"]
         self.ok("run", *short, "--set", "name=text")
@@ -133,7 +133,7 @@ class Quickstart(runs.RunCase):
         self.assertEqual(self.run_of("tokens").curve(), curve)
         self.assertEqual(len(curve), 2)
 
-    def test_json_output_is_one_event_per_line_and_says_what_the_files_say(self):
+    def test_json_output_matches_run_files(self):
         words = ["--json", "--set", "train.steps=3"]
         events = [json.loads(x) for x in self.ok("run", "recipes/quickstart.toml", *words).splitlines()]
         names = [e["event"] for e in events]
@@ -146,7 +146,7 @@ class Quickstart(runs.RunCase):
         self.assertEqual([{k: s[k] for k in METRICS} for s in steps],
                          [{k: m[k] for k in METRICS} for m in written])
 
-    def test_init_copies_a_recipe_that_runs(self):
+    def test_init_writes_working_recipe(self):
         self.assertIn("mine.toml", self.ok("init", "mine.toml"))
         plan = json.loads(self.ok("plan", "mine.toml", "--json"))
         self.assertEqual(plan["steps"], 300)
@@ -154,7 +154,7 @@ class Quickstart(runs.RunCase):
         self.assertEqual(code, 10, out + err)
         self.assertRegex(err, "mine.toml.*exists")
 
-    def test_version_and_help_are_no_errors(self):
+    def test_version_and_help_succeed(self):
         self.assertRegex(self.ok("--version"), r"\Astrait \d+\.\d+\.\d+-[0-9a-f]{12}\n\Z")
         verbs = self.ok("--help")
         for verb in "init prepare plan run resume status stop eval generate export".split():

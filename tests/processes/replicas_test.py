@@ -37,7 +37,7 @@ class Replicated(runs.RunCase):
     }
 
     def learnt(self, run, steps=STEPS):
-        """What must be the same bits: losses, norms, weights, moments, and what methods keep."""
+        """Values that are compared bit by bit: losses, norms, weights, moments, state of sync methods."""
         curve = run.curve()
         self.assertEqual(sorted(curve), list(range(1, steps + 1)))
         return curve, run.state(steps)
@@ -59,7 +59,7 @@ class Exactness(Replicated):
         self.write_model("dry", embd_pdrop=0.0, attn_pdrop=0.0, resid_pdrop=0.0)
         self.write_data("train.jsonl", 500)
 
-    def test_exact_means_train_as_one_replica_does_with_the_whole_batch(self):
+    def test_exact_means_match_single_replica(self):
         alone = self.train("alone", {**self.PLAIN, "pipeline.replicas": 1})
         for replicas, stages in [(2, 2), (4, 1)]:
             with self.subTest(replicas=replicas, stages=stages):
@@ -73,26 +73,26 @@ class Exactness(Replicated):
             for one, other in zip(expected[step], got[step]):
                 self.assertLess(abs(one - other), 1e-4 * abs(one), f"step {step}")
 
-    def test_unequal_batches_and_an_odd_number_of_replicas_give_the_same_bits_every_time(self):
+    def test_unequal_batches_are_deterministic(self):
         odd = {"pipeline.replicas": 3, "train.batch": 6, "train.steps": 8, "checkpoint.every": 0}
         first = self.learnt(self.train("first", odd), 8)
         self.assert_same_bits(first, self.learnt(self.train("second", odd), 8))
 
 
 class Methods(Replicated):
-    def test_every_method_trains_and_goes_on_with_the_same_bits(self):
+    def test_every_method_resumes_to_same_bits(self):
         for method, settings in METHODS.items():
             with self.subTest(method):
                 run = self.train(method, {"sync.method": method, **settings})
                 self.assert_learns(run)
                 learnt = self.learnt(run)
-                self.assert_told(run, method)
-                self.go_back(run, MIDDLE)
+                self.assert_sync_metrics(run, method)
+                self.rewind_run(run, MIDDLE)
                 self.resumed(run)
                 self.assertEqual(self.restarted(run), [])
                 self.assert_same_bits(learnt, self.learnt(run))
 
-    def assert_told(self, run, method):
+    def assert_sync_metrics(self, run, method):
         lines = run.metrics()
         for line in lines:
             self.assertEqual([one["process"] for one in line["sync"]], ["0.0", "0.1", "1.0", "1.1"])
@@ -104,7 +104,7 @@ class Methods(Replicated):
             sum(line["bytes_sync"] for line in lines), totals["sent_bytes"] * 0.9
         )
 
-    def test_the_agreed_model_is_what_is_evaluated_and_exported(self):
+    def test_evaluates_and_exports_common_model(self):
         self.write_data("eval.jsonl", 20)
         more = {"data.eval": "eval.jsonl", "train.eval_every": 8}
         for method in ("cocktail", "diloco", "noloco"):
@@ -124,7 +124,7 @@ class Methods(Replicated):
                 for name, tensor in exported.items():
                     self.assertEqual(state[name], tensor, name)
 
-    def test_evaluation_changes_nothing_of_what_is_learnt(self):
+    def test_evaluation_does_not_affect_training(self):
         self.write_data("eval.jsonl", 20)
         settings = {"sync.method": "cocktail", **METHODS["cocktail"]}
         without = self.train("without", settings)
@@ -135,7 +135,7 @@ class Methods(Replicated):
 class Failures(Replicated):
     SOON = 10  # seconds within which every process must have gone
 
-    def test_a_killed_stage_of_any_replica_is_named_and_the_run_goes_on_to_the_same_bits(self):
+    def test_run_with_killed_stage_resumes_to_same_bits(self):
         seed = int(os.environ.get("STRAIT_TEST_SEED", time.time_ns() % 1_000_000))
         print(f"seed {seed}")
         chance = random.Random(seed)
@@ -152,31 +152,31 @@ class Failures(Replicated):
                 victim = chance.choice(["0.0", "0.1", "1.0", "1.1"])
                 os.kill(launched.run.processes()[victim], signal.SIGKILL)
                 self.assertEqual(launched.end(self.SOON), 20, launched.output())
-                self.wait_until_alone(1)
+                self.wait_for_no_processes(1)
                 outcome = launched.run.outcome()
                 self.assertEqual(outcome["culprit"], victim, outcome)
                 self.assertIn("signal 9", outcome["cause"])
                 self.resumed(launched.run)
                 self.assert_same_bits(reference, self.learnt(launched.run, steps))
 
-    def test_a_replica_that_hangs_is_found(self):
+    def test_reports_hanging_replica(self):
         launched = self.start("hangs", {"train.steps": 100_000, "checkpoint.every": 0})
         launched.at_step(3)
         os.kill(launched.run.processes()["1.1"], signal.SIGSTOP)
         self.assertEqual(launched.end(self.SOON), 21, launched.output())
-        self.wait_until_alone(1)
+        self.wait_for_no_processes(1)
         self.assertEqual(launched.run.outcome()["culprit"], "1.1")
 
 
 class Changes(Replicated):
-    """A run that goes on as another one."""
+    """Runs resumed with another number of replicas, another method or another cut."""
 
-    def test_replicas_come_and_go_at_a_checkpoint(self):
+    def test_resumes_with_other_number_of_replicas(self):
         run = self.train("run", {"sync.method": "cocktail", **METHODS["cocktail"],
                                  "train.batch": 12, "train.steps": 24})
         for replicas in (3, 1, 2):
             with self.subTest(replicas=replicas):
-                self.go_back(run, MIDDLE)
+                self.rewind_run(run, MIDDLE)
                 out = self.resumed(run, "--set", f"pipeline.replicas={replicas}")
                 self.assertRegex(out, "every replica starts from the agreed model of step 10")
                 self.assertEqual(len(run.plan()["processes"]), 2 * replicas)
@@ -184,7 +184,7 @@ class Changes(Replicated):
                 losses = [m["loss"] for m in run.metrics()]
                 self.assertLess(losses[-1], losses[MIDDLE - 1])
 
-    def test_another_method_or_cut_goes_on_from_the_agreed_model(self):
+    def test_other_method_or_cut_resumes_from_common_model(self):
         run = self.train("run", {"sync.method": "cocktail", **METHODS["cocktail"]})
         changes = [
             (["sync.method=powersgd", "sync.rank=4"], "method powersgd instead of cocktail"),
@@ -194,7 +194,7 @@ class Changes(Replicated):
         ]
         for overrides, words in changes:
             with self.subTest(overrides):
-                self.go_back(run, MIDDLE)
+                self.rewind_run(run, MIDDLE)
                 out = self.resumed(run, *(word for one in overrides for word in ("--set", one)))
                 self.assertRegex(out, words)
                 self.assertEqual(len(self.restarted(run)), 1)
@@ -202,7 +202,7 @@ class Changes(Replicated):
                 losses = [m["loss"] for m in run.metrics()]
                 self.assertLess(losses[-1], losses[MIDDLE - 1])
 
-    def test_auto_says_what_it_chose_and_is_seen_everywhere(self):
+    def test_auto_reports_chosen_method(self):
         recipe = self.write_recipe("auto", {"sync.method": "auto", "hosts.link_megabits": 1})
         code, out, err = self.strait("plan", recipe, "--json")
         self.assertEqual(code, 0, err)
@@ -230,23 +230,23 @@ class Changes(Replicated):
         self.assertRegex(out, table)
         self.assertRegex((self.run_of("auto").path / "report.html").read_text(), table)
 
-    def test_a_run_keeps_what_auto_chose_on_another_link_and_goes_on_exactly(self):
+    def test_resume_keeps_method_chosen_by_auto(self):
         run = self.train("run", {"sync.method": "auto", "hosts.link_megabits": 1})
         chosen = [run.plan()[key] for key in ("sync_method", "sync_strength")]
         self.assertNotEqual(chosen[0], "allreduce")
         losses = [m["loss"] for m in run.metrics()]
-        self.go_back(run, MIDDLE)
+        self.rewind_run(run, MIDDLE)
         self.resumed(run, "--set", "hosts.link_megabits=100000")
         self.assertEqual([run.plan()[key] for key in ("sync_method", "sync_strength")], chosen)
         self.assertEqual(self.restarted(run), [])
         self.assertEqual([m["loss"] for m in run.metrics()], losses)
-        self.go_back(run, MIDDLE)
+        self.rewind_run(run, MIDDLE)
         self.resumed(run, "--set", "hosts.link_megabits=100000", "--set", "sync.method=auto")
         self.assertEqual(run.plan()["sync_method"], "allreduce")
 
 
 class BadInput(Replicated):
-    def test_settings_that_make_no_sense_are_refused_in_one_sentence(self):
+    def test_refuses_inconsistent_settings(self):
         cases = [
             ({"sync.method": "cocktail", "sync.rank": 3}, 'sync.rank .*"cocktail" does not read it'),
             ({"sync.method": "coctail"}, "did you mean \"cocktail\""),

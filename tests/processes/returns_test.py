@@ -1,5 +1,5 @@
-"""Runs whose lost replica is brought back while the others train: these stay the same processes, all
-go on as one model, and what happened is told.
+"""Lost replicas that rejoin while the others train: the other processes are not restarted, all replicas
+stay equal, and events record what happened.
 """
 
 import os
@@ -27,7 +27,7 @@ class Returns(runs.RunCase):
     }
 
     def lose(self, launched, victim):
-        """The process is killed, and its replica is gone: what was there before."""
+        """Kills the process and waits for the eviction of its replica. Returns the former processes."""
         before = launched.run.processes()
         count = len(launched.run.events("replica_left"))
         os.kill(before[victim], signal.SIGKILL)
@@ -35,23 +35,23 @@ class Returns(runs.RunCase):
                           lambda: len(launched.run.events("replica_left")) > count)
         return before
 
-    def bring_back(self, launched, replica):
+    def rejoin(self, launched, replica):
         code, out, err = self.strait("resume", launched.run.path, "--replica", replica)
         self.assertEqual(code, 0, out + err + launched.output())
         self.assertIn(f"replica {replica} takes part; these go on together: 0, 1, 2", out)
 
-    def go_on(self, launched, steps=5):
+    def train_on(self, launched, steps=5):
         launched.at_step(launched.run.metrics()[-1]["step"] + steps)
 
     def stop(self, launched):
         code, out, err = self.strait("stop", launched.run.path)
         self.assertEqual(code, 0, out + err + launched.output())
         self.assertEqual(launched.end(), 0, launched.output())
-        self.wait_until_alone(5)
+        self.wait_for_no_processes(5)
         left = [p.name for p in launched.run.path.iterdir() if p.name.startswith(("leave-", "return-"))]
         self.assertEqual(left, [])
 
-    def assert_all_are_told_of(self, run, replica):
+    def assert_rejoin_recorded(self, run, replica):
         joined = run.events("replica_joined")[-1]
         self.assertEqual(joined["replica"], replica)
         self.assertEqual(joined["replicas"], [0, 1, 2])
@@ -67,7 +67,7 @@ class Returns(runs.RunCase):
         self.assertGreater(statistics.mean(tokens[joined["step"] :][:4]), between)
         self.assertEqual({len(m["idle"]) for m in lines[joined["step"]:]}, {6})
 
-    def test_a_killed_replica_comes_back_to_the_others_again_and_again(self):
+    def test_killed_replica_rejoins_repeatedly(self):
         seed = int(os.environ.get("STRAIT_TEST_SEED", time.time_ns() % 1_000_000))
         print(f"seed {seed}")
         chance = random.Random(seed)
@@ -77,36 +77,36 @@ class Returns(runs.RunCase):
             victim = chance.choice(["0.0", "1.0", "0.1", "1.1", "0.2", "1.2"])
             with self.subTest(victim=victim, seed=seed):
                 before = self.lose(launched, victim)
-                self.go_on(launched)
-                self.bring_back(launched, victim[-1])
-                self.go_on(launched)
+                self.train_on(launched)
+                self.rejoin(launched, victim[-1])
+                self.train_on(launched)
                 after = launched.run.processes()
                 for name, pid in before.items():
                     (self.assertNotEqual if name[-1] == victim[-1] else self.assertEqual)(
                         after[name], pid, name)
-                self.assert_all_are_told_of(launched.run, int(victim[-1]))
+                self.assert_rejoin_recorded(launched.run, int(victim[-1]))
         self.stop(launched)
         # What all three have saved is what a resume goes on from, each with its own state.
         again = self.launch("resume", launched.run.path, name="back")
         again.wait_for("training", lambda: len(launched.run.events("training")) == 2)
-        self.go_on(again, 1)
+        self.train_on(again, 1)
         self.stop(again)
         self.assertNotIn("agreed model", again.output())
 
-    def test_with_allreduce_it_is_what_a_resume_of_all_would_have_been(self):
+    def test_rejoin_with_allreduce_matches_resume_of_all(self):
         settings = {"sync.method": "allreduce", "sync.random": None, "sync.top": None,
                     "checkpoint.keep": 1000}
         launched = self.start("bits", settings)
         launched.at_step(3)
         self.lose(launched, "1.1")
-        self.go_on(launched)
-        self.bring_back(launched, 1)
-        self.go_on(launched)
+        self.train_on(launched)
+        self.rejoin(launched, 1)
+        self.train_on(launched)
         self.stop(launched)
         run = launched.run
         (joined,) = run.events("replica_joined")
         expected = run.curve()
-        self.go_back(run, joined["step"])
+        self.rewind_run(run, joined["step"])
         again = self.launch("resume", run.path, name="bits")
         again.wait_for("training", lambda: len(run.events("training")) == 2)
         again.at_step(max(expected))
@@ -114,7 +114,7 @@ class Returns(runs.RunCase):
         got = run.curve()
         self.assertEqual({step: got[step] for step in expected}, expected)
 
-    def test_a_replica_that_dies_while_it_comes_back_is_turned_away(self):
+    def test_replica_that_dies_while_rejoining_is_rejected(self):
         launched = self.start("dies")
         launched.at_step(3)
         before = self.lose(launched, "0.2")
@@ -129,12 +129,12 @@ class Returns(runs.RunCase):
         if launched.run.events("replica_not_back"):
             self.assertEqual(code, 20, back.output())
             self.assertIn("replica 2 does not come back", back.output())
-        self.go_on(launched)
-        self.bring_back(launched, 2)
-        self.go_on(launched)
+        self.train_on(launched)
+        self.rejoin(launched, 2)
+        self.train_on(launched)
         self.stop(launched)
 
-    def test_whoever_brings_a_replica_back_hears_that_it_has_left_again(self):
+    def test_resume_reports_replica_that_leaves_again(self):
         launched = self.start("brief")
         launched.at_step(3)
         self.lose(launched, "0.2")
@@ -149,14 +149,14 @@ class Returns(runs.RunCase):
         self.assertEqual(back.end(), 20, back.output())
         self.assertIn(f"replica 2 took part from step {joined['step']} on and has left again: "
                       "stage 1.2 ", back.output())
-        self.bring_back(launched, 2)
+        self.rejoin(launched, 2)
         self.stop(launched)
 
     def begin_without(self, name, *replicas):
         words = [word for replica in replicas for word in ("--without", replica)]
         return self.launch("run", self.write_recipe(name), *words, name=name)
 
-    def test_replicas_that_were_not_there_when_the_run_began_are_added(self):
+    def test_adds_replicas_absent_at_start(self):
         launched = self.begin_without("few", 1, 2)
         run = launched.run
         launched.at_step(3)
@@ -175,7 +175,7 @@ class Returns(runs.RunCase):
             code, out, err = self.strait("resume", run.path, "--replica", replica)
             self.assertEqual(code, 0, out + err + launched.output())
             self.assertIn(f"replica {replica} takes part; these go on together: {there}", out)
-            self.go_on(launched)
+            self.train_on(launched)
         after = run.processes()
         self.assertEqual({name: after[name] for name in before}, before)
         self.assertEqual(len(after), 6)
@@ -187,20 +187,20 @@ class Returns(runs.RunCase):
         self.assertNotIn("takes no part", out)
         # Whoever was added may leave and come back like any other.
         self.lose(launched, "1.2")
-        self.bring_back(launched, 2)
+        self.rejoin(launched, 2)
         self.stop(launched)
         self.assertIn("it begins without replica 1, 2; to add one: strait resume", launched.output())
 
         again = self.launch("resume", run.path, "--without", 0, name="few")
         again.wait_for("training", lambda: len(run.events("training")) == 2)
-        self.go_on(again, 1)
+        self.train_on(again, 1)
         self.assertEqual(sorted(run.processes()), ["0.1", "0.2", "1.1", "1.2"])
-        self.bring_back(again, 0)
-        self.go_on(again, 1)
+        self.rejoin(again, 0)
+        self.train_on(again, 1)
         self.stop(again)
         self.assertIn("the run resumes with no replica 0", again.output())
 
-    def test_what_a_run_cannot_begin_without_is_one_sentence(self):
+    def test_refuses_start_without_required_replicas(self):
         for settings, words, why in [
             ({"sync.on_loss": None}, [1], 'sync.on_loss is "stop"'),
             ({}, [3], "its replicas are 0 to 2"),
@@ -216,7 +216,7 @@ class Returns(runs.RunCase):
             self.assertEqual(len(err.strip().splitlines()), 1, err)
         self.assertFalse((self.home / "runs").exists())
 
-    def test_what_cannot_be_is_one_sentence(self):
+    def test_refuses_impossible_rejoins(self):
         launched = self.start("words")
         launched.at_step(2)
         path = launched.run.path
@@ -231,7 +231,7 @@ class Returns(runs.RunCase):
         code, out, err = self.strait("status", path)
         self.assertIn("replicas take part: 1, 2", out)
         self.assertRegex(out, r"replica 0 left at step \d+: it was asked to")
-        self.bring_back(launched, 0)
+        self.rejoin(launched, 0)
         code, out, err = self.strait("status", path)
         self.assertIn("replicas take part: 0, 1, 2", out)
         self.assertNotIn("left at step", out)

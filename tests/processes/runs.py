@@ -134,34 +134,33 @@ def descendants(table, root):
     return found
 
 
-def in_time(seconds):
-    """How long something may take that takes so long where nothing else goes on: more where more
-    is to be done at once than there are cores."""
+def scaled_timeout(seconds):
+    """A timeout for an idle machine, scaled by the load of this one."""
     return seconds * max(1, os.getloadavg()[0] / os.cpu_count())
 
 
 def wait_for(what, look, seconds=PATIENCE):
-    """The first true answer of look(); fails when there is none in time."""
+    """Polls look() and returns its first true value; fails at the timeout."""
     begun = time.monotonic()
     while True:
         answer = look()
         if answer:
             return answer
-        if time.monotonic() - begun > in_time(seconds):
-            raise AssertionError(f"waited {in_time(seconds):.0f} s in vain for {what}")
+        if time.monotonic() - begun > scaled_timeout(seconds):
+            raise AssertionError(f"timed out after {scaled_timeout(seconds):.0f} s: {what}")
         select.select([], [], [], LOOK_EVERY)
 
 
 def is_unfinished(path):
-    """Of a write that was broken off, and not in a checkpoint that was: whoever is killed cannot tidy
-    up there; the next start or checkpoint does."""
+    """Whether a write was interrupted. Incomplete checkpoints do not count: the next start or checkpoint
+    removes them."""
     folder = path.parent
     torn = folder.parent.name == "checkpoints" and not (folder / "manifest.json").exists()
     return ".tmp-" in path.name and not torn
 
 
 class Run:
-    """The directory of a run, as other people's scripts read it."""
+    """The directory of a run, read as scripts of users do."""
 
     def __init__(self, path):
         self.path = pathlib.Path(path)
@@ -188,7 +187,7 @@ class Run:
         return self.events("ended")[-1]
 
     def curve(self):
-        """step -> what must be the same bits, whatever the split."""
+        """step -> values that must be bitwise equal for every split."""
         lines = self.metrics()
         curve = {m["step"]: (m["loss"], m["grad_norm"], m["learning_rate"]) for m in lines}
         assert len(curve) == len(lines), f"a step twice in {self.path}/metrics.jsonl"
@@ -210,7 +209,7 @@ class Run:
         return tensors
 
     def processes(self):
-        """"stage.replica" -> pid, of the newest start, once all have said hello."""
+        """"stage.replica" -> pid, of the newest start, once all have connected."""
         pids = {}
         for event in self.events():
             if event["event"] == "started":
@@ -278,7 +277,7 @@ class Launched:
     def end(self, seconds=PATIENCE):
         """The exit code."""
         try:
-            return self.process.wait(in_time(seconds))
+            return self.process.wait(scaled_timeout(seconds))
         except subprocess.TimeoutExpired as late:
             raise AssertionError(f"still there after {late.timeout:.0f} s:\n{self.output()}") from None
 
@@ -324,7 +323,7 @@ class RunCase(unittest.TestCase):
         self.program = BIN / "strait"
         self.started = []
         self.launcher_was_killed = False
-        self.addCleanup(self.prove_nothing_is_left)
+        self.addCleanup(self.assert_no_processes_left)
         self.write_model("model")
         self.write_data("train.jsonl")
 
@@ -367,7 +366,7 @@ class RunCase(unittest.TestCase):
             cwd=self.home,
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            timeout=in_time(seconds),
+            timeout=scaled_timeout(seconds),
         )
         return done.returncode, done.stdout.decode(), done.stderr.decode()
 
@@ -380,8 +379,8 @@ class RunCase(unittest.TestCase):
         self.assertEqual(got, code, out + err)
         return self.run_of(name)
 
-    def go_back(self, run, step):
-        """As a run is that died between the checkpoint in its middle and the next one."""
+    def rewind_run(self, run, step):
+        """Removes what came after this checkpoint, as if the run had died before the next one."""
         for later in run.checkpoints():
             if later > step:
                 shutil.rmtree(run.path / "checkpoints" / f"step-{later}")
@@ -403,18 +402,18 @@ class RunCase(unittest.TestCase):
     def start(self, name, settings=None, **popen):
         return self.launch("run", self.write_recipe(name, settings), name=name, **popen)
 
-    def our_processes(self):
+    def run_processes(self):
         table = processes()
         return {
             pid: table[pid] for pid in descendants(table, os.getpid()) if table[pid][1] not in "ZX"
         }
 
-    def wait_until_alone(self, seconds=10):
-        """No process of any run is left; they have this long to go."""
-        wait_for("the end of every process of the run", lambda: not self.our_processes(), seconds)
+    def wait_for_no_processes(self, seconds=10):
+        """Waits until no process of any run is left."""
+        wait_for("the end of every process of the run", lambda: not self.run_processes(), seconds)
 
-    def prove_nothing_is_left(self):
-        left = self.our_processes()
+    def assert_no_processes_left(self):
+        left = self.run_processes()
         what = []
         for pid in left:
             with contextlib.suppress(OSError):
@@ -422,17 +421,17 @@ class RunCase(unittest.TestCase):
                 what.append(f"{pid}: {line.replace(bytes(1), b' ').decode(errors='replace')}")
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        # Orphans that we inherited, and what we have just killed.
+        # Reaps orphans that this process inherited, and those killed above.
         for one in self.started:
             one.process.wait()
         with contextlib.suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG if not left else 0)[0]:
                 pass
         self.assertEqual(what, [], "processes were left behind")
-        self.assertEqual(self.litter(), [], "half-written files were left behind")
+        self.assertEqual(self.leftover_files(), [], "half-written files were left behind")
 
-    def litter(self):
-        """Temporary files that nothing will ever remove or replace."""
+    def leftover_files(self):
+        """Temporary files that no later start removes or replaces."""
         found = []
         for path in self.home.rglob("*"):
             replaced_soon = path.name == "status.json.next" and self.launcher_was_killed

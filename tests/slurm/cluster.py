@@ -1,7 +1,7 @@
 """A real Slurm on this machine for tests: munged, slurmctld and several slurmd out of unpacked
 packages, with keys, ports, directories and a configuration of the test's own.
 
-Not a test itself. `Cluster.reason_against()` says why there can be none here; then the test is
+Not a test itself. `Cluster.reason_to_skip()` says why there can be none here; then the test is
 skipped with that reason.
 """
 
@@ -89,7 +89,7 @@ class Cluster:
             raise
 
     @staticmethod
-    def reason_against():
+    def reason_to_skip():
         if os.geteuid() != 0:
             return "a Slurm of one's own needs root"
         _, reason = debs.unpacked(*PACKAGES)
@@ -125,7 +125,7 @@ class Cluster:
         runs.wait_for("idle nodes", self.idle, START_LIMIT)
 
     def daemon(self, program, *words):
-        """It leaves for the background when it is up, or says why not."""
+        """Starts a daemon, which detaches when it is up."""
         path = self.prefix / "usr/sbin" / program
         done = subprocess.run(
             [path, *words], env=self.environment, stdin=subprocess.DEVNULL,
@@ -148,7 +148,7 @@ class Cluster:
         return done.returncode, done.stdout, done.stderr
 
     def jobs(self):
-        """id -> state of all that wait or run."""
+        """id -> state of pending and running jobs."""
         code, out, err = self.call("squeue", "--noheader", "--format=%A %T")
         assert code == 0, err
         return dict(line.split() for line in out.splitlines())
@@ -171,7 +171,7 @@ class Cluster:
             shutil.rmtree(self.home)
 
     def pids(self):
-        """Of the daemons."""
+        """Process ids of the daemons."""
         names = [*(f"slurmd-n{node}" for node in range(self.nodes)), "slurmctld", "munged"]
         return [int(text) for name in names if (text := self.pid_text(name))]
 

@@ -29,16 +29,16 @@ class SlurmRuns(runs.RunCase):
                      for k, v in before.items()]
         )
 
-    def our_processes(self):
+    def run_processes(self):
         """Without the cluster's own daemons, which outlive each test."""
         table = runs.processes()
         daemons = self.cluster.pids()
         ours = set(daemons)
         for daemon in daemons:  # slurmctld has a helper, slurmd has its jobs' keepers
-            ours.update(p for p in runs.descendants(table, daemon) if not self.is_of_a_job(p))
-        return {pid: one for pid, one in super().our_processes().items() if pid not in ours}
+            ours.update(p for p in runs.descendants(table, daemon) if not self.belongs_to_job(p))
+        return {pid: one for pid, one in super().run_processes().items() if pid not in ours}
 
-    def is_of_a_job(self, pid):
+    def belongs_to_job(self, pid):
         try:
             with open(f"/proc/{pid}/cmdline", "rb") as words:
                 return b"slurmctld" not in words.read().split(bytes(1))[0]
@@ -49,7 +49,7 @@ class SlurmRuns(runs.RunCase):
         for job in self.cluster.jobs():
             self.cluster.call("scancel", job)
         runs.wait_for("an empty queue", lambda: not self.cluster.jobs(), SLOW)
-        self.wait_until_alone()
+        self.wait_for_no_processes()
 
     def submit(self, name, settings=None, nodes=2):
         """The number of the job, and its run."""
@@ -86,14 +86,14 @@ class SlurmRuns(runs.RunCase):
             self.of_local_runs[step] = (local.curve(), local.state(step))
         self.assert_same_bits(self.of_local_runs[step], (run.curve(), run.state(step)))
 
-    def test_a_job_trains_to_the_bits_of_a_local_run(self):
+    def test_job_matches_bits_of_local_run(self):
         _, run = self.submit("plain")
         self.wait_for_end(run)
         self.assertEqual([p["host"] for p in run.plan()["processes"]], ["n0", "n1"])
         self.assertFalse((run.path / "slurm.json").exists())
         self.assert_is_local_run(run)
 
-    def test_a_warned_job_saves_is_requeued_and_goes_on_to_the_same_bits(self):
+    def test_warned_job_saves_and_requeues_to_same_bits(self):
         settings = {"train.steps": 400}
         job, run = self.submit("warned", settings)
         self.at_step(run, 3)
@@ -106,7 +106,7 @@ class SlurmRuns(runs.RunCase):
         self.assertEqual(len(run.curve()), 400)
         self.assert_is_local_run(run, settings)
 
-    def test_the_time_limit_requeues_a_job(self):
+    def test_time_limit_requeues_job(self):
         job, run = self.submit("limited", {
             "train.steps": 1_000_000, "hosts.slurm.time": "1", "hosts.slurm.warning": 25})
         self.at_step(run, 1)
@@ -122,7 +122,7 @@ class SlurmRuns(runs.RunCase):
         # Nothing was lost or done twice.
         self.assertEqual(sorted(run.curve()), list(range(1, run.checkpoints()[-1] + 1)))
 
-    def test_a_stopped_job_is_resumed_by_another(self):
+    def test_stopped_job_is_resumed_by_another(self):
         settings = {"train.steps": 400}
         job, run = self.submit("stopped", settings)
         self.at_step(run, 3)
@@ -135,7 +135,7 @@ class SlurmRuns(runs.RunCase):
         self.wait_for_end(run)
         self.assert_is_local_run(run, settings)
 
-    def test_a_job_that_waits_is_shown_kept_and_cancelled(self):
+    def test_pending_job_is_shown_and_cancelled(self):
         job, run = self.submit("waiting", {"hosts.slurm.partition": "closed"})
         self.assertIn(f"Slurm job {job}: pending (Partition", self.status(run))
         for verb, word in (("run", "waiting.toml"), ("resume", "runs/waiting")):
@@ -149,7 +149,7 @@ class SlurmRuns(runs.RunCase):
         # Its place is free again.
         self.submit("waiting")
 
-    def test_a_stage_that_dies_ends_the_job_and_is_named(self):
+    def test_dead_stage_ends_job_and_is_named(self):
         _, run = self.submit("killed", {"train.steps": 1_000_000})
         self.at_step(run, 1)
         os.kill(run.stages()[1], signal.SIGKILL)
@@ -157,13 +157,13 @@ class SlurmRuns(runs.RunCase):
         self.assertEqual(run.outcome()["culprit"], "1.0")
         self.assertIn("signal 9", self.said(run))
 
-    def test_a_killed_launcher_takes_all_with_it_and_the_run_goes_on_in_another_job(self):
+    def test_killed_launcher_ends_job_and_run_resumes_in_another(self):
         job, run = self.submit("orphaned", {"train.steps": 1_000_000, "checkpoint.every": 20})
         runs.wait_for("a checkpoint", lambda: run.events("checkpoint"), SLOW)
         self.at_step(run, 25)
         os.kill(json.loads((run.path / "lock").read_text())["pid"], signal.SIGKILL)
         runs.wait_for("the end of the job", lambda: not self.cluster.jobs(), SLOW)
-        self.wait_until_alone()
+        self.wait_for_no_processes()
         self.assertIn(f"Slurm job {job}: failed", self.status(run))
         saved = run.checkpoints()[-1]
         self.resumed(run)
@@ -172,14 +172,14 @@ class SlurmRuns(runs.RunCase):
         self.assertEqual(self.strait("stop", "runs/orphaned", seconds=SLOW)[0], 0)
         self.assertGreater(run.checkpoints()[-1], saved)
 
-    def test_a_job_with_too_few_nodes_says_so_and_is_over(self):
+    def test_job_with_too_few_nodes_fails(self):
         job, run = self.submit("narrow", {"hosts.slurm.options": ["--nodes=1"]})
         runs.wait_for("the end of the job", lambda: not self.cluster.jobs(), SLOW)
         self.assertRegex(
             self.said(run), rf"strait: the plan needs 2 nodes, but Slurm job {job} has 1: n\d\n")
         self.assertFalse((run.path / "slurm.json").exists())
 
-    def test_what_slurm_refuses_is_one_sentence(self):
+    def test_reports_slurm_errors(self):
         recipe = self.write_recipe(
             "nowhere", {"hosts.backend": "slurm", "hosts.slurm.partition": "nowhere"})
         code, _, err = self.strait("run", recipe)
@@ -197,7 +197,7 @@ class SlurmRuns(runs.RunCase):
         self.assertEqual(code, 10, err)
         self.assertIn("for the script of a Slurm job", err)
 
-    def test_the_emitted_script_runs_the_recipe_with_both_stages_on_one_node(self):
+    def test_emitted_script_runs_both_stages_on_one_node(self):
         recipe = self.write_recipe(
             "emitted", {"hosts.backend": "slurm", "hosts.slurm.stages_per_node": 2})
         code, script, err = self.strait("plan", recipe, "--emit", "sbatch", "--set", "seed=9")
@@ -213,7 +213,7 @@ class SlurmRuns(runs.RunCase):
 
 
 if __name__ == "__main__":
-    if reason := cluster.Cluster.reason_against():
+    if reason := cluster.Cluster.reason_to_skip():
         print(f"skipped: {reason}")
         sys.exit(77)
     runs.main()
