@@ -62,7 +62,7 @@ void LinkProtocol::path_up(Time now) {
   greeting_due_ = options_.role == ProtocolOptions::Role::opener;
   greeted_at_ = now;
   receiver_.ask_again();
-  if (death_ && !peer_knows_) farewell_due_ = true;
+  if (death_ && !peer_knows_) final_due_ = true;
 }
 
 void LinkProtocol::path_down(Time now) {
@@ -89,7 +89,7 @@ void LinkProtocol::receive(Time now, std::span<const std::byte> message) {
                     header.kind == MessageKind::bye;
   if (ends) return accept_last_words(header, parsed.payload);
   if (death_) {
-    farewell_due_ = !peer_knows_;  // the peer does not know yet
+    final_due_ = !peer_knows_;  // the peer does not know yet
     return;
   }
   if (header.kind == MessageKind::hello || header.kind == MessageKind::welcome) {
@@ -121,7 +121,7 @@ bool LinkProtocol::belongs(const Parsed& parsed) {
                               options_.link.name, peer(), parsed.version, options_.name.describe(),
                               kProtocolVersion)),
         MessageKind::refuse);
-    farewell_due_ = true;
+    final_due_ = true;
     return false;
   }
   if (parsed.fault != WireFault::none) return false;
@@ -197,7 +197,7 @@ void LinkProtocol::accept_last_words(const MessageHeader& header,
                                      std::span<const std::byte> payload) {
   if (death_) {
     peer_knows_ = true;
-    farewell_due_ = false;
+    final_due_ = false;
     return;
   }
   const std::string name = options_.link.name;
@@ -218,7 +218,7 @@ void LinkProtocol::accept_last_words(const MessageHeader& header,
     }
   }
   peer_knows_ = true;
-  farewell_due_ = false;
+  final_due_ = false;
 }
 
 void LinkProtocol::ask_again(Time now) {
@@ -226,12 +226,12 @@ void LinkProtocol::ask_again(Time now) {
   asked_at_ = now;
 }
 
-void LinkProtocol::die(const LinkError& cause, MessageKind farewell) {
+void LinkProtocol::die(const LinkError& cause, MessageKind kind) {
   if (death_) return;
   death_ = cause;
-  farewell_ = farewell;
-  farewell_words_ = farewell == MessageKind::bye ? std::vector<std::byte>{} : encode_error(cause);
-  farewell_due_ = true;
+  final_kind_ = kind;
+  final_payload_ = kind == MessageKind::bye ? std::vector<std::byte>{} : encode_error(cause);
+  final_due_ = true;
 }
 
 void LinkProtocol::refuse(const LinkError& words) {
@@ -293,8 +293,8 @@ LinkProtocol::Outgoing LinkProtocol::outgoing(MessageKind kind,
 std::optional<LinkProtocol::Outgoing> LinkProtocol::next_control(Time now) {
   if (std::exchange(refusal_due_, false)) return outgoing(MessageKind::refuse, refusal_words_);
   if (death_) {
-    if (!std::exchange(farewell_due_, false) || peer_knows_) return std::nullopt;
-    return outgoing(farewell_, farewell_words_);
+    if (!std::exchange(final_due_, false) || peer_knows_) return std::nullopt;
+    return outgoing(final_kind_, final_payload_);
   }
   if (std::exchange(greeting_due_, false)) {
     const bool opener = options_.role == ProtocolOptions::Role::opener;

@@ -83,7 +83,7 @@ class LinkProtocol {
   bool belongs(const Parsed& parsed);
   void ask_again(Time now);
   void give_up_if_due(Time now);
-  void die(const LinkError& cause, MessageKind farewell);
+  void die(const LinkError& cause, MessageKind kind);
   void refuse(const LinkError& words);
   std::optional<Outgoing> next_control(Time now);
   Outgoing outgoing(MessageKind kind, std::span<const std::byte> payload = {});
@@ -100,13 +100,13 @@ class LinkProtocol {
   bool peer_knows_ = false;  // the peer ended the link or is gone: no message is owed
 
   // What is due to be sent, in the order of next_control().
-  bool farewell_due_ = false;
+  bool final_due_ = false;
   bool refusal_due_ = false;
   bool greeting_due_ = false;
   bool resend_due_ = false;
   bool status_due_ = false;
-  MessageKind farewell_ = MessageKind::abort;
-  std::vector<std::byte> farewell_words_;
+  MessageKind final_kind_ = MessageKind::abort;
+  std::vector<std::byte> final_payload_;
   std::vector<std::byte> refusal_words_;
   std::vector<std::byte> greeting_words_;
 

@@ -1,4 +1,4 @@
-#include "launcher/agent/agent_entry.h"
+#include "launcher/agent/host_agent.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -23,14 +23,12 @@
 #include <system_error>
 
 #include "framework/store/file_descriptor.h"
-#include "launcher/agent/host_agent.h"
 #include "launcher/base/build_id.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/read_all.h"
 #include "launcher/base/text.h"
 #include "launcher/hosts/agent_greeting.h"
 #include "launcher/hosts/agent_job.h"
-#include "launcher/hosts/agent_paths.h"
 #include "launcher/hosts/allocation.h"
 #include "launcher/hosts/host_facts.h"
 #include "launcher/hosts/host_inspection.h"

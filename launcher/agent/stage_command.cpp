@@ -11,7 +11,7 @@
 #include <iostream>
 #include <string>
 
-#include "launcher/agent/agent_entry.h"
+#include "launcher/agent/host_agent.h"
 #include "launcher/base/build_id.h"
 
 namespace strait::agent {

@@ -14,12 +14,12 @@
 namespace strait::app {
 namespace {
 
-void check_lasting_part(const recipe::Recipe& before, const recipe::Recipe& after) {
-  const recipe::Recipe was = plan::invariant_part(before);
-  const recipe::Recipe is = plan::invariant_part(after);
-  if (was == is) return;
+void check_invariant_part(const recipe::Recipe& before, const recipe::Recipe& after) {
+  const recipe::Recipe former = plan::invariant_part(before);
+  const recipe::Recipe changed = plan::invariant_part(after);
+  if (former == changed) return;
   for (const recipe::RecipeKey& key : recipe::recipe_keys()) {
-    if (key.get(was) == key.get(is)) continue;
+    if (key.get(former) == key.get(changed)) continue;
     throw base::UserError(
         base::ExitCode::bad_input,
         fmt::format("--set {} would change what this run learns; resume can change "
@@ -29,13 +29,13 @@ void check_lasting_part(const recipe::Recipe& before, const recipe::Recipe& afte
   }
 }
 
-// Whether `auto` has to choose the sync method again.
-bool asks_of_sync(const std::vector<std::string>& overrides) {
+// Then `auto` chooses the sync method again.
+bool changes_sync(const std::vector<std::string>& overrides) {
   return std::ranges::any_of(overrides,
                              [](const std::string& one) { return one.starts_with("sync."); });
 }
 
-void check_data_is_as_it_was(const plan::Plan::Data& before, const plan::Plan::Data& now,
+void check_data_is_unchanged(const plan::Plan::Data& before, const plan::Plan::Data& now,
                              const std::string& source) {
   if (before.hash == now.hash) return;
   throw base::UserError(
@@ -51,10 +51,10 @@ plan::RunFile changed_run(const control::RunDirectory& directory, const plan::Ru
                           const std::vector<std::string>& overrides) {
   const recipe::Recipe recipe =
       recipe::read_recipe(directory.recipe(), overrides, plugin::load_plugins);
-  check_lasting_part(run.plan.recipe, recipe);
+  check_invariant_part(run.plan.recipe, recipe);
   plan::RunFile changed{
-      run.run, planner::make_plan(recipe, asks_of_sync(overrides) ? nullptr : &run.plan).plan};
-  check_data_is_as_it_was(run.plan.train, changed.plan.train, recipe.data.train);
+      run.run, planner::make_plan(recipe, changes_sync(overrides) ? nullptr : &run.plan).plan};
+  check_data_is_unchanged(run.plan.train, changed.plan.train, recipe.data.train);
   changed.plan.train = run.plan.train;
   changed.plan.eval = run.plan.eval;
   return changed;

@@ -9,9 +9,9 @@
 
 namespace strait::app {
 
-// The run as it goes on with these overrides ("pipeline.stages=3"): the same data and name, another
-// plan. What `sync.method = "auto"` chose stays, unless they are of [sync]. Writes nothing.
-// UserError where an override is of the lasting part, or is no good.
+// The run with these overrides ("pipeline.stages=3"): same data and name, another plan. The method
+// that `sync.method = "auto"` chose stays unless an override is of [sync]. Writes nothing.
+// UserError: an override is invalid, or changes what the run learns.
 plan::RunFile changed_run(const control::RunDirectory& directory, const plan::RunFile& run,
                           const std::vector<std::string>& overrides);
 

@@ -2,10 +2,9 @@
 
 #include <fmt/format.h>
 
-#include "launcher/app/kubernetes_job.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
-#include "launcher/hosts/join_starter.h"
+#include "launcher/hosts/agent_starter.h"
 #include "launcher/hosts/slurm_job.h"
 
 namespace strait::app {

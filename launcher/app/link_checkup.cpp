@@ -1,6 +1,6 @@
 #include "launcher/app/link_checkup.h"
 
-#include "launcher/app/model_questions.h"
+#include "launcher/app/run_options.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -24,7 +24,7 @@ std::vector<hosts::Finding> judge_links(const plan::Plan& plan,
     findings.push_back({hosts::Finding::Kind::note, base::ExitCode::done, "links", note.text});
   }
   // One line for all links of one route.
-  std::map<std::tuple<std::size_t, std::size_t, std::string>, std::vector<std::string>> ways;
+  std::map<std::tuple<std::size_t, std::size_t, std::string>, std::vector<std::string>> groups;
   for (std::size_t i = 0; i < routes.size(); ++i) {
     const plan::Plan::Link& link = plan.links[i];
     const reach::LinkRoute& route = routes[i];
@@ -32,10 +32,10 @@ std::vector<hosts::Finding> judge_links(const plan::Plan& plan,
     const std::size_t dials =
         plan.process(route.binds == link.listens ? link.connects : link.listens).host_index;
     if (route.relayed || binds == dials) continue;
-    ways[{dials, binds, route.address}].push_back(link.name);
+    groups[{dials, binds, route.address}].push_back(link.name);
   }
-  for (const auto& [way, links] : ways) {
-    const auto& [dials, binds, address] = way;
+  for (const auto& [route, links] : groups) {
+    const auto& [dials, binds, address] = route;
     findings.push_back({hosts::Finding::Kind::well, base::ExitCode::done, "links",
                         fmt::format("{} reaches {} at {}: {}", plan.hosts[dials].name,
                                     plan.hosts[binds].name, address, fmt::join(links, ", "))});
@@ -46,8 +46,8 @@ std::vector<hosts::Finding> judge_links(const plan::Plan& plan,
 std::vector<hosts::Finding> check_links(const plan::Plan& plan) {
   try {
     const launch::ModelQuestions model = model_questions();
-    launch::HostsSession visit(plan, model, [](const std::string&) {});
-    return judge_links(visit.plan(), visit.hosts().routes(), visit.hosts().notes());
+    launch::HostsSession session(plan, model, [](const std::string&) {});
+    return judge_links(session.plan(), session.hosts().routes(), session.hosts().notes());
   } catch (const base::UserError& error) {
     return {{hosts::Finding::Kind::wrong, error.code(), "links", error.what()}};
   }

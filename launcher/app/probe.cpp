@@ -95,7 +95,7 @@ void Prober::measure_paths() {
       }
     }
     if (pairs.empty()) continue;
-    options_.say(fmt::format("round {} of {}: {}", i + 1, rounds.size(), fmt::join(names, ", ")));
+    options_.print(fmt::format("round {} of {}: {}", i + 1, rounds.size(), fmt::join(names, ", ")));
     measure_round(pairs);
     for (const ProbedPair& pair : pairs) keep(pair);
   }
@@ -168,13 +168,13 @@ void Prober::keep_way(std::size_t from, std::size_t to, double rate, double flow
     return;
   }
   table_.links.push_back({name(from), name(to), 8 * rate, 8 * flows, trip / 2});
-  options_.say(fmt::format("  {} to {}: {:.1f} Mbit/s, {} connections {:.1f}, {:.2f} ms",
-                           name(from), name(to), 8e-6 * rate, options_.connections, 8e-6 * flows,
-                           5e2 * trip));
+  options_.print(fmt::format("  {} to {}: {:.1f} Mbit/s, {} connections {:.1f}, {:.2f} ms",
+                             name(from), name(to), 8e-6 * rate, options_.connections, 8e-6 * flows,
+                             5e2 * trip));
 }
 
 void Prober::measure_hosts() {
-  options_.say("layers and memory");
+  options_.print("layers and memory");
   std::map<std::size_t, reach::ReachOrder> orders;
   std::map<std::size_t, std::int64_t> threads;
   for (const plan::Plan::Process& process : plan_.processes) {
@@ -193,7 +193,7 @@ void Prober::measure_hosts() {
     }
     table_.hosts.push_back({name(host), measured->flops_per_second, measured->backward,
                             threads.at(host), measured->memory_bytes_per_second});
-    options_.say(
+    options_.print(
         fmt::format("  {}: {:.1f} Gflop/s with {} threads, backward {:.2f} times a forward, "
                     "memory {:.1f} GB/s",
                     name(host), measured->flops_per_second / 1e9, threads.at(host),

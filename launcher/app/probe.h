@@ -12,20 +12,20 @@ namespace strait::app {
 
 struct ProbeOptions {
   double flow_seconds = 4;  // of each measurement of bandwidth
-  int connections = 4;      // side by side, beside one alone
+  int connections = 4;      // of the parallel measurement
   int echoes = 60;
-  std::function<void(const std::string&)> say;  // a line for the user; always there
+  std::function<void(const std::string&)> print;  // prints a line; never empty
 };
 
 struct Probed {
   recipe::LinkTable table;
-  std::vector<std::string> gaps;  // what could not be measured, and why
+  std::vector<std::string> gaps;  // measurements that failed, with the cause
 };
 
-// Measures every pair of the plan's hosts, latency and bandwidth both ways, by one connection and
-// by several, in rounds in which each host has one partner; then, on idle links, how
-// fast each computes a layer at the recipe's sizes with the planned threads, and copies memory.
-// `addresses`: where each host may be reached.
+// Measures every pair of the plan's hosts, latency and bandwidth both ways, with one connection
+// and with several, in rounds in which each host has one partner. Then, on idle links, measures how
+// fast each host computes a layer at the recipe's sizes with the planned threads, and copies
+// memory. `addresses`: candidate addresses of each host.
 Probed probe_hosts(reach::ReachClient& reach, const plan::Plan& plan,
                    const std::vector<std::vector<std::string>>& addresses,
                    const ProbeOptions& options);

@@ -2,22 +2,33 @@
 
 #include <CLI/CLI.hpp>
 
+#include "launcher/planner/needed_files.h"
+#include "launcher/planner/plan_text.h"
+#include "launcher/planner/step_forecast.h"
+
 namespace strait::app {
 
 void add_run_options(CLI::App* verb, const std::shared_ptr<RunOptions>& options) {
   verb->add_option("--set", options->overrides, "key=value instead of the recipe's; repeatable")
       ->take_all()
       ->allow_extra_args(false);
-  verb->add_flag("--json", options->json, "for programs");
+  verb->add_flag("--json", options->json, "machine-readable output");
 }
 
 CLI::Option* add_without(CLI::App* verb, const std::shared_ptr<RunOptions>& options) {
   return verb
       ->add_option("--without", options->without,
-                   "begin without this replica, which `strait resume RUN --replica` adds later "
+                   "start without this replica; `strait resume RUN --replica` adds it later "
                    "(sync.on_loss = \"continue\"); repeatable")
       ->take_all()
       ->allow_extra_args(false);
+}
+
+launch::ModelQuestions model_questions() {
+  return {.plan_text = planner::plan_text,
+          .forecast_step = planner::forecast_step,
+          .needed_files = planner::needed_files,
+          .needed_checkpoint = planner::needed_checkpoint};
 }
 
 }  // namespace strait::app

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "launcher/launch/model_questions.h"
+
 namespace CLI {  // NOLINT(readability-identifier-naming): the library's own
 class App;
 class Option;
@@ -27,5 +29,8 @@ struct RunOptions {
 void add_run_options(CLI::App* verb, const std::shared_ptr<RunOptions>& options);
 // --without.
 CLI::Option* add_without(CLI::App* verb, const std::shared_ptr<RunOptions>& options);
+
+// What a launch asks of the model, answered by the planner.
+launch::ModelQuestions model_questions();
 
 }  // namespace strait::app

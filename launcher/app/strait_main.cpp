@@ -14,7 +14,7 @@
 int strait::strait_main(int argc, char** argv, OfferParts offer) {
   CLI::App cli("strait fine-tunes a transformer that is split over machines joined by slow links.");
   cli.set_version_flag("--version", std::string("strait ") + base::build_id());
-  cli.require_subcommand(0, 1);  // none: told below, so that a misspelt verb is named first
+  cli.require_subcommand(0, 1);  // 0: checked below, so that a misspelt verb is reported first
   app::Command command;
   for (const auto add : {app::add_init, app::add_prepare, app::add_plan, app::add_probe,
                          app::add_doctor, app::add_install, app::add_run, app::add_run_allocated,

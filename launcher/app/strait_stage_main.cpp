@@ -6,19 +6,18 @@
 #include "launcher/app/strait_main.h"
 #include "launcher/base/build_id.h"
 #include "launcher/plugin/plugin_file.h"
-#include "launcher/worker/compute_measure.h"
-#include "launcher/worker/stage_process.h"
+#include "launcher/worker/commands.h"
 
-// Both halves in one.
+// strait-stage with libtorch: the commands of a host agent and those of a stage.
 int strait::strait_stage_main(int argc, char** argv, OfferParts offer) {
   using strait::agent::TorchCommand;
   using strait::base::ExitCode;
-  return strait::agent::run_stage_command(argc, argv, [offer](agent::TorchCommand errand) {
-    switch (errand) {
+  return strait::agent::run_stage_command(argc, argv, [offer](agent::TorchCommand command) {
+    switch (command) {
       case agent::TorchCommand::stage:
         break;
       case agent::TorchCommand::measure:
-        return strait::worker::answer_measure(STDIN_FILENO, STDOUT_FILENO);
+        return strait::worker::serve_measurement(STDIN_FILENO, STDOUT_FILENO);
       case agent::TorchCommand::check:
         std::cout << "strait-stage " << strait::base::build_id() << '\n';
         return base::ExitCode::done;

@@ -31,15 +31,16 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t kAtOnce = 8;  // hosts; more would only share one uplink
-constexpr auto kTellEvery = std::chrono::seconds(5);
+// Hosts at the same time. More would only share the uplink.
+constexpr std::size_t kConcurrentHosts = 8;
+constexpr auto kReportEvery = std::chrono::seconds(5);
 
-// Prints the hosts' lines as they come, and keeps the first failure in the order of the list.
+// Prints the lines of all hosts, and keeps the first failure in the order of the recipe.
 class InstallReport {
  public:
   explicit InstallReport(std::size_t hosts) : codes_(hosts, base::ExitCode::done) {}
 
-  void tell(const std::string& line) STRAIT_EXCLUDES(mutex_) {
+  void print(const std::string& line) STRAIT_EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
     fmt::print("{}\n", base::printable(line));
     std::fflush(stdout);
@@ -63,22 +64,22 @@ class InstallReport {
 void install_one(const hosts::InstallTarget& target, std::size_t number,
                  const std::vector<hosts::BuildFile>& files, InstallReport& report) {
   const auto begun = Clock::now();
-  auto told = begun;
+  auto reported = begun;
   try {
     const hosts::Installed installed =
         hosts::install_on_host(target, files, [&](std::uint64_t sent, std::uint64_t to_send) {
-          if (Clock::now() - told < kTellEvery) return;
-          told = Clock::now();
-          report.tell(fmt::format("{}: {} of {} sent", target.host, base::byte_text(sent),
-                                  base::byte_text(to_send)));
+          if (Clock::now() - reported < kReportEvery) return;
+          reported = Clock::now();
+          report.print(fmt::format("{}: {} of {} sent", target.host, base::byte_text(sent),
+                                   base::byte_text(to_send)));
         });
     const double elapsed = std::chrono::duration<double>(Clock::now() - begun).count();
-    report.tell(fmt::format("{}: has strait {}, {} of {} sent, {:.1f} s", target.host,
-                            base::build_id(), base::byte_text(installed.sent),
-                            base::byte_text(installed.all), elapsed));
+    report.print(fmt::format("{}: has strait {}, {} of {} sent, {:.1f} s", target.host,
+                             base::build_id(), base::byte_text(installed.sent),
+                             base::byte_text(installed.all), elapsed));
   } catch (const std::exception& error) {
     const base::Failure failure = base::describe_failure(error);
-    report.tell(fmt::format("strait: {}", failure.text));
+    report.print(fmt::format("strait: {}", failure.text));
     report.fail(number, failure.code);
   }
 }
@@ -99,10 +100,10 @@ base::ExitCode install_on_hosts(const RunOptions& options) {
   std::atomic<std::size_t> next = 0;
   {
     std::vector<std::jthread> workers;
-    for (std::size_t i = 0; i < std::min(kAtOnce, hosts.size()); ++i) {
+    for (std::size_t i = 0; i < std::min(kConcurrentHosts, hosts.size()); ++i) {
       workers.emplace_back([&] {
-        for (std::size_t mine = next++; mine < hosts.size(); mine = next++) {
-          install_one({hosts[mine].name, recipe.hosts.ssh_config}, mine, files, report);
+        for (std::size_t host = next++; host < hosts.size(); host = next++) {
+          install_one({hosts[host].name, recipe.hosts.ssh_config}, host, files, report);
         }
       });
     }
@@ -114,7 +115,7 @@ base::ExitCode install_on_hosts(const RunOptions& options) {
 
 void add_install(CLI::App& cli, Command& command) {
   const auto options = std::make_shared<RunOptions>();
-  CLI::App* verb = cli.add_subcommand("install", "bring this build to the hosts of a recipe");
+  CLI::App* verb = cli.add_subcommand("install", "install this build on the hosts of a recipe");
   verb->add_option("--hosts", options->recipe, "the recipe that lists them")->required();
   verb->add_option("--set", options->overrides, "key=value instead of the recipe's; repeatable")
       ->take_all()

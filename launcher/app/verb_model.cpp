@@ -15,7 +15,6 @@
 #include "framework/sync/layout.h"
 #include "framework/tensors/safetensors_writer.h"
 #include "framework/tensors/weight_files.h"
-#include "launcher/app/text_generator.h"
 #include "launcher/app/whole_model.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"

@@ -3,7 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
-#include "launcher/app/model_questions.h"
+#include "launcher/app/run_options.h"
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
@@ -22,7 +22,7 @@
 #include "launcher/reach/reach_service.h"
 #include "launcher/recipe/links.h"
 #include "launcher/recipe/recipe_io.h"
-#include "launcher/worker/compute_measure.h"
+#include "launcher/worker/commands.h"
 
 #include <string>
 #include <vector>
@@ -41,19 +41,19 @@ struct ProbeFlags {
 ProbeOptions probe_options(const ProbeFlags& flags) {
   ProbeOptions options;
   options.flow_seconds = flags.seconds;
-  options.say = [](const std::string& line) { std::cout << line << std::endl; };
+  options.print = [](const std::string& line) { std::cout << line << std::endl; };
   return options;
 }
 
 // A single machine has no paths between hosts, only its compute is measured.
 Probed probe_here(const plan::Plan& plan, const ProbeOptions& options) {
-  const auto keeper = net::ProcessName::host_agent(0);
+  const auto agent = net::ProcessName::host_agent(0);
   const auto launcher = net::ProcessName::coordinator();
   const auto end_of = [&](net::ProcessName peer) {
-    return hosts::service_link(hosts::kReachService, keeper, peer, {}, std::chrono::seconds(1));
+    return hosts::service_link(hosts::kReachService, agent, peer, {}, std::chrono::seconds(1));
   };
   auto [near, far] =
-      net::memory_link({launcher, {}, 1, end_of(keeper)}, {keeper, {}, 1, end_of(launcher)});
+      net::memory_link({launcher, {}, 1, end_of(agent)}, {agent, {}, 1, end_of(launcher)});
   const reach::ReachService end(std::move(far), 0, {0, 0}, worker::measure_compute);
   std::vector<reach::ReachClient::Host> hosts;
   hosts.push_back({plan.hosts.at(0).name, std::move(near)});
@@ -63,9 +63,10 @@ Probed probe_here(const plan::Plan& plan, const ProbeOptions& options) {
 
 Probed probe_there(plan::Plan plan, const ProbeOptions& options) {
   const launch::ModelQuestions model = model_questions();
-  launch::HostsSession visit(std::move(plan), model, options.say);
-  const plan::Plan& known = visit.plan();
-  return probe_hosts(visit.hosts().reach(), known, visit.hosts().addresses(known.recipe), options);
+  launch::HostsSession session(std::move(plan), model, options.print);
+  const plan::Plan& known = session.plan();
+  return probe_hosts(session.hosts().reach(), known, session.hosts().addresses(known.recipe),
+                     options);
 }
 
 base::ExitCode probe(const ProbeFlags& flags) {

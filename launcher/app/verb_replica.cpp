@@ -35,12 +35,12 @@ constexpr int kPollMilliseconds = 100;
 
 // The replicas in status.json, and the last attempt of one of them to rejoin.
 struct Replicas {
-  std::vector<std::uint32_t> there;
+  std::vector<std::uint32_t> active;
   int attempt = 0;          // number of that attempt; 0: there was none
   std::string state;        // comes, joined or failed
   std::string failed;       // why it could not rejoin
-  std::int64_t joined = 0;  // the step from which on it took part
-  std::string left;         // why it takes no part
+  std::int64_t joined = 0;  // the step at which it joined
+  std::string left;         // why it left; empty: it is active
 
   bool has(std::uint32_t replica) const { return std::ranges::count(there, replica) > 0; }
 };
@@ -49,10 +49,10 @@ Replicas replicas_of(const fs::path& run, std::int64_t all, std::uint32_t replic
   Replicas known;
   const json status = control::read_run_status(run).value_or(json::object());
   if (status.contains("replicas")) {
-    known.there = status.at("replicas").get<std::vector<std::uint32_t>>();
+    known.active = status.at("replicas").get<std::vector<std::uint32_t>>();
   } else {
-    known.there.resize(static_cast<std::size_t>(all));
-    std::iota(known.there.begin(), known.there.end(), 0U);
+    known.active.resize(static_cast<std::size_t>(all));
+    std::iota(known.active.begin(), known.active.end(), 0U);
   }
   const std::string name = std::to_string(replica);
   const json none = json::object();
@@ -66,18 +66,18 @@ Replicas replicas_of(const fs::path& run, std::int64_t all, std::uint32_t replic
   return known;
 }
 
-// Whether the replica has rejoined; false while that is open. UserError: it failed.
-bool is_back(const fs::path& run, std::uint32_t replica, int attempt, const Replicas& known) {
+// Whether the replica has rejoined; false while the attempt is in progress. UserError: it failed.
+bool has_rejoined(const fs::path& run, std::uint32_t replica, int attempt, const Replicas& known) {
   if (known.has(replica)) return true;
   if (known.attempt <= attempt || known.state == "comes") return false;
   if (known.state == "joined") {
     throw base::UserError(base::ExitCode::peer_lost,
-                          fmt::format("replica {} took part from step {} on and has left again: {}",
+                          fmt::format("replica {} joined at step {} and has left again: {}",
                                       replica, known.joined, known.left));
   }
   throw base::UserError(
       base::ExitCode::peer_lost,
-      fmt::format("replica {} does not come back to {}: {}", replica, run.string(), known.failed));
+      fmt::format("replica {} could not rejoin {}: {}", replica, run.string(), known.failed));
 }
 
 plan::Plan plan_of_live(const fs::path& run) {
@@ -96,40 +96,38 @@ void check_can_leave(const fs::path& run, const plan::Plan& plan, std::uint32_t 
                                                                  replica, run.string(), why));
   };
   if (!known.has(replica)) {
-    refuse(fmt::format("those that take part are {}", fmt::join(known.there, ", ")));
+    refuse(fmt::format("it is not active; active replicas: {}", fmt::join(known.active, ", ")));
   }
   if (plan.recipe.sync.on_loss == recipe::LossRule::stop) {
     refuse(
-        "its sync.on_loss is \"stop\", so it cannot go on without one; resume it with --set "
+        "its sync.on_loss is \"stop\", so the run cannot continue without it; resume with --set "
         "sync.on_loss=continue, or with fewer pipeline.replicas");
   }
-  if (known.there.size() == 1) refuse("it is the last one; end the run with: strait stop RUN");
+  if (known.active.size() == 1) refuse("it is the last one; end the run with: strait stop RUN");
 }
 
-void check_can_return(const fs::path& run, const plan::Plan& plan, std::uint32_t replica,
+void check_can_rejoin(const fs::path& run, const plan::Plan& plan, std::uint32_t replica,
                       const Replicas& known) {
   const auto refuse = [&](const std::string& why) {
-    throw base::UserError(
-        base::ExitCode::bad_input,
-        fmt::format("replica {} cannot come back to {}: {}", replica, run.string(), why));
+    throw base::UserError(base::ExitCode::bad_input, fmt::format("replica {} cannot rejoin {}: {}",
+                                                                 replica, run.string(), why));
   };
   if (known.has(replica)) {
-    refuse(fmt::format("it takes part; those that do are {}", fmt::join(known.there, ", ")));
+    refuse(fmt::format("it is active; active replicas: {}", fmt::join(known.active, ", ")));
   }
   if (replica >= plan.recipe.pipeline.replicas) {
     refuse(fmt::format("its replicas are 0 to {}", plan.recipe.pipeline.replicas - 1));
   }
-  if (known.state == "comes") refuse("it is being brought back already");
+  if (known.state == "comes") refuse("it is rejoining already");
 }
 
-// Polls until `done`. UserError: the run ends first, or the time is over.
+// Polls until done(). UserError: the run ended, or the timeout has passed.
 void wait_until(const fs::path& run, std::chrono::seconds timeout,
                 const std::function<bool()>& done) {
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   while (!done()) {
     if (!control::RunDirectory::live(run)) {
-      throw base::UserError(base::ExitCode::bad_input,
-                            fmt::format("{} ended meanwhile", run.string()));
+      throw base::UserError(base::ExitCode::bad_input, fmt::format("{} has ended", run.string()));
     }
     if (std::chrono::steady_clock::now() >= deadline) {
       throw base::UserError(base::ExitCode::stalled,
@@ -150,8 +148,7 @@ base::ExitCode stop_replica(const fs::path& run, std::uint32_t replica,
   control::ask_of_replica(control::ReplicaRequest::leave, run, replica);
   wait_until(run, timeout, [&] { return !read().has(replica); });
   const Replicas left = read();
-  fmt::print("replica {} has left; {} {} on\n", replica, fmt::join(left.there, ", "),
-             left.there.size() == 1 ? "goes" : "go");
+  fmt::print("replica {} has left; active replicas: {}\n", replica, fmt::join(left.active, ", "));
   return base::ExitCode::done;
 }
 
@@ -160,11 +157,11 @@ base::ExitCode resume_replica(const fs::path& run, std::uint32_t replica,
   const plan::Plan plan = plan_of_live(run);
   const auto read = [&] { return replicas_of(run, plan.recipe.pipeline.replicas, replica); };
   const Replicas before = read();
-  check_can_return(run, plan, replica, before);
+  check_can_rejoin(run, plan, replica, before);
   control::ask_of_replica(control::ReplicaRequest::come_back, run, replica);
-  wait_until(run, timeout, [&] { return is_back(run, replica, before.attempt, read()); });
-  fmt::print("replica {} takes part; these go on together: {}\n", replica,
-             fmt::join(read().there, ", "));
+  wait_until(run, timeout, [&] { return has_rejoined(run, replica, before.attempt, read()); });
+  fmt::print("replica {} has joined; active replicas: {}\n", replica,
+             fmt::join(read().active, ", "));
   return base::ExitCode::done;
 }
 

@@ -3,7 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
-#include "launcher/app/model_questions.h"
+#include "launcher/app/run_options.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -18,13 +18,12 @@
 #include "framework/store/checkpoint.h"
 #include "framework/store/store_error.h"
 #include "launcher/app/changed_run.h"
-#include "launcher/app/sample_show.h"
+#include "launcher/app/whole_model.h"
 #include "launcher/base/errors.h"
 #include "launcher/console/console.h"
 #include "launcher/console/text_pump.h"
-#include "launcher/hosts/join_starter.h"
+#include "launcher/hosts/agent_starter.h"
 #include "launcher/hosts/slurm_job.h"
-#include "launcher/launch/recover_checkpoint.h"
 #include "launcher/launch/run_launch.h"
 #include "launcher/plan/absent_replicas.h"
 #include "launcher/planner/plan_maker.h"
@@ -37,7 +36,6 @@
 #include <string>
 #include <vector>
 #include "launcher/app/emit.h"
-#include "launcher/app/run_options.h"
 
 namespace strait::app {
 namespace {
@@ -72,10 +70,10 @@ plan::RunFile prepare_directory(const control::RunDirectory& directory,
     plan.eval->file =
         planner::place_data(*planned.eval, directory.path() / "data" / "eval.safetensors");
   }
-  // Stages may run in another working directory than the user's.
+  // Stages may have another working directory.
   for (std::string* path : {&plan.recipe.model.path, &plan.recipe.data.train,
                             &plan.recipe.data.eval, &plan.recipe.pipeline.partition.plugin}) {
-    const bool is_name = path->starts_with('#');  // of a partition that is linked in
+    const bool is_name = path->starts_with('#');  // of a partition linked into this program
     if (!path->empty() && !is_name) *path = fs::absolute(*path).lexically_normal().string();
   }
   for (std::string& plugin : plan.recipe.plugins) {
@@ -107,9 +105,8 @@ std::vector<std::string> closing_lines(const fs::path& run, const control::Outco
   return lines;
 }
 
-// The run is over and its state is safe, so evaluation data that has been removed since must not
-// turn it into a failure.
-void show_learnt_samples(const control::RunDirectory& directory, console::Console& console) {
+// The run has ended well, so missing evaluation data must not turn it into a failure.
+void show_final_samples(const control::RunDirectory& directory, console::Console& console) {
   try {
     for (const std::string& line : show_samples(directory.path())) console.note(line);
   } catch (const store::StoreError& error) {
@@ -123,7 +120,7 @@ base::ExitCode launch_and_show(control::RunDirectory& directory, const plan::Run
   options.observers = {&console};
   if (!options.without.empty()) {
     console.note(fmt::format(
-        "it begins without replica {}; to add one: strait resume {} --replica {}",
+        "starting without replica {}; to add one: strait resume {} --replica {}",
         fmt::join(options.without, ", "), directory.path().string(), *options.without.begin()));
   }
   if (run.plan.recipe.hosts.backend == recipe::BackendKind::join) {
@@ -132,15 +129,15 @@ base::ExitCode launch_and_show(control::RunDirectory& directory, const plan::Run
   }
   const control::Outcome outcome = launch::launch_run(directory, run, options);
   if (outcome.code == base::ExitCode::done && !outcome.stopped) {
-    show_learnt_samples(directory, console);
+    show_final_samples(directory, console);
   }
-  console.farewell(closing_lines(directory.path(), outcome));
+  console.finish(closing_lines(directory.path(), outcome));
   return outcome.code;
 }
 
-// `recovered`: what happened to shards that were still on hosts.
-std::optional<store::Resumable> choose(const control::RunDirectory& directory,
-                                       const std::string& recovered) {
+// `recovered`: the result of recover_checkpoint(), for the error message.
+std::optional<store::Resumable> newest_checkpoint(const control::RunDirectory& directory,
+                                                  const std::string& recovered) {
   try {
     return store::choose_checkpoint(directory.path());
   } catch (const store::StoreError& error) {
@@ -209,11 +206,12 @@ base::ExitCode resume_run(const RunOptions& options) {
   plan::RunFile run = plan::read_run_file(directory.plan(), plugin::load_plugins);
   console::TextPump pump(STDOUT_FILENO);
   console::Console console(pump, console_options(options.json));
-  const auto say = [&console](const control::Event& event) {
+  const auto report = [&console](const control::Event& event) {
     console.event("the launcher", event);
   };
-  const std::string recovered = launch::recover_checkpoint(directory, run, model_questions(), say);
-  const auto newest = choose(directory, recovered);
+  const std::string recovered =
+      launch::recover_checkpoint(directory, run, model_questions(), report);
+  const auto newest = newest_checkpoint(directory, recovered);
   if (!newest) {
     throw base::UserError(
         base::ExitCode::bad_input,
@@ -229,8 +227,8 @@ base::ExitCode resume_run(const RunOptions& options) {
     for (const std::string& difference : differences) all += "\n  " + difference;
     throw base::UserError(
         base::ExitCode::mismatch,
-        fmt::format("{} was made by another run than {} describes:{}",
-                    newest->checkpoint.path.string(), directory.plan().string(), all));
+        fmt::format("{} does not belong to the run of {}:{}", newest->checkpoint.path.string(),
+                    directory.plan().string(), all));
   }
   if (number(manifest.step) >= run.plan.steps) {
     console.note(fmt::format("{} is complete: all {} steps are done", directory.path().string(),
@@ -249,7 +247,7 @@ base::ExitCode resume_run(const RunOptions& options) {
   plan::drop_later_steps(directory.metrics(), manifest.step);
   if (!newest->warning.empty()) console.note(newest->warning);
   console.plan(planner::plan_text(run.plan), to_json(run.plan).dump());
-  console.note(fmt::format("going on from step {} ({})", number(manifest.step),
+  console.note(fmt::format("resuming from step {} ({})", number(manifest.step),
                            newest->checkpoint.path.string()));
   launch::LaunchOptions launch;
   launch.resume = fs::absolute(newest->checkpoint.path).string();
@@ -263,13 +261,13 @@ base::ExitCode resume_run(const RunOptions& options) {
 void add_plan(CLI::App& cli, Command& command) {
   const auto options = std::make_shared<RunOptions>();
   const auto emit = std::make_shared<std::string>();
-  CLI::App* verb = cli.add_subcommand("plan", "what a recipe would run where; starts nothing");
+  CLI::App* verb = cli.add_subcommand("plan", "show what a recipe would run where; starts nothing");
   verb->add_option("recipe", options->recipe, "a recipe file")->required();
   add_run_options(verb, options);
   static const std::map<std::string, EmitKind> kKinds = {{"sbatch", EmitKind::sbatch},
                                                          {"commands", EmitKind::commands},
                                                          {"kubernetes", EmitKind::kubernetes}};
-  verb->add_option("--emit", *emit, "print what to launch it with yourself instead")
+  verb->add_option("--emit", *emit, "print a script for another scheduler instead")
       ->check(CLI::IsMember(&kKinds));
   verb->callback([options, emit, &command] {
     command = [options, emit] {
@@ -280,7 +278,7 @@ void add_plan(CLI::App& cli, Command& command) {
 
 void add_run(CLI::App& cli, Command& command) {
   const auto options = std::make_shared<RunOptions>();
-  CLI::App* verb = cli.add_subcommand("run", "fine-tune as a recipe says");
+  CLI::App* verb = cli.add_subcommand("run", "fine-tune a model as a recipe describes");
   verb->add_option("recipe", options->recipe, "a recipe file")->required();
   add_run_options(verb, options);
   verb->add_flag("--replace", options->replace, "move an earlier run of that name aside");
@@ -295,14 +293,14 @@ void add_resume(CLI::App& cli, Command& command) {
   };
   const auto options = std::make_shared<RunOptions>();
   const auto replica = std::make_shared<Replica>();
-  CLI::App* verb = cli.add_subcommand("resume", "go on from the newest checkpoint of a run");
+  CLI::App* verb = cli.add_subcommand("resume", "resume a run from its newest checkpoint");
   verb->add_option("run", options->recipe, "its directory, runs/NAME")->required();
   add_run_options(verb, options);
-  CLI::Option* one = verb->add_option(
-      "--replica", replica->number,
-      "the run is live: this replica, which takes no part, comes (sync.on_loss = \"continue\")");
+  CLI::Option* one =
+      verb->add_option("--replica", replica->number,
+                       "of a live run: this replica rejoins (sync.on_loss = \"continue\")");
   one->excludes(add_without(verb, options));
-  verb->add_option("--patience", replica->timeout, "with it: seconds to wait for that")
+  verb->add_option("--patience", replica->timeout, "with --replica: seconds to wait for it to join")
       ->needs(one)
       ->check(CLI::Range(1, 86'400))
       ->capture_default_str();

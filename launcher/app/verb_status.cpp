@@ -23,35 +23,35 @@ namespace {
 
 using nlohmann::json;
 
-// What Slurm says of the run's job.
-struct JobNews {
-  std::string sentence;  // empty: there is no such job
-  bool waits = false;    // it will begin, or go on
+// State of the run's Slurm job.
+struct JobStatus {
+  std::string sentence;  // empty: the run has no job
+  bool waits = false;    // pending, or requeued
 };
 
-JobNews job_news(const std::filesystem::path& run) {
+JobStatus job_status(const std::filesystem::path& run) {
   try {
     const std::optional<hosts::SlurmJob> job = hosts::SlurmJob::of(run);
     if (!job) return {};
     const std::optional<hosts::JobState> state = job->state();
     return {fmt::format("Slurm job {}: {}", job->number(),
-                        state ? state->sentence() : "the queue knows it no more"),
+                        state ? state->sentence() : "no longer in the queue"),
             state && state->waits()};
   } catch (const base::UserError& error) {
-    return {error.what()};  // the run's own files tell the rest
+    return {error.what()};  // the rest comes from the run's files
   }
 }
 
 void print(const std::filesystem::path& run, const json& status,
-           const std::optional<control::LiveRun>& live, const JobNews& job) {
+           const std::optional<control::LiveRun>& live, const JobStatus& job) {
   const auto state = status.at("state").get<std::string>();
   const double now =
       std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   const double age = now - status.at("updated").get<double>();
   if (live) {
-    fmt::print("{}: {} ({}; told {:.0f} s ago)\n", run.string(), state, live->sentence(), age);
+    fmt::print("{}: {} ({}; updated {:.0f} s ago)\n", run.string(), state, live->sentence(), age);
   } else if (job.waits) {
-    fmt::print("{}: saved, and goes on when its job does\n", run.string());
+    fmt::print("{}: saved; continues when its job is started again\n", run.string());
   } else if (state == "ended") {
     const json& outcome = status.at("outcome");
     const auto cause = outcome.at("cause").get<std::string>();
@@ -59,7 +59,7 @@ void print(const std::filesystem::path& run, const json& status,
                outcome.at("meaning").get<std::string>(), cause.empty() ? "" : ": ", cause);
   } else {
     fmt::print(
-        "{}: its launcher is gone, last heard of {:.0f} s ago while {}; go on with: "
+        "{}: its launcher is gone, last update {:.0f} s ago while {}; resume with: "
         "strait resume {}\n",
         run.string(), age, state, run.string());
   }
@@ -75,7 +75,7 @@ void print(const std::filesystem::path& run, const json& status,
 base::ExitCode show_status(const std::filesystem::path& run, bool as_json) {
   const std::optional<control::LiveRun> live = control::RunDirectory::live(run);
   std::optional<json> status = control::read_run_status(run);
-  const JobNews job = job_news(run);
+  const JobStatus job = job_status(run);
   if (!status && !live && job.sentence.empty()) {
     throw base::UserError(
         base::ExitCode::bad_input,
@@ -118,9 +118,9 @@ void add_status(CLI::App& cli, Command& command) {
     bool json = false;
   };
   const auto options = std::make_shared<Options>();
-  CLI::App* verb = cli.add_subcommand("status", "what a run does now, or how it ended");
+  CLI::App* verb = cli.add_subcommand("status", "show the state of a run, or how it ended");
   verb->add_option("run", options->run, "its directory, runs/NAME")->required();
-  verb->add_flag("--json", options->json, "for programs");
+  verb->add_flag("--json", options->json, "machine-readable output");
   verb->callback([options, &command] {
     command = [options] { return show_status(options->run, options->json); };
   });

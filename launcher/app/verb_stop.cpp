@@ -28,68 +28,69 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kLockLook = 100;    // milliseconds
-constexpr int kAskEvery = 1'000;  // Slurm serves many
+// Milliseconds. Slurm's controller serves all users, so it is polled less often than files here.
+constexpr int kPollMilliseconds = 100;
+constexpr int kSlurmPollMilliseconds = 1'000;
 
-// Where the kernel gives no pidfd, we look at the lock several times a second.
+// False at the timeout. Without a pidfd (Linux before 5.3) only the lock is polled.
 bool wait_for_end(const fs::path& run, const control::LiveRun& live, int pidfd,
-                  std::chrono::seconds patience) {
-  const auto deadline = std::chrono::steady_clock::now() + patience;
+                  std::chrono::seconds timeout) {
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
   while (live.alive() && control::RunDirectory::live(run)) {
     if (std::chrono::steady_clock::now() >= deadline) return false;
     pollfd ended{pidfd, POLLIN, 0};
-    ::poll(&ended, pidfd >= 0 ? 1 : 0, kLockLook);
+    ::poll(&ended, pidfd >= 0 ? 1 : 0, kPollMilliseconds);
   }
   return true;
 }
 
-[[noreturn]] void give_up(const fs::path& run, std::chrono::seconds patience) {
+[[noreturn]] void give_up(const fs::path& run, std::chrono::seconds timeout) {
   throw base::UserError(
       base::ExitCode::stalled,
       fmt::format("{} is still live after {} s; see: strait status {}, or end it at "
                   "once: strait stop --now {}",
-                  run.string(), patience.count(), run.string(), run.string()));
+                  run.string(), timeout.count(), run.string(), run.string()));
 }
 
-void print_what_is_left(const fs::path& run) {
+void print_stopped(const fs::path& run) {
   const store::CheckpointList checkpoints = store::list_checkpoints(run);
   if (!checkpoints.complete.empty()) {
-    fmt::print("stopped; the newest checkpoint is {}\ngo on with: strait resume {}\n",
+    fmt::print("stopped; the newest checkpoint is {}\nresume with: strait resume {}\n",
                checkpoints.complete.front().path.string(), run.string());
   } else {
-    fmt::print("stopped; it had made no checkpoint yet\n");
+    fmt::print("stopped; it has no checkpoint yet\n");
   }
 }
 
-// The job's script is the process that coordinates, wherever it runs.
+// Signals go to the batch script, which is the launcher, whichever node it is on.
 base::ExitCode stop_job(const fs::path& run, const hosts::SlurmJob& job,
-                        const hosts::JobState& state, bool now, std::chrono::seconds patience) {
+                        const hosts::JobState& state, bool now, std::chrono::seconds timeout) {
   if (state.waits()) {
     job.cancel();
     fmt::print("cancelled Slurm job {}, which was {}\n", job.number(), state.sentence());
   } else {
     job.signal("INT");
     if (now) job.signal("TERM");
-    fmt::print("asked Slurm job {} to {}\n", job.number(),
-               now ? "leave at once" : "finish its step, save and leave");
+    fmt::print("requested Slurm job {} to {}\n", job.number(),
+               now ? "exit at once" : "finish its step, save and exit");
   }
   std::fflush(stdout);
-  const auto deadline = std::chrono::steady_clock::now() + patience;
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
   for (auto left = job.state(); left && left->lives(); left = job.state()) {
-    if (std::chrono::steady_clock::now() >= deadline) give_up(run, patience);
-    ::poll(nullptr, 0, kAskEvery);
+    if (std::chrono::steady_clock::now() >= deadline) give_up(run, timeout);
+    ::poll(nullptr, 0, kSlurmPollMilliseconds);
   }
   hosts::SlurmJob::forget(run);
-  print_what_is_left(run);
+  print_stopped(run);
   return base::ExitCode::done;
 }
 
 }  // namespace
 
-base::ExitCode stop_run(const fs::path& run, bool now, std::chrono::seconds patience) {
+base::ExitCode stop_run(const fs::path& run, bool now, std::chrono::seconds timeout) {
   if (const std::optional<hosts::SlurmJob> job = hosts::SlurmJob::of(run)) {
     const std::optional<hosts::JobState> state = job->state();
-    if (state && state->lives()) return stop_job(run, *job, *state, now, patience);
+    if (state && state->lives()) return stop_job(run, *job, *state, now, timeout);
   }
   const std::optional<control::LiveRun> live = control::RunDirectory::live(run);
   if (!live) {
@@ -103,12 +104,12 @@ base::ExitCode stop_run(const fs::path& run, bool now, std::chrono::seconds pati
   }
   const auto pid = static_cast<pid_t>(live->pid);
   const store::FileDescriptor handle(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-  // With the handle open the pid cannot pass to another process between this look and the signal.
+  // With the pidfd open the signal cannot hit another process that got the same pid.
   if (!live->alive()) {
-    fmt::print("{} had just ended\n", run.string());
+    fmt::print("{} has just ended\n", run.string());
     return base::ExitCode::done;
   }
-  // Both count as a request; two of the same kind could melt into one on their way.
+  // Two different signals count as two requests; two equal pending signals would be merged.
   const std::vector<int> signals = now ? std::vector{SIGINT, SIGTERM} : std::vector{SIGINT};
   for (const int signal : signals) {
     const auto sent = handle.open()
@@ -121,11 +122,11 @@ base::ExitCode stop_run(const fs::path& run, bool now, std::chrono::seconds pati
                                         live->pid, run.string(), std::strerror(errno)));
     }
   }
-  fmt::print("asked process {} to {}\n", live->pid,
-             now ? "leave at once" : "finish its step, save and leave");
+  fmt::print("requested process {} to {}\n", live->pid,
+             now ? "exit at once" : "finish its step, save and exit");
   std::fflush(stdout);
-  if (!wait_for_end(run, *live, handle.number(), patience)) give_up(run, patience);
-  print_what_is_left(run);
+  if (!wait_for_end(run, *live, handle.number(), timeout)) give_up(run, timeout);
+  print_stopped(run);
   return base::ExitCode::done;
 }
 
@@ -137,13 +138,13 @@ void add_stop(CLI::App& cli, Command& command) {
     int timeout = 600;
   };
   const auto options = std::make_shared<Options>();
-  CLI::App* verb = cli.add_subcommand("stop", "end a live run: finish the step, save, leave");
+  CLI::App* verb = cli.add_subcommand("stop", "end a live run: finish the step, save, exit");
   verb->add_option("run", options->run, "its directory, runs/NAME")->required();
-  verb->add_flag("--now", options->now, "leave at once; what is not saved is lost");
+  verb->add_flag("--now", options->now, "exit at once; steps since the last checkpoint are lost");
   verb->add_option("--replica", options->replica,
-                   "only this replica leaves, and the others go on (sync.on_loss = \"continue\")")
+                   "only this replica leaves; the others continue (sync.on_loss = \"continue\")")
       ->excludes("--now");
-  verb->add_option("--patience", options->timeout, "seconds to wait for its end")
+  verb->add_option("--timeout", options->timeout, "seconds to wait for its end")
       ->check(CLI::Range(1, 86'400))
       ->capture_default_str();
   verb->callback([options, &command] {

@@ -33,22 +33,23 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr auto kDrawEvery = std::chrono::milliseconds(500);
-constexpr console::ScreenSize kPaper = {120, 60};
-constexpr const char* kLeave = "q leaves; the run goes on";
+// Of output that is no terminal.
+constexpr console::ScreenSize kPipeSize = {120, 60};
+constexpr const char* kHelp = "q quits; the run continues";
 
-// A run as its files tell it, looked at again and again.
+// Reads the state of a run from its files, repeatedly.
 class WatchedRun {
  public:
   explicit WatchedRun(fs::path run) : run_(std::move(run)), metrics_(run_ / "metrics.jsonl") {}
 
   bool live() const { return live_; }
 
-  // One picture; nothing while the run has not started.
-  std::optional<std::vector<std::string>> look(console::ScreenSize size) {
+  // The lines of one frame; empty while the run has not started.
+  std::optional<std::vector<std::string>> frame(console::ScreenSize size) {
     live_ = control::RunDirectory::live(run_).has_value();
     const std::optional<json> status = control::read_run_status(run_);
     if (!status) return std::nullopt;
-    for (const control::LogLine& line : metrics_.take(false)) remember(line.text);
+    for (const control::LogLine& line : metrics_.take(false)) add_loss(line.text);
     std::vector<double> losses;
     for (const auto& [step, loss] : losses_) losses.push_back(loss);
     try {
@@ -62,8 +63,8 @@ class WatchedRun {
   }
 
  private:
-  // Steps that are trained again after a resume replace those from before.
-  void remember(const std::string& line) {
+  // Steps that a resume trains again replace the former ones.
+  void add_loss(const std::string& line) {
     const json step = json::parse(line, nullptr, /*allow_exceptions=*/false);
     if (!step.is_object() || !step.contains("step") || !step.contains("loss")) return;
     if (!step["step"].is_number_integer() || !step["loss"].is_number()) return;
@@ -88,26 +89,26 @@ class WatchedRun {
 };
 
 void watch_on_screen(WatchedRun& run) {
-  const control::StopSignals signals;  // who is told to end leaves the terminal as it was
+  const control::StopSignals signals;  // a signal must not skip restoring the terminal
   console::FullScreen screen(STDIN_FILENO, STDOUT_FILENO);
   for (;;) {
     console::ScreenSize size = screen.size();
     if (size.rows > 1) --size.rows;
     std::vector<std::string> lines =
-        run.look(size).value_or(std::vector<std::string>{"the run is being prepared"});
+        run.frame(size).value_or(std::vector<std::string>{"the run is being prepared"});
     lines.resize(size.rows);
-    lines.emplace_back(kLeave);
+    lines.emplace_back(kHelp);
     screen.draw(lines);
     const std::optional<char> key = screen.key(kDrawEvery);
-    const bool leave = key == 'q' || key == 'Q' || key == '\x03' || key == '\x04';
-    if (leave || signals.count() > 0) return;
+    const bool quit = key == 'q' || key == 'Q' || key == '\x03' || key == '\x04';
+    if (quit || signals.count() > 0) return;
   }
 }
 
-void watch_on_paper(WatchedRun& run) {
+void watch_on_pipe(WatchedRun& run) {
   std::vector<std::string> printed;
   for (;;) {
-    const auto lines = run.look(kPaper);
+    const auto lines = run.frame(kPipeSize);
     if (lines && *lines != printed) {
       printed = *lines;
       for (const std::string& line : printed) fmt::print("{}\n", line);
@@ -131,7 +132,7 @@ base::ExitCode watch_run(const fs::path& run) {
   if (::isatty(STDIN_FILENO) != 0 && ::isatty(STDOUT_FILENO) != 0) {
     watch_on_screen(watched);
   } else {
-    watch_on_paper(watched);
+    watch_on_pipe(watched);
   }
   return base::ExitCode::done;
 }
@@ -140,7 +141,7 @@ base::ExitCode watch_run(const fs::path& run) {
 
 void add_watch(CLI::App& cli, Command& command) {
   const auto run = std::make_shared<std::string>();
-  CLI::App* verb = cli.add_subcommand("watch", "a picture of a run that keeps up with it");
+  CLI::App* verb = cli.add_subcommand("watch", "show a run live on the full screen");
   verb->add_option("run", *run, "its directory, runs/NAME")->required();
   verb->callback([run, &command] { command = [run] { return watch_run(*run); }; });
 }

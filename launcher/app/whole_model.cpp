@@ -1,12 +1,19 @@
 #include "launcher/app/whole_model.h"
 
 #include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <vector>
+
+#include "framework/store/byte_tokenizer.h"
+#include "framework/store/record_reader.h"
 #include "launcher/base/errors.h"
 #include "launcher/plugin/plugin_file.h"
+#include "models/key_value_cache.h"
 
 namespace strait::app {
 
@@ -38,6 +45,101 @@ WholeModel load_whole_model(const std::filesystem::path& run_directory) {
     if (parameter.owned) parameter.value.detach().copy_(reader.read(parameter.name));
   }
   return whole;
+}
+
+namespace {
+
+// Logits of the token after `tokens`, which continue the cached prefix.
+at::Tensor next_logits(models::Model& model, models::KeyValueCache& cache,
+                       const std::vector<std::int64_t>& tokens) {
+  const auto count = static_cast<std::int64_t>(tokens.size());
+  const models::Pass pass = models::make_pass(cache, 1, count);
+  at::Tensor values = at::tensor(tokens, at::kLong).view({1, count});
+  for (const auto& layer : model.layers()) values = layer->forward(values, pass);
+  const models::Head& head = *model.head();
+  at::Tensor logits = at::linear(values.select(1, count - 1), head.projection()).squeeze(0);
+  return head.bias().defined() ? logits + head.bias() : logits;
+}
+
+std::int64_t choose_token(const at::Tensor& logits, const GenerationOptions& options,
+                          const at::Generator& generator) {
+  if (options.temperature <= 0) return logits.argmax().item<std::int64_t>();
+  const std::int64_t kept =
+      options.top_k > 0 ? std::min(options.top_k, logits.size(0)) : logits.size(0);
+  const auto [best, tokens] = logits.topk(kept);
+  const at::Tensor weights = (best / options.temperature).softmax(0);
+  return tokens[at::multinomial(weights, 1, false, generator).item<std::int64_t>()]
+      .item<std::int64_t>();
+}
+
+}  // namespace
+
+std::string generate_text(models::Model& model, std::int64_t positions, const std::string& prompt,
+                          const GenerationOptions& options) {
+  const std::vector<std::int32_t> encoded = store::ByteTokenizer::encode(prompt);
+  const auto length = static_cast<std::int64_t>(encoded.size());
+  if (length == 0 || length >= positions) {
+    throw base::UserError(
+        base::ExitCode::bad_input,
+        fmt::format("the prompt has {} tokens; 1 to {} leave room for an answer in this "
+                    "model",
+                    length, positions - 1));
+  }
+  const at::NoGradGuard no_grad;
+  const at::Generator generator = at::detail::createCPUGenerator(options.seed);
+  models::KeyValueCache cache(positions);
+  std::vector<std::int64_t> tokens(encoded.begin(), encoded.end());
+  std::vector<std::int32_t> answer;
+  const std::int64_t most = std::min(options.most_tokens, positions - length);
+  while (static_cast<std::int64_t>(answer.size()) < most) {
+    const std::int64_t next = choose_token(next_logits(model, cache, tokens), options, generator);
+    if (next == store::ByteTokenizer::kEnd) break;
+    answer.push_back(static_cast<std::int32_t>(next));
+    tokens = {next};
+  }
+  return store::ByteTokenizer::decode(answer);
+}
+
+namespace {
+
+constexpr int kShown = 6;
+
+// Cut to one line of the console.
+std::string on_one_line(std::string text) {
+  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
+  for (char& letter : text) {
+    if (letter == '\n' || letter == '\r' || letter == '\t') letter = ' ';
+  }
+  return text;
+}
+
+}  // namespace
+
+std::vector<std::string> show_samples(const std::filesystem::path& run_directory) {
+  const plan::RunFile run = plan::read_run_file(run_directory / "plan.json", plugin::load_plugins);
+  const std::filesystem::path data = run.plan.recipe.data.eval;
+  if (data.extension() != ".jsonl" && data.extension() != ".ndjson") return {};
+  WholeModel whole = load_whole_model(run_directory);
+  const std::int64_t positions = models::describe(whole.config).positions;
+  std::vector<std::string> lines;
+  int right = 0;
+  store::RecordReader reader(data);
+  while (static_cast<int>(lines.size()) < kShown) {
+    const auto record = reader.next();
+    if (!record) break;
+    if (record->pieces.size() != 2 || record->pieces[0].is_target) continue;
+    const std::string answer =
+        generate_text(*whole.model, positions, record->pieces[0].text, GenerationOptions{});
+    const bool same = on_one_line(answer) == on_one_line(record->pieces[1].text);
+    right += same ? 1 : 0;
+    lines.push_back(fmt::format("  {}  {} {}", same ? "right" : "wrong",
+                                on_one_line(record->pieces[0].text), on_one_line(answer)));
+  }
+  if (lines.empty()) return {};
+  lines.insert(
+      lines.begin(),
+      fmt::format("completions of evaluation prompts ({} of {} right):", right, lines.size()));
+  return lines;
 }
 
 }  // namespace strait::app

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "framework/tensors/checkpoint_reader.h"
 #include "launcher/plan/run_files.h"
@@ -22,5 +25,22 @@ struct WholeModel {
 
 // UserError where there is no run or no checkpoint; StoreError where shards are damaged.
 WholeModel load_whole_model(const std::filesystem::path& run_directory);
+
+struct GenerationOptions {
+  std::int64_t most_tokens = 64;
+  double temperature = 0;  // 0: greedy
+  std::int64_t top_k = 0;  // sample among this many; 0: all
+  std::uint64_t seed = 1;
+};
+
+// Continues a prompt with a whole model and byte tokens until the end-of-record token, the
+// model's last position, or the limit of tokens. Greedy is a pure function of model and prompt;
+// sampling also of the seed. UserError where the prompt itself is too long.
+std::string generate_text(models::Model& model, std::int64_t positions, const std::string& prompt,
+                          const GenerationOptions& options);
+
+// A few prompts of the evaluation data with the trained model's completions and the expected ones.
+// Empty where the data has no prompts.
+std::vector<std::string> show_samples(const std::filesystem::path& run_directory);
 
 }  // namespace strait::app

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "framework/store/bounded_json.h"
@@ -77,6 +78,25 @@ AgentJob unpack_job(const std::string& text, std::size_t index) {
     throw base::UserError(base::ExitCode::mismatch,
                           fmt::format("not the jobs of agents of this build: {}", error.what()));
   }
+}
+
+namespace fs = std::filesystem;
+
+fs::path agent_directory(const std::string& written) {
+  const char* home = std::getenv("HOME");
+  if (written == "~" || written.starts_with("~/")) {
+    if (home == nullptr) {
+      throw base::UserError(base::ExitCode::bad_input,
+                            fmt::format("the directory {} needs $HOME, which is not set", written));
+    }
+    return fs::path(home) / fs::path(written.substr(written.size() > 1 ? 2 : 1));
+  }
+  return fs::absolute(written);
+}
+
+fs::path host_run_directory(const fs::path& directory, const std::string& run_name,
+                            const net::RunId& run) {
+  return directory / "runs" / fmt::format("{}-{}", run_name, run.hex().substr(0, 8));
 }
 
 }  // namespace strait::hosts

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
@@ -50,5 +51,16 @@ std::string pack_jobs(const std::vector<AgentJob>& jobs);
 
 // The job at `index` of such a text. UserError: it is not such a text, or has no such job.
 AgentJob unpack_job(const std::string& text, std::size_t index);
+
+// An agent's directory as an absolute path, with "~" replaced. It need not exist.
+std::filesystem::path agent_directory(const std::string& written);
+
+// The agent's log, in the folder of a run's logs.
+inline constexpr const char* kAgentLog = "keeper.log";
+
+// The directory of a run on a host, below the agent's: the same for all generations of the run, and
+// different for every run.
+std::filesystem::path host_run_directory(const std::filesystem::path& directory,
+                                         const std::string& run_name, const net::RunId& run);
 
 }  // namespace strait::hosts

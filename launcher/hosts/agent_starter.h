@@ -1,9 +1,15 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
+#include <filesystem>
+#include <memory>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "launcher/hosts/agent_job.h"
+#include "launcher/plan/plan.h"
 
 namespace strait::hosts {
 
@@ -31,5 +37,38 @@ class AgentStarter {
   // The agent has connected to the launcher: closes what only showed that the host is alive.
   virtual void disconnect() {}
 };
+
+// Starters for the hosts of the plan, as its backend needs them; in the order of plan.hosts, null
+// for hosts that are `left_out`. `run` is the run's directory.
+std::vector<std::unique_ptr<AgentStarter>> make_agent_starters(
+    const plan::Plan& plan, const std::filesystem::path& run,
+    const std::set<std::size_t>& left_out);
+
+// While the run goes: for a host that has no agent, or has lost it. UserError: the backend cannot
+// start agents in a running run.
+std::unique_ptr<AgentStarter> agent_starter_in_run(const plan::Plan& plan, std::size_t host);
+
+// Starters for the nodes of the Slurm job that this process is in. One srun starts the agents of
+// all nodes and gives each of them all jobs on stdin; an agent takes the one with its task number.
+// srun starts with the last job, and is waited for when the last starter is destroyed.
+//
+// `run` is the run's directory, on a file system that the nodes share; agents keep their files
+// there. UserError: not in a job, or the job has fewer nodes than the plan.
+std::vector<std::unique_ptr<AgentStarter>> slurm_starters(const plan::Plan& plan,
+                                                          const std::filesystem::path& run);
+
+// Where the launcher puts the token of a host: <run>/join/<host>.token.
+std::filesystem::path token_file(const std::filesystem::path& run, std::size_t host);
+
+// Instructions for the user: where the tokens will be, and how to use them.
+std::vector<std::string> join_instructions(const plan::Plan& plan,
+                                           const std::filesystem::path& run);
+
+// For hosts on which the launcher cannot start anything: writes a token for each, a file that only
+// its owner can read. A person copies it there and runs `strait-stage --join`; the agent connects
+// to the launcher. A token is valid for one start of the run, so the files are removed with the
+// starters.
+std::vector<std::unique_ptr<AgentStarter>> join_starters(const plan::Plan& plan,
+                                                         const std::filesystem::path& run);
 
 }  // namespace strait::hosts

@@ -21,7 +21,7 @@ constexpr auto kStartLimit = std::chrono::seconds(20);
 // recovers after 5 s, and short enough for all processes to have ended within 10 s.
 constexpr auto kSilence = std::chrono::seconds(7);
 constexpr auto kPollEvery = std::chrono::milliseconds(200);
-constexpr auto kFarewell = std::chrono::seconds(2);
+constexpr auto kFlushTimeout = std::chrono::seconds(2);
 
 }  // namespace
 
@@ -86,7 +86,7 @@ HostAgents::~HostAgents() {
     const MutexLock lock(mutex_);
     closing_ = true;
   }
-  const auto deadline = Clock::now() + kFarewell;
+  const auto deadline = Clock::now() + kFlushTimeout;
   for (std::size_t i = 0; i < hosts_.size(); ++i) send(i, Leave{});
   for (std::size_t i = 0; i < hosts_.size(); ++i) {
     Host& host = hosts_[i];

@@ -15,7 +15,7 @@
 #include "framework/store/file_descriptor.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
-#include "launcher/hosts/agent_paths.h"
+#include "launcher/hosts/agent_job.h"
 
 namespace strait::hosts {
 namespace {

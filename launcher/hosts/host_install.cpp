@@ -4,6 +4,7 @@
 #include <sys/utsname.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <fstream>
 #include <optional>
@@ -15,11 +16,44 @@
 #include "launcher/base/text.h"
 #include "launcher/hosts/ssh_options.h"
 #include "launcher/hosts/ssh_session.h"
-#include "launcher/hosts/tar_header.h"
 #include "launcher/process/piped_process.h"
 
 namespace strait::hosts {
 namespace {
+
+constexpr std::size_t kTarBlock = 512;
+
+constexpr std::size_t kChecksumAt = 148;
+
+void put(std::array<char, kTarBlock>& block, std::size_t at, std::string_view text) {
+  std::ranges::copy(text, block.begin() + static_cast<std::ptrdiff_t>(at));
+}
+
+// The header of a regular file in a tar archive (POSIX ustar), executable by everyone. The bytes of
+// the file follow, filled up with zeros to whole blocks; two blocks of zeros end the archive.
+// `name` has at most 99 characters.
+std::array<char, kTarBlock> tar_header(const std::string& name, std::uint64_t size) {
+  std::array<char, kTarBlock> block{};
+  put(block, 0, std::string_view(name).substr(0, 99));
+  put(block, 100, "0000755");
+  put(block, 108, "0000000");  // owner and group: root
+  put(block, 116, "0000000");
+  put(block, 124, fmt::format("{:011o}", size));
+  put(block, 136, "00000000000");  // a fixed time: the same content is the same archive
+  put(block, kChecksumAt, "        ");
+  block[156] = '0';  // a regular file
+  put(block, 257, std::string_view("ustar\00000", 8));
+  unsigned sum = 0;
+  for (const char byte : block) sum += static_cast<unsigned char>(byte);
+  put(block, kChecksumAt, fmt::format("{:06o}", sum));
+  block[kChecksumAt + 6] = '\0';
+  return block;
+}
+
+// Zeros that fill the last block of so many bytes.
+std::size_t tar_padding(std::uint64_t size) {
+  return static_cast<std::size_t>((kTarBlock - size % kTarBlock) % kTarBlock);
+}
 
 using Clock = std::chrono::steady_clock;
 using ReadResult = process::PipedProcess::ReadResult;

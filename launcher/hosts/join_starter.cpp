@@ -1,4 +1,4 @@
-#include "launcher/hosts/join_starter.h"
+#include "launcher/hosts/agent_starter.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

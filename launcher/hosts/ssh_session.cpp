@@ -18,7 +18,7 @@ using Clock = std::chrono::steady_clock;
 using ReadResult = process::PipedProcess::ReadResult;
 
 // How long ssh has to leave once there is nothing more to say.
-constexpr auto kSshFarewell = std::chrono::seconds(3);
+constexpr auto kSshExitTimeout = std::chrono::seconds(3);
 // For a login, from when any call came further. Key exchange is within ssh's own limit.
 constexpr auto kLoginLimit = std::chrono::seconds(8);
 
@@ -42,7 +42,7 @@ SshSession::SshSession(SshTarget target)
 void SshSession::fail(ReadResult heard, const std::string& waited_for) {
   const auto waited = std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - begun_);
   if (heard == ReadResult::end) {
-    if (const auto status = ssh_.wait_until(Clock::now() + kSshFarewell)) {
+    if (const auto status = ssh_.wait_until(Clock::now() + kSshExitTimeout)) {
       const std::string& words = ssh_.errors().empty() ? noise_ : ssh_.errors();
       throw ssh_failure(target_.host, target_.config, *status, words);
     }

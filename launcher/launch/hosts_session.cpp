@@ -2,12 +2,12 @@
 
 #include <utility>
 
-#include "launcher/hosts/join_starter.h"
+#include "launcher/hosts/agent_starter.h"
 
 namespace strait::launch {
 
 HostsSession::HostsSession(plan::Plan plan, const ModelQuestions& model,
-                           const std::function<void(const std::string&)>& say)
+                           const std::function<void(const std::string&)>& report)
     : run_{net::RunId::random(), std::move(plan)},
       directory_(control::RunDirectory::create(scratch_.path() / "run",
                                                control::RunDirectory::Existing::refuse)) {
@@ -19,7 +19,7 @@ HostsSession::HostsSession(plan::Plan plan, const ModelQuestions& model,
   node_ = std::make_unique<net::Node>(options);
   if (run_.plan.recipe.hosts.backend == recipe::BackendKind::join) {
     for (const std::string& note : hosts::join_instructions(run_.plan, directory_.path()))
-      say(note);
+      report(note);
   }
   hosts_ = std::make_unique<RunHosts>(*node_, run_, directory_, model, signals_.count());
 }

@@ -17,11 +17,11 @@ namespace strait::launch {
 // files on this machine. One thread.
 class HostsSession {
  public:
-  // Not for a local plan. `say` gets instructions for the user (tokens to carry).
+  // Not for a local plan. `report` gets instructions for the user (tokens to carry).
   // `model` outlives this object. UserError: a host cannot be worked with, or a signal ended the
   // wait.
   HostsSession(plan::Plan plan, const ModelQuestions& model,
-               const std::function<void(const std::string&)>& say);
+               const std::function<void(const std::string&)>& report);
   HostsSession(const HostsSession&) = delete;
   HostsSession& operator=(const HostsSession&) = delete;
 

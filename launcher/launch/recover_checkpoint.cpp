@@ -1,4 +1,4 @@
-#include "launcher/launch/recover_checkpoint.h"
+#include "launcher/launch/run_launch.h"
 
 #include <fmt/format.h>
 
@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The newest checkpoint, where it was committed but is not all here.
+// The newest checkpoint if it was committed but is incomplete on this machine.
 std::optional<store::Manifest> newest_unfinished(const control::RunDirectory& directory) {
   const store::CheckpointList list = store::list_checkpoints(directory.path());
   for (const store::Unusable& one : list.unusable) {
@@ -29,7 +29,7 @@ std::optional<store::Manifest> newest_unfinished(const control::RunDirectory& di
     try {
       return store::open_checkpoint(one.path, store::Verify::manifest);
     } catch (const store::StoreError&) {
-      continue;  // its manifest is damaged: no host can mend that
+      continue;  // its manifest is damaged, and hosts have no copy of that
     }
   }
   return std::nullopt;
@@ -45,7 +45,7 @@ std::vector<store::ShardFile> missing_shards(const fs::path& checkpoint,
   return missing;
 }
 
-// The run with nothing but the hosts that wrote these shards, and the processes there.
+// The run reduced to the hosts that wrote these shards, and their processes.
 plan::RunFile with_hosts_of(const plan::RunFile& run, const std::vector<store::ShardFile>& shards) {
   std::set<std::string> names;
   for (const store::ShardFile& shard : shards) names.insert(shard.name);
@@ -62,13 +62,13 @@ plan::RunFile with_hosts_of(const plan::RunFile& run, const std::vector<store::S
         !names.contains(store::caches_name(stage, replica))) {
       continue;
     }
-    const auto [place, fresh] = places.emplace(process.host_index, places.size());
-    if (fresh) {
+    const auto [folder, added] = places.emplace(process.host_index, places.size());
+    if (added) {
       part.plan.recipe.hosts.list.push_back(listed.at(process.host_index));
       part.plan.hosts.push_back(run.plan.hosts.at(process.host_index));
     }
     part.plan.processes.push_back(process);
-    part.plan.processes.back().host_index = place->second;
+    part.plan.processes.back().host_index = folder->second;
   }
   return part;
 }
@@ -76,7 +76,7 @@ plan::RunFile with_hosts_of(const plan::RunFile& run, const std::vector<store::S
 std::string fetch_from_hosts(control::RunDirectory& directory, plan::RunFile part,
                              const store::Manifest& manifest,
                              const std::vector<store::ShardFile>& shards,
-                             const ModelQuestions& model, const RunTransfer::Say& say) {
+                             const ModelQuestions& model, const RunTransfer::Report& report) {
   const control::StopSignals signals;
   net::NodeOptions options;
   options.name = net::ProcessName::coordinator();
@@ -88,7 +88,7 @@ std::string fetch_from_hosts(control::RunDirectory& directory, plan::RunFile par
   hosts.file_transfer()->start_downloads(directory.path(), part.plan.recipe.checkpoint.keep);
   hosts.file_transfer()->checkpoint_committed(part.plan, manifest.step, shards);
   const auto stopped = [&signals] { return signals.count().load() > 0; };
-  std::string missing = hosts.file_transfer()->finish_downloads(stopped, say);
+  std::string missing = hosts.file_transfer()->finish_downloads(stopped, report);
   if (!missing.empty() && stopped()) {
     throw base::UserError(base::ExitCode::interrupted, fmt::format("not resumed: {}", missing));
   }
@@ -98,7 +98,7 @@ std::string fetch_from_hosts(control::RunDirectory& directory, plan::RunFile par
 }  // namespace
 
 std::string recover_checkpoint(control::RunDirectory& directory, const plan::RunFile& run,
-                               const ModelQuestions& model, const RunTransfer::Say& say) {
+                               const ModelQuestions& model, const RunTransfer::Report& report) {
   const recipe::BackendKind backend = run.plan.recipe.hosts.backend;
   if (backend == recipe::BackendKind::local || backend == recipe::BackendKind::slurm) return "";
   const auto manifest = newest_unfinished(directory);
@@ -109,14 +109,14 @@ std::string recover_checkpoint(control::RunDirectory& directory, const plan::Run
   if (part.plan.processes.empty()) return "";
   std::string missing;
   try {
-    missing = fetch_from_hosts(directory, part, *manifest, shards, model, say);
+    missing = fetch_from_hosts(directory, part, *manifest, shards, model, report);
   } catch (const base::UserError& error) {
     if (error.code() == base::ExitCode::interrupted) throw;
     missing = error.what();
   }
   if (missing.empty()) {
     return fmt::format(
-        "checkpoint {} was not all on this machine yet; fetched the rest from {}",
+        "checkpoint {} was incomplete on this machine; fetched the rest from {}",
         number(manifest->step),
         part.plan.hosts.size() == 1 ? part.plan.hosts.front().name : "the hosts that had it");
   }

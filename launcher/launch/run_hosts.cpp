@@ -13,8 +13,8 @@
 #include <utility>
 
 #include "launcher/base/errors.h"
-#include "launcher/hosts/agent_paths.h"
-#include "launcher/hosts/agent_starters.h"
+#include "launcher/hosts/agent_job.h"
+#include "launcher/hosts/agent_starter.h"
 #include "launcher/launch/amended_plan.h"
 #include "launcher/plan/absent_replicas.h"
 #include "launcher/plan/placement.h"
@@ -27,7 +27,9 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
+// For ssh to connect and the agents to get their jobs. Logins have a limit of their own.
 constexpr auto kCallLimit = std::chrono::seconds(30);
+// For the agents to connect to the launcher.
 constexpr auto kFactsLimit = std::chrono::seconds(20);
 
 // Works on all hosts at the same time, one thread each, because each waits for its host. Errors of
@@ -86,15 +88,15 @@ RunHosts::RunHosts(net::Node& node, plan::RunFile& run, const control::RunDirect
     run_directories_ = {fs::absolute(directory.path()).string()};
     return;
   }
-  std::set<std::size_t> left_out;
+  std::set<std::size_t> skipped;
   // The other backends cannot start an agent later.
   if (run.plan.recipe.hosts.backend == recipe::BackendKind::ssh) {
-    left_out = plan::hosts_only_of(run.plan, without);
+    skipped = plan::hosts_only_of(run.plan, without);
   }
   for (std::size_t host = 0; host < run.plan.hosts.size(); ++host) {
-    if (!left_out.contains(host)) called_.push_back(host);
+    if (!skipped.contains(host)) called_.push_back(host);
   }
-  starters_ = hosts::make_agent_starters(run.plan, directory.path(), left_out);
+  starters_ = hosts::make_agent_starters(run.plan, directory.path(), skipped);
   bring_up(run, directory, stops, without);
 }
 
@@ -120,6 +122,7 @@ void RunHosts::bring_up(plan::RunFile& run, const control::RunDirectory& directo
     agents.push_back({run.plan.hosts[i].name, nullptr});
     reached.push_back({run.plan.hosts[i].name, nullptr});
   }
+  // Listeners and links first: an agent connects as soon as it has its job.
   for (const std::size_t i : called_) {
     listeners_.listen(i, addresses[i], settings.ports);
     AgentListeners::Links links = listeners_.expect_agent(run.plan, i);
@@ -282,6 +285,7 @@ void RunHosts::restart_agent(const plan::RunFile& run, std::size_t host) {
   starters_[host] = hosts::agent_starter_in_run(run.plan, host);
   hosts::AgentStarter& starter = *starters_[host];
   const auto deadline = Clock::now() + kCallLimit;
+  // New listeners and keys before the job, as in bring_up().
   listeners_.listen_again(host, starter.launcher_address(deadline), run.plan.recipe.hosts.ports);
   AgentListeners::Links links = listeners_.expect_agent(run.plan, host);
   agents_->replace(host, std::move(links.agent));

@@ -23,39 +23,39 @@ namespace {
 
 namespace fs = std::filesystem;
 
-using Tell = std::function<void(const control::Event&)>;
+using Report = std::function<void(const control::Event&)>;
 
 // Tolerates silent hosts once training has begun, and reports downloads that fail.
 class HostObserver : public control::RunObserver {
  public:
-  HostObserver(RunHosts& hosts, Tell tell) : hosts_(hosts), tell_(std::move(tell)) {}
+  HostObserver(RunHosts& hosts, Report report) : hosts_(hosts), report_(std::move(report)) {}
   void training(store::Step /*from*/, store::Step /*to*/) override { hosts_.tolerate_outages(); }
   void reports(const std::vector<control::ProcessReport>& /*processes*/) override {
     if (hosts_.file_transfer() == nullptr) return;
     for (const std::string& trouble : hosts_.file_transfer()->take_warnings())
-      tell_({"not_home", trouble});
+      report_({"not_home", trouble});
   }
 
  private:
   RunHosts& hosts_;
-  Tell tell_;
+  Report report_;
 };
 
 // Commits a checkpoint once all shards are written, and removes the oldest ones.
 void commit_step(const control::RunDirectory& directory, const plan::RunFile& run,
                  std::uint32_t generation, std::int64_t codec_generation, store::Step step,
-                 const std::vector<store::ShardFile>& files, RunTransfer* ship) {
+                 const std::vector<store::ShardFile>& files, RunTransfer* transfer) {
   store::Manifest manifest = plan::manifest_for(run, generation, step);
   manifest.codec_generation = codec_generation;
   manifest.files = files;
   plan::mark_missing_replicas(manifest, run.plan);
-  const auto place = store::checkpoint_directory(directory.path(), step);
-  if (ship != nullptr) {
-    store::commit_checkpoint(place, manifest, {}, store::Shards::elsewhere);
-    ship->checkpoint_committed(run.plan, step, files);
+  const auto folder = store::checkpoint_directory(directory.path(), step);
+  if (transfer != nullptr) {
+    store::commit_checkpoint(folder, manifest, {}, store::Shards::elsewhere);
+    transfer->checkpoint_committed(run.plan, step, files);
     return;
   }
-  store::commit_checkpoint(place, manifest);
+  store::commit_checkpoint(folder, manifest);
   store::prune_checkpoints(directory.path(), run.plan.recipe.checkpoint.keep);
 }
 
@@ -75,19 +75,19 @@ void send_inputs(RunHosts& hosts, const plan::RunFile& run, const control::RunDi
 // Waits for downloads in progress; another stop request ends the wait.
 void finish_downloads(RunHosts& hosts, const plan::RunFile& run,
                       const control::RunDirectory& directory, const control::StopSignals& signals,
-                      const Tell& tell) {
-  RunTransfer& ship = *hosts.file_transfer();
-  const int asked = signals.count().load();
-  const auto give_up = [&] { return signals.count().load() > asked; };
-  if (const std::string missing = ship.finish_downloads(give_up, tell); !missing.empty()) {
-    tell({"not_home",
-          fmt::format("the last checkpoint is not complete on this machine: {}", missing)});
+                      const Report& report) {
+  RunTransfer& transfer = *hosts.file_transfer();
+  const int requests_before = signals.count().load();
+  const auto give_up = [&] { return signals.count().load() > requests_before; };
+  if (const std::string missing = transfer.finish_downloads(give_up, report); !missing.empty()) {
+    report({"not_home",
+            fmt::format("the last checkpoint is not complete on this machine: {}", missing)});
   }
   if (give_up()) return;
   const auto lost = [&hosts](std::size_t host) { return hosts.lost(host); };
   for (const std::string& missing :
-       ship.download_traces(run.plan, directory.path(), give_up, lost)) {
-    tell({"no_trace", fmt::format("no trace of a process: {}", missing)});
+       transfer.download_traces(run.plan, directory.path(), give_up, lost)) {
+    report({"no_trace", fmt::format("no trace of a process: {}", missing)});
   }
 }
 
@@ -101,10 +101,10 @@ void collect_traces(const control::RunDirectory& directory, const plan::Plan& pl
 }
 
 // Errors in reports must not change the outcome of the run.
-void draw(const control::RunDirectory& directory, const plan::Plan& plan,
-          const ModelQuestions& model, const Tell& tell) {
-  const auto note = [&tell](const std::exception& error) {
-    tell({"not_drawn", fmt::format("no trace or report: {}", error.what())});
+void write_reports(const control::RunDirectory& directory, const plan::Plan& plan,
+                   const ModelQuestions& model, const Report& report) {
+  const auto note = [&report](const std::exception& error) {
+    report({"not_drawn", fmt::format("no trace or report: {}", error.what())});
   };
   try {
     collect_traces(directory, plan);
@@ -130,13 +130,13 @@ control::CoordinatorOptions coordination_of(const plan::RunFile& run,
   coordination.survives_lost_replicas =
       run.plan.recipe.sync.on_loss == recipe::LossRule::continue_run;
   const auto requests = [&directory](control::ReplicaRequest request) {
-    control::take_requests(request, directory.path());  // of an earlier launch
+    control::take_requests(request, directory.path());  // discards those of an earlier launch
     return [&directory, request] { return control::take_requests(request, directory.path()); };
   };
   coordination.leave_requests = requests(control::ReplicaRequest::leave);
   coordination.rejoin_requests = requests(control::ReplicaRequest::come_back);
   coordination.start_replica = [&starter](std::uint32_t replica) {
-    return starter.start_again(replica);
+    return starter.restart_replica(replica);
   };
   coordination.locate_endpoints = [&hosts](std::map<std::string, std::string> endpoints) {
     return hosts.connect_endpoints(std::move(endpoints));
@@ -162,7 +162,7 @@ control::Outcome launch_run(control::RunDirectory& directory, const plan::RunFil
   node_options.keys = net::CurveKeyPair::generate();
   net::Node node(node_options);
   RunHosts hosts(node, run, directory, options.model, signals.count(), options.without);
-  plan::write_run_file(directory.plan(), run);
+  plan::write_run_file(directory.plan(), run);  // again: RunHosts has filled in the hosts' facts
 
   if (hosts.file_transfer() != nullptr) send_inputs(hosts, run, directory, signals, options);
   hosts.phase_ended("sent");
@@ -174,26 +174,27 @@ control::Outcome launch_run(control::RunDirectory& directory, const plan::RunFil
   control::RunRecorder recorder(directory, run.run.hex(), generation);
   std::vector<control::RunObserver*> observers = {&recorder};
   observers.insert(observers.end(), options.observers.begin(), options.observers.end());
-  const auto tell = [observers](const control::Event& event) {
+  const auto report = [observers](const control::Event& event) {
     if (event.text.empty()) return;
     for (control::RunObserver* observer : observers) observer->event("the launcher", event);
   };
-  HostObserver host_observer(hosts, tell);
+  HostObserver host_observer(hosts, report);
   observers.push_back(&host_observer);
-  tell({"caches_dropped", options.caches.dropped});
-  tell({"sync_restarted", options.sync.restarted});
-  tell(hosts.phases());
-  for (const control::Event& note : hosts.notes()) tell(note);
+  report({"caches_dropped", options.caches.dropped});
+  report({"sync_restarted", options.sync.restarted});
+  report(hosts.phases());
+  for (const control::Event& note : hosts.notes()) report(note);
   control::CoordinatorOptions coordination =
       coordination_of(run, directory, generation, hosts, starter, options);
   control::Outcome outcome;
+  // The coordinator ends all processes before checkpoints are downloaded and traces read.
   {
     control::Coordinator coordinator(std::move(workers), std::move(coordination),
                                      std::move(observers));
     outcome = coordinator.run(signals.count());
   }
-  if (hosts.file_transfer() != nullptr) finish_downloads(hosts, run, directory, signals, tell);
-  draw(directory, run.plan, options.model, tell);
+  if (hosts.file_transfer() != nullptr) finish_downloads(hosts, run, directory, signals, report);
+  write_reports(directory, run.plan, options.model, report);
   return outcome;
 }
 

@@ -9,19 +9,20 @@
 #include "launcher/control/run_directory.h"
 #include "launcher/control/run_observer.h"
 #include "launcher/launch/model_questions.h"
+#include "launcher/launch/run_transfer.h"
 #include "launcher/plan/resume.h"
 #include "launcher/plan/run_files.h"
 
 namespace strait::launch {
 
 struct LaunchOptions {
-  std::string resume;                            // the checkpoint to go on from; empty: a new run
-  store::Step from{};                            // the steps that it holds
-  plan::CacheResume caches;                      // what it remembers of samples
-  plan::SyncResume sync;                         // and what its replicas do with their own state
-  ModelQuestions model;                          // has to outlive the launch
-  std::set<std::uint32_t> without;               // replicas that it begins without
-  std::vector<control::RunObserver*> observers;  // they outlive the launch
+  std::string resume;                            // path of a checkpoint; empty: a new run
+  store::Step from{};                            // number of steps in that checkpoint
+  plan::CacheResume caches;                      // what to do with its activation caches
+  plan::SyncResume sync;                         // what to do with the state of its sync method
+  ModelQuestions model;                          // outlives the launch
+  std::set<std::uint32_t> without;               // replicas that the run starts without
+  std::vector<control::RunObserver*> observers;  // outlive the launch
 };
 
 // Starts every process of a run under a new generation, coordinates them until the last has exited,
@@ -29,5 +30,13 @@ struct LaunchOptions {
 // only. Returns how the run ended. UserError: it could not start.
 control::Outcome launch_run(control::RunDirectory& directory, const plan::RunFile& run,
                             const LaunchOptions& options);
+
+// Downloads the shards of the newest checkpoint that a former launch left on hosts, because it
+// ended before they were downloaded. `report` is called if it takes long. Returns a message for the
+// user; empty: nothing was missing. If shards are not available the checkpoint stays unusable, and
+// an older one is resumed from. UserError interrupted: the user ended the wait; the shards stay on
+// the hosts.
+std::string recover_checkpoint(control::RunDirectory& directory, const plan::RunFile& run,
+                               const ModelQuestions& model, const RunTransfer::Report& report);
 
 }  // namespace strait::launch

@@ -14,6 +14,7 @@
 namespace strait::launch {
 namespace {
 
+// A host answers at once; more only if its link to the launcher reconnects.
 constexpr std::chrono::seconds kRelayAnswer{20};
 
 std::string relay_place(reach::Relay& relay, const std::string& address) {
@@ -66,7 +67,7 @@ std::vector<control::Event> RunReach::lay(const plan::Plan& plan,
   if (!pairs.empty()) {
     auto addresses = reach::candidate_addresses(plan::hosts_of(plan.recipe), facts);
     for (std::size_t host = 0; host < addresses.size(); ++host) {
-      // Other hosts are not asked: they may be lost.
+      // Other hosts are not queried: they may be lost.
       const auto here = [host](const auto& pair) { return pair.first == host; };
       if (std::ranges::none_of(pairs, here)) addresses[host].clear();
     }
@@ -112,9 +113,9 @@ void RunReach::lay_relay(const plan::Plan& plan, const plan::Plan::Link& link, b
   std::string trouble;
   const auto* dialled = answer_in<reach::RelayDialled>(answers.at(dials), trouble);
   if (dialled == nullptr) {
-    throw base::UserError(base::ExitCode::bad_input,
-                          fmt::format("host {} cannot take part in relaying {}: {}",
-                                      reach_.name(dials), link.name, trouble));
+    throw base::UserError(
+        base::ExitCode::bad_input,
+        fmt::format("host {} cannot relay {}: {}", reach_.name(dials), link.name, trouble));
   }
   one.connect_to = dialled->place;
   relayed_.emplace(link.name, std::move(one));

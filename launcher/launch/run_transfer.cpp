@@ -152,7 +152,7 @@ void RunTransfer::rewind(const std::vector<std::size_t>& hosts, store::Step step
 }
 
 void RunTransfer::deliver_inputs(const plan::Plan& plan, const Needs& needs,
-                                 const std::function<void()>& poll, const Say& say) {
+                                 const std::function<void()>& poll, const Report& report) {
   const auto began = Clock::now();
   auto reported = began;
   std::uint64_t fetched = 0;
@@ -165,13 +165,14 @@ void RunTransfer::deliver_inputs(const plan::Plan& plan, const Needs& needs,
       poll();
       if (Clock::now() - reported < kReportEvery) return;
       reported = Clock::now();
-      say({"shipping", fmt::format("sending files that the hosts lack: {} so far",
-                                   base::byte_text(agent_->totals().sent_bytes))});
+      report({"shipping", fmt::format("sending files that the hosts lack: {} so far",
+                                      base::byte_text(agent_->totals().sent_bytes))});
     });
   }
   if (fetched == 0) return;
   const std::chrono::duration<double> took = Clock::now() - began;
-  say({"shipped", fmt::format("hosts fetched {} of data, weights or plugins; sent {} from here in "
+  report(
+      {"shipped", fmt::format("hosts fetched {} of data, weights or plugins; sent {} from here in "
                               "{:.1f} s",
                               base::byte_text(fetched),
                               base::byte_text(agent_->totals().sent_bytes), took.count())});
@@ -206,14 +207,16 @@ void RunTransfer::checkpoint_committed(const plan::Plan& plan, store::Step step,
   downloader_->add(step, shards_of(plan, files));
 }
 
-std::string RunTransfer::finish_downloads(const std::function<bool()>& give_up, const Say& say) {
+std::string RunTransfer::finish_downloads(const std::function<bool()>& give_up,
+                                          const Report& report) {
   if (!downloader_) return "";
   auto due = Clock::now() + kFirstReport;
   return downloader_->finish([&](const transfer::CheckpointDownloader::Remaining& remaining) {
     if (give_up()) return true;
     if (Clock::now() >= due) {
       due = Clock::now() + kReportEvery;
-      say({"gathering", fmt::format("downloading checkpoint {}, {} to go; one more Ctrl-C leaves "
+      report(
+          {"gathering", fmt::format("downloading checkpoint {}, {} to go; one more Ctrl-C leaves "
                                     "it on the hosts",
                                     number(remaining.step), base::byte_text(remaining.bytes))});
     }

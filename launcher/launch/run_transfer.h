@@ -23,7 +23,7 @@ namespace strait::launch {
 class RunTransfer {
  public:
   using Host = transfer::CheckpointDownloader::Host;
-  using Say = std::function<void(const control::Event&)>;
+  using Report = std::function<void(const control::Event&)>;
 
   // `model` outlives this object.
   RunTransfer(std::vector<Host> hosts, std::unique_ptr<transfer::TransferAgent> agent,
@@ -42,7 +42,7 @@ class RunTransfer {
   // Sends the files that the processes of these hosts read, unless a host has them at the same
   // path. `poll` is called while this waits, and throws to give up. UserError, StoreError.
   void deliver_inputs(const plan::Plan& plan, const Needs& needs, const std::function<void()>& poll,
-                      const Say& say);
+                      const Report& report);
 
   // Sets the paths of the job to where the process finds its files on this host.
   void set_input_paths(plan::StageJob& job, std::size_t host) const;
@@ -55,7 +55,7 @@ class RunTransfer {
 
   // Waits until the newest committed checkpoint is complete here, and reports progress if it takes
   // long. Returns what is missing; empty: nothing. `give_up` ends the wait.
-  std::string finish_downloads(const std::function<bool()>& give_up, const Say& say);
+  std::string finish_downloads(const std::function<bool()>& give_up, const Report& report);
 
   // Downloads the trace of each process, next to its log here. Returns a message for each that is
   // missing. A host that is `lost` is not waited for.

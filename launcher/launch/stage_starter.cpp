@@ -39,20 +39,20 @@ std::vector<control::WorkerHandle> StageStarter::start_all() {
   return workers;
 }
 
-control::StartedReplica StageStarter::start_again(std::uint32_t replica) {
+control::StartedReplica StageStarter::restart_replica(std::uint32_t replica) {
   control::StartedReplica result;
   result.notes = hosts_.rejoin_hosts(run_, replica);
-  std::vector<net::ProcessName> its;
+  std::vector<net::ProcessName> processes;
   for (const plan::Plan::Process& process : run_.plan.processes) {
-    if (process.name.replica == replica) its.push_back(process.name);
+    if (process.name.replica == replica) processes.push_back(process.name);
   }
   for (std::size_t i = 0; i < run_.plan.links.size(); ++i) {
     const plan::Plan::Link& link = run_.plan.links[i];
     const reach::LinkRoute& route = hosts_.routes().at(i);
-    const bool of_it = link.listens.replica == replica || link.connects.replica == replica;
-    if (of_it && !route.address.empty()) result.binds[route.binds][link.name] = route.address;
+    const bool concerned = link.listens.replica == replica || link.connects.replica == replica;
+    if (concerned && !route.address.empty()) result.binds[route.binds][link.name] = route.address;
   }
-  result.workers = start(its, true);
+  result.workers = start(processes, true);
   return result;
 }
 
@@ -78,6 +78,7 @@ plan::StageJob StageStarter::job_for(net::ProcessName process, std::size_t host,
 
 std::vector<control::WorkerHandle> StageStarter::start(
     const std::vector<net::ProcessName>& processes, bool join) {
+  // All keys first: a job contains the public keys of all processes.
   for (const net::ProcessName process : processes) {
     keys_.insert_or_assign(process, net::CurveKeyPair::generate());
   }
@@ -94,6 +95,7 @@ std::vector<control::WorkerHandle> StageStarter::start(
     control::WorkerHandle& worker = workers.emplace_back();
     worker.name = process;
     worker.public_key = control.peer_public_key;
+    // Before the process starts, because it connects at once.
     worker.link = hosts_.listener(host).expect(control);
     process::Launch& launch = launches.emplace_back();
     launch.process = process;

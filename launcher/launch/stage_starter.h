@@ -23,11 +23,11 @@ class StageStarter {
   StageStarter(const plan::RunFile& run, const control::RunDirectory& directory,
                const net::NodeOptions& node, RunHosts& hosts, const LaunchOptions& options);
 
-  // Of all replicas that take part when the run begins; of the others there are places only.
+  // Processes of the replicas that the run starts with. Absent ones get a handle without a process.
   std::vector<control::WorkerHandle> start_all();
-  // Those of a replica that is not there, while the others train. They get other keys, so that a
-  // former one that was only out of sight cannot come in under its name. UserError.
-  control::StartedReplica start_again(std::uint32_t replica);
+  // Starts the processes of an absent replica while the others train. They get new keys, so that a
+  // former process that was only disconnected cannot return under its name. UserError.
+  control::StartedReplica restart_replica(std::uint32_t replica);
 
  private:
   std::vector<control::WorkerHandle> start(const std::vector<net::ProcessName>& processes,

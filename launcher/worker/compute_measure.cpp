@@ -1,4 +1,4 @@
-#include "launcher/worker/compute_measure.h"
+#include "launcher/worker/commands.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -25,13 +25,14 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// The median of at least 5 rounds, for a second where blocks are small.
 constexpr auto kMeasureFor = std::chrono::milliseconds(1000);
-constexpr int kFewest = 5;
-constexpr int kMost = 2000;
-constexpr std::int64_t kCopiedFloats = std::int64_t{16} << 20;  // more than caches hold
+constexpr int kMinRounds = 5;
+constexpr int kMaxRounds = 2000;
+constexpr std::int64_t kCopiedFloats = std::int64_t{16} << 20;  // 64 MiB, more than CPU caches hold
 constexpr int kCopies = 8;
 constexpr int kFirstBlock = 1;  // layer 0 is the embedding
-constexpr std::size_t kMostOrder = std::size_t{16} << 20;
+constexpr std::size_t kMaxOrderBytes = std::size_t{16} << 20;
 constexpr auto kOrderLimit = std::chrono::seconds(20);
 
 double seconds_since(Clock::time_point start) {
@@ -53,8 +54,8 @@ BlockTimes time_block(models::Layer& block, const at::Tensor& input, const model
   const at::Tensor gradient = at::ones_like(input);
   BlockTimes times;
   const Clock::time_point begin = Clock::now();
-  for (int i = 0; i < kMost; ++i) {
-    if (i > kFewest && Clock::now() - begin > kMeasureFor) break;
+  for (int i = 0; i < kMaxRounds; ++i) {
+    if (i > kMinRounds && Clock::now() - begin > kMeasureFor) break;
     Clock::time_point start = Clock::now();
     const at::Tensor output = block.forward(input, pass);
     const double forward = seconds_since(start);
@@ -75,6 +76,7 @@ double memory_rate() {
   for (int i = 0; i < kCopies; ++i) {
     const Clock::time_point start = Clock::now();
     to.copy_(from);
+    // A copy reads and writes every byte.
     rates.push_back(2.0 * static_cast<double>(from.nbytes()) / seconds_since(start));
   }
   return median(rates);
@@ -108,10 +110,10 @@ reach::ComputeMeasured measure_compute(const reach::MeasureCompute& order) {
   return measured;
 }
 
-base::ExitCode answer_measure(int input, int output) {
+base::ExitCode serve_measurement(int input, int output) {
   reach::ReachAnswer answer;
   try {
-    const std::string text = base::read_all(input, "what to measure", kMostOrder, kOrderLimit);
+    const std::string text = base::read_all(input, "what to measure", kMaxOrderBytes, kOrderLimit);
     const reach::ReachOrder order = reach::parse_reach_order(std::as_bytes(std::span(text)));
     answer = measure_compute(std::get<reach::MeasureCompute>(order));
   } catch (const std::exception& error) {

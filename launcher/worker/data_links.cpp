@@ -20,14 +20,14 @@ std::unique_ptr<net::Link> DataLinks::bind(const plan::Plan::Link& link, Endpoin
   address.first_port = static_cast<std::uint16_t>(first);
   address.last_port = static_cast<std::uint16_t>(last);
   std::unique_ptr<net::Listener>& listener = listeners_[link.name];
-  listener.reset();  // frees its port, which may be the only one
+  listener.reset();  // first: frees its port, which may be the only one in the range
   listener = node_.listen(address);
   endpoints[link.name] = listener->endpoint();
   return listener->expect(link_options(job_, link));
 }
 
-// By plan; who binds is another matter.
-bool DataLinks::is_mine(const plan::Plan::Link& link) const {
+// In the plan. Which end binds may differ: routes of the launch decide that.
+bool DataLinks::is_local(const plan::Plan::Link& link) const {
   return link.listens == job_.process || link.connects == job_.process;
 }
 
@@ -35,81 +35,81 @@ net::ProcessName DataLinks::peer_of(const plan::Plan::Link& link) const {
   return link.listens == job_.process ? link.connects : link.listens;
 }
 
-bool DataLinks::comes_back(const plan::Plan::Link& link) const {
+bool DataLinks::is_replaceable(const plan::Plan::Link& link) const {
   return job_.plan.recipe.sync.on_loss == recipe::LossRule::continue_run &&
          peer_of(link).replica != job_.process.replica;
 }
 
-stages::StageLinks DataLinks::connect(const Endpoints& everybody) {
+stages::StageLinks DataLinks::connect(const Endpoints& endpoints) {
   const MutexLock lock(mutex_);
   stages::StageLinks made;
-  made.seats.resize(job_.plan.process(job_.process).chunks.size());
+  made.chunks.resize(job_.plan.process(job_.process).chunks.size());
   if (const std::int64_t replicas = job_.plan.recipe.pipeline.replicas; replicas > 1) {
     made.replicas.resize(static_cast<std::size_t>(replicas));
-    if (job_.process.stage == 0) made.votes.resize(static_cast<std::size_t>(replicas));
+    if (job_.process.stage == 0) made.consensus.resize(static_cast<std::size_t>(replicas));
   }
   for (const plan::Plan::Link& link : job_.plan.links) {
-    if (!is_mine(link)) continue;
+    if (!is_local(link)) continue;
     std::unique_ptr<net::Link> one = std::move(bound_[link.name]);
-    const bool there = !comes_back(link) || everybody.contains(link.name);
-    if (one == nullptr && there) {
-      one = node_.connect(everybody.at(link.name), link_options(job_, link));
+    // Only replicas may be absent; a missing endpoint of another link is an error.
+    const bool present = !is_replaceable(link) || endpoints.contains(link.name);
+    if (one == nullptr && present) {
+      one = node_.connect(endpoints.at(link.name), link_options(job_, link));
     }
-    if (comes_back(link)) {
-      auto lasting = std::make_unique<net::ReplaceableLink>(link.name, peer_of(link).describe(),
-                                                            there ? std::move(one) : nullptr);
-      lasting_[link.name].link = lasting.get();
-      one = std::move(lasting);
+    if (is_replaceable(link)) {
+      auto kept = std::make_unique<net::ReplaceableLink>(link.name, peer_of(link).describe(),
+                                                         present ? std::move(one) : nullptr);
+      replica_links_[link.name].link = kept.get();
+      one = std::move(kept);
     }
     watched_.push_back(watched(link, one.get()));
-    place(made, link) = std::move(one);
+    link_slot(made, link) = std::move(one);
   }
   bound_.clear();
   return made;
 }
 
-DataLinks::Endpoints DataLinks::expect(std::uint32_t replica,
-                                       const std::map<std::string, std::string>& keys,
-                                       const std::map<std::string, std::string>& binds) {
+DataLinks::Endpoints DataLinks::listen_for_replica(
+    std::uint32_t replica, const std::map<std::string, std::string>& keys,
+    const std::map<std::string, std::string>& binds) {
   const MutexLock lock(mutex_);
   for (const auto& [process, key] : keys) job_.peer_keys[process] = key;
-  comes_ = replica;
+  joining_ = replica;
   Endpoints endpoints;
   for (const plan::Plan::Link& link : job_.plan.links) {
-    if (!is_mine(link) || peer_of(link).replica != replica) continue;
-    Lasting& lasting = lasting_.at(link.name);
-    lasting.next.reset();
+    if (!is_local(link) || peer_of(link).replica != replica) continue;
+    ReplicaLink& kept = replica_links_.at(link.name);
+    kept.next.reset();
     job_.binds.erase(link.name);
     const auto here = binds.find(link.name);
     if (here == binds.end()) continue;
     job_.binds.insert(*here);
-    lasting.next = bind(link, endpoints);
+    kept.next = bind(link, endpoints);
   }
   return endpoints;
 }
 
-void DataLinks::connect_to_new(const Endpoints& everybody) {
+void DataLinks::connect_to_replica(const Endpoints& endpoints) {
   const MutexLock lock(mutex_);
   for (const plan::Plan::Link& link : job_.plan.links) {
-    if (!is_mine(link) || peer_of(link).replica != comes_) continue;
-    Lasting& lasting = lasting_.at(link.name);
-    const auto found = everybody.find(link.name);
-    if (lasting.next == nullptr && found != everybody.end()) {
-      lasting.next = node_.connect(found->second, link_options(job_, link));
+    if (!is_local(link) || peer_of(link).replica != joining_) continue;
+    ReplicaLink& kept = replica_links_.at(link.name);
+    const auto found = endpoints.find(link.name);
+    if (kept.next == nullptr && found != endpoints.end()) {
+      kept.next = node_.connect(found->second, link_options(job_, link));
     }
   }
 }
 
-void DataLinks::put_in_place(std::uint32_t replica, const sync::MembershipTracker& tracker) {
+void DataLinks::replace_links(std::uint32_t replica, const sync::MembershipTracker& tracker) {
   const MutexLock lock(mutex_);
   for (const plan::Plan::Link& link : job_.plan.links) {
-    if (!is_mine(link) || peer_of(link).replica != replica) continue;
-    Lasting& lasting = lasting_.at(link.name);
-    lasting.link->replace(std::move(lasting.next));
+    if (!is_local(link) || peer_of(link).replica != replica) continue;
+    ReplicaLink& kept = replica_links_.at(link.name);
+    kept.link->replace(std::move(kept.next));
     if (tracker.contains(replica)) continue;
-    // It has left again, and the former link was aborted then.
-    lasting.link->abort(
-        net::LinkError(net::LinkError::Kind::aborted, "the replica has left again"));
+    // It has left again since: only the former link was aborted then.
+    kept.link->abort(net::LinkError(net::LinkError::Kind::aborted, "the replica has left again"));
   }
 }
 
@@ -121,8 +121,8 @@ StageReporter::WatchedLink DataLinks::watched(const plan::Plan::Link& link, net:
           link.use == plan::Plan::Use::boundary ? over_boundary : Carries::weights};
 }
 
-std::unique_ptr<net::Link>& DataLinks::place(stages::StageLinks& made,
-                                             const plan::Plan::Link& link) const {
+std::unique_ptr<net::Link>& DataLinks::link_slot(stages::StageLinks& made,
+                                                 const plan::Plan::Link& link) const {
   const bool below = link.listens == job_.process;
   const net::ProcessName peer = peer_of(link);
   switch (link.use) {
@@ -131,14 +131,14 @@ std::unique_ptr<net::Link>& DataLinks::place(stages::StageLinks& made,
     case plan::Plan::Use::replica:
       return made.replicas.at(peer.replica);
     case plan::Plan::Use::consensus:
-      return made.votes.at(peer.replica);
+      return made.consensus.at(peer.replica);
     case plan::Plan::Use::boundary:
       break;
   }
-  const std::int64_t chunk = (link.position + (below ? 1 : 0)) / job_.plan.recipe.pipeline.stages;
-  stages::SeatLinks& seat = made.seats.at(static_cast<std::size_t>(chunk));
-  (below ? seat.upstream_name : seat.downstream_name) = peer.describe();
-  return below ? seat.upstream : seat.downstream;
+  const std::int64_t index = (link.position + (below ? 1 : 0)) / job_.plan.recipe.pipeline.stages;
+  stages::ChunkLinks& links = made.chunks.at(static_cast<std::size_t>(index));
+  (below ? links.upstream_name : links.downstream_name) = peer.describe();
+  return below ? links.upstream : links.downstream;
 }
 
 }  // namespace strait::worker

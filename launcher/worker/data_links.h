@@ -16,57 +16,61 @@
 
 namespace strait::worker {
 
-// The links of a stage process to others: binds what it listens on, and connects the rest once it
-// is known where. Where a replica that is lost may come back, there are new links to it before it
-// takes part, while the stage trains; they get into the places of the former ones when it does.
+// The data links of a stage process: binds its listeners, and connects the other links once their
+// endpoints are known. When a replica rejoins, new links to it are made while this stage trains;
+// they replace the former ones when the replica joins.
 //
-// The node outlives it.
+// The node outlives this object.
 class DataLinks {
  public:
-  using Endpoints = std::map<std::string, std::string>;  // by link
+  using Endpoints = std::map<std::string, std::string>;  // by name of the link
 
   DataLinks(net::Node& node, plan::StageJob job);
 
-  // Of what this process bound when it began.
+  // Of the listeners that the constructor bound.
   const Endpoints& endpoints() const { return endpoints_; }
 
-  // Once, on the thread that trains. Who is not among `everybody` takes no part (yet).
-  stages::StageLinks connect(const Endpoints& everybody) STRAIT_EXCLUDES(mutex_);
-  // All that were connected. Who they were given to keeps them.
+  // Call it once, on the training thread. Replicas without an endpoint are absent; they may rejoin.
+  stages::StageLinks connect(const Endpoints& endpoints) STRAIT_EXCLUDES(mutex_);
+  // All links of connect(). The StageLinks that it returned own them.
   const std::vector<StageReporter::WatchedLink>& watched() const { return watched_; }
 
-  // A replica comes, whose processes (by name) have these keys now. Binds anew what this process
-  // listens on for it, each link at its address: returns where. Any thread, as the next one.
-  Endpoints expect(std::uint32_t replica, const std::map<std::string, std::string>& keys,
-                   const std::map<std::string, std::string>& binds) STRAIT_EXCLUDES(mutex_);
-  void connect_to_new(const Endpoints& everybody) STRAIT_EXCLUDES(mutex_);
-  // It takes part: on the thread that trains.
-  void put_in_place(std::uint32_t replica, const sync::MembershipTracker& tracker)
+  // A replica rejoins: `keys` are those of its processes, by name. Binds the listeners of links
+  // with it again, at the addresses in `binds`, and returns their endpoints. Any thread.
+  Endpoints listen_for_replica(std::uint32_t replica,
+                               const std::map<std::string, std::string>& keys,
+                               const std::map<std::string, std::string>& binds)
+      STRAIT_EXCLUDES(mutex_);
+  void connect_to_replica(const Endpoints& endpoints) STRAIT_EXCLUDES(mutex_);
+  // The replica has joined: uses the new links to it. On the training thread.
+  void replace_links(std::uint32_t replica, const sync::MembershipTracker& tracker)
       STRAIT_EXCLUDES(mutex_);
 
  private:
-  struct Lasting {  // to another replica, which may be replaced
+  // A link to another replica, replaced when that replica rejoins.
+  struct ReplicaLink {
     net::ReplaceableLink* link = nullptr;
-    std::unique_ptr<net::Link> next;  // to whoever comes, while it takes no part yet
+    std::unique_ptr<net::Link> next;  // to the replica that is joining; null: none is
   };
 
   std::unique_ptr<net::Link> bind(const plan::Plan::Link& link, Endpoints& endpoints)
       STRAIT_REQUIRES(mutex_);
-  bool comes_back(const plan::Plan::Link& link) const;
+  bool is_replaceable(const plan::Plan::Link& link) const;
   net::ProcessName peer_of(const plan::Plan::Link& link) const;
-  bool is_mine(const plan::Plan::Link& link) const;
+  bool is_local(const plan::Plan::Link& link) const;
   StageReporter::WatchedLink watched(const plan::Plan::Link& link, net::Link* made) const;
-  std::unique_ptr<net::Link>& place(stages::StageLinks& made, const plan::Plan::Link& link) const;
+  std::unique_ptr<net::Link>& link_slot(stages::StageLinks& made,
+                                        const plan::Plan::Link& link) const;
 
   net::Node& node_;
   Endpoints endpoints_;
   std::vector<StageReporter::WatchedLink> watched_;
   Mutex mutex_;
-  plan::StageJob job_;  // keys change; under the mutex where that matters
+  plan::StageJob job_;  // peer_keys and binds change when a replica rejoins, under mutex_
   std::map<std::string, std::unique_ptr<net::Listener>> listeners_ STRAIT_GUARDED_BY(mutex_);
   std::map<std::string, std::unique_ptr<net::Link>> bound_ STRAIT_GUARDED_BY(mutex_);
-  std::map<std::string, Lasting> lasting_ STRAIT_GUARDED_BY(mutex_);
-  std::uint32_t comes_ STRAIT_GUARDED_BY(mutex_) = 0;
+  std::map<std::string, ReplicaLink> replica_links_ STRAIT_GUARDED_BY(mutex_);
+  std::uint32_t joining_ STRAIT_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace strait::worker

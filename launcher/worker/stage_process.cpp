@@ -1,4 +1,4 @@
-#include "launcher/worker/stage_process.h"
+#include "launcher/worker/commands.h"
 
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
@@ -21,7 +21,7 @@
 #include "launcher/plan/stage_job.h"
 #include "launcher/planner/planned_sync.h"
 #include "launcher/plugin/plugin_file.h"
-#include "launcher/worker/control_end.h"
+#include "launcher/worker/control_client.h"
 #include "launcher/worker/data_links.h"
 #include "launcher/worker/stage_reporter.h"
 #include "launcher/worker/stage_saver.h"
@@ -34,9 +34,11 @@ namespace strait::worker {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+// For Done or Failed to reach the coordinator.
 constexpr std::chrono::seconds kFlushTimeout{5};
 
 // Ends the process when the launcher closes its end of stdin: without a launcher no result is used.
+// Detached, because read() cannot be interrupted when the process ends by itself.
 void exit_with_launcher(int descriptor) {
   std::thread([descriptor] {
     char ignored = 0;
@@ -103,8 +105,8 @@ store::Step first_step(const plan::StageJob& job) {
 }
 
 // Only the first and the last stage read tokens or labels.
-stages::StageData data_for(const plan::StageJob& job, const stages::StageLinks& links) {
-  if (links.seats.front().upstream != nullptr && links.seats.back().downstream != nullptr) {
+stages::StageData stage_data(const plan::StageJob& job, const stages::StageLinks& links) {
+  if (links.chunks.front().upstream != nullptr && links.chunks.back().downstream != nullptr) {
     return {};
   }
   stages::StageData data;
@@ -115,61 +117,64 @@ stages::StageData data_for(const plan::StageJob& job, const stages::StageLinks& 
   return data;
 }
 
-// A replica may rejoin while this process trains.
-void follow(ControlEnd& control, const std::shared_ptr<DataLinks>& links) {
+// Makes new links, on the control thread, when a replica rejoins while this process trains.
+void connect_on_admit(ControlClient& control, const std::shared_ptr<DataLinks>& links) {
   control.on_admit(
       [links](const control::Admit& admit) {
-        return links->expect(admit.replica, admit.keys, admit.binds);
+        return links->listen_for_replica(admit.replica, admit.keys, admit.binds);
       },
-      [links](const control::Peers& peers) { links->connect_to_new(peers.endpoints); });
+      [links](const control::Peers& peers) { links->connect_to_replica(peers.endpoints); });
 }
 
 // The first dead link ends the step, so other dead links would go unnoticed. The coordinator needs
 // all of them to decide which replica to evict, so every unreachable one is reported.
 void report_lost(std::uint32_t replica, const std::string& why, const plan::StageJob& job,
-                 ControlEnd& control, const sync::MembershipTracker& tracker,
+                 ControlClient& control, const sync::MembershipTracker& tracker,
                  StageReporter& reporter) {
-  control.say(control::LostReplica{replica, why});
+  control.send(control::LostReplica{replica, why});
+  // Links reconnect within `hold`; after that the peer is lost.
   const std::chrono::seconds hold(job.plan.recipe.hosts.hold);
-  for (const std::uint32_t other : reporter.unheard_for(hold)) {
+  for (const std::uint32_t other : reporter.disconnected_for(hold)) {
     if (other == replica || !tracker.contains(other)) continue;
-    control.say(control::LostReplica{other, fmt::format("replica {} is unreachable, too", other)});
+    control.send(control::LostReplica{other, fmt::format("replica {} is unreachable, too", other)});
   }
 }
 
-store::Step train(const plan::StageJob& job, net::Node& node, ControlEnd& control,
+store::Step train(const plan::StageJob& job, net::Node& node, ControlClient& control,
                   sync::MembershipTracker& tracker, StageReporter& reporter) {
   plugin::load_copies(job.plugins);
   const auto links = std::make_shared<DataLinks>(node, job);
   std::optional<stages::Stage> stage;
+  // A joining replica makes its stage later: it starts at a step that is not known yet, and gets
+  // its weights from another replica.
   if (!job.joins) {
     stage.emplace(stage_options(job, first_step(job)));
     load(*stage, job);
   }
   reporter.set_phase("connecting links");
-  control.say(control::Ready{links->endpoints()});
+  control.send(control::Ready{links->endpoints()});
   stages::StageLinks connected = links->connect(control.wait_for_peers());
-  follow(control, links);
+  connect_on_admit(control, links);
   if (job.joins) {
     reporter.set_phase("waiting for a checkpoint to rejoin at");
-    const ControlEnd::Turn turn = control.wait_for_turn();
-    stage.emplace(stage_options(job, turn.step));
+    const ControlClient::RejoinPoint rejoin = control.wait_to_rejoin();
+    stage.emplace(stage_options(job, rejoin.step));
     reporter.set_phase("receiving state from a replica");
-    connected.entry = {turn.arrival, [&reporter] { reporter.moved(); }};
+    connected.entry = {rejoin.arrival, [&reporter] { reporter.count_progress(); }};
   }
-  const stages::StageData data = data_for(job, connected);
+  const stages::StageData data = stage_data(job, connected);
   if (job.plan.recipe.sync.on_loss == recipe::LossRule::continue_run) connected.tracker = &tracker;
-  stage->connect(std::move(connected), data, [&control] { return control.wishes(); });
+  stage->connect(std::move(connected), data, [&control] { return control.requests(); });
   StageSaver saver(job, control, *stage);
   reporter.on_checkpoint([&](store::Step step) {
-    const stages::Saved saved = saver.save(step);
-    if (saved.arrival) links->put_in_place(saved.arrival->replica, tracker);
+    const stages::CheckpointResult saved = saver.save(step);
+    if (saved.arrival) links->replace_links(saved.arrival->replica, tracker);
     return saved;
   });
   const StageReporter::Watching watching = reporter.watch(stage->waits(), links->watched());
   const store::Step done = stage->run(reporter);
-  reporter.set_phase("leaving");
-  saver.check_last();
+  reporter.set_phase("leaving");  // before the check, which may throw after a long wait
+  saver.check_last_checkpoint();
   return done;
 }
 
@@ -178,16 +183,16 @@ store::Step train(const plan::StageJob& job, net::Node& node, ControlEnd& contro
 base::ExitCode run_stage_process(int job_descriptor) {
   try {
     const plan::StageJob job = plan::read_stage_job(job_descriptor);
-    exit_with_launcher(job_descriptor);
+    exit_with_launcher(job_descriptor);  // the rest of stdin is its end of file
     spdlog::info("{} of run {}, generation {}, build {}", job.process.describe(), job.run.hex(),
                  job.generation, base::build_id());
     at::set_num_threads(static_cast<int>(job.plan.process(job.process).threads));
     net::Node node(node_options(job));
     sync::MembershipTracker tracker(static_cast<std::uint32_t>(job.plan.recipe.pipeline.replicas),
                                     job.process.replica, job.absent);
-    ControlEnd control(control_link(node, job));
+    ControlClient control(control_link(node, job));
     control.track_membership(tracker);
-    control.say(control::Hello{job.process, getpid(), host_name(), base::build_id()});
+    control.send(control::Hello{job.process, getpid(), host_name(), base::build_id()});
     base::ExitCode code = base::ExitCode::done;
     try {
       StageReporter reporter(control, job.process,
@@ -198,12 +203,12 @@ base::ExitCode run_stage_process(int job_descriptor) {
       const store::Step done = train(job, node, control, tracker, reporter);
       reporter.write_trace(std::filesystem::path(job.run_directory) / "logs" /
                            (job.process.text() + ".trace.json"));
-      control.say(control::Done{done});
+      control.send(control::Done{done});
     } catch (const std::exception& error) {
       const base::Failure failure = base::describe_failure(error);
       spdlog::error("{}", failure.text);
       code = failure.code;
-      control.say(control::Failed{failure.code, failure.text});
+      control.send(control::Failed{failure.code, failure.text});
     }
     control.flush(Clock::now() + kFlushTimeout);
     return code;

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
 #include <optional>
 #include <utility>
 
@@ -18,11 +17,6 @@ constexpr double kNanosecondsPerSecond = 1e9;
 // Shorter waits are normal and not reported.
 constexpr std::chrono::seconds kReportedWait{1};
 
-// ‖part‖ / ‖whole‖ of two sums of squares; nothing where there was nothing to compare with.
-std::optional<double> ratio_of_norms(double part, double whole) {
-  return whole > 0 ? std::optional(std::sqrt(part / whole)) : std::nullopt;
-}
-
 const char* direction_word(stages::BoundaryTraffic::Direction direction) {
   return direction == stages::BoundaryTraffic::Direction::forward ? "forward" : "backward";
 }
@@ -32,21 +26,11 @@ std::string switch_sentence(const stages::CodecSwitch& one) {
                      direction_word(one.direction), number(one.step) + 1, one.decision.why);
 }
 
-control::BoundaryStep boundary_step(const stages::BoundaryTraffic& sent) {
-  const codec::Traffic& traffic = sent.traffic;
-  control::BoundaryStep step;
-  step.boundary = sent.boundary;
-  step.direction = direction_word(sent.direction);
-  step.raw_bytes = traffic.raw_bytes;
-  step.sent_bytes = traffic.payload_bytes;
-  step.change = ratio_of_norms(traffic.change_squares, traffic.changed_value_squares);
-  step.error = ratio_of_norms(traffic.error_squares, traffic.value_squares);
-  step.cache_bytes = traffic.cache_bytes;
-  step.hits = traffic.hits;
-  step.first_visits = traffic.first_visits;
-  step.evictions = traffic.evictions;
-  step.resends = traffic.resends;
-  return step;
+trace::BoundaryMetrics boundary_metrics(const stages::BoundaryTraffic& sent) {
+  trace::BoundaryMetrics metrics = sent.traffic.metrics();
+  metrics.boundary = sent.boundary;
+  metrics.direction = direction_word(sent.direction);
+  return metrics;
 }
 
 const char* phase_word(const schedules::Action& action, bool training) {
@@ -56,7 +40,7 @@ const char* phase_word(const schedules::Action& action, bool training) {
 
 }  // namespace
 
-StageReporter::StageReporter(ControlEnd& control, net::ProcessName process,
+StageReporter::StageReporter(ControlClient& control, net::ProcessName process,
                              std::uint64_t bfloat16_sync_bytes)
     : control_(control),
       process_(process),
@@ -89,7 +73,7 @@ void StageReporter::unwatch() {
   links_.clear();
 }
 
-std::set<std::uint32_t> StageReporter::unheard_for(std::chrono::seconds time) {
+std::set<std::uint32_t> StageReporter::disconnected_for(std::chrono::seconds time) {
   const auto now = std::chrono::steady_clock::now();
   std::set<std::uint32_t> replicas;
   const MutexLock lock(mutex_);
@@ -110,7 +94,7 @@ void StageReporter::set_phase(const std::string& phase) {
 void StageReporter::report_loop() {
   try {
     while (true) {
-      control_.say(progress());
+      control_.send(progress());
       const auto next = std::chrono::steady_clock::now() + kProgressEvery;
       const MutexLock lock(mutex_);
       while (!ending_ && changed_.wait_until(mutex_, next)) {
@@ -118,7 +102,7 @@ void StageReporter::report_loop() {
       if (ending_) return;
     }
   } catch (const net::LinkError&) {
-    // ControlEnd sees the same error and ends the process; there is no coordinator to report to.
+    // ControlClient sees the same error and ends the process; there is no coordinator to report to.
   }
 }
 
@@ -193,46 +177,40 @@ void StageReporter::after(const stages::Phase& phase, const schedules::Action& a
 }
 
 void StageReporter::trained(const stages::StepSummary& summary) {
-  const stages::StepVerdict& verdict = summary.verdict;
-  end_span("update", "step", number(verdict.step) + 1);
+  const stages::StepDecision& decision = summary.decision;
+  end_span("update", "step", number(decision.step) + 1);
   const Traffic sent = traffic();
   const auto since_last = [&](Carries carries) {
     const auto now = sent.find(carries);
     return now == sent.end() ? 0 : now->second - reported_[carries];
   };
   control::StepDone done;
-  done.step = static_cast<store::Step>(number(verdict.step) + 1);
-  done.loss = verdict.loss;
-  done.grad_norm = verdict.gradient_norm;
-  done.learning_rate = summary.learning_rate;
-  done.tokens = verdict.tokens;
-  done.skipped = verdict.skip;
-  done.seconds = summary.seconds;
-  done.busy_seconds = summary.busy_seconds;
+  static_cast<trace::StepMetrics&>(done) = summary.metrics;
+  done.step = static_cast<store::Step>(number(decision.step) + 1);
   done.bytes_forward = since_last(Carries::activations);
   done.bytes_backward = since_last(Carries::gradients);
   done.bytes_sync = since_last(Carries::weights);
   for (const stages::BoundaryTraffic& sent_over : summary.sent) {
-    done.boundaries.push_back(boundary_step(sent_over));
+    done.boundaries.push_back(boundary_metrics(sent_over));
   }
-  done.sync = sync_step(summary);
+  done.sync = sync_metrics(summary);
   reported_ = sent;
   micro_batch_ = -1;
   step_ = number(done.step);
   ++finished_actions_;
-  control_.say(done);
+  control_.send(done);
   report_resends(done);
   for (const stages::CodecSwitch& one : summary.switches) {
-    control_.say(control::Event{"codec_switched", switch_sentence(one)});
+    control_.send(control::Event{"codec_switched", switch_sentence(one)});
   }
   report_dropped_rounds(summary.sync.dropped);
-  count_skips(verdict);
+  count_skips(decision);
 }
 
 void StageReporter::report_dropped_rounds(std::uint64_t rounds) {
   const std::uint64_t before = std::exchange(dropped_, rounds);
   if (rounds == before) return;
-  control_.say(control::Event{
+  control_.send(control::Event{
       "round_dropped",
       fmt::format("{} {} of {} dropped by step {} because a replica left; the other "
                   "replicas ran them again",
@@ -240,7 +218,7 @@ void StageReporter::report_dropped_rounds(std::uint64_t rounds) {
                   process_.describe(), step_.load())});
 }
 
-std::vector<control::SyncStep> StageReporter::sync_step(const stages::StepSummary& summary) {
+std::vector<trace::SyncMetrics> StageReporter::sync_metrics(const stages::StepSummary& summary) {
   if (bfloat16_sync_bytes_ == 0) return {};
   const sync::SyncTraffic before = std::exchange(synced_, summary.sync);
   const double waited_before = std::exchange(sync_waited_, summary.sync_waited_seconds);
@@ -250,9 +228,9 @@ std::vector<control::SyncStep> StageReporter::sync_step(const stages::StepSummar
 }
 
 void StageReporter::report_resends(const control::StepDone& done) {
-  for (const control::BoundaryStep& boundary : done.boundaries) {
+  for (const trace::BoundaryMetrics& boundary : done.boundaries) {
     if (boundary.resends == 0) continue;
-    control_.say(control::Event{
+    control_.send(control::Event{
         "resent",
         fmt::format(
             "boundary {}: activation cache mismatch on {} {} at step {}; {} resent, training "
@@ -262,29 +240,29 @@ void StageReporter::report_resends(const control::StepDone& done) {
   }
 }
 
-void StageReporter::count_skips(const stages::StepVerdict& verdict) {
-  skipped_in_a_row_ = verdict.skip ? skipped_in_a_row_ + 1 : 0;
+void StageReporter::count_skips(const stages::StepDecision& decision) {
+  skipped_in_a_row_ = decision.skip ? skipped_in_a_row_ + 1 : 0;
   if (skipped_in_a_row_ < kSkipsAllowed) return;
   throw base::UserError(
       base::ExitCode::numeric,
       fmt::format("the loss or a gradient was not finite for {} steps in a row, the last "
                   "being step {} (loss {}, gradient norm {}); the newest checkpoint is "
                   "from before: resume it with a lower train.learning_rate",
-                  skipped_in_a_row_, number(verdict.step) + 1, verdict.loss,
-                  verdict.gradient_norm));
+                  skipped_in_a_row_, number(decision.step) + 1, decision.loss,
+                  decision.gradient_norm));
 }
 
-void StageReporter::evaluated(const stages::StepVerdict& verdict) {
+void StageReporter::evaluated(const stages::StepDecision& decision) {
   ++finished_actions_;
   // Every stage has the result; the first one reports it.
   if (process_.stage == 0) {
-    control_.say(control::Evaluated{verdict.step, verdict.loss, verdict.target_tokens});
+    control_.send(control::Evaluated{decision.step, decision.loss, decision.target_tokens});
   }
 }
 
-stages::Saved StageReporter::checkpoint(store::Step steps) {
+stages::CheckpointResult StageReporter::checkpoint(store::Step steps) {
   set_phase("checkpoint");
-  const stages::Saved saved = save_(steps);
+  const stages::CheckpointResult saved = save_(steps);
   ++finished_actions_;
   return saved;
 }

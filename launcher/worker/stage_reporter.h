@@ -11,7 +11,7 @@
 
 #include "framework/mutex.h"
 #include "framework/trace/span_log.h"
-#include "launcher/worker/control_end.h"
+#include "launcher/worker/control_client.h"
 #include "stages/stage_observer.h"
 #include "stages/wait_clock.h"
 
@@ -28,11 +28,13 @@ class StageReporter final : public stages::StageObserver {
     Carries carries = Carries::activations;
     std::chrono::steady_clock::time_point last_data{};  // seen in the last report
   };
-  using Save = std::function<stages::Saved(store::Step)>;  // see StageObserver::checkpoint
+  using Save =
+      std::function<stages::CheckpointResult(store::Step)>;  // see StageObserver::checkpoint
 
   // `bfloat16_sync_bytes`: what this process would send to other replicas in every step if all of
   // its weights were reduced in bfloat16; 0: there are none.
-  StageReporter(ControlEnd& control, net::ProcessName process, std::uint64_t bfloat16_sync_bytes);
+  StageReporter(ControlClient& control, net::ProcessName process,
+                std::uint64_t bfloat16_sync_bytes);
   ~StageReporter() override;
 
   // Reports include the stage's waits and links for as long as this lives; it has to end before
@@ -50,17 +52,17 @@ class StageReporter final : public stages::StageObserver {
   Watching watch(const stages::WaitClock& waits, std::vector<WatchedLink> links)
       STRAIT_EXCLUDES(mutex_);
   // Other replicas to which a watched link has been disconnected for so long. Any thread.
-  std::set<std::uint32_t> unheard_for(std::chrono::seconds time) STRAIT_EXCLUDES(mutex_);
+  std::set<std::uint32_t> disconnected_for(std::chrono::seconds time) STRAIT_EXCLUDES(mutex_);
   void set_phase(const std::string& phase) STRAIT_EXCLUDES(mutex_);
-  void moved() { ++finished_actions_; }  // counts as progress for the watchdog
+  void count_progress() { ++finished_actions_; }  // counts as progress for the watchdog
   void on_checkpoint(Save save) { save_ = std::move(save); }
   void write_trace(const std::filesystem::path& path) const { spans_.write(path); }
 
   void before(const stages::Phase& phase, const schedules::Action& action) override;
   void after(const stages::Phase& phase, const schedules::Action& action) override;
   void trained(const stages::StepSummary& summary) override;
-  void evaluated(const stages::StepVerdict& verdict) override;
-  stages::Saved checkpoint(store::Step steps) override;
+  void evaluated(const stages::StepDecision& decision) override;
+  stages::CheckpointResult checkpoint(store::Step steps) override;
 
  private:
   using Traffic = std::map<Carries, std::uint64_t>;  // bytes sent so far
@@ -69,16 +71,16 @@ class StageReporter final : public stages::StageObserver {
   void report_loop();
   control::Progress progress() STRAIT_EXCLUDES(mutex_);
   Traffic traffic() STRAIT_EXCLUDES(mutex_);
-  std::vector<control::SyncStep> sync_step(const stages::StepSummary& summary);
+  std::vector<trace::SyncMetrics> sync_metrics(const stages::StepSummary& summary);
   double waited() STRAIT_EXCLUDES(mutex_);
   void begin_span();
   // Draws the time waited within a span ahead of its work: ports block first.
   void end_span(const char* name, const char* argument, std::int64_t value);
   void report_resends(const control::StepDone& done);
   void report_dropped_rounds(std::uint64_t rounds);
-  void count_skips(const stages::StepVerdict& verdict);
+  void count_skips(const stages::StepDecision& decision);
 
-  ControlEnd& control_;
+  ControlClient& control_;
   const net::ProcessName process_;
   const std::uint64_t bfloat16_sync_bytes_;
   trace::SpanLog spans_;

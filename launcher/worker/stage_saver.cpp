@@ -18,27 +18,27 @@ class StageSaver::Shards {
  public:
   explicit Shards(const plan::StageJob& job)
       : run_(job.run_directory),
-        learnt_(store::shard_name(job.process.stage, job.process.replica)),
+        shard_(store::shard_name(job.process.stage, job.process.replica)),
         caches_(store::caches_name(job.process.stage, job.process.replica)) {}
 
   std::filesystem::path checkpoint(store::Step step) const {
     return store::checkpoint_directory(run_, step);
   }
-  const std::string& learnt() const { return learnt_; }
+  const std::string& shard() const { return shard_; }
   const std::string& caches() const { return caches_; }
 
-  // Files of this step are of this epoch from now on.
+  // From now on the files of this step belong to this epoch.
   void begin(store::Step step, std::uint32_t epoch) STRAIT_EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
     begun_ = {step, epoch};
   }
 
-  // Removes what was written in this epoch. The message may be late: this process may have written
-  // the step again in a newer epoch, whose files stay.
-  void withdraw(store::Step step, std::uint32_t epoch) STRAIT_EXCLUDES(mutex_) {
+  // Removes the shards of this step if they were written in this epoch. The message may be late: if
+  // the step was written again in a newer epoch, its files stay.
+  void drop(store::Step step, std::uint32_t epoch) STRAIT_EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
     if (begun_ && begun_->first == step && begun_->second > epoch) return;
-    for (const std::string& name : {learnt_, caches_}) remove(step, name);
+    for (const std::string& name : {shard_, caches_}) remove(step, name);
   }
 
  private:
@@ -52,37 +52,37 @@ class StageSaver::Shards {
   }
 
   const std::filesystem::path run_;
-  const std::string learnt_;
+  const std::string shard_;
   const std::string caches_;
   Mutex mutex_;
   std::optional<std::pair<store::Step, std::uint32_t>> begun_ STRAIT_GUARDED_BY(mutex_);
 };
 
-StageSaver::StageSaver(const plan::StageJob& job, ControlEnd& control, stages::Stage& stage)
+StageSaver::StageSaver(const plan::StageJob& job, ControlClient& control, stages::Stage& stage)
     : job_(job), control_(control), stage_(stage), shards_(std::make_shared<Shards>(job)) {
   control_.on_drop(
-      [shards = shards_](store::Step step, std::uint32_t epoch) { shards->withdraw(step, epoch); });
+      [shards = shards_](store::Step step, std::uint32_t epoch) { shards->drop(step, epoch); });
 }
 
-stages::Saved StageSaver::save(store::Step step) {
+stages::CheckpointResult StageSaver::save(store::Step step) {
   const std::uint32_t epoch = stage_.epoch();
   shards_->begin(step, epoch);
   try {
-    control_.say(control::ShardsWritten{step, write(step), epoch});
+    control_.send(control::ShardsWritten{step, write(step), epoch});
   } catch (const store::StoreError& error) {
-    control_.say(control::ShardFailed{step, base::exit_code_of(error), error.what(), epoch});
+    control_.send(control::ShardFailed{step, base::exit_code_of(error), error.what(), epoch});
   }
-  ControlEnd::Decision decision = control_.wait_for_commit(step, epoch);
-  missing_ = std::move(decision.missing);
-  // Again: it may have been dropped before this process had written all of it.
-  if (missing_) shards_->withdraw(step, epoch);
+  ControlClient::Decision decision = control_.wait_for_commit(step, epoch);
+  drop_cause_ = std::move(decision.missing);
+  // Removes again: the drop may have been handled before all files were written.
+  if (drop_cause_) shards_->drop(step, epoch);
   return {!decision.again, decision.arrival};
 }
 
 std::vector<store::ShardFile> StageSaver::write(store::Step step) const {
   const auto checkpoint = shards_->checkpoint(step);
   std::vector<store::ShardFile> files;
-  files.push_back(tensors::write_shard(checkpoint, shards_->learnt(), stage_.saved_tensors()));
+  files.push_back(tensors::write_shard(checkpoint, shards_->shard(), stage_.saved_tensors()));
   if (job_.plan.recipe.checkpoint.caches == recipe::SavedCaches::drop) return files;
   const std::vector<tensors::NamedTensor> cached = stage_.saved_caches();
   if (!cached.empty()) {
@@ -91,8 +91,8 @@ std::vector<store::ShardFile> StageSaver::write(store::Step step) const {
   return files;
 }
 
-void StageSaver::check_last() const {
-  if (missing_) throw base::UserError(base::ExitCode::storage_full, *missing_);
+void StageSaver::check_last_checkpoint() const {
+  if (drop_cause_) throw base::UserError(base::ExitCode::storage_full, *drop_cause_);
 }
 
 }  // namespace strait::worker

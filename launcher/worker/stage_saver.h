@@ -8,24 +8,23 @@
 #include "framework/store/manifest.h"
 #include "framework/store/sample.h"
 #include "launcher/plan/stage_job.h"
-#include "launcher/worker/control_end.h"
+#include "launcher/worker/control_client.h"
 #include "stages/stage.h"
 
 namespace strait::worker {
 
-// One stage's part of checkpoints: a shard with weights and optimizer state, and where the recipe
-// says so a shard with its boundaries' activation caches. Keeps the last decision: a run must not
-// end as done when its last checkpoint was dropped. On the training thread.
+// Saves one stage's shards of checkpoints: weights and optimizer state, and, if the recipe asks for
+// it, the activation caches of its boundaries. Keeps the last decision: a run must not end as done
+// when its last checkpoint was dropped. On the training thread.
 class StageSaver {
  public:
-  StageSaver(const plan::StageJob& job, ControlEnd& control, stages::Stage& stage);
+  StageSaver(const plan::StageJob& job, ControlClient& control, stages::Stage& stage);
 
-  // Writes the shards and waits until the checkpoint is committed or dropped; no stage trains on
-  // meanwhile.
-  stages::Saved save(store::Step step);
+  // Writes the shards and waits until the checkpoint is committed or dropped. Training pauses.
+  stages::CheckpointResult save(store::Step step);
 
-  // UserError where the last checkpoint was dropped.
-  void check_last() const;
+  // UserError if the last checkpoint was dropped.
+  void check_last_checkpoint() const;
 
  private:
   // Its files. Shared with the control thread, which may drop a checkpoint after the saver's end.
@@ -34,10 +33,10 @@ class StageSaver {
   std::vector<store::ShardFile> write(store::Step step) const;
 
   const plan::StageJob& job_;
-  ControlEnd& control_;
+  ControlClient& control_;
   stages::Stage& stage_;
   const std::shared_ptr<Shards> shards_;
-  std::optional<std::string> missing_;
+  std::optional<std::string> drop_cause_;  // why the last checkpoint was dropped
 };
 
 }  // namespace strait::worker

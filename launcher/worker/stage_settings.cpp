@@ -58,7 +58,7 @@ stages::BoundaryOptions boundary_options(const plan::StageJob& job, const plan::
   const recipe::Recipe::Codec& codec = job.plan.recipe.codec;
   stages::BoundaryOptions options;
   options.name = link.name.substr(link.name.find(' ') + 1);
-  options.place = link.position;
+  options.position = link.position;
   options.forward = direction_options(codec, codec.forward, codec.forward_bits);
   options.backward = direction_options(codec, codec.backward, codec.backward_bits);
   options.cache_kind = codec.cache_kind == recipe::CacheKind::eight_bits
@@ -70,24 +70,24 @@ stages::BoundaryOptions boundary_options(const plan::StageJob& job, const plan::
   return options;
 }
 
-std::vector<stages::SeatOptions> seat_options(const plan::StageJob& job) {
-  std::vector<stages::SeatOptions> seats;
+std::vector<stages::ChunkPlan> chunk_plans(const plan::StageJob& job) {
+  std::vector<stages::ChunkPlan> chunks;
   for (const models::LayerRange& layers : job.plan.process(job.process).chunks) {
-    seats.emplace_back().layers = layers;
+    chunks.emplace_back().layers = layers;
   }
   const std::int64_t stages = job.plan.recipe.pipeline.stages;
   for (const plan::Plan::Link& link : job.plan.links) {
     if (link.use != plan::Plan::Use::boundary) continue;
     if (link.listens == job.process) {
-      seats.at(static_cast<std::size_t>((link.position + 1) / stages)).upper =
+      chunks.at(static_cast<std::size_t>((link.position + 1) / stages)).upper =
           boundary_options(job, link);
     }
     if (link.connects == job.process) {
-      seats.at(static_cast<std::size_t>(link.position / stages)).lower =
+      chunks.at(static_cast<std::size_t>(link.position / stages)).lower =
           boundary_options(job, link);
     }
   }
-  return seats;
+  return chunks;
 }
 
 }  // namespace
@@ -97,7 +97,7 @@ stages::StageOptions stage_options(const plan::StageJob& job, store::Step first)
   const recipe::Recipe& recipe = plan.recipe;
   stages::StageOptions options;
   options.model = models::parse_config(plan.model_config, recipe.model.path + "/config.json");
-  options.seats = seat_options(job);
+  options.chunks = chunk_plans(job);
   options.dtype = scalar_type(recipe.model.dtype);
   options.seed = static_cast<std::uint64_t>(recipe.seed);
   options.recompute = recipe.model.recompute == recipe::Recompute::layer;
@@ -124,9 +124,9 @@ stages::StageOptions stage_options(const plan::StageJob& job, store::Step first)
   options.loop.evaluate = plan.eval.has_value();
   options.loop.evaluate_every = recipe.train.eval_every;
   options.loop.checkpoint_every = recipe.checkpoint.every;
-  options.loop.evaluation_among = [&plan, name = job.process](std::size_t replicas,
-                                                              std::size_t place) {
-    return plan.evaluation_actions(name, replicas, place);
+  options.loop.evaluation_shard = [&plan, name = job.process](std::size_t replicas,
+                                                              std::size_t index) {
+    return plan.evaluation_actions(name, replicas, index);
   };
   options.loop.learning_rate = {recipe.train.learning_rate, recipe.train.warmup, plan.steps,
                                 decay(recipe.train.decay)};
@@ -145,9 +145,9 @@ net::LinkOptions link_options(const plan::StageJob& job, const plan::Plan::Link&
   options.terms = {{"build", base::build_id()}};
   if (link.use == plan::Plan::Use::replica) options.priority = net::Priority::background;
   if (link.use == plan::Plan::Use::replica || link.use == plan::Plan::Use::consensus) {
-    const auto said = recipe.find("sync");
+    const auto sync = recipe.find("sync");
     options.terms.emplace_back("sync", fmt::format("{} {}", job.plan.sync_method,
-                                                   said == recipe.end() ? "{}" : said->dump()));
+                                                   sync == recipe.end() ? "{}" : sync->dump()));
     options.terms.emplace_back("replicas", fmt::format("{}", job.plan.recipe.pipeline.replicas));
   } else {
     options.terms.emplace_back("codec", recipe.at("codec").dump());
@@ -157,8 +157,8 @@ net::LinkOptions link_options(const plan::StageJob& job, const plan::Plan::Link&
                              link.cache_disk_bytes, link.entry_bytes));
   }
   options.terms.emplace_back("plan", job.plan.hash());
-  // Counts from the bind, and peers may load for long; the coordinator's watchdog judges those that
-  // are missing or stuck meanwhile.
+  // Counts from the bind. Peers may take long to load weights; the coordinator's watchdog finds
+  // those that are missing or stall.
   options.connect_limit = std::chrono::minutes(30);
   options.hold = std::chrono::seconds(job.plan.recipe.hosts.hold);
   return options;

@@ -31,7 +31,7 @@ class Returns(replica_hosts.ReplicaHosts):
     def rejoin(self, launched, replica, together):
         code, out, err = self.strait("resume", launched.run.path, "--replica", replica)
         self.assertEqual(code, 0, out + err + launched.output())
-        self.assertIn(f"these go on together: {together}", out)
+        self.assertIn(f"active replicas: {together}", out)
         self.train_on(launched)
 
     def train_on(self, launched, steps=5):
@@ -62,7 +62,7 @@ class Returns(replica_hosts.ReplicaHosts):
 
         code, out, err = self.strait("resume", run.path, "--replica", 1)
         self.assertEqual(code, 20, out + err)
-        self.assertIn("replica 1 does not come back", err)
+        self.assertIn("replica 1 could not rejoin", err)
         self.assertIn("h1", err)
         self.assertEqual(len(err.strip().splitlines()), 1, err)
         self.train_on(launched)

@@ -82,7 +82,7 @@ class Shipping(hosts.HostsCase):
         self.assertEqual(code, 0, out + err)
         self.assertIn("checkpoint 6 cannot be used", out)
         self.assertIn("h1", out)
-        self.assertIn("going on from step 3", out)
+        self.assertIn("resuming from step 3", out)
 
     @hosts.needs_namespaces
     def test_skipped_download_is_completed_by_resume(self):

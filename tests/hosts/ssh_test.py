@@ -102,7 +102,7 @@ class Ssh(hosts.HostsCase):
         screen = terminal.Terminal([self.program, "watch", "runs/endless"], self.home)
         self.addCleanup(screen.end)
         # A frame may come in pieces: all of it is waited for.
-        words = ("\x1b[?1049h", "runs/endless: training", "stage 2.0 on ", "boundary", "q leaves", "█")
+        words = ("\x1b[?1049h", "runs/endless: training", "stage 2.0 on ", "boundary", "q quits", "█")
         screen.read_until(lambda text: all(word in text for word in words))
         screen.resize(5, 40)
         shown = screen.read_until(lambda text: "more lines" in text)
@@ -112,7 +112,7 @@ class Ssh(hosts.HostsCase):
         self.assertTrue(screen.as_before(), "the terminal's settings are not what they were")
         screen.read_until(lambda text: "\x1b[?1049l" in text)
         screen.close()
-        # Not on a terminal: a picture, and the end with the run.
+        # Without a terminal: prints frames, and ends with the run.
         paper = self.launch("watch", "runs/endless")
         paper.wait_for("a picture", lambda: "step " in paper.output())
         paper.signal(signal.SIGTERM)

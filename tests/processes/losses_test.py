@@ -123,11 +123,11 @@ class Losses(runs.RunCase):
         pids = launched.run.processes()
         code, out, err = self.strait("stop", "runs/asked", "--replica", "1")
         self.assertEqual(code, 0, out + err)
-        self.assertIn("replica 1 has left; 0, 2 go on", out)
+        self.assertIn("replica 1 has left; active replicas: 0, 2", out)
         launched.at_step(launched.run.metrics()[-1]["step"] + 3)
         self.assertEqual(launched.run.processes(), pids)
-        for words, why in [(["--replica", "1"], "those that take part are 0, 2"),
-                           (["--replica", "7"], "those that take part are 0, 2")]:
+        for words, why in [(["--replica", "1"], "active replicas: 0, 2"),
+                           (["--replica", "7"], "active replicas: 0, 2")]:
             code, out, err = self.strait("stop", "runs/asked", *words)
             self.assertEqual(code, 10, out + err)
             self.assertIn(why, err)

@@ -223,7 +223,7 @@ class Wrong(PluginCase):
         for name, reason in {
             "missing": "gives layer 3 (block 2) to no stage",
             "twice": "gives layer 3 (block 2) twice, to stage 0 and to stage 1",
-            "out_of_order": "is out of order: data comes to stage 1 with layer 0 (embedding)",
+            "out_of_order": "is out of order: stage 1 begins with layer 0 (embedding)",
             "empty": "leaves stage 1 empty",
             "chunks": "gives stage 0 2 chunks, but pipeline.chunks is 1",
             "stranger": "puts stage 1 on host 7",

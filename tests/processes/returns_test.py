@@ -38,7 +38,7 @@ class Returns(runs.RunCase):
     def rejoin(self, launched, replica):
         code, out, err = self.strait("resume", launched.run.path, "--replica", replica)
         self.assertEqual(code, 0, out + err + launched.output())
-        self.assertIn(f"replica {replica} takes part; these go on together: 0, 1, 2", out)
+        self.assertIn(f"replica {replica} has joined; active replicas: 0, 1, 2", out)
 
     def train_on(self, launched, steps=5):
         launched.at_step(launched.run.metrics()[-1]["step"] + steps)
@@ -128,7 +128,7 @@ class Returns(runs.RunCase):
         # Where it was quick enough to take part, it left again.
         if launched.run.events("replica_not_back"):
             self.assertEqual(code, 20, back.output())
-            self.assertIn("replica 2 does not come back", back.output())
+            self.assertIn("replica 2 could not rejoin", back.output())
         self.train_on(launched)
         self.rejoin(launched, 2)
         self.train_on(launched)
@@ -147,7 +147,7 @@ class Returns(runs.RunCase):
         self.lose(launched, "1.2")
         back.signal(signal.SIGCONT)
         self.assertEqual(back.end(), 20, back.output())
-        self.assertIn(f"replica 2 took part from step {joined['step']} on and has left again: "
+        self.assertIn(f"replica 2 joined at step {joined['step']} and has left again: "
                       "stage 1.2 ", back.output())
         self.rejoin(launched, 2)
         self.stop(launched)
@@ -174,7 +174,7 @@ class Returns(runs.RunCase):
         for replica, there in [(2, "0, 2"), (1, "0, 1, 2")]:
             code, out, err = self.strait("resume", run.path, "--replica", replica)
             self.assertEqual(code, 0, out + err + launched.output())
-            self.assertIn(f"replica {replica} takes part; these go on together: {there}", out)
+            self.assertIn(f"replica {replica} has joined; active replicas: {there}", out)
             self.train_on(launched)
         after = run.processes()
         self.assertEqual({name: after[name] for name in before}, before)
@@ -189,7 +189,7 @@ class Returns(runs.RunCase):
         self.lose(launched, "1.2")
         self.rejoin(launched, 2)
         self.stop(launched)
-        self.assertIn("it begins without replica 1, 2; to add one: strait resume", launched.output())
+        self.assertIn("starting without replica 1, 2; to add one: strait resume", launched.output())
 
         again = self.launch("resume", run.path, "--without", 0, name="few")
         again.wait_for("training", lambda: len(run.events("training")) == 2)
@@ -220,7 +220,7 @@ class Returns(runs.RunCase):
         launched = self.start("words")
         launched.at_step(2)
         path = launched.run.path
-        for replica, why in [(1, "it takes part; those that do are 0, 1, 2"),
+        for replica, why in [(1, "it is active; active replicas: 0, 1, 2"),
                              (3, "its replicas are 0 to 2")]:
             code, out, err = self.strait("resume", path, "--replica", replica)
             self.assertEqual(code, 10, out + err)

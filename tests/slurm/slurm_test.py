@@ -101,7 +101,7 @@ class SlurmRuns(runs.RunCase):
         self.assertEqual(self.cluster.call("scancel", "--batch", "--signal=USR1", job)[0], 0)
         runs.wait_for("the requeue", lambda: "goes back into the queue" in self.said(run), SLOW)
         self.wait_for_end(run)
-        self.assertIn("going on from step", self.said(run))
+        self.assertIn("resuming from step", self.said(run))
         self.assertEqual(len(run.events("started")), 2)
         self.assertEqual(len(run.curve()), 400)
         self.assert_is_local_run(run, settings)
@@ -117,7 +117,7 @@ class SlurmRuns(runs.RunCase):
         self.assertIn("requeued once", self.status(run))
         code, out, err = self.strait("stop", "runs/limited", seconds=SLOW)
         self.assertEqual(code, 0, out + err)
-        self.assertIn(f"asked Slurm job {job} to finish its step", out)
+        self.assertIn(f"requested Slurm job {job} to finish its step", out)
         self.assertGreater(run.checkpoints()[-1], saved)
         # Nothing was lost or done twice.
         self.assertEqual(sorted(run.curve()), list(range(1, run.checkpoints()[-1] + 1)))

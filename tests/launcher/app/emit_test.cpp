@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "launcher/app/kubernetes_job.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
 

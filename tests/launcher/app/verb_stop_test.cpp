@@ -78,14 +78,14 @@ class VerbStopTest : public testing::Test {
 TEST_F(VerbStopTest, SendsOneRequestAndWaits) {
   const OtherLauncher other(run_, 1);
   const std::string said = stop(false);
-  EXPECT_THAT(said, HasSubstr("asked process " + std::to_string(other.pid()) + " to finish"));
-  EXPECT_THAT(said, HasSubstr("it had made no checkpoint yet"));
+  EXPECT_THAT(said, HasSubstr("requested process " + std::to_string(other.pid()) + " to finish"));
+  EXPECT_THAT(said, HasSubstr("it has no checkpoint yet"));
   EXPECT_FALSE(control::RunDirectory::live(run_).has_value());
 }
 
 TEST_F(VerbStopTest, NowCountsAsTwoRequests) {
   const OtherLauncher other(run_, 2);
-  EXPECT_THAT(stop(true), HasSubstr("to leave at once"));
+  EXPECT_THAT(stop(true), HasSubstr("to exit at once"));
   EXPECT_FALSE(control::RunDirectory::live(run_).has_value());
 }
 

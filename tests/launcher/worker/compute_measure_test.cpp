@@ -1,4 +1,4 @@
-#include "launcher/worker/compute_measure.h"
+#include "launcher/worker/commands.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

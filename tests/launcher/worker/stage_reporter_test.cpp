@@ -17,21 +17,21 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-// A link that counts who asks how it is.
-class AskedLink : public net::Link {
+// A link that counts calls of state().
+class CountingLink : public net::Link {
  public:
   bool send_until(net::Frame& /*frame*/, Clock::time_point /*deadline*/) override { return true; }
-  net::Frame receive() override { throw std::logic_error("nobody receives here"); }
+  net::Frame receive() override { throw std::logic_error("not expected"); }
   std::optional<net::Frame> receive_until(Clock::time_point /*deadline*/) override { return {}; }
   bool flush(Clock::time_point /*deadline*/) override { return true; }
   void abort(const net::LinkError& /*cause*/) override {}
   net::LinkState state() const override {
-    ++asked;
+    ++reads;
     return shown;
   }
 
   net::LinkState shown;
-  mutable std::atomic<int> asked = 0;
+  mutable std::atomic<int> reads = 0;
 };
 
 net::MemoryEnd end_named(net::ProcessName own, net::ProcessName peer) {
@@ -49,7 +49,7 @@ class StageReporterTest : public testing::Test {
         net::memory_link(end_named(kStage, net::ProcessName::coordinator()),
                          end_named(net::ProcessName::coordinator(), kStage));
     coordinator_ = std::move(coordinator);
-    control_ = std::make_unique<ControlEnd>(std::move(stage));
+    control_ = std::make_unique<ControlClient>(std::move(stage));
   }
 
   control::Progress next_report() {
@@ -61,11 +61,11 @@ class StageReporterTest : public testing::Test {
 
   static constexpr net::ProcessName kStage{0, 0};
   std::unique_ptr<net::Link> coordinator_;
-  std::unique_ptr<ControlEnd> control_;
+  std::unique_ptr<ControlClient> control_;
 };
 
 TEST_F(StageReporterTest, StopsReadingLinksAfterStageFails) {
-  AskedLink link;
+  CountingLink link;
   stages::WaitClock waits;
   StageReporter reporter(*control_, kStage, 0);
   try {
@@ -75,23 +75,23 @@ TEST_F(StageReporterTest, StopsReadingLinksAfterStageFails) {
     }
     throw std::runtime_error("the stage failed");
   } catch (const std::runtime_error&) {
-    // What a stage does between its end and its last words: its links are gone by now.
+    // Links are destroyed between the end of the stage and its last report.
   }
-  const int asked = link.asked;
+  const int reads = link.reads;
   while (!next_report().links.empty()) {
   }
   next_report();
-  EXPECT_EQ(link.asked, asked);
+  EXPECT_EQ(link.reads, reads);
 }
 
 TEST_F(StageReporterTest, ListsReplicasDisconnectedForTime) {
   using Carries = StageReporter::Carries;
   const auto now = Clock::now();
-  AskedLink own, heard, for_moments, for_long, vote;
-  for (AskedLink* link : {&own, &heard, &for_moments, &for_long, &vote}) {
+  CountingLink own, heard, for_moments, for_long, vote;
+  for (CountingLink* link : {&own, &heard, &for_moments, &for_long, &vote}) {
     link->shown.last_heard = now - 1min;
   }
-  for (AskedLink* link : {&heard, &vote}) link->shown.connected = true;
+  for (CountingLink* link : {&heard, &vote}) link->shown.connected = true;
   for_moments.shown.last_heard = now;
   stages::WaitClock waits;
   StageReporter reporter(*control_, kStage, 0);
@@ -101,9 +101,9 @@ TEST_F(StageReporterTest, ListsReplicasDisconnectedForTime) {
                                                  {&for_moments, {0, 2}, Carries::weights, {}},
                                                  {&for_long, {0, 3}, Carries::weights, {}},
                                                  {&vote, {0, 3}, Carries::weights, {}}});
-    EXPECT_EQ(reporter.unheard_for(30s), (std::set<std::uint32_t>{3}));
+    EXPECT_EQ(reporter.disconnected_for(30s), (std::set<std::uint32_t>{3}));
   }
-  EXPECT_TRUE(reporter.unheard_for(30s).empty());
+  EXPECT_TRUE(reporter.disconnected_for(30s).empty());
 }
 
 }  // namespace

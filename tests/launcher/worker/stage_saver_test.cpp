@@ -78,15 +78,15 @@ stages::StageData rows() {
   return {std::make_shared<const tensors::TokenFile>(std::move(rows), "rows"), nullptr};
 }
 
-// Nobody looks on but the saver.
+// Forwards checkpoints to the saver and ignores the rest.
 class Saving final : public stages::StageObserver {
  public:
   explicit Saving(StageSaver& saver) : saver_(saver) {}
   void before(const stages::Phase& /*phase*/, const schedules::Action& /*action*/) override {}
   void after(const stages::Phase& /*phase*/, const schedules::Action& /*action*/) override {}
   void trained(const stages::StepSummary& /*summary*/) override {}
-  void evaluated(const stages::StepVerdict& /*verdict*/) override {}
-  stages::Saved checkpoint(Step steps) override { return saver_.save(steps); }
+  void evaluated(const stages::StepDecision& /*decision*/) override {}
+  stages::CheckpointResult checkpoint(Step steps) override { return saver_.save(steps); }
 
  private:
   StageSaver& saver_;
@@ -98,7 +98,7 @@ class StageSaverTest : public testing::Test {
   StageSaverTest() {
     auto [stage, coordinator] = link_between(kSaving, net::ProcessName::coordinator());
     coordinator_ = std::move(coordinator);
-    control_ = std::make_unique<ControlEnd>(std::move(stage));
+    control_ = std::make_unique<ControlClient>(std::move(stage));
     tracker_.on_lost([this](std::uint32_t, const std::string&) { tracker_.update(1, {0}); });
     trained_ = std::async(std::launch::async, [this] { train(); });
   }
@@ -107,17 +107,17 @@ class StageSaverTest : public testing::Test {
     stages::Stage stage(stage_options(job_, Step{0}));
     stage.initialize();
     stages::StageLinks links;
-    links.seats.resize(1);
-    for (auto* row : {&links.replicas, &links.votes}) {
+    links.chunks.resize(1);
+    for (auto* row : {&links.replicas, &links.consensus}) {
       row->push_back(nullptr);
       row->push_back(dead_link());
     }
     links.tracker = &tracker_;
-    stage.connect(std::move(links), rows(), [] { return stages::Wishes{}; });
+    stage.connect(std::move(links), rows(), [] { return stages::Requests{}; });
     StageSaver saver(job_, *control_, stage);
     Saving observer(saver);
     stage.run(observer);
-    saver.check_last();
+    saver.check_last_checkpoint();
   }
 
   control::ShardsWritten next_shards() {
@@ -131,7 +131,7 @@ class StageSaverTest : public testing::Test {
 
   void say(const control::CoordinatorMessage& message) { coordinator_->send(format(message)); }
 
-  bool shard_is_there() const {
+  bool shard_exists() const {
     return std::filesystem::exists(store::checkpoint_directory(scratch_ / "run", Step{1}) /
                                    store::shard_name(0, 0));
   }
@@ -140,28 +140,28 @@ class StageSaverTest : public testing::Test {
   const plan::StageJob job_ = first_of_two(scratch_ / "run");
   sync::MembershipTracker tracker_{2, 0};
   std::unique_ptr<net::Link> coordinator_;
-  std::unique_ptr<ControlEnd> control_;
+  std::unique_ptr<ControlClient> control_;
   std::future<void> trained_;
 };
 
 TEST_F(StageSaverTest, RemovesShardsOfDroppedCheckpoint) {
   EXPECT_EQ(next_shards().epoch, 1U);
-  EXPECT_TRUE(shard_is_there());
+  EXPECT_TRUE(shard_exists());
   say(control::Dropped{Step{1}, "no room", false, 1});
   control_->wait_for_commit(Step{1}, 1);
-  EXPECT_FALSE(shard_is_there());
+  EXPECT_FALSE(shard_exists());
   EXPECT_THROW(trained_.get(), base::UserError);
 }
 
-// It was on its way while the others had already agreed to make the checkpoint again.
+// The drop was under way while the other replicas had already decided to write the step again.
 TEST_F(StageSaverTest, LateDropKeepsShardsOfNewerEpoch) {
   EXPECT_EQ(next_shards().epoch, 1U);
   say(control::Dropped{Step{1}, "a replica left while it was written", true, 0});
   control_->wait_for_commit(Step{1}, 0);
-  EXPECT_TRUE(shard_is_there());
+  EXPECT_TRUE(shard_exists());
   say(control::Committed{Step{1}, 1});
   EXPECT_NO_THROW(trained_.get());
-  EXPECT_TRUE(shard_is_there());
+  EXPECT_TRUE(shard_exists());
 }
 
 }  // namespace

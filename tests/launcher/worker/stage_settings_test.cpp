@@ -47,9 +47,9 @@ TEST(StageSettings, BoundaryOptionsMatchEachEnd) {
   codec.cache_kind = recipe::CacheKind::eight_bits;
   job.plan.train.rows = 77;
   const stages::StageOptions options = stage_options(job, store::Step{0});
-  ASSERT_EQ(options.seats.size(), 1U);
-  const stages::SeatOptions& seat = options.seats.front();
-  for (const stages::BoundaryOptions& end : {seat.upper, seat.lower}) {
+  ASSERT_EQ(options.chunks.size(), 1U);
+  const stages::ChunkPlan& chunk = options.chunks.front();
+  for (const stages::BoundaryOptions& end : {chunk.upper, chunk.lower}) {
     EXPECT_EQ(end.forward.codec, "delta");
     EXPECT_EQ(end.forward.bits, 3);
     EXPECT_EQ(end.forward.first_bits, 16);
@@ -61,12 +61,12 @@ TEST(StageSettings, BoundaryOptionsMatchEachEnd) {
     EXPECT_EQ(end.cache_kind, kernels::CacheFormat::eight_bits);
     EXPECT_EQ(end.cache_folder, "runs/x");
   }
-  EXPECT_EQ(seat.upper.name, "0.0>1.0");
-  EXPECT_EQ(seat.lower.name, "1.0>2.0");
-  EXPECT_EQ(seat.upper.place, 0);
-  EXPECT_EQ(seat.lower.place, 1);
-  EXPECT_EQ(seat.upper.cache_bytes, 1000U);
-  EXPECT_EQ(seat.lower.cache_disk_bytes, 2001U);
+  EXPECT_EQ(chunk.upper.name, "0.0>1.0");
+  EXPECT_EQ(chunk.lower.name, "1.0>2.0");
+  EXPECT_EQ(chunk.upper.position, 0);
+  EXPECT_EQ(chunk.lower.position, 1);
+  EXPECT_EQ(chunk.upper.cache_bytes, 1000U);
+  EXPECT_EQ(chunk.lower.cache_disk_bytes, 2001U);
   EXPECT_EQ(options.training_rows, 77);
   EXPECT_EQ(options.row_tokens, job.plan.recipe.data.row);
 }
@@ -81,23 +81,23 @@ TEST(StageSettings, BoundaryOptionsMatchChunkPosition) {
   job.plan.processes[1].chunks = {{2, 2}, {4, 5}};
   job.plan.links.assign(3, job.plan.links.front());
   const std::vector<std::string> names = {"0.0/0>1.0/0", "1.0/0>0.0/1", "0.0/1>1.0/1"};
-  for (std::uint32_t place = 0; place < 3; ++place) {
-    plan::Plan::Link& link = job.plan.links[place];
-    link.position = place;
-    link.name = "boundary " + names[place];
-    link.connects = {place % 2, 0};
-    link.listens = {(place + 1) % 2, 0};
+  for (std::uint32_t position = 0; position < 3; ++position) {
+    plan::Plan::Link& link = job.plan.links[position];
+    link.position = position;
+    link.name = "boundary " + names[position];
+    link.connects = {position % 2, 0};
+    link.listens = {(position + 1) % 2, 0};
   }
   job.process = {1, 0};
   const stages::StageOptions options = stage_options(job, store::Step{0});
-  ASSERT_EQ(options.seats.size(), 2U);
-  EXPECT_EQ(options.seats[0].layers.first, 2);
-  EXPECT_EQ(options.seats[0].upper.name, names[0]);
-  EXPECT_EQ(options.seats[0].lower.name, names[1]);
-  EXPECT_EQ(options.seats[1].layers.last, 5);
-  EXPECT_EQ(options.seats[1].upper.name, names[2]);
-  EXPECT_EQ(options.seats[1].upper.place, 2);
-  EXPECT_EQ(options.seats[1].lower.name, "") << "the pipeline ends here";
+  ASSERT_EQ(options.chunks.size(), 2U);
+  EXPECT_EQ(options.chunks[0].layers.first, 2);
+  EXPECT_EQ(options.chunks[0].upper.name, names[0]);
+  EXPECT_EQ(options.chunks[0].lower.name, names[1]);
+  EXPECT_EQ(options.chunks[1].layers.last, 5);
+  EXPECT_EQ(options.chunks[1].upper.name, names[2]);
+  EXPECT_EQ(options.chunks[1].upper.position, 2);
+  EXPECT_EQ(options.chunks[1].lower.name, "") << "the pipeline ends here";
   EXPECT_EQ(options.training.back().chunk, ChunkIndex{0}) << "backwards end in the first chunk";
 }
 

@@ -1,4 +1,4 @@
-#include "launcher/hosts/slurm_step.h"
+#include "launcher/hosts/agent_starter.h"
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
@@ -28,14 +28,14 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 // Agents end with the run; srun reports it a little later.
-constexpr auto kStepFarewell = std::chrono::seconds(10);
+constexpr auto kSrunExitTimeout = std::chrono::seconds(10);
 
 // Shared by the calls to all nodes.
 class SlurmStep {
  public:
   SlurmStep(std::size_t nodes, fs::path run) : run_(std::move(run)), jobs_(nodes) {}
   ~SlurmStep() {
-    if (srun_) srun_->wait_until(Clock::now() + kStepFarewell);
+    if (srun_) srun_->wait_until(Clock::now() + kSrunExitTimeout);
   }
   SlurmStep(const SlurmStep&) = delete;
   SlurmStep& operator=(const SlurmStep&) = delete;

@@ -1,4 +1,4 @@
-#include "launcher/app/kubernetes_job.h"
+#include "launcher/app/emit.h"
 
 #include <fmt/format.h>
 

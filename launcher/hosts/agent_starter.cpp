@@ -1,4 +1,4 @@
-#include "launcher/hosts/agent_starters.h"
+#include "launcher/hosts/agent_starter.h"
 
 #include <fmt/format.h>
 
@@ -6,8 +6,6 @@
 #include <utility>
 
 #include "launcher/base/errors.h"
-#include "launcher/hosts/join_starter.h"
-#include "launcher/hosts/slurm_step.h"
 #include "launcher/hosts/ssh_session.h"
 
 namespace strait::hosts {

@@ -1,4 +1,4 @@
-#include "launcher/hosts/agent_starters.h"
+#include "launcher/hosts/agent_starter.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

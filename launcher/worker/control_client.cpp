@@ -1,0 +1,157 @@
+#include "launcher/worker/control_client.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <cstdlib>
+#include <utility>
+
+namespace strait::worker {
+namespace {
+
+// The destructor waits this long at most: the thread checks closing_ between receives.
+constexpr std::chrono::milliseconds kReceiveTimeout{100};
+
+// Ends the process without unwinding: other threads may hold locks, and state is in checkpoints.
+[[noreturn]] void exit_now(base::ExitCode code) {
+  spdlog::shutdown();
+  std::_Exit(number(code));
+}
+
+}  // namespace
+
+ControlClient::ControlClient(std::unique_ptr<net::Link> link)
+    : link_(std::move(link)), receiver_([this] { receive_loop(); }) {}
+
+ControlClient::~ControlClient() {
+  closing_ = true;
+  receiver_.join();
+}
+
+void ControlClient::send(const control::StageMessage& message) {
+  const MutexLock lock(send_mutex_);
+  link_->send(format(message));
+}
+
+std::map<std::string, std::string> ControlClient::wait_for_peers() {
+  const MutexLock lock(mutex_);
+  while (!peers_) changed_.wait(mutex_);
+  return *peers_;
+}
+
+ControlClient::Decision ControlClient::wait_for_commit(store::Step step, std::uint32_t epoch) {
+  const MutexLock lock(mutex_);
+  while (!decided_.contains({step, epoch})) changed_.wait(mutex_);
+  return decided_.at({step, epoch});
+}
+
+ControlClient::RejoinPoint ControlClient::wait_to_rejoin() {
+  const MutexLock lock(mutex_);
+  while (!rejoin_) changed_.wait(mutex_);
+  return *rejoin_;
+}
+
+void ControlClient::on_admit(ListenForReplica listen_for_replica,
+                             std::function<void(const control::Peers&)> connect) {
+  std::optional<control::Admit> pending;
+  {
+    const MutexLock lock(mutex_);
+    listen_for_replica_ = std::move(listen_for_replica);
+    connect_ = std::move(connect);
+    pending = std::exchange(pending_admit_, std::nullopt);
+  }
+  if (pending) handle(*pending);
+}
+
+void ControlClient::track_membership(sync::MembershipTracker& tracker) {
+  const MutexLock lock(mutex_);
+  tracker_ = &tracker;
+}
+
+void ControlClient::on_drop(DropHandler handler) {
+  const MutexLock lock(mutex_);
+  drop_handler_ = std::move(handler);
+}
+
+void ControlClient::receive_loop() {
+  try {
+    while (!closing_) {
+      const auto frame = link_->receive_until(std::chrono::steady_clock::now() + kReceiveTimeout);
+      if (frame) handle(control::parse_coordinator_message(*frame));
+    }
+  } catch (const std::exception& error) {
+    if (closing_) return;
+    spdlog::error("lost the coordinator: {}; exiting", error.what());
+    exit_now(base::ExitCode::peer_lost);
+  }
+}
+
+void ControlClient::handle(const control::CoordinatorMessage& message) {
+  if (const auto* abort = std::get_if<control::Abort>(&message)) {
+    spdlog::warn("abort by the coordinator, because of {}: {}; exiting", abort->origin,
+                 abort->text);
+    exit_now(abort->code);
+  }
+  if (std::holds_alternative<control::StopAfterStep>(message)) {
+    stop_requested_ = true;
+    return;
+  }
+  if (const auto* save = std::get_if<control::SaveSoon>(&message)) {
+    save_requested_ = save->number;
+    return;
+  }
+  if (const auto* peers = std::get_if<control::Peers>(&message)) return handle(*peers);
+  if (const auto* admit = std::get_if<control::Admit>(&message)) return handle(*admit);
+  {
+    const MutexLock lock(mutex_);
+    if (const auto* committed = std::get_if<control::Committed>(&message)) record(*committed);
+    if (const auto* dropped = std::get_if<control::Dropped>(&message)) {
+      // The files first: wait_for_commit() returns once decided_ is set, and may write them again.
+      if (drop_handler_) drop_handler_(dropped->step, dropped->epoch);
+      decided_[{dropped->step, dropped->epoch}] = {dropped->text, dropped->again};
+    }
+    const auto* regroup = std::get_if<control::Regroup>(&message);
+    if (regroup != nullptr && tracker_ != nullptr) {
+      tracker_->update(regroup->epoch, regroup->replicas);
+    }
+  }
+  changed_.notify_all();
+}
+
+void ControlClient::record(const control::Committed& committed) {
+  Decision& decision = decided_[{committed.step, committed.epoch}];
+  decision = {};
+  if (!committed.arrives || !committed.next_epoch) return;
+  decision.arrival = sync::Rejoin{*committed.next_epoch, *committed.arrives};
+  if (!rejoin_) rejoin_ = RejoinPoint{committed.step, *decision.arrival};
+}
+
+void ControlClient::handle(const control::Peers& peers) {
+  std::function<void(const control::Peers&)> connect;
+  {
+    const MutexLock lock(mutex_);
+    if (peers_) connect = connect_;
+    peers_ = peers.endpoints;
+  }
+  changed_.notify_all();
+  if (connect) connect(peers);
+}
+
+void ControlClient::handle(const control::Admit& admit) {
+  ListenForReplica listen_for_replica;
+  {
+    const MutexLock lock(mutex_);
+    listen_for_replica = listen_for_replica_;
+    if (!listen_for_replica) pending_admit_ = admit;
+  }
+  if (!listen_for_replica) return;
+  try {
+    send(control::Ready{listen_for_replica(admit), admit.number});
+  } catch (const net::LinkError& error) {
+    // Without a Ready the coordinator rejects the replica, and this process continues.
+    send(control::Event{"not_admitted", fmt::format("cannot listen for replica {}: {}",
+                                                    admit.replica, error.what())});
+  }
+}
+
+}  // namespace strait::worker

@@ -1,0 +1,101 @@
+#pragma once
+
+#include <atomic>
+#include <exception>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "framework/mutex.h"
+#include "framework/net/link.h"
+#include "framework/sync/membership.h"
+#include "launcher/control/control_message.h"
+#include "stages/stage_options.h"
+
+namespace strait::worker {
+
+// A stage's connection to the coordinator. A thread of its own receives, so that a stop or an abort
+// takes effect while the stage computes. An Abort, or a lost coordinator, ends the process at once:
+// all state that has to survive is in checkpoints.
+//
+// Any thread may call it.
+class ControlClient {
+ public:
+  explicit ControlClient(std::unique_ptr<net::Link> link);
+  ~ControlClient();
+  ControlClient(const ControlClient&) = delete;
+  ControlClient& operator=(const ControlClient&) = delete;
+
+  void send(const control::StageMessage& message) STRAIT_EXCLUDES(send_mutex_);
+
+  // Waits until all processes are ready. Returns the endpoints of all links, by name.
+  std::map<std::string, std::string> wait_for_peers() STRAIT_EXCLUDES(mutex_);
+
+  stages::Requests requests() const { return {stop_requested_, save_requested_}; }
+
+  // Called, mostly on the receiving thread, when another replica rejoins: `listen_for_replica`
+  // binds listeners for it, `connect` connects once its endpoints are known.
+  using ListenForReplica = std::function<std::map<std::string, std::string>(const control::Admit&)>;
+  void on_admit(ListenForReplica listen_for_replica,
+                std::function<void(const control::Peers&)> connect) STRAIT_EXCLUDES(mutex_);
+
+  // For a replica that rejoins: waits for the checkpoint at which it joins.
+  struct RejoinPoint {
+    store::Step step{};  // of the checkpoint
+    sync::Rejoin arrival;
+  };
+  RejoinPoint wait_to_rejoin() STRAIT_EXCLUDES(mutex_);
+
+  // Called when a checkpoint is dropped, on the receiving thread and before the next message is
+  // handled, because an abort often follows. It must not throw. `epoch` is the one in which the
+  // dropped checkpoint was written; the step may have been written again since.
+  using DropHandler = std::function<void(store::Step, std::uint32_t epoch)>;
+  void on_drop(DropHandler handler) STRAIT_EXCLUDES(mutex_);
+
+  // The coordinator's decision about a checkpoint.
+  struct Decision {
+    std::optional<std::string> missing;        // why it was not committed; none: it was
+    bool again = false;                        // to be written again by the remaining replicas
+    std::optional<sync::Rejoin> arrival = {};  // a replica joins at this checkpoint
+  };
+  // Waits until the checkpoint of this step exists or does not, as written in this epoch.
+  Decision wait_for_commit(store::Step step, std::uint32_t epoch) STRAIT_EXCLUDES(mutex_);
+
+  // Passes changes of membership on to `tracker`, which outlives this object.
+  void track_membership(sync::MembershipTracker& tracker) STRAIT_EXCLUDES(mutex_);
+
+  // Waits until the coordinator has received every message; false at the deadline.
+  bool flush(std::chrono::steady_clock::time_point deadline) { return link_->flush(deadline); }
+
+ private:
+  void receive_loop();
+  void handle(const control::CoordinatorMessage& message) STRAIT_EXCLUDES(mutex_);
+  void handle(const control::Peers& peers) STRAIT_EXCLUDES(mutex_);
+  void handle(const control::Admit& admit) STRAIT_EXCLUDES(mutex_);
+  void record(const control::Committed& committed) STRAIT_REQUIRES(mutex_);
+
+  const std::unique_ptr<net::Link> link_;
+  Mutex send_mutex_;
+  std::atomic<bool> stop_requested_ = false;
+  std::atomic<std::uint32_t> save_requested_ = 0;
+  std::atomic<bool> closing_ = false;
+
+  Mutex mutex_;
+  Condition changed_;
+  std::optional<std::map<std::string, std::string>> peers_ STRAIT_GUARDED_BY(mutex_);
+  std::map<std::pair<store::Step, std::uint32_t>, Decision> decided_ STRAIT_GUARDED_BY(mutex_);
+  std::optional<RejoinPoint> rejoin_ STRAIT_GUARDED_BY(mutex_);
+  std::optional<control::Admit> pending_admit_
+      STRAIT_GUARDED_BY(mutex_);  // received before on_admit()
+  ListenForReplica listen_for_replica_ STRAIT_GUARDED_BY(mutex_);
+  std::function<void(const control::Peers&)> connect_ STRAIT_GUARDED_BY(mutex_);
+  sync::MembershipTracker* tracker_ STRAIT_GUARDED_BY(mutex_) = nullptr;
+  DropHandler drop_handler_ STRAIT_GUARDED_BY(mutex_);
+  std::thread receiver_;
+};
+
+}  // namespace strait::worker
