@@ -20,7 +20,7 @@ ROOMS = {
     "framework/store": set(),
     "framework/tensors": {"framework/store"},
     "framework/sync": {"framework/net", "framework/store"},
-    "framework/codec": {"kernels", "framework/net", "framework/store", "framework/tensors"},
+    "framework/codec": {"kernels", "framework/net", "framework/store", "framework/tensors", "framework/trace"},
     "kernels": set(),
     "models": {"kernels"},
 }

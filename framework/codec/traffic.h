@@ -1,11 +1,15 @@
 #pragma once
 
+#include <cmath>
 #include <cstdint>
+#include <tuple>
+
+#include "framework/trace/traffic_metrics.h"
 
 namespace strait::codec {
 
-// Counters of one direction of one boundary at one end; sums since the codec was constructed. A
-// step's share is the difference of two copies.
+// Counters of one direction of one boundary at one end; sums since the codec was constructed. A new
+// counter is also an entry of kTrafficSums and, where users see it, of Traffic::metrics.
 struct Traffic {
   std::uint64_t raw_bytes = 0;      // the same values in float32
   std::uint64_t payload_bytes = 0;  // as encoded, without the message's header
@@ -21,6 +25,43 @@ struct Traffic {
   double changed_value_squares = 0;  // value_squares of those same rows
   double error_squares = 0;
   bool operator==(const Traffic&) const = default;
+
+  // What was counted after `before`, an earlier reading of the same codec.
+  Traffic since(const Traffic& before) const;
+  // As users see it. A ratio of norms is absent where there were no values to compare.
+  trace::BoundaryMetrics metrics() const;
 };
+
+// All but cache_bytes, which is a level.
+inline constexpr std::tuple kTrafficSums = {
+    &Traffic::raw_bytes,      &Traffic::payload_bytes,         &Traffic::rows,
+    &Traffic::hits,           &Traffic::first_visits,          &Traffic::evictions,
+    &Traffic::resends,        &Traffic::refused_rows,          &Traffic::value_squares,
+    &Traffic::change_squares, &Traffic::changed_value_squares, &Traffic::error_squares};
+
+inline Traffic Traffic::since(const Traffic& before) const {
+  Traffic share = *this;
+  const auto subtract = [&](auto member) { share.*member -= before.*member; };
+  std::apply([&](auto... members) { (subtract(members), ...); }, kTrafficSums);
+  return share;
+}
+
+inline trace::BoundaryMetrics Traffic::metrics() const {
+  const auto ratio_of_norms = [](double part_squares, double whole_squares) {
+    return whole_squares > 0 ? std::optional(std::sqrt(part_squares / whole_squares))
+                             : std::nullopt;
+  };
+  trace::BoundaryMetrics metrics;
+  metrics.raw_bytes = raw_bytes;
+  metrics.sent_bytes = payload_bytes;
+  metrics.change = ratio_of_norms(change_squares, changed_value_squares);
+  metrics.error = ratio_of_norms(error_squares, value_squares);
+  metrics.cache_bytes = cache_bytes;
+  metrics.hits = hits;
+  metrics.first_visits = first_visits;
+  metrics.evictions = evictions;
+  metrics.resends = resends;
+  return metrics;
+}
 
 }  // namespace strait::codec

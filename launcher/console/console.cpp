@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "launcher/base/text.h"
+#include "launcher/console/metric_text.h"
 
 namespace strait::console {
 namespace {
@@ -21,20 +22,6 @@ constexpr auto kQuietLive = std::chrono::seconds(2);
 constexpr auto kQuietPlain = std::chrono::seconds(30);
 constexpr std::int64_t kStayingLines = 20;
 constexpr std::size_t kLinksShown = 3;
-
-std::string rate_text(double value) {
-  if (value < 1e3) return fmt::format("{:.0f}", value);
-  if (value < 1e6) return fmt::format("{:.1f}k", value / 1e3);
-  return fmt::format("{:.1f}M", value / 1e6);
-}
-
-// "8.1e-4": an exponent without the zero that only fills.
-std::string short_power(double value) {
-  std::string text = fmt::format("{:.1e}", value);
-  const std::size_t zero = text.find('0', text.find('e'));
-  if (zero != std::string::npos && zero + 1 < text.size()) text.erase(zero, 1);
-  return text;
-}
 
 std::string link_label(const std::string& name) {
   constexpr std::string_view kUsual = "boundary ";
@@ -73,7 +60,7 @@ void Console::note(const std::string& text) {
   lasting(text);
 }
 
-void Console::farewell(const std::vector<std::string>& lines) {
+void Console::finish(const std::vector<std::string>& lines) {
   if (is(Style::json)) return json("farewell", {{"lines", lines}});
   for (const std::string& line : lines) lasting(line);
 }
@@ -121,10 +108,9 @@ void Console::reports(const std::vector<control::ProcessReport>& processes) {
 std::string Console::step_text(const control::StepLine& line) const {
   std::vector<std::string> parts;
   parts.push_back(fmt::format("step {}/{}", store::number(line.step), store::number(to_)));
-  if (line.loss) parts.push_back(fmt::format("loss {:.4g}", *line.loss));
-  if (line.learning_rate) parts.push_back("lr " + short_power(*line.learning_rate));
-  if (line.skipped) parts.emplace_back("update skipped: not finite");
-  if (line.tokens > 0) parts.push_back(rate_text(line.tokens_per_second) + " tok/s");
+  for (std::string& label : step_labels<trace::StepMetrics>(line, false)) {
+    parts.push_back(std::move(label));
+  }
   const auto links = rates_.megabits();
   for (std::size_t i = 0; i < std::min(links.size(), kLinksShown); ++i) {
     parts.push_back(fmt::format("{} {:.1f} Mbit/s", link_label(links[i].first), links[i].second));
@@ -132,7 +118,9 @@ std::string Console::step_text(const control::StepLine& line) const {
   if (links.size() > kLinksShown) {
     parts.push_back(fmt::format("+{} links", links.size() - kLinksShown));
   }
-  parts.push_back(fmt::format("idle {:.0f} %", 100 * line.mean_idle()));
+  for (std::string& label : step_labels<trace::StepMetrics>(line, true)) {
+    parts.push_back(std::move(label));
+  }
   if (const auto left = remaining_.seconds()) parts.push_back("ETA " + control::clock_text(*left));
   return fmt::format("{}", fmt::join(parts, " · "));
 }
@@ -251,8 +239,8 @@ void Console::stopping(bool now) {
 void Console::ended(const control::Outcome& outcome) {
   if (is(Style::json)) return json("ended", to_json(outcome));
   if (!held_back_.empty()) lasting(std::exchange(held_back_, {}));
-  for (const std::string& row : boundary_table(boundaries_.all())) lasting(row);
-  for (const std::string& row : sync_table(sync_.all())) lasting(row);
+  for (const std::string& row : metric_table(boundaries_.all())) lasting(row);
+  for (const std::string& row : metric_table(sync_.all())) lasting(row);
   if (outcome.code != base::ExitCode::done) failure(outcome);
 }
 

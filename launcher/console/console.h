@@ -7,9 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "launcher/console/boundary_table.h"
+#include "framework/trace/combine_metrics.h"
 #include "launcher/console/link_rates.h"
-#include "launcher/console/sync_table.h"
 #include "launcher/control/remaining_time.h"
 #include "launcher/control/run_observer.h"
 
@@ -45,7 +44,7 @@ class Console : public control::RunObserver {
   // Something for people to read; JSON {"event":"note","text":…}.
   void note(const std::string& text);
   // The last words: where the results are, what to type next. Lines as they are to be printed.
-  void farewell(const std::vector<std::string>& lines);
+  void finish(const std::vector<std::string>& lines);
 
   void connected(const control::Hello& hello) override;
   void training(store::Step from, store::Step to) override;
@@ -77,8 +76,8 @@ class Console : public control::RunObserver {
   ConsoleOptions options_;
   LinkRates rates_;
   control::RemainingTime remaining_;
-  BoundaryTotals boundaries_;
-  SyncTotals sync_;
+  trace::MetricTotals<trace::BoundaryMetrics> boundaries_;
+  trace::MetricTotals<trace::SyncMetrics> sync_;
   store::Step from_{};
   store::Step to_{};
   std::optional<Time> printed_;  // plain: the last step's line

@@ -8,8 +8,11 @@
 #include <nlohmann/json.hpp>
 
 #include "framework/store/atomic_file.h"
-#include "launcher/console/boundary_table.h"
-#include "launcher/console/sync_table.h"
+#include "framework/trace/combine_metrics.h"
+#include "framework/trace/metric_json.h"
+#include "framework/trace/step_metrics.h"
+#include "framework/trace/traffic_metrics.h"
+#include "launcher/console/metric_text.h"
 
 namespace strait::console {
 namespace {
@@ -78,36 +81,32 @@ std::string chart(const std::string& title, const std::vector<Point>& points) {
       points.back().value, points.back().step, bottom, top);
 }
 
-// Every direction of every boundary over the whole run.
-std::string boundary_section(const std::vector<nlohmann::json>& metrics) {
-  BoundaryTotals totals;
+// The rows of a list in every line, over the whole run.
+template <class S>
+std::string table_section(const std::vector<nlohmann::json>& metrics, const char* list,
+                          const char* title) {
+  trace::MetricTotals<S> totals;
   for (const nlohmann::json& line : metrics) {
-    std::vector<control::BoundaryStep> steps;
-    for (const nlohmann::json& one : line.value("boundaries", nlohmann::json::array())) {
-      steps.push_back(control::boundary_step_from(one));
-    }
-    totals.add(steps);
+    totals.add(trace::read_metrics<S>(line.value(list, nlohmann::json::array())));
   }
-  const std::vector<std::string> table = boundary_table(totals.all());
+  const std::vector<std::string> table = metric_table(totals.all());
   if (table.empty()) return "";
-  return fmt::format("<h2>What crossed the boundaries</h2>\n<pre>{}</pre>\n",
+  return fmt::format("<h2>{}</h2>\n<pre>{}</pre>\n", title,
                      escaped(fmt::format("{}", fmt::join(table, "\n"))));
 }
 
-// Every process with its replicas, over the whole run.
-std::string sync_section(const std::vector<nlohmann::json>& metrics) {
-  SyncTotals totals;
-  for (const nlohmann::json& line : metrics) {
-    std::vector<control::SyncStep> steps;
-    for (const nlohmann::json& one : line.value("sync", nlohmann::json::array())) {
-      steps.push_back(control::sync_step_from(one));
+// A curve for every metric that has one, in the order of their ranks.
+std::string charts(const std::vector<nlohmann::json>& metrics) {
+  std::multimap<int, std::string> curves;
+  trace::each_metric<trace::StepMetrics>([&](const auto& one) {
+    const trace::Chart& wanted = one.info.chart;
+    if (wanted.rank > 0) {
+      curves.emplace(wanted.rank, chart(wanted.title, series(metrics, one.info.key)));
     }
-    totals.add(steps);
-  }
-  const std::vector<std::string> table = sync_table(totals.all());
-  if (table.empty()) return "";
-  return fmt::format("<h2>What the replicas said to each other</h2>\n<pre>{}</pre>\n",
-                     escaped(fmt::format("{}", fmt::join(table, "\n"))));
+  });
+  std::string page;
+  for (const auto& [rank, curve] : curves) page += curve;
+  return page;
 }
 
 }  // namespace
@@ -121,13 +120,11 @@ std::string report_page(const std::string& run, const std::string& plan_text,
       "head>"
       "<body>\n<h1>{0}</h1>\n<pre>{1}</pre>\n",
       escaped(run), escaped(plan_text));
-  for (const auto& [key, title] :
-       {std::pair{"loss", "Loss"}, std::pair{"grad_norm", "Gradient norm"},
-        std::pair{"tokens_per_second", "Tokens per second"},
-        std::pair{"learning_rate", "Learning rate"}}) {
-    page += chart(title, series(metrics, key));
-  }
-  page += boundary_section(metrics) + sync_section(metrics);
+  page += charts(metrics);
+  page +=
+      table_section<trace::BoundaryMetrics>(metrics, "boundaries", "What crossed the boundaries");
+  page +=
+      table_section<trace::SyncMetrics>(metrics, "sync", "What the replicas said to each other");
   if (!metrics.empty()) {
     page += "<h2>The last step</h2>\n<pre>" + escaped(metrics.back().dump(1)) + "</pre>\n";
   }

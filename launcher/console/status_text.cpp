@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 
-#include "launcher/console/boundary_table.h"
-#include "launcher/console/sync_table.h"
+#include "framework/trace/metric_json.h"
+#include "framework/trace/step_metrics.h"
+#include "framework/trace/traffic_metrics.h"
+#include "launcher/console/metric_text.h"
 #include "launcher/control/remaining_time.h"
 
 namespace strait::console {
@@ -17,8 +19,8 @@ using nlohmann::json;
 std::string numbers_line(const json& status) {
   std::string line = fmt::format("step {}/{}", status.at("step").get<std::int64_t>(),
                                  status.at("steps").get<std::int64_t>());
-  if (status.at("loss").is_number()) {
-    line += fmt::format(" · loss {:.4g}", status.at("loss").get<double>());
+  for (const std::string& label : metric_labels<trace::StepMetrics>(status, trace::Status::line)) {
+    line += " · " + label;
   }
   if (status.at("state") != "ended" && status.at("eta_seconds").is_number()) {
     line += " · ETA " + control::clock_text(status.at("eta_seconds").get<double>());
@@ -29,18 +31,13 @@ std::string numbers_line(const json& status) {
   return line;
 }
 
-// A status of an earlier build has none of both.
+// A status of an earlier build may lack both lists.
 std::vector<std::string> traffic_lines(const json& status) {
-  std::vector<control::BoundaryStep> boundaries;
-  for (const json& one : status.value("boundaries", json::array())) {
-    boundaries.push_back(control::boundary_step_from(one));
-  }
-  std::vector<control::SyncStep> replicas;
-  for (const json& one : status.value("sync", json::array())) {
-    replicas.push_back(control::sync_step_from(one));
-  }
-  std::vector<std::string> lines = boundary_table(boundaries);
-  const std::vector<std::string> sync = sync_table(replicas);
+  const json none = json::array();
+  std::vector<std::string> lines =
+      metric_table(trace::read_metrics<trace::BoundaryMetrics>(status.value("boundaries", none)));
+  const std::vector<std::string> sync =
+      metric_table(trace::read_metrics<trace::SyncMetrics>(status.value("sync", none)));
   lines.insert(lines.end(), sync.begin(), sync.end());
   return lines;
 }

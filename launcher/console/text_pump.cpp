@@ -17,7 +17,7 @@ using Clock = std::chrono::steady_clock;
 
 // After poll() says that there is room, so much goes without waiting, to a pipe as to a terminal.
 constexpr std::size_t kPumpBite = 512;
-constexpr auto kPumpFarewell = std::chrono::seconds(1);
+constexpr auto kDrainTimeout = std::chrono::seconds(1);
 constexpr int kPumpLook = 50;  // milliseconds
 
 }  // namespace
@@ -26,7 +26,7 @@ TextPump::TextPump(int descriptor, std::size_t limit)
     : descriptor_(descriptor), limit_(limit), thread_([this] { run(); }) {}
 
 TextPump::~TextPump() {
-  last_moment_ = (Clock::now() + kPumpFarewell).time_since_epoch().count();
+  last_moment_ = (Clock::now() + kDrainTimeout).time_since_epoch().count();
   {
     const MutexLock lock(mutex_);
     ending_ = true;

@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 
+#include "framework/trace/step_metrics.h"
 #include "launcher/base/text.h"
 #include "launcher/console/loss_chart.h"
+#include "launcher/console/metric_text.h"
 #include "launcher/console/status_text.h"
 
 namespace strait::console {
@@ -40,8 +42,8 @@ std::vector<std::string> watch_frame(const std::string& headline, const nlohmann
       "{}  {}",
       progress_bar(status.at("step").get<std::int64_t>(), status.at("steps").get<std::int64_t>()),
       numbers_line(status));
-  if (status.at("tokens_per_second").is_number()) {
-    numbers += fmt::format(" · {:.0f} tok/s", status.at("tokens_per_second").get<double>());
+  for (const std::string& label : metric_labels<trace::StepMetrics>(status, trace::Status::watch)) {
+    numbers += " · " + label;
   }
   lines.push_back(std::move(numbers));
   const std::vector<std::string> traffic = traffic_lines(status);

@@ -10,6 +10,12 @@ namespace strait::base {
 void describe(auto& f, Is<store::ShardFile> auto& m) {
   f("name", m.name), f("size", m.size), f("hash", m.hash);
 }
+void describe(auto& f, Is<trace::BoundaryMetrics> auto& m) {
+  trace::describe_metrics<trace::BoundaryMetrics>(f, m);
+}
+void describe(auto& f, Is<trace::SyncMetrics> auto& m) {
+  trace::describe_metrics<trace::SyncMetrics>(f, m);
+}
 
 }  // namespace strait::base
 
@@ -31,23 +37,9 @@ void describe(auto& f, base::Is<Progress> auto& m) {
   f("waits_for", m.waits_for), f("waits_on", m.waits_on), f("waited_seconds", m.waited_seconds);
   f("finished_actions", m.finished_actions), f("links", m.links);
 }
-void describe(auto& f, base::Is<BoundaryStep> auto& m) {
-  f("boundary", m.boundary), f("direction", m.direction), f("raw_bytes", m.raw_bytes);
-  f("sent_bytes", m.sent_bytes), f("change", m.change), f("error", m.error);
-  f("cache_bytes", m.cache_bytes), f("hits", m.hits), f("first_visits", m.first_visits);
-  f("evictions", m.evictions), f("resends", m.resends);
-}
-void describe(auto& f, base::Is<SyncStep> auto& m) {
-  f("process", m.process), f("rounds", m.rounds), f("sent_bytes", m.sent_bytes);
-  f("bfloat16_bytes", m.bfloat16_bytes), f("round_seconds", m.round_seconds);
-  f("waited_seconds", m.waited_seconds);
-}
 void describe(auto& f, base::Is<StepDone> auto& m) {
-  f("step", m.step), f("loss", m.loss), f("grad_norm", m.grad_norm);
-  f("learning_rate", m.learning_rate), f("tokens", m.tokens), f("skipped", m.skipped);
-  f("seconds", m.seconds), f("busy_seconds", m.busy_seconds);
-  f("bytes_forward", m.bytes_forward), f("bytes_backward", m.bytes_backward);
-  f("bytes_sync", m.bytes_sync), f("boundaries", m.boundaries), f("sync", m.sync);
+  f("step", m.step), f("boundaries", m.boundaries), f("sync", m.sync);
+  trace::describe_metrics<trace::StepMetrics>(f, m);
 }
 void describe(auto& f, base::Is<Evaluated> auto& m) {
   f("step", m.step), f("loss", m.loss), f("tokens", m.tokens);

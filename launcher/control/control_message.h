@@ -11,10 +11,10 @@
 #include "framework/net/link.h"
 #include "framework/net/process_name.h"
 #include "framework/store/sample.h"
+#include "framework/trace/step_metrics.h"
+#include "framework/trace/traffic_metrics.h"
 #include "launcher/base/errors.h"
-#include "launcher/control/boundary_step.h"
 #include "launcher/control/checkpoint_message.h"
-#include "launcher/control/sync_step.h"
 
 // What the coordinator and the stages say to each other, as values and as frames (one JSON object
 // each). Steps are amounts: `step` 5 means that five updates are made. Times are seconds.
@@ -56,22 +56,12 @@ struct Progress {
   std::vector<LinkTraffic> links;
 };
 
-// From every process, after every step. What holds for all (loss … skipped) is told by whoever
-// knows it; seconds, busy seconds and bytes are this process's own, of this step.
-struct StepDone {
+// From every process, after every step: its own metrics of this step. A metric of the whole replica
+// (loss) may be absent in processes that do not know it.
+struct StepDone : trace::StepMetrics {
   store::Step step{};
-  std::optional<double> loss;
-  std::optional<double> grad_norm;
-  std::optional<double> learning_rate;
-  std::optional<std::int64_t> tokens;
-  bool skipped = false;  // no update was made: something was not finite
-  double seconds = 0;
-  double busy_seconds = 0;
-  std::uint64_t bytes_forward = 0;
-  std::uint64_t bytes_backward = 0;
-  std::uint64_t bytes_sync = 0;
-  std::vector<BoundaryStep> boundaries;  // those this process sends over
-  std::vector<SyncStep> sync;            // its own; nothing where there is one replica
+  std::vector<trace::BoundaryMetrics> boundaries;  // those that this process sends over
+  std::vector<trace::SyncMetrics> sync;            // one; none in a run of one replica
 };
 
 struct Evaluated {

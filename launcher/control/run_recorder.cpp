@@ -20,6 +20,15 @@ double wall_clock() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
+// The metrics of a step that status.json repeats.
+std::vector<std::string> status_metrics() {
+  std::vector<std::string> keys;
+  trace::each_metric<trace::StepMetrics>([&](const auto& one) {
+    if (one.info.status != trace::Status::none) keys.emplace_back(one.info.key);
+  });
+  return keys;
+}
+
 Json describe(const ProcessReport& report) {
   Json process = {{"process", report.process.text()},
                   {"host", report.host},
@@ -54,15 +63,14 @@ RunRecorder::RunRecorder(const RunDirectory& directory, const std::string& run_i
                                           {"state", "starting"},
                                           {"updated", 0.0},
                                           {"step", 0},
-                                          {"steps", 0},
-                                          {"loss", nullptr},
-                                          {"tokens_per_second", nullptr},
-                                          {"eta_seconds", nullptr},
-                                          {"checkpoint", nullptr},
-                                          {"processes", Json::array()},
-                                          {"boundaries", Json::array()},
-                                          {"sync", Json::array()},
-                                          {"outcome", nullptr}})) {
+                                          {"steps", 0}})) {
+  for (const std::string& key : status_metrics()) (*status_)[key] = nullptr;
+  status_->update({{"eta_seconds", nullptr},
+                   {"checkpoint", nullptr},
+                   {"processes", Json::array()},
+                   {"boundaries", Json::array()},
+                   {"sync", Json::array()},
+                   {"outcome", nullptr}});
   append_event("started", {{"run", run_id}, {"generation", generation}});
   write_status();
 }
@@ -130,9 +138,8 @@ void RunRecorder::step(const StepLine& line) {
   append(metrics_, fields);
   remaining_.add(line.step, line.seconds);
   const auto left = remaining_.seconds();
-  for (const char* key : {"step", "loss", "tokens_per_second", "boundaries", "sync"}) {
-    (*status_)[key] = fields.at(key);
-  }
+  for (const char* key : {"step", "boundaries", "sync"}) (*status_)[key] = fields.at(key);
+  for (const std::string& key : status_metrics()) (*status_)[key] = fields.at(key);
   (*status_)["eta_seconds"] = left ? Json(*left) : Json(nullptr);
 }
 

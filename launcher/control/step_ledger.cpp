@@ -3,49 +3,24 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
-#include <numeric>
 #include <utility>
+
+#include "framework/trace/combine_metrics.h"
+#include "framework/trace/metric_json.h"
 
 namespace strait::control {
 namespace {
 
 constexpr std::size_t kRemembered = 64;
 
-template <class T>
-nlohmann::ordered_json or_null(const std::optional<T>& value) {
-  return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json(nullptr);
-}
-
 }  // namespace
 
-double StepLine::mean_idle() const {
-  const double sum = std::accumulate(idle.begin(), idle.end(), 0.0,
-                                     [](double a, const auto& one) { return a + one.second; });
-  return idle.empty() ? 0 : sum / static_cast<double>(idle.size());
-}
-
 nlohmann::ordered_json to_json(const StepLine& line) {
-  nlohmann::ordered_json idle = nlohmann::ordered_json::object();
-  for (const auto& [process, share] : line.idle) idle[process.text()] = share;
-  nlohmann::ordered_json boundaries = nlohmann::ordered_json::array();
-  for (const BoundaryStep& boundary : line.boundaries) boundaries.push_back(to_json(boundary));
-  nlohmann::ordered_json sync = nlohmann::ordered_json::array();
-  for (const SyncStep& one : line.sync) sync.push_back(to_json(one));
-  return {{"step", store::number(line.step)},
-          {"loss", or_null(line.loss)},
-          {"grad_norm", or_null(line.grad_norm)},
-          {"learning_rate", or_null(line.learning_rate)},
-          {"tokens", line.tokens},
-          {"seconds", line.seconds},
-          {"tokens_per_second", line.tokens_per_second},
-          {"bytes_forward", line.bytes_forward},
-          {"bytes_backward", line.bytes_backward},
-          {"bytes_sync", line.bytes_sync},
-          {"skipped", line.skipped},
-          {"idle", idle},
-          {"boundaries", std::move(boundaries)},
-          {"sync", std::move(sync)}};
+  nlohmann::ordered_json object = {{"step", store::number(line.step)}};
+  trace::append_metrics<trace::StepMetrics>(object, line, line.processes);
+  object["boundaries"] = trace::metrics_list(line.boundaries);
+  object["sync"] = trace::metrics_list(line.sync);
+  return object;
 }
 
 StepLedger::StepLedger(std::vector<net::ProcessName> processes)
@@ -102,21 +77,11 @@ StepLine StepLedger::merge(const std::map<net::ProcessName, StepDone>& parts) co
   StepLine line;
   for (const auto& [process, part] : parts) {
     line.step = part.step;
-    if (!line.loss) line.loss = part.loss;
-    if (!line.grad_norm) line.grad_norm = part.grad_norm;
-    if (!line.learning_rate) line.learning_rate = part.learning_rate;
-    line.tokens = std::max(line.tokens, part.tokens.value_or(0));
-    line.skipped = line.skipped || part.skipped;
-    line.seconds += part.seconds / static_cast<double>(parts.size());
-    line.bytes_forward += part.bytes_forward;
-    line.bytes_backward += part.bytes_backward;
-    line.bytes_sync += part.bytes_sync;
+    line.processes.emplace_back(process, part);
     line.boundaries.insert(line.boundaries.end(), part.boundaries.begin(), part.boundaries.end());
     line.sync.insert(line.sync.end(), part.sync.begin(), part.sync.end());
-    const double busy = part.seconds > 0 ? part.busy_seconds / part.seconds : 1;
-    line.idle.emplace_back(process, std::clamp(1 - busy, 0.0, 1.0));
   }
-  if (line.seconds > 0) line.tokens_per_second = static_cast<double>(line.tokens) / line.seconds;
+  static_cast<trace::StepMetrics&>(line) = trace::combine(line.processes);
   return line;
 }
 

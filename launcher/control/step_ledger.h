@@ -11,29 +11,15 @@
 
 namespace strait::control {
 
-// One step of the whole run: a line of metrics.jsonl.
-struct StepLine {
+// One step of the whole run, with the combined metrics of all processes: a line of metrics.jsonl.
+struct StepLine : trace::StepMetrics {
   store::Step step{};
-  std::optional<double> loss;
-  std::optional<double> grad_norm;
-  std::optional<double> learning_rate;
-  std::int64_t tokens = 0;
-  bool skipped = false;
-  // The mean of the processes', so that a run's steps add up to its time. Not the longest: who
-  // waits for another in one step need not in the next, when that one waits in turn.
-  double seconds = 0;
-  double tokens_per_second = 0;  // 0 when nobody knows the tokens
-  std::uint64_t bytes_forward = 0;
-  std::uint64_t bytes_backward = 0;
-  std::uint64_t bytes_sync = 0;
-  std::vector<std::pair<net::ProcessName, double>> idle;  // share of the step, 0 to 1
-  std::vector<BoundaryStep> boundaries;                   // in the order of the processes
-  std::vector<SyncStep> sync;                             // likewise
-
-  double mean_idle() const;
+  std::vector<std::pair<net::ProcessName, trace::StepMetrics>> processes;  // of each of them
+  std::vector<trace::BoundaryMetrics> boundaries;  // in the order of the processes
+  std::vector<trace::SyncMetrics> sync;            // likewise
 };
 
-// The keys in their promised order; what nobody knows is null; numbers read back exactly.
+// The keys in the order of the metrics' table; unknown values are null; numbers read back exactly.
 nlohmann::ordered_json to_json(const StepLine& line);
 
 // Puts together what the processes tell of a step. Pure: no clock, no file.

@@ -39,7 +39,7 @@ class ConsoleTest : public testing::Test {
     line.tokens = 4096;
     line.seconds = 0.25;
     line.tokens_per_second = 12'345;
-    line.idle = {{net::ProcessName{0, 0}, 0.2}, {net::ProcessName{1, 0}, 0.04}};
+    line.idle = 0.12;
     return line;
   }
   // A second passes, in which 5.3875 MB cross the link.
@@ -87,7 +87,7 @@ TEST_F(ConsoleTest, AFileGetsPlainLinesNotMoreThanOneASecondButTheFirstAndTheLas
   out.evaluated({Step{300}, 0.5, 4096});
   out.checkpointed(Step{300});
   out.ended({});
-  out.farewell({"results: runs/dates"});
+  out.finish({"results: runs/dates"});
   EXPECT_EQ(paper_.all,
             "stage 0 runs layers 0 to 5\n"
             "stage 1.0 is up on b (pid 4711)\n"
@@ -188,7 +188,7 @@ TEST_F(ConsoleTest, JsonIsOneEventPerLineAndReadsBackExactly) {
   out.event("stage 1.0", {"x", "two\nlines"});
   out.stopping(false);
   out.ended(broken());
-  out.farewell({"a", "b"});
+  out.finish({"a", "b"});
   std::istringstream lines(paper_.all);
   std::vector<nlohmann::json> events;
   for (std::string text; std::getline(lines, text);) {

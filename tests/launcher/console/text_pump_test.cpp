@@ -64,7 +64,7 @@ TEST_F(TextPumpTest, AReaderThatDoesNotReadHoldsNobodyUp) {
 
 TEST_F(TextPumpTest, AReaderThatWentAwayHoldsNobodyUp) {
   close_reader();
-  // The farewell of a second is for readers that are there. Of ten tries the fastest counts: a busy
+  // The drain timeout of a second is for readers that still read. Of ten tries the fastest counts: a busy
   // machine can hold any one of them up.
   auto fastest = Clock::duration::max();
   for (int i = 0; i < 10 && fastest >= 1s; ++i) {

@@ -87,7 +87,7 @@ TEST(ControlMessage, NumbersOfAStepComeBackAsTheSameBits) {
 }
 
 TEST(ControlMessage, BoundariesOfAStepComeBackAndWhatIsUnknownStaysUnknown) {
-  BoundaryStep known;
+  trace::BoundaryMetrics known;
   known.boundary = "0.0>1.0";
   known.direction = "forward";
   known.raw_bytes = std::numeric_limits<std::uint64_t>::max();
@@ -99,7 +99,7 @@ TEST(ControlMessage, BoundariesOfAStepComeBackAndWhatIsUnknownStaysUnknown) {
   known.first_visits = 5;
   known.evictions = 6;
   known.resends = 7;
-  BoundaryStep unknown = known;
+  trace::BoundaryMetrics unknown = known;
   unknown.change = std::nullopt;
   unknown.error = std::nullopt;
   StepDone sent;

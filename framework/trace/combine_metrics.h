@@ -1,0 +1,87 @@
+#pragma once
+
+#include <map>
+#include <span>
+#include <utility>
+
+#include "framework/trace/metric.h"
+
+// Combines values as their tables say (metric.h).
+namespace strait::trace {
+
+template <class V>
+inline constexpr bool kIsOptional = false;
+template <class V>
+inline constexpr bool kIsOptional<std::optional<V>> = true;
+
+// `count`: of the values that are combined. Sums begin at zero.
+template <class V>
+void combine_value(Combine how, V& total, const V& part, double count) {
+  if constexpr (kIsOptional<V>) {
+    if (how == Combine::first && !total) total = part;
+    if (how == Combine::latest && part) total = part;
+    if (how == Combine::max) total = std::max(total.value_or(0), part.value_or(0));
+  } else {
+    if (how == Combine::key || how == Combine::latest) total = part;
+  }
+  if constexpr (std::same_as<V, bool>) {
+    if (how == Combine::any) total = total || part;
+  } else if constexpr (std::is_arithmetic_v<V>) {
+    if (how == Combine::max) total = std::max(total, part);
+    if (how == Combine::sum || how == Combine::each) total += part;
+    if (how == Combine::mean) total += static_cast<V>(static_cast<double>(part) / count);
+  }
+}
+
+// The values of one step of the whole run, from pairs of a process's name and its values. Sets what
+// is computed, in each of the processes (Combine::each) and in the result.
+template <class Name, class S>
+S combine(std::vector<std::pair<Name, S>>& processes) {
+  S total;
+  const auto count = static_cast<double>(processes.size());
+  each_metric<S>([&]<class T, class V>(const Metric<T, V>& one) {
+    if (one.member == nullptr) return;
+    if constexpr (std::same_as<V, double>) {
+      if (one.compute != nullptr && one.info.combine == Combine::each) {
+        for (auto& [name, own] : processes) own.*one.member = one.compute(own);
+      }
+    }
+    for (const auto& [name, own] : processes) {
+      combine_value(one.info.combine, total.*one.member, own.*one.member, count);
+    }
+    if constexpr (std::same_as<V, double>) {
+      if (one.info.combine == Combine::each && count > 0) total.*one.member /= count;
+    }
+  });
+  each_metric<S>([&]<class T, class V>(const Metric<T, V>& one) {
+    if constexpr (std::same_as<V, double>) {
+      if (one.info.combine == Combine::derived) total.*one.member = one.compute(total);
+    }
+  });
+  return total;
+}
+
+// The rows of all steps of a run, one for each S::order().
+template <class S>
+class MetricTotals {
+ public:
+  void add(std::span<const S> step) {
+    for (const S& row : step) {
+      S& total = totals_[row.order()];
+      each_metric<S>([&](const auto& one) {
+        if (one.member == nullptr) return;
+        combine_value(one.info.combine, total.*one.member, row.*one.member, 1);
+      });
+    }
+  }
+  std::vector<S> all() const {  // ascending by order()
+    std::vector<S> rows;
+    for (const auto& [order, total] : totals_) rows.push_back(total);
+    return rows;
+  }
+
+ private:
+  std::map<decltype(std::declval<const S&>().order()), S> totals_;
+};
+
+}  // namespace strait::trace

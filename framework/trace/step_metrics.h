@@ -1,0 +1,95 @@
+#pragma once
+
+#include "framework/trace/metric.h"
+
+// To add a metric of a step: its member and its row here, and the place that measures it
+// (stages/stage_loop.cpp). docs/metrics.md then needs the row that its test prints.
+namespace strait::trace {
+
+// One step: as one process reports it, and of all processes together.
+struct StepMetrics {
+  std::optional<double> loss;
+  std::optional<double> grad_norm;
+  std::optional<double> learning_rate;
+  std::optional<std::int64_t> tokens;
+  double seconds = 0;
+  double busy_seconds = 0;
+  double tokens_per_second = 0;
+  std::uint64_t bytes_forward = 0;
+  std::uint64_t bytes_backward = 0;
+  std::uint64_t bytes_sync = 0;
+  bool skipped = false;
+  double idle = 0;
+};
+inline double tokens_per_second(const StepMetrics& step) {
+  return step.seconds > 0 ? static_cast<double>(step.tokens.value_or(0)) / step.seconds : 0;
+}
+inline double idle_share(const StepMetrics& step) {
+  return step.seconds > 0 ? std::clamp(1 - step.busy_seconds / step.seconds, 0.0, 1.0) : 0;
+}
+
+// Seconds are a mean and not the longest: a process that waits for another one in this step need
+// not in the next, and the steps of a run must add up to its time.
+template <>
+inline constexpr std::tuple kMetrics<StepMetrics> = {
+    metric(&StepMetrics::loss, {.key = "loss",
+                                .unit = Unit::nats,
+                                .combine = Combine::first,
+                                .meaning = "mean over the target tokens of the step",
+                                .label = {1, "loss "},
+                                .status = Status::line,
+                                .chart = {1, "Loss"}}),
+    metric(&StepMetrics::grad_norm, {.key = "grad_norm",
+                                     .combine = Combine::first,
+                                     .meaning = "norm of the whole gradient before clipping",
+                                     .chart = {2, "Gradient norm"}}),
+    metric(&StepMetrics::learning_rate, {.key = "learning_rate",
+                                         .unit = Unit::rate,
+                                         .combine = Combine::first,
+                                         .meaning = "of this update",
+                                         .label = {2, "lr "},
+                                         .chart = {4, "Learning rate"}}),
+    metric(&StepMetrics::tokens, {.key = "tokens",
+                                  .unit = Unit::tokens,
+                                  .combine = Combine::max,
+                                  .meaning = "of all sequences, targets or not"}),
+    metric(&StepMetrics::seconds, {.key = "seconds",
+                                   .unit = Unit::seconds,
+                                   .combine = Combine::mean,
+                                   .meaning = "since the previous step ended"}),
+    metric(&StepMetrics::busy_seconds, {.key = "busy_seconds",
+                                        .unit = Unit::seconds,
+                                        .combine = Combine::not_written,
+                                        .meaning = "of these, not waiting"}),
+    metric(&StepMetrics::tokens_per_second,
+           {.key = "tokens_per_second",
+            .unit = Unit::tokens_per_second,
+            .combine = Combine::derived,
+            .meaning = "tokens / seconds; 0 without tokens",
+            .label = {4, "", " tok/s"},
+            .status = Status::watch,
+            .chart = {3, "Tokens per second"}},
+           tokens_per_second),
+    metric(&StepMetrics::bytes_forward, {.key = "bytes_forward",
+                                         .unit = Unit::bytes,
+                                         .meaning = "sent on links of activations, with framing"}),
+    metric(&StepMetrics::bytes_backward, {.key = "bytes_backward",
+                                          .unit = Unit::bytes,
+                                          .meaning = "sent on links of gradients, with framing"}),
+    metric(&StepMetrics::bytes_sync, {.key = "bytes_sync",
+                                      .unit = Unit::bytes,
+                                      .meaning = "sent between replicas, with framing"}),
+    metric(&StepMetrics::skipped, {.key = "skipped",
+                                   .unit = Unit::flag,
+                                   .combine = Combine::any,
+                                   .meaning = "no update: loss or gradient was not finite",
+                                   .label = {3, "update skipped: not finite"}}),
+    metric(&StepMetrics::idle,
+           {.key = "idle",
+            .unit = Unit::share,
+            .combine = Combine::each,
+            .meaning = "bubble: share of the step spent waiting",
+            .label = {5, "idle "}},
+           idle_share)};
+
+}  // namespace strait::trace

@@ -1,0 +1,90 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "framework/trace/metric.h"
+
+// Metrics as text for people, as their tables say (framework/trace/metric.h): parts of the line of
+// a step, and tables of a run. Pure.
+namespace strait::console {
+
+// "loss 0.412", "12.3k tok/s"; `whole`: without the prefix k or M.
+std::string label_text(const trace::MetricInfo& metric, double value, bool whole = false);
+
+// "8.0 MB", "12 %", "-" where it is not known.
+std::string count_cell(trace::Unit unit, std::uint64_t value);
+std::string number_cell(trace::Unit unit, const std::optional<double>& value);
+template <class V>
+std::string cell_text(trace::Unit unit, const V& value) {
+  if constexpr (std::same_as<V, std::string>) {
+    return value;
+  } else if constexpr (std::same_as<V, std::uint64_t>) {
+    return count_cell(unit, value);
+  } else {
+    return number_cell(unit, trace::as_number(value));
+  }
+}
+
+// What a line shows of one step, in the order of the labels' ranks. `means`: what is combined by
+// process, and only that; otherwise the rest.
+template <class S>
+std::vector<std::string> step_labels(const S& step, bool means) {
+  std::multimap<int, std::string> labels;
+  trace::each_metric<S>([&](const auto& one) {
+    const trace::MetricInfo& info = one.info;
+    if (info.label.rank == 0 || (info.combine == trace::Combine::each) != means) return;
+    const std::optional<double> value = trace::as_number(one.value(step));
+    // A flag is shown where it is set, a speed where tokens were counted.
+    const bool hides_zero =
+        info.unit == trace::Unit::flag || info.unit == trace::Unit::tokens_per_second;
+    if (!value || (hides_zero && *value == 0)) return;
+    labels.emplace(info.label.rank, label_text(info, *value));
+  });
+  std::vector<std::string> texts;
+  for (auto& [rank, text] : labels) texts.push_back(std::move(text));
+  return texts;
+}
+
+// The same from status.json, of the metrics that are shown at this place.
+template <class S>
+std::vector<std::string> metric_labels(const nlohmann::json& status, trace::Status where) {
+  std::vector<std::string> labels;
+  trace::each_metric<S>([&](const auto& one) {
+    if (one.info.status != where) return;
+    const auto value = status.find(one.info.key);
+    if (value == status.end() || !value->is_number()) return;
+    labels.push_back(label_text(one.info, value->template get<double>(), true));
+  });
+  return labels;
+}
+
+// A line of headings and one for every row; nothing for no rows. The first column is aligned left
+// and wide enough for the longest name.
+template <class S>
+std::vector<std::string> metric_table(const std::vector<S>& rows) {
+  if (rows.empty()) return {};
+  std::vector<std::string> lines(rows.size() + 1);
+  trace::each_metric<S>([&](const auto& one) {
+    const trace::Column& column = one.info.column;
+    if (column.width == 0) return;
+    std::vector<std::string> cells = {column.heading};
+    for (const S& row : rows) cells.push_back(cell_text(one.info.unit, one.value(row)));
+    auto width = static_cast<std::size_t>(column.width);
+    const bool name = one.info.unit == trace::Unit::name;
+    for (const std::string& cell : cells) {
+      if (name && lines[0].empty()) width = std::max(width, cell.size() + 1);
+    }
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      lines[i] +=
+          name ? fmt::format("{:<{}}", cells[i], width) : fmt::format("{:>{}}", cells[i], width);
+    }
+  });
+  return lines;
+}
+
+}  // namespace strait::console
