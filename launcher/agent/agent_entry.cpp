@@ -40,9 +40,9 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-// The launcher waits for all greetings before it sends jobs.
+// Long, because the launcher waits for the greetings of all hosts before it sends jobs.
 constexpr auto kJobLimit = std::chrono::seconds(180);
-constexpr std::uint32_t kLargestJob = 64U << 20U;
+constexpr std::uint32_t kMaxJobBytes = 64U << 20U;
 constexpr auto kLoadLimit = std::chrono::seconds(20);  // libtorch from a slow disk
 
 // Writes everything or exits: without the connection there is no one to report to.
@@ -54,7 +54,7 @@ void write_all(int output, const std::string& line) {
   }
 }
 
-void read_before(int input, char* to, std::size_t size, Clock::time_point deadline) {
+void read_until(int input, char* to, std::size_t size, Clock::time_point deadline) {
   while (size > 0) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
     pollfd waited{input, POLLIN, 0};
@@ -79,18 +79,17 @@ void read_before(int input, char* to, std::size_t size, Clock::time_point deadli
 std::string read_request(int input) {
   const auto deadline = Clock::now() + kJobLimit;
   std::array<unsigned char, 4> prefix{};
-  read_before(input, static_cast<char*>(static_cast<void*>(prefix.data())), prefix.size(),
-              deadline);
+  read_until(input, static_cast<char*>(static_cast<void*>(prefix.data())), prefix.size(), deadline);
   std::uint32_t size = 0;
   std::memcpy(&size, prefix.data(), prefix.size());
-  if (size > kLargestJob) {
+  if (size > kMaxJobBytes) {
     throw base::UserError(base::ExitCode::mismatch,
                           fmt::format("a job of {} bytes was announced; at most {} "
                                       "are possible",
-                                      size, kLargestJob));
+                                      size, kMaxJobBytes));
   }
   std::string text(size, '\0');
-  read_before(input, text.data(), text.size(), deadline);
+  read_until(input, text.data(), text.size(), deadline);
   return text;
 }
 
@@ -130,7 +129,7 @@ store::FileDescriptor open_agent_log(const hosts::AgentJob& job) {
 
 // In the agent's process: closes everything of ssh's session, because sshd waits until all ends of
 // its pipes are closed.
-void leave_session(const store::FileDescriptor& log) {
+void detach_from_ssh(const store::FileDescriptor& log) {
   ::setsid();
   const store::FileDescriptor nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   ::dup2(nothing.number(), 0);
@@ -143,7 +142,7 @@ void leave_session(const store::FileDescriptor& log) {
 }
 
 // Until the launcher disconnects: the open connection shows it that this host is alive.
-void stay_for(int input) {
+void hold_connection(int input) {
   const auto deadline = Clock::now() + kJobLimit;
   while (true) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
@@ -164,7 +163,7 @@ void check_stage_program(hosts::HostInspection& look) {
   if (answer.succeeded() && answer.out == fmt::format("strait-stage {}\n", base::build_id()))
     return;
   look.objection = fmt::format(
-      "what stages need cannot be loaded there ({}); bring this build there with: strait install "
+      "what stages need cannot be loaded there ({}); install this build there with: strait install "
       "--hosts RECIPE",
       answer.succeeded() ? "it is " + base::printable(answer.out) : answer.error_line());
   look.objection_code = base::ExitCode::mismatch;
@@ -186,12 +185,12 @@ base::ExitCode serve_ssh_request(int input, int output) {
                           fmt::format("cannot fork: {}", std::strerror(errno)));
   }
   if (agent == 0) {
-    leave_session(log);
+    detach_from_ssh(log);
     log.release();  // closed above
     return run_agent(job);
   }
   write_all(output, hosts::to_line(hosts::AgentAnswer{agent, 0, ""}));
-  stay_for(input);
+  hold_connection(input);
   return base::ExitCode::done;
 }
 
@@ -210,12 +209,12 @@ base::ExitCode run_agent_over_ssh(int input, int output) {
 
 namespace {
 
-constexpr std::size_t kMostToken = 16U << 20U;
+constexpr std::size_t kMaxTokenBytes = 16U << 20U;
 constexpr std::chrono::seconds kTokenLimit{60};
 
 std::string token_text(const std::string& token) {
   if (token == "-")
-    return base::read_all(STDIN_FILENO, "the run token on stdin", kMostToken, kTokenLimit);
+    return base::read_all(STDIN_FILENO, "the run token on stdin", kMaxTokenBytes, kTokenLimit);
   const store::FileDescriptor file(::open(token.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file.open()) {
     throw base::UserError(
@@ -224,7 +223,7 @@ std::string token_text(const std::string& token) {
                     "host while it waits for them",
                     token, std::strerror(errno)));
   }
-  return base::read_all(file.number(), "the run token " + token, kMostToken, kTokenLimit);
+  return base::read_all(file.number(), "the run token " + token, kMaxTokenBytes, kTokenLimit);
 }
 
 }  // namespace
@@ -248,7 +247,7 @@ base::ExitCode run_agent_from_token(const std::string& token) {
 
 namespace {
 
-constexpr std::size_t kMostJobs = 64U << 20U;
+constexpr std::size_t kMaxJobsBytes = 64U << 20U;
 constexpr std::chrono::seconds kJobsLimit{60};
 
 std::size_t task_number() {
@@ -267,7 +266,7 @@ base::ExitCode run_agent_of_slurm_step(int input) {
   try {
     const std::size_t task = task_number();
     const hosts::AgentJob job = hosts::unpack_job(
-        base::read_all(input, "the jobs of the agents", kMostJobs, kJobsLimit), task);
+        base::read_all(input, "the jobs of the agents", kMaxJobsBytes, kJobsLimit), task);
     spdlog::info("node {}", hosts::own_variable("SLURMD_NODENAME"));
     return run_agent(job);
   } catch (const base::UserError& error) {

@@ -9,7 +9,7 @@ namespace strait::agent {
 namespace {
 
 // With more hosts, a link to every one of them costs more than it saves.
-constexpr std::size_t kMostPeers = 32;
+constexpr std::size_t kMaxPeers = 32;
 
 }  // namespace
 
@@ -22,7 +22,7 @@ AgentTransfer::AgentTransfer(net::Node& node, const hosts::AgentJob& job,
       node.connect(job.endpoints.at(hosts::kTransferService),
                    transfer::transfer_link(launcher, job.name(), launcher, job.launcher_key,
                                            std::chrono::seconds(job.hold))));
-  if (job.agent_keys.size() > 1 && job.agent_keys.size() <= kMostPeers) {
+  if (job.agent_keys.size() > 1 && job.agent_keys.size() <= kMaxPeers) {
     listen(node, job, address);
   }
 }
@@ -62,6 +62,7 @@ void AgentTransfer::listen(net::Node& node, const hosts::AgentJob& job,
   }
   for (const auto& [text, key] : job.agent_keys) {
     const auto name = net::ProcessName::parse(text);
+    // Of every two agents the one with the lower name listens, so that each pair has one link.
     if (!name || !(job.name() < *name)) continue;
     transfer_agent_.add_peer(*name, text,
                              listener_->expect(transfer::transfer_link(

@@ -45,7 +45,7 @@ class LogFollower {
 namespace {
 
 // Below the limit of a text in a message, even if every byte is replaced by U+FFFD (3 bytes).
-constexpr std::size_t kMostAtOnce = 8192;
+constexpr std::size_t kMaxLogBytes = 8192;
 
 }  // namespace
 
@@ -58,7 +58,7 @@ LogFollower::LogFollower(std::filesystem::path file) : file_(std::move(file)) {
 std::string LogFollower::take() {
   std::ifstream in(file_, std::ios::binary);
   in.seekg(static_cast<std::streamoff>(taken_));
-  std::string text(kMostAtOnce, '\0');
+  std::string text(kMaxLogBytes, '\0');
   in.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<std::size_t>(in.gcount()));
   taken_ += text.size();
@@ -70,10 +70,11 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
+// Ends of processes are noticed within this time.
 constexpr auto kServeTick = std::chrono::milliseconds(50);
 constexpr auto kLogEvery = std::chrono::milliseconds(500);
-constexpr auto kLeaveTaking = std::chrono::seconds(5);
-constexpr auto kAnswerLimit = std::chrono::seconds(30);
+constexpr auto kFinalFlushTimeout = std::chrono::seconds(5);
+constexpr auto kGreetingTimeout = std::chrono::seconds(30);
 
 net::NodeOptions agent_node(const hosts::AgentJob& job) {
   net::NodeOptions options;
@@ -86,18 +87,18 @@ net::NodeOptions agent_node(const hosts::AgentJob& job) {
 }
 
 // Call it before the first thread: setenv is not thread-safe. Stages inherit the environment.
-void take_environment(const hosts::AgentJob& job) {
+void set_environment(const hosts::AgentJob& job) {
   for (const auto& [name, value] : job.environment) ::setenv(name.c_str(), value.c_str(), 1);
   if (job.devices.empty()) return;
   ::setenv("CUDA_VISIBLE_DEVICES", fmt::format("{}", fmt::join(job.devices, ",")).c_str(), 1);
 }
 
 // Waits until the launcher has acknowledged: it does not answer agents of an earlier start.
-void present(net::Link& link, const hosts::AgentJob& job, const hosts::HostFacts& facts) {
-  std::string why = "silence";
+void send_hello(net::Link& link, const hosts::AgentJob& job, const hosts::HostFacts& facts) {
+  std::string why = "timeout";
   try {
     link.send(format(hosts::AgentHello{facts}));
-    if (link.flush(Clock::now() + kAnswerLimit)) return;
+    if (link.flush(Clock::now() + kGreetingTimeout)) return;
   } catch (const net::LinkError& error) {
     why = error.what();
   }
@@ -112,7 +113,7 @@ void present(net::Link& link, const hosts::AgentJob& job, const hosts::HostFacts
 // Flushes the last messages, unless the launcher has disconnected already.
 void flush_last_messages(net::Link& link) {
   try {
-    link.flush(Clock::now() + kLeaveTaking);
+    link.flush(Clock::now() + kFinalFlushTimeout);
   } catch (const net::LinkError& error) {
     spdlog::info("{}", error.what());
   }
@@ -129,7 +130,7 @@ class HostAgent {
 
   // If nothing was ever started here, removes the run's directory, unless it holds more than this
   // agent's own log. Files of the run stay.
-  void tidy() const {
+  void remove_unused_directory() const {
     if (used_) return;
     std::error_code not_empty;
     const fs::path logs = directory_ / "logs";
@@ -149,11 +150,11 @@ class HostAgent {
     if (const auto frame = link_.receive_until(Clock::now() + kServeTick)) {
       const hosts::LauncherMessage message = hosts::parse_launcher_message(*frame);
       if (std::holds_alternative<hosts::Leave>(message)) return false;
-      if (const auto* start = std::get_if<hosts::StartProcess>(&message)) begin(*start);
-      if (const auto* end = std::get_if<hosts::EndProcess>(&message)) finish(*end);
+      if (const auto* start = std::get_if<hosts::StartProcess>(&message)) start_process(*start);
+      if (const auto* end = std::get_if<hosts::EndProcess>(&message)) end_process(*end);
     }
     report_ends();
-    if (Clock::now() - logged_ >= kLogEvery) pump_logs();
+    if (Clock::now() - logged_ >= kLogEvery) send_logs();
     return true;
   }
 
@@ -163,7 +164,7 @@ class HostAgent {
     LogFollower log;
   };
 
-  void begin(const hosts::StartProcess& start) {
+  void start_process(const hosts::StartProcess& start) {
     used_ = true;
     const fs::path log = directory_ / "logs" / (start.process.text() + ".log");
     try {
@@ -181,7 +182,7 @@ class HostAgent {
     }
   }
 
-  void finish(const hosts::EndProcess& end) {
+  void end_process(const hosts::EndProcess& end) {
     const auto found = processes_.find(end.process);
     if (found == processes_.end()) return;
     if (end.kill) {
@@ -208,7 +209,7 @@ class HostAgent {
     }
   }
 
-  void pump_logs() {
+  void send_logs() {
     logged_ = Clock::now();
     for (auto& [name, running] : processes_) pump(name, running.log);
   }
@@ -236,7 +237,7 @@ std::string stage_program_here() {
 
 base::ExitCode run_agent(const hosts::AgentJob& job) {
   try {
-    take_environment(job);
+    set_environment(job);
     const fs::path directory = hosts::agent_directory(job.directory);
     fs::create_directories(directory);
     spdlog::info("agent of {} (host {} of run {}, generation {}), build {}", job.host_name,
@@ -248,7 +249,7 @@ base::ExitCode run_agent(const hosts::AgentJob& job) {
         hosts::service_link(hosts::kAgentService, job.name(), net::ProcessName::coordinator(),
                             job.launcher_key, std::chrono::seconds(job.hold)));
     const hosts::HostFacts facts = hosts::facts_of_this_host(directory, endpoint);
-    present(*link, job, facts);
+    send_hello(*link, job, facts);
     const reach::ReachService reach(
         node.connect(
             job.endpoints.at(hosts::kReachService),
@@ -264,7 +265,7 @@ base::ExitCode run_agent(const hosts::AgentJob& job) {
     }
     spdlog::info("the launcher has ended this agent");
     flush_last_messages(*link);
-    agent.tidy();
+    agent.remove_unused_directory();
     return base::ExitCode::done;
   } catch (const std::exception& error) {
     const base::Failure failure = base::describe_failure(error);

@@ -21,10 +21,9 @@
 #include "launcher/planner/data_preparation.h"
 #include "models/tensor_names.h"
 #include "stages/batch_source.h"
-#include "stages/batch_upstream.h"
 #include "stages/chunk.h"
+#include "stages/end_ports.h"
 #include "stages/gradients.h"
-#include "stages/loss_downstream.h"
 
 #include <cstdint>
 #include <filesystem>

@@ -36,7 +36,7 @@ JobStatus job_status(const std::filesystem::path& run) {
     const std::optional<hosts::JobState> state = job->state();
     return {fmt::format("Slurm job {}: {}", job->number(),
                         state ? state->sentence() : "no longer in the queue"),
-            state && state->waits()};
+            state && state->is_pending()};
   } catch (const base::UserError& error) {
     return {error.what()};  // the rest comes from the run's files
   }

@@ -65,7 +65,7 @@ void print_stopped(const fs::path& run) {
 // Signals go to the batch script, which is the launcher, whichever node it is on.
 base::ExitCode stop_job(const fs::path& run, const hosts::SlurmJob& job,
                         const hosts::JobState& state, bool now, std::chrono::seconds timeout) {
-  if (state.waits()) {
+  if (state.is_pending()) {
     job.cancel();
     fmt::print("cancelled Slurm job {}, which was {}\n", job.number(), state.sentence());
   } else {
@@ -76,7 +76,7 @@ base::ExitCode stop_job(const fs::path& run, const hosts::SlurmJob& job,
   }
   std::fflush(stdout);
   const auto deadline = std::chrono::steady_clock::now() + timeout;
-  for (auto left = job.state(); left && left->lives(); left = job.state()) {
+  for (auto left = job.state(); left && left->is_active(); left = job.state()) {
     if (std::chrono::steady_clock::now() >= deadline) give_up(run, timeout);
     ::poll(nullptr, 0, kSlurmPollMilliseconds);
   }
@@ -90,7 +90,7 @@ base::ExitCode stop_job(const fs::path& run, const hosts::SlurmJob& job,
 base::ExitCode stop_run(const fs::path& run, bool now, std::chrono::seconds timeout) {
   if (const std::optional<hosts::SlurmJob> job = hosts::SlurmJob::of(run)) {
     const std::optional<hosts::JobState> state = job->state();
-    if (state && state->lives()) return stop_job(run, *job, *state, now, timeout);
+    if (state && state->is_active()) return stop_job(run, *job, *state, now, timeout);
   }
   const std::optional<control::LiveRun> live = control::RunDirectory::live(run);
   if (!live) {

@@ -15,20 +15,20 @@ using nlohmann::json;
 
 constexpr std::string_view kGreetingMarker = "strait-keeper-here ";
 constexpr std::string_view kAnswerMarker = "strait-keeper-says ";
-constexpr std::int64_t kClocksApart = 300;  // seconds
+constexpr std::int64_t kMaxClockOffset = 300;  // seconds
 
 std::string marked(std::string_view marker, const json& value) {
   return std::string(marker) + value.dump(-1, ' ', true, json::error_handler_t::replace) + "\n";
 }
 
-// What follows a marker, however much noise without a line's end stands before it.
-std::optional<json> json_behind(std::string_view marker, const std::string& line) {
+// The JSON after a marker. Login scripts may have printed text before it on the same line.
+std::optional<json> json_after(std::string_view marker, const std::string& line) {
   const std::size_t at = line.find(marker);
   if (at == line.npos) return std::nullopt;
   try {
     return store::parse_bounded_json(line.substr(at + marker.size()));
   } catch (const store::JsonError&) {
-    return std::nullopt;  // torn by noise: not the line that we wait for
+    return std::nullopt;  // mixed with other output: not a line of the agent
   }
 }
 
@@ -48,7 +48,7 @@ std::string to_line(const AgentAnswer& answer) {
 }
 
 std::optional<AgentGreeting> greeting_from(const std::string& line) {
-  const std::optional<json> said = json_behind(kGreetingMarker, line);
+  const std::optional<json> said = json_after(kGreetingMarker, line);
   if (!said || !said->is_object()) return std::nullopt;
   // Only the fields that every build sends are required: a mismatch of builds must be reported.
   try {
@@ -60,7 +60,7 @@ std::optional<AgentGreeting> greeting_from(const std::string& line) {
 }
 
 std::optional<AgentAnswer> answer_from(const std::string& line) {
-  const std::optional<json> said = json_behind(kAnswerMarker, line);
+  const std::optional<json> said = json_after(kAnswerMarker, line);
   if (!said || !said->is_object()) return std::nullopt;
   try {
     return AgentAnswer{said->at("pid"), said->at("code"), said->at("error")};
@@ -71,7 +71,7 @@ std::optional<AgentAnswer> answer_from(const std::string& line) {
 
 std::string clock_warning(const std::string& host, std::int64_t theirs, std::int64_t ours) {
   const std::int64_t apart = std::abs(theirs - ours);
-  if (apart <= kClocksApart) return "";
+  if (apart <= kMaxClockOffset) return "";
   const std::string how_much =
       apart < 7200 ? fmt::format("{} minutes", apart / 60) : fmt::format("{} hours", apart / 3600);
   return fmt::format(

@@ -61,7 +61,7 @@ void add_hashes(std::vector<BuildFile>& files) {
     std::string line;
     if (!std::getline(lines, line) || line.size() < 64) {
       throw base::UserError(base::ExitCode::storage_io,
-                            "sha256sum said nothing of " + file.from.string());
+                            "sha256sum printed no hash of " + file.from.string());
     }
     // sha256sum starts the line with a backslash if the name has a newline or a backslash.
     file.hash = line.substr(line.front() == '\\' ? 1 : 0, 64);

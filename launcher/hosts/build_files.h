@@ -8,7 +8,7 @@
 
 namespace strait::hosts {
 
-// One file of a build as it comes to a host.
+// One file of a build, as it is installed on a host.
 struct BuildFile {
   std::filesystem::path from;  // here
   std::string to;              // there, below the build's folder: "lib/libzmq.so.5"

@@ -17,8 +17,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kStartLimit = std::chrono::seconds(20);
-// While a run starts, giving up early costs nothing and all hosts wait: longer than a path that
-// recovers after 5 s, and short enough for all processes to have ended within 10 s.
+// While a run starts, giving up costs little and all hosts wait. Longer than an outage of 5 s, and
+// short enough for all processes to end within 10 s.
 constexpr auto kSilence = std::chrono::seconds(7);
 constexpr auto kPollEvery = std::chrono::milliseconds(200);
 constexpr auto kFlushTimeout = std::chrono::seconds(2);
@@ -95,7 +95,7 @@ HostAgents::~HostAgents() {
     try {
       if (!lost(i)) host.link->flush(deadline);
     } catch (const net::LinkError&) {
-      // It hung up before it could acknowledge that.
+      // It closed the link before it acknowledged the message.
     }
     host.link->abort(net::LinkError(net::LinkError::Kind::aborted, "the launcher has ended"));
     host.listener.join();
@@ -126,19 +126,20 @@ bool HostAgents::responds(std::size_t host) {
 
 void HostAgents::replace(std::size_t host, std::unique_ptr<net::Link> link) {
   Host& kept = hosts_.at(host);
+  // Processes of the former agent are lost, even if it only was disconnected: its keys are void.
   lose(host, "another agent was started there");
   std::shared_ptr<net::Link> former;
   {
     const MutexLock lock(mutex_);
     for (auto& [name, known] : processes_) {
-      if (known.host == host && !known.ended) known.ended = gone_with(kept);
+      if (known.host == host && !known.ended) known.ended = status_of_lost_host(kept);
     }
     former = std::move(kept.link);
   }
   if (former) {
     former->abort(
         net::LinkError(net::LinkError::Kind::aborted, "another agent was started on its host"));
-    kept.listener.join();
+    kept.listener.join();  // without the lock, which the thread takes when it notices the abort
   }
   const MutexLock lock(mutex_);
   kept.link = std::move(link);
@@ -198,7 +199,7 @@ std::vector<std::unique_ptr<process::Process>> HostAgents::start_all(
   std::set<std::size_t> hosts;  // a lost host without launches does not matter here
   for (const process::Launch& launch : launches) {
     hosts.insert(launch.host);
-    order(launch);
+    request_start(launch);  // all first, so that hosts start their processes concurrently
   }
   const auto deadline = Clock::now() + kStartLimit;
   std::vector<std::unique_ptr<process::Process>> started;
@@ -207,7 +208,7 @@ std::vector<std::unique_ptr<process::Process>> HostAgents::start_all(
   return started;
 }
 
-void HostAgents::order(const process::Launch& launch) {
+void HostAgents::request_start(const process::Launch& launch) {
   {
     const MutexLock lock(mutex_);
     processes_[launch.process] = Known{launch.host, 0, {}, {}};
@@ -312,10 +313,10 @@ std::optional<process::ExitStatus> HostAgents::exit_status_locked(std::size_t ho
   if (known.ended) return known.ended;
   check_silence(host);
   if (hosts_[host].lost.empty()) return std::nullopt;
-  return gone_with(hosts_[host]);
+  return status_of_lost_host(hosts_[host]);
 }
 
-process::ExitStatus HostAgents::gone_with(const Host& host) const {
+process::ExitStatus HostAgents::status_of_lost_host(const Host& host) const {
   return {std::nullopt, std::nullopt, fmt::format("its host {} is gone: {}", host.name, host.lost)};
 }
 

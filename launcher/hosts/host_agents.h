@@ -84,9 +84,9 @@ class HostAgents : public process::Backend {
   void send(std::size_t host, const LauncherMessage& message);
   void check_silence(std::size_t host) STRAIT_REQUIRES(mutex_);
   void check_locked(std::size_t host) STRAIT_REQUIRES(mutex_);
-  process::ExitStatus gone_with(const Host& host) const STRAIT_REQUIRES(mutex_);
+  process::ExitStatus status_of_lost_host(const Host& host) const STRAIT_REQUIRES(mutex_);
   std::shared_ptr<net::Link> link_to(std::size_t host) STRAIT_EXCLUDES(mutex_);
-  void order(const process::Launch& launch) STRAIT_EXCLUDES(mutex_);
+  void request_start(const process::Launch& launch) STRAIT_EXCLUDES(mutex_);
   std::unique_ptr<process::Process> await(const process::Launch& launch,
                                           const std::set<std::size_t>& hosts,
                                           std::chrono::steady_clock::time_point deadline)

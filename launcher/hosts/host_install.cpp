@@ -59,13 +59,14 @@ using Clock = std::chrono::steady_clock;
 using ReadResult = process::PipedProcess::ReadResult;
 
 constexpr auto kInstallCallLimit = std::chrono::seconds(30);
-constexpr auto kPieceLimit = std::chrono::seconds(60);  // for a piece of a file to be taken
-constexpr auto kCheckLimit = std::chrono::minutes(5);   // hashing and a first start on a slow disk
+constexpr auto kPieceTimeout = std::chrono::seconds(60);  // for the host to read 1 MiB
+constexpr auto kCheckLimit = std::chrono::minutes(5);  // hashing and a first start on a slow disk
 constexpr std::size_t kPieceBytes = 1 << 20;
 
-// The other side, one constant line without a quote, a backslash or a line's end inside, so that
-// every login shell hands it to sh as it is. It reads the build's id, "hash path" lines up to
-// "end", and a tar archive of the files that it said it lacks, named by their hashes.
+// The script on the host: one constant line without single quotes, backslashes or newlines, so that
+// every login shell passes it to sh unchanged. It prints the hashes that the host has, and reads
+// the build's id, "hash path" lines up to "end", and a tar archive of the missing files, named by
+// hash.
 constexpr const char* kInstallCommand =
     "exec sh -c '"
     "set -eu; umask 022; root=$HOME/.strait; mkdir -p \"$root/content\" \"$root/builds\"; "
@@ -100,11 +101,11 @@ constexpr const char* kInstallCommand =
     "h=${f#content/}; h=${h%/data}; if [ ${#h} = 64 ]; then rm -rf content/$h; fi; done; "
     "echo strait-install-done'";
 
-std::string word_behind(const std::string& line, std::string_view marker) {
+std::string text_after(const std::string& line, std::string_view marker) {
   return line.starts_with(marker) ? line.substr(marker.size()) : "";
 }
 
-// One attempt. Its parts follow each other over one ssh.
+// One attempt, over one ssh session.
 class Installation {
  public:
   Installation(const InstallTarget& target, const std::vector<BuildFile>& files)
@@ -112,9 +113,9 @@ class Installation {
         files_(files),
         ssh_(ssh_argv(target.host, target.config, kInstallCommand, kTransferSilence)) {}
 
-  // Nothing: a file that was there before is damaged and gone now; try again.
+  // Empty: a file of an earlier build was damaged and has been removed; try again.
   std::optional<Installed> run(const InstallProgress& progress) {
-    hear_what_it_has();
+    read_present_files();
     Installed installed;
     send(base::build_id() + std::string("\n") + list());
     std::uint64_t to_send = 0;
@@ -125,7 +126,7 @@ class Installation {
     }
     send(std::string(2 * kTarBlock, '\0'));
     ssh_.close_input();
-    return hear_the_end() ? std::optional(installed) : std::nullopt;
+    return read_result() ? std::optional(installed) : std::nullopt;
   }
 
  private:
@@ -143,7 +144,7 @@ class Installation {
     throw base::UserError(base::ExitCode::stalled, fmt::format("{} {}", target_.host, waited_for));
   }
 
-  void hear_what_it_has() {
+  void read_present_files() {
     const auto deadline = Clock::now() + kInstallCallLimit;
     for (std::string line;;) {
       if (ssh_.read_line(line, deadline) != ReadResult::line) {
@@ -152,10 +153,10 @@ class Installation {
                                   ssh_by_hand(target_.host, target_.config)));
       }
       if (line == "strait-install-asks") return;
-      if (const auto machine = word_behind(line, "strait-install-here "); !machine.empty()) {
+      if (const auto machine = text_after(line, "strait-install-here "); !machine.empty()) {
         check_machine(machine);
       }
-      if (auto hash = word_behind(line, "strait-install-has "); !hash.empty()) {
+      if (auto hash = text_after(line, "strait-install-has "); !hash.empty()) {
         called_.insert(std::move(hash));
       }
     }
@@ -172,7 +173,7 @@ class Installation {
                     target_.host, base::printable(theirs), ours.machine));
   }
 
-  // Each content once, whatever names it has.
+  // Each content once, even if several files have it.
   std::vector<const BuildFile*> missing() const {
     std::vector<const BuildFile*> lacking;
     std::set<std::string> seen = called_;
@@ -189,9 +190,9 @@ class Installation {
   }
 
   void send(std::string_view bytes) {
-    if (!ssh_.write(bytes, Clock::now() + kPieceLimit)) {
-      install_fails(fmt::format("has taken nothing for {} s; install again, what it has it keeps",
-                                kPieceLimit.count()));
+    if (!ssh_.write(bytes, Clock::now() + kPieceTimeout)) {
+      install_fails(fmt::format("has read nothing for {} s; install again, finished files are kept",
+                                kPieceTimeout.count()));
     }
   }
 
@@ -216,20 +217,19 @@ class Installation {
     send(std::string(tar_padding(file.size), '\0'));
   }
 
-  bool hear_the_end() {
+  bool read_result() {
     const auto deadline = Clock::now() + kCheckLimit;
     for (std::string line; ssh_.read_line(line, deadline) == ReadResult::line;) {
       if (line == "strait-install-done") return true;
       if (line.starts_with("strait-install-torn ")) return false;
-      if (const auto other = word_behind(line, "strait-install-other "); !other.empty()) {
-        throw base::UserError(
-            base::ExitCode::mismatch,
-            fmt::format("the program sent to {} says it is {}, not strait-stage {}; "
-                        "was it rebuilt meanwhile? install again",
-                        target_.host, base::printable(other), base::build_id()));
+      if (const auto other = text_after(line, "strait-install-other "); !other.empty()) {
+        throw base::UserError(base::ExitCode::mismatch,
+                              fmt::format("the program sent to {} prints {}, not strait-stage {}; "
+                                          "was it rebuilt meanwhile? install again",
+                                          target_.host, base::printable(other), base::build_id()));
       }
     }
-    install_fails("has all files, but does not say that they are right");
+    install_fails("has all files, but does not confirm them");
   }
 
   const InstallTarget& target_;
@@ -251,7 +251,8 @@ Installed install_on_host(const InstallTarget& target, const std::vector<BuildFi
                     "its disk",
                     target.host));
   }
-  // As a run will call it.
+  // Checks that a run can start an agent there. The address is not used: any non-empty text skips
+  // NAT detection.
   SshSession call(SshTarget{target.host, target.config, "as told"});
   call.launcher_address(Clock::now() + kInstallCallLimit);
   return *installed;

@@ -18,13 +18,13 @@ struct Installed {
   std::uint64_t all = 0;   // bytes of the build
 };
 
-// Hears how far it has come, in bytes of what has to be sent.
+// Called with the bytes that were sent so far.
 using InstallProgress = std::function<void(std::uint64_t sent, std::uint64_t to_send)>;
 
-// Brings a build to one host over ssh, into ~/.strait/builds/ID, and points ~/.strait/bin there
-// once the files' hashes are right and the program has told its id; until then the host keeps what
-// it had. Files that an earlier build brought are not sent again. Two builds stay, older ones go.
-// Blocks. UserError names the host, what is wrong, and the fix.
+// Installs a build on one host over ssh, into ~/.strait/builds/ID, and links ~/.strait/bin to it
+// once the hashes of the files are right and the program prints its id; until then the host keeps
+// its former build. Files that an earlier build has are not sent again. Keeps two builds. Blocks.
+// UserError: with the host, the cause and the fix.
 Installed install_on_host(const InstallTarget& target, const std::vector<BuildFile>& files,
                           const InstallProgress& progress);
 

@@ -55,8 +55,8 @@ class JoinStarter : public AgentStarter {
     if (own.size() == 1) return own.front();
     throw base::UserError(
         base::ExitCode::bad_input,
-        fmt::format("this machine has {} addresses; say with hosts.address at which "
-                    "one hosts that join can reach it",
+        fmt::format("this machine has {} addresses; set hosts.address to the one at which "
+                    "joining hosts can reach it",
                     own.size()));
   }
 

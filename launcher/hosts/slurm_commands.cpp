@@ -59,16 +59,17 @@ std::int64_t whole_number(const char* program, std::string_view text, std::strin
 
 }  // namespace
 
-bool JobState::waits() const { return is_among(kWaitingStates, state); }
-bool JobState::lives() const { return !is_among(kEndedStates, state); }
+bool JobState::is_pending() const { return is_among(kWaitingStates, state); }
+bool JobState::is_active() const { return !is_among(kEndedStates, state); }
 
 std::string JobState::sentence() const {
   std::string text = state;
   std::ranges::transform(text, text.begin(), [](char c) {
     return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
   });
-  if (waits() && !reason.empty()) text += fmt::format(" ({})", reason);
-  if (!waits() && !nodes.empty()) text += fmt::format(" on {} for {} of {}", nodes, elapsed, limit);
+  if (is_pending() && !reason.empty()) text += fmt::format(" ({})", reason);
+  if (!is_pending() && !nodes.empty())
+    text += fmt::format(" on {} for {} of {}", nodes, elapsed, limit);
   if (restarts == 1) text += ", requeued once";
   if (restarts > 1) text += fmt::format(", requeued {} times", restarts);
   return text;

@@ -10,17 +10,17 @@
 
 namespace strait::hosts {
 
-// What Slurm's queue says of a job.
+// State of a job in Slurm's queue.
 struct JobState {
-  std::string state;    // Slurm's own word: "PENDING", "RUNNING", …
+  std::string state;    // as Slurm prints it: "PENDING", "RUNNING", …
   std::string reason;   // why it waits: "Resources", "Priority"; empty: none
   std::string nodes;    // "n[0-3]"; empty while it has none
   std::string elapsed;  // of the time that it runs: "3:21"
   std::string limit;    // "1-00:00:00" or "UNLIMITED"
   std::int64_t restarts = 0;
 
-  bool waits() const;  // it has not begun, or will begin again
-  bool lives() const;  // it waits, or runs, or is about to end
+  bool is_pending() const;  // not started yet, or requeued
+  bool is_active() const;   // pending, running or ending
   // "pending (Resources)", "running on n[0-3] for 3:21 of 10:00, requeued once"
   std::string sentence() const;
 };
@@ -28,7 +28,7 @@ struct JobState {
 // The words behind `squeue --noheader` that parse_job_state reads the answer to.
 std::vector<std::string> job_state_format();
 
-// Nothing where the queue knows the job no more. UserError: this is not what squeue prints.
+// Empty if the job is no longer in the queue. UserError: not the output of squeue.
 std::optional<JobState> parse_job_state(std::string_view answer);
 
 // The number in the answer of `sbatch --parsable`: "123" or "123;cluster". UserError: there is
@@ -43,11 +43,12 @@ struct NodeAddress {
 };
 std::vector<NodeAddress> parse_node_addresses(std::string_view answer);
 
-// Runs one of Slurm's commands. A busy controller has a minute; UserError (stalled) beyond.
+// Runs one of Slurm's commands. UserError (stalled): the controller has not replied within a
+// minute.
 process::ProgramResult run_slurm(const std::vector<std::string>& argv);
 
-// What it printed. UserError: it failed; the sentence says what it refused ("to cancel job 12") and
-// why, in its own words.
+// Runs a command and returns its output. UserError: it failed, with what was refused (`doing`, such
+// as "to cancel job 12") and Slurm's error message.
 std::string slurm_output(const std::vector<std::string>& argv, const std::string& doing);
 
 }  // namespace strait::hosts

@@ -43,13 +43,13 @@ std::vector<std::string> sbatch_options(const plan::Plan& plan) {
   }
   options.push_back(fmt::format("--signal=B:USR1@{}", slurm.warning));
   options.insert(options.end(), {"--requeue", "--open-mode=append"});
-  // Last: where one of these says something else, it is what the user wants.
+  // Last, because sbatch uses the last of several values: the user's options win.
   options.insert(options.end(), slurm.options.begin(), slurm.options.end());
   return options;
 }
 
-// As sbatch reads its lines: blanks and # are plain inside of quotes, a backslash takes the next
-// character as it is, and nothing is expanded.
+// Quotes as sbatch parses #SBATCH lines: blanks and # are plain inside quotes, a backslash escapes
+// the next character, and nothing is expanded.
 std::string quoted(const std::string& option) {
   std::string text = "\"";
   for (const char c : option) {
@@ -80,8 +80,8 @@ fs::path job_script(const fs::path& run) { return run / "slurm.sh"; }
 
 SlurmJob SlurmJob::submit(const fs::path& run, const plan::Plan& plan) {
   store::replace_file(job_script(run), batch_script(plan, kRunPrepared));
-  // The job finds the recipe's paths where they were meant; its output's name may hold no blanks or
-  // % of a longer path, so it is relative to there.
+  // --chdir, because the recipe's paths are relative to this directory. The output's name is
+  // relative, too: sbatch interprets % in it, and an absolute path might contain one.
   const std::vector<std::string> argv = {"sbatch",
                                          "--parsable",
                                          "--chdir=" + fs::current_path().string(),
@@ -123,7 +123,7 @@ void SlurmJob::drop_dead_lock(const fs::path& run) {
   const std::optional<control::LiveRun> holder = control::RunLock::holder(run);
   if (!holder || holder->here() || holder->job.empty()) return;
   const std::optional<JobState> state = SlurmJob(parse_job_number(holder->job)).state();
-  if (!state || !state->lives()) fs::remove(run / "lock");
+  if (!state || !state->is_active()) fs::remove(run / "lock");
 }
 
 void SlurmJob::refuse_live(const fs::path& run) {
@@ -132,7 +132,7 @@ void SlurmJob::refuse_live(const fs::path& run) {
   const std::optional<Allocation> ours = own_allocation();
   if (!job || (ours && ours->job == job->number_)) return;
   const std::optional<JobState> state = job->state();
-  if (!state || !state->lives()) return;
+  if (!state || !state->is_active()) return;
   throw base::UserError(
       base::ExitCode::bad_input,
       fmt::format("{} belongs to Slurm job {}, {}; watch it with: strait status {}, end "
@@ -145,7 +145,7 @@ std::optional<JobState> SlurmJob::state() const {
   for (std::string& word : job_state_format()) argv.push_back(std::move(word));
   const process::ProgramResult answer = run_slurm(argv);
   if (answer.succeeded()) return parse_job_state(answer.out);
-  // That is how it says that the job has ended some minutes ago.
+  // squeue's message for jobs that ended some minutes ago.
   if (answer.err.find("Invalid job id") != std::string::npos) return std::nullopt;
   throw base::UserError(base::ExitCode::bad_input,
                         fmt::format("squeue failed for job {}: {}", number_, answer.error_line()));

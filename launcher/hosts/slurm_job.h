@@ -25,7 +25,8 @@ inline constexpr std::string_view kRunPrepared =
 // submission until the job itself has ended well; so its absence means that there is none, and its
 // presence that the queue must be asked.
 //
-// Every call asks one of Slurm's commands, with a time limit. UserError: what the command said.
+// Every call runs one of Slurm's commands, with a time limit. UserError: with the command's
+// message.
 class SlurmJob {
  public:
   // Writes the script and hands it to sbatch. `run` is prepared: it holds its plan, and is seen by

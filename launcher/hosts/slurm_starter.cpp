@@ -27,10 +27,10 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-// Agents end with the run; srun reports it a little later.
+// For srun to exit after its tasks, the agents, have ended.
 constexpr auto kSrunExitTimeout = std::chrono::seconds(10);
 
-// Shared by the calls to all nodes.
+// The srun of all agents, shared by the starters of all nodes.
 class SlurmStep {
  public:
   SlurmStep(std::size_t nodes, fs::path run) : run_(std::move(run)), jobs_(nodes) {}
@@ -119,8 +119,8 @@ std::vector<std::string> resolved(const std::string& name) {
   return found;
 }
 
-// Where the other nodes reach this one: as Slurm does. On the node itself that name may lead to
-// 127.0.1.1; then any address of its interfaces has to do.
+// Where the other nodes reach this one: at the address that Slurm uses. On the node itself that
+// name may resolve to 127.0.1.1; then the first address of its interfaces is used.
 std::string address_of_this_node(const NodeAddress& node) {
   const std::vector<std::string> own = own_addresses();
   const std::vector<std::string> named = resolved(node.address);
@@ -131,7 +131,7 @@ std::string address_of_this_node(const NodeAddress& node) {
   throw base::UserError(
       base::ExitCode::bad_input,
       fmt::format("node {} has no address that other nodes can reach (Slurm calls it "
-                  "{}); say which one with hosts.address",
+                  "{}); set hosts.address",
                   node.node, node.address));
 }
 

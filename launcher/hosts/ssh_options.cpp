@@ -10,33 +10,33 @@
 namespace strait::hosts {
 namespace {
 
-// What ssh itself ends with when there is no connection or no login.
+// Exit code of ssh itself; other codes are those of the remote command.
 constexpr int kSshOwnFailure = 255;
 constexpr int kNotFound = 127;
 constexpr int kNotExecutable = 126;
 
-constexpr const char* kInstall = "bring this build there with: strait install --hosts RECIPE";
+constexpr const char* kInstall = "install this build there with: strait install --hosts RECIPE";
 
-struct SshComplaint {
-  std::string_view said;  // in ssh's words
+struct SshError {
+  std::string_view pattern;  // in the output of ssh
   base::ExitCode code;
-  std::string_view meaning;  // of {host}, {line}: ssh's own, {hand}: ssh by hand
+  std::string_view meaning;  // format string with {host}, {line} of the output, {hand}: ssh by hand
 };
 
-// The first that fits is the cause.
-constexpr SshComplaint kComplaints[] = {
+// The first match is the cause.
+constexpr SshError kSshErrors[] = {
     {"REMOTE HOST IDENTIFICATION HAS CHANGED", base::ExitCode::authentication,
-     "{host} shows another host key than the one this machine knows: either it was set up anew, "
-     "or somebody stands between; if you know why, remove its old key ({key}) and log in once: "
-     "{hand}"},
+     "{host} shows another host key than the one this machine knows: either it was reinstalled, "
+     "or the connection is intercepted; if you know why, remove its old key ({key}) and log in "
+     "once: {hand}"},
     {"Host key verification failed", base::ExitCode::authentication,
      "the host key of {host} is not known to this machine; log in once, compare its fingerprint "
      "and say yes: {hand}"},
     {"Could not resolve hostname", base::ExitCode::bad_input,
-     "there is no host called {host}, says ssh ({line}); correct hosts.list, or give it a HostName "
-     "in your ssh configuration"},
+     "there is no host called {host} ({line}); correct hosts.list, or give it a HostName in your "
+     "ssh configuration"},
     {"Permission denied", base::ExitCode::authentication,
-     "{host} refuses the login ({line}); strait answers no questions, so this has to work without "
+     "{host} refuses the login ({line}); strait cannot answer prompts, so this has to work without "
      "a password: {hand}"},
     {"Too many authentication failures", base::ExitCode::authentication,
      "{host} refuses the login ({line}); name the right key in your ssh configuration "
@@ -51,19 +51,19 @@ constexpr SshComplaint kComplaints[] = {
      "{host} does not answer ({line}): it is off, or a firewall drops the port of ssh; see whether "
      "this works: {hand}"},
     {"Timeout, server", base::ExitCode::peer_lost,
-     "{host} has fallen silent ({line}): it has lost its power or its network; see whether this "
+     "{host} stopped responding ({line}): it has lost power or its network; see whether this "
      "works: {hand}"},
     {"No route to host", base::ExitCode::peer_lost,
      "{host} cannot be reached from here ({line}); see whether it is on and in this network"},
     {"Network is unreachable", base::ExitCode::peer_lost,
      "{host} cannot be reached from here ({line}); see whether this machine is in that network"},
     {"kex_exchange_identification", base::ExitCode::peer_lost,
-     "{host} hangs up before the login ({line}); its ssh server has too many guests, or does not "
-     "admit this machine"},
+     "{host} disconnects before the login ({line}); its ssh server has too many connections, or "
+     "does not admit this machine"},
 };
 
-// Of the far side's shell and loader.
-constexpr SshComplaint kRemoteComplaints[] = {
+// Output of the remote shell and loader.
+constexpr SshError kRemoteErrors[] = {
     {"version `GLIBC_", base::ExitCode::mismatch,
      "{host} runs an older system than this build was made for ({line}); build strait on the "
      "oldest of your hosts and start from there"},
@@ -72,7 +72,7 @@ constexpr SshComplaint kRemoteComplaints[] = {
     {"Exec format error", base::ExitCode::mismatch,
      "strait on {host} is of another processor architecture ({line}); all hosts of a run need the "
      "same"},
-    // A build that does not know our options.
+    // A build with other options.
     {"strait-stage: Option", base::ExitCode::mismatch,
      "strait on {host} is another build ({line}); {install}"},
     {"cannot execute", base::ExitCode::mismatch,
@@ -95,15 +95,15 @@ std::string last_ssh_line(const std::string& text) {
   return base::printable(std::string_view(text).substr(first, end + 1 - first));
 }
 
-// "Offending ED25519 key in FILE:3" names the line that is in the way.
+// ssh names the old key as "Offending ED25519 key in FILE:3".
 std::string old_key(const std::string& errors) {
   const std::string line = line_with(errors, "Offending ");
   const std::size_t at = line.find(" in ");
   return at == line.npos ? "in its known_hosts" : line.substr(at + 4);
 }
 
-std::string filled_in(std::string_view meaning, const std::string& host, const std::string& config,
-                      const std::string& line, const std::string& errors) {
+std::string fill_in(std::string_view meaning, const std::string& host, const std::string& config,
+                    const std::string& line, const std::string& errors) {
   return fmt::format(fmt::runtime(meaning), fmt::arg("host", host), fmt::arg("line", line),
                      fmt::arg("hand", ssh_by_hand(host, config)), fmt::arg("key", old_key(errors)),
                      fmt::arg("install", kInstall));
@@ -119,7 +119,7 @@ std::vector<std::string> ssh_argv(const std::string& host, const std::string& co
         "ForwardAgent=no", "ForwardX11=no", "PermitLocalCommand=yes"}) {
     argv.insert(argv.end(), {"-o", option});
   }
-  // Asked after every third of the time that nothing came; the third question is the last.
+  // ssh probes after every third of `silence` and gives up when the third probe is due.
   argv.insert(argv.end(),
               {"-o", fmt::format("ConnectTimeout={}", silence.count()), "-o",
                fmt::format("ServerAliveInterval={}", silence.count() / 3), "-o",
@@ -135,15 +135,15 @@ std::string ssh_by_hand(const std::string& host, const std::string& config) {
 
 base::UserError ssh_failure(const std::string& host, const std::string& config,
                             const process::ExitStatus& status, const std::string& errors) {
-  const auto first_fit = [&](const auto& complaints) -> const SshComplaint* {
+  const auto first_match = [&](const auto& complaints) -> const SshError* {
     const auto* const fit = std::ranges::find_if(
-        complaints, [&](const SshComplaint& one) { return errors.find(one.said) != errors.npos; });
+        complaints, [&](const SshError& one) { return errors.find(one.pattern) != errors.npos; });
     return fit == std::end(complaints) ? nullptr : fit;
   };
   const bool own = status.code == kSshOwnFailure;
-  if (const SshComplaint* fit = own ? first_fit(kComplaints) : first_fit(kRemoteComplaints)) {
-    const std::string line = line_with(errors, fit->said);
-    return {fit->code, filled_in(fit->meaning, host, config, line, errors)};
+  if (const SshError* fit = own ? first_match(kSshErrors) : first_match(kRemoteErrors)) {
+    const std::string line = line_with(errors, fit->pattern);
+    return {fit->code, fill_in(fit->meaning, host, config, line, errors)};
   }
   const std::string last = last_ssh_line(errors);
   if (status.code == kNotFound || status.code == kNotExecutable) {

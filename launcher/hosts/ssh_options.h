@@ -25,8 +25,8 @@ inline constexpr std::chrono::seconds kTransferSilence{20};
 std::vector<std::string> ssh_argv(const std::string& host, const std::string& config,
                                   const std::string& command, std::chrono::seconds silence);
 
-// Why a call did not come about: who, what, and the fix, in one sentence. `errors` is what ssh and
-// the far side said on stderr.
+// The error of a failed call, with the host and the fix. `errors`: stderr of ssh, which includes
+// that of the remote program.
 base::UserError ssh_failure(const std::string& host, const std::string& config,
                             const process::ExitStatus& status, const std::string& errors);
 

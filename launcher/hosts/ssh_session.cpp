@@ -17,12 +17,13 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using ReadResult = process::PipedProcess::ReadResult;
 
-// How long ssh has to leave once there is nothing more to say.
+// For ssh to exit after its stdout was closed.
 constexpr auto kSshExitTimeout = std::chrono::seconds(3);
-// For a login, from when any call came further. Key exchange is within ssh's own limit.
+// For a login, counted from the last progress of any session: a login shows no sign of life, and a
+// server that is busy with many logins is not dead. Key exchange is within ssh's own limit.
 constexpr auto kLoginLimit = std::chrono::seconds(8);
 
-// Its length in 4 bytes, little endian, then the text.
+// The text after its length (4 bytes, little-endian).
 std::string framed(const std::string& text) {
   std::string bytes;
   const auto size = static_cast<std::uint32_t>(text.size());
@@ -43,7 +44,7 @@ void SshSession::fail(ReadResult heard, const std::string& waited_for) {
   const auto waited = std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - begun_);
   if (heard == ReadResult::end) {
     if (const auto status = ssh_.wait_until(Clock::now() + kSshExitTimeout)) {
-      const std::string& words = ssh_.errors().empty() ? noise_ : ssh_.errors();
+      const std::string& words = ssh_.errors().empty() ? other_output_ : ssh_.errors();
       throw ssh_failure(target_.host, target_.config, *status, words);
     }
   }
@@ -66,13 +67,13 @@ const AgentGreeting& SshSession::greeting(Time deadline) {
     const ReadResult heard = ssh_.read_line(line, until);
     if (heard == ReadResult::timeout && until < login_deadline(deadline)) continue;
     if (heard != ReadResult::line)
-      fail(heard, "has not greeted yet: its login, its disk or a login script hangs");
+      fail(heard, "has sent no greeting: its login, its disk or a login script hangs");
     if (target_.progress) target_.progress->store(Clock::now().time_since_epoch());
     greeting_ = greeting_from(line);
     if (line == kLoggedIn)
       logged_in_ = true;
     else if (!greeting_)
-      noise_ = base::printable(line);
+      other_output_ = base::printable(line);
   }
   return *greeting_;
 }
@@ -82,7 +83,7 @@ void SshSession::check_build(Time deadline) {
   if (theirs == base::build_id()) return;
   throw base::UserError(
       base::ExitCode::mismatch,
-      fmt::format("{} has strait {}, this is {}; bring this build there with: strait "
+      fmt::format("{} has strait {}, this is {}; install this build there with: strait "
                   "install --hosts RECIPE",
                   target_.host, base::printable(theirs), base::build_id()));
 }
@@ -97,11 +98,11 @@ std::string SshSession::ask(const std::string& request, bool (*wanted)(const std
                             Time deadline) {
   greeting(deadline);
   if (!ssh_.write(framed(request), deadline)) {
-    fail(Clock::now() < deadline ? ReadResult::end : ReadResult::timeout, "does not take its job");
+    fail(Clock::now() < deadline ? ReadResult::end : ReadResult::timeout, "does not read its job");
   }
   for (std::string line;;) {
     const ReadResult heard = ssh_.read_line(line, deadline);
-    if (heard != ReadResult::line) fail(heard, "has not answered to its job");
+    if (heard != ReadResult::line) fail(heard, "has not acknowledged its job");
     if (const auto answer = answer_from(line); answer && !answer->error.empty()) {
       throw base::UserError(base::ExitCode{answer->code},
                             fmt::format("{}: {}", target_.host, base::printable(answer->error)));
@@ -119,27 +120,27 @@ void SshSession::start_agent(const AgentJob& job, Time deadline) {
 
 std::string SshSession::failure() {
   const auto status = ssh_.wait_until(Clock::now());
-  if (hung_up_ || !status) return {};
+  if (disconnected_ || !status) return {};
   return ssh_failure(target_.host, target_.config, *status, ssh_.errors()).what();
 }
 
-// Without our end of its stdin the program that was called goes, and ssh with it.
+// The remote program exits at end of file on its stdin, and ssh with it.
 void SshSession::disconnect() {
-  hung_up_ = true;
+  disconnected_ = true;
   ssh_.close_input();
 }
 
 std::string address_seen_by(const std::string& host, const std::string& seen,
                             const std::vector<std::string>& own) {
-  constexpr std::string_view kMapped = "::ffff:";  // IPv4 as a socket for both kinds writes it
+  constexpr std::string_view kMapped = "::ffff:";  // prefix of IPv4 addresses of IPv6 sockets
   std::string address = seen.starts_with(kMapped) ? seen.substr(kMapped.size()) : seen;
   const bool loopback = address.starts_with("127.") || address == "::1";
   if (loopback || std::ranges::find(own, address) != own.end()) return address;
   throw base::UserError(
       base::ExitCode::bad_input,
-      fmt::format("{} sees this machine {}, which is none of its own addresses: something between "
-                  "translates them; say under [hosts] where {} can reach this machine: address = "
-                  "\"...\"",
+      fmt::format("{} sees this machine {}, which is none of its own addresses: there is NAT "
+                  "between them; set under [hosts] the address at which {} can reach this machine: "
+                  "address = \"...\"",
                   host, address.empty() ? "nowhere" : "at " + base::printable(address), host));
 }
 

@@ -57,9 +57,9 @@ class SshSession : public AgentStarter {
   SshTarget target_;
   Time begun_;
   process::PipedProcess ssh_;
-  std::string noise_;  // the last line of other output
+  std::string other_output_;  // the last line of other output
   bool logged_in_ = false;
-  bool hung_up_ = false;
+  bool disconnected_ = false;
   std::optional<AgentGreeting> greeting_;
 };
 

@@ -55,20 +55,20 @@ plan::RunFile with_hosts_of(const plan::RunFile& run, const std::vector<store::S
   part.plan.hosts.clear();
   part.plan.processes.clear();
   part.plan.links.clear();
-  std::map<std::size_t, std::size_t> places;
+  std::map<std::size_t, std::size_t> indices;  // in the plan -> in `part`
   for (const plan::Plan::Process& process : run.plan.processes) {
     const auto [stage, replica] = std::pair(process.name.stage, process.name.replica);
     if (!names.contains(store::shard_name(stage, replica)) &&
         !names.contains(store::caches_name(stage, replica))) {
       continue;
     }
-    const auto [folder, added] = places.emplace(process.host_index, places.size());
+    const auto [index, added] = indices.emplace(process.host_index, indices.size());
     if (added) {
       part.plan.recipe.hosts.list.push_back(listed.at(process.host_index));
       part.plan.hosts.push_back(run.plan.hosts.at(process.host_index));
     }
     part.plan.processes.push_back(process);
-    part.plan.processes.back().host_index = folder->second;
+    part.plan.processes.back().host_index = index->second;
   }
   return part;
 }

@@ -23,16 +23,16 @@ std::string line(const std::string& state, const std::string& reason, const std:
 TEST(JobState, ParsesPendingJob) {
   const auto state = parse_job_state(line("PENDING", "Resources", "", "0:00", "2:00:00", "0"));
   ASSERT_TRUE(state);
-  EXPECT_TRUE(state->waits());
-  EXPECT_TRUE(state->lives());
+  EXPECT_TRUE(state->is_pending());
+  EXPECT_TRUE(state->is_active());
   EXPECT_EQ(state->sentence(), "pending (Resources)");
 }
 
 TEST(JobState, ParsesRunningJob) {
   const auto state = parse_job_state(line("RUNNING", "None", "n[0-1,7]", "3:21", "10:00", "1"));
   ASSERT_TRUE(state);
-  EXPECT_FALSE(state->waits());
-  EXPECT_TRUE(state->lives());
+  EXPECT_FALSE(state->is_pending());
+  EXPECT_TRUE(state->is_active());
   EXPECT_EQ(state->sentence(), "running on n[0-1,7] for 3:21 of 10:00, requeued once");
 }
 
@@ -46,10 +46,10 @@ TEST(JobState, ParsesEndedJob) {
   for (const char* word : {"COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL"}) {
     const auto state = parse_job_state(line(word, "None", "n0", "1:00", "10:00", "0"));
     ASSERT_TRUE(state) << word;
-    EXPECT_FALSE(state->lives()) << word;
+    EXPECT_FALSE(state->is_active()) << word;
   }
   const auto leaving = parse_job_state(line("COMPLETING", "None", "n0", "1:00", "10:00", "0"));
-  EXPECT_TRUE(leaving->lives());
+  EXPECT_TRUE(leaving->is_active());
   EXPECT_FALSE(parse_job_state(""));
   EXPECT_FALSE(parse_job_state("\n"));
 }
