@@ -18,7 +18,7 @@
 #include "launcher/base/build_id.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
-#include "launcher/control/scratch_folder.h"
+#include "launcher/control/run_directory.h"
 #include "launcher/hosts/build_files.h"
 #include "launcher/hosts/host_install.h"
 #include "launcher/plugin/plugin_file.h"

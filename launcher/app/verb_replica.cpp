@@ -15,9 +15,8 @@
 #include <vector>
 
 #include "launcher/base/errors.h"
-#include "launcher/control/replica_request.h"
-#include "launcher/control/run_directory.h"
 #include "launcher/control/run_status.h"
+#include "launcher/control/run_directory.h"
 #include "launcher/plan/run_files.h"
 #include "launcher/plugin/plugin_file.h"
 

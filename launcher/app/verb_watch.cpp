@@ -18,7 +18,7 @@
 
 #include "launcher/base/errors.h"
 #include "launcher/console/full_screen.h"
-#include "launcher/console/watch_frame.h"
+#include "launcher/console/status_text.h"
 #include "launcher/control/log_reader.h"
 #include "launcher/control/run_directory.h"
 #include "launcher/control/run_status.h"

@@ -8,8 +8,7 @@
 #include <vector>
 
 #include "framework/trace/combine_metrics.h"
-#include "launcher/console/link_rates.h"
-#include "launcher/control/remaining_time.h"
+#include "launcher/control/step_ledger.h"
 #include "launcher/control/run_observer.h"
 
 namespace strait::console {
@@ -33,8 +32,26 @@ struct ConsoleOptions {
   std::function<std::chrono::steady_clock::time_point()> now = std::chrono::steady_clock::now;
 };
 
-// What a person, or with --json a program, sees of a run. Writes text, draws no conclusions. One
-// thread.
+// Mbit/s of each link, both directions together, between the last two reports. Pure.
+class LinkRates {
+ public:
+  void add(const std::vector<control::ProcessReport>& reports,
+           std::chrono::steady_clock::time_point now);
+
+  // Of the links that were measured, by name.
+  std::vector<std::pair<std::string, double>> megabits() const;
+
+ private:
+  struct Seen {
+    std::uint64_t sent = 0;
+    std::chrono::steady_clock::time_point when;
+  };
+  std::map<std::pair<std::string, net::ProcessName>, Seen> ends_;
+  std::map<std::string, double> rates_;
+};
+
+// The output of `strait run`: lines for people or, with --json, objects for programs. Only writes
+// what it is given. One thread.
 class Console : public control::RunObserver {
  public:
   Console(TextSink& sink, ConsoleOptions options);

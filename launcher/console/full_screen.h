@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/console/watch_frame.h"
+#include "launcher/console/status_text.h"
 
 namespace strait::console {
 

@@ -3,16 +3,67 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <array>
+#include <cmath>
 #include <cstdint>
+#include <limits>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "framework/trace/metric_json.h"
 #include "framework/trace/step_metrics.h"
 #include "framework/trace/traffic_metrics.h"
+#include "launcher/base/text.h"
 #include "launcher/console/metric_text.h"
-#include "launcher/control/remaining_time.h"
+#include "launcher/control/step_ledger.h"
 
 namespace strait::console {
+namespace {
+
+constexpr std::size_t kScale = 9;  // characters of a number and its bar
+constexpr std::array<std::string_view, 9> kEighths = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+constexpr std::size_t kFull = kEighths.size() - 1;
+
+// NaN: nothing finite fell into this column.
+std::vector<double> column_means(std::span<const double> values, std::size_t columns) {
+  const std::size_t used = std::min(columns, values.size());
+  std::vector<double> means(used);
+  for (std::size_t column = 0; column < used; ++column) {
+    const std::size_t first = column * values.size() / used;
+    const std::size_t last = (column + 1) * values.size() / used;
+    double sum = 0;
+    std::size_t count = 0;
+    for (const double value : values.subspan(first, last - first)) {
+      if (!std::isfinite(value)) continue;
+      sum += value;
+      ++count;
+    }
+    means[column] =
+        count == 0 ? std::numeric_limits<double>::quiet_NaN() : sum / static_cast<double>(count);
+  }
+  return means;
+}
+
+constexpr std::size_t kBarColumns = 30;
+constexpr std::size_t kMostChartRows = 8;
+
+std::string progress_bar(std::int64_t step, std::int64_t steps) {
+  const double share =
+      steps > 0 ? std::clamp(static_cast<double>(step) / static_cast<double>(steps), 0.0, 1.0) : 0;
+  const auto full = static_cast<std::size_t>(share * kBarColumns);
+  std::string bar;
+  for (std::size_t i = 0; i < kBarColumns; ++i) bar += i < full ? "█" : "░";
+  return fmt::format("{} {:3.0f} %", bar, 100 * share);
+}
+
+void add_part(std::vector<std::string>& lines, const std::vector<std::string>& part) {
+  if (part.empty()) return;
+  lines.emplace_back();
+  lines.insert(lines.end(), part.begin(), part.end());
+}
+
+}  // namespace
 
 using nlohmann::json;
 
@@ -77,6 +128,68 @@ std::vector<std::string> process_lines(const json& status) {
                     process.at("pid").get<std::int64_t>(), process.value("step", std::int64_t{0}),
                     doing, process.at("silent_seconds").get<double>()));
   }
+  return lines;
+}
+
+std::vector<std::string> loss_chart(std::span<const double> values, std::size_t columns,
+                                    std::size_t rows) {
+  if (values.empty() || rows == 0 || columns <= kScale) return {};
+  const std::vector<double> means = column_means(values, columns - kScale);
+  double least = std::numeric_limits<double>::infinity();
+  double most = -least;
+  for (const double mean : means) {
+    if (std::isnan(mean)) continue;
+    least = std::min(least, mean);
+    most = std::max(most, mean);
+  }
+  if (!std::isfinite(least)) return {};
+  const double range = most > least ? most - least : 1;
+  std::vector<std::string> lines;
+  for (std::size_t row = rows; row-- > 0;) {
+    const bool top = row + 1 == rows;
+    const bool bottom = row == 0;
+    std::string line =
+        top || bottom ? fmt::format("{:>7.4g} │", top ? most : least) : fmt::format("{:>7} │", "");
+    for (const double mean : means) {
+      // At least one eighth of the lowest row: a column that is there is seen.
+      const double height =
+          std::isnan(mean) ? 0 : 1 + (mean - least) / range * static_cast<double>(rows * kFull - 1);
+      const double above = height - static_cast<double>(row * kFull);
+      line +=
+          kEighths[static_cast<std::size_t>(std::clamp(above, 0.0, static_cast<double>(kFull)))];
+    }
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+std::vector<std::string> watch_frame(const std::string& headline, const nlohmann::json& status,
+                                     std::span<const double> losses, ScreenSize size) {
+  std::vector<std::string> lines = {headline};
+  std::string numbers = fmt::format(
+      "{}  {}",
+      progress_bar(status.at("step").get<std::int64_t>(), status.at("steps").get<std::int64_t>()),
+      numbers_line(status));
+  for (const std::string& label : metric_labels<trace::StepMetrics>(status, trace::Status::watch)) {
+    numbers += " · " + label;
+  }
+  lines.push_back(std::move(numbers));
+  const std::vector<std::string> traffic = traffic_lines(status);
+  const std::vector<std::string> processes = process_lines(status);
+  // The chart takes what is left, and gives way to the tables on a small screen.
+  const std::size_t taken = lines.size() + traffic.size() + processes.size() + 3;
+  const std::size_t chart_rows =
+      std::min(kMostChartRows, size.rows > taken + 2 ? size.rows - taken : 0);
+  add_part(lines, loss_chart(losses, size.columns, chart_rows));
+  add_part(lines, traffic);
+  add_part(lines, processes);
+  if (lines.size() > size.rows) {
+    const std::size_t hidden = lines.size() - size.rows + 1;
+    lines.resize(size.rows > 0 ? size.rows - 1 : 0);
+    lines.push_back(fmt::format("… {} more lines", hidden));
+    lines.resize(size.rows);
+  }
+  for (std::string& line : lines) line = base::cut_to_columns(base::printable(line), size.columns);
   return lines;
 }
 

@@ -1,11 +1,11 @@
 #pragma once
 
+#include <cstddef>
 #include <nlohmann/json_fwd.hpp>
+#include <span>
 #include <string>
 #include <vector>
 
-// What status.json says, in lines for people; the same in `strait status` and `strait watch`. Each
-// throws nlohmann's exception where it was not written by this build. Pure.
 namespace strait::console {
 
 // "step 12/300 · loss 0.412 · ETA 0:41 · checkpoint at step 10"
@@ -16,5 +16,23 @@ std::vector<std::string> traffic_lines(const nlohmann::json& status);
 std::vector<std::string> replica_lines(const nlohmann::json& status);
 // What each process does, or waits for.
 std::vector<std::string> process_lines(const nlohmann::json& status);
+
+// A curve in characters, `rows` lines of at most `columns` characters with the scale at the left:
+// every column is the mean of its share of the values, oldest first. Values that are not finite
+// leave a gap. Nothing where there are no values or no room. Pure.
+std::vector<std::string> loss_chart(std::span<const double> values, std::size_t columns,
+                                    std::size_t rows);
+
+// The size of a terminal, in characters.
+struct ScreenSize {
+  std::size_t columns = 80;
+  std::size_t rows = 24;
+};
+
+// One picture of a run, no larger than the screen: headline, progress, the losses so far, what
+// crosses boundaries, what the processes do. What has no room is left out from the bottom, and
+// counted. Pure; throws nlohmann's exception where the status was not written by this build.
+std::vector<std::string> watch_frame(const std::string& headline, const nlohmann::json& status,
+                                     std::span<const double> losses, ScreenSize size);
 
 }  // namespace strait::console

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <fstream>
 #include <system_error>
 #include <utility>
@@ -120,6 +121,19 @@ std::uint32_t RunDirectory::next_generation() {
   ++last;
   store::replace_file(file, fmt::format("{}\n", last));
   return last;
+}
+
+ScratchFolder::ScratchFolder(const std::string& purpose) {
+  std::string name = (fs::temp_directory_path() / ("strait-" + purpose + "-XXXXXX")).string();
+  if (::mkdtemp(name.data()) == nullptr) {
+    throw base::UserError(base::ExitCode::storage_io, "cannot make a folder like " + name);
+  }
+  path_ = name;
+}
+
+ScratchFolder::~ScratchFolder() {
+  std::error_code ignored;  // a folder of temporary files goes some day
+  fs::remove_all(path_, ignored);
 }
 
 }  // namespace strait::control

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "framework/trace/json_lines.h"
-#include "launcher/control/remaining_time.h"
+#include "launcher/control/step_ledger.h"
 #include "launcher/control/run_directory.h"
 #include "launcher/control/run_observer.h"
 

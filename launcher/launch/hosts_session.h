@@ -6,7 +6,6 @@
 
 #include "framework/net/node.h"
 #include "launcher/control/run_directory.h"
-#include "launcher/control/scratch_folder.h"
 #include "launcher/control/stop_signals.h"
 #include "launcher/launch/run_hosts.h"
 #include "launcher/plan/run_files.h"

@@ -12,7 +12,7 @@
 #include "launcher/base/build_id.h"
 #include "launcher/console/report.h"
 #include "launcher/control/coordinator.h"
-#include "launcher/control/replica_request.h"
+#include "launcher/control/run_status.h"
 #include "launcher/control/run_recorder.h"
 #include "launcher/control/stop_signals.h"
 #include "launcher/launch/run_hosts.h"

@@ -1,4 +1,4 @@
-#include "launcher/console/watch_frame.h"
+#include "launcher/console/status_text.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,6 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "launcher/console/loss_chart.h"
 
 namespace strait::console {
 namespace {

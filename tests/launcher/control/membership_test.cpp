@@ -1,4 +1,4 @@
-#include "launcher/control/broken_paths.h"
+#include "launcher/control/membership.h"
 
 #include <gtest/gtest.h>
 
