@@ -14,14 +14,14 @@ namespace {
 
 using std::chrono::seconds;
 
-constexpr seconds kProbeAnswer{120};
+constexpr seconds kProbeTimeout{120};
 
 // Two hosts, the first of which dials the second, and what was measured between them.
 struct ProbedPair {
   std::size_t dials = 0;
-  std::size_t answers = 0;
-  std::string place;
-  double trip = 0;
+  std::size_t listens = 0;
+  std::string endpoint;
+  double round_trip = 0;
   double there = 0;  // bytes per second from the dialling host
   double back = 0;
   double flows_there = 0;
@@ -42,16 +42,17 @@ class Prober {
   Probed take() { return {std::move(table_), std::move(gaps_)}; }
 
  private:
-  std::optional<ProbedPair> met(const reach::HostPair& pair,
-                                const std::vector<reach::PathProbe>& tries);
+  std::optional<ProbedPair> reached_pair(const reach::HostPair& pair,
+                                         const std::vector<reach::PathProbe>& tries);
   void measure_round(std::vector<ProbedPair>& pairs);
   void measure_flows(std::vector<ProbedPair>& pairs, int connections, bool from_there,
                      double ProbedPair::*rate);
-  std::map<std::size_t, reach::ReachAnswer> ask_diallers(
+  std::map<std::size_t, reach::ReachAnswer> measure_from_dialers(
       const std::vector<ProbedPair>& pairs,
       const std::function<reach::ReachOrder(const ProbedPair&)>& order);
-  void keep(const ProbedPair& pair);
-  void keep_way(std::size_t from, std::size_t to, double rate, double flows, double trip);
+  void add_pair(const ProbedPair& pair);
+  void add_direction(std::size_t from, std::size_t to, double rate, double flows,
+                     double round_trip);
   const std::string& name(std::size_t host) const { return plan_.hosts[host].name; }
 
   reach::ReachClient& reach_;
@@ -64,14 +65,14 @@ class Prober {
 
 // All pairs of a round measure the same thing at the same time: where they share a switch, echoes
 // of one must not queue behind a flow of another.
-std::map<std::size_t, reach::ReachAnswer> Prober::ask_diallers(
+std::map<std::size_t, reach::ReachAnswer> Prober::measure_from_dialers(
     const std::vector<ProbedPair>& pairs,
     const std::function<reach::ReachOrder(const ProbedPair&)>& order) {
   std::map<std::size_t, reach::ReachOrder> orders;
   for (const ProbedPair& pair : pairs) {
     if (pair.trouble.empty()) orders.emplace(pair.dials, order(pair));
   }
-  return reach_.ask(orders, kProbeAnswer);
+  return reach_.ask(orders, kProbeTimeout);
 }
 
 void Prober::measure_paths() {
@@ -89,47 +90,47 @@ void Prober::measure_paths() {
     std::vector<ProbedPair> pairs;
     std::vector<std::string> names;
     for (const reach::HostPair& pair : rounds[i]) {
-      if (auto known = met(pair, tries)) {
-        names.push_back(fmt::format("{} and {}", name(known->dials), name(known->answers)));
+      if (auto known = reached_pair(pair, tries)) {
+        names.push_back(fmt::format("{} and {}", name(known->dials), name(known->listens)));
         pairs.push_back(std::move(*known));
       }
     }
     if (pairs.empty()) continue;
     options_.print(fmt::format("round {} of {}: {}", i + 1, rounds.size(), fmt::join(names, ", ")));
     measure_round(pairs);
-    for (const ProbedPair& pair : pairs) keep(pair);
+    for (const ProbedPair& pair : pairs) add_pair(pair);
   }
 }
 
 // Which host dials which; none where neither can.
-std::optional<ProbedPair> Prober::met(const reach::HostPair& pair,
-                                      const std::vector<reach::PathProbe>& tries) {
-  auto [dials, answers] = pair;
-  const reach::PathProbe* way = reach::best_probe(tries, dials, answers);
-  if (way == nullptr) {
-    std::swap(dials, answers);
-    way = reach::best_probe(tries, dials, answers);
+std::optional<ProbedPair> Prober::reached_pair(const reach::HostPair& pair,
+                                               const std::vector<reach::PathProbe>& tries) {
+  auto [dials, listens] = pair;
+  const reach::PathProbe* direction = reach::best_probe(tries, dials, listens);
+  if (direction == nullptr) {
+    std::swap(dials, listens);
+    direction = reach::best_probe(tries, dials, listens);
   }
-  if (way == nullptr) {
+  if (direction == nullptr) {
     gaps_.push_back(fmt::format("{} and {} cannot reach each other; their links would be relayed",
-                                name(dials), name(answers)));
+                                name(dials), name(listens)));
     return std::nullopt;
   }
   ProbedPair known;
   known.dials = dials;
-  known.answers = answers;
-  known.place = ports_.place(answers, way->address);
+  known.listens = listens;
+  known.endpoint = ports_.endpoint(listens, direction->address);
   return known;
 }
 
 void Prober::measure_round(std::vector<ProbedPair>& pairs) {
-  const auto answers = ask_diallers(pairs, [&](const ProbedPair& pair) {
-    return reach::MeasureRoundTrip{ports_.token(), pair.place, options_.echoes};
+  const auto answers = measure_from_dialers(pairs, [&](const ProbedPair& pair) {
+    return reach::MeasureRoundTrip{ports_.token(), pair.endpoint, options_.echoes};
   });
   for (ProbedPair& pair : pairs) {
     const auto* measured =
         answer_in<reach::RoundTripMeasured>(answers.at(pair.dials), pair.trouble);
-    if (measured != nullptr) pair.trip = measured->seconds;
+    if (measured != nullptr) pair.round_trip = measured->seconds;
   }
   measure_flows(pairs, 1, false, &ProbedPair::there);
   measure_flows(pairs, 1, true, &ProbedPair::back);
@@ -139,8 +140,8 @@ void Prober::measure_round(std::vector<ProbedPair>& pairs) {
 
 void Prober::measure_flows(std::vector<ProbedPair>& pairs, int connections, bool from_there,
                            double ProbedPair::*rate) {
-  const auto answers = ask_diallers(pairs, [&](const ProbedPair& pair) {
-    return reach::MeasureFlow{ports_.token(), pair.place, from_there, connections,
+  const auto answers = measure_from_dialers(pairs, [&](const ProbedPair& pair) {
+    return reach::MeasureFlow{ports_.token(), pair.endpoint, from_there, connections,
                               options_.flow_seconds};
   });
   for (ProbedPair& pair : pairs) {
@@ -151,26 +152,27 @@ void Prober::measure_flows(std::vector<ProbedPair>& pairs, int connections, bool
   }
 }
 
-void Prober::keep(const ProbedPair& pair) {
+void Prober::add_pair(const ProbedPair& pair) {
   if (!pair.trouble.empty()) {
     gaps_.push_back(
-        fmt::format("{} to {}: {}", name(pair.dials), name(pair.answers), pair.trouble));
+        fmt::format("{} to {}: {}", name(pair.dials), name(pair.listens), pair.trouble));
     return;
   }
-  keep_way(pair.dials, pair.answers, pair.there, pair.flows_there, pair.trip);
-  keep_way(pair.answers, pair.dials, pair.back, pair.flows_back, pair.trip);
+  add_direction(pair.dials, pair.listens, pair.there, pair.flows_there, pair.round_trip);
+  add_direction(pair.listens, pair.dials, pair.back, pair.flows_back, pair.round_trip);
 }
 
-void Prober::keep_way(std::size_t from, std::size_t to, double rate, double flows, double trip) {
+void Prober::add_direction(std::size_t from, std::size_t to, double rate, double flows,
+                           double round_trip) {
   if (rate <= 0) {
     gaps_.push_back(
         fmt::format("{} to {}: too few bytes arrived to measure the rate", name(from), name(to)));
     return;
   }
-  table_.links.push_back({name(from), name(to), 8 * rate, 8 * flows, trip / 2});
+  table_.links.push_back({name(from), name(to), 8 * rate, 8 * flows, round_trip / 2});
   options_.print(fmt::format("  {} to {}: {:.1f} Mbit/s, {} connections {:.1f}, {:.2f} ms",
                              name(from), name(to), 8e-6 * rate, options_.connections, 8e-6 * flows,
-                             5e2 * trip));
+                             5e2 * round_trip));
 }
 
 void Prober::measure_hosts() {
@@ -184,7 +186,7 @@ void Prober::measure_hosts() {
     orders[host] = reach::MeasureCompute{plan_.model_config, *plan_.recipe.train.micro_batch,
                                          plan_.recipe.data.row, count};
   }
-  for (const auto& [host, answer] : reach_.ask(orders, kProbeAnswer)) {
+  for (const auto& [host, answer] : reach_.ask(orders, kProbeTimeout)) {
     std::string trouble;
     const auto* measured = answer_in<reach::ComputeMeasured>(answer, trouble);
     if (measured == nullptr) {

@@ -22,10 +22,10 @@ struct Probed {
   std::vector<std::string> gaps;  // measurements that failed, with the cause
 };
 
-// Measures every pair of the plan's hosts, latency and bandwidth both ways, with one connection
-// and with several, in rounds in which each host has one partner. Then, on idle links, measures how
-// fast each host computes a layer at the recipe's sizes with the planned threads, and copies
-// memory. `addresses`: candidate addresses of each host.
+// Measures every pair of the plan's hosts, latency and bandwidth in both directions, with one
+// connection and with several, in rounds in which each host has one partner. Then, on idle links,
+// measures how fast each host computes a layer at the recipe's sizes with the planned threads, and
+// copies memory. `addresses`: candidate addresses of each host.
 Probed probe_hosts(reach::ReachClient& reach, const plan::Plan& plan,
                    const std::vector<std::vector<std::string>>& addresses,
                    const ProbeOptions& options);

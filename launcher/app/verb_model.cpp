@@ -35,7 +35,7 @@ namespace {
 struct GenerateFlags {
   std::filesystem::path run;
   std::string prompt;
-  std::int64_t most_tokens = 128;
+  std::int64_t max_tokens = 128;
   double temperature = 0;
   std::int64_t top_k = 0;
   std::uint64_t seed = 1;
@@ -69,7 +69,7 @@ base::ExitCode generate(const GenerateFlags& flags) {
   WholeModel whole = load_whole_model(flags.run);
   warn(whole);
   GenerationOptions options;
-  options.most_tokens = flags.most_tokens;
+  options.max_tokens = flags.max_tokens;
   options.temperature = flags.temperature;
   options.top_k = flags.top_k;
   options.seed = flags.seed;
@@ -171,7 +171,7 @@ void add_eval(CLI::App& cli, Command& command) {
   CLI::App* verb = cli.add_subcommand("eval", "the loss of a trained model");
   verb->add_option("run", options->run, "its directory, runs/NAME")->required();
   verb->add_option("--data", options->data, "instead of the recipe's data.eval");
-  verb->add_flag("--json", options->json, "for programs");
+  verb->add_flag("--json", options->json, "machine-readable output");
   verb->callback([options, &command] {
     command = [options] { return evaluate(options->run, options->data, options->json); };
   });
@@ -182,7 +182,7 @@ void add_generate(CLI::App& cli, Command& command) {
   CLI::App* verb = cli.add_subcommand("generate", "continue a prompt with a trained model");
   verb->add_option("run", options->run, "its directory, runs/NAME")->required();
   verb->add_option("--prompt", options->prompt, "what it continues")->required();
-  verb->add_option("--max-tokens", options->most_tokens, "at most")
+  verb->add_option("--max-tokens", options->max_tokens, "at most")
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
   verb->add_option("--temperature", options->temperature, "0 always takes the likeliest token")

@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "launcher/base/errors.h"
-#include "launcher/control/run_status.h"
 #include "launcher/control/run_directory.h"
+#include "launcher/control/run_status.h"
 #include "launcher/plan/run_files.h"
 #include "launcher/plugin/plugin_file.h"
 
@@ -41,7 +41,7 @@ struct Replicas {
   std::int64_t joined = 0;  // the step at which it joined
   std::string left;         // why it left; empty: it is active
 
-  bool has(std::uint32_t replica) const { return std::ranges::count(there, replica) > 0; }
+  bool has(std::uint32_t replica) const { return std::ranges::count(active, replica) > 0; }
 };
 
 Replicas replicas_of(const fs::path& run, std::int64_t all, std::uint32_t replica) {

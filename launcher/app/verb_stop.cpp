@@ -29,7 +29,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // Milliseconds. Slurm's controller serves all users, so it is polled less often than files here.
-constexpr int kPollMilliseconds = 100;
+constexpr int kLockPollMilliseconds = 100;
 constexpr int kSlurmPollMilliseconds = 1'000;
 
 // False at the timeout. Without a pidfd (Linux before 5.3) only the lock is polled.
@@ -39,7 +39,7 @@ bool wait_for_end(const fs::path& run, const control::LiveRun& live, int pidfd,
   while (live.alive() && control::RunDirectory::live(run)) {
     if (std::chrono::steady_clock::now() >= deadline) return false;
     pollfd ended{pidfd, POLLIN, 0};
-    ::poll(&ended, pidfd >= 0 ? 1 : 0, kPollMilliseconds);
+    ::poll(&ended, pidfd >= 0 ? 1 : 0, kLockPollMilliseconds);
   }
   return true;
 }

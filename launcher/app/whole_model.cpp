@@ -90,7 +90,7 @@ std::string generate_text(models::Model& model, std::int64_t positions, const st
   models::KeyValueCache cache(positions);
   std::vector<std::int64_t> tokens(encoded.begin(), encoded.end());
   std::vector<std::int32_t> answer;
-  const std::int64_t most = std::min(options.most_tokens, positions - length);
+  const std::int64_t most = std::min(options.max_tokens, positions - length);
   while (static_cast<std::int64_t>(answer.size()) < most) {
     const std::int64_t next = choose_token(next_logits(model, cache, tokens), options, generator);
     if (next == store::ByteTokenizer::kEnd) break;

@@ -27,7 +27,7 @@ struct WholeModel {
 WholeModel load_whole_model(const std::filesystem::path& run_directory);
 
 struct GenerationOptions {
-  std::int64_t most_tokens = 64;
+  std::int64_t max_tokens = 64;
   double temperature = 0;  // 0: greedy
   std::int64_t top_k = 0;  // sample among this many; 0: all
   std::uint64_t seed = 1;

@@ -17,9 +17,9 @@ namespace {
 // A host answers at once; more only if its link to the launcher reconnects.
 constexpr std::chrono::seconds kRelayAnswer{20};
 
-std::string relay_place(reach::Relay& relay, const std::string& address) {
+std::string relay_endpoint(reach::Relay& relay, const std::string& address) {
   try {
-    return relay.place(address).text();
+    return relay.endpoint(address).text();
   } catch (const reach::PathError& error) {
     throw base::UserError(
         base::ExitCode::bad_input,
@@ -105,10 +105,10 @@ void RunReach::lay_relay(const plan::Plan& plan, const plan::Plan::Link& link, b
   one.binds = plan.process(link.listens).host_index;
   const std::size_t dials = plan.process(link.connects).host_index;
   if (!relay_) relay_ = std::make_unique<reach::Relay>(plan.recipe.hosts.ports);
-  one.relay = relay_place(*relay_, launcher_addresses[one.binds]);
+  one.relay = relay_endpoint(*relay_, launcher_addresses[one.binds]);
   relay_->admit(one.token);
   const auto answers = reach_.ask(
-      {{dials, reach::DialRelay{one.token, relay_place(*relay_, launcher_addresses[dials])}}},
+      {{dials, reach::DialRelay{one.token, relay_endpoint(*relay_, launcher_addresses[dials])}}},
       kRelayAnswer);
   std::string trouble;
   const auto* dialled = answer_in<reach::RelayDialled>(answers.at(dials), trouble);

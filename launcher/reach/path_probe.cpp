@@ -61,8 +61,8 @@ void compare_speeds(ReachClient& reach, const OpenPorts& ports, std::vector<Path
     const auto apart = take_apart(rivals);
     std::map<std::size_t, ReachOrder> orders;
     for (const PathProbe* one : apart) {
-      orders[one->from] =
-          MeasureFlow{ports.token(), ports.place(one->to, one->address), false, 1, kCompareSeconds};
+      orders[one->from] = MeasureFlow{ports.token(), ports.endpoint(one->to, one->address), false,
+                                      1, kCompareSeconds};
     }
     const auto answers = reach.ask(orders, kFlowAnswer);
     for (const PathProbe* one : apart) {
@@ -143,7 +143,7 @@ std::size_t OpenPorts::index(std::size_t host, const std::string& address) const
   return static_cast<std::size_t>(found - places_[host].begin());
 }
 
-const std::string& OpenPorts::place(std::size_t host, const std::string& address) const {
+const std::string& OpenPorts::endpoint(std::size_t host, const std::string& address) const {
   return places_[host].at(index(host, address));
 }
 

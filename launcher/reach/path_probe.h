@@ -26,8 +26,8 @@ class OpenPorts {
   ~OpenPorts();
 
   const std::string& token() const { return token_; }
-  const std::vector<std::vector<std::string>>& places() const { return places_; }  // by host
-  const std::string& place(std::size_t host, const std::string& address) const;    // one of them
+  const std::vector<std::vector<std::string>>& places() const { return places_; }   // by host
+  const std::string& endpoint(std::size_t host, const std::string& address) const;  // one of them
   // What leads there: the host's interface with that address, or where it has none the address.
   const std::string& wire(std::size_t host, const std::string& address) const;
   // Of hosts that could not listen at an address, a sentence each.

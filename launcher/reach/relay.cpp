@@ -131,7 +131,7 @@ Relay::~Relay() {
   thread_.join();
 }
 
-net::Endpoint Relay::place(const std::string& address) {
+net::Endpoint Relay::endpoint(const std::string& address) {
   const MutexLock lock(mutex_);
   const auto known = places_.find(address);
   if (known != places_.end()) return known->second;

@@ -75,7 +75,7 @@ class Relay {
 
   // The relay's endpoint for hosts that reach this machine at that address: the first free port of
   // the range, opened by the first call. PathError.
-  net::Endpoint place(const std::string& address);
+  net::Endpoint endpoint(const std::string& address);
 
   // Accepts the two ends that have this token from now on.
   void admit(const std::string& token);

@@ -14,7 +14,7 @@
 #include "framework/net/link.h"
 #include "framework/sync/membership.h"
 #include "launcher/control/control_message.h"
-#include "stages/stage_options.h"
+#include "stages/step_decision.h"
 
 namespace strait::worker {
 

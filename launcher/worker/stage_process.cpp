@@ -160,19 +160,22 @@ store::Step train(const plan::StageJob& job, net::Node& node, ControlClient& con
     const ControlClient::RejoinPoint rejoin = control.wait_to_rejoin();
     stage.emplace(stage_options(job, rejoin.step));
     reporter.set_phase("receiving state from a replica");
-    connected.entry = {rejoin.arrival, [&reporter] { reporter.count_progress(); }};
+    connected.rejoin = {rejoin.arrival, [&reporter] { reporter.count_progress(); }};
   }
   const stages::StageData data = stage_data(job, connected);
   if (job.plan.recipe.sync.on_loss == recipe::LossRule::continue_run) connected.tracker = &tracker;
   stage->connect(std::move(connected), data, [&control] { return control.requests(); });
   StageSaver saver(job, control, *stage);
-  reporter.on_checkpoint([&](store::Step step) {
-    const stages::CheckpointResult saved = saver.save(step);
-    if (saved.arrival) links->replace_links(saved.arrival->replica, tracker);
-    return saved;
-  });
+  const auto save = [&](store::Step step) {
+    reporter.set_phase("checkpoint");
+    const stages::CheckpointResult result = saver.save(step);
+    reporter.count_progress();
+    // Before the stage sends the new member its state, which goes over these links.
+    if (result.rejoin) links->replace_links(result.rejoin->replica, tracker);
+    return result;
+  };
   const StageReporter::Watching watching = reporter.watch(stage->waits(), links->watched());
-  const store::Step done = stage->run(reporter);
+  const store::Step done = stage->run(reporter, save);
   reporter.set_phase("leaving");  // before the check, which may throw after a long wait
   saver.check_last_checkpoint();
   return done;

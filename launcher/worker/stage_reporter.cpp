@@ -260,11 +260,4 @@ void StageReporter::evaluated(const stages::StepDecision& decision) {
   }
 }
 
-stages::CheckpointResult StageReporter::checkpoint(store::Step steps) {
-  set_phase("checkpoint");
-  const stages::CheckpointResult saved = save_(steps);
-  ++finished_actions_;
-  return saved;
-}
-
 }  // namespace strait::worker

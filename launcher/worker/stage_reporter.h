@@ -28,8 +28,6 @@ class StageReporter final : public stages::StageObserver {
     Carries carries = Carries::activations;
     std::chrono::steady_clock::time_point last_data{};  // seen in the last report
   };
-  using Save =
-      std::function<stages::CheckpointResult(store::Step)>;  // see StageObserver::checkpoint
 
   // `bfloat16_sync_bytes`: what this process would send to other replicas in every step if all of
   // its weights were reduced in bfloat16; 0: there are none.
@@ -55,14 +53,12 @@ class StageReporter final : public stages::StageObserver {
   std::set<std::uint32_t> disconnected_for(std::chrono::seconds time) STRAIT_EXCLUDES(mutex_);
   void set_phase(const std::string& phase) STRAIT_EXCLUDES(mutex_);
   void count_progress() { ++finished_actions_; }  // counts as progress for the watchdog
-  void on_checkpoint(Save save) { save_ = std::move(save); }
   void write_trace(const std::filesystem::path& path) const { spans_.write(path); }
 
   void before(const stages::Phase& phase, const schedules::Action& action) override;
   void after(const stages::Phase& phase, const schedules::Action& action) override;
   void trained(const stages::StepSummary& summary) override;
   void evaluated(const stages::StepDecision& decision) override;
-  stages::CheckpointResult checkpoint(store::Step steps) override;
 
  private:
   using Traffic = std::map<Carries, std::uint64_t>;  // bytes sent so far
@@ -84,7 +80,6 @@ class StageReporter final : public stages::StageObserver {
   const net::ProcessName process_;
   const std::uint64_t bfloat16_sync_bytes_;
   trace::SpanLog spans_;
-  Save save_;
   trace::Nanoseconds span_started_ = 0;
   double waited_before_ = 0;  // seconds, when the span began
   int skipped_in_a_row_ = 0;

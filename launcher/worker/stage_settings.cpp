@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "framework/codec/element_type.h"
 #include "launcher/base/build_id.h"
 #include "launcher/planner/planned_sync.h"
 #include "launcher/recipe/recipe_io.h"
@@ -14,18 +15,6 @@ namespace {
 
 at::ScalarType scalar_type(recipe::Dtype dtype) {
   return dtype == recipe::Dtype::bfloat16 ? at::kBFloat16 : at::kFloat;
-}
-
-at::ScalarType scalar_type(recipe::WireDtype dtype) {
-  switch (dtype) {
-    case recipe::WireDtype::bfloat16:
-      return at::kBFloat16;
-    case recipe::WireDtype::float16:
-      return at::kHalf;
-    case recipe::WireDtype::float32:
-      break;
-  }
-  return at::kFloat;
 }
 
 stages::Decay decay(recipe::DecayKind kind) {
@@ -40,32 +29,12 @@ stages::Decay decay(recipe::DecayKind kind) {
   return stages::Decay::cosine;
 }
 
-stages::DirectionOptions direction_options(const recipe::Recipe::Codec& codec,
-                                           const std::string& name, std::int64_t bits) {
-  stages::DirectionOptions options;
-  options.codec = name;
-  options.bits = static_cast<int>(bits);
-  options.first_bits = static_cast<int>(codec.first_bits);
-  options.group = static_cast<int>(codec.group);
-  options.rotate = codec.rotate;
-  options.rounding = codec.rounding == recipe::RoundingKind::stochastic
-                         ? kernels::Rounding::stochastic
-                         : kernels::Rounding::nearest;
-  return options;
-}
-
 stages::BoundaryOptions boundary_options(const plan::StageJob& job, const plan::Plan::Link& link) {
-  const recipe::Recipe::Codec& codec = job.plan.recipe.codec;
   stages::BoundaryOptions options;
   options.name = link.name.substr(link.name.find(' ') + 1);
   options.position = link.position;
-  options.forward = direction_options(codec, codec.forward, codec.forward_bits);
-  options.backward = direction_options(codec, codec.backward, codec.backward_bits);
-  options.cache_kind = codec.cache_kind == recipe::CacheKind::eight_bits
-                           ? kernels::CacheFormat::eight_bits
-                           : kernels::CacheFormat::bfloat16;
-  options.cache_bytes = static_cast<std::uint64_t>(link.cache_bytes);
-  options.cache_disk_bytes = static_cast<std::uint64_t>(link.cache_disk_bytes);
+  options.codec = job.plan.recipe.codec;
+  options.cache = link.cache;
   options.cache_folder = job.run_directory;
   return options;
 }
@@ -104,8 +73,7 @@ stages::StageOptions stage_options(const plan::StageJob& job, store::Step first)
   options.clip = recipe.train.clip;
   options.training_rows = plan.train.rows;
   options.row_tokens = recipe.data.row;
-  options.wire = scalar_type(recipe.codec.wire_dtype);
-  options.evaluation_wire = options.wire;
+  options.evaluation_wire = codec::scalar_type(recipe.codec.wire_dtype);
   options.adamw.beta1 = recipe.train.betas.first;
   options.adamw.beta2 = recipe.train.betas.second;
   options.adamw.weight_decay = recipe.train.weight_decay;
@@ -153,8 +121,8 @@ net::LinkOptions link_options(const plan::StageJob& job, const plan::Plan::Link&
     options.terms.emplace_back("codec", recipe.at("codec").dump());
     options.terms.emplace_back("codec generation", fmt::format("{}", job.codec_generation));
     options.terms.emplace_back(
-        "cache", fmt::format("{} bytes in memory, {} on disk, {} a row", link.cache_bytes,
-                             link.cache_disk_bytes, link.entry_bytes));
+        "cache", fmt::format("{} bytes in memory, {} on disk, {} a row", link.cache.memory_bytes,
+                             link.cache.disk_bytes, link.cache.entry_bytes));
   }
   options.terms.emplace_back("plan", job.plan.hash());
   // Counts from the bind. Peers may take long to load weights; the coordinator's watchdog finds

@@ -36,7 +36,7 @@ struct Detour {
     place();
   }
 
-  net::Endpoint place() const { return relay->place("127.0.0.1"); }
+  net::Endpoint place() const { return relay->endpoint("127.0.0.1"); }
 
   const std::string token = Preamble::random_token();
   std::unique_ptr<Relay> relay = std::make_unique<Relay>(std::pair(0, 0));
@@ -201,7 +201,7 @@ TEST(Relay, ReturnsSameEndpointForSameToken) {
   Detour detour;
   const net::Endpoint place = detour.place();
   EXPECT_EQ(detour.place().text(), place.text());
-  EXPECT_NE(detour.relay->place("127.0.0.2").text(), place.text());
+  EXPECT_NE(detour.relay->endpoint("127.0.0.2").text(), place.text());
   const net::Endpoint port = detour.dialling.dial(place, detour.token);
   EXPECT_EQ(detour.dialling.dial(place, detour.token).text(), port.text());
   EXPECT_NE(detour.dialling.dial(place, Preamble::random_token()).text(), port.text());

@@ -78,18 +78,12 @@ stages::StageData rows() {
   return {std::make_shared<const tensors::TokenFile>(std::move(rows), "rows"), nullptr};
 }
 
-// Forwards checkpoints to the saver and ignores the rest.
-class Saving final : public stages::StageObserver {
+class NoObserver final : public stages::StageObserver {
  public:
-  explicit Saving(StageSaver& saver) : saver_(saver) {}
   void before(const stages::Phase& /*phase*/, const schedules::Action& /*action*/) override {}
   void after(const stages::Phase& /*phase*/, const schedules::Action& /*action*/) override {}
   void trained(const stages::StepSummary& /*summary*/) override {}
   void evaluated(const stages::StepDecision& /*decision*/) override {}
-  stages::CheckpointResult checkpoint(Step steps) override { return saver_.save(steps); }
-
- private:
-  StageSaver& saver_;
 };
 
 // A stage whose other replica is lost, so that it saves in epoch 1; the test is its coordinator.
@@ -115,8 +109,8 @@ class StageSaverTest : public testing::Test {
     links.tracker = &tracker_;
     stage.connect(std::move(links), rows(), [] { return stages::Requests{}; });
     StageSaver saver(job_, *control_, stage);
-    Saving observer(saver);
-    stage.run(observer);
+    NoObserver observer;
+    stage.run(observer, [&saver](Step steps) { return saver.save(steps); });
     saver.check_last_checkpoint();
   }
 

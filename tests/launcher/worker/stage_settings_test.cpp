@@ -24,8 +24,8 @@ plan::StageJob middle_of_three() {
     link.position = stage;
     link.connects = {stage, 0};
     link.listens = {stage + 1, 0};
-    link.cache_bytes = 1000 + stage;
-    link.cache_disk_bytes = 2000 + stage;
+    link.cache.memory_bytes = 1000 + stage;
+    link.cache.disk_bytes = 2000 + stage;
     job.plan.links.push_back(link);
   }
   job.process = {1, 0};
@@ -43,30 +43,22 @@ TEST(StageSettings, BoundaryOptionsMatchEachEnd) {
   codec.backward_bits = 6;
   codec.group = 32;
   codec.rotate = true;
-  codec.rounding = recipe::RoundingKind::stochastic;
-  codec.cache_kind = recipe::CacheKind::eight_bits;
+  codec.rounding = kernels::Rounding::stochastic;
+  codec.cache_kind = kernels::CacheFormat::eight_bits;
   job.plan.train.rows = 77;
   const stages::StageOptions options = stage_options(job, store::Step{0});
   ASSERT_EQ(options.chunks.size(), 1U);
   const stages::ChunkPlan& chunk = options.chunks.front();
   for (const stages::BoundaryOptions& end : {chunk.upper, chunk.lower}) {
-    EXPECT_EQ(end.forward.codec, "delta");
-    EXPECT_EQ(end.forward.bits, 3);
-    EXPECT_EQ(end.forward.first_bits, 16);
-    EXPECT_EQ(end.backward.codec, "fixed");
-    EXPECT_EQ(end.backward.bits, 6);
-    EXPECT_EQ(end.backward.group, 32);
-    EXPECT_TRUE(end.forward.rotate);
-    EXPECT_EQ(end.forward.rounding, kernels::Rounding::stochastic);
-    EXPECT_EQ(end.cache_kind, kernels::CacheFormat::eight_bits);
+    EXPECT_EQ(end.codec, codec);
     EXPECT_EQ(end.cache_folder, "runs/x");
   }
   EXPECT_EQ(chunk.upper.name, "0.0>1.0");
   EXPECT_EQ(chunk.lower.name, "1.0>2.0");
   EXPECT_EQ(chunk.upper.position, 0);
   EXPECT_EQ(chunk.lower.position, 1);
-  EXPECT_EQ(chunk.upper.cache_bytes, 1000U);
-  EXPECT_EQ(chunk.lower.cache_disk_bytes, 2001U);
+  EXPECT_EQ(chunk.upper.cache.memory_bytes, 1000);
+  EXPECT_EQ(chunk.lower.cache.disk_bytes, 2001);
   EXPECT_EQ(options.training_rows, 77);
   EXPECT_EQ(options.row_tokens, job.plan.recipe.data.row);
 }
@@ -122,7 +114,7 @@ TEST(StageSettings, BoundaryTermsCoverCodecCacheAndGeneration) {
   other.plan.recipe.codec.rotate = true;
   EXPECT_THAT(differing_terms(job, other), testing::ElementsAre("codec", "plan"));
   other = job;
-  other.plan.links[0].cache_bytes = 5;
+  other.plan.links[0].cache.memory_bytes = 5;
   EXPECT_THAT(differing_terms(job, other), testing::ElementsAre("cache", "plan"));
 }
 
