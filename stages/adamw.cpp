@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 #include <set>
 #include <string>
 
@@ -16,6 +17,23 @@ namespace {
 const at::TensorOptions kHere = at::TensorOptions().device(at::kCPU);
 
 }  // namespace
+
+double learning_rate(const LearningRateOptions& options, std::int64_t step) {
+  if (step < options.warmup) {
+    return options.peak * static_cast<double>(step + 1) / static_cast<double>(options.warmup);
+  }
+  const auto rest = static_cast<double>(std::max<std::int64_t>(options.steps - options.warmup, 1));
+  const double progress = std::min(static_cast<double>(step - options.warmup) / rest, 1.0);
+  switch (options.decay) {
+    case Decay::cosine:
+      return options.peak * 0.5 * (1.0 + std::cos(std::numbers::pi * progress));
+    case Decay::linear:
+      return options.peak * (1.0 - progress);
+    case Decay::constant:
+      break;
+  }
+  return options.peak;
+}
 
 AdamW::AdamW(const std::vector<models::Parameter>& parameters, const sync::Layout& layout,
              const AdamWOptions& options)
@@ -29,7 +47,8 @@ AdamW::AdamW(const std::vector<models::Parameter>& parameters, const sync::Layou
     const sync::Piece& piece = layout.piece(parameter.name);
     const at::Tensor master = masters_.of(piece);
     const bool narrow = parameter.value.scalar_type() != at::kFloat;
-    // A tied head that shares the embedding's memory has its name, and moves along.
+    // A tied LM head that shares the embedding's memory has the same name. Its storage is moved, too,
+    // but the weight has only one slot.
     const bool again = !placed.insert(parameter.name).second;
     if (!again) master.copy_(parameter.value.detach());
     if (!narrow) parameter.value.set_data(master);
@@ -55,9 +74,8 @@ void AdamW::update(Gradients& gradients, double learning_rate, sync::UpdateRule 
   publish();
 }
 
-// Moments are as they should be already. Without the first moment's correction for its start: by
-// the time that somebody else gives it, it is old enough; the second one's stays as it was when it
-// was last changed.
+// The sync method has set the moments. The first moment needs no bias correction: the method
+// takes over only after many updates. The second moment keeps the correction of its last update.
 void AdamW::update_by_moments(double learning_rate) {
   for (Slot& slot : slots_) {
     const auto updates = slot.updates.item<double>();

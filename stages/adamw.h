@@ -2,6 +2,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -12,6 +14,18 @@
 
 namespace strait::stages {
 
+enum class Decay { cosine, linear, constant };
+
+struct LearningRateOptions {
+  double peak = 1e-3;
+  std::int64_t warmup = 0;  // steps of linear increase; the first step's rate is not zero
+  std::int64_t steps = 1;   // of the whole run: the decay would reach zero one step after the last
+  Decay decay = Decay::cosine;
+};
+
+// The learning rate of step `step`, counted from 0. Pure, so that a resumed run needs no state.
+double learning_rate(const LearningRateOptions& options, std::int64_t step);
+
 struct AdamWOptions {
   double beta1 = 0.9;
   double beta2 = 0.95;
@@ -19,37 +33,37 @@ struct AdamWOptions {
   double weight_decay = 0.1;  // on parameters of two or more dimensions
 };
 
-// libtorch's fused AdamW over a stage's parameters. Parameters narrower than float32 have a float32
-// master here, which is what learns and what checkpoints hold. Masters and moments lie flat, one
-// behind the other; float32 parameters are moved there.
+// libtorch's fused AdamW over a stage's parameters. A parameter narrower than float32 has a float32
+// master here, which is updated and saved in checkpoints. Masters and moments are contiguous, in
+// the order of the layout; float32 parameters are moved into that memory.
 class AdamW {
  public:
-  // Of `parameters` those are updated that have a storage of their own, which are the layout's: a
-  // tied head that shares the embedding's memory is left to the embedding.
+  // Updates the parameters with a storage of their own, which are those of the layout. A tied LM
+  // head that shares the embedding's memory is updated as the embedding.
   AdamW(const std::vector<models::Parameter>& parameters, const sync::Layout& layout,
         const AdamWOptions& options);
 
-  // `members`: how many replicas train together now.
+  // `members`: the number of replicas that train together now.
   void update(Gradients& gradients, double learning_rate,
               sync::UpdateRule rule = sync::UpdateRule::adamw, std::size_t members = 1);
 
-  // What a checkpoint holds of one parameter, float32.
+  // The float32 state of one parameter, as in a checkpoint.
   struct Slot {
     std::string name;
     bool owned = true;  // false: this stage's copy of a tied weight; its owner saves it
     at::Tensor master;
     at::Tensor first_moment;
     at::Tensor second_moment;
-    at::Tensor updates;  // so far, as the fused kernel wants it: a float scalar
+    at::Tensor updates;  // number of updates so far: a float scalar, as the fused kernel needs it
   };
   const std::vector<Slot>& slots() const { return slots_; }
-  // Flat, over the layout.
+  // Contiguous, over the layout.
   std::span<float> masters() const { return masters_.values(); }
   std::span<float> first_moments() const { return first_moments_.values(); }
   std::span<float> second_moments() const { return second_moments_.values(); }
-  // After masters were loaded: copies them into the parameters they stand for.
+  // Copies masters into their parameters, after masters were loaded.
   void publish();
-  // After parameters were drawn: copies them into their masters.
+  // Copies parameters into their masters, after parameters were initialized.
   void adopt();
 
  private:

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-// What a partition is asked, and what it answers: layers to stages, stages to hosts. Public: who
-// installed strait includes it with <strait/partition.h>. Plain values; standard library only.
+// Input and output of a partition, which assigns layers to stages and stages to hosts. Public:
+// installed as part of <strait/partition.h>. Plain values; standard library only.
 namespace strait::partition {
 
 struct Layer {
@@ -16,30 +16,30 @@ struct Layer {
   std::int64_t parameters = 0;
   double forward_flops_per_token = 0;       // a backward takes twice as many
   std::int64_t saved_bytes_per_token = 0;   // kept from a forward for its backward
-  std::int64_t output_bytes_per_token = 0;  // crosses a boundary behind it, before any codec
-  // Of a micro-batch, on a host of average speed with a stage of its own: as links.toml has
-  // measured hosts, which Host::seconds_per_flop tells, and else as plans assume of a host's cores.
+  std::int64_t output_bytes_per_token = 0;  // sent over a boundary after it, before any codec
+  // Of a micro-batch, on a host of average speed that runs one stage. Speeds are those of
+  // Host::seconds_per_flop if links.toml has them, otherwise derived from the hosts' cores.
   std::optional<double> forward_seconds = std::nullopt;
 };
 
-// Layers are called by their place in here: 0 is the embedding, the last is the head.
+// A layer's number is its index in `layers`: 0 is the embedding, the last one is the LM head.
 struct ModelDescription {
   std::string family;  // "gpt2"
   std::vector<Layer> layers;
-  std::int64_t tied_parameters = 0;  // of a weight that embedding and head share: where they are on
-                                     // two stages, both hold it
+  // Of a weight that embedding and LM head share. If they are on two stages, both hold it.
+  std::int64_t tied_parameters = 0;
 };
 
 struct Host {
   std::string name;
-  int slots = 1;                  // stages that it still takes
-  int cores = 1;                  // of all its stages together
-  std::int64_t memory_bytes = 0;  // that its next stages may take; 0: unknown, no limit
-  // By all its cores; absent: nobody has measured it.
+  int slots = 1;                  // free slots, one per stage
+  int cores = 1;                  // shared by all its stages
+  std::int64_t memory_bytes = 0;  // free memory; 0: unknown, no limit
+  // With all its cores; absent: not measured.
   std::optional<double> seconds_per_flop = std::nullopt;
 };
 
-// From one host to another, where somebody has measured it.
+// The measured link from one host to another.
 struct Link {
   std::size_t from = 0;
   std::size_t to = 0;
@@ -52,7 +52,7 @@ struct Cluster {
   std::vector<Link> links;
 };
 
-// Both ends belong to it.
+// A range of layers, both ends inclusive.
 struct Layers {
   int first = 0;
   int last = -1;
@@ -60,8 +60,8 @@ struct Layers {
 };
 
 struct Stage {
-  std::vector<Layers> chunks;  // as many as Question::chunks; mostly one
-  // Its place in Cluster::hosts; absent: the next that has a slot.
+  std::vector<Layers> chunks;  // Question::chunks of them, mostly one
+  // Index in Cluster::hosts; absent: the next host with a free slot.
   std::optional<std::size_t> host = std::nullopt;
 };
 
@@ -69,23 +69,24 @@ struct Assignment {
   std::vector<Stage> stages;
 };
 
-// All that is known when a pipeline is cut. Asked once for every replica, in their order: the
-// layers must be the same for all, the hosts need not.
+// The input for one replica. Partitions are called once per replica, in order. Layers must be the
+// same for all replicas; hosts may differ.
 struct Question {
   ModelDescription model;
-  Cluster cluster;  // without what earlier replicas took of it
+  Cluster cluster;  // without the slots and memory of earlier replicas
   int stages = 1;
-  int chunks = 1;  // of every stage: pipeline.chunks, or what the schedule is used with. Data
-                   // passes the first ones of all stages, then their second ones, and so on.
+  // Per stage: pipeline.chunks, or the schedule's default. Data passes the first chunks of all
+  // stages, then their second chunks, and so on.
+  int chunks = 1;
   int replicas = 1;
   int replica = 0;
   std::int64_t micro_batch_tokens = 1;
   std::int64_t bytes_per_parameter = 16;  // value, gradient and the optimizer's moments
-  // By stage: micro-batches held at once, at the most; those in several chunks count in each.
+  // By stage: the most micro-batches held at once. One that is held in several chunks counts in each.
   std::vector<int> in_flight;
 
-  // Memory that this stage would take: what the check holds against Host::memory_bytes. Of several
-  // chunks, every micro-batch that is held counts as if it were in the one that keeps most.
+  // Memory of this stage, as compared with Host::memory_bytes. With several chunks, every
+  // micro-batch counts as if it were held in the chunk that keeps most for it.
   std::int64_t stage_bytes(std::size_t stage, const std::vector<Layers>& of_stage) const {
     std::int64_t parameters = 0;
     std::int64_t saved_per_token = 0;  // of a chunk
@@ -108,8 +109,8 @@ struct Question {
   }
 };
 
-// What a plugin writes. A pure function: the launcher may ask more than once. What it throws is
-// shown to the user.
+// The function of a plugin. It must be pure: the launcher may call it more than once. The message
+// of its exceptions is shown to the user.
 using Partition = std::function<Assignment(const Question&)>;
 
 }  // namespace strait::partition

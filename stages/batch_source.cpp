@@ -20,8 +20,8 @@ BatchSource::BatchSource(std::shared_ptr<const tensors::TokenFile> training,
     : training_(std::move(training)),
       evaluation_(std::move(evaluation)),
       options_(options),
-      evaluating_(options.replicas),
-      evaluating_place_(options.replica) {
+      shards_(options.replicas),
+      shard_(options.replica) {
   if (training_ == nullptr) return;
   for (std::int64_t replica = 0; replica < options.replicas; ++replica) {
     BatchOptions of_replica = options;
@@ -30,9 +30,9 @@ BatchSource::BatchSource(std::shared_ptr<const tensors::TokenFile> training,
   }
 }
 
-void BatchSource::deal(std::size_t replicas, std::size_t place) {
-  evaluating_ = static_cast<std::int64_t>(replicas);
-  evaluating_place_ = static_cast<std::int64_t>(place);
+void BatchSource::shard_evaluation(std::size_t replicas, std::size_t index) {
+  shards_ = static_cast<std::int64_t>(replicas);
+  shard_ = static_cast<std::int64_t>(index);
 }
 
 const tensors::TokenFile& BatchSource::file(const Phase& phase) const {
@@ -48,8 +48,8 @@ std::vector<store::SampleId> BatchSource::samples(const Phase& phase,
     chosen.assign(step.begin() + first, step.begin() + first + options_.micro_batch_rows);
     return chosen;
   }
-  // Dealt out to the replicas, a micro-batch at a time.
-  first = first * evaluating_ + evaluating_place_ * options_.micro_batch_rows;
+  // Micro-batches are assigned to the replicas in turn.
+  first = first * shards_ + shard_ * options_.micro_batch_rows;
   const std::int64_t last = std::min(first + options_.micro_batch_rows, evaluation_->rows());
   for (std::int64_t row = first; row < last; ++row) {
     chosen.push_back(static_cast<store::SampleId>(row));

@@ -8,7 +8,7 @@
 #include "framework/store/sample_order.h"
 #include "framework/tensors/token_file.h"
 #include "schedules/index.h"
-#include "stages/phase.h"
+#include "stages/step_messages.h"
 
 namespace strait::stages {
 
@@ -21,14 +21,14 @@ struct BatchOptions {
   bool shuffle = true;
 };
 
-// Of this replica, over a token file of so many rows.
+// The order in which this replica visits the rows of a token file.
 store::SampleOrderOptions sample_order_options(const BatchOptions& options, std::int64_t rows);
 
-// Which samples a micro-batch holds, and what is in them: a pure function of the phase, so that
-// every process that needs tokens or labels knows them without being told.
+// The samples of a micro-batch and their tokens: a pure function of the phase, so that the first and
+// the last stage read the same ones without communication.
 class BatchSource {
  public:
-  // `evaluation` may be null: then nobody evaluates.
+  // `evaluation` is null if there is no evaluation.
   BatchSource(std::shared_ptr<const tensors::TokenFile> training,
               std::shared_ptr<const tensors::TokenFile> evaluation, const BatchOptions& options);
 
@@ -36,24 +36,27 @@ class BatchSource {
   const tensors::TokenFile& file(const Phase& phase) const;
   codec::Rows rows(const Phase& phase, MicroBatch micro_batch) const;
 
-  // Evaluations are dealt out anew, to so many replicas of which this is one.
-  void deal(std::size_t replicas, std::size_t place);
+  // Shards evaluations over so many replicas from now on; this one reads the shard `index`.
+  void shard_evaluation(std::size_t replicas, std::size_t index);
 
-  // Target tokens of the whole step over all micro-batches and replicas: what the loss is divided
-  // by, whoever is there.
+  // All configured replicas, evicted ones included.
+  std::size_t replicas() const { return static_cast<std::size_t>(options_.replicas); }
+
+  // Target tokens of the whole step over all micro-batches and all configured replicas: the divisor
+  // of the loss.
   std::int64_t target_tokens(const Phase& phase) const;
-  // Of a training step, of these replicas.
+  // Target tokens of a training step of these replicas.
   std::int64_t target_tokens(store::Step step, const std::vector<std::uint32_t>& replicas) const;
-  // Of a training step, of this replica alone.
+  // Target tokens of a training step of this replica.
   std::int64_t own_target_tokens(const Phase& phase) const;
 
  private:
   std::shared_ptr<const tensors::TokenFile> training_;
   std::shared_ptr<const tensors::TokenFile> evaluation_;
   BatchOptions options_;
-  std::int64_t evaluating_;                 // replicas that evaluations are dealt out to,
-  std::int64_t evaluating_place_;           // and this one's place among them
-  std::vector<store::SampleOrder> orders_;  // one for each replica
+  std::int64_t shards_;                     // of an evaluation
+  std::int64_t shard_;                      // index of the own one
+  std::vector<store::SampleOrder> orders_;  // of training, by replica
 };
 
 }  // namespace strait::stages

@@ -1,14 +1,30 @@
 #include "stages/boundary.h"
 
+#include <c10/util/Exception.h>
+
 #include <utility>
 
 namespace strait::stages {
+namespace {
 
-using Direction = BoundaryTraffic::Direction;
+using codec::Direction;
+
+}  // namespace
+
+std::vector<BoundaryTraffic> difference(std::span<const BoundaryTraffic> after,
+                                        std::span<const BoundaryTraffic> before) {
+  TORCH_INTERNAL_ASSERT(after.size() == before.size(), "readings of different ends");
+  std::vector<BoundaryTraffic> shares(after.begin(), after.end());
+  for (std::size_t i = 0; i < shares.size(); ++i) {
+    shares[i].traffic = after[i].traffic.since(before[i].traffic);
+  }
+  return shares;
+}
 
 Boundary::Boundary(BoundaryOptions options, BoundarySetting setting)
     : options_(std::move(options)), setting_(std::move(setting)) {
-  // The link that a chooser watches comes with connect().
+  // make_codecs() calls this if a direction is `auto`. The encoder calls the result only when it
+  // sends, so after connect() has made the chooser, which needs the link.
   setting_.chooser = [this](const codec::ChoiceLimits& limits) {
     limits_ = limits;
     return [this](store::Step step, const codec::Traffic& traffic) {

@@ -1,22 +1,46 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "framework/codec/choice.h"
+#include "framework/codec/traffic.h"
 #include "stages/boundary_codecs.h"
 #include "stages/boundary_end.h"
-#include "stages/boundary_options.h"
-#include "stages/boundary_traffic.h"
 #include "stages/codec_chooser.h"
 #include "stages/stage_state.h"
 
 namespace strait::stages {
 
-// A stage's end of one boundary over its whole life: first codecs alone, so that what they remember
-// can be restored, then with a link.
+// Training traffic of one direction of one boundary, as counted at one end.
+struct BoundaryTraffic {
+  using Direction = codec::Direction;
+  std::string boundary;  // BoundaryOptions::name
+  Direction direction = Direction::forward;
+  bool sent = false;  // by this end; otherwise received
+  codec::Traffic traffic;
+  bool operator==(const BoundaryTraffic&) const = default;
+};
+
+// The traffic since `before`; both readings are of the same ends in the same order.
+std::vector<BoundaryTraffic> difference(std::span<const BoundaryTraffic> after,
+                                        std::span<const BoundaryTraffic> before);
+
+// A change of the encoding that `auto` uses in a direction that this end sends.
+struct CodecSwitch {
+  std::string boundary;
+  BoundaryTraffic::Direction direction = BoundaryTraffic::Direction::forward;
+  store::Step step{};  // first step in the new encoding
+  codec::Decision decision;
+};
+
+// One end of a boundary. It is constructed with codecs only, so that their caches can be restored;
+// connect() adds the link.
 //
 // Threads: as BoundaryEnd; traffic() and take_switches() are for any, once connected.
 class Boundary {
@@ -28,13 +52,13 @@ class Boundary {
   BoundaryEnd& connect(std::unique_ptr<net::Link> link, WaitClock& waits, std::string peer);
   net::Link* link() { return end_ ? &end_->link() : nullptr; }
 
-  // What this end remembers, if it does; see Stage.
+  // The activation cache; see Stage.
   std::vector<tensors::NamedTensor> saved_cache() const;
   void restore_cache(const ReadTensor& read);
 
   BoundaryTraffic sent() const;
   BoundaryTraffic received() const;
-  // Every change of mind of an `automatic` direction since this was last asked.
+  // The switches since the last call.
   std::vector<CodecSwitch> take_switches();
 
  private:
@@ -42,11 +66,12 @@ class Boundary {
 
   const BoundaryOptions options_;
   BoundarySetting setting_;
-  BoundaryCodecs codecs_;                      // until connect()
-  codec::ActivationCache* cache_;              // of codecs_, wherever they are
-  std::optional<codec::ChoiceLimits> limits_;  // of an `automatic` direction that we send
+  BoundaryCodecs codecs_;                      // until connect() moves them to end_
+  codec::ActivationCache* cache_;              // in codecs_, later in end_
+  std::optional<codec::ChoiceLimits> limits_;  // of an `auto` direction that this end sends
   std::unique_ptr<CodecChooser> chooser_;
-  std::unique_ptr<BoundaryEnd> end_;  // its threads ask the chooser: it goes first
+  // After chooser_, which its sending thread calls: members are destroyed in reverse order.
+  std::unique_ptr<BoundaryEnd> end_;
 };
 
 }  // namespace strait::stages

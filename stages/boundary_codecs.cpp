@@ -11,28 +11,29 @@
 namespace strait::stages {
 namespace {
 
-using Remembers = codec::CodecOffer::Remembers;
+using Caching = codec::CodecOffer::Caching;
+using codec::Direction;
 
-const codec::CodecOffer& codec_of(const DirectionOptions& direction) {
-  return codec::codecs().named(direction.codec);
+const codec::CodecOffer& codec_of(const BoundaryOptions& options, Direction direction) {
+  return codec::codecs().named(options.codec.name(direction));
 }
 
 bool keeps_activations(const BoundaryOptions& options, const BoundarySetting& setting) {
-  const Remembers remembers = codec_of(options.forward).remembers;
-  return options.cache_bytes + options.cache_disk_bytes > 0 &&
-         (remembers == Remembers::samples ||
-          (remembers == Remembers::where_samples_return && setting.samples_return));
+  const Caching caching = codec_of(options, Direction::forward).caching;
+  return options.cache.memory_bytes + options.cache.disk_bytes > 0 &&
+         (caching == Caching::always ||
+          (caching == Caching::if_samples_repeat && setting.samples_return));
 }
 
 std::unique_ptr<codec::ActivationCache> make_cache(const BoundaryOptions& options,
                                                    const BoundarySetting& setting) {
   if (!keeps_activations(options, setting)) return nullptr;
   codec::ActivationCacheOptions cache;
-  cache.kind = options.cache_kind;
+  cache.kind = options.codec.cache_kind;
   cache.row_tokens = setting.row_tokens;
   cache.width = setting.width;
-  cache.memory_bytes = options.cache_bytes;
-  cache.disk_bytes = options.cache_disk_bytes;
+  cache.memory_bytes = static_cast<std::uint64_t>(options.cache.memory_bytes);
+  cache.disk_bytes = static_cast<std::uint64_t>(options.cache.disk_bytes);
   std::string file = cache_prefix(options, setting);
   std::ranges::replace(file, '/', '-');
   cache.disk_file = options.cache_folder / (file + "entries");
@@ -41,21 +42,17 @@ std::unique_ptr<codec::ActivationCache> make_cache(const BoundaryOptions& option
   return std::make_unique<codec::ActivationCache>(std::move(cache));
 }
 
-codec::CodecSettings codec_settings(const DirectionOptions& direction,
-                                    const BoundaryOptions& options, const BoundarySetting& setting,
-                                    bool remembers) {
-  codec::CodecSettings settings;
-  settings.bits = direction.bits;
-  settings.first_bits = direction.first_bits;
-  settings.group = direction.group;
-  settings.rotate = direction.rotate;
-  settings.rounding = direction.rounding;
-  settings.wire = setting.wire;
+codec::DirectionSettings direction_settings(Direction direction, const BoundaryOptions& options,
+                                            const BoundarySetting& setting, bool has_cache) {
+  codec::DirectionSettings settings;
+  settings.codec = options.codec;
+  settings.direction = direction;
   settings.result = setting.dtype;
+  // Every end of every boundary of every replica draws its own stochastic rounding.
   settings.key = kernels::mix_key(
-      {setting.seed, kernels::hash_name("boundary"), static_cast<std::uint64_t>(options.place),
+      {setting.seed, kernels::hash_name("boundary"), static_cast<std::uint64_t>(options.position),
        static_cast<std::uint64_t>(setting.replica), static_cast<std::uint64_t>(setting.side)});
-  settings.remembers = remembers;
+  settings.has_cache = has_cache;
   settings.chooser = setting.chooser;
   return settings;
 }
@@ -63,27 +60,30 @@ codec::CodecSettings codec_settings(const DirectionOptions& direction,
 }  // namespace
 
 std::string cache_prefix(const BoundaryOptions& options, const BoundarySetting& setting) {
-  return fmt::format("cache/boundary-{}/{}/{}/", options.place, setting.replica,
+  return fmt::format("cache/boundary-{}/{}/{}/", options.position, setting.replica,
                      setting.side == BoundarySide::sender ? "sent" : "received");
 }
 
-bool remembers_samples(const BoundaryOptions& options) {
-  return codec_of(options.forward).remembers != Remembers::nothing;
+bool uses_cache(const BoundaryOptions& options) {
+  return codec_of(options, Direction::forward).caching != Caching::none;
 }
 
 BoundaryCodecs make_codecs(const BoundaryOptions& options, const BoundarySetting& setting) {
   BoundaryCodecs made;
   std::unique_ptr<codec::ActivationCache> cache = make_cache(options, setting);
   made.cache = cache.get();
+  // The activation cache belongs to the codec of the activations: the encoder of the end that sends
+  // them, the decoder of the other.
   const bool down = setting.side == BoundarySide::sender;
-  const DirectionOptions& sent = down ? options.forward : options.backward;
-  const DirectionOptions& received = down ? options.backward : options.forward;
-  const bool remembers = cache != nullptr;
-  made.encoder = codec_of(sent).encoder(codec_settings(sent, options, setting, down && remembers),
-                                        down ? std::move(cache) : nullptr);
-  made.decoder =
-      codec_of(received).decoder(codec_settings(received, options, setting, !down && remembers),
-                                 down ? nullptr : std::move(cache));
+  const Direction sent = down ? Direction::forward : Direction::backward;
+  const Direction received = down ? Direction::backward : Direction::forward;
+  const bool has_cache = cache != nullptr;
+  made.encoder = codec_of(options, sent)
+                     .encoder(direction_settings(sent, options, setting, down && has_cache),
+                              down ? std::move(cache) : nullptr);
+  made.decoder = codec_of(options, received)
+                     .decoder(direction_settings(received, options, setting, !down && has_cache),
+                              down ? nullptr : std::move(cache));
   made.evaluation_encoder = std::make_unique<codec::RawEncoder>(setting.evaluation_wire);
   made.evaluation_decoder =
       std::make_unique<codec::RawDecoder>(setting.evaluation_wire, setting.dtype);

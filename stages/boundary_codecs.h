@@ -1,6 +1,9 @@
 #pragma once
 
+#include <ATen/core/ScalarType.h>
+
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
@@ -10,49 +13,54 @@
 #include "framework/codec/codec.h"
 #include "framework/codec/codecs.h"
 #include "framework/tensors/safetensors_writer.h"
-#include "stages/boundary_options.h"
 
 namespace strait::stages {
 
-// The codecs of one end of a boundary: what leaves is encoded, what arrives is decoded. Evaluation
-// has its own pair, so that it never touches the state that training's codecs carry.
+// One boundary; the same at both ends, except for cache_folder.
+struct BoundaryOptions {
+  std::string name;           // in reports: "0.0>1.0"
+  std::int64_t position = 0;  // of the chunk that sends activations; see pipeline_shape.h
+  codec::CodecSettings codec;
+  codec::CacheLimits cache;            // cache.entry_bytes and cache.rows are not used
+  std::filesystem::path cache_folder;  // of the cache's file
+};
+
+// Codecs of one end of a boundary: the encoder for what it sends, the decoder for what it receives.
+// Evaluation has its own pair, so that it does not change the state of training's codecs.
 struct BoundaryCodecs {
   std::unique_ptr<codec::Encoder> encoder;
   std::unique_ptr<codec::Decoder> decoder;
   std::unique_ptr<codec::Encoder> evaluation_encoder;
   std::unique_ptr<codec::Decoder> evaluation_decoder;
-  // What this end remembers of activations, owned by the encoder or the decoder; null where it
-  // remembers none.
+  // Activation cache of this end, owned by the encoder or the decoder; null without one.
   codec::ActivationCache* cache = nullptr;
 };
 
-// Which end of the boundary: the one that sends activations down, or the one that gets them.
+// The end of the boundary that sends activations, or the one that receives them.
 enum class BoundarySide : std::uint8_t { sender, receiver };
 
-// What codecs are made by beside the boundary's own options.
+// What codecs depend on besides the boundary's own options.
 struct BoundarySetting {
   BoundarySide side = BoundarySide::sender;
   std::int64_t replica = 0;
   std::uint64_t seed = 0;
-  std::int64_t width = 0;                       // of what crosses
+  std::int64_t width = 0;                       // of an activation
   std::int64_t row_tokens = 0;                  // of the longest row
-  at::ScalarType dtype = at::kFloat;            // of what is computed
-  at::ScalarType wire = at::kFloat;             // of raw in training
-  at::ScalarType evaluation_wire = at::kFloat;  // likewise in evaluation
+  at::ScalarType dtype = at::kFloat;            // of the computation
+  at::ScalarType evaluation_wire = at::kFloat;  // of the raw codec in evaluation
   codec::VisitOrder order;
   store::Step last{};
   bool samples_return = false;  // the run visits some sample more than once
-  // As CodecSettings has it.
+  // See DirectionSettings::chooser.
   std::function<codec::ChooseWay(const codec::ChoiceLimits&)> chooser;
 };
 
-// Whether the codec of the activations keeps what samples were like: then order and width have to
-// be set.
-bool remembers_samples(const BoundaryOptions& options);
+// Whether the codec of the activations caches samples: then `order` and `width` have to be set.
+bool uses_cache(const BoundaryOptions& options);
 
 BoundaryCodecs make_codecs(const BoundaryOptions& options, const BoundarySetting& setting);
 
-// What the names of this end's saved tensors begin with: "cache/boundary-0/1/sent/" for replica 1.
+// Prefix of the names of this end's saved tensors: "cache/boundary-0/1/sent/" for replica 1.
 std::string cache_prefix(const BoundaryOptions& options, const BoundarySetting& setting);
 
 }  // namespace strait::stages

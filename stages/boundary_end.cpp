@@ -6,13 +6,13 @@
 #include <optional>
 #include <utility>
 
-#include "framework/codec/codec_error.h"
+#include "framework/codec/message.h"
 
 namespace strait::stages {
 namespace {
 
-// How long a thread sleeps in the link before it looks whether the end is closing.
-constexpr std::chrono::milliseconds kLook{100};
+// How often the receiving thread checks whether the end is closing.
+constexpr std::chrono::milliseconds kClosingPoll{100};
 
 const char* direction_word(codec::Kind kind) {
   return kind == codec::Kind::forward ? "forward" : "backward";
@@ -35,15 +35,15 @@ BoundaryEnd::~BoundaryEnd() {
     closing_ = true;
   }
   changed_.notify_all();
-  // A sender that waits for room in a window that nobody empties any more must be woken.
-  link_->abort(net::LinkError(net::LinkError::Kind::aborted, peer_ + ": this side has left"));
+  // The sending thread may wait for a window that the peer no longer empties: abort() wakes it.
+  link_->abort(net::LinkError(net::LinkError::Kind::aborted, peer_ + ": this side has closed"));
   sender_.join();
   receiver_.join();
 }
 
-void BoundaryEnd::send(codec::TensorHeader head, at::Tensor tensor) {
-  head.width = tensor.size(2);
-  enqueue(Outgoing{std::move(head), std::move(tensor), {}});
+void BoundaryEnd::send(codec::TensorHeader header, at::Tensor tensor) {
+  header.width = tensor.size(2);
+  enqueue(Outgoing{std::move(header), std::move(tensor), {}});
 }
 
 void BoundaryEnd::send_note(net::Frame note) { enqueue(Outgoing{{}, {}, std::move(note)}); }
@@ -63,10 +63,10 @@ void BoundaryEnd::enqueue(Outgoing outgoing) {
   changed_.notify_all();
 }
 
-void BoundaryEnd::enqueue_first(codec::TensorHeader about_rows) {
+void BoundaryEnd::enqueue_first(codec::TensorHeader rows_message) {
   {
     const MutexLock lock(mutex_);
-    outbox_.push_front(Outgoing{std::move(about_rows), {}, {}});
+    outbox_.push_front(Outgoing{std::move(rows_message), {}, {}});
   }
   changed_.notify_all();
 }
@@ -85,16 +85,16 @@ Flow BoundaryEnd::take(codec::Kind kind, const Phase& phase, MicroBatch micro_ba
     arrived = inbox_.pop();
   }
   changed_.notify_all();
-  const codec::TensorHeader& head = arrived.head;
-  if (head.kind != kind || head.step != phase.step || head.evaluation == phase.training ||
-      head.micro_batch != number(micro_batch)) {
+  const codec::TensorHeader& header = arrived.header;
+  if (header.kind != kind || header.step != phase.step || header.evaluation == phase.training ||
+      header.micro_batch != number(micro_batch)) {
     throw codec::CodecError(fmt::format(
         "{} sent the {} of step {} micro-batch {}{} where step {} micro-batch {}{} was expected",
-        peer_, direction_word(head.kind), number(head.step), head.micro_batch,
-        head.evaluation ? " (evaluation)" : "", number(phase.step), number(micro_batch),
+        peer_, direction_word(header.kind), number(header.step), header.micro_batch,
+        header.evaluation ? " (evaluation)" : "", number(phase.step), number(micro_batch),
         phase.training ? "" : " (evaluation)"));
   }
-  return Flow{std::move(arrived.decoded.values), std::move(arrived.head.rows)};
+  return Flow{std::move(arrived.decoded.values), std::move(arrived.header.rows)};
 }
 
 net::Frame BoundaryEnd::take_note(const std::string& what) {
@@ -122,19 +122,19 @@ codec::Traffic BoundaryEnd::received() const {
 net::Frame BoundaryEnd::encode(Outgoing& outgoing) {
   if (!outgoing.note.empty()) return std::move(outgoing.note);
   net::Frame frame;
-  codec::write_head(outgoing.head, frame);
-  if (outgoing.head.kind == codec::Kind::resend) return frame;
-  if (outgoing.head.evaluation) {
-    codecs_.evaluation_encoder->encode(outgoing.head, outgoing.tensor, frame);
+  codec::write_header(outgoing.header, frame);
+  if (outgoing.header.kind == codec::Kind::resend) return frame;
+  if (outgoing.header.evaluation) {
+    codecs_.evaluation_encoder->encode(outgoing.header, outgoing.tensor, frame);
     return frame;
   }
   codec::Encoder& encoder = *codecs_.encoder;
-  if (outgoing.head.kind == codec::Kind::whole) {
-    encoder.encode_whole(outgoing.head, frame);
+  if (outgoing.header.kind == codec::Kind::whole) {
+    encoder.encode_whole(outgoing.header, frame);
   } else {
-    encoder.encode(outgoing.head, outgoing.tensor, frame);
+    encoder.encode(outgoing.header, outgoing.tensor, frame);
   }
-  // Before the frame leaves: what comes of it at the peer is then after this in every sense.
+  // Before the frame is sent: then everything that the peer does with it happens after the count.
   const MutexLock lock(mutex_);
   sent_ = encoder.traffic();
   return frame;
@@ -153,7 +153,7 @@ void BoundaryEnd::send_loop() {
       }
       const std::size_t bytes = outgoing.bytes();
       net::Frame frame = encode(outgoing);
-      // Before the frame leaves: whoever hears of it may reuse the tensor's memory.
+      // Before the frame is sent: once the peer replies, the compute thread may reuse the memory.
       outgoing.tensor.reset();
       link_->send(std::move(frame));
       {
@@ -172,14 +172,15 @@ void BoundaryEnd::receive_loop() {
     while (true) {
       {
         const MutexLock lock(mutex_);
-        // The answer that a tensor waits for must come through, however much is here.
+        // Not while a tensor waits for missing rows: the reply is behind whatever the peer has sent,
+        // and only with it the inbox can be emptied.
         while (inbox_.bytes() > kQueueBytes && !inbox_.waits_for_rows() && !closing_) {
           changed_.wait(mutex_);
         }
         if (closing_) return;
       }
       std::optional<net::Frame> frame =
-          link_->receive_until(std::chrono::steady_clock::now() + kLook);
+          link_->receive_until(std::chrono::steady_clock::now() + kClosingPoll);
       if (frame) accept(std::move(*frame));
     }
   } catch (const std::exception&) {
@@ -197,15 +198,16 @@ void BoundaryEnd::accept(net::Frame frame) {
     changed_.notify_all();
     return;
   }
-  codec::ReadTensor read = codec::read_head(frame);
+  codec::ReadTensor read = codec::read_header(frame);
   if (kind == codec::Kind::resend) {
     if (read.head.evaluation) {
-      throw codec::CodecError(peer_ + " asks for rows of an evaluation again; none are remembered");
+      throw codec::CodecError(peer_ +
+                              " requested rows of an evaluation again; evaluations have no cache");
     }
     read.head.kind = codec::Kind::whole;
     enqueue_first(std::move(read.head));
   } else if (kind == codec::Kind::whole) {
-    accept_answer(read);
+    accept_resent_rows(read);
   } else {
     accept_tensor(std::move(read));
   }
@@ -217,7 +219,7 @@ void BoundaryEnd::accept_tensor(codec::ReadTensor read) {
   codec::Decoded decoded = decoder.decode(read.head, read.payload);
   std::optional<codec::TensorHeader> request;
   if (!decoded.missing.empty()) {
-    request = about_rows(codec::Kind::resend, read.head, decoded.missing);
+    request = rows_message(codec::Kind::resend, read.head, decoded.missing);
   }
   {
     const MutexLock lock(mutex_);
@@ -228,15 +230,16 @@ void BoundaryEnd::accept_tensor(codec::ReadTensor read) {
   if (request) enqueue_first(std::move(*request));
 }
 
-void BoundaryEnd::accept_answer(const codec::ReadTensor& read) {
-  codec::Decoded asked;
+void BoundaryEnd::accept_resent_rows(const codec::ReadTensor& read) {
+  codec::Decoded incomplete;
   {
     const MutexLock lock(mutex_);
-    asked = inbox_.asked_for(read.head);
+    incomplete = inbox_.requested(read.head);
   }
-  // Nobody takes a tensor that is not complete, so its memory is this thread's until then.
-  codecs_.decoder->complete(read.head, read.payload, asked.missing, asked.values);
-  asked = {};
+  // Without the lock: an incomplete tensor cannot be taken, so only this thread uses its memory.
+  codecs_.decoder->complete(read.head, read.payload, incomplete.missing, incomplete.values);
+  // Before the tensor can be taken: this must not hold a reference to its memory then.
+  incomplete = {};
   {
     const MutexLock lock(mutex_);
     received_ = codecs_.decoder->traffic();

@@ -16,58 +16,59 @@
 
 namespace strait::stages {
 
-// One end of a boundary: carries tensors and notes between the compute thread and a link. A thread
-// encodes and sends, another receives and decodes, so that compute waits only when what it needs is
-// not there, or when more than kQueueBytes wait to leave. An error on either thread poisons the
-// end: every later call throws it.
+// One end of a boundary: carries tensors and notes between the compute thread and a link. One
+// thread encodes and sends, another receives and decodes. The compute thread waits only for a
+// tensor that has not arrived, or while more than kQueueBytes wait to be sent. An error on either
+// thread poisons the end: every later call throws it.
 //
-// Rows that the decoder finds missing (their base is not held here in the sender's bits) are asked
-// for and answered between the two ends' threads, past the queues; their tensor is taken once it is
-// complete, and whatever came behind it waits its turn.
+// A row is missing if the decoder does not hold the base of its change in the sender's bits. The
+// threads of the two ends request and resend missing rows past the queues. Their tensor can be
+// taken once it is complete; later tensors wait behind it.
 //
 // Threads: one compute thread calls send and take; link(), sent() and received() are for any.
 class BoundaryEnd {
  public:
   static constexpr std::size_t kQueueBytes = std::size_t{256} << 20;
 
-  // `peer` is how reports call the other side: "stage 1 (host b)".
+  // `peer` names the other side in reports: "stage 1 (host b)".
   BoundaryEnd(std::unique_ptr<net::Link> link, BoundaryCodecs codecs, WaitClock& waits,
               std::string peer);
   ~BoundaryEnd();
   BoundaryEnd(const BoundaryEnd&) = delete;
   BoundaryEnd& operator=(const BoundaryEnd&) = delete;
 
-  // `head.rows` are those of the tensor; its width is filled in here.
-  void send(codec::TensorHeader head, at::Tensor tensor);
+  // `header.rows` are the tensor's rows; this fills in header.width.
+  void send(codec::TensorHeader header, at::Tensor tensor);
   void send_note(net::Frame note);
 
-  // The next tensor, which must be this one: order is part of the protocol.
+  // The next tensor. CodecError if it is another one: order is part of the protocol.
   Flow take(codec::Kind kind, const Phase& phase, MicroBatch micro_batch);
+  // The next note. `what` names it in reports of waits.
   net::Frame take_note(const std::string& what);
 
   net::Link& link() { return *link_; }
 
-  // What passed in training, up to the last tensor that was encoded here, or decoded.
+  // Training traffic up to the last tensor that was encoded here, or decoded.
   codec::Traffic sent() const STRAIT_EXCLUDES(mutex_);
   codec::Traffic received() const STRAIT_EXCLUDES(mutex_);
 
  private:
   struct Outgoing {
-    codec::TensorHeader head;  // of a tensor, or of a message about rows of one
-    at::Tensor tensor;
-    net::Frame note;  // where there is no head
+    codec::TensorHeader header;  // of a tensor, or of a message about rows of one
+    at::Tensor tensor;           // undefined for the latter
+    net::Frame note;             // empty for both
 
     std::size_t bytes() const { return tensor.defined() ? tensor.nbytes() : 0; }
   };
 
   void enqueue(Outgoing outgoing) STRAIT_EXCLUDES(mutex_);
-  void enqueue_first(codec::TensorHeader about_rows) STRAIT_EXCLUDES(mutex_);
+  void enqueue_first(codec::TensorHeader rows_message) STRAIT_EXCLUDES(mutex_);
   net::Frame encode(Outgoing& outgoing) STRAIT_EXCLUDES(mutex_);
   void send_loop() STRAIT_EXCLUDES(mutex_);
   void receive_loop() STRAIT_EXCLUDES(mutex_);
   void accept(net::Frame frame) STRAIT_EXCLUDES(mutex_);
   void accept_tensor(codec::ReadTensor read) STRAIT_EXCLUDES(mutex_);
-  void accept_answer(const codec::ReadTensor& read) STRAIT_EXCLUDES(mutex_);
+  void accept_resent_rows(const codec::ReadTensor& read) STRAIT_EXCLUDES(mutex_);
   void poison(std::exception_ptr error) STRAIT_EXCLUDES(mutex_);
   void throw_if_poisoned() const STRAIT_REQUIRES(mutex_);
 
@@ -79,6 +80,7 @@ class BoundaryEnd {
   mutable Mutex mutex_;
   Condition changed_;
   std::deque<Outgoing> outbox_ STRAIT_GUARDED_BY(mutex_);
+  // Includes the tensor that is being encoded and sent.
   std::size_t outbox_bytes_ STRAIT_GUARDED_BY(mutex_) = 0;
   BoundaryInbox inbox_ STRAIT_GUARDED_BY(mutex_);
   std::deque<net::Frame> notes_ STRAIT_GUARDED_BY(mutex_);
@@ -87,6 +89,7 @@ class BoundaryEnd {
   std::exception_ptr error_ STRAIT_GUARDED_BY(mutex_);
   bool closing_ STRAIT_GUARDED_BY(mutex_) = false;
 
+  // Last: they use all of the above.
   std::thread sender_;
   std::thread receiver_;
 };

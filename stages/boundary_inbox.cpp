@@ -6,64 +6,63 @@
 #include <algorithm>
 #include <utility>
 
-#include "framework/codec/codec_error.h"
+#include "framework/codec/message.h"
 
 namespace strait::stages {
 
-codec::TensorHeader about_rows(codec::Kind kind, const codec::TensorHeader& tensor,
-                               const std::vector<std::int64_t>& places) {
-  codec::TensorHeader head;
-  head.kind = kind;
-  head.step = tensor.step;
-  head.micro_batch = tensor.micro_batch;
-  head.width = tensor.width;
-  head.rows.padded_length = tensor.rows.padded_length;
-  for (const std::int64_t place : places) {
-    head.rows.rows.push_back(tensor.rows.rows.at(static_cast<std::size_t>(place)));
+codec::TensorHeader rows_message(codec::Kind kind, const codec::TensorHeader& tensor,
+                                 const std::vector<std::int64_t>& rows) {
+  codec::TensorHeader header;
+  header.kind = kind;
+  header.step = tensor.step;
+  header.micro_batch = tensor.micro_batch;
+  header.width = tensor.width;
+  header.rows.padded_length = tensor.rows.padded_length;
+  for (const std::int64_t row : rows) {
+    header.rows.rows.push_back(tensor.rows.rows.at(static_cast<std::size_t>(row)));
   }
-  return head;
+  return header;
 }
 
-void BoundaryInbox::push(codec::TensorHeader head, codec::Decoded decoded) {
+void BoundaryInbox::push(codec::TensorHeader header, codec::Decoded decoded) {
   bytes_ += decoded.values.nbytes();
   if (!decoded.missing.empty()) ++incomplete_;
-  arrived_.push_back(Arrived{std::move(head), std::move(decoded)});
+  arrived_.push_back(Arrived{std::move(header), std::move(decoded)});
 }
 
 BoundaryInbox::Arrived BoundaryInbox::pop() {
-  TORCH_INTERNAL_ASSERT(ready(), "what is not complete was taken");
+  TORCH_INTERNAL_ASSERT(ready(), "a tensor with missing rows was taken");
   Arrived front = std::move(arrived_.front());
   arrived_.pop_front();
   bytes_ -= front.decoded.values.nbytes();
   return front;
 }
 
-std::size_t BoundaryInbox::place_of(const codec::TensorHeader& answer) const {
+std::size_t BoundaryInbox::find(const codec::TensorHeader& resent) const {
   const auto found = std::ranges::find_if(arrived_, [&](const Arrived& arrived) {
-    return !arrived.decoded.missing.empty() && arrived.head.step == answer.step &&
-           arrived.head.micro_batch == answer.micro_batch;
+    return !arrived.decoded.missing.empty() && arrived.header.step == resent.step &&
+           arrived.header.micro_batch == resent.micro_batch;
   });
   const std::string name =
-      fmt::format("rows of step {} micro-batch {}", number(answer.step), answer.micro_batch);
-  if (found == arrived_.end()) {
-    throw codec::CodecError(name + " came a second time, but nobody here asked for them");
-  }
-  const codec::TensorHeader expected = about_rows(answer.kind, found->head, found->decoded.missing);
-  if (answer.evaluation || answer.width != expected.width || answer.rows != expected.rows) {
-    throw codec::CodecError(
-        fmt::format("{} came a second time, {} of them and of width {}, but they are not the {} of "
-                    "width {} that were asked for",
-                    name, answer.rows.size(), answer.width, expected.rows.size(), expected.width));
+      fmt::format("resent rows of step {} micro-batch {}", number(resent.step), resent.micro_batch);
+  if (found == arrived_.end()) throw codec::CodecError(name + " were not requested");
+  // Exactly the requested rows, or some would stay missing.
+  const codec::TensorHeader expected =
+      rows_message(resent.kind, found->header, found->decoded.missing);
+  if (resent.evaluation || resent.width != expected.width || resent.rows != expected.rows) {
+    throw codec::CodecError(fmt::format(
+        "{} are not the requested ones: received {} of width {}, requested {} of width {}", name,
+        resent.rows.size(), resent.width, expected.rows.size(), expected.width));
   }
   return static_cast<std::size_t>(found - arrived_.begin());
 }
 
-codec::Decoded BoundaryInbox::asked_for(const codec::TensorHeader& answer) const {
-  return arrived_[place_of(answer)].decoded;
+codec::Decoded BoundaryInbox::requested(const codec::TensorHeader& resent) const {
+  return arrived_[find(resent)].decoded;
 }
 
-void BoundaryInbox::complete(const codec::TensorHeader& answer) {
-  arrived_[place_of(answer)].decoded.missing.clear();
+void BoundaryInbox::complete(const codec::TensorHeader& resent) {
+  arrived_[find(resent)].decoded.missing.clear();
   --incomplete_;
 }
 

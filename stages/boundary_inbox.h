@@ -10,17 +10,17 @@
 
 namespace strait::stages {
 
-// Tensors that came over a boundary and were not taken yet, in the order in which they came. One
-// that lacks rows keeps its place and is not ready before their answer is there, so nothing
-// overtakes it. Plain data: the owner locks.
+// Tensors that have arrived over a boundary and have not been taken, in order of arrival. A tensor
+// with missing rows keeps its position and is not ready before they are resent, so that no other
+// overtakes it. Not thread safe: the owner locks.
 class BoundaryInbox {
  public:
   struct Arrived {
-    codec::TensorHeader head;
+    codec::TensorHeader header;
     codec::Decoded decoded;
   };
 
-  void push(codec::TensorHeader head, codec::Decoded decoded);
+  void push(codec::TensorHeader header, codec::Decoded decoded);
   bool empty() const { return arrived_.empty(); }
   bool ready() const { return !arrived_.empty() && arrived_.front().decoded.missing.empty(); }
   Arrived pop();  // only when ready()
@@ -28,23 +28,23 @@ class BoundaryInbox {
   std::size_t bytes() const { return bytes_; }
   bool waits_for_rows() const { return incomplete_ > 0; }
 
-  // The tensor that `answer` completes; shares its memory. Throws CodecError where no such rows
-  // were asked for.
-  codec::Decoded asked_for(const codec::TensorHeader& answer) const;
-  // ... and now it is complete.
-  void complete(const codec::TensorHeader& answer);
+  // The incomplete tensor to which the resent rows belong; shares its memory. CodecError if these
+  // rows were not requested.
+  codec::Decoded requested(const codec::TensorHeader& resent) const;
+  // Its missing rows have been filled in: it can be taken.
+  void complete(const codec::TensorHeader& resent);
 
  private:
-  std::size_t place_of(const codec::TensorHeader& answer) const;
+  std::size_t find(const codec::TensorHeader& resent) const;
 
   std::deque<Arrived> arrived_;
   std::size_t bytes_ = 0;
-  std::size_t incomplete_ = 0;
+  std::size_t incomplete_ = 0;  // tensors
 };
 
-// The message that asks for rows of a tensor by their places in it, and in the same form the head
-// of its answer.
-codec::TensorHeader about_rows(codec::Kind kind, const codec::TensorHeader& tensor,
-                               const std::vector<std::int64_t>& places);
+// The header of a message about some rows of a tensor, by their index in it: the request to resend
+// them, and the reply.
+codec::TensorHeader rows_message(codec::Kind kind, const codec::TensorHeader& tensor,
+                                 const std::vector<std::int64_t>& rows);
 
 }  // namespace strait::stages

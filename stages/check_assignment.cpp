@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
+#include <optional>
 
 #include "stages/partition.h"
 
@@ -13,15 +13,15 @@ using partition::Host;
 using partition::Layers;
 using partition::Question;
 
-// One answer and who gave it.
+// The assignment of one partition, with that partition's name for messages.
 class AssignmentCheck {
  public:
-  AssignmentCheck(const Question& question, const Assignment& answer, const std::string& who)
-      : question_(question), answer_(answer), who_(who) {}
+  AssignmentCheck(const Question& question, const Assignment& answer, const std::string& name)
+      : question_(question), answer_(answer), name_(name) {}
 
   void each_layer_once() const {
     const std::size_t layers = question_.model.layers.size();
-    std::vector<std::size_t> owner(layers, kNobody);
+    std::vector<std::optional<std::size_t>> owner(layers);
     for (std::size_t s = 0; s < answer_.stages.size(); ++s) {
       if (answer_.stages[s].chunks.empty()) {
         refuse("leaves stage {} empty; every stage needs at least one layer", s);
@@ -30,27 +30,24 @@ class AssignmentCheck {
         if (chunk.first < 0 || chunk.last < chunk.first ||
             static_cast<std::size_t>(chunk.last) >= layers) {
           refuse(
-              "gives stage {} the layers {} to {}; the model has layers 0 "
-              "to {}, and a chunk "
-              "holds at least one",
+              "gives stage {} the layers {} to {}; the model has layers 0 to {}, and a chunk holds at "
+              "least one",
               s, chunk.first, chunk.last, layers - 1);
         }
         for (int i = chunk.first; i <= chunk.last; ++i) {
-          std::size_t& mine = owner[static_cast<std::size_t>(i)];
-          if (mine != kNobody) {
-            refuse("gives {} twice, to stage {} and to stage {}", layer(i), mine, s);
-          }
-          mine = s;
+          std::optional<std::size_t>& stage = owner[static_cast<std::size_t>(i)];
+          if (stage) refuse("gives {} twice, to stage {} and to stage {}", layer(i), *stage, s);
+          stage = s;
         }
       }
     }
-    const auto missing = std::ranges::find(owner, kNobody);
+    const auto missing = std::ranges::find_if(owner, [](const auto& stage) { return !stage; });
     if (missing != owner.end()) {
       refuse("gives {} to no stage", layer(static_cast<int>(missing - owner.begin())));
     }
   }
 
-  // Data passes the first chunks of all stages, then their second ones, and so on.
+  // In the order of the data: first chunks of all stages, then their second ones, and so on.
   void in_order() const {
     const Layers* before = nullptr;
     std::size_t before_stage = 0;
@@ -60,9 +57,7 @@ class AssignmentCheck {
         const Layers& chunk = answer_.stages[s].chunks[c];
         if (before != nullptr && chunk.first != before->last + 1) {
           refuse(
-              "is out of order: data comes to stage {} with {} right behind "
-              "stage {}, which ends "
-              "with {}",
+              "is out of order: stage {} begins with {} after stage {}, which ends with {}",
               s, layer(chunk.first), before_stage, layer(before->last));
         }
         before = &chunk;
@@ -82,12 +77,10 @@ class AssignmentCheck {
 
   template <class... Values>
   [[noreturn]] void refuse(fmt::format_string<Values...> text, Values&&... values) const {
-    throw PartitionError(who_ + " " + fmt::format(text, std::forward<Values>(values)...));
+    throw PartitionError(name_ + " " + fmt::format(text, std::forward<Values>(values)...));
   }
 
  private:
-  static constexpr std::size_t kNobody = static_cast<std::size_t>(-1);
-
   std::string layer(int i) const {
     return fmt::format("layer {} ({})", i,
                        question_.model.layers[static_cast<std::size_t>(i)].name);
@@ -101,14 +94,14 @@ class AssignmentCheck {
 
   const Question& question_;
   const Assignment& answer_;
-  const std::string& who_;
+  const std::string& name_;
 };
 
 std::string in_gigabytes(std::int64_t bytes) {
   return fmt::format("{:.3g} GB", static_cast<double>(bytes) / 1e9);
 }
 
-// What stages took of every host.
+// Slots and memory of every host that stages have taken.
 class Occupation {
  public:
   explicit Occupation(const std::vector<Host>& hosts)
@@ -134,8 +127,7 @@ class Occupation {
     bytes_[host] += bytes;
     if (of.memory_bytes > 0 && bytes_[host] > of.memory_bytes) {
       check.refuse(
-          "is over memory: with stage {} ({}) the stages on {} need "
-          "{} of its {}",
+          "is over memory: with stage {} ({}) the stages on {} need {} of its {}",
           stage, in_gigabytes(bytes), of.name, in_gigabytes(bytes_[host]),
           in_gigabytes(of.memory_bytes));
     }
@@ -149,10 +141,10 @@ class Occupation {
 
 }  // namespace
 
-Assignment check_assignment(const Question& question, Assignment answer, const std::string& who) {
-  const AssignmentCheck check(question, answer, who);
+Assignment check_assignment(const Question& question, Assignment answer, const std::string& name) {
+  const AssignmentCheck check(question, answer, name);
   if (answer.stages.size() != static_cast<std::size_t>(question.stages)) {
-    check.refuse("answers with {} stages, but pipeline.stages is {}", answer.stages.size(),
+    check.refuse("has {} stages, but pipeline.stages is {}", answer.stages.size(),
                  question.stages);
   }
   check.each_layer_once();

@@ -25,7 +25,7 @@ models::Pass pass_of(const codec::Rows& rows, const Phase& phase, const ChunkOpt
   return pass;
 }
 
-// A leaf at which a graph begins: its gradient is what the part of the model before it wants.
+// A leaf at which a graph begins: its gradient goes to the layers before it.
 at::Tensor leaf_of(const at::Tensor& values) {
   return at::isFloatingType(values.scalar_type()) ? values.detach().requires_grad_() : values;
 }
@@ -59,7 +59,7 @@ Flow Chunk::forward(const Phase& phase, MicroBatch micro_batch, const Flow& inpu
   }
   if (phase.training) {
     const bool fresh = kept_.emplace(micro_batch, std::move(kept)).second;
-    TORCH_INTERNAL_ASSERT(fresh, "micro-batch ", number(micro_batch), " went forward twice");
+    TORCH_INTERNAL_ASSERT(fresh, "micro-batch ", number(micro_batch), " has two forwards");
   }
   return Flow{values.detach(), input.rows};
 }
@@ -67,10 +67,11 @@ Flow Chunk::forward(const Phase& phase, MicroBatch micro_batch, const Flow& inpu
 at::Tensor Chunk::backward(MicroBatch micro_batch, at::Tensor gradient) {
   auto found = kept_.extract(micro_batch);
   TORCH_INTERNAL_ASSERT(!found.empty(), "micro-batch ", number(micro_batch),
-                        " goes backward without a forward");
+                        " has a backward without a forward");
   Kept& kept = found.mapped();
   const std::vector<Segment> parts = segments();
   for (std::size_t i = parts.size(); i-- > 0;) {
+    // Moved out, so that each segment's memory is freed as soon as its backward is done.
     at::Tensor input = std::move(kept.inputs[i]);
     at::Tensor output;
     if (options_.recompute) {

@@ -19,13 +19,13 @@ std::vector<CodecChooser::Change> CodecChooser::take_changes() {
   return std::exchange(changes_, {});
 }
 
-codec::Measured CodecChooser::since(const Look& before, const Look& after) const {
+codec::Measured CodecChooser::measure(const Sample& before, const Sample& after) const {
   const auto steps = static_cast<double>(number(after.step) - number(before.step));
   const std::chrono::duration<double> passed = after.at - before.at;
   codec::Measured measured;
   measured.bytes_per_second = link_.state().bytes_per_second;
   measured.compute_seconds = (passed.count() - (after.waited - before.waited)) / steps;
-  // raw_bytes are those of float32.
+  // raw_bytes counts four bytes a value.
   measured.values_per_step =
       static_cast<double>(after.traffic.raw_bytes - before.traffic.raw_bytes) / 4 / steps;
   const double values = after.traffic.changed_value_squares - before.traffic.changed_value_squares;
@@ -37,13 +37,13 @@ codec::Measured CodecChooser::since(const Look& before, const Look& after) const
 }
 
 codec::Choice CodecChooser::choose(store::Step step, const codec::Traffic& traffic) {
-  const Look look{std::chrono::steady_clock::now(), waits_.read().total, step, traffic};
+  const Sample sample{std::chrono::steady_clock::now(), waits_.read().total, step, traffic};
   if (!last_) {
-    last_ = look;
+    last_ = sample;
     return now();
   }
-  if (number(step) - number(last_->step) < kLookEvery) return now();
-  const codec::Measured measured = since(*std::exchange(last_, look), look);
+  if (number(step) - number(last_->step) < kSampleEvery) return now();
+  const codec::Measured measured = measure(*std::exchange(last_, sample), sample);
   const MutexLock lock(mutex_);
   codec::Decision decision = codec::next_choice(limits_, now_, measured);
   if (decision.choice != now_) {

@@ -13,43 +13,42 @@
 
 namespace strait::stages {
 
-// Watches one direction of one boundary for codec `auto`: every few steps it holds what the link
-// was seen to carry against what the stage computed, and says which way rows go from there on.
+// Chooses the encoding of one direction of one boundary for codec `auto`: every kSampleEvery steps
+// it compares the bandwidth of the link with the compute time of the stage.
 //
-// Threads: choose() is the encoding thread's; the others may be called by any.
+// Threads: choose() is called by the encoding thread; the others may be called by any.
 class CodecChooser {
  public:
-  static constexpr int kLookEvery = 4;  // steps; one alone is too noisy to judge by
+  static constexpr int kSampleEvery = 4;  // steps; measurements of a single one are too noisy
 
   struct Change {
-    store::Step step{};  // the first that goes the new way
+    store::Step step{};  // first step in the new encoding
     codec::Decision decision;
   };
 
   // Link and clock outlive the chooser.
   CodecChooser(const codec::ChoiceLimits& limits, const net::Link& link, const WaitClock& waits);
 
-  // Before the first row of a step is encoded; `traffic` is the encoder's, so far.
+  // Called before the first row of a step is encoded; `traffic` is the encoder's so far.
   codec::Choice choose(store::Step step, const codec::Traffic& traffic);
 
   codec::Choice now() const;
-  // Every change since this was last asked, for the events of the run.
+  // The changes since the last call, for the events of the run.
   std::vector<Change> take_changes();
 
  private:
-  // What was read at the last look.
-  struct Look {
+  struct Sample {
     std::chrono::steady_clock::time_point at;
-    double waited = 0;  // seconds, by the compute thread, so far
+    double waited = 0;  // seconds of the compute thread so far
     store::Step step{};
     codec::Traffic traffic;
   };
-  codec::Measured since(const Look& before, const Look& after) const;
+  codec::Measured measure(const Sample& before, const Sample& after) const;
 
   const codec::ChoiceLimits limits_;
   const net::Link& link_;
   const WaitClock& waits_;
-  std::optional<Look> last_;  // the encoding thread's
+  std::optional<Sample> last_;  // used by the encoding thread only
 
   mutable Mutex mutex_;
   codec::Choice now_ STRAIT_GUARDED_BY(mutex_);

@@ -10,10 +10,10 @@
 namespace strait::stages {
 namespace {
 
-// Autograd has added the gradient of one leaf.
-class LeafIsReady final : public torch::autograd::PostAccumulateGradHook {
+// Runs after autograd has added the gradient of one leaf.
+class ReadyHook final : public torch::autograd::PostAccumulateGradHook {
  public:
-  LeafIsReady(std::shared_ptr<const bool> announces, std::function<void()> ready)
+  ReadyHook(std::shared_ptr<const bool> announces, std::function<void()> ready)
       : announces_(std::move(announces)), ready_(std::move(ready)) {}
   void operator()(const torch::autograd::Variable&) override {
     if (*announces_) ready_();
@@ -36,6 +36,7 @@ Gradients::Gradients(const std::vector<models::Parameter>& parameters, const syn
         again ? at::zeros(parameter.value.sizes(),
                           parameter.value.options().dtype(at::kFloat).requires_grad(false))
               : whole_.of(layout.piece(parameter.name)));
+    // Autograd accumulates in place: from here on it adds to the buffer.
     if (parameter.value.scalar_type() == at::kFloat) leaves_.back().mutable_grad() = sums_.back();
   }
 }
@@ -45,18 +46,19 @@ void Gradients::on_ready(const sync::Layout& layout,
   for (std::size_t i = 0; i < leaves_.size(); ++i) {
     const auto namesakes = std::count(names_.begin(), names_.end(), names_[i]);
     const sync::Piece& piece = layout.piece(names_[i]);
-    // A tied weight is whole only when its gradients are added up.
+    // The gradient of a tied weight is complete only after its two parts are added.
     if (leaves_[i].scalar_type() != at::kFloat || namesakes > 1 || piece.spec.tied) continue;
     torch::autograd::impl::set_post_acc_grad_hooks(
         leaves_[i],
-        std::make_unique<LeafIsReady>(announces_, [ready, range = piece.range] { ready(range); }));
+        std::make_unique<ReadyHook>(announces_, [ready, range = piece.range] { ready(range); }));
   }
 }
 
-void Gradients::fold() {
+void Gradients::accumulate_narrow() {
   for (std::size_t i = 0; i < leaves_.size(); ++i) {
     at::Tensor& leaf = leaves_[i];
     if (leaf.scalar_type() == at::kFloat || !leaf.grad().defined()) continue;
+    // After every micro-batch: sums in the narrow type would lose bits.
     sums_[i].add_(leaf.grad().to(at::kFloat));
     leaf.mutable_grad().zero_();
   }
@@ -76,7 +78,7 @@ at::Tensor& Gradients::of(const at::Tensor& leaf) {
   for (std::size_t i = 0; i < leaves_.size(); ++i) {
     if (leaves_[i].is_same(leaf)) return sums_[i];
   }
-  TORCH_INTERNAL_ASSERT(false, "a gradient was asked for that no parameter of this stage has");
+  TORCH_INTERNAL_ASSERT(false, "no parameter of this stage has this gradient");
 }
 
 }  // namespace strait::stages

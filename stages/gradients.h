@@ -14,28 +14,29 @@
 namespace strait::stages {
 
 // The gradients of a stage's parameters, summed over the micro-batches of a step in float32, in
-// buffers that live as long as the stage. For float32 parameters autograd adds into these buffers
-// itself; gradients of narrower parameters are folded in after every backward.
+// buffers that live as long as the stage. Autograd adds the gradients of float32 parameters to
+// these buffers itself; accumulate_narrow() adds those of narrower parameters.
 class Gradients {
  public:
-  // Flat, over the layout; a tied head that shares the embedding's memory has a buffer apart.
+  // Contiguous, over the layout. A tied LM head that shares the embedding's memory has a separate
+  // buffer outside the layout.
   Gradients(const std::vector<models::Parameter>& parameters, const sync::Layout& layout);
 
-  // From now on calls this with every part of values() that the backward pass under way is the last
-  // to add to, as soon as it has; for parameters that autograd adds to itself. While announce() is
-  // off, nothing is called.
+  // `ready` is called during a backward pass with the range of a parameter in values() as soon as
+  // autograd has added its gradient; only while announce() is on, that is in the last backward of a
+  // step. Not called for narrow parameters and tied weights, which need a further addition.
   void on_ready(const sync::Layout& layout, const std::function<void(sync::Range)>& ready);
   void announce(bool on) { *announces_ = on; }
 
-  // Adds what the last backward left in narrower .grad tensors. Call once after each.
-  void fold();
+  // Adds the .grad tensors of narrower parameters. Call once after every backward.
+  void accumulate_narrow();
   void clear();
   void scale(double factor);
 
   std::span<float> values() const { return whole_.values(); }
-  // In the order of the parameters given.
+  // By index in the constructor's parameters.
   at::Tensor& operator[](std::size_t index) { return sums_[index]; }
-  // The buffer of this very leaf; it must be one of the parameters.
+  // The buffer of this leaf, which must be one of the parameters.
   at::Tensor& of(const at::Tensor& leaf);
 
  private:

@@ -14,10 +14,10 @@ using partition::ModelDescription;
 using partition::Question;
 
 int block_count(const ModelDescription& model) {
-  return static_cast<int>(model.layers.size()) - 2;  // without embedding and head
+  return static_cast<int>(model.layers.size()) - 2;  // without embedding and LM head
 }
 
-// Layers of a stage that runs these blocks: the ends of the model ride along.
+// The layers of a chunk with these blocks: embedding and LM head belong to the outer ones.
 Layers layers_of_blocks(const ModelDescription& model, int first, int last) {
   const int blocks = block_count(model);
   return {first == 0 ? 0 : first + 1, last == blocks - 1 ? blocks + 1 : last + 1};
@@ -31,12 +31,12 @@ double cost_of(const ModelDescription& model, const Layers& range) {
   return sum;
 }
 
-// Runs of layers by their place on the data's way, as chunks of stages.
-Assignment dealt_out(const std::vector<Layers>& runs, std::size_t stages) {
+// Assigns ranges of layers, by chunk position, to stages.
+Assignment assign_in_turn(const std::vector<Layers>& runs, std::size_t stages) {
   Assignment answer;
   answer.stages.resize(stages);
-  for (std::size_t place = 0; place < runs.size(); ++place) {
-    answer.stages[place % stages].chunks.push_back(runs[place]);
+  for (std::size_t position = 0; position < runs.size(); ++position) {
+    answer.stages[position % stages].chunks.push_back(runs[position]);
   }
   return answer;
 }
@@ -47,14 +47,14 @@ Assignment balanced(const Question& question) {
   const int runs = question.stages * question.chunks;
   if (runs > blocks) {
     throw PartitionError(fmt::format(
-        "pipeline.stages is {}{}, but the model has only {} transformer blocks to share out; ask "
-        "for at most {} {}",
+        "pipeline.stages is {}{}, but the model has only {} transformer blocks; use at most "
+        "{} {}",
         question.stages,
         question.chunks == 1 ? "" : fmt::format(" with {} chunks each", question.chunks), blocks,
         blocks, question.chunks == 1 ? "stages" : "chunks in all"));
   }
-  // best[s][b]: the slowest run when the first b blocks are cut into s runs; cut[s][b] is where the
-  // last of them begins.
+  // best[s][b]: cost of the largest range if the first b blocks are cut into s ranges. cut[s][b]:
+  // first block of the last of these.
   const auto rows = static_cast<std::size_t>(runs) + 1;
   const auto columns = static_cast<std::size_t>(blocks) + 1;
   const double never = std::numeric_limits<double>::infinity();
@@ -67,8 +67,8 @@ Assignment balanced(const Question& question) {
         const Layers range =
             layers_of_blocks(model, static_cast<int>(begin), static_cast<int>(b) - 1);
         const double slowest = std::max(best[s - 1][begin], cost_of(model, range));
-        // Later cuts win ties: they leave less to the stages that wait longest for their first
-        // input.
+        // Of equal cuts the later one: it gives less to the stages that wait longest for their
+        // first input.
         if (slowest <= best[s][b]) {
           best[s][b] = slowest;
           cut[s][b] = begin;
@@ -83,7 +83,7 @@ Assignment balanced(const Question& question) {
     layers[s - 1] = layers_of_blocks(model, static_cast<int>(begin), static_cast<int>(end) - 1);
     end = begin;
   }
-  return dealt_out(layers, static_cast<std::size_t>(question.stages));
+  return assign_in_turn(layers, static_cast<std::size_t>(question.stages));
 }
 
 }  // namespace
@@ -98,13 +98,13 @@ Assignment explicit_partition(const ModelDescription& model,
   int next = 0;
   std::vector<Layers> layers;
   const std::size_t stages = blocks.size() / static_cast<std::size_t>(chunks);
-  for (std::size_t place = 0; place < blocks.size(); ++place) {
-    const auto [first, last] = blocks[place];
+  for (std::size_t position = 0; position < blocks.size(); ++position) {
+    const auto [first, last] = blocks[position];
     if (first != next || last < first || last >= block_count(model)) {
       throw PartitionError(fmt::format(
           "pipeline.partition: stage {}{} has blocks [{}, {}]; it must begin with block "
           "{} and end between that and block {}: each block once, in order",
-          place % stages, chunks == 1 ? "" : fmt::format(" chunk {}", place / stages), first, last,
+          position % stages, chunks == 1 ? "" : fmt::format(" chunk {}", position / stages), first, last,
           next, block_count(model) - 1));
     }
     layers.push_back(layers_of_blocks(model, first, last));
@@ -116,7 +116,7 @@ Assignment explicit_partition(const ModelDescription& model,
                     "but the model has blocks up to {}",
                     next - 1, block_count(model) - 1));
   }
-  return dealt_out(layers, stages);
+  return assign_in_turn(layers, stages);
 }
 
 }  // namespace strait::stages

@@ -10,35 +10,35 @@
 
 namespace strait::stages {
 
-// A cut that cannot be: fewer layers than stages, a layer missing or twice, too few slots.
+// An impossible partition: fewer layers than stages, a layer missing or twice, too few slots.
 class PartitionError : public InputError {
  public:
   using InputError::InputError;
 };
 
-// A partition under the name that recipes use.
+// A partition with its name in recipes.
 struct PartitionOffer {
   std::string name;
-  std::string summary;  // half a sentence for people
+  std::string summary;  // a short phrase for users
   partition::Partition cut;
 };
 
-// "balanced", and what plugins added. The cut of "balanced" is the one whose slowest chunk is as
-// fast as can be, by floating-point operations per token; among equals the one that gives later
-// chunks less. The embedding goes with the first block and the head with the last.
+// "balanced", and those of plugins. "balanced" minimises the floating-point operations per token of
+// the largest chunk; among equals it gives later chunks less. The embedding is in the chunk of the
+// first block, the LM head in that of the last.
 Catalogue<PartitionOffer>& partitions();
 
-// The user's own: first and last block of every stage, inclusive, counted as the weight files do
-// (h.0, h.1, …). The embedding and the head ride along. Of several chunks a stage: of the first
-// ones of all stages, then of their second ones.
+// The partition of `pipeline.partition`: first and last block of every stage, inclusive, numbered
+// as in weight files (h.0, h.1, …). Embedding and LM head as above. With several chunks per stage:
+// first chunks of all stages, then their second chunks.
 partition::Assignment explicit_partition(const partition::ModelDescription& model,
                                          const std::vector<std::pair<int, int>>& blocks,
                                          int chunks = 1);
 
-// Every answer, of ours and of plugins, passes here: each layer once and in order, a host for every
-// stage, nowhere more stages than slots or more bytes than memory. Gives back the answer with every
-// host filled in. PartitionError, which calls the answering party `who`, for all else.
+// Checks the result of any partition: each layer once and in order, no host with more stages than
+// slots or more bytes than memory. Returns it with every host filled in. Throws PartitionError,
+// which calls the partition `name`.
 partition::Assignment check_assignment(const partition::Question& question,
-                                       partition::Assignment answer, const std::string& who);
+                                       partition::Assignment answer, const std::string& name);
 
 }  // namespace strait::stages

@@ -4,21 +4,20 @@
 
 #include "framework/codec/rows.h"
 #include "schedules/index.h"
-#include "stages/agreement.h"
-#include "stages/phase.h"
+#include "stages/step_messages.h"
 
 namespace strait::stages {
 
-// A tensor and the rows it holds: tokens [rows, length] at the head of the pipeline, activations
-// [rows, length, width] behind it.
+// A tensor and its rows: tokens [rows, length] before the first layer, activations
+// [rows, length, width] after it.
 struct Flow {
   at::Tensor values;
   codec::Rows rows;
 };
 
-// Where a chunk's input comes from. The end of a pipeline is an object of this kind, not a branch.
-// Called by the compute thread alone; take() is the place where it may wait. An error of the world
-// behind the port (a lost link, a poisoned queue) is thrown by the next call.
+// The source of a chunk's input. Both ends of a pipeline are ports, too, so that the loop has no
+// branch for them. Called only by the compute thread; take() is where it may wait. After an error
+// behind the port (a lost link, a poisoned queue) the next call throws it.
 class Upstream {
  public:
   Upstream() = default;
@@ -27,13 +26,13 @@ class Upstream {
   virtual ~Upstream() = default;
 
   virtual Flow take(const Phase& phase, MicroBatch micro_batch) = 0;
-  // The gradient of what take() gave; undefined where that has none (tokens).
+  // The gradient of what take() returned; undefined for tokens.
   virtual void give_gradient(const Phase& phase, MicroBatch micro_batch, at::Tensor gradient) = 0;
-  // Hands the report of this stage and all behind it upwards, and brings back what was decided.
-  virtual StepVerdict settle(const StepReport& report) = 0;
+  // Passes the report of this stage and all stages below it up; returns the decision.
+  virtual StepDecision decide(const StepReport& report) = 0;
 };
 
-// Where a chunk's output goes. Called by the compute thread alone.
+// The destination of a chunk's output. Called only by the compute thread.
 class Downstream {
  public:
   Downstream() = default;
@@ -43,10 +42,11 @@ class Downstream {
 
   virtual void give(const Phase& phase, MicroBatch micro_batch, Flow flow) = 0;
   virtual at::Tensor take_gradient(const Phase& phase, MicroBatch micro_batch) = 0;
-  // The report of all that lies behind this port, once its backwards are done; once more for every
-  // time that the verdict was "again".
+  // The report of all stages below this port, after their backwards. Called again after every
+  // decision that says `retry`.
   virtual StepReport collect(const Phase& phase) = 0;
-  virtual void announce(const StepVerdict& verdict) = 0;
+  // Passes a decision on to them.
+  virtual void announce(const StepDecision& decision) = 0;
 };
 
 }  // namespace strait::stages

@@ -9,12 +9,10 @@
 #include <chrono>
 #include <utility>
 
-#include "stages/peer_state.h"
-
 namespace strait::stages {
 namespace {
 
-sync::Membership everybody(std::size_t replicas, std::size_t replica) {
+sync::Membership all_replicas(std::size_t replicas, std::size_t replica) {
   sync::Membership membership;
   for (std::size_t i = 0; i < replicas; ++i) {
     membership.members.push_back(static_cast<std::uint32_t>(i));
@@ -23,13 +21,13 @@ sync::Membership everybody(std::size_t replicas, std::size_t replica) {
   return membership;
 }
 
-// The one of the others that tells whoever comes.
-std::uint32_t teller(const sync::Membership& members, const sync::Rejoin& arrival) {
+// The member that sends the state: the first one that has it.
+std::uint32_t sender_to(const sync::Membership& members, const sync::Rejoin& rejoin) {
   return *std::ranges::find_if(members.members,
-                               [&](std::uint32_t one) { return one != arrival.replica; });
+                               [&](std::uint32_t one) { return one != rejoin.replica; });
 }
 
-// A slot's piece as a tensor over the slot's own memory.
+// A view of one parameter in a slot.
 at::Tensor tensor_over(sync::Slots& slots, const std::string& slot, const sync::Piece& piece) {
   const std::span<std::byte> bytes = slots.bytes(slot, piece.range);
   const bool narrow = bytes.size() != static_cast<std::size_t>(piece.range.count()) * sizeof(float);
@@ -47,7 +45,7 @@ ReplicaSync::ReplicaSync(const sync::SyncSettings& settings, std::int64_t replic
       layout_(std::move(layout)),
       replica_(static_cast<std::size_t>(replica)),
       replicas_(static_cast<std::size_t>(replicas)),
-      members_(everybody(replicas_, replica_)) {
+      members_(all_replicas(replicas_, replica_)) {
   if (replicas_ == 1) return;
   method_ = sync::make_method(settings);
   const sync::StageMemory memory{optimizer.masters(), gradients.values(), optimizer.first_moments(),
@@ -60,12 +58,13 @@ ReplicaSync::ReplicaSync(const sync::SyncSettings& settings, std::int64_t replic
 ReplicaSync::~ReplicaSync() = default;
 
 void ReplicaSync::connect(std::vector<std::unique_ptr<net::Link>> links, store::Step next,
-                          sync::MembershipTracker* tracker, const std::optional<Entry>& entry) {
+                          sync::MembershipTracker* tracker,
+                          const std::optional<RejoinOptions>& rejoin) {
   if (alone()) return;
   tracker_ = tracker;
   for (const auto& link : links) links_.push_back(link.get());
-  if (tracker_ != nullptr && !entry) members_ = tracker_->wait_for(0);
-  if (entry) enter(*entry);
+  if (tracker_ != nullptr && !rejoin) members_ = tracker_->wait_for(0);
+  if (rejoin) receive_from_member(*rejoin);
   if (!restored_) method_->start(*slots_);
   rounds_ = std::make_unique<sync::SyncRounds>(std::move(method_), *slots_, members_,
                                                std::move(links), tracker);
@@ -73,35 +72,37 @@ void ReplicaSync::connect(std::vector<std::unique_ptr<net::Link>> links, store::
   if (restored_) rounds_->resume(next);
 }
 
-void ReplicaSync::enter(const Entry& entry) {
-  members_ = tracker_->wait_for(entry.arrival.epoch);
-  const std::uint32_t giver = teller(members_, entry.arrival);
-  const WaitClock::Wait waiting(waits_, "what the other replicas know", *links_[giver]);
-  take_state(*slots_, method().model_slot(), optimizer_, *links_[giver], [&](bool came) {
-    if (came && entry.moved) entry.moved();
-    if (tracker_->contains(giver)) return;
+void ReplicaSync::receive_from_member(const RejoinOptions& options) {
+  members_ = tracker_->wait_for(options.rejoin.epoch);
+  const std::uint32_t sender = sender_to(members_, options.rejoin);
+  const WaitClock::Wait waiting(waits_, "the state of another replica", *links_[sender]);
+  receive_state(*slots_, method().model_slot(), optimizer_, *links_[sender], [&](bool received) {
+    if (received && options.on_progress) options.on_progress();
+    if (tracker_->contains(sender)) return;
     throw net::LinkError(
         net::LinkError::Kind::lost,
-        fmt::format("replica {}, which was to tell what all know, has left", giver));
+        fmt::format("cannot rejoin: replica {}, which was sending the state, was evicted", sender));
   });
   restored_ = true;
 }
 
-void ReplicaSync::welcome(const sync::Rejoin& arrival, store::Step steps) {
+void ReplicaSync::add_member(const sync::Rejoin& rejoin, store::Step steps) {
   wait([&] {
-    members_ = tracker_->wait_for(arrival.epoch);
-    if (teller(members_, arrival) == replica_) tell_all_to(arrival.replica);
+    members_ = tracker_->wait_for(rejoin.epoch);
+    // Before any step of the new epoch: the state is that of the checkpoint.
+    if (sender_to(members_, rejoin) == replica_) send_to_new_member(rejoin.replica);
     rounds_->rejoin(members_, steps);
   });
 }
 
-void ReplicaSync::tell_all_to(std::uint32_t replica) {
+void ReplicaSync::send_to_new_member(std::uint32_t replica) {
   try {
-    give_state(*slots_, method().model_slot(), optimizer_, *links_[replica]);
+    send_state(*slots_, method().model_slot(), optimizer_, *links_[replica]);
   } catch (const net::LinkError& error) {
     const bool gone =
         error.kind() == net::LinkError::Kind::lost || error.kind() == net::LinkError::Kind::aborted;
     if (!gone) throw;
+    // The new member is lost again; training continues, and the next round finds it evicted.
     tracker_->report_lost(replica, error.what());
   }
 }
@@ -114,7 +115,7 @@ template <class Work>
 void ReplicaSync::wait(Work work) {
   const auto started = std::chrono::steady_clock::now();
   {
-    const WaitClock::Wait waiting(waits_, "the sync of the replicas",
+    const WaitClock::Wait waiting(waits_, "the sync with other replicas",
                                   [this] { return rounds_->awaited_link(); });
     work();
   }
@@ -136,17 +137,17 @@ bool ReplicaSync::gradient_whole(store::Step step) {
   bool whole = true;
   wait([&] {
     whole = rounds_->gradient_whole(step);
-    // Otherwise who waits for it is before_update(): until then it may be on its way.
+    // Without a tracker, before_update() waits for the round, which may be in progress until then.
     if (tracker_ != nullptr) whole = rounds_->round_complete(step) && whole;
   });
   return whole;
 }
 
-void ReplicaSync::regroup(std::uint32_t epoch, bool passed) {
+void ReplicaSync::regroup(std::uint32_t epoch, bool complete) {
   if (alone() || epoch == members_.epoch) return;
   wait([&] {
     members_ = tracker_->wait_for(epoch);
-    rounds_->regroup(members_, passed);
+    rounds_->regroup(members_, complete);
   });
 }
 
@@ -160,11 +161,11 @@ void ReplicaSync::before_update(store::Step step) {
 
 bool ReplicaSync::updated(store::Step step, bool leaving) {
   if (alone()) return false;
-  bool lands = false;
-  wait([&] { lands = rounds_->updated(step, leaving); });
-  // Whatever landed, the parameters that are narrower than their masters follow.
-  if (!lands) optimizer_.publish();
-  return lands;
+  bool applies_now = false;
+  wait([&] { applies_now = rounds_->updated(step, leaving); });
+  // A round may have been applied to the masters: narrower parameters are copies of them.
+  if (!applies_now) optimizer_.publish();
+  return applies_now;
 }
 
 void ReplicaSync::apply_now() {
@@ -191,7 +192,7 @@ sync::UpdateRule ReplicaSync::update_rule(store::Step step) const {
 void ReplicaSync::before_checkpoint(store::Step steps) {
   if (alone()) return;
   wait([&] { rounds_->before_model_read(steps); });
-  optimizer_.publish();  // as behind every landing
+  optimizer_.publish();  // a round may have been applied
 }
 
 void ReplicaSync::show_model(store::Step steps) {

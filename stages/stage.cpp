@@ -9,53 +9,50 @@
 #include "framework/store/sample_order.h"
 #include "models/initialize.h"
 #include "models/model_description.h"
-#include "stages/batch_upstream.h"
-#include "stages/link_downstream.h"
-#include "stages/link_upstream.h"
-#include "stages/local_passage.h"
-#include "stages/loss_downstream.h"
+#include "stages/chunk_ports.h"
+#include "stages/end_ports.h"
 
 namespace strait::stages {
 
 Stage::Stage(const StageOptions& options)
     : options_(options),
-      seats_(make_seats(options)),
-      tied_(share_tied(seats_)),
+      slots_(make_slots(options)),
+      tied_(share_tied(slots_)),
       parameters_(all_parameters()),
-      places_(places()),
+      parameter_indices_(parameter_indices()),
       layout_(stage_layout(models::describe(options.model), layers())),
       gradients_(std::make_unique<Gradients>(parameters_, layout_)),
       optimizer_(std::make_unique<AdamW>(parameters_, layout_, options.adamw)),
       sync_(std::make_unique<ReplicaSync>(options.sync, options.batch.replicas,
                                           options.batch.replica, layout_, *optimizer_, *gradients_,
                                           waits_)) {
-  for (std::size_t i = 0; i < seats_.size(); ++i) {
-    seats_[i].upper = make_boundary(options.seats[i], BoundarySide::receiver);
-    seats_[i].lower = make_boundary(options.seats[i], BoundarySide::sender);
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    slots_[i].upper = make_boundary(options.chunks[i], BoundarySide::receiver);
+    slots_[i].lower = make_boundary(options.chunks[i], BoundarySide::sender);
   }
 }
 
-std::vector<Stage::Seat> Stage::make_seats(const StageOptions& options) {
+std::vector<ChunkSlot> Stage::make_slots(const StageOptions& options) {
   ChunkOptions chunk;
   chunk.seed = options.seed;
   chunk.first_micro_batch =
       static_cast<std::int32_t>(options.batch.replica * options.batch.micro_batches);
   chunk.recompute = options.recompute;
-  std::vector<Seat> seats;
-  for (const SeatOptions& one : options.seats) {
-    Seat& seat = seats.emplace_back();
-    seat.model = models::make_model(options.model, one.layers, options.dtype, at::kCPU);
-    seat.chunk = std::make_unique<Chunk>(*seat.model, chunk);
+  std::vector<ChunkSlot> slots;
+  for (const ChunkPlan& plan : options.chunks) {
+    ChunkSlot& slot = slots.emplace_back();
+    slot.model = models::make_model(options.model, plan.layers, options.dtype, at::kCPU);
+    slot.chunk = std::make_unique<Chunk>(*slot.model, chunk);
   }
-  return seats;
+  return slots;
 }
 
-// Both sides of a tied weight, as far as they are on this stage; where they are in two chunks they
-// come to share memory here, as they do in one.
-models::TiedWeight Stage::share_tied(const std::vector<Seat>& seats) {
+// The layers of a tied weight on this stage. If both are here, in different chunks, they share
+// memory from now on, as in one chunk.
+models::TiedWeight Stage::share_tied(const std::vector<ChunkSlot>& slots) {
   models::TiedWeight tied;
-  for (const Seat& seat : seats) {
-    const models::TiedWeight& here = seat.model->tied();
+  for (const ChunkSlot& slot : slots) {
+    const models::TiedWeight& here = slot.model->tied();
     if (here.embedding.defined()) tied.embedding = here.embedding;
     if (here.head.defined()) tied.head = here.head;
   }
@@ -67,76 +64,74 @@ models::TiedWeight Stage::share_tied(const std::vector<Seat>& seats) {
 
 std::vector<models::Parameter> Stage::all_parameters() const {
   std::vector<models::Parameter> all;
-  for (const Seat& seat : seats_) {
-    for (models::Parameter& parameter : seat.model->parameters()) {
+  for (const ChunkSlot& slot : slots_) {
+    for (models::Parameter& parameter : slot.model->parameters()) {
       all.push_back(std::move(parameter));
     }
   }
   return all;
 }
 
-std::vector<std::uint32_t> Stage::places() const {
+std::vector<std::uint32_t> Stage::parameter_indices() const {
   std::map<std::string, std::uint32_t> by_name;
   for (const models::TensorShape& tensor : models::describe(options_.model).tensors()) {
     by_name.emplace(tensor.name, static_cast<std::uint32_t>(by_name.size()));
   }
-  std::vector<std::uint32_t> places;
-  for (const models::Parameter& one : parameters_) places.push_back(by_name.at(one.name));
-  return places;
+  std::vector<std::uint32_t> indices;
+  for (const models::Parameter& one : parameters_) indices.push_back(by_name.at(one.name));
+  return indices;
 }
 
 std::vector<models::LayerRange> Stage::layers() const {
   std::vector<models::LayerRange> layers;
-  for (const Seat& seat : seats_) layers.push_back(seat.model->range());
+  for (const ChunkSlot& slot : slots_) layers.push_back(slot.model->range());
   return layers;
 }
 
-void Stage::connect(StageLinks links, const StageData& data, std::function<Wishes()> wishes) {
-  TORCH_INTERNAL_ASSERT(links.seats.size() == seats_.size(), "links of ", links.seats.size(),
-                        " chunks for a stage that has ", seats_.size());
+void Stage::connect(StageLinks links, const StageData& data, std::function<Requests()> requests) {
+  TORCH_INTERNAL_ASSERT(links.chunks.size() == slots_.size(), "links of ", links.chunks.size(),
+                        " chunks for a stage that has ", slots_.size());
   source_ = std::make_unique<BatchSource>(data.training, data.evaluation, options_.batch);
-  sync_->connect(std::move(links.replicas), options_.loop.first, links.tracker, links.entry);
-  for (std::size_t i = 0; i < seats_.size(); ++i) {
-    connect_downstream(i, links.seats[i]);
-    connect_upstream(i, links.seats[i]);
+  sync_->connect(std::move(links.replicas), options_.loop.first, links.tracker, links.rejoin);
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    connect_downstream(i, links.chunks[i]);
+    connect_upstream(i, links.chunks[i]);
   }
-  if (seats_.front().upstream == nullptr) {
-    connect_head(links, std::move(wishes));
-  }
+  if (slots_.front().upstream == nullptr) connect_first_stage(links, std::move(requests));
   connect_tie(std::move(links.tie));
   tracker_ = links.tracker;
   if (tracker_ == nullptr) return;
-  tracker_->on_change([this](const auto& members) { part_from_others(members); });
+  tracker_->on_change([this](const auto& members) { disconnect_evicted(members); });
 }
 
 Stage::~Stage() {
+  // Another thread may call it as long as the tracker lives.
   if (tracker_ != nullptr) tracker_->on_change({});
 }
 
-void Stage::part_from_others(const std::vector<std::uint32_t>& members) const {
-  const net::LinkError left(net::LinkError::Kind::aborted, "the replica takes no part any more");
+void Stage::disconnect_evicted(const std::vector<std::uint32_t>& members) const {
+  const net::LinkError evicted(net::LinkError::Kind::aborted, "the replica was evicted");
   for (std::uint32_t replica = 0; replica < options_.batch.replicas; ++replica) {
     if (std::ranges::find(members, replica) != members.end()) continue;
-    for (net::Link* link : {replica_link(replica), vote_link(replica)}) {
-      if (link != nullptr) link->abort(left);
+    for (net::Link* link : {replica_link(replica), consensus_link(replica)}) {
+      if (link != nullptr) link->abort(evicted);
     }
   }
 }
 
-std::unique_ptr<Boundary> Stage::make_boundary(const SeatOptions& seat, BoundarySide side) const {
+std::unique_ptr<Boundary> Stage::make_boundary(const ChunkPlan& chunk, BoundarySide side) const {
   const bool upper = side == BoundarySide::receiver;
-  const BoundaryOptions& options = upper ? seat.upper : seat.lower;
+  const BoundaryOptions& options = upper ? chunk.upper : chunk.lower;
   BoundarySetting setting;
   setting.side = side;
   setting.replica = options_.batch.replica;
   setting.seed = options_.seed;
   setting.row_tokens = options_.row_tokens;
   setting.dtype = options_.dtype;
-  setting.wire = options_.wire;
   setting.evaluation_wire = options_.evaluation_wire;
   setting.last = options_.loop.last;
-  if (remembers_samples(options)) {
-    const int above = upper ? seat.layers.first - 1 : seat.layers.last;
+  if (uses_cache(options)) {
+    const int above = upper ? chunk.layers.first - 1 : chunk.layers.last;
     setting.width =
         models::describe(options_.model).layers.at(static_cast<std::size_t>(above)).output_width;
     const store::SampleOrder order(sample_order_options(options_.batch, options_.training_rows));
@@ -146,82 +141,49 @@ std::unique_ptr<Boundary> Stage::make_boundary(const SeatOptions& seat, Boundary
   return std::make_unique<Boundary>(options, std::move(setting));
 }
 
-// Without a link: the seat above, where there is one, has left the other half of a passage here;
-// else the pipeline begins here.
-void Stage::connect_upstream(std::size_t seat, SeatLinks& links) {
-  Seat& mine = seats_[seat];
+// Without a link the input comes from the chunk before it on this stage, whose connect_downstream()
+// has set both ports, or from the batch.
+void Stage::connect_upstream(std::size_t slot, ChunkLinks& links) {
+  ChunkSlot& mine = slots_[slot];
   if (links.upstream == nullptr) return;
   mine.upstream = std::make_unique<LinkUpstream>(
       mine.upper->connect(std::move(links.upstream), waits_, links.upstream_name));
 }
 
-void Stage::connect_head(StageLinks& links, std::function<Wishes()> wishes) {
-  const auto norms =
-      sync_->sums_gradients() ? HeadVote::Norms::of_the_sum : HeadVote::Norms::of_each;
-  votes_ = std::make_unique<HeadVote>(std::move(links.votes),
-                                      static_cast<std::size_t>(options_.batch.replica), norms,
-                                      waits_, links.tracker);
-  if (links.tracker != nullptr) votes_->welcome(sync_->members());
-  seats_.front().upstream = std::make_unique<BatchUpstream>(
-      *source_, [this, wishes = std::move(wishes)](const StepReport& report) {
-        return settle_at_head(report, wishes());
-      });
-}
-
-// A loss is divided by the tokens of all replicas that there may be. Where every replica trains on
-// by itself, its gradient is the mean over its own tokens; and where some have left, what the
-// others have together is the mean over theirs.
-StepVerdict Stage::settle_at_head(StepReport report, Wishes wishes) {
-  // Somebody has come since the last vote.
-  if (votes_->epoch() < sync_->members().epoch) votes_->welcome(sync_->members());
-  if (wishes.save <= saved_for_) wishes.save = 0;
-  const bool step = !report.squared_norms.empty();
-  const auto tokens = static_cast<double>(report.target_tokens);
-  double own_factor = 1;
-  if (!sync_->sums_gradients() && step) {
-    const std::int64_t own = source_->own_target_tokens({report.step, true});
-    if (own > 0) own_factor = tokens / static_cast<double>(own);
-    for (SquaredNorm& norm : report.squared_norms) norm.value *= own_factor * own_factor;
-  }
-  HeadVote::Result result = votes_->cast({std::move(report), wishes.stop, wishes.save});
-  saved_for_ = std::max(saved_for_, result.all.save);
-  StepReport& all = result.all.report;
-  double factor = 1;
-  if (step && result.passed &&
-      result.voters.size() < static_cast<std::size_t>(options_.batch.replicas)) {
-    all.target_tokens = source_->target_tokens(all.step, result.voters);
-    if (all.target_tokens > 0) factor = tokens / static_cast<double>(all.target_tokens);
-    all.loss *= factor;
-    if (!sync_->sums_gradients()) factor = 1;
-    for (SquaredNorm& norm : all.squared_norms) norm.value *= factor * factor;
-  }
-  StepVerdict verdict = decide(all, options_.clip, result.all.stop);
-  verdict.gradient_factor *= own_factor * factor;
-  verdict.save = result.all.save > 0;
-  verdict.again = !result.passed;
-  verdict.epoch = result.epoch;
-  return verdict;
-}
-
-void Stage::connect_downstream(std::size_t seat, SeatLinks& links) {
-  Seat& mine = seats_[seat];
+void Stage::connect_downstream(std::size_t slot, ChunkLinks& links) {
+  ChunkSlot& mine = slots_[slot];
   if (links.downstream != nullptr) {
     mine.downstream = std::make_unique<LinkDownstream>(
         mine.lower->connect(std::move(links.downstream), waits_, links.downstream_name));
-  } else if (seat + 1 < seats_.size()) {
-    const auto passage = std::make_shared<LocalPassage>();
-    mine.downstream = std::make_unique<LocalDownstream>(passage);
-    seats_[seat + 1].upstream = std::make_unique<LocalUpstream>(passage);
+  } else if (slot + 1 < slots_.size()) {
+    const auto queues = std::make_shared<LocalQueues>();
+    mine.downstream = std::make_unique<LocalDownstream>(queues);
+    slots_[slot + 1].upstream = std::make_unique<LocalUpstream>(queues);
   } else {
     TORCH_INTERNAL_ASSERT(mine.model->head() != nullptr,
-                          "the last stage of a pipeline has no head");
+                          "the last stage of a pipeline has no LM head");
     mine.downstream = std::make_unique<LossDownstream>(*mine.model->head(), *gradients_, *source_);
   }
 }
 
+void Stage::connect_first_stage(StageLinks& links, std::function<Requests()> requests) {
+  const auto norms =
+      sync_->sums_gradients() ? StepConsensus::Norms::of_the_sum : StepConsensus::Norms::of_each;
+  StepConsensus consensus(std::move(links.consensus),
+                          static_cast<std::size_t>(options_.batch.replica), norms, waits_,
+                          links.tracker);
+  if (links.tracker != nullptr) consensus.rejoin(sync_->members());
+  decider_ = std::make_unique<StepDecider>(std::move(consensus), options_.clip, *sync_, *source_,
+                                           std::move(requests));
+  slots_.front().upstream = std::make_unique<BatchUpstream>(
+      *source_, [this](const StepReport& report) { return decider_->decide(report); });
+}
+
+// On the last stage of the pipeline its own loss, the last one of the data's order. On all others
+// the first slot's boundary: its gradients are the last to arrive in a step.
 Downstream& Stage::below() const {
-  const Seat& last = seats_.back();
-  return last.model->head() != nullptr ? *last.downstream : *seats_.front().downstream;
+  const ChunkSlot& last = slots_.back();
+  return last.model->head() != nullptr ? *last.downstream : *slots_.front().downstream;
 }
 
 void Stage::connect_tie(std::unique_ptr<net::Link> link) {
@@ -234,34 +196,34 @@ void Stage::connect_tie(std::unique_ptr<net::Link> link) {
 }
 
 void Stage::initialize() {
-  for (const Seat& seat : seats_) {
-    models::initialize(*seat.model, options_.model, options_.seed);
+  for (const ChunkSlot& slot : slots_) {
+    models::initialize(*slot.model, options_.model, options_.seed);
   }
   optimizer_->adopt();
 }
 
 net::Link* Stage::upstream_link(ChunkIndex chunk) {
-  return seats_.at(static_cast<std::size_t>(number(chunk))).upper->link();
+  return slots_.at(static_cast<std::size_t>(number(chunk))).upper->link();
 }
 net::Link* Stage::downstream_link(ChunkIndex chunk) {
-  return seats_.at(static_cast<std::size_t>(number(chunk))).lower->link();
+  return slots_.at(static_cast<std::size_t>(number(chunk))).lower->link();
 }
 net::Link* Stage::tie_link() { return ties_.empty() ? nullptr : ties_.front()->link(); }
 net::Link* Stage::replica_link(std::size_t replica) const { return sync_->link(replica); }
-net::Link* Stage::vote_link(std::size_t replica) const {
-  return votes_ == nullptr ? nullptr : votes_->link(replica);
+net::Link* Stage::consensus_link(std::size_t replica) const {
+  return decider_ == nullptr ? nullptr : decider_->consensus().link(replica);
 }
 
 sync::SyncTraffic Stage::sync_traffic() const {
   sync::SyncTraffic traffic = sync_->traffic();
-  if (votes_ != nullptr) traffic.sent_bytes += votes_->sent_bytes();
+  if (decider_ != nullptr) traffic.sent_bytes += decider_->consensus().sent_bytes();
   return traffic;
 }
 
 std::vector<Boundary*> Stage::boundaries() const {
   std::vector<Boundary*> connected;
-  for (const Seat& seat : seats_) {
-    for (Boundary* boundary : {seat.upper.get(), seat.lower.get()}) {
+  for (const ChunkSlot& slot : slots_) {
+    for (Boundary* boundary : {slot.upper.get(), slot.lower.get()}) {
       if (boundary->link() != nullptr) connected.push_back(boundary);
     }
   }
@@ -278,9 +240,9 @@ std::vector<tensors::NamedTensor> Stage::saved_caches() const {
 }
 
 void Stage::restore_caches(const ReadTensor& read) {
-  for (const Seat& seat : seats_) {
-    seat.upper->restore_cache(read);
-    seat.lower->restore_cache(read);
+  for (const ChunkSlot& slot : slots_) {
+    slot.upper->restore_cache(read);
+    slot.lower->restore_cache(read);
   }
 }
 
@@ -291,14 +253,11 @@ std::vector<BoundaryTraffic> Stage::traffic() const {
   return all;
 }
 
-store::Step Stage::run(StageObserver& observer) {
-  std::vector<StageParts::Seat> seats;
-  for (const Seat& seat : seats_) {
-    seats.push_back({*seat.chunk, *seat.upstream, *seat.downstream});
-  }
-  StageParts parts{std::move(seats), below(),  parameters_, places_, *gradients_, *optimizer_,
-                   *sync_,           *source_, ties_,       waits_,  boundaries()};
-  StageLoop loop(std::move(parts), options_.training, options_.evaluation, options_.loop, observer);
+store::Step Stage::run(StageObserver& observer, SaveCheckpoint save) {
+  StageParts parts{slots_, below(),  parameters_, parameter_indices_, *gradients_, *optimizer_,
+                   *sync_, *source_, ties_,       waits_,             boundaries()};
+  StageLoop loop(std::move(parts), options_.training, options_.evaluation, options_.loop, observer,
+                 std::move(save));
   return loop.run();
 }
 

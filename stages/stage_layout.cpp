@@ -18,6 +18,7 @@ sync::Layout stage_layout(const models::ModelDescription& model,
       return i >= layers.first && i <= layers.last;
     });
     for (const models::TensorShape& tensor : model.layers[static_cast<std::size_t>(i)].tensors) {
+      // With its two layers on different stages, a tied weight is in the layout of both.
       const bool twin = shares && tensor.name == tied;
       if (own || (twin && has_head)) pieces.push_back({tensor.name, tensor.shape, twin});
     }

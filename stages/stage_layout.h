@@ -10,19 +10,19 @@
 
 namespace strait::stages {
 
-// The flat space of the weights of a stage that has these chunks, in order: every parameter with a
-// storage of its own, by its name. A tied weight whose other layer lives on another stage is a twin
-// there and here. Nothing is allocated to know it, so plans can ask.
+// The layout of the weights of a stage with these chunks: every parameter with a storage of its
+// own, in order. A tied weight whose other layer is on another stage has a copy on both. Allocates
+// no tensors, so that plans can use it.
 sync::Layout stage_layout(const models::ModelDescription& model,
                           const std::vector<models::LayerRange>& chunks);
 
-// One flat tensor over a layout, and the pieces of it as the model sees them. Everything that a
-// step changes lives in such tensors, so that replicas can agree on it without copying.
+// One contiguous float32 tensor over a layout, with views of it in the parameters' shapes.
+// Everything that a step changes is in such tensors, so that replicas sync it without copying.
 class FlatTensor {
  public:
   FlatTensor(const sync::Layout& layout, const at::TensorOptions& options);  // zero
 
-  at::Tensor of(const sync::Piece& piece) const;  // shares the memory
+  at::Tensor of(const sync::Piece& piece) const;  // a view
   std::span<float> values() const;
 
  private:

@@ -10,16 +10,39 @@
 #include "kernels/squared_norm.h"
 
 namespace strait::stages {
+namespace {
+
+bool due(store::Step steps, std::int64_t every) { return every > 0 && number(steps) % every == 0; }
+
+std::vector<BoundaryTraffic> sent_over(const std::vector<Boundary*>& boundaries) {
+  std::vector<BoundaryTraffic> sent;
+  for (const Boundary* boundary : boundaries) sent.push_back(boundary->sent());
+  return sent;
+}
+
+trace::StepMetrics metrics_of(const StepDecision& decision, double learning_rate) {
+  trace::StepMetrics metrics;
+  metrics.loss = decision.loss;
+  metrics.grad_norm = decision.gradient_norm;
+  metrics.learning_rate = learning_rate;
+  metrics.tokens = decision.tokens;
+  metrics.skipped = decision.skip;
+  return metrics;
+}
+
+}  // namespace
 
 StageLoop::StageLoop(StageParts parts, schedules::ActionList training,
-                     schedules::ActionList evaluation, LoopOptions options, StageObserver& observer)
+                     schedules::ActionList evaluation, LoopOptions options, StageObserver& observer,
+                     SaveCheckpoint save)
     : parts_(std::move(parts)),
       training_(std::move(training)),
       evaluation_(std::move(evaluation)),
       options_(std::move(options)),
-      observer_(observer) {
-  sent_since();
-  deal();
+      observer_(observer),
+      save_checkpoint_(std::move(save)),
+      sent_(sent_over(parts_.boundaries)) {
+  shard_evaluation();
   for (const schedules::Action& action : training_) {
     last_micro_batch_ = std::max(last_micro_batch_, action.micro_batch);
   }
@@ -29,47 +52,78 @@ store::Step StageLoop::run() {
   store::Step done = options_.first;
   bool stop = false;
   while (done < options_.last && !stop) {
-    const StepVerdict verdict = train(done);
+    stop = train(done).stop;
     done = static_cast<store::Step>(number(done) + 1);
-    stop = verdict.stop;
-    const bool over = done == options_.last;
-    if (options_.evaluate && (over || due(done, options_.evaluate_every))) {
-      stop = evaluate(done) || stop;
+    const bool last = done == options_.last;
+    if (options_.evaluate && (last || due(done, options_.evaluate_every))) {
+      stop = evaluate(done).stop || stop;
     }
-    if (over || stop || save_wanted_ || due(done, options_.checkpoint_every)) save(done);
+    if (last || stop || save_requested_ || due(done, options_.checkpoint_every)) save(done);
   }
   return done;
 }
 
-void StageLoop::save(store::Step steps) {
-  const auto holds = [&] { return parts_.sync.round_complete_before_read(steps); };
-  Saved saved;
+StepDecision StageLoop::train(store::Step step) {
+  const auto started = std::chrono::steady_clock::now();
+  const double waited = parts_.waits.read().total;
+  const Phase phase{step, true};
+  parts_.gradients.clear();
+  parts_.sync.gradient_begins(step);
+  play(phase, training_);
+  {
+    const at::NoGradGuard no_grad;
+    for (const std::unique_ptr<WeightTie>& tie : parts_.ties) tie->combine(parts_.gradients);
+  }
+  StepSummary summary;
+  summary.decision = agree_on_step(phase);
+  const double rate = learning_rate(options_.learning_rate, number(step));
+  update(step, summary.decision, rate);
+  summary.metrics = metrics_of(summary.decision, rate);
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - started;
+  summary.metrics.seconds = seconds.count();
+  summary.metrics.busy_seconds = seconds.count() - (parts_.waits.read().total - waited);
+  summarize_boundaries(summary);
+  summary.sync = parts_.sync.traffic();
+  summary.sync_waited_seconds = parts_.sync.waited_seconds();
+  observer_.trained(summary);
+  return summary.decision;
+}
+
+StepDecision StageLoop::evaluate(store::Step steps) {
+  const Phase phase{steps, false};
+  StepDecision decision;
+  agree_between_steps(steps, [&] { return parts_.sync.round_complete_before_read(steps); });
+  // Once more after an eviction: the shards of the evaluation are others then.
   do {
-    // Whoever had gathered before a replica left will find that the checkpoint is to be made again,
-    // and gathers again: so does who hears of that later. What they held has landed at the former,
-    // so it lands at the latter too, before anybody votes again.
-    bool gathered = false;
+    parts_.sync.show_model(steps);
+    play(phase, evaluation_);
+    parts_.sync.hide_model();
+    decision = exchange(report(phase));
+    regroup(decision);
+  } while (decision.retry);
+  observer_.evaluated(decision);
+  return decision;
+}
+
+void StageLoop::save(store::Step steps) {
+  const auto round_complete = [&] { return parts_.sync.round_complete_before_read(steps); };
+  CheckpointResult result;
+  do {
+    // A process that agreed before an eviction learns from save_checkpoint_ that the checkpoint is
+    // made again, and agrees again. So a process that learnt of the eviction while agreeing (false)
+    // has to agree again, too. In between both apply the sync round: no process may enter the next
+    // consensus round with another state.
+    bool agreed = false;
     do {
-      gathered = gather(steps, holds);
+      agreed = agree_between_steps(steps, round_complete);
       parts_.sync.before_checkpoint(steps);
-    } while (!gathered);
-    saved = observer_.checkpoint(steps);
-  } while (!saved.made);
-  save_wanted_ = false;
-  if (!saved.arrival) return;
-  parts_.sync.welcome(*saved.arrival, steps);
-  deal();
-}
-
-std::vector<BoundaryTraffic> StageLoop::sent_since() {
-  std::vector<BoundaryTraffic> now;
-  for (const Boundary* boundary : parts_.boundaries) now.push_back(boundary->sent());
-  if (sent_.empty()) sent_.resize(now.size());
-  return difference(now, std::exchange(sent_, now));
-}
-
-bool StageLoop::due(store::Step steps, std::int64_t every) {
-  return every > 0 && number(steps) % every == 0;
+    } while (!agreed);
+    result = save_checkpoint_(steps);
+  } while (!result.complete);
+  save_requested_ = false;
+  if (!result.rejoin) return;
+  parts_.sync.add_member(*result.rejoin, steps);
+  shard_evaluation();
 }
 
 void StageLoop::play(const Phase& phase, const schedules::ActionList& actions) {
@@ -81,26 +135,37 @@ void StageLoop::play(const Phase& phase, const schedules::ActionList& actions) {
 }
 
 void StageLoop::act(const Phase& phase, const schedules::Action& action) {
-  StageParts::Seat& seat = parts_.seats.at(static_cast<std::size_t>(number(action.chunk)));
+  const ChunkSlot& slot = parts_.slots.at(static_cast<std::size_t>(number(action.chunk)));
   const MicroBatch micro_batch = action.micro_batch;
   switch (action.work) {
     case schedules::Work::forward: {
-      const Flow input = seat.upstream.take(phase, micro_batch);
-      seat.downstream.give(phase, micro_batch, seat.chunk.forward(phase, micro_batch, input));
+      const Flow input = slot.upstream->take(phase, micro_batch);
+      slot.downstream->give(phase, micro_batch, slot.chunk->forward(phase, micro_batch, input));
       break;
     }
     case schedules::Work::backward: {
-      at::Tensor gradient = seat.downstream.take_gradient(phase, micro_batch);
+      at::Tensor gradient = slot.downstream->take_gradient(phase, micro_batch);
       if (micro_batch == last_micro_batch_) parts_.sync.last_backward_begins();
-      gradient = seat.chunk.backward(micro_batch, std::move(gradient));
-      // Other chunks may still have backwards of earlier micro-batches.
+      gradient = slot.chunk->backward(micro_batch, std::move(gradient));
+      // Off again: the next backward may be of an earlier micro-batch in another chunk.
       parts_.gradients.announce(false);
-      parts_.gradients.fold();
-      seat.upstream.give_gradient(phase, micro_batch, std::move(gradient));
+      parts_.gradients.accumulate_narrow();
+      slot.upstream->give_gradient(phase, micro_batch, std::move(gradient));
       break;
     }
     case schedules::Work::weight_gradient:
       TORCH_INTERNAL_ASSERT(false, "no schedule of this build splits the backward");
+  }
+}
+
+StepDecision StageLoop::agree_on_step(const Phase& phase) {
+  while (true) {
+    const bool round_complete = parts_.sync.gradient_whole(phase.step);
+    StepReport all = report(phase);
+    all.round_incomplete = all.round_incomplete || !round_complete;
+    const StepDecision decision = exchange(all);
+    regroup(decision);
+    if (!decision.retry) return decision;
   }
 }
 
@@ -109,7 +174,7 @@ StepReport StageLoop::report(const Phase& phase) {
   if (phase.training) {
     for (std::size_t i = 0; i < parts_.parameters.size(); ++i) {
       if (!parts_.parameters[i].owned) continue;
-      norms.push_back({parts_.places[i], kernels::squared_norm(parts_.gradients[i])});
+      norms.push_back({parts_.parameter_indices[i], kernels::squared_norm(parts_.gradients[i])});
     }
   }
   StepReport all = parts_.below.collect(phase);
@@ -117,108 +182,68 @@ StepReport StageLoop::report(const Phase& phase) {
   return all;
 }
 
-StepVerdict StageLoop::settle(const StepReport& report) {
-  const StepVerdict verdict = parts_.seats.front().upstream.settle(report);
-  save_wanted_ = save_wanted_ || verdict.save;
-  parts_.below.announce(verdict);
-  return verdict;
+StepDecision StageLoop::exchange(const StepReport& report) {
+  const StepDecision decision = parts_.slots.front().upstream->decide(report);
+  save_requested_ = save_requested_ || decision.save;
+  parts_.below.announce(decision);
+  return decision;
 }
 
-void StageLoop::regroup(const StepVerdict& verdict) {
-  if (verdict.epoch == parts_.sync.members().epoch) return;
-  parts_.sync.regroup(verdict.epoch, !verdict.again);
-  deal();
+void StageLoop::regroup(const StepDecision& decision) {
+  if (decision.epoch == parts_.sync.members().epoch) return;
+  parts_.sync.regroup(decision.epoch, !decision.retry);
+  shard_evaluation();
 }
 
-void StageLoop::deal() {
+void StageLoop::shard_evaluation() {
   const sync::Membership& members = parts_.sync.members();
-  parts_.source.deal(members.count(), members.mine);
-  if (options_.evaluation_among) {
-    evaluation_ = options_.evaluation_among(members.count(), members.mine);
+  parts_.source.shard_evaluation(members.count(), members.mine);
+  if (options_.evaluation_shard) {
+    evaluation_ = options_.evaluation_shard(members.count(), members.mine);
   }
 }
 
-StepVerdict StageLoop::agree_on_step(const Phase& phase) {
-  while (true) {
-    const bool whole = parts_.sync.gradient_whole(phase.step);
-    StepReport all = report(phase);
-    all.parted = all.parted || !whole;
-    const StepVerdict verdict = settle(all);
-    regroup(verdict);
-    if (!verdict.again) return verdict;
+void StageLoop::update(store::Step step, const StepDecision& decision, double rate) {
+  ReplicaSync& sync = parts_.sync;
+  if (!decision.skip) {
+    parts_.gradients.scale(decision.gradient_factor);
+    sync.gradient_clipped(step);
+  }
+  // Also in a skipped step: rounds of earlier steps become due in it.
+  sync.before_update(step);
+  if (!decision.skip) {
+    parts_.optimizer.update(parts_.gradients, rate, sync.update_rule(step), sync.members().count());
+  }
+  const bool last = number(step) + 1 == number(options_.last);
+  if (sync.updated(step, decision.stop || last)) {
+    // No process applies the round before all have its data, or an eviction could leave replicas
+    // with different models.
+    agree_between_steps(step, [&] { return sync.round_complete_now(); });
+    sync.apply_now();
   }
 }
 
-template <class Holds>
-bool StageLoop::gather(store::Step steps, Holds holds) {
-  if (!parts_.sync.may_part()) return true;
+template <class RoundComplete>
+bool StageLoop::agree_between_steps(store::Step steps, RoundComplete round_complete) {
+  if (!parts_.sync.membership_changes()) return true;
   while (true) {
-    const bool whole = holds();
+    const bool complete = round_complete();
     StepReport all = report({steps, false});
-    all.parted = all.parted || !whole;
-    const std::uint32_t before = parts_.sync.members().epoch;
-    const StepVerdict verdict = settle(all);
-    regroup(verdict);
-    if (!verdict.again) return verdict.epoch == before;
+    all.round_incomplete = all.round_incomplete || !complete;
+    const std::uint32_t epoch = parts_.sync.members().epoch;
+    const StepDecision decision = exchange(all);
+    regroup(decision);
+    if (!decision.retry) return decision.epoch == epoch;
   }
 }
 
-StepVerdict StageLoop::train(store::Step step) {
-  const auto started = std::chrono::steady_clock::now();
-  const double waited = parts_.waits.read().total;
-  const Phase phase{step, true};
-  parts_.gradients.clear();
-  parts_.sync.gradient_begins(step);
-  play(phase, training_);
-  {
-    const at::NoGradGuard no_grad;
-    for (const std::unique_ptr<WeightTie>& tie : parts_.ties) tie->combine(parts_.gradients);
-  }
-  const StepVerdict verdict = agree_on_step(phase);
-
-  StepSummary summary;
-  summary.verdict = verdict;
-  summary.learning_rate = learning_rate(options_.learning_rate, number(step));
-  if (!verdict.skip) {
-    parts_.gradients.scale(verdict.gradient_factor);
-    parts_.sync.gradient_clipped(step);
-  }
-  parts_.sync.before_update(step);
-  if (!verdict.skip) {
-    parts_.optimizer.update(parts_.gradients, summary.learning_rate, parts_.sync.update_rule(step),
-                            parts_.sync.members().count());
-  }
-  const bool over = number(step) + 1 == number(options_.last);
-  if (parts_.sync.updated(step, verdict.stop || over)) {
-    gather(step, [&] { return parts_.sync.round_complete_now(); });
-    parts_.sync.apply_now();
-  }
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - started;
-  summary.seconds = seconds.count();
-  summary.busy_seconds = summary.seconds - (parts_.waits.read().total - waited);
-  summary.sent = sent_since();
-  summary.sync = parts_.sync.traffic();
-  summary.sync_waited_seconds = parts_.sync.waited_seconds();
+void StageLoop::summarize_boundaries(StepSummary& summary) {
+  std::vector<BoundaryTraffic> sent = sent_over(parts_.boundaries);
+  summary.sent = difference(sent, sent_);
+  sent_ = std::move(sent);
   for (Boundary* boundary : parts_.boundaries) {
     for (CodecSwitch& one : boundary->take_switches()) summary.switches.push_back(std::move(one));
   }
-  observer_.trained(summary);
-  return verdict;
-}
-
-bool StageLoop::evaluate(store::Step steps) {
-  const Phase phase{steps, false};
-  StepVerdict verdict;
-  gather(steps, [&] { return parts_.sync.round_complete_before_read(steps); });
-  do {
-    parts_.sync.show_model(steps);
-    play(phase, evaluation_);
-    parts_.sync.hide_model();
-    verdict = settle(report(phase));
-    regroup(verdict);
-  } while (verdict.again);
-  observer_.evaluated(verdict);
-  return verdict.stop;
 }
 
 }  // namespace strait::stages

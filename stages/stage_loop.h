@@ -3,15 +3,16 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
+#include "models/model.h"
 #include "schedules/action.h"
 #include "stages/adamw.h"
 #include "stages/batch_source.h"
 #include "stages/boundary.h"
 #include "stages/chunk.h"
 #include "stages/gradients.h"
-#include "stages/learning_rate.h"
 #include "stages/ports.h"
 #include "stages/replica_sync.h"
 #include "stages/stage_observer.h"
@@ -21,71 +22,89 @@
 namespace strait::stages {
 
 struct LoopOptions {
-  store::Step first{};                // steps already trained: where a resumed run goes on
+  store::Step first{};                // steps already trained, if resumed
   store::Step last{};                 // steps of the whole run
-  std::int64_t evaluate_every = 0;    // 0: only behind the last step
-  std::int64_t checkpoint_every = 0;  // 0: only behind the last step
-  bool evaluate = false;              // there is something to evaluate on
+  std::int64_t evaluate_every = 0;    // steps; 0: only after the last step
+  std::int64_t checkpoint_every = 0;  // steps; 0: only after the last step
+  bool evaluate = false;              // there is evaluation data
   LearningRateOptions learning_rate;
-  // The actions of an evaluation that is dealt out to so many replicas, to the one at this place;
-  // of use where replicas may leave.
-  std::function<schedules::ActionList(std::size_t replicas, std::size_t place)> evaluation_among;
+  // The actions of an evaluation that is sharded over so many replicas, for the shard `index`.
+  // Needed if the membership may change.
+  std::function<schedules::ActionList(std::size_t replicas, std::size_t index)> evaluation_shard;
 };
 
-// What a stage works on and with. The loop owns none of it.
+struct CheckpointResult {
+  bool complete = true;  // false: a replica was evicted meanwhile, and the checkpoint is made again
+  // This replica is a member from here on. The same on all processes of all replicas.
+  std::optional<sync::Rejoin> rejoin = {};
+};
+
+// Saves the state after `steps` steps; the stage does not change it before this returns.
+using SaveCheckpoint = std::function<CheckpointResult(store::Step steps)>;
+
+// One chunk with its boundaries and ports.
+struct ChunkSlot {
+  std::unique_ptr<models::Model> model;
+  std::unique_ptr<Chunk> chunk;
+  std::unique_ptr<Boundary> upper;
+  std::unique_ptr<Boundary> lower;
+  std::unique_ptr<Upstream> upstream;
+  std::unique_ptr<Downstream> downstream;
+};
+
+// The parts of a stage, owned by Stage.
 struct StageParts {
-  struct Seat {  // a chunk and what it is connected to
-    Chunk& chunk;
-    Upstream& upstream;
-    Downstream& downstream;
-  };
-  std::vector<Seat> seats;  // by ChunkIndex, head of the pipeline first
-  // Behind which the stages below are asked for reports and told verdicts. Those of the others are
-  // given at the first seat's upstream: its gradients are the last to leave.
+  const std::vector<ChunkSlot>& slots;  // by ChunkIndex
+  // Port to the stages below, for their reports and for decisions. This stage's own report goes to
+  // the first slot's upstream, over which the last gradients of a step are sent.
   Downstream& below;
   const std::vector<models::Parameter>& parameters;
-  const std::vector<std::uint32_t>& places;  // of these, among all of the model's
+  const std::vector<std::uint32_t>& parameter_indices;  // of these, among all of the model's
   Gradients& gradients;
   AdamW& optimizer;
   ReplicaSync& sync;
   BatchSource& source;
-  std::vector<std::unique_ptr<WeightTie>>& ties;
+  const std::vector<std::unique_ptr<WeightTie>>& ties;
   WaitClock& waits;
-  std::vector<Boundary*> boundaries;  // that are connected, upper first
+  std::vector<Boundary*> boundaries;  // connected ones, by slot, upper first
 };
 
-// One process's share of a run: interprets the action list of every step, agrees on the result with
-// the other stages, updates. The whole of training is in this class; everything else looks on.
+// The training loop of one process: plays the action list of every step, decides on the result with
+// all other processes, updates the weights.
 class StageLoop {
  public:
   StageLoop(StageParts parts, schedules::ActionList training, schedules::ActionList evaluation,
-            LoopOptions options, StageObserver& observer);
+            LoopOptions options, StageObserver& observer, SaveCheckpoint save);
 
-  // Returns the number of steps trained when the run is over or somebody asked to stop; by then
-  // that state is in a checkpoint.
+  // Returns the number of finished steps, at the end of the run or after a requested stop. The last
+  // state has been saved.
   store::Step run();
 
  private:
+  StepDecision train(store::Step step);
+  // The decision says whether a stop was requested.
+  StepDecision evaluate(store::Step steps);
+  void save(store::Step steps);
+
   void play(const Phase& phase, const schedules::ActionList& actions);
   void act(const Phase& phase, const schedules::Action& action);
+  // Syncs the gradient, reports, and receives the decision; repeated until there is one.
+  StepDecision agree_on_step(const Phase& phase);
+  // Norms of this stage with the report of all stages below it.
   StepReport report(const Phase& phase);
-  // Says what this process and those behind it have, and hears what all have decided on it.
-  StepVerdict settle(const StepReport& report);
-  // Syncs, reports and hears until the step is decided.
-  StepVerdict agree_on_step(const Phase& phase);
-  // Between steps: syncs what `holds` waits for, and brings all processes to one membership. False:
-  // others had agreed on it in the membership before, and come to this one with their next vote.
-  template <class Holds>
-  bool gather(store::Step steps, Holds holds);
-  void regroup(const StepVerdict& verdict);
-  // Evaluations, as those who take part now.
-  void deal();
-  void save(store::Step steps);
-  StepVerdict train(store::Step step);
-  bool evaluate(store::Step steps);
-  // What was sent since this was last asked.
-  std::vector<BoundaryTraffic> sent_since();
-  static bool due(store::Step steps, std::int64_t every);
+  // Report up, decision down.
+  StepDecision exchange(const StepReport& report);
+  // With a changed membership: repeats the sync round if needed, and shards evaluations anew.
+  void regroup(const StepDecision& decision);
+  void shard_evaluation();
+  void update(store::Step step, const StepDecision& decision, double learning_rate);
+  // Between steps: waits until every process has the data of a sync round, and all have the same
+  // membership. False: the others agreed in the former membership and learn of the new one in
+  // their next consensus round.
+  template <class RoundComplete>
+  bool agree_between_steps(store::Step steps, RoundComplete round_complete);
+  // Traffic and codec switches since the last step.
+  void summarize_boundaries(StepSummary& summary);
 
   StageParts parts_;
   schedules::ActionList training_;
@@ -93,8 +112,9 @@ class StageLoop {
   LoopOptions options_;
   MicroBatch last_micro_batch_{};
   StageObserver& observer_;
+  SaveCheckpoint save_checkpoint_;
   std::vector<BoundaryTraffic> sent_;  // up to the end of the last step
-  bool save_wanted_ = false;           // a checkpoint, behind this step
+  bool save_requested_ = false;        // after this step
 };
 
 }  // namespace strait::stages

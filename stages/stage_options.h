@@ -15,68 +15,63 @@
 #include "schedules/action.h"
 #include "stages/adamw.h"
 #include "stages/batch_source.h"
-#include "stages/boundary_options.h"
-#include "stages/entry.h"
+#include "stages/boundary_codecs.h"
+#include "stages/replica_sync.h"
 #include "stages/stage_loop.h"
 
 namespace strait::stages {
 
-// A chunk of a stage and what it is connected to.
-struct SeatOptions {
+// A chunk of a stage and its two boundaries. The options of a boundary that it does not have (at an
+// end of the pipeline, between two chunks of the same stage) are ignored.
+struct ChunkPlan {
   models::LayerRange layers{};
-  BoundaryOptions upper;  // of the ends that this chunk has; where there is none they stay as
-  BoundaryOptions lower;  // they are here
+  BoundaryOptions upper;
+  BoundaryOptions lower;
 };
 
 struct StageOptions {
   models::ModelConfig model;
-  std::vector<SeatOptions> seats;  // by ChunkIndex; at least one
+  std::vector<ChunkPlan> chunks;  // by ChunkIndex; at least one
   at::ScalarType dtype = at::kFloat;
   std::uint64_t seed = 0;
   bool recompute = false;
   double clip = 1.0;
-  std::int64_t training_rows = 0;  // of the token file, and the tokens of one of them: every stage
-  std::int64_t row_tokens = 0;     // knows these, to remember samples by
-  at::ScalarType wire = at::kFloat;             // of the raw codec in training
-  at::ScalarType evaluation_wire = at::kFloat;  // likewise in evaluation
+  // Size of the token file. Activation caches need it on every stage.
+  std::int64_t training_rows = 0;
+  std::int64_t row_tokens = 0;                  // of one row
+  at::ScalarType evaluation_wire = at::kFloat;  // of the raw codec in evaluation
   AdamWOptions adamw;
-  sync::SyncSettings sync;  // of several replicas
+  sync::SyncSettings sync;  // used with several replicas
   BatchOptions batch;
   LoopOptions loop;
   schedules::ActionList training;
   schedules::ActionList evaluation;
 };
 
-// What a chunk is connected to; null where the pipeline ends, and between two chunks that follow
-// each other on one stage.
-struct SeatLinks {
+// The links of a chunk; null at the ends of the pipeline and between consecutive chunks of the same
+// stage.
+struct ChunkLinks {
   std::unique_ptr<net::Link> upstream;
   std::unique_ptr<net::Link> downstream;
-  std::string upstream_name;  // how reports call them: "stage 0 (host a)"
+  std::string upstream_name;  // of the peer in reports: "stage 0 (host a)"
   std::string downstream_name;
 };
 
 struct StageLinks {
-  std::vector<SeatLinks> seats;    // by ChunkIndex
-  std::unique_ptr<net::Link> tie;  // null where no weight is shared with another stage
-  // To the same stage of the other replicas, and between the heads of the pipelines: by replica,
-  // null at the own place; empty where there is one replica, and votes at every other stage.
+  std::vector<ChunkLinks> chunks;  // by ChunkIndex
+  std::unique_ptr<net::Link> tie;  // null if no weight is shared with another stage
+  // To the same stage of the other replicas, by replica: null at the own index, empty with one
+  // replica.
   std::vector<std::unique_ptr<net::Link>> replicas;
-  std::vector<std::unique_ptr<net::Link>> votes;
-  // Says which replicas begin, leave and come, outlives the stage; null: all begin and none may
-  // leave. Then links to other
-  // replicas stay where they are, whoever is behind them (net::ReplaceableLink).
+  // Likewise between first stages, for consensus rounds; empty on every other stage.
+  std::vector<std::unique_ptr<net::Link>> consensus;
+  // Announces evictions and rejoining replicas; outlives the stage. Null: the membership is fixed.
+  // With a tracker, links to other replicas must be able to reconnect (net::ReplaceableLink).
   sync::MembershipTracker* tracker = nullptr;
-  std::optional<Entry> entry = {};  // absent: all began together
+  std::optional<RejoinOptions> rejoin = {};  // absent: this replica is a member from the start
 };
 
-// What is asked of a run from outside, as the head of a pipeline knows it.
-struct Wishes {
-  bool stop = false;       // finish the step, make a checkpoint and leave
-  std::uint32_t save = 0;  // make a checkpoint soon; every wish has a higher number
-};
-
-// Null where this stage needs no tokens.
+// Null on stages that need no tokens.
 struct StageData {
   std::shared_ptr<const tensors::TokenFile> training;
   std::shared_ptr<const tensors::TokenFile> evaluation;

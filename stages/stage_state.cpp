@@ -5,6 +5,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <utility>
+
+#include "framework/bytes.h"
+#include "framework/codec/message.h"
 #include "framework/store/store_error.h"
 
 namespace strait::stages {
@@ -13,6 +20,10 @@ namespace {
 constexpr const char* kFirstMoment = ".first_moment";
 constexpr const char* kSecondMoment = ".second_moment";
 constexpr const char* kUpdates = ".updates";
+// 1 MiB of float32 in a message: every part that arrives counts as progress.
+constexpr std::int64_t kPartValues = std::int64_t{1} << 18U;
+// How often a wait for a part calls `poll`.
+constexpr std::chrono::milliseconds kPollInterval{20};
 
 void copy_into(const at::Tensor& target, const at::Tensor& source, const std::string& name) {
   if (source.sizes() != target.sizes()) {
@@ -22,6 +33,38 @@ void copy_into(const at::Tensor& target, const at::Tensor& source, const std::st
                     fmt::join(source.sizes(), ", "), fmt::join(target.sizes(), ", ")));
   }
   target.copy_(source);
+}
+
+std::vector<std::string> sent_slots(const sync::Slots& slots, const std::string& model) {
+  std::vector<std::string> names = {model, sync::kFirstMoment, sync::kSecondMoment};
+  for (const sync::SlotNeed& need : slots.needs()) {
+    if (need.shared && need.name != model) names.push_back(need.name);
+  }
+  return names;
+}
+
+// The same parts in the same order at both ends: messages say nothing about their content.
+template <class Visit>
+void visit_parts(const sync::Slots& slots, const std::string& model, Visit visit) {
+  const std::int64_t size = slots.layout().size();
+  for (const std::string& name : sent_slots(slots, model)) {
+    for (std::int64_t first = 0; first < size; first += kPartValues) {
+      visit(name, sync::Range{first, std::min(first + kPartValues, size)});
+    }
+  }
+}
+
+net::Frame receive_part(net::Link& link, std::size_t bytes, const std::string& what,
+                        const std::function<void(bool)>& poll) {
+  std::optional<net::Frame> frame;
+  while (!frame) {
+    poll(false);
+    frame = link.receive_until(std::chrono::steady_clock::now() + kPollInterval);
+  }
+  poll(true);
+  if (frame->size() == bytes) return std::move(*frame);
+  throw codec::CodecError(fmt::format("{} sent {} bytes of {} where {} were expected",
+                                      link.state().peer, frame->size(), what, bytes));
 }
 
 }  // namespace
@@ -55,6 +98,36 @@ std::vector<tensors::NamedTensor> saved_tensors(const AdamW& optimizer) {
     tensors.push_back({slot.name + kUpdates, slot.updates});
   }
   return tensors;
+}
+
+void send_state(const sync::Slots& slots, const std::string& model, const AdamW& optimizer,
+                net::Link& link) {
+  visit_parts(slots, model, [&](const std::string& name, sync::Range range) {
+    const std::span<const std::byte> bytes = slots.bytes(name, range);
+    link.send(net::Frame(bytes.begin(), bytes.end()));
+  });
+  net::Frame counters;
+  for (const AdamW::Slot& slot : optimizer.slots()) {
+    append_value(counters, slot.updates.item<float>());
+  }
+  link.send(std::move(counters));
+}
+
+void receive_state(sync::Slots& slots, const std::string& model, AdamW& optimizer, net::Link& link,
+                   const std::function<void(bool received)>& poll) {
+  visit_parts(slots, model, [&](const std::string& name, sync::Range range) {
+    const std::span<std::byte> bytes = slots.bytes(name, range);
+    const net::Frame part = receive_part(link, bytes.size(), "slot " + name, poll);
+    std::ranges::copy(part, bytes.begin());
+  });
+  const net::Frame counters =
+      receive_part(link, optimizer.slots().size() * sizeof(float), "counters", poll);
+  ByteReader reader(counters);
+  for (const AdamW::Slot& slot : optimizer.slots()) slot.updates.fill_(reader.value<float>());
+  if (model != sync::kWeights) {
+    slots.load(model, {0, slots.layout().size()}, slots.values(sync::kWeights));
+  }
+  optimizer.publish();
 }
 
 }  // namespace strait::stages

@@ -6,25 +6,43 @@
 #include <string>
 #include <vector>
 
+#include "framework/net/link.h"
+#include "framework/sync/slots.h"
 #include "framework/tensors/safetensors_writer.h"
 #include "stages/adamw.h"
 
 namespace strait::stages {
 
-// The tensor of this global name, from wherever it is kept; throws where there is none.
+// A stage's state to and from checkpoints.
+
+// Returns the tensor of this global name; throws if there is none.
 using ReadTensor = std::function<at::Tensor(const std::string& name)>;
 
-// Weights from elsewhere (a Hugging Face directory, another run): moments and counters stay as they
-// are.
+// Loads weights of another origin (a Hugging Face directory, another run). Moments and counters
+// stay as they are.
 void load_weights(AdamW& optimizer, const ReadTensor& read);
 
-// Everything that a step changes, as a checkpoint has it. Names are global, so the tensors may come
-// from a run with another partition.
+// Loads everything that a step changes. Names are global, so the checkpoint may be of a run with
+// another partition.
 void restore(AdamW& optimizer, const ReadTensor& read);
 
-// What a checkpoint of this stage holds: masters under their own names, and what the optimizer
-// keeps of each under names made of it. Copies of a tied weight are left to its owner. The tensors
+// The stage's tensors for a checkpoint: masters under their parameters' names, optimizer state
+// under those names with a suffix. A copy of a tied weight is saved by its owner only. The tensors
 // share memory with the optimizer: write them before the next update.
 std::vector<tensors::NamedTensor> saved_tensors(const AdamW& optimizer);
+
+// A stage's state to and from the same stage of a replica that rejoins: the model that replicas
+// agree on (slot `model`), the optimizer's moments and counters, and those slots of the sync method
+// that are equal on all replicas. A member sends it from its memory between two of its steps.
+
+// Throws what the link throws.
+void send_state(const sync::Slots& slots, const std::string& model, const AdamW& optimizer,
+                net::Link& link);
+
+// The other slots stay as they are, and weights become the model. `poll` is called repeatedly while
+// this waits, and with `received` after every part; it throws to give up. CodecError if the parts
+// are not of a stage like this one.
+void receive_state(sync::Slots& slots, const std::string& model, AdamW& optimizer, net::Link& link,
+                   const std::function<void(bool received)>& poll);
 
 }  // namespace strait::stages

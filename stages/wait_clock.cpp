@@ -25,6 +25,7 @@ WaitClock::Reading WaitClock::read() const {
   Reading reading;
   reading.what = what_;
   reading.total = total_;
+  // Only during a wait: afterwards what awaited_ refers to may be gone.
   reading.link = what_.empty() ? nullptr : awaited_();
   reading.since = since_;
   return reading;

@@ -9,18 +9,18 @@
 
 namespace strait::stages {
 
-// What the compute thread is waiting for, since when, and how long it has waited in all. The
-// compute thread writes it at the one place where it blocks; the reporting thread reads it.
+// The current wait of the compute thread and the total time of all waits. The compute thread
+// writes it wherever it blocks; the reporting thread reads it for progress and stall reports.
 class WaitClock {
  public:
   struct Reading {
-    std::string what;                 // "forward of micro-batch 7"; empty: not waiting
-    const net::Link* link = nullptr;  // over which it must come; null: over none just now
-    std::chrono::steady_clock::time_point since;
-    double total = 0;  // seconds of all finished waits
+    std::string what;                             // "forward of micro-batch 7"; empty: no wait
+    const net::Link* link = nullptr;              // that it waits on; null: none just now
+    std::chrono::steady_clock::time_point since;  // of the current wait
+    double total = 0;                             // seconds of all finished waits
   };
 
-  // The link that is waited on at the moment of asking; asked by whoever reads.
+  // Returns the link that is waited on at the time of the call. Called by the reader.
   using Awaited = std::function<const net::Link*()>;
 
   // Lives as long as the wait.

@@ -5,23 +5,24 @@
 
 #include <cstring>
 
-#include "framework/codec/codec_error.h"
+#include "framework/codec/message.h"
 
 namespace strait::stages {
 
 void LocalTie::combine(Gradients& gradients) { gradients.of(embedding_).add_(gradients.of(head_)); }
 
 void LinkTie::combine(Gradients& gradients) {
-  at::Tensor& mine = gradients.of(mine_);
+  at::Tensor& mine = gradients.of(own_);
   net::Frame frame(mine.nbytes());
   std::memcpy(frame.data(), mine.cpu().const_data_ptr(), frame.size());
+  // Both ends send before they receive, so neither waits for the other.
   link_->send(std::move(frame));
-  const WaitClock::Wait wait(waits_, "the other gradient of a tied weight", *link_);
+  const WaitClock::Wait wait(waits_, "the gradient of a tied weight", *link_);
   const net::Frame theirs = link_->receive();
   if (theirs.size() != mine.nbytes()) {
     throw codec::CodecError(
-        fmt::format("the gradient of a tied weight has {} bytes here and {} there", mine.nbytes(),
-                    theirs.size()));
+        fmt::format("invalid gradient of a tied weight: {} bytes where {} were expected",
+                    theirs.size(), mine.nbytes()));
   }
   at::Tensor other = at::empty(mine.sizes(), at::kFloat);
   std::memcpy(other.mutable_data_ptr(), theirs.data(), theirs.size());

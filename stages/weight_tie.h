@@ -8,8 +8,8 @@
 
 namespace strait::stages {
 
-// A weight that two layers share. Its two gradients are summed apart over a step and added once,
-// here, so that one process and two give the same bits.
+// A weight that two layers share. Each layer's gradient is summed over the step on its own; both
+// sums are added once, here, so that one process and two give the same bits.
 class WeightTie {
  public:
   WeightTie() = default;
@@ -17,13 +17,13 @@ class WeightTie {
   WeightTie& operator=(const WeightTie&) = delete;
   virtual ~WeightTie() = default;
 
-  // Between the last backward of a step and its norms.
+  // Called after the last backward of a step, before its norms are computed.
   virtual void combine(Gradients& gradients) = 0;
-  // Null where nothing is sent.
+  // Null if both layers are in this process.
   virtual net::Link* link() { return nullptr; }
 };
 
-// Both layers live here and share one storage; the sum lands in the embedding's gradient.
+// Both layers are in this process and share one storage; the sum is in the embedding's gradient.
 class LocalTie final : public WeightTie {
  public:
   LocalTie(at::Tensor embedding, at::Tensor head)
@@ -35,18 +35,18 @@ class LocalTie final : public WeightTie {
   at::Tensor head_;
 };
 
-// The other layer lives in another process: both send their gradient, both add. A sum of two
-// numbers does not depend on their order, so both ends get the same bits and stay equal.
+// The other layer is in another process. Both send their gradient and add the other one. A sum of
+// two numbers does not depend on their order, so both get the same bits.
 class LinkTie final : public WeightTie {
  public:
-  LinkTie(at::Tensor mine, std::unique_ptr<net::Link> link, WaitClock& waits)
-      : mine_(std::move(mine)), link_(std::move(link)), waits_(waits) {}
+  LinkTie(at::Tensor own, std::unique_ptr<net::Link> link, WaitClock& waits)
+      : own_(std::move(own)), link_(std::move(link)), waits_(waits) {}
   void combine(Gradients& gradients) override;
 
   net::Link* link() override { return link_.get(); }
 
  private:
-  at::Tensor mine_;
+  at::Tensor own_;
   std::unique_ptr<net::Link> link_;
   WaitClock& waits_;
 };

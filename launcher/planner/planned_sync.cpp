@@ -7,8 +7,8 @@
 
 #include "framework/sync/forecast.h"
 #include "launcher/recipe/recipe_sync_keys.h"
-#include "stages/head_vote.h"
 #include "stages/stage_layout.h"
+#include "stages/step_consensus.h"
 
 namespace strait::planner {
 namespace {
@@ -47,7 +47,7 @@ void choose(plan::Plan& plan, const plan::Plan* before) {
 std::int64_t consensus_bytes(const models::ModelDescription& model) {
   stages::StepReport report;
   report.squared_norms.resize(model.tensors().size());
-  return static_cast<std::int64_t>(stages::bytes_of_vote(report));
+  return static_cast<std::int64_t>(stages::proposal_bytes(report));
 }
 
 void plan_link(plan::Plan& plan, plan::Plan::Use use, const plan::Plan::Process& one,
@@ -67,13 +67,13 @@ void plan_link(plan::Plan& plan, plan::Plan::Use use, const plan::Plan::Process&
 // A link between every two replicas of a stage, and one more between first stages for consensus.
 // The name of the latter is part of plan.json and of events.
 void plan_links(plan::Plan& plan, const std::vector<std::int64_t>& bytes,
-                std::int64_t bytes_of_vote) {
+                std::int64_t proposal_bytes) {
   for (const plan::Plan::Process& one : plan.processes) {
     for (const plan::Plan::Process& other : plan.processes) {
       if (one.name.stage != other.name.stage || one.name.replica >= other.name.replica) continue;
       plan_link(plan, plan::Plan::Use::replica, one, other, bytes[one.name.stage]);
       if (one.name.stage == 0)
-        plan_link(plan, plan::Plan::Use::consensus, one, other, bytes_of_vote);
+        plan_link(plan, plan::Plan::Use::consensus, one, other, proposal_bytes);
     }
   }
 }

@@ -49,7 +49,7 @@ class StageReporter final : public stages::StageObserver {
   };
   Watching watch(const stages::WaitClock& waits, std::vector<WatchedLink> links)
       STRAIT_EXCLUDES(mutex_);
-  // Other replicas to which a watched link has been disconnected for so long. Any thread.
+  // Other replicas to which a watched link has been disconnected for at least `time`. Any thread.
   std::set<std::uint32_t> disconnected_for(std::chrono::seconds time) STRAIT_EXCLUDES(mutex_);
   void set_phase(const std::string& phase) STRAIT_EXCLUDES(mutex_);
   void count_progress() { ++finished_actions_; }  // counts as progress for the watchdog

@@ -203,7 +203,7 @@ TEST(BitEquality, NarrowParametersHaveMastersThatAlsoSplitAndResume) {
   ASSERT_LT(whole.losses.back(), whole.losses.front()) << "nothing was learnt";
   RunSettings split = one;
   split.blocks = splits()[1];
-  split.wire = at::kBFloat16;
+  split.boundary.codec.wire_dtype = codec::WireDtype::bfloat16;
   expect_equal(whole, run_stages(split), "bfloat16");
 }
 
@@ -212,7 +212,7 @@ TEST(BitEquality, ANarrowWireStaysCloseButIsAnotherRun) {
   const RunResult whole = run_stages(one);
   RunSettings split = one;
   split.blocks = splits()[2];
-  split.wire = at::kBFloat16;
+  split.boundary.codec.wire_dtype = codec::WireDtype::bfloat16;
   const RunResult narrow = run_stages(split);
   ASSERT_TRUE(narrow.errors.empty()) << narrow.errors.front();
   EXPECT_NE(whole.losses, narrow.losses) << "the wire was not narrow";

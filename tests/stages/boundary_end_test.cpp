@@ -8,11 +8,11 @@
 #include <memory>
 #include <thread>
 
-#include "framework/codec/codec_error.h"
+#include "framework/codec/message.h"
 #include "framework/codec/raw.h"
 #include "framework/net/memory_link.h"
-#include "stages/link_downstream.h"
-#include "stages/link_upstream.h"
+#include "stages/chunk_ports.h"
+#include "stages/step_decision.h"
 
 namespace strait::stages {
 namespace {
@@ -53,9 +53,9 @@ class ForgetfulDecoder final : public codec::Decoder {
   codec::Decoded decode(const codec::TensorHeader& head, std::span<const std::byte>) override {
     codec::Decoded decoded;
     decoded.values = at::zeros({head.rows.size(), head.rows.padded_length, head.width});
-    for (std::int64_t place = 0; place < head.rows.size(); ++place) {
-      if (number(head.rows.rows[static_cast<std::size_t>(place)].sample) % 2 == 1) {
-        decoded.missing.push_back(place);
+    for (std::int64_t position = 0; position < head.rows.size(); ++position) {
+      if (number(head.rows.rows[static_cast<std::size_t>(position)].sample) % 2 == 1) {
+        decoded.missing.push_back(position);
       }
     }
     ++traffic_.rows;
@@ -136,12 +136,12 @@ TEST_F(BoundaryEndTest, ReportsGoUpAndVerdictsComeDown) {
   StepReport report;
   report.step = kTraining.step;
   report.squared_norms = {{0, 4.0}};
-  // settle() waits for the verdict, so the verdict is sent ahead of it, as an eager head would.
-  StepVerdict verdict = decide(report, 1.0, true);
-  down.announce(verdict);
-  const StepVerdict settled = up.settle(report);
-  EXPECT_EQ(settled.gradient_factor, verdict.gradient_factor);
-  EXPECT_TRUE(settled.stop);
+  // settle() waits for the decision, so the decision is sent ahead of it, as an eager head would.
+  StepDecision decision = decide_step(report, 1.0, true);
+  down.announce(decision);
+  const StepDecision received = up.decide(report);
+  EXPECT_EQ(received.gradient_factor, decision.gradient_factor);
+  EXPECT_TRUE(received.stop);
   EXPECT_EQ(down.collect(kTraining).squared_norms, report.squared_norms);
 }
 
@@ -223,7 +223,7 @@ class HealingTest : public BoundaryEndTest {
     head.width = 3;
     head.rows = rows(samples).rows;
     net::Frame frame;
-    codec::write_head(head, frame);
+    codec::write_header(head, frame);
     return frame;
   }
 
@@ -302,7 +302,7 @@ TEST_F(HealingTest, AFullInboxDoesNotKeepAnAnswerOut) {
 
 TEST_F(HealingTest, AnAnswerThatNobodyAskedForIsRefused) {
   upper_->link().send(about(codec::Kind::whole, {1}));
-  expect_refused("nobody here asked for them");
+  expect_refused("were not requested");
   allowed_.set_value();
 }
 
@@ -310,7 +310,7 @@ TEST_F(HealingTest, AnAnswerAboutOtherRowsIsRefused) {
   LinkDownstream(*upper_).give(kTraining, MicroBatch{0}, rows({1, 2, 3}));
   while (lower_->received().rows < 1) std::this_thread::yield();
   upper_->link().send(about(codec::Kind::whole, {1}));
-  expect_refused("they are not the 2 of width 3 that were asked for");
+  expect_refused("are not the requested ones: received");
   allowed_.set_value();
 }
 
@@ -319,7 +319,7 @@ TEST_F(BoundaryEndTest, ACodecThatRemembersNothingRefusesToRepeat) {
   head.kind = codec::Kind::resend;
   head.rows = flow(1).rows;
   net::Frame frame;
-  codec::write_head(head, frame);
+  codec::write_header(head, frame);
   lower_->link().send(net::Frame(frame));
   EXPECT_THROW(upper_->take(codec::Kind::backward, kTraining, MicroBatch{0}), codec::CodecError);
 }

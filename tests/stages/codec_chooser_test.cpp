@@ -62,7 +62,7 @@ TEST_F(CodecChooserTest, AFastLinkGetsPlainValuesAndTheEventSaysSoOnce) {
   EXPECT_EQ(chosen_.way, Way::raw);
   const auto changes = chooser_.take_changes();
   ASSERT_EQ(changes.size(), 1U);
-  EXPECT_EQ(changes.front().step, store::Step{CodecChooser::kLookEvery});
+  EXPECT_EQ(changes.front().step, store::Step{CodecChooser::kSampleEvery});
   EXPECT_NE(changes.front().decision.why.find("raw bfloat16"), std::string::npos);
   EXPECT_TRUE(chooser_.take_changes().empty());
 }

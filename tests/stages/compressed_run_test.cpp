@@ -19,11 +19,11 @@ using Direction = BoundaryTraffic::Direction;
 RunSettings compressed(const std::string& forward, int bits) {
   RunSettings settings;
   settings.blocks = {{0, 1}, {2, 2}, {3, 3}};
-  settings.boundary.forward.codec = forward;
-  settings.boundary.forward.bits = bits;
-  settings.boundary.backward.codec = "fixed";
-  settings.boundary.backward.bits = 8;
-  settings.boundary.cache_bytes = 1 << 20;
+  settings.boundary.codec.forward = forward;
+  settings.boundary.codec.forward_bits = bits;
+  settings.boundary.codec.backward = "fixed";
+  settings.boundary.codec.backward_bits = 8;
+  settings.boundary.cache.memory_bytes = 1 << 20;
   return settings;
 }
 
@@ -98,7 +98,7 @@ double last_losses(const RunResult& result) {
 TEST(CompressedRun, EveryScheduleAndDepthGivesTheSameBits) {
   for (const std::string forward : {"fixed", "delta"}) {
     RunSettings settings = compressed(forward, 4);
-    settings.boundary.forward.rounding = kernels::Rounding::stochastic;
+    settings.boundary.codec.rounding = kernels::Rounding::stochastic;
     settings.schedule = "gpipe";
     const RunResult reference = run_stages(settings);
     ASSERT_EQ(reference.losses.size(), 20U);
@@ -112,7 +112,7 @@ TEST(CompressedRun, EveryScheduleAndDepthGivesTheSameBits) {
 
 TEST(CompressedRun, LearnsAsARawRunDoes) {
   RunSettings raw = compressed("raw", 4);
-  raw.boundary.backward.codec = "raw";
+  raw.boundary.codec.backward = "raw";
   raw.steps = 40;
   const double expected = last_losses(run_stages(raw));
   const auto check = [&](const std::string& what, RunSettings settings) {
@@ -127,18 +127,18 @@ TEST(CompressedRun, LearnsAsARawRunDoes) {
   check("fixed 4/8", compressed("fixed", 4));
   check("delta 4/8", compressed("delta", 4));
   RunSettings settings = compressed("delta", 4);
-  settings.boundary.forward.first_bits = 16;
+  settings.boundary.codec.first_bits = 16;
   check("delta 4/8, first visits in bfloat16", settings);
   settings = compressed("delta", 4);
-  settings.boundary.cache_kind = kernels::CacheFormat::eight_bits;
+  settings.boundary.codec.cache_kind = kernels::CacheFormat::eight_bits;
   check("delta 4/8, entries of 8 bits", settings);
 }
 
 TEST(CompressedRun, ABfloat16ModelKeepsToItsTypeAndLearns) {
   RunSettings raw = compressed("raw", 4);
-  raw.boundary.backward.codec = "raw";
+  raw.boundary.codec.backward = "raw";
   raw.bfloat16 = true;
-  raw.wire = at::kBFloat16;
+  raw.boundary.codec.wire_dtype = codec::WireDtype::bfloat16;
   RunSettings delta = compressed("delta", 4);
   delta.bfloat16 = true;
   const RunResult result = run_stages(delta);
@@ -201,8 +201,8 @@ TEST(CompressedRun, EvaluationNeverTouchesWhatTrainingRemembers) {
 TEST(CompressedRun, AutoWithoutAMeasurementIsDelta) {
   RunSettings settings = compressed("delta", 4);
   const RunResult delta = run_stages(settings);
-  settings.boundary.forward.codec = "auto";
-  settings.boundary.backward.codec = "auto";
+  settings.boundary.codec.forward = "auto";
+  settings.boundary.codec.backward = "auto";
   // No speed is seen of a memory link, so what is chosen first stays.
   expect_same_run(delta, run_stages(settings), "auto");
 }
@@ -234,9 +234,9 @@ TEST(CompressedRun, ResumedWithSavedCachesItHasTheBitsOfOneNeverStopped) {
   };
   check("everything fits");
   // An entry is at most 16 tokens of width 16 in bfloat16.
-  settings.boundary.cache_bytes = 10 * 512;
+  settings.boundary.cache.memory_bytes = 10 * 512;
   EXPECT_GT(sum_of(check("ten of 24 fit"), Direction::forward, true).evictions, 0U);
-  settings.boundary.cache_kind = kernels::CacheFormat::eight_bits;
+  settings.boundary.codec.cache_kind = kernels::CacheFormat::eight_bits;
   check("entries of 8 bits");
 }
 

@@ -8,7 +8,7 @@ namespace strait::stages {
 
 // What this test program asked the system for in pieces of 4 KiB and more, on any thread, since the
 // process began, by the library whose code asked: operator new and the C functions are watched.
-// Where a sanitizer has taken their place there is nothing to see, and available() says so.
+// Where a sanitizer has taken their position there is nothing to see, and available() says so.
 class LargeAllocations {
  public:
   static constexpr std::size_t kLarge = 4096;

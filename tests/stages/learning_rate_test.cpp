@@ -1,4 +1,4 @@
-#include "stages/learning_rate.h"
+#include "stages/adamw.h"
 
 #include <gtest/gtest.h>
 

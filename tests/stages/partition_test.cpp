@@ -174,12 +174,12 @@ TEST(CheckAssignment, EveryWrongCutIsRefusedWithTheLayerThatIsWrong) {
   EXPECT_EQ(refusal({{{0, 2}}, {{3, 4}}}), "mine.so gives layer 5 (head) to no stage");
   EXPECT_EQ(refusal({{{0, 3}}, {{3, 5}}}),
             "mine.so gives layer 3 (block 2) twice, to stage 0 and to stage 1");
-  EXPECT_THAT(refusal({{{3, 5}}, {{0, 2}}}), HasSubstr("is out of order: data comes to stage 1"));
+  EXPECT_THAT(refusal({{{3, 5}}, {{0, 2}}}), HasSubstr("is out of order: stage 1 begins with"));
   EXPECT_THAT(refusal({{}, {{0, 5}}}), HasSubstr("leaves stage 0 empty"));
   EXPECT_THAT(refusal({{{0, 2}}, {{3, 6}}}), HasSubstr("gives stage 1 the layers 3 to 6"));
   EXPECT_THAT(refusal({{{0, 2}}, {{4, 3}}}), HasSubstr("gives stage 1 the layers 4 to 3"));
   EXPECT_THAT(refusal({{{-1, 2}}, {{3, 5}}}), HasSubstr("the model has layers 0 to 5"));
-  EXPECT_THAT(refusal({{{0, 5}}}), HasSubstr("answers with 1 stages, but pipeline.stages is 2"));
+  EXPECT_THAT(refusal({{{0, 5}}}), HasSubstr("has 1 stages, but pipeline.stages is 2"));
   EXPECT_THAT(refusal({{{0, 1}, {4, 4}}, {{2, 3}, {5, 5}}}), HasSubstr("gives stage 0 2 chunks"));
   EXPECT_THAT(refusal({{{0, 1}, {2, 3}}, {{4, 5}}}), HasSubstr("is out of order"));
 }

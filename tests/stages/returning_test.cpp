@@ -22,7 +22,7 @@ class Lives {
  public:
   Lives(RunSettings& settings, std::size_t process, std::vector<int> lives)
       : lives_(std::move(lives)) {
-    settings.comebacks = static_cast<int>(lives_.size());
+    settings.rejoin_count = static_cast<int>(lives_.size());
     lives_.push_back(1 << 30);
     begin();
     settings.returns = [this](std::uint32_t) { begin(); };
@@ -45,7 +45,7 @@ std::vector<T> tail(const std::vector<T>& all, std::size_t count) {
 
 // What the last arrival begins is one run of all three, to the end.
 void expect_went_on_together(const RunResult& result, const RunResult& whole) {
-  const auto [steps, came] = result.arrivals.back();
+  const auto [steps, came] = result.rejoins.back();
   const auto together = static_cast<std::size_t>(kSteps - steps);
   for (std::size_t replica = 1; replica < kReplicas; ++replica) {
     expect_same_model(result.models[0], result.models[replica]);
@@ -68,10 +68,10 @@ TEST_P(Returning, WhoeverIsKilledAndComesBackTrainsOnWithTheOthers) {
   const RunResult whole = run_stages(settings);
   ASSERT_THAT(whole.errors, IsEmpty());
 
-  int comebacks = 0;
+  int rejoin_count = 0;
   int second = 0;
-  for (int round = 0; round < kRounds || comebacks < 4 || second < 1; ++round) {
-    ASSERT_LT(round, kMostRounds) << comebacks << " came back, " << second << " twice";
+  for (int round = 0; round < kRounds || rejoin_count < 4 || second < 1; ++round) {
+    ASSERT_LT(round, kMostRounds) << rejoin_count << " came back, " << second << " twice";
     const std::size_t process = chance() % static_cast<std::size_t>(kReplicas * stages);
     const std::vector<int> moments = {static_cast<int>(chance() % 150),
                                       static_cast<int>(chance() % 100)};
@@ -79,11 +79,11 @@ TEST_P(Returning, WhoeverIsKilledAndComesBackTrainsOnWithTheOthers) {
                                     << moments[1] << " calls");
     const Lives lives(settings, process, moments);
     const RunResult result = run_stages(settings);
-    if (result.arrivals.empty()) continue;
-    ++comebacks;
-    second += result.arrivals.size() == 2 ? 1 : 0;
-    ASSERT_LE(lives.ended(), result.arrivals.size() + 1);
-    if (lives.ended() == result.arrivals.size()) {
+    if (result.rejoins.empty()) continue;
+    ++rejoin_count;
+    second += result.rejoins.size() == 2 ? 1 : 0;
+    ASSERT_LE(lives.ended(), result.rejoins.size() + 1);
+    if (lives.ended() == result.rejoins.size()) {
       expect_went_on_together(result, whole);
       continue;
     }
@@ -138,8 +138,8 @@ TEST(AReplicaThatReturns, WithAllreduceItIsWhatAResumeOfAllWouldHaveBeen) {
   RunSettings settings = losing_replicas("allreduce", 1, kSteps);
   Around around;
   const RunResult result = one_returns(settings, around);
-  ASSERT_EQ(result.arrivals.size(), 1U);
-  const std::int64_t steps = result.arrivals[0].first;
+  ASSERT_EQ(result.rejoins.size(), 1U);
+  const std::int64_t steps = result.rejoins[0].first;
 
   RunSettings again = losing_replicas("allreduce", 1, kSteps);
   again.exact = false;
@@ -157,9 +157,9 @@ TEST(AReplicaThatReturns, ChangesNothingOfThoseWhoAreThereAndBeginsAsTheModel) {
   settings.sync.top = 0.1;
   Around around;
   const RunResult result = one_returns(settings, around);
-  ASSERT_EQ(result.arrivals.size(), 1U);
-  const Tensors& before = around.at[result.arrivals[0].first];
-  const Tensors& after = around.behind[result.arrivals[0].first];
+  ASSERT_EQ(result.rejoins.size(), 1U);
+  const Tensors& before = around.at[result.rejoins[0].first];
+  const Tensors& after = around.behind[result.rejoins[0].first];
   int of_others = 0;
   for (const auto& [name, tensor] : before) {
     const auto behind = after.find(name);
@@ -192,7 +192,7 @@ TEST(AReplicaThatWasNeverThere, IsNotCountedAndComesAsOneThatHasLeft) {
     settings.absent = {1};
     const RunResult without = run_stages(settings);
     ASSERT_THAT(without.errors, IsEmpty());
-    EXPECT_THAT(without.arrivals, IsEmpty());
+    EXPECT_THAT(without.rejoins, IsEmpty());
     EXPECT_THAT(without.curves[1], IsEmpty());
     EXPECT_EQ(without.curves[0], without.curves[2]);
     EXPECT_EQ(without.curves[0].size(), kSteps);
@@ -202,11 +202,11 @@ TEST(AReplicaThatWasNeverThere, IsNotCountedAndComesAsOneThatHasLeft) {
       EXPECT_LT(without.tokens[0][step], whole.tokens[0][step]) << step;
     }
 
-    settings.comebacks = 1;
+    settings.rejoin_count = 1;
     const RunResult result = run_stages(settings);
     ASSERT_THAT(result.errors, IsEmpty());
-    ASSERT_EQ(result.arrivals.size(), 1U);
-    EXPECT_EQ(result.arrivals[0].second, 1U);
+    ASSERT_EQ(result.rejoins.size(), 1U);
+    EXPECT_EQ(result.rejoins[0].second, 1U);
     expect_went_on_together(result, whole);
   }
 }

@@ -58,10 +58,10 @@ std::shared_ptr<const tensors::TokenFile> random_rows(std::int64_t count, std::u
   return std::make_shared<const tensors::TokenFile>(std::move(rows), "random rows");
 }
 
-// Links to one other replica: of the engine, and of a head.
+// Links to one other replica: of the sync engine, and of a first stage.
 struct ReplicaLinks {
   std::unique_ptr<net::Link> replica;
-  std::unique_ptr<net::Link> vote;
+  std::unique_ptr<net::Link> consensus;
 };
 
 // What the threads of a run share.
@@ -70,41 +70,41 @@ struct Together {
   std::mutex mutex;
   std::condition_variable changed;
   RunResult result;
-  // As a coordinator: who takes part, and every process's own end of that word.
+  // The coordinator's part: the members, and the tracker of every process.
   std::set<std::uint32_t> members;
   bool replicas_leave = false;
   int last = 0;  // step of the run
   std::uint32_t epoch = 0;
   std::map<std::pair<store::Step, std::uint32_t>, std::size_t> saved;
-  std::map<std::pair<store::Step, std::uint32_t>, Saved> complete;
+  std::map<std::pair<store::Step, std::uint32_t>, CheckpointResult> complete;
   std::vector<std::unique_ptr<sync::MembershipTracker>> trackers;
-  // Whoever is lost and comes back: first its threads end, then there are links for it, of which
-  // every other process puts its own in place behind a checkpoint, and then it enters. Whoever is
-  // lost meanwhile waits until all have done so.
-  int comebacks = 0;
+  // A lost replica rejoins as follows: its threads end; it gets new links, of which every other
+  // process replaces its own after a checkpoint; its threads start. Replicas that are lost meanwhile
+  // wait until all links are replaced.
+  int rejoin_count = 0;
   std::vector<std::size_t> running;  // threads, by replica
   std::set<std::uint32_t> lost;
-  std::optional<std::uint32_t> comes;
-  std::uint32_t wishes = 0;
-  std::optional<std::pair<store::Step, sync::Rejoin>> enters;
+  std::optional<std::uint32_t> rejoining;
+  std::uint32_t save_requests = 0;
+  std::optional<std::pair<store::Step, sync::Rejoin>> admitted;
   std::vector<std::vector<net::ReplaceableLink*>> links;  // by process and replica
-  std::vector<std::vector<net::ReplaceableLink*>> votes;
-  std::vector<ReplicaLinks> next_links;  // by process: to whoever comes
+  std::vector<std::vector<net::ReplaceableLink*>> consensus;
+  std::vector<ReplicaLinks> next_links;  // by process: to the rejoining replica
 
   void lose(std::uint32_t replica) {
     const std::lock_guard lock(mutex);
     if (members.erase(replica) == 0) return;
     ++epoch;
     update_trackers();
-    if (comebacks > 0 && !members.empty() && --comebacks >= 0) lost.insert(replica);
+    if (rejoin_count > 0 && !members.empty() && --rejoin_count >= 0) lost.insert(replica);
     changed.notify_all();
   }
   void update_trackers() const {
     for (const auto& tracker : trackers) tracker->update(epoch, {members.begin(), members.end()});
   }
 
-  // Waits for all processes that take part; not made when somebody left before all were here.
-  Saved save(store::Step steps, std::uint32_t in, std::size_t stages) {
+  // Waits for all processes of all members. Not complete if one is lost before all have saved.
+  CheckpointResult save(store::Step steps, std::uint32_t in, std::size_t stages) {
     std::unique_lock lock(mutex);
     if (in != epoch && replicas_leave) return {false};
     std::size_t& here = saved[{steps, in}];
@@ -112,7 +112,7 @@ struct Together {
     const auto key = std::pair(steps, in);
     if (here == members.size() * stages) {
       complete[key] = {};
-      if (comes && number(steps) < last && !stop) let_in(steps, complete[key]);
+      if (rejoining && number(steps) < last && !stop) admit(steps, complete[key]);
     }
     changed.notify_all();
     changed.wait(lock, [&] { return complete.contains(key) || in != epoch; });
@@ -120,31 +120,31 @@ struct Together {
     return {!replicas_leave};
   }
 
-  void let_in(store::Step steps, Saved& saved_here) {
-    const sync::Rejoin arrival{++epoch, *comes};
-    members.insert(*comes);
+  void admit(store::Step steps, CheckpointResult& checkpoint) {
+    const sync::Rejoin rejoin{++epoch, *rejoining};
+    members.insert(*rejoining);
     const std::size_t stages = trackers.size() / running.size();
-    for (std::size_t process = *comes * stages; process < (*comes + 1) * stages; ++process) {
-      trackers[process] = std::make_unique<sync::MembershipTracker>(running.size(), *comes);
+    for (std::size_t process = *rejoining * stages; process < (*rejoining + 1) * stages; ++process) {
+      trackers[process] = std::make_unique<sync::MembershipTracker>(running.size(), *rejoining);
     }
-    result.arrivals.emplace_back(number(steps), *comes);
-    enters = {steps, arrival};
-    saved_here.arrival = arrival;
-    comes.reset();
+    result.rejoins.emplace_back(number(steps), *rejoining);
+    admitted = {steps, rejoin};
+    checkpoint.rejoin = rejoin;
+    rejoining.reset();
     update_trackers();
   }
 
   // On the thread of the process.
-  void put_links_in_place(std::size_t process, std::uint32_t replica) {
+  void replace_links(std::size_t process, std::uint32_t replica) {
     const std::lock_guard lock(mutex);
     ReplicaLinks& next = next_links[process];
     if (next.replica != nullptr) links[process][replica]->replace(std::move(next.replica));
-    if (next.vote != nullptr) votes[process][replica]->replace(std::move(next.vote));
+    if (next.consensus != nullptr) consensus[process][replica]->replace(std::move(next.consensus));
     changed.notify_all();
   }
   bool all_links_in_place() const {
     return std::ranges::all_of(next_links, [](const ReplicaLinks& next) {
-      return next.replica == nullptr && next.vote == nullptr;
+      return next.replica == nullptr && next.consensus == nullptr;
     });
   }
 };
@@ -162,33 +162,33 @@ class Recorder final : public StageObserver {
   void trained(const StepSummary& summary) override {
     const std::lock_guard lock(together_.mutex);
     RunResult& result = together_.result;
-    const auto step = static_cast<std::size_t>(number(summary.verdict.step));
+    const auto step = static_cast<std::size_t>(number(summary.decision.step));
     result.sent.resize(std::max(result.sent.size(), step + 1));
     auto& sent = result.sent[step];
     sent.insert(sent.end(), summary.sent.begin(), summary.sent.end());
     const std::size_t stages = settings_.stages();
     if (index_ % stages == 0) {
-      result.curves[index_ / stages].push_back(summary.verdict.loss);
-      result.tokens[index_ / stages].push_back(summary.verdict.tokens);
+      result.curves[index_ / stages].push_back(summary.decision.loss);
+      result.tokens[index_ / stages].push_back(summary.decision.tokens);
     }
     if (index_ != 0) return;
-    result.losses.push_back(summary.verdict.loss);
-    result.norms.push_back(summary.verdict.gradient_norm);
-    result.skips.push_back(summary.verdict.skip);
-    if (settings_.stop_at > 0 && number(summary.verdict.step) + 2 == settings_.stop_at) {
+    result.losses.push_back(summary.decision.loss);
+    result.norms.push_back(summary.decision.gradient_norm);
+    result.skips.push_back(summary.decision.skip);
+    if (settings_.stop_at > 0 && number(summary.decision.step) + 2 == settings_.stop_at) {
       together_.stop = true;
     }
   }
-  void evaluated(const StepVerdict& verdict) override {
+  void evaluated(const StepDecision& decision) override {
     const std::lock_guard lock(together_.mutex);
-    if (index_ == 0) together_.result.evaluations.push_back(verdict.loss);
+    if (index_ == 0) together_.result.evaluations.push_back(decision.loss);
   }
-  // As in a real run: nobody goes on before the shards of all are there.
-  Saved checkpoint(store::Step steps) override {
+  // As in a real run, no process continues before the shards of all are saved.
+  CheckpointResult save(store::Step steps) {
     if (settings_.at_checkpoint) settings_.at_checkpoint(stage_, index_, steps);
-    const Saved saved = together_.save(steps, stage_.epoch(), settings_.stages());
-    if (saved.arrival) together_.put_links_in_place(index_, saved.arrival->replica);
-    return saved;
+    const CheckpointResult result = together_.save(steps, stage_.epoch(), settings_.stages());
+    if (result.rejoin) together_.replace_links(index_, result.rejoin->replica);
+    return result;
   }
 
  private:
@@ -198,7 +198,7 @@ class Recorder final : public StageObserver {
   Stage& stage_;
 };
 
-// By their place on the data's way.
+// By chunk position.
 std::vector<models::LayerRange> layers_of(const models::ModelConfig& config,
                                           const std::vector<std::pair<int, int>>& blocks) {
   partition::ModelDescription model;
@@ -210,34 +210,34 @@ std::vector<models::LayerRange> layers_of(const models::ModelConfig& config,
   return layers;
 }
 
-std::vector<SeatOptions> seats_of(const RunSettings& settings, const models::ModelConfig& model,
+std::vector<ChunkPlan> chunk_plans(const RunSettings& settings, const models::ModelConfig& model,
                                   std::size_t process) {
   const std::vector<models::LayerRange> layers = layers_of(model, settings.blocks);
   const std::size_t stages = settings.stages();
   const std::size_t replica = process / stages;
-  std::vector<SeatOptions> seats;
+  std::vector<ChunkPlan> plans;
   for (std::size_t at = process % stages; at < layers.size(); at += stages) {
-    SeatOptions& seat = seats.emplace_back();
-    seat.layers = layers[at];
+    ChunkPlan& plan = plans.emplace_back();
+    plan.layers = layers[at];
     if (stages == 1) continue;
     for (const bool upper : {true, false}) {
       if (upper ? at == 0 : at + 1 == layers.size()) continue;
-      BoundaryOptions& boundary = upper ? seat.upper : seat.lower;
+      BoundaryOptions& boundary = upper ? plan.upper : plan.lower;
       boundary = settings.boundary;
-      const std::size_t place = upper ? at - 1 : at;
-      boundary.place = static_cast<std::int64_t>(place);
-      boundary.name = fmt::format("{}.{r}>{}.{r}", place, place + 1, fmt::arg("r", replica));
+      const std::size_t position = upper ? at - 1 : at;
+      boundary.position = static_cast<std::int64_t>(position);
+      boundary.name = fmt::format("{}.{r}>{}.{r}", position, position + 1, fmt::arg("r", replica));
     }
   }
-  return seats;
+  return plans;
 }
 
 schedules::ActionList evaluation_of(const RunSettings& settings, std::size_t stage,
-                                    std::size_t replicas, std::size_t place) {
+                                    std::size_t replicas, std::size_t position) {
   const auto rows = static_cast<std::size_t>(settings.rows);
   const std::size_t all = (kEvaluationRows + rows - 1) / rows;
-  if (all <= place) return {};
-  const auto mine = static_cast<int>((all - place + replicas - 1) / replicas);
+  if (all <= position) return {};
+  const auto mine = static_cast<int>((all - position + replicas - 1) / replicas);
   return schedules::forward_only({static_cast<int>(settings.stages()), mine, 0, settings.chunks},
                                  static_cast<StageIndex>(stage));
 }
@@ -246,12 +246,11 @@ StageOptions options_of(const RunSettings& settings, std::size_t process, std::i
   const std::size_t stage = process % settings.stages();
   StageOptions options;
   options.model = tiny_config(settings);
-  options.seats = seats_of(settings, options.model, process);
+  options.chunks = chunk_plans(settings, options.model, process);
   options.dtype = settings.bfloat16 ? at::kBFloat16 : at::kFloat;
   options.seed = 5;
   options.recompute = settings.recompute;
   options.clip = settings.clip;
-  options.wire = settings.wire;
   options.batch.seed = 5;
   options.batch.micro_batch_rows = settings.rows;
   options.batch.micro_batches = settings.micro_batches;
@@ -269,8 +268,8 @@ StageOptions options_of(const RunSettings& settings, std::size_t process, std::i
   options.loop.checkpoint_every = settings.checkpoint_every;
   options.training_rows = kRows;
   options.row_tokens = kRowLength;
-  options.loop.evaluation_among = [settings, stage](std::size_t replicas, std::size_t place) {
-    return evaluation_of(settings, stage, replicas, place);
+  options.loop.evaluation_shard = [settings, stage](std::size_t replicas, std::size_t position) {
+    return evaluation_of(settings, stage, replicas, position);
   };
   options.loop.learning_rate = {
       .peak = settings.learning_rate, .warmup = 3, .steps = settings.steps};
@@ -298,14 +297,14 @@ LinkPair links_between(net::ProcessName upper, net::ProcessName lower, const std
 
 void connect_pipeline(std::span<StageLinks> links, std::uint32_t replica, bool tied, int chunks) {
   const auto stages = static_cast<std::uint32_t>(links.size());
-  for (StageLinks& one : links) one.seats.resize(static_cast<std::size_t>(chunks));
+  for (StageLinks& one : links) one.chunks.resize(static_cast<std::size_t>(chunks));
   const std::uint32_t places = stages * static_cast<std::uint32_t>(chunks);
   for (std::uint32_t p = 0; stages > 1 && p + 1 < places; ++p) {
     const std::uint32_t upper = p % stages;
     const std::uint32_t lower = (p + 1) % stages;
     LinkPair pair = links_between({upper, replica}, {lower, replica}, "boundary");
-    links[upper].seats[p / stages].downstream = std::move(pair.first);
-    links[lower].seats[(p + 1) / stages].upstream = std::move(pair.second);
+    links[upper].chunks[p / stages].downstream = std::move(pair.first);
+    links[lower].chunks[(p + 1) / stages].upstream = std::move(pair.second);
   }
   if (tied && stages > 1) {
     LinkPair pair = links_between({0, replica}, {stages - 1, replica}, "tie");
@@ -325,7 +324,7 @@ std::vector<StageLinks> connect_all(const RunSettings& settings) {
   if (replicas == 1) return links;
   for (std::size_t process = 0; process < links.size(); ++process) {
     links[process].replicas.resize(replicas);
-    if (process % stages == 0) links[process].votes.resize(replicas);
+    if (process % stages == 0) links[process].consensus.resize(replicas);
   }
   for (std::uint32_t s = 0; s < stages; ++s) {
     for (std::uint32_t a = 0; a < replicas; ++a) {
@@ -333,7 +332,7 @@ std::vector<StageLinks> connect_all(const RunSettings& settings) {
         StageLinks& one = links[a * stages + s];
         StageLinks& other = links[b * stages + s];
         std::tie(one.replicas[b], other.replicas[a]) = links_between({s, a}, {s, b}, "replica");
-        if (s == 0) std::tie(one.votes[b], other.votes[a]) = links_between({s, a}, {s, b}, "vote");
+        if (s == 0) std::tie(one.consensus[b], other.consensus[a]) = links_between({s, a}, {s, b}, "consensus");
       }
     }
   }
@@ -346,16 +345,16 @@ void wrap_all(const RunSettings& settings, std::vector<StageLinks>& links) {
       if (link != nullptr) link = settings.wrap(process, std::move(link));
     };
     StageLinks& mine = links[process];
-    for (SeatLinks& seat : mine.seats) {
-      for (auto* link : {&seat.upstream, &seat.downstream}) around(*link);
+    for (ChunkLinks& chunk : mine.chunks) {
+      for (auto* link : {&chunk.upstream, &chunk.downstream}) around(*link);
     }
     around(mine.tie);
     for (auto& link : mine.replicas) around(link);
-    for (auto& link : mine.votes) around(link);
+    for (auto& link : mine.consensus) around(link);
   }
 }
 
-// Links to other replicas stay where they are, whoever is behind them.
+// Links to other replicas outlive the connection.
 void make_replaceable(std::size_t process, StageLinks& links, Together& together) {
   const auto around = [](std::vector<std::unique_ptr<net::Link>>& row,
                          std::vector<net::ReplaceableLink*>& known) {
@@ -370,11 +369,11 @@ void make_replaceable(std::size_t process, StageLinks& links, Together& together
     }
   };
   around(links.replicas, together.links[process]);
-  around(links.votes, together.votes[process]);
+  around(links.consensus, together.consensus[process]);
 }
 
-// Fresh links between a replica that comes back and all others; returns those of its own processes.
-std::vector<StageLinks> links_for_comeback(const RunSettings& settings, std::uint32_t replica,
+// New links between a rejoining replica and all others; returns those of its own processes.
+std::vector<StageLinks> links_for_rejoin(const RunSettings& settings, std::uint32_t replica,
                                            Together& together) {
   std::vector<StageLinks> links = connect_all(settings);
   if (settings.returns) settings.returns(replica);
@@ -388,13 +387,13 @@ std::vector<StageLinks> links_for_comeback(const RunSettings& settings, std::uin
     }
     together.next_links[process].replica = std::move(links[process].replicas[replica]);
     if (process % stages == 0) {
-      together.next_links[process].vote = std::move(links[process].votes[replica]);
+      together.next_links[process].consensus = std::move(links[process].consensus[replica]);
     }
   }
   return own;
 }
 
-struct StageInput {  // what a thread begins with
+struct StageInput {
   const Tensors& from;
   std::int64_t first = 0;
   const Tensors& caches;
@@ -437,10 +436,11 @@ void run_stage(const RunSettings& settings, const StageInput& input, StageLinks 
     if (settings.replicas_leave) links.tracker = together.trackers[index].get();
     stage.connect(std::move(links), input.data, [&together] {
       const std::lock_guard lock(together.mutex);
-      return Wishes{together.stop.load(), together.wishes};
+      return Requests{together.stop.load(), together.save_requests};
     });
     Recorder recorder(settings, together, index, stage);
-    const store::Step done = stage.run(recorder);
+    const store::Step done =
+        stage.run(recorder, [&recorder](store::Step steps) { return recorder.save(steps); });
     const std::lock_guard lock(together.mutex);
     keep_result(settings, stage, index, together.result);
     if (index == 0) together.result.steps = number(done);
@@ -454,7 +454,7 @@ void run_stage(const RunSettings& settings, const StageInput& input, StageLinks 
   together.changed.notify_all();
 }
 
-// The threads of a run, those of replicas that come back too.
+// The threads of a run, including those of rejoining replicas.
 class Threads {
  public:
   Threads(const RunSettings& settings, StageInput input, Together& together)
@@ -473,7 +473,7 @@ class Threads {
   void join() {
     std::unique_lock lock(together_.mutex);
     while (std::ranges::any_of(together_.running, [](std::size_t one) { return one > 0; })) {
-      if (together_.enters) let_enter();
+      if (together_.admitted) start_admitted();
       prepare();
       together_.changed.wait(lock);
     }
@@ -484,22 +484,22 @@ class Threads {
  private:
   // With the mutex held.
   void prepare() {
-    if (together_.comes || together_.enters || !together_.all_links_in_place()) return;
+    if (together_.rejoining || together_.admitted || !together_.all_links_in_place()) return;
     for (const std::uint32_t replica : together_.lost) {
       if (together_.running[replica] > 0) continue;
-      links_ = links_for_comeback(settings_, replica, together_);
+      links_ = links_for_rejoin(settings_, replica, together_);
       together_.lost.erase(replica);
-      together_.comes = replica;
-      ++together_.wishes;
+      together_.rejoining = replica;
+      ++together_.save_requests;
       return;
     }
   }
-  void let_enter() {
-    const auto [steps, arrival] = *together_.enters;
-    together_.enters.reset();
-    const std::size_t first = arrival.replica * settings_.stages();
+  void start_admitted() {
+    const auto [steps, rejoin] = *together_.admitted;
+    together_.admitted.reset();
+    const std::size_t first = rejoin.replica * settings_.stages();
     for (std::size_t stage = 0; stage < settings_.stages(); ++stage) {
-      links_[stage].entry = Entry{arrival, {}};
+      links_[stage].rejoin = RejoinOptions{rejoin, {}};
       start(first + stage, std::move(links_[stage]), number(steps));
     }
   }
@@ -507,7 +507,7 @@ class Threads {
   const RunSettings& settings_;
   const StageInput input_;
   Together& together_;
-  std::vector<StageLinks> links_;  // of whoever comes
+  std::vector<StageLinks> links_;  // of the rejoining replica
   std::vector<std::thread> threads_;
 };
 
@@ -522,18 +522,18 @@ RunResult run_stages(const RunSettings& settings, const Tensors& from, std::int6
   Together together;
   together.replicas_leave = settings.replicas_leave;
   together.last = settings.steps;
-  together.comebacks = settings.comebacks;
+  together.rejoin_count = settings.rejoin_count;
   for (std::size_t process = 0; process < count; ++process) {
     const auto replica = static_cast<std::uint32_t>(process / settings.stages());
     if (!settings.absent.contains(replica)) together.members.insert(replica);
     together.trackers.push_back(std::make_unique<sync::MembershipTracker>(
         static_cast<std::uint32_t>(settings.replicas), replica, settings.absent));
   }
-  if (settings.comebacks > 0) together.lost = settings.absent;
+  if (settings.rejoin_count > 0) together.lost = settings.absent;
   const auto replicas = static_cast<std::size_t>(settings.replicas);
   together.running.resize(replicas);
   together.links.resize(count);
-  together.votes.resize(count);
+  together.consensus.resize(count);
   together.next_links.resize(count);
   together.result.curves.resize(replicas);
   together.result.tokens.resize(replicas);

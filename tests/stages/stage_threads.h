@@ -15,7 +15,7 @@ namespace strait::stages {
 // A whole run in one process for tests: every stage of every replica on a thread of its own, over
 // memory links. Processes are counted by replica, then by stage.
 struct RunSettings {
-  // Of each chunk on the data's way, first and last: the first ones of all stages, then the second.
+  // First and last block of each chunk, by position: first chunks of all stages, then the second.
   std::vector<std::pair<int, int>> blocks = {{0, 3}};
   int chunks = 1;  // of each stage
   std::string schedule = "1f1b";
@@ -33,26 +33,25 @@ struct RunSettings {
   double clip = 0.7;
   double dropout = 0.1;
   bool shuffle = true;
-  at::ScalarType wire = at::kFloat;
   int stop_at = 0;  // ask to stop when this many steps are done; 0: never
   bool evaluate = false;
   int threads = 1;           // of each stage's arithmetic
-  BoundaryOptions boundary;  // of every boundary; name and place are filled in
+  BoundaryOptions boundary;  // of every boundary; name and position are filled in
   int checkpoint_every = 0;
   std::function<bool(std::size_t stage)> finds_caches;  // when resumed with some; empty: all do
-  // What goes around every end of a link; empty: nothing. A process whose thread ends by an
-  // exception is lost, and its replica with it: with `replicas_leave` the others go on.
+  // Wraps every end of a link; may be empty. A process whose thread ends by an exception is lost,
+  // and its replica with it: with `replicas_leave` the others continue.
   std::function<std::unique_ptr<net::Link>(std::size_t process, std::unique_ptr<net::Link>)> wrap;
   bool replicas_leave = false;
-  // With that: these replicas do not begin; they come as if they had been lost.
+  // With `replicas_leave`: these are not members at the start; they rejoin as if they had been lost.
   std::set<std::uint32_t> absent;
-  // With that: how often a replica that is lost comes back, at the next checkpoint, which is made
-  // for it. `returns` is called before it gets its new links.
-  int comebacks = 0;
+  // With `replicas_leave`: how often a lost replica rejoins, at the next checkpoint, which is
+  // requested for it. `returns` is called before it gets its new links.
+  int rejoin_count = 0;
   std::function<void(std::uint32_t replica)> returns;
-  // On a stage's thread, when no stage has begun what comes behind this checkpoint.
+  // Called on a stage's thread, before any stage begins the step after this checkpoint.
   std::function<void(Stage&, std::size_t stage, store::Step)> at_checkpoint;
-  // Likewise, around every action.
+  // Called on a stage's thread, around every action.
   std::function<void(Stage&, std::size_t stage, const Phase&, const schedules::Action&)> before;
   std::function<void(Stage&, std::size_t stage, const Phase&, const schedules::Action&)> after;
 
@@ -65,19 +64,19 @@ struct RunResult {
   std::vector<double> losses;
   std::vector<double> norms;
   std::vector<double> evaluations;
-  Tensors saved;                                  // what a checkpoint holds, of all stages
-  std::vector<std::vector<double>> curves;        // losses by replica, as its head was told
+  Tensors saved;                                  // tensors of a checkpoint, of all stages
+  std::vector<std::vector<double>> curves;        // losses by replica, at its first stage
   std::vector<std::vector<std::int64_t>> tokens;  // likewise
-  std::vector<Tensors> models;                    // by replica, as masters: what they agree on
+  std::vector<Tensors> models;                    // agreed model by replica, names as in masters
   std::vector<Tensors> masters;  // by replica; names with their stage, "wte.weight of stage 0"
-  Tensors caches;                // and of what their boundaries remember
+  Tensors caches;                // of all boundaries
   std::int64_t steps = 0;
   std::vector<bool> skips;                            // of each step
   std::vector<std::vector<BoundaryTraffic>> sent;     // by step, of all stages
   std::vector<std::vector<BoundaryTraffic>> traffic;  // by stage, in all
   std::vector<std::string> errors;                    // of stages that ended by an exception
-  // Replicas that came, each with the steps that were made by then.
-  std::vector<std::pair<std::int64_t, std::uint32_t>> arrivals;
+  // Finished steps and replica of every rejoin.
+  std::vector<std::pair<std::int64_t, std::uint32_t>> rejoins;
 };
 
 // `from`: what an earlier run saved, and after how many steps; empty: from random weights.
@@ -85,7 +84,7 @@ struct RunResult {
 RunResult run_stages(const RunSettings& settings, const Tensors& from = {}, std::int64_t first = 0,
                      const Tensors& caches = {});
 
-// What a run with such a boundary must say as a whole.
+// Traffic of all boundaries in one direction.
 codec::Traffic sum_of(const RunResult& result, BoundaryTraffic::Direction direction, bool sent);
 
 }  // namespace strait::stages

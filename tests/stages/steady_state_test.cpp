@@ -152,15 +152,15 @@ std::map<std::string, std::uint64_t> asked_for(Ends& ends) {
 
 std::vector<BoundaryOptions> ways() {
   std::vector<BoundaryOptions> all(3);
-  all[1].forward.codec = all[1].backward.codec = "fixed";
-  all[2].forward.codec = "delta";
-  all[2].backward.codec = "fixed";
-  all[2].cache_bytes = std::uint64_t{8} << 20;
+  all[1].codec.forward = all[1].codec.backward = "fixed";
+  all[2].codec.forward = "delta";
+  all[2].codec.backward = "fixed";
+  all[2].cache.memory_bytes = std::int64_t{8} << 20;
   return all;
 }
 
 TEST(SteadyState, TheWatchSeesWhatIsAllocated) {
-  if (!LargeAllocations::available()) GTEST_SKIP() << "a sanitizer has taken malloc's place";
+  if (!LargeAllocations::available()) GTEST_SKIP() << "a sanitizer has taken malloc's position";
   const std::uint64_t before = LargeAllocations::count();
   const at::Tensor tensor = at::empty({1 << 16});
   const net::Frame frame(std::size_t{1} << 27);
@@ -169,27 +169,27 @@ TEST(SteadyState, TheWatchSeesWhatIsAllocated) {
 }
 
 TEST(SteadyState, OverAMemoryLinkABoundaryAllocatesNothingLarge) {
-  if (!LargeAllocations::available()) GTEST_SKIP() << "a sanitizer has taken malloc's place";
+  if (!LargeAllocations::available()) GTEST_SKIP() << "a sanitizer has taken malloc's position";
   for (const BoundaryOptions& options : ways()) {
     const std::unique_ptr<Ends> ends = over_memory(options);
     for (const auto& [library, count] : asked_for(*ends)) {
-      ADD_FAILURE() << count << " by " << library << ", codec " << options.forward.codec;
+      ADD_FAILURE() << count << " by " << library << ", codec " << options.codec.forward;
     }
   }
 }
 
 // libzmq and libsodium keep to their own ways; what is ours is nothing.
 TEST(SteadyState, OverSocketsABoundaryAllocatesNothingLargeItself) {
-  if (!LargeAllocations::available()) GTEST_SKIP() << "a sanitizer has taken malloc's place";
+  if (!LargeAllocations::available()) GTEST_SKIP() << "a sanitizer has taken malloc's position";
   for (const BoundaryOptions& options : ways()) {
     const std::unique_ptr<Ends> ends = over_sockets(options);
     for (const auto& [library, count] : asked_for(*ends)) {
       if (library.starts_with("libzmq") || library.starts_with("libsodium")) {
-        RecordProperty(fmt::format("{} codec {}", library, options.forward.codec),
+        RecordProperty(fmt::format("{} codec {}", library, options.codec.forward),
                        static_cast<int>(count));
         continue;
       }
-      ADD_FAILURE() << count << " by " << library << ", codec " << options.forward.codec;
+      ADD_FAILURE() << count << " by " << library << ", codec " << options.codec.forward;
     }
   }
 }

@@ -1,8 +1,9 @@
-#include "stages/loss_downstream.h"
+#include "stages/end_ports.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -11,7 +12,7 @@
 namespace strait::stages {
 namespace {
 
-// Which positions of a flattened [rows * length] tensor predict something, and what.
+// The positions of a flattened [rows * length] tensor that predict a token, and these tokens.
 struct Targets {
   at::Tensor positions;  // int64
   at::Tensor tokens;     // int64
@@ -26,7 +27,7 @@ Targets targets_of(const codec::Rows& rows, const tensors::TokenFile& file) {
     const auto mask = file.loss_mask(row.sample);
     std::int64_t begin = 0;
     for (const std::int64_t length : row.documents) {
-      // A document's first token has nothing before it that could predict it.
+      // The first token of a document is not predicted: the position before it is another's.
       for (std::int64_t t = begin + 1; t < begin + length; ++t) {
         if (mask[static_cast<std::size_t>(t)] == 0) continue;
         positions.push_back(row_start + t - 1);
@@ -41,8 +42,25 @@ Targets targets_of(const codec::Rows& rows, const tensors::TokenFile& file) {
 
 }  // namespace
 
-void LossDownstream::begin_another(const std::optional<Phase>& asked) {
-  if (!reported_ || (asked && *asked == *reported_)) return;
+Flow BatchUpstream::take(const Phase& phase, MicroBatch micro_batch) {
+  codec::Rows rows = source_.rows(phase, micro_batch);
+  const tensors::TokenFile& file = source_.file(phase);
+  at::Tensor tokens = at::zeros({rows.size(), rows.padded_length}, at::kLong);
+  auto* to = tokens.mutable_data_ptr<std::int64_t>();
+  for (const codec::Row& row : rows.rows) {
+    const std::span<const std::int32_t> from = file.tokens(row.sample);
+    std::copy_n(from.begin(), row.length(), to);
+    to += rows.padded_length;
+  }
+  return Flow{std::move(tokens), std::move(rows)};
+}
+
+void BatchUpstream::give_gradient(const Phase&, MicroBatch, at::Tensor gradient) {
+  TORCH_INTERNAL_ASSERT(!gradient.defined(), "tokens have no gradient");
+}
+
+void LossDownstream::reset_if_reported(const std::optional<Phase>& collected) {
+  if (!reported_ || (collected && *collected == *reported_)) return;
   loss_sum_ = 0;
   tokens_ = 0;
   reported_.reset();
@@ -50,7 +68,7 @@ void LossDownstream::begin_another(const std::optional<Phase>& asked) {
 
 void LossDownstream::give(const Phase& phase, MicroBatch micro_batch, Flow flow) {
   const at::NoGradGuard no_grad;
-  begin_another(std::nullopt);
+  reset_if_reported(std::nullopt);
   const Targets targets = targets_of(flow.rows, source_.file(phase));
   const at::Tensor hidden = flow.values.flatten(0, 1);
   const at::Tensor chosen = hidden.index_select(0, targets.positions);
@@ -61,6 +79,7 @@ void LossDownstream::give(const Phase& phase, MicroBatch micro_batch, Flow flow)
     loss_sum_ += kernels::cross_entropy_loss(projection, chosen, targets.tokens);
     return;
   }
+  // Once per step: the loss and every gradient are divided by the target tokens of the whole step.
   if (phase.step != counted_step_ || target_tokens_ == 0) {
     counted_step_ = phase.step;
     target_tokens_ = source_.target_tokens(phase);
@@ -74,15 +93,15 @@ void LossDownstream::give(const Phase& phase, MicroBatch micro_batch, Flow flow)
   loss_sum_ += result.loss_sum;
   at::Tensor gradient = at::zeros_like(hidden);
   gradient.index_copy_(0, targets.positions, result.hidden_gradient);
-  ready_.emplace(micro_batch, gradient.view(flow.values.sizes()));
+  gradients_ready_.emplace(micro_batch, gradient.view(flow.values.sizes()));
 }
 
 at::Tensor LossDownstream::take_gradient(const Phase&, MicroBatch micro_batch) {
-  return std::move(ready_.extract(micro_batch).mapped());
+  return std::move(gradients_ready_.extract(micro_batch).mapped());
 }
 
 StepReport LossDownstream::collect(const Phase& phase) {
-  begin_another(phase);
+  reset_if_reported(phase);
   StepReport report;
   report.step = phase.step;
   report.target_tokens = source_.target_tokens(phase);

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "models/model.h"
+#include "stages/batch_source.h"
+#include "stages/gradients.h"
+#include "stages/ports.h"
+
+namespace strait::stages {
+
+// The upper end of a pipeline: makes token tensors of the batch, drops gradients, and decides on a
+// step once all reports are in.
+class BatchUpstream final : public Upstream {
+ public:
+  using Decide = std::function<StepDecision(const StepReport&)>;
+
+  BatchUpstream(const BatchSource& source, Decide decide)
+      : source_(source), decide_(std::move(decide)) {}
+
+  Flow take(const Phase& phase, MicroBatch micro_batch) override;
+  void give_gradient(const Phase& phase, MicroBatch micro_batch, at::Tensor gradient) override;
+  StepDecision decide(const StepReport& report) override { return decide_(report); }
+
+ private:
+  const BatchSource& source_;
+  Decide decide_;
+};
+
+// The lower end of a pipeline: the LM head's projection and the loss, in one fused pass that never
+// holds all logits. Its input is the normalised hidden state. In training, give() computes the
+// gradient of that input, and adds that of the projection.
+class LossDownstream final : public Downstream {
+ public:
+  LossDownstream(models::Head& head, Gradients& gradients, const BatchSource& source)
+      : head_(head), gradients_(gradients), source_(source) {}
+
+  void give(const Phase& phase, MicroBatch micro_batch, Flow flow) override;
+  at::Tensor take_gradient(const Phase& phase, MicroBatch micro_batch) override;
+  StepReport collect(const Phase& phase) override;
+  void announce(const StepDecision&) override {}
+
+ private:
+  // Resets the sums if a new pass begins, or the report of another pass is collected.
+  void reset_if_reported(const std::optional<Phase>& collected);
+
+  models::Head& head_;
+  Gradients& gradients_;
+  const BatchSource& source_;
+  double loss_sum_ = 0;
+  std::int64_t tokens_ = 0;         // of the rows in this pass
+  std::optional<Phase> reported_;   // this pass is finished; it may be collected again
+  store::Step counted_step_{};      // of target_tokens_
+  std::int64_t target_tokens_ = 0;  // over all micro-batches and replicas
+  std::map<MicroBatch, at::Tensor> gradients_ready_;
+};
+
+}  // namespace strait::stages

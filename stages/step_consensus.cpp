@@ -1,0 +1,251 @@
+#include "stages/step_consensus.h"
+
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include "framework/bytes.h"
+#include "framework/codec/message.h"
+#include "framework/sync/sync_error.h"
+
+namespace strait::stages {
+namespace {
+
+// How often a wait for a message checks the membership.
+constexpr std::chrono::milliseconds kMembershipPoll{20};
+// A message is kind, epoch and round; the report; then save and stop.
+constexpr std::size_t kHeaderBytes = 1 + sizeof(std::uint32_t) + sizeof(std::uint64_t);
+constexpr std::size_t kTrailerBytes = sizeof(std::uint32_t) + 1;
+
+const sync::SyncError kMembershipChanged(sync::SyncError::Kind::membership_changed,
+                                         "the members of the consensus round have changed");
+
+}  // namespace
+
+StepConsensus::StepConsensus(std::vector<std::unique_ptr<net::Link>> links, std::size_t replica,
+                             Norms norms, WaitClock& waits, sync::MembershipTracker* tracker)
+    : links_(std::move(links)),
+      replica_(static_cast<std::uint32_t>(replica)),
+      norms_(norms),
+      waits_(waits),
+      tracker_(tracker) {
+  members_.members.resize(std::max<std::size_t>(links_.size(), 1));
+  std::iota(members_.members.begin(), members_.members.end(), links_.empty() ? replica_ : 0U);
+}
+
+StepConsensus::Result StepConsensus::run_round(const Proposal& mine) {
+  if (links_.empty()) return {mine, members_.members};
+  // A replica without all data of the sync round sends no proposal, so that no member completes
+  // the round.
+  if (!mine.report.round_incomplete) {
+    try {
+      last_ = exchange_proposals(mine);
+      ++completed_;
+      return {last_, members_.members, true, members_.epoch};
+    } catch (const sync::SyncError& error) {
+      if (error.kind() != sync::SyncError::Kind::membership_changed) throw;
+    }
+  }
+  return recover_round();
+}
+
+void StepConsensus::rejoin(const sync::Membership& members) {
+  members_ = members;
+  completed_ = 0;
+  last_ = {};
+  early_.clear();
+}
+
+StepConsensus::Proposal StepConsensus::exchange_proposals(const Proposal& mine) {
+  if (tracker_ != nullptr && tracker_->latest_epoch() > members_.epoch) throw kMembershipChanged;
+  for (const std::uint32_t replica : members_.members) {
+    if (replica != replica_) send(replica, {Kind::proposal, members_.epoch, completed_, mine});
+  }
+  std::vector<Proposal> proposals;
+  for (const std::uint32_t replica : members_.members) {
+    if (replica == replica_) {
+      proposals.push_back(mine);
+      continue;
+    }
+    Message theirs = take(replica, Kind::proposal, members_.epoch, "the proposal for the step");
+    if (theirs.proposal.report.step != mine.report.step || theirs.round != completed_) {
+      throw codec::CodecError(fmt::format(
+          "{} sent a proposal for step {} where step {} was expected",
+          links_[replica]->state().peer, number(theirs.proposal.report.step),
+          number(mine.report.step)));
+    }
+    proposals.push_back(std::move(theirs.proposal));
+  }
+  return combine_proposals(proposals, norms_);
+}
+
+StepConsensus::Result StepConsensus::recover_round() {
+  TORCH_INTERNAL_ASSERT(tracker_ != nullptr, "a consensus round without all of its members");
+  Result result;
+  result.members = members_.members;
+  std::uint32_t known = members_.epoch;
+  std::vector<Message> all;
+  // Once more for every further replica that is lost meanwhile.
+  while (all.empty()) {
+    {
+      const WaitClock::Wait wait(waits_, "the membership after an eviction",
+                                 [] { return static_cast<const net::Link*>(nullptr); });
+      members_ = tracker_->wait_for_newer(known);
+    }
+    known = members_.epoch;
+    try {
+      all = exchange_progress(members_);
+    } catch (const sync::SyncError& error) {
+      if (error.kind() != sync::SyncError::Kind::membership_changed) throw;
+    }
+  }
+  result.epoch = known;
+  result.complete = false;
+  for (const Message& theirs : all) {
+    if (theirs.round <= completed_) continue;
+    result.complete = true;
+    result.all = last_ = theirs.proposal;
+    completed_ = theirs.round;
+  }
+  return result;
+}
+
+std::vector<StepConsensus::Message> StepConsensus::exchange_progress(
+    const sync::Membership& members) {
+  const Message mine{Kind::progress, members.epoch, completed_, last_};
+  for (const std::uint32_t replica : members.members) {
+    if (replica != replica_) send(replica, mine);
+  }
+  std::vector<Message> all = {mine};
+  for (const std::uint32_t replica : members.members) {
+    if (replica == replica_) continue;
+    all.push_back(take(replica, Kind::progress, members.epoch, "the progress of another replica"));
+    // Replicas wait for each other in every round, so none can be two rounds ahead.
+    const std::uint64_t there = all.back().round;
+    if (there <= completed_ + 1 && completed_ <= there + 1) continue;
+    throw codec::CodecError(
+        fmt::format("{} has completed {} consensus rounds and replica {} only {}: at most one apart",
+                    links_[replica]->state().peer, there, replica_, completed_));
+  }
+  return all;
+}
+
+void StepConsensus::send(std::uint32_t replica, const Message& message) {
+  net::Frame frame;
+  append_value(frame, message.kind);
+  append_value(frame, message.epoch);
+  append_value(frame, message.round);
+  append_bytes(frame, to_frame(message.proposal.report));
+  append_value(frame, message.proposal.save);
+  append_value(frame, static_cast<std::uint8_t>(message.proposal.stop ? 1 : 0));
+  try {
+    links_[replica]->send(std::move(frame));
+  } catch (const net::LinkError& error) {
+    report_lost(replica, error);
+  }
+}
+
+StepConsensus::Message StepConsensus::take(std::uint32_t replica, Kind kind, std::uint32_t epoch,
+                                           const std::string& what) {
+  const WaitClock::Wait wait(waits_, what, *links_[replica]);
+  while (true) {
+    const net::Frame frame = receive(replica, epoch);
+    if (frame.size() < kHeaderBytes + kTrailerBytes) {
+      throw codec::CodecError("invalid consensus message: it is too short");
+    }
+    ByteReader reader(frame);
+    Message message;
+    message.kind = reader.value<Kind>();
+    message.epoch = reader.value<std::uint32_t>();
+    message.round = reader.value<std::uint64_t>();
+    // Sent before the last eviction; the round that it belonged to is over.
+    if (message.epoch < epoch) continue;
+    if (message.epoch > epoch) {
+      if (tracker_ == nullptr) {
+        throw codec::CodecError(
+            fmt::format("{} sent a consensus message of epoch {}, but the membership of this run "
+                        "cannot change",
+                        links_[replica]->state().peer, message.epoch));
+      }
+      early_[replica] = frame;
+      throw kMembershipChanged;
+    }
+    if (message.kind != kind) {
+      throw codec::CodecError(fmt::format("{} sent another consensus message where {} was expected",
+                                          links_[replica]->state().peer, what));
+    }
+    message.proposal.report = read_report(reader.bytes(reader.rest().size() - kTrailerBytes));
+    message.proposal.save = reader.value<std::uint32_t>();
+    message.proposal.stop = reader.value<std::uint8_t>() != 0;
+    return message;
+  }
+}
+
+net::Frame StepConsensus::receive(std::uint32_t replica, std::uint32_t epoch) {
+  if (const auto early = early_.extract(replica); !early.empty()) return early.mapped();
+  try {
+    if (tracker_ == nullptr) return links_[replica]->receive();
+    while (tracker_->latest_epoch() <= epoch) {
+      auto frame =
+          links_[replica]->receive_until(std::chrono::steady_clock::now() + kMembershipPoll);
+      if (frame) return std::move(*frame);
+    }
+  } catch (const net::LinkError& error) {
+    report_lost(replica, error);
+  }
+  throw kMembershipChanged;
+}
+
+void StepConsensus::report_lost(std::uint32_t replica, const net::LinkError& error) const {
+  const bool gone =
+      error.kind() == net::LinkError::Kind::lost || error.kind() == net::LinkError::Kind::aborted;
+  if (tracker_ == nullptr || !gone) throw error;
+  tracker_->report_lost(replica, error.what());
+  throw kMembershipChanged;
+}
+
+std::size_t proposal_bytes(const StepReport& report) {
+  return kHeaderBytes + to_frame(report).size() + kTrailerBytes;
+}
+
+StepConsensus::Proposal combine_proposals(const std::vector<StepConsensus::Proposal>& proposals,
+                                          StepConsensus::Norms norms) {
+  StepConsensus::Proposal all = proposals.front();
+  for (std::size_t i = 1; i < proposals.size(); ++i) {
+    const StepReport& report = proposals[i].report;
+    all.report.loss += report.loss;
+    all.report.tokens += report.tokens;
+    all.stop = all.stop || proposals[i].stop;
+    all.save = std::max(all.save, proposals[i].save);
+    if (norms == StepConsensus::Norms::of_the_sum) continue;
+    if (report.squared_norms.size() != all.report.squared_norms.size()) {
+      throw codec::CodecError(fmt::format("replica {} reports {} gradient norms and replica 0 {}",
+                                          i, report.squared_norms.size(),
+                                          all.report.squared_norms.size()));
+    }
+    for (std::size_t j = 0; j < report.squared_norms.size(); ++j) {
+      all.report.squared_norms[j].value += report.squared_norms[j].value;
+    }
+  }
+  if (norms == StepConsensus::Norms::of_each) {
+    for (SquaredNorm& norm : all.report.squared_norms) {
+      norm.value /= static_cast<double>(proposals.size());
+    }
+  }
+  return all;
+}
+
+std::uint64_t StepConsensus::sent_bytes() const {
+  std::uint64_t bytes = 0;
+  for (const auto& link : links_) {
+    if (link != nullptr) bytes += link->state().sent_bytes;
+  }
+  return bytes;
+}
+
+}  // namespace strait::stages

@@ -1,0 +1,100 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "framework/sync/membership.h"
+#include "stages/step_messages.h"
+#include "stages/wait_clock.h"
+
+namespace strait::stages {
+
+// One consensus round per step between the first stages of all replicas: each sends the report of
+// its own pipeline and receives those of all others, so that all decide the same on the step. No
+// stage updates its weights before.
+//
+// Where replicas may be evicted (a tracker), one may be lost in the middle of a round. A member that
+// has received the proposals of all has completed the round, and then the round counts for the
+// others, too: the lost replica had sent its proposal, and had all data of the sync round. Otherwise
+// the round is repeated among the remaining members.
+class StepConsensus {
+ public:
+  // Which gradient the norms of a report are of.
+  enum class Norms : std::uint8_t {
+    of_the_sum,  // the sum over all replicas: every replica reports the same norms
+    of_each,     // each replica's own
+  };
+
+  // Links by replica, null at the own index; empty if there is one replica. `tracker` outlives
+  // this; null: no replica may be evicted.
+  StepConsensus(std::vector<std::unique_ptr<net::Link>> links, std::size_t replica, Norms norms,
+                WaitClock& waits, sync::MembershipTracker* tracker = nullptr);
+
+  struct Proposal {
+    StepReport report;
+    bool stop = false;
+    std::uint32_t save = 0;  // number of a checkpoint request; 0: none
+  };
+  struct Result {
+    Proposal all;                        // of all participants together; only if complete
+    std::vector<std::uint32_t> members;  // replicas whose proposals it contains
+    bool complete = true;                // false: the round has to be repeated
+    std::uint32_t epoch = 0;             // of the membership from here on
+  };
+  // Exchanges proposals with all members. The result is the same on every replica.
+  Result run_round(const Proposal& mine);
+
+  // Between rounds: a replica has rejoined. Rounds are counted from zero again, as on that replica.
+  void rejoin(const sync::Membership& members);
+  std::uint32_t epoch() const { return members_.epoch; }
+
+  std::uint64_t sent_bytes() const;
+  net::Link* link(std::size_t replica) const {
+    return replica < links_.size() ? links_[replica].get() : nullptr;
+  }
+
+ private:
+  enum class Kind : std::uint8_t { proposal = 1, progress = 2 };
+  // A proposal for round `round`; or the progress of a replica: the number of rounds that it has
+  // completed, with the result of the last one.
+  struct Message {
+    Kind kind = Kind::proposal;
+    std::uint32_t epoch = 0;
+    std::uint64_t round = 0;
+    Proposal proposal;
+  };
+
+  Proposal exchange_proposals(const Proposal& mine);
+  // After an eviction: finds out among the remaining members whether the round was completed.
+  Result recover_round();
+  std::vector<Message> exchange_progress(const sync::Membership& members);
+  void send(std::uint32_t replica, const Message& message);
+  Message take(std::uint32_t replica, Kind kind, std::uint32_t epoch, const std::string& what);
+  net::Frame receive(std::uint32_t replica, std::uint32_t epoch);
+  // Ends the wait for this replica: SyncError (membership_changed), or the error if no replica may
+  // be evicted.
+  [[noreturn]] void report_lost(std::uint32_t replica, const net::LinkError& error) const;
+
+  std::vector<std::unique_ptr<net::Link>> links_;
+  std::uint32_t replica_;
+  Norms norms_;
+  WaitClock& waits_;
+  sync::MembershipTracker* tracker_;
+  sync::Membership members_;
+  std::uint64_t completed_ = 0;  // rounds
+  Proposal last_;                // result of the last completed round
+  // By replica: a message of an epoch that this process has not been told of yet.
+  std::map<std::uint32_t, net::Frame> early_;
+};
+
+// Bytes of a proposal on the wire, for forecasts.
+std::size_t proposal_bytes(const StepReport& report);
+
+// The result of a round. Proposals in the order of replicas, at least one: a sum of floats depends
+// on its order.
+StepConsensus::Proposal combine_proposals(const std::vector<StepConsensus::Proposal>& proposals,
+                                          StepConsensus::Norms norms);
+
+}  // namespace strait::stages

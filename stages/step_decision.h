@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "stages/batch_source.h"
+#include "stages/replica_sync.h"
+#include "stages/step_consensus.h"
+#include "stages/step_messages.h"
+
+namespace strait::stages {
+
+// The clipping rule, and the check that every loss and gradient is finite. Pure, so that every
+// first stage decides the same.
+StepDecision decide_step(const StepReport& report, double clip, bool stop);
+
+// What a run is requested to do from outside, as a first stage knows it.
+struct Requests {
+  bool stop = false;       // finish the step, save a checkpoint and end
+  std::uint32_t save = 0;  // save a checkpoint soon; every request has a higher number
+};
+
+// Decides on steps at the first stage of a pipeline: a consensus round with the first stages of the
+// other replicas, then clipping. On the thread that runs the stage.
+class StepDecider {
+ public:
+  // `requests` is called once per round. References outlive this.
+  StepDecider(StepConsensus consensus, double clip, const ReplicaSync& sync,
+              const BatchSource& source, std::function<Requests()> requests);
+
+  // The report is of the whole own pipeline.
+  StepDecision decide(StepReport report);
+
+  const StepConsensus& consensus() const { return consensus_; }
+
+ private:
+  StepConsensus consensus_;
+  const double clip_;
+  const ReplicaSync& sync_;
+  const BatchSource& source_;
+  const std::function<Requests()> requests_;
+  std::uint32_t saved_for_ = 0;  // the newest checkpoint request that all replicas have agreed on
+};
+
+}  // namespace strait::stages

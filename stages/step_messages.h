@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "framework/net/link.h"
+#include "framework/store/sample.h"
+
+namespace strait::stages {
+
+// What a pass through the pipeline is for. In training, `step` counts optimizer updates from 0; in
+// an evaluation it is the number of steps trained so far.
+struct Phase {
+  store::Step step{};
+  bool training = true;
+  bool operator==(const Phase&) const = default;
+};
+
+// The squared norm of one parameter's gradient.
+struct SquaredNorm {
+  std::uint32_t parameter = 0;  // index among all parameters of the model
+  double value = 0;
+  bool operator==(const SquaredNorm&) const = default;
+};
+
+// The result of a step's backwards (or of an evaluation's forwards, without norms) in one replica.
+// It travels up the pipeline and every stage adds its norms. This delays no stage: those further
+// downstream have finished their backwards earlier.
+struct StepReport {
+  store::Step step{};
+  double loss = 0;                         // sum over target tokens divided by their number
+  std::int64_t target_tokens = 0;          // the divisor of the loss
+  std::int64_t tokens = 0;                 // of all rows, targets or not
+  std::vector<SquaredNorm> squared_norms;  // of all owned parameters so far, in the model's order
+  // A replica was evicted before every process had all data of the sync round of this step.
+  bool round_incomplete = false;
+};
+
+// The decision of the first stage. It travels down, ahead of the next step's activations.
+struct StepDecision {
+  store::Step step{};
+  double loss = 0;
+  std::int64_t target_tokens = 0;
+  std::int64_t tokens = 0;
+  double gradient_norm = 0;
+  double gradient_factor = 1;  // every gradient is multiplied by it: clipping
+  bool skip = false;           // a loss or gradient was not finite: no update on any stage
+  bool stop = false;           // a stop was requested: save a checkpoint and end after this step
+  std::uint32_t epoch = 0;     // of the membership from here on
+  bool save = false;           // a checkpoint was requested: save one after this step
+  bool retry = false;          // no decision: sync and report again with the members of `epoch`
+};
+
+// Adds a stage's own norms to those of the stages below it and sorts them by parameter: a sum of
+// floats depends on its order.
+void add_norms(StepReport& report, const std::vector<SquaredNorm>& norms);
+
+// Bytes for a boundary link (kind note). Reading throws codec::CodecError.
+net::Frame to_frame(const StepReport& report);
+net::Frame to_frame(const StepDecision& decision);
+StepReport read_report(std::span<const std::byte> frame);
+StepDecision read_decision(std::span<const std::byte> frame);
+
+}  // namespace strait::stages

@@ -1,0 +1,174 @@
+#include "stages/step_consensus.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <future>
+#include <limits>
+#include <tuple>
+
+#include "framework/codec/message.h"
+#include "framework/net/memory_link.h"
+#include "stages/step_decision.h"
+
+namespace strait::stages {
+namespace {
+
+using Norms = StepConsensus::Norms;
+using Proposal = StepConsensus::Proposal;
+
+Proposal proposal(double loss, const std::vector<double>& squared_norms) {
+  Proposal made;
+  made.report.step = static_cast<store::Step>(7);
+  made.report.loss = loss;
+  made.report.tokens = 100;
+  made.report.target_tokens = 240;  // of all replicas: the same in every report
+  for (const double squared : squared_norms) {
+    const auto parameter = static_cast<std::uint32_t>(made.report.squared_norms.size());
+    made.report.squared_norms.push_back({parameter, squared});
+  }
+  return made;
+}
+
+TEST(StepConsensus, AddsLossesAndTokens) {
+  const auto all = combine_proposals({proposal(0.5, {}), proposal(0.25, {}), proposal(1.0, {})}, Norms::of_the_sum);
+  EXPECT_EQ(all.report.loss, 1.75);
+  EXPECT_EQ(all.report.tokens, 300);
+  EXPECT_EQ(all.report.target_tokens, 240);
+  EXPECT_FALSE(all.stop);
+}
+
+TEST(StepConsensus, KeepsNormsOfSummedGradient) {
+  const std::vector<double> norms = {0.1, 3.0};
+  const auto all = combine_proposals({proposal(0, norms), proposal(0, norms), proposal(0, norms)}, Norms::of_the_sum);
+  EXPECT_EQ(all.report.squared_norms, proposal(0, norms).report.squared_norms);
+}
+
+TEST(StepConsensus, AveragesNormsOfOwnGradients) {
+  const auto all = combine_proposals({proposal(0, {1.0, 8.0}), proposal(0, {2.0, 4.0})}, Norms::of_each);
+  EXPECT_EQ(all.report.squared_norms, proposal(0, {1.5, 6.0}).report.squared_norms);
+}
+
+TEST(StepConsensus, OneReplicaSkipsStepOrStopsForAll) {
+  for (std::size_t one = 0; one < 3; ++one) {
+    std::vector<Proposal> proposals = {proposal(1, {1}), proposal(1, {1}), proposal(1, {1})};
+    proposals[one].stop = true;
+    EXPECT_TRUE(combine_proposals(proposals, Norms::of_each).stop);
+    proposals[one].report.loss = std::numeric_limits<double>::quiet_NaN();
+    EXPECT_TRUE(decide_step(combine_proposals(proposals, Norms::of_each).report, 1.0, false).skip);
+    proposals[one].report.loss = 1;
+    proposals[one].report.squared_norms = {{0, std::numeric_limits<double>::infinity()}};
+    EXPECT_TRUE(decide_step(combine_proposals(proposals, Norms::of_each).report, 1.0, false).skip);
+  }
+}
+
+TEST(StepConsensus, RefusesReportsWithDifferentNumberOfNorms) {
+  EXPECT_THROW(combine_proposals({proposal(0, {1.0}), proposal(0, {1.0, 2.0})}, Norms::of_each), codec::CodecError);
+}
+
+// The first stages of three replicas, each with its own tracker.
+class FirstStages {
+ public:
+  explicit FirstStages(bool with_trackers = true) {
+    std::array<std::vector<std::unique_ptr<net::Link>>, 3> links;
+    for (auto& row : links) row.resize(3);
+    for (std::uint32_t a = 0; a < 3; ++a) {
+      for (std::uint32_t b = a + 1; b < 3; ++b) {
+        net::MemoryEnd one;
+        one.name = {0, a};
+        one.options.name = "vote";
+        one.options.peer = {0, b};
+        net::MemoryEnd other = one;
+        std::swap(other.name, other.options.peer);
+        std::tie(links[a][b], links[b][a]) = net::memory_link(one, other);
+      }
+    }
+    for (std::uint32_t r = 0; r < 3; ++r) {
+      trackers.push_back(std::make_unique<sync::MembershipTracker>(3, r));
+      stages.push_back(
+          std::make_unique<StepConsensus>(std::move(links[r]), r, Norms::of_each, waits[r],
+                                          with_trackers ? trackers.back().get() : nullptr));
+    }
+  }
+  std::future<StepConsensus::Result> run_round(std::size_t replica, const Proposal& mine) {
+    return std::async(std::launch::async,
+                      [this, replica, mine] { return stages[replica]->run_round(mine); });
+  }
+  void evict(std::uint32_t replica) {
+    std::vector<std::uint32_t> members = {0, 1, 2};
+    std::erase(members, replica);
+    for (auto& tracker : trackers) tracker->update(1, members);
+  }
+
+  std::array<WaitClock, 3> waits;
+  std::vector<std::unique_ptr<sync::MembershipTracker>> trackers;
+  std::vector<std::unique_ptr<StepConsensus>> stages;
+};
+
+TEST(StepConsensus, RepeatsRoundWithoutProposalOfEvictedReplica) {
+  FirstStages all;
+  auto first = all.run_round(0, proposal(1, {1}));
+  auto second = all.run_round(1, proposal(2, {3}));
+  all.evict(2);
+  for (auto* round : {&first, &second}) {
+    const StepConsensus::Result result = round->get();
+    EXPECT_FALSE(result.complete);
+    EXPECT_EQ(result.epoch, 1U);
+  }
+  auto again = all.run_round(0, proposal(1, {1}));
+  const StepConsensus::Result result = all.run_round(1, proposal(2, {3})).get();
+  EXPECT_TRUE(result.complete);
+  EXPECT_EQ(result.members, (std::vector<std::uint32_t>{0, 1}));
+  EXPECT_EQ(result.all.report.loss, 3);
+  ASSERT_EQ(result.all.report.squared_norms.size(), 1U);
+  EXPECT_EQ(result.all.report.squared_norms[0].value, 2);
+  EXPECT_EQ(again.get().all.report.loss, 3);
+}
+
+// The evicted replica had sent its proposal to replica 0 only, which then completed the round.
+TEST(StepConsensus, RoundCompletedByOneMemberCountsForAll) {
+  FirstStages all;
+  all.stages[2]->link(1)->abort(net::LinkError(net::LinkError::Kind::lost, "cut by the test"));
+  auto evicted = all.run_round(2, proposal(4, {1}));
+  auto second = all.run_round(1, proposal(2, {1}));
+  const StepConsensus::Result first = all.run_round(0, proposal(1, {1})).get();
+  EXPECT_TRUE(first.complete);
+  EXPECT_EQ(first.all.report.loss, 7);
+  EXPECT_EQ(first.epoch, 0U);
+
+  all.evict(2);
+  auto next = all.run_round(0, proposal(1, {1}));
+  const StepConsensus::Result recovered = second.get();
+  EXPECT_TRUE(recovered.complete);
+  EXPECT_EQ(recovered.all.report.loss, 7);
+  EXPECT_EQ(recovered.members, (std::vector<std::uint32_t>{0, 1, 2}));
+  EXPECT_EQ(recovered.epoch, 1U);
+  EXPECT_FALSE(next.get().complete);
+  EXPECT_THROW(evicted.get(), net::LinkError);
+}
+
+TEST(StepConsensus, RepeatsRoundIfOneMemberLacksSyncData) {
+  FirstStages all;
+  Proposal incomplete = proposal(2, {1});
+  incomplete.report.round_incomplete = true;
+  auto second = all.run_round(1, incomplete);
+  auto first = all.run_round(0, proposal(1, {1}));
+  auto evicted = all.run_round(2, proposal(1, {1}));
+  all.evict(2);
+  EXPECT_FALSE(first.get().complete);
+  EXPECT_FALSE(second.get().complete);
+  EXPECT_THROW(evicted.get(), net::LinkError);
+}
+
+TEST(StepConsensus, RefusesNewEpochIfMembershipIsFixed) {
+  FirstStages all(false);
+  all.stages[1]->rejoin({1, {0, 1, 2}, 1});
+  auto newer = all.run_round(1, proposal(1, {1}));
+  EXPECT_THROW(all.run_round(0, proposal(1, {1})).get(), codec::CodecError);
+  all.stages[0]->link(1)->abort(net::LinkError(net::LinkError::Kind::aborted, "test is over"));
+  EXPECT_THROW(newer.get(), net::LinkError);
+}
+
+}  // namespace
+}  // namespace strait::stages
