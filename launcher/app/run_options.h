@@ -20,7 +20,7 @@ struct RunOptions {
   std::filesystem::path recipe;        // or, to resume, the run directory
   std::vector<std::string> overrides;  // --set key=value
   bool json = false;                   // machine-readable events on stdout
-  std::vector<std::uint32_t> without;  // replicas that the run begins without
+  std::vector<std::uint32_t> without;  // replicas that the run starts without
   bool replace = false;                // move an earlier run of that name aside
   bool in_job = false;                 // this is the Slurm job itself: launch, submit nothing
 };
@@ -30,7 +30,7 @@ void add_run_options(CLI::App* verb, const std::shared_ptr<RunOptions>& options)
 // --without.
 CLI::Option* add_without(CLI::App* verb, const std::shared_ptr<RunOptions>& options);
 
-// What a launch asks of the model, answered by the planner.
+// The planner's functions, for a launch.
 launch::ModelQuestions model_questions();
 
 }  // namespace strait::app

@@ -144,7 +144,7 @@ base::ExitCode stop_replica(const fs::path& run, std::uint32_t replica,
   const plan::Plan plan = plan_of_live(run);
   const auto read = [&] { return replicas_of(run, plan.recipe.pipeline.replicas, replica); };
   check_can_leave(run, plan, replica, read());
-  control::ask_of_replica(control::ReplicaRequest::leave, run, replica);
+  control::request_replica(control::ReplicaRequest::leave, run, replica);
   wait_until(run, timeout, [&] { return !read().has(replica); });
   const Replicas left = read();
   fmt::print("replica {} has left; active replicas: {}\n", replica, fmt::join(left.active, ", "));
@@ -157,7 +157,7 @@ base::ExitCode resume_replica(const fs::path& run, std::uint32_t replica,
   const auto read = [&] { return replicas_of(run, plan.recipe.pipeline.replicas, replica); };
   const Replicas before = read();
   check_can_rejoin(run, plan, replica, before);
-  control::ask_of_replica(control::ReplicaRequest::come_back, run, replica);
+  control::request_replica(control::ReplicaRequest::rejoin, run, replica);
   wait_until(run, timeout, [&] { return has_rejoined(run, replica, before.attempt, read()); });
   fmt::print("replica {} has joined; active replicas: {}\n", replica,
              fmt::join(read().active, ", "));

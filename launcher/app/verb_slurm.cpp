@@ -50,7 +50,8 @@ std::int64_t name_nodes(const fs::path& path, const hosts::Allocation& allocatio
   return run.plan.steps;
 }
 
-// The run has saved because its time is nearly up.
+// After the run has saved because of Slurm's warning. Without progress since the start of the job a
+// requeued job would never advance, so that is an error.
 base::ExitCode requeue(const fs::path& run, const hosts::Allocation& allocation, bool advanced) {
   if (!advanced) {
     hosts::SlurmJob::forget(run);

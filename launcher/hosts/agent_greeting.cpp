@@ -48,22 +48,23 @@ std::string to_line(const AgentAnswer& answer) {
 }
 
 std::optional<AgentGreeting> greeting_from(const std::string& line) {
-  const std::optional<json> said = json_after(kGreetingMarker, line);
-  if (!said || !said->is_object()) return std::nullopt;
+  const std::optional<json> fields = json_after(kGreetingMarker, line);
+  if (!fields || !fields->is_object()) return std::nullopt;
   // Only the fields that every build sends are required: a mismatch of builds must be reported.
   try {
-    return AgentGreeting{said->at("build"), said->value("host_name", ""), said->value("caller", ""),
-                         said->value("reached", ""), said->value("clock", std::int64_t{0})};
+    return AgentGreeting{fields->at("build"), fields->value("host_name", ""),
+                         fields->value("caller", ""), fields->value("reached", ""),
+                         fields->value("clock", std::int64_t{0})};
   } catch (const json::exception&) {
     return std::nullopt;
   }
 }
 
 std::optional<AgentAnswer> answer_from(const std::string& line) {
-  const std::optional<json> said = json_after(kAnswerMarker, line);
-  if (!said || !said->is_object()) return std::nullopt;
+  const std::optional<json> fields = json_after(kAnswerMarker, line);
+  if (!fields || !fields->is_object()) return std::nullopt;
   try {
-    return AgentAnswer{said->at("pid"), said->at("code"), said->at("error")};
+    return AgentAnswer{fields->at("pid"), fields->at("code"), fields->at("error")};
   } catch (const json::exception&) {
     return std::nullopt;
   }

@@ -30,7 +30,7 @@ std::optional<Allocation> allocation_from(const Variable& variable, std::int64_t
 std::optional<Allocation> own_allocation();
 
 // Its nodes in the order in which Slurm numbers tasks on them, with the addresses that Slurm itself
-// reaches them at. Asks scontrol.
+// reaches them at. Runs scontrol.
 std::vector<NodeAddress> nodes_of(const Allocation& allocation);
 
 }  // namespace strait::hosts

@@ -49,7 +49,7 @@ std::vector<Finding> inspect_over_ssh(SshSession& call, const recipe::RecipeHost
                                       Clock::time_point deadline) {
   try {
     call.launcher_address(deadline);  // the build, and whether it can find us
-    const std::string line = call.ask(
+    const std::string line = call.send_request(
         to_text(inspection_request_for(host, recipe.hosts.ports)),
         [](const std::string& text) { return inspection_from(text).has_value(); },
         Clock::now() + kInspectionLimit);
@@ -176,7 +176,7 @@ std::vector<Finding> check_hosts(const recipe::Recipe& recipe, const std::vector
           {Kind::note, base::ExitCode::done, "hosts", "Slurm chooses them; ask sinfo what is up"}};
     case recipe::BackendKind::join:
       return {{Kind::note, base::ExitCode::done, "hosts",
-               "they dial in by themselves, so they cannot be asked from here"}};
+               "they connect by themselves, so they cannot be checked from here"}};
   }
   return {};
 }

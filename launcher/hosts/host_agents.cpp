@@ -113,12 +113,12 @@ void HostAgents::tolerate_outages() {
 }
 
 bool HostAgents::responds(std::size_t host) {
-  const auto asked = Clock::now();
+  const auto begun = Clock::now();
   const MutexLock lock(mutex_);
   while (hosts_.at(host).lost.empty()) {
     const auto heard = hosts_[host].link->state().last_heard;
-    if (heard > asked) return true;
-    if (Clock::now() - std::max(heard, asked - kSilence) > kSilence) return false;
+    if (heard > begun) return true;
+    if (Clock::now() - std::max(heard, begun - kSilence) > kSilence) return false;
     changed_.wait_until(mutex_, Clock::now() + kPollEvery);
   }
   return false;

@@ -94,8 +94,8 @@ std::string SshSession::launcher_address(Time deadline) {
   return address_seen_by(target_.host, greeting_->caller, own_addresses());
 }
 
-std::string SshSession::ask(const std::string& request, bool (*wanted)(const std::string& line),
-                            Time deadline) {
+std::string SshSession::send_request(const std::string& request,
+                                     bool (*wanted)(const std::string& line), Time deadline) {
   greeting(deadline);
   if (!ssh_.write(framed(request), deadline)) {
     fail(Clock::now() < deadline ? ReadResult::end : ReadResult::timeout, "does not read its job");
@@ -113,7 +113,7 @@ std::string SshSession::ask(const std::string& request, bool (*wanted)(const std
 
 void SshSession::start_agent(const AgentJob& job, Time deadline) {
   check_build(deadline);
-  ask(
+  send_request(
       to_text(job), [](const std::string& line) { return answer_from(line).has_value(); },
       deadline);
 }

@@ -46,8 +46,8 @@ class SshSession : public AgentStarter {
   const AgentGreeting& greeting(Time deadline);
   // Sends one request and returns the line that `wanted` accepts. UserError: the host refused, or
   // did not answer by the deadline.
-  std::string ask(const std::string& request, bool (*wanted)(const std::string& line),
-                  Time deadline);
+  std::string send_request(const std::string& request, bool (*wanted)(const std::string& line),
+                           Time deadline);
 
  private:
   void check_build(Time deadline);
@@ -64,7 +64,7 @@ class SshSession : public AgentStarter {
 };
 
 // Where a host finds this machine, given the address that it sees us at: that one, where it is one
-// of `own`; where it is not, NAT is between. UserError asks for hosts.address.
+// of `own`; where it is not, NAT is between. UserError: set hosts.address.
 std::string address_seen_by(const std::string& host, const std::string& seen,
                             const std::vector<std::string>& own);
 

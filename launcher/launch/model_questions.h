@@ -13,8 +13,8 @@
 
 namespace strait::launch {
 
-// What a launch has to ask about the model. Only the planner can answer: it links libtorch, which
-// this room and the agents on the hosts do without. The app passes the planner's functions in.
+// Functions of the planner that a launch needs. The app passes them in, because the planner links
+// libtorch, and this room and the agents on hosts do not.
 struct ModelQuestions {
   // The plan for people, as `strait plan` prints it.
   std::function<std::string(const plan::Plan& plan)> plan_text;

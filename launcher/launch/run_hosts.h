@@ -106,7 +106,7 @@ class RunHosts {
   std::vector<hosts::HostFacts> facts_;
   std::unique_ptr<process::Backend> local_;
   // By host. Some agents live as long as their starter (srun's do), so starters are destroyed after
-  // agents_, which asks the agents to leave.
+  // agents_, whose destructor ends the agents.
   std::vector<std::unique_ptr<hosts::AgentStarter>> starters_;
   std::unique_ptr<hosts::HostAgents> agents_;  // null for a local run
   std::vector<std::string> run_directories_;   // by host

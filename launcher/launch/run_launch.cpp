@@ -134,7 +134,7 @@ control::CoordinatorOptions coordination_of(const plan::RunFile& run,
     return [&directory, request] { return control::take_requests(request, directory.path()); };
   };
   coordination.leave_requests = requests(control::ReplicaRequest::leave);
-  coordination.rejoin_requests = requests(control::ReplicaRequest::come_back);
+  coordination.rejoin_requests = requests(control::ReplicaRequest::rejoin);
   coordination.start_replica = [&starter](std::uint32_t replica) {
     return starter.restart_replica(replica);
   };
