@@ -11,13 +11,6 @@ std::string text_of(std::span<const std::byte> bytes) {
 
 }  // namespace
 
-void BytesWriter::append(const void* from, std::size_t count) {
-  if (count == 0) return;
-  const std::size_t at = frame_.size();
-  frame_.resize(at + count);
-  std::memcpy(frame_.data() + at, from, count);
-}
-
 void BytesReader::operator()(const char* key, bool& flag) {
   std::uint8_t byte = 0;
   (*this)(key, byte);
@@ -43,19 +36,19 @@ void BytesReader::operator()(const char* key, const Exactly<std::string>& text) 
 }
 
 void BytesReader::operator()(const char* key, const Rest<std::vector<std::byte>>& bytes) {
-  if (left_.empty() || left_.size() > bytes.most) refuse(key, "is empty or too long");
-  bytes.value.assign(left_.begin(), left_.end());
-  left_ = {};
+  const std::size_t count = reader_.rest().size();
+  if (count == 0 || count > bytes.most) refuse(key, "is empty or too long");
+  const std::span<const std::byte> taken = take(key, count);
+  bytes.value.assign(taken.begin(), taken.end());
 }
 
 void BytesReader::finish() const {
-  if (!left_.empty()) throw MessageError(message_ + ": bytes after the last field");
+  if (!reader_.complete()) throw MessageError(message_ + ": bytes after the last field");
 }
 
 std::span<const std::byte> BytesReader::take(const char* key, std::size_t count) {
-  if (count > left_.size()) refuse(key, "is truncated");
-  const std::span<const std::byte> taken = left_.first(count);
-  left_ = left_.subspan(count);
+  const std::span<const std::byte> taken = reader_.bytes(count);
+  if (reader_.failed()) refuse(key, "is truncated");
   return taken;
 }
 

@@ -1,14 +1,13 @@
 #pragma once
 
-#include <bit>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "framework/bytes.h"
 #include "framework/net/frame_memory.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/fields.h"
@@ -19,22 +18,18 @@
 // flag that is neither 0 nor 1, or a text beyond its limit is a MessageError.
 namespace strait::base {
 
-static_assert(std::endian::native == std::endian::little,
-              "numbers are copied as they are in memory");
-
 class BytesWriter {
  public:
   template <std::unsigned_integral T>
   void operator()(const char* /*key*/, const T& value) {
-    append(&value, sizeof value);
+    append_value(frame_, value);
   }
   void operator()(const char* key, const bool& flag) { (*this)(key, std::uint8_t{flag}); }
   void operator()(const char* key, const ExitCode& code) {
     (*this)(key, static_cast<std::uint8_t>(number(code)));
   }
-  void operator()(const char* key, const std::string& text) {
-    (*this)(key, static_cast<std::uint32_t>(text.size()));
-    append(text.data(), text.size());
+  void operator()(const char* /*key*/, const std::string& text) {
+    append_text(frame_, text);
   }
   template <class T>
   void operator()(const char* key, const std::vector<T>& list) {
@@ -45,10 +40,10 @@ class BytesWriter {
     (*this)(key, text.value.substr(0, text.most));
   }
   void operator()(const char* /*key*/, const Exactly<const std::string>& text) {
-    append(text.value.data(), text.size);
+    append_bytes(frame_, std::as_bytes(std::span(text.value)).first(text.size));
   }
   void operator()(const char* /*key*/, const Rest<const std::vector<std::byte>>& bytes) {
-    append(bytes.value.data(), bytes.value.size());
+    append_bytes(frame_, bytes.value);
   }
   template <class T>
   requires std::is_class_v<T>
@@ -57,8 +52,6 @@ class BytesWriter {
   net::Frame take() { return std::move(frame_); }
 
  private:
-  void append(const void* from, std::size_t count);
-
   net::Frame frame_;
 };
 
@@ -66,21 +59,22 @@ class BytesReader {
  public:
   // `message` names the bytes in errors: "transfer message".
   BytesReader(std::span<const std::byte> bytes, std::string message)
-      : left_(bytes), message_(std::move(message)) {}
+      : reader_(bytes), message_(std::move(message)) {}
 
   template <std::unsigned_integral T>
   void operator()(const char* key, T& value) {
-    std::memcpy(&value, take(key, sizeof value).data(), sizeof value);
+    value = reader_.value<T>();
+    if (reader_.failed()) refuse(key, "is truncated");
   }
   void operator()(const char* key, bool& flag);
   void operator()(const char* key, ExitCode& code);
-  void operator()(const char* key, std::string& text) { (*this)(key, at_most(text, left_.size())); }
+  void operator()(const char* key, std::string& text) { (*this)(key, at_most(text, reader_.rest().size())); }
   template <class T>
   void operator()(const char* key, std::vector<T>& list) {
     std::uint32_t count = 0;
     (*this)(key, count);
     // Each element takes at least one byte: a wrong count ends here, before memory is allocated.
-    if (count > left_.size()) refuse(key, "is truncated");
+    if (count > reader_.rest().size()) refuse(key, "is truncated");
     list.resize(count);
     for (T& element : list) (*this)(key, element);
   }
@@ -97,7 +91,7 @@ class BytesReader {
   std::span<const std::byte> take(const char* key, std::size_t count);
   [[noreturn]] void refuse(const char* key, const char* fault) const;
 
-  std::span<const std::byte> left_;
+  ByteReader reader_;
   std::string message_;
 };
 
