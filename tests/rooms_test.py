@@ -29,7 +29,8 @@ ROOMS["stages"] = set(ROOMS)
 LAUNCHER = {
     "base": {"framework/net", "framework/store", "framework/sync", "framework/trace"},
     "process": {"base"},
-    "recipe": {"base"},
+    # Of the codecs only settings.h, which is a header without libtorch; nothing of them is linked.
+    "recipe": {"base", "framework/codec"},
     # Of the models only their plain descriptions, which are headers.
     "plan": {"recipe", "schedules", "models"},
     "control": {"process"},

@@ -53,7 +53,7 @@ std::vector<Candidate> candidates_for(const ChoiceLimits& limits, const Measured
 // delta pays off only while changes are small. Values sent without a base leave no change to
 // measure, so delta may start only if its change was measured small or never measured.
 bool delta_is_worth_it(const ChoiceLimits& limits, const Choice& now, const Measured& measured) {
-  if (!limits.remembers) return false;
+  if (!limits.has_cache) return false;
   if (now.way == Choice::Way::delta) return measured.change.value_or(0) < kChangeToStay;
   if (now.way == Choice::Way::fixed && !measured.change) return false;
   return measured.change.value_or(0) < kChangeToBegin;
@@ -93,7 +93,7 @@ std::string describe(const Choice& choice) {
 }
 
 Choice first_choice(const ChoiceLimits& limits) {
-  if (limits.remembers) return {Choice::Way::delta, limits.least_bits, limits.first_bits};
+  if (limits.has_cache) return {Choice::Way::delta, limits.least_bits, limits.first_bits};
   return {Choice::Way::fixed, limits.fixed_bits, limits.first_bits};
 }
 

@@ -23,7 +23,7 @@ struct ChoiceLimits {
   int least_bits = 4;     // lower limit for changes and gradients
   int first_bits = 8;     // lower limit for rows that miss the cache
   int fixed_bits = 4;     // lower limit for values that are sent without a base
-  bool remembers = true;  // there is a cache, and samples are used more than once
+  bool has_cache = true;  // there is a cache, and samples are used more than once
   int group = 64;         // values that share a scale
 };
 

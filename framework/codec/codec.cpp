@@ -1,6 +1,6 @@
 #include "framework/codec/codec.h"
 
-#include "framework/codec/codec_error.h"
+#include "framework/codec/message.h"
 
 namespace strait::codec {
 

@@ -19,4 +19,16 @@ kernels::Element element_of(at::ScalarType type) {
   }
 }
 
+at::ScalarType scalar_type(WireDtype dtype) {
+  switch (dtype) {
+    case WireDtype::bfloat16:
+      return at::kBFloat16;
+    case WireDtype::float16:
+      return at::kHalf;
+    case WireDtype::float32:
+      break;
+  }
+  return at::kFloat;
+}
+
 }  // namespace strait::codec

@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "framework/codec/settings.h"
 #include "kernels/group_format.h"
 
 namespace strait::codec {
@@ -9,5 +10,8 @@ namespace strait::codec {
 // The kernels' enumerator for a tensor's element type. Any other type than the three is a broken
 // invariant.
 kernels::Element element_of(at::ScalarType type);
+
+// The tensor type of messages of the raw codec.
+at::ScalarType scalar_type(WireDtype dtype);
 
 }  // namespace strait::codec

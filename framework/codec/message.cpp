@@ -3,58 +3,43 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
-#include <cstring>
-#include <type_traits>
 
-#include "framework/codec/codec_error.h"
+#include "framework/bytes.h"
 
 namespace strait::codec {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "the wire is little endian");
-
-template <typename Value>
-void append_value(net::Frame& frame, Value value) {
-  static_assert(std::is_integral_v<Value>);
-  const std::size_t at = frame.size();
-  frame.resize(at + sizeof(Value));
-  std::memcpy(frame.data() + at, &value, sizeof(Value));
-}
-
 // Reads consecutive values; throws CodecError at the end of the frame.
-class HeaderCursor {
+class HeaderReader {
  public:
-  explicit HeaderCursor(std::span<const std::byte> bytes) : rest_(bytes) {}
+  explicit HeaderReader(std::span<const std::byte> bytes) : bytes_(bytes) {}
 
   template <typename Value>
   Value next(const char* what) {
-    if (rest_.size() < sizeof(Value)) {
+    const auto value = bytes_.value<Value>();
+    if (bytes_.failed()) {
       throw CodecError(fmt::format("a boundary message ends inside its {}", what));
     }
-    Value value;
-    std::memcpy(&value, rest_.data(), sizeof(Value));
-    rest_ = rest_.subspan(sizeof(Value));
     return value;
   }
 
   // A count that the remaining bytes cannot hold is refused before memory is allocated for it.
   std::int64_t count(const char* what, std::int64_t limit, std::size_t bytes_each) {
     const auto value = static_cast<std::int64_t>(next<std::uint32_t>(what));
-    if (value > limit || static_cast<std::size_t>(value) * bytes_each > rest_.size()) {
+    if (value > limit || static_cast<std::size_t>(value) * bytes_each > bytes_.rest().size()) {
       throw CodecError(fmt::format("a boundary message claims {} {}; at most {} are possible here",
                                    value, what, limit));
     }
     return value;
   }
 
-  std::span<const std::byte> rest() const { return rest_; }
+  std::span<const std::byte> rest() const { return bytes_.rest(); }
 
  private:
-  std::span<const std::byte> rest_;
+  ByteReader bytes_;
 };
 
-Row read_row(HeaderCursor& cursor, std::int64_t padded_length) {
+Row read_row(HeaderReader& cursor, std::int64_t padded_length) {
   Row row;
   row.sample = static_cast<store::SampleId>(cursor.next<std::int64_t>("sample id"));
   const std::int64_t documents =
@@ -81,30 +66,33 @@ Kind kind_of(std::span<const std::byte> frame) {
   return static_cast<Kind>(kind);
 }
 
-void write_head(const TensorHeader& head, net::Frame& frame) {
-  append_value(frame, static_cast<std::uint8_t>(head.kind));
-  append_value(frame, static_cast<std::uint8_t>(head.evaluation ? 1 : 0));
-  append_value(frame, std::uint16_t{0});
-  append_value(frame, head.micro_batch);
-  append_value(frame, number(head.step));
-  append_value(frame, static_cast<std::uint32_t>(head.width));
-  append_value(frame, static_cast<std::uint32_t>(head.rows.padded_length));
-  append_value(frame, static_cast<std::uint32_t>(head.rows.rows.size()));
+void write_header(const TensorHeader& head, net::Frame& frame) {
+  std::size_t documents = 0;
+  for (const Row& row : head.rows.rows) documents += row.documents.size();
+  const std::size_t begin = frame.size();
+  frame.resize(begin + header_bytes(head.rows.rows.size(), documents));
+  ByteWriter to(std::span<std::byte>(frame).subspan(begin));
+  to.value(static_cast<std::uint8_t>(head.kind));
+  to.value(static_cast<std::uint8_t>(head.evaluation ? 1 : 0));
+  to.value(std::uint16_t{0});
+  to.value(head.micro_batch);
+  to.value(number(head.step));
+  to.value(static_cast<std::uint32_t>(head.width));
+  to.value(static_cast<std::uint32_t>(head.rows.padded_length));
+  to.value(static_cast<std::uint32_t>(head.rows.rows.size()));
   for (const Row& row : head.rows.rows) {
-    append_value(frame, number(row.sample));
-    append_value(frame, static_cast<std::uint32_t>(row.documents.size()));
-    for (const std::int64_t length : row.documents) {
-      append_value(frame, static_cast<std::uint32_t>(length));
-    }
+    to.value(number(row.sample));
+    to.value(static_cast<std::uint32_t>(row.documents.size()));
+    for (const std::int64_t length : row.documents) to.value(static_cast<std::uint32_t>(length));
   }
 }
 
-ReadTensor read_head(std::span<const std::byte> frame) {
+ReadTensor read_header(std::span<const std::byte> frame) {
   ReadTensor read;
   TensorHeader& head = read.head;
   head.kind = kind_of(frame);
   if (head.kind == Kind::note) throw CodecError("a boundary message is a note, not a tensor");
-  HeaderCursor cursor(frame.subspan(1));
+  HeaderReader cursor(frame.subspan(1));
   head.evaluation = cursor.next<std::uint8_t>("flags") != 0;
   cursor.next<std::uint16_t>("reserved bytes");
   head.micro_batch = cursor.next<std::int32_t>("micro-batch");

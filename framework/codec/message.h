@@ -5,9 +5,16 @@
 #include <span>
 
 #include "framework/codec/rows.h"
+#include "framework/error.h"
 #include "framework/net/link.h"
 
 namespace strait::codec {
+
+// A message from a peer that does not hold what its header says, or holds what no sender may write.
+class CodecError : public ProtocolError {
+ public:
+  using ProtocolError::ProtocolError;
+};
 
 // What a frame on a boundary is. The value is the frame's first byte.
 enum class Kind : std::uint8_t {
@@ -37,8 +44,14 @@ inline constexpr std::int64_t kMaxElements = std::int64_t{1}
 
 Kind kind_of(std::span<const std::byte> frame);
 
+// Size of a header. Forecasts pass averages.
+template <class Count>
+constexpr Count header_bytes(Count rows, Count documents) {
+  return Count{28} + Count{12} * rows + Count{4} * documents;
+}
+
 // Appends the header to an empty frame; the codec's payload follows it.
-void write_head(const TensorHeader& head, net::Frame& frame);
+void write_header(const TensorHeader& head, net::Frame& frame);
 
 struct ReadTensor {
   TensorHeader head;
@@ -47,6 +60,6 @@ struct ReadTensor {
 
 // Every length is checked before memory of that size is allocated, since the bytes come from a
 // peer. Throws CodecError.
-ReadTensor read_head(std::span<const std::byte> frame);
+ReadTensor read_header(std::span<const std::byte> frame);
 
 }  // namespace strait::codec

@@ -6,7 +6,7 @@
 #include <array>
 #include <cstring>
 
-#include "framework/codec/codec_error.h"
+#include "framework/codec/message.h"
 
 namespace strait::codec {
 namespace {

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "framework/codec/codec_error.h"
+#include "framework/codec/message.h"
 #include "framework/codec/element_type.h"
 #include "kernels/apply_change.h"
 #include "kernels/dequantize.h"

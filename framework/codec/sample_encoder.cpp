@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "framework/codec/codec_error.h"
+#include "framework/codec/message.h"
 #include "framework/codec/element_type.h"
 #include "kernels/apply_change.h"
 #include "kernels/quantize.h"
@@ -42,13 +42,13 @@ void SampleEncoder::begin_step(store::Step step) {
 
 RowHeader SampleEncoder::first_visit() const {
   const int bits = options_.choice.first_bits;
-  return {RowBase::fresh, bits, options_.rotate && bits != kWholeBits, 0};
+  return {RowBase::fresh, bits, options_.codec.rotate && bits != kWholeBits, 0};
 }
 
 RowHeader SampleEncoder::plan(const Row& row) {
   const Choice& choice = options_.choice;
   if (choice.way == Choice::Way::raw) return {RowBase::none, kWholeBits, false, 0};
-  RowHeader plan{RowBase::none, choice.bits, options_.rotate, 0};
+  RowHeader plan{RowBase::none, choice.bits, options_.codec.rotate, 0};
   if (choice.way == Choice::Way::fixed || cache_ == nullptr || row.length() == 0) return plan;
   const auto size = static_cast<std::size_t>(
       kernels::entry_bytes(cache_->options().kind, row.length(), cache_->options().width));
@@ -77,11 +77,11 @@ void SampleEncoder::encode(const TensorHeader& head, const at::Tensor& tensor, n
   for (const Row& row : head.rows.rows) {
     plans_.push_back(plan(row));
     size += head_bytes(plans_.back().base) +
-            data_bytes(plans_.back(), options_.group, row.length(), head.width);
+            data_bytes(plans_.back(), group(), row.length(), head.width);
   }
   const std::size_t begin = frame.size();
   frame.reserve(begin + size);
-  write_payload_header({memory(), options_.group}, grown(frame, kPayloadHeaderBytes));
+  write_payload_header({memory(), group()}, grown(frame, kPayloadHeaderBytes));
   const kernels::Element element = element_of(source.scalar_type());
   const auto* from = static_cast<const std::byte*>(source.const_data_ptr());
   const std::int64_t row_bytes = head.rows.padded_length * head.width * kernels::bytes_of(element);
@@ -100,8 +100,8 @@ void SampleEncoder::encode_row(const TensorHeader& head, std::size_t place,
   std::span<std::byte> entry = resolve_base(row, sample, values.tokens);
   if (row.bits == kWholeBits) entry = resolve_wide(row, sample, values, sums);
   write_row_header(row, grown(frame, head_bytes(row.base)));
-  std::byte* to = grown(frame, data_bytes(row, options_.group, values.tokens, values.width));
-  const kernels::GroupFormat format{row.bits, options_.group, row.rotate};
+  std::byte* to = grown(frame, data_bytes(row, group(), values.tokens, values.width));
+  const kernels::GroupFormat format{row.bits, group(), row.rotate};
   if (row.bits == kWholeBits) {
     wide_.write_to(to);
   } else if (row.base == RowBase::none) {
@@ -152,8 +152,8 @@ std::span<std::byte> SampleEncoder::resolve_wide(RowHeader& row, store::SampleId
 }
 
 kernels::Draw SampleEncoder::draw_for(const TensorHeader& head, std::size_t place) const {
-  if (options_.rounding == kernels::Rounding::nearest) return {};
-  return {options_.rounding,
+  if (options_.codec.rounding == kernels::Rounding::nearest) return {};
+  return {options_.codec.rounding,
           kernels::mix_key({options_.key, static_cast<std::uint64_t>(number(head.step)),
                             static_cast<std::uint64_t>(head.micro_batch),
                             static_cast<std::uint64_t>(head.kind), place})};

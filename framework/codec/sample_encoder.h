@@ -10,6 +10,7 @@
 #include "framework/codec/choice.h"
 #include "framework/codec/codec.h"
 #include "framework/codec/sample_format.h"
+#include "framework/codec/settings.h"
 #include "framework/codec/tensor_pool.h"
 #include "framework/codec/wide_row.h"
 
@@ -17,9 +18,7 @@ namespace strait::codec {
 
 struct SampleEncoderOptions {
   Choice choice;
-  int group = 64;
-  bool rotate = false;
-  kernels::Rounding rounding = kernels::Rounding::nearest;
+  CodecSettings codec;    // group, rotate and rounding are used
   std::uint64_t key = 0;  // of stochastic rounding: seed and boundary, mixed
   // Called once before the first row of every training step, on the encoding thread; empty: the
   // choice stays.
@@ -59,6 +58,7 @@ class SampleEncoder final : public Encoder {
   kernels::Draw draw_for(const TensorHeader& head, std::size_t place) const;
   void count(const RowHeader& row, const kernels::SquareSums& sums);
   Memory memory() const;
+  int group() const { return static_cast<int>(options_.codec.group); }
 
   SampleEncoderOptions options_;
   std::unique_ptr<ActivationCache> cache_;

@@ -5,7 +5,7 @@
 
 #include <cstring>
 
-#include "framework/codec/codec_error.h"
+#include "framework/codec/message.h"
 
 namespace strait::codec {
 namespace {

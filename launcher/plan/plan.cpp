@@ -66,9 +66,9 @@ void describe(auto& f, base::Is<Plan::Link> auto& m) {
   f("name", m.name), f("use", m.use), f("connects", m.connects), f("listens", m.listens);
   f("place", m.position), f("forward_bytes", m.forward_bytes),
       f("backward_bytes", m.backward_bytes);
-  f("first_forward_bytes", m.first_forward_bytes), f("entry_bytes", m.entry_bytes);
-  f("cache_bytes", m.cache_bytes), f("cache_disk_bytes", m.cache_disk_bytes);
-  f("cached_rows", m.cached_rows);
+  f("first_forward_bytes", m.first_forward_bytes), f("entry_bytes", m.cache.entry_bytes);
+  f("cache_bytes", m.cache.memory_bytes), f("cache_disk_bytes", m.cache.disk_bytes);
+  f("cached_rows", m.cache.rows);
 }
 void describe(auto& f, base::Is<Plan::SyncOffer> auto& m) {
   f("method", m.method), f("step_bytes", m.step_bytes), f("round_bytes", m.round_bytes);

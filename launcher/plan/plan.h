@@ -8,6 +8,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "framework/codec/settings.h"
 #include "framework/net/process_name.h"
 #include "framework/store/sample.h"
 #include "framework/sync/sync_settings.h"
@@ -50,15 +51,12 @@ struct Plan {
     std::int64_t position = 0;        // boundary: position of the upstream chunk in the pipeline
     std::int64_t forward_bytes = 0;   // per step, downstream, or from `connects`
     std::int64_t backward_bytes = 0;  // per step, upstream, or from `listens`
-    // Boundaries with an activation cache; else first_forward_bytes is forward_bytes, and the rest
-    // 0.
-    std::int64_t first_forward_bytes = 0;  // per step of the first epoch
-    std::int64_t entry_bytes = 0;          // of the cache entry of a sequence
-    std::int64_t cache_bytes = 0;          // limit in memory, at each end
-    std::int64_t cache_disk_bytes = 0;     // limit on disk, in addition to memory
-    std::int64_t cached_rows = 0;          // sequences that fit into both
+    // Per step of the first epoch, when every sample misses the activation cache. Without a cache it
+    // is forward_bytes.
+    std::int64_t first_forward_bytes = 0;
+    codec::CacheLimits cache;  // of boundaries
 
-    bool has_cache() const { return entry_bytes > 0; }
+    bool has_cache() const { return cache.entry_bytes > 0; }
   };
   // Forecast of a training step with one sync method.
   struct SyncOffer {

@@ -50,8 +50,8 @@ std::string saved_caches(const Plan& plan) {
     if (!link.has_cache()) continue;
     text += fmt::format("{}{} behind layer {}: {}, {} bytes a row, {} in memory, {} on disk",
                         text.empty() ? "" : "; ", link.name, layer_above(plan, link),
-                        name_of(plan.recipe.codec.cache_kind), link.entry_bytes, link.cache_bytes,
-                        link.cache_disk_bytes);
+                        recipe::name_of(plan.recipe.codec.cache_kind), link.cache.entry_bytes,
+                        link.cache.memory_bytes, link.cache.disk_bytes);
   }
   return text;
 }

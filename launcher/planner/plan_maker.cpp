@@ -202,10 +202,7 @@ plan::Plan::Link boundary_link(const plan::Plan& plan, const PlannedBoundary& bo
   link.forward_bytes = of_a_step(boundary.forward_bytes());
   link.backward_bytes = of_a_step(boundary.bytes.backward);
   link.first_forward_bytes = of_a_step(boundary.bytes.first_forward);
-  link.entry_bytes = boundary.entry_bytes;
-  link.cache_bytes = boundary.cache_bytes;
-  link.cache_disk_bytes = boundary.cache_disk_bytes;
-  link.cached_rows = boundary.cached_rows;
+  link.cache = boundary.cache;
   return link;
 }
 

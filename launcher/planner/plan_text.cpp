@@ -45,7 +45,7 @@ std::string text_of_layers(const models::LayerRange& range, int layers) {
 std::string text_of_forward(const recipe::Recipe::Codec& codec) {
   const auto first =
       codec.first_bits == 16 ? std::string("bfloat16") : fmt::format("{} bits", codec.first_bits);
-  if (codec.forward == "raw") return fmt::format("raw {}", name_of(codec.wire_dtype));
+  if (codec.forward == "raw") return fmt::format("raw {}", recipe::name_of(codec.wire_dtype));
   if (codec.forward == "fixed") return fmt::format("fixed {} bits", codec.forward_bits);
   if (codec.forward == "delta" || codec.forward == "auto") {
     return fmt::format("{} {}{} bits ({} on a first visit)", codec.forward,
@@ -55,7 +55,7 @@ std::string text_of_forward(const recipe::Recipe::Codec& codec) {
 }
 
 std::string text_of_backward(const recipe::Recipe::Codec& codec) {
-  if (codec.backward == "raw") return fmt::format("raw {}", name_of(codec.wire_dtype));
+  if (codec.backward == "raw") return fmt::format("raw {}", recipe::name_of(codec.wire_dtype));
   if (codec.backward != "fixed" && codec.backward != "auto") return codec.backward;
   return fmt::format("{} {}{} bits", codec.backward, codec.backward == "auto" ? "from " : "",
                      codec.backward_bits);
@@ -118,11 +118,11 @@ std::string cache_table(const plan::Plan& plan) {
                                  "a row", "rows that fit", "memory, each end", "disk, each end");
   for (const plan::Plan::Link& link : plan.links) {
     if (!link.has_cache()) continue;
-    const std::int64_t in_memory = std::min(link.cached_rows, link.cache_bytes / link.entry_bytes);
-    text += fmt::format(
-        "  {:<{}}{:>12}{:>20}{:>18}{:>16}\n", link.name, column, human_bytes(link.entry_bytes),
-        fmt::format("{} of {}", link.cached_rows, rows), human_bytes(in_memory * link.entry_bytes),
-        human_bytes((link.cached_rows - in_memory) * link.entry_bytes));
+    const codec::CacheLimits& cache = link.cache;
+    text += fmt::format("  {:<{}}{:>12}{:>20}{:>18}{:>16}\n", link.name, column,
+                        human_bytes(cache.entry_bytes), fmt::format("{} of {}", cache.rows, rows),
+                        human_bytes(cache.used_memory()),
+                        human_bytes(cache.rows * cache.entry_bytes - cache.used_memory()));
   }
   if (plan.steps <= plan.epoch_steps) {
     text += "  there is one epoch: no sample is used twice, and none is cached\n";

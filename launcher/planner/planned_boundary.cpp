@@ -26,16 +26,31 @@ std::int64_t most_ends(std::size_t boundary, std::size_t boundaries, std::size_t
   return most;
 }
 
+bool uses_cache(const codec::CodecSettings& settings) {
+  return codec::codecs().named(settings.forward).caching != codec::CodecOffer::Caching::none;
+}
+
+codec::PayloadBytes payload_bytes(const codec::CodecSettings& settings, codec::Direction direction,
+                                  const codec::PayloadLoad& load) {
+  codec::DirectionSettings end;
+  end.codec = settings;
+  end.direction = direction;
+  end.has_cache = direction == codec::Direction::forward && uses_cache(settings);
+  return codec::codecs().named(settings.name(direction)).payload(end, load);
+}
+
 void plan_cache(const recipe::Recipe& recipe, std::int64_t rows, std::int64_t sharers,
                 PlannedBoundary& boundary) {
-  boundary.entry_bytes = entry_bytes(recipe.codec, recipe.data.row, boundary.load.width);
-  boundary.cache_bytes = recipe.codec.cache / sharers;
-  boundary.cache_disk_bytes = recipe.codec.cache_disk / sharers;
-  boundary.cached_rows = std::min(rows, boundary.cache_bytes / boundary.entry_bytes +
-                                            boundary.cache_disk_bytes / boundary.entry_bytes);
+  codec::CacheLimits& cache = boundary.cache;
+  cache.entry_bytes =
+      kernels::entry_bytes(recipe.codec.cache_kind, recipe.data.row, boundary.load.width);
+  cache.memory_bytes = recipe.codec.cache / sharers;
+  cache.disk_bytes = recipe.codec.cache_disk / sharers;
+  cache.rows = std::min(
+      rows, cache.memory_bytes / cache.entry_bytes + cache.disk_bytes / cache.entry_bytes);
   // Between two uses of a sample all others are used once, so a cache of this size cannot hit more
   // often under any eviction policy; evicting the sample whose next use is last achieves it.
-  boundary.hits = static_cast<double>(boundary.cached_rows) / static_cast<double>(rows);
+  boundary.hits = static_cast<double>(cache.rows) / static_cast<double>(rows);
 }
 
 // Built-in codecs are checked when the recipe is read; those of plugins here.
@@ -49,8 +64,13 @@ void check_codec_of_gradients(const recipe::Recipe& recipe) {
 
 }  // namespace
 
-std::int64_t PlannedBoundary::bytes_in_memory() const {
-  return entry_bytes == 0 ? 0 : std::min(cached_rows, cache_bytes / entry_bytes) * entry_bytes;
+BoundaryBytes boundary_bytes(const codec::CodecSettings& settings, const BoundaryLoad& load) {
+  const auto rows = static_cast<double>(load.rows);
+  const double header = codec::header_bytes(rows, rows * load.documents_per_row);
+  const codec::PayloadLoad payload{rows, rows * load.tokens_per_row, load.width};
+  const codec::PayloadBytes down = payload_bytes(settings, codec::Direction::forward, payload);
+  const codec::PayloadBytes up = payload_bytes(settings, codec::Direction::backward, payload);
+  return {header + down.first, header + down.known, header + up.known};
 }
 
 std::vector<PlannedBoundary> plan_boundaries(const recipe::Recipe& recipe,
@@ -75,7 +95,7 @@ std::vector<PlannedBoundary> plan_boundaries(const recipe::Recipe& recipe,
     PlannedBoundary boundary;
     boundary.load = load;
     boundary.bytes = boundary_bytes(recipe.codec, load);
-    if (remembers(recipe.codec)) {
+    if (uses_cache(recipe.codec)) {
       plan_cache(recipe, replica_rows, most_ends(i, ranges.size() - 1, stages), boundary);
     }
     boundaries.push_back(boundary);
@@ -87,7 +107,7 @@ std::int64_t cache_bytes_of(const std::vector<PlannedBoundary>& boundaries, std:
                             std::size_t stages) {
   std::int64_t sum = 0;
   for (std::size_t i = 0; i < boundaries.size(); ++i) {
-    if (ends_at(i, stage, stages)) sum += boundaries[i].bytes_in_memory();
+    if (ends_at(i, stage, stages)) sum += boundaries[i].cache.used_memory();
   }
   return sum;
 }

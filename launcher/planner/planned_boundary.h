@@ -3,27 +3,42 @@
 #include <cstdint>
 #include <vector>
 
+#include "framework/codec/settings.h"
 #include "framework/tensors/token_file.h"
-#include "launcher/planner/boundary_forecast.h"
 #include "launcher/recipe/recipe.h"
 #include "models/model_description.h"
 
 namespace strait::planner {
 
+// What goes over one boundary, on average over the data.
+struct BoundaryLoad {
+  std::int64_t width = 0;     // values per token
+  std::int64_t rows = 0;      // of a micro-batch
+  double tokens_per_row = 0;  // without padding
+  double documents_per_row = 1;
+};
+
+// Bytes of one micro-batch's message, with its header, without the framing of the link.
+struct BoundaryBytes {
+  double first_forward = 0;  // activations on cache misses
+  double known_forward = 0;  // activations on cache hits
+  double backward = 0;
+};
+
+// The sizes of the encoders' messages for a load. `auto` is forecast at its fewest bits: its choice
+// follows measurements that a plan does not have. Pure.
+BoundaryBytes boundary_bytes(const codec::CodecSettings& settings, const BoundaryLoad& load);
+
 // A boundary between two adjacent chunks, equal in every replica, with its activation cache.
 struct PlannedBoundary {
   BoundaryLoad load;
-  BoundaryBytes bytes;                // of a micro-batch
-  double hits = 0;                    // cache hit rate after the first epoch
-  std::int64_t entry_bytes = 0;       // of a cached sequence; 0: no cache
-  std::int64_t cache_bytes = 0;       // limit in memory, at each end
-  std::int64_t cache_disk_bytes = 0;  // limit on disk, in addition to memory
-  std::int64_t cached_rows = 0;       // sequences that fit into both
+  BoundaryBytes bytes;  // of a micro-batch
+  double hits = 0;      // cache hit rate after the first epoch
+  codec::CacheLimits cache;
 
   double forward_bytes() const {  // after the first epoch
     return hits * bytes.known_forward + (1 - hits) * bytes.first_forward;
   }
-  std::int64_t bytes_in_memory() const;  // used by entries
 };
 
 // All boundaries, by position of the upstream chunk; `ranges` by position. The cache limit of a

@@ -18,11 +18,15 @@ struct LoraSettings {
   bool operator==(const LoraSettings&) const = default;
 };
 
+// [codec]: the codecs' own struct.
+using codec::CodecSettings;
+
 // One recipe file as a plain value, compared field by field, independent of TOML. Paths are as the
 // user wrote them. Comments say what an absent optional means.
 struct Recipe {
   using Lora = LoraSettings;
   using Hosts = HostSettings;
+  using Codec = CodecSettings;
 
   struct Model {
     std::string path;                         // a Hugging Face directory; required
@@ -79,22 +83,6 @@ struct Recipe {
     double clip = 1.0;                              // global gradient norm; 0 is off
     std::int64_t eval_every = 0;  // steps; 0: only at the end, when there is data.eval
     bool operator==(const Train&) const = default;
-  };
-
-  struct Codec {
-    std::string forward = "raw";                // of activations: a name of codec::codecs()
-    std::int64_t forward_bits = 4;              // fixed, delta and, at the least, auto
-    std::int64_t first_bits = 8;                // delta: the first visit of a sample; 16: bfloat16
-    std::string backward = "raw";               // of gradients; never delta
-    std::int64_t backward_bits = 8;             // fixed and, at the least, auto
-    WireDtype wire_dtype = WireDtype::float32;  // raw
-    std::int64_t group = 64;                    // values that share a scale; fixed and delta
-    std::int64_t cache = std::int64_t{4} << 30U;        // bytes of memory per process; delta
-    bool rotate = false;                                // spread outliers; fixed and delta
-    RoundingKind rounding = RoundingKind::nearest;      // fixed and delta
-    CacheKind cache_kind = CacheKind::bfloat16;         // how delta remembers a value
-    std::int64_t cache_disk = std::int64_t{16} << 30U;  // bytes per process, beyond the memory
-    bool operator==(const Codec&) const = default;
   };
 
   // How the replicas of a stage agree on weights; absent: the default of the method. Keys that a

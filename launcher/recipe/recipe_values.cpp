@@ -29,9 +29,9 @@ Names all_names(Device) { return kDeviceNames; }
 Names all_names(Recompute) { return kRecomputeNames; }
 Names all_names(PartitionKind) { return kPartitionNames; }
 Names all_names(DecayKind) { return kDecayNames; }
-Names all_names(WireDtype) { return kWireDtypeNames; }
-Names all_names(RoundingKind) { return kRoundingNames; }
-Names all_names(CacheKind) { return kCacheNames; }
+Names all_names(codec::WireDtype) { return kWireDtypeNames; }
+Names all_names(kernels::Rounding) { return kRoundingNames; }
+Names all_names(kernels::CacheFormat) { return kCacheNames; }
 Names all_names(SavedCaches) { return kSavedCachesNames; }
 Names all_names(LossRule) { return kLossRuleNames; }
 Names all_names(BackendKind) { return kBackendNames; }

@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "framework/codec/settings.h"
+
 // The types of a recipe's values.
 namespace strait::recipe {
 
@@ -22,9 +24,6 @@ enum class Device : std::uint8_t { automatic, cpu, cuda };
 enum class Recompute : std::uint8_t { none, layer };
 enum class PartitionKind : std::uint8_t { balanced, profile, ranges, plugin };
 enum class DecayKind : std::uint8_t { cosine, linear, constant };
-enum class WireDtype : std::uint8_t { float32, bfloat16, float16 };
-enum class RoundingKind : std::uint8_t { nearest, stochastic };
-enum class CacheKind : std::uint8_t { bfloat16, eight_bits };
 enum class SavedCaches : std::uint8_t { save, drop };
 enum class LossRule : std::uint8_t { stop, continue_run };  // "stop", "continue"
 enum class BackendKind : std::uint8_t { local, ssh, slurm, join };
@@ -38,9 +37,9 @@ Names all_names(Device);
 Names all_names(Recompute);
 Names all_names(PartitionKind);
 Names all_names(DecayKind);
-Names all_names(WireDtype);
-Names all_names(RoundingKind);
-Names all_names(CacheKind);
+Names all_names(codec::WireDtype);
+Names all_names(kernels::Rounding);
+Names all_names(kernels::CacheFormat);
 Names all_names(SavedCaches);
 Names all_names(LossRule);
 Names all_names(BackendKind);

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <limits>
 
-#include "framework/codec/codec_error.h"
+#include "framework/codec/message.h"
 #include "framework/codec/codecs.h"
 
 // A byte for each value, and for each token the size of its largest value in float32. Both ends
@@ -111,15 +111,15 @@ class TokenBytesDecoder final : public Decoder {
   Traffic traffic_;
 };
 
-std::unique_ptr<Encoder> encoder(const CodecSettings&, CodecOffer::Cache) {
+std::unique_ptr<Encoder> encoder(const DirectionSettings&, CodecOffer::Cache) {
   return std::make_unique<TokenBytesEncoder>();
 }
 
-std::unique_ptr<Decoder> decoder(const CodecSettings& settings, CodecOffer::Cache) {
+std::unique_ptr<Decoder> decoder(const DirectionSettings& settings, CodecOffer::Cache) {
   return std::make_unique<TokenBytesDecoder>(settings.result);
 }
 
-PayloadBytes payload(const CodecSettings&, const PayloadLoad& load) {
+PayloadBytes payload(const DirectionSettings&, const PayloadLoad& load) {
   const double bytes = load.tokens * static_cast<double>(token_size(load.width));
   return {bytes, bytes};
 }

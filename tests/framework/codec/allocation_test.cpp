@@ -128,8 +128,8 @@ TEST(SteadyState, AllocatesNothing) {
   SampleEncoderOptions options;
   for (const auto rounding : {kernels::Rounding::nearest, kernels::Rounding::stochastic}) {
     for (const bool rotate : {false, true}) {
-      options.rounding = rounding;
-      options.rotate = rotate;
+      options.codec.rounding = rounding;
+      options.codec.rotate = rotate;
       options.choice = {Choice::Way::delta, 4, 8};
       for (const auto kind : {kernels::CacheFormat::bfloat16, kernels::CacheFormat::eight_bits}) {
         EXPECT_EQ(allocations_of(sample_pair(options, true, kind), kWarm, kSteps), 0);

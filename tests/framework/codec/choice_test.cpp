@@ -49,7 +49,7 @@ TEST(Choice, SendsValuesIfChangesAreNotSmaller) {
 
 TEST(Choice, SendsValuesIfNoSampleIsUsedAgain) {
   ChoiceLimits limits;
-  limits.remembers = false;
+  limits.has_cache = false;
   EXPECT_EQ(first_choice(limits).way, Way::fixed);
   EXPECT_EQ(next_choice(limits, first_choice(limits), path_of(5)).choice.way, Way::fixed);
 }

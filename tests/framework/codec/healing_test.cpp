@@ -1,7 +1,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "framework/codec/codec_error.h"
+#include "framework/codec/message.h"
 #include "tests/framework/codec/two_ends.h"
 
 namespace strait::codec {

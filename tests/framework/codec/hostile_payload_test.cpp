@@ -4,7 +4,7 @@
 #include <array>
 #include <random>
 
-#include "framework/codec/codec_error.h"
+#include "framework/codec/message.h"
 #include "framework/codec/sample_format.h"
 #include "tests/framework/codec/two_ends.h"
 
@@ -32,7 +32,7 @@ struct Sent {
 
 std::vector<Sent> messages_of_every_sort() {
   SampleEncoderOptions options;
-  options.rotate = true;
+  options.codec.rotate = true;
   options.choose = [](store::Step step, const Traffic&) {
     constexpr std::array<Choice, 4> kChoices{
         Choice{Choice::Way::delta, 4, 8}, Choice{Choice::Way::delta, 3, 16},

@@ -5,7 +5,6 @@
 
 #include <random>
 
-#include "framework/codec/codec_error.h"
 #include "framework/codec/raw.h"
 
 namespace strait::codec {
@@ -59,9 +58,9 @@ TEST(Message, RawRoundTripIsExactInTensorsOwnType) {
     for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf}) {
       const at::Tensor tensor = tensor_for(head, type);
       net::Frame frame;
-      write_head(head, frame);
+      write_header(head, frame);
       RawEncoder(type).encode(head, tensor, frame);
-      const ReadTensor read = read_head(frame);
+      const ReadTensor read = read_header(frame);
       EXPECT_EQ(read.head.rows, head.rows);
       EXPECT_EQ(read.head.step, head.step);
       EXPECT_EQ(read.head.kind, head.kind);
@@ -78,7 +77,7 @@ TEST(Message, DocumentedExampleHas120Bytes) {
   head.rows.padded_length = 4;
   head.rows.rows = {Row{store::SampleId{40}, {4}}, Row{store::SampleId{41}, {2, 1}}};
   net::Frame frame;
-  write_head(head, frame);
+  write_header(head, frame);
   EXPECT_EQ(frame.size(), 64U);
   RawEncoder(at::kFloat).encode(head, at::ones({2, 4, 2}), frame);
   EXPECT_EQ(frame.size(), 120U);
@@ -103,14 +102,14 @@ TEST(Message, RefusesEveryTruncatedFrame) {
   std::mt19937_64 random(7);
   const TensorHeader head = random_head(random);
   net::Frame frame;
-  write_head(head, frame);
+  write_header(head, frame);
   RawEncoder(at::kFloat).encode(head, tensor_for(head, at::kFloat), frame);
   RawDecoder decoder(at::kFloat, at::kFloat);
   for (std::size_t size = 0; size < frame.size(); ++size) {
     const std::span<const std::byte> cut(frame.data(), size);
     EXPECT_THROW(
         {
-          const ReadTensor read = read_head(cut);
+          const ReadTensor read = read_header(cut);
           decoder.decode(read.head, read.payload);
         },
         CodecError)
@@ -123,11 +122,11 @@ TEST(Message, ResendRequestCarriesOnlyHeader) {
   TensorHeader head = random_head(random);
   head.kind = Kind::resend;
   net::Frame frame;
-  write_head(head, frame);
-  EXPECT_EQ(read_head(frame).head.kind, Kind::resend);
-  EXPECT_EQ(read_head(frame).head.rows, head.rows);
+  write_header(head, frame);
+  EXPECT_EQ(read_header(frame).head.kind, Kind::resend);
+  EXPECT_EQ(read_header(frame).head.rows, head.rows);
   frame.push_back(std::byte{0});
-  EXPECT_THROW(read_head(frame), CodecError);
+  EXPECT_THROW(read_header(frame), CodecError);
 }
 
 TEST(Message, RefusesUnknownKinds) {
@@ -147,7 +146,7 @@ TEST(Message, RandomBytesNeverCauseHugeAllocations) {
     net::Frame frame(random() % 80);
     for (std::byte& byte : frame) byte = static_cast<std::byte>(random() % 4);
     try {
-      const ReadTensor read = read_head(frame);
+      const ReadTensor read = read_header(frame);
       EXPECT_LE(read.head.rows.rows.size() * 12, frame.size());
       EXPECT_LE(read.head.rows.tokens(), read.head.rows.size() * read.head.rows.padded_length);
     } catch (const CodecError& error) {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "framework/codec/codec_error.h"
+#include "framework/codec/message.h"
 #include "tests/framework/codec/two_ends.h"
 
 namespace strait::codec {
@@ -64,7 +64,7 @@ TEST(SampleCodec, EachEncodingHasTheErrorOfItsBits) {
     double before = 1;
     for (int bits = 2; bits <= 8; ++bits) {
       SampleEncoderOptions options = sending(Choice::Way::fixed, bits);
-      options.rotate = rotate;
+      options.codec.rotate = rotate;
       TwoEnds ends(options, {});
       const at::Tensor values = random_values({2, kTokens, kWidth}, 2);
       const double error = relative_error(ends.pass(batch_of(0, {0, 1}, values)), values);
@@ -242,7 +242,7 @@ TEST(SampleCodec, ChoiceIsRequestedOncePerStepAndReceiverFollows) {
 
 TEST(SampleCodec, StochasticRoundingIsAFunctionOfKeyStepMicroBatchKindAndPlace) {
   SampleEncoderOptions options = sending(Choice::Way::fixed, 3);
-  options.rounding = kernels::Rounding::stochastic;
+  options.codec.rounding = kernels::Rounding::stochastic;
   options.key = 77;
   const at::Tensor row = random_values({1, kTokens, kWidth}, 15);
   const at::Tensor values = row.expand({2, kTokens, kWidth}).contiguous();

@@ -66,9 +66,9 @@ class Ordeal {
 
   std::unique_ptr<TwoEnds> make_ends() {
     SampleEncoderOptions options;
-    options.group = 32 << (random_() % 3);
-    options.rotate = chance(2);
-    options.rounding = chance(2) ? kernels::Rounding::stochastic : kernels::Rounding::nearest;
+    options.codec.group = 32 << (random_() % 3);
+    options.codec.rotate = chance(2);
+    options.codec.rounding = chance(2) ? kernels::Rounding::stochastic : kernels::Rounding::nearest;
     options.choose = [this](store::Step, const Traffic&) {
       if (!chance(4)) return choice_;
       const auto way = static_cast<Choice::Way>(chance(3) ? random_() % 2 : 2);

@@ -94,9 +94,9 @@ TwoEnds::TwoEnds(const SampleEncoderOptions& options,
 
 at::Tensor TwoEnds::pass(const Batch& batch) {
   net::Frame frame;
-  write_head(batch.head, frame);
+  write_header(batch.head, frame);
   encoder_->encode(batch.head, batch.values, frame);
-  const ReadTensor read = read_head(frame);
+  const ReadTensor read = read_header(frame);
   Decoded decoded = decoder_->decode(read.head, read.payload);
   last_missing_ = decoded.missing.size();
   last_payload_ = read.payload.size();
@@ -109,20 +109,20 @@ at::Tensor TwoEnds::pass(const Batch& batch) {
     request.rows.rows.push_back(batch.head.rows.rows[static_cast<std::size_t>(place)]);
   }
   net::Frame asked;
-  write_head(request, asked);
-  TensorHeader answer = read_head(asked).head;
+  write_header(request, asked);
+  TensorHeader answer = read_header(asked).head;
   answer.kind = Kind::whole;
   net::Frame answered;
-  write_head(answer, answered);
+  write_header(answer, answered);
   encoder_->encode_whole(answer, answered);
-  const ReadTensor whole = read_head(answered);
+  const ReadTensor whole = read_header(answered);
   decoder_->complete(whole.head, whole.payload, decoded.missing, decoded.values);
   return decoded.values;
 }
 
 void TwoEnds::lose(const Batch& batch) {
   net::Frame frame;
-  write_head(batch.head, frame);
+  write_header(batch.head, frame);
   encoder_->encode(batch.head, batch.values, frame);
 }
 

@@ -20,8 +20,8 @@ Plan plan_with(const std::string& forward, int upper_last = 2, std::int64_t entr
   link.name = "boundary 0.0>1.0";
   link.connects = {0, 0};
   link.listens = {1, 0};
-  link.entry_bytes = forward == "delta" ? entry : 0;
-  link.cache_bytes = 4096;
+  link.cache.entry_bytes = forward == "delta" ? entry : 0;
+  link.cache.memory_bytes = 4096;
   plan.links = {link};
   return plan;
 }

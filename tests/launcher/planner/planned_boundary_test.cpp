@@ -55,22 +55,22 @@ TEST(PlannedBoundary, CountsTokensWithoutPadding) {
   EXPECT_EQ(boundaries[0].load.rows, 2);
   EXPECT_NEAR(boundaries[0].load.tokens_per_row, 15.6, 1e-9);
   EXPECT_NEAR(boundaries[0].load.documents_per_row, 2, 1e-9);
-  EXPECT_EQ(boundaries[0].entry_bytes, 0);
-  EXPECT_EQ(boundaries[0].bytes_in_memory(), 0);
+  EXPECT_EQ(boundaries[0].cache.entry_bytes, 0);
+  EXPECT_EQ(boundaries[0].cache.used_memory(), 0);
 }
 
 TEST(PlannedBoundary, LimitsCacheToSmallerEnd) {
   // Inner stages share their memory between two boundaries, so the outer boundaries get no more.
   const auto two = planned(delta(8 * kEntry, 0), 2);
-  EXPECT_EQ(two[0].cache_bytes, 8 * kEntry);
-  EXPECT_EQ(two[0].cached_rows, 8);
+  EXPECT_EQ(two[0].cache.memory_bytes, 8 * kEntry);
+  EXPECT_EQ(two[0].cache.rows, 8);
   const auto four = planned(delta(8 * kEntry, 2 * kEntry), 4);
   ASSERT_EQ(four.size(), 3U);
   for (const PlannedBoundary& boundary : four) {
-    EXPECT_EQ(boundary.cache_bytes, 4 * kEntry);
-    EXPECT_EQ(boundary.cache_disk_bytes, kEntry);
-    EXPECT_EQ(boundary.cached_rows, 5);
-    EXPECT_EQ(boundary.bytes_in_memory(), 4 * kEntry);
+    EXPECT_EQ(boundary.cache.memory_bytes, 4 * kEntry);
+    EXPECT_EQ(boundary.cache.disk_bytes, kEntry);
+    EXPECT_EQ(boundary.cache.rows, 5);
+    EXPECT_EQ(boundary.cache.used_memory(), 4 * kEntry);
   }
   EXPECT_EQ(cache_bytes_of(four, 0, 4), 4 * kEntry);
   EXPECT_EQ(cache_bytes_of(four, 1, 4), 8 * kEntry);
@@ -81,7 +81,7 @@ TEST(PlannedBoundary, ChunksShareMemoryOfStage) {
   // Stage 0 is an end of all three: down to stage 1, around from there, and down again.
   const auto two = planned(delta(9 * kEntry, 0), 2, 2);
   ASSERT_EQ(two.size(), 3U);
-  for (const PlannedBoundary& boundary : two) EXPECT_EQ(boundary.cache_bytes, 3 * kEntry);
+  for (const PlannedBoundary& boundary : two) EXPECT_EQ(boundary.cache.memory_bytes, 3 * kEntry);
   EXPECT_EQ(cache_bytes_of(two, 0, 2), 9 * kEntry);
   EXPECT_EQ(cache_bytes_of(two, 1, 2), 9 * kEntry);
   EXPECT_TRUE(planned(delta(9 * kEntry, 0), 1, 3).empty()) << "nothing leaves a stage alone";
@@ -89,11 +89,11 @@ TEST(PlannedBoundary, ChunksShareMemoryOfStage) {
 
 TEST(PlannedBoundary, SendsCachedSamplesAsDeltas) {
   const PlannedBoundary all = planned(delta(100 * kEntry, 0), 2)[0];
-  EXPECT_EQ(all.cached_rows, kRows);
-  EXPECT_EQ(all.bytes_in_memory(), kRows * kEntry);
+  EXPECT_EQ(all.cache.rows, kRows);
+  EXPECT_EQ(all.cache.used_memory(), kRows * kEntry);
   EXPECT_EQ(all.forward_bytes(), all.bytes.known_forward);
   const PlannedBoundary none = planned(delta(kEntry / 2, 0), 2)[0];
-  EXPECT_EQ(none.cached_rows, 0);
+  EXPECT_EQ(none.cache.rows, 0);
   EXPECT_EQ(none.forward_bytes(), none.bytes.first_forward);
   const PlannedBoundary some = planned(delta(3 * kEntry, 0), 2)[0];
   EXPECT_LT(some.forward_bytes(), some.bytes.first_forward);

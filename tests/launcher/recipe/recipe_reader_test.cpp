@@ -140,12 +140,12 @@ TEST(RecipeReader, SetsFieldOfEveryKey) {
                     7,
                     "fixed",
                     6,
-                    WireDtype::float16,
+                    codec::WireDtype::float16,
                     32,
                     512 << 20,
                     true,
-                    RoundingKind::stochastic,
-                    CacheKind::eight_bits,
+                    kernels::Rounding::stochastic,
+                    kernels::CacheFormat::eight_bits,
                     std::int64_t{2} << 30U};
   expected.sync = {"cocktail", LossRule::continue_run, Dtype::float32, 0.25, 1.0,
                    3,          Dtype::bfloat16};

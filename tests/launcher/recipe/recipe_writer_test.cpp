@@ -147,12 +147,12 @@ Recipe random_recipe(Draw& draw) {
              draw.coin() ? 16 : draw.integer(2, 8),
              draw.one_of(part_names(PartKind::codec)),
              draw.integer(2, 8),
-             draw.word<WireDtype>(),
+             draw.word<codec::WireDtype>(),
              std::int64_t{32} << draw.integer(0, 2),
              draw.integer(1, 1 << 20) << draw.integer(0, 20),
              draw.coin(),
-             draw.word<RoundingKind>(),
-             draw.word<CacheKind>(),
+             draw.word<kernels::Rounding>(),
+             draw.word<kernels::CacheFormat>(),
              draw.integer(0, 1 << 20) << draw.integer(0, 20)};
   if (r.codec.backward == "delta") r.codec.backward = "fixed";
   if (r.pipeline.replicas > 1) r.sync = random_sync(draw);

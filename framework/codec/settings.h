@@ -1,0 +1,65 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+
+#include "kernels/group_format.h"
+
+// How boundaries are encoded: plain values without libtorch. Recipe, plan, job, stages and codecs
+// use these structs as they are, so a new setting is added here, as a key in
+// launcher/recipe/recipe_keys.cpp, and in the codec that reads it.
+namespace strait::codec {
+
+// Element type of the raw codec's messages.
+enum class WireDtype : std::uint8_t { float32, bfloat16, float16 };
+
+constexpr std::int64_t bytes_of(WireDtype dtype) { return dtype == WireDtype::float32 ? 4 : 2; }
+
+// forward: activations, sent downstream; backward: gradients, sent upstream.
+enum class Direction : std::uint8_t { forward, backward };
+
+// The section [codec] of a recipe; fields are named as its keys. Each codec reads the fields that
+// it uses.
+struct CodecSettings {
+  std::string forward = "raw";                // of activations: a name of codec::codecs()
+  std::int64_t forward_bits = 4;              // fixed and delta; the minimum of auto
+  std::int64_t first_bits = 8;                // of rows that miss the cache; 16: bfloat16
+  std::string backward = "raw";               // of gradients; never delta
+  std::int64_t backward_bits = 8;             // fixed; the minimum of auto
+  WireDtype wire_dtype = WireDtype::float32;  // raw
+  std::int64_t group = 64;                    // values that share a scale; fixed and delta
+  std::int64_t cache = std::int64_t{4} << 30U;  // bytes of memory per process; delta
+  bool rotate = false;                          // spread outliers; fixed and delta
+  kernels::Rounding rounding = kernels::Rounding::nearest;              // fixed and delta
+  kernels::CacheFormat cache_kind = kernels::CacheFormat::bfloat16;     // of cache entries
+  std::int64_t cache_disk = std::int64_t{16} << 30U;  // bytes per process, in addition to memory
+  bool operator==(const CodecSettings&) const = default;
+
+  const std::string& name(Direction direction) const {
+    return direction == Direction::forward ? forward : backward;
+  }
+  int bits(Direction direction) const {
+    return static_cast<int>(direction == Direction::forward ? forward_bits : backward_bits);
+  }
+  kernels::GroupFormat group_format(int bits) const {
+    return {bits, static_cast<int>(group), rotate};
+  }
+};
+
+// The share of one boundary in the activation cache of a process. Both ends have the same limits:
+// otherwise one end would evict rows that the other sends changes to.
+struct CacheLimits {
+  std::int64_t entry_bytes = 0;   // of the longest row; 0: no cache
+  std::int64_t memory_bytes = 0;  // at each end
+  std::int64_t disk_bytes = 0;    // at each end, in addition to memory
+  std::int64_t rows = 0;          // that fit into both
+  bool operator==(const CacheLimits&) const = default;
+
+  // Bytes of memory that the rows take.
+  std::int64_t used_memory() const {
+    return entry_bytes == 0 ? 0 : std::min(rows, memory_bytes / entry_bytes) * entry_bytes;
+  }
+};
+
+}  // namespace strait::codec
