@@ -14,6 +14,7 @@ namespace {
 
 using std::chrono::seconds;
 
+// Of one measurement on all hosts; the longest flow takes 20 s (--seconds), compute up to 50 s.
 constexpr seconds kProbeTimeout{120};
 
 // Two hosts, the first of which dials the second, and what was measured between them.

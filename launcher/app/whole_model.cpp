@@ -102,7 +102,7 @@ std::string generate_text(models::Model& model, std::int64_t positions, const st
 
 namespace {
 
-constexpr int kShown = 6;
+constexpr int kShown = 6;  // samples: what fits on a screen
 
 // Cut to one line of the console.
 std::string on_one_line(std::string text) {

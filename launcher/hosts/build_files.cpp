@@ -20,11 +20,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr auto kTraceLimit = std::chrono::seconds(30);
-constexpr auto kHashLimit = std::chrono::minutes(5);
+constexpr auto kTraceLimit = std::chrono::seconds(30);  // for the loader to list libraries
+constexpr auto kHashLimit = std::chrono::minutes(5);    // about 1 GB of libraries on a slow disk
 
-// It is strait-stage that is started; the other is what that becomes where it computes. A program
-// of one's own may be both.
+// strait-stage is started, and executes strait-stage-torch for what needs libtorch. A custom
+// program may contain both.
 constexpr const char* kHalves[] = {"strait-stage", "strait-stage-torch"};
 
 constexpr const char* kStarter = R"sh(#!/bin/sh

@@ -20,6 +20,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Kind = Finding::Kind;
 
+// For all hosts at the same time: the login, then the inspection.
 constexpr auto kDoctorCallLimit = std::chrono::seconds(25);
 constexpr auto kInspectionLimit = std::chrono::seconds(15);
 constexpr std::int64_t kValueAndMoments = 12;  // bytes of a parameter in a checkpoint

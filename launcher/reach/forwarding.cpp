@@ -9,6 +9,7 @@
 namespace strait::reach {
 namespace {
 
+// Per direction. More would only add latency: TCP's own buffers hold what the path can.
 constexpr std::size_t kBufferBytes = std::size_t{256} << 10;
 
 // A socket without wanted events is left out (-1): poll(2) would report its POLLHUP in a busy loop.

@@ -16,10 +16,11 @@ namespace {
 
 using std::chrono::seconds;
 
-constexpr double kDialSeconds = 3;
-constexpr seconds kDialAnswer{20};
+constexpr double kDialSeconds = 3;  // two SYN retransmissions of TCP
+constexpr seconds kDialTimeout{20};
 constexpr double kCompareSeconds = 0.6;  // enough to distinguish a fast path from a slow one
-constexpr seconds kFlowAnswer{60};
+// Longer than kMeasureLimit of the hosts, so that their own error is reported.
+constexpr seconds kFlowTimeout{60};
 
 using Wire = std::tuple<std::size_t, std::size_t, std::string>;  // from a host to another's
 
@@ -64,7 +65,7 @@ void compare_speeds(ReachClient& reach, const OpenPorts& ports, std::vector<Path
       orders[one->from] = MeasureFlow{ports.token(), ports.endpoint(one->to, one->address), false,
                                       1, kCompareSeconds};
     }
-    const auto answers = reach.ask(orders, kFlowAnswer);
+    const auto answers = reach.ask(orders, kFlowTimeout);
     for (const PathProbe* one : apart) {
       const auto* measured = std::get_if<FlowMeasured>(&answers.at(one->from));
       if (measured == nullptr) continue;
@@ -106,7 +107,7 @@ OpenPorts::OpenPorts(ReachClient& reach, const std::vector<std::vector<std::stri
   }
   places_.resize(addresses.size());
   wires_.resize(addresses.size());
-  for (const auto& [host, answer] : reach_.ask(orders, kDialAnswer)) {
+  for (const auto& [host, answer] : reach_.ask(orders, kDialTimeout)) {
     std::string trouble;
     if (const auto* opened = answer_in<PortOpened>(answer, trouble)) {
       places_[host] = opened->places;
@@ -167,7 +168,7 @@ std::vector<PathProbe> probe_paths(ReachClient& reach, const OpenPorts& ports,
     }
   }
   const auto answers =
-      reach.ask(std::map<std::size_t, ReachOrder>(orders.begin(), orders.end()), kDialAnswer);
+      reach.ask(std::map<std::size_t, ReachOrder>(orders.begin(), orders.end()), kDialTimeout);
   for (const auto& [from, answer] : answers) {
     std::string trouble;
     const auto* tried = answer_in<PathsTried>(answer, trouble);

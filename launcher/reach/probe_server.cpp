@@ -13,8 +13,9 @@ namespace {
 
 using std::chrono::seconds;
 
-constexpr seconds kPreambleLimit{5};
+constexpr seconds kPreambleLimit{5};  // after that a silent connection is closed
 constexpr seconds kServiceLimit{60};  // of one measurement
+// The port is open to the network for a few seconds; other clients must not exhaust threads.
 constexpr std::size_t kMostConnections = 64;
 
 Instant in(seconds span) { return std::chrono::steady_clock::now() + span; }

@@ -20,7 +20,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// The destructor waits this long at most.
 constexpr auto kReachTick = std::chrono::milliseconds(100);
+// Below the launcher's timeouts of 60 and 120 s, so that it gets the cause and not a timeout.
 constexpr auto kMeasureLimit = std::chrono::seconds(45);
 
 net::Endpoint place_of(const std::string& text) {
@@ -49,7 +51,7 @@ void ReachService::serve() {
     while (!leaving_) {
       const auto frame = link_->receive_until(Clock::now() + kReachTick);
       if (!frame) continue;
-      const auto answer = obey(parse_reach_order(*frame));
+      const auto answer = execute(parse_reach_order(*frame));
       if (answer) link_->send(format(*answer));
     }
   } catch (const net::LinkError& error) {
@@ -61,7 +63,7 @@ void ReachService::serve() {
 }
 
 // Errors are answers: the launcher decides what they mean for the run.
-std::optional<ReachAnswer> ReachService::obey(const ReachOrder& order) {
+std::optional<ReachAnswer> ReachService::execute(const ReachOrder& order) {
   try {
     return std::visit([this](const auto& known) { return answer(known); }, order);
   } catch (const std::exception& error) {
@@ -134,7 +136,8 @@ RelayClient& ReachService::relay_client() {
 
 namespace {
 
-constexpr auto kAsideLimit = std::chrono::seconds(50);
+// Loading libtorch from a slow disk takes most of it.
+constexpr auto kSubprocessLimit = std::chrono::seconds(50);
 
 std::string_view text_of(const net::Frame& frame) {
   return {static_cast<const char*>(static_cast<const void*>(frame.data())), frame.size()};
@@ -143,17 +146,16 @@ std::string_view text_of(const net::Frame& frame) {
 }  // namespace
 
 ComputeMeasured measure_in_subprocess(const std::string& program, const MeasureCompute& order) {
-  const auto deadline = std::chrono::steady_clock::now() + kAsideLimit;
-  process::PipedProcess aside({program, "--measure"});
-  const net::Frame question = format(ReachOrder(order));
-  aside.write(text_of(question), deadline);
-  aside.close_input();
+  const auto deadline = std::chrono::steady_clock::now() + kSubprocessLimit;
+  process::PipedProcess child({program, "--measure"});
+  child.write(text_of(format(ReachOrder(order))), deadline);
+  child.close_input();
   std::string line;
-  if (aside.read_line(line, deadline) != process::PipedProcess::ReadResult::line) {
-    aside.wait_until(deadline);
+  if (child.read_line(line, deadline) != process::PipedProcess::ReadResult::line) {
+    child.wait_until(deadline);
     throw base::UserError(
         base::ExitCode::internal,
-        fmt::format("{} --measure has not answered: {}", program, base::printable(aside.errors())));
+        fmt::format("{} --measure has not answered: {}", program, base::printable(child.errors())));
   }
   const ReachAnswer answer = parse_reach_answer(std::as_bytes(std::span(line)));
   if (const auto* failed = std::get_if<OrderFailed>(&answer)) {

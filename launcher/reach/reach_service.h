@@ -33,7 +33,7 @@ class ReachService {
 
  private:
   void serve();
-  std::optional<ReachAnswer> obey(const ReachOrder& order);
+  std::optional<ReachAnswer> execute(const ReachOrder& order);
   std::optional<ReachAnswer> answer(const OpenPort& order);
   std::optional<ReachAnswer> answer(const TryPaths& order);
   std::optional<ReachAnswer> answer(const MeasureRoundTrip& order);

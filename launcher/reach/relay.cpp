@@ -16,9 +16,9 @@ namespace {
 using std::chrono::seconds;
 
 constexpr seconds kGreetingLimit{5};
-constexpr seconds kDialLimit{10};  // the stage reconnects earlier
-constexpr std::size_t kMostUnidentified = 256;
-constexpr std::size_t kMostWaiters = 4;  // of a link and side
+constexpr seconds kDialLimit{10};               // the stage reconnects earlier
+constexpr std::size_t kMostUnidentified = 256;  // connections that have sent no token yet
+constexpr std::size_t kMostWaiters = 4;         // of a link and side
 
 constexpr short kGone = POLLERR | POLLHUP | POLLRDHUP;
 

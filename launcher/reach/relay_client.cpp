@@ -12,6 +12,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
+// Between attempts to reach the relay; doubled up to the longest.
 constexpr milliseconds kFirstPause{100};
 constexpr milliseconds kLongestPause{2000};
 

@@ -13,6 +13,7 @@ namespace strait::reach {
 namespace {
 
 constexpr const char* kOwnHost = "127.0.0.1";
+// Speeds within 10 % count as equal: short measurements vary that much.
 constexpr double kAboutTheSame = 1.1;
 
 using Pair = std::pair<std::size_t, std::size_t>;

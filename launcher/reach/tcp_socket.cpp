@@ -26,7 +26,8 @@ namespace {
 using store::FileDescriptor;
 
 constexpr int kBacklog = 64;
-constexpr std::uint32_t kUnheardMilliseconds = 15'000;
+// The kernel closes a connection whose data was not acknowledged for so long.
+constexpr std::uint32_t kUnackedMilliseconds = 15'000;
 
 [[noreturn]] void throw_path(const std::string& doing, int error) {
   throw PathError(fmt::format("{}: {}", doing, std::strerror(error)));
@@ -65,7 +66,7 @@ void tune(int socket) {
   set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, 5);
   set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, 2);
   set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, 4);
-  set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(kUnheardMilliseconds));
+  set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(kUnackedMilliseconds));
 }
 
 std::uint16_t port_of(int socket) {

@@ -11,8 +11,8 @@ namespace {
 
 using Seconds = SourceWindow::Seconds;
 
-constexpr Seconds kRateInterval{0.2};
-constexpr Seconds kReserve{0.1};  // covers the time that reading and writing take at both ends
+constexpr Seconds kRateInterval{0.2};  // shortest time over which a rate is measured
+constexpr Seconds kReserve{0.1};       // covers the time that reading and writing take at both ends
 constexpr auto kChunk = static_cast<double>(ChunkTable::kChunkBytes);
 
 // Whether a spared source is so much nearer than another that it is asked all the same.

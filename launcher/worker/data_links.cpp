@@ -56,6 +56,7 @@ stages::StageLinks DataLinks::connect(const Endpoints& endpoints) {
     if (one == nullptr && present) {
       one = node_.connect(endpoints.at(link.name), link_options(job_, link));
     }
+    // The stage keeps this link; replace_links() exchanges what it forwards to.
     if (is_replaceable(link)) {
       auto kept = std::make_unique<net::ReplaceableLink>(link.name, peer_of(link).describe(),
                                                          present ? std::move(one) : nullptr);

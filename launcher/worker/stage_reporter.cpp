@@ -12,6 +12,7 @@ namespace strait::worker {
 namespace {
 
 constexpr std::chrono::seconds kProgressEvery{1};
+// A single non-finite step is common at high learning rates; five in a row do not recover.
 constexpr int kSkipsAllowed = 5;
 constexpr double kNanosecondsPerSecond = 1e9;
 // Shorter waits are normal and not reported.
@@ -152,7 +153,8 @@ void StageReporter::begin_span() {
 }
 
 void StageReporter::end_span(const char* name, const char* argument, std::int64_t value) {
-  const auto wait = static_cast<trace::Nanoseconds>((waited() - waited_before_) * 1e9);
+  const auto wait =
+      static_cast<trace::Nanoseconds>((waited() - waited_before_) * kNanosecondsPerSecond);
   const trace::Nanoseconds working = span_started_ + wait;
   if (wait > 0) {
     spans_.record(trace::Span{"wait", "wait", 0, span_started_, working, argument, value});
