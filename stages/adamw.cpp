@@ -47,8 +47,8 @@ AdamW::AdamW(const std::vector<models::Parameter>& parameters, const sync::Layou
     const sync::Piece& piece = layout.piece(parameter.name);
     const at::Tensor master = masters_.of(piece);
     const bool narrow = parameter.value.scalar_type() != at::kFloat;
-    // A tied LM head that shares the embedding's memory has the same name. Its storage is moved, too,
-    // but the weight has only one slot.
+    // A tied LM head that shares the embedding's memory has the same name. Its storage is moved,
+    // too, but the weight has only one slot.
     const bool again = !placed.insert(parameter.name).second;
     if (!again) master.copy_(parameter.value.detach());
     if (!narrow) parameter.value.set_data(master);

@@ -82,7 +82,8 @@ struct Question {
   int replica = 0;
   std::int64_t micro_batch_tokens = 1;
   std::int64_t bytes_per_parameter = 16;  // value, gradient and the optimizer's moments
-  // By stage: the most micro-batches held at once. One that is held in several chunks counts in each.
+  // By stage: the most micro-batches held at once. One that is held in several chunks counts in
+  // each.
   std::vector<int> in_flight;
 
   // Memory of this stage, as compared with Host::memory_bytes. With several chunks, every

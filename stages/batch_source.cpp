@@ -23,6 +23,7 @@ BatchSource::BatchSource(std::shared_ptr<const tensors::TokenFile> training,
       shards_(options.replicas),
       shard_(options.replica) {
   if (training_ == nullptr) return;
+  // Of all replicas: the divisor of the loss counts the targets of all of them.
   for (std::int64_t replica = 0; replica < options.replicas; ++replica) {
     BatchOptions of_replica = options;
     of_replica.replica = replica;
@@ -60,6 +61,7 @@ std::vector<store::SampleId> BatchSource::samples(const Phase& phase,
 codec::Rows BatchSource::rows(const Phase& phase, MicroBatch micro_batch) const {
   const tensors::TokenFile& tokens = file(phase);
   codec::Rows rows;
+  // The same for every micro-batch: buffers of equal size are reused.
   rows.padded_length = tokens.row_length();
   for (const store::SampleId sample : samples(phase, micro_batch)) {
     rows.rows.push_back(codec::Row{sample, tokens.document_lengths(sample)});

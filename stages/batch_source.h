@@ -24,8 +24,8 @@ struct BatchOptions {
 // The order in which this replica visits the rows of a token file.
 store::SampleOrderOptions sample_order_options(const BatchOptions& options, std::int64_t rows);
 
-// The samples of a micro-batch and their tokens: a pure function of the phase, so that the first and
-// the last stage read the same ones without communication.
+// The samples of a micro-batch and their tokens: a pure function of the phase, so that the first
+// and the last stage read the same ones without communication.
 class BatchSource {
  public:
   // `evaluation` is null if there is no evaluation.

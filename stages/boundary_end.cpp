@@ -48,6 +48,7 @@ void BoundaryEnd::send(codec::TensorHeader header, at::Tensor tensor) {
 
 void BoundaryEnd::send_note(net::Frame note) { enqueue(Outgoing{{}, {}, std::move(note)}); }
 
+// Admits one tensor beyond the limit, so that a tensor larger than the limit can be sent.
 void BoundaryEnd::enqueue(Outgoing outgoing) {
   {
     const MutexLock lock(mutex_);
@@ -63,6 +64,7 @@ void BoundaryEnd::enqueue(Outgoing outgoing) {
   changed_.notify_all();
 }
 
+// Ahead of all tensors and without waiting: the compute thread of one end may wait for it.
 void BoundaryEnd::enqueue_first(codec::TensorHeader rows_message) {
   {
     const MutexLock lock(mutex_);
@@ -81,6 +83,7 @@ Flow BoundaryEnd::take(codec::Kind kind, const Phase& phase, MicroBatch micro_ba
           *link_);
       while (!inbox_.ready() && error_ == nullptr) changed_.wait(mutex_);
     }
+    // What arrived before the error is still delivered.
     if (!inbox_.ready()) throw_if_poisoned();
     arrived = inbox_.pop();
   }
@@ -121,6 +124,7 @@ codec::Traffic BoundaryEnd::received() const {
 
 net::Frame BoundaryEnd::encode(Outgoing& outgoing) {
   if (!outgoing.note.empty()) return std::move(outgoing.note);
+  // On the sending thread only, in the order of the queue: codecs have state.
   net::Frame frame;
   codec::write_header(outgoing.header, frame);
   if (outgoing.header.kind == codec::Kind::resend) return frame;
@@ -172,8 +176,8 @@ void BoundaryEnd::receive_loop() {
     while (true) {
       {
         const MutexLock lock(mutex_);
-        // Not while a tensor waits for missing rows: the reply is behind whatever the peer has sent,
-        // and only with it the inbox can be emptied.
+        // Not while a tensor waits for missing rows: the reply is behind whatever the peer has
+        // sent, and only with it the inbox can be emptied.
         while (inbox_.bytes() > kQueueBytes && !inbox_.waits_for_rows() && !closing_) {
           changed_.wait(mutex_);
         }

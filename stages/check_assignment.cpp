@@ -30,7 +30,8 @@ class AssignmentCheck {
         if (chunk.first < 0 || chunk.last < chunk.first ||
             static_cast<std::size_t>(chunk.last) >= layers) {
           refuse(
-              "gives stage {} the layers {} to {}; the model has layers 0 to {}, and a chunk holds at "
+              "gives stage {} the layers {} to {}; the model has layers 0 to {}, and a chunk holds "
+              "at "
               "least one",
               s, chunk.first, chunk.last, layers - 1);
         }
@@ -56,9 +57,8 @@ class AssignmentCheck {
         if (c >= answer_.stages[s].chunks.size()) continue;
         const Layers& chunk = answer_.stages[s].chunks[c];
         if (before != nullptr && chunk.first != before->last + 1) {
-          refuse(
-              "is out of order: stage {} begins with {} after stage {}, which ends with {}",
-              s, layer(chunk.first), before_stage, layer(before->last));
+          refuse("is out of order: stage {} begins with {} after stage {}, which ends with {}", s,
+                 layer(chunk.first), before_stage, layer(before->last));
         }
         before = &chunk;
         before_stage = s;
@@ -126,10 +126,9 @@ class Occupation {
     }
     bytes_[host] += bytes;
     if (of.memory_bytes > 0 && bytes_[host] > of.memory_bytes) {
-      check.refuse(
-          "is over memory: with stage {} ({}) the stages on {} need {} of its {}",
-          stage, in_gigabytes(bytes), of.name, in_gigabytes(bytes_[host]),
-          in_gigabytes(of.memory_bytes));
+      check.refuse("is over memory: with stage {} ({}) the stages on {} need {} of its {}", stage,
+                   in_gigabytes(bytes), of.name, in_gigabytes(bytes_[host]),
+                   in_gigabytes(of.memory_bytes));
     }
   }
 
@@ -144,9 +143,9 @@ class Occupation {
 Assignment check_assignment(const Question& question, Assignment answer, const std::string& name) {
   const AssignmentCheck check(question, answer, name);
   if (answer.stages.size() != static_cast<std::size_t>(question.stages)) {
-    check.refuse("has {} stages, but pipeline.stages is {}", answer.stages.size(),
-                 question.stages);
+    check.refuse("has {} stages, but pipeline.stages is {}", answer.stages.size(), question.stages);
   }
+  // In this order: the later checks rely on valid layer numbers.
   check.each_layer_once();
   check.in_order();
   check.chunks_as_asked();

@@ -52,6 +52,7 @@ Flow Chunk::forward(const Phase& phase, MicroBatch micro_batch, const Flow& inpu
   const at::AutoGradMode grad_mode(phase.training && !options_.recompute);
   at::Tensor values = input.values;
   for (const Segment& segment : segments()) {
+    // Every segment has a graph of its own; backward() connects them by their inputs' gradients.
     if (phase.training) values = leaf_of(values);
     kept.inputs.push_back(values);
     values = run(segment, values, kept.pass);

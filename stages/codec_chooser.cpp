@@ -20,6 +20,7 @@ std::vector<CodecChooser::Change> CodecChooser::take_changes() {
 }
 
 codec::Measured CodecChooser::measure(const Sample& before, const Sample& after) const {
+  // Per step, over all steps between the two samples.
   const auto steps = static_cast<double>(number(after.step) - number(before.step));
   const std::chrono::duration<double> passed = after.at - before.at;
   codec::Measured measured;
@@ -44,6 +45,7 @@ codec::Choice CodecChooser::choose(store::Step step, const codec::Traffic& traff
   }
   if (number(step) - number(last_->step) < kSampleEvery) return now();
   const codec::Measured measured = measure(*std::exchange(last_, sample), sample);
+  // For the readers of now_ and changes_; last_ belongs to this thread.
   const MutexLock lock(mutex_);
   codec::Decision decision = codec::next_choice(limits_, now_, measured);
   if (decision.choice != now_) {

@@ -104,8 +104,8 @@ Assignment explicit_partition(const ModelDescription& model,
       throw PartitionError(fmt::format(
           "pipeline.partition: stage {}{} has blocks [{}, {}]; it must begin with block "
           "{} and end between that and block {}: each block once, in order",
-          position % stages, chunks == 1 ? "" : fmt::format(" chunk {}", position / stages), first, last,
-          next, block_count(model) - 1));
+          position % stages, chunks == 1 ? "" : fmt::format(" chunk {}", position / stages), first,
+          last, next, block_count(model) - 1));
     }
     layers.push_back(layers_of_blocks(model, first, last));
     next = last + 1;

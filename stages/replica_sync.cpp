@@ -62,13 +62,16 @@ void ReplicaSync::connect(std::vector<std::unique_ptr<net::Link>> links, store::
                           const std::optional<RejoinOptions>& rejoin) {
   if (alone()) return;
   tracker_ = tracker;
+  // The engine owns the links; reports and rejoining replicas use these pointers.
   for (const auto& link : links) links_.push_back(link.get());
   if (tracker_ != nullptr && !rejoin) members_ = tracker_->wait_for(0);
   if (rejoin) receive_from_member(*rejoin);
+  // Only now: the method derives its slots from the weights, which are loaded before connect().
   if (!restored_) method_->start(*slots_);
   rounds_ = std::make_unique<sync::SyncRounds>(std::move(method_), *slots_, members_,
                                                std::move(links), tracker);
   gradients_.on_ready(layout_, [this](sync::Range range) { rounds_->gradient_ready(range); });
+  // Opens the round again that was in progress when the slots were saved.
   if (restored_) rounds_->resume(next);
 }
 
@@ -79,6 +82,7 @@ void ReplicaSync::receive_from_member(const RejoinOptions& options) {
   receive_state(*slots_, method().model_slot(), optimizer_, *links_[sender], [&](bool received) {
     if (received && options.on_progress) options.on_progress();
     if (tracker_->contains(sender)) return;
+    // The state may be overwritten in part: rejoining has to start over.
     throw net::LinkError(
         net::LinkError::Kind::lost,
         fmt::format("cannot rejoin: replica {}, which was sending the state, was evicted", sender));
@@ -145,6 +149,8 @@ bool ReplicaSync::gradient_whole(store::Step step) {
 
 void ReplicaSync::regroup(std::uint32_t epoch, bool complete) {
   if (alone() || epoch == members_.epoch) return;
+  // wait_for() may wait: the first stage learns of an epoch before the coordinator's message
+  // arrives here.
   wait([&] {
     members_ = tracker_->wait_for(epoch);
     rounds_->regroup(members_, complete);
@@ -201,6 +207,7 @@ void ReplicaSync::show_model(store::Step steps) {
   const std::string model = method().model_slot();
   if (model == sync::kWeights) return;
   const std::span<float> weights = slots_->values(sync::kWeights);
+  // The layers read their parameters from these weights, so the model replaces them for a while.
   hidden_.assign(weights.begin(), weights.end());
   slots_->load(model, {0, layout_.size()}, weights);
   optimizer_.publish();
@@ -239,10 +246,13 @@ std::vector<tensors::NamedTensor> ReplicaSync::saved_tensors() const {
     const auto slot = std::find_if(optimizer_.slots().begin(), optimizer_.slots().end(),
                                    [&](const AdamW::Slot& one) { return one.name == tensor.name; });
     const bool is_weight = slot != optimizer_.slots().end();
+    // The plain names belong to the agreed model. Own weights, and own moments of all but the first
+    // member, are saved under the replica's prefix.
     if (differs() && (is_weight || !first)) {
       tensors.push_back({own(sync::kWeights, tensor.name), tensor.tensor});
     }
     if (!first) continue;
+    // In float32, as a checkpoint of one replica has it.
     if (differs() && is_weight) {
       tensor.tensor = tensor_over(*slots_, model, layout_.piece(tensor.name)).to(at::kFloat);
     }

@@ -19,7 +19,8 @@ namespace strait::stages {
 // A process of a replica that rejoins a running job.
 struct RejoinOptions {
   sync::Rejoin rejoin;
-  std::function<void()> on_progress;  // called for every part of the state that arrives; may be empty
+  std::function<void()>
+      on_progress;  // called for every part of the state that arrives; may be empty
 };
 
 // Keeps a stage in sync with the same stage of other replicas: connects the sync engine to the

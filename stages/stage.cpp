@@ -94,9 +94,11 @@ void Stage::connect(StageLinks links, const StageData& data, std::function<Reque
   source_ = std::make_unique<BatchSource>(data.training, data.evaluation, options_.batch);
   sync_->connect(std::move(links.replicas), options_.loop.first, links.tracker, links.rejoin);
   for (std::size_t i = 0; i < slots_.size(); ++i) {
+    // Downstream first: between two chunks of this stage it also makes the next one's upstream.
     connect_downstream(i, links.chunks[i]);
     connect_upstream(i, links.chunks[i]);
   }
+  // Without a link or a chunk above, this is the first stage.
   if (slots_.front().upstream == nullptr) connect_first_stage(links, std::move(requests));
   connect_tie(std::move(links.tie));
   tracker_ = links.tracker;
@@ -105,7 +107,7 @@ void Stage::connect(StageLinks links, const StageData& data, std::function<Reque
 }
 
 Stage::~Stage() {
-  // Another thread may call it as long as the tracker lives.
+  // The tracker outlives this, and the control thread calls it.
   if (tracker_ != nullptr) tracker_->on_change({});
 }
 
@@ -131,6 +133,7 @@ std::unique_ptr<Boundary> Stage::make_boundary(const ChunkPlan& chunk, BoundaryS
   setting.evaluation_wire = options_.evaluation_wire;
   setting.last = options_.loop.last;
   if (uses_cache(options)) {
+    // The output of the last layer above the boundary crosses it.
     const int above = upper ? chunk.layers.first - 1 : chunk.layers.last;
     setting.width =
         models::describe(options_.model).layers.at(static_cast<std::size_t>(above)).output_width;
@@ -199,6 +202,7 @@ void Stage::initialize() {
   for (const ChunkSlot& slot : slots_) {
     models::initialize(*slot.model, options_.model, options_.seed);
   }
+  // Masters were copied from uninitialized parameters.
   optimizer_->adopt();
 }
 
@@ -254,8 +258,9 @@ std::vector<BoundaryTraffic> Stage::traffic() const {
 }
 
 store::Step Stage::run(StageObserver& observer, SaveCheckpoint save) {
-  StageParts parts{slots_, below(),  parameters_, parameter_indices_, *gradients_, *optimizer_,
-                   *sync_, *source_, ties_,       waits_,             boundaries()};
+  StageParts parts{slots_,      below(),     parameters_, parameter_indices_,
+                   *gradients_, *optimizer_, *sync_,      *source_,
+                   ties_,       waits_,      boundaries()};
   StageLoop loop(std::move(parts), options_.training, options_.evaluation, options_.loop, observer,
                  std::move(save));
   return loop.run();

@@ -18,8 +18,8 @@
 
 namespace strait::stages {
 
-// One stage: constructs and owns all of its parts, and chooses the ports of every chunk. Runs on the
-// thread that calls run().
+// One stage: constructs and owns all of its parts, and chooses the ports of every chunk. Runs on
+// the thread that calls run().
 class Stage {
  public:
   explicit Stage(const StageOptions& options);
@@ -44,8 +44,8 @@ class Stage {
   std::vector<tensors::NamedTensor> saved_tensors() const { return sync_->saved_tensors(); }
   // The model that the replicas agree on; likewise.
   std::vector<tensors::NamedTensor> model() const { return sync_->model(); }
-  // Before connect(). `exact`: the checkpoint is of a run with the same replicas and sync method, so
-  // each replica restores its own state. Otherwise all begin with the agreed model.
+  // Before connect(). `exact`: the checkpoint is of a run with the same replicas and sync method,
+  // so each replica restores its own state. Otherwise all begin with the agreed model.
   void restore(const ReadTensor& read, bool exact) { sync_->restore(read, exact); }
 
   // The activation caches of all boundaries, for a checkpoint; empty without caches. The tensors

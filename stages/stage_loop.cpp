@@ -171,12 +171,14 @@ StepDecision StageLoop::agree_on_step(const Phase& phase) {
 
 StepReport StageLoop::report(const Phase& phase) {
   std::vector<SquaredNorm> norms;
+  // A tied weight is counted by its owner only.
   if (phase.training) {
     for (std::size_t i = 0; i < parts_.parameters.size(); ++i) {
       if (!parts_.parameters[i].owned) continue;
       norms.push_back({parts_.parameter_indices[i], kernels::squared_norm(parts_.gradients[i])});
     }
   }
+  // After the own norms: the report of the stages below has arrived meanwhile.
   StepReport all = parts_.below.collect(phase);
   add_norms(all, norms);
   return all;

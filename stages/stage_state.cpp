@@ -124,6 +124,7 @@ void receive_state(sync::Slots& slots, const std::string& model, AdamW& optimize
       receive_part(link, optimizer.slots().size() * sizeof(float), "counters", poll);
   ByteReader reader(counters);
   for (const AdamW::Slot& slot : optimizer.slots()) slot.updates.fill_(reader.value<float>());
+  // This replica's own weights are lost with it: it continues from the agreed model.
   if (model != sync::kWeights) {
     slots.load(model, {0, slots.layout().size()}, slots.values(sync::kWeights));
   }

@@ -74,10 +74,10 @@ StepConsensus::Proposal StepConsensus::exchange_proposals(const Proposal& mine) 
     }
     Message theirs = take(replica, Kind::proposal, members_.epoch, "the proposal for the step");
     if (theirs.proposal.report.step != mine.report.step || theirs.round != completed_) {
-      throw codec::CodecError(fmt::format(
-          "{} sent a proposal for step {} where step {} was expected",
-          links_[replica]->state().peer, number(theirs.proposal.report.step),
-          number(mine.report.step)));
+      throw codec::CodecError(
+          fmt::format("{} sent a proposal for step {} where step {} was expected",
+                      links_[replica]->state().peer, number(theirs.proposal.report.step),
+                      number(mine.report.step)));
     }
     proposals.push_back(std::move(theirs.proposal));
   }
@@ -106,6 +106,7 @@ StepConsensus::Result StepConsensus::recover_round() {
   }
   result.epoch = known;
   result.complete = false;
+  // A member that is ahead has completed the round that this one was in.
   for (const Message& theirs : all) {
     if (theirs.round <= completed_) continue;
     result.complete = true;
@@ -128,9 +129,9 @@ std::vector<StepConsensus::Message> StepConsensus::exchange_progress(
     // Replicas wait for each other in every round, so none can be two rounds ahead.
     const std::uint64_t there = all.back().round;
     if (there <= completed_ + 1 && completed_ <= there + 1) continue;
-    throw codec::CodecError(
-        fmt::format("{} has completed {} consensus rounds and replica {} only {}: at most one apart",
-                    links_[replica]->state().peer, there, replica_, completed_));
+    throw codec::CodecError(fmt::format(
+        "{} has completed {} consensus rounds and replica {} only {}: at most one apart",
+        links_[replica]->state().peer, there, replica_, completed_));
   }
   return all;
 }
@@ -172,6 +173,7 @@ StepConsensus::Message StepConsensus::take(std::uint32_t replica, Kind kind, std
                         "cannot change",
                         links_[replica]->state().peer, message.epoch));
       }
+      // Kept for the round of that epoch.
       early_[replica] = frame;
       throw kMembershipChanged;
     }
@@ -205,6 +207,7 @@ void StepConsensus::report_lost(std::uint32_t replica, const net::LinkError& err
   const bool gone =
       error.kind() == net::LinkError::Kind::lost || error.kind() == net::LinkError::Kind::aborted;
   if (tracker_ == nullptr || !gone) throw error;
+  // The coordinator decides which replica is evicted; the next epoch says so.
   tracker_->report_lost(replica, error.what());
   throw kMembershipChanged;
 }

@@ -15,10 +15,10 @@ namespace strait::stages {
 // its own pipeline and receives those of all others, so that all decide the same on the step. No
 // stage updates its weights before.
 //
-// Where replicas may be evicted (a tracker), one may be lost in the middle of a round. A member that
-// has received the proposals of all has completed the round, and then the round counts for the
-// others, too: the lost replica had sent its proposal, and had all data of the sync round. Otherwise
-// the round is repeated among the remaining members.
+// Where replicas may be evicted (a tracker), one may be lost in the middle of a round. A member
+// that has received the proposals of all has completed the round, and then the round counts for the
+// others, too: the lost replica had sent its proposal, and had all data of the sync round.
+// Otherwise the round is repeated among the remaining members.
 class StepConsensus {
  public:
   // Which gradient the norms of a report are of.

@@ -31,7 +31,8 @@ ByteReader reader_of(std::span<const std::byte> frame, Note expected) {
   const auto kind = reader.value<codec::Kind>();
   const auto note = reader.value<Note>();
   if (kind != codec::Kind::note || note != expected) {
-    throw codec::CodecError("invalid boundary note: not the kind that this point of a step expects");
+    throw codec::CodecError(
+        "invalid boundary note: not the kind that this point of a step expects");
   }
   return reader;
 }
@@ -92,8 +93,7 @@ StepReport read_report(std::span<const std::byte> frame) {
   // Before memory is reserved: the count comes from a peer.
   const std::size_t left = reader.rest().size();
   if (norms > kMaxNorms || norms * kNormBytes != left) {
-    throw codec::CodecError(
-        fmt::format("invalid step report: {} norms in {} bytes", norms, left));
+    throw codec::CodecError(fmt::format("invalid step report: {} norms in {} bytes", norms, left));
   }
   report.squared_norms.reserve(norms);
   for (std::size_t i = 0; i < norms; ++i) {

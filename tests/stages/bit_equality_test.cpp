@@ -4,8 +4,8 @@
 
 #include "tests/stages/stage_threads.h"
 
-// The law of this room: with the raw float32 codec a split run equals a run in one process to the
-// bit, for every split, schedule and depth, before and after a resume.
+// With the raw float32 codec a partitioned run equals a run in one process bit for bit, for every
+// partition, schedule and depth, before and after a resume.
 namespace strait::stages {
 namespace {
 
@@ -33,7 +33,7 @@ void expect_equal(const RunResult& left, const RunResult& right, const std::stri
   }
 }
 
-TEST(BitEquality, EverySplitScheduleAndDepthGivesTheBitsOfOneStage) {
+TEST(BitEquality, EveryPartitionScheduleAndDepthEqualsOneStage) {
   for (const bool tied : {true, false}) {
     RunSettings one;
     one.tied = tied;
@@ -58,7 +58,7 @@ TEST(BitEquality, EverySplitScheduleAndDepthGivesTheBitsOfOneStage) {
   }
 }
 
-// Stages, chunks of each, and the blocks of the chunks on the data's way.
+// Stages, chunks per stage, and the blocks of every chunk by position.
 struct Interleaving {
   int chunks;
   Blocks blocks;
@@ -71,7 +71,7 @@ const std::vector<Interleaving>& interleavings() {
   return all;
 }
 
-TEST(BitEquality, StagesThatHoldSeveralChunksGiveTheBitsOfOneStage) {
+TEST(BitEquality, SeveralChunksPerStageEqualOneStage) {
   for (const bool tied : {true, false}) {
     for (const int micro_batches : {1, 3, 4}) {
       RunSettings one;
@@ -97,7 +97,7 @@ TEST(BitEquality, StagesThatHoldSeveralChunksGiveTheBitsOfOneStage) {
   }
 }
 
-TEST(BitEquality, ARunResumesOverChunksAndBackAndRecomputes) {
+TEST(BitEquality, ResumesWithOtherChunksAndRecomputation) {
   RunSettings settings;
   const RunResult whole = run_stages(settings);
   RunSettings chunked = settings;
@@ -118,7 +118,7 @@ TEST(BitEquality, ARunResumesOverChunksAndBackAndRecomputes) {
   }
 }
 
-TEST(BitEquality, NarrowParametersOfATiedWeightInTwoChunksShareTheirMaster) {
+TEST(BitEquality, TiedBfloat16WeightInTwoChunksSharesMaster) {
   RunSettings one;
   one.bfloat16 = true;
   const RunResult whole = run_stages(one);
@@ -129,8 +129,8 @@ TEST(BitEquality, NarrowParametersOfATiedWeightInTwoChunksShareTheirMaster) {
   expect_equal(whole, run_stages(chunked), "one stage of two chunks");
 }
 
-// Where gradients leave while the last backwards run, no chunk may announce its own too early.
-TEST(BitEquality, ReplicasOfStagesWithChunksAgreeLikeThoseWithout) {
+// Gradients are sent during the last backwards: no chunk may announce its gradient too early.
+TEST(BitEquality, ReplicasWithChunksEqualReplicasWithout) {
   RunSettings plain;
   plain.tied = false;  // a tied weight waits for its other gradient, and all others with it
   plain.replicas = 2;
@@ -144,7 +144,7 @@ TEST(BitEquality, ReplicasOfStagesWithChunksAgreeLikeThoseWithout) {
   expect_equal(expected, run_stages(chunked), "two replicas of two stages of two chunks");
 }
 
-TEST(BitEquality, FewerMicroBatchesThanStagesIsNoOtherRun) {
+TEST(BitEquality, FewerMicroBatchesThanStagesEqualsOneStage) {
   for (const int micro_batches : {1, 2}) {
     RunSettings one;
     one.micro_batches = micro_batches;
@@ -156,7 +156,7 @@ TEST(BitEquality, FewerMicroBatchesThanStagesIsNoOtherRun) {
   }
 }
 
-TEST(BitEquality, IsPromisedForEqualThreadsPerProcess) {
+TEST(BitEquality, HoldsForEqualThreadsPerProcess) {
   RunSettings one;
   one.threads = 2;
   const RunResult whole = run_stages(one);
@@ -167,7 +167,7 @@ TEST(BitEquality, IsPromisedForEqualThreadsPerProcess) {
   }
 }
 
-TEST(BitEquality, RecomputationGivesTheSameMasksAndBits) {
+TEST(BitEquality, RecomputationKeepsDropoutMasksAndBits) {
   RunSettings kept;
   const RunResult whole = run_stages(kept);
   RunSettings again = kept;
@@ -177,7 +177,7 @@ TEST(BitEquality, RecomputationGivesTheSameMasksAndBits) {
   expect_equal(whole, run_stages(again), "recompute, two stages");
 }
 
-TEST(BitEquality, AResumedRunContinuesWithTheBitsOfOneNeverStopped) {
+TEST(BitEquality, ResumedRunEqualsUninterruptedRun) {
   RunSettings settings;
   settings.blocks = splits()[2];
   const RunResult whole = run_stages(settings);
@@ -196,7 +196,7 @@ TEST(BitEquality, AResumedRunContinuesWithTheBitsOfOneNeverStopped) {
   }
 }
 
-TEST(BitEquality, NarrowParametersHaveMastersThatAlsoSplitAndResume) {
+TEST(BitEquality, Bfloat16ParametersSplitAndResume) {
   RunSettings one;
   one.bfloat16 = true;
   const RunResult whole = run_stages(one);
@@ -207,7 +207,7 @@ TEST(BitEquality, NarrowParametersHaveMastersThatAlsoSplitAndResume) {
   expect_equal(whole, run_stages(split), "bfloat16");
 }
 
-TEST(BitEquality, ANarrowWireStaysCloseButIsAnotherRun) {
+TEST(BitEquality, Float16WireStaysCloseButDiffers) {
   const RunSettings one;
   const RunResult whole = run_stages(one);
   RunSettings split = one;
@@ -221,7 +221,7 @@ TEST(BitEquality, ANarrowWireStaysCloseButIsAnotherRun) {
   }
 }
 
-TEST(BitEquality, TheLossIsASumOverTokensHoweverTheBatchIsCut) {
+TEST(BitEquality, LossDoesNotDependOnMicroBatchSize) {
   RunSettings four;
   four.dropout = 0;
   RunSettings one = four;

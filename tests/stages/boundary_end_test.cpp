@@ -29,10 +29,10 @@ BoundaryCodecs raw_codecs() {
   return codecs;
 }
 
-// Sends nothing but heads; tells rows whole when it may.
-class SilentEncoder final : public codec::Encoder {
+// Sends only headers; resends rows once it is allowed to.
+class BlockedEncoder final : public codec::Encoder {
  public:
-  explicit SilentEncoder(std::shared_future<void> may_answer)
+  explicit BlockedEncoder(std::shared_future<void> may_answer)
       : may_answer_(std::move(may_answer)) {}
   void encode(const codec::TensorHeader&, const at::Tensor&, net::Frame&) override {}
   void encode_whole(const codec::TensorHeader& head, net::Frame& frame) override {
@@ -47,8 +47,8 @@ class SilentEncoder final : public codec::Encoder {
   codec::Traffic traffic_;
 };
 
-// Lacks the base of every sample of an odd number; what it is told whole is what was written.
-class ForgetfulDecoder final : public codec::Decoder {
+// Misses the base of every odd sample; rows that are resent have the value 9.
+class LossyDecoder final : public codec::Decoder {
  public:
   codec::Decoded decode(const codec::TensorHeader& head, std::span<const std::byte>) override {
     codec::Decoded decoded;
@@ -73,7 +73,7 @@ class ForgetfulDecoder final : public codec::Decoder {
   codec::Traffic traffic_;
 };
 
-// The two ends of boundary 0>1 in one process, with the ports that stand on them.
+// Both ends of boundary 0>1 in one process, with their ports.
 class BoundaryEndTest : public testing::Test {
  protected:
   BoundaryEndTest() { connect(raw_codecs(), raw_codecs()); }
@@ -107,7 +107,7 @@ class BoundaryEndTest : public testing::Test {
   std::unique_ptr<BoundaryEnd> lower_;
 };
 
-TEST_F(BoundaryEndTest, ActivationsAndGradientsCrossWithTheirRowsAndTheirBits) {
+TEST_F(BoundaryEndTest, CarriesActivationsAndGradientsBitForBit) {
   LinkDownstream down(*upper_);
   LinkUpstream up(*lower_);
   for (int m = 0; m < 5; ++m) {
@@ -121,7 +121,7 @@ TEST_F(BoundaryEndTest, ActivationsAndGradientsCrossWithTheirRowsAndTheirBits) {
   }
 }
 
-TEST_F(BoundaryEndTest, EvaluationCrossesInItsOwnCodec) {
+TEST_F(BoundaryEndTest, UsesOwnCodecForEvaluation) {
   LinkDownstream down(*upper_);
   LinkUpstream up(*lower_);
   const Flow sent = flow(0);
@@ -130,13 +130,13 @@ TEST_F(BoundaryEndTest, EvaluationCrossesInItsOwnCodec) {
   EXPECT_TRUE(at::equal(got.values, sent.values.to(at::kBFloat16).to(at::kFloat)));
 }
 
-TEST_F(BoundaryEndTest, ReportsGoUpAndVerdictsComeDown) {
+TEST_F(BoundaryEndTest, CarriesReportsUpAndDecisionsDown) {
   LinkDownstream down(*upper_);
   LinkUpstream up(*lower_);
   StepReport report;
   report.step = kTraining.step;
   report.squared_norms = {{0, 4.0}};
-  // settle() waits for the decision, so the decision is sent ahead of it, as an eager head would.
+  // decide() waits for the decision, so this test announces it before.
   StepDecision decision = decide_step(report, 1.0, true);
   down.announce(decision);
   const StepDecision received = up.decide(report);
@@ -145,7 +145,7 @@ TEST_F(BoundaryEndTest, ReportsGoUpAndVerdictsComeDown) {
   EXPECT_EQ(down.collect(kTraining).squared_norms, report.squared_norms);
 }
 
-TEST_F(BoundaryEndTest, AMicroBatchOutOfOrderIsNamedNotTrainedOn) {
+TEST_F(BoundaryEndTest, RefusesMicroBatchOutOfOrder) {
   LinkDownstream down(*upper_);
   LinkUpstream up(*lower_);
   down.give(kTraining, MicroBatch{1}, flow(1));
@@ -158,7 +158,7 @@ TEST_F(BoundaryEndTest, AMicroBatchOutOfOrderIsNamedNotTrainedOn) {
   }
 }
 
-TEST_F(BoundaryEndTest, AnAbortedLinkReachesEveryLaterCallWithItsCause) {
+TEST_F(BoundaryEndTest, EveryCallAfterAbortThrowsItsCause) {
   upper_->link().abort(net::LinkError(net::LinkError::Kind::aborted, "stage 0 ran out of memory"));
   for (int i = 0; i < 3; ++i) {
     try {
@@ -170,13 +170,13 @@ TEST_F(BoundaryEndTest, AnAbortedLinkReachesEveryLaterCallWithItsCause) {
   }
 }
 
-TEST_F(BoundaryEndTest, GarbageFromAPeerPoisonsTheEnd) {
+TEST_F(BoundaryEndTest, InvalidMessagePoisonsEnd) {
   upper_->link().send(net::Frame(30, std::byte{1}));
   EXPECT_THROW(lower_->take(codec::Kind::forward, kTraining, MicroBatch{0}), codec::CodecError);
   EXPECT_THROW(lower_->send_note(net::Frame(1)), codec::CodecError);
 }
 
-TEST_F(BoundaryEndTest, WaitingIsCountedAndNamed) {
+TEST_F(BoundaryEndTest, CountsAndNamesWaits) {
   std::thread taker([this] { lower_->take(codec::Kind::forward, kTraining, MicroBatch{0}); });
   WaitClock::Reading reading;
   while (reading.what.empty()) reading = lower_waits_.read();
@@ -188,15 +188,15 @@ TEST_F(BoundaryEndTest, WaitingIsCountedAndNamed) {
   EXPECT_GT(lower_waits_.read().total, 0.0);
 }
 
-// The lower end lacks the base of odd samples; the upper one answers when it is allowed to.
-class HealingTest : public BoundaryEndTest {
+// The lower end misses the base of odd samples; the upper one resends them once allowed to.
+class ResendTest : public BoundaryEndTest {
  protected:
-  HealingTest() { connect_healing(std::make_unique<ForgetfulDecoder>()); }
+  ResendTest() { connect_healing(std::make_unique<LossyDecoder>()); }
 
   void connect_healing(std::unique_ptr<codec::Decoder> decoder) {
     allowed_ = {};
     BoundaryCodecs upper = raw_codecs();
-    upper.encoder = std::make_unique<SilentEncoder>(allowed_.get_future().share());
+    upper.encoder = std::make_unique<BlockedEncoder>(allowed_.get_future().share());
     BoundaryCodecs lower = raw_codecs();
     lower.decoder = std::move(decoder);
     connect(std::move(upper), std::move(lower));
@@ -213,7 +213,7 @@ class HealingTest : public BoundaryEndTest {
     return made;
   }
 
-  // What the upper end would write about these samples.
+  // A message of the upper end about these samples.
   net::Frame about(codec::Kind kind, std::initializer_list<std::int64_t> samples,
                    int micro_batch = 0) {
     codec::TensorHeader head;
@@ -239,13 +239,13 @@ class HealingTest : public BoundaryEndTest {
   std::promise<void> allowed_;
 };
 
-TEST_F(HealingTest, MissingRowsAreToldWholeAndNothingOvertakesThem) {
+TEST_F(ResendTest, ResendsMissingRowsBeforeLaterTensors) {
   LinkDownstream(*upper_).give(kTraining, MicroBatch{0}, rows({1, 2, 3}));
   while (lower_->received().rows < 1) std::this_thread::yield();
-  // The sending thread has nothing else to do than to answer, and may not yet.
+  // The sending thread is about to resend, which is not allowed yet.
   upper_->link().send(about(codec::Kind::forward, {4, 6}, 1));
   while (lower_->received().rows < 2) std::this_thread::yield();
-  // Both are here, and the first is not whole: its taker waits, and gets no other.
+  // Both have arrived, the first with missing rows: take() waits for it and returns no other.
   std::future<Flow> taken = std::async(std::launch::async, [this] {
     return lower_->take(codec::Kind::forward, kTraining, MicroBatch{0});
   });
@@ -259,7 +259,7 @@ TEST_F(HealingTest, MissingRowsAreToldWholeAndNothingOvertakesThem) {
   EXPECT_EQ(upper_->sent().resends, 2U);
 }
 
-TEST_F(HealingTest, SeveralTensorsWaitForTheirRowsAtOnce) {
+TEST_F(ResendTest, SeveralTensorsWaitForResentRows) {
   LinkDownstream down(*upper_);
   allowed_.set_value();
   constexpr int kMany = 50;
@@ -271,7 +271,7 @@ TEST_F(HealingTest, SeveralTensorsWaitForTheirRowsAtOnce) {
   }
 }
 
-// As ForgetfulDecoder, with tensors that each fill the inbox beyond its bound (and take no memory).
+// As LossyDecoder, with tensors that each exceed the limit of the inbox (and take no memory).
 class HugeDecoder final : public codec::Decoder {
  public:
   codec::Decoded decode(const codec::TensorHeader& head,
@@ -288,10 +288,10 @@ class HugeDecoder final : public codec::Decoder {
   codec::Traffic traffic() const override { return small_.traffic(); }
 
  private:
-  ForgetfulDecoder small_;
+  LossyDecoder small_;
 };
 
-TEST_F(HealingTest, AFullInboxDoesNotKeepAnAnswerOut) {
+TEST_F(ResendTest, AcceptsResentRowsWhileInboxIsFull) {
   connect_healing(std::make_unique<HugeDecoder>());
   LinkDownstream(*upper_).give(kTraining, MicroBatch{0}, rows({1}));
   while (lower_->received().rows < 1) std::this_thread::yield();
@@ -300,13 +300,13 @@ TEST_F(HealingTest, AFullInboxDoesNotKeepAnAnswerOut) {
   EXPECT_GT(got.values.nbytes(), BoundaryEnd::kQueueBytes);
 }
 
-TEST_F(HealingTest, AnAnswerThatNobodyAskedForIsRefused) {
+TEST_F(ResendTest, RefusesResentRowsThatWereNotRequested) {
   upper_->link().send(about(codec::Kind::whole, {1}));
   expect_refused("were not requested");
   allowed_.set_value();
 }
 
-TEST_F(HealingTest, AnAnswerAboutOtherRowsIsRefused) {
+TEST_F(ResendTest, RefusesOtherResentRows) {
   LinkDownstream(*upper_).give(kTraining, MicroBatch{0}, rows({1, 2, 3}));
   while (lower_->received().rows < 1) std::this_thread::yield();
   upper_->link().send(about(codec::Kind::whole, {1}));
@@ -314,7 +314,7 @@ TEST_F(HealingTest, AnAnswerAboutOtherRowsIsRefused) {
   allowed_.set_value();
 }
 
-TEST_F(BoundaryEndTest, ACodecThatRemembersNothingRefusesToRepeat) {
+TEST_F(BoundaryEndTest, CodecWithoutCacheRefusesToResend) {
   codec::TensorHeader head;
   head.kind = codec::Kind::resend;
   head.rows = flow(1).rows;
@@ -324,7 +324,7 @@ TEST_F(BoundaryEndTest, ACodecThatRemembersNothingRefusesToRepeat) {
   EXPECT_THROW(upper_->take(codec::Kind::backward, kTraining, MicroBatch{0}), codec::CodecError);
 }
 
-TEST_F(BoundaryEndTest, WhatPassedInTrainingIsCountedAtBothEnds) {
+TEST_F(BoundaryEndTest, CountsTrainingTrafficAtBothEnds) {
   LinkDownstream down(*upper_);
   LinkUpstream up(*lower_);
   down.give(kEvaluation, MicroBatch{0}, flow(0));

@@ -8,7 +8,7 @@ namespace {
 using codec::Choice;
 using Way = Choice::Way;
 
-// A link that only says how fast it was seen to be: nothing is sent over it here.
+// A link that only reports a bandwidth.
 class RatedLink final : public net::Link {
  public:
   double bytes_per_second = 0;
@@ -32,7 +32,7 @@ class RatedLink final : public net::Link {
 
 class CodecChooserTest : public testing::Test {
  protected:
-  // Steps of `values` values each, whose changes are `change` of them.
+  // Steps with `values` values each; `change` is the ratio of the changes' norm to theirs.
   void steps(int count, std::uint64_t values, double change) {
     for (int i = 0; i < count; ++i, ++step_) {
       chosen_ = chooser_.choose(static_cast<store::Step>(step_), traffic_);
@@ -50,13 +50,13 @@ class CodecChooserTest : public testing::Test {
   std::int64_t step_ = 0;
 };
 
-TEST_F(CodecChooserTest, BeginsWithTheLimitsAndStaysWhileTheLinkShowedNothing) {
+TEST_F(CodecChooserTest, KeepsFirstChoiceWithoutMeasurements) {
   steps(20, 1000, 0.2);
   EXPECT_EQ(chosen_, codec::first_choice({}));
   EXPECT_TRUE(chooser_.take_changes().empty());
 }
 
-TEST_F(CodecChooserTest, AFastLinkGetsPlainValuesAndTheEventSaysSoOnce) {
+TEST_F(CodecChooserTest, ChoosesPlainValuesOnFastLinkAndReportsOnce) {
   link_.bytes_per_second = 1e18;  // whatever the steps of this test take
   steps(20, 1000, 0.2);
   EXPECT_EQ(chosen_.way, Way::raw);
@@ -67,7 +67,7 @@ TEST_F(CodecChooserTest, AFastLinkGetsPlainValuesAndTheEventSaysSoOnce) {
   EXPECT_TRUE(chooser_.take_changes().empty());
 }
 
-TEST_F(CodecChooserTest, ASlowLinkWhoseSamplesDoNotStayAlikeGetsValues) {
+TEST_F(CodecChooserTest, ChoosesValuesOnSlowLinkIfSamplesChange) {
   link_.bytes_per_second = 1e-3;
   steps(8, 1000, 1.3);
   EXPECT_EQ(chosen_.way, Way::fixed);

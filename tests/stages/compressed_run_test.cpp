@@ -9,8 +9,8 @@
 
 #include "tests/stages/stage_threads.h"
 
-// Runs whose boundaries carry few bits: the same bits for every schedule, near raw's loss, and
-// right again after whatever happens to what the ends remember.
+// Runs with compressed boundaries: the same bits for every schedule, a loss near that of raw, and
+// no wrong value after any damage to the caches.
 namespace strait::stages {
 namespace {
 
@@ -27,7 +27,7 @@ RunSettings compressed(const std::string& forward, int bits) {
   return settings;
 }
 
-// What one end of a boundary remembers: the entries' bytes by sample.
+// The cache of one end of a boundary: bytes of the entries by sample.
 using Remembered = std::map<std::int64_t, std::vector<std::uint8_t>>;
 
 Remembered read_cache(const Tensors& caches, const std::string& prefix) {
@@ -50,7 +50,7 @@ Remembered read_cache(const Tensors& caches, const std::string& prefix) {
   return remembered;
 }
 
-// Of all ends, by the first part of their names.
+// Caches of all ends, by the first part of their names.
 std::map<std::string, Remembered> read_caches(const RunResult& result) {
   std::map<std::string, Remembered> ends;
   const std::string last = "layout";
@@ -77,7 +77,7 @@ void expect_same_run(const RunResult& left, const RunResult& right, const std::s
   EXPECT_TRUE(read_caches(left) == read_caches(right)) << what << ": other things are remembered";
 }
 
-// What every boundary's two ends remember is one and the same.
+// The caches of both ends of every boundary are equal.
 void expect_ends_agree(const RunResult& result) {
   const std::map<std::string, Remembered> ends = read_caches(result);
   for (const std::string boundary : {"cache/boundary-0/0/", "cache/boundary-1/0/"}) {
@@ -95,7 +95,7 @@ double last_losses(const RunResult& result) {
   return sum / 5;
 }
 
-TEST(CompressedRun, EveryScheduleAndDepthGivesTheSameBits) {
+TEST(CompressedRun, EveryScheduleAndDepthGivesSameBits) {
   for (const std::string forward : {"fixed", "delta"}) {
     RunSettings settings = compressed(forward, 4);
     settings.boundary.codec.rounding = kernels::Rounding::stochastic;
@@ -110,7 +110,7 @@ TEST(CompressedRun, EveryScheduleAndDepthGivesTheSameBits) {
   }
 }
 
-TEST(CompressedRun, LearnsAsARawRunDoes) {
+TEST(CompressedRun, LearnsLikeRawRun) {
   RunSettings raw = compressed("raw", 4);
   raw.boundary.codec.backward = "raw";
   raw.steps = 40;
@@ -134,7 +134,7 @@ TEST(CompressedRun, LearnsAsARawRunDoes) {
   check("delta 4/8, entries of 8 bits", settings);
 }
 
-TEST(CompressedRun, ABfloat16ModelKeepsToItsTypeAndLearns) {
+TEST(CompressedRun, Bfloat16ModelKeepsItsTypeAndLearns) {
   RunSettings raw = compressed("raw", 4);
   raw.boundary.codec.backward = "raw";
   raw.bfloat16 = true;
@@ -147,13 +147,13 @@ TEST(CompressedRun, ABfloat16ModelKeepsToItsTypeAndLearns) {
   expect_ends_agree(result);
 }
 
-TEST(CompressedRun, SaysWhatPassed) {
+TEST(CompressedRun, CountsTraffic) {
   const RunSettings settings = compressed("delta", 4);
   const RunResult result = run_stages(settings);
   ASSERT_TRUE(result.errors.empty()) << result.errors.front();
   const codec::Traffic sent = sum_of(result, Direction::forward, true);
   const codec::Traffic received = sum_of(result, Direction::forward, false);
-  // 24 samples come once anew over each of two boundaries; 20 steps have 8 rows.
+  // Each of 24 samples misses the cache once on each of two boundaries; a step has 8 rows.
   EXPECT_EQ(sent.rows, 2U * 20 * 8);
   EXPECT_EQ(sent.first_visits, 2U * 24);
   EXPECT_EQ(sent.hits, sent.rows - sent.first_visits);
@@ -187,7 +187,7 @@ TEST(CompressedRun, SaysWhatPassed) {
   EXPECT_LT(late.error_squares, late.change_squares);
 }
 
-TEST(CompressedRun, EvaluationNeverTouchesWhatTrainingRemembers) {
+TEST(CompressedRun, EvaluationLeavesCachesUnchanged) {
   RunSettings settings = compressed("delta", 4);
   RunResult without = run_stages(settings);
   settings.evaluate = true;
@@ -198,16 +198,16 @@ TEST(CompressedRun, EvaluationNeverTouchesWhatTrainingRemembers) {
   EXPECT_EQ(with.traffic, without.traffic);
 }
 
-TEST(CompressedRun, AutoWithoutAMeasurementIsDelta) {
+TEST(CompressedRun, AutoWithoutMeasurementIsDelta) {
   RunSettings settings = compressed("delta", 4);
   const RunResult delta = run_stages(settings);
   settings.boundary.codec.forward = "auto";
   settings.boundary.codec.backward = "auto";
-  // No speed is seen of a memory link, so what is chosen first stays.
+  // A memory link has no measured bandwidth, so the first choice stays.
   expect_same_run(delta, run_stages(settings), "auto");
 }
 
-// A run that ends after 11 steps, with what it saved.
+// A run that stops after 11 steps, with its checkpoint.
 RunResult first_part(RunSettings settings) {
   settings.stop_at = 11;
   RunResult stopped = run_stages(settings);
@@ -222,7 +222,7 @@ RunResult joined(const RunResult& first, RunResult rest) {
   return rest;
 }
 
-TEST(CompressedRun, ResumedWithSavedCachesItHasTheBitsOfOneNeverStopped) {
+TEST(CompressedRun, ResumedWithCachesEqualsUninterruptedRun) {
   RunSettings settings = compressed("delta", 4);
   const auto check = [&](const std::string& what) {
     const RunResult whole = run_stages(settings);
@@ -240,7 +240,7 @@ TEST(CompressedRun, ResumedWithSavedCachesItHasTheBitsOfOneNeverStopped) {
   check("entries of 8 bits");
 }
 
-TEST(CompressedRun, ResumedWithoutCachesBothEndsBeginAnewAndTheLossGoesOn) {
+TEST(CompressedRun, ResumedWithoutCachesStartsThemEmptyAndLearns) {
   const RunSettings settings = compressed("delta", 4);
   const RunResult stopped = first_part(settings);
   const RunResult rest = run_stages(settings, stopped.saved, stopped.steps);
@@ -252,7 +252,7 @@ TEST(CompressedRun, ResumedWithoutCachesBothEndsBeginAnewAndTheLossGoesOn) {
   EXPECT_NEAR(last_losses(rest) / last_losses(run_stages(settings)), 1.0, 0.01);
 }
 
-TEST(CompressedRun, AReceiverThatLostItsCacheIsHealedToTheBit) {
+TEST(CompressedRun, ReceiverWithoutCacheGetsRowsResentBitForBit) {
   RunSettings settings = compressed("delta", 4);
   settings.blocks = {{0, 1}, {2, 3}};
   settings.depth = 1;
@@ -266,7 +266,7 @@ TEST(CompressedRun, AReceiverThatLostItsCacheIsHealedToTheBit) {
   EXPECT_EQ(sum_of(rest, Direction::forward, false).resends, sent.resends);
 }
 
-// Turns one bit of what `stage` remembers of some samples, once.
+// Flips one bit in the cache of `stage` in some samples, once.
 void turn_bits(Stage& stage) {
   int turned = 0;
   for (const tensors::NamedTensor& saved : stage.saved_caches()) {
@@ -280,7 +280,7 @@ void turn_bits(Stage& stage) {
   ASSERT_GT(turned, 2) << "nothing was remembered";
 }
 
-TEST(CompressedRun, ABitThatTurnsAtTheReceiverIsFoundHealedAndCounted) {
+TEST(CompressedRun, FlippedBitAtReceiverIsDetectedResentAndCounted) {
   RunSettings settings = compressed("delta", 4);
   settings.checkpoint_every = 9;
   const RunResult whole = run_stages(settings);
@@ -300,7 +300,7 @@ TEST(CompressedRun, ABitThatTurnsAtTheReceiverIsFoundHealedAndCounted) {
   EXPECT_EQ(by_step, sent.resends) << "the steps' shares are all there was";
 }
 
-TEST(CompressedRun, ABitThatTurnsAtTheSenderLeavesTheEndsEqual) {
+TEST(CompressedRun, FlippedBitAtSenderKeepsEndsEqual) {
   RunSettings settings = compressed("delta", 4);
   settings.checkpoint_every = 9;
   settings.at_checkpoint = [](Stage& stage, std::size_t index, store::Step steps) {
@@ -313,7 +313,7 @@ TEST(CompressedRun, ABitThatTurnsAtTheSenderLeavesTheEndsEqual) {
   EXPECT_LT(last_losses(healed), healed.losses.front());
 }
 
-TEST(CompressedRun, ANaNSkipsTheStepOnAllStagesAndTrainingGoesOn) {
+TEST(CompressedRun, NaNSkipsStepOnAllStages) {
   for (const std::string forward : {"fixed", "delta"}) {
     RunSettings settings = compressed(forward, 4);
     constexpr std::int64_t kStep = 6;

@@ -18,7 +18,7 @@
 
 namespace {
 
-// Who asked; the last so many. A plain array, as what notes it must not ask for memory itself.
+// Callers of the last allocations. A plain array: recording must not allocate.
 std::array<std::atomic<void*>, 1 << 16> callers{};
 std::atomic<std::uint64_t> calls = 0;
 
@@ -76,7 +76,7 @@ void* operator new(std::size_t bytes) {
   return block;
 }
 
-// What the operator new above returns comes from malloc, which the compiler cannot know.
+// The compiler does not know that the operator new above uses malloc.
 void operator delete(void* block) noexcept { __libc_free(block); }
 void operator delete(void* block, std::size_t) noexcept { __libc_free(block); }
 // NOLINTEND

@@ -6,16 +6,15 @@
 
 namespace strait::stages {
 
-// What this test program asked the system for in pieces of 4 KiB and more, on any thread, since the
-// process began, by the library whose code asked: operator new and the C functions are watched.
-// Where a sanitizer has taken their position there is nothing to see, and available() says so.
+// Allocations of 4 KiB and more of this test program, on any thread, by calling library. Counts
+// operator new and the C functions. With a sanitizer, which replaces them, available() is false.
 class LargeAllocations {
  public:
   static constexpr std::size_t kLarge = 4096;
 
   static bool available();
   static std::uint64_t count();
-  // Of `since` and later; the names are those of files.
+  // Allocations since `since`; libraries by file name.
   static std::map<std::string, std::uint64_t> by_library(std::uint64_t since);
 };
 

@@ -5,14 +5,14 @@
 namespace strait::stages {
 namespace {
 
-TEST(LearningRate, WarmsUpInAStraightLineAndLearnsFromTheFirstStep) {
+TEST(LearningRate, WarmupIsLinearAndFirstStepIsNotZero) {
   const LearningRateOptions options{.peak = 8.0, .warmup = 4, .steps = 10, .decay = Decay::cosine};
   EXPECT_DOUBLE_EQ(learning_rate(options, 0), 2.0);
   EXPECT_DOUBLE_EQ(learning_rate(options, 3), 8.0);
   EXPECT_DOUBLE_EQ(learning_rate(options, 4), 8.0);
 }
 
-TEST(LearningRate, EveryDecayFallsFromThePeakTowardsItsEnd) {
+TEST(LearningRate, EveryDecayFallsFromPeakToEnd) {
   for (const Decay decay : {Decay::cosine, Decay::linear}) {
     const LearningRateOptions options{.peak = 1.0, .warmup = 0, .steps = 100, .decay = decay};
     for (std::int64_t step = 1; step < 100; ++step) {
@@ -27,7 +27,7 @@ TEST(LearningRate, EveryDecayFallsFromThePeakTowardsItsEnd) {
   EXPECT_DOUBLE_EQ(learning_rate(constant, 1000), 1.0);
 }
 
-TEST(LearningRate, WarmupLongerThanTheRunOnlyClimbs) {
+TEST(LearningRate, WarmupLongerThanRunOnlyRises) {
   const LearningRateOptions options{.peak = 1.0, .warmup = 50, .steps = 10, .decay = Decay::linear};
   for (std::int64_t step = 1; step < 10; ++step) {
     EXPECT_GT(learning_rate(options, step), learning_rate(options, step - 1));

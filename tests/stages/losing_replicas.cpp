@@ -31,7 +31,7 @@ RunSettings losing_replicas(const std::string& method, int stages, int steps, in
   return settings;
 }
 
-std::string name_of_shape(const testing::TestParamInfo<std::tuple<std::string, int, int>>& shape) {
+std::string shape_name(const testing::TestParamInfo<std::tuple<std::string, int, int>>& shape) {
   const auto& [method, stages, chunks] = shape.param;
   const std::string of_each = chunks > 1 ? "_of_" + std::to_string(chunks) + "_chunks" : "";
   return method + "_" + std::to_string(stages) + "_stages" + of_each;

@@ -30,7 +30,7 @@ ModelDescription model_of(const std::vector<double>& costs) {
   return model;
 }
 
-// One host with a slot for every stage and no limit of memory.
+// One host with a slot for every stage and no memory limit.
 Question question_of(const ModelDescription& model, int stages) {
   Question question;
   question.model = model;
@@ -56,7 +56,7 @@ double slowest(const ModelDescription& model, const Assignment& answer) {
   return worst;
 }
 
-// All cuts of the blocks into stages, by brute force.
+// All partitions of the blocks into stages, by brute force.
 double best_possible(const ModelDescription& model, int blocks, int stages) {
   double best = 1e300;
   std::vector<int> mask(static_cast<std::size_t>(blocks - 1), 0);
@@ -76,7 +76,7 @@ double best_possible(const ModelDescription& model, int blocks, int stages) {
   return best;
 }
 
-TEST(Partition, BalancedIsAsGoodAsTheBestOfAllCuts) {
+TEST(Partition, BalancedEqualsBestOfAllCuts) {
   std::mt19937_64 random(11);
   for (int i = 0; i < 60; ++i) {
     const int blocks = 2 + static_cast<int>(random() % 8);
@@ -92,7 +92,7 @@ TEST(Partition, BalancedIsAsGoodAsTheBestOfAllCuts) {
   }
 }
 
-TEST(Partition, MoreStagesThanBlocksNamesBoth) {
+TEST(Partition, RefusesMoreStagesThanBlocks) {
   try {
     balanced(question_of(model_of({0, 1, 1, 0}), 3));
     FAIL() << "three stages were cut from two blocks";
@@ -102,7 +102,7 @@ TEST(Partition, MoreStagesThanBlocksNamesBoth) {
   }
 }
 
-TEST(Partition, BalancedDealsItsRunsOutToTheChunksOfStages) {
+TEST(Partition, BalancedAssignsRangesToChunksInTurn) {
   const ModelDescription model = model_of({0, 1, 1, 1, 1, 1, 1, 1, 1, 0});
   Question question = question_of(model, 2);
   question.chunks = 2;
@@ -119,7 +119,7 @@ TEST(Partition, BalancedDealsItsRunsOutToTheChunksOfStages) {
   }
 }
 
-TEST(Partition, ExplicitRangesOfChunksAreThoseOfAllStagesThenTheSecondOnes) {
+TEST(Partition, ExplicitRangesOfChunksAreInDataOrder) {
   const ModelDescription model = model_of({0, 1, 1, 1, 1, 0});
   const Assignment answer = explicit_partition(model, {{0, 0}, {1, 1}, {2, 2}, {3, 3}}, 2);
   EXPECT_EQ(answer.stages[0].chunks, (std::vector<Layers>{{0, 1}, {3, 3}}));
@@ -132,14 +132,14 @@ TEST(Partition, ExplicitRangesOfChunksAreThoseOfAllStagesThenTheSecondOnes) {
   }
 }
 
-TEST(Partition, ExplicitRangesCountBlocksAndTakeTheEndsAlong) {
+TEST(Partition, ExplicitRangesIncludeEmbeddingAndLmHead) {
   const ModelDescription model = model_of({0, 1, 1, 1, 1, 0});
   const Assignment answer = explicit_partition(model, {{0, 0}, {1, 3}});
   EXPECT_EQ(answer.stages[0].chunks.front(), (Layers{0, 1}));
   EXPECT_EQ(answer.stages[1].chunks.front(), (Layers{2, 5}));
 }
 
-TEST(Partition, ExplicitRangesWithGapsRepeatsOrWrongEndsAreRefused) {
+TEST(Partition, RefusesExplicitRangesWithGapsOrOverlaps) {
   const ModelDescription model = model_of({0, 1, 1, 1, 1, 0});
   using Blocks = std::vector<std::pair<int, int>>;
   for (const Blocks& wrong : {Blocks{{0, 1}, {3, 3}}, Blocks{{0, 2}, {2, 3}}, Blocks{{1, 3}},
@@ -148,7 +148,7 @@ TEST(Partition, ExplicitRangesWithGapsRepeatsOrWrongEndsAreRefused) {
   }
 }
 
-// An answer about six layers and two stages.
+// An assignment of six layers to two stages.
 Assignment answer_of(const std::vector<std::vector<Layers>>& chunks) {
   Assignment answer;
   for (const auto& of_a_stage : chunks) answer.stages.push_back({of_a_stage, std::nullopt});
@@ -164,7 +164,7 @@ std::string refusal_of(const Question& question, const Assignment& answer) {
   return "nothing was refused";
 }
 
-TEST(CheckAssignment, EveryWrongCutIsRefusedWithTheLayerThatIsWrong) {
+TEST(CheckAssignment, RefusesWrongPartitionAndNamesLayer) {
   const Question question = question_of(model_of({0, 1, 1, 1, 1, 0}), 2);
   const auto refusal = [&](const std::vector<std::vector<Layers>>& chunks) {
     return refusal_of(question, answer_of(chunks));
@@ -184,7 +184,7 @@ TEST(CheckAssignment, EveryWrongCutIsRefusedWithTheLayerThatIsWrong) {
   EXPECT_THAT(refusal({{{0, 1}, {2, 3}}, {{4, 5}}}), HasSubstr("is out of order"));
 }
 
-TEST(CheckAssignment, EveryStageHasAsManyChunksAsTheRecipeSays) {
+TEST(CheckAssignment, RefusesWrongNumberOfChunks) {
   Question question = question_of(model_of({0, 1, 1, 1, 1, 0}), 2);
   question.chunks = 2;
   const auto refusal = [&](const std::vector<std::vector<Layers>>& chunks) {
@@ -197,17 +197,17 @@ TEST(CheckAssignment, EveryStageHasAsManyChunksAsTheRecipeSays) {
   EXPECT_THAT(refusal({{{0, 1}, {2, 3}}, {{4, 4}, {5, 5}}}), HasSubstr("is out of order"));
 }
 
-TEST(CheckAssignment, WhatIsHeldCountsAsInTheChunkThatKeepsMost) {
+TEST(CheckAssignment, CountsHeldMicroBatchesInLargestChunk) {
   Question question = question_of(model_of({0, 1, 1, 1, 1, 0}), 2);
   question.chunks = 2;
   question.micro_batch_tokens = 8;
   question.in_flight = {5, 3};
-  // Parameters of all chunks; 10 bytes of each of 8 tokens in every layer.
+  // Parameters of all chunks; 10 bytes per layer for each of 8 tokens.
   EXPECT_EQ(question.stage_bytes(0, {{0, 1}, {4, 4}}), 3 * 1000 * 16 + 5 * 2 * 10 * 8);
   EXPECT_EQ(question.stage_bytes(1, {{2, 3}, {5, 5}}), 3 * 1000 * 16 + 3 * 2 * 10 * 8);
 }
 
-TEST(CheckAssignment, StagesWithoutAHostFillTheSlotsInOrder) {
+TEST(CheckAssignment, AssignsFreeSlotsInOrder) {
   Question question = question_of(model_of({0, 1, 1, 1, 1, 0}), 3);
   question.cluster.hosts = {{.name = "a", .slots = 1}, {.name = "b", .slots = 2}};
   Assignment answer = answer_of({{{0, 1}}, {{2, 3}}, {{4, 5}}});
@@ -220,7 +220,7 @@ TEST(CheckAssignment, StagesWithoutAHostFillTheSlotsInOrder) {
   EXPECT_EQ(check_assignment(question, answer, "mine.so").stages[2].host, 0U);
 }
 
-TEST(CheckAssignment, HostsThatAreNoneOrHaveNoSlotAreRefused) {
+TEST(CheckAssignment, RefusesUnknownAndFullHosts) {
   Question question = question_of(model_of({0, 1, 1, 1, 1, 0}), 2);
   question.cluster.hosts = {{.name = "a", .slots = 1}, {.name = "b", .slots = 1}};
   Assignment answer = answer_of({{{0, 2}}, {{3, 5}}});
@@ -235,7 +235,7 @@ TEST(CheckAssignment, HostsThatAreNoneOrHaveNoSlotAreRefused) {
               HasSubstr("needs more stages than the hosts have slots left"));
 }
 
-TEST(CheckAssignment, MemoryCountsAllStagesOfAHostAndATiedWeightTwice) {
+TEST(CheckAssignment, CountsMemoryOfAllStagesOfHostAndTiedWeightTwice) {
   Question question = question_of(model_of({0, 1, 1, 1, 1, 0}), 2);
   question.micro_batch_tokens = 8;
   // Three layers: 1000 parameters of 16 bytes, and 10 bytes for each of 8 tokens, two at a time.

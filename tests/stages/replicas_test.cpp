@@ -38,7 +38,7 @@ void expect_same_bits(const Tensors& one, const Tensors& other) {
 
 class EveryMethod : public testing::TestWithParam<std::tuple<std::string, int>> {};
 
-TEST_P(EveryMethod, TrainsAndGoesOnFromACheckpointToTheSameBits) {
+TEST_P(EveryMethod, ResumesFromCheckpointBitForBit) {
   const auto& [method, stages] = GetParam();
   const RunSettings whole = replicated(method, stages, 3);
   const RunResult uninterrupted = run_stages(whole);
@@ -64,8 +64,8 @@ TEST_P(EveryMethod, TrainsAndGoesOnFromACheckpointToTheSameBits) {
   }
 }
 
-// What a checkpoint lands is in the narrow parameters too, not only in what they are made of.
-TEST(Replicas, NarrowParametersFollowWhatACheckpointLands) {
+// A round that is applied for a checkpoint changes bfloat16 parameters, too, not only masters.
+TEST(Replicas, Bfloat16ParametersFollowMastersAtCheckpoint) {
   RunSettings whole = replicated("streaming_diloco", 1, 3);
   whole.bfloat16 = true;
   whole.sync.late = 2;
@@ -82,7 +82,7 @@ TEST(Replicas, NarrowParametersFollowWhatACheckpointLands) {
   EXPECT_EQ(resumed.losses, std::vector(expected.losses.begin() + 3, expected.losses.end()));
 }
 
-TEST_P(EveryMethod, IsTheSameRunTwice) {
+TEST_P(EveryMethod, IsDeterministic) {
   const auto& [method, stages] = GetParam();
   const RunSettings settings = replicated(method, stages, 2);
   const RunResult once = run_stages(settings);
@@ -99,8 +99,8 @@ INSTANTIATE_TEST_SUITE_P(
       return std::get<0>(name.param) + "_" + std::to_string(std::get<1>(name.param)) + "_stages";
     });
 
-// In the file's order a step of all replicas has the very rows that a step of one replica has.
-TEST(Replicas, AllreduceIsTheRunOfOneReplicaWithAllTheRows) {
+// Without shuffling, a step of all replicas has the same rows as a step of one replica.
+TEST(Replicas, AllreduceEqualsOneReplicaWithAllRows) {
   for (const int stages : {1, 2}) {
     for (const int replicas : {2, 3, 6}) {
       SCOPED_TRACE(testing::Message() << stages << " stages, " << replicas << " replicas");
@@ -121,7 +121,7 @@ TEST(Replicas, AllreduceIsTheRunOfOneReplicaWithAllTheRows) {
   }
 }
 
-// How far a run goes behind its first step, in all coordinates together.
+// Distance of the weights from those after the first step, over all coordinates.
 double way_of(const RunSettings& settings) {
   RunSettings still = settings;
   still.steps = 1;
@@ -134,8 +134,8 @@ double way_of(const RunSettings& settings) {
   return way;
 }
 
-// At the same learning rate, with rows as few as two a replica.
-TEST(Replicas, WhoTrainsOnRowsOfItsOwnGoesAsFarAsAllTogether) {
+// At the same learning rate, with as few as two rows per replica.
+TEST(Replicas, OwnGradientsLearnAsFastAsSummedOnes) {
   const auto settings = [](const std::string& method) {
     RunSettings small = replicated(method, 1, 6);
     small.dropout = 0;
@@ -151,8 +151,8 @@ TEST(Replicas, WhoTrainsOnRowsOfItsOwnGoesAsFarAsAllTogether) {
   EXPECT_NEAR(apart / together, 1, 0.12);
 }
 
-// A weight that two stages hold is synced by both, each by itself.
-TEST(Replicas, TwinsOnDifferentStagesStayEqualBitForBit) {
+// Both stages of a tied weight sync it separately.
+TEST(Replicas, TiedWeightsOnTwoStagesStayEqual) {
   for (const std::string& method : sync::method_names()) {
     SCOPED_TRACE(method);
     const RunResult got = run_stages(replicated(method, 2, 3));
@@ -164,7 +164,7 @@ TEST(Replicas, TwinsOnDifferentStagesStayEqualBitForBit) {
   }
 }
 
-TEST(Replicas, AStepThatOneReplicaCannotTakeIsTakenByNobody) {
+TEST(Replicas, StepSkippedByOneReplicaIsSkippedByAll) {
   for (const std::string method : {"cocktail", "diloco", "powersgd"}) {
     SCOPED_TRACE(method);
     RunSettings settings = replicated(method, 2, 3);

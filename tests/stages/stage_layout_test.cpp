@@ -20,8 +20,8 @@ models::ModelConfig small_config(bool tied) {
       "config.json");
 }
 
-// What is known from the description alone, against the model that it describes.
-TEST(StageLayout, HoldsEveryParameterThatHasMemoryOfItsOwnAndKnowsItsTwin) {
+// The layout of the description, compared with the model.
+TEST(StageLayout, HasEveryParameterWithOwnStorageAndMarksTiedOnes) {
   for (const bool tied : {false, true}) {
     const models::ModelConfig config = small_config(tied);
     for (const auto& [first, last] : {std::pair{0, 5}, {0, 2}, {3, 5}, {1, 4}, {5, 5}}) {
@@ -44,7 +44,7 @@ TEST(StageLayout, HoldsEveryParameterThatHasMemoryOfItsOwnAndKnowsItsTwin) {
   }
 }
 
-TEST(StageLayout, OfSeveralChunksIsThatOfTheirLayersInOrder) {
+TEST(StageLayout, SeveralChunksAreInLayerOrder) {
   for (const bool tied : {false, true}) {
     const models::ModelDescription model = models::describe(small_config(tied));
     const auto names = [&](const std::vector<models::LayerRange>& chunks) {

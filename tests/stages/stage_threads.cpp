@@ -39,7 +39,7 @@ models::ModelConfig tiny_config(const RunSettings& settings) {
       "config.json");
 }
 
-// Rows with several documents, masks and padding, so that every path is walked.
+// Rows with several documents, masks and padding, to cover every path.
 std::shared_ptr<const tensors::TokenFile> random_rows(std::int64_t count, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   store::TokenRows rows;
@@ -64,7 +64,7 @@ struct ReplicaLinks {
   std::unique_ptr<net::Link> consensus;
 };
 
-// What the threads of a run share.
+// State that the threads of a run share.
 struct Together {
   std::atomic<bool> stop = false;
   std::mutex mutex;
@@ -79,8 +79,8 @@ struct Together {
   std::map<std::pair<store::Step, std::uint32_t>, CheckpointResult> complete;
   std::vector<std::unique_ptr<sync::MembershipTracker>> trackers;
   // A lost replica rejoins as follows: its threads end; it gets new links, of which every other
-  // process replaces its own after a checkpoint; its threads start. Replicas that are lost meanwhile
-  // wait until all links are replaced.
+  // process replaces its own after a checkpoint; its threads start. Replicas that are lost
+  // meanwhile wait until all links are replaced.
   int rejoin_count = 0;
   std::vector<std::size_t> running;  // threads, by replica
   std::set<std::uint32_t> lost;
@@ -124,7 +124,8 @@ struct Together {
     const sync::Rejoin rejoin{++epoch, *rejoining};
     members.insert(*rejoining);
     const std::size_t stages = trackers.size() / running.size();
-    for (std::size_t process = *rejoining * stages; process < (*rejoining + 1) * stages; ++process) {
+    for (std::size_t process = *rejoining * stages; process < (*rejoining + 1) * stages;
+         ++process) {
       trackers[process] = std::make_unique<sync::MembershipTracker>(running.size(), *rejoining);
     }
     result.rejoins.emplace_back(number(steps), *rejoining);
@@ -211,7 +212,7 @@ std::vector<models::LayerRange> layers_of(const models::ModelConfig& config,
 }
 
 std::vector<ChunkPlan> chunk_plans(const RunSettings& settings, const models::ModelConfig& model,
-                                  std::size_t process) {
+                                   std::size_t process) {
   const std::vector<models::LayerRange> layers = layers_of(model, settings.blocks);
   const std::size_t stages = settings.stages();
   const std::size_t replica = process / stages;
@@ -332,7 +333,9 @@ std::vector<StageLinks> connect_all(const RunSettings& settings) {
         StageLinks& one = links[a * stages + s];
         StageLinks& other = links[b * stages + s];
         std::tie(one.replicas[b], other.replicas[a]) = links_between({s, a}, {s, b}, "replica");
-        if (s == 0) std::tie(one.consensus[b], other.consensus[a]) = links_between({s, a}, {s, b}, "consensus");
+        if (s == 0)
+          std::tie(one.consensus[b], other.consensus[a]) =
+              links_between({s, a}, {s, b}, "consensus");
       }
     }
   }
@@ -374,7 +377,7 @@ void make_replaceable(std::size_t process, StageLinks& links, Together& together
 
 // New links between a rejoining replica and all others; returns those of its own processes.
 std::vector<StageLinks> links_for_rejoin(const RunSettings& settings, std::uint32_t replica,
-                                           Together& together) {
+                                         Together& together) {
   std::vector<StageLinks> links = connect_all(settings);
   if (settings.returns) settings.returns(replica);
   if (settings.wrap) wrap_all(settings, links);

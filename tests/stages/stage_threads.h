@@ -12,8 +12,8 @@
 
 namespace strait::stages {
 
-// A whole run in one process for tests: every stage of every replica on a thread of its own, over
-// memory links. Processes are counted by replica, then by stage.
+// A whole run in one process: every stage of every replica on its own thread, with memory links. A
+// stage's process number is replica * stages + stage.
 struct RunSettings {
   // First and last block of each chunk, by position: first chunks of all stages, then the second.
   std::vector<std::pair<int, int>> blocks = {{0, 3}};
@@ -43,7 +43,8 @@ struct RunSettings {
   // and its replica with it: with `replicas_leave` the others continue.
   std::function<std::unique_ptr<net::Link>(std::size_t process, std::unique_ptr<net::Link>)> wrap;
   bool replicas_leave = false;
-  // With `replicas_leave`: these are not members at the start; they rejoin as if they had been lost.
+  // With `replicas_leave`: these are not members at the start; they rejoin as if they had been
+  // lost.
   std::set<std::uint32_t> absent;
   // With `replicas_leave`: how often a lost replica rejoins, at the next checkpoint, which is
   // requested for it. `returns` is called before it gets its new links.
@@ -79,8 +80,8 @@ struct RunResult {
   std::vector<std::pair<std::int64_t, std::uint32_t>> rejoins;
 };
 
-// `from`: what an earlier run saved, and after how many steps; empty: from random weights.
-// `caches`: likewise, all or none.
+// `from`: checkpoint of an earlier run, after `first` steps; empty: random weights. `caches`: saved
+// caches of that run, or none.
 RunResult run_stages(const RunSettings& settings, const Tensors& from = {}, std::int64_t first = 0,
                      const Tensors& caches = {});
 

@@ -13,7 +13,7 @@
 #include "stages/boundary_end.h"
 #include "tests/stages/large_allocations.h"
 
-// Buffers are reused: once every size was seen, a boundary asks nobody for memory.
+// Buffers are reused: once every size has occurred, a boundary does not allocate.
 namespace strait::stages {
 namespace {
 
@@ -24,7 +24,7 @@ constexpr int kBurst = 4;  // micro-batches on their way at once
 constexpr std::size_t kRawBytes = kRowsOfTensor * kTokens * kWidth * sizeof(float);
 
 struct Ends {
-  // What carries them; last to go.
+  // The links; destroyed last.
   std::unique_ptr<net::Node> upper_node;
   std::unique_ptr<net::Node> lower_node;
   std::unique_ptr<net::Listener> listener;
@@ -128,8 +128,7 @@ void play_step(Ends& ends, std::int64_t step, const std::vector<at::Tensor>& val
   }
 }
 
-// As many blocks of every size up to a raw frame's as may ever be in use at once, whatever the
-// threads' pace.
+// For every size up to that of a raw frame, the most blocks that can be in use at once.
 void see_every_size() {
   std::vector<net::Frame> held;
   for (std::size_t bytes = net::FrameMemory::kReusedBytes; bytes < 2 * kRawBytes;
@@ -138,7 +137,7 @@ void see_every_size() {
   }
 }
 
-// Large allocations of forty steps behind the first ten, by who made them.
+// Large allocations of forty steps after the first ten, by library.
 std::map<std::string, std::uint64_t> asked_for(Ends& ends) {
   std::vector<at::Tensor> values;
   for (int m = 0; m < kBurst; ++m) values.push_back(at::randn({kRowsOfTensor, kTokens, kWidth}));
@@ -159,7 +158,7 @@ std::vector<BoundaryOptions> ways() {
   return all;
 }
 
-TEST(SteadyState, TheWatchSeesWhatIsAllocated) {
+TEST(SteadyState, CounterSeesAllocations) {
   if (!LargeAllocations::available()) GTEST_SKIP() << "a sanitizer has taken malloc's position";
   const std::uint64_t before = LargeAllocations::count();
   const at::Tensor tensor = at::empty({1 << 16});
@@ -168,7 +167,7 @@ TEST(SteadyState, TheWatchSeesWhatIsAllocated) {
   EXPECT_EQ(LargeAllocations::by_library(before).count("?"), 0U);
 }
 
-TEST(SteadyState, OverAMemoryLinkABoundaryAllocatesNothingLarge) {
+TEST(SteadyState, BoundaryOverMemoryLinkAllocatesNothingLarge) {
   if (!LargeAllocations::available()) GTEST_SKIP() << "a sanitizer has taken malloc's position";
   for (const BoundaryOptions& options : ways()) {
     const std::unique_ptr<Ends> ends = over_memory(options);
@@ -178,8 +177,8 @@ TEST(SteadyState, OverAMemoryLinkABoundaryAllocatesNothingLarge) {
   }
 }
 
-// libzmq and libsodium keep to their own ways; what is ours is nothing.
-TEST(SteadyState, OverSocketsABoundaryAllocatesNothingLargeItself) {
+// libzmq and libsodium allocate; our code does not.
+TEST(SteadyState, BoundaryOverSocketsAllocatesNothingLargeItself) {
   if (!LargeAllocations::available()) GTEST_SKIP() << "a sanitizer has taken malloc's position";
   for (const BoundaryOptions& options : ways()) {
     const std::unique_ptr<Ends> ends = over_sockets(options);

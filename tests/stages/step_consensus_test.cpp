@@ -32,7 +32,8 @@ Proposal proposal(double loss, const std::vector<double>& squared_norms) {
 }
 
 TEST(StepConsensus, AddsLossesAndTokens) {
-  const auto all = combine_proposals({proposal(0.5, {}), proposal(0.25, {}), proposal(1.0, {})}, Norms::of_the_sum);
+  const auto all = combine_proposals({proposal(0.5, {}), proposal(0.25, {}), proposal(1.0, {})},
+                                     Norms::of_the_sum);
   EXPECT_EQ(all.report.loss, 1.75);
   EXPECT_EQ(all.report.tokens, 300);
   EXPECT_EQ(all.report.target_tokens, 240);
@@ -41,12 +42,14 @@ TEST(StepConsensus, AddsLossesAndTokens) {
 
 TEST(StepConsensus, KeepsNormsOfSummedGradient) {
   const std::vector<double> norms = {0.1, 3.0};
-  const auto all = combine_proposals({proposal(0, norms), proposal(0, norms), proposal(0, norms)}, Norms::of_the_sum);
+  const auto all = combine_proposals({proposal(0, norms), proposal(0, norms), proposal(0, norms)},
+                                     Norms::of_the_sum);
   EXPECT_EQ(all.report.squared_norms, proposal(0, norms).report.squared_norms);
 }
 
 TEST(StepConsensus, AveragesNormsOfOwnGradients) {
-  const auto all = combine_proposals({proposal(0, {1.0, 8.0}), proposal(0, {2.0, 4.0})}, Norms::of_each);
+  const auto all =
+      combine_proposals({proposal(0, {1.0, 8.0}), proposal(0, {2.0, 4.0})}, Norms::of_each);
   EXPECT_EQ(all.report.squared_norms, proposal(0, {1.5, 6.0}).report.squared_norms);
 }
 
@@ -64,7 +67,8 @@ TEST(StepConsensus, OneReplicaSkipsStepOrStopsForAll) {
 }
 
 TEST(StepConsensus, RefusesReportsWithDifferentNumberOfNorms) {
-  EXPECT_THROW(combine_proposals({proposal(0, {1.0}), proposal(0, {1.0, 2.0})}, Norms::of_each), codec::CodecError);
+  EXPECT_THROW(combine_proposals({proposal(0, {1.0}), proposal(0, {1.0, 2.0})}, Norms::of_each),
+               codec::CodecError);
 }
 
 // The first stages of three replicas, each with its own tracker.

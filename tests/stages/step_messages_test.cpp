@@ -34,7 +34,8 @@ TEST(StepMessages, NormsAreInModelOrderForEveryPartition) {
       add_norms(report, mine);
     }
     EXPECT_EQ(report.squared_norms, all);
-    EXPECT_EQ(decide_step(report, 0, false).gradient_norm, decide_step(once, 0, false).gradient_norm);
+    EXPECT_EQ(decide_step(report, 0, false).gradient_norm,
+              decide_step(once, 0, false).gradient_norm);
   }
 }
 

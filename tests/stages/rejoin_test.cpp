@@ -14,13 +14,13 @@ using testing::IsEmpty;
 
 constexpr int kSteps = 8;
 constexpr int kRounds = 12;
-constexpr int kMostRounds = 200;  // until enough of them have come back
+constexpr int kMostRounds = 200;  // until enough of them had a rejoin
 
-// The lives of a process: so many calls to its links, then it is killed; the next one begins when
-// its replica comes back.
-class Lives {
+// A process that is killed after so many calls to its links, again and again: its next lifetime
+// begins when its replica rejoins.
+class Lifetimes {
  public:
-  Lives(RunSettings& settings, std::size_t process, std::vector<int> lives)
+  Lifetimes(RunSettings& settings, std::size_t process, std::vector<int> lives)
       : lives_(std::move(lives)) {
     settings.rejoin_count = static_cast<int>(lives_.size());
     lives_.push_back(1 << 30);
@@ -43,23 +43,23 @@ std::vector<T> tail(const std::vector<T>& all, std::size_t count) {
   return {all.end() - static_cast<std::ptrdiff_t>(std::min(count, all.size())), all.end()};
 }
 
-// What the last arrival begins is one run of all three, to the end.
-void expect_went_on_together(const RunResult& result, const RunResult& whole) {
+// After the last rejoin all three replicas train as one, to the end.
+void expect_trained_together(const RunResult& result, const RunResult& whole) {
   const auto [steps, came] = result.rejoins.back();
   const auto together = static_cast<std::size_t>(kSteps - steps);
   for (std::size_t replica = 1; replica < kReplicas; ++replica) {
     expect_same_model(result.models[0], result.models[replica]);
     EXPECT_EQ(tail(result.curves[replica], together), tail(result.curves[0], together)) << replica;
-    // The rows of all are counted again.
+    // The rows of all replicas are counted again.
     EXPECT_EQ(tail(result.tokens[replica], together), tail(whole.tokens[0], together)) << replica;
   }
   for (const double loss : result.curves[came == 0 ? 1 : 0]) EXPECT_TRUE(std::isfinite(loss));
   EXPECT_EQ(result.curves[came == 0 ? 1 : 0].size(), kSteps);
 }
 
-class Returning : public testing::TestWithParam<std::tuple<std::string, int, int>> {};
+class RejoinAfterKill : public testing::TestWithParam<std::tuple<std::string, int, int>> {};
 
-TEST_P(Returning, WhoeverIsKilledAndComesBackTrainsOnWithTheOthers) {
+TEST_P(RejoinAfterKill, TrainsOnWithTheOthers) {
   const auto& [method, stages, chunks] = GetParam();
   const std::uint64_t seed = std::random_device{}();
   SCOPED_TRACE(testing::Message() << "seed " << seed);
@@ -77,17 +77,17 @@ TEST_P(Returning, WhoeverIsKilledAndComesBackTrainsOnWithTheOthers) {
                                       static_cast<int>(chance() % 100)};
     SCOPED_TRACE(testing::Message() << "process " << process << " after " << moments[0] << " and "
                                     << moments[1] << " calls");
-    const Lives lives(settings, process, moments);
+    const Lifetimes lives(settings, process, moments);
     const RunResult result = run_stages(settings);
     if (result.rejoins.empty()) continue;
     ++rejoin_count;
     second += result.rejoins.size() == 2 ? 1 : 0;
     ASSERT_LE(lives.ended(), result.rejoins.size() + 1);
     if (lives.ended() == result.rejoins.size()) {
-      expect_went_on_together(result, whole);
+      expect_trained_together(result, whole);
       continue;
     }
-    // Gone once more, for good.
+    // Killed once more, after the last rejoin.
     const std::size_t dead = process / static_cast<std::size_t>(stages);
     const std::size_t left = dead == 0 ? 1 : 0;
     expect_same_model(result.models[left], result.models[3 - dead - left]);
@@ -96,15 +96,15 @@ TEST_P(Returning, WhoeverIsKilledAndComesBackTrainsOnWithTheOthers) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(, Returning,
+INSTANTIATE_TEST_SUITE_P(, RejoinAfterKill,
                          testing::Combine(testing::Values("allreduce", "bytegrad", "powersgd",
                                                           "cocktail", "diloco", "streaming_diloco"),
                                           testing::Values(1, 2), testing::Values(1)),
-                         name_of_shape);
-INSTANTIATE_TEST_SUITE_P(Interleaved, Returning, testing::Values(std::tuple("cocktail", 2, 2)),
-                         name_of_shape);
+                         shape_name);
+INSTANTIATE_TEST_SUITE_P(Interleaved, RejoinAfterKill,
+                         testing::Values(std::tuple("cocktail", 2, 2)), shape_name);
 
-// What every process had at checkpoints and when it began the steps behind them, by step.
+// Saved tensors of every process at checkpoints and at the beginning of the next step, by step.
 struct Around {
   std::mutex mutex;
   std::map<std::int64_t, Tensors> at;
@@ -127,17 +127,17 @@ struct Around {
   }
 };
 
-// One that is killed at its first words, and comes back at the first checkpoint.
-RunResult one_returns(RunSettings& settings, Around& around) {
+// Kills a replica in its first step; it rejoins at the first checkpoint.
+RunResult run_with_rejoin(RunSettings& settings, Around& around) {
   around.watch(settings);
-  const Lives lives(settings, 1, {30});
+  const Lifetimes lives(settings, 1, {30});
   return run_stages(settings);
 }
 
-TEST(AReplicaThatReturns, WithAllreduceItIsWhatAResumeOfAllWouldHaveBeen) {
+TEST(Rejoin, WithAllreduceEqualsResumeOfAllReplicas) {
   RunSettings settings = losing_replicas("allreduce", 1, kSteps);
   Around around;
-  const RunResult result = one_returns(settings, around);
+  const RunResult result = run_with_rejoin(settings, around);
   ASSERT_EQ(result.rejoins.size(), 1U);
   const std::int64_t steps = result.rejoins[0].first;
 
@@ -151,12 +151,12 @@ TEST(AReplicaThatReturns, WithAllreduceItIsWhatAResumeOfAllWouldHaveBeen) {
   }
 }
 
-// So what the others have learnt and not told yet is still theirs to tell.
-TEST(AReplicaThatReturns, ChangesNothingOfThoseWhoAreThereAndBeginsAsTheModel) {
+// Changes that the others have not synced yet are kept.
+TEST(Rejoin, KeepsStateOfOthersAndStartsFromModel) {
   RunSettings settings = losing_replicas("cocktail", 1, kSteps);
   settings.sync.top = 0.1;
   Around around;
-  const RunResult result = one_returns(settings, around);
+  const RunResult result = run_with_rejoin(settings, around);
   ASSERT_EQ(result.rejoins.size(), 1U);
   const Tensors& before = around.at[result.rejoins[0].first];
   const Tensors& after = around.behind[result.rejoins[0].first];
@@ -183,8 +183,8 @@ TEST(AReplicaThatReturns, ChangesNothingOfThoseWhoAreThereAndBeginsAsTheModel) {
   EXPECT_GT(own, 0);
 }
 
-// Whoever is missing from the start is in nobody's sums.
-TEST(AReplicaThatWasNeverThere, IsNotCountedAndComesAsOneThatHasLeft) {
+// A replica that is absent from the start is in no sum.
+TEST(AbsentReplica, IsNotCountedAndCanJoin) {
   for (const int chunks : {1, 2}) {
     SCOPED_TRACE(testing::Message() << chunks << " chunks");
     RunSettings settings = losing_replicas("cocktail", 2, kSteps, chunks);
@@ -207,7 +207,7 @@ TEST(AReplicaThatWasNeverThere, IsNotCountedAndComesAsOneThatHasLeft) {
     ASSERT_THAT(result.errors, IsEmpty());
     ASSERT_EQ(result.rejoins.size(), 1U);
     EXPECT_EQ(result.rejoins[0].second, 1U);
-    expect_went_on_together(result, whole);
+    expect_trained_together(result, whole);
   }
 }
 

@@ -15,7 +15,7 @@ using testing::IsEmpty;
 
 constexpr int kSteps = 6;
 constexpr int kRounds = 17;
-constexpr int kMostRounds = 200;  // until enough of them were killed in time
+constexpr int kMostRounds = 200;  // until enough of them had a kill
 
 RunSettings three_replicas(const std::string& method, int stages, int chunks = 1) {
   RunSettings settings = losing_replicas(method, stages, kSteps, chunks);
@@ -23,7 +23,7 @@ RunSettings three_replicas(const std::string& method, int stages, int chunks = 1
   return settings;
 }
 
-// Kills one process of the run after so many calls to its links; whether it came to that.
+// Kills one process after so many calls to its links. False if the run ended before.
 bool killed(RunSettings& settings, std::size_t process, int calls, RunResult& result) {
   const auto left = std::make_shared<std::atomic<int>>(calls);
   kill(settings, process, left);
@@ -44,15 +44,15 @@ void expect_one_model(const RunResult& result, const std::vector<std::size_t>& r
   }
 }
 
-class Leaving : public testing::TestWithParam<std::tuple<std::string, int, int>> {};
+class Eviction : public testing::TestWithParam<std::tuple<std::string, int, int>> {};
 
-TEST_P(Leaving, WhereverAReplicaIsKilledTheOthersGoOnAsOne) {
+TEST_P(Eviction, OthersContinueWithEqualModels) {
   const auto& [method, stages, chunks] = GetParam();
   const std::uint64_t seed = std::random_device{}();
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   std::mt19937_64 chance(seed);
   RunSettings settings = three_replicas(method, stages, chunks);
-  // So that a kill may come at any moment of a run.
+  // The number of calls in a whole run: a kill may happen at any of them.
   const auto counted = std::make_shared<std::atomic<int>>(1 << 30);
   kill(settings, 0, counted);
   const RunResult whole = run_stages(settings);
@@ -83,7 +83,7 @@ TEST_P(Leaving, WhereverAReplicaIsKilledTheOthersGoOnAsOne) {
     ASSERT_EQ(result.curves[left[0]].size(), kSteps);
     EXPECT_LE(result.tokens[left[0]].back(), whole.tokens[0].back());
     for (const double loss : result.curves[left[0]]) EXPECT_TRUE(std::isfinite(loss));
-    // What was decided before the kill is what would have been decided anyway.
+    // Steps before the kill are those of a run without it.
     const auto& curve = result.curves[left[0]];
     const auto apart = std::ranges::mismatch(curve, whole.curves[0]).in1 - curve.begin();
     for (std::size_t step = 0; step < static_cast<std::size_t>(apart); ++step) {
@@ -92,15 +92,15 @@ TEST_P(Leaving, WhereverAReplicaIsKilledTheOthersGoOnAsOne) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(, Leaving,
+INSTANTIATE_TEST_SUITE_P(, Eviction,
                          testing::Combine(testing::Values("allreduce", "bytegrad", "powersgd",
                                                           "cocktail", "diloco", "streaming_diloco"),
                                           testing::Values(1, 2), testing::Values(1)),
-                         name_of_shape);
-INSTANTIATE_TEST_SUITE_P(Interleaved, Leaving, testing::Values(std::tuple("cocktail", 2, 2)),
-                         name_of_shape);
+                         shape_name);
+INSTANTIATE_TEST_SUITE_P(Interleaved, Eviction, testing::Values(std::tuple("cocktail", 2, 2)),
+                         shape_name);
 
-TEST(WithoutARoster, AReplicaThatIsKilledEndsTheRun) {
+TEST(WithoutTracker, KilledReplicaEndsRun) {
   RunSettings settings = three_replicas("cocktail", 1);
   settings.replicas_leave = false;
   RunResult result;
