@@ -16,7 +16,7 @@ namespace {
 using Style = ConsoleOptions::Style;
 using Json = nlohmann::ordered_json;
 
-// Erases what is left of a longer line: carriage return, "erase to the end of the line".
+// Carriage return and "erase to the end of the line", for a shorter line over a longer one.
 constexpr const char* kLineStart = "\r\x1b[K";
 constexpr auto kQuietLive = std::chrono::seconds(2);
 constexpr auto kQuietPlain = std::chrono::seconds(30);
@@ -66,7 +66,7 @@ void Console::lasting(const std::string& line) {
 }
 
 void Console::passing(const std::string& line) {
-  // One column stays free: some terminals wrap when the last one is written.
+  // The last column stays free: some terminals wrap when it is written.
   sink_.write(kLineStart + base::cut_to_columns(base::printable(line), options_.columns - 1), true);
 }
 
@@ -204,7 +204,7 @@ void Console::checkpoint_failed(store::Step step, const std::string& text) {
   if (is(Style::json)) {
     return json("checkpoint_failed", {{"step", store::number(step)}, {"text", text}});
   }
-  lasting(fmt::format("warning: no checkpoint at step {}, training goes on: {}",
+  lasting(fmt::format("warning: checkpoint at step {} failed, training continues: {}",
                       store::number(step), text));
 }
 
@@ -217,10 +217,10 @@ void Console::event(const std::string& who, const control::Event& event) {
 
 void Console::replicas_absent(const control::ReplicasAbsent& absent) {
   if (is(Style::json)) {
-    return json("replicas_absent", {{"absent", absent.absent}, {"replicas", absent.there}});
+    return json("replicas_absent", {{"absent", absent.absent}, {"replicas", absent.present}});
   }
-  lasting(fmt::format("without replica {}; {} {} part", fmt::join(absent.absent, ", "),
-                      fmt::join(absent.there, ", "), absent.there.size() == 1 ? "takes" : "take"));
+  lasting(fmt::format("absent replicas: {}; active replicas: {}", fmt::join(absent.absent, ", "),
+                      fmt::join(absent.present, ", ")));
 }
 
 void Console::replica_left(const control::ReplicaLeft& gone) {
@@ -228,11 +228,10 @@ void Console::replica_left(const control::ReplicaLeft& gone) {
     return json("replica_left", {{"replica", gone.replica},
                                  {"step", store::number(gone.step)},
                                  {"text", gone.why},
-                                 {"replicas", gone.left}});
+                                 {"replicas", gone.remaining}});
   }
-  lasting(fmt::format("replica {} has left at step {}: {}; {} {} on", gone.replica,
-                      store::number(gone.step), gone.why, fmt::join(gone.left, ", "),
-                      gone.left.size() == 1 ? "goes" : "go"));
+  lasting(fmt::format("replica {} left at step {}: {}; active replicas: {}", gone.replica,
+                      store::number(gone.step), gone.why, fmt::join(gone.remaining, ", ")));
 }
 
 void Console::replica_returns(const control::ReplicaReturns& returns) {
@@ -241,8 +240,8 @@ void Console::replica_returns(const control::ReplicaReturns& returns) {
     return json(fails ? "replica_not_back" : "replica_returns",
                 {{"replica", returns.replica}, {"text", returns.failed}});
   }
-  lasting(fails ? fmt::format("replica {} does not come back: {}", returns.replica, returns.failed)
-                : fmt::format("replica {} is being brought in", returns.replica));
+  lasting(fails ? fmt::format("replica {} did not rejoin: {}", returns.replica, returns.failed)
+                : fmt::format("replica {} is rejoining", returns.replica));
 }
 
 void Console::replica_joined(const control::ReplicaJoined& joined) {
@@ -251,15 +250,14 @@ void Console::replica_joined(const control::ReplicaJoined& joined) {
                                    {"step", store::number(joined.step)},
                                    {"replicas", joined.replicas}});
   }
-  lasting(fmt::format("replica {} takes part from step {} on; these go on together: {}",
-                      joined.replica, store::number(joined.step),
-                      fmt::join(joined.replicas, ", ")));
+  lasting(fmt::format("replica {} joined at step {}; active replicas: {}", joined.replica,
+                      store::number(joined.step), fmt::join(joined.replicas, ", ")));
 }
 
 void Console::stopping(bool now) {
   if (is(Style::json)) return json("stopping", {{"now", now}});
-  lasting(now ? "stopping at once"
-              : "stopping: this step is finished and saved first; Ctrl-C again leaves at once");
+  lasting(now ? "stopping immediately"
+              : "stopping after this step and its checkpoint; Ctrl-C again stops immediately");
 }
 
 void Console::ended(const control::Outcome& outcome) {
@@ -274,10 +272,9 @@ void Console::failure(const control::Outcome& outcome) {
   const char* words = base::meaning(outcome.code);
   lasting("");
   lasting(fmt::format("strait: {}", outcome.cause));
-  const std::string saved = outcome.checkpoint
-                                ? fmt::format("the last checkpoint is that of step {}",
-                                              store::number(*outcome.checkpoint))
-                                : "this start made no checkpoint";
+  const std::string saved = outcome.checkpoint ? fmt::format("last checkpoint: step {}",
+                                                             store::number(*outcome.checkpoint))
+                                               : "no checkpoint since this start";
   lasting(fmt::format("  exit code {} ({}), {} steps done; {}", number(outcome.code),
                       words ? words : "?", store::number(outcome.step), saved));
   if (!outcome.log_tail.empty()) {
@@ -285,7 +282,7 @@ void Console::failure(const control::Outcome& outcome) {
     for (const std::string& line : outcome.log_tail) lasting("    | " + line);
   }
   if (!outcome.followers.empty()) {
-    lasting("  what followed from it:");
+    lasting("  failures that followed:");
     for (const std::string& line : outcome.followers) lasting("    " + line);
   }
 }

@@ -8,27 +8,27 @@
 #include <vector>
 
 #include "framework/trace/combine_metrics.h"
-#include "launcher/control/step_ledger.h"
 #include "launcher/control/run_observer.h"
+#include "launcher/control/step_ledger.h"
 
 namespace strait::console {
 
-// Where text goes. `passing` text is worth nothing once newer text is there and may be thrown away
-// when the reader is slow; other text is kept.
+// Receives text. `passing` text is replaced by newer text and may be dropped when the reader is
+// slow; other text is kept.
 class TextSink {
  public:
   TextSink() = default;
   TextSink(const TextSink&) = delete;
   TextSink& operator=(const TextSink&) = delete;
   virtual ~TextSink() = default;
-  virtual void write(std::string text, bool passing) = 0;  // never waits
+  virtual void write(std::string text, bool passing) = 0;  // does not block
 };
 
 struct ConsoleOptions {
   enum class Style { live, plain, json };  // a terminal, a file or pipe, a program
   Style style = Style::plain;
   std::size_t columns = 100;               // of the terminal
-  std::chrono::milliseconds every{1'000};  // plain: not more lines than this
+  std::chrono::milliseconds every{1'000};  // plain: least time between lines of steps
   std::function<std::chrono::steady_clock::time_point()> now = std::chrono::steady_clock::now;
 };
 
@@ -56,9 +56,9 @@ class Console : public control::RunObserver {
  public:
   Console(TextSink& sink, ConsoleOptions options);
 
-  // What is about to happen: the plan in words (people) or as one JSON object (programs).
+  // The plan, as text or as one JSON object.
   void plan(const std::string& text, const std::string& json);
-  // Something for people to read; JSON {"event":"note","text":…}.
+  // A remark; JSON {"event":"note","text":…}.
   void note(const std::string& text);
   // The last words: where the results are, what to type next. Lines as they are to be printed.
   void finish(const std::vector<std::string>& lines);
@@ -81,8 +81,8 @@ class Console : public control::RunObserver {
  private:
   using Time = std::chrono::steady_clock::time_point;
 
-  void lasting(const std::string& line);  // a line that stays
-  void passing(const std::string& line);  // on a terminal, in place of the last such line
+  void lasting(const std::string& line);  // stays on the screen
+  void passing(const std::string& line);  // on a terminal, replaces the last such line
   void json(const std::string& event, const nlohmann::ordered_json& fields);
   void plain_step(const control::StepLine& line, const std::string& text);
   void failure(const control::Outcome& outcome);
@@ -97,9 +97,9 @@ class Console : public control::RunObserver {
   trace::MetricTotals<trace::SyncMetrics> sync_;
   store::Step from_{};
   store::Step to_{};
-  std::optional<Time> printed_;  // plain: the last step's line
-  Time said_;                    // anything
-  std::string held_back_;        // the latest step's line, if it has not been made to stay
+  std::optional<Time> printed_;  // plain: time of the last line of a step
+  Time said_;                    // time of the last line of any kind
+  std::string held_back_;        // line of the latest step, if it is not lasting yet
 };
 
 }  // namespace strait::console

@@ -9,9 +9,9 @@
 namespace strait::console {
 namespace {
 
-constexpr const char* kOtherScreen = "\x1b[?1049h\x1b[?25l";  // and no cursor
-constexpr const char* kBack = "\x1b[?25h\x1b[?1049l";
-constexpr char kTerminalGone = '\x04';
+constexpr const char* kAlternateScreen = "\x1b[?1049h\x1b[?25l";  // and no cursor
+constexpr const char* kRestoreScreen = "\x1b[?25h\x1b[?1049l";
+constexpr char kTerminalClosed = '\x04';
 
 }  // namespace
 
@@ -22,11 +22,11 @@ FullScreen::FullScreen(int input, int output) : input_(input), output_(output) {
   plain.c_cc[VMIN] = 1;
   plain.c_cc[VTIME] = 0;
   ::tcsetattr(input_, TCSANOW, &plain);
-  put(kOtherScreen);
+  put(kAlternateScreen);
 }
 
 FullScreen::~FullScreen() {
-  put(kBack);
+  put(kRestoreScreen);
   ::tcsetattr(input_, TCSANOW, &before_);
 }
 
@@ -39,7 +39,7 @@ ScreenSize FullScreen::size() const {
 void FullScreen::draw(const std::vector<std::string>& lines) {
   std::string text = "\x1b[H";  // from the upper left corner
   for (std::size_t i = 0; i < lines.size(); ++i) {
-    // Each line wipes what is left of the one before it; only between lines the cursor goes down.
+    // Each line erases the rest of the former one. No line feed after the last: it would scroll.
     text += (i == 0 ? "" : "\r\n") + lines[i] + "\x1b[K";
   }
   put(text + "\x1b[J");
@@ -47,18 +47,18 @@ void FullScreen::draw(const std::vector<std::string>& lines) {
 
 std::optional<char> FullScreen::key(std::chrono::milliseconds limit) {
   pollfd waited{input_, POLLIN, 0};
-  // A signal, such as that of a changed size, ends the wait early, which only draws sooner.
+  // A signal, such as SIGWINCH, ends the wait early; then the screen is only drawn sooner.
   if (::poll(&waited, 1, static_cast<int>(limit.count())) <= 0) return std::nullopt;
   char key = 0;
   const ssize_t got = ::read(input_, &key, 1);
   if (got == 1) return key;
-  return got == 0 || errno != EINTR ? std::optional(kTerminalGone) : std::nullopt;
+  return got == 0 || errno != EINTR ? std::optional(kTerminalClosed) : std::nullopt;
 }
 
 void FullScreen::put(const std::string& text) {
   for (std::size_t at = 0; at < text.size();) {
     const ssize_t sent = ::write(output_, text.data() + at, text.size() - at);
-    if (sent < 0 && errno != EINTR) return;  // the terminal is gone; the next key() says so
+    if (sent < 0 && errno != EINTR) return;  // the terminal is closed; the next key() reports it
     if (sent > 0) at += static_cast<std::size_t>(sent);
   }
 }

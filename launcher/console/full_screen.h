@@ -11,8 +11,8 @@
 
 namespace strait::console {
 
-// A terminal's other screen: what stood on the terminal comes back with the destructor. Keys arrive
-// one by one and unseen, Ctrl-C among them as '\x03'. One thread, one object per terminal.
+// The alternate screen of a terminal; the destructor restores the former content. Keys are read one
+// by one without echo, Ctrl-C as '\x03'. One thread, one object per terminal.
 class FullScreen {
  public:
   FullScreen(int input, int output);  // both are terminals
@@ -21,9 +21,9 @@ class FullScreen {
   ~FullScreen();
 
   ScreenSize size() const;
-  // In place of what was drawn before; lines fit the size.
+  // Replaces what was drawn before. The lines must fit the size.
   void draw(const std::vector<std::string>& lines);
-  // Waits for a key, at most so long. '\x04', as of Ctrl-D, when the terminal is gone.
+  // Waits at most so long for a key. '\x04' (Ctrl-D): the terminal is closed.
   std::optional<char> key(std::chrono::milliseconds limit);
 
  private:

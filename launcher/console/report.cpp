@@ -45,7 +45,7 @@ struct Point {
   double value;
 };
 
-// What one key of the metrics says over the steps; steps where nobody knew it are left out.
+// The values of one key over the steps; steps without a value are skipped.
 std::vector<Point> series(const std::vector<nlohmann::json>& metrics, const char* key) {
   std::vector<Point> points;
   for (const nlohmann::json& line : metrics) {
@@ -121,12 +121,10 @@ std::string report_page(const std::string& run, const std::string& plan_text,
       "<body>\n<h1>{0}</h1>\n<pre>{1}</pre>\n",
       escaped(run), escaped(plan_text));
   page += charts(metrics);
-  page +=
-      table_section<trace::BoundaryMetrics>(metrics, "boundaries", "What crossed the boundaries");
-  page +=
-      table_section<trace::SyncMetrics>(metrics, "sync", "What the replicas said to each other");
+  page += table_section<trace::BoundaryMetrics>(metrics, "boundaries", "Boundary traffic");
+  page += table_section<trace::SyncMetrics>(metrics, "sync", "Traffic between replicas");
   if (!metrics.empty()) {
-    page += "<h2>The last step</h2>\n<pre>" + escaped(metrics.back().dump(1)) + "</pre>\n";
+    page += "<h2>Last step</h2>\n<pre>" + escaped(metrics.back().dump(1)) + "</pre>\n";
   }
   return page + "</body></html>\n";
 }

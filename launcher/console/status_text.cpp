@@ -95,24 +95,21 @@ std::vector<std::string> traffic_lines(const json& status) {
 
 std::vector<std::string> replica_lines(const json& status) {
   if (!status.contains("replicas")) return {};
-  const auto there = status.at("replicas").get<std::vector<std::uint32_t>>();
-  std::vector<std::string> lines = {
-      fmt::format("{} {} part: {}", there.size() == 1 ? "one replica" : "replicas",
-                  there.size() == 1 ? "takes" : "take", fmt::join(there, ", "))};
+  const auto active = status.at("replicas").get<std::vector<std::uint32_t>>();
+  std::vector<std::string> lines = {fmt::format("active replicas: {}", fmt::join(active, ", "))};
   for (const auto& [replica, left] : status.at("left").items()) {
     const auto why = left.at("text").get<std::string>();
-    lines.push_back(left.contains("step")
-                        ? fmt::format("replica {} left at step {}: {}", replica,
-                                      left.at("step").get<std::int64_t>(), why)
-                        : fmt::format("replica {} takes no part: {}", replica, why));
+    lines.push_back(left.contains("step") ? fmt::format("replica {} left at step {}: {}", replica,
+                                                        left.at("step").get<std::int64_t>(), why)
+                                          : fmt::format("replica {} is absent: {}", replica, why));
   }
   const json returns = status.value("returns", json::object());
   for (const auto& [replica, one] : returns.items()) {
     const auto state = one.at("state").get<std::string>();
-    if (state == "comes") lines.push_back(fmt::format("replica {} is coming back", replica));
+    if (state == "comes") lines.push_back(fmt::format("replica {} is rejoining", replica));
     if (state != "failed") continue;
-    lines.push_back(fmt::format("replica {} did not come back: {}", replica,
-                                one.at("text").get<std::string>()));
+    lines.push_back(
+        fmt::format("replica {} did not rejoin: {}", replica, one.at("text").get<std::string>()));
   }
   return lines;
 }
@@ -151,7 +148,7 @@ std::vector<std::string> loss_chart(std::span<const double> values, std::size_t 
     std::string line =
         top || bottom ? fmt::format("{:>7.4g} │", top ? most : least) : fmt::format("{:>7} │", "");
     for (const double mean : means) {
-      // At least one eighth of the lowest row: a column that is there is seen.
+      // At least one eighth of the lowest row, so that the lowest value is visible.
       const double height =
           std::isnan(mean) ? 0 : 1 + (mean - least) / range * static_cast<double>(rows * kFull - 1);
       const double above = height - static_cast<double>(row * kFull);
@@ -176,7 +173,7 @@ std::vector<std::string> watch_frame(const std::string& headline, const nlohmann
   lines.push_back(std::move(numbers));
   const std::vector<std::string> traffic = traffic_lines(status);
   const std::vector<std::string> processes = process_lines(status);
-  // The chart takes what is left, and gives way to the tables on a small screen.
+  // The chart gets the remaining rows; on a small screen the tables come first.
   const std::size_t taken = lines.size() + traffic.size() + processes.size() + 3;
   const std::size_t chart_rows =
       std::min(kMostChartRows, size.rows > taken + 2 ? size.rows - taken : 0);

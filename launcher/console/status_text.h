@@ -10,11 +10,11 @@ namespace strait::console {
 
 // "step 12/300 · loss 0.412 · ETA 0:41 · checkpoint at step 10"
 std::string numbers_line(const nlohmann::json& status);
-// Of the last step: what crossed the boundaries, and what replicas said to each other.
+// Traffic of the last step: over boundaries, and between replicas.
 std::vector<std::string> traffic_lines(const nlohmann::json& status);
-// Where replicas have left: who takes part, why the others do not, and who is coming back.
+// If replicas have left: the active ones, why others are absent, and which ones are rejoining.
 std::vector<std::string> replica_lines(const nlohmann::json& status);
-// What each process does, or waits for.
+// What each process computes or waits for.
 std::vector<std::string> process_lines(const nlohmann::json& status);
 
 // A curve in characters, `rows` lines of at most `columns` characters with the scale at the left:

@@ -15,10 +15,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// After poll() says that there is room, so much goes without waiting, to a pipe as to a terminal.
-constexpr std::size_t kPumpBite = 512;
+// After poll() reports room, a write of this size does not block, to a pipe or to a terminal.
+constexpr std::size_t kWriteBytes = 512;
 constexpr auto kDrainTimeout = std::chrono::seconds(1);
-constexpr int kPumpLook = 50;  // milliseconds
+constexpr int kPollMilliseconds = 50;
 
 }  // namespace
 
@@ -26,7 +26,7 @@ TextPump::TextPump(int descriptor, std::size_t limit)
     : descriptor_(descriptor), limit_(limit), thread_([this] { run(); }) {}
 
 TextPump::~TextPump() {
-  last_moment_ = (Clock::now() + kDrainTimeout).time_since_epoch().count();
+  deadline_ = (Clock::now() + kDrainTimeout).time_since_epoch().count();
   {
     const MutexLock lock(mutex_);
     ending_ = true;
@@ -44,7 +44,7 @@ void TextPump::write(std::string text, bool passing) {
       waiting_.pop_back();
     }
     if (waiting_bytes_ + text.size() > limit_) {
-      ++left_out_;
+      ++dropped_;
       return;
     }
     waiting_bytes_ += text.size();
@@ -54,7 +54,7 @@ void TextPump::write(std::string text, bool passing) {
 }
 
 void TextPump::run() {
-  // A reader that went away is an error code here, whatever the program does with SIGPIPE.
+  // A closed reader is an error code here, whatever the program does with SIGPIPE.
   sigset_t broken_pipe;
   ::sigemptyset(&broken_pipe);
   ::sigaddset(&broken_pipe, SIGPIPE);
@@ -68,11 +68,12 @@ void TextPump::run() {
       text = std::move(waiting_.front().text);
       waiting_bytes_ -= text.size();
       waiting_.pop_front();
-      if (waiting_.empty() && left_out_ > 0) {
-        text += fmt::format("({} lines left out: nobody read them)\n", std::exchange(left_out_, 0));
+      if (waiting_.empty() && dropped_ > 0) {
+        text += fmt::format("({} lines dropped: the output was not read)\n",
+                            std::exchange(dropped_, 0));
       }
     }
-    if (bring_out(text)) continue;
+    if (write_out(text)) continue;
     const MutexLock lock(mutex_);
     closed_ = true;
     waiting_.clear();
@@ -81,16 +82,16 @@ void TextPump::run() {
 }
 
 bool TextPump::give_up() const {
-  return ending_ && Clock::now().time_since_epoch().count() >= last_moment_;
+  return ending_ && Clock::now().time_since_epoch().count() >= deadline_;
 }
 
-bool TextPump::bring_out(const std::string& text) {
+bool TextPump::write_out(const std::string& text) {
   for (std::string_view rest = text; !rest.empty();) {
     if (give_up()) return false;
     pollfd room{descriptor_, POLLOUT, 0};
-    if (::poll(&room, 1, kPumpLook) == 0) continue;
+    if (::poll(&room, 1, kPollMilliseconds) == 0) continue;
     if ((room.revents & (POLLERR | POLLHUP | POLLNVAL)) != 0) return false;
-    const ssize_t written = ::write(descriptor_, rest.data(), std::min(rest.size(), kPumpBite));
+    const ssize_t written = ::write(descriptor_, rest.data(), std::min(rest.size(), kWriteBytes));
     if (written > 0) {
       rest.remove_prefix(static_cast<std::size_t>(written));
     } else if (errno != EINTR && errno != EAGAIN) {

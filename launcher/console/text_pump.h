@@ -12,14 +12,14 @@
 
 namespace strait::console {
 
-// Carries text to a descriptor on a thread of its own, so that a terminal that is slow, stopped
-// with Ctrl-S or closed never holds up the run. Passing text gives way to newer text; of lasting
-// text at most `limit` bytes wait, more is left out and counted in a line that says so. The
-// descriptor stays the caller's. Any thread may write.
+// Writes text to a descriptor on its own thread, so that a terminal that is slow, stopped with
+// Ctrl-S or closed never blocks the run. Passing text is replaced by newer text. Of lasting text at
+// most `limit` bytes are queued; more is dropped, and a line reports how many. The caller owns the
+// descriptor. Any thread may write.
 class TextPump : public TextSink {
  public:
   explicit TextPump(int descriptor, std::size_t limit = 1 << 20);
-  ~TextPump() override;  // tries for a second to bring out what waits, then gives up
+  ~TextPump() override;  // writes queued text for at most a second
 
   void write(std::string text, bool passing) override STRAIT_EXCLUDES(mutex_);
 
@@ -29,7 +29,7 @@ class TextPump : public TextSink {
     bool passing = false;
   };
   void run() STRAIT_EXCLUDES(mutex_);
-  bool bring_out(const std::string& text);  // false: nobody reads any more
+  bool write_out(const std::string& text);  // false: the reader is closed
   bool give_up() const;
 
   const int descriptor_;
@@ -38,10 +38,10 @@ class TextPump : public TextSink {
   Condition changed_;
   std::deque<Piece> waiting_ STRAIT_GUARDED_BY(mutex_);
   std::size_t waiting_bytes_ STRAIT_GUARDED_BY(mutex_) = 0;
-  std::size_t left_out_ STRAIT_GUARDED_BY(mutex_) = 0;
-  bool closed_ STRAIT_GUARDED_BY(mutex_) = false;  // the reader is gone
+  std::size_t dropped_ STRAIT_GUARDED_BY(mutex_) = 0;
+  bool closed_ STRAIT_GUARDED_BY(mutex_) = false;  // the reader is closed
   std::atomic<bool> ending_ = false;
-  std::atomic<std::chrono::steady_clock::rep> last_moment_ = 0;
+  std::atomic<std::chrono::steady_clock::rep> deadline_ = 0;
   std::thread thread_;
 };
 

@@ -18,7 +18,7 @@ std::optional<std::vector<store::ShardFile>> CheckpointLedger::written(
   if (lost_.contains({shards.step, shards.epoch})) return std::nullopt;
   auto& parts = open_[shards.step];
   if (!parts.emplace(process, shards.files).second) {
-    throw base::MessageError(fmt::format("{} reported its part of checkpoint {} twice",
+    throw base::MessageError(fmt::format("{} reported its shards of checkpoint {} twice",
                                          process.describe(), store::number(shards.step)));
   }
   if (parts.size() < processes_) return std::nullopt;
@@ -67,7 +67,7 @@ CheckpointCommitter::Result CheckpointCommitter::written(const Worker& from,
 CheckpointCommitter::Result CheckpointCommitter::failed(const Worker& from,
                                                         const ShardFailed& failed) {
   if (!is_current(failed.step, failed.epoch)) return {};
-  // One failed part drops the checkpoint; further ones say nothing new.
+  // The first failed process drops the checkpoint; further failures change nothing.
   if (!ledger_.failed(failed.step, failed.epoch)) return {};
   return drop(failed.step, {from.handle.name, failed.code, from.describe() + ": " + failed.text});
 }

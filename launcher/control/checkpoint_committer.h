@@ -14,24 +14,23 @@
 
 namespace strait::control {
 
-// Which parts of which checkpoint are written. Pure. A checkpoint of which one part failed is lost
-// as a whole: parts that come later do not bring it back. Where a process leaves, those who are
-// left write it once more, in their epoch.
+// Which processes have written their shards of which checkpoint. Pure. One failed process fails the
+// whole checkpoint: shards that arrive later do not complete it. When a replica leaves, the
+// remaining ones write it again in the new epoch.
 class CheckpointLedger {
  public:
   explicit CheckpointLedger(std::size_t processes) : processes_(processes) {}
 
-  // All files, in the order of the processes, when this was the last part. A part that comes twice
-  // is a MessageError.
+  // All files, in the order of the processes, when this report completes the checkpoint.
+  // MessageError: the process has reported it before.
   std::optional<std::vector<store::ShardFile>> written(net::ProcessName process,
                                                        const ShardsWritten& shards);
-  // True the first time in this epoch: the checkpoint is lost from now on.
+  // Marks the checkpoint as failed; true the first time in this epoch.
   bool failed(store::Step step, std::uint32_t epoch);
-  // From now on so many processes write, in this epoch; the checkpoints that were under way, or
-  // that come from before, are to be made again.
+  // A new epoch with so many writing processes. Returns the checkpoints that were in progress; they
+  // have to be written again.
   std::vector<store::Step> regroup(std::uint32_t epoch, std::size_t processes);
-  // Whether this is from before, so that whoever wrote it has to be told to make it again: true
-  // once for each checkpoint.
+  // True once for each checkpoint that was written in a former epoch: it has to be written again.
   bool outdated(store::Step step, std::uint32_t epoch);
 
  private:
@@ -54,8 +53,8 @@ class CheckpointCommitter {
         options_(options),
         ledger_(workers.present().size()) {}
 
-  // At most one of both. `committed` still has to be broadcast: the caller adds a replica that
-  // takes part from here on.
+  // At most one of both. `committed` still has to be broadcast: the caller adds a replica that is a
+  // member from here on.
   struct Result {
     std::optional<Committed> committed = {};
     bool dropped = false;
@@ -76,7 +75,7 @@ class CheckpointCommitter {
   std::optional<Finding> too_many_missed() const;
 
  private:
-  // Whether the present members wrote that; if not, they are told once to write it again.
+  // False: written in a former epoch. The first time for each checkpoint, requests it again.
   bool is_current(store::Step step, std::uint32_t epoch);
   Result commit(store::Step step, const std::vector<store::ShardFile>& files);
   // Workers that write parts of a checkpoint.

@@ -9,17 +9,16 @@
 #include "framework/store/sample.h"
 #include "launcher/base/errors.h"
 
-// What is said about checkpoints, as parts of control_message.h.
+// The messages about checkpoints; they belong to the variants in control_message.h.
 namespace strait::control {
 
 // ---- stage → coordinator
 
-// This process's part of the checkpoint is durable under its name, as one of those who take part in
-// this epoch.
+// This process's shards of the checkpoint are durable.
 struct ShardsWritten {
   store::Step step{};
   std::vector<store::ShardFile> files;
-  std::uint32_t epoch = 0;
+  std::uint32_t epoch = 0;  // of the membership in which they were written
 };
 
 struct ShardFailed {
@@ -31,24 +30,27 @@ struct ShardFailed {
 
 // ---- coordinator → stage
 
-// Make a checkpoint behind the next step. Every wish has a higher number.
+// Make a checkpoint after the next step.
 struct SaveSoon {
-  std::uint32_t number = 0;
+  std::uint32_t number = 0;  // rises with every request
 };
 
-struct Committed {  // the checkpoint exists
+// The checkpoint is complete.
+struct Committed {
   store::Step step{};
-  std::uint32_t epoch = 0;  // of those who wrote it
-  // A replica that takes part from here on, and the epoch of that.
+  std::uint32_t epoch = 0;  // in which it was written
+  // A replica that is a member from this checkpoint on.
   std::optional<std::uint32_t> arrives = {};
+  // Epoch of the membership with that replica.
   std::optional<std::uint32_t> next_epoch = {};
 };
 
-struct Dropped {  // the checkpoint will never exist, older ones stay; training goes on
+// The checkpoint failed. Older ones stay and training continues.
+struct Dropped {
   store::Step step{};
   std::string text;
-  bool again = false;  // it will: make it again, as those who take part now
-  std::uint32_t epoch = 0;
+  bool again = false;       // write it again, in the present membership
+  std::uint32_t epoch = 0;  // in which it was written
 };
 
 }  // namespace strait::control

@@ -16,43 +16,43 @@
 #include "launcher/base/errors.h"
 #include "launcher/control/checkpoint_message.h"
 
-// What the coordinator and the stages say to each other, as values and as frames (one JSON object
-// each). Steps are amounts: `step` 5 means that five updates are made. Times are seconds.
+// The messages between the coordinator and the stage processes, as values and as frames (one JSON
+// object each). `step` counts updates: 5 means that five updates are made. Times are seconds.
 namespace strait::control {
 
-// ---- stage → coordinator; in this order: Hello, Ready, then the others, Done or Failed last.
+// ---- stage → coordinator. Order: Hello, Ready, then the others; Done or Failed is the last.
 
 struct Hello {
   net::ProcessName process;
   std::int64_t pid = 0;
   std::string host;
-  std::string build;  // must be the launcher's own
+  std::string build;  // of the program; must equal the launcher's
 };
 
-// Weights are there and the data links are bound: link name → endpoint of what this process bound.
-// In the middle of training: of what it bound for a replica that comes, by the number of that
-// Admit.
+// The weights are loaded and the data links are bound. During training: the answer to an Admit.
 struct Ready {
+  // Link name → endpoint of the links that this process has bound.
   std::map<std::string, std::string> endpoints;
+  // Number of the Admit that this answers.
   std::optional<std::uint32_t> admission = {};
 };
 
 struct LinkTraffic {
-  std::string name;  // as both ends call it
+  std::string name;  // equal at both ends
   std::string peer;
-  std::uint64_t sent_bytes = 0;  // so far, as put on the wire
-  std::uint64_t received_bytes = 0;
+  std::uint64_t sent_bytes = 0;      // so far, on the wire
+  std::uint64_t received_bytes = 0;  // so far, on the wire
 };
 
-// Every second from Hello on, by a thread that does not compute.
+// Sent every second from Hello on, by a thread that does not compute.
 struct Progress {
   store::Step step{};
   std::int64_t micro_batch = -1;             // -1: between steps
   std::string phase;                         // "loading", "forward", "waiting", "checkpoint", …
-  std::string waits_for;                     // a whole sentence; empty: it works
-  std::optional<net::ProcessName> waits_on;  // whom it waits for, where that is one process
+  std::string waits_for;                     // a sentence about the wait; empty: it computes
+  std::optional<net::ProcessName> waits_on;  // the process it waits for, if it is a single one
   double waited_seconds = 0;
-  std::uint64_t finished_actions = 0;  // moves whenever this process gets on, loading included
+  std::uint64_t finished_actions = 0;  // rises with any progress, while loading, too
   std::vector<LinkTraffic> links;
 };
 
@@ -75,7 +75,7 @@ struct Event {
   std::string text;
 };
 
-// The way to a replica is gone, and this process waits for word on who goes on.
+// The links to a replica are lost. This process waits for Regroup.
 struct LostReplica {
   std::uint32_t replica = 0;
   std::string text;
@@ -86,37 +86,39 @@ struct Failed {
   std::string text;  // one sentence
 };
 
-// Everything asked for is done, all checkpoints are committed or dropped; the process leaves now.
+// All steps are made and all checkpoints are committed or dropped; the process exits now.
 struct Done {
   store::Step step{};
 };
 
 // ---- coordinator → stage
 
-// All endpoints of all processes; training begins.
+// The endpoints of all links, by link name. The first one starts training.
 struct Peers {
   std::map<std::string, std::string> endpoints;
 };
 
-// A replica comes (back), whose processes have these keys from now on, by name: bind these links to
-// it, each at its address, say so (Ready), connect to the rest when there are Peers. Every Admit
-// has a number of its own: what is said of one that came to nothing must not count for the next.
+// A replica joins. The receiver binds its own ends of the links to it, answers with Ready, and
+// connects the other links when it gets Peers.
 struct Admit {
+  // Unique, so that an answer to a cancelled Admit does not count for the next one.
   std::uint32_t number = 0;
   std::uint32_t replica = 0;
+  // Process name → public key, of the replica's processes.
   std::map<std::string, std::string> keys;
+  // Link name → address to bind.
   std::map<std::string, std::string> binds = {};
 };
 
-struct StopAfterStep {};  // finish the step, checkpoint, send Done, leave
+struct StopAfterStep {};  // finish the step, checkpoint, send Done, exit
 
-// Replicas have left or come: these take part from the step on that the stages agree on.
+// The membership changed. It holds from the step that the stages agree on.
 struct Regroup {
   std::uint32_t epoch = 0;
-  std::vector<std::uint32_t> replicas;  // ascending
+  std::vector<std::uint32_t> replicas;  // members, ascending
 };
 
-// Leave at once with this exit code, without a word of your own: the cause is elsewhere.
+// Exit at once with this code and send no Failed: the cause is in another process.
 struct Abort {
   base::ExitCode code = base::ExitCode::peer_lost;
   std::string text;
@@ -131,8 +133,8 @@ using CoordinatorMessage =
 net::Frame format(const StageMessage& message);
 net::Frame format(const CoordinatorMessage& message);
 
-// Limits are checked before memory is spent; unknown types and fields, missing fields, wrong types
-// and numbers out of range are MessageError. Pure.
+// Limits are checked before memory is allocated. MessageError: an unknown type or field, a missing
+// field, a wrong type, a number out of range. Pure.
 StageMessage parse_stage_message(std::span<const std::byte> frame);
 CoordinatorMessage parse_coordinator_message(std::span<const std::byte> frame);
 

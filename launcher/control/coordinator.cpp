@@ -45,9 +45,8 @@ Outcome Coordinator::run(const std::atomic<int>& stops) {
     report_every_second();
   }
   if (phase_ == Phase::leaving && !workers_.every(&Worker::gone)) {
-    observers_.notify(
-        &RunObserver::event, std::string("the launcher"),
-        Event{"lingered", "not every process left when all was done; the rest is killed"});
+    observers_.notify(&RunObserver::event, std::string("the launcher"),
+                      Event{"lingered", "some processes did not exit after Done and are killed"});
   }
   workers_.kill_all();
   Outcome result = outcome();
@@ -81,7 +80,7 @@ void Coordinator::handle(const WorkerMessage& message) {
   try {
     if (!from.hello && !std::holds_alternative<Hello>(content) &&
         !std::holds_alternative<Failed>(content)) {
-      throw base::MessageError("it spoke before it said hello");
+      throw base::MessageError("its first message is not Hello");
     }
     std::visit([&](const auto& m) { on(from, m); }, content);
   } catch (const base::MessageError& error) {
@@ -91,7 +90,7 @@ void Coordinator::handle(const WorkerMessage& message) {
 
 void Coordinator::on(Worker& from, const Hello& hello) {
   if (from.hello || hello.process != from.handle.name) {
-    throw base::MessageError("it said hello as " + hello.process.describe());
+    throw base::MessageError("unexpected Hello of " + hello.process.describe());
   }
   from.hello = hello;
   observers_.notify(&RunObserver::connected, hello);
@@ -204,7 +203,7 @@ void Coordinator::check_exits() {
     if (!worker.status || worker.killed || worker.failed || worker.evicted) continue;
     if (worker.done && worker.status->code == 0) continue;
     if (!worker.status->signal && Clock::now() - worker.ended < kLastMessageDelay) continue;
-    // After Abort an exit is what was asked for.
+    // After Abort the exit is expected.
     if (phase_ == Phase::aborting && !worker.status->signal) continue;
     worker.failed = true;
     const std::string early = worker.status->code == 0 ? " before its work was done" : "";
@@ -218,9 +217,9 @@ void Coordinator::check_stops(int stops) {
   stops_handled_ = stops;
   observers_.notify(&RunObserver::stopping, now);
   if (now) {
-    fail({std::nullopt, base::ExitCode::interrupted, "stopped at once, as asked"});
+    fail({std::nullopt, base::ExitCode::interrupted, "stopped immediately on request"});
   } else {
-    rejoin_.cancel("the run is asked to stop");
+    rejoin_.cancel("the run is stopping");
     workers_.broadcast(StopAfterStep{});
   }
 }
@@ -233,7 +232,7 @@ void Coordinator::check_watchdog() {
   // First the broken paths: waiting over one of them looks like a stall, too.
   if (const auto cut_off = broken_paths_.judge(Clock::now())) {
     return fail(
-        {net::ProcessName{0, cut_off->replica}, base::ExitCode::peer_lost, cut_off->words, true});
+        {net::ProcessName{0, cut_off->replica}, base::ExitCode::peer_lost, cut_off->report, true});
   }
   const auto stall = watchdog_.judge(Clock::now(), steps_.median_seconds());
   if (!stall) return;
@@ -254,8 +253,7 @@ void Coordinator::report_every_second() {
 void Coordinator::evict_on_request() {
   if (!options_.leave_requests) return;
   for (const std::uint32_t replica : options_.leave_requests()) {
-    const Finding request{net::ProcessName{0, replica}, base::ExitCode::peer_lost,
-                          "it was asked to"};
+    const Finding request{net::ProcessName{0, replica}, base::ExitCode::peer_lost, "on request"};
     if (membership_.survives(request)) evict_replica(request);
   }
 }
@@ -303,7 +301,7 @@ void Coordinator::evict_replica(const Finding& finding) {
   const std::uint32_t before = membership_.epoch();
   membership_.leave(replica);
   broken_paths_.leave(replica);
-  watchdog_.unblock(Clock::now());  // the others may have waited for it all the time
+  watchdog_.unblock(Clock::now());  // the others may have waited for it until now
   for (Worker& worker : workers_.all()) {
     if (membership_.has(worker.handle.name.replica)) continue;
     if (worker.evicted || worker.rejoining) continue;
@@ -332,7 +330,7 @@ Outcome Coordinator::outcome() const {
   std::optional<Finding> cause = root_cause_.cause();
   if (!cause && checkpoints_.last_drop()) {
     cause = checkpoints_.last_drop();
-    cause->sentence = "training went well, but its last checkpoint failed: " + cause->sentence;
+    cause->sentence = "training finished, but its last checkpoint failed: " + cause->sentence;
   }
   if (!cause) return result;
   result.code = cause->code;

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "launcher/control/membership.h"
 #include "launcher/control/checkpoint_committer.h"
 #include "launcher/control/coordinator_options.h"
+#include "launcher/control/membership.h"
 #include "launcher/control/outcome.h"
 #include "launcher/control/rejoin.h"
 #include "launcher/control/run_observer.h"

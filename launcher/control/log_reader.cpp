@@ -24,7 +24,7 @@ bool begins_with_time(std::string_view line) {
          });
 }
 
-// "1.0" as numbers; what is no process comes first.
+// "1.0" as numbers; other names come first.
 std::tuple<int, int, std::string> process_order(const fs::path& file) {
   const std::string name = file.stem().string();
   int stage = -1;
@@ -44,7 +44,7 @@ std::vector<LogLine> LogReader::take(bool rest) {
   const std::uint64_t size = fs::file_size(file_, gone);
   std::vector<LogLine> lines;
   if (gone) return lines;
-  if (size < taken_) {  // it was written anew
+  if (size < taken_) {  // the file was replaced
     taken_ = 0;
     unfinished_.clear();
   }

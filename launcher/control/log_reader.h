@@ -9,19 +9,18 @@ namespace strait::control {
 
 // One line of a process's log.
 struct LogLine {
-  std::string time;  // "2025-03-01 14:02:11.123" of it, or of the last line before it that has one
+  std::string time;     // "2025-03-01 14:02:11.123"; without one, that of the line before
   std::string process;  // "1.0"
   std::string text;
 };
 
-// Reads a log line by line while somebody writes to its end. Lines keep their text as it is.
+// Follows a log that is being written, line by line. Does not change the text.
 class LogReader {
  public:
   explicit LogReader(const std::filesystem::path& file);
 
   const std::string& process() const { return process_; }
-  // The whole lines that have come since the last time, a few MiB at most; with `rest` also what
-  // has no end yet.
+  // The complete lines since the last call, a few MiB at most; with `rest` also an incomplete one.
   std::vector<LogLine> take(bool rest);
 
  private:
@@ -32,11 +31,11 @@ class LogReader {
   std::string time_;
 };
 
-// The logs in a folder, or just the one of `process`; by process, "10.0" behind "2.0".
+// The logs in a folder, or only that of `process` if it is not empty; "10.0" sorts after "2.0".
 std::vector<std::filesystem::path> log_files(const std::filesystem::path& folder,
                                              const std::string& process);
 
-// Lines of several logs in the order of their times; those of one log keep theirs. Pure.
+// Sorts lines of several logs by time; lines of one log keep their order. Pure.
 std::vector<LogLine> by_time(std::vector<LogLine> lines);
 
 }  // namespace strait::control

@@ -25,26 +25,25 @@ void Membership::join(std::uint32_t replica) {
   if (members_.insert(replica).second) ++epoch_;
 }
 
-void BrokenPaths::add(std::uint32_t from, std::uint32_t to, const std::string& words, Time now) {
-  if (said_.emplace(std::pair(from, to), words).second) latest_ = now;
+void BrokenPaths::add(std::uint32_t from, std::uint32_t to, const std::string& report, Time now) {
+  if (reports_.emplace(std::pair(from, to), report).second) latest_ = now;
 }
 
 void BrokenPaths::leave(std::uint32_t replica) {
-  std::erase_if(said_, [&](const auto& one) {
+  std::erase_if(reports_, [&](const auto& one) {
     return one.first.first == replica || one.first.second == replica;
   });
 }
 
-// A path is broken for both of its ends, whichever of them says so first or at all: who is cut off
-// says it of others who have not yet looked. So the one with the most broken paths leaves, and the
-// others keep as many among themselves as they can. Where that is a tie nothing that we know makes
-// one better than the other. Then the highest number leaves: that goes the same way every time, and
-// where two sites of several replicas lose each other it takes those of one site, one by one,
-// instead of some of both.
+// A path counts as broken for both of its ends, even if only one of them has reported it: the other
+// may not have used it yet. The replica with the most broken paths is evicted, so that as many
+// replicas as possible remain. On a tie the highest number is evicted. That is deterministic, and
+// when two sites of several replicas each are disconnected, it evicts the replicas of one site one
+// by one, and not some of both.
 std::optional<BrokenPaths::BrokenReplica> BrokenPaths::judge(Time now) const {
-  if (said_.empty() || now - latest_ < kSeeForOurselves) return std::nullopt;
+  if (reports_.empty() || now - latest_ < kQuietTime) return std::nullopt;
   std::map<std::uint32_t, std::set<std::uint32_t>> broken;
-  for (const auto& [path, words] : said_) {
+  for (const auto& [path, report] : reports_) {
     broken[path.first].insert(path.second);
     broken[path.second].insert(path.first);
   }
@@ -56,9 +55,9 @@ std::optional<BrokenPaths::BrokenReplica> BrokenPaths::judge(Time now) const {
     most = others.size();
   }
   BrokenReplica broken_replica{worst, {}};
-  for (const auto& [path, words] : said_) {
-    if (path.second == worst) return BrokenReplica{worst, words};
-    if (path.first == worst) broken_replica.words = words;
+  for (const auto& [path, report] : reports_) {
+    if (path.second == worst) return BrokenReplica{worst, report};
+    if (path.first == worst) broken_replica.report = report;
   }
   return broken_replica;
 }

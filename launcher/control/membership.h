@@ -14,7 +14,7 @@
 
 namespace strait::control {
 
-// Which replicas take part in the run. The epoch counts the changes. Pure.
+// Which replicas are members of the run. The epoch counts the changes. Pure.
 class Membership {
  public:
   // `survives_loss`: the run continues when a replica is lost.
@@ -37,33 +37,33 @@ class Membership {
   bool survives_loss_;
 };
 
-// Between which replicas there is no way any more, as these say themselves, and which one leaves
-// because of that. Pure. Only for replicas that still speak to us: whoever has ended or fallen
-// silent is found by that, and sooner.
+// Pairs of replicas that report broken links between them, and which replica is evicted for it.
+// Pure. Only for replicas whose control links work: a process that ended or fell silent is found
+// sooner, by its exit or by the watchdog.
 class BrokenPaths {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  // How long nothing new must have been said: links that break together die within a second or so
-  // of each other, and the end of a process, if it has come to that, is seen meanwhile.
-  static constexpr std::chrono::seconds kSeeForOurselves{2};
+  // Time without new reports before judge() decides. Links that break together fail within about a
+  // second of each other, and the exit of a process is noticed meanwhile.
+  static constexpr std::chrono::seconds kQuietTime{2};
 
-  // A process of replica `from` cannot reach replica `to`. Any of its processes may say so, and
-  // repeat it.
-  void add(std::uint32_t from, std::uint32_t to, const std::string& words, Time now);
+  // A process of replica `from` cannot reach replica `to`. Several processes may report the same
+  // path, repeatedly.
+  void add(std::uint32_t from, std::uint32_t to, const std::string& report, Time now);
 
-  // That replica takes no part any more: neither its word counts, nor what was said of it.
+  // The replica is no member any more: discards its reports and those about it.
   void leave(std::uint32_t replica);
 
   struct BrokenReplica {
     std::uint32_t replica = 0;
-    std::string words;  // what was said
+    std::string report;
   };
   std::optional<BrokenReplica> judge(Time now) const;
 
  private:
-  // The first words of one replica about another one.
-  std::map<std::pair<std::uint32_t, std::uint32_t>, std::string> said_;
+  // First report of each (from, to).
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::string> reports_;
   Time latest_;
 };
 

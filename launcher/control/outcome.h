@@ -12,17 +12,17 @@
 
 namespace strait::control {
 
-// How a run ended, for people, status.json and the exit code.
+// How a run ended: for the console, status.json and the exit code.
 struct Outcome {
   base::ExitCode code = base::ExitCode::done;
-  std::string cause;                        // the first cause, one sentence; empty when done
-  std::optional<net::ProcessName> culprit;  // nobody: it was the launcher itself
-  std::string host;                         // the culprit's
-  std::vector<std::string> log_tail;        // the culprit's last lines
-  std::vector<std::string> followers;       // what happened because of it, a sentence each
-  bool stopped = false;                     // somebody asked for it
-  store::Step step{};                       // updates made by all
-  std::optional<store::Step> checkpoint;    // the newest one committed by this launch
+  std::string cause;                        // root cause, one sentence; empty: no failure
+  std::optional<net::ProcessName> culprit;  // failed process; empty: the launcher
+  std::string host;                         // of the failed process
+  std::vector<std::string> log_tail;        // last lines of its log
+  std::vector<std::string> followers;       // failures that followed, one sentence each
+  bool stopped = false;                     // on the user's request
+  store::Step step{};                       // updates made by all processes
+  std::optional<store::Step> checkpoint;    // newest one committed by this launch
 };
 
 nlohmann::ordered_json to_json(const Outcome& outcome);
@@ -38,7 +38,7 @@ struct Finding {
   bool effect = false;
 };
 
-// Picks the root cause out of all findings of a failed run. Their order of arrival does not tell
+// Picks the root cause out of all findings of a failed run. Their order of arrival does not show
 // it: peers often report a lost link before the exit of the process is noticed. Pure.
 class RootCause {
  public:

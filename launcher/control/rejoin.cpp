@@ -18,7 +18,7 @@ void Rejoin::poll_requests(bool stopping) {
   if (!options_.rejoin_requests) return;
   for (const std::uint32_t replica : options_.rejoin_requests()) requests_.push_back(replica);
   if (current_ && current_->state == State::admitting && Clock::now() >= current_->deadline) {
-    cancel("not every process of the others made ready for it in time");
+    cancel("timed out while the other processes bound links to it");
   }
   // A cancelled start still runs, and would bind the same names and ports.
   const bool still_starting = started_.valid() && !is_ready(started_);
@@ -34,7 +34,7 @@ void Rejoin::begin(std::uint32_t replica, bool stopping) {
   observers_.notify(&RunObserver::replica_returns, ReplicaReturns{replica, ""});
   if (stopping) {
     return observers_.notify(&RunObserver::replica_returns,
-                             ReplicaReturns{replica, "the run is asked to stop"});
+                             ReplicaReturns{replica, "the run is stopping"});
   }
   // Former links and processes first: the new ones have the same names.
   auto& workers = workers_.all();

@@ -15,8 +15,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A start that failed before its first step leaves nothing to go on with: the same command may
-// simply be typed again.
+// A start that failed before its first step leaves nothing to resume: the same command may be
+// repeated.
 bool has_trained(const fs::path& path) {
   std::error_code absent;
   if (fs::file_size(path / "metrics.jsonl", absent) > 0 && !absent) return true;
@@ -24,12 +24,12 @@ bool has_trained(const fs::path& path) {
   return fs::is_directory(checkpoints) && !fs::is_empty(checkpoints);
 }
 
-// Made before the lock can be, and left behind by a start that failed early: no run.
+// A directory with only a lock file was left by a start that failed early: no run.
 bool holds_a_run(const fs::path& path) {
   if (!fs::exists(path)) return false;
   if (!fs::is_directory(path)) {
     throw base::UserError(base::ExitCode::bad_input,
-                          fmt::format("{} is in the way of the run directory: it is "
+                          fmt::format("cannot create the run directory {}: it exists and is "
                                       "not a directory",
                                       path.string()));
   }
@@ -67,9 +67,8 @@ RunDirectory RunDirectory::create(const fs::path& given, Existing existing) {
         if (const auto holder = live(path)) RunLock refusal(path);
         throw base::UserError(
             base::ExitCode::bad_input,
-            fmt::format("{} already holds a run; go on with it: strait resume {}, "
-                        "choose another name: --set name=…, or move it aside: "
-                        "--replace",
+            fmt::format("{} already holds a run. Resume it: strait resume {}; choose "
+                        "another name: --set name=…; or move it aside: --replace",
                         path.string(), path.string()));
       }
       const RunLock ours(path);  // a live run is never moved
@@ -82,9 +81,9 @@ RunDirectory RunDirectory::create(const fs::path& given, Existing existing) {
     directory.moved_aside_ = std::move(old);
     return directory;
   } catch (const fs::filesystem_error& error) {
-    throw base::UserError(
-        base::ExitCode::storage_io,
-        fmt::format("cannot make the run directory {}: {}", path.string(), error.code().message()));
+    throw base::UserError(base::ExitCode::storage_io,
+                          fmt::format("cannot create the run directory {}: {}", path.string(),
+                                      error.code().message()));
   }
 }
 
@@ -109,12 +108,12 @@ std::uint32_t RunDirectory::next_generation() {
   std::uint32_t last = 0;
   if (fs::exists(file)) {
     std::ifstream in(file);
-    // Starting again from 1 would let old processes pass for new ones.
+    // Starting again from 1 would make processes of former starts look like present ones.
     if (!(in >> last)) {
       throw base::UserError(base::ExitCode::corrupt,
-                            fmt::format("{} holds no number; it counts the restarts "
-                                        "of this run and must never fall: write one "
-                                        "into it that is higher than any before",
+                            fmt::format("{} does not hold a number. It counts the starts of this "
+                                        "run and must never decrease: write a number into it "
+                                        "that is higher than any before",
                                         file.string()));
     }
   }
@@ -126,13 +125,13 @@ std::uint32_t RunDirectory::next_generation() {
 ScratchFolder::ScratchFolder(const std::string& purpose) {
   std::string name = (fs::temp_directory_path() / ("strait-" + purpose + "-XXXXXX")).string();
   if (::mkdtemp(name.data()) == nullptr) {
-    throw base::UserError(base::ExitCode::storage_io, "cannot make a folder like " + name);
+    throw base::UserError(base::ExitCode::storage_io, "cannot create a temporary folder " + name);
   }
   path_ = name;
 }
 
 ScratchFolder::~ScratchFolder() {
-  std::error_code ignored;  // a folder of temporary files goes some day
+  std::error_code ignored;  // the system removes temporary files some day
   fs::remove_all(path_, ignored);
 }
 

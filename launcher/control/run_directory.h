@@ -9,31 +9,29 @@
 
 namespace strait::control {
 
-// runs/<name>/ and who may write into it: the one process that holds its lock, from create() or
-// open() until this object ends. A lock whose holder is dead is taken over. Only paths and the two
-// promises (one owner, rising generations) live here; what the files mean is known by those who
-// write them. One thread.
+// runs/<name>/, owned by one process: the one that holds its lock, from create() or open() until
+// the destructor. A lock whose holder is dead is taken over. Guarantees one owner and rising
+// generations; the content of the files is up to their writers. One thread.
 class RunDirectory {
  public:
   enum class Existing { refuse, move_aside };
 
-  // A new run. Where there is one already: a UserError that offers resume, another name and
-  // --replace; with move_aside, or where it has not trained a single step, it becomes
-  // <name>.old-N, and nothing is deleted.
+  // A new run. An existing one is a UserError (resume, another name, --replace) or, with move_aside
+  // or if it has not trained a single step, is renamed to <name>.old-N. Nothing is deleted.
   static RunDirectory create(const std::filesystem::path& path, Existing existing);
-  // A run to go on with. UserError: there is none, or it is live (names the pid and since when).
+  // A run to resume. UserError: there is none, or it is live (with its pid and start time).
   static RunDirectory open(const std::filesystem::path& path);
 
-  // Who owns the run at `path` now, if anybody. Takes nothing.
+  // The present owner of the run at `path`, if any. Does not lock.
   static std::optional<LiveRun> live(const std::filesystem::path& path);
 
   RunDirectory(RunDirectory&&) = default;
   RunDirectory& operator=(RunDirectory&&) = default;
 
-  // One more than ever before in this directory; durable when this returns.
+  // Higher than any before in this directory; durable when this returns.
   std::uint32_t next_generation();
 
-  // Where the earlier run went, if create() moved one aside.
+  // The new path of an earlier run, if create() renamed one.
   const std::optional<std::filesystem::path>& moved_aside() const { return moved_aside_; }
 
   const std::filesystem::path& path() const { return path_; }
@@ -59,10 +57,10 @@ class RunDirectory {
   std::optional<std::filesystem::path> moved_aside_;
 };
 
-// A folder of this user's alone, among temporary files, that goes with this object.
+// A temporary folder, private to this user; the destructor removes it.
 class ScratchFolder {
  public:
-  // `purpose` is part of its name. UserError (storage_io): it cannot be made.
+  // `purpose` is part of its name. UserError (storage_io): it cannot be created.
   explicit ScratchFolder(const std::string& purpose);
   ScratchFolder(const ScratchFolder&) = delete;
   ScratchFolder& operator=(const ScratchFolder&) = delete;

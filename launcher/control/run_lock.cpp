@@ -47,7 +47,7 @@ std::uint64_t start_ticks(std::int64_t pid) {
   }
 }
 
-// The same for all that share the machine's processes; another after every start of it.
+// Equal for all processes of a boot of this host; different after every boot.
 std::string own_boot() {
   std::ifstream in("/proc/sys/kernel/random/boot_id");
   std::string boot;
@@ -82,7 +82,7 @@ std::optional<LiveRun> read_holder(int descriptor) {
   } catch (const nlohmann::json::exception&) {
     return std::nullopt;
   } catch (const store::JsonError&) {
-    return std::nullopt;  // its writer died before it was whole: nobody holds it
+    return std::nullopt;  // its writer died while writing: not held
   }
 }
 
@@ -129,7 +129,7 @@ bool LiveRun::here() const { return boot.empty() || boot == own_boot(); }
 
 bool LiveRun::alive() const {
   if (here()) return pid > 0 && started != 0 && start_ticks(pid) == started;
-  // Slurm starts a job again when the former start of it is over for certain.
+  // Slurm restarts a job only after its former start has ended.
   return host != own_host() && (job.empty() || job != own_job());
 }
 
@@ -147,7 +147,7 @@ RunLock::RunLock(const std::filesystem::path& run) {
   }
   const bool taken = ::flock(descriptor_.number(), LOCK_EX | LOCK_NB) == 0;
   const std::optional<LiveRun> earlier = read_holder(descriptor_.number());
-  // Asked even when the lock was free: not every file system knows flock.
+  // Checked even if flock succeeded: some file systems do not support it.
   const bool ours = earlier && earlier->here() && earlier->pid == ::getpid();
   const bool theirs = earlier && !ours && earlier->alive();
   if (!taken || theirs) refuse_live(run, earlier);
@@ -155,8 +155,8 @@ RunLock::RunLock(const std::filesystem::path& run) {
 }
 
 RunLock::~RunLock() {
-  // Our process may live on: its number must not keep others out where flock is unknown. If this
-  // fails, our end says the same a little later.
+  // This process may live on, and its pid would keep the lock where flock is not supported. A
+  // failure is harmless: the end of the process releases the lock, too.
   if (descriptor_.open()) [[maybe_unused]]
     const int emptied = ::ftruncate(descriptor_.number(), 0);
 }

@@ -12,31 +12,32 @@ namespace strait::control {
 // The launcher that owns a run directory now.
 struct LiveRun {
   std::int64_t pid = 0;
-  std::uint64_t started = 0;  // clock ticks from boot, as the kernel says: the pid may be reused
+  std::uint64_t started = 0;  // clock ticks from boot, from /proc: distinguishes reused pids
   std::string since;          // "2025-03-01 14:02:11"
-  std::string host;           // where it runs
-  std::string boot;           // what that machine calls the time since it was started
-  std::string job;            // the Slurm job that it is in; empty: none
+  std::string host;           // on which it runs
+  std::string boot;           // boot id of that host
+  std::string job;            // its Slurm job; empty: none
 
-  bool here() const;  // on this machine, whose processes we can see
-  // That very process, not a later one of the same number. Of another machine nobody can tell from
-  // here: it counts as alive, but for one that was started anew since, and a Slurm job that we are.
+  bool here() const;  // on this host, so that its process can be looked up
+  // The process still exists; a later one with the same pid does not count. On another host that
+  // cannot be seen: it counts as alive unless this host has that name and booted since, or this
+  // process is a restart of the same Slurm job.
   bool alive() const;
   std::string sentence() const;  // "process 12, since …", "process 12 of host b, since …"
 };
 
-// The file <run>/lock: who may write into the run. Held until this object ends or its process dies,
-// however it dies: a lock whose holder is dead is taken over without a question. On a file system
-// of several machines it may be another one's.
+// The file <run>/lock: its holder may write into the run. Held until the destructor or the end of
+// the process, however it ends: a lock of a dead process is taken over. On a shared file system the
+// holder may run on another host.
 class RunLock {
  public:
-  // UserError: somebody holds it (who and since when), or it cannot be made.
+  // UserError: it is held (by which process, since when), or it cannot be created.
   explicit RunLock(const std::filesystem::path& run);
   RunLock(RunLock&&) = default;
   RunLock& operator=(RunLock&&) = default;
   ~RunLock();
 
-  // Who holds it now, if anybody. Takes nothing.
+  // The present holder, if any. Does not lock.
   static std::optional<LiveRun> holder(const std::filesystem::path& run);
 
  private:

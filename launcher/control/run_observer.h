@@ -11,7 +11,7 @@
 
 namespace strait::control {
 
-// What is known of one process now.
+// Present state of one process.
 struct ProcessReport {
   net::ProcessName process;
   std::string host;
@@ -23,21 +23,21 @@ struct ProcessReport {
 // Replicas that are absent when the run begins.
 struct ReplicasAbsent {
   std::vector<std::uint32_t> absent;
-  std::vector<std::uint32_t> there;
+  std::vector<std::uint32_t> present;
 };
 
-// A replica left; the run continues without it.
+// A replica left or was evicted; the run continues without it.
 struct ReplicaLeft {
   std::uint32_t replica = 0;
-  store::Step step{};  // updates made by all by then
+  store::Step step{};  // updates made by then
   std::string why;     // one sentence
-  std::vector<std::uint32_t> left;
+  std::vector<std::uint32_t> remaining;
 };
 
-// A replica that was absent takes part from now on.
+// An absent replica is a member again.
 struct ReplicaJoined {
   std::uint32_t replica = 0;
-  store::Step step{};  // updates made by the others by then
+  store::Step step{};  // updates made by then
   std::vector<std::uint32_t> replicas;
 };
 

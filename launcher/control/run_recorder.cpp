@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// For people and for ages across processes; no decision depends on it.
+// Shown to users and compared across processes; no decision depends on it.
 double wall_clock() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
@@ -94,7 +94,8 @@ void RunRecorder::append_event(const char* name, const Json& fields) {
 
 void RunRecorder::write_status() {
   (*status_)["updated"] = wall_clock();
-  // Replaced whole, so that nobody reads half of it; not made durable, for it is old in a second.
+  // Replaced by a rename, so that readers never see half of it. Not synced: it is outdated after a
+  // second anyway.
   std::filesystem::path next = status_path_;
   next += ".next";
   std::error_code failed;
@@ -163,23 +164,23 @@ void RunRecorder::event(const std::string& who, const Event& event) {
 }
 
 void RunRecorder::replicas_absent(const ReplicasAbsent& absent) {
-  (*status_)["replicas"] = absent.there;
+  (*status_)["replicas"] = absent.present;
   for (const std::uint32_t replica : absent.absent) {
-    (*status_)["left"][std::to_string(replica)] = {{"text", "the run began without it"}};
+    (*status_)["left"][std::to_string(replica)] = {{"text", "absent since the run began"}};
   }
   write_status();
-  append_event("replicas_absent", {{"absent", absent.absent}, {"replicas", absent.there}});
+  append_event("replicas_absent", {{"absent", absent.absent}, {"replicas", absent.present}});
 }
 
 void RunRecorder::replica_left(const ReplicaLeft& gone) {
-  (*status_)["replicas"] = gone.left;
+  (*status_)["replicas"] = gone.remaining;
   (*status_)["left"][std::to_string(gone.replica)] = {{"step", store::number(gone.step)},
                                                       {"text", gone.why}};
   write_status();
   append_event("replica_left", {{"replica", gone.replica},
                                 {"step", store::number(gone.step)},
                                 {"text", gone.why},
-                                {"replicas", gone.left}});
+                                {"replicas", gone.remaining}});
 }
 
 void RunRecorder::replica_returns(const ReplicaReturns& returns) {
@@ -195,7 +196,7 @@ void RunRecorder::replica_returns(const ReplicaReturns& returns) {
 void RunRecorder::replica_joined(const ReplicaJoined& joined) {
   (*status_)["replicas"] = joined.replicas;
   (*status_)["left"].erase(std::to_string(joined.replica));
-  // It stays: whoever asked for it may look when the replica has left again.
+  // Kept when the replica leaves again: `strait replica` may poll later than that.
   (*status_)["returns"][std::to_string(joined.replica)] = {
       {"number", returns_}, {"state", "joined"}, {"step", store::number(joined.step)}};
   write_status();

@@ -6,16 +6,16 @@
 #include <vector>
 
 #include "framework/trace/json_lines.h"
-#include "launcher/control/step_ledger.h"
 #include "launcher/control/run_directory.h"
 #include "launcher/control/run_observer.h"
+#include "launcher/control/step_ledger.h"
 
 namespace strait::control {
 
-// Writes what happens into the files of a run: metrics.jsonl (a line per step), events.jsonl (a
-// line per event) and status.json (the present, replaced every second; read by `strait status`).
-// Whoever has read an event of the run as a whole finds status.json to know of it already.
-// Observes one run, on the coordinator's thread.
+// Writes the files of a run: metrics.jsonl (a line per step), events.jsonl (a line per event) and
+// status.json (the present state, replaced every second; read by `strait status`). Events about the
+// run as a whole are in status.json before they are in events.jsonl. Observes one run, on the
+// coordinator's thread.
 class RunRecorder : public RunObserver {
  public:
   RunRecorder(const RunDirectory& directory, const std::string& run_id, std::uint32_t generation);
@@ -44,8 +44,8 @@ class RunRecorder : public RunObserver {
   const std::filesystem::path status_path_;
   trace::JsonLines metrics_;
   trace::JsonLines events_;
-  std::unique_ptr<nlohmann::ordered_json> status_;  // what status.json says next
-  int returns_ = 0;                                 // of replicas, that were tried
+  std::unique_ptr<nlohmann::ordered_json> status_;  // next content of status.json
+  int returns_ = 0;                                 // rejoins so far, failed ones included
   RemainingTime remaining_;
   bool warned_ = false;
 };

@@ -39,12 +39,12 @@ std::optional<nlohmann::json> read_run_status(const std::filesystem::path& run) 
   }
 }
 
-void ask_of_replica(ReplicaRequest request, const fs::path& run, std::uint32_t replica) {
+void request_replica(ReplicaRequest request, const fs::path& run, std::uint32_t replica) {
   const fs::path file = run / fmt::format("{}{}", prefix_of(request), replica);
   if (std::ofstream(file).good()) return;
   throw base::UserError(
       base::ExitCode::bad_input,
-      fmt::format("cannot write {}, by which the run's launcher would be asked", file.string()));
+      fmt::format("cannot write the request to the run's launcher: {}", file.string()));
 }
 
 std::vector<std::uint32_t> take_requests(ReplicaRequest request, const fs::path& run) {

@@ -8,17 +8,19 @@
 
 namespace strait::control {
 
-// What status.json of a run says; nothing where there is none yet. UserError: it is damaged.
+// Status and requests of a live run, for other processes on its machine: both are files in the
+// run's directory.
+
+// The content of status.json; empty: there is none yet. UserError: it is damaged.
 std::optional<nlohmann::json> read_run_status(const std::filesystem::path& run);
 
-// A word from another terminal to the launcher of a live run: go on without this replica, or bring
-// it back. It is a file in the run's directory, which the launcher looks for and takes away.
-enum class ReplicaRequest : std::uint8_t { leave, come_back };
+// A request to the launcher of a live run: a file that the launcher polls for and removes.
+enum class ReplicaRequest : std::uint8_t { leave, rejoin };
 
-void ask_of_replica(ReplicaRequest request, const std::filesystem::path& run,
-                    std::uint32_t replica);
+void request_replica(ReplicaRequest request, const std::filesystem::path& run,
+                     std::uint32_t replica);
 
-// Of whom that was asked since this was last called, ascending.
+// The replicas of all requests since the last call, ascending.
 std::vector<std::uint32_t> take_requests(ReplicaRequest request, const std::filesystem::path& run);
 
 }  // namespace strait::control

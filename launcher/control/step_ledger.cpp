@@ -12,9 +12,10 @@
 namespace strait::control {
 namespace {
 
-constexpr std::size_t kRemembered = 64;
-
-constexpr std::size_t kLatest = 32;
+// For the watchdog's timeout: many, so that it changes slowly.
+constexpr std::size_t kMedianSteps = 64;
+// For the remaining time: fewer, so that it follows a change of speed.
+constexpr std::size_t kForecastSteps = 32;
 
 }  // namespace
 
@@ -38,7 +39,7 @@ std::optional<StepLine> StepLedger::add(net::ProcessName process, const StepDone
   newest_[process] = done.step;
   auto& parts = open_[done.step];
   parts[process] = done;
-  if (!whole(parts)) return std::nullopt;
+  if (!complete(parts)) return std::nullopt;
   return close(done.step);
 }
 
@@ -46,7 +47,7 @@ std::vector<StepLine> StepLedger::leave(net::ProcessName process) {
   std::erase(processes_, process);
   std::vector<store::Step> steps;
   for (const auto& [step, parts] : open_) {
-    if (!processes_.empty() && whole(parts)) steps.push_back(step);
+    if (!processes_.empty() && complete(parts)) steps.push_back(step);
   }
   std::vector<StepLine> lines;
   lines.reserve(steps.size());
@@ -59,20 +60,20 @@ void StepLedger::join(net::ProcessName process, store::Step made) {
   newest_[process] = made;
 }
 
-// Whoever has left may have had its part in it.
-bool StepLedger::whole(const std::map<net::ProcessName, StepDone>& parts) const {
+// Reports of processes that have left since are combined, too, but not waited for.
+bool StepLedger::complete(const std::map<net::ProcessName, StepDone>& parts) const {
   return std::ranges::all_of(processes_, [&](const auto& name) { return parts.contains(name); });
 }
 
 StepLine StepLedger::close(store::Step step) {
   StepLine line = merge(open_.at(step));
   open_.erase(step);
-  if (seconds_.size() < kRemembered) {
+  if (seconds_.size() < kMedianSteps) {
     seconds_.push_back(line.seconds);
   } else {
     seconds_[next_second_] = line.seconds;
   }
-  next_second_ = (next_second_ + 1) % kRemembered;
+  next_second_ = (next_second_ + 1) % kMedianSteps;
   return line;
 }
 
@@ -98,17 +99,17 @@ double StepLedger::median_seconds() const {
 
 void RemainingTime::add(store::Step step, double seconds) {
   step_ = step;
-  if (latest_.size() < kLatest) {
+  if (latest_.size() < kForecastSteps) {
     latest_.push_back(seconds);
   } else {
     latest_[next_] = seconds;
   }
-  next_ = (next_ + 1) % kLatest;
+  next_ = (next_ + 1) % kForecastSteps;
 }
 
 std::optional<double> RemainingTime::seconds() const {
   if (latest_.empty()) return std::nullopt;
-  // The median: one step with a checkpoint or an evaluation in it says nothing of the others.
+  // The median, because a step with a checkpoint or an evaluation is an outlier.
   std::vector<double> sorted = latest_;
   const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
   std::nth_element(sorted.begin(), middle, sorted.end());

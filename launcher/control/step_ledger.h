@@ -25,46 +25,48 @@ struct StepLine : trace::StepMetrics {
 // The keys in the order of the metrics' table; unknown values are null; numbers read back exactly.
 nlohmann::ordered_json to_json(const StepLine& line);
 
-// Puts together what the processes tell of a step. Pure: no clock, no file.
+// Combines the reports of the processes about a step. Pure: no clock, no file.
 class StepLedger {
  public:
   explicit StepLedger(std::vector<net::ProcessName> processes);
 
-  // The whole line when this was the last process of its step. A process that reports a step twice,
-  // or out of order, is a MessageError.
+  // The line when this report completes its step. MessageError: the process reported this step or a
+  // later one before.
   std::optional<StepLine> add(net::ProcessName process, const StepDone& done);
-  // This process reports no more; steps that waited for it alone are whole, and in order.
+  // The process reports no more. Returns the steps that only its reports were missing from, in
+  // order.
   std::vector<StepLine> leave(net::ProcessName process);
 
-  // This one does (again) from behind this step on.
+  // The process reports from the step after `made` on.
   void join(net::ProcessName process, store::Step made);
 
-  // Of the latest steps; 0 before the first.
+  // Median of the latest steps; 0 before the first.
   double median_seconds() const;
 
  private:
-  bool whole(const std::map<net::ProcessName, StepDone>& parts) const;
+  bool complete(const std::map<net::ProcessName, StepDone>& parts) const;
   StepLine close(store::Step step);
   StepLine merge(const std::map<net::ProcessName, StepDone>& parts) const;
 
   std::vector<net::ProcessName> processes_;
   std::map<net::ProcessName, store::Step> newest_;
   std::map<store::Step, std::map<net::ProcessName, StepDone>> open_;
-  std::vector<double> seconds_;  // a ring
+  // Ring of the latest steps.
+  std::vector<double> seconds_;
   std::size_t next_second_ = 0;
 };
 
-// How long the rest of a run will take, judged by its latest steps. Pure.
+// Forecast of the rest of a run from its latest steps. Pure.
 class RemainingTime {
  public:
   explicit RemainingTime(store::Step to = {}) : to_(to) {}
   void add(store::Step step, double seconds);
-  std::optional<double> seconds() const;  // nothing before the first step
+  std::optional<double> seconds() const;  // empty before the first step
 
  private:
   store::Step to_;
   store::Step step_{};
-  std::vector<double> latest_;  // a ring
+  std::vector<double> latest_;  // ring
   std::size_t next_ = 0;
 };
 

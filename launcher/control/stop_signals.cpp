@@ -6,7 +6,7 @@
 namespace strait::control {
 namespace {
 
-// A signal handler can reach nothing but a global.
+// Signal handlers can access globals only.
 std::atomic<int> g_stop_requests{0};
 std::atomic<bool> g_warned{false};
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);

@@ -4,9 +4,9 @@
 
 namespace strait::control {
 
-// From construction to destruction: SIGINT and SIGTERM are counted instead of killing us; a closed
-// terminal (SIGHUP) and a reader that went away (SIGPIPE) are ignored, so that a run outlives both.
-// One at a time in a process.
+// While it lives, SIGINT and SIGTERM are counted and do not end the process. SIGHUP (terminal
+// closed) and SIGPIPE (reader closed) are ignored, so that the run survives both. One at a time in
+// a process.
 class StopSignals {
  public:
   StopSignals();
@@ -14,13 +14,14 @@ class StopSignals {
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
 
-  // How often the user asked us to stop; for Coordinator::run.
+  // Stop requests so far; for Coordinator::run.
   const std::atomic<int>& count() const;
 
-  // From now on, and beyond any object of this class, SIGUSR1 tells that our time is nearly up: it
-  // counts as being asked to stop, also when it came before the counting began.
+  // From now on SIGUSR1 (Slurm's time limit is near) counts as a stop request, also if it arrives
+  // while there is no object of this class.
   static void expect_warning();
-  static bool warned();  // it has come since
+  // SIGUSR1 has arrived since expect_warning().
+  static bool warned();
 };
 
 }  // namespace strait::control

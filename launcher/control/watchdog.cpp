@@ -111,7 +111,7 @@ std::optional<StallDiagnosis> Watchdog::missing(Time now) const {
   if (absent.empty()) return std::nullopt;
   const std::vector<std::string> names = descriptions(absent);
   return StallDiagnosis{absent.front(),
-                        fmt::format("{} did not say hello within {:.0f} s of the start",
+                        fmt::format("{} did not connect within {:.0f} s of the start",
                                     fmt::join(names, ", "), seconds_between(start, now)),
                         true};
 }

@@ -44,8 +44,7 @@ void WorkerInbox::retire(std::size_t worker) {
     retired_[worker] = true;
   }
   changed_.notify_all();
-  links_[worker]->abort(
-      net::LinkError(net::LinkError::Kind::aborted, "the process takes no part any more"));
+  links_[worker]->abort(net::LinkError(net::LinkError::Kind::aborted, "the worker was evicted"));
   listeners_[worker].join();
   links_[worker] = nullptr;
   // After join: the thread may have added a message until then.

@@ -135,7 +135,7 @@ class Losses(runs.RunCase):
         self.assertEqual(code, 0, out + err)
         self.assertEqual(launched.end(), 0, launched.output())
         (event,) = launched.run.events("replica_left")
-        self.assertEqual(event["text"], "it was asked to")
+        self.assertEqual(event["text"], "on request")
 
     def test_lost_replica_ends_run_by_default(self):
         launched = self.start("stops", {"sync.on_loss": None})

@@ -165,8 +165,8 @@ class Returns(runs.RunCase):
         self.assertEqual((absent["absent"], absent["replicas"]), ([1, 2], [0]))
         self.assertEqual(run.events("replica_left"), [])
         code, out, err = self.strait("status", run.path)
-        self.assertIn("one replica takes part: 0", out)
-        self.assertIn("replica 1 takes no part: the run began without it", out)
+        self.assertIn("active replicas: 0", out)
+        self.assertIn("replica 1 is absent: absent since the run began", out)
         # From the first step on nobody counts the rows of those who are not there.
         self.assertEqual({len(m["idle"]) for m in run.metrics()}, {2})
         alone = run.metrics()[0]["tokens"]
@@ -183,8 +183,8 @@ class Returns(runs.RunCase):
         tokens = [m["tokens"] for m in run.metrics()][joined:][:4]
         self.assertGreater(statistics.mean(tokens), 2.4 * alone)
         code, out, err = self.strait("status", run.path)
-        self.assertIn("replicas take part: 0, 1, 2", out)
-        self.assertNotIn("takes no part", out)
+        self.assertIn("active replicas: 0, 1, 2", out)
+        self.assertNotIn("is absent", out)
         # Whoever was added may leave and come back like any other.
         self.lose(launched, "1.2")
         self.rejoin(launched, 2)
@@ -229,11 +229,11 @@ class Returns(runs.RunCase):
         code, out, err = self.strait("stop", path, "--replica", 0)
         self.assertEqual(code, 0, out + err)
         code, out, err = self.strait("status", path)
-        self.assertIn("replicas take part: 1, 2", out)
-        self.assertRegex(out, r"replica 0 left at step \d+: it was asked to")
+        self.assertIn("active replicas: 1, 2", out)
+        self.assertRegex(out, r"replica 0 left at step \d+: on request")
         self.rejoin(launched, 0)
         code, out, err = self.strait("status", path)
-        self.assertIn("replicas take part: 0, 1, 2", out)
+        self.assertIn("active replicas: 0, 1, 2", out)
         self.assertNotIn("left at step", out)
         self.stop(launched)
         code, out, err = self.strait("resume", path, "--replica", 0)

@@ -61,11 +61,11 @@ TEST_F(RunRecorderTest, StatusListsAbsentReplicasUntilTheyJoin) {
   recorder.training(Step{}, Step{300});
   recorder.replicas_absent({{1}, {0, 2}});
   EXPECT_THAT(shown(false),
-              HasSubstr("replicas take part: 0, 2\n  replica 1 takes no part: the run "
-                        "began without it\n"));
+              HasSubstr("active replicas: 0, 2\n  replica 1 is absent: absent since the run "
+                        "began\n"));
   recorder.replica_joined({1, Step{4}, {0, 1, 2}});
-  EXPECT_THAT(shown(false), HasSubstr("replicas take part: 0, 1, 2\n"));
-  EXPECT_THAT(shown(false), testing::Not(HasSubstr("takes no part")));
+  EXPECT_THAT(shown(false), HasSubstr("active replicas: 0, 1, 2\n"));
+  EXPECT_THAT(shown(false), testing::Not(HasSubstr("is absent")));
 }
 
 TEST_F(RunRecorderTest, RecordsOutcomeOfEachRejoin) {
@@ -80,10 +80,10 @@ TEST_F(RunRecorderTest, RecordsOutcomeOfEachRejoin) {
   recorder.replica_left({2, Step{5}, "it was killed", {0}});
   recorder.replica_returns({3, ""});
   const std::string text = shown(false);
-  EXPECT_THAT(text, HasSubstr("replica 1 did not come back: its host is off\n"));
+  EXPECT_THAT(text, HasSubstr("replica 1 did not rejoin: its host is off\n"));
   EXPECT_THAT(text, HasSubstr("replica 2 left at step 5: it was killed\n"));
-  EXPECT_THAT(text, HasSubstr("replica 3 is coming back\n"));
-  EXPECT_THAT(text, testing::Not(HasSubstr("replica 2 is coming")));
+  EXPECT_THAT(text, HasSubstr("replica 3 is rejoining\n"));
+  EXPECT_THAT(text, testing::Not(HasSubstr("replica 2 is rejoining")));
   const json returns = json::parse(shown(true)).at("returns");
   EXPECT_EQ(returns.at("1").at("state"), "failed");
   EXPECT_EQ(returns.at("2").at("state"), "joined");

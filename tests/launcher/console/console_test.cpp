@@ -72,7 +72,7 @@ class ConsoleTest : public testing::Test {
   std::unique_ptr<Console> console_;
 };
 
-TEST_F(ConsoleTest, AFileGetsPlainLinesNotMoreThanOneASecondButTheFirstAndTheLast) {
+TEST_F(ConsoleTest, PlainStyleLimitsLinesPerSecondExceptFirstAndLast) {
   Console& out = console(Style::plain);
   out.plan("stage 0 runs layers 0 to 5", "{}");
   out.connected({{1, 0}, 4711, "b", "x"});
@@ -105,7 +105,7 @@ TEST_F(ConsoleTest, AFileGetsPlainLinesNotMoreThanOneASecondButTheFirstAndTheLas
   EXPECT_THAT(paper_.all, Not(HasSubstr("\r")));
 }
 
-TEST_F(ConsoleTest, TheLastStepOfAStoppedRunIsNotHeldBack) {
+TEST_F(ConsoleTest, StoppedRunShowsItsLastStep) {
   Console& out = console(Style::plain);
   out.training(Step{}, Step{300});
   out.step(line(1));
@@ -114,7 +114,7 @@ TEST_F(ConsoleTest, TheLastStepOfAStoppedRunIsNotHeldBack) {
   EXPECT_THAT(paper_.all, HasSubstr("step 2/300"));
 }
 
-TEST_F(ConsoleTest, ATerminalHasOneLiveLineThatIsWrittenOver) {
+TEST_F(ConsoleTest, LiveStyleReplacesOneLine) {
   Console& out = console(Style::live);
   out.training(Step{}, Step{300});
   out.step(line(1));
@@ -129,7 +129,7 @@ TEST_F(ConsoleTest, ATerminalHasOneLiveLineThatIsWrittenOver) {
   EXPECT_EQ(paper_.lasting.back(), '\n');
 }
 
-TEST_F(ConsoleTest, ALiveLineIsNeverWiderThanTheTerminal) {
+TEST_F(ConsoleTest, LiveLineIsNeverWiderThanTerminal) {
   Console& out = console(Style::live, 40);
   out.training(Step{}, Step{300});
   out.step(line(1));
@@ -138,7 +138,7 @@ TEST_F(ConsoleTest, ALiveLineIsNeverWiderThanTheTerminal) {
   EXPECT_EQ(paper_.all, "\r\x1b[Kstep 2/300 · loss 0.412 · lr 8.1e-4 · 1");
 }
 
-TEST_F(ConsoleTest, ATerminalSaysWhoWaitsForWhatWhenNoStepComes) {
+TEST_F(ConsoleTest, LiveStyleReportsWaitsWithoutSteps) {
   Console& out = console(Style::live);
   second(out);
   EXPECT_THAT(paper_.all, Not(HasSubstr("waits")));
@@ -146,7 +146,7 @@ TEST_F(ConsoleTest, ATerminalSaysWhoWaitsForWhatWhenNoStepComes) {
   EXPECT_THAT(paper_.all, HasSubstr("stage 0.0: forward · stage 1.0 waits 3 s for forward"));
 }
 
-TEST_F(ConsoleTest, AFileIsToldOfALongWaitOnceInAWhile) {
+TEST_F(ConsoleTest, PlainStyleReportsLongWaitsRarely) {
   Console& out = console(Style::plain);
   for (int i = 0; i < 65; ++i) second(out);
   std::size_t lines = 0;
@@ -154,27 +154,27 @@ TEST_F(ConsoleTest, AFileIsToldOfALongWaitOnceInAWhile) {
   EXPECT_EQ(lines, 2U);
 }
 
-TEST_F(ConsoleTest, AFailureNamesCauseCodeStateLogAndFollowers) {
+TEST_F(ConsoleTest, FailureHasCauseCodeStateLogAndFollowers) {
   Console& out = console(Style::plain);
   out.ended(broken());
   EXPECT_EQ(paper_.all,
             "\n"
             "strait: stage 1.0 (host b): killed by signal 9\n"
-            "  exit code 20 (peer lost), 118 steps done; the last checkpoint is that of step 100\n"
+            "  exit code 20 (peer lost), 118 steps done; last checkpoint: step 100\n"
             "  the last 2 lines of its log:\n"
             "    | one\n"
             "    | two\n"
-            "  what followed from it:\n"
+            "  failures that followed:\n"
             "    stage 0.0 (host a): lost stage 1.0\n");
 }
 
-TEST_F(ConsoleTest, NothingThatAStageSaysCanSteerTheTerminal) {
+TEST_F(ConsoleTest, RemovesControlCharactersFromMessages) {
   Console& out = console(Style::live);
   out.event("stage 1.0", {"x", "\x1b]0;title\x07\r\nfake"});
   EXPECT_EQ(paper_.all, "\r\x1b[Kstage 1.0: ]0;titlefake\n");
 }
 
-TEST_F(ConsoleTest, JsonIsOneEventPerLineAndReadsBackExactly) {
+TEST_F(ConsoleTest, JsonHasOneEventPerLineAndReadsBackExactly) {
   Console& out = console(Style::json);
   out.plan("text for people", R"({"stages":2})");
   out.connected({{1, 0}, 4711, "b", "x"});

@@ -73,7 +73,7 @@ TEST(BoundaryTable, HasHeadingAndOneLinePerDirection) {
   silent.direction = "backward";
   const auto lines = metric_table(std::vector{boundary_of("0.0>1.0", "forward"), silent});
   ASSERT_EQ(lines.size(), 3U);
-  EXPECT_THAT(lines[0], testing::HasSubstr("remembered"));
+  EXPECT_THAT(lines[0], testing::HasSubstr("cached"));
   EXPECT_THAT(lines[1], testing::ContainsRegex("0.0>1.0 +forward +8.0 MB +1.0 MB +8.0x +12 % "
                                                "+1.2 % +4.0 MB +12 +4 +3 +1$"));
   EXPECT_THAT(lines[2], testing::ContainsRegex("0 B +0 B +1.0x +- +- +0 B"));

@@ -23,7 +23,7 @@ using testing::HasSubstr;
 using trace::Combine;
 using trace::Metric;
 
-// What one would add to StepMetrics and its table.
+// StepMetrics with one more metric.
 struct WiderMetrics : trace::StepMetrics {
   double data_seconds = 0;
 };

@@ -8,7 +8,7 @@
 namespace strait::console {
 namespace {
 
-TEST(Report, IsOnePageThatNeedsNothingElse) {
+TEST(Report, IsSelfContainedPage) {
   const std::vector<nlohmann::json> metrics = {
       {{"step", 1}, {"loss", 4.0}, {"tokens_per_second", 10.0}},
       {{"step", 2}, {"loss", nullptr}, {"tokens_per_second", 12.0}},
@@ -21,7 +21,7 @@ TEST(Report, IsOnePageThatNeedsNothingElse) {
   EXPECT_THAT(page, testing::HasSubstr("a&lt;b&gt;&amp;c"));
 }
 
-TEST(Report, OfARunWithoutStepsHasThePlanAndNoCurves) {
+TEST(Report, RunWithoutStepsHasPlanAndNoCharts) {
   const std::string page = report_page("a<b>&c", "gpt2 with 2 blocks", {});
   EXPECT_THAT(page, testing::HasSubstr("gpt2"));
   EXPECT_THAT(page, testing::Not(testing::HasSubstr("<svg")));

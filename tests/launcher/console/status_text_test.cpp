@@ -7,7 +7,6 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-
 namespace strait::console {
 namespace {
 
@@ -64,13 +63,13 @@ TEST(WatchFrame, FitsEveryScreen) {
   }
 }
 
-TEST(WatchFrame, WhatHasNoRoomIsCounted) {
+TEST(WatchFrame, CountsHiddenLines) {
   const auto lines = watch_frame("runs/x", training(), {}, {100, 4});
   ASSERT_EQ(lines.size(), 4U);
   EXPECT_EQ(lines.back(), "… 4 more lines");
 }
 
-TEST(LossChart, FallsFromTheUpperLeftToTheLowerRight) {
+TEST(LossChart, FallingLossFallsToTheRight) {
   const std::vector<double> losses = {4, 3, 2, 1};
   const auto lines = loss_chart(losses, 13, 2);
   ASSERT_EQ(lines.size(), 2U);

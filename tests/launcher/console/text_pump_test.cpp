@@ -14,7 +14,7 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-// A pipe whose reading end the test holds.
+// A pipe; the test reads its end.
 class TextPumpTest : public testing::Test {
  protected:
   TextPumpTest() {
@@ -28,7 +28,7 @@ class TextPumpTest : public testing::Test {
     if (ends_[0] >= 0) ::close(ends_[0]);
     ends_[0] = -1;
   }
-  // Everything that is in the pipe now.
+  // The present content of the pipe.
   std::string drain() {
     ::fcntl(ends_[0], F_SETFL, O_NONBLOCK);
     std::string text;
@@ -41,7 +41,7 @@ class TextPumpTest : public testing::Test {
   std::array<int, 2> ends_{};
 };
 
-TEST_F(TextPumpTest, WhatWasWrittenIsOutWhenThePumpEnds) {
+TEST_F(TextPumpTest, DestructorWritesQueuedText) {
   std::string expected;
   {
     TextPump pump(ends_[1]);
@@ -54,18 +54,18 @@ TEST_F(TextPumpTest, WhatWasWrittenIsOutWhenThePumpEnds) {
   EXPECT_EQ(drain(), expected);
 }
 
-// Who waits for a reader that never comes waits for ever: this ends, or the test does not.
-TEST_F(TextPumpTest, AReaderThatDoesNotReadHoldsNobodyUp) {
+// A writer that waited for the reader would hang this test.
+TEST_F(TextPumpTest, BlockedReaderDoesNotBlockWriters) {
   TextPump pump(ends_[1], 1 << 20);
   const std::string line(1000, 'x');
   for (int i = 0; i < 10'000; ++i) pump.write(line + "\n", false);
   for (int i = 0; i < 10'000; ++i) pump.write(line, true);
 }
 
-TEST_F(TextPumpTest, AReaderThatWentAwayHoldsNobodyUp) {
+TEST_F(TextPumpTest, ClosedReaderDoesNotBlockWriters) {
   close_reader();
-  // The drain timeout of a second is for readers that still read. Of ten tries the fastest counts: a busy
-  // machine can hold any one of them up.
+  // The drain timeout of a second is for readers that still read. Of ten tries the fastest counts:
+  // a busy machine can delay any one of them.
   auto fastest = Clock::duration::max();
   for (int i = 0; i < 10 && fastest >= 1s; ++i) {
     const auto begun = Clock::now();
@@ -78,7 +78,7 @@ TEST_F(TextPumpTest, AReaderThatWentAwayHoldsNobodyUp) {
   EXPECT_LT(fastest, 1s);
 }
 
-TEST_F(TextPumpTest, PassingTextGivesWayToNewerText) {
+TEST_F(TextPumpTest, NewerTextReplacesPassingText) {
   // Fill the pipe, so that everything after it waits.
   ::fcntl(ends_[1], F_SETFL, O_NONBLOCK);
   const std::string filler(4096, '.');
@@ -87,7 +87,7 @@ TEST_F(TextPumpTest, PassingTextGivesWayToNewerText) {
   std::string text;
   {
     TextPump pump(ends_[1]);
-    pump.write("kept 1\n", false);  // may be in the pump's hand already
+    pump.write("kept 1\n", false);  // may be dequeued already
     for (int i = 0; i < 100; ++i) pump.write("passing " + std::to_string(i) + "|", true);
     pump.write("kept 2\n", false);
     text = drain();

@@ -43,7 +43,7 @@ TEST(CheckpointLedger, RemainingProcessesWriteAgainInNewEpoch) {
   CheckpointLedger ledger(3);
   ledger.written(kFirst, part(10, "a"));
   EXPECT_EQ(ledger.regroup(1, 2), std::vector{store::Step{10}});
-  EXPECT_FALSE(ledger.outdated(store::Step{10}, 0));  // everybody was told
+  EXPECT_FALSE(ledger.outdated(store::Step{10}, 0));  // already requested again
   EXPECT_TRUE(ledger.outdated(store::Step{20}, 0));
   EXPECT_FALSE(ledger.outdated(store::Step{20}, 0));
   EXPECT_FALSE(ledger.outdated(store::Step{20}, 1));

@@ -44,7 +44,7 @@ std::string refusal(const std::string& text) {
   return "accepted";
 }
 
-TEST(ControlMessage, ProgressComesBackWithEveryField) {
+TEST(ControlMessage, ProgressKeepsEveryField) {
   Progress sent;
   sent.step = store::Step{418};
   sent.micro_batch = 5;
@@ -67,7 +67,7 @@ TEST(ControlMessage, ProgressComesBackWithEveryField) {
   EXPECT_EQ(got.links[0].received_bytes, 34U);
 }
 
-TEST(ControlMessage, NumbersOfAStepComeBackAsTheSameBits) {
+TEST(ControlMessage, StepNumbersAreBitEqual) {
   const std::random_device::result_type seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937_64 random(seed);
@@ -86,7 +86,7 @@ TEST(ControlMessage, NumbersOfAStepComeBackAsTheSameBits) {
   }
 }
 
-TEST(ControlMessage, BoundariesOfAStepComeBackAndWhatIsUnknownStaysUnknown) {
+TEST(ControlMessage, BoundaryMetricsKeepUnknownValues) {
   trace::BoundaryMetrics known;
   known.boundary = "0.0>1.0";
   known.direction = "forward";
@@ -109,7 +109,7 @@ TEST(ControlMessage, BoundariesOfAStepComeBackAndWhatIsUnknownStaysUnknown) {
   EXPECT_EQ(through_stage(sent).sync, sent.sync);
 }
 
-TEST(ControlMessage, ALossThatIsNotANumberIsNotAnAbsentLoss) {
+TEST(ControlMessage, NanLossIsNotAbsentLoss) {
   StepDone sent;
   sent.loss = std::numeric_limits<double>::quiet_NaN();
   const StepDone got = through_stage(sent);
@@ -117,7 +117,7 @@ TEST(ControlMessage, ALossThatIsNotANumberIsNotAnAbsentLoss) {
   EXPECT_TRUE(std::isnan(*got.loss));
 }
 
-TEST(ControlMessage, EveryStageMessageComesBack) {
+TEST(ControlMessage, EveryStageMessageReadsBack) {
   const Hello hello = through_stage(Hello{{1, 0}, 4711, "host b", "0.1.0-abc"});
   EXPECT_EQ(hello.process, (net::ProcessName{1, 0}));
   EXPECT_EQ(hello.pid, 4711);
@@ -138,7 +138,7 @@ TEST(ControlMessage, EveryStageMessageComesBack) {
   EXPECT_EQ(through_stage(Done{store::Step{300}}).step, store::Step{300});
 }
 
-TEST(ControlMessage, EveryCoordinatorMessageComesBack) {
+TEST(ControlMessage, EveryCoordinatorMessageReadsBack) {
   EXPECT_EQ(through_coordinator(Peers{{{"a", "b"}}}).endpoints.at("a"), "b");
   through_coordinator(StopAfterStep{});
   EXPECT_EQ(through_coordinator(Committed{store::Step{4}}).step, store::Step{4});
@@ -168,19 +168,19 @@ TEST(ControlMessage, EveryCoordinatorMessageComesBack) {
   EXPECT_EQ(abort.origin, "stage 1.0 (host b)");
 }
 
-TEST(ControlMessage, AMissingFieldIsNamed) {
+TEST(ControlMessage, ErrorNamesMissingField) {
   EXPECT_EQ(refusal(R"({"type":"done"})"), "control message done: field step is missing");
   EXPECT_THAT(refusal(R"({"step":3})"), HasSubstr("field type is missing"));
 }
 
-TEST(ControlMessage, WhatThisBuildDoesNotKnowIsRefused) {
+TEST(ControlMessage, RefusesUnknownTypesAndFields) {
   EXPECT_THAT(refusal(R"({"type":"surprise"})"), HasSubstr("unknown type \"surprise\""));
   EXPECT_THAT(refusal(R"({"type":"done","step":1,"more":2})"), HasSubstr("does not know"));
-  // A coordinator's message is none of a stage's.
+  // Messages of the coordinator are not valid from a stage.
   EXPECT_THAT(refusal(R"({"type":"stop_after_step"})"), HasSubstr("unknown type"));
 }
 
-TEST(ControlMessage, AWrongTypeOrRangeIsNamed) {
+TEST(ControlMessage, ErrorNamesFieldOfWrongTypeOrRange) {
   EXPECT_THAT(refusal(R"({"type":"done","step":"3"})"), HasSubstr("step is not a whole number"));
   EXPECT_THAT(refusal(R"({"type":"done","step":-1})"), HasSubstr("step is not a step"));
   EXPECT_THAT(refusal(R"({"type":"done","step":1.5})"), HasSubstr("step is not a whole number"));
@@ -198,7 +198,7 @@ TEST(ControlMessage, AWrongTypeOrRangeIsNamed) {
               HasSubstr("files: field size is missing"));
 }
 
-TEST(ControlMessage, LimitsHoldBeforeMemoryIsSpent) {
+TEST(ControlMessage, ChecksLimitsBeforeAllocating) {
   EXPECT_THAT(refusal(std::string(20 << 20, ' ')), HasSubstr("at most"));
   EXPECT_THAT(refusal(std::string(10'000, '[')), HasSubstr("not JSON"));
   const std::string huge(100 << 10, 'x');
@@ -206,15 +206,15 @@ TEST(ControlMessage, LimitsHoldBeforeMemoryIsSpent) {
               HasSubstr("not JSON"));
 }
 
-TEST(ControlMessage, AnythingThatAStageMaySayFitsTheLimitsOfTheOtherSide) {
-  const std::string noise(200 << 10, '\xff');  // a log in no known encoding
+TEST(ControlMessage, TruncatesTextToLimitsOfReceiver) {
+  const std::string noise(200 << 10, '\xff');  // not UTF-8
   const Failed got = through_stage(Failed{base::ExitCode::internal, noise});
   EXPECT_FALSE(got.text.empty());
   EXPECT_EQ(through_stage(Failed{base::ExitCode::internal, "quote \" and \n and \x01"}).text,
             "quote \" and \n and \x01");
 }
 
-TEST(ControlMessage, DamagedFramesAreRefusedAndNeverCrash) {
+TEST(ControlMessage, RefusesDamagedFrames) {
   const std::random_device::result_type seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937_64 random(seed);

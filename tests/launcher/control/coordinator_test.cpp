@@ -27,7 +27,7 @@ using testing::IsEmpty;
 using Clock = std::chrono::steady_clock;
 using store::Step;
 
-// A stage that a test writes down: what it says and hears over its end of the control link.
+// A scripted stage: sends and receives messages over its end of the control link.
 class Script {
  public:
   Script(net::ProcessName name, std::unique_ptr<net::Link> link)
@@ -60,7 +60,7 @@ class Script {
     say(Done{Step{2}});
   }
 
-  // The next message of this type; others in between are not for this test.
+  // The next message of this type; skips others.
   template <class Message>
   Message hear() {
     const auto deadline = Clock::now() + 20s;
@@ -71,7 +71,7 @@ class Script {
       if (const auto* wanted = std::get_if<Message>(&message)) return *wanted;
     }
   }
-  // Until the coordinator hangs up: a stage that hangs.
+  // Receives until the coordinator closes the link: a stage that hangs.
   void hang() {
     try {
       while (true) link_->receive();
@@ -87,7 +87,7 @@ class Script {
   std::unique_ptr<net::Link> link_;
 };
 
-// Everything that was observed, as words.
+// Everything that was observed, as text.
 class Notes : public RunObserver {
  public:
   void connected(const Hello& hello) override { add("connected " + hello.process.text()); }
@@ -167,7 +167,7 @@ class CoordinatorTest : public testing::Test {
       try {
         play(script);
       } catch (const net::LinkError&) {
-        // The coordinator hung up: the play is over.
+        // The coordinator closed the link: the script ends.
       }
     });
     return {name, std::move(left), std::move(process), "key of " + name.text()};
@@ -181,8 +181,8 @@ class CoordinatorTest : public testing::Test {
     join();
     return outcome;
   }
-  // The run outlives its replicas, and once replica 1 is gone somebody asks for it; then it plays
-  // this.
+  // The run survives lost replicas. Once replica 1 has left, its rejoin is requested, and its
+  // stages then run this script.
   void ask_for_replica_1(Play play) {
     options_.survives_lost_replicas = true;
     options_.rejoin_requests = [this, asked = std::vector<std::uint32_t>{1}]() mutable {
@@ -268,7 +268,7 @@ TEST_F(CoordinatorTest, LostPeerIsCauseOnlyWithoutBetterFinding) {
   });
   stage(1, [](Script& me) {
     me.start();
-    me.hear<Abort>();  // now its own words overtake no more
+    me.hear<Abort>();  // so that its own messages arrive after it
     me.say(Failed{base::ExitCode::out_of_memory, "out of memory"});
   });
   const Outcome outcome = run();
@@ -293,15 +293,15 @@ TEST_F(CoordinatorTest, ReportsWorkerThatNeverConnects) {
   stage(0, [](Script& me) { me.hang(); });
   const Outcome outcome = run();
   EXPECT_EQ(outcome.code, base::ExitCode::stalled);
-  EXPECT_THAT(outcome.cause, HasSubstr("stage 0.0 did not say hello"));
+  EXPECT_THAT(outcome.cause, HasSubstr("stage 0.0 did not connect"));
 }
 
 TEST_F(CoordinatorTest, SilentWorkerIsRootCause) {
-  options_.limits.silence = 2s;  // the other one says something a hundred times in it
+  options_.limits.silence = 2s;  // the other one sends a hundred messages in it
   stage(0, [](Script& me) {
     me.start();
     try {
-      while (true) {  // speaks as a healthy stage does, only faster
+      while (true) {  // like a healthy stage, only faster
         me.say(Progress{});
         if (me.link().receive_until(Clock::now() + 20ms)) return;
       }
@@ -367,8 +367,8 @@ TEST_F(CoordinatorTest, StopBeforeTrainingEndsRunAtOnce) {
   EXPECT_EQ(run().code, base::ExitCode::interrupted);
 }
 
-// What the others do when replica 1 goes: what they had written of a checkpoint is dropped, and
-// they write it again.
+// The remaining replicas when replica 1 leaves: their shards of a checkpoint are dropped, and they
+// write them again.
 void outlive(Script& me) {
   me.start();
   me.step(1);
@@ -422,7 +422,7 @@ TEST_F(CoordinatorTest, ReplicaLeavesOnRequestUnlessLast) {
   EXPECT_EQ(outcome.step, Step{1});
 }
 
-// One that says that the way to these is gone, and goes on with whoever is left besides.
+// Reports lost links to these replicas and continues with the remaining ones.
 std::function<void(Script&)> go_on_without(const std::vector<std::uint32_t>& lost,
                                            const std::vector<std::uint32_t>& left) {
   return [=](Script& me) {
@@ -434,7 +434,7 @@ std::function<void(Script&)> go_on_without(const std::vector<std::uint32_t>& los
   };
 }
 
-// One that says so and is not among those who go on.
+// Reports lost links and is evicted.
 std::function<void(Script&)> be_left_behind(const std::vector<std::uint32_t>& lost) {
   return [=](Script& me) {
     me.start();
@@ -467,8 +467,7 @@ TEST_F(CoordinatorTest, EvictsOnlyReplicaCutOffFromAll) {
   EXPECT_THAT(notes_.said, Contains(HasSubstr("replica 2 left: stage 0.")));
 }
 
-// One that waits for replica 1 until that is gone, and is no faster then than a process that tells
-// of its progress every second.
+// Waits for replica 1 until that is evicted, and reports progress only once a second after that.
 void wait_for_replica_1(Script& me) {
   me.start();
   Progress waiting;
@@ -503,7 +502,7 @@ TEST_F(CoordinatorTest, EvictionRestartsProgressTimeoutOfOthers) {
               Contains(HasSubstr("replica 1 left: stage 0.1 (host host-0.1): no progress")));
 }
 
-// One that is alone when the other comes back.
+// Trains alone until the other replica rejoins.
 void let_in_and_go_on(Script& me) {
   me.start();
   EXPECT_EQ(me.hear<Regroup>().epoch, 1U);
@@ -511,7 +510,7 @@ void let_in_and_go_on(Script& me) {
   EXPECT_EQ(admit.replica, 1U);
   EXPECT_EQ(admit.keys, (std::map<std::string, std::string>{{"0.1", "key of 0.1"}}));
   EXPECT_EQ(admit.binds, (std::map<std::string, std::string>{{"replica 0.0~0.1", "127.0.0.1"}}));
-  // What was bound for an admission that came to nothing is of no use to anybody.
+  // The answer to a cancelled Admit must be ignored.
   me.say(Ready{{{"replica 0.0~0.1", "tcp://former:1"}}, admit.number - 1});
   me.say(Ready{{{"replica 0.0~0.1", "tcp://anew:1"}}, admit.number});
   EXPECT_EQ(me.hear<Peers>().endpoints.at("vote 0.0~0.1"), "tcp://back:2");
@@ -645,7 +644,7 @@ TEST_F(CoordinatorTest, FailedShardDropsCheckpoint) {
     me.say(Done{Step{1}});
   });
   const Outcome outcome = run();
-  // It was the last one: whoever thinks that the end is saved would be wrong.
+  // It was the last one, so the end of training is not saved.
   EXPECT_EQ(outcome.code, base::ExitCode::storage_full);
   EXPECT_THAT(outcome.cause, HasSubstr("its last checkpoint failed"));
   EXPECT_THAT(committed_, IsEmpty());
@@ -679,12 +678,12 @@ TEST_F(CoordinatorTest, FirstMessageMustBeHelloWithOwnName) {
     me.say(Done{Step{1}});
     me.hang();
   });
-  EXPECT_THAT(run().cause, HasSubstr("spoke before it said hello"));
+  EXPECT_THAT(run().cause, HasSubstr("its first message is not Hello"));
   stage(0, [](Script& me) {
     me.say(Hello{{7, 0}, 1, "h", "b1"});
     me.hang();
   });
-  EXPECT_THAT(run().cause, HasSubstr("said hello as stage 7.0"));
+  EXPECT_THAT(run().cause, HasSubstr("unexpected Hello of stage 7.0"));
 }
 
 TEST_F(CoordinatorTest, ObserverErrorIsThrownAfterProcessesEnded) {
@@ -699,7 +698,7 @@ TEST_F(CoordinatorTest, ObserverErrorIsThrownAfterProcessesEnded) {
   EXPECT_THROW(run(), std::runtime_error);
 }
 
-// With real processes beside the scripted words.
+// With real processes beside the scripted messages.
 class CoordinatorProcessTest : public CoordinatorTest {
  protected:
   std::unique_ptr<process::Process> shell(const std::string& script) {

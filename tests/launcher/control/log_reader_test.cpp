@@ -16,7 +16,7 @@ std::vector<std::string> texts(const std::vector<LogLine>& lines) {
   return all;
 }
 
-TEST(LogReader, TakesWholeLinesOnce) {
+TEST(LogReader, TakesCompleteLinesOnce) {
   const ScratchDirectory folder;
   const auto file = folder / "1.0.log";
   LogReader reader(file);
@@ -31,7 +31,7 @@ TEST(LogReader, TakesWholeLinesOnce) {
   EXPECT_THAT(texts(reader.take(false)), ElementsAre("cd"));
 }
 
-TEST(LogReader, TheRestIsTakenWhenAskedFor) {
+TEST(LogReader, TakesIncompleteLineOnRequest) {
   const ScratchDirectory folder;
   ScratchDirectory::write(folder / "0.0.log", "no end");
   LogReader reader(folder / "0.0.log");
@@ -39,7 +39,7 @@ TEST(LogReader, TheRestIsTakenWhenAskedFor) {
   EXPECT_TRUE(reader.take(true).empty());
 }
 
-TEST(LogReader, AFileWrittenAnewIsReadAnew) {
+TEST(LogReader, RereadsReplacedFile) {
   const ScratchDirectory folder;
   ScratchDirectory::write(folder / "m", "one\ntwo\n");
   LogReader reader(folder / "m");
@@ -48,7 +48,7 @@ TEST(LogReader, AFileWrittenAnewIsReadAnew) {
   EXPECT_THAT(texts(reader.take(false)), ElementsAre("new"));
 }
 
-TEST(LogReader, LinesOfSeveralLogsComeByTime) {
+TEST(LogReader, SortsLinesOfSeveralLogsByTime) {
   const std::vector<LogLine> lines = {{"t1", "0.0", "a"},
                                       {"t3", "0.0", "b"},
                                       {"t3", "0.0", "c"},
@@ -57,7 +57,7 @@ TEST(LogReader, LinesOfSeveralLogsComeByTime) {
   EXPECT_THAT(texts(by_time(lines)), ElementsAre("a", "d", "b", "c", "e"));
 }
 
-TEST(LogReader, LogsAreFoundByProcess) {
+TEST(LogReader, FindsLogsByProcess) {
   const ScratchDirectory folder;
   for (const char* name : {"10.0.log", "2.0.log", "2.1.log", "keeper.log", "2.0.trace.json"}) {
     ScratchDirectory::write(folder / name, "");

@@ -15,7 +15,7 @@ using namespace std::chrono_literals;
 constexpr BrokenPaths::Time kStart{};
 constexpr BrokenPaths::Time kLater = kStart + 1min;
 
-// Who leaves, one after the other, until no path is broken.
+// The evicted replicas, in order, until no path is broken.
 std::vector<std::uint32_t> leave_in_turn(BrokenPaths paths) {
   std::vector<std::uint32_t> left;
   while (const auto verdict = paths.judge(kLater)) {
@@ -37,7 +37,7 @@ using Replicas = std::vector<std::uint32_t>;
 
 TEST(BrokenPaths, EvictsOneOfTwoThatLoseEachOther) {
   EXPECT_EQ(leave_in_turn(said({{0, 1}, {1, 0}})), Replicas{1});
-  EXPECT_EQ(leave_in_turn(said({{1, 0}})), Replicas{1});  // 0 has not looked yet
+  EXPECT_EQ(leave_in_turn(said({{1, 0}})), Replicas{1});  // 0 has not reported yet
 }
 
 TEST(BrokenPaths, EvictsOnlyReplicaCutOffFromAll) {
@@ -46,9 +46,10 @@ TEST(BrokenPaths, EvictsOnlyReplicaCutOffFromAll) {
 }
 
 TEST(BrokenPaths, ReportOfOneEndSuffices) {
-  // Each says it of the first that it misses: 0, who is cut off, of 1, and 2 of 0.
+  // Each reports the first replica that it misses: 0, which is disconnected, reports 1; 2 reports
+  // 0.
   EXPECT_EQ(leave_in_turn(said({{0, 1}, {2, 0}})), Replicas{0});
-  // The others compute, and have not missed 0 yet.
+  // The others compute and have not used their links to 0 yet.
   EXPECT_EQ(leave_in_turn(said({{0, 1}, {0, 2}})), Replicas{0});
 }
 
@@ -76,8 +77,8 @@ TEST(BrokenPaths, WaitsForReportsOfOthers) {
 }
 
 TEST(BrokenPaths, PrefersTextReportedByOthers) {
-  EXPECT_EQ(said({{1, 0}, {0, 1}}).judge(kLater)->words, "0 has lost 1");
-  EXPECT_EQ(said({{1, 0}}).judge(kLater)->words, "1 has lost 0");
+  EXPECT_EQ(said({{1, 0}, {0, 1}}).judge(kLater)->report, "0 has lost 1");
+  EXPECT_EQ(said({{1, 0}}).judge(kLater)->report, "1 has lost 0");
 }
 
 }  // namespace

@@ -68,7 +68,7 @@ class Owner {
 
 class RunDirectoryTest : public testing::Test {
  protected:
-  // A run that has been, and whose launcher has ended.
+  // A former run whose launcher has ended.
   void past_run() {
     const RunDirectory directory = RunDirectory::create(run_, Existing::refuse);
     ScratchDirectory::write(directory.plan(), "{}");
@@ -78,7 +78,7 @@ class RunDirectoryTest : public testing::Test {
   std::filesystem::path run_ = scratch_ / "dates";
 };
 
-TEST_F(RunDirectoryTest, ANewRunHasItsFolders) {
+TEST_F(RunDirectoryTest, NewRunHasItsFolders) {
   const RunDirectory directory = RunDirectory::create(run_.string() + "/", Existing::refuse);
   EXPECT_EQ(directory.path(), run_);
   EXPECT_TRUE(std::filesystem::is_directory(run_ / "logs"));
@@ -87,7 +87,7 @@ TEST_F(RunDirectoryTest, ANewRunHasItsFolders) {
   EXPECT_FALSE(directory.moved_aside().has_value());
 }
 
-TEST_F(RunDirectoryTest, ARunThatIsThereIsNeverOverwritten) {
+TEST_F(RunDirectoryTest, NeverOverwritesExistingRun) {
   past_run();
   const std::string text = refusal([&] { RunDirectory::create(run_, Existing::refuse); });
   EXPECT_THAT(text, HasSubstr("already holds a run"));
@@ -97,14 +97,14 @@ TEST_F(RunDirectoryTest, ARunThatIsThereIsNeverOverwritten) {
   EXPECT_EQ(ScratchDirectory::read(run_ / "metrics.jsonl"), "{\"step\":1}\n");
 }
 
-TEST_F(RunDirectoryTest, AStartThatFailedBeforeItsFirstStepIsNotInTheWay) {
+TEST_F(RunDirectoryTest, StartThatFailedBeforeFirstStepCanBeRepeated) {
   ScratchDirectory::write(RunDirectory::create(run_, Existing::refuse).plan(), "{}");
   const RunDirectory second = RunDirectory::create(run_, Existing::refuse);
   EXPECT_EQ(second.moved_aside(), scratch_ / "dates.old-1");
   EXPECT_FALSE(std::filesystem::exists(second.plan()));
 }
 
-TEST_F(RunDirectoryTest, ReplaceMovesAsideAndDeletesNothing) {
+TEST_F(RunDirectoryTest, ReplaceRenamesAndDeletesNothing) {
   past_run();
   const RunDirectory second = RunDirectory::create(run_, Existing::move_aside);
   EXPECT_EQ(second.moved_aside(), scratch_ / "dates.old-1");
@@ -113,14 +113,14 @@ TEST_F(RunDirectoryTest, ReplaceMovesAsideAndDeletesNothing) {
   ScratchDirectory::write(second.plan(), "{}");
 }
 
-TEST_F(RunDirectoryTest, EveryReplacedRunGetsAPlaceOfItsOwn) {
+TEST_F(RunDirectoryTest, EveryReplacedRunGetsItsOwnName) {
   past_run();
   ScratchDirectory::write(RunDirectory::create(run_, Existing::move_aside).plan(), "{}");
   EXPECT_EQ(RunDirectory::create(run_, Existing::move_aside).moved_aside(),
             scratch_ / "dates.old-2");
 }
 
-TEST_F(RunDirectoryTest, ALiveRunIsRefusedWithItsPidAndSinceWhen) {
+TEST_F(RunDirectoryTest, RefusesLiveRunWithPidAndStartTime) {
   past_run();
   const Owner owner(run_);
   for (const auto& attempt : std::vector<std::function<void()>>{
@@ -136,7 +136,7 @@ TEST_F(RunDirectoryTest, ALiveRunIsRefusedWithItsPidAndSinceWhen) {
   EXPECT_EQ(live->pid, owner.pid());
 }
 
-TEST_F(RunDirectoryTest, TheLockOfADeadLauncherIsTakenOver) {
+TEST_F(RunDirectoryTest, TakesOverLockOfDeadLauncher) {
   past_run();
   Owner owner(run_);
   owner.kill();
@@ -145,14 +145,14 @@ TEST_F(RunDirectoryTest, TheLockOfADeadLauncherIsTakenOver) {
   EXPECT_EQ(RunDirectory::live(run_)->pid, ::getpid());
 }
 
-TEST_F(RunDirectoryTest, APidThatNowBelongsToAnotherProcessIsNotTheOwner) {
+TEST_F(RunDirectoryTest, ReusedPidIsNotOwner) {
   past_run();
   ScratchDirectory::write(run_ / "lock", R"({"pid":1,"started":1,"since":"2020-01-01 00:00:00"})");
   EXPECT_FALSE(RunDirectory::live(run_).has_value());
   EXPECT_EQ(refusal([&] { RunDirectory::open(run_); }), "accepted");
 }
 
-TEST_F(RunDirectoryTest, TheLockOfAnotherHostIsNotTakenOver) {
+TEST_F(RunDirectoryTest, DoesNotTakeOverLockOfOtherHost) {
   past_run();
   ScratchDirectory::write(run_ / "lock", R"({"pid":1,"started":1,"since":"2020-01-01 00:00:00",
                                              "host":"far","boot":"another","job":"12"})");
@@ -164,7 +164,7 @@ TEST_F(RunDirectoryTest, TheLockOfAnotherHostIsNotTakenOver) {
   EXPECT_FALSE(live->here());
 }
 
-TEST_F(RunDirectoryTest, AMachineThatWasStartedAnewHasNoLock) {
+TEST_F(RunDirectoryTest, TakesOverLockFromBeforeReboot) {
   past_run();
   std::array<char, 256> name{};
   ASSERT_EQ(::gethostname(name.data(), name.size() - 1), 0);
@@ -175,7 +175,7 @@ TEST_F(RunDirectoryTest, AMachineThatWasStartedAnewHasNoLock) {
   EXPECT_EQ(refusal([&] { RunDirectory::open(run_); }), "accepted");
 }
 
-TEST_F(RunDirectoryTest, ARequeuedJobTakesOverItsOwnLock) {
+TEST_F(RunDirectoryTest, RequeuedJobTakesOverItsOwnLock) {
   past_run();
   const std::string foreign = R"({"pid":1,"started":1,"since":"2020-01-01 00:00:00",
                                   "host":"far","boot":"another","job":"12"})";
@@ -190,7 +190,7 @@ TEST_F(RunDirectoryTest, ARequeuedJobTakesOverItsOwnLock) {
   EXPECT_THAT(other, HasSubstr("host far"));
 }
 
-TEST_F(RunDirectoryTest, ALockThatIsRubbishHoldsNothing) {
+TEST_F(RunDirectoryTest, IgnoresLockThatIsNotJson) {
   past_run();
   for (const char* rubbish : {"", "x", "[]", "{}", R"({"pid":"x","started":0,"since":0})"}) {
     ScratchDirectory::write(run_ / "lock", rubbish);
@@ -207,14 +207,14 @@ TEST_F(RunDirectoryTest, GenerationsRiseAcrossOwners) {
   EXPECT_EQ(again.next_generation(), 3U);
 }
 
-TEST_F(RunDirectoryTest, ADamagedGenerationIsNotStartedFromOne) {
+TEST_F(RunDirectoryTest, RefusesDamagedGeneration) {
   past_run();
   RunDirectory directory = RunDirectory::open(run_);
   ScratchDirectory::write(run_ / "generation", "x");
   EXPECT_THAT(refusal([&] { directory.next_generation(); }), HasSubstr("must never fall"));
 }
 
-TEST_F(RunDirectoryTest, WhatIsNoRunCannotBeResumed) {
+TEST_F(RunDirectoryTest, RefusesToOpenDirectoryWithoutRun) {
   EXPECT_THAT(refusal([&] { RunDirectory::open(run_); }), HasSubstr("holds no run"));
   ScratchDirectory::write(run_, "a file");
   EXPECT_THAT(refusal([&] { RunDirectory::create(run_, Existing::refuse); }),

@@ -7,7 +7,7 @@
 namespace strait::control {
 namespace {
 
-TEST(StopSignals, InterruptionsAreCountedAndAClosedTerminalIsIgnored) {
+TEST(StopSignals, CountsInterruptsAndIgnoresClosedTerminal) {
   const StopSignals signals;
   EXPECT_EQ(signals.count().load(), 0);
   std::raise(SIGINT);
@@ -19,7 +19,7 @@ TEST(StopSignals, InterruptionsAreCountedAndAClosedTerminalIsIgnored) {
   EXPECT_EQ(signals.count().load(), 2);
 }
 
-TEST(StopSignals, AWarningCountsEvenBeforeTheCounting) {
+TEST(StopSignals, WarningCountsBeforeConstruction) {
   StopSignals::expect_warning();
   EXPECT_FALSE(StopSignals::warned());
   std::raise(SIGUSR1);
@@ -37,7 +37,7 @@ TEST(StopSignals, AWarningCountsEvenBeforeTheCounting) {
   EXPECT_EQ(StopSignals().count().load(), 0);
 }
 
-TEST(StopSignals, AfterwardsSignalsKillAgain) {
+TEST(StopSignals, DestructorRestoresSignals) {
   { const StopSignals signals; }
   EXPECT_EXIT(std::raise(SIGTERM), testing::KilledBySignal(SIGTERM), "");
 }

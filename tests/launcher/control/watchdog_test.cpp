@@ -14,7 +14,7 @@ const net::ProcessName kA{0, 0};
 const net::ProcessName kB{1, 0};
 const net::ProcessName kC{2, 0};
 
-// A run of three processes and a clock that only moves when told to.
+// A run of three processes with a manual clock.
 class WatchdogTest : public testing::Test {
  protected:
   void all_hello() {
@@ -30,7 +30,7 @@ class WatchdogTest : public testing::Test {
     if (waits_on) progress.waits_for = who.describe() + " waits for " + waits_on->describe();
     dog_.progress(who, progress, now_);
   }
-  // Time passes as it does for a coordinator: in small pieces, judging each.
+  // Advances the clock as a coordinator does: in small steps, with a judge() after each.
   std::optional<StallDiagnosis> pass(std::chrono::milliseconds time,
                                      const std::function<void()>& every_second = {}) {
     for (auto passed = 0ms; passed < time; passed += 500ms) {
@@ -55,7 +55,7 @@ TEST_F(WatchdogTest, ReportsMissingProcessAfterStartTimeout) {
   });
   ASSERT_TRUE(stall.has_value());
   EXPECT_EQ(stall->process, kB);
-  EXPECT_THAT(stall->sentence, HasSubstr("stage 1.0 did not say hello within 60 s"));
+  EXPECT_THAT(stall->sentence, HasSubstr("stage 1.0 did not connect within 60 s"));
 }
 
 TEST_F(WatchdogTest, StartTimeoutGrowsWithSlowStarts) {
@@ -133,7 +133,7 @@ TEST_F(WatchdogTest, ReportsWaitingCycle) {
   EXPECT_THAT(stall->sentence, HasSubstr("stage 1.0 waits for stage 2.0 waits for stage 1.0"));
 }
 
-// A link gives up a few seconds behind `hold`; who waits over it knows then whom it cannot reach.
+// A link gives up a few seconds after `hold`; the process that waits over it then reports the path.
 TEST_F(WatchdogTest, WaitsForLinkReportsWherePathsMayBreak) {
   WatchdogLimits limits;
   limits.hold = 120s;
@@ -151,7 +151,7 @@ TEST_F(WatchdogTest, IgnoresPauseOfLauncherItself) {
   all_hello();
   say(kA, 1), say(kB, 1), say(kC, 1);
   EXPECT_FALSE(dog_.judge(now_, 0).has_value());
-  now_ += 1h;  // Ctrl-Z, and back
+  now_ += 1h;  // Ctrl-Z, then fg
   EXPECT_FALSE(dog_.judge(now_, 0).has_value());
   EXPECT_TRUE(pass(6s).has_value());
 }
@@ -168,7 +168,7 @@ TEST_F(WatchdogTest, ProcessStartedLaterHasOwnStartTimeout) {
   const auto stall = pass(20s, say_all);
   ASSERT_TRUE(stall.has_value());
   EXPECT_EQ(stall->process, kC);
-  EXPECT_THAT(stall->sentence, HasSubstr("did not say hello within 60 s"));
+  EXPECT_THAT(stall->sentence, HasSubstr("did not connect within 60 s"));
 }
 
 }  // namespace
