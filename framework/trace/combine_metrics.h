@@ -6,7 +6,7 @@
 
 #include "framework/trace/metric.h"
 
-// Combines values as their tables say (metric.h).
+// Combines values according to their tables (metric.h).
 namespace strait::trace {
 
 template <class V>

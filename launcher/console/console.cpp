@@ -208,11 +208,11 @@ void Console::checkpoint_failed(store::Step step, const std::string& text) {
                       store::number(step), text));
 }
 
-void Console::event(const std::string& who, const control::Event& event) {
+void Console::event(const std::string& source, const control::Event& event) {
   if (is(Style::json)) {
-    return json("stage_event", {{"who", who}, {"name", event.name}, {"text", event.text}});
+    return json("stage_event", {{"who", source}, {"name", event.name}, {"text", event.text}});
   }
-  lasting(fmt::format("{}: {}", who, event.text));
+  lasting(fmt::format("{}: {}", source, event.text));
 }
 
 void Console::replicas_absent(const control::ReplicasAbsent& absent) {
@@ -269,14 +269,14 @@ void Console::ended(const control::Outcome& outcome) {
 }
 
 void Console::failure(const control::Outcome& outcome) {
-  const char* words = base::meaning(outcome.code);
+  const char* meaning = base::meaning(outcome.code);
   lasting("");
   lasting(fmt::format("strait: {}", outcome.cause));
   const std::string saved = outcome.checkpoint ? fmt::format("last checkpoint: step {}",
                                                              store::number(*outcome.checkpoint))
                                                : "no checkpoint since this start";
   lasting(fmt::format("  exit code {} ({}), {} steps done; {}", number(outcome.code),
-                      words ? words : "?", store::number(outcome.step), saved));
+                      meaning ? meaning : "?", store::number(outcome.step), saved));
   if (!outcome.log_tail.empty()) {
     lasting(fmt::format("  the last {} lines of its log:", outcome.log_tail.size()));
     for (const std::string& line : outcome.log_tail) lasting("    | " + line);

@@ -60,7 +60,7 @@ class Console : public control::RunObserver {
   void plan(const std::string& text, const std::string& json);
   // A remark; JSON {"event":"note","text":…}.
   void note(const std::string& text);
-  // The last words: where the results are, what to type next. Lines as they are to be printed.
+  // The last lines: where the results are and which commands follow.
   void finish(const std::vector<std::string>& lines);
 
   void connected(const control::Hello& hello) override;
@@ -70,7 +70,7 @@ class Console : public control::RunObserver {
   void evaluated(const control::Evaluated& evaluated) override;
   void checkpointed(store::Step step) override;
   void checkpoint_failed(store::Step step, const std::string& text) override;
-  void event(const std::string& who, const control::Event& event) override;
+  void event(const std::string& source, const control::Event& event) override;
   void replicas_absent(const control::ReplicasAbsent& absent) override;
   void replica_left(const control::ReplicaLeft& gone) override;
   void replica_returns(const control::ReplicaReturns& returns) override;

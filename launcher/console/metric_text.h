@@ -9,8 +9,8 @@
 
 #include "framework/trace/metric.h"
 
-// Metrics as text for people, as their tables say (framework/trace/metric.h): parts of the line of
-// a step, and tables of a run. Pure.
+// Metrics as text for people, according to their tables (framework/trace/metric.h): parts of the
+// line of a step, and tables of a run. Pure.
 namespace strait::console {
 
 // "loss 0.412", "12.3k tok/s"; `whole`: without the prefix k or M.

@@ -38,7 +38,7 @@ Outcome Coordinator::run(const std::atomic<int>& stops) {
   while (!over()) {
     for (const WorkerMessage& message : inbox_.take_until(Clock::now() + kTick)) handle(message);
     rejoin_.poll_started(phase_ == Phase::training);
-    // After the messages: what a process said before its exit explains the exit.
+    // After the messages: the last message of a process explains its exit.
     check_exits();
     check_stops(stops.load());
     check_watchdog();
@@ -169,7 +169,7 @@ void Coordinator::on(Worker& from, const Done& /*done*/) {
 
 void Coordinator::on_checkpoint(CheckpointCommitter::Result result) {
   if (result.committed) {
-    // Before it is sent: Committed carries the replica that takes part from here on.
+    // Before it is sent: Committed names the replica that is a member from here on.
     admit_from(*result.committed);
     workers_.broadcast(*result.committed);
   }

@@ -25,9 +25,9 @@ namespace strait::control {
 //
 // run() is one loop on one thread: messages, exits of processes, stop requests, watchdog. The state
 // belongs to the parts: Workers (links and processes), StepLedger and CheckpointCommitter
-// (what is complete), Watchdog and BrokenPaths (who is stuck or cut off), Membership and Rejoin
-// (replicas), RootCause. What is left here is the phase of the run and the order of the parts'
-// calls.
+// (what is complete), Watchdog and BrokenPaths (stuck and disconnected processes), Membership and
+// Rejoin (replicas), RootCause. What is left here is the phase of the run and the order of the
+// parts' calls.
 class Coordinator {
  public:
   Coordinator(std::vector<WorkerHandle> handles, CoordinatorOptions options,
@@ -62,7 +62,7 @@ class Coordinator {
   void on(Worker& from, const Done& done);
 
   void on_checkpoint(CheckpointCommitter::Result result);
-  // A waiting replica takes part from this checkpoint on.
+  // A waiting replica becomes a member at this checkpoint.
   void admit_from(Committed& committed);
 
   void check_exits();

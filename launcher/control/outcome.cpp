@@ -8,9 +8,9 @@ namespace strait::control {
 
 nlohmann::ordered_json to_json(const Outcome& outcome) {
   using Json = nlohmann::ordered_json;
-  const char* words = base::meaning(outcome.code);
+  const char* meaning = base::meaning(outcome.code);
   return {{"code", number(outcome.code)},
-          {"meaning", words ? words : ""},
+          {"meaning", meaning ? meaning : ""},
           {"cause", outcome.cause},
           {"culprit", outcome.culprit ? Json(outcome.culprit->text()) : Json(nullptr)},
           {"host", outcome.host},

@@ -19,7 +19,7 @@ namespace strait::control {
 //   starting   options.start_replica runs on its own thread
 //   binding    its processes load weights and bind their links (Ready)
 //   admitting  the present workers bind their links to it (Admit, answered by Ready)
-//   waiting    all have the endpoints; the next checkpoint is the state from which it takes part
+//   waiting    all have the endpoints; it becomes a member at the next checkpoint
 // A failure on the way, or cancel(), evicts its processes again; the run is not disturbed.
 //
 // One thread (the coordinator's). The destructor waits for start_replica.

@@ -71,7 +71,7 @@ RunDirectory RunDirectory::create(const fs::path& given, Existing existing) {
                         "another name: --set name=…; or move it aside: --replace",
                         path.string(), path.string()));
       }
-      const RunLock ours(path);  // a live run is never moved
+      const RunLock lock(path);  // a live run is never moved
       old = move_aside(path);
     }
     store::make_directory(path);

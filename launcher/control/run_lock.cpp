@@ -71,14 +71,14 @@ std::optional<LiveRun> read_holder(int descriptor) {
   const ssize_t size = ::pread(descriptor, bytes.data(), bytes.size(), 0);
   if (size <= 0) return std::nullopt;
   try {
-    const nlohmann::json said =
+    const nlohmann::json fields =
         store::parse_bounded_json({bytes.data(), static_cast<std::size_t>(size)});
-    return LiveRun{said.at("pid").get<std::int64_t>(),
-                   said.at("started").get<std::uint64_t>(),
-                   said.at("since").get<std::string>(),
-                   said.value("host", ""),
-                   said.value("boot", ""),
-                   said.value("job", "")};
+    return LiveRun{fields.at("pid").get<std::int64_t>(),
+                   fields.at("started").get<std::uint64_t>(),
+                   fields.at("since").get<std::string>(),
+                   fields.value("host", ""),
+                   fields.value("boot", ""),
+                   fields.value("job", "")};
   } catch (const nlohmann::json::exception&) {
     return std::nullopt;
   } catch (const store::JsonError&) {
@@ -87,14 +87,14 @@ std::optional<LiveRun> read_holder(int descriptor) {
 }
 
 void write_holder(int descriptor, const std::filesystem::path& path) {
-  const nlohmann::ordered_json said = {
+  const nlohmann::ordered_json fields = {
       {"pid", ::getpid()},
       {"started", start_ticks(::getpid())},
       {"since", fmt::format("{:%Y-%m-%d %H:%M:%S}", fmt::localtime(std::time(nullptr)))},
       {"host", own_host()},
       {"boot", own_boot()},
       {"job", own_job()}};
-  const std::string text = said.dump() + "\n";
+  const std::string text = fields.dump() + "\n";
   const bool written =
       ::ftruncate(descriptor, 0) == 0 &&
       ::pwrite(descriptor, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size());
@@ -115,12 +115,12 @@ void write_holder(int descriptor, const std::filesystem::path& path) {
                     "died; if it did, remove {}",
                     run.string(), holder->sentence(), lock_file(run).string()));
   }
-  const std::string who = holder ? holder->sentence() : "a process";
+  const std::string owner = holder ? holder->sentence() : "a process";
   throw base::UserError(
       base::ExitCode::bad_input,
       fmt::format("{} is in use by a live run ({}); watch it with: strait status {}, "
                   "end it with: strait stop {}",
-                  run.string(), who, run.string(), run.string()));
+                  run.string(), owner, run.string(), run.string()));
 }
 
 }  // namespace
@@ -148,9 +148,9 @@ RunLock::RunLock(const std::filesystem::path& run) {
   const bool taken = ::flock(descriptor_.number(), LOCK_EX | LOCK_NB) == 0;
   const std::optional<LiveRun> earlier = read_holder(descriptor_.number());
   // Checked even if flock succeeded: some file systems do not support it.
-  const bool ours = earlier && earlier->here() && earlier->pid == ::getpid();
-  const bool theirs = earlier && !ours && earlier->alive();
-  if (!taken || theirs) refuse_live(run, earlier);
+  const bool own = earlier && earlier->here() && earlier->pid == ::getpid();
+  const bool other = earlier && !own && earlier->alive();
+  if (!taken || other) refuse_live(run, earlier);
   write_holder(descriptor_.number(), path);
 }
 
@@ -164,8 +164,8 @@ RunLock::~RunLock() {
 std::optional<LiveRun> RunLock::holder(const std::filesystem::path& run) {
   const store::FileDescriptor file(::open(lock_file(run).c_str(), O_RDONLY | O_CLOEXEC));
   if (!file.open()) return std::nullopt;
-  const std::optional<LiveRun> said = read_holder(file.number());
-  return said && said->alive() ? said : std::nullopt;
+  const std::optional<LiveRun> fields = read_holder(file.number());
+  return fields && fields->alive() ? fields : std::nullopt;
 }
 
 }  // namespace strait::control

@@ -64,7 +64,7 @@ class RunObserver {
   virtual void evaluated(const Evaluated& /*evaluated*/) {}
   virtual void checkpointed(store::Step /*step*/) {}
   virtual void checkpoint_failed(store::Step /*step*/, const std::string& /*text*/) {}
-  virtual void event(const std::string& /*who*/, const Event& /*event*/) {}
+  virtual void event(const std::string& /*source*/, const Event& /*event*/) {}
   virtual void replicas_absent(const ReplicasAbsent& /*absent*/) {}  // as training begins
   virtual void replica_left(const ReplicaLeft& /*gone*/) {}
   virtual void replica_returns(const ReplicaReturns& /*returns*/) {}

@@ -81,7 +81,7 @@ void RunRecorder::append(trace::JsonLines& file, const Json& line) {
   try {
     file.append(line);
   } catch (const trace::TraceError& error) {
-    if (!warned_) spdlog::error("{}; the run goes on without it", error.what());
+    if (!warned_) spdlog::error("{}. The run continues without it", error.what());
     warned_ = true;
   }
 }
@@ -107,7 +107,8 @@ void RunRecorder::write_status() {
   }
   if (!failed) std::filesystem::rename(next, status_path_, failed);
   if (!failed) return;
-  if (!warned_) spdlog::error("cannot write {}; the run goes on without it", status_path_.string());
+  if (!warned_)
+    spdlog::error("cannot write {}. The run continues without it", status_path_.string());
   warned_ = true;
 }
 
@@ -159,8 +160,8 @@ void RunRecorder::checkpoint_failed(store::Step step, const std::string& text) {
   append_event("checkpoint_failed", {{"step", store::number(step)}, {"text", text}});
 }
 
-void RunRecorder::event(const std::string& who, const Event& event) {
-  append_event("stage_event", {{"who", who}, {"name", event.name}, {"text", event.text}});
+void RunRecorder::event(const std::string& source, const Event& event) {
+  append_event("stage_event", {{"who", source}, {"name", event.name}, {"text", event.text}});
 }
 
 void RunRecorder::replicas_absent(const ReplicasAbsent& absent) {

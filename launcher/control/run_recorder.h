@@ -28,7 +28,7 @@ class RunRecorder : public RunObserver {
   void evaluated(const Evaluated& evaluated) override;
   void checkpointed(store::Step step) override;
   void checkpoint_failed(store::Step step, const std::string& text) override;
-  void event(const std::string& who, const Event& event) override;
+  void event(const std::string& source, const Event& event) override;
   void replicas_absent(const ReplicasAbsent& absent) override;
   void replica_left(const ReplicaLeft& gone) override;
   void replica_returns(const ReplicaReturns& returns) override;

@@ -49,7 +49,7 @@ void request_replica(ReplicaRequest request, const fs::path& run, std::uint32_t 
 
 std::vector<std::uint32_t> take_requests(ReplicaRequest request, const fs::path& run) {
   const std::string_view prefix = prefix_of(request);
-  std::vector<std::uint32_t> asked;
+  std::vector<std::uint32_t> requested;
   std::error_code failed;
   for (const fs::directory_entry& entry : fs::directory_iterator(run, failed)) {
     const std::string name = entry.path().filename().string();
@@ -59,10 +59,10 @@ std::vector<std::uint32_t> take_requests(ReplicaRequest request, const fs::path&
     const auto read = std::from_chars(name.data() + prefix.size(), end, replica);
     if (read.ec != std::errc() || read.ptr != end) continue;
     fs::remove(entry.path(), failed);
-    asked.push_back(replica);
+    requested.push_back(replica);
   }
-  std::ranges::sort(asked);
-  return asked;
+  std::ranges::sort(requested);
+  return requested;
 }
 
 }  // namespace strait::control

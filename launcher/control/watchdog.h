@@ -35,7 +35,7 @@ class Watchdog {
   void heard(net::ProcessName process, Time now);  // any message
   void progress(net::ProcessName process, const Progress& progress, Time now);
   void finished(net::ProcessName process);         // Done or ended: ignored from now on
-  void begin(net::ProcessName process, Time now);  // a new process: its Hello is still to come
+  void begin(net::ProcessName process, Time now);  // a new process, before its Hello
   void restart(Time now);  // a phase begins: restarts all clocks of progress
   void unblock(Time now);  // what all may have waited for has left: restarts them, too
 
