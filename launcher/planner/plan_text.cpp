@@ -41,14 +41,14 @@ std::string text_of_layers(const models::LayerRange& range, int layers) {
   return fmt::format("{}", fmt::join(words, ", "));
 }
 
-// "raw bfloat16", "delta 4 bits (8 on a first visit)".
+// "raw bfloat16", "delta 4 bits (8 bits on a cache miss)".
 std::string text_of_forward(const recipe::Recipe::Codec& codec) {
   const auto first =
       codec.first_bits == 16 ? std::string("bfloat16") : fmt::format("{} bits", codec.first_bits);
   if (codec.forward == "raw") return fmt::format("raw {}", recipe::name_of(codec.wire_dtype));
   if (codec.forward == "fixed") return fmt::format("fixed {} bits", codec.forward_bits);
   if (codec.forward == "delta" || codec.forward == "auto") {
-    return fmt::format("{} {}{} bits ({} on a first visit)", codec.forward,
+    return fmt::format("{} {}{} bits ({} on a cache miss)", codec.forward,
                        codec.forward == "auto" ? "from " : "", codec.forward_bits, first);
   }
   return codec.forward;  // of a plugin
