@@ -45,7 +45,7 @@ __device__ void write_message(const Difference<Base>& from, const Token& message
     }
     weigh_chunk(change, message, c, reach, kHugeBits, scale_codes);
   }
-  const int top = write_head(message, scale_codes);
+  const int top = write_header(message, scale_codes);
   const auto row_index = static_cast<std::uint32_t>(from.token * message.width);
   for (std::int64_t c = first_chunk(); c < chunks; c += kThreads / 32) {
     Chunk change;

@@ -36,7 +36,7 @@ __device__ void store_eight_bits(const Entry& entry, const Source& source,
   }
   // Nobody reads another chunk's part of the old entry, but all read its first byte; `entry` has
   // it.
-  const int top = write_head(entry.token, scale_codes);
+  const int top = write_header(entry.token, scale_codes);
   for (std::int64_t c = first_chunk(); c < chunks; c += kThreads / 32) {
     Chunk values;
     source.read(c, values);

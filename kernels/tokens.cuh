@@ -69,7 +69,7 @@ __device__ inline void weigh_chunk(const Chunk& values, const Token& token, std:
 }
 
 // All threads, after the scale codes are in shared memory; returns the top exponent.
-__device__ inline int write_head(const Token& token, const std::uint16_t* scale_codes) {
+__device__ inline int write_header(const Token& token, const std::uint16_t* scale_codes) {
   __shared__ int top;
   __syncthreads();
   if (threadIdx.x == 0) top = 0;

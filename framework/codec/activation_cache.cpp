@@ -73,14 +73,14 @@ std::uint64_t ActivationCache::sealed(store::SampleId sample) const {
 }
 
 std::span<std::byte> ActivationCache::keep(store::SampleId sample, std::int64_t tokens) {
-  return remember(sample, tokens, false);
+  return keep_entry(sample, tokens, false);
 }
 
 std::span<std::byte> ActivationCache::keep_always(store::SampleId sample, std::int64_t tokens) {
-  return remember(sample, tokens, true);
+  return keep_entry(sample, tokens, true);
 }
 
-std::span<std::byte> ActivationCache::remember(store::SampleId sample, std::int64_t tokens,
+std::span<std::byte> ActivationCache::keep_entry(store::SampleId sample, std::int64_t tokens,
                                                bool always) {
   if (!step_ || tokens < 1 || tokens > options_.row_tokens) {
     throw std::logic_error(
@@ -93,8 +93,8 @@ std::span<std::byte> ActivationCache::remember(store::SampleId sample, std::int6
     slot = found->second;
   } else if (entries() < slots_.capacity()) {
     if (!always) {
-      if (!any_returns_) any_returns_ = ahead_.any_returns(*step_);
-      if (!*any_returns_) return {};
+      if (!any_repeats_) any_repeats_ = ahead_.any_repeats(*step_);
+      if (!*any_repeats_) return {};
     }
     return add(sample, tokens);
   } else {
@@ -111,7 +111,7 @@ std::span<std::byte> ActivationCache::remember(store::SampleId sample, std::int6
 std::span<std::byte> ActivationCache::add(store::SampleId sample, std::int64_t tokens) {
   const std::int64_t slot = entries();
   slots_.open(slot);
-  held_.push_back({sample, tokens, VisitsAhead::kUnknown, {}, 0});
+  held_.push_back({sample, tokens, UpcomingUses::kUnknown, {}, 0});
   slot_of_.emplace(sample, slot);
   bytes_ += entry_bytes(tokens);
   planned_ = false;  // the next uses are computed again when the cache is full again
@@ -130,7 +130,7 @@ std::optional<std::int64_t> ActivationCache::slot_to_reuse(store::SampleId newco
     // The nodes of both containers are reused, so that an eviction allocates nothing.
     auto named = slot_of_.extract(held.sample);
     auto ordered = by_next_.extract({held.next, held.sample});
-    unknown_ += (returns == VisitsAhead::kUnknown) - (held.next == VisitsAhead::kUnknown);
+    unknown_ += (returns == UpcomingUses::kUnknown) - (held.next == UpcomingUses::kUnknown);
     named.key() = newcomer;
     ordered.value() = {returns, newcomer};
     slot_of_.insert(std::move(named));
@@ -149,7 +149,7 @@ void ActivationCache::plan_ahead() {
     ahead_.restart(*step_);
     by_next_.clear();
     for (Held& held : held_) {
-      held.next = VisitsAhead::kUnknown;
+      held.next = UpcomingUses::kUnknown;
       by_next_.emplace(held.next, held.sample);
     }
     unknown_ = entries();
@@ -162,7 +162,7 @@ void ActivationCache::plan_ahead() {
       const auto found = slot_of_.find(ahead_.at(position).sample);
       if (found == slot_of_.end()) continue;
       const Held& held = held_[static_cast<std::size_t>(found->second)];
-      if (held.next == VisitsAhead::kUnknown) set_next(found->second, position);
+      if (held.next == UpcomingUses::kUnknown) set_next(found->second, position);
     }
   }
 }
@@ -170,7 +170,7 @@ void ActivationCache::plan_ahead() {
 void ActivationCache::drop_past_visits() {
   if (!planned_) return;
   while (ahead_.begin() < ahead_.end() && ahead_.at(ahead_.begin()).step < *step_) {
-    const VisitsAhead::Visit past = ahead_.at(ahead_.begin());
+    const UpcomingUses::Visit past = ahead_.at(ahead_.begin());
     ahead_.pop_front();
     const auto found = slot_of_.find(past.sample);
     if (found != slot_of_.end()) set_next(found->second, past.next);
@@ -184,7 +184,7 @@ void ActivationCache::drop_past_visits() {
 void ActivationCache::set_next(std::int64_t slot, Position next) {
   Held& held = held_[static_cast<std::size_t>(slot)];
   auto ordered = by_next_.extract({held.next, held.sample});
-  unknown_ += (next == VisitsAhead::kUnknown) - (held.next == VisitsAhead::kUnknown);
+  unknown_ += (next == UpcomingUses::kUnknown) - (held.next == UpcomingUses::kUnknown);
   ordered.value() = {next, held.sample};
   by_next_.insert(std::move(ordered));
   held.next = next;

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "framework/codec/slot_store.h"
-#include "framework/codec/visits_ahead.h"
+#include "framework/codec/upcoming_uses.h"
 #include "framework/store/sample.h"
 #include "framework/tensors/safetensors_writer.h"
 #include "kernels/group_format.h"
@@ -27,7 +27,7 @@ struct ActivationCacheOptions {
   std::uint64_t memory_bytes = 0;   // of entries in memory, which are used first
   std::uint64_t disk_bytes = 0;     // of entries in a mapped file
   std::filesystem::path disk_file;  // created when first needed and unlinked at once
-  VisitOrder order;
+  UseOrder order;
   store::Step last{};  // one past the last step of the run
 };
 
@@ -81,18 +81,18 @@ class ActivationCache {
   void restore(const std::string& prefix, const ReadTensor& read);
 
  private:
-  using Position = VisitsAhead::Position;
+  using Position = UpcomingUses::Position;
   struct Held {  // by slot
     store::SampleId sample{};
     std::int64_t tokens = 0;
-    Position next = VisitsAhead::kUnknown;
+    Position next = UpcomingUses::kUnknown;
     std::optional<store::Step> visited;
     std::uint64_t seal = 0;
   };
 
   std::size_t entry_bytes(std::int64_t tokens) const;
   std::span<std::byte> visit(std::int64_t slot);
-  std::span<std::byte> remember(store::SampleId sample, std::int64_t tokens, bool always);
+  std::span<std::byte> keep_entry(store::SampleId sample, std::int64_t tokens, bool always);
   std::span<std::byte> add(store::SampleId sample, std::int64_t tokens);
   std::optional<std::int64_t> slot_to_reuse(store::SampleId newcomer, bool always);
   void plan_ahead();
@@ -105,12 +105,12 @@ class ActivationCache {
   std::vector<Held> held_;
   std::unordered_map<store::SampleId, std::int64_t> slot_of_;
   std::optional<store::Step> step_;
-  std::optional<bool> any_returns_;
+  std::optional<bool> any_repeats_;
   std::uint64_t bytes_ = 0;
   std::uint64_t evictions_ = 0;
 
   // Used only from the first time that the cache is full.
-  VisitsAhead ahead_;
+  UpcomingUses ahead_;
   bool planned_ = false;
   std::set<std::pair<Position, store::SampleId>> by_next_;
   std::int64_t unknown_ = 0;  // entries whose next use lies beyond the walked steps

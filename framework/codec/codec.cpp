@@ -1,6 +1,8 @@
 #include "framework/codec/codec.h"
 
-#include "framework/codec/message.h"
+#include <fmt/format.h>
+
+#include <stdexcept>
 
 namespace strait::codec {
 
@@ -17,6 +19,31 @@ void Decoder::complete(const TensorHeader& head, std::span<const std::byte> payl
   static_cast<void>(places);
   static_cast<void>(values);
   throw CodecError("a peer sends cached rows, but this codec requested none");
+}
+
+kernels::Element element_of(at::ScalarType type) {
+  switch (type) {
+    case at::kFloat:
+      return kernels::Element::float32;
+    case at::kBFloat16:
+      return kernels::Element::bfloat16;
+    case at::kHalf:
+      return kernels::Element::float16;
+    default:
+      throw std::logic_error(fmt::format("a codec for elements of type {}", c10::toString(type)));
+  }
+}
+
+at::ScalarType scalar_type(WireDtype dtype) {
+  switch (dtype) {
+    case WireDtype::bfloat16:
+      return at::kBFloat16;
+    case WireDtype::float16:
+      return at::kHalf;
+    case WireDtype::float32:
+      break;
+  }
+  return at::kFloat;
 }
 
 }  // namespace strait::codec

@@ -9,8 +9,10 @@
 #include <vector>
 
 #include "framework/codec/message.h"
+#include "framework/codec/settings.h"
 #include "framework/codec/traffic.h"
 #include "framework/net/link.h"
+#include "kernels/group_format.h"
 
 namespace strait::codec {
 
@@ -61,5 +63,12 @@ class Decoder {
 
   virtual Traffic traffic() const = 0;
 };
+
+// The kernels' enumerator for a tensor's element type. Any other type than the three is a broken
+// invariant.
+kernels::Element element_of(at::ScalarType type);
+
+// The tensor type of messages of the raw codec.
+at::ScalarType scalar_type(WireDtype dtype);
 
 }  // namespace strait::codec

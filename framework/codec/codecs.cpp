@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "framework/codec/element_type.h"
 #include "framework/codec/raw.h"
 #include "framework/codec/sample_decoder.h"
 #include "framework/codec/sample_encoder.h"
@@ -72,7 +71,7 @@ double quantised(const DirectionSettings& settings, const PayloadLoad& load, int
   const RowHeader row{base, bits, settings.codec.rotate && bits != kWholeBits, 0};
   const int group = static_cast<int>(settings.codec.group);
   return static_cast<double>(kPayloadHeaderBytes) +
-         load.rows * static_cast<double>(head_bytes(base)) +
+         load.rows * static_cast<double>(row_header_bytes(base)) +
          load.tokens * static_cast<double>(data_bytes(row, group, 1, load.width));
 }
 

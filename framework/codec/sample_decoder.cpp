@@ -8,7 +8,6 @@
 #include <stdexcept>
 
 #include "framework/codec/message.h"
-#include "framework/codec/element_type.h"
 #include "kernels/apply_change.h"
 #include "kernels/dequantize.h"
 

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "framework/codec/message.h"
-#include "framework/codec/element_type.h"
 #include "kernels/apply_change.h"
 #include "kernels/quantize.h"
 #include "kernels/quantize_change.h"
@@ -40,7 +39,7 @@ void SampleEncoder::begin_step(store::Step step) {
   if (options_.choose) options_.choice = options_.choose(step, traffic());
 }
 
-RowHeader SampleEncoder::first_visit() const {
+RowHeader SampleEncoder::cache_miss_header() const {
   const int bits = options_.choice.first_bits;
   return {RowBase::fresh, bits, options_.codec.rotate && bits != kWholeBits, 0};
 }
@@ -52,7 +51,7 @@ RowHeader SampleEncoder::plan(const Row& row) {
   if (choice.way == Choice::Way::fixed || cache_ == nullptr || row.length() == 0) return plan;
   const auto size = static_cast<std::size_t>(
       kernels::entry_bytes(cache_->options().kind, row.length(), cache_->options().width));
-  if (cache_->find(row.sample).size() != size) return first_visit();
+  if (cache_->find(row.sample).size() != size) return cache_miss_header();
   plan.base = RowBase::entry;
   return plan;
 }
@@ -76,7 +75,7 @@ void SampleEncoder::encode(const TensorHeader& head, const at::Tensor& tensor, n
   std::size_t size = kPayloadHeaderBytes;
   for (const Row& row : head.rows.rows) {
     plans_.push_back(plan(row));
-    size += head_bytes(plans_.back().base) +
+    size += row_header_bytes(plans_.back().base) +
             data_bytes(plans_.back(), group(), row.length(), head.width);
   }
   const std::size_t begin = frame.size();
@@ -99,7 +98,7 @@ void SampleEncoder::encode_row(const TensorHeader& head, std::size_t place,
   kernels::SquareSums sums;
   std::span<std::byte> entry = resolve_base(row, sample, values.tokens);
   if (row.bits == kWholeBits) entry = resolve_wide(row, sample, values, sums);
-  write_row_header(row, grown(frame, head_bytes(row.base)));
+  write_row_header(row, grown(frame, row_header_bytes(row.base)));
   std::byte* to = grown(frame, data_bytes(row, group(), values.tokens, values.width));
   const kernels::GroupFormat format{row.bits, group(), row.rotate};
   if (row.bits == kWholeBits) {
@@ -123,7 +122,7 @@ std::span<std::byte> SampleEncoder::resolve_base(RowHeader& row, store::SampleId
     row.hash = entry_hash(entry);
     if (row.hash == cache_->sealed(sample)) return entry;
     ++traffic_.resends;
-    row = first_visit();
+    row = cache_miss_header();
   }
   // Whether a bfloat16 row may be cached is known only after rounding: see resolve_wide().
   if (row.base != RowBase::fresh || row.bits == kWholeBits) return {};
@@ -136,7 +135,7 @@ std::span<std::byte> SampleEncoder::resolve_wide(RowHeader& row, store::SampleId
                                                  const kernels::Values& values,
                                                  kernels::SquareSums& sums) {
   wide_.round(values);
-  const bool finite = wide_.fit_to_remember();
+  const bool finite = wide_.is_cacheable();
   sums.refused_groups = finite ? 0 : 1;
   if (row.base == RowBase::none) return {};
   std::span<std::byte> entry;
@@ -178,7 +177,7 @@ void SampleEncoder::encode_whole(const TensorHeader& head, net::Frame& frame) {
                                  number(head.step), step_ ? number(*step_) : -1));
   }
   const ActivationCacheOptions& options = cache_->options();
-  std::size_t size = kWholeHeadBytes;
+  std::size_t size = kWholeHeaderBytes;
   for (const Row& row : head.rows.rows) {
     const auto needed =
         static_cast<std::size_t>(kernels::entry_bytes(options.kind, row.length(), options.width));
@@ -193,7 +192,7 @@ void SampleEncoder::encode_whole(const TensorHeader& head, net::Frame& frame) {
     }
     size += needed;
   }
-  std::byte* to = write_whole_head(options.kind, grown(frame, size));
+  std::byte* to = write_whole_header(options.kind, grown(frame, size));
   for (const Row& row : head.rows.rows) {
     const std::span<const std::byte> entry = cache_->find(row.sample);
     std::memcpy(to, entry.data(), entry.size());

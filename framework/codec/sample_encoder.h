@@ -48,7 +48,7 @@ class SampleEncoder final : public Encoder {
 
  private:
   void begin_step(store::Step step);
-  RowHeader first_visit() const;
+  RowHeader cache_miss_header() const;
   RowHeader plan(const Row& row);
   void encode_row(const TensorHeader& head, std::size_t place, const kernels::Values& values,
                   net::Frame& frame);

@@ -48,7 +48,7 @@ void check_memory(std::uint8_t theirs, Memory memory) {
 }
 
 RowHeader read_row_header(std::span<const std::byte>& rest, std::size_t place) {
-  if (rest.size() < head_bytes(RowBase::none)) {
+  if (rest.size() < row_header_bytes(RowBase::none)) {
     throw CodecError(fmt::format("a payload of rows ends inside the header of row {}", place));
   }
   const std::uint8_t base = take_byte(rest);
@@ -145,7 +145,7 @@ SamplePayload::Part SamplePayload::next() {
   return part;
 }
 
-std::byte* write_whole_head(kernels::CacheFormat kind, std::byte* to) {
+std::byte* write_whole_header(kernels::CacheFormat kind, std::byte* to) {
   *to++ = std::byte{kSampleFormat};
   *to++ = static_cast<std::byte>(memory_byte(kind));
   return to;
@@ -154,7 +154,7 @@ std::byte* write_whole_head(kernels::CacheFormat kind, std::byte* to) {
 std::span<const std::byte> read_whole(const TensorHeader& head, std::span<const std::byte> payload,
                                       kernels::CacheFormat kind) {
   if (head.width < 1) throw CodecError("a payload of whole rows has a width of 0");
-  check_format(payload, kWholeHeadBytes);
+  check_format(payload, kWholeHeaderBytes);
   check_memory(take_byte(payload), kind);
   std::size_t expected = 0;
   for (const Row& row : head.rows.rows) {

@@ -37,7 +37,7 @@ struct RowHeader {
 };
 
 inline constexpr std::size_t kPayloadHeaderBytes = 3;
-constexpr std::size_t head_bytes(RowBase base) { return base == RowBase::entry ? 11 : 3; }
+constexpr std::size_t row_header_bytes(RowBase base) { return base == RowBase::entry ? 11 : 3; }
 
 // Of the values alone.
 std::size_t data_bytes(const RowHeader& row, int group, std::int64_t tokens, std::int64_t width);
@@ -73,8 +73,8 @@ class SamplePayload {
 };
 
 // The payload of Kind::whole: format, memory, then every row's entry as its sender holds it.
-inline constexpr std::size_t kWholeHeadBytes = 2;
-std::byte* write_whole_head(kernels::CacheFormat kind, std::byte* to);
+inline constexpr std::size_t kWholeHeaderBytes = 2;
+std::byte* write_whole_header(kernels::CacheFormat kind, std::byte* to);
 // Returns the entries, one behind the other; throws CodecError.
 std::span<const std::byte> read_whole(const TensorHeader& head, std::span<const std::byte> payload,
                                       kernels::CacheFormat kind);

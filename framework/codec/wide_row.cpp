@@ -63,7 +63,7 @@ void WideRow::write_to(std::byte* to) const {
   if (size_ != 0) std::memcpy(to, memory_.data(), size_);
 }
 
-bool WideRow::fit_to_remember() const {
+bool WideRow::is_cacheable() const {
   std::uint16_t largest = 0;
   for (std::size_t i = 0; i < size_; i += kWideBytes) {
     std::uint16_t value = 0;

@@ -20,7 +20,7 @@ class WideRow {
 
   // Whether the row may be cached: no value is NaN, infinite or so large that the quantiser refuses
   // it.
-  bool fit_to_remember() const;
+  bool is_cacheable() const;
 
   // The current row as values, and its values in another type.
   kernels::Values values(std::int64_t tokens, std::int64_t width) const;

@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "framework/codec/element_type.h"
+#include "framework/codec/codec.h"
 #include "launcher/base/build_id.h"
 #include "launcher/planner/planned_sync.h"
 #include "launcher/recipe/recipe_io.h"

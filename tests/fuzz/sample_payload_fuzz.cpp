@@ -6,7 +6,6 @@
 #include <cstdlib>
 #include <span>
 
-#include "framework/codec/codec_error.h"
 #include "framework/codec/message.h"
 #include "framework/codec/sample_format.h"
 
@@ -20,7 +19,7 @@ void read_rows(const strait::codec::ReadTensor& read, Memory memory) {
   std::size_t seen = strait::codec::kPayloadHeaderBytes;
   for (const strait::codec::Row& row : read.head.rows.rows) {
     const auto part = rows.next();
-    seen += strait::codec::head_bytes(part.head.base) + part.data.size();
+    seen += strait::codec::row_header_bytes(part.head.base) + part.data.size();
     if (part.data.size() !=
         strait::codec::data_bytes(part.head, rows.group(), row.length(), read.head.width)) {
       std::abort();
@@ -40,7 +39,7 @@ void read_both_ways(const strait::codec::ReadTensor& read, CacheFormat kind) {
   }
   try {
     const auto entries = strait::codec::read_whole(read.head, read.payload, kind);
-    if (entries.size() + strait::codec::kWholeHeadBytes != read.payload.size()) std::abort();
+    if (entries.size() + strait::codec::kWholeHeaderBytes != read.payload.size()) std::abort();
   } catch (const strait::codec::CodecError& error) {
     if (*error.what() == '\0') std::abort();
   }
@@ -58,7 +57,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   for (const CacheFormat kind : {CacheFormat::bfloat16, CacheFormat::eight_bits}) {
     read_both_ways(known, kind);
     try {
-      read_both_ways(strait::codec::read_head(bytes), kind);
+      read_both_ways(strait::codec::read_header(bytes), kind);
     } catch (const strait::codec::CodecError& error) {
       if (*error.what() == '\0') std::abort();
     }

@@ -37,7 +37,7 @@ class ScratchFolder {
   std::filesystem::path path_;
 };
 
-ActivationCacheOptions small_cache(std::int64_t memory_rows, VisitOrder order, std::int64_t steps) {
+ActivationCacheOptions small_cache(std::int64_t memory_rows, UseOrder order, std::int64_t steps) {
   ActivationCacheOptions options;
   options.row_tokens = kTokens;
   options.width = kWidth;
@@ -72,7 +72,7 @@ int visit_all(ActivationCache& cache, store::Step step) {
 // The rule, written down without any of its bookkeeping.
 class PlainRule {
  public:
-  PlainRule(std::size_t room, const VisitOrder& order, std::int64_t steps) : room_(room) {
+  PlainRule(std::size_t room, const UseOrder& order, std::int64_t steps) : room_(room) {
     for (std::int64_t step = 0; step < steps; ++step) order_.push_back(order(store::Step{step}));
   }
 
@@ -135,7 +135,7 @@ TEST(ActivationCache, CachesSameSamplesAsReferencePolicy) {
   for (const std::uint64_t seed : {1U, 2U, 3U}) {
     constexpr std::int64_t kSamples = 60;
     constexpr std::int64_t kSteps = 100;
-    const VisitOrder order = shuffled_epochs(kSamples, 5, seed);
+    const UseOrder order = shuffled_epochs(kSamples, 5, seed);
     ActivationCache cache(small_cache(20, order, kSteps));
     PlainRule rule(20, order, kSteps);
     for (std::int64_t step = 0; step < kSteps; ++step) {
@@ -159,7 +159,7 @@ TEST(ActivationCache, HitsOptimalShareWithRoomForAThirdOfTheData) {
   constexpr std::int64_t kEpochs = 12;
   constexpr std::int64_t kSteps = kEpochSteps * kEpochs + kEpochSteps / 2;
   const store::SampleOrder known({7, kSamples, 1, 0, kPerStep, true});
-  const VisitOrder order = [&](store::Step step) { return known.samples(step); };
+  const UseOrder order = [&](store::Step step) { return known.samples(step); };
   ActivationCache one(small_cache(kSamples / 3, order, kSteps));
   ActivationCache other(small_cache(kSamples / 3, order, kSteps));
   int hits = 0;
@@ -179,7 +179,7 @@ TEST(ActivationCache, HitsOptimalShareWithRoomForAThirdOfTheData) {
 
 TEST(ActivationCache, DoesNotWalkOrderWhileEverythingFits) {
   std::set<std::int64_t> asked;
-  const VisitOrder all = shuffled_epochs(20, 4, 9);
+  const UseOrder all = shuffled_epochs(20, 4, 9);
   ActivationCache cache(small_cache(
       20,
       [&](store::Step step) {
@@ -206,7 +206,7 @@ TEST(ActivationCache, CachesNothingIfNoSampleIsUsedAgain) {
 }
 
 TEST(ActivationCache, NeverEvictsEntriesOfCurrentStep) {
-  const VisitOrder order = [](store::Step step) {
+  const UseOrder order = [](store::Step step) {
     std::vector<store::SampleId> visits;
     for (std::int64_t i = 0; i < 6; ++i)
       visits.push_back(store::SampleId{number(step) % 2 * 3 + i});

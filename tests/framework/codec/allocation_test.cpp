@@ -98,7 +98,7 @@ std::int64_t allocations_of(Pair pair, std::int64_t warm, std::int64_t steps) {
   return allocations - before;
 }
 
-Pair sample_pair(const SampleEncoderOptions& options, bool remembers, kernels::CacheFormat kind) {
+Pair sample_pair(const SampleEncoderOptions& options, bool cached, kernels::CacheFormat kind) {
   const auto cache = [&] {
     ActivationCacheOptions held;
     held.kind = kind;
@@ -110,7 +110,7 @@ Pair sample_pair(const SampleEncoderOptions& options, bool remembers, kernels::C
                          store::SampleId{(2 * number(step) + 1) % kSamples}};
     };
     held.last = store::Step{1000};
-    return remembers ? std::make_unique<ActivationCache>(held) : nullptr;
+    return cached ? std::make_unique<ActivationCache>(held) : nullptr;
   };
   return {std::make_unique<SampleEncoder>(options, cache()),
           std::make_unique<SampleDecoder>(at::kFloat, cache())};

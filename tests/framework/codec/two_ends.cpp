@@ -66,7 +66,7 @@ bool flip_bit(ActivationCache& cache, std::int64_t sample, std::size_t bit) {
   return false;
 }
 
-VisitOrder shuffled_epochs(std::int64_t samples, std::int64_t per_step, std::uint64_t seed) {
+UseOrder shuffled_epochs(std::int64_t samples, std::int64_t per_step, std::uint64_t seed) {
   return [=](store::Step step) {
     std::vector<store::SampleId> visits;
     for (std::int64_t i = 0; i < per_step; ++i) {

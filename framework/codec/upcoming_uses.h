@@ -10,14 +10,14 @@
 namespace strait::codec {
 
 // The samples of a training step, in the order of their visits; the same function at both ends.
-using VisitOrder = std::function<std::vector<store::SampleId>(store::Step)>;
+using UseOrder = std::function<std::vector<store::SampleId>(store::Step)>;
 
 // The next use of each sample: walks the known order ahead of the current step, as far as callers
 // ask and no further. Uses are numbered; only future ones are held. Sample ids are rows of a file:
 // memory is allocated for every id up to the largest that was seen.
 //
 // Threads: one at a time.
-class VisitsAhead {
+class UpcomingUses {
  public:
   using Position = std::int64_t;
   static constexpr Position kUnknown = std::numeric_limits<Position>::max();  // not walked that far
@@ -30,11 +30,11 @@ class VisitsAhead {
   };
 
   // The order has the steps before `last`.
-  VisitsAhead(VisitOrder order, store::Step last) : order_(std::move(order)), last_(last) {}
+  UpcomingUses(UseOrder order, store::Step last) : order_(std::move(order)), last_(last) {}
 
   // Whether any sample is used twice from this step on. Walks an epoch at most, and does not keep
   // it.
-  bool any_returns(store::Step from) const;
+  bool any_repeats(store::Step from) const;
 
   // Forgets everything and begins at this step.
   void restart(store::Step from);
@@ -58,7 +58,7 @@ class VisitsAhead {
   Position next_after(store::Step step, store::SampleId sample) const;
 
  private:
-  VisitOrder order_;
+  UseOrder order_;
   store::Step last_;
   store::Step walked_{};  // steps before this one are held or gone
   std::vector<Visit> visits_;

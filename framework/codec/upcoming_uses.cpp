@@ -1,4 +1,4 @@
-#include "framework/codec/visits_ahead.h"
+#include "framework/codec/upcoming_uses.h"
 
 #include <unordered_set>
 
@@ -9,7 +9,7 @@ store::Step step_behind(store::Step step) { return store::Step{number(step) + 1}
 
 }  // namespace
 
-bool VisitsAhead::any_returns(store::Step from) const {
+bool UpcomingUses::any_repeats(store::Step from) const {
   std::unordered_set<store::SampleId> seen;
   for (store::Step step = from; step < last_; step = step_behind(step)) {
     for (const store::SampleId sample : order_(step)) {
@@ -20,14 +20,14 @@ bool VisitsAhead::any_returns(store::Step from) const {
   return false;
 }
 
-void VisitsAhead::restart(store::Step from) {
+void UpcomingUses::restart(store::Step from) {
   first_ = end();
   visits_.clear();
   front_ = 0;
   walked_ = from;
 }
 
-bool VisitsAhead::extend() {
+bool UpcomingUses::extend() {
   if (walked_ >= last_ || visits_.size() - front_ >= kMostAhead) return false;
   // Past uses are erased only when they are half of the vector, so each element moves once.
   if (front_ > visits_.size() / 2) {
@@ -48,12 +48,12 @@ bool VisitsAhead::extend() {
   return true;
 }
 
-void VisitsAhead::pop_front() {
+void UpcomingUses::pop_front() {
   ++front_;
   ++first_;
 }
 
-VisitsAhead::Position VisitsAhead::next_after(store::Step step, store::SampleId sample) const {
+UpcomingUses::Position UpcomingUses::next_after(store::Step step, store::SampleId sample) const {
   for (Position position = begin(); position < end() && at(position).step == step; ++position) {
     if (at(position).sample == sample) return at(position).next;
   }

@@ -1,5 +1,5 @@
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/whole_entry_cpu.cpp"
+#define HWY_TARGET_INCLUDE "kernels/cache_entry_cpu.cpp"
 #include <hwy/foreach_target.h>  // must come before highway.h
 #include <hwy/highway.h>
 
