@@ -782,7 +782,7 @@ TEST_F(CoordinatorProcessTest, KillsLingeringProcessAfterSuccess) {
       std::move(lingering));
   const Outcome outcome = run();
   EXPECT_EQ(outcome.code, base::ExitCode::done) << outcome.cause;
-  EXPECT_THAT(notes_.said, Contains(HasSubstr("not every process left")));
+  EXPECT_THAT(notes_.said, Contains(HasSubstr("did not exit after Done")));
   EXPECT_NE(::kill(pid, 0), 0);
 }
 

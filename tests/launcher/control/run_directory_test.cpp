@@ -211,7 +211,7 @@ TEST_F(RunDirectoryTest, RefusesDamagedGeneration) {
   past_run();
   RunDirectory directory = RunDirectory::open(run_);
   ScratchDirectory::write(run_ / "generation", "x");
-  EXPECT_THAT(refusal([&] { directory.next_generation(); }), HasSubstr("must never fall"));
+  EXPECT_THAT(refusal([&] { directory.next_generation(); }), HasSubstr("must never decrease"));
 }
 
 TEST_F(RunDirectoryTest, RefusesToOpenDirectoryWithoutRun) {
