@@ -1,4 +1,4 @@
-#include "schedules/check_lists.h"
+#include "schedules/schedule.h"
 
 #include <algorithm>
 #include <stdexcept>

@@ -1,8 +1,6 @@
 #include "schedules/schedule.h"
 
-#include "schedules/gpipe.h"
-#include "schedules/interleaved.h"
-#include "schedules/one_forward_one_backward.h"
+#include "schedules/action_lists.h"
 
 namespace strait::schedules {
 

@@ -30,4 +30,10 @@ const Schedule& schedule_named(std::string_view name);
 // The lists of all stages, as `simulate` takes them.
 std::vector<ActionList> action_lists(const Schedule& schedule, const PipelineShape& shape);
 
+// Whether the lists of a schedule can be run in this shape: every stage does each micro-batch's
+// forward and backward through each of its chunks once, both in index order, each backward behind
+// its forward, never holds more than the schedule promises, and there is no deadlock. Throws
+// std::invalid_argument that names the schedule, the stage and the action. Pure.
+void check_lists(const Schedule& schedule, const PipelineShape& shape);
+
 }  // namespace strait::schedules

@@ -10,7 +10,7 @@
 #include "launcher/base/json_fields.h"
 #include "launcher/recipe/recipe_io.h"
 #include "launcher/recipe/recipe_sync_keys.h"
-#include "schedules/forward_only.h"
+#include "schedules/action_lists.h"
 #include "schedules/schedule.h"
 
 namespace strait::base {

@@ -16,7 +16,7 @@
 #include "launcher/plan/placement.h"
 #include "launcher/plan/speeds.h"
 #include "launcher/plugin/plugin_file.h"
-#include "schedules/check_lists.h"
+#include "schedules/schedule.h"
 #include "stages/partition.h"
 
 namespace strait::planner {

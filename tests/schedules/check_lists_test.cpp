@@ -1,4 +1,4 @@
-#include "schedules/check_lists.h"
+#include "schedules/schedule.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

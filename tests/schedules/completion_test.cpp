@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "schedules/forward_only.h"
+#include "schedules/action_lists.h"
 #include "schedules/schedule.h"
 
 namespace strait::schedules {

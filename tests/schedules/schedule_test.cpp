@@ -6,10 +6,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "schedules/forward_only.h"
-#include "schedules/gpipe.h"
-#include "schedules/interleaved.h"
-#include "schedules/one_forward_one_backward.h"
+#include "schedules/action_lists.h"
 
 namespace strait::schedules {
 namespace {

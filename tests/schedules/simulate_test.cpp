@@ -9,9 +9,7 @@
 #include <random>
 #include <stdexcept>
 
-#include "schedules/forward_only.h"
-#include "schedules/gpipe.h"
-#include "schedules/one_forward_one_backward.h"
+#include "schedules/action_lists.h"
 #include "schedules/pipeline_shape.h"
 #include "schedules/schedule.h"
 

@@ -1,0 +1,60 @@
+#pragma once
+
+#include "schedules/action.h"
+#include "schedules/pipeline_shape.h"
+
+// The action lists of one stage under each schedule: pure functions. Beside each training schedule
+// stands the largest number of passes (a micro-batch through a chunk) whose activations the stage
+// holds at once.
+namespace strait::schedules {
+
+// ---- gpipe
+
+// All forwards, then all backwards. Tolerates any network delay; holds every micro-batch of the
+// step.
+ActionList gpipe(const PipelineShape& shape, StageIndex stage);
+
+int gpipe_in_flight(const PipelineShape& shape, StageIndex stage);
+
+// ---- 1F1B
+
+// 1F1B: a few forwards to fill the pipeline, then one backward and one forward in turn, then the
+// remaining backwards. Stage s of S fills with
+//
+//     min(M, (S - s) + depth * (S - 1 - s))
+//
+// forwards, which is also the most it ever holds. With depth 0 that is just enough for a network
+// without delay. Each further depth lets one more forward be under way on every hop below, so that
+// a stage computes while a slow link carries; one is enough when a hop there and back takes no
+// longer than a stage's forward and backward.
+ActionList one_forward_one_backward(const PipelineShape& shape, StageIndex stage);
+
+int one_forward_one_backward_in_flight(const PipelineShape& shape, StageIndex stage);
+
+// ---- interleaved 1F1B
+
+// 1F1B for stages that hold several chunks each, so that data passes every stage several times.
+// Filling and draining the pipeline takes one chunk's time per hop instead of a whole stage's: the
+// bubble shrinks by the number of chunks, at the cost of as many times the messages and of more
+// activations held.
+//
+// Micro-batches go in groups, each through all chunks before the next one begins. A group is as
+// large as the way around the pipeline is long, S + depth * S / 2, so that what comes around is
+// there when its turn comes; a remainder makes the groups a little larger, and there is one group
+// where there are fewer micro-batches. Stage s of S fills with
+//
+//     min(V * M, (V - 1) * G + (2 + depth) * (S - 1 - s) + 1)
+//
+// forwards, V chunks and at most G micro-batches a group, which is also the most it ever holds;
+// then one backward and one forward in turn. With one chunk it is 1F1B itself.
+ActionList interleaved(const PipelineShape& shape, StageIndex stage);
+
+int interleaved_in_flight(const PipelineShape& shape, StageIndex stage);
+
+// ---- evaluation
+
+// Evaluation: every micro-batch forward through every chunk and nothing else, the same on every
+// stage; with one chunk the forwards 0 to M-1, with several in groups that keep all stages busy.
+ActionList forward_only(const PipelineShape& shape, StageIndex stage);
+
+}  // namespace strait::schedules
