@@ -61,7 +61,7 @@ class Losses(runs.RunCase):
         self.assertEqual(event["replicas"], others)
         self.assertIn("signal 9", event["text"])
         self.assertEqual(run.status()["replicas"], others)
-        self.assertIn(f"replica {victim[-1]} has left", launched.output())
+        self.assertIn(f"replica {victim[-1]} left at step", launched.output())
         lines = run.metrics()
         steps = run.outcome()["step"]
         self.assertEqual([m["step"] for m in lines], list(range(1, steps + 1)))
