@@ -48,7 +48,7 @@ struct BoundarySetting {
   std::int64_t row_tokens = 0;                  // of the longest row
   at::ScalarType dtype = at::kFloat;            // of the computation
   at::ScalarType evaluation_wire = at::kFloat;  // of the raw codec in evaluation
-  codec::VisitOrder order;
+  codec::UseOrder order;
   store::Step last{};
   bool samples_return = false;  // the run visits some sample more than once
   // See DirectionSettings::chooser.

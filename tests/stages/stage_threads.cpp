@@ -18,7 +18,7 @@
 #include "framework/net/memory_link.h"
 #include "framework/net/replaceable_link.h"
 #include "models/model_config.h"
-#include "schedules/forward_only.h"
+#include "schedules/action_lists.h"
 #include "schedules/schedule.h"
 #include "stages/partition.h"
 #include "stages/stage_state.h"
