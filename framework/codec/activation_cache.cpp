@@ -81,7 +81,7 @@ std::span<std::byte> ActivationCache::keep_always(store::SampleId sample, std::i
 }
 
 std::span<std::byte> ActivationCache::keep_entry(store::SampleId sample, std::int64_t tokens,
-                                               bool always) {
+                                                 bool always) {
   if (!step_ || tokens < 1 || tokens > options_.row_tokens) {
     throw std::logic_error(
         fmt::format("sample {} of {} tokens is to be kept {}, {} tokens fit", number(sample),

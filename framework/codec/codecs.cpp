@@ -95,13 +95,11 @@ PayloadBytes auto_payload(const DirectionSettings& settings, const PayloadLoad& 
 Catalogue<CodecOffer>& codecs() {
   using Caching = CodecOffer::Caching;
   static Catalogue<CodecOffer> all(
-      "codec", {{"raw", Caching::none, true, raw_encoder, raw_decoder, raw_payload},
-                {"fixed", Caching::none, true, sample_encoder<Way::fixed>, sample_decoder,
-                 fixed_payload},
-                {"delta", Caching::always, false, sample_encoder<Way::delta>, sample_decoder,
-                 delta_payload},
-                {"auto", Caching::if_samples_repeat, true, auto_encoder, sample_decoder,
-                 auto_payload}});
+      "codec",
+      {{"raw", Caching::none, true, raw_encoder, raw_decoder, raw_payload},
+       {"fixed", Caching::none, true, sample_encoder<Way::fixed>, sample_decoder, fixed_payload},
+       {"delta", Caching::always, false, sample_encoder<Way::delta>, sample_decoder, delta_payload},
+       {"auto", Caching::if_samples_repeat, true, auto_encoder, sample_decoder, auto_payload}});
   return all;
 }
 

@@ -28,9 +28,7 @@ class BytesWriter {
   void operator()(const char* key, const ExitCode& code) {
     (*this)(key, static_cast<std::uint8_t>(number(code)));
   }
-  void operator()(const char* /*key*/, const std::string& text) {
-    append_text(frame_, text);
-  }
+  void operator()(const char* /*key*/, const std::string& text) { append_text(frame_, text); }
   template <class T>
   void operator()(const char* key, const std::vector<T>& list) {
     (*this)(key, static_cast<std::uint32_t>(list.size()));
@@ -68,7 +66,9 @@ class BytesReader {
   }
   void operator()(const char* key, bool& flag);
   void operator()(const char* key, ExitCode& code);
-  void operator()(const char* key, std::string& text) { (*this)(key, at_most(text, reader_.rest().size())); }
+  void operator()(const char* key, std::string& text) {
+    (*this)(key, at_most(text, reader_.rest().size()));
+  }
   template <class T>
   void operator()(const char* key, std::vector<T>& list) {
     std::uint32_t count = 0;

@@ -51,8 +51,8 @@ struct Plan {
     std::int64_t position = 0;        // boundary: position of the upstream chunk in the pipeline
     std::int64_t forward_bytes = 0;   // per step, downstream, or from `connects`
     std::int64_t backward_bytes = 0;  // per step, upstream, or from `listens`
-    // Per step of the first epoch, when every sample misses the activation cache. Without a cache it
-    // is forward_bytes.
+    // Per step of the first epoch, when every sample misses the activation cache. Without a cache
+    // it is forward_bytes.
     std::int64_t first_forward_bytes = 0;
     codec::CacheLimits cache;  // of boundaries
 

@@ -46,8 +46,8 @@ void plan_cache(const recipe::Recipe& recipe, std::int64_t rows, std::int64_t sh
       kernels::entry_bytes(recipe.codec.cache_kind, recipe.data.row, boundary.load.width);
   cache.memory_bytes = recipe.codec.cache / sharers;
   cache.disk_bytes = recipe.codec.cache_disk / sharers;
-  cache.rows = std::min(
-      rows, cache.memory_bytes / cache.entry_bytes + cache.disk_bytes / cache.entry_bytes);
+  cache.rows =
+      std::min(rows, cache.memory_bytes / cache.entry_bytes + cache.disk_bytes / cache.entry_bytes);
   // Between two uses of a sample all others are used once, so a cache of this size cannot hit more
   // often under any eviction policy; evicting the sample whose next use is last achieves it.
   boundary.hits = static_cast<double>(cache.rows) / static_cast<double>(rows);

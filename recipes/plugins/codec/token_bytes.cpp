@@ -6,8 +6,8 @@
 #include <cstring>
 #include <limits>
 
-#include "framework/codec/message.h"
 #include "framework/codec/codecs.h"
+#include "framework/codec/message.h"
 
 // A byte for each value, and for each token the size of its largest value in float32. Both ends
 // keep nothing, so there is nothing that could differ.

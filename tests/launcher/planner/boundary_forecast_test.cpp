@@ -118,8 +118,8 @@ class RandomCase {
     header.step = store::Step{step};
     net::Frame frame;
     codec::write_header(header, frame);
-    encoder.encode(
-        header, at::randn({header.rows.size(), header.rows.padded_length, header.width}), frame);
+    encoder.encode(header, at::randn({header.rows.size(), header.rows.padded_length, header.width}),
+                   frame);
     return static_cast<double>(frame.size());
   }
 
