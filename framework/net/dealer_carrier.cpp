@@ -91,16 +91,16 @@ void DealerCarrier::follow_events(Time now) {
       case Monitor::Event::down:
         if (std::exchange(up_, false)) end_->path_down(now);
         break;
-      case Monitor::Event::not_let_in:
+      case Monitor::Event::authentication_failed:
         note_failure("it does not know our key, or does not expect us yet");
         // libzmq never retries a connection whose handshake was refused.
         renew_at_ = now + kRenewAfter;
         break;
-      case Monitor::Event::wrong_speech:
+      case Monitor::Event::protocol_mismatch:
         note_failure("it does not encrypt as we do; is it a process of this run?");
         renew_at_ = now + kRenewAfter;
         break;
-      case Monitor::Event::broken_off:
+      case Monitor::Event::handshake_failed:
         note_failure("the connection stands, but the handshake breaks off; are the keys right?");
         break;
     }

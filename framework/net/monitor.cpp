@@ -47,11 +47,11 @@ std::optional<Monitor::Event> Monitor::next() {
       case ZMQ_EVENT_DISCONNECTED:
         return Event::down;
       case ZMQ_EVENT_HANDSHAKE_FAILED_AUTH:
-        return Event::not_let_in;
+        return Event::authentication_failed;
       case ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL:
-        return Event::wrong_speech;
+        return Event::protocol_mismatch;
       case ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL:
-        return Event::broken_off;
+        return Event::handshake_failed;
       default:
         continue;
     }

@@ -19,9 +19,9 @@ class Monitor {
   enum class Event : std::uint8_t {
     up,            // a connection and its handshake stand
     down,          // a connection is gone
-    not_let_in,    // the other side's gate refused our key, or ours refused theirs
-    wrong_speech,  // the other side does not encrypt, or encrypts for another key
-    broken_off,    // the handshake ended without a reason
+    authentication_failed,    // the other side's gate refused our key, or ours refused theirs
+    protocol_mismatch,  // the other side does not encrypt, or encrypts for another key
+    handshake_failed,    // the handshake ended without a reason
   };
   std::optional<Event> next();
 

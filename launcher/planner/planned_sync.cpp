@@ -82,23 +82,23 @@ void plan_links(plan::Plan& plan, const std::vector<std::int64_t>& bytes,
 
 sync::SyncSettings sync_settings(const recipe::Recipe& recipe, const std::string& method,
                                  std::int64_t steps) {
-  const recipe::Recipe::Sync said = selects(recipe, method) ? recipe.sync : recipe::Recipe::Sync();
+  const recipe::Recipe::Sync configured = selects(recipe, method) ? recipe.sync : recipe::Recipe::Sync();
   sync::SyncSettings settings;
   settings.method = method;
   settings.seed = static_cast<std::uint64_t>(recipe.seed);
-  settings.narrow_wire = said.wire_dtype == recipe::Dtype::bfloat16;
-  settings.random = said.random.value_or(settings.random);
-  settings.top = said.top.value_or(settings.top);
-  settings.bits = static_cast<int>(said.bits.value_or(settings.bits));
-  settings.narrow_reference = said.reference_dtype == recipe::Dtype::bfloat16;
-  settings.every = said.every.value_or(0);
-  settings.fragments = said.fragments;
-  settings.late = said.late;
-  settings.blend = said.blend;
-  settings.outer_learning_rate = said.outer_learning_rate;
-  settings.outer_momentum = said.outer_momentum;
-  settings.rank = said.rank;
-  settings.warmup = said.warmup.value_or(0);
+  settings.narrow_wire = configured.wire_dtype == recipe::Dtype::bfloat16;
+  settings.random = configured.random.value_or(settings.random);
+  settings.top = configured.top.value_or(settings.top);
+  settings.bits = static_cast<int>(configured.bits.value_or(settings.bits));
+  settings.narrow_reference = configured.reference_dtype == recipe::Dtype::bfloat16;
+  settings.every = configured.every.value_or(0);
+  settings.fragments = configured.fragments;
+  settings.late = configured.late;
+  settings.blend = configured.blend;
+  settings.outer_learning_rate = configured.outer_learning_rate;
+  settings.outer_momentum = configured.outer_momentum;
+  settings.rank = configured.rank;
+  settings.warmup = configured.warmup.value_or(0);
   settings.steps = steps;
   settings.beta1 = recipe.train.betas.first;
   settings.beta2 = recipe.train.betas.second;
