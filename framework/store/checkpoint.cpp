@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <stdexcept>
 #include <utility>
 
 #include "framework/store/atomic_file.h"
 #include "framework/store/committed.h"
 #include "framework/store/input_file.h"
+#include "framework/store/step_folders.h"
 #include "framework/store/store_error.h"
 
 namespace strait::store {
@@ -19,7 +19,6 @@ namespace fs = std::filesystem;
 
 constexpr const char* kManifestName = "manifest.json";
 constexpr std::uint64_t kManifestBytes = 16 << 20;
-constexpr std::string_view kStepPrefix = "step-";
 
 [[noreturn]] void refuse_checkpoint(const std::string& sentence) {
   throw StoreError(StoreError::Kind::corrupt, sentence);
@@ -46,36 +45,76 @@ void check_hash(const fs::path& path, const ShardFile& shard) {
   }
 }
 
-// The steps of all directories that are named like a checkpoint, newest first.
+// The steps of all folders that are named like a checkpoint, newest first.
 std::vector<Step> steps_on_disk(const fs::path& run) {
   std::vector<Step> steps;
-  std::error_code error;
-  fs::directory_iterator entries(run / "checkpoints", error);
-  if (error == std::errc::no_such_file_or_directory) return steps;
-  if (error) throw system_error("list", run / "checkpoints", error.value());
-  for (const fs::directory_entry& entry : entries) {
-    const std::string name = entry.path().filename().string();
-    if (!name.starts_with(kStepPrefix)) continue;
-    std::int64_t step = 0;
-    const char* end = name.data() + name.size();
-    const auto [rest, problem] = std::from_chars(name.data() + kStepPrefix.size(), end, step);
-    const bool is_step = problem == std::errc() && rest == end && step >= 0;
-    // "step-007" is no checkpoint: names have no leading zeros.
-    if (is_step && name == checkpoint_directory(run, Step{step}).filename()) {
-      steps.push_back(Step{step});
-    }
+  for (const StepFolder& folder : step_folders(run)) {
+    if (!folder.aside) steps.push_back(folder.step);
   }
-  std::sort(steps.rbegin(), steps.rend());
   return steps;
 }
 
+// Removes as much as can be removed; throws the first error at the end.
 void remove_checkpoint(const fs::path& checkpoint) {
-  // Manifest first: what is half removed must not pass for a checkpoint.
+  // Manifest first: what is half removed must not pass for a checkpoint. If it cannot be removed,
+  // the shards stay, too.
   std::error_code error;
   fs::remove(checkpoint / kManifestName, error);
-  if (!error) sync_directory(checkpoint);
-  if (!error) fs::remove_all(checkpoint, error);
-  if (error) throw system_error("remove", checkpoint, error.value());
+  if (error) throw system_error("remove", checkpoint / kManifestName, error.value());
+  if (fs::is_directory(checkpoint, error)) sync_directory(checkpoint);
+  std::error_code first;
+  fs::path stays = checkpoint;
+  for (const fs::path& entry : entries_of(checkpoint)) {
+    fs::remove_all(entry, error);
+    if (error && !first) {
+      first = error;
+      stays = entry;
+    }
+  }
+  if (!first) fs::remove(checkpoint, first);
+  if (first) throw system_error("remove", stays, first.value());
+}
+
+// Likewise, for a caller that goes on: the error becomes part of the result.
+void remove_checkpoint(const fs::path& checkpoint, Pruned& result) {
+  try {
+    remove_checkpoint(checkpoint);
+    result.removed.push_back(checkpoint);
+  } catch (const StoreError& error) {
+    result.left.push_back({checkpoint, error.what()});
+  }
+}
+
+// What a process that died leaves in a checkpoint that others completed: a temporary file, or a
+// shard that the manifest does not list. Files of other names are not strait's and stay.
+bool is_leftover(const std::string& name, const Manifest& manifest) {
+  const auto listed = [&name](const ShardFile& file) { return file.name == name; };
+  if (name == kManifestName || std::ranges::any_of(manifest.files, listed)) return false;
+  const bool shard = name.starts_with("stage-") && name.find(".safetensors") != std::string::npos;
+  const bool temporary = name.find(".tmp-") != std::string::npos;
+  return shard || (temporary && name.starts_with(kManifestName));
+}
+
+void remove_leftovers(const Checkpoint& checkpoint, Pruned& result) {
+  for (const fs::path& entry : entries_of(checkpoint.path)) {
+    if (!is_leftover(entry.filename().string(), checkpoint.manifest)) continue;
+    std::error_code error;
+    fs::remove(entry, error);
+    if (error) result.left.push_back({entry, system_error("remove", entry, error.value()).what()});
+  }
+}
+
+// Runs one pruning: an error that ends it (the folder cannot be listed) is reported like the rest.
+template <class Work>
+Pruned prune(const fs::path& run, const Work& work) {
+  Pruned result;
+  try {
+    work(result);
+    if (!result.removed.empty()) sync_directory(run / "checkpoints");
+  } catch (const StoreError& error) {
+    result.left.push_back({run / "checkpoints", error.what()});
+  }
+  return result;
 }
 
 }  // namespace
@@ -190,12 +229,20 @@ std::vector<fs::path> set_aside_newer(const fs::path& run, Step step) {
   for (const Step newer : steps_on_disk(run)) {
     if (newer <= step) break;
     const fs::path from = checkpoint_directory(run, newer);
+    const bool committed = is_committed(from);
+    if (!committed) {
+      Pruned result;
+      remove_checkpoint(from, result);
+      if (result.left.empty()) continue;
+    }
     fs::path to;
     std::error_code error;
     for (int attempt = 1; to.empty() || fs::exists(to, error); ++attempt) {
-      to = fmt::format("{}.aside-{}", from.string(), attempt);
+      to = fmt::format("{}{}{}", from.string(), kAsideInfix, attempt);
     }
     fs::rename(from, to, error);
+    // A folder without manifest is not in the way: its shards are written again.
+    if (error && !committed) continue;
     if (error) throw system_error("move aside", from, error.value());
     moved.push_back(to);
   }
@@ -203,35 +250,53 @@ std::vector<fs::path> set_aside_newer(const fs::path& run, Step step) {
   return moved;
 }
 
-std::vector<fs::path> prune_checkpoints(const fs::path& run, std::int64_t keep) {
-  const CheckpointList list = list_checkpoints(run);
-  std::vector<fs::path> removed;
-  const auto kept = static_cast<std::size_t>(std::max<std::int64_t>(keep, 2));
-  for (std::size_t i = kept; i < list.complete.size(); ++i) {
-    removed.push_back(list.complete[i].path);
-  }
-  for (const Unusable& torn : list.unusable) {
-    // A damaged one that was complete stays, for diagnosis.
-    const bool old = !list.complete.empty() && torn.step < list.complete.front().manifest.step;
-    if (old && !torn.committed) removed.push_back(torn.path);
-  }
-  for (const fs::path& path : removed) remove_checkpoint(path);
-  if (!removed.empty()) sync_directory(run / "checkpoints");
-  return removed;
+Pruned prune_checkpoints(const fs::path& run, std::int64_t keep, PruneTime time) {
+  return prune(run, [&](Pruned& result) {
+    const CheckpointList list = list_checkpoints(run);
+    if (list.complete.empty()) return;
+    const auto kept = static_cast<std::size_t>(std::max<std::int64_t>(keep, 2));
+    const std::size_t last = std::min(kept, list.complete.size()) - 1;
+    const Step newest = list.complete.front().manifest.step;
+    const Step oldest = list.complete[last].manifest.step;
+    for (std::size_t i = last + 1; i < list.complete.size(); ++i) {
+      remove_checkpoint(list.complete[i].path, result);
+    }
+    for (const Unusable& one : list.unusable) {
+      // A damaged one that was complete stays as long as a good one as old is kept.
+      const bool outlived = one.committed ? last + 1 == kept && one.step < oldest
+                                          : one.step < newest;
+      if (outlived) remove_checkpoint(one.path, result);
+    }
+    for (const StepFolder& folder : step_folders(run)) {
+      // At a start it may have been set aside just now, and nothing newer exists yet.
+      const bool replaced = time == PruneTime::after_commit || folder.step <= newest;
+      if (folder.aside && replaced) remove_checkpoint(folder.path, result);
+    }
+    for (std::size_t i = 0; i <= last; ++i) remove_leftovers(list.complete[i], result);
+  });
 }
 
-void prune_all_but(const fs::path& run, const std::vector<Step>& steps) {
-  if (steps.empty()) return;
-  const Step newest = *std::ranges::max_element(steps);
-  for (const Step step : steps_on_disk(run)) {
-    if (step >= newest || std::ranges::find(steps, step) != steps.end()) continue;
-    remove_checkpoint(checkpoint_directory(run, step));
-  }
+Pruned prune_all_but(const fs::path& run, const std::vector<Step>& steps) {
+  return prune(run, [&](Pruned& result) {
+    if (steps.empty()) return;
+    const Step newest = *std::ranges::max_element(steps);
+    for (const StepFolder& folder : step_folders(run)) {
+      const bool kept = folder.step >= newest || std::ranges::find(steps, folder.step) != steps.end();
+      if (folder.aside || !kept) remove_checkpoint(folder.path, result);
+    }
+  });
 }
 
 void remove_newer(const fs::path& run, Step step) {
   for (const Step newer : steps_on_disk(run)) {
-    if (newer > step) remove_checkpoint(checkpoint_directory(run, newer));
+    if (newer <= step) break;
+    Pruned result;
+    const fs::path path = checkpoint_directory(run, newer);
+    remove_checkpoint(path, result);
+    // Without a manifest the rest is not in the way: it is written again, or pruned later.
+    if (is_committed(path)) {
+      throw StoreError(StoreError::Kind::storage_io, result.left.front().reason);
+    }
   }
 }
 

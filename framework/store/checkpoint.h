@@ -68,22 +68,39 @@ struct Resumable {
 };
 std::optional<Resumable> choose_checkpoint(const std::filesystem::path& run);
 
-// Before going on from `step`: moves every newer step-N aside (step-N.aside-K), so that its place
-// is free. Returns the new paths.
+// Before going on from `step`: frees the place of every newer step-N. One that was committed moves
+// aside (step-N.aside-K); one that never was has nothing to recover and is removed. Returns the new
+// paths.
 std::vector<std::filesystem::path> set_aside_newer(const std::filesystem::path& run, Step step);
 
-// Keeps the `keep` newest complete checkpoints (at least two) and removes the older ones and the
-// torn ones among them. Nothing newer than the newest complete one is touched. Returns what was
-// removed.
-std::vector<std::filesystem::path> prune_checkpoints(const std::filesystem::path& run,
-                                                     std::int64_t keep);
+// What a pruning did. What cannot be removed only takes room: the caller reports it and goes on,
+// and the next pruning tries again.
+struct Pruned {
+  struct Left {
+    std::filesystem::path path;
+    std::string reason;  // one sentence
+  };
+  std::vector<std::filesystem::path> removed;
+  std::vector<Left> left;
+};
+
+// The rule of what stays on a disk, called when a launch has loaded its checkpoint and after each
+// commit; throws no StoreError. Kept are the `keep` newest complete checkpoints (at least two).
+// Removed are all older ones, damaged ones included; folders without manifest that are older than
+// the newest complete one; in kept ones the files of strait that the manifest does not list; and
+// what was set aside: at a start what is not newer than the newest complete one, after a commit all
+// of it. No step-N that is newer than the newest complete one is touched.
+enum class PruneTime { at_start, after_commit };
+Pruned prune_checkpoints(const std::filesystem::path& run, std::int64_t keep,
+                         PruneTime time = PruneTime::after_commit);
 
 // Where shards of a run lie on several hosts, none of them has a whole checkpoint: the committing
 // process decides which ones stay. Removes every step-N that is older than the newest of `steps`
-// and not among them.
-void prune_all_but(const std::filesystem::path& run, const std::vector<Step>& steps);
+// and not among them, and what was set aside. Throws no StoreError.
+Pruned prune_all_but(const std::filesystem::path& run, const std::vector<Step>& steps);
 
-// And where the run goes on from `step`: removes every newer step-N.
+// And where the run goes on from `step`: removes every newer step-N. StoreError: one still has its
+// manifest.
 void remove_newer(const std::filesystem::path& run, Step step);
 
 }  // namespace strait::store
