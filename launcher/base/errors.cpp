@@ -96,4 +96,13 @@ Failure describe_failure(const std::exception& error) {
   return {ExitCode::internal, "broken invariant: " + first_line(text)};
 }
 
+Failure describe_failed_save(const std::exception& error) {
+  Failure failure = describe_failure(error);
+  const auto* known = dynamic_cast<const store::StoreError*>(&error);
+  if (known != nullptr && known->kind() == store::StoreError::Kind::bad_input) {
+    failure.code = ExitCode::storage_io;
+  }
+  return failure;
+}
+
 }  // namespace strait::base

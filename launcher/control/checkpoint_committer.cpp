@@ -78,7 +78,7 @@ CheckpointCommitter::Result CheckpointCommitter::commit(
     options_.commit(step, files);
   } catch (const std::exception& error) {
     ledger_.failed(step, membership_.epoch());
-    const base::Failure failure = base::describe_failure(error);
+    const base::Failure failure = base::describe_failed_save(error);
     return drop(step, {std::nullopt, failure.code, "the launcher: " + failure.text});
   }
   missed_ = 0;
@@ -94,6 +94,23 @@ CheckpointCommitter::Result CheckpointCommitter::drop(store::Step step, const Fi
   workers_.broadcast(Dropped{step, why.sentence, false, membership_.epoch()});
   observers_.notify(&RunObserver::checkpoint_failed, step, why.sentence);
   return {.dropped = true};
+}
+
+void CheckpointCommitter::prune(store::PruneTime time) {
+  if (!options_.prune) return;
+  store::Pruned pruned;
+  try {
+    pruned = options_.prune(time);
+  } catch (const std::exception& error) {
+    pruned.left.push_back({"", base::describe_failure(error).text});
+  }
+  for (const store::Pruned::Left& one : pruned.left) {
+    if (!not_pruned_.insert(one.path).second) continue;
+    observers_.notify(&RunObserver::event, std::string("the launcher"),
+                      Event{"not_pruned", fmt::format("an old checkpoint stays and takes room: {}. "
+                                                      "The run continues; remove it by hand",
+                                                      one.reason)});
+  }
 }
 
 std::optional<Finding> CheckpointCommitter::too_many_missed() const {

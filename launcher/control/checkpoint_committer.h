@@ -1,5 +1,6 @@
 #pragma once
 
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <set>
@@ -7,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "framework/store/checkpoint.h"
 #include "launcher/control/control_message.h"
 #include "launcher/control/coordinator_options.h"
 #include "launcher/control/membership.h"
@@ -63,6 +65,10 @@ class CheckpointCommitter {
   Result written(const Worker& from, const ShardsWritten& shards, bool aborting);
   Result failed(const Worker& from, const ShardFailed& failed);
 
+  // Removes what newer checkpoints replace. After Committed was sent: training does not wait for it.
+  // An event for each folder that cannot be removed, once.
+  void prune(store::PruneTime time);
+
   // After a replica left: withdraws unfinished checkpoints of `former` and has them made again.
   void on_replica_left(std::uint32_t former);
   void on_replica_joined();
@@ -91,6 +97,8 @@ class CheckpointCommitter {
   std::optional<store::Step> last_;
   std::optional<Finding> last_drop_;
   int missed_ = 0;
+  // Folders that could not be removed and were reported.
+  std::set<std::filesystem::path> not_pruned_;
 };
 
 }  // namespace strait::control

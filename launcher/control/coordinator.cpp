@@ -112,6 +112,7 @@ void Coordinator::on(Worker& from, const Ready& ready) {
   watchdog_.restart(Clock::now());
   workers_.broadcast(peers);
   observers_.notify(&RunObserver::training, options_.from, options_.to);
+  checkpoints_.prune(store::PruneTime::at_start);
   const std::vector<std::uint32_t> absent = workers_.absent_replicas();
   if (absent.empty()) return;
   observers_.notify(&RunObserver::replicas_absent,
@@ -172,6 +173,7 @@ void Coordinator::on_checkpoint(CheckpointCommitter::Result result) {
     // Before it is sent: Committed names the replica that is a member from here on.
     admit_from(*result.committed);
     workers_.broadcast(*result.committed);
+    checkpoints_.prune(store::PruneTime::after_commit);
   }
   if (!result.dropped) return;
   rejoin_.on_checkpoint_dropped();

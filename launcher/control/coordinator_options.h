@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "framework/store/checkpoint.h"
 #include "launcher/control/watchdog.h"
 #include "launcher/control/workers.h"
 
@@ -53,6 +54,9 @@ struct CoordinatorOptions {
   // Completes the checkpoint by writing the manifest over the shards of all processes.
   // store::StoreError: the checkpoint is dropped and training continues.
   std::function<void(store::Step, const std::vector<store::ShardFile>&)> commit;
+  // Removes what newer checkpoints replace; called when training begins and after each commit. What
+  // could not be removed becomes a warning and changes nothing else. Absent: nothing is removed.
+  std::function<store::Pruned(store::PruneTime)> prune;
 };
 
 }  // namespace strait::control

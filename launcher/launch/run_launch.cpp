@@ -41,7 +41,7 @@ class HostObserver : public control::RunObserver {
   Report report_;
 };
 
-// Commits a checkpoint once all shards are written, and removes the oldest ones.
+// Commits a checkpoint once all shards are written.
 void commit_step(const control::RunDirectory& directory, const plan::RunFile& run,
                  std::uint32_t generation, std::int64_t codec_generation, store::Step step,
                  const std::vector<store::ShardFile>& files, RunTransfer* transfer) {
@@ -56,7 +56,6 @@ void commit_step(const control::RunDirectory& directory, const plan::RunFile& ru
     return;
   }
   store::commit_checkpoint(folder, manifest);
-  store::prune_checkpoints(directory.path(), run.plan.recipe.checkpoint.keep);
 }
 
 // Sends the files that processes read to the hosts, and starts to download checkpoints.
@@ -144,6 +143,13 @@ control::CoordinatorOptions coordination_of(const plan::RunFile& run,
   coordination.commit = [&run, &directory, &hosts, generation, codecs = options.caches.generation](
                             store::Step step, const std::vector<store::ShardFile>& files) {
     commit_step(directory, run, generation, codecs, step, files, hosts.file_transfer());
+  };
+  coordination.prune = [&run, &directory, &hosts](store::PruneTime time) {
+    // Where checkpoints are downloaded, a finished download prunes: until then older ones are the
+    // newest that are complete here.
+    const bool later = hosts.file_transfer() != nullptr && time == store::PruneTime::after_commit;
+    if (later) return store::Pruned{};
+    return store::prune_checkpoints(directory.path(), run.plan.recipe.checkpoint.keep, time);
   };
   return coordination;
 }

@@ -13,7 +13,6 @@
 #include "launcher/base/errors.h"
 
 namespace strait::worker {
-
 class StageSaver::Shards {
  public:
   explicit Shards(const plan::StageJob& job)
@@ -70,12 +69,12 @@ stages::CheckpointResult StageSaver::save(store::Step step) {
   try {
     control_.send(control::ShardsWritten{step, write(step), epoch});
   } catch (const store::StoreError& error) {
-    control_.send(control::ShardFailed{step, base::exit_code_of(error), error.what(), epoch});
+    const base::Failure failure = base::describe_failed_save(error);
+    control_.send(control::ShardFailed{step, failure.code, failure.text, epoch});
   }
-  ControlClient::Decision decision = control_.wait_for_commit(step, epoch);
-  drop_cause_ = std::move(decision.missing);
+  const ControlClient::Decision decision = control_.wait_for_commit(step, epoch);
   // Removes again: the drop may have been handled before all files were written.
-  if (drop_cause_) shards_->drop(step, epoch);
+  if (decision.missing) shards_->drop(step, epoch);
   return {!decision.again, decision.arrival};
 }
 
@@ -89,10 +88,6 @@ std::vector<store::ShardFile> StageSaver::write(store::Step step) const {
     files.push_back(tensors::write_shard(checkpoint, shards_->caches(), cached));
   }
   return files;
-}
-
-void StageSaver::check_last_checkpoint() const {
-  if (drop_cause_) throw base::UserError(base::ExitCode::storage_full, *drop_cause_);
 }
 
 }  // namespace strait::worker

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,17 +13,14 @@
 namespace strait::worker {
 
 // Saves one stage's shards of checkpoints: weights and optimizer state, and, if the recipe asks for
-// it, the activation caches of its boundaries. Keeps the last decision: a run must not end as done
-// when its last checkpoint was dropped. On the training thread.
+// it, the activation caches of its boundaries. The coordinator decides whether they become a
+// checkpoint, and how the run ends when the last one does not. On the training thread.
 class StageSaver {
  public:
   StageSaver(const plan::StageJob& job, ControlClient& control, stages::Stage& stage);
 
   // Writes the shards and waits until the checkpoint is committed or dropped. Training pauses.
   stages::CheckpointResult save(store::Step step);
-
-  // UserError if the last checkpoint was dropped.
-  void check_last_checkpoint() const;
 
  private:
   // Its files. Shared with the control thread, which may drop a checkpoint after the saver's end.
@@ -36,7 +32,6 @@ class StageSaver {
   ControlClient& control_;
   stages::Stage& stage_;
   const std::shared_ptr<Shards> shards_;
-  std::optional<std::string> drop_cause_;  // why the last checkpoint was dropped
 };
 
 }  // namespace strait::worker

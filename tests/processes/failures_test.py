@@ -214,6 +214,87 @@ class Failures(runs.RunCase):
         self.assertEqual(self.end_soon(launched), 130)
 
 
+class Disk(runs.RunCase):
+    SETTINGS = {**runs.RunCase.SETTINGS, "train.steps": 100_000, "checkpoint.every": 5}
+
+    def mount(self, folder, *options):
+        folder.mkdir(exist_ok=True)
+        words = ["mount", "-t", "tmpfs", *options, "none", folder]
+        done = subprocess.run(words, capture_output=True)
+        if done.returncode != 0:
+            self.skipTest(f"cannot mount here: {done.stderr.decode().strip()}")
+        self.addCleanup(subprocess.run, ["umount", "-l", folder], check=True)
+
+    def stop(self, launched):
+        launched.signal(signal.SIGINT)
+        code = launched.end()
+        self.assertEqual(code, launched.run.outcome()["code"])
+        return code
+
+    def saved_run(self, name):
+        """A stopped run with two checkpoints."""
+        launched = self.start(name)
+        launched.wait_for("two checkpoints", lambda: len(launched.run.checkpoints()) > 1)
+        self.assertEqual(self.stop(launched), 0, launched.output())
+        return launched.run
+
+    def resumed_for(self, run, checkpoints):
+        """Goes on for so many checkpoints, and stops."""
+        before = len(run.events("checkpoint"))
+        launched = self.launch("resume", f"runs/{run.path.name}", name=run.path.name)
+        launched.wait_for(
+            "checkpoints", lambda: len(run.events("checkpoint")) >= before + checkpoints
+        )
+        self.assertEqual(self.stop(launched), 0, launched.output())
+        return launched
+
+    def folders(self, run):
+        return sorted(path.name for path in (run.path / "checkpoints").iterdir())
+
+    def test_old_checkpoint_that_cannot_be_removed_is_one_warning(self):
+        run = self.saved_run("mounted")
+        oldest = run.path / "checkpoints" / f"step-{run.checkpoints()[0]}"
+        self.mount(oldest / "held")
+        launched = self.resumed_for(run, 5)
+        warnings = [e for e in run.events("stage_event") if e["name"] == "not_pruned"]
+        self.assertEqual(len(warnings), 1, warnings)
+        self.assertIn(str(oldest.relative_to(self.home)), warnings[0]["text"])
+        self.assertEqual(launched.output().count("an old checkpoint stays"), 1)
+        self.assertEqual(run.events("checkpoint_failed"), [])
+        self.assertEqual(len(run.checkpoints()), 2)
+        self.assertEqual(len(self.folders(run)), 3)
+        self.assertEqual([path.name for path in oldest.iterdir()], ["held"])
+
+    def test_leftovers_of_former_starts_are_removed(self):
+        run = self.saved_run("torn")
+        checkpoints = run.path / "checkpoints"
+        last = run.checkpoints()[-1]
+        for name in ("step-1", f"step-{last + 1}", f"step-{last}.aside-1", "step-90.aside-7"):
+            (checkpoints / name).mkdir()
+            (checkpoints / name / "stage-0.replica-0.safetensors.tmp-1").write_bytes(b"half")
+        (checkpoints / f"step-{last}" / "stage-1.replica-0.safetensors.tmp-1").write_bytes(b"half")
+        self.resumed_for(run, 1)
+        self.assertEqual(self.folders(run), sorted(f"step-{step}" for step in run.checkpoints()))
+        self.assertEqual(len(run.checkpoints()), 2)
+        self.assertEqual(list(checkpoints.glob("*/*.tmp-*")), [])
+
+    def test_disk_that_refuses_checkpoints_ends_run_with_31(self):
+        launched = self.start("refused")
+        launched.at_event("checkpoint")
+        self.mount(launched.run.path / "checkpoints", "-o", "ro")
+        self.assertEqual(launched.end(), 31, launched.output())
+        self.assertRegex(launched.run.outcome()["cause"], "3 checkpoints in a row.*Read-only")
+
+    def test_refused_last_checkpoint_ends_run_with_31(self):
+        launched = self.start("last", {"checkpoint.every": 0})
+        launched.at_step(1)
+        self.mount(launched.run.path / "checkpoints", "-o", "ro")
+        self.assertEqual(self.stop(launched), 31, launched.output())
+        self.assertRegex(
+            launched.run.outcome()["cause"], "its last checkpoint failed: .*stage .*Read-only"
+        )
+
+
 class Commands(runs.RunCase):
     def test_output_pipe_may_close_early(self):
         recipe = self.write_recipe("piped")

@@ -650,6 +650,45 @@ TEST_F(CoordinatorTest, FailedShardDropsCheckpoint) {
   EXPECT_THAT(committed_, IsEmpty());
 }
 
+TEST_F(CoordinatorTest, FailedPruningNeitherDropsCheckpointNorChangesExitCode) {
+  const std::filesystem::path old = "checkpoints/step-0";
+  int prunes = 0;
+  options_.prune = [&](store::PruneTime) -> store::Pruned {
+    if (++prunes == 3) throw store::StoreError(store::StoreError::Kind::storage_io, "list failed");
+    return {{}, {{old, "cannot remove step-0: busy"}}};
+  };
+  const auto play = [](Script& me) {
+    me.start();
+    me.step(1);
+    me.shard(1);
+    EXPECT_EQ(me.hear<Committed>().step, Step{1});
+    me.end_behind_step_2();
+  };
+  stage(0, play);
+  stage(1, play);
+  const Outcome outcome = run();
+  EXPECT_EQ(outcome.code, base::ExitCode::done) << outcome.cause;
+  EXPECT_EQ(outcome.checkpoint, Step{2});
+  EXPECT_EQ(prunes, 3);  // at the start and after each commit
+  EXPECT_EQ(std::ranges::count_if(
+                notes_.said, [](const auto& note) { return note.find("step-0") != note.npos; }),
+            1);
+  EXPECT_THAT(notes_.said, Contains(HasSubstr("list failed")));
+}
+
+TEST_F(CoordinatorTest, FailedLastCommitKeepsItsExitCode) {
+  commit_error_ = store::StoreError::Kind::bad_input;  // a folder was removed, say
+  const auto play = [](Script& me) {
+    me.start();
+    me.shard(1);
+    me.hear<Dropped>();
+    me.say(Done{Step{1}});
+  };
+  stage(0, play);
+  stage(1, play);
+  EXPECT_EQ(run().code, base::ExitCode::storage_io);
+}
+
 TEST_F(CoordinatorTest, ThreeFailedCheckpointsInARowEndRun) {
   commit_error_ = store::StoreError::Kind::storage_full;
   stage(0, [](Script& me) {

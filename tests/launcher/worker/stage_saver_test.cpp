@@ -111,7 +111,6 @@ class StageSaverTest : public testing::Test {
     StageSaver saver(job_, *control_, stage);
     NoObserver observer;
     stage.run(observer, [&saver](Step steps) { return saver.save(steps); });
-    saver.check_last_checkpoint();
   }
 
   control::ShardsWritten next_shards() {
@@ -144,7 +143,8 @@ TEST_F(StageSaverTest, RemovesShardsOfDroppedCheckpoint) {
   say(control::Dropped{Step{1}, "no room", false, 1});
   control_->wait_for_commit(Step{1}, 1);
   EXPECT_FALSE(shard_exists());
-  EXPECT_THROW(trained_.get(), base::UserError);
+  // The coordinator knows it, and with which code the run ends.
+  EXPECT_NO_THROW(trained_.get());
 }
 
 // The drop was under way while the other replicas had already decided to write the step again.
