@@ -7,6 +7,7 @@ one that is slow is waited for.
 
 import json
 import os
+import shlex
 import subprocess
 import time
 import tomllib
@@ -15,6 +16,8 @@ import hosts
 import namespace_host
 import runs
 import sshd
+
+STAGE = shlex.quote(str(runs.BIN.resolve() / "strait-stage"))
 
 CLOCK_SHIM = r"""
 #define _GNU_SOURCE
@@ -157,7 +160,7 @@ class Doctor(DoctorCase):
         (folder / "bin").symlink_to(runs.BIN.resolve())
         # As a host that lacks one of the libraries.
         self.starter(
-            f"cp {runs.BIN.resolve()}/strait-stage $HOME/.strait/moved; "
+            f"cp {STAGE} $HOME/.strait/moved; "
             "sed -i s/libzmq.so/libzmQ.so/ $HOME/.strait/moved; exec $HOME/.strait/moved"
         )
         self.wrong(11, "h0 lacks a library", "libzmQ.so", "strait install --hosts")
@@ -179,7 +182,7 @@ class Doctor(DoctorCase):
         self.wrong(31, "cannot keep files in", "Read-only file system", 'directory = "..."')
 
     def test_launcher_behind_nat(self):
-        self.starter(f'SSH_CONNECTION="198.51.100.7 1 192.0.2.1 22" exec {runs.BIN.resolve()}/strait-stage "$@"')
+        self.starter(f'SSH_CONNECTION="198.51.100.7 1 192.0.2.1 22" exec {STAGE} "$@"')
         self.wrong(10, "h0 sees this machine at 198.51.100.7", "address =")
         code, found = self.doctor({"hosts.address": "10.1.2.3"})
         self.assertEqual(code, 0, found)
@@ -189,7 +192,7 @@ class Doctor(DoctorCase):
         source.write_text(CLOCK_SHIM)
         shim = self.host.home / ".strait/clock.so"
         subprocess.run(["cc", "-shared", "-fPIC", "-o", shim, source, "-ldl"], check=True)
-        self.starter(f'LD_PRELOAD="$HOME/.strait/clock.so" exec {runs.BIN.resolve()}/strait-stage "$@"')
+        self.starter(f'LD_PRELOAD="$HOME/.strait/clock.so" exec {STAGE} "$@"')
         code, found = self.doctor()
         self.assertEqual(code, 0, found)
         self.assertIn("clock of h0 is 50 minutes behind", found["note", "h0"])
@@ -292,7 +295,7 @@ class LostHosts(hosts.HostsCase):
         self.lose_host(self.begin(), "as its stage started", stage)
 
     def test_waits_for_slow_host(self):
-        write_starter(self.hosts[1], f'sleep 12; exec {runs.BIN.resolve()}/strait-stage "$@"')
+        write_starter(self.hosts[1], f'sleep 12; exec {STAGE} "$@"')
         self.SETTINGS = {**self.SETTINGS, "train.steps": 2}
         self.assertEqual(len(self.train("slow", self.over_ssh()).metrics()), 2)
 
@@ -320,7 +323,7 @@ class FullHost(DoctorCase):
 
     @hosts.needs_namespaces
     def test_full_disk(self):
-        link = f"mkdir $HOME/.strait && ln -s {runs.BIN.resolve()} $HOME/.strait/bin"
+        link = f"mkdir $HOME/.strait && ln -s {shlex.quote(str(runs.BIN.resolve()))} $HOME/.strait/bin"
         done = self.on_host(self.host, "sh", "-c", link)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.wrong(30, "its disk is full", "directory =")

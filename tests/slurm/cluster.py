@@ -76,10 +76,13 @@ class Cluster:
 
     def __init__(self, nodes=2):
         self.nodes = nodes
-        self.prefix, reason = debs.unpacked(*PACKAGES)
+        unpacked, reason = debs.unpacked(*PACKAGES)
         assert reason is None, reason
         # Short: the path of a socket has an end after about a hundred characters.
         self.home = pathlib.Path(tempfile.mkdtemp(prefix="strait-slurm-"))
+        # slurm.conf cannot name a folder with a space, where a clone may lie.
+        self.prefix = self.home / "packages"
+        self.prefix.symlink_to(unpacked)
         self.environment = debs.environment(self.prefix)
         self.environment["SLURM_CONF"] = str(self.home / "slurm.conf")
         try:
