@@ -194,15 +194,26 @@ base::ExitCode serve_ssh_request(int input, int output) {
   return base::ExitCode::done;
 }
 
+// Nothing may escape from an agent: a stack trace on a host tells the user nothing.
+base::ExitCode reported(const std::exception& error) {
+  const base::Failure failure = base::describe_failure(error);
+  spdlog::error("{}", failure.text);
+  return failure.code;
+}
+
 }  // namespace
 
 base::ExitCode run_agent_over_ssh(int input, int output) {
-  write_all(output, hosts::to_line(greeting_of_this_host()));
   try {
+    write_all(output, hosts::to_line(greeting_of_this_host()));
     return serve_ssh_request(input, output);
   } catch (const std::exception& error) {
     const base::Failure failure = base::describe_failure(error);
-    write_all(output, hosts::to_line(hosts::AgentAnswer{0, number(failure.code), failure.text}));
+    try {
+      write_all(output, hosts::to_line(hosts::AgentAnswer{0, number(failure.code), failure.text}));
+    } catch (const std::exception& unheard) {
+      return reported(unheard);  // the connection is gone, and often the first error says so, too
+    }
     return failure.code;
   }
 }
@@ -239,9 +250,8 @@ base::ExitCode run_agent_from_token(const std::string& token) {
                       job.build, base::build_id()));
     }
     return run_agent(job);
-  } catch (const base::UserError& error) {
-    spdlog::error("{}", error.what());
-    return error.code();
+  } catch (const std::exception& error) {
+    return reported(error);
   }
 }
 
@@ -269,9 +279,8 @@ base::ExitCode run_agent_of_slurm_step(int input) {
         base::read_all(input, "the jobs of the agents", kMaxJobsBytes, kJobsLimit), task);
     spdlog::info("node {}", hosts::own_variable("SLURMD_NODENAME"));
     return run_agent(job);
-  } catch (const base::UserError& error) {
-    spdlog::error("{}", error.what());
-    return error.code();
+  } catch (const std::exception& error) {
+    return reported(error);
   }
 }
 

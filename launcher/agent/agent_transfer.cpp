@@ -40,10 +40,14 @@ transfer::TransferAgentOptions AgentTransfer::transfer_options(
                                                  const std::string& endpoint) {
     const auto key = job.agent_keys.find(name.text());
     if (key == job.agent_keys.end()) return;
-    transfer_agent_.add_peer(
-        name, host,
-        node.connect(endpoint, transfer::transfer_link(name, job.name(), name, key->second,
-                                                       std::chrono::seconds(job.hold))));
+    try {
+      transfer_agent_.add_peer(
+          name, host,
+          node.connect(endpoint, transfer::transfer_link(name, job.name(), name, key->second,
+                                                         std::chrono::seconds(job.hold))));
+    } catch (const net::LinkError& error) {
+      spdlog::warn("cannot fetch from host {}: {}", host, error.what());
+    }
   };
   return options;
 }

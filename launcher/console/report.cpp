@@ -3,8 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
+#include <cstdint>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "framework/store/atomic_file.h"
@@ -40,79 +41,137 @@ std::string escaped(const std::string& text) {
   return safe;
 }
 
-struct Point {
+}  // namespace
+
+// Members of Report::Parts, whose linkage they share.
+struct ReportPoint {
   double step;
   double value;
 };
 
-// The values of one key over the steps; steps without a value are skipped.
-std::vector<Point> series(const std::vector<nlohmann::json>& metrics, const char* key) {
-  std::vector<Point> points;
-  for (const nlohmann::json& line : metrics) {
-    const auto value = line.find(key);
-    if (value == line.end() || !value->is_number()) continue;
-    points.push_back({line.at("step").get<double>(), value->get<double>()});
+// The values of one key over the steps. Beyond kMostRuns values, neighbours are joined into runs
+// of 2, 4, 8, …, of which the lowest and the highest are drawn: no peak is lost.
+class ReportCurve {
+ public:
+  void add(const ReportPoint& point) {
+    if (count_ == 0) first_ = lowest_ = highest_ = point;
+    last_ = point;
+    if (point.value < lowest_.value) lowest_ = point;
+    if (point.value > highest_.value) highest_ = point;
+    if (count_++ % run_length_ == 0) {
+      if (runs_.size() == kMostRuns) join_neighbours();
+      runs_.push_back({point, point});
+    } else {
+      runs_.back().add({point, point});
+    }
   }
-  return points;
-}
 
-std::string chart(const std::string& title, const std::vector<Point>& points) {
-  if (points.empty()) return "";
-  double top = points.front().value;
-  double bottom = top;
-  for (const Point& point : points) {
-    top = std::max(top, point.value);
-    bottom = std::min(bottom, point.value);
+  std::string chart(const std::string& title) const {
+    if (count_ == 0) return "";
+    std::string path;
+    for (const Run& run : runs_) {
+      const bool rising = run.low.step <= run.high.step;
+      path += place(rising ? run.low : run.high);
+      if (run.low.step != run.high.step) path += place(rising ? run.high : run.low);
+    }
+    return fmt::format(
+        "<h2>{0}</h2><svg viewBox=\"-4 -4 {1} {2}\"><polyline fill=\"none\" stroke=\"#2563eb\" "
+        "stroke-width=\"1.5\" points=\"{3}\"/></svg><p>from {4:.6g} (step {5}) to {6:.6g} (step "
+        "{7}); "
+        "lowest {8:.6g}, highest {9:.6g}</p>\n",
+        title, kWidth + 8, kHeight + 8, path, first_.value, first_.step, last_.value, last_.step,
+        lowest_.value, highest_.value);
   }
-  const double height = top > bottom ? top - bottom : 1;
-  const double first = points.front().step;
-  const double width = std::max(points.back().step - first, 1.0);
-  std::string path;
-  for (const Point& point : points) {
-    path += fmt::format("{:.1f},{:.1f} ", (point.step - first) / width * kWidth,
-                        kHeight - (point.value - bottom) / height * kHeight);
+
+ private:
+  static constexpr std::size_t kMostRuns = 2048;  // even; more than the page has pixels
+
+  struct Run {
+    ReportPoint low;
+    ReportPoint high;
+    void add(const Run& other) {
+      if (other.low.value < low.value) low = other.low;
+      if (other.high.value > high.value) high = other.high;
+    }
+  };
+
+  // Called with whole runs only.
+  void join_neighbours() {
+    for (std::size_t i = 0; i < kMostRuns / 2; ++i) {
+      runs_[i] = runs_[2 * i];
+      runs_[i].add(runs_[2 * i + 1]);
+    }
+    runs_.resize(kMostRuns / 2);
+    run_length_ *= 2;
   }
-  return fmt::format(
-      "<h2>{0}</h2><svg viewBox=\"-4 -4 {1} {2}\"><polyline fill=\"none\" stroke=\"#2563eb\" "
-      "stroke-width=\"1.5\" points=\"{3}\"/></svg><p>from {4:.6g} (step {5}) to {6:.6g} (step "
-      "{7}); "
-      "lowest {8:.6g}, highest {9:.6g}</p>\n",
-      title, kWidth + 8, kHeight + 8, path, points.front().value, points.front().step,
-      points.back().value, points.back().step, bottom, top);
-}
+
+  std::string place(const ReportPoint& point) const {
+    const double height =
+        highest_.value > lowest_.value ? highest_.value - lowest_.value : 1;
+    const double width = std::max(last_.step - first_.step, 1.0);
+    return fmt::format("{:.1f},{:.1f} ", (point.step - first_.step) / width * kWidth,
+                       kHeight - (point.value - lowest_.value) / height * kHeight);
+  }
+
+  std::uint64_t count_ = 0;
+  std::uint64_t run_length_ = 1;  // values in each run, but for the last one
+  std::vector<Run> runs_;
+  ReportPoint first_{};
+  ReportPoint last_{};
+  ReportPoint lowest_{};
+  ReportPoint highest_{};
+};
 
 // The rows of a list in every line, over the whole run.
 template <class S>
-std::string table_section(const std::vector<nlohmann::json>& metrics, const char* list,
-                          const char* title) {
-  trace::MetricTotals<S> totals;
-  for (const nlohmann::json& line : metrics) {
-    totals.add(trace::read_metrics<S>(line.value(list, nlohmann::json::array())));
-  }
-  const std::vector<std::string> table = metric_table(totals.all());
-  if (table.empty()) return "";
-  return fmt::format("<h2>{}</h2>\n<pre>{}</pre>\n", title,
-                     escaped(fmt::format("{}", fmt::join(table, "\n"))));
-}
-
-// A curve for every metric that has one, in the order of their ranks.
-std::string charts(const std::vector<nlohmann::json>& metrics) {
-  std::multimap<int, std::string> curves;
-  trace::each_metric<trace::StepMetrics>([&](const auto& one) {
-    const trace::Chart& wanted = one.info.chart;
-    if (wanted.rank > 0) {
-      curves.emplace(wanted.rank, chart(wanted.title, series(metrics, one.info.key)));
+class ReportTable {
+ public:
+  void add(const nlohmann::json& line, const char* list) {
+    const auto rows = line.find(list);
+    if (rows == line.end()) return;
+    try {
+      totals_.add(trace::read_metrics<S>(*rows));
+    } catch (const nlohmann::json::exception&) {
+      // Of another release, or damaged: this step is missing in the sums.
     }
+  }
+
+  std::string section(const char* title) const {
+    const std::vector<std::string> table = metric_table(totals_.all());
+    if (table.empty()) return "";
+    return fmt::format("<h2>{}</h2>\n<pre>{}</pre>\n", title,
+                       escaped(fmt::format("{}", fmt::join(table, "\n"))));
+  }
+
+ private:
+  trace::MetricTotals<S> totals_;
+};
+
+struct Report::Parts {
+  std::map<std::string, ReportCurve> curves;  // by key
+  ReportTable<trace::BoundaryMetrics> boundaries;
+  ReportTable<trace::SyncMetrics> sync;
+  nlohmann::json last;
+};
+
+Report::Report() : parts_(std::make_unique<Parts>()) {}
+Report::~Report() = default;
+
+void Report::add(const nlohmann::json& line) {
+  const auto step = line.is_object() ? line.find("step") : line.end();
+  if (step == line.end() || !step->is_number()) return;
+  trace::each_metric<trace::StepMetrics>([&](const auto& one) {
+    if (one.info.chart.rank == 0) return;
+    const auto value = line.find(one.info.key);
+    if (value == line.end() || !value->is_number()) return;
+    parts_->curves[one.info.key].add({step->template get<double>(), value->template get<double>()});
   });
-  std::string page;
-  for (const auto& [rank, curve] : curves) page += curve;
-  return page;
+  parts_->boundaries.add(line, "boundaries");
+  parts_->sync.add(line, "sync");
+  parts_->last = line;
 }
 
-}  // namespace
-
-std::string report_page(const std::string& run, const std::string& plan_text,
-                        const std::vector<nlohmann::json>& metrics) {
+std::string Report::page(const std::string& run, const std::string& plan_text) const {
   std::string page = fmt::format(
       "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{0}</title><style>"
       "body{{font:15px/1.5 sans-serif;max-width:880px;margin:2em auto;padding:0 1em}}"
@@ -120,24 +179,38 @@ std::string report_page(const std::string& run, const std::string& plan_text,
       "head>"
       "<body>\n<h1>{0}</h1>\n<pre>{1}</pre>\n",
       escaped(run), escaped(plan_text));
-  page += charts(metrics);
-  page += table_section<trace::BoundaryMetrics>(metrics, "boundaries", "Boundary traffic");
-  page += table_section<trace::SyncMetrics>(metrics, "sync", "Traffic between replicas");
-  if (!metrics.empty()) {
-    page += "<h2>Last step</h2>\n<pre>" + escaped(metrics.back().dump(1)) + "</pre>\n";
+  std::multimap<int, std::string> charts;  // in the order of their ranks
+  trace::each_metric<trace::StepMetrics>([&](const auto& one) {
+    const trace::Chart& wanted = one.info.chart;
+    if (wanted.rank == 0) return;
+    charts.emplace(wanted.rank, parts_->curves[one.info.key].chart(wanted.title));
+  });
+  for (const auto& [rank, chart] : charts) page += chart;
+  page += parts_->boundaries.section("Boundary traffic");
+  page += parts_->sync.section("Traffic between replicas");
+  if (!parts_->last.is_null()) {
+    const std::string last =
+        parts_->last.dump(1, ' ', false, nlohmann::json::error_handler_t::replace);
+    page += "<h2>Last step</h2>\n<pre>" + escaped(last) + "</pre>\n";
   }
   return page + "</body></html>\n";
 }
 
+std::string report_page(const std::string& run, const std::string& plan_text,
+                        const std::vector<nlohmann::json>& metrics) {
+  Report report;
+  for (const nlohmann::json& line : metrics) report.add(line);
+  return report.page(run, plan_text);
+}
+
 void write_report(const std::filesystem::path& run_directory, const std::string& run,
                   const std::string& plan_text) {
-  std::vector<nlohmann::json> metrics;
+  Report report;
   std::ifstream stream(run_directory / "metrics.jsonl");
   for (std::string line; std::getline(stream, line);) {
-    nlohmann::json parsed = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (parsed.is_object() && parsed.contains("step")) metrics.push_back(std::move(parsed));
+    report.add(nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false));
   }
-  store::replace_file(run_directory / "report.html", report_page(run, plan_text, metrics));
+  store::replace_file(run_directory / "report.html", report.page(run, plan_text));
 }
 
 }  // namespace strait::console

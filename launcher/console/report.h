@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -9,7 +10,23 @@
 namespace strait::console {
 
 // A self-contained HTML page: the plan, charts of metrics over the steps, traffic tables, the last
-// step. Pure; `metrics` are the lines of metrics.jsonl.
+// step. Takes the lines of metrics.jsonl one by one and holds what the page shows of them, however
+// many there are: at most some thousand points of each curve, sums, and the last line.
+class Report {
+ public:
+  Report();
+  ~Report();
+
+  // Lines without a step are skipped, and so are values that are not what their key says.
+  void add(const nlohmann::json& line);
+  std::string page(const std::string& run, const std::string& plan_text) const;
+
+ private:
+  struct Parts;
+  const std::unique_ptr<Parts> parts_;
+};
+
+// The page of these lines.
 std::string report_page(const std::string& run, const std::string& plan_text,
                         const std::vector<nlohmann::json>& metrics);
 

@@ -7,9 +7,9 @@
 
 #include "framework/net/node.h"
 #include "framework/store/checkpoint.h"
-#include "framework/store/store_error.h"
 #include "framework/trace/merge_traces.h"
 #include "launcher/base/build_id.h"
+#include "launcher/base/errors.h"
 #include "launcher/console/report.h"
 #include "launcher/control/coordinator.h"
 #include "launcher/control/run_recorder.h"
@@ -99,20 +99,22 @@ void collect_traces(const control::RunDirectory& directory, const plan::Plan& pl
   if (!files.empty()) trace::merge_traces(files, directory.path() / "trace.json");
 }
 
-// Errors in reports must not change the outcome of the run.
+// The run has ended, and how is known: nothing that follows may change it.
+void after_end(const Report& report, const char* event, const char* what,
+               const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const std::exception& error) {
+    report({event, fmt::format("{}: {}", what, base::describe_failure(error).text)});
+  }
+}
+
 void write_reports(const control::RunDirectory& directory, const plan::Plan& plan,
                    const ModelQuestions& model, const Report& report) {
-  const auto note = [&report](const std::exception& error) {
-    report({"not_drawn", fmt::format("no trace or report: {}", error.what())});
-  };
-  try {
-    collect_traces(directory, plan);
+  after_end(report, "not_drawn", "no trace", [&] { collect_traces(directory, plan); });
+  after_end(report, "not_drawn", "no report", [&] {
     console::write_report(directory.path(), plan.recipe.name, model.plan_text(plan));
-  } catch (const store::StoreError& error) {
-    note(error);
-  } catch (const trace::TraceError& error) {
-    note(error);
-  }
+  });
 }
 
 control::CoordinatorOptions coordination_of(const plan::RunFile& run,
@@ -199,7 +201,9 @@ control::Outcome launch_run(control::RunDirectory& directory, const plan::RunFil
                                      std::move(observers));
     outcome = coordinator.run(signals.count());
   }
-  if (hosts.file_transfer() != nullptr) finish_downloads(hosts, run, directory, signals, report);
+  after_end(report, "not_home", "downloads from the hosts ended", [&] {
+    if (hosts.file_transfer() != nullptr) finish_downloads(hosts, run, directory, signals, report);
+  });
   write_reports(directory, run.plan, options.model, report);
   return outcome;
 }

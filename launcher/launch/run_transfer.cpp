@@ -247,10 +247,11 @@ std::vector<std::string> RunTransfer::download_traces(
       auto fetching = agent_->fetch({table, transfer::ChunkSet::all(table.count()), run / name,
                                      transfer::FetchRequest::As::file});
       wait_for(fetching.fetched, poll);
-    } catch (const base::UserError& error) {
+    } catch (const std::exception& error) {
+      const base::Failure failure = base::describe_failure(error);
       // A process that failed has written no trace.
-      if (error.code() != base::ExitCode::bad_input) missing.emplace_back(error.what());
-      if (error.code() == base::ExitCode::interrupted) break;
+      if (failure.code != base::ExitCode::bad_input) missing.push_back(failure.text);
+      if (failure.code == base::ExitCode::interrupted) break;
     }
   }
   return missing;

@@ -154,8 +154,9 @@ std::string CheckpointDownloader::download(const Download& current) {
       begin_shard(done_bytes_ + shard.file.size);
     }
     if (missing.empty() && !closing_) prune(current.step);
-  } catch (const store::StoreError& error) {
-    return error.what();
+  } catch (const std::exception& error) {
+    // An exception that leaves this thread would end the run.
+    missing += (missing.empty() ? "" : "; ") + base::describe_failure(error).text;
   }
   return missing;
 }
@@ -185,8 +186,9 @@ std::string CheckpointDownloader::download_shard(store::Step step, const Shard& 
     if (wait(fetching.fetched, shard.host)) return "";
     agent_.cancel(fetching.number);
     return not_waited_for;
-  } catch (const base::UserError& error) {
-    return fmt::format("{} of host {} ({})", shard.file.name, host.name, error.what());
+  } catch (const std::exception& error) {
+    return fmt::format("{} of host {} ({})", shard.file.name, host.name,
+                       base::describe_failure(error).text);
   }
 }
 
@@ -200,8 +202,17 @@ void CheckpointDownloader::send_manifest(store::Step step) {
   }
 }
 
+void CheckpointDownloader::warn_of(const store::Pruned& pruned) {
+  for (const store::Pruned::Left& one : pruned.left) {
+    if (!not_pruned_.insert(one.path).second) continue;
+    const MutexLock lock(mutex_);
+    warnings_.push_back(
+        fmt::format("an old checkpoint stays and takes room on this machine: {}", one.reason));
+  }
+}
+
 void CheckpointDownloader::prune(store::Step downloaded) {
-  store::prune_checkpoints(settings_.run, settings_.keep);
+  warn_of(store::prune_checkpoints(settings_.run, settings_.keep));
   std::vector<store::Step> kept;
   std::vector<std::uint64_t> steps;
   for (const store::Checkpoint& checkpoint : store::list_checkpoints(settings_.run).complete) {
@@ -211,7 +222,7 @@ void CheckpointDownloader::prune(store::Step downloaded) {
   // A newer checkpoint was committed meanwhile: its download prunes. Otherwise what is incomplete
   // now was skipped and will not be downloaded.
   if (kept.empty() || kept.front() != downloaded) return;
-  store::prune_all_but(settings_.run, kept);
+  warn_of(store::prune_all_but(settings_.run, kept));
   for (const Host& host : known_hosts())
     agent_.prune_checkpoints(host.agent, host.directory, steps);
 }

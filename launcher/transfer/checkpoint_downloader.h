@@ -6,6 +6,7 @@
 #include <functional>
 #include <future>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -50,7 +51,8 @@ class CheckpointDownloader {
   // A checkpoint was committed: its manifest is here.
   void add(store::Step step, std::vector<Shard> shards) STRAIT_EXCLUDES(mutex_);
 
-  // A message for each checkpoint that could not be downloaded since the last call.
+  // A message for each checkpoint that could not be downloaded, and for each old one that could not
+  // be removed, since the last call.
   std::vector<std::string> take_warnings() STRAIT_EXCLUDES(mutex_);
 
   struct Remaining {
@@ -76,6 +78,8 @@ class CheckpointDownloader {
   std::string download_shard(store::Step step, const Shard& shard) STRAIT_EXCLUDES(mutex_);
   void send_manifest(store::Step step) STRAIT_EXCLUDES(mutex_);
   void prune(store::Step downloaded) STRAIT_EXCLUDES(mutex_);
+  // A warning for each folder that cannot be removed, once.
+  void warn_of(const store::Pruned& pruned) STRAIT_EXCLUDES(mutex_);
   Host host_at(std::size_t host) const STRAIT_EXCLUDES(mutex_);
   std::vector<Host> known_hosts() const STRAIT_EXCLUDES(mutex_);
   // Nothing: not to be waited for any more.
@@ -98,6 +102,8 @@ class CheckpointDownloader {
   // Of the last download.
   std::string missing_ STRAIT_GUARDED_BY(mutex_);
   std::vector<std::string> warnings_ STRAIT_GUARDED_BY(mutex_);
+  // On thread_ only.
+  std::set<std::filesystem::path> not_pruned_;
   std::thread thread_;
 };
 

@@ -105,7 +105,9 @@ void FetchQueue::receive(std::size_t peer, const message::Chunk& chunk, Time now
     if (!fetch->destination->file().write(chunk.chunk, chunk.content)) {
       throw base::MessageError("protocol error: the hash of a chunk does not match");
     }
-  } catch (const store::StoreError&) {
+  } catch (const base::MessageError&) {
+    throw;
+  } catch (const std::exception&) {
     end(fetch, std::current_exception());
     return;
   }

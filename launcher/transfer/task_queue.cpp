@@ -1,5 +1,6 @@
 #include "launcher/transfer/task_queue.h"
 
+#include <exception>
 #include <utility>
 
 namespace strait::transfer {
@@ -49,7 +50,11 @@ bool TaskQueue::closed() const {
 
 void FileWorker::run(TaskQueue::Task work, TaskQueue::Task after) {
   tasks_.add([this, work = std::move(work), after = std::move(after)] {
-    work();
+    try {
+      work();
+    } catch (const std::exception&) {
+      // Work that somebody waits for passes its errors on to `after`; the rest only frees files.
+    }
     first_.add(after);
   });
 }

@@ -44,13 +44,25 @@ TransferAgent::~TransferAgent() {
 void TransferAgent::run() {
   while (!tasks_.closed()) {
     const Clock::time_point now = Clock::now();
-    fetches_.advance(now);
-    serve(now);
+    survive([&] { fetches_.advance(now); });
+    survive([&] { serve(now); });
     fetched_ = fetches_.fetched_bytes();
     repeated_ = fetches_.repeated_bytes();
     const auto next = now + kAdvanceEvery;
     const auto due = serve_queue_.empty() ? next : std::min(upload_limit_.due(), next);
-    for (const TaskQueue::Task& task : tasks_.take_until(due)) task();
+    for (const TaskQueue::Task& task : tasks_.take_until(due)) survive(task);
+  }
+}
+
+// An error of one task must not end the process. Whoever waits for its result gets an error, too:
+// the promise is destroyed with the task, or the fetch ends at its timeout.
+void TransferAgent::survive(const std::function<void()>& task) {
+  try {
+    task();
+  } catch (const std::exception& error) {
+    const std::string text = base::describe_failure(error).text;
+    if (text == std::exchange(last_error_, text) || !options_.on_event) return;
+    options_.on_event(fmt::format("transfer: {}", text));
   }
 }
 
@@ -188,7 +200,7 @@ void TransferAgent::offer_stored(const std::string& id) {
             *stored = {content->table(), content->data(), file.chunks(),
                        std::make_shared<const PinnedContent>(std::move(*content))};
           }
-        } catch (const store::StoreError&) {
+        } catch (const std::exception&) {
           // Not offered: the peer finds another source.
         }
       },

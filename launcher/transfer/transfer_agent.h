@@ -101,6 +101,7 @@ class TransferAgent {
   void handle(std::size_t peer, const message::Message& received);
   void run();
   void serve(SourceWindow::Time now);
+  void survive(const std::function<void()>& task);
   void offer_stored(const std::string& id);
   void disconnected(std::size_t peer, const std::string& cause);
   void introduce(std::size_t peer, std::size_t listening);
@@ -123,6 +124,7 @@ class TransferAgent {
   FileWorker file_worker_;
   FetchQueue fetches_;
   HostCommands commands_;
+  std::string last_error_;  // on thread_ only; the same error is reported once
   std::thread thread_;
 };
 

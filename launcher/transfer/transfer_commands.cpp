@@ -86,7 +86,7 @@ void HostCommands::run(std::size_t peer, const message::Stat& stat) {
       [this, path = stat.path, table, error] {
         try {
           *table = tables_.table(path);
-        } catch (const store::StoreError&) {
+        } catch (const std::exception&) {
           *error = std::current_exception();
         }
       },
@@ -127,7 +127,7 @@ void HostCommands::run_file_command(std::size_t peer, std::uint64_t command,
       [work = std::move(work), error] {
         try {
           work();
-        } catch (const store::StoreError&) {
+        } catch (const std::exception&) {
           *error = std::current_exception();
         }
       },
@@ -150,7 +150,9 @@ void HostCommands::run(std::size_t peer, const message::PruneCheckpoints& prune)
     for (const std::uint64_t step : prune.steps) {
       steps.push_back(store::Step{static_cast<std::int64_t>(step)});
     }
-    store::prune_all_but(prune.path, steps);
+    const store::Pruned pruned = store::prune_all_but(prune.path, steps);
+    if (pruned.left.empty()) return;
+    throw store::StoreError(store::StoreError::Kind::storage_io, pruned.left.front().reason);
   });
 }
 

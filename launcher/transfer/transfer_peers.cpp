@@ -101,9 +101,7 @@ void TransferPeers::receive(std::size_t number, net::Link& link) {
         }
       });
     }
-  } catch (const net::LinkError& error) {
-    cause = error.what();
-  } catch (const base::MessageError& error) {
+  } catch (const std::exception& error) {
     cause = error.what();
   }
   tasks_.add([this, number, cause] { drop(number, cause); });

@@ -27,5 +27,30 @@ TEST(Report, RunWithoutStepsHasPlanAndNoCharts) {
   EXPECT_THAT(page, testing::Not(testing::HasSubstr("<svg")));
 }
 
+TEST(Report, SkipsValuesThatAreNotWhatTheirKeysSay) {
+  Report report;
+  const auto add = [&report](const char* line) { report.add(nlohmann::json::parse(line)); };
+  add(R"({"step":1,"loss":4})");
+  for (const char* line :
+       {"null", "[1]", "7", R"({"loss":9})", R"({"step":"x","loss":9})",
+        R"({"step":2,"loss":"9","boundaries":5,"sync":{"a":1}})",
+        R"({"step":3,"boundaries":[{"boundary":7}],"sync":[[]]})"}) {
+    EXPECT_NO_THROW(add(line)) << line;
+  }
+  EXPECT_THAT(report.page("run", "plan"), testing::HasSubstr("from 4 (step 1) to 4 (step 1)"));
+}
+
+TEST(Report, KeepsPeaksOfLongRunsInBoundedPage) {
+  Report report;
+  for (int step = 1; step <= 100'000; ++step) {
+    report.add({{"step", step}, {"loss", step == 77'777 ? 100.0 : 2.0 + step % 2}});
+  }
+  const std::string page = report.page("run", "plan");
+  EXPECT_LT(page.size(), 100'000U);
+  EXPECT_THAT(page, testing::HasSubstr("from 3 (step 1) to 2 (step 100000)"));
+  EXPECT_THAT(page, testing::HasSubstr("lowest 2, highest 100"));
+  EXPECT_THAT(page, testing::HasSubstr("668.9,0.0 "));  // the peak is drawn
+}
+
 }  // namespace
 }  // namespace strait::console

@@ -133,6 +133,21 @@ TEST(CheckpointDownloader, DoesNotWaitForHostThatLeftRun) {
                                            testing::Not(testing::HasSubstr("h0")))));
 }
 
+TEST(CheckpointDownloader, SurvivesFolderWhereAFileOfItsNameStands) {
+  RemoteRun run;
+  const auto shards = run.commit(3);
+  const fs::path place = run.place(run.here(), 3);
+  fs::create_directories(place / (store::shard_name(0, 0) + ".part"));
+  const auto downloader = run.downloader();
+  downloader->add(store::Step{3}, shards);
+  EXPECT_THAT(downloader->finish(never), testing::HasSubstr(store::shard_name(0, 0)));
+  EXPECT_THAT(downloader->take_warnings(),
+              testing::ElementsAre(testing::HasSubstr("checkpoint 3")));
+  // The next one is downloaded all the same.
+  downloader->add(store::Step{6}, run.commit(6));
+  EXPECT_EQ(downloader->finish(never), "");
+}
+
 TEST(CheckpointDownloader, NamesShardThatChangedSinceWritten) {
   RemoteRun run;
   const auto shards = run.commit(3);
