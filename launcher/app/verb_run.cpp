@@ -56,8 +56,9 @@ console::ConsoleOptions console_options(bool as_json) {
 }
 
 void write_files(const control::RunDirectory& directory, const plan::RunFile& run) {
-  store::replace_file(directory.recipe(), recipe::recipe_to_toml(run.plan.recipe));
+  // First: it closes the directory to other users where the recipe holds variables of hosts.
   plan::write_run_file(directory.plan(), run);
+  store::replace_file(directory.recipe(), recipe::recipe_to_toml(run.plan.recipe));
 }
 
 // Writes everything that stages and a later resume need, before anything is started.

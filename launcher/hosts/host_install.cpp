@@ -66,7 +66,8 @@ constexpr std::size_t kPieceBytes = 1 << 20;
 // The script on the host: one constant line without single quotes, backslashes or newlines, so that
 // every login shell passes it to sh unchanged. It prints the hashes that the host has, and reads
 // the build's id, "hash path" lines up to "end", and a tar archive of the missing files, named by
-// hash.
+// hash. Two builds stay, and those that a process of this host has mapped: a live run still starts
+// stages of its build.
 constexpr const char* kInstallCommand =
     "exec sh -c '"
     "set -eu; umask 022; root=$HOME/.strait; mkdir -p \"$root/content\" \"$root/builds\"; "
@@ -96,7 +97,8 @@ constexpr const char* kInstallCommand =
     "if cmp -s $next/files builds/$id/files; then touch builds/$id; "
     "else rm -rf builds/$id; mv $next builds/$id; fi; "
     "ln -s builds/$id/bin $in/bin; mv -T $in/bin bin; "
-    "ls -1t builds | tail -n +3 | while read -r old; do rm -rf builds/$old; done; "
+    "ls -1t builds | tail -n +3 | while read -r old; do "
+    "if grep -Fqs \"/builds/$old/\" /proc/[0-9]*/maps; then :; else rm -rf builds/$old; fi; done; "
     "find content -maxdepth 2 -name data -type f -links 1 | while read -r f; do "
     "h=${f#content/}; h=${h%/data}; if [ ${#h} = 64 ]; then rm -rf content/$h; fi; done; "
     "echo strait-install-done'";

@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
 #include "framework/store/atomic_file.h"
 #include "framework/store/file_hash.h"
@@ -15,7 +18,24 @@
 
 namespace strait::plan {
 
+namespace {
+
+// Variables of a host may be secrets, and are part of plan.json and recipe.toml: then nobody else
+// may enter the run's directory. A file system without permissions is none of other users, either.
+void protect_secrets(const std::filesystem::path& directory, const recipe::Recipe& recipe) {
+  const auto& hosts = recipe.hosts.list;
+  const bool secrets = std::ranges::any_of(
+      hosts, [](const recipe::RecipeHost& host) { return !host.environment.empty(); });
+  std::error_code ignored;
+  if (secrets) {
+    std::filesystem::permissions(directory, std::filesystem::perms::owner_all, ignored);
+  }
+}
+
+}  // namespace
+
 void write_run_file(const std::filesystem::path& file, const RunFile& run) {
+  protect_secrets(file.parent_path(), run.plan.recipe);
   const nlohmann::json whole = {
       {"run", run.run.hex()}, {"build", base::build_id()}, {"plan", to_json(run.plan)}};
   store::replace_file(file, whole.dump(1) + "\n");

@@ -2,12 +2,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "launcher/base/errors.h"
 #include "launcher/plan/plan.h"
+#include "launcher/plan/run_files.h"
 #include "launcher/plan/stage_job.h"
+#include "tests/launcher/scratch_directory.h"
 
 namespace strait::plan {
 namespace {
@@ -52,6 +55,23 @@ TEST(PlanJson, NamesFieldThatIsMissingOrUnknown) {
   plan = former_plan();
   plan["processes"][0]["chunks"] = json::array();
   EXPECT_THAT(refusal(plan), HasSubstr("process 0.0 has no layers"));
+}
+
+TEST(RunFile, ClosesDirectoryToOtherUsersWhereItHoldsVariablesOfHosts) {
+  const ScratchDirectory scratch;
+  const auto others_may_enter = [&scratch] {
+    return (std::filesystem::status(scratch / "run").permissions() &
+            (std::filesystem::perms::group_all | std::filesystem::perms::others_all)) !=
+           std::filesystem::perms::none;
+  };
+  std::filesystem::create_directories(scratch / "run");
+  RunFile run{net::RunId::random(), plan_from_json(former_plan())};
+  run.plan.recipe.hosts.list = {{}, {}};
+  write_run_file(scratch / "run/plan.json", run);
+  EXPECT_TRUE(others_may_enter());
+  run.plan.recipe.hosts.list[1].environment = {{"TOKEN", "secret"}};
+  write_run_file(scratch / "run/plan.json", run);
+  EXPECT_FALSE(others_may_enter());
 }
 
 TEST(StageJob, ReadsBackWhatItWrote) {
