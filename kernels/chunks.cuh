@@ -60,6 +60,24 @@ __device__ inline void largest_bits(const Chunk& chunk, int group, std::uint32_t
   }
 }
 
+// Sums over each part's group, in the order of ColumnSums (groups-inl.h): 16 columns from their
+// first value to their last, then halves of the columns. Every lane and part has the result.
+__device__ inline void group_sums(const Chunk& chunk, int group, float* sums) {
+  const int parts = group / 32;
+  for (int first = 0; first < kParts; first += parts) {
+    float column = 0.0F;
+    for (int p = first; p < first + parts; ++p) {
+      const float upper = __shfl_down_sync(kAllLanes, chunk.part[p], 16);
+      column = __fadd_rn(__fadd_rn(column, chunk.part[p]), upper);
+    }
+    for (int half = 8; half > 0; half /= 2) {
+      column = __fadd_rn(column, __shfl_down_sync(kAllLanes, column, half));
+    }
+    column = __shfl_sync(kAllLanes, column, 0);
+    for (int p = first; p < first + parts; ++p) sums[p] = column;
+  }
+}
+
 __device__ inline void part_butterflies(Chunk& chunk, int stride) {
   for (int p = 0; p < kParts; ++p) {
     if ((p & stride) != 0) continue;

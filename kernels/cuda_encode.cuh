@@ -28,6 +28,20 @@ struct Difference {
   }
 };
 
+// Turns the groups of a chunk whose scale code says so.
+__device__ inline void turn_chosen(Chunk& change, const Token& message, std::int64_t chunk,
+                                   const std::uint16_t* scale_codes) {
+  unsigned turned = 0;
+  for (int p = 0; p < kParts; ++p) {
+    const std::int64_t begin = chunk * kChunk + p * 32;
+    if (begin < message.width && scale_codes[begin / message.format.group] != kRefusedScaleCode &&
+        (scale_codes[begin / message.format.group] & kTurned) != 0) {
+      turned |= 1U << p;
+    }
+  }
+  turn_some(change, message.format.group, turn_factor(message.format.group), turned);
+}
+
 // All threads. The message is complete when all have returned.
 template <class Base>
 __device__ void write_message(const Difference<Base>& from, const Token& message, const Draw& draw,
@@ -45,20 +59,22 @@ __device__ void write_message(const Difference<Base>& from, const Token& message
     }
     weigh_chunk(change, message, c, reach, kHugeBits, scale_codes);
   }
-  const int top = write_header(message, scale_codes);
   const auto row_index = static_cast<std::uint32_t>(from.token * message.width);
+  if (restores_length(message.format.bits, draw.rounding)) {
+    // A warp's chunks are its own here and above: what it wrote is what it reads.
+    for (std::int64_t c = first_chunk(); c < chunks; c += kThreads / 32) {
+      __syncwarp();
+      Chunk change;
+      from.read(c, change);
+      turn_chosen(change, message, c, scale_codes);
+      restore_lengths(change, message, c, draw, row_index, scale_codes);
+    }
+  }
+  const int top = write_header(message, scale_codes);
   for (std::int64_t c = first_chunk(); c < chunks; c += kThreads / 32) {
     Chunk change;
     from.read(c, change);
-    unsigned turned = 0;
-    for (int p = 0; p < kParts; ++p) {
-      const std::int64_t begin = c * kChunk + p * 32;
-      if (begin < message.width && scale_codes[begin / message.format.group] != kRefusedScaleCode &&
-          (scale_codes[begin / message.format.group] & kTurned) != 0) {
-        turned |= 1U << p;
-      }
-    }
-    turn_some(change, message.format.group, turn_factor(message.format.group), turned);
+    turn_chosen(change, message, c, scale_codes);
     write_chunk(change, message, c, top, scale_codes, draw, row_index);
   }
   __syncthreads();

@@ -40,10 +40,15 @@ inline constexpr std::uint8_t kZeroGroup = 0;          // every value is zero
 inline constexpr std::uint8_t kRefusedGroup = 255;     // NaN, infinite or huge: reads as NaN
 inline constexpr float kHuge = 1.329227995784916e36F;  // 2^120: from here on a value is refused
 
-enum class Rounding : std::uint8_t { nearest, stochastic };
+// nearest: smallest error; clips at 2 to 4 bits, so the result is up to 15 % too short. For values
+// whose error comes back in the next message.
+// unbiased: nearest levels with the scale that restores the length: <decoded, value> is <value,
+// value> in the mean over groups. For values that are sent once.
+// stochastic: never clips; the mean of every value over keys is the value.
+enum class Rounding : std::uint8_t { nearest, unbiased, stochastic };
 
-// Stochastic rounding draws from (key, index of the value in the row) and nothing else. It never
-// clips (nearest does, at 2 to 4 bits): the mean over keys is the value.
+// unbiased draws once per group, stochastic once per value, from (key, index of the value in the
+// row) and nothing else.
 struct Draw {
   Rounding rounding = Rounding::nearest;
   std::uint64_t key = 0;

@@ -41,14 +41,20 @@ STRAIT_ON_BOTH inline float float_of_bits(std::uint32_t bits) {
 
 STRAIT_ON_BOTH constexpr int levels_of(int bits) { return 1 << bits; }
 
+// From 6 bits on nearest rounding does not clip and is unbiased to 0.1 % by itself.
+STRAIT_ON_BOTH inline bool restores_length(int bits, Rounding rounding) {
+  return rounding == Rounding::unbiased && bits <= 5;
+}
+
 // The scale of a group per its largest value. Nearest rounding does better when the few largest
 // values of a group are clipped, at few bits; stochastic rounding must not.
 STRAIT_ON_BOTH inline float reach_of(int bits, Rounding rounding) {
   float clip = 1;
-  if (rounding == Rounding::nearest) {
+  if (rounding != Rounding::stochastic) {
     if (bits == 2) clip = 0.55F;
     if (bits == 3) clip = 0.75F;
     if (bits == 4) clip = 0.9F;
+    if (bits == 5 && rounding == Rounding::unbiased) clip = 0.95F;
   }
   return clip / static_cast<float>(levels_of(bits) - 1);
 }
@@ -57,6 +63,21 @@ STRAIT_ON_BOTH inline float reach_of(int bits, Rounding rounding) {
 STRAIT_ON_BOTH inline std::uint16_t scale_code_of(float largest, float reach) {
   const std::uint32_t scale_code = (bits_of_float(largest * reach) + 0xFFFFFU) >> 20U;
   return static_cast<std::uint16_t>(scale_code < kLowestScaleCode ? kLowestScaleCode : scale_code);
+}
+
+STRAIT_ON_BOTH inline float scale_of_code(std::uint16_t scale_code) {
+  return float_of_bits(static_cast<std::uint32_t>(scale_code & ~kTurned) << 20U);
+}
+
+// The scale code with which levels c that were rounded with `scale_code` have the length of their
+// values: scale · 2 <t, t> / <2c - highest, t>, t being the values over twice the scale. Rounded up
+// or down at random, so that the mean is exact. Keeps kTurned.
+STRAIT_ON_BOTH inline std::uint16_t restored_code(std::uint16_t scale_code, float squares,
+                                                  float product, std::uint32_t draw) {
+  const std::uint32_t bits = bits_of_float(scale_of_code(scale_code) * (2.0F * squares / product));
+  const std::uint32_t code = (bits + (draw & 0xFFFFFU)) >> 20U;
+  const auto bounded = static_cast<std::uint16_t>(code < kLowestScaleCode ? kLowestScaleCode : code);
+  return static_cast<std::uint16_t>(bounded | (scale_code & kTurned));
 }
 
 // Groups 31 powers of two below the token's largest get the lowest scale there is.

@@ -14,7 +14,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace strait::kernels::HWY_NAMESPACE {
 
-// The groups of a token from their scale codes to their planes; the scale bytes are in `out`. All
+// The groups of a token from their scale codes to their planes; the scale bytes are in `out`, and
+// with unbiased rounding the levels in `scratch`. All
 // levels come first and all planes after them: a vector is not read while it is still on its way to
 // memory in smaller parts.
 template <int kBits, Rounding kRounding>
@@ -30,9 +31,13 @@ HWY_NOINLINE void write_groups(TokenScratch& scratch, std::int64_t width, const 
       std::fill(scratch.levels() + g * size, scratch.levels() + (g + 1) * size, std::uint8_t{0});
     } else {
       const float scale = scale_of(out[1 + g], out[0], kBits);
-      round_group<kBits, kRounding>(values, size, scale, words,
-                                    index + static_cast<std::uint32_t>(g * size),
-                                    scratch.levels() + g * size);
+      if constexpr (kRounding == Rounding::unbiased) {
+        expand_levels<kBits>(scratch.levels() + g * size, size, scale, values);
+      } else {
+        round_group<kBits, kRounding>(values, size, scale, words,
+                                      index + static_cast<std::uint32_t>(g * size),
+                                      scratch.levels() + g * size);
+      }
       if ((scale_code & kTurned) != 0) turn(values, size, turn_back_factor(size));
     }
   }
@@ -44,6 +49,19 @@ HWY_NOINLINE void write_groups(TokenScratch& scratch, std::int64_t width, const 
   }
   if (const auto rest = static_cast<int>(width % size); rest != 0) {
     pack_tail<kBits>(scratch.levels() + width - rest, rest, size, planes);
+  }
+}
+
+// Unbiased rounding: levels, and scale codes that restore the groups' lengths.
+template <int kBits>
+HWY_INLINE void level_groups(TokenScratch& scratch, std::int64_t groups, int size,
+                             std::uint64_t words, std::uint32_t index) {
+  for (std::int64_t g = 0; g < groups; ++g) {
+    std::uint16_t& scale_code = scratch.scale_codes()[g];
+    if (scale_code == kZeroScaleCode || scale_code == kRefusedScaleCode) continue;
+    const auto first = static_cast<std::uint32_t>(g * size);
+    scale_code = level_group<kBits>(scratch.values() + first, size, scale_code,
+                                    draw_of(words, index + first), scratch.levels() + first);
   }
 }
 

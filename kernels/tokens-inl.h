@@ -46,12 +46,21 @@ inline HWY_NOINLINE void write_token(TokenScratch& scratch, std::int64_t width,
     scale_codes[g] =
         weigh_group(values + g * format.group, format.group, may_turn, reach, refused_from);
   }
-  write_token_header(scale_codes, format, width, out);
   const std::uint64_t words = draw_words(draw.key);
-  if (draw.rounding == Rounding::nearest) {
-    write_groups_of<Rounding::nearest>(scratch, width, format, words, first_index, out);
-  } else {
+  if (restores_length(format.bits, draw.rounding)) {
+    if (format.bits == 2) level_groups<2>(scratch, groups, format.group, words, first_index);
+    if (format.bits == 3) level_groups<3>(scratch, groups, format.group, words, first_index);
+    if (format.bits == 4) level_groups<4>(scratch, groups, format.group, words, first_index);
+    if (format.bits == 5) level_groups<5>(scratch, groups, format.group, words, first_index);
+    write_token_header(scale_codes, format, width, out);
+    write_groups_of<Rounding::unbiased>(scratch, width, format, words, first_index, out);
+    return;
+  }
+  write_token_header(scale_codes, format, width, out);
+  if (draw.rounding == Rounding::stochastic) {
     write_groups_of<Rounding::stochastic>(scratch, width, format, words, first_index, out);
+  } else {
+    write_groups_of<Rounding::nearest>(scratch, width, format, words, first_index, out);
   }
 }
 

@@ -104,9 +104,9 @@ void SampleEncoder::encode_row(const TensorHeader& head, std::size_t place,
   if (row.bits == kWholeBits) {
     wide_.write_to(to);
   } else if (row.base == RowBase::none) {
-    kernels::quantize({}, values, format, draw_for(head, place), to, &sums);
+    kernels::quantize({}, values, format, draw_for(head, place, row.base), to, &sums);
   } else {
-    kernels::quantize_change({}, values, format, draw_for(head, place), cache_->options().kind,
+    kernels::quantize_change({}, values, format, draw_for(head, place, row.base), cache_->options().kind,
                              row.base == RowBase::fresh, entry.data(), to, &sums);
   }
   if (row.base != RowBase::none) cache_->seal(sample, entry_hash(entry));
@@ -150,9 +150,12 @@ std::span<std::byte> SampleEncoder::resolve_wide(RowHeader& row, store::SampleId
   return entry;
 }
 
-kernels::Draw SampleEncoder::draw_for(const TensorHeader& head, std::size_t place) const {
-  if (options_.codec.rounding == kernels::Rounding::nearest) return {};
-  return {options_.codec.rounding,
+// Only a change since an entry has its error in the next message: what else is clipped is lost.
+kernels::Draw SampleEncoder::draw_for(const TensorHeader& head, std::size_t place,
+                                      RowBase base) const {
+  const bool nearest = options_.codec.rounding == kernels::Rounding::nearest;
+  if (nearest && base == RowBase::entry) return {};
+  return {nearest ? kernels::Rounding::unbiased : options_.codec.rounding,
           kernels::mix_key({options_.key, static_cast<std::uint64_t>(number(head.step)),
                             static_cast<std::uint64_t>(head.micro_batch),
                             static_cast<std::uint64_t>(head.kind), place})};

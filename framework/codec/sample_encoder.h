@@ -19,7 +19,7 @@ namespace strait::codec {
 struct SampleEncoderOptions {
   Choice choice;
   CodecSettings codec;    // group, rotate and rounding are used
-  std::uint64_t key = 0;  // of stochastic rounding: seed and boundary, mixed
+  std::uint64_t key = 0;  // of random draws: seed and boundary, mixed
   // Called once before the first row of every training step, on the encoding thread; empty: the
   // choice stays.
   std::function<Choice(store::Step, const Traffic&)> choose;
@@ -55,7 +55,7 @@ class SampleEncoder final : public Encoder {
   std::span<std::byte> resolve_base(RowHeader& row, store::SampleId sample, std::int64_t tokens);
   std::span<std::byte> resolve_wide(RowHeader& row, store::SampleId sample,
                                     const kernels::Values& values, kernels::SquareSums& sums);
-  kernels::Draw draw_for(const TensorHeader& head, std::size_t place) const;
+  kernels::Draw draw_for(const TensorHeader& head, std::size_t place, RowBase base) const;
   void count(const RowHeader& row, const kernels::SquareSums& sums);
   Memory memory() const;
   int group() const { return static_cast<int>(options_.codec.group); }

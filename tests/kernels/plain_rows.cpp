@@ -64,8 +64,9 @@ void write_value(const MutableValues& out, std::int64_t i, float value) {
 
 float reach_of(int bits, Rounding rounding) {
   constexpr std::array<float, 5> kClip{1, 1, 0.55F, 0.75F, 0.9F};
-  const float clip =
-      rounding == Rounding::nearest && bits < 5 ? kClip[static_cast<std::size_t>(bits)] : 1;
+  float clip = rounding != Rounding::stochastic && bits < 5 ? kClip[static_cast<std::size_t>(bits)]
+                                                            : 1;
+  if (rounding == Rounding::unbiased && bits == 5) clip = 0.95F;
   return clip / static_cast<float>((1 << bits) - 1);
 }
 
@@ -147,13 +148,43 @@ Group weigh(float* values, const GroupFormat& format, Rounding rounding, float r
 int level_of(float value, float inverse, int bits, const Draw& draw, std::uint64_t words,
              std::uint32_t index) {
   float level = value * inverse;
-  if (draw.rounding == Rounding::nearest) {
+  if (draw.rounding != Rounding::stochastic) {
     level = level + static_cast<float>(1 << (bits - 1));
   } else {
     level = level + 0.5F * static_cast<float>((1 << bits) - 1);
     level = level + draw_of(words, index);
   }
   return static_cast<int>(std::clamp(level, 0.0F, static_cast<float>((1 << bits) - 1)));
+}
+
+// In the order of 16 columns, then halves of them.
+float column_sum(const std::vector<float>& values) {
+  std::array<float, 16> columns{};
+  for (std::size_t i = 0; i < values.size(); ++i) columns[i % 16] = columns[i % 16] + values[i];
+  for (std::size_t half = 8; half > 0; half /= 2) {
+    for (std::size_t i = 0; i < half; ++i) columns[i] = columns[i] + columns[i + half];
+  }
+  return columns[0];
+}
+
+// The scale code with which nearest levels have the length of their values.
+int length_code(const float* values, const Group& group, const GroupFormat& format,
+                const Draw& draw, std::uint64_t words, std::uint32_t index) {
+  const float scale = float_of(static_cast<std::uint32_t>(group.scale_code) << 20U);
+  const float inverse = 1.0F / (2.0F * scale);
+  // The last group of a token is filled up with zeros.
+  std::vector<float> squares(static_cast<std::size_t>(format.group));
+  std::vector<float> products(squares.size());
+  for (int i = 0; i < group.count; ++i) {
+    const float steps = values[i] * inverse;
+    const int level = level_of(values[i], inverse, format.bits, draw, 0, 0);
+    squares[static_cast<std::size_t>(i)] = steps * steps;
+    products[static_cast<std::size_t>(i)] =
+        static_cast<float>(2 * level - ((1 << format.bits) - 1)) * steps;
+  }
+  const float target = scale * (2.0F * column_sum(squares) / column_sum(products));
+  const auto draw_bits = static_cast<std::uint32_t>(draw_of(words, index) * 0x1p24F) & 0xFFFFFU;
+  return std::max<int>(8, static_cast<int>((bits_of(target) + draw_bits) >> 20U));
 }
 
 // `values` is used up. `out` has token_bytes().
@@ -163,15 +194,24 @@ void quantize_token(std::vector<float>& values, const GroupFormat& format, const
   const auto groups = static_cast<int>(groups_of(format, width));
   std::memset(out, 0, static_cast<std::size_t>(token_bytes(format, width)));
   std::vector<Group> weighed;
+  std::vector<float> rounding_scales;
+  const std::uint64_t words = scrambled(draw.key);
+  const bool unbiased = draw.rounding == Rounding::unbiased && format.bits <= 5;
   int top = 0;
   for (int begin = 0; begin < width; begin += format.group) {
     const int count = std::min(format.group, width - begin);
     weighed.push_back(weigh(values.data() + begin, format, draw.rounding, refuse, begin, count));
+    Group& group = weighed.back();
+    const auto code = static_cast<std::uint32_t>(group.scale_code);
+    rounding_scales.push_back(float_of(code << 20U));
+    if (unbiased && group.scale_code > 0) {
+      group.scale_code = length_code(values.data() + begin, group, format, draw, words,
+                                     static_cast<std::uint32_t>(token * width + begin));
+    }
     top = std::max(top, weighed.back().scale_code >> 3);
   }
   out[0] = static_cast<std::uint8_t>(top);
   std::uint8_t* planes = out + 1 + groups + (format.rotate ? (groups + 7) / 8 : 0);
-  const std::uint64_t words = scrambled(draw.key);
   for (int g = 0; g < groups; ++g) {
     const Group& group = weighed[static_cast<std::size_t>(g)];
     if (group.rotated) out[1 + groups + g / 8] |= static_cast<std::uint8_t>(1U << (g % 8));
@@ -181,7 +221,9 @@ void quantize_token(std::vector<float>& values, const GroupFormat& format, const
                      : static_cast<std::uint8_t>(std::max(1, group.scale_code - 8 * top + 247));
     const int plane = (group.count + 7) / 8;
     if (group.scale_code > 0) {
-      const float inverse = 1.0F / (2.0F * scale_from(out[1 + g], top, format.bits));
+      const float scale = unbiased ? rounding_scales[static_cast<std::size_t>(g)]
+                                   : scale_from(out[1 + g], top, format.bits);
+      const float inverse = 1.0F / (2.0F * scale);
       for (int i = 0; i < group.count; ++i) {
         const auto index = static_cast<std::uint32_t>(token * width + group.begin + i);
         const int level = level_of(values[static_cast<std::size_t>(group.begin + i)], inverse,

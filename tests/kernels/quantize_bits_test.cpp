@@ -56,7 +56,7 @@ std::vector<Case> some_cases(std::mt19937& random) {
       for (int k = 0; k < 48; ++k) {
         Case one;
         one.format = {bits, group, k % 2 != 0};
-        one.draw = {k % 4 < 2 ? Rounding::nearest : Rounding::stochastic, random()};
+        one.draw = {static_cast<Rounding>(k / 2 % 3), random()};
         one.element = static_cast<Element>(k % 3);
         one.kind = static_cast<CacheFormat>(random() % 2);
         one.content = static_cast<Content>(random() % 3);

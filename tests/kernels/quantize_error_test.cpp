@@ -1,5 +1,6 @@
 // How far values are off after quantising: bounds that always hold, means, and the table of
 // kernels/QUANTIZED.md.
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 #include <cmath>
 #include <limits>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "kernels/dequantize.h"
@@ -152,6 +154,70 @@ TEST(QuantizeError, OfNearestRoundingHasNoMeanOnSymmetricData) {
       squares += error * error;
     }
     EXPECT_LE(std::fabs(total), 5 * std::sqrt(squares)) << bits << " bits, seed " << kSeed;
+  }
+}
+
+Floats drawn_from(const std::string& name, std::size_t count, std::mt19937& random) {
+  std::exponential_distribution<float> exponential;
+  std::student_t_distribution<float> heavy(3);
+  Floats values = gaussian(count, random);
+  for (float& value : values) {
+    if (name == "laplace") value = std::copysign(exponential(random), value);
+    if (name == "student") value = heavy(random);
+  }
+  return values;
+}
+
+// Gradients of hidden states under a softmax layer of random weights.
+Floats gradients(std::int64_t tokens, std::int64_t width) {
+  at::manual_seed(kSeed);
+  constexpr std::int64_t kWords = 257;
+  const at::Tensor weights = at::randn({width, kWords}) * at::randn({width, 1}).exp();
+  const at::Tensor hidden = at::randn({tokens, width}).tanh();
+  at::Tensor rows = at::softmax(at::matmul(hidden, weights) * 0.3, 1);
+  const at::Tensor targets = at::randint(kWords, {tokens, 1});
+  rows.scatter_add_(1, targets, at::full({tokens, 1}, -1.0F));
+  const at::Tensor result = at::matmul(rows, weights.t()).contiguous();
+  const auto* const data = result.const_data_ptr<float>();
+  return {data, data + result.numel()};
+}
+
+// The mean over groups of <decoded, value> / <value, value>.
+double mean_length(const Floats& values, const GroupFormat& format, Rounding rounding) {
+  const auto group = static_cast<std::size_t>(format.group);
+  const Floats read = there_and_back(values, 1024, format, {rounding, 5});
+  double sum = 0;
+  for (std::size_t begin = 0; begin < values.size(); begin += group) {
+    double product = 0;
+    double square = 0;
+    for (std::size_t i = begin; i < begin + group; ++i) {
+      product += double{read[i]} * values[i];
+      square += double{values[i]} * values[i];
+    }
+    sum += product / square;
+  }
+  return sum / static_cast<double>(values.size() / group);
+}
+
+// What is sent once must not be shorter than it is: the stages below would learn too little.
+TEST(QuantizeError, UnbiasedRoundingKeepsTheLengthOfGroups) {
+  std::mt19937 random(kSeed);
+  for (const std::string name : {"gauss", "laplace", "student", "gradients"}) {
+    const Floats values =
+        name == "gradients" ? gradients(1024, 1024) : drawn_from(name, 1 << 20, random);
+    for (const int group : {32, 64, 128}) {
+      for (int bits = 2; bits <= 8; ++bits) {
+        for (const bool rotate : {false, true}) {
+          const GroupFormat format{bits, group, rotate};
+          EXPECT_NEAR(mean_length(values, format, Rounding::unbiased), 1, 0.002)
+              << name << ", " << bits << " bits, groups of " << group << (rotate ? ", rotated" : "")
+              << ", seed " << kSeed;
+        }
+      }
+      // Clipped and not restored, a group is up to 15 % too short.
+      EXPECT_LT(mean_length(values, {2, group, false}, Rounding::nearest), 0.97) << name;
+      EXPECT_LT(mean_length(values, {4, group, false}, Rounding::nearest), 0.998) << name;
+    }
   }
 }
 

@@ -50,7 +50,7 @@ class Sizes:
     epochs = 3
     batch = 16
     micro_batch = 4
-    learning_rates = {"code": 1e-3, "instructions": 2e-3, "english": 1e-3}
+    learning_rates = {"code": 1e-3, "instructions": 2e-3, "english": 1e-3, "perl": 1e-3}
 
 
 class SmallSizes(Sizes):
@@ -63,7 +63,17 @@ class SmallSizes(Sizes):
 
 
 # Task -> on what its model was trained before.
-TASKS = {"code": "english", "instructions": "english", "english": "code"}
+TASKS = {"code": "english", "instructions": "english", "english": "code", "perl": "headers"}
+
+
+def variant(task, rate):
+    """A task at a multiple of its learning rate; its cells and columns go by this name."""
+    return task if rate == 1 else f"{task} x{rate:g}"
+
+
+def split_variant(name):
+    task, _, rate = name.partition(" x")
+    return task, float(rate or 1)
 
 
 class Bench:
@@ -89,8 +99,8 @@ class Bench:
 
     def texts(self, name):
         """(to train on, to evaluate on)."""
-        if name == "code":
-            return tasks.code()
+        if name in tasks.SOURCES:
+            return tasks.SOURCES[name]()
         text = tasks.english(self.english)
         cut = len(text) * 9 // 10
         return text[:cut], text[cut:]
@@ -173,7 +183,9 @@ class Bench:
         return self.folder / "runs" / name
 
     def measure(self, task, setting, seed, keys):
-        """One cell, written down; `keys` of the recipe are what its setting says."""
+        """One cell, written down; `keys` of the recipe are what its setting says. `task` may be a
+        variant()."""
+        named, (task, _) = task, split_variant(task)
         ending = "jsonl" if task == "instructions" else "safetensors"
         name = f"cell-{task}"
         recipe = self.recipe(name, seed, f"{task}.{ending}", f"model-{TASKS[task]}")
@@ -181,7 +193,7 @@ class Bench:
         recipe |= {"data.eval": f"{task}-eval.{ending}", **keys}
         begun = time.monotonic()
         run = self.run(name, recipe)
-        cell = {"task": task, "setting": setting, "seed": seed, "keys": keys}
+        cell = {"task": named, "setting": setting, "seed": seed, "keys": keys}
         cell |= {"seconds": time.monotonic() - begun, **self.read(run)}
         if task == "instructions":
             model = self.folder / f"{name}-model"

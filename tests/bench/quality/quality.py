@@ -2,7 +2,7 @@
 
 usage: quality.py --folder FOLDER [--replicas] [--bin FOLDER] [--budget MINUTES] [--seeds 3]
                   [--english FILE] [--only SETTING ...] [--tasks TASK ...] [--rows N] [--records N]
-                  [--epochs N] [--batch N] [--table]
+                  [--epochs N] [--batch N] [--width N] [--rates X ...] [--table]
 """
 
 import argparse
@@ -25,6 +25,7 @@ SIZES = {
     "records": "of the instructions to train on",
     "epochs": "over either",
     "batch": "rows of a step",
+    "width": "of the model",
 }
 
 
@@ -40,6 +41,9 @@ def options_of(words):
     parser.add_argument("--tasks", nargs="*", choices=cells.TASKS, default=list(cells.TASKS))
     for name, what in SIZES.items():
         parser.add_argument(f"--{name}", type=int, help=f"{what}; a folder has one number")
+    parser.add_argument(
+        "--rates", nargs="*", type=float, default=[1], help="multiples of the tasks' learning rates"
+    )
     parser.add_argument("--small", action="store_true", help="shows only that it works")
     parser.add_argument("--table", action="store_true", help="run nothing, print what there is")
     options = parser.parse_args(words)
@@ -74,12 +78,14 @@ def run_cells(bench, options):
     ]
     names = available(bench, options.tasks)
     print(f"tasks: {', '.join(names) or 'none'}", flush=True)
-    for seed, setting, task in itertools.product(range(1, options.seeds + 1), chosen, names):
+    seeds = range(1, options.seeds + 1)
+    for seed, rate, setting, name in itertools.product(seeds, options.rates, chosen, names):
+        task = cells.variant(name, rate)
         if (task, setting, seed) in done:
             continue
         if time.monotonic() > deadline:
             return False
-        keys = compared.recipe(setting, bench.sizes.learning_rates[task])
+        keys = compared.recipe(setting, rate * bench.sizes.learning_rates[name])
         cell = bench.measure(task, setting, seed, keys)
         told = f"loss {cell['loss']:.5f}, {cell['seconds']:.0f} s"
         print(f"{task}, {setting}, seed {seed}: {told}", flush=True)

@@ -26,7 +26,7 @@ def traffic(cell):
 def markdown(bench):
     done = bench.cells()
     reference = replica_settings.RAW
-    tasks = {name: task_cells.TaskCells(name, done, reference) for name in cells.TASKS}
+    tasks = task_cells.by_name(done, reference)
     columns = ["sync", *task_cells.loss_columns(tasks), "exact answers, %", "bytes a step"]
     columns += ["fp16 ring ÷ bytes", "÷ with votes", f"at width {cells.WIDE}"]
     rows = []
@@ -36,7 +36,7 @@ def markdown(bench):
         if not having:
             continue
         row = [setting, *(task.loss(setting) for task in tasks.values())]
-        row.append(tasks[task_cells.EXACT].accuracy(setting))
+        row.append(task_cells.answers(tasks, setting))
         row += traffic(next(iter(having[0].settings[setting].values())))
         sync = replica_settings.SETTINGS[setting].sync
         key = json.dumps(sync)  # rates do not matter

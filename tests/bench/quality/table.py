@@ -31,7 +31,7 @@ def saving_when_wide(bench, setting):
 
 def markdown(bench):
     done = bench.cells()
-    tasks = {name: task_cells.TaskCells(name, done, settings.RAW) for name in cells.TASKS}
+    tasks = task_cells.by_name(done, settings.RAW)
     columns = ["forward/backward bits", *task_cells.loss_columns(tasks)]
     columns += ["exact answers, %", "bf16 bytes ÷ bytes", f"at width {cells.WIDE}"]
     columns += [f"s at {width} Mbit/s" for width in cells.SLOW_LINKS]
@@ -41,7 +41,8 @@ def markdown(bench):
         if not having:
             continue
         row = [setting, *(task.loss(setting) for task in tasks.values())]
-        row += [tasks[task_cells.EXACT].accuracy(setting), saving(having[0], setting)]
+        row.append(task_cells.answers(tasks, setting))
+        row.append(saving(having[0], setting))
         row.append(saving_when_wide(bench, setting))
         first = next(iter(having[0].settings[setting].values()))
         row += [f"{bench.forecast(first, width):.1f}" for width in cells.SLOW_LINKS]

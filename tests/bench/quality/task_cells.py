@@ -2,6 +2,8 @@
 
 import statistics
 
+import cells
+
 EXACT = "instructions"  # the task whose answers are right or wrong
 
 
@@ -44,6 +46,16 @@ class TaskCells:
         if not told or None in told:
             return ""
         return mean_and_spread([100 * value for value in told], ".1f")
+
+
+def by_name(done, reference):
+    """The tasks that have cells, multiples of their learning rates behind them."""
+    names = sorted({task for task, _, _ in done}, key=cells.split_variant)
+    return {name: TaskCells(name, done, reference) for name in names}
+
+
+def answers(tasks, setting):
+    return tasks[EXACT].accuracy(setting) if EXACT in tasks else ""
 
 
 def loss_columns(tasks):
