@@ -76,7 +76,8 @@ STRAIT_ON_BOTH inline std::uint16_t restored_code(std::uint16_t scale_code, floa
                                                   float product, std::uint32_t draw) {
   const std::uint32_t bits = bits_of_float(scale_of_code(scale_code) * (2.0F * squares / product));
   const std::uint32_t code = (bits + (draw & 0xFFFFFU)) >> 20U;
-  const auto bounded = static_cast<std::uint16_t>(code < kLowestScaleCode ? kLowestScaleCode : code);
+  const auto bounded =
+      static_cast<std::uint16_t>(code < kLowestScaleCode ? kLowestScaleCode : code);
   return static_cast<std::uint16_t>(bounded | (scale_code & kTurned));
 }
 

@@ -106,8 +106,9 @@ void SampleEncoder::encode_row(const TensorHeader& head, std::size_t place,
   } else if (row.base == RowBase::none) {
     kernels::quantize({}, values, format, draw_for(head, place, row.base), to, &sums);
   } else {
-    kernels::quantize_change({}, values, format, draw_for(head, place, row.base), cache_->options().kind,
-                             row.base == RowBase::fresh, entry.data(), to, &sums);
+    kernels::quantize_change({}, values, format, draw_for(head, place, row.base),
+                             cache_->options().kind, row.base == RowBase::fresh, entry.data(), to,
+                             &sums);
   }
   if (row.base != RowBase::none) cache_->seal(sample, entry_hash(entry));
   count(row, sums);
