@@ -43,8 +43,9 @@ inline constexpr float kHuge = 1.329227995784916e36F;  // 2^120: from here on a 
 // nearest: smallest error; clips at 2 to 4 bits, so the result is up to 15 % too short. For values
 // whose error comes back in the next message.
 // stochastic: never clips; the mean of every value over keys is the value.
-// unbiased: nearest levels with the scale that restores the length: <decoded, value> is <value,
-// value> in the mean over groups. For values that are sent once; recipes do not name it.
+// unbiased: nearest levels, clipped at 2 and 3 bits, with the scale that restores the length:
+// <decoded, value> is <value, value> in the mean over groups. For values that are sent once;
+// recipes do not name it.
 enum class Rounding : std::uint8_t { nearest, stochastic, unbiased };
 
 // unbiased draws once per group, stochastic once per value, from (key, index of the value in the

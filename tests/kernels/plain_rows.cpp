@@ -64,9 +64,10 @@ void write_value(const MutableValues& out, std::int64_t i, float value) {
 
 float reach_of(int bits, Rounding rounding) {
   constexpr std::array<float, 5> kClip{1, 1, 0.55F, 0.75F, 0.9F};
-  float clip =
-      rounding != Rounding::stochastic && bits < 5 ? kClip[static_cast<std::size_t>(bits)] : 1;
-  if (rounding == Rounding::unbiased && bits == 5) clip = 0.95F;
+  const int least_unclipped = rounding == Rounding::nearest ? 5 : 4;
+  const float clip = rounding != Rounding::stochastic && bits < least_unclipped
+                         ? kClip[static_cast<std::size_t>(bits)]
+                         : 1;
   return clip / static_cast<float>((1 << bits) - 1);
 }
 
