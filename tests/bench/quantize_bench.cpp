@@ -198,6 +198,7 @@ void register_all() {
     const std::string name = std::to_string(bits) + " bits";
     const GroupFormat format{bits, 64, false};
     add("encode " + name, encode, format, kNearest);
+    if (bits < 8) add("encode " + name + " unbiased", encode, format, Rounding::unbiased);
     add("decode " + name, decode, format);
     add("encode change " + name, encode_change, format, kBfloat16, kNearest);
     add("decode change " + name, decode_change, format, kBfloat16);
