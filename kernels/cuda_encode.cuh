@@ -28,6 +28,40 @@ struct Difference {
   }
 };
 
+// Unbiased rounding: scale codes of a chunk's groups that restore their lengths. `values` are
+// turned where their group is.
+__device__ inline void restore_lengths(const Chunk& values, const Token& token, std::int64_t chunk,
+                                       const Draw& draw, std::uint32_t row_index,
+                                       std::uint16_t* scale_codes) {
+  const int bits = token.format.bits;
+  const int size = token.format.group;
+  std::uint16_t codes[kParts];
+  rounding_codes(values, size, reach_of(bits, draw.rounding), codes);
+  Chunk squares;
+  Chunk products;
+  for (int p = 0; p < kParts; ++p) {
+    const float inverse = inverse_of(scale_of_code(codes[p]));
+    const float steps = __fmul_rn(values.part[p], inverse);
+    const int level = level_of(values.part[p], inverse, bits, draw, 0, 0);
+    squares.part[p] = __fmul_rn(steps, steps);
+    products.part[p] = __fmul_rn(static_cast<float>(2 * level - (levels_of(bits) - 1)), steps);
+  }
+  float square[kParts];
+  float product[kParts];
+  group_sums(squares, size, square);
+  group_sums(products, size, product);
+  const std::uint64_t words = draw_words(draw.key);
+  for (int p = 0; p < kParts; ++p) {
+    const std::int64_t begin = chunk * kChunk + p * 32;
+    if (begin % size != 0 || begin >= token.width || lane_id() != 0) continue;
+    std::uint16_t& scale_code = scale_codes[begin / size];
+    if (scale_code == kZeroScaleCode || scale_code == kRefusedScaleCode) continue;
+    const auto turned = static_cast<std::uint16_t>(scale_code & kTurned);
+    scale_code = restored_code(codes[p] | turned, square[p], product[p],
+                               draw_of(words, row_index + static_cast<std::uint32_t>(begin)));
+  }
+}
+
 // Turns the groups of a chunk whose scale code says so.
 __device__ inline void turn_chosen(Chunk& change, const Token& message, std::int64_t chunk,
                                    const std::uint16_t* scale_codes) {

@@ -129,48 +129,6 @@ HWY_INLINE void round_group(float* values, int group, float scale, std::uint64_t
   }
 }
 
-// A sum over a group has one order on every processor: 16 columns, each summed from its first value
-// to its last, then halves of the columns.
-struct ColumnSums {
-  static constexpr int kColumns = 16;
-  HWY_ALIGN float columns[kColumns] = {};
-
-  HWY_INLINE void add(int at, Vector values) {
-    float* const to = columns + at % kColumns;
-    hn::Store(hn::Add(hn::Load(Lanes(), to), values), Lanes(), to);
-  }
-  HWY_INLINE float total() {
-    for (int half = kColumns / 2; half > 0; half /= 2) {
-      for (int i = 0; i < half; ++i) columns[i] += columns[i + half];
-    }
-    return columns[0];
-  }
-};
-
-// Values to nearest levels, and the scale code that restores their length. The values stay.
-template <int kBits>
-HWY_NOINLINE std::uint16_t level_group(const float* values, int group, std::uint16_t scale_code,
-                                       std::uint32_t draw, std::uint8_t* levels) {
-  const Lanes lanes;
-  constexpr auto highest = static_cast<float>(levels_of(kBits) - 1);
-  constexpr auto middle = static_cast<float>(levels_of(kBits - 1));
-  const auto inverse = hn::Set(lanes, inverse_of(scale_of_code(scale_code)));
-  ColumnSums squares;
-  ColumnSums products;
-  for (int i = 0; i < group; i += static_cast<int>(lane_count())) {
-    const auto steps = hn::Mul(hn::Load(lanes, values + i), inverse);
-    auto level = hn::Add(steps, hn::Set(lanes, middle));
-    level = hn::Floor(hn::Min(hn::Max(level, hn::Zero(lanes)), hn::Set(lanes, highest)));
-    const auto whole = hn::BitCast(CountLanes(), hn::Add(level, hn::Set(lanes, 0x1p23F)));
-    const auto byte = hn::And(whole, hn::Set(CountLanes(), 0xFF));
-    hn::StoreU(hn::DemoteTo(ByteLanes(), byte), ByteLanes(), levels + i);
-    const auto odd = hn::Sub(hn::Add(level, level), hn::Set(lanes, highest));
-    squares.add(i, hn::Mul(steps, steps));
-    products.add(i, hn::Mul(odd, steps));
-  }
-  return restored_code(scale_code, squares.total(), products.total(), draw);
-}
-
 template <int kBits>
 HWY_INLINE void expand_levels(const std::uint8_t* levels, int group, float scale, float* values) {
   const Lanes lanes;

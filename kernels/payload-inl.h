@@ -7,6 +7,7 @@
 #endif
 
 #include "kernels/groups-inl.h"
+#include "kernels/lengths-inl.h"
 #include "kernels/planes-inl.h"
 #include "kernels/token_header.h"
 #include "kernels/token_scratch.h"

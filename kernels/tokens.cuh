@@ -1,6 +1,6 @@
 #pragma once
 
-#include "kernels/chunks.cuh"
+#include "kernels/levels.cuh"
 
 // What a block does with one token; its warps take the chunks in turn. `scale_codes` lie in shared
 // memory, one per group.
@@ -91,62 +91,6 @@ __device__ inline int write_header(const Token& token, const std::uint16_t* scal
   return top;
 }
 
-__device__ inline int level_of(float value, float inverse, int bits, const Draw& draw,
-                               std::uint64_t words, std::uint32_t index) {
-  const auto highest = static_cast<float>(levels_of(bits) - 1);
-  float level = __fmul_rn(value, inverse);
-  if (draw.rounding != Rounding::stochastic) {
-    level = __fadd_rn(level, static_cast<float>(levels_of(bits - 1)));
-  } else {
-    level = __fadd_rn(level, 0.5F * highest);
-    level = __fadd_rn(level, static_cast<float>(draw_of(words, index)) * kDrawUnit);
-  }
-  return static_cast<int>(fminf(fmaxf(level, 0.0F), highest));
-}
-
-// The scale code of each part's group with which its levels are chosen; parts of zeros and refused
-// groups have any.
-__device__ inline void rounding_codes(const Chunk& values, const Token& token, float reach,
-                                      std::uint16_t* codes) {
-  std::uint32_t largest[kParts];
-  largest_bits(values, token.format.group, largest);
-  for (int p = 0; p < kParts; ++p) codes[p] = scale_code_of(float_of_bits(largest[p]), reach);
-}
-
-// Unbiased rounding: scale codes of a chunk's groups that restore their lengths. `values` are
-// turned where their group is.
-__device__ inline void restore_lengths(const Chunk& values, const Token& token, std::int64_t chunk,
-                                       const Draw& draw, std::uint32_t row_index,
-                                       std::uint16_t* scale_codes) {
-  const int bits = token.format.bits;
-  const int size = token.format.group;
-  std::uint16_t codes[kParts];
-  rounding_codes(values, token, reach_of(bits, draw.rounding), codes);
-  Chunk squares;
-  Chunk products;
-  for (int p = 0; p < kParts; ++p) {
-    const float inverse = inverse_of(scale_of_code(codes[p]));
-    const float steps = __fmul_rn(values.part[p], inverse);
-    const int level = level_of(values.part[p], inverse, bits, draw, 0, 0);
-    squares.part[p] = __fmul_rn(steps, steps);
-    products.part[p] = __fmul_rn(static_cast<float>(2 * level - (levels_of(bits) - 1)), steps);
-  }
-  float square[kParts];
-  float product[kParts];
-  group_sums(squares, size, square);
-  group_sums(products, size, product);
-  const std::uint64_t words = draw_words(draw.key);
-  for (int p = 0; p < kParts; ++p) {
-    const std::int64_t begin = chunk * kChunk + p * 32;
-    if (begin % size != 0 || begin >= token.width || lane_id() != 0) continue;
-    std::uint16_t& scale_code = scale_codes[begin / size];
-    if (scale_code == kZeroScaleCode || scale_code == kRefusedScaleCode) continue;
-    const auto turned = static_cast<std::uint16_t>(scale_code & kTurned);
-    scale_code = restored_code(codes[p] | turned, square[p], product[p],
-                               draw_of(words, row_index + static_cast<std::uint32_t>(begin)));
-  }
-}
-
 // Scale bytes and planes of a chunk, and in `values` what they stand for, not yet rotated back.
 __device__ inline void write_chunk(Chunk& values, const Token& token, std::int64_t chunk, int top,
                                    const std::uint16_t* scale_codes, const Draw& draw,
@@ -155,7 +99,7 @@ __device__ inline void write_chunk(Chunk& values, const Token& token, std::int64
   const std::uint64_t words = draw_words(draw.key);
   const bool restored = restores_length(bits, draw.rounding);
   std::uint16_t codes[kParts];
-  if (restored) rounding_codes(values, token, reach_of(bits, draw.rounding), codes);
+  if (restored) rounding_codes(values, token.format.group, reach_of(bits, draw.rounding), codes);
   for (int p = 0; p < kParts; ++p) {
     const std::int64_t begin = chunk * kChunk + p * 32;
     if (begin >= token.width) continue;
