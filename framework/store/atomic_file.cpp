@@ -17,6 +17,8 @@
 namespace strait::store {
 namespace {
 
+constexpr std::uint64_t kFlushWindow = std::uint64_t{8} << 20U;
+
 std::filesystem::path folder_of(const std::filesystem::path& path) {
   return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
 }
@@ -54,7 +56,8 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
   if (!descriptor_.open()) throw std::logic_error("write to a voided file: " + path_.string());
   std::size_t done = 0;
   while (done < bytes.size()) {
-    const ssize_t count = ::write(descriptor_.number(), bytes.data() + done, bytes.size() - done);
+    const ssize_t count = ::write(descriptor_.number(), bytes.data() + done,
+                                  std::min(bytes.size() - done, kFilePiece));
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) {
       expected_ = std::max<std::uint64_t>(expected_, written_ + bytes.size() - done);
@@ -63,7 +66,27 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
     hash_.update(bytes.subspan(done, static_cast<std::size_t>(count)));
     done += static_cast<std::size_t>(count);
     written_ += static_cast<std::uint64_t>(count);
+    file_bytes() += static_cast<std::uint64_t>(count);
+    flush_behind();
   }
+}
+
+// Without this the kernel takes all bytes at once, and the last fsync would write them for minutes
+// without a sign of progress. One window is written while the next one is filled.
+void AtomicFile::flush_behind() {
+  if (written_ - flushed_ < kFlushWindow) return;
+  const auto flush = [&](std::uint64_t begin, std::uint64_t bytes, unsigned flags) {
+    const int result = ::sync_file_range(descriptor_.number(), static_cast<off64_t>(begin),
+                                         static_cast<off64_t>(bytes), flags);
+    // Not every file system can; then the last fsync writes.
+    const bool cannot =
+        errno == ENOSYS || errno == EINVAL || errno == ESPIPE || errno == EOPNOTSUPP;
+    if (result != 0 && !cannot && errno != EINTR) fail("write", errno);
+  };
+  flush(flushed_, written_ - flushed_, SYNC_FILE_RANGE_WRITE);
+  flush(waited_, flushed_ - waited_,
+        SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER);
+  waited_ = std::exchange(flushed_, written_);
 }
 
 FileSummary AtomicFile::commit(const std::function<void()>& may_rename) {

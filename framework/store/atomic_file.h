@@ -34,6 +34,7 @@ class AtomicFile {
 
  private:
   void set_aside(std::uint64_t bytes);
+  void flush_behind();
   [[noreturn]] void fail(const char* doing, int error);
   void discard() noexcept;
 
@@ -43,6 +44,8 @@ class AtomicFile {
   FileHash hash_;
   std::uint64_t expected_ = 0;
   std::uint64_t written_ = 0;
+  std::uint64_t flushed_ = 0;  // up to here the kernel was told to write
+  std::uint64_t waited_ = 0;   // up to here it has written
 };
 
 // The whole of it at once.

@@ -263,8 +263,8 @@ Pruned prune_checkpoints(const fs::path& run, std::int64_t keep, PruneTime time)
     }
     for (const Unusable& one : list.unusable) {
       // A damaged one that was complete stays as long as a good one as old is kept.
-      const bool outlived = one.committed ? last + 1 == kept && one.step < oldest
-                                          : one.step < newest;
+      const bool outlived =
+          one.committed ? last + 1 == kept && one.step < oldest : one.step < newest;
       if (outlived) remove_checkpoint(one.path, result);
     }
     for (const StepFolder& folder : step_folders(run)) {
@@ -281,7 +281,8 @@ Pruned prune_all_but(const fs::path& run, const std::vector<Step>& steps) {
     if (steps.empty()) return;
     const Step newest = *std::ranges::max_element(steps);
     for (const StepFolder& folder : step_folders(run)) {
-      const bool kept = folder.step >= newest || std::ranges::find(steps, folder.step) != steps.end();
+      const bool kept =
+          folder.step >= newest || std::ranges::find(steps, folder.step) != steps.end();
       if (folder.aside || !kept) remove_checkpoint(folder.path, result);
     }
   });

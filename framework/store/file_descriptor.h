@@ -2,6 +2,9 @@
 
 #include <unistd.h>
 
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
 #include <utility>
 
 namespace strait::store {
@@ -26,5 +29,16 @@ class FileDescriptor {
  private:
   int number_;
 };
+
+// Files are read and written in pieces of at most this many bytes, and each is counted: a slow disk
+// shows progress.
+inline constexpr std::size_t kFilePiece = std::size_t{1} << 20U;
+
+// Bytes that this process has read from and written to files of checkpoints, weights and data, as
+// /proc/self/io counts them: progress for the watchdog while nothing is computed. Any thread.
+inline std::atomic<std::uint64_t>& file_bytes() {
+  static std::atomic<std::uint64_t> total{0};
+  return total;
+}
 
 }  // namespace strait::store

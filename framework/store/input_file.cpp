@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
 
@@ -28,8 +29,9 @@ InputFile::InputFile(std::filesystem::path path) : path_(std::move(path)) {
 void InputFile::read(std::uint64_t offset, std::span<std::byte> bytes) const {
   std::size_t done = 0;
   while (done < bytes.size()) {
-    const ssize_t count = ::pread(descriptor_.number(), bytes.data() + done, bytes.size() - done,
-                                  static_cast<off_t>(offset + done));
+    const ssize_t count =
+        ::pread(descriptor_.number(), bytes.data() + done,
+                std::min(bytes.size() - done, kFilePiece), static_cast<off_t>(offset + done));
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) throw system_error("read", path_, errno);
     if (count == 0) {
@@ -40,6 +42,7 @@ void InputFile::read(std::uint64_t offset, std::span<std::byte> bytes) const {
                       path_.string(), offset + done, size_));
     }
     done += static_cast<std::size_t>(count);
+    file_bytes() += static_cast<std::uint64_t>(count);
   }
 }
 

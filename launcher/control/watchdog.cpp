@@ -14,8 +14,8 @@ using Seconds = std::chrono::duration<double>;
 // Ctrl-Z, a debugger, a machine that swaps.
 constexpr auto kOwnPause = std::chrono::seconds(2);
 constexpr double kSteps = 10;
-// How long one action takes is unknown before the first has finished.
-constexpr int kFirstActionFactor = 5;
+// How long an action takes is unknown before all have been done once, which a step shows.
+constexpr int kUnmeasuredFactor = 5;
 constexpr int kLateHelloFactor = 4;
 // A link gives up some seconds after `hold`, and the process that waits over it then reports which
 // path is broken. That is more precise than a diagnosis of processes that wait for each other.
@@ -140,13 +140,16 @@ std::optional<StallDiagnosis> Watchdog::silent(Time now) const {
 }
 
 std::optional<StallDiagnosis> Watchdog::stuck(Time now, double median_step_seconds) const {
+  const bool measured = median_step_seconds > 0;
   const auto steps = std::chrono::duration_cast<Time::duration>(
-      Seconds(kSteps * std::max(median_step_seconds, 0.0)));
+      Seconds(kSteps * (measured ? median_step_seconds : limits_.forecast_step_seconds)));
   const auto limit = std::max<Time::duration>(limits_.progress, steps);
+  const auto unmeasured = std::max<Time::duration>(kUnmeasuredFactor * limits_.progress, steps);
   std::optional<net::ProcessName> first;
   for (const auto& [name, watched] : watched_) {
     if (watched.finished || !watched.latest) continue;
-    const auto allowed = watched.ever_moved ? limit : kFirstActionFactor * limit;
+    // Data that arrives counts as movement, too: it does not show that an action has been measured.
+    const auto allowed = measured && watched.ever_moved ? limit : unmeasured;
     // One that makes progress proves that the pipeline does: the others wait for it.
     if (now - watched.moved <= allowed) return std::nullopt;
     if (!first || watched.moved < watched_.at(*first).moved) first = name;

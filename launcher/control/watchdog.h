@@ -14,7 +14,10 @@ struct WatchdogLimits {
   std::chrono::milliseconds start{60'000};   // until every process has sent Hello
   std::chrono::milliseconds silence{5'000};  // a stage reports every second
   std::chrono::milliseconds hold{0};  // replaces `silence` in training, where links may reconnect
-  std::chrono::milliseconds progress{60'000};  // at least; ten median steps if that is longer
+  // At least; ten median steps if that is longer. Before a step has been measured five times that,
+  // or ten steps of the plan's forecast.
+  std::chrono::milliseconds progress{60'000};
+  double forecast_step_seconds = 0;
 };
 
 // The process that holds up the run, and a sentence that says why.
@@ -39,8 +42,9 @@ class Watchdog {
   void restart(Time now);  // a phase begins: restarts all clocks of progress
   void unblock(Time now);  // what all may have waited for has left: restarts them, too
 
-  // None: nothing is wrong. Call several times a second; a long gap between two calls means that
-  // this process was stopped, and is subtracted from all times.
+  // `median_step_seconds`: 0 before the first step. None: nothing is wrong. Call several times a
+  // second; a long gap between two calls means that this process was stopped, and is subtracted
+  // from all times.
   std::optional<StallDiagnosis> judge(Time now, double median_step_seconds);
 
  private:

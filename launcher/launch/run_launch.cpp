@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <functional>
 #include <utility>
 
@@ -125,6 +126,8 @@ control::CoordinatorOptions coordination_of(const plan::RunFile& run,
   coordination.from = options.from;
   coordination.to = static_cast<store::Step>(run.plan.steps);
   coordination.build = base::build_id();
+  coordination.limits.forecast_step_seconds =
+      std::max(run.plan.step_seconds, run.plan.first_epoch_step_seconds);
   if (run.plan.recipe.hosts.backend != recipe::BackendKind::local) {
     coordination.limits.hold = std::chrono::seconds(run.plan.recipe.hosts.hold);
   }

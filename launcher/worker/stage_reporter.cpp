@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "framework/net/stall_report.h"
+#include "framework/store/file_descriptor.h"
 #include "launcher/base/errors.h"
 
 namespace strait::worker {
@@ -113,6 +114,8 @@ control::Progress StageReporter::progress() {
   progress.micro_batch = micro_batch_;
   const MutexLock lock(mutex_);
   progress.phase = phase_;
+  const std::uint64_t file_bytes = store::file_bytes();
+  if (std::exchange(file_bytes_, file_bytes) != file_bytes) ++finished_actions_;
   progress.finished_actions = finished_actions_;
   if (waits_ == nullptr) return progress;
   const stages::WaitClock::Reading wait = waits_->read();

@@ -135,6 +135,21 @@ TEST(AtomicFile, SaysWhatAFullDiskLacksAndLeavesRoomBehind) {
   EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
+TEST(AtomicFile, CountsBytesAsTheyAreWrittenAndRead) {
+  const TemporaryDirectory folder;
+  const std::vector<std::byte> bytes(std::size_t{20} << 20U, std::byte{7});
+  const std::uint64_t before = file_bytes();
+  AtomicFile file(folder / "large", bytes.size());
+  file.write(bytes);
+  EXPECT_EQ(file_bytes() - before, bytes.size());
+  const FileSummary summary = file.commit();
+  EXPECT_EQ(summary.size, bytes.size());
+  std::vector<std::byte> read(bytes.size());
+  InputFile(folder / "large").read(0, read);
+  EXPECT_EQ(read, bytes);
+  EXPECT_EQ(file_bytes() - before, 2 * bytes.size());
+}
+
 TEST(MakeDirectory, MakesParentsAndAcceptsWhatIsThere) {
   const TemporaryDirectory folder;
   make_directory(folder / "a/b/c");

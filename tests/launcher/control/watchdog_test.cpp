@@ -42,7 +42,7 @@ class WatchdogTest : public testing::Test {
   }
 
   Time now_{std::chrono::hours(100)};
-  double median_ = 0;
+  double median_ = 1;
   Watchdog dog_{{kA, kB, kC}, {}, now_};
 };
 
@@ -114,6 +114,41 @@ TEST_F(WatchdogTest, LongStepsExtendTimeout) {
   say(kA, 0), say(kB, 0), say(kC, 0);
   EXPECT_FALSE(pass(295s, stuck).has_value());
   EXPECT_TRUE(pass(10s, stuck).has_value());
+}
+
+// Received data and bytes of a load count as progress, and say nothing of an action's length.
+TEST_F(WatchdogTest, ProgressBeforeTheFirstStepKeepsTheLongerTimeout) {
+  all_hello();
+  median_ = 0;
+  say(kA, 0), say(kB, 0), say(kC, 0);
+  const auto waiting = [&] { say(kA, 7, kB), say(kB, 7, kC), say(kC, 7); };
+  EXPECT_FALSE(pass(295s, waiting).has_value());
+  EXPECT_TRUE(pass(10s, waiting).has_value());
+}
+
+TEST_F(WatchdogTest, ForecastOfLongStepsExtendsTimeoutOfTheFirst) {
+  WatchdogLimits limits;
+  limits.forecast_step_seconds = 1200;
+  dog_ = Watchdog({kA, kB, kC}, limits, now_);
+  median_ = 0;
+  all_hello();
+  say(kA, 0), say(kB, 0), say(kC, 0);
+  const auto waiting = [&] { say(kA, 7, kB), say(kB, 7, kC), say(kC, 7); };
+  EXPECT_FALSE(pass(3h, waiting).has_value());
+  EXPECT_TRUE(pass(1h, waiting).has_value());
+}
+
+// A save of ten minutes to a slow disk, and one that stands still.
+TEST_F(WatchdogTest, SlowSaveIsNoStallWhileBytesMove) {
+  all_hello();
+  std::uint64_t bytes = 0;
+  int second = 0;
+  const auto saving = [&] {
+    if (second++ % 110 == 0) ++bytes;  // every 55 s
+    say(kA, 9, kC), say(kB, 9, kC), say(kC, bytes);
+  };
+  EXPECT_FALSE(pass(600s, saving).has_value());
+  EXPECT_TRUE(pass(130s, [&] { say(kA, 9, kC), say(kB, 9, kC), say(kC, bytes); }).has_value());
 }
 
 TEST_F(WatchdogTest, FirstActionHasLongerTimeout) {
