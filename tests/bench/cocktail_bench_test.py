@@ -17,7 +17,7 @@ def main():
                              check=True, capture_output=True, text=True).stdout
     assert shares in printed, printed
     table = dict(re.findall(r"^(\S.*?)/1048576 +[\d.]+ GB/s +([\d.]+) %$", printed.split(shares)[1], re.MULTILINE))
-    expected = {"copy"} | {f"{what} 0.1 0.2 4 bits" for what in ("tell", "fold", "read", "land")}
+    expected = {"copy"} | {f"{what} 0.1 0.2 4 bits" for what in ("encode", "reduce", "decode", "apply")}
     assert set(table) == expected, printed
     assert float(table["copy"]) == 100 and all(float(share) > 0 for share in table.values()), table
     print("\n".join(f"{name}: {share} %" for name, share in table.items()))
