@@ -17,11 +17,11 @@ class Monitor {
   Monitor& operator=(const Monitor&) = delete;
 
   enum class Event : std::uint8_t {
-    up,            // a connection and its handshake stand
-    down,          // a connection is gone
-    authentication_failed,    // the other side's gate refused our key, or ours refused theirs
-    protocol_mismatch,  // the other side does not encrypt, or encrypts for another key
-    handshake_failed,    // the handshake ended without a reason
+    up,                     // a connection and its handshake stand
+    down,                   // a connection is gone
+    authentication_failed,  // the other side's gate refused our key, or ours refused theirs
+    protocol_mismatch,      // the other side does not encrypt, or encrypts for another key
+    handshake_failed,       // the handshake ended without a reason
   };
   std::optional<Event> next();
 

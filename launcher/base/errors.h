@@ -104,8 +104,8 @@ struct Failure {
 // unknown type is reported as a broken invariant (internal error).
 Failure describe_failure(const std::exception& error);
 
-// Likewise, of a checkpoint that could not be written. No input of the user is read for that: a path
-// that is gone, or is no folder, is an error of the storage.
+// Likewise, of a checkpoint that could not be written. No input of the user is read for that: a
+// path that is gone, or is no folder, is an error of the storage.
 Failure describe_failed_save(const std::exception& error);
 
 ExitCode exit_code_of(const store::StoreError& error);

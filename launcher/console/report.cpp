@@ -106,8 +106,7 @@ class ReportCurve {
   }
 
   std::string place(const ReportPoint& point) const {
-    const double height =
-        highest_.value > lowest_.value ? highest_.value - lowest_.value : 1;
+    const double height = highest_.value > lowest_.value ? highest_.value - lowest_.value : 1;
     const double width = std::max(last_.step - first_.step, 1.0);
     return fmt::format("{:.1f},{:.1f} ", (point.step - first_.step) / width * kWidth,
                        kHeight - (point.value - lowest_.value) / height * kHeight);

@@ -65,8 +65,8 @@ class CheckpointCommitter {
   Result written(const Worker& from, const ShardsWritten& shards, bool aborting);
   Result failed(const Worker& from, const ShardFailed& failed);
 
-  // Removes what newer checkpoints replace. After Committed was sent: training does not wait for it.
-  // An event for each folder that cannot be removed, once.
+  // Removes what newer checkpoints replace. After Committed was sent: training does not wait for
+  // it. An event for each folder that cannot be removed, once.
   void prune(store::PruneTime time);
 
   // After a replica left: withdraws unfinished checkpoints of `former` and has them made again.

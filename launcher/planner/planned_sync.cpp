@@ -82,7 +82,8 @@ void plan_links(plan::Plan& plan, const std::vector<std::int64_t>& bytes,
 
 sync::SyncSettings sync_settings(const recipe::Recipe& recipe, const std::string& method,
                                  std::int64_t steps) {
-  const recipe::Recipe::Sync configured = selects(recipe, method) ? recipe.sync : recipe::Recipe::Sync();
+  const recipe::Recipe::Sync configured =
+      selects(recipe, method) ? recipe.sync : recipe::Recipe::Sync();
   sync::SyncSettings settings;
   settings.method = method;
   settings.seed = static_cast<std::uint64_t>(recipe.seed);

@@ -67,7 +67,8 @@ TEST(PruneCheckpoints, GoesOnBehindAFileThatCannotBeRemoved) {
     save(run.path(), 6);
     Pruned pruned;
     // 6 and 4 stay; 1, 2, 3 and the half 5 go, but for what the failing call is about.
-    const SystemFault fault{.call = SystemCall::remove, .after = call, .error = EBUSY, .once = true};
+    const SystemFault fault{
+        .call = SystemCall::remove, .after = call, .error = EBUSY, .once = true};
     const int calls =
         with_fault(fault, [&] { EXPECT_NO_THROW(pruned = prune_checkpoints(run.path(), 2)); });
     EXPECT_EQ(complete_steps(run.path()).at(0), 6);
@@ -144,8 +145,9 @@ TEST(PruneCheckpoints, OnHostsGoesOnAndReports) {
   for (const std::int64_t step : {1, 2, 3, 4}) save_half(run.path(), step);
   fs::create_directories(run.path() / "checkpoints" / "step-9.aside-1");
   Pruned pruned;
-  with_fault({.call = SystemCall::remove, .after = 1, .error = EACCES, .once = true},
-             [&] { pruned = prune_all_but(run.path(), {Step{2}, Step{4}}); });
+  with_fault({.call = SystemCall::remove, .after = 1, .error = EACCES, .once = true}, [&] {
+    pruned = prune_all_but(run.path(), {Step{2}, Step{4}});
+  });
   EXPECT_EQ(pruned.left.size(), 1U);
   EXPECT_THAT(prune_all_but(run.path(), {Step{2}, Step{4}}).left, testing::IsEmpty());
   EXPECT_THAT(folders(run.path()), testing::UnorderedElementsAre("step-2", "step-4"));
@@ -166,7 +168,8 @@ TEST(PruneCheckpoints, RewindFailsOnlyWhereAManifestStays) {
         EXPECT_EQ(error.kind(), StoreError::Kind::storage_io);
       }
     });
-    EXPECT_EQ(fs::exists(checkpoint_directory(run.path(), Step{2}) / "manifest.json"), failed) << "call " << call;
+    EXPECT_EQ(fs::exists(checkpoint_directory(run.path(), Step{2}) / "manifest.json"), failed)
+        << "call " << call;
     if (calls <= call) break;
   }
 }

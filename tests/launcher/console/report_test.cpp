@@ -31,10 +31,9 @@ TEST(Report, SkipsValuesThatAreNotWhatTheirKeysSay) {
   Report report;
   const auto add = [&report](const char* line) { report.add(nlohmann::json::parse(line)); };
   add(R"({"step":1,"loss":4})");
-  for (const char* line :
-       {"null", "[1]", "7", R"({"loss":9})", R"({"step":"x","loss":9})",
-        R"({"step":2,"loss":"9","boundaries":5,"sync":{"a":1}})",
-        R"({"step":3,"boundaries":[{"boundary":7}],"sync":[[]]})"}) {
+  for (const char* line : {"null", "[1]", "7", R"({"loss":9})", R"({"step":"x","loss":9})",
+                           R"({"step":2,"loss":"9","boundaries":5,"sync":{"a":1}})",
+                           R"({"step":3,"boundaries":[{"boundary":7}],"sync":[[]]})"}) {
     EXPECT_NO_THROW(add(line)) << line;
   }
   EXPECT_THAT(report.page("run", "plan"), testing::HasSubstr("from 4 (step 1) to 4 (step 1)"));
