@@ -16,6 +16,7 @@ bool due(store::Step steps, std::int64_t every) { return every > 0 && number(ste
 
 std::vector<BoundaryTraffic> sent_over(const std::vector<Boundary*>& boundaries) {
   std::vector<BoundaryTraffic> sent;
+  sent.reserve(boundaries.size());
   for (const Boundary* boundary : boundaries) sent.push_back(boundary->sent());
   return sent;
 }
