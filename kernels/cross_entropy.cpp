@@ -7,6 +7,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "kernels/leaf_gradient.h"
+
 namespace strait::kernels {
 namespace {
 
@@ -33,10 +35,9 @@ void check_targets(const Projection& projection, const at::Tensor& hidden,
                           ": prepare the data with the model's own tokenizer");
 }
 
-at::Tensor logits_of(const Projection& projection, const at::Tensor& rows) {
-  at::Tensor logits = at::mm(rows, projection.weight.t()).to(at::kFloat);
-  if (projection.bias.defined()) logits.add_(projection.bias);
-  return logits;
+// The derivative of the cap, from what it made of the logits.
+at::Tensor cap_slope(const at::Tensor& capped, double softcap) {
+  return capped.div(softcap).square_().neg_().add_(1);
 }
 
 // MKL looks for the right exp of a processor in the first call of a process, without a lock: where
@@ -56,14 +57,6 @@ double consume_logits(at::Tensor& logits, const at::Tensor& targets) {
   return (total.to(at::kDouble).log_() - chosen).sum().item<double>();
 }
 
-void add_product(const at::Tensor& sum, const at::Tensor& left, const at::Tensor& right) {
-  if (left.scalar_type() == sum.scalar_type()) {
-    at::Tensor(sum).addmm_(left, right);
-  } else {
-    at::Tensor(sum).add_(at::mm(left, right));
-  }
-}
-
 // Chunks of nearly equal size: a last one of a single row would be a matrix times a vector, which
 // is slower and sums less exactly.
 std::int64_t even_chunk(std::int64_t count, std::int64_t vocabulary) {
@@ -73,6 +66,15 @@ std::int64_t even_chunk(std::int64_t count, std::int64_t vocabulary) {
 }
 
 }  // namespace
+
+at::Tensor project_logits(const Projection& projection, const at::Tensor& hidden) {
+  at::Tensor logits = at::mm(hidden, projection.weight.t()).to(at::kFloat);
+  if (projection.bias.defined()) logits.add_(projection.bias);
+  if (projection.softcap > 0) {
+    logits.div_(projection.softcap).tanh_().mul_(projection.softcap);
+  }
+  return logits;
+}
 
 std::int64_t cross_entropy_rows(std::int64_t vocabulary) {
   constexpr auto kLogit = static_cast<std::int64_t>(sizeof(float));
@@ -92,10 +94,13 @@ CrossEntropyResult cross_entropy(const Projection& projection, const at::Tensor&
     const std::int64_t rows = std::min(chunk, count - begin);
     const at::Tensor input = hidden.narrow(0, begin, rows);
     const at::Tensor target = targets.narrow(0, begin, rows);
-    at::Tensor logits = logits_of(projection, input);
+    at::Tensor logits = project_logits(projection, input);
+    at::Tensor inner;
+    if (projection.softcap > 0) inner = cap_slope(logits, projection.softcap);
     result.loss_sum += consume_logits(logits, target);
     logits.scatter_add_(1, target.unsqueeze(1), at::full({rows, 1}, -1.0, logits.options()));
     logits.mul_(scale);
+    if (inner.defined()) logits.mul_(inner);
     if (gradient.bias.defined()) at::Tensor(gradient.bias).add_(logits.sum(0));
     const at::Tensor slope = logits.to(hidden.scalar_type());
     at::Tensor into = result.hidden_gradient.narrow(0, begin, rows);
@@ -114,7 +119,7 @@ double cross_entropy_loss(const Projection& projection, const at::Tensor& hidden
   const std::int64_t chunk = even_chunk(count, projection.weight.size(0));
   for (std::int64_t begin = 0; begin < count; begin += chunk) {
     const std::int64_t rows = std::min(chunk, count - begin);
-    at::Tensor logits = logits_of(projection, hidden.narrow(0, begin, rows));
+    at::Tensor logits = project_logits(projection, hidden.narrow(0, begin, rows));
     sum += consume_logits(logits, targets.narrow(0, begin, rows));
   }
   return sum;

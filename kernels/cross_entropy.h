@@ -8,9 +8,13 @@ namespace strait::kernels {
 
 // The last matrix of a language model: logits = hidden · weightᵀ + bias.
 struct Projection {
-  at::Tensor weight;  // [vocabulary, hidden]
-  at::Tensor bias;    // [vocabulary]; undefined: none
+  at::Tensor weight;   // [vocabulary, hidden]
+  at::Tensor bias;     // [vocabulary]; undefined: none
+  double softcap = 0;  // logits become softcap · tanh(logits / softcap); 0: they stay
 };
+
+// [rows, hidden] to [rows, vocabulary], float32.
+at::Tensor project_logits(const Projection& projection, const at::Tensor& hidden);
 
 struct CrossEntropyResult {
   double loss_sum = 0;         // over all targets, natural logarithm, not scaled

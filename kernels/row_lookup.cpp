@@ -6,6 +6,8 @@
 
 #include <tuple>
 
+#include "kernels/leaf_gradient.h"
+
 namespace strait::kernels {
 namespace {
 
@@ -14,32 +16,38 @@ using torch::autograd::variable_list;
 
 struct RowLookup : public torch::autograd::Function<RowLookup> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& table,
-                            const at::Tensor& indices) {
+                            const at::Tensor& indices, std::int64_t padding) {
     context->save_for_backward({table, indices});
+    context->saved_data["padding"] = padding;
     return at::embedding(table, indices);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const variable_list saved = context->get_saved_variables();
     const at::Tensor& table = saved[0];
-    if (!table.grad().defined()) table.mutable_grad() = at::zeros_like(table).detach();
+    if (!table.requires_grad()) return {at::Tensor(), at::Tensor(), at::Tensor()};
     // Rows that were looked up more than once are summed first, in the order of their indices, so
     // that what is added to the gradient does not depend on what it held.
     const auto [rows, places, counts] =
         at::_unique2(saved[1], /*sorted=*/true, /*return_inverse=*/true, /*return_counts=*/false);
-    const at::Tensor sums = at::embedding_dense_backward(gradients[0], places, rows.numel(),
-                                                         /*padding_idx=*/-1,
-                                                         /*scale_grad_by_freq=*/false);
-    table.mutable_grad().index_add_(0, rows, sums);
-    return {at::Tensor(), at::Tensor()};
+    at::Tensor sums = at::embedding_dense_backward(gradients[0], places, rows.numel(),
+                                                   /*padding_idx=*/-1,
+                                                   /*scale_grad_by_freq=*/false);
+    if (context->saved_data["padding"].toInt() >= 0) {
+      sums.masked_fill_(rows.eq(context->saved_data["padding"].toInt()).unsqueeze(1), 0);
+    }
+    at::Tensor& gradient = leaf_gradient(table);
+    gradient.index_add_(0, rows, sums.to(gradient.scalar_type()));
+    announce_leaf_gradient(table);
+    return {at::Tensor(), at::Tensor(), at::Tensor()};
   }
 };
 
 }  // namespace
 
-at::Tensor look_up_rows(const at::Tensor& table, const at::Tensor& indices) {
+at::Tensor look_up_rows(const at::Tensor& table, const at::Tensor& indices, std::int64_t padding) {
   TORCH_INTERNAL_ASSERT(table.is_leaf() && table.dim() == 2, "a lookup in a table ", table.sizes());
-  return RowLookup::apply(table, indices);
+  return RowLookup::apply(table, indices, padding);
 }
 
 }  // namespace strait::kernels

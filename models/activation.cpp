@@ -17,6 +17,8 @@ constexpr std::array kActivations{
     NamedActivation{"gelu_new", Activation::gelu_tanh},
     NamedActivation{"gelu_pytorch_tanh", Activation::gelu_tanh},
     NamedActivation{"relu", Activation::relu},
+    NamedActivation{"silu", Activation::silu},
+    NamedActivation{"swish", Activation::silu},
 };
 
 }  // namespace
@@ -43,6 +45,8 @@ at::Tensor activate(const at::Tensor& input, Activation activation) {
       return at::gelu(input, "tanh");
     case Activation::relu:
       return at::relu(input);
+    case Activation::silu:
+      return at::silu(input);
   }
   TORCH_INTERNAL_ASSERT(false, "activation ", static_cast<int>(activation));
 }

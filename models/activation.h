@@ -9,7 +9,7 @@
 
 namespace strait::models {
 
-enum class Activation : std::uint8_t { gelu_erf, gelu_tanh, relu };
+enum class Activation : std::uint8_t { gelu_erf, gelu_tanh, relu, silu };
 
 // By the names that config.json files use ("gelu" is the exact one, "gelu_new" and
 // "gelu_pytorch_tanh" the approximation); nullopt: unknown.

@@ -28,6 +28,12 @@ ConfigReader::ConfigReader(std::string_view text, std::string file) : file_(std:
   fields_ = std::make_unique<const nlohmann::json>(std::move(parsed));
 }
 
+ConfigReader::ConfigReader(std::string file, std::string path, nlohmann::json fields)
+    : file_(std::move(file)),
+      path_(std::move(path)),
+      fields_(std::make_unique<const nlohmann::json>(std::move(fields))) {}
+
+ConfigReader::ConfigReader(ConfigReader&&) noexcept = default;
 ConfigReader::~ConfigReader() = default;
 
 const nlohmann::json* ConfigReader::find(const std::string& field) const {
@@ -37,12 +43,18 @@ const nlohmann::json* ConfigReader::find(const std::string& field) const {
 
 bool ConfigReader::has(const std::string& field) const { return find(field) != nullptr; }
 
+bool ConfigReader::is_null(const std::string& field) const {
+  const auto found = fields_->find(field);
+  return found != fields_->end() && found->is_null();
+}
+
 void ConfigReader::refuse(const std::string& field, const std::string& expected) const {
   const nlohmann::json* value = find(field);
   std::string shown = value == nullptr ? "absent" : value->dump();
   constexpr std::size_t kShown = 60;
   if (shown.size() > kShown) shown = shown.substr(0, kShown) + "…";
-  throw ConfigError(fmt::format("{}: {} is {}, expected {}", file_, field, shown, expected));
+  throw ConfigError(
+      fmt::format("{}: {}{} is {}, expected {}", file_, path_, field, shown, expected));
 }
 
 std::int64_t ConfigReader::integer(const std::string& field, std::int64_t absent,
@@ -80,6 +92,36 @@ std::string ConfigReader::string(const std::string& field, const std::string& ab
   if (value == nullptr) return absent;
   if (!value->is_string()) refuse(field, "a string");
   return value->get<std::string>();
+}
+
+std::optional<std::vector<std::string>> ConfigReader::strings(const std::string& field) const {
+  const nlohmann::json* value = find(field);
+  if (value == nullptr) return std::nullopt;
+  std::vector<std::string> all;
+  if (!value->is_array()) refuse(field, "a list of strings");
+  for (const nlohmann::json& element : *value) {
+    if (!element.is_string()) refuse(field, "a list of strings");
+    all.push_back(element.get<std::string>());
+  }
+  return all;
+}
+
+std::optional<std::vector<double>> ConfigReader::numbers(const std::string& field) const {
+  const nlohmann::json* value = find(field);
+  if (value == nullptr) return std::nullopt;
+  std::vector<double> all;
+  if (!value->is_array()) refuse(field, "a list of numbers");
+  for (const nlohmann::json& element : *value) {
+    if (!element.is_number()) refuse(field, "a list of numbers");
+    all.push_back(element.get<double>());
+  }
+  return all;
+}
+
+ConfigReader ConfigReader::object(const std::string& field) const {
+  const nlohmann::json* value = find(field);
+  if (value != nullptr && !value->is_object()) refuse(field, "an object");
+  return {file_, path_ + field + ".", value == nullptr ? nlohmann::json::object() : *value};
 }
 
 }  // namespace strait::models

@@ -4,8 +4,10 @@
 #include <limits>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "models/config_error.h"
 
@@ -18,10 +20,12 @@ class ConfigReader {
  public:
   ConfigReader(std::string_view text, std::string file);
   ~ConfigReader();
+  ConfigReader(ConfigReader&&) noexcept;
   ConfigReader(const ConfigReader&) = delete;
   ConfigReader& operator=(const ConfigReader&) = delete;
 
-  bool has(const std::string& field) const;  // there, and not null
+  bool has(const std::string& field) const;      // there, and not null
+  bool is_null(const std::string& field) const;  // there as null
 
   std::int64_t integer(const std::string& field, std::int64_t absent, std::int64_t lowest,
                        std::int64_t highest) const;
@@ -29,13 +33,21 @@ class ConfigReader {
   bool boolean(const std::string& field, bool absent) const;
   std::string string(const std::string& field, const std::string& absent) const;
 
+  // Elements of a list; nullopt where the field is absent.
+  std::optional<std::vector<std::string>> strings(const std::string& field) const;
+  std::optional<std::vector<double>> numbers(const std::string& field) const;
+  // The fields of an object, whose errors name it: "rope_scaling.factor"; empty where it is absent.
+  ConfigReader object(const std::string& field) const;
+
   // For a rule that the caller checks: "n_head is 5, expected a divisor of n_embd (64)".
   [[noreturn]] void refuse(const std::string& field, const std::string& expected) const;
 
  private:
+  ConfigReader(std::string file, std::string path, nlohmann::json fields);
   const nlohmann::json* find(const std::string& field) const;
 
   std::string file_;
+  std::string path_;  // "rope_scaling." in front of the names of fields
   std::unique_ptr<const nlohmann::json> fields_;
 };
 

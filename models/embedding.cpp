@@ -11,8 +11,10 @@
 namespace strait::models {
 
 Embedding::Embedding(ParameterMaker& maker, const std::string& name, std::int64_t rows,
-                     std::int64_t width, std::string what)
-    : weight_(maker.make(name + ".weight", {rows, width})), what_(std::move(what)) {}
+                     std::int64_t width, std::string what, std::int64_t padding)
+    : weight_(maker.make(name + ".weight", {rows, width})),
+      what_(std::move(what)),
+      padding_(padding) {}
 
 at::Tensor Embedding::forward(const at::Tensor& indices) const {
   if (indices.numel() > 0) {
@@ -26,7 +28,7 @@ at::Tensor Embedding::forward(const at::Tensor& indices) const {
                       what_, low < 0 ? low : high, weight_.size(0) - 1));
     }
   }
-  return kernels::look_up_rows(weight_, indices);
+  return kernels::look_up_rows(weight_, indices, padding_);
 }
 
 }  // namespace strait::models

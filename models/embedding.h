@@ -12,9 +12,10 @@ namespace strait::models {
 // A row of the table NAME.weight for each index.
 class Embedding {
  public:
-  // `what` is how errors call an index: "token", "position".
+  // `what` is how errors call an index: "token", "position". The row `padding` gets no gradient;
+  // -1: there is none.
   Embedding(ParameterMaker& maker, const std::string& name, std::int64_t rows, std::int64_t width,
-            std::string what);
+            std::string what, std::int64_t padding = -1);
 
   // int64 [...] to [..., width]. An index that the table lacks throws std::out_of_range with the
   // number and the limit.
@@ -25,6 +26,7 @@ class Embedding {
  private:
   at::Tensor weight_;
   std::string what_;
+  std::int64_t padding_;
 };
 
 }  // namespace strait::models

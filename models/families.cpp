@@ -1,11 +1,27 @@
 #include "models/families.h"
 
-#include "models/gpt2.h"
+#include <algorithm>
 
 namespace strait::models {
 
+std::optional<std::string> canonical_name(const FileNames& names, const std::string& in_file) {
+  const bool ignored =
+      std::any_of(names.ignored.begin(), names.ignored.end(),
+                  [&](const std::string& ending) { return in_file.ends_with(ending); });
+  if (ignored) return std::nullopt;
+  if (const auto alias = names.aliases.find(in_file); alias != names.aliases.end()) {
+    return alias->second;
+  }
+  const std::string first = in_file.substr(0, in_file.find('.'));
+  const bool bare = std::find(names.parts.begin(), names.parts.end(), first) != names.parts.end();
+  return bare ? names.prefix + in_file : in_file;
+}
+
 Catalogue<Family>& families() {
-  static Catalogue<Family> all("model family", {gpt2_family()});
+  static Catalogue<Family> all("model family",
+                               {gpt2_family(), llama_family(), mistral_family(), qwen2_family(),
+                                qwen3_family(), gpt_neox_family(), opt_family(), gptj_family(),
+                                phi3_family(), gemma2_family(), gemma3_family()});
   return all;
 }
 

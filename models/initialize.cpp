@@ -23,6 +23,7 @@ void initialize(Model& model, const ModelConfig& config, std::uint64_t seed) {
         kernels::mix_key({seed, kernels::hash_name(parameter.name)}), at::kCPU);
     at::Tensor drawn = at::empty(target.sizes(), at::TensorOptions(at::kFloat));
     drawn.normal_(how.mean, how.deviation, generator);
+    if (how.zero_row >= 0) drawn.select(0, how.zero_row).zero_();
     target.copy_(drawn);
   }
 }

@@ -14,7 +14,7 @@ class KeyValueCache {
  public:
   explicit KeyValueCache(std::int64_t capacity) : capacity_(capacity) {}
 
-  // Appends [rows, heads, count, width] for `layer`; returns all keys and values of that layer, as
+  // Appends [rows, count, heads, width] for `layer`; returns all keys and values of that layer, as
   // views that the next append to it leaves valid.
   std::pair<at::Tensor, at::Tensor> append(int layer, const at::Tensor& keys,
                                            const at::Tensor& values);

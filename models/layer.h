@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/cross_entropy.h"
 #include "models/parameter.h"
 #include "models/pass.h"
 
@@ -41,18 +42,13 @@ class Head : public Layer {
  public:
   using Layer::Layer;
 
-  const at::Tensor& projection() const { return projection_; }  // [vocabulary, hidden], a leaf
-  const at::Tensor& bias() const { return bias_; }              // [vocabulary], or undefined
+  const kernels::Projection& projection() const { return projection_; }  // of leaves
 
  protected:
-  void set_projection(at::Tensor weight, at::Tensor bias) {
-    projection_ = std::move(weight);
-    bias_ = std::move(bias);
-  }
+  void set_projection(kernels::Projection projection) { projection_ = std::move(projection); }
 
  private:
-  at::Tensor projection_;
-  at::Tensor bias_;
+  kernels::Projection projection_;
 };
 
 }  // namespace strait::models

@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include "kernels/linear.h"
+
 namespace strait::models {
 
 Linear::Linear(ParameterMaker& maker, const std::string& name, const LinearShape& shape)
@@ -13,10 +15,9 @@ Linear::Linear(ParameterMaker& maker, const std::string& name, const LinearShape
 }
 
 at::Tensor Linear::forward(const at::Tensor& input) const {
-  const at::Tensor matrix = shape_.layout == MatrixLayout::input_output ? weight_ : weight_.t();
   const at::Tensor rows = input.reshape({-1, shape_.input});
   const at::Tensor product =
-      bias_.defined() ? at::addmm(bias_, rows, matrix) : at::mm(rows, matrix);
+      kernels::linear(rows, weight_, bias_, shape_.layout == MatrixLayout::input_output);
   std::vector<std::int64_t> sizes = input.sizes().vec();
   sizes.back() = shape_.output;
   return product.view(sizes);

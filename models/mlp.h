@@ -2,25 +2,38 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "models/activation.h"
 #include "models/linear.h"
 
 namespace strait::models {
 
-// Up, activation, down.
+// down(activation(up(x))), or gated: down(activation(gate(x)) · up(x)). Without a gate matrix of
+// its own, a gated one takes both from `up`: the gate first.
 class Mlp {
  public:
-  Mlp(Linear up, Activation activation, Linear down)
-      : up_(std::move(up)), activation_(activation), down_(std::move(down)) {}
+  Mlp(std::optional<Linear> gate, Linear up, bool gated, Activation activation, Linear down)
+      : gate_(std::move(gate)),
+        up_(std::move(up)),
+        gated_(gated),
+        activation_(activation),
+        down_(std::move(down)) {}
 
   at::Tensor forward(const at::Tensor& input) const {
-    return down_.forward(activate(up_.forward(input), activation_));
+    const at::Tensor inner = up_.forward(input);
+    if (!gated_) return down_.forward(activate(inner, activation_));
+    if (gate_) return down_.forward(activate(gate_->forward(input), activation_) * inner);
+    const std::vector<at::Tensor> halves = inner.chunk(2, -1);
+    return down_.forward(activate(halves[0], activation_) * halves[1]);
   }
 
  private:
+  std::optional<Linear> gate_;
   Linear up_;
+  bool gated_;
   Activation activation_;
   Linear down_;
 };

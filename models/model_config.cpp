@@ -14,6 +14,10 @@ namespace strait::models {
 ModelConfig parse_config(std::string_view text, const std::string& file) {
   const ConfigReader reader(text, file);
   const std::string type = reader.string("model_type", "");
+  if (reader.has("quantization_config")) {
+    reader.refuse("quantization_config",
+                  "absent: quantised checkpoints are not read; use the original weights");
+  }
   if (const Family* family = families().find(type)) return {type, family->read(reader)};
   const std::vector<std::string> known = families().names();
   reader.refuse("model_type", fmt::format("{}\"{}\"{}", known.size() == 1 ? "" : "one of ",

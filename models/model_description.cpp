@@ -1,5 +1,7 @@
 #include "models/model_description.h"
 
+#include <ATen/ATen.h>
+
 #include "models/families.h"
 
 namespace strait::models {
@@ -19,7 +21,23 @@ std::vector<TensorShape> ModelDescription::tensors() const {
 }
 
 ModelDescription describe(const ModelConfig& config, const CostQuestion& question) {
-  return family_of(config).describe(config, question);
+  const Family& family = family_of(config);
+  ModelDescription description = family.describe(config, question);
+  // Shapes have one source: the layers themselves, made without memory.
+  const LayerRange all{0, static_cast<int>(description.layers.size()) - 1};
+  const auto model = family.make(config, all, at::kFloat, at::kMeta);
+  for (const auto& layer : model->layers()) {
+    LayerCost& cost = description.layers[static_cast<std::size_t>(layer->index())];
+    for (const Parameter& parameter : layer->parameters()) {
+      if (!parameter.owned) {
+        cost.tied_to = parameter.name;
+        continue;
+      }
+      cost.tensors.push_back({parameter.name, parameter.value.sizes().vec()});
+      cost.parameters += parameter.value.numel();
+    }
+  }
+  return description;
 }
 
 }  // namespace strait::models

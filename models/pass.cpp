@@ -2,42 +2,11 @@
 
 #include <ATen/ATen.h>
 
-#include <algorithm>
 #include <numeric>
 
 #include "models/key_value_cache.h"
 
 namespace strait::models {
-namespace {
-
-struct RowNumbers {
-  std::vector<std::int64_t> positions;
-  std::vector<std::int64_t> documents;  // number of the document of each token
-};
-
-// Every padding token counts as a document of its own: it attends to itself, and no other token
-// attends to it.
-RowNumbers number_row(const std::vector<std::int64_t>& lengths, std::int64_t length) {
-  RowNumbers row;
-  std::int64_t document = 0;
-  for (const std::int64_t tokens : lengths) {
-    for (std::int64_t position = 0; position < tokens; ++position) {
-      row.positions.push_back(position);
-      row.documents.push_back(document);
-    }
-    ++document;
-  }
-  TORCH_INTERNAL_ASSERT(std::cmp_less_equal(row.positions.size(), length), "documents of ",
-                        row.positions.size(), " tokens in a row of ", length);
-  while (std::cmp_less(row.positions.size(), length)) {
-    row.positions.push_back(0);
-    row.documents.push_back(document++);
-  }
-  return row;
-}
-
-}  // namespace
-
 kernels::DropoutKey Pass::dropout_key(int layer, int site) const {
   return {seed, step, micro_batch, static_cast<std::uint64_t>(layer),
           static_cast<std::uint64_t>(site)};
@@ -45,23 +14,22 @@ kernels::DropoutKey Pass::dropout_key(int layer, int site) const {
 
 Pass make_pass(const std::vector<std::vector<std::int64_t>>& documents, std::int64_t length,
                at::Device device) {
-  std::vector<std::int64_t> positions;
-  std::vector<std::int64_t> numbers;
-  for (const std::vector<std::int64_t>& lengths : documents) {
-    const RowNumbers row = number_row(lengths, length);
-    positions.insert(positions.end(), row.positions.begin(), row.positions.end());
-    numbers.insert(numbers.end(), row.documents.begin(), row.documents.end());
-  }
   const auto rows = static_cast<std::int64_t>(documents.size());
+  std::vector<std::int64_t> positions(static_cast<std::size_t>(rows * length), 0);
   Pass pass;
-  pass.positions = at::tensor(positions, at::kLong).view({rows, length}).to(device);
-  const bool packed = std::any_of(documents.begin(), documents.end(),
-                                  [](const auto& lengths) { return lengths.size() > 1; });
-  if (packed) {
-    const at::Tensor number = at::tensor(numbers, at::kLong).view({rows, length}).to(device);
-    const at::Tensor same = number.unsqueeze(2).eq(number.unsqueeze(1));
-    pass.attention_mask = same.tril().unsqueeze(1);
+  for (std::int64_t row = 0; row < rows; ++row) {
+    std::int64_t begin = 0;
+    for (const std::int64_t tokens : documents[static_cast<std::size_t>(row)]) {
+      TORCH_INTERNAL_ASSERT(begin + tokens <= length, "documents of ", begin + tokens,
+                            " tokens in a row of ", length);
+      if (tokens > 0) pass.documents.push_back({row, begin, tokens});
+      const auto first = positions.begin() + row * length + begin;
+      std::iota(first, first + tokens, 0);
+      begin += tokens;
+    }
   }
+  pass.positions = at::tensor(positions, at::kLong).view({rows, length}).to(device);
+  pass.rotary = std::make_shared<RotaryTables>();
   return pass;
 }
 
@@ -71,6 +39,7 @@ Pass make_pass(KeyValueCache& cache, std::int64_t rows, std::int64_t count, at::
   const auto options = at::TensorOptions(at::kLong).device(device);
   pass.positions = at::arange(past, past + count, options).unsqueeze(0).expand({rows, count});
   pass.cache = &cache;
+  pass.rotary = std::make_shared<RotaryTables>();
   return pass;
 }
 

@@ -3,9 +3,12 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
+#include "kernels/causal_attention.h"
 #include "kernels/dropout.h"
+#include "models/rotary.h"
 
 namespace strait::models {
 
@@ -14,8 +17,10 @@ class KeyValueCache;
 // What all layers must know of the micro-batch that runs through them. A value: keep it with the
 // micro-batch to run a forward again.
 struct Pass {
-  at::Tensor positions;       // int64 [rows, length]
-  at::Tensor attention_mask;  // bool [rows, 1, length, length], true: may look; undefined: causal
+  at::Tensor positions;  // int64 [rows, length]
+  // Tokens attend inside these; what is in none of them is padding. Not used with a cache.
+  std::vector<kernels::AttentionSpan> documents;
+  std::shared_ptr<RotaryTables> rotary;  // of `positions`, filled by the layers
   std::uint64_t seed = 0;
   std::uint64_t step = 0;
   std::uint64_t micro_batch = 0;
@@ -26,9 +31,8 @@ struct Pass {
 };
 
 // For packed rows: `documents` holds the lengths of each row's documents; what they leave of
-// `length` is padding at the end. Positions restart in every document, attention stays inside it,
-// and padding looks at itself only. Where no row has a second document there is no mask: plain
-// causal attention gives every token that is not padding the same.
+// `length` is padding at the end. Positions restart in every document and attention stays inside
+// it.
 Pass make_pass(const std::vector<std::vector<std::int64_t>>& documents, std::int64_t length,
                at::Device device = at::kCPU);
 

@@ -16,10 +16,10 @@ std::string shape_text(const TensorShape& tensor) {
 
 // A tied projection may be stored as the head's own: beside the embedding (then the embedding
 // counts), or in its place.
-void resolve_tied(const Family& family, TensorTable& found) {
-  const auto head = found.find(std::string(family.head_tensor));
+void resolve_tied(const FileNames& names, TensorTable& found) {
+  const auto head = found.find(names.head);
   if (head == found.end()) return;
-  found.emplace(std::string(family.embedding_tensor), head->second);
+  found.emplace(names.embedding, head->second);
   found.erase(head);
 }
 
@@ -39,10 +39,10 @@ std::map<std::string, std::string> match_tensors(const ModelConfig& config,
   TensorTable found;
   std::vector<std::string> surplus;
   for (const TensorShape& tensor : in_file) {
-    const std::optional<std::string> name = family.canonical_name(tensor.name);
+    const std::optional<std::string> name = canonical_name(family.names, tensor.name);
     if (name && !found.emplace(*name, &tensor).second) surplus.push_back(tensor.name);
   }
-  if (model.tied) resolve_tied(family, found);
+  if (model.tied) resolve_tied(family.names, found);
 
   std::map<std::string, std::string> names;
   std::vector<std::string> missing;

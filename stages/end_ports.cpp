@@ -72,8 +72,10 @@ void LossDownstream::give(const Phase& phase, MicroBatch micro_batch, Flow flow)
   const Targets targets = targets_of(flow.rows, source_.file(phase));
   const at::Tensor hidden = flow.values.flatten(0, 1);
   const at::Tensor chosen = hidden.index_select(0, targets.positions);
-  const kernels::Projection projection{
-      head_.projection().detach(), head_.bias().defined() ? head_.bias().detach() : at::Tensor()};
+  const kernels::Projection& leaves = head_.projection();
+  const kernels::Projection projection{leaves.weight.detach(),
+                                       leaves.bias.defined() ? leaves.bias.detach() : at::Tensor(),
+                                       leaves.softcap};
   tokens_ += flow.rows.tokens();
   if (!phase.training) {
     loss_sum_ += kernels::cross_entropy_loss(projection, chosen, targets.tokens);
@@ -84,9 +86,8 @@ void LossDownstream::give(const Phase& phase, MicroBatch micro_batch, Flow flow)
     counted_step_ = phase.step;
     target_tokens_ = source_.target_tokens(phase);
   }
-  const kernels::Projection sums{
-      gradients_.of(head_.projection()),
-      head_.bias().defined() ? gradients_.of(head_.bias()) : at::Tensor()};
+  const kernels::Projection sums{gradients_.of(leaves.weight),
+                                 leaves.bias.defined() ? gradients_.of(leaves.bias) : at::Tensor()};
   const double scale = target_tokens_ == 0 ? 0.0 : 1.0 / static_cast<double>(target_tokens_);
   const kernels::CrossEntropyResult result =
       kernels::cross_entropy(projection, chosen, targets.tokens, scale, sums);

@@ -13,8 +13,8 @@
 namespace strait::tensors {
 namespace {
 
-store::Dtype dtype_to_write(const NamedTensor& named) {
-  switch (named.tensor.scalar_type()) {
+store::Dtype dtype_to_write(const TensorSource& named) {
+  switch (named.type) {
     case at::kDouble:
       return store::Dtype::f64;
     case at::kFloat:
@@ -43,13 +43,13 @@ store::Dtype dtype_to_write(const NamedTensor& named) {
   }
 }
 
-void check_names(const std::vector<const NamedTensor*>& tensors) {
+void check_names(const std::vector<const TensorSource*>& tensors) {
   if (tensors.size() > store::SafetensorsHeader::kMaximumTensors) {
     throw std::invalid_argument(fmt::format("{} tensors for one file", tensors.size()));
   }
   std::vector<std::string_view> names;
   names.reserve(tensors.size());
-  for (const NamedTensor* named : tensors) names.emplace_back(named->name);
+  for (const TensorSource* named : tensors) names.emplace_back(named->name);
   std::sort(names.begin(), names.end());
   const auto twice = std::adjacent_find(names.begin(), names.end());
   if (twice != names.end()) {
@@ -67,30 +67,48 @@ void check_names(const std::vector<const NamedTensor*>& tensors) {
 store::FileSummary write_safetensors(const std::filesystem::path& path,
                                      std::span<const NamedTensor> tensors,
                                      const std::map<std::string, std::string>& metadata) {
-  std::vector<const NamedTensor*> order;
-  for (const NamedTensor& named : tensors) order.push_back(&named);
+  std::vector<TensorSource> sources;
+  sources.reserve(tensors.size());
+  for (const NamedTensor& named : tensors) {
+    sources.push_back({named.name, named.tensor.scalar_type(), named.tensor.sizes().vec(),
+                       [tensor = named.tensor] { return tensor; }});
+  }
+  return write_safetensors(path, std::span<const TensorSource>(sources), metadata);
+}
+
+store::FileSummary write_safetensors(const std::filesystem::path& path,
+                                     std::span<const TensorSource> tensors,
+                                     const std::map<std::string, std::string>& metadata) {
+  std::vector<const TensorSource*> order;
+  for (const TensorSource& source : tensors) order.push_back(&source);
   check_names(order);
-  std::sort(order.begin(), order.end(), [](const NamedTensor* left, const NamedTensor* right) {
-    const auto width = [](const NamedTensor* named) { return named->tensor.element_size(); };
-    return width(left) != width(right) ? width(left) > width(right) : left->name < right->name;
+  std::sort(order.begin(), order.end(), [](const TensorSource* left, const TensorSource* right) {
+    const std::size_t a = c10::elementSize(left->type);
+    const std::size_t b = c10::elementSize(right->type);
+    return a != b ? a > b : left->name < right->name;
   });
 
   store::SafetensorsHeader header;
   header.metadata = metadata;
   header.metadata["format"] = "pt";
   std::uint64_t end = 0;
-  for (const NamedTensor* named : order) {
+  for (const TensorSource* source : order) {
     const std::uint64_t begin = end;
-    end += static_cast<std::uint64_t>(named->tensor.numel() * named->tensor.element_size());
-    header.tensors.push_back(
-        {named->name, dtype_to_write(*named), named->tensor.sizes().vec(), begin, end});
+    std::uint64_t bytes = c10::elementSize(source->type);
+    for (const std::int64_t extent : source->shape) bytes *= static_cast<std::uint64_t>(extent);
+    end += bytes;
+    header.tensors.push_back({source->name, dtype_to_write(*source), source->shape, begin, end});
   }
 
   const std::string text = header.format();
   store::AtomicFile file(path, text.size() + end);
   file.write(std::as_bytes(std::span(text)));
-  for (const NamedTensor* named : order) {
-    const at::Tensor plain = named->tensor.detach().to(at::kCPU).contiguous();
+  for (const TensorSource* source : order) {
+    const at::Tensor plain = source->read().detach().to(at::kCPU).contiguous();
+    if (plain.scalar_type() != source->type || plain.sizes() != source->shape) {
+      throw std::invalid_argument(fmt::format(
+          "tensor \"{}\" is not of the type and shape it was announced with", source->name));
+    }
     file.write({static_cast<const std::byte*>(plain.const_data_ptr()),
                 static_cast<std::size_t>(plain.numel() * plain.element_size())});
   }

@@ -2,10 +2,13 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "framework/store/file_hash.h"
 
@@ -16,6 +19,15 @@ struct NamedTensor {
   at::Tensor tensor;  // any device and strides; copied one at a time if they are not plain
 };
 
+// A tensor that is made when its turn to be written comes, so that a file larger than memory can be
+// written.
+struct TensorSource {
+  std::string name;
+  at::ScalarType type = at::kFloat;
+  std::vector<std::int64_t> shape;
+  std::function<at::Tensor()> read;  // of this type and shape
+};
+
 // Writes a safetensors file that is there whole and durable, or not at all (store::AtomicFile), and
 // returns its size and hash. `metadata` is added to {"format": "pt"}. The bytes depend on the
 // content only, not on the order of the tensors: wide element types first, then by name. A name
@@ -23,6 +35,9 @@ struct NamedTensor {
 // (std::invalid_argument).
 store::FileSummary write_safetensors(const std::filesystem::path& path,
                                      std::span<const NamedTensor> tensors,
+                                     const std::map<std::string, std::string>& metadata = {});
+store::FileSummary write_safetensors(const std::filesystem::path& path,
+                                     std::span<const TensorSource> tensors,
                                      const std::map<std::string, std::string>& metadata = {});
 
 }  // namespace strait::tensors

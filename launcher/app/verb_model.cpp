@@ -11,15 +11,12 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "framework/store/atomic_file.h"
 #include "framework/sync/layout.h"
-#include "framework/tensors/safetensors_writer.h"
-#include "framework/tensors/weight_files.h"
+#include "launcher/app/export_model.h"
 #include "launcher/app/whole_model.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
 #include "launcher/planner/data_preparation.h"
-#include "models/tensor_names.h"
 #include "stages/batch_source.h"
 #include "stages/chunk.h"
 #include "stages/end_ports.h"
@@ -45,24 +42,6 @@ namespace fs = std::filesystem;
 
 void warn(const WholeModel& whole) {
   if (!whole.warning.empty()) std::cerr << "strait: " << whole.warning << '\n';
-}
-
-// The names that the tensors of the original model have in its files; the canonical ones where the
-// run began with random weights.
-std::map<std::string, std::string> original_names(const WholeModel& whole) {
-  if (whole.run.plan.recipe.model.weights == recipe::Weights::random) return {};
-  const std::string& path = whole.run.plan.recipe.model.path;
-  std::vector<models::TensorShape> shapes;
-  const tensors::WeightFiles files(path);
-  for (const auto& entry : files.tensors()) shapes.push_back({entry.info.name, entry.info.shape});
-  return models::match_tensors(whole.config, shapes, path);
-}
-
-void copy_tokenizer(const fs::path& from, const fs::path& to) {
-  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt",
-                           "special_tokens_map.json", "generation_config.json"}) {
-    if (fs::exists(from / name)) fs::copy_file(from / name, to / name);
-  }
 }
 
 base::ExitCode generate(const GenerateFlags& flags) {
@@ -123,31 +102,6 @@ base::ExitCode evaluate(const fs::path& run, const fs::path& data, bool json) {
   return base::ExitCode::done;
 }
 
-base::ExitCode export_model(const fs::path& run, const fs::path& directory) {
-  if (fs::exists(directory) && !(fs::is_directory(directory) && fs::is_empty(directory))) {
-    throw base::UserError(
-        base::ExitCode::bad_input,
-        fmt::format("{} exists already; export into a new directory", directory.string()));
-  }
-  const WholeModel whole = load_whole_model(run);
-  warn(whole);
-  const auto names = original_names(whole);
-  std::vector<tensors::NamedTensor> tensors;
-  for (const models::Parameter& parameter : whole.model->parameters()) {
-    if (!parameter.owned) continue;
-    const auto original = names.find(parameter.name);
-    tensors.push_back(
-        {original == names.end() ? parameter.name : original->second, parameter.value.detach()});
-  }
-  store::make_directory(directory);
-  tensors::write_safetensors(directory / "model.safetensors", tensors);
-  store::replace_file(directory / "config.json", whole.run.plan.model_config);
-  copy_tokenizer(whole.run.plan.recipe.model.path, directory);
-  std::cout << fmt::format("{} tensors of step {} are in {}\n", tensors.size(), number(whole.step),
-                           directory.string());
-  return base::ExitCode::done;
-}
-
 base::ExitCode prepare(const fs::path& data, const fs::path& file, std::int64_t row) {
   const planner::PreparedData prepared = planner::read_data(data, row);
   if (prepared.is_token_file) {
@@ -199,13 +153,28 @@ void add_export(CLI::App& cli, Command& command) {
   struct Options {
     std::string run;
     std::string directory;
+    std::string type;
+    double shard_gigabytes = 5;
   };
   const auto options = std::make_shared<Options>();
   CLI::App* verb = cli.add_subcommand("export", "a Hugging Face directory of a trained model");
   verb->add_option("run", options->run, "its directory, runs/NAME")->required();
   verb->add_option("directory", options->directory, "a new one")->required();
+  verb->add_option("--dtype", options->type, "instead of the value types of the source's files")
+      ->check(CLI::IsMember({"float32", "bfloat16", "float16"}));
+  verb->add_option("--shard-gb", options->shard_gigabytes, "the most that a file holds")
+      ->check(CLI::Range(1e-6, 1e6))
+      ->capture_default_str();
   verb->callback([options, &command] {
-    command = [options] { return export_model(options->run, options->directory); };
+    command = [options] {
+      ExportOptions how;
+      if (options->type == "float32") how.type = at::kFloat;
+      if (options->type == "bfloat16") how.type = at::kBFloat16;
+      if (options->type == "float16") how.type = at::kHalf;
+      how.shard_bytes = static_cast<std::uint64_t>(options->shard_gigabytes * 1e9);
+      std::cout << export_model(options->run, options->directory, how);
+      return base::ExitCode::done;
+    };
   });
 }
 

@@ -17,8 +17,8 @@
 
 namespace strait::app {
 
-WholeModel load_whole_model(const std::filesystem::path& run_directory) {
-  WholeModel whole;
+RunCheckpoint find_checkpoint(const std::filesystem::path& run_directory) {
+  RunCheckpoint whole;
   whole.run = plan::read_run_file(run_directory / "plan.json", plugin::load_plugins);
   const auto newest = store::choose_checkpoint(run_directory);
   if (!newest) {
@@ -32,11 +32,16 @@ WholeModel load_whole_model(const std::filesystem::path& run_directory) {
   whole.checkpoint = newest->checkpoint.path;
   whole.warning = newest->warning;
   whole.step = newest->checkpoint.manifest.step;
+  const std::string& path = whole.run.plan.recipe.model.path;
+  whole.config = models::parse_config(whole.run.plan.model_config, path + "/config.json");
+  return whole;
+}
+
+WholeModel load_whole_model(const std::filesystem::path& run_directory) {
+  WholeModel whole{find_checkpoint(run_directory), nullptr};
   // As many threads as a stage had, so that sums have the same bits as in the run. More would also
   // be slower: a token of a small model is less work than waking them.
   at::set_num_threads(static_cast<int>(whole.run.plan.processes.front().threads));
-  const std::string& path = whole.run.plan.recipe.model.path;
-  whole.config = models::parse_config(whole.run.plan.model_config, path + "/config.json");
   const auto layers = static_cast<int>(models::describe(whole.config).layers.size());
   whole.model = models::make_model(whole.config, {0, layers - 1}, at::kFloat, at::kCPU);
   const tensors::CheckpointReader reader(whole.checkpoint, store::Verify::sizes);
@@ -56,9 +61,8 @@ at::Tensor next_logits(models::Model& model, models::KeyValueCache& cache,
   const models::Pass pass = models::make_pass(cache, 1, count);
   at::Tensor values = at::tensor(tokens, at::kLong).view({1, count});
   for (const auto& layer : model.layers()) values = layer->forward(values, pass);
-  const models::Head& head = *model.head();
-  at::Tensor logits = at::linear(values.select(1, count - 1), head.projection()).squeeze(0);
-  return head.bias().defined() ? logits + head.bias() : logits;
+  return kernels::project_logits(model.head()->projection(), values.select(1, count - 1))
+      .squeeze(0);
 }
 
 std::int64_t choose_token(const at::Tensor& logits, const GenerationOptions& options,
@@ -87,10 +91,10 @@ std::string generate_text(models::Model& model, std::int64_t positions, const st
   }
   const at::NoGradGuard no_grad;
   const at::Generator generator = at::detail::createCPUGenerator(options.seed);
-  models::KeyValueCache cache(positions);
   std::vector<std::int64_t> tokens(encoded.begin(), encoded.end());
   std::vector<std::int32_t> answer;
   const std::int64_t most = std::min(options.max_tokens, positions - length);
+  models::KeyValueCache cache(length + most);
   while (static_cast<std::int64_t>(answer.size()) < most) {
     const std::int64_t next = choose_token(next_logits(model, cache, tokens), options, generator);
     if (next == store::ByteTokenizer::kEnd) break;

@@ -13,14 +13,21 @@
 
 namespace strait::app {
 
-// A run's model in one piece, from the newest complete checkpoint over all stages' shards.
-struct WholeModel {
+// A run and its newest complete checkpoint.
+struct RunCheckpoint {
   plan::RunFile run;
   models::ModelConfig config;
   std::filesystem::path checkpoint;
   store::Step step{};
-  std::unique_ptr<models::Model> model;
   std::string warning;  // a newer checkpoint that had to be passed over; empty: none
+};
+
+// UserError where there is no run or no checkpoint.
+RunCheckpoint find_checkpoint(const std::filesystem::path& run_directory);
+
+// That checkpoint's model in one piece, over all stages' shards.
+struct WholeModel : RunCheckpoint {
+  std::unique_ptr<models::Model> model;
 };
 
 // UserError where there is no run or no checkpoint; StoreError where shards are damaged.

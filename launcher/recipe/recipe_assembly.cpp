@@ -226,8 +226,6 @@ struct MissingFeature {
 constexpr std::array kMissingFeatures = {
     MissingFeature{[](const Recipe& r) { return r.model.device == Device::cuda; },
                    "model.device = \"cuda\" is not in this build; it offers \"cpu\""},
-    MissingFeature{[](const Recipe& r) { return r.model.dtype == Dtype::bfloat16; },
-                   "model.dtype = \"bfloat16\" is not in this build; it offers \"float32\""},
     MissingFeature{[](const Recipe& r) { return r.model.lora.has_value(); },
                    "model.lora is not in this build; leave it out for full fine-tuning"},
     MissingFeature{[](const Recipe& r) { return !r.model.adapter.empty(); },

@@ -77,11 +77,13 @@ ProbeLoss probe_loss(const models::Model& model, const at::Tensor& hidden, const
   const at::Tensor targets = tokens.narrow(1, 1, length - 1).flatten().index_select(0, chosen);
   const at::Tensor rows = hidden.narrow(1, 0, length - 1).flatten(0, 1).index_select(0, chosen);
 
-  const at::Tensor& weight = model.head()->projection();
-  const at::Tensor weight_gradient = at::zeros(weight.sizes(), at::kFloat);
-  const kernels::CrossEntropyResult result =
-      kernels::cross_entropy({weight, {}}, rows.detach(), targets,
-                             1.0 / static_cast<double>(targets.numel()), {weight_gradient, {}});
+  const kernels::Projection& head = model.head()->projection();
+  const kernels::Projection given{
+      head.weight.detach(), head.bias.defined() ? head.bias.detach() : at::Tensor(), head.softcap};
+  kernels::Projection gradient_of_head{at::zeros(head.weight.sizes(), at::kFloat), {}};
+  if (head.bias.defined()) gradient_of_head.bias = at::zeros(head.bias.sizes(), at::kFloat);
+  const kernels::CrossEntropyResult result = kernels::cross_entropy(
+      given, rows.detach(), targets, 1.0 / static_cast<double>(targets.numel()), gradient_of_head);
   torch::autograd::backward({rows}, {result.hidden_gradient});
 
   ProbeLoss loss;
@@ -91,8 +93,9 @@ ProbeLoss probe_loss(const models::Model& model, const at::Tensor& hidden, const
     if (!parameter.owned) continue;
     at::Tensor gradient = parameter.value.grad();
     const bool tied = parameter.value.is_same(model.tied().embedding);
-    if (tied) gradient = gradient + weight_gradient;
-    if (parameter.value.is_same(weight)) gradient = weight_gradient;
+    if (tied) gradient = gradient + gradient_of_head.weight;
+    if (parameter.value.is_same(head.weight)) gradient = gradient_of_head.weight;
+    if (parameter.value.is_same(head.bias)) gradient = gradient_of_head.bias;
     squares += kernels::squared_norm(gradient);
     loss.gradients.push_back({"gradient." + parameter.name, gradient});
   }
@@ -115,7 +118,9 @@ void run_probe(const std::filesystem::path& directory) {
 
   std::vector<tensors::NamedTensor> results = loss.gradients;
   const at::NoGradGuard no_grad;
-  results.push_back({"logits", at::matmul(values, model->head()->projection().t())});
+  const at::Tensor logits =
+      kernels::project_logits(model->head()->projection(), values.flatten(0, 1));
+  results.push_back({"logits", logits.view({tokens.size(0), tokens.size(1), -1})});
   results.push_back({"loss", at::tensor({loss.mean}, at::kDouble)});
   results.push_back({"gradient_norm", at::tensor({loss.norm}, at::kDouble)});
   tensors::write_safetensors(directory / "result.safetensors", results);

@@ -1,6 +1,6 @@
 """Ten steps of training by the real `strait run` against a plain PyTorch loop over `transformers`.
 
-Tiny random GPT-2 directories and token files are made here; losses, gradient norms, final weights,
+Tiny random model directories of every family and token files are made here; losses, gradient norms, final weights,
 final logits, the export and `strait eval` must agree within tolerances that separate rounding from
 mistakes. The reference runs in float64 and is written from the formulas, not from our code. At the
 end the reference itself makes mistakes on purpose, and each must be noticed.
@@ -58,6 +58,76 @@ CASES = {
     },
 }
 
+# Models of the other families, as their configuration calls things. Windows are shorter than
+# documents, key heads fewer than heads, heads not hidden / heads wide.
+SMALL = {
+    "vocab_size": VOCABULARY,
+    "max_position_embeddings": POSITIONS,
+    "hidden_size": WIDTH,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 6,
+    "num_key_value_heads": 2,
+    "intermediate_size": 36,
+    "pad_token_id": None,
+    "bos_token_id": 0,
+    "eos_token_id": 0,
+}
+WIDE_HEADS = SMALL | {"head_dim": 6}
+FAMILIES = {
+    "llama": WIDE_HEADS,
+    "mistral": WIDE_HEADS | {"sliding_window": 5},
+    "qwen2": SMALL | {"tie_word_embeddings": True},
+    "qwen3": WIDE_HEADS | {"tie_word_embeddings": True},
+    "phi3": SMALL | {"sliding_window": 7},
+    "gemma2": WIDE_HEADS | {"query_pre_attn_scalar": 10, "sliding_window": 5},
+    "gemma3_text": WIDE_HEADS | {"query_pre_attn_scalar": 10, "sliding_window": 5},
+    "gpt_neox": {
+        "vocab_size": VOCABULARY,
+        "max_position_embeddings": POSITIONS,
+        "hidden_size": WIDTH,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 3,
+        "intermediate_size": 40,
+        "rotary_pct": 0.5,
+    },
+    "gptj": {
+        "vocab_size": VOCABULARY,
+        "n_positions": POSITIONS,
+        "n_embd": WIDTH,
+        "n_layer": 4,
+        "n_head": 3,
+        "rotary_dim": 4,
+    },
+    "opt": {
+        "vocab_size": VOCABULARY,
+        "max_position_embeddings": POSITIONS,
+        "hidden_size": WIDTH,
+        "word_embed_proj_dim": WIDTH,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 3,
+        "ffn_dim": 40,
+        "dropout": 0.0,
+        "pad_token_id": 1,
+    },
+}
+INTERLEAVED = {"schedule": "interleaved", "set": {"pipeline.chunks": 2}}
+FAMILY_CASES = [
+    ("llama", {"stages": 1}),
+    ("llama", {"stages": 3, "model": {"tie_word_embeddings": True}}),
+    ("llama", {"stages": 2, "schedule": "gpipe", "model": {"attention_bias": True}}),
+    ("mistral", {"stages": 2}),
+    ("qwen2", {"stages": 2, **INTERLEAVED}),
+    ("qwen3", {"stages": 2, "schedule": "gpipe"}),
+    ("phi3", {"stages": 3}),
+    ("gemma2", {"stages": 1}),
+    ("gemma2", {"stages": 2, **INTERLEAVED}),
+    ("gemma3_text", {"stages": 3}),
+    ("gpt_neox", {"stages": 2}),
+    ("gptj", {"stages": 2, "schedule": "gpipe"}),
+    ("opt", {"stages": 2, **INTERLEAVED}),
+    ("opt", {"stages": 2, "model": {"do_layer_norm_before": False, "word_embed_proj_dim": 12}}),
+]
+
 MISTAKES = {
     "mean of the micro-batches' means": {"mean_of_means": True},
     "decay of biases and norms too": {"decay_all": True},
@@ -99,10 +169,25 @@ def random_model(tied, options, seed):
     return model
 
 
+def random_family_model(family, options, seed):
+    torch.manual_seed(seed)
+    config = transformers.AutoConfig.for_model(family, **(FAMILIES[family] | options))
+    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager")
+    model = model.float().eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.normal_(0, 0.2)
+            if parameter.dim() == 1 and name.endswith("weight") and "gemma" not in family:
+                parameter.add_(1)
+    return model
+
+
 def save_model(model, directory, bare_names):
     directory.mkdir()
     model.config.save_pretrained(directory)
     tensors = {name: value.clone() for name, value in model.state_dict().items()}
+    if model.config.model_type == "gpt_neox":
+        tensors["embed_out.weight"] = tensors.pop("lm_head.weight")
     if model.config.tie_word_embeddings:
         del tensors["lm_head.weight"]
     if bare_names:
@@ -139,7 +224,23 @@ def labels_of(rows, first_tokens=False):
     return torch.where(target, rows["input_ids"].long(), -100)
 
 
+def logits_of_documents(model, rows):
+    """Each document in a row of its own: no mask, no packing."""
+    all_rows = []
+    for tokens, document in zip(rows["input_ids"].long(), rows["document"]):
+        parts = [
+            model(input_ids=tokens[document == index][None], use_cache=False).logits
+            for index in range(int(document.max()) + 1)
+        ]
+        padding = LENGTH - sum(part.shape[1] for part in parts)
+        parts.append(torch.zeros(1, padding, VOCABULARY, dtype=model.dtype))
+        all_rows.append(torch.cat(parts, 1))
+    return torch.cat(all_rows)
+
+
 def logits_of(model, rows, restart=True, separate=True):
+    if model.config.model_type != "gpt2":
+        return logits_of_documents(model, rows)
     document = rows["document"]
     same = document[:, :, None] == document[:, None, :]
     places = torch.arange(LENGTH)
@@ -275,20 +376,26 @@ def relative(ours, theirs):
     return max(abs(a - b) / abs(b) for a, b in zip(ours, theirs))
 
 
-def without_key_biases(name, value):
-    """The key third of c_attn.bias has no gradient in theory: Adam would amplify rounding."""
-    if not name.endswith("attn.c_attn.bias"):
-        return value
-    query, _, key_free = value.chunk(3)
-    return torch.cat([query, key_free])
+def without_key_biases(name, value, heads):
+    """Biases of keys that are not rotated have no gradient in theory: Adam would amplify rounding."""
+    if name.endswith("attn.c_attn.bias"):
+        query, _, key_free = value.chunk(3)
+        return torch.cat([query, key_free])
+    if name.endswith("attention.query_key_value.bias"):
+        by_head = value.view(heads, 3, -1)
+        return torch.cat([by_head[:, 0], by_head[:, 2]])
+    if name.endswith("self_attn.k_proj.bias"):
+        return value[:0]
+    return value
 
 
 def weight_difference(exported, model):
     theirs = dict(model.named_parameters())
     worst = 0.0
     for name, value in exported.named_parameters():
-        apart = without_key_biases(name, value.double() - theirs[name])
-        worst = max(worst, apart.abs().max().item())
+        heads = model.config.num_attention_heads
+        apart = without_key_biases(name, value.double() - theirs[name], heads)
+        worst = max([worst, *apart.abs().flatten().tolist()])
     return worst
 
 
@@ -310,7 +417,7 @@ def load_export(folder, source_names):
     strait(folder, "export", "runs/golden", "exported")
     tensors = load_file(folder / "exported" / "model.safetensors")
     assert set(tensors) == source_names, set(tensors) ^ source_names
-    model, report = transformers.GPT2LMHeadModel.from_pretrained(
+    model, report = transformers.AutoModelForCausalLM.from_pretrained(
         folder / "exported", output_loading_info=True, attn_implementation="eager"
     )
     assert not any(report.values()), report
@@ -318,7 +425,10 @@ def load_export(folder, source_names):
     for shard in (folder / f"runs/golden/checkpoints/step-{STEPS}").glob("*.safetensors"):
         checkpoint.update(load_file(shard))
     for name, value in model.named_parameters():
-        assert torch.equal(checkpoint[name], value), f"{name} is not what the checkpoint holds"
+        own = name
+        if model.config.model_type == "gpt_neox":
+            own = name.replace("lm_head.", "embed_out.")
+        assert torch.equal(checkpoint[own], value), f"{name} is not what the checkpoint holds"
     return model.eval()
 
 
@@ -346,9 +456,13 @@ def report(name, seed, found, must_agree=True):
 
 def run_case(name, case, seed, mistakes=None):
     tied, model_options = case.get("tied", True), case.get("model", {})
+    family = case.get("family")
     with tempfile.TemporaryDirectory() as name_of_folder:
         folder = pathlib.Path(name_of_folder)
-        model = random_model(tied, model_options, seed)
+        if family:
+            model = random_family_model(family, model_options, seed)
+        else:
+            model = random_model(tied, model_options, seed)
         names = save_model(model, folder / "source", case.get("bare_names", False))
         rows, unseen = random_rows(seed), random_rows(seed + 1000)
         save_file(rows, folder / "train.safetensors")
@@ -399,6 +513,9 @@ def main():
     results = []
     for seed, (name, case) in enumerate(CASES.items()):
         results += run_case(name, case, seed, MISTAKES if seed == 0 else None)
+    for seed, (family, case) in enumerate(FAMILY_CASES):
+        name = f"{family}, {case['stages']} stages, {case.get('schedule', '1f1b')}"
+        results += run_case(name, {"family": family, **case}, seed)
     results.append(shuffled_epochs(3))
     version = transformers.__version__
     print(f"{sum(results)} of {len(results)} as expected of transformers {version}")

@@ -1,5 +1,3 @@
-#include "models/gpt2.h"
-
 #include <gtest/gtest.h>
 
 #include <stdexcept>
@@ -12,7 +10,7 @@ namespace {
 
 TEST(Description, NamesExactlyTheTensorsThatTheModelHas) {
   for (const bool tied : {true, false}) {
-    Gpt2Config values = tiny_values();
+    DecoderConfig values = tiny_values();
     values.tied = tied;
     const ModelDescription description = describe({"gpt2", values});
     const auto model = tiny_model(values, all_layers(values));
@@ -27,18 +25,14 @@ TEST(Description, NamesExactlyTheTensorsThatTheModelHas) {
 }
 
 TEST(Description, CountsTheParametersOfTheModelsOnTheHub) {
-  EXPECT_EQ(describe({"gpt2", Gpt2Config{}}).parameters(), 124'439'808);  // gpt2
-  Gpt2Config extra_large;
-  extra_large.hidden = 1600;
-  extra_large.blocks = 48;
-  extra_large.heads = 25;
-  extra_large.inner = 6400;
+  EXPECT_EQ(describe({"gpt2", gpt2_values("")}).parameters(), 124'439'808);  // gpt2
+  const DecoderConfig extra_large = gpt2_values(R"(, "n_embd": 1600, "n_layer": 48, "n_head": 25)");
   EXPECT_EQ(describe({"gpt2", extra_large}).parameters(), 1'557'611'200);  // gpt2-xl
 }
 
 TEST(Description, LongRowsCostMoreInAttentionAlone) {
-  const ModelDescription short_rows = describe({"gpt2", Gpt2Config{}}, {128, 4});
-  const ModelDescription long_rows = describe({"gpt2", Gpt2Config{}}, {1024, 4});
+  const ModelDescription short_rows = describe({"gpt2", gpt2_values("")}, {128, 4});
+  const ModelDescription long_rows = describe({"gpt2", gpt2_values("")}, {1024, 4});
   EXPECT_LT(short_rows.layers[1].forward_flops_per_token,
             long_rows.layers[1].forward_flops_per_token);
   EXPECT_EQ(short_rows.layers[13].forward_flops_per_token,
@@ -76,7 +70,7 @@ TEST(Gpt2, RefusesRowsLongerThanItsPositions) {
 }
 
 TEST(Gpt2, ComputesInBfloat16CloseToFloat32) {
-  const Gpt2Config values = tiny_values();
+  const DecoderConfig values = tiny_values();
   const auto wide = tiny_model(values, all_layers(values));
   const auto narrow = tiny_model(values, all_layers(values), at::kBFloat16);
   for (const bool training : {false, true}) {
@@ -100,7 +94,7 @@ TEST(Gpt2, ComputesInBfloat16CloseToFloat32) {
 // The fused kernel and the explicit path must be the same attention: a dropout that keeps all but
 // nothing takes the second.
 TEST(Gpt2, BothWaysOfAttentionAgree) {
-  Gpt2Config values = tiny_values_without_dropout();
+  DecoderConfig values = tiny_values_without_dropout();
   const auto fused = tiny_model(values, all_layers(values));
   values.attention_dropout = 1e-300;
   const auto written_out = tiny_model(values, all_layers(values));
@@ -147,7 +141,7 @@ TEST(Activation, NamesMeanWhatTheyMeanOnTheHub) {
   EXPECT_EQ(activation_named("gelu"), Activation::gelu_erf);
   EXPECT_EQ(activation_named("gelu_new"), Activation::gelu_tanh);
   EXPECT_EQ(activation_named("gelu_pytorch_tanh"), Activation::gelu_tanh);
-  EXPECT_EQ(activation_named("swish"), std::nullopt);
+  EXPECT_EQ(activation_named("mish"), std::nullopt);
   const at::Tensor one = at::ones({1});
   EXPECT_NEAR(activate(one, Activation::gelu_erf).item<double>(), 0.8413447, 1e-6);
   EXPECT_NEAR(activate(one, Activation::gelu_tanh).item<double>(), 0.8411920, 1e-6);

@@ -9,15 +9,14 @@
 namespace strait::models {
 namespace {
 
-Gpt2Config wide_values() {
-  Gpt2Config values = tiny_values();
-  values.hidden = 96;
-  values.inner = 384;
+DecoderConfig wide_values() {
+  DecoderConfig values = gpt2_values(R"(, "vocab_size": 61, "n_positions": 32, "n_embd": 96,
+                                         "n_layer": 4, "n_head": 3)");
   values.initializer_range = 0.05;
   return values;
 }
 
-std::map<std::string, at::Tensor> initialized(const Gpt2Config& values, LayerRange range,
+std::map<std::string, at::Tensor> initialized(const DecoderConfig& values, LayerRange range,
                                               std::uint64_t seed) {
   const auto model = make_model({"gpt2", values}, range, at::kFloat, at::kCPU);
   initialize(*model, {"gpt2", values}, seed);
@@ -27,7 +26,7 @@ std::map<std::string, at::Tensor> initialized(const Gpt2Config& values, LayerRan
 }
 
 TEST(Initialize, FollowsTheFamilysRule) {
-  const Gpt2Config values = wide_values();
+  const DecoderConfig values = wide_values();
   for (const auto& [name, value] : initialized(values, all_layers(values), 1)) {
     const double deviation = value.numel() > 1 ? value.std().item<double>() : 0;
     const double mean = value.mean().item<double>();
@@ -47,7 +46,7 @@ TEST(Initialize, FollowsTheFamilysRule) {
 
 TEST(Initialize, GivesEveryPartitionTheSameWeights) {
   for (const bool tied : {true, false}) {
-    Gpt2Config values = wide_values();
+    DecoderConfig values = wide_values();
     values.tied = tied;
     const auto whole = initialized(values, all_layers(values), 4);
     for (const LayerRange range : {LayerRange{0, 1}, LayerRange{2, 3}, LayerRange{4, 5}}) {
@@ -59,7 +58,7 @@ TEST(Initialize, GivesEveryPartitionTheSameWeights) {
 }
 
 TEST(Initialize, DrawsEveryTensorAndSeedApart) {
-  const Gpt2Config values = wide_values();
+  const DecoderConfig values = wide_values();
   const auto first = initialized(values, all_layers(values), 4);
   const auto second = initialized(values, all_layers(values), 5);
   EXPECT_FALSE(at::equal(first.at("transformer.wte.weight"), second.at("transformer.wte.weight")));
@@ -68,7 +67,7 @@ TEST(Initialize, DrawsEveryTensorAndSeedApart) {
 }
 
 TEST(Initialize, NarrowTypesHoldTheRoundedDraw) {
-  const Gpt2Config values = wide_values();
+  const DecoderConfig values = wide_values();
   const auto wide = initialized(values, all_layers(values), 4);
   const auto narrow = make_model({"gpt2", values}, all_layers(values), at::kBFloat16, at::kCPU);
   initialize(*narrow, {"gpt2", values}, 4);

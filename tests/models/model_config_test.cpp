@@ -5,15 +5,15 @@
 #include <any>
 #include <string>
 
-#include "models/gpt2_config.h"
+#include "models/decoder.h"
 
 namespace strait::models {
 namespace {
 
-Gpt2Config parse(const std::string& fields) {
+DecoderConfig parse(const std::string& fields) {
   const ModelConfig config =
       parse_config(R"({"model_type": "gpt2")" + fields + "}", "m/config.json");
-  return std::any_cast<Gpt2Config>(config.values);
+  return std::any_cast<DecoderConfig>(config.values);
 }
 
 std::string refusal_of(const std::string& text) {
@@ -30,7 +30,7 @@ std::string refusal(const std::string& fields) {
 }
 
 TEST(ModelConfig, AnAbsentFieldMeansTheFamilysDefault) {
-  const Gpt2Config config = parse("");
+  const DecoderConfig config = parse("");
   EXPECT_EQ(config.vocabulary, 50257);
   EXPECT_EQ(config.positions, 1024);
   EXPECT_EQ(config.hidden, 768);
@@ -41,15 +41,15 @@ TEST(ModelConfig, AnAbsentFieldMeansTheFamilysDefault) {
   EXPECT_EQ(config.residual_dropout, 0.1);
   EXPECT_EQ(config.embedding_dropout, 0.1);
   EXPECT_EQ(config.attention_dropout, 0.1);
-  EXPECT_EQ(config.norm_epsilon, 1e-5);
+  EXPECT_EQ(config.norm.epsilon, 1e-5);
   EXPECT_EQ(config.initializer_range, 0.02);
-  EXPECT_TRUE(config.scale_by_width);
+  EXPECT_EQ(config.attention_scale, 0.125);
   EXPECT_FALSE(config.scale_by_block_index);
   EXPECT_TRUE(config.tied);
 }
 
 TEST(ModelConfig, ReadsEveryFieldThatCounts) {
-  const Gpt2Config config = parse(
+  const DecoderConfig config = parse(
       R"(, "vocab_size": 100, "n_positions": 64, "n_embd": 32, "n_layer": 3, "n_head": 4,
          "n_inner": 50, "activation_function": "gelu", "resid_pdrop": 0.2, "embd_pdrop": 0,
          "attn_pdrop": 0.3, "layer_norm_epsilon": 1e-6, "initializer_range": 0.5,
@@ -65,20 +65,20 @@ TEST(ModelConfig, ReadsEveryFieldThatCounts) {
   EXPECT_EQ(config.residual_dropout, 0.2);
   EXPECT_EQ(config.embedding_dropout, 0.0);
   EXPECT_EQ(config.attention_dropout, 0.3);
-  EXPECT_EQ(config.norm_epsilon, 1e-6);
+  EXPECT_EQ(config.norm.epsilon, 1e-6);
   EXPECT_EQ(config.initializer_range, 0.5);
-  EXPECT_FALSE(config.scale_by_width);
+  EXPECT_EQ(config.attention_scale, 1.0);
   EXPECT_TRUE(config.scale_by_block_index);
   EXPECT_FALSE(config.tied);
 }
 
 TEST(ModelConfig, NullMeansAbsentAndTheInnerWidthFollowsTheHidden) {
-  const Gpt2Config config = parse(R"(, "n_embd": 48, "n_inner": null)");
+  const DecoderConfig config = parse(R"(, "n_embd": 48, "n_inner": null)");
   EXPECT_EQ(config.inner, 192);
 }
 
 TEST(ModelConfig, TakesTheLibrarysOtherNamesOfSizes) {
-  const Gpt2Config config =
+  const DecoderConfig config =
       parse(R"(, "hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 6,
                "max_position_embeddings": 99)");
   EXPECT_EQ(config.hidden, 48);
@@ -88,10 +88,12 @@ TEST(ModelConfig, TakesTheLibrarysOtherNamesOfSizes) {
 }
 
 TEST(ModelConfig, AnUnknownFamilyIsRefusedWithTheKnownOnes) {
-  EXPECT_EQ(refusal_of(R"({"model_type": "gpt9"})"),
-            R"(m/config.json: model_type is "gpt9", expected "gpt2", the only family known)");
-  EXPECT_EQ(refusal_of("{}"),
-            R"(m/config.json: model_type is absent, expected "gpt2", the only family known)");
+  EXPECT_EQ(
+      refusal_of(R"({"model_type": "gpt9"})"),
+      R"(m/config.json: model_type is "gpt9", expected one of "gpt2", "llama", "mistral", "qwen2", "qwen3", "gpt_neox", "opt", "gptj", "phi3", "gemma2", "gemma3_text")");
+  EXPECT_EQ(
+      refusal_of("{}"),
+      R"(m/config.json: model_type is absent, expected one of "gpt2", "llama", "mistral", "qwen2", "qwen3", "gpt_neox", "opt", "gptj", "phi3", "gemma2", "gemma3_text")");
 }
 
 TEST(ModelConfig, NamesTheFieldThatIsWrong) {
@@ -105,9 +107,9 @@ TEST(ModelConfig, NamesTheFieldThatIsWrong) {
             "m/config.json: attn_pdrop is 1.5, expected a number from 0 to 1");
   EXPECT_EQ(refusal(R"("tie_word_embeddings": 1)"),
             "m/config.json: tie_word_embeddings is 1, expected true or false");
-  EXPECT_EQ(refusal(R"("activation_function": "swish")"),
-            R"(m/config.json: activation_function is "swish", )"
-            "expected one of gelu, gelu_new, gelu_pytorch_tanh, relu");
+  EXPECT_EQ(refusal(R"("activation_function": "mish")"),
+            R"(m/config.json: activation_function is "mish", )"
+            "expected one of gelu, gelu_new, gelu_pytorch_tanh, relu, silu, swish");
   EXPECT_NE(refusal(R"("add_cross_attention": true)").find("add_cross_attention is true"),
             std::string::npos);
 }

@@ -15,28 +15,22 @@ TEST(Pass, PositionsRestartInEveryDocument) {
   EXPECT_TRUE(at::equal(pass.positions, expected));
 }
 
-TEST(Pass, TheMaskIsCausalInsideADocumentAndPaddingSeesItselfAlone) {
-  const Pass pass = make_pass({{2, 1}}, 5);
-  const at::Tensor expected = at::tensor({1, 0, 0, 0, 0,  //
-                                          1, 1, 0, 0, 0,  //
-                                          0, 0, 1, 0, 0,  //
-                                          0, 0, 0, 1, 0,  //
-                                          0, 0, 0, 0, 1},
-                                         at::kLong)
-                                  .view({1, 1, 5, 5})
-                                  .to(at::kBool);
-  EXPECT_TRUE(at::equal(pass.attention_mask, expected));
-}
-
-TEST(Pass, NeedsNoMaskWhereNoRowHasASecondDocument) {
-  EXPECT_FALSE(make_pass({{6}, {4}, {}}, 6).attention_mask.defined());
-  EXPECT_TRUE(make_pass({{6}, {1, 1}}, 6).attention_mask.defined());
+TEST(Pass, DocumentsAreSpansOfTheirRows) {
+  const Pass pass = make_pass({{2, 1}, {}, {5}}, 5);
+  const auto of = [&](std::size_t i) {
+    const kernels::AttentionSpan& span = pass.documents[i];
+    return std::vector<std::int64_t>{span.row, span.begin, span.length};
+  };
+  ASSERT_EQ(pass.documents.size(), 3U);
+  EXPECT_EQ(of(0), (std::vector<std::int64_t>{0, 0, 2}));
+  EXPECT_EQ(of(1), (std::vector<std::int64_t>{0, 2, 1}));
+  EXPECT_EQ(of(2), (std::vector<std::int64_t>{2, 0, 5}));
 }
 
 // Each document alone in a row of its own, without packing or padding.
 TEST(Pass, PackedDocumentsGiveWhatTheyGiveApart) {
   for (const bool training : {false, true}) {
-    Gpt2Config values = tiny_values_without_dropout();
+    DecoderConfig values = tiny_values_without_dropout();
     const auto model = tiny_model(values, all_layers(values));
     const at::NoGradGuard no_grad;
     const at::Tensor tokens = random_tokens(2, 20, 8);
@@ -59,7 +53,7 @@ TEST(Pass, PackedDocumentsGiveWhatTheyGiveApart) {
 }
 
 TEST(Pass, WhatLiesInPaddingChangesNothingElse) {
-  const Gpt2Config values = tiny_values();
+  const DecoderConfig values = tiny_values();
   const auto model = tiny_model(values, all_layers(values));
   const at::NoGradGuard no_grad;
   for (const std::vector<std::int64_t>& documents :
@@ -74,7 +68,7 @@ TEST(Pass, WhatLiesInPaddingChangesNothingElse) {
 }
 
 TEST(KeyValueCache, GeneratingTokenByTokenGivesTheFullForward) {
-  Gpt2Config values = tiny_values();
+  DecoderConfig values = tiny_values();
   values.scale_by_block_index = true;
   const auto model = tiny_model(values, all_layers(values));
   const at::NoGradGuard no_grad;
@@ -92,7 +86,7 @@ TEST(KeyValueCache, GeneratingTokenByTokenGivesTheFullForward) {
 }
 
 TEST(KeyValueCache, TruncatedItGoesOnFromThere) {
-  const Gpt2Config values = tiny_values();
+  const DecoderConfig values = tiny_values();
   const auto model = tiny_model(values, all_layers(values));
   const at::NoGradGuard no_grad;
   const at::Tensor tokens = random_tokens(1, 8, 6);

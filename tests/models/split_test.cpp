@@ -29,7 +29,7 @@ Sample make_sample(bool packed) {
 }
 
 // The slices one after the other, as pipeline stages would: only values and gradients cross.
-Outcome run_slices(const Gpt2Config& values, const std::vector<LayerRange>& ranges,
+Outcome run_slices(const DecoderConfig& values, const std::vector<LayerRange>& ranges,
                    const Sample& sample, bool recompute = false) {
   std::vector<std::unique_ptr<Model>> slices;
   std::vector<at::Tensor> inputs;
@@ -48,8 +48,8 @@ Outcome run_slices(const Gpt2Config& values, const std::vector<LayerRange>& rang
   Outcome outcome{carried.detach(), {}};
   at::Tensor gradient = at::sin(outcome.hidden);
   // A gradient for the projection that is not its value's alone, as the loss would add it.
-  Head& head = *slices.back()->head();
-  head.projection().mutable_grad() = at::cos(head.projection().detach());
+  const at::Tensor& projection = slices.back()->head()->projection().weight;
+  projection.mutable_grad() = at::cos(projection.detach());
   for (std::size_t i = slices.size(); i-- > 0;) {
     if (recompute) outputs[i] = run_layers(*slices[i], inputs[i], sample.pass);
     torch::autograd::backward({outputs[i]}, {gradient});
@@ -84,7 +84,7 @@ TEST(Split, SlicesGiveTheBitsOfTheWhole) {
   for (const bool tied : {true, false}) {
     for (const bool packed : {false, true}) {
       for (const bool attention_dropout : {true, false}) {
-        Gpt2Config values = tiny_values();
+        DecoderConfig values = tiny_values();
         values.tied = tied;
         values.scale_by_block_index = true;
         if (!attention_dropout) values.attention_dropout = 0;
@@ -103,7 +103,7 @@ TEST(Split, SlicesGiveTheBitsOfTheWhole) {
 
 TEST(Split, ARecomputedForwardGivesTheSameBits) {
   for (const double attention_dropout : {0.0, 0.1}) {
-    Gpt2Config values = tiny_values();
+    DecoderConfig values = tiny_values();
     values.attention_dropout = attention_dropout;
     const Sample sample = make_sample(true);
     const Outcome kept = run_slices(values, {all_layers(values)}, sample);
@@ -114,7 +114,7 @@ TEST(Split, ARecomputedForwardGivesTheSameBits) {
 }
 
 TEST(Split, DropoutChangesWithEveryPartOfThePassAndNotWithoutTraining) {
-  const Gpt2Config values = tiny_values();
+  const DecoderConfig values = tiny_values();
   const auto model = tiny_model(values, all_layers(values));
   const at::NoGradGuard no_grad;
   const Sample sample = make_sample(false);
@@ -132,20 +132,20 @@ TEST(Split, DropoutChangesWithEveryPartOfThePassAndNotWithoutTraining) {
 }
 
 TEST(TiedWeight, SidesShareMemoryButNotGradientsInOneSlice) {
-  const Gpt2Config values = tiny_values();
+  const DecoderConfig values = tiny_values();
   const auto model = tiny_model(values, all_layers(values));
   const TiedWeight& tied = model->tied();
   EXPECT_EQ(tied.name, "transformer.wte.weight");
   EXPECT_EQ(tied.embedding.data_ptr(), tied.head.data_ptr());
   EXPECT_FALSE(tied.embedding.is_same(tied.head));
-  EXPECT_TRUE(tied.head.is_same(model->head()->projection()));
+  EXPECT_TRUE(tied.head.is_same(model->head()->projection().weight));
   tied.head.mutable_grad() = at::ones_like(tied.head);
   EXPECT_FALSE(tied.embedding.grad().defined());
   EXPECT_TRUE(tied.embedding.is_leaf() && tied.head.is_leaf());
 }
 
 TEST(TiedWeight, IsOwnedOnceAndKnownOnBothStages) {
-  const Gpt2Config values = tiny_values();
+  const DecoderConfig values = tiny_values();
   const auto first = tiny_model(values, {0, 2});
   const auto last = tiny_model(values, {3, 5});
   EXPECT_TRUE(first->tied().embedding.defined());
@@ -166,7 +166,7 @@ TEST(TiedWeight, IsOwnedOnceAndKnownOnBothStages) {
 }
 
 TEST(TiedWeight, IsAbsentWhereNothingIsTied) {
-  Gpt2Config values = tiny_values();
+  DecoderConfig values = tiny_values();
   values.tied = false;
   const auto model = tiny_model(values, all_layers(values));
   EXPECT_TRUE(model->tied().name.empty());

@@ -13,7 +13,7 @@ using testing::HasSubstr;
 constexpr const char* kTokens = "transformer.wte.weight";
 
 ModelConfig tiny_config(bool tied = true) {
-  Gpt2Config values = tiny_values();
+  DecoderConfig values = tiny_values();
   values.blocks = 2;
   values.tied = tied;
   return {"gpt2", values};

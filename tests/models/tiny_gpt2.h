@@ -10,31 +10,30 @@
 #include <vector>
 
 #include "kernels/random_key.h"
-#include "models/gpt2_config.h"
+#include "models/decoder.h"
 #include "models/model.h"
 
 namespace strait::models {
 
-inline Gpt2Config tiny_values() {
-  Gpt2Config values;
-  values.vocabulary = 61;
-  values.positions = 32;
-  values.hidden = 24;
-  values.blocks = 4;
-  values.heads = 3;
-  values.inner = 40;
-  return values;
+inline DecoderConfig gpt2_values(const std::string& fields) {
+  const ModelConfig config = parse_config(R"({"model_type": "gpt2")" + fields + "}", "config.json");
+  return std::any_cast<DecoderConfig>(config.values);
 }
 
-inline Gpt2Config tiny_values_without_dropout() {
-  Gpt2Config values = tiny_values();
+inline DecoderConfig tiny_values() {
+  return gpt2_values(R"(, "vocab_size": 61, "n_positions": 32, "n_embd": 24, "n_layer": 4,
+                        "n_head": 3, "n_inner": 40)");
+}
+
+inline DecoderConfig tiny_values_without_dropout() {
+  DecoderConfig values = tiny_values();
   values.residual_dropout = 0;
   values.embedding_dropout = 0;
   values.attention_dropout = 0;
   return values;
 }
 
-inline LayerRange all_layers(const Gpt2Config& values) {
+inline LayerRange all_layers(const DecoderConfig& values) {
   return {0, static_cast<int>(values.blocks) + 1};
 }
 
@@ -51,7 +50,7 @@ inline void fill_model(Model& model) {
   }
 }
 
-inline std::unique_ptr<Model> tiny_model(const Gpt2Config& values, LayerRange range,
+inline std::unique_ptr<Model> tiny_model(const DecoderConfig& values, LayerRange range,
                                          at::ScalarType type = at::kFloat) {
   auto model = make_model(ModelConfig{"gpt2", values}, range, type, at::kCPU);
   fill_model(*model);

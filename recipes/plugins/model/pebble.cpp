@@ -8,8 +8,8 @@
 #include "models/attention.h"
 #include "models/embedding.h"
 #include "models/families.h"
-#include "models/layer_norm.h"
 #include "models/mlp.h"
+#include "models/norm.h"
 
 // A decoder of a family of one's own, made of strait's blocks: tokens attend with what they are,
 // without query, key and value matrices, and one MLP follows. A third fewer parameters than gpt2.
@@ -70,9 +70,9 @@ class PebbleBlock final : public Layer {
   PebbleBlock(int index, const PebbleConfig& config, ParameterMaker maker)
       : Layer(index),
         heads_(config.heads),
-        norm_(maker, prefix(index) + "norm", config.hidden, 1e-5),
-        mlp_{Linear(maker, prefix(index) + "up", {2 * config.hidden, config.inner()}),
-             Activation::gelu_tanh,
+        norm_(maker, prefix(index) + "norm", config.hidden, {NormKind::layer, 1e-5}),
+        mlp_{std::nullopt, Linear(maker, prefix(index) + "up", {2 * config.hidden, config.inner()}),
+             /*gated=*/false, Activation::gelu_tanh,
              Linear(maker, prefix(index) + "down", {config.inner(), config.hidden})} {
     adopt(maker);
   }
@@ -80,7 +80,7 @@ class PebbleBlock final : public Layer {
   at::Tensor forward(const at::Tensor& input, const Pass& pass) override {
     const at::Tensor own = norm_.forward(input);
     const std::int64_t width = own.size(2) / heads_;
-    const at::Tensor by_head = own.view({own.size(0), own.size(1), heads_, width}).transpose(1, 2);
+    const at::Tensor by_head = own.view({own.size(0), own.size(1), heads_, width});
     const double scale = 1 / std::sqrt(static_cast<double>(width));
     const at::Tensor seen = attend({by_head, by_head, by_head}, {scale, 0, index(), 0}, pass);
     return input.add(mlp_.forward(at::cat({own, seen}, 2)));
@@ -88,7 +88,7 @@ class PebbleBlock final : public Layer {
 
  private:
   std::int64_t heads_;
-  LayerNorm norm_;
+  Norm norm_;
   Mlp mlp_;
 };
 
@@ -96,14 +96,14 @@ class PebbleHead final : public Head {
  public:
   PebbleHead(const PebbleConfig& config, ParameterMaker maker)
       : Head(static_cast<int>(config.blocks) + 1),
-        norm_(maker, "pebble.norm", config.hidden, 1e-5) {
-    set_projection(maker.make("pebble.head.weight", {config.vocabulary, config.hidden}), {});
+        norm_(maker, "pebble.norm", config.hidden, {NormKind::layer, 1e-5}) {
+    set_projection({maker.make("pebble.head.weight", {config.vocabulary, config.hidden}), {}});
     adopt(maker);
   }
   at::Tensor forward(const at::Tensor& input, const Pass&) override { return norm_.forward(input); }
 
  private:
-  LayerNorm norm_;
+  Norm norm_;
 };
 
 LayerCost cost_of(const PebbleConfig& config, int index, const CostQuestion& question) {
@@ -112,30 +112,18 @@ LayerCost cost_of(const PebbleConfig& config, int index, const CostQuestion& que
   cost.output_width = hidden;
   if (index == 0) {
     cost.name = "embedding";
-    cost.tensors = {{"pebble.tokens.weight", {config.vocabulary, hidden}},
-                    {"pebble.positions.weight", {config.positions, hidden}}};
     cost.forward_flops_per_token = static_cast<double>(hidden);
     cost.saved_bytes_per_token = 16;
   } else if (index <= config.blocks) {
     cost.name = "block " + std::to_string(index - 1);
-    cost.tensors = {{prefix(index) + "norm.weight", {hidden}},
-                    {prefix(index) + "norm.bias", {hidden}},
-                    {prefix(index) + "up.weight", {config.inner(), 2 * hidden}},
-                    {prefix(index) + "up.bias", {config.inner()}},
-                    {prefix(index) + "down.weight", {hidden, config.inner()}},
-                    {prefix(index) + "down.bias", {hidden}}};
     const double scores = 4.0 * static_cast<double>(hidden * question.row_length);
     cost.forward_flops_per_token = 6.0 * static_cast<double>(hidden * config.inner()) + scores;
     cost.saved_bytes_per_token = (5 * hidden + 2 * config.inner()) * question.bytes_per_value;
   } else {
     cost.name = "head";
-    cost.tensors = {{"pebble.norm.weight", {hidden}},
-                    {"pebble.norm.bias", {hidden}},
-                    {"pebble.head.weight", {config.vocabulary, hidden}}};
     cost.forward_flops_per_token = 2.0 * static_cast<double>(hidden * config.vocabulary);
     cost.saved_bytes_per_token = 2 * hidden * question.bytes_per_value;
   }
-  for (const TensorShape& tensor : cost.tensors) cost.parameters += tensor.elements();
   return cost;
 }
 
@@ -175,11 +163,8 @@ Initialization initialization(const ModelConfig&, const std::string& tensor) {
   return {0, 0.06};
 }
 
-std::optional<std::string> canonical_name(const std::string& name_in_file) { return name_in_file; }
-
 void offer(strait::Extensions& strait) {
-  strait.family({"pebble", read, describe_pebble, make, initialization, canonical_name,
-                 "pebble.head.weight", "pebble.tokens.weight"});
+  strait.family({"pebble", read, describe_pebble, make, initialization, {}});
 }
 
 }  // namespace

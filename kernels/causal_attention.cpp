@@ -1,0 +1,264 @@
+#include "kernels/causal_attention.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <tuple>
+#include <utility>
+
+#include "kernels/random_key.h"
+
+namespace strait::kernels {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+// [tokens, heads, width] of a span to [key heads, group, tokens, width], without a copy.
+at::Tensor grouped(const at::Tensor& values, const AttentionSpan& span, std::int64_t key_heads) {
+  return values.select(0, span.row)
+      .narrow(0, span.begin, span.length)
+      .transpose(0, 1)
+      .unflatten(0, {key_heads, values.size(2) / key_heads});
+}
+
+// One span's heads, each [key heads, group, tokens, width]; keys and values have a group of one.
+struct SpanHeads {
+  at::Tensor query;
+  at::Tensor key;
+  at::Tensor value;
+};
+
+SpanHeads span_heads(const AttentionHeads& heads, const AttentionSpan& span) {
+  const std::int64_t key_heads = heads.key.size(2);
+  return {grouped(heads.query, span, key_heads), grouped(heads.key, span, key_heads),
+          grouped(heads.value, span, key_heads)};
+}
+
+at::Tensor shared_by(const at::Tensor& keys, const at::Tensor& query) {
+  return keys.expand({-1, query.size(1), -1, -1});
+}
+
+// ---- a few queries at a time: windows, caps and dropout
+// ------------------------------------------
+
+struct Block {
+  std::int64_t first = 0;  // query, counted like keys
+  std::int64_t queries = 0;
+  std::int64_t keys_begin = 0;  // up to the last query's own
+  std::int64_t keys = 0;
+};
+
+// How many depends on sizes alone, so that sums have one order.
+std::vector<Block> blocks_of(std::int64_t first, std::int64_t tokens, std::int64_t heads,
+                             std::int64_t window) {
+  constexpr std::int64_t kScores = 1 << 21;
+  std::vector<Block> blocks;
+  while (first < tokens) {
+    const std::int64_t reach = window > 0 ? std::min(window, tokens) : tokens;
+    const std::int64_t count =
+        std::clamp<std::int64_t>(kScores / std::max<std::int64_t>(1, heads * reach), 16, 256);
+    Block block;
+    block.first = first;
+    block.queries = std::min(count, tokens - first);
+    block.keys_begin = window > 0 ? std::max<std::int64_t>(0, first - window + 1) : 0;
+    block.keys = first + block.queries - block.keys_begin;
+    blocks.push_back(block);
+    first += block.queries;
+  }
+  return blocks;
+}
+
+// True where a query may not see a key: later ones, and those before its window.
+at::Tensor hidden_keys(const Block& block, std::int64_t window, at::Device device) {
+  const auto options = at::TensorOptions(at::kLong).device(device);
+  const at::Tensor query = at::arange(block.first, block.first + block.queries, options);
+  const at::Tensor key = at::arange(block.keys_begin, block.keys_begin + block.keys, options);
+  const at::Tensor distance = query.unsqueeze(1).sub(key.unsqueeze(0));
+  at::Tensor hidden = distance.lt(0);
+  if (window > 0) hidden.logical_or_(distance.ge(window));
+  return hidden;
+}
+
+struct BlockScores {
+  at::Tensor probabilities;  // [key heads, group, queries, keys], float32 or float64
+  at::Tensor cap_slope;      // of the cap, where there is one
+};
+
+BlockScores block_scores(const at::Tensor& query, const at::Tensor& key, const Block& block,
+                         const AttentionRules& rules) {
+  const auto type = query.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  BlockScores result;
+  at::Tensor scores = at::matmul(query, key.transpose(2, 3)).to(type).mul_(rules.scale);
+  if (rules.softcap > 0) {
+    scores.div_(rules.softcap).tanh_();
+    result.cap_slope = at::mul(scores, scores).neg_().add_(1);
+    scores.mul_(rules.softcap);
+  }
+  scores.masked_fill_(hidden_keys(block, rules.window, scores.device()),
+                      -std::numeric_limits<double>::infinity());
+  result.probabilities = at::softmax(scores, -1);
+  return result;
+}
+
+// What survives of the probabilities, already scaled; undefined without dropout.
+at::Tensor kept(const at::Tensor& probabilities, const AttentionSpan& span, const Block& block,
+                const AttentionRules& rules) {
+  if (rules.dropout == 0) return {};
+  DropoutKey key = rules.dropout_key;
+  key.site =
+      mix_key({key.site, static_cast<std::uint64_t>(span.row),
+               static_cast<std::uint64_t>(span.begin), static_cast<std::uint64_t>(block.first)});
+  const double scale = rules.dropout < 1 ? 1 / (1 - rules.dropout) : 0;
+  return keep_mask(probabilities.sizes(), rules.dropout, key, probabilities.device())
+      .to(probabilities.scalar_type())
+      .mul_(scale);
+}
+
+at::Tensor block_part(const at::Tensor& values, std::int64_t begin, std::int64_t count) {
+  return values.narrow(2, begin, count);
+}
+
+// `first`: the place of the first query among the keys.
+void attend_by_blocks(const SpanHeads& heads, const AttentionSpan& span, std::int64_t first,
+                      const AttentionRules& rules, const at::Tensor& result) {
+  const std::int64_t all_heads = heads.query.size(0) * heads.query.size(1);
+  for (const Block& block : blocks_of(first, heads.key.size(2), all_heads, rules.window)) {
+    const at::Tensor query = block_part(heads.query, block.first - first, block.queries);
+    const at::Tensor key = block_part(heads.key, block.keys_begin, block.keys);
+    const at::Tensor value = block_part(heads.value, block.keys_begin, block.keys);
+    at::Tensor probabilities = block_scores(query, key, block, rules).probabilities;
+    const at::Tensor keep = kept(probabilities, span, block, rules);
+    if (keep.defined()) probabilities = probabilities.mul(keep);
+    block_part(result, block.first - first, block.queries)
+        .copy_(at::matmul(probabilities.to(value.scalar_type()), value));
+  }
+}
+
+void backward_by_blocks(const SpanHeads& heads, const AttentionSpan& span,
+                        const AttentionRules& rules, const at::Tensor& slope,
+                        const SpanHeads& gradient) {
+  const std::int64_t all_heads = heads.query.size(0) * heads.query.size(1);
+  const auto narrow_type = heads.query.scalar_type();
+  for (const Block& block : blocks_of(0, span.length, all_heads, rules.window)) {
+    const at::Tensor query = block_part(heads.query, block.first, block.queries);
+    const at::Tensor key = block_part(heads.key, block.keys_begin, block.keys);
+    const at::Tensor value = block_part(heads.value, block.keys_begin, block.keys);
+    const at::Tensor own = block_part(slope, block.first, block.queries);
+    const BlockScores scores = block_scores(query, key, block, rules);
+    const at::Tensor& probabilities = scores.probabilities;
+    const at::Tensor keep = kept(probabilities, span, block, rules);
+    const at::Tensor used = keep.defined() ? probabilities.mul(keep) : probabilities;
+    block_part(gradient.value, block.keys_begin, block.keys)
+        .add_(at::matmul(used.to(narrow_type).transpose(2, 3), own).sum(1, /*keepdim=*/true));
+    at::Tensor into = at::matmul(own, value.transpose(2, 3)).to(probabilities.scalar_type());
+    if (keep.defined()) into.mul_(keep);
+    into.sub_(at::mul(into, probabilities).sum(-1, /*keepdim=*/true)).mul_(probabilities);
+    if (scores.cap_slope.defined()) into.mul_(scores.cap_slope);
+    const at::Tensor inner = into.mul_(rules.scale).to(narrow_type);
+    block_part(gradient.query, block.first, block.queries).copy_(at::matmul(inner, key));
+    block_part(gradient.key, block.keys_begin, block.keys)
+        .add_(at::matmul(inner.transpose(2, 3), query).sum(1, /*keepdim=*/true));
+  }
+}
+
+// ---- libtorch's fused kernel, wherever its formula is ours
+// ---------------------------------------
+
+bool fused_fits(const AttentionRules& rules, std::int64_t tokens, at::Device device) {
+  return rules.dropout == 0 && rules.softcap == 0 &&
+         (rules.window == 0 || rules.window >= tokens) && device.is_cpu();
+}
+
+struct DocumentAttention : public torch::autograd::Function<DocumentAttention> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& query,
+                            const at::Tensor& key, const at::Tensor& value,
+                            const std::vector<AttentionSpan>& spans, const AttentionRules& rules) {
+    const AttentionHeads heads{query, key, value};
+    at::Tensor result = at::zeros(query.sizes(), query.options());
+    variable_list saved{query, key, value, result};
+    for (const AttentionSpan& span : spans) {
+      const SpanHeads own = span_heads(heads, span);
+      const at::Tensor into = grouped(result, span, key.size(2));
+      if (!fused_fits(rules, span.length, query.device())) {
+        attend_by_blocks(own, span, 0, rules, into);
+        continue;
+      }
+      const auto [attended, weights] = at::_scaled_dot_product_flash_attention_for_cpu(
+          own.query, shared_by(own.key, own.query), shared_by(own.value, own.query),
+          /*dropout_p=*/0.0, /*is_causal=*/true, /*attn_mask=*/std::nullopt, rules.scale);
+      into.copy_(attended);
+      saved.push_back(weights);
+    }
+    context->save_for_backward(saved);
+    context->saved_data["spans"] =
+        c10::IValue::make_capsule(c10::make_intrusive<Job>(spans, rules));
+    return result;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const variable_list saved = context->get_saved_variables();
+    const auto capsule = context->saved_data["spans"].toCapsule();
+    const auto* job = dynamic_cast<const Job*>(capsule.get());
+    const AttentionHeads heads{saved[0], saved[1], saved[2]};
+    const AttentionHeads into{at::zeros_like(saved[0]), at::zeros_like(saved[1]),
+                              at::zeros_like(saved[2])};
+    std::size_t weights = 4;
+    for (const AttentionSpan& span : job->spans) {
+      const SpanHeads own = span_heads(heads, span);
+      const SpanHeads gradient = span_heads(into, span);
+      const at::Tensor slope = grouped(gradients[0], span, heads.key.size(2));
+      if (!fused_fits(job->rules, span.length, heads.query.device())) {
+        backward_by_blocks(own, span, job->rules, slope, gradient);
+        continue;
+      }
+      const auto [query, key, value] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
+          slope, own.query, shared_by(own.key, own.query), shared_by(own.value, own.query),
+          grouped(saved[3], span, heads.key.size(2)), saved[weights++], /*dropout_p=*/0.0,
+          /*is_causal=*/true, /*attn_mask=*/std::nullopt, job->rules.scale);
+      gradient.query.copy_(query);
+      gradient.key.copy_(key.sum(1, /*keepdim=*/true));
+      gradient.value.copy_(value.sum(1, /*keepdim=*/true));
+    }
+    return {into.query, into.key, into.value, at::Tensor(), at::Tensor()};
+  }
+
+  struct Job : public torch::CustomClassHolder {
+    Job(std::vector<AttentionSpan> all, const AttentionRules& how)
+        : spans(std::move(all)), rules(how) {}
+    std::vector<AttentionSpan> spans;
+    AttentionRules rules;
+  };
+};
+
+}  // namespace
+
+at::Tensor causal_attention(const AttentionHeads& heads, const std::vector<AttentionSpan>& spans,
+                            const AttentionRules& rules) {
+  TORCH_INTERNAL_ASSERT(heads.query.dim() == 4 && heads.key.sizes() == heads.value.sizes() &&
+                            heads.query.size(2) % heads.key.size(2) == 0,
+                        "attention of queries ", heads.query.sizes(), " to keys ",
+                        heads.key.sizes());
+  return DocumentAttention::apply(heads.query, heads.key, heads.value, spans, rules);
+}
+
+at::Tensor attention_to_cache(const AttentionHeads& heads, const AttentionRules& rules) {
+  const at::NoGradGuard no_grad;
+  at::Tensor result = at::empty(heads.query.sizes(), heads.query.options());
+  const std::int64_t past = heads.key.size(1) - heads.query.size(1);
+  for (std::int64_t row = 0; row < heads.query.size(0); ++row) {
+    const AttentionSpan queries{row, 0, heads.query.size(1)};
+    const AttentionSpan keys{row, 0, heads.key.size(1)};
+    const std::int64_t key_heads = heads.key.size(2);
+    const SpanHeads own{grouped(heads.query, queries, key_heads),
+                        grouped(heads.key, keys, key_heads), grouped(heads.value, keys, key_heads)};
+    attend_by_blocks(own, queries, past, rules, grouped(result, queries, key_heads));
+  }
+  return result;
+}
+
+}  // namespace strait::kernels

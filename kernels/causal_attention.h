@@ -1,0 +1,45 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/dropout.h"
+
+namespace strait::kernels {
+
+// Consecutive tokens of one row that attend to each other: a document of a packed row.
+struct AttentionSpan {
+  std::int64_t row = 0;
+  std::int64_t begin = 0;
+  std::int64_t length = 0;
+};
+
+struct AttentionRules {
+  double scale = 1;
+  std::int64_t window = 0;  // keys that a query sees, its own counted; 0: all before it
+  double softcap = 0;       // a score s becomes softcap · tanh(s / softcap); 0: it stays
+  double dropout = 0;       // of the probabilities
+  DropoutKey dropout_key;
+};
+
+// Heads of queries may be a multiple of the heads of keys and values: consecutive ones share a key.
+struct AttentionHeads {
+  at::Tensor query;  // [rows, length, heads, width]
+  at::Tensor key;    // [rows, length, key heads, width]
+  at::Tensor value;
+};
+
+// Causal softmax attention inside each span, differentiable. Returns [rows, length, heads, width],
+// zero for tokens outside all spans. Time and memory are those of the spans: no mask of a row
+// exists, and no scores are kept for the backward; a few rows of them exist at a time. Softmax is
+// computed in float32. The result is a function of its inputs alone, for any number of threads.
+at::Tensor causal_attention(const AttentionHeads& heads, const std::vector<AttentionSpan>& spans,
+                            const AttentionRules& rules);
+
+// The queries are the last tokens of the keys, in every row: generation. Without gradients, and
+// without dropout.
+at::Tensor attention_to_cache(const AttentionHeads& heads, const AttentionRules& rules);
+
+}  // namespace strait::kernels

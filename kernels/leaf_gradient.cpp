@@ -1,0 +1,36 @@
+#include "kernels/leaf_gradient.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+
+namespace strait::kernels {
+
+at::Tensor& leaf_gradient(const at::Tensor& leaf) {
+  at::Tensor& gradient = leaf.mutable_grad();
+  if (!gradient.defined()) gradient = at::zeros_like(leaf).detach();
+  return gradient;
+}
+
+void announce_leaf_gradient(const at::Tensor& leaf) {
+  const auto& hook = torch::autograd::impl::post_acc_grad_hooks(leaf);
+  if (hook != nullptr) (*hook)(leaf);
+}
+
+void add_product(at::Tensor sum, const at::Tensor& left, const at::Tensor& right) {
+  if (left.scalar_type() == sum.scalar_type()) {
+    sum.addmm_(left, right);
+    return;
+  }
+  constexpr std::int64_t kPiece = 1 << 20;  // values of a temporary
+  const std::int64_t step =
+      std::max<std::int64_t>(1, kPiece / std::max<std::int64_t>(1, sum.size(1)));
+  for (std::int64_t begin = 0; begin < sum.size(0); begin += step) {
+    const std::int64_t rows = std::min(step, sum.size(0) - begin);
+    sum.narrow(0, begin, rows).add_(at::mm(left.narrow(0, begin, rows), right));
+  }
+}
+
+}  // namespace strait::kernels

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace strait::kernels {
+
+// For backward functions that add a parameter's gradient in place instead of returning it, so that
+// no temporary of the parameter's size exists for every micro-batch.
+
+// The gradient of `leaf`, made of zeros where there is none. It may be wider than the leaf: float32
+// for a bfloat16 parameter.
+at::Tensor& leaf_gradient(const at::Tensor& leaf);
+
+// Runs the hook that autograd runs behind its own accumulation. Call once per backward function,
+// after the addition.
+void announce_leaf_gradient(const at::Tensor& leaf);
+
+// sum += left · right, in the type of `sum`; the result does not depend on the number of threads
+// that call. Products of a narrower type are added piece by piece.
+void add_product(at::Tensor sum, const at::Tensor& left, const at::Tensor& right);
+
+}  // namespace strait::kernels

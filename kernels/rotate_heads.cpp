@@ -1,0 +1,68 @@
+#include "kernels/rotate_heads.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+namespace strait::kernels {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+struct Pair {
+  at::Tensor first;
+  at::Tensor second;
+};
+
+Pair pair_of(const at::Tensor& values, std::int64_t half, RotaryPairs pairs) {
+  if (pairs == RotaryPairs::halves) {
+    return {values.narrow(-1, 0, half), values.narrow(-1, half, half)};
+  }
+  const at::Tensor together = values.narrow(-1, 0, 2 * half).unflatten(-1, {half, 2});
+  return {together.select(-1, 0), together.select(-1, 1)};
+}
+
+// `direction` is 1, or -1 for the backward, which is the inverse rotation.
+at::Tensor rotated(const at::Tensor& values, const at::Tensor& cosine, const at::Tensor& sine,
+                   RotaryPairs pairs, double direction) {
+  const std::int64_t half = cosine.size(-1);
+  const std::int64_t rest = values.size(-1) - 2 * half;
+  const at::Tensor cos = cosine.to(values.scalar_type()).unsqueeze(2);
+  const at::Tensor sin = sine.to(values.scalar_type()).mul(direction).unsqueeze(2);
+  at::Tensor result = at::empty(values.sizes(), values.options());
+  const Pair from = pair_of(values, half, pairs);
+  const Pair into = pair_of(result, half, pairs);
+  at::Tensor(into.first).copy_(at::mul(from.first, cos).sub_(at::mul(from.second, sin)));
+  at::Tensor(into.second).copy_(at::mul(from.second, cos).add_(at::mul(from.first, sin)));
+  if (rest > 0) result.narrow(-1, 2 * half, rest).copy_(values.narrow(-1, 2 * half, rest));
+  return result;
+}
+
+struct Rotation : public torch::autograd::Function<Rotation> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& heads,
+                            const at::Tensor& cosine, const at::Tensor& sine, std::int64_t pairs) {
+    context->save_for_backward({cosine, sine});
+    context->saved_data["pairs"] = pairs;
+    return rotated(heads, cosine, sine, static_cast<RotaryPairs>(pairs), 1);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const variable_list saved = context->get_saved_variables();
+    const auto pairs = static_cast<RotaryPairs>(context->saved_data["pairs"].toInt());
+    return {rotated(gradients[0], saved[0], saved[1], pairs, -1), at::Tensor(), at::Tensor(),
+            at::Tensor()};
+  }
+};
+
+}  // namespace
+
+at::Tensor rotate_heads(const at::Tensor& heads, const at::Tensor& cosine, const at::Tensor& sine,
+                        RotaryPairs pairs) {
+  TORCH_INTERNAL_ASSERT(heads.dim() == 4 && cosine.dim() == 3 && cosine.sizes() == sine.sizes() &&
+                            2 * cosine.size(2) <= heads.size(3),
+                        "a rotation of ", heads.sizes(), " by angles ", cosine.sizes());
+  return Rotation::apply(heads, cosine, sine, static_cast<std::int64_t>(pairs));
+}
+
+}  // namespace strait::kernels

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+namespace strait::kernels {
+
+// Which two values of a head one angle rotates.
+enum class RotaryPairs : std::uint8_t {
+  halves,      // i and i + d/2 of the d rotated values
+  neighbours,  // 2i and 2i + 1
+};
+
+// Rotary position embedding of heads [rows, length, heads, width], differentiable. `cosine` and
+// `sine` are [rows, length, d/2]: the first d values of each head are rotated, the others pass
+// through. Tables are rounded to the type of `heads` first.
+at::Tensor rotate_heads(const at::Tensor& heads, const at::Tensor& cosine, const at::Tensor& sine,
+                        RotaryPairs pairs);
+
+}  // namespace strait::kernels

@@ -1,0 +1,209 @@
+#include "launcher/app/export_model.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <iostream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "framework/store/atomic_file.h"
+#include "framework/tensors/safetensors_writer.h"
+#include "framework/tensors/weight_files.h"
+#include "launcher/app/whole_model.h"
+#include "launcher/base/errors.h"
+#include "models/model_description.h"
+#include "models/tensor_names.h"
+
+namespace strait::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Where a tensor of the model is in the files that the run started from.
+struct Origin {
+  std::string name;
+  at::ScalarType type = at::kFloat;
+};
+
+std::map<std::string, Origin> origins(const RunCheckpoint& source) {
+  if (source.run.plan.recipe.model.weights == recipe::Weights::random) return {};
+  const std::string& path = source.run.plan.recipe.model.path;
+  std::vector<models::TensorShape> shapes;
+  const tensors::WeightFiles files(path);
+  for (const auto& entry : files.tensors()) shapes.push_back({entry.info.name, entry.info.shape});
+  std::map<std::string, Origin> found;
+  for (const auto& [name, in_file] : models::match_tensors(source.config, shapes, path)) {
+    found[name] = {in_file, tensors::scalar_type(files.find(in_file)->info.dtype)};
+  }
+  return found;
+}
+
+std::vector<tensors::TensorSource> tensors_to_write(const RunCheckpoint& source,
+                                                    const tensors::CheckpointReader& reader,
+                                                    const ExportOptions& options) {
+  const std::map<std::string, Origin> known = origins(source);
+  std::vector<tensors::TensorSource> all;
+  for (const models::TensorShape& tensor : models::describe(source.config).tensors()) {
+    Origin origin{tensor.name, at::kFloat};
+    if (const auto found = known.find(tensor.name); found != known.end()) origin = found->second;
+    const at::ScalarType type = options.type.value_or(origin.type);
+    all.push_back({origin.name, type, tensor.shape,
+                   [&reader, type, name = tensor.name] { return reader.read(name).to(type); }});
+  }
+  return all;
+}
+
+std::uint64_t bytes_of(const tensors::TensorSource& tensor) {
+  std::uint64_t bytes = c10::elementSize(tensor.type);
+  for (const std::int64_t extent : tensor.shape) bytes *= static_cast<std::uint64_t>(extent);
+  return bytes;
+}
+
+// In the model's order, so that the layers of one part of it share a file.
+std::vector<std::vector<tensors::TensorSource>> into_shards(
+    const std::vector<tensors::TensorSource>& all, std::uint64_t limit) {
+  std::vector<std::vector<tensors::TensorSource>> shards(1);
+  std::uint64_t held = 0;
+  for (const tensors::TensorSource& tensor : all) {
+    if (held > 0 && held + bytes_of(tensor) > limit) {
+      shards.emplace_back();
+      held = 0;
+    }
+    shards.back().push_back(tensor);
+    held += bytes_of(tensor);
+  }
+  return shards;
+}
+
+void write_weights(const fs::path& directory, const std::vector<tensors::TensorSource>& all,
+                   std::uint64_t limit) {
+  const auto shards = into_shards(all, limit);
+  if (shards.size() == 1) {
+    tensors::write_safetensors(directory / "model.safetensors", std::span(shards.front()));
+    return;
+  }
+  nlohmann::ordered_json index;
+  std::uint64_t total = 0;
+  std::map<std::string, std::string> weight_map;
+  for (std::size_t i = 0; i < shards.size(); ++i) {
+    const std::string name = fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size());
+    tensors::write_safetensors(directory / name, std::span(shards[i]));
+    for (const tensors::TensorSource& tensor : shards[i]) {
+      weight_map[tensor.name] = name;
+      total += bytes_of(tensor);
+    }
+  }
+  index["metadata"]["total_size"] = total;
+  index["weight_map"] = weight_map;
+  // Last: a directory without it is not a model.
+  store::replace_file(directory / "model.safetensors.index.json", index.dump(2) + "\n");
+}
+
+const char* name_of_type(at::ScalarType type) {
+  if (type == at::kBFloat16) return "bfloat16";
+  return type == at::kHalf ? "float16" : "float32";
+}
+
+// The source's text, unless the value type changes: readers take it from here, not from the files.
+std::string config_text(const RunCheckpoint& source,
+                        const std::vector<tensors::TensorSource>& tensors) {
+  const std::string& text = source.run.plan.model_config;
+  const std::string type = name_of_type(tensors.front().type);
+  auto config = nlohmann::ordered_json::parse(text);
+  bool changed = false;
+  for (const char* field : {"dtype", "torch_dtype"}) {
+    if (!config.contains(field) || config[field] == type) continue;
+    config[field] = type;
+    changed = true;
+  }
+  return changed ? config.dump(2) + "\n" : text;
+}
+
+// Everything beside the weights that loading or prompting the model may need.
+bool is_companion(const fs::path& file) {
+  constexpr std::array kWeights{".safetensors", ".bin",  ".pt",   ".pth", ".h5",
+                                ".msgpack",     ".gguf", ".onnx", ".ckpt"};
+  const std::string name = file.filename().string();
+  const bool weights =
+      std::ranges::any_of(kWeights, [&](const char* ending) { return file.extension() == ending; });
+  return !weights && !name.starts_with('.') && name != "config.json" && name != "README.md" &&
+         !name.ends_with(".index.json");
+}
+
+void copy_companions(const fs::path& from, const fs::path& to) {
+  std::error_code none;
+  for (const fs::directory_entry& entry : fs::directory_iterator(from, none)) {
+    const fs::path name = entry.path().filename();
+    if (entry.is_regular_file() && is_companion(entry.path())) {
+      fs::copy_file(entry.path(), to / name);
+    } else if (entry.is_directory() && name == "additional_chat_templates") {
+      fs::copy(entry.path(), to / name, fs::copy_options::recursive);
+    }
+  }
+}
+
+// The last line of a file of lines that has this text in it; empty: none.
+std::string last_line_with(const fs::path& file, const std::string& text) {
+  std::ifstream lines(file);
+  std::string found;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find(text) != std::string::npos) found = line;
+  }
+  return found;
+}
+
+std::string value_text(const std::string& line, const char* key) {
+  const auto fields = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  return fields.is_object() && fields.contains(key) ? fields[key].dump() : "unknown";
+}
+
+std::string model_card(const RunCheckpoint& source, const fs::path& run) {
+  const plan::Plan& plan = source.run.plan;
+  std::string card = fmt::format(
+      "# {}\n\nFine-tuned with strait from `{}` ({} weights).\n\n"
+      "| | |\n|---|---|\n| steps | {} of {} |\n| training data | {} rows of {} tokens, xxh3 {} |\n",
+      plan.recipe.name, fs::path(plan.recipe.model.path).filename().string(),
+      plan.recipe.model.weights == recipe::Weights::random ? "random" : "its", number(source.step),
+      plan.steps, plan.train.rows, plan.recipe.data.row, plan.train.hash);
+  const std::string trained = last_line_with(run / "metrics.jsonl", "\"loss\"");
+  if (!trained.empty()) {
+    card += fmt::format("| training loss of the last step | {} |\n", value_text(trained, "loss"));
+  }
+  const std::string evaluated = last_line_with(run / "events.jsonl", "\"evaluated\"");
+  if (!evaluated.empty()) {
+    card += fmt::format("| evaluation loss at step {} | {} |\n", value_text(evaluated, "step"),
+                        value_text(evaluated, "loss"));
+  }
+  std::ifstream recipe(run / "recipe.toml");
+  const std::string text{std::istreambuf_iterator<char>(recipe), {}};
+  return card + "\nThe recipe:\n\n```toml\n" + text + "```\n";
+}
+
+}  // namespace
+
+std::string export_model(const fs::path& run, const fs::path& directory,
+                         const ExportOptions& options) {
+  if (fs::exists(directory) && !(fs::is_directory(directory) && fs::is_empty(directory))) {
+    throw base::UserError(
+        base::ExitCode::bad_input,
+        fmt::format("{} exists already; export into a new directory", directory.string()));
+  }
+  const RunCheckpoint source = find_checkpoint(run);
+  if (!source.warning.empty()) std::cerr << "strait: " << source.warning << '\n';
+  const tensors::CheckpointReader reader(source.checkpoint, store::Verify::sizes);
+  const auto tensors = tensors_to_write(source, reader, options);
+  store::make_directory(directory);
+  copy_companions(source.run.plan.recipe.model.path, directory);
+  store::replace_file(directory / "config.json", config_text(source, tensors));
+  store::replace_file(directory / "README.md", model_card(source, run));
+  write_weights(directory, tensors, options.shard_bytes);
+  return fmt::format("{} tensors of step {} are in {}\n", tensors.size(), number(source.step),
+                     directory.string());
+}
+
+}  // namespace strait::app

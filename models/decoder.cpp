@@ -1,0 +1,165 @@
+#include "models/decoder.h"
+
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+
+#include <cmath>
+#include <utility>
+
+#include "models/decoder_layers.h"
+
+namespace strait::models {
+namespace {
+
+const DecoderConfig& decoder_of(const ModelConfig& config) {
+  return std::any_cast<const DecoderConfig&>(config.values);
+}
+
+LayerCost embedding_cost(const DecoderConfig& config, const CostQuestion& question) {
+  LayerCost cost;
+  cost.name = "embedding";
+  cost.forward_flops_per_token = 2.0 * static_cast<double>(config.hidden);
+  // Two int64 indices and the dropout's mask.
+  cost.saved_bytes_per_token = 16 + (config.embedding_dropout > 0 ? config.hidden : 0);
+  if (config.embedding_width > 0) {
+    cost.forward_flops_per_token +=
+        2.0 * static_cast<double>(config.embedding_width * config.hidden);
+    cost.saved_bytes_per_token += config.embedding_width * question.bytes_per_value;
+  }
+  cost.output_width = config.hidden;
+  return cost;
+}
+
+// Values per token that a block's forward keeps for its backward.
+std::int64_t saved_values(const DecoderConfig& config) {
+  const std::int64_t queries = config.heads * config.head_width;
+  const std::int64_t keys = 2 * config.key_heads * config.head_width;
+  // Input and output of both norms; queries, keys, values and what attention gives; the MLP's inner
+  // values before and behind the activation, and the gated ones.
+  std::int64_t values = 4 * config.hidden + 2 * queries + keys;
+  values += (config.gated ? 4 : 2) * config.inner;
+  if (config.residual == Residual::sandwich) values += 2 * config.hidden;
+  if (!config.names.query_norm.empty()) values += queries + keys / 2;
+  return values;
+}
+
+LayerCost block_cost(int index, const DecoderConfig& config, const CostQuestion& question) {
+  LayerCost cost;
+  cost.name = fmt::format("block {}", index - 1);
+  const auto hidden = static_cast<double>(config.hidden);
+  const auto queries = static_cast<double>(config.heads * config.head_width);
+  const auto keys = static_cast<double>(2 * config.key_heads * config.head_width);
+  const double matrices = hidden * (2 * queries + keys) +
+                          (config.gated ? 3 : 2) * hidden * static_cast<double>(config.inner);
+  std::int64_t reach = question.row_length;
+  if (config.block_windowed(index - 1)) reach = std::min(reach, config.window);
+  const double scores = 2 * queries * static_cast<double>(reach);
+  cost.forward_flops_per_token = 2 * (matrices + scores);
+  cost.saved_bytes_per_token = saved_values(config) * question.bytes_per_value;
+  if (config.residual_dropout > 0) cost.saved_bytes_per_token += 2 * config.hidden;
+  cost.output_width = config.hidden;
+  return cost;
+}
+
+LayerCost head_cost(const DecoderConfig& config, const CostQuestion& question) {
+  LayerCost cost;
+  cost.name = "head";
+  cost.forward_flops_per_token =
+      2.0 * static_cast<double>(config.token_width()) * static_cast<double>(config.vocabulary);
+  cost.saved_bytes_per_token = 2 * config.hidden * question.bytes_per_value;
+  cost.output_width = config.token_width();
+  return cost;
+}
+
+ModelDescription describe_decoder(const ModelConfig& whole, const CostQuestion& question) {
+  const DecoderConfig& config = decoder_of(whole);
+  ModelDescription description;
+  description.family = whole.family;
+  description.hidden = config.hidden;
+  description.vocabulary = config.vocabulary;
+  description.positions = config.positions;
+  description.tied = config.tied;
+  description.layers.push_back(embedding_cost(config, question));
+  for (int index = 1; index <= config.blocks; ++index) {
+    description.layers.push_back(block_cost(index, config, question));
+  }
+  description.layers.push_back(head_cost(config, question));
+  return description;
+}
+
+std::unique_ptr<Model> make_decoder(const ModelConfig& whole, LayerRange range, at::ScalarType type,
+                                    at::Device device) {
+  const DecoderConfig& config = decoder_of(whole);
+  const int head = static_cast<int>(config.blocks) + 1;
+  TORCH_INTERNAL_ASSERT(range.first >= 0 && range.first <= range.last && range.last <= head,
+                        "layers ", range.first, " to ", range.last, " of a model with 0 to ", head);
+  std::vector<std::unique_ptr<Layer>> layers;
+  TiedWeight tied;
+  for (int index = range.first; index <= range.last; ++index) {
+    const ParameterMaker maker(type, device);
+    if (index == 0) {
+      auto embedding = std::make_unique<DecoderEmbedding>(config, maker);
+      tied.embedding = embedding->tokens();
+      layers.push_back(std::move(embedding));
+    } else if (index < head) {
+      layers.push_back(std::make_unique<DecoderBlock>(index, config, maker));
+    } else {
+      auto last = std::make_unique<DecoderHead>(config, maker, tied.embedding);
+      tied.head = last->projection().weight;
+      layers.push_back(std::move(last));
+    }
+  }
+  if (config.tied) {
+    tied.name = config.names.tokens + ".weight";
+  } else {
+    tied = {};
+  }
+  return std::make_unique<Model>(range, std::move(layers), std::move(tied));
+}
+
+bool is_norm(const std::string& tensor, const DecoderNames& names) {
+  for (const std::string* norm :
+       {&names.attention_norm, &names.query_norm, &names.key_norm, &names.after_attention_norm,
+        &names.mlp_norm, &names.after_mlp_norm, &names.final_norm}) {
+    if (!norm->empty() && tensor.ends_with(*norm + ".weight")) return true;
+  }
+  return false;
+}
+
+Initialization initialize_decoder(const ModelConfig& whole, const std::string& tensor) {
+  const DecoderConfig& config = decoder_of(whole);
+  if (tensor.ends_with(".bias")) return {0, 0};
+  if (is_norm(tensor, config.names)) {
+    return {config.norm.kind == NormKind::rms_one_plus ? 0.0 : 1.0, 0};
+  }
+  const bool ends_branch = tensor.ends_with(config.names.attention_output + ".weight") ||
+                           tensor.ends_with(config.names.down + ".weight");
+  double deviation = config.initializer_range;
+  // The end of each residual branch is drawn smaller, so that their sum does not grow with depth.
+  if (config.small_ends && ends_branch) {
+    deviation /= std::sqrt(2 * static_cast<double>(config.blocks));
+  }
+  Initialization how{0, deviation};
+  if (tensor == config.names.tokens + ".weight") how.zero_row = config.padding_token;
+  return how;
+}
+
+}  // namespace
+
+Family decoder_family(std::string name, DecoderConfig (*read)(const ConfigReader& reader),
+                      FileNames names) {
+  Family family;
+  family.name = std::move(name);
+  family.read = [read](const ConfigReader& reader) { return std::any(read(reader)); };
+  family.describe = describe_decoder;
+  family.make = make_decoder;
+  family.initialization = initialize_decoder;
+  family.names = std::move(names);
+  return family;
+}
+
+ModelConfig decoder_model(std::string family, DecoderConfig config) {
+  return {std::move(family), std::move(config)};
+}
+
+}  // namespace strait::models

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <string>
+
+#include "models/decoder_config.h"
+#include "models/families.h"
+
+namespace strait::models {
+
+// A family whose models are made of the layers of decoder_layers.h, so that it needs only to read
+// its config.json.
+Family decoder_family(std::string name, DecoderConfig (*read)(const ConfigReader& reader),
+                      FileNames names);
+
+// For tests and for programs that have no config.json.
+ModelConfig decoder_model(std::string family, DecoderConfig config);
+
+}  // namespace strait::models

@@ -1,0 +1,117 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "models/activation.h"
+#include "models/linear.h"
+#include "models/norm.h"
+#include "models/rotary.h"
+
+namespace strait::models {
+
+// How attention and MLP of a block are added to what runs through it.
+enum class Residual : std::uint8_t {
+  serial,    // x += attention(norm(x)); x += mlp(norm(x))
+  parallel,  // x += attention(norm(x)) + mlp(norm(x))
+  after,     // x = norm(x + attention(x)); x = norm(x + mlp(x))
+  sandwich,  // x += norm(attention(norm(x))); x += norm(mlp(norm(x)))
+};
+
+// Which matrices give queries, keys and values.
+enum class QueryKeyValue : std::uint8_t {
+  separate,
+  fused,          // one matrix: all queries, then all keys, then all values
+  fused_by_head,  // one matrix: query, key and value of the first head, then of the next
+};
+
+// The names of tensors in the family's files, without ".weight". Those of a block follow
+// "BLOCKSN.". Empty: the family has no such tensor.
+struct DecoderNames {
+  std::string tokens = "model.embed_tokens";
+  std::string positions;
+  std::string project_in;
+  std::string blocks = "model.layers.";
+  std::string attention_norm = "input_layernorm";
+  std::string query = "self_attn.q_proj";
+  std::string key = "self_attn.k_proj";
+  std::string value = "self_attn.v_proj";
+  std::string query_key_value;
+  std::string query_norm;
+  std::string key_norm;
+  std::string attention_output = "self_attn.o_proj";
+  std::string after_attention_norm;
+  std::string mlp_norm = "post_attention_layernorm";  // empty: attention's norm feeds the MLP, too
+  std::string gate = "mlp.gate_proj";
+  std::string up = "mlp.up_proj";
+  std::string gate_up;
+  std::string down = "mlp.down_proj";
+  std::string after_mlp_norm;
+  std::string final_norm = "model.norm";
+  std::string project_out;
+  std::string head = "lm_head";
+};
+
+// A decoder-only transformer as its family's config.json describes it, absent fields filled in. All
+// families are made of the same layers (decoder_layers.h) by these values.
+struct DecoderConfig {
+  std::int64_t vocabulary = 0;
+  std::int64_t positions = 0;  // the longest row
+  std::int64_t hidden = 0;
+  std::int64_t blocks = 0;
+  std::int64_t heads = 0;
+  std::int64_t key_heads = 0;   // of keys and values; a divisor of `heads`
+  std::int64_t head_width = 0;  // need not be hidden / heads
+  std::int64_t inner = 0;       // of the MLP
+  DecoderNames names;
+  bool tied = false;
+  double initializer_range = 0.02;
+
+  // Embedding.
+  std::int64_t embedding_width = 0;  // 0: hidden; else a matrix behind the tokens widens it
+  std::int64_t padding_token = -1;   // its row gets no gradient from the input; -1: none
+  double embedding_scale = 1;        // rounded to the type of the weights
+  std::int64_t position_offset = 0;  // position p is row p + offset of the table
+
+  // Attention.
+  QueryKeyValue query_key_value = QueryKeyValue::separate;
+  double attention_scale = 1;         // of scores
+  bool scale_by_block_index = false;  // scores divided by the block's number, from one
+  double attention_softcap = 0;
+  std::int64_t window = 0;                      // keys that a query of a windowed block sees
+  std::vector<bool> windowed;                   // by block; empty: none
+  std::shared_ptr<const Rotary> rotary;         // null: none
+  std::shared_ptr<const Rotary> window_rotary;  // of windowed blocks; null: as all
+
+  // Blocks.
+  Residual residual = Residual::serial;
+  NormOptions norm;
+  MatrixLayout layout = MatrixLayout::output_input;
+  bool gated = true;  // mlp(x) = down(activation(gate(x)) · up(x)); else down(activation(up(x)))
+  Activation activation = Activation::silu;
+  bool query_key_value_bias = false;
+  bool attention_output_bias = false;
+  bool mlp_bias = false;
+  bool small_ends = false;  // the last matrices of residual branches are drawn smaller, by depth
+
+  double embedding_dropout = 0;
+  double attention_dropout = 0;
+  double residual_dropout = 0;
+
+  // Head.
+  bool has_final_norm = true;
+  bool head_bias = false;
+  double final_softcap = 0;
+
+  std::int64_t token_width() const { return embedding_width > 0 ? embedding_width : hidden; }
+  bool block_windowed(std::int64_t block) const {
+    return !windowed.empty() && windowed[static_cast<std::size_t>(block)];
+  }
+  std::string block_prefix(int index) const {  // of layer 1: block 0
+    return names.blocks + std::to_string(index - 1) + ".";
+  }
+};
+
+}  // namespace strait::models

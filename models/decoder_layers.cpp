@@ -1,0 +1,220 @@
+#include "models/decoder_layers.h"
+
+#include <ATen/ATen.h>
+
+#include <utility>
+
+#include "kernels/dropout.h"
+
+namespace strait::models {
+namespace {
+
+// The dropouts of one layer, by number: part of the key of their masks, so the numbers stay.
+constexpr int kEmbeddingSite = 0;
+constexpr int kProbabilitySite = 0;
+constexpr int kAttentionSite = 1;
+constexpr int kMlpSite = 2;
+
+at::Tensor drop(const at::Tensor& values, double probability, const Pass& pass, int layer,
+                int site) {
+  return pass.training ? kernels::dropout(values, probability, pass.dropout_key(layer, site))
+                       : values;
+}
+
+std::optional<Norm> optional_norm(ParameterMaker& maker, const std::string& prefix,
+                                  const std::string& name, std::int64_t width,
+                                  NormOptions options) {
+  if (name.empty()) return std::nullopt;
+  return Norm(maker, prefix + name, width, options);
+}
+
+std::optional<Linear> optional_linear(ParameterMaker& maker, const std::string& name,
+                                      const LinearShape& shape) {
+  if (name.empty()) return std::nullopt;
+  return Linear(maker, name, shape);
+}
+
+Mlp make_mlp(ParameterMaker& maker, const std::string& prefix, const DecoderConfig& config) {
+  const DecoderNames& names = config.names;
+  const auto into = [&](const std::string& name, std::int64_t width) {
+    return Linear(maker, prefix + name, {config.hidden, width, config.layout, config.mlp_bias});
+  };
+  // One after the other: the order in which parameters are made is that of the model.
+  std::optional<Linear> gate;
+  if (config.gated && names.gate_up.empty()) gate = into(names.gate, config.inner);
+  Linear up =
+      names.gate_up.empty() ? into(names.up, config.inner) : into(names.gate_up, 2 * config.inner);
+  Linear down(maker, prefix + names.down,
+              {config.inner, config.hidden, config.layout, config.mlp_bias});
+  return {std::move(gate), std::move(up), config.gated, config.activation, std::move(down)};
+}
+
+}  // namespace
+
+// ---- embedding
+// -----------------------------------------------------------------------------------
+
+DecoderEmbedding::DecoderEmbedding(const DecoderConfig& config, ParameterMaker maker)
+    : Layer(0),
+      scale_(config.embedding_scale),
+      dropout_(config.embedding_dropout),
+      position_offset_(config.position_offset),
+      tokens_(maker, config.names.tokens, config.vocabulary, config.token_width(), "token",
+              config.padding_token),
+      project_in_(optional_linear(
+          maker, config.names.project_in,
+          {config.token_width(), config.hidden, MatrixLayout::output_input, /*bias=*/false})) {
+  if (!config.names.positions.empty()) {
+    positions_.emplace(maker, config.names.positions, config.positions + config.position_offset,
+                       config.hidden, "position");
+  }
+  adopt(maker);
+}
+
+at::Tensor DecoderEmbedding::forward(const at::Tensor& tokens, const Pass& pass) {
+  at::Tensor sum = tokens_.forward(tokens);
+  if (scale_ != 1) sum = sum.mul(at::scalar_tensor(scale_, sum.options().requires_grad(false)));
+  if (project_in_) sum = project_in_->forward(sum);
+  if (positions_) sum = sum + positions_->forward(pass.positions + position_offset_);
+  return drop(sum, dropout_, pass, index(), kEmbeddingSite);
+}
+
+// ---- attention
+// -----------------------------------------------------------------------------------
+
+SelfAttention::SelfAttention(ParameterMaker& maker, int index, const DecoderConfig& config)
+    : heads_(config.heads),
+      key_heads_(config.key_heads),
+      width_(config.head_width),
+      layout_(config.query_key_value) {
+  const bool windowed = config.block_windowed(index - 1);
+  options_.scale = config.attention_scale;
+  // Layer 1 is the first block, whose scores are divided by 1.
+  if (config.scale_by_block_index) options_.scale /= index;
+  options_.dropout = config.attention_dropout;
+  options_.layer = index;
+  options_.site = kProbabilitySite;
+  options_.window = windowed ? config.window : 0;
+  options_.softcap = config.attention_softcap;
+  rotary_ = windowed && config.window_rotary ? config.window_rotary : config.rotary;
+
+  const std::string prefix = config.block_prefix(index);
+  const DecoderNames& names = config.names;
+  const auto matrix = [&](const std::string& name, std::int64_t heads) {
+    inputs_.emplace_back(
+        maker, prefix + name,
+        LinearShape{config.hidden, heads * width_, config.layout, config.query_key_value_bias});
+  };
+  if (layout_ == QueryKeyValue::separate) {
+    matrix(names.query, heads_);
+    matrix(names.key, key_heads_);
+    matrix(names.value, key_heads_);
+  } else {
+    matrix(names.query_key_value, heads_ + 2 * key_heads_);
+  }
+  query_norm_ = optional_norm(maker, prefix, names.query_norm, width_, config.norm);
+  key_norm_ = optional_norm(maker, prefix, names.key_norm, width_, config.norm);
+  output_.emplace(
+      maker, prefix + names.attention_output,
+      LinearShape{heads_ * width_, config.hidden, config.layout, config.attention_output_bias});
+}
+
+AttentionInputs SelfAttention::project(const at::Tensor& input) const {
+  const auto by_head = [&](const at::Tensor& values) {
+    return values.unflatten(2, {values.size(2) / width_, width_});
+  };
+  if (layout_ == QueryKeyValue::separate) {
+    return {by_head(inputs_[0].forward(input)), by_head(inputs_[1].forward(input)),
+            by_head(inputs_[2].forward(input))};
+  }
+  const at::Tensor all = inputs_[0].forward(input);
+  if (layout_ == QueryKeyValue::fused) {
+    const std::vector<at::Tensor> parts = by_head(all).split({heads_, key_heads_, key_heads_}, 2);
+    return {parts[0], parts[1], parts[2]};
+  }
+  const std::vector<at::Tensor> parts = all.unflatten(2, {heads_, 3 * width_}).split(width_, 3);
+  return {parts[0], parts[1], parts[2]};
+}
+
+at::Tensor SelfAttention::forward(const at::Tensor& input, const Pass& pass) const {
+  AttentionInputs inputs = project(input);
+  if (query_norm_) inputs.query = query_norm_->forward(inputs.query);
+  if (key_norm_) inputs.key = key_norm_->forward(inputs.key);
+  if (rotary_) {
+    const auto& [cosine, sine] = pass.rotary->of(*rotary_, pass.positions);
+    inputs.query = kernels::rotate_heads(inputs.query, cosine, sine, rotary_->pairs);
+    inputs.key = kernels::rotate_heads(inputs.key, cosine, sine, rotary_->pairs);
+  }
+  return output_->forward(attend(inputs, options_, pass));
+}
+
+// ---- block
+// ---------------------------------------------------------------------------------------
+
+DecoderBlock::DecoderBlock(int index, const DecoderConfig& config, ParameterMaker maker)
+    : Layer(index),
+      residual_(config.residual),
+      dropout_(config.residual_dropout),
+      attention_norm_(maker, config.block_prefix(index) + config.names.attention_norm,
+                      config.hidden, config.norm),
+      attention_(maker, index, config),
+      after_attention_norm_(optional_norm(maker, config.block_prefix(index),
+                                          config.names.after_attention_norm, config.hidden,
+                                          config.norm)),
+      mlp_norm_(optional_norm(maker, config.block_prefix(index), config.names.mlp_norm,
+                              config.hidden, config.norm)),
+      mlp_(make_mlp(maker, config.block_prefix(index), config)),
+      after_mlp_norm_(optional_norm(maker, config.block_prefix(index), config.names.after_mlp_norm,
+                                    config.hidden, config.norm)) {
+  adopt(maker);
+}
+
+at::Tensor DecoderBlock::forward(const at::Tensor& input, const Pass& pass) {
+  const auto dropped = [&](const at::Tensor& values, int site) {
+    return drop(values, dropout_, pass, index(), site);
+  };
+  if (residual_ == Residual::after) {
+    const at::Tensor attended = dropped(attention_.forward(input, pass), kAttentionSite);
+    const at::Tensor middle = attention_norm_.forward(input + attended);
+    return mlp_norm_->forward(middle + dropped(mlp_.forward(middle), kMlpSite));
+  }
+  const at::Tensor normal = attention_norm_.forward(input);
+  at::Tensor attended = dropped(attention_.forward(normal, pass), kAttentionSite);
+  if (after_attention_norm_) attended = after_attention_norm_->forward(attended);
+  if (residual_ == Residual::parallel) {
+    const at::Tensor thought = mlp_.forward(mlp_norm_ ? mlp_norm_->forward(input) : normal);
+    return input + attended + dropped(thought, kMlpSite);
+  }
+  const at::Tensor middle = input + attended;
+  at::Tensor thought = dropped(mlp_.forward(mlp_norm_->forward(middle)), kMlpSite);
+  if (after_mlp_norm_) thought = after_mlp_norm_->forward(thought);
+  return middle + thought;
+}
+
+// ---- head
+// ----------------------------------------------------------------------------------------
+
+DecoderHead::DecoderHead(const DecoderConfig& config, ParameterMaker maker,
+                         const at::Tensor& tokens)
+    : Head(static_cast<int>(config.blocks) + 1) {
+  if (config.has_final_norm)
+    norm_.emplace(maker, config.names.final_norm, config.hidden, config.norm);
+  project_out_ = optional_linear(maker, config.names.project_out,
+                                 {config.hidden, config.token_width(), MatrixLayout::output_input,
+                                  /*bias=*/false});
+  const std::vector<std::int64_t> shape{config.vocabulary, config.token_width()};
+  kernels::Projection projection;
+  projection.weight = config.tied ? maker.make_tied(config.names.tokens + ".weight", shape, tokens)
+                                  : maker.make(config.names.head + ".weight", shape);
+  if (config.head_bias) projection.bias = maker.make(config.names.head + ".bias", {shape[0]});
+  projection.softcap = config.final_softcap;
+  set_projection(std::move(projection));
+  adopt(maker);
+}
+
+at::Tensor DecoderHead::forward(const at::Tensor& input, const Pass& /*pass*/) {
+  const at::Tensor normal = norm_ ? norm_->forward(input) : input;
+  return project_out_ ? project_out_->forward(normal) : normal;
+}
+
+}  // namespace strait::models

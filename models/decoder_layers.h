@@ -1,0 +1,79 @@
+#pragma once
+
+#include <optional>
+
+#include "models/attention.h"
+#include "models/decoder_config.h"
+#include "models/embedding.h"
+#include "models/layer.h"
+#include "models/mlp.h"
+
+namespace strait::models {
+
+// Tokens, and positions where they are learned. Layer 0.
+class DecoderEmbedding final : public Layer {
+ public:
+  DecoderEmbedding(const DecoderConfig& config, ParameterMaker maker);
+  at::Tensor forward(const at::Tensor& tokens, const Pass& pass) override;
+  const at::Tensor& tokens() const { return tokens_.weight(); }
+
+ private:
+  double scale_;
+  double dropout_;
+  std::int64_t position_offset_;
+  Embedding tokens_;
+  std::optional<Linear> project_in_;
+  std::optional<Embedding> positions_;
+};
+
+// Queries, keys and values of a block's input, attention, and the matrix behind it.
+class SelfAttention {
+ public:
+  SelfAttention(ParameterMaker& maker, int index, const DecoderConfig& config);
+  at::Tensor forward(const at::Tensor& input, const Pass& pass) const;
+
+ private:
+  AttentionInputs project(const at::Tensor& input) const;
+
+  std::int64_t heads_;
+  std::int64_t key_heads_;
+  std::int64_t width_;
+  QueryKeyValue layout_;
+  AttentionOptions options_;
+  std::shared_ptr<const Rotary> rotary_;
+  std::vector<Linear> inputs_;  // query, key, value; or the fused one
+  std::optional<Norm> query_norm_;
+  std::optional<Norm> key_norm_;
+  std::optional<Linear> output_;
+};
+
+// One block, `index` counted with the embedding, so that the first is 1.
+class DecoderBlock final : public Layer {
+ public:
+  DecoderBlock(int index, const DecoderConfig& config, ParameterMaker maker);
+  at::Tensor forward(const at::Tensor& input, const Pass& pass) override;
+
+ private:
+  Residual residual_;
+  double dropout_;
+  Norm attention_norm_;
+  SelfAttention attention_;
+  std::optional<Norm> after_attention_norm_;
+  std::optional<Norm> mlp_norm_;
+  Mlp mlp_;
+  std::optional<Norm> after_mlp_norm_;
+};
+
+// The final norm and the projection, which is the token table's other use where they are tied.
+class DecoderHead final : public Head {
+ public:
+  // `tokens`: the token table if it is on this stage.
+  DecoderHead(const DecoderConfig& config, ParameterMaker maker, const at::Tensor& tokens);
+  at::Tensor forward(const at::Tensor& input, const Pass& pass) override;
+
+ private:
+  std::optional<Norm> norm_;
+  std::optional<Linear> project_out_;
+};
+
+}  // namespace strait::models

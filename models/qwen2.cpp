@@ -1,0 +1,34 @@
+#include "models/config_fields.h"
+#include "models/decoder.h"
+
+namespace strait::models {
+namespace {
+
+// Llama with biases on queries, keys and values, which no field switches off. The hub's files carry
+// a window that is off unless use_sliding_window says otherwise.
+DecoderConfig read_qwen2(const ConfigReader& reader) {
+  DecoderConfig family;
+  family.vocabulary = 151936;
+  family.positions = 32768;
+  family.hidden = 4096;
+  family.blocks = 32;
+  family.heads = 32;
+  family.key_heads = 32;
+  family.inner = 22016;
+  family.norm = {NormKind::rms, 1e-6};
+  DecoderConfig config = read_llama_fields(reader, family);
+  config.activation = read_activation(reader, "hidden_act", "silu");
+  config.query_key_value_bias = true;
+  if (reader.boolean("use_sliding_window", false)) {
+    const std::int64_t first = reader.integer("max_window_layers", 28, 0, kLargestSize);
+    read_windows(reader, config, 4096, [first](std::int64_t block) { return block >= first; });
+  }
+  config.rotary = read_rotary(reader, config, {});
+  return config;
+}
+
+}  // namespace
+
+Family qwen2_family() { return decoder_family("qwen2", read_qwen2, llama_file_names()); }
+
+}  // namespace strait::models

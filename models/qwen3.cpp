@@ -1,0 +1,38 @@
+#include "models/config_fields.h"
+#include "models/decoder.h"
+
+namespace strait::models {
+namespace {
+
+// Llama with a norm over every head of queries and keys in front of the rotation, and heads of 128
+// values whatever the hidden width.
+DecoderConfig read_qwen3(const ConfigReader& reader) {
+  DecoderConfig family;
+  family.vocabulary = 151936;
+  family.positions = 32768;
+  family.hidden = 4096;
+  family.blocks = 32;
+  family.heads = 32;
+  family.key_heads = 32;
+  family.head_width = 128;
+  family.inner = 22016;
+  family.norm = {NormKind::rms, 1e-6};
+  DecoderConfig config = read_llama_fields(reader, family);
+  config.names.query_norm = "self_attn.q_norm";
+  config.names.key_norm = "self_attn.k_norm";
+  config.activation = read_activation(reader, "hidden_act", "silu");
+  config.query_key_value_bias = reader.boolean("attention_bias", false);
+  config.attention_output_bias = config.query_key_value_bias;
+  if (reader.boolean("use_sliding_window", false)) {
+    const std::int64_t first = reader.integer("max_window_layers", 28, 0, kLargestSize);
+    read_windows(reader, config, 4096, [first](std::int64_t block) { return block >= first; });
+  }
+  config.rotary = read_rotary(reader, config, {});
+  return config;
+}
+
+}  // namespace
+
+Family qwen3_family() { return decoder_family("qwen3", read_qwen3, llama_file_names()); }
+
+}  // namespace strait::models

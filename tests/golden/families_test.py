@@ -1,0 +1,383 @@
+"""Every model family against that of the `transformers` package, on tiny random models.
+
+Logits, masked loss, global gradient norm and every single gradient must agree within tolerances
+that separate rounding from mistakes. The reference runs in float64, ours in float32. The models are
+built to catch mistakes: odd head counts, fewer key heads than heads, heads whose width is not
+hidden / heads, windows shorter than documents, documents shorter than rows, scaled rotations, old
+and new spellings of config.json, fields left out. At the end config.json lies about one convention
+at a time, and each lie must be noticed.
+
+usage: families_test.py [MODEL_PROBE]   (default: model_probe in $STRAIT_BUILD/bin)
+"""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+SKIPPED = 77
+
+try:
+    import torch
+    import transformers
+    from safetensors.torch import load_file, save_file
+except ImportError as error:
+    print(f"skipped: {error}; to run it: .venv/bin/pip install transformers")
+    sys.exit(SKIPPED)
+
+LOGITS = 1e-4  # absolute
+LOSS = 1e-5  # relative
+GRADIENT_NORM = 5e-5  # relative
+GRADIENT = 1e-4  # of a tensor's difference, relative to the largest norm of a gradient
+
+ROWS, LENGTH, VOCABULARY, POSITIONS = 3, 20, 97, 32
+PACKED = [[7, 13, 0], [20, 0, 0], [4, 1, 9]]
+
+# What every model of a family is made of, where a case says nothing else.
+LLAMA = {
+    "vocab_size": VOCABULARY,
+    "max_position_embeddings": POSITIONS,
+    "hidden_size": 30,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 6,
+    "num_key_value_heads": 2,
+    "head_dim": 8,
+    "intermediate_size": 44,
+    "pad_token_id": None,
+    "bos_token_id": 0,
+    "eos_token_id": 0,
+}
+BASES = {
+    "gpt2": {
+        "vocab_size": VOCABULARY,
+        "n_positions": POSITIONS,
+        "n_embd": 32,
+        "n_layer": 3,
+        "n_head": 4,
+    },
+    "llama": LLAMA,
+    "mistral": LLAMA,
+    "qwen2": {name: value for name, value in LLAMA.items() if name != "head_dim"}
+    | {"hidden_size": 36},
+    "qwen3": LLAMA,
+    "phi3": {name: value for name, value in LLAMA.items() if name != "head_dim"}
+    | {"hidden_size": 36},
+    "gemma2": LLAMA | {"query_pre_attn_scalar": 20},
+    "gemma3_text": LLAMA | {"query_pre_attn_scalar": 20},
+    "gpt_neox": {
+        "vocab_size": VOCABULARY,
+        "max_position_embeddings": POSITIONS,
+        "hidden_size": 36,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 3,
+        "intermediate_size": 50,
+        "rotary_pct": 0.5,
+    },
+    "gptj": {
+        "vocab_size": VOCABULARY,
+        "n_positions": POSITIONS,
+        "n_embd": 36,
+        "n_layer": 3,
+        "n_head": 3,
+        "rotary_dim": 4,
+    },
+    "opt": {
+        "vocab_size": VOCABULARY,
+        "max_position_embeddings": POSITIONS,
+        "hidden_size": 36,
+        "word_embed_proj_dim": 36,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 3,
+        "ffn_dim": 50,
+    },
+}
+
+LLAMA3 = {
+    "rope_type": "llama3",
+    "rope_theta": 500.0,
+    "factor": 4.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 16,
+}
+YARN = {
+    "rope_type": "yarn",
+    "rope_theta": 500.0,
+    "factor": 4.0,
+    "original_max_position_embeddings": 16,
+    "beta_fast": 4.0,
+    "beta_slow": 0.5,
+}
+LONG = {
+    "rope_type": "longrope",
+    "rope_theta": 500.0,
+    "short_factor": [1.0, 1.5],
+    "long_factor": [2.0, 3.0],
+}
+
+# Options of the transformers configuration; "file" changes config.json behind its back, in a way
+# that must mean the same.
+CASES = [
+    ("gpt2", "tied, tanh gelu", {}),
+    ("gpt2", "untied", {"tie_word_embeddings": False}),
+    ("gpt2", "exact gelu", {"activation_function": "gelu"}),
+    ("gpt2", "relu", {"activation_function": "relu"}),
+    ("gpt2", "other name of tanh gelu", {"activation_function": "gelu_pytorch_tanh"}),
+    ("gpt2", "scaled by inverse layer", {"scale_attn_by_inverse_layer_idx": True}),
+    ("gpt2", "unscaled attention", {"scale_attn_weights": False}),
+    ("gpt2", "epsilon and inner width", {"layer_norm_epsilon": 1e-3, "n_inner": 50}),
+    ("gpt2", "names without prefix, old buffers", {"bare_names": True}),
+    ("gpt2", "only the head of a tied weight", {"only_head": True}),
+    ("gpt2", "packed documents", {"documents": PACKED}),
+    ("llama", "two key heads, untied", {}),
+    ("llama", "tied, packed", {"tie_word_embeddings": True, "documents": PACKED}),
+    ("llama", "one key head, biases", {"num_key_value_heads": 1, "attention_bias": True, "mlp_bias": True}),
+    ("llama", "padding row", {"pad_token_id": 5}),
+    ("llama", "old spelling", {"rope_parameters": {"rope_theta": 77.0}, "file": "old"}),
+    ("llama", "llama3, new spelling", {"rope_parameters": LLAMA3}),
+    ("llama", "llama3, old spelling, packed", {"rope_parameters": LLAMA3, "file": "old", "documents": PACKED}),
+    ("llama", "linear", {"rope_parameters": {"rope_type": "linear", "factor": 3.0, "rope_theta": 1e4}}),
+    ("llama", "dynamic within its positions", {"rope_parameters": {"rope_type": "dynamic", "factor": 3.0, "rope_theta": 1e4}}),
+    ("llama", "yarn", {"rope_parameters": YARN}),
+    ("llama", "yarn, given attention factor", {"rope_parameters": YARN | {"attention_factor": 1.3}}),
+    ("llama", "yarn, mscale", {"rope_parameters": YARN | {"mscale": 1.2, "mscale_all_dim": 0.7}}),
+    ("llama", "absent head_dim and key heads", {"hidden_size": 24, "head_dim": 4, "num_key_value_heads": 6, "file": "absent"}),
+    ("llama", "names without prefix, old buffers", {"bare_names": True}),
+    ("llama", "only the head of a tied weight", {"tie_word_embeddings": True, "only_head": True}),
+    ("mistral", "window", {"sliding_window": 6}),
+    ("mistral", "window, packed", {"sliding_window": 6, "documents": PACKED}),
+    ("mistral", "window of null", {"sliding_window": None}),
+    ("qwen2", "a window that is off", {"tie_word_embeddings": True, "file": "window that is off"}),
+    ("qwen2", "windows from the second layer on", {"sliding_window": 5, "use_sliding_window": True, "max_window_layers": 1}),
+    ("qwen2", "the same without layer_types", {"sliding_window": 5, "use_sliding_window": True, "max_window_layers": 1, "file": "no layer_types", "documents": PACKED}),
+    ("qwen3", "tied", {"tie_word_embeddings": True}),
+    ("qwen3", "biases, packed", {"attention_bias": True, "documents": PACKED}),
+    ("phi3", "fused matrices", {}),
+    ("phi3", "part of heads rotated, window", {"hidden_size": 48, "sliding_window": 7, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5}}),
+    ("phi3", "short rows of longrope", {"hidden_size": 24, "original_max_position_embeddings": 24, "rope_parameters": LONG}),
+    ("gemma2", "windows in even layers", {"sliding_window": 6}),
+    ("gemma2", "small caps, packed", {"sliding_window": 6, "attn_logit_softcapping": 2.0, "final_logit_softcapping": 3.0, "documents": PACKED}),
+    ("gemma2", "no caps, untied", {"attn_logit_softcapping": None, "final_logit_softcapping": None, "tie_word_embeddings": False}),
+    ("gemma2", "the same without layer_types", {"sliding_window": 6, "file": "no layer_types"}),
+    ("gemma3_text", "windows and two angles", {"num_hidden_layers": 7, "sliding_window": 6}),
+    ("gemma3_text", "old spelling, packed", {"num_hidden_layers": 7, "sliding_window": 6, "file": "old gemma3", "documents": PACKED}),
+    ("gpt_neox", "parallel, old spelling", {}),
+    ("gpt_neox", "serial, packed", {"use_parallel_residual": False, "documents": PACKED}),
+    ("gpt_neox", "no biases in attention, tied", {"attention_bias": False, "tie_word_embeddings": True}),
+    ("gptj", "neighbours rotated, head bias", {}),
+    ("gptj", "whole heads rotated, packed", {"rotary_dim": 12, "documents": PACKED}),
+    ("opt", "norm first, padding row", {"pad_token_id": 1}),
+    ("opt", "norm behind, narrow tokens", {"do_layer_norm_before": False, "word_embed_proj_dim": 20}),
+    ("opt", "no biases, gelu, packed", {"enable_bias": False, "activation_function": "gelu", "documents": PACKED}),
+]
+
+# Lies about one convention each: family, name, true options, what config.json says instead.
+LIES = [
+    ("gpt2", "tanh for exact gelu", {"activation_function": "gelu"}, {"activation_function": "gelu_new"}),
+    ("gpt2", "wrong epsilon", {}, {"layer_norm_epsilon": 1e-6}),
+    ("gpt2", "forgotten inverse layer", {"scale_attn_by_inverse_layer_idx": True}, {"scale_attn_by_inverse_layer_idx": False}),
+    ("llama", "another theta", {}, {"rope_parameters": {"rope_type": "default", "rope_theta": 11000.0}}),
+    ("llama", "wrong epsilon", {}, {"rms_norm_eps": 1e-5}),
+    ("llama", "forgotten llama3", {"rope_parameters": LLAMA3}, {"rope_parameters": {"rope_type": "default", "rope_theta": 500.0}}),
+    ("llama", "linear for llama3", {"rope_parameters": LLAMA3}, {"rope_parameters": LLAMA3 | {"rope_type": "linear"}}),
+    ("llama", "forgotten attention factor of yarn", {"rope_parameters": YARN}, {"rope_parameters": YARN | {"attention_factor": 1.0}}),
+    ("llama", "forgotten padding row", {"pad_token_id": 5}, {"pad_token_id": None}),
+    ("mistral", "window one too wide", {"sliding_window": 6}, {"sliding_window": 7}),
+    ("mistral", "window one too narrow", {"sliding_window": 6}, {"sliding_window": 5}),
+    ("qwen2", "a window that is off, on", {}, {"use_sliding_window": True, "sliding_window": 4, "max_window_layers": 0, "layer_types": None}),
+    ("gemma2", "forgotten cap of scores", {}, {"attn_logit_softcapping": None}),
+    ("gemma2", "forgotten cap of logits", {}, {"final_logit_softcapping": None}),
+    ("gemma2", "scale by head width", {}, {"query_pre_attn_scalar": 8}),
+    ("gemma2", "windows in odd layers", {"sliding_window": 6}, {"layer_types": ["full_attention", "sliding_attention", "full_attention"]}),
+    ("gemma3_text", "one angle for all", {"num_hidden_layers": 7, "sliding_window": 6}, {"rope_parameters": {"full_attention": {"rope_theta": 1e4}, "sliding_attention": {"rope_theta": 1e4}}}),
+    ("gpt_neox", "serial for parallel", {}, {"use_parallel_residual": False}),
+    ("gpt_neox", "wrong share rotated", {}, {"rotary_pct": 0.7, "rope_parameters": None}),
+    ("gptj", "wrong rotary_dim", {}, {"rotary_dim": 6}),
+    ("opt", "forgotten padding row", {"pad_token_id": 1}, {"pad_token_id": None}),
+]
+
+
+def random_model(family, options, seed):
+    torch.manual_seed(seed)
+    config = transformers.AutoConfig.for_model(family, **(BASES[family] | options))
+    config._attn_implementation = "eager"
+    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager")
+    model = model.float().eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.normal_(0, 0.2)
+            if parameter.dim() == 1 and name.endswith("weight") and "gemma" not in family:
+                parameter.add_(1)
+    return model
+
+
+FILE_PREFIX = {"gpt2": "transformer.", "llama": "model."}
+
+
+def save_model(model, family, directory, bare_names, only_head):
+    model.config.save_pretrained(directory)
+    tensors = {name: value.clone() for name, value in model.state_dict().items()}
+    tensors = {name.replace("lm_head.", "embed_out.") if family == "gpt_neox" else name: value
+               for name, value in tensors.items()}
+    if model.config.tie_word_embeddings:
+        head = "embed_out.weight" if family == "gpt_neox" else "lm_head.weight"
+        table = {"gpt2": "transformer.wte.weight", "llama": "model.embed_tokens.weight"}.get(family)
+        del tensors[table if only_head else head]
+    if bare_names:
+        prefix = FILE_PREFIX[family]
+        tensors = {name.removeprefix(prefix): value for name, value in tensors.items()}
+        if family == "gpt2":
+            tensors["h.0.attn.bias"] = torch.tril(torch.ones(1, 1, 32, 32))
+            tensors["h.0.attn.masked_bias"] = torch.tensor(-1e4)
+        else:
+            tensors["layers.0.self_attn.rotary_emb.inv_freq"] = torch.ones(4)
+    save_file(tensors, directory / "model.safetensors")
+
+
+def respell(config, how):
+    """Writes the same settings as version 4 of transformers did, or leaves out defaults."""
+    if how == "absent":
+        del config["head_dim"], config["num_key_value_heads"]
+    elif how == "window that is off":
+        config |= {"sliding_window": 4, "max_window_layers": 0}
+        del config["layer_types"]
+    elif how == "no layer_types":
+        del config["layer_types"]
+    elif how == "old":
+        settings = config.pop("rope_parameters")
+        config["rope_theta"] = settings.pop("rope_theta")
+        settings["type"] = settings.pop("rope_type", "default")
+        config["rope_scaling"] = None if settings["type"] == "default" else settings
+        config["torch_dtype"] = config.pop("dtype", "float32")
+    elif how == "old gemma3":
+        settings = config.pop("rope_parameters")
+        config["rope_theta"] = settings["full_attention"]["rope_theta"]
+        config["rope_local_base_freq"] = settings["sliding_attention"]["rope_theta"]
+        config["sliding_window_pattern"] = 6
+        del config["layer_types"]
+
+
+def change_config(directory, how, fields):
+    path = directory / "config.json"
+    config = json.loads(path.read_text())
+    respell(config, how)
+    config.update(fields)
+    path.write_text(json.dumps(config))
+
+
+def make_probe(directory, documents, seed):
+    generator = torch.Generator().manual_seed(seed)
+    tokens = torch.randint(0, VOCABULARY, (ROWS, LENGTH), generator=generator)
+    tokens[0, 3:5], tokens[1, 2] = 5, 1  # the rows that cases use as padding
+    mask = (torch.rand(ROWS, LENGTH, generator=generator) < 0.6).to(torch.uint8)
+    probe = {"input_ids": tokens, "loss_mask": mask}
+    if documents:
+        probe["documents"] = torch.tensor(documents)
+        for row, lengths in enumerate(documents):
+            # Neither the first token of a document nor padding is a target.
+            begin = 0
+            for length in lengths:
+                if begin < LENGTH:
+                    mask[row, begin] = 0
+                begin += length
+            mask[row, begin:] = 0
+    save_file(probe, directory / "probe.safetensors")
+    return probe
+
+
+def logits_of(model, tokens, documents):
+    """Each document in a row of its own: no mask, no packing."""
+    if not documents:
+        return model(input_ids=tokens, use_cache=False).logits
+    rows = []
+    for row, lengths in enumerate(documents):
+        parts, begin = [], 0
+        for length in filter(None, lengths):
+            own = tokens[row : row + 1, begin : begin + length]
+            parts.append(model(input_ids=own, use_cache=False).logits)
+            begin += length
+        parts.append(torch.zeros(1, LENGTH - begin, VOCABULARY, dtype=torch.float64))
+        rows.append(torch.cat(parts, 1))
+    return torch.cat(rows)
+
+
+def reference(model, probe, documents):
+    model = model.double()
+    tokens = probe["input_ids"]
+    logits = logits_of(model, tokens, documents)
+    labels = torch.where(probe["loss_mask"].bool(), tokens, -100)[:, 1:]
+    loss = torch.nn.functional.cross_entropy(
+        logits[:, :-1].reshape(-1, VOCABULARY), labels.reshape(-1), ignore_index=-100
+    )
+    loss.backward()
+    gradients = {name: parameter.grad for name, parameter in model.named_parameters()}
+    norm = torch.sqrt(sum(gradient.square().sum() for gradient in gradients.values()))
+    return logits.detach(), loss.item(), norm.item(), gradients
+
+
+def compare(ours, logits, loss, norm, gradients, documents):
+    """The worst quotient of difference and tolerance for each quantity."""
+    difference = (ours["logits"].double() - logits).abs()
+    if documents:  # padding computes nothing
+        for row, lengths in enumerate(documents):
+            difference[row, sum(lengths) :] = 0
+    names = {name.removeprefix("gradient.") for name in ours if name.startswith("gradient.")}
+    renamed = {name.replace("embed_out.", "lm_head."): name for name in names}
+    assert set(renamed) == set(gradients), set(renamed) ^ set(gradients)
+    largest = max(gradient.norm().item() for gradient in gradients.values())
+    apart = {
+        name: (ours["gradient." + renamed[name]].double() - gradient).norm().item() / largest
+        for name, gradient in gradients.items()
+    }
+    return {
+        "logits": difference.max().item() / LOGITS,
+        "loss": abs(ours["loss"].item() - loss) / loss / LOSS,
+        "gradient norm": abs(ours["gradient_norm"].item() - norm) / norm / GRADIENT_NORM,
+        "gradient of " + max(apart, key=apart.get): max(apart.values()) / GRADIENT,
+    }
+
+
+def run_case(probe_program, family, name, options, seed, lie=None):
+    options = dict(options)
+    documents = options.pop("documents", None)
+    bare_names = options.pop("bare_names", False)
+    only_head = options.pop("only_head", False)
+    spelling = options.pop("file", None)
+    with tempfile.TemporaryDirectory() as folder:
+        directory = pathlib.Path(folder)
+        model = random_model(family, options, seed)
+        save_model(model, family, directory, bare_names, only_head)
+        change_config(directory, spelling, lie or {})
+        probe = make_probe(directory, documents, seed)
+        done = subprocess.run([probe_program, directory], capture_output=True, text=True)
+        if done.returncode != 0:
+            print(f"FAILED {family}: {name} (seed {seed}): {done.stderr}")
+            return False
+        ours = load_file(directory / "result.safetensors")
+        quotients = compare(ours, *reference(model, probe, documents), documents)
+    agrees = all(quotient <= 1 for quotient in quotients.values())
+    as_expected = agrees != bool(lie)
+    shown = ", ".join(f"{quantity} {quotient:.3f}" for quantity, quotient in quotients.items())
+    verdict = "ok    " if as_expected else "FAILED"
+    print(f"{verdict} {family}: {name} (seed {seed}), of tolerance: {shown}", flush=True)
+    return as_expected
+
+
+def main():
+    torch.set_num_threads(1)
+    transformers.utils.logging.set_verbosity_error()
+    if len(sys.argv) > 1:
+        program = sys.argv[1]
+    else:
+        program = pathlib.Path(os.environ["STRAIT_BUILD"]) / "bin" / "model_probe"
+    results = [run_case(program, *case, seed) for seed, case in enumerate(CASES)]
+    print("these must be noticed:")
+    results += [run_case(program, family, name, truth, 1, lie) for family, name, truth, lie in LIES]
+    print(f"{sum(results)} of {len(results)} as expected of transformers {transformers.__version__}")
+    sys.exit(0 if all(results) else 1)
+
+
+if __name__ == "__main__":
+    main()
