@@ -6,6 +6,7 @@
 #include <string>
 
 #include "models/decoder.h"
+#include "models/model_description.h"
 
 namespace strait::models {
 namespace {
@@ -131,6 +132,72 @@ TEST(ModelConfig, SaysWhereTextIsNotJson) {
 TEST(ModelConfig, CutsLongValuesShort) {
   const std::string message = refusal(R"("n_layer": ")" + std::string(5000, 'x') + '"');
   EXPECT_LT(message.size(), 200U);
+}
+
+std::string family_refusal(const std::string& family, const std::string& fields) {
+  return refusal_of(R"({"model_type": ")" + family + R"(", )" + fields + "}");
+}
+
+TEST(ModelConfig, RefusesWhatNoFamilyComputesWithKeyAndValue) {
+  EXPECT_EQ(family_refusal("llama", R"("rope_scaling": {"type": "spiral"})"),
+            R"(m/config.json: rope_scaling.type is "spiral", expected one of default, linear, )"
+            "dynamic, llama3, yarn, longrope");
+  EXPECT_EQ(family_refusal("llama", R"("rope_scaling": {"rope_type": "linear"})"),
+            "m/config.json: rope_scaling.factor is absent, expected a number, which this rope_type "
+            "needs");
+  EXPECT_EQ(family_refusal("llama", R"("num_attention_heads": 6, "hidden_size": 36,
+                                       "num_key_value_heads": 4)"),
+            "m/config.json: num_key_value_heads is 4, expected a divisor of num_attention_heads "
+            "(6)");
+  EXPECT_EQ(family_refusal("qwen2", R"("quantization_config": {"bits": 4})"),
+            R"(m/config.json: quantization_config is {"bits":4}, expected absent: quantised )"
+            "checkpoints are not read; use the original weights");
+  EXPECT_EQ(family_refusal("gemma2", R"("use_bidirectional_attention": true)"),
+            "m/config.json: use_bidirectional_attention is true, expected false: only causal "
+            "attention is built");
+  EXPECT_EQ(family_refusal("opt", R"("layerdrop": 0.1)"),
+            "m/config.json: layerdrop is 0.1, expected 0: layers are never dropped here");
+  EXPECT_EQ(family_refusal("gemma3_text", R"("num_hidden_layers": 2, "layer_types": ["x", "y"])"),
+            R"(m/config.json: layer_types is ["x","y"], expected full_attention or )"
+            "sliding_attention for each layer");
+  EXPECT_EQ(family_refusal("llama", R"("rope_scaling": 3)"),
+            "m/config.json: rope_scaling is 3, expected an object");
+}
+
+// Rows longer than what is left would need angles that depend on the row.
+TEST(ModelConfig, LimitsRowsWhereScalingDependsOnTheirLength) {
+  const auto positions = [](const std::string& family, const std::string& fields) {
+    return describe(parse_config(R"({"model_type": ")" + family + R"(", "num_hidden_layers": 1, )" +
+                                     fields + "}",
+                                 "config.json"))
+        .positions;
+  };
+  EXPECT_EQ(positions("llama", R"("max_position_embeddings": 100,
+                                  "rope_scaling": {"type": "dynamic", "factor": 4})"),
+            100);
+  EXPECT_EQ(positions("phi3", R"("max_position_embeddings": 100, "hidden_size": 8,
+                                 "num_attention_heads": 2, "original_max_position_embeddings": 20,
+                                 "rope_scaling": {"type": "longrope", "short_factor": [1, 2],
+                                                  "long_factor": [3, 4]})"),
+            20);
+}
+
+TEST(ModelConfig, CountsTheParametersOfTheModelsOnTheHub) {
+  const auto parameters = [](const std::string& fields) {
+    return describe(parse_config("{" + fields + "}", "config.json")).parameters();
+  };
+  EXPECT_EQ(parameters(R"("model_type": "qwen2", "hidden_size": 896, "intermediate_size": 4864,
+                          "num_hidden_layers": 24, "num_attention_heads": 14,
+                          "num_key_value_heads": 2, "tie_word_embeddings": true)"),
+            494'032'768);  // Qwen2-0.5B
+  EXPECT_EQ(parameters(R"("model_type": "llama", "hidden_size": 2048, "intermediate_size": 8192,
+                          "num_hidden_layers": 16, "num_key_value_heads": 8, "head_dim": 64,
+                          "vocab_size": 128256, "tie_word_embeddings": true)"),
+            1'235'814'400);  // Llama-3.2-1B
+  EXPECT_EQ(parameters(R"("model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336,
+                          "num_key_value_heads": 8, "vocab_size": 128256)"),
+            8'030'261'248);                                            // Llama-3-8B
+  EXPECT_EQ(parameters(R"("model_type": "mistral")"), 7'241'732'096);  // Mistral-7B
 }
 
 }  // namespace

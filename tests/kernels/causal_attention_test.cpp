@@ -1,0 +1,174 @@
+#include "kernels/causal_attention.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <limits>
+
+#include "kernels/random_key.h"
+
+namespace strait::kernels {
+namespace {
+
+at::Tensor attention_values(at::IntArrayRef sizes, std::uint64_t seed) {
+  return at::empty(sizes, at::kDouble).normal_(0, 1, keyed_generator(seed, at::kCPU));
+}
+
+struct AttentionCase {
+  std::int64_t heads = 1;
+  std::int64_t key_heads = 1;
+  std::int64_t length = 1;
+  std::vector<AttentionSpan> spans;
+  AttentionRules rules;
+};
+
+AttentionHeads heads_of(const AttentionCase& one, at::ScalarType type) {
+  constexpr std::int64_t kRows = 2;
+  constexpr std::int64_t kWidth = 6;
+  const auto make = [&](std::int64_t heads, std::uint64_t seed) {
+    return attention_values({kRows, one.length, heads, kWidth}, seed).to(type).requires_grad_();
+  };
+  return {make(one.heads, 1), make(one.key_heads, 2), make(one.key_heads, 3)};
+}
+
+// Written from the formula: a mask over the whole row, all scores at once.
+at::Tensor plain_attention(const AttentionHeads& heads, const AttentionCase& one) {
+  const std::int64_t group = one.heads / one.key_heads;
+  const auto by_head = [](const at::Tensor& values) { return values.transpose(1, 2); };
+  const at::Tensor key = by_head(heads.key).repeat_interleave(group, 1);
+  const at::Tensor value = by_head(heads.value).repeat_interleave(group, 1);
+  at::Tensor scores = at::matmul(by_head(heads.query), key.transpose(2, 3)) * one.rules.scale;
+  if (one.rules.softcap > 0) scores = at::tanh(scores / one.rules.softcap) * one.rules.softcap;
+  at::Tensor allowed = at::zeros({2, 1, one.length, one.length}, at::kBool);
+  at::Tensor inside = at::zeros({2, one.length, 1, 1}, scores.options().requires_grad(false));
+  for (const AttentionSpan& span : one.spans) {
+    for (std::int64_t i = 0; i < span.length; ++i) {
+      inside[span.row][span.begin + i].fill_(1);
+      for (std::int64_t j = 0; j <= i; ++j) {
+        if (one.rules.window > 0 && i - j >= one.rules.window) continue;
+        allowed[span.row][0][span.begin + i][span.begin + j].fill_(true);
+      }
+    }
+  }
+  scores = scores.masked_fill(allowed.logical_not(), -1e300);
+  return at::matmul(at::softmax(scores, -1), value).transpose(1, 2) * inside;
+}
+
+double furthest(const at::Tensor& left, const at::Tensor& right) {
+  return (left.to(at::kDouble) - right.to(at::kDouble)).abs().max().item<double>();
+}
+
+AttentionCase random_case(std::uint64_t seed) {
+  at::Generator generator = keyed_generator(mix_key({seed, 77}), at::kCPU);
+  const auto draw = [&](std::int64_t low, std::int64_t high) {
+    return at::empty({1}, at::kLong).random_(low, high + 1, generator).item<std::int64_t>();
+  };
+  AttentionCase one;
+  one.key_heads = draw(1, 3);
+  one.heads = one.key_heads * draw(1, 3);
+  one.length = draw(1, 400);
+  for (std::int64_t row = 0; row < 2; ++row) {
+    std::int64_t begin = 0;
+    while (begin < one.length && draw(0, 4) > 0) {
+      const std::int64_t length = draw(1, one.length - begin);
+      one.spans.push_back({row, begin, length});
+      begin += length;
+    }
+  }
+  one.rules.scale = 0.4;
+  if (draw(0, 1) == 1) one.rules.window = draw(1, 80);
+  if (draw(0, 2) == 0) one.rules.softcap = 1.5;
+  return one;
+}
+
+TEST(CausalAttention, EqualsTheFormulaForRandomDocumentsHeadsWindowsAndCaps) {
+  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+    const AttentionCase one = random_case(seed);
+    const AttentionHeads ours = heads_of(one, at::kDouble);
+    const AttentionHeads theirs = heads_of(one, at::kDouble);
+    const at::Tensor result = causal_attention(ours, one.spans, one.rules);
+    const at::Tensor expected = plain_attention(theirs, one);
+    ASSERT_LT(furthest(result, expected), 1e-12) << "seed " << seed;
+    const at::Tensor slope = attention_values(result.sizes(), seed + 100);
+    torch::autograd::backward({result}, {slope});
+    torch::autograd::backward({expected}, {slope});
+    ASSERT_LT(furthest(ours.query.grad(), theirs.query.grad()), 1e-11) << "seed " << seed;
+    ASSERT_LT(furthest(ours.key.grad(), theirs.key.grad()), 1e-11) << "seed " << seed;
+    ASSERT_LT(furthest(ours.value.grad(), theirs.value.grad()), 1e-11) << "seed " << seed;
+  }
+}
+
+TEST(CausalAttention, GivesTheSameBitsForAnyNumberOfThreads) {
+  for (const double softcap : {0.0, 2.0}) {
+    AttentionCase one;
+    one.heads = 4;
+    one.key_heads = 2;
+    one.length = 300;
+    one.spans = {{0, 0, 300}, {1, 0, 120}, {1, 120, 99}};
+    one.rules.softcap = softcap;
+    std::vector<at::Tensor> results;
+    std::vector<at::Tensor> gradients;
+    const int before = at::get_num_threads();
+    for (const int threads : {1, 2, 3}) {
+      at::set_num_threads(threads);
+      const AttentionHeads heads = heads_of(one, at::kFloat);
+      results.push_back(causal_attention(heads, one.spans, one.rules));
+      torch::autograd::backward({results.back().sin().sum()});
+      gradients.push_back(heads.key.grad());
+    }
+    at::set_num_threads(before);
+    EXPECT_TRUE(at::equal(results[0], results[1]) && at::equal(results[0], results[2]));
+    EXPECT_TRUE(at::equal(gradients[0], gradients[1]) && at::equal(gradients[0], gradients[2]));
+  }
+}
+
+// The expected value of what dropout leaves is the value itself, and the gradient is that of the
+// mask that the forward drew: the sum of both over a linear function agrees with finite steps.
+TEST(CausalAttention, DropsTheSameProbabilitiesInForwardAndBackward) {
+  AttentionCase one;
+  one.length = 50;
+  one.spans = {{0, 0, 50}, {1, 3, 40}};
+  one.rules.dropout = 0.3;
+  const AttentionHeads heads = heads_of(one, at::kDouble);
+  const at::Tensor result = causal_attention(heads, one.spans, one.rules);
+  EXPECT_TRUE(at::equal(result, causal_attention(heads, one.spans, one.rules)));
+  const at::Tensor slope = attention_values(result.sizes(), 9);
+  torch::autograd::backward({(result * slope).sum()});
+  const at::NoGradGuard no_grad;
+  constexpr double kStep = 1e-6;
+  for (const at::Tensor& leaf : {heads.query, heads.key, heads.value}) {
+    const at::Tensor direction = attention_values(leaf.sizes(), 10);
+    const auto value_at = [&](double by) {
+      AttentionHeads moved = heads;
+      for (at::Tensor* part : {&moved.query, &moved.key, &moved.value}) {
+        if (part->is_same(leaf)) *part = leaf + direction * by;
+      }
+      return (causal_attention(moved, one.spans, one.rules) * slope).sum().item<double>();
+    };
+    const double measured = (value_at(kStep) - value_at(-kStep)) / (2 * kStep);
+    EXPECT_NEAR((leaf.grad() * direction).sum().item<double>(), measured, 1e-5);
+  }
+  one.rules.dropout_key.step = 1;
+  EXPECT_FALSE(at::equal(result, causal_attention(heads, one.spans, one.rules)));
+}
+
+TEST(CausalAttention, OverACacheIsTheEndOfTheWhole) {
+  for (std::uint64_t seed = 0; seed < 10; ++seed) {
+    AttentionCase one = random_case(seed);
+    one.spans = {{0, 0, one.length}, {1, 0, one.length}};
+    const AttentionHeads heads = heads_of(one, at::kDouble);
+    const at::Tensor whole = causal_attention(heads, one.spans, one.rules);
+    const std::int64_t last = std::min<std::int64_t>(one.length, 3);
+    const AttentionHeads end{heads.query.narrow(1, one.length - last, last), heads.key,
+                             heads.value};
+    EXPECT_LT(
+        furthest(attention_to_cache(end, one.rules), whole.narrow(1, one.length - last, last)),
+        1e-12);
+  }
+}
+
+}  // namespace
+}  // namespace strait::kernels
