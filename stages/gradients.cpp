@@ -36,8 +36,8 @@ Gradients::Gradients(const std::vector<models::Parameter>& parameters, const syn
         again ? at::zeros(parameter.value.sizes(),
                           parameter.value.options().dtype(at::kFloat).requires_grad(false))
               : whole_.of(layout.piece(parameter.name)));
-    // Autograd accumulates in place: from here on it adds to the buffer.
-    if (parameter.value.scalar_type() == at::kFloat) leaves_.back().mutable_grad() = sums_.back();
+    // Backward functions and autograd add in place to what is there, also to a wider type.
+    leaves_.back().mutable_grad() = sums_.back();
   }
 }
 
@@ -47,20 +47,10 @@ void Gradients::on_ready(const sync::Layout& layout,
     const auto namesakes = std::count(names_.begin(), names_.end(), names_[i]);
     const sync::Piece& piece = layout.piece(names_[i]);
     // The gradient of a tied weight is complete only after its two parts are added.
-    if (leaves_[i].scalar_type() != at::kFloat || namesakes > 1 || piece.spec.tied) continue;
+    if (namesakes > 1 || piece.spec.tied) continue;
     torch::autograd::impl::set_post_acc_grad_hooks(
         leaves_[i],
         std::make_unique<ReadyHook>(announces_, [ready, range = piece.range] { ready(range); }));
-  }
-}
-
-void Gradients::accumulate_narrow() {
-  for (std::size_t i = 0; i < leaves_.size(); ++i) {
-    at::Tensor& leaf = leaves_[i];
-    if (leaf.scalar_type() == at::kFloat || !leaf.grad().defined()) continue;
-    // After every micro-batch: sums in the narrow type would lose bits.
-    sums_[i].add_(leaf.grad().to(at::kFloat));
-    leaf.mutable_grad().zero_();
   }
 }
 

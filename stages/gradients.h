@@ -14,8 +14,8 @@
 namespace strait::stages {
 
 // The gradients of a stage's parameters, summed over the micro-batches of a step in float32, in
-// buffers that live as long as the stage. Autograd adds the gradients of float32 parameters to
-// these buffers itself; accumulate_narrow() adds those of narrower parameters.
+// buffers that live as long as the stage. They are the .grad of the parameters, narrow ones too, so
+// that every backward adds to them and sums of a narrow type never lose bits.
 class Gradients {
  public:
   // Contiguous, over the layout. A tied LM head that shares the embedding's memory has a separate
@@ -24,12 +24,10 @@ class Gradients {
 
   // `ready` is called during a backward pass with the range of a parameter in values() as soon as
   // autograd has added its gradient; only while announce() is on, that is in the last backward of a
-  // step. Not called for narrow parameters and tied weights, which need a further addition.
+  // step. Not called for tied weights, which need a further addition.
   void on_ready(const sync::Layout& layout, const std::function<void(sync::Range)>& ready);
   void announce(bool on) { *announces_ = on; }
 
-  // Adds the .grad tensors of narrower parameters. Call once after every backward.
-  void accumulate_narrow();
   void clear();
   void scale(double factor);
 

@@ -150,7 +150,6 @@ void StageLoop::act(const Phase& phase, const schedules::Action& action) {
       gradient = slot.chunk->backward(micro_batch, std::move(gradient));
       // Off again: the next backward may be of an earlier micro-batch in another chunk.
       parts_.gradients.announce(false);
-      parts_.gradients.accumulate_narrow();
       slot.upstream->give_gradient(phase, micro_batch, std::move(gradient));
       break;
     }

@@ -1,5 +1,6 @@
 #include "launcher/worker/commands.h"
 
+#include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
@@ -7,6 +8,7 @@
 
 #include <array>
 #include <cerrno>
+#include <cmath>
 #include <cstdlib>
 #include <memory>
 #include <new>
@@ -74,6 +76,18 @@ std::unique_ptr<net::Link> control_link(net::Node& node, const plan::StageJob& j
   return node.connect(job.coordinator_endpoint, options);
 }
 
+// A sum that is finite has only finite terms; one that is not may also have overflowed.
+void check_finite(const at::Tensor& values, const std::string& name,
+                  const std::filesystem::path& file) {
+  if (!values.is_floating_point() || std::isfinite(values.sum(at::kDouble).item<double>())) return;
+  if (at::isfinite(values).all().item<bool>()) return;
+  throw base::UserError(
+      base::ExitCode::bad_input,
+      fmt::format("{}: tensor {} has values that are not finite; get the file again, or train from "
+                  "another one",
+                  file.string(), name));
+}
+
 void load_pretrained(stages::Stage& stage, const plan::StageJob& job) {
   const std::string& path = job.plan.recipe.model.path;
   const tensors::WeightFiles files(path);
@@ -81,8 +95,12 @@ void load_pretrained(stages::Stage& stage, const plan::StageJob& job) {
   for (const auto& entry : files.tensors()) shapes.push_back({entry.info.name, entry.info.shape});
   const auto in_file = models::match_tensors(
       models::parse_config(job.plan.model_config, path + "/config.json"), shapes, path);
-  stages::load_weights(stage.optimizer(),
-                       [&](const std::string& name) { return files.read(in_file.at(name)); });
+  stages::load_weights(stage.optimizer(), [&](const std::string& name) {
+    const std::string& own = in_file.at(name);
+    at::Tensor values = files.read(own);
+    check_finite(values, own, files.find(own)->file);
+    return values;
+  });
 }
 
 void load(stages::Stage& stage, const plan::StageJob& job) {

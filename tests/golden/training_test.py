@@ -483,6 +483,28 @@ def run_case(name, case, seed, mistakes=None):
     return results
 
 
+def bfloat16_case(seed):
+    """Parameters in bfloat16 under float32 masters: near the float64 loop, and equal over stages."""
+    losses = {}
+    with tempfile.TemporaryDirectory() as name_of_folder:
+        folder = pathlib.Path(name_of_folder)
+        model = random_family_model("llama", {}, seed)
+        save_model(model, folder / "source", False)
+        rows = random_rows(seed)
+        save_file(rows, folder / "train.safetensors")
+        save_file(rows, folder / "eval.safetensors")
+        for stages in (1, 3):
+            settings = {"stages": stages, "set": {"model.dtype": "bfloat16"}}
+            losses[stages] = [line["loss"] for line in train(folder, settings)]
+            (folder / "runs/golden").rename(folder / f"runs/golden-{stages}")
+        theirs, _ = plain_loop(model.double(), rows)
+        apart = relative(losses[3], theirs)
+    # Eight bits of a value: losses of several nats move by about 1e-3.
+    good = losses[1] == losses[3] and 1e-6 < apart < 1e-2
+    print(f"{'ok    ' if good else 'FAILED'} bfloat16 (seed {seed}): losses {apart:.1e} apart")
+    return [good]
+
+
 def shuffled_epochs(seed):
     """Rows that can be told apart by their number of targets: two epochs, each a permutation."""
     count = 12
@@ -513,6 +535,7 @@ def main():
     results = []
     for seed, (name, case) in enumerate(CASES.items()):
         results += run_case(name, case, seed, MISTAKES if seed == 0 else None)
+    results += bfloat16_case(seed=4)
     for seed, (family, case) in enumerate(FAMILY_CASES):
         name = f"{family}, {case['stages']} stages, {case.get('schedule', '1f1b')}"
         results += run_case(name, {"family": family, **case}, seed)
