@@ -1,0 +1,161 @@
+"""A training step of one stage against the same model in PyTorch, eager and compiled: the same layer
+sizes, rows and threads, in turn. See README.md.
+
+usage: training_step.py [--bin FOLDER] [--rounds 3] [--steps 4] [--threads 2] [--models NAME ...]
+                        [--compile] [--quick]
+
+Needs transformers; exit code 77 where it is missing. Models have the layer sizes and the vocabulary of
+the named ones, and few blocks, so that they fit a small machine; the head and the table weigh the more.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+try:
+    import torch
+    import transformers
+    from safetensors.torch import save_file
+except ImportError as error:
+    print(f"skipped: {error}; to run it: .venv/bin/pip install transformers")
+    sys.exit(77)
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+WARM = 2  # steps before times count
+MODELS = {
+    "gpt2-124m": (
+        "gpt2",
+        {"n_layer": 3, "attn_pdrop": 0.0, "embd_pdrop": 0.0, "resid_pdrop": 0.0},
+        {"row": 256, "batch": 8, "micro_batch": 4},
+    ),
+    "qwen2-0.5b": (
+        "qwen2",
+        {
+            "hidden_size": 896,
+            "intermediate_size": 4864,
+            "num_hidden_layers": 3,
+            "num_attention_heads": 14,
+            "num_key_value_heads": 2,
+            "tie_word_embeddings": True,
+        },
+        {"row": 256, "batch": 8, "micro_batch": 4},
+    ),
+}
+QUICK = {"n_layer": 1, "n_embd": 64, "n_head": 2, "vocab_size": 512}
+
+
+def write_inputs(folder, name, quick):
+    family, options, sizes = MODELS[name]
+    config = transformers.AutoConfig.for_model(family, **(options | (QUICK if quick else {})))
+    config.save_pretrained(folder / "model")
+    generator = torch.Generator().manual_seed(1)
+    rows = torch.randint(0, config.vocab_size, (64, sizes["row"]), generator=generator)
+    save_file({"input_ids": rows.to(torch.int32)}, folder / "rows.safetensors")
+    return config, sizes, rows
+
+
+def seconds_of_ours(folder, program, sizes, steps, threads):
+    (folder / "ours.toml").write_text(
+        f"""
+        name = "ours"
+        [model]
+        path = "model"
+        weights = "random"
+        [data]
+        train = "rows.safetensors"
+        row = {sizes["row"]}
+        [pipeline]
+        stages = 1
+        threads = {threads}
+        [train]
+        steps = {steps + WARM}
+        batch = {sizes["batch"]}
+        micro_batch = {sizes["micro_batch"]}
+        learning_rate = 1e-5
+        [checkpoint]
+        every = 0
+        """
+    )
+    command = [program, "run", "ours.toml", "--json", "--replace"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise SystemExit(f"{command} ended with {done.returncode}: {done.stdout[-800:]}{done.stderr}")
+    lines = (folder / "runs/ours/metrics.jsonl").read_text().splitlines()
+    return [json.loads(line)["seconds"] for line in lines][WARM:]
+
+
+def torch_step(model, optimizer, rows, sizes):
+    optimizer.zero_grad()
+    parts = sizes["batch"] // sizes["micro_batch"]
+    for part in rows[: sizes["batch"]].chunk(parts):
+        loss = model(input_ids=part, labels=part, use_cache=False).loss / parts
+        loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+
+
+def seconds_of_torch(config, rows, sizes, steps, threads, compiled):
+    torch.set_num_threads(threads)
+    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="sdpa").float()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
+    forward = torch.compile(model) if compiled else model
+    seconds = []
+    for _ in range(steps + WARM):
+        begin = time.perf_counter()
+        torch_step(forward, optimizer, rows, sizes)
+        seconds.append(time.perf_counter() - begin)
+    return seconds[WARM:]
+
+
+def compare(name, options):
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        config, sizes, rows = write_inputs(folder, name, options.quick)
+        program = pathlib.Path(options.bin).resolve() / "strait"
+        taken = {}
+        for _ in range(options.rounds):
+            ours = seconds_of_ours(folder, program, sizes, options.steps, options.threads)
+            taken.setdefault("strait", []).extend(ours)
+            for way in ["eager"] + ["compile"] * options.compile:
+                taken.setdefault(way, []).extend(
+                    seconds_of_torch(
+                        config, rows, sizes, options.steps, options.threads, way == "compile"
+                    )
+                )
+    medians = {way: statistics.median(seconds) for way, seconds in taken.items()}
+    for way, seconds in medians.items():
+        quickest = min(taken[way])
+        print(
+            f"{name:12} {way:8} {seconds:9.3f} s a step (quickest {quickest:.3f})"
+            f"   {seconds / medians['strait']:.2f} times strait's"
+        )
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--bin", default=os.environ.get("STRAIT_BIN", ROOT / "build/release/bin"))
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=4)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--models", nargs="+", default=list(MODELS), choices=MODELS)
+    parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--quick", action="store_true")
+    options = parser.parse_args()
+    if options.quick:
+        options.rounds, options.steps, options.models = 1, 1, ["gpt2-124m"]
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    print(f"load {os.getloadavg()[0]:.2f}, {options.threads} threads, torch {torch.__version__}")
+    for name in options.models:
+        compare(name, options)
+    print(f"load {os.getloadavg()[0]:.2f}")
+
+
+if __name__ == "__main__":
+    main()
