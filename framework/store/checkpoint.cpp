@@ -91,6 +91,12 @@ void remove_checkpoint(const fs::path& checkpoint, Pruned& result) {
   }
 }
 
+// False only where there is certainly no manifest.
+bool may_be_committed(const fs::path& checkpoint) {
+  std::error_code error;
+  return fs::exists(checkpoint / kManifestName, error) || error;
+}
+
 // The first step-N.aside-K that does not exist yet.
 fs::path free_place_aside(const fs::path& checkpoint) {
   for (int attempt = 1;; ++attempt) {
@@ -221,11 +227,14 @@ CheckpointList list_checkpoints(const fs::path& run, Verify verify) {
 
 std::optional<Resumable> choose_checkpoint(const fs::path& run) {
   std::string passed_over;
-  bool any_committed = false;
+  std::string damage;
+  const auto add = [](std::string& list, const char* reason) {
+    list += (list.empty() ? "" : "; ") + std::string(reason);
+  };
   for (const Step step : steps_on_disk(run)) {
     const fs::path path = checkpoint_directory(run, step);
     try {
-      Resumable found{{path, open_checkpoint(path, Verify::hashes)}, {}, any_committed};
+      Resumable found{{path, open_checkpoint(path, Verify::hashes)}, {}, damage};
       if (!passed_over.empty()) {
         found.warning =
             fmt::format("going on from {}, because a newer checkpoint cannot be used: {}",
@@ -234,15 +243,23 @@ std::optional<Resumable> choose_checkpoint(const fs::path& run) {
       return found;
     } catch (const StoreError& error) {
       if (error.kind() != StoreError::Kind::corrupt) throw;
-      any_committed = any_committed || is_committed(path);
-      passed_over += (passed_over.empty() ? "" : "; ") + std::string(error.what());
+      add(passed_over, error.what());
+      if (is_committed(path)) add(damage, error.what());
     }
   }
-  if (any_committed) {
+  if (!damage.empty()) {
     refuse_checkpoint(
         fmt::format("no checkpoint of {} can be used: {}", run.string(), passed_over));
   }
   return std::nullopt;
+}
+
+std::vector<Step> committed_steps(const fs::path& run) {
+  std::vector<Step> steps = steps_on_disk(run);
+  std::erase_if(steps, [&run](Step step) {
+    return !may_be_committed(checkpoint_directory(run, step));
+  });
+  return steps;
 }
 
 std::vector<fs::path> set_aside_newer(const fs::path& run, Step step, Uncommitted uncommitted) {
@@ -250,7 +267,7 @@ std::vector<fs::path> set_aside_newer(const fs::path& run, Step step, Uncommitte
   for (const Step newer : steps_on_disk(run)) {
     if (newer <= step) break;
     const fs::path from = checkpoint_directory(run, newer);
-    const bool committed = is_committed(from);
+    const bool committed = may_be_committed(from);
     if (!committed && uncommitted == Uncommitted::remove) {
       Pruned result;
       remove_checkpoint(from, result);

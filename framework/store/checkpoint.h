@@ -70,12 +70,16 @@ CheckpointList list_checkpoints(const std::filesystem::path& run, Verify verify 
 struct Resumable {
   Checkpoint checkpoint;
   std::string warning;
-  bool passes_committed = false;  // one that was passed over was complete once
+  std::string damage;  // what is wrong with newer ones that were complete once; empty: none is
 };
 std::optional<Resumable> choose_checkpoint(const std::filesystem::path& run);
 
-// Before going on from `step`: frees the place of every newer step-N. One that was committed moves
-// aside (step-N.aside-K); one that never was has nothing to recover and is removed. On a host that
+// All that were complete once, and those of which that cannot be seen now. Newest first.
+std::vector<Step> committed_steps(const std::filesystem::path& run);
+
+// Before going on from `step`: frees the place of every newer step-N. One that was committed, or
+// of which that cannot be seen, moves aside (step-N.aside-K); one that never was has nothing to
+// recover and is removed. On a host that
 // holds some of a run's shards a manifest comes after the commit, if at all: there all move aside.
 // Returns the new paths.
 enum class Uncommitted { remove, set_aside };

@@ -3,12 +3,15 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
-#include <fstream>
+#include <sstream>
 #include <system_error>
 #include <utility>
 
 #include "framework/store/atomic_file.h"
+#include "framework/store/input_file.h"
+#include "framework/store/store_error.h"
 #include "launcher/base/errors.h"
+#include "launcher/control/resume_changes.h"
 
 namespace strait::control {
 namespace {
@@ -18,8 +21,8 @@ namespace fs = std::filesystem;
 // A start that failed before its first step leaves nothing to resume: the same command may be
 // repeated.
 bool has_trained(const fs::path& path) {
-  std::error_code absent;
-  if (fs::file_size(path / "metrics.jsonl", absent) > 0 && !absent) return true;
+  const fs::path metrics = path / "metrics.jsonl";
+  if (fs::exists(metrics) && fs::file_size(metrics) > 0) return true;
   const fs::path checkpoints = path / "checkpoints";
   return fs::is_directory(checkpoints) && !fs::is_empty(checkpoints);
 }
@@ -89,7 +92,10 @@ RunDirectory RunDirectory::create(const fs::path& given, Existing existing) {
 
 RunDirectory RunDirectory::open(const fs::path& given) {
   const fs::path path = without_trailing_slash(given);
-  if (!fs::exists(path / "plan.json")) {
+  std::error_code error;
+  const bool holds_plan = fs::exists(path / "plan.json", error);
+  if (error) throw store::system_error("look at", path / "plan.json", error.value());
+  if (!holds_plan) {
     throw base::UserError(
         base::ExitCode::bad_input,
         fmt::format("{} holds no run (there is no plan.json in it); name the directory "
@@ -97,6 +103,7 @@ RunDirectory RunDirectory::open(const fs::path& given) {
                     path.string()));
   }
   RunDirectory directory(path, RunLock(path));
+  complete_changes(directory);
   fs::create_directories(path / "logs");
   return directory;
 }
@@ -107,7 +114,7 @@ std::uint32_t RunDirectory::next_generation() {
   const fs::path file = path_ / "generation";
   std::uint32_t last = 0;
   if (fs::exists(file)) {
-    std::ifstream in(file);
+    std::istringstream in(store::read_text_file(file, 64));
     // Starting again from 1 would make processes of former starts look like present ones.
     if (!(in >> last)) {
       throw base::UserError(base::ExitCode::corrupt,

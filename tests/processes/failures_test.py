@@ -5,10 +5,13 @@ Runs here would last minutes; whatever ends them comes from the test. Random mom
 seed; STRAIT_TEST_SEED repeats one.
 """
 
+import contextlib
 import json
 import os
+import pathlib
 import random
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -293,6 +296,122 @@ class Disk(runs.RunCase):
         self.assertRegex(
             launched.run.outcome()["cause"], "its last checkpoint failed: .*stage .*Read-only"
         )
+
+
+# What every start writes; all other files of a run belong to its state.
+OF_A_START = ("events.jsonl", "status.json", "generation", "lock", "logs", "report.html", "trace.json")
+
+
+class Resumes(Disk):
+    """A resume changes the run when all processes have loaded: all of it or nothing."""
+
+    def state(self, run):
+        files = (path.relative_to(run.path) for path in run.path.rglob("*") if not path.is_dir())
+        kept = [file for file in files if file.parts[0] not in OF_A_START]
+        return {str(file): (run.path / file).read_bytes() for file in kept}
+
+    def damage(self, run, step):
+        shard = run.path / "checkpoints" / f"step-{step}" / "stage-1.replica-0.safetensors"
+        data = bytearray(shard.read_bytes())
+        data[len(data) // 2] ^= 1
+        shard.write_bytes(data)
+
+    def stages_of(self, launched):
+        found = []
+        for pid in runs.descendants(runs.processes(), launched.process.pid):
+            with contextlib.suppress(OSError):
+                program = pathlib.Path("/proc", str(pid), "cmdline").read_bytes().split(b"\0")[0]
+                if program.endswith(b"strait-stage"):
+                    found.append(pid)
+        return found
+
+    def test_failed_start_changes_nothing(self):
+        run = self.saved_run("failed")
+        older, newest = run.checkpoints()
+        self.damage(run, newest)
+        before = self.state(run)
+        self.assertIn("plan.json", before)
+        launched = self.launch(
+            "resume", "runs/failed", "--set", "pipeline.stages=3", name="failed"
+        )
+        # Before it has loaded: one that is stopped never does.
+        stage = launched.wait_for("stages", lambda: self.stages_of(launched))[0]
+        os.kill(stage, signal.SIGSTOP)
+        connected = lambda: len(run.processes()) == 2
+        launched.wait_for("the other stages", connected)
+        os.kill(stage, signal.SIGKILL)
+        self.assertEqual(launched.end(), 20, launched.output())
+        self.assertEqual(self.state(run), before)
+        words = ["--set", "pipeline.stages=3", "--without", "7"]
+        code, out, err = self.strait("resume", "runs/failed", *words)
+        self.assertEqual(code, 10, out + err)
+        self.assertEqual(self.state(run), before)
+        launched = self.resumed_for(run, 2)
+        self.assertRegex(launched.output(), f"going on from .*step-{older},.*is damaged")
+        self.assertEqual(len(run.plan()["processes"]), 2)
+        run.curve()
+
+    def test_resume_killed_while_it_changes_files_is_completed_by_the_next(self):
+        if not shutil.which("strace"):
+            self.skipTest("needs strace")
+        saved = self.saved_run("saved")
+        older, newest = saved.checkpoints()
+        step = f"checkpoints/step-{newest}"
+        for file in ("resume.journal.json", step, "metrics.jsonl", "recipe.toml", "plan.json"):
+            with self.subTest(killed_at=file):
+                name = "killed-" + file.split("/")[-1].split(".")[0]
+                run = self.run_of(name)
+                shutil.copytree(saved.path, run.path)
+                before = self.state(run)
+                self.launcher_was_killed = True
+                kill = ["strace", "-qq", "-o", "/dev/null", "-P", f"runs/{name}/{file}"]
+                kill += ["-e", "trace=/rename", "-e", "inject=/rename:signal=SIGKILL"]
+                resume = [self.program, "resume", f"runs/{name}", "--from", str(older)]
+                resume += ["--set", "pipeline.stages=3"]
+                done = subprocess.run(kill + resume, cwd=self.home, capture_output=True)
+                self.assertEqual(done.returncode, -signal.SIGKILL, done.stderr)
+                self.wait_for_no_processes()
+                if file == "resume.journal.json":
+                    after = self.state(run)
+                    self.assertEqual({key: after[key] for key in before}, before)
+                    self.assertEqual(run.checkpoints(), [older, newest])
+                    shutil.rmtree(run.path)  # with the temporary file of the killed process
+                    continue
+                self.assertTrue((run.path / "resume.journal.json").exists())
+                launched = self.resumed_for(run, 1)
+                self.assertIn(f"resuming from step {older}", launched.output())
+                self.assertEqual(len(run.plan()["processes"]), 3)
+                self.assertIn("stages = 3", (run.path / "recipe.toml").read_text())
+                self.assertFalse((run.path / "resume.journal.json").exists())
+                run.curve()
+
+    def test_unreadable_checkpoint_is_passed_over_on_request_only(self):
+        run = self.saved_run("unreadable")
+        older, newest = run.checkpoints()
+        manifest = run.path / "checkpoints" / f"step-{newest}" / "manifest.json"
+        good = manifest.read_bytes()
+        manifest.unlink()
+        manifest.symlink_to("manifest.json")  # every look at it fails with ELOOP
+        metrics = run.metrics()
+        code, out, err = self.strait("resume", "runs/unreadable")
+        self.assertNotEqual(code, 0)
+        self.assertRegex(err, f"cannot look at .*step-{newest}/manifest.json.*nothing was changed")
+        self.assertIn(f"strait resume runs/unreadable --from STEP (of {newest}, {older})", err)
+        self.assertEqual(run.metrics(), metrics)
+        self.assertTrue(manifest.is_symlink())
+        code, out, err = self.strait("resume", "runs/unreadable", "--from", "1")
+        self.assertEqual(code, 10, out + err)
+        self.assertIn(f"no checkpoint of step 1; it has: {newest}, {older}", err)
+        # Readable again, it is the newest; the user may give it up nevertheless.
+        manifest.unlink()
+        manifest.write_bytes(good)
+        launched = self.launch(
+            "resume", "runs/unreadable", "--from", str(older), name="unreadable"
+        )
+        launched.at_step(older + 1)
+        self.assertEqual(self.stop(launched), 0, launched.output())
+        self.assertIn(f"resuming from step {older}", launched.output())
+        run.curve()
 
 
 class Commands(runs.RunCase):
