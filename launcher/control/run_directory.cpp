@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <sstream>
 #include <system_error>
@@ -9,6 +11,7 @@
 
 #include "framework/store/atomic_file.h"
 #include "framework/store/input_file.h"
+#include "framework/store/step_folders.h"
 #include "framework/store/store_error.h"
 #include "launcher/base/errors.h"
 #include "launcher/control/resume_changes.h"
@@ -49,6 +52,21 @@ fs::path move_aside(const fs::path& path) {
     if (fs::exists(old)) continue;
     fs::rename(path, old);
     return old;
+  }
+}
+
+// What a process that was killed while it replaced a file of the run left beside it. It only takes
+// room: one that cannot be removed now goes at the next start.
+void remove_temporary_files(const fs::path& path) {
+  constexpr std::array kReplaced = {"plan.json",  "recipe.toml",         "metrics.jsonl",
+                                    "generation", "resume.journal.json", "resume.pending.json"};
+  for (const fs::path& entry : store::entries_of(path)) {
+    const std::string name = entry.filename();
+    const bool temporary = std::ranges::any_of(kReplaced, [&name](const char* file) {
+      return name.starts_with(file + std::string(".tmp-"));
+    });
+    std::error_code ignored;
+    if (temporary) fs::remove(entry, ignored);
   }
 }
 
@@ -104,6 +122,7 @@ RunDirectory RunDirectory::open(const fs::path& given) {
   }
   RunDirectory directory(path, RunLock(path));
   complete_changes(directory);
+  remove_temporary_files(path);
   fs::create_directories(path / "logs");
   return directory;
 }

@@ -217,16 +217,8 @@ class Failures(runs.RunCase):
         self.assertEqual(self.end_soon(launched), 130)
 
 
-class Disk(runs.RunCase):
+class SavedRuns(runs.RunCase):
     SETTINGS = {**runs.RunCase.SETTINGS, "train.steps": 100_000, "checkpoint.every": 5}
-
-    def mount(self, folder, *options):
-        folder.mkdir(exist_ok=True)
-        words = ["mount", "-t", "tmpfs", *options, "none", folder]
-        done = subprocess.run(words, capture_output=True)
-        if done.returncode != 0:
-            self.skipTest(f"cannot mount here: {done.stderr.decode().strip()}")
-        self.addCleanup(subprocess.run, ["umount", "-l", folder], check=True)
 
     def stop(self, launched):
         launched.signal(signal.SIGINT)
@@ -241,15 +233,25 @@ class Disk(runs.RunCase):
         self.assertEqual(self.stop(launched), 0, launched.output())
         return launched.run
 
-    def resumed_for(self, run, checkpoints):
+    def resumed_for(self, run, checkpoints, *words):
         """Goes on for so many checkpoints, and stops."""
         before = len(run.events("checkpoint"))
-        launched = self.launch("resume", f"runs/{run.path.name}", name=run.path.name)
+        launched = self.launch("resume", f"runs/{run.path.name}", *words, name=run.path.name)
         launched.wait_for(
             "checkpoints", lambda: len(run.events("checkpoint")) >= before + checkpoints
         )
         self.assertEqual(self.stop(launched), 0, launched.output())
         return launched
+
+
+class Disk(SavedRuns):
+    def mount(self, folder, *options):
+        folder.mkdir(exist_ok=True)
+        words = ["mount", "-t", "tmpfs", *options, "none", folder]
+        done = subprocess.run(words, capture_output=True)
+        if done.returncode != 0:
+            self.skipTest(f"cannot mount here: {done.stderr.decode().strip()}")
+        self.addCleanup(subprocess.run, ["umount", "-l", folder], check=True)
 
     def folders(self, run):
         return sorted(path.name for path in (run.path / "checkpoints").iterdir())
@@ -302,7 +304,7 @@ class Disk(runs.RunCase):
 OF_A_START = ("events.jsonl", "status.json", "generation", "lock", "logs", "report.html", "trace.json")
 
 
-class Resumes(Disk):
+class Resumes(SavedRuns):
     """A resume changes the run when all processes have loaded: all of it or nothing."""
 
     def state(self, run):
@@ -354,36 +356,41 @@ class Resumes(Disk):
     def test_resume_killed_while_it_changes_files_is_completed_by_the_next(self):
         if not shutil.which("strace"):
             self.skipTest("needs strace")
-        saved = self.saved_run("saved")
-        older, newest = saved.checkpoints()
-        step = f"checkpoints/step-{newest}"
-        for file in ("resume.journal.json", step, "metrics.jsonl", "recipe.toml", "plan.json"):
-            with self.subTest(killed_at=file):
-                name = "killed-" + file.split("/")[-1].split(".")[0]
-                run = self.run_of(name)
+        saved = self.train("saved", {"train.steps": 20, "checkpoint.every": 5})
+        self.assertEqual(saved.checkpoints(), [15, 20])
+        # File, system call on it, and the how many-th of them is the last.
+        deaths = [
+            ("resume.journal.json", "/stat", 2),  # before the journal is there: nothing has changed
+            ("checkpoints/step-20", "/rename", 1),
+            ("recipe.toml", "/stat", 1),
+            ("plan.json", "/stat", 2),
+            ("resume.journal.json", "/unlink", 1),
+        ]
+        for round_, (file, call, count) in enumerate(deaths):
+            with self.subTest(file=file, call=call):
+                run = self.run_of(f"killed-{round_}")
                 shutil.copytree(saved.path, run.path)
                 before = self.state(run)
+                path = run.path.relative_to(self.home)
+                words = ["strace", "-qq", "-o", "/dev/null", "-P", path / file, "-e", f"trace={call}"]
+                words += ["-e", f"inject={call}:signal=SIGKILL:when={count}", self.program]
+                words += ["resume", path, "--from", "15", "--set", "pipeline.stages=3"]
                 self.launcher_was_killed = True
-                kill = ["strace", "-qq", "-o", "/dev/null", "-P", f"runs/{name}/{file}"]
-                kill += ["-e", "trace=/rename", "-e", "inject=/rename:signal=SIGKILL"]
-                resume = [self.program, "resume", f"runs/{name}", "--from", str(older)]
-                resume += ["--set", "pipeline.stages=3"]
-                done = subprocess.run(kill + resume, cwd=self.home, capture_output=True)
+                done = subprocess.run(words, cwd=self.home, capture_output=True)
                 self.assertEqual(done.returncode, -signal.SIGKILL, done.stderr)
                 self.wait_for_no_processes()
-                if file == "resume.journal.json":
+                if round_ == 0:
                     after = self.state(run)
-                    self.assertEqual({key: after[key] for key in before}, before)
-                    self.assertEqual(run.checkpoints(), [older, newest])
-                    shutil.rmtree(run.path)  # with the temporary file of the killed process
-                    continue
-                self.assertTrue((run.path / "resume.journal.json").exists())
-                launched = self.resumed_for(run, 1)
-                self.assertIn(f"resuming from step {older}", launched.output())
+                    self.assertEqual({file: after[file] for file in after if "tmp-" not in file}, before)
+                    self.resumed(run, "--from", "15", "--set", "pipeline.stages=3")
+                else:
+                    self.assertIn("resume.journal.json", self.state(run))
+                    self.assertIn("resuming from step 15", self.resumed(run))
+                self.assertEqual(list(run.path.rglob("*.tmp-*")), [])
                 self.assertEqual(len(run.plan()["processes"]), 3)
                 self.assertIn("stages = 3", (run.path / "recipe.toml").read_text())
-                self.assertFalse((run.path / "resume.journal.json").exists())
-                run.curve()
+                self.assertNotIn("resume.journal.json", self.state(run))
+                self.assert_same_bits((saved.curve(), saved.state(20)), (run.curve(), run.state(20)))
 
     def test_unreadable_checkpoint_is_passed_over_on_request_only(self):
         run = self.saved_run("unreadable")
@@ -405,11 +412,7 @@ class Resumes(Disk):
         # Readable again, it is the newest; the user may give it up nevertheless.
         manifest.unlink()
         manifest.write_bytes(good)
-        launched = self.launch(
-            "resume", "runs/unreadable", "--from", str(older), name="unreadable"
-        )
-        launched.at_step(older + 1)
-        self.assertEqual(self.stop(launched), 0, launched.output())
+        launched = self.resumed_for(run, 1, "--from", str(older))
         self.assertIn(f"resuming from step {older}", launched.output())
         run.curve()
 
