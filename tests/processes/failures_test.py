@@ -310,7 +310,7 @@ class Resumes(SavedRuns):
     def state(self, run):
         files = (path.relative_to(run.path) for path in run.path.rglob("*") if not path.is_dir())
         kept = [file for file in files if file.parts[0] not in OF_A_START]
-        return {str(file): (run.path / file).read_bytes() for file in kept}
+        return {str(file): runs.hash_of(run.path / file) for file in kept}
 
     def damage(self, run, step):
         shard = run.path / "checkpoints" / f"step-{step}" / "stage-1.replica-0.safetensors"
