@@ -256,9 +256,8 @@ std::optional<Resumable> choose_checkpoint(const fs::path& run) {
 
 std::vector<Step> committed_steps(const fs::path& run) {
   std::vector<Step> steps = steps_on_disk(run);
-  std::erase_if(steps, [&run](Step step) {
-    return !may_be_committed(checkpoint_directory(run, step));
-  });
+  std::erase_if(steps,
+                [&run](Step step) { return !may_be_committed(checkpoint_directory(run, step)); });
   return steps;
 }
 
