@@ -93,8 +93,8 @@ FileSummary AtomicFile::commit(const std::function<void()>& may_rename) {
   if (!descriptor_.open()) throw std::logic_error("commit of a voided file: " + path_.string());
   if (::fsync(descriptor_.number()) != 0) fail("make durable", errno);
   if (::close(descriptor_.release()) != 0) fail("close", errno);
-  std::error_code ignored;
-  const bool replaced = std::filesystem::exists(path_, ignored);
+  std::error_code unknown;  // then it may replace one
+  const bool replaced = std::filesystem::exists(path_, unknown) || unknown;
   try {
     if (may_rename) may_rename();
   } catch (...) {

@@ -27,7 +27,11 @@ constexpr std::uint64_t kManifestBytes = 16 << 20;
 void check_size(const fs::path& path, const ShardFile& shard) {
   std::error_code error;
   const std::uint64_t size = fs::file_size(path, error);
-  if (error) {
+  // Only these say what is on the disk; after any other error the shard may be whole.
+  const bool missing = error == std::errc::no_such_file_or_directory ||
+                       error == std::errc::not_a_directory || error == std::errc::is_a_directory;
+  if (error && !missing) throw system_error("look at", path, error.value());
+  if (missing) {
     refuse_checkpoint(fmt::format("{} is missing; the manifest beside it lists it with {} bytes",
                                   path.string(), shard.size));
   }
@@ -61,7 +65,9 @@ void remove_checkpoint(const fs::path& checkpoint) {
   std::error_code error;
   fs::remove(checkpoint / kManifestName, error);
   if (error) throw system_error("remove", checkpoint / kManifestName, error.value());
-  if (fs::is_directory(checkpoint, error)) sync_directory(checkpoint);
+  const bool there = fs::exists(checkpoint, error);
+  if (error) throw system_error("look at", checkpoint, error.value());
+  if (there) sync_directory(checkpoint);
   std::error_code first;
   fs::path stays = checkpoint;
   for (const fs::path& entry : entries_of(checkpoint)) {
@@ -82,6 +88,23 @@ void remove_checkpoint(const fs::path& checkpoint, Pruned& result) {
     result.removed.push_back(checkpoint);
   } catch (const StoreError& error) {
     result.left.push_back({checkpoint, error.what()});
+  }
+}
+
+// False only where there is certainly no manifest.
+bool may_be_committed(const fs::path& checkpoint) {
+  std::error_code error;
+  return fs::exists(checkpoint / kManifestName, error) || error;
+}
+
+// The first step-N.aside-K that does not exist yet.
+fs::path free_place_aside(const fs::path& checkpoint) {
+  for (int attempt = 1;; ++attempt) {
+    fs::path to = fmt::format("{}{}{}", checkpoint.string(), kAsideInfix, attempt);
+    std::error_code error;
+    const bool taken = fs::exists(to, error);
+    if (error) throw system_error("look at", to, error.value());
+    if (!taken) return to;
   }
 }
 
@@ -120,8 +143,10 @@ Pruned prune(const fs::path& run, const Work& work) {
 }  // namespace
 
 bool is_committed(const fs::path& checkpoint) {
-  std::error_code ignored;
-  return fs::exists(checkpoint / kManifestName, ignored);
+  std::error_code error;
+  const bool there = fs::exists(checkpoint / kManifestName, error);
+  if (error) throw system_error("look at", checkpoint / kManifestName, error.value());
+  return there;
 }
 
 fs::path checkpoint_directory(const fs::path& run, Step step) {
@@ -193,6 +218,7 @@ CheckpointList list_checkpoints(const fs::path& run, Verify verify) {
     try {
       list.complete.push_back({path, open_checkpoint(path, verify)});
     } catch (const StoreError& error) {
+      if (error.kind() == StoreError::Kind::storage_io) throw;
       list.unusable.push_back({path, step, error.what(), is_committed(path)});
     }
   }
@@ -201,11 +227,14 @@ CheckpointList list_checkpoints(const fs::path& run, Verify verify) {
 
 std::optional<Resumable> choose_checkpoint(const fs::path& run) {
   std::string passed_over;
-  bool any_committed = false;
+  std::string damage;
+  const auto add = [](std::string& list, const char* reason) {
+    list += (list.empty() ? "" : "; ") + std::string(reason);
+  };
   for (const Step step : steps_on_disk(run)) {
     const fs::path path = checkpoint_directory(run, step);
     try {
-      Resumable found{{path, open_checkpoint(path, Verify::hashes)}, {}};
+      Resumable found{{path, open_checkpoint(path, Verify::hashes)}, {}, damage};
       if (!passed_over.empty()) {
         found.warning =
             fmt::format("going on from {}, because a newer checkpoint cannot be used: {}",
@@ -213,33 +242,38 @@ std::optional<Resumable> choose_checkpoint(const fs::path& run) {
       }
       return found;
     } catch (const StoreError& error) {
-      any_committed = any_committed || is_committed(path);
-      passed_over += (passed_over.empty() ? "" : "; ") + std::string(error.what());
+      if (error.kind() != StoreError::Kind::corrupt) throw;
+      add(passed_over, error.what());
+      if (is_committed(path)) add(damage, error.what());
     }
   }
-  if (any_committed) {
+  if (!damage.empty()) {
     refuse_checkpoint(
         fmt::format("no checkpoint of {} can be used: {}", run.string(), passed_over));
   }
   return std::nullopt;
 }
 
-std::vector<fs::path> set_aside_newer(const fs::path& run, Step step) {
+std::vector<Step> committed_steps(const fs::path& run) {
+  std::vector<Step> steps = steps_on_disk(run);
+  std::erase_if(steps,
+                [&run](Step step) { return !may_be_committed(checkpoint_directory(run, step)); });
+  return steps;
+}
+
+std::vector<fs::path> set_aside_newer(const fs::path& run, Step step, Uncommitted uncommitted) {
   std::vector<fs::path> moved;
   for (const Step newer : steps_on_disk(run)) {
     if (newer <= step) break;
     const fs::path from = checkpoint_directory(run, newer);
-    const bool committed = is_committed(from);
-    if (!committed) {
+    const bool committed = may_be_committed(from);
+    if (!committed && uncommitted == Uncommitted::remove) {
       Pruned result;
       remove_checkpoint(from, result);
       if (result.left.empty()) continue;
     }
-    fs::path to;
+    const fs::path to = free_place_aside(from);
     std::error_code error;
-    for (int attempt = 1; to.empty() || fs::exists(to, error); ++attempt) {
-      to = fmt::format("{}{}{}", from.string(), kAsideInfix, attempt);
-    }
     fs::rename(from, to, error);
     // A folder without manifest is not in the way: its shards are written again.
     if (error && !committed) continue;
@@ -286,19 +320,6 @@ Pruned prune_all_but(const fs::path& run, const std::vector<Step>& steps) {
       if (folder.aside || !kept) remove_checkpoint(folder.path, result);
     }
   });
-}
-
-void remove_newer(const fs::path& run, Step step) {
-  for (const Step newer : steps_on_disk(run)) {
-    if (newer <= step) break;
-    Pruned result;
-    const fs::path path = checkpoint_directory(run, newer);
-    remove_checkpoint(path, result);
-    // Without a manifest the rest is not in the way: it is written again, or pruned later.
-    if (is_committed(path)) {
-      throw StoreError(StoreError::Kind::storage_io, result.left.front().reason);
-    }
-  }
 }
 
 }  // namespace strait::store

@@ -17,6 +17,10 @@ namespace strait::store {
 // which the checkpoint exists. A directory without a valid manifest is not a checkpoint, whatever
 // its name. A complete checkpoint is never written into. Functions without state; one process at a
 // time commits and prunes.
+//
+// A disk that fails or refuses (EIO, ESTALE, EMFILE ...) says nothing about a checkpoint: what
+// cannot be looked at is neither damaged nor uncommitted, and the call ends with StoreError
+// storage_io before anything of it is passed over or removed.
 
 std::filesystem::path checkpoint_directory(const std::filesystem::path& run, Step step);
 std::string shard_name(std::int64_t stage,
@@ -55,23 +59,32 @@ struct Unusable {
 };
 struct CheckpointList {
   std::vector<Checkpoint> complete;  // newest first
-  std::vector<Unusable> unusable;    // likewise: torn, damaged, still being written
+  std::vector<Unusable> unusable;    // likewise: torn, damaged, of another build, being written
 };
 CheckpointList list_checkpoints(const std::filesystem::path& run, Verify verify = Verify::sizes);
 
 // Where to resume: the newest checkpoint whose every byte is right. `warning` names both when a
-// newer one had to be passed over. StoreError corrupt when there are some but none is right;
-// nothing when there is none at all.
+// newer one had to be passed over because it is damaged or was never complete. StoreError corrupt
+// when there are some but none is right, another kind when a newer one is good for another build or
+// cannot be read now; nothing when there is none at all.
 struct Resumable {
   Checkpoint checkpoint;
   std::string warning;
+  std::string damage;  // what is wrong with newer ones that were complete once; empty: none is
 };
 std::optional<Resumable> choose_checkpoint(const std::filesystem::path& run);
 
-// Before going on from `step`: frees the place of every newer step-N. One that was committed moves
-// aside (step-N.aside-K); one that never was has nothing to recover and is removed. Returns the new
-// paths.
-std::vector<std::filesystem::path> set_aside_newer(const std::filesystem::path& run, Step step);
+// All that were complete once, and those of which that cannot be seen now. Newest first.
+std::vector<Step> committed_steps(const std::filesystem::path& run);
+
+// Before going on from `step`: frees the place of every newer step-N. One that was committed, or
+// of which that cannot be seen, moves aside (step-N.aside-K); one that never was has nothing to
+// recover and is removed. On a host that
+// holds some of a run's shards a manifest comes after the commit, if at all: there all move aside.
+// Returns the new paths.
+enum class Uncommitted { remove, set_aside };
+std::vector<std::filesystem::path> set_aside_newer(const std::filesystem::path& run, Step step,
+                                                   Uncommitted uncommitted = Uncommitted::remove);
 
 // What a pruning did. What cannot be removed only takes room: the caller reports it and goes on,
 // and the next pruning tries again.
@@ -98,9 +111,5 @@ Pruned prune_checkpoints(const std::filesystem::path& run, std::int64_t keep,
 // process decides which ones stay. Removes every step-N that is older than the newest of `steps`
 // and not among them, and what was set aside. Throws no StoreError.
 Pruned prune_all_but(const std::filesystem::path& run, const std::vector<Step>& steps);
-
-// And where the run goes on from `step`: removes every newer step-N. StoreError: one still has its
-// manifest.
-void remove_newer(const std::filesystem::path& run, Step step);
 
 }  // namespace strait::store

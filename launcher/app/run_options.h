@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,7 @@ struct RunOptions {
   bool json = false;                   // machine-readable events on stdout
   std::vector<std::uint32_t> without;  // replicas that the run starts without
   bool replace = false;                // move an earlier run of that name aside
+  std::optional<std::int64_t> from;    // to resume: the step of the checkpoint; absent: the newest
   bool in_job = false;                 // this is the Slurm job itself: launch, submit nothing
 };
 

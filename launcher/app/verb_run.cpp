@@ -18,10 +18,12 @@
 #include "framework/store/checkpoint.h"
 #include "framework/store/store_error.h"
 #include "launcher/app/changed_run.h"
+#include "launcher/app/resume_point.h"
 #include "launcher/app/whole_model.h"
 #include "launcher/base/errors.h"
 #include "launcher/console/console.h"
 #include "launcher/console/text_pump.h"
+#include "launcher/control/resume_changes.h"
 #include "launcher/hosts/agent_starter.h"
 #include "launcher/hosts/slurm_job.h"
 #include "launcher/launch/run_launch.h"
@@ -55,12 +57,6 @@ console::ConsoleOptions console_options(bool as_json) {
   return options;
 }
 
-void write_files(const control::RunDirectory& directory, const plan::RunFile& run) {
-  // First: it closes the directory to other users where the recipe holds variables of hosts.
-  plan::write_run_file(directory.plan(), run);
-  store::replace_file(directory.recipe(), recipe::recipe_to_toml(run.plan.recipe));
-}
-
 // Writes everything that stages and a later resume need, before anything is started.
 plan::RunFile prepare_directory(const control::RunDirectory& directory,
                                 planner::PlannedRun planned) {
@@ -81,7 +77,9 @@ plan::RunFile prepare_directory(const control::RunDirectory& directory,
     plugin = fs::absolute(plugin).lexically_normal().string();
   }
   plan::RunFile run{net::RunId::random(), std::move(plan)};
-  write_files(directory, run);
+  // First: it closes the directory to other users where the recipe holds variables of hosts.
+  plan::write_run_file(directory.plan(), run);
+  store::replace_file(directory.recipe(), recipe::recipe_to_toml(run.plan.recipe));
   return run;
 }
 
@@ -136,16 +134,51 @@ base::ExitCode launch_and_show(control::RunDirectory& directory, const plan::Run
   return outcome.code;
 }
 
-// `recovered`: the result of recover_checkpoint(), for the error message.
-std::optional<store::Resumable> newest_checkpoint(const control::RunDirectory& directory,
-                                                  const std::string& recovered) {
-  try {
-    return store::choose_checkpoint(directory.path());
-  } catch (const store::StoreError& error) {
-    if (recovered.empty()) throw;
-    throw base::UserError(base::exit_code_of(error),
-                          fmt::format("{}; {}", error.what(), recovered));
+// What a resume was asked for: the run as it is to be, the checkpoint, and the new recipe if it
+// changes. Only in memory: a start that fails changes nothing.
+struct ResumeRequest {
+  plan::RunFile run;
+  std::optional<store::Step> from;
+  std::optional<std::string> recipe;
+};
+
+ResumeRequest read_request(const control::RunDirectory& directory, const RunOptions& options) {
+  if (!options.in_job) {
+    ResumeRequest request{plan::read_run_file(directory.plan(), plugin::load_plugins), {}, {}};
+    if (options.from) request.from = store::Step{*options.from};
+    return request;
   }
+  const control::ResumeChanges pending =
+      control::pending_changes(directory).value_or(control::ResumeChanges{});
+  ResumeRequest request{
+      pending.plan ? plan::parse_run_file(*pending.plan, directory.plan(), plugin::load_plugins)
+                   : plan::read_run_file(directory.plan(), plugin::load_plugins),
+      pending.from, pending.recipe};
+  name_nodes(request.run);
+  return request;
+}
+
+// The job applies the changes, when its processes are up.
+base::ExitCode submit_resume(control::RunDirectory directory, const ResumeRequest& request,
+                             bool as_json) {
+  std::optional<control::ResumeChanges> changes;
+  if (request.from || request.recipe) {
+    plan::protect_secrets(directory.path(), request.run.plan.recipe);
+    changes = {request.from, plan::run_file_text(request.run), request.recipe};
+  }
+  control::keep_pending(directory, changes);
+  return submit_to_slurm(std::move(directory), request.run.plan, as_json);
+}
+
+void check_belongs(const control::RunDirectory& directory, const plan::RunFile& run,
+                   const store::Checkpoint& checkpoint) {
+  const store::Manifest& manifest = checkpoint.manifest;
+  const auto differences = store::differences(manifest, plan::manifest_for(run, 0, manifest.step));
+  if (differences.empty()) return;
+  throw base::UserError(
+      base::ExitCode::mismatch,
+      fmt::format("{} does not belong to the run of {}:\n  {}", checkpoint.path.string(),
+                  directory.plan().string(), fmt::join(differences, "\n  ")));
 }
 
 }  // namespace
@@ -194,7 +227,8 @@ base::ExitCode run_recipe(const RunOptions& options) {
 
 base::ExitCode run_prepared(const RunOptions& options) {
   control::RunDirectory directory = control::RunDirectory::open(options.recipe);
-  const plan::RunFile run = plan::read_run_file(directory.plan(), plugin::load_plugins);
+  plan::RunFile run = plan::read_run_file(directory.plan(), plugin::load_plugins);
+  name_nodes(run);
   console::TextPump pump(STDOUT_FILENO);
   console::Console console(pump, console_options(options.json));
   console.plan(planner::plan_text(run.plan), to_json(run.plan).dump());
@@ -204,33 +238,13 @@ base::ExitCode run_prepared(const RunOptions& options) {
 base::ExitCode resume_run(const RunOptions& options) {
   if (!options.in_job) hosts::SlurmJob::refuse_live(options.recipe);
   control::RunDirectory directory = control::RunDirectory::open(options.recipe);
-  plan::RunFile run = plan::read_run_file(directory.plan(), plugin::load_plugins);
+  ResumeRequest request = read_request(directory, options);
+  plan::RunFile& run = request.run;
   console::TextPump pump(STDOUT_FILENO);
   console::Console console(pump, console_options(options.json));
-  const auto report = [&console](const control::Event& event) {
-    console.event("the launcher", event);
-  };
-  const std::string recovered =
-      launch::recover_checkpoint(directory, run, model_questions(), report);
-  const auto newest = newest_checkpoint(directory, recovered);
-  if (!newest) {
-    throw base::UserError(
-        base::ExitCode::bad_input,
-        fmt::format("{} has no complete checkpoint to resume from; run its recipe again "
-                    "with --replace",
-                    directory.path().string()));
-  }
-  if (!recovered.empty()) console.note(recovered);
-  const store::Manifest& manifest = newest->checkpoint.manifest;
-  const auto differences = store::differences(manifest, plan::manifest_for(run, 0, manifest.step));
-  if (!differences.empty()) {
-    std::string all;
-    for (const std::string& difference : differences) all += "\n  " + difference;
-    throw base::UserError(
-        base::ExitCode::mismatch,
-        fmt::format("{} does not belong to the run of {}:{}", newest->checkpoint.path.string(),
-                    directory.plan().string(), all));
-  }
+  const store::Resumable point = choose_resume_point(directory, run, request.from, console);
+  const store::Manifest& manifest = point.checkpoint.manifest;
+  check_belongs(directory, run, point.checkpoint);
   if (number(manifest.step) >= run.plan.steps) {
     console.note(fmt::format("{} is complete: all {} steps are done", directory.path().string(),
                              run.plan.steps));
@@ -238,21 +252,20 @@ base::ExitCode resume_run(const RunOptions& options) {
   }
   if (!options.overrides.empty()) {
     run = changed_run(directory, run, options.overrides);
-    write_files(directory, run);
+    request.recipe = recipe::recipe_to_toml(run.plan.recipe);
   }
   plan::check_can_start_without(run.plan, options.without);
   if (run.plan.recipe.hosts.backend == recipe::BackendKind::slurm && !options.in_job) {
-    return submit_to_slurm(std::move(directory), run.plan, options.json);
+    return submit_resume(std::move(directory), request, options.json);
   }
-  store::set_aside_newer(directory.path(), manifest.step);
-  plan::drop_later_steps(directory.metrics(), manifest.step);
-  if (!newest->warning.empty()) console.note(newest->warning);
+  if (!point.warning.empty()) console.note(point.warning);
   console.plan(planner::plan_text(run.plan), to_json(run.plan).dump());
   console.note(fmt::format("resuming from step {} ({})", number(manifest.step),
-                           newest->checkpoint.path.string()));
+                           point.checkpoint.path.string()));
   launch::LaunchOptions launch;
-  launch.resume = fs::absolute(newest->checkpoint.path).string();
+  launch.resume = fs::absolute(point.checkpoint.path).string();
   launch.from = manifest.step;
+  launch.recipe = request.recipe;
   launch.caches = plan::decide_caches(manifest, run.plan);
   launch.without = {options.without.begin(), options.without.end()};
   launch.sync = plan::decide_sync(manifest, run.plan, launch.without);
@@ -301,6 +314,10 @@ void add_resume(CLI::App& cli, Command& command) {
       verb->add_option("--replica", replica->number,
                        "of a live run: this replica rejoins (sync.on_loss = \"continue\")");
   one->excludes(add_without(verb, options));
+  one->excludes(
+      verb->add_option("--from", options->from,
+                       "from the checkpoint of this step; newer ones are given up once it trains")
+          ->check(CLI::NonNegativeNumber));
   verb->add_option("--patience", replica->timeout, "with --replica: seconds to wait for it to join")
       ->needs(one)
       ->check(CLI::Range(1, 86'400))

@@ -35,19 +35,10 @@ std::int64_t saved_steps(const fs::path& run) {
   return list.complete.empty() ? 0 : number(list.complete.front().manifest.step);
 }
 
-// Renames the plan's hosts to the nodes of this allocation. Returns the steps of the run.
-std::int64_t name_nodes(const fs::path& path, const hosts::Allocation& allocation) {
+// Steps that the run makes in all.
+std::int64_t planned_steps(const fs::path& path) {
   const control::RunDirectory directory = control::RunDirectory::open(path);
-  plan::RunFile run = plan::read_run_file(directory.plan(), plugin::load_plugins);
-  const std::vector<hosts::NodeAddress> nodes = hosts::nodes_of(allocation);
-  for (std::size_t i = 0; i < run.plan.hosts.size() && i < nodes.size(); ++i) {
-    run.plan.hosts[i].name = nodes[i].node;
-  }
-  for (plan::Plan::Process& process : run.plan.processes) {
-    process.host = run.plan.hosts.at(process.host_index).name;
-  }
-  plan::write_run_file(directory.plan(), run);
-  return run.plan.steps;
+  return plan::read_run_file(directory.plan(), plugin::load_plugins).plan.steps;
 }
 
 // After the run has saved because of Slurm's warning. Without progress since the start of the job a
@@ -76,7 +67,8 @@ base::ExitCode launch_in_job(const fs::path& run, bool as_json) {
   options.json = as_json;
   options.in_job = true;
   try {
-    return saved_steps(run) > 0 ? resume_run(options) : run_prepared(options);
+    // Not only complete ones: a run whose checkpoints are all damaged must not begin again.
+    return store::committed_steps(run).empty() ? run_prepared(options) : resume_run(options);
   } catch (const base::UserError& error) {
     if (error.code() == base::ExitCode::interrupted && control::StopSignals::warned())
       return error.code();
@@ -86,6 +78,18 @@ base::ExitCode launch_in_job(const fs::path& run, bool as_json) {
 }
 
 }  // namespace
+
+void name_nodes(plan::RunFile& run) {
+  const std::optional<hosts::Allocation> allocation = hosts::own_allocation();
+  if (!allocation) return;
+  const std::vector<hosts::NodeAddress> nodes = hosts::nodes_of(*allocation);
+  for (std::size_t i = 0; i < run.plan.hosts.size() && i < nodes.size(); ++i) {
+    run.plan.hosts[i].name = nodes[i].node;
+  }
+  for (plan::Plan::Process& process : run.plan.processes) {
+    process.host = run.plan.hosts.at(process.host_index).name;
+  }
+}
 
 base::ExitCode submit_to_slurm(control::RunDirectory directory, const plan::Plan& plan, bool json) {
   const fs::path run = directory.path();
@@ -118,7 +122,7 @@ base::ExitCode run_allocated(const fs::path& run, bool as_json) {
   hosts::SlurmJob::refuse_live(run);
   // Slurm signals and requeues only the job whose script this process is.
   if (allocation->is_script) hosts::SlurmJob::remember(run, allocation->job);
-  const std::int64_t steps = name_nodes(run, *allocation);
+  const std::int64_t steps = planned_steps(run);
   const std::int64_t before = saved_steps(run);
   const base::ExitCode code = launch_in_job(run, as_json);
   const std::int64_t after = saved_steps(run);

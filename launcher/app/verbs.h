@@ -9,6 +9,7 @@
 #include "launcher/base/errors.h"
 #include "launcher/control/run_directory.h"
 #include "launcher/plan/plan.h"
+#include "launcher/plan/run_files.h"
 
 // The verbs of `strait`, each with its flags in verb_NAME.cpp. A new one is a function here, its
 // source, and a line in strait_main.cpp.
@@ -36,10 +37,11 @@ void add_export(CLI::App& cli, Command& command);
 
 // Functions that other verbs or tests call.
 
-// Launches a run whose directory holds its plan and no checkpoint yet.
+// In a Slurm job: launches a run whose directory holds its plan and no checkpoint yet.
 base::ExitCode run_prepared(const RunOptions& options);
-// Resumes from the newest complete checkpoint, with the same bits as a run that was never stopped;
-// with overrides as another pipeline (changed_run.h).
+// Resumes from the newest complete checkpoint (resume_point.h), with the same bits as a run that
+// was never stopped; with overrides as another pipeline (changed_run.h). The run's files change
+// when all processes have loaded, not before.
 base::ExitCode resume_run(const RunOptions& options);
 
 // The last part of `run` and `resume` with hosts.backend = "slurm": submits a job that launches the
@@ -48,6 +50,8 @@ base::ExitCode submit_to_slurm(control::RunDirectory directory, const plan::Plan
 // Inside a Slurm job: starts the run, or resumes from its newest checkpoint. When Slurm warns that
 // the time limit is near, the run saves and the job is requeued.
 base::ExitCode run_allocated(const std::filesystem::path& run, bool json);
+// Inside a Slurm job: renames the plan's hosts to the nodes of its allocation.
+void name_nodes(plan::RunFile& run);
 // Whether this process is in a job that was requeued while it trained the run in that directory.
 bool is_requeued(const plan::Plan& plan, const std::filesystem::path& run);
 

@@ -55,6 +55,17 @@ bool CheckpointCommitter::is_current(store::Step step, std::uint32_t epoch) {
   return false;
 }
 
+std::optional<Finding> CheckpointCommitter::apply_changes() const {
+  if (!options_.apply_changes) return std::nullopt;
+  try {
+    options_.apply_changes();
+    return std::nullopt;
+  } catch (const std::exception& error) {
+    const base::Failure failure = base::describe_failed_save(error);
+    return Finding{std::nullopt, failure.code, "the launcher: " + failure.text};
+  }
+}
+
 CheckpointCommitter::Result CheckpointCommitter::written(const Worker& from,
                                                          const ShardsWritten& shards,
                                                          bool aborting) {

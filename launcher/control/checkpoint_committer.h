@@ -55,6 +55,9 @@ class CheckpointCommitter {
         options_(options),
         ledger_(workers.present().size()) {}
 
+  // Before training: options.apply_changes, which returns to the checkpoint that it begins at.
+  std::optional<Finding> apply_changes() const;
+
   // At most one of both. `committed` still has to be broadcast: the caller adds a replica that is a
   // member from here on.
   struct Result {

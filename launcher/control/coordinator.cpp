@@ -107,6 +107,7 @@ void Coordinator::on(Worker& from, const Ready& ready) {
   if (phase_ == Phase::training) return rejoin_.on_ready(from, ready);
   from.ready = ready;
   if (!workers_.every(&Worker::is_ready) || phase_ != Phase::connecting) return;
+  if (const auto failure = checkpoints_.apply_changes()) return fail(*failure);
   const Peers peers = workers_.peers(options_.locate_endpoints);
   phase_ = Phase::training;
   watchdog_.restart(Clock::now());

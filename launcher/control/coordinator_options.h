@@ -51,6 +51,10 @@ struct CoordinatorOptions {
   int missed_checkpoints = 3;
   // Translates endpoints as bound into endpoints to connect to (relays, tunnels). Absent: the same.
   std::function<Endpoints(Endpoints)> locate_endpoints;
+  // Called once, when all processes are up and have loaded and none trains yet: makes the changes
+  // to the run's files that a start which fails must not leave behind. Any exception ends the run.
+  // Absent: there are none.
+  std::function<void()> apply_changes;
   // Completes the checkpoint by writing the manifest over the shards of all processes.
   // store::StoreError: the checkpoint is dropped and training continues.
   std::function<void(store::Step, const std::vector<store::ShardFile>&)> commit;

@@ -2,13 +2,19 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <cstdlib>
-#include <fstream>
+#include <sstream>
 #include <system_error>
 #include <utility>
 
 #include "framework/store/atomic_file.h"
+#include "framework/store/input_file.h"
+#include "framework/store/step_folders.h"
+#include "framework/store/store_error.h"
 #include "launcher/base/errors.h"
+#include "launcher/control/resume_changes.h"
 
 namespace strait::control {
 namespace {
@@ -18,8 +24,8 @@ namespace fs = std::filesystem;
 // A start that failed before its first step leaves nothing to resume: the same command may be
 // repeated.
 bool has_trained(const fs::path& path) {
-  std::error_code absent;
-  if (fs::file_size(path / "metrics.jsonl", absent) > 0 && !absent) return true;
+  const fs::path metrics = path / "metrics.jsonl";
+  if (fs::exists(metrics) && fs::file_size(metrics) > 0) return true;
   const fs::path checkpoints = path / "checkpoints";
   return fs::is_directory(checkpoints) && !fs::is_empty(checkpoints);
 }
@@ -46,6 +52,21 @@ fs::path move_aside(const fs::path& path) {
     if (fs::exists(old)) continue;
     fs::rename(path, old);
     return old;
+  }
+}
+
+// What a process that was killed while it replaced a file of the run left beside it. It only takes
+// room: one that cannot be removed now goes at the next start.
+void remove_temporary_files(const fs::path& path) {
+  constexpr std::array kReplaced = {"plan.json",  "recipe.toml",         "metrics.jsonl",
+                                    "generation", "resume.journal.json", "resume.pending.json"};
+  for (const fs::path& entry : store::entries_of(path)) {
+    const std::string name = entry.filename();
+    const bool temporary = std::ranges::any_of(kReplaced, [&name](const char* file) {
+      return name.starts_with(file + std::string(".tmp-"));
+    });
+    std::error_code ignored;
+    if (temporary) fs::remove(entry, ignored);
   }
 }
 
@@ -89,7 +110,10 @@ RunDirectory RunDirectory::create(const fs::path& given, Existing existing) {
 
 RunDirectory RunDirectory::open(const fs::path& given) {
   const fs::path path = without_trailing_slash(given);
-  if (!fs::exists(path / "plan.json")) {
+  std::error_code error;
+  const bool holds_plan = fs::exists(path / "plan.json", error);
+  if (error) throw store::system_error("look at", path / "plan.json", error.value());
+  if (!holds_plan) {
     throw base::UserError(
         base::ExitCode::bad_input,
         fmt::format("{} holds no run (there is no plan.json in it); name the directory "
@@ -97,6 +121,8 @@ RunDirectory RunDirectory::open(const fs::path& given) {
                     path.string()));
   }
   RunDirectory directory(path, RunLock(path));
+  complete_changes(directory);
+  remove_temporary_files(path);
   fs::create_directories(path / "logs");
   return directory;
 }
@@ -107,7 +133,7 @@ std::uint32_t RunDirectory::next_generation() {
   const fs::path file = path_ / "generation";
   std::uint32_t last = 0;
   if (fs::exists(file)) {
-    std::ifstream in(file);
+    std::istringstream in(store::read_text_file(file, 64));
     // Starting again from 1 would make processes of former starts look like present ones.
     if (!(in >> last)) {
       throw base::UserError(base::ExitCode::corrupt,

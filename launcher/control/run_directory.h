@@ -19,7 +19,8 @@ class RunDirectory {
   // A new run. An existing one is a UserError (resume, another name, --replace) or, with move_aside
   // or if it has not trained a single step, is renamed to <name>.old-N. Nothing is deleted.
   static RunDirectory create(const std::filesystem::path& path, Existing existing);
-  // A run to resume. UserError: there is none, or it is live (with its pid and start time).
+  // A run to resume. Completes the changes of a resume that died while it applied them
+  // (resume_changes.h). UserError: there is no run, or it is live (with its pid and start time).
   static RunDirectory open(const std::filesystem::path& path);
 
   // The present owner of the run at `path`, if any. Does not lock.

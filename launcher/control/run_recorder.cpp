@@ -56,7 +56,8 @@ Json describe(const ProcessReport& report) {
 RunRecorder::RunRecorder(const RunDirectory& directory, const std::string& run_id,
                          std::uint32_t generation)
     : status_path_(directory.status()),
-      metrics_(directory.metrics()),
+      metrics_path_(directory.metrics()),
+      metrics_(metrics_path_),
       events_(directory.events()),
       status_(std::make_unique<Json>(Json{{"run", run_id},
                                           {"generation", generation},
@@ -120,6 +121,8 @@ void RunRecorder::connected(const Hello& hello) {
 }
 
 void RunRecorder::training(store::Step from, store::Step to) {
+  // Again: a resume has just replaced the file by one without the later steps.
+  metrics_.emplace(metrics_path_);
   remaining_ = RemainingTime(to);
   (*status_)["state"] = "training";
   (*status_)["step"] = store::number(from);
@@ -137,7 +140,7 @@ void RunRecorder::reports(const std::vector<ProcessReport>& processes) {
 
 void RunRecorder::step(const StepLine& line) {
   const Json fields = to_json(line);
-  append(metrics_, fields);
+  append(*metrics_, fields);
   remaining_.add(line.step, line.seconds);
   const auto left = remaining_.seconds();
   for (const char* key : {"step", "boundaries", "sync"}) (*status_)[key] = fields.at(key);

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,7 +43,8 @@ class RunRecorder : public RunObserver {
   void write_status();
 
   const std::filesystem::path status_path_;
-  trace::JsonLines metrics_;
+  const std::filesystem::path metrics_path_;
+  std::optional<trace::JsonLines> metrics_;
   trace::JsonLines events_;
   std::unique_ptr<nlohmann::ordered_json> status_;  // next content of status.json
   int returns_ = 0;                                 // rejoins so far, failed ones included

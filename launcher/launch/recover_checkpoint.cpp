@@ -20,21 +20,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The newest checkpoint if it was committed but is incomplete on this machine.
-std::optional<store::Manifest> newest_unfinished(const control::RunDirectory& directory) {
-  const store::CheckpointList list = store::list_checkpoints(directory.path());
-  for (const store::Unusable& one : list.unusable) {
-    if (!one.committed) continue;
-    if (!list.complete.empty() && one.step < list.complete.front().manifest.step) break;
-    try {
-      return store::open_checkpoint(one.path, store::Verify::manifest);
-    } catch (const store::StoreError&) {
-      continue;  // its manifest is damaged, and hosts have no copy of that
-    }
-  }
-  return std::nullopt;
-}
-
 std::vector<store::ShardFile> missing_shards(const fs::path& checkpoint,
                                              const store::Manifest& manifest) {
   std::vector<store::ShardFile> missing;
@@ -43,6 +28,31 @@ std::vector<store::ShardFile> missing_shards(const fs::path& checkpoint,
     if (fs::file_size(checkpoint / file.name, error) != file.size || error) missing.push_back(file);
   }
   return missing;
+}
+
+// The newest checkpoint, or that of step `from`, if it was committed but is incomplete on this
+// machine.
+std::optional<store::Manifest> find_unfinished(const control::RunDirectory& directory,
+                                               std::optional<store::Step> from) {
+  if (from) {
+    // The others do not matter, whatever state they are in.
+    const fs::path path = store::checkpoint_directory(directory.path(), *from);
+    store::Manifest manifest = store::open_checkpoint(path, store::Verify::manifest);
+    if (missing_shards(path, manifest).empty()) return std::nullopt;
+    return manifest;
+  }
+  const store::CheckpointList list = store::list_checkpoints(directory.path());
+  for (const store::Unusable& one : list.unusable) {
+    if (!one.committed) continue;
+    if (!list.complete.empty() && one.step < list.complete.front().manifest.step) break;
+    try {
+      return store::open_checkpoint(one.path, store::Verify::manifest);
+    } catch (const store::StoreError& error) {
+      if (error.kind() != store::StoreError::Kind::corrupt) throw;
+      continue;  // its manifest is damaged: which shards it has is not known
+    }
+  }
+  return std::nullopt;
 }
 
 // The run reduced to the hosts that wrote these shards, and their processes.
@@ -85,7 +95,7 @@ std::string fetch_from_hosts(control::RunDirectory& directory, plan::RunFile par
   options.keys = net::CurveKeyPair::generate();
   net::Node node(options);
   RunHosts hosts(node, part, directory, model, signals.count());
-  hosts.file_transfer()->start_downloads(directory.path(), part.plan.recipe.checkpoint.keep);
+  hosts.file_transfer()->start_downloads(directory.path(), std::nullopt);
   hosts.file_transfer()->checkpoint_committed(part.plan, manifest.step, shards);
   const auto stopped = [&signals] { return signals.count().load() > 0; };
   std::string missing = hosts.file_transfer()->finish_downloads(stopped, report);
@@ -98,29 +108,32 @@ std::string fetch_from_hosts(control::RunDirectory& directory, plan::RunFile par
 }  // namespace
 
 std::string recover_checkpoint(control::RunDirectory& directory, const plan::RunFile& run,
-                               const ModelQuestions& model, const RunTransfer::Report& report) {
+                               std::optional<store::Step> from, const ModelQuestions& model,
+                               const RunTransfer::Report& report) {
   const recipe::BackendKind backend = run.plan.recipe.hosts.backend;
   if (backend == recipe::BackendKind::local || backend == recipe::BackendKind::slurm) return "";
-  const auto manifest = newest_unfinished(directory);
+  const auto manifest = find_unfinished(directory, from);
   if (!manifest) return "";
   const auto shards =
       missing_shards(store::checkpoint_directory(directory.path(), manifest->step), *manifest);
   const plan::RunFile part = with_hosts_of(run, shards);
   if (part.plan.processes.empty()) return "";
+  const auto refusal = [&manifest](base::ExitCode code, const std::string& why) {
+    return base::UserError(
+        code, fmt::format("checkpoint {} cannot be used: {}", number(manifest->step), why));
+  };
   std::string missing;
   try {
     missing = fetch_from_hosts(directory, part, *manifest, shards, model, report);
   } catch (const base::UserError& error) {
     if (error.code() == base::ExitCode::interrupted) throw;
-    missing = error.what();
+    throw refusal(error.code(), error.what());
   }
-  if (missing.empty()) {
-    return fmt::format(
-        "checkpoint {} was incomplete on this machine; fetched the rest from {}",
-        number(manifest->step),
-        part.plan.hosts.size() == 1 ? part.plan.hosts.front().name : "the hosts that had it");
-  }
-  return fmt::format("checkpoint {} cannot be used: {}", number(manifest->step), missing);
+  if (!missing.empty()) throw refusal(base::ExitCode::peer_lost, missing);
+  return fmt::format(
+      "checkpoint {} was incomplete on this machine; fetched the rest from {}",
+      number(manifest->step),
+      part.plan.hosts.size() == 1 ? part.plan.hosts.front().name : "the hosts that had it");
 }
 
 }  // namespace strait::launch

@@ -13,6 +13,7 @@
 #include "launcher/base/errors.h"
 #include "launcher/console/report.h"
 #include "launcher/control/coordinator.h"
+#include "launcher/control/resume_changes.h"
 #include "launcher/control/run_recorder.h"
 #include "launcher/control/run_status.h"
 #include "launcher/control/stop_signals.h"
@@ -89,6 +90,22 @@ void finish_downloads(RunHosts& hosts, const plan::RunFile& run,
        transfer.download_traces(run.plan, directory.path(), give_up, lost)) {
     report({"no_trace", fmt::format("no trace of a process: {}", missing)});
   }
+}
+
+// All processes are up and have loaded: from now on the run is the one that `options` describe.
+void apply_changes(const control::RunDirectory& directory, const plan::RunFile& run,
+                   RunHosts& hosts, const control::StopSignals& signals,
+                   const LaunchOptions& options) {
+  plan::protect_secrets(directory.path(), run.plan.recipe);
+  control::ResumeChanges changes{std::nullopt, plan::run_file_text(run), options.recipe};
+  const bool resumes = !options.resume.empty();
+  if (resumes) changes.from = options.from;
+  control::apply_changes(directory, changes);
+  // The hosts last: what they still hold of later steps misleads no later resume, which does this
+  // again.
+  if (!resumes || hosts.file_transfer() == nullptr) return;
+  hosts.file_transfer()->rewind(hosts.called(), options.from,
+                                [&] { hosts.check_startup(signals.count()); });
 }
 
 void collect_traces(const control::RunDirectory& directory, const plan::Plan& plan) {
@@ -173,7 +190,6 @@ control::Outcome launch_run(control::RunDirectory& directory, const plan::RunFil
   node_options.keys = net::CurveKeyPair::generate();
   net::Node node(node_options);
   RunHosts hosts(node, run, directory, options.model, signals.count(), options.without);
-  plan::write_run_file(directory.plan(), run);  // again: RunHosts has filled in the hosts' facts
 
   if (hosts.file_transfer() != nullptr) send_inputs(hosts, run, directory, signals, options);
   hosts.phase_ended("sent");
@@ -197,6 +213,8 @@ control::Outcome launch_run(control::RunDirectory& directory, const plan::RunFil
   for (const control::Event& note : hosts.notes()) report(note);
   control::CoordinatorOptions coordination =
       coordination_of(run, directory, generation, hosts, starter, options);
+  // With the facts of the hosts, which RunHosts has filled in.
+  coordination.apply_changes = [&] { apply_changes(directory, run, hosts, signals, options); };
   control::Outcome outcome;
   // The coordinator ends all processes before checkpoints are downloaded and traces read.
   {

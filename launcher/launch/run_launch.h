@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -21,6 +22,7 @@ struct LaunchOptions {
   plan::CacheResume caches;                      // what to do with its activation caches
   plan::SyncResume sync;                         // what to do with the state of its sync method
   ModelQuestions model;                          // outlives the launch
+  std::optional<std::string> recipe;             // new text of recipe.toml; absent: it stays
   std::set<std::uint32_t> without;               // replicas that the run starts without
   std::vector<control::RunObserver*> observers;  // outlive the launch
 };
@@ -28,15 +30,18 @@ struct LaunchOptions {
 // Starts every process of a run under a new generation, coordinates them until the last has exited,
 // and completes the run's files. Generates all keys; they exist in memory and on the stages' stdin
 // only. Returns how the run ended. UserError: it could not start.
+//
+// Until every process is up and has loaded, nothing changes that a later resume depends on: plan,
+// recipe, metrics and checkpoints, here and on the hosts, are those of before.
 control::Outcome launch_run(control::RunDirectory& directory, const plan::RunFile& run,
                             const LaunchOptions& options);
 
-// Downloads the shards of the newest checkpoint that a former launch left on hosts, because it
-// ended before they were downloaded. `report` is called if it takes long. Returns a message for the
-// user; empty: nothing was missing. If shards are not available the checkpoint stays unusable, and
-// an older one is resumed from. UserError interrupted: the user ended the wait; the shards stay on
-// the hosts.
+// Downloads the shards of the newest checkpoint, or of that of step `from`, which a former launch
+// left on hosts because it ended before they were downloaded. Removes nothing. `report` is called
+// if it takes long. Returns a message for the user; empty: nothing was missing. UserError: shards
+// are not available now, so the checkpoint cannot be used; `interrupted`: the user ended the wait.
 std::string recover_checkpoint(control::RunDirectory& directory, const plan::RunFile& run,
-                               const ModelQuestions& model, const RunTransfer::Report& report);
+                               std::optional<store::Step> from, const ModelQuestions& model,
+                               const RunTransfer::Report& report);
 
 }  // namespace strait::launch

@@ -156,10 +156,6 @@ void RunTransfer::deliver_inputs(const plan::Plan& plan, const Needs& needs,
   const auto began = Clock::now();
   auto reported = began;
   std::uint64_t fetched = 0;
-  // Rewind first: a later checkpoint on a host must not be taken for one of the resumed run.
-  if (!needs.resume.empty()) {
-    rewind(needs.hosts, store::open_checkpoint(needs.resume, store::Verify::manifest).step, poll);
-  }
   for (auto& one : start_fetches(needed_deliveries(plan, needs, poll), poll)) {
     fetched += wait_for(one, [&] {
       poll();
@@ -197,7 +193,7 @@ void RunTransfer::set_input_paths(plan::StageJob& job, std::size_t host) const {
   if (!job.resume.empty()) job.resume = path_there(Kind::checkpoint, job.resume, "");
 }
 
-void RunTransfer::start_downloads(const fs::path& run, std::int64_t keep) {
+void RunTransfer::start_downloads(const fs::path& run, std::optional<std::int64_t> keep) {
   downloader_ = std::make_unique<transfer::CheckpointDownloader>(
       *agent_, hosts_, transfer::CheckpointDownloader::Settings{run, keep});
 }

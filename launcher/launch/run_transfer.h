@@ -5,6 +5,7 @@
 #include <future>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -47,8 +48,14 @@ class RunTransfer {
   // Sets the paths of the job to where the process finds its files on this host.
   void set_input_paths(plan::StageJob& job, std::size_t host) const;
 
-  // Call it before the first checkpoint is committed.
-  void start_downloads(const std::filesystem::path& run, std::int64_t keep);
+  // Sets aside what processes wrote on these hosts for later steps: a later checkpoint must not be
+  // taken for one of the resumed run. `poll` as in deliver_inputs().
+  void rewind(const std::vector<std::size_t>& hosts, store::Step step,
+              const std::function<void()>& poll);
+
+  // Call it before the first checkpoint is committed. After each download all but `keep`
+  // checkpoints are pruned; absent: none is.
+  void start_downloads(const std::filesystem::path& run, std::optional<std::int64_t> keep);
   void checkpoint_committed(const plan::Plan& plan, store::Step step,
                             const std::vector<store::ShardFile>& files);
   std::vector<std::string> take_warnings() { return downloader_->take_warnings(); }
@@ -74,8 +81,6 @@ class RunTransfer {
   std::vector<Delivery> needed_deliveries(const plan::Plan& plan, const Needs& needs,
                                           const std::function<void()>& poll);
   static bool is_present(Delivery& delivery, const std::function<void()>& poll);
-  void rewind(const std::vector<std::size_t>& hosts, store::Step step,
-              const std::function<void()>& poll);
   std::vector<std::future<std::uint64_t>> start_fetches(std::vector<Delivery> deliveries,
                                                         const std::function<void()>& poll);
   std::filesystem::path folder_of(std::size_t host, const transfer::NeededGroup& group) const;

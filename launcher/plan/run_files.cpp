@@ -18,10 +18,8 @@
 
 namespace strait::plan {
 
-namespace {
-
-// Variables of a host may be secrets, and are part of plan.json and recipe.toml: then nobody else
-// may enter the run's directory. A file system without permissions is none of other users, either.
+// The variables are part of plan.json and recipe.toml. A file system without permissions is none of
+// other users, either.
 void protect_secrets(const std::filesystem::path& directory, const recipe::Recipe& recipe) {
   const auto& hosts = recipe.hosts.list;
   const bool secrets = std::ranges::any_of(
@@ -32,13 +30,15 @@ void protect_secrets(const std::filesystem::path& directory, const recipe::Recip
   }
 }
 
-}  // namespace
+std::string run_file_text(const RunFile& run) {
+  const nlohmann::json whole = {
+      {"run", run.run.hex()}, {"build", base::build_id()}, {"plan", to_json(run.plan)}};
+  return whole.dump(1) + "\n";
+}
 
 void write_run_file(const std::filesystem::path& file, const RunFile& run) {
   protect_secrets(file.parent_path(), run.plan.recipe);
-  const nlohmann::json whole = {
-      {"run", run.run.hex()}, {"build", base::build_id()}, {"plan", to_json(run.plan)}};
-  store::replace_file(file, whole.dump(1) + "\n");
+  store::replace_file(file, run_file_text(run));
 }
 
 RunFile read_run_file(const std::filesystem::path& file, const recipe::LoadPlugins& load) {
@@ -48,7 +48,12 @@ RunFile read_run_file(const std::filesystem::path& file, const recipe::LoadPlugi
         base::ExitCode::bad_input,
         fmt::format("{} is not a run directory: it has no plan.json", file.parent_path().string()));
   }
-  const std::string text{std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+  return parse_run_file({std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()},
+                        file, load);
+}
+
+RunFile parse_run_file(const std::string& text, const std::filesystem::path& file,
+                       const recipe::LoadPlugins& load) {
   try {
     const nlohmann::json whole = nlohmann::json::parse(text);
     const auto run = net::RunId::parse(whole.at("run").get<std::string>());
@@ -97,19 +102,6 @@ store::Manifest manifest_for(const RunFile& run, std::uint32_t generation, store
     manifest.notes[kCachesNote] = kept;
   }
   return manifest;
-}
-
-void drop_later_steps(const std::filesystem::path& metrics, store::Step step) {
-  std::ifstream stream(metrics);
-  if (!stream) return;
-  std::string kept;
-  for (std::string line; std::getline(stream, line);) {
-    const nlohmann::json parsed = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-    // A crash can leave an incomplete last line; its step is in no checkpoint.
-    if (!parsed.is_object() || !parsed.contains("step")) continue;
-    if (parsed["step"].get<std::int64_t>() <= number(step)) kept += line + "\n";
-  }
-  store::replace_file(metrics, kept);
 }
 
 }  // namespace strait::plan

@@ -21,6 +21,15 @@ void write_run_file(const std::filesystem::path& file, const RunFile& run);
 // one of this build.
 RunFile read_run_file(const std::filesystem::path& file, const recipe::LoadPlugins& load);
 
+// Both with the file's text instead; `file` is named in errors.
+std::string run_file_text(const RunFile& run);
+RunFile parse_run_file(const std::string& text, const std::filesystem::path& file,
+                       const recipe::LoadPlugins& load);
+
+// Before a plan or recipe with secrets is written into the directory of a run: closes it to other
+// users. Variables of a host may be secrets.
+void protect_secrets(const std::filesystem::path& directory, const recipe::Recipe& recipe);
+
 // The part of a recipe that must not change when a run resumes: what is learnt from what. Without
 // plugins, [pipeline], [codec], [sync], [checkpoint] and [hosts], which say how the run is
 // executed.
@@ -28,9 +37,5 @@ recipe::Recipe invariant_part(recipe::Recipe recipe);
 
 // The manifest of a checkpoint of this run, without the files and the codec generation.
 store::Manifest manifest_for(const RunFile& run, std::uint32_t generation, store::Step step);
-
-// Before a run resumes from `step`: removes the lines of later steps from metrics.jsonl. These
-// steps are trained, and written, again.
-void drop_later_steps(const std::filesystem::path& metrics, store::Step step);
 
 }  // namespace strait::plan

@@ -153,7 +153,7 @@ std::string CheckpointDownloader::download(const Download& current) {
       const MutexLock lock(mutex_);
       begin_shard(done_bytes_ + shard.file.size);
     }
-    if (missing.empty() && !closing_) prune(current.step);
+    if (missing.empty() && !closing_ && settings_.keep) prune(current.step);
   } catch (const std::exception& error) {
     // An exception that leaves this thread would end the run.
     missing += (missing.empty() ? "" : "; ") + base::describe_failure(error).text;
@@ -212,7 +212,7 @@ void CheckpointDownloader::warn_of(const store::Pruned& pruned) {
 }
 
 void CheckpointDownloader::prune(store::Step downloaded) {
-  warn_of(store::prune_checkpoints(settings_.run, settings_.keep));
+  warn_of(store::prune_checkpoints(settings_.run, *settings_.keep));
   std::vector<store::Step> kept;
   std::vector<std::uint64_t> steps;
   for (const store::Checkpoint& checkpoint : store::list_checkpoints(settings_.run).complete) {

@@ -34,8 +34,8 @@ class CheckpointDownloader {
     std::size_t host = 0;
   };
   struct Settings {
-    std::filesystem::path run;  // the run directory here
-    std::int64_t keep = 2;
+    std::filesystem::path run;             // the run directory here
+    std::optional<std::int64_t> keep = 2;  // checkpoints; absent: nothing is pruned
   };
 
   // The agent outlives this object.

@@ -158,7 +158,8 @@ void HostCommands::run(std::size_t peer, const message::PruneCheckpoints& prune)
 
 void HostCommands::run(std::size_t peer, const message::Rewind& rewind) {
   run_file_command(peer, rewind.command, [rewind] {
-    store::remove_newer(rewind.path, store::Step{static_cast<std::int64_t>(rewind.step)});
+    store::set_aside_newer(rewind.path, store::Step{static_cast<std::int64_t>(rewind.step)},
+                           store::Uncommitted::set_aside);
   });
 }
 

@@ -84,7 +84,7 @@ struct PruneCheckpoints {
   std::string path;
   std::vector<std::uint64_t> steps;
 };
-// The run resumes from this step: remove all later checkpoints of this run directory.
+// The run resumes from this step: set all later checkpoints of this run directory aside.
 struct Rewind {
   std::uint64_t command = 0;
   std::string path;

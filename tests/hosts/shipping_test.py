@@ -73,16 +73,34 @@ class Shipping(hosts.HostsCase):
         self.assertIn("fetched the rest from h1", out)
         self.assert_same_bits((quiet.curve(), quiet.state(6)), (run.curve(), run.state(6)))
 
+    def state(self, run):
+        """What a later resume depends on, here and on the hosts."""
+        files = [run.path / name for name in ("plan.json", "recipe.toml", "metrics.jsonl")]
+        files += (run.path / "checkpoints").glob("*/*")
+        for host in self.hosts:
+            files += host.home.rglob("checkpoints/step-*/*")
+        return {str(file): runs.hash_of(file) for file in files}
+
     @hosts.needs_namespaces
-    def test_names_shards_missing_on_all_hosts(self):
+    def test_older_checkpoint_needs_word_of_user_while_host_is_down(self):
+        quiet = self.train("quiet", self.WEIGHTS)
         run = self.train("apart", self.over_ssh(self.WEIGHTS))
         (run.path / "checkpoints" / "step-6" / "stage-1.replica-0.safetensors").unlink()
+        before = self.state(run)
         self.hosts[1].power_off()
-        code, out, err = self.strait("resume", "runs/apart", "--set", 'hosts.list=["h2", "h0"]')
-        self.assertEqual(code, 0, out + err)
-        self.assertIn("checkpoint 6 cannot be used", out)
-        self.assertIn("h1", out)
+        without = ["--set", 'hosts.list=["h2", "h0"]']
+        code, out, err = self.strait("resume", "runs/apart", *without)
+        self.assertEqual(code, 20, out + err)
+        self.assertRegex(err, "checkpoint 6 cannot be used.*h1")
+        self.assertRegex(err, r"nothing was changed.*strait resume runs/apart --from STEP \(of 6, 3\)")
+        self.assertEqual(self.state(run), before)
+        # Nor does a start that fails change anything, whatever it was to go on from.
+        code, out, err = self.strait("resume", "runs/apart", "--from", "3")
+        self.assertEqual(code, 20, out + err)
+        self.assertEqual(self.state(run), before)
+        out = self.resumed(run, "--from", "3", *without)
         self.assertIn("resuming from step 3", out)
+        self.assert_same_bits((quiet.curve(), quiet.state(6)), (run.curve(), run.state(6)))
 
     @hosts.needs_namespaces
     def test_skipped_download_is_completed_by_resume(self):

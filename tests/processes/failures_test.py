@@ -5,10 +5,13 @@ Runs here would last minutes; whatever ends them comes from the test. Random mom
 seed; STRAIT_TEST_SEED repeats one.
 """
 
+import contextlib
 import json
 import os
+import pathlib
 import random
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -214,16 +217,8 @@ class Failures(runs.RunCase):
         self.assertEqual(self.end_soon(launched), 130)
 
 
-class Disk(runs.RunCase):
+class SavedRuns(runs.RunCase):
     SETTINGS = {**runs.RunCase.SETTINGS, "train.steps": 100_000, "checkpoint.every": 5}
-
-    def mount(self, folder, *options):
-        folder.mkdir(exist_ok=True)
-        words = ["mount", "-t", "tmpfs", *options, "none", folder]
-        done = subprocess.run(words, capture_output=True)
-        if done.returncode != 0:
-            self.skipTest(f"cannot mount here: {done.stderr.decode().strip()}")
-        self.addCleanup(subprocess.run, ["umount", "-l", folder], check=True)
 
     def stop(self, launched):
         launched.signal(signal.SIGINT)
@@ -238,15 +233,25 @@ class Disk(runs.RunCase):
         self.assertEqual(self.stop(launched), 0, launched.output())
         return launched.run
 
-    def resumed_for(self, run, checkpoints):
+    def resumed_for(self, run, checkpoints, *words):
         """Goes on for so many checkpoints, and stops."""
         before = len(run.events("checkpoint"))
-        launched = self.launch("resume", f"runs/{run.path.name}", name=run.path.name)
+        launched = self.launch("resume", f"runs/{run.path.name}", *words, name=run.path.name)
         launched.wait_for(
             "checkpoints", lambda: len(run.events("checkpoint")) >= before + checkpoints
         )
         self.assertEqual(self.stop(launched), 0, launched.output())
         return launched
+
+
+class Disk(SavedRuns):
+    def mount(self, folder, *options):
+        folder.mkdir(exist_ok=True)
+        words = ["mount", "-t", "tmpfs", *options, "none", folder]
+        done = subprocess.run(words, capture_output=True)
+        if done.returncode != 0:
+            self.skipTest(f"cannot mount here: {done.stderr.decode().strip()}")
+        self.addCleanup(subprocess.run, ["umount", "-l", folder], check=True)
 
     def folders(self, run):
         return sorted(path.name for path in (run.path / "checkpoints").iterdir())
@@ -293,6 +298,123 @@ class Disk(runs.RunCase):
         self.assertRegex(
             launched.run.outcome()["cause"], "its last checkpoint failed: .*stage .*Read-only"
         )
+
+
+# What every start writes; all other files of a run belong to its state.
+OF_A_START = ("events.jsonl", "status.json", "generation", "lock", "logs", "report.html", "trace.json")
+
+
+class Resumes(SavedRuns):
+    """A resume changes the run when all processes have loaded: all of it or nothing."""
+
+    def state(self, run):
+        files = (path.relative_to(run.path) for path in run.path.rglob("*") if not path.is_dir())
+        kept = [file for file in files if file.parts[0] not in OF_A_START]
+        return {str(file): runs.hash_of(run.path / file) for file in kept}
+
+    def damage(self, run, step):
+        shard = run.path / "checkpoints" / f"step-{step}" / "stage-1.replica-0.safetensors"
+        data = bytearray(shard.read_bytes())
+        data[len(data) // 2] ^= 1
+        shard.write_bytes(data)
+
+    def stages_of(self, launched):
+        found = []
+        for pid in runs.descendants(runs.processes(), launched.process.pid):
+            with contextlib.suppress(OSError):
+                program = pathlib.Path("/proc", str(pid), "cmdline").read_bytes().split(b"\0")[0]
+                if program.endswith(b"strait-stage"):
+                    found.append(pid)
+        return found
+
+    def test_failed_start_changes_nothing(self):
+        run = self.saved_run("failed")
+        older, newest = run.checkpoints()
+        self.damage(run, newest)
+        before = self.state(run)
+        self.assertIn("plan.json", before)
+        launched = self.launch(
+            "resume", "runs/failed", "--set", "pipeline.stages=3", name="failed"
+        )
+        # Before it has loaded: one that is stopped never does.
+        stage = launched.wait_for("stages", lambda: self.stages_of(launched))[0]
+        os.kill(stage, signal.SIGSTOP)
+        connected = lambda: len(run.processes()) == 2
+        launched.wait_for("the other stages", connected)
+        os.kill(stage, signal.SIGKILL)
+        self.assertEqual(launched.end(), 20, launched.output())
+        self.assertEqual(self.state(run), before)
+        words = ["--set", "pipeline.stages=3", "--without", "7"]
+        code, out, err = self.strait("resume", "runs/failed", *words)
+        self.assertEqual(code, 10, out + err)
+        self.assertEqual(self.state(run), before)
+        launched = self.resumed_for(run, 2)
+        self.assertRegex(launched.output(), f"going on from .*step-{older},.*is damaged")
+        self.assertEqual(len(run.plan()["processes"]), 2)
+        run.curve()
+
+    def test_resume_killed_while_it_changes_files_is_completed_by_the_next(self):
+        if not shutil.which("strace"):
+            self.skipTest("needs strace")
+        saved = self.train("saved", {"train.steps": 20, "checkpoint.every": 5})
+        self.assertEqual(saved.checkpoints(), [15, 20])
+        # File, system call on it, and the how many-th of them is the last.
+        deaths = [
+            ("resume.journal.json", "/stat", 2),  # before the journal is there: nothing has changed
+            ("checkpoints/step-20", "/rename", 1),
+            ("recipe.toml", "/stat", 1),
+            ("plan.json", "/stat", 2),
+            ("resume.journal.json", "/unlink", 1),
+        ]
+        for round_, (file, call, count) in enumerate(deaths):
+            with self.subTest(file=file, call=call):
+                run = self.run_of(f"killed-{round_}")
+                shutil.copytree(saved.path, run.path)
+                before = self.state(run)
+                path = run.path.relative_to(self.home)
+                words = ["strace", "-qq", "-o", "/dev/null", "-P", path / file, "-e", f"trace={call}"]
+                words += ["-e", f"inject={call}:signal=SIGKILL:when={count}", self.program]
+                words += ["resume", path, "--from", "15", "--set", "pipeline.stages=3"]
+                self.launcher_was_killed = True
+                done = subprocess.run(words, cwd=self.home, capture_output=True)
+                self.assertEqual(done.returncode, -signal.SIGKILL, done.stderr)
+                self.wait_for_no_processes()
+                if round_ == 0:
+                    after = self.state(run)
+                    self.assertEqual({file: after[file] for file in after if "tmp-" not in file}, before)
+                    self.resumed(run, "--from", "15", "--set", "pipeline.stages=3")
+                else:
+                    self.assertIn("resume.journal.json", self.state(run))
+                    self.assertIn("resuming from step 15", self.resumed(run))
+                self.assertEqual(list(run.path.rglob("*.tmp-*")), [])
+                self.assertEqual(len(run.plan()["processes"]), 3)
+                self.assertIn("stages = 3", (run.path / "recipe.toml").read_text())
+                self.assertNotIn("resume.journal.json", self.state(run))
+                self.assert_same_bits((saved.curve(), saved.state(20)), (run.curve(), run.state(20)))
+
+    def test_unreadable_checkpoint_is_passed_over_on_request_only(self):
+        run = self.saved_run("unreadable")
+        older, newest = run.checkpoints()
+        manifest = run.path / "checkpoints" / f"step-{newest}" / "manifest.json"
+        good = manifest.read_bytes()
+        manifest.unlink()
+        manifest.symlink_to("manifest.json")  # every look at it fails with ELOOP
+        metrics = run.metrics()
+        code, out, err = self.strait("resume", "runs/unreadable")
+        self.assertNotEqual(code, 0)
+        self.assertRegex(err, f"cannot look at .*step-{newest}/manifest.json.*nothing was changed")
+        self.assertIn(f"strait resume runs/unreadable --from STEP (of {newest}, {older})", err)
+        self.assertEqual(run.metrics(), metrics)
+        self.assertTrue(manifest.is_symlink())
+        code, out, err = self.strait("resume", "runs/unreadable", "--from", "1")
+        self.assertEqual(code, 10, out + err)
+        self.assertIn(f"no checkpoint of step 1; it has: {newest}, {older}", err)
+        # Readable again, it is the newest; the user may give it up nevertheless.
+        manifest.unlink()
+        manifest.write_bytes(good)
+        launched = self.resumed_for(run, 1, "--from", str(older))
+        self.assertIn(f"resuming from step {older}", launched.output())
+        run.curve()
 
 
 class Commands(runs.RunCase):

@@ -7,6 +7,7 @@ a file, the end of a process) with a deadline.
 
 import contextlib
 import ctypes
+import hashlib
 import json
 import os
 import pathlib
@@ -67,6 +68,11 @@ def read_safetensors(path):
         first, last = info["data_offsets"]
         tensors[name] = (info["dtype"], info["shape"], data[8 + size + first : 8 + size + last])
     return tensors
+
+
+def hash_of(path):
+    """For comparisons whose failure is to name the file, not its bytes."""
+    return hashlib.sha256(pathlib.Path(path).read_bytes()).hexdigest()
 
 
 def gpt2_shapes(config):

@@ -130,9 +130,14 @@ class SlurmRuns(runs.RunCase):
         self.assertEqual(code, 0, out + err)
         self.assertFalse((run.path / "slurm.json").exists())
         self.assertLess(run.checkpoints()[-1], 400)
-        self.assertIn("Slurm job", self.resumed(run))
+        # The job changes the run, when its processes have loaded.
+        self.assertIn("Slurm job", self.resumed(run, "--set", "checkpoint.every=90"))
         self.assertGreater(self.job_of("stopped"), job)
         self.wait_for_end(run)
+        self.assertIn("every = 90", (run.path / "recipe.toml").read_text())
+        self.assertEqual(run.plan()["recipe"]["checkpoint"]["every"], 90)
+        self.assertEqual([p["host"] for p in run.plan()["processes"]], ["n0", "n1"])
+        self.assertEqual(list(run.path.glob("resume.*")), [])
         self.assert_is_local_run(run, settings)
 
     def test_pending_job_is_shown_and_cancelled(self):

@@ -1,6 +1,7 @@
 #include "tests/framework/store/system_faults.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -25,7 +26,8 @@ FaultState fault_state;
 bool strikes(SystemCall call) {
   if (!fault_state.armed) return false;
   const SystemFault& fault = fault_state.fault;
-  if (fault.call != SystemCall::any && fault.call != call) return false;
+  const bool changes = call != SystemCall::stat && call != SystemCall::pread;
+  if (fault.call == SystemCall::any ? !changes : fault.call != call) return false;
   const int index = fault_state.calls++;
   if (index < fault.after || (fault.once && index > fault.after)) return false;
   if (fault.error == 0) ::_exit(99);
@@ -114,6 +116,16 @@ int remove(const char* path) noexcept {
 int unlinkat(int folder, const char* path, int flags) noexcept {
   if (strikes(SystemCall::remove)) return -1;
   return static_cast<int>(::syscall(SYS_unlinkat, folder, path, flags));
+}
+
+int stat(const char* path, struct stat* found) noexcept {
+  if (strikes(SystemCall::stat)) return -1;
+  return ::fstatat(AT_FDCWD, path, found, 0);
+}
+
+ssize_t pread(int descriptor, void* bytes, size_t size, off_t offset) {
+  if (strikes(SystemCall::pread)) return -1;
+  return ::syscall(SYS_pread64, descriptor, bytes, size, offset);
 }
 
 }  // extern "C"

@@ -55,6 +55,16 @@ TEST_F(RunRecorderTest, WritesOneExactLinePerStep) {
   EXPECT_EQ(metrics[1].at("loss").get<double>(), 0.1 + 0.2);
 }
 
+TEST_F(RunRecorderTest, WritesIntoMetricsThatWereReplacedBeforeTraining) {
+  const RunDirectory directory = RunDirectory::create(run_, RunDirectory::Existing::refuse);
+  RunRecorder recorder(directory, "abc", 1);
+  ScratchDirectory::write(run_ / "cut", "{\"step\":1}\n");
+  std::filesystem::rename(run_ / "cut", directory.metrics());
+  recorder.training(Step{1}, Step{300});
+  recorder.step(line(2));
+  EXPECT_EQ(lines(directory.metrics()).size(), 2U);
+}
+
 TEST_F(RunRecorderTest, StatusListsAbsentReplicasUntilTheyJoin) {
   const RunDirectory directory = RunDirectory::create(run_, RunDirectory::Existing::refuse);
   RunRecorder recorder(directory, "abc", 1);

@@ -24,6 +24,7 @@ using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 using Clock = std::chrono::steady_clock;
 using store::Step;
 
@@ -239,6 +240,66 @@ TEST_F(CoordinatorTest, RunsFromFirstHelloToLastExit) {
   EXPECT_EQ(notes_.said[4], "step 2");
   EXPECT_EQ(notes_.said[5], "checkpoint 2");
   EXPECT_EQ(notes_.said[6], "ended 0");
+}
+
+TEST_F(CoordinatorTest, AppliesChangesWhenAllHaveLoadedAndNoneTrains) {
+  int ready = 0;
+  int applied = 0;
+  options_.apply_changes = [&] {
+    ++applied;
+    EXPECT_EQ(ready, 2);
+    EXPECT_THAT(notes_.said, Not(Contains(HasSubstr("training"))));
+  };
+  Mutex mutex;
+  const auto play = [&](Script& me) {
+    me.hello();
+    {
+      const MutexLock lock(mutex);
+      ++ready;
+    }
+    me.say(Ready{});
+    me.hear<Peers>();
+    EXPECT_EQ(applied, 1);
+    me.step(1);
+    me.end_behind_step_2();
+  };
+  stage(0, play);
+  stage(1, play);
+  EXPECT_EQ(run().code, base::ExitCode::done);
+  EXPECT_EQ(applied, 1);
+}
+
+TEST_F(CoordinatorTest, AppliesNothingWhenOneFailsToLoad) {
+  bool applied = false;
+  options_.apply_changes = [&] { applied = true; };
+  stage(0, [](Script& me) {
+    me.hello();
+    me.say(Ready{});
+    me.hear<Abort>();
+  });
+  stage(1, [](Script& me) {
+    me.hello();
+    me.say(Failed{base::ExitCode::corrupt, "cannot load"});
+  });
+  EXPECT_EQ(run().code, base::ExitCode::corrupt);
+  EXPECT_FALSE(applied);
+}
+
+TEST_F(CoordinatorTest, ChangesThatFailEndRunBeforeTraining) {
+  options_.apply_changes = [] {
+    throw store::StoreError(store::StoreError::Kind::storage_full, "no room for plan.json");
+  };
+  const auto play = [](Script& me) {
+    me.hello();
+    me.say(Ready{});
+    EXPECT_THAT(me.hear<Abort>().text, HasSubstr("no room for plan.json"));
+  };
+  stage(0, play);
+  stage(1, play);
+  const Outcome outcome = run();
+  EXPECT_EQ(outcome.code, base::ExitCode::storage_full);
+  EXPECT_THAT(outcome.cause, HasSubstr("no room for plan.json"));
+  EXPECT_THAT(notes_.said, Not(Contains(HasSubstr("training"))));
 }
 
 TEST_F(CoordinatorTest, FailedStageEndsRunAsRootCause) {

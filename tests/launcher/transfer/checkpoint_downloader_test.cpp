@@ -18,14 +18,14 @@ struct RemoteRun {
   explicit RemoteRun(const TransferAgentOptions& options = {}, std::size_t hosts = 1)
       : rig(hosts, options) {}
 
-  std::unique_ptr<CheckpointDownloader> downloader() {
+  std::unique_ptr<CheckpointDownloader> downloader(std::optional<std::int64_t> keep = 2) {
     std::vector<CheckpointDownloader::Host> hosts;
     for (const auto& host : rig.hosts) {
       const std::string name = hosts.empty() ? "h0" : "h1";
       hosts.push_back({name, host->name, host->directory / "run"});
     }
     return std::make_unique<CheckpointDownloader>(*rig.launcher.agent, std::move(hosts),
-                                                  CheckpointDownloader::Settings{here(), 2});
+                                                  CheckpointDownloader::Settings{here(), keep});
   }
 
   // Writes a shard on each of these hosts and the manifest here; returns what the downloader gets.
@@ -90,6 +90,16 @@ TEST(CheckpointDownloader, DownloadsTwoCheckpoints) {
   downloader->add(store::Step{6}, second);
   EXPECT_EQ(downloader->finish(never), "");
   EXPECT_THAT(run.complete(), testing::ElementsAre(6, 3));
+}
+
+TEST(CheckpointDownloader, RemovesNothingUnlessToldHowManyToKeep) {
+  RemoteRun run;
+  for (const std::int64_t step : {1, 2, 3}) {
+    const auto downloader = run.downloader(std::nullopt);
+    downloader->add(static_cast<store::Step>(step), run.commit(step));
+    EXPECT_EQ(downloader->finish(never), "");
+  }
+  EXPECT_THAT(run.complete(), testing::ElementsAre(3, 2, 1));
 }
 
 TEST(CheckpointDownloader, ReportsRemainingBytesAndStopsWaiting) {
