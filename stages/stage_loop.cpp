@@ -21,6 +21,14 @@ std::vector<BoundaryTraffic> sent_over(const std::vector<Boundary*>& boundaries)
   return sent;
 }
 
+int micro_batches_of(const schedules::ActionList& actions) {
+  int count = 0;
+  for (const schedules::Action& action : actions) {
+    count = std::max(count, number(action.micro_batch) + 1);
+  }
+  return count;
+}
+
 trace::StepMetrics metrics_of(const StepDecision& decision, double learning_rate) {
   trace::StepMetrics metrics;
   metrics.loss = decision.loss;
@@ -71,9 +79,9 @@ StepDecision StageLoop::train(store::Step step) {
   parts_.gradients.clear();
   parts_.sync.gradient_begins(step);
   play(phase, training_);
-  {
+  if (parts_.tie != nullptr) {
     const at::NoGradGuard no_grad;
-    for (const std::unique_ptr<WeightTie>& tie : parts_.ties) tie->combine(parts_.gradients);
+    parts_.tie->combine(parts_.gradients);
   }
   StepSummary summary;
   summary.decision = agree_on_step(phase);
@@ -128,6 +136,7 @@ void StageLoop::save(store::Step steps) {
 }
 
 void StageLoop::play(const Phase& phase, const schedules::ActionList& actions) {
+  if (parts_.tie != nullptr) parts_.tie->begin(phase, micro_batches_of(actions));
   for (const schedules::Action& action : actions) {
     observer_.before(phase, action);
     act(phase, action);
