@@ -20,9 +20,8 @@ class BatchUpstream final : public Upstream {
  public:
   using Decide = std::function<StepDecision(const StepReport&)>;
 
-  // `tie` may be null.
-  BatchUpstream(const BatchSource& source, ReaderTie* tie, Decide decide)
-      : source_(source), tie_(tie), decide_(std::move(decide)) {}
+  BatchUpstream(const BatchSource& source, Decide decide, ReaderTie* tie = nullptr)
+      : source_(source), decide_(std::move(decide)), tie_(tie) {}
 
   Flow take(const Phase& phase, MicroBatch micro_batch) override;
   void give_gradient(const Phase& phase, MicroBatch micro_batch, at::Tensor gradient) override;
@@ -30,8 +29,8 @@ class BatchUpstream final : public Upstream {
 
  private:
   const BatchSource& source_;
-  ReaderTie* tie_;
   Decide decide_;
+  ReaderTie* tie_;
 };
 
 // The lower end of a pipeline: the LM head's projection and the loss, in one fused pass that never

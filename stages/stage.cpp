@@ -186,7 +186,7 @@ void Stage::connect_first_stage(StageLinks& links, ReaderTie* tie,
   decider_ = std::make_unique<StepDecider>(std::move(consensus), options_.clip, *sync_, *source_,
                                            std::move(requests));
   slots_.front().upstream = std::make_unique<BatchUpstream>(
-      *source_, tie, [this](const StepReport& report) { return decider_->decide(report); });
+      *source_, [this](const StepReport& report) { return decider_->decide(report); }, tie);
 }
 
 // On the last stage of the pipeline its own loss, the last one of the data's order. On all others

@@ -75,6 +75,7 @@ store::Step StageLoop::run() {
 StepDecision StageLoop::train(store::Step step) {
   const auto started = std::chrono::steady_clock::now();
   const double waited = parts_.waits.read().total;
+  const double waited_for_tie = parts_.tie == nullptr ? 0 : parts_.tie->waited_seconds();
   const Phase phase{step, true};
   parts_.gradients.clear();
   parts_.sync.gradient_begins(step);
@@ -91,6 +92,9 @@ StepDecision StageLoop::train(store::Step step) {
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - started;
   summary.metrics.seconds = seconds.count();
   summary.metrics.busy_seconds = seconds.count() - (parts_.waits.read().total - waited);
+  if (parts_.tie != nullptr) {
+    summary.metrics.tied_wait_seconds = parts_.tie->waited_seconds() - waited_for_tie;
+  }
   summarize_boundaries(summary);
   summary.sync = parts_.sync.traffic();
   summary.sync_waited_seconds = parts_.sync.waited_seconds();

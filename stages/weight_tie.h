@@ -36,6 +36,7 @@ class WeightTie {
   virtual void combine(Gradients& gradients) = 0;
   // Null if both layers are in this process.
   virtual net::Link* link() { return nullptr; }
+  virtual double waited_seconds() const { return 0; }  // for values, so far
 };
 
 // Both layers are in this process and share one storage; the sum is in the embedding's gradient.
@@ -83,7 +84,7 @@ class ReaderTie final : public WeightTie {
   void backward_done(MicroBatch micro_batch);
   void combine(Gradients&) override {}
   net::Link* link() override { return link_.get(); }
-  double waited_seconds() const { return waited_seconds_; }  // so far, for values
+  double waited_seconds() const override { return waited_seconds_; }
 
  private:
   void receive_values();

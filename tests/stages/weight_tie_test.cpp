@@ -48,7 +48,7 @@ std::pair<std::unique_ptr<net::Link>, std::unique_ptr<net::Link>> links() {
 }
 
 // The head's leaf with its gradient, and both ends.
-struct Ends {
+struct TieEnds {
   BatchSource source = small_source();
   WaitClock waits;
   at::Tensor head = at::randn({kVocabulary, kWidth}).requires_grad_();
@@ -58,7 +58,7 @@ struct Ends {
   std::unique_ptr<OwnerTie> owner;
   std::unique_ptr<ReaderTie> reader;
 
-  Ends() {
+  TieEnds() {
     auto [first, last] = links();
     reader = std::make_unique<ReaderTie>(embedding, std::move(first), source, waits);
     owner = std::make_unique<OwnerTie>(head, std::move(last), source, waits);
@@ -83,7 +83,7 @@ TEST(LookedUpRows, AreThoseOfEveryTokenWithFirstAndLastUse) {
 }
 
 TEST(WeightTie, EmbeddingReadsOwnersValues) {
-  Ends ends;
+  TieEnds ends;
   for (const Phase& phase : {kTraining, Phase{store::Step{0}, false}, kTraining}) {
     ends.begin(phase);
     for (const int micro_batch : {0, 1}) {
@@ -101,7 +101,7 @@ TEST(WeightTie, EmbeddingReadsOwnersValues) {
 // The head's gradient has -0.0 in every value: in one process the embedding's zeros are added to
 // rows that were not looked up, too.
 TEST(WeightTie, SumHasBitsOfLocalTie) {
-  Ends ends;
+  TieEnds ends;
   at::Tensor& sum = ends.gradients.of(ends.head);
   sum.fill_(-0.0F);
   ends.begin(kTraining);
@@ -119,7 +119,7 @@ TEST(WeightTie, SumHasBitsOfLocalTie) {
 }
 
 TEST(WeightTie, OnlyLookedUpRowsCross) {
-  Ends ends;
+  TieEnds ends;
   ends.begin(kTraining);
   for (const int micro_batch : {0, 1}) {
     ends.look_up(kTraining, micro_batch).sum().backward();
@@ -134,7 +134,7 @@ TEST(WeightTie, OnlyLookedUpRowsCross) {
 }
 
 TEST(WeightTie, RowsOfOtherDataAreRefused) {
-  Ends ends;
+  TieEnds ends;
   ends.owner->begin(kTraining, 1);
   ends.reader->begin(kTraining, 1);
   ends.look_up(kTraining, 0);
