@@ -53,7 +53,7 @@ AdamW::AdamW(const std::vector<models::Parameter>& parameters, const sync::Layou
     if (!again) master.copy_(parameter.value.detach());
     if (!narrow) parameter.value.set_data(master);
     if (again) continue;
-    slots_.push_back(Slot{parameter.name, parameter.owned, master, first_moments_.of(piece),
+    slots_.push_back(Slot{parameter.name, master, first_moments_.of(piece),
                           second_moments_.of(piece), at::zeros({}, master.options())});
     values_.push_back(parameter.value.detach());
     gradient_of_.push_back(i);

@@ -50,7 +50,6 @@ class AdamW {
   // The float32 state of one parameter, as in a checkpoint.
   struct Slot {
     std::string name;
-    bool owned = true;  // false: this stage's copy of a tied weight; its owner saves it
     at::Tensor master;
     at::Tensor first_moment;
     at::Tensor second_moment;

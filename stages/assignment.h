@@ -26,7 +26,8 @@ struct Layer {
 struct ModelDescription {
   std::string family;  // "gpt2"
   std::vector<Layer> layers;
-  // Of a weight that embedding and LM head share. If they are on two stages, both hold it.
+  // Of a table that embedding and LM head share, counted in the embedding's. If they are on two
+  // stages, that of the LM head holds it.
   std::int64_t tied_parameters = 0;
 };
 
@@ -105,6 +106,7 @@ struct Question {
       if (saved > saved_per_token) saved_per_token = saved;
     }
     if (has_head && !has_embedding) parameters += model.tied_parameters;
+    if (has_embedding && !has_head) parameters -= model.tied_parameters;
     return parameters * bytes_per_parameter +
            saved_per_token * micro_batch_tokens * in_flight.at(stage);
   }

@@ -69,6 +69,19 @@ codec::Rows BatchSource::rows(const Phase& phase, MicroBatch micro_batch) const 
   return rows;
 }
 
+std::vector<std::int64_t> BatchSource::padded_tokens(const Phase& phase,
+                                                     MicroBatch micro_batch) const {
+  const tensors::TokenFile& all = file(phase);
+  const std::vector<store::SampleId> chosen = samples(phase, micro_batch);
+  std::vector<std::int64_t> tokens(chosen.size() * static_cast<std::size_t>(all.row_length()));
+  auto to = tokens.begin();
+  for (const store::SampleId sample : chosen) {
+    std::copy_n(all.tokens(sample).begin(), all.length(sample), to);
+    to += all.row_length();
+  }
+  return tokens;
+}
+
 std::int64_t BatchSource::target_tokens(const Phase& phase) const {
   std::int64_t sum = 0;
   if (!phase.training) {

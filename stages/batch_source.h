@@ -35,6 +35,8 @@ class BatchSource {
   std::vector<store::SampleId> samples(const Phase& phase, MicroBatch micro_batch) const;
   const tensors::TokenFile& file(const Phase& phase) const;
   codec::Rows rows(const Phase& phase, MicroBatch micro_batch) const;
+  // The tokens of these rows, one after the other, each padded with token 0.
+  std::vector<std::int64_t> padded_tokens(const Phase& phase, MicroBatch micro_batch) const;
 
   // Shards evaluations over so many replicas from now on; this one reads the shard `index`.
   void shard_evaluation(std::size_t replicas, std::size_t index);

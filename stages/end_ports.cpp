@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
-#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -44,19 +43,15 @@ Targets targets_of(const codec::Rows& rows, const tensors::TokenFile& file) {
 
 Flow BatchUpstream::take(const Phase& phase, MicroBatch micro_batch) {
   codec::Rows rows = source_.rows(phase, micro_batch);
-  const tensors::TokenFile& file = source_.file(phase);
-  at::Tensor tokens = at::zeros({rows.size(), rows.padded_length}, at::kLong);
-  auto* to = tokens.mutable_data_ptr<std::int64_t>();
-  for (const codec::Row& row : rows.rows) {
-    const std::span<const std::int32_t> from = file.tokens(row.sample);
-    std::copy_n(from.begin(), row.length(), to);
-    to += rows.padded_length;
-  }
-  return Flow{std::move(tokens), std::move(rows)};
+  std::vector<std::int64_t> tokens = source_.padded_tokens(phase, micro_batch);
+  if (tie_ != nullptr) tokens = tie_->rows_of(micro_batch, std::move(tokens));
+  at::Tensor values = at::tensor(tokens, at::kLong).view({rows.size(), rows.padded_length});
+  return Flow{std::move(values), std::move(rows)};
 }
 
-void BatchUpstream::give_gradient(const Phase&, MicroBatch, at::Tensor gradient) {
+void BatchUpstream::give_gradient(const Phase&, MicroBatch micro_batch, at::Tensor gradient) {
   TORCH_INTERNAL_ASSERT(!gradient.defined(), "tokens have no gradient");
+  if (tie_ != nullptr) tie_->backward_done(micro_batch);
 }
 
 void LossDownstream::reset_if_reported(const std::optional<Phase>& collected) {

@@ -9,17 +9,19 @@
 #include "stages/batch_source.h"
 #include "stages/gradients.h"
 #include "stages/ports.h"
+#include "stages/weight_tie.h"
 
 namespace strait::stages {
 
 // The upper end of a pipeline: makes token tensors of the batch, drops gradients, and decides on a
-// step once all reports are in.
+// step once all reports are in. With a tie, whose embedding holds only the rows of a phase, the
+// tokens are the numbers of these rows.
 class BatchUpstream final : public Upstream {
  public:
   using Decide = std::function<StepDecision(const StepReport&)>;
 
-  BatchUpstream(const BatchSource& source, Decide decide)
-      : source_(source), decide_(std::move(decide)) {}
+  BatchUpstream(const BatchSource& source, Decide decide, ReaderTie* tie = nullptr)
+      : source_(source), decide_(std::move(decide)), tie_(tie) {}
 
   Flow take(const Phase& phase, MicroBatch micro_batch) override;
   void give_gradient(const Phase& phase, MicroBatch micro_batch, at::Tensor gradient) override;
@@ -28,6 +30,7 @@ class BatchUpstream final : public Upstream {
  private:
   const BatchSource& source_;
   Decide decide_;
+  ReaderTie* tie_;
 };
 
 // The lower end of a pipeline: the LM head's projection and the loss, in one fused pass that never

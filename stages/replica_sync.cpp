@@ -262,7 +262,6 @@ std::vector<tensors::NamedTensor> ReplicaSync::saved_tensors() const {
   for (const sync::SlotNeed& need : slots_->needs()) {
     if (!need.saved || need.name == model) continue;
     for (const AdamW::Slot& slot : optimizer_.slots()) {
-      if (!slot.owned) continue;
       tensors.push_back(
           {own(need.name, slot.name), tensor_over(*slots_, need.name, layout_.piece(slot.name))});
     }

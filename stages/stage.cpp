@@ -18,7 +18,7 @@ Stage::Stage(const StageOptions& options)
     : options_(options),
       slots_(make_slots(options)),
       tied_(share_tied(slots_)),
-      parameters_(all_parameters()),
+      parameters_(own_parameters()),
       parameter_indices_(parameter_indices()),
       layout_(stage_layout(models::describe(options.model), layers())),
       gradients_(std::make_unique<Gradients>(parameters_, layout_)),
@@ -48,7 +48,7 @@ std::vector<ChunkSlot> Stage::make_slots(const StageOptions& options) {
 }
 
 // The layers of a tied weight on this stage. If both are here, in different chunks, they share
-// memory from now on, as in one chunk.
+// memory from now on, as in one chunk. The embedding alone has no rows until a phase begins.
 models::TiedWeight Stage::share_tied(const std::vector<ChunkSlot>& slots) {
   models::TiedWeight tied;
   for (const ChunkSlot& slot : slots) {
@@ -58,18 +58,24 @@ models::TiedWeight Stage::share_tied(const std::vector<ChunkSlot>& slots) {
   }
   if (tied.embedding.defined() && tied.head.defined()) {
     tied.head.set_data(tied.embedding.detach());
+  } else if (tied.embedding.defined()) {
+    tied.embedding.set_data(tied.embedding.detach().new_empty({0, tied.embedding.size(1)}));
   }
   return tied;
 }
 
-std::vector<models::Parameter> Stage::all_parameters() const {
-  std::vector<models::Parameter> all;
+// All but the embedding of a tied weight that the stage of the LM head owns.
+std::vector<models::Parameter> Stage::own_parameters() const {
+  std::vector<models::Parameter> own;
+  const bool both = tied_.embedding.defined() && tied_.head.defined();
   for (const ChunkSlot& slot : slots_) {
     for (models::Parameter& parameter : slot.model->parameters()) {
-      all.push_back(std::move(parameter));
+      if (!both && parameter.value.is_same(tied_.embedding)) continue;
+      if (!both && parameter.value.is_same(tied_.head)) parameter.owned = true;
+      own.push_back(std::move(parameter));
     }
   }
-  return all;
+  return own;
 }
 
 std::vector<std::uint32_t> Stage::parameter_indices() const {
@@ -98,9 +104,9 @@ void Stage::connect(StageLinks links, const StageData& data, std::function<Reque
     connect_downstream(i, links.chunks[i]);
     connect_upstream(i, links.chunks[i]);
   }
+  ReaderTie* const reader = connect_tie(std::move(links.tie));
   // Without a link or a chunk above, this is the first stage.
-  if (slots_.front().upstream == nullptr) connect_first_stage(links, std::move(requests));
-  connect_tie(std::move(links.tie));
+  if (slots_.front().upstream == nullptr) connect_first_stage(links, reader, std::move(requests));
   tracker_ = links.tracker;
   if (tracker_ == nullptr) return;
   tracker_->on_change([this](const auto& members) { disconnect_evicted(members); });
@@ -169,7 +175,8 @@ void Stage::connect_downstream(std::size_t slot, ChunkLinks& links) {
   }
 }
 
-void Stage::connect_first_stage(StageLinks& links, std::function<Requests()> requests) {
+void Stage::connect_first_stage(StageLinks& links, ReaderTie* tie,
+                                std::function<Requests()> requests) {
   const auto norms =
       sync_->sums_gradients() ? StepConsensus::Norms::of_the_sum : StepConsensus::Norms::of_each;
   StepConsensus consensus(std::move(links.consensus),
@@ -179,7 +186,7 @@ void Stage::connect_first_stage(StageLinks& links, std::function<Requests()> req
   decider_ = std::make_unique<StepDecider>(std::move(consensus), options_.clip, *sync_, *source_,
                                            std::move(requests));
   slots_.front().upstream = std::make_unique<BatchUpstream>(
-      *source_, [this](const StepReport& report) { return decider_->decide(report); });
+      *source_, [this](const StepReport& report) { return decider_->decide(report); }, tie);
 }
 
 // On the last stage of the pipeline its own loss, the last one of the data's order. On all others
@@ -189,13 +196,20 @@ Downstream& Stage::below() const {
   return last.model->head() != nullptr ? *last.downstream : *slots_.front().downstream;
 }
 
-void Stage::connect_tie(std::unique_ptr<net::Link> link) {
+ReaderTie* Stage::connect_tie(std::unique_ptr<net::Link> link) {
+  TORCH_INTERNAL_ASSERT((link != nullptr) == (tied_.embedding.defined() != tied_.head.defined()),
+                        "a link between two stages with a tied weight, and only there");
   if (tied_.embedding.defined() && tied_.head.defined()) {
-    ties_.push_back(std::make_unique<LocalTie>(tied_.embedding, tied_.head));
-  } else if (link != nullptr) {
-    ties_.push_back(std::make_unique<LinkTie>(
-        tied_.embedding.defined() ? tied_.embedding : tied_.head, std::move(link), waits_));
+    tie_ = std::make_unique<LocalTie>(tied_.embedding, tied_.head);
+  } else if (tied_.head.defined()) {
+    tie_ = std::make_unique<OwnerTie>(tied_.head, std::move(link), *source_, waits_);
+  } else if (tied_.embedding.defined()) {
+    auto reader = std::make_unique<ReaderTie>(tied_.embedding, std::move(link), *source_, waits_);
+    ReaderTie* const connected = reader.get();
+    tie_ = std::move(reader);
+    return connected;
   }
+  return nullptr;
 }
 
 void Stage::initialize() {
@@ -212,7 +226,7 @@ net::Link* Stage::upstream_link(ChunkIndex chunk) {
 net::Link* Stage::downstream_link(ChunkIndex chunk) {
   return slots_.at(static_cast<std::size_t>(number(chunk))).lower->link();
 }
-net::Link* Stage::tie_link() { return ties_.empty() ? nullptr : ties_.front()->link(); }
+net::Link* Stage::tie_link() { return tie_ == nullptr ? nullptr : tie_->link(); }
 net::Link* Stage::replica_link(std::size_t replica) const { return sync_->link(replica); }
 net::Link* Stage::consensus_link(std::size_t replica) const {
   return decider_ == nullptr ? nullptr : decider_->consensus().link(replica);
@@ -260,7 +274,7 @@ std::vector<BoundaryTraffic> Stage::traffic() const {
 store::Step Stage::run(StageObserver& observer, SaveCheckpoint save) {
   StageParts parts{slots_,      below(),     parameters_, parameter_indices_,
                    *gradients_, *optimizer_, *sync_,      *source_,
-                   ties_,       waits_,      boundaries()};
+                   tie_.get(),  waits_,      boundaries()};
   StageLoop loop(std::move(parts), options_.training, options_.evaluation, options_.loop, observer,
                  std::move(save));
   return loop.run();

@@ -73,14 +73,15 @@ class Stage {
   std::unique_ptr<Boundary> make_boundary(const ChunkPlan& chunk, BoundarySide side) const;
   std::vector<Boundary*> boundaries() const;  // connected ones, by slot, upper first
   std::vector<models::LayerRange> layers() const;
-  std::vector<models::Parameter> all_parameters() const;
+  std::vector<models::Parameter> own_parameters() const;
   std::vector<std::uint32_t> parameter_indices() const;
   void connect_upstream(std::size_t slot, ChunkLinks& links);
   void connect_downstream(std::size_t slot, ChunkLinks& links);
-  void connect_first_stage(StageLinks& links, std::function<Requests()> requests);
+  void connect_first_stage(StageLinks& links, ReaderTie* tie, std::function<Requests()> requests);
   // Aborts the links to replicas that are not members, so that no thread sends or waits there.
   void disconnect_evicted(const std::vector<std::uint32_t>& members) const;
-  void connect_tie(std::unique_ptr<net::Link> link);
+  // Returns the embedding's end of a tie between two stages, or null.
+  ReaderTie* connect_tie(std::unique_ptr<net::Link> link);
   Downstream& below() const;
 
   StageOptions options_;
@@ -96,7 +97,7 @@ class Stage {
   std::unique_ptr<ReplicaSync> sync_;
   std::unique_ptr<BatchSource> source_;
   std::unique_ptr<StepDecider> decider_;  // null except on a first stage
-  std::vector<std::unique_ptr<WeightTie>> ties_;
+  std::unique_ptr<WeightTie> tie_;        // null if this stage has no tied weight
 };
 
 }  // namespace strait::stages

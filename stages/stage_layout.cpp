@@ -11,16 +11,16 @@ sync::Layout stage_layout(const models::ModelDescription& model,
                           const std::vector<models::LayerRange>& chunks) {
   const std::string& tied = model.layers.back().tied_to;
   const bool has_head = chunks.back().last + 1 == static_cast<int>(model.layers.size());
-  const bool shares = !tied.empty() && !(chunks.front().first == 0 && has_head);
+  const bool apart = !tied.empty() && !(chunks.front().first == 0 && has_head);
   std::vector<sync::PieceSpec> pieces;
   for (int i = 0; i < static_cast<int>(model.layers.size()); ++i) {
     const bool own = std::ranges::any_of(chunks, [i](const models::LayerRange& layers) {
       return i >= layers.first && i <= layers.last;
     });
     for (const models::TensorShape& tensor : model.layers[static_cast<std::size_t>(i)].tensors) {
-      // With its two layers on different stages, a tied weight is in the layout of both.
-      const bool twin = shares && tensor.name == tied;
-      if (own || (twin && has_head)) pieces.push_back({tensor.name, tensor.shape, twin});
+      // With its two layers on different stages, a tied weight is in the layout of the LM head's.
+      const bool twin = apart && tensor.name == tied;
+      if (twin ? has_head : own) pieces.push_back({tensor.name, tensor.shape, twin});
     }
   }
   return sync::Layout(pieces);

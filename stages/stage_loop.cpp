@@ -21,6 +21,14 @@ std::vector<BoundaryTraffic> sent_over(const std::vector<Boundary*>& boundaries)
   return sent;
 }
 
+int micro_batches_of(const schedules::ActionList& actions) {
+  int count = 0;
+  for (const schedules::Action& action : actions) {
+    count = std::max(count, number(action.micro_batch) + 1);
+  }
+  return count;
+}
+
 trace::StepMetrics metrics_of(const StepDecision& decision, double learning_rate) {
   trace::StepMetrics metrics;
   metrics.loss = decision.loss;
@@ -67,13 +75,14 @@ store::Step StageLoop::run() {
 StepDecision StageLoop::train(store::Step step) {
   const auto started = std::chrono::steady_clock::now();
   const double waited = parts_.waits.read().total;
+  const double waited_for_tie = parts_.tie == nullptr ? 0 : parts_.tie->waited_seconds();
   const Phase phase{step, true};
   parts_.gradients.clear();
   parts_.sync.gradient_begins(step);
   play(phase, training_);
-  {
+  if (parts_.tie != nullptr) {
     const at::NoGradGuard no_grad;
-    for (const std::unique_ptr<WeightTie>& tie : parts_.ties) tie->combine(parts_.gradients);
+    parts_.tie->combine(parts_.gradients);
   }
   StepSummary summary;
   summary.decision = agree_on_step(phase);
@@ -83,6 +92,9 @@ StepDecision StageLoop::train(store::Step step) {
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - started;
   summary.metrics.seconds = seconds.count();
   summary.metrics.busy_seconds = seconds.count() - (parts_.waits.read().total - waited);
+  if (parts_.tie != nullptr) {
+    summary.metrics.tied_wait_seconds = parts_.tie->waited_seconds() - waited_for_tie;
+  }
   summarize_boundaries(summary);
   summary.sync = parts_.sync.traffic();
   summary.sync_waited_seconds = parts_.sync.waited_seconds();
@@ -128,6 +140,7 @@ void StageLoop::save(store::Step steps) {
 }
 
 void StageLoop::play(const Phase& phase, const schedules::ActionList& actions) {
+  if (parts_.tie != nullptr) parts_.tie->begin(phase, micro_batches_of(actions));
   for (const schedules::Action& action : actions) {
     observer_.before(phase, action);
     act(phase, action);

@@ -64,7 +64,7 @@ struct StageParts {
   AdamW& optimizer;
   ReplicaSync& sync;
   BatchSource& source;
-  const std::vector<std::unique_ptr<WeightTie>>& ties;
+  WeightTie* tie;  // null if this stage has no tied weight
   WaitClock& waits;
   std::vector<Boundary*> boundaries;  // connected ones, by slot, upper first
 };

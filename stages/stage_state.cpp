@@ -91,7 +91,6 @@ void restore(AdamW& optimizer, const ReadTensor& read) {
 std::vector<tensors::NamedTensor> saved_tensors(const AdamW& optimizer) {
   std::vector<tensors::NamedTensor> tensors;
   for (const AdamW::Slot& slot : optimizer.slots()) {
-    if (!slot.owned) continue;
     tensors.push_back({slot.name, slot.master});
     tensors.push_back({slot.name + kFirstMoment, slot.first_moment});
     tensors.push_back({slot.name + kSecondMoment, slot.second_moment});

@@ -27,8 +27,8 @@ void load_weights(AdamW& optimizer, const ReadTensor& read);
 void restore(AdamW& optimizer, const ReadTensor& read);
 
 // The stage's tensors for a checkpoint: masters under their parameters' names, optimizer state
-// under those names with a suffix. A copy of a tied weight is saved by its owner only. The tensors
-// share memory with the optimizer: write them before the next update.
+// under those names with a suffix. The tensors share memory with the optimizer: write them before
+// the next update.
 std::vector<tensors::NamedTensor> saved_tensors(const AdamW& optimizer);
 
 // A stage's state to and from the same stage of a replica that rejoins: the model that replicas

@@ -31,7 +31,7 @@ inline constexpr std::int64_t kGrain = 16;
 struct PieceSpec {
   std::string name;  // global, as in checkpoints
   std::vector<std::int64_t> shape;
-  // Another stage has the same weight, and both must stay equal.
+  // Another stage computes with it, too, so that its gradient is complete later than others.
   bool tied = false;
 };
 
@@ -43,9 +43,8 @@ struct Piece {
   bool dense() const { return spec.shape.size() < 2; }
 };
 
-// Coordinates that are selected, scaled and coded together, with a key of their own. Two stages
-// that hold the same weight have the same zone for it, so both compute the same bits without
-// communication between them.
+// Coordinates that are selected, scaled and coded together, with a key of their own. A tied tensor
+// has a zone of its own, so that the others need not wait for its gradient.
 struct Zone {
   Range range;
   std::uint64_t key = 0;

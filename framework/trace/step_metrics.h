@@ -18,6 +18,8 @@ struct StepMetrics {
   std::uint64_t bytes_forward = 0;
   std::uint64_t bytes_backward = 0;
   std::uint64_t bytes_sync = 0;
+  std::uint64_t bytes_tied = 0;
+  double tied_wait_seconds = 0;
   bool skipped = false;
   double idle = 0;
 };
@@ -79,6 +81,15 @@ inline constexpr std::tuple kMetrics<StepMetrics> = {
     metric(&StepMetrics::bytes_sync, {.key = "bytes_sync",
                                       .unit = Unit::bytes,
                                       .meaning = "sent between replicas, with framing"}),
+    metric(&StepMetrics::bytes_tied,
+           {.key = "bytes_tied",
+            .unit = Unit::bytes,
+            .meaning = "rows of a tied table between its two stages, with framing"}),
+    metric(&StepMetrics::tied_wait_seconds,
+           {.key = "tied_wait_seconds",
+            .unit = Unit::seconds,
+            .combine = Combine::max,
+            .meaning = "the first stage waited for values of a tied table"}),
     metric(&StepMetrics::skipped, {.key = "skipped",
                                    .unit = Unit::flag,
                                    .combine = Combine::any,

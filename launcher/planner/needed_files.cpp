@@ -1,6 +1,7 @@
 #include "launcher/planner/needed_files.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 
@@ -43,18 +44,23 @@ models::ModelConfig config_of(const plan::Plan& plan) {
   return models::parse_config(plan.model_config, plan.recipe.model.path + "/config.json");
 }
 
-// Canonical names of the tensors that the host's stages use.
+// Canonical names of the tensors that the host's stages own. A tied table belongs to the stage of
+// the LM head.
 std::set<std::string> own_tensors(const plan::Plan& plan, std::size_t host) {
   const models::ModelDescription model = models::describe(config_of(plan));
   std::set<std::string> names;
   for (const plan::Plan::Process* process : processes_of(plan, host)) {
+    const bool has_head = process->chunks.back().last + 1 == std::ssize(model.layers);
+    const std::string& tied = model.layers.back().tied_to;
     for (const models::LayerRange& layers : process->chunks) {
       for (int layer = layers.first; layer <= layers.last; ++layer) {
         const models::LayerCost& cost = model.layers.at(static_cast<std::size_t>(layer));
-        for (const models::TensorShape& tensor : cost.tensors) names.insert(tensor.name);
-        if (!cost.tied_to.empty()) names.insert(cost.tied_to);
+        for (const models::TensorShape& tensor : cost.tensors) {
+          if (tensor.name != tied || has_head) names.insert(tensor.name);
+        }
       }
     }
+    if (has_head && !tied.empty()) names.insert(tied);
   }
   return names;
 }

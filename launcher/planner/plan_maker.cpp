@@ -6,6 +6,7 @@
 #include <cmath>
 #include <fstream>
 #include <iterator>
+#include <optional>
 #include <span>
 #include <thread>
 
@@ -17,6 +18,7 @@
 #include "launcher/planner/planned_boundary.h"
 #include "launcher/planner/planned_cut.h"
 #include "launcher/planner/planned_sync.h"
+#include "launcher/planner/planned_tie.h"
 #include "launcher/planner/step_forecast.h"
 #include "launcher/recipe/links.h"
 #include "launcher/recipe/recipe_io.h"
@@ -96,6 +98,7 @@ std::size_t stages_of(const plan::Plan& plan) {
 struct Sizes {
   std::int64_t micro_batch_tokens;
   std::int64_t threads;
+  std::optional<TieBytes> tie;
 };
 
 // Costs of a replica's pipeline after the first epoch (cache hits), and in it.
@@ -128,6 +131,14 @@ ReplicaCosts replica_costs(const plan::Plan& plan, const models::ModelDescriptio
     const BoundaryBytes& bytes = boundaries[i].bytes;
     costs.known.links[i] = link_cost(boundaries[i].forward_bytes(), bytes.backward, down, up);
     costs.first_epoch.links[i] = link_cost(bytes.first_forward, bytes.backward, down, up);
+  }
+  const std::size_t first = hosts.front();
+  const std::size_t last = hosts.back();
+  if (sizes.tie) {
+    costs.known.tie_seconds =
+        tie_seconds(sizes.tie->gradients, sizes.tie->values, plan.micro_batches,
+                    plan::path_speed(plan, first, last), plan::path_speed(plan, last, first));
+    costs.first_epoch.tie_seconds = costs.known.tie_seconds;
   }
   return costs;
 }
@@ -169,9 +180,12 @@ plan::Plan::Process plan_process(const plan::Plan& plan, const models::ModelDesc
       of_chunk += layer.saved_bytes_per_token * sizes.micro_batch_tokens;
     }
   }
-  const bool copies_tied = model.tied && process.chunks.front().first > 0 &&
-                           process.chunks.back().last + 1 == std::ssize(model.layers);
-  if (copies_tied) process.parameters += model.vocabulary * model.hidden;
+  // The stage of the LM head owns a tied table.
+  const bool has_embedding = process.chunks.front().first == 0;
+  const bool has_head = process.chunks.back().last + 1 == std::ssize(model.layers);
+  if (model.tied && has_embedding != has_head) {
+    process.parameters += (has_head ? 1 : -1) * model.vocabulary * model.hidden;
+  }
   const schedules::PipelineShape shape = shape_of(plan.recipe, plan.micro_batches, plan.depth);
   const auto stage = static_cast<StageIndex>(name.stage);
   const schedules::Schedule& schedule = schedules::schedule_named(plan.recipe.pipeline.schedule);
@@ -211,24 +225,6 @@ void plan_boundary_links(plan::Plan& plan, const std::vector<PlannedBoundary>& b
     for (std::size_t position = 0; position < boundaries.size(); ++position) {
       plan.links.push_back(boundary_link(plan, boundaries[position], position, replica));
     }
-  }
-}
-
-void plan_tie_links(plan::Plan& plan, const models::ModelDescription& model) {
-  if (!model.tied || plan.recipe.pipeline.stages == 1) return;
-  for (const plan::Plan::Process& first : plan.processes) {
-    if (first.name.stage != 0) continue;
-    const auto last_stage = static_cast<std::uint32_t>(plan.recipe.pipeline.stages - 1);
-    const net::ProcessName last{last_stage, first.name.replica};
-    plan::Plan::Link link;
-    link.name = fmt::format("tie {}>{}", first.name.text(), last.text());
-    link.use = plan::Plan::Use::tie;
-    link.connects = first.name;
-    link.listens = last;
-    link.forward_bytes = model.vocabulary * model.hidden * 4;
-    link.backward_bytes = link.forward_bytes;
-    link.first_forward_bytes = link.forward_bytes;
-    plan.links.push_back(link);
   }
 }
 
@@ -308,7 +304,8 @@ PlannedRun make_plan(const recipe::Recipe& recipe, const plan::Plan* before) {
   if (!recipe.hosts.links.empty()) plan.speeds = recipe::read_links(recipe.hosts.links);
   const PlannedCut cut = plan_cut(recipe, plan.speeds, model, plan.micro_batches);
   const Sizes sizes{*recipe.train.micro_batch * recipe.data.row,
-                    threads_of(recipe, most_on_a_host(cut.hosts))};
+                    threads_of(recipe, most_on_a_host(cut.hosts)),
+                    tie_bytes(plan, model, run.train)};
   const std::vector<PlannedBoundary> boundaries =
       plan_boundaries(recipe, model, cut.layers, *run.train.tokens);
   plan_steps(plan, model, cut, boundaries, sizes);
@@ -322,7 +319,7 @@ PlannedRun make_plan(const recipe::Recipe& recipe, const plan::Plan* before) {
     }
   }
   plan_boundary_links(plan, boundaries);
-  plan_tie_links(plan, model);
+  if (sizes.tie) plan_tie_links(plan, *sizes.tie);
   plan_sync(plan, model, before);
   return run;
 }

@@ -41,6 +41,13 @@ schedules::LinkCost link_cost(double forward_bytes, double backward_bytes,
   return link;
 }
 
+double tie_seconds(double gradients, double values, std::int64_t micro_batches,
+                   const plan::PathSpeed& down, const plan::PathSpeed& up) {
+  const double share = 1 / static_cast<double>(micro_batches);
+  return gradients * share / down.bytes_per_second + down.seconds +
+         values * share / up.bytes_per_second + up.seconds;
+}
+
 std::int64_t best_depth(const StepCosts& costs) {
   const schedules::PipelineShape shape = shape_of_costs(costs, 0);
   return schedules::choose_depth(schedules::schedule_named(costs.schedule), shape, costs.chunks,
@@ -50,7 +57,7 @@ std::int64_t best_depth(const StepCosts& costs) {
 double step_seconds(const StepCosts& costs, std::int64_t depth) {
   const auto lists = schedules::action_lists(schedules::schedule_named(costs.schedule),
                                              shape_of_costs(costs, depth));
-  return schedules::simulate(lists, costs.chunks, costs.links).seconds;
+  return schedules::simulate(lists, costs.chunks, costs.links).seconds + costs.tie_seconds;
 }
 
 double forecast_step(const plan::Plan& plan, const plan::PathSpeeds& speed) {
@@ -73,9 +80,14 @@ double forecast_step(const plan::Plan& plan, const plan::PathSpeeds& speed) {
     }
   }
   for (const plan::Plan::Link& link : plan.links) {
-    if (link.use != plan::Plan::Use::boundary) continue;
     const std::size_t upper = plan.process(link.connects).host_index;
     const std::size_t lower = plan.process(link.listens).host_index;
+    if (link.use == plan::Plan::Use::tie) {
+      replicas.at(link.connects.replica).tie_seconds = tie_seconds(
+          static_cast<double>(link.forward_bytes), static_cast<double>(link.backward_bytes),
+          plan.micro_batches, speed(link, upper, lower), speed(link, lower, upper));
+    }
+    if (link.use != plan::Plan::Use::boundary) continue;
     replicas.at(link.connects.replica).links.at(static_cast<std::size_t>(link.position)) =
         link_cost(static_cast<double>(link.forward_bytes) / micro_batches,
                   static_cast<double>(link.backward_bytes) / micro_batches,

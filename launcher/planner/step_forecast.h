@@ -29,7 +29,14 @@ struct StepCosts {
   std::int64_t stages = 1;
   std::vector<schedules::StageCost> chunks;  // by position
   std::vector<schedules::LinkCost> links;    // between adjacent chunks
+  double tie_seconds = 0;                    // see below
 };
+
+// Seconds that a tied table on two stages adds to a step, if it carries these bytes: the gradient
+// rows of the last micro-batch, then the values for the first one of the next step. All others
+// cross beside compute.
+double tie_seconds(double gradients, double values, std::int64_t micro_batches,
+                   const plan::PathSpeed& down, const plan::PathSpeed& up);
 
 // `depth = "auto"`.
 std::int64_t best_depth(const StepCosts& costs);

@@ -76,7 +76,7 @@ double uplink_bytes_per_second(const plan::Plan& plan, const plan::Plan::Process
   return rate;
 }
 
-// A step without sync. The plan's own forecast does not include tied weights.
+// A step without sync. All links of a process share its uplink, which may be what takes longest.
 double seconds_without(const plan::Plan& plan) {
   double seconds = plan.step_seconds;
   for (const plan::Plan::Process& process : plan.processes) {

@@ -117,9 +117,13 @@ void DataLinks::replace_links(std::uint32_t replica, const sync::MembershipTrack
 StageReporter::WatchedLink DataLinks::watched(const plan::Plan::Link& link, net::Link* made) const {
   using Carries = StageReporter::Carries;
   const bool below = link.listens == job_.process;
-  const Carries over_boundary = below ? Carries::gradients : Carries::activations;
-  return {made, peer_of(link),
-          link.use == plan::Plan::Use::boundary ? over_boundary : Carries::weights};
+  Carries carries = Carries::weights;
+  if (link.use == plan::Plan::Use::boundary) {
+    carries = below ? Carries::gradients : Carries::activations;
+  } else if (link.use == plan::Plan::Use::tie) {
+    carries = Carries::tied_rows;
+  }
+  return {made, peer_of(link), carries};
 }
 
 std::unique_ptr<net::Link>& DataLinks::link_slot(stages::StageLinks& made,

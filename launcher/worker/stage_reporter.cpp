@@ -195,6 +195,7 @@ void StageReporter::trained(const stages::StepSummary& summary) {
   done.bytes_forward = since_last(Carries::activations);
   done.bytes_backward = since_last(Carries::gradients);
   done.bytes_sync = since_last(Carries::weights);
+  done.bytes_tied = since_last(Carries::tied_rows);
   for (const stages::BoundaryTraffic& sent_over : summary.sent) {
     done.boundaries.push_back(boundary_metrics(sent_over));
   }

@@ -21,7 +21,7 @@ namespace strait::worker {
 // not compute, and a StepDone after every step. Also records the spans of the trace.
 class StageReporter final : public stages::StageObserver {
  public:
-  enum class Carries { activations, gradients, weights };  // what we send over it
+  enum class Carries { activations, gradients, weights, tied_rows };  // what we send over it
   struct WatchedLink {
     net::Link* link = nullptr;
     net::ProcessName peer;

@@ -112,6 +112,11 @@ net::LinkOptions link_options(const plan::StageJob& job, const plan::Plan::Link&
   // The plan's hash covers everything; the other terms let a mismatch name what differs.
   options.terms = {{"build", base::build_id()}};
   if (link.use == plan::Plan::Use::replica) options.priority = net::Priority::background;
+  if (link.use == plan::Plan::Use::tie) {
+    const models::ModelDescription model = models::describe(
+        models::parse_config(job.plan.model_config, job.plan.recipe.model.path + "/config.json"));
+    options.window_bytes += static_cast<std::uint64_t>(model.vocabulary * model.hidden) * 4;
+  }
   if (link.use == plan::Plan::Use::replica || link.use == plan::Plan::Use::consensus) {
     const auto sync = recipe.find("sync");
     options.terms.emplace_back("sync", fmt::format("{} {}", job.plan.sync_method,

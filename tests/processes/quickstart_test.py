@@ -14,7 +14,7 @@ PROMPT = "5 March 2021 -> "
 # Names that other people's scripts rely on.
 METRICS = (
     "step loss grad_norm learning_rate tokens seconds tokens_per_second "
-    "bytes_forward bytes_backward bytes_sync"
+    "bytes_forward bytes_backward bytes_sync bytes_tied tied_wait_seconds"
 ).split()
 
 
@@ -74,7 +74,7 @@ class Quickstart(runs.RunCase):
                 self.assertTrue(math.isfinite(line[name]), f"{name} in {line}")
             self.assertGreater(line["bytes_forward"], 0)
             self.assertGreater(line["bytes_backward"], 0)
-            self.assertGreater(line["bytes_sync"], 0)
+            self.assertGreater(line["bytes_tied"], 0)
         self.assertLess(lines[-1]["loss"], lines[0]["loss"] - 1, "it learnt nothing")
         names = [e["event"] for e in run.events()]
         for name in ("started", "connected", "training", "evaluated", "checkpoint", "ended"):

@@ -1,6 +1,9 @@
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
+#include <optional>
 
 #include "tests/stages/stage_threads.h"
 
@@ -144,6 +147,66 @@ TEST(BitEquality, ReplicasWithChunksEqualReplicasWithout) {
   expect_equal(expected, run_stages(chunked), "two replicas of two stages of two chunks");
 }
 
+// Every replica's tied table has one owner, which gets the gradients of looked-up rows before it
+// syncs.
+TEST(BitEquality, TiedReplicasOfAnyPartitionEqualReplicasOfOneStage) {
+  RunSettings one;
+  one.replicas = 2;
+  one.evaluate = true;
+  one.sync.method = "allreduce";
+  const RunResult expected = run_stages(one);
+  for (const Blocks& blocks : {splits()[2], splits()[3]}) {
+    RunSettings split = one;
+    split.blocks = blocks;
+    expect_equal(expected, run_stages(split), "two replicas of " + testing::PrintToString(blocks));
+  }
+  RunSettings chunked = one;
+  chunked.blocks = interleavings()[0].blocks;
+  chunked.chunks = 2;
+  chunked.schedule = "interleaved";
+  expect_equal(expected, run_stages(chunked), "two replicas of two stages of two chunks");
+}
+
+// The rows of the next step are those of the former weights then.
+TEST(BitEquality, SkippedStepsOfTiedModelEqualOneStage) {
+  const auto with_skips = [](const Blocks& blocks) {
+    RunSettings settings;
+    settings.blocks = blocks;
+    settings.evaluate = true;
+    const int owner = static_cast<int>(blocks.size()) - 1;  // of the block below
+    const auto spoil = [owner](float value, std::optional<float>* was) {
+      return [=](Stage& stage, std::size_t process, const Phase& phase,
+                 const schedules::Action& action) {
+        const bool here = static_cast<int>(process) == owner && phase.training &&
+                          (number(phase.step) == 4 || number(phase.step) == 6) &&
+                          action.work == schedules::Work::forward;
+        if (!here) return;
+        const at::NoGradGuard no_grad;
+        for (const AdamW::Slot& slot : stage.optimizer().slots()) {
+          if (slot.name != "transformer.h.3.ln_1.bias") continue;
+          const at::Tensor first = slot.master[0];
+          if (std::isnan(value)) *was = first.item<float>();
+          first.fill_(std::isnan(value) ? value : **was);
+        }
+      };
+    };
+    static std::optional<float> was;  // until it is put back
+    settings.before = spoil(std::numeric_limits<float>::quiet_NaN(), &was);
+    settings.after = spoil(0, &was);
+    return run_stages(settings);
+  };
+  RunResult whole = with_skips(splits()[0]);
+  ASSERT_TRUE(whole.skips[4] && whole.skips[6] && !whole.skips[5]);
+  for (std::size_t i = 1; i < splits().size(); ++i) {
+    RunResult split = with_skips(splits()[i]);
+    EXPECT_EQ(split.skips, whole.skips);
+    for (RunResult* run : {&whole, &split}) {
+      for (const std::size_t step : {4, 6}) run->losses[step] = run->norms[step] = 0;  // NaN
+    }
+    expect_equal(whole, split, testing::PrintToString(splits()[i]));
+  }
+}
+
 TEST(BitEquality, FewerMicroBatchesThanStagesEqualsOneStage) {
   for (const int micro_batches : {1, 2}) {
     RunSettings one;
@@ -199,6 +262,7 @@ TEST(BitEquality, ResumedRunEqualsUninterruptedRun) {
 TEST(BitEquality, Bfloat16ParametersSplitAndResume) {
   RunSettings one;
   one.bfloat16 = true;
+  one.evaluate = true;
   const RunResult whole = run_stages(one);
   ASSERT_LT(whole.losses.back(), whole.losses.front()) << "nothing was learnt";
   RunSettings split = one;

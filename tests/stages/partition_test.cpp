@@ -235,7 +235,7 @@ TEST(CheckAssignment, RefusesUnknownAndFullHosts) {
               HasSubstr("needs more stages than the hosts have slots left"));
 }
 
-TEST(CheckAssignment, CountsMemoryOfAllStagesOfHostAndTiedWeightTwice) {
+TEST(CheckAssignment, CountsMemoryOfAllStagesOfHostAndTiedWeightAtLmHead) {
   Question question = question_of(model_of({0, 1, 1, 1, 1, 0}), 2);
   question.micro_batch_tokens = 8;
   // Three layers: 1000 parameters of 16 bytes, and 10 bytes for each of 8 tokens, two at a time.
@@ -245,9 +245,12 @@ TEST(CheckAssignment, CountsMemoryOfAllStagesOfHostAndTiedWeightTwice) {
   EXPECT_EQ(refusal_of(question, answer), "nothing was refused");
   question.cluster.hosts.front().memory_bytes = 2 * stage - 1;
   EXPECT_THAT(refusal_of(question, answer), HasSubstr("is over memory: with stage 1"));
-  question.cluster.hosts.front().memory_bytes = 2 * stage;
+  question.cluster.hosts = {{.name = "a", .memory_bytes = stage - 500 * 16},
+                            {.name = "b", .memory_bytes = stage + 500 * 16}};
   question.model.tied_parameters = 500;
-  EXPECT_THAT(refusal_of(question, answer), HasSubstr("the stages on a need"));
+  EXPECT_EQ(refusal_of(question, answer), "nothing was refused");
+  question.cluster.hosts.back().memory_bytes -= 1;
+  EXPECT_THAT(refusal_of(question, answer), HasSubstr("b"));
 }
 
 }  // namespace

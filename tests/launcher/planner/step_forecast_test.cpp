@@ -97,6 +97,20 @@ TEST(Speeds, StepTakesAtLeastTimeOfLink) {
   EXPECT_GT(forecast(plan), slow);
 }
 
+// Only the rows of one micro-batch are waited for, in each direction.
+TEST(Speeds, StepIncludesTiedRows) {
+  plan::Plan plan = plan_over_two_hosts();
+  plan.speeds.links = {{"a", "b", 8e6, 0, 0.03}};
+  const double before = forecast(plan);
+  plan::Plan::Link tie = plan.links.front();
+  tie.name = "tie 0.0>1.0";
+  tie.use = plan::Plan::Use::tie;
+  tie.forward_bytes = 2'000'000;
+  tie.backward_bytes = 1'000'000;
+  plan.links.push_back(tie);
+  EXPECT_NEAR(forecast(plan) - before, (2.0 + 1.0) / 10 + 2 * 0.03, 1e-9);
+}
+
 TEST(Speeds, RelayAddsLatencyAndIsShared) {
   plan::Plan plan = plan_over_two_hosts();
   plan.speeds.links = {{"a", "b", 8e6, 0, 0.03}};

@@ -155,6 +155,15 @@ TEST(StageSettings, SyncOptionsComeFromPlanAndRecipe) {
   EXPECT_EQ(strong.sync.bits, 1);
 }
 
+// Neither end of a tied table may wait to send.
+TEST(StageSettings, WindowOfTieHoldsTable) {
+  plan::StageJob job = middle_of_three();
+  plan::Plan::Link tie = job.plan.links.front();
+  const std::uint64_t before = link_options(job, tie).window_bytes;
+  tie.use = plan::Plan::Use::tie;
+  EXPECT_GE(link_options(job, tie).window_bytes, before + 50257 * 8 * 4);
+}
+
 TEST(StageSettings, ReplicaLinkIsBackgroundWithSyncTerms) {
   const plan::StageJob job = first_of_two_replicas();
   const net::LinkOptions options = link_options(job, job.plan.links[0]);

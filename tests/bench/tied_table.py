@@ -1,0 +1,143 @@
+"""A tied token table on two stages: what crosses and how long it is waited for. See README.md.
+
+usage: tied_table.py [--bin FOLDER] [--former FOLDER] [--steps 6] [--megabits 100] [--quick]
+
+Two stages in a network namespace whose loopback carries so many Mbit/s in each direction: so it
+needs root, `unshare` and `tc`. --former: programs of a build that is measured in turn. Exit code 77,
+with the reason, where such a namespace cannot be had.
+"""
+
+import argparse
+import array
+import json
+import os
+import pathlib
+import random
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+
+import machinery
+import narrow_links
+
+PORTS = (narrow_links.PORT, "0xfff8")  # of the boundary and the tie
+WARM = 1  # steps before times count
+ROWS = 8  # of a step, each a micro-batch
+SIZES = {"vocab_size": 50257, "n_embd": 768, "n_head": 12, "n_layer": 2}
+SMALL = {"vocab_size": 1000, "n_embd": 64, "n_head": 2, "n_layer": 2}
+# Which tokens there are. Text: by rank as Zipf and Mandelbrot have it; random: the most rows.
+WEIGHTS = {"text": lambda rank: 1 / (rank + 2.7), "random": lambda rank: 1}
+RECIPE = """
+name = "{name}"
+seed = {seed}
+[model]
+path = "model"
+weights = "random"
+[data]
+train = "{name}.safetensors"
+row = {row}
+[pipeline]
+stages = 2
+threads = 1
+[train]
+steps = {steps}
+batch = {rows}
+micro_batch = 1
+learning_rate = 1e-4
+[hosts]
+ports = "47000-47007"
+"""
+
+
+def write_rows(path, rows, row, vocabulary, weight):
+    tokens = random.Random(machinery.SEED).choices(
+        range(vocabulary), [weight(rank) for rank in range(vocabulary)], k=rows * row
+    )
+    data = array.array("i", tokens).tobytes()
+    info = {"dtype": "I32", "shape": [rows, row], "data_offsets": [0, len(data)]}
+    header = json.dumps({"input_ids": info}).encode()
+    path.write_bytes(struct.pack("<Q", len(header)) + header + data)
+
+
+def make_bench(folder, steps, small):
+    sizes = SMALL if small else SIZES
+    (folder / "model").mkdir()
+    model = dict(machinery.MODEL, **sizes)
+    (folder / "model/config.json").write_text(json.dumps(model))
+    for name, weight in WEIGHTS.items():
+        row = model["n_positions"]
+        write_rows(folder / f"{name}.safetensors", ROWS * steps, row, sizes["vocab_size"], weight)
+        recipe = RECIPE.format(name=name, seed=machinery.SEED, row=row, steps=steps, rows=ROWS)
+        (folder / f"{name}.toml").write_text(recipe)
+    return sizes["vocab_size"] * sizes["n_embd"] * 4
+
+
+class Measurement:
+    """One run: medians over its steps."""
+
+    def __init__(self, program, folder, name):
+        run = machinery.Run(program, folder, f"{name}.toml")
+        lines = (folder / f"runs/{name}/metrics.jsonl").read_text().splitlines()
+        steps = [json.loads(line) for line in lines][WARM:]
+        self.seconds = statistics.median(step["seconds"] for step in steps)
+        # A build of before counts them as sync, of which there is none.
+        self.bytes = statistics.median(step.get("bytes_tied") or step["bytes_sync"] for step in steps)
+        self.waited = statistics.median(step.get("tied_wait_seconds", float("nan")) for step in steps)
+        self.memory = run.memory
+
+
+def planned(program, folder, name):
+    command = [program, "plan", f"{name}.toml", "--json"]
+    plan = json.loads(subprocess.check_output(command, cwd=folder))
+    tie = next(link for link in plan["links"] if link["use"] == "tie")
+    return tie["forward_bytes"] + tie["backward_bytes"]
+
+
+def measure(programs, folder, megabits, table):
+    print("build   tokens  Mbit/s  s/step  tie, MB a step  of both tables  planned MB  waited, s")
+    memory = {}
+    for build, program in programs.items():
+        for name in WEIGHTS:
+            # What is sent of a whole table does not depend on its tokens.
+            if build == "former" and name != "text":
+                continue
+            for width in (0, megabits):
+                narrow_links.shape(width * 1e6, PORTS)
+                one = Measurement(program, folder, name)
+                memory[build] = one.memory
+                print(
+                    f"{build:6}  {name:6}  {width or float('inf'):6}  {one.seconds:6.2f}"
+                    f"  {one.bytes / 1e6:14.2f}  {one.bytes / table / 2:14.2%}"
+                    f"  {planned(program, folder, name) / 1e6:10.2f}  {one.waited:9.3f}",
+                    flush=True,
+                )
+    print("\nmemory, peak in MiB")
+    for build, processes in memory.items():
+        peaks = [f"{name} {one['VmHWM'] / machinery.MIB:.0f}" for name, one in sorted(processes.items())]
+        print(f"{build:6}  {', '.join(peaks)}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--bin", default=os.environ.get("STRAIT_BIN", "build/release/bin"))
+    parser.add_argument("--former")
+    parser.add_argument("--steps", type=int, default=6)
+    parser.add_argument("--megabits", type=int, default=100)
+    parser.add_argument("--quick", action="store_true", help="tiny: shows only that it works")
+    options = parser.parse_args()
+    narrow_links.enter_namespace()
+    programs = {"this": pathlib.Path(options.bin).resolve() / "strait"}
+    if options.former:
+        programs["former"] = pathlib.Path(options.former).resolve() / "strait"
+    print(f"seed {machinery.SEED}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        table = make_bench(folder, 3 if options.quick else options.steps, options.quick)
+        measure(programs, folder, options.megabits, table)
+    print(f"load {os.getloadavg()[0]:.1f}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

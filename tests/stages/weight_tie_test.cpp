@@ -1,0 +1,147 @@
+#include "stages/weight_tie.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "framework/codec/message.h"
+#include "framework/net/memory_link.h"
+#include "kernels/row_lookup.h"
+
+namespace strait::stages {
+namespace {
+
+using testing::ElementsAre;
+
+constexpr std::int64_t kVocabulary = 12;
+constexpr std::int64_t kWidth = 3;
+constexpr Phase kTraining{store::Step{0}, true};
+
+// Two micro-batches of two rows each; the last row is padded by one token.
+BatchSource small_source() {
+  store::TokenRows rows;
+  rows.row_length = 3;
+  rows.input_ids = {7, 7, 2, 5, 2, 9, 9, 11, 5, 3, 11, 0};
+  rows.loss_mask.assign(rows.input_ids.size(), 1);
+  rows.document = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, -1};
+  const auto file = std::make_shared<const tensors::TokenFile>(std::move(rows), "rows");
+  BatchOptions options;
+  options.micro_batch_rows = 2;
+  options.micro_batches = 2;
+  options.shuffle = false;
+  return BatchSource(file, file, options);
+}
+
+std::pair<std::unique_ptr<net::Link>, std::unique_ptr<net::Link>> links() {
+  net::MemoryEnd left;
+  left.name = {0, 0};
+  left.options.name = "tie";
+  left.options.peer = {1, 0};
+  net::MemoryEnd right = left;
+  right.name = {1, 0};
+  right.options.peer = {0, 0};
+  return net::memory_link(left, right);
+}
+
+// The head's leaf with its gradient, and both ends.
+struct TieEnds {
+  BatchSource source = small_source();
+  WaitClock waits;
+  at::Tensor head = at::randn({kVocabulary, kWidth}).requires_grad_();
+  sync::Layout layout{{{"table", {kVocabulary, kWidth}, true}}};
+  Gradients gradients{{{"table", head, true}}, layout};
+  at::Tensor embedding = at::empty({0, kWidth}).requires_grad_();
+  std::unique_ptr<OwnerTie> owner;
+  std::unique_ptr<ReaderTie> reader;
+
+  TieEnds() {
+    auto [first, last] = links();
+    reader = std::make_unique<ReaderTie>(embedding, std::move(first), source, waits);
+    owner = std::make_unique<OwnerTie>(head, std::move(last), source, waits);
+  }
+
+  void begin(const Phase& phase) {
+    owner->begin(phase, 2);
+    reader->begin(phase, 2);
+  }
+  at::Tensor look_up(const Phase& phase, int micro_batch) {
+    const auto rows = reader->rows_of(MicroBatch{micro_batch},
+                                      source.padded_tokens(phase, MicroBatch{micro_batch}));
+    return kernels::look_up_rows(embedding, at::tensor(rows, at::kLong));
+  }
+};
+
+TEST(LookedUpRows, AreThoseOfEveryTokenWithFirstAndLastUse) {
+  const LookedUpRows rows = looked_up_rows(small_source(), kTraining, 2);
+  EXPECT_THAT(rows.tokens, ElementsAre(0, 2, 3, 5, 7, 9, 11)) << "0 is the padding";
+  EXPECT_THAT(rows.first_use, ElementsAre(ElementsAre(1, 3, 4, 5), ElementsAre(0, 2, 6)));
+  EXPECT_THAT(rows.last_use, ElementsAre(ElementsAre(1, 4), ElementsAre(0, 2, 3, 5, 6)));
+}
+
+TEST(WeightTie, EmbeddingReadsOwnersValues) {
+  TieEnds ends;
+  for (const Phase& phase : {kTraining, Phase{store::Step{0}, false}, kTraining}) {
+    ends.begin(phase);
+    for (const int micro_batch : {0, 1}) {
+      const auto tokens = ends.source.padded_tokens(phase, MicroBatch{micro_batch});
+      EXPECT_TRUE(at::equal(ends.look_up(phase, micro_batch),
+                            ends.head.index_select(0, at::tensor(tokens, at::kLong))));
+      if (phase.training) ends.reader->backward_done(MicroBatch{micro_batch});
+    }
+    const at::NoGradGuard no_grad;
+    ends.head.mul_(1.5);  // an update
+    if (phase.training) ends.owner->combine(ends.gradients);
+  }
+}
+
+// The head's gradient has -0.0 in every value: in one process the embedding's zeros are added to
+// rows that were not looked up, too.
+TEST(WeightTie, SumHasBitsOfLocalTie) {
+  TieEnds ends;
+  at::Tensor& sum = ends.gradients.of(ends.head);
+  sum.fill_(-0.0F);
+  ends.begin(kTraining);
+  const at::Tensor factors = at::randn({6, kWidth});
+  at::Tensor table = ends.head.detach().clone().requires_grad_();
+  for (const int micro_batch : {0, 1}) {
+    ends.look_up(kTraining, micro_batch).mul(factors).sum().backward();
+    ends.reader->backward_done(MicroBatch{micro_batch});
+    const auto tokens = ends.source.padded_tokens(kTraining, MicroBatch{micro_batch});
+    kernels::look_up_rows(table, at::tensor(tokens, at::kLong)).mul(factors).sum().backward();
+  }
+  const at::Tensor expected = table.grad() + sum;
+  ends.owner->combine(ends.gradients);
+  EXPECT_TRUE(at::equal(sum.view(at::kInt), expected.view(at::kInt)));
+}
+
+TEST(WeightTie, OnlyLookedUpRowsCross) {
+  TieEnds ends;
+  ends.begin(kTraining);
+  for (const int micro_batch : {0, 1}) {
+    ends.look_up(kTraining, micro_batch).sum().backward();
+    ends.reader->backward_done(MicroBatch{micro_batch});
+  }
+  ends.owner->combine(ends.gradients);
+  const std::uint64_t bytes = 7 * kWidth * sizeof(float);
+  for (net::Link* link : {ends.owner->link(), ends.reader->link()}) {
+    EXPECT_GE(link->state().sent_bytes, bytes);
+    EXPECT_LT(link->state().sent_bytes, kVocabulary * kWidth * sizeof(float));
+  }
+}
+
+TEST(WeightTie, RowsOfOtherDataAreRefused) {
+  TieEnds ends;
+  ends.owner->begin(kTraining, 1);
+  ends.reader->begin(kTraining, 1);
+  ends.look_up(kTraining, 0);
+  ends.owner->link()->send(net::Frame(kWidth));
+  ends.reader->begin(kTraining, 1);
+  EXPECT_THROW(ends.look_up(kTraining, 0), codec::CodecError);
+}
+
+}  // namespace
+}  // namespace strait::stages
