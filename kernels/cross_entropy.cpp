@@ -12,9 +12,11 @@
 namespace strait::kernels {
 namespace {
 
-// Every chunk reads and writes the whole gradient of the weight, so small chunks cost time: with
-// 50257 tokens and width 768, 8 MiB took 1.5 times as long as this.
-constexpr std::int64_t kLogitBytes = 32 << 20;
+// Every chunk reads the whole weight and reads and writes its gradient, so small chunks cost time:
+// with 50257 tokens and width 768, 8 MiB took 1.5 times as long as 32. Rows of a quarter of the
+// width make the logits a quarter of the weight; a chunk exists twice for a moment.
+constexpr std::int64_t kLeastLogitBytes = 32 << 20;
+constexpr std::int64_t kMostLogitBytes = 256 << 20;
 
 void check_targets(const Projection& projection, const at::Tensor& hidden,
                    const at::Tensor& targets) {
@@ -45,22 +47,20 @@ at::Tensor cap_slope(const at::Tensor& capped, double softcap) {
 // thread first, and all that follows has the same bits.
 void choose_exp_once() { static const at::Tensor kFirst = at::zeros({1}).exp_(); }
 
-// The loss of a chunk; turns its logits into probabilities on the way.
+// The loss of a chunk; turns its logits into probabilities on the way. One fused pass and an exp:
+// what is done to logits one operator after the other costs more than their product.
 double consume_logits(at::Tensor& logits, const at::Tensor& targets) {
-  const at::Tensor highest = logits.amax(1, /*keepdim=*/true);
-  logits.sub_(highest);
+  logits = at::log_softmax(logits, 1);
   const at::Tensor chosen = logits.gather(1, targets.unsqueeze(1)).to(at::kDouble);
   choose_exp_once();
   logits.exp_();
-  const at::Tensor total = logits.sum(1, /*keepdim=*/true);
-  logits.div_(total);
-  return (total.to(at::kDouble).log_() - chosen).sum().item<double>();
+  return -chosen.sum().item<double>();
 }
 
 // Chunks of nearly equal size: a last one of a single row would be a matrix times a vector, which
 // is slower and sums less exactly.
-std::int64_t even_chunk(std::int64_t count, std::int64_t vocabulary) {
-  const std::int64_t most = cross_entropy_rows(vocabulary);
+std::int64_t even_chunk(std::int64_t count, const at::Tensor& weight) {
+  const std::int64_t most = cross_entropy_rows(weight.size(0), weight.size(1));
   const std::int64_t chunks = std::max<std::int64_t>(1, (count + most - 1) / most);
   return std::max<std::int64_t>(1, (count + chunks - 1) / chunks);
 }
@@ -76,9 +76,11 @@ at::Tensor project_logits(const Projection& projection, const at::Tensor& hidden
   return logits;
 }
 
-std::int64_t cross_entropy_rows(std::int64_t vocabulary) {
-  constexpr auto kLogit = static_cast<std::int64_t>(sizeof(float));
-  return std::max<std::int64_t>(1, kLogitBytes / (kLogit * vocabulary));
+std::int64_t cross_entropy_rows(std::int64_t vocabulary, std::int64_t hidden) {
+  const std::int64_t row_bytes = static_cast<std::int64_t>(sizeof(float)) * vocabulary;
+  const std::int64_t rows =
+      std::clamp(hidden / 4, kLeastLogitBytes / row_bytes, kMostLogitBytes / row_bytes);
+  return std::max<std::int64_t>(1, rows);
 }
 
 CrossEntropyResult cross_entropy(const Projection& projection, const at::Tensor& hidden,
@@ -89,7 +91,7 @@ CrossEntropyResult cross_entropy(const Projection& projection, const at::Tensor&
   CrossEntropyResult result;
   result.hidden_gradient = at::empty_like(hidden, at::MemoryFormat::Contiguous);
   const std::int64_t count = hidden.size(0);
-  const std::int64_t chunk = even_chunk(count, projection.weight.size(0));
+  const std::int64_t chunk = even_chunk(count, projection.weight);
   for (std::int64_t begin = 0; begin < count; begin += chunk) {
     const std::int64_t rows = std::min(chunk, count - begin);
     const at::Tensor input = hidden.narrow(0, begin, rows);
@@ -99,13 +101,13 @@ CrossEntropyResult cross_entropy(const Projection& projection, const at::Tensor&
     if (projection.softcap > 0) inner = cap_slope(logits, projection.softcap);
     result.loss_sum += consume_logits(logits, target);
     logits.scatter_add_(1, target.unsqueeze(1), at::full({rows, 1}, -1.0, logits.options()));
-    logits.mul_(scale);
     if (inner.defined()) logits.mul_(inner);
-    if (gradient.bias.defined()) at::Tensor(gradient.bias).add_(logits.sum(0));
+    if (gradient.bias.defined()) at::Tensor(gradient.bias).add_(logits.sum(0), scale);
+    // The scale goes into the products: it costs no pass over the logits there.
     const at::Tensor slope = logits.to(hidden.scalar_type());
     at::Tensor into = result.hidden_gradient.narrow(0, begin, rows);
-    at::mm_out(into, slope, projection.weight);
-    if (gradient.weight.defined()) add_product(gradient.weight, slope.t(), input);
+    at::addmm_out(into, into, slope, projection.weight, /*beta=*/0, /*alpha=*/scale);
+    if (gradient.weight.defined()) add_product(gradient.weight, slope.t(), input, scale);
   }
   return result;
 }
@@ -116,7 +118,7 @@ double cross_entropy_loss(const Projection& projection, const at::Tensor& hidden
   check_targets(projection, hidden, targets);
   double sum = 0;
   const std::int64_t count = hidden.size(0);
-  const std::int64_t chunk = even_chunk(count, projection.weight.size(0));
+  const std::int64_t chunk = even_chunk(count, projection.weight);
   for (std::int64_t begin = 0; begin < count; begin += chunk) {
     const std::int64_t rows = std::min(chunk, count - begin);
     at::Tensor logits = project_logits(projection, hidden.narrow(0, begin, rows));

@@ -22,9 +22,9 @@ struct CrossEntropyResult {
 };
 
 // Cross-entropy fused with the projection. Works on a few rows at a time, so that the logits of all
-// of them never exist at once; how many is a function of vocabulary and number of targets alone, so
-// every sum has one order. Logits are float32 from the product on, whatever the type of the inputs.
-// No autograd: the gradients are made here.
+// of them never exist at once; how many is a function of the weight's shape and the number of
+// targets alone, so every sum has one order. Logits are float32 from the product on, whatever the
+// type of the inputs. No autograd: the gradients are made here.
 //
 // `hidden` [targets, hidden] has only rows with a target; `targets` is int64 [targets]. A target
 // outside the vocabulary throws std::out_of_range. The gradients of weight and bias, times scale,
@@ -39,6 +39,6 @@ double cross_entropy_loss(const Projection& projection, const at::Tensor& hidden
                           const at::Tensor& targets);
 
 // The most rows whose logits are held at once.
-std::int64_t cross_entropy_rows(std::int64_t vocabulary);
+std::int64_t cross_entropy_rows(std::int64_t vocabulary, std::int64_t hidden);
 
 }  // namespace strait::kernels

@@ -19,9 +19,9 @@ void announce_leaf_gradient(const at::Tensor& leaf) {
   if (hook != nullptr) (*hook)(leaf);
 }
 
-void add_product(at::Tensor sum, const at::Tensor& left, const at::Tensor& right) {
+void add_product(at::Tensor sum, const at::Tensor& left, const at::Tensor& right, double scale) {
   if (left.scalar_type() == sum.scalar_type()) {
-    sum.addmm_(left, right);
+    sum.addmm_(left, right, /*beta=*/1, /*alpha=*/scale);
     return;
   }
   constexpr std::int64_t kPiece = 1 << 20;  // values of a temporary
@@ -29,7 +29,7 @@ void add_product(at::Tensor sum, const at::Tensor& left, const at::Tensor& right
       std::max<std::int64_t>(1, kPiece / std::max<std::int64_t>(1, sum.size(1)));
   for (std::int64_t begin = 0; begin < sum.size(0); begin += step) {
     const std::int64_t rows = std::min(step, sum.size(0) - begin);
-    sum.narrow(0, begin, rows).add_(at::mm(left.narrow(0, begin, rows), right));
+    sum.narrow(0, begin, rows).add_(at::mm(left.narrow(0, begin, rows), right), scale);
   }
 }
 

@@ -15,8 +15,8 @@ at::Tensor& leaf_gradient(const at::Tensor& leaf);
 // after the addition.
 void announce_leaf_gradient(const at::Tensor& leaf);
 
-// sum += left · right, in the type of `sum`; the result does not depend on the number of threads
-// that call. Products of a narrower type are added piece by piece.
-void add_product(at::Tensor sum, const at::Tensor& left, const at::Tensor& right);
+// sum += scale · left · right, in the type of `sum`. Products of a narrower type are added piece by
+// piece.
+void add_product(at::Tensor sum, const at::Tensor& left, const at::Tensor& right, double scale = 1);
 
 }  // namespace strait::kernels

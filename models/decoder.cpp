@@ -99,7 +99,8 @@ std::unique_ptr<Model> make_decoder(const ModelConfig& whole, LayerRange range, 
     const ParameterMaker maker(type, device);
     if (index == 0) {
       auto embedding = std::make_unique<DecoderEmbedding>(config, maker);
-      tied.embedding = embedding->tokens();
+      tied.embedding = embedding->tokens().weight();
+      tied.padding_row = embedding->tokens().padding_row();
       layers.push_back(std::move(embedding));
     } else if (index < head) {
       layers.push_back(std::make_unique<DecoderBlock>(index, config, maker));

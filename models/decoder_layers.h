@@ -15,7 +15,7 @@ class DecoderEmbedding final : public Layer {
  public:
   DecoderEmbedding(const DecoderConfig& config, ParameterMaker maker);
   at::Tensor forward(const at::Tensor& tokens, const Pass& pass) override;
-  const at::Tensor& tokens() const { return tokens_.weight(); }
+  const Embedding& tokens() const { return tokens_; }
 
  private:
   double scale_;

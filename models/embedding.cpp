@@ -14,7 +14,7 @@ Embedding::Embedding(ParameterMaker& maker, const std::string& name, std::int64_
                      std::int64_t width, std::string what, std::int64_t padding)
     : weight_(maker.make(name + ".weight", {rows, width})),
       what_(std::move(what)),
-      padding_(padding) {}
+      padding_row_(std::make_shared<std::int64_t>(padding)) {}
 
 at::Tensor Embedding::forward(const at::Tensor& indices) const {
   if (indices.numel() > 0) {
@@ -28,7 +28,7 @@ at::Tensor Embedding::forward(const at::Tensor& indices) const {
                       what_, low < 0 ? low : high, weight_.size(0) - 1));
     }
   }
-  return kernels::look_up_rows(weight_, indices, padding_);
+  return kernels::look_up_rows(weight_, indices, *padding_row_);
 }
 
 }  // namespace strait::models

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "models/parameter.h"
@@ -22,11 +23,12 @@ class Embedding {
   at::Tensor forward(const at::Tensor& indices) const;
 
   const at::Tensor& weight() const { return weight_; }
+  const std::shared_ptr<std::int64_t>& padding_row() const { return padding_row_; }
 
  private:
   at::Tensor weight_;
   std::string what_;
-  std::int64_t padding_;
+  std::shared_ptr<std::int64_t> padding_row_;
 };
 
 }  // namespace strait::models

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,6 +18,8 @@ struct TiedWeight {
   std::string name;      // empty: nothing is tied
   at::Tensor embedding;  // undefined: on another stage
   at::Tensor head;       // likewise
+  // The row of `embedding` that gets no gradient; -1: none. What renumbers the rows sets it.
+  std::shared_ptr<std::int64_t> padding_row = std::make_shared<std::int64_t>(-1);
 };
 
 // Consecutive layers of a model: all of them, or one stage's. The rest does not exist here.

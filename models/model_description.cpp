@@ -31,6 +31,7 @@ ModelDescription describe(const ModelConfig& config, const CostQuestion& questio
     for (const Parameter& parameter : layer->parameters()) {
       if (!parameter.owned) {
         cost.tied_to = parameter.name;
+        description.tied_parameters = parameter.value.numel();
         continue;
       }
       cost.tensors.push_back({parameter.name, parameter.value.sizes().vec()});

@@ -46,6 +46,7 @@ struct ModelDescription {
   std::int64_t vocabulary = 0;
   std::int64_t positions = 0;  // longest row
   bool tied = false;
+  std::int64_t tied_parameters = 0;  // of the table that embedding and head share
 
   std::int64_t parameters() const;           // a tied weight once
   std::vector<TensorShape> tensors() const;  // all, in order: what a complete file holds

@@ -53,7 +53,10 @@ models::TiedWeight Stage::share_tied(const std::vector<ChunkSlot>& slots) {
   models::TiedWeight tied;
   for (const ChunkSlot& slot : slots) {
     const models::TiedWeight& here = slot.model->tied();
-    if (here.embedding.defined()) tied.embedding = here.embedding;
+    if (here.embedding.defined()) {
+      tied.embedding = here.embedding;
+      tied.padding_row = here.padding_row;
+    }
     if (here.head.defined()) tied.head = here.head;
   }
   if (tied.embedding.defined() && tied.head.defined()) {
@@ -204,7 +207,7 @@ ReaderTie* Stage::connect_tie(std::unique_ptr<net::Link> link) {
   } else if (tied_.head.defined()) {
     tie_ = std::make_unique<OwnerTie>(tied_.head, std::move(link), *source_, waits_);
   } else if (tied_.embedding.defined()) {
-    auto reader = std::make_unique<ReaderTie>(tied_.embedding, std::move(link), *source_, waits_);
+    auto reader = std::make_unique<ReaderTie>(tied_, std::move(link), *source_, waits_);
     ReaderTie* const connected = reader.get();
     tie_ = std::move(reader);
     return connected;

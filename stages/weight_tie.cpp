@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -72,9 +73,11 @@ void OwnerTie::combine(Gradients& gradients) {
   }
 }
 
-ReaderTie::ReaderTie(at::Tensor embedding, std::unique_ptr<net::Link> link,
+ReaderTie::ReaderTie(const models::TiedWeight& tied, std::unique_ptr<net::Link> link,
                      const BatchSource& source, WaitClock& waits)
-    : embedding_(std::move(embedding)),
+    : embedding_(tied.embedding),
+      padding_row_(tied.padding_row),
+      padding_token_(*padding_row_),
       link_(std::move(link)),
       source_(source),
       waits_(waits),
@@ -92,10 +95,13 @@ void ReaderTie::begin(const Phase& phase, int micro_batches) {
   values_ = at::empty({count, width_}, options);
   embedding_.set_data(values_);
   embedding_.mutable_grad() = at::Tensor();
+  const auto padding = std::lower_bound(rows_.tokens.begin(), rows_.tokens.end(), padding_token_);
+  const bool used = padding != rows_.tokens.end() && *padding == padding_token_;
+  *padding_row_ = used ? padding - rows_.tokens.begin() : -1;
   if (!phase.training) return;
   sums_ = at::zeros({count, width_}, options.dtype(at::kFloat));
-  // Autograd accumulates in place: from here on it adds to the sums.
-  if (embedding_.scalar_type() == at::kFloat) embedding_.mutable_grad() = sums_;
+  // Backward functions add in place: from here on to the sums, in float32 for narrow tables, too.
+  embedding_.mutable_grad() = sums_;
 }
 
 std::vector<std::int64_t> ReaderTie::rows_of(MicroBatch micro_batch,
@@ -120,13 +126,6 @@ void ReaderTie::receive_values() {
 }
 
 void ReaderTie::backward_done(MicroBatch micro_batch) {
-  const at::NoGradGuard no_grad;
-  at::Tensor& gradient = embedding_.mutable_grad();
-  if (embedding_.scalar_type() != at::kFloat && gradient.defined()) {
-    // After every micro-batch: sums in the narrow type would lose bits.
-    sums_.add_(gradient.to(at::kFloat));
-    gradient.zero_();
-  }
   send_rows(*link_, sums_, rows_.last_use.at(static_cast<std::size_t>(number(micro_batch))));
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "framework/net/link.h"
+#include "models/model.h"
 #include "stages/gradients.h"
 #include "stages/looked_up_rows.h"
 #include "stages/wait_clock.h"
@@ -74,8 +75,9 @@ class OwnerTie final : public WeightTie {
 // is empty before the first one.
 class ReaderTie final : public WeightTie {
  public:
-  ReaderTie(at::Tensor embedding, std::unique_ptr<net::Link> link, const BatchSource& source,
-            WaitClock& waits);
+  // Before the first phase the padding row of `tied` is the padding token.
+  ReaderTie(const models::TiedWeight& tied, std::unique_ptr<net::Link> link,
+            const BatchSource& source, WaitClock& waits);
 
   void begin(const Phase& phase, int micro_batches) override;
   // The rows of these tokens of a micro-batch in the embedding's table. Waits for their values.
@@ -90,6 +92,8 @@ class ReaderTie final : public WeightTie {
   void receive_values();
 
   at::Tensor embedding_;
+  std::shared_ptr<std::int64_t> padding_row_;
+  const std::int64_t padding_token_;
   std::unique_ptr<net::Link> link_;
   const BatchSource& source_;
   WaitClock& waits_;

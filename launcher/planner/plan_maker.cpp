@@ -184,7 +184,7 @@ plan::Plan::Process plan_process(const plan::Plan& plan, const models::ModelDesc
   const bool has_embedding = process.chunks.front().first == 0;
   const bool has_head = process.chunks.back().last + 1 == std::ssize(model.layers);
   if (model.tied && has_embedding != has_head) {
-    process.parameters += (has_head ? 1 : -1) * model.vocabulary * model.hidden;
+    process.parameters += (has_head ? 1 : -1) * model.tied_parameters;
   }
   const schedules::PipelineShape shape = shape_of(plan.recipe, plan.micro_batches, plan.depth);
   const auto stage = static_cast<StageIndex>(name.stage);

@@ -38,7 +38,7 @@ partition::ModelDescription partition_view(const recipe::Recipe& recipe,
   const std::int64_t value_bytes = recipe.model.dtype == recipe::Dtype::bfloat16 ? 2 : 4;
   partition::ModelDescription view;
   view.family = model.family;
-  if (model.tied) view.tied_parameters = model.vocabulary * model.hidden;
+  view.tied_parameters = model.tied_parameters;
   for (const models::LayerCost& layer : model.layers) {
     view.layers.push_back({layer.name, layer.parameters, layer.forward_flops_per_token,
                            layer.saved_bytes_per_token, layer.output_width * value_bytes,

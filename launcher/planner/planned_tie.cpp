@@ -33,7 +33,8 @@ std::optional<TieBytes> tie_bytes(const plan::Plan& plan, const models::ModelDes
                                    static_cast<int>(plan.micro_batches))
                 .tokens.size();
   }
-  const double values = static_cast<double>(rows) * static_cast<double>(model.hidden) /
+  const double values = static_cast<double>(rows) *
+                        static_cast<double>(model.tied_parameters / model.vocabulary) /
                         static_cast<double>(std::max<std::int64_t>(steps, 1));
   const bool narrow = recipe.model.dtype == recipe::Dtype::bfloat16;
   return TieBytes{values * 4, values * (narrow ? 2 : 4)};

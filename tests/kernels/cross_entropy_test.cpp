@@ -97,7 +97,7 @@ TEST(CrossEntropy, AgreesWithLogSoftmaxAndAutograd) {
 }
 
 TEST(CrossEntropy, ChunksOfRowsGiveWhatTheWholeGives) {
-  const std::int64_t chunk = cross_entropy_rows(kLargeVocabulary);
+  const std::int64_t chunk = cross_entropy_rows(kLargeVocabulary, kModelWidth);
   const std::int64_t count = chunk + 1;
   ASSERT_GT(chunk, 1);
   const Problem problem = make_problem(count, kModelWidth, kLargeVocabulary, false);

@@ -5,6 +5,7 @@ GPT-2 with dropout and clipping. Not all combinations, but every value of every 
 pairs that could interact.
 """
 
+import json
 import os
 import signal
 
@@ -73,6 +74,40 @@ class Splits(Compared):
             ],
             **{"model.path": "untied"},
         )
+
+    def test_splits_of_other_families_match_bits(self):
+        small = {
+            "vocab_size": 257,
+            "max_position_embeddings": 32,
+            "hidden_size": 24,
+            "num_hidden_layers": 4,
+            "num_attention_heads": 6,
+            "num_key_value_heads": 2,
+            "head_dim": 8,
+            "intermediate_size": 40,
+            "pad_token_id": 10,  # a byte of the data: its row gets no gradient from the input
+        }
+        families = {
+            "llama": {"attention_dropout": 0.1},
+            "gemma2": {"sliding_window": 7, "query_pre_attn_scalar": 8},
+        }
+        for family, fields in families.items():
+            folder = self.home / family
+            folder.mkdir()
+            config = {"model_type": family, **small, **fields}
+            (folder / "config.json").write_text(json.dumps(config))
+            common = {"model.path": family}
+            reference = self.train(f"{family}-reference", {**split(1, GPIPE), **common})
+            for number, settings in enumerate(
+                [
+                    split(2, INTERLEAVED),
+                    split(3, ONE_F_ONE_B, 1, "layer"),
+                    split(2, GPIPE, **{"model.dtype": "float32"}),
+                ]
+            ):
+                with self.subTest(family=family, **settings):
+                    run = self.train(f"{family}-{number}", {**settings, **common})
+                    self.same_bits(reference, run)
 
     def test_interleaved_chunks_match_bits(self):
         self.write_data("eval.jsonl", 20)
