@@ -68,6 +68,20 @@ TEST(PlannedTie, ValuesCrossInTheirType) {
   EXPECT_EQ(bytes.values, 120);
 }
 
+TEST(PlannedTie, CompressedRowsAreThoseOfCodec) {
+  plan::Plan plan = three_stages_of_two_replicas();
+  models::ModelDescription model = tied_model();
+  model.hidden = 768;
+  const TieBytes raw = tie_bytes(plan, model, eight_rows()).value();
+  plan.recipe.codec.forward = "delta";
+  plan.recipe.codec.backward = "fixed";
+  const TieBytes bytes = tie_bytes(plan, model, eight_rows()).value();
+  EXPECT_NEAR(bytes.gradients / raw.gradients, 1.0 / 4, 0.02) << "8 bits and scales";
+  EXPECT_NEAR(bytes.values / raw.values, 1.0 / 4, 0.02);
+  plan.recipe.codec.first_bits = 16;
+  EXPECT_EQ(tie_bytes(plan, model, eight_rows())->values, raw.values / 2);
+}
+
 TEST(PlannedTie, IsNoneInOneStageOrUntied) {
   plan::Plan plan = three_stages_of_two_replicas();
   models::ModelDescription model = tied_model();
