@@ -8,8 +8,8 @@
 #include "models/model.h"
 #include "stages/batch_source.h"
 #include "stages/gradients.h"
+#include "stages/link_tie.h"
 #include "stages/ports.h"
-#include "stages/weight_tie.h"
 
 namespace strait::stages {
 

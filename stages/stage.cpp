@@ -7,10 +7,12 @@
 #include <utility>
 
 #include "framework/store/sample_order.h"
+#include "kernels/random_key.h"
 #include "models/initialize.h"
 #include "models/model_description.h"
 #include "stages/chunk_ports.h"
 #include "stages/end_ports.h"
+#include "stages/link_tie.h"
 
 namespace strait::stages {
 
@@ -199,15 +201,23 @@ Downstream& Stage::below() const {
   return last.model->head() != nullptr ? *last.downstream : *slots_.front().downstream;
 }
 
+LinkTieOptions Stage::tie_options(const BoundaryOptions& boundary) const {
+  const auto replica = static_cast<std::uint64_t>(options_.batch.replica);
+  return {tied_row_codec(boundary.codec), options_.dtype,
+          kernels::mix_key({options_.seed, kernels::hash_name("tie"), replica})};
+}
+
 ReaderTie* Stage::connect_tie(std::unique_ptr<net::Link> link) {
   TORCH_INTERNAL_ASSERT((link != nullptr) == (tied_.embedding.defined() != tied_.head.defined()),
                         "a link between two stages with a tied weight, and only there");
   if (tied_.embedding.defined() && tied_.head.defined()) {
     tie_ = std::make_unique<LocalTie>(tied_.embedding, tied_.head);
   } else if (tied_.head.defined()) {
-    tie_ = std::make_unique<OwnerTie>(tied_.head, std::move(link), *source_, waits_);
+    tie_ = std::make_unique<OwnerTie>(tied_.head, std::move(link), *source_,
+                                      tie_options(options_.chunks.back().upper), waits_);
   } else if (tied_.embedding.defined()) {
-    auto reader = std::make_unique<ReaderTie>(tied_, std::move(link), *source_, waits_);
+    auto reader = std::make_unique<ReaderTie>(tied_, std::move(link), *source_,
+                                              tie_options(options_.chunks.front().lower), waits_);
     ReaderTie* const connected = reader.get();
     tie_ = std::move(reader);
     return connected;

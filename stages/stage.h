@@ -18,6 +18,9 @@
 
 namespace strait::stages {
 
+class ReaderTie;
+struct LinkTieOptions;
+
 // One stage: constructs and owns all of its parts, and chooses the ports of every chunk. Runs on
 // the thread that calls run().
 class Stage {
@@ -82,6 +85,7 @@ class Stage {
   void disconnect_evicted(const std::vector<std::uint32_t>& members) const;
   // Returns the embedding's end of a tie between two stages, or null.
   ReaderTie* connect_tie(std::unique_ptr<net::Link> link);
+  LinkTieOptions tie_options(const BoundaryOptions& boundary) const;
   Downstream& below() const;
 
   StageOptions options_;

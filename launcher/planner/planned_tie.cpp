@@ -6,12 +6,29 @@
 #include <cmath>
 #include <memory>
 
-#include "stages/looked_up_rows.h"
+#include "framework/codec/codecs.h"
+#include "stages/link_tie.h"
 
 namespace strait::planner {
 namespace {
 
 constexpr std::int64_t kSteps = 4;  // looked at
+
+// `raw`: bytes of a value that is not encoded.
+double bytes_of_rows(const recipe::Recipe& recipe, const models::ModelDescription& model,
+                     codec::Direction direction, double rows, double raw) {
+  constexpr int kBfloat16Bits = 16;
+  codec::DirectionSettings settings;
+  settings.codec = stages::tied_row_codec(recipe.codec);
+  settings.direction = direction;
+  const std::string& codec = settings.codec.name(direction);
+  const std::int64_t width = model.tied_parameters / model.vocabulary;
+  const double values = rows * static_cast<double>(width);
+  if (codec == "raw") return values * raw;
+  if (settings.bits() == kBfloat16Bits) return values * 2;
+  // The headers of messages are small against their rows.
+  return codec::codecs().named(codec).payload(settings, {1, rows, width}).first;
+}
 
 }  // namespace
 
@@ -33,11 +50,11 @@ std::optional<TieBytes> tie_bytes(const plan::Plan& plan, const models::ModelDes
                                    static_cast<int>(plan.micro_batches))
                 .tokens.size();
   }
-  const double values = static_cast<double>(rows) *
-                        static_cast<double>(model.tied_parameters / model.vocabulary) /
-                        static_cast<double>(std::max<std::int64_t>(steps, 1));
+  const double mean =
+      static_cast<double>(rows) / static_cast<double>(std::max<std::int64_t>(steps, 1));
   const bool narrow = recipe.model.dtype == recipe::Dtype::bfloat16;
-  return TieBytes{values * 4, values * (narrow ? 2 : 4)};
+  return TieBytes{bytes_of_rows(recipe, model, codec::Direction::backward, mean, 4),
+                  bytes_of_rows(recipe, model, codec::Direction::forward, mean, narrow ? 2 : 4)};
 }
 
 void plan_tie_links(plan::Plan& plan, const TieBytes& bytes) {

@@ -9,7 +9,7 @@
 namespace strait::planner {
 
 // What a tied table costs per step where embedding and LM head are on different stages: the rows
-// that a step looks up, see stages/weight_tie.h.
+// that a step looks up, see stages/link_tie.h.
 struct TieBytes {
   double gradients = 0;  // from the first stage
   double values = 0;     // to the first stage

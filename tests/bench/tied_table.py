@@ -12,7 +12,9 @@ import array
 import json
 import os
 import pathlib
+import pydoc_data.topics
 import random
+import re
 import statistics
 import struct
 import subprocess
@@ -27,8 +29,12 @@ WARM = 1  # steps before times count
 ROWS = 8  # of a step, each a micro-batch
 SIZES = {"vocab_size": 50257, "n_embd": 768, "n_head": 12, "n_layer": 2}
 SMALL = {"vocab_size": 1000, "n_embd": 64, "n_head": 2, "n_layer": 2}
-# Which tokens there are. Text: by rank as Zipf and Mandelbrot have it; random: the most rows.
-WEIGHTS = {"text": lambda rank: 1 / (rank + 2.7), "random": lambda rank: 1}
+# Tokens and codec. Text: words and signs of Python's language reference; random: the most rows.
+CASES = {
+    "text": ("text", ""),
+    "random": ("random", ""),
+    "text-delta": ("text", '[codec]\nforward = "delta"\nbackward = "fixed"\n'),
+}
 RECIPE = """
 name = "{name}"
 seed = {seed}
@@ -36,7 +42,7 @@ seed = {seed}
 path = "model"
 weights = "random"
 [data]
-train = "{name}.safetensors"
+train = "{tokens}.safetensors"
 row = {row}
 [pipeline]
 stages = 2
@@ -51,10 +57,21 @@ ports = "47000-47007"
 """
 
 
-def write_rows(path, rows, row, vocabulary, weight):
-    tokens = random.Random(machinery.SEED).choices(
-        range(vocabulary), [weight(rank) for rank in range(vocabulary)], k=rows * row
-    )
+def words_of_text(row, vocabulary):
+    """In rows of consecutive ones, which are shuffled."""
+    text = "\n".join(pydoc_data.topics.topics.values())
+    words = re.findall(r" ?\w+|[^\w\s]+|\s+", text)
+    numbers = {word: number % vocabulary for number, word in enumerate(dict.fromkeys(words))}
+    rows = [words[at : at + row] for at in range(0, len(words) - row, row)]
+    random.Random(machinery.SEED).shuffle(rows)
+    return [numbers[word] for words in rows for word in words]
+
+
+def write_rows(path, rows, row, vocabulary, kind):
+    if kind == "text":
+        tokens = words_of_text(row, vocabulary)[: rows * row]
+    else:
+        tokens = random.Random(machinery.SEED).choices(range(vocabulary), k=rows * row)
     data = array.array("i", tokens).tobytes()
     info = {"dtype": "I32", "shape": [rows, row], "data_offsets": [0, len(data)]}
     header = json.dumps({"input_ids": info}).encode()
@@ -66,11 +83,14 @@ def make_bench(folder, steps, small):
     (folder / "model").mkdir()
     model = dict(machinery.MODEL, **sizes)
     (folder / "model/config.json").write_text(json.dumps(model))
-    for name, weight in WEIGHTS.items():
-        row = model["n_positions"]
-        write_rows(folder / f"{name}.safetensors", ROWS * steps, row, sizes["vocab_size"], weight)
-        recipe = RECIPE.format(name=name, seed=machinery.SEED, row=row, steps=steps, rows=ROWS)
-        (folder / f"{name}.toml").write_text(recipe)
+    row = model["n_positions"]
+    for kind in ("text", "random"):
+        write_rows(folder / f"{kind}.safetensors", ROWS * steps, row, sizes["vocab_size"], kind)
+    for name, (tokens, codec) in CASES.items():
+        recipe = RECIPE.format(
+            name=name, tokens=tokens, seed=machinery.SEED, row=row, steps=steps, rows=ROWS
+        )
+        (folder / f"{name}.toml").write_text(recipe + codec)
     return sizes["vocab_size"] * sizes["n_embd"] * 4
 
 
@@ -96,11 +116,11 @@ def planned(program, folder, name):
 
 
 def measure(programs, folder, megabits, table):
-    print("build   tokens  Mbit/s  s/step  tie, MB a step  of both tables  planned MB  waited, s")
+    print("build   case        Mbit/s  s/step  tie, MB a step  of both tables  planned MB  waited, s")
     memory = {}
     for build, program in programs.items():
-        for name in WEIGHTS:
-            # What is sent of a whole table does not depend on its tokens.
+        for name in CASES:
+            # What is sent of a whole table depends on nothing.
             if build == "former" and name != "text":
                 continue
             for width in (0, megabits):
@@ -108,7 +128,7 @@ def measure(programs, folder, megabits, table):
                 one = Measurement(program, folder, name)
                 memory[build] = one.memory
                 print(
-                    f"{build:6}  {name:6}  {width or float('inf'):6}  {one.seconds:6.2f}"
+                    f"{build:6}  {name:10}  {width or float('inf'):6}  {one.seconds:6.2f}"
                     f"  {one.bytes / 1e6:14.2f}  {one.bytes / table / 2:14.2%}"
                     f"  {planned(program, folder, name) / 1e6:10.2f}  {one.waited:9.3f}",
                     flush=True,

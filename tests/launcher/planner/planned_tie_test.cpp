@@ -40,7 +40,7 @@ models::ModelDescription tied_model() {
   models::ModelDescription model;
   model.tied = true;
   model.vocabulary = 100;
-  model.hidden = 10;
+  model.tied_parameters = 100 * 10;
   return model;
 }
 
@@ -66,6 +66,20 @@ TEST(PlannedTie, ValuesCrossInTheirType) {
   const TieBytes bytes = tie_bytes(plan, tied_model(), eight_rows()).value();
   EXPECT_EQ(bytes.gradients, 240);
   EXPECT_EQ(bytes.values, 120);
+}
+
+TEST(PlannedTie, CompressedRowsAreThoseOfCodec) {
+  plan::Plan plan = three_stages_of_two_replicas();
+  models::ModelDescription model = tied_model();
+  model.tied_parameters = 100 * 768;
+  const TieBytes raw = tie_bytes(plan, model, eight_rows()).value();
+  plan.recipe.codec.forward = "delta";
+  plan.recipe.codec.backward = "fixed";
+  const TieBytes bytes = tie_bytes(plan, model, eight_rows()).value();
+  EXPECT_NEAR(bytes.gradients / raw.gradients, 1.0 / 4, 0.02) << "8 bits and scales";
+  EXPECT_NEAR(bytes.values / raw.values, 1.0 / 4, 0.02);
+  plan.recipe.codec.first_bits = 16;
+  EXPECT_EQ(tie_bytes(plan, model, eight_rows())->values, raw.values / 2);
 }
 
 TEST(PlannedTie, IsNoneInOneStageOrUntied) {

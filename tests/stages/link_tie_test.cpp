@@ -1,4 +1,4 @@
-#include "stages/weight_tie.h"
+#include "stages/link_tie.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -58,10 +58,11 @@ struct TieEnds {
   std::unique_ptr<OwnerTie> owner;
   std::unique_ptr<ReaderTie> reader;
 
-  TieEnds() {
+  explicit TieEnds(const codec::CodecSettings& codec = {}) {
     auto [first, last] = links();
-    reader = std::make_unique<ReaderTie>(embedding, std::move(first), source, waits);
-    owner = std::make_unique<OwnerTie>(head, std::move(last), source, waits);
+    const LinkTieOptions options{tied_row_codec(codec), at::kFloat, 1};
+    reader = std::make_unique<ReaderTie>(embedding, std::move(first), source, options, waits);
+    owner = std::make_unique<OwnerTie>(head, std::move(last), source, options, waits);
   }
 
   void begin(const Phase& phase) {
@@ -82,7 +83,7 @@ TEST(LookedUpRows, AreThoseOfEveryTokenWithFirstAndLastUse) {
   EXPECT_THAT(rows.last_use, ElementsAre(ElementsAre(1, 4), ElementsAre(0, 2, 3, 5, 6)));
 }
 
-TEST(WeightTie, EmbeddingReadsOwnersValues) {
+TEST(LinkTie, EmbeddingReadsOwnersValues) {
   TieEnds ends;
   for (const Phase& phase : {kTraining, Phase{store::Step{0}, false}, kTraining}) {
     ends.begin(phase);
@@ -100,7 +101,7 @@ TEST(WeightTie, EmbeddingReadsOwnersValues) {
 
 // The head's gradient has -0.0 in every value: in one process the embedding's zeros are added to
 // rows that were not looked up, too.
-TEST(WeightTie, SumHasBitsOfLocalTie) {
+TEST(LinkTie, SumHasBitsOfLocalTie) {
   TieEnds ends;
   at::Tensor& sum = ends.gradients.of(ends.head);
   sum.fill_(-0.0F);
@@ -118,7 +119,40 @@ TEST(WeightTie, SumHasBitsOfLocalTie) {
   EXPECT_TRUE(at::equal(sum.view(at::kInt), expected.view(at::kInt)));
 }
 
-TEST(WeightTie, OnlyLookedUpRowsCross) {
+TEST(LinkTie, RowsAreQuantisedBesideCompressedBoundaries) {
+  for (const std::int64_t first_bits : {8, 16}) {
+    codec::CodecSettings codec;
+    codec.forward = "delta";
+    codec.backward = "fixed";
+    codec.first_bits = first_bits;
+    TieEnds ends(codec);
+    ends.begin(kTraining);
+    at::Tensor expected = at::zeros({kVocabulary, kWidth});
+    for (const int micro_batch : {0, 1}) {
+      const at::Tensor tokens =
+          at::tensor(ends.source.padded_tokens(kTraining, MicroBatch{micro_batch}), at::kLong);
+      const at::Tensor exact = ends.head.detach().index_select(0, tokens);
+      const at::Tensor values = ends.look_up(kTraining, micro_batch);
+      EXPECT_FALSE(at::equal(values, exact));
+      EXPECT_TRUE(at::allclose(values, exact, 0.02, 0.02));
+      const at::Tensor factors = at::randn_like(exact);
+      values.mul(factors).sum().backward();
+      expected.index_add_(0, tokens, factors);
+      ends.reader->backward_done(MicroBatch{micro_batch});
+    }
+    ends.owner->combine(ends.gradients);
+    EXPECT_FALSE(at::equal(ends.gradients.of(ends.head), expected));
+    EXPECT_TRUE(at::allclose(ends.gradients.of(ends.head), expected, 0.03, 0.03));
+    // An evaluation's are exact.
+    const Phase evaluation{store::Step{0}, false};
+    ends.begin(evaluation);
+    const auto tokens = ends.source.padded_tokens(evaluation, MicroBatch{0});
+    EXPECT_TRUE(at::equal(ends.look_up(evaluation, 0),
+                          ends.head.index_select(0, at::tensor(tokens, at::kLong))));
+  }
+}
+
+TEST(LinkTie, OnlyLookedUpRowsCross) {
   TieEnds ends;
   ends.begin(kTraining);
   for (const int micro_batch : {0, 1}) {
@@ -133,7 +167,7 @@ TEST(WeightTie, OnlyLookedUpRowsCross) {
   }
 }
 
-TEST(WeightTie, RowsOfOtherDataAreRefused) {
+TEST(LinkTie, RowsOfOtherDataAreRefused) {
   TieEnds ends;
   ends.owner->begin(kTraining, 1);
   ends.reader->begin(kTraining, 1);
