@@ -78,9 +78,9 @@ RunRecorder::RunRecorder(const RunDirectory& directory, const std::string& run_i
 
 RunRecorder::~RunRecorder() = default;
 
-void RunRecorder::append(trace::JsonLines& file, const Json& line) {
+void RunRecorder::survive(const std::function<void()>& work) {
   try {
-    file.append(line);
+    work();
   } catch (const trace::TraceError& error) {
     if (!warned_) spdlog::error("{}. The run continues without it", error.what());
     warned_ = true;
@@ -90,7 +90,7 @@ void RunRecorder::append(trace::JsonLines& file, const Json& line) {
 void RunRecorder::append_event(const char* name, const Json& fields) {
   Json line = {{"time", wall_clock()}, {"event", name}};
   line.update(fields);
-  append(events_, line);
+  survive([&] { events_.append(line); });
 }
 
 void RunRecorder::write_status() {
@@ -122,7 +122,7 @@ void RunRecorder::connected(const Hello& hello) {
 
 void RunRecorder::training(store::Step from, store::Step to) {
   // Again: a resume has just replaced the file by one without the later steps.
-  metrics_.emplace(metrics_path_);
+  survive([this] { metrics_.emplace(metrics_path_); });
   remaining_ = RemainingTime(to);
   (*status_)["state"] = "training";
   (*status_)["step"] = store::number(from);
@@ -140,7 +140,7 @@ void RunRecorder::reports(const std::vector<ProcessReport>& processes) {
 
 void RunRecorder::step(const StepLine& line) {
   const Json fields = to_json(line);
-  append(*metrics_, fields);
+  if (metrics_) survive([&] { metrics_->append(fields); });
   remaining_.add(line.step, line.seconds);
   const auto left = remaining_.seconds();
   for (const char* key : {"step", "boundaries", "sync"}) (*status_)[key] = fields.at(key);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -38,7 +39,8 @@ class RunRecorder : public RunObserver {
   void ended(const Outcome& outcome) override;
 
  private:
-  void append(trace::JsonLines& file, const nlohmann::ordered_json& line);
+  // The run continues without a file that cannot be written.
+  void survive(const std::function<void()>& work);
   void append_event(const char* name, const nlohmann::ordered_json& fields);
   void write_status();
 
