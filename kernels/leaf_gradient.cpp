@@ -19,7 +19,8 @@ void announce_leaf_gradient(const at::Tensor& leaf) {
   if (hook != nullptr) (*hook)(leaf);
 }
 
-void add_product(at::Tensor sum, const at::Tensor& left, const at::Tensor& right, double scale) {
+void add_product(const at::Tensor& sum, const at::Tensor& left, const at::Tensor& right,
+                 double scale) {
   if (left.scalar_type() == sum.scalar_type()) {
     sum.addmm_(left, right, /*beta=*/1, /*alpha=*/scale);
     return;

@@ -17,6 +17,7 @@ void announce_leaf_gradient(const at::Tensor& leaf);
 
 // sum += scale · left · right, in the type of `sum`. Products of a narrower type are added piece by
 // piece.
-void add_product(at::Tensor sum, const at::Tensor& left, const at::Tensor& right, double scale = 1);
+void add_product(const at::Tensor& sum, const at::Tensor& left, const at::Tensor& right,
+                 double scale = 1);
 
 }  // namespace strait::kernels
