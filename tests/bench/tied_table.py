@@ -1,6 +1,7 @@
 """A tied token table on two stages: what crosses and how long it is waited for. See README.md.
 
-usage: tied_table.py [--bin FOLDER] [--former FOLDER] [--steps 6] [--megabits 100] [--quick]
+usage: tied_table.py [--bin FOLDER] [--former FOLDER] [--steps 6] [--megabits 100] [--cases CASE ...]
+                     [--quick]
 
 Two stages in a network namespace whose loopback carries so many Mbit/s in each direction: so it
 needs root, `unshare` and `tc`. --former: programs of a build that is measured in turn. Exit code 77,
@@ -115,11 +116,11 @@ def planned(program, folder, name):
     return tie["forward_bytes"] + tie["backward_bytes"]
 
 
-def measure(programs, folder, megabits, table):
+def measure(programs, folder, cases, megabits, table):
     print("build   case        Mbit/s  s/step  tie, MB a step  of both tables  planned MB  waited, s")
     memory = {}
     for build, program in programs.items():
-        for name in CASES:
+        for name in cases:
             # What is sent of a whole table depends on nothing.
             if build == "former" and name != "text":
                 continue
@@ -145,6 +146,7 @@ def main():
     parser.add_argument("--former")
     parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--megabits", type=int, default=100)
+    parser.add_argument("--cases", nargs="*", choices=CASES, default=list(CASES))
     parser.add_argument("--quick", action="store_true", help="tiny: shows only that it works")
     options = parser.parse_args()
     narrow_links.enter_namespace()
@@ -155,7 +157,7 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         table = make_bench(folder, 3 if options.quick else options.steps, options.quick)
-        measure(programs, folder, options.megabits, table)
+        measure(programs, folder, options.cases, options.megabits, table)
     print(f"load {os.getloadavg()[0]:.1f}")
 
 

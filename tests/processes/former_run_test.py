@@ -1,4 +1,4 @@
-"""A run directory that the release 0.1.0-eda4c4cedc63 left at step 4 of 8 resumes to the same losses.
+"""A run directory that the release 0.1.0-eda4c4cedc63 left at step 4 of 8 resumes to its losses.
 
 former_run.tar.gz is that directory: two stages, two replicas with cocktail, delta boundaries, and a
 model of 2 blocks of width 16. Nothing of it is ever regenerated: a change that cannot read it breaks
@@ -40,8 +40,8 @@ class FormerRun(runs.RunCase):
         steps = self.metrics()
         self.assertEqual(sorted(steps), list(range(1, 9)))
         for step, loss in LOSSES.items():
-            # Processors differ in the last bits of matrix products, and four steps multiply that.
-            self.assertTrue(math.isclose(steps[step]["loss"], loss, rel_tol=1e-5), (step, steps[step]["loss"], loss))
+            # That release sent a tied table exactly, beside any codec; now its rows have 8 bits here.
+            self.assertTrue(math.isclose(steps[step]["loss"], loss, rel_tol=3e-4), (step, steps[step]["loss"], loss))
 
     def test_exports_checkpoint_of_former_release(self):
         code, out, err = self.strait("export", str(self.run_path), str(self.home / "exported"))

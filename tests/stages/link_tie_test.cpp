@@ -33,7 +33,7 @@ BatchSource small_source() {
   options.micro_batch_rows = 2;
   options.micro_batches = 2;
   options.shuffle = false;
-  return BatchSource(file, file, options);
+  return {file, file, options};
 }
 
 std::pair<std::unique_ptr<net::Link>, std::unique_ptr<net::Link>> links() {
