@@ -54,14 +54,15 @@ struct TieEnds {
   at::Tensor head = at::randn({kVocabulary, kWidth}).requires_grad_();
   sync::Layout layout{{{"table", {kVocabulary, kWidth}, true}}};
   Gradients gradients{{{"table", head, true}}, layout};
-  at::Tensor embedding = at::empty({0, kWidth}).requires_grad_();
+  models::TiedWeight tied{"table", at::empty({0, kWidth}).requires_grad_(), {}};
   std::unique_ptr<OwnerTie> owner;
   std::unique_ptr<ReaderTie> reader;
 
-  explicit TieEnds(const codec::CodecSettings& codec = {}) {
+  explicit TieEnds(const codec::CodecSettings& codec = {}, std::int64_t padding_token = -1) {
+    *tied.padding_row = padding_token;
     auto [first, last] = links();
     const LinkTieOptions options{tied_row_codec(codec), at::kFloat, 1};
-    reader = std::make_unique<ReaderTie>(embedding, std::move(first), source, options, waits);
+    reader = std::make_unique<ReaderTie>(tied, std::move(first), source, options, waits);
     owner = std::make_unique<OwnerTie>(head, std::move(last), source, options, waits);
   }
 
@@ -72,7 +73,7 @@ struct TieEnds {
   at::Tensor look_up(const Phase& phase, int micro_batch) {
     const auto rows = reader->rows_of(MicroBatch{micro_batch},
                                       source.padded_tokens(phase, MicroBatch{micro_batch}));
-    return kernels::look_up_rows(embedding, at::tensor(rows, at::kLong));
+    return kernels::look_up_rows(tied.embedding, at::tensor(rows, at::kLong), *tied.padding_row);
   }
 };
 
@@ -117,6 +118,27 @@ TEST(LinkTie, SumHasBitsOfLocalTie) {
   const at::Tensor expected = table.grad() + sum;
   ends.owner->combine(ends.gradients);
   EXPECT_TRUE(at::equal(sum.view(at::kInt), expected.view(at::kInt)));
+}
+
+// Rows are numbered anew in every phase, and the padding token is looked up in some alone.
+TEST(LinkTie, PaddingTokenGetsNoGradientFromTheInput) {
+  for (const std::int64_t padding : {9, 4}) {
+    TieEnds ends({}, padding);
+    for (int step = 0; step < 2; ++step) {
+      ends.gradients.clear();
+      ends.begin(kTraining);
+      at::Tensor table = ends.head.detach().clone().requires_grad_();
+      for (const int micro_batch : {0, 1}) {
+        ends.look_up(kTraining, micro_batch).sum().backward();
+        ends.reader->backward_done(MicroBatch{micro_batch});
+        const auto tokens = ends.source.padded_tokens(kTraining, MicroBatch{micro_batch});
+        kernels::look_up_rows(table, at::tensor(tokens, at::kLong), padding).sum().backward();
+      }
+      ends.owner->combine(ends.gradients);
+      EXPECT_TRUE(at::equal(ends.gradients.of(ends.head), table.grad()));
+      EXPECT_EQ(table.grad().select(0, padding).abs().sum().item<float>(), 0);
+    }
+  }
 }
 
 TEST(LinkTie, RowsAreQuantisedBesideCompressedBoundaries) {
