@@ -26,7 +26,6 @@ TEST(RecipeSupport, SupportsDefaultsAndReplicas) {
 TEST(RecipeSupport, NamesUnsupportedKey) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"model.device=cuda", "model.device"},
-      {"model.dtype=bfloat16", "model.dtype"},
       {"model.lora={}", "model.lora"},
       {"model.adapter=a", "model.adapter"},
       {"data.tokenizer=some/dir", "data.tokenizer"},
