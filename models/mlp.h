@@ -25,9 +25,9 @@ class Mlp {
   at::Tensor forward(const at::Tensor& input) const {
     const at::Tensor inner = up_.forward(input);
     if (!gated_) return down_.forward(activate(inner, activation_));
-    if (gate_) return down_.forward(activate(gate_->forward(input), activation_) * inner);
+    if (gate_) return down_.forward(activate(gate_->forward(input), activation_).mul(inner));
     const std::vector<at::Tensor> halves = inner.chunk(2, -1);
-    return down_.forward(activate(halves[0], activation_) * halves[1]);
+    return down_.forward(activate(halves[0], activation_).mul(halves[1]));
   }
 
  private:
