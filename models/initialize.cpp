@@ -14,6 +14,7 @@ void initialize(Model& model, const ModelConfig& config, std::uint64_t seed) {
   for (const Parameter& parameter : model.parameters()) {
     const Initialization how = family.initialization(config, parameter.name);
     at::Tensor target = parameter.value;
+    if (target.numel() == 0) continue;  // rows of a tied table that another stage owns
     if (how.deviation == 0) {
       target.fill_(how.mean);
       continue;
@@ -21,10 +22,11 @@ void initialize(Model& model, const ModelConfig& config, std::uint64_t seed) {
     // Drawn in float32 on the CPU, so that type and device of the model do not change the draw.
     at::Generator generator = kernels::keyed_generator(
         kernels::mix_key({seed, kernels::hash_name(parameter.name)}), at::kCPU);
-    at::Tensor drawn = at::empty(target.sizes(), at::TensorOptions(at::kFloat));
+    const bool in_place = target.is_cpu() && target.scalar_type() == at::kFloat;
+    at::Tensor drawn = in_place ? target : at::empty(target.sizes(), at::TensorOptions(at::kFloat));
     drawn.normal_(how.mean, how.deviation, generator);
     if (how.zero_row >= 0) drawn.select(0, how.zero_row).zero_();
-    target.copy_(drawn);
+    if (!in_place) target.copy_(drawn);
   }
 }
 
