@@ -14,52 +14,124 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
+at::Tensor product(const at::Tensor& input, const at::Tensor& weight,
+                   const std::optional<at::Tensor>& bias, bool input_first) {
+  const at::Tensor matrix = input_first ? weight : weight.t();
+  return bias ? at::addmm(*bias, input, matrix) : at::mm(input, matrix);
+}
+
+// Adds what the two leaves get from the slope of their product.
+void add_gradients(const at::Tensor& slope, const at::Tensor& input, const at::Tensor& weight,
+                   const at::Tensor& bias, bool input_first) {
+  if (weight.requires_grad()) {
+    at::Tensor& sum = leaf_gradient(weight);
+    if (input_first) {
+      add_product(sum, input.t(), slope);
+    } else {
+      add_product(sum, slope.t(), input);
+    }
+    announce_leaf_gradient(weight);
+  }
+  if (bias.defined() && bias.requires_grad()) {
+    leaf_gradient(bias).add_(slope.sum(0));
+    announce_leaf_gradient(bias);
+  }
+}
+
 struct LinearFunction : public torch::autograd::Function<LinearFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input,
                             const at::Tensor& weight, const std::optional<at::Tensor>& bias,
                             bool input_first) {
-    context->save_for_backward({input, weight, bias.value_or(at::Tensor())});
+    // A frozen weight needs no input for its gradient.
+    const bool trained = weight.requires_grad();
+    context->save_for_backward(
+        {trained ? input : at::Tensor(), weight, bias.value_or(at::Tensor())});
     context->saved_data["input_first"] = input_first;
-    const at::Tensor matrix = input_first ? weight : weight.t();
-    return bias ? at::addmm(*bias, input, matrix) : at::mm(input, matrix);
+    return product(input, weight, bias, input_first);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const variable_list saved = context->get_saved_variables();
-    const at::Tensor& input = saved[0];
     const at::Tensor& weight = saved[1];
-    const at::Tensor& bias = saved[2];
     const bool input_first = context->saved_data["input_first"].toBool();
     const at::Tensor& slope = gradients[0];
     at::Tensor input_gradient;
     if (context->needs_input_grad(0)) {
       input_gradient = at::mm(slope, input_first ? weight.t() : weight);
     }
-    if (weight.requires_grad()) {
-      at::Tensor& sum = leaf_gradient(weight);
-      if (input_first) {
-        add_product(sum, input.t(), slope);
-      } else {
-        add_product(sum, slope.t(), input);
-      }
-      announce_leaf_gradient(weight);
-    }
-    if (bias.defined() && bias.requires_grad()) {
-      leaf_gradient(bias).add_(slope.sum(0));
-      announce_leaf_gradient(bias);
-    }
+    add_gradients(slope, saved[0], weight, saved[2], input_first);
     return {input_gradient, at::Tensor(), at::Tensor(), at::Tensor()};
   }
 };
+
+struct AdaptedLinear : public torch::autograd::Function<AdaptedLinear> {
+  // The parameters of this and the gradients that the backward returns are in one order.
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& input,
+                            const at::Tensor& low_input, const at::Tensor& weight,
+                            const std::optional<at::Tensor>& bias, const at::Tensor& down,
+                            const at::Tensor& up, double scale, bool input_first) {
+    const at::Tensor inner = at::mm(low_input, down.t());
+    context->save_for_backward({low_input, weight, down, up, inner});
+    context->saved_data["scale"] = scale;
+    context->saved_data["input_first"] = input_first;
+    context->saved_data["one_input"] = low_input.is_same(input);
+    return product(input, weight, bias, input_first).addmm_(inner, up.t(), 1, scale);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const variable_list saved = context->get_saved_variables();
+    const at::Tensor& low_input = saved[0];
+    const at::Tensor& weight = saved[1];
+    const at::Tensor& down = saved[2];
+    const at::Tensor& up = saved[3];
+    const at::Tensor& inner = saved[4];
+    const double scale = context->saved_data["scale"].toDouble();
+    const at::Tensor& slope = gradients[0];
+    const at::Tensor inner_gradient = at::mm(slope, up).mul_(scale);
+    add_product(leaf_gradient(up), slope.t(), inner, scale);
+    announce_leaf_gradient(up);
+    add_product(leaf_gradient(down), inner_gradient.t(), low_input);
+    announce_leaf_gradient(down);
+    at::Tensor input_gradient;
+    at::Tensor low_gradient;
+    if (context->needs_input_grad(0)) {
+      const bool input_first = context->saved_data["input_first"].toBool();
+      input_gradient = at::mm(slope, input_first ? weight.t() : weight);
+      if (context->saved_data["one_input"].toBool()) {
+        input_gradient.addmm_(inner_gradient, down);
+      } else {
+        low_gradient = at::mm(inner_gradient, down);
+      }
+    }
+    const at::Tensor none;
+    return {input_gradient, low_gradient, none, none, none, none, none, none};
+  }
+};
+
+void check_leaves(const at::Tensor& weight, const at::Tensor& bias) {
+  TORCH_INTERNAL_ASSERT(weight.is_leaf() && (!bias.defined() || bias.is_leaf()),
+                        "a linear layer whose weight ", weight.sizes(), " is no leaf");
+}
+
+std::optional<at::Tensor> if_defined(const at::Tensor& bias) {
+  return bias.defined() ? std::optional(bias) : std::nullopt;
+}
 
 }  // namespace
 
 at::Tensor linear(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
                   bool input_first) {
-  TORCH_INTERNAL_ASSERT(weight.is_leaf() && (!bias.defined() || bias.is_leaf()),
-                        "a linear layer whose weight ", weight.sizes(), " is no leaf");
-  const auto optional_bias = bias.defined() ? std::optional(bias) : std::nullopt;
-  return LinearFunction::apply(input, weight, optional_bias, input_first);
+  check_leaves(weight, bias);
+  return LinearFunction::apply(input, weight, if_defined(bias), input_first);
+}
+
+at::Tensor adapted_linear(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
+                          bool input_first, const LowRank& low) {
+  check_leaves(weight, bias);
+  TORCH_INTERNAL_ASSERT(!weight.requires_grad() && (!bias.defined() || !bias.requires_grad()),
+                        "an adapter of a matrix ", weight.sizes(), " that is trained itself");
+  return AdaptedLinear::apply(input, low.input, weight, if_defined(bias), low.down, low.up,
+                              low.scale, input_first);
 }
 
 }  // namespace strait::kernels

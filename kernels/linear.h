@@ -11,4 +11,17 @@ namespace strait::kernels {
 at::Tensor linear(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
                   bool input_first);
 
+// What is added to a product with a matrix: scale · (input · downᵀ) · upᵀ.
+struct LowRank {
+  at::Tensor down;  // leaf [rank, in]
+  at::Tensor up;    // leaf [out, rank]
+  double scale = 1;
+  at::Tensor input;  // [rows, in]: the input of the matrix, or that after a dropout
+};
+
+// linear() with a low-rank product added, in the memory of its result. Keeps no more than the small
+// product for the backward.
+at::Tensor adapted_linear(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
+                          bool input_first, const LowRank& low);
+
 }  // namespace strait::kernels

@@ -48,6 +48,23 @@ bool ConfigReader::is_null(const std::string& field) const {
   return found != fields_->end() && found->is_null();
 }
 
+bool ConfigReader::is_list(const std::string& field) const {
+  const nlohmann::json* value = find(field);
+  return value != nullptr && value->is_array();
+}
+
+bool ConfigReader::is_empty(const std::string& field) const {
+  const nlohmann::json* value = find(field);
+  if (value == nullptr || *value == false) return true;
+  return value->is_string() ? value->get_ref<const std::string&>().empty() : value->empty();
+}
+
+std::vector<std::string> ConfigReader::names() const {
+  std::vector<std::string> all;
+  for (const auto& [name, value] : fields_->items()) all.push_back(name);
+  return all;
+}
+
 void ConfigReader::refuse(const std::string& field, const std::string& expected) const {
   const nlohmann::json* value = find(field);
   std::string shown = value == nullptr ? "absent" : value->dump();

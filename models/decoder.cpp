@@ -67,6 +67,7 @@ LayerCost head_cost(const DecoderConfig& config, const CostQuestion& question) {
   cost.forward_flops_per_token =
       2.0 * static_cast<double>(config.token_width()) * static_cast<double>(config.vocabulary);
   cost.saved_bytes_per_token = 2 * config.hidden * question.bytes_per_value;
+  cost.backward_in_forward = true;
   cost.output_width = config.token_width();
   return cost;
 }
@@ -96,7 +97,7 @@ std::unique_ptr<Model> make_decoder(const ModelConfig& whole, LayerRange range, 
   std::vector<std::unique_ptr<Layer>> layers;
   TiedWeight tied;
   for (int index = range.first; index <= range.last; ++index) {
-    const ParameterMaker maker(type, device);
+    const ParameterMaker maker(whole.lora.get(), type, device);
     if (index == 0) {
       auto embedding = std::make_unique<DecoderEmbedding>(config, maker);
       tied.embedding = embedding->tokens().weight();
@@ -112,6 +113,7 @@ std::unique_ptr<Model> make_decoder(const ModelConfig& whole, LayerRange range, 
   }
   if (config.tied) {
     tied.name = config.names.tokens + ".weight";
+    tied.trained = whole.lora == nullptr;
   } else {
     tied = {};
   }

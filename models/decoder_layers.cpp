@@ -74,7 +74,7 @@ DecoderEmbedding::DecoderEmbedding(const DecoderConfig& config, ParameterMaker m
 at::Tensor DecoderEmbedding::forward(const at::Tensor& tokens, const Pass& pass) {
   at::Tensor sum = tokens_.forward(tokens);
   if (scale_ != 1) sum = sum.mul(at::scalar_tensor(scale_, sum.options().requires_grad(false)));
-  if (project_in_) sum = project_in_->forward(sum);
+  if (project_in_) sum = project_in_->forward(sum, pass);
   if (positions_) sum = sum + positions_->forward(pass.positions + position_offset_);
   return drop(sum, dropout_, pass, index(), kEmbeddingSite);
 }
@@ -119,15 +119,15 @@ SelfAttention::SelfAttention(ParameterMaker& maker, int index, const DecoderConf
       LinearShape{heads_ * width_, config.hidden, config.layout, config.attention_output_bias});
 }
 
-AttentionInputs SelfAttention::project(const at::Tensor& input) const {
+AttentionInputs SelfAttention::project(const at::Tensor& input, const Pass& pass) const {
   const auto by_head = [&](const at::Tensor& values) {
     return values.unflatten(2, {values.size(2) / width_, width_});
   };
   if (layout_ == QueryKeyValue::separate) {
-    return {by_head(inputs_[0].forward(input)), by_head(inputs_[1].forward(input)),
-            by_head(inputs_[2].forward(input))};
+    return {by_head(inputs_[0].forward(input, pass)), by_head(inputs_[1].forward(input, pass)),
+            by_head(inputs_[2].forward(input, pass))};
   }
-  const at::Tensor all = inputs_[0].forward(input);
+  const at::Tensor all = inputs_[0].forward(input, pass);
   if (layout_ == QueryKeyValue::fused) {
     const std::vector<at::Tensor> parts = by_head(all).split({heads_, key_heads_, key_heads_}, 2);
     return {parts[0], parts[1], parts[2]};
@@ -137,7 +137,7 @@ AttentionInputs SelfAttention::project(const at::Tensor& input) const {
 }
 
 at::Tensor SelfAttention::forward(const at::Tensor& input, const Pass& pass) const {
-  AttentionInputs inputs = project(input);
+  AttentionInputs inputs = project(input, pass);
   if (query_norm_) inputs.query = query_norm_->forward(inputs.query);
   if (key_norm_) inputs.key = key_norm_->forward(inputs.key);
   if (rotary_) {
@@ -145,7 +145,7 @@ at::Tensor SelfAttention::forward(const at::Tensor& input, const Pass& pass) con
     inputs.query = kernels::rotate_heads(inputs.query, cosine, sine, rotary_->pairs);
     inputs.key = kernels::rotate_heads(inputs.key, cosine, sine, rotary_->pairs);
   }
-  return output_->forward(attend(inputs, options_, pass));
+  return output_->forward(attend(inputs, options_, pass), pass);
 }
 
 // ---- block
@@ -176,17 +176,17 @@ at::Tensor DecoderBlock::forward(const at::Tensor& input, const Pass& pass) {
   if (residual_ == Residual::after) {
     const at::Tensor attended = dropped(attention_.forward(input, pass), kAttentionSite);
     const at::Tensor middle = attention_norm_.forward(input + attended);
-    return mlp_norm_->forward(middle + dropped(mlp_.forward(middle), kMlpSite));
+    return mlp_norm_->forward(middle + dropped(mlp_.forward(middle, pass), kMlpSite));
   }
   const at::Tensor normal = attention_norm_.forward(input);
   at::Tensor attended = dropped(attention_.forward(normal, pass), kAttentionSite);
   if (after_attention_norm_) attended = after_attention_norm_->forward(attended);
   if (residual_ == Residual::parallel) {
-    const at::Tensor thought = mlp_.forward(mlp_norm_ ? mlp_norm_->forward(input) : normal);
+    const at::Tensor thought = mlp_.forward(mlp_norm_ ? mlp_norm_->forward(input) : normal, pass);
     return input + attended + dropped(thought, kMlpSite);
   }
   const at::Tensor middle = input + attended;
-  at::Tensor thought = dropped(mlp_.forward(mlp_norm_->forward(middle)), kMlpSite);
+  at::Tensor thought = dropped(mlp_.forward(mlp_norm_->forward(middle), pass), kMlpSite);
   if (after_mlp_norm_) thought = after_mlp_norm_->forward(thought);
   return middle + thought;
 }
@@ -212,9 +212,9 @@ DecoderHead::DecoderHead(const DecoderConfig& config, ParameterMaker maker,
   adopt(maker);
 }
 
-at::Tensor DecoderHead::forward(const at::Tensor& input, const Pass& /*pass*/) {
+at::Tensor DecoderHead::forward(const at::Tensor& input, const Pass& pass) {
   const at::Tensor normal = norm_ ? norm_->forward(input) : input;
-  return project_out_ ? project_out_->forward(normal) : normal;
+  return project_out_ ? project_out_->forward(normal, pass) : normal;
 }
 
 }  // namespace strait::models

@@ -53,6 +53,7 @@ struct Family {
                                  at::Device device) = nullptr;
   Initialization (*initialization)(const ModelConfig& config, const std::string& tensor) = nullptr;
   FileNames names;
+  bool input_first = false;  // matrices of the blocks are stored as [in, out]
 };
 
 // Those of this library, each in the file of its name.

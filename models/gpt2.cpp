@@ -65,6 +65,10 @@ FileNames gpt2_file_names() {
 
 }  // namespace
 
-Family gpt2_family() { return decoder_family("gpt2", read_gpt2, gpt2_file_names()); }
+Family gpt2_family() {
+  Family family = decoder_family("gpt2", read_gpt2, gpt2_file_names());
+  family.input_first = true;
+  return family;
+}
 
 }  // namespace strait::models

@@ -3,31 +3,48 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <cmath>
+
 #include "kernels/random_key.h"
 #include "models/families.h"
 
 namespace strait::models {
+namespace {
+
+// Of the lower matrix of an adapter, [rank, in]; the upper one is zero.
+double uniform_bound(const Parameter& parameter) {
+  return 1 / std::sqrt(static_cast<double>(parameter.value.size(1)));
+}
+
+}  // namespace
+
+void initialize(const Parameter& parameter, const ModelConfig& config, std::uint64_t seed) {
+  const at::NoGradGuard no_grad;
+  at::Tensor target = parameter.value;
+  if (target.numel() == 0) return;  // rows of a tied table that another stage owns
+  Initialization how;
+  if (!parameter.adapter) how = family_of(config).initialization(config, parameter.name);
+  const bool uniform = parameter.adapter && parameter.name.ends_with(kAdapterDown);
+  if (!uniform && how.deviation == 0) {
+    target.fill_(how.mean);
+    return;
+  }
+  // Drawn in float32 on the CPU, so that type and device of the model do not change the draw.
+  at::Generator generator = kernels::keyed_generator(
+      kernels::mix_key({seed, kernels::hash_name(parameter.name)}), at::kCPU);
+  const bool in_place = target.is_cpu() && target.scalar_type() == at::kFloat;
+  at::Tensor drawn = in_place ? target : at::empty(target.sizes(), at::TensorOptions(at::kFloat));
+  if (uniform) {
+    drawn.uniform_(-uniform_bound(parameter), uniform_bound(parameter), generator);
+  } else {
+    drawn.normal_(how.mean, how.deviation, generator);
+  }
+  if (how.zero_row >= 0) drawn.select(0, how.zero_row).zero_();
+  if (!in_place) target.copy_(drawn);
+}
 
 void initialize(Model& model, const ModelConfig& config, std::uint64_t seed) {
-  const at::NoGradGuard no_grad;
-  const Family& family = family_of(config);
-  for (const Parameter& parameter : model.parameters()) {
-    const Initialization how = family.initialization(config, parameter.name);
-    at::Tensor target = parameter.value;
-    if (target.numel() == 0) continue;  // rows of a tied table that another stage owns
-    if (how.deviation == 0) {
-      target.fill_(how.mean);
-      continue;
-    }
-    // Drawn in float32 on the CPU, so that type and device of the model do not change the draw.
-    at::Generator generator = kernels::keyed_generator(
-        kernels::mix_key({seed, kernels::hash_name(parameter.name)}), at::kCPU);
-    const bool in_place = target.is_cpu() && target.scalar_type() == at::kFloat;
-    at::Tensor drawn = in_place ? target : at::empty(target.sizes(), at::TensorOptions(at::kFloat));
-    drawn.normal_(how.mean, how.deviation, generator);
-    if (how.zero_row >= 0) drawn.select(0, how.zero_row).zero_();
-    if (!in_place) target.copy_(drawn);
-  }
+  for (const Parameter& parameter : model.parameters()) initialize(parameter, config, seed);
 }
 
 }  // namespace strait::models

@@ -3,9 +3,11 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "models/parameter.h"
+#include "models/pass.h"
 
 namespace strait::models {
 
@@ -22,18 +24,22 @@ struct LinearShape {
   bool bias = true;
 };
 
-// A matrix product with an optional bias, as the tensors NAME.weight and NAME.bias. Every large
-// weight of a block sits in one of these, so that how its gradient is made is decided here alone.
+// A matrix product with an optional bias, as the tensors NAME.weight and NAME.bias, and an adapter
+// where LoRA asks for one. Every large weight of a block sits in one of these, so that how its
+// gradient is made is decided here alone.
 class Linear {
  public:
   Linear(ParameterMaker& maker, const std::string& name, const LinearShape& shape);
 
-  at::Tensor forward(const at::Tensor& input) const;  // [..., input] to [..., output]
+  // [..., input] to [..., output]
+  at::Tensor forward(const at::Tensor& input, const Pass& pass) const;
 
  private:
   LinearShape shape_;
   at::Tensor weight_;
   at::Tensor bias_;
+  std::optional<Adapter> adapter_;
+  std::uint64_t dropout_site_;  // of the adapter: part of the key of its masks
 };
 
 }  // namespace strait::models

@@ -22,12 +22,15 @@ class Mlp {
         activation_(activation),
         down_(std::move(down)) {}
 
-  at::Tensor forward(const at::Tensor& input) const {
-    const at::Tensor inner = up_.forward(input);
-    if (!gated_) return down_.forward(activate(inner, activation_));
-    if (gate_) return down_.forward(activate(gate_->forward(input), activation_).mul(inner));
+  at::Tensor forward(const at::Tensor& input, const Pass& pass) const {
+    const at::Tensor inner = up_.forward(input, pass);
+    if (!gated_) return down_.forward(activate(inner, activation_), pass);
+    if (gate_) {
+      const at::Tensor gate = gate_->forward(input, pass);
+      return down_.forward(activate(gate, activation_).mul(inner), pass);
+    }
     const std::vector<at::Tensor> halves = inner.chunk(2, -1);
-    return down_.forward(activate(halves[0], activation_).mul(halves[1]));
+    return down_.forward(activate(halves[0], activation_).mul(halves[1]), pass);
   }
 
  private:

@@ -18,6 +18,7 @@ struct TiedWeight {
   std::string name;      // empty: nothing is tied
   at::Tensor embedding;  // undefined: on another stage
   at::Tensor head;       // likewise
+  bool trained = true;
   // The row of `embedding` that gets no gradient; -1: none. What renumbers the rows sets it.
   std::shared_ptr<std::int64_t> padding_row = std::make_shared<std::int64_t>(-1);
 };

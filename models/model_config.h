@@ -1,10 +1,12 @@
 #pragma once
 
 #include <any>
+#include <memory>
 #include <string>
 #include <string_view>
 
 #include "models/config_error.h"
+#include "models/lora.h"
 
 namespace strait::models {
 
@@ -13,6 +15,7 @@ namespace strait::models {
 struct ModelConfig {
   std::string family;  // a name of families()
   std::any values;     // of the family's own type, which only that family's functions read
+  std::shared_ptr<const Lora> lora = nullptr;  // null: all parameters are trained
 };
 
 // Reads the text of a config.json; `file` is how errors call it. ConfigError: not JSON, an unknown

@@ -1,10 +1,90 @@
 #include "models/model_description.h"
 
 #include <ATen/ATen.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
 
 #include "models/families.h"
 
 namespace strait::models {
+namespace {
+
+std::string module_of(const std::string& tensor) { return tensor.substr(0, tensor.rfind('.')); }
+
+std::string last_part(const std::string& name) { return name.substr(name.rfind('.') + 1); }
+
+// Last parts of the names of matrices.
+std::set<std::string> matrices(const ModelDescription& model) {
+  std::set<std::string> names;
+  for (const TensorShape& tensor : model.tensors()) {
+    if (tensor.shape.size() == 2) names.insert(last_part(module_of(tensor.name)));
+  }
+  return names;
+}
+
+[[noreturn]] void refuse(const ModelDescription& model, const std::string& what) {
+  throw ConfigError(fmt::format("{}; matrices of this {} model are called {}", what, model.family,
+                                fmt::join(matrices(model), ", ")));
+}
+
+// Every setting that names something must have found it: a misspelt one would train less than it
+// says.
+void check_adapters(const ModelDescription& model, const Lora& lora) {
+  std::vector<std::string> adapted;
+  std::vector<std::string> modules;
+  for (const LayerCost& layer : model.layers) {
+    for (const TensorShape& tensor : layer.tensors) {
+      const std::string module = module_of(tensor.name);
+      if (tensor.adapter && tensor.name.ends_with(kAdapterDown)) {
+        adapted.push_back(module_of(module));
+      } else if (!tensor.adapter) {
+        modules.push_back(module);
+      }
+    }
+  }
+  const auto has = [](const std::vector<std::string>& names, const std::string& part) {
+    return std::ranges::any_of(
+        names, [&](const std::string& name) { return ends_with_module(name, part); });
+  };
+  for (const std::string& target : lora.targets) {
+    if (!has(adapted, target)) {
+      refuse(model, fmt::format("LoRA's target \"{}\" is no matrix of a block", target));
+    }
+  }
+  if (adapted.empty()) refuse(model, fmt::format("LoRA's targets match no matrix of a block"));
+  for (const std::string& saved : lora.saved) {
+    if (!has(modules, saved)) {
+      refuse(model, fmt::format("LoRA's modules to save have \"{}\", which is none", saved));
+    }
+    const std::string& tied = model.layers.back().tied_to;
+    if (!tied.empty() && (ends_with_module(module_of(tied), saved) || saved == "lm_head")) {
+      refuse(model,
+             fmt::format("LoRA's modules to save have \"{}\", but embedding and head of this "
+                         "model are one table, which PEFT would untie",
+                         saved));
+    }
+  }
+}
+
+// Below the first layer that is trained there is no backward; above it gradients pass frozen
+// weights.
+void set_backward_factors(ModelDescription& model) {
+  const int first = model.first_trained_layer();
+  for (int i = 0; i < static_cast<int>(model.layers.size()); ++i) {
+    LayerCost& layer = model.layers[static_cast<std::size_t>(i)];
+    if (i < first) {
+      layer.backward_factor = 0;
+      layer.saved_bytes_per_token = 0;
+    } else if (layer.trained < layer.parameters) {
+      layer.backward_factor = 1;
+    }
+  }
+}
+
+}  // namespace
 
 std::int64_t ModelDescription::parameters() const {
   std::int64_t sum = 0;
@@ -12,12 +92,34 @@ std::int64_t ModelDescription::parameters() const {
   return sum;
 }
 
+std::int64_t ModelDescription::trained_parameters() const {
+  std::int64_t sum = 0;
+  for (const LayerCost& layer : layers) sum += layer.trained;
+  return sum;
+}
+
 std::vector<TensorShape> ModelDescription::tensors() const {
   std::vector<TensorShape> all;
   for (const LayerCost& layer : layers) {
-    all.insert(all.end(), layer.tensors.begin(), layer.tensors.end());
+    std::ranges::copy_if(layer.tensors, std::back_inserter(all),
+                         [](const TensorShape& tensor) { return !tensor.adapter; });
   }
   return all;
+}
+
+std::vector<TensorShape> ModelDescription::trained_tensors() const {
+  std::vector<TensorShape> all;
+  for (const LayerCost& layer : layers) {
+    std::ranges::copy_if(layer.tensors, std::back_inserter(all), &TensorShape::trained);
+  }
+  return all;
+}
+
+int ModelDescription::first_trained_layer() const {
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    if (layers[i].trained > 0) return static_cast<int>(i);
+  }
+  return static_cast<int>(layers.size());
 }
 
 ModelDescription describe(const ModelConfig& config, const CostQuestion& question) {
@@ -31,12 +133,19 @@ ModelDescription describe(const ModelConfig& config, const CostQuestion& questio
     for (const Parameter& parameter : layer->parameters()) {
       if (!parameter.owned) {
         cost.tied_to = parameter.name;
+        description.tied_trained = parameter.trained;
         description.tied_parameters = parameter.value.numel();
         continue;
       }
-      cost.tensors.push_back({parameter.name, parameter.value.sizes().vec()});
+      cost.tensors.push_back(
+          {parameter.name, parameter.value.sizes().vec(), parameter.trained, parameter.adapter});
       cost.parameters += parameter.value.numel();
+      if (parameter.trained) cost.trained += parameter.value.numel();
     }
+  }
+  if (config.lora != nullptr) {
+    check_adapters(description, *config.lora);
+    set_backward_factors(description);
   }
   return description;
 }

@@ -18,6 +18,8 @@ struct LayerRange {
 struct TensorShape {
   std::string name;
   std::vector<std::int64_t> shape;
+  bool trained = true;   // as in Parameter
+  bool adapter = false;  // as in Parameter
 
   std::int64_t elements() const {
     std::int64_t product = 1;
@@ -29,10 +31,15 @@ struct TensorShape {
 
 // What a layer has and costs. Nothing is allocated to know it.
 struct LayerCost {
-  std::string name;                        // "embedding", "block 3", "head"
-  std::vector<TensorShape> tensors;        // its own, in the order of Model::parameters()
-  std::int64_t parameters = 0;             // numbers in those
-  double forward_flops_per_token = 0;      // in rows of the length asked for
+  std::string name;                    // "embedding", "block 3", "head"
+  std::vector<TensorShape> tensors;    // its own, in the order of Model::parameters()
+  std::int64_t parameters = 0;         // numbers in those
+  std::int64_t trained = 0;            // of these
+  double forward_flops_per_token = 0;  // in rows of the length asked for
+  // Floating-point operations of the backward by those of the forward: 2 where weights have
+  // gradients, 1 where only the input has one, 0 where nothing is trained up to here.
+  double backward_factor = 2;
+  bool backward_in_forward = false;        // of the head: fused with the loss
   std::int64_t saved_bytes_per_token = 0;  // kept from a training forward for its backward
   std::int64_t output_width = 0;           // values per token that cross a boundary behind it
   std::string
@@ -46,10 +53,15 @@ struct ModelDescription {
   std::int64_t vocabulary = 0;
   std::int64_t positions = 0;  // longest row
   bool tied = false;
+  bool tied_trained = false;         // so that the two sides exchange what a step changes
   std::int64_t tied_parameters = 0;  // of the table that embedding and head share
 
   std::int64_t parameters() const;           // a tied weight once
-  std::vector<TensorShape> tensors() const;  // all, in order: what a complete file holds
+  std::int64_t trained_parameters() const;   // of these
+  std::vector<TensorShape> tensors() const;  // all but adapters, in order: what a whole file holds
+  std::vector<TensorShape> trained_tensors() const;
+  // No layer before this one needs a backward.
+  int first_trained_layer() const;
 };
 
 struct CostQuestion {
@@ -57,7 +69,7 @@ struct CostQuestion {
   std::int64_t bytes_per_value = 4;  // of an activation
 };
 
-// A pure function, for plans and partitions.
+// A pure function, for plans and partitions. ConfigError where the model's adapters do not fit it.
 ModelDescription describe(const ModelConfig& config, const CostQuestion& question = {});
 
 }  // namespace strait::models

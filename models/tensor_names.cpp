@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <utility>
+
 #include "models/families.h"
 
 namespace strait::models {
@@ -29,25 +31,14 @@ void add_problems(std::string& message, std::string_view kind,
   message += fmt::format("; {} ({}): {}", kind, problems.size(), fmt::join(problems, ", "));
 }
 
-}  // namespace
-
-std::map<std::string, std::string> match_tensors(const ModelConfig& config,
-                                                 const std::vector<TensorShape>& in_file,
-                                                 const std::string& where) {
-  const Family& family = family_of(config);
-  const ModelDescription model = describe(config);
-  TensorTable found;
-  std::vector<std::string> surplus;
-  for (const TensorShape& tensor : in_file) {
-    const std::optional<std::string> name = canonical_name(family.names, tensor.name);
-    if (name && !found.emplace(*name, &tensor).second) surplus.push_back(tensor.name);
-  }
-  if (model.tied) resolve_tied(family.names, found);
-
+// The names in the file of all expected tensors; throws where they are not exactly those found.
+std::map<std::string, std::string> match(const std::vector<TensorShape>& all, TensorTable found,
+                                         std::vector<std::string> surplus,
+                                         const std::string& title) {
   std::map<std::string, std::string> names;
   std::vector<std::string> missing;
   std::vector<std::string> misshapen;
-  for (const TensorShape& expected : model.tensors()) {
+  for (const TensorShape& expected : all) {
     const auto tensor = found.find(expected.name);
     if (tensor == found.end()) {
       missing.push_back(fmt::format("{} {}", expected.name, shape_text(expected)));
@@ -63,11 +54,51 @@ std::map<std::string, std::string> match_tensors(const ModelConfig& config,
   for (const auto& [name, tensor] : found) surplus.push_back(tensor->name);
   if (missing.empty() && surplus.empty() && misshapen.empty()) return names;
 
-  std::string message = fmt::format("{}: not the weights of this {} model", where, model.family);
+  std::string message = title;
   add_problems(message, "missing", missing);
   add_problems(message, "surplus", surplus);
   add_problems(message, "misshapen", misshapen);
   throw TensorMismatch(message + "; check that config.json and weights belong together");
+}
+
+}  // namespace
+
+std::map<std::string, std::string> match_tensors(const ModelConfig& config,
+                                                 const std::vector<TensorShape>& in_file,
+                                                 const std::string& where) {
+  const Family& family = family_of(config);
+  const ModelDescription model = describe(config);
+  TensorTable found;
+  std::vector<std::string> surplus;
+  for (const TensorShape& tensor : in_file) {
+    const std::optional<std::string> name = canonical_name(family.names, tensor.name);
+    if (name && !found.emplace(*name, &tensor).second) surplus.push_back(tensor.name);
+  }
+  if (model.tied) resolve_tied(family.names, found);
+
+  return match(model.tensors(), std::move(found), std::move(surplus),
+               fmt::format("{}: not the weights of this {} model", where, model.family));
+}
+
+std::string adapter_file_name(const std::string& tensor) { return "base_model.model." + tensor; }
+
+std::map<std::string, std::string> match_adapter_tensors(const ModelConfig& config,
+                                                         const std::vector<TensorShape>& in_file,
+                                                         const std::string& where) {
+  const ModelDescription model = describe(config);
+  const std::string prefix = adapter_file_name("");
+  TensorTable found;
+  std::vector<std::string> surplus;
+  for (const TensorShape& tensor : in_file) {
+    if (tensor.name.starts_with(prefix)) {
+      found.emplace(tensor.name.substr(prefix.size()), &tensor);
+    } else {
+      surplus.push_back(tensor.name);
+    }
+  }
+  return match(model.trained_tensors(), std::move(found), std::move(surplus),
+               fmt::format("{}: not adapters of this {} model as adapter_config.json has them",
+                           where, model.family));
 }
 
 }  // namespace strait::models

@@ -25,4 +25,12 @@ std::map<std::string, std::string> match_tensors(const ModelConfig& config,
                                                  const std::vector<TensorShape>& in_file,
                                                  const std::string& where);
 
+// The same for the adapter_model.safetensors of PEFT: all trained tensors of a model with adapters.
+std::map<std::string, std::string> match_adapter_tensors(const ModelConfig& config,
+                                                         const std::vector<TensorShape>& in_file,
+                                                         const std::string& where);
+
+// The name of a trained tensor in PEFT's files.
+std::string adapter_file_name(const std::string& tensor);
+
 }  // namespace strait::models

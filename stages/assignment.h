@@ -14,12 +14,14 @@ namespace strait::partition {
 struct Layer {
   std::string name;  // "embedding", "block 3", "head"
   std::int64_t parameters = 0;
-  double forward_flops_per_token = 0;       // a backward takes twice as many
+  double forward_flops_per_token = 0;
   std::int64_t saved_bytes_per_token = 0;   // kept from a forward for its backward
   std::int64_t output_bytes_per_token = 0;  // sent over a boundary after it, before any codec
   // Of a micro-batch, on a host of average speed that runs one stage. Speeds are those of
   // Host::seconds_per_flop if links.toml has them, otherwise derived from the hosts' cores.
   std::optional<double> forward_seconds = std::nullopt;
+  std::int64_t frozen_parameters = 0;  // of `parameters`
+  double backward_factor = 2;          // operations of the backward by those of the forward
 };
 
 // A layer's number is its index in `layers`: 0 is the embedding, the last one is the LM head.
@@ -29,6 +31,7 @@ struct ModelDescription {
   // Of a table that embedding and LM head share, counted in the embedding's. If they are on two
   // stages, that of the LM head holds it.
   std::int64_t tied_parameters = 0;
+  bool tied_trained = true;  // otherwise both stages hold a copy
 };
 
 struct Host {
@@ -83,6 +86,7 @@ struct Question {
   int replica = 0;
   std::int64_t micro_batch_tokens = 1;
   std::int64_t bytes_per_parameter = 16;  // value, gradient and the optimizer's moments
+  std::int64_t bytes_per_frozen_parameter = 4;
   // By stage: the most micro-batches held at once. One that is held in several chunks counts in
   // each.
   std::vector<int> in_flight;
@@ -91,6 +95,7 @@ struct Question {
   // micro-batch counts as if it were held in the chunk that keeps most for it.
   std::int64_t stage_bytes(std::size_t stage, const std::vector<Layers>& of_stage) const {
     std::int64_t parameters = 0;
+    std::int64_t frozen = 0;
     std::int64_t saved_per_token = 0;  // of a chunk
     bool has_embedding = false;
     bool has_head = false;
@@ -99,15 +104,21 @@ struct Question {
       for (int i = chunk.first; i <= chunk.last; ++i) {
         const Layer& layer = model.layers.at(static_cast<std::size_t>(i));
         parameters += layer.parameters;
+        frozen += layer.frozen_parameters;
         saved += layer.saved_bytes_per_token;
         has_embedding = has_embedding || i == 0;
         has_head = has_head || i + 1 == static_cast<int>(model.layers.size());
       }
       if (saved > saved_per_token) saved_per_token = saved;
     }
-    if (has_head && !has_embedding) parameters += model.tied_parameters;
-    if (has_embedding && !has_head) parameters -= model.tied_parameters;
-    return parameters * bytes_per_parameter +
+    const std::int64_t moved = has_head == has_embedding ? 0 : model.tied_parameters;
+    if (model.tied_trained) {
+      parameters += has_head ? moved : -moved;
+    } else if (has_head) {
+      parameters += moved;
+      frozen += moved;
+    }
+    return (parameters - frozen) * bytes_per_parameter + frozen * bytes_per_frozen_parameter +
            saved_per_token * micro_batch_tokens * in_flight.at(stage);
   }
 };

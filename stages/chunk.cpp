@@ -40,6 +40,15 @@ std::vector<Chunk::Segment> Chunk::segments() const {
   return single;
 }
 
+bool Chunk::passes_gradient(const Segment& segment) const {
+  return options_.first_trained_layer < model_.range().first + static_cast<int>(segment.first);
+}
+
+bool Chunk::has_backward(const Segment& segment) const {
+  const std::size_t end = segment.first + segment.count;
+  return options_.first_trained_layer < model_.range().first + static_cast<int>(end);
+}
+
 at::Tensor Chunk::run(const Segment& segment, at::Tensor values, const models::Pass& pass) const {
   for (std::size_t i = 0; i < segment.count; ++i) {
     values = model_.layers()[segment.first + i]->forward(values, pass);
@@ -49,16 +58,17 @@ at::Tensor Chunk::run(const Segment& segment, at::Tensor values, const models::P
 
 Flow Chunk::forward(const Phase& phase, MicroBatch micro_batch, const Flow& input) {
   Kept kept{pass_of(input.rows, phase, options_, micro_batch), {}, {}};
-  const at::AutoGradMode grad_mode(phase.training && !options_.recompute);
+  const bool keeps = phase.training && has_backward();
+  const at::AutoGradMode grad_mode(keeps && !options_.recompute);
   at::Tensor values = input.values;
   for (const Segment& segment : segments()) {
     // Every segment has a graph of its own; backward() connects them by their inputs' gradients.
-    if (phase.training) values = leaf_of(values);
+    if (keeps) values = passes_gradient(segment) ? leaf_of(values) : values.detach();
     kept.inputs.push_back(values);
     values = run(segment, values, kept.pass);
     if (!options_.recompute) kept.outputs.push_back(values);
   }
-  if (phase.training) {
+  if (keeps) {
     const bool fresh = kept_.emplace(micro_batch, std::move(kept)).second;
     TORCH_INTERNAL_ASSERT(fresh, "micro-batch ", number(micro_batch), " has two forwards");
   }
@@ -66,12 +76,13 @@ Flow Chunk::forward(const Phase& phase, MicroBatch micro_batch, const Flow& inpu
 }
 
 at::Tensor Chunk::backward(MicroBatch micro_batch, at::Tensor gradient) {
+  if (!has_backward()) return {};
   auto found = kept_.extract(micro_batch);
   TORCH_INTERNAL_ASSERT(!found.empty(), "micro-batch ", number(micro_batch),
                         " has a backward without a forward");
   Kept& kept = found.mapped();
   const std::vector<Segment> parts = segments();
-  for (std::size_t i = parts.size(); i-- > 0;) {
+  for (std::size_t i = parts.size(); i-- > 0 && has_backward(parts[i]);) {
     // Moved out, so that each segment's memory is freed as soon as its backward is done.
     at::Tensor input = std::move(kept.inputs[i]);
     at::Tensor output;
@@ -81,7 +92,8 @@ at::Tensor Chunk::backward(MicroBatch micro_batch, at::Tensor gradient) {
     } else {
       output = std::move(kept.outputs[i]);
     }
-    torch::autograd::backward({output}, {gradient});
+    // Of a head alone that is trained: its gradient is made with the loss.
+    if (output.requires_grad()) torch::autograd::backward({output}, {gradient});
     gradient = input.grad();
   }
   return gradient;

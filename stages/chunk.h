@@ -12,6 +12,7 @@ struct ChunkOptions {
   std::uint64_t seed = 0;
   std::int32_t first_micro_batch = 0;  // of this replica: every replica has its own dropout masks
   bool recompute = false;              // keep only the layers' inputs, repeat forwards in backwards
+  int first_trained_layer = 0;         // no layer before it has a backward
 };
 
 // Consecutive layers, and what their forwards keep for their backwards. Independent of the ports.
@@ -20,14 +21,18 @@ class Chunk {
  public:
   Chunk(models::Model& model, const ChunkOptions& options) : model_(model), options_(options) {}
 
-  // In training, keeps what backward() of this micro-batch needs.
+  // In training, keeps what backward() of this micro-batch needs: nothing where no layer up to here
+  // is trained.
   Flow forward(const Phase& phase, MicroBatch micro_batch, const Flow& input);
 
-  // Returns the gradient of the input; undefined for tokens. Adds the parameters' gradients to the
-  // leaves' .grad. Call once per micro-batch, in index order: a sum of floats depends on it.
+  // Returns the gradient of the input; undefined for tokens, and where no layer before is trained.
+  // Adds the parameters' gradients to the leaves' .grad. Call once per micro-batch, in index order:
+  // a sum of floats depends on it.
   at::Tensor backward(MicroBatch micro_batch, at::Tensor gradient);
 
   models::Model& model() { return model_; }
+
+  bool has_backward() const { return options_.first_trained_layer <= model_.range().last; }
 
  private:
   // Layers in one autograd graph: all of them, or one when recomputing.
@@ -42,6 +47,9 @@ class Chunk {
   };
 
   std::vector<Segment> segments() const;
+  // Whether a layer before the segment is trained, so that its input needs a gradient.
+  bool passes_gradient(const Segment& segment) const;
+  bool has_backward(const Segment& segment) const;
   at::Tensor run(const Segment& segment, at::Tensor values, const models::Pass& pass) const;
 
   models::Model& model_;

@@ -23,11 +23,12 @@ Value take_from(std::map<MicroBatch, Value>& queue, MicroBatch micro_batch) {
 Flow LinkUpstream::take(const Phase& phase, MicroBatch micro_batch) {
   Flow flow = end_.take(codec::Kind::forward, phase, micro_batch);
   // A gradient is sent with the rows of its activation.
-  if (phase.training) rows_.insert_or_assign(micro_batch, flow.rows);
+  if (phase.training && gradients_) rows_.insert_or_assign(micro_batch, flow.rows);
   return flow;
 }
 
 void LinkUpstream::give_gradient(const Phase& phase, MicroBatch micro_batch, at::Tensor gradient) {
+  if (!gradients_) return;
   codec::TensorHeader header;
   header.kind = codec::Kind::backward;
   header.step = phase.step;
@@ -52,6 +53,7 @@ void LinkDownstream::give(const Phase& phase, MicroBatch micro_batch, Flow flow)
 }
 
 at::Tensor LinkDownstream::take_gradient(const Phase& phase, MicroBatch micro_batch) {
+  if (!gradients_) return {};
   return end_.take(codec::Kind::backward, phase, micro_batch).values;
 }
 

@@ -9,11 +9,13 @@
 
 namespace strait::stages {
 
-// Ports between two chunks on different stages, over a boundary.
+// Ports between two chunks on different stages, over a boundary. Without `gradients` none cross it:
+// nothing is trained above.
 
 class LinkUpstream final : public Upstream {
  public:
-  explicit LinkUpstream(BoundaryEnd& end) : end_(end) {}
+  explicit LinkUpstream(BoundaryEnd& end, bool gradients = true)
+      : end_(end), gradients_(gradients) {}
 
   Flow take(const Phase& phase, MicroBatch micro_batch) override;
   void give_gradient(const Phase& phase, MicroBatch micro_batch, at::Tensor gradient) override;
@@ -21,12 +23,14 @@ class LinkUpstream final : public Upstream {
 
  private:
   BoundaryEnd& end_;
+  const bool gradients_;
   std::map<MicroBatch, codec::Rows> rows_;  // of inputs whose gradient has not been given yet
 };
 
 class LinkDownstream final : public Downstream {
  public:
-  explicit LinkDownstream(BoundaryEnd& end) : end_(end) {}
+  explicit LinkDownstream(BoundaryEnd& end, bool gradients = true)
+      : end_(end), gradients_(gradients) {}
 
   void give(const Phase& phase, MicroBatch micro_batch, Flow flow) override;
   at::Tensor take_gradient(const Phase& phase, MicroBatch micro_batch) override;
@@ -35,6 +39,7 @@ class LinkDownstream final : public Downstream {
 
  private:
   BoundaryEnd& end_;
+  const bool gradients_;
 };
 
 // Ports between two consecutive chunks on the same stage. Nothing is encoded, sent or waited for:

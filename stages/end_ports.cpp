@@ -81,8 +81,10 @@ void LossDownstream::give(const Phase& phase, MicroBatch micro_batch, Flow flow)
     counted_step_ = phase.step;
     target_tokens_ = source_.target_tokens(phase);
   }
-  const kernels::Projection sums{gradients_.of(leaves.weight),
-                                 leaves.bias.defined() ? gradients_.of(leaves.bias) : at::Tensor()};
+  const auto sum_of = [this](const at::Tensor& leaf) {
+    return leaf.defined() && leaf.requires_grad() ? gradients_.of(leaf) : at::Tensor();
+  };
+  const kernels::Projection sums{sum_of(leaves.weight), sum_of(leaves.bias)};
   const double scale = target_tokens_ == 0 ? 0.0 : 1.0 / static_cast<double>(target_tokens_);
   const kernels::CrossEntropyResult result =
       kernels::cross_entropy(projection, chosen, targets.tokens, scale, sums);

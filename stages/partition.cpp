@@ -26,7 +26,8 @@ Layers layers_of_blocks(const ModelDescription& model, int first, int last) {
 double cost_of(const ModelDescription& model, const Layers& range) {
   double sum = 0;
   for (int i = range.first; i <= range.last; ++i) {
-    sum += model.layers[static_cast<std::size_t>(i)].forward_flops_per_token;
+    const partition::Layer& layer = model.layers[static_cast<std::size_t>(i)];
+    sum += layer.forward_flops_per_token * (1 + layer.backward_factor);
   }
   return sum;
 }

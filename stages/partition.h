@@ -24,8 +24,8 @@ struct PartitionOffer {
 };
 
 // "balanced", and those of plugins. "balanced" minimises the floating-point operations per token of
-// the largest chunk; among equals it gives later chunks less. The embedding is in the chunk of the
-// first block, the LM head in that of the last.
+// the largest chunk, backward included; among equals it gives later chunks less. The embedding is
+// in the chunk of the first block, the LM head in that of the last.
 Catalogue<PartitionOffer>& partitions();
 
 // The partition of `pipeline.partition`: first and last block of every stage, inclusive, numbered

@@ -26,7 +26,7 @@ class Upstream {
   virtual ~Upstream() = default;
 
   virtual Flow take(const Phase& phase, MicroBatch micro_batch) = 0;
-  // The gradient of what take() returned; undefined for tokens.
+  // The gradient of what take() returned; undefined for tokens, and where nothing above is trained.
   virtual void give_gradient(const Phase& phase, MicroBatch micro_batch, at::Tensor gradient) = 0;
   // Passes the report of this stage and all stages below it up; returns the decision.
   virtual StepDecision decide(const StepReport& report) = 0;
@@ -41,6 +41,7 @@ class Downstream {
   virtual ~Downstream() = default;
 
   virtual void give(const Phase& phase, MicroBatch micro_batch, Flow flow) = 0;
+  // Undefined where nothing up to here is trained.
   virtual at::Tensor take_gradient(const Phase& phase, MicroBatch micro_batch) = 0;
   // The report of all stages below this port, after their backwards. Called again after every
   // decision that says `retry`.

@@ -1,9 +1,9 @@
 #include "stages/stage.h"
 
 #include <ATen/ATen.h>
-
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "framework/store/sample_order.h"
@@ -15,14 +15,16 @@
 #include "stages/link_tie.h"
 
 namespace strait::stages {
-
 Stage::Stage(const StageOptions& options)
     : options_(options),
-      slots_(make_slots(options)),
+      description_(models::describe(options.model)),
+      first_trained_layer_(description_.first_trained_layer()),
+      slots_(make_slots(options, first_trained_layer_)),
       tied_(share_tied(slots_)),
-      parameters_(own_parameters()),
+      parameters_(own_parameters(true)),
+      frozen_(own_parameters(false)),
       parameter_indices_(parameter_indices()),
-      layout_(stage_layout(models::describe(options.model), layers())),
+      layout_(stage_layout(description_, layers())),
       gradients_(std::make_unique<Gradients>(parameters_, layout_)),
       optimizer_(std::make_unique<AdamW>(parameters_, layout_, options.adamw)),
       sync_(std::make_unique<ReplicaSync>(options.sync, options.batch.replicas,
@@ -34,12 +36,13 @@ Stage::Stage(const StageOptions& options)
   }
 }
 
-std::vector<ChunkSlot> Stage::make_slots(const StageOptions& options) {
+std::vector<ChunkSlot> Stage::make_slots(const StageOptions& options, int first_trained_layer) {
   ChunkOptions chunk;
   chunk.seed = options.seed;
   chunk.first_micro_batch =
       static_cast<std::int32_t>(options.batch.replica * options.batch.micro_batches);
   chunk.recompute = options.recompute;
+  chunk.first_trained_layer = first_trained_layer;
   std::vector<ChunkSlot> slots;
   for (const ChunkPlan& plan : options.chunks) {
     ChunkSlot& slot = slots.emplace_back();
@@ -51,6 +54,7 @@ std::vector<ChunkSlot> Stage::make_slots(const StageOptions& options) {
 
 // The layers of a tied weight on this stage. If both are here, in different chunks, they share
 // memory from now on, as in one chunk. The embedding alone has no rows until a phase begins.
+// If the weight is frozen, each stage has its own copy: nothing has to be kept equal.
 models::TiedWeight Stage::share_tied(const std::vector<ChunkSlot>& slots) {
   models::TiedWeight tied;
   for (const ChunkSlot& slot : slots) {
@@ -60,21 +64,23 @@ models::TiedWeight Stage::share_tied(const std::vector<ChunkSlot>& slots) {
       tied.padding_row = here.padding_row;
     }
     if (here.head.defined()) tied.head = here.head;
+    tied.trained = tied.trained && here.trained;
   }
   if (tied.embedding.defined() && tied.head.defined()) {
     tied.head.set_data(tied.embedding.detach());
-  } else if (tied.embedding.defined()) {
+  } else if (tied.embedding.defined() && tied.trained) {
     tied.embedding.set_data(tied.embedding.detach().new_empty({0, tied.embedding.size(1)}));
   }
-  return tied;
+  return tied.trained ? tied : models::TiedWeight{};
 }
 
 // All but the embedding of a tied weight that the stage of the LM head owns.
-std::vector<models::Parameter> Stage::own_parameters() const {
+std::vector<models::Parameter> Stage::own_parameters(bool trained) const {
   std::vector<models::Parameter> own;
   const bool both = tied_.embedding.defined() && tied_.head.defined();
   for (const ChunkSlot& slot : slots_) {
     for (models::Parameter& parameter : slot.model->parameters()) {
+      if (parameter.trained != trained) continue;
       if (!both && parameter.value.is_same(tied_.embedding)) continue;
       if (!both && parameter.value.is_same(tied_.head)) parameter.owned = true;
       own.push_back(std::move(parameter));
@@ -85,7 +91,7 @@ std::vector<models::Parameter> Stage::own_parameters() const {
 
 std::vector<std::uint32_t> Stage::parameter_indices() const {
   std::map<std::string, std::uint32_t> by_name;
-  for (const models::TensorShape& tensor : models::describe(options_.model).tensors()) {
+  for (const models::TensorShape& tensor : description_.trained_tensors()) {
     by_name.emplace(tensor.name, static_cast<std::uint32_t>(by_name.size()));
   }
   std::vector<std::uint32_t> indices;
@@ -146,8 +152,7 @@ std::unique_ptr<Boundary> Stage::make_boundary(const ChunkPlan& chunk, BoundaryS
   if (uses_cache(options)) {
     // The output of the last layer above the boundary crosses it.
     const int above = upper ? chunk.layers.first - 1 : chunk.layers.last;
-    setting.width =
-        models::describe(options_.model).layers.at(static_cast<std::size_t>(above)).output_width;
+    setting.width = description_.layers.at(static_cast<std::size_t>(above)).output_width;
     const store::SampleOrder order(sample_order_options(options_.batch, options_.training_rows));
     setting.order = [order](store::Step step) { return order.samples(step); };
     setting.samples_return = number(options_.loop.last) > order.epoch_steps(1);
@@ -161,14 +166,16 @@ void Stage::connect_upstream(std::size_t slot, ChunkLinks& links) {
   ChunkSlot& mine = slots_[slot];
   if (links.upstream == nullptr) return;
   mine.upstream = std::make_unique<LinkUpstream>(
-      mine.upper->connect(std::move(links.upstream), waits_, links.upstream_name));
+      mine.upper->connect(std::move(links.upstream), waits_, links.upstream_name),
+      gradients_cross(mine.model->range().first - 1));
 }
 
 void Stage::connect_downstream(std::size_t slot, ChunkLinks& links) {
   ChunkSlot& mine = slots_[slot];
   if (links.downstream != nullptr) {
     mine.downstream = std::make_unique<LinkDownstream>(
-        mine.lower->connect(std::move(links.downstream), waits_, links.downstream_name));
+        mine.lower->connect(std::move(links.downstream), waits_, links.downstream_name),
+        gradients_cross(mine.model->range().last));
   } else if (slot + 1 < slots_.size()) {
     const auto queues = std::make_shared<LocalQueues>();
     mine.downstream = std::make_unique<LocalDownstream>(queues);
@@ -231,6 +238,32 @@ void Stage::initialize() {
   }
   // Masters were copied from uninitialized parameters.
   optimizer_->adopt();
+}
+
+void Stage::load(const ReadTensor& read) {
+  for (const models::Parameter& parameter : frozen_) {
+    load_tensor(parameter.value, read, parameter.name);
+  }
+  std::set<std::string> adapters;
+  for (const models::Parameter& parameter : parameters_) {
+    if (!parameter.adapter) continue;
+    adapters.insert(parameter.name);
+    models::initialize(parameter, options_.model, options_.seed);
+  }
+  if (!adapters.empty()) optimizer_->adopt();
+  load_weights(*optimizer_, read,
+               [&](const std::string& name) { return !adapters.contains(name); });
+}
+
+std::vector<tensors::NamedTensor> Stage::saved_tensors() const {
+  std::vector<tensors::NamedTensor> tensors = sync_->saved_tensors();
+  if (options_.batch.replica == sync_->members().members.front()) append_hashes(frozen_, tensors);
+  return tensors;
+}
+
+void Stage::restore(const ReadTensor& read, bool exact) {
+  check_hashes(frozen_, read);
+  sync_->restore(read, exact);
 }
 
 net::Link* Stage::upstream_link(ChunkIndex chunk) {

@@ -30,6 +30,12 @@ class Stage {
 
   // Random weights as the model's family draws them; the same for every partition.
   void initialize();
+  // The model's own weights, frozen ones too; adapters are drawn as by initialize().
+  void load(const ReadTensor& read);
+  // Adapters and saved modules of another training; of a model without adapters all weights.
+  void load_trained(const ReadTensor& read) { load_weights(*optimizer_, read); }
+  // Then a checkpoint has only a part of the weights: restore() comes after load() or initialize().
+  bool has_frozen_weights() const { return !frozen_.empty(); }
   AdamW& optimizer() { return *optimizer_; }
   const WaitClock& waits() const { return waits_; }
   // Before run(), once. On a first stage `requests` is called in every consensus round.
@@ -44,12 +50,13 @@ class Stage {
 
   // Weights, moments and slots of the sync method, for a checkpoint. They share memory with the
   // stage. Call from `save` of run(), or after run().
-  std::vector<tensors::NamedTensor> saved_tensors() const { return sync_->saved_tensors(); }
+  std::vector<tensors::NamedTensor> saved_tensors() const;
   // The model that the replicas agree on; likewise.
   std::vector<tensors::NamedTensor> model() const { return sync_->model(); }
   // Before connect(). `exact`: the checkpoint is of a run with the same replicas and sync method,
-  // so each replica restores its own state. Otherwise all begin with the agreed model.
-  void restore(const ReadTensor& read, bool exact) { sync_->restore(read, exact); }
+  // so each replica restores its own state. Otherwise all begin with the agreed model. StoreError
+  // if the frozen weights are not those of the checkpoint's run.
+  void restore(const ReadTensor& read, bool exact);
 
   // The activation caches of all boundaries, for a checkpoint; empty without caches. The tensors
   // share the caches' memory. Names contain boundary, replica and direction:
@@ -71,12 +78,14 @@ class Stage {
   store::Step run(StageObserver& observer, SaveCheckpoint save);
 
  private:
-  static std::vector<ChunkSlot> make_slots(const StageOptions& options);
+  static std::vector<ChunkSlot> make_slots(const StageOptions& options, int first_trained_layer);
   static models::TiedWeight share_tied(const std::vector<ChunkSlot>& slots);
   std::unique_ptr<Boundary> make_boundary(const ChunkPlan& chunk, BoundarySide side) const;
   std::vector<Boundary*> boundaries() const;  // connected ones, by slot, upper first
   std::vector<models::LayerRange> layers() const;
-  std::vector<models::Parameter> own_parameters() const;
+  // Those that are trained, or that are not.
+  std::vector<models::Parameter> own_parameters(bool trained) const;
+  bool gradients_cross(int layer_above) const { return first_trained_layer_ <= layer_above; }
   std::vector<std::uint32_t> parameter_indices() const;
   void connect_upstream(std::size_t slot, ChunkLinks& links);
   void connect_downstream(std::size_t slot, ChunkLinks& links);
@@ -90,9 +99,12 @@ class Stage {
 
   StageOptions options_;
   WaitClock waits_;
+  const models::ModelDescription description_;
+  const int first_trained_layer_;
   std::vector<ChunkSlot> slots_;
-  models::TiedWeight tied_;
-  std::vector<models::Parameter> parameters_;
+  models::TiedWeight tied_;                    // empty: there is none, or it is frozen
+  std::vector<models::Parameter> parameters_;  // trained
+  std::vector<models::Parameter> frozen_;
   std::vector<std::uint32_t> parameter_indices_;  // of these in the model
   sync::Layout layout_;
   sync::MembershipTracker* tracker_ = nullptr;

@@ -18,6 +18,7 @@ sync::Layout stage_layout(const models::ModelDescription& model,
       return i >= layers.first && i <= layers.last;
     });
     for (const models::TensorShape& tensor : model.layers[static_cast<std::size_t>(i)].tensors) {
+      if (!tensor.trained) continue;
       // With its two layers on different stages, a tied weight is in the layout of the LM head's.
       const bool twin = apart && tensor.name == tied;
       if (twin ? has_head : own) pieces.push_back({tensor.name, tensor.shape, twin});

@@ -10,9 +10,9 @@
 
 namespace strait::stages {
 
-// The layout of the weights that a stage with these chunks owns, in order. A tied weight belongs to
-// the stage of the LM head; it is marked as tied if the embedding is on another stage. Allocates no
-// tensors, so that plans can use it.
+// The layout of the trained weights that a stage with these chunks owns, in order. A tied weight
+// belongs to the stage of the LM head; it is marked as tied if the embedding is on another stage.
+// Allocates no tensors, so that plans can use it.
 sync::Layout stage_layout(const models::ModelDescription& model,
                           const std::vector<models::LayerRange>& chunks);
 

@@ -12,6 +12,7 @@
 
 #include "framework/bytes.h"
 #include "framework/codec/message.h"
+#include "framework/store/file_hash.h"
 #include "framework/store/store_error.h"
 
 namespace strait::stages {
@@ -33,6 +34,17 @@ void copy_into(const at::Tensor& target, const at::Tensor& source, const std::st
                     fmt::join(source.sizes(), ", "), fmt::join(target.sizes(), ", ")));
   }
   target.copy_(source);
+}
+
+std::string hash_name(const std::string& parameter) { return "frozen/" + parameter; }
+
+at::Tensor hash_of(const at::Tensor& values) {
+  const at::Tensor bytes = values.detach().cpu().contiguous();
+  const std::string hash =
+      store::hash_bytes({static_cast<const std::byte*>(bytes.const_data_ptr()), bytes.nbytes()});
+  const at::Tensor stored = at::empty({static_cast<std::int64_t>(hash.size())}, at::kByte);
+  std::ranges::copy(hash, static_cast<char*>(stored.mutable_data_ptr()));
+  return stored;
 }
 
 std::vector<std::string> sent_slots(const sync::Slots& slots, const std::string& model) {
@@ -69,10 +81,16 @@ net::Frame receive_part(net::Link& link, std::size_t bytes, const std::string& w
 
 }  // namespace
 
-void load_weights(AdamW& optimizer, const ReadTensor& read) {
+void load_tensor(const at::Tensor& target, const ReadTensor& read, const std::string& name) {
+  const at::NoGradGuard no_grad;
+  copy_into(target, read(name), name);
+}
+
+void load_weights(AdamW& optimizer, const ReadTensor& read,
+                  const std::function<bool(const std::string& name)>& chosen) {
   const at::NoGradGuard no_grad;
   for (const AdamW::Slot& slot : optimizer.slots()) {
-    copy_into(slot.master, read(slot.name), slot.name);
+    if (!chosen || chosen(slot.name)) copy_into(slot.master, read(slot.name), slot.name);
   }
   optimizer.publish();
 }
@@ -97,6 +115,25 @@ std::vector<tensors::NamedTensor> saved_tensors(const AdamW& optimizer) {
     tensors.push_back({slot.name + kUpdates, slot.updates});
   }
   return tensors;
+}
+
+void append_hashes(const std::vector<models::Parameter>& frozen,
+                   std::vector<tensors::NamedTensor>& tensors) {
+  for (const models::Parameter& parameter : frozen) {
+    // The other side of a tied weight has the same name.
+    if (parameter.owned) tensors.push_back({hash_name(parameter.name), hash_of(parameter.value)});
+  }
+}
+
+void check_hashes(const std::vector<models::Parameter>& frozen, const ReadTensor& read) {
+  for (const models::Parameter& parameter : frozen) {
+    if (at::equal(read(hash_name(parameter.name)), hash_of(parameter.value))) continue;
+    throw store::StoreError(
+        store::StoreError::Kind::bad_input,
+        fmt::format("tensor {} of the model is not the one that this run's adapters were trained "
+                    "with; bring back the model's former files, or start a new run",
+                    parameter.name));
+  }
 }
 
 void send_state(const sync::Slots& slots, const std::string& model, const AdamW& optimizer,

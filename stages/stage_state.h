@@ -18,9 +18,13 @@ namespace strait::stages {
 // Returns the tensor of this global name; throws if there is none.
 using ReadTensor = std::function<at::Tensor(const std::string& name)>;
 
-// Loads weights of another origin (a Hugging Face directory, another run). Moments and counters
-// stay as they are.
-void load_weights(AdamW& optimizer, const ReadTensor& read);
+// Copies a tensor of a file; StoreError if its shape is another one.
+void load_tensor(const at::Tensor& target, const ReadTensor& read, const std::string& name);
+
+// Loads the trained weights that are `chosen` (empty: all) from another origin: a Hugging Face
+// directory, another run. Moments and counters stay as they are.
+void load_weights(AdamW& optimizer, const ReadTensor& read,
+                  const std::function<bool(const std::string& name)>& chosen = {});
 
 // Loads everything that a step changes. Names are global, so the checkpoint may be of a run with
 // another partition.
@@ -30,6 +34,12 @@ void restore(AdamW& optimizer, const ReadTensor& read);
 // under those names with a suffix. The tensors share memory with the optimizer: write them before
 // the next update.
 std::vector<tensors::NamedTensor> saved_tensors(const AdamW& optimizer);
+
+// Of frozen weights a checkpoint has the hashes, not the values. StoreError if one is another: the
+// checkpoint's run was trained with another model.
+void append_hashes(const std::vector<models::Parameter>& frozen,
+                   std::vector<tensors::NamedTensor>& tensors);
+void check_hashes(const std::vector<models::Parameter>& frozen, const ReadTensor& read);
 
 // A stage's state to and from the same stage of a replica that rejoins: the model that replicas
 // agree on (slot `model`), the optimizer's moments and counters, and those slots of the sync method

@@ -21,6 +21,7 @@ class CheckpointReader {
   explicit CheckpointReader(const std::filesystem::path& checkpoint,
                             store::Verify verify = store::Verify::hashes);
 
+  const std::filesystem::path& path() const { return path_; }
   const store::Manifest& manifest() const { return manifest_; }
   std::vector<std::string> names() const;                        // sorted
   const store::TensorInfo* find(const std::string& name) const;  // null: in no shard

@@ -13,9 +13,9 @@
 
 #include "framework/store/atomic_file.h"
 #include "framework/tensors/safetensors_writer.h"
-#include "framework/tensors/weight_files.h"
-#include "launcher/app/whole_model.h"
+#include "launcher/app/checkpoint_weights.h"
 #include "launcher/base/errors.h"
+#include "models/families.h"
 #include "models/model_description.h"
 #include "models/tensor_names.h"
 
@@ -24,38 +24,34 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Where a tensor of the model is in the files that the run started from.
-struct Origin {
-  std::string name;
-  at::ScalarType type = at::kFloat;
-};
-
-std::map<std::string, Origin> origins(const RunCheckpoint& source) {
-  if (source.run.plan.recipe.model.weights == recipe::Weights::random) return {};
-  const std::string& path = source.run.plan.recipe.model.path;
-  std::vector<models::TensorShape> shapes;
-  const tensors::WeightFiles files(path);
-  for (const auto& entry : files.tensors()) shapes.push_back({entry.info.name, entry.info.shape});
-  std::map<std::string, Origin> found;
-  for (const auto& [name, in_file] : models::match_tensors(source.config, shapes, path)) {
-    found[name] = {in_file, tensors::scalar_type(files.find(in_file)->info.dtype)};
-  }
-  return found;
-}
-
 std::vector<tensors::TensorSource> tensors_to_write(const RunCheckpoint& source,
-                                                    const tensors::CheckpointReader& reader,
+                                                    const CheckpointWeights& weights,
                                                     const ExportOptions& options) {
-  const std::map<std::string, Origin> known = origins(source);
   std::vector<tensors::TensorSource> all;
   for (const models::TensorShape& tensor : models::describe(source.config).tensors()) {
-    Origin origin{tensor.name, at::kFloat};
-    if (const auto found = known.find(tensor.name); found != known.end()) origin = found->second;
+    const planner::ModelWeights::Origin origin = weights.origin(tensor.name);
     const at::ScalarType type = options.type.value_or(origin.type);
-    all.push_back({origin.name, type, tensor.shape,
-                   [&reader, type, name = tensor.name] { return reader.read(name).to(type); }});
+    all.push_back({origin.name, type, tensor.shape, [&weights, type, name = tensor.name] {
+                     return weights.read_merged(name).to(type);
+                   }});
   }
   return all;
+}
+
+// What PEFT reads: adapters and saved modules, in float32 unless the user wants another type.
+void write_adapter(const fs::path& directory, const RunCheckpoint& source,
+                   const CheckpointWeights& weights, const ExportOptions& options) {
+  std::vector<tensors::TensorSource> all;
+  for (const models::TensorShape& tensor : models::describe(source.config).trained_tensors()) {
+    const at::ScalarType type = options.type.value_or(at::kFloat);
+    all.push_back({models::adapter_file_name(tensor.name), type, tensor.shape,
+                   [&weights, type, name = tensor.name] { return weights.read(name).to(type); }});
+  }
+  tensors::write_safetensors(directory / "adapter_model.safetensors", std::span(all));
+  // Last: a directory without it is no adapter.
+  store::replace_file(directory / "adapter_config.json",
+                      models::lora_text(*source.config.lora, source.run.plan.recipe.model.path,
+                                        models::family_of(source.config).input_first));
 }
 
 std::uint64_t bytes_of(const tensors::TensorSource& tensor) {
@@ -195,12 +191,25 @@ std::string export_model(const fs::path& run, const fs::path& directory,
   }
   const RunCheckpoint source = find_checkpoint(run);
   if (!source.warning.empty()) std::cerr << "strait: " << source.warning << '\n';
-  const tensors::CheckpointReader reader(source.checkpoint, store::Verify::sizes);
-  const auto tensors = tensors_to_write(source, reader, options);
+  const CheckpointWeights weights(source);
+  const bool adapter = source.config.lora != nullptr && !options.merge;
+  if (options.merge && source.config.lora == nullptr) {
+    throw base::UserError(base::ExitCode::bad_input,
+                          "the run trained the whole model: there are no adapters to merge; leave "
+                          "--merge out");
+  }
+  const auto tensors = tensors_to_write(source, weights, options);
   store::make_directory(directory);
+  store::replace_file(directory / "README.md", model_card(source, run));
+  if (adapter) {
+    write_adapter(directory, source, weights, options);
+    return fmt::format(
+        "the adapter of step {} is in {}; PEFT reads it, and so does "
+        "model.adapter (--merge writes the whole model)\n",
+        number(source.step), directory.string());
+  }
   copy_companions(source.run.plan.recipe.model.path, directory);
   store::replace_file(directory / "config.json", config_text(source, tensors));
-  store::replace_file(directory / "README.md", model_card(source, run));
   write_weights(directory, tensors, options.shard_bytes);
   return fmt::format("{} tensors of step {} are in {}\n", tensors.size(), number(source.step),
                      directory.string());

@@ -155,6 +155,7 @@ void add_export(CLI::App& cli, Command& command) {
     std::string directory;
     std::string type;
     double shard_gigabytes = 5;
+    bool merge = false;
   };
   const auto options = std::make_shared<Options>();
   CLI::App* verb = cli.add_subcommand("export", "a Hugging Face directory of a trained model");
@@ -162,12 +163,14 @@ void add_export(CLI::App& cli, Command& command) {
   verb->add_option("directory", options->directory, "a new one")->required();
   verb->add_option("--dtype", options->type, "instead of the value types of the source's files")
       ->check(CLI::IsMember({"float32", "bfloat16", "float16"}));
+  verb->add_flag("--merge", options->merge, "of a LoRA run: the whole model, adapters added");
   verb->add_option("--shard-gb", options->shard_gigabytes, "the most that a file holds")
       ->check(CLI::Range(1e-6, 1e6))
       ->capture_default_str();
   verb->callback([options, &command] {
     command = [options] {
       ExportOptions how;
+      how.merge = options->merge;
       if (options->type == "float32") how.type = at::kFloat;
       if (options->type == "bfloat16") how.type = at::kBFloat16;
       if (options->type == "float16") how.type = at::kHalf;

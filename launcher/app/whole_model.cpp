@@ -11,7 +11,9 @@
 
 #include "framework/store/byte_tokenizer.h"
 #include "framework/store/record_reader.h"
+#include "launcher/app/checkpoint_weights.h"
 #include "launcher/base/errors.h"
+#include "launcher/planner/planned_model.h"
 #include "launcher/plugin/plugin_file.h"
 #include "models/key_value_cache.h"
 
@@ -32,8 +34,7 @@ RunCheckpoint find_checkpoint(const std::filesystem::path& run_directory) {
   whole.checkpoint = newest->checkpoint.path;
   whole.warning = newest->warning;
   whole.step = newest->checkpoint.manifest.step;
-  const std::string& path = whole.run.plan.recipe.model.path;
-  whole.config = models::parse_config(whole.run.plan.model_config, path + "/config.json");
+  whole.config = planner::planned_model(whole.run.plan);
   return whole;
 }
 
@@ -44,10 +45,10 @@ WholeModel load_whole_model(const std::filesystem::path& run_directory) {
   at::set_num_threads(static_cast<int>(whole.run.plan.processes.front().threads));
   const auto layers = static_cast<int>(models::describe(whole.config).layers.size());
   whole.model = models::make_model(whole.config, {0, layers - 1}, at::kFloat, at::kCPU);
-  const tensors::CheckpointReader reader(whole.checkpoint, store::Verify::sizes);
+  const CheckpointWeights weights(whole);
   const at::NoGradGuard no_grad;
   for (const models::Parameter& parameter : whole.model->parameters()) {
-    if (parameter.owned) parameter.value.detach().copy_(reader.read(parameter.name));
+    if (parameter.owned) parameter.value.detach().copy_(weights.read(parameter.name));
   }
   return whole;
 }

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "framework/tensors/checkpoint_reader.h"
+#include "framework/store/sample.h"
 #include "launcher/plan/run_files.h"
 #include "models/model.h"
 #include "models/model_config.h"

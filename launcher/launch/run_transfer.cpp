@@ -57,6 +57,10 @@ fs::path RunTransfer::folder_of(std::size_t host, const transfer::NeededGroup& g
       return inputs / "data";
     case Kind::model:
       return inputs / "model";
+    case Kind::weights:
+      return inputs / "weights";
+    case Kind::adapter:
+      return inputs / "adapter";
     case Kind::plugins:
       return inputs / "plugins";
     case Kind::checkpoint:
@@ -75,8 +79,9 @@ void RunTransfer::add_host(std::size_t host, const fs::path& directory,
 
 std::vector<RunTransfer::Delivery> RunTransfer::needed_deliveries(
     const plan::Plan& plan, const Needs& needs, const std::function<void()>& poll) {
-  const bool begins = needs.resume.empty() && needs.weights;
-  const bool weights = begins && plan.recipe.model.weights == recipe::Weights::load;
+  // A checkpoint of adapters has no weights of the model.
+  const bool weights =
+      needs.weights && (needs.resume.empty() || plan.recipe.model.lora.has_value());
   std::vector<Delivery> deliveries;
   for (const std::size_t host : needs.hosts) {
     std::vector<transfer::NeededGroup> groups =
@@ -185,7 +190,12 @@ void RunTransfer::set_input_paths(plan::StageJob& job, std::size_t host) const {
   plan::Plan& plan = job.plan;
   plan.train.file = path_there(Kind::train, plan.train.file, "train.safetensors");
   if (plan.eval) plan.eval->file = path_there(Kind::eval, plan.eval->file, "eval.safetensors");
-  plan.recipe.model.path = path_there(Kind::model, plan.recipe.model.path, "");
+  recipe::Recipe::Model& model = plan.recipe.model;
+  model.path = path_there(Kind::model, model.path, "");
+  if (!model.weights_run.empty()) {
+    model.weights_run = path_there(Kind::weights, model.weights_run, "");
+  }
+  if (!model.adapter.empty()) model.adapter = path_there(Kind::adapter, model.adapter, "");
   for (std::size_t i = 0; i < job.plugins.size(); ++i) {
     const fs::path file = job.plugins[i].file;
     job.plugins[i].file = path_there(Kind::plugins, file, transfer::delivered_plugin_name(i, file));

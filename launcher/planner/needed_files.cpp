@@ -9,6 +9,7 @@
 #include "framework/store/input_file.h"
 #include "framework/tensors/safetensors_reader.h"
 #include "framework/tensors/weight_files.h"
+#include "launcher/planner/planned_model.h"
 #include "models/model_description.h"
 #include "models/tensor_names.h"
 
@@ -40,14 +41,10 @@ bool reads_rows(const plan::Plan& plan, std::size_t host) {
   });
 }
 
-models::ModelConfig config_of(const plan::Plan& plan) {
-  return models::parse_config(plan.model_config, plan.recipe.model.path + "/config.json");
-}
-
 // Canonical names of the tensors that the host's stages own. A tied table belongs to the stage of
-// the LM head.
+// the LM head; of a frozen one both stages have a copy.
 std::set<std::string> own_tensors(const plan::Plan& plan, std::size_t host) {
-  const models::ModelDescription model = models::describe(config_of(plan));
+  const models::ModelDescription model = models::describe(planned_model(plan));
   std::set<std::string> names;
   for (const plan::Plan::Process* process : processes_of(plan, host)) {
     const bool has_head = process->chunks.back().last + 1 == std::ssize(model.layers);
@@ -56,7 +53,7 @@ std::set<std::string> own_tensors(const plan::Plan& plan, std::size_t host) {
       for (int layer = layers.first; layer <= layers.last; ++layer) {
         const models::LayerCost& cost = model.layers.at(static_cast<std::size_t>(layer));
         for (const models::TensorShape& tensor : cost.tensors) {
-          if (tensor.name != tied || has_head) names.insert(tensor.name);
+          if (tensor.name != tied || has_head || !model.tied_trained) names.insert(tensor.name);
         }
       }
     }
@@ -67,8 +64,19 @@ std::set<std::string> own_tensors(const plan::Plan& plan, std::size_t host) {
 
 std::set<std::string> all_tensors(const plan::Plan& plan) {
   std::set<std::string> names;
-  for (const auto& tensor : models::describe(config_of(plan)).tensors()) names.insert(tensor.name);
+  for (const models::LayerCost& layer : models::describe(planned_model(plan)).layers) {
+    for (const models::TensorShape& tensor : layer.tensors) names.insert(tensor.name);
+  }
   return names;
+}
+
+transfer::NeededGroup adapter_files(const plan::Plan& plan) {
+  const fs::path directory = fs::absolute(plan.recipe.model.adapter);
+  transfer::NeededGroup group{Kind::adapter, {}};
+  for (const char* name : {"adapter_config.json", "adapter_model.safetensors"}) {
+    group.files.push_back({directory / name, name});
+  }
+  return group;
 }
 
 transfer::NeededGroup model_files(const plan::Plan& plan, std::size_t host) {
@@ -83,7 +91,7 @@ transfer::NeededGroup model_files(const plan::Plan& plan, std::size_t host) {
     file = {entry.file, entry.file.lexically_relative(directory).string(), false, {}};
     file.ranges.push_back({0, header_bytes(entry.file)});
   }
-  const auto in_file = models::match_tensors(config_of(plan), shapes, directory.string());
+  const auto in_file = models::match_tensors(planned_model(plan), shapes, directory.string());
   for (const std::string& name : own_tensors(plan, host)) {
     const auto found = in_file.find(name);
     if (found == in_file.end()) continue;
@@ -119,7 +127,13 @@ std::vector<transfer::NeededGroup> needed_files(const plan::Plan& plan, std::siz
       groups.push_back({Kind::eval, {{fs::absolute(plan.eval->file), "eval.safetensors"}}});
     }
   }
-  if (weights) groups.push_back(model_files(plan, host));
+  const recipe::Recipe::Model& source = plan.recipe.model;
+  if (weights && source.weights == recipe::Weights::load) groups.push_back(model_files(plan, host));
+  if (weights && source.weights == recipe::Weights::run) {
+    groups.push_back(needed_checkpoint(plan, host, fs::absolute(source.weights_run)));
+    groups.back().kind = Kind::weights;
+  }
+  if (weights && !source.adapter.empty()) groups.push_back(adapter_files(plan));
   if (!plugins.empty()) {
     transfer::NeededGroup group{Kind::plugins, {}};
     for (std::size_t i = 0; i < plugins.size(); ++i) {

@@ -11,8 +11,9 @@
 
 namespace strait::planner {
 
-// Files that the processes on a host read before they start: data (first and last stages), tensors
-// of their own layers, and plugins. StoreError, ConfigError, TensorMismatch.
+// Files that the processes on a host read before they start: data (first and last stages), plugins,
+// and with `weights` tensors of their own layers, of the model and of an adapter to start from.
+// StoreError, ConfigError, TensorMismatch.
 std::vector<transfer::NeededGroup> needed_files(const plan::Plan& plan, std::size_t host,
                                                 const std::vector<plan::PluginCopy>& plugins,
                                                 bool weights);

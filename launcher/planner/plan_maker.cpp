@@ -12,18 +12,18 @@
 
 #include "framework/store/file_hash.h"
 #include "framework/store/sample_order.h"
-#include "framework/tensors/weight_files.h"
 #include "launcher/base/errors.h"
 #include "launcher/plan/placement.h"
+#include "launcher/planner/model_weights.h"
 #include "launcher/planner/planned_boundary.h"
 #include "launcher/planner/planned_cut.h"
+#include "launcher/planner/planned_model.h"
 #include "launcher/planner/planned_sync.h"
 #include "launcher/planner/planned_tie.h"
 #include "launcher/planner/step_forecast.h"
 #include "launcher/recipe/links.h"
 #include "launcher/recipe/recipe_io.h"
-#include "models/model_config.h"
-#include "models/tensor_names.h"
+#include "models/model_description.h"
 #include "schedules/schedule.h"
 
 namespace strait::planner {
@@ -45,12 +45,9 @@ std::string read_config(const fs::path& model) {
 }
 
 // Compares names and shapes of the weight files with those of the model, before anything starts.
-void check_weights(const recipe::Recipe& recipe, const models::ModelConfig& config) {
-  if (recipe.model.weights == recipe::Weights::random) return;
-  const tensors::WeightFiles files(recipe.model.path);
-  std::vector<models::TensorShape> shapes;
-  for (const auto& entry : files.tensors()) shapes.push_back({entry.info.name, entry.info.shape});
-  models::match_tensors(config, shapes, recipe.model.path);
+void check_weights(const recipe::Recipe::Model& source, const models::ModelConfig& config) {
+  if (source.weights != recipe::Weights::random) const ModelWeights weights(source, config);
+  if (!source.adapter.empty()) const AdapterWeights adapter(source.adapter, config);
 }
 
 // Byte tokens are meaningless for a model that was trained with a tokenizer of its own, so the
@@ -170,6 +167,7 @@ plan::Plan::Process plan_process(const plan::Plan& plan, const models::ModelDesc
   plan::Plan::Process process;
   process.name = name;
   process.threads = sizes.threads;
+  std::int64_t trained = 0;
   std::vector<std::int64_t> saved;  // of a micro-batch, by chunk
   for (std::size_t at = name.stage; at < ranges.size(); at += stages_of(plan)) {
     process.chunks.push_back(ranges[at]);
@@ -177,23 +175,25 @@ plan::Plan::Process plan_process(const plan::Plan& plan, const models::ModelDesc
     for (int i = ranges[at].first; i <= ranges[at].last; ++i) {
       const models::LayerCost& layer = model.layers[static_cast<std::size_t>(i)];
       process.parameters += layer.parameters;
+      trained += layer.trained;
       of_chunk += layer.saved_bytes_per_token * sizes.micro_batch_tokens;
     }
   }
-  // The stage of the LM head owns a tied table.
+  // The stage of the LM head owns a tied table; of a frozen one both stages have a copy.
   const bool has_embedding = process.chunks.front().first == 0;
   const bool has_head = process.chunks.back().last + 1 == std::ssize(model.layers);
   if (model.tied && has_embedding != has_head) {
-    process.parameters += (has_head ? 1 : -1) * model.tied_parameters;
+    const std::int64_t moved = (has_head ? 1 : -1) * model.tied_parameters;
+    if (has_head || model.tied_trained) process.parameters += moved;
+    if (model.tied_trained) trained += moved;
   }
   const schedules::PipelineShape shape = shape_of(plan.recipe, plan.micro_batches, plan.depth);
   const auto stage = static_cast<StageIndex>(name.stage);
   const schedules::Schedule& schedule = schedules::schedule_named(plan.recipe.pipeline.schedule);
   process.in_flight = schedule.most_in_flight(shape, stage);
   process.activation_bytes = schedules::most_held(schedule.list(shape, stage), saved);
-  // Master, gradient and two moments in float32; with bfloat16 also the parameter itself.
-  const bool narrow = plan.recipe.model.dtype == recipe::Dtype::bfloat16;
-  process.state_bytes = process.parameters * (narrow ? 4 * 4 + 2 : 4 * 4);
+  const StateBytes bytes = state_bytes(plan.recipe);
+  process.state_bytes = trained * bytes.trained + (process.parameters - trained) * bytes.frozen;
   return process;
 }
 
@@ -277,14 +277,13 @@ PlannedRun make_plan(const recipe::Recipe& recipe, const plan::Plan* before) {
   recipe::check_supported(recipe);
   PlannedRun run;
   plan::Plan& plan = run.plan;
-  plan.recipe = recipe;
+  plan.recipe = with_adapter_settings(with_chosen_checkpoint(recipe));
   plan.model_config = read_config(recipe.model.path);
   plan.model_hash = store::hash_text(plan.model_config);
-  const models::ModelConfig config = models::parse_config(
-      plan.model_config, (fs::path(recipe.model.path) / "config.json").string());
+  const models::ModelConfig config = planned_model(plan);
   const models::ModelDescription model =
       models::describe(config, {recipe.data.row, bytes_per_value(recipe.model.dtype)});
-  check_weights(recipe, config);
+  check_weights(plan.recipe.model, config);
 
   check_tokenizer(recipe);
   run.train = read_data(recipe.data.train, recipe.data.row);

@@ -9,10 +9,11 @@
 
 #include "launcher/base/text.h"
 #include "launcher/plan/plan.h"
+#include "launcher/planner/planned_model.h"
 #include "launcher/planner/planned_sync.h"
 #include "launcher/planner/step_forecast.h"
 #include "launcher/recipe/recipe_sync_keys.h"
-#include "models/model_config.h"
+#include "models/model_description.h"
 
 namespace strait::planner {
 namespace {
@@ -221,20 +222,25 @@ std::string step_forecast(const plan::Plan& plan) {
   return text + "\n";
 }
 
+std::string text_of_trained(const models::ModelDescription& model) {
+  const std::int64_t trained = model.trained_parameters();
+  return trained == model.parameters() ? "" : fmt::format(" ({} trained)", human_count(trained));
+}
+
 }  // namespace
 
 std::string plan_text(const plan::Plan& plan) {
   const recipe::Recipe& recipe = plan.recipe;
-  const models::ModelConfig config =
-      models::parse_config(plan.model_config, recipe.model.path + "/config.json");
-  const models::ModelDescription model = models::describe(config, {recipe.data.row, 4});
+  const models::ModelDescription model =
+      models::describe(planned_model(plan), {recipe.data.row, 4});
   std::string text = fmt::format(
-      "{}: {} with {} parameters, {} steps of {} rows of {} tokens ({} micro-batches of {})\n"
+      "{}: {} with {} parameters{}, {} steps of {} rows of {} tokens ({} micro-batches of {})\n"
       "schedule {}{}, depth {}; codec {} forward, {} backward{}; {} training rows",
-      recipe.name, model.family, human_count(model.parameters()), plan.steps, recipe.train.batch,
-      recipe.data.row, plan.micro_batches, *recipe.train.micro_batch, recipe.pipeline.schedule,
-      text_of_chunks(plan), plan.depth, text_of_forward(recipe.codec),
-      text_of_backward(recipe.codec), text_of_sync(plan), plan.train.rows);
+      recipe.name, model.family, human_count(model.parameters()), text_of_trained(model),
+      plan.steps, recipe.train.batch, recipe.data.row, plan.micro_batches,
+      *recipe.train.micro_batch, recipe.pipeline.schedule, text_of_chunks(plan), plan.depth,
+      text_of_forward(recipe.codec), text_of_backward(recipe.codec), text_of_sync(plan),
+      plan.train.rows);
   if (plan.eval) text += fmt::format(", {} evaluation rows", plan.eval->rows);
   return text + "\n" + process_table(plan, model) + link_table(plan) + cache_table(plan) +
          sync_offer_table(plan) + step_forecast(plan);

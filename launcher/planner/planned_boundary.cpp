@@ -95,6 +95,7 @@ std::vector<PlannedBoundary> plan_boundaries(const recipe::Recipe& recipe,
     PlannedBoundary boundary;
     boundary.load = load;
     boundary.bytes = boundary_bytes(recipe.codec, load);
+    if (ranges[i].last < model.first_trained_layer()) boundary.bytes.backward = 0;
     if (uses_cache(recipe.codec)) {
       plan_cache(recipe, replica_rows, most_ends(i, ranges.size() - 1, stages), boundary);
     }

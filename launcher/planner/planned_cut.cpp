@@ -39,10 +39,16 @@ partition::ModelDescription partition_view(const recipe::Recipe& recipe,
   partition::ModelDescription view;
   view.family = model.family;
   view.tied_parameters = model.tied_parameters;
+  view.tied_trained = model.tied_trained;
   for (const models::LayerCost& layer : model.layers) {
-    view.layers.push_back({layer.name, layer.parameters, layer.forward_flops_per_token,
-                           layer.saved_bytes_per_token, layer.output_width * value_bytes,
-                           std::nullopt});
+    partition::Layer& one = view.layers.emplace_back();
+    one.name = layer.name;
+    one.parameters = layer.parameters;
+    one.frozen_parameters = layer.parameters - layer.trained;
+    one.forward_flops_per_token = layer.forward_flops_per_token;
+    one.backward_factor = layer.backward_factor;
+    one.saved_bytes_per_token = layer.saved_bytes_per_token;
+    one.output_bytes_per_token = layer.output_width * value_bytes;
   }
   return view;
 }
@@ -179,7 +185,9 @@ partition::Question first_question(const recipe::Recipe& recipe,
   question.stages = static_cast<int>(recipe.pipeline.stages);
   question.replicas = static_cast<int>(recipe.pipeline.replicas);
   question.micro_batch_tokens = *recipe.train.micro_batch * recipe.data.row;
-  question.bytes_per_parameter = recipe.model.dtype == recipe::Dtype::bfloat16 ? 18 : 16;
+  const StateBytes bytes = state_bytes(recipe);
+  question.bytes_per_parameter = bytes.trained;
+  question.bytes_per_frozen_parameter = bytes.frozen;
   question.in_flight = in_flight(recipe, micro_batches);
   question.chunks = static_cast<int>(chunks_of(recipe));
   return question;
@@ -234,6 +242,11 @@ PlannedCut plan_cut(const recipe::Recipe& recipe, const recipe::LinkTable& speed
     }
   }
   return cut;
+}
+
+StateBytes state_bytes(const recipe::Recipe& recipe) {
+  const bool narrow = recipe.model.dtype == recipe::Dtype::bfloat16;
+  return narrow ? StateBytes{4 * 4 + 2, 2} : StateBytes{4 * 4, 4};
 }
 
 std::int64_t chunks_of(const recipe::Recipe& recipe) {

@@ -23,6 +23,14 @@ struct PlannedCut {
 PlannedCut plan_cut(const recipe::Recipe& recipe, const recipe::LinkTable& speeds,
                     const models::ModelDescription& model, std::int64_t micro_batches);
 
+// Memory of a parameter: one that is trained has master, gradient and two moments in float32, with
+// bfloat16 also the parameter itself.
+struct StateBytes {
+  std::int64_t trained = 16;
+  std::int64_t frozen = 4;
+};
+StateBytes state_bytes(const recipe::Recipe& recipe);
+
 // ---- schedule
 
 // Chunks of the model per stage: as the recipe states, else by its ranges, else the default of its

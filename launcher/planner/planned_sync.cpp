@@ -46,7 +46,7 @@ void choose(plan::Plan& plan, const plan::Plan* before) {
 // The message of a first stage: the report of its pipeline, with a norm for every tensor.
 std::int64_t consensus_bytes(const models::ModelDescription& model) {
   stages::StepReport report;
-  report.squared_norms.resize(model.tensors().size());
+  report.squared_norms.resize(model.trained_tensors().size());
   return static_cast<std::int64_t>(stages::proposal_bytes(report));
 }
 

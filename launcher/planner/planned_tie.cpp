@@ -35,7 +35,7 @@ double bytes_of_rows(const recipe::Recipe& recipe, const models::ModelDescriptio
 std::optional<TieBytes> tie_bytes(const plan::Plan& plan, const models::ModelDescription& model,
                                   const PreparedData& train) {
   const recipe::Recipe& recipe = plan.recipe;
-  if (!model.tied || recipe.pipeline.stages == 1) return std::nullopt;
+  if (!model.tied || !model.tied_trained || recipe.pipeline.stages == 1) return std::nullopt;
   stages::BatchOptions batch;
   batch.seed = static_cast<std::uint64_t>(recipe.seed);
   batch.replicas = recipe.pipeline.replicas;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "models/model_config.h"
+#include "launcher/planner/planned_model.h"
 #include "schedules/choose_depth.h"
 #include "schedules/schedule.h"
 
@@ -20,13 +20,16 @@ schedules::PipelineShape shape_of_costs(const StepCosts& costs, std::int64_t dep
 schedules::StageCost stage_cost(const models::ModelDescription& model,
                                 const models::LayerRange& layers, std::int64_t tokens,
                                 const plan::ComputeSpeed& speed) {
-  double flops = 0;
-  for (int i = layers.first; i <= layers.last; ++i) {
-    flops += model.layers[static_cast<std::size_t>(i)].forward_flops_per_token;
-  }
   schedules::StageCost cost;
-  cost.forward_seconds = flops * static_cast<double>(tokens) / speed.flops_per_second;
-  cost.backward_seconds = speed.backward * cost.forward_seconds;
+  for (int i = layers.first; i <= layers.last; ++i) {
+    const models::LayerCost& layer = model.layers[static_cast<std::size_t>(i)];
+    const double forward =
+        layer.forward_flops_per_token * static_cast<double>(tokens) / speed.flops_per_second;
+    // The measured ratio is that of layers whose weights are trained.
+    const double backward = speed.backward * layer.backward_factor / 2 * forward;
+    cost.forward_seconds += forward + (layer.backward_in_forward ? backward : 0);
+    cost.backward_seconds += layer.backward_in_forward ? 0 : backward;
+  }
   return cost;
 }
 
@@ -62,8 +65,7 @@ double step_seconds(const StepCosts& costs, std::int64_t depth) {
 
 double forecast_step(const plan::Plan& plan, const plan::PathSpeeds& speed) {
   const models::ModelDescription model =
-      models::describe(models::parse_config(plan.model_config, plan.recipe.model.path),
-                       {plan.recipe.data.row, static_cast<std::int64_t>(sizeof(float))});
+      models::describe(planned_model(plan), {plan.recipe.data.row, sizeof(float)});
   const std::int64_t tokens = *plan.recipe.train.micro_batch * plan.recipe.data.row;
   const auto micro_batches = static_cast<double>(plan.micro_batches);
   std::vector<StepCosts> replicas(static_cast<std::size_t>(plan.recipe.pipeline.replicas));

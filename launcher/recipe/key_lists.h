@@ -9,6 +9,7 @@
 namespace strait::recipe {
 
 std::vector<RecipeKey> host_keys();  // [hosts]
+std::vector<RecipeKey> lora_keys();  // model.lora: present (`get`) only where the recipe has it
 
 // [sync]. Their values are present (`get`) only with several replicas, where the recipe sets
 // anything in [sync], and its method reads the key.
@@ -18,6 +19,7 @@ std::vector<RecipeKey> sync_keys();
 namespace special_keys {
 
 RecipeKey run_name();    // name: a valid name of a directory
+RecipeKey weights();     // model.weights: "load", "random" or a run
 RecipeKey partition();   // pipeline.partition: a name, a plugin or ranges
 RecipeKey betas();       // train.betas: a pair
 RecipeKey first_bits();  // codec.first_bits: 2 to 8, or 16

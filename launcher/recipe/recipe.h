@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -14,7 +15,14 @@ namespace strait::recipe {
 struct LoraSettings {
   std::int64_t rank = 8;
   double alpha = 16;
-  std::vector<std::string> targets = {"q_proj", "v_proj"};  // names of the adapted projections
+  std::vector<std::string> targets;  // last parts of the names of matrices; empty: by `pattern`
+  std::string pattern;               // a regular expression of whole names; empty: all matrices
+  double dropout = 0;                // of the adapters' input
+  bool rslora = false;               // scaled by alpha / sqrt(rank), not by alpha / rank
+  std::map<std::string, std::int64_t> rank_pattern;  // ranks of matrices whose names end so
+  std::map<std::string, double> alpha_pattern;       // likewise
+  std::vector<std::int64_t> layers;                  // only in these blocks; empty: in all
+  std::vector<std::string> modules_to_save;          // trained whole
   bool operator==(const LoraSettings&) const = default;
 };
 
@@ -31,11 +39,12 @@ struct Recipe {
   struct Model {
     std::string path;                         // a Hugging Face directory; required
     Weights weights = Weights::load;          // random: only config.json is needed
+    std::string weights_run;                  // a run's directory, or a checkpoint's; weights run
     Dtype dtype = Dtype::float32;             // parameters and arithmetic
     Device device = Device::automatic;        // automatic: cuda where there is one
     Recompute recompute = Recompute::none;    // layer: keep only the inputs of layers
     std::optional<Lora> lora = std::nullopt;  // absent: full fine-tuning
-    std::string adapter;                      // a PEFT directory to start from; empty: none
+    std::string adapter;  // a PEFT directory to start from, with its own `lora`; empty: none
     bool operator==(const Model&) const = default;
   };
 

@@ -226,10 +226,6 @@ struct MissingFeature {
 constexpr std::array kMissingFeatures = {
     MissingFeature{[](const Recipe& r) { return r.model.device == Device::cuda; },
                    "model.device = \"cuda\" is not in this build; it offers \"cpu\""},
-    MissingFeature{[](const Recipe& r) { return r.model.lora.has_value(); },
-                   "model.lora is not in this build; leave it out for full fine-tuning"},
-    MissingFeature{[](const Recipe& r) { return !r.model.adapter.empty(); },
-                   "model.adapter is not in this build; leave it out for full fine-tuning"},
     MissingFeature{
         [](const Recipe& r) { return !r.data.tokenizer.empty() && r.data.tokenizer != "bytes"; },
         "data.tokenizer = a directory is not in this build; it offers \"bytes\", or a token file "

@@ -34,70 +34,34 @@ constexpr auto top() {
   return [](auto& recipe) -> auto& { return recipe.*Member; };
 }
 
-template <auto Member>
-constexpr auto in_lora() {
-  return [](auto& recipe) -> auto& {
-    if constexpr (!std::is_const_v<std::remove_reference_t<decltype(recipe)>>) {
-      if (!recipe.model.lora) {
-        recipe.model.lora.emplace();
-      }
-    }
-    return recipe.model.lora.value().*Member;
-  };
-}
-
-RecipeKey with_lora_only(RecipeKey key) {
-  key.get = [get = std::move(key.get)](const Recipe& recipe) {
-    return recipe.model.lora ? get(recipe) : RecipeValue();
-  };
-  return key;
-}
-
-RecipeKey lora_table() {
-  return {"model.lora",
-          "a table of rank, alpha and targets",
-          "fine-tune low-rank adapters only; absent: full fine-tuning",
-          {},
-          [](const RecipeValue& value, Recipe& recipe) {
-            if (value.is_object() && !recipe.model.lora) {
-              recipe.model.lora.emplace();
-            }
-            return value.is_object();
-          },
-          [](const Recipe& recipe) {
-            return recipe.model.lora ? RecipeValue::object() : RecipeValue();
-          }};
-}
-
 using R = Recipe;
 
 void add_model_and_data(std::vector<RecipeKey>& keys) {
   const std::string path = "a path";
   keys.insert(
       keys.end(),
-      {special_keys::run_name(),
-       integer("seed", top<&R::seed>(), {0, std::numeric_limits<std::int64_t>::max()},
-               "of everything random"),
-       text_list("plugins", top<&R::plugins>(), "a list of paths such as [\"libmine.so\"]",
-                 "shared objects with further schedules, models, codecs or sync methods"),
-       text("model.path", at<&R::model, &R::Model::path>(), path,
-            "a Hugging Face directory; config.json is enough when weights = \"random\""),
-       choice("model.weights", at<&R::model, &R::Model::weights>(), "the initial weights"),
-       choice("model.dtype", at<&R::model, &R::Model::dtype>(),
-              "of parameters and arithmetic; bfloat16 keeps float32 masters"),
-       choice("model.device", at<&R::model, &R::Model::device>(), "auto: cuda where there is one"),
-       choice("model.recompute", at<&R::model, &R::Model::recompute>(),
-              "layer: keep only the inputs of layers, and recompute the rest"),
-       text("model.adapter", at<&R::model, &R::Model::adapter>(), path,
-            "a PEFT directory to start from"),
-       lora_table(),
-       with_lora_only(integer("model.lora.rank", in_lora<&R::Lora::rank>(), {1, 65536},
-                              "of the low-rank product")),
-       with_lora_only(number("model.lora.alpha", in_lora<&R::Lora::alpha>(), {0, 1e6},
-                             "the product is scaled by alpha / rank")),
-       with_lora_only(text_list("model.lora.targets", in_lora<&R::Lora::targets>(),
-                                "a list of names", "the adapted projections")),
-       text("data.train", at<&R::data, &R::Data::train>(), path,
+      {
+          special_keys::run_name(),
+          integer("seed", top<&R::seed>(), {0, std::numeric_limits<std::int64_t>::max()},
+                  "of everything random"),
+          text_list("plugins", top<&R::plugins>(), "a list of paths such as [\"libmine.so\"]",
+                    "shared objects with further schedules, models, codecs or sync methods"),
+          text("model.path", at<&R::model, &R::Model::path>(), path,
+               "a Hugging Face directory; config.json is enough when weights = \"random\""),
+          special_keys::weights(),
+          choice("model.dtype", at<&R::model, &R::Model::dtype>(),
+                 "of parameters and arithmetic; bfloat16 keeps float32 masters"),
+          choice("model.device", at<&R::model, &R::Model::device>(),
+                 "auto: cuda where there is one"),
+          choice("model.recompute", at<&R::model, &R::Model::recompute>(),
+                 "layer: keep only the inputs of layers, and recompute the rest"),
+          text("model.adapter", at<&R::model, &R::Model::adapter>(), path,
+               "a PEFT directory to start from"),
+      });
+  std::ranges::move(lora_keys(), std::back_inserter(keys));
+  keys.insert(
+      keys.end(),
+      {text("data.train", at<&R::data, &R::Data::train>(), path,
             "text, JSONL (text | prompt+completion | messages), or a token file"),
        text("data.eval", at<&R::data, &R::Data::eval>(), path, "the same, for evaluation"),
        text("data.tokenizer", at<&R::data, &R::Data::tokenizer>(), "\"bytes\" or a path",

@@ -8,7 +8,7 @@ namespace {
 
 using std::string_view_literals::operator""sv;
 
-constexpr std::array kWeightsNames = {"load"sv, "random"sv};
+constexpr std::array kWeightsNames = {"load"sv, "random"sv, "run"sv};
 constexpr std::array kDtypeNames = {"float32"sv, "bfloat16"sv};
 constexpr std::array kDeviceNames = {"auto"sv, "cpu"sv, "cuda"sv};
 constexpr std::array kRecomputeNames = {"none"sv, "layer"sv};

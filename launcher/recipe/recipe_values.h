@@ -18,7 +18,7 @@ namespace strait::recipe {
 
 // ---- enumerations
 
-enum class Weights : std::uint8_t { load, random };
+enum class Weights : std::uint8_t { load, random, run };  // run: of another one
 enum class Dtype : std::uint8_t { float32, bfloat16 };
 enum class Device : std::uint8_t { automatic, cpu, cuda };
 enum class Recompute : std::uint8_t { none, layer };

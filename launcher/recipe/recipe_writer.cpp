@@ -1,5 +1,7 @@
 #include "launcher/recipe/recipe_io.h"
 
+#include <algorithm>
+#include <cctype>
 #include <vector>
 
 #include <fmt/format.h>
@@ -23,13 +25,20 @@ RecipeValue::json_pointer pointer_to(const std::string& key) {
   return pointer / key.substr(from);
 }
 
+std::string key_text(const std::string& name) {
+  const bool bare = !name.empty() && std::ranges::all_of(name, [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '_' || c == '-';
+  });
+  return bare ? name : RecipeValue(name).dump();
+}
+
 // Arrays, numbers and strings have the same form in JSON and TOML; tables do not.
 std::string toml_text(const RecipeValue& value) {
   if (!value.is_structured()) return value.dump();
   std::vector<std::string> parts;
   for (const auto& [name, part] : value.items()) {
     parts.push_back(value.is_array() ? toml_text(part)
-                                     : fmt::format("{} = {}", name, toml_text(part)));
+                                     : fmt::format("{} = {}", key_text(name), toml_text(part)));
   }
   return value.is_array() ? fmt::format("[{}]", fmt::join(parts, ", "))
                           : fmt::format("{{ {} }}", fmt::join(parts, ", "));

@@ -84,7 +84,33 @@ RecipeValue get_partition(const Recipe& recipe) {
   }
 }
 
+bool set_weights(const RecipeValue& value, Recipe& recipe) {
+  Weights weights = Weights::run;
+  if (value == "load" || value == "random") {
+    weights = value == "load" ? Weights::load : Weights::random;
+  } else if (!key_kinds::is_clean_text(value) ||
+             value.get_ref<const std::string&>().find('/') == std::string::npos) {
+    return false;
+  }
+  recipe.model.weights = weights;
+  recipe.model.weights_run = weights == Weights::run ? value.get<std::string>() : std::string();
+  return true;
+}
+
 }  // namespace
+
+RecipeKey weights() {
+  return {"model.weights",
+          "\"load\", \"random\", or the directory of a run, such as \"runs/NAME\"",
+          "the initial weights",
+          {"load", "random"},
+          set_weights,
+          [](const Recipe& recipe) {
+            const Recipe::Model& model = recipe.model;
+            return model.weights == Weights::run ? RecipeValue(model.weights_run)
+                                                 : RecipeValue(name_of(model.weights));
+          }};
+}
 
 RecipeKey run_name() {
   auto key = key_kinds::text(

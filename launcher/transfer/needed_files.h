@@ -19,7 +19,7 @@ struct NeededFile {
 
 // Files that are used together: a host already has all of them, or gets all.
 struct NeededGroup {
-  enum class Kind { train, eval, model, plugins, checkpoint };
+  enum class Kind { train, eval, model, weights, adapter, plugins, checkpoint };
   Kind kind = Kind::train;
   std::vector<NeededFile> files;
 };

@@ -1,6 +1,5 @@
 #include "launcher/worker/commands.h"
 
-#include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
@@ -8,7 +7,6 @@
 
 #include <array>
 #include <cerrno>
-#include <cmath>
 #include <cstdlib>
 #include <memory>
 #include <new>
@@ -17,10 +15,11 @@
 
 #include "framework/net/node.h"
 #include "framework/tensors/checkpoint_reader.h"
-#include "framework/tensors/weight_files.h"
 #include "launcher/base/build_id.h"
 #include "launcher/base/errors.h"
 #include "launcher/plan/stage_job.h"
+#include "launcher/planner/model_weights.h"
+#include "launcher/planner/planned_model.h"
 #include "launcher/planner/planned_sync.h"
 #include "launcher/plugin/plugin_file.h"
 #include "launcher/worker/control_client.h"
@@ -28,7 +27,6 @@
 #include "launcher/worker/stage_reporter.h"
 #include "launcher/worker/stage_saver.h"
 #include "launcher/worker/stage_settings.h"
-#include "models/tensor_names.h"
 #include "stages/stage.h"
 #include "stages/stage_state.h"
 
@@ -76,45 +74,29 @@ std::unique_ptr<net::Link> control_link(net::Node& node, const plan::StageJob& j
   return node.connect(job.coordinator_endpoint, options);
 }
 
-// A sum that is finite has only finite terms; one that is not may also have overflowed.
-void check_finite(const at::Tensor& values, const std::string& name,
-                  const std::filesystem::path& file) {
-  if (!values.is_floating_point() || std::isfinite(values.sum(at::kDouble).item<double>())) return;
-  if (at::isfinite(values).all().item<bool>()) return;
-  throw base::UserError(
-      base::ExitCode::bad_input,
-      fmt::format("{}: tensor {} has values that are not finite; get the file again, or train from "
-                  "another one",
-                  file.string(), name));
-}
-
-void load_pretrained(stages::Stage& stage, const plan::StageJob& job) {
-  const std::string& path = job.plan.recipe.model.path;
-  const tensors::WeightFiles files(path);
-  std::vector<models::TensorShape> shapes;
-  for (const auto& entry : files.tensors()) shapes.push_back({entry.info.name, entry.info.shape});
-  const auto in_file = models::match_tensors(
-      models::parse_config(job.plan.model_config, path + "/config.json"), shapes, path);
-  stages::load_weights(stage.optimizer(), [&](const std::string& name) {
-    const std::string& own = in_file.at(name);
-    at::Tensor values = files.read(own);
-    check_finite(values, own, files.find(own)->file);
-    return values;
-  });
+// The weights that training begins with; of a resumed run its frozen ones.
+void load_model(stages::Stage& stage, const plan::StageJob& job) {
+  const recipe::Recipe::Model& source = job.plan.recipe.model;
+  const models::ModelConfig config = planner::planned_model(job.plan);
+  if (source.weights == recipe::Weights::random) {
+    stage.initialize();
+  } else {
+    const planner::ModelWeights weights(source, config);
+    stage.load([&](const std::string& name) { return weights.read(name); });
+  }
+  if (source.adapter.empty() || !job.resume.empty()) return;
+  const planner::AdapterWeights adapter(source.adapter, config);
+  stage.load_trained([&](const std::string& name) { return adapter.read(name); });
 }
 
 void load(stages::Stage& stage, const plan::StageJob& job) {
-  if (!job.resume.empty()) {
-    // Sizes only: the launcher has compared every hash before it started this process.
-    const tensors::CheckpointReader checkpoint(job.resume, store::Verify::sizes);
-    const auto read = [&](const std::string& name) { return checkpoint.read(name); };
-    stage.restore(read, job.resume_exact);
-    if (job.resume_caches) stage.restore_caches(read);
-  } else if (job.plan.recipe.model.weights == recipe::Weights::random) {
-    stage.initialize();
-  } else {
-    load_pretrained(stage, job);
-  }
+  if (job.resume.empty() || stage.has_frozen_weights()) load_model(stage, job);
+  if (job.resume.empty()) return;
+  // Sizes only: the launcher has compared every hash before it started this process.
+  const tensors::CheckpointReader checkpoint(job.resume, store::Verify::sizes);
+  const auto read = [&](const std::string& name) { return checkpoint.read(name); };
+  stage.restore(read, job.resume_exact);
+  if (job.resume_caches) stage.restore_caches(read);
 }
 
 store::Step first_step(const plan::StageJob& job) {
@@ -177,6 +159,8 @@ store::Step train(const plan::StageJob& job, net::Node& node, ControlClient& con
     reporter.set_phase("waiting for a checkpoint to rejoin at");
     const ControlClient::RejoinPoint rejoin = control.wait_to_rejoin();
     stage.emplace(stage_options(job, rejoin.step));
+    // Another replica sends what is trained.
+    if (stage->has_frozen_weights()) load_model(*stage, job);
     reporter.set_phase("receiving state from a replica");
     connected.rejoin = {rejoin.arrival, [&reporter] { reporter.count_progress(); }};
   }

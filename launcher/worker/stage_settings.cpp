@@ -7,6 +7,7 @@
 
 #include "framework/codec/codec.h"
 #include "launcher/base/build_id.h"
+#include "launcher/planner/planned_model.h"
 #include "launcher/planner/planned_sync.h"
 #include "launcher/recipe/recipe_io.h"
 
@@ -65,7 +66,7 @@ stages::StageOptions stage_options(const plan::StageJob& job, store::Step first)
   const plan::Plan& plan = job.plan;
   const recipe::Recipe& recipe = plan.recipe;
   stages::StageOptions options;
-  options.model = models::parse_config(plan.model_config, recipe.model.path + "/config.json");
+  options.model = planner::planned_model(plan);
   options.chunks = chunk_plans(job);
   options.dtype = scalar_type(recipe.model.dtype);
   options.seed = static_cast<std::uint64_t>(recipe.seed);
@@ -113,8 +114,7 @@ net::LinkOptions link_options(const plan::StageJob& job, const plan::Plan::Link&
   options.terms = {{"build", base::build_id()}};
   if (link.use == plan::Plan::Use::replica) options.priority = net::Priority::background;
   if (link.use == plan::Plan::Use::tie) {
-    const models::ModelDescription model = models::describe(
-        models::parse_config(job.plan.model_config, job.plan.recipe.model.path + "/config.json"));
+    const models::ModelDescription model = models::describe(planner::planned_model(job.plan));
     options.window_bytes += static_cast<std::uint64_t>(model.vocabulary * model.hidden) * 4;
   }
   if (link.use == plan::Plan::Use::replica || link.use == plan::Plan::Use::consensus) {

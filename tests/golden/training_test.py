@@ -297,7 +297,7 @@ def plain_loop(
     first_tokens=False,
 ):
     """Losses and gradient norms of ten steps; trains the model in place."""
-    parameters = list(model.parameters())
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     groups = [
         {"params": [p for p in parameters if p.dim() >= 2], "weight_decay": DECAY},
         {"params": [p for p in parameters if p.dim() < 2], "weight_decay": DECAY * decay_all},

@@ -113,7 +113,7 @@ TEST(Gpt2, BothWaysOfAttentionAgree) {
 TEST(Linear, BothLayoutsAreTheSameProduct) {
   const at::NoGradGuard no_grad;
   for (const bool bias : {true, false}) {
-    ParameterMaker maker(at::kFloat, at::kCPU);
+    ParameterMaker maker(nullptr, at::kFloat, at::kCPU);
     const Linear straight(maker, "a", {5, 7, MatrixLayout::output_input, bias});
     const Linear turned(maker, "b", {5, 7, MatrixLayout::input_output, bias});
     const std::vector<Parameter>& made = maker.made();
@@ -132,8 +132,8 @@ TEST(Linear, BothLayoutsAreTheSameProduct) {
     }
     const at::Tensor input = at::rand({2, 3, 5});
     expected = at::matmul(input, weight.t()) + expected;
-    EXPECT_LT(largest_difference(straight.forward(input), expected), 1e-6);
-    EXPECT_LT(largest_difference(turned.forward(input), expected), 1e-6);
+    EXPECT_LT(largest_difference(straight.forward(input, {}), expected), 1e-6);
+    EXPECT_LT(largest_difference(turned.forward(input, {}), expected), 1e-6);
   }
 }
 

@@ -146,6 +146,72 @@ class Splits(Compared):
         )
 
 
+class Adapters(Compared):
+    LORA = {
+        "model.lora.rank": 3,
+        "model.lora.dropout": 0.1,
+        "model.lora.targets": ["c_attn", "c_fc", "mlp.c_proj"],
+        "model.lora.rank_pattern.c_fc": 2,
+    }
+
+    def gradient_bytes(self, run):
+        sums = {}
+        for line in run.metrics():
+            for one in line["boundaries"]:
+                if one["direction"] == "backward":
+                    name = one["boundary"]
+                    sums[name] = sums.get(name, 0) + one["sent_bytes"]
+        return sums
+
+    def test_splits_of_adapted_model_match_bits(self):
+        reference = self.train("reference", {**split(1, GPIPE), **self.LORA})
+        trained = {name for name in reference.state(20) if not name.startswith("frozen/")}
+        self.assertEqual({name for name in trained if ".lora_" not in name}, set())
+        self.assertIn("frozen/transformer.wte.weight", reference.state(20))
+        for number, settings in enumerate(
+            [
+                split(2, GPIPE, 0, "layer"),
+                split(3, ONE_F_ONE_B, 1),
+                split(4, ONE_F_ONE_B, 0),
+                split(2, INTERLEAVED),
+            ]
+        ):
+            with self.subTest(settings):
+                self.same_bits(reference, self.train(f"split-{number}", {**settings, **self.LORA}))
+
+    def test_no_gradients_cross_below_lowest_adapter(self):
+        upper = {**self.LORA, "model.lora.layers": [2, 3]}
+        reference = self.train("reference", {**split(1, GPIPE), **upper})
+        for number, settings in enumerate([split(4, ONE_F_ONE_B, 1), split(4, GPIPE, 0, "layer")]):
+            run = self.train(f"split-{number}", {**settings, **upper})
+            self.same_bits(reference, run)
+            gradients = self.gradient_bytes(run)
+            self.assertEqual(gradients["0.0>1.0"], 0)
+            self.assertEqual(gradients["1.0>2.0"], 0)
+            self.assertGreater(gradients["2.0>3.0"], 0)
+
+    def test_adapted_run_resumes_on_another_cut(self):
+        settings = {**self.LORA, "checkpoint.every": 10}
+        reference = self.train("reference", {**split(1, GPIPE), **settings})
+        run = self.train("run", {**split(2, ONE_F_ONE_B), **settings})
+        self.rewind_run(run, 10)
+        self.resumed(run, "--set", "pipeline.stages=3")
+        self.same_bits(reference, run)
+
+    def test_another_base_is_refused(self):
+        base = self.write_model("base", weights=True)
+        settings = {**self.LORA, "checkpoint.every": 10, "model.path": "base", "model.weights": "load"}
+        run = self.train("run", {**split(2, ONE_F_ONE_B), **settings})
+        self.rewind_run(run, 10)
+        weights = (base / "model.safetensors").read_bytes()
+        (base / "model.safetensors").write_bytes(weights[:-4] + b"\0\0\0\1")
+        code, out, err = self.strait("resume", run.path.relative_to(self.home))
+        self.assertNotEqual(code, 0, out + err)
+        self.assertIn("is not the one that this run's adapters were trained with", out + err)
+        (base / "model.safetensors").write_bytes(weights)
+        self.resumed(run)
+
+
 class Resume(Compared):
     # So many that whoever acts behind the first ones acts in the middle of the run.
     STEPS = 150

@@ -83,7 +83,7 @@ class PebbleBlock final : public Layer {
     const at::Tensor by_head = own.view({own.size(0), own.size(1), heads_, width});
     const double scale = 1 / std::sqrt(static_cast<double>(width));
     const at::Tensor seen = attend({by_head, by_head, by_head}, {scale, 0, index(), 0}, pass);
-    return input.add(mlp_.forward(at::cat({own, seen}, 2)));
+    return input.add(mlp_.forward(at::cat({own, seen}, 2), pass));
   }
 
  private:
@@ -145,7 +145,7 @@ std::unique_ptr<Model> make(const ModelConfig& whole, LayerRange range, at::Scal
   const PebbleConfig& config = pebble_of(whole);
   std::vector<std::unique_ptr<Layer>> layers;
   for (int index = range.first; index <= range.last; ++index) {
-    const ParameterMaker maker(type, device);
+    const ParameterMaker maker(whole.lora.get(), type, device);
     if (index == 0) {
       layers.push_back(std::make_unique<PebbleEmbedding>(config, maker));
     } else if (index <= config.blocks) {

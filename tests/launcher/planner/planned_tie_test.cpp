@@ -39,6 +39,7 @@ plan::Plan three_stages_of_two_replicas() {
 models::ModelDescription tied_model() {
   models::ModelDescription model;
   model.tied = true;
+  model.tied_trained = true;
   model.vocabulary = 100;
   model.tied_parameters = 100 * 10;
   return model;
@@ -82,11 +83,14 @@ TEST(PlannedTie, CompressedRowsAreThoseOfCodec) {
   EXPECT_EQ(tie_bytes(plan, model, eight_rows())->values, raw.values / 2);
 }
 
-TEST(PlannedTie, IsNoneInOneStageOrUntied) {
+TEST(PlannedTie, IsNoneInOneStageOrUntiedOrFrozen) {
   plan::Plan plan = three_stages_of_two_replicas();
   models::ModelDescription model = tied_model();
   model.tied = false;
   EXPECT_FALSE(tie_bytes(plan, model, eight_rows()));
+  models::ModelDescription frozen = tied_model();
+  frozen.tied_trained = false;
+  EXPECT_FALSE(tie_bytes(plan, frozen, eight_rows()));
   plan.recipe.pipeline.stages = 1;
   EXPECT_FALSE(tie_bytes(plan, tied_model(), eight_rows()));
 }

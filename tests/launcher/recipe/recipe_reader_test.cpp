@@ -60,7 +60,7 @@ weights = "random"
 dtype = "bfloat16"
 device = "cpu"
 recompute = "layer"
-lora = { rank = 4, alpha = 2.5, targets = ["c_attn"] }
+lora = { rank = 4, alpha = 2.5, targets = ["c_attn"], dropout = 0.1, rslora = true, rank_pattern = { "h.0.*" = 2 }, alpha_pattern = { c_fc = 3 }, layers = [0, 2], modules_to_save = ["lm_head"] }
 adapter = "a"
 [data]
 train = "t"
@@ -123,14 +123,28 @@ ports = "47000-47099"
 link_megabits = 100
 )";
 
+Recipe::Lora every_lora_key() {
+  Recipe::Lora lora;
+  lora.rank = 4;
+  lora.alpha = 2.5;
+  lora.targets = {"c_attn"};
+  lora.dropout = 0.1;
+  lora.rslora = true;
+  lora.rank_pattern = {{"h.0.*", 2}};
+  lora.alpha_pattern = {{"c_fc", 3}};
+  lora.layers = {0, 2};
+  lora.modules_to_save = {"lm_head"};
+  return lora;
+}
+
 TEST(RecipeReader, SetsFieldOfEveryKey) {
   const auto recipe = parse(kEveryKey);
   Recipe expected;
   expected.name = "dates";
   expected.seed = 7;
-  expected.model = {"m",         Weights::random,  Dtype::bfloat16,
-                    Device::cpu, Recompute::layer, Recipe::Lora{4, 2.5, {"c_attn"}},
-                    "a"};
+  expected.model = {
+      "m", Weights::random, "", Dtype::bfloat16, Device::cpu, Recompute::layer, every_lora_key(),
+      "a"};
   expected.data = {"t", "e", "bytes", 64, false};
   expected.pipeline = {2, 2, "gpipe", 1, 3, {PartitionKind::ranges, {{0, 5}, {6, 11}}, ""}, 1};
   expected.train = {std::nullopt, 3,          64,  std::nullopt, 1.0, DecayKind::linear,
@@ -181,7 +195,9 @@ TEST(RecipeReader, NamesNearestKeyForUnknownKey) {
 TEST(RecipeReader, ProposesKeyOfAnotherTable) {
   EXPECT_THAT(mistake_after_least("[model.lora]\nstages = 2\n"),
               HasSubstr("unknown key model.lora.stages (recipes/x.toml:8:10); did you mean "
-                        "pipeline.stages? known in [model.lora]: rank, alpha, targets"));
+                        "pipeline.stages? known in [model.lora]: rank, alpha, targets, dropout, "
+                        "rslora, rank_pattern, "
+                        "alpha_pattern, layers, modules_to_save"));
 }
 
 TEST(RecipeReader, ReportsUnknownTableOnce) {

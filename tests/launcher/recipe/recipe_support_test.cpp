@@ -26,8 +26,6 @@ TEST(RecipeSupport, SupportsDefaultsAndReplicas) {
 TEST(RecipeSupport, NamesUnsupportedKey) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"model.device=cuda", "model.device"},
-      {"model.lora={}", "model.lora"},
-      {"model.adapter=a", "model.adapter"},
       {"data.tokenizer=some/dir", "data.tokenizer"},
       {"pipeline.partition=profile", "pipeline.partition"},
       {"train.micro_batch=auto", "train.micro_batch"},

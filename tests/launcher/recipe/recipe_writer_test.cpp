@@ -99,21 +99,31 @@ Recipe::Hosts random_hosts(Draw& draw) {
   return hosts;
 }
 
+Recipe::Lora random_lora(Draw& draw) {
+  Recipe::Lora lora;
+  lora.rank = draw.integer(1, 65536);
+  lora.alpha = draw.number(1e6);
+  lora.dropout = draw.number(0.99);
+  lora.rslora = draw.coin();
+  if (draw.coin()) lora.targets = {draw.text(), draw.text()};
+  if (lora.targets.empty() && draw.coin()) lora.pattern = R"(.*\.(q|v)_proj)";
+  if (draw.coin()) lora.rank_pattern = {{"q_proj", 4}, {R"(layers\.[01]\.k_proj)", 2}};
+  if (draw.coin()) lora.alpha_pattern = {{"^v", draw.number(1e6)}};
+  if (draw.coin()) lora.layers = {draw.integer(0, 100), draw.integer(0, 100)};
+  if (draw.coin()) lora.modules_to_save = {draw.text()};
+  return lora;
+}
+
 // Any recipe that the reader can return.
 Recipe random_recipe(Draw& draw) {
   Recipe r;
   r.name = "run-" + std::to_string(draw.integer(0, 99));
   r.seed = draw.integer(0, std::numeric_limits<std::int64_t>::max());
-  r.model = {draw.text(),
-             draw.word<Weights>(),
-             draw.word<Dtype>(),
-             draw.word<Device>(),
-             draw.word<Recompute>(),
-             std::nullopt,
-             draw.coin() ? draw.text() : ""};
-  if (draw.coin()) {
-    r.model.lora = Recipe::Lora{draw.integer(1, 65536), draw.number(1e6), {draw.text()}};
-  }
+  r.model = {draw.text(),        draw.word<Weights>(),          "",
+             draw.word<Dtype>(), draw.word<Device>(),           draw.word<Recompute>(),
+             std::nullopt,       draw.coin() ? draw.text() : ""};
+  if (r.model.weights == Weights::run) r.model.weights_run = "runs/" + draw.text();
+  if (draw.coin()) r.model.lora = random_lora(draw);
   if (draw.coin()) r.plugins = {draw.text(), draw.text()};
   r.data = {draw.text(), draw.text(), draw.text(), draw.integer(2, 4096), draw.coin()};
   r.pipeline.stages = draw.integer(1, 64);

@@ -1,0 +1,111 @@
+#include "launcher/planner/model_weights.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <cmath>
+#include <filesystem>
+#include <vector>
+
+#include "framework/store/checkpoint.h"
+#include "launcher/base/errors.h"
+#include "models/tensor_names.h"
+
+namespace strait::planner {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A sum that is finite has only finite terms; one that is not may also have overflowed.
+at::Tensor checked(at::Tensor values, const std::string& name, const fs::path& file) {
+  if (!values.is_floating_point() || std::isfinite(values.sum(at::kDouble).item<double>())) {
+    return values;
+  }
+  if (at::isfinite(values).all().item<bool>()) return values;
+  throw base::UserError(
+      base::ExitCode::bad_input,
+      fmt::format("{}: tensor {} has values that are not finite; get the file again, or train from "
+                  "another one",
+                  file.string(), name));
+}
+
+template <class Infos>
+std::vector<models::TensorShape> shapes_of(const Infos& infos) {
+  std::vector<models::TensorShape> shapes;
+  for (const auto& info : infos) shapes.push_back({info.name, info.shape});
+  return shapes;
+}
+
+}  // namespace
+
+ModelWeights::ModelWeights(const recipe::Recipe::Model& source, const models::ModelConfig& config) {
+  if (source.weights != recipe::Weights::run) {
+    files_.emplace(source.path);
+    std::vector<store::TensorInfo> infos;
+    for (const auto& entry : files_->tensors()) infos.push_back(entry.info);
+    in_file_ = models::match_tensors(config, shapes_of(infos), source.path);
+    return;
+  }
+  checkpoint_.emplace(source.weights_run, store::Verify::sizes);
+  std::vector<models::TensorShape> shapes;
+  for (const models::TensorShape& tensor : models::describe(config).tensors()) {
+    const store::TensorInfo* const found = checkpoint_->find(tensor.name);
+    if (found != nullptr) shapes.push_back({found->name, found->shape});
+    if (found != nullptr || checkpoint_->find("frozen/" + tensor.name) == nullptr) continue;
+    throw base::UserError(
+        base::ExitCode::bad_input,
+        fmt::format("model.weights = \"{}\" is a run that trained adapters only; start from its "
+                    "adapter (strait export RUN DIR, model.adapter = \"DIR\") or from the merged "
+                    "model (strait export RUN DIR --merge, model.path = \"DIR\")",
+                    source.weights_run));
+  }
+  in_file_ = models::match_tensors(config, shapes, source.weights_run);
+}
+
+at::Tensor ModelWeights::read(const std::string& name) const {
+  const std::string& own = in_file_.at(name);
+  if (checkpoint_) return checked(checkpoint_->read(own), own, checkpoint_->path());
+  return checked(files_->read(own), own, files_->find(own)->file);
+}
+
+ModelWeights::Origin ModelWeights::origin(const std::string& name) const {
+  const std::string& own = in_file_.at(name);
+  if (checkpoint_) return {own, tensors::scalar_type(checkpoint_->find(own)->dtype)};
+  return {own, tensors::scalar_type(files_->find(own)->info.dtype)};
+}
+
+AdapterWeights::AdapterWeights(const std::string& directory, const models::ModelConfig& config) {
+  const fs::path file = fs::path(directory) / "adapter_model.safetensors";
+  if (!fs::exists(file)) {
+    throw base::UserError(
+        base::ExitCode::bad_input,
+        fmt::format("model.adapter = \"{}\" has no adapter_model.safetensors{}", directory,
+                    fs::exists(fs::path(directory) / "adapter_model.bin")
+                        ? "; save the adapter again with PEFT's safe_serialization"
+                        : ""));
+  }
+  file_.emplace(file);
+  in_file_ = models::match_adapter_tensors(config, shapes_of(file_->tensors()), file.string());
+}
+
+at::Tensor AdapterWeights::read(const std::string& name) const {
+  const std::string& own = in_file_.at(name);
+  return checked(file_->read(own), own, file_->path());
+}
+
+recipe::Recipe with_chosen_checkpoint(recipe::Recipe recipe) {
+  if (recipe.model.weights != recipe::Weights::run) return recipe;
+  const fs::path run = recipe.model.weights_run;
+  if (fs::exists(run / "manifest.json")) return recipe;  // a checkpoint itself
+  const auto newest = store::choose_checkpoint(run);
+  if (!newest) {
+    throw base::UserError(base::ExitCode::bad_input,
+                          fmt::format("model.weights = \"{}\" is a directory without a complete "
+                                      "checkpoint; it must be that of a run, runs/NAME",
+                                      run.string()));
+  }
+  recipe.model.weights_run = newest->checkpoint.path.string();
+  return recipe;
+}
+
+}  // namespace strait::planner

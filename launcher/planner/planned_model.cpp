@@ -1,0 +1,74 @@
+#include "launcher/planner/planned_model.h"
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+
+#include "framework/store/input_file.h"
+#include "launcher/base/errors.h"
+
+namespace strait::planner {
+namespace {
+
+constexpr std::uint64_t kMostConfigBytes = std::uint64_t{1} << 20;
+
+models::Lora lora_of(const recipe::Recipe::Lora& settings) {
+  models::Lora lora;
+  lora.rank = settings.rank;
+  lora.alpha = settings.alpha;
+  lora.dropout = settings.dropout;
+  lora.rank_stabilized = settings.rslora;
+  lora.targets = settings.targets;
+  lora.pattern = settings.pattern;
+  lora.ranks = settings.rank_pattern;
+  lora.alphas = settings.alpha_pattern;
+  lora.blocks = settings.layers;
+  lora.saved = settings.modules_to_save;
+  return lora;
+}
+
+recipe::Recipe::Lora settings_of(const models::Lora& lora) {
+  recipe::Recipe::Lora settings;
+  settings.rank = lora.rank;
+  settings.alpha = lora.alpha;
+  settings.dropout = lora.dropout;
+  settings.rslora = lora.rank_stabilized;
+  settings.targets = lora.targets;
+  settings.pattern = lora.pattern;
+  settings.rank_pattern = lora.ranks;
+  settings.alpha_pattern = lora.alphas;
+  settings.layers = lora.blocks;
+  settings.modules_to_save = lora.saved;
+  return settings;
+}
+
+}  // namespace
+
+models::ModelConfig planned_model(const plan::Plan& plan) {
+  const recipe::Recipe::Model& model = plan.recipe.model;
+  models::ModelConfig config = models::parse_config(
+      plan.model_config, (std::filesystem::path(model.path) / "config.json").string());
+  if (model.lora) config.lora = std::make_shared<const models::Lora>(lora_of(*model.lora));
+  return config;
+}
+
+recipe::Recipe with_adapter_settings(recipe::Recipe recipe) {
+  if (recipe.model.adapter.empty()) return recipe;
+  const std::filesystem::path file =
+      std::filesystem::path(recipe.model.adapter) / "adapter_config.json";
+  const recipe::Recipe::Lora settings =
+      settings_of(models::parse_lora(store::read_text_file(file, kMostConfigBytes), file.string()));
+  if (recipe.model.lora && recipe.model.lora != settings) {
+    throw base::UserError(
+        base::ExitCode::bad_input,
+        fmt::format(
+            "model.lora has other settings than {}; leave it out to go on with that adapter",
+            file.string()));
+  }
+  recipe.model.lora = settings;
+  return recipe;
+}
+
+}  // namespace strait::planner

@@ -1,0 +1,186 @@
+#include "models/lora.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <regex>
+
+#include "models/config_reader.h"
+
+namespace strait::models {
+namespace {
+
+constexpr const char* kAllLinear = "all-linear";
+constexpr std::int64_t kLargestRank = 1 << 16;
+constexpr double kLargestAlpha = 1e9;
+
+bool matches(const std::string& name, const std::string& pattern) {
+  return std::regex_match(name, std::regex(pattern, std::regex::ECMAScript));
+}
+
+// The number of the block that a name is of: its last part that is one.
+std::optional<std::int64_t> block_of(const std::string& name) {
+  std::optional<std::int64_t> block;
+  std::size_t begin = 0;
+  while (begin < name.size()) {
+    const std::size_t end = std::min(name.find('.', begin), name.size());
+    const std::string part = name.substr(begin, end - begin);
+    const bool number = !part.empty() && part.size() < 10 &&
+                        std::ranges::all_of(part, [](unsigned char c) { return std::isdigit(c); });
+    if (number) block = std::stoll(part);
+    begin = end + 1;
+  }
+  return block;
+}
+
+// The value of the first pattern that the end of the name matches.
+template <class Value>
+Value by_pattern(const std::map<std::string, Value>& values, const std::string& name,
+                 Value otherwise) {
+  for (const auto& [pattern, value] : values) {
+    if (matches(name, "(.*\\.)?(" + pattern + ")")) return value;
+  }
+  return otherwise;
+}
+
+void check_pattern(const ConfigReader& reader, const std::string& field,
+                   const std::string& pattern) {
+  try {
+    const std::regex compiled(pattern, std::regex::ECMAScript);
+  } catch (const std::regex_error&) {
+    reader.refuse(field, "regular expressions");
+  }
+}
+
+void refuse_unless_absent(const ConfigReader& reader, const std::string& field) {
+  if (!reader.is_empty(field)) reader.refuse(field, "absent: it is not supported");
+}
+
+void read_targets(const ConfigReader& reader, Lora& lora) {
+  if (reader.is_list("target_modules")) {
+    lora.targets = *reader.strings("target_modules");
+    if (lora.targets.empty()) reader.refuse("target_modules", "at least one name");
+    return;
+  }
+  lora.pattern = reader.string("target_modules", "");
+  if (lora.pattern.empty()) reader.refuse("target_modules", "a list of names, or a pattern");
+  if (lora.pattern == kAllLinear) {
+    lora.pattern.clear();
+  } else {
+    check_pattern(reader, "target_modules", lora.pattern);
+  }
+}
+
+std::vector<std::int64_t> read_blocks(const ConfigReader& reader) {
+  const std::string field = "layers_to_transform";
+  std::vector<std::int64_t> blocks;
+  if (!reader.is_list(field)) {
+    if (reader.has(field)) blocks.push_back(reader.integer(field, 0, 0, kLargestRank));
+    return blocks;
+  }
+  const std::vector<double> numbers = *reader.numbers(field);
+  for (const double block : numbers) {
+    if (block < 0 || block > kLargestRank || block != std::floor(block)) {
+      reader.refuse(field, "numbers of blocks");
+    }
+    blocks.push_back(static_cast<std::int64_t>(block));
+  }
+  return blocks;
+}
+
+}  // namespace
+
+bool ends_with_module(const std::string& name, const std::string& part) {
+  return name == part || name.ends_with("." + part);
+}
+
+std::optional<AdapterShape> adapter_of(const Lora& lora, const std::string& matrix) {
+  if (is_saved_module(lora, matrix)) return std::nullopt;
+  if (!lora.targets.empty()) {
+    const auto named = [&](const std::string& target) { return ends_with_module(matrix, target); };
+    if (std::ranges::none_of(lora.targets, named)) return std::nullopt;
+  } else if (!lora.pattern.empty() && !matches(matrix, lora.pattern)) {
+    return std::nullopt;
+  }
+  if (!lora.blocks.empty()) {
+    const std::optional<std::int64_t> block = block_of(matrix);
+    if (!block || std::ranges::find(lora.blocks, *block) == lora.blocks.end()) return std::nullopt;
+  }
+  AdapterShape shape;
+  shape.rank = by_pattern(lora.ranks, matrix, lora.rank);
+  const double alpha = by_pattern(lora.alphas, matrix, lora.alpha);
+  const auto rank = static_cast<double>(shape.rank);
+  shape.scale = alpha / (lora.rank_stabilized ? std::sqrt(rank) : rank);
+  shape.dropout = lora.dropout;
+  return shape;
+}
+
+bool is_saved_module(const Lora& lora, const std::string& module) {
+  return std::ranges::any_of(
+      lora.saved, [&](const std::string& saved) { return ends_with_module(module, saved); });
+}
+
+Lora parse_lora(std::string_view text, const std::string& file) {
+  const ConfigReader reader(text, file);
+  if (reader.string("peft_type", "") != "LORA") reader.refuse("peft_type", "\"LORA\"");
+  if (reader.string("bias", "none") != "none") reader.refuse("bias", "\"none\"");
+  if (reader.boolean("use_dora", false)) reader.refuse("use_dora", "false");
+  if (reader.boolean("lora_bias", false)) reader.refuse("lora_bias", "false");
+  for (const char* field :
+       {"exclude_modules", "layers_pattern", "layer_replication", "target_parameters",
+        "trainable_token_indices", "alora_invocation_tokens", "use_qalora", "arrow_config"}) {
+    refuse_unless_absent(reader, field);
+  }
+  Lora lora;
+  lora.rank = reader.integer("r", lora.rank, 1, kLargestRank);
+  // PEFT's own default, where a file leaves it out.
+  lora.alpha = reader.number("lora_alpha", 8, 0, kLargestAlpha);
+  lora.dropout = reader.number("lora_dropout", 0, 0, std::nextafter(1.0, 0.0));
+  lora.rank_stabilized = reader.boolean("use_rslora", false);
+  read_targets(reader, lora);
+  lora.blocks = read_blocks(reader);
+  lora.saved = reader.strings("modules_to_save").value_or(std::vector<std::string>{});
+  const ConfigReader ranks = reader.object("rank_pattern");
+  for (const std::string& pattern : ranks.names()) {
+    check_pattern(reader, "rank_pattern", pattern);
+    lora.ranks.emplace(pattern, ranks.integer(pattern, 0, 1, kLargestRank));
+  }
+  const ConfigReader alphas = reader.object("alpha_pattern");
+  for (const std::string& pattern : alphas.names()) {
+    check_pattern(reader, "alpha_pattern", pattern);
+    lora.alphas.emplace(pattern, alphas.number(pattern, 0, 0, kLargestAlpha));
+  }
+  return lora;
+}
+
+std::string lora_text(const Lora& lora, const std::string& base, bool input_first) {
+  using nlohmann::json;
+  json fields = {
+      {"peft_type", "LORA"},
+      {"task_type", "CAUSAL_LM"},
+      {"base_model_name_or_path", base},
+      {"inference_mode", true},
+      {"r", lora.rank},
+      {"lora_alpha", lora.alpha},
+      {"lora_dropout", lora.dropout},
+      {"use_rslora", lora.rank_stabilized},
+      {"bias", "none"},
+      {"fan_in_fan_out", input_first},
+      {"rank_pattern", lora.ranks},
+      {"alpha_pattern", lora.alphas},
+      {"layers_to_transform", lora.blocks.empty() ? json() : json(lora.blocks)},
+      {"modules_to_save", lora.saved.empty() ? json() : json(lora.saved)},
+  };
+  if (!lora.targets.empty()) {
+    fields["target_modules"] = lora.targets;
+  } else {
+    fields["target_modules"] = lora.pattern.empty() ? kAllLinear : lora.pattern;
+  }
+  return fields.dump(2) + "\n";
+}
+
+}  // namespace strait::models

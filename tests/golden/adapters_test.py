@@ -1,0 +1,235 @@
+"""LoRA by the real `strait run` against PEFT: ten steps from an adapter that PEFT wrote.
+
+Tiny random models and adapters are made here. Losses, gradient norms and the adapter after ten steps
+must agree with a plain PyTorch loop over PEFT's model in float64; the exported adapter is loaded by
+PEFT to the same bits; the merged export equals PEFT's merge. At the end the reference itself makes
+mistakes on purpose, and each must be noticed.
+
+usage: adapters_test.py   ($STRAIT_BIN: the folder of the programs, by default build/release/bin)
+"""
+
+import pathlib
+import shutil
+import sys
+import tempfile
+
+SKIPPED = 77
+
+try:
+    import peft
+    import torch
+    import transformers
+    from safetensors.torch import load_file, save_file
+except ImportError as error:
+    print(f"skipped: {error}; to run it: .venv/bin/pip install transformers peft")
+    sys.exit(SKIPPED)
+
+import training_test as training
+from training_test import INTERLEAVED, LOSS, NORM, WEIGHTS
+
+MERGED = 1e-5  # absolute, of logits
+
+CASES = {
+    "llama, one stage": ("llama", {"stages": 1}, {"target_modules": ["q_proj", "v_proj"]}),
+    "llama, three stages": ("llama", {"stages": 3}, {"target_modules": ["q_proj", "v_proj"]}),
+    "gpt2, all matrices, rslora": (
+        "gpt2",
+        {"stages": 2, "schedule": "gpipe"},
+        {"target_modules": "all-linear", "use_rslora": True},
+    ),
+    "qwen2, tied, patterns": (
+        "qwen2",
+        {"stages": 2, **INTERLEAVED, "model": {"tie_word_embeddings": True}},
+        {
+            "target_modules": ["q_proj", "down_proj", "gate_proj"],
+            "rank_pattern": {"down_proj": 2, r"layers\.0\.self_attn\.q_proj": 5},
+            "alpha_pattern": {"gate_proj": 3},
+        },
+    ),
+    "gemma2, a pattern": (
+        "gemma2",
+        {"stages": 2},
+        {"target_modules": r".*\.layers\.[13]\.(self_attn\.o_proj|mlp\.up_proj)"},
+    ),
+    "mistral, upper blocks only": (
+        "mistral",
+        {"stages": 3},
+        {"target_modules": ["k_proj", "up_proj"], "layers_to_transform": [2, 3]},
+    ),
+    "llama, saved head": (
+        "llama",
+        {"stages": 2},
+        {"target_modules": ["o_proj"], "modules_to_save": ["lm_head"]},
+    ),
+    "llama, saved embedding and head": (
+        "llama",
+        {"stages": 2, "schedule": "gpipe"},
+        {"target_modules": ["o_proj"], "modules_to_save": ["embed_tokens", "lm_head"]},
+    ),
+    "gpt_neox": ("gpt_neox", {"stages": 2}, {"target_modules": ["query_key_value", "dense"]}),
+    "opt, recomputed": (
+        "opt",
+        {"stages": 2, "set": {"model.recompute": "layer"}},
+        {"target_modules": "all-linear"},
+    ),
+    "phi3": ("phi3", {"stages": 3}, {"target_modules": ["qkv_proj", "gate_up_proj"]}),
+}
+
+
+def base_model(family, options, seed):
+    if family == "gpt2":
+        return training.random_model(True, options, seed)
+    return training.random_family_model(family, options, seed)
+
+
+def random_adapter(model, options, seed):
+    """PEFT's model, with adapters that change what it computes."""
+    config = peft.LoraConfig(task_type="CAUSAL_LM", r=4, lora_alpha=6, **options)
+    adapted = peft.get_peft_model(model, config)
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, value in adapted.named_parameters():
+            if ".lora_" in name:
+                value.copy_(torch.randn(value.shape, generator=generator) * 0.2)
+    return adapted.eval()
+
+
+def adapter_of(model):
+    return {name: value for name, value in model.named_parameters() if value.requires_grad}
+
+
+def inner(adapted):
+    return adapted.base_model.model
+
+
+def train(folder, case):
+    case = {**case, "set": {**case.get("set", {}), "model.adapter": "adapter"}}
+    return training.train(folder, case)
+
+
+def exported_adapter(folder, fresh_model):
+    training.strait(folder, "export", "runs/golden", "exported")
+    loaded = peft.PeftModel.from_pretrained(fresh_model, folder / "exported", is_trainable=True)
+    ours = load_file(folder / "exported" / "adapter_model.safetensors")
+    theirs = peft.get_peft_model_state_dict(loaded)
+    assert set(ours) == set(theirs), set(ours) ^ set(theirs)
+    for name, value in theirs.items():
+        assert torch.equal(ours[name], value), f"{name} is not what the file holds"
+    return loaded.eval()
+
+
+def merge_quotients(folder, loaded, rows):
+    """Logits of the merged export and of PEFT's own merge."""
+    training.strait(folder, "export", "runs/golden", "merged", "--merge")
+    ours, report = transformers.AutoModelForCausalLM.from_pretrained(
+        folder / "merged", output_loading_info=True, attn_implementation="eager"
+    )
+    assert not any(report.values()), report
+    theirs = loaded.merge_and_unload()
+    with torch.no_grad():
+        apart = training.logits_of(ours.eval().double(), rows) - training.logits_of(
+            theirs.double(), rows
+        )
+    apart[rows["document"] < 0] = 0
+    return {"merged": apart.abs().max().item() / MERGED}
+
+
+def quotients(metrics, loaded, losses, norms, adapted):
+    ours = adapter_of(loaded)
+    theirs = adapter_of(adapted)
+    assert set(ours) == set(theirs), set(ours) ^ set(theirs)
+    apart = max((ours[name].double() - value).abs().max().item() for name, value in theirs.items())
+    return {
+        "losses": training.relative([line["loss"] for line in metrics], losses) / LOSS,
+        "norms": training.relative([line["grad_norm"] for line in metrics], norms) / NORM,
+        "adapter": apart / WEIGHTS,
+    }
+
+
+def mistaken(adapted, mistake):
+    for module in adapted.modules():
+        if mistake == "alpha alone" and isinstance(module, peft.tuners.lora.LoraLayer):
+            module.scaling = {name: 6.0 for name in module.scaling}
+    if mistake == "trained norms":
+        for name, value in adapted.named_parameters():
+            value.requires_grad_(value.requires_grad or "layernorm" in name)
+    return adapted
+
+
+def run_case(name, family, case, options, seed, mistakes=()):
+    with tempfile.TemporaryDirectory() as name_of_folder:
+        folder = pathlib.Path(name_of_folder)
+
+        def model():
+            return base_model(family, case.get("model", {}), seed)
+
+        training.save_model(model(), folder / "source", False)
+        adapted = random_adapter(model(), options, seed)
+        adapted.save_pretrained(folder / "adapter")
+        rows, unseen = training.random_rows(seed), training.random_rows(seed + 1000)
+        save_file(rows, folder / "train.safetensors")
+        save_file(unseen, folder / "eval.safetensors")
+        metrics = train(folder, case)
+        loaded = exported_adapter(folder, model())
+        losses, norms = training.plain_loop(inner(adapted.double()), rows)
+        found = quotients(metrics, loaded, losses, norms, adapted)
+        results = []
+        for mistake in mistakes:
+            wrong_model = mistaken(random_adapter(model(), options, seed).double(), mistake)
+            losses, norms = training.plain_loop(inner(wrong_model), rows)
+            wrong = {
+                "losses": training.relative([line["loss"] for line in metrics], losses) / LOSS,
+                "norms": training.relative([line["grad_norm"] for line in metrics], norms) / NORM,
+            }
+            results.append(training.report("  noticed: " + mistake, seed, wrong, must_agree=False))
+        found.update(training.evaluation_quotients(folder, inner(loaded), unseen))
+        found.update(merge_quotients(folder, loaded, unseen))
+        return [training.report(name, seed, found), *results]
+
+
+def fresh_adapter_case(seed):
+    """A new adapter is no change yet, and PEFT reads what was trained from it."""
+    with tempfile.TemporaryDirectory() as name_of_folder:
+        folder = pathlib.Path(name_of_folder)
+        model = base_model("llama", {}, seed)
+        training.save_model(model, folder / "source", False)
+        rows = training.random_rows(seed)
+        for name in ("train", "eval"):
+            save_file(rows, folder / f"{name}.safetensors")
+        settings = {"model.lora.rank": 4, "model.lora.dropout": 0.2}
+        losses = {}
+        for stages in (1, 3):
+            metrics = training.train(folder, {"stages": stages, "set": settings})
+            losses[stages] = [line["loss"] for line in metrics]
+            training.strait(folder, "export", "runs/golden", f"exported-{stages}")
+            (folder / "runs/golden").rename(folder / f"runs/golden-{stages}")
+        first, _ = training.plain_loop(model.double(), rows)
+        loaded = peft.PeftModel.from_pretrained(base_model("llama", {}, seed), folder / "exported-3")
+        adapted = {name for name, _ in loaded.named_parameters() if "lora_B" in name}
+        good = losses[1] == losses[3] and training.relative(losses[1][:1], first[:1]) < LOSS
+        # Every matrix of the four blocks.
+        good = good and len(adapted) == 4 * 7
+        same = [
+            (folder / f"exported-{stages}" / "adapter_model.safetensors").read_bytes()
+            for stages in (1, 3)
+        ]
+        good = good and same[0] == same[1]
+        print(f"{'ok    ' if good else 'FAILED'} fresh adapter (seed {seed}), {len(adapted)} matrices")
+        shutil.rmtree(folder / "runs")
+        return [good]
+
+
+def main():
+    torch.set_num_threads(1)
+    transformers.utils.logging.disable_progress_bar()
+    results = []
+    for seed, (name, (family, case, options)) in enumerate(CASES.items()):
+        mistakes = ("alpha alone", "trained norms") if seed == 0 else ()
+        results += run_case(name, family, case, options, seed, mistakes)
+    results += fresh_adapter_case(seed=3)
+    print(f"{sum(results)} of {len(results)} as expected of PEFT {peft.__version__}")
+    sys.exit(0 if all(results) else 1)
+
+
+if __name__ == "__main__":
+    main()

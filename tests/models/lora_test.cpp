@@ -1,0 +1,178 @@
+#include "models/lora.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <memory>
+
+#include "models/initialize.h"
+#include "models/model.h"
+#include "tests/models/tiny_gpt2.h"
+
+namespace strait::models {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr const char* kQuery = "model.layers.3.self_attn.q_proj";
+
+TEST(Lora, TargetsAreWholeLastPartsOfNames) {
+  Lora lora;
+  lora.targets = {"q_proj", "mlp.down"};
+  EXPECT_TRUE(adapter_of(lora, kQuery));
+  EXPECT_TRUE(adapter_of(lora, "h.0.mlp.down"));
+  EXPECT_FALSE(adapter_of(lora, "h.0.down"));
+  EXPECT_FALSE(adapter_of(lora, "h.0.k_q_proj"));
+}
+
+TEST(Lora, PatternMatchesWholeNames) {
+  Lora lora;
+  lora.pattern = R"(.*\.[24]\.self_attn\.(q|v)_proj)";
+  EXPECT_TRUE(adapter_of(lora, "model.layers.2.self_attn.v_proj"));
+  EXPECT_FALSE(adapter_of(lora, "model.layers.3.self_attn.v_proj"));
+  EXPECT_FALSE(adapter_of(lora, "model.layers.2.self_attn.v_proj.more"));
+}
+
+TEST(Lora, BlocksLimitTargets) {
+  Lora lora;
+  lora.blocks = {3};
+  EXPECT_TRUE(adapter_of(lora, kQuery));
+  EXPECT_FALSE(adapter_of(lora, "model.layers.13.self_attn.q_proj"));
+  EXPECT_FALSE(adapter_of(lora, "project_in"));
+}
+
+TEST(Lora, ScaleIsOfPatternAndRank) {
+  Lora lora;
+  lora.rank = 4;
+  lora.alpha = 8;
+  EXPECT_DOUBLE_EQ(adapter_of(lora, kQuery)->scale, 2);
+  lora.rank_stabilized = true;
+  EXPECT_DOUBLE_EQ(adapter_of(lora, kQuery)->scale, 4);
+  lora.ranks = {{R"(layers\.3\..*)", 16}};
+  lora.alphas = {{"q_proj", 2}};
+  EXPECT_EQ(adapter_of(lora, kQuery)->rank, 16);
+  EXPECT_DOUBLE_EQ(adapter_of(lora, kQuery)->scale, 0.5);
+  EXPECT_EQ(adapter_of(lora, "model.layers.2.self_attn.q_proj")->rank, 4);
+}
+
+TEST(Lora, FileIsReadBack) {
+  Lora lora;
+  lora.rank = 3;
+  lora.alpha = 0.5;
+  lora.dropout = 0.25;
+  lora.rank_stabilized = true;
+  lora.targets = {"a", "b"};
+  lora.ranks = {{"a", 2}};
+  lora.alphas = {{"b", 7}};
+  lora.blocks = {0, 5};
+  lora.saved = {"lm_head"};
+  EXPECT_EQ(parse_lora(lora_text(lora, "base", true), "adapter_config.json"), lora);
+  lora.targets.clear();
+  EXPECT_EQ(parse_lora(lora_text(lora, "base", true), "adapter_config.json"), lora);
+  lora.pattern = R"(.*\.c_(attn|fc))";
+  EXPECT_EQ(parse_lora(lora_text(lora, "base", true), "adapter_config.json"), lora);
+}
+
+TEST(Lora, UnsupportedSettingIsNamed) {
+  for (const auto& [field, value] :
+       {std::pair{"bias", R"("all")"}, std::pair{"use_dora", "true"},
+        std::pair{"layer_replication", "[[0, 2]]"}, std::pair{"target_parameters", R"(["w"])"},
+        std::pair{"target_modules", R"("(")"}, std::pair{"rank_pattern", R"({"q": 0})"},
+        std::pair{"peft_type", R"("IA3")"}}) {
+    std::string text = R"({"peft_type": "LORA", "target_modules": ["q"], ")";
+    text += std::string(field) + R"(": )" + value + "}";
+    try {
+      parse_lora(text, "adapter_config.json");
+      FAIL() << text;
+    } catch (const ConfigError& error) {
+      EXPECT_THAT(error.what(), HasSubstr(std::string("adapter_config.json: ") + field));
+    }
+  }
+}
+
+ModelConfig adapted_gpt2(Lora lora, const std::string& more = "") {
+  ModelConfig config = parse_config(
+      R"({"model_type": "gpt2", "vocab_size": 61, "n_positions": 8, "n_embd": 8, "n_layer": 3,
+          "n_head": 2)" +
+          more + "}",
+      "config.json");
+  config.lora = std::make_shared<const Lora>(std::move(lora));
+  return config;
+}
+
+TEST(AdaptedModel, OnlyAdaptersAndSavedModulesAreTrained) {
+  Lora lora;
+  lora.rank = 2;
+  lora.targets = {"c_fc"};
+  lora.blocks = {1, 2};
+  lora.saved = {"lm_head"};
+  const ModelConfig config = adapted_gpt2(lora, R"(, "tie_word_embeddings": false)");
+  const ModelDescription model = describe(config);
+  std::vector<std::string> names;
+  for (const TensorShape& tensor : model.trained_tensors()) names.push_back(tensor.name);
+  EXPECT_THAT(names,
+              testing::ElementsAre("transformer.h.1.mlp.c_fc.lora_A.weight",
+                                   "transformer.h.1.mlp.c_fc.lora_B.weight",
+                                   "transformer.h.2.mlp.c_fc.lora_A.weight",
+                                   "transformer.h.2.mlp.c_fc.lora_B.weight", "lm_head.weight"));
+  EXPECT_EQ(model.trained_parameters(), 2 * 2 * (8 + 32) + 61 * 8);
+  EXPECT_EQ(model.first_trained_layer(), 2);
+  EXPECT_EQ(model.layers[1].backward_factor, 0);
+  EXPECT_EQ(model.layers[1].saved_bytes_per_token, 0);
+  EXPECT_EQ(model.layers[2].backward_factor, 1);
+  // What a file of the model itself has.
+  EXPECT_EQ(model.tensors().size(), 4U + 1 + 3 * 12);
+}
+
+TEST(AdaptedModel, StartsAsItsBase) {
+  const ModelConfig base = adapted_gpt2({});
+  ModelConfig plain = base;
+  plain.lora = nullptr;
+  const auto adapted_model = make_model(base, {0, 4}, at::kFloat, at::kCPU);
+  const auto plain_model = make_model(plain, {0, 4}, at::kFloat, at::kCPU);
+  initialize(*adapted_model, base, 5);
+  initialize(*plain_model, plain, 5);
+  bool drawn = false;
+  for (const Parameter& parameter : adapted_model->parameters()) {
+    EXPECT_EQ(parameter.value.requires_grad(), parameter.trained) << parameter.name;
+    if (parameter.name.ends_with(kAdapterDown)) {
+      const double bound = 1 / std::sqrt(static_cast<double>(parameter.value.size(1)));
+      const double largest = parameter.value.abs().max().item<double>();
+      EXPECT_LE(largest, bound);
+      drawn = drawn || largest > 0;
+    }
+  }
+  EXPECT_TRUE(drawn);
+  const at::Tensor tokens = random_tokens(2, 6, 3);
+  const Pass pass = make_pass({{6}, {6}}, 6);
+  EXPECT_TRUE(
+      at::equal(run_layers(*adapted_model, tokens, pass), run_layers(*plain_model, tokens, pass)));
+}
+
+TEST(AdaptedModel, NameThatFindsNothingIsRefused) {
+  const auto refusal = [](const Lora& lora) -> std::string {
+    try {
+      describe(adapted_gpt2(lora));
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  Lora lora;
+  lora.targets = {"c_attn", "q_proj"};
+  EXPECT_THAT(refusal(lora), HasSubstr("\"q_proj\" is no matrix of a block"));
+  EXPECT_THAT(refusal(lora), HasSubstr("c_attn, c_fc, c_proj"));
+  lora.targets = {"c_attn"};
+  lora.blocks = {3};
+  EXPECT_THAT(refusal(lora), HasSubstr("\"c_attn\" is no matrix"));
+  lora.blocks.clear();
+  lora.saved = {"head"};
+  EXPECT_THAT(refusal(lora), HasSubstr("modules to save have \"head\", which is none"));
+  lora.saved = {"wte"};
+  EXPECT_THAT(refusal(lora), HasSubstr("are one table"));
+}
+
+}  // namespace
+}  // namespace strait::models
