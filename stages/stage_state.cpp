@@ -42,7 +42,7 @@ at::Tensor hash_of(const at::Tensor& values) {
   const at::Tensor bytes = values.detach().cpu().contiguous();
   const std::string hash =
       store::hash_bytes({static_cast<const std::byte*>(bytes.const_data_ptr()), bytes.nbytes()});
-  const at::Tensor stored = at::empty({static_cast<std::int64_t>(hash.size())}, at::kByte);
+  at::Tensor stored = at::empty({static_cast<std::int64_t>(hash.size())}, at::kByte);
   std::ranges::copy(hash, static_cast<char*>(stored.mutable_data_ptr()));
   return stored;
 }

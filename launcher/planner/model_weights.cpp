@@ -32,6 +32,7 @@ at::Tensor checked(at::Tensor values, const std::string& name, const fs::path& f
 template <class Infos>
 std::vector<models::TensorShape> shapes_of(const Infos& infos) {
   std::vector<models::TensorShape> shapes;
+  shapes.reserve(infos.size());
   for (const auto& info : infos) shapes.push_back({info.name, info.shape});
   return shapes;
 }

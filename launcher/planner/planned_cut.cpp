@@ -246,7 +246,7 @@ PlannedCut plan_cut(const recipe::Recipe& recipe, const recipe::LinkTable& speed
 
 StateBytes state_bytes(const recipe::Recipe& recipe) {
   const bool narrow = recipe.model.dtype == recipe::Dtype::bfloat16;
-  return narrow ? StateBytes{4 * 4 + 2, 2} : StateBytes{4 * 4, 4};
+  return narrow ? StateBytes{18, 2} : StateBytes{16, 4};
 }
 
 std::int64_t chunks_of(const recipe::Recipe& recipe) {

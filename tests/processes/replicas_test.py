@@ -92,6 +92,20 @@ class Methods(Replicated):
                 self.assertEqual(self.restarted(run), [])
                 self.assert_same_bits(learnt, self.learnt(run))
 
+    def test_every_method_syncs_adapters(self):
+        """Only those of the last two blocks: the first stage has nothing to sync."""
+        adapters = {"model.lora.rank": 4, "model.lora.layers": [2, 3], "train.learning_rate": 0.01}
+        for method, settings in METHODS.items():
+            with self.subTest(method):
+                settings = {"sync.method": method, **settings, **adapters}
+                run = self.train(f"adapters-{method}", settings)
+                learnt = self.learnt(run)
+                losses = [m["loss"] for m in run.metrics()]
+                self.assertLess(losses[-1], losses[0])
+                self.rewind_run(run, MIDDLE)
+                self.resumed(run)
+                self.assert_same_bits(learnt, self.learnt(run))
+
     def assert_sync_metrics(self, run, method):
         lines = run.metrics()
         for line in lines:
