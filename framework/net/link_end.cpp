@@ -12,12 +12,6 @@
 namespace strait::net {
 namespace {
 
-// A frame goes in several chunks, so that the times of their confirmations show how fast the path
-// is: each takes the path about so long.
-constexpr std::chrono::duration<double> kChunk{0.01};
-constexpr std::uint64_t kLeastChunk = std::uint64_t{32} << 10;
-constexpr std::uint64_t kFirstChunk = std::uint64_t{128} << 10;  // of a path that is not known
-
 // A large message's bytes, in a frame's memory for as long as libzmq has them.
 struct LentBytes {
   Frame bytes;
@@ -51,15 +45,16 @@ void LinkEnd::throw_if_dead() {
 }
 
 void LinkEnd::measure(Time now) {
-  rate_.look(now, protocol_.window().pushed_bytes(), protocol_.window().received_place());
+  const SendWindow& window = protocol_.window();
+  rate_.look(now, window.pushed_bytes(), window.received_place());
+  chunk_.look(now, window.cursor_place(), window.received_place());
 }
 
 std::uint64_t LinkEnd::chunk_limit(Time now) {
   if (priority_ == Priority::foreground) {
-    const double rate = rate_.bytes_per_second();
-    if (rate == 0) return kFirstChunk;
-    return std::clamp(static_cast<std::uint64_t>(rate * kChunk.count()), kLeastChunk,
-                      kMaxChunkBytes);
+    // Also where nothing has been confirmed for long.
+    chunk_.look(now, protocol_.window().cursor_place(), protocol_.window().received_place());
+    return chunk_.limit(rate_.bytes_per_second());
   }
   return protocol_.window().has_piece() ? pace_.allowance(now, uplink_) : 0;
 }
@@ -186,9 +181,10 @@ void LinkEnd::arrived(Time now, const zmq::message_t& message) {
     protocol_.receive(now, {first, message.size()});
     measure(now);
     if (protocol_.window().attempt() != attempt) {
-      // What was under way is lost, perhaps with the whole path.
+      // What was under way is lost, perhaps with the whole path: another one may be slower.
       pace_ = BackgroundPace();
-      rate_.went_astray();
+      rate_ = RateMeter();
+      chunk_ = ChunkSize();
     } else {
       pace_.received(now, protocol_.window().received_place(), uplink_);
     }

@@ -9,6 +9,7 @@
 
 #include "framework/mutex.h"
 #include "framework/net/background_pace.h"
+#include "framework/net/chunk_size.h"
 #include "framework/net/link.h"
 #include "framework/net/link_protocol.h"
 #include "framework/net/rate_meter.h"
@@ -64,6 +65,7 @@ class LinkEnd : public Link {
   Condition changed_;
   LinkProtocol protocol_ STRAIT_GUARDED_BY(mutex_);
   RateMeter rate_ STRAIT_GUARDED_BY(mutex_);
+  ChunkSize chunk_ STRAIT_GUARDED_BY(mutex_);      // of a foreground link
   BackgroundPace pace_ STRAIT_GUARDED_BY(mutex_);  // of a background link
 };
 

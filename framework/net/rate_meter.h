@@ -23,8 +23,6 @@ class RateMeter {
   // A chunk went, the stream up to this place with it; `more`: another one waits to go behind it.
   // Places count bytes of frames.
   void went(std::uint64_t place, bool more);
-  // What went is sent again.
-  void went_astray() { runs_.clear(); }
   // After every change of either: the places up to which there is something to send, and up to
   // which the peer has it.
   void look(Time now, std::uint64_t pushed, std::uint64_t confirmed);

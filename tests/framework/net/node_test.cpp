@@ -232,6 +232,30 @@ TEST_F(NodeTest, ConnectionThatSwallowsEverythingIsReplaced) {
   EXPECT_GE(left->state().reconnects, 1u);
 }
 
+// A chunk of the fast path would take longer than a silent path has: 130 kB take 7.2 s.
+TEST_F(NodeTest, PathThatGetsSlowCarriesOn) {
+  start_right();
+  TcpRelay relay;
+  relay.forward_to(listener->endpoint());
+  EndSetup wide;
+  wide.window_bytes = std::uint64_t{64} << 20;
+  wide.chunk_bytes = std::uint64_t{1} << 20;
+  const auto right = expect_left(wide);
+  Node node(named(kLeft, left_keys));
+  const auto left =
+      node.connect(relay.endpoint(), link_options(wide, kRight, right_keys.public_key));
+  // The path is known to be fast, and chunks are large.
+  for (int i = 0; i < 3; ++i) {
+    right->send(numbered_frame(i, 4'000'000));
+    EXPECT_EQ(left->receive(), numbered_frame(i, 4'000'000));
+  }
+  relay.set_rate(18'000);
+  right->send(numbered_frame(3, 130'000));
+  const auto frame = left->receive_until(in_seconds(60));
+  ASSERT_TRUE(frame);
+  EXPECT_EQ(*frame, numbered_frame(3, 130'000));
+}
+
 // What libzmq 4.3.4 aborts on when its own heartbeats are on: a socket is closed that still has
 // something to say, its peer still speaks, and the connection breaks.
 TEST_F(NodeTest, EndThatIsClosedWithWordsUnsentOutlivesTheBreakOfItsConnection) {

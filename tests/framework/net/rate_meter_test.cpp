@@ -129,15 +129,5 @@ TEST(RateMeter, WhatCameInNoTimeSaysHowMuchThePathCarriesAtLeast) {
   EXPECT_DOUBLE_EQ(meter.behind_first(), 1e8);
 }
 
-TEST(RateMeter, WhatIsSentAgainIsNotMeasured) {
-  RateMeter meter;
-  meter.look(kStart, 30000, 0);
-  for (int k = 1; k <= 3; ++k) meter.went(10000 * static_cast<std::uint64_t>(k), k < 3);
-  meter.look(kStart + milliseconds(100), 30000, 10000);
-  meter.went_astray();
-  meter.look(kStart + milliseconds(110), 30000, 30000);
-  EXPECT_EQ(meter.behind_first(), 0);
-}
-
 }  // namespace
 }  // namespace strait::net

@@ -5,7 +5,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <chrono>
 #include <system_error>
 
 #include "framework/net/endpoint.h"
@@ -25,12 +27,19 @@ void require(bool fine, const char* what) {
   if (!fine) throw std::system_error(errno, std::generic_category(), what);
 }
 
+// Of what was received and not yet read; before a connection is made. Accepted sockets inherit it.
+void keep_queue_small(int descriptor) {
+  const int bytes = 16 << 10;
+  setsockopt(descriptor, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes);
+}
+
 }  // namespace
 
 TcpRelay::TcpRelay() : listener_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
   sockaddr_in address = loopback(0);
   socklen_t size = sizeof address;
   auto* generic = reinterpret_cast<sockaddr*>(&address);
+  keep_queue_small(listener_);
   require(bind(listener_, generic, size) == 0, "bind of the relay");
   require(listen(listener_, 16) == 0, "listen of the relay");
   require(getsockname(listener_, generic, &size) == 0, "name of the relay");
@@ -95,6 +104,7 @@ void TcpRelay::accept_all() {
 
 void TcpRelay::serve(int near) {
   const int far = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  keep_queue_small(far);
   const sockaddr_in address = loopback(target_);
   if (target_ == 0 ||
       connect(far, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
@@ -115,7 +125,16 @@ void TcpRelay::serve(int near) {
 
 void TcpRelay::pump(Connection& connection, int from, int to) {
   std::array<char, 4096> buffer{};
-  for (ssize_t size = 0; (size = recv(from, buffer.data(), buffer.size(), 0)) > 0;) {
+  const auto piece = [&] {
+    const std::uint64_t rate = rate_;
+    return rate == 0 ? buffer.size() : std::clamp<std::size_t>(rate / 20, 1, buffer.size());
+  };
+  for (ssize_t size = 0; (size = recv(from, buffer.data(), piece(), 0)) > 0;) {
+    if (const std::uint64_t rate = rate_; rate > 0) {
+      const std::chrono::duration<double> takes(static_cast<double>(size) /
+                                                static_cast<double>(rate));
+      std::this_thread::sleep_for(takes);
+    }
     if (from == connection.near) held_.wait(true);
     if (frozen_ || connection.frozen) continue;
     connection.bytes += static_cast<std::uint64_t>(size);

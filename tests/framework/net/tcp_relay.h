@@ -26,8 +26,10 @@ class TcpRelay {
   void cut();    // every connection that stands now
   void reset();  // the same, as by a process that dies with something unread
   void cut_each_after(std::uint64_t bytes) { cut_after_ = bytes; }  // 0: never
-  void freeze() { frozen_ = true; }   // connections stay, nothing passes any more
-  void freeze_open();                 // the same, for those alone that stand now
+  void freeze() { frozen_ = true; }  // connections stay, nothing passes any more
+  void freeze_open();                // the same, for those alone that stand now
+  // Of each direction; what lies in the relay's own queues is small. 0: as fast as it can.
+  void set_rate(std::uint64_t bytes_per_second) { rate_ = bytes_per_second; }
   void hold_back() { held_ = true; }  // nothing more is read from the side that connected
   std::uint64_t connections() const { return connections_; }
 
@@ -49,6 +51,7 @@ class TcpRelay {
   std::atomic<std::uint16_t> target_{0};
   std::atomic<std::uint64_t> cut_after_{0};
   std::atomic<std::uint64_t> connections_{0};
+  std::atomic<std::uint64_t> rate_{0};
   std::atomic<bool> frozen_{false};
   std::atomic<bool> held_{false};
   std::atomic<bool> stopping_{false};

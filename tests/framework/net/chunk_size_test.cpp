@@ -1,0 +1,149 @@
+#include "framework/net/chunk_size.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <random>
+
+#include "framework/net/rate_meter.h"
+#include "framework/net/wire_format.h"
+
+namespace strait::net {
+namespace {
+
+using std::chrono::milliseconds;
+using Time = ChunkSize::Time;
+using Seconds = std::chrono::duration<double>;
+
+TEST(ChunkSize, TakesTenMillisecondsOfAKnownPath) {
+  const ChunkSize size;
+  EXPECT_EQ(size.limit(100e6 / 8), 125'000U);
+  EXPECT_EQ(size.limit(10e9 / 8), 12'500'000U);
+  EXPECT_EQ(size.limit(1e12), kMaxChunkBytes);
+}
+
+TEST(ChunkSize, SlowPathNeverGetsMoreThanItTakesInSeconds) {
+  const ChunkSize size;
+  EXPECT_EQ(size.limit(0), ChunkSize::kLeast);
+  for (double bits = 10e3; bits < 10e9; bits *= 1.3) {
+    const double seconds = static_cast<double>(size.limit(bits / 8)) / (bits / 8);
+    EXPECT_LT(seconds, 3.3) << bits;
+  }
+}
+
+TEST(ChunkSize, ShrinksWhileNothingIsConfirmed) {
+  ChunkSize size;
+  const Time start{};
+  constexpr double kRate = 100e6 / 8;
+  size.look(start, 1 << 20, 0);
+  size.look(start + milliseconds(400), 1 << 20, 0);
+  EXPECT_EQ(size.limit(kRate), 125'000U);
+  size.look(start + milliseconds(500), 1 << 20, 0);
+  EXPECT_EQ(size.limit(kRate), ChunkSize::kLeast);
+  size.look(start + milliseconds(900), 1 << 20,
+            1 << 20);  // all through: nothing is known against it
+  EXPECT_EQ(size.limit(kRate), 125'000U);
+}
+
+// A sender that keeps `queue` bytes under way on a path whose rate changes, and measures it as a
+// link does.
+class SimulatedPath {
+ public:
+  SimulatedPath(double rate, std::uint64_t queue, double round_trip)
+      : rate_(rate), queue_(queue), round_trip_(round_trip) {}
+
+  void set_rate(double rate) { rate_ = rate; }
+
+  void run(Seconds time) {
+    constexpr Seconds kStep{0.002};
+    for (double done = 0; done < time.count(); done += kStep.count()) {
+      now_ += std::chrono::duration_cast<Time::duration>(kStep);
+      carried_ += rate_ * kStep.count();
+      confirm();
+      meter_.look(now_, sent_ + 1, confirmed_);
+      size_.look(now_, sent_, confirmed_);
+      while (sent_ - confirmed_ < queue_) send();
+    }
+  }
+
+  std::uint64_t limit() const { return size_.limit(meter_.bytes_per_second()); }
+  std::uint64_t confirmed() const { return confirmed_; }
+  // Of chunks that were sent since the rate last changed and what lay in the queue is through.
+  double slowest_chunk() const { return static_cast<double>(limit()) / rate_; }
+
+ private:
+  void send() {
+    const std::uint64_t bytes = limit();
+    sent_ += bytes;
+    carried_ = ends_.empty() ? std::max(carried_, static_cast<double>(sent_ - bytes)) : carried_;
+    ends_.push_back(sent_);
+    meter_.went(sent_, true);
+  }
+
+  // Only whole chunks are confirmed, and half a round trip later.
+  void confirm() {
+    while (!ends_.empty() && carried_ >= static_cast<double>(ends_.front())) {
+      on_the_way_.emplace_back(now_ + std::chrono::duration_cast<Time::duration>(round_trip_),
+                               ends_.front());
+      ends_.pop_front();
+    }
+    carried_ = std::min(carried_, static_cast<double>(sent_));
+    while (!on_the_way_.empty() && on_the_way_.front().first <= now_) {
+      confirmed_ = on_the_way_.front().second;
+      on_the_way_.pop_front();
+    }
+  }
+
+  double rate_;
+  std::uint64_t queue_;
+  Seconds round_trip_;
+  Time now_{};
+  RateMeter meter_;
+  ChunkSize size_;
+  std::uint64_t sent_ = 0;
+  std::uint64_t confirmed_ = 0;
+  double carried_ = 0;
+  std::deque<std::uint64_t> ends_;
+  std::deque<std::pair<Time, std::uint64_t>> on_the_way_;
+};
+
+// 10 kbit/s to 10 Gbit/s, with sudden drops: once what lay in queues is through, or was lost with
+// the connection, no chunk takes longer than a silent path has.
+TEST(ChunkSize, FollowsDropsOfAnyPath) {
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    std::mt19937_64 random(seed);
+    const auto exponent = [&](double low, double high) {
+      return std::pow(10, std::uniform_real_distribution<double>(low, high)(random)) / 8;
+    };
+    const double fast = exponent(6, 10);
+    const double slow = exponent(4, 5.5);
+    SimulatedPath path(fast, 64 << 10, std::uniform_real_distribution<double>(0, 0.2)(random));
+    path.run(Seconds(3));
+    EXPECT_GT(path.confirmed(), 0U);
+    path.set_rate(slow);
+    // Chunks of the fast path are still under way; a link drops its connection after 6 s of silence.
+    path.run(Seconds(2));
+    EXPECT_LT(path.slowest_chunk(), 6) << "seed " << seed << ": " << fast << " to " << slow;
+    const std::uint64_t before = path.confirmed();
+    path.run(Seconds(600));
+    EXPECT_GT(path.confirmed(), before) << "seed " << seed;
+    EXPECT_LT(path.slowest_chunk(), 3.5) << "seed " << seed;
+  }
+}
+
+TEST(ChunkSize, FastPathIsNotMistaken) {
+  for (const double megabits : {10.0, 100.0, 1000.0}) {
+    for (const double round_trip : {0.0, 0.02, 0.15, 0.3}) {
+      const double rate = megabits * 1e6 / 8;
+      SimulatedPath path(rate, static_cast<std::uint64_t>(rate), round_trip);
+      path.run(Seconds(20));
+      // Ten milliseconds of it, within the accuracy of the measurement.
+      EXPECT_GT(static_cast<double>(path.limit()), 0.005 * rate) << megabits << ' ' << round_trip;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace strait::net
