@@ -123,7 +123,8 @@ TEST(ChunkSize, FollowsDropsOfAnyPath) {
     path.run(Seconds(3));
     EXPECT_GT(path.confirmed(), 0U);
     path.set_rate(slow);
-    // Chunks of the fast path are still under way; a link drops its connection after 6 s of silence.
+    // Chunks of the fast path are still under way; a link drops its connection after 6 s of
+    // silence.
     path.run(Seconds(2));
     EXPECT_LT(path.slowest_chunk(), 6) << "seed " << seed << ": " << fast << " to " << slow;
     const std::uint64_t before = path.confirmed();
