@@ -68,12 +68,14 @@ plan::RunFile prepare_directory(const control::RunDirectory& directory,
         planner::place_data(*planned.eval, directory.path() / "data" / "eval.safetensors");
   }
   // Stages may have another working directory.
-  for (std::string* path : {&plan.recipe.model.path, &plan.recipe.data.train,
-                            &plan.recipe.data.eval, &plan.recipe.pipeline.partition.plugin}) {
+  recipe::Recipe& recipe = plan.recipe;
+  for (std::string* path :
+       {&recipe.model.path, &recipe.model.weights_run, &recipe.model.adapter, &recipe.data.train,
+        &recipe.data.eval, &recipe.pipeline.partition.plugin}) {
     const bool is_name = path->starts_with('#');  // of a partition linked into this program
     if (!path->empty() && !is_name) *path = fs::absolute(*path).lexically_normal().string();
   }
-  for (std::string& plugin : plan.recipe.plugins) {
+  for (std::string& plugin : recipe.plugins) {
     plugin = fs::absolute(plugin).lexically_normal().string();
   }
   plan::RunFile run{net::RunId::random(), std::move(plan)};
