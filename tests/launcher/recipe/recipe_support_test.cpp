@@ -28,7 +28,6 @@ TEST(RecipeSupport, NamesUnsupportedKey) {
       {"model.device=cuda", "model.device"},
       {"model.lora={}", "model.lora"},
       {"model.adapter=a", "model.adapter"},
-      {"data.tokenizer=some/dir", "data.tokenizer"},
       {"pipeline.partition=profile", "pipeline.partition"},
       {"train.micro_batch=auto", "train.micro_batch"},
   };
