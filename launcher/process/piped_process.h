@@ -35,7 +35,8 @@ class PipedProcess {
   // the last 1 MiB of a longer line is kept.
   ReadResult read_line(std::string& line, Time deadline);
 
-  // Exactly `size` bytes of stdout, appended; not to be mixed with read_line(). line: all are there.
+  // Exactly `size` bytes of stdout, appended; not to be mixed with read_line(). line: all are
+  // there.
   ReadResult read_bytes(std::string& into, std::size_t size, Time deadline);
 
   std::optional<ExitStatus> wait_until(Time deadline);
