@@ -29,6 +29,7 @@ ROOMS["stages"] = set(ROOMS)
 LAUNCHER = {
     "base": {"framework/net", "framework/store", "framework/sync", "framework/trace"},
     "process": {"base"},
+    "tokenizer": {"process"},
     # Of the codecs only settings.h, which is a header without libtorch; nothing of them is linked.
     "recipe": {"base", "framework/codec"},
     # Of the models only their plain descriptions, which are headers.
@@ -41,7 +42,7 @@ LAUNCHER = {
     "agent": {"reach", "transfer"},
     "launch": {"agent", "console"},
     "plugin": {"plan", "stages"},
-    "planner": {"plugin", "transfer"},
+    "planner": {"plugin", "transfer", "tokenizer"},
     "worker": {"planner", "control", "reach"},
     "app": {"worker", "launch"},
 }

@@ -1,5 +1,7 @@
 #include "framework/store/byte_tokenizer.h"
 
+#include "framework/store/store_error.h"
+
 namespace strait::store {
 
 std::vector<std::int32_t> ByteTokenizer::encode(std::string_view text) {
@@ -18,6 +20,12 @@ std::string ByteTokenizer::decode(std::span<const std::int32_t> tokens) {
 }
 
 Document ByteTokenizer::document(const Record& record) {
+  if (record.needs_template) {
+    throw StoreError(StoreError::Kind::bad_input,
+                     record.origin +
+                         ": it has tools, which byte tokens cannot render; give data.tokenizer a "
+                         "directory with tokenizer.json and a chat template");
+  }
   Document document;
   document.origin = record.origin;
   document.whole = record.whole;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 #include <stdexcept>
 #include <utility>
 
@@ -10,7 +11,7 @@
 
 namespace strait::store {
 
-Packer::Packer(std::int64_t row_length) {
+Packer::Packer(std::int64_t row_length, TooLong too_long) : too_long_(too_long) {
   if (row_length < 2) throw std::invalid_argument(fmt::format("rows of {} tokens", row_length));
   rows_.row_length = row_length;
 }
@@ -21,15 +22,38 @@ void Packer::add(const Document& document) {
                                             document.tokens.size(), document.is_target.size()));
   }
   const auto length = static_cast<std::size_t>(rows_.row_length);
-  if (document.whole && document.tokens.size() > length) {
-    throw StoreError(StoreError::Kind::bad_input,
-                     fmt::format("{}: the record has {} tokens, but a row has {}; make data.row "
-                                 "longer or the record shorter (only \"text\" records are cut)",
-                                 document.origin, document.tokens.size(), length));
+  const std::size_t kept = kept_tokens(document);
+  for (std::size_t from = 0; from < kept; from += length) {
+    place(document, from, std::min(length, kept - from));
   }
-  for (std::size_t from = 0; from < document.tokens.size(); from += length) {
-    place(document, from, std::min(length, document.tokens.size() - from));
+}
+
+std::size_t Packer::kept_tokens(const Document& document) {
+  const std::size_t size = document.tokens.size();
+  const auto length = static_cast<std::size_t>(rows_.row_length);
+  if (!document.whole || size <= length) return size;
+  switch (too_long_) {
+    case TooLong::refuse:
+      break;
+    case TooLong::drop:
+      ++long_documents_.dropped;
+      return 0;
+    case TooLong::truncate: {
+      const auto marks = std::span(document.is_target).first(length);
+      const bool learnable = std::ranges::find(marks, 1) != marks.end();
+      ++(learnable ? long_documents_.truncated : long_documents_.dropped);
+      return learnable ? length : 0;
+    }
+    case TooLong::split:
+      ++long_documents_.split;
+      return size;
   }
+  throw StoreError(
+      StoreError::Kind::bad_input,
+      fmt::format("{}: the record has {} tokens, but a row has {}; make data.row longer, or set "
+                  "data.too_long to \"drop\", \"truncate\" or \"split\" (only \"text\" records are "
+                  "cut without being asked for)",
+                  document.origin, size, length));
 }
 
 TokenRows Packer::finish() {

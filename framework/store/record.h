@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,14 +18,24 @@ struct Piece {
 struct Record {
   std::string origin;  // "data/train.jsonl:17", for messages
   std::vector<Piece> pieces;
-  bool whole = false;  // never cut: a prompt is nothing without its answer
+  bool whole = false;  // no plain text, which may be cut anywhere
+  // Of a chat: an object with "messages" and perhaps "tools", for a chat template. JSON.
+  std::string chat = {};
+  bool needs_template = false;  // it cannot be rendered as "role: content"
 };
 
+// What of a record is to be learnt: its answers (of plain text all), everything, its last answer.
+enum class Targets : std::uint8_t { assistant, all, last };
+
 // One line of a JSONL file, which is an object with "text", or "prompt" and "completion", or
-// "messages" (a list of {"role", "content"}); further keys are left alone. A text is a target
-// throughout and may be cut; of the others the completion, or the assistant's turns, are the
-// target. Messages are rendered as "role: content\n"; the newline behind an assistant's content is
-// a target too: there it stops. Throws StoreError bad_input that starts with `origin`.
+// "messages" (a list of {"role", "content"}), or a chat of the form of ShareGPT or Alpaca
+// (chat_record.h); further keys are left alone. A text is a target throughout and may be cut; of
+// the others the completion, or the assistant's turns, are the target. The pieces of messages are
+// "role: content\n"; the newline behind an assistant's content is a target too: there it stops.
+// Throws StoreError bad_input that starts with `origin`.
 Record parse_record(std::string_view line, const std::string& origin);
+
+// Changes which pieces are targets.
+void choose_targets(Record& record, Targets targets);
 
 }  // namespace strait::store

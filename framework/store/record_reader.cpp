@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
+#include "framework/store/data_form.h"
 #include "framework/store/store_error.h"
 
 namespace strait::store {
@@ -20,6 +22,9 @@ RecordReader::RecordReader(const std::filesystem::path& path)
   if (file_.size() == 0) {
     throw StoreError(StoreError::Kind::bad_input, fmt::format("{} is empty", path.string()));
   }
+  std::string head(std::min<std::uint64_t>(file_.size(), kFormBytes), '\0');
+  file_.read(0, std::as_writable_bytes(std::span(head)));
+  refuse_other_forms(path, head, lines_);
 }
 
 std::optional<Record> RecordReader::next() {
@@ -28,6 +33,7 @@ std::optional<Record> RecordReader::next() {
     Record record;
     record.origin = file_.path().string();
     record.pieces = {{read_text_file(file_.path(), kMaximumText), true}};
+    refuse_binary(file_.path(), record.pieces[0].text);
     return record;
   }
   while (std::optional<std::string> line = next_line()) {

@@ -36,6 +36,8 @@ struct GenerateFlags {
   double temperature = 0;
   std::int64_t top_k = 0;
   std::uint64_t seed = 1;
+  std::string tokenizer;
+  bool chat = false;
 };
 
 namespace fs = std::filesystem;
@@ -52,8 +54,10 @@ base::ExitCode generate(const GenerateFlags& flags) {
   options.temperature = flags.temperature;
   options.top_k = flags.top_k;
   options.seed = flags.seed;
-  const std::string answer =
-      generate_text(*whole.model, models::describe(whole.config).positions, flags.prompt, options);
+  options.chat = flags.chat;
+  const auto coder = make_text_coder(tokenizer_of_run(whole.run, flags.tokenizer));
+  const std::string answer = generate_text(*whole.model, models::describe(whole.config).positions,
+                                           *coder, flags.prompt, options);
   // A pipe gets the model's bytes unchanged; on a terminal control characters are escaped.
   const bool watched = isatty(STDOUT_FILENO) != 0;
   std::cout << (watched ? base::printable_lines(answer) : answer)
@@ -61,7 +65,26 @@ base::ExitCode generate(const GenerateFlags& flags) {
   return base::ExitCode::done;
 }
 
-base::ExitCode evaluate(const fs::path& run, const fs::path& data, bool json) {
+// The data to evaluate, made as the run's training data were.
+planner::PreparedData evaluation_data(const plan::RunFile& run, const fs::path& source,
+                                      const std::string& chosen) {
+  planner::DataOptions options = planner::data_options(run.plan.recipe);
+  if (source.extension() != ".safetensors") options.tokenizer = tokenizer_of_run(run, chosen);
+  planner::PreparedData data = planner::read_data(source, options);
+  const std::string made_by = data_tokenizer(run);
+  if (!data.tokenizer.empty() && !made_by.empty() && data.tokenizer != made_by) {
+    throw base::UserError(
+        base::ExitCode::mismatch,
+        fmt::format("{} was made by another tokenizer ({}) than the run's data ({}); prepare it "
+                    "with the run's",
+                    source.string(), data.tokenizer, made_by));
+  }
+  if (!data.note.empty()) std::cerr << fmt::format("strait: {}: {}\n", source.string(), data.note);
+  return data;
+}
+
+base::ExitCode evaluate(const fs::path& run, const fs::path& data, const std::string& tokenizer,
+                        bool json) {
   WholeModel whole = load_whole_model(run);
   warn(whole);
   const recipe::Recipe& recipe = whole.run.plan.recipe;
@@ -72,7 +95,7 @@ base::ExitCode evaluate(const fs::path& run, const fs::path& data, bool json) {
     throw base::UserError(base::ExitCode::bad_input,
                           "the run's recipe has no data.eval; name a file with --data FILE");
   }
-  const planner::PreparedData prepared = planner::read_data(source, recipe.data.row);
+  const planner::PreparedData prepared = evaluation_data(whole.run, source, tokenizer);
   stages::BatchOptions batch;
   batch.micro_batch_rows = *recipe.train.micro_batch;
   const stages::BatchSource rows(nullptr, prepared.tokens, batch);
@@ -102,32 +125,25 @@ base::ExitCode evaluate(const fs::path& run, const fs::path& data, bool json) {
   return base::ExitCode::done;
 }
 
-base::ExitCode prepare(const fs::path& data, const fs::path& file, std::int64_t row) {
-  const planner::PreparedData prepared = planner::read_data(data, row);
-  if (prepared.is_token_file) {
-    throw base::UserError(base::ExitCode::bad_input, data.string() + " is a token file already");
-  }
-  planner::place_data(prepared, file);
-  std::cout << fmt::format("{}: {} rows of {} tokens\n", file.string(), prepared.tokens->rows(),
-                           row);
-  return base::ExitCode::done;
-}
-
 }  // namespace
 
 void add_eval(CLI::App& cli, Command& command) {
   struct Options {
     std::string run;
     std::string data;
+    std::string tokenizer;
     bool json = false;
   };
   const auto options = std::make_shared<Options>();
   CLI::App* verb = cli.add_subcommand("eval", "the loss of a trained model");
   verb->add_option("run", options->run, "its directory, runs/NAME")->required();
   verb->add_option("--data", options->data, "instead of the recipe's data.eval");
+  verb->add_option("--tokenizer", options->tokenizer, "a directory, or bytes; else the run's own");
   verb->add_flag("--json", options->json, "machine-readable output");
   verb->callback([options, &command] {
-    command = [options] { return evaluate(options->run, options->data, options->json); };
+    command = [options] {
+      return evaluate(options->run, options->data, options->tokenizer, options->json);
+    };
   });
 }
 
@@ -146,6 +162,9 @@ void add_generate(CLI::App& cli, Command& command) {
       ->check(CLI::Range(0, 10'000'000))
       ->capture_default_str();
   verb->add_option("--seed", options->seed, "of sampling")->capture_default_str();
+  verb->add_option("--tokenizer", options->tokenizer, "a directory, or bytes; else the run's own");
+  verb->add_flag("--chat", options->chat,
+                 "the prompt is what a user says, in the tokenizer's chat template");
   verb->callback([options, &command] { command = [options] { return generate(*options); }; });
 }
 
@@ -178,24 +197,6 @@ void add_export(CLI::App& cli, Command& command) {
       std::cout << export_model(options->run, options->directory, how);
       return base::ExitCode::done;
     };
-  });
-}
-
-void add_prepare(CLI::App& cli, Command& command) {
-  struct Options {
-    std::string data;
-    std::string file;
-    std::int64_t row = 128;
-  };
-  const auto options = std::make_shared<Options>();
-  CLI::App* verb = cli.add_subcommand("prepare", "pack text or JSONL into a token file");
-  verb->add_option("data", options->data, "text or JSONL")->required();
-  verb->add_option("file", options->file, "the token file, NAME.safetensors")->required();
-  verb->add_option("--row", options->row, "tokens of a row")
-      ->check(CLI::Range(2, 1 << 24))
-      ->capture_default_str();
-  verb->callback([options, &command] {
-    command = [options] { return prepare(options->data, options->file, options->row); };
   });
 }
 

@@ -71,8 +71,9 @@ plan::RunFile prepare_directory(const control::RunDirectory& directory,
   recipe::Recipe& recipe = plan.recipe;
   for (std::string* path :
        {&recipe.model.path, &recipe.model.weights_run, &recipe.model.adapter, &recipe.data.train,
-        &recipe.data.eval, &recipe.pipeline.partition.plugin}) {
-    const bool is_name = path->starts_with('#');  // of a partition linked into this program
+        &recipe.data.eval, &recipe.data.tokenizer, &recipe.pipeline.partition.plugin}) {
+    // Of a partition linked into this program, or the tokenizer of bytes.
+    const bool is_name = path->starts_with('#') || *path == "bytes";
     if (!path->empty() && !is_name) *path = fs::absolute(*path).lexically_normal().string();
   }
   for (std::string& plugin : recipe.plugins) {
@@ -111,6 +112,8 @@ void show_final_samples(const control::RunDirectory& directory, console::Console
   try {
     for (const std::string& line : show_samples(directory.path())) console.note(line);
   } catch (const store::StoreError& error) {
+    console.note(fmt::format("no samples: {}", error.what()));
+  } catch (const base::UserError& error) {
     console.note(fmt::format("no samples: {}", error.what()));
   }
 }
@@ -183,11 +186,21 @@ void check_belongs(const control::RunDirectory& directory, const plan::RunFile& 
                   directory.plan().string(), fmt::join(differences, "\n  ")));
 }
 
+// What became of records, where the user looks before a run.
+void show_notes(const planner::PlannedRun& planned) {
+  for (const planner::PreparedData* data :
+       {&planned.train, planned.eval ? &*planned.eval : nullptr}) {
+    if (data == nullptr || data->note.empty()) continue;
+    std::cerr << fmt::format("strait: {}: {}\n", data->source.string(), data->note);
+  }
+}
+
 }  // namespace
 
 base::ExitCode show_plan(const RunOptions& options) {
   const planner::PlannedRun planned = planner::make_plan(
       recipe::read_recipe(options.recipe, options.overrides, plugin::load_plugins));
+  show_notes(planned);
   std::cout << (options.json ? to_json(planned.plan).dump(1) + "\n"
                              : planner::plan_text(planned.plan));
   return base::ExitCode::done;
@@ -206,6 +219,7 @@ base::ExitCode run_recipe(const RunOptions& options) {
   planner::PlannedRun planned = planner::make_plan(
       recipe::read_recipe(options.recipe, options.overrides, plugin::load_plugins));
   plan::check_can_start_without(planned.plan, options.without);
+  show_notes(planned);
   const fs::path path = fs::path("runs") / planned.plan.recipe.name;
   if (is_requeued(planned.plan, path)) return run_allocated(path, options.json);
   hosts::SlurmJob::refuse_live(path);

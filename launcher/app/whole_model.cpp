@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <vector>
 
-#include "framework/store/byte_tokenizer.h"
 #include "framework/store/record_reader.h"
 #include "launcher/app/checkpoint_weights.h"
 #include "launcher/base/errors.h"
@@ -79,9 +78,9 @@ std::int64_t choose_token(const at::Tensor& logits, const GenerationOptions& opt
 
 }  // namespace
 
-std::string generate_text(models::Model& model, std::int64_t positions, const std::string& prompt,
-                          const GenerationOptions& options) {
-  const std::vector<std::int32_t> encoded = store::ByteTokenizer::encode(prompt);
+std::string generate_text(models::Model& model, std::int64_t positions, TextCoder& coder,
+                          const std::string& prompt, const GenerationOptions& options) {
+  const std::vector<std::int32_t> encoded = coder.encode(prompt, options.chat);
   const auto length = static_cast<std::int64_t>(encoded.size());
   if (length == 0 || length >= positions) {
     throw base::UserError(
@@ -98,11 +97,11 @@ std::string generate_text(models::Model& model, std::int64_t positions, const st
   models::KeyValueCache cache(length + most);
   while (static_cast<std::int64_t>(answer.size()) < most) {
     const std::int64_t next = choose_token(next_logits(model, cache, tokens), options, generator);
-    if (next == store::ByteTokenizer::kEnd) break;
+    if (coder.is_end(next)) break;
     answer.push_back(static_cast<std::int32_t>(next));
     tokens = {next};
   }
-  return store::ByteTokenizer::decode(answer);
+  return coder.decode(encoded, answer);
 }
 
 namespace {
@@ -126,15 +125,17 @@ std::vector<std::string> show_samples(const std::filesystem::path& run_directory
   if (data.extension() != ".jsonl" && data.extension() != ".ndjson") return {};
   WholeModel whole = load_whole_model(run_directory);
   const std::int64_t positions = models::describe(whole.config).positions;
+  const auto coder = make_text_coder(tokenizer_of_run(run, ""));
   std::vector<std::string> lines;
   int right = 0;
   store::RecordReader reader(data);
   while (static_cast<int>(lines.size()) < kShown) {
     const auto record = reader.next();
     if (!record) break;
-    if (record->pieces.size() != 2 || record->pieces[0].is_target) continue;
+    if (record->pieces.size() != 2 || !record->chat.empty() || record->pieces[0].is_target)
+      continue;
     const std::string answer =
-        generate_text(*whole.model, positions, record->pieces[0].text, GenerationOptions{});
+        generate_text(*whole.model, positions, *coder, record->pieces[0].text, GenerationOptions{});
     const bool same = on_one_line(answer) == on_one_line(record->pieces[1].text);
     right += same ? 1 : 0;
     lines.push_back(fmt::format("  {}  {} {}", same ? "right" : "wrong",

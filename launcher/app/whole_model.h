@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "framework/store/sample.h"
+#include "launcher/app/text_coder.h"
 #include "launcher/plan/run_files.h"
 #include "models/model.h"
 #include "models/model_config.h"
@@ -38,13 +39,14 @@ struct GenerationOptions {
   double temperature = 0;  // 0: greedy
   std::int64_t top_k = 0;  // sample among this many; 0: all
   std::uint64_t seed = 1;
+  bool chat = false;  // the prompt is what a user says
 };
 
-// Continues a prompt with a whole model and byte tokens until the end-of-record token, the
+// Continues a prompt with a whole model until a token that ends a record, the
 // model's last position, or the limit of tokens. Greedy is a pure function of model and prompt;
 // sampling also of the seed. UserError where the prompt itself is too long.
-std::string generate_text(models::Model& model, std::int64_t positions, const std::string& prompt,
-                          const GenerationOptions& options);
+std::string generate_text(models::Model& model, std::int64_t positions, TextCoder& coder,
+                          const std::string& prompt, const GenerationOptions& options);
 
 // A few prompts of the evaluation data with the trained model's completions and the expected ones.
 // Empty where the data has no prompts.

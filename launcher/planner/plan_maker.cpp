@@ -50,21 +50,15 @@ void check_weights(const recipe::Recipe::Model& source, const models::ModelConfi
   if (!source.adapter.empty()) const AdapterWeights adapter(source.adapter, config);
 }
 
-// Byte tokens are meaningless for a model that was trained with a tokenizer of its own, so the
-// recipe has to select them explicitly.
-void check_tokenizer(const recipe::Recipe& recipe) {
-  if (!recipe.data.tokenizer.empty() || fs::path(recipe.data.train).extension() == ".safetensors")
-    return;
-  for (const char* name : {"tokenizer.json", "vocab.json", "tokenizer.model"}) {
-    const fs::path file = fs::path(recipe.model.path) / name;
-    if (!fs::exists(file)) continue;
-    throw base::UserError(
-        base::ExitCode::bad_input,
-        fmt::format("the model has a tokenizer of its own ({}), which this build does not "
-                    "support; give data.train and data.eval as token files (safetensors with "
-                    "input_ids), or set data.tokenizer = \"bytes\" to train on bytes",
-                    file.string()));
-  }
+// A recipe that names a tokenizer, and data that another one made, is a mistake; so are two data
+// files of different ones.
+void check_tokenizer(const PreparedData& data, const std::string& expected,
+                     const std::string& whose) {
+  if (data.tokenizer.empty() || expected.empty() || data.tokenizer == expected) return;
+  throw base::UserError(
+      base::ExitCode::mismatch,
+      fmt::format("{} was made by another tokenizer ({}) than {} ({}); prepare it again",
+                  data.source.string(), data.tokenizer, whose, expected));
 }
 
 void check_data(const recipe::Recipe& recipe, const models::ModelDescription& model,
@@ -285,13 +279,17 @@ PlannedRun make_plan(const recipe::Recipe& recipe, const plan::Plan* before) {
       models::describe(config, {recipe.data.row, bytes_per_value(recipe.model.dtype)});
   check_weights(plan.recipe.model, config);
 
-  check_tokenizer(recipe);
-  run.train = read_data(recipe.data.train, recipe.data.row);
+  const DataOptions options = data_options(recipe);
+  run.train = read_data(recipe.data.train, options);
+  if (run.train.is_token_file && !recipe.data.tokenizer.empty()) {
+    check_tokenizer(run.train, tokenizer_identity(recipe.data.tokenizer), "data.tokenizer");
+  }
   check_data(recipe, model, run.train);
   plan.train = plan_data(run.train);
   plan_batches(plan, run.train);
   if (!recipe.data.eval.empty()) {
-    run.eval = read_data(recipe.data.eval, recipe.data.row);
+    run.eval = read_data(recipe.data.eval, options);
+    check_tokenizer(*run.eval, run.train.tokenizer, "data.train");
     check_data(recipe, model, *run.eval);
     plan.eval = plan_data(*run.eval);
     const std::int64_t rows = *recipe.train.micro_batch;

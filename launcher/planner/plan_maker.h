@@ -16,10 +16,10 @@ struct PlannedRun {
 };
 
 // Resolves a recipe: reads the model's config.json, the names and shapes in its weight files, and
-// the data, and assigns layers and hosts. Starts and writes nothing. UserError for everything that
-// would stop the run later: not a model directory, tensors of other shapes, data that cannot be
-// packed, more stages than layers, tokens outside of the vocabulary. `before`: the plan of the run
-// that is resumed, if any; see plan_sync().
+// the data, and assigns layers and hosts. Starts and writes nothing but what read_data() does.
+// UserError for everything that would stop the run later: not a model directory, tensors of other
+// shapes, data that cannot be packed, more stages than layers, tokens outside of the vocabulary.
+// `before`: the plan of the run that is resumed, if any; see plan_sync().
 PlannedRun make_plan(const recipe::Recipe& recipe, const plan::Plan* before = nullptr);
 
 }  // namespace strait::planner

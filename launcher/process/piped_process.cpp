@@ -188,6 +188,21 @@ PipedProcess::ReadResult PipedProcess::read_line(std::string& line, Time deadlin
   return ReadResult::line;
 }
 
+PipedProcess::ReadResult PipedProcess::read_bytes(std::string& into, std::size_t size,
+                                                  Time deadline) {
+  while (size > 0) {
+    if (unread_.empty()) {
+      if (!output_.open()) return ReadResult::end;
+      if (!poll_streams(false, deadline)) return ReadResult::timeout;
+    }
+    const std::size_t taken = std::min(size, unread_.size());
+    into.append(unread_, 0, taken);
+    unread_.erase(0, taken);
+    size -= taken;
+  }
+  return ReadResult::line;
+}
+
 bool PipedProcess::reap() {
   if (status_) return true;
   siginfo_t info{};

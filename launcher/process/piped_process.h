@@ -35,6 +35,10 @@ class PipedProcess {
   // the last 1 MiB of a longer line is kept.
   ReadResult read_line(std::string& line, Time deadline);
 
+  // Exactly `size` bytes of stdout, appended; not to be mixed with read_line(). line: all are
+  // there.
+  ReadResult read_bytes(std::string& into, std::size_t size, Time deadline);
+
   std::optional<ExitStatus> wait_until(Time deadline);
 
   // What it has written to stderr so far.

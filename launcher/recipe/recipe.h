@@ -54,6 +54,8 @@ struct Recipe {
     std::string tokenizer;   // "bytes" or a directory with tokenizer.json; empty: the model's own
     std::int64_t row = 128;  // tokens of a packed row
     bool shuffle = true;     // the order of samples; by seed, epoch and replica
+    store::Targets targets = store::Targets::assistant;  // what of a record is learnt
+    store::TooLong too_long = store::TooLong::refuse;    // records longer than a row, but no text
     bool operator==(const Data&) const = default;
   };
 

@@ -227,10 +227,6 @@ constexpr std::array kMissingFeatures = {
     MissingFeature{[](const Recipe& r) { return r.model.device == Device::cuda; },
                    "model.device = \"cuda\" is not in this build; it offers \"cpu\""},
     MissingFeature{
-        [](const Recipe& r) { return !r.data.tokenizer.empty() && r.data.tokenizer != "bytes"; },
-        "data.tokenizer = a directory is not in this build; it offers \"bytes\", or a token file "
-        "as data.train"},
-    MissingFeature{
         [](const Recipe& r) { return r.pipeline.partition.kind == PartitionKind::profile; },
         "pipeline.partition = \"profile\" is not in this build; it offers \"balanced\" and ranges "
         "such as [[0, 5], [6, 11]]"},

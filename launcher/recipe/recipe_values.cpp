@@ -20,6 +20,8 @@ constexpr std::array kCacheNames = {"bfloat16"sv, "8bit"sv};
 constexpr std::array kSavedCachesNames = {"save"sv, "drop"sv};
 constexpr std::array kLossRuleNames = {"stop"sv, "continue"sv};
 constexpr std::array kBackendNames = {"local"sv, "ssh"sv, "slurm"sv, "join"sv};
+constexpr std::array kTargetsNames = {"assistant"sv, "all"sv, "last"sv};
+constexpr std::array kTooLongNames = {"refuse"sv, "drop"sv, "truncate"sv, "split"sv};
 
 }  // namespace
 
@@ -35,5 +37,7 @@ Names all_names(kernels::CacheFormat) { return kCacheNames; }
 Names all_names(SavedCaches) { return kSavedCachesNames; }
 Names all_names(LossRule) { return kLossRuleNames; }
 Names all_names(BackendKind) { return kBackendNames; }
+Names all_names(store::Targets) { return kTargetsNames; }
+Names all_names(store::TooLong) { return kTooLongNames; }
 
 }  // namespace strait::recipe

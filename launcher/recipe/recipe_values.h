@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "framework/codec/settings.h"
+#include "framework/store/packer.h"
+#include "framework/store/record.h"
 
 // The types of a recipe's values.
 namespace strait::recipe {
@@ -43,6 +45,8 @@ Names all_names(kernels::CacheFormat);
 Names all_names(SavedCaches);
 Names all_names(LossRule);
 Names all_names(BackendKind);
+Names all_names(store::Targets);
+Names all_names(store::TooLong);
 
 template <class Enum>
 std::string_view name_of(Enum value) {

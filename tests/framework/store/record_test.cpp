@@ -1,4 +1,5 @@
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "framework/store/byte_tokenizer.h"
@@ -128,6 +129,84 @@ TEST(RecordReader, RefusesALineWithoutEndBeforeItIsParsed) {
   write_bytes(folder / "a.jsonl", bytes);
   expect_store_error(StoreError::Kind::bad_input, {"a.jsonl:2: the line is longer than"},
                      [&] { read_all(folder / "a.jsonl"); });
+}
+
+TEST(Record, ReadsShareGptAndAlpacaAsMessages) {
+  const std::vector<Piece> wanted = {
+      {"user: ", false}, {"hi\n", false}, {"assistant: ", false}, {"hello\n", true}};
+  const Record shared = parse_record(
+      R"({"conversations":[{"from":"human","value":"hi"},{"from":"gpt","value":"hello"}]})", "f:1");
+  EXPECT_EQ(shared.pieces, wanted);
+  EXPECT_EQ(
+      shared.chat,
+      R"({"messages":[{"content":"hi","role":"user"},{"content":"hello","role":"assistant"}]})");
+  const Record asked = parse_record(R"({"instruction":"hi","input":"","output":"hello"})", "f:1");
+  EXPECT_EQ(asked.pieces, wanted);
+  const Record more =
+      parse_record(R"({"instruction":"a","input":"b","output":"c","system":"s"})", "f:1");
+  ASSERT_EQ(more.pieces.size(), 6U);
+  EXPECT_EQ(more.pieces[1].text, "s\n");
+  EXPECT_EQ(more.pieces[3].text, "a\n\nb\n");
+  expect_refused_record(R"({"conversations":[{"from":"martian","value":"hi"}]})",
+                        {"turn 1", "\"martian\"", "human, gpt"});
+}
+
+TEST(Record, JoinsPartsOfContentAndKnowsWhatNeedsATemplate) {
+  const Record parts =
+      parse_record(R"({"messages":[{"role":"assistant","content":[{"type":"text","text":"a"},)"
+                   R"({"type":"text","text":"b"}]}]})",
+                   "f:1");
+  EXPECT_EQ(parts.pieces[1].text, "ab\n");
+  EXPECT_FALSE(parts.needs_template);
+  expect_refused_record(R"({"messages":[{"role":"user","content":[{"type":"image"}]}]})",
+                        {"message 1", "only text can be trained on"});
+  const Record calls = parse_record(
+      R"({"messages":[{"role":"assistant","content":null,"tool_calls":[{}]}]})", "f:1");
+  EXPECT_TRUE(calls.needs_template);
+  expect_store_error(StoreError::Kind::bad_input, {"f:1: it has tools", "data.tokenizer"},
+                     [&] { ByteTokenizer::document(calls); });
+}
+
+TEST(Record, RefusesPreferencesAndClasses) {
+  expect_refused_record(R"({"prompt":"a","chosen":"b","rejected":"c"})",
+                        {"are a preference", "it trains on \"text\""});
+  expect_refused_record(R"({"text":"a","label":1})", {"classification", "completion"});
+}
+
+TEST(Record, ChoosesTargets) {
+  const Record record{"f:1", {{"a", false}, {"b", true}, {"c", false}, {"d", true}}, true};
+  const auto marks = [&](Targets targets) {
+    Record chosen = record;
+    choose_targets(chosen, targets);
+    std::string text;
+    for (const Piece& piece : chosen.pieces) text += piece.is_target ? '1' : '0';
+    return text;
+  };
+  EXPECT_EQ(marks(Targets::assistant), "0101");
+  EXPECT_EQ(marks(Targets::all), "1111");
+  EXPECT_EQ(marks(Targets::last), "0001");
+}
+
+TEST(RecordReader, RefusesOtherFormsByContentAndSaysWhatTheyLookLike) {
+  const TemporaryDirectory folder;
+  const std::vector<std::tuple<std::string, std::string, std::string>> cases = {
+      {"array.jsonl", "[\n  {\"text\": \"a\"}]", "one JSON array"},
+      {"array.json", "[{\"text\": \"a\"}]", "one JSON array"},
+      {"object.json", "{\"a\": 1}", "one JSON object"},
+      {"lines.txt", "{\"text\": \"a\"}\n{\"text\": \"b\"}\n", "name it NAME.jsonl"},
+      {"tokenizer.json", "{\"added_tokens\": [], \"normalizer\": null}", "a tokenizer.json"},
+      {"tokens.bin", std::string("\x10\0\0\0\0\0\0\0{\"a\":{}}      ", 24), "a safetensors file"},
+      {"data.gz", "\x1f\x8b\x08xyz", "gzip"},
+      {"table.jsonl", "PAR1....", "Parquet"},
+      {"zeros.txt", std::string("ab\0c", 4), "binary"},
+      {"latin.txt", "caf\xe9 noir", "another encoding than UTF-8 (byte 4"}};
+  for (const auto& [name, bytes, looks] : cases) {
+    write_bytes(folder / name, bytes);
+    expect_store_error(StoreError::Kind::bad_input, {name + " looks like", looks},
+                       [&] { read_all(folder / name); });
+  }
+  write_bytes(folder / "fine.txt", "[1] a note, {and} more: é 日 😀");
+  EXPECT_EQ(read_all(folder / "fine.txt").size(), 1U);
 }
 
 TEST(ByteTokenizer, DecodesWhatItEncodes) {

@@ -107,5 +107,26 @@ TEST(Packer, RefusesWhatItsCallerMustNotDo) {
   EXPECT_THROW(packer.add({"f", {1, 2}, {1}, false}), std::invalid_argument);
 }
 
+TEST(Packer, TreatsLongDocumentsAsItIsTold) {
+  const store::Document fits{"f:1", {1, 2}, {0, 1}, true};
+  const store::Document learnable{"f:2", {3, 4, 5, 6, 7}, {0, 1, 1, 1, 1}, true};
+  const store::Document hopeless{"f:3", {8, 8, 8, 8, 9}, {0, 0, 0, 0, 1}, true};
+  const auto packed = [&](store::TooLong rule, store::LongDocuments& found) {
+    store::Packer packer(4, rule);
+    for (const store::Document& document : {fits, learnable, hopeless}) packer.add(document);
+    found = packer.long_documents();
+    return packer.finish().input_ids;
+  };
+  store::LongDocuments found;
+  EXPECT_THAT(packed(store::TooLong::drop, found), testing::ElementsAre(1, 2, 0, 0));
+  EXPECT_EQ(found, (store::LongDocuments{.dropped = 2}));
+  EXPECT_THAT(packed(store::TooLong::truncate, found),
+              testing::ElementsAre(1, 2, 0, 0, 3, 4, 5, 6));
+  EXPECT_EQ(found, (store::LongDocuments{.dropped = 1, .truncated = 1}));
+  EXPECT_THAT(packed(store::TooLong::split, found),
+              testing::ElementsAre(1, 2, 7, 9, 3, 4, 5, 6, 8, 8, 8, 8));
+  EXPECT_EQ(found, (store::LongDocuments{.split = 2}));
+}
+
 }  // namespace
 }  // namespace strait::tensors

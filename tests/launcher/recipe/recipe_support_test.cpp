@@ -26,7 +26,6 @@ TEST(RecipeSupport, SupportsDefaultsAndReplicas) {
 TEST(RecipeSupport, NamesUnsupportedKey) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"model.device=cuda", "model.device"},
-      {"data.tokenizer=some/dir", "data.tokenizer"},
       {"pipeline.partition=profile", "pipeline.partition"},
       {"train.micro_batch=auto", "train.micro_batch"},
   };

@@ -125,7 +125,13 @@ Recipe random_recipe(Draw& draw) {
   if (r.model.weights == Weights::run) r.model.weights_run = "runs/" + draw.text();
   if (draw.coin()) r.model.lora = random_lora(draw);
   if (draw.coin()) r.plugins = {draw.text(), draw.text()};
-  r.data = {draw.text(), draw.text(), draw.text(), draw.integer(2, 4096), draw.coin()};
+  r.data = {draw.text(),
+            draw.text(),
+            draw.text(),
+            draw.integer(2, 4096),
+            draw.coin(),
+            draw.word<store::Targets>(),
+            draw.word<store::TooLong>()};
   r.pipeline.stages = draw.integer(1, 64);
   r.pipeline.replicas = draw.integer(1, 8);
   r.pipeline.schedule = draw.one_of({"gpipe", "1f1b", "interleaved"});

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+
+#include "framework/store/record.h"
+
+namespace strait::store {
+
+// A record with "messages": a list of {"role", "content"}. A content is a string, or a list of
+// {"type": "text", "text"}, which are joined; beside "tool_calls" it may be null. `line` is the
+// record's text. Throws StoreError bad_input that starts with `origin`.
+Record message_record(const nlohmann::json& root, std::string_view line, const std::string& origin);
+
+// Whether a record has the form of ShareGPT ("conversations": a list of {"from", "value"}) or of
+// Alpaca ("instruction", perhaps "input", "output"); both perhaps with "system".
+bool is_foreign_chat(const nlohmann::json& root);
+
+// Such a record as messages. Alpaca's input stands two line ends behind the instruction.
+Record foreign_chat_record(const nlohmann::json& root, const std::string& origin);
+
+}  // namespace strait::store

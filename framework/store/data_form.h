@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <string_view>
+
+namespace strait::store {
+
+// How many bytes of a file's beginning refuse_other_forms() looks at, at most.
+inline constexpr std::size_t kFormBytes = 64 << 10;
+
+// Refuses a data file that is neither text nor JSONL, by the first bytes of its content, and says
+// what it looks like and what to do: token files under another name, archives, tables of columns,
+// JSON arrays, tokenizers, JSONL that is named as text. `lines`: it is to be read as JSONL.
+// StoreError bad_input.
+void refuse_other_forms(const std::filesystem::path& path, std::string_view head, bool lines);
+
+// Refuses a text that is not UTF-8, or has a byte 0: it is binary, or in another encoding.
+void refuse_binary(const std::filesystem::path& path, std::string_view text);
+
+}  // namespace strait::store

@@ -1,0 +1,93 @@
+#include "launcher/app/text_coder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "framework/store/byte_tokenizer.h"
+#include "framework/store/store_error.h"
+#include "framework/tensors/safetensors_reader.h"
+#include "launcher/planner/data_preparation.h"
+#include "launcher/tokenizer/tokenizer_folder.h"
+#include "launcher/tokenizer/tokenizer_worker.h"
+
+namespace strait::app {
+namespace {
+
+constexpr const char* kBytes = "bytes";
+
+class ByteCoder : public TextCoder {
+ public:
+  // A chat as records of it are rendered.
+  std::vector<std::int32_t> encode(const std::string& text, bool chat) override {
+    return store::ByteTokenizer::encode(chat ? "user: " + text + "\nassistant: " : text);
+  }
+  std::string decode(std::span<const std::int32_t> /*prompt*/,
+                     std::span<const std::int32_t> answer) override {
+    return store::ByteTokenizer::decode(answer);
+  }
+  bool is_end(std::int64_t token) const override { return token == store::ByteTokenizer::kEnd; }
+};
+
+class WorkerCoder : public TextCoder {
+ public:
+  explicit WorkerCoder(const std::string& directory) : worker_(directory) {}
+
+  std::vector<std::int32_t> encode(const std::string& text, bool chat) override {
+    return chat ? worker_.chat_prompt(text) : worker_.prompt(text);
+  }
+  std::string decode(std::span<const std::int32_t> prompt,
+                     std::span<const std::int32_t> answer) override {
+    return worker_.decode(prompt, answer);
+  }
+  bool is_end(std::int64_t token) const override {
+    return std::ranges::find(worker_.ends(), token) != worker_.ends().end();
+  }
+
+ private:
+  tokenizer::TokenizerWorker worker_;
+};
+
+}  // namespace
+
+std::string data_tokenizer(const plan::RunFile& run) {
+  const std::filesystem::path file = run.plan.train.file;
+  if (file.empty() || !std::filesystem::exists(file)) return "";
+  return planner::recorded_tokenizer(tensors::SafetensorsReader(file).metadata());
+}
+
+std::string tokenizer_of_run(const plan::RunFile& run, const std::string& chosen) {
+  const recipe::Recipe& recipe = run.plan.recipe;
+  const std::string made_by = data_tokenizer(run);
+  std::string tokenizer = chosen;
+  if (tokenizer.empty()) tokenizer = recipe.data.tokenizer;
+  if (tokenizer.empty() && made_by == kBytes) tokenizer = kBytes;
+  if (tokenizer.empty() && tokenizer::has_tokenizer(recipe.model.path)) {
+    tokenizer = recipe.model.path;
+  }
+  if (tokenizer.empty()) {
+    throw store::StoreError(
+        store::StoreError::Kind::mismatch,
+        fmt::format("the run's data ({}) were made by a tokenizer that is not known here; name it "
+                    "with --tokenizer DIRECTORY, or --tokenizer bytes",
+                    recipe.data.train));
+  }
+  if (made_by.empty()) return tokenizer;
+  const std::string identity = planner::tokenizer_identity(tokenizer);
+  if (identity != made_by) {
+    throw store::StoreError(
+        store::StoreError::Kind::mismatch,
+        fmt::format("the run's data were made by another tokenizer ({}) than {} is now ({}); name "
+                    "the right one with --tokenizer DIRECTORY",
+                    made_by, tokenizer, identity));
+  }
+  return tokenizer;
+}
+
+std::unique_ptr<TextCoder> make_text_coder(const std::string& tokenizer) {
+  if (tokenizer == kBytes) return std::make_unique<ByteCoder>();
+  return std::make_unique<WorkerCoder>(tokenizer);
+}
+
+}  // namespace strait::app

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "launcher/plan/run_files.h"
+
+namespace strait::app {
+
+// Text to tokens and back, as a run's data were made.
+class TextCoder {
+ public:
+  TextCoder() = default;
+  TextCoder(const TextCoder&) = delete;
+  TextCoder& operator=(const TextCoder&) = delete;
+  virtual ~TextCoder() = default;
+
+  // `chat`: the text is what a user says, and the answer follows; else the text is continued.
+  // StoreError where there is no chat template.
+  virtual std::vector<std::int32_t> encode(const std::string& text, bool chat) = 0;
+  virtual std::string decode(std::span<const std::int32_t> prompt,
+                             std::span<const std::int32_t> answer) = 0;
+  virtual bool is_end(std::int64_t token) const = 0;
+};
+
+// "bytes", or the tokenizer's directory: `chosen` if it is not empty, else the recipe's, else the
+// model's own, else bytes where the data say that they are bytes. StoreError mismatch: the run's
+// data were made by another one, or do not say by which.
+std::string tokenizer_of_run(const plan::RunFile& run, const std::string& chosen);
+
+std::unique_ptr<TextCoder> make_text_coder(const std::string& tokenizer);
+
+// What made the run's training data; see planner::PreparedData::tokenizer. Empty: unknown.
+std::string data_tokenizer(const plan::RunFile& run);
+
+}  // namespace strait::app

@@ -1,0 +1,140 @@
+#include <fmt/format.h>
+#include <unistd.h>
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <iostream>
+#include <memory>
+#include <numeric>
+
+#include "framework/store/byte_tokenizer.h"
+#include "framework/store/record_reader.h"
+#include "launcher/app/verbs.h"
+#include "launcher/base/errors.h"
+#include "launcher/base/text.h"
+#include "launcher/planner/data_preparation.h"
+#include "launcher/recipe/recipe_values.h"
+#include "launcher/tokenizer/tokenizer_folder.h"
+#include "launcher/tokenizer/tokenizer_worker.h"
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace strait::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct PrepareFlags {
+  std::string data;
+  std::string file;  // empty: only the cache is filled
+  std::string model;
+  std::string targets = "assistant";
+  std::string too_long = "refuse";
+  std::int64_t row = 128;
+  std::int64_t shown = 0;
+};
+
+template <class Enum>
+Enum named(const std::string& name) {
+  const auto names = recipe::all_names(Enum{});
+  return static_cast<Enum>(std::ranges::find(names, name) - names.begin());
+}
+
+template <class Enum>
+void add_choice(CLI::App& verb, const char* flag, std::string& value, const char* help) {
+  const auto names = recipe::all_names(Enum{});
+  verb.add_option(flag, value, help)
+      ->check(CLI::IsMember(std::vector<std::string>(names.begin(), names.end())))
+      ->capture_default_str();
+}
+
+// A record's text, the targets green on a terminal and in [[ ]] elsewhere.
+void print_document(const store::Document& document, tokenizer::TokenizerWorker* worker) {
+  const bool colours = isatty(STDOUT_FILENO) != 0;
+  const auto learnt = std::accumulate(document.is_target.begin(), document.is_target.end(), 0);
+  std::cout << fmt::format("--- {}: {} tokens, {} of them targets\n", document.origin,
+                           document.tokens.size(), learnt);
+  const std::span<const std::int32_t> tokens(document.tokens);
+  for (std::size_t from = 0; from < tokens.size();) {
+    std::size_t to = from;
+    while (to < tokens.size() && document.is_target[to] == document.is_target[from]) ++to;
+    const auto part = tokens.subspan(from, to - from);
+    const std::string text = base::printable_lines(
+        worker == nullptr ? store::ByteTokenizer::decode(part) : worker->decode_all(part));
+    if (document.is_target[from] == 0) {
+      std::cout << text;
+    } else {
+      std::cout << (colours ? "\033[32m" : "[[") << text << (colours ? "\033[0m" : "]]");
+    }
+    from = to;
+  }
+  std::cout << '\n';
+}
+
+void show_records(const PrepareFlags& flags, const planner::DataOptions& options) {
+  std::unique_ptr<tokenizer::TokenizerWorker> worker;
+  if (options.tokenizer != "bytes") {
+    worker = std::make_unique<tokenizer::TokenizerWorker>(options.tokenizer);
+  }
+  store::RecordReader reader(flags.data);
+  for (std::int64_t i = 0; i < flags.shown; ++i) {
+    auto record = reader.next();
+    if (!record) return;
+    if (worker == nullptr) {
+      choose_targets(*record, options.targets);
+      print_document(store::ByteTokenizer::document(*record), nullptr);
+    } else {
+      const store::Record one = *record;
+      print_document(worker->documents(std::span(&one, 1), options.targets).front(), worker.get());
+    }
+  }
+}
+
+base::ExitCode prepare(const PrepareFlags& flags) {
+  if (fs::path(flags.data).extension() == ".safetensors") {
+    throw base::UserError(base::ExitCode::bad_input, flags.data + " is a token file already");
+  }
+  planner::DataOptions options;
+  options.row = flags.row;
+  options.targets = named<store::Targets>(flags.targets);
+  options.too_long = named<store::TooLong>(flags.too_long);
+  if (!flags.model.empty()) options.tokenizer = flags.model;
+  if (flags.shown > 0) show_records(flags, options);
+  const planner::PreparedData prepared = planner::read_data(flags.data, options);
+  if (!flags.file.empty()) planner::place_data(prepared, flags.file);
+  const store::TokenRows& rows = prepared.tokens->table();
+  const auto padding = std::ranges::count(rows.document, -1);
+  const auto learnt =
+      std::accumulate(rows.loss_mask.begin(), rows.loss_mask.end(), std::int64_t{0});
+  std::cout << fmt::format("{}: {} rows of {} tokens, {} targets, {} padding{}\n",
+                           flags.file.empty() ? flags.data : flags.file, rows.rows(), flags.row,
+                           learnt, padding, prepared.cached ? " (from the cache)" : "");
+  if (!prepared.note.empty()) std::cout << prepared.note << '\n';
+  return base::ExitCode::done;
+}
+
+}  // namespace
+
+void add_prepare(CLI::App& cli, Command& command) {
+  const auto flags = std::make_shared<PrepareFlags>();
+  CLI::App* verb = cli.add_subcommand("prepare", "make tokens of text or JSONL, and look at them");
+  verb->add_option("data", flags->data, "text or JSONL")->required();
+  verb->add_option("file", flags->file,
+                   "a token file to write, NAME.safetensors; absent: only the cache is filled");
+  verb->add_option("--model,--tokenizer", flags->model,
+                   "a directory with tokenizer.json; absent: bytes");
+  verb->add_option("--row", flags->row, "tokens of a row")
+      ->check(CLI::Range(2, 1 << 24))
+      ->capture_default_str();
+  add_choice<store::Targets>(*verb, "--targets", flags->targets, "what of a record is learnt");
+  add_choice<store::TooLong>(*verb, "--too-long", flags->too_long, "records longer than a row");
+  verb->add_option("--show", flags->shown, "print this many records, with what is learnt")
+      ->check(CLI::Range(0, 1'000'000));
+  verb->callback([flags, &command] { command = [flags] { return prepare(*flags); }; });
+}
+
+}  // namespace strait::app

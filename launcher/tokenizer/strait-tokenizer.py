@@ -1,0 +1,506 @@
+"""The tokenizer process of strait: records in, token ids and target spans out, over its own stdin and stdout.
+
+Started by the launcher's side only. A message is a JSON text behind its length (4 bytes, little-endian);
+an answer has, behind its JSON, `body` more bytes: token ids as int32. What is wrong with a file or a
+record is answered as {"error": sentence}, and the process goes on. Templates come from strangers: they run in
+jinja2's sandbox, with limits of time and size, and cannot reach files.
+"""
+
+import array
+import bisect
+import datetime
+import json
+import os
+import pathlib
+import resource
+import signal
+import struct
+import sys
+
+os.environ["TOKENIZERS_PARALLELISM"] = "true"
+
+MAXIMUM_MEMORY = 8 << 30  # address space of this process
+MAXIMUM_RENDERED = 32 << 20  # characters of a rendered record
+RENDER_SECONDS = 5
+MAXIMUM_OPERAND = 1 << 20  # of * and ** in templates
+
+
+class Refusal(Exception):
+    """Something about the user's files, as a sentence."""
+
+
+def open_packages():
+    try:
+        import jinja2
+        import jinja2.ext
+        import jinja2.sandbox
+        import tokenizers
+    except ImportError as error:
+        raise Refusal(
+            f"{sys.executable} lacks the package {error.name}; run ./strait setup, or install tokenizers and "
+            "jinja2 for that Python, or set STRAIT_PYTHON to one that has them") from None
+    return jinja2, tokenizers
+
+
+# --- templates
+
+
+def make_environment(jinja2):
+    class GenerationTag(jinja2.ext.Extension):
+        """{% generation %} ... {% endgeneration %}: what the assistant says."""
+
+        tags = {"generation"}
+
+        def __init__(self, environment):
+            super().__init__(environment)
+            self.rendered = 0  # characters so far
+            self.spans = []  # (start, text)
+
+        def parse(self, parser):
+            line = next(parser.stream).lineno
+            body = parser.parse_statements(["name:endgeneration"], drop_needle=True)
+            call = self.call_method("note_span", lineno=line)
+            return jinja2.nodes.CallBlock(call, [], [], body).set_lineno(line)
+
+        def note_span(self, caller):
+            text = caller()
+            self.spans.append((self.rendered, text))
+            return text
+
+    class Environment(jinja2.sandbox.ImmutableSandboxedEnvironment):
+        intercepted_binops = frozenset(["*", "**"])
+
+        def call_binop(self, context, operator, left, right):
+            numbers = [x for x in (left, right) if isinstance(x, (int, float))]
+            if operator == "**" and any(abs(x) > 1000 for x in numbers):
+                raise OverflowError("a power in the template is too large")
+            if operator == "*" and len(numbers) < 2:
+                size = max((len(x) for x in (left, right) if hasattr(x, "__len__")), default=0)
+                if size * max((abs(x) for x in numbers), default=0) > MAXIMUM_OPERAND:
+                    raise OverflowError("a repetition in the template is too long")
+            return super().call_binop(context, operator, left, right)
+
+    environment = Environment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[GenerationTag, "jinja2.ext.loopcontrols"])
+
+    def raise_exception(message):
+        raise jinja2.exceptions.TemplateError(message)
+
+    # Without HTML escapes, which are for web pages.
+    def tojson(value, ensure_ascii=False, indent=None, separators=None, sort_keys=False):
+        return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+
+    environment.filters["tojson"] = tojson
+    environment.globals["raise_exception"] = raise_exception
+    environment.globals["strftime_now"] = lambda form: datetime.datetime.now().strftime(form)
+    environment.tag = environment.extensions[GenerationTag.identifier]
+    return environment
+
+
+class OutOfTime(BaseException):  # not an Exception, which a library might swallow
+    pass
+
+
+def on_alarm(number, frame):
+    raise OutOfTime
+
+
+class ChatTemplate:
+    def __init__(self, jinja2, text, variables, name):
+        self.name = name
+        self.variables = variables
+        self.errors = (jinja2.exceptions.TemplateError, ArithmeticError, AttributeError, LookupError, TypeError,
+                       ValueError)
+        self.environment = make_environment(jinja2)
+        self.marks_spans = "generation" in text and "endgeneration" in text
+        self.template = self.guarded(lambda: self.environment.from_string(text))
+
+    def guarded(self, work):
+        signal.signal(signal.SIGALRM, on_alarm)
+        signal.setitimer(signal.ITIMER_REAL, RENDER_SECONDS)
+        try:
+            return work()
+        except OutOfTime:
+            raise Refusal(f"the chat template of {self.name} did not end within {RENDER_SECONDS} s") from None
+        except RecursionError:
+            raise Refusal(f"the chat template of {self.name} calls itself without end") from None
+        except MemoryError:
+            raise Refusal(f"the chat template of {self.name} needs too much memory") from None
+        except self.errors as error:
+            raise Refusal(f"the chat template of {self.name} refused: {str(error)[:300]}") from None
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+
+    def render(self, messages, tools, prompt=False):
+        """The text, and the spans (start, end) that the template marks as the assistant's."""
+
+        def work():
+            tag = self.environment.tag
+            tag.rendered, tag.spans = 0, []
+            pieces = []
+            for piece in self.template.generate(
+                    **self.variables, messages=messages, tools=tools, documents=None, add_generation_prompt=prompt):
+                pieces.append(piece)
+                tag.rendered += len(piece)
+                if tag.rendered > MAXIMUM_RENDERED:
+                    raise OverflowError(f"more than {MAXIMUM_RENDERED} characters for one record")
+            return "".join(pieces), tag.spans
+
+        text, marked = self.guarded(work)
+        if any(text[start:start + len(part)] != part for start, part in marked):
+            raise Refusal(
+                f"the chat template of {self.name} uses the tag generation inside a macro or a set block, where the "
+                "place of its text is not known; move it out of there")
+        return text, [(start, start + len(part)) for start, part in marked if part]
+
+
+# --- files of a tokenizer
+
+
+def read_json(path):
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise Refusal(f"{path}: {error}") from None
+
+
+def content_of(token):
+    return token.get("content") if isinstance(token, dict) else token
+
+
+GPT2_CLASSES = {None, "GPT2Tokenizer", "GPT2TokenizerFast"}
+QWEN2_CLASSES = {"Qwen2Tokenizer", "Qwen2TokenizerFast"}
+QWEN2_SPLIT = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
+               r"|\s+(?!\S)|\s+")
+
+
+def from_vocabulary(tokenizers, folder, config):
+    """Byte-level BPE of vocab.json and merges.txt."""
+    from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers
+
+    kind = config.get("tokenizer_class")
+    if kind not in GPT2_CLASSES | QWEN2_CLASSES:
+        raise Refusal(
+            f"{folder} has vocab.json and merges.txt of the class {kind}, which needs a tokenizer.json; write one with "
+            "transformers: AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR)")
+    made = tokenizers.Tokenizer(models.BPE.from_file(str(folder / "vocab.json"), str(folder / "merges.txt")))
+    made.decoder = decoders.ByteLevel()
+    if kind in QWEN2_CLASSES:
+        made.normalizer = normalizers.NFC()
+        made.pre_tokenizer = pre_tokenizers.Sequence([
+            pre_tokenizers.Split(Regex(QWEN2_SPLIT), behavior="isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    else:
+        made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=bool(config.get("add_prefix_space")))
+    listed = [entry for _, entry in sorted(config.get("added_tokens_decoder", {}).items(), key=lambda x: int(x[0]))]
+    for entry in listed:
+        flags = {k: entry[k] for k in ("lstrip", "rstrip", "single_word", "normalized") if k in entry}
+        token = AddedToken(entry["content"], special=entry.get("special", False), **flags)
+        (made.add_special_tokens if token.special else made.add_tokens)([token])
+    return made
+
+
+def load_tokenizer(tokenizers, folder, config):
+    if (folder / "tokenizer.json").is_file():
+        try:
+            made = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+        except Exception as error:  # the package raises plain Exception for what does not parse
+            raise Refusal(f"{folder / 'tokenizer.json'} is not a tokenizer: {str(error)[:300]}") from None
+    else:
+        made = from_vocabulary(tokenizers, folder, config)
+    made.no_truncation()
+    made.no_padding()
+    if getattr(made.model, "dropout", None):
+        made.model.dropout = None
+    return made
+
+
+def named_tokens(folder, config):
+    """bos_token, eos_token, ...: their texts."""
+    found = {}
+    older = folder / "special_tokens_map.json"
+    for source in ([read_json(older)] if older.is_file() else []) + [config]:
+        for name, token in source.items():
+            text = content_of(token) if name.endswith("_token") else None
+            if isinstance(text, str):
+                found[name] = text
+    return found
+
+
+def template_texts(folder, config):
+    """Texts by name; "default" is the one for messages."""
+    found = {}
+    listed = config.get("chat_template")
+    if isinstance(listed, str):
+        found["default"] = listed
+    elif isinstance(listed, list):
+        found.update({entry["name"]: entry["template"] for entry in listed})
+    for file in sorted((folder / "additional_chat_templates").glob("*.jinja")):
+        found[file.stem] = file.read_text(encoding="utf-8")
+    if (folder / "chat_template.jinja").is_file():
+        found["default"] = (folder / "chat_template.jinja").read_text(encoding="utf-8")
+    return found
+
+
+class TokenizerFolder:
+    def __init__(self, jinja2, tokenizers, folder):
+        self.folder = folder
+        file = folder / "tokenizer_config.json"
+        config = read_json(file) if file.is_file() else {}
+        self.tokenizer = load_tokenizer(tokenizers, folder, config)
+        named = named_tokens(folder, config)
+        ids = {name: self.tokenizer.token_to_id(text) for name, text in named.items()}
+        self.eos = ids.get("eos_token")
+        self.set_edges(config, ids.get("bos_token"))
+        # As in transformers: names of absent tokens are undefined.
+        self.templates = {
+            name: ChatTemplate(jinja2, text, named, str(folder)) for name, text in template_texts(folder, config).items()}
+
+    def set_edges(self, config, bos):
+        """What the post-processor, or the configuration, puts around a text."""
+        bare = self.tokenizer.encode("a", add_special_tokens=False).ids
+        whole = self.tokenizer.encode("a").ids
+        at = next((i for i in range(len(whole) + 1) if whole[i:i + len(bare)] == bare), 0)
+        self.prefix, self.suffix = whole[:at], whole[at + len(bare):]
+        if config.get("add_bos_token") is True and bos is not None and self.prefix[:1] != [bos]:
+            self.prefix = [bos, *self.prefix]
+        if config.get("add_bos_token") is False and bos is not None and self.prefix[:1] == [bos]:
+            self.prefix = self.prefix[1:]
+        self.ends = list(self.suffix)
+        if self.eos is not None and self.suffix[-1:] != [self.eos]:
+            self.ends.append(self.eos)  # a record that is learnt has an end
+
+    def end_tokens(self):
+        ends = {self.eos}
+        for name in ("generation_config.json", "config.json"):
+            file = self.folder / name
+            listed = read_json(file).get("eos_token_id") if file.is_file() else None
+            ends.update(listed if isinstance(listed, list) else [listed])
+        return sorted(x for x in ends if isinstance(x, int))
+
+    def plain(self, texts):
+        return [e.ids for e in self.tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
+
+    def template_for(self, tools):
+        if tools and "tool_use" in self.templates:
+            return self.templates["tool_use"]
+        if "default" in self.templates:
+            return self.templates["default"]
+        raise Refusal(
+            f"{self.folder} has no chat template, so messages cannot become text; put one there as chat_template.jinja, "
+            "as the chat version of the model has it, or give records as prompt and completion")
+
+
+# --- records
+
+
+def chat_of(record):
+    """messages and tools; contents that are lists of texts become texts, which every template expects."""
+    messages = []
+    for message in record["messages"]:
+        content = message.get("content")
+        if isinstance(content, list):
+            message = dict(message, content="".join(part["text"] for part in content))
+        messages.append(message)
+    tools = record.get("tools")
+    if isinstance(tools, str):
+        try:
+            tools = json.loads(tools)
+        except ValueError:
+            raise Refusal('"tools" is a text that is not JSON') from None
+    return messages, tools or None
+
+
+def turn_spans(template, messages, tools, text):
+    """Where the assistant's turns are, by what each one adds to the text of those before it."""
+    spans = []
+    for i, message in enumerate(messages):
+        if message.get("role") != "assistant":
+            continue
+        until = text if i + 1 == len(messages) else template.render(messages[:i + 1], tools)[0]
+        if not text.startswith(until):
+            raise Refusal(
+                f"message {i + 1}: the chat template of {template.name} renders it differently when more messages "
+                'follow, so its place is not known; use data.targets = "last", or mark the assistant\'s text in the '
+                "template with {% generation %} and {% endgeneration %}")
+        before = ""
+        for prompt in (True, False) if i else ():
+            try:
+                before = template.render(messages[:i], tools, prompt)[0]
+            except Refusal:
+                continue
+            if until.startswith(before):
+                break
+        if not until.startswith(before):
+            raise Refusal(
+                f"message {i + 1}: what the chat template of {template.name} renders for the messages before it is no "
+                "beginning of the whole, so its place is not known; mark the assistant's text in the template with "
+                "{% generation %} and {% endgeneration %}")
+        spans.append((len(before), len(until)))
+    return spans
+
+
+def last_turn_span(template, messages, tools, text):
+    last = max(i for i, message in enumerate(messages) if message.get("role") == "assistant")
+    if last + 1 == len(messages):
+        for prompt in (True, False) if last else ():
+            try:
+                head = template.render(messages[:last], tools, prompt)[0]
+            except Refusal:
+                continue
+            if text.startswith(head):
+                return [(len(head), len(text))]
+    return turn_spans(template, messages, tools, text)[-1:]
+
+
+def chat_spans(template, messages, tools, targets):
+    """The rendered text, and the spans of it that are to be learnt."""
+    text, marked = template.render(messages, tools)
+    if targets == "all":
+        return text, [(0, len(text))]
+    if template.marks_spans:
+        spans = marked
+        if targets == "last":
+            spans = spans[-1:]
+    elif targets == "last":
+        spans = last_turn_span(template, messages, tools, text)
+    else:
+        spans = turn_spans(template, messages, tools, text)
+    if not spans:
+        raise Refusal(f"the chat template of {template.name} renders nothing of the assistant's: nothing to learn")
+    return text, spans
+
+
+def token_spans(encoding, spans):
+    """Spans of characters as spans of tokens: those that begin inside."""
+    starts = [start for start, _ in encoding.offsets]
+    found = []
+    for start, end in spans:
+        first = encoding.char_to_token(start)
+        if first is None:
+            first = bisect.bisect_left(starts, start)
+        last = bisect.bisect_left(starts, end)
+        if first < last:
+            found.append([first, last])
+    return found
+
+
+class Worker:
+    def __init__(self):
+        self.jinja2, self.tokenizers = open_packages()
+        self.folder = None
+
+    def open(self, request):
+        self.folder = TokenizerFolder(self.jinja2, self.tokenizers, pathlib.Path(request["directory"]))
+        return {"ends": self.folder.end_tokens(), "vocabulary": self.folder.tokenizer.get_vocab_size(),
+                "chat": "default" in self.folder.templates}, []
+
+    def records(self, request):
+        """ids and target spans of each record, in order."""
+        targets, records = request["targets"], request["records"]
+        results = [None] * len(records)
+        kinds = {"text": [], "prompt": [], "messages": []}
+        for i, record in enumerate(records):
+            kinds[next(k for k in kinds if k in record)].append(i)
+        self.add_texts(records, kinds["text"], results)
+        self.add_pairs(records, kinds["prompt"], results, targets)
+        self.add_chats(records, kinds["messages"], results, targets)
+        ids = array.array("i")
+        for tokens, _ in results:
+            ids.extend(tokens)
+        return {"counts": [len(tokens) for tokens, _ in results], "targets": [spans for _, spans in results]}, ids
+
+    def add_texts(self, records, chosen, results):
+        folder = self.folder
+        for i, ids in zip(chosen, folder.plain([records[i]["text"] for i in chosen])):
+            if records[i].get("first", True):
+                ids = folder.prefix + ids
+            if records[i].get("last", True):
+                ids = ids + folder.ends
+            results[i] = (ids, [[0, len(ids)]])
+
+    def add_pairs(self, records, chosen, results, targets):
+        folder = self.folder
+        prompts = folder.plain([records[i]["prompt"] for i in chosen])
+        wholes = folder.plain([records[i]["prompt"] + records[i]["completion"] for i in chosen])
+        for i, prompt, whole in zip(chosen, prompts, wholes):
+            # A token over both would not be in a prompt alone: then both are encoded apart.
+            if whole[:len(prompt)] != prompt:
+                whole = prompt + folder.plain([records[i]["completion"]])[0]
+            ids = folder.prefix + whole + folder.ends
+            first = 0 if targets == "all" else len(folder.prefix) + len(prompt)
+            results[i] = (ids, [[first, len(ids)]])
+
+    def add_chats(self, records, chosen, results, targets):
+        texts, spans = [], []
+        for i in chosen:
+            try:
+                messages, tools = chat_of(records[i])
+                template = self.folder.template_for(tools)
+                text, where = chat_spans(template, messages, tools, targets)
+            except Refusal as refusal:
+                refusal.record = i
+                raise
+            texts.append(text)
+            spans.append(where)
+        encodings = self.folder.tokenizer.encode_batch(texts, add_special_tokens=False)
+        for i, encoding, where in zip(chosen, encodings, spans):
+            results[i] = (encoding.ids, token_spans(encoding, where))
+
+    def prompt(self, request):
+        if "messages" in request:
+            text, _ = self.folder.template_for(None).render(request["messages"], None, prompt=True)
+            ids = self.folder.plain([text])[0]
+        else:
+            ids = self.folder.prefix + self.folder.plain([request["text"]])[0]
+        return {"counts": [len(ids)], "targets": [[]]}, ids
+
+    def decode(self, request):
+        """The text of `ids` behind `prompt`; without `prompt` with control tokens."""
+        tokenizer, ids = self.folder.tokenizer, request["ids"]
+        if "prompt" not in request:
+            return {"text": tokenizer.decode(ids, skip_special_tokens=False)}, []
+        head, whole = tokenizer.decode(request["prompt"]), tokenizer.decode(request["prompt"] + ids)
+        return {"text": whole[len(head):] if whole.startswith(head) else tokenizer.decode(ids)}, []
+
+    def answer(self, request):
+        return {"open": self.open, "records": self.records, "prompt": self.prompt, "decode": self.decode}[
+            request["do"]](request)
+
+
+def read_exactly(stream, size):
+    data = stream.read(size)
+    if len(data) < size:
+        sys.exit(0)  # the launcher has ended, or needs us no more
+    return data
+
+
+def main():
+    resource.setrlimit(resource.RLIMIT_AS, (MAXIMUM_MEMORY, MAXIMUM_MEMORY))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    sys.setrecursionlimit(2000)
+    source, sink = sys.stdin.buffer, sys.stdout.buffer
+    worker = None
+    while True:
+        (size,) = struct.unpack("<I", read_exactly(source, 4))
+        request = json.loads(read_exactly(source, size))
+        body = b""
+        try:
+            worker = worker or Worker()
+            answer, ids = worker.answer(request)
+            body = array.array("i", ids).tobytes()
+        except Refusal as refusal:
+            answer = {"error": str(refusal)}
+            if hasattr(refusal, "record"):
+                answer["record"] = refusal.record
+        except MemoryError:
+            answer = {"error": f"the tokenizer process needs more than {MAXIMUM_MEMORY >> 30} GiB"}
+        answer["body"] = len(body)
+        text = json.dumps(answer).encode()
+        sink.write(struct.pack("<I", len(text)) + text + body)
+        sink.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+#include "launcher/tokenizer/tokenizer_folder.h"
+
+#include <fmt/format.h>
+
+#include <span>
+
+#include "framework/store/file_hash.h"
+#include "framework/store/store_error.h"
+
+namespace strait::tokenizer {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Those that say how text becomes tokens, and messages text.
+constexpr const char* kFiles[] = {
+    "tokenizer.json",          "vocab.json",         "merges.txt", "tokenizer_config.json",
+    "special_tokens_map.json", "chat_template.jinja"};
+// Forms that this build does not read.
+constexpr const char* kOtherForms[] = {"tokenizer.model", "spiece.model", "tiktoken.model",
+                                       "vocab.txt",       "tekken.json",  "vocab.json"};
+
+bool can_read(const fs::path& directory) {
+  return fs::exists(directory / "tokenizer.json") ||
+         (fs::exists(directory / "vocab.json") && fs::exists(directory / "merges.txt"));
+}
+
+const char* other_form(const fs::path& directory) {
+  for (const char* name : kOtherForms) {
+    if (fs::exists(directory / name)) return name;
+  }
+  return nullptr;
+}
+
+[[noreturn]] void refuse_tokenizer(const std::string& why) {
+  throw store::StoreError(store::StoreError::Kind::bad_input, why);
+}
+
+}  // namespace
+
+bool has_tokenizer(const fs::path& directory) {
+  return can_read(directory) || other_form(directory) != nullptr;
+}
+
+TokenizerFolder open_tokenizer(const fs::path& directory) {
+  if (!can_read(directory)) {
+    if (const char* form = other_form(directory)) {
+      refuse_tokenizer(fmt::format(
+          "{} has {} and no tokenizer.json, which is what this build reads; write one with "
+          "transformers: AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR), or set "
+          "data.tokenizer to a directory that has one, or to \"bytes\"",
+          directory.string(), form));
+    }
+    refuse_tokenizer(fmt::format(
+        "{} is no tokenizer's directory: there is no tokenizer.json, and no vocab.json with "
+        "merges.txt; set data.tokenizer to a directory that has them, or to \"bytes\"",
+        directory.string()));
+  }
+  store::FileHash hash;
+  const auto add = [&](const std::string& text) {
+    hash.update(std::as_bytes(std::span(text)));
+    hash.update(std::as_bytes(std::span("\0", 1)));
+  };
+  for (const char* name : kFiles) {
+    const fs::path file = directory / name;
+    if (fs::exists(file)) add(fmt::format("{} {}", name, store::hash_file(file).hash));
+  }
+  const fs::path more = directory / "additional_chat_templates" / "tool_use.jinja";
+  if (fs::exists(more)) add(store::hash_file(more).hash);
+  return {fs::absolute(directory).lexically_normal(), hash.hex()};
+}
+
+}  // namespace strait::tokenizer

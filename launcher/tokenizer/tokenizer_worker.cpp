@@ -1,0 +1,233 @@
+#include "launcher/tokenizer/tokenizer_worker.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "framework/store/store_error.h"
+#include "launcher/base/errors.h"
+#include "launcher/base/text.h"
+
+namespace strait::tokenizer {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+constexpr std::size_t kMaximumAnswer = std::size_t{1} << 30;
+// A longer text is given to the tokenizer in parts, cut at ends of lines.
+constexpr std::size_t kPartBytes = 1 << 20;
+
+fs::path programs_folder() { return fs::read_symlink("/proc/self/exe").parent_path(); }
+
+std::string python() {
+  if (const char* chosen = std::getenv("STRAIT_PYTHON"); chosen != nullptr && *chosen != '\0') {
+    return chosen;
+  }
+  fs::path folder = programs_folder();
+  for (int i = 0; i < 4; ++i, folder = folder.parent_path()) {
+    const fs::path found = folder / ".venv" / "bin" / "python";
+    if (fs::exists(found)) return found.string();
+  }
+  return "python3";
+}
+
+std::string little_endian(std::size_t size) {
+  std::string bytes;
+  for (unsigned shift = 0; shift < 32; shift += 8) {
+    bytes += static_cast<char>(size >> shift & 0xffU);
+  }
+  return bytes;
+}
+
+std::size_t from_little_endian(std::string_view bytes) {
+  std::size_t size = 0;
+  for (unsigned i = 0; i < 4; ++i) {
+    size |= std::size_t{static_cast<unsigned char>(bytes[i])} << 8 * i;
+  }
+  return size;
+}
+
+// Where a part of `text` ends that begins at `from`: behind an end of line, if there is one, and
+// never within a character.
+std::size_t part_end(const std::string& text, std::size_t from) {
+  if (text.size() - from <= kPartBytes) return text.size();
+  const std::size_t line = text.rfind('\n', from + kPartBytes - 1);
+  if (line != text.npos && line > from) return line + 1;
+  std::size_t end = from + kPartBytes;
+  while ((static_cast<unsigned char>(text[end]) & 0xc0U) == 0x80U) --end;
+  return end;
+}
+
+// One request's record, and of which of the caller's records it is a part.
+struct Part {
+  std::size_t record = 0;
+  std::string json;
+};
+
+std::vector<Part> parts_of(std::span<const store::Record> records) {
+  std::vector<Part> parts;
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    const store::Record& record = records[i];
+    if (!record.chat.empty()) {
+      parts.push_back({i, record.chat});
+    } else if (record.whole) {
+      parts.push_back(
+          {i, Json{{"prompt", record.pieces.at(0).text}, {"completion", record.pieces.at(1).text}}
+                  .dump()});
+    } else {
+      const std::string& text = record.pieces.at(0).text;
+      std::size_t from = 0;
+      do {
+        const std::size_t end = part_end(text, from);
+        parts.push_back({i, Json{{"text", text.substr(from, end - from)},
+                                 {"first", from == 0},
+                                 {"last", end == text.size()}}
+                                .dump()});
+        from = end;
+      } while (from < text.size());
+    }
+  }
+  return parts;
+}
+
+}  // namespace
+
+struct TokenizerWorker::Answer {
+  Json head;
+  std::vector<std::int32_t> tokens;
+};
+
+fs::path worker_script() {
+  fs::path script = programs_folder() / "strait-tokenizer.py";
+  if (!fs::exists(script)) {
+    throw base::UserError(base::ExitCode::bad_input,
+                          fmt::format("there is no {}, which runs tokenizers; install strait as a "
+                                      "whole",
+                                      script.string()));
+  }
+  return script;
+}
+
+TokenizerWorker::TokenizerWorker(const fs::path& directory, std::chrono::seconds patience)
+    : directory_(fs::absolute(directory)),
+      patience_(patience),
+      process_({python(), "-I", "-B", worker_script().string()}) {
+  const Json head = ask(Json{{"do", "open"}, {"directory", directory_.string()}}.dump()).head;
+  ends_ = head.at("ends").get<std::vector<std::int32_t>>();
+  has_chat_template_ = head.at("chat").get<bool>();
+}
+
+std::vector<store::Document> TokenizerWorker::documents(std::span<const store::Record> records,
+                                                        store::Targets targets) {
+  constexpr std::array kTargets = {"assistant", "all", "last"};
+  std::vector<store::Document> documents(records.size());
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    documents[i].origin = records[i].origin;
+    documents[i].whole = records[i].whole;
+  }
+  const std::vector<Part> parts = parts_of(records);
+  for (std::size_t from = 0; from < parts.size();) {
+    std::string list;
+    std::size_t to = from;
+    for (; to < parts.size() && (to == from || list.size() < kBatchBytes); ++to) {
+      list += (to == from ? "" : ",") + parts[to].json;
+    }
+    const Answer answer = ask(fmt::format(R"({{"do":"records","targets":"{}","records":[{}]}})",
+                                          kTargets[static_cast<std::size_t>(targets)], list));
+    if (answer.head.contains("error")) {
+      const std::size_t record = parts[from + answer.head.value("record", std::size_t{0})].record;
+      throw store::StoreError(
+          store::StoreError::Kind::bad_input,
+          fmt::format("{}: {}", records[record].origin,
+                      base::printable(answer.head["error"].get<std::string>())));
+    }
+    auto token = answer.tokens.begin();
+    for (std::size_t i = from; i < to; ++i) {
+      store::Document& document = documents[parts[i].record];
+      const auto start = document.is_target.size();
+      const auto count = answer.head.at("counts").at(i - from).get<std::ptrdiff_t>();
+      document.tokens.insert(document.tokens.end(), token, token + count);
+      document.is_target.resize(document.tokens.size(), 0);
+      token += count;
+      for (const Json& span : answer.head.at("targets").at(i - from)) {
+        std::fill(document.is_target.begin() + static_cast<std::ptrdiff_t>(start) +
+                      span.at(0).get<std::ptrdiff_t>(),
+                  document.is_target.begin() + static_cast<std::ptrdiff_t>(start) +
+                      span.at(1).get<std::ptrdiff_t>(),
+                  std::uint8_t{1});
+      }
+    }
+    from = to;
+  }
+  return documents;
+}
+
+std::vector<std::int32_t> TokenizerWorker::prompt(const std::string& text) {
+  return ask(Json{{"do", "prompt"}, {"text", text}}.dump()).tokens;
+}
+
+std::vector<std::int32_t> TokenizerWorker::chat_prompt(const std::string& text) {
+  return ask(Json{{"do", "prompt"}, {"messages", {{{"role", "user"}, {"content", text}}}}}.dump())
+      .tokens;
+}
+
+std::string TokenizerWorker::decode(std::span<const std::int32_t> prompt,
+                                    std::span<const std::int32_t> tokens) {
+  return ask(Json{{"do", "decode"}, {"prompt", prompt}, {"ids", tokens}}.dump())
+      .head.at("text")
+      .get<std::string>();
+}
+
+std::string TokenizerWorker::decode_all(std::span<const std::int32_t> tokens) {
+  return ask(Json{{"do", "decode"}, {"ids", tokens}}.dump()).head.at("text").get<std::string>();
+}
+
+TokenizerWorker::Answer TokenizerWorker::ask(const std::string& request) {
+  const auto deadline = std::chrono::steady_clock::now() + patience_;
+  if (!process_.write(little_endian(request.size()), deadline) ||
+      !process_.write(request, deadline)) {
+    refuse_death("did not take its input");
+  }
+  std::string bytes;
+  const auto receive = [&](std::size_t size) {
+    bytes.clear();
+    if (size > kMaximumAnswer) refuse_death("gave an answer of impossible size");
+    const auto result = process_.read_bytes(bytes, size, deadline);
+    if (result == process::PipedProcess::ReadResult::timeout) {
+      refuse_death(fmt::format("did not answer within {} s", patience_.count()));
+    }
+    if (result == process::PipedProcess::ReadResult::end) refuse_death("ended");
+  };
+  receive(4);
+  receive(from_little_endian(bytes));
+  Answer answer{Json::parse(bytes, nullptr, false), {}};
+  if (!answer.head.is_object()) refuse_death("gave an answer that is not JSON");
+  receive(answer.head.value("body", std::size_t{0}));
+  answer.tokens.resize(bytes.size() / sizeof(std::int32_t));
+  std::memcpy(answer.tokens.data(), bytes.data(), answer.tokens.size() * sizeof(std::int32_t));
+  // Of a record the caller knows the place.
+  if (answer.head.contains("error") && !answer.head.contains("record")) {
+    throw store::StoreError(store::StoreError::Kind::bad_input,
+                            base::printable(answer.head["error"].get<std::string>()));
+  }
+  return answer;
+}
+
+void TokenizerWorker::refuse_death(const std::string& how) {
+  std::string last = process_.errors();
+  last.erase(last.find_last_not_of("\r\n ") + 1);
+  const std::size_t line = last.rfind('\n');
+  if (line != last.npos) last.erase(0, line + 1);
+  throw base::UserError(
+      base::ExitCode::bad_input,
+      fmt::format("the tokenizer process of {} {}{}", directory_.string(), how,
+                  last.empty() ? "" : fmt::format(": {}", base::printable(last))));
+}
+
+}  // namespace strait::tokenizer

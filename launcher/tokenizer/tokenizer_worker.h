@@ -1,0 +1,61 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "framework/store/packer.h"
+#include "framework/store/record.h"
+#include "launcher/process/piped_process.h"
+
+namespace strait::tokenizer {
+
+// A tokenizer's directory, opened by a Python process (strait-tokenizer.py) that has the packages
+// tokenizers and jinja2. Batches of records go in, tokens and targets come out. Chat templates run
+// there, in a sandbox with limits.
+//
+// One thread. UserError, and StoreError bad_input for what is wrong with a record or a file: the
+// process cannot be started, has died, or does not answer within its time; what it refuses.
+class TokenizerWorker {
+ public:
+  static constexpr std::size_t kBatchBytes = 4 << 20;  // of records; what a caller gathers
+
+  // The Python is $STRAIT_PYTHON, else .venv/bin/python beside or above this program, else python3.
+  explicit TokenizerWorker(const std::filesystem::path& directory,
+                           std::chrono::seconds patience = std::chrono::minutes(5));
+
+  // One document for each record, in order.
+  std::vector<store::Document> documents(std::span<const store::Record> records,
+                                         store::Targets targets);
+
+  // What stands before a continuation of the text, or before the answer to a user who says it.
+  std::vector<std::int32_t> prompt(const std::string& text);
+  std::vector<std::int32_t> chat_prompt(const std::string& text);
+
+  // The text that `tokens` are behind `prompt`; control tokens are left out.
+  std::string decode(std::span<const std::int32_t> prompt, std::span<const std::int32_t> tokens);
+  // With control tokens.
+  std::string decode_all(std::span<const std::int32_t> tokens);
+
+  const std::vector<std::int32_t>& ends() const { return ends_; }  // tokens that end an answer
+  bool has_chat_template() const { return has_chat_template_; }
+
+ private:
+  struct Answer;
+  Answer ask(const std::string& request);
+  [[noreturn]] void refuse_death(const std::string& how);
+
+  std::filesystem::path directory_;
+  std::chrono::seconds patience_;
+  process::PipedProcess process_;
+  std::vector<std::int32_t> ends_;
+  bool has_chat_template_ = false;
+};
+
+// The worker's script, which is part of what a token file depends on. UserError: it is not there.
+std::filesystem::path worker_script();
+
+}  // namespace strait::tokenizer

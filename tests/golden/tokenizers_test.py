@@ -1,0 +1,288 @@
+"""The tokenizer process against the transformers package: ids and assistant masks over hard texts, for tokenizers made
+here and templates of several families; and templates that loop, recurse or reach for files."""
+
+import json
+import pathlib
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+try:
+    import tokenizers
+    import transformers
+    from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+except ImportError as error:
+    print(f"skipped: {error}; ./strait test installs it")
+    sys.exit(77)
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SCRIPT = ROOT / "launcher/tokenizer/strait-tokenizer.py"
+CONTROL = ["<s>", "</s>", "<unk>", "<|im_start|>", "<|im_end|>", "<start_of_turn>", "<end_of_turn>", "[INST]", "[/INST]",
+           "<|user|>", "<|assistant|>", "<|system|>", "<|end|>", "<|eot_id|>", "<|start_header_id|>", "<|end_header_id|>"]
+CORPUS = ["the quick brown fox jumps over the lazy dog, 1234567 times", "naïve café über straße", "def f(x):\n    return x\n\n",
+          "user assistant system hello world what is the answer of it"] * 20
+
+# One character of each kind from every plane, and what tokenizers trip over.
+HARD = ["", " ", "a", "  two  spaces  ", "\n\n\n", "\t\r\n mixed \r", "trailing ", " leading", "é e\u0301 ﬁ Å", "日本語テキスト", "עברית عربى",
+        "👩‍👩‍👧‍👦🏳️‍🌈", "\U00010348\U0001F600", "\U00020000\U0002A6D6\U00030000", "\U000E0041\U000F0000\U00100000", "\u200b\u200d\ufeff\u00a0",
+        "<|im_end|> inside </s> text <s>", "[INST] not a turn [/INST]", "it's we'LL I'd", "1234567890 3.14159", "a" * 500,
+        "\x00\x01\x7f", "".join(chr(i) for i in range(0x20, 0x250)), "mixed 日本 text ▁ with ▁▁ bars", "{{ not a template }} {% raw %}"]
+
+# Written for this test, after what the families' templates render.
+TEMPLATES = {
+    "llama": "{{- bos_token }}{%- for message in messages %}<|start_header_id|>{{ message['role'] }}<|end_header_id|>\n\n"
+             "{% if message['role'] == 'assistant' %}{% generation %}{{ message['content'] | trim }}<|eot_id|>{% endgeneration %}"
+             "{% else %}{{ message['content'] | trim }}<|eot_id|>{% endif %}{%- endfor %}"
+             "{%- if add_generation_prompt %}<|start_header_id|>assistant<|end_header_id|>\n\n{% endif %}",
+    "mistral": "{{ bos_token }}{% for message in messages %}{% if message.role == 'user' %}[INST] {{ message.content }} [/INST]"
+               "{% elif message.role == 'assistant' %}{% generation %} {{ message.content }}{{ eos_token }}{% endgeneration %}"
+               "{% elif message.role != 'system' %}{{ raise_exception('roles are user and assistant') }}{% endif %}{% endfor %}",
+    "qwen2": "{% for message in messages %}{{ '<|im_start|>' + message.role + '\n' }}"
+             "{% if message.role == 'assistant' %}{% generation %}{{ message.content + '<|im_end|>' }}{% endgeneration %}"
+             "{% else %}{{ message.content + '<|im_end|>' }}{% endif %}{{ '\n' }}{% endfor %}"
+             "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}",
+    "gemma": "{{ bos_token }}{% for message in messages %}{% if message.role == 'system' %}{% continue %}{% endif %}"
+             "<start_of_turn>{{ 'model' if message.role == 'assistant' else message.role }}\n"
+             "{% if message.role == 'assistant' %}{% generation %}{{ message.content | trim }}<end_of_turn>{% endgeneration %}"
+             "{% else %}{{ message.content | trim }}<end_of_turn>{% endif %}{{ '\n' }}{% endfor %}"
+             "{% if add_generation_prompt %}<start_of_turn>model\n{% endif %}",
+    "phi3": "{% for message in messages %}\n    {% if message.role == 'assistant' %}\n<|assistant|>\n{% generation %}"
+            "{{ message.content }}<|end|>{% endgeneration %}\n{% else %}<|{{ message.role }}|>\n{{ message.content }}<|end|>\n"
+            "{% endif %}\n{% endfor %}{% if add_generation_prompt %}<|assistant|>\n{% endif %}",
+}
+
+
+def without_spans(template):
+    return template.replace("{% generation %}", "{% if true %}").replace("{% endgeneration %}", "{% endif %}")
+
+
+class WorkerProcess:
+    def __init__(self, folder):
+        self.process = subprocess.Popen([sys.executable, "-I", "-B", str(SCRIPT)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.opened = self.ask(do="open", directory=str(folder))
+
+    def ask(self, **request):
+        text = json.dumps(request).encode()
+        self.process.stdin.write(struct.pack("<I", len(text)) + text)
+        self.process.stdin.flush()
+        (size,) = struct.unpack("<I", self.process.stdout.read(4))
+        answer = json.loads(self.process.stdout.read(size))
+        body = self.process.stdout.read(answer["body"])
+        answer["ids"] = list(struct.unpack(f"<{len(body) // 4}i", body))
+        return answer
+
+    def records(self, records, targets="assistant"):
+        """(ids, mask) of each."""
+        answer = self.ask(do="records", targets=targets, records=records)
+        if "error" in answer:
+            raise ValueError(answer["error"])
+        found, at = [], 0
+        for count, spans in zip(answer["counts"], answer["targets"]):
+            mask = [0] * count
+            for first, last in spans:
+                mask[first:last] = [1] * (last - first)
+            found.append((answer["ids"][at:at + count], mask))
+            at += count
+        return found
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+        self.process.stdout.close()
+
+
+def byte_level():
+    """Like GPT-2, Qwen and Llama 3."""
+    made = Tokenizer(models.BPE())
+    made.normalizer = normalizers.NFC()
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = decoders.ByteLevel()
+    made.train_from_iterator(CORPUS, trainers.BpeTrainer(
+        vocab_size=400, special_tokens=CONTROL, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False))
+    made.add_tokens([AddedToken("foxes", normalized=True)])
+    return made
+
+
+def byte_fallback():
+    """Like SentencePiece's BPE in Mistral and Gemma."""
+    vocabulary = {token: i for i, token in enumerate(CONTROL + [f"<0x{i:02X}>" for i in range(256)])}
+    for letter in ["▁", *sorted(set("".join(CORPUS)) - {" ", "\n"})]:
+        vocabulary.setdefault(letter, len(vocabulary))
+    merges = []
+    for pair in [("▁", "t"), ("h", "e"), ("▁t", "he"), ("o", "r"), ("l", "l"), ("▁", "a"), ("▁", "▁")]:
+        merges.append(pair)
+        vocabulary.setdefault("".join(pair), len(vocabulary))
+    made = Tokenizer(models.BPE(vocabulary, merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True))
+    made.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    made.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(),
+                                      decoders.Strip(" ", 1, 0)])
+    made.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in CONTROL])
+    made.post_processor = processors.TemplateProcessing("<s> $A", None, [("<s>", vocabulary["<s>"])])
+    return made
+
+
+def write_folder(folder, made, template=None):
+    folder.mkdir(parents=True, exist_ok=True)
+    made.save(str(folder / "tokenizer.json"))
+    config = {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<s>", "eos_token": "</s>"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    if template:
+        (folder / "chat_template.jinja").write_text(template)
+    return folder
+
+
+def chats():
+    for text in HARD:
+        yield [{"role": "user", "content": text or "x"}, {"role": "assistant", "content": f"say {text} again"}]
+    yield [{"role": "system", "content": "be brief"}, {"role": "user", "content": "one"},
+           {"role": "assistant", "content": "first"}, {"role": "user", "content": "two"},
+           {"role": "assistant", "content": "second\n\n  answer"}]
+
+
+class TokenizersTest(unittest.TestCase):
+    def setUp(self):
+        self.scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(self.scratch.cleanup)
+        self.folder = pathlib.Path(self.scratch.name)
+
+    def worker(self, folder):
+        made = WorkerProcess(folder)
+        self.addCleanup(made.close)
+        return made
+
+    def kinds(self):
+        return {"byte level": byte_level(), "byte fallback": byte_fallback()}
+
+    def test_ids_of_texts_match_transformers(self):
+        for kind, made in self.kinds().items():
+            folder = write_folder(self.folder / kind, made)
+            theirs = transformers.AutoTokenizer.from_pretrained(folder)
+            found = self.worker(folder).records([{"text": text} for text in HARD])
+            for text, (ids, mask) in zip(HARD, found):
+                with self.subTest(kind=kind, text=text[:40]):
+                    self.assertEqual(ids, theirs(text)["input_ids"] + [theirs.eos_token_id])
+                    self.assertEqual(mask, [1] * len(ids))
+
+    def test_chats_match_transformers(self):
+        for kind, made in self.kinds().items():
+            for family, template in TEMPLATES.items():
+                folder = write_folder(self.folder / kind / family, made, template)
+                theirs = transformers.AutoTokenizer.from_pretrained(folder)
+                conversations = list(chats())
+                found = self.worker(folder).records([{"messages": messages} for messages in conversations])
+                for messages, (ids, mask) in zip(conversations, found):
+                    wanted = theirs.apply_chat_template(
+                        messages, tokenize=True, return_dict=True, return_assistant_tokens_mask=True)
+                    with self.subTest(kind=kind, family=family, text=messages[-1]["content"][:40]):
+                        self.assertEqual(ids, list(wanted["input_ids"]))
+                        self.assertEqual(mask, list(wanted["assistant_masks"]))
+
+    def test_spans_without_tags_hold_the_same_answers(self):
+        made = byte_level()
+        for family, template in TEMPLATES.items():
+            tagged = self.worker(write_folder(self.folder / "with" / family, made, template))
+            plain = self.worker(write_folder(self.folder / "without" / family, made, without_spans(template)))
+            records = [{"messages": messages} for messages in chats()]
+            for targets in ("assistant", "last"):
+                for (ids, marked), (others, found) in zip(tagged.records(records, targets), plain.records(records, targets)):
+                    self.assertEqual(ids, others)
+                    with self.subTest(family=family, targets=targets):
+                        # Besides what is marked only the line end behind a turn.
+                        more = [i for i, (a, b) in enumerate(zip(marked, found)) if a != b]
+                        self.assertTrue(all(found[i] for i in more), (marked, found))
+                        self.assertLessEqual(len(more), 2 * sum(a < b for a, b in zip(found, found[1:] + [1])) + 4)
+
+    def test_tools_and_lists_of_content_match_transformers(self):
+        template = "{% if tools %}{{ tools | tojson }}\n{% endif %}{% for m in messages %}<|im_start|>{{ m.role }}\n" \
+                   "{{ m.content }}{% if m.tool_calls %}{{ m.tool_calls | tojson }}{% endif %}<|im_end|>{% endfor %}"
+        folder = write_folder(self.folder / "tools", byte_level(), template)
+        theirs = transformers.AutoTokenizer.from_pretrained(folder)
+        tools = [{"type": "function", "function": {"name": "weather", "description": "<é> & \"x\"",
+                                                   "parameters": {"z": 1, "a": [True, None]}}}]
+        messages = [{"role": "user", "content": "how warm?"},
+                    {"role": "assistant", "content": "", "tool_calls": [{"name": "weather", "arguments": {"z": "ü"}}]}]
+        wanted = theirs.apply_chat_template(messages, tools=tools, tokenize=True, return_dict=True)["input_ids"]
+        worker = self.worker(folder)
+        [(ids, _)] = worker.records([{"messages": messages, "tools": tools}], "all")
+        self.assertEqual(ids, list(wanted))
+        parts = [dict(messages[0], content=[{"type": "text", "text": "how "}, {"type": "text", "text": "warm?"}]), messages[1]]
+        [(others, _)] = worker.records([{"messages": parts, "tools": json.dumps(tools)}], "all")
+        self.assertEqual(others, ids)
+
+    def test_completions_are_targets_with_their_end(self):
+        folder = write_folder(self.folder / "pairs", byte_fallback())
+        worker = self.worker(folder)
+        theirs = transformers.AutoTokenizer.from_pretrained(folder)
+        for prompt, completion in (("2 + 2 =", " four"), ("", "x"), ("fo", "x the"), ("日", "本\n")):
+            [(ids, mask)] = worker.records([{"prompt": prompt, "completion": completion}])
+            head = theirs(prompt)["input_ids"]
+            self.assertEqual(ids[:len(head)], head)
+            self.assertEqual(mask, [0] * len(head) + [1] * (len(ids) - len(head)))
+            self.assertEqual(ids[-1], theirs.eos_token_id)
+            self.assertEqual(theirs.decode(ids, skip_special_tokens=True).replace(" ", ""),
+                             (prompt + completion).replace(" ", ""))
+
+    def test_vocabulary_and_merges_match_their_tokenizer_json(self):
+        made = byte_level()
+        made.normalizer = None
+        folder = write_folder(self.folder / "whole", made)
+        parts = self.folder / "parts"
+        parts.mkdir()
+        made.model.save(str(parts))
+        content = json.loads((folder / "tokenizer.json").read_text())
+        added = {str(t["id"]): {k: v for k, v in t.items() if k != "id"} for t in content["added_tokens"]}
+        (parts / "tokenizer_config.json").write_text(json.dumps(
+            {"tokenizer_class": "GPT2Tokenizer", "eos_token": "</s>", "added_tokens_decoder": added}))
+        records = [{"text": text} for text in HARD]
+        self.assertEqual(self.worker(parts).records(records), self.worker(folder).records(records))
+
+    def test_hostile_templates_end_in_a_sentence(self):
+        (self.folder / "secret").write_text("secret")
+        cases = {
+            "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}": "did not end within",
+            "{% macro f(n) %}{{ f(n + 1) }}{% endmacro %}{{ f(0) }}": "calls itself without end",
+            "{{ 'a' * 10000000000 }}": "too long",
+            "{{ 9 ** 9 ** 9 ** 9 }}": "too large",
+            "{% for i in range(99999) %}{{ 'a' * 1000 }}{% endfor %}": "more than",
+            "{% include '" + str(self.folder / "secret") + "' %}": "refused",
+            "{{ messages.__class__.__mro__[1].__subclasses__() }}": "unsafe",
+            "{{ cycler.__init__.__globals__.os.popen('id').read() }}": "unsafe",
+            "{% if %}": "refused",
+            "{{ raise_exception('only two turns') }}": "only two turns",
+            "{{ undefined_thing.x }}": "undefined",
+            "{% do messages.append(1) %}": "refused",
+        }
+        chat = {"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}
+        for number, (template, words) in enumerate(cases.items()):
+            with self.subTest(template=template[:50]):
+                worker = self.worker(write_folder(self.folder / f"bad{number}", byte_level(), template))
+                opened = worker.opened.get("error")
+                if opened is None:
+                    with self.assertRaises(ValueError) as caught:
+                        worker.records([chat], "all")
+                    opened = str(caught.exception)
+                self.assertIn(words, opened)
+                self.assertNotIn("\n", opened)
+
+    def test_templates_that_change_their_past_are_refused(self):
+        template = "{% for m in messages %}{{ m.role }}: {{ m.content if loop.last else '...' }}\n{% endfor %}"
+        worker = self.worker(write_folder(self.folder / "past", byte_level(), template))
+        turn = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+        with self.assertRaisesRegex(ValueError, "message 2: .*differently when more messages follow"):
+            worker.records([{"messages": turn + turn}])
+
+    def test_a_million_tokens_a_second(self):
+        """Prints the figure; another machine may be slower."""
+        worker = self.worker(write_folder(self.folder / "fast", byte_level()))
+        texts = [{"text": " ".join(CORPUS[:8]) * 4} for _ in range(1000)]
+        worker.records(texts[:10])
+        begun = time.monotonic()
+        tokens = sum(len(ids) for ids, _ in worker.records(texts))
+        print(f"{tokens / (time.monotonic() - begun) / 1e6:.2f} million tokens/s", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=1)

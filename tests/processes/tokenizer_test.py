@@ -1,0 +1,120 @@
+"""A model's own tokenizer from end to end: prepare, plan, run on two stages, generate, evaluate, resume; and what must
+not happen unnoticed: another tokenizer, a cache or data that are damaged, a worker that dies."""
+
+import json
+import os
+import shutil
+import sys
+import unittest
+
+import runs
+
+try:
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+except ImportError as error:
+    print(f"skipped: {error}; ./strait setup installs it")
+    sys.exit(77)
+
+TEMPLATE = ("{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>' + '\n' }}{% endfor %}"
+            "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
+
+
+class TokenizerRuns(runs.RunCase):
+    def setUp(self):
+        super().setUp()
+        os.environ["STRAIT_CACHE"] = str(self.home / "cache")
+        self.addCleanup(os.environ.pop, "STRAIT_CACHE")
+        shutil.rmtree(self.home / "model")
+        self.write_model("model", vocab_size=400, n_positions=64)
+        made = Tokenizer(models.BPE())
+        made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        made.decoder = decoders.ByteLevel()
+        made.train_from_iterator(["what is it, user assistant"] * 9, trainers.BpeTrainer(
+            vocab_size=300, show_progress=False, special_tokens=["<|im_start|>", "<|im_end|>", "</s>"],
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+        made.save(str(self.home / "model/tokenizer.json"))
+        self.tokenizer = made
+        (self.home / "model/tokenizer_config.json").write_text(json.dumps({"eos_token": "<|im_end|>", "chat_template": TEMPLATE}))
+        lines = [{"messages": [{"role": "user", "content": f"what is {i}?"}, {"role": "assistant", "content": f"it é {i}"}]}
+                 for i in range(32)]
+        (self.home / "train.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+    def words(self, **changes):
+        settings = {**self.SETTINGS, "data.row": 64, "train.steps": 4, "checkpoint.every": 2, **changes}
+        settings.pop("data.tokenizer", None) if "data.tokenizer" not in changes else None
+        text, section = "", ""
+        for key in sorted(settings, key=lambda key: ("." in key, key)):
+            if "." in key and key.split(".")[0] != section:
+                section = key.split(".")[0]
+                text += f"[{section}]\n"
+            text += f"{key.split('.')[-1]} = {json.dumps(settings[key])}\n"
+        (self.home / "tiny.toml").write_text(text)
+        return "tiny.toml"
+
+    def ok(self, *words):
+        code, out, err = self.strait(*words)
+        self.assertEqual(code, 0, out + err)
+        return out
+
+    def refused(self, pattern, *words):
+        code, out, err = self.strait(*words)
+        self.assertIn(code, (10, 11), out + err)
+        self.assertRegex(err, pattern)
+        self.assertEqual(err.count("\n"), 1, err)
+
+    def test_a_chat_is_prepared_trained_and_continued(self):
+        shown = self.ok("prepare", "train.jsonl", "--model", "model", "--row", "64", "--show", "1")
+        self.assertIn("<|im_start|>assistant\n[[it é 0<|im_end|>\n]]", shown)
+        again = self.ok("prepare", "train.jsonl", "--model", "model", "--row", "64")
+        self.assertIn("from the cache", again)
+        self.assertIn("tiny: gpt2", self.ok("plan", self.words()))
+        self.ok("run", self.words())
+        self.ok("generate", "runs/tiny", "--prompt", "what is 3?", "--chat", "--max-tokens", "4")
+        self.assertIn("target tokens of train.jsonl", self.ok("eval", "runs/tiny", "--data", "train.jsonl"))
+        table = runs.read_safetensors(self.home / "runs/tiny/data/train.safetensors")
+        self.assertIn("input_ids", table)
+        # A resumed run has the bits of one that went on, and needs no tokenizer.
+        shutil.move(self.home / "model/tokenizer.json", self.home / "tokenizer.json")
+        self.ok("resume", "runs/tiny", "--from", "2")
+        self.refused("tokenizer", "generate", "runs/tiny", "--prompt", "a")
+        self.refused("made by another tokenizer", "generate", "runs/tiny", "--prompt", "a", "--tokenizer", "bytes")
+
+    def test_another_tokenizer_is_refused(self):
+        self.ok("prepare", "train.jsonl", "a.safetensors", "--model", "model", "--row", "64")
+        self.ok("prepare", "train.jsonl", "b.safetensors", "--row", "64")
+        self.refused("another tokenizer", "plan", self.words(**{"data.train": "a.safetensors", "data.tokenizer": "bytes"}))
+        self.refused("another tokenizer", "plan", self.words(**{"data.train": "a.safetensors", "data.eval": "b.safetensors"}))
+        self.ok("run", self.words(**{"data.train": "a.safetensors"}))
+        self.ok("generate", "runs/tiny", "--prompt", "what", "--max-tokens", "2")
+        self.refused("another tokenizer", "eval", "runs/tiny", "--data", "b.safetensors")
+
+    def test_a_damaged_cache_is_made_anew(self):
+        first = self.ok("prepare", "train.jsonl", "--model", "model", "--row", "64")
+        [file] = (self.home / "cache/tokens").iterdir()
+        whole = file.read_bytes()
+        file.write_bytes(whole[:-5] + bytes([whole[-5] ^ 1]) + whole[-4:])
+        self.assertEqual(self.ok("prepare", "train.jsonl", "--model", "model", "--row", "64"), first)
+        self.assertEqual(file.read_bytes(), whole)
+        file.write_bytes(whole[:100])
+        self.assertEqual(self.ok("prepare", "train.jsonl", "--model", "model", "--row", "64"), first)
+
+    def test_refusals_name_what_to_do(self):
+        (self.home / "model/tokenizer_config.json").write_text("{}")
+        self.refused("train.jsonl:1: .*has no chat template", "plan", self.words())
+        os.environ["STRAIT_PYTHON"] = "/bin/false"
+        self.addCleanup(os.environ.pop, "STRAIT_PYTHON", None)
+        self.refused("tokenizer process of .* ended|did not take", "plan", self.words())
+        (self.home / "model/tokenizer.json").rename(self.home / "model/tokenizer.model")
+        self.refused("tokenizer.model and no tokenizer.json.*AutoTokenizer", "plan", self.words())
+
+    def test_long_records_are_counted(self):
+        with open(self.home / "train.jsonl", "a") as file:
+            file.write(json.dumps({"prompt": "a", "completion": "it " * 200}) + "\n")
+        self.refused("train.jsonl:33: .*data.too_long", "prepare", "train.jsonl", "--model", "model", "--row", "64")
+        for rule, word in (("drop", "1 dropped"), ("truncate", "1 truncated"), ("split", "1 split")):
+            out = self.ok("prepare", "train.jsonl", "--model", "model", "--row", "64", "--too-long", rule)
+            self.assertIn(f"longer than a row of 64 tokens: {word}", out)
+
+
+if __name__ == "__main__":
+    runs.main()
