@@ -143,7 +143,8 @@ Record foreign_chat_record(const nlohmann::json& root, const std::string& origin
   if (root.contains("system") && !root["system"].is_null()) {
     const std::string system = string_of(root, "system", origin);
     if (!system.empty()) {
-      messages.insert(messages.begin(), {{"role", "system"}, {"content", system}});
+      const nlohmann::json first = {{"role", "system"}, {"content", system}};
+      messages.insert(messages.begin(), first);
     }
   }
   nlohmann::json chat = {{"messages", messages}};
