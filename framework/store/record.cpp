@@ -2,9 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
-#include <ranges>
-#include <utility>
 
 #include "framework/store/bounded_json.h"
 #include "framework/store/chat_record.h"
@@ -84,13 +83,11 @@ Record parse_record(std::string_view line, const std::string& origin) {
 
 void choose_targets(Record& record, Targets targets) {
   if (targets == Targets::assistant) return;
-  bool later = false;  // a target follows
-  for (Piece& piece : record.pieces | std::views::reverse) {
-    if (targets == Targets::all) {
-      piece.is_target = true;
-    } else if (piece.is_target) {
-      piece.is_target = !std::exchange(later, true);
-    }
+  const auto last = std::find_if(record.pieces.rbegin(), record.pieces.rend(),
+                                 [](const Piece& piece) { return piece.is_target; });
+  const Piece* kept = last == record.pieces.rend() ? nullptr : &*last;
+  for (Piece& piece : record.pieces) {
+    piece.is_target = targets == Targets::all || &piece == kept;
   }
 }
 

@@ -34,7 +34,7 @@ fs::path cache_folder() {
 fs::path cache_file(const fs::path& source, const DataOptions& options,
                     const std::string& tokenizer_hash) {
   const fs::path folder = cache_folder();
-  if (folder.empty()) return folder;
+  if (folder.empty()) return {};
   const std::string key =
       fmt::format("{} {} {} {} {} {} {} {}", kFormat, store::hash_file(source).hash,
                   source.extension().string(), tokenizer_hash,

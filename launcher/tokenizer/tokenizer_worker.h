@@ -31,7 +31,7 @@ class TokenizerWorker {
   std::vector<store::Document> documents(std::span<const store::Record> records,
                                          store::Targets targets);
 
-  // What stands before a continuation of the text, or before the answer to a user who says it.
+  // The tokens before a continuation of the text, or before the answer to a user message.
   std::vector<std::int32_t> prompt(const std::string& text);
   std::vector<std::int32_t> chat_prompt(const std::string& text);
 

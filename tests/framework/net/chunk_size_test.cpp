@@ -57,10 +57,10 @@ class SimulatedPath {
   void set_rate(double rate) { rate_ = rate; }
 
   void run(Seconds time) {
-    constexpr Seconds kStep{0.002};
-    for (double done = 0; done < time.count(); done += kStep.count()) {
-      now_ += std::chrono::duration_cast<Time::duration>(kStep);
-      carried_ += rate_ * kStep.count();
+    constexpr Seconds kTurn{0.002};
+    for (double done = 0; done < time.count(); done += kTurn.count()) {
+      now_ += std::chrono::duration_cast<Time::duration>(kTurn);
+      carried_ += rate_ * kTurn.count();
       confirm();
       meter_.look(now_, sent_ + 1, confirmed_);
       size_.look(now_, sent_, confirmed_);

@@ -49,6 +49,7 @@ TcpRelay::TcpRelay() : listener_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0))
 
 TcpRelay::~TcpRelay() {
   stopping_ = true;
+  changed_.notify_all();
   shutdown(listener_, SHUT_RDWR);
   acceptor_.join();
   cut();
@@ -123,6 +124,15 @@ void TcpRelay::serve(int near) {
       [this, &connection] { pump(connection, connection.far, connection.near); });
 }
 
+void TcpRelay::carry(ssize_t bytes, std::uint64_t rate) {
+  using Clock = std::chrono::steady_clock;
+  const std::chrono::duration<double> takes(static_cast<double>(bytes) / static_cast<double>(rate));
+  const auto arrives = Clock::now() + std::chrono::duration_cast<Clock::duration>(takes);
+  const MutexLock lock(mutex_);
+  while (!stopping_ && changed_.wait_until(mutex_, arrives)) {
+  }
+}
+
 void TcpRelay::pump(Connection& connection, int from, int to) {
   std::array<char, 4096> buffer{};
   const auto piece = [&] {
@@ -130,11 +140,7 @@ void TcpRelay::pump(Connection& connection, int from, int to) {
     return rate == 0 ? buffer.size() : std::clamp<std::size_t>(rate / 20, 1, buffer.size());
   };
   for (ssize_t size = 0; (size = recv(from, buffer.data(), piece(), 0)) > 0;) {
-    if (const std::uint64_t rate = rate_; rate > 0) {
-      const std::chrono::duration<double> takes(static_cast<double>(size) /
-                                                static_cast<double>(rate));
-      std::this_thread::sleep_for(takes);
-    }
+    if (const std::uint64_t rate = rate_; rate > 0) carry(size, rate);
     if (from == connection.near) held_.wait(true);
     if (frozen_ || connection.frozen) continue;
     connection.bytes += static_cast<std::uint64_t>(size);

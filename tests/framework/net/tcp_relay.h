@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <atomic>
 #include <cstdint>
 #include <list>
@@ -44,6 +46,7 @@ class TcpRelay {
 
   void accept_all();
   void serve(int near);
+  void carry(ssize_t bytes, std::uint64_t rate) STRAIT_EXCLUDES(mutex_);  // takes its time
   void pump(Connection& connection, int from, int to);
 
   int listener_ = -1;
@@ -56,6 +59,7 @@ class TcpRelay {
   std::atomic<bool> held_{false};
   std::atomic<bool> stopping_{false};
   Mutex mutex_;
+  Condition changed_;  // stopping_ was set
   std::list<Connection> open_ STRAIT_GUARDED_BY(mutex_);
   std::thread acceptor_;
 };
