@@ -15,6 +15,7 @@
 #include <climits>
 #include <csignal>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -32,6 +33,7 @@
 #include "launcher/hosts/allocation.h"
 #include "launcher/hosts/host_facts.h"
 #include "launcher/hosts/host_inspection.h"
+#include "launcher/process/generation_lock.h"
 #include "launcher/process/piped_process.h"
 
 namespace strait::agent {
@@ -127,6 +129,15 @@ store::FileDescriptor open_agent_log(const hosts::AgentJob& job) {
   return log;
 }
 
+// Here, before the answer to the launcher, because an agent that fails later can only log it.
+void end_former_agent(const hosts::AgentJob& job, const store::FileDescriptor& log) {
+  const fs::path directory = hosts::agent_directory(job.directory);
+  for (const std::string& ended : process::end_former_processes(
+           hosts::host_run_directory(directory, job.run_name, job.run), job.host, job.generation)) {
+    ::dprintf(log.number(), "ended %s\n", ended.c_str());
+  }
+}
+
 // In the agent's process: closes everything of ssh's session, because sshd waits until all ends of
 // its pipes are closed.
 void detach_from_ssh(const store::FileDescriptor& log) {
@@ -179,6 +190,7 @@ base::ExitCode serve_ssh_request(int input, int output) {
   }
   const hosts::AgentJob job = hosts::parse_agent_job(request);
   store::FileDescriptor log = open_agent_log(job);
+  end_former_agent(job, log);
   const int agent = ::fork();
   if (agent < 0) {
     throw base::UserError(base::ExitCode::internal,

@@ -23,6 +23,7 @@
 #include "launcher/hosts/agent_message.h"
 #include "launcher/hosts/host_facts.h"
 #include "launcher/process/backend.h"
+#include "launcher/process/generation_lock.h"
 #include "launcher/reach/reach_service.h"
 
 namespace strait::agent {
@@ -123,8 +124,8 @@ void flush_last_messages(net::Link& link) {
 // One thread.
 class HostAgent {
  public:
-  HostAgent(const hosts::AgentJob& job, const fs::path& directory, net::Link& link)
-      : directory_(hosts::host_run_directory(directory, job.run_name, job.run)), link_(link) {
+  HostAgent(fs::path run_directory, net::Link& link)
+      : directory_(std::move(run_directory)), link_(link) {
     fs::create_directories(directory_ / "logs");
   }
 
@@ -137,9 +138,11 @@ class HostAgent {
     for (const fs::directory_entry& entry : fs::directory_iterator(logs, not_empty)) {
       if (entry.path().filename() != hosts::kAgentLog) return;
     }
+    const fs::path locks = directory_ / "locks";
     for (const fs::directory_entry& entry : fs::directory_iterator(directory_, not_empty)) {
-      if (entry.path() != logs) return;
+      if (entry.path() != logs && entry.path() != locks) return;
     }
+    fs::remove_all(locks, not_empty);
     fs::remove(logs / hosts::kAgentLog, not_empty);
     fs::remove(logs, not_empty);
     fs::remove(directory_, not_empty);
@@ -166,6 +169,7 @@ class HostAgent {
 
   void start_process(const hosts::StartProcess& start) {
     used_ = true;
+    processes_.erase(start.process);  // a former one of this name is killed first
     const fs::path log = directory_ / "logs" / (start.process.text() + ".log");
     try {
       process::Launch launch;
@@ -242,6 +246,12 @@ base::ExitCode run_agent(const hosts::AgentJob& job) {
     fs::create_directories(directory);
     spdlog::info("agent of {} (host {} of run {}, generation {}), build {}", job.host_name,
                  job.host, job.run.hex(), job.generation, base::build_id());
+    const fs::path run_directory = hosts::host_run_directory(directory, job.run_name, job.run);
+    for (const std::string& ended :
+         process::end_former_processes(run_directory, job.host, job.generation)) {
+      spdlog::warn("ended {}", ended);
+    }
+    const process::GenerationLock lock(run_directory, {job.name(), job.host, job.generation});
     net::Node node(agent_node(job));
     const std::string& endpoint = job.endpoints.at(hosts::kAgentService);
     const std::unique_ptr<net::Link> link = node.connect(
@@ -260,7 +270,7 @@ base::ExitCode run_agent(const hosts::AgentJob& job) {
         });
     const AgentTransfer transfer(node, job, directory,
                                  job.address.empty() ? facts.address : job.address);
-    HostAgent agent(job, directory, *link);
+    HostAgent agent(run_directory, *link);
     while (agent.serve()) {
     }
     spdlog::info("the launcher has ended this agent");

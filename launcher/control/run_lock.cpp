@@ -6,17 +6,12 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
-#include <climits>
-#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "framework/store/bounded_json.h"
 #include "launcher/base/errors.h"
@@ -25,41 +20,6 @@ namespace strait::control {
 namespace {
 
 std::filesystem::path lock_file(const std::filesystem::path& run) { return run / "lock"; }
-
-// Field 22 of /proc/PID/stat; 0 when there is no such process, or when it is dead and only waits to
-// be reaped. The name in field 2 may hold blanks and parentheses: counting starts behind the last
-// one.
-std::uint64_t start_ticks(std::int64_t pid) {
-  std::ifstream in(fmt::format("/proc/{}/stat", pid));
-  std::string line;
-  std::getline(in, line);
-  const std::size_t name_end = line.rfind(')');
-  if (name_end == std::string::npos) return 0;
-  std::istringstream fields(line.substr(name_end + 1));
-  std::string field;
-  fields >> field;  // the 3rd: its state
-  if (field == "Z" || field == "X") return 0;
-  for (int i = 4; i <= 22; ++i) fields >> field;
-  try {
-    return std::stoull(field);
-  } catch (const std::logic_error&) {
-    return 0;
-  }
-}
-
-// Equal for all processes of a boot of this host; different after every boot.
-std::string own_boot() {
-  std::ifstream in("/proc/sys/kernel/random/boot_id");
-  std::string boot;
-  std::getline(in, boot);
-  return boot;
-}
-
-std::string own_host() {
-  std::array<char, HOST_NAME_MAX + 1> name{};
-  ::gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
 
 std::string own_job() {
   const char* const job = std::getenv("SLURM_JOB_ID");
@@ -73,11 +33,9 @@ std::optional<LiveRun> read_holder(int descriptor) {
   try {
     const nlohmann::json fields =
         store::parse_bounded_json({bytes.data(), static_cast<std::size_t>(size)});
-    return LiveRun{fields.at("pid").get<std::int64_t>(),
-                   fields.at("started").get<std::uint64_t>(),
+    return LiveRun{{fields.at("pid").get<std::int64_t>(), fields.at("started").get<std::uint64_t>(),
+                    fields.value("host", ""), fields.value("boot", "")},
                    fields.at("since").get<std::string>(),
-                   fields.value("host", ""),
-                   fields.value("boot", ""),
                    fields.value("job", "")};
   } catch (const nlohmann::json::exception&) {
     return std::nullopt;
@@ -87,12 +45,13 @@ std::optional<LiveRun> read_holder(int descriptor) {
 }
 
 void write_holder(int descriptor, const std::filesystem::path& path) {
+  const auto own = process::ProcessIdentity::own();
   const nlohmann::ordered_json fields = {
-      {"pid", ::getpid()},
-      {"started", start_ticks(::getpid())},
+      {"pid", own.pid},
+      {"started", own.started},
       {"since", fmt::format("{:%Y-%m-%d %H:%M:%S}", fmt::localtime(std::time(nullptr)))},
-      {"host", own_host()},
-      {"boot", own_boot()},
+      {"host", own.host},
+      {"boot", own.boot},
       {"job", own_job()}};
   const std::string text = fields.dump() + "\n";
   const bool written =
@@ -125,12 +84,10 @@ void write_holder(int descriptor, const std::filesystem::path& path) {
 
 }  // namespace
 
-bool LiveRun::here() const { return boot.empty() || boot == own_boot(); }
-
 bool LiveRun::alive() const {
-  if (here()) return pid > 0 && started != 0 && start_ticks(pid) == started;
+  if (here()) return exists();
   // Slurm restarts a job only after its former start has ended.
-  return host != own_host() && (job.empty() || job != own_job());
+  return host != process::own_host() && (job.empty() || job != own_job());
 }
 
 std::string LiveRun::sentence() const {

@@ -1,24 +1,19 @@
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
 
 #include "framework/store/file_descriptor.h"
+#include "launcher/process/process_identity.h"
 
 namespace strait::control {
 
 // The launcher that owns a run directory now.
-struct LiveRun {
-  std::int64_t pid = 0;
-  std::uint64_t started = 0;  // clock ticks from boot, from /proc: distinguishes reused pids
-  std::string since;          // "2025-03-01 14:02:11"
-  std::string host;           // on which it runs
-  std::string boot;           // boot id of that host
-  std::string job;            // its Slurm job; empty: none
+struct LiveRun : process::ProcessIdentity {
+  std::string since;  // "2025-03-01 14:02:11"
+  std::string job;    // its Slurm job; empty: none
 
-  bool here() const;  // on this host, so that its process can be looked up
   // The process still exists; a later one with the same pid does not count. On another host that
   // cannot be seen: it counts as alive unless this host has that name and booted since, or this
   // process is a restart of the same Slurm job.

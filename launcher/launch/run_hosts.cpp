@@ -19,6 +19,7 @@
 #include "launcher/plan/absent_replicas.h"
 #include "launcher/plan/placement.h"
 #include "launcher/process/backend.h"
+#include "launcher/process/generation_lock.h"
 #include "launcher/reach/path_probe.h"
 
 namespace strait::launch {
@@ -86,6 +87,10 @@ RunHosts::RunHosts(net::Node& node, plan::RunFile& run, const control::RunDirect
     local_ = std::make_unique<process::LocalBackend>();
     routes_ = reach::choose_routes(run.plan, {});
     run_directories_ = {fs::absolute(directory.path()).string()};
+    for (const std::string& ended :
+         process::end_former_processes(directory.path(), 0, node.options().generation)) {
+      notes_.push_back({"ended_former", "ended " + ended});
+    }
     return;
   }
   std::set<std::size_t> skipped;

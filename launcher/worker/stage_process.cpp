@@ -22,6 +22,7 @@
 #include "launcher/planner/planned_model.h"
 #include "launcher/planner/planned_sync.h"
 #include "launcher/plugin/plugin_file.h"
+#include "launcher/process/generation_lock.h"
 #include "launcher/worker/control_client.h"
 #include "launcher/worker/data_links.h"
 #include "launcher/worker/stage_reporter.h"
@@ -62,6 +63,11 @@ net::NodeOptions node_options(const plan::StageJob& job) {
   options.keys = job.keys;
   options.on_event = [](const std::string& event) { spdlog::info("{}", event); };
   return options;
+}
+
+process::Membership membership_of(const plan::StageJob& job) {
+  const auto host = static_cast<std::uint32_t>(job.plan.process(job.process).host_index);
+  return {job.process, host, job.generation};
 }
 
 std::unique_ptr<net::Link> control_link(net::Node& node, const plan::StageJob& job) {
@@ -190,6 +196,8 @@ base::ExitCode run_stage_process(int job_descriptor) {
     exit_with_launcher(job_descriptor);  // the rest of stdin is its end of file
     spdlog::info("{} of run {}, generation {}, build {}", job.process.describe(), job.run.hex(),
                  job.generation, base::build_id());
+    const process::GenerationLock lock(job.run_directory, membership_of(job));
+    if (!lock.ended().empty()) spdlog::warn("ended {}", lock.ended());
     at::set_num_threads(static_cast<int>(job.plan.process(job.process).threads));
     net::Node node(node_options(job));
     sync::MembershipTracker tracker(static_cast<std::uint32_t>(job.plan.recipe.pipeline.replicas),

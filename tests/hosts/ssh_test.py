@@ -172,6 +172,21 @@ class Ssh(hosts.HostsCase):
         self.assert_no_processes_on_hosts(self.HOST_SETTINGS["hosts.hold"] + SOON)
         self.stopped(self.resumed_from(launched.run))
 
+    def test_resume_ends_what_a_killed_launcher_left_on_hosts(self):
+        launched = self.endless()
+        launched.at_event("checkpoint")
+        left = {pid for host in self.hosts for pid in self.processes_on(host)}
+        for pid in self.processes_on(self.hosts[1]):
+            os.kill(pid, signal.SIGSTOP)  # nothing there can see that the launcher is gone
+        launched.signal(signal.SIGKILL)
+        launched.end(SOON)
+        again = self.launch("resume", "runs/endless", name="endless")
+        trained = len(launched.run.events("training"))
+        ready = lambda: len(launched.run.events("training")) > trained
+        again.wait_for("training to go on", ready)
+        self.assertEqual([pid for pid in left if runs.alive(pid)], [])
+        self.stopped(again)
+
     def test_second_launch_is_refused_while_run_is_live(self):
         launched = self.endless()
         launched.at_step(1)

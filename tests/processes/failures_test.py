@@ -105,6 +105,23 @@ class Failures(runs.RunCase):
         launched.end(SOON)
         self.wait_for_no_processes(SOON)
 
+    def test_resume_ends_what_a_killed_launcher_left(self):
+        launched = self.endless()
+        launched.at_event("checkpoint")
+        left = launched.run.stages()[1]
+        os.kill(left, signal.SIGSTOP)  # it cannot see that its launcher is gone
+        launched.signal(signal.SIGKILL)
+        launched.end(SOON)
+        self.assertTrue(runs.alive(left))
+        again = self.launch("resume", "runs/endless", name="endless")
+        trains = lambda: len(launched.run.events("training")) == 2
+        again.wait_for("training to go on", trains)
+        self.assertFalse(runs.alive(left))
+        self.assertRegex(again.output(), rf"ended process {left} \(1\.0\) of generation 1 on ")
+        self.assertEqual(len(self.run_processes()), 1 + 3)
+        again.signal(signal.SIGTERM)
+        self.assertEqual(again.end(), 0, again.output())
+
     def test_ctrl_c_once_saves_and_prints_resume_command(self):
         launched = self.endless(**{"checkpoint.every": 0})
         launched.signal(signal.SIGINT)
@@ -301,7 +318,7 @@ class Disk(SavedRuns):
 
 
 # What every start writes; all other files of a run belong to its state.
-OF_A_START = ("events.jsonl", "status.json", "generation", "lock", "logs", "report.html", "trace.json")
+OF_A_START = ("events.jsonl", "status.json", "generation", "lock", "locks", "logs", "report.html", "trace.json")
 
 
 class Resumes(SavedRuns):

@@ -1,0 +1,215 @@
+#include "launcher/process/generation_lock.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/file.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "framework/store/atomic_file.h"
+#include "framework/store/bounded_json.h"
+#include "framework/store/step_folders.h"
+#include "launcher/base/errors.h"
+#include "launcher/process/process_identity.h"
+
+namespace strait::process {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+// A killed process goes away when its system calls return: a disk or network file system that hangs
+// holds it.
+constexpr std::chrono::seconds kGoneWithin{30};
+constexpr std::chrono::milliseconds kLookEvery{10};
+
+struct Holder {
+  ProcessIdentity process;
+  std::uint32_t host = 0;
+  std::uint32_t generation = 0;
+
+  std::string describe(const std::string& name) const {
+    return fmt::format("process {} ({}) of generation {} on {}", process.pid, name, generation,
+                       process.host);
+  }
+};
+
+fs::path locks_of(const fs::path& run_directory) { return run_directory / "locks"; }
+fs::path number_file(const fs::path& run_directory) {
+  return locks_of(run_directory) / "generation";
+}
+constexpr const char* kSuffix = ".lock";
+
+[[noreturn]] void fail(const char* doing, const fs::path& path) {
+  throw base::UserError(
+      errno == ENOSPC ? base::ExitCode::storage_full : base::ExitCode::storage_io,
+      fmt::format("cannot {} {}: {}", doing, path.string(), std::strerror(errno)));
+}
+
+std::optional<Holder> read_holder_of(int descriptor) {
+  std::array<char, 512> bytes{};
+  const ssize_t size = ::pread(descriptor, bytes.data(), bytes.size(), 0);
+  if (size <= 0) return std::nullopt;
+  try {
+    const nlohmann::json fields =
+        store::parse_bounded_json({bytes.data(), static_cast<std::size_t>(size)});
+    return Holder{{fields.at("pid").get<std::int64_t>(), fields.at("started").get<std::uint64_t>(),
+                   fields.at("host").get<std::string>(), fields.at("boot").get<std::string>()},
+                  fields.at("agent").get<std::uint32_t>(),
+                  fields.at("generation").get<std::uint32_t>()};
+  } catch (const nlohmann::json::exception&) {
+    return std::nullopt;
+  } catch (const store::JsonError&) {
+    return std::nullopt;  // its writer died while writing
+  }
+}
+
+void record_holder(int descriptor, const Membership& self, const fs::path& path) {
+  const ProcessIdentity own = ProcessIdentity::own();
+  const nlohmann::ordered_json fields = {{"pid", own.pid},     {"started", own.started},
+                                         {"host", own.host},   {"boot", own.boot},
+                                         {"agent", self.host}, {"generation", self.generation}};
+  const std::string text = fields.dump() + "\n";
+  if (::ftruncate(descriptor, 0) != 0 ||
+      ::pwrite(descriptor, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) {
+    fail("write", path);
+  }
+}
+
+// 0: no generation has begun.
+std::uint32_t begun_generation(const fs::path& run_directory) {
+  std::ifstream in(number_file(run_directory));
+  std::uint32_t number = 0;
+  in >> number;
+  return number;
+}
+
+[[noreturn]] void refuse_fenced(std::uint32_t own, std::uint32_t newer, const fs::path& run) {
+  throw base::UserError(
+      base::ExitCode::fenced,
+      fmt::format("this process is of generation {} of the run in {}, but generation {} has begun "
+                  "there; it ends",
+                  own, run.string(), newer));
+}
+
+// By pidfd where the kernel has it: between the look at the identity and the signal the pid could
+// get another process.
+void kill_process(const ProcessIdentity& process) {
+  const auto pid = static_cast<int>(process.pid);
+  const store::FileDescriptor pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  if (!process.exists()) return;
+  if (pidfd.open()) {
+    ::syscall(SYS_pidfd_send_signal, pidfd.number(), SIGKILL, nullptr, 0);
+  } else {
+    ::kill(pid, SIGKILL);
+  }
+}
+
+// One lock file, open in this process.
+class LockFile {
+ public:
+  explicit LockFile(const fs::path& path) : path_(path) {
+    descriptor_ = store::FileDescriptor(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+    if (!descriptor_.open()) fail("open", path);
+  }
+
+  // Takes the lock, or gives who has it. An empty Holder: it has not written yet.
+  std::optional<Holder> take() {
+    const bool refused =
+        ::flock(descriptor_.number(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    const std::optional<Holder> recorded = read_holder_of(descriptor_.number());
+    const bool other = recorded && recorded->process.pid != ::getpid();
+    if (refused) return recorded.value_or(Holder{});
+    return other && recorded->process.exists() ? recorded : std::nullopt;
+  }
+
+  const fs::path& path() const { return path_; }
+  std::string name() const { return path_.stem().string(); }
+  store::FileDescriptor release() { return std::move(descriptor_); }
+
+ private:
+  fs::path path_;
+  store::FileDescriptor descriptor_;
+};
+
+// Kills the holder and waits until it is gone. Returns what it was.
+std::string end_holder(LockFile& lock) {
+  const auto deadline = Clock::now() + kGoneWithin;
+  std::string ended;
+  while (const std::optional<Holder> holder = lock.take()) {
+    if (holder->process.pid != 0 && ended.empty()) ended = holder->describe(lock.name());
+    const bool elsewhere = !holder->process.here();
+    if (elsewhere || Clock::now() > deadline) {
+      throw base::UserError(
+          base::ExitCode::stalled,
+          fmt::format("{} still holds {}{}; end it, then resume",
+                      ended.empty() ? "a process" : ended, lock.path().string(),
+                      elsewhere ? ", and from here it cannot be ended"
+                                : fmt::format(" {} s after it was killed", kGoneWithin.count())));
+    }
+    kill_process(holder->process);
+    ::poll(nullptr, 0, static_cast<int>(kLookEvery.count()));
+  }
+  return ended;
+}
+
+std::vector<fs::path> lock_files(const fs::path& run_directory) {
+  std::vector<fs::path> files = store::entries_of(locks_of(run_directory));
+  std::erase_if(files, [](const fs::path& file) { return file.extension() != kSuffix; });
+  // Agents first: they start the others.
+  std::stable_partition(files.begin(), files.end(), [](const fs::path& file) {
+    const auto name = net::ProcessName::parse(file.stem().string());
+    return name && name->is_host_agent();
+  });
+  return files;
+}
+
+}  // namespace
+
+GenerationLock::GenerationLock(const fs::path& run_directory, const Membership& self) {
+  store::make_directory(locks_of(run_directory));
+  LockFile lock(locks_of(run_directory) / (self.process.text() + kSuffix));
+  if (const auto holder = lock.take(); holder && holder->generation > self.generation) {
+    refuse_fenced(self.generation, holder->generation, run_directory);
+  }
+  ended_ = end_holder(lock);
+  descriptor_ = lock.release();
+  record_holder(descriptor_.number(), self, lock.path());
+  // Behind the lock: either the newer generation sees the lock, or this sees the number.
+  const std::uint32_t begun = begun_generation(run_directory);
+  if (begun > self.generation) refuse_fenced(self.generation, begun, run_directory);
+}
+
+std::vector<std::string> end_former_processes(const fs::path& run_directory, std::uint32_t host,
+                                              std::uint32_t generation) {
+  store::make_directory(locks_of(run_directory));
+  const std::uint32_t begun = begun_generation(run_directory);
+  if (begun > generation) refuse_fenced(generation, begun, run_directory);
+  store::replace_file(number_file(run_directory), fmt::format("{}\n", generation));
+  std::vector<std::string> ended;
+  for (const fs::path& file : lock_files(run_directory)) {
+    LockFile lock(file);
+    const std::optional<Holder> holder = lock.take();
+    // Another host's process, in a directory that hosts share, is for that host's agent.
+    if (!holder || !holder->process.here() || holder->process.pid == ::getpid()) continue;
+    if (holder->generation > generation)
+      refuse_fenced(generation, holder->generation, run_directory);
+    if (holder->generation == generation && holder->host != host) continue;
+    ended.push_back(end_holder(lock));
+  }
+  return ended;
+}
+
+}  // namespace strait::process

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace strait::process {
+
+// Names one process for good: its pid alone may be another process's tomorrow.
+struct ProcessIdentity {
+  std::int64_t pid = 0;
+  std::uint64_t started = 0;  // clock ticks from boot, from /proc
+  std::string host;           // on which it runs
+  std::string boot;           // boot id of that host; empty in files of a former release
+
+  static ProcessIdentity own();
+
+  bool here() const;    // on this host, so that the process can be looked up
+  bool exists() const;  // here, and neither ended nor a zombie
+};
+
+std::string own_host();
+
+}  // namespace strait::process
