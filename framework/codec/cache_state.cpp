@@ -37,25 +37,17 @@ at::Tensor read_integers(const ActivationCache::ReadTensor& read, const std::str
   return tensor;
 }
 
-// Pointers to the slots of a saved cache, by slot.
-std::vector<const std::byte*> saved_slots(const std::vector<at::Tensor>& slabs,
-                                          const std::string& name, std::size_t entry_bytes) {
-  std::vector<const std::byte*> slots;
-  for (const at::Tensor& slab : slabs) {
-    if (slab.scalar_type() != at::kByte || slab.dim() != 2 ||
-        static_cast<std::size_t>(slab.size(1)) < entry_bytes) {
-      throw store::StoreError(
-          store::StoreError::Kind::corrupt,
-          fmt::format("{} of a saved activation cache has slots of another size "
-                      "than its rows take; resume without the caches",
-                      name));
-    }
-    const auto* bytes = static_cast<const std::byte*>(slab.const_data_ptr());
-    for (std::int64_t i = 0; i < slab.size(0); ++i) {
-      slots.push_back(bytes + static_cast<std::size_t>(i * slab.size(1)));
-    }
+at::Tensor read_slab(const ActivationCache::ReadTensor& read, const std::string& name,
+                     std::size_t entry_bytes) {
+  at::Tensor slab = read(name).contiguous();
+  if (slab.scalar_type() != at::kByte || slab.dim() != 2 ||
+      static_cast<std::size_t>(slab.size(1)) < entry_bytes) {
+    throw store::StoreError(store::StoreError::Kind::corrupt,
+                            fmt::format("{} of a saved activation cache has slots of another size "
+                                        "than its rows take; resume without the caches",
+                                        name));
   }
-  return slots;
+  return slab;
 }
 
 }  // namespace
@@ -103,27 +95,33 @@ void ActivationCache::restore(const std::string& prefix, const ReadTensor& read)
                     "they were saved with",
                     prefix, index.size(0), slots_.capacity()));
   }
-  std::vector<at::Tensor> slabs;
-  for (std::int64_t i = 0; i < slab_count; ++i) {
-    slabs.push_back(read(fmt::format("{}slab.{}", prefix, i)).contiguous());
-  }
-  const auto slots = saved_slots(slabs, prefix + "slab", slots_.slot_bytes());
+  const auto is_possible = [this](const std::int64_t* line) {
+    return line[2] >= 1 && line[2] <= options_.row_tokens &&
+           !slot_of_.contains(store::SampleId{line[0]});
+  };
+  // One slab at a time: together they may be larger than the memory.
   const auto* row = index.const_data_ptr<std::int64_t>();
-  for (std::int64_t i = 0; i < index.size(0); ++i, row += kIndexColumns) {
-    const bool possible = row[1] >= 0 && row[1] < static_cast<std::int64_t>(slots.size()) &&
-                          row[2] >= 1 && row[2] <= options_.row_tokens &&
-                          !slot_of_.contains(store::SampleId{row[0]});
-    if (!possible) {
-      throw store::StoreError(
-          store::StoreError::Kind::corrupt,
-          fmt::format("{}index of a saved activation cache says sample {}, slot {}, {} "
-                      "tokens in line {}, which cannot be; resume without the caches",
-                      prefix, row[0], row[1], row[2], i));
+  std::int64_t line = 0;
+  std::int64_t begin = 0;  // the slab's first slot
+  for (std::int64_t i = 0; i < slab_count; ++i) {
+    const at::Tensor slab =
+        read_slab(read, fmt::format("{}slab.{}", prefix, i), slots_.slot_bytes());
+    const auto* bytes = static_cast<const std::byte*>(slab.const_data_ptr());
+    const std::int64_t end = begin + slab.size(0);
+    for (; line < index.size(0) && row[1] < end; ++line, row += kIndexColumns) {
+      if (row[1] < begin || !is_possible(row)) break;
+      const std::span<std::byte> entry = add(store::SampleId{row[0]}, row[2]);
+      std::memcpy(entry.data(), bytes + (row[1] - begin) * slab.size(1), entry.size());
+      seal(store::SampleId{row[0]}, std::bit_cast<std::uint64_t>(row[3]));
     }
-    const std::span<std::byte> entry = add(store::SampleId{row[0]}, row[2]);
-    std::memcpy(entry.data(), slots[static_cast<std::size_t>(row[1])], entry.size());
-    seal(store::SampleId{row[0]}, std::bit_cast<std::uint64_t>(row[3]));
+    begin = end;
   }
+  if (line == index.size(0)) return;
+  throw store::StoreError(
+      store::StoreError::Kind::corrupt,
+      fmt::format("{}index of a saved activation cache says sample {}, slot {}, {} "
+                  "tokens in line {}, which cannot be; resume without the caches",
+                  prefix, row[0], row[1], row[2], line));
 }
 
 }  // namespace strait::codec

@@ -237,6 +237,10 @@ class Limits(Compressed):
         self.assert_same_bits(self.learnt(memory), self.learnt(disk))
         self.assertEqual(self.total(disk, "evictions"), 0)
         self.assertEqual(self.total(disk, "hits"), self.total(memory, "hits"))
+        # A checkpoint holds what is on the disk, too.
+        self.rewind_run(disk, MIDDLE)
+        self.resumed(disk)
+        self.assert_same_bits(self.learnt(memory), self.learnt(disk))
         left = [p for p in disk.path.rglob("*") if "cache" in p.name and "checkpoints" not in p.parts]
         self.assertEqual(left, [], "files of the cache were left behind")
 

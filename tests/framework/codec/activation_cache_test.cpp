@@ -317,6 +317,33 @@ TEST(ActivationCache, RestoresSavedCache) {
   }
 }
 
+// A cache on disk may be larger than the memory, at the end that resumes, too.
+TEST(ActivationCache, RestoresOneSlabAtATime) {
+  const ScratchFolder folder;
+  ActivationCacheOptions options = small_cache(5, shuffled_epochs(60, 5, 4), 100);
+  options.disk_bytes = 15 * kSlot;
+  options.disk_file = folder.path() / "entries";
+  ActivationCache whole(options);
+  for (std::int64_t step = 0; step < 33; ++step) visit_all(whole, store::Step{step});
+  const SavedCache saved = save(whole);
+  ASSERT_TRUE(saved.contains("slab.1"));
+  ASSERT_FALSE(saved.contains("slab.2"));
+
+  ActivationCache resumed(options);
+  int held = 0;
+  int slabs = 0;
+  resumed.restore("", [&](const std::string& name) {
+    const at::Tensor stored = saved.at(name);
+    if (!name.starts_with("slab")) return stored;
+    ++slabs;
+    EXPECT_EQ(held++, 0) << name << " is read while another slab is in memory";
+    return at::from_blob(
+        stored.mutable_data_ptr(), stored.sizes(), [&held](void*) { --held; }, stored.options());
+  });
+  EXPECT_EQ(slabs, 2);
+  EXPECT_EQ(entries_of(resumed), entries_of(whole));
+}
+
 store::StoreError::Kind refusal(const ActivationCacheOptions& options, const SavedCache& saved) {
   ActivationCache cache(options);
   try {
