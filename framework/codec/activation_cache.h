@@ -74,8 +74,8 @@ class ActivationCache {
   std::uint64_t evictions() const { return evictions_; }
 
   // The state for a checkpoint: tensors that share the cache's memory, their names prefixed with
-  // `prefix`. restore() needs an empty cache and all of these tensors, of which it holds one slab at
-  // a time; throws StoreError (mismatch) if they were saved with other options.
+  // `prefix`. restore() needs an empty cache and all of these tensors, of which it holds one slab
+  // at a time; throws StoreError (mismatch) if they were saved with other options.
   std::vector<tensors::NamedTensor> saved(const std::string& prefix) const;
   using ReadTensor = std::function<at::Tensor(const std::string& name)>;
   void restore(const std::string& prefix, const ReadTensor& read);

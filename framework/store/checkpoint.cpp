@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <stdexcept>
 #include <utility>
 
@@ -19,6 +20,8 @@ namespace fs = std::filesystem;
 
 constexpr const char* kManifestName = "manifest.json";
 constexpr std::uint64_t kManifestBytes = 16 << 20;
+constexpr const char* kWeightsSuffix = ".weights.safetensors";
+constexpr const char* kCachesSuffix = ".caches.safetensors";
 
 [[noreturn]] void refuse_checkpoint(const std::string& sentence) {
   throw StoreError(StoreError::Kind::corrupt, sentence);
@@ -158,7 +161,26 @@ std::string shard_name(std::int64_t stage, std::int64_t replica) {
 }
 
 std::string caches_name(std::int64_t stage, std::int64_t replica) {
-  return fmt::format("stage-{}.replica-{}.caches.safetensors", stage, replica);
+  return fmt::format("stage-{}.replica-{}{}", stage, replica, kCachesSuffix);
+}
+
+std::string weights_name(std::int64_t stage, std::int64_t replica) {
+  return fmt::format("stage-{}.replica-{}{}", stage, replica, kWeightsSuffix);
+}
+
+std::vector<ShardFile> files_of(const Manifest& manifest, Part part) {
+  std::vector<ShardFile> files = manifest.files;
+  if (part == Part::all) return files;
+  if (part == Part::none) return {};
+  const auto is = [](const char* suffix) {
+    return [suffix](const ShardFile& file) { return file.name.ends_with(suffix); };
+  };
+  if (std::ranges::any_of(files, is(kWeightsSuffix))) {
+    std::erase_if(files, std::not_fn(is(kWeightsSuffix)));
+  } else {
+    std::erase_if(files, is(kCachesSuffix));
+  }
+  return files;
 }
 
 void withdraw_shard(const fs::path& checkpoint, const std::string& name) {
@@ -192,7 +214,7 @@ void commit_checkpoint(const fs::path& checkpoint, const Manifest& manifest,
   });
 }
 
-Manifest open_checkpoint(const fs::path& checkpoint, Verify verify) {
+Manifest open_checkpoint(const fs::path& checkpoint, Verify verify, Part part) {
   const fs::path path = checkpoint / kManifestName;
   if (!is_committed(checkpoint)) {
     refuse_checkpoint(
@@ -204,19 +226,20 @@ Manifest open_checkpoint(const fs::path& checkpoint, Verify verify) {
                                   path.string(), number(manifest.step)));
   }
   if (verify == Verify::manifest) return manifest;
-  for (const ShardFile& shard : manifest.files) check_size(checkpoint / shard.name, shard);
+  const std::vector<ShardFile> files = files_of(manifest, part);
+  for (const ShardFile& shard : files) check_size(checkpoint / shard.name, shard);
   if (verify == Verify::hashes) {
-    for (const ShardFile& shard : manifest.files) check_hash(checkpoint / shard.name, shard);
+    for (const ShardFile& shard : files) check_hash(checkpoint / shard.name, shard);
   }
   return manifest;
 }
 
-CheckpointList list_checkpoints(const fs::path& run, Verify verify) {
+CheckpointList list_checkpoints(const fs::path& run, Verify verify, Part part) {
   CheckpointList list;
   for (const Step step : steps_on_disk(run)) {
     const fs::path path = checkpoint_directory(run, step);
     try {
-      list.complete.push_back({path, open_checkpoint(path, verify)});
+      list.complete.push_back({path, open_checkpoint(path, verify, part)});
     } catch (const StoreError& error) {
       if (error.kind() == StoreError::Kind::storage_io) throw;
       list.unusable.push_back({path, step, error.what(), is_committed(path)});
@@ -225,7 +248,7 @@ CheckpointList list_checkpoints(const fs::path& run, Verify verify) {
   return list;
 }
 
-std::optional<Resumable> choose_checkpoint(const fs::path& run) {
+std::optional<Resumable> choose_checkpoint(const fs::path& run, Part part) {
   std::string passed_over;
   std::string damage;
   const auto add = [](std::string& list, const char* reason) {
@@ -234,7 +257,7 @@ std::optional<Resumable> choose_checkpoint(const fs::path& run) {
   for (const Step step : steps_on_disk(run)) {
     const fs::path path = checkpoint_directory(run, step);
     try {
-      Resumable found{{path, open_checkpoint(path, Verify::hashes)}, {}, damage};
+      Resumable found{{path, open_checkpoint(path, Verify::hashes, part)}, {}, damage};
       if (!passed_over.empty()) {
         found.warning =
             fmt::format("going on from {}, because a newer checkpoint cannot be used: {}",
@@ -284,9 +307,9 @@ std::vector<fs::path> set_aside_newer(const fs::path& run, Step step, Uncommitte
   return moved;
 }
 
-Pruned prune_checkpoints(const fs::path& run, std::int64_t keep, PruneTime time) {
+Pruned prune_checkpoints(const fs::path& run, std::int64_t keep, PruneTime time, Part part) {
   return prune(run, [&](Pruned& result) {
-    const CheckpointList list = list_checkpoints(run);
+    const CheckpointList list = list_checkpoints(run, Verify::sizes, part);
     if (list.complete.empty()) return;
     const auto kept = static_cast<std::size_t>(std::max<std::int64_t>(keep, 2));
     const std::size_t last = std::min(kept, list.complete.size()) - 1;

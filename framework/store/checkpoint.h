@@ -29,6 +29,17 @@ std::string shard_name(std::int64_t stage,
 std::string caches_name(std::int64_t stage,
                         std::int64_t replica);  // "stage-0.replica-0.caches.safetensors"
 
+// A third one: the weights of the model, all that reading the model takes. Former releases kept
+// them in the first.
+std::string weights_name(std::int64_t stage,
+                         std::int64_t replica);  // "stage-0.replica-0.weights.safetensors"
+
+// What is asked of a checkpoint: that it was committed, its weights, or everything that a run goes
+// on with.
+enum class Part { none, weights, all };
+// Of a former release's checkpoint the weights are every file but the caches.
+std::vector<ShardFile> files_of(const Manifest& manifest, Part part);
+
 // Takes back this process's own shard of a checkpoint that was given up: its bytes may be what the
 // next one lacks. Nothing happens to a complete checkpoint.
 void withdraw_shard(const std::filesystem::path& checkpoint, const std::string& name);
@@ -45,7 +56,8 @@ void commit_checkpoint(const std::filesystem::path& checkpoint, const Manifest& 
 // their hashes too (reads everything). StoreError corrupt names the file, what was expected and
 // what is there.
 enum class Verify { manifest, sizes, hashes };
-Manifest open_checkpoint(const std::filesystem::path& checkpoint, Verify verify);
+Manifest open_checkpoint(const std::filesystem::path& checkpoint, Verify verify,
+                         Part part = Part::all);
 
 struct Checkpoint {
   std::filesystem::path path;
@@ -61,7 +73,8 @@ struct CheckpointList {
   std::vector<Checkpoint> complete;  // newest first
   std::vector<Unusable> unusable;    // likewise: torn, damaged, of another build, being written
 };
-CheckpointList list_checkpoints(const std::filesystem::path& run, Verify verify = Verify::sizes);
+CheckpointList list_checkpoints(const std::filesystem::path& run, Verify verify = Verify::sizes,
+                                Part part = Part::all);
 
 // Where to resume: the newest checkpoint whose every byte is right. `warning` names both when a
 // newer one had to be passed over because it is damaged or was never complete. StoreError corrupt
@@ -72,7 +85,7 @@ struct Resumable {
   std::string warning;
   std::string damage;  // what is wrong with newer ones that were complete once; empty: none is
 };
-std::optional<Resumable> choose_checkpoint(const std::filesystem::path& run);
+std::optional<Resumable> choose_checkpoint(const std::filesystem::path& run, Part part = Part::all);
 
 // All that were complete once, and those of which that cannot be seen now. Newest first.
 std::vector<Step> committed_steps(const std::filesystem::path& run);
@@ -102,10 +115,11 @@ struct Pruned {
 // Removed are all older ones, damaged ones included; folders without manifest that are older than
 // the newest complete one; in kept ones the files of strait that the manifest does not list; and
 // what was set aside: at a start what is not newer than the newest complete one, after a commit all
-// of it. No step-N that is newer than the newest complete one is touched.
+// of it. No step-N that is newer than the newest complete one is touched. Complete is one of which
+// `part` is here.
 enum class PruneTime { at_start, after_commit };
 Pruned prune_checkpoints(const std::filesystem::path& run, std::int64_t keep,
-                         PruneTime time = PruneTime::after_commit);
+                         PruneTime time = PruneTime::after_commit, Part part = Part::all);
 
 // Where shards of a run lie on several hosts, none of them has a whole checkpoint: the committing
 // process decides which ones stay. Removes every step-N that is older than the newest of `steps`

@@ -7,9 +7,10 @@
 
 namespace strait::tensors {
 
-CheckpointReader::CheckpointReader(const std::filesystem::path& checkpoint, store::Verify verify)
-    : path_(checkpoint), manifest_(store::open_checkpoint(checkpoint, verify)) {
-  for (const store::ShardFile& file : manifest_.files) {
+CheckpointReader::CheckpointReader(const std::filesystem::path& checkpoint, store::Verify verify,
+                                   store::Part part)
+    : path_(checkpoint), manifest_(store::open_checkpoint(checkpoint, verify, part)) {
+  for (const store::ShardFile& file : store::files_of(manifest_, part)) {
     if (!file.name.ends_with(".safetensors")) continue;
     const auto [place, added] =
         shards_.emplace(file.name, std::make_unique<SafetensorsReader>(path_ / file.name));

@@ -19,7 +19,8 @@ namespace strait::tensors {
 class CheckpointReader {
  public:
   explicit CheckpointReader(const std::filesystem::path& checkpoint,
-                            store::Verify verify = store::Verify::hashes);
+                            store::Verify verify = store::Verify::hashes,
+                            store::Part part = store::Part::all);
 
   const std::filesystem::path& path() const { return path_; }
   const store::Manifest& manifest() const { return manifest_; }

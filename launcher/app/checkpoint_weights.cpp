@@ -9,7 +9,7 @@
 namespace strait::app {
 
 CheckpointWeights::CheckpointWeights(const RunCheckpoint& source)
-    : source_(source), checkpoint_(source.checkpoint, store::Verify::sizes) {
+    : source_(source), checkpoint_(source.checkpoint, store::Verify::sizes, store::Part::weights) {
   for (const models::LayerCost& layer : models::describe(source.config).layers) {
     for (const models::TensorShape& tensor : layer.tensors) shapes_.emplace(tensor.name, tensor);
   }

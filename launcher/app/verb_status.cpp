@@ -1,9 +1,12 @@
+#include "framework/store/checkpoint.h"
+#include "framework/store/store_error.h"
 #include "launcher/app/verbs.h"
 
 #include <CLI/CLI.hpp>
 #include <memory>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <chrono>
 #include <nlohmann/json.hpp>
@@ -42,6 +45,39 @@ JobStatus job_status(const std::filesystem::path& run) {
   }
 }
 
+// Which checkpoints are here, and how much of them: the rest of one is on the run's hosts.
+json checkpoints_here(const std::filesystem::path& run) {
+  json list = json::array();
+  for (const store::Step step : store::committed_steps(run)) {
+    const auto path = store::checkpoint_directory(run, step);
+    const auto has = [&path](store::Part part) {
+      try {
+        store::open_checkpoint(path, store::Verify::sizes, part);
+        return true;
+      } catch (const store::StoreError&) {
+        return false;  // status only looks: a resume says what is wrong
+      }
+    };
+    const char* here = has(store::Part::all)       ? "all"
+                       : has(store::Part::weights) ? "weights"
+                                                   : "none";
+    list.push_back({{"step", number(step)}, {"here", here}});
+  }
+  return list;
+}
+
+std::string checkpoint_line(const json& checkpoints) {
+  std::vector<std::string> parts;
+  for (const json& one : checkpoints) {
+    const auto here = one.at("here").get<std::string>();
+    parts.push_back(fmt::format("{} ({})", one.at("step").get<std::int64_t>(),
+                                here == "all"       ? "whole"
+                                : here == "weights" ? "its weights, the rest on hosts"
+                                                    : "on hosts"));
+  }
+  return fmt::format("checkpoints here: {}", fmt::join(parts, ", "));
+}
+
 void print(const std::filesystem::path& run, const json& status,
            const std::optional<control::LiveRun>& live, const JobStatus& job) {
   const auto state = status.at("state").get<std::string>();
@@ -64,6 +100,8 @@ void print(const std::filesystem::path& run, const json& status,
         run.string(), age, state, run.string());
   }
   fmt::print("  {}\n", console::numbers_line(status));
+  const json checkpoints = checkpoints_here(run);
+  if (!checkpoints.empty()) fmt::print("  {}\n", checkpoint_line(checkpoints));
   for (const std::string& line : console::traffic_lines(status)) fmt::print("  {}\n", line);
   if (!live) return;
   for (const std::string& line : console::replica_lines(status)) fmt::print("  {}\n", line);
@@ -97,6 +135,7 @@ base::ExitCode show_status(const std::filesystem::path& run, bool as_json) {
   if (as_json) {
     (*status)["live"] = live.has_value();
     if (live) (*status)["pid"] = live->pid;
+    (*status)["checkpoints"] = checkpoints_here(run);
     if (!job.sentence.empty()) (*status)["slurm"] = job.sentence;
     fmt::print("{}\n", status->dump(2, ' ', false, json::error_handler_t::replace));
     return base::ExitCode::done;

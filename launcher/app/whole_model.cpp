@@ -18,10 +18,26 @@
 
 namespace strait::app {
 
+namespace {
+
+bool weights_are_here(const std::filesystem::path& run) {
+  return !store::list_checkpoints(run, store::Verify::sizes, store::Part::weights).complete.empty();
+}
+
+}  // namespace
+
 RunCheckpoint find_checkpoint(const std::filesystem::path& run_directory) {
   RunCheckpoint whole;
   whole.run = plan::read_run_file(run_directory / "plan.json", plugin::load_plugins);
-  const auto newest = store::choose_checkpoint(run_directory);
+  const recipe::Recipe::Checkpoint& settings = whole.run.plan.recipe.checkpoint;
+  if (settings.home == recipe::CheckpointHome::none && !weights_are_here(run_directory)) {
+    throw base::UserError(
+        base::ExitCode::bad_input,
+        fmt::format("the weights of {0} stay on its hosts (checkpoint.home = \"none\"); fetch them "
+                    "with: strait resume {0}",
+                    run_directory.string()));
+  }
+  const auto newest = store::choose_checkpoint(run_directory, store::Part::weights);
   if (!newest) {
     throw base::UserError(
         base::ExitCode::bad_input,

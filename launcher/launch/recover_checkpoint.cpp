@@ -68,7 +68,8 @@ plan::RunFile with_hosts_of(const plan::RunFile& run, const std::vector<store::S
   std::map<std::size_t, std::size_t> indices;  // in the plan -> in `part`
   for (const plan::Plan::Process& process : run.plan.processes) {
     const auto [stage, replica] = std::pair(process.name.stage, process.name.replica);
-    if (!names.contains(store::shard_name(stage, replica)) &&
+    if (!names.contains(store::weights_name(stage, replica)) &&
+        !names.contains(store::shard_name(stage, replica)) &&
         !names.contains(store::caches_name(stage, replica))) {
       continue;
     }
@@ -95,10 +96,10 @@ std::string fetch_from_hosts(control::RunDirectory& directory, plan::RunFile par
   options.keys = net::CurveKeyPair::generate();
   net::Node node(options);
   RunHosts hosts(node, part, directory, model, signals.count());
-  hosts.file_transfer()->start_downloads(directory.path(), std::nullopt);
+  hosts.file_transfer()->start_downloads({directory.path(), std::nullopt});
   hosts.file_transfer()->checkpoint_committed(part.plan, manifest.step, shards);
   const auto stopped = [&signals] { return signals.count().load() > 0; };
-  std::string missing = hosts.file_transfer()->finish_downloads(stopped, report);
+  std::string missing = hosts.file_transfer()->finish_downloads(stopped, report).missing;
   if (!missing.empty() && stopped()) {
     throw base::UserError(base::ExitCode::interrupted, fmt::format("not resumed: {}", missing));
   }

@@ -60,6 +60,27 @@ void commit_step(const control::RunDirectory& directory, const plan::RunFile& ru
   store::commit_checkpoint(folder, manifest);
 }
 
+transfer::CheckpointDownloader::Settings downloads_of(const recipe::Recipe& recipe,
+                                                      const control::RunDirectory& directory) {
+  using recipe::CheckpointHome;
+  using store::Part;
+  transfer::CheckpointDownloader::Settings settings{directory.path(), recipe.checkpoint.keep};
+  switch (recipe.checkpoint.home) {
+    case CheckpointHome::all:
+      break;
+    case CheckpointHome::automatic:
+      settings.awaited = Part::weights;
+      break;
+    case CheckpointHome::weights:
+      settings.fetched = settings.awaited = Part::weights;
+      break;
+    case CheckpointHome::none:
+      settings.fetched = settings.awaited = Part::none;
+      break;
+  }
+  return settings;
+}
+
 // Sends the files that processes read to the hosts, and starts to download checkpoints.
 void send_inputs(RunHosts& hosts, const plan::RunFile& run, const control::RunDirectory& directory,
                  const control::StopSignals& signals, const LaunchOptions& options) {
@@ -70,7 +91,7 @@ void send_inputs(RunHosts& hosts, const plan::RunFile& run, const control::RunDi
         for (control::RunObserver* observer : options.observers)
           observer->event("the launcher", event);
       });
-  hosts.file_transfer()->start_downloads(directory.path(), run.plan.recipe.checkpoint.keep);
+  hosts.file_transfer()->start_downloads(downloads_of(run.plan.recipe, directory));
 }
 
 // Waits for downloads in progress; another stop request ends the wait.
@@ -80,10 +101,12 @@ void finish_downloads(RunHosts& hosts, const plan::RunFile& run,
   RunTransfer& transfer = *hosts.file_transfer();
   const int requests_before = signals.count().load();
   const auto give_up = [&] { return signals.count().load() > requests_before; };
-  if (const std::string missing = transfer.finish_downloads(give_up, report); !missing.empty()) {
-    report({"not_home",
-            fmt::format("the last checkpoint is not complete on this machine: {}", missing)});
+  const auto finished = transfer.finish_downloads(give_up, report);
+  if (!finished.missing.empty()) {
+    report({"not_home", fmt::format("the last checkpoint is not complete on this machine: {}",
+                                    finished.missing)});
   }
+  report({"on_hosts", finished.left});
   if (give_up()) return;
   const auto lost = [&hosts](std::size_t host) { return hosts.lost(host); };
   for (const std::string& missing :
@@ -171,7 +194,10 @@ control::CoordinatorOptions coordination_of(const plan::RunFile& run,
     // newest that are complete here.
     const bool later = hosts.file_transfer() != nullptr && time == store::PruneTime::after_commit;
     if (later) return store::Pruned{};
-    return store::prune_checkpoints(directory.path(), run.plan.recipe.checkpoint.keep, time);
+    const store::Part part = hosts.file_transfer() == nullptr
+                                 ? store::Part::all
+                                 : downloads_of(run.plan.recipe, directory).fetched;
+    return store::prune_checkpoints(directory.path(), run.plan.recipe.checkpoint.keep, time, part);
   };
   return coordination;
 }

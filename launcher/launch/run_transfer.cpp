@@ -25,6 +25,7 @@ std::vector<transfer::CheckpointDownloader::Shard> shards_of(
   std::map<std::string, std::size_t> hosts;
   for (const plan::Plan::Process& process : plan.processes) {
     const auto [stage, replica] = std::pair(process.name.stage, process.name.replica);
+    hosts[store::weights_name(stage, replica)] = process.host_index;
     hosts[store::shard_name(stage, replica)] = process.host_index;
     hosts[store::caches_name(stage, replica)] = process.host_index;
   }
@@ -203,9 +204,8 @@ void RunTransfer::set_input_paths(plan::StageJob& job, std::size_t host) const {
   if (!job.resume.empty()) job.resume = path_there(Kind::checkpoint, job.resume, "");
 }
 
-void RunTransfer::start_downloads(const fs::path& run, std::optional<std::int64_t> keep) {
-  downloader_ = std::make_unique<transfer::CheckpointDownloader>(
-      *agent_, hosts_, transfer::CheckpointDownloader::Settings{run, keep});
+void RunTransfer::start_downloads(const transfer::CheckpointDownloader::Settings& settings) {
+  downloader_ = std::make_unique<transfer::CheckpointDownloader>(*agent_, hosts_, settings);
 }
 
 void RunTransfer::checkpoint_committed(const plan::Plan& plan, store::Step step,
@@ -213,9 +213,9 @@ void RunTransfer::checkpoint_committed(const plan::Plan& plan, store::Step step,
   downloader_->add(step, shards_of(plan, files));
 }
 
-std::string RunTransfer::finish_downloads(const std::function<bool()>& give_up,
-                                          const Report& report) {
-  if (!downloader_) return "";
+transfer::CheckpointDownloader::Finished RunTransfer::finish_downloads(
+    const std::function<bool()>& give_up, const Report& report) {
+  if (!downloader_) return {};
   auto due = Clock::now() + kFirstReport;
   return downloader_->finish([&](const transfer::CheckpointDownloader::Remaining& remaining) {
     if (give_up()) return true;

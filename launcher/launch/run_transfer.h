@@ -53,16 +53,16 @@ class RunTransfer {
   void rewind(const std::vector<std::size_t>& hosts, store::Step step,
               const std::function<void()>& poll);
 
-  // Call it before the first checkpoint is committed. After each download all but `keep`
-  // checkpoints are pruned; absent: none is.
-  void start_downloads(const std::filesystem::path& run, std::optional<std::int64_t> keep);
+  // Call it before the first checkpoint is committed.
+  void start_downloads(const transfer::CheckpointDownloader::Settings& settings);
   void checkpoint_committed(const plan::Plan& plan, store::Step step,
                             const std::vector<store::ShardFile>& files);
   std::vector<std::string> take_warnings() { return downloader_->take_warnings(); }
 
-  // Waits until the newest committed checkpoint is complete here, and reports progress if it takes
-  // long. Returns what is missing; empty: nothing. `give_up` ends the wait.
-  std::string finish_downloads(const std::function<bool()>& give_up, const Report& report);
+  // CheckpointDownloader::finish(), which reports progress if it takes long. `give_up` ends the
+  // wait.
+  transfer::CheckpointDownloader::Finished finish_downloads(const std::function<bool()>& give_up,
+                                                            const Report& report);
 
   // Downloads the trace of each process, next to its log here. Returns a message for each that is
   // missing. A host that is `lost` is not waited for.

@@ -47,7 +47,7 @@ ModelWeights::ModelWeights(const recipe::Recipe::Model& source, const models::Mo
     in_file_ = models::match_tensors(config, shapes_of(infos), source.path);
     return;
   }
-  checkpoint_.emplace(source.weights_run, store::Verify::sizes);
+  checkpoint_.emplace(source.weights_run, store::Verify::sizes, store::Part::weights);
   std::vector<models::TensorShape> shapes;
   for (const models::TensorShape& tensor : models::describe(config).tensors()) {
     const store::TensorInfo* const found = checkpoint_->find(tensor.name);
@@ -98,7 +98,7 @@ recipe::Recipe with_chosen_checkpoint(recipe::Recipe recipe) {
   if (recipe.model.weights != recipe::Weights::run) return recipe;
   const fs::path run = recipe.model.weights_run;
   if (fs::exists(run / "manifest.json")) return recipe;  // a checkpoint itself
-  const auto newest = store::choose_checkpoint(run);
+  const auto newest = store::choose_checkpoint(run, store::Part::weights);
   if (!newest) {
     throw base::UserError(base::ExitCode::bad_input,
                           fmt::format("model.weights = \"{}\" is a directory without a complete "

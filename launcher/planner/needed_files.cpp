@@ -130,7 +130,8 @@ std::vector<transfer::NeededGroup> needed_files(const plan::Plan& plan, std::siz
   const recipe::Recipe::Model& source = plan.recipe.model;
   if (weights && source.weights == recipe::Weights::load) groups.push_back(model_files(plan, host));
   if (weights && source.weights == recipe::Weights::run) {
-    groups.push_back(needed_checkpoint(plan, host, fs::absolute(source.weights_run)));
+    groups.push_back(
+        needed_checkpoint(plan, host, fs::absolute(source.weights_run), store::Part::weights));
     groups.back().kind = Kind::weights;
   }
   if (weights && !source.adapter.empty()) groups.push_back(adapter_files(plan));
@@ -146,8 +147,8 @@ std::vector<transfer::NeededGroup> needed_files(const plan::Plan& plan, std::siz
 }
 
 transfer::NeededGroup needed_checkpoint(const plan::Plan& plan, std::size_t host,
-                                        const fs::path& checkpoint) {
-  const store::Manifest manifest = store::open_checkpoint(checkpoint, store::Verify::sizes);
+                                        const fs::path& checkpoint, store::Part part) {
+  const store::Manifest manifest = store::open_checkpoint(checkpoint, store::Verify::sizes, part);
   const std::set<std::string> own = own_tensors(plan, host);
   const std::set<std::string> all = all_tensors(plan);
   std::set<std::string> own_files;
@@ -156,11 +157,12 @@ transfer::NeededGroup needed_checkpoint(const plan::Plan& plan, std::size_t host
     caches.insert(store::caches_name(share.stage, share.replica));
   }
   for (const plan::Plan::Process* process : processes_of(plan, host)) {
+    own_files.insert(store::weights_name(process->name.stage, process->name.replica));
     own_files.insert(store::shard_name(process->name.stage, process->name.replica));
     own_files.insert(store::caches_name(process->name.stage, process->name.replica));
   }
   transfer::NeededGroup group{Kind::checkpoint, {{checkpoint / "manifest.json", "manifest.json"}}};
-  for (const store::ShardFile& shard : manifest.files) {
+  for (const store::ShardFile& shard : store::files_of(manifest, part)) {
     transfer::NeededFile file{
         checkpoint / shard.name, shard.name, own_files.contains(shard.name), {}};
     if (!file.whole) {

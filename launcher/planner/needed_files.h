@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "framework/store/manifest.h"
+#include "framework/store/checkpoint.h"
 #include "launcher/plan/plan.h"
 #include "launcher/plan/stage_job.h"
 #include "launcher/transfer/needed_files.h"
@@ -22,6 +22,7 @@ std::vector<transfer::NeededGroup> needed_files(const plan::Plan& plan, std::siz
 // the shards of the same processes, and from other shards the tensors of own layers and of no
 // layer.
 transfer::NeededGroup needed_checkpoint(const plan::Plan& plan, std::size_t host,
-                                        const std::filesystem::path& checkpoint);
+                                        const std::filesystem::path& checkpoint,
+                                        store::Part part = store::Part::all);
 
 }  // namespace strait::planner

@@ -122,6 +122,7 @@ struct Recipe {
     std::int64_t every = 100;                // steps; 0: only at the end
     std::int64_t keep = 2;                   // complete checkpoints that stay
     SavedCaches caches = SavedCaches::save;  // drop: delta starts anew on resume
+    CheckpointHome home = CheckpointHome::automatic;
     bool operator==(const Checkpoint&) const = default;
   };
 

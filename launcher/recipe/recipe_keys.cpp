@@ -157,7 +157,11 @@ void add_state_and_hosts(std::vector<RecipeKey>& keys) {
        integer("checkpoint.keep", at<&R::checkpoint, &R::Checkpoint::keep>(), {2, 1'000'000},
                "complete checkpoints that stay"),
        choice("checkpoint.caches", at<&R::checkpoint, &R::Checkpoint::caches>(),
-              "activation caches; save: a resumed run has the same bits, drop: less disk")});
+              "activation caches; save: a resumed run has the same bits, drop: less disk"),
+       written_if_set(
+           choice("checkpoint.home", at<&R::checkpoint, &R::Checkpoint::home>(),
+                  "what comes from hosts to this machine; auto: all, but behind the last step only "
+                  "the weights are waited for; weights: never more; none: all stays there"))});
   std::ranges::move(host_keys(), std::back_inserter(keys));
 }
 

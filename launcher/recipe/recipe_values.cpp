@@ -18,6 +18,7 @@ constexpr std::array kWireDtypeNames = {"float32"sv, "bfloat16"sv, "float16"sv};
 constexpr std::array kRoundingNames = {"nearest"sv, "stochastic"sv};
 constexpr std::array kCacheNames = {"bfloat16"sv, "8bit"sv};
 constexpr std::array kSavedCachesNames = {"save"sv, "drop"sv};
+constexpr std::array kCheckpointHomeNames = {"auto"sv, "all"sv, "weights"sv, "none"sv};
 constexpr std::array kLossRuleNames = {"stop"sv, "continue"sv};
 constexpr std::array kBackendNames = {"local"sv, "ssh"sv, "slurm"sv, "join"sv};
 constexpr std::array kTargetsNames = {"assistant"sv, "all"sv, "last"sv};
@@ -35,6 +36,7 @@ Names all_names(codec::WireDtype) { return kWireDtypeNames; }
 Names all_names(kernels::Rounding) { return kRoundingNames; }
 Names all_names(kernels::CacheFormat) { return kCacheNames; }
 Names all_names(SavedCaches) { return kSavedCachesNames; }
+Names all_names(CheckpointHome) { return kCheckpointHomeNames; }
 Names all_names(LossRule) { return kLossRuleNames; }
 Names all_names(BackendKind) { return kBackendNames; }
 Names all_names(store::Targets) { return kTargetsNames; }

@@ -1,6 +1,7 @@
 #include "launcher/transfer/checkpoint_downloader.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <utility>
@@ -23,6 +24,17 @@ constexpr std::uint64_t kMostManifest = std::uint64_t{16} << 20;
 bool is_complete(const fs::path& path, const store::ShardFile& file) {
   std::error_code error;
   return fs::file_size(path, error) == file.size && !error;
+}
+
+void sort_weights_first(std::vector<CheckpointDownloader::Shard>& shards) {
+  store::Manifest manifest;
+  for (const auto& shard : shards) manifest.files.push_back(shard.file);
+  const std::vector<store::ShardFile> weights = store::files_of(manifest, store::Part::weights);
+  for (auto& shard : shards) {
+    shard.weights = std::find(weights.begin(), weights.end(), shard.file) != weights.end();
+  }
+  std::stable_partition(shards.begin(), shards.end(),
+                        [](const auto& shard) { return shard.weights; });
 }
 
 }  // namespace
@@ -56,9 +68,10 @@ std::vector<CheckpointDownloader::Host> CheckpointDownloader::known_hosts() cons
 }
 
 void CheckpointDownloader::add(store::Step step, std::vector<Shard> shards) {
+  sort_weights_first(shards);
   {
     const MutexLock lock(mutex_);
-    std::optional<Download> download = Download{step, std::move(shards)};
+    std::optional<Download> download = Download{step, std::move(shards), 0};
     if (current_) {
       next_ = std::move(download);
     } else {
@@ -68,23 +81,44 @@ void CheckpointDownloader::add(store::Step step, std::vector<Shard> shards) {
   changed_.notify_all();
 }
 
-std::string CheckpointDownloader::finish(const std::function<bool(const Remaining&)>& give_up) {
+CheckpointDownloader::Finished CheckpointDownloader::finish(
+    const std::function<bool(const Remaining&)>& give_up) {
   const MutexLock lock(mutex_);
+  finishing_ = true;
   while (current_ && !give_up(remaining())) {
     changed_.wait_until(mutex_, Clock::now() + kPollInterval);
   }
-  if (!current_) return missing_;
-  return fmt::format("{} of checkpoint {} stay on the hosts, where `strait resume` finds them",
-                     base::byte_text(remaining().bytes), number(remaining().step));
+  if (!current_) return last_;
+  return {fmt::format("{} of checkpoint {} stay on the hosts, where `strait resume` finds them",
+                      base::byte_text(remaining().bytes), number(remaining().step)),
+          ""};
+}
+
+bool CheckpointDownloader::wanted(const Shard& shard) const {
+  const store::Part part = finishing_ ? settings_.awaited : settings_.fetched;
+  return shard.weights ? part != store::Part::none : part == store::Part::all;
+}
+
+std::string CheckpointDownloader::left_of(const Download& download) const {
+  std::uint64_t bytes = 0;
+  std::set<std::string> names;
+  bool weights = false;
+  for (const Shard& shard : download.shards) {
+    const fs::path here =
+        store::checkpoint_directory(settings_.run, download.step) / shard.file.name;
+    if (wanted(shard) || is_complete(here, shard.file)) continue;
+    bytes += shard.file.size;
+    names.insert(hosts_.at(shard.host).name);
+    weights = weights || shard.weights;
+  }
+  if (names.empty()) return "";
+  return fmt::format("{} of checkpoint {} ({}) stay on {}, where `strait resume` finds them",
+                     weights ? "the files" : "optimizer state and caches", number(download.step),
+                     base::byte_text(bytes), fmt::join(names, ", "));
 }
 
 void CheckpointDownloader::begin(std::optional<Download> download) {
   current_ = std::move(download);
-  begin_shard(0);
-}
-
-void CheckpointDownloader::begin_shard(std::uint64_t done) {
-  done_bytes_ = done;
   fetched_before_ = agent_.totals().fetched_bytes;
 }
 
@@ -93,9 +127,12 @@ CheckpointDownloader::Remaining CheckpointDownloader::remaining() const {
   for (const auto* download : {&current_, &next_}) {
     if (!*download) continue;
     remaining.step = (*download)->step;
-    for (const Shard& shard : (*download)->shards) remaining.bytes += shard.file.size;
+    for (std::size_t i = (*download)->done; i < (*download)->shards.size(); ++i) {
+      const Shard& shard = (*download)->shards[i];
+      if (wanted(shard)) remaining.bytes += shard.file.size;
+    }
   }
-  const std::uint64_t fetched = done_bytes_ + agent_.totals().fetched_bytes - fetched_before_;
+  const std::uint64_t fetched = agent_.totals().fetched_bytes - fetched_before_;
   remaining.bytes -= std::min(remaining.bytes, fetched);
   return remaining;
 }
@@ -117,7 +154,7 @@ void CheckpointDownloader::run() {
     const std::string missing = download(current);
     {
       const MutexLock lock(mutex_);
-      missing_ = missing;
+      last_ = {missing, left_of(current)};
       if (!missing.empty()) {
         warnings_.push_back(fmt::format("checkpoint {} is incomplete on this machine: {}",
                                         number(current.step), missing));
@@ -128,17 +165,18 @@ void CheckpointDownloader::run() {
   }
 }
 
-bool CheckpointDownloader::given_up(std::size_t host) const {
+bool CheckpointDownloader::given_up(const Shard& shard) const {
   const MutexLock lock(mutex_);
-  if (closing_ || !next_) return closing_;
-  const auto is_on_host = [host](const Shard& shard) { return shard.host == host; };
+  if (closing_ || !wanted(shard)) return true;
+  if (!next_) return false;
+  const auto is_on_host = [&shard](const Shard& other) { return other.host == shard.host; };
   return std::none_of(next_->shards.begin(), next_->shards.end(), is_on_host);
 }
 
 template <class T>
-std::optional<T> CheckpointDownloader::wait(std::future<T>& future, std::size_t host) const {
+std::optional<T> CheckpointDownloader::wait(std::future<T>& future, const Shard& shard) const {
   while (future.wait_for(kPollInterval) != std::future_status::ready) {
-    if (given_up(host)) return std::nullopt;
+    if (given_up(shard)) return std::nullopt;
   }
   return future.get();
 }
@@ -149,9 +187,10 @@ std::string CheckpointDownloader::download(const Download& current) {
     send_manifest(current.step);
     for (const Shard& shard : current.shards) {
       const std::string error = download_shard(current.step, shard);
-      if (!error.empty()) missing += (missing.empty() ? "" : "; ") + error;
       const MutexLock lock(mutex_);
-      begin_shard(done_bytes_ + shard.file.size);
+      if (!error.empty() && wanted(shard)) missing += (missing.empty() ? "" : "; ") + error;
+      ++current_->done;
+      fetched_before_ = agent_.totals().fetched_bytes;
     }
     if (missing.empty() && !closing_ && settings_.keep) prune(current.step);
   } catch (const std::exception& error) {
@@ -161,6 +200,11 @@ std::string CheckpointDownloader::download(const Download& current) {
   return missing;
 }
 
+bool CheckpointDownloader::is_wanted(const Shard& shard) const {
+  const MutexLock lock(mutex_);
+  return wanted(shard);
+}
+
 CheckpointDownloader::Host CheckpointDownloader::host_at(std::size_t host) const {
   const MutexLock lock(mutex_);
   return hosts_.at(host);
@@ -168,14 +212,14 @@ CheckpointDownloader::Host CheckpointDownloader::host_at(std::size_t host) const
 
 std::string CheckpointDownloader::download_shard(store::Step step, const Shard& shard) {
   const fs::path here = store::checkpoint_directory(settings_.run, step) / shard.file.name;
-  if (is_complete(here, shard.file)) return "";
+  if (is_complete(here, shard.file) || !is_wanted(shard)) return "";
   const Host host = host_at(shard.host);
   std::string not_waited_for =
       fmt::format("{} of host {} was not waited for", shard.file.name, host.name);
   const fs::path there = store::checkpoint_directory(host.directory, step) / shard.file.name;
   try {
     auto table_result = agent_.stat(host.agent, there);
-    const std::optional<ChunkTable> table = wait(table_result, shard.host);
+    const std::optional<ChunkTable> table = wait(table_result, shard);
     if (!table) return not_waited_for;
     if (table->size != shard.file.size || table->whole != shard.file.hash) {
       return fmt::format("{} on host {} has changed since it was written", there.string(),
@@ -183,7 +227,7 @@ std::string CheckpointDownloader::download_shard(store::Step step, const Shard& 
     }
     auto fetching =
         agent_.fetch({*table, ChunkSet::all(table->count()), here, FetchRequest::As::file});
-    if (wait(fetching.fetched, shard.host)) return "";
+    if (wait(fetching.fetched, shard)) return "";
     agent_.cancel(fetching.number);
     return not_waited_for;
   } catch (const std::exception& error) {
@@ -212,10 +256,12 @@ void CheckpointDownloader::warn_of(const store::Pruned& pruned) {
 }
 
 void CheckpointDownloader::prune(store::Step downloaded) {
-  warn_of(store::prune_checkpoints(settings_.run, *settings_.keep));
+  warn_of(store::prune_checkpoints(settings_.run, *settings_.keep, store::PruneTime::after_commit,
+                                   settings_.fetched));
   std::vector<store::Step> kept;
   std::vector<std::uint64_t> steps;
-  for (const store::Checkpoint& checkpoint : store::list_checkpoints(settings_.run).complete) {
+  for (const store::Checkpoint& checkpoint :
+       store::list_checkpoints(settings_.run, store::Verify::sizes, settings_.fetched).complete) {
     kept.push_back(checkpoint.manifest.step);
     steps.push_back(static_cast<std::uint64_t>(number(checkpoint.manifest.step)));
   }

@@ -21,7 +21,7 @@ namespace strait::transfer {
 // host takes no checkpoint along. One checkpoint after the other; of several that are committed
 // during a download only the newest comes next, so that the first and the last of a run are always
 // downloaded. A finished download prunes older checkpoints here and on the hosts. A host that the
-// newest checkpoint has no shards of has left the run and is not waited for.
+// newest checkpoint has no shards of has left the run and is not waited for. Weights come first.
 class CheckpointDownloader {
  public:
   struct Host {
@@ -32,10 +32,13 @@ class CheckpointDownloader {
   struct Shard {
     store::ShardFile file;
     std::size_t host = 0;
+    bool weights = false;  // set by add()
   };
   struct Settings {
-    std::filesystem::path run;             // the run directory here
-    std::optional<std::int64_t> keep = 2;  // checkpoints; absent: nothing is pruned
+    std::filesystem::path run;               // the run directory here
+    std::optional<std::int64_t> keep = 2;    // checkpoints; absent: nothing is pruned
+    store::Part fetched = store::Part::all;  // of every checkpoint
+    store::Part awaited = store::Part::all;  // of the newest, in finish(); at most `fetched`
   };
 
   // The agent outlives this object.
@@ -59,20 +62,27 @@ class CheckpointDownloader {
     store::Step step{};  // of the newest checkpoint
     std::uint64_t bytes = 0;
   };
-  // Waits until the newest checkpoint is complete here. Returns what is missing; empty: nothing.
+  // Of the newest checkpoint; empty: nothing.
+  struct Finished {
+    std::string missing;  // could not be fetched
+    std::string left;     // stays on hosts, as the settings say
+  };
+  // Waits until the awaited part of the newest checkpoint is here; no more is fetched from now on.
   // `give_up` is called repeatedly and ends the wait; it must not call this object.
-  std::string finish(const std::function<bool(const Remaining&)>& give_up) STRAIT_EXCLUDES(mutex_);
+  Finished finish(const std::function<bool(const Remaining&)>& give_up) STRAIT_EXCLUDES(mutex_);
 
  private:
   struct Download {
     store::Step step{};
-    std::vector<Shard> shards;
+    std::vector<Shard> shards;  // weights first
+    std::size_t done = 0;       // of them
   };
 
   void run() STRAIT_EXCLUDES(mutex_);
   void begin(std::optional<Download> download) STRAIT_REQUIRES(mutex_);
-  void begin_shard(std::uint64_t done) STRAIT_REQUIRES(mutex_);
+  bool wanted(const Shard& shard) const STRAIT_REQUIRES(mutex_);
   Remaining remaining() const STRAIT_REQUIRES(mutex_);
+  std::string left_of(const Download& download) const STRAIT_REQUIRES(mutex_);
   // Both return what is missing; empty: nothing.
   std::string download(const Download& download) STRAIT_EXCLUDES(mutex_);
   std::string download_shard(store::Step step, const Shard& shard) STRAIT_EXCLUDES(mutex_);
@@ -84,8 +94,9 @@ class CheckpointDownloader {
   std::vector<Host> known_hosts() const STRAIT_EXCLUDES(mutex_);
   // Nothing: not to be waited for any more.
   template <class T>
-  std::optional<T> wait(std::future<T>& future, std::size_t host) const STRAIT_EXCLUDES(mutex_);
-  bool given_up(std::size_t host) const STRAIT_EXCLUDES(mutex_);
+  std::optional<T> wait(std::future<T>& future, const Shard& shard) const STRAIT_EXCLUDES(mutex_);
+  bool is_wanted(const Shard& shard) const STRAIT_EXCLUDES(mutex_);
+  bool given_up(const Shard& shard) const STRAIT_EXCLUDES(mutex_);
 
   TransferAgent& agent_;
   const Settings settings_;
@@ -95,12 +106,11 @@ class CheckpointDownloader {
   std::vector<Host> hosts_ STRAIT_GUARDED_BY(mutex_);
   std::optional<Download> current_ STRAIT_GUARDED_BY(mutex_);
   std::optional<Download> next_ STRAIT_GUARDED_BY(mutex_);
-  // Bytes of the shards of current_ that are done.
-  std::uint64_t done_bytes_ STRAIT_GUARDED_BY(mutex_) = 0;
   // What the agent had fetched in all when the current shard began.
   std::uint64_t fetched_before_ STRAIT_GUARDED_BY(mutex_) = 0;
+  bool finishing_ STRAIT_GUARDED_BY(mutex_) = false;
   // Of the last download.
-  std::string missing_ STRAIT_GUARDED_BY(mutex_);
+  Finished last_ STRAIT_GUARDED_BY(mutex_);
   std::vector<std::string> warnings_ STRAIT_GUARDED_BY(mutex_);
   // On thread_ only.
   std::set<std::filesystem::path> not_pruned_;

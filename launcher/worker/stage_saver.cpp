@@ -2,7 +2,9 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -17,12 +19,14 @@ class StageSaver::Shards {
  public:
   explicit Shards(const plan::StageJob& job)
       : run_(job.run_directory),
+        weights_(store::weights_name(job.process.stage, job.process.replica)),
         shard_(store::shard_name(job.process.stage, job.process.replica)),
         caches_(store::caches_name(job.process.stage, job.process.replica)) {}
 
   std::filesystem::path checkpoint(store::Step step) const {
     return store::checkpoint_directory(run_, step);
   }
+  const std::string& weights() const { return weights_; }
   const std::string& shard() const { return shard_; }
   const std::string& caches() const { return caches_; }
 
@@ -37,7 +41,7 @@ class StageSaver::Shards {
   void drop(store::Step step, std::uint32_t epoch) STRAIT_EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
     if (begun_ && begun_->first == step && begun_->second > epoch) return;
-    for (const std::string& name : {shard_, caches_}) remove(step, name);
+    for (const std::string& name : {weights_, shard_, caches_}) remove(step, name);
   }
 
  private:
@@ -51,6 +55,7 @@ class StageSaver::Shards {
   }
 
   const std::filesystem::path run_;
+  const std::string weights_;
   const std::string shard_;
   const std::string caches_;
   Mutex mutex_;
@@ -80,8 +85,18 @@ stages::CheckpointResult StageSaver::save(store::Step step) {
 
 std::vector<store::ShardFile> StageSaver::write(store::Step step) const {
   const auto checkpoint = shards_->checkpoint(step);
+  // Of the replicas only the first saves the weights that they agree on.
+  std::set<std::string> names;
+  for (const tensors::NamedTensor& tensor : stage_.model()) names.insert(tensor.name);
+  std::vector<tensors::NamedTensor> state = stage_.saved_tensors();
+  const auto weights = std::stable_partition(
+      state.begin(), state.end(),
+      [&names](const tensors::NamedTensor& tensor) { return !names.contains(tensor.name); });
   std::vector<store::ShardFile> files;
-  files.push_back(tensors::write_shard(checkpoint, shards_->shard(), stage_.saved_tensors()));
+  if (weights != state.end()) {
+    files.push_back(tensors::write_shard(checkpoint, shards_->weights(), {weights, state.end()}));
+  }
+  files.push_back(tensors::write_shard(checkpoint, shards_->shard(), {state.begin(), weights}));
   if (job_.plan.recipe.checkpoint.caches == recipe::SavedCaches::drop) return files;
   const std::vector<tensors::NamedTensor> cached = stage_.saved_caches();
   if (!cached.empty()) {

@@ -57,7 +57,8 @@ class Shipping(hosts.HostsCase):
         # Each host keeps its own shards, and those of the same steps.
         for number, host in enumerate(self.hosts):
             shards = sorted(path.name for path in host.home.rglob("checkpoints/step-*/*.safetensors"))
-            self.assertEqual(shards, [f"stage-{number}.replica-0.safetensors"] * 2)
+            own = f"stage-{number}.replica-0"
+            self.assertEqual(shards, [f"{own}.safetensors"] * 2 + [f"{own}.weights.safetensors"] * 2)
         # What a host has it is not sent again.
         before = [self.content(host) for host in self.hosts]
         self.train("again", self.over_ssh(self.WEIGHTS))
@@ -72,6 +73,41 @@ class Shipping(hosts.HostsCase):
         self.assertEqual(code, 0, out + err)
         self.assertIn("fetched the rest from h1", out)
         self.assert_same_bits((quiet.curve(), quiet.state(6)), (run.curve(), run.state(6)))
+
+    def here(self, run):
+        """Names of the files of the newest checkpoint on the launcher's machine."""
+        return sorted(path.name for path in (run.path / "checkpoints" / "step-6").glob("*.safetensors"))
+
+    @hosts.needs_namespaces
+    def test_what_comes_home(self):
+        weights = [f"stage-{n}.replica-0.weights.safetensors" for n in range(3)]
+        only_last = {**self.WEIGHTS, "checkpoint.every": 0}
+        local = self.train("local", only_last)
+        for home, expected in {"auto": weights, "weights": weights, "none": []}.items():
+            with self.subTest(home=home):
+                # The weights of a stage take a second, so that its state cannot be home before them.
+                for host in self.hosts:
+                    host.shape(up_megabits=40)
+                settings = {**only_last, "checkpoint.home": home}
+                run = self.train(home, self.over_ssh(settings))
+                self.assertEqual(self.here(run), expected)
+                (said,) = [one for one in run.events("stage_event") if one["name"] == "on_hosts"]
+                self.assertRegex(said["text"], "of checkpoint 6 .* stay on h0, h1, h2, where")
+                for host in self.hosts:
+                    host.shape()
+                code, out, err = self.strait("status", f"runs/{home}")
+                words = r"6 \(its weights, the rest on hosts\)" if expected else r"6 \(on hosts\)"
+                self.assertRegex(out, words)
+                words = ["generate", f"runs/{home}", "--prompt", "a", "--max-tokens", "2"]
+                code, out, err = self.strait(*words)
+                self.assertEqual(code, 0 if expected else 10, out + err)
+                if not expected:
+                    self.assertRegex(err, 'stay on its hosts.*strait resume runs/none')
+                # A resume needs the rest, and fetches it.
+                code, out, err = self.strait("resume", f"runs/{home}", "--set", "checkpoint.home=\"all\"")
+                self.assertEqual(code, 0, out + err)
+                self.assertIn("fetched the rest", out)
+                self.assert_same_bits((local.curve(), local.state(6)), (run.curve(), run.state(6)))
 
     def state(self, run):
         """What a later resume depends on, here and on the hosts."""

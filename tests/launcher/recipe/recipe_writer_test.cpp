@@ -172,7 +172,8 @@ Recipe random_recipe(Draw& draw) {
              draw.integer(0, 1 << 20) << draw.integer(0, 20)};
   if (r.codec.backward == "delta") r.codec.backward = "fixed";
   if (r.pipeline.replicas > 1) r.sync = random_sync(draw);
-  r.checkpoint = {draw.integer(0, 1000), draw.integer(2, 10), draw.word<SavedCaches>()};
+  r.checkpoint = {draw.integer(0, 1000), draw.integer(2, 10), draw.word<SavedCaches>(),
+                  draw.word<CheckpointHome>()};
   r.hosts = random_hosts(draw);
   return r;
 }

@@ -18,14 +18,17 @@ struct RemoteRun {
   explicit RemoteRun(const TransferAgentOptions& options = {}, std::size_t hosts = 1)
       : rig(hosts, options) {}
 
-  std::unique_ptr<CheckpointDownloader> downloader(std::optional<std::int64_t> keep = 2) {
+  std::unique_ptr<CheckpointDownloader> downloader(std::optional<std::int64_t> keep = 2,
+                                                   store::Part fetched = store::Part::all,
+                                                   store::Part awaited = store::Part::all) {
     std::vector<CheckpointDownloader::Host> hosts;
     for (const auto& host : rig.hosts) {
       const std::string name = hosts.empty() ? "h0" : "h1";
       hosts.push_back({name, host->name, host->directory / "run"});
     }
-    return std::make_unique<CheckpointDownloader>(*rig.launcher.agent, std::move(hosts),
-                                                  CheckpointDownloader::Settings{here(), keep});
+    return std::make_unique<CheckpointDownloader>(
+        *rig.launcher.agent, std::move(hosts),
+        CheckpointDownloader::Settings{here(), keep, fetched, awaited});
   }
 
   // Writes a shard on each of these hosts and the manifest here; returns what the downloader gets.
@@ -35,24 +38,32 @@ struct RemoteRun {
     store::Manifest manifest;
     manifest.step = static_cast<store::Step>(step);
     for (const std::size_t host : hosts) {
-      const TransferHost& writer = *rig.hosts.at(host);
-      const std::string name = store::shard_name(static_cast<std::int64_t>(host), 0);
-      const fs::path there = place(writer.directory / "run", step) / name;
-      fs::create_directories(there.parent_path());
-      const std::size_t seed = static_cast<std::size_t>(step) * 10 + host;
-      store::write_bytes(there, random_bytes(100'000, seed));
-      auto stat = rig.launcher.agent->stat(writer.name, there);
-      const ChunkTable table = get_soon(stat);
-      manifest.files.push_back({name, table.size, table.whole});
-      shards.push_back({manifest.files.back(), host});
+      const auto stage = static_cast<std::int64_t>(host);
+      std::vector<std::string> names = {store::shard_name(stage, 0)};
+      if (with_weights) names.push_back(store::weights_name(stage, 0));
+      for (const std::string& name : names) {
+        manifest.files.push_back(write(step, host, name));
+        shards.push_back({manifest.files.back(), host});
+      }
     }
     store::commit_checkpoint(place(here(), step), manifest, {}, store::Shards::elsewhere);
     return shards;
   }
 
-  std::vector<std::int64_t> complete() const {
+  store::ShardFile write(std::int64_t step, std::size_t host, const std::string& name) {
+    const TransferHost& writer = *rig.hosts.at(host);
+    const fs::path there = place(writer.directory / "run", step) / name;
+    fs::create_directories(there.parent_path());
+    const std::size_t seed = static_cast<std::size_t>(step) * 100 + host * 10 + name.size() % 10;
+    store::write_bytes(there, random_bytes(100'000, seed));
+    auto stat = rig.launcher.agent->stat(writer.name, there);
+    const ChunkTable table = get_soon(stat);
+    return {name, table.size, table.whole};
+  }
+
+  std::vector<std::int64_t> complete(store::Part part = store::Part::all) const {
     std::vector<std::int64_t> steps;
-    for (const auto& one : store::list_checkpoints(here(), store::Verify::hashes).complete) {
+    for (const auto& one : store::list_checkpoints(here(), store::Verify::hashes, part).complete) {
       steps.push_back(number(one.manifest.step));
     }
     return steps;
@@ -65,6 +76,7 @@ struct RemoteRun {
   fs::path here() const { return rig.launcher.directory / "run"; }
 
   TransferRig rig;
+  bool with_weights = false;  // in a file of their own, as every stage writes them
 };
 
 bool never(const CheckpointDownloader::Remaining& /*remaining*/) { return false; }
@@ -77,7 +89,7 @@ TEST(CheckpointDownloader, DownloadsFirstAndLastOfManyCommits) {
   for (std::int64_t step = 1; step <= 4; ++step) {
     downloader->add(static_cast<store::Step>(step), shards[static_cast<std::size_t>(step) - 1]);
   }
-  EXPECT_EQ(downloader->finish(never), "");
+  EXPECT_EQ(downloader->finish(never).missing, "");
   EXPECT_THAT(run.complete(), testing::ElementsAre(4, testing::AnyOf(1, 2, 3)));
 }
 
@@ -88,7 +100,7 @@ TEST(CheckpointDownloader, DownloadsTwoCheckpoints) {
   const auto downloader = run.downloader();
   downloader->add(store::Step{3}, first);
   downloader->add(store::Step{6}, second);
-  EXPECT_EQ(downloader->finish(never), "");
+  EXPECT_EQ(downloader->finish(never).missing, "");
   EXPECT_THAT(run.complete(), testing::ElementsAre(6, 3));
 }
 
@@ -97,7 +109,7 @@ TEST(CheckpointDownloader, RemovesNothingUnlessToldHowManyToKeep) {
   for (const std::int64_t step : {1, 2, 3}) {
     const auto downloader = run.downloader(std::nullopt);
     downloader->add(static_cast<store::Step>(step), run.commit(step));
-    EXPECT_EQ(downloader->finish(never), "");
+    EXPECT_EQ(downloader->finish(never).missing, "");
   }
   EXPECT_THAT(run.complete(), testing::ElementsAre(3, 2, 1));
 }
@@ -113,10 +125,11 @@ TEST(CheckpointDownloader, ReportsRemainingBytesAndStopsWaiting) {
   downloader->add(store::Step{6}, second);
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   CheckpointDownloader::Remaining remaining;
-  const std::string missing = downloader->finish([&](const CheckpointDownloader::Remaining& now) {
+  const auto enough = [&](const CheckpointDownloader::Remaining& now) {
     remaining = now;
     return now.bytes <= 100'000 || std::chrono::steady_clock::now() > deadline;
-  });
+  };
+  const std::string missing = downloader->finish(enough).missing;
   EXPECT_EQ(remaining.step, store::Step{6});
   EXPECT_EQ(remaining.bytes, 100'000U);
   EXPECT_THAT(missing, testing::HasSubstr("100.0 kB of checkpoint 6 stay on the hosts"));
@@ -150,12 +163,60 @@ TEST(CheckpointDownloader, SurvivesFolderWhereAFileOfItsNameStands) {
   fs::create_directories(place / (store::shard_name(0, 0) + ".part"));
   const auto downloader = run.downloader();
   downloader->add(store::Step{3}, shards);
-  EXPECT_THAT(downloader->finish(never), testing::HasSubstr(store::shard_name(0, 0)));
+  EXPECT_THAT(downloader->finish(never).missing, testing::HasSubstr(store::shard_name(0, 0)));
   EXPECT_THAT(downloader->take_warnings(),
               testing::ElementsAre(testing::HasSubstr("checkpoint 3")));
   // The next one is downloaded all the same.
   downloader->add(store::Step{6}, run.commit(6));
-  EXPECT_EQ(downloader->finish(never), "");
+  EXPECT_EQ(downloader->finish(never).missing, "");
+}
+
+TEST(CheckpointDownloader, AwaitsWeightsOnlyBehindLastStep) {
+  TransferAgentOptions slow;
+  slow.download_bytes_per_second = 1;  // one chunk at once, the next in days
+  RemoteRun run(slow);
+  run.with_weights = true;
+  const auto shards = run.commit(3);
+  const auto downloader = run.downloader(2, store::Part::all, store::Part::weights);
+  downloader->add(store::Step{3}, shards);
+  const auto finished = downloader->finish(never);  // while the state is being fetched
+  EXPECT_EQ(finished.missing, "");
+  EXPECT_EQ(finished.left,
+            "optimizer state and caches of checkpoint 3 (100.0 kB) stay on h0, where `strait "
+            "resume` finds them");
+  EXPECT_THAT(run.complete(store::Part::weights), testing::ElementsAre(3));
+  EXPECT_THAT(run.complete(), testing::IsEmpty());
+  EXPECT_THAT(downloader->take_warnings(), testing::IsEmpty());
+}
+
+TEST(CheckpointDownloader, FetchesNoMoreThanAskedForAndPrunesAllTheSame) {
+  for (const store::Part part : {store::Part::weights, store::Part::none}) {
+    RemoteRun run;
+    run.with_weights = true;
+    const auto downloader = run.downloader(2, part, part);
+    for (const std::int64_t step : {1, 2, 3, 4}) {
+      downloader->add(static_cast<store::Step>(step), run.commit(step));
+      const auto finished = downloader->finish(never);
+      EXPECT_EQ(finished.missing, "");
+      EXPECT_THAT(finished.left, testing::HasSubstr("stay on h0"));
+    }
+    EXPECT_THAT(run.complete(part), testing::ElementsAre(4, 3));
+    EXPECT_THAT(run.complete(), testing::IsEmpty());
+    const bool weights = part == store::Part::weights;
+    EXPECT_EQ(fs::exists(run.place(run.here(), 4) / store::weights_name(0, 0)), weights);
+    EXPECT_FALSE(fs::exists(run.place(run.here(), 4) / store::shard_name(0, 0)));
+  }
+}
+
+TEST(CheckpointDownloader, FormerReleasesWeightsAreInTheShard) {
+  TransferAgentOptions slow;
+  slow.download_bytes_per_second = 1;
+  RemoteRun run(slow);
+  const auto shards = run.commit(3);
+  const auto downloader = run.downloader(2, store::Part::all, store::Part::weights);
+  downloader->add(store::Step{3}, shards);
+  EXPECT_EQ(downloader->finish(never).left, "");
+  EXPECT_THAT(run.complete(), testing::ElementsAre(3));
 }
 
 TEST(CheckpointDownloader, NamesShardThatChangedSinceWritten) {
@@ -165,7 +226,7 @@ TEST(CheckpointDownloader, NamesShardThatChangedSinceWritten) {
   store::write_bytes(there, random_bytes(100'000, 77));
   const auto downloader = run.downloader();
   downloader->add(store::Step{3}, shards);
-  const std::string missing = downloader->finish(never);
+  const std::string missing = downloader->finish(never).missing;
   EXPECT_THAT(missing, testing::HasSubstr("on host h0 has changed since it was written"));
   EXPECT_THAT(downloader->take_warnings(),
               testing::ElementsAre(testing::HasSubstr("checkpoint 3")));
