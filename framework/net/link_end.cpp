@@ -12,6 +12,9 @@
 namespace strait::net {
 namespace {
 
+// Without a message: from then on the connection is asked whether part of one has come.
+constexpr std::chrono::milliseconds kAskConnectionAfter{500};
+
 // A large message's bytes, in a frame's memory for as long as libzmq has them.
 struct LentBytes {
   Frame bytes;
@@ -166,6 +169,7 @@ void LinkEnd::change(Change&& change_protocol) {
 }
 
 void LinkEnd::path_up(Time now) {
+  connection_ = ConnectionBytes();
   change([&](LinkProtocol& protocol) { protocol.path_up(now); });
 }
 
@@ -175,6 +179,7 @@ void LinkEnd::path_down(Time now) {
 
 void LinkEnd::arrived(Time now, const zmq::message_t& message) {
   const auto* first = static_cast<const std::byte*>(message.data());
+  connection_.follow(message);
   {
     const MutexLock lock(mutex_);
     const std::uint32_t attempt = protocol_.window().attempt();
@@ -197,6 +202,9 @@ void LinkEnd::tick(Time now) {
   bool died = false;
   {
     const MutexLock lock(mutex_);
+    if (now - protocol_.last_heard() >= kAskConnectionAfter && connection_.grew()) {
+      protocol_.receive_part(now);
+    }
     protocol_.tick(now);
     report_to_uplink();
     died = protocol_.death().has_value();

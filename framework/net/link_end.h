@@ -10,6 +10,7 @@
 #include "framework/mutex.h"
 #include "framework/net/background_pace.h"
 #include "framework/net/chunk_size.h"
+#include "framework/net/connection_bytes.h"
 #include "framework/net/link.h"
 #include "framework/net/link_protocol.h"
 #include "framework/net/rate_meter.h"
@@ -60,6 +61,7 @@ class LinkEnd : public Link {
   const Priority priority_;
   const std::function<void()> wake_;
   Uplink& uplink_;
+  ConnectionBytes connection_;              // the net thread's
   Uplink::Load load_ = Uplink::Load::none;  // as the uplink knows it; the net thread's
   mutable Mutex mutex_;
   Condition changed_;

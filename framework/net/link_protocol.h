@@ -57,6 +57,10 @@ class LinkProtocol {
   void path_up(Time now);  // opener: a connection stands
   void path_down(Time now);
   void receive(Time now, std::span<const std::byte> message);
+  // Bytes came on the connection, though no whole message yet: a slow path is not a silent one.
+  void receive_part(Time now) {
+    if (greeted_ && !death_) state_.last_heard = now;
+  }
   void tick(Time now);  // several times a second, after the messages that are already there
   void note_trouble(std::string words) { trouble_ = std::move(words); }  // handshakes that failed
   void note_place(std::string place) { options_.place = std::move(place); }

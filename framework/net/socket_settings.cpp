@@ -14,6 +14,8 @@ namespace {
 // Every libzmq since 4.3.0 takes this option; its header names it among the drafts only.
 constexpr int kZapEnforceDomain = 93;
 
+constexpr int kUnconfirmedMs = 20'000;
+
 }  // namespace
 
 void apply_link_settings(zmq::socket_t& socket, const std::string& host) {
@@ -35,7 +37,8 @@ void apply_link_settings(zmq::socket_t& socket, const std::string& host) {
   socket.set(opt::tcp_keepalive_idle, 10);
   socket.set(opt::tcp_keepalive_intvl, 5);
   socket.set(opt::tcp_keepalive_cnt, 3);
-  socket.set(opt::tcp_maxrt, static_cast<int>(kSilence.count()));
+  // Not as soon as a link calls its path silent: a full queue on a narrow path confirms late.
+  socket.set(opt::tcp_maxrt, kUnconfirmedMs);
   socket.set(opt::reconnect_ivl, 100);
   socket.set(opt::reconnect_ivl_max, 2000);
   socket.set(opt::handshake_ivl, 4000);

@@ -254,6 +254,9 @@ TEST_F(NodeTest, PathThatGetsSlowCarriesOn) {
   const auto frame = left->receive_until(in_seconds(60));
   ASSERT_TRUE(frame);
   EXPECT_EQ(*frame, numbered_frame(3, 130'000));
+  // Its bytes came all the time, so the connection was never taken for a dead one.
+  EXPECT_EQ(relay.connections(), 1U);
+  EXPECT_EQ(left->state().reconnects, 0U);
 }
 
 // What libzmq 4.3.4 aborts on when its own heartbeats are on: a socket is closed that still has

@@ -1,0 +1,51 @@
+#include "framework/net/connection_bytes.h"
+
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <cstddef>
+#include <utility>
+
+namespace strait::net {
+namespace {
+
+std::uint64_t cookie_of(int descriptor) {  // 0: it is no socket any more
+  std::uint64_t cookie = 0;
+  socklen_t size = sizeof cookie;
+  if (getsockopt(descriptor, SOL_SOCKET, SO_COOKIE, &cookie, &size) != 0) return 0;
+  return cookie;
+}
+
+// Payload alone: confirmations of the kernel at the other end, or of something in between, are no
+// part of it. 0: not known.
+std::uint64_t received_on(int descriptor) {
+  tcp_info info{};
+  socklen_t size = sizeof info;
+  if (getsockopt(descriptor, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return 0;
+  if (size < offsetof(tcp_info, tcpi_bytes_received) + sizeof info.tcpi_bytes_received) return 0;
+  return info.tcpi_bytes_received;
+}
+
+}  // namespace
+
+void ConnectionBytes::follow(const zmq::message_t& message) {
+  const int descriptor = zmq_msg_get(message.handle(), ZMQ_SRCFD);
+  if (descriptor < 0 || descriptor == descriptor_) return;
+  descriptor_ = descriptor;
+  cookie_ = cookie_of(descriptor);
+  received_ = received_on(descriptor);
+}
+
+bool ConnectionBytes::grew() {
+  if (descriptor_ < 0) return false;
+  const std::uint64_t received = received_on(descriptor_);
+  // Asked afterwards, so that what was read is of the same connection.
+  if (cookie_ == 0 || cookie_of(descriptor_) != cookie_) {
+    descriptor_ = -1;  // the next message names its successor
+    return false;
+  }
+  return received > std::exchange(received_, received);
+}
+
+}  // namespace strait::net
