@@ -80,6 +80,20 @@ std::map<std::string, std::string> match_tensors(const ModelConfig& config,
                fmt::format("{}: not the weights of this {} model", where, model.family));
 }
 
+std::optional<StoredTwice> tied_stored_twice(const ModelConfig& config,
+                                             const std::vector<TensorShape>& in_file) {
+  if (!describe(config).tied) return std::nullopt;
+  const FileNames& names = family_of(config).names;
+  StoredTwice twice;
+  for (const TensorShape& tensor : in_file) {
+    const std::optional<std::string> name = canonical_name(names, tensor.name);
+    if (name == names.embedding) twice.table = tensor.name;
+    if (name == names.head) twice.projection = tensor.name;
+  }
+  if (twice.table.empty() || twice.projection.empty()) return std::nullopt;
+  return twice;
+}
+
 std::string adapter_file_name(const std::string& tensor) { return "base_model.model." + tensor; }
 
 std::map<std::string, std::string> match_adapter_tensors(const ModelConfig& config,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,15 @@ class TensorMismatch : public InputError {
 std::map<std::string, std::string> match_tensors(const ModelConfig& config,
                                                  const std::vector<TensorShape>& in_file,
                                                  const std::string& where);
+
+// The names in the file of a tied model's table and of its projection, where both are stored; empty
+// otherwise. match_tensors() takes the table.
+struct StoredTwice {
+  std::string table;
+  std::string projection;
+};
+std::optional<StoredTwice> tied_stored_twice(const ModelConfig& config,
+                                             const std::vector<TensorShape>& in_file);
 
 // The same for the adapter_model.safetensors of PEFT: all trained tensors of a model with adapters.
 std::map<std::string, std::string> match_adapter_tensors(const ModelConfig& config,

@@ -101,6 +101,20 @@ at::Tensor SafetensorsReader::read(const std::string& name) const {
   return tensor;
 }
 
+at::Tensor SafetensorsReader::read_row(const std::string& name, std::int64_t row) const {
+  store::TensorInfo part = info(name);
+  if (part.shape.size() != 2 || row < 0 || row >= part.shape[0]) {
+    throw std::logic_error(fmt::format("row {} of {} is read, which has none", row, name));
+  }
+  const std::uint64_t bytes = part.bytes() / static_cast<std::uint64_t>(part.shape[0]);
+  part.begin += static_cast<std::uint64_t>(row) * bytes;
+  part.end = part.begin + bytes;
+  part.shape[0] = 1;
+  at::Tensor values = at::empty(part.shape, at::TensorOptions(scalar_type(part.dtype)));
+  read(part, {static_cast<std::byte*>(values.mutable_data_ptr()), bytes});
+  return values;
+}
+
 void SafetensorsReader::read(const store::TensorInfo& info, std::span<std::byte> bytes) const {
   if (bytes.size() != info.bytes()) {
     throw std::logic_error(fmt::format("{} bytes of memory for {} bytes of {}", bytes.size(),

@@ -34,6 +34,8 @@ class SafetensorsReader {
 
   at::Tensor read(const std::string& name) const;  // contiguous, on the CPU, not shared
 
+  at::Tensor read_row(const std::string& name, std::int64_t row) const;  // of a matrix
+
   // The same bytes into the caller's memory, which must have exactly that size.
   void read(const store::TensorInfo& info, std::span<std::byte> bytes) const;
 

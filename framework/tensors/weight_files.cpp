@@ -121,12 +121,18 @@ const WeightFiles::Entry* WeightFiles::find(const std::string& name) const {
   return found == tensors_.end() || found->info.name != name ? nullptr : &*found;
 }
 
-at::Tensor WeightFiles::read(const std::string& name) const {
+at::Tensor WeightFiles::read(const std::string& name) const { return shard_of(name).read(name); }
+
+at::Tensor WeightFiles::read_row(const std::string& name, std::int64_t row) const {
+  return shard_of(name).read_row(name, row);
+}
+
+const SafetensorsReader& WeightFiles::shard_of(const std::string& name) const {
   const auto found = where_.find(name);
   if (found == where_.end()) {
     refuse_weights(fmt::format("{} holds no tensor \"{}\"", directory_.string(), name));
   }
-  return found->second->read(name);
+  return *found->second;
 }
 
 }  // namespace strait::tensors

@@ -33,8 +33,10 @@ class WeightFiles {
   const std::vector<Entry>& tensors() const { return tensors_; }  // sorted by name
   const Entry* find(const std::string& name) const;               // null: not there
   at::Tensor read(const std::string& name) const;
+  at::Tensor read_row(const std::string& name, std::int64_t row) const;  // of a matrix
 
  private:
+  const SafetensorsReader& shard_of(const std::string& name) const;
   void open_index(const std::filesystem::path& index);
   void open_shard(const std::filesystem::path& file);
 

@@ -3,7 +3,9 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <filesystem>
 #include <vector>
 
@@ -61,6 +63,31 @@ ModelWeights::ModelWeights(const recipe::Recipe::Model& source, const models::Mo
                     source.weights_run));
   }
   in_file_ = models::match_tensors(config, shapes, source.weights_run);
+}
+
+void check_tied_projection(const recipe::Recipe::Model& source, const models::ModelConfig& config) {
+  if (source.weights != recipe::Weights::load) return;
+  const tensors::WeightFiles files(source.path);
+  std::vector<store::TensorInfo> infos;
+  for (const auto& entry : files.tensors()) infos.push_back(entry.info);
+  const auto twice = models::tied_stored_twice(config, shapes_of(infos));
+  if (!twice) return;
+  const std::vector<std::int64_t>& shape = files.find(twice->table)->info.shape;
+  bool same = shape == files.find(twice->projection)->info.shape && shape.size() == 2;
+  constexpr std::int64_t kRows = 64;  // a projection that was trained differs in every row
+  const std::int64_t stride = same ? std::max<std::int64_t>(shape[0] / kRows, 1) : 1;
+  for (std::int64_t row = 0; same && row < shape[0]; row += stride) {
+    same = at::equal(files.read_row(twice->table, row).to(at::kFloat),
+                     files.read_row(twice->projection, row).to(at::kFloat));
+  }
+  if (same) return;
+  throw base::UserError(
+      base::ExitCode::bad_input,
+      fmt::format(
+          "{}: config.json ties the projection to the token table, but {} is another matrix "
+          "than {}; set \"tie_word_embeddings\": false there if the file is right, or remove "
+          "{} from the file",
+          source.path, twice->projection, twice->table, twice->projection));
 }
 
 at::Tensor ModelWeights::read(const std::string& name) const {

@@ -38,6 +38,10 @@ class ModelWeights {
   std::optional<tensors::CheckpointReader> checkpoint_;
 };
 
+// A file that holds a tied model's projection beside its table, with other values: whether such a
+// model is tied is for the user to say. UserError. Reads a few rows of both.
+void check_tied_projection(const recipe::Recipe::Model& source, const models::ModelConfig& config);
+
 // The trained tensors of a PEFT directory, by the names of the model's parameters.
 class AdapterWeights {
  public:

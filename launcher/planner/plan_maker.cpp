@@ -47,6 +47,7 @@ std::string read_config(const fs::path& model) {
 // Compares names and shapes of the weight files with those of the model, before anything starts.
 void check_weights(const recipe::Recipe::Model& source, const models::ModelConfig& config) {
   if (source.weights != recipe::Weights::random) const ModelWeights weights(source, config);
+  check_tied_projection(source, config);
   if (!source.adapter.empty()) const AdapterWeights adapter(source.adapter, config);
 }
 

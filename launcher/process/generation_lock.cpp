@@ -34,6 +34,8 @@ using Clock = std::chrono::steady_clock;
 // holds it.
 constexpr std::chrono::seconds kGoneWithin{30};
 constexpr std::chrono::milliseconds kLookEvery{10};
+// A process writes its record right after it has taken its lock.
+constexpr std::chrono::seconds kRecordedWithin{1};
 
 struct Holder {
   ProcessIdentity process;
@@ -144,22 +146,39 @@ class LockFile {
   store::FileDescriptor descriptor_;
 };
 
-// Kills the holder and waits until it is gone. Returns what it was.
-std::string end_holder(LockFile& lock) {
-  const auto deadline = Clock::now() + kGoneWithin;
+[[noreturn]] void refuse_held(const LockFile& lock, const Holder& holder) {
+  throw base::UserError(
+      base::ExitCode::stalled,
+      fmt::format("{} still holds {}{}; end it, then resume",
+                  holder.process.pid == 0 ? "a process" : holder.describe(lock.name()),
+                  lock.path().string(),
+                  holder.process.exists()
+                      ? fmt::format(" {} s after it was killed", kGoneWithin.count())
+                      : ", and from here it cannot be ended"));
+}
+
+// What is to be done about a holder. A record may be that of the holder before, or empty, as long
+// as a process that has just taken the lock has not written its own.
+enum class Verdict { end, leave, wait };
+
+bool may_be_outdated(const Holder& holder, Clock::duration waited) {
+  return holder.process.pid == 0 || waited < kRecordedWithin;
+}
+
+// Kills holders until there is none, or one that may stay. Returns what was killed.
+template <class Judge>
+std::string end_holders(LockFile& lock, const Judge& judge) {
+  const auto began = Clock::now();
   std::string ended;
   while (const std::optional<Holder> holder = lock.take()) {
-    if (holder->process.pid != 0 && ended.empty()) ended = holder->describe(lock.name());
-    const bool elsewhere = !holder->process.here();
-    if (elsewhere || Clock::now() > deadline) {
-      throw base::UserError(
-          base::ExitCode::stalled,
-          fmt::format("{} still holds {}{}; end it, then resume",
-                      ended.empty() ? "a process" : ended, lock.path().string(),
-                      elsewhere ? ", and from here it cannot be ended"
-                                : fmt::format(" {} s after it was killed", kGoneWithin.count())));
+    const auto waited = Clock::now() - began;
+    const Verdict verdict = judge(*holder, waited);
+    if (verdict == Verdict::leave) return ended;
+    if (verdict == Verdict::end) {
+      ended = holder->describe(lock.name());
+      kill_process(holder->process);
     }
-    kill_process(holder->process);
+    if (waited > kGoneWithin) refuse_held(lock, *holder);
     ::poll(nullptr, 0, static_cast<int>(kLookEvery.count()));
   }
   return ended;
@@ -181,10 +200,14 @@ std::vector<fs::path> lock_files(const fs::path& run_directory) {
 GenerationLock::GenerationLock(const fs::path& run_directory, const Membership& self) {
   store::make_directory(locks_of(run_directory));
   LockFile lock(locks_of(run_directory) / (self.process.text() + kSuffix));
-  if (const auto holder = lock.take(); holder && holder->generation > self.generation) {
-    refuse_fenced(self.generation, holder->generation, run_directory);
-  }
-  ended_ = end_holder(lock);
+  ended_ = end_holders(lock, [&](const Holder& holder, Clock::duration waited) {
+    if (holder.generation > self.generation) {
+      refuse_fenced(self.generation, holder.generation, run_directory);
+    }
+    if (holder.process.exists()) return Verdict::end;
+    if (!holder.process.here() && !may_be_outdated(holder, waited)) refuse_held(lock, holder);
+    return Verdict::wait;
+  });
   descriptor_ = lock.release();
   record_holder(descriptor_.number(), self, lock.path());
   // Behind the lock: either the newer generation sees the lock, or this sees the number.
@@ -201,13 +224,18 @@ std::vector<std::string> end_former_processes(const fs::path& run_directory, std
   std::vector<std::string> ended;
   for (const fs::path& file : lock_files(run_directory)) {
     LockFile lock(file);
-    const std::optional<Holder> holder = lock.take();
-    // Another host's process, in a directory that hosts share, is for that host's agent.
-    if (!holder || !holder->process.here() || holder->process.pid == ::getpid()) continue;
-    if (holder->generation > generation)
-      refuse_fenced(generation, holder->generation, run_directory);
-    if (holder->generation == generation && holder->host != host) continue;
-    ended.push_back(end_holder(lock));
+    const std::string gone = end_holders(lock, [&](const Holder& holder, Clock::duration waited) {
+      if (holder.generation > generation) {
+        refuse_fenced(generation, holder.generation, run_directory);
+      }
+      const bool of_other_host = holder.generation == generation && holder.host != host;
+      if (of_other_host || holder.process.pid == ::getpid()) return Verdict::leave;
+      if (holder.process.exists()) return Verdict::end;
+      // In a directory that hosts share: its own host's agent ends it.
+      const bool elsewhere = !holder.process.here() && !may_be_outdated(holder, waited);
+      return elsewhere ? Verdict::leave : Verdict::wait;
+    });
+    if (!gone.empty()) ended.push_back(gone);
   }
   return ended;
 }

@@ -197,6 +197,14 @@ def misshape(tensors):
     tensors["model.norm.weight"] = tensors["model.norm.weight"][:-1].clone()
 
 
+def untie(source):
+    """What transformers since 5 calls a wrong config, and loads as a model that is not tied."""
+    with_tensors(
+        lambda tensors: tensors.update({"lm_head.weight": tensors["model.embed_tokens.weight"] * 1.5})
+    )(source)
+    set_field("tie_word_embeddings", True)(source)
+
+
 def escape(source):
     tensors = load_file(source / "model.safetensors")
     (source / "model.safetensors").unlink()
@@ -225,6 +233,10 @@ BROKEN = {
     ),
     "a wrong shape": (with_tensors(misshape), ["misshapen (1): model.norm.weight is ["]),
     "a value that is not finite": (with_tensors(set_nan), ["model.norm.weight", "not finite"]),
+    "a head that is not the table it is tied to": (
+        untie,
+        ["lm_head.weight is another matrix than model.embed_tokens.weight", "tie_word_embeddings"],
+    ),
     "an index that leaves the directory": (escape, ["../elsewhere.safetensors", "inside the directory"]),
     "an unknown rope type": (
         set_field("rope_scaling", {"rope_type": "spiral", "factor": 2.0}),

@@ -164,6 +164,33 @@ TEST_F(GenerationLockTest, RecordAloneCountsForTheSameProcessOnly) {
   EXPECT_FALSE(bystander.gone());
 }
 
+// Agents of several hosts that share a directory start at the same moment: each looks at the locks
+// of the others while they are being taken and their records are those of the generation before.
+TEST_F(GenerationLockTest, HostsThatShareADirectoryStartTogether) {
+  constexpr std::uint32_t kHosts = 6;
+  for (std::uint32_t generation = 1; generation <= 30; ++generation) {
+    std::vector<int> children;
+    for (std::uint32_t host = 0; host < kHosts; ++host) {
+      children.push_back(::fork());
+      if (children.back() != 0) continue;
+      try {
+        end_former_processes(run_, host, generation);
+        const GenerationLock lock(run_, agent(host, generation));
+        end_former_processes(run_, host + kHosts, generation);  // a late look at all others
+        ::_exit(0);
+      } catch (const base::UserError&) {
+        ::_exit(1);
+      }
+    }
+    for (const int child : children) {
+      int status = 0;
+      ::waitpid(child, &status, 0);
+      ASSERT_TRUE(WIFEXITED(status)) << "one was killed in generation " << generation;
+      ASSERT_EQ(WEXITSTATUS(status), 0);
+    }
+  }
+}
+
 TEST_F(GenerationLockTest, OwnProcessIsNeverEnded) {
   const GenerationLock own(run_, stage(0, 1));
   EXPECT_EQ(begin(2), ExitCode::done);
