@@ -121,9 +121,10 @@ class Ssh(hosts.HostsCase):
     @hosts.needs_namespaces
     def test_reports_host_without_power_and_resumes_on_another(self):
         launched = self.endless(hosts=["h0", "h1"])
-        # What only h1 has is lost with it: its part has to be here too.
-        parts = lambda: launched.run.path.glob("checkpoints/step-*/stage-2.*.safetensors")
-        launched.wait_for("a whole checkpoint on this machine", lambda: any(parts()))
+        # What only h1 has is lost with it: weights and state of stage 2 have to be here too.
+        here = lambda step: len([*step.glob("stage-2.*.safetensors")]) == 2
+        steps = lambda: launched.run.path.glob("checkpoints/step-*")
+        launched.wait_for("a whole checkpoint on this machine", lambda: any(map(here, steps())))
         begun = time.monotonic()
         self.hosts[1].power_off()
         code = launched.end()
