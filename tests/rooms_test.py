@@ -43,7 +43,8 @@ LAUNCHER = {
     "launch": {"agent", "console"},
     "plugin": {"plan", "stages"},
     "planner": {"plugin", "transfer", "tokenizer"},
-    "worker": {"planner", "control", "reach"},
+    "inference": {"control", "stages"},
+    "worker": {"planner", "inference", "control", "reach"},
     "app": {"worker", "launch"},
 }
 
@@ -67,7 +68,7 @@ ROOMS["tests"] = set(ROOMS) - {"recipes"}
 # Rooms that never see libtorch, directly or through what they include, so that ThreadSanitizer and
 # a host's agent can do without it.
 WITHOUT_TORCH = {"schedules", "framework", "framework/net", "framework/trace", "framework/sync", "framework/store"} | {
-    "launcher/" + name for name in LAUNCHER if name not in ("plugin", "planner", "worker", "app")}
+    "launcher/" + name for name in LAUNCHER if name not in ("plugin", "planner", "inference", "worker", "app")}
 TORCH = re.compile(r"^(torch|ATen|c10)/")
 # In headers only what is cheap to read; these bring in half of libtorch.
 HEAVY = re.compile(r"^(torch/|ATen/ATen\.h|ATen/Functions\.h|ATen/ops/)")

@@ -13,8 +13,8 @@
 
 #include "framework/store/atomic_file.h"
 #include "framework/tensors/safetensors_writer.h"
-#include "launcher/app/checkpoint_weights.h"
 #include "launcher/base/errors.h"
+#include "launcher/planner/checkpoint_weights.h"
 #include "models/families.h"
 #include "models/model_description.h"
 #include "models/tensor_names.h"
@@ -25,7 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 
 std::vector<tensors::TensorSource> tensors_to_write(const RunCheckpoint& source,
-                                                    const CheckpointWeights& weights,
+                                                    const planner::CheckpointWeights& weights,
                                                     const ExportOptions& options) {
   std::vector<tensors::TensorSource> all;
   for (const models::TensorShape& tensor : models::describe(source.config).tensors()) {
@@ -40,7 +40,7 @@ std::vector<tensors::TensorSource> tensors_to_write(const RunCheckpoint& source,
 
 // What PEFT reads: adapters and saved modules, in float32 unless the user wants another type.
 void write_adapter(const fs::path& directory, const RunCheckpoint& source,
-                   const CheckpointWeights& weights, const ExportOptions& options) {
+                   const planner::CheckpointWeights& weights, const ExportOptions& options) {
   std::vector<tensors::TensorSource> all;
   for (const models::TensorShape& tensor : models::describe(source.config).trained_tensors()) {
     const at::ScalarType type = options.type.value_or(at::kFloat);
@@ -191,7 +191,8 @@ std::string export_model(const fs::path& run, const fs::path& directory,
   }
   const RunCheckpoint source = find_checkpoint(run);
   if (!source.warning.empty()) std::cerr << "strait: " << source.warning << '\n';
-  const CheckpointWeights weights(source);
+  const planner::CheckpointWeights weights(source.run.plan.recipe, source.config,
+                                           source.checkpoint);
   const bool adapter = source.config.lora != nullptr && !options.merge;
   if (options.merge && source.config.lora == nullptr) {
     throw base::UserError(base::ExitCode::bad_input,

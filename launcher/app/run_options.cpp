@@ -25,13 +25,10 @@ CLI::Option* add_without(CLI::App* verb, const std::shared_ptr<RunOptions>& opti
 }
 
 launch::ModelQuestions model_questions() {
-  return {
-      .plan_text = planner::plan_text,
-      .forecast_step = planner::forecast_step,
-      .needed_files = planner::needed_files,
-      .needed_checkpoint = [](const plan::Plan& plan, std::size_t host, const auto& checkpoint) {
-        return planner::needed_checkpoint(plan, host, checkpoint);
-      }};
+  return {.plan_text = planner::plan_text,
+          .forecast_step = planner::forecast_step,
+          .needed_files = planner::needed_files,
+          .needed_checkpoint = planner::needed_checkpoint};
 }
 
 }  // namespace strait::app

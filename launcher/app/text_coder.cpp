@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "framework/store/byte_tokenizer.h"
 #include "framework/store/store_error.h"
@@ -19,9 +20,17 @@ constexpr const char* kBytes = "bytes";
 
 class ByteCoder : public TextCoder {
  public:
-  // A chat as records of it are rendered.
-  std::vector<std::int32_t> encode(const std::string& text, bool chat) override {
-    return store::ByteTokenizer::encode(chat ? "user: " + text + "\nassistant: " : text);
+  std::vector<std::int32_t> encode(const std::string& text) override {
+    return store::ByteTokenizer::encode(text);
+  }
+  // As records of chats are rendered.
+  std::vector<std::int32_t> encode_chat(const std::string& messages) override {
+    std::string text;
+    for (const auto& message : nlohmann::json::parse(messages)) {
+      text += fmt::format("{}: {}\n", message.at("role").get<std::string>(),
+                          message.at("content").get<std::string>());
+    }
+    return store::ByteTokenizer::encode(text + "assistant: ");
   }
   std::string decode(std::span<const std::int32_t> /*prompt*/,
                      std::span<const std::int32_t> answer) override {
@@ -34,8 +43,11 @@ class WorkerCoder : public TextCoder {
  public:
   explicit WorkerCoder(const std::string& directory) : worker_(directory) {}
 
-  std::vector<std::int32_t> encode(const std::string& text, bool chat) override {
-    return chat ? worker_.chat_prompt(text) : worker_.prompt(text);
+  std::vector<std::int32_t> encode(const std::string& text) override {
+    return worker_.prompt(text);
+  }
+  std::vector<std::int32_t> encode_chat(const std::string& messages) override {
+    return worker_.chat_prompt(messages);
   }
   std::string decode(std::span<const std::int32_t> prompt,
                      std::span<const std::int32_t> answer) override {

@@ -18,9 +18,11 @@ class TextCoder {
   TextCoder& operator=(const TextCoder&) = delete;
   virtual ~TextCoder() = default;
 
-  // `chat`: the text is what a user says, and the answer follows; else the text is continued.
-  // StoreError where there is no chat template.
-  virtual std::vector<std::int32_t> encode(const std::string& text, bool chat) = 0;
+  // A text that is continued.
+  virtual std::vector<std::int32_t> encode(const std::string& text) = 0;
+  // Messages as a JSON list ({"role", "content"}), which the assistant's answer follows. StoreError
+  // where there is no chat template, or it refuses them.
+  virtual std::vector<std::int32_t> encode_chat(const std::string& messages) = 0;
   virtual std::string decode(std::span<const std::int32_t> prompt,
                              std::span<const std::int32_t> answer) = 0;
   virtual bool is_end(std::int64_t token) const = 0;

@@ -74,6 +74,26 @@ void describe(auto& f, base::Is<Regroup> auto& m) {
 void describe(auto& f, base::Is<Abort> auto& m) {
   f("code", m.code), f("text", m.text), f("origin", m.origin);
 }
+void describe(auto& f, base::Is<Sampling> auto& m) {
+  f("repetition_penalty", m.repetition_penalty), f("temperature", m.temperature);
+  f("top_k", m.top_k), f("top_p", m.top_p), f("min_p", m.min_p), f("seed", m.seed);
+}
+void describe(auto& f, base::Is<ExtendSequence> auto& m) {
+  f("sequence", m.sequence), f("tokens", m.tokens), f("capacity", m.capacity);
+  f("sampling", m.sampling);
+}
+void describe(auto& f, base::Is<EndSequence> auto& m) { f("sequence", m.sequence); }
+void describe(auto& f, base::Is<ScoreRows> auto& m) {
+  f("number", m.number), f("padded_length", m.padded_length), f("tokens", m.tokens);
+  f("documents_of_rows", m.documents_of_rows), f("document_lengths", m.document_lengths);
+  f("target_spans", m.target_spans);
+}
+void describe(auto& f, base::Is<ChosenToken> auto& m) {
+  f("sequence", m.sequence), f("token", m.token);
+}
+void describe(auto& f, base::Is<ScoredRows> auto& m) {
+  f("number", m.number), f("loss_sum", m.loss_sum);
+}
 
 constexpr std::string_view type_name(std::type_identity<Hello> /*type*/) { return "hello"; }
 constexpr std::string_view type_name(std::type_identity<Ready> /*type*/) { return "ready"; }
@@ -102,6 +122,21 @@ constexpr std::string_view type_name(std::type_identity<Committed> /*type*/) { r
 constexpr std::string_view type_name(std::type_identity<Dropped> /*type*/) { return "dropped"; }
 constexpr std::string_view type_name(std::type_identity<Regroup> /*type*/) { return "regroup"; }
 constexpr std::string_view type_name(std::type_identity<Abort> /*type*/) { return "abort"; }
+constexpr std::string_view type_name(std::type_identity<ExtendSequence> /*type*/) {
+  return "extend_sequence";
+}
+constexpr std::string_view type_name(std::type_identity<EndSequence> /*type*/) {
+  return "end_sequence";
+}
+constexpr std::string_view type_name(std::type_identity<ScoreRows> /*type*/) {
+  return "score_rows";
+}
+constexpr std::string_view type_name(std::type_identity<ChosenToken> /*type*/) {
+  return "chosen_token";
+}
+constexpr std::string_view type_name(std::type_identity<ScoredRows> /*type*/) {
+  return "scored_rows";
+}
 
 net::Frame format(const StageMessage& message) { return base::format_message(message); }
 net::Frame format(const CoordinatorMessage& message) { return base::format_message(message); }

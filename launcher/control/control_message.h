@@ -15,12 +15,14 @@
 #include "framework/trace/traffic_metrics.h"
 #include "launcher/base/errors.h"
 #include "launcher/control/checkpoint_message.h"
+#include "launcher/control/inference.h"
 
 // The messages between the coordinator and the stage processes, as values and as frames (one JSON
 // object each). `step` counts updates: 5 means that five updates are made. Times are seconds.
 namespace strait::control {
 
 // ---- stage → coordinator. Order: Hello, Ready, then the others; Done or Failed is the last.
+// Answers of a trained model are in inference.h.
 
 struct Hello {
   net::ProcessName process;
@@ -125,10 +127,11 @@ struct Abort {
   std::string origin;  // "stage 1.0 (host b)"
 };
 
-using StageMessage = std::variant<Hello, Ready, Progress, StepDone, Evaluated, ShardsWritten,
-                                  ShardFailed, Event, LostReplica, Failed, Done>;
-using CoordinatorMessage =
-    std::variant<Peers, Admit, SaveSoon, StopAfterStep, Committed, Dropped, Regroup, Abort>;
+using StageMessage =
+    std::variant<Hello, Ready, Progress, StepDone, Evaluated, ShardsWritten, ShardFailed, Event,
+                 LostReplica, Failed, Done, ChosenToken, ScoredRows>;
+using CoordinatorMessage = std::variant<Peers, Admit, SaveSoon, StopAfterStep, Committed, Dropped,
+                                        Regroup, Abort, ExtendSequence, EndSequence, ScoreRows>;
 
 net::Frame format(const StageMessage& message);
 net::Frame format(const CoordinatorMessage& message);

@@ -11,7 +11,6 @@ namespace strait::control {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
 constexpr std::size_t kTailLines = 20;
 constexpr auto kTick = std::chrono::milliseconds(50);
 constexpr auto kReportEvery = std::chrono::seconds(1);
@@ -32,6 +31,7 @@ Coordinator::Coordinator(std::vector<WorkerHandle> handles, CoordinatorOptions o
       membership_(workers_.present(), options_.survives_lost_replicas),
       checkpoints_(workers_, membership_, observers_, options_),
       last_step_(options_.from),
+      inference_(workers_, options_.inference),
       rejoin_(workers_, inbox_, watchdog_, membership_, observers_, options_) {}
 
 Outcome Coordinator::run(const std::atomic<int>& stops) {
@@ -114,6 +114,7 @@ void Coordinator::on(Worker& from, const Ready& ready) {
   workers_.broadcast(peers);
   observers_.notify(&RunObserver::training, options_.from, options_.to);
   checkpoints_.prune(store::PruneTime::at_start);
+  inference_.begin();
   const std::vector<std::uint32_t> absent = workers_.absent_replicas();
   if (absent.empty()) return;
   observers_.notify(&RunObserver::replicas_absent,
@@ -133,10 +134,9 @@ void Coordinator::on(Worker& from, const StepDone& done) {
   observers_.notify(&RunObserver::step, *line);
 }
 
-// The first stage of every replica reports it, so that it arrives whichever replica is lost.
-void Coordinator::on(Worker& /*from*/, const Evaluated& evaluated) {
-  if (last_evaluation_ == evaluated.step) return;
-  last_evaluation_ = evaluated.step;
+// From the first stage of every replica, so that it arrives whichever replica is lost.
+void Coordinator::on(Worker&, const Evaluated& evaluated) {
+  if (std::exchange(last_evaluation_, evaluated.step) == evaluated.step) return;
   observers_.notify(&RunObserver::evaluated, evaluated);
 }
 
@@ -209,15 +209,15 @@ void Coordinator::check_exits() {
     // After Abort the exit is expected.
     if (phase_ == Phase::aborting && !worker.status->signal) continue;
     worker.failed = true;
-    const std::string early = worker.status->code == 0 ? " before its work was done" : "";
+    const char* const early = worker.status->code == 0 ? " before its work was done" : "";
     fail(worker, worker.status->exit_code(), worker.status->sentence() + early, false);
   }
 }
 
 void Coordinator::check_stops(int stops) {
   if (ending() || stops <= stops_handled_) return;
-  const bool now = stops >= 2 || phase_ == Phase::connecting;  // nothing is trained yet
   stops_handled_ = stops;
+  const bool now = stops >= 2 || phase_ == Phase::connecting;  // nothing is trained yet
   observers_.notify(&RunObserver::stopping, now);
   if (now) {
     fail({std::nullopt, base::ExitCode::interrupted, "stopped immediately on request"});

@@ -4,10 +4,12 @@
 #include <chrono>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "launcher/control/checkpoint_committer.h"
 #include "launcher/control/coordinator_options.h"
+#include "launcher/control/inference_driver.h"
 #include "launcher/control/membership.h"
 #include "launcher/control/outcome.h"
 #include "launcher/control/rejoin.h"
@@ -60,6 +62,12 @@ class Coordinator {
   void on(Worker& from, const LostReplica& lost);
   void on(Worker& from, const Failed& failed);
   void on(Worker& from, const Done& done);
+  // Those that arrive after the end count for nothing.
+  template <class Answer>
+  requires std::is_constructible_v<InferenceAnswer, Answer>
+  void on(Worker& /*from*/, const Answer& answer) {
+    if (phase_ == Phase::training) inference_.on_answer(answer);
+  }
 
   void on_checkpoint(CheckpointCommitter::Result result);
   // A waiting replica becomes a member at this checkpoint.
@@ -96,6 +104,7 @@ class Coordinator {
   std::chrono::steady_clock::time_point reported_;
   store::Step last_step_;
   std::optional<store::Step> last_evaluation_;
+  InferenceDriver inference_;
   // Of the user's stop requests those that were handled.
   int stops_handled_ = 0;
   Rejoin rejoin_;  // last: its destructor waits for start_replica, which uses what is above

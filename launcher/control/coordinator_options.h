@@ -55,6 +55,8 @@ struct CoordinatorOptions {
   // to the run's files that a start which fails must not leave behind. Any exception ends the run.
   // Absent: there are none.
   std::function<void()> apply_changes;
+  // Asks the trained model instead of training it; outlives the run. Null: the run trains.
+  InferenceClient* inference = nullptr;
   // Completes the checkpoint by writing the manifest over the shards of all processes.
   // store::StoreError: the checkpoint is dropped and training continues.
   std::function<void(store::Step, const std::vector<store::ShardFile>&)> commit;

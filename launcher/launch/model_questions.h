@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "framework/store/checkpoint.h"
 #include "launcher/plan/plan.h"
 #include "launcher/plan/speeds.h"
 #include "launcher/plan/stage_job.h"
@@ -27,7 +28,7 @@ struct ModelQuestions {
       needed_files;
   // What they read of a complete checkpoint.
   std::function<transfer::NeededGroup(const plan::Plan& plan, std::size_t host,
-                                      const std::filesystem::path& checkpoint)>
+                                      const std::filesystem::path& checkpoint, store::Part part)>
       needed_checkpoint;
 };
 

@@ -25,6 +25,8 @@ struct LaunchOptions {
   std::optional<std::string> recipe;             // new text of recipe.toml; absent: it stays
   std::set<std::uint32_t> without;               // replicas that the run starts without
   std::vector<control::RunObserver*> observers;  // outlive the launch
+  control::InferenceClient* inference =
+      nullptr;  // asks the model of `resume`; null: the run trains
 };
 
 // Starts every process of a run under a new generation, coordinates them until the last has exited,

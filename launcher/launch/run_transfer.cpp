@@ -87,7 +87,9 @@ std::vector<RunTransfer::Delivery> RunTransfer::needed_deliveries(
   for (const std::size_t host : needs.hosts) {
     std::vector<transfer::NeededGroup> groups =
         model_.needed_files(plan, host, needs.plugins, weights);
-    if (!needs.resume.empty()) groups.push_back(model_.needed_checkpoint(plan, host, needs.resume));
+    if (!needs.resume.empty()) {
+      groups.push_back(model_.needed_checkpoint(plan, host, needs.resume, needs.part));
+    }
     for (transfer::NeededGroup& group : groups) {
       deliveries.push_back({host, std::move(group), {}, {}});
     }
@@ -189,7 +191,9 @@ void RunTransfer::set_input_paths(plan::StageJob& job, std::size_t host) const {
     return (name.empty() ? found->second : found->second / name).string();
   };
   plan::Plan& plan = job.plan;
-  plan.train.file = path_there(Kind::train, plan.train.file, "train.safetensors");
+  if (!plan.train.file.empty()) {
+    plan.train.file = path_there(Kind::train, plan.train.file, "train.safetensors");
+  }
   if (plan.eval) plan.eval->file = path_there(Kind::eval, plan.eval->file, "eval.safetensors");
   recipe::Recipe::Model& model = plan.recipe.model;
   model.path = path_there(Kind::model, model.path, "");

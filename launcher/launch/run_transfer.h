@@ -37,8 +37,9 @@ class RunTransfer {
   struct Needs {
     std::vector<std::size_t> hosts;  // whose processes read the files
     std::vector<plan::PluginCopy> plugins;
-    std::string resume;   // the checkpoint to resume from; empty: the run begins
-    bool weights = true;  // include the model's weights if the recipe loads them
+    std::string resume;                   // the checkpoint to resume from; empty: the run begins
+    bool weights = true;                  // include the model's weights if the recipe loads them
+    store::Part part = store::Part::all;  // of the checkpoint
   };
   // Sends the files that the processes of these hosts read, unless a host has them at the same
   // path. `poll` is called while this waits, and throws to give up. UserError, StoreError.

@@ -72,6 +72,7 @@ plan::StageJob StageStarter::job_for(net::ProcessName process, std::size_t host,
   job.codec_generation = options_.caches.generation;
   job.absent = options_.without;
   job.joins = joins;
+  job.inference = options_.inference != nullptr;
   hosts_.fill_in(job, host);
   return job;
 }

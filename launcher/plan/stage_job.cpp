@@ -34,7 +34,7 @@ void describe(auto& f, base::Is<StageJob> auto& m) {
   f("peer_keys", m.peer_keys), f("plugins", m.plugins), f("run_directory", m.run_directory);
   f("binds", m.binds), f("resume", m.resume), f("resume_caches", m.resume_caches);
   f("resume_exact", m.resume_exact), f("absent", m.absent), f("joins", m.joins);
-  f("codec_generation", m.codec_generation);
+  f("inference", m.inference), f("codec_generation", m.codec_generation);
 }
 
 namespace {

@@ -42,6 +42,7 @@ struct StageJob {
   bool resume_exact = false;   // every replica restores its own state; else all the agreed model
   std::set<std::uint32_t> absent;     // replicas that the run starts without
   bool joins = false;                 // joins replicas that train already: copies the state of one
+  bool inference = false;             // answers requests to the model of `resume`; trains nothing
   std::int64_t codec_generation = 0;  // incremented whenever all activation caches are dropped
 };
 

@@ -42,9 +42,12 @@ bool reads_rows(const plan::Plan& plan, std::size_t host) {
 }
 
 // Canonical names of the tensors that the host's stages own. A tied table belongs to the stage of
-// the LM head; of a frozen one both stages have a copy.
+// the LM head; where no link ties the two stages (it is frozen, or nothing is trained), both have a
+// copy.
 std::set<std::string> own_tensors(const plan::Plan& plan, std::size_t host) {
   const models::ModelDescription model = models::describe(planned_model(plan));
+  const bool linked = std::ranges::any_of(
+      plan.links, [](const plan::Plan::Link& link) { return link.use == plan::Plan::Use::tie; });
   std::set<std::string> names;
   for (const plan::Plan::Process* process : processes_of(plan, host)) {
     const bool has_head = process->chunks.back().last + 1 == std::ssize(model.layers);
@@ -53,7 +56,7 @@ std::set<std::string> own_tensors(const plan::Plan& plan, std::size_t host) {
       for (int layer = layers.first; layer <= layers.last; ++layer) {
         const models::LayerCost& cost = model.layers.at(static_cast<std::size_t>(layer));
         for (const models::TensorShape& tensor : cost.tensors) {
-          if (tensor.name != tied || has_head || !model.tied_trained) names.insert(tensor.name);
+          if (tensor.name != tied || has_head || !linked) names.insert(tensor.name);
         }
       }
     }
@@ -121,7 +124,7 @@ std::vector<transfer::NeededGroup> needed_files(const plan::Plan& plan, std::siz
                                                 const std::vector<plan::PluginCopy>& plugins,
                                                 bool weights) {
   std::vector<transfer::NeededGroup> groups;
-  if (reads_rows(plan, host)) {
+  if (!plan.train.file.empty() && reads_rows(plan, host)) {
     groups.push_back({Kind::train, {{fs::absolute(plan.train.file), "train.safetensors"}}});
     if (plan.eval) {
       groups.push_back({Kind::eval, {{fs::absolute(plan.eval->file), "eval.safetensors"}}});

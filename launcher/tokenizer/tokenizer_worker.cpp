@@ -172,9 +172,8 @@ std::vector<std::int32_t> TokenizerWorker::prompt(const std::string& text) {
   return ask(Json{{"do", "prompt"}, {"text", text}}.dump()).tokens;
 }
 
-std::vector<std::int32_t> TokenizerWorker::chat_prompt(const std::string& text) {
-  return ask(Json{{"do", "prompt"}, {"messages", {{{"role", "user"}, {"content", text}}}}}.dump())
-      .tokens;
+std::vector<std::int32_t> TokenizerWorker::chat_prompt(const std::string& messages) {
+  return ask(Json{{"do", "prompt"}, {"messages", Json::parse(messages)}}.dump()).tokens;
 }
 
 std::string TokenizerWorker::decode(std::span<const std::int32_t> prompt,

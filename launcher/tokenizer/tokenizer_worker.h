@@ -31,9 +31,10 @@ class TokenizerWorker {
   std::vector<store::Document> documents(std::span<const store::Record> records,
                                          store::Targets targets);
 
-  // The tokens before a continuation of the text, or before the answer to a user message.
+  // The tokens before a continuation of the text, or before the assistant's answer to messages (a
+  // JSON list).
   std::vector<std::int32_t> prompt(const std::string& text);
-  std::vector<std::int32_t> chat_prompt(const std::string& text);
+  std::vector<std::int32_t> chat_prompt(const std::string& messages);
 
   // The text that `tokens` are behind `prompt`; control tokens are left out.
   std::string decode(std::span<const std::int32_t> prompt, std::span<const std::int32_t> tokens);

@@ -94,6 +94,8 @@ void ControlClient::handle(const control::CoordinatorMessage& message) {
   }
   if (std::holds_alternative<control::StopAfterStep>(message)) {
     stop_requested_ = true;
+    const MutexLock lock(mutex_);
+    if (end_) end_();
     return;
   }
   if (const auto* save = std::get_if<control::SaveSoon>(&message)) {
@@ -102,6 +104,9 @@ void ControlClient::handle(const control::CoordinatorMessage& message) {
   }
   if (const auto* peers = std::get_if<control::Peers>(&message)) return handle(*peers);
   if (const auto* admit = std::get_if<control::Admit>(&message)) return handle(*admit);
+  if (const auto* more = std::get_if<control::ExtendSequence>(&message)) return submit(*more);
+  if (const auto* end = std::get_if<control::EndSequence>(&message)) return submit(*end);
+  if (const auto* rows = std::get_if<control::ScoreRows>(&message)) return submit(*rows);
   {
     const MutexLock lock(mutex_);
     if (const auto* committed = std::get_if<control::Committed>(&message)) record(*committed);
@@ -116,6 +121,19 @@ void ControlClient::handle(const control::CoordinatorMessage& message) {
     }
   }
   changed_.notify_all();
+}
+
+void ControlClient::on_inference(std::function<void(control::InferenceRequest)> request,
+                                 std::function<void()> end) {
+  const MutexLock lock(mutex_);
+  request_ = std::move(request);
+  end_ = std::move(end);
+}
+
+void ControlClient::submit(const control::InferenceRequest& request) {
+  const MutexLock lock(mutex_);
+  if (!request_) throw base::MessageError("a request to a process that trains");
+  request_(request);
 }
 
 void ControlClient::record(const control::Committed& committed) {

@@ -43,6 +43,11 @@ class ControlClient {
   void on_admit(ListenForReplica listen_for_replica,
                 std::function<void(const control::Peers&)> connect) STRAIT_EXCLUDES(mutex_);
 
+  // Of a process that answers requests: called on the receiving thread, `end` at a stop. Before
+  // Ready is sent.
+  void on_inference(std::function<void(control::InferenceRequest)> request,
+                    std::function<void()> end) STRAIT_EXCLUDES(mutex_);
+
   // For a replica that rejoins: waits for the checkpoint at which it joins.
   struct RejoinPoint {
     store::Step step{};  // of the checkpoint
@@ -76,6 +81,7 @@ class ControlClient {
   void handle(const control::CoordinatorMessage& message) STRAIT_EXCLUDES(mutex_);
   void handle(const control::Peers& peers) STRAIT_EXCLUDES(mutex_);
   void handle(const control::Admit& admit) STRAIT_EXCLUDES(mutex_);
+  void submit(const control::InferenceRequest& request) STRAIT_EXCLUDES(mutex_);
   void record(const control::Committed& committed) STRAIT_REQUIRES(mutex_);
 
   const std::unique_ptr<net::Link> link_;
@@ -95,6 +101,8 @@ class ControlClient {
   std::function<void(const control::Peers&)> connect_ STRAIT_GUARDED_BY(mutex_);
   sync::MembershipTracker* tracker_ STRAIT_GUARDED_BY(mutex_) = nullptr;
   DropHandler drop_handler_ STRAIT_GUARDED_BY(mutex_);
+  std::function<void(control::InferenceRequest)> request_ STRAIT_GUARDED_BY(mutex_);
+  std::function<void()> end_ STRAIT_GUARDED_BY(mutex_);
   std::thread receiver_;
 };
 

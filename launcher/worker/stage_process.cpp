@@ -25,6 +25,7 @@
 #include "launcher/process/generation_lock.h"
 #include "launcher/worker/control_client.h"
 #include "launcher/worker/data_links.h"
+#include "launcher/worker/infer.h"
 #include "launcher/worker/stage_reporter.h"
 #include "launcher/worker/stage_saver.h"
 #include "launcher/worker/stage_settings.h"
@@ -185,6 +186,8 @@ store::Step train(const plan::StageJob& job, net::Node& node, ControlClient& con
   const StageReporter::Watching watching = reporter.watch(stage->waits(), links->watched());
   const store::Step done = stage->run(reporter, save);
   reporter.set_phase("leaving");
+  reporter.write_trace(std::filesystem::path(job.run_directory) / "logs" /
+                       (job.process.text() + ".trace.json"));
   return done;
 }
 
@@ -212,9 +215,8 @@ base::ExitCode run_stage_process(int job_descriptor) {
       tracker.on_lost([&](std::uint32_t replica, const std::string& why) {
         report_lost(replica, why, job, control, tracker, reporter);
       });
-      const store::Step done = train(job, node, control, tracker, reporter);
-      reporter.write_trace(std::filesystem::path(job.run_directory) / "logs" /
-                           (job.process.text() + ".trace.json"));
+      const store::Step done = job.inference ? infer(job, node, control, reporter)
+                                             : train(job, node, control, tracker, reporter);
       control.send(control::Done{done});
     } catch (const std::exception& error) {
       const base::Failure failure = base::describe_failure(error);

@@ -446,6 +446,27 @@ def evaluation_quotients(folder, exported, rows):
     }
 
 
+def assert_same_tokens(folder, exported):
+    """Greedy continuations of the run, over its stages, are those of transformers."""
+    exported.generation_config.eos_token_id = None
+    for prompt, more in (("7", {}), ("0123 456", {}), ("((((2222", {"repetition_penalty": 1.3})):
+        tokens = torch.tensor([[ord(letter) for letter in prompt]])
+        count = POSITIONS - len(prompt) - 2
+        with torch.no_grad():
+            theirs = exported.generate(
+                tokens, do_sample=False, max_new_tokens=count, pad_token_id=0,
+                attention_mask=torch.ones_like(tokens), **more)
+        words = ["generate", "runs/golden", "--prompt", prompt, "--max-tokens", str(count)]
+        words += ["--tokenizer", "bytes", "--on", "hosts"]
+        for key, value in more.items():
+            words += ["--" + key.replace("_", "-"), str(value)]
+        done = subprocess.run([STRAIT, *words], cwd=folder, capture_output=True)
+        assert done.returncode == 0, done.stderr
+        expected = bytes(theirs[0, len(prompt):].tolist())
+        assert done.stdout.removesuffix(b"\n") == expected.removesuffix(b"\n"), (
+            f"after {prompt!r}: {list(done.stdout)}, transformers {list(expected)}")
+
+
 def report(name, seed, found, must_agree=True):
     agrees = all(quotient <= 1 for quotient in found.values())
     shown = ", ".join(f"{quantity} {quotient:.3g}" for quantity, quotient in found.items())
@@ -470,6 +491,7 @@ def run_case(name, case, seed, mistakes=None):
         metrics = train(folder, case)
         assert [line["step"] for line in metrics] == list(range(1, STEPS + 1)), metrics
         exported = load_export(folder, names)
+        assert_same_tokens(folder, exported)
         model = model.double()
         losses, norms = plain_loop(model, rows, **case.get("loop", {}))
         found = quotients(metrics, exported, unseen, losses, norms, model)

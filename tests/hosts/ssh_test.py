@@ -148,6 +148,19 @@ class Ssh(hosts.HostsCase):
         self.assert_no_processes_on_hosts(SOON)
         print(f"gone {time.monotonic() - begun:.1f} s after the power went")
 
+    def test_model_is_asked_over_the_hosts(self):
+        settings = {**self.ENDLESS, "train.steps": 3, "data.eval": "train.jsonl"}
+        self.stopped_at_end(self.start("asked", self.over_ssh(settings)))
+        for words in (["eval", "runs/asked", "--json"], ["generate", "runs/asked", "--prompt", "link"]):
+            code, here, err = self.strait(*words, "--on", "here")
+            self.assertEqual(code, 0, err)
+            code, there, err = self.strait(*words, "--on", "hosts")
+            self.assertEqual((code, there), (0, here), err)
+        self.assert_no_processes_on_hosts(SOON)
+
+    def stopped_at_end(self, launched):
+        self.assertEqual(launched.end(), 0, launched.output())
+
     def test_killed_stage_on_host_is_root_cause(self):
         launched = self.endless()
         launched.at_step(2)

@@ -1,20 +1,24 @@
-#include "launcher/app/checkpoint_weights.h"
+#include "launcher/planner/checkpoint_weights.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <utility>
+
 #include "models/families.h"
 #include "models/initialize.h"
 
-namespace strait::app {
+namespace strait::planner {
 
-CheckpointWeights::CheckpointWeights(const RunCheckpoint& source)
-    : source_(source), checkpoint_(source.checkpoint, store::Verify::sizes, store::Part::weights) {
-  for (const models::LayerCost& layer : models::describe(source.config).layers) {
+CheckpointWeights::CheckpointWeights(const recipe::Recipe& recipe, models::ModelConfig config,
+                                     const std::filesystem::path& checkpoint)
+    : config_(std::move(config)),
+      seed_(static_cast<std::uint64_t>(recipe.seed)),
+      checkpoint_(checkpoint, store::Verify::sizes, store::Part::weights) {
+  for (const models::LayerCost& layer : models::describe(config_).layers) {
     for (const models::TensorShape& tensor : layer.tensors) shapes_.emplace(tensor.name, tensor);
   }
-  const recipe::Recipe::Model& model = source.run.plan.recipe.model;
-  if (model.weights != recipe::Weights::random) model_.emplace(model, source.config);
+  if (recipe.model.weights != recipe::Weights::random) model_.emplace(recipe.model, config_);
 }
 
 at::Tensor CheckpointWeights::read(const std::string& name) const {
@@ -22,8 +26,7 @@ at::Tensor CheckpointWeights::read(const std::string& name) const {
   if (tensor.trained) return checkpoint_.read(name);
   if (model_) return model_->read(name);
   const models::Parameter drawn{name, at::empty(tensor.shape)};
-  models::initialize(drawn, source_.config,
-                     static_cast<std::uint64_t>(source_.run.plan.recipe.seed));
+  models::initialize(drawn, config_, seed_);
   return drawn.value;
 }
 
@@ -32,15 +35,15 @@ at::Tensor CheckpointWeights::read_merged(const std::string& name) const {
   const std::string matrix = name.substr(0, name.rfind('.'));
   if (!name.ends_with(".weight") || !shapes_.contains(matrix + models::kAdapterDown)) return values;
   const at::NoGradGuard no_grad;
-  const double scale = models::adapter_of(*source_.config.lora, matrix)->scale;
+  const double scale = models::adapter_of(*config_.lora, matrix)->scale;
   const at::Tensor down = checkpoint_.read(matrix + models::kAdapterDown);
   const at::Tensor up = checkpoint_.read(matrix + models::kAdapterUp);
   const at::Tensor product = at::mm(up, down).mul_(scale);
-  return values.add_(models::family_of(source_.config).input_first ? product.t() : product);
+  return values.add_(models::family_of(config_).input_first ? product.t() : product);
 }
 
-planner::ModelWeights::Origin CheckpointWeights::origin(const std::string& name) const {
-  return model_ ? model_->origin(name) : planner::ModelWeights::Origin{name, at::kFloat};
+ModelWeights::Origin CheckpointWeights::origin(const std::string& name) const {
+  return model_ ? model_->origin(name) : ModelWeights::Origin{name, at::kFloat};
 }
 
-}  // namespace strait::app
+}  // namespace strait::planner

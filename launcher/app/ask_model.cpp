@@ -1,0 +1,91 @@
+#include "launcher/app/ask_model.h"
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include <fmt/format.h>
+
+#include <iostream>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "launcher/app/run_options.h"
+#include "launcher/hosts/agent_starter.h"
+#include "launcher/launch/inference_launch.h"
+#include "launcher/planner/inference_plan.h"
+
+namespace strait::app {
+namespace {
+
+// What takes long, and what went wrong, on stderr: stdout is for the answers.
+class StderrObserver : public control::RunObserver {
+ public:
+  void event(const std::string& /*source*/, const control::Event& event) override {
+    if (!event.text.empty()) std::cerr << "strait: " << event.text << '\n';
+  }
+};
+
+base::ExitCode ask_hosts(const std::filesystem::path& path, const RunCheckpoint& source,
+                         control::InferenceClient& client) {
+  plan::RunFile run = source.run;
+  run.plan = planner::inference_plan(run.plan);
+  control::RunDirectory directory = control::RunDirectory::open(path);
+  if (run.plan.recipe.hosts.backend == recipe::BackendKind::join) {
+    for (const std::string& line : hosts::join_instructions(run.plan, directory.path())) {
+      std::cerr << line << '\n';
+    }
+  }
+  StderrObserver observer;
+  launch::LaunchOptions options;
+  options.resume = std::filesystem::absolute(source.checkpoint).string();
+  options.from = source.step;
+  options.model = model_questions();
+  options.observers = {&observer};
+  options.inference = &client;
+  const control::Outcome outcome = launch::launch_inference(directory, run, options);
+  if (outcome.code != base::ExitCode::done) std::cerr << "strait: " << outcome.cause << '\n';
+  if (outcome.code == base::ExitCode::done && !client.finished())
+    return base::ExitCode::interrupted;
+  return outcome.code;
+}
+
+}  // namespace
+
+void add_place(CLI::App* verb, Place& place) {
+  static const std::map<std::string, Place> kPlaces = {
+      {"auto", Place::automatic}, {"here", Place::here}, {"hosts", Place::hosts}};
+  verb->add_option("--on", place,
+                   "here: in this process; hosts: over the run's stages; auto: here if the model "
+                   "fits into memory")
+      ->transform(CLI::CheckedTransformer(kPlaces))
+      ->default_str("auto");
+}
+
+Place choose_place(const RunCheckpoint& source, Place wanted) {
+  const recipe::BackendKind backend = source.run.plan.recipe.hosts.backend;
+  if (wanted == Place::hosts && backend == recipe::BackendKind::slurm) {
+    throw base::UserError(
+        base::ExitCode::bad_input,
+        "the hosts of this run are nodes of a Slurm job, which has ended; ask the model in one "
+        "process with --on here, in a job of your own where it is large");
+  }
+  if (wanted != Place::automatic) return wanted;
+  const bool has_hosts =
+      backend == recipe::BackendKind::ssh || backend == recipe::BackendKind::join;
+  return has_hosts && !fits_here(source) ? Place::hosts : Place::here;
+}
+
+std::size_t requests_in_flight(const RunCheckpoint& source, Place place) {
+  if (place == Place::here) return 1;
+  return 2 * static_cast<std::size_t>(source.run.plan.recipe.pipeline.stages);
+}
+
+base::ExitCode ask_model(const std::filesystem::path& run, const RunCheckpoint& source, Place place,
+                         control::InferenceClient& client) {
+  if (place == Place::hosts) return ask_hosts(run, source, client);
+  inference::answer_here(*load_whole_model(source), client);
+  return base::ExitCode::done;
+}
+
+}  // namespace strait::app

@@ -1,0 +1,140 @@
+#include "launcher/app/generation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+#include <variant>
+
+#include "launcher/base/errors.h"
+
+namespace strait::app {
+namespace {
+
+// What a tokenizer makes of bytes that are no character yet.
+constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
+
+// Bytes at the end that begin a character of UTF-8 and do not complete it.
+std::size_t incomplete_bytes(std::string_view text) {
+  for (std::size_t back = 1; back <= std::min<std::size_t>(3, text.size()); ++back) {
+    const auto byte = static_cast<unsigned char>(text[text.size() - back]);
+    if (byte < 0x80U) return 0;
+    if (byte < 0xC0U) continue;  // continues a character
+    const std::size_t length = byte < 0xE0U ? 2 : byte < 0xF0U ? 3 : 4;
+    return length > back ? back : 0;
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::size_t certain_length(const std::string& text, const std::vector<std::string>& stops) {
+  std::string_view certain = text;
+  while (certain.ends_with(kReplacement)) certain.remove_suffix(kReplacement.size());
+  certain.remove_suffix(incomplete_bytes(certain));
+  std::size_t held = 0;
+  for (const std::string& stop : stops) {
+    for (std::size_t count = std::min(stop.size(), certain.size()); count > held; --count) {
+      if (certain.ends_with(std::string_view(stop).substr(0, count))) held = count;
+    }
+  }
+  return certain.size() - held;
+}
+
+Generation::Generation(std::vector<std::vector<std::int32_t>> prompts, std::int64_t positions,
+                       TextCoder& coder, GenerationOptions options, std::size_t in_flight)
+    : coder_(coder), options_(std::move(options)), in_flight_(in_flight) {
+  for (std::vector<std::int32_t>& prompt : prompts) {
+    const auto length = static_cast<std::int64_t>(prompt.size());
+    if (length == 0 || length >= positions) {
+      const std::string which =
+          prompts.size() == 1 ? "the prompt" : fmt::format("prompt {}", sequences_.size() + 1);
+      throw base::UserError(
+          base::ExitCode::bad_input,
+          fmt::format("{} has {} tokens; 1 to {} leave room for an answer in this model", which,
+                      length, positions - 1));
+    }
+    Sequence& sequence = sequences_.emplace_back();
+    sequence.prompt = std::move(prompt);
+    sequence.most = std::min(options_.max_tokens, positions - length);
+  }
+}
+
+control::InferenceRequest Generation::start(std::size_t number) {
+  const Sequence& sequence = sequences_[number];
+  control::ExtendSequence request;
+  request.sequence = static_cast<std::int64_t>(number);
+  request.tokens = sequence.prompt;
+  request.capacity = static_cast<std::int64_t>(sequence.prompt.size()) + sequence.most;
+  request.sampling = options_.sampling;
+  return request;
+}
+
+std::vector<control::InferenceRequest> Generation::begin() {
+  std::vector<control::InferenceRequest> requests;
+  while (started_ < std::min(in_flight_, sequences_.size())) requests.push_back(start(started_++));
+  return requests;
+}
+
+std::vector<control::InferenceRequest> Generation::on_answer(
+    const control::InferenceAnswer& answer) {
+  const auto* chosen = std::get_if<control::ChosenToken>(&answer);
+  if (chosen == nullptr || chosen->sequence < 0 ||
+      chosen->sequence >= static_cast<std::int64_t>(started_)) {
+    throw base::MessageError("a token of a sequence that does not go on");
+  }
+  const auto number = static_cast<std::size_t>(chosen->sequence);
+  const auto token = static_cast<std::int32_t>(chosen->token);
+  if (!append(number, token)) {
+    control::ExtendSequence more;
+    more.sequence = chosen->sequence;
+    more.tokens = {token};
+    more.capacity =
+        static_cast<std::int64_t>(sequences_[number].prompt.size()) + sequences_[number].most;
+    more.sampling = options_.sampling;
+    return {more};
+  }
+  std::vector<control::InferenceRequest> requests{control::EndSequence{chosen->sequence}};
+  if (started_ < sequences_.size()) requests.push_back(start(started_++));
+  for (; reported_ < sequences_.size() && sequences_[reported_].over; ++reported_) {
+    if (done_) done_(reported_, sequences_[reported_].completion);
+  }
+  return requests;
+}
+
+bool Generation::append(std::size_t number, std::int32_t token) {
+  Sequence& sequence = sequences_[number];
+  if (coder_.is_end(token)) {
+    end(sequence, Completion::End::model);
+  } else {
+    sequence.answer.push_back(token);
+    const bool full = static_cast<std::int64_t>(sequence.answer.size()) >= sequence.most;
+    if (full) end(sequence, Completion::End::length);
+  }
+  if (sequence.over || shown_ || !options_.stops.empty()) show(number);
+  return sequence.over;
+}
+
+void Generation::end(Sequence& sequence, Completion::End how) {
+  sequence.over = true;
+  sequence.completion.end = how;
+  sequence.completion.tokens = static_cast<std::int64_t>(sequence.answer.size());
+}
+
+void Generation::show(std::size_t number) {
+  Sequence& sequence = sequences_[number];
+  std::string text = coder_.decode(sequence.prompt, sequence.answer);
+  std::size_t stop = std::string::npos;
+  for (const std::string& one : options_.stops) stop = std::min(stop, text.find(one));
+  if (stop != std::string::npos) {
+    text.resize(stop);
+    end(sequence, Completion::End::stop);
+  }
+  if (sequence.over) sequence.completion.text = text;
+  const std::size_t until = sequence.over ? text.size() : certain_length(text, options_.stops);
+  if (until <= sequence.shown) return;
+  if (shown_) shown_(number, text.substr(sequence.shown, until - sequence.shown));
+  sequence.shown = until;
+}
+
+}  // namespace strait::app

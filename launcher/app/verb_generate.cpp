@@ -1,0 +1,181 @@
+#include "launcher/app/verbs.h"
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "launcher/app/ask_model.h"
+#include "launcher/app/generation.h"
+#include "launcher/app/text_coder.h"
+#include "launcher/base/errors.h"
+#include "launcher/base/text.h"
+#include "models/model_description.h"
+
+namespace strait::app {
+namespace {
+
+using Json = nlohmann::json;
+
+struct GenerateFlags {
+  std::filesystem::path run;
+  std::string prompt;
+  std::filesystem::path prompts;  // instead: a file
+  std::string tokenizer;
+  bool chat = false;
+  Place place = Place::automatic;
+  GenerationOptions options;
+};
+
+std::string user_message(const std::string& text) {
+  return Json::array({{{"role", "user"}, {"content", text}}}).dump();
+}
+
+// One line of a file of prompts.
+std::vector<std::int32_t> read_prompt(const std::string& line, bool chat, TextCoder& coder) {
+  const Json record = Json::parse(line);
+  if (record.is_object() && record.contains("messages")) {
+    return coder.encode_chat(record.at("messages").dump());
+  }
+  const std::string text = record.at("prompt").get<std::string>();
+  return chat ? coder.encode_chat(user_message(text)) : coder.encode(text);
+}
+
+std::vector<std::vector<std::int32_t>> read_prompts(const std::filesystem::path& file, bool chat,
+                                                    TextCoder& coder) {
+  std::ifstream lines(file);
+  if (!lines) {
+    throw base::UserError(base::ExitCode::bad_input,
+                          fmt::format("{} cannot be read; --prompts takes a file with a JSON "
+                                      "object in every line",
+                                      file.string()));
+  }
+  std::vector<std::vector<std::int32_t>> prompts;
+  std::string line;
+  for (int number = 1; std::getline(lines, line); ++number) {
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    try {
+      prompts.push_back(read_prompt(line, chat, coder));
+    } catch (const Json::exception& error) {
+      throw base::UserError(
+          base::ExitCode::bad_input,
+          fmt::format("{}:{}: expected {{\"prompt\": \"text\"}} or {{\"messages\": [...]}}: {}",
+                      file.string(), number, error.what()));
+    }
+  }
+  return prompts;
+}
+
+const char* end_name(Completion::End end) {
+  switch (end) {
+    case Completion::End::model:
+      return "end of text";
+    case Completion::End::stop:
+      return "stop";
+    case Completion::End::length:
+      break;
+  }
+  return "length";
+}
+
+// The text of one prompt appears while it is made. A pipe gets the model's bytes unchanged; on a
+// terminal control characters are escaped.
+void print_text(Generation& generation) {
+  const bool watched = isatty(STDOUT_FILENO) != 0;
+  generation.on_text([watched](std::size_t /*prompt*/, const std::string& more) {
+    std::cout << (watched ? base::printable_lines(more) : more) << std::flush;
+  });
+  generation.on_done([](std::size_t /*prompt*/, const Completion& completion) {
+    if (!completion.text.ends_with('\n')) std::cout << '\n';
+  });
+}
+
+void print_lines(Generation& generation) {
+  generation.on_done([](std::size_t prompt, const Completion& completion) {
+    const Json line{{"number", prompt + 1},
+                    {"completion", completion.text},
+                    {"tokens", completion.tokens},
+                    {"end", end_name(completion.end)}};
+    std::cout << line.dump(-1, ' ', false, Json::error_handler_t::replace) << std::endl;
+  });
+}
+
+base::ExitCode generate(const GenerateFlags& flags) {
+  const RunCheckpoint source = find_checkpoint(flags.run);
+  if (!source.warning.empty()) std::cerr << "strait: " << source.warning << '\n';
+  const auto coder = make_text_coder(tokenizer_of_run(source.run, flags.tokenizer));
+  std::vector<std::vector<std::int32_t>> prompts;
+  if (flags.prompts.empty()) {
+    prompts.push_back(flags.chat ? coder->encode_chat(user_message(flags.prompt))
+                                 : coder->encode(flags.prompt));
+  } else {
+    prompts = read_prompts(flags.prompts, flags.chat, *coder);
+    if (prompts.empty()) return base::ExitCode::done;
+  }
+  const Place place = choose_place(source, flags.place);
+  Generation generation(std::move(prompts), models::describe(source.config).positions, *coder,
+                        flags.options, requests_in_flight(source, place));
+  if (flags.prompts.empty()) {
+    print_text(generation);
+  } else {
+    print_lines(generation);
+  }
+  return ask_model(flags.run, source, place, generation);
+}
+
+}  // namespace
+
+void add_generate(CLI::App& cli, Command& command) {
+  const auto flags = std::make_shared<GenerateFlags>();
+  GenerationOptions& options = flags->options;
+  control::Sampling& sampling = options.sampling;
+  CLI::App* verb = cli.add_subcommand("generate", "continue prompts with a trained model");
+  verb->add_option("run", flags->run, "its directory, runs/NAME")->required();
+  CLI::Option_group* what = verb->add_option_group("prompts", "what is continued");
+  what->add_option("--prompt", flags->prompt, "a text, whose continuation appears as it is made");
+  what->add_option("--prompts", flags->prompts,
+                   "a file with {\"prompt\": ...} or {\"messages\": [...]} in every line; prints "
+                   "a JSON object for each, in their order");
+  what->require_option(1);
+  verb->add_option("--max-tokens", options.max_tokens, "at most")
+      ->check(CLI::Range(1, 1'000'000))
+      ->capture_default_str();
+  verb->add_option("--temperature", sampling.temperature, "0 always takes the likeliest token")
+      ->check(CLI::Range(0.0, 100.0))
+      ->capture_default_str();
+  verb->add_option("--top-k", sampling.top_k, "sample among this many; 0: among all")
+      ->check(CLI::Range(0, 10'000'000))
+      ->capture_default_str();
+  verb->add_option("--top-p", sampling.top_p,
+                   "among the likeliest that have this probability together")
+      ->check(CLI::Range(1e-6, 1.0))
+      ->capture_default_str();
+  verb->add_option("--min-p", sampling.min_p, "among those with this share of the likeliest's")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  verb->add_option("--repetition-penalty", sampling.repetition_penalty,
+                   "above 1: tokens that were there become less likely")
+      ->check(CLI::Range(0.01, 100.0))
+      ->capture_default_str();
+  verb->add_option("--stop", options.stops, "ends before this text; repeatable")
+      ->take_all()
+      ->allow_extra_args(false);
+  verb->add_option("--seed", sampling.seed, "of sampling")->capture_default_str();
+  verb->add_option("--tokenizer", flags->tokenizer, "a directory, or bytes; else the run's own");
+  verb->add_flag("--chat", flags->chat,
+                 "the prompt is what a user says, in the tokenizer's chat template");
+  add_place(verb, flags->place);
+  verb->callback([flags, &command] { command = [flags] { return generate(*flags); }; });
+}
+
+}  // namespace strait::app

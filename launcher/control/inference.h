@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstdint>
+#include <variant>
+#include <vector>
+
+// What a trained model is asked, and what it answers. Over the stages of a run these are control
+// messages (control_message.h): requests go to the first stage, which passes them on, and answers
+// come from the last one.
+namespace strait::control {
+
+// How the next token is chosen from the logits, in this order.
+struct Sampling {
+  double repetition_penalty = 1;  // of tokens that the sequence has; 1: none
+  double temperature = 0;         // 0: the likeliest token, whatever follows
+  std::int64_t top_k = 0;         // among this many; 0: all
+  double top_p = 1;               // among the likeliest that have this probability together
+  double min_p = 0;               // among those that have this share of the likeliest's
+  std::uint64_t seed = 1;
+};
+
+// These tokens follow what the sequence has already. Answer: ChosenToken.
+struct ExtendSequence {
+  std::int64_t sequence = 0;
+  std::vector<std::int32_t> tokens;
+  std::int64_t capacity = 0;  // the most tokens that it will have
+  Sampling sampling;
+};
+
+// Forgets the keys and values of a sequence. No answer.
+struct EndSequence {
+  std::int64_t sequence = 0;
+};
+
+// Rows of documents whose targets are to be predicted. Answer: ScoredRows.
+struct ScoreRows {
+  std::int64_t number = 0;
+  std::int64_t padded_length = 0;
+  std::vector<std::int32_t> tokens;             // of all rows, each padded
+  std::vector<std::int64_t> documents_of_rows;  // how many each row has
+  std::vector<std::int64_t> document_lengths;   // of all rows
+  // Where the targets are among `tokens`: first and end of one span after the other.
+  std::vector<std::int64_t> target_spans;
+};
+
+struct ChosenToken {
+  std::int64_t sequence = 0;
+  std::int64_t token = 0;
+};
+
+struct ScoredRows {
+  std::int64_t number = 0;
+  double loss_sum = 0;  // over the targets
+};
+
+using InferenceRequest = std::variant<ExtendSequence, EndSequence, ScoreRows>;
+using InferenceAnswer = std::variant<ChosenToken, ScoredRows>;
+
+// Who asks. Its calls come one at a time, from one thread.
+class InferenceClient {
+ public:
+  InferenceClient() = default;
+  InferenceClient(const InferenceClient&) = delete;
+  InferenceClient& operator=(const InferenceClient&) = delete;
+  virtual ~InferenceClient() = default;
+
+  // The first requests: as many as may be under way at the same time.
+  virtual std::vector<InferenceRequest> begin() = 0;
+  // What follows from an answer.
+  virtual std::vector<InferenceRequest> on_answer(const InferenceAnswer& answer) = 0;
+  // Every answer that is wanted has come.
+  virtual bool finished() const = 0;
+};
+
+}  // namespace strait::control

@@ -1,0 +1,67 @@
+#include "launcher/worker/infer.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "framework/store/checkpoint.h"
+#include "launcher/inference/inference_stage.h"
+#include "launcher/planner/checkpoint_weights.h"
+#include "launcher/planner/planned_model.h"
+#include "launcher/plugin/plugin_file.h"
+#include "launcher/worker/data_links.h"
+#include "models/model.h"
+
+namespace strait::worker {
+namespace {
+
+// Of a tied weight every part has a copy of its own.
+std::vector<std::unique_ptr<inference::ModelPart>> load_parts(const plan::StageJob& job,
+                                                              StageReporter& reporter) {
+  const models::ModelConfig config = planner::planned_model(job.plan);
+  const planner::CheckpointWeights weights(job.plan.recipe, config, job.resume);
+  const at::NoGradGuard no_grad;
+  std::vector<std::unique_ptr<inference::ModelPart>> parts;
+  for (const models::LayerRange& layers : job.plan.process(job.process).chunks) {
+    auto model = models::make_model(config, layers, at::kFloat, at::kCPU);
+    for (const models::Parameter& parameter : model->parameters()) {
+      parameter.value.detach().copy_(weights.read(parameter.name));
+      reporter.count_progress();
+    }
+    parts.push_back(std::make_unique<inference::ModelPart>(
+        std::move(model), [&reporter] { reporter.count_progress(); }));
+  }
+  return parts;
+}
+
+}  // namespace
+
+store::Step infer(const plan::StageJob& job, net::Node& node, ControlClient& control,
+                  StageReporter& reporter) {
+  plugin::load_copies(job.plugins);
+  DataLinks links(node, job);
+  stages::WaitClock waits;
+  inference::InferenceStage stage(
+      load_parts(job, reporter), waits, [&](const control::InferenceAnswer& answer) {
+        std::visit([&](const auto& message) { control.send(message); }, answer);
+      });
+  // The others come to their end when what is before them does.
+  if (job.process.stage == 0) {
+    control.on_inference(
+        [&stage](control::InferenceRequest request) { stage.submit(std::move(request)); },
+        [&stage] { stage.end(); });
+  }
+  reporter.set_phase("connecting links");
+  control.send(control::Ready{links.endpoints()});
+  stages::StageLinks connected = links.connect(control.wait_for_peers());
+  const StageReporter::Watching watching = reporter.watch(waits, links.watched());
+  reporter.set_phase("answering");
+  stage.run(std::move(connected.chunks));
+  control.on_inference({}, {});
+  return store::open_checkpoint(job.resume, store::Verify::sizes, store::Part::weights).step;
+}
+
+}  // namespace strait::worker

@@ -1,0 +1,116 @@
+"""A trained model is asked in one process and over the stages of its run: the same answers, from any cut."""
+
+import json
+import os
+import signal
+
+import runs
+
+PROMPTS = ["3 May 1999 -> ", "12", "What is it?", "a", "b b b b b b b b"]
+
+
+class Inference(runs.RunCase):
+    TRAINED = {"train.steps": 3, "data.eval": "eval.jsonl", "checkpoint.every": 3}
+    CUTS = {
+        "three stages": {"pipeline.stages": 3},
+        "two chunks a stage": {"pipeline.stages": 2, "pipeline.schedule": "interleaved", "pipeline.chunks": 2},
+        "two replicas, recomputed, compressed": {
+            "pipeline.stages": 2, "pipeline.replicas": 2, "train.batch": 8, "model.recompute": "layer",
+            "codec.forward": "delta", "codec.backward": "fixed"},
+        "one stage": {"pipeline.stages": 1},
+    }
+
+    def setUp(self):
+        super().setUp()
+        self.write_data("eval.jsonl", records=23)
+        lines = [{"prompt": text} for text in PROMPTS]
+        lines.append({"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yes?"},
+                                   {"role": "user", "content": "no"}]})
+        (self.home / "prompts.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n\n")
+
+    def ok(self, *words):
+        code, out, err = self.strait(*words)
+        self.assertEqual(code, 0, out + err)
+        return out
+
+    def both(self, verb, run, *words):
+        """The output in one process, which has to be that over the stages, too."""
+        here = self.ok(verb, run, *words, "--on", "here")
+        self.assertEqual(self.ok(verb, run, *words, "--on", "hosts"), here)
+        return here
+
+    def test_stages_answer_as_one_process(self):
+        for number, (name, keys) in enumerate(self.CUTS.items()):
+            with self.subTest(name):
+                run = self.train(f"cut{number}", {**self.SETTINGS, **self.TRAINED, **keys})
+                before = {path: path.read_bytes() for path in run.path.rglob("*.json*") if path.is_file()}
+                path = f"runs/cut{number}"
+                scored = json.loads(self.both("eval", path, "--json"))
+                self.assertEqual(scored["step"], 3)
+                # Of several replicas the sum has another order.
+                self.assertAlmostEqual(scored["loss"], run.events("evaluated")[-1]["loss"], delta=1e-6)
+                self.both("generate", path, "--prompt", "3 May", "--max-tokens", 9)
+                sampled = ("--temperature", 1.5, "--top-k", 50, "--top-p", 0.95, "--min-p", 0.001,
+                           "--repetition-penalty", 1.2, "--max-tokens", 12, "--seed", 5)
+                lines = [json.loads(line) for line in self.both(
+                    "generate", path, "--prompts", "prompts.jsonl", *sampled).splitlines()]
+                self.assertEqual([line["number"] for line in lines], [1, 2, 3, 4, 5, 6])
+                self.assertEqual(len({line["completion"] for line in lines}), 6)
+                after = {path: path.read_bytes() for path in before}
+                self.assertEqual([str(path) for path in before if before[path] != after[path]], [])
+        self.assert_no_processes_left()
+
+    def test_stops_and_limits(self):
+        self.train("stops", {**self.SETTINGS, **self.TRAINED, "pipeline.stages": 2})
+        words = ("generate", "runs/stops", "--prompts", "prompts.jsonl", "--temperature", 3, "--max-tokens", 40)
+        lines = [json.loads(line) for line in self.ok(*words).splitlines()]
+        self.assertLessEqual({line["end"] for line in lines}, {"length", "end of text"})
+        self.assertIn(40, {line["tokens"] for line in lines})
+        whole = lines[0]["completion"]
+        stop = next(letter for letter in whole[5:] if "!" <= letter <= "~")
+        for line, before in zip(self.both(*words[:2], *words[2:], "--stop", "never there", "--stop", stop).splitlines(), lines):
+            cut, text = json.loads(line), before["completion"]
+            self.assertEqual(cut["completion"], text.partition(stop)[0])
+            self.assertEqual(cut["end"], "stop" if stop in text else before["end"])
+
+    def test_bad_prompts_are_refused(self):
+        self.train("bad", {**self.SETTINGS, **self.TRAINED})
+        for text, *patterns in (
+            ('{"prompt": "a"}\n{"text": "b"}\n', r"bad.jsonl:2: expected", "prompt"),
+            ("nonsense\n", r"bad.jsonl:1: expected"),
+            ('{"prompt": "a"}\n{"prompt": ""}\n', "prompt 2 has 0 tokens"),
+        ):
+            (self.home / "bad.jsonl").write_text(text)
+            for place in ("here", "hosts"):
+                code, out, err = self.strait("generate", "runs/bad", "--prompts", "bad.jsonl", "--on", place)
+                self.assertEqual((code, out), (10, ""), err)
+                for pattern in patterns:
+                    self.assertRegex(err, pattern)
+        code, _, err = self.strait("generate", "runs/bad", "--prompts", "none.jsonl")
+        self.assertEqual(code, 10, err)
+        self.assertIn("none.jsonl cannot be read", err)
+
+    def test_killed_stage_is_named(self):
+        self.train("killed", {**self.SETTINGS, **self.TRAINED, "pipeline.stages": 2})
+        (self.home / "many.jsonl").write_text('{"prompt": "abc"}\n' * 5000)
+        asked = self.launch("generate", "runs/killed", "--prompts", "many.jsonl", "--on", "hosts", name="killed")
+        asked.wait_for("answers", lambda: asked.output().count("completion") > 5)
+        victims = runs.descendants(runs.processes(), asked.process.pid)
+        self.assertEqual(len(victims), 2)
+        os.kill(max(victims), signal.SIGKILL)
+        self.assertEqual(asked.end(), 20, asked.output()[-2000:])
+        self.assertRegex(asked.output(), r"stage [01]\.0 .*signal 9")
+        self.assert_no_processes_left()
+
+    def test_a_stop_ends_all(self):
+        self.train("stopped", {**self.SETTINGS, **self.TRAINED, "pipeline.stages": 2})
+        (self.home / "many.jsonl").write_text('{"prompt": "abc"}\n' * 5000)
+        asked = self.launch("generate", "runs/stopped", "--prompts", "many.jsonl", "--on", "hosts", name="stopped")
+        asked.wait_for("answers", lambda: asked.output().count("completion") > 5)
+        asked.signal(signal.SIGINT)
+        self.assertEqual(asked.end(), 130, asked.output()[-2000:])
+        self.assert_no_processes_left()
+
+
+if __name__ == "__main__":
+    runs.main()
