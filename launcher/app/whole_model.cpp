@@ -132,6 +132,7 @@ std::vector<std::string> show_samples(const std::filesystem::path& run_directory
   if (!fits_here(source)) return {};
   const auto coder = make_text_coder(tokenizer_of_run(run, ""));
   std::vector<std::vector<std::int32_t>> prompts;
+  prompts.reserve(shown.size());
   for (const store::Record& record : shown) {
     prompts.push_back(coder->encode(record.pieces[0].text));
   }
