@@ -56,7 +56,7 @@ struct ScoredRows {
 using InferenceRequest = std::variant<ExtendSequence, EndSequence, ScoreRows>;
 using InferenceAnswer = std::variant<ChosenToken, ScoredRows>;
 
-// Who asks. Its calls come one at a time, from one thread.
+// The source of requests. Called from one thread at a time.
 class InferenceClient {
  public:
   InferenceClient() = default;
