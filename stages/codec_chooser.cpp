@@ -29,10 +29,20 @@ codec::Measured CodecChooser::measure(const Sample& before, const Sample& after)
   // raw_bytes counts four bytes a value.
   measured.values_per_step =
       static_cast<double>(after.traffic.raw_bytes - before.traffic.raw_bytes) / 4 / steps;
-  const double values = after.traffic.changed_value_squares - before.traffic.changed_value_squares;
-  if (values > 0) {
-    measured.change =
-        std::sqrt((after.traffic.change_squares - before.traffic.change_squares) / values);
+  const codec::Traffic sent = after.traffic.since(before.traffic);
+  if (sent.changed_value_squares > 0) {
+    measured.change = std::sqrt(sent.change_squares / sent.changed_value_squares);
+  }
+  if (sent.noise_squares > 0) {
+    codec::GradientMeasure gradient;
+    gradient.noise = sent.noise_squares / steps;
+    gradient.signal = sent.signal_squares / steps;
+    gradient.values = sent.gradient_squares / steps;
+    if (sent.value_squares > 0) {
+      gradient.error = std::sqrt(sent.error_squares / sent.value_squares);
+    }
+    if (sent.compared_squares > 0) gradient.bias = 1 - sent.kept_squares / sent.compared_squares;
+    measured.gradient = gradient;
   }
   return measured;
 }

@@ -19,6 +19,13 @@ constexpr double kChangeToBegin = 0.9;
 // Relative error by bits, Gaussian values in groups of 64; kernels/QUANTIZED.md has the table.
 constexpr std::array<double, 9> kError = {1, 1, 0.36, 0.19, 0.10, 0.052, 0.026, 0.013, 0.0065};
 
+// Noise of a gradient that encoding may add, in shares of its own; tests/bench/RESULTS.md has what
+// more and less of it does to a loss.
+constexpr double kNoiseToStay = 0.02;
+constexpr double kNoiseToShrink = 0.015;
+// Steps over which noise is taken to average out where a bias does not.
+constexpr double kStepsOfBias = 100;
+
 double bytes_of(const ChoiceLimits& limits, Choice::Way way, int bits, double values) {
   const double scales = way == Choice::Way::raw ? 0.0 : 8.0 / limits.group;
   return values * (bits + scales) / 8;
@@ -69,13 +76,18 @@ int first_bits_for(const ChoiceLimits& limits, const Measured& measured, double 
   return limits.first_bits;
 }
 
-std::string reason(const Candidate& best, bool fits, const Measured& measured, double budget) {
-  const std::string change =
+std::string reason(const Candidate& best, bool fits, const Choice& now, const Measured& measured,
+                   double budget) {
+  std::string more =
       measured.change ? fmt::format(", changes are {:.2f} of the values", *measured.change) : "";
+  if (measured.gradient && best.choice.way == Choice::Way::fixed) {
+    more += fmt::format(", {:.1f} % are added to the gradient's own noise",
+                        100 * added_noise(*measured.gradient, now, best.choice.bits));
+  }
   return fmt::format(
       "{}: {:.0f} kB a step {} the {:.0f} kB that {:.1f} Mbit/s carry beside {:.3f} s of compute{}",
       describe(best.choice), best.bytes / 1e3, fits ? "fit into" : "come nearest to", budget / 1e3,
-      measured.bytes_per_second * 8e-6, measured.compute_seconds, change);
+      measured.bytes_per_second * 8e-6, measured.compute_seconds, more);
 }
 
 }  // namespace
@@ -97,9 +109,37 @@ Choice first_choice(const ChoiceLimits& limits) {
   return {Choice::Way::fixed, limits.fixed_bits, limits.first_bits};
 }
 
-Decision next_choice(const ChoiceLimits& limits, const Choice& now, const Measured& measured) {
+double added_noise(const GradientMeasure& gradient, const Choice& now, int bits) {
+  const double table = kError.at(static_cast<std::size_t>(bits));
+  // How much other than Gaussian values these are. A bias goes with the square of the error.
+  double scale = 1;
+  double bias = 0;
+  if (now.way != Choice::Way::raw && gradient.error) {
+    const double table_now = kError.at(static_cast<std::size_t>(now.bits));
+    scale = *gradient.error / table_now;
+    bias = gradient.bias * table * table / (table_now * table_now);
+  }
+  const double error = scale * scale * table * table * gradient.values;
+  return (error + kStepsOfBias * bias * bias * gradient.signal) / gradient.noise;
+}
+
+int enough_bits(const GradientMeasure& gradient, const Choice& now, int least) {
+  constexpr int kMost = 8;
+  const int bits_now = now.way == Choice::Way::raw ? kRawBits : now.bits;
+  for (int bits = least; bits < kMost; ++bits) {
+    const double limit = bits < bits_now ? kNoiseToShrink : kNoiseToStay;
+    if (added_noise(gradient, now, bits) <= limit) return bits;
+  }
+  return std::max(least, kMost);
+}
+
+Decision next_choice(const ChoiceLimits& user_limits, const Choice& now, const Measured& measured) {
   if (measured.bytes_per_second <= 0 || measured.values_per_step <= 0) {
     return {now, "nothing was measured yet"};
+  }
+  ChoiceLimits limits = user_limits;
+  if (measured.gradient) {
+    limits.fixed_bits = enough_bits(*measured.gradient, now, limits.fixed_bits);
   }
   const double budget = measured.bytes_per_second * measured.compute_seconds;
   const double bytes_now = bytes_of(limits, now.way, now.bits, measured.values_per_step);
@@ -113,7 +153,7 @@ Decision next_choice(const ChoiceLimits& limits, const Choice& now, const Measur
     const bool by_error = fits(a) ? a.error != b.error : a.bytes == b.bytes;
     return by_error ? a.error < b.error : a.bytes < b.bytes;
   });
-  Decision decision{best.choice, reason(best, fits(best), measured, budget)};
+  Decision decision{best.choice, reason(best, fits(best), now, measured, budget)};
   if (decision.choice.way == Choice::Way::delta) {
     decision.choice.first_bits = first_bits_for(limits, measured, budget);
     // A change of first_bits alone is not worth a switch.

@@ -27,12 +27,22 @@ struct ChoiceLimits {
   int group = 64;         // values that share a scale
 };
 
+// Of the gradients of the last steps; squares are sums over a step.
+struct GradientMeasure {
+  double noise = 0;             // of the gradient's sum over rows: how much it owes to their choice
+  double signal = 0;            // of that sum without its noise
+  double values = 0;            // of all values
+  std::optional<double> error;  // ‖sent − g‖ / ‖g‖ as they are encoded now; absent with raw
+  double bias = 0;              // 1 − <sent, g> / <g, g>
+};
+
 // Measurements of the last steps.
 struct Measured {
   double bytes_per_second = 0;  // of the path; 0: unknown, as it stays on a path that is never full
   double compute_seconds = 0;   // of one step, without waiting
   double values_per_step = 0;
   std::optional<double> change;  // ‖a − m‖ / ‖a‖ over rows that had a base
+  std::optional<GradientMeasure> gradient;
 };
 
 struct Decision {
@@ -40,8 +50,17 @@ struct Decision {
   std::string why;  // one sentence
 };
 
+// The share of a gradient's own noise that `bits` add to it: the error's variance, and what a bias,
+// which later steps do not average out as they do noise, comes to in a hundred steps.
+double added_noise(const GradientMeasure& gradient, const Choice& now, int bits);
+
+// The fewest bits, `least` or more, that leave a gradient what it was but for a share of its own
+// noise that cannot be seen in a loss. 8 if none do. Fewer bits than now need a margin. Pure.
+int enough_bits(const GradientMeasure& gradient, const Choice& now, int least);
+
 // The encoding with the smallest expected error whose transfer takes no longer than the step's
-// compute; if there is none, the one with the fewest bytes within the limits. delta is considered
+// compute; if there is none, the one with the fewest bytes within the limits, gradients with
+// enough_bits(). delta is considered
 // only while changes are smaller than the values. Switching has hysteresis (a margin in bytes, a
 // change larger than the value), so that noise does not make the choice oscillate. Pure.
 Decision next_choice(const ChoiceLimits& limits, const Choice& now, const Measured& measured);

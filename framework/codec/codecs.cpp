@@ -57,7 +57,10 @@ ChoiceLimits choice_limits(const DirectionSettings& settings, bool has_cache) {
 std::unique_ptr<Encoder> auto_encoder(const DirectionSettings& settings, Cache cache) {
   const ChoiceLimits limits = choice_limits(settings, cache != nullptr);
   SampleEncoderOptions options = sample_options(settings, first_choice(limits));
-  if (settings.chooser) options.choose = settings.chooser(limits);
+  if (settings.chooser) {
+    options.choose = settings.chooser(limits);
+    options.measures_noise = settings.direction == Direction::backward;
+  }
   return std::make_unique<SampleEncoder>(std::move(options), std::move(cache));
 }
 

@@ -9,6 +9,7 @@
 
 #include "framework/codec/message.h"
 #include "kernels/apply_change.h"
+#include "kernels/dequantize.h"
 #include "kernels/quantize.h"
 #include "kernels/quantize_change.h"
 #include "kernels/random_key.h"
@@ -26,7 +27,9 @@ std::byte* grown(net::Frame& frame, std::size_t bytes) {
 }  // namespace
 
 SampleEncoder::SampleEncoder(SampleEncoderOptions options, std::unique_ptr<ActivationCache> cache)
-    : options_(std::move(options)), cache_(std::move(cache)) {}
+    : options_(std::move(options)), cache_(std::move(cache)) {
+  if (options_.measures_noise) noise_.emplace();
+}
 
 Memory SampleEncoder::memory() const {
   return cache_ == nullptr ? Memory{} : Memory{cache_->options().kind};
@@ -36,6 +39,7 @@ void SampleEncoder::begin_step(store::Step step) {
   if (step_ == step) return;
   step_ = step;
   if (cache_ != nullptr) cache_->begin_step(step);
+  if (noise_) noise_->begin_step();
   if (options_.choose) options_.choice = options_.choose(step, traffic());
 }
 
@@ -85,14 +89,19 @@ void SampleEncoder::encode(const TensorHeader& head, const at::Tensor& tensor, n
   const auto* from = static_cast<const std::byte*>(source.const_data_ptr());
   const std::int64_t row_bytes = head.rows.padded_length * head.width * kernels::bytes_of(element);
   for (std::size_t place = 0; place < plans_.size(); ++place, from += row_bytes) {
-    encode_row(head, place, {from, element, head.rows.rows[place].length(), head.width}, frame);
+    const std::int64_t length = head.rows.rows[place].length();
+    const std::size_t data = encode_row(head, place, {from, element, length, head.width}, frame);
+    if (noise_ && length > 0) {
+      measure_noise(plans_[place], source[static_cast<std::int64_t>(place)].narrow(0, 0, length),
+                    frame.data() + data);
+    }
   }
   traffic_.raw_bytes += static_cast<std::uint64_t>(head.rows.tokens() * head.width) * sizeof(float);
   traffic_.payload_bytes += frame.size() - begin;
 }
 
-void SampleEncoder::encode_row(const TensorHeader& head, std::size_t place,
-                               const kernels::Values& values, net::Frame& frame) {
+std::size_t SampleEncoder::encode_row(const TensorHeader& head, std::size_t place,
+                                      const kernels::Values& values, net::Frame& frame) {
   RowHeader row = plans_[place];
   const store::SampleId sample = head.rows.rows[place].sample;
   kernels::SquareSums sums;
@@ -112,6 +121,19 @@ void SampleEncoder::encode_row(const TensorHeader& head, std::size_t place,
   }
   if (row.base != RowBase::none) cache_->seal(sample, entry_hash(entry));
   count(row, sums);
+  return static_cast<std::size_t>(to - frame.data());
+}
+
+void SampleEncoder::measure_noise(const RowHeader& row, const at::Tensor& values,
+                                  const std::byte* sent) {
+  noise_->add(values);
+  // bfloat16 is what the error of others is held against, and a cached row decodes by its entry.
+  if (row.bits == kWholeBits || row.base != RowBase::none || !noise_->wants_comparison()) return;
+  const at::Tensor decoded = at::empty(values.sizes(), at::kFloat);
+  kernels::dequantize(
+      {}, sent, {row.bits, group(), row.rotate},
+      {decoded.mutable_data_ptr(), kernels::Element::float32, values.size(0), values.size(1)});
+  noise_->compare(values, decoded);
 }
 
 // The row's base: as planned, unless the entry is corrupted or the cache has no room for one.
@@ -212,6 +234,7 @@ Traffic SampleEncoder::traffic() const {
     traffic.evictions = cache_->evictions();
     traffic.cache_bytes = cache_->bytes();
   }
+  if (noise_) noise_->add_to(traffic);
   return traffic;
 }
 

@@ -9,6 +9,7 @@
 #include "framework/codec/activation_cache.h"
 #include "framework/codec/choice.h"
 #include "framework/codec/codec.h"
+#include "framework/codec/gradient_noise.h"
 #include "framework/codec/sample_format.h"
 #include "framework/codec/settings.h"
 #include "framework/codec/tensor_pool.h"
@@ -23,6 +24,7 @@ struct SampleEncoderOptions {
   // Called once before the first row of every training step, on the encoding thread; empty: the
   // choice stays.
   std::function<Choice(store::Step, const Traffic&)> choose;
+  bool measures_noise = false;  // the tensors are gradients, and choose() needs their noise
 };
 
 // Encodes each row independently: quantised values (`fixed`), with a cache the quantised change
@@ -50,12 +52,14 @@ class SampleEncoder final : public Encoder {
   void begin_step(store::Step step);
   RowHeader cache_miss_header() const;
   RowHeader plan(const Row& row);
-  void encode_row(const TensorHeader& head, std::size_t place, const kernels::Values& values,
-                  net::Frame& frame);
+  // Returns where the values begin in the frame.
+  std::size_t encode_row(const TensorHeader& head, std::size_t place, const kernels::Values& values,
+                         net::Frame& frame);
   std::span<std::byte> resolve_base(RowHeader& row, store::SampleId sample, std::int64_t tokens);
   std::span<std::byte> resolve_wide(RowHeader& row, store::SampleId sample,
                                     const kernels::Values& values, kernels::SquareSums& sums);
   kernels::Draw draw_for(const TensorHeader& head, std::size_t place, RowBase base) const;
+  void measure_noise(const RowHeader& row, const at::Tensor& values, const std::byte* sent);
   void count(const RowHeader& row, const kernels::SquareSums& sums);
   Memory memory() const;
   int group() const { return static_cast<int>(options_.codec.group); }
@@ -65,6 +69,7 @@ class SampleEncoder final : public Encoder {
   std::optional<store::Step> step_;
   std::vector<RowHeader> plans_;  // of the current message's rows
   WideRow wide_;
+  std::optional<GradientNoise> noise_;
   TensorPool pool_{at::kFloat};  // copies of tensors that are not contiguous on the CPU
   Traffic traffic_;
 };

@@ -24,6 +24,12 @@ struct Traffic {
   double change_squares = 0;         // of rows that had a base
   double changed_value_squares = 0;  // value_squares of those same rows
   double error_squares = 0;
+  // Of the gradients that an `auto` encoder sends: GradientNoise. Sums over steps.
+  double noise_squares = 0;     // of the sum over a step's rows, from row to row
+  double signal_squares = 0;    // of that sum without its noise
+  double gradient_squares = 0;  // of all values of the same steps
+  double compared_squares = 0;  // <value, value> of the rows that were compared
+  double kept_squares = 0;      // <decoded, value> of these
   bool operator==(const Traffic&) const = default;
 
   // What was counted after `before`, an earlier reading of the same codec.
@@ -33,11 +39,23 @@ struct Traffic {
 };
 
 // All but cache_bytes, which is a level.
-inline constexpr std::tuple kTrafficSums = {
-    &Traffic::raw_bytes,      &Traffic::payload_bytes,         &Traffic::rows,
-    &Traffic::hits,           &Traffic::first_visits,          &Traffic::evictions,
-    &Traffic::resends,        &Traffic::refused_rows,          &Traffic::value_squares,
-    &Traffic::change_squares, &Traffic::changed_value_squares, &Traffic::error_squares};
+inline constexpr std::tuple kTrafficSums = {&Traffic::raw_bytes,
+                                            &Traffic::payload_bytes,
+                                            &Traffic::rows,
+                                            &Traffic::hits,
+                                            &Traffic::first_visits,
+                                            &Traffic::evictions,
+                                            &Traffic::resends,
+                                            &Traffic::refused_rows,
+                                            &Traffic::value_squares,
+                                            &Traffic::change_squares,
+                                            &Traffic::changed_value_squares,
+                                            &Traffic::error_squares,
+                                            &Traffic::noise_squares,
+                                            &Traffic::signal_squares,
+                                            &Traffic::gradient_squares,
+                                            &Traffic::compared_squares,
+                                            &Traffic::kept_squares};
 
 inline Traffic Traffic::since(const Traffic& before) const {
   Traffic share = *this;

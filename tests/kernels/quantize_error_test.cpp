@@ -168,16 +168,32 @@ Floats drawn_from(const std::string& name, std::size_t count, std::mt19937& rand
   return values;
 }
 
-// Gradients of hidden states under a softmax layer of random weights.
+// What a real boundary sends upstream: the gradient of a mean cross-entropy at the hidden states
+// below a block of a random transformer (causal attention, MLP, tied LM head).
 Floats gradients(std::int64_t tokens, std::int64_t width) {
   at::manual_seed(kSeed);
   constexpr std::int64_t kWords = 257;
-  const at::Tensor weights = at::randn({width, kWords}) * at::randn({width, 1}).exp();
-  const at::Tensor hidden = at::randn({tokens, width}).tanh();
-  at::Tensor rows = at::softmax(at::matmul(hidden, weights) * 0.3, 1);
-  const at::Tensor targets = at::randint(kWords, {tokens, 1});
-  rows.scatter_add_(1, targets, at::full({tokens, 1}, -1.0F));
-  const at::Tensor result = at::matmul(rows, weights.t()).contiguous();
+  constexpr std::int64_t kRow = 128;
+  constexpr std::int64_t kHeads = 8;
+  const auto layer = [&](const at::Tensor& input, std::int64_t outputs) {
+    return at::matmul(input, at::randn({input.size(-1), outputs}) / std::sqrt(input.size(-1)));
+  };
+  const auto norm = [&](const at::Tensor& input) { return at::layer_norm(input, {width}); };
+  const at::Tensor table = at::randn({kWords, width}) * 0.1;
+  const at::Tensor words = at::randint(kWords, {tokens}).square().fmod(kWords).to(at::kLong);
+  at::Tensor hidden = at::embedding(table, words).view({tokens / kRow, kRow, width}) +
+                      0.1 * at::randn({kRow, width});
+  hidden.requires_grad_(true);
+  const auto heads = layer(norm(hidden), 3 * width)
+                         .view({tokens / kRow, kRow, 3, kHeads, width / kHeads})
+                         .permute({2, 0, 3, 1, 4});
+  const at::Tensor attended = at::scaled_dot_product_attention(heads[0], heads[1], heads[2],
+                                                               std::nullopt, 0, /*is_causal=*/true);
+  at::Tensor above = hidden + layer(attended.transpose(1, 2).flatten(2), width);
+  above = above + layer(at::gelu(layer(norm(above), width)), width);
+  const at::Tensor logits = at::matmul(norm(above), table.t()).view({tokens, kWords});
+  at::cross_entropy_loss(logits, words.roll(-1)).backward();
+  const at::Tensor result = hidden.grad().contiguous();
   const auto* const data = result.const_data_ptr<float>();
   return {data, data + result.numel()};
 }

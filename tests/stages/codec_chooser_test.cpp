@@ -67,6 +67,25 @@ TEST_F(CodecChooserTest, ChoosesPlainValuesOnFastLinkAndReportsOnce) {
   EXPECT_TRUE(chooser_.take_changes().empty());
 }
 
+TEST_F(CodecChooserTest, ChoosesMoreBitsForAGradientWithLittleNoise) {
+  link_.bytes_per_second = 1e-3;
+  codec::ChoiceLimits limits;
+  limits.has_cache = false;
+  for (const double noise : {1.0, 0.2}) {
+    CodecChooser chooser{limits, link_, waits_};
+    codec::Traffic traffic;
+    for (int step = 0; step < 8; ++step) {
+      chosen_ = chooser.choose(store::Step{step}, traffic);
+      traffic.raw_bytes += 4000;
+      traffic.value_squares += 1;
+      traffic.error_squares += 0.01;  // of 4 bits
+      traffic.gradient_squares += 1;
+      traffic.noise_squares += noise;
+    }
+    EXPECT_EQ(chosen_, (Choice{Way::fixed, noise == 1 ? 4 : 5, 8})) << noise;
+  }
+}
+
 TEST_F(CodecChooserTest, ChoosesValuesOnSlowLinkIfSamplesChange) {
   link_.bytes_per_second = 1e-3;
   steps(8, 1000, 1.3);

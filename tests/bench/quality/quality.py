@@ -2,7 +2,7 @@
 
 usage: quality.py --folder FOLDER [--replicas] [--bin FOLDER] [--budget MINUTES] [--seeds 3]
                   [--english FILE] [--only SETTING ...] [--tasks TASK ...] [--rows N] [--records N]
-                  [--epochs N] [--batch N] [--width N] [--rates X ...] [--table]
+                  [--epochs N] [--batch N] [--width N] [--pretrain-steps N] [--rates X ...] [--table]
 """
 
 import argparse
@@ -26,6 +26,7 @@ SIZES = {
     "epochs": "over either",
     "batch": "rows of a step",
     "width": "of the model",
+    "pretrain_steps": "of the model on the other text",
 }
 
 
@@ -40,7 +41,8 @@ def options_of(words):
     parser.add_argument("--only", nargs="*", help="settings; the reference is always among them")
     parser.add_argument("--tasks", nargs="*", choices=cells.TASKS, default=list(cells.TASKS))
     for name, what in SIZES.items():
-        parser.add_argument(f"--{name}", type=int, help=f"{what}; a folder has one number")
+        flag = "--" + name.replace("_", "-")
+        parser.add_argument(flag, type=int, help=f"{what}; a folder has one number")
     parser.add_argument(
         "--rates", nargs="*", type=float, default=[1], help="multiples of the tasks' learning rates"
     )

@@ -87,6 +87,75 @@ TEST(Choice, ExplainsDecisionInOneSentence) {
       "carry beside 1.000 s of compute, changes are 0.30 of the values");
 }
 
+// Gaussian gradients of which each row's sum is as large as its tokens' noise alone would make it:
+// errors count as they are.
+GradientMeasure plain_gradient(std::optional<double> error = std::nullopt, double bias = 0) {
+  return {1, 1, 1, error, bias};
+}
+
+TEST(Choice, NeedsTheBitsThatHideInTheNoiseOfAGradient) {
+  const Choice raw{Way::raw, 16, 8};
+  EXPECT_EQ(enough_bits(plain_gradient(), raw, 2), 4);
+  EXPECT_EQ(enough_bits(plain_gradient(), raw, 5), 5) << "never below the limit";
+  // Rows that agree leave their errors little of what they share, and those that cancel much.
+  EXPECT_EQ(enough_bits({20, 1, 1, std::nullopt, 0}, raw, 2), 2);
+  EXPECT_EQ(enough_bits({0.05, 1, 1, std::nullopt, 0}, raw, 2), 6);
+  EXPECT_EQ(enough_bits({1e-9, 1, 1, std::nullopt, 0}, raw, 2), 8);
+}
+
+TEST(Choice, ReckonsWithTheMeasuredErrorOfAGradient) {
+  const Choice four{Way::fixed, 4, 8};
+  EXPECT_EQ(enough_bits(plain_gradient(0.10), four, 2), 4);
+  EXPECT_EQ(enough_bits(plain_gradient(0.18), four, 2), 5) << "outliers";
+  EXPECT_NEAR(added_noise(plain_gradient(0.18), four, 4), 0.18 * 0.18, 1e-6);
+}
+
+// A bias of two percent is an error of less than a thousandth, and what a hundred steps add up.
+TEST(Choice, NeedsMoreBitsForABiasThanForAnErrorOfItsSize) {
+  const Choice four{Way::fixed, 4, 8};
+  EXPECT_EQ(enough_bits(plain_gradient(0.10, 0.02), four, 2), 5);
+  EXPECT_NEAR(added_noise(plain_gradient(0.10, 0.02), four, 4), 0.01 + 100 * 0.02 * 0.02, 1e-6);
+  // Without a signal there is nothing to be shortened.
+  EXPECT_EQ(enough_bits({1, 0, 1, 0.10, 0.02}, four, 2), 4);
+}
+
+TEST(Choice, SendsGradientsInEnoughBitsHoweverSlowThePath) {
+  ChoiceLimits limits;
+  limits.has_cache = false;
+  limits.fixed_bits = 2;
+  Measured measured = path_of(0.1, std::nullopt);
+  EXPECT_EQ(next_choice(limits, first_choice(limits), measured).choice.bits, 2);
+  measured.gradient = plain_gradient();
+  const Decision decision = next_choice(limits, {Way::fixed, 2, 8}, measured);
+  EXPECT_EQ(decision.choice, (Choice{Way::fixed, 4, 8}));
+  EXPECT_NE(decision.why.find("1.0 % are added to the gradient's own noise"), std::string::npos)
+      << decision.why;
+  // On a path with room it takes the exactest, as always.
+  measured.bytes_per_second = 1e9;
+  EXPECT_EQ(next_choice(limits, decision.choice, measured).choice.way, Way::raw);
+}
+
+TEST(Choice, OfGradientsDoesNotOscillateWithTenPercentNoise) {
+  constexpr std::uint64_t kSeed = 8;
+  std::mt19937_64 draw(kSeed);
+  std::uniform_real_distribution<double> noise(0.9, 1.1);
+  ChoiceLimits limits;
+  limits.has_cache = false;
+  limits.fixed_bits = 2;
+  for (double size = 0.01; size < 20; size *= 1.07) {
+    Choice now = first_choice(limits);
+    int switches = 0;
+    for (int step = 0; step < 200; ++step) {
+      Measured measured = path_of(0.1, std::nullopt);
+      measured.gradient = {size * noise(draw), 1, 1, std::nullopt, 0};
+      const Choice next = next_choice(limits, now, measured).choice;
+      if (step >= 20 && next != now) ++switches;
+      now = next;
+    }
+    EXPECT_EQ(switches, 0) << "noise " << size << ", seed " << kSeed;
+  }
+}
+
 TEST(Choice, GivesCacheMissesTheBitsThatFit) {
   ChoiceLimits limits;
   limits.first_bits = 4;
