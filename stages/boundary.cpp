@@ -2,6 +2,8 @@
 
 #include <c10/util/Exception.h>
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace strait::stages {
@@ -32,7 +34,7 @@ Boundary::Boundary(BoundaryOptions options, BoundarySetting setting)
     };
   };
   codecs_ = make_codecs(options_, setting_);
-  cache_ = codecs_.cache;
+  caches_ = codecs_.caches;
 }
 
 BoundaryEnd& Boundary::connect(std::unique_ptr<net::Link> link, WaitClock& waits,
@@ -43,12 +45,21 @@ BoundaryEnd& Boundary::connect(std::unique_ptr<net::Link> link, WaitClock& waits
 }
 
 std::vector<tensors::NamedTensor> Boundary::saved_cache() const {
-  if (cache_ == nullptr) return {};
-  return cache_->saved(cache_prefix(options_, setting_));
+  std::vector<tensors::NamedTensor> saved;
+  for (const Direction direction : {Direction::forward, Direction::backward}) {
+    const codec::ActivationCache* cache = caches_.at(static_cast<std::size_t>(direction));
+    if (cache == nullptr) continue;
+    std::ranges::move(cache->saved(cache_prefix(options_, setting_, direction)),
+                      std::back_inserter(saved));
+  }
+  return saved;
 }
 
 void Boundary::restore_cache(const ReadTensor& read) {
-  if (cache_ != nullptr) cache_->restore(cache_prefix(options_, setting_), read);
+  for (const Direction direction : {Direction::forward, Direction::backward}) {
+    codec::ActivationCache* cache = caches_.at(static_cast<std::size_t>(direction));
+    if (cache != nullptr) cache->restore(cache_prefix(options_, setting_, direction), read);
+  }
 }
 
 Direction Boundary::sends() const {

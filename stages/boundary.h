@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -52,7 +53,7 @@ class Boundary {
   BoundaryEnd& connect(std::unique_ptr<net::Link> link, WaitClock& waits, std::string peer);
   net::Link* link() { return end_ ? &end_->link() : nullptr; }
 
-  // The activation cache; see Stage.
+  // The activation caches; see Stage.
   std::vector<tensors::NamedTensor> saved_cache() const;
   void restore_cache(const ReadTensor& read);
 
@@ -66,9 +67,9 @@ class Boundary {
 
   const BoundaryOptions options_;
   BoundarySetting setting_;
-  BoundaryCodecs codecs_;                      // until connect() moves them to end_
-  codec::ActivationCache* cache_;              // in codecs_, later in end_
-  std::optional<codec::ChoiceLimits> limits_;  // of an `auto` direction that this end sends
+  BoundaryCodecs codecs_;                          // until connect() moves them to end_
+  std::array<codec::ActivationCache*, 2> caches_;  // in codecs_, later in end_
+  std::optional<codec::ChoiceLimits> limits_;      // of an `auto` direction that this end sends
   std::unique_ptr<CodecChooser> chooser_;
   // After chooser_, which its sending thread calls: members are destroyed in reverse order.
   std::unique_ptr<BoundaryEnd> end_;

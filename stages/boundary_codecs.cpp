@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "framework/codec/raw.h"
@@ -18,23 +19,25 @@ const codec::CodecOffer& codec_of(const BoundaryOptions& options, Direction dire
   return codec::codecs().named(options.codec.name(direction));
 }
 
-bool keeps_activations(const BoundaryOptions& options, const BoundarySetting& setting) {
-  const Caching caching = codec_of(options, Direction::forward).caching;
+bool keeps_samples(const BoundaryOptions& options, const BoundarySetting& setting,
+                   Direction direction) {
+  const Caching caching = codec_of(options, direction).caching_of(direction);
   return options.cache.memory_bytes + options.cache.disk_bytes > 0 &&
          (caching == Caching::always ||
           (caching == Caching::if_samples_repeat && setting.samples_return));
 }
 
 std::unique_ptr<codec::ActivationCache> make_cache(const BoundaryOptions& options,
-                                                   const BoundarySetting& setting) {
-  if (!keeps_activations(options, setting)) return nullptr;
+                                                   const BoundarySetting& setting,
+                                                   Direction direction) {
+  if (!keeps_samples(options, setting, direction)) return nullptr;
   codec::ActivationCacheOptions cache;
   cache.kind = options.codec.cache_kind;
   cache.row_tokens = setting.row_tokens;
   cache.width = setting.width;
   cache.memory_bytes = static_cast<std::uint64_t>(options.cache.memory_bytes);
   cache.disk_bytes = static_cast<std::uint64_t>(options.cache.disk_bytes);
-  std::string file = cache_prefix(options, setting);
+  std::string file = cache_prefix(options, setting, direction);
   std::ranges::replace(file, '/', '-');
   cache.disk_file = options.cache_folder / (file + "entries");
   cache.order = setting.order;
@@ -59,31 +62,43 @@ codec::DirectionSettings direction_settings(Direction direction, const BoundaryO
 
 }  // namespace
 
-std::string cache_prefix(const BoundaryOptions& options, const BoundarySetting& setting) {
-  return fmt::format("cache/boundary-{}/{}/{}/", options.position, setting.replica,
-                     setting.side == BoundarySide::sender ? "sent" : "received");
+std::string cache_prefix(const BoundaryOptions& options, const BoundarySetting& setting,
+                         Direction direction) {
+  const bool forward = direction == Direction::forward;
+  const bool sent = (setting.side == BoundarySide::sender) == forward;
+  return fmt::format("cache/boundary-{}/{}/{}{}/", options.position, setting.replica,
+                     sent ? "sent" : "received", forward ? "" : "-gradients");
 }
 
 bool uses_cache(const BoundaryOptions& options) {
-  return codec_of(options, Direction::forward).caching != Caching::none;
+  return std::ranges::any_of(
+      std::array{Direction::forward, Direction::backward}, [&](Direction direction) {
+        return codec_of(options, direction).caching_of(direction) != Caching::none;
+      });
 }
 
 BoundaryCodecs make_codecs(const BoundaryOptions& options, const BoundarySetting& setting) {
   BoundaryCodecs made;
-  std::unique_ptr<codec::ActivationCache> cache = make_cache(options, setting);
-  made.cache = cache.get();
-  // The activation cache belongs to the codec of the activations: the encoder of the end that sends
-  // them, the decoder of the other.
   const bool down = setting.side == BoundarySide::sender;
   const Direction sent = down ? Direction::forward : Direction::backward;
   const Direction received = down ? Direction::backward : Direction::forward;
-  const bool has_cache = cache != nullptr;
+  // A cache belongs to the codec of its direction.
+  const auto cache_of = [&](Direction direction) {
+    std::unique_ptr<codec::ActivationCache> cache = make_cache(options, setting, direction);
+    made.caches.at(static_cast<std::size_t>(direction)) = cache.get();
+    return cache;
+  };
+  const auto has_cache = [&](Direction direction) {
+    return made.caches.at(static_cast<std::size_t>(direction)) != nullptr;
+  };
+  std::unique_ptr<codec::ActivationCache> sent_cache = cache_of(sent);
+  std::unique_ptr<codec::ActivationCache> received_cache = cache_of(received);
   made.encoder = codec_of(options, sent)
-                     .encoder(direction_settings(sent, options, setting, down && has_cache),
-                              down ? std::move(cache) : nullptr);
+                     .encoder(direction_settings(sent, options, setting, has_cache(sent)),
+                              std::move(sent_cache));
   made.decoder = codec_of(options, received)
-                     .decoder(direction_settings(received, options, setting, !down && has_cache),
-                              down ? nullptr : std::move(cache));
+                     .decoder(direction_settings(received, options, setting, has_cache(received)),
+                              std::move(received_cache));
   made.evaluation_encoder = std::make_unique<codec::RawEncoder>(setting.evaluation_wire);
   made.evaluation_decoder =
       std::make_unique<codec::RawDecoder>(setting.evaluation_wire, setting.dtype);

@@ -2,6 +2,7 @@
 
 #include <ATen/core/ScalarType.h>
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -21,8 +22,8 @@ struct BoundaryOptions {
   std::string name;           // in reports: "0.0>1.0"
   std::int64_t position = 0;  // of the chunk that sends activations; see pipeline_shape.h
   codec::CodecSettings codec;
-  codec::CacheLimits cache;            // cache.entry_bytes and cache.rows are not used
-  std::filesystem::path cache_folder;  // of the cache's file
+  codec::CacheLimits cache;            // of each cache; entry_bytes and rows are not used
+  std::filesystem::path cache_folder;  // of the caches' files
 };
 
 // Codecs of one end of a boundary: the encoder for what it sends, the decoder for what it receives.
@@ -32,8 +33,8 @@ struct BoundaryCodecs {
   std::unique_ptr<codec::Decoder> decoder;
   std::unique_ptr<codec::Encoder> evaluation_encoder;
   std::unique_ptr<codec::Decoder> evaluation_decoder;
-  // Activation cache of this end, owned by the encoder or the decoder; null without one.
-  codec::ActivationCache* cache = nullptr;
+  // Caches of this end, by direction; owned by the encoder or the decoder, null without one.
+  std::array<codec::ActivationCache*, 2> caches{};
 };
 
 // The end of the boundary that sends activations, or the one that receives them.
@@ -55,12 +56,14 @@ struct BoundarySetting {
   std::function<codec::ChooseWay(const codec::ChoiceLimits&)> chooser;
 };
 
-// Whether the codec of the activations caches samples: then `order` and `width` have to be set.
+// Whether a codec caches samples: then `order` and `width` have to be set.
 bool uses_cache(const BoundaryOptions& options);
 
 BoundaryCodecs make_codecs(const BoundaryOptions& options, const BoundarySetting& setting);
 
-// Prefix of the names of this end's saved tensors: "cache/boundary-0/1/sent/" for replica 1.
-std::string cache_prefix(const BoundaryOptions& options, const BoundarySetting& setting);
+// Prefix of the names of this end's saved tensors: "cache/boundary-0/1/sent/" for activations of
+// replica 1, "cache/boundary-0/1/received-gradients/" for the gradients of the same end.
+std::string cache_prefix(const BoundaryOptions& options, const BoundarySetting& setting,
+                         codec::Direction direction);
 
 }  // namespace strait::stages

@@ -32,12 +32,20 @@ SampleEncoderOptions sample_options(const DirectionSettings& settings, const Cho
   options.choice = choice;
   options.codec = settings.codec;
   options.key = settings.key;
+  options.direction = settings.direction;
   return options;
+}
+
+// Of rows without a base. Gradients below four bits lose quality, however few their changes need.
+int first_bits(const DirectionSettings& settings) {
+  constexpr int kLeastOfGradients = 4;
+  if (settings.direction == Direction::forward) return static_cast<int>(settings.codec.first_bits);
+  return std::max(settings.bits(), kLeastOfGradients);
 }
 
 template <Way way>
 std::unique_ptr<Encoder> sample_encoder(const DirectionSettings& settings, Cache cache) {
-  const Choice choice{way, settings.bits(), static_cast<int>(settings.codec.first_bits)};
+  const Choice choice{way, settings.bits(), first_bits(settings)};
   return std::make_unique<SampleEncoder>(sample_options(settings, choice), std::move(cache));
 }
 
@@ -57,10 +65,7 @@ ChoiceLimits choice_limits(const DirectionSettings& settings, bool has_cache) {
 std::unique_ptr<Encoder> auto_encoder(const DirectionSettings& settings, Cache cache) {
   const ChoiceLimits limits = choice_limits(settings, cache != nullptr);
   SampleEncoderOptions options = sample_options(settings, first_choice(limits));
-  if (settings.chooser) {
-    options.choose = settings.chooser(limits);
-    options.measures_noise = settings.direction == Direction::backward;
-  }
+  if (settings.chooser) options.choose = settings.chooser(limits);
   return std::make_unique<SampleEncoder>(std::move(options), std::move(cache));
 }
 
@@ -84,7 +89,7 @@ PayloadBytes fixed_payload(const DirectionSettings& settings, const PayloadLoad&
 }
 
 PayloadBytes delta_payload(const DirectionSettings& settings, const PayloadLoad& load) {
-  return {quantised(settings, load, static_cast<int>(settings.codec.first_bits), RowBase::fresh),
+  return {quantised(settings, load, first_bits(settings), RowBase::fresh),
           quantised(settings, load, settings.bits(), RowBase::entry)};
 }
 
@@ -101,7 +106,8 @@ Catalogue<CodecOffer>& codecs() {
       "codec",
       {{"raw", Caching::none, true, raw_encoder, raw_decoder, raw_payload},
        {"fixed", Caching::none, true, sample_encoder<Way::fixed>, sample_decoder, fixed_payload},
-       {"delta", Caching::always, false, sample_encoder<Way::delta>, sample_decoder, delta_payload},
+       {"delta", Caching::always, true, sample_encoder<Way::delta>, sample_decoder, delta_payload,
+        Caching::always},
        {"auto", Caching::if_samples_repeat, true, auto_encoder, sample_decoder, auto_payload}});
   return all;
 }

@@ -58,6 +58,11 @@ struct CodecOffer {
   std::unique_ptr<Encoder> (*encoder)(const DirectionSettings&, Cache) = nullptr;
   std::unique_ptr<Decoder> (*decoder)(const DirectionSettings&, Cache) = nullptr;
   PayloadBytes (*payload)(const DirectionSettings&, const PayloadLoad&) = nullptr;
+  Caching gradient_caching = Caching::none;
+
+  Caching caching_of(Direction direction) const {
+    return direction == Direction::forward ? caching : gradient_caching;
+  }
 };
 
 // raw, fixed, delta and auto, and those of plugins.

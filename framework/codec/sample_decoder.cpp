@@ -59,12 +59,13 @@ Decoded SampleDecoder::decode(const TensorHeader& head, std::span<const std::byt
   return decoded;
 }
 
-// Marks the bases of all rows as used in this step before any entry is added, so that none is
-// evicted while the message is decoded. The sender does the same, which keeps both caches equal.
+// Marks the entries of all rows as used in this step before any is added, so that none is evicted
+// while the message is decoded, one that is to be replaced neither. The sender does the same, which
+// keeps both caches equal.
 void SampleDecoder::pin(const TensorHeader& head, SamplePayload payload) {
   if (cache_ == nullptr) return;
   for (const Row& row : head.rows.rows) {
-    if (payload.next().head.base == RowBase::entry) cache_->find(row.sample);
+    if (payload.next().head.base != RowBase::none) cache_->find(row.sample);
   }
 }
 

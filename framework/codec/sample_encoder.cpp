@@ -17,6 +17,11 @@
 namespace strait::codec {
 namespace {
 
+// A gradient's change of at most half its size has at two bits fewer an error that still hides in
+// the gradient's noise; every how many tokens it is looked at.
+constexpr double kNear = 0.5;
+constexpr std::int64_t kComparedTokens = 8;
+
 // Extends the frame and returns the new part.
 std::byte* grown(net::Frame& frame, std::size_t bytes) {
   const std::size_t at = frame.size();
@@ -28,7 +33,7 @@ std::byte* grown(net::Frame& frame, std::size_t bytes) {
 
 SampleEncoder::SampleEncoder(SampleEncoderOptions options, std::unique_ptr<ActivationCache> cache)
     : options_(std::move(options)), cache_(std::move(cache)) {
-  if (options_.measures_noise) noise_.emplace();
+  if (options_.choose && options_.direction == Direction::backward) noise_.emplace();
 }
 
 Memory SampleEncoder::memory() const {
@@ -48,16 +53,43 @@ RowHeader SampleEncoder::cache_miss_header() const {
   return {RowBase::fresh, bits, options_.codec.rotate && bits != kWholeBits, 0};
 }
 
-RowHeader SampleEncoder::plan(const Row& row) {
+RowHeader SampleEncoder::plan(const Row& row, const kernels::Values& values) {
   const Choice& choice = options_.choice;
   if (choice.way == Choice::Way::raw) return {RowBase::none, kWholeBits, false, 0};
   RowHeader plan{RowBase::none, choice.bits, options_.codec.rotate, 0};
   if (choice.way == Choice::Way::fixed || cache_ == nullptr || row.length() == 0) return plan;
   const auto size = static_cast<std::size_t>(
       kernels::entry_bytes(cache_->options().kind, row.length(), cache_->options().width));
-  if (cache_->find(row.sample).size() != size) return cache_miss_header();
+  const std::span<const std::byte> entry = cache_->find(row.sample);
+  if (entry.size() != size) return cache_miss_header();
+  const bool gradient = options_.direction == Direction::backward;
+  if (gradient && !is_near(values, entry)) return cache_miss_header();
   plan.base = RowBase::entry;
   return plan;
+}
+
+// Some tokens stand for the row: what is decided is only how many bytes it takes.
+bool SampleEncoder::is_near(const kernels::Values& values, std::span<const std::byte> entry) {
+  const auto width = static_cast<std::size_t>(values.width);
+  const kernels::CacheFormat kind = cache_->options().kind;
+  const auto token_bytes = static_cast<std::size_t>(kernels::entry_bytes(kind, 1, values.width));
+  const std::int64_t value_bytes = values.width * kernels::bytes_of(values.element);
+  compared_.resize(2 * width);
+  double change = 0;
+  double value = 0;
+  for (std::int64_t token = 0; token < values.tokens; token += kComparedTokens) {
+    const auto* from = static_cast<const std::byte*>(values.data) + token * value_bytes;
+    wide_.round({from, values.element, 1, values.width});
+    wide_.read_into({compared_.data(), kernels::Element::float32, 1, values.width});
+    kernels::load_entry({}, kind, entry.data() + static_cast<std::size_t>(token) * token_bytes,
+                        {compared_.data() + width, kernels::Element::float32, 1, values.width});
+    for (std::size_t i = 0; i < width; ++i) {
+      const float difference = compared_[i] - compared_[width + i];
+      change += double{difference} * difference;
+      value += double{compared_[i]} * compared_[i];
+    }
+  }
+  return change < kNear * kNear * value;
 }
 
 void SampleEncoder::encode(const TensorHeader& head, const at::Tensor& tensor, net::Frame& frame) {
@@ -75,19 +107,21 @@ void SampleEncoder::encode(const TensorHeader& head, const at::Tensor& tensor, n
     source = pool_.take(tensor.sizes());
     source.copy_(tensor.detach());
   }
+  const kernels::Element element = element_of(source.scalar_type());
+  const auto* const values = static_cast<const std::byte*>(source.const_data_ptr());
+  const std::int64_t row_bytes = head.rows.padded_length * head.width * kernels::bytes_of(element);
   plans_.clear();
   std::size_t size = kPayloadHeaderBytes;
   for (const Row& row : head.rows.rows) {
-    plans_.push_back(plan(row));
+    const std::byte* const from = values + std::ssize(plans_) * row_bytes;
+    plans_.push_back(plan(row, {from, element, row.length(), head.width}));
     size += row_header_bytes(plans_.back().base) +
             data_bytes(plans_.back(), group(), row.length(), head.width);
   }
   const std::size_t begin = frame.size();
   frame.reserve(begin + size);
   write_payload_header({memory(), group()}, grown(frame, kPayloadHeaderBytes));
-  const kernels::Element element = element_of(source.scalar_type());
-  const auto* from = static_cast<const std::byte*>(source.const_data_ptr());
-  const std::int64_t row_bytes = head.rows.padded_length * head.width * kernels::bytes_of(element);
+  const auto* from = values;
   for (std::size_t place = 0; place < plans_.size(); ++place, from += row_bytes) {
     const std::int64_t length = head.rows.rows[place].length();
     const std::size_t data = encode_row(head, place, {from, element, length, head.width}, frame);
@@ -173,11 +207,13 @@ std::span<std::byte> SampleEncoder::resolve_wide(RowHeader& row, store::SampleId
   return entry;
 }
 
-// Only a change since an entry has its error in the next message: what else is clipped is lost.
+// Only a change of an activation since its entry has its error in the next message: what else is
+// clipped is lost. A gradient is of no use by then.
 kernels::Draw SampleEncoder::draw_for(const TensorHeader& head, std::size_t place,
                                       RowBase base) const {
   const bool nearest = options_.codec.rounding == kernels::Rounding::nearest;
-  if (nearest && base == RowBase::entry) return {};
+  const bool returns = base == RowBase::entry && options_.direction == Direction::forward;
+  if (nearest && returns) return {};
   return {nearest ? kernels::Rounding::unbiased : options_.codec.rounding,
           kernels::mix_key({options_.key, static_cast<std::uint64_t>(number(head.step)),
                             static_cast<std::uint64_t>(head.micro_batch),

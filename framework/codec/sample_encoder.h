@@ -24,13 +24,16 @@ struct SampleEncoderOptions {
   // Called once before the first row of every training step, on the encoding thread; empty: the
   // choice stays.
   std::function<Choice(store::Step, const Traffic&)> choose;
-  bool measures_noise = false;  // the tensors are gradients, and choose() needs their noise
+  Direction direction = Direction::forward;
 };
 
 // Encodes each row independently: quantised values (`fixed`), with a cache the quantised change
 // since the sample's last use (`delta`), or bfloat16. The payload describes the encoding of every
 // row, so that a change of the choice takes effect in the message that uses it and needs no
 // agreement. The layout is in MESSAGE.md, its constants in sample_format.h.
+//
+// A gradient is sent as a change only where it is near the sample's last one, which is looked at
+// row by row. For choose() the noise of gradients is measured.
 //
 // The hash of an entry's bytes is kept beside it. If it does not match at the sample's next use,
 // this end's memory was corrupted: the entry is not used, the row is sent as a cache miss, and
@@ -51,7 +54,8 @@ class SampleEncoder final : public Encoder {
  private:
   void begin_step(store::Step step);
   RowHeader cache_miss_header() const;
-  RowHeader plan(const Row& row);
+  RowHeader plan(const Row& row, const kernels::Values& values);
+  bool is_near(const kernels::Values& values, std::span<const std::byte> entry);
   // Returns where the values begin in the frame.
   std::size_t encode_row(const TensorHeader& head, std::size_t place, const kernels::Values& values,
                          net::Frame& frame);
@@ -69,6 +73,7 @@ class SampleEncoder final : public Encoder {
   std::optional<store::Step> step_;
   std::vector<RowHeader> plans_;  // of the current message's rows
   WideRow wide_;
+  std::vector<float> compared_;  // a token and its entry
   std::optional<GradientNoise> noise_;
   TensorPool pool_{at::kFloat};  // copies of tensors that are not contiguous on the CPU
   Traffic traffic_;

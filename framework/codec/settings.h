@@ -25,8 +25,8 @@ struct CodecSettings {
   std::string forward = "raw";                  // of activations: a name of codec::codecs()
   std::int64_t forward_bits = 4;                // fixed and delta; the minimum of auto
   std::int64_t first_bits = 8;                  // of rows that miss the cache; 16: bfloat16
-  std::string backward = "raw";                 // of gradients; never delta
-  std::int64_t backward_bits = 8;               // fixed; the minimum of auto
+  std::string backward = "raw";                 // of gradients
+  std::int64_t backward_bits = 4;               // fixed and delta; the minimum of auto
   WireDtype wire_dtype = WireDtype::float32;    // raw
   std::int64_t group = 64;                      // values that share a scale; fixed and delta
   std::int64_t cache = std::int64_t{4} << 30U;  // bytes of memory per process; delta
@@ -47,8 +47,8 @@ struct CodecSettings {
   }
 };
 
-// The share of one boundary in the activation cache of a process. Both ends have the same limits:
-// otherwise one end would evict rows that the other sends changes to.
+// The share of one direction of one boundary in the activation cache of a process. Both ends have
+// the same limits: otherwise one end would evict rows that the other sends changes to.
 struct CacheLimits {
   std::int64_t entry_bytes = 0;   // of the longest row; 0: no cache
   std::int64_t memory_bytes = 0;  // at each end

@@ -53,6 +53,10 @@ std::string saved_caches(const Plan& plan) {
                         recipe::name_of(plan.recipe.codec.cache_kind), link.cache.entry_bytes,
                         link.cache.memory_bytes, link.cache.disk_bytes);
   }
+  const recipe::Recipe::Codec& codec = plan.recipe.codec;
+  if (!text.empty() && codec.backward == "delta") {
+    text += fmt::format("; {} forward, {} backward", codec.forward, codec.backward);
+  }
   return text;
 }
 

@@ -9,6 +9,7 @@
 
 #include "launcher/base/text.h"
 #include "launcher/plan/plan.h"
+#include "launcher/planner/planned_boundary.h"
 #include "launcher/planner/planned_model.h"
 #include "launcher/planner/planned_sync.h"
 #include "launcher/planner/step_forecast.h"
@@ -57,6 +58,10 @@ std::string text_of_forward(const recipe::Recipe::Codec& codec) {
 
 std::string text_of_backward(const recipe::Recipe::Codec& codec) {
   if (codec.backward == "raw") return fmt::format("raw {}", recipe::name_of(codec.wire_dtype));
+  if (codec.backward == "delta") {
+    return fmt::format("delta {} bits ({} as values)", codec.backward_bits,
+                       std::max<std::int64_t>(codec.backward_bits, 4));
+  }
   if (codec.backward != "fixed" && codec.backward != "auto") return codec.backward;
   return fmt::format("{} {}{} bits", codec.backward, codec.backward == "auto" ? "from " : "",
                      codec.backward_bits);
@@ -120,10 +125,11 @@ std::string cache_table(const plan::Plan& plan) {
   for (const plan::Plan::Link& link : plan.links) {
     if (!link.has_cache()) continue;
     const codec::CacheLimits& cache = link.cache;
-    text += fmt::format("  {:<{}}{:>12}{:>20}{:>18}{:>16}\n", link.name, column,
-                        human_bytes(cache.entry_bytes), fmt::format("{} of {}", cache.rows, rows),
-                        human_bytes(cache.used_memory()),
-                        human_bytes(cache.rows * cache.entry_bytes - cache.used_memory()));
+    const std::int64_t directions = cached_directions(plan.recipe.codec);
+    text += fmt::format(
+        "  {:<{}}{:>12}{:>20}{:>18}{:>16}\n", link.name, column, human_bytes(cache.entry_bytes),
+        fmt::format("{} of {}", cache.rows, rows), human_bytes(directions * cache.used_memory()),
+        human_bytes(directions * (cache.rows * cache.entry_bytes - cache.used_memory())));
   }
   if (plan.steps <= plan.epoch_steps) {
     text += "  there is one epoch: no sample is used twice, and none is cached\n";

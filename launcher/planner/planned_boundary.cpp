@@ -26,21 +26,19 @@ std::int64_t most_ends(std::size_t boundary, std::size_t boundaries, std::size_t
   return most;
 }
 
-bool uses_cache(const codec::CodecSettings& settings) {
-  return codec::codecs().named(settings.forward).caching != codec::CodecOffer::Caching::none;
-}
-
 codec::PayloadBytes payload_bytes(const codec::CodecSettings& settings, codec::Direction direction,
                                   const codec::PayloadLoad& load) {
   codec::DirectionSettings end;
   end.codec = settings;
   end.direction = direction;
-  end.has_cache = direction == codec::Direction::forward && uses_cache(settings);
+  end.has_cache = caches_samples(settings, direction);
   return codec::codecs().named(settings.name(direction)).payload(end, load);
 }
 
-void plan_cache(const recipe::Recipe& recipe, std::int64_t rows, std::int64_t sharers,
+// `ends`: of boundaries, that share the memory of a process.
+void plan_cache(const recipe::Recipe& recipe, std::int64_t rows, std::int64_t ends,
                 PlannedBoundary& boundary) {
+  const std::int64_t sharers = ends * cached_directions(recipe.codec);
   codec::CacheLimits& cache = boundary.cache;
   cache.entry_bytes =
       kernels::entry_bytes(recipe.codec.cache_kind, recipe.data.row, boundary.load.width);
@@ -48,6 +46,7 @@ void plan_cache(const recipe::Recipe& recipe, std::int64_t rows, std::int64_t sh
   cache.disk_bytes = recipe.codec.cache_disk / sharers;
   cache.rows =
       std::min(rows, cache.memory_bytes / cache.entry_bytes + cache.disk_bytes / cache.entry_bytes);
+  if (!caches_samples(recipe.codec, codec::Direction::forward)) return;
   // Between two uses of a sample all others are used once, so a cache of this size cannot hit more
   // often under any eviction policy; evicting the sample whose next use is last achieves it.
   boundary.hits = static_cast<double>(cache.rows) / static_cast<double>(rows);
@@ -64,13 +63,24 @@ void check_codec_of_gradients(const recipe::Recipe& recipe) {
 
 }  // namespace
 
+bool caches_samples(const codec::CodecSettings& settings, codec::Direction direction) {
+  const codec::CodecOffer& offer = codec::codecs().named(settings.name(direction));
+  return offer.caching_of(direction) != codec::CodecOffer::Caching::none;
+}
+
+std::int64_t cached_directions(const codec::CodecSettings& settings) {
+  return (caches_samples(settings, codec::Direction::forward) ? 1 : 0) +
+         (caches_samples(settings, codec::Direction::backward) ? 1 : 0);
+}
+
 BoundaryBytes boundary_bytes(const codec::CodecSettings& settings, const BoundaryLoad& load) {
   const auto rows = static_cast<double>(load.rows);
   const double header = codec::header_bytes(rows, rows * load.documents_per_row);
   const codec::PayloadLoad payload{rows, rows * load.tokens_per_row, load.width};
   const codec::PayloadBytes down = payload_bytes(settings, codec::Direction::forward, payload);
   const codec::PayloadBytes up = payload_bytes(settings, codec::Direction::backward, payload);
-  return {header + down.first, header + down.known, header + up.known};
+  // Which gradients are near their last ones is seen in the run.
+  return {header + down.first, header + down.known, header + up.first};
 }
 
 std::vector<PlannedBoundary> plan_boundaries(const recipe::Recipe& recipe,
@@ -96,7 +106,8 @@ std::vector<PlannedBoundary> plan_boundaries(const recipe::Recipe& recipe,
     boundary.load = load;
     boundary.bytes = boundary_bytes(recipe.codec, load);
     if (ranges[i].last < model.first_trained_layer()) boundary.bytes.backward = 0;
-    if (uses_cache(recipe.codec)) {
+    boundary.cached_directions = cached_directions(recipe.codec);
+    if (boundary.cached_directions > 0) {
       plan_cache(recipe, replica_rows, most_ends(i, ranges.size() - 1, stages), boundary);
     }
     boundaries.push_back(boundary);
@@ -108,7 +119,9 @@ std::int64_t cache_bytes_of(const std::vector<PlannedBoundary>& boundaries, std:
                             std::size_t stages) {
   std::int64_t sum = 0;
   for (std::size_t i = 0; i < boundaries.size(); ++i) {
-    if (ends_at(i, stage, stages)) sum += boundaries[i].cache.used_memory();
+    if (ends_at(i, stage, stages)) {
+      sum += boundaries[i].cached_directions * boundaries[i].cache.used_memory();
+    }
   }
   return sum;
 }

@@ -25,16 +25,21 @@ struct BoundaryBytes {
   double backward = 0;
 };
 
-// The sizes of the encoders' messages for a load. `auto` is forecast at its fewest bits: its choice
-// follows measurements that a plan does not have. Pure.
+// Whether the codec of a direction caches samples, and in how many directions.
+bool caches_samples(const codec::CodecSettings& settings, codec::Direction direction);
+std::int64_t cached_directions(const codec::CodecSettings& settings);
+
+// The sizes of the encoders' messages for a load. `auto` is forecast at its fewest bits, and
+// gradients as values: what can do with less follows measurements that a plan does not have. Pure.
 BoundaryBytes boundary_bytes(const codec::CodecSettings& settings, const BoundaryLoad& load);
 
 // A boundary between two adjacent chunks, equal in every replica, with its activation cache.
 struct PlannedBoundary {
   BoundaryLoad load;
-  BoundaryBytes bytes;  // of a micro-batch
-  double hits = 0;      // cache hit rate after the first epoch
-  codec::CacheLimits cache;
+  BoundaryBytes bytes;       // of a micro-batch
+  double hits = 0;           // cache hit rate after the first epoch
+  codec::CacheLimits cache;  // of each direction that caches
+  std::int64_t cached_directions = 0;
 
   double forward_bytes() const {  // after the first epoch
     return hits * bytes.known_forward + (1 - hits) * bytes.first_forward;

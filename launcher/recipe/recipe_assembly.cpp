@@ -166,19 +166,13 @@ void check_consistent(const Recipe& recipe, const std::string& source, const Ori
         fmt::format("train.eval_every is {} ({}), but data.eval is missing; set it to a data file",
                     recipe.train.eval_every, at({"train.eval_every"})));
   }
-  if (recipe.codec.backward == "delta") {
+  for (const auto& [key, codec] : {std::pair("codec.forward", recipe.codec.forward),
+                                   {"codec.backward", recipe.codec.backward}}) {
+    if (codec != "delta" || recipe.codec.cache + recipe.codec.cache_disk > 0) continue;
     mistakes.push_back(
-        fmt::format("codec.backward is \"delta\" ({}), but gradients do not repeat from epoch to "
-                    "epoch; it must "
-                    "be \"raw\", \"fixed\" or \"auto\"",
-                    at({"codec.backward"})));
-  }
-  if (recipe.codec.forward == "delta" && recipe.codec.cache + recipe.codec.cache_disk == 0) {
-    mistakes.push_back(
-        fmt::format("codec.cache and codec.cache_disk are both 0 ({}), but codec.forward is "
-                    "\"delta\", which needs "
-                    "them for its activation cache; set one of them, or codec.forward = \"fixed\"",
-                    at({"codec.cache", "codec.cache_disk"})));
+        fmt::format("codec.cache and codec.cache_disk are both 0 ({}), but {} is \"delta\", which "
+                    "needs them for its activation cache; set one of them, or {} = \"fixed\"",
+                    at({"codec.cache", "codec.cache_disk"}), key, key));
   }
   const BackendKind backend = recipe.hosts.backend;
   const bool listed = backend == BackendKind::ssh || backend == BackendKind::join;

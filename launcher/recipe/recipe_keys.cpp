@@ -136,7 +136,7 @@ void add_wire(std::vector<RecipeKey>& keys) {
                part("codec.backward", at<&R::codec, &R::Codec::backward>(), PartKind::codec,
                     "how gradients are sent"),
                integer("codec.backward_bits", at<&R::codec, &R::Codec::backward_bits>(), {2, 8},
-                       "of fixed; of auto the least"),
+                       "of fixed and delta; of auto the least"),
                choice("codec.wire_dtype", at<&R::codec, &R::Codec::wire_dtype>(), "of raw"),
                special_keys::group(),
                flag("codec.rotate", at<&R::codec, &R::Codec::rotate>(),

@@ -50,7 +50,10 @@ class BadInput(runs.RunCase):
             ({"train.steps": None}, "train.steps", "epochs"),
             ({"train.epochs": 2}, "train.steps", "train.epochs"),
             ({"train.batch": 7}, "train.batch is 7", "multiple of 2"),
-            ({"codec.backward": "delta"}, "codec.backward", r"bad\.toml:\d+", "gradients"),
+            (
+                {"codec.backward": "delta", "codec.cache": 0, "codec.cache_disk": 0},
+                'codec.backward is "delta"',
+            ),
             ({"codec.forward": "detla"}, "codec.forward", 'did you mean "delta"'),
             ({"codec.forward_bits": 9}, "codec.forward_bits is 9", "from 2 to 8"),
             ({"codec.first_bits": 12}, "codec.first_bits is 12", "2 to 8, or 16"),

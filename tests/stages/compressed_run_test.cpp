@@ -77,14 +77,23 @@ void expect_same_run(const RunResult& left, const RunResult& right, const std::s
   EXPECT_TRUE(read_caches(left) == read_caches(right)) << what << ": other things are remembered";
 }
 
-// The caches of both ends of every boundary are equal.
-void expect_ends_agree(const RunResult& result) {
+// The caches of both ends of every boundary are equal; `what`: "" or "-gradients".
+void expect_ends_agree(const RunResult& result, const std::string& what = "") {
   const std::map<std::string, Remembered> ends = read_caches(result);
   for (const std::string boundary : {"cache/boundary-0/0/", "cache/boundary-1/0/"}) {
-    ASSERT_TRUE(ends.contains(boundary + "sent/")) << boundary;
-    ASSERT_TRUE(ends.contains(boundary + "received/")) << boundary;
-    EXPECT_TRUE(ends.at(boundary + "sent/") == ends.at(boundary + "received/")) << boundary;
+    const std::string sent = boundary + "sent" + what + "/";
+    const std::string received = boundary + "received" + what + "/";
+    ASSERT_TRUE(ends.contains(sent)) << boundary;
+    ASSERT_TRUE(ends.contains(received)) << boundary;
+    EXPECT_TRUE(ends.at(sent) == ends.at(received)) << boundary;
   }
+}
+
+RunSettings with_cached_gradients() {
+  RunSettings settings = compressed("delta", 4);
+  settings.boundary.codec.backward = "delta";
+  settings.boundary.codec.backward_bits = 2;
+  return settings;
 }
 
 double last_losses(const RunResult& result) {
@@ -96,8 +105,8 @@ double last_losses(const RunResult& result) {
 }
 
 TEST(CompressedRun, EveryScheduleAndDepthGivesSameBits) {
-  for (const std::string forward : {"fixed", "delta"}) {
-    RunSettings settings = compressed(forward, 4);
+  for (RunSettings settings :
+       {compressed("fixed", 4), compressed("delta", 4), with_cached_gradients()}) {
     settings.boundary.codec.rounding = kernels::Rounding::stochastic;
     settings.schedule = "gpipe";
     const RunResult reference = run_stages(settings);
@@ -132,6 +141,23 @@ TEST(CompressedRun, LearnsLikeRawRun) {
   settings = compressed("delta", 4);
   settings.boundary.codec.cache_kind = kernels::CacheFormat::eight_bits;
   check("delta 4/8, entries of 8 bits", settings);
+  check("delta 4/2 of gradients too", with_cached_gradients());
+}
+
+TEST(CompressedRun, GradientsAreSentAsChangesOnceTheyAreNear) {
+  RunSettings settings = with_cached_gradients();
+  settings.steps = 40;
+  const RunResult result = run_stages(settings);
+  ASSERT_TRUE(result.errors.empty()) << result.errors.front();
+  const codec::Traffic sent = sum_of(result, Direction::backward, true);
+  const codec::Traffic received = sum_of(result, Direction::backward, false);
+  EXPECT_GT(sent.hits, 0U);
+  EXPECT_GE(sent.first_visits, 2U * 24);
+  EXPECT_EQ(sent.hits + sent.first_visits, sent.rows);
+  EXPECT_EQ(received.hits, sent.hits);
+  EXPECT_EQ(received.resends, 0U);
+  expect_ends_agree(result);
+  expect_ends_agree(result, "-gradients");
 }
 
 TEST(CompressedRun, Bfloat16ModelKeepsItsTypeAndLearns) {
@@ -238,6 +264,9 @@ TEST(CompressedRun, ResumedWithCachesEqualsUninterruptedRun) {
   EXPECT_GT(sum_of(check("ten of 24 fit"), Direction::forward, true).evictions, 0U);
   settings.boundary.codec.cache_kind = kernels::CacheFormat::eight_bits;
   check("entries of 8 bits");
+  settings = with_cached_gradients();
+  settings.boundary.cache.memory_bytes = 10 * 512;
+  check("ten of 24 gradients fit");
 }
 
 TEST(CompressedRun, ResumedWithoutCachesStartsThemEmptyAndLearns) {

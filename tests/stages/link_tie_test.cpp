@@ -146,6 +146,7 @@ TEST(LinkTie, RowsAreQuantisedBesideCompressedBoundaries) {
     codec::CodecSettings codec;
     codec.forward = "delta";
     codec.backward = "fixed";
+    codec.backward_bits = 8;
     codec.first_bits = first_bits;
     TieEnds ends(codec);
     ends.begin(kTraining);

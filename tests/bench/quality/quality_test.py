@@ -1,5 +1,5 @@
 """The quality bench from end to end on a tiny model: a cell of each raw codec and one that
-compresses, the table, and that finished cells stay finished; then replicas.
+compresses, the table, and that finished cells stay finished; how far gradients move; then replicas.
 Quality is not judged here."""
 
 import json
@@ -54,6 +54,24 @@ def codecs(folder):
     assert row in again, again
 
 
+def gradients(folder):
+    """At a rate of nothing a sample has the gradient that it had."""
+    script = pathlib.Path(__file__).with_name("gradient_change.py")
+    command = [sys.executable, "-B", script, "--folder", folder, "--model", "model-code"]
+    command += ["--rows", "english", "--rates", "0", "1e-2", "--epochs", "2"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode == 77:
+        print(done.stdout)
+        return
+    assert done.returncode == 0, done.stderr
+    rows = [line.split("|")[1:-1] for line in done.stdout.splitlines()[2:]]
+    assert [row[2].strip() for row in rows] == ["0", "1", "2"] * 2, done.stdout
+    for rate, _, _, _, activation, gradient, _, square, _ in rows:
+        moved = float(rate) > 0
+        assert (float(activation) > 0.05) == (float(gradient) > 0.05) == moved, done.stdout
+        assert 0.2 < float(square) < 20, done.stdout
+
+
 def replicas(folder):
     out = bench(folder, SYNCS, "--replicas")
     print(out)
@@ -76,6 +94,7 @@ def main():
         text = " ".join(draw.choice(tasks.WORDS) for _ in range(12000))
         (folder / "text.txt").write_text(text)
         codecs(folder)
+        gradients(folder)
         replicas(folder)
 
 

@@ -46,21 +46,29 @@ def english(file=None):
     return b"\n".join(verses) + b"\n"
 
 
-def source_texts(folder, *endings):
+def source_texts(package, folder, *endings):
     """(text to train on, text of other files) of the files below a folder."""
     files = sorted(file for ending in endings for file in folder.glob(ending))
     random.Random(5).shuffle(files)
     texts = [file.read_bytes() for file in files if file.is_file()]
     if len(texts) < 100:
-        raise Unavailable(f"no source code here: {folder} holds {len(texts)} of {endings}")
+        raise Unavailable(f"{folder} holds {len(texts)} of {endings}: install {package}")
     return b"".join(texts[24:]), b"".join(text[:8000] for text in texts[:24])
 
 
 SOURCES = {
     # The standard library of the Python that runs us.
-    "code": lambda: source_texts(pathlib.Path(sysconfig.get_path("stdlib")), "*.py"),
-    "headers": lambda: source_texts(pathlib.Path("/usr/include"), "*.h", "linux/*.h", "c++/*/*/*.h"),
-    "perl": lambda: source_texts(pathlib.Path("/usr/share/perl"), "*/**/*.pm", "*/**/*.pl"),
+    "code": lambda: source_texts("python3", pathlib.Path(sysconfig.get_path("stdlib")), "*.py"),
+    "headers": lambda: source_texts(
+        "libc6-dev and libstdc++-12-dev",
+        pathlib.Path("/usr/include"),
+        "*.h",
+        "linux/*.h",
+        "c++/*/*/*.h",
+    ),
+    "perl": lambda: source_texts(
+        "perl-modules-5.36", pathlib.Path("/usr/share/perl"), "*/**/*.pm", "*/**/*.pl"
+    ),
 }
 
 

@@ -12,7 +12,7 @@ using Way = Choice::Way;
 
 // A million values a step and a second of compute: bytes a second are bits a value / 8e-6.
 Measured path_of(double bits_per_value, std::optional<double> change = 0.3) {
-  return {bits_per_value * 1e6 / 8, 1.0, 1e6, change};
+  return {bits_per_value * 1e6 / 8, 1.0, 1e6, change, std::nullopt};
 }
 
 TEST(Choice, StaysUnchangedBeforeFirstMeasurement) {
@@ -152,7 +152,8 @@ TEST(Choice, OfGradientsDoesNotOscillateWithTenPercentNoise) {
       if (step >= 20 && next != now) ++switches;
       now = next;
     }
-    EXPECT_EQ(switches, 0) << "noise " << size << ", seed " << kSeed;
+    // A rare measurement may take it to more bits; there it stays.
+    EXPECT_LE(switches, 1) << "noise " << size << ", seed " << kSeed;
   }
 }
 

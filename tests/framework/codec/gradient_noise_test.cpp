@@ -24,7 +24,8 @@ at::Tensor gradients_of(std::int64_t step, std::int64_t rows) {
 Traffic sent(at::ScalarType type, const Choice& choice) {
   SampleEncoderOptions options;
   options.choice = choice;
-  options.measures_noise = true;
+  options.direction = Direction::backward;
+  options.choose = [&](store::Step, const Traffic&) { return choice; };
   TwoEnds ends(options, {});
   for (std::int64_t step = 0; step <= kSteps; ++step) {
     const at::Tensor values = gradients_of(step, kRows).to(type);

@@ -93,6 +93,61 @@ TEST(SampleCodec, AChangeIsSentMoreExactlyThanAValueAtTheSameBits) {
   EXPECT_NEAR(std::sqrt(traffic.change_squares / traffic.changed_value_squares), 0.1, 0.02);
 }
 
+TEST(SampleCodec, AGradientIsSentAsAChangeOnlyWhereItIsNearItsLast) {
+  for (const auto kind : {kernels::CacheFormat::bfloat16, kernels::CacheFormat::eight_bits}) {
+    for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf}) {
+      SampleEncoderOptions options = sending(Choice::Way::delta, 2, 4);
+      options.direction = Direction::backward;
+      TwoEnds ends(options, roomy_cache(kind));
+      const auto send = [&](std::int64_t step, const at::Tensor& rows) {
+        const double error = relative_error(ends.pass(batch_of(step, {0, 1}, rows.to(type))), rows);
+        EXPECT_EQ(ends.last_missing(), 0U);
+        return error;
+      };
+      const at::Tensor first = random_values({2, kTokens, kWidth}, 3);
+      EXPECT_NEAR(send(0, first), 0.11, 0.02) << "values, of four bits";
+      // Sample 0 stays near, sample 1 is another one.
+      at::Tensor second = first + 0.2 * random_values({2, kTokens, kWidth}, 4);
+      second[1] = random_values({kTokens, kWidth}, 5);
+      send(1, second);
+      EXPECT_EQ(ends.encoder().traffic().hits, 1U);
+      EXPECT_EQ(ends.encoder().traffic().first_visits, 3U);
+      // Both are: what they are from their last ones is smaller than four bits of them are wrong.
+      const std::size_t bytes = ends.last_payload();
+      EXPECT_LT(send(2, second + 0.1 * random_values({2, kTokens, kWidth}, 6)), 0.07);
+      EXPECT_EQ(ends.encoder().traffic().hits, 3U);
+      EXPECT_LT(ends.last_payload(), bytes);
+      EXPECT_EQ(ends.decoder().traffic().hits, 3U);
+    }
+  }
+}
+
+// Over many samples: a change of a gradient is not cut off, for there is no later one to hold it.
+TEST(SampleCodec, AChangeOfAGradientIsNotShorterThanItIs) {
+  for (const auto direction : {Direction::forward, Direction::backward}) {
+    SampleEncoderOptions options = sending(Choice::Way::delta, 2, 8);
+    options.direction = direction;
+    TwoEnds ends(options, roomy_cache(kernels::CacheFormat::bfloat16));
+    double product = 0;
+    double square = 0;
+    for (std::int64_t round = 0; round < 200; ++round) {
+      const auto seed = static_cast<std::uint64_t>(round);
+      const at::Tensor first = random_values({1, kTokens, kWidth}, 2 * seed);
+      const at::Tensor known = ends.pass(batch_of(2 * round, {round % kSamples}, first)).clone();
+      const at::Tensor change = 0.3 * random_values({1, kTokens, kWidth}, 2 * seed + 1);
+      const at::Tensor read =
+          ends.pass(batch_of(2 * round + 1, {round % kSamples}, known + change));
+      product += at::dot((read - known).flatten(), change.flatten()).item<double>();
+      square += at::dot(change.flatten(), change.flatten()).item<double>();
+    }
+    if (direction == Direction::backward) {
+      EXPECT_NEAR(product / square, 1, 0.01);
+    } else {
+      EXPECT_LT(product / square, 0.95) << "clipped: the rest is in the next change";
+    }
+  }
+}
+
 TEST(SampleCodec, CachedRowsDoNotDriftFromConstantInput) {
   for (const auto kind : {kernels::CacheFormat::bfloat16, kernels::CacheFormat::eight_bits}) {
     TwoEnds ends(sending(Choice::Way::delta, 4), roomy_cache(kind));

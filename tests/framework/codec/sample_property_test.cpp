@@ -69,10 +69,13 @@ class Ordeal {
     options.codec.group = 32 << (random_() % 3);
     options.codec.rotate = chance(2);
     options.codec.rounding = chance(2) ? kernels::Rounding::stochastic : kernels::Rounding::nearest;
+    options.direction = direction_ = chance(2) ? Direction::forward : Direction::backward;
     options.choose = [this](store::Step, const Traffic&) {
       if (!chance(4)) return choice_;
       const auto way = static_cast<Choice::Way>(chance(3) ? random_() % 2 : 2);
       choice_ = {way, static_cast<int>(2 + random_() % 7), chance(3) ? 16 : 8};
+      // A gradient that is sent as a value always replaces its entry.
+      if (direction_ == Direction::backward) choice_.first_bits = 8;
       return choice_;
     };
     return std::make_unique<TwoEnds>(options, cache_);
@@ -83,9 +86,11 @@ class Ordeal {
     batch.values = at::zeros({std::ssize(rows), kTokens, kWidth});
     for (std::size_t i = 0; i < rows.size(); ++i) {
       const auto sample = static_cast<std::uint64_t>(rows[i]);
-      // What a sample is like, and how far the weights have moved.
+      // What a sample is like, and how far the weights have moved. Only gradients that moved far
+      // are sent without their base.
+      const bool far = direction_ == Direction::backward && chance(4);
       at::Tensor value = random_values({kTokens, kWidth}, sample) +
-                         0.2 * random_values({kTokens, kWidth}, random_());
+                         (far ? 2 : 0.2) * random_values({kTokens, kWidth}, random_());
       if (chance(50)) value[1][5] = std::numeric_limits<float>::quiet_NaN();
       if (chance(50)) value[0].zero_();
       batch.values[static_cast<std::int64_t>(i)] = value;
@@ -187,6 +192,7 @@ class Ordeal {
   std::uint64_t seed_;
   ActivationCacheOptions cache_;
   Choice choice_;
+  Direction direction_ = Direction::forward;
   std::unique_ptr<TwoEnds> ends_;
   std::int64_t step_ = 0;
   int messages_ = 0;

@@ -58,7 +58,7 @@ class RandomCase {
     settings.forward = std::array{"raw", "fixed", "delta"}.at(draw(0, 2));
     settings.forward_bits = draw(2, 8);
     settings.first_bits = draw(0, 3) == 0 ? 16 : draw(2, 8);
-    settings.backward = draw(0, 1) == 0 ? "raw" : "fixed";
+    settings.backward = std::array{"raw", "fixed", "delta"}.at(draw(0, 2));
     settings.backward_bits = draw(2, 8);
     settings.wire_dtype = static_cast<codec::WireDtype>(draw(0, 2));
     settings.group = std::int64_t{32} << draw(0, 2);
@@ -95,7 +95,7 @@ class RandomCase {
     end.direction = direction;
     const codec::CodecOffer& offer = codec::codecs().named(settings.name(direction));
     std::unique_ptr<codec::ActivationCache> cache;
-    if (offer.caching == codec::CodecOffer::Caching::always) {
+    if (offer.caching_of(direction) == codec::CodecOffer::Caching::always) {
       codec::ActivationCacheOptions options;
       options.kind = settings.cache_kind;
       options.row_tokens = header.rows.padded_length;
@@ -142,6 +142,7 @@ TEST(BoundaryForecast, EqualsSizeOfEncodedMessages) {
     EXPECT_NEAR(c.encoded(*forward, 1), forecast.known_forward, 1e-6) << "seed " << seed;
     const auto backward = c.encoder(codec::Direction::backward);
     EXPECT_NEAR(c.encoded(*backward, 0), forecast.backward, 1e-6) << "seed " << seed;
+    EXPECT_NEAR(c.encoded(*backward, 1), forecast.backward, 1e-6) << "of others, seed " << seed;
   }
 }
 

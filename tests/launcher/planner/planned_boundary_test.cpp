@@ -77,6 +77,27 @@ TEST(PlannedBoundary, LimitsCacheToSmallerEnd) {
   EXPECT_EQ(cache_bytes_of(four, 3, 4), 4 * kEntry);
 }
 
+TEST(PlannedBoundary, DirectionsShareMemoryOfStage) {
+  recipe::Recipe::Codec codec = delta(8 * kEntry, 4 * kEntry);
+  const double as_fixed = planned(codec, 2)[0].bytes.backward;
+  codec.backward = "delta";
+  codec.backward_bits = 2;
+  const PlannedBoundary both = planned(codec, 2)[0];
+  EXPECT_EQ(both.cache.memory_bytes, 4 * kEntry);
+  EXPECT_EQ(both.cache.rows, 6);
+  EXPECT_EQ(both.cached_directions, 2);
+  EXPECT_EQ(cache_bytes_of({both}, 0, 2), 8 * kEntry);
+  EXPECT_NEAR(both.hits, 0.6, 1e-9);
+  EXPECT_LT(both.bytes.backward, as_fixed);
+  // Of gradients alone: nothing is said of activations.
+  codec.forward = "fixed";
+  const PlannedBoundary gradients = planned(codec, 2)[0];
+  EXPECT_EQ(gradients.cached_directions, 1);
+  EXPECT_EQ(gradients.cache.memory_bytes, 8 * kEntry);
+  EXPECT_EQ(gradients.hits, 0);
+  EXPECT_EQ(gradients.forward_bytes(), gradients.bytes.first_forward);
+}
+
 TEST(PlannedBoundary, ChunksShareMemoryOfStage) {
   // Stage 0 is an end of all three: down to stage 1, around from there, and down again.
   const auto two = planned(delta(9 * kEntry, 0), 2, 2);

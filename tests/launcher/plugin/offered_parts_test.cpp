@@ -59,9 +59,10 @@ TEST(PartNames, ContainBuiltInParts) {
 }
 
 // What [codec] says of gradients is decided by what the codec can.
-TEST(PartNames, DeltaSupportsActivationsOnly) {
+TEST(PartNames, EveryBuiltInCodecSendsGradientsAndDeltaCachesThem) {
   for (const codec::CodecOffer& codec : codec::codecs().all()) {
-    EXPECT_EQ(codec.for_gradients, codec.name != "delta");
+    EXPECT_TRUE(codec.for_gradients);
+    EXPECT_EQ(codec.gradient_caching == codec::CodecOffer::Caching::always, codec.name == "delta");
   }
 }
 

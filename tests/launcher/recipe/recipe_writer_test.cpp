@@ -170,7 +170,6 @@ Recipe random_recipe(Draw& draw) {
              draw.word<kernels::Rounding>(),
              draw.word<kernels::CacheFormat>(),
              draw.integer(0, 1 << 20) << draw.integer(0, 20)};
-  if (r.codec.backward == "delta") r.codec.backward = "fixed";
   if (r.pipeline.replicas > 1) r.sync = random_sync(draw);
   r.checkpoint = {draw.integer(0, 1000), draw.integer(2, 10), draw.word<SavedCaches>(),
                   draw.word<CheckpointHome>()};
