@@ -79,7 +79,7 @@ TEST(PlannedBoundary, LimitsCacheToSmallerEnd) {
 
 TEST(PlannedBoundary, DirectionsShareMemoryOfStage) {
   recipe::Recipe::Codec codec = delta(8 * kEntry, 4 * kEntry);
-  const double as_fixed = planned(codec, 2)[0].bytes.backward;
+  const double as_raw = planned(codec, 2)[0].bytes.backward;
   codec.backward = "delta";
   codec.backward_bits = 2;
   const PlannedBoundary both = planned(codec, 2)[0];
@@ -88,7 +88,7 @@ TEST(PlannedBoundary, DirectionsShareMemoryOfStage) {
   EXPECT_EQ(both.cached_directions, 2);
   EXPECT_EQ(cache_bytes_of({both}, 0, 2), 8 * kEntry);
   EXPECT_NEAR(both.hits, 0.6, 1e-9);
-  EXPECT_LT(both.bytes.backward, as_fixed);
+  EXPECT_LT(both.bytes.backward, as_raw);
   // Of gradients alone: nothing is said of activations.
   codec.forward = "fixed";
   const PlannedBoundary gradients = planned(codec, 2)[0];
