@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "kernels/leaf_gradient.h"
+#include "kernels/weight_gradient_queue.h"
 
 namespace strait::kernels {
 namespace {
@@ -20,17 +21,19 @@ at::Tensor product(const at::Tensor& input, const at::Tensor& weight,
   return bias ? at::addmm(*bias, input, matrix) : at::mm(input, matrix);
 }
 
-// Adds what the two leaves get from the slope of their product.
+// Adds what the two leaves get from the slope of their product; the weight's may be queued.
 void add_gradients(const at::Tensor& slope, const at::Tensor& input, const at::Tensor& weight,
                    const at::Tensor& bias, bool input_first) {
   if (weight.requires_grad()) {
-    at::Tensor& sum = leaf_gradient(weight);
-    if (input_first) {
-      add_product(sum, input.t(), slope);
-    } else {
-      add_product(sum, slope.t(), input);
-    }
-    announce_leaf_gradient(weight);
+    const auto add = [slope = slope.detach(), input = input.detach(), weight, input_first] {
+      at::Tensor& sum = leaf_gradient(weight);
+      if (input_first) {
+        add_product(sum, input.t(), slope);
+      } else {
+        add_product(sum, slope.t(), input);
+      }
+    };
+    add_now_or_later({{weight}, add});
   }
   if (bias.defined() && bias.requires_grad()) {
     leaf_gradient(bias).add_(slope.sum(0));
@@ -88,10 +91,12 @@ struct AdaptedLinear : public torch::autograd::Function<AdaptedLinear> {
     const double scale = context->saved_data["scale"].toDouble();
     const at::Tensor& slope = gradients[0];
     const at::Tensor inner_gradient = at::mm(slope, up).mul_(scale);
-    add_product(leaf_gradient(up), slope.t(), inner, scale);
-    announce_leaf_gradient(up);
-    add_product(leaf_gradient(down), inner_gradient.t(), low_input);
-    announce_leaf_gradient(down);
+    const auto add = [slope = slope.detach(), inner = inner.detach(), inner_gradient,
+                      low_input = low_input.detach(), up, down, scale] {
+      add_product(leaf_gradient(up), slope.t(), inner, scale);
+      add_product(leaf_gradient(down), inner_gradient.t(), low_input);
+    };
+    add_now_or_later({{up, down}, add});
     at::Tensor input_gradient;
     at::Tensor low_gradient;
     if (context->needs_input_grad(0)) {

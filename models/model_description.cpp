@@ -84,6 +84,20 @@ void set_backward_factors(ModelDescription& model) {
   }
 }
 
+// Embedding and head have no matrix of that kind: a table's rows are added at once, and the
+// gradient of the projection is made with the loss.
+void set_weight_gradient_costs(ModelDescription& model, std::int64_t bytes_per_value) {
+  for (std::size_t i = 1; i + 1 < model.layers.size(); ++i) {
+    LayerCost& layer = model.layers[i];
+    for (const TensorShape& tensor : layer.tensors) {
+      if (!tensor.trained || tensor.shape.size() != 2) continue;
+      layer.weight_gradient_flops_per_token += 2.0 * static_cast<double>(tensor.elements());
+      layer.weight_gradient_bytes_per_token +=
+          (tensor.shape[0] + tensor.shape[1]) * bytes_per_value;
+    }
+  }
+}
+
 }  // namespace
 
 std::int64_t ModelDescription::parameters() const {
@@ -147,6 +161,7 @@ ModelDescription describe(const ModelConfig& config, const CostQuestion& questio
     check_adapters(description, *config.lora);
     set_backward_factors(description);
   }
+  set_weight_gradient_costs(description, question.bytes_per_value);
   return description;
 }
 

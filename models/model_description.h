@@ -41,7 +41,11 @@ struct LayerCost {
   double backward_factor = 2;
   bool backward_in_forward = false;        // of the head: fused with the loss
   std::int64_t saved_bytes_per_token = 0;  // kept from a training forward for its backward
-  std::int64_t output_width = 0;           // values per token that cross a boundary behind it
+  // Of a block, what a split backward leaves for later: the weight gradients of its matrices, and
+  // the inputs and gradients that these need. An input of several matrices counts for each.
+  double weight_gradient_flops_per_token = 0;
+  std::int64_t weight_gradient_bytes_per_token = 0;
+  std::int64_t output_width = 0;  // values per token that cross a boundary behind it
   std::string
       tied_to;  // a tensor of another layer that this one computes with too; not in `tensors`
 };
@@ -69,7 +73,9 @@ struct CostQuestion {
   std::int64_t bytes_per_value = 4;  // of an activation
 };
 
-// A pure function, for plans and partitions. ConfigError where the model's adapters do not fit it.
+// A pure function, for plans and partitions. Shapes, and what follows from them (parameters, weight
+// gradients), come from the layers themselves, the rest from the family. ConfigError where the
+// model's adapters do not fit it.
 ModelDescription describe(const ModelConfig& config, const CostQuestion& question = {});
 
 }  // namespace strait::models

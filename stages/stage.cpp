@@ -45,6 +45,8 @@ std::vector<ChunkSlot> Stage::make_slots(const StageOptions& options, int first_
   chunk.first_trained_layer = first_trained_layer;
   std::vector<ChunkSlot> slots;
   for (const ChunkPlan& plan : options.chunks) {
+    const auto index = static_cast<ChunkIndex>(slots.size());
+    chunk.splits_backward = schedules::splits_backward(options.training, index);
     ChunkSlot& slot = slots.emplace_back();
     slot.model = models::make_model(options.model, plan.layers, options.dtype, at::kCPU);
     slot.chunk = std::make_unique<Chunk>(*slot.model, chunk);

@@ -163,15 +163,16 @@ plan::Plan::Process plan_process(const plan::Plan& plan, const models::ModelDesc
   process.name = name;
   process.threads = sizes.threads;
   std::int64_t trained = 0;
-  std::vector<std::int64_t> saved;  // of a micro-batch, by chunk
+  std::vector<schedules::PassBytes> held;  // of a micro-batch, by chunk
   for (std::size_t at = name.stage; at < ranges.size(); at += stages_of(plan)) {
     process.chunks.push_back(ranges[at]);
-    std::int64_t& of_chunk = saved.emplace_back(0);
+    schedules::PassBytes& of_chunk = held.emplace_back();
     for (int i = ranges[at].first; i <= ranges[at].last; ++i) {
       const models::LayerCost& layer = model.layers[static_cast<std::size_t>(i)];
       process.parameters += layer.parameters;
       trained += layer.trained;
-      of_chunk += layer.saved_bytes_per_token * sizes.micro_batch_tokens;
+      of_chunk.forward += layer.saved_bytes_per_token * sizes.micro_batch_tokens;
+      of_chunk.weight_gradient += layer.weight_gradient_bytes_per_token * sizes.micro_batch_tokens;
     }
   }
   // The stage of the LM head owns a tied table; of a frozen one both stages have a copy.
@@ -186,7 +187,7 @@ plan::Plan::Process plan_process(const plan::Plan& plan, const models::ModelDesc
   const auto stage = static_cast<StageIndex>(name.stage);
   const schedules::Schedule& schedule = schedules::schedule_named(plan.recipe.pipeline.schedule);
   process.in_flight = schedule.most_in_flight(shape, stage);
-  process.activation_bytes = schedules::most_held(schedule.list(shape, stage), saved);
+  process.activation_bytes = schedules::most_held(schedule.list(shape, stage), held);
   const StateBytes bytes = state_bytes(plan.recipe);
   process.state_bytes = trained * bytes.trained + (process.parameters - trained) * bytes.frozen;
   return process;

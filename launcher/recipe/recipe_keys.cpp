@@ -95,7 +95,7 @@ void add_pipeline_and_train(std::vector<RecipeKey>& keys) {
        integer("pipeline.replicas", at<&R::pipeline, &R::Pipeline::replicas>(), {1, 256},
                "copies of the whole pipeline"),
        part("pipeline.schedule", at<&R::pipeline, &R::Pipeline::schedule>(), PartKind::schedule,
-            "in which order a stage runs forwards and backwards"),
+            "in which order a stage runs forwards, backwards and weight gradients"),
        integer("pipeline.chunks", at<&R::pipeline, &R::Pipeline::chunks>(), {1, 64},
                "of the model on every stage; auto: 2 where the schedule is interleaved, else 1",
                "auto"),

@@ -122,6 +122,9 @@ TEST(AdaptedModel, OnlyAdaptersAndSavedModulesAreTrained) {
   EXPECT_EQ(model.layers[1].backward_factor, 0);
   EXPECT_EQ(model.layers[1].saved_bytes_per_token, 0);
   EXPECT_EQ(model.layers[2].backward_factor, 1);
+  EXPECT_EQ(model.layers[1].weight_gradient_flops_per_token, 0);
+  EXPECT_EQ(model.layers[2].weight_gradient_flops_per_token, 2 * 2 * (8 + 32));
+  EXPECT_EQ(model.layers[2].weight_gradient_bytes_per_token, 4 * (2 + 8 + 32 + 2));
   // What a file of the model itself has.
   EXPECT_EQ(model.tensors().size(), 4U + 1 + 3 * 12);
 }

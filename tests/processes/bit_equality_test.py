@@ -11,7 +11,7 @@ import signal
 
 import runs
 
-GPIPE, ONE_F_ONE_B, INTERLEAVED = "gpipe", "1f1b", "interleaved"
+GPIPE, ONE_F_ONE_B, INTERLEAVED, ZERO_BUBBLE = "gpipe", "1f1b", "interleaved", "zero_bubble"
 
 
 def split(stages, schedule, depth=0, recompute="none", **more):
@@ -60,6 +60,7 @@ class Splits(Compared):
                 split(2, GPIPE, 0, "layer"),
                 split(3, ONE_F_ONE_B, 1),
                 split(4, ONE_F_ONE_B, 2, "layer"),
+                split(3, ZERO_BUBBLE, "auto", "layer"),
                 split(4, ONE_F_ONE_B, 0),
             ]
         )
@@ -173,6 +174,7 @@ class Adapters(Compared):
                 split(2, GPIPE, 0, "layer"),
                 split(3, ONE_F_ONE_B, 1),
                 split(4, ONE_F_ONE_B, 0),
+                split(3, ZERO_BUBBLE, 1),
                 split(2, INTERLEAVED),
             ]
         ):

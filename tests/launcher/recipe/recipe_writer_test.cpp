@@ -134,7 +134,7 @@ Recipe random_recipe(Draw& draw) {
             draw.word<store::TooLong>()};
   r.pipeline.stages = draw.integer(1, 64);
   r.pipeline.replicas = draw.integer(1, 8);
-  r.pipeline.schedule = draw.one_of({"gpipe", "1f1b", "interleaved"});
+  r.pipeline.schedule = draw.one_of({"gpipe", "1f1b", "interleaved", "zero_bubble"});
   r.pipeline.chunks = draw.coin() ? std::optional(draw.integer(1, 8)) : std::nullopt;
   r.pipeline.depth = draw.coin() ? std::optional(draw.integer(0, 16)) : std::nullopt;
   r.pipeline.threads = draw.coin() ? std::optional(draw.integer(1, 64)) : std::nullopt;
