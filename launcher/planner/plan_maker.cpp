@@ -163,6 +163,7 @@ plan::Plan::Process plan_process(const plan::Plan& plan, const models::ModelDesc
   process.name = name;
   process.threads = sizes.threads;
   std::int64_t trained = 0;
+  models::Quantized quantized;
   std::vector<std::int64_t> saved;  // of a micro-batch, by chunk
   for (std::size_t at = name.stage; at < ranges.size(); at += stages_of(plan)) {
     process.chunks.push_back(ranges[at]);
@@ -171,6 +172,9 @@ plan::Plan::Process plan_process(const plan::Plan& plan, const models::ModelDesc
       const models::LayerCost& layer = model.layers[static_cast<std::size_t>(i)];
       process.parameters += layer.parameters;
       trained += layer.trained;
+      quantized.parameters += layer.quantized.parameters;
+      quantized.bytes += layer.quantized.bytes;
+      quantized.largest_matrix = std::max(quantized.largest_matrix, layer.quantized.largest_matrix);
       of_chunk += layer.saved_bytes_per_token * sizes.micro_batch_tokens;
     }
   }
@@ -188,7 +192,10 @@ plan::Plan::Process plan_process(const plan::Plan& plan, const models::ModelDesc
   process.in_flight = schedule.most_in_flight(shape, stage);
   process.activation_bytes = schedules::most_held(schedule.list(shape, stage), saved);
   const StateBytes bytes = state_bytes(plan.recipe);
-  process.state_bytes = trained * bytes.trained + (process.parameters - trained) * bytes.frozen;
+  // A matrix of few bits is dequantised for each use, one at a time.
+  process.state_bytes = trained * bytes.trained + quantized.bytes +
+                        (process.parameters - trained - quantized.parameters) * bytes.frozen +
+                        quantized.largest_matrix * bytes_per_value(plan.recipe.model.dtype);
   return process;
 }
 
