@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <set>
 
+#include "kernels/quantized_matrix.h"
 #include "models/families.h"
 
 namespace strait::models {
@@ -65,6 +66,25 @@ void check_adapters(const ModelDescription& model, const Lora& lora) {
              fmt::format("LoRA's modules to save have \"{}\", but embedding and head of this "
                          "model are one table, which PEFT would untie",
                          saved));
+    }
+  }
+}
+
+void add_quantized(const kernels::QuantizedMatrix& matrix, LayerCost& cost) {
+  cost.tensors.back().quantization = matrix.shape.format;
+  cost.quantized.parameters += matrix.shape.values();
+  cost.quantized.bytes += bytes_of(matrix.shape);
+  cost.quantized.largest_matrix = std::max(cost.quantized.largest_matrix, matrix.shape.values());
+}
+
+// What adapters keep: their inner values, and with dropout their input and its mask.
+void add_adapter_costs(ModelDescription& model, const Lora& lora, const CostQuestion& question) {
+  for (LayerCost& layer : model.layers) {
+    for (const TensorShape& tensor : layer.tensors) {
+      if (!tensor.adapter || !tensor.name.ends_with(kAdapterDown)) continue;
+      layer.saved_bytes_per_token += tensor.shape[0] * question.bytes_per_value;
+      if (lora.dropout == 0) continue;
+      layer.saved_bytes_per_token += tensor.shape[1] * (question.bytes_per_value + 1);
     }
   }
 }
@@ -153,12 +173,14 @@ ModelDescription describe(const ModelConfig& config, const CostQuestion& questio
       }
       cost.tensors.push_back(
           {parameter.name, parameter.value.sizes().vec(), parameter.trained, parameter.adapter});
+      if (parameter.quantized) add_quantized(*parameter.quantized, cost);
       cost.parameters += parameter.value.numel();
       if (parameter.trained) cost.trained += parameter.value.numel();
     }
   }
   if (config.lora != nullptr) {
     check_adapters(description, *config.lora);
+    add_adapter_costs(description, *config.lora, question);
     set_backward_factors(description);
   }
   set_weight_gradient_costs(description, question.bytes_per_value);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,8 +19,9 @@ struct LayerRange {
 struct TensorShape {
   std::string name;
   std::vector<std::int64_t> shape;
-  bool trained = true;   // as in Parameter
-  bool adapter = false;  // as in Parameter
+  bool trained = true;                                               // as in Parameter
+  bool adapter = false;                                              // as in Parameter
+  std::optional<kernels::MatrixFormat> quantization = std::nullopt;  // of Parameter::quantized
 
   std::int64_t elements() const {
     std::int64_t product = 1;
@@ -29,12 +31,20 @@ struct TensorShape {
   bool operator==(const TensorShape&) const = default;
 };
 
+// Frozen matrices of few bits.
+struct Quantized {
+  std::int64_t parameters = 0;
+  std::int64_t bytes = 0;           // that they are kept in
+  std::int64_t largest_matrix = 0;  // values, of which one matrix at a time is dequantised
+};
+
 // What a layer has and costs. Nothing is allocated to know it.
 struct LayerCost {
-  std::string name;                    // "embedding", "block 3", "head"
-  std::vector<TensorShape> tensors;    // its own, in the order of Model::parameters()
-  std::int64_t parameters = 0;         // numbers in those
-  std::int64_t trained = 0;            // of these
+  std::string name;                  // "embedding", "block 3", "head"
+  std::vector<TensorShape> tensors;  // its own, in the order of Model::parameters()
+  std::int64_t parameters = 0;       // numbers in those
+  std::int64_t trained = 0;          // of these
+  Quantized quantized;
   double forward_flops_per_token = 0;  // in rows of the length asked for
   // Floating-point operations of the backward by those of the forward: 2 where weights have
   // gradients, 1 where only the input has one, 0 where nothing is trained up to here.

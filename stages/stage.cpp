@@ -244,7 +244,7 @@ void Stage::initialize() {
 
 void Stage::load(const ReadTensor& read) {
   for (const models::Parameter& parameter : frozen_) {
-    load_tensor(parameter.value, read, parameter.name);
+    load_parameter(parameter, read);
   }
   std::set<std::string> adapters;
   for (const models::Parameter& parameter : parameters_) {

@@ -164,6 +164,7 @@ plan::Plan::Process plan_process(const plan::Plan& plan, const models::ModelDesc
   process.threads = sizes.threads;
   std::int64_t trained = 0;
   std::vector<schedules::PassBytes> held;  // of a micro-batch, by chunk
+  models::Quantized quantized;
   for (std::size_t at = name.stage; at < ranges.size(); at += stages_of(plan)) {
     process.chunks.push_back(ranges[at]);
     schedules::PassBytes& of_chunk = held.emplace_back();
@@ -173,6 +174,9 @@ plan::Plan::Process plan_process(const plan::Plan& plan, const models::ModelDesc
       trained += layer.trained;
       of_chunk.forward += layer.saved_bytes_per_token * sizes.micro_batch_tokens;
       of_chunk.weight_gradient += layer.weight_gradient_bytes_per_token * sizes.micro_batch_tokens;
+      quantized.parameters += layer.quantized.parameters;
+      quantized.bytes += layer.quantized.bytes;
+      quantized.largest_matrix = std::max(quantized.largest_matrix, layer.quantized.largest_matrix);
     }
   }
   // The stage of the LM head owns a tied table; of a frozen one both stages have a copy.
@@ -189,7 +193,10 @@ plan::Plan::Process plan_process(const plan::Plan& plan, const models::ModelDesc
   process.in_flight = schedule.most_in_flight(shape, stage);
   process.activation_bytes = schedules::most_held(schedule.list(shape, stage), held);
   const StateBytes bytes = state_bytes(plan.recipe);
-  process.state_bytes = trained * bytes.trained + (process.parameters - trained) * bytes.frozen;
+  // A matrix of few bits is dequantised for each use, one at a time.
+  process.state_bytes = trained * bytes.trained + quantized.bytes +
+                        (process.parameters - trained - quantized.parameters) * bytes.frozen +
+                        quantized.largest_matrix * bytes_per_value(plan.recipe.model.dtype);
   return process;
 }
 

@@ -45,6 +45,8 @@ struct Recipe {
     Recompute recompute = Recompute::none;    // layer: keep only the inputs of layers
     std::optional<Lora> lora = std::nullopt;  // absent: full fine-tuning
     std::string adapter;  // a PEFT directory to start from, with its own `lora`; empty: none
+    // Of the frozen matrices of blocks; only with adapters.
+    Quantization quantization = Quantization::none;
     bool operator==(const Model&) const = default;
   };
 

@@ -161,6 +161,14 @@ void check_consistent(const Recipe& recipe, const std::string& source, const Ori
                     stages, chunks ? fmt::format(" and pipeline.chunks {}", *chunks) : "",
                     at({"pipeline.partition", "pipeline.stages", "pipeline.chunks"})));
   }
+  if (recipe.model.quantization != Quantization::none && !recipe.model.lora &&
+      recipe.model.adapter.empty()) {
+    mistakes.push_back(
+        fmt::format("model.quantization is \"{}\" ({}), but the whole model is trained, and "
+                    "weights of few bits "
+                    "cannot be; add model.lora or model.adapter, or leave it out",
+                    name_of(recipe.model.quantization), at({"model.quantization"})));
+  }
   if (recipe.train.eval_every > 0 && recipe.data.eval.empty()) {
     mistakes.push_back(
         fmt::format("train.eval_every is {} ({}), but data.eval is missing; set it to a data file",

@@ -67,6 +67,9 @@ void add_model_and_data(std::vector<RecipeKey>& keys) {
                  "layer: keep only the inputs of layers, and recompute the rest"),
           text("model.adapter", at<&R::model, &R::Model::adapter>(), path,
                "a PEFT directory to start from"),
+          written_if_set(choice("model.quantization", at<&R::model, &R::Model::quantization>(),
+                                "bits of the matrices that adapters leave as they are: QLoRA; "
+                                "absent: none")),
       });
   std::ranges::move(lora_keys(), std::back_inserter(keys));
   keys.insert(

@@ -12,6 +12,7 @@ constexpr std::array kWeightsNames = {"load"sv, "random"sv, "run"sv};
 constexpr std::array kDtypeNames = {"float32"sv, "bfloat16"sv};
 constexpr std::array kDeviceNames = {"auto"sv, "cpu"sv, "cuda"sv};
 constexpr std::array kRecomputeNames = {"none"sv, "layer"sv};
+constexpr std::array kQuantizationNames = {"none"sv, "int8"sv, "int4"sv, "nf4"sv};
 constexpr std::array kPartitionNames = {"balanced"sv, "profile"sv, "ranges"sv, "plugin"sv};
 constexpr std::array kDecayNames = {"cosine"sv, "linear"sv, "constant"sv};
 constexpr std::array kWireDtypeNames = {"float32"sv, "bfloat16"sv, "float16"sv};
@@ -30,6 +31,7 @@ Names all_names(Weights) { return kWeightsNames; }
 Names all_names(Dtype) { return kDtypeNames; }
 Names all_names(Device) { return kDeviceNames; }
 Names all_names(Recompute) { return kRecomputeNames; }
+Names all_names(Quantization) { return kQuantizationNames; }
 Names all_names(PartitionKind) { return kPartitionNames; }
 Names all_names(DecayKind) { return kDecayNames; }
 Names all_names(codec::WireDtype) { return kWireDtypeNames; }

@@ -200,6 +200,23 @@ class Adapters(Compared):
         self.resumed(run, "--set", "pipeline.stages=3")
         self.same_bits(reference, run)
 
+    def test_quantised_base_matches_bits_and_resumes_as_it_is_only(self):
+        settings = {**self.LORA, "model.quantization": "nf4", "checkpoint.every": 10}
+        reference = self.train("reference", {**split(1, GPIPE), **settings})
+        plain = self.train("plain", {**split(2, GPIPE), **self.LORA})
+        self.assertNotEqual(plain.curve()[1], reference.curve()[1])
+        for number, schedule in enumerate([split(2, INTERLEAVED), split(3, ONE_F_ONE_B, 1, "layer")]):
+            with self.subTest(schedule):
+                run = self.train(f"split-{number}", {**schedule, **settings})
+                self.same_bits(reference, run)
+        self.rewind_run(run, 10)
+        path = run.path.relative_to(self.home)
+        code, out, err = self.strait("resume", path, "--set", "model.quantization=int4")
+        self.assertNotEqual(code, 0, out + err)
+        self.assertIn("model.quantization would change what this run learns", out + err)
+        self.resumed(run, "--set", "pipeline.stages=2")
+        self.same_bits(reference, run)
+
     def test_another_base_is_refused(self):
         base = self.write_model("base", weights=True)
         settings = {**self.LORA, "checkpoint.every": 10, "model.path": "base", "model.weights": "load"}

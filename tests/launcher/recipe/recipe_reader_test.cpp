@@ -62,6 +62,7 @@ device = "cpu"
 recompute = "layer"
 lora = { rank = 4, alpha = 2.5, targets = ["c_attn"], dropout = 0.1, rslora = true, rank_pattern = { "h.0.*" = 2 }, alpha_pattern = { c_fc = 3 }, layers = [0, 2], modules_to_save = ["lm_head"] }
 adapter = "a"
+quantization = "nf4"
 [data]
 train = "t"
 eval = "e"
@@ -143,8 +144,8 @@ TEST(RecipeReader, SetsFieldOfEveryKey) {
   expected.name = "dates";
   expected.seed = 7;
   expected.model = {
-      "m", Weights::random, "", Dtype::bfloat16, Device::cpu, Recompute::layer, every_lora_key(),
-      "a"};
+      "m", Weights::random,  "", Dtype::bfloat16, Device::cpu, Recompute::layer, every_lora_key(),
+      "a", Quantization::nf4};
   expected.data = {"t", "e", "bytes", 64, false};
   expected.pipeline = {2, 2, "gpipe", 1, 3, {PartitionKind::ranges, {{0, 5}, {6, 11}}, ""}, 1};
   expected.train = {std::nullopt, 3,          64,  std::nullopt, 1.0, DecayKind::linear,
@@ -198,6 +199,15 @@ TEST(RecipeReader, ProposesKeyOfAnotherTable) {
                         "pipeline.stages? known in [model.lora]: rank, alpha, targets, dropout, "
                         "rslora, rank_pattern, "
                         "alpha_pattern, layers, modules_to_save"));
+}
+
+TEST(RecipeReader, RefusesQuantizationWhereTheWholeModelIsTrained) {
+  const std::string text =
+      "train.steps = 1\ndata.train = \"t\"\n[model]\npath = \"m\"\nquantization = \"int4\"\n";
+  EXPECT_THAT(mistake(text), HasSubstr("model.quantization is \"int4\" (recipes/x.toml:5:16), but "
+                                       "the whole model is trained"));
+  EXPECT_EQ(parse(text + "adapter = \"a\"\n").model.quantization, Quantization::int4);
+  EXPECT_EQ(parse(text + "lora = {}\n").model.quantization, Quantization::int4);
 }
 
 TEST(RecipeReader, ReportsUnknownTableOnce) {

@@ -124,6 +124,7 @@ Recipe random_recipe(Draw& draw) {
              std::nullopt,       draw.coin() ? draw.text() : ""};
   if (r.model.weights == Weights::run) r.model.weights_run = "runs/" + draw.text();
   if (draw.coin()) r.model.lora = random_lora(draw);
+  if (r.model.lora) r.model.quantization = draw.word<Quantization>();
   if (draw.coin()) r.plugins = {draw.text(), draw.text()};
   r.data = {draw.text(),
             draw.text(),
