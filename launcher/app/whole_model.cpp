@@ -110,7 +110,8 @@ std::string on_one_line(std::string text) {
 
 std::vector<std::string> show_samples(const std::filesystem::path& run_directory) {
   const plan::RunFile run = plan::read_run_file(run_directory / "plan.json", plugin::load_plugins);
-  const std::filesystem::path data = run.plan.recipe.data.eval;
+  if (run.plan.recipe.data.eval.empty()) return {};
+  const std::filesystem::path data = run.plan.recipe.data.eval.front().path;
   if (data.extension() != ".jsonl" && data.extension() != ".ndjson") return {};
   std::vector<store::Record> shown;
   store::RecordReader reader(data);

@@ -23,6 +23,7 @@ constexpr std::array kCheckpointHomeNames = {"auto"sv, "all"sv, "weights"sv, "no
 constexpr std::array kLossRuleNames = {"stop"sv, "continue"sv};
 constexpr std::array kBackendNames = {"local"sv, "ssh"sv, "slurm"sv, "join"sv};
 constexpr std::array kTargetsNames = {"assistant"sv, "all"sv, "last"sv};
+constexpr std::array kPackingNames = {"first_fit"sv, "decreasing"sv, "single"sv};
 constexpr std::array kTooLongNames = {"refuse"sv, "drop"sv, "truncate"sv, "split"sv};
 
 }  // namespace
@@ -43,5 +44,12 @@ Names all_names(LossRule) { return kLossRuleNames; }
 Names all_names(BackendKind) { return kBackendNames; }
 Names all_names(store::Targets) { return kTargetsNames; }
 Names all_names(store::TooLong) { return kTooLongNames; }
+Names all_names(store::Packing) { return kPackingNames; }
+
+std::string paths_of(const std::vector<DataFile>& files) {
+  std::string text;
+  for (const DataFile& file : files) text += (text.empty() ? "" : ", ") + file.path;
+  return text;
+}
 
 }  // namespace strait::recipe

@@ -52,11 +52,23 @@ Names all_names(LossRule);
 Names all_names(BackendKind);
 Names all_names(store::Targets);
 Names all_names(store::TooLong);
+Names all_names(store::Packing);
 
 template <class Enum>
 std::string_view name_of(Enum value) {
   return all_names(value)[static_cast<std::size_t>(value)];
 }
+
+// ---- data
+
+// One file of `data.train` or `data.eval`, which is a path or a list.
+struct DataFile {
+  std::string path = {};
+  double weight = 1;  // how often each of its rows is in an epoch
+  bool operator==(const DataFile&) const = default;
+};
+// For messages: "a.jsonl, b.jsonl".
+std::string paths_of(const std::vector<DataFile>& files);
 
 // ---- hosts
 

@@ -27,7 +27,7 @@ plan::Plan plan_over_two_hosts() {
   plan.micro_batches = 10;
   plan.recipe.name = "two";
   plan.recipe.model.path = "model";
-  plan.recipe.data.train = "rows.jsonl";
+  plan.recipe.data.train = {{"rows.jsonl"}};
   plan.recipe.train.steps = 1;
   plan.recipe.pipeline.stages = 2;
   for (std::uint32_t stage = 0; stage < 2; ++stage) {
