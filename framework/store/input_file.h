@@ -12,8 +12,8 @@
 
 namespace strait::store {
 
-// A regular file opened for reading at given places: one that shrinks while we read is an error with
-// a sentence. Any number of threads may read at once.
+// A regular file opened for reading at given places: one that shrinks while we read is an error
+// with a sentence. Any number of threads may read at once.
 class InputFile {
  public:
   explicit InputFile(std::filesystem::path path);

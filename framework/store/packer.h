@@ -97,7 +97,7 @@ class Packer {
   Document text_;         // of a text in parts what is not placed yet
   bool in_text_ = false;  // there are further parts
   bool is_cut_ = false;   // text_ begins with the end of the piece before
-  Document gathered_;          // of all pieces in `pieces_`
+  Document gathered_;     // of all pieces in `pieces_`
   std::vector<Piece> pieces_;
 };
 

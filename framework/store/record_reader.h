@@ -11,8 +11,8 @@
 namespace strait::store {
 
 // The records of a data file, one by one. A file named .jsonl or .ndjson has a record per line
-// (blank lines are passed over); any other file is one text, which comes in parts. One thread. A file
-// of another form (data_form.h), an empty file, one without records, a line above the limit:
+// (blank lines are passed over); any other file is one text, which comes in parts. One thread. A
+// file of another form (data_form.h), an empty file, one without records, a line above the limit:
 // StoreError bad_input with file:line.
 class RecordReader {
  public:

@@ -70,8 +70,8 @@ void RowSpool::write(std::size_t table, std::int64_t number, std::span<const std
     const ssize_t count = ::pwrite(files_[table].number(), bytes.data(), bytes.size(), offset);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) {
-      throw system_error("write rows of tokens (STRAIT_CACHE may name another directory) to", folder_,
-                         errno);
+      throw system_error("write rows of tokens (STRAIT_CACHE may name another directory) to",
+                         folder_, errno);
     }
     bytes = bytes.subspan(static_cast<std::size_t>(count));
     offset += count;
@@ -89,8 +89,7 @@ RowTables RowSpool::finish() {
   } else {
     const auto size = static_cast<std::size_t>(tables.rows * tables.row_length);
     const auto map = [&](std::size_t table, std::size_t bytes) {
-      tables.mappings.push_back(
-          std::make_shared<const FileMapping>(files_[table], bytes, folder_));
+      tables.mappings.push_back(std::make_shared<const FileMapping>(files_[table], bytes, folder_));
       tables.memory.emplace_back(tables.mappings.back());
       return tables.mappings.back()->bytes().data();
     };
@@ -99,8 +98,8 @@ RowTables RowSpool::finish() {
     tables.document = {reinterpret_cast<const std::int32_t*>(map(2, size * 4)), size};
     for (FileDescriptor& file : files_) file = FileDescriptor();
   }
-  held_ = TokenRows{
-      .row_length = tables.row_length, .input_ids = {}, .loss_mask = {}, .document = {}};
+  held_ =
+      TokenRows{.row_length = tables.row_length, .input_ids = {}, .loss_mask = {}, .document = {}};
   return tables;
 }
 

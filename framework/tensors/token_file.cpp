@@ -32,8 +32,7 @@ std::span<const T> map_table(const SafetensorsReader& reader, store::RowTables& 
                               store::describe(wanted)));
   }
   const std::size_t count = info.bytes() / sizeof(T);
-  const std::byte* const bytes =
-      tables.mappings.front()->bytes().data() + reader.offset(info);
+  const std::byte* const bytes = tables.mappings.front()->bytes().data() + reader.offset(info);
   if (reader.offset(info) % alignof(T) == 0) return {reinterpret_cast<const T*>(bytes), count};
   // Other writers need not align their tensors.
   const auto copy = std::make_shared<std::vector<T>>(count);

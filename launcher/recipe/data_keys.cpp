@@ -14,7 +14,8 @@ namespace {
 
 using Data = Recipe::Data;
 
-constexpr const char* kFiles = "a path, or a list of paths and { path = \"a.jsonl\", weight = 2.0 }";
+constexpr const char* kFiles =
+    "a path, or a list of paths and { path = \"a.jsonl\", weight = 2.0 }";
 constexpr std::size_t kMostFiles = 4096;
 constexpr double kMostWeight = 1000;
 
@@ -47,8 +48,8 @@ std::string fault_of_entry(const RecipeValue& entry) {
   }
   if (!entry.contains("weight")) return "";
   const RecipeValue& weight = entry["weight"];
-  const bool fits = weight.is_number() && weight.get<double>() > 0 &&
-                    weight.get<double>() <= kMostWeight;
+  const bool fits =
+      weight.is_number() && weight.get<double>() > 0 && weight.get<double>() <= kMostWeight;
   return fits ? ""
               : fmt::format("the weight of {} is {}, but must be a number above 0, up to {}",
                             entry["path"].dump(), weight.dump(), kMostWeight);
