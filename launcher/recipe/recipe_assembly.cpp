@@ -76,7 +76,8 @@ std::string wrong_value(const FoundValue& found, const RecipeKey& key) {
     const auto near = base::nearest_name(*written, known);
     proposal = near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near);
   }
-  if (key.objection) proposal += "; " + key.objection(found.value);
+  const std::string objection = key.objection ? key.objection(found.value) : std::string();
+  if (!objection.empty()) proposal += "; " + objection;
   return fmt::format("{} is {} ({}), but must be {}{}", found.key, found.shown, found.where,
                      allowed_by(key), proposal);
 }
@@ -165,13 +166,6 @@ void check_consistent(const Recipe& recipe, const std::string& source, const Ori
     mistakes.push_back(
         fmt::format("train.eval_every is {} ({}), but data.eval is missing; set it to a data file",
                     recipe.train.eval_every, at({"train.eval_every"})));
-  }
-  if (recipe.codec.backward == "delta") {
-    mistakes.push_back(
-        fmt::format("codec.backward is \"delta\" ({}), but gradients do not repeat from epoch to "
-                    "epoch; it must "
-                    "be \"raw\", \"fixed\" or \"auto\"",
-                    at({"codec.backward"})));
   }
   if (recipe.codec.forward == "delta" && recipe.codec.cache + recipe.codec.cache_disk == 0) {
     mistakes.push_back(
