@@ -1,6 +1,7 @@
 #include "framework/store/record.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -66,7 +67,14 @@ Record parse_record(std::string_view line, const std::string& origin) {
   const bool chat = root.contains("messages");
   if (!text && !pair && !chat) {
     if (is_foreign_chat(root)) return foreign_chat_record(root, origin);
-    refuse_record(origin, fmt::format("{}; this one has none", kAllowed));
+    constexpr std::size_t kKeysShown = 8;
+    std::vector<std::string> keys;
+    for (const auto& [key, value] : root.items()) {
+      if (keys.size() < kKeysShown) keys.push_back(fmt::format("\"{}\"", key));
+    }
+    refuse_record(origin,
+                  fmt::format("{}; this one has {}", kAllowed,
+                              keys.empty() ? "no key" : fmt::format("{}", fmt::join(keys, ", "))));
   }
   if (static_cast<int>(text) + static_cast<int>(pair) + static_cast<int>(chat) > 1) {
     refuse_record(origin, fmt::format("{}; this one has more than one of them", kAllowed));

@@ -1,23 +1,27 @@
 #include "launcher/app/verbs.h"
 
-#include <CLI/CLI.hpp>
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstdint>
+#include <filesystem>
 #include <iostream>
 #include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "framework/store/atomic_file.h"
 #include "framework/store/checkpoint.h"
 #include "framework/store/store_error.h"
 #include "launcher/app/changed_run.h"
+#include "launcher/app/closing_lines.h"
 #include "launcher/app/emit.h"
 #include "launcher/app/resume_point.h"
 #include "launcher/app/run_options.h"
@@ -34,11 +38,6 @@
 #include "launcher/planner/plan_text.h"
 #include "launcher/plugin/plugin_file.h"
 #include "launcher/recipe/recipe_io.h"
-
-#include <cstdint>
-#include <filesystem>
-#include <string>
-#include <vector>
 
 namespace strait::app {
 namespace {
@@ -88,27 +87,6 @@ plan::RunFile prepare_directory(const control::RunDirectory& directory,
   return run;
 }
 
-std::vector<std::string> closing_lines(const fs::path& run, const control::Outcome& outcome) {
-  std::vector<std::string> lines;
-  const std::string name = run.string();
-  if (outcome.code != base::ExitCode::done) {
-    if (outcome.checkpoint) {
-      lines.push_back(fmt::format("resume    ./strait resume {}   (from step {})", name,
-                                  number(*outcome.checkpoint)));
-    }
-    return lines;
-  }
-  lines.push_back(
-      fmt::format("results   {}: metrics.jsonl, events.jsonl, logs/, trace.json, "
-                  "report.html, "
-                  "checkpoints/step-{}",
-                  name, number(outcome.step)));
-  if (outcome.stopped) lines.push_back(fmt::format("resume    ./strait resume {}", name));
-  lines.push_back(fmt::format("try       ./strait generate {} --prompt \"...\"", name));
-  lines.push_back(fmt::format("export    ./strait export {} DIRECTORY", name));
-  return lines;
-}
-
 // The run has ended well, so missing evaluation data must not turn it into a failure.
 void show_final_samples(const control::RunDirectory& directory, console::Console& console) {
   try {
@@ -137,7 +115,7 @@ base::ExitCode launch_and_show(control::RunDirectory& directory, const plan::Run
   if (outcome.code == base::ExitCode::done && !outcome.stopped) {
     show_final_samples(directory, console);
   }
-  console.finish(closing_lines(directory.path(), outcome));
+  console.finish(closing_lines(directory.path(), run.plan, outcome));
   return outcome.code;
 }
 
@@ -261,14 +239,17 @@ base::ExitCode resume_run(const RunOptions& options) {
   const store::Resumable point = choose_resume_point(directory, run, request.from, console);
   const store::Manifest& manifest = point.checkpoint.manifest;
   check_belongs(directory, run, point.checkpoint);
-  if (number(manifest.step) >= run.plan.steps) {
-    console.note(fmt::format("{} is complete: all {} steps are done", directory.path().string(),
-                             run.plan.steps));
-    return base::ExitCode::done;
-  }
   if (!options.overrides.empty()) {
-    run = changed_run(directory, run, options.overrides);
+    ChangedRun changed = changed_run(directory, run, manifest.step, options.overrides);
+    run = std::move(changed.run);
     request.recipe = recipe::recipe_to_toml(run.plan.recipe);
+    for (const std::string& line : changed.notes) console.note(line);
+  } else if (number(manifest.step) >= run.plan.steps) {
+    console.note(fmt::format(
+        "{} is complete: all {} steps are done; to train on: strait resume {} --set "
+        "train.steps={}",
+        directory.path().string(), run.plan.steps, directory.path().string(), 2 * run.plan.steps));
+    return base::ExitCode::done;
   }
   plan::check_can_start_without(run.plan, options.without);
   if (run.plan.recipe.hosts.backend == recipe::BackendKind::slurm && !options.in_job) {
@@ -325,6 +306,7 @@ void add_resume(CLI::App& cli, Command& command) {
   const auto replica = std::make_shared<Replica>();
   CLI::App* verb = cli.add_subcommand("resume", "resume a run from its newest checkpoint");
   verb->add_option("run", options->recipe, "its directory, runs/NAME")->required();
+  verb->footer(changeable_keys);
   add_run_options(verb, options);
   CLI::Option* one =
       verb->add_option("--replica", replica->number,

@@ -265,7 +265,12 @@ void Console::ended(const control::Outcome& outcome) {
   if (!held_back_.empty()) lasting(std::exchange(held_back_, {}));
   for (const std::string& row : metric_table(boundaries_.all())) lasting(row);
   for (const std::string& row : metric_table(sync_.all())) lasting(row);
-  if (outcome.code != base::ExitCode::done) failure(outcome);
+  if (outcome.code != base::ExitCode::done) {
+    failure(outcome);
+  } else if (outcome.stopped) {
+    lasting(fmt::format("stopped on request behind step {} of {}", store::number(outcome.step),
+                        store::number(to_)));
+  }
 }
 
 void Console::failure(const control::Outcome& outcome) {

@@ -82,6 +82,19 @@ std::string numbers_line(const json& status) {
   return line;
 }
 
+std::string end_line(const std::string& run, const json& status) {
+  const json& outcome = status.at("outcome");
+  const auto step = status.at("step").get<std::int64_t>();
+  const auto steps = status.at("steps").get<std::int64_t>();
+  const auto cause = outcome.at("cause").get<std::string>();
+  if (outcome.at("stopped").get<bool>() && cause.empty() && step < steps) {
+    return fmt::format("stopped on request behind step {} of {}; resume with: strait resume {}",
+                       step, steps, run);
+  }
+  return fmt::format("ended with code {} ({}){}{}", outcome.at("code").get<int>(),
+                     outcome.at("meaning").get<std::string>(), cause.empty() ? "" : ": ", cause);
+}
+
 // A status of an earlier build may lack both lists.
 std::vector<std::string> traffic_lines(const json& status) {
   const json none = json::array();

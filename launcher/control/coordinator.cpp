@@ -327,7 +327,7 @@ void Coordinator::evict_replica(const Finding& finding) {
 
 Outcome Coordinator::outcome() const {
   Outcome result;
-  result.stopped = stops_handled_ > 0;
+  result.stopped = stops_handled_ > 0 && (phase_ == Phase::aborting || last_step_ < options_.to);
   result.step = last_step_;
   result.checkpoint = checkpoints_.last();
   std::optional<Finding> cause = root_cause_.cause();

@@ -35,11 +35,17 @@ std::string read_config(const fs::path& model) {
   const fs::path file = model / "config.json";
   std::ifstream stream(file, std::ios::binary);
   if (!stream) {
+    std::error_code none;
+    const bool there = fs::is_directory(model, none);
     throw base::UserError(
         base::ExitCode::bad_input,
-        fmt::format("model.path = \"{}\" has no config.json that can be read; it must be "
-                    "a Hugging Face model directory",
-                    model.string()));
+        fmt::format("model.path = \"{}\" {}; it must be a Hugging Face model directory{}",
+                    model.string(),
+                    there ? "has no config.json that can be read"
+                    : fs::exists(model, none)
+                        ? "is a file"
+                        : "is no directory here (" + fs::current_path().string() + ")",
+                    there ? "" : " with config.json; strait downloads none"));
   }
   return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
 }
@@ -73,8 +79,19 @@ void check_data(const recipe::Recipe& recipe, const models::ModelDescription& mo
   }
   if (recipe.data.row > model.positions) {
     throw base::UserError(base::ExitCode::bad_input,
-                          fmt::format("data.row is {}, but the model of {} has {} positions",
+                          fmt::format("data.row is {}, but the model of {} has {} positions; "
+                                      "set data.row to that or less",
                                       recipe.data.row, recipe.model.path, model.positions));
+  }
+}
+
+void check_data_files(const char* key, const std::vector<recipe::DataFile>& files) {
+  for (const recipe::DataFile& file : files) {
+    std::error_code none;
+    if (fs::exists(file.path, none)) continue;
+    throw base::UserError(base::ExitCode::bad_input,
+                          fmt::format("{} = \"{}\" is no file here ({})", key, file.path,
+                                      fs::current_path().string()));
   }
 }
 
@@ -277,6 +294,8 @@ plan::Plan::Data plan_data(const PreparedData& data) {
 // Rows to train on and to evaluate, and what the plan says of them.
 void read_data_sets(PlannedRun& run, const recipe::Recipe& recipe,
                     const models::ModelDescription& model) {
+  check_data_files("data.train", recipe.data.train);
+  check_data_files("data.eval", recipe.data.eval);
   DataOptions options = data_options(recipe);
   options.hold_out = recipe.data.hold_out;
   PreparedSplit split = read_split(recipe.data.train, options);
@@ -309,8 +328,10 @@ PlannedRun make_plan(const recipe::Recipe& recipe, const plan::Plan* before) {
   plan.model_config = read_config(recipe.model.path);
   plan.model_hash = store::hash_text(plan.model_config);
   const models::ModelConfig config = planned_model(plan);
-  const models::ModelDescription model =
+  models::ModelDescription model =
       models::describe(config, {recipe.data.row, bytes_per_value(recipe.model.dtype)});
+  const std::int64_t recomputed =
+      recompute_layers(recipe.model, model) * *recipe.train.micro_batch * recipe.data.row;
   check_weights(plan.recipe.model, config);
 
   read_data_sets(run, recipe, model);
@@ -329,6 +350,7 @@ PlannedRun make_plan(const recipe::Recipe& recipe, const plan::Plan* before) {
     for (std::uint32_t stage = 0; stage < recipe.pipeline.stages; ++stage) {
       const std::size_t host = cut.hosts.at(plan.processes.size());
       plan.processes.push_back(plan_process(plan, model, cut.layers, {stage, replica}, sizes));
+      plan.processes.back().activation_bytes += recomputed;
       plan.processes.back().host = hosts[host].name;
       plan.processes.back().host_index = host;
       plan.processes.back().cache_bytes = cache_bytes_of(boundaries, stage, stages_of(plan));

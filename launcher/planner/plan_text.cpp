@@ -67,18 +67,23 @@ std::string process_table(const plan::Plan& plan, const models::ModelDescription
   const auto caches = [&](const std::string& text) {
     return cached ? fmt::format("{:>12}", text) : std::string();
   };
+  std::size_t column = 12;  // of hosts
+  for (const plan::Plan::Process& process : plan.processes) {
+    column = std::max(column, process.host.size() + 2);
+  }
   std::string text =
-      fmt::format("\n  {:<8}{:<12}{:<24}{:>12}{:>14}{:>14}{}{:>9}\n", "stage", "host", "layers",
-                  "parameters", "state", "activations", caches("caches"), "threads");
+      fmt::format("\n  {:<8}{:<{}}{:<24}{:>12}{:>14}{:>14}{}{:>9}\n", "stage", "host", column,
+                  "layers", "parameters", "state", "activations", caches("caches"), "threads");
   for (const plan::Plan::Process& process : plan.processes) {
     const auto layers = static_cast<int>(model.layers.size());
-    text += fmt::format("  {:<8}{:<12}{:<24}{:>12}{:>14}{:>14}{}{:>9}\n", process.name.text(),
-                        process.host, text_of_layers(process.chunks.front(), layers),
+    text += fmt::format("  {:<8}{:<{}}{:<24}{:>12}{:>14}{:>14}{}{:>9}\n", process.name.text(),
+                        process.host, column, text_of_layers(process.chunks.front(), layers),
                         human_count(process.parameters), human_bytes(process.state_bytes),
                         human_bytes(process.activation_bytes),
                         caches(human_bytes(process.cache_bytes)), process.threads);
     for (std::size_t c = 1; c < process.chunks.size(); ++c) {
-      text += fmt::format("  {:<20}{}\n", "", text_of_layers(process.chunks[c], layers));
+      text +=
+          fmt::format("  {:<{}}{}\n", "", column + 8, text_of_layers(process.chunks[c], layers));
     }
   }
   return text;
@@ -209,17 +214,34 @@ std::string text_of_speeds(const plan::Plan& plan) {
   return fmt::format("measured {}{}{}", some_of(measured), rest.empty() ? "" : "; assumed ", rest);
 }
 
+// "0.223 s", "12 min", "4.1 h", "26 days".
+std::string text_of_seconds(double seconds) {
+  constexpr double kMinute = 60;
+  constexpr double kHour = 60 * kMinute;
+  constexpr double kDay = 24 * kHour;
+  if (seconds < 10 * kMinute) return fmt::format("{:.3g} s", seconds);
+  if (seconds < 2 * kHour) return fmt::format("{:.0f} min", seconds / kMinute);
+  if (seconds < 3 * kDay) return fmt::format("{:.1f} h", seconds / kHour);
+  return fmt::format("{:.0f} days", seconds / kDay);
+}
+
+double seconds_of_all_steps(const plan::Plan& plan) {
+  const std::int64_t first = std::min(plan.steps, plan.epoch_steps);
+  return static_cast<double>(first) * plan.first_epoch_step_seconds +
+         static_cast<double>(plan.steps - first) * plan.step_seconds;
+}
+
 std::string step_forecast(const plan::Plan& plan) {
-  std::string text =
-      fmt::format("\nforecast at {}: {:.3g} s a step", text_of_speeds(plan), plan.step_seconds);
+  std::string text = fmt::format("\nforecast at {}: {} a step", text_of_speeds(plan),
+                                 text_of_seconds(plan.step_seconds));
   if (std::ranges::any_of(plan.links, &plan::Plan::Link::has_cache)) {
-    text += fmt::format(", {:.3g} s in the first epoch ({} steps)", plan.first_epoch_step_seconds,
-                        plan.epoch_steps);
+    text += fmt::format(", {} in the first epoch ({} steps)",
+                        text_of_seconds(plan.first_epoch_step_seconds), plan.epoch_steps);
   }
   if (const double consensus = consensus_seconds(plan); consensus > 0) {
     text += fmt::format(", and {:.3g} s for the consensus of replicas", consensus);
   }
-  return text + "\n";
+  return text + fmt::format("; {} in all\n", text_of_seconds(seconds_of_all_steps(plan)));
 }
 
 // " (1.2 M trained, base nf4)"

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -68,6 +69,21 @@ models::ModelConfig planned_model(const plan::Plan& plan) {
       plan.model_config, (std::filesystem::path(model.path) / "config.json").string());
   if (model.lora) config.lora = std::make_shared<const models::Lora>(lora_of(model));
   return config;
+}
+
+std::int64_t recompute_layers(const recipe::Recipe::Model& recipe,
+                              models::ModelDescription& model) {
+  if (recipe.recompute == recipe::Recompute::none) return 0;
+  const std::int64_t input = model.hidden * (recipe.dtype == recipe::Dtype::bfloat16 ? 2 : 4);
+  std::int64_t most = 0;
+  for (models::LayerCost& layer : model.layers) {
+    const std::int64_t all = layer.saved_bytes_per_token;
+    layer.saved_bytes_per_token = std::min(input, all);
+    most = std::max(most, all - layer.saved_bytes_per_token);
+    // A factor of 2 is that of two forwards.
+    if (layer.backward_factor > 0 && !layer.backward_in_forward) layer.backward_factor += 1;
+  }
+  return most;
 }
 
 recipe::Recipe with_adapter_settings(recipe::Recipe recipe) {

@@ -68,8 +68,9 @@ double step_seconds(const StepCosts& costs, std::int64_t depth) {
 }
 
 double forecast_step(const plan::Plan& plan, const plan::PathSpeeds& speed) {
-  const models::ModelDescription model =
+  models::ModelDescription model =
       models::describe(planned_model(plan), {plan.recipe.data.row, sizeof(float)});
+  recompute_layers(plan.recipe.model, model);
   const std::int64_t tokens = *plan.recipe.train.micro_batch * plan.recipe.data.row;
   const auto micro_batches = static_cast<double>(plan.micro_batches);
   std::vector<StepCosts> replicas(static_cast<std::size_t>(plan.recipe.pipeline.replicas));

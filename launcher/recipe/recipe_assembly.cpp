@@ -77,7 +77,8 @@ std::string wrong_value(const FoundValue& found, const RecipeKey& key) {
     const auto near = base::nearest_name(*written, known);
     proposal = near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near);
   }
-  if (key.objection) proposal += "; " + key.objection(found.value);
+  const std::string objection = key.objection ? key.objection(found.value) : std::string();
+  if (!objection.empty()) proposal += "; " + objection;
   return fmt::format("{} is {} ({}), but must be {}{}", found.key, found.shown, found.where,
                      allowed_by(key), proposal);
 }
@@ -193,13 +194,6 @@ void check_consistent(const Recipe& recipe, const std::string& source, const Ori
                     name_of(recipe.model.quantization), at({"model.quantization"})));
   }
   check_data(recipe, at, mistakes);
-  if (recipe.codec.backward == "delta") {
-    mistakes.push_back(
-        fmt::format("codec.backward is \"delta\" ({}), but gradients do not repeat from epoch to "
-                    "epoch; it must "
-                    "be \"raw\", \"fixed\" or \"auto\"",
-                    at({"codec.backward"})));
-  }
   if (recipe.codec.forward == "delta" && recipe.codec.cache + recipe.codec.cache_disk == 0) {
     mistakes.push_back(
         fmt::format("codec.cache and codec.cache_disk are both 0 ({}), but codec.forward is "

@@ -9,6 +9,7 @@
 #include "launcher/recipe/key_kinds.h"
 #include "launcher/recipe/key_lists.h"
 #include "launcher/recipe/number_keys.h"
+#include "launcher/recipe/recipe_io.h"
 
 namespace strait::recipe {
 
@@ -52,7 +53,7 @@ void add_model_and_data(std::vector<RecipeKey>& keys) {
           choice("model.dtype", at<&R::model, &R::Model::dtype>(),
                  "of parameters and arithmetic; bfloat16 keeps float32 masters"),
           choice("model.device", at<&R::model, &R::Model::device>(),
-                 "auto: cuda where there is one"),
+                 "auto: a GPU where there is one that this build computes on"),
           choice("model.recompute", at<&R::model, &R::Model::recompute>(),
                  "layer: keep only the inputs of layers, and recompute the rest"),
           text("model.adapter", at<&R::model, &R::Model::adapter>(), path,
@@ -110,9 +111,7 @@ void add_wire(std::vector<RecipeKey>& keys) {
                     "how activations are sent"),
                integer("codec.forward_bits", at<&R::codec, &R::Codec::forward_bits>(), {2, 8},
                        "of fixed and delta; of auto the least"),
-               special_keys::first_bits(),
-               part("codec.backward", at<&R::codec, &R::Codec::backward>(), PartKind::codec,
-                    "how gradients are sent"),
+               special_keys::first_bits(), special_keys::backward(),
                integer("codec.backward_bits", at<&R::codec, &R::Codec::backward_bits>(), {2, 8},
                        "of fixed; of auto the least"),
                choice("codec.wire_dtype", at<&R::codec, &R::Codec::wire_dtype>(), "of raw"),
@@ -160,7 +159,20 @@ const std::vector<RecipeKey>& recipe_keys() {
 }
 
 std::string allowed_by(const RecipeKey& key) {
-  return key.names ? fmt::format("one of \"{}\"", fmt::join(key.names(), "\", \"")) : key.allowed;
+  std::string allowed =
+      key.names ? fmt::format("one of \"{}\"", fmt::join(key.names(), "\", \"")) : key.allowed;
+  for (const std::string_view choice : key.choices) {
+    Recipe recipe;
+    if (!key.set(RecipeValue(choice), recipe) || unsupported_settings(recipe).empty()) continue;
+    for (const char* form : {", \"{}\"", "\"{}\", ", " or \"{}\""}) {
+      const std::string named = fmt::format(fmt::runtime(form), choice);
+      const auto at = allowed.find(named);
+      if (at == std::string::npos) continue;
+      allowed.erase(at, named.size());
+      break;
+    }
+  }
+  return allowed;
 }
 
 const RecipeKey* find_recipe_key(std::string_view name) {

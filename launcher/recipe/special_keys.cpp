@@ -159,6 +159,25 @@ RecipeKey betas() {
           [](const Recipe& recipe) { return RecipeValue(recipe.train.betas); }};
 }
 
+RecipeKey backward() {
+  static constexpr const char* kDelta = "delta";
+  RecipeKey key = key_kinds::part(
+      "codec.backward", [](auto& recipe) -> auto& { return recipe.codec.backward; },
+      PartKind::codec, "how gradients are sent");
+  key.set = [set = std::move(key.set)](const RecipeValue& value, Recipe& recipe) {
+    return value != kDelta && set(value, recipe);
+  };
+  key.names = [names = std::move(key.names)] {
+    std::vector<std::string> others = names();
+    std::erase(others, kDelta);
+    return others;
+  };
+  key.objection = [](const RecipeValue& value) {
+    return value == kDelta ? std::string("gradients do not repeat from epoch to epoch") : "";
+  };
+  return key;
+}
+
 RecipeKey cache() {
   return size(
       "codec.cache", [](auto& recipe) -> auto& { return recipe.codec.cache; },

@@ -25,6 +25,14 @@ fs::path programs_folder() { return fs::read_symlink("/proc/self/exe").parent_pa
 
 std::string python() {
   if (const char* chosen = std::getenv("STRAIT_PYTHON"); chosen != nullptr && *chosen != '\0') {
+    const fs::path program = chosen;
+    if (program.has_parent_path() && !fs::exists(program)) {
+      throw base::UserError(
+          base::ExitCode::bad_input,
+          fmt::format("STRAIT_PYTHON is {}, and there is no such program; set it to a Python with "
+                      "the packages tokenizers and jinja2, or unset it",
+                      chosen));
+    }
     return chosen;
   }
   fs::path folder = programs_folder();
@@ -237,8 +245,10 @@ void TokenizerWorker::refuse_death(const std::string& how) {
   if (line != last.npos) last.erase(0, line + 1);
   throw base::UserError(
       base::ExitCode::bad_input,
-      fmt::format("the tokenizer process of {} {}{}", directory_.string(), how,
-                  last.empty() ? "" : fmt::format(": {}", base::printable(last))));
+      fmt::format("the tokenizer process of {} {}{} (its Python is {}, which STRAIT_PYTHON "
+                  "changes)",
+                  directory_.string(), how,
+                  last.empty() ? "" : fmt::format(": {}", base::printable(last)), python()));
 }
 
 }  // namespace strait::tokenizer

@@ -51,6 +51,20 @@ void exit_with_launcher(int descriptor) {
   }).detach();
 }
 
+// The coordinator knows of this failure already.
+struct ReportedFailure : std::exception {
+  explicit ReportedFailure(base::ExitCode reported) : code(reported) {}
+  const char* what() const noexcept override { return "reported to the coordinator"; }
+  base::ExitCode code;
+};
+
+base::ExitCode report_failure(ControlClient& control, const std::exception& error) {
+  const base::Failure failure = base::describe_failure(error);
+  spdlog::error("{}", failure.text);
+  control.send(control::Failed{failure.code, failure.text});
+  return failure.code;
+}
+
 std::string host_name() {
   std::array<char, 256> name{};
   return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
@@ -193,7 +207,14 @@ store::Step train(const plan::StageJob& job, net::Node& node, ControlClient& con
     return result;
   };
   const StageReporter::Watching watching = reporter.watch(stage->waits(), links->watched());
-  const store::Step done = stage->run(reporter, save);
+  const store::Step done = [&] {
+    try {
+      return stage->run(reporter, save);
+    } catch (const std::exception& error) {
+      // Before the links close: their other ends would report that as the cause.
+      throw ReportedFailure(report_failure(control, error));
+    }
+  }();
   reporter.set_phase("leaving");
   reporter.write_trace(std::filesystem::path(job.run_directory) / "logs" /
                        (job.process.text() + ".trace.json"));
@@ -227,11 +248,10 @@ base::ExitCode run_stage_process(int job_descriptor) {
       const store::Step done = job.inference ? infer(job, node, control, reporter)
                                              : train(job, node, control, tracker, reporter);
       control.send(control::Done{done});
+    } catch (const ReportedFailure& reported) {
+      code = reported.code;
     } catch (const std::exception& error) {
-      const base::Failure failure = base::describe_failure(error);
-      spdlog::error("{}", failure.text);
-      code = failure.code;
-      control.send(control::Failed{failure.code, failure.text});
+      code = report_failure(control, error);
     }
     control.flush(Clock::now() + kFlushTimeout);
     return code;

@@ -253,8 +253,8 @@ void StageReporter::count_skips(const stages::StepDecision& decision) {
   throw base::UserError(
       base::ExitCode::numeric,
       fmt::format("the loss or a gradient was not finite for {} steps in a row, the last "
-                  "being step {} (loss {}, gradient norm {}); the newest checkpoint is "
-                  "from before: resume it with a lower train.learning_rate",
+                  "being step {} (loss {}, gradient norm {}); they changed no weight: go back "
+                  "to a checkpoint, with a lower train.learning_rate",
                   skipped_in_a_row_, number(decision.step) + 1, decision.loss,
                   decision.gradient_norm));
 }

@@ -142,6 +142,7 @@ class Failures(runs.RunCase):
         launched.signal(signal.SIGINT)
         self.assertEqual(self.end_soon(launched), 130)
         self.assertEqual(launched.run.checkpoints(), [])
+        self.assert_says(launched.output(), r"again .*strait run runs/endless/recipe.toml --replace .*no checkpoint")
 
     def test_ctrl_c_before_training_exits_immediately(self):
         launched = self.start("early", self.ENDLESS)
@@ -218,7 +219,7 @@ class Failures(runs.RunCase):
 
         code, out, err = self.strait("status", "runs/endless")
         self.assertEqual(code, 0, out + err)
-        self.assert_says(out, r"ended with code 0 \(done\)")
+        self.assert_says(out, r"stopped on request behind step \d+ of 100000; resume with: strait resume runs/endless")
         code, out, err = self.strait("status", "runs/endless", "--json")
         status = json.loads(out)
         self.assertFalse(status["live"])

@@ -8,6 +8,7 @@
 
 #include "launcher/plan/speeds.h"
 #include "launcher/planner/plan_text.h"
+#include "launcher/planner/planned_model.h"
 
 namespace strait::planner {
 namespace {
@@ -57,6 +58,18 @@ double forecast(const plan::Plan& plan) {
   return forecast_step(plan, [&](const plan::Plan::Link& link, std::size_t from, std::size_t to) {
     return as_planned(plan, link, from, to);
   });
+}
+
+TEST(StepForecast, CountsTheForwardsThatRecomputeRepeats) {
+  plan::Plan plan = plan_over_two_hosts();
+  const double kept = forecast(plan);
+  plan.recipe.model.recompute = recipe::Recompute::layer;
+  EXPECT_GT(forecast(plan), kept);
+  models::ModelDescription model = models::describe(planned_model(plan), {64, 4});
+  const std::int64_t whole = model.layers[1].saved_bytes_per_token;
+  EXPECT_EQ(recompute_layers(plan.recipe.model, model), whole - 64 * 4) << "of a block";
+  EXPECT_EQ(model.layers[1].saved_bytes_per_token, 64 * 4) << "its input";
+  EXPECT_EQ(model.layers[1].backward_factor, 3);
 }
 
 TEST(Speeds, PrefersMeasuredToStatedToAssumed) {

@@ -275,8 +275,8 @@ TEST(RecipeReader, RefusesNumbersOutOfRange) {
 
 TEST(RecipeReader, RefusesContradictingCodecsWithReason) {
   EXPECT_EQ(mistake_after_least("[codec]\nbackward = \"delta\"\n"),
-            "codec.backward is \"delta\" (recipes/x.toml:8:12), but gradients do not repeat from "
-            "epoch to epoch; it must be \"raw\", \"fixed\" or \"auto\"");
+            "codec.backward is \"delta\" (recipes/x.toml:8:12), but must be one of \"raw\", "
+            "\"fixed\", \"auto\"; gradients do not repeat from epoch to epoch");
   EXPECT_EQ(mistake_after_least("[codec]\nforward = \"delta\"\ncache = 0\ncache_disk = \"0B\"\n"),
             "codec.cache and codec.cache_disk are both 0 (recipes/x.toml:9:9, "
             "recipes/x.toml:10:14), but codec.forward is \"delta\", which needs them for its "

@@ -1,5 +1,6 @@
 #include "launcher/recipe/recipe_io.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -244,12 +245,31 @@ TEST(RecipeWriter, ReferenceListsEveryKeyWithAllowedValues) {
   const std::string page = recipe_reference();
   for (const auto& key : recipe_keys()) {
     EXPECT_THAT(page, HasSubstr(std::string(last_part_of(key.name))));
-    EXPECT_THAT(page, HasSubstr(key.allowed)) << key.name;
+    EXPECT_THAT(page, HasSubstr(allowed_by(key))) << key.name;
     EXPECT_THAT(page, HasSubstr(key.help)) << key.name;
   }
-  EXPECT_NO_THROW(
-      parse_recipe(page + "\n", "reference.toml",
-                   std::vector<std::string>{"model.path=m", "data.train=t", "train.steps=1"}));
+}
+
+TEST(RecipeWriter, ReferenceSetsNothingAndOffersNothingThatThisBuildLacks) {
+  const std::vector<std::string> needed = {"model.path=m", "data.train=t", "train.steps=1"};
+  const std::string page = recipe_reference();
+  EXPECT_EQ(parse_recipe(page, "all.toml", needed), parse_recipe("", "all.toml", needed));
+  for (const auto& key : recipe_keys()) {
+    for (const std::string_view choice : key.choices) {
+      Recipe recipe;
+      if (!key.set(Json(choice), recipe)) continue;
+      const bool offered = allowed_by(key).find(fmt::format("\"{}\"", choice)) != std::string::npos;
+      EXPECT_EQ(offered, unsupported_settings(recipe).empty()) << key.name << " = " << choice;
+    }
+  }
+  EXPECT_THAT(page, testing::Not(HasSubstr("\"profile\"")));
+}
+
+TEST(RecipeReader, StepsOnTheCommandLineReplaceEpochsOfTheFile) {
+  const std::string file = "model.path = 'm'\ndata.train = 't'\ntrain.epochs = 3\n";
+  const Recipe recipe = parse_recipe(file, "a.toml", std::vector<std::string>{"train.steps=9"});
+  EXPECT_EQ(recipe.train.steps, 9);
+  EXPECT_EQ(recipe.train.epochs, std::nullopt);
 }
 
 }  // namespace
