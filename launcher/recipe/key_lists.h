@@ -25,6 +25,7 @@ RecipeKey betas();       // train.betas: a pair
 RecipeKey first_bits();  // codec.first_bits: 2 to 8, or 16
 RecipeKey group();       // codec.group: a power of two
 RecipeKey cache();       // codec.cache: a size with its unit
+RecipeKey checkpoint_memory();  // checkpoint.memory: a size with its unit
 RecipeKey cache_disk();  // codec.cache_disk: a size with its unit
 
 }  // namespace special_keys

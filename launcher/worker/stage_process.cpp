@@ -185,6 +185,8 @@ store::Step train(const plan::StageJob& job, net::Node& node, ControlClient& con
   };
   const StageReporter::Watching watching = reporter.watch(stage->waits(), links->watched());
   const store::Step done = stage->run(reporter, save);
+  reporter.set_phase("checkpoint");
+  saver.finish();
   reporter.set_phase("leaving");
   reporter.write_trace(std::filesystem::path(job.run_directory) / "logs" /
                        (job.process.text() + ".trace.json"));

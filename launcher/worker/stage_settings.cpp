@@ -99,6 +99,10 @@ stages::StageOptions stage_options(const plan::StageJob& job, store::Step first)
   };
   options.loop.learning_rate = {recipe.train.learning_rate, recipe.train.warmup, plan.steps,
                                 decay(recipe.train.decay)};
+  if (plan::saves_beside_training(recipe)) {
+    options.snapshots = {static_cast<std::uint64_t>(recipe.checkpoint.memory),
+                         recipe.checkpoint.caches == recipe::SavedCaches::save};
+  }
   options.training = plan.training_actions(job.process);
   options.evaluation = plan.evaluation_actions(job.process);
   return options;
