@@ -44,11 +44,15 @@ BoundaryEnd& Boundary::connect(std::unique_ptr<net::Link> link, WaitClock& waits
 
 std::vector<tensors::NamedTensor> Boundary::saved_cache() const {
   if (cache_ == nullptr) return {};
-  return cache_->saved(cache_prefix(options_, setting_));
+  return cache_->saved(cache_prefix());
+}
+
+std::shared_ptr<tensors::Snapshot> Boundary::cache_snapshot(store::Step steps) {
+  return cache_ == nullptr ? nullptr : cache_->snapshot(steps);
 }
 
 void Boundary::restore_cache(const ReadTensor& read) {
-  if (cache_ != nullptr) cache_->restore(cache_prefix(options_, setting_), read);
+  if (cache_ != nullptr) cache_->restore(cache_prefix(), read);
 }
 
 Direction Boundary::sends() const {

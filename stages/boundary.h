@@ -54,6 +54,9 @@ class Boundary {
 
   // The activation cache; see Stage.
   std::vector<tensors::NamedTensor> saved_cache() const;
+  std::string cache_prefix() const { return stages::cache_prefix(options_, setting_); }
+  // Null: there is no cache.
+  std::shared_ptr<tensors::Snapshot> cache_snapshot(store::Step steps);
   void restore_cache(const ReadTensor& read);
 
   BoundaryTraffic sent() const;

@@ -110,7 +110,7 @@ std::vector<HostNeed> needs_of(const plan::Plan& plan) {
   for (const plan::Plan::Process& process : plan.processes) {
     HostNeed& need = needs.at(process.host_index);
     ++need.processes;
-    need.memory += process.state_bytes + process.activation_bytes + process.cache_bytes;
+    need.memory += plan.memory_bytes(process);
     // One more than are kept: the newest is written before the oldest goes.
     need.disk += process.parameters * kValueAndMoments * (plan.recipe.checkpoint.keep + 1);
   }

@@ -71,16 +71,21 @@ std::string process_table(const plan::Plan& plan, const models::ModelDescription
   for (const plan::Plan::Process& process : plan.processes) {
     column = std::max(column, process.host.size() + 2);
   }
-  std::string text =
-      fmt::format("\n  {:<8}{:<{}}{:<24}{:>12}{:>14}{:>14}{}{:>9}\n", "stage", "host", column,
-                  "layers", "parameters", "state", "activations", caches("caches"), "threads");
+  const bool beside = plan::saves_beside_training(plan.recipe);
+  const auto saving = [&](const std::string& text) {
+    return beside ? fmt::format("{:>12}", text) : std::string();
+  };
+  std::string text = fmt::format("\n  {:<8}{:<{}}{:<24}{:>12}{:>14}{:>14}{}{}{:>9}\n", "stage",
+                                 "host", column, "layers", "parameters", "state", "activations",
+                                 caches("caches"), saving("saving"), "threads");
   for (const plan::Plan::Process& process : plan.processes) {
     const auto layers = static_cast<int>(model.layers.size());
-    text += fmt::format("  {:<8}{:<{}}{:<24}{:>12}{:>14}{:>14}{}{:>9}\n", process.name.text(),
-                        process.host, column, text_of_layers(process.chunks.front(), layers),
-                        human_count(process.parameters), human_bytes(process.state_bytes),
-                        human_bytes(process.activation_bytes),
-                        caches(human_bytes(process.cache_bytes)), process.threads);
+    text +=
+        fmt::format("  {:<8}{:<{}}{:<24}{:>12}{:>14}{:>14}{}{}{:>9}\n", process.name.text(),
+                    process.host, column, text_of_layers(process.chunks.front(), layers),
+                    human_count(process.parameters), human_bytes(process.state_bytes),
+                    human_bytes(process.activation_bytes), caches(human_bytes(process.cache_bytes)),
+                    saving(human_bytes(plan.snapshot_bytes(process))), process.threads);
     for (std::size_t c = 1; c < process.chunks.size(); ++c) {
       text +=
           fmt::format("  {:<{}}{}\n", "", column + 8, text_of_layers(process.chunks[c], layers));

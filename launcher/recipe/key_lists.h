@@ -19,15 +19,16 @@ std::vector<RecipeKey> sync_keys();
 // Keys whose values have a form of their own.
 namespace special_keys {
 
-RecipeKey run_name();    // name: a valid name of a directory
-RecipeKey weights();     // model.weights: "load", "random" or a run
-RecipeKey partition();   // pipeline.partition: a name, a plugin or ranges
-RecipeKey betas();       // train.betas: a pair
-RecipeKey backward();    // codec.backward: a codec, but not delta
-RecipeKey first_bits();  // codec.first_bits: 2 to 8, or 16
-RecipeKey group();       // codec.group: a power of two
-RecipeKey cache();       // codec.cache: a size with its unit
-RecipeKey cache_disk();  // codec.cache_disk: a size with its unit
+RecipeKey run_name();           // name: a valid name of a directory
+RecipeKey weights();            // model.weights: "load", "random" or a run
+RecipeKey partition();          // pipeline.partition: a name, a plugin or ranges
+RecipeKey betas();              // train.betas: a pair
+RecipeKey backward();           // codec.backward: a codec, but not delta
+RecipeKey first_bits();         // codec.first_bits: 2 to 8, or 16
+RecipeKey group();              // codec.group: a power of two
+RecipeKey cache();              // codec.cache: a size with its unit
+RecipeKey cache_disk();         // codec.cache_disk: a size with its unit
+RecipeKey checkpoint_memory();  // checkpoint.memory: a size with its unit
 
 }  // namespace special_keys
 

@@ -128,6 +128,7 @@ struct Recipe {
     std::int64_t keep = 2;                   // complete checkpoints that stay
     SavedCaches caches = SavedCaches::save;  // drop: delta starts anew on resume
     CheckpointHome home = CheckpointHome::automatic;
+    std::int64_t memory = std::int64_t{1} << 30U;  // bytes per process
     bool operator==(const Checkpoint&) const = default;
   };
 

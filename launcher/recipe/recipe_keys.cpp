@@ -138,7 +138,8 @@ void add_state_and_hosts(std::vector<RecipeKey>& keys) {
        written_if_set(
            choice("checkpoint.home", at<&R::checkpoint, &R::Checkpoint::home>(),
                   "what comes from hosts to this machine; auto: all, but behind the last step only "
-                  "the weights are waited for; weights: never more; none: all stays there"))});
+                  "the weights are waited for; weights: never more; none: all stays there")),
+       written_if_set(special_keys::checkpoint_memory())});
   std::ranges::move(host_keys(), std::back_inserter(keys));
 }
 

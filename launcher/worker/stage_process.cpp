@@ -209,7 +209,10 @@ store::Step train(const plan::StageJob& job, net::Node& node, ControlClient& con
   const StageReporter::Watching watching = reporter.watch(stage->waits(), links->watched());
   const store::Step done = [&] {
     try {
-      return stage->run(reporter, save);
+      const store::Step steps = stage->run(reporter, save);
+      reporter.set_phase("checkpoint");
+      saver.finish();
+      return steps;
     } catch (const std::exception& error) {
       // Before the links close: their other ends would report that as the cause.
       throw ReportedFailure(report_failure(control, error));

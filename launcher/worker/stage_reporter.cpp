@@ -121,6 +121,11 @@ control::Progress StageReporter::progress() {
   if (waits_ == nullptr) return progress;
   const stages::WaitClock::Reading wait = waits_->read();
   const auto now = std::chrono::steady_clock::now();
+  if (!wait.what.empty() && wait.link == nullptr && now - wait.since >= kReportedWait) {
+    progress.waited_seconds = std::chrono::duration<double>(now - wait.since).count();
+    progress.waits_for = fmt::format("{} waits {:.0f} s for {}", process_.describe(),
+                                     progress.waited_seconds, wait.what);
+  }
   for (WatchedLink& watched : links_) {
     const net::LinkState state = watched.link->state();
     // A tensor or a sync round may take minutes on a slow link: received data is progress.

@@ -98,6 +98,10 @@ stages::StageOptions stage_options(const plan::StageJob& job, store::Step first)
     return plan.evaluation_actions(name, replicas, index);
   };
   options.loop.learning_rate = learning_rate_options(plan);
+  if (plan::saves_beside_training(recipe)) {
+    options.snapshots = {static_cast<std::uint64_t>(recipe.checkpoint.memory),
+                         recipe.checkpoint.caches == recipe::SavedCaches::save};
+  }
   options.training = plan.training_actions(job.process);
   options.evaluation = plan.evaluation_actions(job.process);
   return options;

@@ -191,7 +191,7 @@ Recipe random_recipe(Draw& draw) {
   if (r.codec.backward == "delta") r.codec.backward = "fixed";
   if (r.pipeline.replicas > 1) r.sync = random_sync(draw);
   r.checkpoint = {draw.integer(0, 1000), draw.integer(2, 10), draw.word<SavedCaches>(),
-                  draw.word<CheckpointHome>()};
+                  draw.word<CheckpointHome>(), draw.integer(0, 1 << 20) << draw.integer(0, 20)};
   r.hosts = random_hosts(draw);
   return r;
 }
