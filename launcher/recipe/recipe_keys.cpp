@@ -163,6 +163,7 @@ void add_state_and_hosts(std::vector<RecipeKey>& keys) {
                   "what comes from hosts to this machine; auto: all, but behind the last step only "
                   "the weights are waited for; weights: never more; none: all stays there"))});
   std::ranges::move(host_keys(), std::back_inserter(keys));
+  std::ranges::move(simulate_keys(), std::back_inserter(keys));
 }
 
 std::atomic<std::vector<std::string> (*)(PartKind)> part_name_source = nullptr;
