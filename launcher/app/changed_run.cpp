@@ -45,6 +45,16 @@ void check_data_is_unchanged(const plan::Plan::Data& before, const plan::Plan::D
                   source, now.hash, before.hash));
 }
 
+// `before`: keeps its choices.
+plan::RunFile planned_again(const plan::RunFile& run, const recipe::Recipe& recipe,
+                            const plan::Plan* before) {
+  plan::RunFile changed{run.run, planner::make_plan(recipe, before).plan};
+  check_data_is_unchanged(run.plan.train, changed.plan.train, recipe.data.train);
+  changed.plan.train = run.plan.train;
+  changed.plan.eval = run.plan.eval;
+  return changed;
+}
+
 }  // namespace
 
 plan::RunFile changed_run(const control::RunDirectory& directory, const plan::RunFile& run,
@@ -52,12 +62,12 @@ plan::RunFile changed_run(const control::RunDirectory& directory, const plan::Ru
   const recipe::Recipe recipe =
       recipe::read_recipe(directory.recipe(), overrides, plugin::load_plugins);
   check_invariant_part(run.plan.recipe, recipe);
-  plan::RunFile changed{
-      run.run, planner::make_plan(recipe, changes_sync(overrides) ? nullptr : &run.plan).plan};
-  check_data_is_unchanged(run.plan.train, changed.plan.train, recipe.data.train);
-  changed.plan.train = run.plan.train;
-  changed.plan.eval = run.plan.eval;
-  return changed;
+  return planned_again(run, recipe, changes_sync(overrides) ? nullptr : &run.plan);
+}
+
+plan::RunFile changed_run(const plan::RunFile& run, const recipe::Recipe& recipe) {
+  check_invariant_part(run.plan.recipe, recipe);
+  return planned_again(run, recipe, &run.plan);
 }
 
 }  // namespace strait::app

@@ -14,5 +14,7 @@ namespace strait::app {
 // UserError: an override is invalid, or changes what the run learns.
 plan::RunFile changed_run(const control::RunDirectory& directory, const plan::RunFile& run,
                           const std::vector<std::string>& overrides);
+// The same with a whole recipe; that method stays.
+plan::RunFile changed_run(const plan::RunFile& run, const recipe::Recipe& recipe);
 
 }  // namespace strait::app
