@@ -209,4 +209,9 @@ ChangedRun changed_run(const control::RunDirectory& directory, const plan::RunFi
   return {std::move(changed), std::move(notes)};
 }
 
+plan::RunFile changed_run(const plan::RunFile& run, const recipe::Recipe& recipe) {
+  check_may_change(changed_keys(run.plan.recipe, recipe));
+  return planned_again(run, recipe, &run.plan);
+}
+
 }  // namespace strait::app

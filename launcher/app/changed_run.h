@@ -6,6 +6,7 @@
 #include "framework/store/sample.h"
 #include "launcher/control/run_directory.h"
 #include "launcher/plan/run_files.h"
+#include "launcher/recipe/recipe.h"
 
 // `resume --set`: the same run with other settings.
 namespace strait::app {
@@ -23,5 +24,8 @@ struct ChangedRun {
 // Writes nothing. UserError: an override is invalid, or changes what must stay.
 ChangedRun changed_run(const control::RunDirectory& directory, const plan::RunFile& run,
                        store::Step step, const std::vector<std::string>& overrides);
+
+// The run with this recipe; likewise, without notes. The chosen method stays.
+plan::RunFile changed_run(const plan::RunFile& run, const recipe::Recipe& recipe);
 
 }  // namespace strait::app

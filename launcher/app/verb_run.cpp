@@ -25,6 +25,7 @@
 #include "launcher/app/emit.h"
 #include "launcher/app/resume_point.h"
 #include "launcher/app/run_options.h"
+#include "launcher/app/supervised_run.h"
 #include "launcher/app/whole_model.h"
 #include "launcher/base/errors.h"
 #include "launcher/console/console.h"
@@ -111,7 +112,7 @@ base::ExitCode launch_and_show(control::RunDirectory& directory, const plan::Run
     for (const std::string& line : hosts::join_instructions(run.plan, directory.path()))
       console.note(line);
   }
-  const control::Outcome outcome = launch::launch_run(directory, run, options);
+  const control::Outcome outcome = run_supervised(directory, run, options, console);
   if (outcome.code == base::ExitCode::done && !outcome.stopped) {
     show_final_samples(directory, console);
   }
@@ -260,12 +261,9 @@ base::ExitCode resume_run(const RunOptions& options) {
   console.note(fmt::format("resuming from step {} ({})", number(manifest.step),
                            point.checkpoint.path.string()));
   launch::LaunchOptions launch;
-  launch.resume = fs::absolute(point.checkpoint.path).string();
-  launch.from = manifest.step;
   launch.recipe = request.recipe;
-  launch.caches = plan::decide_caches(manifest, run.plan);
   launch.without = {options.without.begin(), options.without.end()};
-  launch.sync = plan::decide_sync(manifest, run.plan, launch.without);
+  go_on_from(point.checkpoint, run.plan, launch);
   return launch_and_show(directory, run, launch, console);
 }
 

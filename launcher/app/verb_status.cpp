@@ -100,6 +100,7 @@ void print(const std::filesystem::path& run, const json& status,
   const json checkpoints = checkpoints_here(run);
   if (!checkpoints.empty()) fmt::print("  {}\n", checkpoint_line(checkpoints));
   for (const std::string& line : console::traffic_lines(status)) fmt::print("  {}\n", line);
+  for (const std::string& line : console::restart_lines(status)) fmt::print("  {}\n", line);
   if (!live) return;
   for (const std::string& line : console::replica_lines(status)) fmt::print("  {}\n", line);
   for (const std::string& line : console::process_lines(status)) fmt::print("  {}\n", line);

@@ -7,6 +7,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -127,8 +128,23 @@ std::vector<std::string> replica_lines(const json& status) {
   return lines;
 }
 
+std::vector<std::string> restart_lines(const json& status) {
+  const json restarts = status.value("restarts", json());
+  if (!restarts.is_object()) return {};
+  const json& last = restarts.at("last");
+  std::vector<std::string> lines = {fmt::format(
+      "restarts by itself: {}; the last to generation {} from step {}: {}",
+      restarts.at("count").get<std::int64_t>(), last.at("generation").get<std::int64_t>(),
+      last.at("from").get<std::int64_t>(), last.at("cause").get<std::string>())};
+  for (const json& move : last.at("moves")) lines.push_back("  " + move.get<std::string>());
+  return lines;
+}
+
 std::vector<std::string> process_lines(const json& status) {
   std::vector<std::string> lines;
+  if (const json why = status.value("standstill", json()); why.is_string()) {
+    lines.push_back("nothing moves: " + why.get<std::string>());
+  }
   for (const json& process : status.at("processes")) {
     std::string doing = process.value("waits_for", "");
     if (doing.empty()) doing = process.value("phase", "starting");
@@ -185,7 +201,8 @@ std::vector<std::string> watch_frame(const std::string& headline, const nlohmann
   }
   lines.push_back(std::move(numbers));
   const std::vector<std::string> traffic = traffic_lines(status);
-  const std::vector<std::string> processes = process_lines(status);
+  std::vector<std::string> processes = restart_lines(status);
+  std::ranges::copy(process_lines(status), std::back_inserter(processes));
   // The chart gets the remaining rows; on a small screen the tables come first.
   const std::size_t taken = lines.size() + traffic.size() + processes.size() + 3;
   const std::size_t chart_rows =

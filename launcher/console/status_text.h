@@ -16,6 +16,8 @@ std::string end_line(const std::string& run, const nlohmann::json& status);
 std::vector<std::string> traffic_lines(const nlohmann::json& status);
 // If replicas have left: the active ones, why others are absent, and which ones are rejoining.
 std::vector<std::string> replica_lines(const nlohmann::json& status);
+// How often the run restarted by itself, and why the last time; empty: never.
+std::vector<std::string> restart_lines(const nlohmann::json& status);
 // What each process computes or waits for.
 std::vector<std::string> process_lines(const nlohmann::json& status);
 

@@ -21,9 +21,9 @@ namespace strait::plan {
 // The variables are part of plan.json and recipe.toml. A file system without permissions is none of
 // other users, either.
 void protect_secrets(const std::filesystem::path& directory, const recipe::Recipe& recipe) {
-  const auto& hosts = recipe.hosts.list;
-  const bool secrets = std::ranges::any_of(
-      hosts, [](const recipe::RecipeHost& host) { return !host.environment.empty(); });
+  const auto secret = [](const recipe::RecipeHost& host) { return !host.environment.empty(); };
+  const bool secrets = std::ranges::any_of(recipe.hosts.list, secret) ||
+                       std::ranges::any_of(recipe.hosts.spare, secret);
   std::error_code ignored;
   if (secrets) {
     std::filesystem::permissions(directory, std::filesystem::perms::owner_all, ignored);

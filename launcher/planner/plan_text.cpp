@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <chrono>
 #include <set>
 #include <vector>
 
@@ -104,6 +105,7 @@ std::size_t link_column(const plan::Plan& plan) {
 std::string link_table(const plan::Plan& plan) {
   if (plan.links.empty()) return "";
   const std::size_t column = link_column(plan);
+  const bool simulated = plan.recipe.hosts.simulate.any();
   const bool cached = std::ranges::any_of(plan.links, &plan::Plan::Link::has_cache);
   const auto first = [&](const std::string& text) {
     return cached ? fmt::format("{:>16}", text) : std::string();
@@ -113,7 +115,9 @@ std::string link_table(const plan::Plan& plan) {
   for (const plan::Plan::Link& link : plan.links) {
     const bool same_host = plan.process(link.connects).host == plan.process(link.listens).host;
     text += fmt::format("  {:<{}}{:<24}{}{:>16}{:>16}\n", link.name, column,
-                        same_host ? "CURVE over loopback" : "CURVE over TCP",
+                        simulated   ? "CURVE, simulated"
+                        : same_host ? "CURVE over loopback"
+                                    : "CURVE over TCP",
                         first(human_bytes(link.first_forward_bytes)),
                         human_bytes(link.forward_bytes), human_bytes(link.backward_bytes));
   }
@@ -236,6 +240,28 @@ double seconds_of_all_steps(const plan::Plan& plan) {
          static_cast<double>(plan.steps - first) * plan.step_seconds;
 }
 
+// hosts.simulate: "100 Mbit/s, 20 ms one way"; empty: links are as they are.
+std::string text_of_simulation(const net::PathConditions& path) {
+  if (!path.any()) return "";
+  const auto seconds = [](std::chrono::nanoseconds time) {
+    return std::chrono::duration<double>(time).count();
+  };
+  std::vector<std::string> words;
+  if (path.bits_per_second > 0) {
+    words.push_back(text_of_rate(static_cast<double>(path.bits_per_second) / 8));
+  }
+  words.push_back(fmt::format("{:.3g} ms one way", seconds(path.delay) * 1e3));
+  if (path.jitter.count() > 0) {
+    words.push_back(fmt::format("up to {:.3g} ms more", seconds(path.jitter) * 1e3));
+  }
+  if (path.loss > 0) words.push_back(fmt::format("{:.3g} % of packets lost", path.loss * 100));
+  if (path.cut_every.count() > 0) {
+    words.push_back(fmt::format("cut every {:.3g} s for {:.3g} s", seconds(path.cut_every),
+                                seconds(path.cut_for)));
+  }
+  return fmt::format("\nevery link is simulated, in each direction: {}\n", fmt::join(words, ", "));
+}
+
 std::string step_forecast(const plan::Plan& plan) {
   std::string text = fmt::format("\nforecast at {}: {} a step", text_of_speeds(plan),
                                  text_of_seconds(plan.step_seconds));
@@ -274,7 +300,7 @@ std::string plan_text(const plan::Plan& plan) {
       text_of_backward(recipe.codec), text_of_sync(plan), plan.train.rows);
   if (plan.eval) text += fmt::format(", {} evaluation rows", plan.eval->rows);
   return text + "\n" + process_table(plan, model) + link_table(plan) + cache_table(plan) +
-         sync_offer_table(plan) + step_forecast(plan);
+         sync_offer_table(plan) + text_of_simulation(recipe.hosts.simulate) + step_forecast(plan);
 }
 
 }  // namespace strait::planner

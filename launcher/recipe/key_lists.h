@@ -8,9 +8,10 @@
 // documentation.
 namespace strait::recipe {
 
-std::vector<RecipeKey> host_keys();  // [hosts]
-std::vector<RecipeKey> data_keys();  // [data]
-std::vector<RecipeKey> lora_keys();  // model.lora: present (`get`) only where the recipe has it
+std::vector<RecipeKey> host_keys();      // [hosts]
+std::vector<RecipeKey> data_keys();      // [data]
+std::vector<RecipeKey> simulate_keys();  // [hosts.simulate]; present (`get`) only where set
+std::vector<RecipeKey> lora_keys();      // model.lora: present (`get`) only where the recipe has it
 
 // [sync]. Their values are present (`get`) only with several replicas, where the recipe sets
 // anything in [sync], and its method reads the key.

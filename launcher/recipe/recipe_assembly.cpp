@@ -163,6 +163,37 @@ void check_data(const Recipe& recipe, const OriginsOf& at, Mistakes& mistakes) {
   }
 }
 
+// `at`: where these keys are set.
+void check_hosts(const Recipe::Hosts& hosts, const auto& at, Mistakes& mistakes) {
+  const BackendKind backend = hosts.backend;
+  const bool listed = backend == BackendKind::ssh || backend == BackendKind::join;
+  if (listed == hosts.list.empty()) {
+    mistakes.push_back(fmt::format(
+        "hosts.list is {} while hosts.backend is \"{}\" ({}); a list of hosts goes with \"ssh\" "
+        "and \"join\"",
+        listed ? "missing" : "set", name_of(backend), at({"hosts.backend", "hosts.list"})));
+  }
+  const auto only_for = [&](bool used, BackendKind kind, std::string_view key) {
+    if (!used || backend == kind) return;
+    mistakes.push_back(
+        fmt::format("{} is set while hosts.backend is \"{}\" ({}); it goes with \"{}\"", key,
+                    name_of(backend), at({"hosts.backend", key}), name_of(kind)));
+  };
+  only_for(!hosts.spare.empty(), BackendKind::ssh, "hosts.spare");
+  only_for(hosts.simulate.any(), BackendKind::local, "hosts.simulate");
+  if (backend == BackendKind::join && hosts.restart.value_or(0) > 0) {
+    mistakes.push_back(fmt::format(
+        "hosts.restart is {} while hosts.backend is \"join\" ({}); a token is valid for one start, "
+        "so such a run cannot restart by itself",
+        *hosts.restart, at({"hosts.backend", "hosts.restart"})));
+  }
+  for (const RecipeHost& spare : hosts.spare) {
+    if (std::ranges::find(hosts.list, spare.name, &RecipeHost::name) == hosts.list.end()) continue;
+    mistakes.push_back(fmt::format("host {} is in hosts.list and in hosts.spare ({}); keep one",
+                                   spare.name, at({"hosts.list", "hosts.spare"})));
+  }
+}
+
 void check_consistent(const Recipe& recipe, const std::string& source, const Origins& origins,
                       Mistakes& mistakes) {
   const auto& [stages, replicas, schedule, chunks, depth, partition, threads] = recipe.pipeline;
@@ -201,14 +232,7 @@ void check_consistent(const Recipe& recipe, const std::string& source, const Ori
                     "them for its activation cache; set one of them, or codec.forward = \"fixed\"",
                     at({"codec.cache", "codec.cache_disk"})));
   }
-  const BackendKind backend = recipe.hosts.backend;
-  const bool listed = backend == BackendKind::ssh || backend == BackendKind::join;
-  if (listed == recipe.hosts.list.empty()) {
-    mistakes.push_back(fmt::format(
-        "hosts.list is {} while hosts.backend is \"{}\" ({}); a list of hosts goes with \"ssh\" "
-        "and \"join\"",
-        listed ? "missing" : "set", name_of(backend), at({"hosts.backend", "hosts.list"})));
-  }
+  check_hosts(recipe.hosts, at, mistakes);
 }
 
 // Keys of [sync] must be read by the method of the recipe.

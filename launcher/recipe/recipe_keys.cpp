@@ -141,6 +141,7 @@ void add_state_and_hosts(std::vector<RecipeKey>& keys) {
                   "the weights are waited for; weights: never more; none: all stays there")),
        written_if_set(special_keys::checkpoint_memory())});
   std::ranges::move(host_keys(), std::back_inserter(keys));
+  std::ranges::move(simulate_keys(), std::back_inserter(keys));
 }
 
 std::atomic<std::vector<std::string> (*)(PartKind)> part_name_source = nullptr;

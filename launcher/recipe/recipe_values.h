@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "framework/codec/settings.h"
+#include "framework/net/path_conditions.h"
 #include "framework/store/packer.h"
 #include "framework/store/record.h"
 
@@ -116,6 +117,10 @@ struct HostSettings {
   std::optional<double> ship_megabits = std::nullopt;  // limit of file transfer; absent: none
   std::optional<double> link_megabits =
       std::nullopt;  // of a process, each direction; for forecasts
+  std::optional<std::int64_t> restart =
+      std::nullopt;               // starts in a row without progress; absent: by backend
+  std::vector<RecipeHost> spare;  // take the place of lost ones; for ssh
+  net::PathConditions simulate;   // of every link; for local
   SlurmSettings slurm;
   bool operator==(const HostSettings&) const = default;
 };

@@ -118,6 +118,8 @@ list = ["alice@10.0.0.1", { name = "bob@b", address = "10.0.0.2", slots = 2, mem
 address = "10.0.0.9"
 ssh_config = "c"
 hold = 60
+spare = ["carol@c"]
+restart = 5
 links = "links.toml"
 ship_megabits = 50
 ports = "47000-47099"
@@ -180,6 +182,8 @@ TEST(RecipeReader, SetsFieldOfEveryKey) {
   expected.hosts.address = "10.0.0.9";
   expected.hosts.ssh_config = "c";
   expected.hosts.hold = 60;
+  expected.hosts.spare = {{.name = "carol@c"}};
+  expected.hosts.restart = 5;
   expected.hosts.links = "links.toml";
   expected.hosts.ship_megabits = 50.0;
   expected.hosts.link_megabits = 100.0;
@@ -447,6 +451,42 @@ TEST(RecipeReader, NamesInvalidHost) {
   EXPECT_THAT(of_list("[{ name = \"a\", memory = \"8GB\" }]"),
               HasSubstr("memory of host a is \"8GB\", but must be a size"));
   EXPECT_THAT(of_list("[{ slots = 2 }]"), HasSubstr("a host without a name"));
+}
+
+TEST(RecipeReader, RefusesRestartsAndSparesThatCannotBe) {
+  const std::string ssh = "[hosts]\nbackend = \"ssh\"\nlist = [\"a\", \"b\"]\n";
+  EXPECT_EQ(parse(std::string(kLeast) + ssh + "spare = [\"c\"]\nrestart = 5\n").hosts.restart, 5);
+  EXPECT_EQ(parse(std::string(kLeast) + ssh + "spare = []\n").hosts.restart, std::nullopt);
+  EXPECT_THAT(mistake_after_least(ssh + "spare = [\"b\"]\n"),
+              HasSubstr("host b is in hosts.list and in hosts.spare"));
+  EXPECT_THAT(mistake_after_least(ssh + "spare = [{ name = \"c\", slots = 2 }]\n"),
+              HasSubstr("a spare host gets those of the host that it replaces"));
+  EXPECT_THAT(mistake_after_least("[hosts]\nspare = [\"c\"]\n"),
+              HasSubstr("hosts.spare is set while hosts.backend is \"local\""));
+  EXPECT_THAT(mistake_after_least("[hosts]\nbackend = \"join\"\nlist = [\"a\"]\nrestart = 1\n"),
+              HasSubstr("a token is valid for one start"));
+}
+
+TEST(RecipeReader, ReadsSimulatedPaths) {
+  const net::PathConditions path =
+      parse(std::string(kLeast) +
+            "[hosts.simulate]\nrate = \"100Mbit/s\"\ndelay = \"20ms\"\njitter = \"1.5 ms\"\n"
+            "loss = 0.001\ncut_every = \"30s\"\n")
+          .hosts.simulate;
+  using std::chrono::milliseconds;
+  EXPECT_EQ(path.bits_per_second, 100'000'000);
+  EXPECT_EQ(path.delay, milliseconds(20));
+  EXPECT_EQ(path.jitter, std::chrono::microseconds(1500));
+  EXPECT_EQ(path.loss, 0.001);
+  EXPECT_EQ(path.cut_every, std::chrono::seconds(30));
+  EXPECT_EQ(path.cut_for, std::chrono::seconds(1));
+  EXPECT_THAT(mistake_after_least("[hosts.simulate]\nrate = \"100 Mbps\"\n"),
+              HasSubstr("must be a text from \"1kbit/s\" to \"100Gbit/s\""));
+  EXPECT_THAT(mistake_after_least("[hosts.simulate]\ndelay = \"-1ms\"\n"),
+              HasSubstr("must be a text from \"0us\" to \"10s\""));
+  EXPECT_THAT(mistake_after_least("[hosts]\nbackend = \"ssh\"\nlist = [\"a\"]\n"
+                                  "[hosts.simulate]\ndelay = \"1ms\"\n"),
+              HasSubstr("hosts.simulate is set while hosts.backend is \"ssh\""));
 }
 
 TEST(RecipeReader, DefaultsToDocumentedPortsForOtherHosts) {

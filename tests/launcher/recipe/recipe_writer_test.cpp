@@ -77,7 +77,21 @@ Recipe::Sync random_sync(Draw& draw) {
 Recipe::Hosts random_hosts(Draw& draw) {
   Recipe::Hosts hosts;
   hosts.backend = draw.word<BackendKind>();
-  if (hosts.backend == BackendKind::local) return hosts;
+  if (hosts.backend != BackendKind::join && draw.coin()) hosts.restart = draw.integer(0, 1000);
+  if (hosts.backend == BackendKind::local) {
+    using std::chrono::nanoseconds;
+    net::PathConditions& path = hosts.simulate;
+    path.bits_per_second = draw.integer(1'000, 100'000'000'000);
+    path.delay = nanoseconds(draw.integer(1, 10'000'000'000));
+    path.jitter = nanoseconds(draw.integer(1, 10'000'000'000));
+    path.loss = draw.number(0.5);
+    path.cut_every = nanoseconds(draw.integer(100'000'000, 100'000'000'000));
+    path.cut_for = nanoseconds(draw.integer(1, 10'000'000'000));
+    return hosts;
+  }
+  if (hosts.backend == BackendKind::ssh) {
+    hosts.spare = {RecipeHost{.name = "x"}, RecipeHost{.name = "y", .directory = draw.text()}};
+  }
   if (hosts.backend != BackendKind::slurm) {
     hosts.list = {RecipeHost{.name = "a"},
                   RecipeHost{.name = "b@b",
