@@ -45,6 +45,8 @@ std::vector<ChunkSlot> Stage::make_slots(const StageOptions& options, int first_
   chunk.first_trained_layer = first_trained_layer;
   std::vector<ChunkSlot> slots;
   for (const ChunkPlan& plan : options.chunks) {
+    const auto index = static_cast<ChunkIndex>(slots.size());
+    chunk.splits_backward = schedules::splits_backward(options.training, index);
     ChunkSlot& slot = slots.emplace_back();
     slot.model = models::make_model(options.model, plan.layers, options.dtype, at::kCPU);
     slot.chunk = std::make_unique<Chunk>(*slot.model, chunk);
@@ -242,7 +244,7 @@ void Stage::initialize() {
 
 void Stage::load(const ReadTensor& read) {
   for (const models::Parameter& parameter : frozen_) {
-    load_tensor(parameter.value, read, parameter.name);
+    load_parameter(parameter, read);
   }
   std::set<std::string> adapters;
   for (const models::Parameter& parameter : parameters_) {

@@ -167,7 +167,10 @@ void StageLoop::act(const Phase& phase, const schedules::Action& action) {
       break;
     }
     case schedules::Work::weight_gradient:
-      TORCH_INTERNAL_ASSERT(false, "no schedule of this build splits the backward");
+      if (micro_batch == last_micro_batch_) parts_.sync.last_backward_begins();
+      slot.chunk->weight_gradients(micro_batch);
+      parts_.gradients.announce(false);
+      break;
   }
 }
 

@@ -54,7 +54,7 @@ plan::RunFile changed_run(const control::RunDirectory& directory, const plan::Ru
   check_invariant_part(run.plan.recipe, recipe);
   plan::RunFile changed{
       run.run, planner::make_plan(recipe, changes_sync(overrides) ? nullptr : &run.plan).plan};
-  check_data_is_unchanged(run.plan.train, changed.plan.train, recipe.data.train);
+  check_data_is_unchanged(run.plan.train, changed.plan.train, recipe::paths_of(recipe.data.train));
   changed.plan.train = run.plan.train;
   changed.plan.eval = run.plan.eval;
   return changed;

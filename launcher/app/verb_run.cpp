@@ -1,16 +1,16 @@
 #include "launcher/app/verbs.h"
 
 #include <CLI/CLI.hpp>
-#include <memory>
-
-#include "launcher/app/run_options.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <iostream>
+#include <iterator>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -18,7 +18,9 @@
 #include "framework/store/checkpoint.h"
 #include "framework/store/store_error.h"
 #include "launcher/app/changed_run.h"
+#include "launcher/app/emit.h"
 #include "launcher/app/resume_point.h"
+#include "launcher/app/run_options.h"
 #include "launcher/app/whole_model.h"
 #include "launcher/base/errors.h"
 #include "launcher/console/console.h"
@@ -37,7 +39,6 @@
 #include <filesystem>
 #include <string>
 #include <vector>
-#include "launcher/app/emit.h"
 
 namespace strait::app {
 namespace {
@@ -68,16 +69,17 @@ plan::RunFile prepare_directory(const control::RunDirectory& directory,
         planner::place_data(*planned.eval, directory.path() / "data" / "eval.safetensors");
   }
   // Stages may have another working directory.
-  recipe::Recipe& recipe = plan.recipe;
-  for (std::string* path :
-       {&recipe.model.path, &recipe.model.weights_run, &recipe.model.adapter, &recipe.data.train,
-        &recipe.data.eval, &recipe.data.tokenizer, &recipe.pipeline.partition.plugin}) {
+  auto& recipe = plan.recipe;
+  std::vector<std::string*> paths = {&recipe.model.path, &recipe.model.weights_run,
+                                     &recipe.model.adapter, &recipe.data.tokenizer,
+                                     &recipe.pipeline.partition.plugin};
+  for (recipe::DataFile& file : recipe.data.train) paths.push_back(&file.path);
+  for (recipe::DataFile& file : recipe.data.eval) paths.push_back(&file.path);
+  for (std::string& plugin : recipe.plugins) paths.push_back(&plugin);
+  for (std::string* path : paths) {
     // Of a partition linked into this program, or the tokenizer of bytes.
     const bool is_name = path->starts_with('#') || *path == "bytes";
     if (!path->empty() && !is_name) *path = fs::absolute(*path).lexically_normal().string();
-  }
-  for (std::string& plugin : recipe.plugins) {
-    plugin = fs::absolute(plugin).lexically_normal().string();
   }
   plan::RunFile run{net::RunId::random(), std::move(plan)};
   // First: it closes the directory to other users where the recipe holds variables of hosts.
@@ -188,11 +190,9 @@ void check_belongs(const control::RunDirectory& directory, const plan::RunFile& 
 
 // What became of records, where the user looks before a run.
 void show_notes(const planner::PlannedRun& planned) {
-  for (const planner::PreparedData* data :
-       {&planned.train, planned.eval ? &*planned.eval : nullptr}) {
-    if (data == nullptr || data->note.empty()) continue;
-    std::cerr << fmt::format("strait: {}: {}\n", data->source.string(), data->note);
-  }
+  std::vector<std::string> notes = planned.train.notes;
+  if (planned.eval) std::ranges::copy(planned.eval->notes, std::back_inserter(notes));
+  for (const std::string& note : notes) std::cerr << "strait: " << note << '\n';
 }
 
 }  // namespace

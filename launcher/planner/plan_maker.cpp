@@ -59,7 +59,7 @@ void check_tokenizer(const PreparedData& data, const std::string& expected,
   throw base::UserError(
       base::ExitCode::mismatch,
       fmt::format("{} was made by another tokenizer ({}) than {} ({}); prepare it again",
-                  data.source.string(), data.tokenizer, whose, expected));
+                  data.name(), data.tokenizer, whose, expected));
 }
 
 void check_data(const recipe::Recipe& recipe, const models::ModelDescription& model,
@@ -68,8 +68,8 @@ void check_data(const recipe::Recipe& recipe, const models::ModelDescription& mo
     throw base::UserError(base::ExitCode::bad_input,
                           fmt::format("{} has token {}, but the model of {} has tokens 0 to {} "
                                       "(byte tokens need a vocabulary of 257)",
-                                      data.source.string(), data.tokens->largest_token(),
-                                      recipe.model.path, model.vocabulary - 1));
+                                      data.name(), data.tokens->largest_token(), recipe.model.path,
+                                      model.vocabulary - 1));
   }
   if (recipe.data.row > model.positions) {
     throw base::UserError(base::ExitCode::bad_input,
@@ -163,15 +163,20 @@ plan::Plan::Process plan_process(const plan::Plan& plan, const models::ModelDesc
   process.name = name;
   process.threads = sizes.threads;
   std::int64_t trained = 0;
-  std::vector<std::int64_t> saved;  // of a micro-batch, by chunk
+  std::vector<schedules::PassBytes> held;  // of a micro-batch, by chunk
+  models::Quantized quantized;
   for (std::size_t at = name.stage; at < ranges.size(); at += stages_of(plan)) {
     process.chunks.push_back(ranges[at]);
-    std::int64_t& of_chunk = saved.emplace_back(0);
+    schedules::PassBytes& of_chunk = held.emplace_back();
     for (int i = ranges[at].first; i <= ranges[at].last; ++i) {
       const models::LayerCost& layer = model.layers[static_cast<std::size_t>(i)];
       process.parameters += layer.parameters;
       trained += layer.trained;
-      of_chunk += layer.saved_bytes_per_token * sizes.micro_batch_tokens;
+      of_chunk.forward += layer.saved_bytes_per_token * sizes.micro_batch_tokens;
+      of_chunk.weight_gradient += layer.weight_gradient_bytes_per_token * sizes.micro_batch_tokens;
+      quantized.parameters += layer.quantized.parameters;
+      quantized.bytes += layer.quantized.bytes;
+      quantized.largest_matrix = std::max(quantized.largest_matrix, layer.quantized.largest_matrix);
     }
   }
   // The stage of the LM head owns a tied table; of a frozen one both stages have a copy.
@@ -186,9 +191,12 @@ plan::Plan::Process plan_process(const plan::Plan& plan, const models::ModelDesc
   const auto stage = static_cast<StageIndex>(name.stage);
   const schedules::Schedule& schedule = schedules::schedule_named(plan.recipe.pipeline.schedule);
   process.in_flight = schedule.most_in_flight(shape, stage);
-  process.activation_bytes = schedules::most_held(schedule.list(shape, stage), saved);
+  process.activation_bytes = schedules::most_held(schedule.list(shape, stage), held);
   const StateBytes bytes = state_bytes(plan.recipe);
-  process.state_bytes = trained * bytes.trained + (process.parameters - trained) * bytes.frozen;
+  // A matrix of few bits is dequantised for each use, one at a time.
+  process.state_bytes = trained * bytes.trained + quantized.bytes +
+                        (process.parameters - trained - quantized.parameters) * bytes.frozen +
+                        quantized.largest_matrix * bytes_per_value(plan.recipe.model.dtype);
   return process;
 }
 
@@ -262,8 +270,33 @@ void plan_batches(plan::Plan& plan, const PreparedData& train) {
 }
 
 plan::Plan::Data plan_data(const PreparedData& data) {
-  return {data.is_token_file ? fs::absolute(data.source).string() : "", data.tokens->hash(),
-          data.tokens->rows()};
+  return {data.is_token_file ? fs::absolute(data.files.front().path).string() : "",
+          data.tokens->hash(), data.tokens->rows()};
+}
+
+// Rows to train on and to evaluate, and what the plan says of them.
+void read_data_sets(PlannedRun& run, const recipe::Recipe& recipe,
+                    const models::ModelDescription& model) {
+  DataOptions options = data_options(recipe);
+  options.hold_out = recipe.data.hold_out;
+  PreparedSplit split = read_split(recipe.data.train, options);
+  run.train = std::move(split.training);
+  const bool token_files_only = std::ranges::all_of(
+      run.train.files, [](const recipe::DataFile& file) { return is_token_file(file.path); });
+  if (token_files_only && !recipe.data.tokenizer.empty()) {
+    check_tokenizer(run.train, tokenizer_identity(recipe.data.tokenizer), "data.tokenizer");
+  }
+  check_data(recipe, model, run.train);
+  run.plan.train = plan_data(run.train);
+  plan_batches(run.plan, run.train);
+  run.eval = std::move(split.held_out);
+  if (!recipe.data.eval.empty()) run.eval = read_data(recipe.data.eval, options);
+  if (!run.eval) return;
+  check_tokenizer(*run.eval, run.train.tokenizer, "data.train");
+  check_data(recipe, model, *run.eval);
+  run.plan.eval = plan_data(*run.eval);
+  const std::int64_t rows = *recipe.train.micro_batch;
+  run.plan.eval_micro_batches = (run.plan.eval->rows + rows - 1) / rows;
 }
 
 }  // namespace
@@ -280,22 +313,7 @@ PlannedRun make_plan(const recipe::Recipe& recipe, const plan::Plan* before) {
       models::describe(config, {recipe.data.row, bytes_per_value(recipe.model.dtype)});
   check_weights(plan.recipe.model, config);
 
-  const DataOptions options = data_options(recipe);
-  run.train = read_data(recipe.data.train, options);
-  if (run.train.is_token_file && !recipe.data.tokenizer.empty()) {
-    check_tokenizer(run.train, tokenizer_identity(recipe.data.tokenizer), "data.tokenizer");
-  }
-  check_data(recipe, model, run.train);
-  plan.train = plan_data(run.train);
-  plan_batches(plan, run.train);
-  if (!recipe.data.eval.empty()) {
-    run.eval = read_data(recipe.data.eval, options);
-    check_tokenizer(*run.eval, run.train.tokenizer, "data.train");
-    check_data(recipe, model, *run.eval);
-    plan.eval = plan_data(*run.eval);
-    const std::int64_t rows = *recipe.train.micro_batch;
-    plan.eval_micro_batches = (plan.eval->rows + rows - 1) / rows;
-  }
+  read_data_sets(run, recipe, model);
 
   const std::vector<recipe::RecipeHost> hosts = plan::hosts_of(recipe);
   for (const recipe::RecipeHost& host : hosts) plan.hosts.push_back({host.name});

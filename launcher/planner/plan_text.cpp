@@ -222,9 +222,13 @@ std::string step_forecast(const plan::Plan& plan) {
   return text + "\n";
 }
 
-std::string text_of_trained(const models::ModelDescription& model) {
+// " (1.2 M trained, base nf4)"
+std::string text_of_trained(const models::ModelDescription& model, recipe::Quantization base) {
   const std::int64_t trained = model.trained_parameters();
-  return trained == model.parameters() ? "" : fmt::format(" ({} trained)", human_count(trained));
+  if (trained == model.parameters()) return "";
+  return fmt::format(
+      " ({} trained{})", human_count(trained),
+      base == recipe::Quantization::none ? "" : fmt::format(", base {}", recipe::name_of(base)));
 }
 
 }  // namespace
@@ -236,11 +240,11 @@ std::string plan_text(const plan::Plan& plan) {
   std::string text = fmt::format(
       "{}: {} with {} parameters{}, {} steps of {} rows of {} tokens ({} micro-batches of {})\n"
       "schedule {}{}, depth {}; codec {} forward, {} backward{}; {} training rows",
-      recipe.name, model.family, human_count(model.parameters()), text_of_trained(model),
-      plan.steps, recipe.train.batch, recipe.data.row, plan.micro_batches,
-      *recipe.train.micro_batch, recipe.pipeline.schedule, text_of_chunks(plan), plan.depth,
-      text_of_forward(recipe.codec), text_of_backward(recipe.codec), text_of_sync(plan),
-      plan.train.rows);
+      recipe.name, model.family, human_count(model.parameters()),
+      text_of_trained(model, recipe.model.quantization), plan.steps, recipe.train.batch,
+      recipe.data.row, plan.micro_batches, *recipe.train.micro_batch, recipe.pipeline.schedule,
+      text_of_chunks(plan), plan.depth, text_of_forward(recipe.codec),
+      text_of_backward(recipe.codec), text_of_sync(plan), plan.train.rows);
   if (plan.eval) text += fmt::format(", {} evaluation rows", plan.eval->rows);
   return text + "\n" + process_table(plan, model) + link_table(plan) + cache_table(plan) +
          sync_offer_table(plan) + step_forecast(plan);

@@ -14,8 +14,24 @@ namespace {
 
 constexpr std::uint64_t kMostConfigBytes = std::uint64_t{1} << 20;
 
-models::Lora lora_of(const recipe::Recipe::Lora& settings) {
+std::optional<kernels::MatrixFormat> format_of(recipe::Quantization quantization) {
+  switch (quantization) {
+    case recipe::Quantization::int8:
+      return kernels::MatrixFormat::int8;
+    case recipe::Quantization::int4:
+      return kernels::MatrixFormat::int4;
+    case recipe::Quantization::nf4:
+      return kernels::MatrixFormat::nf4;
+    case recipe::Quantization::none:
+      break;
+  }
+  return std::nullopt;
+}
+
+models::Lora lora_of(const recipe::Recipe::Model& model) {
+  const recipe::Recipe::Lora& settings = *model.lora;
   models::Lora lora;
+  lora.quantization = format_of(model.quantization);
   lora.rank = settings.rank;
   lora.alpha = settings.alpha;
   lora.dropout = settings.dropout;
@@ -50,7 +66,7 @@ models::ModelConfig planned_model(const plan::Plan& plan) {
   const recipe::Recipe::Model& model = plan.recipe.model;
   models::ModelConfig config = models::parse_config(
       plan.model_config, (std::filesystem::path(model.path) / "config.json").string());
-  if (model.lora) config.lora = std::make_shared<const models::Lora>(lora_of(*model.lora));
+  if (model.lora) config.lora = std::make_shared<const models::Lora>(lora_of(model));
   return config;
 }
 

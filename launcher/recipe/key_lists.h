@@ -9,6 +9,7 @@
 namespace strait::recipe {
 
 std::vector<RecipeKey> host_keys();  // [hosts]
+std::vector<RecipeKey> data_keys();  // [data]
 std::vector<RecipeKey> lora_keys();  // model.lora: present (`get`) only where the recipe has it
 
 // [sync]. Their values are present (`get`) only with several replicas, where the recipe sets

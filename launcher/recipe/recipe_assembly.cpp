@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <utility>
 
@@ -139,6 +140,28 @@ std::string origins_of(std::initializer_list<std::string_view> keys, const Origi
   return known.empty() ? source : fmt::format("{}", fmt::join(known, ", "));
 }
 
+using OriginsOf = std::function<std::string(std::initializer_list<std::string_view>)>;
+
+void check_data(const Recipe& recipe, const OriginsOf& at, Mistakes& mistakes) {
+  const Recipe::Data& data = recipe.data;
+  if (recipe.train.eval_every > 0 && data.eval.empty() && data.hold_out == 0) {
+    mistakes.push_back(
+        fmt::format("train.eval_every is {} ({}), but data.eval is missing; set it to a data file, "
+                    "or set data.hold_out",
+                    recipe.train.eval_every, at({"train.eval_every"})));
+  }
+  if (data.hold_out > 0 && !data.eval.empty()) {
+    mistakes.push_back(fmt::format(
+        "data.hold_out and data.eval are both set ({}); keep one of them: the records that are "
+        "held out are what is evaluated",
+        at({"data.hold_out", "data.eval"})));
+  }
+  if (data.overlap >= data.row) {
+    mistakes.push_back(fmt::format("data.overlap is {} ({}), but must be less than data.row, {}",
+                                   data.overlap, at({"data.overlap", "data.row"}), data.row));
+  }
+}
+
 void check_consistent(const Recipe& recipe, const std::string& source, const Origins& origins,
                       Mistakes& mistakes) {
   const auto& [stages, replicas, schedule, chunks, depth, partition, threads] = recipe.pipeline;
@@ -161,11 +184,15 @@ void check_consistent(const Recipe& recipe, const std::string& source, const Ori
                     stages, chunks ? fmt::format(" and pipeline.chunks {}", *chunks) : "",
                     at({"pipeline.partition", "pipeline.stages", "pipeline.chunks"})));
   }
-  if (recipe.train.eval_every > 0 && recipe.data.eval.empty()) {
+  if (recipe.model.quantization != Quantization::none && !recipe.model.lora &&
+      recipe.model.adapter.empty()) {
     mistakes.push_back(
-        fmt::format("train.eval_every is {} ({}), but data.eval is missing; set it to a data file",
-                    recipe.train.eval_every, at({"train.eval_every"})));
+        fmt::format("model.quantization is \"{}\" ({}), but the whole model is trained, and "
+                    "weights of few bits "
+                    "cannot be; add model.lora or model.adapter, or leave it out",
+                    name_of(recipe.model.quantization), at({"model.quantization"})));
   }
+  check_data(recipe, at, mistakes);
   if (recipe.codec.backward == "delta") {
     mistakes.push_back(
         fmt::format("codec.backward is \"delta\" ({}), but gradients do not repeat from epoch to "

@@ -24,6 +24,7 @@ enum class Weights : std::uint8_t { load, random, run };  // run: of another one
 enum class Dtype : std::uint8_t { float32, bfloat16 };
 enum class Device : std::uint8_t { automatic, cpu, cuda };
 enum class Recompute : std::uint8_t { none, layer };
+enum class Quantization : std::uint8_t { none, int8, int4, nf4 };
 enum class PartitionKind : std::uint8_t { balanced, profile, ranges, plugin };
 enum class DecayKind : std::uint8_t { cosine, linear, constant };
 enum class SavedCaches : std::uint8_t { save, drop };
@@ -39,6 +40,7 @@ Names all_names(Weights);
 Names all_names(Dtype);
 Names all_names(Device);
 Names all_names(Recompute);
+Names all_names(Quantization);
 Names all_names(PartitionKind);
 Names all_names(DecayKind);
 Names all_names(codec::WireDtype);
@@ -50,11 +52,23 @@ Names all_names(LossRule);
 Names all_names(BackendKind);
 Names all_names(store::Targets);
 Names all_names(store::TooLong);
+Names all_names(store::Packing);
 
 template <class Enum>
 std::string_view name_of(Enum value) {
   return all_names(value)[static_cast<std::size_t>(value)];
 }
+
+// ---- data
+
+// One file of `data.train` or `data.eval`, which is a path or a list.
+struct DataFile {
+  std::string path = {};
+  double weight = 1;  // how often each of its rows is in an epoch
+  bool operator==(const DataFile&) const = default;
+};
+// For messages: "a.jsonl, b.jsonl".
+std::string paths_of(const std::vector<DataFile>& files);
 
 // ---- hosts
 

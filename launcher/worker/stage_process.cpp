@@ -111,16 +111,25 @@ store::Step first_step(const plan::StageJob& job) {
   return store::open_checkpoint(job.resume, store::Verify::sizes).step;
 }
 
+// The file is mapped, so what is in it now is compared with what the plan was made of.
+std::shared_ptr<const tensors::TokenFile> open_rows(const plan::Plan::Data& data) {
+  auto rows = std::make_shared<const tensors::TokenFile>(data.file);
+  if (rows->hash() == data.hash) return rows;
+  throw base::UserError(
+      base::ExitCode::mismatch,
+      fmt::format("{} has changed since the run was planned (its rows have the hash {}, and had "
+                  "{}); put it back, or start a run of another name",
+                  data.file, rows->hash(), data.hash));
+}
+
 // Only the first and the last stage read tokens or labels.
 stages::StageData stage_data(const plan::StageJob& job, const stages::StageLinks& links) {
   if (links.chunks.front().upstream != nullptr && links.chunks.back().downstream != nullptr) {
     return {};
   }
   stages::StageData data;
-  data.training = std::make_shared<const tensors::TokenFile>(job.plan.train.file);
-  if (job.plan.eval) {
-    data.evaluation = std::make_shared<const tensors::TokenFile>(job.plan.eval->file);
-  }
+  data.training = open_rows(job.plan.train);
+  if (job.plan.eval) data.evaluation = open_rows(*job.plan.eval);
   return data;
 }
 

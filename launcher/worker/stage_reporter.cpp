@@ -37,7 +37,8 @@ trace::BoundaryMetrics boundary_metrics(const stages::BoundaryTraffic& sent) {
 
 const char* phase_word(const schedules::Action& action, bool training) {
   if (!training) return "evaluating";
-  return action.work == schedules::Work::forward ? "forward" : "backward";
+  if (action.work == schedules::Work::forward) return "forward";
+  return action.work == schedules::Work::backward ? "backward" : "weight gradient";
 }
 
 }  // namespace

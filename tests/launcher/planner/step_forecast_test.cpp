@@ -27,7 +27,7 @@ plan::Plan plan_over_two_hosts() {
   plan.micro_batches = 10;
   plan.recipe.name = "two";
   plan.recipe.model.path = "model";
-  plan.recipe.data.train = "rows.jsonl";
+  plan.recipe.data.train = {{"rows.jsonl"}};
   plan.recipe.train.steps = 1;
   plan.recipe.pipeline.stages = 2;
   for (std::uint32_t stage = 0; stage < 2; ++stage) {
@@ -95,6 +95,24 @@ TEST(Speeds, StepTakesAtLeastTimeOfLink) {
   EXPECT_GT(slow, before);
   plan.speeds.hosts = {{"a", 1e7, 2, 1, 0}};
   EXPECT_GT(forecast(plan), slow);
+}
+
+// The two stages have two blocks each; beside those the head is on the second.
+TEST(Speeds, ForecastsZeroBubbleWithWeightGradientsOfTheirOwn) {
+  plan::Plan plan = plan_over_two_hosts();
+  const models::ModelDescription model =
+      models::describe(models::parse_config(kTinyModel, "config.json"), {plan.recipe.data.row, 4});
+  const schedules::StageCost cost =
+      stage_cost(model, {1, 2}, 100, {.flops_per_second = 1e9, .backward = 2});
+  const models::LayerCost& block = model.layers[1];
+  EXPECT_DOUBLE_EQ(cost.weight_gradient_seconds, 2 * 100 * 2.0 * 12 * 64 * 64 / 1e9);
+  EXPECT_DOUBLE_EQ(cost.backward_seconds, 2 * 2 * 100 * block.forward_flops_per_token / 1e9);
+  EXPECT_EQ(stage_cost(model, {5, 5}, 100, {}).weight_gradient_seconds, 0);
+  for (plan::Plan::Link& link : plan.links) link.forward_bytes = link.backward_bytes = 1'000'000;
+  const double whole = forecast(plan);
+  plan.recipe.pipeline.schedule = "zero_bubble";
+  EXPECT_LT(forecast(plan), whole);
+  EXPECT_GT(forecast(plan), 0.7 * whole);
 }
 
 // Only the rows of one micro-batch are waited for, in each direction.

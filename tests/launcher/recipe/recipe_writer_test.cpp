@@ -114,6 +114,14 @@ Recipe::Lora random_lora(Draw& draw) {
   return lora;
 }
 
+std::vector<DataFile> random_files(Draw& draw) {
+  std::vector<DataFile> files;
+  for (auto i = draw.integer(1, 3); i > 0; --i) {
+    files.push_back({std::to_string(i) + draw.text(), draw.coin() ? 1 : 0.1 + draw.number(9)});
+  }
+  return files;
+}
+
 // Any recipe that the reader can return.
 Recipe random_recipe(Draw& draw) {
   Recipe r;
@@ -124,17 +132,26 @@ Recipe random_recipe(Draw& draw) {
              std::nullopt,       draw.coin() ? draw.text() : ""};
   if (r.model.weights == Weights::run) r.model.weights_run = "runs/" + draw.text();
   if (draw.coin()) r.model.lora = random_lora(draw);
+  if (r.model.lora) r.model.quantization = draw.word<Quantization>();
   if (draw.coin()) r.plugins = {draw.text(), draw.text()};
-  r.data = {draw.text(),
-            draw.text(),
+  r.data = {random_files(draw),
+            {},
+            0,
             draw.text(),
             draw.integer(2, 4096),
             draw.coin(),
             draw.word<store::Targets>(),
-            draw.word<store::TooLong>()};
+            draw.word<store::TooLong>(),
+            draw.word<store::Packing>(),
+            draw.integer(0, 1)};
+  if (draw.coin()) {
+    r.data.eval = random_files(draw);
+  } else {
+    r.data.hold_out = 0.001 + draw.number(0.9);
+  }
   r.pipeline.stages = draw.integer(1, 64);
   r.pipeline.replicas = draw.integer(1, 8);
-  r.pipeline.schedule = draw.one_of({"gpipe", "1f1b", "interleaved"});
+  r.pipeline.schedule = draw.one_of({"gpipe", "1f1b", "interleaved", "zero_bubble"});
   r.pipeline.chunks = draw.coin() ? std::optional(draw.integer(1, 8)) : std::nullopt;
   r.pipeline.depth = draw.coin() ? std::optional(draw.integer(0, 16)) : std::nullopt;
   r.pipeline.threads = draw.coin() ? std::optional(draw.integer(1, 64)) : std::nullopt;
