@@ -60,7 +60,7 @@ bool quantize_rows(const at::Tensor& values, const QuantizedMatrix& matrix) {
   std::atomic<std::int64_t> refused = 0;
   in_parts(matrix.shape.rows, columns, [&](std::int64_t first, std::int64_t last) {
     SquareSums sums;
-    quantize({}, {from + first * width, element_of(values), last - first, columns}, groups, {},
+    quantize({from + first * width, element_of(values), last - first, columns}, groups, {},
              to + first * token_bytes(groups, columns), &sums);
     refused += sums.refused_groups;
   });
@@ -129,7 +129,7 @@ void dequantize_matrix(const QuantizedMatrix& matrix, const at::Tensor& values) 
   const std::int64_t width = matrix.shape.columns;
   const auto* bytes = reinterpret_cast<const std::byte*>(from);
   in_parts(matrix.shape.rows, width, [&](std::int64_t first, std::int64_t last) {
-    dequantize({}, bytes + first * token_bytes(groups, width), groups,
+    dequantize(bytes + first * token_bytes(groups, width), groups,
                {to + first * width * size, element, last - first, width});
   });
 }
