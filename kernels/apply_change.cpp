@@ -5,29 +5,23 @@
 
 namespace strait::kernels {
 
-void apply_change(const Place& place, const std::byte* in, const GroupFormat& format,
-                  CacheFormat kind, bool fresh, std::byte* entry, const MutableValues& out) {
+void apply_change(const std::byte* in, const GroupFormat& format, CacheFormat kind, bool fresh,
+                  std::byte* entry, const MutableValues& out) {
   check_format(format);
   check_row(out.data, out.element, out.tokens, out.width);
   if (out.tokens == 0) return;
-  if (place.cuda) {
-    return cuda::apply_change(place.stream, in, format, kind, fresh, entry, out);
-  }
   cpu::apply_change(in, format, kind, fresh, entry, out);
 }
 
-void store_entry(const Place& place, const Values& values, CacheFormat kind, std::byte* entry) {
+void store_entry(const Values& values, CacheFormat kind, std::byte* entry) {
   check_row(values.data, values.element, values.tokens, values.width);
   if (values.tokens == 0) return;
-  if (place.cuda) return cuda::store_entry(place.stream, values, kind, entry);
   cpu::store_entry(values, kind, entry);
 }
 
-void load_entry(const Place& place, CacheFormat kind, const std::byte* entry,
-                const MutableValues& out) {
+void load_entry(CacheFormat kind, const std::byte* entry, const MutableValues& out) {
   check_row(out.data, out.element, out.tokens, out.width);
   if (out.tokens == 0) return;
-  if (place.cuda) return cuda::load_entry(place.stream, kind, entry, out);
   cpu::load_entry(kind, entry, out);
 }
 

@@ -5,12 +5,10 @@
 
 namespace strait::kernels {
 
-void dequantize(const Place& place, const std::byte* in, const GroupFormat& format,
-                const MutableValues& out) {
+void dequantize(const std::byte* in, const GroupFormat& format, const MutableValues& out) {
   check_format(format);
   check_row(out.data, out.element, out.tokens, out.width);
   if (out.tokens == 0) return;
-  if (place.cuda) return cuda::dequantize(place.stream, in, format, out);
   cpu::dequantize(in, format, out);
 }
 

@@ -6,7 +6,6 @@ namespace strait::kernels {
 
 // A quantised row to values: the inverse of quantize() but for the rounding. Any bytes are a valid
 // input; refused groups become NaN. float16 saturates.
-void dequantize(const Place& place, const std::byte* in, const GroupFormat& format,
-                const MutableValues& out);
+void dequantize(const std::byte* in, const GroupFormat& format, const MutableValues& out);
 
 }  // namespace strait::kernels

@@ -73,12 +73,6 @@ struct SquareSums {
   std::int64_t refused_groups = 0;
 };
 
-// Where the pointers of a call point to. `stream` is a cudaStream_t; null on a CPU.
-struct Place {
-  bool cuda = false;
-  void* stream = nullptr;
-};
-
 // Contiguous values [tokens, width] owned by the caller.
 struct Values {
   const void* data = nullptr;

@@ -5,8 +5,10 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <optional>
+#include <vector>
 
 #include "kernels/leaf_gradient.h"
+#include "kernels/weight_gradient_queue.h"
 
 namespace strait::kernels {
 namespace {
@@ -14,23 +16,57 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-at::Tensor product(const at::Tensor& input, const at::Tensor& weight,
+// The matrix itself, [in, out]. If it is quantised, its values are gone with the thread's next one.
+at::Tensor matrix_of(const Weight& weight, at::ScalarType type, bool input_first) {
+  at::Tensor stored = weight.kept;
+  if (weight.quantized) {
+    thread_local at::Tensor memory;
+    const QuantizedShape& shape = *weight.quantized;
+    const bool fits = memory.defined() && memory.scalar_type() == type;
+    if (!fits || memory.numel() < shape.values()) {
+      memory = at::Tensor();  // the former is freed first
+      memory = at::empty({shape.values()}, type);
+    }
+    stored = memory.narrow(0, 0, shape.values()).view({shape.rows, shape.columns});
+    dequantize_matrix({shape, weight.kept}, stored);
+  }
+  return input_first ? stored : stored.t();
+}
+
+// For the backward, beside the saved tensor.
+void save_shape(AutogradContext& context, const std::optional<QuantizedShape>& quantized) {
+  if (!quantized) return;
+  const auto& [format, rows, columns] = *quantized;
+  context.saved_data["quantized"] =
+      std::vector<std::int64_t>{static_cast<std::int64_t>(format), rows, columns};
+}
+
+Weight saved_weight(AutogradContext& context, const at::Tensor& kept) {
+  const auto found = context.saved_data.find("quantized");
+  if (found == context.saved_data.end()) return kept;
+  const std::vector<std::int64_t> shape = found->second.toIntVector();
+  return {kept, QuantizedShape{static_cast<MatrixFormat>(shape[0]), shape[1], shape[2]}};
+}
+
+at::Tensor product(const at::Tensor& input, const Weight& weight,
                    const std::optional<at::Tensor>& bias, bool input_first) {
-  const at::Tensor matrix = input_first ? weight : weight.t();
+  const at::Tensor matrix = matrix_of(weight, input.scalar_type(), input_first);
   return bias ? at::addmm(*bias, input, matrix) : at::mm(input, matrix);
 }
 
-// Adds what the two leaves get from the slope of their product.
+// Adds what the two leaves get from the slope of their product; the weight's may be queued.
 void add_gradients(const at::Tensor& slope, const at::Tensor& input, const at::Tensor& weight,
                    const at::Tensor& bias, bool input_first) {
   if (weight.requires_grad()) {
-    at::Tensor& sum = leaf_gradient(weight);
-    if (input_first) {
-      add_product(sum, input.t(), slope);
-    } else {
-      add_product(sum, slope.t(), input);
-    }
-    announce_leaf_gradient(weight);
+    const auto add = [slope = slope.detach(), input = input.detach(), weight, input_first] {
+      at::Tensor& sum = leaf_gradient(weight);
+      if (input_first) {
+        add_product(sum, input.t(), slope);
+      } else {
+        add_product(sum, slope.t(), input);
+      }
+    };
+    add_now_or_later({{weight}, add});
   }
   if (bias.defined() && bias.requires_grad()) {
     leaf_gradient(bias).add_(slope.sum(0));
@@ -41,13 +77,14 @@ void add_gradients(const at::Tensor& slope, const at::Tensor& input, const at::T
 struct LinearFunction : public torch::autograd::Function<LinearFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input,
                             const at::Tensor& weight, const std::optional<at::Tensor>& bias,
-                            bool input_first) {
+                            bool input_first, const std::optional<QuantizedShape>& quantized) {
     // A frozen weight needs no input for its gradient.
     const bool trained = weight.requires_grad();
     context->save_for_backward(
         {trained ? input : at::Tensor(), weight, bias.value_or(at::Tensor())});
+    save_shape(*context, quantized);
     context->saved_data["input_first"] = input_first;
-    return product(input, weight, bias, input_first);
+    return product(input, {weight, quantized}, bias, input_first);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
@@ -57,10 +94,11 @@ struct LinearFunction : public torch::autograd::Function<LinearFunction> {
     const at::Tensor& slope = gradients[0];
     at::Tensor input_gradient;
     if (context->needs_input_grad(0)) {
-      input_gradient = at::mm(slope, input_first ? weight.t() : weight);
+      const Weight whole = saved_weight(*context, weight);
+      input_gradient = at::mm(slope, matrix_of(whole, slope.scalar_type(), input_first).t());
     }
     add_gradients(slope, saved[0], weight, saved[2], input_first);
-    return {input_gradient, at::Tensor(), at::Tensor(), at::Tensor()};
+    return {input_gradient, at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};
   }
 };
 
@@ -69,34 +107,39 @@ struct AdaptedLinear : public torch::autograd::Function<AdaptedLinear> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input,
                             const at::Tensor& low_input, const at::Tensor& weight,
                             const std::optional<at::Tensor>& bias, const at::Tensor& down,
-                            const at::Tensor& up, double scale, bool input_first) {
+                            const at::Tensor& up, double scale, bool input_first,
+                            const std::optional<QuantizedShape>& quantized) {
     const at::Tensor inner = at::mm(low_input, down.t());
     context->save_for_backward({low_input, weight, down, up, inner});
+    save_shape(*context, quantized);
     context->saved_data["scale"] = scale;
     context->saved_data["input_first"] = input_first;
     context->saved_data["one_input"] = low_input.is_same(input);
-    return product(input, weight, bias, input_first).addmm_(inner, up.t(), 1, scale);
+    const Weight whole{weight, quantized};
+    return product(input, whole, bias, input_first).addmm_(inner, up.t(), 1, scale);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const variable_list saved = context->get_saved_variables();
     const at::Tensor& low_input = saved[0];
-    const at::Tensor& weight = saved[1];
+    const Weight weight = saved_weight(*context, saved[1]);
     const at::Tensor& down = saved[2];
     const at::Tensor& up = saved[3];
     const at::Tensor& inner = saved[4];
     const double scale = context->saved_data["scale"].toDouble();
     const at::Tensor& slope = gradients[0];
     const at::Tensor inner_gradient = at::mm(slope, up).mul_(scale);
-    add_product(leaf_gradient(up), slope.t(), inner, scale);
-    announce_leaf_gradient(up);
-    add_product(leaf_gradient(down), inner_gradient.t(), low_input);
-    announce_leaf_gradient(down);
+    const auto add = [slope = slope.detach(), inner = inner.detach(), inner_gradient,
+                      low_input = low_input.detach(), up, down, scale] {
+      add_product(leaf_gradient(up), slope.t(), inner, scale);
+      add_product(leaf_gradient(down), inner_gradient.t(), low_input);
+    };
+    add_now_or_later({{up, down}, add});
     at::Tensor input_gradient;
     at::Tensor low_gradient;
     if (context->needs_input_grad(0)) {
       const bool input_first = context->saved_data["input_first"].toBool();
-      input_gradient = at::mm(slope, input_first ? weight.t() : weight);
+      input_gradient = at::mm(slope, matrix_of(weight, slope.scalar_type(), input_first).t());
       if (context->saved_data["one_input"].toBool()) {
         input_gradient.addmm_(inner_gradient, down);
       } else {
@@ -104,13 +147,13 @@ struct AdaptedLinear : public torch::autograd::Function<AdaptedLinear> {
       }
     }
     const at::Tensor none;
-    return {input_gradient, low_gradient, none, none, none, none, none, none};
+    return {input_gradient, low_gradient, none, none, none, none, none, none, none};
   }
 };
 
-void check_leaves(const at::Tensor& weight, const at::Tensor& bias) {
-  TORCH_INTERNAL_ASSERT(weight.is_leaf() && (!bias.defined() || bias.is_leaf()),
-                        "a linear layer whose weight ", weight.sizes(), " is no leaf");
+void check_leaves(const Weight& weight, const at::Tensor& bias) {
+  TORCH_INTERNAL_ASSERT(weight.kept.is_leaf() && (!bias.defined() || bias.is_leaf()),
+                        "a linear layer whose weight ", weight.kept.sizes(), " is no leaf");
 }
 
 std::optional<at::Tensor> if_defined(const at::Tensor& bias) {
@@ -119,19 +162,19 @@ std::optional<at::Tensor> if_defined(const at::Tensor& bias) {
 
 }  // namespace
 
-at::Tensor linear(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
+at::Tensor linear(const at::Tensor& input, const Weight& weight, const at::Tensor& bias,
                   bool input_first) {
   check_leaves(weight, bias);
-  return LinearFunction::apply(input, weight, if_defined(bias), input_first);
+  return LinearFunction::apply(input, weight.kept, if_defined(bias), input_first, weight.quantized);
 }
 
-at::Tensor adapted_linear(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
+at::Tensor adapted_linear(const at::Tensor& input, const Weight& weight, const at::Tensor& bias,
                           bool input_first, const LowRank& low) {
   check_leaves(weight, bias);
-  TORCH_INTERNAL_ASSERT(!weight.requires_grad() && (!bias.defined() || !bias.requires_grad()),
-                        "an adapter of a matrix ", weight.sizes(), " that is trained itself");
-  return AdaptedLinear::apply(input, low.input, weight, if_defined(bias), low.down, low.up,
-                              low.scale, input_first);
+  TORCH_INTERNAL_ASSERT(!weight.kept.requires_grad() && (!bias.defined() || !bias.requires_grad()),
+                        "an adapter of a matrix ", weight.kept.sizes(), " that is trained itself");
+  return AdaptedLinear::apply(input, low.input, weight.kept, if_defined(bias), low.down, low.up,
+                              low.scale, input_first, weight.quantized);
 }
 
 }  // namespace strait::kernels

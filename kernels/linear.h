@@ -2,13 +2,32 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <optional>
+#include <utility>
+
+#include "kernels/quantized_matrix.h"
+
 namespace strait::kernels {
 
-// input [rows, in] · matrix + bias, differentiable. `weight` is a leaf: [out, in], or [in, out]
-// with `input_first`; `bias` is a leaf [out] or undefined. The backward adds the gradients of
+// The matrix of a product: a leaf, or a frozen one of few bits. That is dequantised for every use,
+// forward and backward, to the type of the input, into memory that the thread keeps: there is one
+// such matrix at a time.
+struct Weight {
+  Weight() = default;
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  Weight(at::Tensor tensor, std::optional<QuantizedShape> shape = std::nullopt)
+      : kept(std::move(tensor)), quantized(shape) {}
+
+  at::Tensor kept;  // the leaf, or the bytes
+  std::optional<QuantizedShape> quantized;
+};
+
+// input [rows, in] · matrix + bias, differentiable. `weight` is [out, in], or [in, out] with
+// `input_first`; `bias` is a leaf [out] or undefined. The backward adds the gradients of
 // weight and bias in place (leaf_gradient.h) and computes only those that are asked for: none for a
-// frozen leaf, none for an input without a gradient.
-at::Tensor linear(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
+// frozen leaf, none for an input without a gradient. The weight's may be queued
+// (weight_gradient_queue.h); of an adapter those of both its matrices.
+at::Tensor linear(const at::Tensor& input, const Weight& weight, const at::Tensor& bias,
                   bool input_first);
 
 // What is added to a product with a matrix: scale · (input · downᵀ) · upᵀ.
@@ -21,7 +40,7 @@ struct LowRank {
 
 // linear() with a low-rank product added, in the memory of its result. Keeps no more than the small
 // product for the backward.
-at::Tensor adapted_linear(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
+at::Tensor adapted_linear(const at::Tensor& input, const Weight& weight, const at::Tensor& bias,
                           bool input_first, const LowRank& low);
 
 }  // namespace strait::kernels

@@ -5,12 +5,11 @@
 
 namespace strait::kernels {
 
-void quantize(const Place& place, const Values& values, const GroupFormat& format, const Draw& draw,
-              std::byte* out, SquareSums* sums) {
+void quantize(const Values& values, const GroupFormat& format, const Draw& draw, std::byte* out,
+              SquareSums* sums) {
   check_format(format);
   check_row(values.data, values.element, values.tokens, values.width);
   if (values.tokens == 0) return;
-  if (place.cuda) return cuda::quantize(place.stream, values, format, draw, out, sums);
   cpu::quantize(values, format, draw, out, sums);
 }
 

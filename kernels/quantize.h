@@ -7,7 +7,7 @@ namespace strait::kernels {
 // Values to a quantised row: values.tokens × token_bytes(format, width) at `out`. Same bits on
 // every processor. Stateless; adds to `sums` (with change = value) where it is not null.
 // Preconditions (checked): bits, group and sizes as GroupFormat says.
-void quantize(const Place& place, const Values& values, const GroupFormat& format, const Draw& draw,
-              std::byte* out, SquareSums* sums);
+void quantize(const Values& values, const GroupFormat& format, const Draw& draw, std::byte* out,
+              SquareSums* sums);
 
 }  // namespace strait::kernels

@@ -5,15 +5,12 @@
 
 namespace strait::kernels {
 
-void quantize_change(const Place& place, const Values& values, const GroupFormat& format,
-                     const Draw& draw, CacheFormat kind, bool fresh, std::byte* entry,
-                     std::byte* out, SquareSums* sums) {
+void quantize_change(const Values& values, const GroupFormat& format, const Draw& draw,
+                     CacheFormat kind, bool fresh, std::byte* entry, std::byte* out,
+                     SquareSums* sums) {
   check_format(format);
   check_row(values.data, values.element, values.tokens, values.width);
   if (values.tokens == 0) return;
-  if (place.cuda) {
-    return cuda::quantize_change(place.stream, values, format, draw, kind, fresh, entry, out, sums);
-  }
   cpu::quantize_change(values, format, draw, kind, fresh, entry, out, sums);
 }
 

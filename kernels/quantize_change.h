@@ -11,8 +11,8 @@ namespace strait::kernels {
 // group leaves its part of the entry as it is (zero when fresh); of an 8-bit entry it leaves the
 // whole token, since its groups share an exponent. A huge value is refused even where its change is
 // small.
-void quantize_change(const Place& place, const Values& values, const GroupFormat& format,
-                     const Draw& draw, CacheFormat kind, bool fresh, std::byte* entry,
-                     std::byte* out, SquareSums* sums);
+void quantize_change(const Values& values, const GroupFormat& format, const Draw& draw,
+                     CacheFormat kind, bool fresh, std::byte* entry, std::byte* out,
+                     SquareSums* sums);
 
 }  // namespace strait::kernels

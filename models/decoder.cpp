@@ -3,7 +3,9 @@
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <initializer_list>
 #include <utility>
 
 #include "models/decoder_layers.h"
@@ -30,20 +32,40 @@ LayerCost embedding_cost(const DecoderConfig& config, const CostQuestion& questi
   return cost;
 }
 
-// Values per token that a block's forward keeps for its backward.
-std::int64_t saved_values(const DecoderConfig& config) {
+// Whether the backward of one of these matrices of a block needs their input: a frozen one does
+// not, and an adapter with dropout keeps a copy of its own.
+bool keeps_input(const Lora* lora, const std::string& prefix,
+                 std::initializer_list<std::string> names) {
+  return std::ranges::any_of(names, [&](const std::string& name) {
+    if (name.empty()) return false;
+    if (lora == nullptr || is_saved_module(*lora, prefix + name)) return true;
+    return lora->dropout == 0 && adapter_of(*lora, prefix + name).has_value();
+  });
+}
+
+// Values per token that a block's forward keeps for its backward, adapters aside.
+std::int64_t saved_values(const DecoderConfig& config, const Lora* lora,
+                          const std::string& prefix) {
+  const DecoderNames& names = config.names;
   const std::int64_t queries = config.heads * config.head_width;
   const std::int64_t keys = 2 * config.key_heads * config.head_width;
-  // Input and output of both norms; queries, keys, values and what attention gives; the MLP's inner
-  // values before and behind the activation, and the gated ones.
-  std::int64_t values = 4 * config.hidden + 2 * queries + keys;
-  values += (config.gated ? 4 : 2) * config.inner;
+  // The inputs of both norms; queries, keys, values and what attention gives; the MLP's inner
+  // values before and behind the activation.
+  std::int64_t values =
+      2 * config.hidden + 2 * queries + keys + (config.gated ? 3 : 1) * config.inner;
+  // What these give, and the gated or activated values.
+  if (keeps_input(lora, prefix, {names.query, names.key, names.value, names.query_key_value})) {
+    values += config.hidden;
+  }
+  if (keeps_input(lora, prefix, {names.gate, names.up, names.gate_up})) values += config.hidden;
+  if (keeps_input(lora, prefix, {names.down})) values += config.inner;
   if (config.residual == Residual::sandwich) values += 2 * config.hidden;
-  if (!config.names.query_norm.empty()) values += queries + keys / 2;
+  if (!names.query_norm.empty()) values += queries + keys / 2;
   return values;
 }
 
-LayerCost block_cost(int index, const DecoderConfig& config, const CostQuestion& question) {
+LayerCost block_cost(int index, const ModelConfig& whole, const CostQuestion& question) {
+  const DecoderConfig& config = decoder_of(whole);
   LayerCost cost;
   cost.name = fmt::format("block {}", index - 1);
   const auto hidden = static_cast<double>(config.hidden);
@@ -55,7 +77,8 @@ LayerCost block_cost(int index, const DecoderConfig& config, const CostQuestion&
   if (config.block_windowed(index - 1)) reach = std::min(reach, config.window);
   const double scores = 2 * queries * static_cast<double>(reach);
   cost.forward_flops_per_token = 2 * (matrices + scores);
-  cost.saved_bytes_per_token = saved_values(config) * question.bytes_per_value;
+  cost.saved_bytes_per_token =
+      saved_values(config, whole.lora.get(), config.block_prefix(index)) * question.bytes_per_value;
   if (config.residual_dropout > 0) cost.saved_bytes_per_token += 2 * config.hidden;
   cost.output_width = config.hidden;
   return cost;
@@ -82,7 +105,7 @@ ModelDescription describe_decoder(const ModelConfig& whole, const CostQuestion& 
   description.tied = config.tied;
   description.layers.push_back(embedding_cost(config, question));
   for (int index = 1; index <= config.blocks; ++index) {
-    description.layers.push_back(block_cost(index, config, question));
+    description.layers.push_back(block_cost(index, whole, question));
   }
   description.layers.push_back(head_cost(config, question));
   return description;

@@ -25,7 +25,7 @@ void initialize(const Parameter& parameter, const ModelConfig& config, std::uint
   Initialization how;
   if (!parameter.adapter) how = family_of(config).initialization(config, parameter.name);
   const bool uniform = parameter.adapter && parameter.name.ends_with(kAdapterDown);
-  if (!uniform && how.deviation == 0) {
+  if (!uniform && how.deviation == 0 && !parameter.quantized) {
     target.fill_(how.mean);
     return;
   }
@@ -40,7 +40,7 @@ void initialize(const Parameter& parameter, const ModelConfig& config, std::uint
     drawn.normal_(how.mean, how.deviation, generator);
   }
   if (how.zero_row >= 0) drawn.select(0, how.zero_row).zero_();
-  if (!in_place) target.copy_(drawn);
+  if (!in_place) assign(parameter, drawn);
 }
 
 void initialize(Model& model, const ModelConfig& config, std::uint64_t seed) {

@@ -11,8 +11,8 @@ namespace strait::models {
 Linear::Linear(ParameterMaker& maker, const std::string& name, const LinearShape& shape)
     : shape_(shape), dropout_site_(kernels::hash_name(name)) {
   const bool input_first = shape.layout == MatrixLayout::input_output;
-  weight_ = maker.make(name + ".weight", {input_first ? shape.input : shape.output,
-                                          input_first ? shape.output : shape.input});
+  weight_ = maker.make_matrix(name + ".weight", {input_first ? shape.input : shape.output,
+                                                 input_first ? shape.output : shape.input});
   if (shape.bias) bias_ = maker.make(name + ".bias", {shape.output});
   adapter_ = maker.make_adapter(name, shape.input, shape.output);
 }

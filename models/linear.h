@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "kernels/linear.h"
 #include "models/parameter.h"
 #include "models/pass.h"
 
@@ -36,7 +37,7 @@ class Linear {
 
  private:
   LinearShape shape_;
-  at::Tensor weight_;
+  kernels::Weight weight_;
   at::Tensor bias_;
   std::optional<Adapter> adapter_;
   std::uint64_t dropout_site_;  // of the adapter: part of the key of its masks

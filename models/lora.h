@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "kernels/matrix_format.h"
 #include "models/config_error.h"
 
 namespace strait::models {
@@ -25,6 +26,8 @@ struct Lora {
   std::map<std::string, double> alphas;       // likewise
   std::vector<std::int64_t> blocks;           // only in these; empty: in all
   std::vector<std::string> saved;             // modules that are trained whole, by last parts
+  // How frozen matrices of blocks are kept; nullopt: in the model's type. Not of PEFT's file.
+  std::optional<kernels::MatrixFormat> quantization = std::nullopt;
 
   bool operator==(const Lora&) const = default;
 };

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <set>
 
+#include "kernels/quantized_matrix.h"
 #include "models/families.h"
 
 namespace strait::models {
@@ -69,6 +70,25 @@ void check_adapters(const ModelDescription& model, const Lora& lora) {
   }
 }
 
+void add_quantized(const kernels::QuantizedMatrix& matrix, LayerCost& cost) {
+  cost.tensors.back().quantization = matrix.shape.format;
+  cost.quantized.parameters += matrix.shape.values();
+  cost.quantized.bytes += bytes_of(matrix.shape);
+  cost.quantized.largest_matrix = std::max(cost.quantized.largest_matrix, matrix.shape.values());
+}
+
+// What adapters keep: their inner values, and with dropout their input and its mask.
+void add_adapter_costs(ModelDescription& model, const Lora& lora, const CostQuestion& question) {
+  for (LayerCost& layer : model.layers) {
+    for (const TensorShape& tensor : layer.tensors) {
+      if (!tensor.adapter || !tensor.name.ends_with(kAdapterDown)) continue;
+      layer.saved_bytes_per_token += tensor.shape[0] * question.bytes_per_value;
+      if (lora.dropout == 0) continue;
+      layer.saved_bytes_per_token += tensor.shape[1] * (question.bytes_per_value + 1);
+    }
+  }
+}
+
 // Below the first layer that is trained there is no backward; above it gradients pass frozen
 // weights.
 void set_backward_factors(ModelDescription& model) {
@@ -80,6 +100,20 @@ void set_backward_factors(ModelDescription& model) {
       layer.saved_bytes_per_token = 0;
     } else if (layer.trained < layer.parameters) {
       layer.backward_factor = 1;
+    }
+  }
+}
+
+// Embedding and head have no matrix of that kind: a table's rows are added at once, and the
+// gradient of the projection is made with the loss.
+void set_weight_gradient_costs(ModelDescription& model, std::int64_t bytes_per_value) {
+  for (std::size_t i = 1; i + 1 < model.layers.size(); ++i) {
+    LayerCost& layer = model.layers[i];
+    for (const TensorShape& tensor : layer.tensors) {
+      if (!tensor.trained || tensor.shape.size() != 2) continue;
+      layer.weight_gradient_flops_per_token += 2.0 * static_cast<double>(tensor.elements());
+      layer.weight_gradient_bytes_per_token +=
+          (tensor.shape[0] + tensor.shape[1]) * bytes_per_value;
     }
   }
 }
@@ -139,14 +173,17 @@ ModelDescription describe(const ModelConfig& config, const CostQuestion& questio
       }
       cost.tensors.push_back(
           {parameter.name, parameter.value.sizes().vec(), parameter.trained, parameter.adapter});
+      if (parameter.quantized) add_quantized(*parameter.quantized, cost);
       cost.parameters += parameter.value.numel();
       if (parameter.trained) cost.trained += parameter.value.numel();
     }
   }
   if (config.lora != nullptr) {
     check_adapters(description, *config.lora);
+    add_adapter_costs(description, *config.lora, question);
     set_backward_factors(description);
   }
+  set_weight_gradient_costs(description, question.bytes_per_value);
   return description;
 }
 

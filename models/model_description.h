@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,8 +19,9 @@ struct LayerRange {
 struct TensorShape {
   std::string name;
   std::vector<std::int64_t> shape;
-  bool trained = true;   // as in Parameter
-  bool adapter = false;  // as in Parameter
+  bool trained = true;                                               // as in Parameter
+  bool adapter = false;                                              // as in Parameter
+  std::optional<kernels::MatrixFormat> quantization = std::nullopt;  // of Parameter::quantized
 
   std::int64_t elements() const {
     std::int64_t product = 1;
@@ -29,19 +31,31 @@ struct TensorShape {
   bool operator==(const TensorShape&) const = default;
 };
 
+// Frozen matrices of few bits.
+struct Quantized {
+  std::int64_t parameters = 0;
+  std::int64_t bytes = 0;           // that they are kept in
+  std::int64_t largest_matrix = 0;  // values, of which one matrix at a time is dequantised
+};
+
 // What a layer has and costs. Nothing is allocated to know it.
 struct LayerCost {
-  std::string name;                    // "embedding", "block 3", "head"
-  std::vector<TensorShape> tensors;    // its own, in the order of Model::parameters()
-  std::int64_t parameters = 0;         // numbers in those
-  std::int64_t trained = 0;            // of these
+  std::string name;                  // "embedding", "block 3", "head"
+  std::vector<TensorShape> tensors;  // its own, in the order of Model::parameters()
+  std::int64_t parameters = 0;       // numbers in those
+  std::int64_t trained = 0;          // of these
+  Quantized quantized;
   double forward_flops_per_token = 0;  // in rows of the length asked for
   // Floating-point operations of the backward by those of the forward: 2 where weights have
   // gradients, 1 where only the input has one, 0 where nothing is trained up to here.
   double backward_factor = 2;
   bool backward_in_forward = false;        // of the head: fused with the loss
   std::int64_t saved_bytes_per_token = 0;  // kept from a training forward for its backward
-  std::int64_t output_width = 0;           // values per token that cross a boundary behind it
+  // Of a block, what a split backward leaves for later: the weight gradients of its matrices, and
+  // the inputs and gradients that these need. An input of several matrices counts for each.
+  double weight_gradient_flops_per_token = 0;
+  std::int64_t weight_gradient_bytes_per_token = 0;
+  std::int64_t output_width = 0;  // values per token that cross a boundary behind it
   std::string
       tied_to;  // a tensor of another layer that this one computes with too; not in `tensors`
 };
@@ -69,7 +83,9 @@ struct CostQuestion {
   std::int64_t bytes_per_value = 4;  // of an activation
 };
 
-// A pure function, for plans and partitions. ConfigError where the model's adapters do not fit it.
+// A pure function, for plans and partitions. Shapes, and what follows from them (parameters, weight
+// gradients), come from the layers themselves, the rest from the family. ConfigError where the
+// model's adapters do not fit it.
 ModelDescription describe(const ModelConfig& config, const CostQuestion& question = {});
 
 }  // namespace strait::models

@@ -1,10 +1,30 @@
 #include "models/parameter.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
 
 #include <vector>
 
+#include "framework/error.h"
+
 namespace strait::models {
+
+void assign(const Parameter& parameter, const at::Tensor& values) {
+  const at::NoGradGuard no_grad;
+  if (!parameter.quantized) {
+    parameter.value.detach().copy_(values);
+    return;
+  }
+  const at::ScalarType type = values.scalar_type();
+  const bool readable = type == at::kFloat || type == at::kBFloat16 || type == at::kHalf;
+  const at::Tensor matrix = readable ? values : values.to(at::kFloat);
+  if (quantize_matrix(matrix.contiguous(), *parameter.quantized)) return;
+  throw InputError(
+      fmt::format("tensor {} has values that are not finite, or huge, and cannot be quantised; get "
+                  "the model's files again, or leave model.quantization out",
+                  parameter.name));
+}
 
 bool ParameterMaker::is_trained(const std::string& tensor) const {
   // The module of "lm_head.weight" is "lm_head".
@@ -28,6 +48,18 @@ at::Tensor ParameterMaker::make_tied(const std::string& name, at::IntArrayRef sh
       embedding.defined() ? embedding.detach().requires_grad_(trained) : leaf(shape, trained);
   made_.push_back({name, value, false, trained});
   return value;
+}
+
+kernels::Weight ParameterMaker::make_matrix(const std::string& name, at::IntArrayRef shape) {
+  if (is_trained(name) || !lora_->quantization) return make(name, shape);
+  const kernels::QuantizedShape quantized{*lora_->quantization, shape[0], shape[1]};
+  Parameter matrix;
+  matrix.name = name;
+  matrix.value = at::empty(shape, at::TensorOptions(type_).device(at::kMeta));
+  matrix.trained = false;
+  matrix.quantized = make_quantized_matrix(quantized, device_);
+  made_.push_back(matrix);
+  return {matrix.quantized->bytes, quantized};
 }
 
 std::optional<Adapter> ParameterMaker::make_adapter(const std::string& name, std::int64_t input,

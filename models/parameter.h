@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/linear.h"
 #include "models/lora.h"
 
 namespace strait::models {
@@ -17,7 +18,13 @@ struct Parameter {
   bool owned = true;     // false: the head's side of a tied weight; not counted in norms, not saved
   bool trained = true;   // false: frozen, without gradient, master, moments or checkpoint
   bool adapter = false;  // not in the files of the model itself
+  // A frozen matrix of few bits. Then `value` has its shape and type, and no memory.
+  std::optional<kernels::QuantizedMatrix> quantized = std::nullopt;
 };
+
+// Copies values of this shape into a parameter, rounded to its type or quantised. InputError with
+// the parameter's name: there are values that cannot be quantised.
+void assign(const Parameter& parameter, const at::Tensor& values);
 
 // A trained product of two small matrices that is added to a frozen matrix.
 struct Adapter {
@@ -35,6 +42,8 @@ class ParameterMaker {
       : lora_(lora), type_(type), device_(device) {}
 
   at::Tensor make(const std::string& name, at::IntArrayRef shape);
+  // Of a product: of few bits where it is frozen and LoRA says so.
+  kernels::Weight make_matrix(const std::string& name, at::IntArrayRef shape);
   // The head's side of a tied weight: a leaf (and a gradient) of its own. Shares the memory of
   // `embedding` if that is defined, has its own if the embedding is on another stage.
   at::Tensor make_tied(const std::string& name, at::IntArrayRef shape, const at::Tensor& embedding);

@@ -25,13 +25,26 @@ std::string describe(const Action& action) {
   return text;
 }
 
-std::int64_t most_held(const ActionList& list, std::span<const std::int64_t> bytes) {
+bool splits_backward(const ActionList& list, ChunkIndex chunk) {
+  return std::ranges::any_of(list, [chunk](const Action& action) {
+    return action.work == Work::weight_gradient && action.chunk == chunk;
+  });
+}
+
+std::int64_t most_held(const ActionList& list, std::span<const PassBytes> bytes) {
+  std::vector<bool> splits;
+  for (std::size_t c = 0; c < bytes.size(); ++c) {
+    splits.push_back(splits_backward(list, static_cast<ChunkIndex>(c)));
+  }
   std::int64_t held = 0;
   std::int64_t most = 0;
   for (const Action& action : list) {
-    const std::int64_t of_pass = bytes[static_cast<std::size_t>(number(action.chunk))];
-    if (action.work == Work::forward) held += of_pass;
-    if (action.work == Work::backward) held -= of_pass;
+    const auto chunk = static_cast<std::size_t>(number(action.chunk));
+    const PassBytes& pass = bytes[chunk];
+    if (action.work == Work::forward) held += pass.forward;
+    if (action.work == Work::backward) held -= pass.forward;
+    if (action.work == Work::backward && splits[chunk]) held += pass.weight_gradient;
+    if (action.work == Work::weight_gradient) held -= pass.weight_gradient;
     most = std::max(most, held);
   }
   return most;

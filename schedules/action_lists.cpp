@@ -79,6 +79,31 @@ int one_forward_one_backward_in_flight(const PipelineShape& shape, StageIndex st
   return static_cast<int>(std::min<std::int64_t>(shape.micro_batches, wanted));
 }
 
+ActionList zero_bubble(const PipelineShape& shape, StageIndex stage) {
+  const ActionList whole = one_forward_one_backward(shape, stage);
+  const std::int64_t later = (std::int64_t{1} + shape.depth) * number(stage);
+  ActionList list;
+  list.reserve(3 * static_cast<std::size_t>(shape.micro_batches));
+  const auto weight_gradient = [&](std::int64_t m) {
+    list.push_back({Work::weight_gradient, ChunkIndex{0}, static_cast<MicroBatch>(m)});
+  };
+  for (const Action& action : whole) {
+    list.push_back(action);
+    if (action.work != Work::backward) continue;
+    if (number(action.micro_batch) >= later) weight_gradient(number(action.micro_batch) - later);
+  }
+  for (std::int64_t m = std::max<std::int64_t>(0, shape.micro_batches - later);
+       m < shape.micro_batches; ++m) {
+    weight_gradient(m);
+  }
+  return list;
+}
+
+int zero_bubble_in_flight(const PipelineShape& shape, StageIndex stage) {
+  check(shape, stage);
+  return one_forward_one_backward_in_flight(shape, StageIndex{0});
+}
+
 ActionList interleaved(const PipelineShape& shape, StageIndex stage) {
   if (shape.chunks == 1) return one_forward_one_backward(shape, stage);
   const auto fill = static_cast<std::size_t>(interleaved_in_flight(shape, stage));

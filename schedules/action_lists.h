@@ -31,6 +31,23 @@ ActionList one_forward_one_backward(const PipelineShape& shape, StageIndex stage
 
 int one_forward_one_backward_in_flight(const PipelineShape& shape, StageIndex stage);
 
+// ---- zero bubble
+
+// 1F1B with backwards split in two: the gradient for the stage above leaves before the weight
+// gradients are computed, and those fill what would be waits while the pipeline fills and drains.
+// Forwards and backwards stand as in 1F1B; the weight gradient of micro-batch m stands behind
+// backward m + (1 + depth) * s, so that with a free network every stage holds as many passes as
+// stage 0 of 1F1B does,
+//
+//     min(M, 1 + (1 + depth) * (S - 1))
+//
+// With forwards F, backwards B and weight gradients W <= B of equal length on all stages, M >= S
+// and depth 0, the bubble is (S - 1) * (F + B - W) instead of (S - 1) * (F + B + W): ZB-H1 of Qi et
+// al., "Zero Bubble Pipeline Parallelism" (2023). Depth 1 holds what their ZB-H2 does.
+ActionList zero_bubble(const PipelineShape& shape, StageIndex stage);
+
+int zero_bubble_in_flight(const PipelineShape& shape, StageIndex stage);
+
 // ---- interleaved 1F1B
 
 // 1F1B for stages that hold several chunks each, so that data passes every stage several times.

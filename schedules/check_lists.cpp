@@ -19,15 +19,23 @@ class ListCheck {
         done_(static_cast<std::size_t>(shape.chunks)) {}
 
   std::string fault_of(const ActionList& list) {
+    for (std::size_t c = 0; c < done_.size(); ++c) {
+      done_[c].splits = splits_backward(list, static_cast<ChunkIndex>(c));
+    }
     for (const Action& action : list) {
       std::string fault = fault_of(action);
       if (!fault.empty()) return fault;
     }
     for (std::size_t c = 0; c < done_.size(); ++c) {
       const Done& done = done_[c];
-      if (done.forwards == micro_batches_ && done.backwards == micro_batches_) continue;
-      return "ends behind " + std::to_string(done.forwards) + " forwards and " +
-             std::to_string(done.backwards) + " backwards of " + std::to_string(micro_batches_) +
+      const bool all_weights = !done.splits || done.weights == micro_batches_;
+      if (done.forwards == micro_batches_ && done.backwards == micro_batches_ && all_weights) {
+        continue;
+      }
+      std::string fault = "ends behind " + std::to_string(done.forwards) + " forwards and " +
+                          std::to_string(done.backwards) + " backwards";
+      if (done.splits) fault += " and " + std::to_string(done.weights) + " weight gradients";
+      return fault + " of " + std::to_string(micro_batches_) +
              (done_.size() == 1 ? "" : " through chunk " + std::to_string(c));
     }
     return "";
@@ -37,6 +45,13 @@ class ListCheck {
   struct Done {  // of a chunk
     int forwards = 0;
     int backwards = 0;
+    int weights = 0;  // weight gradients
+    bool splits = false;
+
+    int& of(Work work) {
+      if (work == Work::forward) return forwards;
+      return work == Work::backward ? backwards : weights;
+    }
   };
 
   std::string fault_of(const Action& action) {
@@ -45,21 +60,21 @@ class ListCheck {
       return "asks for " + describe(action) + ", but has " +
              (done_.size() == 1 ? "one chunk" : std::to_string(done_.size()) + " chunks");
     }
-    if (action.work == Work::weight_gradient) {
-      return "asks for " + describe(action) + ", but backwards are not split in this build";
-    }
     Done& of_chunk = done_[static_cast<std::size_t>(c)];
-    const bool forward = action.work == Work::forward;
-    int& done = forward ? of_chunk.forwards : of_chunk.backwards;
+    int& done = of_chunk.of(action.work);
     if (number(action.micro_batch) != done || done >= micro_batches_) {
       return "has " + describe(action) + " where " + std::to_string(done) + " is next of " +
              std::to_string(micro_batches_);
     }
     ++done;
-    held_ += forward ? 1 : -1;
     if (of_chunk.backwards > of_chunk.forwards) {
       return "has " + describe(action) + " before its forward";
     }
+    if (of_chunk.weights > of_chunk.backwards) {
+      return "has " + describe(action) + " before its backward";
+    }
+    if (action.work == Work::forward) ++held_;
+    if (action.work == (of_chunk.splits ? Work::weight_gradient : Work::backward)) --held_;
     if (held_ <= promised_) return "";
     return "holds " + std::to_string(held_) + " micro-batches and promises " +
            std::to_string(promised_);

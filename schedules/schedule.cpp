@@ -9,6 +9,8 @@ Catalogue<Schedule>& catalogue() {
       "schedule", {{"gpipe", "all forwards, then all backwards", &gpipe, &gpipe_in_flight},
                    {"1f1b", "one forward and one backward in turn", &one_forward_one_backward,
                     &one_forward_one_backward_in_flight},
+                   {"zero_bubble", "1f1b whose weight gradients wait until there is nothing else",
+                    &zero_bubble, &zero_bubble_in_flight},
                    {"interleaved", "1f1b over several chunks a stage", &interleaved,
                     &interleaved_in_flight, 2}});
   return all;

@@ -15,7 +15,8 @@ struct Schedule {
   std::string_view name;
   std::string_view summary;                              // half a sentence for `strait`'s output
   ActionList (*list)(const PipelineShape&, StageIndex);  // what the stage does
-  // Micro-batches held at once; a micro-batch counts once for each chunk that holds it.
+  // Micro-batches held at once, to their backwards, or to their weight gradients where backwards
+  // are split; a micro-batch counts once for each chunk that holds it.
   int (*most_in_flight)(const PipelineShape&, StageIndex);
   int chunks = 1;  // default number of chunks a stage; 1: the schedule supports only one
 };
@@ -32,7 +33,8 @@ std::vector<ActionList> action_lists(const Schedule& schedule, const PipelineSha
 
 // Whether the lists of a schedule can be run in this shape: every stage does each micro-batch's
 // forward and backward through each of its chunks once, both in index order, each backward behind
-// its forward, never holds more than the schedule promises, and there is no deadlock. Throws
+// its forward; of a chunk whose list has weight gradients, it has all of them likewise, each behind
+// its backward. It never holds more than the schedule promises, and there is no deadlock. Throws
 // std::invalid_argument that names the schedule, the stage and the action. Pure.
 void check_lists(const Schedule& schedule, const PipelineShape& shape);
 

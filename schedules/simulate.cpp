@@ -46,6 +46,13 @@ void check_costs(std::size_t stages, std::span<const StageCost> costs,
     check_number(costs[p].weight_gradient_seconds, "weight gradient time" + where);
     check_number(costs[p].update_seconds, "update time" + where);
     check_number(costs[p].bytes_in_flight, "memory in flight" + where);
+    check_number(costs[p].weight_gradient_bytes, "memory for weight gradients" + where);
+    if (costs[p].weight_gradient_seconds > costs[p].backward_seconds) {
+      refuse_to_simulate("weight gradient time" + where + " is " +
+                         std::to_string(costs[p].weight_gradient_seconds) +
+                         ", more than that of the whole backward, " +
+                         std::to_string(costs[p].backward_seconds));
+    }
   }
   for (std::size_t p = 0; p < links.size(); ++p) {
     const std::string where = " of the link behind" + at(p);
@@ -67,6 +74,7 @@ struct Passage {
 
   double& done_at(Work work) { return done.at(static_cast<std::size_t>(work)); }
   bool& is_listed(Work work) { return listed.at(static_cast<std::size_t>(work)); }
+  bool is_split() { return is_listed(Work::weight_gradient); }
 };
 
 struct StagePlay {
@@ -76,7 +84,8 @@ struct StagePlay {
 };
 
 struct ChunkPlay {
-  int held = 0;
+  int held = 0;                   // forwards whose backward is to come
+  int queued = 0;                 // split backwards whose weight gradient is to come
   std::vector<Passage> passages;  // by micro-batch
 };
 
@@ -197,20 +206,21 @@ std::optional<double> Player::ready_at(std::size_t place, const Action& action) 
   return ever(ready) ? std::optional<double>(ready) : std::nullopt;
 }
 
-double seconds_of(const StageCost& cost, Work work) {
+double seconds_of(const StageCost& cost, Work work, bool split) {
   if (work == Work::forward) return cost.forward_seconds;
-  return work == Work::backward ? cost.backward_seconds : cost.weight_gradient_seconds;
+  if (work == Work::weight_gradient) return cost.weight_gradient_seconds;
+  return cost.backward_seconds - (split ? cost.weight_gradient_seconds : 0);
 }
 
 void Player::do_action(std::size_t s, const Action& action, double ready) {
   StagePlay& stage = stages_[s];
   const std::size_t p = place(s, action);
   const double start = std::max(stage.free_at, ready);
-  const double end = start + seconds_of(costs_[p], action.work);
+  Passage& here = passage(p, action.micro_batch);
+  const double end = start + seconds_of(costs_[p], action.work, here.is_split());
   stage.free_at = end;
   forecast_.stages[s].busy_seconds += end - start;
   forecast_.spans.push_back({StageIndex{static_cast<std::int32_t>(s)}, action, start, end});
-  Passage& here = passage(p, action.micro_batch);
   here.done_at(action.work) = end;
   hold(s, action, here);
   const MicroBatch m = action.micro_batch;
@@ -224,25 +234,32 @@ void Player::do_action(std::size_t s, const Action& action, double ready) {
 
 void Player::hold(std::size_t s, const Action& action, Passage& here) {
   StagePlay& stage = stages_[s];
-  const bool split = here.is_listed(Work::weight_gradient);
-  const Work releases = split                            ? Work::weight_gradient
-                        : here.is_listed(Work::backward) ? Work::backward
-                                                         : Work::forward;
-  int& held = chunks_[place(s, action)].held;
-  if (action.work == Work::forward) {
-    ++held;
-    ++stage.in_flight;
-    double bytes = 0;
-    for (std::size_t p = s; p < chunks_.size(); p += lists_.size()) {
-      bytes += chunks_[p].held * costs_[p].bytes_in_flight;
-    }
-    StageForecast& forecast = forecast_.stages[s];
-    forecast.peak_in_flight = std::max(forecast.peak_in_flight, stage.in_flight);
-    forecast.peak_bytes = std::max(forecast.peak_bytes, bytes);
+  ChunkPlay& chunk = chunks_[place(s, action)];
+  const bool only_forward = !here.is_listed(Work::backward);
+  switch (action.work) {
+    case Work::forward:
+      ++chunk.held;
+      ++stage.in_flight;
+      break;
+    case Work::backward:
+      --chunk.held;
+      if (here.is_split()) ++chunk.queued;
+      break;
+    case Work::weight_gradient:
+      --chunk.queued;
+      break;
   }
-  if (action.work != releases) return;
-  --held;
-  --stage.in_flight;
+  double bytes = 0;
+  for (std::size_t p = s; p < chunks_.size(); p += lists_.size()) {
+    bytes += chunks_[p].held * costs_[p].bytes_in_flight;
+    bytes += chunks_[p].queued * costs_[p].weight_gradient_bytes;
+  }
+  StageForecast& forecast = forecast_.stages[s];
+  forecast.peak_in_flight = std::max(forecast.peak_in_flight, stage.in_flight);
+  forecast.peak_bytes = std::max(forecast.peak_bytes, bytes);
+  const Work last = here.is_split() ? Work::weight_gradient : Work::backward;
+  if (action.work == last || only_forward) --stage.in_flight;
+  if (only_forward) --chunk.held;
 }
 
 // Sends from a chunk position to an adjacent one; returns the time of arrival.

@@ -13,10 +13,11 @@ namespace strait::schedules {
 // What a chunk takes for one micro-batch; mostly it is all of its stage.
 struct StageCost {
   double forward_seconds = 0;
-  double backward_seconds = 0;         // of a whole backward, or of the half for upstream
-  double weight_gradient_seconds = 0;  // only for lists that split the backward
+  double backward_seconds = 0;         // of a whole backward
+  double weight_gradient_seconds = 0;  // of these, what a list that splits backwards does later
   double update_seconds = 0;           // once per step, added up over a stage's chunks
   double bytes_in_flight = 0;          // activations held from a forward to its backward
+  double weight_gradient_bytes = 0;    // held from a split backward to its weight gradient
 };
 
 // The link between adjacent chunks: two directions that do not share bandwidth.
@@ -49,8 +50,8 @@ struct TransferSpan {
 struct StageForecast {
   double busy_seconds = 0;
   double idle_seconds = 0;
-  int peak_in_flight = 0;  // micro-batches between their forward and the end of their backward, in
-                           // each chunk by itself
+  int peak_in_flight = 0;  // micro-batches between their forward and the end of their backward, or
+                           // of their weight gradient; in each chunk by itself
   double peak_bytes = 0;
 };
 

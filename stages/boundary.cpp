@@ -55,6 +55,16 @@ std::vector<tensors::NamedTensor> Boundary::saved_cache() const {
   return saved;
 }
 
+std::vector<Boundary::CacheSnapshot> Boundary::cache_snapshots(store::Step steps) {
+  std::vector<CacheSnapshot> taken;
+  for (const Direction direction : {Direction::forward, Direction::backward}) {
+    codec::ActivationCache* cache = caches_.at(static_cast<std::size_t>(direction));
+    if (cache == nullptr) continue;
+    taken.emplace_back(cache_prefix(options_, setting_, direction), cache->snapshot(steps));
+  }
+  return taken;
+}
+
 void Boundary::restore_cache(const ReadTensor& read) {
   for (const Direction direction : {Direction::forward, Direction::backward}) {
     codec::ActivationCache* cache = caches_.at(static_cast<std::size_t>(direction));

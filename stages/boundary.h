@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "framework/codec/choice.h"
@@ -55,6 +56,9 @@ class Boundary {
 
   // The activation caches; see Stage.
   std::vector<tensors::NamedTensor> saved_cache() const;
+  // With the prefixes of their names; see codec::ActivationCache::snapshot().
+  using CacheSnapshot = std::pair<std::string, std::shared_ptr<tensors::Snapshot>>;
+  std::vector<CacheSnapshot> cache_snapshots(store::Step steps);
   void restore_cache(const ReadTensor& read);
 
   BoundaryTraffic sent() const;

@@ -42,6 +42,8 @@ std::unique_ptr<codec::ActivationCache> make_cache(const BoundaryOptions& option
   cache.disk_file = options.cache_folder / (file + "entries");
   cache.order = setting.order;
   cache.last = setting.last;
+  cache.saved_before = setting.saved_before;
+  cache.snapshot_memory = setting.snapshot_memory;
   return std::make_unique<codec::ActivationCache>(std::move(cache));
 }
 

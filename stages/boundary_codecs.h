@@ -52,6 +52,9 @@ struct BoundarySetting {
   codec::UseOrder order;
   store::Step last{};
   bool samples_return = false;  // the run visits some sample more than once
+  // See ActivationCacheOptions.
+  std::function<bool(store::Step)> saved_before = {};
+  std::shared_ptr<tensors::SnapshotMemory> snapshot_memory = {};
   // See DirectionSettings::chooser.
   std::function<codec::ChooseWay(const codec::ChoiceLimits&)> chooser;
 };

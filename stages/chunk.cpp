@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <optional>
 #include <utility>
 
 #include "models/pass.h"
@@ -81,6 +82,8 @@ at::Tensor Chunk::backward(MicroBatch micro_batch, at::Tensor gradient) {
   TORCH_INTERNAL_ASSERT(!found.empty(), "micro-batch ", number(micro_batch),
                         " has a backward without a forward");
   Kept& kept = found.mapped();
+  std::optional<kernels::QueueWeightGradients> queueing;
+  if (options_.splits_backward) queueing.emplace(queues_[micro_batch]);
   const std::vector<Segment> parts = segments();
   for (std::size_t i = parts.size(); i-- > 0 && has_backward(parts[i]);) {
     // Moved out, so that each segment's memory is freed as soon as its backward is done.
@@ -97,6 +100,14 @@ at::Tensor Chunk::backward(MicroBatch micro_batch, at::Tensor gradient) {
     gradient = input.grad();
   }
   return gradient;
+}
+
+void Chunk::weight_gradients(MicroBatch micro_batch) {
+  if (!has_backward()) return;
+  auto found = queues_.extract(micro_batch);
+  TORCH_INTERNAL_ASSERT(!found.empty(), "micro-batch ", number(micro_batch),
+                        " has weight gradients without a backward");
+  found.mapped().play();
 }
 
 }  // namespace strait::stages

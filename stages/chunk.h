@@ -3,6 +3,7 @@
 #include <map>
 #include <vector>
 
+#include "kernels/weight_gradient_queue.h"
 #include "models/model.h"
 #include "stages/ports.h"
 
@@ -13,6 +14,7 @@ struct ChunkOptions {
   std::int32_t first_micro_batch = 0;  // of this replica: every replica has its own dropout masks
   bool recompute = false;              // keep only the layers' inputs, repeat forwards in backwards
   int first_trained_layer = 0;         // no layer before it has a backward
+  bool splits_backward = false;        // weight_gradients() is called behind every backward()
 };
 
 // Consecutive layers, and what their forwards keep for their backwards. Independent of the ports.
@@ -26,9 +28,12 @@ class Chunk {
   Flow forward(const Phase& phase, MicroBatch micro_batch, const Flow& input);
 
   // Returns the gradient of the input; undefined for tokens, and where no layer before is trained.
-  // Adds the parameters' gradients to the leaves' .grad. Call once per micro-batch, in index order:
-  // a sum of floats depends on it.
+  // Adds the parameters' gradients to the leaves' .grad, those of large weights only if backwards
+  // are not split. Call once per micro-batch, in index order: a sum of floats depends on it.
   at::Tensor backward(MicroBatch micro_batch, at::Tensor gradient);
+
+  // Adds what a split backward has left: once per micro-batch, in index order.
+  void weight_gradients(MicroBatch micro_batch);
 
   models::Model& model() { return model_; }
 
@@ -55,6 +60,7 @@ class Chunk {
   models::Model& model_;
   ChunkOptions options_;
   std::map<MicroBatch, Kept> kept_;
+  std::map<MicroBatch, kernels::WeightGradientQueue> queues_;  // of split backwards
 };
 
 }  // namespace strait::stages

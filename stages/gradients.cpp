@@ -7,16 +7,18 @@
 #include <algorithm>
 #include <utility>
 
+#include "kernels/weight_gradient_queue.h"
+
 namespace strait::stages {
 namespace {
 
-// Runs after autograd has added the gradient of one leaf.
+// Runs after autograd, or a backward function of ours, has added the gradient of one leaf.
 class ReadyHook final : public torch::autograd::PostAccumulateGradHook {
  public:
   ReadyHook(std::shared_ptr<const bool> announces, std::function<void()> ready)
       : announces_(std::move(announces)), ready_(std::move(ready)) {}
-  void operator()(const torch::autograd::Variable&) override {
-    if (*announces_) ready_();
+  void operator()(const torch::autograd::Variable& leaf) override {
+    if (*announces_ && !kernels::is_left_for_later(leaf)) ready_();
   }
 
  private:

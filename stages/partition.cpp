@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 
 namespace strait::stages {
@@ -42,6 +43,48 @@ Assignment assign_in_turn(const std::vector<Layers>& runs, std::size_t stages) {
   return answer;
 }
 
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+struct Cut {
+  double cost = kNever;
+  std::vector<Layers> ranges;
+};
+
+// The cheapest of all cuts of the blocks into so many ranges. `add` returns the cost of some ranges
+// (0 of none) with one more.
+Cut best_cut(const ModelDescription& model, int ranges,
+             const std::function<double(double sum, double range)>& add) {
+  // best[s][b]: cost of the first b blocks in s ranges. begins[s][b]: first block of the last one.
+  const auto rows = static_cast<std::size_t>(ranges) + 1;
+  const auto columns = static_cast<std::size_t>(block_count(model)) + 1;
+  std::vector<std::vector<double>> best(rows, std::vector<double>(columns, kNever));
+  std::vector<std::vector<std::size_t>> begins(rows, std::vector<std::size_t>(columns, 0));
+  best[0][0] = 0;
+  for (std::size_t s = 1; s < rows; ++s) {
+    for (std::size_t b = s; b < columns; ++b) {
+      for (std::size_t begin = s - 1; begin < b; ++begin) {
+        const Layers range =
+            layers_of_blocks(model, static_cast<int>(begin), static_cast<int>(b) - 1);
+        const double cost = add(best[s - 1][begin], cost_of(model, range));
+        // Of equal cuts the later one: it gives less to the stages that wait longest for their
+        // first input.
+        if (cost <= best[s][b]) {
+          best[s][b] = cost;
+          begins[s][b] = begin;
+        }
+      }
+    }
+  }
+  Cut cut{best[rows - 1][columns - 1], std::vector<Layers>(rows - 1)};
+  std::size_t end = columns - 1;
+  for (std::size_t s = rows - 1; s > 0; --s) {
+    const std::size_t begin = begins[s][end];
+    cut.ranges[s - 1] = layers_of_blocks(model, static_cast<int>(begin), static_cast<int>(end) - 1);
+    end = begin;
+  }
+  return cut;
+}
+
 Assignment balanced(const Question& question) {
   const ModelDescription& model = question.model;
   const int blocks = block_count(model);
@@ -54,36 +97,14 @@ Assignment balanced(const Question& question) {
         question.chunks == 1 ? "" : fmt::format(" with {} chunks each", question.chunks), blocks,
         blocks, question.chunks == 1 ? "stages" : "chunks in all"));
   }
-  // best[s][b]: cost of the largest range if the first b blocks are cut into s ranges. cut[s][b]:
-  // first block of the last of these.
-  const auto rows = static_cast<std::size_t>(runs) + 1;
-  const auto columns = static_cast<std::size_t>(blocks) + 1;
-  const double never = std::numeric_limits<double>::infinity();
-  std::vector<std::vector<double>> best(rows, std::vector<double>(columns, never));
-  std::vector<std::vector<std::size_t>> cut(rows, std::vector<std::size_t>(columns, 0));
-  best[0][0] = 0;
-  for (std::size_t s = 1; s < rows; ++s) {
-    for (std::size_t b = s; b < columns; ++b) {
-      for (std::size_t begin = s - 1; begin < b; ++begin) {
-        const Layers range =
-            layers_of_blocks(model, static_cast<int>(begin), static_cast<int>(b) - 1);
-        const double slowest = std::max(best[s - 1][begin], cost_of(model, range));
-        // Of equal cuts the later one: it gives less to the stages that wait longest for their
-        // first input.
-        if (slowest <= best[s][b]) {
-          best[s][b] = slowest;
-          cut[s][b] = begin;
-        }
-      }
-    }
-  }
-  std::vector<Layers> layers(rows - 1);
-  std::size_t end = columns - 1;
-  for (std::size_t s = rows - 1; s > 0; --s) {
-    const std::size_t begin = cut[s][end];
-    layers[s - 1] = layers_of_blocks(model, static_cast<int>(begin), static_cast<int>(end) - 1);
-    end = begin;
-  }
+  const Cut by_slowest =
+      best_cut(model, runs, [](double slowest, double range) { return std::max(slowest, range); });
+  // Of the cuts whose slowest range takes no longer, the most even one: stages that do not set the
+  // pace need not hold much more than others.
+  const double limit = by_slowest.cost;
+  const std::vector<Layers> layers = best_cut(model, runs, [limit](double squares, double range) {
+                                       return range > limit ? kNever : squares + range * range;
+                                     }).ranges;
   return assign_in_turn(layers, static_cast<std::size_t>(question.stages));
 }
 

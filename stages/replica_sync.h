@@ -43,7 +43,9 @@ class ReplicaSync {
 
   // Hooks of a step, in this order; each returns when the method has done its work at that point.
   void gradient_begins(store::Step step);
-  void last_backward_begins();  // ranges that autograd has finished may be sent from now on
+  // Of a micro-batch that is the last of its step, also of its weight gradients where backwards are
+  // split: ranges whose gradient is complete may be sent from now on.
+  void last_backward_begins();
   // False: a replica was evicted, and a process may lack data of the round of this step.
   bool gradient_whole(store::Step step);
   void gradient_clipped(store::Step step);

@@ -17,6 +17,8 @@
 namespace strait::stages {
 Stage::Stage(const StageOptions& options)
     : options_(options),
+      snapshot_memory_(std::make_shared<tensors::SnapshotMemory>(
+          options.snapshots ? options.snapshots->memory_bytes : 0)),
       description_(models::describe(options.model)),
       first_trained_layer_(description_.first_trained_layer()),
       slots_(make_slots(options, first_trained_layer_)),
@@ -45,6 +47,8 @@ std::vector<ChunkSlot> Stage::make_slots(const StageOptions& options, int first_
   chunk.first_trained_layer = first_trained_layer;
   std::vector<ChunkSlot> slots;
   for (const ChunkPlan& plan : options.chunks) {
+    const auto index = static_cast<ChunkIndex>(slots.size());
+    chunk.splits_backward = schedules::splits_backward(options.training, index);
     ChunkSlot& slot = slots.emplace_back();
     slot.model = models::make_model(options.model, plan.layers, options.dtype, at::kCPU);
     slot.chunk = std::make_unique<Chunk>(*slot.model, chunk);
@@ -124,6 +128,8 @@ void Stage::connect(StageLinks links, const StageData& data, std::function<Reque
 }
 
 Stage::~Stage() {
+  // Threads of boundaries may wait for the writer of a snapshot, which has been given up.
+  snapshot_memory_->abandon();
   // The tracker outlives this, and the control thread calls it.
   if (tracker_ != nullptr) tracker_->on_change({});
 }
@@ -156,6 +162,12 @@ std::unique_ptr<Boundary> Stage::make_boundary(const ChunkPlan& chunk, BoundaryS
     const store::SampleOrder order(sample_order_options(options_.batch, options_.training_rows));
     setting.order = [order](store::Step step) { return order.samples(step); };
     setting.samples_return = number(options_.loop.last) > order.epoch_steps(1);
+    if (options_.snapshots && options_.snapshots->caches) {
+      setting.saved_before = [every = options_.loop.checkpoint_every](store::Step steps) {
+        return every > 0 && number(steps) % every == 0;
+      };
+    }
+    setting.snapshot_memory = snapshot_memory_;
   }
   return std::make_unique<Boundary>(options, std::move(setting));
 }
@@ -242,7 +254,7 @@ void Stage::initialize() {
 
 void Stage::load(const ReadTensor& read) {
   for (const models::Parameter& parameter : frozen_) {
-    load_tensor(parameter.value, read, parameter.name);
+    load_parameter(parameter, read);
   }
   std::set<std::string> adapters;
   for (const models::Parameter& parameter : parameters_) {
@@ -253,17 +265,6 @@ void Stage::load(const ReadTensor& read) {
   if (!adapters.empty()) optimizer_->adopt();
   load_weights(*optimizer_, read,
                [&](const std::string& name) { return !adapters.contains(name); });
-}
-
-std::vector<tensors::NamedTensor> Stage::saved_tensors() const {
-  std::vector<tensors::NamedTensor> tensors = sync_->saved_tensors();
-  if (options_.batch.replica == sync_->members().members.front()) append_hashes(frozen_, tensors);
-  return tensors;
-}
-
-void Stage::restore(const ReadTensor& read, bool exact) {
-  check_hashes(frozen_, read);
-  sync_->restore(read, exact);
 }
 
 net::Link* Stage::upstream_link(ChunkIndex chunk) {
@@ -294,22 +295,6 @@ std::vector<Boundary*> Stage::boundaries() const {
   return connected;
 }
 
-std::vector<tensors::NamedTensor> Stage::saved_caches() const {
-  std::vector<tensors::NamedTensor> tensors;
-  for (const Boundary* boundary : boundaries()) {
-    for (tensors::NamedTensor& tensor : boundary->saved_cache())
-      tensors.push_back(std::move(tensor));
-  }
-  return tensors;
-}
-
-void Stage::restore_caches(const ReadTensor& read) {
-  for (const ChunkSlot& slot : slots_) {
-    slot.upper->restore_cache(read);
-    slot.lower->restore_cache(read);
-  }
-}
-
 std::vector<BoundaryTraffic> Stage::traffic() const {
   std::vector<BoundaryTraffic> all;
   for (const Boundary* boundary : boundaries()) all.push_back(boundary->sent());
@@ -318,9 +303,9 @@ std::vector<BoundaryTraffic> Stage::traffic() const {
 }
 
 store::Step Stage::run(StageObserver& observer, SaveCheckpoint save) {
-  StageParts parts{slots_,      below(),     parameters_, parameter_indices_,
-                   *gradients_, *optimizer_, *sync_,      *source_,
-                   tie_.get(),  waits_,      boundaries()};
+  StageParts parts{slots_,      below(),     parameters_,  parameter_indices_,
+                   *gradients_, *optimizer_, *sync_,       *source_,
+                   tie_.get(),  waits_,      boundaries(), *snapshot_memory_};
   StageLoop loop(std::move(parts), options_.training, options_.evaluation, options_.loop, observer,
                  std::move(save));
   return loop.run();

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "framework/tensors/snapshot.h"
 #include "models/model.h"
 #include "stages/adamw.h"
 #include "stages/batch_source.h"
@@ -63,6 +64,21 @@ class Stage {
   // "cache/boundary-0/1/sent/…" for replica 1. Call before run() or from `save` of run(), when no
   // data of a later step has been sent to this stage.
   std::vector<tensors::NamedTensor> saved_caches() const;
+
+  // The state after `steps` steps, for a thread that writes it while the stage trains on: call from
+  // `save` of run(), which returns the first part, and close each when it is written. Names are
+  // those of model(), saved_tensors() and saved_caches(). Without StageOptions::snapshots the stage
+  // must not train on before they are written.
+  struct Snapshots {
+    // The tensors of model() that are saved here, in the order of a file, then all others.
+    std::shared_ptr<tensors::Snapshot> state;
+    std::size_t weights = 0;  // so many
+    // Of each cache, with the prefix of its names.
+    std::vector<std::pair<std::string, std::shared_ptr<tensors::Snapshot>>> caches;
+
+    void close() const;
+  };
+  Snapshots snapshot(store::Step steps, bool caches);
   // Before connect(). Reads every tensor that saved_caches() returns for the same options; throws
   // StoreError if one does not fit. Without this call the caches start empty. If only one end has
   // its cache, changes whose base is missing are resent as whole rows.
@@ -99,13 +115,15 @@ class Stage {
 
   StageOptions options_;
   WaitClock waits_;
+  const std::shared_ptr<tensors::SnapshotMemory> snapshot_memory_;
   const models::ModelDescription description_;
   const int first_trained_layer_;
   std::vector<ChunkSlot> slots_;
   models::TiedWeight tied_;                    // empty: there is none, or it is frozen
   std::vector<models::Parameter> parameters_;  // trained
   std::vector<models::Parameter> frozen_;
-  std::vector<std::uint32_t> parameter_indices_;  // of these in the model
+  mutable std::vector<tensors::NamedTensor> frozen_hashes_;  // from the first checkpoint on
+  std::vector<std::uint32_t> parameter_indices_;             // of these in the model
   sync::Layout layout_;
   sync::MembershipTracker* tracker_ = nullptr;
   std::unique_ptr<Gradients> gradients_;

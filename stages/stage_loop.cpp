@@ -14,6 +14,10 @@ namespace {
 
 bool due(store::Step steps, std::int64_t every) { return every > 0 && number(steps) % every == 0; }
 
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
 std::vector<BoundaryTraffic> sent_over(const std::vector<Boundary*>& boundaries) {
   std::vector<BoundaryTraffic> sent;
   sent.reserve(boundaries.size());
@@ -84,14 +88,17 @@ StepDecision StageLoop::train(store::Step step) {
     const at::NoGradGuard no_grad;
     parts_.tie->combine(parts_.gradients);
   }
+  // Before the sync, whose methods may change moments and slots.
+  preserve_snapshot();
   StepSummary summary;
   summary.decision = agree_on_step(phase);
   const double rate = learning_rate(options_.learning_rate, number(step));
   update(step, summary.decision, rate);
   summary.metrics = metrics_of(summary.decision, rate);
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - started;
-  summary.metrics.seconds = seconds.count();
-  summary.metrics.busy_seconds = seconds.count() - (parts_.waits.read().total - waited);
+  const double seconds = seconds_since(started);
+  summary.metrics.seconds = seconds;
+  summary.metrics.busy_seconds = seconds - (parts_.waits.read().total - waited);
+  summary.metrics.checkpoint_seconds = take_checkpoint_seconds();
   if (parts_.tie != nullptr) {
     summary.metrics.tied_wait_seconds = parts_.tie->waited_seconds() - waited_for_tie;
   }
@@ -100,6 +107,13 @@ StepDecision StageLoop::train(store::Step step) {
   summary.sync_waited_seconds = parts_.sync.waited_seconds();
   observer_.trained(summary);
   return summary.decision;
+}
+
+double StageLoop::take_checkpoint_seconds() {
+  // The threads of boundaries wait for the writer, too, before they change a cache.
+  const double waited = parts_.snapshot_memory.waited_seconds();
+  const double by_boundaries = waited - std::exchange(snapshot_waited_, waited);
+  return std::exchange(checkpoint_seconds_, 0.0) + by_boundaries;
 }
 
 StepDecision StageLoop::evaluate(store::Step steps) {
@@ -119,6 +133,7 @@ StepDecision StageLoop::evaluate(store::Step steps) {
 }
 
 void StageLoop::save(store::Step steps) {
+  const auto started = std::chrono::steady_clock::now();
   const auto round_complete = [&] { return parts_.sync.round_complete_before_read(steps); };
   CheckpointResult result;
   do {
@@ -134,9 +149,28 @@ void StageLoop::save(store::Step steps) {
     result = save_checkpoint_(steps);
   } while (!result.complete);
   save_requested_ = false;
+  snapshot_ = std::move(result.snapshot);
+  checkpoint_seconds_ += seconds_since(started);
   if (!result.rejoin) return;
   parts_.sync.add_member(*result.rejoin, steps);
   shard_evaluation();
+}
+
+void StageLoop::preserve_snapshot() {
+  if (snapshot_ == nullptr) return;
+  const auto started = std::chrono::steady_clock::now();
+  const double waited = parts_.snapshot_memory.waited_seconds();
+  {
+    const WaitClock::Wait waiting(parts_.waits,
+                                  "its last checkpoint to be written to disk, which is slower than "
+                                  "a step; checkpoint.memory is used up",
+                                  [] { return nullptr; });
+    snapshot_->preserve_all();
+  }
+  snapshot_.reset();
+  // Once: the wait is also counted by the memory.
+  snapshot_waited_ += parts_.snapshot_memory.waited_seconds() - waited;
+  checkpoint_seconds_ += seconds_since(started);
 }
 
 void StageLoop::play(const Phase& phase, const schedules::ActionList& actions) {
@@ -167,7 +201,10 @@ void StageLoop::act(const Phase& phase, const schedules::Action& action) {
       break;
     }
     case schedules::Work::weight_gradient:
-      TORCH_INTERNAL_ASSERT(false, "no schedule of this build splits the backward");
+      if (micro_batch == last_micro_batch_) parts_.sync.last_backward_begins();
+      slot.chunk->weight_gradients(micro_batch);
+      parts_.gradients.announce(false);
+      break;
   }
 }
 

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "framework/tensors/snapshot.h"
 #include "models/model.h"
 #include "schedules/action.h"
 #include "stages/adamw.h"
@@ -37,6 +38,8 @@ struct CheckpointResult {
   bool complete = true;  // false: a replica was evicted meanwhile, and the checkpoint is made again
   // This replica is a member from here on. The same on all processes of all replicas.
   std::optional<sync::Rejoin> rejoin = {};
+  // Still being written; preserved before the stage changes what it holds. Null: all is written.
+  std::shared_ptr<tensors::Snapshot> snapshot = {};
 };
 
 // Saves the state after `steps` steps; the stage does not change it before this returns.
@@ -67,6 +70,7 @@ struct StageParts {
   WeightTie* tie;  // null if this stage has no tied weight
   WaitClock& waits;
   std::vector<Boundary*> boundaries;  // connected ones, by slot, upper first
+  const tensors::SnapshotMemory& snapshot_memory;
 };
 
 // The training loop of one process: plays the action list of every step, decides on the result with
@@ -85,6 +89,9 @@ class StageLoop {
   // The decision says whether a stop was requested.
   StepDecision evaluate(store::Step steps);
   void save(store::Step steps);
+  // The state is about to change.
+  void preserve_snapshot();
+  double take_checkpoint_seconds();
 
   void play(const Phase& phase, const schedules::ActionList& actions);
   void act(const Phase& phase, const schedules::Action& action);
@@ -115,6 +122,9 @@ class StageLoop {
   SaveCheckpoint save_checkpoint_;
   std::vector<BoundaryTraffic> sent_;  // up to the end of the last step
   bool save_requested_ = false;        // after this step
+  std::shared_ptr<tensors::Snapshot> snapshot_;
+  double checkpoint_seconds_ = 0;  // of this process for checkpoints, since the last report
+  double snapshot_waited_ = 0;     // of snapshot_memory, in the last report
 };
 
 }  // namespace strait::stages

@@ -29,6 +29,12 @@ struct ChunkPlan {
   BoundaryOptions lower;
 };
 
+// Checkpoints every so many steps are written while the stage trains on; see Stage::snapshot().
+struct SnapshotOptions {
+  std::uint64_t memory_bytes = 0;  // of copies, at most
+  bool caches = true;              // they are saved, too
+};
+
 struct StageOptions {
   models::ModelConfig model;
   std::vector<ChunkPlan> chunks;  // by ChunkIndex; at least one
@@ -44,6 +50,7 @@ struct StageOptions {
   sync::SyncSettings sync;  // used with several replicas
   BatchOptions batch;
   LoopOptions loop;
+  std::optional<SnapshotOptions> snapshots = {};  // none: training pauses for checkpoints
   schedules::ActionList training;
   schedules::ActionList evaluation;
 };

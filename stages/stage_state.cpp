@@ -26,25 +26,45 @@ constexpr std::int64_t kPartValues = std::int64_t{1} << 18U;
 // How often a wait for a part calls `poll`.
 constexpr std::chrono::milliseconds kPollInterval{20};
 
+void check_shape(const at::Tensor& target, const at::Tensor& source, const std::string& name) {
+  if (source.sizes() == target.sizes()) return;
+  throw store::StoreError(
+      store::StoreError::Kind::bad_input,
+      fmt::format("tensor {} has shape [{}] where the model has [{}]", name,
+                  fmt::join(source.sizes(), ", "), fmt::join(target.sizes(), ", ")));
+}
+
 void copy_into(const at::Tensor& target, const at::Tensor& source, const std::string& name) {
-  if (source.sizes() != target.sizes()) {
-    throw store::StoreError(
-        store::StoreError::Kind::bad_input,
-        fmt::format("tensor {} has shape [{}] where the model has [{}]", name,
-                    fmt::join(source.sizes(), ", "), fmt::join(target.sizes(), ", ")));
-  }
+  check_shape(target, source, name);
   target.copy_(source);
 }
 
 std::string hash_name(const std::string& parameter) { return "frozen/" + parameter; }
 
-at::Tensor hash_of(const at::Tensor& values) {
+// "HASH", or "nf4:HASH".
+std::string hash_of(const models::Parameter& parameter) {
+  const at::Tensor values = parameter.quantized ? parameter.quantized->bytes : parameter.value;
   const at::Tensor bytes = values.detach().cpu().contiguous();
   const std::string hash =
       store::hash_bytes({static_cast<const std::byte*>(bytes.const_data_ptr()), bytes.nbytes()});
-  at::Tensor stored = at::empty({static_cast<std::int64_t>(hash.size())}, at::kByte);
-  std::ranges::copy(hash, static_cast<char*>(stored.mutable_data_ptr()));
+  if (!parameter.quantized) return hash;
+  return fmt::format("{}:{}", name_of(parameter.quantized->shape.format), hash);
+}
+
+at::Tensor tensor_of(const std::string& text) {
+  at::Tensor stored = at::empty({static_cast<std::int64_t>(text.size())}, at::kByte);
+  std::ranges::copy(text, static_cast<char*>(stored.mutable_data_ptr()));
   return stored;
+}
+
+std::string text_of(const at::Tensor& stored) {
+  return {static_cast<const char*>(stored.const_data_ptr()), stored.nbytes()};
+}
+
+// How a hashed weight was kept.
+std::string kept_as(const std::string& hash) {
+  const std::size_t colon = hash.find(':');
+  return colon == std::string::npos ? "not quantised" : "quantised to " + hash.substr(0, colon);
 }
 
 std::vector<std::string> sent_slots(const sync::Slots& slots, const std::string& model) {
@@ -81,9 +101,10 @@ net::Frame receive_part(net::Link& link, std::size_t bytes, const std::string& w
 
 }  // namespace
 
-void load_tensor(const at::Tensor& target, const ReadTensor& read, const std::string& name) {
-  const at::NoGradGuard no_grad;
-  copy_into(target, read(name), name);
+void load_parameter(const models::Parameter& parameter, const ReadTensor& read) {
+  const at::Tensor values = read(parameter.name);
+  check_shape(parameter.value, values, parameter.name);
+  assign(parameter, values);
 }
 
 void load_weights(AdamW& optimizer, const ReadTensor& read,
@@ -121,13 +142,24 @@ void append_hashes(const std::vector<models::Parameter>& frozen,
                    std::vector<tensors::NamedTensor>& tensors) {
   for (const models::Parameter& parameter : frozen) {
     // The other side of a tied weight has the same name.
-    if (parameter.owned) tensors.push_back({hash_name(parameter.name), hash_of(parameter.value)});
+    if (!parameter.owned) continue;
+    tensors.push_back({hash_name(parameter.name), tensor_of(hash_of(parameter))});
   }
 }
 
 void check_hashes(const std::vector<models::Parameter>& frozen, const ReadTensor& read) {
   for (const models::Parameter& parameter : frozen) {
-    if (at::equal(read(hash_name(parameter.name)), hash_of(parameter.value))) continue;
+    const std::string before = text_of(read(hash_name(parameter.name)));
+    const std::string now = hash_of(parameter);
+    if (before == now) continue;
+    if (kept_as(before) != kept_as(now)) {
+      throw store::StoreError(
+          store::StoreError::Kind::bad_input,
+          fmt::format("tensor {} of the model was {} when this run's adapters were trained, and is "
+                      "{} now; resume with the run's own model.quantization, or start a new run "
+                      "from its exported adapter",
+                      parameter.name, kept_as(before), kept_as(now)));
+    }
     throw store::StoreError(
         store::StoreError::Kind::bad_input,
         fmt::format("tensor {} of the model is not the one that this run's adapters were trained "

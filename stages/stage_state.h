@@ -18,8 +18,8 @@ namespace strait::stages {
 // Returns the tensor of this global name; throws if there is none.
 using ReadTensor = std::function<at::Tensor(const std::string& name)>;
 
-// Copies a tensor of a file; StoreError if its shape is another one.
-void load_tensor(const at::Tensor& target, const ReadTensor& read, const std::string& name);
+// Copies or quantises a tensor of a file; StoreError if its shape is another one.
+void load_parameter(const models::Parameter& parameter, const ReadTensor& read);
 
 // Loads the trained weights that are `chosen` (empty: all) from another origin: a Hugging Face
 // directory, another run. Moments and counters stay as they are.
@@ -35,8 +35,9 @@ void restore(AdamW& optimizer, const ReadTensor& read);
 // the next update.
 std::vector<tensors::NamedTensor> saved_tensors(const AdamW& optimizer);
 
-// Of frozen weights a checkpoint has the hashes, not the values. StoreError if one is another: the
-// checkpoint's run was trained with another model.
+// Of frozen weights a checkpoint has the hashes, not the values: of what training computes with,
+// after quantising. StoreError if one is another: the checkpoint's run was trained with another
+// model, or quantised it in another way.
 void append_hashes(const std::vector<models::Parameter>& frozen,
                    std::vector<tensors::NamedTensor>& tensors);
 void check_hashes(const std::vector<models::Parameter>& frozen, const ReadTensor& read);

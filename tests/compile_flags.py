@@ -12,6 +12,8 @@ def room_flags(build):
     flags = {}
     for entry in json.loads((pathlib.Path(build) / "compile_commands.json").read_text()):
         source = pathlib.Path(entry["file"])
+        if source.suffix == ".cu":  # in the emulation of a GPU
+            continue
         # A unit of several sources lies in the build, below the room's folder there.
         unit = re.match(r"(.*)/CMakeFiles/[^/]*\.dir/Unity/", str(source))
         folder, top = (pathlib.Path(unit[1]), pathlib.Path(build).resolve()) if unit else (source.parent, ROOT)

@@ -46,6 +46,11 @@ def main():
     run("cmake", "--build", build)
     names = run(build / "consumer").split()
     assert "1f1b" in names and "gpipe" in names, names
+    strait, recipe = prefix / "bin" / "strait", project / "first.toml"
+    assert "qwen2-lora-chat" in run(strait, "init", "--list")
+    run(strait, "init", "quickstart", recipe)
+    planned = run(strait, "plan", recipe)
+    assert str(prefix / "share/strait/recipes") in recipe.read_text() and "300 steps" in planned, planned
     print(f"installed, found and linked; schedules: {', '.join(names)}")
 
 

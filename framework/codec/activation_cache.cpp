@@ -9,6 +9,8 @@ namespace {
 
 // Entries on disk are prefetched this many steps ahead.
 constexpr std::int64_t kPrefetchSteps = 2;
+// Of saved().
+constexpr std::size_t kTensorsBeforeSlabs = 2;
 
 SlotStoreOptions slot_options(const ActivationCacheOptions& options) {
   if (options.row_tokens < 1 || options.width < 1 || !options.order) {
@@ -34,6 +36,8 @@ std::size_t ActivationCache::entry_bytes(std::int64_t tokens) const {
 
 void ActivationCache::begin_step(store::Step step) {
   if (step_ == step) return;
+  // Not at the first step of a process: its state is the one that was loaded.
+  if (step_ && options_.saved_before && options_.saved_before(step)) preserve_state_before(step);
   const std::int64_t before = step_ ? number(*step_) : number(step) - kPrefetchSteps - 1;
   step_ = step;
   drop_past_visits();
@@ -56,7 +60,17 @@ void ActivationCache::prefetch(store::Step step) {
 std::span<std::byte> ActivationCache::visit(std::int64_t slot) {
   Held& held = held_[static_cast<std::size_t>(slot)];
   held.visited = step_;
+  preserve(slot);
   return slots_.at(slot).first(entry_bytes(held.tokens));
+}
+
+// The caller may change the entry.
+void ActivationCache::preserve(std::int64_t slot) {
+  if (preserved_ == nullptr) return;
+  if (preserved_->closed()) return preserved_.reset();
+  const SlotStore::Where place = slots_.where(slot);
+  const std::uint64_t first = static_cast<std::uint64_t>(place.row) * slots_.slot_bytes();
+  preserved_->preserve(kTensorsBeforeSlabs + place.slab, first, first + slots_.slot_bytes());
 }
 
 std::span<std::byte> ActivationCache::find(store::SampleId sample) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <set>
 #include <span>
@@ -14,8 +15,9 @@
 
 #include "framework/codec/slot_store.h"
 #include "framework/codec/upcoming_uses.h"
+#include "framework/mutex.h"
 #include "framework/store/sample.h"
-#include "framework/tensors/safetensors_writer.h"
+#include "framework/tensors/snapshot.h"
 #include "kernels/group_format.h"
 
 namespace strait::codec {
@@ -29,6 +31,9 @@ struct ActivationCacheOptions {
   std::filesystem::path disk_file;  // created when first needed and unlinked at once
   UseOrder order;
   store::Step last{};  // one past the last step of the run
+  // Whether snapshot() is called for the state before this step. Empty: never.
+  std::function<bool(store::Step)> saved_before = {};
+  std::shared_ptr<tensors::SnapshotMemory> snapshot_memory = {};  // with saved_before
 };
 
 // The cached activations of samples at one end of one direction of a boundary: entries of one size,
@@ -40,7 +45,7 @@ struct ActivationCacheOptions {
 // Both ends see the same accesses in the same order, so they hold the same samples without any
 // message. The order is not walked until the cache is full.
 //
-// Threads: one at a time.
+// Threads: one at a time; snapshot() may be called beside it.
 class ActivationCache {
  public:
   explicit ActivationCache(ActivationCacheOptions options);
@@ -80,6 +85,12 @@ class ActivationCache {
   using ReadTensor = std::function<at::Tensor(const std::string& name)>;
   void restore(const std::string& prefix, const ReadTensor& read);
 
+  // The state before `step`, for which saved_before is true, without prefix; for a thread that
+  // writes it while the cache is used on. May be called after accesses of that step, but not of a
+  // later one: the cache makes the snapshot when the step begins, if this has not. Accesses copy
+  // what they are about to change, or wait for the writer (tensors::Snapshot).
+  std::shared_ptr<tensors::Snapshot> snapshot(store::Step step) STRAIT_EXCLUDES(snapshot_mutex_);
+
  private:
   using Position = UpcomingUses::Position;
   struct Held {  // by slot
@@ -92,6 +103,9 @@ class ActivationCache {
 
   std::size_t entry_bytes(std::int64_t tokens) const;
   std::span<std::byte> visit(std::int64_t slot);
+  void preserve(std::int64_t slot);
+  void preserve_state_before(store::Step step) STRAIT_EXCLUDES(snapshot_mutex_);
+  void take_snapshot(store::Step step) STRAIT_REQUIRES(snapshot_mutex_);
   std::span<std::byte> keep_entry(store::SampleId sample, std::int64_t tokens, bool always);
   std::span<std::byte> add(store::SampleId sample, std::int64_t tokens);
   std::optional<std::int64_t> slot_to_reuse(store::SampleId newcomer, bool always);
@@ -108,6 +122,11 @@ class ActivationCache {
   std::optional<bool> any_repeats_;
   std::uint64_t bytes_ = 0;
   std::uint64_t evictions_ = 0;
+
+  Mutex snapshot_mutex_;
+  std::pair<store::Step, std::shared_ptr<tensors::Snapshot>> snapshot_
+      STRAIT_GUARDED_BY(snapshot_mutex_);
+  std::shared_ptr<tensors::Snapshot> preserved_;  // the same for accesses; null: none is read
 
   // Used only from the first time that the cache is full.
   UpcomingUses ahead_;

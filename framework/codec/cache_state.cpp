@@ -72,6 +72,27 @@ std::vector<tensors::NamedTensor> ActivationCache::saved(const std::string& pref
   return tensors;
 }
 
+std::shared_ptr<tensors::Snapshot> ActivationCache::snapshot(store::Step step) {
+  const MutexLock lock(snapshot_mutex_);
+  // A closed one is of a checkpoint that is written again, in a pause.
+  const bool there = snapshot_.second != nullptr && snapshot_.first == step;
+  if (!there || snapshot_.second->closed()) take_snapshot(step);
+  return snapshot_.second;
+}
+
+void ActivationCache::preserve_state_before(store::Step step) {
+  const MutexLock lock(snapshot_mutex_);
+  // A closed one has been written already: nothing has to be preserved.
+  if (snapshot_.second == nullptr || snapshot_.first != step) take_snapshot(step);
+  preserved_ = snapshot_.second;
+}
+
+void ActivationCache::take_snapshot(store::Step step) {
+  // Open if its checkpoint was dropped; otherwise it has been written.
+  if (snapshot_.second != nullptr) snapshot_.second->close();
+  snapshot_ = {step, std::make_shared<tensors::Snapshot>(saved(""), options_.snapshot_memory)};
+}
+
 void ActivationCache::restore(const std::string& prefix, const ReadTensor& read) {
   if (!held_.empty()) throw std::logic_error("an activation cache is restored that holds entries");
   const at::Tensor layout = read_integers(read, prefix + "layout", {4});

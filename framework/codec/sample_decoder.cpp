@@ -87,7 +87,7 @@ bool SampleDecoder::decode_row(const SamplePayload::Part& part, int group, store
     if (wide) {
       wide_.read_into(out);
     } else {
-      kernels::dequantize({}, part.data.data(), format, out);
+      kernels::dequantize(part.data.data(), format, out);
     }
     return true;
   }
@@ -96,10 +96,10 @@ bool SampleDecoder::decode_row(const SamplePayload::Part& part, int group, store
     const std::span<std::byte> entry = room_for(sample, out.tokens);
     ++traffic_.first_visits;
     if (wide) {
-      kernels::store_entry({}, wide_.values(out.tokens, out.width), kind, entry.data());
-      kernels::load_entry({}, kind, entry.data(), out);
+      kernels::store_entry(wide_.values(out.tokens, out.width), kind, entry.data());
+      kernels::load_entry(kind, entry.data(), out);
     } else {
-      kernels::apply_change({}, part.data.data(), format, kind, true, entry.data(), out);
+      kernels::apply_change(part.data.data(), format, kind, true, entry.data(), out);
     }
     return true;
   }
@@ -107,7 +107,7 @@ bool SampleDecoder::decode_row(const SamplePayload::Part& part, int group, store
   const std::span<std::byte> entry = cache_->find(sample);
   const auto size = static_cast<std::size_t>(kernels::entry_bytes(kind, out.tokens, out.width));
   if (entry.size() != size || entry_hash(entry) != part.head.hash) return false;
-  kernels::apply_change({}, part.data.data(), format, kind, false, entry.data(), out);
+  kernels::apply_change(part.data.data(), format, kind, false, entry.data(), out);
   return true;
 }
 
@@ -140,7 +140,7 @@ void SampleDecoder::complete(const TensorHeader& head, std::span<const std::byte
     const std::span<std::byte> entry = room_for(head.rows.rows[i].sample, tokens);
     std::memcpy(entry.data(), rest.data(), entry.size());
     rest = rest.subspan(entry.size());
-    kernels::load_entry({}, kind, entry.data(),
+    kernels::load_entry(kind, entry.data(),
                         {to + places[i] * row_bytes, element_, tokens, head.width});
   }
   traffic_.resends += static_cast<std::uint64_t>(head.rows.size());

@@ -147,9 +147,9 @@ std::size_t SampleEncoder::encode_row(const TensorHeader& head, std::size_t plac
   if (row.bits == kWholeBits) {
     wide_.write_to(to);
   } else if (row.base == RowBase::none) {
-    kernels::quantize({}, values, format, draw_for(head, place, row.base), to, &sums);
+    kernels::quantize(values, format, draw_for(head, place, row.base), to, &sums);
   } else {
-    kernels::quantize_change({}, values, format, draw_for(head, place, row.base),
+    kernels::quantize_change(values, format, draw_for(head, place, row.base),
                              cache_->options().kind, row.base == RowBase::fresh, entry.data(), to,
                              &sums);
   }
@@ -202,7 +202,7 @@ std::span<std::byte> SampleEncoder::resolve_wide(RowHeader& row, store::SampleId
     return {};
   }
   // From the rounded values: the receiver has only these, and both entries must be equal.
-  kernels::store_entry({}, wide_.values(values.tokens, values.width), cache_->options().kind,
+  kernels::store_entry(wide_.values(values.tokens, values.width), cache_->options().kind,
                        entry.data());
   return entry;
 }

@@ -43,13 +43,14 @@ class SlotStore {
 
   // The slabs of the first `slots` slots, uint8 [slots of the slab, slot_bytes], sharing memory.
   std::vector<at::Tensor> slabs(std::int64_t slots) const;
-
- private:
+  // A slot's place in them.
   struct Where {
     std::size_t slab;
     std::int64_t row;
   };
   Where where(std::int64_t slot) const;
+
+ private:
   std::int64_t slots_of(std::size_t slab) const;
   at::Tensor map_slab(std::size_t slab);
   std::int64_t reserve_on_disk(std::uint64_t bytes);

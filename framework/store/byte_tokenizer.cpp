@@ -34,6 +34,8 @@ Document ByteTokenizer::document(const Record& record) {
     document.tokens.insert(document.tokens.end(), tokens.begin(), tokens.end());
     document.is_target.insert(document.is_target.end(), tokens.size(), piece.is_target ? 1 : 0);
   }
+  document.last = record.last;
+  if (!record.last) return document;
   document.tokens.push_back(kEnd);
   document.is_target.push_back(1);
   return document;

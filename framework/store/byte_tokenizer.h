@@ -20,7 +20,8 @@ struct ByteTokenizer {
   static std::string decode(
       std::span<const std::int32_t> tokens);  // ends and unknown tokens left out
 
-  // The record's tokens and which of them are targets. Its end is one.
+  // The record's tokens and which of them are targets. Its end is one; a part of a text has none
+  // before the last.
   static Document document(const Record& record);
 };
 

@@ -104,13 +104,13 @@ void refuse_other_forms(const std::filesystem::path& path, std::string_view head
   if (path.extension() == ".json") refuse_form(path, "one JSON object");
 }
 
-void refuse_binary(const std::filesystem::path& path, std::string_view text) {
+void refuse_binary(const std::filesystem::path& path, std::string_view text, std::uint64_t offset) {
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t size = text[at] == '\0' ? 0 : character_size(text.substr(at));
     if (size == 0) {
       refuse_form(path, fmt::format("a binary file, or text in another encoding than UTF-8 (byte "
                                     "{} of it)",
-                                    at + 1));
+                                    offset + at + 1));
     }
     at += size;
   }

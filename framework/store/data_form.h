@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <string_view>
 
@@ -15,7 +16,8 @@ inline constexpr std::size_t kFormBytes = 64 << 10;
 // StoreError bad_input.
 void refuse_other_forms(const std::filesystem::path& path, std::string_view head, bool lines);
 
-// Refuses a text that is not UTF-8, or has a byte 0: it is binary, or in another encoding.
-void refuse_binary(const std::filesystem::path& path, std::string_view text);
+// Refuses a text that is not UTF-8, or has a byte 0: it is binary, or in another encoding. `text`
+// begins at byte `offset` of the file.
+void refuse_binary(const std::filesystem::path& path, std::string_view text, std::uint64_t offset);
 
 }  // namespace strait::store

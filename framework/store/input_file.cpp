@@ -26,6 +26,10 @@ InputFile::InputFile(std::filesystem::path path) : path_(std::move(path)) {
   size_ = static_cast<std::uint64_t>(status.st_size);
 }
 
+std::shared_ptr<const FileMapping> InputFile::map() const {
+  return std::make_shared<const FileMapping>(descriptor_, size_, path_);
+}
+
 void InputFile::read(std::uint64_t offset, std::span<std::byte> bytes) const {
   std::size_t done = 0;
   while (done < bytes.size()) {

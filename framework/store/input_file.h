@@ -3,21 +3,26 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <span>
 #include <string>
 
 #include "framework/store/file_descriptor.h"
+#include "framework/store/file_mapping.h"
 
 namespace strait::store {
 
-// A regular file opened for reading at given places. Never mapped: a file that shrinks while we
-// read is an error with a sentence, not a signal. Any number of threads may read at once.
+// A regular file opened for reading at given places: one that shrinks while we read is an error
+// with a sentence. Any number of threads may read at once.
 class InputFile {
  public:
   explicit InputFile(std::filesystem::path path);
 
   const std::filesystem::path& path() const { return path_; }
   std::uint64_t size() const { return size_; }  // when it was opened
+
+  // The whole file, mapped; see there for which files may be.
+  std::shared_ptr<const FileMapping> map() const;
 
   // Fills `bytes` from `offset` on; a file that ends before is an error.
   void read(std::uint64_t offset, std::span<std::byte> bytes) const;

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
+#include <numeric>
 #include <span>
 #include <stdexcept>
 #include <utility>
@@ -10,10 +12,56 @@
 #include "framework/store/store_error.h"
 
 namespace strait::store {
+namespace {
 
-Packer::Packer(std::int64_t row_length, TooLong too_long) : too_long_(too_long) {
-  if (row_length < 2) throw std::invalid_argument(fmt::format("rows of {} tokens", row_length));
-  rows_.row_length = row_length;
+PackedRow empty_row(std::int64_t length) {
+  const auto size = static_cast<std::size_t>(length);
+  return {std::vector<std::int32_t>(size, 0), std::vector<std::uint8_t>(size, 0),
+          std::vector<std::int32_t>(size, -1)};
+}
+
+void append(PackedRow& row, const Document& document, std::size_t from, std::size_t count,
+            std::size_t context) {
+  const auto first = static_cast<std::ptrdiff_t>(from);
+  const auto size = static_cast<std::ptrdiff_t>(count);
+  const auto unlearnt = static_cast<std::ptrdiff_t>(context);
+  std::copy_n(document.tokens.begin() + first, size, row.input_ids.begin() + row.used);
+  std::copy_n(document.is_target.begin() + first + unlearnt, size - unlearnt,
+              row.loss_mask.begin() + row.used + unlearnt);
+  std::fill_n(row.document.begin() + row.used, size, row.documents);
+  row.used += size;
+  ++row.documents;
+}
+
+// Rows of one length, and the first of them with room: a tree of the most room of its leaves.
+class RoomTree {
+ public:
+  RoomTree(std::size_t rows, std::int64_t room)
+      : leaves_(std::bit_ceil(std::max<std::size_t>(rows, 1))), most_(2 * leaves_, room) {}
+
+  // Takes `count` of that row's room, which is at most that of an empty row.
+  std::size_t take(std::int64_t count) {
+    std::size_t at = 1;
+    while (at < leaves_) at = most_[2 * at] >= count ? 2 * at : 2 * at + 1;
+    most_[at] -= count;
+    const std::size_t row = at - leaves_;
+    for (at /= 2; at > 0; at /= 2) most_[at] = std::max(most_[2 * at], most_[2 * at + 1]);
+    return row;
+  }
+
+ private:
+  std::size_t leaves_;
+  std::vector<std::int64_t> most_;
+};
+
+}  // namespace
+
+Packer::Packer(const PackOptions& options, TakeRow take)
+    : options_(options), take_(std::move(take)) {
+  if (options_.row < 2 || options_.overlap < 0 || options_.overlap >= options_.row) {
+    throw std::invalid_argument(
+        fmt::format("rows of {} tokens that overlap by {}", options_.row, options_.overlap));
+  }
 }
 
 void Packer::add(const Document& document) {
@@ -21,18 +69,53 @@ void Packer::add(const Document& document) {
     throw std::invalid_argument(fmt::format("{}: {} tokens, {} marks", document.origin,
                                             document.tokens.size(), document.is_target.size()));
   }
-  const auto length = static_cast<std::size_t>(rows_.row_length);
-  const std::size_t kept = kept_tokens(document);
-  for (std::size_t from = 0; from < kept; from += length) {
-    place(document, from, std::min(length, kept - from));
+  if (in_text_ || !document.last) {
+    add_text(document);
+  } else {
+    cut(document, kept_tokens(document));
   }
+}
+
+void Packer::cut(const Document& document, std::size_t kept) {
+  const auto length = static_cast<std::size_t>(options_.row);
+  const auto overlap = static_cast<std::size_t>(options_.overlap);
+  for (std::size_t from = 0; from < kept; from += length - overlap) {
+    const std::size_t count = std::min(length, kept - from);
+    place(document, {from, count, from == 0 ? 0 : overlap});
+    if (from + count == kept) break;
+  }
+}
+
+// The same pieces as if the text came at once: all but the last one are as long as a row.
+void Packer::add_text(const Document& document) {
+  text_.tokens.insert(text_.tokens.end(), document.tokens.begin(), document.tokens.end());
+  text_.is_target.insert(text_.is_target.end(), document.is_target.begin(),
+                         document.is_target.end());
+  const auto length = static_cast<std::size_t>(options_.row);
+  const auto overlap = static_cast<std::size_t>(options_.overlap);
+  const std::size_t size = text_.tokens.size();
+  std::size_t from = 0;
+  // One token more must be there: else this piece may be the last one.
+  for (; size - from > length; from += length - overlap) {
+    place(text_, {from, length, is_cut_ ? overlap : 0});
+    is_cut_ = true;
+  }
+  in_text_ = !document.last;
+  if (document.last) {
+    if (size > from) place(text_, {from, size - from, is_cut_ ? overlap : 0});
+    is_cut_ = false;
+    from = size;
+  }
+  const auto placed = static_cast<std::ptrdiff_t>(from);
+  text_.tokens.erase(text_.tokens.begin(), text_.tokens.begin() + placed);
+  text_.is_target.erase(text_.is_target.begin(), text_.is_target.begin() + placed);
 }
 
 std::size_t Packer::kept_tokens(const Document& document) {
   const std::size_t size = document.tokens.size();
-  const auto length = static_cast<std::size_t>(rows_.row_length);
+  const auto length = static_cast<std::size_t>(options_.row);
   if (!document.whole || size <= length) return size;
-  switch (too_long_) {
+  switch (options_.too_long) {
     case TooLong::refuse:
       break;
     case TooLong::drop:
@@ -56,38 +139,74 @@ std::size_t Packer::kept_tokens(const Document& document) {
                   document.origin, size, length));
 }
 
-TokenRows Packer::finish() {
-  TokenRows rows = std::move(rows_);
-  rows_ =
-      TokenRows{.row_length = rows.row_length, .input_ids = {}, .loss_mask = {}, .document = {}};
+void Packer::finish() {
+  if (!pieces_.empty()) place_gathered();
+  for (const OpenRow& open : open_) take_(open.number, open.row);
   open_.clear();
-  return rows;
 }
 
-void Packer::place(const Document& document, std::size_t from, std::size_t count) {
-  OpenRow& row = row_with_room(static_cast<std::int64_t>(count));
-  const std::int64_t to = row.row * rows_.row_length + row.used;
-  const auto first = static_cast<std::ptrdiff_t>(from);
-  const auto size = static_cast<std::ptrdiff_t>(count);
-  std::copy_n(document.tokens.begin() + first, size, rows_.input_ids.begin() + to);
-  std::copy_n(document.is_target.begin() + first, size, rows_.loss_mask.begin() + to);
-  std::fill_n(rows_.document.begin() + to, size, row.documents);
-  row.used += size;
-  ++row.documents;
-  std::erase_if(open_, [this](const OpenRow& open) { return open.used == rows_.row_length; });
+void Packer::place(const Document& document, const Piece& piece) {
+  if (options_.packing == Packing::decreasing) return gather(document, piece);
+  if (options_.packing == Packing::single) {
+    PackedRow row = empty_row(options_.row);
+    append(row, document, piece.from, piece.count, piece.context);
+    take_(rows_++, row);
+    return;
+  }
+  OpenRow& open = row_with_room(static_cast<std::int64_t>(piece.count));
+  append(open.row, document, piece.from, piece.count, piece.context);
+  if (open.row.used < options_.row) return;
+  take_(open.number, open.row);
+  std::erase_if(open_, [&](const OpenRow& one) { return one.row.used == options_.row; });
 }
 
 Packer::OpenRow& Packer::row_with_room(std::int64_t count) {
   for (OpenRow& open : open_) {
-    if (open.used + count <= rows_.row_length) return open;
+    if (open.row.used + count <= options_.row) return open;
   }
-  if (open_.size() == kLookBack) open_.pop_front();
-  open_.push_back({rows_.rows(), 0, 0});
-  const std::size_t size = rows_.input_ids.size() + static_cast<std::size_t>(rows_.row_length);
-  rows_.input_ids.resize(size, 0);
-  rows_.loss_mask.resize(size, 0);
-  rows_.document.resize(size, -1);
-  return open_.back();
+  if (open_.size() == kLookBack) {
+    take_(open_.front().number, open_.front().row);
+    open_.pop_front();
+  }
+  return open_.emplace_back(OpenRow{rows_++, empty_row(options_.row)});
+}
+
+void Packer::gather(const Document& document, const Piece& piece) {
+  const auto first = static_cast<std::ptrdiff_t>(piece.from);
+  const auto end = static_cast<std::ptrdiff_t>(piece.from + piece.count);
+  pieces_.push_back({gathered_.tokens.size(), piece.count, piece.context});
+  gathered_.tokens.insert(gathered_.tokens.end(), document.tokens.begin() + first,
+                          document.tokens.begin() + end);
+  gathered_.is_target.insert(gathered_.is_target.end(), document.is_target.begin() + first,
+                             document.is_target.begin() + end);
+  if (gathered_.tokens.size() >= kWindow) place_gathered();
+}
+
+// First fit over all rows of the window, the longest piece first. Rows, and the pieces in them, are
+// then put into the order of the file again: without shuffling, long ones would all come first.
+void Packer::place_gathered() {
+  std::vector<std::size_t> order(pieces_.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, std::ranges::greater(),
+                           [&](std::size_t i) { return pieces_[i].count; });
+  RoomTree room(pieces_.size(), options_.row);
+  std::vector<std::vector<std::size_t>> rows;
+  for (const std::size_t i : order) {
+    const std::size_t row = room.take(static_cast<std::int64_t>(pieces_[i].count));
+    if (row == rows.size()) rows.emplace_back();
+    rows[row].push_back(i);
+  }
+  for (std::vector<std::size_t>& row : rows) std::ranges::sort(row);
+  std::ranges::sort(rows, {}, [](const std::vector<std::size_t>& row) { return row.front(); });
+  for (const std::vector<std::size_t>& members : rows) {
+    PackedRow row = empty_row(options_.row);
+    for (const std::size_t i : members) {
+      append(row, gathered_, pieces_[i].from, pieces_[i].count, pieces_[i].context);
+    }
+    take_(rows_++, row);
+  }
+  gathered_ = {};
+  pieces_.clear();
 }
 
 }  // namespace strait::store

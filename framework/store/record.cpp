@@ -1,12 +1,16 @@
 #include "framework/store/record.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <span>
 
+#include "framework/mixed_bits.h"
 #include "framework/store/bounded_json.h"
 #include "framework/store/chat_record.h"
+#include "framework/store/file_hash.h"
 #include "framework/store/store_error.h"
 
 namespace strait::store {
@@ -63,7 +67,14 @@ Record parse_record(std::string_view line, const std::string& origin) {
   const bool chat = root.contains("messages");
   if (!text && !pair && !chat) {
     if (is_foreign_chat(root)) return foreign_chat_record(root, origin);
-    refuse_record(origin, fmt::format("{}; this one has none", kAllowed));
+    constexpr std::size_t kKeysShown = 8;
+    std::vector<std::string> keys;
+    for (const auto& [key, value] : root.items()) {
+      if (keys.size() < kKeysShown) keys.push_back(fmt::format("\"{}\"", key));
+    }
+    refuse_record(origin,
+                  fmt::format("{}; this one has {}", kAllowed,
+                              keys.empty() ? "no key" : fmt::format("{}", fmt::join(keys, ", "))));
   }
   if (static_cast<int>(text) + static_cast<int>(pair) + static_cast<int>(chat) > 1) {
     refuse_record(origin, fmt::format("{}; this one has more than one of them", kAllowed));
@@ -79,6 +90,31 @@ Record parse_record(std::string_view line, const std::string& origin) {
                      {text_of(root, "completion", origin), true}};
   }
   return record;
+}
+
+std::size_t part_end(std::string_view text, std::size_t from) {
+  if (text.size() - from <= kPartBytes) return text.size();
+  const std::size_t line = text.rfind('\n', from + kPartBytes - 1);
+  if (line != text.npos && line > from) return line + 1;
+  std::size_t end = from + kPartBytes;
+  // A character has at most four bytes; what has more such bytes is no text, and refused as that.
+  for (int i = 0; i < 3 && (static_cast<unsigned char>(text[end]) & 0xc0U) == 0x80U; ++i) --end;
+  return end;
+}
+
+bool is_held_out(const Record& record, double share, std::uint64_t seed) {
+  FileHash hash;
+  const auto add = [&hash](const std::string& text) {
+    const std::uint64_t size = text.size();
+    hash.update(std::as_bytes(std::span(&size, 1)));
+    hash.update(std::as_bytes(std::span(text)));
+  };
+  for (const Piece& piece : record.pieces) add(piece.text);
+  add(record.chat);
+  const std::uint64_t content = std::stoull(hash.hex().substr(0, 16), nullptr, 16);
+  // 53 bits: what a double holds exactly.
+  const std::uint64_t drawn = mixed_bits(content ^ mixed_bits(seed)) >> 11U;
+  return static_cast<double>(drawn) < share * static_cast<double>(std::uint64_t{1} << 53U);
 }
 
 void choose_targets(Record& record, Targets targets) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -22,6 +23,9 @@ struct Record {
   // Of a chat: an object with "messages" and perhaps "tools", for a chat template. JSON.
   std::string chat = {};
   bool needs_template = false;  // it cannot be rendered as "role: content"
+  // Of a text in parts: whether this is its beginning, and its end.
+  bool first = true;
+  bool last = true;
 };
 
 // What of a record is to be learnt: its answers (of plain text all), everything, its last answer.
@@ -34,6 +38,17 @@ enum class Targets : std::uint8_t { assistant, all, last };
 // "role: content\n"; the newline behind an assistant's content is a target too: there it stops.
 // Throws StoreError bad_input that starts with `origin`.
 Record parse_record(std::string_view line, const std::string& origin);
+
+// A longer text is read, and given to tokenizers, in parts.
+inline constexpr std::size_t kPartBytes = 1 << 20;
+
+// Where the part of `text` ends that begins at `from`: behind an end of line, if there is one, and
+// never within a character.
+std::size_t part_end(std::string_view text, std::size_t from);
+
+// Whether a record is among the share (0 to 1) of all that is held out of training: a function of
+// its content and the seed, so that equal records are all held out or none is, in whatever file.
+bool is_held_out(const Record& record, double share, std::uint64_t seed);
 
 // Changes which pieces are targets.
 void choose_targets(Record& record, Targets targets);

@@ -28,14 +28,7 @@ RecordReader::RecordReader(const std::filesystem::path& path)
 }
 
 std::optional<Record> RecordReader::next() {
-  if (!lines_) {
-    if (records_++ > 0) return std::nullopt;
-    Record record;
-    record.origin = file_.path().string();
-    record.pieces = {{read_text_file(file_.path(), kMaximumText), true}};
-    refuse_binary(file_.path(), record.pieces[0].text);
-    return record;
-  }
+  if (!lines_) return next_part();
   while (std::optional<std::string> line = next_line()) {
     if (line->find_first_not_of(" \t\r") == std::string::npos) continue;
     ++records_;
@@ -46,6 +39,22 @@ std::optional<Record> RecordReader::next() {
                      fmt::format("{} holds no record, only blank lines", file_.path().string()));
   }
   return std::nullopt;
+}
+
+std::optional<Record> RecordReader::next_part() {
+  // A part, and the character behind it.
+  while (buffer_.size() - position_ <= kPartBytes && offset_ < file_.size()) fill();
+  if (position_ == buffer_.size()) return std::nullopt;
+  const std::size_t end = part_end(buffer_, position_);
+  const std::uint64_t before = offset_ - (buffer_.size() - position_);
+  Record record;
+  record.origin = file_.path().string();
+  record.pieces = {{buffer_.substr(position_, end - position_), true}};
+  record.first = records_++ == 0;
+  record.last = offset_ == file_.size() && end == buffer_.size();
+  refuse_binary(file_.path(), record.pieces[0].text, before);
+  position_ = end;
+  return record;
 }
 
 std::optional<std::string> RecordReader::next_line() {

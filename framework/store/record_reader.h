@@ -11,22 +11,23 @@
 namespace strait::store {
 
 // The records of a data file, one by one. A file named .jsonl or .ndjson has a record per line
-// (blank lines are passed over); any other file is one record, its whole text. One thread. A file
-// of another form (data_form.h), an empty file, one without records, a line above the limit:
+// (blank lines are passed over); any other file is one text, which comes in parts. One thread. A
+// file of another form (data_form.h), an empty file, one without records, a line above the limit:
 // StoreError bad_input with file:line.
 class RecordReader {
  public:
   static constexpr std::uint64_t kMaximumLine = 16 << 20;
-  static constexpr std::uint64_t kMaximumText = std::uint64_t{4} << 30;
 
   explicit RecordReader(const std::filesystem::path& path);
 
   std::optional<Record> next();  // nothing: that was all
 
   std::uint64_t bytes() const { return file_.size(); }
-  std::uint64_t bytes_read() const { return offset_; }  // of lines; 0 of a text
+  std::uint64_t bytes_read() const { return offset_; }
+  bool is_text() const { return !lines_; }
 
  private:
+  std::optional<Record> next_part();
   std::optional<std::string> next_line();
   void fill();
   std::string origin() const;

@@ -59,8 +59,10 @@ class EntryParser {
     info.begin = offsets[0];
     info.end = offsets[1];
     if (info.begin > info.end || info.end > data_bytes) {
-      refuse(fmt::format("its bytes [{}, {}] do not lie inside the file's {} bytes of data",
-                         info.begin, info.end, data_bytes));
+      refuse(
+          fmt::format("its bytes [{}, {}] do not lie inside the file's {} bytes of data; "
+                      "the file is incomplete or damaged: get it again",
+                      info.begin, info.end, data_bytes));
     }
     const std::uint64_t needed = size(info);
     if (needed != info.bytes()) {

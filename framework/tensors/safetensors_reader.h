@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -35,6 +36,10 @@ class SafetensorsReader {
   at::Tensor read(const std::string& name) const;  // contiguous, on the CPU, not shared
 
   at::Tensor read_row(const std::string& name, std::int64_t row) const;  // of a matrix
+
+  // The whole file, mapped (see FileMapping), and where in it a tensor's bytes are.
+  std::shared_ptr<const store::FileMapping> map() const { return file_.map(); }
+  std::uint64_t offset(const store::TensorInfo& info) const { return data_ + info.begin; }
 
   // The same bytes into the caller's memory, which must have exactly that size.
   void read(const store::TensorInfo& info, std::span<std::byte> bytes) const;

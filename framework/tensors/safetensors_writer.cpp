@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "framework/store/atomic_file.h"
+#include "framework/store/file_descriptor.h"
 #include "framework/store/safetensors_header.h"
 
 namespace strait::tensors {
@@ -62,6 +63,32 @@ void check_names(const std::vector<const TensorSource*>& tensors) {
   }
 }
 
+std::uint64_t bytes_of(const TensorSource& source) {
+  std::uint64_t bytes = c10::elementSize(source.type);
+  for (const std::int64_t extent : source.shape) bytes *= static_cast<std::uint64_t>(extent);
+  return bytes;
+}
+
+void write_copied(const TensorSource& source, store::AtomicFile& file) {
+  const std::uint64_t size = bytes_of(source);
+  std::vector<std::byte> piece(std::min<std::uint64_t>(size, store::kFilePiece));
+  for (std::uint64_t first = 0; first < size; first += piece.size()) {
+    const auto part = std::span(piece).first(std::min<std::uint64_t>(size - first, piece.size()));
+    source.copy(first, part);
+    file.write(part);
+  }
+}
+
+void write_read(const TensorSource& source, store::AtomicFile& file) {
+  const at::Tensor plain = source.read().detach().to(at::kCPU).contiguous();
+  if (plain.scalar_type() != source.type || plain.sizes() != source.shape) {
+    throw std::invalid_argument(fmt::format(
+        "tensor \"{}\" is not of the type and shape it was announced with", source.name));
+  }
+  file.write({static_cast<const std::byte*>(plain.const_data_ptr()),
+              static_cast<std::size_t>(plain.numel() * plain.element_size())});
+}
+
 }  // namespace
 
 store::FileSummary write_safetensors(const std::filesystem::path& path,
@@ -94,9 +121,7 @@ store::FileSummary write_safetensors(const std::filesystem::path& path,
   std::uint64_t end = 0;
   for (const TensorSource* source : order) {
     const std::uint64_t begin = end;
-    std::uint64_t bytes = c10::elementSize(source->type);
-    for (const std::int64_t extent : source->shape) bytes *= static_cast<std::uint64_t>(extent);
-    end += bytes;
+    end += bytes_of(*source);
     header.tensors.push_back({source->name, dtype_to_write(*source), source->shape, begin, end});
   }
 
@@ -104,13 +129,11 @@ store::FileSummary write_safetensors(const std::filesystem::path& path,
   store::AtomicFile file(path, text.size() + end);
   file.write(std::as_bytes(std::span(text)));
   for (const TensorSource* source : order) {
-    const at::Tensor plain = source->read().detach().to(at::kCPU).contiguous();
-    if (plain.scalar_type() != source->type || plain.sizes() != source->shape) {
-      throw std::invalid_argument(fmt::format(
-          "tensor \"{}\" is not of the type and shape it was announced with", source->name));
+    if (source->copy) {
+      write_copied(*source, file);
+    } else {
+      write_read(*source, file);
     }
-    file.write({static_cast<const std::byte*>(plain.const_data_ptr()),
-                static_cast<std::size_t>(plain.numel() * plain.element_size())});
   }
   return file.commit();
 }

@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -26,6 +27,8 @@ struct TensorSource {
   at::ScalarType type = at::kFloat;
   std::vector<std::int64_t> shape;
   std::function<at::Tensor()> read;  // of this type and shape
+  // Set: called instead of read, from its first byte to its last, to fill `target`.
+  std::function<void(std::uint64_t first, std::span<std::byte> target)> copy = {};
 };
 
 // Writes a safetensors file that is there whole and durable, or not at all (store::AtomicFile), and

@@ -8,9 +8,12 @@
 
 namespace strait::tensors {
 
-store::ShardFile write_shard(const std::filesystem::path& checkpoint, const std::string& name,
-                             std::span<const NamedTensor> tensors,
-                             const std::map<std::string, std::string>& metadata) {
+namespace {
+
+template <class Tensor>
+store::ShardFile write_uncommitted(const std::filesystem::path& checkpoint, const std::string& name,
+                                   std::span<const Tensor> tensors,
+                                   const std::map<std::string, std::string>& metadata) {
   if (store::is_committed(checkpoint)) {
     throw store::StoreError(
         store::StoreError::Kind::busy,
@@ -20,6 +23,20 @@ store::ShardFile write_shard(const std::filesystem::path& checkpoint, const std:
   store::make_directory(checkpoint);
   const store::FileSummary summary = write_safetensors(checkpoint / name, tensors, metadata);
   return {name, summary.size, summary.hash};
+}
+
+}  // namespace
+
+store::ShardFile write_shard(const std::filesystem::path& checkpoint, const std::string& name,
+                             std::span<const NamedTensor> tensors,
+                             const std::map<std::string, std::string>& metadata) {
+  return write_uncommitted(checkpoint, name, tensors, metadata);
+}
+
+store::ShardFile write_shard(const std::filesystem::path& checkpoint, const std::string& name,
+                             std::span<const TensorSource> tensors,
+                             const std::map<std::string, std::string>& metadata) {
+  return write_uncommitted(checkpoint, name, tensors, metadata);
 }
 
 }  // namespace strait::tensors

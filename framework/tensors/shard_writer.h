@@ -16,5 +16,8 @@ namespace strait::tensors {
 store::ShardFile write_shard(const std::filesystem::path& checkpoint, const std::string& name,
                              std::span<const NamedTensor> tensors,
                              const std::map<std::string, std::string>& metadata = {});
+store::ShardFile write_shard(const std::filesystem::path& checkpoint, const std::string& name,
+                             std::span<const TensorSource> tensors,
+                             const std::map<std::string, std::string>& metadata = {});
 
 }  // namespace strait::tensors

@@ -1,15 +1,15 @@
 #include "framework/tensors/token_file.h"
 
-#include <ATen/ATen.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <stdexcept>
 #include <utility>
 
+#include "framework/store/atomic_file.h"
+#include "framework/store/safetensors_header.h"
 #include "framework/store/store_error.h"
 #include "framework/tensors/safetensors_reader.h"
-#include "framework/tensors/safetensors_writer.h"
 
 namespace strait::tensors {
 namespace {
@@ -19,8 +19,9 @@ namespace {
 }
 
 template <typename T>
-std::vector<T> read_table(const SafetensorsReader& reader, const std::string& tensor,
-                          store::Dtype dtype, const std::vector<std::int64_t>& shape) {
+std::span<const T> map_table(const SafetensorsReader& reader, store::RowTables& tables,
+                             const std::string& tensor, store::Dtype dtype,
+                             const std::vector<std::int64_t>& shape) {
   const store::TensorInfo& info = reader.info(tensor);
   if (info.dtype != dtype || info.shape != shape) {
     store::TensorInfo wanted = info;
@@ -30,12 +31,17 @@ std::vector<T> read_table(const SafetensorsReader& reader, const std::string& te
                   fmt::format("tensor \"{}\" is {}, expected {}", tensor, store::describe(info),
                               store::describe(wanted)));
   }
-  std::vector<T> values(info.bytes() / sizeof(T));
-  reader.read(info, std::as_writable_bytes(std::span(values)));
-  return values;
+  const std::size_t count = info.bytes() / sizeof(T);
+  const std::byte* const bytes = tables.mappings.front()->bytes().data() + reader.offset(info);
+  if (reader.offset(info) % alignof(T) == 0) return {reinterpret_cast<const T*>(bytes), count};
+  // Other writers need not align their tensors.
+  const auto copy = std::make_shared<std::vector<T>>(count);
+  reader.read(info, std::as_writable_bytes(std::span(*copy)));
+  tables.memory.emplace_back(copy);
+  return *copy;
 }
 
-store::TokenRows read_rows(const SafetensorsReader& reader) {
+store::RowTables map_rows(const SafetensorsReader& reader) {
   const std::string name = reader.path().string();
   if (reader.find("input_ids") == nullptr) {
     refuse_tokens(name, "it is not a token file: there is no tensor \"input_ids\"");
@@ -46,20 +52,18 @@ store::TokenRows read_rows(const SafetensorsReader& reader) {
                                     "least one row of at least two tokens",
                                     store::describe(reader.info("input_ids"))));
   }
-  store::TokenRows rows;
-  rows.row_length = shape[1];
-  rows.input_ids = read_table<std::int32_t>(reader, "input_ids", store::Dtype::i32, shape);
+  store::RowTables tables{.rows = shape[0], .row_length = shape[1]};
+  tables.mappings = {reader.map()};
+  tables.memory = {tables.mappings.front()};
+  tables.input_ids = map_table<std::int32_t>(reader, tables, "input_ids", store::Dtype::i32, shape);
   if (reader.find("loss_mask") != nullptr) {
-    rows.loss_mask = read_table<std::uint8_t>(reader, "loss_mask", store::Dtype::u8, shape);
-  } else {
-    rows.loss_mask.assign(rows.input_ids.size(), 1);
+    tables.loss_mask =
+        map_table<std::uint8_t>(reader, tables, "loss_mask", store::Dtype::u8, shape);
   }
   if (reader.find("document") != nullptr) {
-    rows.document = read_table<std::int32_t>(reader, "document", store::Dtype::i32, shape);
-  } else {
-    rows.document.assign(rows.input_ids.size(), 0);
+    tables.document = map_table<std::int32_t>(reader, tables, "document", store::Dtype::i32, shape);
   }
-  return rows;
+  return tables;
 }
 
 // The first thing wrong with a row, or nothing.
@@ -84,58 +88,134 @@ std::string fault_of_row(std::span<const std::int32_t> tokens, std::span<const s
   return {};
 }
 
+store::RowTables held_tables(store::TokenRows rows) {
+  const auto held = std::make_shared<const store::TokenRows>(std::move(rows));
+  return {.rows = held->rows(),
+          .row_length = held->row_length,
+          .input_ids = held->input_ids,
+          .loss_mask = held->loss_mask,
+          .document = held->document,
+          .memory = {held}};
+}
+
+// While a large file is read from end to end, its pages are given back about so often.
+constexpr std::size_t kReleaseTokens = std::size_t{16} << 20U;
+
 }  // namespace
 
 TokenFile::TokenFile(const std::filesystem::path& path) {
   const SafetensorsReader reader(path);
-  rows_ = read_rows(reader);
+  tables_ = map_rows(reader);
   metadata_ = reader.metadata();
   validate(path.string());
 }
 
-TokenFile::TokenFile(store::TokenRows rows, const std::string& name) : rows_(std::move(rows)) {
-  const auto expected = static_cast<std::size_t>(rows_.rows() * rows_.row_length);
-  if (rows_.rows() < 1 || rows_.row_length < 2 || rows_.input_ids.size() != expected ||
-      rows_.loss_mask.size() != expected || rows_.document.size() != expected) {
+TokenFile::TokenFile(store::RowTables tables, const std::string& name)
+    : tables_(std::move(tables)) {
+  const auto expected = static_cast<std::size_t>(tables_.rows * tables_.row_length);
+  if (tables_.rows < 1 || tables_.row_length < 2 || tables_.input_ids.size() != expected ||
+      tables_.loss_mask.size() != expected || tables_.document.size() != expected) {
     refuse_tokens(name, fmt::format("{} tokens, {} masks and {} document numbers are no rows of {}",
-                                    rows_.input_ids.size(), rows_.loss_mask.size(),
-                                    rows_.document.size(), rows_.row_length));
+                                    tables_.input_ids.size(), tables_.loss_mask.size(),
+                                    tables_.document.size(), tables_.row_length));
   }
   validate(name);
 }
 
+TokenFile::TokenFile(store::TokenRows rows, const std::string& name)
+    : TokenFile(held_tables(std::move(rows)), name) {}
+
+TokenFile::TokenFile(std::vector<std::shared_ptr<const TokenFile>> files,
+                     std::vector<store::RowChoice> choices)
+    : files_(std::move(files)), choices_(std::move(choices)) {
+  tables_.row_length = files_.front()->row_length();
+  for (const auto& file : files_) {
+    if (file->row_length() != row_length()) {
+      throw std::invalid_argument(fmt::format("rows of {} and of {} tokens in one data set",
+                                              row_length(), file->row_length()));
+    }
+    largest_token_ = std::max(largest_token_, file->largest_token());
+  }
+  compute_hash();
+}
+
 void TokenFile::validate(const std::string& name) {
+  const auto length = static_cast<std::size_t>(row_length());
+  if (tables_.loss_mask.empty()) all_ones_.assign(length, 1);
+  if (tables_.document.empty()) all_zeros_.assign(length, 0);
   for (std::int64_t row = 0; row < rows(); ++row) {
     const store::SampleId sample{row};
     const std::string fault = fault_of_row(tokens(sample), loss_mask(sample), documents(sample));
     if (!fault.empty()) refuse_tokens(name, fmt::format("row {}: {}", row, fault));
+    const auto ids = tokens(sample);
+    largest_token_ = std::max(largest_token_, *std::max_element(ids.begin(), ids.end()));
+    count_progress(row, length);
   }
-  largest_token_ = *std::max_element(rows_.input_ids.begin(), rows_.input_ids.end());
+  compute_hash();
+}
+
+// Over the three tables one behind the other, as they would be in memory.
+void TokenFile::compute_hash() {
   store::FileHash hash;
-  hash.update(std::as_bytes(std::span(&rows_.row_length, 1)));
-  hash.update(std::as_bytes(std::span(rows_.input_ids)));
-  hash.update(std::as_bytes(std::span(rows_.loss_mask)));
-  hash.update(std::as_bytes(std::span(rows_.document)));
+  hash.update(std::as_bytes(std::span(&tables_.row_length, 1)));
+  const auto each_row = [&](const auto& row_of_table) {
+    for (std::int64_t row = 0; row < rows(); ++row) {
+      hash.update(std::as_bytes(row_of_table(store::SampleId{row})));
+      count_progress(row, static_cast<std::size_t>(row_length()));
+    }
+  };
+  each_row([this](store::SampleId sample) { return tokens(sample); });
+  each_row([this](store::SampleId sample) { return loss_mask(sample); });
+  each_row([this](store::SampleId sample) { return documents(sample); });
   hash_ = hash.hex();
 }
 
-std::size_t TokenFile::start(store::SampleId sample) const {
-  if (number(sample) < 0 || number(sample) >= rows()) {
-    throw std::out_of_range(fmt::format("sample {} of {} rows", number(sample), rows()));
+void TokenFile::count_progress(std::int64_t row, std::size_t length) const {
+  store::file_bytes() += length;
+  const auto rows_of_window = static_cast<std::int64_t>(kReleaseTokens / length) + 1;
+  if ((row + 1) % rows_of_window != 0 && row + 1 != rows()) return;
+  for (const auto& mapping : tables_.mappings) mapping->release_pages();
+  for (const auto& file : files_) {
+    for (const auto& mapping : file->tables_.mappings) mapping->release_pages();
   }
+}
+
+std::int64_t TokenFile::rows() const {
+  return files_.empty() ? tables_.rows : std::ssize(choices_);
+}
+
+std::size_t TokenFile::start(store::SampleId sample) const {
   return static_cast<std::size_t>(number(sample) * row_length());
 }
 
+const store::RowChoice* TokenFile::choice(store::SampleId sample) const {
+  if (number(sample) < 0 || number(sample) >= rows()) {
+    throw std::out_of_range(fmt::format("sample {} of {} rows", number(sample), rows()));
+  }
+  return files_.empty() ? nullptr : &choices_[static_cast<std::size_t>(number(sample))];
+}
+
 std::span<const std::int32_t> TokenFile::tokens(store::SampleId sample) const {
-  return std::span(rows_.input_ids).subspan(start(sample), static_cast<std::size_t>(row_length()));
+  if (const auto* chosen = choice(sample)) {
+    return files_[static_cast<std::size_t>(chosen->file)]->tokens(store::SampleId{chosen->row});
+  }
+  return tables_.input_ids.subspan(start(sample), static_cast<std::size_t>(row_length()));
 }
 
 std::span<const std::uint8_t> TokenFile::loss_mask(store::SampleId sample) const {
-  return std::span(rows_.loss_mask).subspan(start(sample), static_cast<std::size_t>(row_length()));
+  if (const auto* chosen = choice(sample)) {
+    return files_[static_cast<std::size_t>(chosen->file)]->loss_mask(store::SampleId{chosen->row});
+  }
+  if (tables_.loss_mask.empty()) return all_ones_;
+  return tables_.loss_mask.subspan(start(sample), static_cast<std::size_t>(row_length()));
 }
 
 std::span<const std::int32_t> TokenFile::documents(store::SampleId sample) const {
-  return std::span(rows_.document).subspan(start(sample), static_cast<std::size_t>(row_length()));
+  if (const auto* chosen = choice(sample)) {
+    return files_[static_cast<std::size_t>(chosen->file)]->documents(store::SampleId{chosen->row});
+  }
+  if (tables_.document.empty()) return all_zeros_;
+  return tables_.document.subspan(start(sample), static_cast<std::size_t>(row_length()));
 }
 
 std::int64_t TokenFile::length(store::SampleId sample) const {
@@ -163,17 +243,43 @@ std::int64_t TokenFile::targets(store::SampleId sample) const {
   return count;
 }
 
-store::FileSummary write_token_file(const std::filesystem::path& path, const store::TokenRows& rows,
-                                    const std::map<std::string, std::string>& metadata) {
-  const auto table = [&rows](auto& values, at::ScalarType type) {
-    // from_blob takes a mutable pointer; the tensor is only read.
-    return at::from_blob(const_cast<void*>(static_cast<const void*>(values.data())),
-                         {rows.rows(), rows.row_length}, at::TensorOptions(type));
+store::FileSummary write_token_file(const std::filesystem::path& path, const TokenFile& rows,
+                                    const std::map<std::string, std::string>& metadata,
+                                    std::int64_t first, std::int64_t count) {
+  // In the order of write_safetensors(), so that the same rows are the same bytes.
+  store::SafetensorsHeader header;
+  header.metadata = metadata;
+  header.metadata["format"] = "pt";
+  const std::vector<std::int64_t> shape{count, rows.row_length()};
+  const auto values = static_cast<std::uint64_t>(count * rows.row_length());
+  header.tensors = {{"document", store::Dtype::i32, shape, 0, 4 * values},
+                    {"input_ids", store::Dtype::i32, shape, 4 * values, 8 * values},
+                    {"loss_mask", store::Dtype::u8, shape, 8 * values, 9 * values}};
+  const std::string text = header.format();
+  store::AtomicFile file(path, text.size() + 9 * values);
+  std::vector<std::byte> piece;
+  const auto write = [&](std::span<const std::byte> bytes) {
+    piece.insert(piece.end(), bytes.begin(), bytes.end());
+    if (piece.size() < store::kFilePiece) return;
+    file.write(piece);
+    piece.clear();
   };
-  const std::vector<NamedTensor> tensors{{"input_ids", table(rows.input_ids, at::kInt)},
-                                         {"loss_mask", table(rows.loss_mask, at::kByte)},
-                                         {"document", table(rows.document, at::kInt)}};
-  return write_safetensors(path, tensors, metadata);
+  write(std::as_bytes(std::span(text)));
+  const auto each_row = [&](const auto& row_of_table) {
+    for (std::int64_t row = first; row < first + count; ++row) {
+      write(std::as_bytes(row_of_table(store::SampleId{row})));
+    }
+  };
+  each_row([&](store::SampleId sample) { return rows.documents(sample); });
+  each_row([&](store::SampleId sample) { return rows.tokens(sample); });
+  each_row([&](store::SampleId sample) { return rows.loss_mask(sample); });
+  file.write(piece);
+  return file.commit();
+}
+
+store::FileSummary write_token_file(const std::filesystem::path& path, const TokenFile& rows,
+                                    const std::map<std::string, std::string>& metadata) {
+  return write_token_file(path, rows, metadata, 0, rows.rows());
 }
 
 }  // namespace strait::tensors

@@ -3,35 +3,42 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "framework/store/file_hash.h"
+#include "framework/store/row_mix.h"
+#include "framework/store/row_tables.h"
 #include "framework/store/sample.h"
 #include "framework/store/token_rows.h"
 
 namespace strait::tensors {
 
-// Packed training rows, loaded whole and checked. The file is safetensors, and anyone may write
-// one:
+// Packed training rows, checked. The file is safetensors, and anyone may write one:
 //   input_ids  int32 [rows, row]   the tokens, 0 or more each
 //   loss_mask  uint8 [rows, row]   optional: 1 where the token is a target; absent: everywhere
 //   document   int32 [rows, row]   optional: attention and positions do not cross document numbers;
 //                                  0 or more and never falling in a row, then -1 for the padding at
 //                                  the row's end. Absent: each row is one document without padding.
-// A row that is all padding is refused. Immutable: any thread may read.
+// A row that is all padding is refused. A file is mapped, not held. Immutable: any thread may read.
 class TokenFile {
  public:
   explicit TokenFile(const std::filesystem::path& path);
-  TokenFile(store::TokenRows rows, const std::string& name);  // the same checks for rows in memory
+  // The same checks for rows that are elsewhere; `name` is for messages.
+  TokenFile(store::RowTables tables, const std::string& name);
+  TokenFile(store::TokenRows rows, const std::string& name);
+  // Rows of several files, as if they were one: row `row` of files[file] for each choice. The files
+  // have rows of one length.
+  TokenFile(std::vector<std::shared_ptr<const TokenFile>> files,
+            std::vector<store::RowChoice> choices);
 
-  std::int64_t rows() const { return rows_.rows(); }
-  std::int64_t row_length() const { return rows_.row_length; }
+  std::int64_t rows() const;
+  std::int64_t row_length() const { return tables_.row_length; }
   std::int32_t largest_token() const { return largest_token_; }
   const std::string& hash() const { return hash_; }  // of the content, however it was written
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
-  const store::TokenRows& table() const { return rows_; }
 
   std::span<const std::int32_t> tokens(store::SampleId sample) const;
   std::span<const std::uint8_t> loss_mask(store::SampleId sample) const;
@@ -47,15 +54,29 @@ class TokenFile {
 
  private:
   void validate(const std::string& name);
+  void compute_hash();
+  // Of a pass over all rows: for the watchdog, and gives pages back now and then.
+  void count_progress(std::int64_t row, std::size_t length) const;
   std::size_t start(store::SampleId sample) const;
+  // Of several files; null: there is only this one. std::out_of_range.
+  const store::RowChoice* choice(store::SampleId sample) const;
 
-  store::TokenRows rows_;
+  store::RowTables tables_;              // of several files only the row length
+  std::vector<std::uint8_t> all_ones_;   // the row of an absent loss_mask
+  std::vector<std::int32_t> all_zeros_;  // the row of an absent document
+  std::vector<std::shared_ptr<const TokenFile>> files_;
+  std::vector<store::RowChoice> choices_;
   std::int32_t largest_token_ = 0;
   std::string hash_;
   std::map<std::string, std::string> metadata_;
 };
 
-store::FileSummary write_token_file(const std::filesystem::path& path, const store::TokenRows& rows,
+// Writes rows `first` to `first + count` - 1 in pieces, so that they may be larger than memory;
+// there whole and durable, or not at all.
+store::FileSummary write_token_file(const std::filesystem::path& path, const TokenFile& rows,
+                                    const std::map<std::string, std::string>& metadata,
+                                    std::int64_t first, std::int64_t count);
+store::FileSummary write_token_file(const std::filesystem::path& path, const TokenFile& rows,
                                     const std::map<std::string, std::string>& metadata = {});
 
 }  // namespace strait::tensors

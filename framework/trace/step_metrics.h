@@ -20,6 +20,7 @@ struct StepMetrics {
   std::uint64_t bytes_sync = 0;
   std::uint64_t bytes_tied = 0;
   double tied_wait_seconds = 0;
+  double checkpoint_seconds = 0;
   bool skipped = false;
   double idle = 0;
 };
@@ -90,6 +91,11 @@ inline constexpr std::tuple kMetrics<StepMetrics> = {
             .unit = Unit::seconds,
             .combine = Combine::max,
             .meaning = "the first stage waited for values of a tied table"}),
+    metric(&StepMetrics::checkpoint_seconds,
+           {.key = "checkpoint_seconds",
+            .unit = Unit::seconds,
+            .combine = Combine::max,
+            .meaning = "training stood still for the checkpoint before this step"}),
     metric(&StepMetrics::skipped, {.key = "skipped",
                                    .unit = Unit::flag,
                                    .combine = Combine::any,

@@ -3,16 +3,29 @@
 #include <string>
 #include <vector>
 
+#include "framework/store/sample.h"
 #include "launcher/control/run_directory.h"
 #include "launcher/plan/run_files.h"
 #include "launcher/recipe/recipe.h"
 
+// `resume --set`: the same run with other settings.
 namespace strait::app {
 
-// The run with these overrides ("pipeline.stages=3"): same data and name, another plan. The method
-// that `sync.method = "auto"` chose stays unless an override is of [sync]. Writes nothing.
-// UserError: an override is invalid, or changes what the run learns.
-plan::RunFile changed_run(const control::RunDirectory& directory, const plan::RunFile& run,
-                          const std::vector<std::string>& overrides);
+// What a resume may change, a line each: the keys, and which bits a change of them gives up.
+std::string changeable_keys();
+
+struct ChangedRun {
+  plan::RunFile run;
+  std::vector<std::string> notes;  // for the user: what changes, and which bits that gives up
+};
+
+// The run with these overrides ("train.steps=200"), as it goes on after `step`: same data and name,
+// another plan. The method that `sync.method = "auto"` chose stays unless an override is of [sync].
+// Writes nothing. UserError: an override is invalid, or changes what must stay.
+ChangedRun changed_run(const control::RunDirectory& directory, const plan::RunFile& run,
+                       store::Step step, const std::vector<std::string>& overrides);
+
+// The run with this recipe; likewise, without notes. The chosen method stays.
+plan::RunFile changed_run(const plan::RunFile& run, const recipe::Recipe& recipe);
 
 }  // namespace strait::app

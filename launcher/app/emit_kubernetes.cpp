@@ -24,7 +24,7 @@ PodShare largest_pod(const plan::Plan& plan) {
     PodShare& pod = pods.at(process.host_index);
     ++pod.processes;
     pod.cores += process.threads;
-    pod.bytes += process.state_bytes + process.activation_bytes + process.cache_bytes;
+    pod.bytes += plan.memory_bytes(process);
   }
   PodShare most;
   for (const PodShare& pod : pods) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -92,6 +93,38 @@ store::Resumable choose_resume_point(control::RunDirectory& directory, const pla
     if (error.kind() == store::StoreError::Kind::corrupt) throw;  // none is right
     refuse_to_go_back(directory, base::describe_failure(error));
   }
+}
+
+std::optional<store::Resumable> newest_resume_point(control::RunDirectory& directory,
+                                                    const plan::RunFile& run,
+                                                    const std::set<std::size_t>& lost,
+                                                    console::Console& console) {
+  const auto pass_over = [&console](const std::exception& error) {
+    console.note(
+        fmt::format("an older checkpoint is used: {}", base::describe_failure(error).text));
+  };
+  try {
+    const std::string recovered = launch::recover_checkpoint(
+        directory, run, std::nullopt, model_questions(),
+        [&console](const control::Event& event) { console.event("the launcher", event); }, lost);
+    if (!recovered.empty()) console.note(recovered);
+  } catch (const base::UserError& error) {
+    if (error.code() == base::ExitCode::interrupted) throw;
+    pass_over(error);
+  } catch (const store::StoreError& error) {
+    pass_over(error);
+  }
+  std::optional<store::Resumable> found = store::choose_checkpoint(directory.path());
+  if (found && !found->warning.empty()) console.note(found->warning);
+  return found;
+}
+
+void go_on_from(const store::Checkpoint& checkpoint, const plan::Plan& plan,
+                launch::LaunchOptions& options) {
+  options.resume = std::filesystem::absolute(checkpoint.path).string();
+  options.from = checkpoint.manifest.step;
+  options.caches = plan::decide_caches(checkpoint.manifest, plan);
+  options.sync = plan::decide_sync(checkpoint.manifest, plan, options.without);
 }
 
 }  // namespace strait::app

@@ -1,10 +1,13 @@
 #pragma once
 
+#include <cstddef>
 #include <optional>
+#include <set>
 
 #include "framework/store/checkpoint.h"
 #include "launcher/console/console.h"
 #include "launcher/control/run_directory.h"
+#include "launcher/launch/run_launch.h"
 #include "launcher/plan/run_files.h"
 
 namespace strait::app {
@@ -16,5 +19,17 @@ namespace strait::app {
 // the user's word. UserError, StoreError: there is no such checkpoint, or that word is missing.
 store::Resumable choose_resume_point(control::RunDirectory& directory, const plan::RunFile& run,
                                      std::optional<store::Step> from, console::Console& console);
+
+// The newest checkpoint that can be gone on from without a word of the user: where a newer one is
+// only on `lost` hosts, or cannot be read, `console` gets a note. nullopt: there is none.
+// UserError (interrupted): the user ended the wait.
+std::optional<store::Resumable> newest_resume_point(control::RunDirectory& directory,
+                                                    const plan::RunFile& run,
+                                                    const std::set<std::size_t>& lost,
+                                                    console::Console& console);
+
+// Sets what a launch restores from this checkpoint. `options.without` is set already.
+void go_on_from(const store::Checkpoint& checkpoint, const plan::Plan& plan,
+                launch::LaunchOptions& options);
 
 }  // namespace strait::app

@@ -83,7 +83,7 @@ std::string tokenizer_of_run(const plan::RunFile& run, const std::string& chosen
         store::StoreError::Kind::mismatch,
         fmt::format("the run's data ({}) were made by a tokenizer that is not known here; name it "
                     "with --tokenizer DIRECTORY, or --tokenizer bytes",
-                    recipe.data.train));
+                    recipe::paths_of(recipe.data.train)));
   }
   if (made_by.empty()) return tokenizer;
   const std::string identity = planner::tokenizer_identity(tokenizer);

@@ -33,8 +33,9 @@ std::optional<plan::Plan> plan_or_finding(const recipe::Recipe& recipe,
     findings.push_back({hosts::Finding::Kind::well, base::ExitCode::done, "model",
                         fmt::format("{} in {} {}", recipe.model.path, plan.processes.size(),
                                     plan.processes.size() == 1 ? "process" : "processes")});
-    findings.push_back({hosts::Finding::Kind::well, base::ExitCode::done, "data",
-                        fmt::format("{}: {} rows", recipe.data.train, plan.train.rows)});
+    findings.push_back(
+        {hosts::Finding::Kind::well, base::ExitCode::done, "data",
+         fmt::format("{}: {} rows", recipe::paths_of(recipe.data.train), plan.train.rows)});
     return plan;
   } catch (const std::exception& error) {
     const base::Failure failure = base::describe_failure(error);

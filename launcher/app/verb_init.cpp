@@ -7,6 +7,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <sstream>
 #include <system_error>
 
 #include "framework/store/atomic_file.h"
@@ -51,30 +54,87 @@ fs::path example_folder() {
   }
   throw base::UserError(
       base::ExitCode::bad_input,
-      fmt::format("no example recipes belong to {}; write a recipe of your own", program.string()));
+      fmt::format("no example recipes belong to {}; strait init --keys FILE writes every key",
+                  program.string()));
 }
 
-base::ExitCode copy_example(const std::string& example, const fs::path& to) {
+std::string read_example(const fs::path& file) {
+  std::ifstream in(file);
+  std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  if (!in.bad() && !text.empty()) return text;
+  throw base::UserError(base::ExitCode::storage_io,
+                        fmt::format("cannot read the example {}", file.string()));
+}
+
+// The first sentence of the comment at the top.
+std::string summary_of(const std::string& text) {
+  std::istringstream lines(text);
+  std::string summary;
+  for (std::string line; std::getline(lines, line) && line.starts_with("# ");) {
+    summary += (summary.empty() ? "" : " ") + line.substr(2);
+    if (const auto end = summary.find(". "); end != std::string::npos)
+      return summary.substr(0, end);
+  }
+  return summary.ends_with('.') ? summary.substr(0, summary.size() - 1) : summary;
+}
+
+void replace_all(std::string& text, const std::string& from, const std::string& to) {
+  for (auto at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size())) {
+    text.replace(at, from.size(), to);
+  }
+}
+
+// An example names its own model and data as "recipes/…", from the folder of the source tree. From
+// elsewhere they are found by their absolute path.
+std::string copy_of_example(const fs::path& folder, const std::string& example,
+                            const fs::path& to) {
+  std::string text = read_example(folder / (example + ".toml"));
+  replace_all(text, "recipes/" + example + ".toml", to.string());
+  std::error_code none;
+  if (fs::equivalent("recipes", folder, none)) return text;
+  std::string absolute = folder.string();
+  replace_all(absolute, "\\", "\\\\");
+  replace_all(absolute, "\"", "\\\"");
+  replace_all(text, "= \"recipes/", "= \"" + absolute + "/");
+  return text;
+}
+
+base::ExitCode list_examples() {
+  const fs::path folder = example_folder();
+  for (const std::string& name : example_names(folder)) {
+    fmt::print("{:<18}  {}\n", name, summary_of(read_example(folder / (name + ".toml"))));
+  }
+  fmt::print("copy one: strait init NAME [FILE]; every key: strait init --keys FILE\n");
+  return base::ExitCode::done;
+}
+
+// `words`: the name of an example, the file to write; or only one of them.
+base::ExitCode copy_example(const std::vector<std::string>& words) {
   const fs::path folder = example_folder();
   const std::vector<std::string> names = example_names(folder);
-  if (std::find(names.begin(), names.end(), example) == names.end()) {
+  const auto is_name = [&names](const std::string& word) {
+    return std::find(names.begin(), names.end(), word) != names.end();
+  };
+  std::string example = words.empty() ? "quickstart" : words[0];
+  fs::path to = words.size() > 1 ? words[1] : example + ".toml";
+  if (words.size() == 1 && !is_name(example) && example.ends_with(".toml")) {
+    to = example;
+    example = "quickstart";
+  }
+  if (!is_name(example)) {
     throw base::UserError(base::ExitCode::bad_input,
                           fmt::format("there is no example recipe {}; there are: {}", example,
                                       fmt::join(names, ", ")));
   }
   refuse_existing(to);
-  std::error_code failed;
-  fs::copy_file(folder / (example + ".toml"), to, failed);
-  if (failed) {
-    throw base::UserError(base::ExitCode::storage_io,
-                          fmt::format("cannot write {}: {}", to.string(), failed.message()));
-  }
+  store::replace_file(to, copy_of_example(folder, example, to));
   fmt::print("{} is a copy of the example {}; look at it, then: strait run {}\n", to.string(),
              example, to.string());
   return base::ExitCode::done;
 }
 
-base::ExitCode write_all_keys(const fs::path& to) {
+base::ExitCode write_all_keys(const std::vector<std::string>& words) {
+  const fs::path to = words.empty() ? "all.toml" : words[0];
   refuse_existing(to);
   store::replace_file(to, recipe::recipe_reference());
   fmt::print("{} has every key with its default, its meaning and what is allowed\n", to.string());
@@ -85,19 +145,23 @@ base::ExitCode write_all_keys(const fs::path& to) {
 
 void add_init(CLI::App& cli, Command& command) {
   struct Options {
-    std::string file;
-    std::string example = "quickstart";
+    std::vector<std::string> words;
+    bool list = false;
     bool keys = false;
   };
+  constexpr int kMostWords = 2;
   const auto options = std::make_shared<Options>();
   CLI::App* verb = cli.add_subcommand("init", "copy an example recipe to begin from");
-  verb->add_option("file", options->file, "the new recipe")->required();
-  verb->add_option("--from", options->example, "which example")->capture_default_str();
-  verb->add_flag("--keys", options->keys, "write every key with its default and meaning instead");
+  verb->add_option("name", options->words,
+                   "an example (quickstart where none is named), and the file to write (NAME.toml)")
+      ->expected(0, kMostWords);
+  CLI::Option* list = verb->add_flag("--list", options->list, "list the examples");
+  verb->add_flag("--keys", options->keys, "write every key with its default and meaning instead")
+      ->excludes(list);
   verb->callback([options, &command] {
     command = [options] {
-      return options->keys ? write_all_keys(options->file)
-                           : copy_example(options->example, options->file);
+      if (options->list) return list_examples();
+      return options->keys ? write_all_keys(options->words) : copy_example(options->words);
     };
   });
 }

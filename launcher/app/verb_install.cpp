@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <iterator>
 #include <string>
 #include <thread>
 #include <vector>
@@ -95,7 +96,8 @@ base::ExitCode install_on_hosts(const RunOptions& options) {
   }
   const control::ScratchFolder scratch("install");
   const std::vector<hosts::BuildFile> files = hosts::files_of_this_build(scratch.path());
-  const std::vector<recipe::RecipeHost>& hosts = recipe.hosts.list;
+  std::vector<recipe::RecipeHost> hosts = recipe.hosts.list;
+  std::ranges::copy(recipe.hosts.spare, std::back_inserter(hosts));
   InstallReport report(hosts.size());
   std::atomic<std::size_t> next = 0;
   {

@@ -30,7 +30,7 @@ planner::PreparedData evaluation_data(const plan::RunFile& run, const fs::path& 
                                       const std::string& chosen) {
   planner::DataOptions options = planner::data_options(run.plan.recipe);
   if (source.extension() != ".safetensors") options.tokenizer = tokenizer_of_run(run, chosen);
-  planner::PreparedData data = planner::read_data(source, options);
+  planner::PreparedData data = planner::read_data({{source.string()}}, options);
   const std::string made_by = data_tokenizer(run);
   if (!data.tokenizer.empty() && !made_by.empty() && data.tokenizer != made_by) {
     throw base::UserError(
@@ -39,7 +39,7 @@ planner::PreparedData evaluation_data(const plan::RunFile& run, const fs::path& 
                     "with the run's",
                     source.string(), data.tokenizer, made_by));
   }
-  if (!data.note.empty()) std::cerr << fmt::format("strait: {}: {}\n", source.string(), data.note);
+  for (const std::string& note : data.notes) std::cerr << "strait: " << note << '\n';
   return data;
 }
 

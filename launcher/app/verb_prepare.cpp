@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 #include <CLI/CLI.hpp>
 
@@ -34,8 +35,11 @@ struct PrepareFlags {
   std::string model;
   std::string targets = "assistant";
   std::string too_long = "refuse";
+  std::string packing = "first_fit";
   std::int64_t row = 128;
+  std::int64_t overlap = 0;
   std::int64_t shown = 0;
+  double shard_gigabytes = 5;
 };
 
 template <class Enum>
@@ -94,26 +98,77 @@ void show_records(const PrepareFlags& flags, const planner::DataOptions& options
   }
 }
 
+// NAME-00002-of-00003.safetensors, as shards of models are called.
+std::string shard_name(const fs::path& file, std::int64_t number, std::int64_t count) {
+  return (file.parent_path() /
+          fmt::format("{}-{:05}-of-{:05}.safetensors", file.stem().string(), number + 1, count))
+      .string();
+}
+
+// The token files: one, or as many as the largest size of a file makes necessary.
+std::vector<std::string> write_files(const PrepareFlags& flags,
+                                     const planner::PreparedData& prepared) {
+  if (flags.file.empty()) return {};
+  constexpr double kBytesOfToken = 9;
+  const double bytes_of_row = kBytesOfToken * static_cast<double>(flags.row);
+  const auto most = std::max<std::int64_t>(
+      1, static_cast<std::int64_t>(flags.shard_gigabytes * 1e9 / bytes_of_row));
+  const std::int64_t rows = prepared.tokens->rows();
+  const std::int64_t count = (rows + most - 1) / most;
+  if (count == 1) {
+    planner::place_data(prepared, flags.file);
+    return {flags.file};
+  }
+  std::vector<std::string> files;
+  for (std::int64_t i = 0; i < count; ++i) {
+    files.push_back(shard_name(flags.file, i, count));
+    tensors::write_token_file(files.back(), *prepared.tokens, planner::metadata_of(prepared),
+                              i * most, std::min(most, rows - i * most));
+  }
+  return files;
+}
+
+void print_summary(const PrepareFlags& flags, const planner::PreparedData& prepared) {
+  const tensors::TokenFile& rows = *prepared.tokens;
+  std::int64_t tokens = 0;
+  std::int64_t learnt = 0;
+  for (std::int64_t row = 0; row < rows.rows(); ++row) {
+    const store::SampleId sample{row};
+    const auto mask = rows.loss_mask(sample);
+    tokens += rows.length(sample);
+    learnt += std::accumulate(mask.begin(), mask.end(), std::int64_t{0});
+  }
+  const std::int64_t padding = rows.rows() * rows.row_length() - tokens;
+  std::cout << fmt::format(
+      "{}: {} rows of {} tokens, {} targets, {} padding ({:.1f} %){}\n",
+      flags.file.empty() ? flags.data : flags.file, rows.rows(), flags.row, learnt, padding,
+      100.0 * static_cast<double>(padding) / static_cast<double>(padding + tokens),
+      prepared.cached ? " (from the cache)" : "");
+}
+
 base::ExitCode prepare(const PrepareFlags& flags) {
+  if (flags.overlap >= flags.row) {
+    throw base::UserError(
+        base::ExitCode::bad_input,
+        fmt::format("--overlap is {}, but must be less than --row, {}", flags.overlap, flags.row));
+  }
   if (fs::path(flags.data).extension() == ".safetensors") {
     throw base::UserError(base::ExitCode::bad_input, flags.data + " is a token file already");
   }
   planner::DataOptions options;
-  options.row = flags.row;
+  options.rows = {flags.row, named<store::TooLong>(flags.too_long),
+                  named<store::Packing>(flags.packing), flags.overlap};
   options.targets = named<store::Targets>(flags.targets);
-  options.too_long = named<store::TooLong>(flags.too_long);
   if (!flags.model.empty()) options.tokenizer = flags.model;
   if (flags.shown > 0) show_records(flags, options);
-  const planner::PreparedData prepared = planner::read_data(flags.data, options);
-  if (!flags.file.empty()) planner::place_data(prepared, flags.file);
-  const store::TokenRows& rows = prepared.tokens->table();
-  const auto padding = std::ranges::count(rows.document, -1);
-  const auto learnt =
-      std::accumulate(rows.loss_mask.begin(), rows.loss_mask.end(), std::int64_t{0});
-  std::cout << fmt::format("{}: {} rows of {} tokens, {} targets, {} padding{}\n",
-                           flags.file.empty() ? flags.data : flags.file, rows.rows(), flags.row,
-                           learnt, padding, prepared.cached ? " (from the cache)" : "");
-  if (!prepared.note.empty()) std::cout << prepared.note << '\n';
+  const planner::PreparedData prepared = planner::read_data({{flags.data}}, options);
+  const std::vector<std::string> files = write_files(flags, prepared);
+  print_summary(flags, prepared);
+  for (const std::string& note : prepared.notes) std::cout << note << '\n';
+  for (const std::string& removed : prepared.removed) std::cout << removed << '\n';
+  if (files.size() > 1) {
+    std::cout << fmt::format("data.train = [\"{}\"]\n", fmt::join(files, "\", \""));
+  }
   return base::ExitCode::done;
 }
 
@@ -132,6 +187,12 @@ void add_prepare(CLI::App& cli, Command& command) {
       ->capture_default_str();
   add_choice<store::Targets>(*verb, "--targets", flags->targets, "what of a record is learnt");
   add_choice<store::TooLong>(*verb, "--too-long", flags->too_long, "records longer than a row");
+  add_choice<store::Packing>(*verb, "--packing", flags->packing, "of records into rows");
+  verb->add_option("--overlap", flags->overlap, "tokens of context in further rows of a long text")
+      ->check(CLI::Range(0, 1 << 24));
+  verb->add_option("--shard-gb", flags->shard_gigabytes, "the most that a token file holds")
+      ->check(CLI::Range(1e-6, 1e6))
+      ->capture_default_str();
   verb->add_option("--show", flags->shown, "print this many records, with what is learnt")
       ->check(CLI::Range(0, 1'000'000));
   verb->callback([flags, &command] { command = [flags] { return prepare(*flags); }; });

@@ -1,24 +1,31 @@
 #include "launcher/app/verbs.h"
 
-#include <CLI/CLI.hpp>
-#include <memory>
-
-#include "launcher/app/run_options.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
 #include <iostream>
+#include <iterator>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "framework/store/atomic_file.h"
 #include "framework/store/checkpoint.h"
 #include "framework/store/store_error.h"
 #include "launcher/app/changed_run.h"
+#include "launcher/app/closing_lines.h"
+#include "launcher/app/emit.h"
 #include "launcher/app/resume_point.h"
+#include "launcher/app/run_options.h"
+#include "launcher/app/supervised_run.h"
 #include "launcher/app/whole_model.h"
 #include "launcher/base/errors.h"
 #include "launcher/console/console.h"
@@ -32,12 +39,6 @@
 #include "launcher/planner/plan_text.h"
 #include "launcher/plugin/plugin_file.h"
 #include "launcher/recipe/recipe_io.h"
-
-#include <cstdint>
-#include <filesystem>
-#include <string>
-#include <vector>
-#include "launcher/app/emit.h"
 
 namespace strait::app {
 namespace {
@@ -68,43 +69,23 @@ plan::RunFile prepare_directory(const control::RunDirectory& directory,
         planner::place_data(*planned.eval, directory.path() / "data" / "eval.safetensors");
   }
   // Stages may have another working directory.
-  recipe::Recipe& recipe = plan.recipe;
-  for (std::string* path :
-       {&recipe.model.path, &recipe.model.weights_run, &recipe.model.adapter, &recipe.data.train,
-        &recipe.data.eval, &recipe.data.tokenizer, &recipe.pipeline.partition.plugin}) {
+  auto& recipe = plan.recipe;
+  std::vector<std::string*> paths = {&recipe.model.path, &recipe.model.weights_run,
+                                     &recipe.model.adapter, &recipe.data.tokenizer,
+                                     &recipe.pipeline.partition.plugin};
+  for (recipe::DataFile& file : recipe.data.train) paths.push_back(&file.path);
+  for (recipe::DataFile& file : recipe.data.eval) paths.push_back(&file.path);
+  for (std::string& plugin : recipe.plugins) paths.push_back(&plugin);
+  for (std::string* path : paths) {
     // Of a partition linked into this program, or the tokenizer of bytes.
     const bool is_name = path->starts_with('#') || *path == "bytes";
     if (!path->empty() && !is_name) *path = fs::absolute(*path).lexically_normal().string();
-  }
-  for (std::string& plugin : recipe.plugins) {
-    plugin = fs::absolute(plugin).lexically_normal().string();
   }
   plan::RunFile run{net::RunId::random(), std::move(plan)};
   // First: it closes the directory to other users where the recipe holds variables of hosts.
   plan::write_run_file(directory.plan(), run);
   store::replace_file(directory.recipe(), recipe::recipe_to_toml(run.plan.recipe));
   return run;
-}
-
-std::vector<std::string> closing_lines(const fs::path& run, const control::Outcome& outcome) {
-  std::vector<std::string> lines;
-  const std::string name = run.string();
-  if (outcome.code != base::ExitCode::done) {
-    if (outcome.checkpoint) {
-      lines.push_back(fmt::format("resume    ./strait resume {}   (from step {})", name,
-                                  number(*outcome.checkpoint)));
-    }
-    return lines;
-  }
-  lines.push_back(
-      fmt::format("results   {}: metrics.jsonl, events.jsonl, logs/, trace.json, "
-                  "report.html, "
-                  "checkpoints/step-{}",
-                  name, number(outcome.step)));
-  if (outcome.stopped) lines.push_back(fmt::format("resume    ./strait resume {}", name));
-  lines.push_back(fmt::format("try       ./strait generate {} --prompt \"...\"", name));
-  lines.push_back(fmt::format("export    ./strait export {} DIRECTORY", name));
-  return lines;
 }
 
 // The run has ended well, so missing evaluation data must not turn it into a failure.
@@ -131,11 +112,11 @@ base::ExitCode launch_and_show(control::RunDirectory& directory, const plan::Run
     for (const std::string& line : hosts::join_instructions(run.plan, directory.path()))
       console.note(line);
   }
-  const control::Outcome outcome = launch::launch_run(directory, run, options);
+  const control::Outcome outcome = run_supervised(directory, run, options, console);
   if (outcome.code == base::ExitCode::done && !outcome.stopped) {
     show_final_samples(directory, console);
   }
-  console.finish(closing_lines(directory.path(), outcome));
+  console.finish(closing_lines(directory.path(), run.plan, outcome));
   return outcome.code;
 }
 
@@ -188,11 +169,9 @@ void check_belongs(const control::RunDirectory& directory, const plan::RunFile& 
 
 // What became of records, where the user looks before a run.
 void show_notes(const planner::PlannedRun& planned) {
-  for (const planner::PreparedData* data :
-       {&planned.train, planned.eval ? &*planned.eval : nullptr}) {
-    if (data == nullptr || data->note.empty()) continue;
-    std::cerr << fmt::format("strait: {}: {}\n", data->source.string(), data->note);
-  }
+  std::vector<std::string> notes = planned.train.notes;
+  if (planned.eval) std::ranges::copy(planned.eval->notes, std::back_inserter(notes));
+  for (const std::string& note : notes) std::cerr << "strait: " << note << '\n';
 }
 
 }  // namespace
@@ -261,14 +240,17 @@ base::ExitCode resume_run(const RunOptions& options) {
   const store::Resumable point = choose_resume_point(directory, run, request.from, console);
   const store::Manifest& manifest = point.checkpoint.manifest;
   check_belongs(directory, run, point.checkpoint);
-  if (number(manifest.step) >= run.plan.steps) {
-    console.note(fmt::format("{} is complete: all {} steps are done", directory.path().string(),
-                             run.plan.steps));
-    return base::ExitCode::done;
-  }
   if (!options.overrides.empty()) {
-    run = changed_run(directory, run, options.overrides);
+    ChangedRun changed = changed_run(directory, run, manifest.step, options.overrides);
+    run = std::move(changed.run);
     request.recipe = recipe::recipe_to_toml(run.plan.recipe);
+    for (const std::string& line : changed.notes) console.note(line);
+  } else if (number(manifest.step) >= run.plan.steps) {
+    console.note(fmt::format(
+        "{} is complete: all {} steps are done; to train on: strait resume {} --set "
+        "train.steps={}",
+        directory.path().string(), run.plan.steps, directory.path().string(), 2 * run.plan.steps));
+    return base::ExitCode::done;
   }
   plan::check_can_start_without(run.plan, options.without);
   if (run.plan.recipe.hosts.backend == recipe::BackendKind::slurm && !options.in_job) {
@@ -279,12 +261,9 @@ base::ExitCode resume_run(const RunOptions& options) {
   console.note(fmt::format("resuming from step {} ({})", number(manifest.step),
                            point.checkpoint.path.string()));
   launch::LaunchOptions launch;
-  launch.resume = fs::absolute(point.checkpoint.path).string();
-  launch.from = manifest.step;
   launch.recipe = request.recipe;
-  launch.caches = plan::decide_caches(manifest, run.plan);
   launch.without = {options.without.begin(), options.without.end()};
-  launch.sync = plan::decide_sync(manifest, run.plan, launch.without);
+  go_on_from(point.checkpoint, run.plan, launch);
   return launch_and_show(directory, run, launch, console);
 }
 
@@ -325,6 +304,7 @@ void add_resume(CLI::App& cli, Command& command) {
   const auto replica = std::make_shared<Replica>();
   CLI::App* verb = cli.add_subcommand("resume", "resume a run from its newest checkpoint");
   verb->add_option("run", options->recipe, "its directory, runs/NAME")->required();
+  verb->footer(changeable_keys);
   add_run_options(verb, options);
   CLI::Option* one =
       verb->add_option("--replica", replica->number,

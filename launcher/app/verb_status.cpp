@@ -89,10 +89,7 @@ void print(const std::filesystem::path& run, const json& status,
   } else if (job.waits) {
     fmt::print("{}: saved; continues when its job is started again\n", run.string());
   } else if (state == "ended") {
-    const json& outcome = status.at("outcome");
-    const auto cause = outcome.at("cause").get<std::string>();
-    fmt::print("{}: ended with code {} ({}){}{}\n", run.string(), outcome.at("code").get<int>(),
-               outcome.at("meaning").get<std::string>(), cause.empty() ? "" : ": ", cause);
+    fmt::print("{}: {}\n", run.string(), console::end_line(run.string(), status));
   } else {
     fmt::print(
         "{}: its launcher is gone, last update {:.0f} s ago while {}; resume with: "
@@ -103,6 +100,7 @@ void print(const std::filesystem::path& run, const json& status,
   const json checkpoints = checkpoints_here(run);
   if (!checkpoints.empty()) fmt::print("  {}\n", checkpoint_line(checkpoints));
   for (const std::string& line : console::traffic_lines(status)) fmt::print("  {}\n", line);
+  for (const std::string& line : console::restart_lines(status)) fmt::print("  {}\n", line);
   if (!live) return;
   for (const std::string& line : console::replica_lines(status)) fmt::print("  {}\n", line);
   for (const std::string& line : console::process_lines(status)) fmt::print("  {}\n", line);

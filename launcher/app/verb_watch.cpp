@@ -75,11 +75,7 @@ class WatchedRun {
     const auto state = status.at("state").get<std::string>();
     if (live_) return fmt::format("{}: {}", run_.string(), state);
     if (state != "ended") return fmt::format("{}: its launcher is gone", run_.string());
-    const json& outcome = status.at("outcome");
-    const auto cause = outcome.at("cause").get<std::string>();
-    return fmt::format("{}: ended with code {} ({}){}{}", run_.string(),
-                       outcome.at("code").get<int>(), outcome.at("meaning").get<std::string>(),
-                       cause.empty() ? "" : ": ", cause);
+    return fmt::format("{}: {}", run_.string(), console::end_line(run_.string(), status));
   }
 
   const fs::path run_;

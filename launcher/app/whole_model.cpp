@@ -5,8 +5,6 @@
 #include <fmt/format.h>
 
 #include <fstream>
-#include <functional>
-#include <numeric>
 #include <utility>
 
 #include "framework/store/record_reader.h"
@@ -72,16 +70,12 @@ std::int64_t free_memory() {
 
 bool fits_here(const RunCheckpoint& source) {
   constexpr double kShare = 0.8;  // the rest is for keys, values and what a layer computes
-  std::int64_t parameters = 0;
+  std::int64_t bytes = 0;
   for (const models::LayerCost& layer : models::describe(source.config).layers) {
-    for (const models::TensorShape& tensor : layer.tensors) {
-      parameters += std::accumulate(tensor.shape.begin(), tensor.shape.end(), std::int64_t{1},
-                                    std::multiplies<>());
-    }
+    bytes += (layer.parameters - layer.quantized.parameters) * 4 + layer.quantized.bytes;
   }
   const std::int64_t available = free_memory();
-  return available == 0 ||
-         static_cast<double>(parameters) * 4 <= kShare * static_cast<double>(available);
+  return available == 0 || static_cast<double>(bytes) <= kShare * static_cast<double>(available);
 }
 
 std::unique_ptr<inference::ModelPart> load_whole_model(const RunCheckpoint& source) {
@@ -94,7 +88,7 @@ std::unique_ptr<inference::ModelPart> load_whole_model(const RunCheckpoint& sour
                                            source.checkpoint);
   const at::NoGradGuard no_grad;
   for (const models::Parameter& parameter : model->parameters()) {
-    if (parameter.owned) parameter.value.detach().copy_(weights.read(parameter.name));
+    if (parameter.owned) models::assign(parameter, weights.read(parameter.name));
   }
   return std::make_unique<inference::ModelPart>(std::move(model));
 }
@@ -116,7 +110,8 @@ std::string on_one_line(std::string text) {
 
 std::vector<std::string> show_samples(const std::filesystem::path& run_directory) {
   const plan::RunFile run = plan::read_run_file(run_directory / "plan.json", plugin::load_plugins);
-  const std::filesystem::path data = run.plan.recipe.data.eval;
+  if (run.plan.recipe.data.eval.empty()) return {};
+  const std::filesystem::path data = run.plan.recipe.data.eval.front().path;
   if (data.extension() != ".jsonl" && data.extension() != ".ndjson") return {};
   std::vector<store::Record> shown;
   store::RecordReader reader(data);

@@ -254,10 +254,32 @@ void Console::replica_joined(const control::ReplicaJoined& joined) {
                       store::number(joined.step), fmt::join(joined.replicas, ", ")));
 }
 
+void Console::standing_still(const std::string& why) {
+  if (is(Style::json)) return json(why.empty() ? "moving" : "standstill", {{"text", why}});
+  lasting(why.empty() ? "the run moves again" : "nothing moves: " + why);
+}
+
 void Console::stopping(bool now) {
   if (is(Style::json)) return json("stopping", {{"now", now}});
   lasting(now ? "stopping immediately"
               : "stopping after this step and its checkpoint; Ctrl-C again stops immediately");
+}
+
+void Console::restarting(const control::Restart& restart) {
+  if (is(Style::json)) {
+    return json("restart", {{"number", restart.number},
+                            {"limit", restart.limit},
+                            {"generation", restart.generation},
+                            {"from", store::number(restart.from)},
+                            {"cause", restart.cause},
+                            {"moves", restart.moves}});
+  }
+  for (const std::string& move : restart.moves) lasting(move);
+  const bool resumes = restart.from != store::Step{};
+  lasting(fmt::format(
+      "restart {} of {}, generation {}: {}", restart.number, restart.limit, restart.generation,
+      resumes ? fmt::format("going on from the checkpoint of step {}", store::number(restart.from))
+              : std::string("from the beginning, because there is no complete checkpoint")));
 }
 
 void Console::ended(const control::Outcome& outcome) {
@@ -265,7 +287,12 @@ void Console::ended(const control::Outcome& outcome) {
   if (!held_back_.empty()) lasting(std::exchange(held_back_, {}));
   for (const std::string& row : metric_table(boundaries_.all())) lasting(row);
   for (const std::string& row : metric_table(sync_.all())) lasting(row);
-  if (outcome.code != base::ExitCode::done) failure(outcome);
+  if (outcome.code != base::ExitCode::done) {
+    failure(outcome);
+  } else if (outcome.stopped) {
+    lasting(fmt::format("stopped on request behind step {} of {}", store::number(outcome.step),
+                        store::number(to_)));
+  }
 }
 
 void Console::failure(const control::Outcome& outcome) {

@@ -75,7 +75,9 @@ class Console : public control::RunObserver {
   void replica_left(const control::ReplicaLeft& gone) override;
   void replica_returns(const control::ReplicaReturns& returns) override;
   void replica_joined(const control::ReplicaJoined& joined) override;
+  void standing_still(const std::string& why) override;
   void stopping(bool now) override;
+  void restarting(const control::Restart& restart) override;
   void ended(const control::Outcome& outcome) override;
 
  private:

@@ -1,9 +1,11 @@
 #include "launcher/console/report.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdint>
+#include <deque>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -151,6 +153,8 @@ struct Report::Parts {
   ReportTable<trace::BoundaryMetrics> boundaries;
   ReportTable<trace::SyncMetrics> sync;
   nlohmann::json last;
+  std::deque<std::string> restarts;  // the latest
+  std::size_t restart_count = 0;
 };
 
 Report::Report() : parts_(std::make_unique<Parts>()) {}
@@ -170,6 +174,21 @@ void Report::add(const nlohmann::json& line) {
   parts_->last = line;
 }
 
+void Report::add_event(const nlohmann::json& line) {
+  constexpr std::size_t kShown = 50;
+  if (!line.is_object() || line.value("event", nlohmann::json()) != "restart") return;
+  const auto number = [&line](const char* key) {
+    const auto found = line.find(key);
+    return found != line.end() && found->is_number() ? found->get<std::int64_t>() : 0;
+  };
+  const nlohmann::json cause = line.value("cause", nlohmann::json(""));
+  parts_->restarts.push_back(fmt::format("generation {} from step {}: {}", number("generation"),
+                                         number("from"),
+                                         cause.is_string() ? cause.get<std::string>() : ""));
+  ++parts_->restart_count;
+  if (parts_->restarts.size() > kShown) parts_->restarts.pop_front();
+}
+
 std::string Report::page(const std::string& run, const std::string& plan_text) const {
   std::string page = fmt::format(
       "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{0}</title><style>"
@@ -187,6 +206,11 @@ std::string Report::page(const std::string& run, const std::string& plan_text) c
   for (const auto& [rank, chart] : charts) page += chart;
   page += parts_->boundaries.section("Boundary traffic");
   page += parts_->sync.section("Traffic between replicas");
+  if (parts_->restart_count > 0) {
+    page += fmt::format("<h2>Restarts</h2>\n<p>{} by itself; the latest:</p>\n<pre>{}</pre>\n",
+                        parts_->restart_count,
+                        escaped(fmt::format("{}", fmt::join(parts_->restarts, "\n"))));
+  }
   if (!parts_->last.is_null()) {
     const std::string last =
         parts_->last.dump(1, ' ', false, nlohmann::json::error_handler_t::replace);
@@ -208,6 +232,11 @@ void write_report(const std::filesystem::path& run_directory, const std::string&
   std::ifstream stream(run_directory / "metrics.jsonl");
   for (std::string line; std::getline(stream, line);) {
     report.add(nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false));
+  }
+  std::ifstream events(run_directory / "events.jsonl");
+  for (std::string line; std::getline(events, line);) {
+    if (line.find("\"restart\"") == std::string::npos) continue;  // not one parsed in vain
+    report.add_event(nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false));
   }
   store::replace_file(run_directory / "report.html", report.page(run, plan_text));
 }

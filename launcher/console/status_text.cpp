@@ -7,6 +7,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -82,6 +83,19 @@ std::string numbers_line(const json& status) {
   return line;
 }
 
+std::string end_line(const std::string& run, const json& status) {
+  const json& outcome = status.at("outcome");
+  const auto step = status.at("step").get<std::int64_t>();
+  const auto steps = status.at("steps").get<std::int64_t>();
+  const auto cause = outcome.at("cause").get<std::string>();
+  if (outcome.at("stopped").get<bool>() && cause.empty() && step < steps) {
+    return fmt::format("stopped on request behind step {} of {}; resume with: strait resume {}",
+                       step, steps, run);
+  }
+  return fmt::format("ended with code {} ({}){}{}", outcome.at("code").get<int>(),
+                     outcome.at("meaning").get<std::string>(), cause.empty() ? "" : ": ", cause);
+}
+
 // A status of an earlier build may lack both lists.
 std::vector<std::string> traffic_lines(const json& status) {
   const json none = json::array();
@@ -114,8 +128,23 @@ std::vector<std::string> replica_lines(const json& status) {
   return lines;
 }
 
+std::vector<std::string> restart_lines(const json& status) {
+  const json restarts = status.value("restarts", json());
+  if (!restarts.is_object()) return {};
+  const json& last = restarts.at("last");
+  std::vector<std::string> lines = {fmt::format(
+      "restarts by itself: {}; the last to generation {} from step {}: {}",
+      restarts.at("count").get<std::int64_t>(), last.at("generation").get<std::int64_t>(),
+      last.at("from").get<std::int64_t>(), last.at("cause").get<std::string>())};
+  for (const json& move : last.at("moves")) lines.push_back("  " + move.get<std::string>());
+  return lines;
+}
+
 std::vector<std::string> process_lines(const json& status) {
   std::vector<std::string> lines;
+  if (const json why = status.value("standstill", json()); why.is_string()) {
+    lines.push_back("nothing moves: " + why.get<std::string>());
+  }
   for (const json& process : status.at("processes")) {
     std::string doing = process.value("waits_for", "");
     if (doing.empty()) doing = process.value("phase", "starting");
@@ -172,7 +201,8 @@ std::vector<std::string> watch_frame(const std::string& headline, const nlohmann
   }
   lines.push_back(std::move(numbers));
   const std::vector<std::string> traffic = traffic_lines(status);
-  const std::vector<std::string> processes = process_lines(status);
+  std::vector<std::string> processes = restart_lines(status);
+  std::ranges::copy(process_lines(status), std::back_inserter(processes));
   // The chart gets the remaining rows; on a small screen the tables come first.
   const std::size_t taken = lines.size() + traffic.size() + processes.size() + 3;
   const std::size_t chart_rows =

@@ -10,10 +10,14 @@ namespace strait::console {
 
 // "step 12/300 · loss 0.412 · ETA 0:41 · checkpoint at step 10"
 std::string numbers_line(const nlohmann::json& status);
+// How a run has ended, as status.json says it: "ended with code 30 (a process was lost): …".
+std::string end_line(const std::string& run, const nlohmann::json& status);
 // Traffic of the last step: over boundaries, and between replicas.
 std::vector<std::string> traffic_lines(const nlohmann::json& status);
 // If replicas have left: the active ones, why others are absent, and which ones are rejoining.
 std::vector<std::string> replica_lines(const nlohmann::json& status);
+// How often the run restarted by itself, and why the last time; empty: never.
+std::vector<std::string> restart_lines(const nlohmann::json& status);
 // What each process computes or waits for.
 std::vector<std::string> process_lines(const nlohmann::json& status);
 

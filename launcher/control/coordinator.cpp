@@ -250,6 +250,8 @@ void Coordinator::report_every_second() {
   reported_ = now;
   if (phase_ == Phase::training) evict_on_request();
   if (phase_ == Phase::training) rejoin_.poll_requests(stops_handled_ > 0);
+  if (const auto why = watchdog_.standstill_change(now, steps_.median_seconds()))
+    observers_.notify(&RunObserver::standing_still, *why);
   observers_.notify(&RunObserver::reports, workers_.reports(now));
 }
 
@@ -262,9 +264,7 @@ void Coordinator::evict_on_request() {
 }
 
 void Coordinator::check_done() {
-  const bool all = std::ranges::all_of(
-      workers_.all(), [](const Worker& one) { return one.done || one.evicted || one.rejoining; });
-  if (!all || phase_ != Phase::training) return;
+  if (phase_ != Phase::training || !workers_.every(&Worker::is_not_awaited)) return;
   rejoin_.cancel("the run is over");
   phase_ = Phase::leaving;
   deadline_ = Clock::now() + options_.exit_timeout;
@@ -327,7 +327,7 @@ void Coordinator::evict_replica(const Finding& finding) {
 
 Outcome Coordinator::outcome() const {
   Outcome result;
-  result.stopped = stops_handled_ > 0;
+  result.stopped = stops_handled_ > 0 && (phase_ == Phase::aborting || last_step_ < options_.to);
   result.step = last_step_;
   result.checkpoint = checkpoints_.last();
   std::optional<Finding> cause = root_cause_.cause();

@@ -8,7 +8,8 @@ namespace strait::control {
 
 nlohmann::ordered_json to_json(const Outcome& outcome) {
   using Json = nlohmann::ordered_json;
-  const char* meaning = base::meaning(outcome.code);
+  const bool saved = outcome.stopped && outcome.code == base::ExitCode::done;
+  const char* meaning = saved ? "stopped" : base::meaning(outcome.code);
   return {{"code", number(outcome.code)},
           {"meaning", meaning ? meaning : ""},
           {"cause", outcome.cause},

@@ -20,7 +20,7 @@ struct Outcome {
   std::string host;                         // of the failed process
   std::vector<std::string> log_tail;        // last lines of its log
   std::vector<std::string> followers;       // failures that followed, one sentence each
-  bool stopped = false;                     // on the user's request
+  bool stopped = false;                     // on the user's request, before its last step
   store::Step step{};                       // updates made by all processes
   std::optional<store::Step> checkpoint;    // newest one committed by this launch
 };

@@ -129,23 +129,26 @@ RunDirectory RunDirectory::open(const fs::path& given) {
 
 std::optional<LiveRun> RunDirectory::live(const fs::path& path) { return RunLock::holder(path); }
 
-std::uint32_t RunDirectory::next_generation() {
+std::uint32_t RunDirectory::generation() const {
   const fs::path file = path_ / "generation";
+  if (!fs::exists(file)) return 0;
+  std::istringstream in(store::read_text_file(file, 64));
   std::uint32_t last = 0;
-  if (fs::exists(file)) {
-    std::istringstream in(store::read_text_file(file, 64));
-    // Starting again from 1 would make processes of former starts look like present ones.
-    if (!(in >> last)) {
-      throw base::UserError(base::ExitCode::corrupt,
-                            fmt::format("{} does not hold a number. It counts the starts of this "
-                                        "run and must never decrease: write a number into it "
-                                        "that is higher than any before",
-                                        file.string()));
-    }
+  // Starting again from 1 would make processes of former starts look like present ones.
+  if (!(in >> last)) {
+    throw base::UserError(base::ExitCode::corrupt,
+                          fmt::format("{} does not hold a number. It counts the starts of this "
+                                      "run and must never decrease: write a number into it "
+                                      "that is higher than any before",
+                                      file.string()));
   }
-  ++last;
-  store::replace_file(file, fmt::format("{}\n", last));
   return last;
+}
+
+std::uint32_t RunDirectory::next_generation() {
+  const std::uint32_t next = generation() + 1;
+  store::replace_file(path_ / "generation", fmt::format("{}\n", next));
+  return next;
 }
 
 ScratchFolder::ScratchFolder(const std::string& purpose) {

@@ -31,6 +31,8 @@ class RunDirectory {
 
   // Higher than any before in this directory; durable when this returns.
   std::uint32_t next_generation();
+  // The last one; 0: there was none.
+  std::uint32_t generation() const;
 
   // The new path of an earlier run, if create() renamed one.
   const std::optional<std::filesystem::path>& moved_aside() const { return moved_aside_; }

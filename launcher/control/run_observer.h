@@ -47,6 +47,16 @@ struct ReplicaReturns {
   std::string failed;
 };
 
+// The run restarts by itself after a failure.
+struct Restart {
+  std::int64_t number = 0;         // in a row, without a new checkpoint in between
+  std::int64_t limit = 0;          // of these
+  std::uint32_t generation = 0;    // that begins
+  store::Step from{};              // of the checkpoint that it goes on from; 0: from the beginning
+  std::string cause;               // of the failure, one sentence
+  std::vector<std::string> moves;  // a sentence for each host that was replaced or left out
+};
+
 // Receives what happens in a run: the console and the run's files implement it. Called on the
 // coordinator's thread, one call at a time; must return at once (nothing slower than appending a
 // line to a file).
@@ -69,7 +79,10 @@ class RunObserver {
   virtual void replica_left(const ReplicaLeft& /*gone*/) {}
   virtual void replica_returns(const ReplicaReturns& /*returns*/) {}
   virtual void replica_joined(const ReplicaJoined& /*joined*/) {}
+  // Nothing moves, and which process or link the others wait for; empty: something moves again.
+  virtual void standing_still(const std::string& /*why*/) {}
   virtual void stopping(bool /*now*/) {}
+  virtual void restarting(const Restart& /*restart*/) {}  // between two launches
   virtual void ended(const Outcome& /*outcome*/) {}
 };
 

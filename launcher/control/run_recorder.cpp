@@ -9,6 +9,8 @@
 #include <utility>
 
 #include "framework/trace/trace_error.h"
+#include "launcher/base/errors.h"
+#include "launcher/control/run_status.h"
 
 namespace strait::control {
 namespace {
@@ -51,7 +53,76 @@ Json describe(const ProcessReport& report) {
   return process;
 }
 
+// Replaced by a rename, so that readers never see half of it. Not synced: it is outdated after a
+// second anyway. False: it could not be written.
+bool replace_status(const std::filesystem::path& file, const Json& status) {
+  std::filesystem::path next = file;
+  next += ".next";
+  std::error_code failed;
+  {
+    std::ofstream out(next, std::ios::trunc);
+    out << status.dump(2, ' ', false, Json::error_handler_t::replace) << "\n";
+    out.close();
+    if (out.fail()) failed = std::make_error_code(std::errc::io_error);
+  }
+  if (!failed) std::filesystem::rename(next, file, failed);
+  return !failed;
+}
+
+// Of earlier launches: status.json tells of them as long as the run goes on.
+Json former_restarts(const RunDirectory& directory) {
+  try {
+    const auto status = read_run_status(directory.path());
+    if (status && status->contains("restarts")) return status->at("restarts");
+  } catch (const base::UserError&) {
+    return nullptr;  // a damaged file is replaced by this launch's
+  }
+  return nullptr;
+}
+
+Json event_line(const char* name, const Json& fields) {
+  Json line = {{"time", wall_clock()}, {"event", name}};
+  line.update(fields);
+  return line;
+}
+
+// Appends the event, and changes status.json.
+void record_between(const RunDirectory& directory, const char* event, const Json& fields,
+                    const std::function<void(Json&)>& change) {
+  try {
+    trace::JsonLines(directory.events()).append(event_line(event, fields));
+    Json status = read_run_status(directory.path()).value_or(nlohmann::json::object());
+    change(status);
+    status["updated"] = wall_clock();
+    replace_status(directory.status(), status);
+  } catch (const trace::TraceError& error) {
+    spdlog::error("{}", error.what());
+  } catch (const base::UserError& error) {
+    spdlog::error("{}", error.what());
+  }
+}
+
 }  // namespace
+
+void record_restart(const RunDirectory& directory, const Restart& restart) {
+  const Json fields = {{"number", restart.number},         {"limit", restart.limit},
+                       {"generation", restart.generation}, {"from", store::number(restart.from)},
+                       {"cause", restart.cause},           {"moves", restart.moves}};
+  record_between(directory, "restart", fields, [&](Json& status) {
+    status["state"] = "restarting";
+    status["outcome"] = nullptr;
+    const Json before = status.value("restarts", Json::object());
+    status["restarts"] = {{"count", before.value("count", std::int64_t{0}) + 1}, {"last", fields}};
+  });
+}
+
+void record_end(const RunDirectory& directory, const Outcome& outcome) {
+  const Json fields = to_json(outcome);
+  record_between(directory, "ended", fields, [&](Json& status) {
+    status["state"] = "ended";
+    status["outcome"] = fields;
+  });
+}
 
 RunRecorder::RunRecorder(const RunDirectory& directory, const std::string& run_id,
                          std::uint32_t generation)
@@ -72,6 +143,9 @@ RunRecorder::RunRecorder(const RunDirectory& directory, const std::string& run_i
                    {"boundaries", Json::array()},
                    {"sync", Json::array()},
                    {"outcome", nullptr}});
+  if (Json restarts = former_restarts(directory); !restarts.is_null()) {
+    (*status_)["restarts"] = std::move(restarts);
+  }
   append_event("started", {{"run", run_id}, {"generation", generation}});
   write_status();
 }
@@ -88,26 +162,12 @@ void RunRecorder::survive(const std::function<void()>& work) {
 }
 
 void RunRecorder::append_event(const char* name, const Json& fields) {
-  Json line = {{"time", wall_clock()}, {"event", name}};
-  line.update(fields);
-  survive([&] { events_.append(line); });
+  survive([&] { events_.append(event_line(name, fields)); });
 }
 
 void RunRecorder::write_status() {
   (*status_)["updated"] = wall_clock();
-  // Replaced by a rename, so that readers never see half of it. Not synced: it is outdated after a
-  // second anyway.
-  std::filesystem::path next = status_path_;
-  next += ".next";
-  std::error_code failed;
-  {
-    std::ofstream out(next, std::ios::trunc);
-    out << status_->dump(2, ' ', false, Json::error_handler_t::replace) << "\n";
-    out.close();
-    if (out.fail()) failed = std::make_error_code(std::errc::io_error);
-  }
-  if (!failed) std::filesystem::rename(next, status_path_, failed);
-  if (!failed) return;
+  if (replace_status(status_path_, *status_)) return;
   if (!warned_)
     spdlog::error("cannot write {}. The run continues without it", status_path_.string());
   warned_ = true;
@@ -207,6 +267,12 @@ void RunRecorder::replica_joined(const ReplicaJoined& joined) {
   append_event("replica_joined", {{"replica", joined.replica},
                                   {"step", store::number(joined.step)},
                                   {"replicas", joined.replicas}});
+}
+
+void RunRecorder::standing_still(const std::string& why) {
+  (*status_)["standstill"] = why.empty() ? Json(nullptr) : Json(why);
+  write_status();
+  append_event(why.empty() ? "moving" : "standstill", {{"text", why}});
 }
 
 void RunRecorder::stopping(bool now) {

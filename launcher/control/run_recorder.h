@@ -35,6 +35,7 @@ class RunRecorder : public RunObserver {
   void replica_left(const ReplicaLeft& gone) override;
   void replica_returns(const ReplicaReturns& returns) override;
   void replica_joined(const ReplicaJoined& joined) override;
+  void standing_still(const std::string& why) override;
   void stopping(bool now) override;
   void ended(const Outcome& outcome) override;
 
@@ -53,5 +54,11 @@ class RunRecorder : public RunObserver {
   RemainingTime remaining_;
   bool warned_ = false;
 };
+
+// Between two launches of a run, when it has no RunRecorder: the same files. Errors of the disk are
+// not reported: the launch that follows meets them, too.
+void record_restart(const RunDirectory& directory, const Restart& restart);
+// No further launch follows, and the run as a whole ends so, not as its last launch did.
+void record_end(const RunDirectory& directory, const Outcome& outcome);
 
 }  // namespace strait::control

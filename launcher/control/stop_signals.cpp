@@ -9,6 +9,7 @@ namespace {
 // Signal handlers can access globals only.
 std::atomic<int> g_stop_requests{0};
 std::atomic<bool> g_warned{false};
+std::atomic<int> g_depth{0};
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
 
 void count_stop(int /*signal*/) { g_stop_requests.fetch_add(1); }
@@ -28,6 +29,7 @@ void dispose(int signal, void (*handler)(int)) {
 }  // namespace
 
 StopSignals::StopSignals() {
+  if (g_depth.fetch_add(1) > 0) return;
   g_stop_requests = g_warned ? 1 : 0;
   dispose(SIGINT, count_stop);
   dispose(SIGTERM, count_stop);
@@ -36,6 +38,7 @@ StopSignals::StopSignals() {
 }
 
 StopSignals::~StopSignals() {
+  if (g_depth.fetch_sub(1) > 1) return;
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) dispose(signal, SIG_DFL);
 }
 

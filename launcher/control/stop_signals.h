@@ -5,8 +5,8 @@
 namespace strait::control {
 
 // While it lives, SIGINT and SIGTERM are counted and do not end the process. SIGHUP (terminal
-// closed) and SIGPIPE (reader closed) are ignored, so that the run survives both. One at a time in
-// a process.
+// closed) and SIGPIPE (reader closed) are ignored, so that the run survives both. They nest: an
+// inner one goes on counting where the outer one is.
 class StopSignals {
  public:
   StopSignals();

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace strait::control {
 namespace {
@@ -20,6 +21,8 @@ constexpr int kLateHelloFactor = 4;
 // A link gives up some seconds after `hold`, and the process that waits over it then reports which
 // path is broken. That is more precise than a diagnosis of processes that wait for each other.
 constexpr auto kLinkReportDelay = std::chrono::seconds(10);
+// A process reports every second; after this long its last report says nothing of the present.
+constexpr auto kReportIsOld = std::chrono::seconds(4);
 
 double seconds_between(Watchdog::Time from, Watchdog::Time to) {
   return Seconds(to - from).count();
@@ -69,6 +72,7 @@ void Watchdog::progress(net::ProcessName process, const Progress& progress, Time
 void Watchdog::finished(net::ProcessName process) { watched_.at(process).finished = true; }
 
 void Watchdog::restart(Time now) {
+  training_ = true;
   limits_.silence = std::max(limits_.silence, limits_.hold);
   if (limits_.hold.count() > 0) {
     limits_.progress = std::max(limits_.progress, limits_.hold + kLinkReportDelay);
@@ -158,6 +162,26 @@ std::optional<StallDiagnosis> Watchdog::stuck(Time now, double median_step_secon
   return diagnose(*first, now);
 }
 
+std::optional<StallDiagnosis> Watchdog::standstill(Time now, double median_step_seconds) const {
+  const auto step = std::chrono::duration_cast<Time::duration>(Seconds(median_step_seconds));
+  const auto limit = std::max<Time::duration>(limits_.standstill, step);
+  if (!training_ || limits_.standstill.count() == 0) return std::nullopt;
+  std::optional<net::ProcessName> first;
+  for (const auto& [name, watched] : watched_) {
+    if (watched.finished) continue;
+    if (!watched.latest || now - watched.moved <= limit) return std::nullopt;
+    if (!first || watched.moved < watched_.at(*first).moved) first = name;
+  }
+  if (!first) return std::nullopt;
+  return diagnose(*first, now);
+}
+
+std::optional<std::string> Watchdog::standstill_change(Time now, double median_step_seconds) {
+  const auto still = standstill(now, median_step_seconds);
+  if (still.has_value() == std::exchange(still_, still.has_value())) return std::nullopt;
+  return still ? still->sentence : std::string();
+}
+
 StallDiagnosis Watchdog::diagnose(net::ProcessName first, Time now) const {
   std::vector<net::ProcessName> chain{first};
   bool cycle = false;
@@ -176,6 +200,13 @@ StallDiagnosis Watchdog::diagnose(net::ProcessName first, Time now) const {
               ? end.latest->waits_for
               : fmt::format("it is in {} of micro-batch {} at step {}", end.latest->phase,
                             end.latest->micro_batch, store::number(end.latest->step));
+  }
+  const bool old = end.heard && now - *end.heard > kReportIsOld;
+  if (old) {
+    why = fmt::format(
+        "it has sent nothing for {:.0f} s (before: {}): its process is stopped, stuck "
+        "or cut off",
+        seconds_between(*end.heard, now), why);
   }
   const std::vector<std::string> names = descriptions(chain);
   if (cycle) {

@@ -18,6 +18,7 @@ struct WatchdogLimits {
   // or ten steps of the plan's forecast.
   std::chrono::milliseconds progress{60'000};
   double forecast_step_seconds = 0;
+  std::chrono::milliseconds standstill{10'000};  // until it is reported; 0: never
 };
 
 // The process that holds up the run, and a sentence that says why.
@@ -46,6 +47,11 @@ class Watchdog {
   // second; a long gap between two calls means that this process was stopped, and is subtracted
   // from all times.
   std::optional<StallDiagnosis> judge(Time now, double median_step_seconds);
+  // While training: nothing has moved for 10 s, or a median step if that is longer. Which process
+  // holds up the others, and why; the run may well go on. None: something moves.
+  std::optional<StallDiagnosis> standstill(Time now, double median_step_seconds) const;
+  // The sentence of a standstill that begins; empty: one has ended. None: no change.
+  std::optional<std::string> standstill_change(Time now, double median_step_seconds);
 
  private:
   struct Watched {
@@ -66,6 +72,8 @@ class Watchdog {
   std::map<net::ProcessName, Watched> watched_;
   WatchdogLimits limits_;
   Time::duration longest_hello_{};  // from its start
+  bool training_ = false;
+  bool still_ = false;  // as standstill_change() has said
   Time judged_;
 };
 

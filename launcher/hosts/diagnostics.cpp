@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <iterator>
 #include <memory>
 #include <utility>
 
@@ -62,7 +63,8 @@ std::vector<Finding> inspect_over_ssh(SshSession& call, const recipe::RecipeHost
 
 std::vector<Finding> check_ssh_hosts(const recipe::Recipe& recipe,
                                      const std::vector<HostNeed>& needs) {
-  const std::vector<recipe::RecipeHost>& hosts = recipe.hosts.list;
+  std::vector<recipe::RecipeHost> hosts = recipe.hosts.list;
+  std::ranges::copy(recipe.hosts.spare, std::back_inserter(hosts));
   std::vector<std::unique_ptr<SshSession>> calls;
   try {
     for (const recipe::RecipeHost& host : hosts) {
@@ -110,7 +112,7 @@ std::vector<HostNeed> needs_of(const plan::Plan& plan) {
   for (const plan::Plan::Process& process : plan.processes) {
     HostNeed& need = needs.at(process.host_index);
     ++need.processes;
-    need.memory += process.state_bytes + process.activation_bytes + process.cache_bytes;
+    need.memory += plan.memory_bytes(process);
     // One more than are kept: the newest is written before the oldest goes.
     need.disk += process.parameters * kValueAndMoments * (plan.recipe.checkpoint.keep + 1);
   }

@@ -61,14 +61,14 @@ void check_memory(const plan::Plan& plan, std::size_t host, const hosts::HostFac
   std::int64_t needed = 0;
   for (const plan::Plan::Process& process : plan.processes) {
     if (process.host_index != host) continue;
-    needed += process.state_bytes + process.activation_bytes + process.cache_bytes;
+    needed += plan.memory_bytes(process);
   }
   if (needed <= memory) return;
   throw base::UserError(
       base::ExitCode::out_of_memory,
       fmt::format("host {} may use {:.1f} GiB, but by the plan its stages need {:.1f} "
-                  "GiB; give it fewer stages or layers, or make train.micro_batch "
-                  "or codec.cache smaller",
+                  "GiB; give it fewer stages or layers, or make train.micro_batch, "
+                  "codec.cache or checkpoint.memory smaller",
                   plan.hosts[host].name, static_cast<double>(memory) / (1U << 30U),
                   static_cast<double>(needed) / (1U << 30U)));
 }

@@ -34,6 +34,7 @@ control::CoordinatorOptions coordination_of(const plan::RunFile& run, RunHosts& 
   control::CoordinatorOptions coordination;
   coordination.from = coordination.to = options.from;
   coordination.build = base::build_id();
+  coordination.limits.standstill = std::chrono::seconds(0);  // it waits for prompts
   if (run.plan.recipe.hosts.backend != recipe::BackendKind::local) {
     coordination.limits.hold = std::chrono::seconds(run.plan.recipe.hosts.hold);
   }

@@ -56,7 +56,9 @@ std::optional<store::Manifest> find_unfinished(const control::RunDirectory& dire
 }
 
 // The run reduced to the hosts that wrote these shards, and their processes.
-plan::RunFile with_hosts_of(const plan::RunFile& run, const std::vector<store::ShardFile>& shards) {
+// `used` gets their indices in the run.
+plan::RunFile with_hosts_of(const plan::RunFile& run, const std::vector<store::ShardFile>& shards,
+                            std::set<std::size_t>& used) {
   std::set<std::string> names;
   for (const store::ShardFile& shard : shards) names.insert(shard.name);
   const std::vector<recipe::RecipeHost> listed = plan::hosts_of(run.plan.recipe);
@@ -75,6 +77,7 @@ plan::RunFile with_hosts_of(const plan::RunFile& run, const std::vector<store::S
     }
     const auto [index, added] = indices.emplace(process.host_index, indices.size());
     if (added) {
+      used.insert(process.host_index);
       part.plan.recipe.hosts.list.push_back(listed.at(process.host_index));
       part.plan.hosts.push_back(run.plan.hosts.at(process.host_index));
     }
@@ -110,19 +113,27 @@ std::string fetch_from_hosts(control::RunDirectory& directory, plan::RunFile par
 
 std::string recover_checkpoint(control::RunDirectory& directory, const plan::RunFile& run,
                                std::optional<store::Step> from, const ModelQuestions& model,
-                               const RunTransfer::Report& report) {
+                               const RunTransfer::Report& report,
+                               const std::set<std::size_t>& lost) {
   const recipe::BackendKind backend = run.plan.recipe.hosts.backend;
   if (backend == recipe::BackendKind::local || backend == recipe::BackendKind::slurm) return "";
   const auto manifest = find_unfinished(directory, from);
   if (!manifest) return "";
   const auto shards =
       missing_shards(store::checkpoint_directory(directory.path(), manifest->step), *manifest);
-  const plan::RunFile part = with_hosts_of(run, shards);
+  std::set<std::size_t> used;
+  const plan::RunFile part = with_hosts_of(run, shards, used);
   if (part.plan.processes.empty()) return "";
   const auto refusal = [&manifest](base::ExitCode code, const std::string& why) {
     return base::UserError(
         code, fmt::format("checkpoint {} cannot be used: {}", number(manifest->step), why));
   };
+  for (const std::size_t host : used) {
+    if (!lost.contains(host)) continue;
+    throw refusal(base::ExitCode::peer_lost,
+                  fmt::format("part of it is only on host {}, which does not answer",
+                              run.plan.hosts.at(host).name));
+  }
   std::string missing;
   try {
     missing = fetch_from_hosts(directory, part, *manifest, shards, model, report);

@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "framework/net/node.h"
+#include "framework/net/path_conditions.h"
+#include "framework/net/simulated_path.h"
 #include "launcher/control/run_directory.h"
 #include "launcher/hosts/agent_starter.h"
 #include "launcher/hosts/host_agents.h"
@@ -43,7 +45,7 @@ class RunHosts {
   ~RunHosts();
 
   // Endpoints by link, as the listening stages report them -> endpoints to connect to. They differ
-  // for relayed links. Call it once all stages listen.
+  // for links that are relayed or simulated. Call it once all stages listen.
   std::map<std::string, std::string> connect_endpoints(
       std::map<std::string, std::string> endpoints);
   // Where the stages of this host reach the coordinator.
@@ -96,6 +98,7 @@ class RunHosts {
   void restart_agent(const plan::RunFile& run, std::size_t host);
   void start_transfer(const plan::RunFile& run);
   void check_starters(const std::atomic<int>& stops) const;
+  std::map<std::string, std::string> simulated(std::map<std::string, std::string> endpoints);
 
   const ModelQuestions& model_;
   // Until agents are started in the middle of the run.
@@ -113,6 +116,9 @@ class RunHosts {
   std::unique_ptr<RunReach> reach_;            // null for a local run
   std::unique_ptr<RunTransfer> transfer_;      // null where all see the same files
   std::vector<reach::LinkRoute> routes_;       // of a local plan's links
+  net::PathConditions conditions_;             // of a local run's links
+  std::uint64_t seed_ = 0;                     // of what is random in them
+  std::map<std::string, std::unique_ptr<net::SimulatedPath>> paths_;  // by link
   std::vector<control::Event> notes_;
   std::chrono::steady_clock::time_point phase_began_ = std::chrono::steady_clock::now();
   std::string phases_;

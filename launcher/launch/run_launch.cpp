@@ -120,13 +120,11 @@ void apply_changes(const control::RunDirectory& directory, const plan::RunFile& 
                    RunHosts& hosts, const control::StopSignals& signals,
                    const LaunchOptions& options) {
   plan::protect_secrets(directory.path(), run.plan.recipe);
-  control::ResumeChanges changes{std::nullopt, plan::run_file_text(run), options.recipe};
-  const bool resumes = !options.resume.empty();
-  if (resumes) changes.from = options.from;
-  control::apply_changes(directory, changes);
+  // Also where a run begins again from step 0: a former start may have trained.
+  control::apply_changes(directory, {options.from, plan::run_file_text(run), options.recipe});
   // The hosts last: what they still hold of later steps misleads no later resume, which does this
   // again.
-  if (!resumes || hosts.file_transfer() == nullptr) return;
+  if (directory.generation() == 1 || hosts.file_transfer() == nullptr) return;
   hosts.file_transfer()->rewind(hosts.called(), options.from,
                                 [&] { hosts.check_startup(signals.count()); });
 }

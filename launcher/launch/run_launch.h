@@ -42,8 +42,11 @@ control::Outcome launch_run(control::RunDirectory& directory, const plan::RunFil
 // left on hosts because it ended before they were downloaded. Removes nothing. `report` is called
 // if it takes long. Returns a message for the user; empty: nothing was missing. UserError: shards
 // are not available now, so the checkpoint cannot be used; `interrupted`: the user ended the wait.
+//
+// `lost`: hosts that do not answer; they are not called, and what only they have is missing.
 std::string recover_checkpoint(control::RunDirectory& directory, const plan::RunFile& run,
                                std::optional<store::Step> from, const ModelQuestions& model,
-                               const RunTransfer::Report& report);
+                               const RunTransfer::Report& report,
+                               const std::set<std::size_t>& lost = {});
 
 }  // namespace strait::launch

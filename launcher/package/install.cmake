@@ -38,5 +38,7 @@ if(STRAIT_TORCH_ROOMS)
   get_filename_component(torch_libraries "${Torch_DIR}/../../../lib" ABSOLUTE)
   set_target_properties(strait strait-stage-torch PROPERTIES INSTALL_RPATH "${torch_libraries}")
   install(TARGETS strait strait-stage strait-stage-torch RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  install(DIRECTORY ${CMAKE_SOURCE_DIR}/recipes DESTINATION ${CMAKE_INSTALL_DATADIR}/strait
+          PATTERN plugins EXCLUDE PATTERN __pycache__ EXCLUDE)
   install(PROGRAMS ${CMAKE_SOURCE_DIR}/launcher/tokenizer/strait-tokenizer.py DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()

@@ -106,6 +106,23 @@ const Plan::Process& Plan::process(net::ProcessName name) const {
   throw base::UserError(base::ExitCode::mismatch, "the plan has no process " + name.text());
 }
 
+std::int64_t Plan::snapshot_bytes(const Process& process) const {
+  if (!saves_beside_training(recipe)) return 0;
+  const bool caches = recipe.checkpoint.caches == recipe::SavedCaches::save;
+  return std::min(recipe.checkpoint.memory,
+                  process.state_bytes + (caches ? process.cache_bytes : 0));
+}
+
+std::int64_t Plan::memory_bytes(const Process& process) const {
+  return process.state_bytes + process.activation_bytes + process.cache_bytes +
+         snapshot_bytes(process);
+}
+
+bool saves_beside_training(const recipe::Recipe& recipe) {
+  return recipe.checkpoint.every > 0 && recipe.checkpoint.memory > 0 &&
+         recipe.sync.on_loss == recipe::LossRule::stop;
+}
+
 schedules::ActionList Plan::training_actions(net::ProcessName name) const {
   const schedules::PipelineShape shape{static_cast<int>(recipe.pipeline.stages),
                                        static_cast<int>(micro_batches), static_cast<int>(depth),

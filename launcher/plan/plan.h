@@ -36,7 +36,7 @@ struct Plan {
     std::int64_t threads = 1;
     std::int64_t parameters = 0;
     std::int64_t state_bytes = 0;       // weights, gradients, optimizer and sync state
-    std::int64_t activation_bytes = 0;  // peak, kept between forwards and backwards
+    std::int64_t activation_bytes = 0;  // peak, kept for backwards and weight gradients
     std::int64_t cache_bytes = 0;       // limit of all activation caches in memory
     std::int64_t in_flight = 0;         // peak of micro-batches held, by each chunk
   };
@@ -99,6 +99,9 @@ struct Plan {
   std::vector<Link> links;
 
   const Process& process(net::ProcessName name) const;
+  // Copies of what is being saved while a process trains, at most.
+  std::int64_t snapshot_bytes(const Process& process) const;
+  std::int64_t memory_bytes(const Process& process) const;  // of all kinds
   // Chunks per stage.
   std::int64_t chunks() const { return std::ssize(processes.at(0).chunks); }
   // Actions of a stage in a training step.
@@ -119,5 +122,9 @@ Plan plan_from_json(const nlohmann::json& json);
 // The plan's recipe with "auto" in [sync] replaced by what was chosen. Stages use it, and a resumed
 // run is compared by it.
 recipe::Recipe resolved_recipe(const Plan& plan);
+
+// Whether checkpoints every so many steps are written while training goes on. Where the membership
+// may change training pauses: evicting a replica repeats a checkpoint, and one rejoins at it.
+bool saves_beside_training(const recipe::Recipe& recipe);
 
 }  // namespace strait::plan

@@ -21,9 +21,9 @@ namespace strait::plan {
 // The variables are part of plan.json and recipe.toml. A file system without permissions is none of
 // other users, either.
 void protect_secrets(const std::filesystem::path& directory, const recipe::Recipe& recipe) {
-  const auto& hosts = recipe.hosts.list;
-  const bool secrets = std::ranges::any_of(
-      hosts, [](const recipe::RecipeHost& host) { return !host.environment.empty(); });
+  const auto secret = [](const recipe::RecipeHost& host) { return !host.environment.empty(); };
+  const bool secrets = std::ranges::any_of(recipe.hosts.list, secret) ||
+                       std::ranges::any_of(recipe.hosts.spare, secret);
   std::error_code ignored;
   if (secrets) {
     std::filesystem::permissions(directory, std::filesystem::perms::owner_all, ignored);
@@ -31,8 +31,9 @@ void protect_secrets(const std::filesystem::path& directory, const recipe::Recip
 }
 
 std::string run_file_text(const RunFile& run) {
-  const nlohmann::json whole = {
+  nlohmann::json whole = {
       {"run", run.run.hex()}, {"build", base::build_id()}, {"plan", to_json(run.plan)}};
+  if (!run.recipe_hash.empty()) whole["recipe_hash"] = run.recipe_hash;
   return whole.dump(1) + "\n";
 }
 
@@ -61,7 +62,7 @@ RunFile parse_run_file(const std::string& text, const std::filesystem::path& fil
       throw base::UserError(base::ExitCode::mismatch,
                             file.string() + ": the run's id is not 32 hex digits");
     }
-    RunFile read{*run, plan_from_json(whole.at("plan"))};
+    RunFile read{*run, plan_from_json(whole.at("plan")), whole.value("recipe_hash", "")};
     load(read.plan.recipe.plugins);
     return read;
   } catch (const nlohmann::json::exception& error) {
@@ -71,14 +72,16 @@ RunFile parse_run_file(const std::string& text, const std::filesystem::path& fil
   }
 }
 
-recipe::Recipe invariant_part(recipe::Recipe recipe) {
+std::string recipe_hash(const RunFile& run) {
+  if (!run.recipe_hash.empty()) return run.recipe_hash;
+  recipe::Recipe recipe = run.plan.recipe;
   recipe.plugins = {};
   recipe.pipeline = {};
   recipe.codec = {};
   recipe.sync = {};
   recipe.checkpoint = {};
   recipe.hosts = {};
-  return recipe;
+  return store::hash_text(recipe::recipe_to_toml(recipe));
 }
 
 store::Manifest manifest_for(const RunFile& run, std::uint32_t generation, store::Step step) {
@@ -87,7 +90,7 @@ store::Manifest manifest_for(const RunFile& run, std::uint32_t generation, store
   manifest.generation = generation;
   manifest.step = step;
   manifest.model_hash = run.plan.model_hash;
-  manifest.recipe_hash = store::hash_text(recipe::recipe_to_toml(invariant_part(run.plan.recipe)));
+  manifest.recipe_hash = recipe_hash(run);
   manifest.plan_hash = run.plan.hash();
   manifest.build = base::build_id();
   for (const Plan::Process& process : run.plan.processes) {

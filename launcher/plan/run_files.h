@@ -14,6 +14,9 @@ namespace strait::plan {
 struct RunFile {
   net::RunId run;
   Plan plan;
+  // What the run's checkpoints record as the hash of its recipe, once a resume has changed keys
+  // that this hash covers. Empty: the hash of the plan's recipe.
+  std::string recipe_hash = {};
 };
 
 void write_run_file(const std::filesystem::path& file, const RunFile& run);
@@ -30,10 +33,9 @@ RunFile parse_run_file(const std::string& text, const std::filesystem::path& fil
 // users. Variables of a host may be secrets.
 void protect_secrets(const std::filesystem::path& directory, const recipe::Recipe& recipe);
 
-// The part of a recipe that must not change when a run resumes: what is learnt from what. Without
-// plugins, [pipeline], [codec], [sync], [checkpoint] and [hosts], which say how the run is
-// executed.
-recipe::Recipe invariant_part(recipe::Recipe recipe);
+// By which a checkpoint is recognised as one of this run: of the recipe without plugins,
+// [pipeline], [codec], [sync], [checkpoint] and [hosts], which say how the run is executed.
+std::string recipe_hash(const RunFile& run);
 
 // The manifest of a checkpoint of this run, without the files and the codec generation.
 store::Manifest manifest_for(const RunFile& run, std::uint32_t generation, store::Step step);

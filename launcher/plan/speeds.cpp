@@ -1,11 +1,19 @@
 #include "launcher/plan/speeds.h"
 
 #include <algorithm>
+#include <chrono>
 
 namespace strait::plan {
 
 PathSpeed path_speed(const Plan& plan, std::size_t from, std::size_t to) {
   PathSpeed speed;
+  const net::PathConditions& simulated = plan.recipe.hosts.simulate;
+  if (simulated.any()) {
+    const double rate = simulated.mean_bytes_per_second();
+    if (rate > 0) speed.bytes_per_second = std::min(rate, kAssumedLinkBytesPerSecond);
+    speed.seconds = std::chrono::duration<double>(simulated.mean_latency()).count();
+    return speed;
+  }
   const recipe::MeasuredLink* link =
       plan.speeds.link(plan.hosts.at(from).name, plan.hosts.at(to).name);
   if (link != nullptr) {

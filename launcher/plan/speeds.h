@@ -21,8 +21,8 @@ struct PathSpeed {
   bool measured = false;
 };
 
-// Between two hosts of the plan, or two processes on one: as measured (plan.speeds), as the recipe
-// states (hosts.link_megabits), or as assumed.
+// Between two hosts of the plan, or two processes on one: as simulated (hosts.simulate), as
+// measured (plan.speeds), as the recipe states (hosts.link_megabits), or as assumed.
 PathSpeed path_speed(const Plan& plan, std::size_t from, std::size_t to);
 
 // The speed of a link between two hosts of the plan.

@@ -5,10 +5,26 @@
 
 #include <utility>
 
+#include "kernels/quantized_matrix.h"
 #include "models/families.h"
 #include "models/initialize.h"
 
 namespace strait::planner {
+namespace {
+
+// A matrix as training computes with it.
+at::Tensor dequantized(const at::Tensor& values, kernels::MatrixFormat format,
+                       const std::string& name) {
+  models::Parameter matrix{name, values};
+  matrix.quantized =
+      kernels::make_quantized_matrix({format, values.size(0), values.size(1)}, at::kCPU);
+  models::assign(matrix, values);
+  at::Tensor read = at::empty_like(values);
+  kernels::dequantize_matrix(*matrix.quantized, read);
+  return read;
+}
+
+}  // namespace
 
 CheckpointWeights::CheckpointWeights(const recipe::Recipe& recipe, models::ModelConfig config,
                                      const std::filesystem::path& checkpoint)
@@ -32,6 +48,8 @@ at::Tensor CheckpointWeights::read(const std::string& name) const {
 
 at::Tensor CheckpointWeights::read_merged(const std::string& name) const {
   at::Tensor values = read(name).to(at::kFloat);
+  if (const auto format = shapes_.at(name).quantization)
+    values = dequantized(values, *format, name);
   const std::string matrix = name.substr(0, name.rfind('.'));
   if (!name.ends_with(".weight") || !shapes_.contains(matrix + models::kAdapterDown)) return values;
   const at::NoGradGuard no_grad;

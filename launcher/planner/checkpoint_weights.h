@@ -22,8 +22,10 @@ class CheckpointWeights {
   CheckpointWeights(const recipe::Recipe& recipe, models::ModelConfig config,
                     const std::filesystem::path& checkpoint);
 
+  // Before any quantising.
   at::Tensor read(const std::string& name) const;
-  // Float32, and with its adapter's product added where it has one.
+  // What the run computes with: float32, of a quantised matrix the dequantised values, and with its
+  // adapter's product added where it has one.
   at::Tensor read_merged(const std::string& name) const;
   // Name and type in the files that the run started from.
   ModelWeights::Origin origin(const std::string& name) const;

@@ -1,20 +1,15 @@
 #include "launcher/planner/data_preparation.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
-#include <unistd.h>
 
-#include <cstdio>
-#include <optional>
 #include <utility>
 
 #include "framework/store/atomic_file.h"
-#include "framework/store/byte_tokenizer.h"
-#include "framework/store/record_reader.h"
+#include "framework/store/row_mix.h"
 #include "framework/store/store_error.h"
+#include "launcher/planner/file_packer.h"
 #include "launcher/planner/token_cache.h"
 #include "launcher/tokenizer/tokenizer_folder.h"
-#include "launcher/tokenizer/tokenizer_worker.h"
 
 namespace strait::planner {
 namespace {
@@ -23,99 +18,76 @@ namespace fs = std::filesystem;
 
 constexpr const char* kBytes = "bytes";
 
-// How far a long file is, on a terminal.
-class PreparationProgress {
- public:
-  explicit PreparationProgress(const store::RecordReader& reader)
-      : reader_(reader), shown_(isatty(STDERR_FILENO) != 0) {}
-  PreparationProgress(const PreparationProgress&) = delete;
-  PreparationProgress& operator=(const PreparationProgress&) = delete;
-  ~PreparationProgress() {
-    if (last_ >= 0) std::fputs("\r\033[K", stderr);
+[[noreturn]] void refuse_data(store::StoreError::Kind kind, const std::string& why) {
+  throw store::StoreError(kind, why);
+}
+
+PackedFile read_token_file(const fs::path& source, const DataOptions& options) {
+  if (options.hold_out > 0) {
+    refuse_data(
+        store::StoreError::Kind::bad_input,
+        fmt::format("{} is a token file, whose records are packed already, so data.hold_out "
+                    "has none to choose from; set data.eval to another file",
+                    source.string()));
   }
-  void show() {
-    const int percent = static_cast<int>(reader_.bytes_read() * 100 / reader_.bytes());
-    if (!shown_ || percent == last_) return;
-    last_ = percent;
-    std::fprintf(stderr, "\rtokenising: %d %%", percent);
+  auto tokens = std::make_shared<const tensors::TokenFile>(source);
+  if (tokens->row_length() != options.rows.row) {
+    refuse_data(store::StoreError::Kind::bad_input,
+                fmt::format("{} has rows of {} tokens, but the recipe says data.row = {}; make "
+                            "them equal",
+                            source.string(), tokens->row_length(), options.rows.row));
+  }
+  return {std::move(tokens), nullptr, {}};
+}
+
+std::string name_of_tokenizer(const std::string& tokenizer) {
+  if (tokenizer == kBytes) return kBytes;
+  return (fs::absolute(tokenizer).lexically_normal() / "").parent_path().filename().string();
+}
+
+// What made a data set's tokens, as far as its files say; that they agree.
+void take_tokenizer(PreparedData& data, const fs::path& source, const std::string& tokenizer,
+                    const std::string& name) {
+  if (tokenizer.empty() || tokenizer == data.tokenizer) return;
+  if (!data.tokenizer.empty()) {
+    refuse_data(store::StoreError::Kind::mismatch,
+                fmt::format("{} was made by another tokenizer ({}) than the files before it ({}); "
+                            "prepare it again",
+                            source.string(), tokenizer, data.tokenizer));
+  }
+  data.tokenizer = tokenizer;
+  data.tokenizer_name = name;
+}
+
+// One data set of the rows of several files.
+class Mix {
+ public:
+  void add(std::shared_ptr<const tensors::TokenFile> file, recipe::DataFile source) {
+    rows_.push_back({file->rows(), source.weight});
+    files_.push_back(std::move(file));
+    paths_.push_back(std::move(source.path));
+  }
+  bool empty() const { return files_.empty(); }
+
+  std::shared_ptr<const tensors::TokenFile> finish(std::uint64_t seed) const {
+    if (files_.size() == 1 && rows_.front().weight == 1) return files_.front();
+    std::vector<store::RowChoice> chosen = store::mix_rows(rows_, seed);
+    std::vector<bool> present(files_.size());
+    for (const store::RowChoice& one : chosen) present[static_cast<std::size_t>(one.file)] = true;
+    for (std::size_t i = 0; i < files_.size(); ++i) {
+      if (present[i]) continue;
+      refuse_data(store::StoreError::Kind::bad_input,
+                  fmt::format("the weight {} of {} takes none of its {} rows; make it larger",
+                              rows_[i].weight, paths_[i], rows_[i].rows));
+    }
+    return std::make_shared<const tensors::TokenFile>(files_, std::move(chosen));
   }
 
  private:
-  const store::RecordReader& reader_;
-  bool shown_;
-  int last_ = -1;
+  std::vector<std::shared_ptr<const tensors::TokenFile>> files_;
+  std::vector<store::MixedFile> rows_;
+  std::vector<std::string> paths_;
 };
-
-std::size_t bytes_of(const store::Record& record) {
-  std::size_t bytes = record.chat.size();
-  for (const store::Piece& piece : record.pieces) bytes += piece.text.size();
-  return bytes;
-}
-
-void pack_bytes(store::RecordReader& reader, store::Packer& packer, store::Targets targets) {
-  while (std::optional<store::Record> record = reader.next()) {
-    choose_targets(*record, targets);
-    packer.add(store::ByteTokenizer::document(*record));
-  }
-}
-
-void pack_tokens(store::RecordReader& reader, store::Packer& packer, const DataOptions& options) {
-  tokenizer::TokenizerWorker worker(options.tokenizer);
-  PreparationProgress progress(reader);
-  std::vector<store::Record> batch;
-  std::size_t bytes = 0;
-  const auto flush = [&] {
-    for (const store::Document& document : worker.documents(batch, options.targets)) {
-      packer.add(document);
-    }
-    batch.clear();
-    bytes = 0;
-    progress.show();
-  };
-  while (std::optional<store::Record> record = reader.next()) {
-    bytes += bytes_of(*record);
-    batch.push_back(std::move(*record));
-    if (bytes >= tokenizer::TokenizerWorker::kBatchBytes) flush();
-  }
-  if (!batch.empty()) flush();
-}
-
-std::string note_of(const store::LongDocuments& found, std::int64_t row) {
-  std::vector<std::string> parts;
-  if (found.dropped > 0) parts.push_back(fmt::format("{} dropped", found.dropped));
-  if (found.truncated > 0) parts.push_back(fmt::format("{} truncated", found.truncated));
-  if (found.split > 0) parts.push_back(fmt::format("{} split", found.split));
-  if (parts.empty()) return "";
-  return fmt::format("records longer than a row of {} tokens: {}", row, fmt::join(parts, ", "));
-}
-
-void pack(PreparedData& data, const DataOptions& options) {
-  store::RecordReader reader(data.source);
-  store::Packer packer(options.row, options.too_long);
-  if (options.tokenizer == kBytes) {
-    pack_bytes(reader, packer, options.targets);
-  } else {
-    pack_tokens(reader, packer, options);
-  }
-  data.note = note_of(packer.long_documents(), options.row);
-  store::TokenRows rows = packer.finish();
-  if (rows.rows() == 0) {
-    throw store::StoreError(store::StoreError::Kind::bad_input,
-                            fmt::format("{}: no record is left to train on{}", data.source.string(),
-                                        data.note.empty() ? "" : fmt::format(" ({})", data.note)));
-  }
-  data.tokens = std::make_shared<const tensors::TokenFile>(std::move(rows), data.source.string());
-}
-
-void read_token_file(PreparedData& data, std::int64_t row) {
-  data.tokens = std::make_shared<const tensors::TokenFile>(data.source);
-  data.tokenizer = recorded_tokenizer(data.tokens->metadata());
-  if (data.tokens->row_length() == row) return;
-  throw store::StoreError(
-      store::StoreError::Kind::bad_input,
-      fmt::format("{} has rows of {} tokens, but the recipe says data.row = {}; make them equal",
-                  data.source.string(), data.tokens->row_length(), row));
-}
 
 }  // namespace
 
@@ -125,8 +97,15 @@ std::string tokenizer_of(const recipe::Recipe& recipe) {
 }
 
 DataOptions data_options(const recipe::Recipe& recipe) {
-  return {recipe.data.row, tokenizer_of(recipe), recipe.data.targets, recipe.data.too_long};
+  const recipe::Recipe::Data& data = recipe.data;
+  return {{data.row, data.too_long, data.packing, data.overlap},
+          tokenizer_of(recipe),
+          data.targets,
+          0,
+          static_cast<std::uint64_t>(recipe.seed)};
 }
+
+bool is_token_file(const fs::path& source) { return source.extension() == ".safetensors"; }
 
 std::string recorded_tokenizer(const std::map<std::string, std::string>& metadata) {
   const auto hash = metadata.find("tokenizer_hash");
@@ -139,41 +118,77 @@ std::string tokenizer_identity(const std::string& tokenizer) {
   return tokenizer == kBytes ? kBytes : tokenizer::open_tokenizer(tokenizer).hash;
 }
 
-PreparedData read_data(const fs::path& source, const DataOptions& options) {
-  PreparedData data;
-  data.source = source;
-  data.is_token_file = source.extension() == ".safetensors";
-  if (data.is_token_file) {
-    read_token_file(data, options.row);
-    return data;
+PreparedSplit read_split(const std::vector<recipe::DataFile>& files, const DataOptions& options) {
+  PreparedSplit split;
+  PreparedData& training = split.training;
+  training.files = files;
+  training.cached = true;
+  FilePacker packer(options);
+  Mix trained;
+  Mix held;
+  std::string identity;  // of the options' tokenizer
+  for (const recipe::DataFile& file : training.files) {
+    PackedFile packed;
+    if (is_token_file(file.path)) {
+      packed = read_token_file(file.path, options);
+      const auto& metadata = packed.tokens->metadata();
+      const auto name = metadata.find("tokenizer");
+      take_tokenizer(training, file.path, recorded_tokenizer(metadata),
+                     name == metadata.end() ? "" : name->second);
+    } else {
+      if (identity.empty()) identity = tokenizer_identity(options.tokenizer);
+      take_tokenizer(training, file.path, identity, name_of_tokenizer(options.tokenizer));
+      const TokenCache cache(file.path, options, identity);
+      std::optional<PackedFile> known = cache.read();
+      if (!known) {
+        training.cached = false;
+        known = packer.pack(file.path);
+        if (std::string removed = cache.write(*known); !removed.empty()) {
+          training.removed.push_back(std::move(removed));
+        }
+      }
+      packed = std::move(*known);
+    }
+    if (!packed.note.empty()) {
+      training.notes.push_back(fmt::format("{}: {}", file.path, packed.note));
+    }
+    trained.add(std::move(packed.tokens), file);
+    if (packed.held_out != nullptr) held.add(std::move(packed.held_out), {file.path});
   }
-  data.tokenizer = tokenizer_identity(options.tokenizer);
-  if (options.tokenizer == kBytes) {
-    data.tokenizer_name = kBytes;
-    pack(data, options);
-    return data;
+  training.is_token_file =
+      files.size() == 1 && files.front().weight == 1 && is_token_file(files.front().path);
+  training.tokens = trained.finish(options.seed);
+  if (options.hold_out == 0) return split;
+  if (held.empty()) {
+    refuse_data(store::StoreError::Kind::bad_input,
+                fmt::format("data.hold_out = {} takes none of the records of {}; make it larger, "
+                            "or set data.eval to another file",
+                            options.hold_out, training.name()));
   }
-  data.tokenizer_name =
-      (fs::absolute(options.tokenizer).lexically_normal() / "").parent_path().filename().string();
-  const fs::path cache = cache_file(source, options, data.tokenizer);
-  data.tokens = read_cache(cache);
-  data.cached = data.tokens != nullptr;
-  if (data.cached) {
-    data.note = data.tokens->metadata().at("note");
-  } else {
-    pack(data, options);
-    write_cache(cache, data);
+  split.held_out = training;
+  split.held_out->notes.clear();
+  split.held_out->tokens = held.finish(options.seed);
+  return split;
+}
+
+PreparedData read_data(const std::vector<recipe::DataFile>& files, DataOptions options) {
+  options.hold_out = 0;
+  return read_split(files, options).training;
+}
+
+std::map<std::string, std::string> metadata_of(const PreparedData& data) {
+  std::map<std::string, std::string> metadata{{"source", data.name()}};
+  if (!data.tokenizer_name.empty()) metadata["tokenizer"] = data.tokenizer_name;
+  if (!data.tokenizer.empty() && data.tokenizer != kBytes) {
+    metadata["tokenizer_hash"] = data.tokenizer;
   }
-  return data;
+  return metadata;
 }
 
 fs::path place_data(const PreparedData& data, const fs::path& target) {
-  if (data.is_token_file) return fs::absolute(data.source);
+  if (data.is_token_file) return fs::absolute(data.files.front().path);
   store::make_directory(fs::absolute(target).parent_path());
-  std::map<std::string, std::string> metadata{{"source", data.source.string()},
-                                              {"tokenizer", data.tokenizer_name}};
-  if (data.tokenizer != kBytes) metadata["tokenizer_hash"] = data.tokenizer;
-  tensors::write_token_file(target, data.tokens->table(), metadata);
+  tensors::write_token_file(target, *data.tokens, metadata_of(data));
   return fs::absolute(target);
 }
 

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,40 +17,57 @@ namespace strait::planner {
 
 // How text becomes rows.
 struct DataOptions {
-  std::int64_t row = 128;
+  store::PackOptions rows;
   std::string tokenizer = "bytes";  // or a directory
   store::Targets targets = store::Targets::assistant;
-  store::TooLong too_long = store::TooLong::refuse;
+  double hold_out = 0;     // share of the records
+  std::uint64_t seed = 1;  // of what is held out, and of the rows of a weight such as 0.5
 };
 
-// A data file of a recipe as the packed sequences that stages train on.
+// The data files of a recipe as the packed sequences that stages train on.
 struct PreparedData {
-  std::filesystem::path source;
+  std::vector<recipe::DataFile> files;
   std::shared_ptr<const tensors::TokenFile> tokens;
-  bool is_token_file = false;  // the source is one: stages read it directly
-  // What made the tokens: "bytes", a tokenizer's hash, or empty for a token file that does not say.
+  bool is_token_file = false;  // there is one file, and stages read it directly
+  // What made the tokens: "bytes", a tokenizer's hash, or empty for token files that do not say.
   std::string tokenizer = {};
-  std::string tokenizer_name = {};  // "bytes", or the directory's name
-  std::string note = {};            // what became of records that were too long; empty: none were
-  bool cached = false;              // nothing was tokenised
+  std::string tokenizer_name = {};        // "bytes", or the directory's name
+  std::vector<std::string> notes = {};    // what became of records, a sentence each
+  std::vector<std::string> removed = {};  // of the cache, a sentence each
+  bool cached = false;                    // nothing was tokenised
+
+  std::string name() const { return recipe::paths_of(files); }  // for messages
+};
+
+struct PreparedSplit {
+  PreparedData training;
+  std::optional<PreparedData> held_out;  // if options say so
 };
 
 // "bytes" or the directory of the recipe's tokenizer: the one that it names, else the model's own,
 // else bytes.
 std::string tokenizer_of(const recipe::Recipe& recipe);
+// Without what data.hold_out says, which is for data.train only.
 DataOptions data_options(const recipe::Recipe& recipe);
+
+// By its name.
+bool is_token_file(const std::filesystem::path& source);
 
 // What a token file's metadata say about what made it; see PreparedData::tokenizer.
 std::string recorded_tokenizer(const std::map<std::string, std::string>& metadata);
 // The same of "bytes" or a directory as it is now.
 std::string tokenizer_identity(const std::string& tokenizer);
 
-// Reads text, JSONL or a token file; text becomes tokens, packed into rows. Tokens of a tokenizer's
-// directory are kept in the user's cache (token_cache.h) and read from there the next time; nothing
-// else is written. StoreError bad_input with file:line for what cannot be used.
-PreparedData read_data(const std::filesystem::path& source, const DataOptions& options);
+// Reads texts, JSONL and token files; text becomes tokens, packed into rows, file by file. Tokens
+// of a tokenizer's directory are kept in the user's cache (token_cache.h) and read from there the
+// next time; nothing else is written, but files without a name while more is packed than memory
+// should hold. StoreError bad_input with file:line for what cannot be used.
+PreparedSplit read_split(const std::vector<recipe::DataFile>& files, const DataOptions& options);
+PreparedData read_data(const std::vector<recipe::DataFile>& files, DataOptions options);
 
 // The token file for stages: the source itself, or `target`, which is written.
 std::filesystem::path place_data(const PreparedData& data, const std::filesystem::path& target);
+// What a token file says of its making.
+std::map<std::string, std::string> metadata_of(const PreparedData& data);
 
 }  // namespace strait::planner

@@ -11,12 +11,13 @@
 #include <thread>
 
 #include "framework/store/file_hash.h"
-#include "framework/store/sample_order.h"
+#include "kernels/cross_entropy.h"
 #include "launcher/base/errors.h"
 #include "launcher/plan/placement.h"
 #include "launcher/planner/model_weights.h"
 #include "launcher/planner/planned_boundary.h"
 #include "launcher/planner/planned_cut.h"
+#include "launcher/planner/planned_data.h"
 #include "launcher/planner/planned_model.h"
 #include "launcher/planner/planned_sync.h"
 #include "launcher/planner/planned_tie.h"
@@ -35,11 +36,17 @@ std::string read_config(const fs::path& model) {
   const fs::path file = model / "config.json";
   std::ifstream stream(file, std::ios::binary);
   if (!stream) {
+    std::error_code none;
+    const bool there = fs::is_directory(model, none);
     throw base::UserError(
         base::ExitCode::bad_input,
-        fmt::format("model.path = \"{}\" has no config.json that can be read; it must be "
-                    "a Hugging Face model directory",
-                    model.string()));
+        fmt::format("model.path = \"{}\" {}; it must be a Hugging Face model directory{}",
+                    model.string(),
+                    there ? "has no config.json that can be read"
+                    : fs::exists(model, none)
+                        ? "is a file"
+                        : "is no directory here (" + fs::current_path().string() + ")",
+                    there ? "" : " with config.json; strait downloads none"));
   }
   return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
 }
@@ -49,33 +56,6 @@ void check_weights(const recipe::Recipe::Model& source, const models::ModelConfi
   if (source.weights != recipe::Weights::random) const ModelWeights weights(source, config);
   check_tied_projection(source, config);
   if (!source.adapter.empty()) const AdapterWeights adapter(source.adapter, config);
-}
-
-// A recipe that names a tokenizer, and data that another one made, is a mistake; so are two data
-// files of different ones.
-void check_tokenizer(const PreparedData& data, const std::string& expected,
-                     const std::string& whose) {
-  if (data.tokenizer.empty() || expected.empty() || data.tokenizer == expected) return;
-  throw base::UserError(
-      base::ExitCode::mismatch,
-      fmt::format("{} was made by another tokenizer ({}) than {} ({}); prepare it again",
-                  data.source.string(), data.tokenizer, whose, expected));
-}
-
-void check_data(const recipe::Recipe& recipe, const models::ModelDescription& model,
-                const PreparedData& data) {
-  if (data.tokens->largest_token() >= model.vocabulary) {
-    throw base::UserError(base::ExitCode::bad_input,
-                          fmt::format("{} has token {}, but the model of {} has tokens 0 to {} "
-                                      "(byte tokens need a vocabulary of 257)",
-                                      data.source.string(), data.tokens->largest_token(),
-                                      recipe.model.path, model.vocabulary - 1));
-  }
-  if (recipe.data.row > model.positions) {
-    throw base::UserError(base::ExitCode::bad_input,
-                          fmt::format("data.row is {}, but the model of {} has {} positions",
-                                      recipe.data.row, recipe.model.path, model.positions));
-  }
 }
 
 std::int64_t bytes_per_value(recipe::Dtype dtype) {
@@ -156,6 +136,13 @@ void plan_steps(plan::Plan& plan, const models::ModelDescription& model, const P
   }
 }
 
+// Of the loss: a chunk of rows exists twice for a moment.
+std::int64_t logits_bytes(const models::ModelDescription& model, std::int64_t tokens) {
+  const std::int64_t rows =
+      std::min(tokens, kernels::cross_entropy_rows(model.vocabulary, model.hidden));
+  return 2 * rows * model.vocabulary * std::int64_t{sizeof(float)};
+}
+
 plan::Plan::Process plan_process(const plan::Plan& plan, const models::ModelDescription& model,
                                  const std::vector<models::LayerRange>& ranges,
                                  net::ProcessName name, const Sizes& sizes) {
@@ -163,15 +150,20 @@ plan::Plan::Process plan_process(const plan::Plan& plan, const models::ModelDesc
   process.name = name;
   process.threads = sizes.threads;
   std::int64_t trained = 0;
-  std::vector<std::int64_t> saved;  // of a micro-batch, by chunk
+  std::vector<schedules::PassBytes> held;  // of a micro-batch, by chunk
+  models::Quantized quantized;
   for (std::size_t at = name.stage; at < ranges.size(); at += stages_of(plan)) {
     process.chunks.push_back(ranges[at]);
-    std::int64_t& of_chunk = saved.emplace_back(0);
+    schedules::PassBytes& of_chunk = held.emplace_back();
     for (int i = ranges[at].first; i <= ranges[at].last; ++i) {
       const models::LayerCost& layer = model.layers[static_cast<std::size_t>(i)];
       process.parameters += layer.parameters;
       trained += layer.trained;
-      of_chunk += layer.saved_bytes_per_token * sizes.micro_batch_tokens;
+      of_chunk.forward += layer.saved_bytes_per_token * sizes.micro_batch_tokens;
+      of_chunk.weight_gradient += layer.weight_gradient_bytes_per_token * sizes.micro_batch_tokens;
+      quantized.parameters += layer.quantized.parameters;
+      quantized.bytes += layer.quantized.bytes;
+      quantized.largest_matrix = std::max(quantized.largest_matrix, layer.quantized.largest_matrix);
     }
   }
   // The stage of the LM head owns a tied table; of a frozen one both stages have a copy.
@@ -186,9 +178,13 @@ plan::Plan::Process plan_process(const plan::Plan& plan, const models::ModelDesc
   const auto stage = static_cast<StageIndex>(name.stage);
   const schedules::Schedule& schedule = schedules::schedule_named(plan.recipe.pipeline.schedule);
   process.in_flight = schedule.most_in_flight(shape, stage);
-  process.activation_bytes = schedules::most_held(schedule.list(shape, stage), saved);
+  process.activation_bytes = schedules::most_held(schedule.list(shape, stage), held);
+  if (has_head) process.activation_bytes += logits_bytes(model, sizes.micro_batch_tokens);
   const StateBytes bytes = state_bytes(plan.recipe);
-  process.state_bytes = trained * bytes.trained + (process.parameters - trained) * bytes.frozen;
+  // A matrix of few bits is dequantised for each use, one at a time.
+  process.state_bytes = trained * bytes.trained + quantized.bytes +
+                        (process.parameters - trained - quantized.parameters) * bytes.frozen +
+                        quantized.largest_matrix * bytes_per_value(plan.recipe.model.dtype);
   return process;
 }
 
@@ -239,33 +235,6 @@ std::int64_t most_on_a_host(const std::vector<std::size_t>& hosts) {
   return most;
 }
 
-void plan_batches(plan::Plan& plan, const PreparedData& train) {
-  const recipe::Recipe& recipe = plan.recipe;
-  const std::int64_t rows = *recipe.train.micro_batch * recipe.pipeline.replicas;
-  if (recipe.train.batch % rows != 0) {
-    throw base::UserError(
-        base::ExitCode::bad_input,
-        fmt::format("train.batch = {} is not a multiple of train.micro_batch = {}{}",
-                    recipe.train.batch, *recipe.train.micro_batch,
-                    recipe.pipeline.replicas == 1 ? "" : " times pipeline.replicas"));
-  }
-  plan.micro_batches = recipe.train.batch / rows;
-  const store::SampleOrder order(
-      store::SampleOrderOptions{.seed = static_cast<std::uint64_t>(recipe.seed),
-                                .rows = train.tokens->rows(),
-                                .replicas = recipe.pipeline.replicas,
-                                .replica = recipe.pipeline.replicas - 1,
-                                .rows_per_step = recipe.train.batch / recipe.pipeline.replicas,
-                                .shuffle = recipe.data.shuffle});
-  plan.epoch_steps = order.epoch_steps(1);
-  plan.steps = recipe.train.steps ? *recipe.train.steps : order.epoch_steps(*recipe.train.epochs);
-}
-
-plan::Plan::Data plan_data(const PreparedData& data) {
-  return {data.is_token_file ? fs::absolute(data.source).string() : "", data.tokens->hash(),
-          data.tokens->rows()};
-}
-
 }  // namespace
 
 PlannedRun make_plan(const recipe::Recipe& recipe, const plan::Plan* before) {
@@ -276,26 +245,13 @@ PlannedRun make_plan(const recipe::Recipe& recipe, const plan::Plan* before) {
   plan.model_config = read_config(recipe.model.path);
   plan.model_hash = store::hash_text(plan.model_config);
   const models::ModelConfig config = planned_model(plan);
-  const models::ModelDescription model =
+  models::ModelDescription model =
       models::describe(config, {recipe.data.row, bytes_per_value(recipe.model.dtype)});
+  const std::int64_t recomputed =
+      recompute_layers(recipe.model, model) * *recipe.train.micro_batch * recipe.data.row;
   check_weights(plan.recipe.model, config);
 
-  const DataOptions options = data_options(recipe);
-  run.train = read_data(recipe.data.train, options);
-  if (run.train.is_token_file && !recipe.data.tokenizer.empty()) {
-    check_tokenizer(run.train, tokenizer_identity(recipe.data.tokenizer), "data.tokenizer");
-  }
-  check_data(recipe, model, run.train);
-  plan.train = plan_data(run.train);
-  plan_batches(plan, run.train);
-  if (!recipe.data.eval.empty()) {
-    run.eval = read_data(recipe.data.eval, options);
-    check_tokenizer(*run.eval, run.train.tokenizer, "data.train");
-    check_data(recipe, model, *run.eval);
-    plan.eval = plan_data(*run.eval);
-    const std::int64_t rows = *recipe.train.micro_batch;
-    plan.eval_micro_batches = (plan.eval->rows + rows - 1) / rows;
-  }
+  read_data_sets(run, recipe, model);
 
   const std::vector<recipe::RecipeHost> hosts = plan::hosts_of(recipe);
   for (const recipe::RecipeHost& host : hosts) plan.hosts.push_back({host.name});
@@ -311,6 +267,7 @@ PlannedRun make_plan(const recipe::Recipe& recipe, const plan::Plan* before) {
     for (std::uint32_t stage = 0; stage < recipe.pipeline.stages; ++stage) {
       const std::size_t host = cut.hosts.at(plan.processes.size());
       plan.processes.push_back(plan_process(plan, model, cut.layers, {stage, replica}, sizes));
+      plan.processes.back().activation_bytes += recomputed;
       plan.processes.back().host = hosts[host].name;
       plan.processes.back().host_index = host;
       plan.processes.back().cache_bytes = cache_bytes_of(boundaries, stage, stages_of(plan));

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <chrono>
 #include <set>
 #include <vector>
 
@@ -72,18 +73,28 @@ std::string process_table(const plan::Plan& plan, const models::ModelDescription
   const auto caches = [&](const std::string& text) {
     return cached ? fmt::format("{:>12}", text) : std::string();
   };
-  std::string text =
-      fmt::format("\n  {:<8}{:<12}{:<24}{:>12}{:>14}{:>14}{}{:>9}\n", "stage", "host", "layers",
-                  "parameters", "state", "activations", caches("caches"), "threads");
+  std::size_t column = 12;  // of hosts
+  for (const plan::Plan::Process& process : plan.processes) {
+    column = std::max(column, process.host.size() + 2);
+  }
+  const bool beside = plan::saves_beside_training(plan.recipe);
+  const auto saving = [&](const std::string& text) {
+    return beside ? fmt::format("{:>12}", text) : std::string();
+  };
+  std::string text = fmt::format("\n  {:<8}{:<{}}{:<24}{:>12}{:>14}{:>14}{}{}{:>9}\n", "stage",
+                                 "host", column, "layers", "parameters", "state", "activations",
+                                 caches("caches"), saving("saving"), "threads");
   for (const plan::Plan::Process& process : plan.processes) {
     const auto layers = static_cast<int>(model.layers.size());
-    text += fmt::format("  {:<8}{:<12}{:<24}{:>12}{:>14}{:>14}{}{:>9}\n", process.name.text(),
-                        process.host, text_of_layers(process.chunks.front(), layers),
-                        human_count(process.parameters), human_bytes(process.state_bytes),
-                        human_bytes(process.activation_bytes),
-                        caches(human_bytes(process.cache_bytes)), process.threads);
+    text +=
+        fmt::format("  {:<8}{:<{}}{:<24}{:>12}{:>14}{:>14}{}{}{:>9}\n", process.name.text(),
+                    process.host, column, text_of_layers(process.chunks.front(), layers),
+                    human_count(process.parameters), human_bytes(process.state_bytes),
+                    human_bytes(process.activation_bytes), caches(human_bytes(process.cache_bytes)),
+                    saving(human_bytes(plan.snapshot_bytes(process))), process.threads);
     for (std::size_t c = 1; c < process.chunks.size(); ++c) {
-      text += fmt::format("  {:<20}{}\n", "", text_of_layers(process.chunks[c], layers));
+      text +=
+          fmt::format("  {:<{}}{}\n", "", column + 8, text_of_layers(process.chunks[c], layers));
     }
   }
   return text;
@@ -99,6 +110,7 @@ std::size_t link_column(const plan::Plan& plan) {
 std::string link_table(const plan::Plan& plan) {
   if (plan.links.empty()) return "";
   const std::size_t column = link_column(plan);
+  const bool simulated = plan.recipe.hosts.simulate.any();
   const bool cached = std::ranges::any_of(plan.links, &plan::Plan::Link::has_cache);
   const auto first = [&](const std::string& text) {
     return cached ? fmt::format("{:>16}", text) : std::string();
@@ -108,7 +120,9 @@ std::string link_table(const plan::Plan& plan) {
   for (const plan::Plan::Link& link : plan.links) {
     const bool same_host = plan.process(link.connects).host == plan.process(link.listens).host;
     text += fmt::format("  {:<{}}{:<24}{}{:>16}{:>16}\n", link.name, column,
-                        same_host ? "CURVE over loopback" : "CURVE over TCP",
+                        simulated   ? "CURVE, simulated"
+                        : same_host ? "CURVE over loopback"
+                                    : "CURVE over TCP",
                         first(human_bytes(link.first_forward_bytes)),
                         human_bytes(link.forward_bytes), human_bytes(link.backward_bytes));
   }
@@ -215,22 +229,65 @@ std::string text_of_speeds(const plan::Plan& plan) {
   return fmt::format("measured {}{}{}", some_of(measured), rest.empty() ? "" : "; assumed ", rest);
 }
 
+// "0.223 s", "12 min", "4.1 h", "26 days".
+std::string text_of_seconds(double seconds) {
+  constexpr double kMinute = 60;
+  constexpr double kHour = 60 * kMinute;
+  constexpr double kDay = 24 * kHour;
+  if (seconds < 10 * kMinute) return fmt::format("{:.3g} s", seconds);
+  if (seconds < 2 * kHour) return fmt::format("{:.0f} min", seconds / kMinute);
+  if (seconds < 3 * kDay) return fmt::format("{:.1f} h", seconds / kHour);
+  return fmt::format("{:.0f} days", seconds / kDay);
+}
+
+double seconds_of_all_steps(const plan::Plan& plan) {
+  const std::int64_t first = std::min(plan.steps, plan.epoch_steps);
+  return static_cast<double>(first) * plan.first_epoch_step_seconds +
+         static_cast<double>(plan.steps - first) * plan.step_seconds;
+}
+
+// hosts.simulate: "100 Mbit/s, 20 ms one way"; empty: links are as they are.
+std::string text_of_simulation(const net::PathConditions& path) {
+  if (!path.any()) return "";
+  const auto seconds = [](std::chrono::nanoseconds time) {
+    return std::chrono::duration<double>(time).count();
+  };
+  std::vector<std::string> words;
+  if (path.bits_per_second > 0) {
+    words.push_back(text_of_rate(static_cast<double>(path.bits_per_second) / 8));
+  }
+  words.push_back(fmt::format("{:.3g} ms one way", seconds(path.delay) * 1e3));
+  if (path.jitter.count() > 0) {
+    words.push_back(fmt::format("up to {:.3g} ms more", seconds(path.jitter) * 1e3));
+  }
+  if (path.loss > 0) words.push_back(fmt::format("{:.3g} % of packets lost", path.loss * 100));
+  if (path.cut_every.count() > 0) {
+    words.push_back(fmt::format("cut every {:.3g} s for {:.3g} s", seconds(path.cut_every),
+                                seconds(path.cut_for)));
+  }
+  return fmt::format("\nevery link is simulated, in each direction: {}\n", fmt::join(words, ", "));
+}
+
 std::string step_forecast(const plan::Plan& plan) {
-  std::string text =
-      fmt::format("\nforecast at {}: {:.3g} s a step", text_of_speeds(plan), plan.step_seconds);
+  std::string text = fmt::format("\nforecast at {}: {} a step", text_of_speeds(plan),
+                                 text_of_seconds(plan.step_seconds));
   if (std::ranges::any_of(plan.links, &plan::Plan::Link::has_cache)) {
-    text += fmt::format(", {:.3g} s in the first epoch ({} steps)", plan.first_epoch_step_seconds,
-                        plan.epoch_steps);
+    text += fmt::format(", {} in the first epoch ({} steps)",
+                        text_of_seconds(plan.first_epoch_step_seconds), plan.epoch_steps);
   }
   if (const double consensus = consensus_seconds(plan); consensus > 0) {
     text += fmt::format(", and {:.3g} s for the consensus of replicas", consensus);
   }
-  return text + "\n";
+  return text + fmt::format("; {} in all\n", text_of_seconds(seconds_of_all_steps(plan)));
 }
 
-std::string text_of_trained(const models::ModelDescription& model) {
+// " (1.2 M trained, base nf4)"
+std::string text_of_trained(const models::ModelDescription& model, recipe::Quantization base) {
   const std::int64_t trained = model.trained_parameters();
-  return trained == model.parameters() ? "" : fmt::format(" ({} trained)", human_count(trained));
+  if (trained == model.parameters()) return "";
+  return fmt::format(
+      " ({} trained{})", human_count(trained),
+      base == recipe::Quantization::none ? "" : fmt::format(", base {}", recipe::name_of(base)));
 }
 
 }  // namespace
@@ -242,14 +299,14 @@ std::string plan_text(const plan::Plan& plan) {
   std::string text = fmt::format(
       "{}: {} with {} parameters{}, {} steps of {} rows of {} tokens ({} micro-batches of {})\n"
       "schedule {}{}, depth {}; codec {} forward, {} backward{}; {} training rows",
-      recipe.name, model.family, human_count(model.parameters()), text_of_trained(model),
-      plan.steps, recipe.train.batch, recipe.data.row, plan.micro_batches,
-      *recipe.train.micro_batch, recipe.pipeline.schedule, text_of_chunks(plan), plan.depth,
-      text_of_forward(recipe.codec), text_of_backward(recipe.codec), text_of_sync(plan),
-      plan.train.rows);
+      recipe.name, model.family, human_count(model.parameters()),
+      text_of_trained(model, recipe.model.quantization), plan.steps, recipe.train.batch,
+      recipe.data.row, plan.micro_batches, *recipe.train.micro_batch, recipe.pipeline.schedule,
+      text_of_chunks(plan), plan.depth, text_of_forward(recipe.codec),
+      text_of_backward(recipe.codec), text_of_sync(plan), plan.train.rows);
   if (plan.eval) text += fmt::format(", {} evaluation rows", plan.eval->rows);
   return text + "\n" + process_table(plan, model) + link_table(plan) + cache_table(plan) +
-         sync_offer_table(plan) + step_forecast(plan);
+         sync_offer_table(plan) + text_of_simulation(recipe.hosts.simulate) + step_forecast(plan);
 }
 
 }  // namespace strait::planner

@@ -45,6 +45,9 @@ partition::ModelDescription partition_view(const recipe::Recipe& recipe,
     one.name = layer.name;
     one.parameters = layer.parameters;
     one.frozen_parameters = layer.parameters - layer.trained;
+    one.quantized_parameters = layer.quantized.parameters;
+    one.quantized_bytes = layer.quantized.bytes;
+    one.dequantized_bytes = layer.quantized.largest_matrix * value_bytes;
     one.forward_flops_per_token = layer.forward_flops_per_token;
     one.backward_factor = layer.backward_factor;
     one.saved_bytes_per_token = layer.saved_bytes_per_token;

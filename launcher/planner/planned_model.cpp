@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -14,8 +15,24 @@ namespace {
 
 constexpr std::uint64_t kMostConfigBytes = std::uint64_t{1} << 20;
 
-models::Lora lora_of(const recipe::Recipe::Lora& settings) {
+std::optional<kernels::MatrixFormat> format_of(recipe::Quantization quantization) {
+  switch (quantization) {
+    case recipe::Quantization::int8:
+      return kernels::MatrixFormat::int8;
+    case recipe::Quantization::int4:
+      return kernels::MatrixFormat::int4;
+    case recipe::Quantization::nf4:
+      return kernels::MatrixFormat::nf4;
+    case recipe::Quantization::none:
+      break;
+  }
+  return std::nullopt;
+}
+
+models::Lora lora_of(const recipe::Recipe::Model& model) {
+  const recipe::Recipe::Lora& settings = *model.lora;
   models::Lora lora;
+  lora.quantization = format_of(model.quantization);
   lora.rank = settings.rank;
   lora.alpha = settings.alpha;
   lora.dropout = settings.dropout;
@@ -50,8 +67,23 @@ models::ModelConfig planned_model(const plan::Plan& plan) {
   const recipe::Recipe::Model& model = plan.recipe.model;
   models::ModelConfig config = models::parse_config(
       plan.model_config, (std::filesystem::path(model.path) / "config.json").string());
-  if (model.lora) config.lora = std::make_shared<const models::Lora>(lora_of(*model.lora));
+  if (model.lora) config.lora = std::make_shared<const models::Lora>(lora_of(model));
   return config;
+}
+
+std::int64_t recompute_layers(const recipe::Recipe::Model& recipe,
+                              models::ModelDescription& model) {
+  if (recipe.recompute == recipe::Recompute::none) return 0;
+  const std::int64_t input = model.hidden * (recipe.dtype == recipe::Dtype::bfloat16 ? 2 : 4);
+  std::int64_t most = 0;
+  for (models::LayerCost& layer : model.layers) {
+    const std::int64_t all = layer.saved_bytes_per_token;
+    layer.saved_bytes_per_token = std::min(input, all);
+    most = std::max(most, all - layer.saved_bytes_per_token);
+    // A factor of 2 is that of two forwards.
+    if (layer.backward_factor > 0 && !layer.backward_in_forward) layer.backward_factor += 1;
+  }
+  return most;
 }
 
 recipe::Recipe with_adapter_settings(recipe::Recipe recipe) {

@@ -1,12 +1,20 @@
 #pragma once
 
+#include <cstdint>
+
 #include "launcher/plan/plan.h"
 #include "models/model_config.h"
+#include "models/model_description.h"
 
 namespace strait::planner {
 
 // The model of a plan, with its adapters if it has any.
 models::ModelConfig planned_model(const plan::Plan& plan);
+
+// Makes the costs of layers those of this recipe: with recompute a layer keeps only its input, and
+// its backward begins with another forward. Returns the bytes per token of the largest layer while
+// it is recomputed, beyond what it keeps. Pure.
+std::int64_t recompute_layers(const recipe::Recipe::Model& recipe, models::ModelDescription& model);
 
 // The recipe with the settings of the adapter that it starts from. UserError if that cannot be
 // read, or the recipe has other settings of its own.

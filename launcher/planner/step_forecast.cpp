@@ -28,7 +28,11 @@ schedules::StageCost stage_cost(const models::ModelDescription& model,
     // The measured ratio is that of layers whose weights are trained.
     const double backward = speed.backward * layer.backward_factor / 2 * forward;
     cost.forward_seconds += forward + (layer.backward_in_forward ? backward : 0);
-    cost.backward_seconds += layer.backward_in_forward ? 0 : backward;
+    if (layer.backward_in_forward) continue;
+    cost.backward_seconds += backward;
+    const double weights = speed.backward / 2 * layer.weight_gradient_flops_per_token *
+                           static_cast<double>(tokens) / speed.flops_per_second;
+    cost.weight_gradient_seconds += std::min(weights, backward);
   }
   return cost;
 }
@@ -64,8 +68,9 @@ double step_seconds(const StepCosts& costs, std::int64_t depth) {
 }
 
 double forecast_step(const plan::Plan& plan, const plan::PathSpeeds& speed) {
-  const models::ModelDescription model =
+  models::ModelDescription model =
       models::describe(planned_model(plan), {plan.recipe.data.row, sizeof(float)});
+  recompute_layers(plan.recipe.model, model);
   const std::int64_t tokens = *plan.recipe.train.micro_batch * plan.recipe.data.row;
   const auto micro_batches = static_cast<double>(plan.micro_batches);
   std::vector<StepCosts> replicas(static_cast<std::size_t>(plan.recipe.pipeline.replicas));

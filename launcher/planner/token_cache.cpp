@@ -2,7 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <charconv>
+#include <chrono>
 #include <cstdlib>
+#include <cstring>
+#include <system_error>
+#include <utility>
+#include <vector>
 
 #include "framework/store/atomic_file.h"
 #include "framework/store/file_hash.h"
@@ -15,8 +22,15 @@ namespace {
 namespace fs = std::filesystem;
 
 // Counts up when the same input becomes other rows.
-constexpr int kFormat = 1;
+constexpr int kFormat = 2;
 constexpr const char* kContent = "content";
+constexpr const char* kHasHeldOut = "held_out";
+constexpr const char* kTraining = "";
+constexpr const char* kHeldOut = ".held-out";
+constexpr std::chrono::hours kUnused{24 * 60};
+// A temporary file of this age is of a process that was killed.
+constexpr std::chrono::hours kAbandoned{24};
+constexpr double kMostGigabytes = 20;
 
 fs::path cache_folder() {
   const auto named = [](const char* variable) -> fs::path {
@@ -29,45 +43,155 @@ fs::path cache_folder() {
   return home.empty() ? home : home / ".cache" / "strait" / "tokens";
 }
 
-}  // namespace
-
-fs::path cache_file(const fs::path& source, const DataOptions& options,
-                    const std::string& tokenizer_hash) {
-  const fs::path folder = cache_folder();
-  if (folder.empty()) return {};
-  const std::string key =
-      fmt::format("{} {} {} {} {} {} {} {}", kFormat, store::hash_file(source).hash,
-                  source.extension().string(), tokenizer_hash,
-                  store::hash_file(tokenizer::worker_script()).hash, options.row,
-                  static_cast<int>(options.targets), static_cast<int>(options.too_long));
-  return folder / (store::hash_text(key) + ".safetensors");
+double most_bytes() {
+  double gigabytes = kMostGigabytes;
+  if (const char* set = std::getenv("STRAIT_CACHE_GB"); set != nullptr) {
+    const char* const end = set + std::strlen(set);
+    double value = 0;
+    const auto [rest, error] = std::from_chars(set, end, value);
+    if (error != std::errc() || rest != end || value < 0) {
+      throw store::StoreError(
+          store::StoreError::Kind::bad_input,
+          fmt::format("STRAIT_CACHE_GB is \"{}\", but must be a number of gigabytes", set));
+    }
+    gigabytes = value;
+  }
+  return gigabytes * 1e9;
 }
 
-std::shared_ptr<const tensors::TokenFile> read_cache(const fs::path& file) {
-  if (file.empty() || !fs::exists(file)) return nullptr;
+// Of one part; null: not there, or not whole.
+std::shared_ptr<const tensors::TokenFile> read_part(const fs::path& file) {
+  std::error_code ignored;
+  if (!fs::exists(file, ignored)) return nullptr;
   try {
     auto tokens = std::make_shared<const tensors::TokenFile>(file);
     const auto content = tokens->metadata().find(kContent);
-    if (content != tokens->metadata().end() && content->second == tokens->hash()) return tokens;
+    if (content == tokens->metadata().end() || content->second != tokens->hash()) return nullptr;
+    // When it was used last; see prune_cache().
+    fs::last_write_time(file, fs::file_time_type::clock::now(), ignored);
+    return tokens;
   } catch (const store::StoreError&) {
     return nullptr;  // it is damaged, and is made anew
   }
-  return nullptr;
 }
 
-void write_cache(const fs::path& file, const PreparedData& data) {
-  if (file.empty()) return;
+}  // namespace
+
+TokenCache::TokenCache(const fs::path& source, const DataOptions& options,
+                       const std::string& tokenizer_hash)
+    : source_(source.string()), tokenizer_hash_(tokenizer_hash) {
+  if (options.tokenizer == "bytes") return;
+  folder_ = cache_folder();
+  if (folder_.empty()) return;
+  const store::PackOptions& rows = options.rows;
+  std::string key =
+      fmt::format("{} {} {} {} {} {} {} {} {} {}", kFormat, store::hash_file(source).hash,
+                  source.extension().string(), tokenizer_hash,
+                  store::hash_file(tokenizer::worker_script()).hash, rows.row,
+                  static_cast<int>(options.targets), static_cast<int>(rows.too_long),
+                  static_cast<int>(rows.packing), rows.overlap);
+  if (options.hold_out > 0) key += fmt::format(" {} {}", options.hold_out, options.seed);
+  key_ = store::hash_text(key);
+}
+
+fs::path TokenCache::file(const char* part) const {
+  return folder_ / (key_ + part + ".safetensors");
+}
+
+std::optional<PackedFile> TokenCache::read() const {
+  if (folder_.empty()) return std::nullopt;
+  PackedFile packed{read_part(file(kTraining)), nullptr, {}};
+  if (packed.tokens == nullptr) return std::nullopt;
+  const auto& metadata = packed.tokens->metadata();
+  const auto note = metadata.find("note");
+  if (note != metadata.end()) packed.note = note->second;
+  if (!metadata.contains(kHasHeldOut)) return packed;
+  packed.held_out = read_part(file(kHeldOut));
+  return packed.held_out == nullptr ? std::nullopt : std::optional(std::move(packed));
+}
+
+std::string TokenCache::write(const PackedFile& packed) const {
+  if (folder_.empty()) return "";
+  std::map<std::string, std::string> metadata{
+      {"source", source_}, {"tokenizer_hash", tokenizer_hash_}, {"note", packed.note}};
+  const auto write_part = [&](const char* part, const tensors::TokenFile& rows) {
+    metadata[kContent] = rows.hash();
+    tensors::write_token_file(file(part), rows, metadata);
+  };
   try {
-    store::make_directory(file.parent_path());
-    tensors::write_token_file(file, data.tokens->table(),
-                              {{"source", data.source.string()},
-                               {"tokenizer", data.tokenizer_name},
-                               {"tokenizer_hash", data.tokenizer},
-                               {"note", data.note},
-                               {kContent, data.tokens->hash()}});
+    store::make_directory(folder_);
+    // First: the other part says that this one is there.
+    if (packed.held_out != nullptr) {
+      write_part(kHeldOut, *packed.held_out);
+      metadata[kHasHeldOut] = "yes";
+    }
+    write_part(kTraining, *packed.tokens);
   } catch (const store::StoreError&) {
-    return;  // the tokens are in memory: only the next preparation takes longer
+    return "";  // the rows are here: only the next preparation takes longer
   }
+  return prune_cache(folder_, key_);
+}
+
+std::string prune_cache(const fs::path& folder, const std::string& kept) {
+  struct Entry {
+    fs::path path;
+    fs::file_time_type used;
+    double bytes;
+  };
+  std::vector<Entry> entries;
+  const auto now = fs::file_time_type::clock::now();
+  double all = 0;
+  double removed = 0;
+  int files = 0;
+  // Other processes remove files, too: what cannot be looked at or removed is not counted.
+  const auto remove = [&](const fs::path& path, double bytes) {
+    std::error_code failed;
+    if (!fs::remove(path, failed)) return;
+    removed += bytes;
+    ++files;
+  };
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
+    std::error_code failed;
+    const auto used = entry.last_write_time(failed);
+    const auto bytes = static_cast<double>(failed ? 0 : entry.file_size(failed));
+    if (failed) continue;
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with(kept) && !kept.empty() && entry.path().extension() == ".safetensors") {
+      all += bytes;
+      continue;
+    }
+    const bool whole = entry.path().extension() == ".safetensors";
+    if (now - used > (whole ? kUnused : kAbandoned)) {
+      remove(entry.path(), bytes);
+    } else if (whole) {
+      entries.push_back({entry.path(), used, bytes});
+      all += bytes;
+    }
+  }
+  std::ranges::sort(entries, {}, &Entry::used);
+  const double most = most_bytes();
+  for (const Entry& entry : entries) {
+    if (all <= most) break;
+    remove(entry.path, entry.bytes);
+    all -= entry.bytes;
+  }
+  if (files == 0) return "";
+  return fmt::format("removed {} old file{} ({:.1f} MB) from the cache {}", files,
+                     files == 1 ? "" : "s", removed / 1e6, folder.string());
+}
+
+fs::path spool_folder() {
+  const fs::path folder = cache_folder();
+  if (!folder.empty()) {
+    try {
+      store::make_directory(folder);
+      return folder;
+    } catch (const store::StoreError&) {
+      return fs::temp_directory_path();  // a home that cannot be written to
+    }
+  }
+  return fs::temp_directory_path();
 }
 
 }  // namespace strait::planner

@@ -192,20 +192,37 @@ RecipeKey for_slurm(RecipeKey key) {
   return key;
 }
 
-RecipeKey list() {
-  return {"hosts.list",
-          "a list of hosts such as [\"alice@10.0.0.1\", { name = \"bob@b\", slots = 2 }]",
-          "of stage processes, in order; for ssh and join",
+// A list of hosts; `objection` as of RecipeKey.
+template <class Field>
+RecipeKey hosts_key(const std::string& name, Field field_of, const std::string& example,
+                    const std::string& help, std::string (*objection)(const RecipeValue&)) {
+  return {name,
+          fmt::format("a list of hosts such as [\"alice@10.0.0.1\", {{ name = \"bob@b\", {} }}]",
+                      example),
+          help,
           {},
-          [](const RecipeValue& value, Recipe& recipe) {
-            if (!host_list_objection(value).empty()) return false;
-            recipe.hosts.list = host_list(value);
+          [=](const RecipeValue& value, Recipe& recipe) {
+            if (!objection(value).empty()) return false;
+            field_of(recipe) = host_list(value);
             return true;
           },
-          [](const Recipe& recipe) {
-            return recipe.hosts.list.empty() ? RecipeValue() : host_list_value(recipe.hosts.list);
+          [=](const Recipe& recipe) {
+            const std::vector<RecipeHost>& hosts = field_of(recipe);
+            return hosts.empty() ? RecipeValue() : host_list_value(hosts);
           },
-          host_list_objection};
+          objection};
+}
+
+std::string spare_objection(const RecipeValue& value) {
+  if (value == RecipeValue::array()) return "";  // no longer any
+  if (std::string objection = host_list_objection(value); !objection.empty()) return objection;
+  for (const RecipeHost& host : host_list(value)) {
+    if (host.slots) {
+      return fmt::format("{} has slots, but a spare host gets those of the host that it replaces",
+                         host.name);
+    }
+  }
+  return "";
 }
 
 bool set_ports(const RecipeValue& value, Recipe& recipe) {
@@ -245,7 +262,14 @@ RecipeKey ports() {
 std::vector<RecipeKey> host_keys() {
   return {
       key_kinds::choice("hosts.backend", in_hosts<&Hosts::backend>(), "how processes are started"),
-      list(),
+      hosts_key("hosts.list", in_hosts<&Hosts::list>(), "slots = 2",
+                "of stage processes, in order; for ssh and join", host_list_objection),
+      hosts_key("hosts.spare", in_hosts<&Hosts::spare>(), "address = \"10.0.0.2\"",
+                "that take the place of lost ones when the run restarts by itself; for ssh",
+                spare_objection),
+      integer("hosts.restart", in_hosts<&Hosts::restart>(), {0, 1000},
+              "how often in a row, without a new checkpoint, a run whose process or host is lost "
+              "restarts by itself; absent: 3 for ssh and slurm, 0 for others"),
       ports(),
       text("hosts.address", in_hosts<&Hosts::address>(), "an address of this machine",
            "where hosts reach the launcher; absent: as the launcher reaches them"),

@@ -45,17 +45,22 @@ struct Recipe {
     Recompute recompute = Recompute::none;    // layer: keep only the inputs of layers
     std::optional<Lora> lora = std::nullopt;  // absent: full fine-tuning
     std::string adapter;  // a PEFT directory to start from, with its own `lora`; empty: none
+    // Of the frozen matrices of blocks; only with adapters.
+    Quantization quantization = Quantization::none;
     bool operator==(const Model&) const = default;
   };
 
   struct Data {
-    std::string train;       // text, JSONL or a token file; required
-    std::string eval;        // empty: no evaluation
+    std::vector<DataFile> train;  // text, JSONL or token files; required
+    std::vector<DataFile> eval;   // empty: no evaluation, but for hold_out
+    double hold_out = 0;          // share of the records of `train` for evaluation
     std::string tokenizer;   // "bytes" or a directory with tokenizer.json; empty: the model's own
     std::int64_t row = 128;  // tokens of a packed row
     bool shuffle = true;     // the order of samples; by seed, epoch and replica
     store::Targets targets = store::Targets::assistant;  // what of a record is learnt
     store::TooLong too_long = store::TooLong::refuse;    // records longer than a row, but no text
+    store::Packing packing = store::Packing::first_fit;
+    std::int64_t overlap = 0;  // tokens that a further row of a long text repeats as context
     bool operator==(const Data&) const = default;
   };
 
@@ -92,7 +97,7 @@ struct Recipe {
     std::pair<double, double> betas = {0.9, 0.95};  // of AdamW
     double weight_decay = 0.1;                      // on parameters of two or more dimensions
     double clip = 1.0;                              // global gradient norm; 0 is off
-    std::int64_t eval_every = 0;  // steps; 0: only at the end, when there is data.eval
+    std::int64_t eval_every = 0;  // steps; 0: only at the end, when there is data to evaluate
     bool operator==(const Train&) const = default;
   };
 
@@ -123,6 +128,7 @@ struct Recipe {
     std::int64_t keep = 2;                   // complete checkpoints that stay
     SavedCaches caches = SavedCaches::save;  // drop: delta starts anew on resume
     CheckpointHome home = CheckpointHome::automatic;
+    std::int64_t memory = std::int64_t{1} << 30U;  // bytes per process
     bool operator==(const Checkpoint&) const = default;
   };
 

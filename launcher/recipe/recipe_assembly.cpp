@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <utility>
 
@@ -76,7 +77,8 @@ std::string wrong_value(const FoundValue& found, const RecipeKey& key) {
     const auto near = base::nearest_name(*written, known);
     proposal = near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near);
   }
-  if (key.objection) proposal += "; " + key.objection(found.value);
+  const std::string objection = key.objection ? key.objection(found.value) : std::string();
+  if (!objection.empty()) proposal += "; " + objection;
   return fmt::format("{} is {} ({}), but must be {}{}", found.key, found.shown, found.where,
                      allowed_by(key), proposal);
 }
@@ -139,6 +141,59 @@ std::string origins_of(std::initializer_list<std::string_view> keys, const Origi
   return known.empty() ? source : fmt::format("{}", fmt::join(known, ", "));
 }
 
+using OriginsOf = std::function<std::string(std::initializer_list<std::string_view>)>;
+
+void check_data(const Recipe& recipe, const OriginsOf& at, Mistakes& mistakes) {
+  const Recipe::Data& data = recipe.data;
+  if (recipe.train.eval_every > 0 && data.eval.empty() && data.hold_out == 0) {
+    mistakes.push_back(
+        fmt::format("train.eval_every is {} ({}), but data.eval is missing; set it to a data file, "
+                    "or set data.hold_out",
+                    recipe.train.eval_every, at({"train.eval_every"})));
+  }
+  if (data.hold_out > 0 && !data.eval.empty()) {
+    mistakes.push_back(fmt::format(
+        "data.hold_out and data.eval are both set ({}); keep one of them: the records that are "
+        "held out are what is evaluated",
+        at({"data.hold_out", "data.eval"})));
+  }
+  if (data.overlap >= data.row) {
+    mistakes.push_back(fmt::format("data.overlap is {} ({}), but must be less than data.row, {}",
+                                   data.overlap, at({"data.overlap", "data.row"}), data.row));
+  }
+}
+
+// `at`: where these keys are set.
+void check_hosts(const Recipe::Hosts& hosts, const auto& at, Mistakes& mistakes) {
+  const BackendKind backend = hosts.backend;
+  const bool listed = backend == BackendKind::ssh || backend == BackendKind::join;
+  if (listed == hosts.list.empty()) {
+    mistakes.push_back(fmt::format(
+        "hosts.list is {} while hosts.backend is \"{}\" ({}); a list of hosts goes with \"ssh\" "
+        "and \"join\"",
+        listed ? "missing" : "set", name_of(backend), at({"hosts.backend", "hosts.list"})));
+  }
+  const auto only_for = [&](bool used, BackendKind kind, std::string_view key) {
+    if (!used || backend == kind) return;
+    mistakes.push_back(
+        fmt::format("{} is set while hosts.backend is \"{}\" ({}); it goes with \"{}\"", key,
+                    name_of(backend), at({"hosts.backend", key}), name_of(kind)));
+  };
+  only_for(!hosts.spare.empty(), BackendKind::ssh, "hosts.spare");
+  only_for(hosts.simulate.any(), BackendKind::local, "hosts.simulate");
+  if (backend == BackendKind::join && hosts.restart.value_or(0) > 0) {
+    mistakes.push_back(fmt::format(
+        "hosts.restart is {} while hosts.backend is \"join\" ({}); a token is valid for one start, "
+        "so such a run cannot restart by itself",
+        *hosts.restart, at({"hosts.backend", "hosts.restart"})));
+  }
+  for (const RecipeHost& spare : hosts.spare) {
+    if (std::ranges::find(hosts.list, spare.name, &RecipeHost::name) == hosts.list.end()) continue;
+    mistakes.push_back(fmt::format("host {} is in hosts.list and in hosts.spare ({}); keep one",
+                                   spare.name, at({"hosts.list", "hosts.spare"})));
+  }
+}
+
 void check_consistent(const Recipe& recipe, const std::string& source, const Origins& origins,
                       Mistakes& mistakes) {
   const auto& [stages, replicas, schedule, chunks, depth, partition, threads] = recipe.pipeline;
@@ -161,11 +216,15 @@ void check_consistent(const Recipe& recipe, const std::string& source, const Ori
                     stages, chunks ? fmt::format(" and pipeline.chunks {}", *chunks) : "",
                     at({"pipeline.partition", "pipeline.stages", "pipeline.chunks"})));
   }
-  if (recipe.train.eval_every > 0 && recipe.data.eval.empty()) {
+  if (recipe.model.quantization != Quantization::none && !recipe.model.lora &&
+      recipe.model.adapter.empty()) {
     mistakes.push_back(
-        fmt::format("train.eval_every is {} ({}), but data.eval is missing; set it to a data file",
-                    recipe.train.eval_every, at({"train.eval_every"})));
+        fmt::format("model.quantization is \"{}\" ({}), but the whole model is trained, and "
+                    "weights of few bits "
+                    "cannot be; add model.lora or model.adapter, or leave it out",
+                    name_of(recipe.model.quantization), at({"model.quantization"})));
   }
+  check_data(recipe, at, mistakes);
   for (const auto& [key, codec] : {std::pair("codec.forward", recipe.codec.forward),
                                    {"codec.backward", recipe.codec.backward}}) {
     if (codec != "delta" || recipe.codec.cache + recipe.codec.cache_disk > 0) continue;
@@ -174,14 +233,7 @@ void check_consistent(const Recipe& recipe, const std::string& source, const Ori
                     "needs them for its activation cache; set one of them, or {} = \"fixed\"",
                     at({"codec.cache", "codec.cache_disk"}), key, key));
   }
-  const BackendKind backend = recipe.hosts.backend;
-  const bool listed = backend == BackendKind::ssh || backend == BackendKind::join;
-  if (listed == recipe.hosts.list.empty()) {
-    mistakes.push_back(fmt::format(
-        "hosts.list is {} while hosts.backend is \"{}\" ({}); a list of hosts goes with \"ssh\" "
-        "and \"join\"",
-        listed ? "missing" : "set", name_of(backend), at({"hosts.backend", "hosts.list"})));
-  }
+  check_hosts(recipe.hosts, at, mistakes);
 }
 
 // Keys of [sync] must be read by the method of the recipe.

@@ -25,7 +25,9 @@ inline constexpr std::size_t kMostRecipeBytes = 1 << 20;
 // where, what was found, what is allowed, and the nearest known name.
 //
 // overrides: "a.b=value", the arguments of --set; the value is read as TOML where it is TOML, else
-// as a string. Where they change sync.method, or set one replica, the file's [sync] is ignored.
+// as a string. Where they change sync.method, or set one replica, the file's [sync] is ignored;
+// train.steps replaces the file's train.epochs, and the other way round; with hosts.backend=local
+// the file's hosts.list is ignored.
 // `load` is called with the recipe's plugins before names of parts are checked; without it, names
 // of plugins are unknown. The result can request features that this build does not have: see
 // check_supported().

@@ -9,6 +9,7 @@
 #include "launcher/recipe/key_kinds.h"
 #include "launcher/recipe/key_lists.h"
 #include "launcher/recipe/number_keys.h"
+#include "launcher/recipe/recipe_io.h"
 
 namespace strait::recipe {
 
@@ -34,16 +35,6 @@ constexpr auto top() {
   return [](auto& recipe) -> auto& { return recipe.*Member; };
 }
 
-// Not written where it has its default: recipes, and the hashes of runs, from before it stay equal.
-RecipeKey written_if_set(RecipeKey key) {
-  key.get = [get = std::move(key.get)](const Recipe& recipe) {
-    static const Recipe kDefaults;
-    RecipeValue value = get(recipe);
-    return value == get(kDefaults) ? RecipeValue() : value;
-  };
-  return key;
-}
-
 using R = Recipe;
 
 void add_model_and_data(std::vector<RecipeKey>& keys) {
@@ -62,29 +53,17 @@ void add_model_and_data(std::vector<RecipeKey>& keys) {
           choice("model.dtype", at<&R::model, &R::Model::dtype>(),
                  "of parameters and arithmetic; bfloat16 keeps float32 masters"),
           choice("model.device", at<&R::model, &R::Model::device>(),
-                 "auto: cuda where there is one"),
+                 "auto: a GPU where there is one that this build computes on"),
           choice("model.recompute", at<&R::model, &R::Model::recompute>(),
                  "layer: keep only the inputs of layers, and recompute the rest"),
           text("model.adapter", at<&R::model, &R::Model::adapter>(), path,
                "a PEFT directory to start from"),
+          written_if_set(choice("model.quantization", at<&R::model, &R::Model::quantization>(),
+                                "bits of the matrices that adapters leave as they are: QLoRA; "
+                                "absent: none")),
       });
   std::ranges::move(lora_keys(), std::back_inserter(keys));
-  keys.insert(
-      keys.end(),
-      {text("data.train", at<&R::data, &R::Data::train>(), path,
-            "text, JSONL (text | prompt+completion | messages), or a token file; docs/data.md"),
-       text("data.eval", at<&R::data, &R::Data::eval>(), path, "the same, for evaluation"),
-       text("data.tokenizer", at<&R::data, &R::Data::tokenizer>(), "\"bytes\" or a path",
-            "bytes, or a directory with tokenizer.json; absent: the model's own"),
-       integer("data.row", at<&R::data, &R::Data::row>(), {2, 1 << 20}, "tokens of a packed row"),
-       flag("data.shuffle", at<&R::data, &R::Data::shuffle>(),
-            "visit the rows in an order drawn from seed, epoch and replica"),
-       written_if_set(choice("data.targets", at<&R::data, &R::Data::targets>(),
-                             "what of a record is learnt: its answers, all of it, its last answer; "
-                             "absent: assistant")),
-       written_if_set(choice("data.too_long", at<&R::data, &R::Data::too_long>(),
-                             "records longer than a row, unless they are plain text; absent: "
-                             "refuse"))});
+  std::ranges::move(data_keys(), std::back_inserter(keys));
 }
 
 void add_pipeline_and_train(std::vector<RecipeKey>& keys) {
@@ -95,7 +74,7 @@ void add_pipeline_and_train(std::vector<RecipeKey>& keys) {
        integer("pipeline.replicas", at<&R::pipeline, &R::Pipeline::replicas>(), {1, 256},
                "copies of the whole pipeline"),
        part("pipeline.schedule", at<&R::pipeline, &R::Pipeline::schedule>(), PartKind::schedule,
-            "in which order a stage runs forwards and backwards"),
+            "in which order a stage runs forwards, backwards and weight gradients"),
        integer("pipeline.chunks", at<&R::pipeline, &R::Pipeline::chunks>(), {1, 64},
                "of the model on every stage; auto: 2 where the schedule is interleaved, else 1",
                "auto"),
@@ -123,7 +102,7 @@ void add_pipeline_and_train(std::vector<RecipeKey>& keys) {
        number("train.clip", at<&R::train, &R::Train::clip>(), {0, 1e6},
               "the largest global gradient norm; 0 is off"),
        integer("train.eval_every", at<&R::train, &R::Train::eval_every>(), {0, kMany},
-               "steps; 0 is only at the end, when there is data.eval")});
+               "steps; 0 is only at the end, when there is data to evaluate")});
 }
 
 void add_wire(std::vector<RecipeKey>& keys) {
@@ -161,8 +140,10 @@ void add_state_and_hosts(std::vector<RecipeKey>& keys) {
        written_if_set(
            choice("checkpoint.home", at<&R::checkpoint, &R::Checkpoint::home>(),
                   "what comes from hosts to this machine; auto: all, but behind the last step only "
-                  "the weights are waited for; weights: never more; none: all stays there"))});
+                  "the weights are waited for; weights: never more; none: all stays there")),
+       written_if_set(special_keys::checkpoint_memory())});
   std::ranges::move(host_keys(), std::back_inserter(keys));
+  std::ranges::move(simulate_keys(), std::back_inserter(keys));
 }
 
 std::atomic<std::vector<std::string> (*)(PartKind)> part_name_source = nullptr;
@@ -182,7 +163,20 @@ const std::vector<RecipeKey>& recipe_keys() {
 }
 
 std::string allowed_by(const RecipeKey& key) {
-  return key.names ? fmt::format("one of \"{}\"", fmt::join(key.names(), "\", \"")) : key.allowed;
+  std::string allowed =
+      key.names ? fmt::format("one of \"{}\"", fmt::join(key.names(), "\", \"")) : key.allowed;
+  for (const std::string_view choice : key.choices) {
+    Recipe recipe;
+    if (!key.set(RecipeValue(choice), recipe) || unsupported_settings(recipe).empty()) continue;
+    for (const char* form : {", \"{}\"", "\"{}\", ", " or \"{}\""}) {
+      const std::string named = fmt::format(fmt::runtime(form), choice);
+      const auto at = allowed.find(named);
+      if (at == std::string::npos) continue;
+      allowed.erase(at, named.size());
+      break;
+    }
+  }
+  return allowed;
 }
 
 const RecipeKey* find_recipe_key(std::string_view name) {

@@ -34,7 +34,7 @@ struct RecipeKey {
   std::function<std::vector<std::string>()> names = {};
 };
 
-// `allowed`, or the current names of parts.
+// `allowed`, or the current names of parts; without choices that this build does not support.
 std::string allowed_by(const RecipeKey& key);
 
 // All keys, in the order of the documentation. A key that is a prefix of others (model.lora) is an

@@ -177,6 +177,30 @@ void drop_unread_sync_keys(const std::vector<PlacedValue>& overrides,
   });
 }
 
+// An override of train.steps replaces the file's train.epochs, and the other way round.
+void drop_other_length(const std::vector<PlacedValue>& overrides, std::vector<PlacedValue>& file) {
+  const auto sets = [&overrides](const char* key) {
+    return std::ranges::any_of(overrides,
+                               [key](const PlacedValue& one) { return one.found.key == key; });
+  };
+  const bool steps = sets("train.steps");
+  const bool epochs = sets("train.epochs");
+  if (steps == epochs) return;
+  std::erase_if(file, [steps](const PlacedValue& one) {
+    return one.found.key == (steps ? "train.epochs" : "train.steps");
+  });
+}
+
+// With hosts.backend = "local" as an override, a recipe for other hosts runs on this machine.
+void drop_hosts_of_local_run(const std::vector<PlacedValue>& overrides,
+                             std::vector<PlacedValue>& file) {
+  const bool local = std::ranges::any_of(overrides, [](const PlacedValue& one) {
+    return one.found.key == "hosts.backend" && one.found.value == "local";
+  });
+  if (!local) return;
+  std::erase_if(file, [](const PlacedValue& one) { return one.found.key == "hosts.list"; });
+}
+
 // Empty if the value of the key is not allowed; that is reported later.
 std::vector<std::string> plugins_in(const std::vector<FoundValue>& found) {
   Recipe recipe;
@@ -231,6 +255,8 @@ Recipe parse_recipe(std::string_view text, const std::string& source,
     collect_override(written, overriding);
   }
   drop_unread_sync_keys(overriding, placed);
+  drop_other_length(overriding, placed);
+  drop_hosts_of_local_run(overriding, placed);
   std::ranges::move(overriding, std::back_inserter(placed));
   std::vector<FoundValue> found;
   std::ranges::transform(placed, std::back_inserter(found), &PlacedValue::found);

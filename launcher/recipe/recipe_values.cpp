@@ -12,6 +12,7 @@ constexpr std::array kWeightsNames = {"load"sv, "random"sv, "run"sv};
 constexpr std::array kDtypeNames = {"float32"sv, "bfloat16"sv};
 constexpr std::array kDeviceNames = {"auto"sv, "cpu"sv, "cuda"sv};
 constexpr std::array kRecomputeNames = {"none"sv, "layer"sv};
+constexpr std::array kQuantizationNames = {"none"sv, "int8"sv, "int4"sv, "nf4"sv};
 constexpr std::array kPartitionNames = {"balanced"sv, "profile"sv, "ranges"sv, "plugin"sv};
 constexpr std::array kDecayNames = {"cosine"sv, "linear"sv, "constant"sv};
 constexpr std::array kWireDtypeNames = {"float32"sv, "bfloat16"sv, "float16"sv};
@@ -22,6 +23,7 @@ constexpr std::array kCheckpointHomeNames = {"auto"sv, "all"sv, "weights"sv, "no
 constexpr std::array kLossRuleNames = {"stop"sv, "continue"sv};
 constexpr std::array kBackendNames = {"local"sv, "ssh"sv, "slurm"sv, "join"sv};
 constexpr std::array kTargetsNames = {"assistant"sv, "all"sv, "last"sv};
+constexpr std::array kPackingNames = {"first_fit"sv, "decreasing"sv, "single"sv};
 constexpr std::array kTooLongNames = {"refuse"sv, "drop"sv, "truncate"sv, "split"sv};
 
 }  // namespace
@@ -30,6 +32,7 @@ Names all_names(Weights) { return kWeightsNames; }
 Names all_names(Dtype) { return kDtypeNames; }
 Names all_names(Device) { return kDeviceNames; }
 Names all_names(Recompute) { return kRecomputeNames; }
+Names all_names(Quantization) { return kQuantizationNames; }
 Names all_names(PartitionKind) { return kPartitionNames; }
 Names all_names(DecayKind) { return kDecayNames; }
 Names all_names(codec::WireDtype) { return kWireDtypeNames; }
@@ -41,5 +44,12 @@ Names all_names(LossRule) { return kLossRuleNames; }
 Names all_names(BackendKind) { return kBackendNames; }
 Names all_names(store::Targets) { return kTargetsNames; }
 Names all_names(store::TooLong) { return kTooLongNames; }
+Names all_names(store::Packing) { return kPackingNames; }
+
+std::string paths_of(const std::vector<DataFile>& files) {
+  std::string text;
+  for (const DataFile& file : files) text += (text.empty() ? "" : ", ") + file.path;
+  return text;
+}
 
 }  // namespace strait::recipe

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "framework/codec/settings.h"
+#include "framework/net/path_conditions.h"
 #include "framework/store/packer.h"
 #include "framework/store/record.h"
 
@@ -24,6 +25,7 @@ enum class Weights : std::uint8_t { load, random, run };  // run: of another one
 enum class Dtype : std::uint8_t { float32, bfloat16 };
 enum class Device : std::uint8_t { automatic, cpu, cuda };
 enum class Recompute : std::uint8_t { none, layer };
+enum class Quantization : std::uint8_t { none, int8, int4, nf4 };
 enum class PartitionKind : std::uint8_t { balanced, profile, ranges, plugin };
 enum class DecayKind : std::uint8_t { cosine, linear, constant };
 enum class SavedCaches : std::uint8_t { save, drop };
@@ -39,6 +41,7 @@ Names all_names(Weights);
 Names all_names(Dtype);
 Names all_names(Device);
 Names all_names(Recompute);
+Names all_names(Quantization);
 Names all_names(PartitionKind);
 Names all_names(DecayKind);
 Names all_names(codec::WireDtype);
@@ -50,11 +53,23 @@ Names all_names(LossRule);
 Names all_names(BackendKind);
 Names all_names(store::Targets);
 Names all_names(store::TooLong);
+Names all_names(store::Packing);
 
 template <class Enum>
 std::string_view name_of(Enum value) {
   return all_names(value)[static_cast<std::size_t>(value)];
 }
+
+// ---- data
+
+// One file of `data.train` or `data.eval`, which is a path or a list.
+struct DataFile {
+  std::string path = {};
+  double weight = 1;  // how often each of its rows is in an epoch
+  bool operator==(const DataFile&) const = default;
+};
+// For messages: "a.jsonl, b.jsonl".
+std::string paths_of(const std::vector<DataFile>& files);
 
 // ---- hosts
 
@@ -102,6 +117,10 @@ struct HostSettings {
   std::optional<double> ship_megabits = std::nullopt;  // limit of file transfer; absent: none
   std::optional<double> link_megabits =
       std::nullopt;  // of a process, each direction; for forecasts
+  std::optional<std::int64_t> restart =
+      std::nullopt;               // starts in a row without progress; absent: by backend
+  std::vector<RecipeHost> spare;  // take the place of lost ones; for ssh
+  net::PathConditions simulate;   // of every link; for local
   SlurmSettings slurm;
   bool operator==(const HostSettings&) const = default;
 };

@@ -73,11 +73,18 @@ std::string written_by_tables(const Line& line) {
   return text;
 }
 
-// The default of a key, from a recipe in which it has a value.
-RecipeValue value_where_it_counts(const RecipeKey& key) {
+// The default of a key: where it has none because it does not count, that of a recipe in which it
+// does. Null: there is none.
+RecipeValue default_of(const RecipeKey& key) {
   Recipe recipe;
+  if (RecipeValue value = key.get(recipe); !value.is_null()) return value;
+  for (const std::string_view choice : key.choices) {
+    if (key.set(RecipeValue(choice), recipe) && recipe == Recipe()) return choice;
+    recipe = Recipe();
+  }
   recipe.model.lora = Recipe::Lora{};
   recipe.pipeline.replicas = 2;
+  recipe.hosts.backend = BackendKind::slurm;
   for (const auto& method : part_names(PartKind::sync_method)) {
     recipe.sync.method = method;
     if (RecipeValue value = key.get(recipe); !value.is_null()) {
@@ -86,6 +93,12 @@ RecipeValue value_where_it_counts(const RecipeKey& key) {
   }
   return {};
 }
+
+// Above all keys.
+constexpr const char* kReferenceHead =
+    "# Every key with its default. What is behind a \"#\" is absent unless you set it. A recipe "
+    "needs\n"
+    "# model.path, data.train, and train.steps or train.epochs.\n\n";
 
 void collect_json(const RecipeValue& node, const std::string& key, const std::string& source,
                   std::vector<FoundValue>& found) {
@@ -133,13 +146,13 @@ Recipe recipe_from_json(const RecipeValue& json, const std::string& source) {
 
 std::string recipe_reference() {
   const Recipe defaults;
-  return written_by_tables([&](const RecipeKey& key) {
-    const RecipeValue value = value_where_it_counts(key);
-    const auto line =
-        value.is_null() ? fmt::format("{} =", last_part_of(key.name)) : toml_line(key, value);
-    return fmt::format("{:<32}  # {}: {}", (key.get(defaults).is_null() ? "# " : "") + line,
-                       key.help, allowed_by(key));
-  });
+  return std::string(kReferenceHead) + written_by_tables([&](const RecipeKey& key) {
+           const RecipeValue value = default_of(key);
+           const auto line = value.is_null() ? fmt::format("{} =", last_part_of(key.name))
+                                             : toml_line(key, value);
+           return fmt::format("{:<32}  # {}: {}", (key.get(defaults).is_null() ? "# " : "") + line,
+                              key.help, allowed_by(key));
+         });
 }
 
 }  // namespace strait::recipe

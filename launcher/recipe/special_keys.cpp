@@ -171,6 +171,13 @@ RecipeKey cache_disk() {
       "disk per process for what that memory does not hold; \"0B\": none");
 }
 
+RecipeKey checkpoint_memory() {
+  return size(
+      "checkpoint.memory", [](auto& recipe) -> auto& { return recipe.checkpoint.memory; },
+      "memory per process for copies of what changes before a checkpoint is written beside "
+      "training; \"0B\": training pauses");
+}
+
 RecipeKey first_bits() {
   return listed_number(
       "codec.first_bits", [](auto& recipe) -> auto& { return recipe.codec.first_bits; },

@@ -12,10 +12,12 @@ import datetime
 import json
 import os
 import pathlib
+import queue
 import resource
 import signal
 import struct
 import sys
+import threading
 
 os.environ["TOKENIZERS_PARALLELISM"] = "true"
 
@@ -468,11 +470,14 @@ class Worker:
             request["do"]](request)
 
 
-def read_exactly(stream, size):
-    data = stream.read(size)
-    if len(data) < size:
-        sys.exit(0)  # the launcher has ended, or needs us no more
-    return data
+def read_requests(stream, requests):
+    """On a thread: the launcher sends the next batch while this one is worked on, and must not wait for us to read it."""
+    while True:
+        size = stream.read(4)
+        text = stream.read(struct.unpack("<I", size)[0]) if len(size) == 4 else b""
+        requests.put(text)
+        if not text:
+            return  # the launcher has ended, or needs us no more
 
 
 def main():
@@ -482,9 +487,10 @@ def main():
     sys.setrecursionlimit(2000)
     source, sink = sys.stdin.buffer, sys.stdout.buffer
     worker = None
-    while True:
-        (size,) = struct.unpack("<I", read_exactly(source, 4))
-        request = json.loads(read_exactly(source, size))
+    requests = queue.SimpleQueue()  # the launcher sends at most two batches ahead
+    threading.Thread(target=read_requests, args=(source, requests), daemon=True).start()
+    while text := requests.get():
+        request = json.loads(text)
         body = b""
         try:
             worker = worker or Worker()

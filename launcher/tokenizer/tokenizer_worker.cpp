@@ -20,13 +20,19 @@ namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
 constexpr std::size_t kMaximumAnswer = std::size_t{1} << 30;
-// A longer text is given to the tokenizer in parts, cut at ends of lines.
-constexpr std::size_t kPartBytes = 1 << 20;
 
 fs::path programs_folder() { return fs::read_symlink("/proc/self/exe").parent_path(); }
 
 std::string python() {
   if (const char* chosen = std::getenv("STRAIT_PYTHON"); chosen != nullptr && *chosen != '\0') {
+    const fs::path program = chosen;
+    if (program.has_parent_path() && !fs::exists(program)) {
+      throw base::UserError(
+          base::ExitCode::bad_input,
+          fmt::format("STRAIT_PYTHON is {}, and there is no such program; set it to a Python with "
+                      "the packages tokenizers and jinja2, or unset it",
+                      chosen));
+    }
     return chosen;
   }
   fs::path folder = programs_folder();
@@ -53,17 +59,6 @@ std::size_t from_little_endian(std::string_view bytes) {
   return size;
 }
 
-// Where a part of `text` ends that begins at `from`: behind an end of line, if there is one, and
-// never within a character.
-std::size_t part_end(const std::string& text, std::size_t from) {
-  if (text.size() - from <= kPartBytes) return text.size();
-  const std::size_t line = text.rfind('\n', from + kPartBytes - 1);
-  if (line != text.npos && line > from) return line + 1;
-  std::size_t end = from + kPartBytes;
-  while ((static_cast<unsigned char>(text[end]) & 0xc0U) == 0x80U) --end;
-  return end;
-}
-
 // One request's record, and of which of the caller's records it is a part.
 struct Part {
   std::size_t record = 0;
@@ -84,10 +79,10 @@ std::vector<Part> parts_of(std::span<const store::Record> records) {
       const std::string& text = record.pieces.at(0).text;
       std::size_t from = 0;
       do {
-        const std::size_t end = part_end(text, from);
+        const std::size_t end = store::part_end(text, from);
         parts.push_back({i, Json{{"text", text.substr(from, end - from)},
-                                 {"first", from == 0},
-                                 {"last", end == text.size()}}
+                                 {"first", record.first && from == 0},
+                                 {"last", record.last && end == text.size()}}
                                 .dump()});
         from = end;
       } while (from < text.size());
@@ -125,47 +120,63 @@ TokenizerWorker::TokenizerWorker(const fs::path& directory, std::chrono::seconds
 
 std::vector<store::Document> TokenizerWorker::documents(std::span<const store::Record> records,
                                                         store::Targets targets) {
+  send(records, targets);
+  return receive();
+}
+
+void TokenizerWorker::send(std::span<const store::Record> records, store::Targets targets) {
   constexpr std::array kTargets = {"assistant", "all", "last"};
-  std::vector<store::Document> documents(records.size());
+  Batch batch;
+  batch.documents.resize(records.size());
   for (std::size_t i = 0; i < records.size(); ++i) {
-    documents[i].origin = records[i].origin;
-    documents[i].whole = records[i].whole;
+    batch.documents[i].origin = records[i].origin;
+    batch.documents[i].whole = records[i].whole;
+    batch.documents[i].last = records[i].last;
   }
   const std::vector<Part> parts = parts_of(records);
   for (std::size_t from = 0; from < parts.size();) {
     std::string list;
-    std::size_t to = from;
-    for (; to < parts.size() && (to == from || list.size() < kBatchBytes); ++to) {
-      list += (to == from ? "" : ",") + parts[to].json;
+    std::vector<std::size_t>& owners = batch.requests.emplace_back();
+    for (; owners.empty() || (from < parts.size() && list.size() < kBatchBytes); ++from) {
+      list += (owners.empty() ? "" : ",") + parts[from].json;
+      owners.push_back(parts[from].record);
     }
-    const Answer answer = ask(fmt::format(R"({{"do":"records","targets":"{}","records":[{}]}})",
-                                          kTargets[static_cast<std::size_t>(targets)], list));
+    write(fmt::format(R"({{"do":"records","targets":"{}","records":[{}]}})",
+                      kTargets[static_cast<std::size_t>(targets)], list));
+  }
+  batches_.push_back(std::move(batch));
+}
+
+std::vector<store::Document> TokenizerWorker::receive() {
+  Batch batch = std::move(batches_.front());
+  batches_.pop_front();
+  for (const std::vector<std::size_t>& owners : batch.requests) {
+    const Answer answer = read();
     if (answer.head.contains("error")) {
-      const std::size_t record = parts[from + answer.head.value("record", std::size_t{0})].record;
+      const std::size_t record = owners.at(answer.head.value("record", std::size_t{0}));
       throw store::StoreError(
           store::StoreError::Kind::bad_input,
-          fmt::format("{}: {}", records[record].origin,
+          fmt::format("{}: {}", batch.documents[record].origin,
                       base::printable(answer.head["error"].get<std::string>())));
     }
     auto token = answer.tokens.begin();
-    for (std::size_t i = from; i < to; ++i) {
-      store::Document& document = documents[parts[i].record];
-      const auto start = document.is_target.size();
-      const auto count = answer.head.at("counts").at(i - from).get<std::ptrdiff_t>();
+    const Json& counts = answer.head.at("counts");
+    const Json& targets = answer.head.at("targets");
+    for (std::size_t i = 0; i < owners.size(); ++i) {
+      store::Document& document = batch.documents[owners[i]];
+      const auto start = static_cast<std::ptrdiff_t>(document.is_target.size());
+      const auto count = counts.at(i).get<std::ptrdiff_t>();
       document.tokens.insert(document.tokens.end(), token, token + count);
       document.is_target.resize(document.tokens.size(), 0);
       token += count;
-      for (const Json& span : answer.head.at("targets").at(i - from)) {
-        std::fill(document.is_target.begin() + static_cast<std::ptrdiff_t>(start) +
-                      span.at(0).get<std::ptrdiff_t>(),
-                  document.is_target.begin() + static_cast<std::ptrdiff_t>(start) +
-                      span.at(1).get<std::ptrdiff_t>(),
-                  std::uint8_t{1});
+      for (const Json& span : targets.at(i)) {
+        const auto marks = document.is_target.begin() + start;
+        std::fill(marks + span.at(0).get<std::ptrdiff_t>(),
+                  marks + span.at(1).get<std::ptrdiff_t>(), std::uint8_t{1});
       }
     }
-    from = to;
   }
-  return documents;
+  return std::move(batch.documents);
 }
 
 std::vector<std::int32_t> TokenizerWorker::prompt(const std::string& text) {
@@ -188,11 +199,20 @@ std::string TokenizerWorker::decode_all(std::span<const std::int32_t> tokens) {
 }
 
 TokenizerWorker::Answer TokenizerWorker::ask(const std::string& request) {
+  write(request);
+  return read();
+}
+
+void TokenizerWorker::write(const std::string& request) {
   const auto deadline = std::chrono::steady_clock::now() + patience_;
   if (!process_.write(little_endian(request.size()), deadline) ||
       !process_.write(request, deadline)) {
     refuse_death("did not take its input");
   }
+}
+
+TokenizerWorker::Answer TokenizerWorker::read() {
+  const auto deadline = std::chrono::steady_clock::now() + patience_;
   std::string bytes;
   const auto receive = [&](std::size_t size) {
     bytes.clear();
@@ -225,8 +245,10 @@ void TokenizerWorker::refuse_death(const std::string& how) {
   if (line != last.npos) last.erase(0, line + 1);
   throw base::UserError(
       base::ExitCode::bad_input,
-      fmt::format("the tokenizer process of {} {}{}", directory_.string(), how,
-                  last.empty() ? "" : fmt::format(": {}", base::printable(last))));
+      fmt::format("the tokenizer process of {} {}{} (its Python is {}, which STRAIT_PYTHON "
+                  "changes)",
+                  directory_.string(), how,
+                  last.empty() ? "" : fmt::format(": {}", base::printable(last)), python()));
 }
 
 }  // namespace strait::tokenizer

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <filesystem>
 #include <span>
 #include <string>
@@ -31,6 +33,13 @@ class TokenizerWorker {
   std::vector<store::Document> documents(std::span<const store::Record> records,
                                          store::Targets targets);
 
+  // The same in two halves, so that the process works on one batch while the caller makes the next
+  // one: at most kAhead batches are sent before the first of them is received.
+  static constexpr std::size_t kAhead = 2;
+  void send(std::span<const store::Record> records, store::Targets targets);
+  std::vector<store::Document> receive();
+  std::size_t sent() const { return batches_.size(); }  // and not received
+
   // The tokens before a continuation of the text, or before the assistant's answer to messages (a
   // JSON list).
   std::vector<std::int32_t> prompt(const std::string& text);
@@ -46,12 +55,21 @@ class TokenizerWorker {
 
  private:
   struct Answer;
+  // One that was sent.
+  struct Batch {
+    std::vector<store::Document> documents;  // without tokens
+    // Of each request the records whose parts it has.
+    std::vector<std::vector<std::size_t>> requests;
+  };
   Answer ask(const std::string& request);
+  void write(const std::string& request);
+  Answer read();
   [[noreturn]] void refuse_death(const std::string& how);
 
   std::filesystem::path directory_;
   std::chrono::seconds patience_;
   process::PipedProcess process_;
+  std::deque<Batch> batches_;
   std::vector<std::int32_t> ends_;
   bool has_chat_template_ = false;
 };

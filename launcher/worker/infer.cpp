@@ -28,7 +28,7 @@ std::vector<std::unique_ptr<inference::ModelPart>> load_parts(const plan::StageJ
   for (const models::LayerRange& layers : job.plan.process(job.process).chunks) {
     auto model = models::make_model(config, layers, at::kFloat, at::kCPU);
     for (const models::Parameter& parameter : model->parameters()) {
-      parameter.value.detach().copy_(weights.read(parameter.name));
+      models::assign(parameter, weights.read(parameter.name));
       reporter.count_progress();
     }
     parts.push_back(std::make_unique<inference::ModelPart>(

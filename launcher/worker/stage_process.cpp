@@ -51,6 +51,20 @@ void exit_with_launcher(int descriptor) {
   }).detach();
 }
 
+// The coordinator knows of this failure already.
+struct ReportedFailure : std::exception {
+  explicit ReportedFailure(base::ExitCode reported) : code(reported) {}
+  const char* what() const noexcept override { return "reported to the coordinator"; }
+  base::ExitCode code;
+};
+
+base::ExitCode report_failure(ControlClient& control, const std::exception& error) {
+  const base::Failure failure = base::describe_failure(error);
+  spdlog::error("{}", failure.text);
+  control.send(control::Failed{failure.code, failure.text});
+  return failure.code;
+}
+
 std::string host_name() {
   std::array<char, 256> name{};
   return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
@@ -111,16 +125,25 @@ store::Step first_step(const plan::StageJob& job) {
   return store::open_checkpoint(job.resume, store::Verify::sizes).step;
 }
 
+// The file is mapped, so what is in it now is compared with what the plan was made of.
+std::shared_ptr<const tensors::TokenFile> open_rows(const plan::Plan::Data& data) {
+  auto rows = std::make_shared<const tensors::TokenFile>(data.file);
+  if (rows->hash() == data.hash) return rows;
+  throw base::UserError(
+      base::ExitCode::mismatch,
+      fmt::format("{} has changed since the run was planned (its rows have the hash {}, and had "
+                  "{}); put it back, or start a run of another name",
+                  data.file, rows->hash(), data.hash));
+}
+
 // Only the first and the last stage read tokens or labels.
 stages::StageData stage_data(const plan::StageJob& job, const stages::StageLinks& links) {
   if (links.chunks.front().upstream != nullptr && links.chunks.back().downstream != nullptr) {
     return {};
   }
   stages::StageData data;
-  data.training = std::make_shared<const tensors::TokenFile>(job.plan.train.file);
-  if (job.plan.eval) {
-    data.evaluation = std::make_shared<const tensors::TokenFile>(job.plan.eval->file);
-  }
+  data.training = open_rows(job.plan.train);
+  if (job.plan.eval) data.evaluation = open_rows(*job.plan.eval);
   return data;
 }
 
@@ -184,7 +207,17 @@ store::Step train(const plan::StageJob& job, net::Node& node, ControlClient& con
     return result;
   };
   const StageReporter::Watching watching = reporter.watch(stage->waits(), links->watched());
-  const store::Step done = stage->run(reporter, save);
+  const store::Step done = [&] {
+    try {
+      const store::Step steps = stage->run(reporter, save);
+      reporter.set_phase("checkpoint");
+      saver.finish();
+      return steps;
+    } catch (const std::exception& error) {
+      // Before the links close: their other ends would report that as the cause.
+      throw ReportedFailure(report_failure(control, error));
+    }
+  }();
   reporter.set_phase("leaving");
   reporter.write_trace(std::filesystem::path(job.run_directory) / "logs" /
                        (job.process.text() + ".trace.json"));
@@ -218,11 +251,10 @@ base::ExitCode run_stage_process(int job_descriptor) {
       const store::Step done = job.inference ? infer(job, node, control, reporter)
                                              : train(job, node, control, tracker, reporter);
       control.send(control::Done{done});
+    } catch (const ReportedFailure& reported) {
+      code = reported.code;
     } catch (const std::exception& error) {
-      const base::Failure failure = base::describe_failure(error);
-      spdlog::error("{}", failure.text);
-      code = failure.code;
-      control.send(control::Failed{failure.code, failure.text});
+      code = report_failure(control, error);
     }
     control.flush(Clock::now() + kFlushTimeout);
     return code;

@@ -37,7 +37,8 @@ trace::BoundaryMetrics boundary_metrics(const stages::BoundaryTraffic& sent) {
 
 const char* phase_word(const schedules::Action& action, bool training) {
   if (!training) return "evaluating";
-  return action.work == schedules::Work::forward ? "forward" : "backward";
+  if (action.work == schedules::Work::forward) return "forward";
+  return action.work == schedules::Work::backward ? "backward" : "weight gradient";
 }
 
 }  // namespace
@@ -120,6 +121,11 @@ control::Progress StageReporter::progress() {
   if (waits_ == nullptr) return progress;
   const stages::WaitClock::Reading wait = waits_->read();
   const auto now = std::chrono::steady_clock::now();
+  if (!wait.what.empty() && wait.link == nullptr && now - wait.since >= kReportedWait) {
+    progress.waited_seconds = std::chrono::duration<double>(now - wait.since).count();
+    progress.waits_for = fmt::format("{} waits {:.0f} s for {}", process_.describe(),
+                                     progress.waited_seconds, wait.what);
+  }
   for (WatchedLink& watched : links_) {
     const net::LinkState state = watched.link->state();
     // A tensor or a sync round may take minutes on a slow link: received data is progress.
@@ -252,8 +258,8 @@ void StageReporter::count_skips(const stages::StepDecision& decision) {
   throw base::UserError(
       base::ExitCode::numeric,
       fmt::format("the loss or a gradient was not finite for {} steps in a row, the last "
-                  "being step {} (loss {}, gradient norm {}); the newest checkpoint is "
-                  "from before: resume it with a lower train.learning_rate",
+                  "being step {} (loss {}, gradient norm {}); they changed no weight: go back "
+                  "to a checkpoint, with a lower train.learning_rate",
                   skipped_in_a_row_, number(decision.step) + 1, decision.loss,
                   decision.gradient_norm));
 }

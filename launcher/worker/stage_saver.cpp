@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <set>
+#include <iterator>
+#include <optional>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -30,17 +32,30 @@ class StageSaver::Shards {
   const std::string& shard() const { return shard_; }
   const std::string& caches() const { return caches_; }
 
-  // From now on the files of this step belong to this epoch.
-  void begin(store::Step step, std::uint32_t epoch) STRAIT_EXCLUDES(mutex_) {
+  // From now on the files of this step belong to this epoch, and hold these snapshots.
+  void begin(store::Step step, std::uint32_t epoch, const stages::Stage::Snapshots& snapshots)
+      STRAIT_EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
     begun_ = {step, epoch};
+    snapshots_ = snapshots;
+    // Dropped before this process came to it: the snapshots are not worth writing.
+    if (dropped_ == begun_) snapshots_.close();
   }
 
-  // Removes the shards of this step if they were written in this epoch. The message may be late: if
-  // the step was written again in a newer epoch, its files stay.
+  // Removes the shards of this step if they were written in this epoch, and ends their writer. The
+  // message may be late: if the step was written again in a newer epoch, its files stay.
   void drop(store::Step step, std::uint32_t epoch) STRAIT_EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
     if (begun_ && begun_->first == step && begun_->second > epoch) return;
+    dropped_ = {step, epoch};
+    if (begun_ == dropped_) snapshots_.close();
+    for (const std::string& name : {weights_, shard_, caches_}) remove(step, name);
+  }
+
+  // Of the writer, whose last file may have come after the drop.
+  void end(store::Step step, std::uint32_t epoch) STRAIT_EXCLUDES(mutex_) {
+    const MutexLock lock(mutex_);
+    if (dropped_ != std::pair(step, epoch)) return;
     for (const std::string& name : {weights_, shard_, caches_}) remove(step, name);
   }
 
@@ -59,7 +74,10 @@ class StageSaver::Shards {
   const std::string shard_;
   const std::string caches_;
   Mutex mutex_;
+  // Latest ones.
   std::optional<std::pair<store::Step, std::uint32_t>> begun_ STRAIT_GUARDED_BY(mutex_);
+  std::optional<std::pair<store::Step, std::uint32_t>> dropped_ STRAIT_GUARDED_BY(mutex_);
+  stages::Stage::Snapshots snapshots_ STRAIT_GUARDED_BY(mutex_);
 };
 
 StageSaver::StageSaver(const plan::StageJob& job, ControlClient& control, stages::Stage& stage)
@@ -68,39 +86,85 @@ StageSaver::StageSaver(const plan::StageJob& job, ControlClient& control, stages
       [shards = shards_](store::Step step, std::uint32_t epoch) { shards->drop(step, epoch); });
 }
 
-stages::CheckpointResult StageSaver::save(store::Step step) {
-  const std::uint32_t epoch = stage_.epoch();
-  shards_->begin(step, epoch);
-  try {
-    control_.send(control::ShardsWritten{step, write(step), epoch});
-  } catch (const store::StoreError& error) {
-    const base::Failure failure = base::describe_failed_save(error);
-    control_.send(control::ShardFailed{step, failure.code, failure.text, epoch});
-  }
-  const ControlClient::Decision decision = control_.wait_for_commit(step, epoch);
-  // Removes again: the drop may have been handled before all files were written.
-  if (decision.missing) shards_->drop(step, epoch);
-  return {!decision.again, decision.arrival};
+StageSaver::~StageSaver() {
+  if (!pending_) return;
+  pending_->snapshots.close();
+  if (pending_->written.valid()) pending_->written.wait();
 }
 
-std::vector<store::ShardFile> StageSaver::write(store::Step step) const {
-  const auto checkpoint = shards_->checkpoint(step);
-  // Of the replicas only the first saves the weights that they agree on.
-  std::set<std::string> names;
-  for (const tensors::NamedTensor& tensor : stage_.model()) names.insert(tensor.name);
-  std::vector<tensors::NamedTensor> state = stage_.saved_tensors();
-  const auto weights = std::stable_partition(
-      state.begin(), state.end(),
-      [&names](const tensors::NamedTensor& tensor) { return !names.contains(tensor.name); });
-  std::vector<store::ShardFile> files;
-  if (weights != state.end()) {
-    files.push_back(tensors::write_shard(checkpoint, shards_->weights(), {weights, state.end()}));
+bool StageSaver::is_beside_training(store::Step step) const {
+  const std::int64_t every = job_.plan.recipe.checkpoint.every;
+  return plan::saves_beside_training(job_.plan.recipe) && number(step) % every == 0;
+}
+
+stages::CheckpointResult StageSaver::save(store::Step step) {
+  finish();
+  const bool caches = job_.plan.recipe.checkpoint.caches != recipe::SavedCaches::drop;
+  auto checkpoint = std::make_unique<Pending>();
+  checkpoint->step = step;
+  checkpoint->epoch = stage_.epoch();
+  checkpoint->snapshots = stage_.snapshot(step, caches);
+  shards_->begin(step, checkpoint->epoch, checkpoint->snapshots);
+  if (is_beside_training(step)) {
+    pending_ = std::move(checkpoint);
+    pending_->written =
+        std::async(std::launch::async, [this, one = pending_.get()] { write_and_report(*one); });
+    return {.snapshot = pending_->snapshots.state};
   }
-  files.push_back(tensors::write_shard(checkpoint, shards_->shard(), {state.begin(), weights}));
-  if (job_.plan.recipe.checkpoint.caches == recipe::SavedCaches::drop) return files;
-  const std::vector<tensors::NamedTensor> cached = stage_.saved_caches();
+  write_and_report(*checkpoint);
+  const ControlClient::Decision decision = wait_for_decision(*checkpoint);
+  return {.complete = !decision.again, .rejoin = decision.arrival};
+}
+
+void StageSaver::finish() {
+  if (!pending_) return;
+  pending_->written.get();
+  wait_for_decision(*pending_);
+  pending_.reset();
+}
+
+ControlClient::Decision StageSaver::wait_for_decision(const Pending& checkpoint) {
+  const auto decision = control_.wait_for_commit(checkpoint.step, checkpoint.epoch);
+  // Removes again: the drop may have been handled before all files were written.
+  if (decision.missing) shards_->drop(checkpoint.step, checkpoint.epoch);
+  return decision;
+}
+
+void StageSaver::write_and_report(const Pending& checkpoint) const {
+  const store::Step step = checkpoint.step;
+  // Whatever happens: the stage may wait for the snapshots to be read.
+  const struct Closing {
+    const stages::Stage::Snapshots& snapshots;
+    ~Closing() { snapshots.close(); }
+  } closing{checkpoint.snapshots};
+  try {
+    control_.send(control::ShardsWritten{step, write(checkpoint), checkpoint.epoch});
+  } catch (const tensors::SnapshotClosed&) {
+    spdlog::info("checkpoint {} was given up before it was written", number(step));
+  } catch (const store::StoreError& error) {
+    const base::Failure failure = base::describe_failed_save(error);
+    control_.send(control::ShardFailed{step, failure.code, failure.text, checkpoint.epoch});
+  }
+  shards_->end(step, checkpoint.epoch);
+}
+
+std::vector<store::ShardFile> StageSaver::write(const Pending& checkpoint) const {
+  const auto folder = shards_->checkpoint(checkpoint.step);
+  const std::vector<tensors::TensorSource> state = checkpoint.snapshots.state->sources();
+  const auto weights = std::span(state).first(checkpoint.snapshots.weights);
+  std::vector<store::ShardFile> files;
+  if (!weights.empty()) {
+    files.push_back(tensors::write_shard(folder, shards_->weights(), weights));
+  }
+  files.push_back(
+      tensors::write_shard(folder, shards_->shard(), std::span(state).subspan(weights.size())));
+  std::vector<tensors::TensorSource> cached;
+  for (const auto& [prefix, cache] : checkpoint.snapshots.caches) {
+    std::ranges::move(cache->sources(prefix), std::back_inserter(cached));
+  }
   if (!cached.empty()) {
-    files.push_back(tensors::write_shard(checkpoint, shards_->caches(), cached));
+    files.push_back(tensors::write_shard(folder, shards_->caches(),
+                                         std::span<const tensors::TensorSource>(cached)));
   }
   return files;
 }

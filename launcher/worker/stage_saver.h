@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <future>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,23 +17,46 @@ namespace strait::worker {
 // Saves one stage's shards of checkpoints: weights and optimizer state, and, if the recipe asks for
 // it, the activation caches of its boundaries. The coordinator decides whether they become a
 // checkpoint, and how the run ends when the last one does not. On the training thread.
+//
+// Checkpoints every so many steps are written by a thread of their own while the stage trains on,
+// where the membership cannot change; all processes have to agree on it, so it depends on the plan
+// and the step only. In all others training pauses.
 class StageSaver {
  public:
   StageSaver(const plan::StageJob& job, ControlClient& control, stages::Stage& stage);
+  // Gives up a checkpoint that is being written.
+  ~StageSaver();
+  StageSaver(const StageSaver&) = delete;
+  StageSaver& operator=(const StageSaver&) = delete;
 
-  // Writes the shards and waits until the checkpoint is committed or dropped. Training pauses.
+  // Waits until the former checkpoint is committed or dropped. Then begins to write this one, or
+  // writes it and waits likewise.
   stages::CheckpointResult save(store::Step step);
+  // After the last step: waits until the last checkpoint is committed or dropped.
+  void finish();
 
  private:
   // Its files. Shared with the control thread, which may drop a checkpoint after the saver's end.
   class Shards;
+  // A checkpoint that is not decided yet.
+  struct Pending {
+    store::Step step{};
+    std::uint32_t epoch = 0;
+    stages::Stage::Snapshots snapshots;
+    std::future<void> written;
+  };
 
-  std::vector<store::ShardFile> write(store::Step step) const;
+  bool is_beside_training(store::Step step) const;
+  // Writes, and reports it to the coordinator. On any thread.
+  void write_and_report(const Pending& checkpoint) const;
+  std::vector<store::ShardFile> write(const Pending& checkpoint) const;
+  ControlClient::Decision wait_for_decision(const Pending& checkpoint);
 
   const plan::StageJob& job_;
   ControlClient& control_;
   stages::Stage& stage_;
   const std::shared_ptr<Shards> shards_;
+  std::unique_ptr<Pending> pending_;
 };
 
 }  // namespace strait::worker

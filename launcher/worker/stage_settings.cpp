@@ -97,11 +97,19 @@ stages::StageOptions stage_options(const plan::StageJob& job, store::Step first)
                                                               std::size_t index) {
     return plan.evaluation_actions(name, replicas, index);
   };
-  options.loop.learning_rate = {recipe.train.learning_rate, recipe.train.warmup, plan.steps,
-                                decay(recipe.train.decay)};
+  options.loop.learning_rate = learning_rate_options(plan);
+  if (plan::saves_beside_training(recipe)) {
+    options.snapshots = {static_cast<std::uint64_t>(recipe.checkpoint.memory),
+                         recipe.checkpoint.caches == recipe::SavedCaches::save};
+  }
   options.training = plan.training_actions(job.process);
   options.evaluation = plan.evaluation_actions(job.process);
   return options;
+}
+
+stages::LearningRateOptions learning_rate_options(const plan::Plan& plan) {
+  const recipe::Recipe::Train& train = plan.recipe.train;
+  return {train.learning_rate, train.warmup, plan.steps, decay(train.decay)};
 }
 
 net::LinkOptions link_options(const plan::StageJob& job, const plan::Plan::Link& link) {

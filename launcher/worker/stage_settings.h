@@ -9,6 +9,9 @@ namespace strait::worker {
 // Translates a job into the options of stages and links. Pure.
 stages::StageOptions stage_options(const plan::StageJob& job, store::Step first);
 
+// How the learning rate follows from the step, over all steps of the plan.
+stages::LearningRateOptions learning_rate_options(const plan::Plan& plan);
+
 // One link of the plan as this process sees it.
 net::LinkOptions link_options(const plan::StageJob& job, const plan::Plan::Link& link);
 

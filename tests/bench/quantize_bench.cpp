@@ -31,7 +31,7 @@ struct Row {
         entry(static_cast<std::size_t>(entry_bytes(CacheFormat::bfloat16, tokens, kWidth))),
         bytes(static_cast<std::size_t>(tokens * token_bytes({8, 32, true}, kWidth))),
         read(at::empty({tokens, kWidth})) {
-    store_entry({}, input(values), CacheFormat::bfloat16, entry.data());
+    store_entry(input(values), CacheFormat::bfloat16, entry.data());
   }
 
   static Values input(const at::Tensor& tensor) {
@@ -66,7 +66,7 @@ void encode(benchmark::State& state, GroupFormat format, Rounding rounding) {
   Row row(state.range(0));
   SquareSums sums;
   for (auto _ : state) {
-    quantize({}, Row::input(row.values), format, {rounding, 1}, row.bytes.data(), &sums);
+    quantize(Row::input(row.values), format, {rounding, 1}, row.bytes.data(), &sums);
     benchmark::ClobberMemory();
   }
   count_bytes(state);
@@ -74,9 +74,9 @@ void encode(benchmark::State& state, GroupFormat format, Rounding rounding) {
 
 void decode(benchmark::State& state, GroupFormat format) {
   Row row(state.range(0));
-  quantize({}, Row::input(row.values), format, {}, row.bytes.data(), nullptr);
+  quantize(Row::input(row.values), format, {}, row.bytes.data(), nullptr);
   for (auto _ : state) {
-    dequantize({}, row.bytes.data(), format, row.output());
+    dequantize(row.bytes.data(), format, row.output());
     benchmark::ClobberMemory();
   }
   count_bytes(state);
@@ -91,8 +91,8 @@ void encode_change(benchmark::State& state, GroupFormat format, CacheFormat kind
   bool odd = false;
   for (auto _ : state) {
     odd = !odd;
-    quantize_change({}, Row::input(odd ? row.later : row.values), format, {rounding, 1}, kind,
-                    fresh, row.entry.data(), row.bytes.data(), &sums);
+    quantize_change(Row::input(odd ? row.later : row.values), format, {rounding, 1}, kind, fresh,
+                    row.entry.data(), row.bytes.data(), &sums);
     fresh = false;
     benchmark::ClobberMemory();
   }
@@ -101,12 +101,12 @@ void encode_change(benchmark::State& state, GroupFormat format, CacheFormat kind
 
 void decode_change(benchmark::State& state, GroupFormat format, CacheFormat kind) {
   Row row(state.range(0));
-  store_entry({}, Row::input(row.values), kind, row.entry.data());
+  store_entry(Row::input(row.values), kind, row.entry.data());
   std::vector<std::byte> entry = row.entry;
-  quantize_change({}, Row::input(row.later), format, {}, kind, false, entry.data(),
-                  row.bytes.data(), nullptr);
+  quantize_change(Row::input(row.later), format, {}, kind, false, entry.data(), row.bytes.data(),
+                  nullptr);
   for (auto _ : state) {
-    apply_change({}, row.bytes.data(), format, kind, false, row.entry.data(), row.output());
+    apply_change(row.bytes.data(), format, kind, false, row.entry.data(), row.output());
     benchmark::ClobberMemory();
   }
   count_bytes(state);

@@ -1,11 +1,12 @@
 // What our simulator says of a step, for scripts: numbers in on stdin, numbers out as JSON.
 //
-//   gpipe|1f1b STAGES MICRO_BATCHES DEPTH
-//   forward backward update                     seconds, one line per stage
+//   SCHEDULE STAGES MICRO_BATCHES DEPTH
+//   forward backward update [weight_gradient]   seconds, one line per stage
 //   forward_bytes backward_bytes rate latency   one line per link; rate 0: infinitely fast
 
 #include <exception>
 #include <iostream>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -37,7 +38,12 @@ int run() {
   std::vector<StageCost> costs(static_cast<std::size_t>(shape.stages));
   for (int stage = 0; stage < shape.stages; ++stage) {
     StageCost& cost = costs[static_cast<std::size_t>(stage)];
-    std::cin >> cost.forward_seconds >> cost.backward_seconds >> cost.update_seconds;
+    std::string line;
+    std::getline(std::cin >> std::ws, line);
+    std::istringstream numbers(line);
+    numbers >> cost.forward_seconds >> cost.backward_seconds >> cost.update_seconds;
+    if (!numbers) std::cin.setstate(std::ios::failbit);
+    if (!numbers.eof()) numbers >> cost.weight_gradient_seconds;
     lists.push_back(schedule->list(shape, static_cast<StageIndex>(stage)));
   }
   std::vector<LinkCost> links(costs.size() - 1);

@@ -2,8 +2,9 @@
 
 Tiny random models and adapters are made here. Losses, gradient norms and the adapter after ten steps
 must agree with a plain PyTorch loop over PEFT's model in float64; the exported adapter is loaded by
-PEFT to the same bits; the merged export equals PEFT's merge. At the end the reference itself makes
-mistakes on purpose, and each must be noticed.
+PEFT to the same bits; the merged export equals PEFT's merge. Where the base is quantised, PEFT trains
+over a base that is quantised and dequantised here, by the definitions. At the end the reference itself
+makes mistakes on purpose, and each must be noticed.
 
 usage: adapters_test.py   ($STRAIT_BIN: the folder of the programs, by default build/release/bin)
 """
@@ -73,7 +74,76 @@ CASES = {
         {"target_modules": "all-linear"},
     ),
     "phi3": ("phi3", {"stages": 3}, {"target_modules": ["qkv_proj", "gate_up_proj"]}),
+    "llama, nf4": ("llama", {"stages": 2, "base": "nf4"}, {"target_modules": "all-linear"}),
+    "gpt2, int4": ("gpt2", {"stages": 3, "base": "int4"}, {"target_modules": ["c_attn"]}),
+    "qwen2, int8": (
+        "qwen2",
+        {"stages": 1, "base": "int8", "model": {"tie_word_embeddings": True}},
+        {"target_modules": ["q_proj", "v_proj"]},
+    ),
 }
+
+# As published with QLoRA.
+NF4 = [-1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635]
+NF4 += [-0.18477343022823334, -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725]
+NF4 += [0.24611230194568634, 0.33791524171829224, 0.44070982933044434, 0.5626170039176941]
+NF4 += [0.7229568362236023, 1.0]
+GROUP = 64
+CLIPS = {8: 1.0, 4: 0.9}
+
+
+def grouped(rows):
+    padding = -rows.shape[1] % GROUP
+    return torch.nn.functional.pad(rows, (0, padding)).unflatten(1, (-1, GROUP))
+
+
+def nf4(matrix):
+    """Blocks of the matrix as it lies in memory; each value the nearest level times the largest."""
+    blocks = grouped(matrix.reshape(1, -1))[0]
+    sizes = blocks.abs().amax(1, keepdim=True)
+    levels = torch.tensor(NF4)
+    middles = ((levels[1:].double() + levels[:-1].double()) / 2).float()
+    nearest = torch.bucketize(blocks / sizes, middles)
+    return (levels[nearest] * sizes).flatten()[: matrix.numel()].view_as(matrix)
+
+
+def turned(groups):
+    """The fast Hadamard transform, in the order of its sums."""
+    for stride in (1, 2, 4, 8, 16, 32):
+        left, right = groups.unflatten(-1, (-1, 2, stride)).unbind(-2)
+        groups = torch.stack([left + right, left - right], -2).flatten(-3)
+    return groups / 8
+
+
+def groups_of(bits, rotate):
+    """kernels/QUANTIZED.md: groups of a row, scales of 8 bits, rounded to nearest."""
+    highest = 2**bits - 1
+
+    def dequantised(matrix):
+        groups = grouped(matrix)
+        whole = torch.arange(1, groups.shape[1] + 1)[:, None] * GROUP <= matrix.shape[1]
+        size = groups.abs().amax(2, keepdim=True)
+        turns = (turned(groups).abs().amax(2, keepdim=True) < size) & whole & rotate
+        groups = torch.where(turns, turned(groups), groups)
+        wanted = groups.abs().amax(2, keepdim=True) * (torch.tensor(CLIPS[bits]) / highest)
+        scale = ((wanted.view(torch.int32) + 0xFFFFF) >> 20 << 20).view(torch.float32)
+        level = (groups * (1 / (2 * scale)) + 2 ** (bits - 1)).clamp(0, highest).floor()
+        read = (2 * level - highest) * scale
+        return torch.where(turns, turned(read), read).flatten(1)[:, : matrix.shape[1]]
+
+    return dequantised
+
+
+BASES = {"nf4": nf4, "int4": groups_of(4, True), "int8": groups_of(8, False)}
+
+
+def quantise(model, base):
+    """The matrices of the blocks become what `base` keeps of them."""
+    kinds = (torch.nn.Linear, transformers.pytorch_utils.Conv1D)
+    for name, module in model.named_modules():
+        if base and isinstance(module, kinds) and not name.endswith("lm_head"):
+            module.weight.data = BASES[base](module.weight.data)
+    return model
 
 
 def base_model(family, options, seed):
@@ -103,7 +173,8 @@ def inner(adapted):
 
 
 def train(folder, case):
-    case = {**case, "set": {**case.get("set", {}), "model.adapter": "adapter"}}
+    keys = {"model.adapter": "adapter", "model.quantization": case.get("base", "none")}
+    case = {**case, "set": {**case.get("set", {}), **keys}}
     return training.train(folder, case)
 
 
@@ -160,10 +231,13 @@ def run_case(name, family, case, options, seed, mistakes=()):
     with tempfile.TemporaryDirectory() as name_of_folder:
         folder = pathlib.Path(name_of_folder)
 
-        def model():
+        def original():
             return base_model(family, case.get("model", {}), seed)
 
-        training.save_model(model(), folder / "source", False)
+        def model():
+            return quantise(original(), case.get("base"))
+
+        training.save_model(original(), folder / "source", False)
         adapted = random_adapter(model(), options, seed)
         adapted.save_pretrained(folder / "adapter")
         rows, unseen = training.random_rows(seed), training.random_rows(seed + 1000)
@@ -175,7 +249,8 @@ def run_case(name, family, case, options, seed, mistakes=()):
         found = quotients(metrics, loaded, losses, norms, adapted)
         results = []
         for mistake in mistakes:
-            wrong_model = mistaken(random_adapter(model(), options, seed).double(), mistake)
+            base = original() if mistake == "a base that is not quantised" else model()
+            wrong_model = mistaken(random_adapter(base, options, seed).double(), mistake)
             losses, norms = training.plain_loop(inner(wrong_model), rows)
             wrong = {
                 "losses": training.relative([line["loss"] for line in metrics], losses) / LOSS,
@@ -225,6 +300,8 @@ def main():
     results = []
     for seed, (name, (family, case, options)) in enumerate(CASES.items()):
         mistakes = ("alpha alone", "trained norms") if seed == 0 else ()
+        if case.get("base") == "int8":
+            mistakes = ("a base that is not quantised",)
         results += run_case(name, family, case, options, seed, mistakes)
     results += fresh_adapter_case(seed=3)
     print(f"{sum(results)} of {len(results)} as expected of PEFT {peft.__version__}")

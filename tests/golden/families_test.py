@@ -199,6 +199,43 @@ LIES = [
 ]
 
 
+def swapped_blocks(tensor, order, dim=0):
+    blocks = tensor.chunk(len(order), dim)
+    return torch.cat([blocks[block] for block in order], dim)
+
+
+def pairs_for_halves(tensor, heads, rotated):
+    """Rows of a query or key matrix in the order that makes a rotation of halves one of neighbours."""
+    rows = tensor.view(heads, -1, *tensor.shape[1:])
+    order = torch.arange(rotated).view(2, -1).t().reshape(-1)
+    return torch.cat([rows[:, order], rows[:, rotated:]], 1).reshape(tensor.shape)
+
+
+def blocks_for_heads(tensor, heads):
+    """neox's fused matrix as q | k | v of all heads, in place of q | k | v inside each head."""
+    return tensor.view(heads, 3, -1, *tensor.shape[1:]).transpose(0, 1).reshape(tensor.shape)
+
+
+# Tensors as a model of another convention would have them: family, name, options, end of the names, change.
+OTHER_TENSORS = [
+    ("gpt2", "keys before queries", {}, "c_attn.weight", lambda t: swapped_blocks(t, [1, 0, 2], 1)),
+    ("llama", "neighbours rotated", {}, ("q_proj.weight", "k_proj.weight"), lambda t: pairs_for_halves(t, t.shape[0] // 8, 8)),
+    ("llama", "scale by hidden / heads", {}, "q_proj.weight", lambda t: t * (8 / 5) ** 0.5),
+    ("qwen2", "forgotten biases", {}, ("q_proj.bias", "k_proj.bias", "v_proj.bias"), torch.zeros_like),
+    ("qwen3", "norms of heads without weights", {}, ("q_norm.weight", "k_norm.weight"), torch.ones_like),
+    ("phi3", "keys before queries", {}, "qkv_proj.weight", lambda t: torch.cat([t[12:36], t[:12], t[36:]])),
+    ("phi3", "up before gate", {}, "gate_up_proj.weight", lambda t: swapped_blocks(t, [1, 0])),
+    ("gemma2", "norms of w", {}, "norm.weight", lambda t: t - 1),
+    ("gemma2", "embeddings without a factor", {"tie_word_embeddings": False}, "embed_tokens.weight", lambda t: t / 30**0.5),
+    ("gemma2", "factor of embeddings rounded to bfloat16", {"tie_word_embeddings": False}, "embed_tokens.weight", lambda t: t * (5.46875 / 30**0.5)),
+    ("gpt_neox", "q, k, v of all heads", {}, "query_key_value.weight", lambda t: blocks_for_heads(t, 3)),
+    ("gpt_neox", "one norm for both branches", {}, "post_attention_layernorm.weight", torch.ones_like),
+    ("gptj", "halves rotated", {}, ("q_proj.weight", "k_proj.weight"), lambda t: pairs_for_halves(t, 3, 4)),
+    ("gptj", "forgotten bias of the head", {}, "lm_head.bias", torch.zeros_like),
+    ("opt", "positions without an offset", {}, "embed_positions.weight", lambda t: t.roll(2, 0)),
+]
+
+
 def random_model(family, options, seed):
     torch.manual_seed(seed)
     config = transformers.AutoConfig.for_model(family, **(BASES[family] | options))
@@ -339,7 +376,16 @@ def compare(ours, logits, loss, norm, gradients, documents):
     }
 
 
-def run_case(probe_program, family, name, options, seed, lie=None):
+def change_tensors(directory, ends, change):
+    path = directory / "model.safetensors"
+    tensors = load_file(path)
+    chosen = [name for name in tensors if name.endswith(ends)]
+    assert chosen, f"no tensor ends with {ends}"
+    tensors |= {name: change(tensors[name]).contiguous() for name in chosen}
+    save_file(tensors, path)
+
+
+def run_case(probe_program, family, name, options, seed, lie=None, other=None):
     options = dict(options)
     documents = options.pop("documents", None)
     bare_names = options.pop("bare_names", False)
@@ -350,6 +396,8 @@ def run_case(probe_program, family, name, options, seed, lie=None):
         model = random_model(family, options, seed)
         save_model(model, family, directory, bare_names, only_head)
         change_config(directory, spelling, lie or {})
+        if other:
+            change_tensors(directory, *other)
         probe = make_probe(directory, documents, seed)
         done = subprocess.run([probe_program, directory], capture_output=True, text=True)
         if done.returncode != 0:
@@ -358,7 +406,7 @@ def run_case(probe_program, family, name, options, seed, lie=None):
         ours = load_file(directory / "result.safetensors")
         quotients = compare(ours, *reference(model, probe, documents), documents)
     agrees = all(quotient <= 1 for quotient in quotients.values())
-    as_expected = agrees != bool(lie)
+    as_expected = agrees != bool(lie or other)
     shown = ", ".join(f"{quantity} {quotient:.3f}" for quantity, quotient in quotients.items())
     verdict = "ok    " if as_expected else "FAILED"
     print(f"{verdict} {family}: {name} (seed {seed}), of tolerance: {shown}", flush=True)
@@ -375,6 +423,7 @@ def main():
     results = [run_case(program, *case, seed) for seed, case in enumerate(CASES)]
     print("these must be noticed:")
     results += [run_case(program, family, name, truth, 1, lie) for family, name, truth, lie in LIES]
+    results += [run_case(program, family, name, truth, 1, other=other) for family, name, truth, *other in OTHER_TENSORS]
     print(f"{sum(results)} of {len(results)} as expected of transformers {transformers.__version__}")
     sys.exit(0 if all(results) else 1)
 

@@ -118,7 +118,7 @@ FAMILY_CASES = [
     ("mistral", {"stages": 2}),
     ("qwen2", {"stages": 2, **INTERLEAVED}),
     ("qwen3", {"stages": 2, "schedule": "gpipe"}),
-    ("phi3", {"stages": 3}),
+    ("phi3", {"stages": 3, "schedule": "zero_bubble"}),
     ("gemma2", {"stages": 1}),
     ("gemma2", {"stages": 2, **INTERLEAVED}),
     ("gemma3_text", {"stages": 3}),

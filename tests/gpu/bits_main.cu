@@ -1,192 +1,274 @@
-// Holds the CUDA kernels against the plain implementation, bit by bit, and times them.
+// Holds messages that the CUDA kernels encode and decode against the plain implementation, bit by
+// bit: on a GPU, or in the emulation.
 #include <cuda_runtime.h>
 
 #include <array>
+#include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
-#include <functional>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "kernels/processors.h"
+#include "tests/gpu/gpu_memory.h"
 #include "tests/kernels/plain_rows.h"
-#include "tests/kernels/random_rows.h"
+#include "tests/kernels/row_cases.h"
 
 namespace strait::kernels {
 namespace {
 
 constexpr std::uint32_t kSeed = 20240612;
+using Bytes = std::vector<std::byte>;
 
-void require(cudaError_t error) {
-  if (error == cudaSuccess) return;
-  std::printf("CUDA: %s\n", cudaGetErrorString(error));
-  std::exit(1);
-}
+// A row on both sides: as the plain implementation has it, and where it lies on the GPU.
+struct TestRow {
+  GpuRow gpu;
+  RandomRow values;
+  RandomRow read;
+  Bytes payload;
+  Bytes sent;
+  Bytes received;
+  std::size_t values_at = 0;
+  std::size_t payload_at = 0;
+  std::size_t entry_at = 0;
+};
 
-// Memory on the GPU.
-class Room {
+// A message of some rows, with all memory that it needs. Rows have entries, fresh entries or none,
+// and formats of their own; nothing is aligned to more than its element.
+class TestMessage {
  public:
-  explicit Room(std::size_t size) : size_(size) { require(cudaMalloc(&data_, size)); }
-  Room(const Room&) = delete;
-  Room& operator=(const Room&) = delete;
-  ~Room() { cudaFree(data_); }
-
-  std::vector<std::byte> get() const {
-    std::vector<std::byte> bytes(size_);
-    require(cudaMemcpy(bytes.data(), data_, size_, cudaMemcpyDeviceToHost));
-    return bytes;
+  TestMessage(const RowCase& one, std::mt19937& random, int rows) : one_(one) {
+    std::size_t values = 16 * (random() % 2) + 4 * (random() % 3);
+    std::size_t payload = random() % 17;
+    std::size_t entry = random() % 3 == 0 ? random() % 17 : 0;
+    for (int r = 0; r < rows; ++r) {
+      TestRow row{{}, RandomRow(0, 1, one.element), RandomRow(0, 1, one.element), {}, {}, {}};
+      GpuRow& gpu = row.gpu;
+      gpu.tokens = r == 0 ? one.tokens : static_cast<std::int64_t>(random() % 6);
+      gpu.format = one.format;
+      // Others than the first may be cache misses, with another width of bits.
+      if (r > 0 && random() % 2 == 0) gpu.format.bits = 2 + static_cast<int>(random() % 7);
+      gpu.draw = {one.draw.rounding, one.draw.key + static_cast<std::uint64_t>(r)};
+      row.values = row.read = RandomRow(gpu.tokens, one.width, one.element);
+      row.payload.resize(static_cast<std::size_t>(gpu.tokens * token_bytes(gpu.format, one.width)));
+      row.sent.resize(static_cast<std::size_t>(entry_bytes(one.kind, gpu.tokens, one.width)));
+      row.received = row.sent;
+      row.values_at = values;
+      row.payload_at = payload;
+      row.entry_at = entry;
+      values += row.values.size();
+      payload += row.payload.size();
+      entry += row.sent.size();
+      tokens_ += gpu.tokens;
+      has_entry_.push_back(r == 0 || random() % 3 != 0);
+      rows_.push_back(std::move(row));
+    }
+    values_.reserve(values);
+    payload_.reserve(payload + 1);
+    sent_.reserve(entry + 1);
+    received_.reserve(entry + 1);
+    sums_.reserve(rows_.size() * sizeof(SquareSums));
+    scratch_.reserve(static_cast<std::size_t>(sums_scratch_bytes(tokens_)));
+    require(cudaMemset(scratch_.data(), 0, scratch_.size()));
+    require(cudaStreamCreate(&stream_));
   }
-  void* data() const { return data_; }
-  std::byte* bytes() const { return static_cast<std::byte*>(data_); }
+  TestMessage(const TestMessage&) = delete;
+  TestMessage& operator=(const TestMessage&) = delete;
+  ~TestMessage() { cudaStreamDestroy(stream_); }
+
+  // Three visits, sent and received; then whole entries; then garbage. What differs first, or "".
+  std::string difference(std::mt19937& random) {
+    for (visit_ = 0; visit_ < 3; ++visit_) {
+      for (TestRow& row : rows_) row.values.fill(one_.content, random);
+      std::string found = encode();
+      if (found.empty()) found = decode("what the receiver reads");
+      if (!found.empty()) return found + ", visit " + std::to_string(visit_);
+    }
+    std::string found = whole_entries();
+    if (!found.empty()) return found;
+    for (TestRow& row : rows_) {
+      for (std::byte& byte : row.payload) byte = static_cast<std::byte>(random());
+      put(row.payload, payload_.at(row.payload_at));
+    }
+    return decode("what is read from garbage");
+  }
 
  private:
-  std::size_t size_;
-  void* data_ = nullptr;
-};
+  RowShape shape() const { return {one_.element, one_.kind, one_.width}; }
+  bool fresh(std::size_t r) const { return visit_ == 0 || (r % 3 == 2 && visit_ == 1); }
 
-bool same(const std::vector<std::byte>& left, const void* right) {
-  return std::memcmp(left.data(), right, left.size()) == 0;
-}
-
-struct Case {
-  GroupFormat format;
-  Draw draw;
-  Element element;
-  CacheFormat kind;
-  Content content;
-  std::int64_t tokens;
-  std::int64_t width;
-};
-
-// Three visits, sent and received; then values and an entry as wholes. What differs first, or "".
-std::string difference(const Case& one, std::mt19937& random) {
-  const auto [format, draw, element, kind, content, tokens, width] = one;
-  RandomRow row(tokens, width, element);
-  RandomRow read(tokens, width, element);
-  std::vector<std::byte> bytes(static_cast<std::size_t>(tokens * token_bytes(format, width)));
-  std::vector<std::byte> sent(static_cast<std::size_t>(entry_bytes(kind, tokens, width)));
-  std::vector<std::byte> received = sent;
-  const Room gpu_row(row.size());
-  const Room gpu_bytes(bytes.size());
-  const Room gpu_sent(sent.size());
-  const Room gpu_received(sent.size());
-  const Values values{gpu_row.data(), element, tokens, width};
-  const MutableValues out{gpu_row.data(), element, tokens, width};
-  for (int visit = 0; visit < 3; ++visit) {
-    row.fill(content, random);
-    require(cudaMemcpy(gpu_row.data(), row.data(), row.size(), cudaMemcpyHostToDevice));
-    SquareSums sums;
-    SquareSums plain_sums;
-    const bool fresh = visit == 0;
-    cuda::quantize_change(nullptr, values, format, draw, kind, fresh, gpu_sent.bytes(),
-                          gpu_bytes.bytes(), &sums);
-    plain::quantize_change(row.values(), format, draw, kind, fresh, sent.data(), bytes.data(),
-                           &plain_sums);
-    if (!same(gpu_bytes.get(), bytes.data())) return "the bytes of a change";
-    if (!same(gpu_sent.get(), sent.data())) return "the sender's entry";
-    if (sums.refused_groups != plain_sums.refused_groups) return "the refused groups";
-    cuda::apply_change(nullptr, gpu_bytes.bytes(), format, kind, fresh, gpu_received.bytes(), out);
-    plain::apply_change(bytes.data(), format, kind, fresh, received.data(), read.output());
-    if (!same(gpu_received.get(), received.data())) return "the receiver's entry";
-    if (!same(gpu_row.get(), read.data())) return "what the receiver reads";
+  std::vector<GpuRow> rows(const GpuMemory& entries) const {
+    std::vector<GpuRow> rows;
+    for (std::size_t r = 0; r < rows_.size(); ++r) {
+      GpuRow row = rows_[r].gpu;
+      row.values = values_.at(rows_[r].values_at);
+      row.payload = payload_.at(rows_[r].payload_at);
+      row.entry = has_entry_[r] ? entries.at(rows_[r].entry_at) : nullptr;
+      row.fresh = fresh(r);
+      row.draw.key += static_cast<std::uint64_t>(visit_) << 8U;
+      rows.push_back(row);
+    }
+    return rows;
   }
-  require(cudaMemcpy(gpu_row.data(), row.data(), row.size(), cudaMemcpyHostToDevice));
-  cuda::store_entry(nullptr, values, kind, gpu_sent.bytes());
-  plain::store_entry(row.values(), kind, sent.data());
-  if (!same(gpu_sent.get(), sent.data())) return "a stored entry";
-  cuda::quantize(nullptr, values, format, draw, gpu_bytes.bytes(), nullptr);
-  plain::quantize(row.values(), format, draw, bytes.data(), nullptr);
-  if (!same(gpu_bytes.get(), bytes.data())) return "the bytes of values";
-  cuda::load_entry(nullptr, kind, gpu_sent.bytes(), out);
-  plain::load_entry(kind, sent.data(), read.output());
-  if (!same(gpu_row.get(), read.data())) return "a loaded entry";
-  cuda::dequantize(nullptr, gpu_bytes.bytes(), format, out);
-  plain::dequantize(bytes.data(), format, read.output());
-  return same(gpu_row.get(), read.data()) ? "" : "values read";
-}
 
-int compare_bits() {
-  constexpr std::array<std::int64_t, 8> kWidths{1, 31, 64, 100, 128, 333, 768, 1600};
-  std::mt19937 random(kSeed);
-  int cases = 0;
-  for (int bits = 2; bits <= 8; ++bits) {
-    for (const int group : {32, 64, 128}) {
-      for (unsigned k = 0; k < 48; ++k, ++cases) {
-        Case one{{bits, group, k % 2 != 0},
-                 {k % 4 < 2 ? Rounding::nearest : Rounding::stochastic, random()},
-                 static_cast<Element>(k % 3),
-                 static_cast<CacheFormat>(random() % 2),
-                 static_cast<Content>(random() % 3),
-                 1 + static_cast<std::int64_t>(random() % 5),
-                 kWidths[random() % kWidths.size()]};
-        const std::string found = difference(one, random);
-        if (found.empty()) continue;
-        std::printf("%s: GPU and CPU differ (%d bits, groups of %d, case %u, %lld wide, seed %u)\n",
-                    found.c_str(), bits, group, k, static_cast<long long>(one.width), kSeed);
-        return 1;
-      }
+  static void put(const Bytes& bytes, void* to) {
+    if (!bytes.empty()) require(cudaMemcpy(to, bytes.data(), bytes.size(), cudaMemcpyHostToDevice));
+  }
+  static bool same(const void* gpu, const void* expected, std::size_t size) {
+    Bytes bytes(size);
+    if (size != 0) require(cudaMemcpy(bytes.data(), gpu, size, cudaMemcpyDeviceToHost));
+    return size == 0 || std::memcmp(bytes.data(), expected, size) == 0;
+  }
+
+  void put_values() {
+    for (const TestRow& row : rows_) {
+      if (row.values.size() == 0) continue;
+      require(cudaMemcpy(values_.at(row.values_at), row.values.data(), row.values.size(),
+                         cudaMemcpyHostToDevice));
     }
   }
-  std::printf("%d cases: GPU and CPU give the same bits\n", cases);
-  return 0;
+
+  std::string encode() {
+    put_values();
+    const std::vector<GpuRow> gpu = rows(sent_);
+    const bool with_sums = visit_ != 1;
+    auto* const sums = reinterpret_cast<SquareSums*>(sums_.at(0));
+    if (with_sums) sums[0].value = -1;
+    cuda::encode_rows(stream_, shape(), gpu, {with_sums ? sums : nullptr, scratch_.at(0)});
+#ifdef STRAIT_EMULATED_GPU
+    if (with_sums && sums[0].value != -1) return "encode_rows() has waited: the sums";
+#endif
+    require(cudaStreamSynchronize(stream_));
+    for (std::size_t r = 0; r < rows_.size(); ++r) {
+      TestRow& row = rows_[r];
+      SquareSums plain;
+      if (gpu[r].entry == nullptr) {
+        plain::quantize(row.values.values(), row.gpu.format, gpu[r].draw, row.payload.data(),
+                        &plain);
+      } else {
+        plain::quantize_change(row.values.values(), row.gpu.format, gpu[r].draw, one_.kind,
+                               fresh(r), row.sent.data(), row.payload.data(), &plain);
+        if (!same(gpu[r].entry, row.sent.data(), row.sent.size())) return "the sender's entry";
+      }
+      if (!same(gpu[r].payload, row.payload.data(), row.payload.size())) return "the payload";
+      if (with_sums && !are_close(sums[r], plain)) return "the sums";
+    }
+    return "";
+  }
+
+  // Sums are for reports: close, where float32 holds the squares of a token.
+  bool are_close(const SquareSums& left, const SquareSums& right) const {
+    const auto close = [](double a, double b) { return std::fabs(a - b) <= 1e-4 * std::fabs(b); };
+    return left.refused_groups == right.refused_groups &&
+           (one_.content != Content::plain ||
+            (close(left.value, right.value) && close(left.change, right.change) &&
+             close(left.error, right.error)));
+  }
+
+  std::string decode(const char* what) {
+    const std::vector<GpuRow> gpu = rows(received_);
+    cuda::decode_rows(stream_, shape(), gpu);
+    require(cudaStreamSynchronize(stream_));
+    for (std::size_t r = 0; r < rows_.size(); ++r) {
+      TestRow& row = rows_[r];
+      if (gpu[r].entry == nullptr) {
+        plain::dequantize(row.payload.data(), row.gpu.format, row.read.output());
+      } else {
+        plain::apply_change(row.payload.data(), row.gpu.format, one_.kind, fresh(r),
+                            row.received.data(), row.read.output());
+        if (!same(gpu[r].entry, row.received.data(), row.received.size())) {
+          return std::string("the receiver's entry, and ") + what;
+        }
+      }
+      if (!same(gpu[r].values, row.read.data(), row.read.size())) return what;
+    }
+    return "";
+  }
+
+  std::string whole_entries() {
+    put_values();
+    std::vector<GpuRow> gpu = rows(sent_);
+    for (std::size_t r = 0; r < gpu.size(); ++r) gpu[r].entry = sent_.at(rows_[r].entry_at);
+    cuda::store_entries(stream_, shape(), gpu);
+    require(cudaStreamSynchronize(stream_));
+    for (std::size_t r = 0; r < gpu.size(); ++r) {
+      plain::store_entry(rows_[r].values.values(), one_.kind, rows_[r].sent.data());
+      if (!same(gpu[r].entry, rows_[r].sent.data(), rows_[r].sent.size())) return "a stored entry";
+    }
+    cuda::load_entries(stream_, shape(), gpu);
+    require(cudaStreamSynchronize(stream_));
+    for (std::size_t r = 0; r < gpu.size(); ++r) {
+      plain::load_entry(one_.kind, rows_[r].sent.data(), rows_[r].read.output());
+      if (!same(gpu[r].values, rows_[r].read.data(), rows_[r].read.size())) return "a loaded entry";
+    }
+    return "";
+  }
+
+  RowCase one_;
+  int visit_ = 0;
+  std::int64_t tokens_ = 0;
+  std::vector<TestRow> rows_;
+  std::vector<bool> has_entry_;
+  GpuMemory values_{GpuMemory::Kind::device};
+  GpuMemory payload_{GpuMemory::Kind::pinned};
+  GpuMemory sent_{GpuMemory::Kind::device};
+  GpuMemory received_{GpuMemory::Kind::pinned};
+  GpuMemory sums_{GpuMemory::Kind::pinned};
+  GpuMemory scratch_{GpuMemory::Kind::device};
+  cudaStream_t stream_ = nullptr;
+};
+
+// What the CPU's test has, and what matters only to a GPU: tokens wider than a block has threads
+// for, or than shared memory is given without asking, and more rows than one launch takes.
+std::vector<RowCase> all_cases(std::mt19937& random) {
+  std::vector<RowCase> cases = some_row_cases(random);
+  const GroupFormat widest{8, 64, true};
+  cases.insert(cases.begin(),
+               {widest, {}, Element::bfloat16, CacheFormat::eight_bits, Content::wild, 1, 30000});
+  constexpr std::array<std::int64_t, 5> kWidths{2048, 4100, 4352, 8200, 9000};
+  for (unsigned k = 0; k < 15; ++k) {
+    RowCase one;
+    one.format = {2 + static_cast<int>(random() % 7), 32 << (k % 3), random() % 2 == 0};
+    one.draw = {static_cast<Rounding>(random() % 3), random()};
+    one.element = static_cast<Element>(k / 3 % 3);
+    one.kind = static_cast<CacheFormat>(random() % 2);
+    one.content = static_cast<Content>(k % 3);
+    one.width = kWidths[k % kWidths.size()];
+    one.tokens = 1;
+    cases.push_back(one);
+  }
+  return cases;
 }
 
-double seconds_of(const std::function<void()>& work) {
-  constexpr int kRounds = 20;
-  cudaEvent_t begin = nullptr;
-  cudaEvent_t end = nullptr;
-  require(cudaEventCreate(&begin));
-  require(cudaEventCreate(&end));
-  for (int round = 0; round < 3; ++round) work();
-  require(cudaEventRecord(begin));
-  for (int round = 0; round < kRounds; ++round) work();
-  require(cudaEventRecord(end));
-  require(cudaEventSynchronize(end));
-  float milliseconds = 0;
-  require(cudaEventElapsedTime(&milliseconds, begin, end));
-  return milliseconds / 1e3 / kRounds;
-}
-
-void measure() {
-  constexpr std::int64_t kTokens = 65536;
-  constexpr std::int64_t kWidth = 2048;
-  constexpr std::size_t kSize = kTokens * kWidth * 4;
-  const GroupFormat format{4, 64, false};
-  const Room row(kSize);
-  const Room other(kSize);
-  const Room entry(static_cast<std::size_t>(entry_bytes(CacheFormat::bfloat16, kTokens, kWidth)));
-  const Room bytes(static_cast<std::size_t>(kTokens * token_bytes(format, kWidth)));
-  require(cudaMemset(row.data(), 0x3B, kSize));
-  require(cudaMemset(entry.data(), 0x3C, kSize / 2));
-  const Values values{row.data(), Element::float32, kTokens, kWidth};
-  const MutableValues out{other.data(), Element::float32, kTokens, kWidth};
-  const double copy = seconds_of(
-      [&] { require(cudaMemcpyAsync(other.data(), row.data(), kSize, cudaMemcpyDeviceToDevice)); });
-  const auto print = [&](const char* what, double seconds) {
-    std::printf("%-16s %8.1f GB/s of float32, %5.1f %% of a copy\n", what, kSize / seconds / 1e9,
-                100 * copy / seconds);
-  };
-  print("copy", copy);
-  constexpr auto kKind = CacheFormat::bfloat16;
-  print("quantize",
-        seconds_of([&] { cuda::quantize(nullptr, values, format, {}, bytes.bytes(), nullptr); }));
-  print("dequantize", seconds_of([&] { cuda::dequantize(nullptr, bytes.bytes(), format, out); }));
-  print("quantize_change", seconds_of([&] {
-          cuda::quantize_change(nullptr, values, format, {}, kKind, false, entry.bytes(),
-                                bytes.bytes(), nullptr);
-        }));
-  print("apply_change", seconds_of([&] {
-          cuda::apply_change(nullptr, bytes.bytes(), format, kKind, false, entry.bytes(), out);
-        }));
+int compare_bits(std::size_t first, std::size_t step) {
+  std::mt19937 random(kSeed);
+  const std::vector<RowCase> cases = all_cases(random);
+  std::size_t compared = 0;
+  for (std::size_t k = first; k < cases.size(); k += step, ++compared) {
+    std::mt19937 own(kSeed + static_cast<std::uint32_t>(k));
+#ifdef STRAIT_EMULATED_GPU
+    emulated::set_seed(kSeed + static_cast<std::uint32_t>(k));
+#endif
+    const int rows = k == cases.size() / 2 ? kRowsPerLaunch + 2 : 1 + static_cast<int>(own() % 3);
+    TestMessage message(cases[k], own, cases[k].width > 1000 ? 2 : rows);
+    const std::string found = message.difference(own);
+    if (found.empty()) continue;
+    std::printf("GPU and plain implementation differ: %s (case %zu: %s, seed %u)\n", found.c_str(),
+                k, cases[k].name().c_str(), kSeed);
+    return 1;
+  }
+  std::printf("%zu messages: GPU and plain implementation give the same bits\n", compared);
+  return compared == 0 ? 1 : 0;
 }
 
 }  // namespace
 }  // namespace strait::kernels
 
+// Arguments: compare only every n-th case, from the k-th on.
 int main(int argc, char** argv) {
-  const bool only_speed = argc > 1 && std::strcmp(argv[1], "speed") == 0;
-  if (!only_speed && strait::kernels::compare_bits() != 0) return 1;
-  strait::kernels::measure();
-  return 0;
+  const std::size_t step = argc > 1 ? std::strtoul(argv[1], nullptr, 10) : 1;
+  const std::size_t first = argc > 2 ? std::strtoul(argv[2], nullptr, 10) : 0;
+  return strait::kernels::compare_bits(first, step == 0 ? 1 : step);
 }

@@ -150,7 +150,7 @@ class HostsCase(runs.RunCase):
     HOST_OPTIONS = {}
     INSTALLED = True  # this build is on the hosts already
     # A run over hosts, beside RunCase.SETTINGS.
-    HOST_SETTINGS = {"hosts.backend": "ssh", "hosts.hold": 5, "checkpoint.home": "all"}
+    HOST_SETTINGS = {"hosts.backend": "ssh", "hosts.hold": 5, "hosts.restart": 0, "checkpoint.home": "all"}
 
     def setUp(self):
         super().setUp()

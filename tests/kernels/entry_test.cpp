@@ -35,9 +35,9 @@ class TwoEnds {
     const Draw draw{rounding, visits_};
     const bool fresh = visits_++ == 0;
     sums_ = {};
-    quantize_change({}, {values.data(), Element::float32, kTokens, kWide}, format_, draw, kind_,
-                    fresh, sent_.data(), message_.data(), &sums_);
-    apply_change({}, message_.data(), format_, kind_, fresh, received_.data(),
+    quantize_change({values.data(), Element::float32, kTokens, kWide}, format_, draw, kind_, fresh,
+                    sent_.data(), message_.data(), &sums_);
+    apply_change(message_.data(), format_, kind_, fresh, received_.data(),
                  {read_.data(), Element::float32, kTokens, kWide});
     return read_;
   }
@@ -47,7 +47,7 @@ class TwoEnds {
   const SquareSums& sums() const { return sums_; }
   Floats loaded() const {
     Floats values(read_.size());
-    load_entry({}, kind_, received_.data(), {values.data(), Element::float32, kTokens, kWide});
+    load_entry(kind_, received_.data(), {values.data(), Element::float32, kTokens, kWide});
     return values;
   }
 
@@ -122,9 +122,9 @@ TEST_P(Entry, DoesNotAccumulateItsOwnRounding) {
   TwoEnds ends({4, 64, false}, GetParam());
   const Floats values = gaussian_row(random);
   Bytes whole(ends.entry().size());
-  store_entry({}, {values.data(), Element::float32, kTokens, kWide}, GetParam(), whole.data());
+  store_entry({values.data(), Element::float32, kTokens, kWide}, GetParam(), whole.data());
   Floats stored(values.size());
-  load_entry({}, GetParam(), whole.data(), {stored.data(), Element::float32, kTokens, kWide});
+  load_entry(GetParam(), whole.data(), {stored.data(), Element::float32, kTokens, kWide});
   const double one_rounding = distance(stored, values);
   for (int visit = 0; visit < 6; ++visit) ends.visit(values);
   double worst = 0;
@@ -191,9 +191,9 @@ TEST_P(Entry, StoresNothingThatIsNotFinite) {
   values[100] = -std::numeric_limits<float>::infinity();
   values[399] = kHuge;
   Bytes entry(static_cast<std::size_t>(entry_bytes(GetParam(), kTokens, kWide)));
-  store_entry({}, {values.data(), Element::float32, kTokens, kWide}, GetParam(), entry.data());
+  store_entry({values.data(), Element::float32, kTokens, kWide}, GetParam(), entry.data());
   Floats stored(values.size());
-  load_entry({}, GetParam(), entry.data(), {stored.data(), Element::float32, kTokens, kWide});
+  load_entry(GetParam(), entry.data(), {stored.data(), Element::float32, kTokens, kWide});
   for (const std::size_t i : {0U, 100U, 399U}) values[i] = 0;
   EXPECT_LT(distance(stored, values), 0.01);
 }

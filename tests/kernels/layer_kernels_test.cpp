@@ -9,6 +9,7 @@
 #include "kernels/random_key.h"
 #include "kernels/rms_norm.h"
 #include "kernels/rotate_heads.h"
+#include "kernels/weight_gradient_queue.h"
 
 namespace strait::kernels {
 namespace {
@@ -55,6 +56,48 @@ TEST(Linear, AddsIntoTheBufferThatIsTheLeafsGradient) {
   torch::autograd::backward({linear(input, weight, {}, false).sum()});
   EXPECT_TRUE(weight.grad().is_same(buffer));
   EXPECT_LT(apart(buffer, at::ones({5, 3}, at::kDouble).t().matmul(input) + 1), 1e-12);
+}
+
+TEST(Linear, QueuesWeightGradientsAndAddsThemWhenPlayed) {
+  const at::Tensor input = layer_leaf({5, 4}, 1);
+  const at::Tensor weight = layer_leaf({3, 4}, 2);
+  const at::Tensor bias = layer_leaf({3}, 3);
+  const at::Tensor base = layer_values({4, 3}, 4);
+  const LowRank low{layer_leaf({2, 3}, 5), layer_leaf({4, 2}, 6), 0.5, {}};
+  const std::vector<at::Tensor> leaves{input, weight, bias, low.down, low.up};
+  const auto backward = [&] {
+    const at::Tensor first = linear(input, weight, bias, false);
+    LowRank adapter = low;
+    adapter.input = first;
+    torch::autograd::backward({adapted_linear(first, base, {}, false, adapter).pow(2).sum()});
+  };
+  backward();
+  std::vector<at::Tensor> expected;
+  for (const at::Tensor& leaf : leaves) {
+    expected.push_back(leaf.grad());
+    leaf.mutable_grad() = at::Tensor();
+  }
+  WeightGradientQueue queue;
+  {
+    const QueueWeightGradients queueing(queue);
+    backward();
+    EXPECT_TRUE(is_left_for_later(weight) && is_left_for_later(low.up));
+    EXPECT_FALSE(is_left_for_later(bias));
+  }
+  EXPECT_EQ(queue.size(), 2U);
+  EXPECT_FALSE(is_left_for_later(weight)) << "another backward";
+  EXPECT_TRUE(at::equal(input.grad(), expected[0]));
+  EXPECT_TRUE(at::equal(bias.grad(), expected[2])) << "small ones are added at once";
+  for (const at::Tensor& leaf : {weight, low.down, low.up}) EXPECT_FALSE(leaf.grad().defined());
+  queue.play();
+  EXPECT_EQ(queue.size(), 0U);
+  for (std::size_t i = 0; i < leaves.size(); ++i) {
+    EXPECT_TRUE(at::equal(leaves[i].grad(), expected[i])) << i;
+  }
+  // A frozen weight has nothing to queue.
+  const QueueWeightGradients queueing(queue);
+  torch::autograd::backward({linear(input, layer_values({3, 4}, 2), {}, false).sum()});
+  EXPECT_EQ(queue.size(), 0U);
 }
 
 TEST(Linear, LeavesFrozenWeightsWithoutGradient) {

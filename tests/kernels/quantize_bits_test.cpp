@@ -18,6 +18,7 @@
 #include "kernels/quantize_change.h"
 #include "tests/kernels/plain_rows.h"
 #include "tests/kernels/random_rows.h"
+#include "tests/kernels/row_cases.h"
 
 namespace strait::kernels {
 namespace {
@@ -26,48 +27,6 @@ constexpr std::uint32_t kSeed = 20240611;
 constexpr Draw kNearest{};
 
 using Bytes = std::vector<std::byte>;
-
-struct Case {
-  GroupFormat format;
-  Draw draw;
-  Element element = Element::float32;
-  CacheFormat kind = CacheFormat::bfloat16;
-  Content content = Content::plain;
-  std::int64_t tokens = 2;
-  std::int64_t width = 64;
-
-  std::string name() const {
-    return std::to_string(format.bits) + " bits, groups of " + std::to_string(format.group) +
-           (format.rotate ? ", rotated" : "") +
-           (draw.rounding == Rounding::stochastic ? ", stochastic" : "") + ", element " +
-           std::to_string(static_cast<int>(element)) + ", entry " +
-           std::to_string(static_cast<int>(kind)) + ", content " +
-           std::to_string(static_cast<int>(content)) + ", " + std::to_string(tokens) + " × " +
-           std::to_string(width) + ", seed " + std::to_string(kSeed);
-  }
-};
-
-// Every format and rounding; the rest drawn, so that all pairs come up.
-std::vector<Case> some_cases(std::mt19937& random) {
-  constexpr std::array<std::int64_t, 12> kWidths{1, 5, 31, 32, 40, 64, 96, 100, 128, 200, 333, 768};
-  std::vector<Case> cases;
-  for (int bits = 2; bits <= 8; ++bits) {
-    for (const int group : {32, 64, 128}) {
-      for (int k = 0; k < 48; ++k) {
-        Case one;
-        one.format = {bits, group, k % 2 != 0};
-        one.draw = {static_cast<Rounding>(k / 2 % 3), random()};
-        one.element = static_cast<Element>(k % 3);
-        one.kind = static_cast<CacheFormat>(random() % 2);
-        one.content = static_cast<Content>(random() % 3);
-        one.tokens = 1 + random() % 3;
-        one.width = kWidths[random() % kWidths.size()];
-        cases.push_back(one);
-      }
-    }
-  }
-  return cases;
-}
 
 Bytes bytes_for(std::int64_t size) {
   return Bytes(static_cast<std::size_t>(size), std::byte{0xA5});
@@ -90,25 +49,25 @@ void expect_sums(const SquareSums& actual, const SquareSums& expected, Content c
   expect_close(actual.error, expected.error);
 }
 
-void check_values(const Case& one, std::mt19937& random) {
+void check_values(const RowCase& one, std::mt19937& random) {
   RandomRow row(one.tokens, one.width, one.element);
   row.fill(one.content, random);
   Bytes actual = bytes_for(one.tokens * token_bytes(one.format, one.width) + 1);
   Bytes expected = actual;
   SquareSums actual_sums;
   SquareSums expected_sums;
-  quantize({}, row.values(), one.format, one.draw, actual.data(), &actual_sums);
+  quantize(row.values(), one.format, one.draw, actual.data(), &actual_sums);
   plain::quantize(row.values(), one.format, one.draw, expected.data(), &expected_sums);
   ASSERT_EQ(actual, expected);
   expect_sums(actual_sums, expected_sums, one.content);
   RandomRow actual_read(one.tokens, one.width, one.element);
   RandomRow expected_read = actual_read;
-  dequantize({}, actual.data(), one.format, actual_read.output());
+  dequantize(actual.data(), one.format, actual_read.output());
   plain::dequantize(actual.data(), one.format, expected_read.output());
   ASSERT_TRUE(same(actual_read, expected_read));
 }
 
-void check_changes(const Case& one, std::mt19937& random) {
+void check_changes(const RowCase& one, std::mt19937& random) {
   RandomRow row(one.tokens, one.width, one.element);
   Bytes bytes = bytes_for(one.tokens * token_bytes(one.format, one.width) + 1);
   Bytes plain_bytes = bytes;
@@ -120,8 +79,8 @@ void check_changes(const Case& one, std::mt19937& random) {
     const Draw draw{one.draw.rounding, one.draw.key + static_cast<std::uint64_t>(visit)};
     SquareSums sums;
     SquareSums plain_sums;
-    quantize_change({}, row.values(), one.format, draw, one.kind, visit == 0, sent.data(),
-                    bytes.data(), &sums);
+    quantize_change(row.values(), one.format, draw, one.kind, visit == 0, sent.data(), bytes.data(),
+                    &sums);
     Bytes plain_sent = expected;
     plain::quantize_change(row.values(), one.format, draw, one.kind, visit == 0, plain_sent.data(),
                            plain_bytes.data(), &plain_sums);
@@ -130,8 +89,7 @@ void check_changes(const Case& one, std::mt19937& random) {
     expect_sums(sums, plain_sums, one.content);
     RandomRow read(one.tokens, one.width, one.element);
     RandomRow plain_read = read;
-    apply_change({}, bytes.data(), one.format, one.kind, visit == 0, received.data(),
-                 read.output());
+    apply_change(bytes.data(), one.format, one.kind, visit == 0, received.data(), read.output());
     plain::apply_change(bytes.data(), one.format, one.kind, visit == 0, expected.data(),
                         plain_read.output());
     ASSERT_EQ(received, sent) << "the two ends differ after visit " << visit;
@@ -140,28 +98,28 @@ void check_changes(const Case& one, std::mt19937& random) {
   }
 }
 
-void check_whole_entries(const Case& one, std::mt19937& random) {
+void check_whole_entries(const RowCase& one, std::mt19937& random) {
   RandomRow row(one.tokens, one.width, one.element);
   row.fill(one.content, random);
   Bytes actual = bytes_for(entry_bytes(one.kind, one.tokens, one.width) + 1);
   Bytes expected = actual;
   // One byte off: payloads have odd lengths.
-  store_entry({}, row.values(), one.kind, actual.data() + 1);
+  store_entry(row.values(), one.kind, actual.data() + 1);
   plain::store_entry(row.values(), one.kind, expected.data() + 1);
   ASSERT_EQ(actual, expected);
   RandomRow read(one.tokens, one.width, one.element);
   RandomRow plain_read = read;
-  load_entry({}, one.kind, actual.data() + 1, read.output());
+  load_entry(one.kind, actual.data() + 1, read.output());
   plain::load_entry(one.kind, expected.data() + 1, plain_read.output());
   ASSERT_TRUE(same(read, plain_read));
 }
 
-void check_garbage(const Case& one, std::mt19937& random) {
+void check_garbage(const RowCase& one, std::mt19937& random) {
   Bytes bytes = bytes_for(one.tokens * token_bytes(one.format, one.width));
   for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
   RandomRow read(one.tokens, one.width, one.element);
   RandomRow plain_read = read;
-  dequantize({}, bytes.data(), one.format, read.output());
+  dequantize(bytes.data(), one.format, read.output());
   plain::dequantize(bytes.data(), one.format, plain_read.output());
   ASSERT_TRUE(same(read, plain_read));
 }
@@ -171,10 +129,10 @@ class QuantizeBits : public testing::TestWithParam<std::int64_t> {
   void SetUp() override { hwy::SetSupportedTargetsForTest(GetParam()); }
   void TearDown() override { hwy::SetSupportedTargetsForTest(0); }
 
-  void check_all(void (*check)(const Case&, std::mt19937&)) {
+  void check_all(void (*check)(const RowCase&, std::mt19937&)) {
     std::mt19937 random(kSeed);
-    for (const Case& one : some_cases(random)) {
-      SCOPED_TRACE(one.name());
+    for (const RowCase& one : some_row_cases(random)) {
+      SCOPED_TRACE(one.name() + ", seed " + std::to_string(kSeed));
       check(one, random);
       if (HasFatalFailure()) return;
     }
@@ -200,7 +158,7 @@ TEST(QuantizeBits, OfTheExampleOnThePageAreAsPrinted) {
   std::copy(last.begin(), last.end(), values.begin() + 32);
   const GroupFormat format{3, 32, false};
   Bytes bytes(static_cast<std::size_t>(token_bytes(format, 38)));
-  quantize({}, {values.data(), Element::float32, 1, 38}, format, kNearest, bytes.data(), nullptr);
+  quantize({values.data(), Element::float32, 1, 38}, format, kNearest, bytes.data(), nullptr);
   Bytes expected(18);
   const std::array<std::pair<std::size_t, int>, 5> printed{
       {{0, 0x7C}, {2, 0xFA}, {15, 0x06}, {16, 0x23}, {17, 0x35}}};
@@ -216,13 +174,13 @@ TEST(QuantizeBits, OfATokenDoNotDependOnTheOthers) {
   row.fill(Content::wild, random);
   const auto bytes = static_cast<std::size_t>(token_bytes(format, 200));
   Bytes all(5 * bytes);
-  quantize({}, row.values(), format, kNearest, all.data(), nullptr);
+  quantize(row.values(), format, kNearest, all.data(), nullptr);
   for (std::size_t token = 0; token < 5; ++token) {
     Values alone = row.values();
     alone.data = static_cast<const float*>(alone.data) + token * 200;
     alone.tokens = 1;
     Bytes one(bytes);
-    quantize({}, alone, format, kNearest, one.data(), nullptr);
+    quantize(alone, format, kNearest, one.data(), nullptr);
     EXPECT_EQ(std::memcmp(one.data(), all.data() + token * bytes, bytes), 0) << "token " << token;
   }
 }

@@ -25,7 +25,7 @@ std::vector<std::byte> quantized(const Floats& values, std::int64_t width,
                                  SquareSums* sums = nullptr) {
   const auto tokens = static_cast<std::int64_t>(values.size()) / width;
   std::vector<std::byte> bytes(static_cast<std::size_t>(tokens * token_bytes(format, width)));
-  quantize({}, {values.data(), Element::float32, tokens, width}, format, draw, bytes.data(), sums);
+  quantize({values.data(), Element::float32, tokens, width}, format, draw, bytes.data(), sums);
   return bytes;
 }
 
@@ -34,7 +34,7 @@ Floats there_and_back(const Floats& values, std::int64_t width, const GroupForma
   const std::vector<std::byte> bytes = quantized(values, width, format, draw);
   Floats read(values.size());
   const auto tokens = static_cast<std::int64_t>(values.size()) / width;
-  dequantize({}, bytes.data(), format, {read.data(), Element::float32, tokens, width});
+  dequantize(bytes.data(), format, {read.data(), Element::float32, tokens, width});
   return read;
 }
 

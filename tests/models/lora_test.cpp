@@ -122,6 +122,9 @@ TEST(AdaptedModel, OnlyAdaptersAndSavedModulesAreTrained) {
   EXPECT_EQ(model.layers[1].backward_factor, 0);
   EXPECT_EQ(model.layers[1].saved_bytes_per_token, 0);
   EXPECT_EQ(model.layers[2].backward_factor, 1);
+  EXPECT_EQ(model.layers[1].weight_gradient_flops_per_token, 0);
+  EXPECT_EQ(model.layers[2].weight_gradient_flops_per_token, 2 * 2 * (8 + 32));
+  EXPECT_EQ(model.layers[2].weight_gradient_bytes_per_token, 4 * (2 + 8 + 32 + 2));
   // What a file of the model itself has.
   EXPECT_EQ(model.tensors().size(), 4U + 1 + 3 * 12);
 }
@@ -149,6 +152,105 @@ TEST(AdaptedModel, StartsAsItsBase) {
   const Pass pass = make_pass({{6}, {6}}, 6);
   EXPECT_TRUE(
       at::equal(run_layers(*adapted_model, tokens, pass), run_layers(*plain_model, tokens, pass)));
+}
+
+// Values that a frozen matrix needs for its own gradient are not kept.
+TEST(AdaptedModel, CountsWhatItsBackwardKeeps) {
+  const auto saved = [](const Lora* lora) {
+    ModelConfig config = adapted_gpt2(lora == nullptr ? Lora() : *lora);
+    if (lora == nullptr) config.lora = nullptr;
+    return describe(config).layers[2].saved_bytes_per_token;
+  };
+  constexpr std::int64_t kMasks = 16;  // of two dropouts
+  // Inputs of norms, queries, keys, values, result, input of the activation; then inputs of the
+  // matrices.
+  constexpr std::int64_t kAlways = 2 * 8 + 4 * 8 + 32;
+  EXPECT_EQ(saved(nullptr), (kAlways + 2 * 8 + 32) * 4 + kMasks);
+  Lora lora;
+  lora.rank = 2;
+  EXPECT_EQ(saved(&lora), (kAlways + 2 * 8 + 32 + 4 * 2) * 4 + kMasks);
+  lora.targets = {"c_fc"};
+  EXPECT_EQ(saved(&lora), (kAlways + 8 + 2) * 4 + kMasks);
+  lora.dropout = 0.1;
+  EXPECT_EQ(saved(&lora), (kAlways + 8 + 2) * 4 + 8 + kMasks);
+}
+
+// The values of a matrix that is kept in few bits.
+at::Tensor dequantized_values(const Parameter& parameter) {
+  at::Tensor values = at::empty(parameter.value.sizes(), at::kFloat);
+  dequantize_matrix(*parameter.quantized, values);
+  return values;
+}
+
+TEST(QuantizedModel, KeepsMatricesOfBlocksOnlyInFewBits) {
+  Lora lora;
+  lora.rank = 2;
+  lora.targets = {"c_fc"};
+  lora.saved = {"h.1.attn.c_proj"};
+  lora.quantization = kernels::MatrixFormat::nf4;
+  const ModelConfig config = adapted_gpt2(lora);
+  const ModelDescription model = describe(config);
+  EXPECT_EQ(model.layers[0].quantized.parameters, 0);
+  EXPECT_EQ(model.layers[4].quantized.parameters, 0);
+  // c_attn, c_proj, c_fc and c_proj of 8 · 8 values times 3, 1, 4 and 4.
+  EXPECT_EQ(model.layers[1].quantized.parameters, 12 * 64);
+  EXPECT_EQ(model.layers[1].quantized.bytes, 12 * 64 / 2 + 12 * 4);
+  EXPECT_EQ(model.layers[1].quantized.largest_matrix, 4 * 64);
+  EXPECT_EQ(model.layers[2].quantized.parameters, 11 * 64);  // one is trained whole
+  const auto made = make_model(config, {1, 3}, at::kFloat, at::kCPU);
+  for (const Parameter& parameter : made->parameters()) {
+    const bool matrix = parameter.name.ends_with(".weight") && parameter.value.dim() == 2;
+    EXPECT_EQ(parameter.quantized.has_value(), matrix && !parameter.trained) << parameter.name;
+    if (parameter.quantized) {
+      EXPECT_TRUE(parameter.value.is_meta()) << parameter.name;
+    }
+  }
+}
+
+TEST(QuantizedModel, ComputesWithItsDequantisedWeights) {
+  for (const auto format :
+       {kernels::MatrixFormat::int8, kernels::MatrixFormat::int4, kernels::MatrixFormat::nf4}) {
+    Lora lora;
+    const ModelConfig plain = adapted_gpt2(lora);
+    lora.quantization = format;
+    const ModelConfig config = adapted_gpt2(lora);
+    const auto small = make_model(config, {0, 4}, at::kFloat, at::kCPU);
+    const auto large = make_model(plain, {0, 4}, at::kFloat, at::kCPU);
+    initialize(*small, config, 5);
+    initialize(*large, plain, 5);
+    const auto expected = large->parameters();
+    const auto parameters = small->parameters();
+    bool changed = false;
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      ASSERT_EQ(parameters[i].name, expected[i].name);
+      if (!parameters[i].quantized) continue;
+      const at::Tensor values = dequantized_values(parameters[i]);
+      changed = changed || !at::equal(values, expected[i].value);
+      assign(expected[i], values);
+    }
+    EXPECT_TRUE(changed);
+    const at::Tensor tokens = random_tokens(2, 6, 3);
+    const Pass pass = make_pass({{6}, {6}}, 6);
+    EXPECT_TRUE(at::equal(run_layers(*small, tokens, pass), run_layers(*large, tokens, pass)));
+  }
+}
+
+TEST(QuantizedModel, NamesTheTensorThatCannotBeQuantised) {
+  Lora lora;
+  lora.quantization = kernels::MatrixFormat::int4;
+  const auto model = make_model(adapted_gpt2(lora), {1, 1}, at::kFloat, at::kCPU);
+  for (const Parameter& parameter : model->parameters()) {
+    if (!parameter.quantized) continue;
+    at::Tensor values = at::ones(parameter.value.sizes(), at::kDouble);
+    assign(parameter, values);
+    values[1][2] = std::nan("");
+    try {
+      assign(parameter, values);
+      ADD_FAILURE() << "not refused";
+    } catch (const InputError& error) {
+      EXPECT_THAT(error.what(), HasSubstr(parameter.name));
+    }
+  }
 }
 
 TEST(AdaptedModel, NameThatFindsNothingIsRefused) {

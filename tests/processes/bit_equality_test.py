@@ -11,7 +11,7 @@ import signal
 
 import runs
 
-GPIPE, ONE_F_ONE_B, INTERLEAVED = "gpipe", "1f1b", "interleaved"
+GPIPE, ONE_F_ONE_B, INTERLEAVED, ZERO_BUBBLE = "gpipe", "1f1b", "interleaved", "zero_bubble"
 
 
 def split(stages, schedule, depth=0, recompute="none", **more):
@@ -60,6 +60,7 @@ class Splits(Compared):
                 split(2, GPIPE, 0, "layer"),
                 split(3, ONE_F_ONE_B, 1),
                 split(4, ONE_F_ONE_B, 2, "layer"),
+                split(3, ZERO_BUBBLE, "auto", "layer"),
                 split(4, ONE_F_ONE_B, 0),
             ]
         )
@@ -173,6 +174,7 @@ class Adapters(Compared):
                 split(2, GPIPE, 0, "layer"),
                 split(3, ONE_F_ONE_B, 1),
                 split(4, ONE_F_ONE_B, 0),
+                split(3, ZERO_BUBBLE, 1),
                 split(2, INTERLEAVED),
             ]
         ):
@@ -196,6 +198,23 @@ class Adapters(Compared):
         run = self.train("run", {**split(2, ONE_F_ONE_B), **settings})
         self.rewind_run(run, 10)
         self.resumed(run, "--set", "pipeline.stages=3")
+        self.same_bits(reference, run)
+
+    def test_quantised_base_matches_bits_and_resumes_as_it_is_only(self):
+        settings = {**self.LORA, "model.quantization": "nf4", "checkpoint.every": 10}
+        reference = self.train("reference", {**split(1, GPIPE), **settings})
+        plain = self.train("plain", {**split(2, GPIPE), **self.LORA})
+        self.assertNotEqual(plain.curve()[1], reference.curve()[1])
+        for number, schedule in enumerate([split(2, INTERLEAVED), split(3, ONE_F_ONE_B, 1, "layer")]):
+            with self.subTest(schedule):
+                run = self.train(f"split-{number}", {**schedule, **settings})
+                self.same_bits(reference, run)
+        self.rewind_run(run, 10)
+        path = run.path.relative_to(self.home)
+        code, out, err = self.strait("resume", path, "--set", "model.quantization=int4")
+        self.assertNotEqual(code, 0, out + err)
+        self.assertIn("model.quantization would change what this run learns", out + err)
+        self.resumed(run, "--set", "pipeline.stages=2")
         self.same_bits(reference, run)
 
     def test_another_base_is_refused(self):

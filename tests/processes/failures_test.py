@@ -75,6 +75,22 @@ class Failures(runs.RunCase):
         self.assertEqual(self.end_soon(launched), 20)
         self.assert_names(launched, stage, "signal 9")
 
+    def test_standstill_says_who_waits_for_whom(self):
+        cuts = {"hosts.simulate.cut_every": "3s", "hosts.simulate.cut_for": "14s"}
+        launched = self.endless(**cuts)
+        launched.at_event("standstill")
+        run = launched.run
+        still = run.events("standstill")[0]
+        self.assertIn("nothing moves: " + still["text"], self.strait("status", run.path)[1])
+        last = run.metrics()[-1]["step"]
+        launched.at_event("moving")
+        launched.at_step(last + 1)
+        launched.signal(signal.SIGTERM)
+        self.assertEqual(launched.end(), 0, launched.output())
+        print(still["text"])
+        self.assert_says(still["text"], r"^stage \d\.0: no progress for \d+ s", "waits for stage", "the link is down")
+        self.assert_says(launched.output(), "nothing moves: stage", "the run moves again")
+
     def test_hanging_stage_ends_run(self):
         launched = self.endless()
         os.kill(launched.run.stages()[1], signal.SIGSTOP)
@@ -142,6 +158,7 @@ class Failures(runs.RunCase):
         launched.signal(signal.SIGINT)
         self.assertEqual(self.end_soon(launched), 130)
         self.assertEqual(launched.run.checkpoints(), [])
+        self.assert_says(launched.output(), r"again .*strait run runs/endless/recipe.toml --replace .*no checkpoint")
 
     def test_ctrl_c_before_training_exits_immediately(self):
         launched = self.start("early", self.ENDLESS)
@@ -218,7 +235,7 @@ class Failures(runs.RunCase):
 
         code, out, err = self.strait("status", "runs/endless")
         self.assertEqual(code, 0, out + err)
-        self.assert_says(out, r"ended with code 0 \(done\)")
+        self.assert_says(out, r"stopped on request behind step \d+ of 100000; resume with: strait resume runs/endless")
         code, out, err = self.strait("status", "runs/endless", "--json")
         status = json.loads(out)
         self.assertFalse(status["live"])

@@ -4,7 +4,9 @@ not happen unnoticed: another tokenizer, a cache or data that are damaged, a wor
 import json
 import os
 import shutil
+import signal
 import sys
+import time
 import unittest
 
 import runs
@@ -84,6 +86,7 @@ class TokenizerRuns(runs.RunCase):
         self.ok("prepare", "train.jsonl", "b.safetensors", "--row", "64")
         self.refused("another tokenizer", "plan", self.words(**{"data.train": "a.safetensors", "data.tokenizer": "bytes"}))
         self.refused("another tokenizer", "plan", self.words(**{"data.train": "a.safetensors", "data.eval": "b.safetensors"}))
+        self.refused("another tokenizer", "plan", self.words(**{"data.train": ["a.safetensors", "b.safetensors"]}))
         self.ok("run", self.words(**{"data.train": "a.safetensors"}))
         self.ok("generate", "runs/tiny", "--prompt", "what", "--max-tokens", "2")
         self.refused("another tokenizer", "eval", "runs/tiny", "--data", "b.safetensors")
@@ -97,6 +100,50 @@ class TokenizerRuns(runs.RunCase):
         self.assertEqual(file.read_bytes(), whole)
         file.write_bytes(whole[:100])
         self.assertEqual(self.ok("prepare", "train.jsonl", "--model", "model", "--row", "64"), first)
+
+    def test_half_of_a_preparation_is_not_taken_for_the_whole(self):
+        words = ("plan", self.words(**{"data.hold_out": 0.3}), "--json")
+        first = self.ok(*words)
+        cached = sorted((self.home / "cache/tokens").iterdir())
+        self.assertEqual(len(cached), 2)
+        os.environ["STRAIT_PYTHON"] = "/bin/false"
+        self.addCleanup(os.environ.pop, "STRAIT_PYTHON", None)
+        self.assertEqual(self.ok(*words), first)  # tokenises nothing
+        for file in cached:
+            whole = file.read_bytes()
+            file.unlink()
+            self.refused("tokenizer process", *words)
+            file.with_name(file.name + ".tmp-1").write_bytes(whole)
+            self.refused("tokenizer process", *words)
+            file.with_name(file.name + ".tmp-1").rename(file)
+        os.environ["STRAIT_PYTHON"] = sys.executable
+        # Killed while the tokenizer works.
+        for file in cached:
+            file.unlink()
+        with open(self.home / "train.jsonl", "a") as file:
+            file.write("".join(json.dumps({"text": f"what {i} " * 9}) + "\n" for i in range(30000)))
+        launched = self.launch(*words)
+        launched.wait_for("a tokenizer process", lambda: len(self.run_processes()) > 1)
+        launched.signal(signal.SIGKILL)
+        launched.end()
+        self.assertEqual(list((self.home / "cache/tokens").iterdir()), [])
+        self.wait_for_no_processes()
+
+    def test_the_cache_is_pruned_by_size_and_age(self):
+        self.ok("prepare", "train.jsonl", "--model", "model", "--row", "64")
+        cache = self.home / "cache/tokens"
+        [old] = cache.iterdir()
+        (cache / "killed.safetensors.tmp-1").write_text("left by a process that was killed")
+        for name in ("killed.safetensors.tmp-1", old.name):
+            os.utime(cache / name, (time.time() - 61 * 86400,) * 2)
+        out = self.ok("prepare", "train.jsonl", "--model", "model", "--row", "32", "--too-long", "drop")
+        self.assertIn("removed 2 old files", out)
+        [new] = cache.iterdir()
+        self.assertNotEqual(new, old)
+        os.environ["STRAIT_CACHE_GB"] = "0.000001"
+        self.addCleanup(os.environ.pop, "STRAIT_CACHE_GB")
+        self.assertIn("removed 1 old file ", self.ok("prepare", "train.jsonl", "--model", "model", "--row", "64"))
+        self.assertEqual([file.name for file in cache.iterdir()], [old.name])
 
     def test_refusals_name_what_to_do(self):
         (self.home / "model/tokenizer_config.json").write_text("{}")

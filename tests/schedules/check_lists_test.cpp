@@ -13,6 +13,7 @@ using testing::HasSubstr;
 
 Action forward(int m) { return {Work::forward, ChunkIndex{0}, MicroBatch{m}}; }
 Action backward(int m) { return {Work::backward, ChunkIndex{0}, MicroBatch{m}}; }
+Action weight_gradient(int m) { return {Work::weight_gradient, ChunkIndex{0}, MicroBatch{m}}; }
 
 int two(const PipelineShape&, StageIndex) { return 2; }
 
@@ -54,10 +55,42 @@ TEST(CheckLists, NamesScheduleStageAndActionOfEachFault) {
                 return ActionList{forward(0), forward(1), forward(2)};
               }),
               HasSubstr("has forward 2 where 2 is next of 2"));
+}
+
+TEST(CheckLists, NamesFaultsOfSplitBackwards) {
+  EXPECT_EQ(refusal_of([](const PipelineShape&, StageIndex stage) {
+              // Each stage may split or not.
+              return stage == StageIndex{0}
+                         ? ActionList{forward(0),         forward(1),  backward(0),
+                                      weight_gradient(0), backward(1), weight_gradient(1)}
+                         : ActionList{forward(0), forward(1), backward(0), backward(1)};
+            }),
+            "accepted");
   EXPECT_THAT(refusal_of([](const PipelineShape&, StageIndex) {
-                return ActionList{{Work::weight_gradient, ChunkIndex{0}, MicroBatch{0}}};
+                return ActionList{forward(0), weight_gradient(0)};
               }),
-              HasSubstr("backwards are not split"));
+              HasSubstr("stage 0 has weight gradient 0 before its backward"));
+  EXPECT_THAT(
+      refusal_of([](const PipelineShape&, StageIndex) {
+        return ActionList{forward(0), forward(1), backward(0), backward(1), weight_gradient(1)};
+      }),
+      HasSubstr("has weight gradient 1 where 0 is next of 2"));
+  EXPECT_EQ(
+      refusal_of([](const PipelineShape&, StageIndex) {
+        return ActionList{forward(0), forward(1), backward(0), backward(1), weight_gradient(0)};
+      }),
+      "the schedule \"mine\": stage 0 ends behind 2 forwards and 2 backwards and 1 weight "
+      "gradients of 2");
+}
+
+TEST(CheckLists, CountsMicroBatchesUntilTheirWeightGradients) {
+  const auto late = [](const PipelineShape&, StageIndex) {
+    return ActionList{forward(0),         backward(0),        forward(1),
+                      backward(1),        forward(2),         backward(2),
+                      weight_gradient(0), weight_gradient(1), weight_gradient(2)};
+  };
+  EXPECT_THROW(check_lists({"mine", "", late, two}, {.stages = 1, .micro_batches = 3}),
+               std::invalid_argument);
 }
 
 TEST(CheckLists, RefusesSeveralChunksIfUnsupported) {

@@ -28,6 +28,14 @@ const char* fault_in(const ActionList& list, const PipelineShape& shape, int pro
   const auto chunks = static_cast<std::size_t>(shape.chunks);
   std::vector<int> forwards(chunks);
   std::vector<int> backwards(chunks);
+  std::vector<int> weight_gradients(chunks);
+  const auto split = [&](std::size_t c) {
+    return std::ranges::any_of(list, [c](const Action& action) {
+      return action.work == Work::weight_gradient && number(action.chunk) == static_cast<int>(c);
+    });
+  };
+  std::vector<bool> splits;
+  for (std::size_t c = 0; c < chunks; ++c) splits.push_back(split(c));
   int held = 0;
   int peak = 0;
   for (const Action& action : list) {
@@ -40,14 +48,17 @@ const char* fault_in(const ActionList& list, const PipelineShape& shape, int pro
     } else if (action.work == Work::backward) {
       if (m != backwards[c]++) return "a backward out of order";
       if (m >= forwards[c]) return "a backward before its forward";
-      --held;
+      if (!splits[c]) --held;
     } else {
-      return "unexpected work";
+      if (m != weight_gradients[c]++) return "a weight gradient out of order";
+      if (m >= backwards[c]) return "a weight gradient before its backward";
+      --held;
     }
     peak = std::max(peak, held);
   }
   for (std::size_t c = 0; c < chunks; ++c) {
-    if (forwards[c] != shape.micro_batches || backwards[c] != shape.micro_batches) {
+    if (forwards[c] != shape.micro_batches || backwards[c] != shape.micro_batches ||
+        (splits[c] && weight_gradients[c] != shape.micro_batches)) {
       return "not every micro-batch once";
     }
   }
@@ -75,7 +86,7 @@ bool finishes(const std::vector<ActionList>& lists, int chunks) {
         if (action.work == Work::forward) {
           if (p > 0 && forwards[p - 1] <= forwards[p]) break;
           ++forwards[p];
-        } else {
+        } else if (action.work == Work::backward) {
           if (p + 1 < places && backwards[p + 1] <= backwards[p]) break;
           ++backwards[p];
         }
@@ -160,8 +171,15 @@ TEST(CompletionProof, SeesEachKindOfFault) {
   const Action f1{Work::forward, ChunkIndex{0}, MicroBatch{1}};
   const Action b0{Work::backward, ChunkIndex{0}, MicroBatch{0}};
   const Action b1{Work::backward, ChunkIndex{0}, MicroBatch{1}};
+  const Action w0{Work::weight_gradient, ChunkIndex{0}, MicroBatch{0}};
+  const Action w1{Work::weight_gradient, ChunkIndex{0}, MicroBatch{1}};
   const PipelineShape two{.micro_batches = 2};
   EXPECT_EQ(fault_in({f0, b0, f1, b1}, two, 1), nullptr);
+  EXPECT_EQ(fault_in({f0, b0, w0, f1, b1, w1}, two, 1), nullptr);
+  EXPECT_STREQ(fault_in({f0, b0, f1, w0, b1, w1}, two, 1), "more in flight than promised");
+  EXPECT_STREQ(fault_in({f0, f1, b0, b1, w1, w0}, two, 2), "a weight gradient out of order");
+  EXPECT_STREQ(fault_in({f0, f1, w0, b0, b1, w1}, two, 2), "a weight gradient before its backward");
+  EXPECT_STREQ(fault_in({f0, f1, b0, b1, w0}, two, 2), "not every micro-batch once");
   EXPECT_STREQ(fault_in({f1, b0, f0, b1}, two, 2), "a forward out of order");
   EXPECT_STREQ(fault_in({f0, f1, b1, b0}, two, 2), "a backward out of order");
   EXPECT_STREQ(fault_in({b0, f0, f1, b1}, two, 2), "a backward before its forward");

@@ -15,7 +15,7 @@ std::string text_of(const ActionList& list) {
   std::string text;
   for (const Action& action : list) {
     if (!text.empty()) text += ' ';
-    text += action.work == Work::forward ? 'F' : 'B';
+    text += action.work == Work::forward ? 'F' : action.work == Work::backward ? 'B' : 'W';
     text += std::to_string(number(action.micro_batch)) +
             std::string(static_cast<std::size_t>(number(action.chunk)), '\'');
   }
@@ -60,6 +60,18 @@ TEST(Schedule, AHugeDepthIsCutToTheMicroBatchesThereAre) {
   const PipelineShape shape{.stages = 64, .micro_batches = 5, .depth = 2'000'000'000};
   EXPECT_EQ(one_forward_one_backward_in_flight(shape, StageIndex{0}), 5);
   EXPECT_EQ(one_forward_one_backward_in_flight(shape, StageIndex{63}), 1);
+}
+
+TEST(Schedule, ZeroBubbleLeavesWeightGradientsForLaterTheLowerTheStage) {
+  PipelineShape shape{.stages = 3, .micro_batches = 4};
+  EXPECT_EQ(text_of(zero_bubble(shape, StageIndex{0})), "F0 F1 F2 B0 W0 F3 B1 W1 B2 W2 B3 W3");
+  EXPECT_EQ(text_of(zero_bubble(shape, StageIndex{1})), "F0 F1 B0 F2 B1 W0 F3 B2 W1 B3 W2 W3");
+  EXPECT_EQ(text_of(zero_bubble(shape, StageIndex{2})), "F0 B0 F1 B1 F2 B2 W0 F3 B3 W1 W2 W3");
+  shape.depth = 1;
+  EXPECT_EQ(text_of(zero_bubble(shape, StageIndex{1})), "F0 F1 F2 B0 F3 B1 B2 W0 B3 W1 W2 W3");
+  shape.depth = 2'000'000'000;
+  EXPECT_EQ(text_of(zero_bubble(shape, StageIndex{2})), "F0 B0 F1 B1 F2 B2 F3 B3 W0 W1 W2 W3");
+  EXPECT_EQ(zero_bubble_in_flight(shape, StageIndex{2}), 4);
 }
 
 TEST(Schedule, InterleavedTakesGroupsThroughItsChunks) {
@@ -110,7 +122,7 @@ TEST(Schedule, IsFoundByTheNameThatRecipesUse) {
 
 TEST(Schedule, AnUnknownNameIsRefusedWithTheAllowedOnes) {
   EXPECT_EQ(refusal_of([] { schedule_named("pipedream"); }),
-            "unknown schedule \"pipedream\"; allowed are: gpipe, 1f1b, interleaved");
+            "unknown schedule \"pipedream\"; allowed are: gpipe, 1f1b, zero_bubble, interleaved");
 }
 
 TEST(Schedule, AShapeNoPipelineCanHaveIsRefusedWithItsNumbers) {

@@ -106,8 +106,11 @@ TEST(Simulate, TheUpdateFollowsTheLastGradientOfAll) {
   EXPECT_EQ(forecast.stages[1].busy_seconds, 9);
 }
 
-TEST(Simulate, MemoryIsHeldFromTheForwardToTheEndOfTheBackward) {
-  const StageCost cost{.forward_seconds = 1, .backward_seconds = 1, .bytes_in_flight = 100};
+TEST(Simulate, MemoryIsHeldFromTheForwardToTheEndOfTheWholeBackward) {
+  const StageCost cost{.forward_seconds = 1,
+                       .backward_seconds = 1,
+                       .bytes_in_flight = 100,
+                       .weight_gradient_bytes = 100};
   for (const Schedule& schedule : all_schedules()) {
     for (const PipelineShape shape : {PipelineShape{4, 9, 0}, {4, 9, 1}, {4, 9, 2}, {6, 3, 1}}) {
       const Forecast forecast = simulate(action_lists(schedule, shape),
@@ -133,10 +136,75 @@ TEST(Simulate, ASplitBackwardSendsItsGradientBeforeTheWeightGradientIsDone) {
   const ActionList whole = {forward(0), backward(0), weight_gradient(0)};
   const Forecast forecast = simulate(
       std::vector<ActionList>(2, whole),
-      same_cost(2, {.forward_seconds = 1, .backward_seconds = 1, .weight_gradient_seconds = 5}),
+      same_cost(2, {.forward_seconds = 1, .backward_seconds = 6, .weight_gradient_seconds = 5}),
       same_link(2));
   EXPECT_EQ(forecast.seconds, 1 + 1 + 1 + 1 + 5);
+  EXPECT_EQ(forecast.stages[0].busy_seconds, 1 + 6);
   EXPECT_EQ(forecast.stages[0].peak_in_flight, 1);
+}
+
+// (p - 1)(F + B - W), where 1F1B has (p - 1)(F + B + W): table 1 of "Zero Bubble Pipeline
+// Parallelism", ZB-H1. With whole backwards B + W it is (p - 1)(F + B - 2W).
+TEST(Simulate, ZeroBubbleHasThePublishedBubbleAtEqualCosts) {
+  struct Seconds {
+    double forward, backward, weights;
+  };
+  for (const Seconds& of : {Seconds{1, 1, 1}, {2, 2, 1}, {3, 4, 2}, {1, 2, 1}, {3, 2, 1}}) {
+    const StageCost cost{.forward_seconds = of.forward,
+                         .backward_seconds = of.backward + of.weights,
+                         .weight_gradient_seconds = of.weights};
+    for (const int stages : {2, 4, 8}) {
+      for (const int m : {stages, stages + 1, 4 * stages}) {
+        const auto bubble = [&](const char* schedule) {
+          const auto lists = action_lists(schedule_named(schedule), {stages, m, 0});
+          const Forecast forecast = simulate(lists, same_cost(stages, cost), same_link(stages));
+          EXPECT_TRUE(forecast.completes());
+          return forecast.stages[0].idle_seconds;
+        };
+        EXPECT_EQ(bubble("1f1b"), (stages - 1) * (of.forward + of.backward + of.weights));
+        EXPECT_EQ(bubble("zero_bubble"), (stages - 1) * (of.forward + of.backward - of.weights))
+            << stages << " stages, " << m << " micro-batches";
+      }
+    }
+  }
+}
+
+// Links that take as long as a forward, or three times that: the bubble is smaller at every depth.
+TEST(Simulate, ZeroBubbleIsFasterThan1F1BOnSlowLinks) {
+  const StageCost cost{.forward_seconds = 1, .backward_seconds = 2, .weight_gradient_seconds = 1};
+  for (const double seconds : {1.0, 3.0}) {
+    const LinkCost link{seconds, seconds, 1, 1, 0};
+    for (const int m : {4, 8, 16}) {
+      for (int depth = 0; depth < 3; ++depth) {
+        const auto step = [&](const char* schedule) {
+          const auto lists = action_lists(schedule_named(schedule), {4, m, depth});
+          return simulate(lists, same_cost(4, cost), same_link(4, link)).seconds;
+        };
+        EXPECT_LT(step("zero_bubble"), step("1f1b"))
+            << m << " micro-batches, depth " << depth << ", " << seconds << " s a message";
+      }
+    }
+  }
+}
+
+// What a pass keeps for its weight gradients is held beside the activations of others: on the
+// highest stage as in 1F1B, on the others up to that.
+TEST(Simulate, ZeroBubbleHoldsNoMoreThanTheFirstStageOf1F1B) {
+  StageCost cost{.forward_seconds = 1, .backward_seconds = 2, .weight_gradient_seconds = 1};
+  cost.bytes_in_flight = 100;
+  for (const double kept : {60.0, 100.0}) {
+    cost.weight_gradient_bytes = kept;
+    const auto lists = action_lists(schedule_named("zero_bubble"), {4, 9, 0});
+    const Forecast forecast = simulate(lists, same_cost(4, cost), same_link(4));
+    const std::vector<PassBytes> bytes = {{100, static_cast<std::int64_t>(kept)}};
+    for (std::size_t s = 0; s < 4; ++s) {
+      const double fill = 4.0 - static_cast<double>(s);
+      const double late = static_cast<double>(s);
+      EXPECT_EQ(forecast.stages[s].peak_bytes, fill * 100 + late * kept);
+      EXPECT_EQ(forecast.stages[s].peak_bytes, most_held(lists[s], bytes));
+      EXPECT_LE(forecast.stages[s].peak_bytes, 400);
+    }
+  }
 }
 
 // Against the rules themselves, on random pipelines: nothing starts before what it needs, stages
@@ -149,13 +217,15 @@ TEST(Simulate, NothingHappensTooEarlyOrForNoReason) {
   };
   const auto pick = [&](int most) { return std::uniform_int_distribution<int>(1, most)(random); };
   for (int round = 0; round < 200; ++round) {
-    const Schedule& schedule = all_schedules()[static_cast<std::size_t>(round) % 3];
+    const auto which = static_cast<std::size_t>(round) % all_schedules().size();
+    const Schedule& schedule = all_schedules()[which];
     const PipelineShape shape{pick(7), pick(20), pick(4) - 1, schedule.chunks == 1 ? 1 : pick(4)};
     const int places = shape.stages * shape.chunks;
     std::vector<StageCost> costs;
     std::vector<LinkCost> links;
     for (int p = 0; p < places; ++p) {
       costs.push_back({.forward_seconds = draw(2), .backward_seconds = draw(3)});
+      costs.back().weight_gradient_seconds = draw(costs.back().backward_seconds);
       if (p > 0) {
         links.push_back({draw(4), draw(4), 0.5 + draw(3), 0.5 + draw(3), draw(1)});
       }
@@ -254,7 +324,7 @@ TEST(Simulate, MemoryIsThatOfTheChunksThatAreHeld) {
   for (std::size_t p = 0; p < 4; ++p) costs[p].bytes_in_flight = static_cast<double>(bytes[p]);
   const Forecast forecast = simulate(lists, costs, std::vector<LinkCost>(3));
   for (std::size_t s = 0; s < 2; ++s) {
-    const std::vector<std::int64_t> mine = {bytes[s], bytes[s + 2]};
+    const std::vector<PassBytes> mine = {{bytes[s], 0}, {bytes[s + 2], 0}};
     EXPECT_EQ(forecast.stages[s].peak_bytes, most_held(lists[s], mine));
   }
   EXPECT_EQ(forecast.stages[1].peak_bytes, 3 * 7 + 13)
@@ -304,6 +374,10 @@ TEST(Simulate, RefusesInputThatCannotBeSimulated) {
               HasSubstr("expected chunk 0 and a micro-batch from 0"));
   EXPECT_THAT(refusal_of(two, same_cost(2, {.forward_seconds = -1}), same_link(2)),
               HasSubstr("forward time of stage 0 is -1"));
+  EXPECT_THAT(
+      refusal_of(two, same_cost(2, {.backward_seconds = 1, .weight_gradient_seconds = 2}),
+                 same_link(2)),
+      HasSubstr("weight gradient time of stage 0 is 2.000000, more than that of the whole"));
   EXPECT_THAT(refusal_of(two, same_cost(2, {}), same_link(2, {.forward_bytes_per_second = 0})),
               HasSubstr("bandwidth of the link behind stage 0"));
 }

@@ -155,12 +155,24 @@ class SlurmRuns(runs.RunCase):
         self.submit("waiting")
 
     def test_dead_stage_ends_job_and_is_named(self):
-        _, run = self.submit("killed", {"train.steps": 1_000_000})
+        _, run = self.submit("killed", {"train.steps": 1_000_000, "hosts.restart": 0})
         self.at_step(run, 1)
         os.kill(run.stages()[1], signal.SIGKILL)
         runs.wait_for("the end of the job", lambda: not self.cluster.jobs(), SLOW)
         self.assertEqual(run.outcome()["culprit"], "1.0")
         self.assertIn("signal 9", self.said(run))
+
+    def test_dead_stage_restarts_in_its_job(self):
+        settings = {"train.steps": 60, "checkpoint.every": 5}
+        job, run = self.submit("restarted", settings)
+        self.at_step(run, 7)
+        os.kill(run.stages()[1], signal.SIGKILL)
+        self.wait_for_end(run)
+        restarts = run.events("restart")
+        self.assertEqual([one["number"] for one in restarts], [1], self.said(run))
+        self.assertGreaterEqual(restarts[0]["from"], 5)
+        self.assertNotIn("requeue", self.said(run))
+        self.assert_is_local_run(run, settings)
 
     def test_killed_launcher_ends_job_and_run_resumes_in_another(self):
         job, run = self.submit("orphaned", {"train.steps": 1_000_000, "checkpoint.every": 20})

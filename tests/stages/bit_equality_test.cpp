@@ -46,14 +46,15 @@ TEST(BitEquality, EveryPartitionScheduleAndDepthEqualsOneStage) {
     ASSERT_LT(whole.losses.back(), whole.losses.front()) << "nothing was learnt";
     ASSERT_EQ(whole.evaluations.size(), 3U);
     for (const Blocks& blocks : splits()) {
-      for (const std::string schedule : {"gpipe", "1f1b"}) {
-        for (int depth = 0; depth <= (schedule == "1f1b" ? 2 : 0); ++depth) {
+      for (const auto& [schedule, deepest] :
+           {std::pair{"gpipe", 0}, {"1f1b", 2}, {"zero_bubble", 1}}) {
+        for (int depth = 0; depth <= deepest; ++depth) {
           RunSettings split = one;
           split.blocks = blocks;
           split.schedule = schedule;
           split.depth = depth;
           expect_equal(whole, run_stages(split),
-                       testing::PrintToString(blocks) + " " + schedule + " depth " +
+                       testing::PrintToString(blocks) + " " + split.schedule + " depth " +
                            std::to_string(depth) + (tied ? " tied" : " untied"));
         }
       }
@@ -147,6 +148,22 @@ TEST(BitEquality, ReplicasWithChunksEqualReplicasWithout) {
   expect_equal(expected, run_stages(chunked), "two replicas of two stages of two chunks");
 }
 
+// Of a split backward, large weights announce their gradients in the last weight gradients, small
+// ones in the last backward.
+TEST(BitEquality, ReplicasWithSplitBackwardsEqualReplicasWithout) {
+  for (const bool tied : {false, true}) {
+    RunSettings plain;
+    plain.tied = tied;
+    plain.replicas = 2;
+    plain.sync.method = "allreduce";
+    const RunResult expected = run_stages(plain);
+    RunSettings split = plain;
+    split.blocks = splits()[3];
+    split.schedule = "zero_bubble";
+    expect_equal(expected, run_stages(split), tied ? "tied" : "untied");
+  }
+}
+
 // Every replica's tied table has one owner, which gets the gradients of looked-up rows before it
 // syncs.
 TEST(BitEquality, TiedReplicasOfAnyPartitionEqualReplicasOfOneStage) {
@@ -216,6 +233,8 @@ TEST(BitEquality, FewerMicroBatchesThanStagesEqualsOneStage) {
     split.blocks = splits().back();
     split.depth = 1;
     expect_equal(whole, run_stages(split), std::to_string(micro_batches) + " micro-batches");
+    split.schedule = "zero_bubble";
+    expect_equal(whole, run_stages(split), std::to_string(micro_batches) + ", zero bubble");
   }
 }
 
@@ -238,6 +257,8 @@ TEST(BitEquality, RecomputationKeepsDropoutMasksAndBits) {
   expect_equal(whole, run_stages(again), "recompute, one stage");
   again.blocks = splits()[2];
   expect_equal(whole, run_stages(again), "recompute, two stages");
+  again.schedule = "zero_bubble";
+  expect_equal(whole, run_stages(again), "recompute, two stages, split backwards");
 }
 
 TEST(BitEquality, ResumedRunEqualsUninterruptedRun) {
@@ -269,6 +290,8 @@ TEST(BitEquality, Bfloat16ParametersSplitAndResume) {
   split.blocks = splits()[1];
   split.boundary.codec.wire_dtype = codec::WireDtype::bfloat16;
   expect_equal(whole, run_stages(split), "bfloat16");
+  split.schedule = "zero_bubble";
+  expect_equal(whole, run_stages(split), "bfloat16, split backwards");
 }
 
 TEST(BitEquality, Float16WireStaysCloseButDiffers) {

@@ -92,6 +92,23 @@ TEST(Partition, BalancedEqualsBestOfAllCuts) {
   }
 }
 
+TEST(Partition, BalancedIsMostEvenOfCutsWithSameSlowestStage) {
+  // A head as large as three blocks: five blocks set the pace, and the others share the rest.
+  std::vector<double> costs(32, 1);
+  costs.insert(costs.begin(), 0);
+  costs.push_back(3);
+  const ModelDescription model = model_of(costs);
+  const Assignment answer = balanced(question_of(model, 8));
+  EXPECT_EQ(slowest(model, answer), 5);
+  for (const partition::Stage& stage : answer.stages) {
+    double cost = 0;
+    for (int i = stage.chunks.front().first; i <= stage.chunks.front().last; ++i) {
+      cost += costs[static_cast<std::size_t>(i)];
+    }
+    EXPECT_GE(cost, 4) << "blocks up to " << stage.chunks.front().last;
+  }
+}
+
 TEST(Partition, RefusesMoreStagesThanBlocks) {
   try {
     balanced(question_of(model_of({0, 1, 1, 0}), 3));

@@ -187,6 +187,7 @@ class Recorder final : public StageObserver {
   // As in a real run, no process continues before the shards of all are saved.
   CheckpointResult save(store::Step steps) {
     if (settings_.at_checkpoint) settings_.at_checkpoint(stage_, index_, steps);
+    if (settings_.take_snapshot) return settings_.take_snapshot(stage_, index_, steps);
     const CheckpointResult result = together_.save(steps, stage_.epoch(), settings_.stages());
     if (result.rejoin) together_.replace_links(index_, result.rejoin->replica);
     return result;
@@ -267,6 +268,7 @@ StageOptions options_of(const RunSettings& settings, std::size_t process, std::i
   options.loop.evaluate = settings.evaluate;
   options.loop.evaluate_every = 7;
   options.loop.checkpoint_every = settings.checkpoint_every;
+  options.snapshots = settings.snapshots;
   options.training_rows = kRows;
   options.row_tokens = kRowLength;
   options.loop.evaluation_shard = [settings, stage](std::size_t replicas, std::size_t position) {

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -52,6 +53,9 @@ struct RunSettings {
   std::function<void(std::uint32_t replica)> returns;
   // Called on a stage's thread, before any stage begins the step after this checkpoint.
   std::function<void(Stage&, std::size_t stage, store::Step)> at_checkpoint;
+  // With it, stages take snapshots instead of waiting for each other at a checkpoint.
+  std::optional<SnapshotOptions> snapshots;
+  std::function<CheckpointResult(Stage&, std::size_t stage, store::Step)> take_snapshot;
   // Called on a stage's thread, around every action.
   std::function<void(Stage&, std::size_t stage, const Phase&, const schedules::Action&)> before;
   std::function<void(Stage&, std::size_t stage, const Phase&, const schedules::Action&)> after;

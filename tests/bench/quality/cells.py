@@ -198,7 +198,8 @@ class Bench:
         if task == "instructions":
             model = self.folder / f"{name}-model"
             shutil.rmtree(model, ignore_errors=True)  # of a bench that was killed
-            self.call("export", f"runs/{name}", model.name)
+            merge = ["--merge"] if "model.lora.rank" in keys else []
+            self.call("export", f"runs/{name}", model.name, *merge)
             cell["accuracy"] = answers.accuracy(model, self.folder / f"{task}-eval.jsonl")
             shutil.rmtree(model)
         shutil.rmtree(run)

@@ -1,6 +1,6 @@
 """What codecs, or ways of keeping replicas together, do to a model's quality. See README.md here.
 
-usage: quality.py --folder FOLDER [--replicas] [--bin FOLDER] [--budget MINUTES] [--seeds 3]
+usage: quality.py --folder FOLDER [--replicas | --adapters] [--bin FOLDER] [--budget MINUTES] [--seeds 3]
                   [--english FILE] [--only SETTING ...] [--tasks TASK ...] [--rows N] [--records N]
                   [--epochs N] [--batch N] [--width N] [--pretrain-steps N] [--rates X ...] [--table]
 """
@@ -13,6 +13,8 @@ import pathlib
 import sys
 import time
 
+import adapter_settings
+import adapter_table
 import cells
 import replica_settings
 import replica_table
@@ -34,6 +36,7 @@ def options_of(words):
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", required=True, help="keeps finished cells: call again to go on")
     parser.add_argument("--replicas", action="store_true", help="compare syncs and not codecs")
+    parser.add_argument("--adapters", action="store_true", help="compare bases of adapters")
     parser.add_argument("--bin", default=os.environ.get("STRAIT_BIN", "build/release/bin"))
     parser.add_argument("--budget", type=float, default=1e9, help="minutes; begins no cell after")
     parser.add_argument("--seeds", type=int, default=3)
@@ -49,7 +52,11 @@ def options_of(words):
     parser.add_argument("--small", action="store_true", help="shows only that it works")
     parser.add_argument("--table", action="store_true", help="run nothing, print what there is")
     options = parser.parse_args(words)
-    options.compared = replica_settings if options.replicas else settings
+    options.compared, options.shown = settings, table
+    if options.replicas:
+        options.compared, options.shown = replica_settings, replica_table
+    if options.adapters:
+        options.compared, options.shown = adapter_settings, adapter_table
     known = options.compared.SETTINGS
     unknown = set(options.only or []) - set(known)
     if unknown:
@@ -111,7 +118,7 @@ def main(words=None):
             except BlockingIOError:
                 return f"another quality.py works in {folder}: wait, or name another --folder"
             finished = run_cells(bench, options)
-    print((replica_table if options.replicas else table).markdown(bench))
+    print(options.shown.markdown(bench))
     if not finished:
         print("time is up: call again with the same --folder to go on")
     return None

@@ -1,5 +1,5 @@
 """The quality bench from end to end on a tiny model: a cell of each raw codec and one that
-compresses, the table, and that finished cells stay finished; how far gradients move; then replicas.
+compresses, the table, and that finished cells stay finished; how far gradients move; then replicas, and adapters.
 Quality is not judged here."""
 
 import json
@@ -14,6 +14,7 @@ import tasks
 
 CODECS = ["raw bf16", "delta 4/4, first 5"]
 SYNCS = ["cocktail .1/.2/4"]
+BASES = ["LoRA, nf4 base"]
 
 
 def bench(folder, only, *words):
@@ -84,6 +85,13 @@ def replicas(folder):
     assert 100 < float(columns[6]) < 140, row
 
 
+def adapters(folder):
+    out = bench(folder, BASES, "--adapters")
+    print(out)
+    plain, nf4 = cells_of(folder, ["LoRA, float32 base", *BASES]).values()
+    assert 0 < abs(nf4["loss"] / plain["loss"] - 1) < 0.05, (nf4, plain)
+
+
 def main():
     if "STRAIT_BIN" not in os.environ:
         print("skipped: STRAIT_BIN is not set")
@@ -96,6 +104,7 @@ def main():
         codecs(folder)
         gradients(folder)
         replicas(folder)
+        adapters(folder)
 
 
 if __name__ == "__main__":

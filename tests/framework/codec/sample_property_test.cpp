@@ -173,7 +173,7 @@ class Ordeal {
       if (found == entries.end()) continue;
       const at::Tensor expected = at::empty({kTokens, kWidth});
       kernels::load_entry(
-          {}, cache_.kind, found->second.data(),
+          cache_.kind, found->second.data(),
           {expected.mutable_data_ptr(), kernels::Element::float32, kTokens, kWidth});
       const at::Tensor value = values[static_cast<std::int64_t>(i)];
       const at::Tensor as_sent = batch.values[static_cast<std::int64_t>(i)];

@@ -262,6 +262,7 @@ INSTANTIATE_TEST_SUITE_P(Memory, LinkConformance, testing::Values(&make_memory_p
 INSTANTIATE_TEST_SUITE_P(ZmqCurve, LinkConformance, testing::Values(&make_curve_pair));
 INSTANTIATE_TEST_SUITE_P(ZmqPlain, LinkConformance, testing::Values(&make_plain_pair));
 INSTANTIATE_TEST_SUITE_P(ZmqBackground, LinkConformance, testing::Values(&make_background_pair));
+INSTANTIATE_TEST_SUITE_P(BadPath, LinkConformance, testing::Values(&make_bad_path_pair));
 
 }  // namespace
 }  // namespace strait::net

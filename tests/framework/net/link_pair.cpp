@@ -1,6 +1,7 @@
 #include "tests/framework/net/link_pair.h"
 
 #include <random>
+#include <utility>
 
 #include "framework/net/memory_link.h"
 
@@ -43,8 +44,8 @@ std::unique_ptr<LinkPair> make_memory_pair(const EndSetup& left, const EndSetup&
   return pair;
 }
 
-std::unique_ptr<ZmqPair> make_zmq_pair(const EndSetup& left, const EndSetup& right,
-                                       bool plaintext) {
+std::unique_ptr<ZmqPair> make_zmq_pair(const EndSetup& left, const EndSetup& right, bool plaintext,
+                                       const PathConditions& path) {
   const RunId run = RunId::random();
   const CurveKeyPair left_keys = CurveKeyPair::generate();
   const CurveKeyPair right_keys = CurveKeyPair::generate();
@@ -58,8 +59,13 @@ std::unique_ptr<ZmqPair> make_zmq_pair(const EndSetup& left, const EndSetup& rig
   pair->right_node = std::make_unique<Node>(right_options);
   pair->listener = pair->right_node->listen({});
   pair->right = pair->listener->expect(link_options(right, kLeft, left_keys.public_key));
-  pair->left = pair->left_node->connect(pair->listener->endpoint(),
-                                        link_options(left, kRight, right_keys.public_key));
+  std::string endpoint = pair->listener->endpoint();
+  if (path.any()) {
+    pair->path = std::make_unique<SimulatedPath>(path);
+    pair->path->forward_to(std::exchange(endpoint, pair->path->endpoint()));
+  }
+  pair->left =
+      pair->left_node->connect(endpoint, link_options(left, kRight, right_keys.public_key));
   return pair;
 }
 
@@ -76,6 +82,17 @@ std::unique_ptr<LinkPair> make_background_pair(const EndSetup& left, const EndSe
   EndSetup rights = right;
   lefts.priority = rights.priority = Priority::background;
   return make_zmq_pair(lefts, rights);
+}
+
+std::unique_ptr<LinkPair> make_bad_path_pair(const EndSetup& left, const EndSetup& right) {
+  using std::chrono::milliseconds;
+  return make_zmq_pair(left, right, false,
+                       {.bits_per_second = 200'000'000,
+                        .delay = milliseconds(2),
+                        .jitter = milliseconds(1),
+                        .loss = 0.001,
+                        .cut_every = milliseconds(500),
+                        .cut_for = milliseconds(20)});
 }
 
 std::chrono::steady_clock::time_point in_seconds(double seconds) {

@@ -8,6 +8,7 @@
 #include "framework/net/link.h"
 #include "framework/net/link_options.h"
 #include "framework/net/node.h"
+#include "framework/net/simulated_path.h"
 
 namespace strait::net {
 
@@ -32,6 +33,7 @@ struct LinkPair {
 
 struct ZmqPair : LinkPair {
   ~ZmqPair() override;
+  std::unique_ptr<SimulatedPath> path;  // null: there is none between them
   std::unique_ptr<Node> left_node;
   std::unique_ptr<Node> right_node;
   std::unique_ptr<Listener> listener;  // of the right node
@@ -39,10 +41,12 @@ struct ZmqPair : LinkPair {
 
 std::unique_ptr<LinkPair> make_memory_pair(const EndSetup& left, const EndSetup& right);
 std::unique_ptr<ZmqPair> make_zmq_pair(const EndSetup& left, const EndSetup& right,
-                                       bool plaintext = false);
+                                       bool plaintext = false, const PathConditions& path = {});
 std::unique_ptr<LinkPair> make_curve_pair(const EndSetup& left, const EndSetup& right);
 std::unique_ptr<LinkPair> make_plain_pair(const EndSetup& left, const EndSetup& right);
 std::unique_ptr<LinkPair> make_background_pair(const EndSetup& left, const EndSetup& right);
+// Over a path that is slow, far, lossy and cut twice a second.
+std::unique_ptr<LinkPair> make_bad_path_pair(const EndSetup& left, const EndSetup& right);
 
 inline constexpr ProcessName kLeft{0, 0};
 inline constexpr ProcessName kRight{1, 0};

@@ -9,9 +9,9 @@
 
 #include "framework/mutex.h"
 #include "framework/net/endpoint.h"
+#include "framework/net/simulated_path.h"
 #include "framework/net/socket_settings.h"
 #include "tests/framework/net/link_pair.h"
-#include "tests/framework/net/tcp_relay.h"
 
 namespace strait::net {
 namespace {
@@ -161,7 +161,7 @@ TEST_F(NodeTest, PeerThatCallsBeforeItIsExpectedComesInLater) {
 }
 
 TEST_F(NodeTest, ListenerMayComeUpAfterThePeerBeganToCall) {
-  TcpRelay relay;
+  SimulatedPath relay;
   Node node(named(kLeft, left_keys));
   const auto left = node.connect(relay.endpoint(), link_options({}, kRight, right_keys.public_key));
   left->send(numbered_frame(1, 10));
@@ -173,7 +173,7 @@ TEST_F(NodeTest, ListenerMayComeUpAfterThePeerBeganToCall) {
 
 TEST_F(NodeTest, CutConnectionsLoseNothingAndRepeatNothing) {
   start_right();
-  TcpRelay relay;
+  SimulatedPath relay;
   relay.forward_to(listener->endpoint());
   relay.cut_each_after(700'000);
   const auto right = expect_left();
@@ -198,7 +198,7 @@ TEST_F(NodeTest, CutConnectionsLoseNothingAndRepeatNothing) {
 
 TEST_F(NodeTest, PathThatSwallowsEverythingIsNoticedAndTheLinkIsLost) {
   start_right();
-  TcpRelay relay;
+  SimulatedPath relay;
   relay.forward_to(listener->endpoint());
   EndSetup impatient;
   impatient.hold = milliseconds(0);
@@ -219,7 +219,7 @@ TEST_F(NodeTest, PathThatSwallowsEverythingIsNoticedAndTheLinkIsLost) {
 // Something in between that confirms every byte and passes none on, which the kernel cannot see.
 TEST_F(NodeTest, ConnectionThatSwallowsEverythingIsReplaced) {
   start_right();
-  TcpRelay relay;
+  SimulatedPath relay;
   relay.forward_to(listener->endpoint());
   const auto right = expect_left();
   Node node(named(kLeft, left_keys));
@@ -235,7 +235,7 @@ TEST_F(NodeTest, ConnectionThatSwallowsEverythingIsReplaced) {
 // A chunk of the fast path would take longer than a silent path has: 130 kB take 7.2 s.
 TEST_F(NodeTest, PathThatGetsSlowCarriesOn) {
   start_right();
-  TcpRelay relay;
+  SimulatedPath relay;
   relay.forward_to(listener->endpoint());
   EndSetup wide;
   wide.window_bytes = std::uint64_t{64} << 20;
@@ -249,7 +249,7 @@ TEST_F(NodeTest, PathThatGetsSlowCarriesOn) {
     right->send(numbered_frame(i, 4'000'000));
     EXPECT_EQ(left->receive(), numbered_frame(i, 4'000'000));
   }
-  relay.set_rate(18'000);
+  relay.set({.bits_per_second = 8 * 18'000});
   right->send(numbered_frame(3, 130'000));
   const auto frame = left->receive_until(in_seconds(60));
   ASSERT_TRUE(frame);
@@ -263,7 +263,7 @@ TEST_F(NodeTest, PathThatGetsSlowCarriesOn) {
 // something to say, its peer still speaks, and the connection breaks.
 TEST_F(NodeTest, EndThatIsClosedWithWordsUnsentOutlivesTheBreakOfItsConnection) {
   start_right();
-  TcpRelay relay;
+  SimulatedPath relay;
   relay.forward_to(listener->endpoint());
   EndSetup wide;
   wide.window_bytes = std::uint64_t{64} << 20;

@@ -5,8 +5,8 @@
 
 #include "framework/net/background_pace.h"
 #include "framework/net/node.h"
+#include "framework/net/simulated_path.h"
 #include "tests/framework/net/link_pair.h"
-#include "tests/framework/net/tcp_relay.h"
 
 namespace strait::net {
 namespace {
@@ -41,7 +41,7 @@ class PriorityTest : public testing::Test {
 };
 
 TEST_F(PriorityTest, BackgroundTricklesWhileTheForegroundIsStuckAndGoesOnOnceItsPathIsDown) {
-  TcpRelay relay;
+  SimulatedPath relay;
   relay.forward_to(front_port->endpoint());
   const auto front_right = expect(*front_port, front);
   const auto back_right = expect(*back_port, back);

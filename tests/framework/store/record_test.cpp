@@ -109,6 +109,60 @@ TEST(RecordReader, TakesAnyOtherFileAsOneText) {
   EXPECT_FALSE(records[0].whole);
 }
 
+TEST(RecordReader, ReadsALongTextInPartsThatEndAtLines) {
+  const TemporaryDirectory folder;
+  std::string text;
+  for (int i = 0; text.size() < 3 * kPartBytes; ++i) text += std::to_string(i) + " é\n";
+  write_bytes(folder / "a.txt", text);
+  const std::vector<Record> parts = read_all(folder / "a.txt");
+  ASSERT_GT(parts.size(), 3U);
+  std::string joined;
+  for (const Record& part : parts) {
+    EXPECT_LE(part.pieces[0].text.size(), kPartBytes);
+    EXPECT_EQ(part.pieces[0].text.back(), '\n');
+    EXPECT_EQ(part.first, joined.empty());
+    joined += part.pieces[0].text;
+    EXPECT_EQ(part.last, joined.size() == text.size());
+  }
+  EXPECT_EQ(joined, text);
+  // Without an end of line a part ends between two characters.
+  std::string line;
+  while (line.size() <= kPartBytes) line += "€";
+  write_bytes(folder / "b.txt", line);
+  EXPECT_EQ(read_all(folder / "b.txt")[0].pieces[0].text.size(), kPartBytes / 3 * 3);
+  text[2 * kPartBytes] = '\0';
+  write_bytes(folder / "c.txt", text);
+  expect_store_error(StoreError::Kind::bad_input, {"byte 2097153"},
+                     [&] { read_all(folder / "c.txt"); });
+}
+
+TEST(Record, HoldsOutAShareByContentAndSeed) {
+  const auto record = [](int i) {
+    return parse_record(R"({"prompt": "a)" + std::to_string(i) + R"(", "completion": "b"})", "f:1");
+  };
+  int held = 0;
+  int other = 0;
+  for (int i = 0; i < 20000; ++i) {
+    const bool out = is_held_out(record(i), 0.05, 7);
+    held += out ? 1 : 0;
+    other += out != is_held_out(record(i), 0.05, 8) ? 1 : 0;
+    // Of a larger share it is a part, so a share can grow; wherever the record is.
+    Record elsewhere = record(i);
+    elsewhere.origin = "g:9";
+    EXPECT_LE(out, is_held_out(elsewhere, 0.06, 7));
+    EXPECT_EQ(out, is_held_out(elsewhere, 0.05, 7));
+  }
+  EXPECT_NEAR(held, 1000, 100);  // three standard deviations
+  EXPECT_GT(other, 1500);
+  const Record moved{.origin = "", .pieces = {{"a", false}, {"bc", true}}};
+  const Record same_text{.origin = "", .pieces = {{"ab", false}, {"c", true}}};
+  int differ = 0;
+  for (std::uint64_t seed = 0; seed < 100; ++seed) {
+    differ += is_held_out(moved, 0.5, seed) != is_held_out(same_text, 0.5, seed) ? 1 : 0;
+  }
+  EXPECT_GT(differ, 20);
+}
+
 TEST(RecordReader, RefusesFilesWithNothingInThemAndNamesTheLine) {
   const TemporaryDirectory folder;
   write_bytes(folder / "empty.jsonl", "");

@@ -1,7 +1,10 @@
 #include "framework/store/packer.h"
 
+#include <algorithm>
+#include <array>
 #include <map>
 #include <random>
+#include <set>
 
 #include "framework/tensors/token_file.h"
 #include "tests/framework/store/expect_store_error.h"
@@ -18,33 +21,158 @@ store::Document document_of(std::int64_t length, std::int32_t first, bool whole)
   return document;
 }
 
+// Packs into memory.
+class RowPacker {
+ public:
+  explicit RowPacker(const store::PackOptions& options)
+      : packer_(options,
+                [this](std::int64_t number, const store::PackedRow& row) { put(number, row); }) {
+    rows_.row_length = options.row;
+  }
+  store::Packer& packer() { return packer_; }
+  store::TokenRows finish() {
+    packer_.finish();
+    EXPECT_EQ(rows_.rows(), packer_.rows());
+    return rows_;
+  }
+
+ private:
+  void put(std::int64_t number, const store::PackedRow& row) {
+    const std::int64_t start = number * rows_.row_length;
+    const auto end = static_cast<std::size_t>(start + rows_.row_length);
+    if (rows_.input_ids.size() < end) {
+      rows_.input_ids.resize(end, -7);
+      rows_.loss_mask.resize(end, 7);
+      rows_.document.resize(end, -7);
+    }
+    std::ranges::copy(row.input_ids, rows_.input_ids.begin() + start);
+    std::ranges::copy(row.loss_mask, rows_.loss_mask.begin() + start);
+    std::ranges::copy(row.document, rows_.document.begin() + start);
+  }
+
+  store::TokenRows rows_;
+  store::Packer packer_;
+};
+
+store::TokenRows pack(const store::PackOptions& options,
+                      const std::vector<store::Document>& documents) {
+  RowPacker rows(options);
+  for (const store::Document& document : documents) rows.packer().add(document);
+  return rows.finish();
+}
+
+constexpr std::array kAllPackings = {store::Packing::first_fit, store::Packing::decreasing,
+                                     store::Packing::single};
+
 TEST(Packer, FillsRowsFirstFitAndPads) {
-  store::Packer packer(6);
-  packer.add(document_of(4, 10, true));
-  packer.add(document_of(5, 20, true));
-  packer.add(document_of(2, 30, true));
-  const store::TokenRows rows = packer.finish();
+  const store::TokenRows rows = pack(
+      {.row = 6}, {document_of(4, 10, true), document_of(5, 20, true), document_of(2, 30, true)});
   EXPECT_EQ(rows.rows(), 2);
   EXPECT_THAT(rows.input_ids, testing::ElementsAre(10, 11, 12, 13, 30, 31, 20, 21, 22, 23, 24, 0));
   EXPECT_THAT(rows.document, testing::ElementsAre(0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, -1));
   EXPECT_THAT(rows.loss_mask, testing::ElementsAre(0, 0, 1, 0, 1, 0, 0, 1, 0, 0, 1, 0));
-  EXPECT_EQ(packer.finish().rows(), 0);
+}
+
+TEST(Packer, PlacesTheLongestFirstAndKeepsTheOrderOfTheFile) {
+  const store::TokenRows rows = pack({.row = 6, .packing = store::Packing::decreasing},
+                                     {document_of(2, 10, true), document_of(3, 20, true),
+                                      document_of(4, 30, true), document_of(3, 40, true)});
+  EXPECT_THAT(rows.input_ids, testing::ElementsAre(10, 11, 30, 31, 32, 33, 20, 21, 22, 40, 41, 42));
+}
+
+TEST(Packer, GivesEachRecordARowOfItsOwn) {
+  const store::TokenRows rows = pack({.row = 4, .packing = store::Packing::single},
+                                     {document_of(1, 10, true), document_of(5, 20, false)});
+  EXPECT_THAT(rows.input_ids, testing::ElementsAre(10, 0, 0, 0, 20, 21, 22, 23, 24, 0, 0, 0));
 }
 
 TEST(Packer, CutsALongTextIntoRows) {
-  store::Packer packer(4);
-  packer.add(document_of(10, 1, false));
-  const store::TokenRows rows = packer.finish();
+  const store::TokenRows rows = pack({.row = 4}, {document_of(10, 1, false)});
   EXPECT_THAT(rows.input_ids, testing::ElementsAre(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 0, 0));
   EXPECT_THAT(rows.document, testing::ElementsAre(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, -1, -1));
 }
 
+TEST(Packer, RepeatsTokensOfALongTextAsContextOnly) {
+  store::Document text{"f", {1, 2, 3, 4, 5, 6, 7, 8}, std::vector<std::uint8_t>(8, 1), false};
+  const store::TokenRows rows = pack({.row = 4, .overlap = 2}, {text});
+  EXPECT_THAT(rows.input_ids, testing::ElementsAre(1, 2, 3, 4, 3, 4, 5, 6, 5, 6, 7, 8));
+  EXPECT_THAT(rows.loss_mask, testing::ElementsAre(1, 1, 1, 1, 0, 0, 1, 1, 0, 0, 1, 1));
+}
+
+// Whatever the packing: with overlap each target is learnt once, the first of a document never.
+TEST(Packer, LearnsEachTokenOfAnOverlappingTextOnce) {
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937_64 random(seed);
+    store::PackOptions options;
+    options.row = static_cast<std::int64_t>(2 + random() % 20);
+    options.overlap = static_cast<std::int64_t>(1 + random() % (options.row - 1));
+    options.packing = kAllPackings[random() % kAllPackings.size()];
+    std::vector<store::Document> documents;
+    std::set<std::int32_t> expected;
+    std::int32_t next = 1;
+    for (int i = 0; i < 20; ++i) {
+      documents.push_back(document_of(static_cast<std::int64_t>(1 + random() % 90), next, false));
+      const store::Document& made = documents.back();
+      for (std::size_t t = 1; t < made.tokens.size(); ++t) {
+        if (made.is_target[t] == 1) expected.insert(made.tokens[t]);
+      }
+      next += static_cast<std::int32_t>(made.tokens.size());
+    }
+    const TokenFile file(pack(options, documents), "packed");
+    std::int64_t targets = 0;
+    std::set<std::int32_t> learnt;
+    for (std::int64_t row = 0; row < file.rows(); ++row) {
+      const store::SampleId sample{row};
+      targets += file.targets(sample);
+      for (std::size_t t = 1; t < static_cast<std::size_t>(file.length(sample)); ++t) {
+        const bool goes_on = file.documents(sample)[t] == file.documents(sample)[t - 1];
+        if (goes_on && file.loss_mask(sample)[t] == 1) learnt.insert(file.tokens(sample)[t]);
+      }
+    }
+    EXPECT_EQ(learnt, expected);
+    EXPECT_EQ(targets, std::ssize(expected));
+  }
+}
+
+TEST(Packer, PacksATextInPartsAsIfItCameAtOnce) {
+  for (std::uint64_t seed = 1; seed <= 100; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937_64 random(seed);
+    store::PackOptions options;
+    options.row = static_cast<std::int64_t>(2 + random() % 20);
+    options.overlap = static_cast<std::int64_t>(random() % options.row);
+    options.packing = kAllPackings[random() % kAllPackings.size()];
+    RowPacker whole(options);
+    RowPacker parts(options);
+    std::int32_t next = 1;
+    for (int i = 0; i < 5; ++i) {
+      const store::Document text =
+          document_of(static_cast<std::int64_t>(random() % 200), next, false);
+      next += static_cast<std::int32_t>(text.tokens.size());
+      whole.packer().add(text);
+      for (std::size_t from = 0; from <= text.tokens.size();) {
+        const std::size_t count = random() % 60;
+        store::Document part{text.origin, {}, {}, false, from + count > text.tokens.size()};
+        for (std::size_t t = from; t < std::min(from + count, text.tokens.size()); ++t) {
+          part.tokens.push_back(text.tokens[t]);
+          part.is_target.push_back(text.is_target[t]);
+        }
+        parts.packer().add(part);
+        if (part.last) break;
+        from += count;
+      }
+    }
+    EXPECT_EQ(parts.finish(), whole.finish());
+  }
+}
+
 TEST(Packer, RefusesARecordLongerThanARowWithBothLengths) {
-  store::Packer packer(8);
-  packer.add(document_of(8, 0, true));
+  RowPacker rows({.row = 8});
+  rows.packer().add(document_of(8, 0, true));
   store::expect_store_error(store::StoreError::Kind::bad_input,
                             {"data/train.jsonl:9", "9 tokens", "a row has 8", "data.row"},
-                            [&] { packer.add(document_of(9, 0, true)); });
+                            [&] { rows.packer().add(document_of(9, 0, true)); });
 }
 
 // Packs random documents whose tokens all differ, so that each can be found again.
@@ -53,7 +181,7 @@ TEST(Packer, KeepsEveryTokenOnceWithItsMarkAndWholeDocumentsTogether) {
     SCOPED_TRACE(seed);
     std::mt19937_64 random(seed);
     const auto length = static_cast<std::int64_t>(2 + random() % 60);
-    store::Packer packer(length);
+    RowPacker packed({.row = length, .packing = kAllPackings[seed % kAllPackings.size()]});
     std::map<std::int32_t, std::size_t> document_of_token;
     std::vector<bool> whole;
     std::int32_t next = 1;
@@ -62,10 +190,10 @@ TEST(Packer, KeepsEveryTokenOnceWithItsMarkAndWholeDocumentsTogether) {
       const auto limit = static_cast<std::uint64_t>(whole[i] ? length : 3 * length);
       const auto size = static_cast<std::int64_t>(random() % (limit + 1));
       for (std::int32_t token = next; token < next + size; ++token) document_of_token[token] = i;
-      packer.add(document_of(size, next, whole[i]));
+      packed.packer().add(document_of(size, next, whole[i]));
       next += static_cast<std::int32_t>(size);
     }
-    const TokenFile file(packer.finish(), "packed");
+    const TokenFile file(packed.finish(), "packed");
     std::map<std::size_t, std::int64_t> row_of_whole;
     for (std::int64_t row = 0; row < file.rows(); ++row) {
       const store::SampleId sample{row};
@@ -89,21 +217,28 @@ TEST(Packer, KeepsEveryTokenOnceWithItsMarkAndWholeDocumentsTogether) {
 }
 
 TEST(Packer, PacksShortDocumentsDensely) {
-  store::Packer packer(128);
+  RowPacker first_fit({.row = 128});
+  RowPacker decreasing({.row = 128, .packing = store::Packing::decreasing});
   std::mt19937_64 random(5);
   std::int64_t tokens = 0;
   for (int i = 0; i < 2000; ++i) {
     const auto size = static_cast<std::int64_t>(20 + random() % 60);
     tokens += size;
-    packer.add(document_of(size, 1, true));
+    first_fit.packer().add(document_of(size, 1, true));
+    decreasing.packer().add(document_of(size, 1, true));
   }
-  const store::TokenRows rows = packer.finish();
-  EXPECT_GT(static_cast<double>(tokens), 0.93 * static_cast<double>(rows.rows() * 128));
+  const auto fill = [&](RowPacker& packed) {
+    return static_cast<double>(tokens) / static_cast<double>(packed.finish().rows() * 128);
+  };
+  EXPECT_GT(fill(first_fit), 0.93);
+  EXPECT_GT(fill(decreasing), 0.98);
 }
 
 TEST(Packer, RefusesWhatItsCallerMustNotDo) {
-  EXPECT_THROW(store::Packer(1), std::invalid_argument);
-  store::Packer packer(4);
+  const auto ignore = [](std::int64_t, const store::PackedRow&) {};
+  EXPECT_THROW(store::Packer({.row = 1}, ignore), std::invalid_argument);
+  EXPECT_THROW(store::Packer({.row = 4, .overlap = 4}, ignore), std::invalid_argument);
+  store::Packer packer({.row = 4}, ignore);
   EXPECT_THROW(packer.add({"f", {1, 2}, {1}, false}), std::invalid_argument);
 }
 
@@ -112,10 +247,10 @@ TEST(Packer, TreatsLongDocumentsAsItIsTold) {
   const store::Document learnable{"f:2", {3, 4, 5, 6, 7}, {0, 1, 1, 1, 1}, true};
   const store::Document hopeless{"f:3", {8, 8, 8, 8, 9}, {0, 0, 0, 0, 1}, true};
   const auto packed = [&](store::TooLong rule, store::LongDocuments& found) {
-    store::Packer packer(4, rule);
-    for (const store::Document& document : {fits, learnable, hopeless}) packer.add(document);
-    found = packer.long_documents();
-    return packer.finish().input_ids;
+    RowPacker rows({.row = 4, .too_long = rule});
+    for (const auto& document : {fits, learnable, hopeless}) rows.packer().add(document);
+    found = rows.packer().long_documents();
+    return rows.finish().input_ids;
   };
   store::LongDocuments found;
   EXPECT_THAT(packed(store::TooLong::drop, found), testing::ElementsAre(1, 2, 0, 0));

@@ -18,7 +18,7 @@ store::TokenRows two_rows() {
 
 TEST(TokenFile, ReadsBackWhatWasWritten) {
   const store::TemporaryDirectory folder;
-  write_token_file(folder / "t", two_rows(), {{"tokenizer", "bytes"}});
+  write_token_file(folder / "t", TokenFile(two_rows(), "memory"), {{"tokenizer", "bytes"}});
   const TokenFile file(folder / "t");
   EXPECT_EQ(file.rows(), 2);
   EXPECT_EQ(file.row_length(), 4);
@@ -31,6 +31,56 @@ TEST(TokenFile, ReadsBackWhatWasWritten) {
   EXPECT_THAT(file.documents(second), testing::ElementsAre(0, 0, -1, -1));
   EXPECT_THROW(file.tokens(store::SampleId{2}), std::out_of_range);
   EXPECT_THROW(file.tokens(store::SampleId{-1}), std::out_of_range);
+}
+
+// A header of any length, as other writers make it, may put numbers at any byte.
+TEST(TokenFile, ReadsTablesThatAreNotAligned) {
+  const store::TemporaryDirectory folder;
+  write_token_file(folder / "t", TokenFile(two_rows(), "memory"));
+  std::string bytes = store::read_bytes(folder / "t");
+  ++bytes[0];
+  bytes.insert(8 + static_cast<unsigned char>(bytes[0]) - 1, 1, ' ');
+  store::write_bytes(folder / "moved", bytes);
+  EXPECT_EQ(TokenFile(folder / "moved").hash(), TokenFile(two_rows(), "memory").hash());
+}
+
+TEST(TokenFile, WritesTheBytesOfASafetensorsFile) {
+  const store::TemporaryDirectory folder;
+  const store::TokenRows rows = two_rows();
+  const TokenFile file(rows, "memory");
+  write_token_file(folder / "t", file, {{"tokenizer", "bytes"}});
+  const auto table = [](const auto& values, at::ScalarType type) {
+    return at::tensor(std::vector<std::int64_t>(values.begin(), values.end()), at::kLong)
+        .view({2, 4})
+        .to(type);
+  };
+  write_safetensors(folder / "expected",
+                    std::vector<NamedTensor>{{"input_ids", table(rows.input_ids, at::kInt)},
+                                             {"loss_mask", table(rows.loss_mask, at::kByte)},
+                                             {"document", table(rows.document, at::kInt)}},
+                    {{"tokenizer", "bytes"}});
+  EXPECT_EQ(store::read_bytes(folder / "t"), store::read_bytes(folder / "expected"));
+  write_token_file(folder / "second", file, {}, 1, 1);
+  const TokenFile second(folder / "second");
+  EXPECT_EQ(second.rows(), 1);
+  EXPECT_THAT(second.tokens(store::SampleId{0}), testing::ElementsAre(9, 1, 0, 0));
+}
+
+TEST(TokenFile, ShowsRowsOfSeveralFilesAsOne) {
+  const auto file = std::make_shared<const TokenFile>(two_rows(), "memory");
+  store::TokenRows others = two_rows();
+  others.input_ids[0] = 55;
+  const auto other = std::make_shared<const TokenFile>(others, "memory");
+  const TokenFile mixed({file, other}, {{1, 0}, {0, 0}, {0, 1}, {1, 0}});
+  EXPECT_EQ(mixed.rows(), 4);
+  EXPECT_EQ(mixed.largest_token(), 55);
+  EXPECT_THAT(mixed.tokens(store::SampleId{3}), testing::ElementsAre(55, 6, 7, 8));
+  EXPECT_EQ(mixed.length(store::SampleId{2}), 2);
+  EXPECT_THROW(mixed.tokens(store::SampleId{4}), std::out_of_range);
+  const store::TemporaryDirectory folder;
+  write_token_file(folder / "t", mixed);
+  EXPECT_EQ(TokenFile(folder / "t").hash(), mixed.hash());
+  EXPECT_EQ(TokenFile({file, other}, {{0, 0}, {0, 1}}).hash(), file->hash());
 }
 
 TEST(TokenFile, KnowsLengthsWithoutPaddingAndTargetsWithoutFirstTokens) {

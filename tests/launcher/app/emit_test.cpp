@@ -73,7 +73,7 @@ TEST(Emit, WritesKubernetesPodForEachHost) {
   const std::string text = emit_launch(plan, EmitKind::kubernetes, kSource);
   EXPECT_THAT(text, HasSubstr("completions: 3\n  parallelism: 3\n"));
   EXPECT_THAT(text, HasSubstr("cpu: 6\n"));
-  EXPECT_THAT(text, HasSubstr("memory: \"4096Mi\"\n"));
+  EXPECT_THAT(text, HasSubstr("memory: \"6144Mi\"\n"));
   EXPECT_THAT(text, Not(HasSubstr("nvidia")));
   EXPECT_THAT(text, HasSubstr("--from-file=runs/Dates_1/join"));
   plan.recipe.model.device = recipe::Device::cuda;

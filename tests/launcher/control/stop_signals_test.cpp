@@ -37,6 +37,18 @@ TEST(StopSignals, WarningCountsBeforeConstruction) {
   EXPECT_EQ(StopSignals().count().load(), 0);
 }
 
+TEST(StopSignals, InnerOneGoesOnCounting) {
+  const StopSignals outer;
+  std::raise(SIGINT);
+  {
+    const StopSignals inner;
+    EXPECT_EQ(inner.count().load(), 1);
+    std::raise(SIGTERM);
+  }
+  std::raise(SIGINT);  // still handled
+  EXPECT_EQ(outer.count().load(), 3);
+}
+
 TEST(StopSignals, DestructorRestoresSignals) {
   { const StopSignals signals; }
   EXPECT_EXIT(std::raise(SIGTERM), testing::KilledBySignal(SIGTERM), "");

@@ -30,6 +30,13 @@ class WatchdogTest : public testing::Test {
     if (waits_on) progress.waits_for = who.describe() + " waits for " + waits_on->describe();
     dog_.progress(who, progress, now_);
   }
+  // Where links may reconnect, silence is no loss for two minutes.
+  void limits_of_hosts() {
+    WatchdogLimits limits;
+    limits.hold = 120s;
+    dog_ = Watchdog({kA, kB, kC}, limits, now_);
+    dog_.restart(now_);
+  }
   // Advances the clock as a coordinator does: in small steps, with a judge() after each.
   std::optional<StallDiagnosis> pass(std::chrono::milliseconds time,
                                      const std::function<void()>& every_second = {}) {
@@ -169,6 +176,41 @@ TEST_F(WatchdogTest, ReportsWaitingCycle) {
 }
 
 // A link gives up a few seconds after `hold`; the process that waits over it then reports the path.
+TEST_F(WatchdogTest, StandstillIsNamedBeforeItIsAStall) {
+  dog_.restart(now_);
+  all_hello();
+  say(kA, 1), say(kB, 1), say(kC, 1);
+  const auto waiting = [&] { say(kA, 2, kB), say(kB, 2, kC), say(kC, 2); };
+  EXPECT_FALSE(pass(10s, waiting).has_value());
+  EXPECT_FALSE(dog_.standstill(now_, median_).has_value());
+  EXPECT_FALSE(pass(2s, waiting).has_value());
+  const auto still = dog_.standstill(now_, median_);
+  ASSERT_TRUE(still.has_value());
+  EXPECT_EQ(still->process, kC);
+  EXPECT_THAT(still->sentence, HasSubstr("stage 0.0 waits for stage 1.0 waits for stage 2.0"));
+  EXPECT_FALSE(dog_.standstill(now_, 20).has_value()) << "a step takes longer";
+  EXPECT_EQ(dog_.standstill_change(now_, median_), still->sentence);
+  EXPECT_EQ(dog_.standstill_change(now_, median_), std::nullopt);
+  say(kC, 3);
+  EXPECT_EQ(dog_.standstill_change(now_, median_), "");
+  EXPECT_EQ(dog_.standstill_change(now_, median_), std::nullopt);
+  EXPECT_FALSE(dog_.standstill(now_, median_).has_value()) << "it moves again";
+}
+
+TEST_F(WatchdogTest, StandstillOfASilentProcessSaysSo) {
+  limits_of_hosts();
+  all_hello();
+  say(kA, 1), say(kB, 1);
+  EXPECT_FALSE(pass(12s, [&] { say(kA, 1, kB); }).has_value());
+  EXPECT_FALSE(dog_.standstill(now_, median_).has_value()) << "one has never reported";
+  say(kC, 1, kB);
+  EXPECT_FALSE(pass(12s, [&] { say(kA, 1, kB), say(kC, 1, kB); }).has_value());
+  const auto still = dog_.standstill(now_, median_);
+  ASSERT_TRUE(still.has_value());
+  EXPECT_EQ(still->process, kB);
+  EXPECT_THAT(still->sentence, HasSubstr("it has sent nothing for 24 s"));
+}
+
 TEST_F(WatchdogTest, WaitsForLinkReportsWherePathsMayBreak) {
   WatchdogLimits limits;
   limits.hold = 120s;

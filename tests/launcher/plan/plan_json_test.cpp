@@ -74,6 +74,20 @@ TEST(RunFile, ClosesDirectoryToOtherUsersWhereItHoldsVariablesOfHosts) {
   EXPECT_FALSE(others_may_enter());
 }
 
+TEST(RunFile, KeepsTheRecipeHashOfItsCheckpointsWhereSettingsChange) {
+  RunFile run{net::RunId::random(), plan_from_json(former_plan())};
+  const std::string hash = recipe_hash(run);
+  const auto read = [&run] {
+    return parse_run_file(run_file_text(run), "plan.json", [](const auto& /*plugins*/) {});
+  };
+  run.plan.recipe.checkpoint.keep = 9;
+  EXPECT_EQ(recipe_hash(read()), hash) << "how a run is executed is not part of it";
+  run.plan.recipe.train.learning_rate = 1;
+  EXPECT_NE(recipe_hash(read()), hash);
+  run.recipe_hash = hash;
+  EXPECT_EQ(manifest_for(read(), 1, store::Step{3}).recipe_hash, hash);
+}
+
 TEST(StageJob, ReadsBackWhatItWrote) {
   StageJob job;
   job.plan = plan_from_json(former_plan());

@@ -390,7 +390,7 @@ TEST(PlannedSync, AutoOffersHigherStrengthsForLongRuns) {
 TEST(PlannedSync, StoresChoiceOfAutoInPlanAndStageSettings) {
   plan::Plan plan = planned_on(2, automatic());
   plan.recipe.model.path = "model";  // without which it is none that can be read
-  plan.recipe.data.train = "text";
+  plan.recipe.data.train = {{"text"}};
   plan.recipe.train.steps = plan.steps;
   ASSERT_EQ(plan.sync_method, "cocktail");
   ASSERT_TRUE(plan.sync_strength);

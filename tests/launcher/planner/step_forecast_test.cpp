@@ -8,6 +8,7 @@
 
 #include "launcher/plan/speeds.h"
 #include "launcher/planner/plan_text.h"
+#include "launcher/planner/planned_model.h"
 
 namespace strait::planner {
 namespace {
@@ -27,7 +28,7 @@ plan::Plan plan_over_two_hosts() {
   plan.micro_batches = 10;
   plan.recipe.name = "two";
   plan.recipe.model.path = "model";
-  plan.recipe.data.train = "rows.jsonl";
+  plan.recipe.data.train = {{"rows.jsonl"}};
   plan.recipe.train.steps = 1;
   plan.recipe.pipeline.stages = 2;
   for (std::uint32_t stage = 0; stage < 2; ++stage) {
@@ -57,6 +58,18 @@ double forecast(const plan::Plan& plan) {
   return forecast_step(plan, [&](const plan::Plan::Link& link, std::size_t from, std::size_t to) {
     return as_planned(plan, link, from, to);
   });
+}
+
+TEST(StepForecast, CountsTheForwardsThatRecomputeRepeats) {
+  plan::Plan plan = plan_over_two_hosts();
+  const double kept = forecast(plan);
+  plan.recipe.model.recompute = recipe::Recompute::layer;
+  EXPECT_GT(forecast(plan), kept);
+  models::ModelDescription model = models::describe(planned_model(plan), {64, 4});
+  const std::int64_t whole = model.layers[1].saved_bytes_per_token;
+  EXPECT_EQ(recompute_layers(plan.recipe.model, model), whole - 64 * 4) << "of a block";
+  EXPECT_EQ(model.layers[1].saved_bytes_per_token, 64 * 4) << "its input";
+  EXPECT_EQ(model.layers[1].backward_factor, 3);
 }
 
 TEST(Speeds, PrefersMeasuredToStatedToAssumed) {
@@ -95,6 +108,24 @@ TEST(Speeds, StepTakesAtLeastTimeOfLink) {
   EXPECT_GT(slow, before);
   plan.speeds.hosts = {{"a", 1e7, 2, 1, 0}};
   EXPECT_GT(forecast(plan), slow);
+}
+
+// The two stages have two blocks each; beside those the head is on the second.
+TEST(Speeds, ForecastsZeroBubbleWithWeightGradientsOfTheirOwn) {
+  plan::Plan plan = plan_over_two_hosts();
+  const models::ModelDescription model =
+      models::describe(models::parse_config(kTinyModel, "config.json"), {plan.recipe.data.row, 4});
+  const schedules::StageCost cost =
+      stage_cost(model, {1, 2}, 100, {.flops_per_second = 1e9, .backward = 2});
+  const models::LayerCost& block = model.layers[1];
+  EXPECT_DOUBLE_EQ(cost.weight_gradient_seconds, 2 * 100 * 2.0 * 12 * 64 * 64 / 1e9);
+  EXPECT_DOUBLE_EQ(cost.backward_seconds, 2 * 2 * 100 * block.forward_flops_per_token / 1e9);
+  EXPECT_EQ(stage_cost(model, {5, 5}, 100, {}).weight_gradient_seconds, 0);
+  for (plan::Plan::Link& link : plan.links) link.forward_bytes = link.backward_bytes = 1'000'000;
+  const double whole = forecast(plan);
+  plan.recipe.pipeline.schedule = "zero_bubble";
+  EXPECT_LT(forecast(plan), whole);
+  EXPECT_GT(forecast(plan), 0.7 * whole);
 }
 
 // Only the rows of one micro-batch are waited for, in each direction.

@@ -46,7 +46,7 @@ TEST(RecipeReader, FillsDefaults) {
   Recipe expected;
   expected.name = "x";
   expected.model.path = "recipes/models/tiny";
-  expected.data.train = "dates.jsonl";
+  expected.data.train = {{"dates.jsonl"}};
   expected.train.steps = 300;
   EXPECT_EQ(parse(kLeast), expected);
 }
@@ -62,6 +62,7 @@ device = "cpu"
 recompute = "layer"
 lora = { rank = 4, alpha = 2.5, targets = ["c_attn"], dropout = 0.1, rslora = true, rank_pattern = { "h.0.*" = 2 }, alpha_pattern = { c_fc = 3 }, layers = [0, 2], modules_to_save = ["lm_head"] }
 adapter = "a"
+quantization = "nf4"
 [data]
 train = "t"
 eval = "e"
@@ -117,6 +118,8 @@ list = ["alice@10.0.0.1", { name = "bob@b", address = "10.0.0.2", slots = 2, mem
 address = "10.0.0.9"
 ssh_config = "c"
 hold = 60
+spare = ["carol@c"]
+restart = 5
 links = "links.toml"
 ship_megabits = 50
 ports = "47000-47099"
@@ -143,9 +146,9 @@ TEST(RecipeReader, SetsFieldOfEveryKey) {
   expected.name = "dates";
   expected.seed = 7;
   expected.model = {
-      "m", Weights::random, "", Dtype::bfloat16, Device::cpu, Recompute::layer, every_lora_key(),
-      "a"};
-  expected.data = {"t", "e", "bytes", 64, false};
+      "m", Weights::random,  "", Dtype::bfloat16, Device::cpu, Recompute::layer, every_lora_key(),
+      "a", Quantization::nf4};
+  expected.data = {{{"t"}}, {{"e"}}, 0, "bytes", 64, false};
   expected.pipeline = {2, 2, "gpipe", 1, 3, {PartitionKind::ranges, {{0, 5}, {6, 11}}, ""}, 1};
   expected.train = {std::nullopt, 3,          64,  std::nullopt, 1.0, DecayKind::linear,
                     20,           {0.8, 0.9}, 0.0, 0.5,          10};
@@ -179,6 +182,8 @@ TEST(RecipeReader, SetsFieldOfEveryKey) {
   expected.hosts.address = "10.0.0.9";
   expected.hosts.ssh_config = "c";
   expected.hosts.hold = 60;
+  expected.hosts.spare = {{.name = "carol@c"}};
+  expected.hosts.restart = 5;
   expected.hosts.links = "links.toml";
   expected.hosts.ship_megabits = 50.0;
   expected.hosts.link_megabits = 100.0;
@@ -198,6 +203,15 @@ TEST(RecipeReader, ProposesKeyOfAnotherTable) {
                         "pipeline.stages? known in [model.lora]: rank, alpha, targets, dropout, "
                         "rslora, rank_pattern, "
                         "alpha_pattern, layers, modules_to_save"));
+}
+
+TEST(RecipeReader, RefusesQuantizationWhereTheWholeModelIsTrained) {
+  const std::string text =
+      "train.steps = 1\ndata.train = \"t\"\n[model]\npath = \"m\"\nquantization = \"int4\"\n";
+  EXPECT_THAT(mistake(text), HasSubstr("model.quantization is \"int4\" (recipes/x.toml:5:16), but "
+                                       "the whole model is trained"));
+  EXPECT_EQ(parse(text + "adapter = \"a\"\n").model.quantization, Quantization::int4);
+  EXPECT_EQ(parse(text + "lora = {}\n").model.quantization, Quantization::int4);
 }
 
 TEST(RecipeReader, ReportsUnknownTableOnce) {
@@ -387,6 +401,43 @@ TEST(RecipeReader, NamesBothOriginsOfContradictingKeys) {
               HasSubstr("hosts.list is missing while hosts.backend is \"ssh\""));
 }
 
+TEST(RecipeReader, ReadsListsOfDataFiles) {
+  const auto train = [](const std::string& value) {
+    return parse(kLeast, {"data.train=" + value}).data.train;
+  };
+  EXPECT_EQ(train("a.jsonl"), (std::vector<DataFile>{{"a.jsonl"}}));
+  EXPECT_EQ(train(R"(["a", { path = "b", weight = 2 }, { path = "c" }])"),
+            (std::vector<DataFile>{{"a"}, {"b", 2}, {"c"}}));
+  const Recipe tables = parse(
+      "[model]\npath = \"m\"\n[train]\nsteps = 1\n[[data.train]]\npath = \"a\"\n"
+      "[[data.train]]\npath = \"b\"\nweight = 0.5\n");
+  EXPECT_EQ(tables.data.train, (std::vector<DataFile>{{"a"}, {"b", 0.5}}));
+  EXPECT_EQ(parse(kLeast, {"data.hold_out=0.02"}).data.hold_out, 0.02);
+}
+
+TEST(RecipeReader, NamesInvalidData) {
+  const auto of = [](const std::string& setting) { return mistake(kLeast, {setting}); };
+  EXPECT_THAT(of(R"(data.train=[{ path = "a", weight = 0 }])"),
+              HasSubstr("the weight of \"a\" is 0, but must be a number above 0"));
+  EXPECT_THAT(of(R"(data.train=[{ path = "a", weight = -1.5 }])"), HasSubstr("weight of \"a\""));
+  EXPECT_THAT(of(R"(data.train=[{ path = "a", weight = nan }])"), HasSubstr("weight of \"a\""));
+  EXPECT_THAT(of(R"(data.eval=["a", { path = "a" }])"),
+              HasSubstr("a is listed twice; list it once, with a weight"));
+  EXPECT_THAT(of("data.train=[]"), HasSubstr("the list is empty"));
+  EXPECT_THAT(of("data.train=5"), HasSubstr("must be a path, or a list of paths"));
+  EXPECT_THAT(of(R"(data.train=[{ file = "a" }])"), HasSubstr("a file has no \"file\""));
+  EXPECT_THAT(of(R"(data.train=[{ weight = 1.0 }])"), HasSubstr("an entry has no path"));
+  EXPECT_THAT(of("data.hold_out=1"), HasSubstr("must be a number from 0 to below 1"));
+  EXPECT_THAT(of("data.hold_out=-0.1"), HasSubstr("must be a number from 0 to below 1"));
+  EXPECT_THAT(mistake(kLeast, {"data.hold_out=0.1", "data.eval=e"}),
+              HasSubstr("data.hold_out and data.eval are both set"));
+  EXPECT_THAT(of("data.packing=decreasin"), HasSubstr("did you mean \"decreasing\"?"));
+  EXPECT_THAT(
+      mistake(kLeast, {"data.overlap=64", "data.row=64"}),
+      HasSubstr("data.overlap is 64 (--set data.overlap=64, --set data.row=64), but must be "
+                "less than data.row, 64"));
+}
+
 TEST(RecipeReader, NamesInvalidHost) {
   const auto of_list = [](const std::string& list) {
     return mistake_after_least("[hosts]\nbackend = \"ssh\"\nlist = " + list + "\n");
@@ -401,6 +452,42 @@ TEST(RecipeReader, NamesInvalidHost) {
   EXPECT_THAT(of_list("[{ name = \"a\", memory = \"8GB\" }]"),
               HasSubstr("memory of host a is \"8GB\", but must be a size"));
   EXPECT_THAT(of_list("[{ slots = 2 }]"), HasSubstr("a host without a name"));
+}
+
+TEST(RecipeReader, RefusesRestartsAndSparesThatCannotBe) {
+  const std::string ssh = "[hosts]\nbackend = \"ssh\"\nlist = [\"a\", \"b\"]\n";
+  EXPECT_EQ(parse(std::string(kLeast) + ssh + "spare = [\"c\"]\nrestart = 5\n").hosts.restart, 5);
+  EXPECT_EQ(parse(std::string(kLeast) + ssh + "spare = []\n").hosts.restart, std::nullopt);
+  EXPECT_THAT(mistake_after_least(ssh + "spare = [\"b\"]\n"),
+              HasSubstr("host b is in hosts.list and in hosts.spare"));
+  EXPECT_THAT(mistake_after_least(ssh + "spare = [{ name = \"c\", slots = 2 }]\n"),
+              HasSubstr("a spare host gets those of the host that it replaces"));
+  EXPECT_THAT(mistake_after_least("[hosts]\nspare = [\"c\"]\n"),
+              HasSubstr("hosts.spare is set while hosts.backend is \"local\""));
+  EXPECT_THAT(mistake_after_least("[hosts]\nbackend = \"join\"\nlist = [\"a\"]\nrestart = 1\n"),
+              HasSubstr("a token is valid for one start"));
+}
+
+TEST(RecipeReader, ReadsSimulatedPaths) {
+  const net::PathConditions path =
+      parse(std::string(kLeast) +
+            "[hosts.simulate]\nrate = \"100Mbit/s\"\ndelay = \"20ms\"\njitter = \"1.5 ms\"\n"
+            "loss = 0.001\ncut_every = \"30s\"\n")
+          .hosts.simulate;
+  using std::chrono::milliseconds;
+  EXPECT_EQ(path.bits_per_second, 100'000'000);
+  EXPECT_EQ(path.delay, milliseconds(20));
+  EXPECT_EQ(path.jitter, std::chrono::microseconds(1500));
+  EXPECT_EQ(path.loss, 0.001);
+  EXPECT_EQ(path.cut_every, std::chrono::seconds(30));
+  EXPECT_EQ(path.cut_for, std::chrono::seconds(1));
+  EXPECT_THAT(mistake_after_least("[hosts.simulate]\nrate = \"100 Mbps\"\n"),
+              HasSubstr("must be a text from \"1kbit/s\" to \"100Gbit/s\""));
+  EXPECT_THAT(mistake_after_least("[hosts.simulate]\ndelay = \"-1ms\"\n"),
+              HasSubstr("must be a text from \"0us\" to \"10s\""));
+  EXPECT_THAT(mistake_after_least("[hosts]\nbackend = \"ssh\"\nlist = [\"a\"]\n"
+                                  "[hosts.simulate]\ndelay = \"1ms\"\n"),
+              HasSubstr("hosts.simulate is set while hosts.backend is \"ssh\""));
 }
 
 TEST(RecipeReader, DefaultsToDocumentedPortsForOtherHosts) {
@@ -422,7 +509,7 @@ TEST(RecipeReader, OverridesWinAndAreReadAsTomlOrText) {
   EXPECT_EQ(recipe.train.learning_rate, 2e-4);
   EXPECT_EQ(recipe.pipeline.schedule, "1f1b");
   EXPECT_EQ(recipe.pipeline.partition.ranges, (std::vector<std::pair<int, int>>{{0, 1}, {2, 3}}));
-  EXPECT_EQ(recipe.data.train, "a b/c");
+  EXPECT_EQ(recipe.data.train, (std::vector<DataFile>{{"a b/c"}}));
   EXPECT_EQ(recipe.model.path, "quoted");
   EXPECT_FALSE(recipe.data.shuffle);
 }

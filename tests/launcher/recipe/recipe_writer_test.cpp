@@ -1,5 +1,6 @@
 #include "launcher/recipe/recipe_io.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -76,7 +77,21 @@ Recipe::Sync random_sync(Draw& draw) {
 Recipe::Hosts random_hosts(Draw& draw) {
   Recipe::Hosts hosts;
   hosts.backend = draw.word<BackendKind>();
-  if (hosts.backend == BackendKind::local) return hosts;
+  if (hosts.backend != BackendKind::join && draw.coin()) hosts.restart = draw.integer(0, 1000);
+  if (hosts.backend == BackendKind::local) {
+    using std::chrono::nanoseconds;
+    net::PathConditions& path = hosts.simulate;
+    path.bits_per_second = draw.integer(1'000, 100'000'000'000);
+    path.delay = nanoseconds(draw.integer(1, 10'000'000'000));
+    path.jitter = nanoseconds(draw.integer(1, 10'000'000'000));
+    path.loss = draw.number(0.5);
+    path.cut_every = nanoseconds(draw.integer(100'000'000, 100'000'000'000));
+    path.cut_for = nanoseconds(draw.integer(1, 10'000'000'000));
+    return hosts;
+  }
+  if (hosts.backend == BackendKind::ssh) {
+    hosts.spare = {RecipeHost{.name = "x"}, RecipeHost{.name = "y", .directory = draw.text()}};
+  }
   if (hosts.backend != BackendKind::slurm) {
     hosts.list = {RecipeHost{.name = "a"},
                   RecipeHost{.name = "b@b",
@@ -114,6 +129,14 @@ Recipe::Lora random_lora(Draw& draw) {
   return lora;
 }
 
+std::vector<DataFile> random_files(Draw& draw) {
+  std::vector<DataFile> files;
+  for (auto i = draw.integer(1, 3); i > 0; --i) {
+    files.push_back({std::to_string(i) + draw.text(), draw.coin() ? 1 : 0.1 + draw.number(9)});
+  }
+  return files;
+}
+
 // Any recipe that the reader can return.
 Recipe random_recipe(Draw& draw) {
   Recipe r;
@@ -124,17 +147,26 @@ Recipe random_recipe(Draw& draw) {
              std::nullopt,       draw.coin() ? draw.text() : ""};
   if (r.model.weights == Weights::run) r.model.weights_run = "runs/" + draw.text();
   if (draw.coin()) r.model.lora = random_lora(draw);
+  if (r.model.lora) r.model.quantization = draw.word<Quantization>();
   if (draw.coin()) r.plugins = {draw.text(), draw.text()};
-  r.data = {draw.text(),
-            draw.text(),
+  r.data = {random_files(draw),
+            {},
+            0,
             draw.text(),
             draw.integer(2, 4096),
             draw.coin(),
             draw.word<store::Targets>(),
-            draw.word<store::TooLong>()};
+            draw.word<store::TooLong>(),
+            draw.word<store::Packing>(),
+            draw.integer(0, 1)};
+  if (draw.coin()) {
+    r.data.eval = random_files(draw);
+  } else {
+    r.data.hold_out = 0.001 + draw.number(0.9);
+  }
   r.pipeline.stages = draw.integer(1, 64);
   r.pipeline.replicas = draw.integer(1, 8);
-  r.pipeline.schedule = draw.one_of({"gpipe", "1f1b", "interleaved"});
+  r.pipeline.schedule = draw.one_of({"gpipe", "1f1b", "interleaved", "zero_bubble"});
   r.pipeline.chunks = draw.coin() ? std::optional(draw.integer(1, 8)) : std::nullopt;
   r.pipeline.depth = draw.coin() ? std::optional(draw.integer(0, 16)) : std::nullopt;
   r.pipeline.threads = draw.coin() ? std::optional(draw.integer(1, 64)) : std::nullopt;
@@ -172,7 +204,7 @@ Recipe random_recipe(Draw& draw) {
              draw.integer(0, 1 << 20) << draw.integer(0, 20)};
   if (r.pipeline.replicas > 1) r.sync = random_sync(draw);
   r.checkpoint = {draw.integer(0, 1000), draw.integer(2, 10), draw.word<SavedCaches>(),
-                  draw.word<CheckpointHome>()};
+                  draw.word<CheckpointHome>(), draw.integer(0, 1 << 20) << draw.integer(0, 20)};
   r.hosts = random_hosts(draw);
   return r;
 }
@@ -226,12 +258,31 @@ TEST(RecipeWriter, ReferenceListsEveryKeyWithAllowedValues) {
   const std::string page = recipe_reference();
   for (const auto& key : recipe_keys()) {
     EXPECT_THAT(page, HasSubstr(std::string(last_part_of(key.name))));
-    EXPECT_THAT(page, HasSubstr(key.allowed)) << key.name;
+    EXPECT_THAT(page, HasSubstr(allowed_by(key))) << key.name;
     EXPECT_THAT(page, HasSubstr(key.help)) << key.name;
   }
-  EXPECT_NO_THROW(
-      parse_recipe(page + "\n", "reference.toml",
-                   std::vector<std::string>{"model.path=m", "data.train=t", "train.steps=1"}));
+}
+
+TEST(RecipeWriter, ReferenceSetsNothingAndOffersNothingThatThisBuildLacks) {
+  const std::vector<std::string> needed = {"model.path=m", "data.train=t", "train.steps=1"};
+  const std::string page = recipe_reference();
+  EXPECT_EQ(parse_recipe(page, "all.toml", needed), parse_recipe("", "all.toml", needed));
+  for (const auto& key : recipe_keys()) {
+    for (const std::string_view choice : key.choices) {
+      Recipe recipe;
+      if (!key.set(Json(choice), recipe)) continue;
+      const bool offered = allowed_by(key).find(fmt::format("\"{}\"", choice)) != std::string::npos;
+      EXPECT_EQ(offered, unsupported_settings(recipe).empty()) << key.name << " = " << choice;
+    }
+  }
+  EXPECT_THAT(page, testing::Not(HasSubstr("\"profile\"")));
+}
+
+TEST(RecipeReader, StepsOnTheCommandLineReplaceEpochsOfTheFile) {
+  const std::string file = "model.path = 'm'\ndata.train = 't'\ntrain.epochs = 3\n";
+  const Recipe recipe = parse_recipe(file, "a.toml", std::vector<std::string>{"train.steps=9"});
+  EXPECT_EQ(recipe.train.steps, 9);
+  EXPECT_EQ(recipe.train.epochs, std::nullopt);
 }
 
 }  // namespace

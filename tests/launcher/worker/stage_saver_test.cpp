@@ -2,13 +2,17 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <fstream>
 #include <future>
 #include <memory>
 #include <stdexcept>
+#include <string>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "framework/net/memory_link.h"
 #include "framework/store/checkpoint.h"
@@ -156,6 +160,117 @@ TEST_F(StageSaverTest, LateDropKeepsShardsOfNewerEpoch) {
   say(control::Committed{Step{1}, 1});
   EXPECT_NO_THROW(trained_.get());
   EXPECT_TRUE(shard_exists());
+}
+
+// A stage without replicas, whose membership cannot change; the test is its coordinator.
+class BesideTrainingTest : public testing::Test {
+ protected:
+  static plan::StageJob job(const std::filesystem::path& run) {
+    plan::StageJob job = first_of_two(run);
+    job.plan.recipe.pipeline.replicas = 1;
+    job.plan.recipe.checkpoint.every = 1;
+    job.plan.sync_method.clear();
+    job.plan.processes.pop_back();
+    job.plan.steps = 3;
+    return job;
+  }
+
+  BesideTrainingTest() {
+    auto [stage, coordinator] = link_between(kSaving, net::ProcessName::coordinator());
+    coordinator_ = std::move(coordinator);
+    control_ = std::make_unique<ControlClient>(std::move(stage));
+    trained_ = std::async(std::launch::async, [this] { train(); });
+  }
+
+  // Reports the steps it has done.
+  class Observer final : public stages::StageObserver {
+   public:
+    explicit Observer(ControlClient& control) : control_(control) {}
+    void before(const stages::Phase& /*phase*/, const schedules::Action& /*action*/) override {}
+    void after(const stages::Phase& /*phase*/, const schedules::Action& /*action*/) override {}
+    void trained(const stages::StepSummary& summary) override {
+      control::StepDone done;
+      done.step = summary.decision.step;
+      control_.send(done);
+    }
+    void evaluated(const stages::StepDecision& /*decision*/) override {}
+
+   private:
+    ControlClient& control_;
+  };
+
+  void train() {
+    stages::Stage stage(stage_options(job_, Step{0}));
+    stage.initialize();
+    stages::StageLinks links;
+    links.chunks.resize(1);
+    stage.connect(std::move(links), rows(), [] { return stages::Requests{}; });
+    StageSaver saver(job_, *control_, stage);
+    Observer observer(*control_);
+    stage.run(observer, [&saver](Step steps) { return saver.save(steps); });
+    saver.finish();
+  }
+
+  // The next messages, sorted: the writer is a thread of its own.
+  std::vector<std::string> read_until(int count) {
+    std::vector<std::string> seen;
+    const auto deadline = std::chrono::steady_clock::now() + 20s;
+    while (static_cast<int>(seen.size()) < count) {
+      const auto frame = coordinator_->receive_until(deadline);
+      if (!frame) throw std::runtime_error("too few messages");
+      const control::StageMessage message = control::parse_stage_message(*frame);
+      if (const auto* done = std::get_if<control::StepDone>(&message)) {
+        seen.push_back("step " + std::to_string(number(done->step) + 1));
+      } else if (const auto* shards = std::get_if<control::ShardsWritten>(&message)) {
+        seen.push_back("written " + std::to_string(number(shards->step)));
+      } else if (const auto* failed = std::get_if<control::ShardFailed>(&message)) {
+        seen.push_back("failed " + std::to_string(number(failed->step)));
+      }
+    }
+    std::ranges::sort(seen);
+    return seen;
+  }
+
+  using Seen = std::vector<std::string>;
+  void say(const control::CoordinatorMessage& message) { coordinator_->send(format(message)); }
+  std::filesystem::path folder(Step step) const {
+    return store::checkpoint_directory(scratch_ / "run", step);
+  }
+  bool shard_exists(Step step) const {
+    return std::filesystem::exists(folder(step) / store::shard_name(0, 0));
+  }
+
+  ScratchDirectory scratch_;
+  const plan::StageJob job_ = job(scratch_ / "run");
+  std::unique_ptr<net::Link> coordinator_;
+  std::unique_ptr<ControlClient> control_;
+  std::future<void> trained_;
+};
+
+// Step 2 is trained before checkpoint 1 is decided; then checkpoint 2 is due, and waits for it.
+TEST_F(BesideTrainingTest, TrainsOnUntilNextCheckpointIsDue) {
+  EXPECT_EQ(read_until(3), (Seen{"step 1", "step 2", "written 1"}));
+  say(control::Committed{Step{1}, 0});
+  EXPECT_EQ(read_until(2), (Seen{"step 3", "written 2"}));
+  say(control::Dropped{Step{2}, "no room", false, 0});
+  EXPECT_EQ(read_until(1), (Seen{"written 3"}));
+  EXPECT_FALSE(shard_exists(Step{2}));
+  EXPECT_EQ(trained_.wait_for(0s), std::future_status::timeout) << "the last one is not decided";
+  say(control::Committed{Step{3}, 0});
+  EXPECT_NO_THROW(trained_.get());
+  EXPECT_TRUE(shard_exists(Step{3}));
+}
+
+TEST_F(BesideTrainingTest, ReportsFailedWriteAndTrainsOn) {
+  EXPECT_EQ(read_until(3), (Seen{"step 1", "step 2", "written 1"}));
+  // A file where the folder of the next checkpoint should be.
+  std::ofstream(folder(Step{2})) << "in the way";
+  say(control::Committed{Step{1}, 0});
+  EXPECT_EQ(read_until(2), (Seen{"failed 2", "step 3"}));
+  say(control::Dropped{Step{2}, "no room", false, 0});
+  EXPECT_EQ(read_until(1), (Seen{"written 3"}));
+  say(control::Committed{Step{3}, 0});
+  EXPECT_NO_THROW(trained_.get());
 }
 
 }  // namespace

@@ -1,0 +1,278 @@
+#include "framework/net/simulated_path.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <deque>
+#include <utility>
+
+#include "framework/net/endpoint.h"
+#include "framework/net/link_error.h"
+
+namespace strait::net {
+namespace {
+
+// Between two looks at what other threads have set.
+constexpr std::chrono::milliseconds kLook{50};
+constexpr std::size_t kLargestPiece = std::size_t{64} << 10;
+constexpr std::size_t kLeastPiece = 64;
+// What one direction holds at most: more than any path has under way that a socket could fill.
+constexpr std::size_t kMostHeld = std::size_t{64} << 20;
+constexpr unsigned long kTimerSlack = 1'000;  // ns; by default timers are 50 us late
+
+sockaddr_in loopback(std::uint16_t port) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  return address;
+}
+
+void require(bool fine, const char* what) {
+  if (fine) return;
+  throw LinkError(LinkError::Kind::unusable,
+                  std::string("a simulated path cannot ") + what + ": " + std::strerror(errno));
+}
+
+// Of what was received and not yet read; before a connection is made. Accepted sockets inherit it.
+void keep_queue_small(int descriptor) {
+  const int bytes = 16 << 10;
+  setsockopt(descriptor, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes);
+}
+
+void send_at_once(int descriptor) {
+  const int on = 1;
+  setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+// Five milliseconds of the path, so that bytes come evenly.
+std::size_t piece_of(const PathConditions& conditions) {
+  if (conditions.bits_per_second == 0) return kLargestPiece;
+  const auto bytes = static_cast<std::size_t>(conditions.bits_per_second / 8 / 200);
+  return std::clamp(bytes, kLeastPiece, kLargestPiece);
+}
+
+// Until `descriptor` has bytes (-1: it is not waited for), or `until`.
+bool wait_for_bytes(int descriptor, std::chrono::nanoseconds timeout) {
+  const auto left = std::max(timeout, std::chrono::nanoseconds(0)).count();
+  const timespec time{left / 1'000'000'000, left % 1'000'000'000};
+  pollfd waited{descriptor, POLLIN, 0};
+  return ppoll(&waited, 1, &time, nullptr) > 0;
+}
+
+// The first cut of each path at a moment of its own.
+std::chrono::nanoseconds first_cut(const PathConditions& conditions, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  const std::chrono::duration<double> every(conditions.cut_every);
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+      every * std::uniform_real_distribution<double>(0.5, 1.5)(random));
+}
+
+}  // namespace
+
+SimulatedPath::SimulatedPath(const PathConditions& conditions, std::uint64_t seed)
+    : seed_(seed),
+      listener_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)),
+      current_{conditions, 0},
+      next_cut_(Clock::now() + first_cut(conditions, seed)) {
+  sockaddr_in address = loopback(0);
+  socklen_t size = sizeof address;
+  auto* generic = reinterpret_cast<sockaddr*>(&address);
+  require(listener_ >= 0, "open a socket");
+  keep_queue_small(listener_);
+  require(bind(listener_, generic, size) == 0, "bind a port");
+  require(listen(listener_, 16) == 0, "listen");
+  require(getsockname(listener_, generic, &size) == 0, "find its port");
+  port_ = ntohs(address.sin_port);
+  acceptor_ = std::thread([this] { accept_all(); });
+}
+
+SimulatedPath::~SimulatedPath() {
+  stopping_ = true;
+  shutdown(listener_, SHUT_RDWR);
+  acceptor_.join();
+  cut();
+  std::list<Connection> all;
+  {
+    const MutexLock lock(mutex_);
+    all.splice(all.end(), open_);
+  }
+  join(all);
+  close(listener_);
+}
+
+// Without the lock, which the pumps take.
+void SimulatedPath::join(std::list<Connection>& connections) {
+  for (Connection& connection : connections) {
+    for (std::thread& pump : connection.pumps) pump.join();
+    close(connection.near);
+    close(connection.far);
+  }
+}
+
+std::string SimulatedPath::endpoint() const { return Endpoint{"127.0.0.1", port_}.text(); }
+
+void SimulatedPath::forward_to(const std::string& endpoint) {
+  target_ = Endpoint::parse(endpoint)->port;
+}
+
+void SimulatedPath::set(const PathConditions& conditions) {
+  const MutexLock lock(mutex_);
+  current_ = {conditions, current_.version + 1};
+}
+
+SimulatedPath::Current SimulatedPath::current() const {
+  const MutexLock lock(mutex_);
+  return current_;
+}
+
+void SimulatedPath::freeze_open() {
+  const MutexLock lock(mutex_);
+  for (Connection& connection : open_) connection.frozen = true;
+}
+
+void SimulatedPath::cut() {
+  held_ = false;
+  const MutexLock lock(mutex_);
+  for (Connection& connection : open_) {
+    shutdown(connection.near, SHUT_RDWR);
+    shutdown(connection.far, SHUT_RDWR);
+  }
+}
+
+void SimulatedPath::reset() {
+  {
+    const MutexLock lock(mutex_);
+    sockaddr unspecified{};
+    unspecified.sa_family = AF_UNSPEC;  // which is how Linux is told to break a connection off
+    for (Connection& connection : open_) {
+      connect(connection.near, &unspecified, sizeof unspecified);
+      connect(connection.far, &unspecified, sizeof unspecified);
+    }
+  }
+  cut();
+}
+
+void SimulatedPath::cut_if_due() {
+  const PathConditions conditions = current().conditions;
+  const auto now = Clock::now();
+  if (conditions.cut_every.count() == 0 || now < next_cut_) return;
+  cut_until_ = now + conditions.cut_for;
+  next_cut_ = cut_until_ + conditions.cut_every;
+  cut();
+}
+
+// Connections that have ended, so that a path that is cut for days does not collect them.
+void SimulatedPath::join_ended() {
+  std::list<Connection> ended;
+  {
+    const MutexLock lock(mutex_);
+    for (auto one = open_.begin(); one != open_.end();) {
+      const auto next = std::next(one);
+      if (one->open == 0) ended.splice(ended.end(), open_, one);
+      one = next;
+    }
+  }
+  join(ended);
+}
+
+void SimulatedPath::accept_all() {
+  while (!stopping_) {
+    const bool called = wait_for_bytes(listener_, kLook);
+    cut_if_due();
+    join_ended();
+    if (!called) continue;
+    const int near = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
+    if (near < 0) continue;
+    if (Clock::now() < cut_until_) {
+      close(near);
+    } else {
+      serve(near);
+    }
+  }
+}
+
+void SimulatedPath::serve(int near) {
+  const int far = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  keep_queue_small(far);
+  const sockaddr_in address = loopback(target_);
+  if (target_ == 0 ||
+      connect(far, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+    close(near);
+    close(far);
+    return;
+  }
+  send_at_once(near);
+  send_at_once(far);
+  const std::uint64_t number = ++connections_;
+  const MutexLock lock(mutex_);
+  Connection& connection = open_.emplace_back();
+  connection.near = near;
+  connection.far = far;
+  const auto carry = [this, &connection, number](int from, int to, std::uint64_t direction) {
+    pump(connection, from, to, seed_ + 2 * number + direction);
+    --connection.open;
+  };
+  connection.pumps.emplace_back(carry, near, far, 0);
+  connection.pumps.emplace_back(carry, far, near, 1);
+}
+
+void SimulatedPath::pump(Connection& connection, int from, int to, std::uint64_t seed) {
+  struct Piece {
+    Clock::time_point arrives;
+    std::vector<char> bytes;
+  };
+  prctl(PR_SET_TIMERSLACK, kTimerSlack, 0, 0, 0);
+  std::deque<Piece> under_way;
+  std::size_t held = 0;
+  Current now_valid = current();
+  PathQueue queue(now_valid.conditions, seed);
+  bool ended = false;
+  bool broken = false;
+  while (!broken && !(ended && under_way.empty())) {
+    if (Current next = current(); next.version != now_valid.version) {
+      now_valid = next;
+      queue = PathQueue(now_valid.conditions, seed);
+    }
+    auto now = Clock::now();
+    while (!broken && !under_way.empty() && under_way.front().arrives <= now) {
+      const std::vector<char>& bytes = under_way.front().bytes;
+      const auto size = static_cast<ssize_t>(bytes.size());
+      broken = send(to, bytes.data(), bytes.size(), MSG_NOSIGNAL) != size;
+      held -= bytes.size();
+      under_way.pop_front();
+      now = Clock::now();
+    }
+    const bool held_back = held_ && from == connection.near;
+    const bool may_read = !ended && !held_back && held < kMostHeld;
+    const bool reads = may_read && queue.ready() <= now;
+    auto wake = now + kLook;
+    if (!under_way.empty()) wake = std::min(wake, under_way.front().arrives);
+    if (may_read && !reads) wake = std::min(wake, queue.ready());
+    if (broken || !wait_for_bytes(reads ? from : -1, wake - now)) continue;
+    std::vector<char> bytes(piece_of(now_valid.conditions));
+    const ssize_t size = recv(from, bytes.data(), bytes.size(), 0);
+    ended = size <= 0;
+    // What a cut connection still has under way is lost with it.
+    if (size < 0) broken = true;
+    if (ended || frozen_ || connection.frozen) continue;
+    bytes.resize(static_cast<std::size_t>(size));
+    connection.bytes += bytes.size();
+    if (cut_after_ != 0 && connection.bytes > cut_after_) break;
+    held += bytes.size();
+    const auto arrives = queue.enter(bytes.size(), Clock::now());
+    under_way.push_back({arrives, std::move(bytes)});
+  }
+  shutdown(from, SHUT_RDWR);
+  shutdown(to, SHUT_RDWR);
+}
+
+}  // namespace strait::net

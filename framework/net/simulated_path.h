@@ -1,0 +1,86 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <list>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "framework/mutex.h"
+#include "framework/net/path_conditions.h"
+
+namespace strait::net {
+
+// The path between the two ends of a link on this machine, made as bad as networks are: slow, far,
+// lossy, cut again and again (PathConditions), or worse (tests: cuts in the middle of a message,
+// bytes that are swallowed). A TCP forwarder in user space; the ends do not know of it.
+//
+// Any thread may call. Two threads per connection, one that accepts.
+class SimulatedPath {
+ public:
+  // The same seed: the same jitter and losses. LinkError (unusable): no port of loopback is free.
+  explicit SimulatedPath(const PathConditions& conditions = {}, std::uint64_t seed = 0);
+  ~SimulatedPath();
+  SimulatedPath(const SimulatedPath&) = delete;
+  SimulatedPath& operator=(const SimulatedPath&) = delete;
+
+  std::string endpoint() const;                  // where to connect to
+  void forward_to(const std::string& endpoint);  // before that, connections are closed at once
+  // For connections from now on, and for bytes of those that stand.
+  void set(const PathConditions& conditions) STRAIT_EXCLUDES(mutex_);
+
+  void cut();    // every connection that stands now
+  void reset();  // the same, as by a process that dies with something unread
+  void cut_each_after(std::uint64_t bytes) { cut_after_ = bytes; }  // 0: never
+  void freeze() { frozen_ = true; }   // connections stay, nothing passes any more
+  void freeze_open();                 // the same, for those alone that stand now
+  void hold_back() { held_ = true; }  // nothing more is read from the side that connected
+  std::uint64_t connections() const { return connections_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  struct Connection {
+    int near = -1;
+    int far = -1;
+    std::atomic<std::uint64_t> bytes{0};
+    std::atomic<bool> frozen{false};
+    std::atomic<int> open{2};  // directions
+    std::vector<std::thread> pumps;
+  };
+  struct Current {
+    PathConditions conditions;
+    std::uint64_t version = 0;  // of them
+  };
+
+  void accept_all();
+  void serve(int near) STRAIT_EXCLUDES(mutex_);
+  static void join(std::list<Connection>& connections);
+  void join_ended() STRAIT_EXCLUDES(mutex_);
+  void cut_if_due();
+  void pump(Connection& connection, int from, int to, std::uint64_t seed);
+  Current current() const STRAIT_EXCLUDES(mutex_);
+
+  const std::uint64_t seed_;
+  int listener_ = -1;
+  std::uint16_t port_ = 0;
+  std::atomic<std::uint16_t> target_{0};
+  std::atomic<std::uint64_t> cut_after_{0};
+  std::atomic<std::uint64_t> connections_{0};
+  std::atomic<bool> frozen_{false};
+  std::atomic<bool> held_{false};
+  std::atomic<bool> stopping_{false};
+  mutable Mutex mutex_;
+  Current current_ STRAIT_GUARDED_BY(mutex_);
+  std::list<Connection> open_ STRAIT_GUARDED_BY(mutex_);
+  // Of the thread that accepts.
+  Clock::time_point next_cut_;
+  Clock::time_point cut_until_;
+  std::thread acceptor_;
+};
+
+}  // namespace strait::net

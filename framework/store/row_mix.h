@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace strait::store {
+
+// A token file among several that are trained on together.
+struct MixedFile {
+  std::int64_t rows = 0;
+  double weight = 1;  // how often each of its rows is in an epoch; above 0
+};
+
+// A row of one of them.
+struct RowChoice {
+  std::int32_t file = 0;
+  std::int64_t row = 0;
+  bool operator==(const RowChoice&) const = default;
+};
+
+// The rows of an epoch, in the order of the files: of weight 2.25 every row twice, and a quarter of
+// them, drawn by the seed, once more. A pure function, equal on every machine.
+std::vector<RowChoice> mix_rows(std::span<const MixedFile> files, std::uint64_t seed);
+
+}  // namespace strait::store

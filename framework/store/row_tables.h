@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "framework/store/file_mapping.h"
+
+namespace strait::store {
+
+// Packed training rows wherever they are, the content of a token file: three tables of rows x
+// row_length, row after row.
+struct RowTables {
+  std::int64_t rows = 0;
+  std::int64_t row_length = 0;
+  std::span<const std::int32_t> input_ids{};
+  std::span<const std::uint8_t> loss_mask{};                   // empty: 1 everywhere
+  std::span<const std::int32_t> document{};                    // empty: 0 everywhere
+  std::vector<std::shared_ptr<const void>> memory{};           // what the spans lie in
+  std::vector<std::shared_ptr<const FileMapping>> mappings{};  // those of it that are files
+};
+
+}  // namespace strait::store

@@ -1,0 +1,146 @@
+#pragma once
+
+#include "kernels/slots.cuh"
+
+// From values to levels: the encoder's arithmetic of an octet.
+namespace strait::kernels {
+
+// An octet, turned where its group is, and the scale codes of its group. Codes of groups of zeros
+// and of refused groups are the special ones.
+struct WeighedOctet {
+  Octet values;
+  std::uint16_t scale_code;     // as it is written
+  std::uint16_t rounding_code;  // with which levels are chosen; another one for unbiased rounding
+};
+
+// How a token is quantised.
+struct Quantising {
+  Rounding rounding;
+  float reach;
+  std::uint32_t refused_from;  // sizes from these bits on
+  std::uint64_t words;         // of the draw
+  std::uint32_t first_index;   // of the token in its row
+};
+
+template <int kBits>
+__device__ inline int nearest_level(float steps) {
+  constexpr auto highest = static_cast<float>(levels_of(kBits) - 1);
+  const float level = __fadd_rn(steps, static_cast<float>(levels_of(kBits - 1)));
+  return static_cast<int>(fminf(fmaxf(level, 0.0F), highest));
+}
+
+// Unbiased rounding: the scale code that restores the length of the octet's group.
+template <int kBits>
+__device__ inline std::uint16_t restored(const Octet& values, std::uint16_t code, int group,
+                                         std::uint32_t draw) {
+  const float inverse = inverse_of(scale_of_code(code));
+  Octet squares;
+  Octet products;
+#pragma unroll
+  for (int i = 0; i < kOctet; ++i) {
+    const float steps = __fmul_rn(values.value[i], inverse);
+    const int odd = 2 * nearest_level<kBits>(steps) - (levels_of(kBits) - 1);
+    squares.value[i] = __fmul_rn(steps, steps);
+    products.value[i] = __fmul_rn(static_cast<float>(odd), steps);
+  }
+  const float square = group_sum(squares, group);
+  const float product = group_sum(products, group);
+  return restored_code(code, square, product, draw);
+}
+
+// Chooses the scale of the octet's group, and turns it where that makes it smaller.
+template <int kBits>
+__device__ inline WeighedOctet weigh(const Octet& values, const StagedToken<kBits>& token,
+                                     int octet, const Quantising& how) {
+  const int group = token.group_size();
+  const int number = token.group_of(octet);
+  WeighedOctet result{values, kZeroScaleCode, kZeroScaleCode};
+  const std::uint32_t plain = largest_bits(values, group);
+  std::uint32_t largest = plain;
+  bool turned = false;
+  const bool refused = plain >= how.refused_from;
+  if (token.rotate) {
+    Octet rotated = values;
+    turn(rotated, group, turn_factor(group));
+    const std::uint32_t size = largest_bits(rotated, group);
+    turned = !refused && token.is_whole(number) &&
+             turned_size(float_of_bits(size), group) < float_of_bits(plain);
+    if (turned) {
+      result.values = rotated;
+      largest = size;
+    }
+  }
+  const std::uint16_t code = scale_code_of(float_of_bits(largest), how.reach);
+  const auto marked = static_cast<std::uint16_t>(turned ? code | kTurned : code);
+  std::uint16_t written = marked;
+  if (restores_length(kBits, how.rounding)) {
+    const auto first = static_cast<std::uint32_t>(number * group);
+    written =
+        restored<kBits>(result.values, marked, group, draw_of(how.words, how.first_index + first));
+  }
+  if (refused) {
+    result.scale_code = result.rounding_code = kRefusedScaleCode;
+  } else if (plain != 0) {
+    result.scale_code = written;
+    result.rounding_code = marked;
+  }
+  return result;
+}
+
+// Eight levels, a byte each, of a group that has a scale; 0 behind the end of the token.
+template <int kBits>
+__device__ inline void levels_of_octet(const WeighedOctet& weighed, float scale, int octet,
+                                       int count, const Quantising& how, std::uint32_t& low,
+                                       std::uint32_t& high) {
+  constexpr auto highest = static_cast<float>(levels_of(kBits) - 1);
+  if (restores_length(kBits, how.rounding)) scale = scale_of_code(weighed.rounding_code);
+  const float inverse = inverse_of(scale);
+  const std::uint32_t index = how.first_index + static_cast<std::uint32_t>(octet * kOctet);
+  low = high = 0;
+#pragma unroll
+  for (int i = 0; i < kOctet; ++i) {
+    const float steps = __fmul_rn(weighed.values.value[i], inverse);
+    int level = 0;
+    if (how.rounding == Rounding::stochastic) {
+      const std::uint32_t draw = draw_of(how.words, index + static_cast<std::uint32_t>(i));
+      float drawn = __fadd_rn(steps, 0.5F * highest);
+      drawn = __fadd_rn(drawn, __fmul_rn(static_cast<float>(draw), kDrawUnit));
+      level = static_cast<int>(fminf(fmaxf(drawn, 0.0F), highest));
+    } else {
+      level = nearest_level<kBits>(steps);
+    }
+    if (i >= count) level = 0;
+    (i < 4 ? low : high) |= static_cast<std::uint32_t>(level) << (8 * (i % 4));
+  }
+}
+
+// The octet's group to the slot's scale codes; returns its share of the top exponent.
+template <int kBits>
+__device__ inline int note_code(const Slot& slot, const StagedToken<kBits>& token, int octet,
+                                std::uint16_t scale_code) {
+  if (octet * kOctet >= token.width) return 0;
+  const int group = token.group_of(octet);
+  if (token.is_first(octet)) slot.scale_codes()[group] = scale_code;
+  return scale_code == kRefusedScaleCode ? 0 : (scale_code & ~kTurned) >> 3;
+}
+
+// The octet's planes; all zero where its group has no scale. Returns what they stand for, not
+// rotated back, and anything behind the end of the token.
+template <int kBits>
+__device__ inline Octet write_weighed(const StagedToken<kBits>& token, const WeighedOctet& weighed,
+                                      int octet, int top, const Quantising& how) {
+  const int count = count_of(octet, token.width);
+  const std::uint8_t byte = scale_byte(weighed.scale_code, top);
+  Octet known = {};
+  std::uint32_t low = 0;
+  std::uint32_t high = 0;
+  if (byte != kZeroGroup && byte != kRefusedGroup) {
+    const float scale = scale_of(byte, top, kBits);
+    levels_of_octet<kBits>(weighed, scale, octet, count, how, low, high);
+    known = values_of_levels<kBits>(low, high, scale);
+  }
+  if (count > 0) write_octet(token, octet, low, high);
+  return known;
+}
+
+}  // namespace strait::kernels

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "kernels/matrix_format.h"
+
+namespace strait::kernels {
+
+const char* name_of(MatrixFormat format);            // "int8", …
+std::int64_t bytes_of(const QuantizedShape& shape);  // levels and scales
+
+// A frozen matrix of few bits.
+struct QuantizedMatrix {
+  QuantizedShape shape;
+  at::Tensor bytes;  // uint8 [bytes_of(shape)]
+};
+
+QuantizedMatrix make_quantized_matrix(const QuantizedShape& shape, at::Device device);
+
+// The two below use all threads and give the same bits with any number of them. Values are
+// contiguous [rows, columns] in float32, bfloat16 or float16, on the CPU.
+
+// False: a value is NaN, infinite or at least kHuge; then the bytes are of no use.
+[[nodiscard]] bool quantize_matrix(const at::Tensor& values, const QuantizedMatrix& matrix);
+
+void dequantize_matrix(const QuantizedMatrix& matrix, const at::Tensor& values);
+
+}  // namespace strait::kernels

@@ -1,0 +1,215 @@
+#include "launcher/app/supervised_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <iterator>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "framework/net/link_error.h"
+#include "framework/store/checkpoint.h"
+#include "framework/store/store_error.h"
+#include "launcher/app/changed_run.h"
+#include "launcher/app/resume_point.h"
+#include "launcher/base/errors.h"
+#include "launcher/control/run_recorder.h"
+#include "launcher/control/stop_signals.h"
+#include "launcher/hosts/host_calls.h"
+#include "launcher/launch/restart_policy.h"
+#include "launcher/plan/lost_hosts.h"
+#include "launcher/recipe/recipe_io.h"
+
+namespace strait::app {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::seconds kCallLimit{8};  // for a host to answer
+constexpr std::chrono::milliseconds kPollInterval{50};
+
+std::optional<store::Step> newest_checkpoint(const control::RunDirectory& directory) {
+  const std::vector<store::Step> steps = store::committed_steps(directory.path());
+  if (steps.empty()) return std::nullopt;
+  return steps.front();
+}
+
+// As many stages as the other hosts have room for, or fewer where the schedule or the model takes
+// no such number.
+plan::RunFile run_without(const plan::RunFile& run, const std::set<std::size_t>& lost) {
+  std::optional<recipe::Recipe> recipe = plan::recipe_without(run.plan, lost);
+  if (!recipe) {
+    throw base::UserError(base::ExitCode::peer_lost, "no host is left that can take a stage");
+  }
+  for (;; --recipe->pipeline.stages) {
+    try {
+      return changed_run(run, *recipe);
+    } catch (const base::UserError& error) {
+      if (error.code() != base::ExitCode::bad_input || recipe->pipeline.stages == 1) throw;
+    }
+  }
+}
+
+class SupervisedRun {
+ public:
+  SupervisedRun(control::RunDirectory& directory, plan::RunFile run, launch::LaunchOptions options,
+                console::Console& console)
+      : directory_(directory),
+        run_(std::move(run)),
+        options_(std::move(options)),
+        console_(console),
+        policy_(launch::restart_limit(run_.plan.recipe.hosts)) {}
+
+  control::Outcome run() {
+    control::Outcome outcome = launch::launch_run(directory_, run_, options_);
+    for (;;) {
+      const auto decision = policy_.after(outcome, newest_checkpoint(directory_));
+      if (decision.exhausted) return give_up(fmt::format("{} restarts", policy_.limit()));
+      if (!decision.restart) return attempt_failed_ ? give_up(outcome.cause) : outcome;
+      if (!wait(decision.delay)) return stopped();
+      try {
+        outcome = restart(decision.number, outcome.cause);
+        attempt_failed_ = false;
+      } catch (const base::UserError& error) {
+        if (error.code() == base::ExitCode::interrupted) return stopped();
+        outcome = failed_attempt(error);
+      } catch (const store::StoreError& error) {
+        outcome = failed_attempt(error);
+      } catch (const net::LinkError& error) {
+        outcome = failed_attempt(error);
+      }
+    }
+  }
+
+ private:
+  // False: the user stopped it.
+  bool wait(std::chrono::milliseconds delay) const {
+    const auto until = Clock::now() + delay;
+    while (signals_.count().load() == 0 && Clock::now() < until) {
+      std::this_thread::sleep_for(kPollInterval);
+    }
+    return signals_.count().load() == 0;
+  }
+
+  control::Outcome restart(std::int64_t number, const std::string& cause) {
+    console_.note(fmt::format("restarting by itself ({} of {})", number, policy_.limit()));
+    control::Restart restart{number, policy_.limit(), 0, {}, cause, {}};
+    const std::vector<std::string> absent = absent_hosts();
+    std::set<std::size_t> lost;
+    for (std::size_t i = 0; i < std::min(absent.size(), run_.plan.hosts.size()); ++i) {
+      if (!absent[i].empty()) lost.insert(i);
+    }
+    // First: the shards lie where the former plan says.
+    const auto point = newest_resume_point(directory_, run_, lost, console_);
+    if (!lost.empty()) place_again(std::move(lost), absent, restart.moves);
+    options_.resume.clear();
+    options_.from = {};
+    options_.caches = {};
+    options_.sync = {};
+    if (point) go_on_from(point->checkpoint, run_.plan, options_);
+    restart.from = options_.from;
+    restart.generation = directory_.generation() + 1;
+    control::record_restart(directory_, restart);
+    console_.restarting(restart);
+    return launch::launch_run(directory_, run_, options_);
+  }
+
+  // Of the hosts of the plan, then of the spare ones: why they cannot be used now. All are called
+  // at the same time, because those that are gone take longest.
+  std::vector<std::string> absent_hosts() const {
+    const recipe::Recipe::Hosts& hosts = run_.plan.recipe.hosts;
+    if (hosts.backend != recipe::BackendKind::ssh) return {};
+    std::vector<recipe::RecipeHost> all = hosts.list;
+    std::ranges::copy(hosts.spare, std::back_inserter(all));
+    return hosts::call_hosts(hosts, all, Clock::now() + kCallLimit);
+  }
+
+  void place_again(std::set<std::size_t> lost, const std::vector<std::string>& absent,
+                   std::vector<std::string>& moves) {
+    plan::RunFile run = run_;
+    recipe::Recipe::Hosts& hosts = run.plan.recipe.hosts;
+    std::vector<std::string> spares;
+    for (std::size_t i = 0; i < hosts.spare.size(); ++i) {
+      if (absent[hosts.list.size() + i].empty()) spares.push_back(hosts.spare[i].name);
+    }
+    const std::set<std::size_t> all = lost;
+    for (const std::size_t host : all) {
+      const std::string name = hosts.list[host].name;
+      if (spares.empty()) {
+        moves.push_back(fmt::format("host {} is left out: {}", name, absent[host]));
+        continue;
+      }
+      const auto spare = std::ranges::find(hosts.spare, spares.front(), &recipe::RecipeHost::name);
+      moves.push_back(
+          fmt::format("host {} takes the place of {}: {}", spares.front(), name, absent[host]));
+      plan::replace_host(run.plan, host, static_cast<std::size_t>(spare - hosts.spare.begin()));
+      spares.erase(spares.begin());
+      lost.erase(host);
+    }
+    if (!lost.empty()) {
+      const std::int64_t before = run.plan.recipe.pipeline.stages;
+      run = run_without(run, lost);
+      moves.push_back(
+          fmt::format("{} stages instead of {}", run.plan.recipe.pipeline.stages, before));
+    }
+    options_.recipe = recipe::recipe_to_toml(run.plan.recipe);
+    run_ = std::move(run);
+  }
+
+  control::Outcome failed_attempt(const std::exception& error) {
+    const base::Failure failure = base::describe_failure(error);
+    console_.note(fmt::format("the restart failed: {}", failure.text));
+    attempt_failed_ = true;
+    control::Outcome outcome;
+    outcome.code = failure.code;
+    outcome.cause = failure.text;
+    return outcome;
+  }
+
+  control::Outcome give_up(const std::string& why) {
+    control::Outcome first = policy_.first_failure();
+    console_.note(fmt::format(
+        "no further restart: {}, and no new checkpoint since this failure: {}", why, first.cause));
+    if (!first.checkpoint) first.checkpoint = newest_checkpoint(directory_);
+    control::record_end(directory_, first);
+    return first;
+  }
+
+  control::Outcome stopped() {
+    control::Outcome outcome;
+    outcome.code = base::ExitCode::interrupted;
+    outcome.cause = fmt::format("stopped while it restarted after this failure: {}",
+                                policy_.first_failure().cause);
+    outcome.stopped = true;
+    outcome.checkpoint = newest_checkpoint(directory_);
+    if (outcome.checkpoint) outcome.step = *outcome.checkpoint;
+    console_.note(outcome.cause);
+    control::record_end(directory_, outcome);
+    return outcome;
+  }
+
+  const control::StopSignals signals_;  // between launches, too
+  control::RunDirectory& directory_;
+  plan::RunFile run_;
+  launch::LaunchOptions options_;
+  console::Console& console_;
+  launch::RestartPolicy policy_;
+  bool attempt_failed_ = false;  // the latest one did not come as far as a launch
+};
+
+}  // namespace
+
+control::Outcome run_supervised(control::RunDirectory& directory, const plan::RunFile& run,
+                                const launch::LaunchOptions& options, console::Console& console) {
+  return SupervisedRun(directory, run, options, console).run();
+}
+
+}  // namespace strait::app

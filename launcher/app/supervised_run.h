@@ -1,0 +1,20 @@
+#pragma once
+
+#include "launcher/console/console.h"
+#include "launcher/control/outcome.h"
+#include "launcher/control/run_directory.h"
+#include "launcher/launch/run_launch.h"
+#include "launcher/plan/run_files.h"
+
+namespace strait::app {
+
+// Launches the run, and again as long as launch::RestartPolicy says so: from its newest complete
+// checkpoint, on the hosts that answer, with spare ones or fewer stages for the others. `console`
+// observes every launch.
+//
+// Returns how the run ended: of failures that came back without a new checkpoint in between, with
+// the first. UserError: the first launch could not start, or the user stopped it while it did.
+control::Outcome run_supervised(control::RunDirectory& directory, const plan::RunFile& run,
+                                const launch::LaunchOptions& options, console::Console& console);
+
+}  // namespace strait::app

@@ -1,0 +1,54 @@
+#include "launcher/plan/lost_hosts.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace strait::plan {
+namespace {
+
+void add_spare(recipe::Recipe::Hosts& hosts, recipe::RecipeHost lost) {
+  lost.slots.reset();  // a spare one gets those of the host that it replaces
+  hosts.spare.push_back(std::move(lost));
+}
+
+}  // namespace
+
+void replace_host(Plan& plan, std::size_t host, std::size_t spare) {
+  recipe::Recipe::Hosts& hosts = plan.recipe.hosts;
+  recipe::RecipeHost& place = hosts.list.at(host);
+  recipe::RecipeHost next = hosts.spare.at(spare);
+  next.slots = place.slots;
+  hosts.spare.erase(hosts.spare.begin() + static_cast<std::ptrdiff_t>(spare));
+  add_spare(hosts, std::exchange(place, std::move(next)));
+  plan.hosts.at(host) = Plan::Host{place.name};
+  for (Plan::Process& process : plan.processes) {
+    if (process.host_index == host) process.host = place.name;
+  }
+}
+
+std::optional<recipe::Recipe> recipe_without(const Plan& plan, const std::set<std::size_t>& lost) {
+  recipe::Recipe recipe = plan.recipe;
+  std::vector<recipe::RecipeHost> left;
+  std::int64_t slots = 0;
+  for (std::size_t i = 0; i < recipe.hosts.list.size(); ++i) {
+    const recipe::RecipeHost& host = recipe.hosts.list[i];
+    if (lost.contains(i)) {
+      add_spare(recipe.hosts, host);
+      continue;
+    }
+    slots += host.slots.value_or(std::ranges::count(plan.processes, i, &Plan::Process::host_index));
+    left.push_back(host);
+  }
+  recipe.hosts.list = std::move(left);
+  const std::int64_t stages = std::min(recipe.pipeline.stages, slots / recipe.pipeline.replicas);
+  if (stages == 0) return std::nullopt;
+  const bool ranges = recipe.pipeline.partition.kind == recipe::PartitionKind::ranges;
+  // They are those of so many stages as there were.
+  if (ranges && stages != recipe.pipeline.stages) recipe.pipeline.partition = {};
+  recipe.pipeline.stages = stages;
+  return recipe;
+}
+
+}  // namespace strait::plan

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <set>
+
+#include "launcher/plan/plan.h"
+
+namespace strait::plan {
+
+// How a run goes on without hosts that were lost (hosts.restart). All functions are pure. A host
+// that was lost becomes the last of the spare ones: it may answer again one day.
+
+// Puts a spare host (an index into hosts.spare) in the place of another one. Processes, layers,
+// threads and links stay, so the run has the same bits.
+void replace_host(Plan& plan, std::size_t host, std::size_t spare);
+
+// The recipe of the same run on the other hosts: as many stages as these have slots for, or had
+// processes of. Absent: not one stage of each replica is left.
+std::optional<recipe::Recipe> recipe_without(const Plan& plan, const std::set<std::size_t>& lost);
+
+}  // namespace strait::plan

@@ -1,0 +1,201 @@
+#include "launcher/planner/file_packer.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <deque>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "framework/store/byte_tokenizer.h"
+#include "framework/store/row_spool.h"
+#include "framework/store/store_error.h"
+#include "launcher/planner/token_cache.h"
+
+namespace strait::planner {
+namespace {
+
+namespace fs = std::filesystem;
+
+// How far a long file is, on a terminal.
+class PreparationProgress {
+ public:
+  explicit PreparationProgress(const store::RecordReader& reader)
+      : reader_(reader), shown_(isatty(STDERR_FILENO) != 0) {}
+  PreparationProgress(const PreparationProgress&) = delete;
+  PreparationProgress& operator=(const PreparationProgress&) = delete;
+  ~PreparationProgress() {
+    if (last_ >= 0) std::fputs("\r\033[K", stderr);
+  }
+  void show(std::size_t further_tokens) {
+    tokens_ += further_tokens;
+    const int percent = static_cast<int>(reader_.bytes_read() * 100 / reader_.bytes());
+    if (!shown_ || percent == last_) return;
+    last_ = percent;
+    const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start_;
+    const double millions = static_cast<double>(tokens_) / 1e6;
+    const std::string line = fmt::format("\r\033[Ktokenising: {} %, {:.1f} M tokens, {:.2f} M/s",
+                                         percent, millions, millions / spent.count());
+    std::fputs(line.c_str(), stderr);
+  }
+
+ private:
+  const store::RecordReader& reader_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  std::size_t tokens_ = 0;
+  bool shown_;
+  int last_ = -1;
+};
+
+std::size_t bytes_of(const store::Record& record) {
+  std::size_t bytes = record.chat.size();
+  for (const store::Piece& piece : record.pieces) bytes += piece.text.size();
+  return bytes;
+}
+
+void add_count(std::vector<std::string>& parts, std::int64_t count, const char* what) {
+  if (count > 0) parts.push_back(fmt::format("{} {}", count, what));
+}
+
+}  // namespace
+
+// Shares records out between training and evaluation.
+class FilePacker::Split {
+ public:
+  explicit Split(const DataOptions& options)
+      : options_(options), training_(options), evaluation_(options) {}
+
+  // Where a record goes.
+  store::Packer& side_of(const store::Record& record) {
+    ++records_;
+    const bool held =
+        options_.hold_out > 0 && is_held_out(record, options_.hold_out, options_.seed);
+    held_ += held ? 1 : 0;
+    return (held ? evaluation_ : training_).packer();
+  }
+
+  PackedFile finish(const fs::path& source) {
+    PackedFile packed{training_.finish(source), evaluation_.finish(source), {}};
+    std::vector<std::string> parts;
+    add_count(parts, sum(&store::LongDocuments::dropped), "dropped");
+    add_count(parts, sum(&store::LongDocuments::truncated), "truncated");
+    add_count(parts, sum(&store::LongDocuments::split), "split");
+    if (!parts.empty()) {
+      packed.note = fmt::format("records longer than a row of {} tokens: {}", options_.rows.row,
+                                fmt::join(parts, ", "));
+    }
+    if (options_.hold_out > 0) {
+      packed.note += fmt::format("{}held out for evaluation: {} of {} records",
+                                 packed.note.empty() ? "" : "; ", held_, records_);
+    }
+    if (packed.tokens == nullptr) {
+      throw store::StoreError(
+          store::StoreError::Kind::bad_input,
+          fmt::format("{}: no record is left to train on{}", source.string(),
+                      packed.note.empty() ? "" : fmt::format(" ({})", packed.note)));
+    }
+    return packed;
+  }
+
+ private:
+  std::int64_t sum(std::int64_t store::LongDocuments::*member) {
+    return training_.packer().long_documents().*member +
+           evaluation_.packer().long_documents().*member;
+  }
+
+  // Rows on their way to a token file.
+  class Rows {
+   public:
+    explicit Rows(const DataOptions& options)
+        : spool_(options.rows.row, spool_folder),
+          packer_(options.rows, [this](std::int64_t number, const store::PackedRow& row) {
+            spool_.put(number, row);
+          }) {}
+    Rows(const Rows&) = delete;
+    Rows& operator=(const Rows&) = delete;
+
+    store::Packer& packer() { return packer_; }
+
+    // Null: there are none.
+    std::shared_ptr<const tensors::TokenFile> finish(const fs::path& source) {
+      packer_.finish();
+      if (packer_.rows() == 0) return nullptr;
+      return std::make_shared<const tensors::TokenFile>(spool_.finish(), source.string());
+    }
+
+   private:
+    store::RowSpool spool_;
+    store::Packer packer_;
+  };
+
+  const DataOptions& options_;
+  Rows training_;
+  Rows evaluation_;
+  std::int64_t records_ = 0;
+  std::int64_t held_ = 0;
+};
+
+PackedFile FilePacker::pack(const fs::path& source) {
+  store::RecordReader reader(source);
+  if (options_.hold_out > 0 && reader.is_text()) {
+    throw store::StoreError(
+        store::StoreError::Kind::bad_input,
+        fmt::format("{} is one text, so data.hold_out has no records to choose from; write it as "
+                    "JSONL with a \"text\" on each line, or set data.eval to another file",
+                    source.string()));
+  }
+  Split split(options_);
+  if (options_.tokenizer == "bytes") {
+    pack_bytes(reader, split);
+  } else {
+    pack_tokens(reader, split);
+  }
+  return split.finish(source);
+}
+
+void FilePacker::pack_bytes(store::RecordReader& reader, Split& split) const {
+  while (std::optional<store::Record> record = reader.next()) {
+    store::Packer& packer = split.side_of(*record);
+    choose_targets(*record, options_.targets);
+    packer.add(store::ByteTokenizer::document(*record));
+  }
+}
+
+void FilePacker::pack_tokens(store::RecordReader& reader, Split& split) {
+  if (worker_ == nullptr) {
+    worker_ = std::make_unique<tokenizer::TokenizerWorker>(options_.tokenizer);
+  }
+  PreparationProgress progress(reader);
+  std::vector<store::Record> batch;
+  std::deque<store::Packer*> sides;  // of all records that are read and not packed
+  std::size_t bytes = 0;
+  const auto receive = [&] {
+    std::size_t tokens = 0;
+    for (const store::Document& document : worker_->receive()) {
+      tokens += document.tokens.size();
+      sides.front()->add(document);
+      sides.pop_front();
+    }
+    progress.show(tokens);
+  };
+  const auto send = [&] {
+    if (worker_->sent() == tokenizer::TokenizerWorker::kAhead) receive();
+    worker_->send(batch, options_.targets);
+    batch.clear();
+    bytes = 0;
+  };
+  while (std::optional<store::Record> record = reader.next()) {
+    bytes += bytes_of(*record);
+    sides.push_back(&split.side_of(*record));
+    batch.push_back(std::move(*record));
+    if (bytes >= tokenizer::TokenizerWorker::kBatchBytes) send();
+  }
+  if (!batch.empty()) send();
+  while (worker_->sent() > 0) receive();
+}
+
+}  // namespace strait::planner

@@ -1,0 +1,66 @@
+#include <algorithm>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "stages/stage.h"
+
+// The part of Stage that concerns checkpoints.
+namespace strait::stages {
+
+std::vector<tensors::NamedTensor> Stage::saved_tensors() const {
+  std::vector<tensors::NamedTensor> tensors = sync_->saved_tensors();
+  if (options_.batch.replica != sync_->members().members.front()) return tensors;
+  if (frozen_hashes_.empty()) append_hashes(frozen_, frozen_hashes_);
+  tensors.insert(tensors.end(), frozen_hashes_.begin(), frozen_hashes_.end());
+  return tensors;
+}
+
+Stage::Snapshots Stage::snapshot(store::Step steps, bool caches) {
+  Snapshots taken;
+  // Of the replicas only the first saves the weights that they agree on.
+  std::set<std::string> weights;
+  for (const tensors::NamedTensor& tensor : model()) weights.insert(tensor.name);
+  std::vector<tensors::NamedTensor> tensors = saved_tensors();
+  std::ranges::sort(tensors, {}, [&](const tensors::NamedTensor& one) {
+    return std::tuple(!weights.contains(one.name), -one.tensor.element_size(), one.name);
+  });
+  taken.weights = static_cast<std::size_t>(
+      std::ranges::count_if(tensors, [&](const auto& one) { return weights.contains(one.name); }));
+  taken.state = std::make_shared<tensors::Snapshot>(std::move(tensors), snapshot_memory_);
+  if (!caches) return taken;
+  for (Boundary* boundary : boundaries()) {
+    for (Boundary::CacheSnapshot& cache : boundary->cache_snapshots(steps)) {
+      taken.caches.push_back(std::move(cache));
+    }
+  }
+  return taken;
+}
+
+void Stage::Snapshots::close() const {
+  state->close();
+  for (const auto& [prefix, cache] : caches) cache->close();
+}
+
+void Stage::restore(const ReadTensor& read, bool exact) {
+  check_hashes(frozen_, read);
+  sync_->restore(read, exact);
+}
+
+std::vector<tensors::NamedTensor> Stage::saved_caches() const {
+  std::vector<tensors::NamedTensor> tensors;
+  for (const Boundary* boundary : boundaries()) {
+    for (tensors::NamedTensor& tensor : boundary->saved_cache())
+      tensors.push_back(std::move(tensor));
+  }
+  return tensors;
+}
+
+void Stage::restore_caches(const ReadTensor& read) {
+  for (const ChunkSlot& slot : slots_) {
+    slot.upper->restore_cache(read);
+    slot.lower->restore_cache(read);
+  }
+}
+
+}  // namespace strait::stages

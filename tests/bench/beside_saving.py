@@ -1,0 +1,116 @@
+"""Checkpoints beside training and in a pause, in one run each: how long training stands still. See README.md.
+
+usage: beside_saving.py [--bin FOLDER] [--folder FOLDER] [--every 50 10] [--checkpoints 3]
+                        [--row 128] [--rows 4] [--modes none pause beside] [--codecs raw delta] [--quick]
+
+Two stages of GPT-2's width, one thread each. --folder: on the disk that is to be measured.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import random
+import statistics
+import sys
+import tempfile
+
+import machinery
+import tied_table
+
+ROW = 128  # tokens, at most
+SIZES = {"vocab_size": 8000, "n_embd": 768, "n_head": 12, "n_layer": 2, "n_positions": ROW}
+SMALL = {"vocab_size": 500, "n_embd": 64, "n_head": 2, "n_layer": 2, "n_positions": ROW}
+MODES = {"none": None, "pause": "0B", "beside": "1GiB"}
+DELTA = '[codec]\nforward = "delta"\nbackward = "fixed"\n'
+RECIPE = """
+name = "{name}"
+seed = {seed}
+[model]
+path = "model"
+weights = "random"
+[data]
+train = "tokens.safetensors"
+row = {row}
+[pipeline]
+stages = 2
+threads = 1
+[train]
+steps = {steps}
+batch = {rows}
+micro_batch = 1
+learning_rate = 1e-4
+[checkpoint]
+every = {every}
+memory = "{memory}"
+"""
+
+
+def make_bench(folder, sizes, options):
+    (folder / "model").mkdir()
+    (folder / "model/config.json").write_text(json.dumps(dict(machinery.MODEL, **sizes)))
+    path = folder / "tokens.safetensors"
+    tied_table.write_rows(path, 8 * options.rows, options.row, sizes["vocab_size"], "random")
+
+
+class Measurement:
+    """One run. The first step and the last checkpoint, which is always waited for, do not count."""
+
+    def __init__(self, program, folder, mode, codec, every, options):
+        name = f"{mode}-{every}-{random.randrange(10**9)}"
+        steps = every * options.checkpoints + max(every // 2, 4)
+        recipe = RECIPE.format(
+            name=name, seed=machinery.SEED, row=options.row, rows=options.rows, steps=steps,
+            every=every if MODES[mode] else 0, memory=MODES[mode] or "1GiB",
+        )
+        (folder / f"{name}.toml").write_text(recipe + codec)
+        machinery.Run(program, folder, f"{name}.toml")
+        run = folder / f"runs/{name}"
+        lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()][1:]
+        seconds = [line["seconds"] for line in lines]
+        self.steps = len(seconds)
+        self.step = statistics.median(seconds)
+        # A pause lies between two steps; what a step waits for lies in it.
+        self.stalls = [line["checkpoint_seconds"] for line in lines if line["step"] % every == 1]
+        self.stood = sum(line["checkpoint_seconds"] for line in lines)
+        self.seconds = sum(seconds) + (self.stood if mode == "pause" else 0)
+        self.bytes = sum(path.stat().st_size for path in run.glob("checkpoints/step-*/*.safetensors"))
+        self.bytes /= max(1, len(list(run.glob("checkpoints/step-*"))))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--bin", default=os.environ.get("STRAIT_BIN", "build/release/bin"))
+    parser.add_argument("--folder")
+    parser.add_argument("--every", type=int, nargs="*", default=[50, 10])
+    parser.add_argument("--checkpoints", type=int, default=3)
+    parser.add_argument("--row", type=int, default=ROW, help="tokens of a row, at most 128")
+    parser.add_argument("--rows", type=int, default=4, help="of a step, each a micro-batch")
+    parser.add_argument("--modes", nargs="*", choices=MODES, default=list(MODES))
+    parser.add_argument("--codecs", nargs="*", choices=("raw", "delta"), default=["raw", "delta"])
+    parser.add_argument("--quick", action="store_true", help="tiny: shows only that it works")
+    options = parser.parse_args()
+    program = pathlib.Path(options.bin).resolve() / "strait"
+    every = [5] if options.quick else options.every
+    print(f"seed {machinery.SEED}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
+    print("codec  every  checkpoints  MB each  s/step  stands still, s each  share of time  s a step in all")
+    with tempfile.TemporaryDirectory(dir=options.folder) as name:
+        folder = pathlib.Path(name)
+        make_bench(folder, SMALL if options.quick else SIZES, options)
+        for codec in options.codecs:
+            for interval in every:
+                for mode in options.modes:
+                    words = DELTA if codec == "delta" else ""
+                    one = Measurement(program, folder, mode, words, interval, options)
+                    each = statistics.mean(one.stalls) if one.stalls else 0
+                    print(
+                        f"{codec:5}  {interval:5}  {mode:11}  {one.bytes / 1e6:7.1f}  {one.step:6.3f}"
+                        f"  {each:20.4f}  {one.stood / one.seconds:13.2%}"
+                        f"  {one.seconds / one.steps:15.3f}",
+                        flush=True,
+                    )
+    print(f"load {os.getloadavg()[0]:.1f}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

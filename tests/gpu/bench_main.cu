@@ -1,0 +1,147 @@
+// How fast a GPU encodes and decodes a message, beside a copy within its memory: bytes read and
+// written per second, as a share of the copy's.
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <vector>
+
+#include "kernels/processors.h"
+#include "tests/gpu/gpu_memory.h"
+
+namespace strait::kernels {
+namespace {
+
+constexpr std::size_t kRows = 8;
+
+double seconds_of(const std::function<void()>& work) {
+  constexpr int kWarmUp = 3;
+  constexpr int kRounds = 20;
+  cudaEvent_t begin = nullptr;
+  cudaEvent_t end = nullptr;
+  require(cudaEventCreate(&begin));
+  require(cudaEventCreate(&end));
+  for (int round = 0; round < kWarmUp; ++round) work();
+  require(cudaEventRecord(begin));
+  for (int round = 0; round < kRounds; ++round) work();
+  require(cudaEventRecord(end));
+  require(cudaEventSynchronize(end));
+  float milliseconds = 0;
+  require(cudaEventElapsedTime(&milliseconds, begin, end));
+  require(cudaEventDestroy(begin));
+  require(cudaEventDestroy(end));
+  return std::max(milliseconds / 1e3 / kRounds, 1e-9);
+}
+
+// A message of eight rows, and what a call moves of it.
+class BenchMessage {
+ public:
+  BenchMessage(std::int64_t tokens, const RowShape& shape, const GroupFormat& format, bool entries,
+               bool pinned_payload)
+      : shape_(shape),
+        payload_(pinned_payload ? GpuMemory::Kind::pinned : GpuMemory::Kind::device) {
+    const auto elements = static_cast<std::size_t>(tokens * shape.width);
+    const std::size_t values = elements * static_cast<std::size_t>(bytes_of(shape.element));
+    const auto payload = static_cast<std::size_t>(tokens * token_bytes(format, shape.width));
+    const auto entry = static_cast<std::size_t>(entry_bytes(shape.kind, tokens, shape.width));
+    values_.reserve(kRows * values);
+    payload_.reserve(kRows * payload);
+    entries_.reserve(kRows * entry);
+    sums_.reserve(kRows * sizeof(SquareSums));
+    const std::int64_t scratch = sums_scratch_bytes(tokens * static_cast<std::int64_t>(kRows));
+    scratch_.reserve(static_cast<std::size_t>(scratch));
+    require(cudaMemset(values_.data(), 0x3B, values_.size()));
+    require(cudaMemset(entries_.data(), 0x3C, entries_.size()));
+    require(cudaMemset(scratch_.data(), 0, scratch_.size()));
+    for (std::size_t r = 0; r < kRows; ++r) {
+      GpuRow row;
+      row.values = values_.at(r * values);
+      row.payload = payload_.at(r * payload);
+      row.entry = entries ? entries_.at(r * entry) : nullptr;
+      row.tokens = tokens;
+      row.format = format;
+      rows_.push_back(row);
+    }
+    moved_ = static_cast<double>(kRows * (values + payload + (entries ? 2 * entry : 0)));
+    if (entries) cuda::store_entries(nullptr, shape_, rows_);
+  }
+
+  void encode(bool with_sums) const {
+    auto* const sums = reinterpret_cast<SquareSums*>(sums_.data());
+    cuda::encode_rows(nullptr, shape_, rows_, {with_sums ? sums : nullptr, scratch_.at(0)});
+  }
+  void decode() const { cuda::decode_rows(nullptr, shape_, rows_); }
+  double moved() const { return moved_; }
+
+ private:
+  RowShape shape_;
+  std::vector<GpuRow> rows_;
+  GpuMemory values_{GpuMemory::Kind::device};
+  GpuMemory payload_;
+  GpuMemory entries_{GpuMemory::Kind::device};
+  GpuMemory sums_{GpuMemory::Kind::pinned};
+  GpuMemory scratch_{GpuMemory::Kind::device};
+  double moved_ = 0;
+};
+
+double copied_per_second(std::size_t size) {
+  GpuMemory from(GpuMemory::Kind::device);
+  GpuMemory to(GpuMemory::Kind::device);
+  from.reserve(size);
+  to.reserve(size);
+  require(cudaMemset(from.data(), 0x3B, size));
+  const double seconds = seconds_of(
+      [&] { require(cudaMemcpyAsync(to.data(), from.data(), size, cudaMemcpyDeviceToDevice)); });
+  return 2.0 * static_cast<double>(size) / seconds;
+}
+
+void measure(std::int64_t tokens, std::int64_t width) {
+  const double copy = copied_per_second(kRows * static_cast<std::size_t>(tokens * width) * 2);
+  std::printf("%zu rows of %lld tokens, %lld wide; groups of 64; a copy moves %.0f GB/s\n", kRows,
+              static_cast<long long>(tokens), static_cast<long long>(width), copy / 1e9);
+  std::printf("%-9s %-10s %4s %-7s %-15s %9s %9s %9s\n", "values", "entry", "bits", "rotate",
+              "payload", "encode", "and sums", "decode");
+  for (const Element element : {Element::bfloat16, Element::float32}) {
+    for (const int entry : {0, 1, 2}) {
+      for (const int bits : {4, 8}) {
+        for (const int variant : {0, 1, 2}) {
+          const bool rotate = variant == 1;
+          const bool pinned = variant == 2;
+          const RowShape shape{element,
+                               entry == 2 ? CacheFormat::eight_bits : CacheFormat::bfloat16, width};
+          const BenchMessage message(tokens, shape, {bits, 64, rotate}, entry != 0, pinned);
+          const auto share = [&](const std::function<void()>& work) {
+            return 100 * message.moved() / seconds_of(work) / copy;
+          };
+          const double encode = share([&] { message.encode(false); });
+          const double sums = share([&] { message.encode(true); });
+          const double decode = share([&] { message.decode(); });
+          std::printf("%-9s %-10s %4d %-7s %-15s %7.0f %% %7.0f %% %7.0f %%\n",
+                      element == Element::bfloat16 ? "bfloat16" : "float32",
+                      entry == 0   ? "-"
+                      : entry == 1 ? "bfloat16"
+                                   : "8 bits",
+                      bits, rotate ? "yes" : "no", pinned ? "pinned" : "on the GPU", encode, sums,
+                      decode);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace strait::kernels
+
+// Arguments: tokens of a row, width.
+int main(int argc, char** argv) {
+  const long tokens = argc > 1 ? std::strtol(argv[1], nullptr, 10) : 2048;
+  const long width = argc > 2 ? std::strtol(argv[2], nullptr, 10) : 4096;
+  if (tokens <= 0 || width <= 0) {
+    std::printf("tokens and width are numbers above 0\n");
+    return 2;
+  }
+  strait::kernels::measure(tokens, width);
+  return 0;
+}

@@ -1,0 +1,61 @@
+"""A run over hosts that loses some of them goes on by itself: on a spare host, then with fewer stages,
+to the bits of a run on one machine."""
+
+import time
+
+import hosts
+import runs
+
+
+class Restart(hosts.HostsCase):
+    COUNT = 4
+    SUPERVISED = {"pipeline.stages": 3, "train.steps": 250, "checkpoint.every": 5, "hosts.restart": 3}
+
+    def power_off(self, launched, number):
+        """Seconds from the power cut until training goes on, and from the moment it was noticed."""
+        run = launched.run
+        starts, ends = len(run.events("training")), len(run.events("ended"))
+        begun = time.time()
+        self.hosts[number].power_off()
+        launched.wait_for("training to go on", lambda: len(run.events("training")) > starts, 120)
+        training = run.events("training")[-1]["time"]
+        return training - begun, training - run.events("ended")[ends]["time"]
+
+    def places(self, run):
+        return [one["host"] for one in run.plan()["processes"]]
+
+    def whole_checkpoint_here(self, launched, step):
+        """Of at least this step: what only a lost host has is lost with it."""
+        complete = lambda folder: len([*folder.glob("stage-*.safetensors")]) >= 2 * len(self.places(launched.run))
+        folders = lambda: launched.run.path.glob("checkpoints/step-*")
+        launched.wait_for(
+            f"a whole checkpoint of step {step}",
+            lambda: any(int(f.name.split("-")[1]) >= step and complete(f) for f in folders() if f.name[5:].isdigit()),
+        )
+
+    @hosts.needs_namespaces
+    def test_lost_hosts_are_replaced_then_left_out(self):
+        local = self.train("local", {**self.SUPERVISED, "hosts.restart": None})
+        settings = self.over_ssh({**self.SUPERVISED, "hosts.spare": ["h3"]}, ["h0", "h1", "h2"])
+        launched = self.start("moved", settings)
+        run = launched.run
+        self.whole_checkpoint_here(launched, 5)
+        print("to a spare host: %.1f s, of which %.1f s since it was noticed" % self.power_off(launched, 1))
+        self.assertEqual(self.places(run), ["h0", "h3", "h2"])
+        first = run.events("restart")[-1]
+        self.assertIn("h1", first["cause"])
+        self.assertIn("host h3 takes the place of h1", first["moves"][0])
+        self.whole_checkpoint_here(launched, first["from"] + 5)
+        print("to fewer stages: %.1f s, of which %.1f s since it was noticed" % self.power_off(launched, 2))
+        self.assertEqual(self.places(run), ["h0", "h3"])
+        second = run.events("restart")[-1]
+        self.assertIn("host h2 is left out", second["moves"][0])
+        self.assertEqual(second["moves"][1], "2 stages instead of 3")
+        self.assertGreater(second["from"], first["from"])
+        self.assertEqual(launched.end(180), 0, launched.output())
+        self.assert_same_bits((local.curve(), local.state(250)), (run.curve(), run.state(250)))
+        self.assertRegex((run.path / "recipe.toml").read_text(), r'spare = \["h1", *"h2"\]')
+
+
+if __name__ == "__main__":
+    hosts.main()

@@ -1,0 +1,114 @@
+"""What a user changes in a run that has ended: a longer one, another learning rate, batch, codec; and the advice that is
+printed when a run stops, fails or diverges is followed to the letter."""
+
+import os
+import re
+import signal
+
+import runs
+
+
+class Changes(runs.RunCase):
+    SETTINGS = {**runs.RunCase.SETTINGS, "train.steps": 4, "checkpoint.every": 2, "train.warmup": 0}
+
+    def refused(self, *words):
+        code, out, err = self.strait(*words)
+        self.assertEqual(code, 10, out + err)
+        return err
+
+    def follow(self, output, label):
+        """Runs the command that this line of the output advises."""
+        [line] = re.findall(rf"^{label} +\./strait (.*?)(?:   \(.*)?$", output, re.M)
+        return line, *self.strait(*line.split())
+
+    def test_finished_run_goes_on_with_the_bits_of_a_longer_one(self):
+        whole = self.train("whole", {"train.steps": 8, "train.decay": "constant"})
+        run = self.train("run", {"train.decay": "constant"})
+        out = self.resumed(run)
+        self.assertIn("to train on: strait resume runs/run --set train.steps=8", out)
+        out = self.resumed(run, "--set", "train.steps=8")
+        self.assertRegex(out, r"changed: train\.steps 8 instead of 4; this gives up the bits of all later steps")
+        self.assert_same_bits((whole.curve(), whole.state(8)), (run.curve(), run.state(8)))
+        # Of epochs, too; and the schedule of the learning rate is that of the new length.
+        out = self.resumed(run, "--set", "train.epochs=4", "--set", "train.decay=linear")
+        steps = run.plan()["steps"]
+        self.assertGreater(steps, 8)
+        self.assertRegex(out, rf'learning rate of step 9 is \S+ \(step 8 had 0\.003\): "linear" decay over all {steps} steps')
+        self.assertAlmostEqual(run.metrics()[8]["learning_rate"], 0.003 * (1 - 8 / steps))
+        self.assertLess(run.metrics()[-1]["learning_rate"], 0.003 / 4)
+
+    def test_changed_settings_stay_and_older_checkpoints_still_fit(self):
+        run = self.train("run")
+        words = [word for one in ("train.steps=8", "train.learning_rate=0.001", "train.batch=4", "train.micro_batch=1",
+                                  "codec.forward=fixed", "pipeline.schedule=gpipe")
+                 for word in ("--set", one)]
+        out = self.resumed(run, *words)
+        for say in (r"train\.learning_rate 0\.001 instead of 0\.003", "gradients are summed in another order",
+                    "other values cross the boundaries", r"pipeline\.schedule .*; this gives up no bits",
+                    "step 5 takes the rows that it has in a run of 4 rows a step"):
+            self.assertRegex(out, say)
+        self.assertEqual(run.checkpoints(), [6, 8])
+        recipe = run.plan()["recipe"]
+        self.assertEqual((recipe["train"]["batch"], recipe["codec"]["forward"]), (4, "fixed"))
+        before = run.curve()
+        self.resumed(run, "--from", "6")
+        self.assertEqual(run.curve(), before, "the changed run resumes to its own bits")
+
+    def test_what_cannot_change_is_refused_with_what_can(self):
+        run = self.train("run")
+        for key in ("data.row=16", "seed=8", "model.dtype=bfloat16", "data.shuffle=false"):
+            err = self.refused("resume", "runs/run", "--set", key)
+            self.assertRegex(err, rf"--set {key.split('=')[0]} would .*train\.steps, .*train\.learning_rate.*\[codec\].*\[sync\]")
+        self.assertRegex(self.refused("resume", "runs/run", "--set", "train.steps=3"), "has made 4 steps.*more than 4")
+        self.assertEqual(run.plan()["steps"], 4)
+        code, out, err = self.strait("resume", "--help")
+        self.assertEqual(code, 0, err)
+        self.assertRegex(out, r"--set may change, and gives up:(?s:.*)train\.learning_rate(?s:.*)\[hosts\]")
+
+    def test_advice_after_divergence_names_checkpoints_that_exist(self):
+        # Weight decay beyond 1 / learning rate multiplies weights by more than -1 in every step.
+        wild = {"train.steps": 200, "train.learning_rate": 10, "train.weight_decay": 10, "train.warmup": 40,
+                "checkpoint.every": 5}
+        code, out, err = self.strait("run", self.write_recipe("wild", wild))
+        self.assertEqual(code, 40, out + err)
+        run = self.run_of("wild")
+        older, newest = run.checkpoints()
+        line, code, _, err = self.follow(out, "resume")
+        self.assertIn(f"(from step {newest})", out)
+        self.assertIn("resume runs/wild --set train.learning_rate=1", line)
+        self.assertNotIn("would change", err)
+        self.assertEqual(run.plan()["recipe"]["train"]["learning_rate"], 1)
+        self.assertRegex(out, rf"(?m)^or +\./strait resume runs/wild --from {older} --set train\.learning_rate=1$")
+        # Without a checkpoint the run begins anew, and here it then ends well.
+        code, out, err = self.strait("run", self.write_recipe("none", {**wild, "checkpoint.every": 0}))
+        self.assertEqual(code, 40, out + err)
+        line, code, out, err = self.follow(out, "again")
+        self.assertIn("run runs/none/recipe.toml --replace --set train.learning_rate=1", line)
+        self.assertIn("the earlier run is now", out)
+
+    def test_second_ctrl_c_names_the_newest_checkpoint(self):
+        launched = self.start("run", {"train.steps": 100_000})
+        launched.at_step(5)
+        os.kill(launched.run.stages()[1], signal.SIGSTOP)
+        launched.signal(signal.SIGINT)
+        launched.at_event("stopping")
+        launched.signal(signal.SIGINT)
+        self.assertEqual(launched.end(), 130)
+        newest = launched.run.checkpoints()[-1]
+        self.assertRegex(launched.output(), rf"resume +\./strait resume runs/run   \(from step {newest}\)")
+        self.assertEqual(launched.run.outcome()["stopped"], True)
+        # A stopped run says so, and goes on.
+        launched = self.launch("resume", "runs/run", name="run")
+        launched.wait_for("a step", lambda: re.search(r"step \d+/100000 · loss", launched.output()))
+        launched.signal(signal.SIGINT)
+        self.assertEqual(launched.end(), 0, launched.output())
+        step = launched.run.outcome()["step"]
+        self.assertIn(f"stopped on request behind step {step} of 100000", launched.output())
+        code, out, err = self.strait("status", "runs/run")
+        self.assertEqual(code, 0, err)
+        self.assertIn(f"stopped on request behind step {step} of 100000; resume with: strait resume runs/run", out)
+        self.assertEqual(launched.run.outcome()["meaning"], "stopped")
+
+
+if __name__ == "__main__":
+    runs.main()

@@ -1,0 +1,140 @@
+"""Data of a run: lists of files with weights, records held out, ways of packing, token files in shards. And what must not
+happen unnoticed: a record on both sides, rows that differ between two plans, a file that changes under a run."""
+
+import json
+import shutil
+import struct
+import unittest
+
+import runs
+
+MIX = 'data.train = ["train.jsonl", { path = "more.jsonl", weight = 2.5 }]\n'
+
+
+class DataRuns(runs.RunCase):
+    def setUp(self):
+        super().setUp()
+        self.write_records("more.jsonl", 40, "more")
+
+    def write_records(self, name, count, word):
+        lines = [json.dumps({"prompt": f"{word} {i} ", "completion": f"{i * i} {'x' * (i % 17)}"}) for i in range(count)]
+        (self.home / name).write_text("\n".join(lines) + "\n")
+
+    def said(self, code, *words):
+        got, out, err = self.strait(*words)
+        self.assertEqual(got, code, out + err)
+        return out if code == 0 else err
+
+    def ok(self, *words):
+        return self.said(0, *words)
+
+    def recipe(self, name, lines="", **changes):
+        settings = {**self.SETTINGS, "train.steps": 4, "checkpoint.every": 2, **changes}
+        text = "".join(f"{key} = {json.dumps(value)}\n" for key, value in settings.items() if value is not None)
+        return self.write_recipe(name, text=text + lines)
+
+    def planned(self, *words):
+        return json.loads(self.ok("plan", *words, "--json"))
+
+    def records_of(self, path):
+        """The texts of all documents of a token file of bytes, in its order."""
+        table = runs.read_safetensors(path)
+        rows, length = table["input_ids"][1]
+        ids, documents = (struct.unpack(f"<{rows * length}i", table[name][2]) for name in ("input_ids", "document"))
+        texts = []
+        for i, (token, document) in enumerate(zip(ids, documents)):
+            if document == -1:
+                continue
+            if i % length == 0 or documents[i - 1] != document:
+                texts.append(b"")
+            texts[-1] += bytes([token]) if token < 256 else b""
+        return texts
+
+    def expected_records(self, *names):
+        lines = [json.loads(line) for name in names for line in (self.home / name).read_text().splitlines()]
+        return [(one["prompt"] + one["completion"]).encode() for one in lines]
+
+    def test_a_list_with_weights_is_trained_resumed_and_exported(self):
+        recipe = self.recipe("mix", MIX, **{"data.train": None, "data.hold_out": 0.2, "train.eval_every": 2})
+        plan = self.planned(recipe)
+        self.assertEqual(self.planned(recipe)["train"]["hash"], plan["train"]["hash"])
+        other = self.planned(recipe, "--set", "seed=8")
+        self.assertNotEqual((other["train"]["hash"], other["eval"]["hash"]), (plan["train"]["hash"], plan["eval"]["hash"]))
+        code, out, err = self.strait("run", recipe)
+        self.assertEqual(code, 0, out + err)
+        self.assertRegex(err, r"train.jsonl: held out for evaluation: \d+ of 96 records\n")
+        self.assertRegex(err, r"more.jsonl: held out for evaluation: \d+ of 40 records\n")
+        self.assertIn("evaluation at step 4", out)
+        run = self.run_of("mix")
+        trained = self.records_of(run.path / "data/train.safetensors")
+        held = self.records_of(run.path / "data/eval.safetensors")
+        # Each record is on one side, however often its file's weight repeats it.
+        self.assertEqual(set(trained) & set(held), set())
+        self.assertEqual(set(trained) | set(held), set(self.expected_records("train.jsonl", "more.jsonl")))
+        self.assertEqual(len(held), len(set(held)))
+        times = [trained.count(text) for text in set(trained) if text.startswith(b"more")]
+        self.assertEqual(set(times), {2, 3})
+        self.assertEqual({trained.count(text) for text in set(trained) if not text.startswith(b"more")}, {1})
+        self.assertIn("weight = 2.5", (run.path / "recipe.toml").read_text())
+        # The plan is made anew from the same files, and they must give the same rows.
+        whole = run.state(4)
+        self.resumed(run, "--from", "2", "--set", "checkpoint.keep=3")
+        self.assertEqual(run.state(4), whole)
+        self.assertIn("target tokens of", self.ok("eval", "runs/mix"))
+        self.ok("export", "runs/mix", "exported")
+        self.assertIn("weight = 2.5", (self.home / "exported/README.md").read_text())
+        with open(self.home / "more.jsonl", "a") as file:
+            file.write('{"prompt": "new ", "completion": "record"}\n')
+        self.assertRegex(self.said(11, "resume", "runs/mix", "--from", "2", "--set", "checkpoint.keep=2"), "has changed since")
+
+    def test_packed_loss_is_unpacked_loss(self):
+        self.ok("run", self.recipe("tiny"))
+        self.write_records("unseen.jsonl", 60, "unseen")
+        losses = {}
+        for packing in ("first_fit", "decreasing", "single"):
+            self.ok("prepare", "unseen.jsonl", f"{packing}.safetensors", "--row", "32", "--packing", packing)
+            losses[packing] = json.loads(self.ok("eval", "runs/tiny", "--data", f"{packing}.safetensors", "--json"))
+        single = losses.pop("single")
+        for packing, one in losses.items():
+            self.assertEqual(one["target_tokens"], single["target_tokens"])
+            self.assertAlmostEqual(one["loss"] / single["loss"], 1, delta=2e-6, msg=packing)
+
+    def test_shards_are_the_rows_of_one_file(self):
+        self.ok("prepare", "train.jsonl", "whole.safetensors", "--row", "32")
+        said = self.ok("prepare", "train.jsonl", "part.safetensors", "--row", "32", "--shard-gb", "0.000005")
+        parts = sorted(path.name for path in self.home.glob("part-*-of-*.safetensors"))
+        self.assertGreater(len(parts), 2)
+        self.assertIn(f"data.train = {json.dumps(parts)}", said)
+        whole = self.planned(self.recipe("whole", **{"data.train": "whole.safetensors"}))
+        sharded = self.planned(self.recipe("parts", **{"data.train": parts}))
+        self.assertEqual(sharded["train"]["hash"], whole["train"]["hash"])
+        self.ok("run", "parts.toml")
+        # A file of a run that changes is noticed by the stage that maps it.
+        run = self.run_of("parts")
+        file = run.path / "data/train.safetensors"
+        data = file.read_bytes()
+        file.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+        code, out, err = self.strait("resume", "runs/parts", "--from", "2")
+        self.assertEqual(code, 11, out + err)
+        self.assertIn("has changed since the run was planned", out + err)
+
+    def test_refusals_are_one_sentence(self):
+        (self.home / "book.txt").write_text("a text\n" * 50)
+        self.ok("prepare", "train.jsonl", "tokens.safetensors", "--row", "32")
+        shutil.copy(self.home / "tokens.safetensors", self.home / "same.safetensors")
+        for changes, says in (
+            ({"data.train": "book.txt", "data.hold_out": 0.1}, "book.txt is one text.*data.eval"),
+            ({"data.train": "tokens.safetensors", "data.hold_out": 0.1}, "token file.*data.eval"),
+            ({"data.hold_out": 0.0001}, "data.hold_out = 0.0001 takes none of the records of train.jsonl"),
+            ({"data.train": ["tokens.safetensors", "absent.jsonl"]}, "absent.jsonl"),
+        ):
+            error = self.said(10, "plan", self.recipe("bad", **changes))
+            self.assertRegex(error, says)
+            self.assertEqual(error.count("\n"), 1, error)
+        tiny = self.recipe("bad", 'data.train = ["train.jsonl", { path = "more.jsonl", weight = 0.001 }]\n', **{"data.train": None})
+        self.assertRegex(self.said(10, "plan", tiny), "the weight 0.001 of more.jsonl takes none of its .* rows")
+        self.said(10, "prepare", "train.jsonl", "--overlap", "128")
+
+
+if __name__ == "__main__":
+    runs.main()

@@ -1,0 +1,86 @@
+"""A run that loses a process restarts by itself (hosts.restart), to the bits of a run that lost none;
+what comes back at every start ends it with the first cause."""
+
+import os
+import signal
+import time
+
+import runs
+
+SOON = 10  # seconds within which every process must have gone
+
+
+class Restarts(runs.RunCase):
+    SUPERVISED = {"pipeline.stages": 3, "train.steps": 120, "checkpoint.every": 20, "hosts.restart": 2}
+
+    def kill(self, run, stage, launched):
+        """Kills a stage, and returns the seconds until training went on."""
+        starts = len(run.events("training"))
+        begun = time.time()
+        os.kill(run.stages()[stage], signal.SIGKILL)
+        launched.wait_for("training to go on", lambda: len(run.events("training")) > starts)
+        return run.events("training")[-1]["time"] - begun
+
+    def test_lost_processes_restart_to_same_bits(self):
+        quiet = self.train("quiet", {**self.SUPERVISED, "hosts.restart": None})
+        launched = self.start("loud", self.SUPERVISED)
+        run = launched.run
+        launched.at_step(2)  # no checkpoint yet
+        seconds = [self.kill(run, 1, launched)]
+        launched.at_step(25)
+        seconds.append(self.kill(run, 0, launched))
+        launched.at_step(65)
+        code, status, err = self.strait("status", "runs/loud")
+        self.assertEqual(code, 0, err)
+        self.assertIn("restarts by itself: 2; the last to generation 3 from step", status)
+        seconds.append(self.kill(run, 2, launched))
+        self.assertEqual(launched.end(), 0, launched.output())
+        print("from the kill to training again: " + ", ".join(f"{s:.2f} s" for s in seconds))
+        self.assert_same_bits((quiet.curve(), quiet.state(120)), (run.curve(), run.state(120)))
+        restarts = run.events("restart")
+        self.assertEqual([one["generation"] for one in restarts], [2, 3, 4])
+        self.assertEqual([one["number"] for one in restarts], [1, 1, 1])
+        self.assertEqual(restarts[0]["from"], 0)
+        self.assertGreaterEqual(restarts[1]["from"], 20)
+        self.assertGreaterEqual(restarts[2]["from"], 60)
+        for restart, stage in zip(restarts, (1, 0, 2)):
+            self.assertRegex(restart["cause"], rf"^stage {stage}\.0 .*signal 9")
+        output = launched.output()
+        self.assertIn("restart 1 of 2, generation 2: from the beginning", output)
+        self.assertIn(f"going on from the checkpoint of step {restarts[2]['from']}", output)
+        self.assertIn("generation 4 from step", (run.path / "report.html").read_text())
+        self.assertEqual(run.status()["restarts"]["count"], 3)
+
+    def test_failure_of_every_start_ends_run_with_first_cause(self):
+        launched = self.start("doomed", self.SUPERVISED)
+        run = launched.run
+        for generation, stage in ((1, 1), (2, 0), (3, 2)):
+            launched.wait_for(
+                f"generation {generation}",
+                lambda: len(run.events("started")) == generation and stage in run.stages(),
+            )
+            os.kill(run.stages()[stage], signal.SIGKILL)
+        self.assertEqual(launched.end(), 20, launched.output())
+        self.wait_for_no_processes(1)
+        self.assertEqual(len(run.events("restart")), 2)
+        for outcome in (run.outcome(), run.status()["outcome"]):
+            self.assertEqual(outcome["culprit"], "1.0", outcome)
+            self.assertEqual(outcome["code"], 20)
+        self.assertEqual(run.status()["state"], "ended")
+        self.assertIn("no further restart: 2 restarts", launched.output())
+
+    def test_stop_and_killed_launcher_restart_nothing(self):
+        launched = self.start("stopped", {**self.SUPERVISED, "train.steps": 100_000})
+        launched.at_step(2)
+        launched.signal(signal.SIGTERM)
+        self.assertEqual(launched.end(), 0, launched.output())
+        again = self.launch("resume", "runs/stopped", name="stopped")
+        again.wait_for("a second start", lambda: len(again.run.events("training")) == 2)
+        again.signal(signal.SIGTERM)
+        again.signal(signal.SIGTERM)  # at once
+        self.assertIn(again.end(), (0, 130), again.output())
+        self.assertEqual(again.run.events("restart"), [])
+
+
+if __name__ == "__main__":
+    runs.main()
