@@ -81,7 +81,7 @@ bool SampleEncoder::is_near(const kernels::Values& values, std::span<const std::
     const auto* from = static_cast<const std::byte*>(values.data) + token * value_bytes;
     wide_.round({from, values.element, 1, values.width});
     wide_.read_into({compared_.data(), kernels::Element::float32, 1, values.width});
-    kernels::load_entry({}, kind, entry.data() + static_cast<std::size_t>(token) * token_bytes,
+    kernels::load_entry(kind, entry.data() + static_cast<std::size_t>(token) * token_bytes,
                         {compared_.data() + width, kernels::Element::float32, 1, values.width});
     for (std::size_t i = 0; i < width; ++i) {
       const float difference = compared_[i] - compared_[width + i];
@@ -165,7 +165,7 @@ void SampleEncoder::measure_noise(const RowHeader& row, const at::Tensor& values
   if (row.bits == kWholeBits || row.base != RowBase::none || !noise_->wants_comparison()) return;
   const at::Tensor decoded = at::empty(values.sizes(), at::kFloat);
   kernels::dequantize(
-      {}, sent, {row.bits, group(), row.rotate},
+      sent, {row.bits, group(), row.rotate},
       {decoded.mutable_data_ptr(), kernels::Element::float32, values.size(0), values.size(1)});
   noise_->compare(values, decoded);
 }

@@ -51,7 +51,7 @@ TEST(Record, OnlyWhatTheAssistantSaysIsATarget) {
 TEST(Record, SaysWhatIsWrongAndWhatIsAllowed) {
   expect_refused_record("{\"text\": nope}", {"a line that is not JSON", "column 11"});
   expect_refused_record("\"text\"", {"a record is an object with \"text\""});
-  expect_refused_record("{}", {"\"prompt\" and \"completion\"", "\"messages\"", "has none"});
+  expect_refused_record("{}", {"\"prompt\" and \"completion\"", "\"messages\"", "has no key"});
   expect_refused_record(R"({"text":"a","prompt":"b"})", {"more than one"});
   expect_refused_record(R"({"prompt":"a"})", {"there is no \"completion\""});
   expect_refused_record(R"({"text":7})", {"\"text\" is number where a string is expected"});

@@ -52,7 +52,7 @@ TEST(OfferedParts, RefusesInvalidAndTakenNames) {
 
 TEST(PartNames, ContainBuiltInParts) {
   EXPECT_THAT(recipe::part_names(recipe::PartKind::schedule),
-              testing::ElementsAre("gpipe", "1f1b", "interleaved"));
+              testing::ElementsAre("gpipe", "1f1b", "zero_bubble", "interleaved"));
   EXPECT_THAT(recipe::part_names(recipe::PartKind::codec),
               testing::ElementsAre("raw", "fixed", "delta", "auto"));
   EXPECT_THAT(recipe::part_names(recipe::PartKind::sync_method), Contains("cocktail"));
