@@ -78,8 +78,8 @@ __device__ void store_eight_bits(const Slot& slot, const StagedToken<kEntryBits>
   const int rounds = slot.rounds();
   WeighedOctet last{};
   int top = 0;
-  // As write_message(): there and back. An octet's planes are read by nobody else, but the header
-  // of the old entry is.
+  // As write_message(): there and back. Other threads read the header of the old entry, but not
+  // the planes of this octet.
 #pragma unroll 1
   for (int step = 0; step < 2 * rounds; ++step) {
     const bool writes = step >= rounds;

@@ -37,8 +37,8 @@ __global__ void __launch_bounds__(32 * kMostWarps, 2)
     }
     return;
   }
-  const auto nobody = [](int, const Octet&, bool) {};
-  store_eight_bits(slot, entry.token, here, finite, nobody);
+  const auto no_reader = [](int, const Octet&, bool) {};
+  store_eight_bits(slot, entry.token, here, finite, no_reader);
   __syncthreads();
   if (here) entry.store(slot);
 }

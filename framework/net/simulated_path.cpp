@@ -152,7 +152,7 @@ void SimulatedPath::reset() {
   {
     const MutexLock lock(mutex_);
     sockaddr unspecified{};
-    unspecified.sa_family = AF_UNSPEC;  // which is how Linux is told to break a connection off
+    unspecified.sa_family = AF_UNSPEC;  // on Linux this breaks the connection off
     for (Connection& connection : open_) {
       connect(connection.near, &unspecified, sizeof unspecified);
       connect(connection.far, &unspecified, sizeof unspecified);

@@ -48,7 +48,7 @@ class SnapshotClosed : public std::exception {
 // preserve() copies what has not been read, or, where the limit does not allow the copy, waits
 // until it has been read. So nothing is copied that is read early enough.
 //
-// Threads: one reads. Any may call the rest; who changes a range has preserved it before.
+// Threads: one reads. Any may call the rest, and preserves a range before it changes it.
 class Snapshot {
  public:
   // Tensors that are not plain memory of this host (another device, strides) are copied at once,
@@ -67,7 +67,7 @@ class Snapshot {
   // All of it is about to change. From the end, which is read last.
   void preserve_all();
 
-  // Nothing more is read: the copies are freed, nobody waits. At the end of the reader, and to
+  // Nothing more is read: the copies are freed, no thread waits. At the end of the reader, and to
   // end it early (SnapshotClosed).
   void close();
   bool closed() const;

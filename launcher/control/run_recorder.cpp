@@ -69,7 +69,7 @@ bool replace_status(const std::filesystem::path& file, const Json& status) {
   return !failed;
 }
 
-// Of earlier launches: status.json tells of them as long as the run goes on.
+// Of earlier launches: they stay in status.json as long as the run goes on.
 Json former_restarts(const RunDirectory& directory) {
   try {
     const auto status = read_run_status(directory.path());

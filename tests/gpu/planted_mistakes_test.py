@@ -14,7 +14,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BUILD = pathlib.Path(os.environ.get("STRAIT_BUILD", ROOT / "build/release"))
 SKIPPED = 77
 
-UNORDERED = "nothing orders them|nobody has written"
+UNORDERED = "nothing orders them|no thread has written"
 # What, file, text there, text instead, sources that show it, what is noticed.
 MISTAKES = [
     ("no barrier before a token's top exponent is read", "encode_rows.cu",
@@ -45,7 +45,7 @@ MISTAKES = [
      "if (i < count) reinterpret", "if (i <= count) reinterpret",
      "decode_rows", "outside of all|differ|" + UNORDERED),
     ("a scale code that is never written", "octet_levels.cuh",
-     "if (token.is_first(octet)) slot", "if (token.is_first(octet) && octet != 0) slot", "encode_rows", "nobody has written"),
+     "if (token.is_first(octet)) slot", "if (token.is_first(octet) && octet != 0) slot", "encode_rows", "no thread has written"),
     ("vectors off their alignment", "slots.cuh",
      "const int begin = min(size, (vector - off) % vector);", "const int begin = 0 * off;", "decode_rows", "off its alignment"),
     ("a sum left from the message before", "row_sums.cuh", "  *finished = 0;", "  *finished = 1;", "encode_rows", "differ"),

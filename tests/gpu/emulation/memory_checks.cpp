@@ -10,7 +10,7 @@
 // The GPU's memory, watched byte by byte. Kernels are compiled with -fsanitize=thread, but these
 // functions stand for that sanitizer's library: they see every access and know which threads of a
 // GPU a barrier, or an operation of a warp, has put in order. They find two threads at one byte
-// without that, one of them writing; reads of what nobody wrote; accesses outside of any memory, or
+// without that, one of them writing; unwritten reads; accesses outside of any memory, or
 // off their alignment; and host code that reads the GPU's own memory.
 namespace emulated {
 namespace {
@@ -19,7 +19,7 @@ constexpr std::size_t kArenaBytes = std::size_t{1} << 26U;
 
 // Who came last.
 struct Access {
-  std::uint32_t launch = 0;  // 0: nobody
+  std::uint32_t launch = 0;  // 0: none
   std::uint32_t block = 0;
   std::uint32_t thread = 0;
   std::uint32_t barriers = 0;
@@ -98,7 +98,7 @@ void check(const void* data, std::size_t size, bool writes, bool atomic, bool al
   if (aligned && first % size != 0) fail("an access off its alignment");
   for (Cell* cell = cells + first; cell != cells + first + size; ++cell) {
     if (cell->state == State::none) fail("an access outside of all memory");
-    if (!writes && cell->state != State::written) fail("a read of what nobody has written");
+    if (!writes && cell->state != State::written) fail("a read of what no thread has written");
     const bool both_atomic = atomic && cell->write.atomic;
     if (!both_atomic && is_unordered(cell->write, now)) {
       fail(writes ? "two threads write one byte, and nothing orders them"
