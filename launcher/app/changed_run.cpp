@@ -199,7 +199,7 @@ ChangedRun changed_run(const control::RunDirectory& directory, const plan::RunFi
   const auto keys = changed_keys(run.plan.recipe, recipe);
   check_may_change(keys);
   plan::RunFile changed = planned_again(run, recipe, changes_sync(overrides) ? nullptr : &run.plan);
-  if (changed.plan.steps <= number(step)) {
+  if (changed.plan.steps < number(step)) {
     throw base::UserError(
         base::ExitCode::bad_input,
         fmt::format("the run has made {} steps, and would have {}: set train.steps to more than {}",

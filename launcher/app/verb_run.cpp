@@ -245,7 +245,8 @@ base::ExitCode resume_run(const RunOptions& options) {
     run = std::move(changed.run);
     request.recipe = recipe::recipe_to_toml(run.plan.recipe);
     for (const std::string& line : changed.notes) console.note(line);
-  } else if (number(manifest.step) >= run.plan.steps) {
+  }
+  if (number(manifest.step) >= run.plan.steps) {
     console.note(fmt::format(
         "{} is complete: all {} steps are done; to train on: strait resume {} --set "
         "train.steps={}",
