@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <set>
 
+#include "kernels/cross_entropy.h"
 #include "kernels/quantized_matrix.h"
 #include "models/families.h"
 
@@ -130,6 +131,11 @@ std::int64_t ModelDescription::trained_parameters() const {
   std::int64_t sum = 0;
   for (const LayerCost& layer : layers) sum += layer.trained;
   return sum;
+}
+
+std::int64_t ModelDescription::logits_bytes(std::int64_t tokens) const {
+  const std::int64_t rows = std::min(tokens, kernels::cross_entropy_rows(vocabulary, hidden));
+  return 2 * rows * vocabulary * std::int64_t{sizeof(float)};
 }
 
 std::vector<TensorShape> ModelDescription::tensors() const {

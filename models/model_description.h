@@ -76,6 +76,9 @@ struct ModelDescription {
   std::vector<TensorShape> trained_tensors() const;
   // No layer before this one needs a backward.
   int first_trained_layer() const;
+  // Of the loss of a micro-batch of so many tokens: a chunk of rows, which exists twice for a
+  // moment.
+  std::int64_t logits_bytes(std::int64_t tokens) const;
 };
 
 struct CostQuestion {

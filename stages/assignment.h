@@ -24,7 +24,9 @@ struct Layer {
   double backward_factor = 2;             // operations of the backward by those of the forward
   std::int64_t quantized_parameters = 0;  // of `frozen_parameters`
   std::int64_t quantized_bytes = 0;       // of these, with their scales
-  std::int64_t dequantized_bytes = 0;     // of the largest one of their matrices while it is used
+  // While it computes, beside what it keeps: its largest matrix dequantised; of the LM head the
+  // logits of the loss.
+  std::int64_t working_bytes = 0;
 };
 
 // A layer's number is its index in `layers`: 0 is the embedding, the last one is the LM head.
@@ -99,8 +101,8 @@ struct Question {
   std::int64_t stage_bytes(std::size_t stage, const std::vector<Layers>& of_stage) const {
     std::int64_t parameters = 0;
     std::int64_t frozen = 0;
-    std::int64_t quantized = 0;  // bytes, and those of a dequantised matrix
-    std::int64_t dequantized = 0;
+    std::int64_t quantized = 0;  // bytes
+    std::int64_t working = 0;
     std::int64_t saved_per_token = 0;  // of a chunk
     bool has_embedding = false;
     bool has_head = false;
@@ -112,7 +114,7 @@ struct Question {
         parameters -= layer.quantized_parameters;
         frozen += layer.frozen_parameters - layer.quantized_parameters;
         quantized += layer.quantized_bytes;
-        if (layer.dequantized_bytes > dequantized) dequantized = layer.dequantized_bytes;
+        if (layer.working_bytes > working) working = layer.working_bytes;
         saved += layer.saved_bytes_per_token;
         has_embedding = has_embedding || i == 0;
         has_head = has_head || i + 1 == static_cast<int>(model.layers.size());
@@ -127,7 +129,7 @@ struct Question {
       frozen += moved;
     }
     return (parameters - frozen) * bytes_per_parameter + frozen * bytes_per_frozen_parameter +
-           quantized + dequantized + saved_per_token * micro_batch_tokens * in_flight.at(stage);
+           quantized + working + saved_per_token * micro_batch_tokens * in_flight.at(stage);
   }
 };
 

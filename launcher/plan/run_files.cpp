@@ -78,6 +78,7 @@ std::string recipe_hash(const RunFile& run) {
   recipe.plugins = {};
   recipe.pipeline = {};
   recipe.codec = {};
+  recipe.codec.backward_bits = 8;  // its default when the first runs were made
   recipe.sync = {};
   recipe.checkpoint = {};
   recipe.hosts = {};

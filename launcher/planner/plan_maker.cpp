@@ -11,7 +11,6 @@
 #include <thread>
 
 #include "framework/store/file_hash.h"
-#include "kernels/cross_entropy.h"
 #include "launcher/base/errors.h"
 #include "launcher/plan/placement.h"
 #include "launcher/planner/model_weights.h"
@@ -136,13 +135,6 @@ void plan_steps(plan::Plan& plan, const models::ModelDescription& model, const P
   }
 }
 
-// Of the loss: a chunk of rows exists twice for a moment.
-std::int64_t logits_bytes(const models::ModelDescription& model, std::int64_t tokens) {
-  const std::int64_t rows =
-      std::min(tokens, kernels::cross_entropy_rows(model.vocabulary, model.hidden));
-  return 2 * rows * model.vocabulary * std::int64_t{sizeof(float)};
-}
-
 plan::Plan::Process plan_process(const plan::Plan& plan, const models::ModelDescription& model,
                                  const std::vector<models::LayerRange>& ranges,
                                  net::ProcessName name, const Sizes& sizes) {
@@ -179,7 +171,7 @@ plan::Plan::Process plan_process(const plan::Plan& plan, const models::ModelDesc
   const schedules::Schedule& schedule = schedules::schedule_named(plan.recipe.pipeline.schedule);
   process.in_flight = schedule.most_in_flight(shape, stage);
   process.activation_bytes = schedules::most_held(schedule.list(shape, stage), held);
-  if (has_head) process.activation_bytes += logits_bytes(model, sizes.micro_batch_tokens);
+  if (has_head) process.activation_bytes += model.logits_bytes(sizes.micro_batch_tokens);
   const StateBytes bytes = state_bytes(plan.recipe);
   // A matrix of few bits is dequantised for each use, one at a time.
   process.state_bytes = trained * bytes.trained + quantized.bytes +

@@ -33,6 +33,10 @@ double seconds_per_flop(const partition::Cluster& cluster) {
   return sum / static_cast<double>(cluster.hosts.size());
 }
 
+std::int64_t micro_batch_tokens(const recipe::Recipe& recipe) {
+  return *recipe.train.micro_batch * recipe.data.row;
+}
+
 partition::ModelDescription partition_view(const recipe::Recipe& recipe,
                                            const models::ModelDescription& model) {
   const std::int64_t value_bytes = recipe.model.dtype == recipe::Dtype::bfloat16 ? 2 : 4;
@@ -47,12 +51,13 @@ partition::ModelDescription partition_view(const recipe::Recipe& recipe,
     one.frozen_parameters = layer.parameters - layer.trained;
     one.quantized_parameters = layer.quantized.parameters;
     one.quantized_bytes = layer.quantized.bytes;
-    one.dequantized_bytes = layer.quantized.largest_matrix * value_bytes;
+    one.working_bytes = layer.quantized.largest_matrix * value_bytes;
     one.forward_flops_per_token = layer.forward_flops_per_token;
     one.backward_factor = layer.backward_factor;
     one.saved_bytes_per_token = layer.saved_bytes_per_token;
     one.output_bytes_per_token = layer.output_width * value_bytes;
   }
+  view.layers.back().working_bytes = model.logits_bytes(micro_batch_tokens(recipe));
   return view;
 }
 
@@ -187,7 +192,7 @@ partition::Question first_question(const recipe::Recipe& recipe,
   question.cluster = cluster_of(recipe);
   question.stages = static_cast<int>(recipe.pipeline.stages);
   question.replicas = static_cast<int>(recipe.pipeline.replicas);
-  question.micro_batch_tokens = *recipe.train.micro_batch * recipe.data.row;
+  question.micro_batch_tokens = micro_batch_tokens(recipe);
   const StateBytes bytes = state_bytes(recipe);
   question.bytes_per_parameter = bytes.trained;
   question.bytes_per_frozen_parameter = bytes.frozen;
