@@ -49,7 +49,7 @@ struct RowSums {
 };
 // For that many tokens in all rows of a message together.
 constexpr std::int64_t sums_scratch_bytes(std::int64_t tokens) {
-  return 4 * kRowsPerLaunch + 16 * tokens;
+  return std::int64_t{4} * kRowsPerLaunch + 16 * tokens;
 }
 
 // A token's message is put together in the shared memory of a multiprocessor: with 8 bits and

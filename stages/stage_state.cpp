@@ -45,7 +45,7 @@ std::string hash_name(const std::string& parameter) { return "frozen/" + paramet
 std::string hash_of(const models::Parameter& parameter) {
   const at::Tensor values = parameter.quantized ? parameter.quantized->bytes : parameter.value;
   const at::Tensor bytes = values.detach().cpu().contiguous();
-  const std::string hash =
+  std::string hash =
       store::hash_bytes({static_cast<const std::byte*>(bytes.const_data_ptr()), bytes.nbytes()});
   if (!parameter.quantized) return hash;
   return fmt::format("{}:{}", name_of(parameter.quantized->shape.format), hash);

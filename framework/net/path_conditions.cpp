@@ -14,7 +14,7 @@ constexpr double kMostWindow = 64 << 20;
 // A machine answers no faster, however short the path.
 constexpr double kLeastRoundTrip = 1e-3;
 // What the sender may be ahead of the serialiser.
-constexpr std::chrono::milliseconds kAhead{10};
+constexpr std::chrono::milliseconds kReadAhead{10};
 
 double seconds(std::chrono::nanoseconds time) {
   return std::chrono::duration<double>(time).count();
@@ -41,7 +41,7 @@ double PathConditions::mean_bytes_per_second() const {
 PathQueue::PathQueue(const PathConditions& conditions, std::uint64_t seed)
     : conditions_(conditions), random_(seed), window_(kFirstWindow), threshold_(kMostWindow) {}
 
-PathQueue::Time PathQueue::ready() const { return idle_from_ - kAhead; }
+PathQueue::Time PathQueue::ready() const { return idle_from_ - kReadAhead; }
 
 PathQueue::Time PathQueue::enter(std::size_t bytes, Time now) {
   const auto size = static_cast<double>(bytes);

@@ -1,8 +1,8 @@
 #include "framework/net/simulated_path.h"
 
 #include <arpa/inet.h>
+#include <linux/tcp.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -154,8 +154,9 @@ void SimulatedPath::reset() {
     sockaddr unspecified{};
     unspecified.sa_family = AF_UNSPEC;  // on Linux this breaks the connection off
     for (Connection& connection : open_) {
-      connect(connection.near, &unspecified, sizeof unspecified);
-      connect(connection.far, &unspecified, sizeof unspecified);
+      // One that is broken off already stays so.
+      static_cast<void>(connect(connection.near, &unspecified, sizeof unspecified));
+      static_cast<void>(connect(connection.far, &unspecified, sizeof unspecified));
     }
   }
   cut();

@@ -182,7 +182,7 @@ std::string prune_cache(const fs::path& folder, const std::string& kept) {
 }
 
 fs::path spool_folder() {
-  const fs::path folder = cache_folder();
+  fs::path folder = cache_folder();
   if (!folder.empty()) {
     try {
       store::make_directory(folder);

@@ -200,7 +200,7 @@ store::Step train(const plan::StageJob& job, net::Node& node, ControlClient& con
   StageSaver saver(job, control, *stage);
   const auto save = [&](store::Step step) {
     reporter.set_phase("checkpoint");
-    const stages::CheckpointResult result = saver.save(step);
+    stages::CheckpointResult result = saver.save(step);
     reporter.count_progress();
     // Before the stage sends the new member its state, which goes over these links.
     if (result.rejoin) links->replace_links(result.rejoin->replica, tracker);

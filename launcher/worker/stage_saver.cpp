@@ -124,7 +124,7 @@ void StageSaver::finish() {
 }
 
 ControlClient::Decision StageSaver::wait_for_decision(const Pending& checkpoint) {
-  const auto decision = control_.wait_for_commit(checkpoint.step, checkpoint.epoch);
+  auto decision = control_.wait_for_commit(checkpoint.step, checkpoint.epoch);
   // Removes again: the drop may have been handled before all files were written.
   if (decision.missing) shards_->drop(checkpoint.step, checkpoint.epoch);
   return decision;
