@@ -89,7 +89,7 @@ class Partition(PluginCase):
 
     def test_example_partition_trains(self):
         run = self.run_example("partition")
-        # The embedding's tied weight weighs more than it computes: balanced cuts elsewhere.
+        # The first stage holds more micro-batches than the last one: balanced cuts elsewhere.
         balanced = self.plan(self.RECIPE, "--set", "pipeline.partition=balanced")
         self.assertNotEqual(self.chunks(run.plan()), self.chunks(balanced))
         state = lambda plan: max(p["state_bytes"] + p["activation_bytes"] for p in plan["processes"])
