@@ -80,6 +80,9 @@ LayerCost block_cost(int index, const ModelConfig& whole, const CostQuestion& qu
   cost.saved_bytes_per_token =
       saved_values(config, whole.lora.get(), config.block_prefix(index)) * question.bytes_per_value;
   if (config.residual_dropout > 0) cost.saved_bytes_per_token += 2 * config.hidden;
+  // Gradients of the MLP's inner values: behind the activation; gated, also of both factors and
+  // before the activation.
+  cost.working_bytes_per_token = (config.gated ? 4 : 2) * config.inner * question.bytes_per_value;
   cost.output_width = config.hidden;
   return cost;
 }

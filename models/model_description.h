@@ -49,8 +49,9 @@ struct LayerCost {
   // Floating-point operations of the backward by those of the forward: 2 where weights have
   // gradients, 1 where only the input has one, 0 where nothing is trained up to here.
   double backward_factor = 2;
-  bool backward_in_forward = false;        // of the head: fused with the loss
-  std::int64_t saved_bytes_per_token = 0;  // kept from a training forward for its backward
+  bool backward_in_forward = false;          // of the head: fused with the loss
+  std::int64_t saved_bytes_per_token = 0;    // kept from a training forward for its backward
+  std::int64_t working_bytes_per_token = 0;  // beside that, while its backward runs
   // Of a block, what a split backward leaves for later: the weight gradients of its matrices, and
   // the inputs and gradients that these need. An input of several matrices counts for each.
   double weight_gradient_flops_per_token = 0;

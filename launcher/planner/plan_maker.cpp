@@ -143,6 +143,7 @@ plan::Plan::Process plan_process(const plan::Plan& plan, const models::ModelDesc
   process.threads = sizes.threads;
   std::int64_t trained = 0;
   std::vector<schedules::PassBytes> held;  // of a micro-batch, by chunk
+  std::int64_t working = 0;                // of the one layer that needs most
   models::Quantized quantized;
   for (std::size_t at = name.stage; at < ranges.size(); at += stages_of(plan)) {
     process.chunks.push_back(ranges[at]);
@@ -153,6 +154,7 @@ plan::Plan::Process plan_process(const plan::Plan& plan, const models::ModelDesc
       trained += layer.trained;
       of_chunk.forward += layer.saved_bytes_per_token * sizes.micro_batch_tokens;
       of_chunk.weight_gradient += layer.weight_gradient_bytes_per_token * sizes.micro_batch_tokens;
+      working = std::max(working, layer.working_bytes_per_token * sizes.micro_batch_tokens);
       quantized.parameters += layer.quantized.parameters;
       quantized.bytes += layer.quantized.bytes;
       quantized.largest_matrix = std::max(quantized.largest_matrix, layer.quantized.largest_matrix);
@@ -170,8 +172,8 @@ plan::Plan::Process plan_process(const plan::Plan& plan, const models::ModelDesc
   const auto stage = static_cast<StageIndex>(name.stage);
   const schedules::Schedule& schedule = schedules::schedule_named(plan.recipe.pipeline.schedule);
   process.in_flight = schedule.most_in_flight(shape, stage);
-  process.activation_bytes = schedules::most_held(schedule.list(shape, stage), held);
-  if (has_head) process.activation_bytes += model.logits_bytes(sizes.micro_batch_tokens);
+  if (has_head) working = std::max(working, model.logits_bytes(sizes.micro_batch_tokens));
+  process.activation_bytes = schedules::most_held(schedule.list(shape, stage), held) + working;
   const StateBytes bytes = state_bytes(plan.recipe);
   // A matrix of few bits is dequantised for each use, one at a time.
   process.state_bytes = trained * bytes.trained + quantized.bytes +

@@ -51,7 +51,8 @@ partition::ModelDescription partition_view(const recipe::Recipe& recipe,
     one.frozen_parameters = layer.parameters - layer.trained;
     one.quantized_parameters = layer.quantized.parameters;
     one.quantized_bytes = layer.quantized.bytes;
-    one.working_bytes = layer.quantized.largest_matrix * value_bytes;
+    one.working_bytes = layer.quantized.largest_matrix * value_bytes +
+                        layer.working_bytes_per_token * micro_batch_tokens(recipe);
     one.forward_flops_per_token = layer.forward_flops_per_token;
     one.backward_factor = layer.backward_factor;
     one.saved_bytes_per_token = layer.saved_bytes_per_token;
