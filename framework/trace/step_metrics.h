@@ -21,6 +21,7 @@ struct StepMetrics {
   std::uint64_t bytes_tied = 0;
   double tied_wait_seconds = 0;
   double checkpoint_seconds = 0;
+  std::uint64_t memory_bytes = 0;
   bool skipped = false;
   double idle = 0;
 };
@@ -96,6 +97,11 @@ inline constexpr std::tuple kMetrics<StepMetrics> = {
             .unit = Unit::seconds,
             .combine = Combine::max,
             .meaning = "training stood still for the checkpoint before this step"}),
+    metric(&StepMetrics::memory_bytes,
+           {.key = "memory_bytes",
+            .unit = Unit::bytes,
+            .combine = Combine::each,
+            .meaning = "the most that the process has had in memory so far"}),
     metric(&StepMetrics::skipped, {.key = "skipped",
                                    .unit = Unit::flag,
                                    .combine = Combine::any,

@@ -1,12 +1,19 @@
 #include "launcher/app/closing_lines.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <functional>
+#include <iterator>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "framework/store/checkpoint.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/text.h"
+#include "launcher/control/run_recorder.h"
 
 namespace strait::app {
 namespace {
@@ -40,6 +47,40 @@ std::vector<std::string> lines_after_failure(const fs::path& run, const plan::Pl
   return lines;
 }
 
+// "memory    0.0 2.71 GB of 2.44 GB planned, 1.0 …": the most that each process has had. Of many
+// processes, those that are furthest above their plans.
+std::vector<std::string> memory_line(const fs::path& run, const plan::Plan& plan) {
+  const std::string step = control::last_line_with(run / "metrics.jsonl", "\"memory_bytes\"");
+  const auto metrics = nlohmann::json::parse(step, nullptr, /*allow_exceptions=*/false);
+  if (!metrics.is_object()) return {};
+  struct Use {
+    std::string process;
+    std::int64_t most = 0;
+    std::int64_t planned = 0;
+    double ratio() const { return static_cast<double>(most) / static_cast<double>(planned); }
+  };
+  std::vector<Use> uses;
+  for (const plan::Plan::Process& process : plan.processes) {
+    const std::string name = process.name.text();
+    const std::int64_t most = metrics["memory_bytes"].value(name, std::int64_t{0});
+    if (most > 0)
+      uses.push_back({name, most, std::max<std::int64_t>(1, plan.memory_bytes(process))});
+  }
+  if (uses.empty()) return {};
+  constexpr std::size_t kShown = 4;
+  if (uses.size() > kShown) {
+    std::ranges::sort(uses, std::greater(), &Use::ratio);
+    uses.resize(kShown);
+  }
+  std::vector<std::string> texts;
+  for (const Use& use : uses) {
+    texts.push_back(fmt::format("{} {} of {} planned", use.process,
+                                base::byte_text(static_cast<std::uint64_t>(use.most)),
+                                base::byte_text(static_cast<std::uint64_t>(use.planned))));
+  }
+  return {fmt::format("memory    {}", fmt::join(texts, ", "))};
+}
+
 }  // namespace
 
 std::vector<std::string> closing_lines(const fs::path& run, const plan::Plan& plan,
@@ -50,6 +91,7 @@ std::vector<std::string> closing_lines(const fs::path& run, const plan::Plan& pl
       fmt::format("results   {}: metrics.jsonl, events.jsonl, logs/, trace.json, report.html, "
                   "checkpoints/step-{}",
                   name, number(outcome.step))};
+  std::ranges::move(memory_line(run, plan), std::back_inserter(lines));
   if (outcome.stopped) {
     lines.push_back(fmt::format("resume    ./strait resume {}   (from step {} of {})", name,
                                 number(outcome.step), plan.steps));

@@ -14,6 +14,7 @@
 #include "framework/store/atomic_file.h"
 #include "framework/tensors/safetensors_writer.h"
 #include "launcher/base/errors.h"
+#include "launcher/control/run_recorder.h"
 #include "launcher/planner/checkpoint_weights.h"
 #include "models/families.h"
 #include "models/model_description.h"
@@ -143,16 +144,6 @@ void copy_companions(const fs::path& from, const fs::path& to) {
   }
 }
 
-// The last line of a file of lines that has this text in it; empty: none.
-std::string last_line_with(const fs::path& file, const std::string& text) {
-  std::ifstream lines(file);
-  std::string found;
-  for (std::string line; std::getline(lines, line);) {
-    if (line.find(text) != std::string::npos) found = line;
-  }
-  return found;
-}
-
 std::string value_text(const std::string& line, const char* key) {
   const auto fields = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
   return fields.is_object() && fields.contains(key) ? fields[key].dump() : "unknown";
@@ -166,11 +157,11 @@ std::string model_card(const RunCheckpoint& source, const fs::path& run) {
       plan.recipe.name, fs::path(plan.recipe.model.path).filename().string(),
       plan.recipe.model.weights == recipe::Weights::random ? "random" : "its", number(source.step),
       plan.steps, plan.train.rows, plan.recipe.data.row, plan.train.hash);
-  const std::string trained = last_line_with(run / "metrics.jsonl", "\"loss\"");
+  const std::string trained = control::last_line_with(run / "metrics.jsonl", "\"loss\"");
   if (!trained.empty()) {
     card += fmt::format("| training loss of the last step | {} |\n", value_text(trained, "loss"));
   }
-  const std::string evaluated = last_line_with(run / "events.jsonl", "\"evaluated\"");
+  const std::string evaluated = control::last_line_with(run / "events.jsonl", "\"evaluated\"");
   if (!evaluated.empty()) {
     card += fmt::format("| evaluation loss at step {} | {} |\n", value_text(evaluated, "step"),
                         value_text(evaluated, "loss"));

@@ -4,7 +4,6 @@
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
-#include <fstream>
 #include <utility>
 
 #include "framework/store/record_reader.h"
@@ -13,6 +12,7 @@
 #include "launcher/planner/checkpoint_weights.h"
 #include "launcher/planner/planned_model.h"
 #include "launcher/plugin/plugin_file.h"
+#include "launcher/process/memory.h"
 #include "models/model.h"
 
 namespace strait::app {
@@ -52,29 +52,13 @@ RunCheckpoint find_checkpoint(const std::filesystem::path& run_directory) {
   return whole;
 }
 
-namespace {
-
-// 0: unknown.
-std::int64_t free_memory() {
-  std::ifstream file("/proc/meminfo");
-  std::string name;
-  std::int64_t kilobytes = 0;
-  std::string rest;
-  while (file >> name >> kilobytes && std::getline(file, rest)) {
-    if (name == "MemAvailable:") return kilobytes * 1024;
-  }
-  return 0;
-}
-
-}  // namespace
-
 bool fits_here(const RunCheckpoint& source) {
   constexpr double kShare = 0.8;  // the rest is for keys, values and what a layer computes
   std::int64_t bytes = 0;
   for (const models::LayerCost& layer : models::describe(source.config).layers) {
     bytes += (layer.parameters - layer.quantized.parameters) * 4 + layer.quantized.bytes;
   }
-  const std::int64_t available = free_memory();
+  const std::int64_t available = process::host_memory().available;
   return available == 0 || static_cast<double>(bytes) <= kShare * static_cast<double>(available);
 }
 

@@ -1,11 +1,16 @@
 #include "launcher/base/errors.h"
 
+#include <fmt/format.h>
+
 #include <new>
+#include <regex>
+#include <string>
 
 #include "framework/net/link_error.h"
 #include "framework/store/store_error.h"
 #include "framework/sync/sync_error.h"
 #include "framework/trace/trace_error.h"
+#include "launcher/base/text.h"
 
 namespace strait::base {
 namespace {
@@ -13,6 +18,17 @@ namespace {
 bool reports_missing_memory(const std::string& text) {
   return text.find("can't allocate memory") != std::string::npos ||
          text.find("out of memory") != std::string::npos;
+}
+
+// What was asked for in vain, as libtorch's allocators say it: "tried to allocate 4096 bytes" on
+// the CPU, "Tried to allocate 2.00 GiB" on a GPU. Empty: not said.
+std::string asked_for(const std::string& text) {
+  static const std::regex kAsked("[Tt]ried to allocate ([0-9.]+) (bytes|[KMGT]iB)");
+  std::smatch found;
+  if (!std::regex_search(text, found, kAsked)) return "";
+  const bool counted = found[2] == "bytes";
+  return fmt::format(" ({} more could not be had)", counted ? byte_text(std::stoull(found[1]))
+                                                            : found.str(1) + " " + found.str(2));
 }
 
 // libtorch appends a stack trace to its messages; users get the first line.
@@ -89,8 +105,8 @@ Failure describe_failure(const std::exception& error) {
   }
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr || reports_missing_memory(text)) {
     return {ExitCode::out_of_memory,
-            "out of memory (" + first_line(text) +
-                "); a smaller train.micro_batch, model.recompute = \"layer\" or more "
+            "out of memory" + asked_for(text) +
+                "; a smaller train.micro_batch, model.recompute = \"layer\" or more "
                 "pipeline.stages need less"};
   }
   return {ExitCode::internal, "broken invariant: " + first_line(text)};

@@ -17,12 +17,14 @@
 #include "framework/tensors/checkpoint_reader.h"
 #include "launcher/base/build_id.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/text.h"
 #include "launcher/plan/stage_job.h"
 #include "launcher/planner/model_weights.h"
 #include "launcher/planner/planned_model.h"
 #include "launcher/planner/planned_sync.h"
 #include "launcher/plugin/plugin_file.h"
 #include "launcher/process/generation_lock.h"
+#include "launcher/process/memory.h"
 #include "launcher/worker/control_client.h"
 #include "launcher/worker/data_links.h"
 #include "launcher/worker/infer.h"
@@ -58,8 +60,19 @@ struct ReportedFailure : std::exception {
   base::ExitCode code;
 };
 
-base::ExitCode report_failure(ControlClient& control, const std::exception& error) {
-  const base::Failure failure = base::describe_failure(error);
+std::string byte_text(std::int64_t bytes) {
+  return base::byte_text(static_cast<std::uint64_t>(bytes));
+}
+
+base::ExitCode report_failure(ControlClient& control, const std::exception& error,
+                              const plan::StageJob& job) {
+  base::Failure failure = base::describe_failure(error);
+  if (failure.code == base::ExitCode::out_of_memory) {
+    const auto planned = job.plan.memory_bytes(job.plan.process(job.process));
+    failure.text += fmt::format(". It was planned to have {} and has had {} of the {} of this host",
+                                byte_text(planned), byte_text(process::peak_memory()),
+                                byte_text(process::host_memory().total));
+  }
   spdlog::error("{}", failure.text);
   control.send(control::Failed{failure.code, failure.text});
   return failure.code;
@@ -215,7 +228,7 @@ store::Step train(const plan::StageJob& job, net::Node& node, ControlClient& con
       return steps;
     } catch (const std::exception& error) {
       // Before the links close: their other ends would report that as the cause.
-      throw ReportedFailure(report_failure(control, error));
+      throw ReportedFailure(report_failure(control, error, job));
     }
   }();
   reporter.set_phase("leaving");
@@ -254,7 +267,7 @@ base::ExitCode run_stage_process(int job_descriptor) {
     } catch (const ReportedFailure& reported) {
       code = reported.code;
     } catch (const std::exception& error) {
-      code = report_failure(control, error);
+      code = report_failure(control, error, job);
     }
     control.flush(Clock::now() + kFlushTimeout);
     return code;

@@ -8,6 +8,7 @@
 #include "framework/net/stall_report.h"
 #include "framework/store/file_descriptor.h"
 #include "launcher/base/errors.h"
+#include "launcher/process/memory.h"
 
 namespace strait::worker {
 namespace {
@@ -198,6 +199,7 @@ void StageReporter::trained(const stages::StepSummary& summary) {
   control::StepDone done;
   static_cast<trace::StepMetrics&>(done) = summary.metrics;
   done.step = static_cast<store::Step>(number(decision.step) + 1);
+  done.memory_bytes = static_cast<std::uint64_t>(process::peak_memory());
   done.bytes_forward = since_last(Carries::activations);
   done.bytes_backward = since_last(Carries::gradients);
   done.bytes_sync = since_last(Carries::weights);

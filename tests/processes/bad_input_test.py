@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import re
+import resource
 import shutil
 import signal
 import socket
@@ -305,6 +306,25 @@ class BadInput(runs.RunCase):
         for word in ("0.0", "2.0", "embedding", "head", "boundary 0.0>1.0"):
             self.assertIn(word, out)
         self.assertEqual(sorted(self.home.rglob("*")), before)
+
+    def test_too_little_memory_is_one_sentence(self):
+        # 80 M parameters with their optimizer need 1.3 GB beside what a process maps anyway.
+        big = self.write_model("big", vocab_size=40_000, n_embd=2_048)
+        recipe = self.write_recipe("big", {"model.path": str(big), "pipeline.stages": 1})
+        limit = 2_300_000 * 1024
+        done = subprocess.run(
+            [self.program, "run", recipe], cwd=self.home, capture_output=True, text=True,
+            timeout=runs.scaled_timeout(60),
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
+        )
+        self.assertEqual(done.returncode, 50, done.stdout + done.stderr)
+        size = r"[\d.]+ [MG]B"
+        self.assertRegex(
+            done.stdout,
+            rf"out of memory \({size} more could not be had\); a smaller train.micro_batch, "
+            rf'model.recompute = "layer" or more pipeline.stages need less. It was planned to have '
+            rf"{size} and has had {size} of the {size} of this host",
+        )
 
 
 class OtherBuilds(runs.RunCase):

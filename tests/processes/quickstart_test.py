@@ -61,6 +61,7 @@ class Quickstart(runs.RunCase):
             r"completions of evaluation prompts \(\d of 6 right\)",
             r"(right|wrong)  .* -> ",
             "results .*runs/quickstart",
+            r"memory +0\.0 \S+ [MG]B of \S+ [MG]B planned, 1\.0 ",
             "strait generate runs/quickstart --prompt",
         ):
             self.assertRegex(out, word)

@@ -1,0 +1,31 @@
+#include "launcher/process/memory.h"
+
+#include <fstream>
+#include <map>
+#include <string>
+
+namespace strait::process {
+namespace {
+
+// The lines "Name:   123 kB" of a file of /proc, in bytes.
+std::map<std::string, std::int64_t> sizes_in(const char* path) {
+  std::map<std::string, std::int64_t> sizes;
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    const std::size_t colon = line.find(':');
+    if (colon == std::string::npos || !line.ends_with(" kB")) continue;
+    sizes[line.substr(0, colon)] = 1024 * std::stoll(line.substr(colon + 1));
+  }
+  return sizes;
+}
+
+}  // namespace
+
+HostMemory host_memory() {
+  std::map<std::string, std::int64_t> sizes = sizes_in("/proc/meminfo");
+  return {.total = sizes["MemTotal"], .available = sizes["MemAvailable"]};
+}
+
+std::int64_t peak_memory() { return sizes_in("/proc/self/status")["VmHWM"]; }
+
+}  // namespace strait::process
