@@ -155,6 +155,7 @@ struct Report::Parts {
   nlohmann::json last;
   std::deque<std::string> restarts;  // the latest
   std::size_t restart_count = 0;
+  std::string end;  // how the run ended
 };
 
 Report::Report() : parts_(std::make_unique<Parts>()) {}
@@ -176,15 +177,24 @@ void Report::add(const nlohmann::json& line) {
 
 void Report::add_event(const nlohmann::json& line) {
   constexpr std::size_t kShown = 50;
-  if (!line.is_object() || line.value("event", nlohmann::json()) != "restart") return;
+  const nlohmann::json event = line.is_object() ? line.value("event", nlohmann::json()) : line;
+  if (event != "restart" && event != "ended") return;
+  const auto text = [&line](const char* key) {
+    const auto found = line.find(key);
+    return found != line.end() && found->is_string() ? found->get<std::string>() : "";
+  };
   const auto number = [&line](const char* key) {
     const auto found = line.find(key);
     return found != line.end() && found->is_number() ? found->get<std::int64_t>() : 0;
   };
-  const nlohmann::json cause = line.value("cause", nlohmann::json(""));
+  if (event == "ended") {
+    const std::string cause = text("cause");
+    parts_->end = fmt::format("Ended at step {}: {}{}", number("step"), text("meaning"),
+                              cause.empty() ? "" : ". " + cause);
+    return;
+  }
   parts_->restarts.push_back(fmt::format("generation {} from step {}: {}", number("generation"),
-                                         number("from"),
-                                         cause.is_string() ? cause.get<std::string>() : ""));
+                                         number("from"), text("cause")));
   ++parts_->restart_count;
   if (parts_->restarts.size() > kShown) parts_->restarts.pop_front();
 }
@@ -195,8 +205,8 @@ std::string Report::page(const std::string& run, const std::string& plan_text) c
       "body{{font:15px/1.5 sans-serif;max-width:880px;margin:2em auto;padding:0 1em}}"
       "pre{{background:#f4f4f5;padding:1em;overflow-x:auto}}svg{{background:#fafafa}}</style></"
       "head>"
-      "<body>\n<h1>{0}</h1>\n<pre>{1}</pre>\n",
-      escaped(run), escaped(plan_text));
+      "<body>\n<h1>{0}</h1>\n<p>{1}</p>\n<pre>{2}</pre>\n",
+      escaped(run), escaped(parts_->end), escaped(plan_text));
   std::multimap<int, std::string> charts;  // in the order of their ranks
   trace::each_metric<trace::StepMetrics>([&](const auto& one) {
     const trace::Chart& wanted = one.info.chart;
@@ -235,7 +245,11 @@ void write_report(const std::filesystem::path& run_directory, const std::string&
   }
   std::ifstream events(run_directory / "events.jsonl");
   for (std::string line; std::getline(events, line);) {
-    if (line.find("\"restart\"") == std::string::npos) continue;  // not one parsed in vain
+    // Others are not parsed in vain.
+    if (line.find("\"restart\"") == std::string::npos &&
+        line.find("\"ended\"") == std::string::npos) {
+      continue;
+    }
     report.add_event(nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false));
   }
   store::replace_file(run_directory / "report.html", report.page(run, plan_text));

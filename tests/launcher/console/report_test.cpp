@@ -39,6 +39,19 @@ TEST(Report, SkipsValuesThatAreNotWhatTheirKeysSay) {
   EXPECT_THAT(report.page("run", "plan"), testing::HasSubstr("from 4 (step 1) to 4 (step 1)"));
 }
 
+TEST(Report, ShowsHowTheRunEndedLast) {
+  Report report;
+  for (const char* line : {"null", "[1]", R"({"event":"ended","step":"x","meaning":7})",
+                           R"({"event":"ended","step":3,"meaning":"stopped","cause":""})"}) {
+    report.add_event(nlohmann::json::parse(line));
+  }
+  EXPECT_THAT(report.page("run", "plan"), testing::HasSubstr("<p>Ended at step 3: stopped</p>"));
+  report.add_event(
+      {{"event", "ended"}, {"step", 5}, {"meaning", "out of memory"}, {"cause", "stage <1>"}});
+  EXPECT_THAT(report.page("run", "plan"),
+              testing::HasSubstr("<p>Ended at step 5: out of memory. stage &lt;1&gt;</p>"));
+}
+
 TEST(Report, KeepsPeaksOfLongRunsInBoundedPage) {
   Report report;
   for (int step = 1; step <= 100'000; ++step) {
