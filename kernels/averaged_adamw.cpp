@@ -1,5 +1,6 @@
 #include "kernels/averaged_adamw.h"
 
+#include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
 #include <cmath>
@@ -16,6 +17,21 @@ float* values_of(const at::Tensor& tensor, std::int64_t count) {
                             tensor.is_contiguous() && tensor.numel() == count,
                         "averaged_adamw of ", tensor.toString(), " ", tensor.sizes());
   return tensor.data_ptr<float>();
+}
+
+void update_by_operators(const at::Tensor& weights, const at::Tensor& gradient,
+                         const at::Tensor& first, const at::Tensor& second,
+                         const AveragedFactors& by) {
+  first.mul_(by.beta1).add_(gradient, 1 - by.beta1);
+  second.mul_(by.beta2).addcmul_(gradient, gradient, 1 - by.beta2);
+  const at::Tensor mean = first.mul(by.first);
+  const at::Tensor square = second.mul(by.second);
+  const at::Tensor spread = square.sub(mean.square()).clamp_min_(0);
+  const at::Tensor least = square.mul(1 - by.most);
+  const at::Tensor clean = square.sub(spread, by.noise);
+  // Nothing is more than no number: where squares are infinite nothing moves, as in AdamW.
+  const at::Tensor size = at::where(clean.gt(least), clean, least).sqrt_().add_(by.epsilon);
+  weights.mul_(by.keep).addcdiv_(mean, size, -by.step);
 }
 
 }  // namespace
@@ -43,6 +59,8 @@ void averaged_adamw(const at::Tensor& weights, const at::Tensor& gradient,
                     const at::Tensor& first_moment, const at::Tensor& second_moment,
                     const AveragedAdamW& how) {
   const AveragedFactors by(how);
+  if (!weights.is_cpu())
+    return update_by_operators(weights, gradient, first_moment, second_moment, by);
   const std::int64_t count = weights.numel();
   float* const to = values_of(weights, count);
   const float* const from = values_of(gradient, count);

@@ -22,8 +22,9 @@ struct AveragedAdamW {
 // plain AdamW steps too short: by half among four. How much is noise, the first moment tells, from
 // which it has averaged out but for a share k: with v and m the moments, corrected for their start,
 //     noise = (v - m²) / (1 - k)      v of the mean gradient = v - noise (1 - 1 / copies)
-// and with that it steps; the moments that it keeps are those of AdamW. float32 on the CPU, one
-// behind the other in memory. Same bits at any number of threads.
+// and with that it steps; the moments that it keeps are those of AdamW. float32, one behind the
+// other in memory. Same bits at any number of threads on a CPU; on another device libtorch's
+// operators do it.
 void averaged_adamw(const at::Tensor& weights, const at::Tensor& gradient,
                     const at::Tensor& first_moment, const at::Tensor& second_moment,
                     const AveragedAdamW& how);

@@ -18,23 +18,13 @@ namespace {
 constexpr std::int64_t kLeastLogitBytes = 32 << 20;
 constexpr std::int64_t kMostLogitBytes = 256 << 20;
 
-void check_targets(const Projection& projection, const at::Tensor& hidden,
-                   const at::Tensor& targets) {
+void check_shapes(const Projection& projection, const at::Tensor& hidden,
+                  const at::Tensor& targets) {
   TORCH_INTERNAL_ASSERT(hidden.dim() == 2 && targets.dim() == 1 &&
                             hidden.size(0) == targets.size(0) &&
                             hidden.size(1) == projection.weight.size(1),
                         "cross entropy of hidden ", hidden.sizes(), " with targets ",
                         targets.sizes(), " and weight ", projection.weight.sizes());
-  if (targets.numel() == 0) return;
-  const auto [lowest, highest] = at::aminmax(targets);
-  const auto low = lowest.item<std::int64_t>();
-  const auto high = highest.item<std::int64_t>();
-  const std::int64_t vocabulary = projection.weight.size(0);
-  if (low >= 0 && high < vocabulary) return;
-  throw std::out_of_range("a target token is " + std::to_string(low < 0 ? low : high) +
-                          ", but the model's vocabulary has tokens 0 to " +
-                          std::to_string(vocabulary - 1) +
-                          ": prepare the data with the model's own tokenizer");
 }
 
 // The derivative of the cap, from what it made of the logits.
@@ -47,14 +37,15 @@ at::Tensor cap_slope(const at::Tensor& capped, double softcap) {
 // thread first, and all that follows has the same bits.
 void choose_exp_once() { static const at::Tensor kFirst = at::zeros({1}).exp_(); }
 
-// The loss of a chunk; turns its logits into probabilities on the way. One fused pass and an exp:
-// what is done to logits one operator after the other costs more than their product.
-double consume_logits(at::Tensor& logits, const at::Tensor& targets) {
+// The sum of what is subtracted from the loss, of a chunk; turns its logits into probabilities on
+// the way. One fused pass and an exp: what is done to logits one operator after the other costs
+// more than their product.
+at::Tensor consume_logits(at::Tensor& logits, const at::Tensor& targets) {
   logits = at::log_softmax(logits, 1);
   const at::Tensor chosen = logits.gather(1, targets.unsqueeze(1)).to(at::kDouble);
   choose_exp_once();
   logits.exp_();
-  return -chosen.sum().item<double>();
+  return chosen.sum();
 }
 
 // Chunks of nearly equal size: a last one of a single row would be a matrix times a vector, which
@@ -65,7 +56,21 @@ std::int64_t even_chunk(std::int64_t count, const at::Tensor& weight) {
   return std::max<std::int64_t>(1, (count + chunks - 1) / chunks);
 }
 
+at::Tensor zero_sum(const at::Tensor& hidden) {
+  return at::zeros({}, hidden.options().dtype(at::kDouble).requires_grad(false));
+}
+
 }  // namespace
+
+void check_targets(std::span<const std::int64_t> targets, std::int64_t vocabulary) {
+  if (targets.empty()) return;
+  const auto [low, high] = std::ranges::minmax(targets);
+  if (low >= 0 && high < vocabulary) return;
+  throw std::out_of_range("a target token is " + std::to_string(low < 0 ? low : high) +
+                          ", but the model's vocabulary has tokens 0 to " +
+                          std::to_string(vocabulary - 1) +
+                          ": prepare the data with the model's own tokenizer");
+}
 
 at::Tensor project_logits(const Projection& projection, const at::Tensor& hidden) {
   at::Tensor logits = at::mm(hidden, projection.weight.t()).to(at::kFloat);
@@ -87,8 +92,8 @@ CrossEntropyResult cross_entropy(const Projection& projection, const at::Tensor&
                                  const at::Tensor& targets, double scale,
                                  const Projection& gradient) {
   const at::NoGradGuard no_grad;
-  check_targets(projection, hidden, targets);
-  CrossEntropyResult result;
+  check_shapes(projection, hidden, targets);
+  CrossEntropyResult result{zero_sum(hidden), {}};
   result.hidden_gradient = at::empty_like(hidden, at::MemoryFormat::Contiguous);
   const std::int64_t count = hidden.size(0);
   const std::int64_t chunk = even_chunk(count, projection.weight);
@@ -99,7 +104,7 @@ CrossEntropyResult cross_entropy(const Projection& projection, const at::Tensor&
     at::Tensor logits = project_logits(projection, input);
     at::Tensor inner;
     if (projection.softcap > 0) inner = cap_slope(logits, projection.softcap);
-    result.loss_sum += consume_logits(logits, target);
+    result.loss_sum.sub_(consume_logits(logits, target));
     logits.scatter_add_(1, target.unsqueeze(1), at::full({rows, 1}, -1.0, logits.options()));
     if (inner.defined()) logits.mul_(inner);
     if (gradient.bias.defined()) at::Tensor(gradient.bias).add_(logits.sum(0), scale);
@@ -112,17 +117,17 @@ CrossEntropyResult cross_entropy(const Projection& projection, const at::Tensor&
   return result;
 }
 
-double cross_entropy_loss(const Projection& projection, const at::Tensor& hidden,
-                          const at::Tensor& targets) {
+at::Tensor cross_entropy_loss(const Projection& projection, const at::Tensor& hidden,
+                              const at::Tensor& targets) {
   const at::NoGradGuard no_grad;
-  check_targets(projection, hidden, targets);
-  double sum = 0;
+  check_shapes(projection, hidden, targets);
+  at::Tensor sum = zero_sum(hidden);
   const std::int64_t count = hidden.size(0);
   const std::int64_t chunk = even_chunk(count, projection.weight);
   for (std::int64_t begin = 0; begin < count; begin += chunk) {
     const std::int64_t rows = std::min(chunk, count - begin);
     at::Tensor logits = project_logits(projection, hidden.narrow(0, begin, rows));
-    sum += consume_logits(logits, targets.narrow(0, begin, rows));
+    sum.sub_(consume_logits(logits, targets.narrow(0, begin, rows)));
   }
   return sum;
 }

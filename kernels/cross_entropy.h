@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <span>
 
 namespace strait::kernels {
 
@@ -17,7 +18,7 @@ struct Projection {
 at::Tensor project_logits(const Projection& projection, const at::Tensor& hidden);
 
 struct CrossEntropyResult {
-  double loss_sum = 0;         // over all targets, natural logarithm, not scaled
+  at::Tensor loss_sum;         // over all targets, natural logarithm, not scaled: a float64 scalar
   at::Tensor hidden_gradient;  // [targets, hidden] in the type of `hidden`, times scale
 };
 
@@ -26,17 +27,21 @@ struct CrossEntropyResult {
 // targets alone, so every sum has one order. Logits are float32 from the product on, whatever the
 // type of the inputs. No autograd: the gradients are made here.
 //
-// `hidden` [targets, hidden] has only rows with a target; `targets` is int64 [targets]. A target
-// outside the vocabulary throws std::out_of_range. The gradients of weight and bias, times scale,
-// are added into the float32 tensors of `gradient`; one that is undefined is not computed. Borrows
-// everything; any thread may call, one at a time per `gradient`.
+// `hidden` [targets, hidden] has only rows with a target; `targets` is int64 [targets], checked by
+// check_targets(). All tensors are on one device, and nothing waits for it. The gradients of weight
+// and bias, times scale, are added into the float32 tensors of `gradient`; one that is undefined is
+// not computed. Borrows everything; any thread may call, one at a time per `gradient`.
 CrossEntropyResult cross_entropy(const Projection& projection, const at::Tensor& hidden,
                                  const at::Tensor& targets, double scale,
                                  const Projection& gradient);
 
 // The same sum, to the same bits, without gradients: for evaluation.
-double cross_entropy_loss(const Projection& projection, const at::Tensor& hidden,
-                          const at::Tensor& targets);
+at::Tensor cross_entropy_loss(const Projection& projection, const at::Tensor& hidden,
+                              const at::Tensor& targets);
+
+// Throws std::out_of_range if a target is outside the vocabulary. Of the host's values: a check of
+// a tensor would wait for its device.
+void check_targets(std::span<const std::int64_t> targets, std::int64_t vocabulary);
 
 // The most rows whose logits are held at once.
 std::int64_t cross_entropy_rows(std::int64_t vocabulary, std::int64_t hidden);

@@ -22,10 +22,12 @@ at::Tensor matrix_of(const Weight& weight, at::ScalarType type, bool input_first
   if (weight.quantized) {
     thread_local at::Tensor memory;
     const QuantizedShape& shape = *weight.quantized;
-    const bool fits = memory.defined() && memory.scalar_type() == type;
+    const at::TensorOptions options = weight.kept.options().dtype(type);
+    const bool fits =
+        memory.defined() && memory.scalar_type() == type && memory.device() == weight.kept.device();
     if (!fits || memory.numel() < shape.values()) {
       memory = at::Tensor();  // the former is freed first
-      memory = at::empty({shape.values()}, type);
+      memory = at::empty({shape.values()}, options);
     }
     stored = memory.narrow(0, 0, shape.values()).view({shape.rows, shape.columns});
     dequantize_matrix({shape, weight.kept}, stored);

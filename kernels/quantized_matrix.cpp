@@ -7,6 +7,7 @@
 #include <atomic>
 
 #include "kernels/dequantize.h"
+#include "kernels/matrix_operators.h"
 #include "kernels/nf4.h"
 #include "kernels/quantize.h"
 
@@ -14,12 +15,6 @@ namespace strait::kernels {
 namespace {
 
 constexpr std::int64_t kValuesOfTask = 1 << 16;  // from here on another thread is worth waking
-
-// Groups with outliers are rotated where levels are few: a bit a group buys a tenth of the error of
-// Gaussian weights, and a third of that of heavy tails.
-GroupFormat group_format_of(MatrixFormat format) {
-  return format == MatrixFormat::int8 ? GroupFormat{8, 64, false} : GroupFormat{4, 64, true};
-}
 
 Element element_of(const at::Tensor& values) {
   switch (values.scalar_type()) {
@@ -35,15 +30,12 @@ Element element_of(const at::Tensor& values) {
 }
 
 void check_sizes(const QuantizedMatrix& matrix, const at::Tensor& values) {
-  TORCH_INTERNAL_ASSERT(values.is_cpu() && values.is_contiguous() && values.dim() == 2 &&
-                            values.size(0) == matrix.shape.rows &&
+  TORCH_INTERNAL_ASSERT(values.device() == matrix.bytes.device() && values.is_contiguous() &&
+                            values.dim() == 2 && values.size(0) == matrix.shape.rows &&
                             values.size(1) == matrix.shape.columns,
                         "values ", values.sizes(), " of a matrix [", matrix.shape.rows, ", ",
                         matrix.shape.columns, "]");
 }
-
-// Levels of nf4 come first, then the sizes of blocks, aligned.
-std::int64_t size_offset(const QuantizedShape& shape) { return (shape.values() + 7) / 8 * 4; }
 
 // Calls `work(first, last)` for parts of 0 … count on all threads.
 template <class Work>
@@ -72,8 +64,8 @@ bool quantize_blocks(const at::Tensor& values, const QuantizedMatrix& matrix) {
   const std::int64_t size = bytes_of(element_of(values));
   const auto* from = static_cast<const std::byte*>(values.const_data_ptr());
   auto* levels = matrix.bytes.mutable_data_ptr<std::uint8_t>();
-  auto* sizes = reinterpret_cast<float*>(levels + size_offset(matrix.shape));
-  std::fill(levels + (count + 1) / 2, levels + size_offset(matrix.shape), std::uint8_t{0});
+  auto* sizes = reinterpret_cast<float*>(levels + nf4_size_offset(matrix.shape));
+  std::fill(levels + (count + 1) / 2, levels + nf4_size_offset(matrix.shape), std::uint8_t{0});
   std::atomic<bool> fine = true;
   in_parts(nf4_blocks(count), kNf4Block, [&](std::int64_t first, std::int64_t last) {
     const std::int64_t begin = first * kNf4Block;
@@ -97,7 +89,8 @@ std::int64_t bytes_of(const QuantizedShape& shape) {
   if (shape.format != MatrixFormat::nf4) {
     return shape.rows * token_bytes(group_format_of(shape.format), shape.columns);
   }
-  return size_offset(shape) + nf4_blocks(shape.values()) * static_cast<std::int64_t>(sizeof(float));
+  return nf4_size_offset(shape) +
+         nf4_blocks(shape.values()) * static_cast<std::int64_t>(sizeof(float));
 }
 
 QuantizedMatrix make_quantized_matrix(const QuantizedShape& shape, at::Device device) {
@@ -105,6 +98,12 @@ QuantizedMatrix make_quantized_matrix(const QuantizedShape& shape, at::Device de
 }
 
 bool quantize_matrix(const at::Tensor& values, const QuantizedMatrix& matrix) {
+  if (!matrix.bytes.is_cpu()) {
+    const QuantizedMatrix here = make_quantized_matrix(matrix.shape, at::kCPU);
+    const bool fine = quantize_matrix(values, here);
+    matrix.bytes.copy_(here.bytes);
+    return fine;
+  }
   check_sizes(matrix, values);
   return matrix.shape.format == MatrixFormat::nf4 ? quantize_blocks(values, matrix)
                                                   : quantize_rows(values, matrix);
@@ -112,12 +111,13 @@ bool quantize_matrix(const at::Tensor& values, const QuantizedMatrix& matrix) {
 
 void dequantize_matrix(const QuantizedMatrix& matrix, const at::Tensor& values) {
   check_sizes(matrix, values);
+  if (!values.is_cpu()) return dequantize_by_operators(matrix, values);
   const Element element = element_of(values);
   const std::int64_t size = bytes_of(element);
   const auto* from = matrix.bytes.const_data_ptr<std::uint8_t>();
   auto* to = static_cast<std::byte*>(values.mutable_data_ptr());
   if (matrix.shape.format == MatrixFormat::nf4) {
-    const auto* sizes = reinterpret_cast<const float*>(from + size_offset(matrix.shape));
+    const auto* sizes = reinterpret_cast<const float*>(from + nf4_size_offset(matrix.shape));
     const std::int64_t count = matrix.shape.values();
     return in_parts(nf4_blocks(count), kNf4Block, [&](std::int64_t first, std::int64_t last) {
       const std::int64_t begin = first * kNf4Block;

@@ -19,12 +19,14 @@ struct QuantizedMatrix {
 
 QuantizedMatrix make_quantized_matrix(const QuantizedShape& shape, at::Device device);
 
-// The two below use all threads and give the same bits with any number of them. Values are
-// contiguous [rows, columns] in float32, bfloat16 or float16, on the CPU.
+// The two below use all threads and give the same bits with any number of them, on any device.
+// Values are contiguous [rows, columns] in float32, bfloat16 or float16.
 
-// False: a value is NaN, infinite or at least kHuge; then the bytes are of no use.
+// Of values on the CPU, for a matrix on any device. False: a value is NaN, infinite or at least
+// kHuge; then the bytes are of no use.
 [[nodiscard]] bool quantize_matrix(const at::Tensor& values, const QuantizedMatrix& matrix);
 
+// To values on the matrix's device, without a wait for it.
 void dequantize_matrix(const QuantizedMatrix& matrix, const at::Tensor& values);
 
 }  // namespace strait::kernels

@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <optional>
 #include <tuple>
 
 #include "kernels/leaf_gradient.h"
@@ -26,20 +27,40 @@ struct RowLookup : public torch::autograd::Function<RowLookup> {
     const variable_list saved = context->get_saved_variables();
     const at::Tensor& table = saved[0];
     if (!table.requires_grad()) return {at::Tensor(), at::Tensor(), at::Tensor()};
+    const std::int64_t padding = context->saved_data["padding"].toInt();
+    at::Tensor& gradient = leaf_gradient(table);
+    if (table.is_cpu()) {
+      add_sums(gradient, saved[1], gradients[0], padding);
+    } else {
+      add_in_order(gradient, saved[1], gradients[0], padding);
+    }
+    announce_leaf_gradient(table);
+    return {at::Tensor(), at::Tensor(), at::Tensor()};
+  }
+
+ private:
+  static void add_sums(const at::Tensor& gradient, const at::Tensor& indices,
+                       const at::Tensor& slope, std::int64_t padding) {
     // Rows that were looked up more than once are summed first, in the order of their indices, so
     // that what is added to the gradient does not depend on what it held.
     const auto [rows, places, counts] =
-        at::_unique2(saved[1], /*sorted=*/true, /*return_inverse=*/true, /*return_counts=*/false);
-    at::Tensor sums = at::embedding_dense_backward(gradients[0], places, rows.numel(),
+        at::_unique2(indices, /*sorted=*/true, /*return_inverse=*/true, /*return_counts=*/false);
+    at::Tensor sums = at::embedding_dense_backward(slope, places, rows.numel(),
                                                    /*padding_idx=*/-1,
                                                    /*scale_grad_by_freq=*/false);
-    if (context->saved_data["padding"].toInt() >= 0) {
-      sums.masked_fill_(rows.eq(context->saved_data["padding"].toInt()).unsqueeze(1), 0);
-    }
-    at::Tensor& gradient = leaf_gradient(table);
+    if (padding >= 0) sums.masked_fill_(rows.eq(padding).unsqueeze(1), 0);
     gradient.index_add_(0, rows, sums.to(gradient.scalar_type()));
-    announce_leaf_gradient(table);
-    return {at::Tensor(), at::Tensor(), at::Tensor()};
+  }
+
+  // How many rows there are is known on the device alone: nothing may depend on it, or the host
+  // would wait. Sorts the indices, so that every row's sum has one order.
+  static void add_in_order(const at::Tensor& gradient, const at::Tensor& indices,
+                           const at::Tensor& slope, std::int64_t padding) {
+    at::Tensor slopes = slope.to(gradient.scalar_type());
+    if (padding >= 0) slopes = slopes.masked_fill(indices.eq(padding).unsqueeze(-1), 0);
+    c10::List<std::optional<at::Tensor>> rows;
+    rows.push_back(indices);
+    at::Tensor(gradient).index_put_(rows, slopes, /*accumulate=*/true);
   }
 };
 

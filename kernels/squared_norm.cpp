@@ -36,9 +36,21 @@ double squared_norm(const at::Tensor& tensor) {
   const at::NoGradGuard no_grad;
   TORCH_INTERNAL_ASSERT(at::isFloatingType(tensor.scalar_type()) && tensor.dtype() != at::kDouble,
                         "squared_norm of ", tensor.dtype());
-  if (!tensor.is_cpu()) return tensor.to(at::kDouble).square().sum().item<double>();
+  TORCH_INTERNAL_ASSERT(tensor.is_cpu(), "squared_norm of a tensor on ", tensor.device());
   const at::Tensor values = tensor.to(at::kFloat).contiguous();
   return squared_norm_of(values.const_data_ptr<float>(), static_cast<std::size_t>(values.numel()));
+}
+
+at::Tensor squared_norms(at::TensorList tensors) {
+  const at::NoGradGuard no_grad;
+  if (!tensors.empty() && !tensors[0].is_cpu()) {
+    return at::stack(at::_foreach_norm(tensors, 2, at::kDouble)).square_();
+  }
+  at::Tensor norms = at::empty({static_cast<std::int64_t>(tensors.size())}, at::kDouble);
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    norms.mutable_data_ptr<double>()[i] = squared_norm(tensors[i]);
+  }
+  return norms;
 }
 
 bool all_finite(const at::Tensor& tensor) {

@@ -32,8 +32,9 @@ class WeightGradientQueue {
 };
 
 // While one lives, backwards that this thread runs queue the weight gradients of linear.h instead
-// of adding them. Autograd runs the backward of CPU tensors on the thread that asks for it; one
-// that runs on a thread of autograd adds its gradients at once. Do not nest.
+// of adding them. Autograd runs the backward of CPU tensors on the thread that asks for it, those
+// of other devices only without its own threads (c10::AutogradState); one that runs on a thread of
+// autograd adds its gradients at once. Do not nest.
 class QueueWeightGradients {
  public:
   explicit QueueWeightGradients(WeightGradientQueue& queue);

@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "kernels/host_values.h"
 #include "kernels/row_lookup.h"
 
 namespace strait::models {
@@ -17,6 +18,7 @@ Embedding::Embedding(ParameterMaker& maker, const std::string& name, std::int64_
       padding_row_(std::make_shared<std::int64_t>(padding)) {}
 
 at::Tensor Embedding::forward(const at::Tensor& indices) const {
+  TORCH_INTERNAL_ASSERT(indices.is_cpu(), what_, "s on ", indices.device());
   if (indices.numel() > 0) {
     const auto [lowest, highest] = at::aminmax(indices);
     const auto low = lowest.item<std::int64_t>();
@@ -28,7 +30,8 @@ at::Tensor Embedding::forward(const at::Tensor& indices) const {
                       what_, low < 0 ? low : high, weight_.size(0) - 1));
     }
   }
-  return kernels::look_up_rows(weight_, indices, *padding_row_);
+  return kernels::look_up_rows(weight_, kernels::on_device(indices, weight_.device()),
+                               *padding_row_);
 }
 
 }  // namespace strait::models

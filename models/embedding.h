@@ -18,7 +18,8 @@ class Embedding {
   Embedding(ParameterMaker& maker, const std::string& name, std::int64_t rows, std::int64_t width,
             std::string what, std::int64_t padding = -1);
 
-  // int64 [...] to [..., width]. An index that the table lacks throws std::out_of_range with the
+  // int64 [...] on the CPU, where they are checked without a wait for the table's device, to
+  // [..., width]. An index that the table lacks throws std::out_of_range with the
   // number and the limit.
   at::Tensor forward(const at::Tensor& indices) const;
 

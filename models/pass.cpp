@@ -12,8 +12,7 @@ kernels::DropoutKey Pass::dropout_key(int layer, int site) const {
           static_cast<std::uint64_t>(site)};
 }
 
-Pass make_pass(const std::vector<std::vector<std::int64_t>>& documents, std::int64_t length,
-               at::Device device) {
+Pass make_pass(const std::vector<std::vector<std::int64_t>>& documents, std::int64_t length) {
   const auto rows = static_cast<std::int64_t>(documents.size());
   std::vector<std::int64_t> positions(static_cast<std::size_t>(rows * length), 0);
   Pass pass;
@@ -28,16 +27,15 @@ Pass make_pass(const std::vector<std::vector<std::int64_t>>& documents, std::int
       begin += tokens;
     }
   }
-  pass.positions = at::tensor(positions, at::kLong).view({rows, length}).to(device);
+  pass.positions = at::tensor(positions, at::kLong).view({rows, length});
   pass.rotary = std::make_shared<RotaryTables>();
   return pass;
 }
 
-Pass make_pass(KeyValueCache& cache, std::int64_t rows, std::int64_t count, at::Device device) {
+Pass make_pass(KeyValueCache& cache, std::int64_t rows, std::int64_t count) {
   Pass pass;
   const std::int64_t past = cache.length();
-  const auto options = at::TensorOptions(at::kLong).device(device);
-  pass.positions = at::arange(past, past + count, options).unsqueeze(0).expand({rows, count});
+  pass.positions = at::arange(past, past + count, at::kLong).unsqueeze(0).expand({rows, count});
   pass.cache = &cache;
   pass.rotary = std::make_shared<RotaryTables>();
   return pass;

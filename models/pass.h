@@ -17,7 +17,7 @@ class KeyValueCache;
 // What all layers must know of the micro-batch that runs through them. A value: keep it with the
 // micro-batch to run a forward again.
 struct Pass {
-  at::Tensor positions;  // int64 [rows, length]
+  at::Tensor positions;  // int64 [rows, length], on the CPU whatever the device of the layers
   // Tokens attend inside these; what is in none of them is padding. Not used with a cache.
   std::vector<kernels::AttentionSpan> documents;
   std::shared_ptr<RotaryTables> rotary;  // of `positions`, filled by the layers
@@ -33,11 +33,9 @@ struct Pass {
 // For packed rows: `documents` holds the lengths of each row's documents; what they leave of
 // `length` is padding at the end. Positions restart in every document and attention stays inside
 // it.
-Pass make_pass(const std::vector<std::vector<std::int64_t>>& documents, std::int64_t length,
-               at::Device device = at::kCPU);
+Pass make_pass(const std::vector<std::vector<std::int64_t>>& documents, std::int64_t length);
 
 // For generation: `count` tokens of each row that follow what `cache` holds.
-Pass make_pass(KeyValueCache& cache, std::int64_t rows, std::int64_t count,
-               at::Device device = at::kCPU);
+Pass make_pass(KeyValueCache& cache, std::int64_t rows, std::int64_t count);
 
 }  // namespace strait::models

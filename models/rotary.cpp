@@ -3,16 +3,20 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include "kernels/host_values.h"
+
 namespace strait::models {
 
-const RotaryTables::Table& RotaryTables::of(const Rotary& rotary, const at::Tensor& positions) {
+const RotaryTables::Table& RotaryTables::of(const Rotary& rotary, const at::Tensor& positions,
+                                            at::Device device) {
   for (const auto& [known, table] : tables_) {
     if (known == &rotary) return table;
   }
   const at::NoGradGuard no_grad;
   const at::Tensor frequencies =
-      at::tensor(at::ArrayRef<float>(rotary.frequencies)).to(positions.device());
-  const at::Tensor angles = positions.to(at::kFloat).unsqueeze(-1).mul(frequencies);
+      kernels::on_device(at::tensor(at::ArrayRef<float>(rotary.frequencies)), device);
+  const at::Tensor angles =
+      kernels::on_device(positions, device).to(at::kFloat).unsqueeze(-1).mul(frequencies);
   return tables_
       .emplace_back(&rotary,
                     Table{angles.cos().mul_(rotary.scale), angles.sin().mul_(rotary.scale)})

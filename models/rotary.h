@@ -25,8 +25,8 @@ class RotaryTables {
     at::Tensor cosine;  // float32 [rows, length, pairs]
     at::Tensor sine;
   };
-  // `rotary` must outlive the pass: it is recognised by its address.
-  const Table& of(const Rotary& rotary, const at::Tensor& positions);
+  // On the layers' device. `rotary` must outlive the pass: it is recognised by its address.
+  const Table& of(const Rotary& rotary, const at::Tensor& positions, at::Device device);
 
  private:
   std::vector<std::pair<const Rotary*, Table>> tables_;

@@ -10,11 +10,20 @@
 #include <string>
 
 #include "kernels/averaged_adamw.h"
+#include "kernels/host_values.h"
 
 namespace strait::stages {
 namespace {
 
-const at::TensorOptions kHere = at::TensorOptions().device(at::kCPU);
+at::TensorOptions options_of(const std::vector<models::Parameter>& parameters) {
+  return at::TensorOptions().device(device_of(parameters));
+}
+
+// Where the fused kernel reads them.
+std::vector<at::Tensor> beside(const at::Tensor& master, const std::vector<at::Tensor>& counters) {
+  if (master.is_cpu()) return counters;
+  return kernels::on_device(at::stack(counters), master.device()).unbind();
+}
 
 }  // namespace
 
@@ -38,9 +47,9 @@ double learning_rate(const LearningRateOptions& options, std::int64_t step) {
 AdamW::AdamW(const std::vector<models::Parameter>& parameters, const sync::Layout& layout,
              const AdamWOptions& options)
     : options_(options),
-      masters_(layout, kHere),
-      first_moments_(layout, kHere),
-      second_moments_(layout, kHere) {
+      masters_(layout, options_of(parameters)),
+      first_moments_(layout, options_of(parameters)),
+      second_moments_(layout, options_of(parameters)) {
   std::set<std::string> placed;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const models::Parameter& parameter = parameters[i];
@@ -54,7 +63,7 @@ AdamW::AdamW(const std::vector<models::Parameter>& parameters, const sync::Layou
     if (!narrow) parameter.value.set_data(master);
     if (again) continue;
     slots_.push_back(Slot{parameter.name, master, first_moments_.of(piece),
-                          second_moments_.of(piece), at::zeros({}, master.options())});
+                          second_moments_.of(piece), at::zeros({}, at::kFloat)});
     values_.push_back(parameter.value.detach());
     gradient_of_.push_back(i);
   }
@@ -122,8 +131,9 @@ void AdamW::update_group(Gradients& gradients, double learning_rate, bool decays
     updates.push_back(slots_[i].updates);
   }
   if (masters.empty()) return;
-  at::_fused_adamw_(masters, sums, first, second, {}, updates, learning_rate, options_.beta1,
-                    options_.beta2, decays ? options_.weight_decay : 0.0, options_.epsilon,
+  at::_fused_adamw_(masters, sums, first, second, {}, beside(masters.front(), updates),
+                    learning_rate, options_.beta1, options_.beta2,
+                    decays ? options_.weight_decay : 0.0, options_.epsilon,
                     /*amsgrad=*/false, /*maximize=*/false);
 }
 

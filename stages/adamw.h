@@ -3,7 +3,6 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -34,8 +33,9 @@ struct AdamWOptions {
 };
 
 // libtorch's fused AdamW over a stage's parameters. A parameter narrower than float32 has a float32
-// master here, which is updated and saved in checkpoints. Masters and moments are contiguous, in
-// the order of the layout; float32 parameters are moved into that memory.
+// master here, which is updated and saved in checkpoints. All is on the parameters' device. Masters
+// and moments are contiguous, in the order of the layout; float32 parameters are moved into that
+// memory.
 class AdamW {
  public:
   // Updates the parameters with a storage of their own, which are those of the layout. A tied LM
@@ -53,13 +53,15 @@ class AdamW {
     at::Tensor master;
     at::Tensor first_moment;
     at::Tensor second_moment;
-    at::Tensor updates;  // number of updates so far: a float scalar, as the fused kernel needs it
+    // Number of updates so far: a float scalar, as the fused kernel needs it. On the CPU, where it
+    // is read without a wait for the device.
+    at::Tensor updates;
   };
   const std::vector<Slot>& slots() const { return slots_; }
   // Contiguous, over the layout.
-  std::span<float> masters() const { return masters_.values(); }
-  std::span<float> first_moments() const { return first_moments_.values(); }
-  std::span<float> second_moments() const { return second_moments_.values(); }
+  const at::Tensor& masters() const { return masters_.whole(); }
+  const at::Tensor& first_moments() const { return first_moments_.whole(); }
+  const at::Tensor& second_moments() const { return second_moments_.whole(); }
   // Copies masters into their parameters, after masters were loaded.
   void publish();
   // Copies parameters into their masters, after parameters were initialized.

@@ -40,7 +40,8 @@ Boundary::Boundary(BoundaryOptions options, BoundarySetting setting)
 BoundaryEnd& Boundary::connect(std::unique_ptr<net::Link> link, WaitClock& waits,
                                std::string peer) {
   if (limits_) chooser_ = std::make_unique<CodecChooser>(*limits_, *link, waits);
-  end_ = std::make_unique<BoundaryEnd>(std::move(link), std::move(codecs_), waits, std::move(peer));
+  end_ = std::make_unique<BoundaryEnd>(std::move(link), std::move(codecs_), waits, std::move(peer),
+                                       setting_.device);
   return *end_;
 }
 

@@ -2,6 +2,8 @@
 
 #include <ATen/core/ScalarType.h>
 
+#include <c10/core/Device.h>
+
 #include <array>
 #include <cstdint>
 #include <filesystem>
@@ -48,6 +50,7 @@ struct BoundarySetting {
   std::int64_t width = 0;                       // of an activation
   std::int64_t row_tokens = 0;                  // of the longest row
   at::ScalarType dtype = at::kFloat;            // of the computation
+  at::Device device = at::kCPU;                 // of the computation
   at::ScalarType evaluation_wire = at::kFloat;  // of the raw codec in evaluation
   codec::UseOrder order;
   store::Step last{};

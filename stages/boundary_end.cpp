@@ -21,11 +21,12 @@ const char* direction_word(codec::Kind kind) {
 }  // namespace
 
 BoundaryEnd::BoundaryEnd(std::unique_ptr<net::Link> link, BoundaryCodecs codecs, WaitClock& waits,
-                         std::string peer)
+                         std::string peer, at::Device device)
     : link_(std::move(link)),
       codecs_(std::move(codecs)),
       waits_(waits),
       peer_(std::move(peer)),
+      transfer_(device),
       sender_([this] { send_loop(); }),
       receiver_([this] { receive_loop(); }) {}
 
@@ -43,7 +44,7 @@ BoundaryEnd::~BoundaryEnd() {
 
 void BoundaryEnd::send(codec::TensorHeader header, at::Tensor tensor) {
   header.width = tensor.size(2);
-  enqueue(Outgoing{std::move(header), std::move(tensor), {}});
+  enqueue(Outgoing{std::move(header), transfer_.to_host(tensor), {}});
 }
 
 void BoundaryEnd::send_note(net::Frame note) { enqueue(Outgoing{{}, {}, std::move(note)}); }
@@ -97,7 +98,7 @@ Flow BoundaryEnd::take(codec::Kind kind, const Phase& phase, MicroBatch micro_ba
         header.evaluation ? " (evaluation)" : "", number(phase.step), number(micro_batch),
         phase.training ? "" : " (evaluation)"));
   }
-  return Flow{std::move(arrived.decoded.values), std::move(arrived.header.rows)};
+  return Flow{transfer_.arrive(std::move(arrived.values)), std::move(arrived.header.rows)};
 }
 
 net::Frame BoundaryEnd::take_note(const std::string& what) {
@@ -128,15 +129,16 @@ net::Frame BoundaryEnd::encode(Outgoing& outgoing) {
   net::Frame frame;
   codec::write_header(outgoing.header, frame);
   if (outgoing.header.kind == codec::Kind::resend) return frame;
+  const at::Tensor tensor = Transfer::wait(std::move(outgoing.tensor));
   if (outgoing.header.evaluation) {
-    codecs_.evaluation_encoder->encode(outgoing.header, outgoing.tensor, frame);
+    codecs_.evaluation_encoder->encode(outgoing.header, tensor, frame);
     return frame;
   }
   codec::Encoder& encoder = *codecs_.encoder;
   if (outgoing.header.kind == codec::Kind::whole) {
     encoder.encode_whole(outgoing.header, frame);
   } else {
-    encoder.encode(outgoing.header, outgoing.tensor, frame);
+    encoder.encode(outgoing.header, tensor, frame);
   }
   // Before the frame is sent: then everything that the peer does with it happens after the count.
   const MutexLock lock(mutex_);
@@ -157,8 +159,6 @@ void BoundaryEnd::send_loop() {
       }
       const std::size_t bytes = outgoing.bytes();
       net::Frame frame = encode(outgoing);
-      // Before the frame is sent: once the peer replies, the compute thread may reuse the memory.
-      outgoing.tensor.reset();
       link_->send(std::move(frame));
       {
         const MutexLock lock(mutex_);
@@ -225,10 +225,12 @@ void BoundaryEnd::accept_tensor(codec::ReadTensor read) {
   if (!decoded.missing.empty()) {
     request = rows_message(codec::Kind::resend, read.head, decoded.missing);
   }
+  Copied values{std::move(decoded.values)};
+  if (decoded.missing.empty()) values = transfer_.to_device(std::move(values.tensor));
   {
     const MutexLock lock(mutex_);
     if (training) received_ = decoder.traffic();
-    inbox_.push(std::move(read.head), std::move(decoded));
+    inbox_.push({std::move(read.head), std::move(values), std::move(decoded.missing)});
   }
   changed_.notify_all();
   if (request) enqueue_first(std::move(*request));
@@ -242,12 +244,12 @@ void BoundaryEnd::accept_resent_rows(const codec::ReadTensor& read) {
   }
   // Without the lock: an incomplete tensor cannot be taken, so only this thread uses its memory.
   codecs_.decoder->complete(read.head, read.payload, incomplete.missing, incomplete.values);
-  // Before the tensor can be taken: this must not hold a reference to its memory then.
-  incomplete = {};
+  // Once the tensor can be taken, this must not hold a reference to its memory.
+  Copied complete = transfer_.to_device(std::move(incomplete.values));
   {
     const MutexLock lock(mutex_);
     received_ = codecs_.decoder->traffic();
-    inbox_.complete(read.head);
+    inbox_.complete(read.head, std::move(complete));
   }
   changed_.notify_all();
 }

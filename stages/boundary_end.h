@@ -12,14 +12,15 @@
 #include "stages/boundary_codecs.h"
 #include "stages/boundary_inbox.h"
 #include "stages/ports.h"
+#include "stages/transfer.h"
 #include "stages/wait_clock.h"
 
 namespace strait::stages {
 
-// One end of a boundary: carries tensors and notes between the compute thread and a link. One
-// thread encodes and sends, another receives and decodes. The compute thread waits only for a
-// tensor that has not arrived, or while more than kQueueBytes wait to be sent. An error on either
-// thread poisons the end: every later call throws it.
+// One end of a boundary: carries tensors of the stage's device and notes between the compute thread
+// and a link. One thread encodes and sends, another receives and decodes. The compute thread waits
+// only for a tensor that has not arrived, or while more than kQueueBytes wait to be sent. An error
+// on either thread poisons the end: every later call throws it.
 //
 // A row is missing if the decoder does not hold the base of its change in the sender's bits. The
 // threads of the two ends request and resend missing rows past the queues. Their tensor can be
@@ -32,7 +33,7 @@ class BoundaryEnd {
 
   // `peer` names the other side in reports: "stage 1 (host b)".
   BoundaryEnd(std::unique_ptr<net::Link> link, BoundaryCodecs codecs, WaitClock& waits,
-              std::string peer);
+              std::string peer, at::Device device = at::kCPU);
   ~BoundaryEnd();
   BoundaryEnd(const BoundaryEnd&) = delete;
   BoundaryEnd& operator=(const BoundaryEnd&) = delete;
@@ -55,10 +56,10 @@ class BoundaryEnd {
  private:
   struct Outgoing {
     codec::TensorHeader header;  // of a tensor, or of a message about rows of one
-    at::Tensor tensor;           // undefined for the latter
+    Copied tensor;               // to the host; undefined for the latter
     net::Frame note;             // empty for both
 
-    std::size_t bytes() const { return tensor.defined() ? tensor.nbytes() : 0; }
+    std::size_t bytes() const { return tensor.tensor.defined() ? tensor.tensor.nbytes() : 0; }
   };
 
   void enqueue(Outgoing outgoing) STRAIT_EXCLUDES(mutex_);
@@ -76,6 +77,7 @@ class BoundaryEnd {
   const BoundaryCodecs codecs_;
   WaitClock& waits_;
   const std::string peer_;
+  Transfer transfer_;
 
   mutable Mutex mutex_;
   Condition changed_;

@@ -24,31 +24,30 @@ codec::TensorHeader rows_message(codec::Kind kind, const codec::TensorHeader& te
   return header;
 }
 
-void BoundaryInbox::push(codec::TensorHeader header, codec::Decoded decoded) {
-  bytes_ += decoded.values.nbytes();
-  if (!decoded.missing.empty()) ++incomplete_;
-  arrived_.push_back(Arrived{std::move(header), std::move(decoded)});
+void BoundaryInbox::push(Arrived arrived) {
+  bytes_ += arrived.values.tensor.nbytes();
+  if (!arrived.missing.empty()) ++incomplete_;
+  arrived_.push_back(std::move(arrived));
 }
 
 BoundaryInbox::Arrived BoundaryInbox::pop() {
   TORCH_INTERNAL_ASSERT(ready(), "a tensor with missing rows was taken");
   Arrived front = std::move(arrived_.front());
   arrived_.pop_front();
-  bytes_ -= front.decoded.values.nbytes();
+  bytes_ -= front.values.tensor.nbytes();
   return front;
 }
 
 std::size_t BoundaryInbox::find(const codec::TensorHeader& resent) const {
   const auto found = std::ranges::find_if(arrived_, [&](const Arrived& arrived) {
-    return !arrived.decoded.missing.empty() && arrived.header.step == resent.step &&
+    return !arrived.missing.empty() && arrived.header.step == resent.step &&
            arrived.header.micro_batch == resent.micro_batch;
   });
   const std::string name =
       fmt::format("resent rows of step {} micro-batch {}", number(resent.step), resent.micro_batch);
   if (found == arrived_.end()) throw codec::CodecError(name + " were not requested");
   // Exactly the requested rows, or some would stay missing.
-  const codec::TensorHeader expected =
-      rows_message(resent.kind, found->header, found->decoded.missing);
+  const codec::TensorHeader expected = rows_message(resent.kind, found->header, found->missing);
   if (resent.evaluation || resent.width != expected.width || resent.rows != expected.rows) {
     throw codec::CodecError(fmt::format(
         "{} are not the requested ones: received {} of width {}, requested {} of width {}", name,
@@ -58,11 +57,14 @@ std::size_t BoundaryInbox::find(const codec::TensorHeader& resent) const {
 }
 
 codec::Decoded BoundaryInbox::requested(const codec::TensorHeader& resent) const {
-  return arrived_[find(resent)].decoded;
+  const Arrived& incomplete = arrived_[find(resent)];
+  return {incomplete.values.tensor, incomplete.missing};
 }
 
-void BoundaryInbox::complete(const codec::TensorHeader& resent) {
-  arrived_[find(resent)].decoded.missing.clear();
+void BoundaryInbox::complete(const codec::TensorHeader& resent, Copied values) {
+  Arrived& incomplete = arrived_[find(resent)];
+  incomplete.values = std::move(values);
+  incomplete.missing.clear();
   --incomplete_;
 }
 

@@ -7,6 +7,7 @@
 
 #include "framework/codec/codec.h"
 #include "framework/codec/message.h"
+#include "stages/transfer.h"
 
 namespace strait::stages {
 
@@ -17,12 +18,13 @@ class BoundaryInbox {
  public:
   struct Arrived {
     codec::TensorHeader header;
-    codec::Decoded decoded;
+    Copied values;                      // on the stage's device, once no row is missing
+    std::vector<std::int64_t> missing;  // indices of rows
   };
 
-  void push(codec::TensorHeader header, codec::Decoded decoded);
+  void push(Arrived arrived);
   bool empty() const { return arrived_.empty(); }
-  bool ready() const { return !arrived_.empty() && arrived_.front().decoded.missing.empty(); }
+  bool ready() const { return !arrived_.empty() && arrived_.front().missing.empty(); }
   Arrived pop();  // only when ready()
 
   std::size_t bytes() const { return bytes_; }
@@ -31,8 +33,8 @@ class BoundaryInbox {
   // The incomplete tensor to which the resent rows belong; shares its memory. CodecError if these
   // rows were not requested.
   codec::Decoded requested(const codec::TensorHeader& resent) const;
-  // Its missing rows have been filled in: it can be taken.
-  void complete(const codec::TensorHeader& resent);
+  // Its missing rows have been filled in, in these values: it can be taken.
+  void complete(const codec::TensorHeader& resent, Copied values);
 
  private:
   std::size_t find(const codec::TensorHeader& resent) const;

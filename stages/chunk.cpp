@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
+#include <c10/core/AutogradState.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <optional>
@@ -25,6 +26,23 @@ models::Pass pass_of(const codec::Rows& rows, const Phase& phase, const ChunkOpt
   pass.training = phase.training;
   return pass;
 }
+
+// Of a device autograd would run it on a thread of its own, which knows nothing of the queue of
+// weight gradients.
+class BackwardOnThisThread {
+ public:
+  BackwardOnThisThread() { change(false); }
+  BackwardOnThisThread(const BackwardOnThisThread&) = delete;
+  BackwardOnThisThread& operator=(const BackwardOnThisThread&) = delete;
+  ~BackwardOnThisThread() { change(was_); }
+
+ private:
+  static void change(bool multithreading) {
+    c10::AutogradState::get_tls_state().set_multithreading_enabled(multithreading);
+  }
+
+  const bool was_ = c10::AutogradState::get_tls_state().get_multithreading_enabled();
+};
 
 // A leaf at which a graph begins: its gradient goes to the layers before it.
 at::Tensor leaf_of(const at::Tensor& values) {
@@ -82,6 +100,7 @@ at::Tensor Chunk::backward(MicroBatch micro_batch, at::Tensor gradient) {
   TORCH_INTERNAL_ASSERT(!found.empty(), "micro-batch ", number(micro_batch),
                         " has a backward without a forward");
   Kept& kept = found.mapped();
+  const BackwardOnThisThread here;
   std::optional<kernels::QueueWeightGradients> queueing;
   if (options_.splits_backward) queueing.emplace(queues_[micro_batch]);
   const std::vector<Segment> parts = segments();

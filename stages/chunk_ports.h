@@ -34,7 +34,8 @@ class LinkDownstream final : public Downstream {
 
   void give(const Phase& phase, MicroBatch micro_batch, Flow flow) override;
   at::Tensor take_gradient(const Phase& phase, MicroBatch micro_batch) override;
-  StepReport collect(const Phase& phase) override;
+  at::Tensor loss_sum(const Phase&) override { return {}; }
+  StepReport collect(const Phase& phase, double loss_sum) override;
   void announce(const StepDecision& decision) override;
 
  private:
@@ -69,7 +70,8 @@ class LocalDownstream final : public Downstream {
 
   void give(const Phase& phase, MicroBatch micro_batch, Flow flow) override;
   at::Tensor take_gradient(const Phase& phase, MicroBatch micro_batch) override;
-  StepReport collect(const Phase& phase) override;
+  at::Tensor loss_sum(const Phase&) override { return {}; }
+  StepReport collect(const Phase& phase, double loss_sum) override;
   void announce(const StepDecision& decision) override;
 
  private:

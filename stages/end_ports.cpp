@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/cross_entropy.h"
+#include "kernels/host_values.h"
 
 namespace strait::stages {
 namespace {
@@ -17,7 +18,8 @@ struct Targets {
   at::Tensor tokens;     // int64
 };
 
-Targets targets_of(const codec::Rows& rows, const tensors::TokenFile& file) {
+Targets targets_of(const codec::Rows& rows, const tensors::TokenFile& file,
+                   const at::Tensor& weight) {
   std::vector<std::int64_t> positions;
   std::vector<std::int64_t> tokens;
   std::int64_t row_start = 0;
@@ -36,7 +38,11 @@ Targets targets_of(const codec::Rows& rows, const tensors::TokenFile& file) {
     }
     row_start += rows.padded_length;
   }
-  return {at::tensor(positions, at::kLong), at::tensor(tokens, at::kLong)};
+  kernels::check_targets(tokens, weight.size(0));
+  const auto there = [&](const std::vector<std::int64_t>& values) {
+    return kernels::on_device(at::tensor(values, at::kLong), weight.device());
+  };
+  return {there(positions), there(tokens)};
 }
 
 }  // namespace
@@ -56,7 +62,7 @@ void BatchUpstream::give_gradient(const Phase&, MicroBatch micro_batch, at::Tens
 
 void LossDownstream::reset_if_reported(const std::optional<Phase>& collected) {
   if (!reported_ || (collected && *collected == *reported_)) return;
-  loss_sum_ = 0;
+  loss_sum_.reset();
   tokens_ = 0;
   reported_.reset();
 }
@@ -64,16 +70,16 @@ void LossDownstream::reset_if_reported(const std::optional<Phase>& collected) {
 void LossDownstream::give(const Phase& phase, MicroBatch micro_batch, Flow flow) {
   const at::NoGradGuard no_grad;
   reset_if_reported(std::nullopt);
-  const Targets targets = targets_of(flow.rows, source_.file(phase));
+  const kernels::Projection& leaves = head_.projection();
+  const Targets targets = targets_of(flow.rows, source_.file(phase), leaves.weight);
   const at::Tensor hidden = flow.values.flatten(0, 1);
   const at::Tensor chosen = hidden.index_select(0, targets.positions);
-  const kernels::Projection& leaves = head_.projection();
   const kernels::Projection projection{leaves.weight.detach(),
                                        leaves.bias.defined() ? leaves.bias.detach() : at::Tensor(),
                                        leaves.softcap};
   tokens_ += flow.rows.tokens();
   if (!phase.training) {
-    loss_sum_ += kernels::cross_entropy_loss(projection, chosen, targets.tokens);
+    add_loss(kernels::cross_entropy_loss(projection, chosen, targets.tokens));
     return;
   }
   // Once per step: the loss and every gradient are divided by the target tokens of the whole step.
@@ -88,7 +94,7 @@ void LossDownstream::give(const Phase& phase, MicroBatch micro_batch, Flow flow)
   const double scale = target_tokens_ == 0 ? 0.0 : 1.0 / static_cast<double>(target_tokens_);
   const kernels::CrossEntropyResult result =
       kernels::cross_entropy(projection, chosen, targets.tokens, scale, sums);
-  loss_sum_ += result.loss_sum;
+  add_loss(result.loss_sum);
   at::Tensor gradient = at::zeros_like(hidden);
   gradient.index_copy_(0, targets.positions, result.hidden_gradient);
   gradients_ready_.emplace(micro_batch, gradient.view(flow.values.sizes()));
@@ -98,14 +104,22 @@ at::Tensor LossDownstream::take_gradient(const Phase&, MicroBatch micro_batch) {
   return std::move(gradients_ready_.extract(micro_batch).mapped());
 }
 
-StepReport LossDownstream::collect(const Phase& phase) {
+void LossDownstream::add_loss(const at::Tensor& sum) {
+  loss_sum_ = loss_sum_.defined() ? loss_sum_.add_(sum) : sum;
+}
+
+at::Tensor LossDownstream::loss_sum(const Phase& phase) {
   reset_if_reported(phase);
+  return loss_sum_;
+}
+
+StepReport LossDownstream::collect(const Phase& phase, double loss_sum) {
   StepReport report;
   report.step = phase.step;
   report.target_tokens = source_.target_tokens(phase);
   report.tokens = tokens_;
   report.loss =
-      report.target_tokens == 0 ? 0.0 : loss_sum_ / static_cast<double>(report.target_tokens);
+      report.target_tokens == 0 ? 0.0 : loss_sum / static_cast<double>(report.target_tokens);
   reported_ = phase;
   return report;
 }

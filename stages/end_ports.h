@@ -43,17 +43,20 @@ class LossDownstream final : public Downstream {
 
   void give(const Phase& phase, MicroBatch micro_batch, Flow flow) override;
   at::Tensor take_gradient(const Phase& phase, MicroBatch micro_batch) override;
-  StepReport collect(const Phase& phase) override;
+  at::Tensor loss_sum(const Phase& phase) override;
+  StepReport collect(const Phase& phase, double loss_sum) override;
   void announce(const StepDecision&) override {}
 
  private:
   // Resets the sums if a new pass begins, or the report of another pass is collected.
   void reset_if_reported(const std::optional<Phase>& collected);
 
+  void add_loss(const at::Tensor& sum);
+
   models::Head& head_;
   Gradients& gradients_;
   const BatchSource& source_;
-  double loss_sum_ = 0;
+  at::Tensor loss_sum_;             // float64, on the device; undefined: zero
   std::int64_t tokens_ = 0;         // of the rows in this pass
   std::optional<Phase> reported_;   // this pass is finished; it may be collected again
   store::Step counted_step_{};      // of target_tokens_

@@ -29,15 +29,16 @@ class ReadyHook final : public torch::autograd::PostAccumulateGradHook {
 }  // namespace
 
 Gradients::Gradients(const std::vector<models::Parameter>& parameters, const sync::Layout& layout)
-    : whole_(layout, at::TensorOptions().device(at::kCPU)) {
+    : whole_(layout, at::TensorOptions().device(device_of(parameters))) {
   for (const models::Parameter& parameter : parameters) {
     const bool again = std::find(names_.begin(), names_.end(), parameter.name) != names_.end();
     names_.push_back(parameter.name);
     leaves_.push_back(parameter.value);
-    sums_.push_back(
-        again ? at::zeros(parameter.value.sizes(),
-                          parameter.value.options().dtype(at::kFloat).requires_grad(false))
-              : whole_.of(layout.piece(parameter.name)));
+    if (again) {
+      apart_.push_back(at::zeros(parameter.value.sizes(),
+                                 parameter.value.options().dtype(at::kFloat).requires_grad(false)));
+    }
+    sums_.push_back(again ? apart_.back() : whole_.of(layout.piece(parameter.name)));
     // Backward functions and autograd add in place to what is there, also to a wider type.
     leaves_.back().mutable_grad() = sums_.back();
   }
@@ -56,14 +57,21 @@ void Gradients::on_ready(const sync::Layout& layout,
   }
 }
 
+// The layout's in one pass: a device is given one piece of work, not one for every parameter.
+template <class Change>
+void Gradients::change_all(Change change) {
+  change(whole_.whole());
+  for (const at::Tensor& sum : apart_) change(sum);
+}
+
 void Gradients::clear() {
-  for (at::Tensor& sum : sums_) sum.zero_();
+  change_all([](const at::Tensor& sums) { sums.zero_(); });
 }
 
 void Gradients::scale(double factor) {
   // A factor of one must not cost a pass over all gradients.
   if (factor == 1.0) return;
-  for (at::Tensor& sum : sums_) sum.mul_(factor);
+  change_all([factor](const at::Tensor& sums) { sums.mul_(factor); });
 }
 
 at::Tensor& Gradients::of(const at::Tensor& leaf) {

@@ -31,14 +31,20 @@ class Gradients {
   void clear();
   void scale(double factor);
 
-  std::span<float> values() const { return whole_.values(); }
+  // Contiguous, over the layout.
+  const at::Tensor& values() const { return whole_.whole(); }
   // By index in the constructor's parameters.
   at::Tensor& operator[](std::size_t index) { return sums_[index]; }
   // The buffer of this leaf, which must be one of the parameters.
   at::Tensor& of(const at::Tensor& leaf);
 
  private:
+  // Calls `change` for all memory of sums.
+  template <class Change>
+  void change_all(Change change);
+
   FlatTensor whole_;
+  std::vector<at::Tensor> apart_;  // sums outside the layout
   std::shared_ptr<bool> announces_ = std::make_shared<bool>(false);
   std::vector<std::string> names_;
   std::vector<at::Tensor> leaves_;

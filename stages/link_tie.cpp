@@ -8,6 +8,7 @@
 
 #include "framework/codec/codecs.h"
 #include "framework/codec/raw.h"
+#include "kernels/host_values.h"
 
 namespace strait::stages {
 namespace {
@@ -72,7 +73,7 @@ codec::TensorHeader row_header(const Phase& phase, std::size_t micro_batch, std:
 }
 
 at::Tensor index_tensor(const std::vector<std::int64_t>& rows, const at::Tensor& table) {
-  return at::tensor(rows, at::kLong).to(table.device());
+  return kernels::on_device(at::tensor(rows, at::kLong), table.device());
 }
 
 std::vector<std::int64_t> tokens_at(const LookedUpRows& rows,
@@ -85,12 +86,14 @@ std::vector<std::int64_t> tokens_at(const LookedUpRows& rows,
   return tokens;
 }
 
-net::Frame encoded(codec::Encoder& encoder, const codec::TensorHeader& header,
-                   const at::Tensor& table, const std::vector<std::int64_t>& rows) {
-  net::Frame frame;
-  encoder.encode(header, table.index_select(0, index_tensor(rows, table)).cpu().unsqueeze(0),
-                 frame);
-  return frame;
+at::Tensor chosen_rows(const at::Tensor& table, const std::vector<std::int64_t>& rows) {
+  return table.index_select(0, index_tensor(rows, table)).unsqueeze(0);
+}
+
+// What arrived, for the device of the table.
+at::Tensor arrived(Transfer& transfer, codec::Decoder& decoder, const codec::TensorHeader& header,
+                   const net::Frame& frame) {
+  return transfer.arrive(transfer.to_device(decoder.decode(header, frame).values)).squeeze(0);
 }
 
 }  // namespace
@@ -116,7 +119,9 @@ OwnerTie::OwnerTie(at::Tensor head, std::unique_ptr<net::Link> link, const Batch
       waits_(waits),
       values_(row_encoder(options, Direction::forward)),
       evaluation_values_(std::make_unique<codec::RawEncoder>(options.dtype)),
-      gradients_(row_decoder(options, Direction::backward)) {}
+      gradients_(row_decoder(options, Direction::backward)),
+      transfer_(head_.device()),
+      sender_(*link_) {}
 
 void OwnerTie::begin(const Phase& phase, int micro_batches) {
   phase_ = phase;
@@ -127,7 +132,7 @@ void OwnerTie::begin(const Phase& phase, int micro_batches) {
     const std::vector<std::int64_t>& rows = rows_.first_use[m];
     if (rows.empty()) continue;
     const codec::TensorHeader header = row_header(phase, m, rows.size(), table.size(1));
-    link_->send(encoded(encoder, header, table, tokens_at(rows_, rows)));
+    sender_.send(encoder, header, transfer_.to_host(chosen_rows(table, tokens_at(rows_, rows))));
   }
 }
 
@@ -141,9 +146,9 @@ void OwnerTie::combine(Gradients& gradients) {
     const WaitClock::Wait wait(waits_, "the gradients of a tied weight", *link_);
     const net::Frame frame = link_->receive();
     const codec::TensorHeader header = row_header(phase_, m, rows.size(), sum.size(1));
-    const at::Tensor theirs = gradients_->decode(header, frame).values.squeeze(0);
     // No row is in two messages: each gets one addition.
-    sum.index_add_(0, index_tensor(tokens_at(rows_, rows), sum), theirs.to(sum.device()));
+    sum.index_add_(0, index_tensor(tokens_at(rows_, rows), sum),
+                   arrived(transfer_, *gradients_, header, frame));
   }
 }
 
@@ -158,7 +163,9 @@ ReaderTie::ReaderTie(const models::TiedWeight& tied, std::unique_ptr<net::Link> 
       decoder_(row_decoder(options, Direction::forward)),
       evaluation_decoder_(std::make_unique<codec::RawDecoder>(options.dtype, options.dtype)),
       gradients_(row_encoder(options, Direction::backward)),
-      width_(embedding_.size(1)) {}
+      width_(embedding_.size(1)),
+      transfer_(embedding_.device()),
+      sender_(*link_) {}
 
 void ReaderTie::begin(const Phase& phase, int micro_batches) {
   phase_ = phase;
@@ -203,8 +210,7 @@ void ReaderTie::receive_values() {
   codec::Decoder& decoder = phase_.training ? *decoder_ : *evaluation_decoder_;
   const codec::TensorHeader header = row_header(phase_, micro_batch, rows.size(), width_);
   // Not through the leaf, whose version autograd compares: rows that were read do not change.
-  values_.index_copy_(0, index_tensor(rows, values_),
-                      decoder.decode(header, frame).values.squeeze(0).to(values_.device()));
+  values_.index_copy_(0, index_tensor(rows, values_), arrived(transfer_, decoder, header, frame));
 }
 
 void ReaderTie::backward_done(MicroBatch micro_batch) {
@@ -212,7 +218,8 @@ void ReaderTie::backward_done(MicroBatch micro_batch) {
   const auto index = static_cast<std::size_t>(number(micro_batch));
   const std::vector<std::int64_t>& rows = rows_.last_use.at(index);
   if (rows.empty()) return;
-  link_->send(encoded(*gradients_, row_header(phase_, index, rows.size(), width_), sums_, rows));
+  sender_.send(*gradients_, row_header(phase_, index, rows.size(), width_),
+               transfer_.to_host(chosen_rows(sums_, rows)));
 }
 
 }  // namespace strait::stages

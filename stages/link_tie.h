@@ -11,6 +11,8 @@
 #include "framework/net/link.h"
 #include "models/model.h"
 #include "stages/looked_up_rows.h"
+#include "stages/row_sender.h"
+#include "stages/transfer.h"
 #include "stages/wait_clock.h"
 #include "stages/weight_tie.h"
 
@@ -21,6 +23,8 @@ namespace strait::stages {
 // from the owner at the start of every phase, and their gradients go to it: both ends know from the
 // data which rows these are (LookedUpRows). A row's value crosses before the micro-batch that is
 // the first to use it, its gradient after the last one.
+//
+// Rows are on the device of their table; they are copied, encoded and sent beside compute.
 //
 // The window of the link must hold the whole table, so that no end waits to send: both send while
 // the peer may wait for something else.
@@ -56,6 +60,8 @@ class OwnerTie final : public WeightTie {
   std::unique_ptr<codec::Decoder> gradients_;
   Phase phase_{};      // the current one
   LookedUpRows rows_;  // of it
+  Transfer transfer_;
+  RowSender sender_;
 };
 
 // The end at the embedding, whose table holds the rows of LookedUpRows::tokens during a phase and
@@ -95,6 +101,8 @@ class ReaderTie final : public WeightTie {
   at::Tensor sums_;                   // float32 gradients of these
   std::size_t received_ = 0;          // micro-batches whose values are here
   double waited_seconds_ = 0;
+  Transfer transfer_;
+  RowSender sender_;
 };
 
 }  // namespace strait::stages

@@ -43,9 +43,12 @@ class Downstream {
   virtual void give(const Phase& phase, MicroBatch micro_batch, Flow flow) = 0;
   // Undefined where nothing up to here is trained.
   virtual at::Tensor take_gradient(const Phase& phase, MicroBatch micro_batch) = 0;
-  // The report of all stages below this port, after their backwards. Called again after every
-  // decision that says `retry`.
-  virtual StepReport collect(const Phase& phase) = 0;
+  // The loss of this pass so far, a float64 scalar of the stage's device: the stage reads it
+  // together with its own values. Undefined: none, or that of another stage.
+  virtual at::Tensor loss_sum(const Phase& phase) = 0;
+  // The report of all stages below this port, after their backwards, with what loss_sum() was.
+  // Called again after every decision that says `retry`.
+  virtual StepReport collect(const Phase& phase, double loss_sum) = 0;
   // Passes a decision on to them.
   virtual void announce(const StepDecision& decision) = 0;
 };

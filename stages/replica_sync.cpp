@@ -48,9 +48,8 @@ ReplicaSync::ReplicaSync(const sync::SyncSettings& settings, std::int64_t replic
       members_(all_replicas(replicas_, replica_)) {
   if (replicas_ == 1) return;
   method_ = sync::make_method(settings);
-  const sync::StageMemory memory{optimizer.masters(), gradients.values(), optimizer.first_moments(),
-                                 optimizer.second_moments()};
-  slots_ = std::make_unique<sync::Slots>(layout_, memory, method_->slots());
+  memory_ = std::make_unique<SyncMemory>(optimizer, gradients, method_->trainer_slots());
+  slots_ = std::make_unique<sync::Slots>(layout_, memory_->spans(), method_->slots());
   slots_->spread_by(
       [](std::int64_t count, const sync::Work& work) { at::parallel_for(0, count, 1, work); });
 }
@@ -67,10 +66,14 @@ void ReplicaSync::connect(std::vector<std::unique_ptr<net::Link>> links, store::
   if (tracker_ != nullptr && !rejoin) members_ = tracker_->wait_for(0);
   if (rejoin) receive_from_member(*rejoin);
   // Only now: the method derives its slots from the weights, which are loaded before connect().
+  memory_->to_host();
   if (!restored_) method_->start(*slots_);
   rounds_ = std::make_unique<sync::SyncRounds>(std::move(method_), *slots_, members_,
                                                std::move(links), tracker);
-  gradients_.on_ready(layout_, [this](sync::Range range) { rounds_->gradient_ready(range); });
+  // A copy of the gradient is made when it is whole.
+  if (!memory_->is_copy()) {
+    gradients_.on_ready(layout_, [this](sync::Range range) { rounds_->gradient_ready(range); });
+  }
   // Opens the round again that was in progress when the slots were saved.
   if (restored_) rounds_->resume(next);
 }
@@ -87,6 +90,8 @@ void ReplicaSync::receive_from_member(const RejoinOptions& options) {
         net::LinkError::Kind::lost,
         fmt::format("cannot rejoin: replica {}, which was sending the state, was evicted", sender));
   });
+  memory_->all_to_device();
+  optimizer_.publish();
   restored_ = true;
 }
 
@@ -100,6 +105,7 @@ void ReplicaSync::add_member(const sync::Rejoin& rejoin, store::Step steps) {
 }
 
 void ReplicaSync::send_to_new_member(std::uint32_t replica) {
+  memory_->all_to_host();
   try {
     send_state(*slots_, method().model_slot(), optimizer_, *links_[replica]);
   } catch (const net::LinkError& error) {
@@ -127,8 +133,22 @@ void ReplicaSync::wait(Work work) {
   waited_seconds_ += took.count();
 }
 
+template <class Work>
+void ReplicaSync::wait_at(const sync::Moment& moment, Work work) {
+  wait([&] {
+    const bool reads = memory_->is_copy() && (rounds_->in_progress() ||
+                                              method().plan(moment, layout_, members_).has_value());
+    if (reads) memory_->to_host();
+    const std::uint64_t before = rounds_->changes();
+    work();
+    if (rounds_->changes() != before) memory_->to_device();
+  });
+}
+
 void ReplicaSync::gradient_begins(store::Step step) {
-  if (!alone()) rounds_->gradient_begins(step);
+  if (alone()) return;
+  memory_->gradient_changed();
+  rounds_->gradient_begins(step);
 }
 
 void ReplicaSync::last_backward_begins() {
@@ -139,7 +159,7 @@ bool ReplicaSync::gradient_whole(store::Step step) {
   if (alone()) return true;
   gradients_.announce(false);
   bool whole = true;
-  wait([&] {
+  wait_at({step, sync::Hook::gradient}, [&] {
     whole = rounds_->gradient_whole(step);
     // Without a tracker, before_update() waits for the round, which may be in progress until then.
     if (tracker_ != nullptr) whole = rounds_->round_complete(step) && whole;
@@ -153,29 +173,37 @@ void ReplicaSync::regroup(std::uint32_t epoch, bool complete) {
   // arrives here.
   wait([&] {
     members_ = tracker_->wait_for(epoch);
+    const std::uint64_t before = rounds_->changes();
     rounds_->regroup(members_, complete);
+    if (rounds_->changes() != before) memory_->to_device();
   });
 }
 
 void ReplicaSync::gradient_clipped(store::Step step) {
-  if (!alone()) wait([&] { rounds_->gradient_clipped(step); });
+  if (alone()) return;
+  memory_->gradient_changed();
+  wait_at({step, sync::Hook::clipped}, [&] { rounds_->gradient_clipped(step); });
 }
 
 void ReplicaSync::before_update(store::Step step) {
-  if (!alone()) wait([&] { rounds_->before_update(step); });
+  if (!alone()) wait_at({step, sync::Hook::clipped}, [&] { rounds_->before_update(step); });
 }
 
 bool ReplicaSync::updated(store::Step step, bool leaving) {
   if (alone()) return false;
   bool applies_now = false;
-  wait([&] { applies_now = rounds_->updated(step, leaving); });
+  memory_->state_changed();
+  wait_at({step, sync::Hook::update}, [&] { applies_now = rounds_->updated(step, leaving); });
   // A round may have been applied to the masters: narrower parameters are copies of them.
   if (!applies_now) optimizer_.publish();
   return applies_now;
 }
 
 void ReplicaSync::apply_now() {
-  wait([&] { rounds_->apply_now(); });
+  wait([&] {
+    rounds_->apply_now();
+    memory_->to_device();
+  });
   optimizer_.publish();
 }
 
@@ -197,7 +225,7 @@ sync::UpdateRule ReplicaSync::update_rule(store::Step step) const {
 
 void ReplicaSync::before_checkpoint(store::Step steps) {
   if (alone()) return;
-  wait([&] { rounds_->before_model_read(steps); });
+  wait_at({steps, sync::Hook::model_read}, [&] { rounds_->before_model_read(steps); });
   optimizer_.publish();  // a round may have been applied
 }
 
@@ -207,9 +235,11 @@ void ReplicaSync::show_model(store::Step steps) {
   const std::string model = method().model_slot();
   if (model == sync::kWeights) return;
   const std::span<float> weights = slots_->values(sync::kWeights);
+  memory_->to_host();
   // The layers read their parameters from these weights, so the model replaces them for a while.
   hidden_.assign(weights.begin(), weights.end());
   slots_->load(model, {0, layout_.size()}, weights);
+  memory_->to_device(sync::kWeights);
   optimizer_.publish();
 }
 
@@ -218,6 +248,7 @@ void ReplicaSync::hide_model() {
   const std::span<float> weights = slots_->values(sync::kWeights);
   std::copy(hidden_.begin(), hidden_.end(), weights.begin());
   hidden_ = {};
+  memory_->to_device(sync::kWeights);
   optimizer_.publish();
 }
 

@@ -12,6 +12,7 @@
 #include "stages/adamw.h"
 #include "stages/gradients.h"
 #include "stages/stage_state.h"
+#include "stages/sync_memory.h"
 #include "stages/wait_clock.h"
 
 namespace strait::stages {
@@ -92,6 +93,10 @@ class ReplicaSync {
   bool differs() const;  // replicas have different weights and moments
   template <class Work>
   void wait(Work work);
+  // The same, where the engine may open a round at this moment, or apply one. The method sees what
+  // the stage has computed, and the stage what the method has changed.
+  template <class Work>
+  void wait_at(const sync::Moment& moment, Work work);
   void receive_from_member(const RejoinOptions& options);
   void send_to_new_member(std::uint32_t replica);
   std::string own(const std::string& slot, const std::string& name) const;
@@ -105,7 +110,8 @@ class ReplicaSync {
   sync::Membership members_;
   sync::MembershipTracker* tracker_ = nullptr;
   std::unique_ptr<sync::SyncMethod> method_;  // until connect() moves it to rounds_
-  std::unique_ptr<sync::Slots> slots_;        // null with one replica
+  std::unique_ptr<SyncMemory> memory_;        // null with one replica
+  std::unique_ptr<sync::Slots> slots_;        // over memory_; likewise
   std::unique_ptr<sync::SyncRounds> rounds_;
   std::vector<net::Link*> links_;
   bool restored_ = false;  // slots_ hold the state of an earlier step

@@ -50,7 +50,7 @@ std::vector<ChunkSlot> Stage::make_slots(const StageOptions& options, int first_
     const auto index = static_cast<ChunkIndex>(slots.size());
     chunk.splits_backward = schedules::splits_backward(options.training, index);
     ChunkSlot& slot = slots.emplace_back();
-    slot.model = models::make_model(options.model, plan.layers, options.dtype, at::kCPU);
+    slot.model = models::make_model(options.model, plan.layers, options.dtype, options.device);
     slot.chunk = std::make_unique<Chunk>(*slot.model, chunk);
   }
   return slots;
@@ -153,6 +153,7 @@ std::unique_ptr<Boundary> Stage::make_boundary(const ChunkPlan& chunk, BoundaryS
   setting.seed = options_.seed;
   setting.row_tokens = options_.row_tokens;
   setting.dtype = options_.dtype;
+  setting.device = options_.device;
   setting.evaluation_wire = options_.evaluation_wire;
   setting.last = options_.loop.last;
   if (uses_cache(options)) {

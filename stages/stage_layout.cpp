@@ -34,8 +34,4 @@ at::Tensor FlatTensor::of(const sync::Piece& piece) const {
   return whole_.narrow(0, piece.range.first, piece.range.count()).view(piece.spec.shape);
 }
 
-std::span<float> FlatTensor::values() const {
-  return {whole_.mutable_data_ptr<float>(), static_cast<std::size_t>(whole_.numel())};
-}
-
 }  // namespace strait::stages

@@ -2,7 +2,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <span>
 #include <vector>
 
 #include "framework/sync/layout.h"
@@ -23,7 +22,7 @@ class FlatTensor {
   FlatTensor(const sync::Layout& layout, const at::TensorOptions& options);  // zero
 
   at::Tensor of(const sync::Piece& piece) const;  // a view
-  std::span<float> values() const;
+  const at::Tensor& whole() const { return whole_; }
 
  private:
   at::Tensor whole_;

@@ -33,6 +33,15 @@ int micro_batches_of(const schedules::ActionList& actions) {
   return count;
 }
 
+// In one copy: each would wait for all that the device has been given to do.
+std::vector<double> read_together(const at::Tensor& first, const at::Tensor& last) {
+  const at::Tensor all =
+      last.defined() ? at::cat({first.to(last.device()), last.reshape({1})}) : first;
+  const at::Tensor read = all.cpu();
+  const double* values = read.const_data_ptr<double>();
+  return {values, values + read.numel()};
+}
+
 trace::StepMetrics metrics_of(const StepDecision& decision, double learning_rate) {
   trace::StepMetrics metrics;
   metrics.loss = decision.loss;
@@ -221,15 +230,20 @@ StepDecision StageLoop::agree_on_step(const Phase& phase) {
 
 StepReport StageLoop::report(const Phase& phase) {
   std::vector<SquaredNorm> norms;
+  std::vector<at::Tensor> sums;
   // A tied weight is counted by its owner only.
   if (phase.training) {
     for (std::size_t i = 0; i < parts_.parameters.size(); ++i) {
       if (!parts_.parameters[i].owned) continue;
-      norms.push_back({parts_.parameter_indices[i], kernels::squared_norm(parts_.gradients[i])});
+      norms.push_back({parts_.parameter_indices[i], 0});
+      sums.push_back(parts_.gradients[i]);
     }
   }
+  const std::vector<double> values =
+      read_together(kernels::squared_norms(sums), parts_.below.loss_sum(phase));
+  for (std::size_t i = 0; i < norms.size(); ++i) norms[i].value = values[i];
   // After the own norms: the report of the stages below has arrived meanwhile.
-  StepReport all = parts_.below.collect(phase);
+  StepReport all = parts_.below.collect(phase, values.size() > norms.size() ? values.back() : 0);
   add_norms(all, norms);
   return all;
 }

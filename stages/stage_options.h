@@ -1,5 +1,7 @@
 #pragma once
 
+#include <c10/core/Device.h>
+
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -39,6 +41,9 @@ struct StageOptions {
   models::ModelConfig model;
   std::vector<ChunkPlan> chunks;  // by ChunkIndex; at least one
   at::ScalarType dtype = at::kFloat;
+  // Where the stage computes: its weights, gradients, moments and activations are there. Codecs,
+  // links, the sync engine and checkpoints work in the host's memory.
+  at::Device device = at::kCPU;
   std::uint64_t seed = 0;
   bool recompute = false;
   double clip = 1.0;

@@ -14,6 +14,10 @@ bool is_sole_owner(const at::Tensor& tensor) {
 
 }  // namespace
 
+at::Tensor TensorPool::make(at::IntArrayRef sizes) const {
+  return at::empty(sizes, at::TensorOptions().dtype(type_).pinned_memory(pinned_));
+}
+
 at::Tensor TensorPool::take(std::span<const std::int64_t> shape) {
   const at::IntArrayRef sizes(shape.data(), shape.size());
   at::Tensor* best = nullptr;
@@ -33,7 +37,7 @@ at::Tensor TensorPool::take(std::span<const std::int64_t> shape) {
     if (fits ? (!best_fits || held < best_held) : (!best_fits && held > best_held)) best = &tensor;
   }
   if (best == nullptr) {
-    tensors_.push_back(at::empty(sizes, at::TensorOptions().dtype(type_)));
+    tensors_.push_back(make(sizes));
     return tensors_.back();
   }
   // Another thread may have dropped the last reference: its accesses must happen before ours.
@@ -41,7 +45,7 @@ at::Tensor TensorPool::take(std::span<const std::int64_t> shape) {
   best->unsafeGetTensorImpl()->set_autograd_meta(nullptr);
   best->unsafeGetTensorImpl()->set_sizes_contiguous(sizes);
   if (static_cast<std::int64_t>(best->storage().nbytes()) < needed) {
-    *best = at::empty(sizes, at::TensorOptions().dtype(type_));
+    *best = make(sizes);
   }
   return *best;
 }

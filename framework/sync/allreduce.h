@@ -17,6 +17,7 @@ class Allreduce final : public SyncMethod {
   static CodingCost coding_cost(const SyncSettings& settings);
 
   bool sums_gradients() const override { return true; }
+  std::vector<std::string> trainer_slots() const override { return {kGradient}; }
   std::optional<RoundPlan> plan(const Moment& moment, const Layout& layout,
                                 const Membership& membership) const override;
   void encode(const Round& round, const Part& part, const Slots& slots, net::Frame& out) override;

@@ -40,6 +40,7 @@ class Cocktail final : public SyncMethod {
   static std::span<const Strength> strengths(std::int64_t steps);
 
   std::vector<SlotNeed> slots() const override;
+  std::vector<std::string> trainer_slots() const override { return {kWeights}; }
   std::string model_slot() const override { return kReference; }
   // Where results are a few steps old, replicas step like one that sees all rows, at the learning
   // rate of that one. Where they are older, the shorter steps of a replica's own rows lose less.

@@ -21,6 +21,7 @@ class Diloco final : public SyncMethod {
   static CodingCost coding_cost(const SyncSettings& settings);
 
   std::vector<SlotNeed> slots() const override;
+  std::vector<std::string> trainer_slots() const override { return {kWeights}; }
   std::string model_slot() const override { return kReference; }
   void start(Slots& slots) override;
   std::optional<RoundPlan> plan(const Moment& moment, const Layout& layout,

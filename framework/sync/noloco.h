@@ -25,6 +25,7 @@ class Noloco final : public SyncMethod {
   static CodingCost coding_cost(const SyncSettings& settings);
 
   std::vector<SlotNeed> slots() const override;
+  std::vector<std::string> trainer_slots() const override { return {kWeights}; }
   std::string model_slot() const override { return kMean; }
   void start(Slots& slots) override;
   std::optional<RoundPlan> plan(const Moment& moment, const Layout& layout,

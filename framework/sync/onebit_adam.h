@@ -30,6 +30,9 @@ class OnebitAdam final : public SyncMethod {
   static std::string check(const SyncSettings& settings, const RecipeFacts& recipe);
 
   std::vector<SlotNeed> slots() const override;
+  std::vector<std::string> trainer_slots() const override {
+    return {kGradient, kFirstMoment, kSecondMoment};
+  }
   UpdateRule update_rule(store::Step step) const override;
   std::optional<RoundPlan> plan(const Moment& moment, const Layout& layout,
                                 const Membership& membership) const override;

@@ -22,6 +22,7 @@ class PowerSgd final : public SyncMethod {
   static CodingCost coding_cost(const SyncSettings& settings);
 
   bool sums_gradients() const override { return true; }
+  std::vector<std::string> trainer_slots() const override { return {kGradient}; }
   std::vector<SlotNeed> slots() const override;
   std::optional<RoundPlan> plan(const Moment& moment, const Layout& layout,
                                 const Membership& membership) const override;

@@ -24,6 +24,7 @@ class StreamingDiloco final : public SyncMethod {
   static std::string check(const SyncSettings& settings, const RecipeFacts& recipe);
 
   std::vector<SlotNeed> slots() const override;
+  std::vector<std::string> trainer_slots() const override { return {kWeights}; }
   std::string model_slot() const override { return kReference; }
   void start(Slots& slots) override;
   // After the run's last update all fragments at once, applied at that hook.

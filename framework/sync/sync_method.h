@@ -47,6 +47,10 @@ class SyncMethod {
   virtual ~SyncMethod() = default;
 
   virtual std::vector<SlotNeed> slots() const { return {}; }
+  // Which of the trainer's slots it reads or changes: on a GPU only these are copied to the host.
+  virtual std::vector<std::string> trainer_slots() const {
+    return {kWeights, kGradient, kFirstMoment, kSecondMoment};
+  }
   // The slot that holds the trained model, which evaluations, checkpoints and exports read.
   virtual std::string model_slot() const { return kWeights; }
   // Whether that slot has the same bits on all members after every round.

@@ -107,6 +107,7 @@ void SyncRounds::regroup(const Membership& membership, bool passed) {
   std::uint64_t id = applied_;
   if (before_applied_.taken()) {
     before_applied_.restore(slots_);
+    ++changes_;
     const MutexLock lock(mutex_);
     --traffic_.rounds;
     traffic_.round_seconds -= round_seconds_;
@@ -146,7 +147,10 @@ void SyncRounds::gradient_clipped(store::Step step) {
 
 void SyncRounds::before_update(store::Step step) {
   // gradient_clipped() was not called, so the step is skipped.
-  if (before_applied_.taken()) before_applied_.restore(slots_);
+  if (before_applied_.taken()) {
+    before_applied_.restore(slots_);
+    ++changes_;
+  }
   if (!round_) return;
   if (due(step)) return apply();
   // The update changes the weights that the round encodes.
@@ -236,6 +240,7 @@ void SyncRounds::apply() {
     traffic_.round_seconds += round_seconds_;
   }
   method_->apply(*round_, slots_);
+  ++changes_;
   round_.reset();
   asked_for_ = false;
 }

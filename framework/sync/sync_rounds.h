@@ -88,6 +88,11 @@ class SyncRounds {
   // again.
   void resume(store::Step next);
 
+  // Whether a round has opened that is not applied yet.
+  bool in_progress() const { return round_.has_value(); }
+  // How often this has changed slots so far.
+  std::uint64_t changes() const { return changes_; }
+
   // Any thread.
   SyncTraffic traffic() const;
   // Any thread. The link to the member that the exchange waits for; null: none.
@@ -121,6 +126,7 @@ class SyncRounds {
   // When that round opened, and its id.
   Moment applied_at_;
   std::uint64_t applied_ = 0;
+  std::uint64_t changes_ = 0;
   bool asked_for_ = false;  // round_complete was asked for the round in progress
 
   mutable Mutex mutex_;

@@ -185,7 +185,8 @@ void Prober::measure_hosts() {
   }
   for (const auto& [host, count] : threads) {
     orders[host] = reach::MeasureCompute{plan_.model_config, *plan_.recipe.train.micro_batch,
-                                         plan_.recipe.data.row, count};
+                                         plan_.recipe.data.row, count,
+                                         plan_.recipe.model.device != recipe::Device::cpu};
   }
   for (const auto& [host, answer] : reach_.ask(orders, kProbeTimeout)) {
     std::string trouble;

@@ -1,9 +1,11 @@
 #include "launcher/app/whole_model.h"
 
+#include <ATen/DeviceAccelerator.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "framework/store/record_reader.h"
@@ -13,6 +15,7 @@
 #include "launcher/planner/planned_model.h"
 #include "launcher/plugin/plugin_file.h"
 #include "launcher/process/memory.h"
+#include "launcher/worker/compute_device.h"
 #include "models/model.h"
 
 namespace strait::app {
@@ -52,29 +55,54 @@ RunCheckpoint find_checkpoint(const std::filesystem::path& run_directory) {
   return whole;
 }
 
-bool fits_here(const RunCheckpoint& source) {
+namespace {
+
+bool fits(const RunCheckpoint& source, std::int64_t available) {
   constexpr double kShare = 0.8;  // the rest is for keys, values and what a layer computes
   std::int64_t bytes = 0;
   for (const models::LayerCost& layer : models::describe(source.config).layers) {
     bytes += (layer.parameters - layer.quantized.parameters) * 4 + layer.quantized.bytes;
   }
-  const std::int64_t available = process::host_memory().available;
   return available == 0 || static_cast<double>(bytes) <= kShare * static_cast<double>(available);
 }
+
+}  // namespace
+
+bool fits_here(const RunCheckpoint& source) {
+  return fits(source, process::host_memory().available);
+}
+
+namespace {
+
+// A GPU of this machine with room for the model, unless the recipe wants none.
+at::Device device_for(const RunCheckpoint& source) {
+  const bool none = source.run.plan.recipe.model.device == recipe::Device::cpu;
+  const at::Device device =
+      worker::choose_device(none ? recipe::Device::cpu : recipe::Device::automatic,
+                            worker::accelerators_here(), 0, "this machine");
+  if (!device.is_cuda()) return device;
+  const std::size_t available = at::accelerator::getMemoryInfo(device.index()).first;
+  return fits(source, static_cast<std::int64_t>(std::max<std::size_t>(available, 1)))
+             ? device
+             : at::Device(at::kCPU);
+}
+
+}  // namespace
 
 std::unique_ptr<inference::ModelPart> load_whole_model(const RunCheckpoint& source) {
   // As many threads as a stage had, so that sums have the same bits as in the run. More would also
   // be slower: a token of a small model is less work than waking them.
   at::set_num_threads(static_cast<int>(source.run.plan.processes.front().threads));
+  const at::Device device = device_for(source);
   const auto layers = static_cast<int>(models::describe(source.config).layers.size());
-  auto model = models::make_model(source.config, {0, layers - 1}, at::kFloat, at::kCPU);
+  auto model = models::make_model(source.config, {0, layers - 1}, at::kFloat, device);
   const planner::CheckpointWeights weights(source.run.plan.recipe, source.config,
                                            source.checkpoint);
   const at::NoGradGuard no_grad;
   for (const models::Parameter& parameter : model->parameters()) {
     if (parameter.owned) models::assign(parameter, weights.read(parameter.name));
   }
-  return std::make_unique<inference::ModelPart>(std::move(model));
+  return std::make_unique<inference::ModelPart>(std::move(model), device);
 }
 
 namespace {

@@ -63,7 +63,7 @@ net::Frame to_frame(const Activation& activation) {
   }
   for (const std::int64_t size : sizes) append_value(frame, size);
   if (!activation.values.defined()) return frame;
-  const at::Tensor values = activation.values.to(at::kFloat).contiguous();
+  const at::Tensor values = activation.values.to(at::kCPU, at::kFloat).contiguous();
   append_bytes(frame, std::as_bytes(std::span(values.const_data_ptr<float>(),
                                               static_cast<std::size_t>(values.numel()))));
   return frame;

@@ -9,6 +9,7 @@
 #include <variant>
 
 #include "kernels/cross_entropy.h"
+#include "kernels/host_values.h"
 #include "launcher/base/errors.h"
 #include "launcher/inference/sampling.h"
 #include "models/pass.h"
@@ -54,17 +55,24 @@ double loss_sum(const control::ScoreRows& request, const at::Tensor& hidden,
       targets.push_back(request.tokens.at(static_cast<std::size_t>(t)));
     }
   }
-  const at::Tensor chosen = hidden.flatten(0, 1).index_select(0, at::tensor(positions, at::kLong));
-  return kernels::cross_entropy_loss(projection, chosen, at::tensor(targets, at::kLong));
+  kernels::check_targets(targets, projection.weight.size(0));
+  const at::Device device = projection.weight.device();
+  const at::Tensor places = kernels::on_device(at::tensor(positions, at::kLong), device);
+  return kernels::cross_entropy_loss(projection, hidden.flatten(0, 1).index_select(0, places),
+                                     kernels::on_device(at::tensor(targets, at::kLong), device))
+      .item<double>();
 }
 
 }  // namespace
 
-ModelPart::ModelPart(std::unique_ptr<models::Model> model, std::function<void()> layer_done)
-    : model_(std::move(model)), layer_done_(std::move(layer_done)) {}
+ModelPart::ModelPart(std::unique_ptr<models::Model> model, at::Device device,
+                     std::function<void()> layer_done)
+    : model_(std::move(model)), device_(device), layer_done_(std::move(layer_done)) {}
 
 at::Tensor ModelPart::run(at::Tensor values, const models::Pass& pass) {
   const at::NoGradGuard no_grad;
+  // Tokens stay on the host, where the embedding checks them.
+  if (values.is_floating_point()) values = kernels::on_device(values, device_);
   for (const auto& layer : model_->layers()) {
     values = layer->forward(values, pass);
     if (layer_done_) layer_done_();
@@ -115,7 +123,7 @@ std::optional<control::InferenceAnswer> ModelPart::answer(const control::Inferen
   const auto* more = std::get_if<control::ExtendSequence>(&request);
   if (more == nullptr) return std::nullopt;
   const at::Tensor logits =
-      kernels::project_logits(projection, hidden.select(1, hidden.size(1) - 1)).squeeze(0);
+      kernels::project_logits(projection, hidden.select(1, hidden.size(1) - 1)).squeeze(0).cpu();
   return control::ChosenToken{more->sequence, choose_token(logits, more->sampling, more->sequence,
                                                            sequences_.at(more->sequence).tokens)};
 }

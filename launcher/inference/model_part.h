@@ -20,8 +20,10 @@ namespace strait::inference {
 // sequence that goes on. Without gradients, in float32. One thread.
 class ModelPart {
  public:
-  // `layer_done` is called after each layer, so that a slow one still counts as progress.
-  explicit ModelPart(std::unique_ptr<models::Model> model, std::function<void()> layer_done = {});
+  // The model is on `device`. `layer_done` is called after each layer, so that a slow one still
+  // counts as progress.
+  explicit ModelPart(std::unique_ptr<models::Model> model, at::Device device = at::kCPU,
+                     std::function<void()> layer_done = {});
 
   models::Model& model() { return *model_; }
 
@@ -44,6 +46,7 @@ class ModelPart {
   at::Tensor run(at::Tensor values, const models::Pass& pass);
 
   std::unique_ptr<models::Model> model_;
+  at::Device device_;
   std::function<void()> layer_done_;
   std::map<std::int64_t, Sequence> sequences_;
 };

@@ -1,5 +1,6 @@
 #include "launcher/planner/plan_maker.h"
 
+#include <ATen/Context.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -229,10 +230,20 @@ std::int64_t most_on_a_host(const std::vector<std::size_t>& hosts) {
   return most;
 }
 
+// All hosts have this build. Whether each has a GPU is known to its stages alone.
+void check_device(recipe::Device device) {
+  if (device != recipe::Device::cuda || at::globalContext().hasCUDART()) return;
+  throw base::UserError(
+      base::ExitCode::bad_input,
+      "model.device is \"cuda\", but this build has a libtorch for CPUs; install one with CUDA and "
+      "build again (./strait setup), or set model.device = \"cpu\"");
+}
+
 }  // namespace
 
 PlannedRun make_plan(const recipe::Recipe& recipe, const plan::Plan* before) {
   recipe::check_supported(recipe);
+  check_device(recipe.model.device);
   PlannedRun run;
   plan::Plan& plan = run.plan;
   plan.recipe = with_adapter_settings(with_chosen_checkpoint(recipe));

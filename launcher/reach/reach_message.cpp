@@ -26,6 +26,7 @@ void describe(auto& f, base::Is<MeasureFlow> auto& m) {
 }
 void describe(auto& f, base::Is<MeasureCompute> auto& m) {
   f("model_config", m.model_config), f("rows", m.rows), f("row", m.row), f("threads", m.threads);
+  f("gpu", m.gpu);
 }
 void describe(auto& f, base::Is<DialRelay> auto& m) { f("token", m.token), f("relay", m.relay); }
 void describe(auto& f, base::Is<BindRelay> auto& m) {

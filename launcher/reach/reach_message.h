@@ -51,6 +51,7 @@ struct MeasureCompute {
   std::int64_t rows = 0;
   std::int64_t row = 0;  // tokens
   std::int64_t threads = 1;
+  bool gpu = false;  // where there is one
 };
 
 // A port here for the stage that connects over the relay.

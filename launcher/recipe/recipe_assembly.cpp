@@ -270,8 +270,6 @@ struct MissingFeature {
 
 // Settings of recipes that this build does not support. A new feature removes its line.
 constexpr std::array kMissingFeatures = {
-    MissingFeature{[](const Recipe& r) { return r.model.device == Device::cuda; },
-                   "model.device = \"cuda\" is not in this build; it offers \"cpu\""},
     MissingFeature{
         [](const Recipe& r) { return r.pipeline.partition.kind == PartitionKind::profile; },
         "pipeline.partition = \"profile\" is not in this build; it offers \"balanced\" and ranges "

@@ -1,6 +1,7 @@
 #include "launcher/worker/commands.h"
 
 #include <ATen/ATen.h>
+#include <ATen/DeviceAccelerator.h>
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -15,6 +16,7 @@
 
 #include "launcher/base/errors.h"
 #include "launcher/base/read_all.h"
+#include "launcher/worker/compute_device.h"
 #include "models/initialize.h"
 #include "models/model.h"
 #include "models/model_config.h"
@@ -50,6 +52,11 @@ struct BlockTimes {
   std::vector<double> backward;
 };
 
+// Work on an accelerator is only queued when a call returns.
+void finish(at::Device device) {
+  if (!device.is_cpu()) at::accelerator::synchronizeDevice(device.index());
+}
+
 BlockTimes time_block(models::Layer& block, const at::Tensor& input, const models::Pass& pass) {
   const at::Tensor gradient = at::ones_like(input);
   BlockTimes times;
@@ -58,9 +65,11 @@ BlockTimes time_block(models::Layer& block, const at::Tensor& input, const model
     if (i > kMinRounds && Clock::now() - begin > kMeasureFor) break;
     Clock::time_point start = Clock::now();
     const at::Tensor output = block.forward(input, pass);
+    finish(input.device());
     const double forward = seconds_since(start);
     start = Clock::now();
     torch::autograd::backward({output}, {gradient});
+    finish(input.device());
     const double backward = seconds_since(start);
     if (i == 0) continue;  // warm-up: pages are mapped and code is loaded
     times.forward.push_back(forward);
@@ -69,13 +78,15 @@ BlockTimes time_block(models::Layer& block, const at::Tensor& input, const model
   return times;
 }
 
-double memory_rate() {
-  const at::Tensor from = at::ones({kCopiedFloats});
-  at::Tensor to = at::zeros({kCopiedFloats});
+double memory_rate(at::Device device) {
+  const at::Tensor from = at::ones({kCopiedFloats}, device);
+  at::Tensor to = at::zeros({kCopiedFloats}, device);
+  finish(device);
   std::vector<double> rates;
   for (int i = 0; i < kCopies; ++i) {
     const Clock::time_point start = Clock::now();
     to.copy_(from);
+    finish(device);
     // A copy reads and writes every byte.
     rates.push_back(2.0 * static_cast<double>(from.nbytes()) / seconds_since(start));
   }
@@ -93,11 +104,14 @@ reach::ComputeMeasured measure_compute(const reach::MeasureCompute& order) {
     throw base::UserError(base::ExitCode::bad_input,
                           "the model has no blocks, so there is nothing to measure");
   }
-  const auto model = models::make_model(config, {kFirstBlock, kFirstBlock}, at::kFloat, at::kCPU);
+  const at::Device device =
+      choose_device(order.gpu ? recipe::Device::automatic : recipe::Device::cpu,
+                    accelerators_here(), 0, "the host");
+  const auto model = models::make_model(config, {kFirstBlock, kFirstBlock}, at::kFloat, device);
   models::initialize(*model, config, 1);
   const std::vector<std::vector<std::int64_t>> rows(static_cast<std::size_t>(order.rows),
                                                     {order.row});
-  const at::Tensor input = at::randn({order.rows, order.row, description.hidden});
+  const at::Tensor input = at::randn({order.rows, order.row, description.hidden}, device);
   input.set_requires_grad(true);  // as the input of a stage is
   BlockTimes times =
       time_block(model->layer(kFirstBlock), input, models::make_pass(rows, order.row));
@@ -106,7 +120,7 @@ reach::ComputeMeasured measure_compute(const reach::MeasureCompute& order) {
   measured.flops_per_second = description.layers[kFirstBlock].forward_flops_per_token *
                               static_cast<double>(order.rows * order.row) / forward;
   measured.backward = median(times.backward) / forward;
-  measured.memory_bytes_per_second = memory_rate();
+  measured.memory_bytes_per_second = memory_rate(device);
   return measured;
 }
 

@@ -12,6 +12,7 @@
 #include "launcher/planner/checkpoint_weights.h"
 #include "launcher/planner/planned_model.h"
 #include "launcher/plugin/plugin_file.h"
+#include "launcher/worker/compute_device.h"
 #include "launcher/worker/data_links.h"
 #include "models/model.h"
 
@@ -23,16 +24,17 @@ std::vector<std::unique_ptr<inference::ModelPart>> load_parts(const plan::StageJ
                                                               StageReporter& reporter) {
   const models::ModelConfig config = planner::planned_model(job.plan);
   const planner::CheckpointWeights weights(job.plan.recipe, config, job.resume);
+  const at::Device device = compute_device(job);
   const at::NoGradGuard no_grad;
   std::vector<std::unique_ptr<inference::ModelPart>> parts;
   for (const models::LayerRange& layers : job.plan.process(job.process).chunks) {
-    auto model = models::make_model(config, layers, at::kFloat, at::kCPU);
+    auto model = models::make_model(config, layers, at::kFloat, device);
     for (const models::Parameter& parameter : model->parameters()) {
       models::assign(parameter, weights.read(parameter.name));
       reporter.count_progress();
     }
     parts.push_back(std::make_unique<inference::ModelPart>(
-        std::move(model), [&reporter] { reporter.count_progress(); }));
+        std::move(model), device, [&reporter] { reporter.count_progress(); }));
   }
   return parts;
 }

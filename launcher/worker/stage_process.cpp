@@ -25,6 +25,7 @@
 #include "launcher/plugin/plugin_file.h"
 #include "launcher/process/generation_lock.h"
 #include "launcher/process/memory.h"
+#include "launcher/worker/compute_device.h"
 #include "launcher/worker/control_client.h"
 #include "launcher/worker/data_links.h"
 #include "launcher/worker/infer.h"
@@ -186,12 +187,14 @@ void report_lost(std::uint32_t replica, const std::string& why, const plan::Stag
 store::Step train(const plan::StageJob& job, net::Node& node, ControlClient& control,
                   sync::MembershipTracker& tracker, StageReporter& reporter) {
   plugin::load_copies(job.plugins);
+  const at::Device device = compute_device(job);
+  spdlog::info("computes on {}", device.str());
   const auto links = std::make_shared<DataLinks>(node, job);
   std::optional<stages::Stage> stage;
   // A joining replica makes its stage later: it starts at a step that is not known yet, and gets
   // its weights from another replica.
   if (!job.joins) {
-    stage.emplace(stage_options(job, first_step(job)));
+    stage.emplace(stage_options(job, first_step(job), device));
     load(*stage, job);
   }
   reporter.set_phase("connecting links");
@@ -201,7 +204,7 @@ store::Step train(const plan::StageJob& job, net::Node& node, ControlClient& con
   if (job.joins) {
     reporter.set_phase("waiting for a checkpoint to rejoin at");
     const ControlClient::RejoinPoint rejoin = control.wait_to_rejoin();
-    stage.emplace(stage_options(job, rejoin.step));
+    stage.emplace(stage_options(job, rejoin.step, device));
     // Another replica sends what is trained.
     if (stage->has_frozen_weights()) load_model(*stage, job);
     reporter.set_phase("receiving state from a replica");

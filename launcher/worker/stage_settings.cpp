@@ -62,13 +62,15 @@ std::vector<stages::ChunkPlan> chunk_plans(const plan::StageJob& job) {
 
 }  // namespace
 
-stages::StageOptions stage_options(const plan::StageJob& job, store::Step first) {
+stages::StageOptions stage_options(const plan::StageJob& job, store::Step first,
+                                   at::Device device) {
   const plan::Plan& plan = job.plan;
   const recipe::Recipe& recipe = plan.recipe;
   stages::StageOptions options;
   options.model = planner::planned_model(plan);
   options.chunks = chunk_plans(job);
   options.dtype = scalar_type(recipe.model.dtype);
+  options.device = device;
   options.seed = static_cast<std::uint64_t>(recipe.seed);
   options.recompute = recipe.model.recompute == recipe::Recompute::layer;
   options.clip = recipe.train.clip;

@@ -7,7 +7,8 @@
 namespace strait::worker {
 
 // Translates a job into the options of stages and links. Pure.
-stages::StageOptions stage_options(const plan::StageJob& job, store::Step first);
+stages::StageOptions stage_options(const plan::StageJob& job, store::Step first,
+                                   at::Device device = at::kCPU);
 
 // How the learning rate follows from the step, over all steps of the plan.
 stages::LearningRateOptions learning_rate_options(const plan::Plan& plan);

@@ -87,7 +87,7 @@ ProbeLoss probe_loss(const models::Model& model, const at::Tensor& hidden, const
   torch::autograd::backward({rows}, {result.hidden_gradient});
 
   ProbeLoss loss;
-  loss.mean = result.loss_sum / static_cast<double>(targets.numel());
+  loss.mean = result.loss_sum.item<double>() / static_cast<double>(targets.numel());
   double squares = 0;
   for (const models::Parameter& parameter : model.parameters()) {
     if (!parameter.owned) continue;

@@ -13,6 +13,7 @@
 #include <limits>
 
 #include "kernels/linear.h"
+#include "kernels/matrix_operators.h"
 #include "kernels/nf4.h"
 #include "kernels/random_key.h"
 
@@ -109,6 +110,25 @@ TEST_P(MatrixBits, OfNf4AreThoseOfItsDefinition) {
 INSTANTIATE_TEST_SUITE_P(OnEveryInstructionSet, MatrixBits,
                          testing::ValuesIn(hwy::SupportedAndGeneratedTargets()),
                          [](const auto& set) { return std::string(hwy::TargetName(set.param)); });
+
+// What a GPU computes with.
+TEST(QuantizedMatrix, OperatorsReadTheSameBits) {
+  for (const MatrixFormat format : {MatrixFormat::int8, MatrixFormat::int4, MatrixFormat::nf4}) {
+    for (const std::vector<std::int64_t>& sizes :
+         {std::vector<std::int64_t>{7, 128}, {9, 640}, {3, 96}, {5, 33}, {2, 70}, {1, 1}}) {
+      at::Tensor values = gaussian_matrix(sizes, 5);
+      values.select(0, 0).zero_();
+      values.select(1, sizes[1] / 2).mul_(50);  // outliers: some groups are rotated
+      const QuantizedMatrix matrix = quantized(values, format);
+      for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf}) {
+        at::Tensor read = at::empty(sizes, type);
+        dequantize_by_operators(matrix, read);
+        EXPECT_TRUE(at::equal(read, dequantized(matrix, type)))
+            << name_of(format) << " " << values.sizes() << " " << type;
+      }
+    }
+  }
+}
 
 TEST(QuantizedMatrix, PacksNf4AsOthersDo) {
   at::Tensor values = at::zeros({1, 4}, at::kFloat);

@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "kernels/random_key.h"
 
@@ -50,6 +51,16 @@ TEST(SquaredNorm, DoesNotOverflowWhereFloat32Would) {
   const at::Tensor values = at::full({1000}, std::numeric_limits<float>::max());
   EXPECT_TRUE(std::isfinite(squared_norm(values)));
   EXPECT_TRUE(all_finite(values));
+}
+
+TEST(SquaredNorm, OfSeveralHaveTheBitsOfEach) {
+  const std::vector<at::Tensor> values = {some_values({17}), some_values({5, 9}), some_values({0})};
+  const at::Tensor norms = squared_norms(values);
+  ASSERT_EQ(norms.sizes(), at::IntArrayRef({3}));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    EXPECT_EQ(norms[static_cast<std::int64_t>(i)].item<double>(), squared_norm(values[i]));
+  }
+  EXPECT_EQ(squared_norms({}).numel(), 0);
 }
 
 TEST(AllFinite, FindsOneBadValueAnywhere) {

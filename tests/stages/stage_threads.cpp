@@ -31,12 +31,14 @@ constexpr std::int64_t kRowLength = 16;
 constexpr int kEvaluationRows = 5;
 
 models::ModelConfig tiny_config(const RunSettings& settings) {
-  return models::parse_config(
+  models::ModelConfig config = models::parse_config(
       fmt::format(R"({{"model_type": "gpt2", "vocab_size": 61, "n_positions": 16, "n_embd": 16,
                        "n_layer": 4, "n_head": 2, "tie_word_embeddings": {},
                        "resid_pdrop": {d}, "embd_pdrop": {d}, "attn_pdrop": {d}}})",
                   settings.tied, fmt::arg("d", settings.dropout)),
       "config.json");
+  config.lora = settings.lora;
+  return config;
 }
 
 // Rows with several documents, masks and padding, to cover every path.
@@ -250,6 +252,9 @@ StageOptions options_of(const RunSettings& settings, std::size_t process, std::i
   options.model = tiny_config(settings);
   options.chunks = chunk_plans(settings, options.model, process);
   options.dtype = settings.bfloat16 ? at::kBFloat16 : at::kFloat;
+  if (!settings.devices.empty()) {
+    options.device = settings.devices[process % settings.devices.size()];
+  }
   options.seed = 5;
   options.recompute = settings.recompute;
   options.clip = settings.clip;
@@ -405,18 +410,20 @@ struct StageInput {
   const StageData& data;
 };
 
+at::Tensor on_host(const at::Tensor& tensor) { return tensor.detach().cpu().clone(); }
+
 void keep_result(const RunSettings& settings, Stage& stage, std::size_t index, RunResult& result) {
   for (const tensors::NamedTensor& tensor : stage.saved_tensors()) {
-    result.saved[tensor.name] = tensor.tensor.clone();
+    result.saved[tensor.name] = on_host(tensor.tensor);
   }
   const std::size_t stages = settings.stages();
   for (const AdamW::Slot& slot : stage.optimizer().slots()) {
     result.masters[index / stages][fmt::format("{} of stage {}", slot.name, index % stages)] =
-        slot.master.clone();
+        on_host(slot.master);
   }
   for (const tensors::NamedTensor& tensor : stage.model()) {
     result.models[index / stages][fmt::format("{} of stage {}", tensor.name, index % stages)] =
-        tensor.tensor.clone();
+        on_host(tensor.tensor);
   }
   for (const tensors::NamedTensor& tensor : stage.saved_caches()) {
     result.caches[tensor.name] = tensor.tensor.clone();
@@ -430,9 +437,8 @@ void run_stage(const RunSettings& settings, const StageInput& input, StageLinks 
   const auto replica = static_cast<std::uint32_t>(index / settings.stages());
   try {
     Stage stage(options_of(settings, index, input.first));
-    if (input.from.empty()) {
-      stage.initialize();
-    } else {
+    if (input.from.empty() || stage.has_frozen_weights()) stage.initialize();
+    if (!input.from.empty()) {
       stage.restore([&](const std::string& name) { return input.from.at(name); }, settings.exact);
     }
     if (!input.caches.empty() && (!settings.finds_caches || settings.finds_caches(index))) {

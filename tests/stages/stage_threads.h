@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -30,6 +31,8 @@ struct RunSettings {
   bool tied = true;
   bool recompute = false;
   bool bfloat16 = false;
+  std::shared_ptr<const models::Lora> lora;  // null: all weights are trained
+  std::vector<at::Device> devices;           // of the processes, in turn; empty: the CPU
   double learning_rate = 1e-2;
   double clip = 0.7;
   double dropout = 0.1;

@@ -1,0 +1,89 @@
+#include "launcher/worker/compute_device.h"
+
+#include <ATen/Context.h>
+#include <ATen/DeviceAccelerator.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "launcher/base/errors.h"
+
+namespace strait::worker {
+
+std::optional<Accelerators> accelerators_here() {
+  const std::optional<at::DeviceType> type = at::getAccelerator();
+  // Others lack float64, in which losses and norms are summed.
+  if (type != at::kCUDA && type != at::kPrivateUse1) return std::nullopt;
+  const std::int64_t count = at::accelerator::deviceCount();
+  if (count == 0) return std::nullopt;
+  return Accelerators{*type, count};
+}
+
+at::Device choose_device(recipe::Device wish, const std::optional<Accelerators>& here,
+                         std::int64_t index, const std::string& process) {
+  const bool gpus = here && here->type == at::kCUDA;
+  if (wish == recipe::Device::cuda && !gpus) {
+    throw base::UserError(
+        base::ExitCode::bad_input,
+        fmt::format(
+            "model.device is \"cuda\", but {} has no GPU that it can use ({}); set "
+            "model.device = \"cpu\", or leave it at \"auto\", which takes a GPU where there "
+            "is one",
+            process,
+            at::hasCUDA() ? "none is visible: see nvidia-smi and CUDA_VISIBLE_DEVICES there"
+                          : "its libtorch is built for CPUs: install one with CUDA"));
+  }
+  if (wish == recipe::Device::cpu || !here) return at::kCPU;
+  return {here->type, static_cast<at::DeviceIndex>(index % here->count)};
+}
+
+namespace {
+
+// Among the processes of its host.
+std::int64_t index_on_host(const plan::Plan& plan, const plan::Plan::Process& process) {
+  return std::ranges::count_if(plan.processes, [&](const plan::Plan::Process& other) {
+    return other.host_index == process.host_index && &other < &process;
+  });
+}
+
+double gibibytes(std::int64_t bytes) { return static_cast<double>(bytes) / (1U << 30U); }
+
+}  // namespace
+
+void check_device_memory(const plan::Plan& plan, net::ProcessName name, std::int64_t devices,
+                         std::int64_t bytes) {
+  const plan::Plan::Process& own = plan.process(name);
+  const std::int64_t device = index_on_host(plan, own) % devices;
+  std::int64_t needed = 0;
+  std::int64_t sharing = 0;
+  for (const plan::Plan::Process& process : plan.processes) {
+    if (process.host_index != own.host_index) continue;
+    if (index_on_host(plan, process) % devices != device) continue;
+    needed += process.state_bytes + process.activation_bytes;
+    ++sharing;
+  }
+  if (needed <= bytes) return;
+  throw base::UserError(
+      base::ExitCode::out_of_memory,
+      fmt::format(
+          "GPU {} of host {} has {:.1f} GiB, but by the plan {} on it needs {:.1f} GiB; give "
+          "the host fewer stages or layers, or make train.micro_batch smaller",
+          device, own.host, gibibytes(bytes),
+          sharing == 1 ? "what one stage keeps" : fmt::format("what {} stages keep", sharing),
+          gibibytes(needed)));
+}
+
+at::Device compute_device(const plan::StageJob& job) {
+  const plan::Plan::Process& own = job.plan.process(job.process);
+  const std::optional<Accelerators> here = accelerators_here();
+  const at::Device device =
+      choose_device(job.plan.recipe.model.device, here, index_on_host(job.plan, own),
+                    fmt::format("{} on host {}", job.process.describe(), own.host));
+  if (device.is_cuda()) {
+    const std::size_t bytes = at::accelerator::getMemoryInfo(device.index()).second;
+    check_device_memory(job.plan, job.process, here->count, static_cast<std::int64_t>(bytes));
+  }
+  return device;
+}
+
+}  // namespace strait::worker

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <deque>
+#include <exception>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "framework/codec/codec.h"
+#include "framework/mutex.h"
+#include "framework/net/link.h"
+#include "stages/transfer.h"
+
+namespace strait::stages {
+
+// Sends tensors over a link without headers, in the order in which they are given: a thread of its
+// own waits for their copy to the host, encodes and sends. The compute thread waits for nothing.
+//
+// Threads: one calls send(). The link and the encoders are used by this object's thread only, as
+// far as they send.
+class RowSender {
+ public:
+  explicit RowSender(net::Link& link);
+  // Aborts the link if something is still to be sent.
+  ~RowSender();
+  RowSender(const RowSender&) = delete;
+  RowSender& operator=(const RowSender&) = delete;
+
+  // `encoder` outlives this. Throws what an earlier one could not be sent for.
+  void send(codec::Encoder& encoder, codec::TensorHeader header, Copied tensor)
+      STRAIT_EXCLUDES(mutex_);
+
+ private:
+  struct Outgoing {
+    codec::Encoder* encoder;
+    codec::TensorHeader header;
+    Copied tensor;
+  };
+
+  void send_loop() STRAIT_EXCLUDES(mutex_);
+
+  net::Link& link_;
+  Mutex mutex_;
+  Condition changed_;
+  std::deque<Outgoing> outbox_ STRAIT_GUARDED_BY(mutex_);
+  std::exception_ptr error_ STRAIT_GUARDED_BY(mutex_);
+  bool closing_ STRAIT_GUARDED_BY(mutex_) = false;
+  std::thread sender_;  // last: it uses all of the above
+};
+
+}  // namespace strait::stages

@@ -1,0 +1,93 @@
+#include "stages/sync_memory.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <algorithm>
+
+namespace strait::stages {
+namespace {
+
+c10::Event recorded_on(at::Device device) {
+  c10::Event event(device.type());
+  event.record(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
+  return event;
+}
+
+}  // namespace
+
+SyncMemory::SyncMemory(const AdamW& optimizer, const Gradients& gradients,
+                       const std::vector<std::string>& used)
+    : slots_{{{sync::kWeights, optimizer.masters(), {}},
+              {sync::kGradient, gradients.values(), {}},
+              {sync::kFirstMoment, optimizer.first_moments(), {}},
+              {sync::kSecondMoment, optimizer.second_moments(), {}}}} {
+  for (Slot& slot : slots_) {
+    slot.used = std::ranges::find(used, slot.name) != used.end();
+    // Memory that is never touched takes none of the machine's, unless it is pinned.
+    const auto host = at::TensorOptions(at::kFloat).pinned_memory(is_copy() && slot.used);
+    slot.host = is_copy() ? at::empty(slot.device.sizes(), host) : slot.device;
+  }
+}
+
+std::span<float> SyncMemory::span_of(std::string_view name) const {
+  const auto found = std::ranges::find(slots_, name, &Slot::name);
+  return {found->host.mutable_data_ptr<float>(), static_cast<std::size_t>(found->host.numel())};
+}
+
+sync::StageMemory SyncMemory::spans() const {
+  return {span_of(sync::kWeights), span_of(sync::kGradient), span_of(sync::kFirstMoment),
+          span_of(sync::kSecondMoment)};
+}
+
+void SyncMemory::changed(std::string_view name) {
+  std::ranges::find(slots_, name, &Slot::name)->changed = true;
+}
+
+void SyncMemory::state_changed() {
+  changed(sync::kWeights);
+  changed(sync::kFirstMoment);
+  changed(sync::kSecondMoment);
+}
+
+void SyncMemory::to_host(bool all) {
+  if (!is_copy()) return;
+  const at::NoGradGuard no_grad;
+  // The host's memory is about to change: here, and by whoever called this.
+  if (uploaded_) uploaded_->synchronize();
+  uploaded_.reset();
+  bool copied = false;
+  for (Slot& slot : slots_) {
+    if (!slot.changed || !(slot.used || all)) continue;
+    slot.host.copy_(slot.device, /*non_blocking=*/true);
+    slot.changed = false;
+    copied = true;
+  }
+  if (copied) recorded_on(slots_.front().device.device()).synchronize();
+}
+
+void SyncMemory::upload(Slot& slot) {
+  const at::NoGradGuard no_grad;
+  slot.device.copy_(slot.host, /*non_blocking=*/true);
+  slot.changed = false;
+  uploaded_.emplace(recorded_on(slot.device.device()));
+}
+
+void SyncMemory::to_device() {
+  if (!is_copy()) return;
+  for (Slot& slot : slots_) {
+    if (slot.used) upload(slot);
+  }
+}
+
+void SyncMemory::all_to_device() {
+  if (!is_copy()) return;
+  for (Slot& slot : slots_) upload(slot);
+}
+
+void SyncMemory::to_device(std::string_view name) {
+  if (is_copy()) upload(*std::ranges::find(slots_, name, &Slot::name));
+}
+
+}  // namespace strait::stages

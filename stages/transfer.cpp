@@ -1,0 +1,84 @@
+#include "stages/transfer.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <algorithm>
+
+namespace strait::stages {
+namespace {
+
+c10::Stream current_stream(at::Device device) {
+  return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
+}
+
+std::optional<c10::Stream> own_stream(at::Device device) {
+  if (device.is_cpu()) return std::nullopt;
+  return c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device);
+}
+
+std::shared_ptr<c10::Event> recorded(const c10::Stream& stream) {
+  auto event = std::make_shared<c10::Event>(stream.device_type());
+  event->record(stream);
+  return event;
+}
+
+}  // namespace
+
+Transfer::Transfer(at::Device device)
+    : device_(device), down_(own_stream(device)), up_(own_stream(device)) {}
+
+at::Tensor Transfer::Pinned::take(const at::Tensor& like) {
+  const at::ScalarType type = like.scalar_type();
+  auto found = std::ranges::find(pools_, type, [](const auto& one) { return one.first; });
+  if (found == pools_.end()) {
+    found = pools_.emplace(found, type, codec::TensorPool(type, /*pinned=*/true));
+  }
+  return found->second.take(like.sizes());
+}
+
+Copied Transfer::to_host(const at::Tensor& tensor) {
+  if (!down_) return {tensor};
+  const at::NoGradGuard no_grad;
+  const at::Tensor from = tensor.detach();
+  const auto computed = recorded(current_stream(device_));
+  at::Tensor host = going_down_.take(from);
+  const c10::StreamGuard beside(*down_);
+  computed->block(*down_);
+  host.copy_(from, /*non_blocking=*/true);
+  // Or the memory would be another tensor's before it has been read.
+  from.record_stream(*down_);
+  return {std::move(host), recorded(*down_)};
+}
+
+at::Tensor Transfer::wait(Copied copied) {
+  if (copied.done != nullptr) copied.done->synchronize();
+  return std::move(copied.tensor);
+}
+
+Copied Transfer::to_device(at::Tensor host) {
+  if (!up_) return {std::move(host)};
+  const at::NoGradGuard no_grad;
+  while (!uploads_.empty() && uploads_.front().done->query()) uploads_.pop_front();
+  at::Tensor from = going_up_.take(host);
+  from.copy_(host);
+  const c10::StreamGuard beside(*up_);
+  at::Tensor tensor = at::empty(host.sizes(), host.options().device(device_));
+  tensor.copy_(from, /*non_blocking=*/true);
+  Copied copied{std::move(tensor), recorded(*up_)};
+  uploads_.push_back({std::move(from), copied.done});
+  return copied;
+}
+
+at::Tensor Transfer::arrive(Copied copied) const {
+  if (copied.done == nullptr) return std::move(copied.tensor);
+  const c10::Stream computing = current_stream(device_);
+  copied.done->block(computing);
+  // It was allocated on the other stream, which does not know of this one's work.
+  copied.tensor.record_stream(computing);
+  return std::move(copied.tensor);
+}
+
+}  // namespace strait::stages

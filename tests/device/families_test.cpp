@@ -1,0 +1,137 @@
+// Tiny models of every family on the test device, held against the same on the CPU: forward, loss,
+// backward and an update.
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include "kernels/cross_entropy.h"
+#include "kernels/leaf_gradient.h"
+#include "kernels/random_key.h"
+#include "models/families.h"
+#include "models/model.h"
+#include "tests/device/streams.h"
+#include "tests/device/test_device.h"
+
+namespace strait::models {
+namespace {
+
+constexpr std::int64_t kRows = 2;
+constexpr std::int64_t kLength = 12;
+constexpr std::int64_t kVocabulary = 29;
+
+constexpr const char* kGpt2Fields = R"("n_positions": 16, "n_embd": 24, "n_layer": 2, "n_head": 3)";
+constexpr const char* kLlamaFields =
+    R"("max_position_embeddings": 16, "hidden_size": 24, "num_hidden_layers": 2,
+       "num_attention_heads": 6, "num_key_value_heads": 2, "intermediate_size": 20,
+       "pad_token_id": 0, "sliding_window": 5)";
+
+// Fields of config.json that make a family's model tiny.
+const std::map<std::string, std::string> kFields{
+    {"gpt2", kGpt2Fields},
+    {"llama", kLlamaFields},
+    {"mistral", kLlamaFields},
+    {"qwen2", kLlamaFields},
+    {"qwen3", kLlamaFields},
+    {"phi3", kLlamaFields},
+    {"gemma2", kLlamaFields},
+    {"gemma3_text", kLlamaFields},
+    {"gpt_neox", R"("max_position_embeddings": 16, "hidden_size": 24, "num_hidden_layers": 2,
+                    "num_attention_heads": 3, "intermediate_size": 20, "rotary_pct": 0.5)"},
+    {"gptj", R"("n_positions": 16, "n_embd": 24, "n_layer": 2, "n_head": 3, "rotary_dim": 4)"},
+    {"opt", R"("max_position_embeddings": 16, "hidden_size": 24, "num_hidden_layers": 2,
+               "num_attention_heads": 3, "ffn_dim": 20, "word_embed_proj_dim": 16,
+               "do_layer_norm_before": false)"},
+};
+
+ModelConfig tiny_config(const std::string& family) {
+  return parse_config(fmt::format(R"({{"model_type": "{}", "vocab_size": {}, {}}})", family,
+                                  kVocabulary, kFields.at(family)),
+                      "config.json");
+}
+
+void fill(const Model& model) {
+  const at::NoGradGuard no_grad;
+  for (const Parameter& parameter : model.parameters()) {
+    const std::vector<std::int64_t> sizes = parameter.value.sizes().vec();
+    assign(parameter,
+           at::empty(sizes, at::kFloat)
+               .normal_(0.1, 0.3,
+                        kernels::keyed_generator(kernels::hash_name(parameter.name), at::kCPU)));
+  }
+}
+
+at::Tensor tokens_of(std::uint64_t seed) {
+  return at::empty({kRows, kLength}, at::kLong)
+      .random_(1, kVocabulary, kernels::keyed_generator(seed, at::kCPU));
+}
+
+// One step of a micro-batch; everything that it made, on the CPU.
+std::map<std::string, at::Tensor> step_of(const ModelConfig& config, at::Device device) {
+  const LayerRange all{0, 3};
+  const auto model = make_model(config, all, at::kFloat, device);
+  fill(*model);
+  Pass pass = make_pass({{kLength}, {5, 6}}, kLength, device);
+  pass.seed = 3;
+  pass.training = true;
+  at::Tensor values = tokens_of(1).to(device);
+  for (const auto& layer : model->layers()) values = layer->forward(values, pass);
+  const at::Tensor hidden = values.detach().flatten(0, 1);
+  const kernels::Projection& head = model->head()->projection();
+  kernels::Projection gradient;
+  if (head.weight.requires_grad()) gradient.weight = kernels::leaf_gradient(head.weight);
+  if (head.bias.defined() && head.bias.requires_grad()) {
+    gradient.bias = kernels::leaf_gradient(head.bias);
+  }
+  const kernels::CrossEntropyResult loss =
+      kernels::cross_entropy(head, hidden, tokens_of(2).flatten().to(device), 1.0 / 24, gradient);
+  torch::autograd::backward({values}, {loss.hidden_gradient.view(values.sizes())});
+  std::map<std::string, at::Tensor> made{{"hidden", hidden.cpu()},
+                                         {"loss", at::scalar_tensor(loss.loss_sum)}};
+  const at::NoGradGuard no_grad;
+  for (const Parameter& parameter : model->parameters()) {
+    if (!parameter.trained) continue;
+    const std::string name = parameter.name + (parameter.owned ? "" : " of the head");
+    const at::Tensor value = parameter.value.detach();
+    const at::Tensor slope = parameter.value.grad();
+    made["gradient of " + name] = slope.cpu();
+    const at::Tensor first = at::zeros_like(slope);
+    const at::Tensor second = at::zeros_like(slope);
+    const at::Tensor updates = at::ones({}, slope.options());
+    at::_fused_adamw_({value}, {slope}, {first}, {second}, {}, {updates}, 1e-3, 0.9, 0.999, 0.1,
+                      /*eps=*/0.1, false, false);
+    made["updated " + name] = value.cpu().clone();
+  }
+  return made;
+}
+
+void expect_close(const std::map<std::string, at::Tensor>& ours,
+                  const std::map<std::string, at::Tensor>& expected) {
+  ASSERT_EQ(ours.size(), expected.size());
+  for (const auto& [name, value] : expected) {
+    const double scale = std::max(1.0, value.abs().max().item<double>());
+    EXPECT_LT((ours.at(name) - value).abs().max().item<double>() / scale, 2e-5) << name;
+  }
+}
+
+TEST(FamiliesOnTestDevice, LearnWhatTheyLearnOnTheCpu) {
+  for (const std::string& family : families().names()) {
+    SCOPED_TRACE(family);
+    ASSERT_TRUE(kFields.contains(family)) << "a new family: give it fields here";
+    test_device::Streams::all().begin(7);
+    expect_close(step_of(tiny_config(family), test_device::device(1)),
+                 step_of(tiny_config(family), at::kCPU));
+  }
+}
+
+TEST(FamiliesOnTestDevice, LearnAdapters) {
+  ModelConfig config = tiny_config("llama");
+  auto lora = std::make_shared<Lora>();
+  lora->dropout = 0.2;
+  config.lora = lora;
+  expect_close(step_of(config, test_device::device()), step_of(config, at::kCPU));
+}
+
+}  // namespace
+}  // namespace strait::models
