@@ -166,17 +166,26 @@ void hold_connection(int input) {
   }
 }
 
-// Whether stages could start here: they need libraries that this program does not.
+// Whether stages could start here, which need libraries that this program does not, and on what
+// they would compute.
 void check_stage_program(hosts::HostInspection& look) {
   if (!look.objection.empty()) return;
   const process::ProgramResult answer =
       process::run_program({stage_program_here(), "--check"}, kLoadLimit);
-  if (answer.succeeded() && answer.out == fmt::format("strait-stage {}\n", base::build_id()))
+  std::istringstream lines(answer.out);
+  std::string first;
+  std::getline(lines, first);
+  if (answer.succeeded() && first == fmt::format("strait-stage {}", base::build_id())) {
+    for (std::string line; std::getline(lines, line);) {
+      const std::size_t space = line.find(' ');
+      look.devices.emplace_back(line.starts_with("ok "), line.substr(space + 1));
+    }
     return;
+  }
   look.objection = fmt::format(
       "what stages need cannot be loaded there ({}); install this build there with: strait install "
       "--hosts RECIPE",
-      answer.succeeded() ? "it is " + base::printable(answer.out) : answer.error_line());
+      answer.succeeded() ? "it is " + base::printable(first) : answer.error_line());
   look.objection_code = base::ExitCode::mismatch;
 }
 

@@ -7,6 +7,7 @@
 #include "launcher/base/build_id.h"
 #include "launcher/plugin/plugin_file.h"
 #include "launcher/worker/commands.h"
+#include "launcher/worker/compute_device.h"
 
 // strait-stage with libtorch: the commands of a host agent and those of a stage.
 int strait::strait_stage_main(int argc, char** argv, OfferParts offer) {
@@ -20,6 +21,9 @@ int strait::strait_stage_main(int argc, char** argv, OfferParts offer) {
         return strait::worker::serve_measurement(STDIN_FILENO, STDOUT_FILENO);
       case agent::TorchCommand::check:
         std::cout << "strait-stage " << strait::base::build_id() << '\n';
+        for (const auto& [works, text] : strait::worker::check_devices()) {
+          std::cout << (works ? "ok " : "wrong ") << text << '\n';
+        }
         return base::ExitCode::done;
     }
     strait::plugin::offer_own_parts(offer);

@@ -19,6 +19,7 @@
 #include "launcher/planner/plan_maker.h"
 #include "launcher/plugin/plugin_file.h"
 #include "launcher/recipe/recipe_io.h"
+#include "launcher/worker/compute_device.h"
 
 #include "launcher/app/run_options.h"
 
@@ -86,6 +87,13 @@ base::ExitCode examine(const RunOptions& options) {
   const auto of_hosts =
       hosts::check_hosts(recipe, plan ? hosts::needs_of(*plan) : std::vector<hosts::HostNeed>{});
   findings.insert(findings.end(), of_hosts.begin(), of_hosts.end());
+  if (recipe.hosts.backend == recipe::BackendKind::local) {
+    for (const worker::DeviceCheck& check : worker::check_devices()) {
+      findings.push_back({check.works ? hosts::Finding::Kind::well : hosts::Finding::Kind::wrong,
+                          check.works ? base::ExitCode::done : base::ExitCode::internal,
+                          "this machine", check.text});
+    }
+  }
   const bool well = std::ranges::find(findings, hosts::Finding::Kind::wrong,
                                       &hosts::Finding::kind) == findings.end();
   if (well && recipe.hosts.backend == recipe::BackendKind::ssh && plan->hosts.size() > 1) {

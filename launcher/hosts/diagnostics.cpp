@@ -151,6 +151,11 @@ std::vector<Finding> diagnose_host(const recipe::RecipeHost& listed, const HostN
   if (std::string late = clock_warning(listed.name, facts.clock, now); !late.empty()) {
     findings.push_back({Kind::note, base::ExitCode::done, listed.name, std::move(late)});
   }
+  for (const auto& [works, text] : look.devices) {
+    findings.push_back({works ? Kind::well : Kind::wrong,
+                        works ? base::ExitCode::done : base::ExitCode::internal, listed.name,
+                        base::printable(text)});
+  }
   const bool sick = std::ranges::any_of(
       findings, [](const Finding& finding) { return finding.kind == Kind::wrong; });
   if (!sick) {

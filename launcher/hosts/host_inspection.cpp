@@ -73,17 +73,13 @@ std::optional<InspectionRequest> inspection_request_from(const std::string& text
 
 std::string to_line(const HostInspection& look) {
   const HostFacts& facts = look.facts;
-  const json all = {{"host_name", facts.host_name},
-                    {"build", facts.build},
-                    {"cores", facts.cores},
-                    {"memory", facts.memory},
-                    {"free_disk", facts.free_disk},
-                    {"clock", facts.clock},
-                    {"directory", facts.directory},
-                    {"addresses", facts.addresses},
-                    {"busy_ports", look.busy_ports},
-                    {"objection", look.objection},
-                    {"objection_code", number(look.objection_code)}};
+  const json all = {
+      {"host_name", facts.host_name},  {"build", facts.build},
+      {"cores", facts.cores},          {"memory", facts.memory},
+      {"free_disk", facts.free_disk},  {"clock", facts.clock},
+      {"directory", facts.directory},  {"addresses", facts.addresses},
+      {"busy_ports", look.busy_ports}, {"devices", look.devices},
+      {"objection", look.objection},   {"objection_code", number(look.objection_code)}};
   return std::string(kInspectionMarker) + all.dump(-1, ' ', true, json::error_handler_t::replace) +
          "\n";
 }
@@ -103,6 +99,7 @@ std::optional<HostInspection> inspection_from(const std::string& line) {
     look.facts.directory = from.at("directory");
     look.facts.addresses = from.at("addresses").get<std::vector<std::string>>();
     look.busy_ports = from.at("busy_ports").get<std::vector<int>>();
+    look.devices = from.at("devices").get<std::vector<std::pair<bool, std::string>>>();
     look.objection = from.at("objection");
     look.objection_code = base::ExitCode{from.at("objection_code").get<int>()};
     return look;

@@ -1,12 +1,17 @@
 #include "launcher/worker/compute_device.h"
 
-#include <ATen/Context.h>
+#include <ATen/ATen.h>
 #include <ATen/DeviceAccelerator.h>
 #include <fmt/format.h>
+#include <torch/headeronly/version.h>
 
 #include <algorithm>
+#include <chrono>
+#include <limits>
 
 #include "launcher/base/errors.h"
+#include "launcher/base/text.h"
+#include "launcher/process/nvidia_driver.h"
 
 namespace strait::worker {
 
@@ -71,6 +76,72 @@ void check_device_memory(const plan::Plan& plan, net::ProcessName name, std::int
           device, own.host, gibibytes(bytes),
           sharing == 1 ? "what one stage keeps" : fmt::format("what {} stages keep", sharing),
           gibibytes(needed)));
+}
+
+namespace {
+
+std::string size_text(std::int64_t bytes) {
+  return base::byte_text(static_cast<std::uint64_t>(bytes));
+}
+
+std::string gpu_text(const process::NvidiaDriver::Gpu& gpu) {
+  std::string text = gpu.name;
+  if (gpu.memory_bytes) text += ", " + size_text(*gpu.memory_bytes);
+  if (gpu.free_bytes) text += fmt::format(" ({} free)", size_text(*gpu.free_bytes));
+  if (gpu.celsius) text += fmt::format(", {} °C", *gpu.celsius);
+  if (gpu.busy_percent) text += fmt::format(", {} % busy", *gpu.busy_percent);
+  return text;
+}
+
+// Of whole numbers so small that every sum is exact, in any order and with TF32.
+DeviceCheck check_product(at::Device device) {
+  constexpr std::int64_t kSize = 512;
+  constexpr int kTimes = 4;  // the first one loads code
+  const at::Tensor numbers = at::arange(kSize * kSize, at::kFloat).remainder_(7).sub_(3);
+  const at::Tensor square = numbers.view({kSize, kSize});
+  const at::Tensor expected = square.to(at::kLong).matmul(square.t().to(at::kLong)).to(at::kFloat);
+  try {
+    const at::Tensor there = square.to(device);
+    at::Tensor product;
+    double quickest = std::numeric_limits<double>::infinity();
+    for (int i = 0; i < kTimes; ++i) {
+      const auto start = std::chrono::steady_clock::now();
+      product = there.matmul(there.t());
+      if (!device.is_cpu()) at::accelerator::synchronizeDevice(device.index());
+      const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+      quickest = std::min(quickest, taken.count());
+    }
+    const double flops = 2.0 * kSize * kSize * kSize / quickest;
+    const bool right = product.cpu().equal(expected);
+    return {right, fmt::format("{}: a product of 512 x 512 values is {} ({:.0f} Gflop/s)",
+                               device.str(), right ? "right" : "wrong", flops / 1e9)};
+  } catch (const c10::Error& error) {
+    return {false, fmt::format("{}: {}", device.str(), error.what_without_backtrace())};
+  }
+}
+
+}  // namespace
+
+std::vector<DeviceCheck> check_devices() {
+  const std::optional<Accelerators> here = accelerators_here();
+  std::vector<DeviceCheck> checks = {{true, fmt::format("libtorch {}, built {}", TORCH_VERSION,
+                                                        at::hasCUDA() ? "with CUDA" : "for CPUs")}};
+  if (const auto driver = process::nvidia_driver()) {
+    for (const process::NvidiaDriver::Gpu& gpu : driver->gpus) {
+      checks.push_back({true, fmt::format("driver {}: {}", driver->version, gpu_text(gpu))});
+    }
+    if (!driver->gpus.empty() && !here) {
+      checks.push_back({true, at::hasCUDA()
+                                  ? "no GPU is visible to this build: see CUDA_VISIBLE_DEVICES"
+                                  : "its GPUs are not used: install a libtorch with CUDA and "
+                                    "build again (./strait setup)"});
+    }
+  }
+  checks.push_back(check_product(at::kCPU));
+  for (std::int64_t i = 0; here && i < here->count; ++i) {
+    checks.push_back(check_product({here->type, static_cast<at::DeviceIndex>(i)}));
+  }
+  return checks;
 }
 
 at::Device compute_device(const plan::StageJob& job) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "launcher/plan/stage_job.h"
 #include "launcher/recipe/recipe_values.h"
@@ -31,6 +32,14 @@ at::Device choose_device(recipe::Device wish, const std::optional<Accelerators>&
 // in the host's memory.
 void check_device_memory(const plan::Plan& plan, net::ProcessName name, std::int64_t devices,
                          std::int64_t bytes);
+
+// What this process can compute on, and whether a small product of matrices is right there: a
+// sentence for each of libtorch, the driver's GPUs, the CPU and the accelerators.
+struct DeviceCheck {
+  bool works = true;
+  std::string text;
+};
+std::vector<DeviceCheck> check_devices();
 
 // Of this stage process. UserError as above.
 at::Device compute_device(const plan::StageJob& job);

@@ -56,10 +56,21 @@ TEST(Diagnostics, RecipeLimitOverridesMemoryOfHost) {
   EXPECT_THAT(findings[0].text, HasSubstr("the recipe lets it take 1.00 GB"));
 }
 
+TEST(Diagnostics, ReportsEachDeviceAndOneThatDoesNotWork) {
+  HostInspection look = healthy();
+  look.devices = {{true, "cpu: a product is right"}, {false, "cuda:0: a product is wrong"}};
+  const auto findings = judged(look, {2, 1'000'000'000, 2'000'000'000, 3});
+  ASSERT_EQ(findings.size(), 2U);
+  EXPECT_EQ(findings[0].kind, Kind::well);
+  EXPECT_EQ(findings[1].kind, Kind::wrong);
+  EXPECT_THAT(findings[1].text, HasSubstr("cuda:0"));
+}
+
 TEST(HostInspection, RoundTripsThroughLine) {
   HostInspection look = healthy();
   look.facts.addresses = {"10.0.0.1", "fd00::1"};
   look.busy_ports = {47001};
+  look.devices = {{true, "cpu: a product is right"}, {false, "cuda:0: out of order"}};
   look.objection = "no room";
   look.objection_code = base::ExitCode::storage_full;
   const auto got = inspection_from("noise" + to_line(look));
@@ -67,6 +78,7 @@ TEST(HostInspection, RoundTripsThroughLine) {
   EXPECT_EQ(got->facts.memory, look.facts.memory);
   EXPECT_EQ(got->facts.addresses, look.facts.addresses);
   EXPECT_EQ(got->busy_ports, look.busy_ports);
+  EXPECT_EQ(got->devices, look.devices);
   EXPECT_EQ(got->objection, look.objection);
   EXPECT_EQ(got->objection_code, look.objection_code);
   EXPECT_FALSE(inspection_from("strait-host-look {}"));

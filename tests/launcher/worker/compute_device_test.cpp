@@ -33,7 +33,7 @@ TEST(ComputeDevice, CpuIsTakenWhereTheRecipeSaysSo) {
   EXPECT_EQ(choose_device(Device::cpu, kTwoGpus, 1, "a stage"), at::kCPU);
 }
 
-TEST(ComputeDevice, NamesWhoHasNoGpu) {
+TEST(ComputeDevice, NamesTheProcessWithoutGpu) {
   for (const auto& here : {std::optional<Accelerators>(), {{at::kPrivateUse1, 1}}}) {
     EXPECT_THAT([&] { choose_device(Device::cuda, here, 0, "stage 1.0 on host b"); },
                 ThrowsMessage<base::UserError>(
@@ -73,6 +73,14 @@ TEST(ComputeDevice, StagesThatShareGpuFitTogether) {
         check_device_memory(plan, {4, 0}, 1, 5 * kGiB);
       },
       ThrowsMessage<base::UserError>(HasSubstr("what one stage keeps on it needs")));
+}
+
+TEST(ComputeDevice, ProductIsRightOnThisMachine) {
+  const std::vector<DeviceCheck> checks = check_devices();
+  EXPECT_THAT(checks.front().text, HasSubstr("libtorch"));
+  for (const DeviceCheck& check : checks) EXPECT_TRUE(check.works) << check.text;
+  EXPECT_THAT(checks, testing::Contains(testing::Field(&DeviceCheck::text,
+                                                       HasSubstr("cpu: a product of 512 x 512"))));
 }
 
 }  // namespace
