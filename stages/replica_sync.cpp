@@ -138,7 +138,7 @@ void ReplicaSync::wait_at(const sync::Moment& moment, Work work) {
   wait([&] {
     const bool reads = memory_->is_copy() && (rounds_->in_progress() ||
                                               method().plan(moment, layout_, members_).has_value());
-    if (reads) memory_->to_host();
+    if (reads) memory_->to_host(rounds_->compared_weights());
     const std::uint64_t before = rounds_->changes();
     work();
     if (rounds_->changes() != before) memory_->to_device();

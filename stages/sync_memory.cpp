@@ -24,9 +24,13 @@ SyncMemory::SyncMemory(const AdamW& optimizer, const Gradients& gradients,
               {sync::kFirstMoment, optimizer.first_moments(), {}},
               {sync::kSecondMoment, optimizer.second_moments(), {}}}} {
   for (Slot& slot : slots_) {
+    // There is no gradient before the first step.
+    slot.changed = slot.name != sync::kGradient;
     slot.used = std::ranges::find(used, slot.name) != used.end();
-    // Memory that is never touched takes none of the machine's, unless it is pinned.
-    const auto host = at::TensorOptions(at::kFloat).pinned_memory(is_copy() && slot.used);
+    // Weights are compared with those of others. Memory that is never touched takes none of the
+    // machine's, unless it is pinned.
+    const bool pinned = is_copy() && (slot.used || slot.name == sync::kWeights);
+    const auto host = at::TensorOptions(at::kFloat).pinned_memory(pinned);
     slot.host = is_copy() ? at::empty(slot.device.sizes(), host) : slot.device;
   }
 }
@@ -51,20 +55,32 @@ void SyncMemory::state_changed() {
   changed(sync::kSecondMoment);
 }
 
-void SyncMemory::to_host(bool all) {
+void SyncMemory::to_host(bool all, const std::vector<sync::Range>& of_weights) {
   if (!is_copy()) return;
   const at::NoGradGuard no_grad;
-  // The host's memory is about to change: here, and by whoever called this.
-  if (uploaded_) uploaded_->synchronize();
-  uploaded_.reset();
   bool copied = false;
   for (Slot& slot : slots_) {
-    if (!slot.changed || !(slot.used || all)) continue;
-    slot.host.copy_(slot.device, /*non_blocking=*/true);
-    slot.changed = false;
-    copied = true;
+    if (!slot.changed) continue;
+    if (slot.used || all) {
+      slot.host.copy_(slot.device, /*non_blocking=*/true);
+      slot.changed = false;
+      copied = true;
+    } else if (slot.name == sync::kWeights) {
+      for (const sync::Range& range : of_weights) {
+        slot.host.narrow(0, range.first, range.count())
+            .copy_(slot.device.narrow(0, range.first, range.count()), /*non_blocking=*/true);
+        copied = true;
+      }
+    }
   }
-  if (copied) recorded_on(slots_.front().device.device()).synchronize();
+  // Whoever called this reads the host's memory, and changes it: no copy may be on its way, in
+  // either direction. Both run on one stream.
+  if (copied) {
+    recorded_on(slots_.front().device.device()).synchronize();
+  } else if (uploaded_) {
+    uploaded_->synchronize();
+  }
+  uploaded_.reset();
 }
 
 void SyncMemory::upload(Slot& slot) {

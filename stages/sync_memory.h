@@ -21,7 +21,7 @@ namespace strait::stages {
 // has changed it. Used by the compute thread; no other one reads a slot while it is copied.
 class SyncMemory {
  public:
-  // `used`: the slots that the sync method reads or changes; their copies are in pinned memory.
+  // `used`: the slots that the sync method reads or changes.
   SyncMemory(const AdamW& optimizer, const Gradients& gradients,
              const std::vector<std::string>& used);
 
@@ -31,9 +31,10 @@ class SyncMemory {
   // The stage has changed the gradient; the weights and the moments.
   void gradient_changed() { changed(sync::kGradient); }
   void state_changed();
-  // Copies what the stage has changed to the host, and waits for it: the used slots, or all.
-  void to_host() { to_host(false); }
-  void all_to_host() { to_host(true); }
+  // Copies what the stage has changed to the host, and waits for it: the used slots, with these
+  // ranges of weights that are not; or all.
+  void to_host(const std::vector<sync::Range>& of_weights = {}) { to_host(false, of_weights); }
+  void all_to_host() { to_host(true, {}); }
   // The engine has changed the used slots; all slots; one slot.
   void to_device();
   void all_to_device();
@@ -49,7 +50,7 @@ class SyncMemory {
   };
 
   void changed(std::string_view name);
-  void to_host(bool all);
+  void to_host(bool all, const std::vector<sync::Range>& of_weights);
   void upload(Slot& slot);
   std::span<float> span_of(std::string_view name) const;
 

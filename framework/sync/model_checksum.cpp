@@ -22,14 +22,21 @@ constexpr std::size_t kEntryBytes = sizeof(std::uint32_t) + sizeof(std::uint64_t
 
 }  // namespace
 
-ModelChecksum checksum_model(const Slots& slots, const std::string& slot, std::uint64_t round) {
-  const Layout& layout = slots.layout();
+std::vector<std::size_t> checked_pieces(const Layout& layout, std::uint64_t round) {
   const auto pieces = static_cast<std::int64_t>(layout.pieces().size());
   const auto wanted = std::max(layout.size() / kValuesAtOnce, pieces / kPiecesAtOnce);
   const auto shares = static_cast<std::uint64_t>(std::clamp<std::int64_t>(wanted, 1, kMostShares));
+  std::vector<std::size_t> checked;
+  for (std::size_t i = round % shares; i < layout.pieces().size(); i += shares) {
+    checked.push_back(i);
+  }
+  return checked;
+}
+
+ModelChecksum checksum_model(const Slots& slots, const std::string& slot, std::uint64_t round) {
+  const Layout& layout = slots.layout();
   ModelChecksum checksum;
-  for (std::size_t i = 0; i < layout.pieces().size(); ++i) {
-    if (i % shares != round % shares) continue;
+  for (const std::size_t i : checked_pieces(layout, round)) {
     const std::span<const std::byte> bytes = slots.bytes(slot, layout.pieces()[i].range);
     checksum.pieces.push_back(
         {static_cast<std::uint32_t>(i), XXH3_64bits(bytes.data(), bytes.size())});

@@ -21,7 +21,10 @@ struct ModelChecksum {
   std::vector<Piece> pieces;
 };
 
-// Of this round's share of the pieces, in this slot.
+// By index: this round's share of the pieces.
+std::vector<std::size_t> checked_pieces(const Layout& layout, std::uint64_t round);
+
+// Of this round's share, in this slot.
 ModelChecksum checksum_model(const Slots& slots, const std::string& slot, std::uint64_t round);
 
 void append_checksum(const ModelChecksum& checksum, net::Frame& out);

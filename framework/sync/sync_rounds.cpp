@@ -4,6 +4,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "framework/sync/model_checksum.h"
 #include "framework/sync/sync_error.h"
 
 namespace strait::sync {
@@ -80,6 +81,16 @@ bool SyncRounds::gradient_whole(store::Step step) {
 
 bool SyncRounds::due(store::Step step) const {
   return round_ && store::number(round_->opened.step) + round_->plan.late <= store::number(step);
+}
+
+std::vector<Range> SyncRounds::compared_weights() const {
+  std::vector<Range> ranges;
+  if (!method_->model_is_replicated() || method_->model_slot() != kWeights) return ranges;
+  const Layout& layout = slots_.layout();
+  for (const std::size_t piece : checked_pieces(layout, round_ ? round_->id : opened_)) {
+    ranges.push_back(layout.pieces()[piece].range);
+  }
+  return ranges;
 }
 
 bool SyncRounds::round_complete(store::Step step) { return !due(step) || wait_for_exchange(); }

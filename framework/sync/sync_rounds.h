@@ -90,6 +90,9 @@ class SyncRounds {
 
   // Whether a round has opened that is not applied yet.
   bool in_progress() const { return round_.has_value(); }
+  // The ranges of the trainer's weights that the members compare in the round that is in progress,
+  // or opens next.
+  std::vector<Range> compared_weights() const;
   // How often this has changed slots so far.
   std::uint64_t changes() const { return changes_; }
 

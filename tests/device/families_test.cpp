@@ -72,10 +72,10 @@ std::map<std::string, at::Tensor> step_of(const ModelConfig& config, at::Device 
   const LayerRange all{0, 3};
   const auto model = make_model(config, all, at::kFloat, device);
   fill(*model);
-  Pass pass = make_pass({{kLength}, {5, 6}}, kLength, device);
+  Pass pass = make_pass({{kLength}, {5, 6}}, kLength);
   pass.seed = 3;
   pass.training = true;
-  at::Tensor values = tokens_of(1).to(device);
+  at::Tensor values = tokens_of(1);
   for (const auto& layer : model->layers()) values = layer->forward(values, pass);
   const at::Tensor hidden = values.detach().flatten(0, 1);
   const kernels::Projection& head = model->head()->projection();
@@ -88,7 +88,7 @@ std::map<std::string, at::Tensor> step_of(const ModelConfig& config, at::Device 
       kernels::cross_entropy(head, hidden, tokens_of(2).flatten().to(device), 1.0 / 24, gradient);
   torch::autograd::backward({values}, {loss.hidden_gradient.view(values.sizes())});
   std::map<std::string, at::Tensor> made{{"hidden", hidden.cpu()},
-                                         {"loss", at::scalar_tensor(loss.loss_sum)}};
+                                         {"loss", loss.loss_sum.cpu()}};
   const at::NoGradGuard no_grad;
   for (const Parameter& parameter : model->parameters()) {
     if (!parameter.trained) continue;

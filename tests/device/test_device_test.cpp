@@ -4,6 +4,10 @@
 #include <c10/core/StreamGuard.h>
 #include <gtest/gtest.h>
 
+#include <numeric>
+#include <semaphore>
+#include <thread>
+
 #include "tests/device/streams.h"
 #include "tests/device/test_device.h"
 #include "tests/device/waits.h"
@@ -114,6 +118,46 @@ TEST(TestDevice, ShowsEveryWaitThatIsLeftOut) {
       if (!all_equal(exchange(seed, skipped), exchange_on_the_host())) wrong.push_back(seed);
     }
     EXPECT_FALSE(wrong.empty()) << "wait " << skipped << " changed nothing";
+  }
+}
+
+// As a boundary does: one thread computes, another one waits for each copy and reads it.
+TEST(TestDevice, LetsAnotherThreadWaitForCopies) {
+  constexpr std::size_t kCopies = 24;
+  Streams::all().begin(5);
+  const c10::Stream copies = new_stream();
+  std::vector<at::Tensor> buffers;
+  for (std::size_t i = 0; i < kCopies; ++i) {
+    buffers.push_back(at::empty({32}, at::TensorOptions(at::kFloat).pinned_memory(true)));
+  }
+  std::vector<c10::Event> copied;
+  for (std::size_t i = 0; i < kCopies; ++i) copied.emplace_back(c10::DeviceType::PrivateUse1);
+  std::counting_semaphore<> issued(0);
+  std::vector<float> sums;
+  std::thread reader([&] {
+    for (std::size_t i = 0; i < kCopies; ++i) {
+      issued.acquire();
+      copied[i].synchronize();
+      const float* const values = buffers[i].const_data_ptr<float>();
+      sums.push_back(std::accumulate(values, values + 32, 0.0F));
+    }
+  });
+  at::Tensor weight = at::ones({32}, at::TensorOptions(at::kFloat).device(device()));
+  for (std::size_t i = 0; i < kCopies; ++i) {
+    const at::Tensor sent = weight.mul(2);
+    weight.add_(1);
+    c10::Event computed(c10::DeviceType::PrivateUse1);
+    computed.record(current_stream(device()));
+    computed.block(copies);
+    const c10::StreamGuard guard(copies);
+    sent.record_stream(copies);
+    buffers[i].copy_(sent, true);
+    copied[i].record(copies);
+    issued.release();
+  }
+  reader.join();
+  for (std::size_t i = 0; i < kCopies; ++i) {
+    EXPECT_EQ(sums[i], static_cast<float>(64 * (i + 1))) << i;
   }
 }
 

@@ -1,0 +1,285 @@
+// Whole runs of stages on the test device, held against the same on the CPU: what they learn, how
+// often the host waits for the device, and that no wait between streams is needless or missing.
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "models/lora.h"
+#include "tests/device/streams.h"
+#include "tests/device/test_device.h"
+#include "tests/device/waits.h"
+#include "tests/stages/stage_threads.h"
+
+namespace strait::stages {
+namespace {
+
+using test_device::CountWaits;
+using test_device::Streams;
+
+constexpr double kTolerance = 2e-4;  // attention by blocks has other bits than the CPU's fused one
+
+// Two stages with a tied weight between them, on two devices.
+RunSettings two_stages() {
+  RunSettings settings;
+  settings.blocks = {{0, 1}, {2, 3}};
+  settings.steps = 3;
+  settings.micro_batches = 2;
+  settings.devices = {test_device::device(0), test_device::device(1)};
+  return settings;
+}
+
+RunSettings on_cpu(RunSettings settings) {
+  settings.devices.clear();
+  return settings;
+}
+
+void expect_close(const std::vector<double>& ours, const std::vector<double>& expected,
+                  double tolerance = kTolerance) {
+  ASSERT_EQ(ours.size(), expected.size());
+  ASSERT_FALSE(expected.empty());
+  for (std::size_t i = 0; i < ours.size(); ++i) {
+    EXPECT_NEAR(ours[i], expected[i], tolerance * std::abs(expected[i])) << "of step " << i;
+  }
+}
+
+void expect_close(const Tensors& ours, const Tensors& expected, double tolerance = 2e-3) {
+  ASSERT_EQ(ours.size(), expected.size());
+  for (const auto& [name, value] : expected) {
+    const at::Tensor error = (ours.at(name).to(at::kDouble) - value.to(at::kDouble)).abs();
+    EXPECT_LT(error.numel() == 0 ? 0 : error.max().item<double>(), tolerance) << name;
+  }
+}
+
+void expect_same_run(const RunSettings& settings, double tolerance = kTolerance,
+                     const std::vector<std::uint64_t>& seeds = {3}) {
+  const RunResult expected = run_stages(on_cpu(settings));
+  ASSERT_TRUE(expected.errors.empty()) << expected.errors.front();
+  for (const std::uint64_t seed : seeds) {
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    Streams::all().begin(seed);
+    const RunResult ours = run_stages(settings);
+    ASSERT_TRUE(ours.errors.empty()) << ours.errors.front();
+    expect_close(ours.losses, expected.losses, tolerance);
+    expect_close(ours.norms, expected.norms, 10 * tolerance);
+    if (settings.evaluate) expect_close(ours.evaluations, expected.evaluations, tolerance);
+  }
+}
+
+TEST(StagesOnTestDevice, LearnWhatTheyLearnOnTheCpu) {
+  RunSettings settings = two_stages();
+  settings.evaluate = true;
+  expect_same_run(settings, kTolerance, {0, 1, 2, 3});
+}
+
+TEST(StagesOnTestDevice, LearnWithRecomputedLayersAndDelayedWeightGradients) {
+  RunSettings settings = two_stages();
+  settings.recompute = true;
+  settings.schedule = "zero_bubble";
+  expect_same_run(settings);
+}
+
+TEST(StagesOnTestDevice, LearnInChunksThatShareOneDevice) {
+  RunSettings settings = two_stages();
+  settings.blocks = {{0, 0}, {1, 1}, {2, 2}, {3, 3}};
+  settings.chunks = 2;
+  settings.schedule = "interleaved";
+  settings.tied = false;
+  settings.devices = {test_device::device(1)};
+  expect_same_run(settings);
+}
+
+TEST(StagesOnTestDevice, LearnInBfloat16) {
+  RunSettings settings = two_stages();
+  settings.bfloat16 = true;
+  expect_same_run(settings, 0.02);
+}
+
+TEST(StagesOnTestDevice, LearnOverCompressedBoundaries) {
+  RunSettings settings = two_stages();
+  settings.steps = 4;  // samples return, so that changes are sent
+  settings.micro_batches = 4;
+  settings.boundary.codec.forward = "delta";
+  settings.boundary.codec.backward = "fixed";
+  settings.boundary.cache.memory_bytes = 1 << 20;
+  // Levels at the edge fall to the other side.
+  expect_same_run(settings, 0.01);
+}
+
+TEST(StagesOnTestDevice, LearnAdaptersOfQuantisedBases) {
+  for (const auto format : {kernels::MatrixFormat::nf4, kernels::MatrixFormat::int4}) {
+    RunSettings settings = two_stages();
+    auto lora = std::make_shared<models::Lora>();
+    lora->rank = 2;
+    lora->dropout = 0.1;
+    lora->quantization = format;
+    settings.lora = lora;
+    settings.tied = false;
+    expect_same_run(settings);
+  }
+}
+
+TEST(StagesOnTestDevice, AgreeAsReplicasByEveryMethod) {
+  for (const std::string& method : sync::methods().names()) {
+    SCOPED_TRACE(method);
+    RunSettings settings = two_stages();
+    settings.blocks = {{0, 3}};
+    settings.micro_batches = 1;
+    settings.replicas = 2;
+    settings.steps = 4;
+    settings.evaluate = true;
+    settings.sync.method = method;
+    settings.sync.every = 2;
+    settings.sync.fragments = 2;
+    settings.sync.warmup = 2;
+    // Choices among nearly equal values differ.
+    expect_same_run(settings, 0.01);
+  }
+}
+
+// A replica on the CPU and one on the device: what they exchange is the host's.
+TEST(StagesOnTestDevice, TrainBesideStagesOnTheCpu) {
+  RunSettings settings = two_stages();
+  settings.replicas = 2;
+  settings.sync.method = "allreduce";
+  settings.devices = {at::kCPU, at::kCPU, test_device::device(0), test_device::device(0)};
+  expect_same_run(settings);
+}
+
+TEST(StagesOnTestDevice, GoOnFromCheckpointOfEither) {
+  RunSettings settings = two_stages();
+  settings.steps = 4;
+  Streams::all().begin(1);
+  const RunResult whole = run_stages(settings);
+  const RunResult expected = run_stages(on_cpu(settings));
+  expect_close(whole.saved, expected.saved);
+  RunSettings half = settings;
+  half.stop_at = 2;
+  const RunResult there = run_stages(half);
+  ASSERT_EQ(there.steps, 2);
+  const RunResult resumed = run_stages(settings, there.saved, 2);
+  ASSERT_TRUE(resumed.errors.empty()) << resumed.errors.front();
+  for (const auto& [name, value] : whole.saved) {
+    EXPECT_TRUE(at::equal(resumed.saved.at(name), value)) << name;
+  }
+  expect_close(run_stages(on_cpu(settings), there.saved, 2).saved, expected.saved);
+}
+
+// ---- waits
+
+// The waits of a run, and with `places` where they are.
+std::int64_t hidden_waits(RunSettings settings, int steps,
+                          std::vector<std::string>* places = nullptr) {
+  settings.steps = steps;
+  Streams::all().begin(0);
+  const CountWaits waits(places != nullptr);
+  const RunResult result = run_stages(settings);
+  EXPECT_TRUE(result.errors.empty()) << result.errors.front();
+  if (places != nullptr) *places = waits.places();
+  return waits.hidden();
+}
+
+// Whatever the start, the end and the checkpoint there wait for, a step of a stage waits once.
+void expect_one_wait_per_step(const RunSettings& settings) {
+  const std::int64_t waits = hidden_waits(settings, 4) - hidden_waits(settings, 1);
+  const auto processes = static_cast<std::int64_t>(settings.stages()) * settings.replicas;
+  if (waits == 3 * processes) return;
+  std::vector<std::string> places;
+  hidden_waits(settings, 4, &places);
+  ADD_FAILURE() << waits << " waits in three steps of " << processes << " processes, of all:\n"
+                << fmt::format("{}", fmt::join(places, "\n"));
+}
+
+TEST(WaitsForTestDevice, AreOneOfEveryStepAndStage) {
+  RunSettings settings = two_stages();
+  expect_one_wait_per_step(settings);
+  settings.recompute = true;
+  settings.schedule = "zero_bubble";
+  settings.bfloat16 = true;
+  expect_one_wait_per_step(settings);
+}
+
+TEST(WaitsForTestDevice, AreOneWithAdaptersOfQuantisedBase) {
+  RunSettings settings = two_stages();
+  auto lora = std::make_shared<models::Lora>();
+  lora->rank = 2;
+  lora->quantization = kernels::MatrixFormat::int4;
+  settings.lora = lora;
+  settings.tied = false;
+  expect_one_wait_per_step(settings);
+}
+
+TEST(WaitsForTestDevice, AreOneWithReplicas) {
+  RunSettings settings = two_stages();
+  settings.blocks = {{0, 3}};
+  settings.micro_batches = 1;
+  settings.replicas = 2;
+  for (const char* method : {"allreduce", "onebit_adam", "diloco"}) {
+    SCOPED_TRACE(method);
+    settings.sync.method = method;
+    settings.sync.every = 1;
+    settings.sync.warmup = 1;
+    expect_one_wait_per_step(settings);
+  }
+}
+
+// The smallest run with everything that crosses: activations, gradients, rows of a tied weight and
+// their gradients; or what replicas sync.
+RunSettings smallest() {
+  RunSettings settings = two_stages();
+  settings.steps = 2;
+  settings.micro_batches = 1;
+  settings.dropout = 0;
+  return settings;
+}
+
+bool same(const RunResult& one, const RunResult& other) {
+  if (one.losses != other.losses || one.norms != other.norms) return false;
+  return std::ranges::all_of(one.saved, [&](const auto& named) {
+    return other.saved.contains(named.first) &&
+           at::equal(other.saved.at(named.first), named.second);
+  });
+}
+
+// Leaves out each wait for an event in turn: no one is needless. Which wait has a number is a
+// matter of threads, so the seeds go on until a run is wrong.
+void expect_every_wait_is_needed(const RunSettings& settings) {
+  constexpr std::uint64_t kSeeds = 6;
+  Streams::all().begin(0);
+  const RunResult right = run_stages(settings);
+  ASSERT_TRUE(right.errors.empty()) << right.errors.front();
+  const std::int64_t waits = Streams::all().event_waits();
+  ASSERT_GE(waits, 4);
+  for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
+    Streams::all().begin(seed);
+    EXPECT_TRUE(same(run_stages(settings), right)) << "seed " << seed;
+  }
+  for (std::int64_t skipped = 0; skipped < waits; ++skipped) {
+    bool noticed = false;
+    for (std::uint64_t seed = 0; seed < kSeeds && !noticed; ++seed) {
+      Streams::all().begin(seed, skipped);
+      noticed = !same(run_stages(settings), right);
+    }
+    EXPECT_TRUE(noticed) << "without wait " << skipped << " of " << waits << " nothing changes";
+  }
+}
+
+TEST(WaitsForTestDevice, AreAllNeededByBoundariesAndTies) {
+  expect_every_wait_is_needed(smallest());
+}
+
+TEST(WaitsForTestDevice, AreAllNeededBySync) {
+  RunSettings settings = smallest();
+  settings.blocks = {{0, 3}};
+  settings.replicas = 2;
+  for (const char* method : {"allreduce", "diloco"}) {
+    SCOPED_TRACE(method);
+    settings.sync.method = method;
+    settings.sync.every = 1;
+    expect_every_wait_is_needed(settings);
+  }
+}
+
+}  // namespace
+}  // namespace strait::stages
