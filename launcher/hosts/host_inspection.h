@@ -22,7 +22,7 @@ struct HostInspection {
   std::vector<int> busy_ports;  // of the ports in the request
   // What stages there can compute on: whether it works, and a sentence.
   std::vector<std::pair<bool, std::string>> devices;
-  std::string objection;        // why it cannot keep files there; empty: it can
+  std::string objection;  // why it cannot keep files there; empty: it can
   base::ExitCode objection_code = base::ExitCode::done;
 };
 
