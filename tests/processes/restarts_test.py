@@ -11,7 +11,7 @@ import runs
 
 SOON = 10  # seconds within which every process must have gone
 CAMPAIGN = bool(os.environ.get("STRAIT_CAMPAIGNS"))
-FAULTS = int(os.environ.get("STRAIT_FAULTS", 60))
+FAULTS = int(os.environ.get("STRAIT_FAULTS", 30))
 SEED = int(os.environ.get("STRAIT_SEED", 1))
 
 
@@ -28,6 +28,7 @@ class Restarts(runs.RunCase):
 
     def test_lost_processes_restart_to_same_bits(self):
         quiet = self.train("quiet", {**self.SUPERVISED, "hosts.restart": None})
+        self.assertEqual([e["text"] for e in quiet.events("stage_event") if e["name"] == "slow"], [])
         launched = self.start("loud", self.SUPERVISED)
         run = launched.run
         launched.at_step(2)  # no checkpoint yet

@@ -56,17 +56,17 @@ TEST(SavedCheckpoints, SayWhatIsHereAndWhatIsWrong) {
 
 TEST(KeptSteps, CountCompleteOnesAndNeverGiveUpTheNewest) {
   const auto list = [](std::vector<std::pair<std::int64_t, State>> states) {
-    std::vector<SavedCheckpoint> list;
+    std::vector<SavedCheckpoint> saved;
     for (const auto& [step, state] : states) {
-      list.push_back(
+      saved.push_back(
           {.path = {}, .step = store::Step{step}, .state = state, .hosts = {}, .problem = {}});
     }
-    return list;
+    return saved;
   };
-  const auto kept = [](const std::vector<SavedCheckpoint>& list, std::int64_t keep,
+  const auto kept = [](const std::vector<SavedCheckpoint>& saved, std::int64_t keep,
                        std::optional<std::int64_t> every = {}) {
     std::vector<std::int64_t> steps;
-    for (const store::Step step : kept_steps(list, keep, every)) steps.push_back(number(step));
+    for (const store::Step step : kept_steps(saved, keep, every)) steps.push_back(number(step));
     return steps;
   };
   const auto mixed = list({{90, State::unfinished},
