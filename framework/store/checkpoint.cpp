@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <functional>
 #include <stdexcept>
 #include <utility>
 
@@ -20,8 +19,6 @@ namespace fs = std::filesystem;
 
 constexpr const char* kManifestName = "manifest.json";
 constexpr std::uint64_t kManifestBytes = 16 << 20;
-constexpr const char* kWeightsSuffix = ".weights.safetensors";
-constexpr const char* kCachesSuffix = ".caches.safetensors";
 
 [[noreturn]] void refuse_checkpoint(const std::string& sentence) {
   throw StoreError(StoreError::Kind::corrupt, sentence);
@@ -154,33 +151,6 @@ bool is_committed(const fs::path& checkpoint) {
 
 fs::path checkpoint_directory(const fs::path& run, Step step) {
   return run / "checkpoints" / fmt::format("{}{}", kStepPrefix, number(step));
-}
-
-std::string shard_name(std::int64_t stage, std::int64_t replica) {
-  return fmt::format("stage-{}.replica-{}.safetensors", stage, replica);
-}
-
-std::string caches_name(std::int64_t stage, std::int64_t replica) {
-  return fmt::format("stage-{}.replica-{}{}", stage, replica, kCachesSuffix);
-}
-
-std::string weights_name(std::int64_t stage, std::int64_t replica) {
-  return fmt::format("stage-{}.replica-{}{}", stage, replica, kWeightsSuffix);
-}
-
-std::vector<ShardFile> files_of(const Manifest& manifest, Part part) {
-  std::vector<ShardFile> files = manifest.files;
-  if (part == Part::all) return files;
-  if (part == Part::none) return {};
-  const auto is = [](const char* suffix) {
-    return [suffix](const ShardFile& file) { return file.name.ends_with(suffix); };
-  };
-  if (std::ranges::any_of(files, is(kWeightsSuffix))) {
-    std::erase_if(files, std::not_fn(is(kWeightsSuffix)));
-  } else {
-    std::erase_if(files, is(kCachesSuffix));
-  }
-  return files;
 }
 
 void withdraw_shard(const fs::path& checkpoint, const std::string& name) {

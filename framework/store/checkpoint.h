@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "framework/store/checkpoint_files.h"
 #include "framework/store/manifest.h"
 #include "framework/store/sample.h"
 
@@ -23,23 +24,6 @@ namespace strait::store {
 // storage_io before anything of it is passed over or removed.
 
 std::filesystem::path checkpoint_directory(const std::filesystem::path& run, Step step);
-std::string shard_name(std::int64_t stage,
-                       std::int64_t replica);  // "stage-0.replica-0.safetensors"
-// A second shard of the same process, which a run can go on without: what it remembers of samples.
-std::string caches_name(std::int64_t stage,
-                        std::int64_t replica);  // "stage-0.replica-0.caches.safetensors"
-
-// A third one: the weights of the model, all that reading the model takes. Former releases kept
-// them in the first.
-std::string weights_name(std::int64_t stage,
-                         std::int64_t replica);  // "stage-0.replica-0.weights.safetensors"
-
-// What is asked of a checkpoint: that it was committed, its weights, or everything that a run goes
-// on with.
-enum class Part { none, weights, all };
-// Of a former release's checkpoint the weights are every file but the caches.
-std::vector<ShardFile> files_of(const Manifest& manifest, Part part);
-
 // Takes back this process's own shard of a checkpoint that was given up: its bytes may be what the
 // next one lacks. Nothing happens to a complete checkpoint.
 void withdraw_shard(const std::filesystem::path& checkpoint, const std::string& name);

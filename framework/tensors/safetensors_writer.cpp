@@ -69,7 +69,18 @@ std::uint64_t bytes_of(const TensorSource& source) {
   return bytes;
 }
 
-void write_copied(const TensorSource& source, store::AtomicFile& file) {
+// A file and the hash of the tensor that is being written to it.
+struct HashedFile {
+  store::AtomicFile& file;
+  store::FileHash* hash;  // null: none is wanted
+
+  void write(std::span<const std::byte> bytes) const {
+    if (hash != nullptr) hash->update(bytes);
+    file.write(bytes);
+  }
+};
+
+void write_copied(const TensorSource& source, const HashedFile& file) {
   const std::uint64_t size = bytes_of(source);
   std::vector<std::byte> piece(std::min<std::uint64_t>(size, store::kFilePiece));
   for (std::uint64_t first = 0; first < size; first += piece.size()) {
@@ -79,7 +90,7 @@ void write_copied(const TensorSource& source, store::AtomicFile& file) {
   }
 }
 
-void write_read(const TensorSource& source, store::AtomicFile& file) {
+void write_read(const TensorSource& source, const HashedFile& file) {
   const at::Tensor plain = source.read().detach().to(at::kCPU).contiguous();
   if (plain.scalar_type() != source.type || plain.sizes() != source.shape) {
     throw std::invalid_argument(fmt::format(
@@ -105,7 +116,8 @@ store::FileSummary write_safetensors(const std::filesystem::path& path,
 
 store::FileSummary write_safetensors(const std::filesystem::path& path,
                                      std::span<const TensorSource> tensors,
-                                     const std::map<std::string, std::string>& metadata) {
+                                     const std::map<std::string, std::string>& metadata,
+                                     std::vector<store::TensorHash>* hashes) {
   std::vector<const TensorSource*> order;
   for (const TensorSource& source : tensors) order.push_back(&source);
   check_names(order);
@@ -128,12 +140,17 @@ store::FileSummary write_safetensors(const std::filesystem::path& path,
   const std::string text = header.format();
   store::AtomicFile file(path, text.size() + end);
   file.write(std::as_bytes(std::span(text)));
-  for (const TensorSource* source : order) {
-    if (source->copy) {
-      write_copied(*source, file);
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    store::FileHash hash;
+    const HashedFile hashed{file, hashes == nullptr ? nullptr : &hash};
+    if (order[i]->copy) {
+      write_copied(*order[i], hashed);
     } else {
-      write_read(*source, file);
+      write_read(*order[i], hashed);
     }
+    if (hashes == nullptr) continue;
+    const store::TensorInfo& info = header.tensors[i];
+    hashes->push_back({info.name, text.size() + info.begin, text.size() + info.end, hash.hex()});
   }
   return file.commit();
 }

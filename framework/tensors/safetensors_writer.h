@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "framework/store/file_hash.h"
+#include "framework/store/tensor_hashes.h"
 
 namespace strait::tensors {
 
@@ -35,12 +36,13 @@ struct TensorSource {
 // returns its size and hash. `metadata` is added to {"format": "pt"}. The bytes depend on the
 // content only, not on the order of the tensors: wide element types first, then by name. A name
 // twice, or an element type that the format lacks, is a broken invariant of the caller
-// (std::invalid_argument).
+// (std::invalid_argument). `hashes`, if given, gets those of the tensors.
 store::FileSummary write_safetensors(const std::filesystem::path& path,
                                      std::span<const NamedTensor> tensors,
                                      const std::map<std::string, std::string>& metadata = {});
 store::FileSummary write_safetensors(const std::filesystem::path& path,
                                      std::span<const TensorSource> tensors,
-                                     const std::map<std::string, std::string>& metadata = {});
+                                     const std::map<std::string, std::string>& metadata = {},
+                                     std::vector<store::TensorHash>* hashes = nullptr);
 
 }  // namespace strait::tensors

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+#include <vector>
+
 #include "framework/store/atomic_file.h"
 #include "framework/store/committed.h"
 #include "framework/store/store_error.h"
@@ -10,10 +13,10 @@ namespace strait::tensors {
 
 namespace {
 
-template <class Tensor>
+// `write` gets the path of the file and returns its summary.
+template <class Write>
 store::ShardFile write_uncommitted(const std::filesystem::path& checkpoint, const std::string& name,
-                                   std::span<const Tensor> tensors,
-                                   const std::map<std::string, std::string>& metadata) {
+                                   const Write& write) {
   if (store::is_committed(checkpoint)) {
     throw store::StoreError(
         store::StoreError::Kind::busy,
@@ -21,7 +24,7 @@ store::ShardFile write_uncommitted(const std::filesystem::path& checkpoint, cons
                     checkpoint.string()));
   }
   store::make_directory(checkpoint);
-  const store::FileSummary summary = write_safetensors(checkpoint / name, tensors, metadata);
+  const store::FileSummary summary = write(checkpoint / name);
   return {name, summary.size, summary.hash};
 }
 
@@ -30,13 +33,29 @@ store::ShardFile write_uncommitted(const std::filesystem::path& checkpoint, cons
 store::ShardFile write_shard(const std::filesystem::path& checkpoint, const std::string& name,
                              std::span<const NamedTensor> tensors,
                              const std::map<std::string, std::string>& metadata) {
-  return write_uncommitted(checkpoint, name, tensors, metadata);
+  return write_uncommitted(checkpoint, name, [&](const std::filesystem::path& path) {
+    return write_safetensors(path, tensors, metadata);
+  });
 }
 
 store::ShardFile write_shard(const std::filesystem::path& checkpoint, const std::string& name,
                              std::span<const TensorSource> tensors,
-                             const std::map<std::string, std::string>& metadata) {
-  return write_uncommitted(checkpoint, name, tensors, metadata);
+                             const std::map<std::string, std::string>& metadata,
+                             store::TensorHashes* hashes) {
+  std::vector<store::TensorHash> own;
+  store::ShardFile file =
+      write_uncommitted(checkpoint, name, [&](const std::filesystem::path& path) {
+        return write_safetensors(path, tensors, metadata, hashes == nullptr ? nullptr : &own);
+      });
+  if (hashes != nullptr) hashes->files.emplace_back(name, std::move(own));
+  return file;
+}
+
+store::ShardFile write_hashes(const std::filesystem::path& checkpoint, const std::string& name,
+                              const store::TensorHashes& hashes) {
+  return write_uncommitted(checkpoint, name, [&](const std::filesystem::path& path) {
+    return store::replace_file(path, hashes.format());
+  });
 }
 
 }  // namespace strait::tensors

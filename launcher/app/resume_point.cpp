@@ -7,15 +7,19 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "framework/store/store_error.h"
+#include "framework/store/verify_checkpoint.h"
 #include "launcher/app/run_options.h"
 #include "launcher/base/errors.h"
 #include "launcher/launch/run_launch.h"
 
 namespace strait::app {
 namespace {
+
+namespace fs = std::filesystem;
 
 std::vector<std::int64_t> saved_steps(const control::RunDirectory& directory) {
   std::vector<std::int64_t> steps;
@@ -42,6 +46,7 @@ store::Resumable chosen_by_user(const control::RunDirectory& directory, store::S
   return {{path, store::open_checkpoint(path, store::Verify::hashes)}, {}, {}};
 }
 
+// Over hosts a newer one that is damaged is not passed over: StoreError corrupt.
 store::Resumable newest(const control::RunDirectory& directory, bool on_hosts) {
   auto found = store::choose_checkpoint(directory.path());
   if (!found) {
@@ -52,12 +57,80 @@ store::Resumable newest(const control::RunDirectory& directory, bool on_hosts) {
                     directory.path().string()));
   }
   if (on_hosts && !found->damage.empty()) {
-    refuse_to_go_back(
-        directory,
-        {base::ExitCode::corrupt,
-         found->damage + " (what is removed here is fetched again, if its host still has it)"});
+    throw store::StoreError(store::StoreError::Kind::corrupt, found->damage);
   }
   return *found;
+}
+
+bool is_on_hosts(const plan::RunFile& run) {
+  const recipe::BackendKind backend = run.plan.recipe.hosts.backend;
+  return backend == recipe::BackendKind::ssh || backend == recipe::BackendKind::join;
+}
+
+// Files under other names while they are fetched again; put back where that fails, so that nothing
+// has changed.
+class SetAside {
+ public:
+  explicit SetAside(const std::vector<fs::path>& files) {
+    for (const fs::path& file : files) {
+      std::error_code error;
+      fs::rename(file, damaged(file), error);
+      if (!error) files_.push_back(file);
+    }
+  }
+  ~SetAside() {
+    std::error_code ignored;
+    for (const fs::path& file : files_) {
+      if (!fetched_ || !fs::exists(file, ignored))
+        fs::rename(damaged(file), file, ignored);
+      else
+        fs::remove(damaged(file), ignored);
+    }
+  }
+  SetAside(const SetAside&) = delete;
+  SetAside& operator=(const SetAside&) = delete;
+
+  bool empty() const { return files_.empty(); }
+  void fetched() { fetched_ = true; }
+
+ private:
+  static fs::path damaged(const fs::path& file) { return file.string() + ".damaged"; }
+
+  std::vector<fs::path> files_;
+  bool fetched_ = false;
+};
+
+// Fetches files of the newest checkpoint, or of that of step `from`, that are damaged here again
+// from the hosts that wrote them. Returns why that was not possible; empty: they are whole again.
+std::string fetch_damaged(control::RunDirectory& directory, const plan::RunFile& run,
+                          std::optional<store::Step> from, const std::set<std::size_t>& lost,
+                          console::Console& console) {
+  const std::vector<store::Step> steps = store::committed_steps(directory.path());
+  const fs::path checkpoint =
+      store::checkpoint_directory(directory.path(), from.value_or(steps.front()));
+  std::vector<fs::path> files;
+  for (const store::Damage& damage : store::verify_checkpoint(checkpoint).damage) {
+    const fs::path file = checkpoint / damage.file;
+    if (damage.file == "manifest.json") return "its manifest has no other copy";
+    console.note(damage.sentence);
+    if (std::ranges::find(files, file) == files.end()) files.push_back(file);
+  }
+  SetAside aside(files);
+  if (aside.empty()) return "it cannot be set aside";
+  const auto report = [&console](const control::Event& event) {
+    console.event("the launcher", event);
+  };
+  try {
+    const std::string recovered =
+        launch::recover_checkpoint(directory, run, from, model_questions(), report, lost);
+    if (recovered.empty()) return "no host is known to have another copy";
+    aside.fetched();
+    console.note(recovered);
+    return "";
+  } catch (const base::UserError& error) {
+    if (error.code() == base::ExitCode::interrupted) throw;
+    return error.what();
+  }
 }
 
 }  // namespace
@@ -70,8 +143,6 @@ store::Resumable choose_resume_point(control::RunDirectory& directory, const pla
         fmt::format("{} has no checkpoint of step {}; it has: {}", directory.path().string(),
                     number(*from), fmt::join(saved_steps(directory), ", ")));
   }
-  const recipe::BackendKind backend = run.plan.recipe.hosts.backend;
-  const bool on_hosts = backend == recipe::BackendKind::ssh || backend == recipe::BackendKind::join;
   const auto report = [&console](const control::Event& event) {
     console.event("the launcher", event);
   };
@@ -86,13 +157,25 @@ store::Resumable choose_resume_point(control::RunDirectory& directory, const pla
     if (from) throw;
     refuse_to_go_back(directory, base::describe_failure(error));
   }
-  if (from) return chosen_by_user(directory, *from);
+  const bool on_hosts = is_on_hosts(run);
+  const auto choose = [&] {
+    return from ? chosen_by_user(directory, *from) : newest(directory, on_hosts);
+  };
+  std::string damage;
   try {
-    return newest(directory, on_hosts);
+    return choose();
   } catch (const store::StoreError& error) {
-    if (error.kind() == store::StoreError::Kind::corrupt) throw;  // none is right
-    refuse_to_go_back(directory, base::describe_failure(error));
+    const bool corrupt = error.kind() == store::StoreError::Kind::corrupt;
+    if (corrupt ? !on_hosts : from.has_value()) throw;
+    if (!corrupt) refuse_to_go_back(directory, base::describe_failure(error));
+    damage = error.what();
   }
+  if (const std::string why = fetch_damaged(directory, run, from, {}, console); !why.empty()) {
+    refuse_to_go_back(directory,
+                      {base::ExitCode::corrupt,
+                       fmt::format("{}; it could not be fetched again: {}", damage, why)});
+  }
+  return choose();
 }
 
 std::optional<store::Resumable> newest_resume_point(control::RunDirectory& directory,
@@ -115,6 +198,10 @@ std::optional<store::Resumable> newest_resume_point(control::RunDirectory& direc
     pass_over(error);
   }
   std::optional<store::Resumable> found = store::choose_checkpoint(directory.path());
+  if (found && !found->damage.empty() && is_on_hosts(run) &&
+      fetch_damaged(directory, run, std::nullopt, lost, console).empty()) {
+    found = store::choose_checkpoint(directory.path());
+  }
   if (found && !found->warning.empty()) console.note(found->warning);
   return found;
 }

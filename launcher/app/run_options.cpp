@@ -27,6 +27,7 @@ CLI::Option* add_without(CLI::App* verb, const std::shared_ptr<RunOptions>& opti
 launch::ModelQuestions model_questions() {
   return {.plan_text = planner::plan_text,
           .forecast_step = planner::forecast_step,
+          .compute_seconds = planner::compute_seconds,
           .needed_files = planner::needed_files,
           .needed_checkpoint = planner::needed_checkpoint};
 }

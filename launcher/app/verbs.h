@@ -34,6 +34,7 @@ void add_stop(CLI::App& cli, Command& command);
 void add_eval(CLI::App& cli, Command& command);
 void add_generate(CLI::App& cli, Command& command);
 void add_export(CLI::App& cli, Command& command);
+void add_checkpoint(CLI::App& cli, Command& command);
 
 // Functions that other verbs or tests call.
 

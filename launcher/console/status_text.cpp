@@ -142,6 +142,9 @@ std::vector<std::string> restart_lines(const json& status) {
 
 std::vector<std::string> process_lines(const json& status) {
   std::vector<std::string> lines;
+  for (const json& slow : status.value("slow", json::array())) {
+    lines.push_back("slow: " + slow.get<std::string>());
+  }
   if (const json why = status.value("standstill", json()); why.is_string()) {
     lines.push_back("nothing moves: " + why.get<std::string>());
   }

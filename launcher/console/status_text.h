@@ -18,7 +18,7 @@ std::vector<std::string> traffic_lines(const nlohmann::json& status);
 std::vector<std::string> replica_lines(const nlohmann::json& status);
 // How often the run restarted by itself, and why the last time; empty: never.
 std::vector<std::string> restart_lines(const nlohmann::json& status);
-// What each process computes or waits for.
+// What is slow, and what each process computes or waits for.
 std::vector<std::string> process_lines(const nlohmann::json& status);
 
 // A curve in characters, `rows` lines of at most `columns` characters with the scale at the left:

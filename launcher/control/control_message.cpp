@@ -24,7 +24,7 @@ namespace strait::control {
 // The one list of fields of each message: read by the writer and by the reader.
 void describe(auto& f, base::Is<LinkTraffic> auto& m) {
   f("name", m.name), f("peer", m.peer), f("sent_bytes", m.sent_bytes);
-  f("received_bytes", m.received_bytes);
+  f("received_bytes", m.received_bytes), f("bytes_per_second", m.bytes_per_second);
 }
 void describe(auto& f, base::Is<Hello> auto& m) {
   f("process", m.process), f("pid", m.pid), f("host", m.host), f("build", m.build);
@@ -38,7 +38,7 @@ void describe(auto& f, base::Is<Progress> auto& m) {
   f("finished_actions", m.finished_actions), f("links", m.links);
 }
 void describe(auto& f, base::Is<StepDone> auto& m) {
-  f("step", m.step), f("boundaries", m.boundaries), f("sync", m.sync);
+  f("step", m.step), f("boundaries", m.boundaries), f("sync", m.sync), f("links", m.links);
   trace::describe_metrics<trace::StepMetrics>(f, m);
 }
 void describe(auto& f, base::Is<Evaluated> auto& m) {

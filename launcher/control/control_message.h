@@ -39,11 +39,13 @@ struct Ready {
   std::optional<std::uint32_t> admission = {};
 };
 
+// On the wire; in Progress so far, in StepDone in the step.
 struct LinkTraffic {
   std::string name;  // equal at both ends
   std::string peer;
-  std::uint64_t sent_bytes = 0;      // so far, on the wire
-  std::uint64_t received_bytes = 0;  // so far, on the wire
+  std::uint64_t sent_bytes = 0;
+  std::uint64_t received_bytes = 0;
+  double bytes_per_second = 0;  // that the path was seen to carry to the peer; 0: not known
 };
 
 // Sent every second from Hello on, by a thread that does not compute.
@@ -64,6 +66,7 @@ struct StepDone : trace::StepMetrics {
   store::Step step{};
   std::vector<trace::BoundaryMetrics> boundaries;  // those that this process sends over
   std::vector<trace::SyncMetrics> sync;            // one; none in a run of one replica
+  std::vector<LinkTraffic> links;
 };
 
 struct Evaluated {

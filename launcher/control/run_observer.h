@@ -81,6 +81,8 @@ class RunObserver {
   virtual void replica_joined(const ReplicaJoined& /*joined*/) {}
   // Nothing moves, and which process or link the others wait for; empty: something moves again.
   virtual void standing_still(const std::string& /*why*/) {}
+  // All links and processes that are slower than they should be, a sentence each; when it changes.
+  virtual void slow_parts(const std::vector<std::string>& /*sentences*/) {}
   virtual void stopping(bool /*now*/) {}
   virtual void restarting(const Restart& /*restart*/) {}  // between two launches
   virtual void ended(const Outcome& /*outcome*/) {}

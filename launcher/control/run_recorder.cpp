@@ -142,6 +142,7 @@ RunRecorder::RunRecorder(const RunDirectory& directory, const std::string& run_i
                    {"processes", Json::array()},
                    {"boundaries", Json::array()},
                    {"sync", Json::array()},
+                   {"slow", Json::array()},
                    {"outcome", nullptr}});
   if (Json restarts = former_restarts(directory); !restarts.is_null()) {
     (*status_)["restarts"] = std::move(restarts);
@@ -273,6 +274,11 @@ void RunRecorder::standing_still(const std::string& why) {
   (*status_)["standstill"] = why.empty() ? Json(nullptr) : Json(why);
   write_status();
   append_event(why.empty() ? "moving" : "standstill", {{"text", why}});
+}
+
+void RunRecorder::slow_parts(const std::vector<std::string>& sentences) {
+  (*status_)["slow"] = sentences;
+  write_status();
 }
 
 void RunRecorder::stopping(bool now) {

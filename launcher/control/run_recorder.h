@@ -36,6 +36,7 @@ class RunRecorder : public RunObserver {
   void replica_returns(const ReplicaReturns& returns) override;
   void replica_joined(const ReplicaJoined& joined) override;
   void standing_still(const std::string& why) override;
+  void slow_parts(const std::vector<std::string>& sentences) override;
   void stopping(bool now) override;
   void ended(const Outcome& outcome) override;
 

@@ -84,6 +84,7 @@ StepLine StepLedger::merge(const std::map<net::ProcessName, StepDone>& parts) co
     line.processes.emplace_back(process, part);
     line.boundaries.insert(line.boundaries.end(), part.boundaries.begin(), part.boundaries.end());
     line.sync.insert(line.sync.end(), part.sync.begin(), part.sync.end());
+    for (const LinkTraffic& link : part.links) line.links.push_back({link, process});
   }
   static_cast<trace::StepMetrics&>(line) = trace::combine(line.processes);
   return line;

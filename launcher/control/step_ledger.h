@@ -20,6 +20,10 @@ struct StepLine : trace::StepMetrics {
   std::vector<std::pair<net::ProcessName, trace::StepMetrics>> processes;  // of each of them
   std::vector<trace::BoundaryMetrics> boundaries;  // in the order of the processes
   std::vector<trace::SyncMetrics> sync;            // likewise
+  struct SentOver : LinkTraffic {
+    net::ProcessName sender;
+  };
+  std::vector<SentOver> links;  // likewise; not written
 };
 
 // The keys in the order of the metrics' table; unknown values are null; numbers read back exactly.

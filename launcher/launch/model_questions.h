@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,8 @@ struct ModelQuestions {
   std::function<std::string(const plan::Plan& plan)> plan_text;
   // Seconds of a step, with links of these speeds.
   std::function<double(const plan::Plan& plan, const plan::PathSpeeds& speed)> forecast_step;
+  // Seconds that each process computes in a step.
+  std::function<std::map<net::ProcessName, double>(const plan::Plan& plan)> compute_seconds;
   // Files that the processes on a host read before they begin.
   std::function<std::vector<transfer::NeededGroup>(const plan::Plan& plan, std::size_t host,
                                                    const std::vector<plan::PluginCopy>& plugins,

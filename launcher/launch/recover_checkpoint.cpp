@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <set>
@@ -23,7 +24,7 @@ namespace fs = std::filesystem;
 std::vector<store::ShardFile> missing_shards(const fs::path& checkpoint,
                                              const store::Manifest& manifest) {
   std::vector<store::ShardFile> missing;
-  for (const store::ShardFile& file : manifest.files) {
+  for (const store::ShardFile& file : store::files_of(manifest, store::Part::all)) {
     std::error_code error;
     if (fs::file_size(checkpoint / file.name, error) != file.size || error) missing.push_back(file);
   }
@@ -69,12 +70,8 @@ plan::RunFile with_hosts_of(const plan::RunFile& run, const std::vector<store::S
   part.plan.links.clear();
   std::map<std::size_t, std::size_t> indices;  // in the plan -> in `part`
   for (const plan::Plan::Process& process : run.plan.processes) {
-    const auto [stage, replica] = std::pair(process.name.stage, process.name.replica);
-    if (!names.contains(store::weights_name(stage, replica)) &&
-        !names.contains(store::shard_name(stage, replica)) &&
-        !names.contains(store::caches_name(stage, replica))) {
-      continue;
-    }
+    const auto own = store::file_names(process.name.stage, process.name.replica);
+    if (std::ranges::none_of(own, [&](const auto& name) { return names.contains(name); })) continue;
     const auto [index, added] = indices.emplace(process.host_index, indices.size());
     if (added) {
       used.insert(process.host_index);

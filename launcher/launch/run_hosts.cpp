@@ -87,6 +87,7 @@ RunHosts::RunHosts(net::Node& node, plan::RunFile& run, const control::RunDirect
     local_ = std::make_unique<process::LocalBackend>();
     routes_ = reach::choose_routes(run.plan, {});
     conditions_ = run.plan.recipe.hosts.simulate;
+    simulated_link_ = run.plan.recipe.hosts.simulate_link;
     seed_ = static_cast<std::uint64_t>(run.plan.recipe.seed);
     run_directories_ = {fs::absolute(directory.path()).string()};
     for (const std::string& ended :
@@ -249,6 +250,7 @@ std::map<std::string, std::string> RunHosts::connect_endpoints(
 std::map<std::string, std::string> RunHosts::simulated(
     std::map<std::string, std::string> endpoints) {
   for (auto& [link, endpoint] : endpoints) {
+    if (!simulated_link_.empty() && link != simulated_link_) continue;
     std::unique_ptr<net::SimulatedPath>& path = paths_[link];
     // Of a replica that rejoins the paths are there already.
     if (path == nullptr) {

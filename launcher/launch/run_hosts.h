@@ -117,6 +117,7 @@ class RunHosts {
   std::unique_ptr<RunTransfer> transfer_;      // null where all see the same files
   std::vector<reach::LinkRoute> routes_;       // of a local plan's links
   net::PathConditions conditions_;             // of a local run's links
+  std::string simulated_link_;                 // only this one; empty: all
   std::uint64_t seed_ = 0;                     // of what is random in them
   std::map<std::string, std::unique_ptr<net::SimulatedPath>> paths_;  // by link
   std::vector<control::Event> notes_;

@@ -18,6 +18,7 @@
 #include "launcher/control/run_status.h"
 #include "launcher/control/stop_signals.h"
 #include "launcher/launch/run_hosts.h"
+#include "launcher/launch/slow_observer.h"
 #include "launcher/launch/stage_starter.h"
 
 namespace strait::launch {
@@ -230,6 +231,8 @@ control::Outcome launch_run(control::RunDirectory& directory, const plan::RunFil
     for (control::RunObserver* observer : observers) observer->event("the launcher", event);
   };
   HostObserver host_observer(hosts, report);
+  SlowObserver slow_observer(expected_speeds(run.plan, options.model), observers);
+  observers.push_back(&slow_observer);
   observers.push_back(&host_observer);
   report({"caches_dropped", options.caches.dropped});
   report({"sync_restarted", options.sync.restarted});

@@ -24,10 +24,9 @@ std::vector<transfer::CheckpointDownloader::Shard> shards_of(
     const plan::Plan& plan, const std::vector<store::ShardFile>& files) {
   std::map<std::string, std::size_t> hosts;
   for (const plan::Plan::Process& process : plan.processes) {
-    const auto [stage, replica] = std::pair(process.name.stage, process.name.replica);
-    hosts[store::weights_name(stage, replica)] = process.host_index;
-    hosts[store::shard_name(stage, replica)] = process.host_index;
-    hosts[store::caches_name(stage, replica)] = process.host_index;
+    for (const std::string& name : store::file_names(process.name.stage, process.name.replica)) {
+      hosts[name] = process.host_index;
+    }
   }
   std::vector<transfer::CheckpointDownloader::Shard> shards;
   for (const store::ShardFile& file : files) {

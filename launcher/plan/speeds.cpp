@@ -8,7 +8,7 @@ namespace strait::plan {
 PathSpeed path_speed(const Plan& plan, std::size_t from, std::size_t to) {
   PathSpeed speed;
   const net::PathConditions& simulated = plan.recipe.hosts.simulate;
-  if (simulated.any()) {
+  if (simulated.any() && plan.recipe.hosts.simulate_link.empty()) {
     const double rate = simulated.mean_bytes_per_second();
     if (rate > 0) speed.bytes_per_second = std::min(rate, kAssumedLinkBytesPerSecond);
     speed.seconds = std::chrono::duration<double>(simulated.mean_latency()).count();

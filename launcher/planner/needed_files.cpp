@@ -160,9 +160,9 @@ transfer::NeededGroup needed_checkpoint(const plan::Plan& plan, std::size_t host
     caches.insert(store::caches_name(share.stage, share.replica));
   }
   for (const plan::Plan::Process* process : processes_of(plan, host)) {
-    own_files.insert(store::weights_name(process->name.stage, process->name.replica));
-    own_files.insert(store::shard_name(process->name.stage, process->name.replica));
-    own_files.insert(store::caches_name(process->name.stage, process->name.replica));
+    for (std::string& name : store::file_names(process->name.stage, process->name.replica)) {
+      own_files.insert(std::move(name));
+    }
   }
   transfer::NeededGroup group{Kind::checkpoint, {{checkpoint / "manifest.json", "manifest.json"}}};
   for (const store::ShardFile& shard : store::files_of(manifest, part)) {

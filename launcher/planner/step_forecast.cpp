@@ -15,6 +15,13 @@ schedules::PipelineShape shape_of_costs(const StepCosts& costs, std::int64_t dep
           static_cast<int>(depth), static_cast<int>(std::ssize(costs.chunks) / costs.stages)};
 }
 
+models::ModelDescription trained_model(const plan::Plan& plan) {
+  models::ModelDescription model =
+      models::describe(planned_model(plan), {plan.recipe.data.row, sizeof(float)});
+  recompute_layers(plan.recipe.model, model);
+  return model;
+}
+
 }  // namespace
 
 schedules::StageCost stage_cost(const models::ModelDescription& model,
@@ -68,9 +75,7 @@ double step_seconds(const StepCosts& costs, std::int64_t depth) {
 }
 
 double forecast_step(const plan::Plan& plan, const plan::PathSpeeds& speed) {
-  models::ModelDescription model =
-      models::describe(planned_model(plan), {plan.recipe.data.row, sizeof(float)});
-  recompute_layers(plan.recipe.model, model);
+  const models::ModelDescription model = trained_model(plan);
   const std::int64_t tokens = *plan.recipe.train.micro_batch * plan.recipe.data.row;
   const auto micro_batches = static_cast<double>(plan.micro_batches);
   std::vector<StepCosts> replicas(static_cast<std::size_t>(plan.recipe.pipeline.replicas));
@@ -108,6 +113,22 @@ double forecast_step(const plan::Plan& plan, const plan::PathSpeeds& speed) {
     slowest = std::max(slowest, step_seconds(costs, plan.depth));
   }
   return slowest;
+}
+
+std::map<net::ProcessName, double> compute_seconds(const plan::Plan& plan) {
+  const models::ModelDescription model = trained_model(plan);
+  const std::int64_t tokens = *plan.recipe.train.micro_batch * plan.recipe.data.row;
+  std::map<net::ProcessName, double> seconds;
+  for (const plan::Plan::Process& process : plan.processes) {
+    const plan::ComputeSpeed speed = plan::compute_speed(plan, process.host_index, process.threads);
+    double micro_batch = 0;
+    for (const models::LayerRange& layers : process.chunks) {
+      const schedules::StageCost cost = stage_cost(model, layers, tokens, speed);
+      micro_batch += cost.forward_seconds + cost.backward_seconds;
+    }
+    seconds[process.name] = micro_batch * static_cast<double>(plan.micro_batches);
+  }
+  return seconds;
 }
 
 }  // namespace strait::planner

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -45,5 +46,8 @@ double step_seconds(const StepCosts& costs, std::int64_t depth);
 
 // Seconds of a step of the slowest replica, with the path speeds that `speed` returns.
 double forecast_step(const plan::Plan& plan, const plan::PathSpeeds& speed);
+
+// Seconds that each process computes in a step.
+std::map<net::ProcessName, double> compute_seconds(const plan::Plan& plan);
 
 }  // namespace strait::planner

@@ -121,6 +121,7 @@ struct HostSettings {
       std::nullopt;               // starts in a row without progress; absent: by backend
   std::vector<RecipeHost> spare;  // take the place of lost ones; for ssh
   net::PathConditions simulate;   // of every link; for local
+  std::string simulate_link;      // set: of this one only, and the plan does not expect it
   SlurmSettings slurm;
   bool operator==(const HostSettings&) const = default;
 };

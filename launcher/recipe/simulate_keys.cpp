@@ -114,7 +114,11 @@ std::vector<RecipeKey> simulate_keys() {
                                   {100'000'000, 86'400 * kSecond, 0},
                                   "time between two cuts of a link; absent: none is cut"),
       with_unit<&Path::cut_for>("hosts.simulate.cut_for", kTimes, {0, 86'400 * kSecond, kSecond},
-                                "how long a link stays cut; absent: 1s")};
+                                "how long a link stays cut; absent: 1s"),
+      key_kinds::text(
+          "hosts.simulate.link", [](auto& recipe) -> auto& { return recipe.hosts.simulate_link; },
+          "a link's name, as in \"boundary 0.0>1.0\"",
+          "only this link is such a one, and the plan does not expect it; absent: all are")};
 }
 
 }  // namespace strait::recipe

@@ -132,7 +132,7 @@ control::Progress StageReporter::progress() {
     // A tensor or a sync round may take minutes on a slow link: received data is progress.
     if (std::exchange(watched.last_data, state.last_data) != state.last_data) ++finished_actions_;
     progress.links.push_back(
-        control::LinkTraffic{state.name, state.peer, state.sent_bytes, state.received_bytes});
+        {state.name, state.peer, state.sent_bytes, state.received_bytes, state.bytes_per_second});
     if (watched.link != wait.link) continue;
     progress.waits_on = watched.peer;
     progress.waited_seconds = std::chrono::duration<double>(now - wait.since).count();
@@ -150,6 +150,22 @@ StageReporter::Traffic StageReporter::traffic() {
   for (const WatchedLink& watched : links_)
     sent[watched.carries] += watched.link->state().sent_bytes;
   return sent;
+}
+
+std::vector<control::LinkTraffic> StageReporter::links_since_last() {
+  // A link that was made anew counts from 0.
+  const auto since = [](std::uint64_t before, std::uint64_t now) {
+    return before <= now ? now - before : now;
+  };
+  const MutexLock lock(mutex_);
+  std::vector<control::LinkTraffic> links;
+  for (const WatchedLink& watched : links_) {
+    const net::LinkState state = watched.link->state();
+    const net::LinkState before = std::exchange(link_states_[state.name], state);
+    links.push_back({state.name, state.peer, since(before.sent_bytes, state.sent_bytes),
+                     since(before.received_bytes, state.received_bytes), state.bytes_per_second});
+  }
+  return links;
 }
 
 double StageReporter::waited() {
@@ -208,6 +224,7 @@ void StageReporter::trained(const stages::StepSummary& summary) {
     done.boundaries.push_back(boundary_metrics(sent_over));
   }
   done.sync = sync_metrics(summary);
+  done.links = links_since_last();
   reported_ = sent;
   micro_batch_ = -1;
   step_ = number(done.step);

@@ -67,6 +67,7 @@ class StageReporter final : public stages::StageObserver {
   void report_loop();
   control::Progress progress() STRAIT_EXCLUDES(mutex_);
   Traffic traffic() STRAIT_EXCLUDES(mutex_);
+  std::vector<control::LinkTraffic> links_since_last() STRAIT_EXCLUDES(mutex_);
   std::vector<trace::SyncMetrics> sync_metrics(const stages::StepSummary& summary);
   double waited() STRAIT_EXCLUDES(mutex_);
   void begin_span();
@@ -84,7 +85,8 @@ class StageReporter final : public stages::StageObserver {
   double waited_before_ = 0;  // seconds, when the span began
   int skipped_in_a_row_ = 0;
   Traffic reported_;
-  sync::SyncTraffic synced_;  // likewise
+  std::map<std::string, net::LinkState> link_states_;  // by name, likewise
+  sync::SyncTraffic synced_;                           // likewise
   double sync_waited_ = 0;
   std::uint64_t dropped_ = 0;  // sync rounds
   std::atomic<std::uint64_t> finished_actions_ = 0;

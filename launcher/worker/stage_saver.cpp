@@ -23,7 +23,8 @@ class StageSaver::Shards {
       : run_(job.run_directory),
         weights_(store::weights_name(job.process.stage, job.process.replica)),
         shard_(store::shard_name(job.process.stage, job.process.replica)),
-        caches_(store::caches_name(job.process.stage, job.process.replica)) {}
+        caches_(store::caches_name(job.process.stage, job.process.replica)),
+        hashes_(store::hashes_name(job.process.stage, job.process.replica)) {}
 
   std::filesystem::path checkpoint(store::Step step) const {
     return store::checkpoint_directory(run_, step);
@@ -31,6 +32,7 @@ class StageSaver::Shards {
   const std::string& weights() const { return weights_; }
   const std::string& shard() const { return shard_; }
   const std::string& caches() const { return caches_; }
+  const std::string& hashes() const { return hashes_; }
 
   // From now on the files of this step belong to this epoch, and hold these snapshots.
   void begin(store::Step step, std::uint32_t epoch, const stages::Stage::Snapshots& snapshots)
@@ -49,14 +51,14 @@ class StageSaver::Shards {
     if (begun_ && begun_->first == step && begun_->second > epoch) return;
     dropped_ = {step, epoch};
     if (begun_ == dropped_) snapshots_.close();
-    for (const std::string& name : {weights_, shard_, caches_}) remove(step, name);
+    for (const std::string& name : {weights_, shard_, caches_, hashes_}) remove(step, name);
   }
 
   // Of the writer, whose last file may have come after the drop.
   void end(store::Step step, std::uint32_t epoch) STRAIT_EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
     if (dropped_ != std::pair(step, epoch)) return;
-    for (const std::string& name : {weights_, shard_, caches_}) remove(step, name);
+    for (const std::string& name : {weights_, shard_, caches_, hashes_}) remove(step, name);
   }
 
  private:
@@ -73,6 +75,7 @@ class StageSaver::Shards {
   const std::string weights_;
   const std::string shard_;
   const std::string caches_;
+  const std::string hashes_;
   Mutex mutex_;
   // Latest ones.
   std::optional<std::pair<store::Step, std::uint32_t>> begun_ STRAIT_GUARDED_BY(mutex_);
@@ -153,19 +156,18 @@ std::vector<store::ShardFile> StageSaver::write(const Pending& checkpoint) const
   const std::vector<tensors::TensorSource> state = checkpoint.snapshots.state->sources();
   const auto weights = std::span(state).first(checkpoint.snapshots.weights);
   std::vector<store::ShardFile> files;
-  if (!weights.empty()) {
-    files.push_back(tensors::write_shard(folder, shards_->weights(), weights));
-  }
-  files.push_back(
-      tensors::write_shard(folder, shards_->shard(), std::span(state).subspan(weights.size())));
+  store::TensorHashes hashes;
+  const auto write = [&](const std::string& name, std::span<const tensors::TensorSource> tensors) {
+    files.push_back(tensors::write_shard(folder, name, tensors, {}, &hashes));
+  };
+  if (!weights.empty()) write(shards_->weights(), weights);
+  write(shards_->shard(), std::span(state).subspan(weights.size()));
   std::vector<tensors::TensorSource> cached;
   for (const auto& [prefix, cache] : checkpoint.snapshots.caches) {
     std::ranges::move(cache->sources(prefix), std::back_inserter(cached));
   }
-  if (!cached.empty()) {
-    files.push_back(tensors::write_shard(folder, shards_->caches(),
-                                         std::span<const tensors::TensorSource>(cached)));
-  }
+  if (!cached.empty()) write(shards_->caches(), cached);
+  files.push_back(tensors::write_hashes(folder, shards_->hashes(), hashes));
   return files;
 }
 

@@ -33,6 +33,17 @@ class Restart(hosts.HostsCase):
             lambda: any(int(f.name.split("-")[1]) >= step and complete(f) for f in folders() if f.name[5:].isdigit()),
         )
 
+    def lose_another_during_restart(self, launched):
+        run = launched.run
+        starts, restarts = len(run.events("training")), len(run.events("restart"))
+        begun = time.time()
+        self.hosts[2].power_off()
+        launched.wait_for("the restart", lambda: len(run.events("restart")) > restarts, 120)
+        self.hosts[3].power_off()
+        launched.wait_for("training to go on", lambda: len(run.events("training")) > starts, 180)
+        print("to one host, another one lost during the restart: %.1f s" % (run.events("training")[-1]["time"] - begun))
+        self.assertEqual(self.places(run), ["h0"])
+
     @hosts.needs_namespaces
     def test_lost_hosts_are_replaced_then_left_out(self):
         local = self.train("local", {**self.SUPERVISED, "hosts.restart": None})
@@ -46,15 +57,16 @@ class Restart(hosts.HostsCase):
         self.assertIn("h1", first["cause"])
         self.assertIn("host h3 takes the place of h1", first["moves"][0])
         self.whole_checkpoint_here(launched, first["from"] + 5)
-        print("to fewer stages: %.1f s, of which %.1f s since it was noticed" % self.power_off(launched, 2))
-        self.assertEqual(self.places(run), ["h0", "h3"])
-        second = run.events("restart")[-1]
+        self.lose_another_during_restart(launched)
+        second, third = run.events("restart")[-2:]
         self.assertIn("host h2 is left out", second["moves"][0])
         self.assertEqual(second["moves"][1], "2 stages instead of 3")
         self.assertGreater(second["from"], first["from"])
+        self.assertIn("host h3 is left out", third["moves"][0])
+        self.assertEqual((third["moves"][1], third["from"]), ("1 stages instead of 2", second["from"]))
         self.assertEqual(launched.end(180), 0, launched.output())
         self.assert_same_bits((local.curve(), local.state(250)), (run.curve(), run.state(250)))
-        self.assertRegex((run.path / "recipe.toml").read_text(), r'spare = \["h1", *"h2"\]')
+        self.assertRegex((run.path / "recipe.toml").read_text(), r'spare = \["h1", *"h2", *"h3"\]')
 
 
 if __name__ == "__main__":

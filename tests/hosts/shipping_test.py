@@ -73,6 +73,26 @@ class Shipping(hosts.HostsCase):
         self.assertEqual(code, 0, out + err)
         self.assertIn("fetched the rest from h1", out)
         self.assert_same_bits((quiet.curve(), quiet.state(6)), (run.curve(), run.state(6)))
+        self.damaged_shard_is_fetched_again(run)
+
+    def damaged_shard_is_fetched_again(self, run):
+        """One flipped bit; then in the copy on the host, too."""
+        shard = run.path / "checkpoints" / "step-6" / "stage-1.replica-0.weights.safetensors"
+        good = shard.read_bytes()
+        bad = good[:-1] + bytes([good[-1] ^ 1])
+        shard.write_bytes(bad)
+        out = self.resumed(run)
+        self.assertRegex(out, 'stage-1.replica-0.weights.safetensors: tensor ".*" is damaged')
+        self.assertRegex(out, "fetched the rest from h[02](?s:.*)is complete")
+        self.assertEqual(shard.read_bytes(), good)
+        copies = [path for host in self.hosts for path in host.home.rglob(f"checkpoints/step-6/{shard.name}")]
+        for copy in [shard, *copies]:
+            copy.write_bytes(bad)
+        before = self.state(run)
+        code, out, err = self.strait("resume", "runs/apart")
+        self.assertEqual(code, 32, out + err)
+        self.assertRegex(err, "could not be fetched again: .*has changed since it was written(?s:.*)nothing was changed")
+        self.assertEqual(self.state(run), before)
 
     def here(self, run):
         """Names of the files of the newest checkpoint on the launcher's machine."""

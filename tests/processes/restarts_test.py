@@ -2,12 +2,17 @@
 what comes back at every start ends it with the first cause."""
 
 import os
+import random
 import signal
 import time
+import unittest
 
 import runs
 
 SOON = 10  # seconds within which every process must have gone
+CAMPAIGN = bool(os.environ.get("STRAIT_CAMPAIGNS"))
+FAULTS = int(os.environ.get("STRAIT_FAULTS", 30))
+SEED = int(os.environ.get("STRAIT_SEED", 1))
 
 
 class Restarts(runs.RunCase):
@@ -23,6 +28,7 @@ class Restarts(runs.RunCase):
 
     def test_lost_processes_restart_to_same_bits(self):
         quiet = self.train("quiet", {**self.SUPERVISED, "hosts.restart": None})
+        self.assertEqual([e["text"] for e in quiet.events("stage_event") if e["name"] == "slow"], [])
         launched = self.start("loud", self.SUPERVISED)
         run = launched.run
         launched.at_step(2)  # no checkpoint yet
@@ -50,6 +56,32 @@ class Restarts(runs.RunCase):
         self.assertIn(f"going on from the checkpoint of step {restarts[2]['from']}", output)
         self.assertIn("generation 4 from step", (run.path / "report.html").read_text())
         self.assertEqual(run.status()["restarts"]["count"], 3)
+
+    @unittest.skipUnless(CAMPAIGN, "a campaign: STRAIT_CAMPAIGNS=1 (./strait test --all)")
+    def test_random_kills_pauses_and_cuts_change_no_bits(self):
+        """Every second one a SIGKILL, the others SIGSTOP for a moment; on links that break every 3 s."""
+        settings = {**self.SUPERVISED, "train.steps": 40 * FAULTS, "checkpoint.every": 10}
+        quiet = self.train("quiet", {**settings, "hosts.restart": None})
+        flapping = {"hosts.simulate.cut_every": "3s", "hosts.simulate.cut_for": "100ms"}
+        launched = self.start("loud", {**settings, **flapping})
+        run, choose, seconds = launched.run, random.Random(SEED), []
+        for fault in range(FAULTS):
+            launched.at_step(40 * fault + choose.randint(1, 39))
+            stage = choose.randrange(3)
+            if choose.random() < 0.5:
+                seconds.append(self.kill(run, stage, launched))
+                continue
+            pid, until = run.stages()[stage], time.monotonic() + choose.uniform(0.05, 2)
+            os.kill(pid, signal.SIGSTOP)
+            launched.wait_for("the end of a pause", lambda: time.monotonic() > until)
+            os.kill(pid, signal.SIGCONT)
+        self.assertEqual(launched.end(600), 0, launched.output())
+        last = settings["train.steps"]
+        self.assert_same_bits((quiet.curve(), quiet.state(last)), (run.curve(), run.state(last)))
+        self.assertEqual(len(run.events("restart")), len(seconds))
+        seconds.sort()
+        print(f"seed {SEED}: {len(seconds)} kills, {FAULTS - len(seconds)} pauses; from a kill to training again: "
+              f"median {seconds[len(seconds) // 2]:.2f} s, longest {seconds[-1]:.2f} s")
 
     def test_failure_of_every_start_ends_run_with_first_cause(self):
         launched = self.start("doomed", self.SUPERVISED)

@@ -1,0 +1,106 @@
+#include "launcher/app/copied_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "framework/net/run_id.h"
+#include "framework/store/atomic_file.h"
+#include "framework/store/file_descriptor.h"
+#include "framework/store/input_file.h"
+#include "framework/store/store_error.h"
+#include "launcher/base/errors.h"
+#include "launcher/plan/run_files.h"
+#include "launcher/plugin/plugin_file.h"
+
+namespace strait::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+store::FileSummary copy_durably(const fs::path& from, const fs::path& to) {
+  const store::InputFile input(from);
+  store::AtomicFile output(to, input.size());
+  std::vector<std::byte> piece(std::min<std::uint64_t>(input.size(), store::kFilePiece));
+  for (std::uint64_t offset = 0; offset < input.size(); offset += piece.size()) {
+    const auto part =
+        std::span(piece).first(std::min<std::uint64_t>(input.size() - offset, piece.size()));
+    input.read(offset, part);
+    output.write(part);
+  }
+  return output.commit();
+}
+
+bool is_present(const fs::path& path) {
+  std::error_code error;
+  return fs::exists(path, error);
+}
+
+// What is here of it. Returns the bytes.
+std::uint64_t copy_checkpoint(const store::Checkpoint& checkpoint, const fs::path& folder) {
+  store::make_directory(folder);
+  std::uint64_t bytes = 0;
+  bool whole = true;
+  for (const store::ShardFile& file : checkpoint.manifest.files) {
+    if (!is_present(checkpoint.path / file.name)) {
+      whole = false;
+      continue;
+    }
+    const store::FileSummary copied = copy_durably(checkpoint.path / file.name, folder / file.name);
+    if (copied != store::FileSummary{file.size, file.hash}) {
+      throw store::StoreError(
+          store::StoreError::Kind::corrupt,
+          fmt::format("{} is damaged: its hash is {}, the manifest says {}",
+                      (checkpoint.path / file.name).string(), copied.hash, file.hash));
+    }
+    bytes += copied.size;
+  }
+  store::commit_checkpoint(folder, checkpoint.manifest, {},
+                           whole ? store::Shards::here : store::Shards::elsewhere);
+  return bytes;
+}
+
+// The rows that the run has made of its data; those of a user's token file stay where they are.
+void copy_rows(const fs::path& run, const fs::path& target, plan::Plan::Data& data) {
+  const fs::path file = data.file;
+  if (file.parent_path() != fs::absolute(run / "data").lexically_normal()) return;
+  store::make_directory(target / "data");
+  const fs::path copy = fs::absolute(target / "data" / file.filename()).lexically_normal();
+  copy_durably(file, copy);
+  data.file = copy.string();
+}
+
+}  // namespace
+
+CopiedRun copy_run(const fs::path& run, const fs::path& target,
+                   const store::Checkpoint& checkpoint) {
+  if (is_present(target) && !(fs::is_directory(target) && fs::is_empty(target))) {
+    throw base::UserError(
+        base::ExitCode::bad_input,
+        fmt::format("{} exists already; copy into a new folder", target.string()));
+  }
+  plan::RunFile file = plan::read_run_file(run / "plan.json", plugin::load_plugins);
+  const bool whole = std::ranges::all_of(
+      store::files_of(checkpoint.manifest, store::Part::all),
+      [&](const store::ShardFile& one) { return is_present(checkpoint.path / one.name); });
+  CopiedRun copied{checkpoint.manifest.step, whole ? store::Part::all : store::Part::weights, 0};
+  store::make_directory(target);
+  plan::protect_secrets(target, file.plan.recipe);
+  copied.bytes = copy_checkpoint(checkpoint, store::checkpoint_directory(target, copied.step));
+  copy_rows(run, target, file.plan.train);
+  if (file.plan.eval) copy_rows(run, target, *file.plan.eval);
+  for (const char* name : {"recipe.toml", "metrics.jsonl", "events.jsonl"}) {
+    if (is_present(run / name)) copy_durably(run / name, target / name);
+  }
+  // Hosts and locks tell runs apart by it.
+  file.run = net::RunId::random();
+  plan::write_run_file(target / "plan.json", file);
+  return copied;
+}
+
+}  // namespace strait::app

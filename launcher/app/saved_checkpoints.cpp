@@ -1,0 +1,146 @@
+#include "launcher/app/saved_checkpoints.h"
+
+#include <algorithm>
+#include <chrono>
+#include <set>
+#include <system_error>
+
+#include "framework/store/committed.h"
+#include "framework/store/step_folders.h"
+#include "framework/store/store_error.h"
+
+namespace strait::app {
+namespace {
+
+namespace fs = std::filesystem;
+using State = SavedCheckpoint::State;
+
+double time_of(const fs::path& file) {
+  std::error_code error;
+  const auto written = fs::last_write_time(file, error);
+  if (error) return 0;
+  return std::chrono::duration<double>(std::chrono::file_clock::to_sys(written).time_since_epoch())
+      .count();
+}
+
+bool has_file(const fs::path& checkpoint, const store::ShardFile& file) {
+  std::error_code error;
+  return fs::file_size(checkpoint / file.name, error) == file.size && !error;
+}
+
+// Where processes of the plan have written the files that are not here.
+std::vector<std::string> hosts_of_rest(const SavedCheckpoint& one, const store::Manifest& manifest,
+                                       const plan::Plan& plan) {
+  std::set<std::string> hosts;
+  for (const plan::Plan::Process& process : plan.processes) {
+    const auto names = store::file_names(process.name.stage, process.name.replica);
+    const bool rest = std::ranges::any_of(manifest.files, [&](const store::ShardFile& file) {
+      return std::ranges::count(names, file.name) > 0 && !has_file(one.path, file);
+    });
+    if (rest) hosts.insert(process.host);
+  }
+  return {hosts.begin(), hosts.end()};
+}
+
+void describe_complete(SavedCheckpoint& one, const plan::Plan& plan) {
+  const store::Manifest manifest =
+      store::open_checkpoint(one.path, store::Verify::sizes, part_here(plan));
+  const auto has = [&](store::Part part) {
+    return std::ranges::all_of(store::files_of(manifest, part),
+                               [&](const auto& file) { return has_file(one.path, file); });
+  };
+  one.here = has(store::Part::all)       ? store::Part::all
+             : has(store::Part::weights) ? store::Part::weights
+                                         : store::Part::none;
+  one.hosts = hosts_of_rest(one, manifest, plan);
+  one.files = std::ssize(manifest.files);
+  for (const store::ShardFile& file : manifest.files) one.bytes += file.size;
+}
+
+}  // namespace
+
+store::Part part_here(const plan::Plan& plan) {
+  const recipe::BackendKind backend = plan.recipe.hosts.backend;
+  if (backend == recipe::BackendKind::local || backend == recipe::BackendKind::slurm) {
+    return store::Part::all;
+  }
+  switch (plan.recipe.checkpoint.home) {
+    case recipe::CheckpointHome::all:
+      return store::Part::all;
+    case recipe::CheckpointHome::none:
+      return store::Part::none;
+    case recipe::CheckpointHome::automatic:
+    case recipe::CheckpointHome::weights:
+      break;
+  }
+  return store::Part::weights;
+}
+
+const char* name_of(State state) {
+  switch (state) {
+    case State::complete:
+      return "complete";
+    case State::damaged:
+      return "damaged";
+    case State::foreign:
+      return "of another build";
+    case State::unfinished:
+      return "unfinished";
+    case State::aside:
+      break;
+  }
+  return "set aside";
+}
+
+std::vector<SavedCheckpoint> saved_checkpoints(const fs::path& run, const plan::Plan& plan) {
+  std::vector<SavedCheckpoint> list;
+  for (const store::StepFolder& folder : store::step_folders(run)) {
+    SavedCheckpoint one{.path = folder.path, .step = folder.step, .hosts = {}, .problem = {}};
+    one.saved = time_of(folder.path / "manifest.json");
+    if (folder.aside) {
+      one.state = State::aside;
+      one.problem = "another launch went on from an older one; the next checkpoint removes it";
+    } else if (!store::is_committed(folder.path)) {
+      one.state = State::unfinished;
+      one.problem = "it has no manifest: it is being written, or its writer died";
+    } else {
+      try {
+        describe_complete(one, plan);
+      } catch (const store::StoreError& error) {
+        if (error.kind() == store::StoreError::Kind::storage_io) throw;
+        one.state =
+            error.kind() == store::StoreError::Kind::corrupt ? State::damaged : State::foreign;
+        one.problem = error.what();
+      }
+    }
+    list.push_back(std::move(one));
+  }
+  return list;
+}
+
+std::vector<store::Step> kept_steps(const std::vector<SavedCheckpoint>& list, std::int64_t keep,
+                                    std::optional<std::int64_t> every) {
+  std::int64_t newest = 0;  // so many of them
+  std::optional<store::Step> oldest;
+  const auto is_kept = [&](const SavedCheckpoint& one) {
+    if (one.state != State::complete) return false;
+    return newest++ < keep || (every && number(one.step) % *every == 0);
+  };
+  std::vector<store::Step> kept;
+  for (const SavedCheckpoint& one : list) {
+    if (!is_kept(one)) continue;
+    kept.push_back(one.step);
+    if (newest <= keep) oldest = one.step;
+  }
+  for (const SavedCheckpoint& one : list) {
+    const bool committed = one.state == State::damaged || one.state == State::foreign;
+    // Of another build: only that build can say what is in it.
+    if (oldest && committed && (one.state == State::foreign || one.step > *oldest)) {
+      kept.push_back(one.step);
+    }
+  }
+  std::ranges::sort(kept, std::ranges::greater());
+  return kept;
+}
+
+}  // namespace strait::app

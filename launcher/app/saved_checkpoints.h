@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "framework/store/checkpoint.h"
+#include "launcher/plan/run_files.h"
+
+namespace strait::app {
+
+// What of a run's checkpoints is to be on this machine; the rest may lie on the run's hosts.
+store::Part part_here(const plan::Plan& plan);
+
+// A folder of `<run>/checkpoints`, for people.
+struct SavedCheckpoint {
+  // damaged: certainly, by the sizes of its files. foreign: good for another build only.
+  // unfinished: being written, or left by a writer that died. aside: its place was taken.
+  enum class State { complete, damaged, foreign, unfinished, aside };
+
+  std::filesystem::path path;
+  store::Step step{};
+  State state = State::complete;
+  store::Part here = store::Part::none;  // of a complete one
+  std::vector<std::string> hosts;        // on which the rest of a complete one lies
+  double saved = 0;                      // seconds since 1970; 0: it never was
+  std::uint64_t bytes = 0;               // of all its files, here or not
+  std::int64_t files = 0;
+  std::string problem;  // a sentence; of a complete one empty
+};
+
+const char* name_of(SavedCheckpoint::State state);
+
+// Newest first. Reads manifests and sizes only. StoreError storage_io: the disk cannot be read now.
+std::vector<SavedCheckpoint> saved_checkpoints(const std::filesystem::path& run,
+                                               const plan::Plan& plan);
+
+// Which of these stay: the `keep` newest complete ones, complete ones of steps that `every`
+// divides, all of another build, and damaged ones among those newest. Newest first; empty where
+// none is complete.
+std::vector<store::Step> kept_steps(const std::vector<SavedCheckpoint>& list, std::int64_t keep,
+                                    std::optional<std::int64_t> every);
+
+}  // namespace strait::app

@@ -1,0 +1,265 @@
+#include "launcher/app/verbs.h"
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <ctime>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "framework/store/committed.h"
+#include "framework/store/store_error.h"
+#include "framework/store/verify_checkpoint.h"
+#include "launcher/app/copied_run.h"
+#include "launcher/app/saved_checkpoints.h"
+#include "launcher/base/errors.h"
+#include "launcher/base/text.h"
+#include "launcher/control/run_directory.h"
+#include "launcher/hosts/slurm_job.h"
+#include "launcher/plugin/plugin_file.h"
+
+namespace strait::app {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using State = SavedCheckpoint::State;
+
+plan::Plan plan_of(const fs::path& run) {
+  return plan::read_run_file(run / "plan.json", plugin::load_plugins).plan;
+}
+
+std::vector<SavedCheckpoint> list_of(const fs::path& run) {
+  return saved_checkpoints(run, plan_of(run));
+}
+
+const char* name_of_part(store::Part part) {
+  return part == store::Part::all ? "all" : part == store::Part::weights ? "weights" : "none";
+}
+
+// Where a complete checkpoint survives the loss of which machine.
+std::string place_text(const SavedCheckpoint& one) {
+  if (one.state != State::complete) return one.problem;
+  if (one.here == store::Part::all) return "whole on this machine";
+  return fmt::format(
+      "{}on {}", one.here == store::Part::weights ? "weights on this machine, the rest " : "",
+      one.hosts.empty() ? "its hosts" : fmt::format("{}", fmt::join(one.hosts, ", ")));
+}
+
+std::string time_text(double seconds) {
+  if (seconds == 0) return "-";
+  return fmt::format("{:%Y-%m-%d %H:%M:%S}", fmt::localtime(static_cast<std::time_t>(seconds)));
+}
+
+base::ExitCode list_checkpoints_of(const fs::path& run, bool as_json) {
+  const std::vector<SavedCheckpoint> list = list_of(run);
+  if (as_json) {
+    json lines = json::array();
+    for (const SavedCheckpoint& one : list) {
+      lines.push_back({{"step", number(one.step)},
+                       {"path", one.path.string()},
+                       {"state", name_of(one.state)},
+                       {"saved", one.saved == 0 ? json(nullptr) : json(one.saved)},
+                       {"bytes", one.bytes},
+                       {"files", one.files},
+                       {"here", name_of_part(one.here)},
+                       {"hosts", one.hosts},
+                       {"problem", one.problem}});
+    }
+    fmt::print("{}\n",
+               json{{"format", store::Manifest::kFormatVersion}, {"checkpoints", lines}}.dump(2));
+    return base::ExitCode::done;
+  }
+  if (list.empty()) fmt::print("{} has no checkpoint\n", run.string());
+  for (const SavedCheckpoint& one : list) {
+    const std::string size =
+        one.state == State::complete
+            ? fmt::format("{} in {} files", base::byte_text(one.bytes), one.files)
+            : "-";
+    fmt::print("step {:<8} {:<19}  {:<16}  {:<22}  {}\n", number(one.step), time_text(one.saved),
+               name_of(one.state), size, place_text(one));
+  }
+  return base::ExitCode::done;
+}
+
+// The committed ones, or that of this step.
+std::vector<SavedCheckpoint> chosen(const fs::path& run, std::optional<std::int64_t> step) {
+  std::vector<SavedCheckpoint> list = list_of(run);
+  std::erase_if(list, [](const SavedCheckpoint& one) {
+    return one.state == State::unfinished || one.state == State::aside;
+  });
+  std::vector<std::int64_t> steps;
+  for (const SavedCheckpoint& one : list) steps.push_back(number(one.step));
+  if (step) {
+    std::erase_if(list, [&](const SavedCheckpoint& one) { return number(one.step) != *step; });
+  }
+  if (!list.empty()) return list;
+  throw base::UserError(base::ExitCode::bad_input,
+                        steps.empty() ? fmt::format("{} has no complete checkpoint", run.string())
+                                      : fmt::format("{} has no checkpoint of step {}; it has: {}",
+                                                    run.string(), *step, fmt::join(steps, ", ")));
+}
+
+// True: every byte that is here is right.
+bool verify_one(const SavedCheckpoint& one, store::Part here) {
+  const store::Verification found = store::verify_checkpoint(one.path, here);
+  // A live run prunes.
+  if (!found.damage.empty() && !store::is_committed(one.path)) {
+    fmt::print("step {}: was removed meanwhile\n", number(one.step));
+    return true;
+  }
+  const std::string elsewhere = found.elsewhere.empty()
+                                    ? ""
+                                    : fmt::format("; not looked at, because they are on hosts: {}",
+                                                  fmt::join(found.elsewhere, ", "));
+  if (found.damage.empty()) {
+    fmt::print("step {}: {} compared, every byte is right{}\n", number(one.step),
+               base::byte_text(found.bytes), elsewhere);
+    return true;
+  }
+  fmt::print("step {}: damaged{}\n", number(one.step), elsewhere);
+  for (const store::Damage& damage : found.damage) fmt::print("  {}\n", damage.sentence);
+  return false;
+}
+
+base::ExitCode verify_checkpoints(const fs::path& run, std::optional<std::int64_t> step) {
+  const store::Part here = part_here(plan_of(run));
+  bool right = true;
+  for (const SavedCheckpoint& one : chosen(run, step)) {
+    if (one.state == State::foreign) {
+      fmt::print("step {}: not compared: {}\n", number(one.step), one.problem);
+      right = false;
+    } else {
+      right = verify_one(one, here) && right;
+    }
+  }
+  return right ? base::ExitCode::done : base::ExitCode::corrupt;
+}
+
+base::ExitCode copy_checkpoint_of(const fs::path& run, const fs::path& target,
+                                  std::optional<std::int64_t> step) {
+  const store::Part here = part_here(plan_of(run));
+  std::vector<SavedCheckpoint> list = chosen(run, step);
+  // Without a step: the newest that is complete.
+  const auto found = std::ranges::find(list, State::complete, &SavedCheckpoint::state);
+  const SavedCheckpoint& one = found == list.end() ? list.front() : *found;
+  if (one.state != State::complete || one.here == store::Part::none) {
+    throw base::UserError(base::ExitCode::corrupt, fmt::format("checkpoint {} cannot be copied: {}",
+                                                               number(one.step), place_text(one)));
+  }
+  const CopiedRun copied = copy_run(
+      run, target, {one.path, store::open_checkpoint(one.path, store::Verify::sizes, here)});
+  if (copied.part == store::Part::all) {
+    fmt::print("step {} ({}) is in {}; go on with: strait resume {}\n", number(copied.step),
+               base::byte_text(copied.bytes), target.string(), target.string());
+  } else {
+    fmt::print(
+        "the weights of step {} ({}) are in {}, for export, eval and generate; it cannot be "
+        "resumed, because the rest is {}\n",
+        number(copied.step), base::byte_text(copied.bytes), target.string(),
+        one.hosts.empty() ? "on its hosts" : fmt::format("on {}", fmt::join(one.hosts, ", ")));
+  }
+  return base::ExitCode::done;
+}
+
+struct PruneRule {
+  std::int64_t keep = 0;                // newest complete ones
+  std::optional<std::int64_t> every{};  // and those of steps divisible by this
+  bool dry_run = false;
+};
+
+base::ExitCode prune_run(const fs::path& run, const PruneRule& rule) {
+  hosts::SlurmJob::refuse_live(run);
+  const control::RunDirectory directory = control::RunDirectory::open(run);
+  const plan::Plan plan = plan_of(run);
+  std::vector<SavedCheckpoint> list = saved_checkpoints(run, plan);
+  const std::vector<store::Step> kept = kept_steps(list, rule.keep, rule.every);
+  if (kept.empty()) {
+    fmt::print("{} has no complete checkpoint; nothing was removed\n", run.string());
+    return base::ExitCode::done;
+  }
+  std::vector<std::int64_t> steps;
+  for (const store::Step step : kept) steps.push_back(number(step));
+  if (rule.dry_run) {
+    for (const SavedCheckpoint& one : list) {
+      const bool stays = one.state != State::aside &&
+                         (one.step >= kept.front() || std::ranges::count(kept, one.step) > 0);
+      fmt::print("{} {}\n", stays ? "would stay:  " : "would remove:", one.path.string());
+    }
+    return base::ExitCode::done;
+  }
+  const store::Pruned pruned = store::prune_all_but(run, kept);
+  for (const fs::path& path : pruned.removed) fmt::print("removed {}\n", path.string());
+  for (const store::Pruned::Left& left : pruned.left) fmt::print("stays: {}\n", left.reason);
+  fmt::print("kept: {}\n", fmt::join(steps, ", "));
+  return pruned.left.empty() ? base::ExitCode::done : base::ExitCode::storage_io;
+}
+
+struct CheckpointFlags {
+  std::string run;
+  std::string target;
+  std::optional<std::int64_t> step;
+  PruneRule rule;
+  bool json = false;
+};
+
+CLI::App* add_part(CLI::App* verb, const char* name, const char* text,
+                   const std::shared_ptr<CheckpointFlags>& flags) {
+  CLI::App* part = verb->add_subcommand(name, text);
+  part->add_option("run", flags->run, "its directory, runs/NAME")->required();
+  return part;
+}
+
+void add_step(CLI::App* part, const std::shared_ptr<CheckpointFlags>& flags, const char* text) {
+  part->add_option("--step", flags->step, text)->check(CLI::NonNegativeNumber);
+}
+
+}  // namespace
+
+void add_checkpoint(CLI::App& cli, Command& command) {
+  const auto flags = std::make_shared<CheckpointFlags>();
+  CLI::App* verb = cli.add_subcommand("checkpoint", "look at, verify, copy, remove checkpoints");
+  verb->require_subcommand(1);
+
+  CLI::App* list = add_part(verb, "list", "what was saved when, and where it is", flags);
+  list->add_flag("--json", flags->json, "machine-readable output");
+  list->callback([flags, &command] {
+    command = [flags] { return list_checkpoints_of(flags->run, flags->json); };
+  });
+
+  CLI::App* verify = add_part(
+      verb, "verify", "compare every byte with its hash; ends with 32 where one is wrong", flags);
+  add_step(verify, flags, "only this one");
+  verify->callback([flags, &command] {
+    command = [flags] { return verify_checkpoints(flags->run, flags->step); };
+  });
+
+  CLI::App* copy = add_part(
+      verb, "copy", "one checkpoint as a run of its own, which resume and export read", flags);
+  copy->add_option("folder", flags->target, "a new one")->required();
+  add_step(copy, flags, "instead of the newest");
+  copy->callback([flags, &command] {
+    command = [flags] { return copy_checkpoint_of(flags->run, flags->target, flags->step); };
+  });
+
+  CLI::App* prune = add_part(verb, "prune", "remove all checkpoints but those of a rule", flags);
+  prune->add_option("--keep", flags->rule.keep, "so many of the newest complete ones")
+      ->required()
+      ->check(CLI::Range(1, 1'000'000));
+  prune->add_option("--every", flags->rule.every, "and those of every so many steps")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40U));
+  prune->add_flag("--dry-run", flags->rule.dry_run, "only say what would be removed");
+  prune->callback(
+      [flags, &command] { command = [flags] { return prune_run(flags->run, flags->rule); }; });
+}
+
+}  // namespace strait::app

@@ -1,0 +1,164 @@
+#include "launcher/control/slow_parts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+namespace strait::control {
+namespace {
+
+constexpr double kSlow = 2;             // times as long as expected
+constexpr double kShare = 0.25;         // of the step, at least
+constexpr double kLeastSeconds = 0.05;  // of a step, at least: shorter ones are noise
+constexpr std::int64_t kWarmUp = 2;     // steps of a launch that do not count
+constexpr double kEnough = 0.75;        // of the latest steps were slow: named
+constexpr double kFew = 0.375;          // likewise: no longer named
+constexpr double kAlike = 2;            // times the bytes of a link that carries the like
+
+bool matters(double seconds, double step) {
+  return seconds >= kLeastSeconds && seconds >= kShare * step;
+}
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+double seconds_of(const StepLine::SentOver& one) {
+  return static_cast<double>(one.sent_bytes) / one.bytes_per_second;
+}
+
+// Same use and direction, and about as many bytes.
+bool is_alike(const StepLine::SentOver& one, const StepLine::SentOver& other) {
+  const auto use = [](const StepLine::SentOver& link) {
+    return link.name.substr(0, link.name.find(' '));
+  };
+  const auto downstream = [](const StepLine::SentOver& link) {
+    return link.name.find(' ' + link.sender.text()) != std::string::npos;
+  };
+  const auto bytes = [](const StepLine::SentOver& link) {
+    return static_cast<double>(link.sent_bytes);
+  };
+  return use(one) == use(other) && downstream(one) == downstream(other) &&
+         bytes(one) <= kAlike * bytes(other) && bytes(other) <= kAlike * bytes(one);
+}
+
+double megabits(double bytes_per_second) { return bytes_per_second * 8 / 1e6; }
+
+}  // namespace
+
+std::string SlowParts::judge_link(const StepLine& line, const StepLine::SentOver& one) const {
+  if (one.bytes_per_second <= 0 || one.sent_bytes == 0) return "";
+  const double seconds = seconds_of(one);
+  if (!matters(seconds, line.seconds)) return "";
+  const auto sentence = [&](double reference, const char* whose) {
+    return fmt::format(
+        "{} carries {:.3g} Mbit/s from {}, where {} {:.3g}: {:.2g} s of a step of "
+        "{:.2g} s",
+        one.name, megabits(one.bytes_per_second), one.sender.describe(), whose, megabits(reference),
+        seconds, line.seconds);
+  };
+  if (const auto known = expected_.links.find({one.name, one.sender});
+      known != expected_.links.end()) {
+    const ExpectedSpeeds::Link& link = known->second;
+    const double planned =
+        link.waiting + static_cast<double>(one.sent_bytes) / link.bytes_per_second;
+    if (seconds >= kSlow * planned) return sentence(link.bytes_per_second, "the plan has");
+  }
+  std::vector<double> rates;
+  for (const StepLine::SentOver& other : line.links) {
+    const bool same = other.name == one.name && other.sender == one.sender;
+    if (!same && other.bytes_per_second > 0 && is_alike(one, other)) {
+      rates.push_back(other.bytes_per_second);
+    }
+  }
+  if (rates.empty()) return "";
+  const double usual = median(rates);
+  return kSlow * one.bytes_per_second <= usual ? sentence(usual, "links like it carry") : "";
+}
+
+std::string SlowParts::judge_process(const StepLine& line, const net::ProcessName& process,
+                                     double busy) const {
+  const auto own = expected_.processes.find(process);
+  if (own == expected_.processes.end() || own->second.compute_seconds <= 0) return "";
+  if (!matters(busy, line.seconds)) return "";
+  const double ratio = busy / own->second.compute_seconds;
+  std::vector<double> replicas;
+  double slowest = 0;
+  for (const auto& [other, metrics] : line.processes) {
+    const auto known = expected_.processes.find(other);
+    if (other == process || known == expected_.processes.end()) continue;
+    if (known->second.compute_seconds <= 0) continue;
+    const double others = metrics.busy_seconds / known->second.compute_seconds;
+    slowest = std::max(slowest, others);
+    if (other.stage == process.stage) replicas.push_back(others);
+  }
+  const auto sentence = [&](double reference, const char* whose) {
+    return fmt::format(
+        "{} (host {}) computes {:.2g} s of a step of {:.2g} s, {:.2g} times as long "
+        "as {}",
+        process.describe(), own->second.host, busy, line.seconds, ratio / reference, whose);
+  };
+  if (!replicas.empty() && ratio >= kSlow * median(replicas)) {
+    return sentence(median(replicas), "other replicas of its stage");
+  }
+  if (own->second.measured && ratio >= kSlow)
+    return sentence(1, "the plan has it from strait probe");
+  // The plan's shares are forecasts: those of two processes alone say little.
+  if (line.processes.size() > 2 && slowest > 0 && ratio >= kSlow * slowest) {
+    return sentence(slowest, "the slowest other process for its share of the plan");
+  }
+  return "";
+}
+
+void SlowParts::note(Part& part, double seconds, std::string sentence, const std::string& name,
+                     std::vector<Change>& changes) const {
+  part.recent.push_back({!sentence.empty(), seconds});
+  double all = 0;
+  for (const Step& step : part.recent) all += step.seconds;
+  while (part.recent.size() > kWindow && all - part.recent.front().seconds >= part.least_seconds) {
+    all -= part.recent.front().seconds;
+    part.recent.pop_front();
+  }
+  if (!sentence.empty()) part.sentence = std::move(sentence);
+  const double share = static_cast<double>(std::ranges::count(part.recent, true, &Step::slow)) /
+                       static_cast<double>(std::max(part.recent.size(), kWindow));
+  if (!part.slow && share >= kEnough && all >= part.least_seconds) {
+    part.slow = true;
+    changes.push_back({true, part.sentence});
+  } else if (part.slow && share <= kFew) {
+    part.slow = false;
+    changes.push_back({false, name + " is no longer slow"});
+  }
+}
+
+std::vector<SlowParts::Change> SlowParts::add(const StepLine& line) {
+  std::vector<Change> changes;
+  if (++steps_ <= kWarmUp) return changes;
+  for (const StepLine::SentOver& one : line.links) {
+    note(links_[{one.name, one.sender}], line.seconds, judge_link(line, one),
+         fmt::format("{} from {}", one.name, one.sender.describe()), changes);
+  }
+  for (const auto& [process, metrics] : line.processes) {
+    Part& part = processes_[process];
+    part.least_seconds = kProcessSeconds;
+    note(part, line.seconds, judge_process(line, process, metrics.busy_seconds), process.describe(),
+         changes);
+  }
+  return changes;
+}
+
+std::vector<std::string> SlowParts::sentences() const {
+  std::vector<std::string> list;
+  for (const auto& [link, part] : links_) {
+    if (part.slow) list.push_back(part.sentence);
+  }
+  for (const auto& [process, part] : processes_) {
+    if (part.slow) list.push_back(part.sentence);
+  }
+  return list;
+}
+
+}  // namespace strait::control

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "launcher/control/step_ledger.h"
+
+namespace strait::control {
+
+// What the plan expects of a run's parts. What is absent is compared with its neighbours only.
+struct ExpectedSpeeds {
+  struct Link {
+    double bytes_per_second = 0;
+    double waiting = 0;  // seconds of a step that its messages are under way at any rate
+  };
+  struct Process {
+    double compute_seconds = 0;  // of a step; only ratios count, but for a measured host
+    bool measured = false;
+    std::string host;
+  };
+  std::map<std::pair<std::string, net::ProcessName>, Link> links;  // by name and sender
+  std::map<net::ProcessName, Process> processes;
+};
+
+// Names links and processes that are slower by half than the plan says, or than their neighbours:
+// of a link those that carry the like in the same direction, of a process the other replicas of its
+// stage and, by the shares of the plan, the slowest other process. Only where that costs a good
+// part of the step, and not before it has lasted. Pure: no clock, no file.
+class SlowParts {
+ public:
+  explicit SlowParts(ExpectedSpeeds expected) : expected_(std::move(expected)) {}
+
+  struct Change {
+    bool slow = false;     // false: no longer
+    std::string sentence;  // who, how fast, and compared with what
+  };
+  // The parts that this step decides about.
+  std::vector<Change> add(const StepLine& line);
+  std::vector<std::string> sentences() const;  // of all that are slow now
+
+  // A decision is about so many of the latest steps; of a process about more, where they are
+  // shorter than this together: a host with other work for a moment is no slow host.
+  static constexpr std::size_t kWindow = 8;
+  static constexpr double kProcessSeconds = 4;
+
+ private:
+  struct Step {
+    bool slow = false;
+    double seconds = 0;
+  };
+  struct Part {
+    double least_seconds = 0;
+    std::deque<Step> recent;
+    bool slow = false;
+    std::string sentence;
+  };
+  using LinkOf = std::pair<std::string, net::ProcessName>;
+
+  // In this step. A sentence; empty: not slow.
+  std::string judge_link(const StepLine& line, const StepLine::SentOver& one) const;
+  std::string judge_process(const StepLine& line, const net::ProcessName& process,
+                            double busy) const;
+  void note(Part& part, double seconds, std::string sentence, const std::string& name,
+            std::vector<Change>& changes) const;
+
+  const ExpectedSpeeds expected_;
+  std::map<LinkOf, Part> links_;
+  std::map<net::ProcessName, Part> processes_;
+  std::int64_t steps_ = 0;
+};
+
+}  // namespace strait::control

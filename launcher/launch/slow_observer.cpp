@@ -1,0 +1,51 @@
+#include "launcher/launch/slow_observer.h"
+
+#include "launcher/plan/speeds.h"
+
+namespace strait::launch {
+namespace {
+
+bool knows_speed(const plan::Plan& plan, const plan::PathSpeed& speed) {
+  const recipe::Recipe::Hosts& hosts = plan.recipe.hosts;
+  const bool simulated = hosts.simulate_link.empty() && hosts.simulate.bits_per_second > 0;
+  return speed.measured || simulated || hosts.link_megabits.has_value();
+}
+
+}  // namespace
+
+control::ExpectedSpeeds expected_speeds(const plan::Plan& plan, const ModelQuestions& model) {
+  control::ExpectedSpeeds expected;
+  const std::map<net::ProcessName, double> seconds = model.compute_seconds(plan);
+  for (const plan::Plan::Process& process : plan.processes) {
+    const bool measured = plan::compute_speed(plan, process.host_index, process.threads).measured;
+    expected.processes[process.name] = {seconds.at(process.name), measured, process.host};
+  }
+  for (const plan::Plan::Link& link : plan.links) {
+    if (link.use != plan::Plan::Use::boundary) continue;
+    const std::size_t upper = plan.process(link.connects).host_index;
+    const std::size_t lower = plan.process(link.listens).host_index;
+    const auto expect = [&](net::ProcessName sender, std::size_t from, std::size_t to) {
+      const plan::PathSpeed speed = plan::path_speed(plan, from, to);
+      if (!knows_speed(plan, speed)) return;
+      const double back = plan::path_speed(plan, to, from).seconds;
+      expected.links[{link.name, sender}] = {
+          speed.bytes_per_second, static_cast<double>(plan.micro_batches) * (speed.seconds + back)};
+    };
+    expect(link.connects, upper, lower);
+    expect(link.listens, lower, upper);
+  }
+  return expected;
+}
+
+void SlowObserver::step(const control::StepLine& line) {
+  const std::vector<control::SlowParts::Change> changes = slow_.add(line);
+  if (changes.empty()) return;
+  for (control::RunObserver* observer : observers_) {
+    for (const auto& change : changes) {
+      observer->event("the launcher", {change.slow ? "slow" : "not_slow", change.sentence});
+    }
+    observer->slow_parts(slow_.sentences());
+  }
+}
+
+}  // namespace strait::launch

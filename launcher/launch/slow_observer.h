@@ -1,0 +1,30 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "launcher/control/run_observer.h"
+#include "launcher/control/slow_parts.h"
+#include "launcher/launch/model_questions.h"
+#include "launcher/plan/plan.h"
+
+namespace strait::launch {
+
+// What the plan says of its links and processes. Of links only where it knows their speed:
+// measured, simulated, or stated in the recipe.
+control::ExpectedSpeeds expected_speeds(const plan::Plan& plan, const ModelQuestions& model);
+
+// Tells the other observers of a run which links and processes are slow (control::SlowParts).
+class SlowObserver : public control::RunObserver {
+ public:
+  SlowObserver(control::ExpectedSpeeds expected, std::vector<control::RunObserver*> observers)
+      : slow_(std::move(expected)), observers_(std::move(observers)) {}
+
+  void step(const control::StepLine& line) override;
+
+ private:
+  control::SlowParts slow_;
+  const std::vector<control::RunObserver*> observers_;
+};
+
+}  // namespace strait::launch

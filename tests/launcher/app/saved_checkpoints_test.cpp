@@ -1,0 +1,89 @@
+#include "launcher/app/saved_checkpoints.h"
+
+#include "framework/store/atomic_file.h"
+#include "framework/store/checkpoint.h"
+#include "tests/launcher/scratch_directory.h"
+
+namespace strait::app {
+namespace {
+
+namespace fs = std::filesystem;
+using State = SavedCheckpoint::State;
+
+// One stage's files; its state lies on a host where `here` is only the weights.
+void save(const fs::path& run, std::int64_t step, bool whole) {
+  const fs::path path = store::checkpoint_directory(run, store::Step{step});
+  store::make_directory(path);
+  store::Manifest manifest;
+  manifest.step = store::Step{step};
+  for (const std::string& name : {store::weights_name(0, 0), store::shard_name(0, 0)}) {
+    const store::FileSummary file = store::replace_file(path / name, name);
+    manifest.files.push_back({name, file.size, file.hash});
+  }
+  store::commit_checkpoint(path, manifest);
+  if (!whole) fs::remove(path / store::shard_name(0, 0));
+}
+
+plan::Plan plan_on(recipe::BackendKind backend) {
+  plan::Plan plan;
+  plan.recipe.hosts.backend = backend;
+  plan.processes.resize(1);
+  plan.processes[0].host = "b";
+  return plan;
+}
+
+TEST(SavedCheckpoints, SayWhatIsHereAndWhatIsWrong) {
+  const ScratchDirectory run;
+  save(run / "", 10, true);
+  save(run / "", 20, false);
+  fs::create_directories(run / "" / "checkpoints" / "step-30");
+  fs::create_directories(run / "" / "checkpoints" / "step-40.aside-1");
+  const auto on_hosts = saved_checkpoints(run / "", plan_on(recipe::BackendKind::ssh));
+  ASSERT_EQ(on_hosts.size(), 4U);
+  EXPECT_EQ(on_hosts[0].state, State::aside);
+  EXPECT_EQ(on_hosts[1].state, State::unfinished);
+  EXPECT_EQ(on_hosts[2].state, State::complete);
+  EXPECT_EQ(on_hosts[2].here, store::Part::weights);
+  EXPECT_THAT(on_hosts[2].hosts, testing::ElementsAre("b"));
+  EXPECT_EQ(on_hosts[3].here, store::Part::all);
+  EXPECT_THAT(on_hosts[3].hosts, testing::IsEmpty());
+  EXPECT_GT(on_hosts[3].saved, 1e9);
+  // On this machine alone nothing can be elsewhere.
+  const auto here = saved_checkpoints(run / "", plan_on(recipe::BackendKind::local));
+  EXPECT_EQ(here[2].state, State::damaged);
+  EXPECT_THAT(here[2].problem, testing::HasSubstr(store::shard_name(0, 0)));
+}
+
+TEST(KeptSteps, CountCompleteOnesAndNeverGiveUpTheNewest) {
+  const auto list = [](std::vector<std::pair<std::int64_t, State>> states) {
+    std::vector<SavedCheckpoint> saved;
+    for (const auto& [step, state] : states) {
+      saved.push_back(
+          {.path = {}, .step = store::Step{step}, .state = state, .hosts = {}, .problem = {}});
+    }
+    return saved;
+  };
+  const auto kept = [](const std::vector<SavedCheckpoint>& saved, std::int64_t keep,
+                       std::optional<std::int64_t> every = {}) {
+    std::vector<std::int64_t> steps;
+    for (const store::Step step : kept_steps(saved, keep, every)) steps.push_back(number(step));
+    return steps;
+  };
+  const auto mixed = list({{90, State::unfinished},
+                           {80, State::damaged},
+                           {70, State::complete},
+                           {60, State::damaged},
+                           {50, State::complete},
+                           {40, State::foreign},
+                           {30, State::damaged},
+                           {20, State::complete},
+                           {10, State::aside}});
+  EXPECT_THAT(kept(mixed, 1), testing::ElementsAre(80, 70, 40));
+  EXPECT_THAT(kept(mixed, 2), testing::ElementsAre(80, 70, 60, 50, 40));
+  EXPECT_THAT(kept(mixed, 1, 20), testing::ElementsAre(80, 70, 40, 20));
+  EXPECT_THAT(kept(mixed, 9), testing::ElementsAre(80, 70, 60, 50, 40, 30, 20));
+  EXPECT_THAT(kept(list({{9, State::unfinished}, {8, State::damaged}}), 1), testing::IsEmpty());
+}
+
+}  // namespace
+}  // namespace strait::app

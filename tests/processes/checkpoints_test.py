@@ -1,0 +1,83 @@
+"""`strait checkpoint`: what is saved, whether each byte of it is right, a copy that goes on by itself, and what is removed."""
+
+import json
+import signal
+
+import runs
+
+
+class Checkpoints(runs.RunCase):
+    SETTINGS = {**runs.RunCase.SETTINGS, "train.steps": 8, "checkpoint.every": 2, "checkpoint.keep": 4}
+
+    def checkpoint(self, *words, code=0):
+        got, out, err = self.strait("checkpoint", *words)
+        self.assertEqual(got, code, out + err)
+        return out + err
+
+    def listed(self, path="runs/run"):
+        return {one["step"]: one for one in json.loads(self.checkpoint("list", path, "--json"))["checkpoints"]}
+
+    def test_list_verify_copy_and_prune(self):
+        self.run_ = self.train("run")
+        self.assertEqual(list(self.listed()), [8, 6, 4, 2])
+        for one in self.listed().values():
+            self.assertEqual((one["state"], one["here"], one["problem"]), ("complete", "all", ""))
+        self.assertRegex(self.checkpoint("list", "runs/run"), r"step 8 .*complete +.* in 6 files +whole on this machine")
+        self.assertEqual(self.checkpoint("verify", "runs/run").count("every byte is right"), 4)
+        self.damaged_tensor_is_named()
+        self.copy_goes_on_to_same_bits()
+        self.prune_keeps_what_the_rule_says()
+        self.live_run_is_not_pruned()
+
+    def damaged_tensor_is_named(self):
+        shard = self.run_.path / "checkpoints/step-6/stage-1.replica-0.weights.safetensors"
+        good = shard.read_bytes()
+        shard.write_bytes(good[:-1] + bytes([good[-1] ^ 4]))
+        header = json.loads(good[8 : 8 + int.from_bytes(good[:8], "little")])
+        header.pop("__metadata__")
+        last = max(header, key=lambda name: header[name]["data_offsets"][1])
+        out = self.checkpoint("verify", "runs/run", code=32)
+        self.assertEqual(out.count("every byte is right"), 3)
+        self.assertIn(f'stage-1.replica-0.weights.safetensors: tensor "{last}" is damaged', out)
+        self.assertIn("every byte is right", self.checkpoint("verify", "runs/run", "--step", "4"))
+        self.assertIn("it has: 8, 6, 4, 2", self.checkpoint("verify", "runs/run", "--step", "5", code=10))
+        self.assertIn("is damaged", self.checkpoint("copy", "runs/run", "broken", "--step", "6", code=32))
+        self.assertFalse((self.home / "broken/plan.json").exists())
+        shard.write_bytes(good)
+
+    def copy_goes_on_to_same_bits(self):
+        expected = self.run_.curve(), self.run_.state(8)
+        self.assertIn("strait resume elsewhere/copy", self.checkpoint("copy", "runs/run", "elsewhere/copy", "--step", "4"))
+        self.run_.path.rename(self.home / "gone")  # the copy stands alone
+        copy = runs.Run(self.home / "elsewhere/copy")
+        self.resumed(copy)
+        self.assert_same_bits(expected, (copy.curve(), copy.state(8)))
+        code, out, err = self.strait("export", "elsewhere/copy", "exported")
+        self.assertEqual(code, 0, out + err)
+        (self.home / "gone").rename(self.run_.path)
+        self.assertIn("exists already", self.checkpoint("copy", "runs/run", "elsewhere/copy", code=10))
+
+    def prune_keeps_what_the_rule_says(self):
+        folder = self.run_.path / "checkpoints"
+        (folder / "step-5").mkdir()
+        (folder / "step-9").mkdir()  # newer than the newest: it may be being written
+        rule = ("prune", "runs/run", "--keep", "1", "--every", "4")
+        out = self.checkpoint(*rule, "--dry-run")
+        self.assertEqual(sorted(line.rsplit("-")[-1] for line in out.splitlines() if "would remove" in line), ["2", "5", "6"])
+        self.assertEqual(list(self.listed()), [9, 8, 6, 5, 4, 2])
+        self.assertIn("kept: 8, 4", self.checkpoint(*rule))
+        self.assertEqual(list(self.listed()), [9, 8, 4])
+        self.checkpoint("prune", "runs/run", "--keep", "0", code=10)
+        (folder / "step-9").rmdir()
+
+    def live_run_is_not_pruned(self):
+        again = self.launch("resume", "runs/run", "--set", "train.steps=100000", name="run")
+        again.at_step(10)
+        self.assertIn("in use by a live run", self.checkpoint("prune", "runs/run", "--keep", "1", code=10))
+        again.signal(signal.SIGTERM)
+        again.signal(signal.SIGTERM)
+        again.end()
+
+
+if __name__ == "__main__":
+    runs.main()

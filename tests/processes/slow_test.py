@@ -1,0 +1,34 @@
+"""A link that is slower than the links like it is named, with its figure, while the run goes on."""
+
+import signal
+
+import runs
+
+LINK = "boundary 0.0>1.0"
+
+
+class Slow(runs.RunCase):
+    def test_slow_link_is_named_within_twenty_steps(self):
+        settings = {"pipeline.stages": 3, "train.steps": 100_000, "hosts.simulate.rate": "3Mbit/s",
+                    "hosts.simulate.link": LINK}
+        launched = self.start("run", settings)
+        run = launched.run
+        slow = lambda: [e for e in run.events("stage_event") if e["name"] == "slow"]
+        launched.wait_for("the slow link to be named", slow)
+        steps = run.metrics()[-1]["step"]
+        self.assertLessEqual(steps, 20)
+        said = slow()[0]["text"]
+        self.assertRegex(said, rf"^{LINK} carries [23](\.\d+)? Mbit/s from stage [01].0, where links like it carry ")
+        self.assertIn(said, launched.output())
+        code, out, err = self.strait("status", "runs/run")
+        self.assertEqual(code, 0, err)
+        self.assertRegex(out, rf"slow: {LINK} carries [23](\.\d+)? Mbit/s from stage")
+        launched.signal(signal.SIGTERM)
+        self.assertEqual(launched.end(), 0, launched.output())
+        for one in slow():
+            self.assertIn(LINK, one["text"])
+        print(f"named after {steps} steps: {said}")
+
+
+if __name__ == "__main__":
+    runs.main()
