@@ -36,8 +36,8 @@ std::string hash_range(const InputFile& file, std::uint64_t begin, std::uint64_t
 // Looks at the files of one checkpoint.
 class Verifier {
  public:
-  Verifier(const fs::path& checkpoint, const Manifest& manifest, Part here)
-      : checkpoint_(checkpoint),
+  Verifier(fs::path checkpoint, const Manifest& manifest, Part here)
+      : checkpoint_(std::move(checkpoint)),
         manifest_(manifest),
         needed_(here == Part::all ? manifest.files : files_of(manifest, here)) {}
 

@@ -98,6 +98,7 @@ std::vector<SavedCheckpoint> chosen(const fs::path& run, std::optional<std::int6
     return one.state == State::unfinished || one.state == State::aside;
   });
   std::vector<std::int64_t> steps;
+  steps.reserve(list.size());
   for (const SavedCheckpoint& one : list) steps.push_back(number(one.step));
   if (step) {
     std::erase_if(list, [&](const SavedCheckpoint& one) { return number(one.step) != *step; });
@@ -188,6 +189,7 @@ base::ExitCode prune_run(const fs::path& run, const PruneRule& rule) {
     return base::ExitCode::done;
   }
   std::vector<std::int64_t> steps;
+  steps.reserve(kept.size());
   for (const store::Step step : kept) steps.push_back(number(step));
   if (rule.dry_run) {
     for (const SavedCheckpoint& one : list) {

@@ -11,7 +11,7 @@ import time
 import runs
 
 CAMPAIGN = bool(os.environ.get("STRAIT_CAMPAIGNS"))
-PAIRS = int(os.environ.get("STRAIT_PAIRS", 120 if CAMPAIGN else 5))
+PAIRS = int(os.environ.get("STRAIT_PAIRS", 200 if CAMPAIGN else 4))
 SEED = int(os.environ.get("STRAIT_SEED", 1))
 LIMIT = 540 if CAMPAIGN and "STRAIT_PAIRS" not in os.environ else None  # seconds, below the limit of a test
 

@@ -212,6 +212,7 @@ TEST(Checkpoint, KilledAtAnySystemCallOfASaveLeavesTheOldOrTheNewState) {
   int new_states = 0;
   for (int call = 0; !finished; ++call) {
     ASSERT_LT(call, 200);
+    RecordProperty("calls", call);
     const store::TemporaryDirectory run;
     save(run.path(), 1);
     finished = store::survives_death_at(call, [&] { save(run.path(), 2); });
@@ -240,6 +241,7 @@ TEST(Checkpoint, AnyFailingCallVoidsTheAttemptAndKeepsTheOldState) {
                                        store::SystemCall::rename, store::SystemCall::fallocate}) {
     for (int call = 0;; ++call) {
       ASSERT_LT(call, 100);
+      RecordProperty("calls of kind " + std::to_string(static_cast<int>(kind)), call);
       const store::TemporaryDirectory run;
       save(run.path(), 1);
       bool failed = false;
@@ -279,6 +281,7 @@ TEST(Checkpoint, PruningThatDiesHalfWayLeavesNoHalfCheckpointThatPassesForOne) {
   for (int call = 0; !finished; ++call) {
     ASSERT_LT(call, 100);
     const store::TemporaryDirectory run;
+    RecordProperty("calls", call);
     for (const std::int64_t step : {1, 2, 3}) save(run.path(), step);
     finished = store::survives_death_at(call, [&] { store::prune_checkpoints(run.path(), 2); });
     const std::vector<std::int64_t> steps = complete_steps(run.path());
