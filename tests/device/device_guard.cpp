@@ -43,6 +43,8 @@ c10::Stream stream_of(c10::Device device, c10::StreamId id) {
 
 // ---- streams and events
 
+constexpr std::int64_t kHandlesOfStream = 16;
+
 class Guard final : public c10::impl::DeviceGuardImplInterface {
  public:
   c10::DeviceType type() const override { return c10::DeviceType::PrivateUse1; }
@@ -71,6 +73,11 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     const c10::Stream former = getStream(to.device());
     current_streams.at(static_cast<std::size_t>(to.device_index())) = to.id();
     return former;
+  }
+  // Device and number of the stream; nothing is there.
+  void* getStreamNativeHandle(const c10::Stream stream) const override {
+    return reinterpret_cast<void*>(
+        static_cast<std::uintptr_t>(stream.id() * kHandlesOfStream + stream.device_index() + 1));
   }
   bool queryStream(const c10::Stream& stream) const override {
     return Streams::all().query(Streams::all().last(stream));
@@ -125,9 +132,11 @@ class DeviceAllocator final : public c10::Allocator {
   }
 };
 
+// What is given back is kept, as CUDA does: work that is too late writes there.
 struct Pinned {
   std::mutex mutex;
   std::map<const std::byte*, std::size_t> blocks;
+  std::multimap<std::size_t, void*> free;
 };
 
 Pinned& pinned() {
@@ -136,11 +145,10 @@ Pinned& pinned() {
 }
 
 void free_pinned(void* block) {
-  {
-    const std::scoped_lock lock(pinned().mutex);
-    pinned().blocks.erase(static_cast<std::byte*>(block));
-  }
-  std::free(block);
+  const std::scoped_lock lock(pinned().mutex);
+  const auto found = pinned().blocks.find(static_cast<std::byte*>(block));
+  pinned().free.emplace(found->second, block);
+  pinned().blocks.erase(found);
 }
 
 bool is_pinned_address(const void* address) {
@@ -155,10 +163,11 @@ class PinnedAllocator final : public c10::Allocator {
   c10::DataPtr allocate(std::size_t bytes) override {
     constexpr std::size_t kAlignment = 64;
     const std::size_t size = (bytes / kAlignment + 1) * kAlignment;
-    void* const block = std::aligned_alloc(kAlignment, size);
+    const std::scoped_lock lock(pinned().mutex);
+    auto kept = pinned().free.extract(size);
+    void* const block = kept ? kept.mapped() : std::aligned_alloc(kAlignment, size);
     TORCH_CHECK(block != nullptr, "no memory to pin");
     std::memset(block, Memory::kPoison, size);
-    const std::scoped_lock lock(pinned().mutex);
     pinned().blocks[static_cast<std::byte*>(block)] = size;
     return {block, block, &free_pinned, c10::Device(c10::DeviceType::CPU)};
   }
@@ -248,6 +257,14 @@ c10::DeviceIndex device_count() { return count_of_devices(); }
 
 c10::Stream current_stream(c10::Device device) {
   return c10::impl::getDeviceGuardImpl(c10::DeviceType::PrivateUse1)->getStream(device);
+}
+
+c10::Stream stream_of_handle(void* native_handle) {
+  const auto handle = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(native_handle));
+  TORCH_INTERNAL_ASSERT(handle > 0, "a launch on a stream of another device");
+  return stream_of(
+      {c10::DeviceType::PrivateUse1, static_cast<c10::DeviceIndex>(handle % kHandlesOfStream - 1)},
+      handle / kHandlesOfStream);
 }
 
 const at::Generator& default_generator(c10::DeviceIndex index) {

@@ -19,6 +19,7 @@ c10::DeviceIndex device_count();
 
 // device_guard.cpp
 c10::Stream current_stream(c10::Device device);
+c10::Stream stream_of_handle(void* native_handle);
 const at::Generator& default_generator(c10::DeviceIndex index);
 at::Generator host_generator(const at::Generator& of_device);  // draws the same numbers
 bool is_pinned(const at::Tensor& tensor);
