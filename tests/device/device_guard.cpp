@@ -126,8 +126,22 @@ class DeviceAllocator final : public c10::Allocator {
 };
 
 struct Pinned {
+  struct Block {
+    std::size_t size = 0;
+    int copies = 0;      // that were issued and have not run
+    bool freed = false;  // by its owner
+  };
   std::mutex mutex;
-  std::map<const std::byte*, std::size_t> blocks;
+  std::map<const std::byte*, Block> blocks;
+
+  // With the mutex held; the block that the address is in, or the end.
+  auto find(const void* address) {
+    const auto* const at = static_cast<const std::byte*>(address);
+    auto behind = blocks.upper_bound(at);
+    if (behind == blocks.begin() || at >= (--behind)->first + behind->second.size)
+      return blocks.end();
+    return behind;
+  }
 };
 
 Pinned& pinned() {
@@ -138,16 +152,29 @@ Pinned& pinned() {
 void free_pinned(void* block) {
   {
     const std::scoped_lock lock(pinned().mutex);
-    pinned().blocks.erase(static_cast<std::byte*>(block));
+    const auto found = pinned().blocks.find(static_cast<std::byte*>(block));
+    if (found->second.copies > 0) {
+      found->second.freed = true;
+      return;
+    }
+    pinned().blocks.erase(found);
   }
   std::free(block);
 }
 
+void end_copy(const void* address) {
+  std::unique_lock lock(pinned().mutex);
+  const auto found = pinned().find(address);
+  if (--found->second.copies > 0 || !found->second.freed) return;
+  const std::byte* const block = found->first;
+  pinned().blocks.erase(found);
+  lock.unlock();
+  std::free(const_cast<std::byte*>(block));
+}
+
 bool is_pinned_address(const void* address) {
   const std::scoped_lock lock(pinned().mutex);
-  const auto* const at = static_cast<const std::byte*>(address);
-  auto behind = pinned().blocks.upper_bound(at);
-  return behind != pinned().blocks.begin() && at < (--behind)->first + behind->second;
+  return pinned().find(address) != pinned().blocks.end();
 }
 
 class PinnedAllocator final : public c10::Allocator {
@@ -159,7 +186,7 @@ class PinnedAllocator final : public c10::Allocator {
     TORCH_CHECK(block != nullptr, "no memory to pin");
     std::memset(block, Memory::kPoison, size);
     const std::scoped_lock lock(pinned().mutex);
-    pinned().blocks[static_cast<std::byte*>(block)] = size;
+    pinned().blocks[static_cast<std::byte*>(block)].size = size;
     return {block, block, &free_pinned, c10::Device(c10::DeviceType::CPU)};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &free_pinned; }
@@ -266,6 +293,13 @@ at::Generator host_generator(const at::Generator& of_device) {
   const auto* const impl = dynamic_cast<DeviceGenerator*>(of_device.unsafeGetGeneratorImpl());
   TORCH_CHECK(impl != nullptr, "a generator of ", of_device.device(), " for the test device");
   return impl->host();
+}
+
+std::shared_ptr<const void> begin_copy(const at::Tensor& tensor) {
+  const void* const address = tensor.const_data_ptr();
+  const std::scoped_lock lock(pinned().mutex);
+  ++pinned().find(address)->second.copies;
+  return {address, &end_copy};
 }
 
 bool is_pinned(const at::Tensor& tensor) { return is_pinned_address(tensor.const_data_ptr()); }
