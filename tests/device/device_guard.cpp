@@ -132,11 +132,30 @@ class DeviceAllocator final : public c10::Allocator {
   }
 };
 
-// What is given back is kept, as CUDA does: work that is too late writes there.
 struct Pinned {
+  struct Block {
+    std::size_t size = 0;
+    int copies = 0;      // that were issued and have not run
+    bool freed = false;  // by its owner
+  };
   std::mutex mutex;
-  std::map<const std::byte*, std::size_t> blocks;
-  std::multimap<std::size_t, void*> free;
+  std::map<const std::byte*, Block> blocks;
+  // By size. Kept for ever, as CUDA does: of kernels it knows nothing, and one that is too late
+  // writes there.
+  std::multimap<std::size_t, std::byte*> unused;
+
+  // With the mutex held; the block that the address is in, or the end.
+  auto find(const void* address) {
+    const auto* const at = static_cast<const std::byte*>(address);
+    auto behind = blocks.upper_bound(at);
+    if (behind == blocks.begin() || at >= (--behind)->first + behind->second.size)
+      return blocks.end();
+    return behind;
+  }
+  void give_back(std::map<const std::byte*, Block>::iterator block) {
+    unused.emplace(block->second.size, const_cast<std::byte*>(block->first));
+    blocks.erase(block);
+  }
 };
 
 Pinned& pinned() {
@@ -147,15 +166,22 @@ Pinned& pinned() {
 void free_pinned(void* block) {
   const std::scoped_lock lock(pinned().mutex);
   const auto found = pinned().blocks.find(static_cast<std::byte*>(block));
-  pinned().free.emplace(found->second, block);
-  pinned().blocks.erase(found);
+  if (found->second.copies > 0) {
+    found->second.freed = true;
+  } else {
+    pinned().give_back(found);
+  }
+}
+
+void end_copy(const void* address) {
+  const std::scoped_lock lock(pinned().mutex);
+  const auto found = pinned().find(address);
+  if (--found->second.copies == 0 && found->second.freed) pinned().give_back(found);
 }
 
 bool is_pinned_address(const void* address) {
   const std::scoped_lock lock(pinned().mutex);
-  const auto* const at = static_cast<const std::byte*>(address);
-  auto behind = pinned().blocks.upper_bound(at);
-  return behind != pinned().blocks.begin() && at < (--behind)->first + behind->second;
+  return pinned().find(address) != pinned().blocks.end();
 }
 
 class PinnedAllocator final : public c10::Allocator {
@@ -164,11 +190,11 @@ class PinnedAllocator final : public c10::Allocator {
     constexpr std::size_t kAlignment = 64;
     const std::size_t size = (bytes / kAlignment + 1) * kAlignment;
     const std::scoped_lock lock(pinned().mutex);
-    auto kept = pinned().free.extract(size);
+    const auto kept = pinned().unused.extract(size);
     void* const block = kept ? kept.mapped() : std::aligned_alloc(kAlignment, size);
     TORCH_CHECK(block != nullptr, "no memory to pin");
     std::memset(block, Memory::kPoison, size);
-    pinned().blocks[static_cast<std::byte*>(block)] = size;
+    pinned().blocks[static_cast<std::byte*>(block)].size = size;
     return {block, block, &free_pinned, c10::Device(c10::DeviceType::CPU)};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &free_pinned; }
@@ -283,6 +309,13 @@ at::Generator host_generator(const at::Generator& of_device) {
   const auto* const impl = dynamic_cast<DeviceGenerator*>(of_device.unsafeGetGeneratorImpl());
   TORCH_CHECK(impl != nullptr, "a generator of ", of_device.device(), " for the test device");
   return impl->host();
+}
+
+std::shared_ptr<const void> begin_copy(const at::Tensor& tensor) {
+  const void* const address = tensor.const_data_ptr();
+  const std::scoped_lock lock(pinned().mutex);
+  ++pinned().find(address)->second.copies;
+  return {address, &end_copy};
 }
 
 bool is_pinned(const at::Tensor& tensor) { return is_pinned_address(tensor.const_data_ptr()); }
