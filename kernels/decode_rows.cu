@@ -90,7 +90,7 @@ __global__ void __launch_bounds__(32 * kMostWarps, 2)
 void decode_rows(void* stream, const RowShape& shape, std::span<const GpuRow> rows) {
   for_each_table(shape, rows,
                  [&](const RowTable& table, std::span<const GpuRow> some, std::size_t) {
-                   const Cut cut = cut_rows(shape, some, Staged::both);
+                   const Cut cut = cut_rows(shape, some);
                    ask_for_shared_memory(decode_table, cut);
                    STRAIT_LAUNCH(decode_table, cut.grid, cut.block, cut.shared_bytes,
                                  static_cast<cudaStream_t>(stream))

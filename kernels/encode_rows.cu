@@ -173,11 +173,13 @@ __global__ void __launch_bounds__(32 * kMostWarps, 2)
 
 }  // namespace
 
+std::string_view device_type() { return STRAIT_GPU_DEVICE; }
+
 void encode_rows(void* stream, const RowShape& shape, std::span<const GpuRow> rows,
                  const RowSums& sums) {
   for_each_table(shape, rows,
                  [&](const RowTable& table, std::span<const GpuRow> some, std::size_t first) {
-                   const Cut cut = cut_rows(shape, some, Staged::both);
+                   const Cut cut = cut_rows(shape, some);
                    ask_for_shared_memory(encode_table, cut);
                    LaunchSums at;
                    if (sums.rows != nullptr) {

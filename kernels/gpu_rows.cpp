@@ -8,40 +8,29 @@
 namespace strait::kernels {
 namespace {
 
-enum class Part { payload, entry };
-
-void check_rows(const RowShape& shape, std::span<const GpuRow> rows, Part part) {
+void check_rows(const RowShape& shape, std::span<const GpuRow> rows) {
   for (const GpuRow& row : rows) {
-    if (part == Part::payload) check_format(row.format);
+    check_format(row.format);
     check_row(row.values, shape.element, row.tokens, shape.width);
-    const std::byte* const needed = part == Part::payload ? row.payload : row.entry;
-    TORCH_INTERNAL_ASSERT(needed != nullptr || row.tokens == 0, "a row without a place for ",
-                          part == Part::payload ? "its payload" : "its entry");
+    TORCH_INTERNAL_ASSERT(row.payload != nullptr || row.tokens == 0,
+                          "a row without a place for its payload");
   }
 }
 
 }  // namespace
 
+bool has_gpu_rows(std::string_view device_type) { return device_type == cuda::device_type(); }
+
 void encode_rows(void* stream, const RowShape& shape, std::span<const GpuRow> rows,
                  const RowSums& sums) {
-  check_rows(shape, rows, Part::payload);
+  check_rows(shape, rows);
   TORCH_INTERNAL_ASSERT(sums.rows == nullptr || sums.scratch != nullptr, "sums without scratch");
   cuda::encode_rows(stream, shape, rows, sums);
 }
 
 void decode_rows(void* stream, const RowShape& shape, std::span<const GpuRow> rows) {
-  check_rows(shape, rows, Part::payload);
+  check_rows(shape, rows);
   cuda::decode_rows(stream, shape, rows);
-}
-
-void store_entries(void* stream, const RowShape& shape, std::span<const GpuRow> rows) {
-  check_rows(shape, rows, Part::entry);
-  cuda::store_entries(stream, shape, rows);
-}
-
-void load_entries(void* stream, const RowShape& shape, std::span<const GpuRow> rows) {
-  check_rows(shape, rows, Part::entry);
-  cuda::load_entries(stream, shape, rows);
 }
 
 }  // namespace strait::kernels

@@ -3,18 +3,21 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 #include "kernels/group_format.h"
 
 namespace strait::kernels {
 
-// What quantize(), dequantize(), quantize_change(), apply_change(), store_entry() and load_entry()
-// do on a CPU row by row, for all rows of a message on a GPU: to the same bits, in one launch
-// (of kRowsPerLaunch rows). Calls queue work on `stream`, a cudaStream_t, and return: they wait for
-// nothing, allocate nothing and copy nothing. Every pointer is memory that the GPU reaches: its
-// own, or pinned memory of the host. What has to outlive the queued work is that memory; the
-// structs are copied. Throw std::runtime_error with CUDA's own words, or where this build has no
-// CUDA.
+// What quantize(), dequantize(), quantize_change() and apply_change() do on a CPU row by row, for
+// all rows of a message on a GPU: to the same bits, in one launch (of kRowsPerLaunch rows). Calls
+// queue work on `stream`, a cudaStream_t, and return: they wait for nothing, allocate nothing and
+// copy nothing. Every pointer is memory that the GPU reaches: its own, or pinned memory of the
+// host. What has to outlive the queued work is that memory; the structs are copied. Throw
+// std::runtime_error with CUDA's own words, or where this build has no CUDA.
+
+// Whether this build has kernels for devices of that type, by libtorch's word for it ("cuda").
+bool has_gpu_rows(std::string_view device_type);
 
 inline constexpr int kRowsPerLaunch = 48;
 
@@ -57,9 +60,5 @@ constexpr std::int64_t sums_scratch_bytes(std::int64_t tokens) {
 void encode_rows(void* stream, const RowShape& shape, std::span<const GpuRow> rows,
                  const RowSums& sums);
 void decode_rows(void* stream, const RowShape& shape, std::span<const GpuRow> rows);
-
-// Values to whole entries and back; what is not finite, or huge, is stored as zero.
-void store_entries(void* stream, const RowShape& shape, std::span<const GpuRow> rows);
-void load_entries(void* stream, const RowShape& shape, std::span<const GpuRow> rows);
 
 }  // namespace strait::kernels

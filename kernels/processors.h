@@ -1,6 +1,7 @@
 #pragma once
 
 #include <span>
+#include <string_view>
 
 #include "kernels/gpu_rows.h"
 #include "kernels/group_format.h"
@@ -24,11 +25,11 @@ void load_entry(CacheFormat kind, const std::byte* entry, const MutableValues& o
 }  // namespace cpu
 
 namespace cuda {
+// Of libtorch's devices whose memory these reach; empty: none.
+std::string_view device_type();
 void encode_rows(void* stream, const RowShape& shape, std::span<const GpuRow> rows,
                  const RowSums& sums);
 void decode_rows(void* stream, const RowShape& shape, std::span<const GpuRow> rows);
-void store_entries(void* stream, const RowShape& shape, std::span<const GpuRow> rows);
-void load_entries(void* stream, const RowShape& shape, std::span<const GpuRow> rows);
 }  // namespace cuda
 
 }  // namespace strait::kernels

@@ -7,11 +7,12 @@
 
 #include "kernels/row_sums.cuh"
 
-// From the host to the blocks. The two macros are all that the emulation in tests/gpu replaces in
-// the language.
+// From the host to the blocks. The macros are all that the emulation in tests/gpu replaces in the
+// language, and the name of the device in libtorch.
 #ifndef STRAIT_LAUNCH
 #define STRAIT_LAUNCH(kernel, grid, block, bytes, stream) kernel<<<grid, block, bytes, stream>>>
 #define STRAIT_SHARED_MEMORY(name) extern __shared__ __align__(16) unsigned char name[]
+#define STRAIT_GPU_DEVICE "cuda"
 #endif
 
 namespace strait::kernels {
@@ -49,9 +50,7 @@ inline unsigned warps_of(std::int64_t width) {
 }
 inline unsigned slots_of(std::int64_t width) { return std::max(1U, 4U / warps_of(width)); }
 
-enum class Staged : std::uint8_t { message, entry, both };
-
-inline Cut cut_rows(const RowShape& shape, std::span<const GpuRow> rows, Staged staged) {
+inline Cut cut_rows(const RowShape& shape, std::span<const GpuRow> rows) {
   const unsigned threads = 32 * warps_of(shape.width);
   const unsigned slots = slots_of(shape.width);
   std::int64_t codes = groups_of(kEntryFormat, shape.width);
@@ -64,9 +63,9 @@ inline Cut cut_rows(const RowShape& shape, std::span<const GpuRow> rows, Staged 
   }
   // Room to begin anywhere between two multiples of 16.
   const auto room = [](std::int64_t bytes) { return (bytes + 15) / 16 * 16 + 16; };
-  const bool entry = staged != Staged::message && shape.kind == CacheFormat::eight_bits;
+  const bool entry = shape.kind == CacheFormat::eight_bits;
   const std::int64_t message_at = sizeof(WarpResults) + room(codes * 2);
-  const std::int64_t entry_at = message_at + (staged == Staged::entry ? 0 : room(message));
+  const std::int64_t entry_at = message_at + room(message);
   const std::int64_t end = entry_at + (entry ? room(token_bytes(kEntryFormat, shape.width)) : 0);
   const std::int64_t bytes = end * slots + room(sizeof(RowResults));
   if (bytes > 1 << 20)

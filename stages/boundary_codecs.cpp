@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "framework/codec/raw.h"
+#include "kernels/gpu_rows.h"
 #include "kernels/random_key.h"
 
 namespace strait::stages {
@@ -40,6 +41,8 @@ std::unique_ptr<codec::ActivationCache> make_cache(const BoundaryOptions& option
   std::string file = cache_prefix(options, setting, direction);
   std::ranges::replace(file, '/', '-');
   cache.disk_file = options.cache_folder / (file + "entries");
+  // Kernels use entries of activations alone.
+  cache.pinned = direction == Direction::forward && !codec_device(setting.device).is_cpu();
   cache.order = setting.order;
   cache.last = setting.last;
   cache.saved_before = setting.saved_before;
@@ -57,12 +60,18 @@ codec::DirectionSettings direction_settings(Direction direction, const BoundaryO
   settings.key = kernels::mix_key(
       {setting.seed, kernels::hash_name("boundary"), static_cast<std::uint64_t>(options.position),
        static_cast<std::uint64_t>(setting.replica), static_cast<std::uint64_t>(setting.side)});
+  settings.device = codec_device(setting.device);
   settings.has_cache = has_cache;
   settings.chooser = setting.chooser;
   return settings;
 }
 
 }  // namespace
+
+at::Device codec_device(at::Device compute) {
+  return kernels::has_gpu_rows(c10::DeviceTypeName(compute.type(), /*lower_case=*/true)) ? compute
+                                                                                         : at::kCPU;
+}
 
 std::string cache_prefix(const BoundaryOptions& options, const BoundarySetting& setting,
                          Direction direction) {

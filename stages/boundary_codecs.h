@@ -65,6 +65,10 @@ struct BoundarySetting {
 // Whether a codec caches samples: then `order` and `width` have to be set.
 bool uses_cache(const BoundaryOptions& options);
 
+// Where boundaries of a stage that computes there encode and decode what they can: on the same
+// device, if this build has kernels for it, else on the CPU. The bits are the same.
+at::Device codec_device(at::Device compute);
+
 BoundaryCodecs make_codecs(const BoundaryOptions& options, const BoundarySetting& setting);
 
 // Prefix of the names of this end's saved tensors: "cache/boundary-0/1/sent/" for activations of

@@ -44,7 +44,9 @@ BoundaryEnd::~BoundaryEnd() {
 
 void BoundaryEnd::send(codec::TensorHeader header, at::Tensor tensor) {
   header.width = tensor.size(2);
-  enqueue(Outgoing{std::move(header), transfer_.to_host(tensor), {}});
+  const bool lends = !header.evaluation && codecs_.encoder->takes_device();
+  Copied copied = lends ? transfer_.lend(tensor) : transfer_.to_host(tensor);
+  enqueue(Outgoing{std::move(header), std::move(copied), {}});
 }
 
 void BoundaryEnd::send_note(net::Frame note) { enqueue(Outgoing{{}, {}, std::move(note)}); }
@@ -148,6 +150,7 @@ net::Frame BoundaryEnd::encode(Outgoing& outgoing) {
 
 void BoundaryEnd::send_loop() {
   try {
+    const auto beside = transfer_.sending();
     while (true) {
       Outgoing outgoing;
       {
@@ -173,6 +176,7 @@ void BoundaryEnd::send_loop() {
 
 void BoundaryEnd::receive_loop() {
   try {
+    const auto beside = transfer_.receiving();
     while (true) {
       {
         const MutexLock lock(mutex_);

@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
-#include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
@@ -53,13 +52,24 @@ Copied Transfer::to_host(const at::Tensor& tensor) {
   return {std::move(host), recorded(*down_)};
 }
 
+Copied Transfer::lend(const at::Tensor& tensor) const {
+  if (!down_) return {tensor};
+  return {tensor.detach(), recorded(current_stream(device_))};
+}
+
 at::Tensor Transfer::wait(Copied copied) {
-  if (copied.done != nullptr) copied.done->synchronize();
+  if (copied.done == nullptr) return std::move(copied.tensor);
+  if (copied.tensor.is_cpu()) {
+    copied.done->synchronize();
+  } else {
+    copied.done->block(current_stream(copied.tensor.device()));
+  }
   return std::move(copied.tensor);
 }
 
 Copied Transfer::to_device(at::Tensor host) {
   if (!up_) return {std::move(host)};
+  if (!host.is_cpu()) return {std::move(host), recorded(current_stream(device_))};
   const at::NoGradGuard no_grad;
   while (!uploads_.empty() && uploads_.front().done->query()) uploads_.pop_front();
   at::Tensor from = going_up_.take(host);

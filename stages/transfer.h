@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/Event.h>
 #include <c10/core/Stream.h>
+#include <c10/core/StreamGuard.h>
 
 #include <deque>
 #include <memory>
@@ -24,8 +25,8 @@ struct Copied {
 // which is for threads of codecs. On the CPU nothing is copied, and nothing costs anything: every
 // call returns the tensor that it was given.
 //
-// Threads: to_host() and arrive() for the thread whose current stream computes, to_device() for one
-// other thread.
+// Threads: to_host(), lend() and arrive() for the thread whose current stream computes, to_device()
+// for one other thread.
 class Transfer {
  public:
   explicit Transfer(at::Device device);
@@ -33,10 +34,18 @@ class Transfer {
   // What the tensor holds when the current stream has come to this call. The tensor may be dropped,
   // but not changed before the copy is done.
   Copied to_host(const at::Tensor& tensor);
-  // Any thread. Returns the host's tensor, whose values are there.
+  // For an encoder that takes the device's tensors: this one, which is not changed any more.
+  Copied lend(const at::Tensor& tensor) const;
+  // For threads of codecs: the host's tensor, whose values are there; or one that was lent, for
+  // work on the current stream that is waited for before the tensor is dropped.
   static at::Tensor wait(Copied copied);
 
-  // A tensor of the CPU, which is not changed any more. It may be dropped.
+  // The current stream of a codec's thread while this lives: for what is encoded, or decoded.
+  c10::OptionalStreamGuard sending() const { return c10::OptionalStreamGuard(down_); }
+  c10::OptionalStreamGuard receiving() const { return c10::OptionalStreamGuard(up_); }
+
+  // A tensor of the CPU, which is not changed any more and may be dropped; or of the device, made
+  // by the current stream.
   Copied to_device(at::Tensor host);
   // The device's tensor, for work on the current stream from now on.
   at::Tensor arrive(Copied copied) const;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <stdexcept>
 
 namespace strait::codec {
@@ -20,7 +21,7 @@ SlotStoreOptions slot_options(const ActivationCacheOptions& options) {
   }
   return {static_cast<std::size_t>(
               kernels::entry_bytes(options.kind, options.row_tokens, options.width)),
-          options.memory_bytes, options.disk_bytes, options.disk_file};
+          options.memory_bytes, options.disk_bytes, options.disk_file, options.pinned};
 }
 
 }  // namespace
@@ -32,6 +33,11 @@ ActivationCache::ActivationCache(ActivationCacheOptions options)
 
 std::size_t ActivationCache::entry_bytes(std::int64_t tokens) const {
   return static_cast<std::size_t>(kernels::entry_bytes(options_.kind, tokens, options_.width));
+}
+
+bool ActivationCache::stays_in_memory(std::int64_t more) const {
+  const std::int64_t most = std::min(entries() + more, slots_.capacity());
+  return most <= slots_.memory_slots();
 }
 
 void ActivationCache::begin_step(store::Step step) {

@@ -29,6 +29,7 @@ struct ActivationCacheOptions {
   std::uint64_t memory_bytes = 0;   // of entries in memory, which are used first
   std::uint64_t disk_bytes = 0;     // of entries in a mapped file
   std::filesystem::path disk_file;  // created when first needed and unlinked at once
+  bool pinned = false;              // memory is pinned: kernels of a device use the entries there
   UseOrder order;
   store::Step last{};  // one past the last step of the run
   // Whether snapshot() is called for the state before this step. Empty: never.
@@ -75,6 +76,8 @@ class ActivationCache {
 
   const ActivationCacheOptions& options() const { return options_; }
   std::int64_t entries() const { return static_cast<std::int64_t>(held_.size()); }
+  // Whether no entry will be on disk with so many more.
+  bool stays_in_memory(std::int64_t more) const;
   std::uint64_t bytes() const { return bytes_; }  // of the entries held
   std::uint64_t evictions() const { return evictions_; }
 

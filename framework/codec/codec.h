@@ -34,6 +34,9 @@ class Encoder {
   // them after that message. Throws CodecError if a row is not cached.
   virtual void encode_whole(const TensorHeader& head, net::Frame& frame);
 
+  // Whether encode() may be given tensors of a device, too: it works on the current stream.
+  virtual bool takes_device() const { return false; }
+
   // Sums since this object was constructed.
   virtual Traffic traffic() const = 0;
 };
@@ -41,7 +44,8 @@ class Encoder {
 // The tensor of one message. `missing` are the indices of rows whose base this end does not hold
 // with the sender's bits: their values are unset until complete().
 struct Decoded {
-  at::Tensor values;  // [rows, padded_length, width]; padding is zero
+  // [rows, padded_length, width]; padding is zero. On a device the current stream makes them.
+  at::Tensor values;
   std::vector<std::int64_t> missing;
 };
 

@@ -33,6 +33,7 @@ SampleEncoderOptions sample_options(const DirectionSettings& settings, const Cho
   options.codec = settings.codec;
   options.key = settings.key;
   options.direction = settings.direction;
+  options.device = settings.device;
   return options;
 }
 
@@ -70,7 +71,7 @@ std::unique_ptr<Encoder> auto_encoder(const DirectionSettings& settings, Cache c
 }
 
 std::unique_ptr<Decoder> sample_decoder(const DirectionSettings& settings, Cache cache) {
-  return std::make_unique<SampleDecoder>(settings.result, std::move(cache));
+  return std::make_unique<SampleDecoder>(settings.result, std::move(cache), settings.device);
 }
 
 // By the encoder's own sizes: average rows and tokens in place of counted ones.

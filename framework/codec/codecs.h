@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/core/ScalarType.h>
+#include <c10/core/Device.h>
 
 #include <cstdint>
 #include <functional>
@@ -24,6 +25,8 @@ struct DirectionSettings {
   Direction direction = Direction::forward;
   at::ScalarType result = at::kFloat;  // element type of decoded tensors
   std::uint64_t key = 0;               // of all random numbers: seed and boundary, mixed
+  // Of the tensors, if this build has kernels for it: then they may be encoded and decoded there.
+  at::Device device = at::kCPU;
   bool has_cache = false;  // this direction has a cache, and samples are used more than once
   // Makes the function that an `auto` encoder calls at every step; empty: first_choice() stays.
   std::function<ChooseWay(const ChoiceLimits&)> chooser;

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <stdexcept>
@@ -13,8 +14,11 @@
 
 namespace strait::codec {
 
-SampleDecoder::SampleDecoder(at::ScalarType result, std::unique_ptr<ActivationCache> cache)
-    : result_(result), element_(element_of(result)), cache_(std::move(cache)), pool_(result) {}
+SampleDecoder::SampleDecoder(at::ScalarType result, std::unique_ptr<ActivationCache> cache,
+                             at::Device device)
+    : result_(result), element_(element_of(result)), cache_(std::move(cache)), pool_(result) {
+  if (!device.is_cpu()) device_.emplace(device);
+}
 
 Memory SampleDecoder::memory() const {
   return cache_ == nullptr ? Memory{} : Memory{cache_->options().kind};
@@ -36,8 +40,18 @@ void SampleDecoder::check_fits(const TensorHeader& head) const {
 Decoded SampleDecoder::decode(const TensorHeader& head, std::span<const std::byte> payload) {
   check_fits(head);
   SamplePayload rows(head, payload, memory());
+  if (device_) device_->wait();
   if (cache_ != nullptr) cache_->begin_step(head.step);
   pin(head, rows);
+  Decoded decoded = device_ && fits_device(head, rows) ? decode_on_device(head, payload, rows)
+                                                       : decode_on_host(head, rows);
+  traffic_.rows += static_cast<std::uint64_t>(head.rows.size());
+  traffic_.raw_bytes += static_cast<std::uint64_t>(head.rows.tokens() * head.width) * sizeof(float);
+  traffic_.payload_bytes += payload.size();
+  return decoded;
+}
+
+Decoded SampleDecoder::decode_on_host(const TensorHeader& head, SamplePayload& rows) {
   const std::array<std::int64_t, 3> shape{head.rows.size(), head.rows.padded_length, head.width};
   Decoded decoded{pool_.take(shape), {}};
   auto* to = static_cast<std::byte*>(decoded.values.mutable_data_ptr());
@@ -47,15 +61,64 @@ Decoded SampleDecoder::decode(const TensorHeader& head, std::span<const std::byt
     const Row& row = head.rows.rows[place];
     const std::int64_t tokens = row.length();
     const SamplePayload::Part part = rows.next();
-    if (!decode_row(part, rows.group(), row.sample, {to, element_, tokens, head.width})) {
+    if (const auto base = base_of(part, row, head.width)) {
+      decode_row(part, rows.group(), *base, {to, element_, tokens, head.width});
+    } else {
       decoded.missing.push_back(static_cast<std::int64_t>(place));
     }
     const std::size_t used = static_cast<std::size_t>(tokens) * token_bytes;
     if (used != row_bytes) std::memset(to + used, 0, row_bytes - used);
   }
-  traffic_.rows += static_cast<std::uint64_t>(head.rows.size());
-  traffic_.raw_bytes += static_cast<std::uint64_t>(head.rows.tokens() * head.width) * sizeof(float);
-  traffic_.payload_bytes += payload.size();
+  return decoded;
+}
+
+// All rows of the message run at once, so no two may have one entry.
+bool SampleDecoder::fits_device(const TensorHeader& head, SamplePayload payload) {
+  bool cached = false;
+  samples_.clear();
+  for (const Row& row : head.rows.rows) {
+    const RowHeader part = payload.next().head;
+    if (part.bits == kWholeBits) return false;
+    cached = cached || part.base != RowBase::none;
+    samples_.push_back(row.sample);
+  }
+  if (!cached) return true;
+  std::ranges::sort(samples_);
+  return cache_->stays_in_memory(head.rows.size()) &&
+         std::ranges::adjacent_find(samples_) == samples_.end();
+}
+
+Decoded SampleDecoder::decode_on_device(const TensorHeader& head,
+                                        std::span<const std::byte> payload, SamplePayload& rows) {
+  const at::TensorOptions options = at::TensorOptions().dtype(result_).device(device_->device());
+  const std::array<std::int64_t, 3> shape{head.rows.size(), head.rows.padded_length, head.width};
+  const bool padded = head.rows.tokens() != shape[0] * shape[1];
+  Decoded decoded{padded ? at::zeros(shape, options) : at::empty(shape, options), {}};
+  const std::span<std::byte> pinned = device_->payload(payload.size());
+  std::memcpy(pinned.data(), payload.data(), payload.size());
+  auto* to = static_cast<std::byte*>(decoded.values.mutable_data_ptr());
+  device_rows_.clear();
+  for (std::size_t place = 0; place < head.rows.rows.size(); ++place) {
+    const Row& row = head.rows.rows[place];
+    const SamplePayload::Part part = rows.next();
+    const auto base = base_of(part, row, head.width);
+    if (base) {
+      const std::ptrdiff_t at = part.data.data() - payload.data();
+      device_rows_.push_back({to,
+                              pinned.data() + at,
+                              base->empty() ? nullptr : base->data(),
+                              row.length(),
+                              {part.head.bits, rows.group(), part.head.rotate},
+                              part.head.base == RowBase::fresh,
+                              {}});
+    } else {
+      decoded.missing.push_back(static_cast<std::int64_t>(place));
+    }
+    to += head.rows.padded_length * head.width * kernels::bytes_of(element_);
+  }
+  const kernels::RowShape common{
+      element_, cache_ == nullptr ? kernels::CacheFormat::bfloat16 : *memory(), head.width};
+  device_->decode(common, device_rows_);
   return decoded;
 }
 
@@ -78,8 +141,23 @@ std::span<std::byte> SampleDecoder::room_for(store::SampleId sample, std::int64_
   return entry;
 }
 
-bool SampleDecoder::decode_row(const SamplePayload::Part& part, int group, store::SampleId sample,
-                               const kernels::MutableValues& out) {
+std::optional<std::span<std::byte>> SampleDecoder::base_of(const SamplePayload::Part& part,
+                                                           const Row& row, std::int64_t width) {
+  if (part.head.base == RowBase::none) return std::span<std::byte>{};
+  if (part.head.base == RowBase::fresh) {
+    ++traffic_.first_visits;
+    return room_for(row.sample, row.length());
+  }
+  ++traffic_.hits;
+  const std::span<std::byte> entry = cache_->find(row.sample);
+  const auto size =
+      static_cast<std::size_t>(kernels::entry_bytes(cache_->options().kind, row.length(), width));
+  if (entry.size() != size || entry_hash(entry) != part.head.hash) return std::nullopt;
+  return entry;
+}
+
+void SampleDecoder::decode_row(const SamplePayload::Part& part, int group,
+                               std::span<std::byte> entry, const kernels::MutableValues& out) {
   const kernels::GroupFormat format{part.head.bits, group, part.head.rotate};
   const bool wide = part.head.bits == kWholeBits;
   if (wide) wide_.copy(part.data);
@@ -89,26 +167,16 @@ bool SampleDecoder::decode_row(const SamplePayload::Part& part, int group, store
     } else {
       kernels::dequantize(part.data.data(), format, out);
     }
-    return true;
+    return;
   }
   const kernels::CacheFormat kind = cache_->options().kind;
-  if (part.head.base == RowBase::fresh) {
-    const std::span<std::byte> entry = room_for(sample, out.tokens);
-    ++traffic_.first_visits;
-    if (wide) {
-      kernels::store_entry(wide_.values(out.tokens, out.width), kind, entry.data());
-      kernels::load_entry(kind, entry.data(), out);
-    } else {
-      kernels::apply_change(part.data.data(), format, kind, true, entry.data(), out);
-    }
-    return true;
+  if (wide) {
+    kernels::store_entry(wide_.values(out.tokens, out.width), kind, entry.data());
+    kernels::load_entry(kind, entry.data(), out);
+  } else {
+    kernels::apply_change(part.data.data(), format, kind, part.head.base == RowBase::fresh,
+                          entry.data(), out);
   }
-  ++traffic_.hits;
-  const std::span<std::byte> entry = cache_->find(sample);
-  const auto size = static_cast<std::size_t>(kernels::entry_bytes(kind, out.tokens, out.width));
-  if (entry.size() != size || entry_hash(entry) != part.head.hash) return false;
-  kernels::apply_change(part.data.data(), format, kind, false, entry.data(), out);
-  return true;
 }
 
 void SampleDecoder::complete(const TensorHeader& head, std::span<const std::byte> payload,
@@ -129,8 +197,7 @@ void SampleDecoder::complete(const TensorHeader& head, std::span<const std::byte
                                  number(head.step)));
   }
   std::span<const std::byte> rest = read_whole(head, payload, kind);
-  auto* to = static_cast<std::byte*>(values.mutable_data_ptr());
-  const std::int64_t row_bytes = head.rows.padded_length * head.width * kernels::bytes_of(element_);
+  if (device_) device_->wait();
   for (std::size_t i = 0; i < places.size(); ++i) {
     const std::int64_t tokens = head.rows.rows[i].length();
     if (tokens == 0 || places[i] < 0 || places[i] >= values.size(0)) {
@@ -140,8 +207,10 @@ void SampleDecoder::complete(const TensorHeader& head, std::span<const std::byte
     const std::span<std::byte> entry = room_for(head.rows.rows[i].sample, tokens);
     std::memcpy(entry.data(), rest.data(), entry.size());
     rest = rest.subspan(entry.size());
-    kernels::load_entry(kind, entry.data(),
-                        {to + places[i] * row_bytes, element_, tokens, head.width});
+    const std::array<std::int64_t, 2> shape{tokens, head.width};
+    const at::Tensor row = pool_.take(shape);
+    kernels::load_entry(kind, entry.data(), {row.mutable_data_ptr(), element_, tokens, head.width});
+    values[places[i]].narrow(0, 0, tokens).copy_(row);
   }
   traffic_.resends += static_cast<std::uint64_t>(head.rows.size());
   traffic_.payload_bytes += payload.size();

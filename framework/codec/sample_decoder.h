@@ -1,9 +1,12 @@
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <vector>
 
 #include "framework/codec/activation_cache.h"
 #include "framework/codec/codec.h"
+#include "framework/codec/device_rows.h"
 #include "framework/codec/sample_format.h"
 #include "framework/codec/tensor_pool.h"
 #include "framework/codec/wide_row.h"
@@ -14,11 +17,15 @@ namespace strait::codec {
 // the sender's, is reported as missing; its values are unset until complete(). The values of a
 // cached row are those of its entry, bit for bit.
 //
+// With a device, values are made there, in one launch; those that the kernels do not make are the
+// CPU's: of bfloat16 rows and of entries on disk. Both have the same bits.
+//
 // In a steady state decode() allocates nothing, provided that its callers drop its tensors.
 class SampleDecoder final : public Decoder {
  public:
   // Without a cache, a row that is to be cached is a CodecError.
-  SampleDecoder(at::ScalarType result, std::unique_ptr<ActivationCache> cache);
+  SampleDecoder(at::ScalarType result, std::unique_ptr<ActivationCache> cache,
+                at::Device device = at::kCPU);
 
   Decoded decode(const TensorHeader& head, std::span<const std::byte> payload) override;
   void complete(const TensorHeader& head, std::span<const std::byte> payload,
@@ -30,8 +37,15 @@ class SampleDecoder final : public Decoder {
   Memory memory() const;
   void check_fits(const TensorHeader& head) const;
   void pin(const TensorHeader& head, SamplePayload payload);
+  bool fits_device(const TensorHeader& head, SamplePayload payload);
+  Decoded decode_on_host(const TensorHeader& head, SamplePayload& rows);
+  Decoded decode_on_device(const TensorHeader& head, std::span<const std::byte> payload,
+                           SamplePayload& rows);
+  // The entry that a row is to be decoded with; nullopt: it is missing.
+  std::optional<std::span<std::byte>> base_of(const SamplePayload::Part& part, const Row& row,
+                                              std::int64_t width);
   std::span<std::byte> room_for(store::SampleId sample, std::int64_t tokens);
-  bool decode_row(const SamplePayload::Part& part, int group, store::SampleId sample,
+  void decode_row(const SamplePayload::Part& part, int group, std::span<std::byte> entry,
                   const kernels::MutableValues& out);
 
   at::ScalarType result_;
@@ -39,6 +53,9 @@ class SampleDecoder final : public Decoder {
   std::unique_ptr<ActivationCache> cache_;
   WideRow wide_;
   TensorPool pool_;
+  std::optional<DeviceRows> device_;
+  std::vector<kernels::GpuRow> device_rows_;  // of the current message
+  std::vector<store::SampleId> samples_;      // the same
   Traffic traffic_;
 };
 

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <stdexcept>
 #include <utility>
@@ -34,6 +35,12 @@ std::byte* grown(net::Frame& frame, std::size_t bytes) {
 SampleEncoder::SampleEncoder(SampleEncoderOptions options, std::unique_ptr<ActivationCache> cache)
     : options_(std::move(options)), cache_(std::move(cache)) {
   if (options_.choose && options_.direction == Direction::backward) noise_.emplace();
+  if (!options_.device.is_cpu()) device_.emplace(options_.device);
+}
+
+// The noise of gradients, and how near one is to its last, are found out on the CPU.
+bool SampleEncoder::takes_device() const {
+  return device_ && !noise_ && (cache_ == nullptr || options_.direction == Direction::forward);
 }
 
 Memory SampleEncoder::memory() const {
@@ -102,6 +109,18 @@ void SampleEncoder::encode(const TensorHeader& head, const at::Tensor& tensor, n
                     head.rows.padded_length, head.width));
   }
   begin_step(head.step);
+  const std::size_t begin = frame.size();
+  if (!tensor.is_cpu() && takes_device() && fits_device(head)) {
+    encode_on_device(head, tensor.detach().contiguous(), frame);
+  } else {
+    encode_on_host(head, tensor, frame);
+  }
+  traffic_.raw_bytes += static_cast<std::uint64_t>(head.rows.tokens() * head.width) * sizeof(float);
+  traffic_.payload_bytes += frame.size() - begin;
+}
+
+void SampleEncoder::encode_on_host(const TensorHeader& head, const at::Tensor& tensor,
+                                   net::Frame& frame) {
   at::Tensor source = tensor;
   if (!tensor.is_cpu() || !tensor.is_contiguous()) {
     source = pool_.take(tensor.sizes());
@@ -118,8 +137,7 @@ void SampleEncoder::encode(const TensorHeader& head, const at::Tensor& tensor, n
     size += row_header_bytes(plans_.back().base) +
             data_bytes(plans_.back(), group(), row.length(), head.width);
   }
-  const std::size_t begin = frame.size();
-  frame.reserve(begin + size);
+  frame.reserve(frame.size() + size);
   write_payload_header({memory(), group()}, grown(frame, kPayloadHeaderBytes));
   const auto* from = values;
   for (std::size_t place = 0; place < plans_.size(); ++place, from += row_bytes) {
@@ -130,8 +148,61 @@ void SampleEncoder::encode(const TensorHeader& head, const at::Tensor& tensor, n
                     frame.data() + data);
     }
   }
-  traffic_.raw_bytes += static_cast<std::uint64_t>(head.rows.tokens() * head.width) * sizeof(float);
-  traffic_.payload_bytes += frame.size() - begin;
+}
+
+// All rows of the message run at once, so none may be based on what another one leaves.
+bool SampleEncoder::fits_device(const TensorHeader& head) {
+  const Choice& choice = options_.choice;
+  if (choice.way == Choice::Way::raw) return false;
+  if (choice.way == Choice::Way::fixed || cache_ == nullptr) return true;
+  samples_.clear();
+  for (const Row& row : head.rows.rows) samples_.push_back(row.sample);
+  std::ranges::sort(samples_);
+  return choice.first_bits != kWholeBits && cache_->stays_in_memory(head.rows.size()) &&
+         std::ranges::adjacent_find(samples_) == samples_.end();
+}
+
+void SampleEncoder::encode_on_device(const TensorHeader& head, const at::Tensor& tensor,
+                                     net::Frame& frame) {
+  const kernels::RowShape shape{element_of(tensor.scalar_type()),
+                                cache_ == nullptr ? kernels::CacheFormat::bfloat16 : *memory(),
+                                head.width};
+  auto* from = static_cast<std::byte*>(tensor.mutable_data_ptr());
+  plans_.clear();
+  for (const Row& row : head.rows.rows) plans_.push_back(plan(row, {}));
+  device_rows_.clear();
+  std::size_t size = kPayloadHeaderBytes;
+  for (std::size_t place = 0; place < plans_.size(); ++place) {
+    RowHeader& row = plans_[place];
+    const std::int64_t tokens = head.rows.rows[place].length();
+    const std::span<std::byte> entry = resolve_base(row, head.rows.rows[place].sample, tokens);
+    device_rows_.push_back({from,
+                            nullptr,
+                            entry.empty() ? nullptr : entry.data(),
+                            tokens,
+                            {row.bits, group(), row.rotate},
+                            row.base == RowBase::fresh,
+                            draw_for(head, place, row.base)});
+    from += head.rows.padded_length * head.width * kernels::bytes_of(shape.element);
+    size += row_header_bytes(row.base) + data_bytes(row, group(), tokens, head.width);
+  }
+  const std::span<std::byte> payload = device_->payload(size);
+  std::byte* to = write_payload_header({memory(), group()}, payload.data());
+  for (std::size_t place = 0; place < plans_.size(); ++place) {
+    kernels::GpuRow& row = device_rows_[place];
+    row.payload = write_row_header(plans_[place], to);
+    to = row.payload + data_bytes(plans_[place], group(), row.tokens, head.width);
+  }
+  device_->encode(shape, device_rows_);
+  device_->wait();
+  frame.insert(frame.end(), payload.begin(), payload.end());
+  for (std::size_t place = 0; place < plans_.size(); ++place) {
+    const store::SampleId sample = head.rows.rows[place].sample;
+    if (plans_[place].base != RowBase::none) {
+      cache_->seal(sample, entry_hash(cache_->find(sample)));
+    }
+    count(plans_[place], device_->sums(place));
+  }
 }
 
 std::size_t SampleEncoder::encode_row(const TensorHeader& head, std::size_t place,

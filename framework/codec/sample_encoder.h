@@ -9,6 +9,7 @@
 #include "framework/codec/activation_cache.h"
 #include "framework/codec/choice.h"
 #include "framework/codec/codec.h"
+#include "framework/codec/device_rows.h"
 #include "framework/codec/gradient_noise.h"
 #include "framework/codec/sample_format.h"
 #include "framework/codec/settings.h"
@@ -25,6 +26,7 @@ struct SampleEncoderOptions {
   // choice stays.
   std::function<Choice(store::Step, const Traffic&)> choose;
   Direction direction = Direction::forward;
+  at::Device device = at::kCPU;  // see DirectionSettings
 };
 
 // Encodes each row independently: quantised values (`fixed`), with a cache the quantised change
@@ -39,6 +41,10 @@ struct SampleEncoderOptions {
 // this end's memory was corrupted: the entry is not used, the row is sent as a cache miss, and
 // counts as a resend.
 //
+// Tensors of a device are quantised there, in one launch, to the same bytes as on the CPU; what the
+// kernels do not do is done on the CPU with a copy: bfloat16 rows, changes of gradients, entries on
+// disk.
+//
 // In a steady state an encode() into a frame with room for it allocates nothing.
 class SampleEncoder final : public Encoder {
  public:
@@ -48,6 +54,7 @@ class SampleEncoder final : public Encoder {
   // Tensors are float32, bfloat16 or float16. Not for evaluation (std::logic_error).
   void encode(const TensorHeader& head, const at::Tensor& tensor, net::Frame& frame) override;
   void encode_whole(const TensorHeader& head, net::Frame& frame) override;
+  bool takes_device() const override;
   Traffic traffic() const override;
   ActivationCache* cache() { return cache_.get(); }
 
@@ -56,6 +63,9 @@ class SampleEncoder final : public Encoder {
   RowHeader cache_miss_header() const;
   RowHeader plan(const Row& row, const kernels::Values& values);
   bool is_near(const kernels::Values& values, std::span<const std::byte> entry);
+  void encode_on_host(const TensorHeader& head, const at::Tensor& tensor, net::Frame& frame);
+  bool fits_device(const TensorHeader& head);
+  void encode_on_device(const TensorHeader& head, const at::Tensor& tensor, net::Frame& frame);
   // Returns where the values begin in the frame.
   std::size_t encode_row(const TensorHeader& head, std::size_t place, const kernels::Values& values,
                          net::Frame& frame);
@@ -72,6 +82,9 @@ class SampleEncoder final : public Encoder {
   std::unique_ptr<ActivationCache> cache_;
   std::optional<store::Step> step_;
   std::vector<RowHeader> plans_;  // of the current message's rows
+  std::optional<DeviceRows> device_;
+  std::vector<kernels::GpuRow> device_rows_;  // of the current message
+  std::vector<store::SampleId> samples_;      // the same
   WideRow wide_;
   std::vector<float> compared_;  // a token and its entry
   std::optional<GradientNoise> noise_;

@@ -98,6 +98,10 @@ at::Tensor SlotStore::map_slab(std::size_t slab) {
   const std::size_t bytes =
       rounded_up(static_cast<std::size_t>(slots) * options_.slot_bytes, page_bytes());
   const bool disk = slab >= memory_slabs_;
+  if (options_.pinned && !disk) {
+    return at::zeros({slots, static_cast<std::int64_t>(options_.slot_bytes)},
+                     at::TensorOptions().dtype(at::kByte).pinned_memory(true));
+  }
   const std::int64_t offset = disk ? reserve_on_disk(bytes) : 0;
   void* mapped =
       ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,

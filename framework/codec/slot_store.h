@@ -17,6 +17,7 @@ struct SlotStoreOptions {
   std::uint64_t memory_bytes = 0;
   std::uint64_t disk_bytes = 0;
   std::filesystem::path disk_file;  // its folder must exist
+  bool pinned = false;              // memory, for kernels of a device
 };
 
 // Numbered slots of one size: the first in memory, the others in a mapped file. Both grow by slabs
@@ -37,6 +38,7 @@ class SlotStore {
   std::span<std::byte> open(std::int64_t slot);
   std::span<std::byte> at(std::int64_t slot) const;
 
+  std::int64_t memory_slots() const { return memory_slots_; }
   bool on_disk(std::int64_t slot) const { return slot >= memory_slots_; }
   // Starts to read the slot's bytes into memory; does not wait for them.
   void prefetch(std::int64_t slot) const;

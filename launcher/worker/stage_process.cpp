@@ -32,6 +32,7 @@
 #include "launcher/worker/stage_reporter.h"
 #include "launcher/worker/stage_saver.h"
 #include "launcher/worker/stage_settings.h"
+#include "stages/boundary_codecs.h"
 #include "stages/stage.h"
 #include "stages/stage_state.h"
 
@@ -188,7 +189,8 @@ store::Step train(const plan::StageJob& job, net::Node& node, ControlClient& con
                   sync::MembershipTracker& tracker, StageReporter& reporter) {
   plugin::load_copies(job.plugins);
   const at::Device device = compute_device(job);
-  spdlog::info("computes on {}", device.str());
+  spdlog::info("computes on {}; boundaries are quantised {}", device.str(),
+               stages::codec_device(device).is_cpu() ? "by the CPU" : "there");
   const auto links = std::make_shared<DataLinks>(node, job);
   std::optional<stages::Stage> stage;
   // A joining replica makes its stage later: it starts at a step that is not known yet, and gets

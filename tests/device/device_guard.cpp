@@ -43,6 +43,8 @@ c10::Stream stream_of(c10::Device device, c10::StreamId id) {
 
 // ---- streams and events
 
+constexpr std::int64_t kHandlesOfStream = 16;
+
 class Guard final : public c10::impl::DeviceGuardImplInterface {
  public:
   c10::DeviceType type() const override { return c10::DeviceType::PrivateUse1; }
@@ -71,6 +73,11 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     const c10::Stream former = getStream(to.device());
     current_streams.at(static_cast<std::size_t>(to.device_index())) = to.id();
     return former;
+  }
+  // Device and number of the stream; nothing is there.
+  void* getStreamNativeHandle(const c10::Stream stream) const override {
+    return reinterpret_cast<void*>(
+        static_cast<std::uintptr_t>(stream.id() * kHandlesOfStream + stream.device_index() + 1));
   }
   bool queryStream(const c10::Stream& stream) const override {
     return Streams::all().query(Streams::all().last(stream));
@@ -126,8 +133,29 @@ class DeviceAllocator final : public c10::Allocator {
 };
 
 struct Pinned {
+  struct Block {
+    std::size_t size = 0;
+    int copies = 0;      // that were issued and have not run
+    bool freed = false;  // by its owner
+  };
   std::mutex mutex;
-  std::map<const std::byte*, std::size_t> blocks;
+  std::map<const std::byte*, Block> blocks;
+  // By size. Kept for ever, as CUDA does: of kernels it knows nothing, and one that is too late
+  // writes there.
+  std::multimap<std::size_t, std::byte*> unused;
+
+  // With the mutex held; the block that the address is in, or the end.
+  auto find(const void* address) {
+    const auto* const at = static_cast<const std::byte*>(address);
+    auto behind = blocks.upper_bound(at);
+    if (behind == blocks.begin() || at >= (--behind)->first + behind->second.size)
+      return blocks.end();
+    return behind;
+  }
+  void give_back(std::map<const std::byte*, Block>::iterator block) {
+    unused.emplace(block->second.size, const_cast<std::byte*>(block->first));
+    blocks.erase(block);
+  }
 };
 
 Pinned& pinned() {
@@ -136,18 +164,24 @@ Pinned& pinned() {
 }
 
 void free_pinned(void* block) {
-  {
-    const std::scoped_lock lock(pinned().mutex);
-    pinned().blocks.erase(static_cast<std::byte*>(block));
+  const std::scoped_lock lock(pinned().mutex);
+  const auto found = pinned().blocks.find(static_cast<std::byte*>(block));
+  if (found->second.copies > 0) {
+    found->second.freed = true;
+  } else {
+    pinned().give_back(found);
   }
-  std::free(block);
+}
+
+void end_copy(const void* address) {
+  const std::scoped_lock lock(pinned().mutex);
+  const auto found = pinned().find(address);
+  if (--found->second.copies == 0 && found->second.freed) pinned().give_back(found);
 }
 
 bool is_pinned_address(const void* address) {
   const std::scoped_lock lock(pinned().mutex);
-  const auto* const at = static_cast<const std::byte*>(address);
-  auto behind = pinned().blocks.upper_bound(at);
-  return behind != pinned().blocks.begin() && at < (--behind)->first + behind->second;
+  return pinned().find(address) != pinned().blocks.end();
 }
 
 class PinnedAllocator final : public c10::Allocator {
@@ -155,11 +189,12 @@ class PinnedAllocator final : public c10::Allocator {
   c10::DataPtr allocate(std::size_t bytes) override {
     constexpr std::size_t kAlignment = 64;
     const std::size_t size = (bytes / kAlignment + 1) * kAlignment;
-    void* const block = std::aligned_alloc(kAlignment, size);
+    const std::scoped_lock lock(pinned().mutex);
+    const auto kept = pinned().unused.extract(size);
+    void* const block = kept ? kept.mapped() : std::aligned_alloc(kAlignment, size);
     TORCH_CHECK(block != nullptr, "no memory to pin");
     std::memset(block, Memory::kPoison, size);
-    const std::scoped_lock lock(pinned().mutex);
-    pinned().blocks[static_cast<std::byte*>(block)] = size;
+    pinned().blocks[static_cast<std::byte*>(block)].size = size;
     return {block, block, &free_pinned, c10::Device(c10::DeviceType::CPU)};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &free_pinned; }
@@ -250,6 +285,14 @@ c10::Stream current_stream(c10::Device device) {
   return c10::impl::getDeviceGuardImpl(c10::DeviceType::PrivateUse1)->getStream(device);
 }
 
+c10::Stream stream_of_handle(void* native_handle) {
+  const auto handle = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(native_handle));
+  TORCH_INTERNAL_ASSERT(handle > 0, "a launch on a stream of another device");
+  return stream_of(
+      {c10::DeviceType::PrivateUse1, static_cast<c10::DeviceIndex>(handle % kHandlesOfStream - 1)},
+      handle / kHandlesOfStream);
+}
+
 const at::Generator& default_generator(c10::DeviceIndex index) {
   static const auto* const all = [] {
     auto* const made = new std::array<at::Generator, Memory::kMostDevices>;
@@ -266,6 +309,13 @@ at::Generator host_generator(const at::Generator& of_device) {
   const auto* const impl = dynamic_cast<DeviceGenerator*>(of_device.unsafeGetGeneratorImpl());
   TORCH_CHECK(impl != nullptr, "a generator of ", of_device.device(), " for the test device");
   return impl->host();
+}
+
+std::shared_ptr<const void> begin_copy(const at::Tensor& tensor) {
+  const void* const address = tensor.const_data_ptr();
+  const std::scoped_lock lock(pinned().mutex);
+  ++pinned().find(address)->second.copies;
+  return {address, &end_copy};
 }
 
 bool is_pinned(const at::Tensor& tensor) { return is_pinned_address(tensor.const_data_ptr()); }

@@ -87,8 +87,7 @@ std::map<std::string, at::Tensor> step_of(const ModelConfig& config, at::Device 
   const kernels::CrossEntropyResult loss =
       kernels::cross_entropy(head, hidden, tokens_of(2).flatten().to(device), 1.0 / 24, gradient);
   torch::autograd::backward({values}, {loss.hidden_gradient.view(values.sizes())});
-  std::map<std::string, at::Tensor> made{{"hidden", hidden.cpu()},
-                                         {"loss", loss.loss_sum.cpu()}};
+  std::map<std::string, at::Tensor> made{{"hidden", hidden.cpu()}, {"loss", loss.loss_sum.cpu()}};
   const at::NoGradGuard no_grad;
   for (const Parameter& parameter : model->parameters()) {
     if (!parameter.trained) continue;

@@ -319,8 +319,11 @@ void copy_on_device(const at::Tensor& from, const at::Tensor& to) {
 void copy_to_host(const at::Tensor& from, const at::Tensor& to, bool non_blocking) {
   const c10::Stream stream = current_stream(from.device());
   const bool late = non_blocking && to.is_contiguous() && is_pinned(to);
+  if (late) {
+    return Streams::all().issue(stream, [from = over_memory(from), to = over_memory(to),
+                                         block = begin_copy(to)] { to.copy_(from); });
+  }
   const auto work = [from = over_memory(from), to] { to.copy_(from); };
-  if (late) return Streams::all().issue(stream, work);
   count_wait(Wait::to_host, "copy_");
   run_now(stream, work);
 }
@@ -328,8 +331,12 @@ void copy_to_host(const at::Tensor& from, const at::Tensor& to, bool non_blockin
 void copy_from_host(const at::Tensor& from, const at::Tensor& to, bool non_blocking) {
   const c10::Stream stream = current_stream(to.device());
   const bool direct = from.is_contiguous() && from.dtype() == to.dtype() && is_pinned(from);
+  if (direct && non_blocking) {
+    return Streams::all().issue(stream, [from = over_memory(from), to = over_memory(to),
+                                         block = begin_copy(from)] { to.copy_(from); });
+  }
   // Memory that is not pinned is read at once, then the host may go on.
-  const at::Tensor staged = non_blocking && !direct ? from.clone() : from;
+  const at::Tensor staged = non_blocking ? from.clone() : from;
   const auto work = [from = staged, to = over_memory(to)] { to.copy_(from); };
   if (non_blocking) return Streams::all().issue(stream, work);
   count_wait(Wait::from_host, "copy_");

@@ -5,6 +5,8 @@
 #include <c10/core/Device.h>
 #include <c10/core/Stream.h>
 
+#include <memory>
+
 // A device for tests, which behaves like a GPU as far as memory and order go: "test:0", "test:1".
 // It is there as soon as the library is loaded (README.md).
 namespace strait::test_device {
@@ -19,8 +21,12 @@ c10::DeviceIndex device_count();
 
 // device_guard.cpp
 c10::Stream current_stream(c10::Device device);
+c10::Stream stream_of_handle(void* native_handle);
 const at::Generator& default_generator(c10::DeviceIndex index);
 at::Generator host_generator(const at::Generator& of_device);  // draws the same numbers
 bool is_pinned(const at::Tensor& tensor);
+// A copy from or to pinned memory is issued: until the result is dropped the memory stays, whatever
+// its owner does, and may be written again by whoever has it then.
+std::shared_ptr<const void> begin_copy(const at::Tensor& tensor);
 
 }  // namespace strait::test_device

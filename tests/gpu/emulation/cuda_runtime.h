@@ -22,6 +22,7 @@
 #define STRAIT_LAUNCH(kernel, grid, block, bytes, stream) \
   emulated::Launch(&kernel, grid, block, static_cast<std::size_t>(bytes), stream)
 #define STRAIT_SHARED_MEMORY(name) unsigned char* const name = emulated::shared_memory()
+#define STRAIT_GPU_DEVICE "test"  // tests/device
 
 struct uint3 {
   unsigned x, y, z;
