@@ -9,6 +9,8 @@
 #include <chrono>
 #include <utility>
 
+#include "framework/sync/model_checksum.h"
+
 namespace strait::stages {
 namespace {
 
@@ -133,12 +135,22 @@ void ReplicaSync::wait(Work work) {
   waited_seconds_ += took.count();
 }
 
+// With every round members compare a share of the model, which may be in the trainer's memory.
+std::vector<sync::Range> ReplicaSync::compared_weights() const {
+  std::vector<sync::Range> ranges;
+  if (!method().model_is_replicated() || differs()) return ranges;
+  for (const std::size_t piece : sync::checked_pieces(layout_, rounds_->number())) {
+    ranges.push_back(layout_.pieces()[piece].range);
+  }
+  return ranges;
+}
+
 template <class Work>
 void ReplicaSync::wait_at(const sync::Moment& moment, Work work) {
   wait([&] {
     const bool reads = memory_->is_copy() && (rounds_->in_progress() ||
                                               method().plan(moment, layout_, members_).has_value());
-    if (reads) memory_->to_host(rounds_->compared_weights());
+    if (reads) memory_->to_host(compared_weights());
     const std::uint64_t before = rounds_->changes();
     work();
     if (rounds_->changes() != before) memory_->to_device();

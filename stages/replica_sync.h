@@ -97,6 +97,7 @@ class ReplicaSync {
   // the stage has computed, and the stage what the method has changed.
   template <class Work>
   void wait_at(const sync::Moment& moment, Work work);
+  std::vector<sync::Range> compared_weights() const;
   void receive_from_member(const RejoinOptions& options);
   void send_to_new_member(std::uint32_t replica);
   std::string own(const std::string& slot, const std::string& name) const;

@@ -4,7 +4,6 @@
 #include <stdexcept>
 #include <utility>
 
-#include "framework/sync/model_checksum.h"
 #include "framework/sync/sync_error.h"
 
 namespace strait::sync {
@@ -83,16 +82,6 @@ bool SyncRounds::due(store::Step step) const {
   return round_ && store::number(round_->opened.step) + round_->plan.late <= store::number(step);
 }
 
-std::vector<Range> SyncRounds::compared_weights() const {
-  std::vector<Range> ranges;
-  if (!method_->model_is_replicated() || method_->model_slot() != kWeights) return ranges;
-  const Layout& layout = slots_.layout();
-  for (const std::size_t piece : checked_pieces(layout, round_ ? round_->id : opened_)) {
-    ranges.push_back(layout.pieces()[piece].range);
-  }
-  return ranges;
-}
-
 bool SyncRounds::round_complete(store::Step step) { return !due(step) || wait_for_exchange(); }
 
 bool SyncRounds::round_complete_before_read(store::Step steps) {
@@ -117,8 +106,7 @@ void SyncRounds::regroup(const Membership& membership, bool passed) {
   Moment moment = applied_at_;
   std::uint64_t id = applied_;
   if (before_applied_.taken()) {
-    before_applied_.restore(slots_);
-    ++changes_;
+    restore();
     const MutexLock lock(mutex_);
     --traffic_.rounds;
     traffic_.round_seconds -= round_seconds_;
@@ -158,10 +146,7 @@ void SyncRounds::gradient_clipped(store::Step step) {
 
 void SyncRounds::before_update(store::Step step) {
   // gradient_clipped() was not called, so the step is skipped.
-  if (before_applied_.taken()) {
-    before_applied_.restore(slots_);
-    ++changes_;
-  }
+  if (before_applied_.taken()) restore();
   if (!round_) return;
   if (due(step)) return apply();
   // The update changes the weights that the round encodes.
@@ -178,6 +163,11 @@ bool SyncRounds::updated(store::Step step, bool leaving) {
   // apply_now().
   if (at_once && tracker_ == nullptr) apply();
   return at_once && tracker_ != nullptr;
+}
+
+void SyncRounds::restore() {
+  before_applied_.restore(slots_);
+  ++changes_;
 }
 
 void SyncRounds::apply_now() {

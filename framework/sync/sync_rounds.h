@@ -88,12 +88,9 @@ class SyncRounds {
   // again.
   void resume(store::Step next);
 
-  // Whether a round has opened that is not applied yet.
+  // A round is open; the number of that, or of the next one; how often slots have changed so far.
   bool in_progress() const { return round_.has_value(); }
-  // The ranges of the trainer's weights that the members compare in the round that is in progress,
-  // or opens next.
-  std::vector<Range> compared_weights() const;
-  // How often this has changed slots so far.
+  std::uint64_t number() const { return round_ ? round_->id : opened_; }
   std::uint64_t changes() const { return changes_; }
 
   // Any thread.
@@ -108,6 +105,7 @@ class SyncRounds {
   void open_and_apply(const Moment& moment);
   void finish_reading();
   void apply();
+  void restore();
 
   void exchange_rounds();
   void drain();
