@@ -42,7 +42,7 @@ BoundaryEnd::~BoundaryEnd() {
   receiver_.join();
 }
 
-void BoundaryEnd::send(codec::TensorHeader header, at::Tensor tensor) {
+void BoundaryEnd::send(codec::TensorHeader header, const at::Tensor& tensor) {
   header.width = tensor.size(2);
   const bool lends = !header.evaluation && codecs_.encoder->takes_device();
   Copied copied = lends ? transfer_.lend(tensor) : transfer_.to_host(tensor);

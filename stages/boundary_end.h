@@ -39,7 +39,7 @@ class BoundaryEnd {
   BoundaryEnd& operator=(const BoundaryEnd&) = delete;
 
   // `header.rows` are the tensor's rows; this fills in header.width.
-  void send(codec::TensorHeader header, at::Tensor tensor);
+  void send(codec::TensorHeader header, const at::Tensor& tensor);
   void send_note(net::Frame note);
 
   // The next tensor. CodecError if it is another one: order is part of the protocol.

@@ -275,13 +275,19 @@ TEST_F(DeviceCodec, SendsSampleTwiceInOneMessageAsTheCpuDoes) {
   while (!random_case(seed).cache) ++seed;
   const CodecCase one = random_case(seed);
   BothEnds ends(one);
-  const TensorHeader head = full_rows(store::Step{0}, 0, one.tokens, one.width, {1, 1});
-  const at::Tensor values = random_values({2, one.tokens, one.width}, 1).to(one.type);
-  const net::Frame sent = encoded(*ends.device_encoder, head, values.to(test_device::device()));
-  EXPECT_TRUE(sent == encoded(*ends.host_encoder, head, values));
-  const ReadTensor read = read_header(sent);
-  EXPECT_TRUE(at::equal(ends.device_decoder->decode(read.head, read.payload).values.cpu(),
-                        ends.host_decoder->decode(read.head, read.payload).values));
+  // The second time both rows are changes, the second row's since the first one's.
+  for (std::int64_t step = 0; step < 2; ++step) {
+    const TensorHeader head = full_rows(store::Step{step}, 0, one.tokens, one.width, {1, 1});
+    const at::Tensor values =
+        random_values({2, one.tokens, one.width}, static_cast<std::uint64_t>(step)).to(one.type);
+    const net::Frame sent = encoded(*ends.device_encoder, head, values.to(test_device::device()));
+    EXPECT_TRUE(sent == encoded(*ends.host_encoder, head, values)) << "step " << step;
+    const ReadTensor read = read_header(sent);
+    const Decoded ours = ends.device_decoder->decode(read.head, read.payload);
+    EXPECT_TRUE(ours.missing.empty());
+    EXPECT_TRUE(
+        at::equal(ours.values.cpu(), ends.host_decoder->decode(read.head, read.payload).values));
+  }
 }
 
 TEST_F(DeviceCodec, TakesRowsThatAreSentAgain) {
