@@ -38,7 +38,7 @@ std::vector<double> read_together(const at::Tensor& first, const at::Tensor& las
   const at::Tensor all =
       last.defined() ? at::cat({first.to(last.device()), last.reshape({1})}) : first;
   const at::Tensor read = all.cpu();
-  const double* values = read.const_data_ptr<double>();
+  const auto* values = read.const_data_ptr<double>();
   return {values, values + read.numel()};
 }
 
