@@ -34,7 +34,7 @@ void LinkUpstream::give_gradient(const Phase& phase, MicroBatch micro_batch, at:
   header.step = phase.step;
   header.micro_batch = number(micro_batch);
   header.rows = std::move(rows_.extract(micro_batch).mapped());
-  end_.send(std::move(header), std::move(gradient));
+  end_.send(std::move(header), gradient);
 }
 
 StepDecision LinkUpstream::decide(const StepReport& report) {
@@ -49,7 +49,7 @@ void LinkDownstream::give(const Phase& phase, MicroBatch micro_batch, Flow flow)
   header.step = phase.step;
   header.micro_batch = number(micro_batch);
   header.rows = std::move(flow.rows);
-  end_.send(std::move(header), std::move(flow.values));
+  end_.send(std::move(header), flow.values);
 }
 
 at::Tensor LinkDownstream::take_gradient(const Phase& phase, MicroBatch micro_batch) {

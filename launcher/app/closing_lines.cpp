@@ -73,6 +73,7 @@ std::vector<std::string> memory_line(const fs::path& run, const plan::Plan& plan
     uses.resize(kShown);
   }
   std::vector<std::string> texts;
+  texts.reserve(uses.size());
   for (const Use& use : uses) {
     texts.push_back(fmt::format("{} {} of {} planned", use.process,
                                 base::byte_text(static_cast<std::uint64_t>(use.most)),

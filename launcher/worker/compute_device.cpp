@@ -19,7 +19,7 @@ std::optional<Accelerators> accelerators_here() {
   const std::optional<at::DeviceType> type = at::getAccelerator();
   // Others lack float64, in which losses and norms are summed.
   if (type != at::kCUDA && type != at::kPrivateUse1) return std::nullopt;
-  const std::int64_t count = at::accelerator::deviceCount();
+  const std::int64_t count = static_cast<std::uint8_t>(at::accelerator::deviceCount());
   if (count == 0) return std::nullopt;
   return Accelerators{*type, count};
 }
