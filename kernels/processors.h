@@ -25,7 +25,7 @@ void load_entry(CacheFormat kind, const std::byte* entry, const MutableValues& o
 }  // namespace cpu
 
 namespace cuda {
-// Of libtorch's devices whose memory these reach; empty: none.
+// The type of libtorch's devices that these run on; empty: none.
 std::string_view device_type();
 void encode_rows(void* stream, const RowShape& shape, std::span<const GpuRow> rows,
                  const RowSums& sums);

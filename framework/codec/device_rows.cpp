@@ -24,7 +24,7 @@ DeviceRows::~DeviceRows() {
   try {
     wait();
   } catch (const std::exception&) {
-    // The device has failed: its work is gone, and whoever reads a result is told.
+    // The device has failed: its work is gone, which shows where a result is read.
   }
 }
 

@@ -13,7 +13,7 @@ namespace strait::store {
 // checkpoint has hashes of its tensors (former releases wrote none).
 struct Damage {
   std::string file;
-  std::string tensor;    // empty: not a tensor's bytes, or it is not known whose
+  std::string tensor;    // empty: outside of tensors, or in which one is not known
   std::string sentence;  // names both
 };
 

@@ -97,7 +97,7 @@ CopiedRun copy_run(const fs::path& run, const fs::path& target,
   for (const char* name : {"recipe.toml", "metrics.jsonl", "events.jsonl"}) {
     if (is_present(run / name)) copy_durably(run / name, target / name);
   }
-  // Hosts and locks tell runs apart by it.
+  // Hosts and locks distinguish runs by it.
   file.run = net::RunId::random();
   plan::write_run_file(target / "plan.json", file);
   return copied;

@@ -53,11 +53,11 @@ std::string SlowParts::judge_link(const StepLine& line, const StepLine::SentOver
   if (one.bytes_per_second <= 0 || one.sent_bytes == 0) return "";
   const double seconds = seconds_of(one);
   if (!matters(seconds, line.seconds)) return "";
-  const auto sentence = [&](double reference, const char* whose) {
+  const auto sentence = [&](double reference, const char* basis) {
     return fmt::format(
         "{} carries {:.3g} Mbit/s from {}, where {} {:.3g}: {:.2g} s of a step of "
         "{:.2g} s",
-        one.name, megabits(one.bytes_per_second), one.sender.describe(), whose, megabits(reference),
+        one.name, megabits(one.bytes_per_second), one.sender.describe(), basis, megabits(reference),
         seconds, line.seconds);
   };
   if (const auto known = expected_.links.find({one.name, one.sender});
@@ -95,11 +95,11 @@ std::string SlowParts::judge_process(const StepLine& line, const net::ProcessNam
     slowest = std::max(slowest, others);
     if (other.stage == process.stage) replicas.push_back(others);
   }
-  const auto sentence = [&](double reference, const char* whose) {
+  const auto sentence = [&](double reference, const char* basis) {
     return fmt::format(
         "{} (host {}) computes {:.2g} s of a step of {:.2g} s, {:.2g} times as long "
         "as {}",
-        process.describe(), own->second.host, busy, line.seconds, ratio / reference, whose);
+        process.describe(), own->second.host, busy, line.seconds, ratio / reference, basis);
   };
   if (!replicas.empty() && ratio >= kSlow * median(replicas)) {
     return sentence(median(replicas), "other replicas of its stage");

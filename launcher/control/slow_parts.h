@@ -36,7 +36,7 @@ class SlowParts {
 
   struct Change {
     bool slow = false;     // false: no longer
-    std::string sentence;  // who, how fast, and compared with what
+    std::string sentence;  // which part, how fast, and compared with what
   };
   // The parts that this step decides about.
   std::vector<Change> add(const StepLine& line);

@@ -47,7 +47,7 @@ class Streams {
   void wait(const Ticket& ticket, const std::optional<c10::Stream>& stream);
   void finish(const Ticket& ticket);
   void finish(c10::Device device);
-  bool query(const Ticket& ticket);  // lets something run, so that who polls gets on
+  bool query(const Ticket& ticket);  // lets something run, so that polling makes progress
 
   // For `stream`: a block that is released may be poison once that has come past what was issued.
   void* allocate(const c10::Stream& stream, std::size_t bytes);

@@ -26,7 +26,7 @@ const at::Generator& default_generator(c10::DeviceIndex index);
 at::Generator host_generator(const at::Generator& of_device);  // draws the same numbers
 bool is_pinned(const at::Tensor& tensor);
 // A copy from or to pinned memory is issued: until the result is dropped the memory stays, whatever
-// its owner does, and may be written again by whoever has it then.
+// its owner does, and may be written again by its next owner.
 std::shared_ptr<const void> begin_copy(const at::Tensor& tensor);
 
 }  // namespace strait::test_device
