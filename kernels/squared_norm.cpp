@@ -4,7 +4,6 @@
 #include <ATen/core/grad_mode.h>
 
 #include <array>
-#include <cmath>
 #include <cstdint>
 #include <numeric>
 
@@ -51,11 +50,6 @@ at::Tensor squared_norms(at::TensorList tensors) {
     norms.mutable_data_ptr<double>()[i] = squared_norm(tensors[i]);
   }
   return norms;
-}
-
-bool all_finite(const at::Tensor& tensor) {
-  // The square of any finite float32 fits a double by far, and so does the sum of all of them.
-  return std::isfinite(squared_norm(tensor));
 }
 
 }  // namespace strait::kernels

@@ -1,4 +1,5 @@
-"""What is installed is usable: a ten-line project of somebody else finds strait and links one room."""
+"""What is installed is usable: a ten-line project of somebody else finds strait and links one room.
+A program that is linked against a libtorch with CUDA loads its CUDA part."""
 
 import os
 import pathlib
@@ -7,6 +8,7 @@ import subprocess
 import sys
 
 BUILD = pathlib.Path(os.environ["STRAIT_BUILD"])
+PACKAGE = pathlib.Path(__file__).resolve().parents[1] / "launcher" / "package"
 SCRATCH = BUILD / "package test"  # with a space, as users have them
 
 PROJECT = """
@@ -25,6 +27,25 @@ int main() {
 }
 """
 
+# A libtorch with CUDA, as far as a linker sees one. Some systems' compilers pass --as-needed by default.
+LIBTORCH_PARTS = ["c10", "torch_cpu", "c10_cuda", "torch_cuda"]
+LINKED_PROJECT = """
+cmake_minimum_required(VERSION 3.25)
+project(linked LANGUAGES CXX)
+foreach(name %s)
+  add_library(${name} SHARED part.cpp)
+  set_target_properties(${name} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_SOURCE_DIR}/libtorch/lib)
+  file(WRITE ${CMAKE_SOURCE_DIR}/libtorch/lib/lib${name}.so "")
+endforeach()
+set(Torch_DIR ${CMAKE_SOURCE_DIR}/libtorch/share/cmake/Torch)
+include(%s)
+strait_add_torch(libtorch "")
+add_executable(linked main.cpp)
+target_link_options(linked PRIVATE LINKER:--as-needed)
+target_link_libraries(linked PRIVATE libtorch)
+add_dependencies(linked %s)
+"""
+
 
 def run(*command):
     result = subprocess.run([str(word) for word in command], capture_output=True, text=True)
@@ -33,10 +54,24 @@ def run(*command):
     return result.stdout
 
 
-def main():
-    shutil.rmtree(SCRATCH, ignore_errors=True)
+def test_cuda_stays_linked():
+    project, build = SCRATCH / "linked project", SCRATCH / "linked build"
+    project.mkdir()
+    parts = " ".join(LIBTORCH_PARTS)
+    cmake = PACKAGE / "torch.cmake"
+    (project / "CMakeLists.txt").write_text(LINKED_PROJECT % (parts, f'"{cmake}"', parts))
+    (project / "part.cpp").write_text("")
+    (project / "main.cpp").write_text("int main() {}")
+    run("cmake", "-G", "Ninja", "-S", project, "-B", build)
+    run("cmake", "--build", build)
+    loaded = run("readelf", "-d", build / "linked")
+    for part in ["c10_cuda", "torch_cuda"]:
+        assert f"[lib{part}.so]" in loaded, f"lib{part} was left out of the program:\n{loaded}"
+
+
+def test_installed_package():
     prefix, project, build = SCRATCH / "prefix", SCRATCH / "project", SCRATCH / "build"
-    project.mkdir(parents=True)
+    project.mkdir()
     (project / "CMakeLists.txt").write_text(PROJECT)
     (project / "main.cpp").write_text(SOURCE)
     run("cmake", "--install", BUILD, "--prefix", prefix)
@@ -52,6 +87,13 @@ def main():
     planned = run(strait, "plan", recipe)
     assert str(prefix / "share/strait/recipes") in recipe.read_text() and "300 steps" in planned, planned
     print(f"installed, found and linked; schedules: {', '.join(names)}")
+
+
+def main():
+    shutil.rmtree(SCRATCH, ignore_errors=True)
+    SCRATCH.mkdir()
+    test_cuda_stays_linked()
+    test_installed_package()
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
-# libtorch's CPU part as an interface target, from the folder that Torch_DIR names. Not through torch's
-# own CMake package: where the wheel also has CUDA, that one refuses to go on without a CUDA toolkit.
+# libtorch as an interface target, from the folder that Torch_DIR names, with its CUDA part where it
+# has one. Not through torch's own CMake package: that one refuses a wheel with CUDA where there is no
+# CUDA toolkit.
 function(strait_add_torch target imported)
   get_filename_component(torch "${Torch_DIR}/../../.." ABSOLUTE)
   add_library(${target} INTERFACE ${imported})
@@ -16,5 +17,13 @@ function(strait_add_torch target imported)
     endif()
     set_property(TARGET ${target} APPEND PROPERTY
                  INTERFACE_LINK_LIBRARIES $<LINK_ONLY:${STRAIT_LIB_${name}}>)
+  endforeach()
+  # Nothing refers to these by a symbol: they register the device when they are loaded. So the linker
+  # must not leave them out, as it does by default on some systems.
+  foreach(name c10_cuda torch_cuda)
+    if(EXISTS ${torch}/lib/lib${name}.so)
+      set_property(TARGET ${target} APPEND PROPERTY INTERFACE_LINK_OPTIONS
+                   "LINKER:--push-state,--no-as-needed,${torch}/lib/lib${name}.so,--pop-state")
+    endif()
   endforeach()
 endfunction()
