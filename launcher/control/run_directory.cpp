@@ -127,6 +127,11 @@ RunDirectory RunDirectory::open(const fs::path& given) {
   return directory;
 }
 
+void RunDirectory::discard() {
+  std::error_code ignored;  // the caller has an error to report already
+  fs::remove_all(path_, ignored);
+}
+
 std::optional<LiveRun> RunDirectory::live(const fs::path& path) { return RunLock::holder(path); }
 
 std::uint32_t RunDirectory::generation() const {

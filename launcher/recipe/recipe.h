@@ -129,6 +129,7 @@ struct Recipe {
     SavedCaches caches = SavedCaches::save;  // drop: delta starts anew on resume
     CheckpointHome home = CheckpointHome::automatic;
     std::int64_t memory = std::int64_t{1} << 30U;  // bytes per process
+    std::int64_t memory_every = 0;                 // steps; 0: none is held in memory
     bool operator==(const Checkpoint&) const = default;
   };
 
