@@ -94,13 +94,12 @@ HostMemory::Generation HostMemory::hold_on_hosts(const Request& request) {
   Generation made{request.step, {}, false};
   std::vector<std::future<transfer::ChunkTable>> tables;
   for (const control::MemoryPart& part : request.parts) {
-    const auto place = std::ranges::find(places_, part.process,
-                                         &std::pair<net::ProcessName, std::size_t>::first);
+    const auto place =
+        std::ranges::find(places_, part.process, &std::pair<net::ProcessName, std::size_t>::first);
     for (const control::MemoryShard& shard : part.shards) {
       made.contents.push_back({part.process, shard.file, {}, {place->second}});
-      tables.push_back(
-          agent_.hold_memory(hosts_.at(place->second).agent,
-                             store::descriptor_path(part.pid, shard.descriptor)));
+      tables.push_back(agent_.hold_memory(hosts_.at(place->second).agent,
+                                          store::descriptor_path(part.pid, shard.descriptor)));
     }
   }
   for (std::size_t i = 0; i < tables.size(); ++i) {
@@ -110,8 +109,7 @@ HostMemory::Generation HostMemory::hold_on_hosts(const Request& request) {
       continue;
     throw store::StoreError(store::StoreError::Kind::corrupt,
                             fmt::format("{} in the memory of host {} is not what was written",
-                                        content.file.name,
-                                        hosts_.at(content.hosts.front()).name));
+                                        content.file.name, hosts_.at(content.hosts.front()).name));
   }
   return made;
 }
@@ -217,10 +215,8 @@ void HostMemory::save(const Held& one, const fs::path& folder,
   };
   for (const Content& content : contents) check(content);
   for (const Content& content : contents) {
-    fetches.push_back(agent_.fetch({content.table,
-                                    transfer::ChunkSet::all(content.table.count()),
-                                    folder / content.file.name,
-                                    transfer::FetchRequest::As::file}));
+    fetches.push_back(agent_.fetch({content.table, transfer::ChunkSet::all(content.table.count()),
+                                    folder / content.file.name, transfer::FetchRequest::As::file}));
   }
   try {
     for (std::size_t i = 0; i < fetches.size(); ++i) {

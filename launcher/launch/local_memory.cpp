@@ -39,14 +39,13 @@ void LocalMemory::hold(store::Step step, std::vector<control::MemoryPart> parts)
   try {
     for (const control::MemoryPart& part : parts) {
       for (const control::MemoryShard& shard : part.shards) {
-        contents.push_back(
-            store::open_sealed(store::descriptor_path(part.pid, shard.descriptor)));
+        contents.push_back(store::open_sealed(store::descriptor_path(part.pid, shard.descriptor)));
         next.files.push_back(shard.file);
       }
     }
   } catch (const store::StoreError& error) {
-    decisions_.push_back({step, "", std::string("a checkpoint is not held in memory: ") +
-                                        error.what()});
+    decisions_.push_back(
+        {step, "", std::string("a checkpoint is not held in memory: ") + error.what()});
     return;
   }
   newest_ = std::move(next);

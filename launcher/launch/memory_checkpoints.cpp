@@ -24,17 +24,17 @@ std::optional<store::Step> recover_from_memory(const control::RunDirectory& dire
       const auto folder = store::checkpoint_directory(directory.path(), one.step);
       memory.save(one, folder, with.give_up);
       if (!store::is_committed(folder)) with.commit(one.step, one.files);
-      with.report({"from_memory",
-                   fmt::format("the checkpoint of step {} was in memory only; it is on this "
-                               "machine's disk now",
-                               number(one.step))});
+      with.report(
+          {"from_memory", fmt::format("the checkpoint of step {} was in memory only; it is on this "
+                                      "machine's disk now",
+                                      number(one.step))});
       if (!committed.empty() && one.step < committed.front()) return std::nullopt;
       return one.step;
     } catch (const std::exception& error) {
       const base::Failure failure = base::describe_failure(error);
-      with.report({"lost_memory",
-                   fmt::format("the checkpoint of step {} in memory cannot be used: {}",
-                               number(one.step), failure.text)});
+      with.report(
+          {"lost_memory", fmt::format("the checkpoint of step {} in memory cannot be used: {}",
+                                      number(one.step), failure.text)});
       if (with.give_up()) return std::nullopt;
     }
   }

@@ -275,7 +275,8 @@ control::Outcome launch_run(control::RunDirectory& directory, const plan::RunFil
   });
   if (recovered) outcome.checkpoint = recovered;
   after_end(report, "not_home", "downloads from the hosts ended", [&] {
-    // Older checkpoints are not worth the wait, nor are traces, which a process that failed has not.
+    // Older checkpoints are not worth the wait, nor are traces, which a process that failed has
+    // not.
     if (recovered) return;
     if (hosts.file_transfer() != nullptr) finish_downloads(hosts, run, directory, signals, report);
   });

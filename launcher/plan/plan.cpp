@@ -120,8 +120,7 @@ std::int64_t Plan::memory_bytes(const Process& process) const {
 
 bool saves_beside_training(const recipe::Recipe& recipe) {
   const bool repeated = recipe.checkpoint.every > 0 || recipe.checkpoint.memory_every > 0;
-  return repeated && recipe.checkpoint.memory > 0 &&
-         recipe.sync.on_loss == recipe::LossRule::stop;
+  return repeated && recipe.checkpoint.memory > 0 && recipe.sync.on_loss == recipe::LossRule::stop;
 }
 
 schedules::ActionList Plan::training_actions(net::ProcessName name) const {

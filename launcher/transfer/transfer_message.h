@@ -128,9 +128,10 @@ struct Failed {
 };
 
 // The index is the kind on the wire: append only.
-using Message = std::variant<Subscribe, Have, GetChunk, Chunk, Redirect, Missing, Stat, Fetch,
-                             WriteFile, Cancel, StatResult, Done, Failed, PeerEndpoint,
-                             PruneCheckpoints, Listening, Rewind, HoldMemory, FetchToMemory, Release>;
+using Message =
+    std::variant<Subscribe, Have, GetChunk, Chunk, Redirect, Missing, Stat, Fetch, WriteFile,
+                 Cancel, StatResult, Done, Failed, PeerEndpoint, PruneCheckpoints, Listening,
+                 Rewind, HoldMemory, FetchToMemory, Release>;
 
 net::Frame format(const Message& message);
 // A frame of Chunk; the caller writes the content to the place that this returns in `content`.

@@ -237,7 +237,9 @@ void StageSaver::write_to_memory(const Pending& checkpoint) {
   try {
     write_tensors(checkpoint, [&](const std::string& name, auto tensors) {
       add(name, [&](store::MemoryFile& file) {
-        return tensors::write_safetensors(file, tensors, &hashes.files.emplace_back(name, std::vector<store::TensorHash>()).second);
+        return tensors::write_safetensors(
+            file, tensors,
+            &hashes.files.emplace_back(name, std::vector<store::TensorHash>()).second);
       });
     });
     add(shards_->hashes(), [&](store::MemoryFile& file) {

@@ -36,7 +36,8 @@ class StageSaver {
   // Waits until the former checkpoint is committed or dropped. Then begins to write this one, or
   // writes it and waits likewise.
   stages::CheckpointResult save(store::Step step);
-  // Begins to write this checkpoint to memory, or skips it where the former one is not released yet.
+  // Begins to write this checkpoint to memory, or skips it where the former one is not released
+  // yet.
   stages::CheckpointResult keep(store::Step step);
   // After the last step: waits until the last checkpoint is committed or dropped.
   void finish();

@@ -450,7 +450,7 @@ class FullDisk(runs.RunCase):
         self.fill(self.home / "runs")
         code, out, err = self.strait("run", self.write_recipe("none", self.STEPS))
         self.assertIn(code, (30, 31), out + err)
-        self.assertEqual(os.listdir(self.home / "runs"), ["ballast", "full"])
+        self.assertEqual(sorted(os.listdir(self.home / "runs")), ["ballast", "full"])
 
 
 if __name__ == "__main__":
