@@ -164,8 +164,9 @@ std::unique_ptr<Boundary> Stage::make_boundary(const ChunkPlan& chunk, BoundaryS
     setting.order = [order](store::Step step) { return order.samples(step); };
     setting.samples_return = number(options_.loop.last) > order.epoch_steps(1);
     if (options_.snapshots && options_.snapshots->caches) {
-      setting.saved_before = [every = options_.loop.checkpoint_every](store::Step steps) {
-        return every > 0 && number(steps) % every == 0;
+      setting.saved_before = [loop = options_.loop](store::Step steps) {
+        const auto due = [steps](auto every) { return every > 0 && number(steps) % every == 0; };
+        return due(loop.checkpoint_every) || due(loop.memory_every);
       };
     }
     setting.snapshot_memory = snapshot_memory_;
@@ -303,12 +304,12 @@ std::vector<BoundaryTraffic> Stage::traffic() const {
   return all;
 }
 
-store::Step Stage::run(StageObserver& observer, SaveCheckpoint save) {
+store::Step Stage::run(StageObserver& observer, SaveCheckpoint save, SaveCheckpoint keep) {
   StageParts parts{slots_,      below(),     parameters_,  parameter_indices_,
                    *gradients_, *optimizer_, *sync_,       *source_,
                    tie_.get(),  waits_,      boundaries(), *snapshot_memory_};
   StageLoop loop(std::move(parts), options_.training, options_.evaluation, options_.loop, observer,
-                 std::move(save));
+                 {std::move(save), std::move(keep)});
   return loop.run();
 }
 

@@ -90,8 +90,8 @@ class Stage {
   // So far, of all connected ends, sent before received; any thread, after connect().
   std::vector<BoundaryTraffic> traffic() const;
 
-  // See StageLoop::run().
-  store::Step run(StageObserver& observer, SaveCheckpoint save);
+  // See StageLoop::run(). `keep`: where checkpoints in memory are made.
+  store::Step run(StageObserver& observer, SaveCheckpoint save, SaveCheckpoint keep = {});
 
  private:
   static std::vector<ChunkSlot> make_slots(const StageOptions& options, int first_trained_layer);

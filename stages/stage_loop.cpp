@@ -56,13 +56,13 @@ trace::StepMetrics metrics_of(const StepDecision& decision, double learning_rate
 
 StageLoop::StageLoop(StageParts parts, schedules::ActionList training,
                      schedules::ActionList evaluation, LoopOptions options, StageObserver& observer,
-                     SaveCheckpoint save)
+                     CheckpointTargets targets)
     : parts_(std::move(parts)),
       training_(std::move(training)),
       evaluation_(std::move(evaluation)),
       options_(std::move(options)),
       observer_(observer),
-      save_checkpoint_(std::move(save)),
+      targets_(std::move(targets)),
       sent_(sent_over(parts_.boundaries)) {
   shard_evaluation();
   for (const schedules::Action& action : training_) {
@@ -80,7 +80,11 @@ store::Step StageLoop::run() {
     if (options_.evaluate && (last || due(done, options_.evaluate_every))) {
       stop = evaluate(done).stop || stop;
     }
-    if (last || stop || save_requested_ || due(done, options_.checkpoint_every)) save(done);
+    if (last || stop || save_requested_ || due(done, options_.checkpoint_every)) {
+      save(done, targets_.disk);
+    } else if (due(done, options_.memory_every)) {
+      save(done, targets_.memory);
+    }
   }
   return done;
 }
@@ -141,13 +145,13 @@ StepDecision StageLoop::evaluate(store::Step steps) {
   return decision;
 }
 
-void StageLoop::save(store::Step steps) {
+void StageLoop::save(store::Step steps, const SaveCheckpoint& target) {
   const auto started = std::chrono::steady_clock::now();
   const auto round_complete = [&] { return parts_.sync.round_complete_before_read(steps); };
   CheckpointResult result;
   do {
-    // A process that agreed before an eviction learns from save_checkpoint_ that the checkpoint is
-    // made again, and agrees again. So a process that learnt of the eviction while agreeing (false)
+    // A process that agreed before an eviction learns from `target` that the checkpoint is made
+    // again, and agrees again. So a process that learnt of the eviction while agreeing (false)
     // has to agree again, too. In between both apply the sync round: no process may enter the next
     // consensus round with another state.
     bool agreed = false;
@@ -155,7 +159,7 @@ void StageLoop::save(store::Step steps) {
       agreed = agree_between_steps(steps, round_complete);
       parts_.sync.before_checkpoint(steps);
     } while (!agreed);
-    result = save_checkpoint_(steps);
+    result = target(steps);
   } while (!result.complete);
   save_requested_ = false;
   snapshot_ = std::move(result.snapshot);

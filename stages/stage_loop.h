@@ -27,6 +27,7 @@ struct LoopOptions {
   store::Step last{};                 // steps of the whole run
   std::int64_t evaluate_every = 0;    // steps; 0: only after the last step
   std::int64_t checkpoint_every = 0;  // steps; 0: only after the last step
+  std::int64_t memory_every = 0;      // steps; 0: no checkpoints in memory
   bool evaluate = false;              // there is evaluation data
   LearningRateOptions learning_rate;
   // The actions of an evaluation that is sharded over so many replicas, for the shard `index`.
@@ -44,6 +45,12 @@ struct CheckpointResult {
 
 // Saves the state after `steps` steps; the stage does not change it before this returns.
 using SaveCheckpoint = std::function<CheckpointResult(store::Step steps)>;
+
+// Where checkpoints go.
+struct CheckpointTargets {
+  SaveCheckpoint disk;
+  SaveCheckpoint memory = {};  // in steps of LoopOptions::memory_every that have none on disk
+};
 
 // One chunk with its boundaries and ports.
 struct ChunkSlot {
@@ -78,7 +85,7 @@ struct StageParts {
 class StageLoop {
  public:
   StageLoop(StageParts parts, schedules::ActionList training, schedules::ActionList evaluation,
-            LoopOptions options, StageObserver& observer, SaveCheckpoint save);
+            LoopOptions options, StageObserver& observer, CheckpointTargets targets);
 
   // Returns the number of finished steps, at the end of the run or after a requested stop. The last
   // state has been saved.
@@ -88,7 +95,7 @@ class StageLoop {
   StepDecision train(store::Step step);
   // The decision says whether a stop was requested.
   StepDecision evaluate(store::Step steps);
-  void save(store::Step steps);
+  void save(store::Step steps, const SaveCheckpoint& target);
   // The state is about to change.
   void preserve_snapshot();
   double take_checkpoint_seconds();
@@ -119,7 +126,7 @@ class StageLoop {
   LoopOptions options_;
   MicroBatch last_micro_batch_{};
   StageObserver& observer_;
-  SaveCheckpoint save_checkpoint_;
+  CheckpointTargets targets_;
   std::vector<BoundaryTraffic> sent_;  // up to the end of the last step
   bool save_requested_ = false;        // after this step
   std::shared_ptr<tensors::Snapshot> snapshot_;

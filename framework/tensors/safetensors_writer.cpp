@@ -70,8 +70,9 @@ std::uint64_t bytes_of(const TensorSource& source) {
 }
 
 // A file and the hash of the tensor that is being written to it.
+template <class File>
 struct HashedFile {
-  store::AtomicFile& file;
+  File& file;
   store::FileHash* hash;  // null: none is wanted
 
   void write(std::span<const std::byte> bytes) const {
@@ -80,7 +81,7 @@ struct HashedFile {
   }
 };
 
-void write_copied(const TensorSource& source, const HashedFile& file) {
+void write_copied(const TensorSource& source, const auto& file) {
   const std::uint64_t size = bytes_of(source);
   std::vector<std::byte> piece(std::min<std::uint64_t>(size, store::kFilePiece));
   for (std::uint64_t first = 0; first < size; first += piece.size()) {
@@ -90,7 +91,7 @@ void write_copied(const TensorSource& source, const HashedFile& file) {
   }
 }
 
-void write_read(const TensorSource& source, const HashedFile& file) {
+void write_read(const TensorSource& source, const auto& file) {
   const at::Tensor plain = source.read().detach().to(at::kCPU).contiguous();
   if (plain.scalar_type() != source.type || plain.sizes() != source.shape) {
     throw std::invalid_argument(fmt::format(
@@ -98,6 +99,50 @@ void write_read(const TensorSource& source, const HashedFile& file) {
   }
   file.write({static_cast<const std::byte*>(plain.const_data_ptr()),
               static_cast<std::size_t>(plain.numel() * plain.element_size())});
+}
+
+// In the order of the file: wide element types first, then by name.
+std::vector<const TensorSource*> in_order(std::span<const TensorSource> tensors) {
+  std::vector<const TensorSource*> order;
+  for (const TensorSource& source : tensors) order.push_back(&source);
+  check_names(order);
+  std::sort(order.begin(), order.end(), [](const TensorSource* left, const TensorSource* right) {
+    const std::size_t a = c10::elementSize(left->type);
+    const std::size_t b = c10::elementSize(right->type);
+    return a != b ? a > b : left->name < right->name;
+  });
+  return order;
+}
+
+store::SafetensorsHeader header_of(const std::vector<const TensorSource*>& order,
+                                   const std::map<std::string, std::string>& metadata) {
+  store::SafetensorsHeader header;
+  header.metadata = metadata;
+  header.metadata["format"] = "pt";
+  std::uint64_t end = 0;
+  for (const TensorSource* source : order) {
+    const std::uint64_t begin = end;
+    end += bytes_of(*source);
+    header.tensors.push_back({source->name, dtype_to_write(*source), source->shape, begin, end});
+  }
+  return header;
+}
+
+void write_all(auto& file, const std::string& text, const std::vector<const TensorSource*>& order,
+               const store::SafetensorsHeader& header, std::vector<store::TensorHash>* hashes) {
+  file.write(std::as_bytes(std::span(text)));
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    store::FileHash hash;
+    const HashedFile hashed{file, hashes == nullptr ? nullptr : &hash};
+    if (order[i]->copy) {
+      write_copied(*order[i], hashed);
+    } else {
+      write_read(*order[i], hashed);
+    }
+    if (hashes == nullptr) continue;
+    const store::TensorInfo& info = header.tensors[i];
+    hashes->push_back({info.name, text.size() + info.begin, text.size() + info.end, hash.hex()});
+  }
 }
 
 }  // namespace
@@ -118,41 +163,21 @@ store::FileSummary write_safetensors(const std::filesystem::path& path,
                                      std::span<const TensorSource> tensors,
                                      const std::map<std::string, std::string>& metadata,
                                      std::vector<store::TensorHash>* hashes) {
-  std::vector<const TensorSource*> order;
-  for (const TensorSource& source : tensors) order.push_back(&source);
-  check_names(order);
-  std::sort(order.begin(), order.end(), [](const TensorSource* left, const TensorSource* right) {
-    const std::size_t a = c10::elementSize(left->type);
-    const std::size_t b = c10::elementSize(right->type);
-    return a != b ? a > b : left->name < right->name;
-  });
-
-  store::SafetensorsHeader header;
-  header.metadata = metadata;
-  header.metadata["format"] = "pt";
-  std::uint64_t end = 0;
-  for (const TensorSource* source : order) {
-    const std::uint64_t begin = end;
-    end += bytes_of(*source);
-    header.tensors.push_back({source->name, dtype_to_write(*source), source->shape, begin, end});
-  }
-
+  const std::vector<const TensorSource*> order = in_order(tensors);
+  const store::SafetensorsHeader header = header_of(order, metadata);
   const std::string text = header.format();
-  store::AtomicFile file(path, text.size() + end);
-  file.write(std::as_bytes(std::span(text)));
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    store::FileHash hash;
-    const HashedFile hashed{file, hashes == nullptr ? nullptr : &hash};
-    if (order[i]->copy) {
-      write_copied(*order[i], hashed);
-    } else {
-      write_read(*order[i], hashed);
-    }
-    if (hashes == nullptr) continue;
-    const store::TensorInfo& info = header.tensors[i];
-    hashes->push_back({info.name, text.size() + info.begin, text.size() + info.end, hash.hex()});
-  }
+  const std::uint64_t bytes = header.tensors.empty() ? 0 : header.tensors.back().end;
+  store::AtomicFile file(path, text.size() + bytes);
+  write_all(file, text, order, header, hashes);
   return file.commit();
+}
+
+store::FileSummary write_safetensors(store::MemoryFile& file, std::span<const TensorSource> tensors,
+                                     std::vector<store::TensorHash>* hashes) {
+  const std::vector<const TensorSource*> order = in_order(tensors);
+  const store::SafetensorsHeader header = header_of(order, {});
+  write_all(file, header.format(), order, header, hashes);
+  return file.seal();
 }
 
 }  // namespace strait::tensors

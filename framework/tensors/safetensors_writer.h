@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "framework/store/file_hash.h"
+#include "framework/store/memory_file.h"
 #include "framework/store/tensor_hashes.h"
 
 namespace strait::tensors {
@@ -43,6 +44,9 @@ store::FileSummary write_safetensors(const std::filesystem::path& path,
 store::FileSummary write_safetensors(const std::filesystem::path& path,
                                      std::span<const TensorSource> tensors,
                                      const std::map<std::string, std::string>& metadata = {},
+                                     std::vector<store::TensorHash>* hashes = nullptr);
+// The same bytes into a file in memory, which is sealed then.
+store::FileSummary write_safetensors(store::MemoryFile& file, std::span<const TensorSource> tensors,
                                      std::vector<store::TensorHash>* hashes = nullptr);
 
 }  // namespace strait::tensors

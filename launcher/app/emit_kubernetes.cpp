@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "launcher/base/build_id.h"
+#include "launcher/plan/memory_copies.h"
 
 namespace strait::app {
 namespace {
@@ -26,6 +27,7 @@ PodShare largest_pod(const plan::Plan& plan) {
     pod.cores += process.threads;
     pod.bytes += plan.memory_bytes(process);
   }
+  for (std::size_t i = 0; i < pods.size(); ++i) pods[i].bytes += plan::held_bytes(plan, i);
   PodShare most;
   for (const PodShare& pod : pods) {
     most.processes = std::max(most.processes, pod.processes);

@@ -157,8 +157,9 @@ class SupervisedRun {
     if (!lost.empty()) {
       const std::int64_t before = run.plan.recipe.pipeline.stages;
       run = run_without(run, lost);
+      const std::int64_t now = run.plan.recipe.pipeline.stages;
       moves.push_back(
-          fmt::format("{} stages instead of {}", run.plan.recipe.pipeline.stages, before));
+          fmt::format("{} {} instead of {}", now, now == 1 ? "stage" : "stages", before));
     }
     options_.recipe = recipe::recipe_to_toml(run.plan.recipe);
     run_ = std::move(run);

@@ -205,7 +205,14 @@ base::ExitCode run_recipe(const RunOptions& options) {
   control::RunDirectory directory = control::RunDirectory::create(
       path, options.replace ? control::RunDirectory::Existing::move_aside
                             : control::RunDirectory::Existing::refuse);
-  const plan::RunFile run = prepare_directory(directory, std::move(planned));
+  const plan::RunFile run = [&] {
+    try {
+      return prepare_directory(directory, std::move(planned));
+    } catch (const std::exception&) {
+      directory.discard();  // it holds no run, which nobody should have to remove
+      throw;
+    }
+  }();
   if (run.plan.recipe.hosts.backend == recipe::BackendKind::slurm) {
     return submit_to_slurm(std::move(directory), run.plan, options.json);
   }

@@ -142,6 +142,11 @@ std::vector<std::string> restart_lines(const json& status) {
 
 std::vector<std::string> process_lines(const json& status) {
   std::vector<std::string> lines;
+  if (const json memory = status.value("memory", json()); memory.is_object()) {
+    lines.push_back(fmt::format("checkpoint of step {} in memory of {}",
+                                memory.at("step").get<std::int64_t>(),
+                                memory.at("place").get<std::string>()));
+  }
   for (const json& slow : status.value("slow", json::array())) {
     lines.push_back("slow: " + slow.get<std::string>());
   }

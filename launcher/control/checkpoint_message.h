@@ -28,6 +28,19 @@ struct ShardFailed {
   std::uint32_t epoch = 0;
 };
 
+// A file of a checkpoint in memory (store::MemoryFile), open in the process under this number.
+struct MemoryShard {
+  store::ShardFile file;
+  std::int32_t descriptor = -1;
+};
+
+// Every process sends one for each step of checkpoint.memory_every.
+struct ShardsInMemory {
+  store::Step step{};
+  std::vector<MemoryShard> shards;
+  std::string skipped = {};  // why there are none; empty: these are all
+};
+
 // ---- coordinator → stage
 
 // Make a checkpoint after the next step.
@@ -51,6 +64,12 @@ struct Dropped {
   std::string text;
   bool again = false;       // write it again, in the present membership
   std::uint32_t epoch = 0;  // in which it was written
+};
+
+// The shards of this checkpoint in memory are not needed any more: others hold them, or it is given
+// up.
+struct MemoryReleased {
+  store::Step step{};
 };
 
 }  // namespace strait::control

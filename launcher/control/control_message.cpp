@@ -50,6 +50,13 @@ void describe(auto& f, base::Is<ShardsWritten> auto& m) {
 void describe(auto& f, base::Is<ShardFailed> auto& m) {
   f("step", m.step), f("code", m.code), f("text", m.text), f("epoch", m.epoch);
 }
+void describe(auto& f, base::Is<MemoryShard> auto& m) {
+  f("file", m.file), f("descriptor", m.descriptor);
+}
+void describe(auto& f, base::Is<ShardsInMemory> auto& m) {
+  f("step", m.step), f("shards", m.shards), f("skipped", m.skipped);
+}
+void describe(auto& f, base::Is<MemoryReleased> auto& m) { f("step", m.step); }
 void describe(auto& f, base::Is<Event> auto& m) { f("name", m.name), f("text", m.text); }
 void describe(auto& f, base::Is<LostReplica> auto& m) {
   f("replica", m.replica), f("text", m.text);
@@ -105,6 +112,12 @@ constexpr std::string_view type_name(std::type_identity<ShardsWritten> /*type*/)
 }
 constexpr std::string_view type_name(std::type_identity<ShardFailed> /*type*/) {
   return "shard_failed";
+}
+constexpr std::string_view type_name(std::type_identity<ShardsInMemory> /*type*/) {
+  return "shards_in_memory";
+}
+constexpr std::string_view type_name(std::type_identity<MemoryReleased> /*type*/) {
+  return "memory_released";
 }
 constexpr std::string_view type_name(std::type_identity<Event> /*type*/) { return "event"; }
 constexpr std::string_view type_name(std::type_identity<LostReplica> /*type*/) {

@@ -132,9 +132,10 @@ struct Abort {
 
 using StageMessage =
     std::variant<Hello, Ready, Progress, StepDone, Evaluated, ShardsWritten, ShardFailed, Event,
-                 LostReplica, Failed, Done, ChosenToken, ScoredRows>;
-using CoordinatorMessage = std::variant<Peers, Admit, SaveSoon, StopAfterStep, Committed, Dropped,
-                                        Regroup, Abort, ExtendSequence, EndSequence, ScoreRows>;
+                 LostReplica, Failed, Done, ChosenToken, ScoredRows, ShardsInMemory>;
+using CoordinatorMessage =
+    std::variant<Peers, Admit, SaveSoon, StopAfterStep, Committed, Dropped, Regroup, Abort,
+                 ExtendSequence, EndSequence, ScoreRows, MemoryReleased>;
 
 net::Frame format(const StageMessage& message);
 net::Frame format(const CoordinatorMessage& message);

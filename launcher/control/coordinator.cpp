@@ -30,6 +30,7 @@ Coordinator::Coordinator(std::vector<WorkerHandle> handles, CoordinatorOptions o
       watchdog_(workers_.names(), options_.limits, Clock::now()),
       membership_(workers_.present(), options_.survives_lost_replicas),
       checkpoints_(workers_, membership_, observers_, options_),
+      memory_(workers_, observers_, options_.memory),
       last_step_(options_.from),
       inference_(workers_, options_.inference),
       rejoin_(workers_, inbox_, watchdog_, membership_, observers_, options_) {}
@@ -38,6 +39,7 @@ Outcome Coordinator::run(const std::atomic<int>& stops) {
   while (!over()) {
     for (const WorkerMessage& message : inbox_.take_until(Clock::now() + kTick)) handle(message);
     rejoin_.poll_started(phase_ == Phase::training);
+    memory_.poll(phase_ != Phase::training);
     // After the messages: the last message of a process explains its exit.
     check_exits();
     check_stops(stops.load());
@@ -142,10 +144,6 @@ void Coordinator::on(Worker&, const Evaluated& evaluated) {
 
 void Coordinator::on(Worker& from, const ShardsWritten& shards) {
   on_checkpoint(checkpoints_.written(from, shards, phase_ == Phase::aborting));
-}
-
-void Coordinator::on(Worker& from, const ShardFailed& failed) {
-  on_checkpoint(checkpoints_.failed(from, failed));
 }
 
 void Coordinator::on(Worker& from, const Event& event) {

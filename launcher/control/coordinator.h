@@ -11,6 +11,7 @@
 #include "launcher/control/coordinator_options.h"
 #include "launcher/control/inference_driver.h"
 #include "launcher/control/membership.h"
+#include "launcher/control/memory_ledger.h"
 #include "launcher/control/outcome.h"
 #include "launcher/control/rejoin.h"
 #include "launcher/control/run_observer.h"
@@ -57,7 +58,10 @@ class Coordinator {
   void on(Worker& from, const StepDone& done);
   void on(Worker& from, const Evaluated& evaluated);
   void on(Worker& from, const ShardsWritten& shards);
-  void on(Worker& from, const ShardFailed& failed);
+  void on(Worker& from, const ShardFailed& failed) {
+    on_checkpoint(checkpoints_.failed(from, failed));
+  }
+  void on(Worker& from, const ShardsInMemory& shards) { memory_.add(from, shards); }
   void on(Worker& from, const Event& event);
   void on(Worker& from, const LostReplica& lost);
   void on(Worker& from, const Failed& failed);
@@ -96,6 +100,7 @@ class Coordinator {
   Watchdog watchdog_;
   Membership membership_;
   CheckpointCommitter checkpoints_;
+  MemoryLedger memory_;
   BrokenPaths broken_paths_;  // between members
   RootCause root_cause_;
   Phase phase_ = Phase::connecting;

@@ -13,6 +13,35 @@
 
 namespace strait::control {
 
+// The shards of one process of a checkpoint in memory.
+struct MemoryPart {
+  net::ProcessName process;
+  std::int64_t pid = 0;
+  std::vector<MemoryShard> shards;
+};
+
+// What became of one.
+struct MemoryDecision {
+  store::Step step{};
+  std::string place = {};    // a phrase: who holds it; empty: it is given up
+  std::string trouble = {};  // a sentence for the user; empty: none
+};
+
+// Holds the newest checkpoint in memory for the run, outside of the processes that made it. Called
+// on the coordinator's thread; must return at once.
+class MemoryHolder {
+ public:
+  MemoryHolder() = default;
+  MemoryHolder(const MemoryHolder&) = delete;
+  MemoryHolder& operator=(const MemoryHolder&) = delete;
+  virtual ~MemoryHolder() = default;
+
+  // The parts of all processes. The former one has been decided.
+  virtual void hold(store::Step step, std::vector<MemoryPart> parts) = 0;
+  // Decided since the last call: the processes can free their copies.
+  virtual std::vector<MemoryDecision> take_decisions() = 0;
+};
+
 // The started processes of a replica that is to rejoin.
 struct StartedReplica {
   std::vector<WorkerHandle> workers;
@@ -57,6 +86,8 @@ struct CoordinatorOptions {
   std::function<void()> apply_changes;
   // Asks the trained model instead of training it; outlives the run. Null: the run trains.
   InferenceClient* inference = nullptr;
+  // Of checkpoints in memory; outlives the run. Null: there are none.
+  MemoryHolder* memory = nullptr;
   // Completes the checkpoint by writing the manifest over the shards of all processes.
   // store::StoreError: the checkpoint is dropped and training continues.
   std::function<void(store::Step, const std::vector<store::ShardFile>&)> commit;

@@ -70,6 +70,19 @@ void remove_temporary_files(const fs::path& path) {
   }
 }
 
+// Of a new directory. Where the disk has no room for a lock, the directory goes, too.
+RunLock lock_new(const fs::path& path) {
+  try {
+    return RunLock(path);
+  } catch (const base::UserError& error) {
+    std::error_code ignored;
+    const bool held = error.code() == base::ExitCode::bad_input;
+    if (!held) fs::remove(path / "lock", ignored);
+    if (!held) fs::remove(path, ignored);
+    throw;
+  }
+}
+
 fs::path without_trailing_slash(const fs::path& path) {
   return path.has_filename() ? path : path.parent_path();
 }
@@ -96,7 +109,7 @@ RunDirectory RunDirectory::create(const fs::path& given, Existing existing) {
       old = move_aside(path);
     }
     store::make_directory(path);
-    RunDirectory directory(path, RunLock(path));
+    RunDirectory directory(path, lock_new(path));
     fs::create_directories(path / "logs");
     fs::create_directories(directory.checkpoints());
     directory.moved_aside_ = std::move(old);
@@ -125,6 +138,11 @@ RunDirectory RunDirectory::open(const fs::path& given) {
   remove_temporary_files(path);
   fs::create_directories(path / "logs");
   return directory;
+}
+
+void RunDirectory::discard() {
+  std::error_code ignored;  // the caller has an error to report already
+  fs::remove_all(path_, ignored);
 }
 
 std::optional<LiveRun> RunDirectory::live(const fs::path& path) { return RunLock::holder(path); }

@@ -34,6 +34,9 @@ class RunDirectory {
   // The last one; 0: there was none.
   std::uint32_t generation() const;
 
+  // Removes a directory that create() has made and in which nothing was started.
+  void discard();
+
   // The new path of an earlier run, if create() renamed one.
   const std::optional<std::filesystem::path>& moved_aside() const { return moved_aside_; }
 

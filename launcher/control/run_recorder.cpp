@@ -220,6 +220,11 @@ void RunRecorder::checkpointed(store::Step step) {
   (*status_)["checkpoint"] = store::number(step);
 }
 
+// No event: there may be one every second.
+void RunRecorder::in_memory(store::Step step, const std::string& place) {
+  (*status_)["memory"] = {{"step", store::number(step)}, {"place", place}};
+}
+
 void RunRecorder::checkpoint_failed(store::Step step, const std::string& text) {
   append_event("checkpoint_failed", {{"step", store::number(step)}, {"text", text}});
 }

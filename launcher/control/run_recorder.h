@@ -29,6 +29,7 @@ class RunRecorder : public RunObserver {
   void step(const StepLine& line) override;
   void evaluated(const Evaluated& evaluated) override;
   void checkpointed(store::Step step) override;
+  void in_memory(store::Step step, const std::string& place) override;
   void checkpoint_failed(store::Step step, const std::string& text) override;
   void event(const std::string& source, const Event& event) override;
   void replicas_absent(const ReplicasAbsent& absent) override;

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "launcher/base/errors.h"
+#include "launcher/plan/memory_copies.h"
 #include "launcher/plan/placement.h"
 
 namespace strait::launch {
@@ -58,7 +59,8 @@ std::vector<control::Event> amend_by_facts(plan::Plan& plan,
 
 void check_memory(const plan::Plan& plan, std::size_t host, const hosts::HostFacts& facts) {
   const std::int64_t memory = memory_of(plan, host, facts);
-  std::int64_t needed = 0;
+  const std::int64_t held = plan::held_bytes(plan, host);
+  std::int64_t needed = held;
   for (const plan::Plan::Process& process : plan.processes) {
     if (process.host_index != host) continue;
     needed += plan.memory_bytes(process);
@@ -68,9 +70,13 @@ void check_memory(const plan::Plan& plan, std::size_t host, const hosts::HostFac
       base::ExitCode::out_of_memory,
       fmt::format("host {} may use {:.1f} GiB, but by the plan its stages need {:.1f} "
                   "GiB; give it fewer stages or layers, or make train.micro_batch, "
-                  "codec.cache or checkpoint.memory smaller",
+                  "codec.cache or checkpoint.memory smaller{}",
                   plan.hosts[host].name, static_cast<double>(memory) / (1U << 30U),
-                  static_cast<double>(needed) / (1U << 30U)));
+                  static_cast<double>(needed) / (1U << 30U),
+                  held == 0 ? ""
+                            : fmt::format("; {:.1f} GiB of it are checkpoints in memory "
+                                          "(checkpoint.memory_every)",
+                                          static_cast<double>(held) / (1U << 30U))));
 }
 
 }  // namespace strait::launch

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <functional>
+#include <memory>
+#include <optional>
 #include <utility>
 
 #include "framework/net/node.h"
@@ -17,6 +19,8 @@
 #include "launcher/control/run_recorder.h"
 #include "launcher/control/run_status.h"
 #include "launcher/control/stop_signals.h"
+#include "launcher/launch/host_memory.h"
+#include "launcher/launch/local_memory.h"
 #include "launcher/launch/run_hosts.h"
 #include "launcher/launch/slow_observer.h"
 #include "launcher/launch/stage_starter.h"
@@ -128,6 +132,14 @@ void apply_changes(const control::RunDirectory& directory, const plan::RunFile& 
   if (directory.generation() == 1 || hosts.file_transfer() == nullptr) return;
   hosts.file_transfer()->rewind(hosts.called(), options.from,
                                 [&] { hosts.check_startup(signals.count()); });
+}
+
+std::unique_ptr<MemoryCheckpoints> memory_of(const plan::Plan& plan, RunHosts& hosts) {
+  if (plan.recipe.checkpoint.memory_every == 0) return nullptr;
+  if (hosts.file_transfer() == nullptr) return std::make_unique<LocalMemory>();
+  return std::make_unique<HostMemory>(hosts.file_transfer()->agent(), plan,
+                                      hosts.file_transfer()->hosts(),
+                                      [&hosts](std::size_t host) { return hosts.lost(host); });
 }
 
 void collect_traces(const control::RunDirectory& directory, const plan::Plan& plan) {
@@ -242,6 +254,8 @@ control::Outcome launch_run(control::RunDirectory& directory, const plan::RunFil
       coordination_of(run, directory, generation, hosts, starter, options);
   // With the facts of the hosts, which RunHosts has filled in.
   coordination.apply_changes = [&] { apply_changes(directory, run, hosts, signals, options); };
+  const std::unique_ptr<MemoryCheckpoints> memory = memory_of(run.plan, hosts);
+  coordination.memory = memory.get();
   control::Outcome outcome;
   // The coordinator ends all processes before checkpoints are downloaded and traces read.
   {
@@ -249,7 +263,21 @@ control::Outcome launch_run(control::RunDirectory& directory, const plan::RunFil
                                      std::move(observers));
     outcome = coordinator.run(signals.count());
   }
+  std::optional<store::Step> recovered;
+  after_end(report, "lost_memory", "the checkpoint in memory cannot be used", [&] {
+    if (memory == nullptr || outcome.code == base::ExitCode::done) return;
+    const int requests = signals.count().load();
+    const auto give_up = [&] { return signals.count().load() > requests; };
+    const auto commit = [&](store::Step step, const std::vector<store::ShardFile>& files) {
+      commit_step(directory, run, generation, options.caches.generation, step, files, nullptr);
+    };
+    recovered = recover_from_memory(directory, *memory, {commit, give_up, report});
+  });
+  if (recovered) outcome.checkpoint = recovered;
   after_end(report, "not_home", "downloads from the hosts ended", [&] {
+    // Older checkpoints are not worth the wait, nor are traces, which a process that failed has
+    // not.
+    if (recovered) return;
     if (hosts.file_transfer() != nullptr) finish_downloads(hosts, run, directory, signals, report);
   });
   write_reports(directory, run.plan, options.model, report);

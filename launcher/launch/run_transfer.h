@@ -30,6 +30,9 @@ class RunTransfer {
   RunTransfer(std::vector<Host> hosts, std::unique_ptr<transfer::TransferAgent> agent,
               const ModelQuestions& model);
 
+  transfer::TransferAgent& agent() { return *agent_; }
+  const std::vector<Host>& hosts() const { return hosts_; }
+
   // The host's agent is connected, possibly again; `directory` of the run on that host.
   void add_host(std::size_t host, const std::filesystem::path& directory,
                 std::unique_ptr<net::Link> link);

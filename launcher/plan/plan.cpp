@@ -60,7 +60,7 @@ void describe(auto& f, base::Is<Plan::Process> auto& m) {
   f("name", m.name), f("host", m.host), f("host_index", m.host_index), f("chunks", m.chunks);
   f("threads", m.threads), f("parameters", m.parameters), f("state_bytes", m.state_bytes);
   f("activation_bytes", m.activation_bytes), f("cache_bytes", m.cache_bytes);
-  f("in_flight", m.in_flight);
+  f("in_flight", m.in_flight), f.added("saved_bytes", m.saved_bytes);
 }
 void describe(auto& f, base::Is<Plan::Link> auto& m) {
   f("name", m.name), f("use", m.use), f("connects", m.connects), f("listens", m.listens);
@@ -119,8 +119,8 @@ std::int64_t Plan::memory_bytes(const Process& process) const {
 }
 
 bool saves_beside_training(const recipe::Recipe& recipe) {
-  return recipe.checkpoint.every > 0 && recipe.checkpoint.memory > 0 &&
-         recipe.sync.on_loss == recipe::LossRule::stop;
+  const bool repeated = recipe.checkpoint.every > 0 || recipe.checkpoint.memory_every > 0;
+  return repeated && recipe.checkpoint.memory > 0 && recipe.sync.on_loss == recipe::LossRule::stop;
 }
 
 schedules::ActionList Plan::training_actions(net::ProcessName name) const {

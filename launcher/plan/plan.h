@@ -36,6 +36,7 @@ struct Plan {
     std::int64_t threads = 1;
     std::int64_t parameters = 0;
     std::int64_t state_bytes = 0;       // weights, gradients, optimizer and sync state
+    std::int64_t saved_bytes = 0;       // of them those that a checkpoint holds
     std::int64_t activation_bytes = 0;  // peak, kept for backwards and weight gradients
     std::int64_t cache_bytes = 0;       // limit of all activation caches in memory
     std::int64_t in_flight = 0;         // peak of micro-batches held, by each chunk

@@ -13,6 +13,8 @@
 
 #include "framework/store/file_hash.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/text.h"
+#include "launcher/plan/memory_copies.h"
 #include "launcher/plan/placement.h"
 #include "launcher/planner/model_weights.h"
 #include "launcher/planner/planned_boundary.h"
@@ -29,6 +31,8 @@
 
 namespace strait::planner {
 namespace {
+
+constexpr std::int64_t kSavedBytes = 12;  // of a parameter in a checkpoint: value and moments
 
 namespace fs = std::filesystem;
 
@@ -176,6 +180,7 @@ plan::Plan::Process plan_process(const plan::Plan& plan, const models::ModelDesc
   if (has_head) working = std::max(working, model.logits_bytes(sizes.micro_batch_tokens));
   process.activation_bytes = schedules::most_held(schedule.list(shape, stage), held) + working;
   const StateBytes bytes = state_bytes(plan.recipe);
+  process.saved_bytes = trained * kSavedBytes;
   // A matrix of few bits is dequantised for each use, one at a time.
   process.state_bytes = trained * bytes.trained + quantized.bytes +
                         (process.parameters - trained - quantized.parameters) * bytes.frozen +
@@ -239,11 +244,56 @@ void check_device(recipe::Device device) {
       "build again (./strait setup), or set model.device = \"cpu\"");
 }
 
+// What checkpoints in memory cannot be combined with.
+void check_memory_checkpoints(const recipe::Recipe& recipe) {
+  if (recipe.checkpoint.memory_every == 0) return;
+  const auto refuse = [](const char* setting, const char* why) {
+    throw base::UserError(base::ExitCode::bad_input,
+                          fmt::format("checkpoint.memory_every is set, but {}: {}", setting, why));
+  };
+  if (recipe.sync.on_loss == recipe::LossRule::continue_run) {
+    refuse("sync.on_loss is \"continue\"",
+           "then the other replicas hold the newest state of a lost host; leave one of them out");
+  }
+  if (recipe.checkpoint.memory == 0) {
+    refuse("checkpoint.memory is 0",
+           "they are copied while training goes on, which takes memory; raise it");
+  }
+  if (recipe.hosts.backend == recipe::BackendKind::slurm) {
+    refuse("hosts.backend is \"slurm\"",
+           "the nodes of a job end with it, and their memory too; leave it out");
+  }
+}
+
+// Where the recipe says how much memory a host may use. Of other hosts that is known when the run
+// begins.
+void check_held_memory(const plan::Plan& plan, const std::vector<recipe::RecipeHost>& hosts) {
+  for (std::size_t i = 0; i < hosts.size(); ++i) {
+    const std::int64_t held = plan::held_bytes(plan, i);
+    if (held == 0 || !hosts[i].memory) continue;
+    std::int64_t needed = held;
+    for (const plan::Plan::Process& process : plan.processes) {
+      if (process.host_index == i) needed += plan.memory_bytes(process);
+    }
+    if (needed <= *hosts[i].memory) continue;
+    const auto text = [](std::int64_t bytes) {
+      return base::byte_text(static_cast<std::uint64_t>(bytes));
+    };
+    throw base::UserError(
+        base::ExitCode::out_of_memory,
+        fmt::format("host {} may use {}, but by the plan it needs {}, {} of it for checkpoints in "
+                    "memory (its own and those of the host before it, two of each); leave out "
+                    "checkpoint.memory_every, or give it fewer layers",
+                    hosts[i].name, text(*hosts[i].memory), text(needed), text(held)));
+  }
+}
+
 }  // namespace
 
 PlannedRun make_plan(const recipe::Recipe& recipe, const plan::Plan* before) {
   recipe::check_supported(recipe);
   check_device(recipe.model.device);
+  check_memory_checkpoints(recipe);
   PlannedRun run;
   plan::Plan& plan = run.plan;
   plan.recipe = with_adapter_settings(with_chosen_checkpoint(recipe));
@@ -281,6 +331,7 @@ PlannedRun make_plan(const recipe::Recipe& recipe, const plan::Plan* before) {
   plan_boundary_links(plan, boundaries);
   if (sizes.tie) plan_tie_links(plan, *sizes.tie);
   plan_sync(plan, model, before);
+  check_held_memory(plan, hosts);
   return run;
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "launcher/base/text.h"
+#include "launcher/plan/memory_copies.h"
 #include "launcher/plan/plan.h"
 #include "launcher/planner/planned_boundary.h"
 #include "launcher/planner/planned_model.h"
@@ -290,6 +291,22 @@ std::string text_of_trained(const models::ModelDescription& model, recipe::Quant
       base == recipe::Quantization::none ? "" : fmt::format(", base {}", recipe::name_of(base)));
 }
 
+// Where hosts hold checkpoints in memory, and how much that takes.
+std::string text_of_memory_checkpoints(const plan::Plan& plan) {
+  const std::int64_t every = plan.recipe.checkpoint.memory_every;
+  if (every == 0) return "";
+  std::vector<std::string> shares;
+  const auto neighbours = plan::memory_neighbours(plan);
+  bool copies = false;
+  for (std::size_t i = 0; i < plan.hosts.size(); ++i) {
+    const std::int64_t bytes = plan::held_bytes(plan, i);
+    if (bytes > 0) shares.push_back(fmt::format("{} {}", plan.hosts[i].name, human_bytes(bytes)));
+    copies = copies || neighbours[i].has_value();
+  }
+  return fmt::format("\na checkpoint in memory every {} steps{}; at most: {}\n", every,
+                     copies ? ", with a copy on the next host" : "", fmt::join(shares, ", "));
+}
+
 }  // namespace
 
 std::string plan_text(const plan::Plan& plan) {
@@ -306,7 +323,8 @@ std::string plan_text(const plan::Plan& plan) {
       text_of_backward(recipe.codec), text_of_sync(plan), plan.train.rows);
   if (plan.eval) text += fmt::format(", {} evaluation rows", plan.eval->rows);
   return text + "\n" + process_table(plan, model) + link_table(plan) + cache_table(plan) +
-         sync_offer_table(plan) + text_of_simulation(recipe.hosts.simulate) + step_forecast(plan);
+         sync_offer_table(plan) + text_of_memory_checkpoints(plan) +
+         text_of_simulation(recipe.hosts.simulate) + step_forecast(plan);
 }
 
 }  // namespace strait::planner

@@ -115,11 +115,10 @@ struct Recipe {
     std::int64_t fragments = 4;                        // that take turns
     std::int64_t late = 1;                             // updates until a result is applied
     double blend = 0.5;                                // share of the own weights that is kept
-    std::optional<double> outer_learning_rate =
-        std::nullopt;  // of the step from one agreement to the next
-    std::optional<double> outer_momentum = std::nullopt;  // of these steps
-    std::int64_t rank = 2;                                // of a matrix that is sent
-    std::optional<std::int64_t> warmup = std::nullopt;    // steps with exact means
+    std::optional<double> outer_learning_rate = std::nullopt;  // of a step between agreements
+    std::optional<double> outer_momentum = std::nullopt;       // of these steps
+    std::int64_t rank = 2;                                     // of a matrix that is sent
+    std::optional<std::int64_t> warmup = std::nullopt;         // steps with exact means
     bool operator==(const Sync&) const = default;
   };
 
@@ -129,6 +128,7 @@ struct Recipe {
     SavedCaches caches = SavedCaches::save;  // drop: delta starts anew on resume
     CheckpointHome home = CheckpointHome::automatic;
     std::int64_t memory = std::int64_t{1} << 30U;  // bytes per process
+    std::int64_t memory_every = 0;                 // steps; 0: none is held in memory
     bool operator==(const Checkpoint&) const = default;
   };
 

@@ -141,7 +141,12 @@ void add_state_and_hosts(std::vector<RecipeKey>& keys) {
            choice("checkpoint.home", at<&R::checkpoint, &R::Checkpoint::home>(),
                   "what comes from hosts to this machine; auto: all, but behind the last step only "
                   "the weights are waited for; weights: never more; none: all stays there")),
-       written_if_set(special_keys::checkpoint_memory())});
+       written_if_set(special_keys::checkpoint_memory()),
+       written_if_set(
+           integer("checkpoint.memory_every", at<&R::checkpoint, &R::Checkpoint::memory_every>(),
+                   {0, kMany},
+                   "steps between checkpoints in memory only, each stage's on its host and on a "
+                   "neighbour, so that losing a host costs at most so many steps; 0: none"))});
   std::ranges::move(host_keys(), std::back_inserter(keys));
   std::ranges::move(simulate_keys(), std::back_inserter(keys));
 }

@@ -58,6 +58,7 @@ class ChunkSource {
   // The message that carries the chunk; nothing where it is missing (by now).
   std::optional<net::Frame> read(const std::string& id, std::uint32_t chunk);
 
+  void remove(const std::string& id) { offers_.erase(id); }
   // Withdraws files that do not exist any more.
   void remove_deleted();
 
@@ -84,6 +85,7 @@ class ServeQueue {
   bool push(const Request& request);  // false: too many requests of this peer wait
   std::optional<Request> next();
   void remove_peer(std::size_t peer);
+  void forget(const std::string& id) { sent_to_.erase(id); }
   bool empty() const { return waiting_ == 0; }
 
  private:

@@ -21,26 +21,30 @@ constexpr const char* kPart = ".part";
 
 }  // namespace
 
-DestinationFile::DestinationFile(fs::path path, std::shared_ptr<PinnedContent> content)
-    : path_(std::move(path)), content_(std::move(content)) {}
+DestinationFile::DestinationFile(const FetchRequest& request,
+                                 std::shared_ptr<PinnedContent> content)
+    : as_(request.as), path_(request.path), content_(std::move(content)) {}
 
 std::unique_ptr<DestinationFile> DestinationFile::open(ContentStore& store,
                                                        const FetchRequest& request,
                                                        const fs::path& local) {
   std::shared_ptr<PinnedContent> content;
-  store::make_directory(request.path.parent_path());
+  const bool memory = request.as == FetchRequest::As::memory;
+  if (!memory) store::make_directory(request.path.parent_path());
   if (request.as == FetchRequest::As::content) {
     content = std::make_shared<PinnedContent>(store.pin(request.table));
     if (!content->try_lock_for_writing()) return nullptr;
   }
-  std::unique_ptr<DestinationFile> destination(new DestinationFile(request.path, content));
-  const fs::path data = content ? content->data() : fs::path(request.path.string() + kPart);
+  std::unique_ptr<DestinationFile> destination(new DestinationFile(request, content));
+  const fs::path data = content  ? content->data()
+                        : memory ? request.path
+                                 : fs::path(request.path.string() + kPart);
   destination->file_.emplace(data, request.table);
   ChunkSet lacking = request.chunks;
   lacking.erase(destination->file_->chunks());
   const std::uint64_t bytes = lacking.bytes(request.table);
   if (content && bytes > 0) store.evict(bytes);
-  require_room(data.parent_path(), bytes, request.path.string());
+  if (!memory) require_room(data.parent_path(), bytes, request.path.string());
   if (!local.empty() && local != data) destination->copy_from(local, lacking);
   return destination;
 }
@@ -63,6 +67,7 @@ void DestinationFile::copy_from(const fs::path& local, const ChunkSet& lacking) 
 }
 
 void DestinationFile::finish() {
+  if (as_ == FetchRequest::As::memory) return;
   if (!content_) {
     file_->finish(path_);
     return;
@@ -73,6 +78,7 @@ void DestinationFile::finish() {
 }
 
 void DestinationFile::abandon() {
+  if (as_ == FetchRequest::As::memory) return;
   try {
     file_->save();
   } catch (const store::StoreError&) {

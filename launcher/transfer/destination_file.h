@@ -14,9 +14,10 @@ struct FetchRequest {
   enum class As {
     content,  // in the store; `path` becomes a symbolic link to it, and the content may have holes
     file,     // a complete file of its own at `path`
+    memory,   // `path` is that of an open, empty file in memory (store::create_memory)
   };
   ChunkTable table;
-  ChunkSet chunks;  // all of them for As::file
+  ChunkSet chunks;  // all of them for As::file and As::memory
   std::filesystem::path path;
   As as = As::content;
 };
@@ -30,7 +31,7 @@ class DestinationFile {
                                                const std::filesystem::path& local);
 
   PartialFile& file() { return *file_; }
-  std::shared_ptr<const PinnedContent> content() const { return content_; }  // null for As::file
+  std::shared_ptr<const PinnedContent> content() const { return content_; }  // of As::content
 
   // All requested chunks are present: makes `path` name them.
   void finish();
@@ -40,8 +41,9 @@ class DestinationFile {
  private:
   void copy_from(const std::filesystem::path& local, const ChunkSet& lacking);
 
-  DestinationFile(std::filesystem::path path, std::shared_ptr<PinnedContent> content);
+  DestinationFile(const FetchRequest& request, std::shared_ptr<PinnedContent> content);
 
+  FetchRequest::As as_;
   std::filesystem::path path_;
   std::shared_ptr<PinnedContent> content_;
   std::optional<PartialFile> file_;

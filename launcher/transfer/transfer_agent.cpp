@@ -174,6 +174,36 @@ std::future<std::uint64_t> TransferAgent::rewind(const net::ProcessName& host_ag
   return send_command<std::uint64_t>(host_agent, message::Rewind{0, run_directory.string(), step});
 }
 
+std::future<ChunkTable> TransferAgent::hold_memory(const net::ProcessName& host_agent,
+                                                   const fs::path& path) {
+  return send_command<ChunkTable>(host_agent, message::HoldMemory{0, path.string()});
+}
+
+std::future<std::uint64_t> TransferAgent::fetch_to_memory(const net::ProcessName& host_agent,
+                                                          const ChunkTable& table) {
+  return send_command<std::uint64_t>(host_agent, message::FetchToMemory{0, table});
+}
+
+void TransferAgent::release(const std::vector<std::string>& ids) {
+  std::string all;
+  for (const std::string& id : ids) all += id;
+  tasks_.add([this, all] {
+    forget(all);
+    for (std::size_t peer = 0; peer < peers_.size(); ++peer) {
+      if (peers_.connected(peer)) peers_.send(peer, message::Release{++numbers_, all});
+    }
+  });
+}
+
+void TransferAgent::forget(const std::string& ids) {
+  for (std::size_t at = 0; at < ids.size(); at += ChunkTable::kDigits) {
+    const std::string id = ids.substr(at, ChunkTable::kDigits);
+    chunk_source_.remove(id);
+    serve_queue_.forget(id);
+    peers_.unsubscribe_all(id);
+  }
+}
+
 void TransferAgent::announce_endpoint(const std::string& endpoint) {
   tasks_.add([this, endpoint] {
     if (const auto launcher = peers_.find(net::ProcessName::coordinator())) {
@@ -283,6 +313,12 @@ struct TransferAgent::MessageHandler {
     if (agent.options_.on_peer_endpoint) {
       agent.options_.on_peer_endpoint(*name, other.host, other.endpoint);
     }
+  }
+
+  void operator()(const message::Release& release) const {
+    agent.require_launcher(peer);
+    agent.forget(release.ids);
+    agent.commands_.run(peer, release);
   }
 
   // The commands.

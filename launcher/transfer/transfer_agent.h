@@ -88,6 +88,14 @@ class TransferAgent {
   std::future<std::uint64_t> rewind(const net::ProcessName& host_agent,
                                     const std::filesystem::path& run_directory, std::uint64_t step);
 
+  // Contents in memory: see message::HoldMemory, FetchToMemory. The host holds them until they are
+  // released, here and on all hosts, or its agent ends.
+  std::future<ChunkTable> hold_memory(const net::ProcessName& host_agent,
+                                      const std::filesystem::path& path);
+  std::future<std::uint64_t> fetch_to_memory(const net::ProcessName& host_agent,
+                                             const ChunkTable& table);
+  void release(const std::vector<std::string>& ids);
+
   // Of a host agent: where other host agents can connect.
   void announce_endpoint(const std::string& endpoint);
 
@@ -106,6 +114,7 @@ class TransferAgent {
   void disconnected(std::size_t peer, const std::string& cause);
   void introduce(std::size_t peer, std::size_t listening);
   void require_launcher(std::size_t peer) const;
+  void forget(const std::string& ids);
 
   const TransferAgentOptions options_;
   ContentStore store_;

@@ -5,6 +5,7 @@
 
 #include "framework/store/atomic_file.h"
 #include "framework/store/checkpoint.h"
+#include "framework/store/memory_file.h"
 #include "framework/store/store_error.h"
 #include "launcher/base/errors.h"
 
@@ -161,6 +162,69 @@ void HostCommands::run(std::size_t peer, const message::Rewind& rewind) {
     store::set_aside_newer(rewind.path, store::Step{static_cast<std::int64_t>(rewind.step)},
                            store::Uncommitted::set_aside);
   });
+}
+
+void HostCommands::hold(const ChunkTable& table, store::FileDescriptor content) {
+  const std::string id = table.id();
+  chunk_source_.remove(id);  // of an equal content, whose descriptor is closed now
+  offer_file(chunk_source_, peers_, store::descriptor_path(content.number()), table);
+  held_.insert_or_assign(id, std::move(content));
+}
+
+void HostCommands::run(std::size_t peer, const message::HoldMemory& hold) {
+  struct Opened {
+    store::FileDescriptor content;
+    ChunkTable table;
+    std::exception_ptr error;
+  };
+  const auto opened = std::make_shared<Opened>();
+  file_worker_.run(
+      [path = hold.path, opened] {
+        try {
+          opened->content = store::open_sealed(path);
+          opened->table = read_chunk_table(store::descriptor_path(opened->content.number()));
+        } catch (const std::exception&) {
+          opened->error = std::current_exception();
+        }
+      },
+      [this, peer, command = hold.command, opened] {
+        if (opened->error) return send_failure(peer, command, opened->error);
+        this->hold(opened->table, std::move(opened->content));
+        peers_.send(peer, message::StatResult{command, std::move(opened->table)});
+      });
+}
+
+void HostCommands::run(std::size_t peer, const message::FetchToMemory& fetch) {
+  const auto content = std::make_shared<store::FileDescriptor>();
+  try {
+    *content = store::create_memory("checkpoint");
+  } catch (const store::StoreError&) {
+    return send_failure(peer, fetch.command, std::current_exception());
+  }
+  const std::uint64_t number = ++numbers_;
+  fetch_numbers_[fetch.command] = number;
+  const FetchRequest request{fetch.table, ChunkSet::all(fetch.table.count()),
+                             store::descriptor_path(content->number()), FetchRequest::As::memory};
+  fetches_.start(number, request,
+                 [this, peer, command = fetch.command, table = fetch.table, content](
+                     const std::exception_ptr& error, std::uint64_t fetched) {
+                   fetch_numbers_.erase(command);
+                   if (error) return send_failure(peer, command, error);
+                   try {
+                     store::seal_memory(*content);
+                   } catch (const store::StoreError&) {
+                     return send_failure(peer, command, std::current_exception());
+                   }
+                   hold(table, std::move(*content));
+                   peers_.send(peer, message::Done{command, fetched});
+                 });
+}
+
+void HostCommands::run(std::size_t peer, const message::Release& release) {
+  for (std::size_t at = 0; at < release.ids.size(); at += ChunkTable::kDigits) {
+    held_.erase(release.ids.substr(at, ChunkTable::kDigits));
+  }
+  peers_.send(peer, message::Done{release.command, 0});
 }
 
 }  // namespace strait::transfer

@@ -11,6 +11,7 @@
 #include <optional>
 #include <variant>
 
+#include "framework/store/file_descriptor.h"
 #include "launcher/transfer/content_store.h"
 #include "launcher/transfer/fetch_queue.h"
 #include "launcher/transfer/transfer_message.h"
@@ -67,8 +68,13 @@ class HostCommands {
   void run(std::size_t peer, const message::Cancel& cancel);
   void run(std::size_t peer, const message::PruneCheckpoints& prune);
   void run(std::size_t peer, const message::Rewind& rewind);
+  void run(std::size_t peer, const message::HoldMemory& hold);
+  void run(std::size_t peer, const message::FetchToMemory& fetch);
+  void run(std::size_t peer, const message::Release& release);
 
  private:
+  // Offers its chunks to all peers.
+  void hold(const ChunkTable& table, store::FileDescriptor content);
   void run_file_command(std::size_t peer, std::uint64_t command, std::function<void()> work);
   void send_failure(std::size_t peer, std::uint64_t command, const std::exception_ptr& error);
 
@@ -79,6 +85,7 @@ class HostCommands {
   FileWorker& file_worker_;
   std::atomic<std::uint64_t>& numbers_;
   std::map<std::uint64_t, std::uint64_t> fetch_numbers_;  // of the fetch queue, by command
+  std::map<std::string, store::FileDescriptor> held_;     // in memory, by content id
 };
 
 }  // namespace strait::transfer

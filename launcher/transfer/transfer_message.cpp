@@ -23,6 +23,7 @@ constexpr std::size_t kMostPath = 4096;
 constexpr std::size_t kMostName = 64;
 constexpr std::size_t kMostAddress = 512;
 constexpr std::size_t kMostErrorText = std::size_t{64} << 10;  // the writer truncates it
+constexpr std::size_t kMostReleased = ChunkTable::kDigits << 14;
 constexpr std::size_t kMostSmallFile = std::size_t{16} << 20;
 
 auto content_id(auto& id) { return base::exactly(id, ChunkTable::kDigits); }
@@ -82,6 +83,15 @@ void describe(auto& fields, base::Is<Rewind> auto& m) {
   fields("command", m.command), fields("path", base::at_most(m.path, kMostPath));
   fields("step", m.step);
 }
+void describe(auto& fields, base::Is<HoldMemory> auto& m) {
+  fields("command", m.command), fields("path", base::at_most(m.path, kMostPath));
+}
+void describe(auto& fields, base::Is<FetchToMemory> auto& m) {
+  fields("command", m.command), fields("table", m.table);
+}
+void describe(auto& fields, base::Is<Release> auto& m) {
+  fields("command", m.command), fields("ids", base::at_most(m.ids, kMostReleased));
+}
 void describe(auto& fields, base::Is<Listening> auto& m) {
   fields("endpoint", base::at_most(m.endpoint, kMostAddress));
 }
@@ -104,6 +114,11 @@ void check(const auto& message) {
   if constexpr (requires { message.id; }) {
     if (!is_content_id(message.id)) {
       throw base::MessageError("transfer message: a content id is not a hash");
+    }
+  }
+  if constexpr (requires { message.ids; }) {
+    if (message.ids.size() % ChunkTable::kDigits != 0) {
+      throw base::MessageError("transfer message: not a list of content ids");
     }
   }
   if constexpr (requires { message.table; }) {

@@ -90,6 +90,21 @@ struct Rewind {
   std::string path;
   std::uint64_t step = 0;
 };
+// Keep this sealed file in memory open, and answer with its chunk table, as for Stat.
+struct HoldMemory {
+  std::uint64_t command = 0;
+  std::string path;
+};
+// Fetch all of a content into memory, and hold it.
+struct FetchToMemory {
+  std::uint64_t command = 0;
+  ChunkTable table;
+};
+// These contents are not needed any more: free those held in memory, and forget them.
+struct Release {
+  std::uint64_t command = 0;
+  std::string ids;  // one behind the other
+};
 
 // ---- from a host agent to the launcher
 
@@ -101,7 +116,7 @@ struct StatResult {
   std::uint64_t command = 0;
   ChunkTable table;
 };
-// Result of Fetch, WriteFile, PruneCheckpoints and Rewind.
+// Result of all other commands.
 struct Done {
   std::uint64_t command = 0;
   std::uint64_t fetched = 0;  // bytes that the host did not have before
@@ -113,9 +128,10 @@ struct Failed {
 };
 
 // The index is the kind on the wire: append only.
-using Message = std::variant<Subscribe, Have, GetChunk, Chunk, Redirect, Missing, Stat, Fetch,
-                             WriteFile, Cancel, StatResult, Done, Failed, PeerEndpoint,
-                             PruneCheckpoints, Listening, Rewind>;
+using Message =
+    std::variant<Subscribe, Have, GetChunk, Chunk, Redirect, Missing, Stat, Fetch, WriteFile,
+                 Cancel, StatResult, Done, Failed, PeerEndpoint, PruneCheckpoints, Listening,
+                 Rewind, HoldMemory, FetchToMemory, Release>;
 
 net::Frame format(const Message& message);
 // A frame of Chunk; the caller writes the content to the place that this returns in `content`.

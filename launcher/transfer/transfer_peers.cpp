@@ -79,6 +79,10 @@ void TransferPeers::subscribe(std::size_t number, const std::string& id) {
   subscriptions.insert(id);
 }
 
+void TransferPeers::unsubscribe_all(const std::string& id) {
+  for (const auto& peer : peers_) peer->subscriptions.erase(id);
+}
+
 void TransferPeers::announce(const std::string& id, const std::vector<ChunkRun>& runs) {
   if (runs.empty()) return;
   for (std::size_t number = 0; number < peers_.size(); ++number) {

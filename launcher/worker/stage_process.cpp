@@ -224,10 +224,11 @@ store::Step train(const plan::StageJob& job, net::Node& node, ControlClient& con
     if (result.rejoin) links->replace_links(result.rejoin->replica, tracker);
     return result;
   };
+  const auto keep = [&saver](store::Step step) { return saver.keep(step); };
   const StageReporter::Watching watching = reporter.watch(stage->waits(), links->watched());
   const store::Step done = [&] {
     try {
-      const store::Step steps = stage->run(reporter, save);
+      const store::Step steps = stage->run(reporter, save, keep);
       reporter.set_phase("checkpoint");
       saver.finish();
       return steps;

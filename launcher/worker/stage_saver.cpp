@@ -3,7 +3,9 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
+#include <functional>
 #include <iterator>
 #include <optional>
 #include <span>
@@ -17,6 +19,20 @@
 #include "launcher/base/errors.h"
 
 namespace strait::worker {
+namespace {
+
+// Whatever happens: the stage may wait for the snapshots to be read.
+struct Closing {
+  explicit Closing(const stages::Stage::Snapshots& read) : snapshots(read) {}
+  ~Closing() { snapshots.close(); }
+  Closing(const Closing&) = delete;
+  Closing& operator=(const Closing&) = delete;
+
+  const stages::Stage::Snapshots& snapshots;
+};
+
+}  // namespace
+
 class StageSaver::Shards {
  public:
   explicit Shards(const plan::StageJob& job)
@@ -84,24 +100,37 @@ class StageSaver::Shards {
 };
 
 StageSaver::StageSaver(const plan::StageJob& job, ControlClient& control, stages::Stage& stage)
-    : job_(job), control_(control), stage_(stage), shards_(std::make_shared<Shards>(job)) {
+    : job_(job),
+      control_(control),
+      stage_(stage),
+      shards_(std::make_shared<Shards>(job)),
+      memory_(control) {
   control_.on_drop(
       [shards = shards_](store::Step step, std::uint32_t epoch) { shards->drop(step, epoch); });
 }
 
 StageSaver::~StageSaver() {
-  if (!pending_) return;
-  pending_->snapshots.close();
-  if (pending_->written.valid()) pending_->written.wait();
+  for (const auto& one : {std::cref(pending_), std::cref(kept_)}) {
+    if (!one.get()) continue;
+    one.get()->snapshots.close();
+    if (one.get()->written.valid()) one.get()->written.wait();
+  }
 }
 
 bool StageSaver::is_beside_training(store::Step step) const {
   const std::int64_t every = job_.plan.recipe.checkpoint.every;
-  return plan::saves_beside_training(job_.plan.recipe) && number(step) % every == 0;
+  return plan::saves_beside_training(job_.plan.recipe) && every > 0 && number(step) % every == 0;
+}
+
+bool StageSaver::is_in_memory(store::Step step) const {
+  const std::int64_t every = job_.plan.recipe.checkpoint.memory_every;
+  return every > 0 && number(step) % every == 0;
 }
 
 stages::CheckpointResult StageSaver::save(store::Step step) {
   finish();
+  // Its copies are of the memory that this one needs. It waits for no disk and no other process.
+  if (kept_ && kept_->written.valid()) kept_->written.get();
   const bool caches = job_.plan.recipe.checkpoint.caches != recipe::SavedCaches::drop;
   auto checkpoint = std::make_unique<Pending>();
   checkpoint->step = step;
@@ -119,6 +148,28 @@ stages::CheckpointResult StageSaver::save(store::Step step) {
   return {.complete = !decision.again, .rejoin = decision.arrival};
 }
 
+stages::CheckpointResult StageSaver::keep(store::Step step) {
+  const plan::Plan& plan = job_.plan;
+  const bool caches = plan.recipe.checkpoint.caches != recipe::SavedCaches::drop &&
+                      std::ranges::any_of(plan.links, &plan::Plan::Link::has_cache);
+  // A cache has one snapshot at a time, which another process's data of this step would end.
+  if (caches) finish();
+  const bool on_disk =
+      !pending_ || pending_->written.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+  if (!on_disk || !memory_.begin(step)) {
+    if (caches) stage_.snapshot(step, caches).close();  // nobody reads what they have preserved
+    memory_.skip(step, on_disk ? "the former one is still on its way to another host"
+                               : "a checkpoint is still being written to disk");
+    return {};
+  }
+  if (kept_ && kept_->written.valid()) kept_->written.get();
+  kept_ = std::make_unique<Pending>();
+  kept_->step = step;
+  kept_->snapshots = stage_.snapshot(step, caches);
+  kept_->written = std::async(std::launch::async, [this] { write_to_memory(*kept_); });
+  return {.snapshot = kept_->snapshots.state};
+}
+
 void StageSaver::finish() {
   if (!pending_) return;
   pending_->written.get();
@@ -133,42 +184,92 @@ ControlClient::Decision StageSaver::wait_for_decision(const Pending& checkpoint)
   return decision;
 }
 
-void StageSaver::write_and_report(const Pending& checkpoint) const {
+void StageSaver::write_and_report(const Pending& checkpoint) {
   const store::Step step = checkpoint.step;
-  // Whatever happens: the stage may wait for the snapshots to be read.
-  const struct Closing {
-    const stages::Stage::Snapshots& snapshots;
-    ~Closing() { snapshots.close(); }
-  } closing{checkpoint.snapshots};
+  const Closing closing{checkpoint.snapshots};
+  std::vector<store::ShardFile> files;
   try {
-    control_.send(control::ShardsWritten{step, write(checkpoint), checkpoint.epoch});
+    files = write(checkpoint);
+    control_.send(control::ShardsWritten{step, files, checkpoint.epoch});
   } catch (const tensors::SnapshotClosed&) {
     spdlog::info("checkpoint {} was given up before it was written", number(step));
   } catch (const store::StoreError& error) {
     const base::Failure failure = base::describe_failed_save(error);
     control_.send(control::ShardFailed{step, failure.code, failure.text, checkpoint.epoch});
   }
+  if (is_in_memory(step) && is_beside_training(step)) copy_to_memory(step, files);
   shards_->end(step, checkpoint.epoch);
 }
 
-std::vector<store::ShardFile> StageSaver::write(const Pending& checkpoint) const {
-  const auto folder = shards_->checkpoint(checkpoint.step);
+template <class WriteTensors>
+void StageSaver::write_tensors(const Pending& checkpoint, const WriteTensors& write) const {
   const std::vector<tensors::TensorSource> state = checkpoint.snapshots.state->sources();
   const auto weights = std::span(state).first(checkpoint.snapshots.weights);
-  std::vector<store::ShardFile> files;
-  store::TensorHashes hashes;
-  const auto write = [&](const std::string& name, std::span<const tensors::TensorSource> tensors) {
-    files.push_back(tensors::write_shard(folder, name, tensors, {}, &hashes));
-  };
   if (!weights.empty()) write(shards_->weights(), weights);
   write(shards_->shard(), std::span(state).subspan(weights.size()));
   std::vector<tensors::TensorSource> cached;
   for (const auto& [prefix, cache] : checkpoint.snapshots.caches) {
     std::ranges::move(cache->sources(prefix), std::back_inserter(cached));
   }
-  if (!cached.empty()) write(shards_->caches(), cached);
+  if (!cached.empty()) write(shards_->caches(), std::span<const tensors::TensorSource>(cached));
+}
+
+std::vector<store::ShardFile> StageSaver::write(const Pending& checkpoint) const {
+  const auto folder = shards_->checkpoint(checkpoint.step);
+  std::vector<store::ShardFile> files;
+  store::TensorHashes hashes;
+  write_tensors(checkpoint, [&](const std::string& name, auto tensors) {
+    files.push_back(tensors::write_shard(folder, name, tensors, {}, &hashes));
+  });
   files.push_back(tensors::write_hashes(folder, shards_->hashes(), hashes));
   return files;
+}
+
+void StageSaver::write_to_memory(const Pending& checkpoint) {
+  const Closing closing{checkpoint.snapshots};
+  std::vector<MemoryShards::File> files;
+  store::TensorHashes hashes;
+  const auto add = [&](const std::string& name, const auto& write) {
+    auto content = std::make_unique<store::MemoryFile>(name);
+    const store::FileSummary summary = write(*content);
+    files.push_back({{name, summary.size, summary.hash}, std::move(content)});
+  };
+  try {
+    write_tensors(checkpoint, [&](const std::string& name, auto tensors) {
+      add(name, [&](store::MemoryFile& file) {
+        return tensors::write_safetensors(
+            file, tensors,
+            &hashes.files.emplace_back(name, std::vector<store::TensorHash>()).second);
+      });
+    });
+    add(shards_->hashes(), [&](store::MemoryFile& file) {
+      const std::string text = hashes.format();
+      file.write(std::as_bytes(std::span(text)));
+      return file.seal();
+    });
+    memory_.hold(checkpoint.step, std::move(files));
+  } catch (const tensors::SnapshotClosed&) {
+    memory_.skip(checkpoint.step, "a newer one began before it was copied");
+  } catch (const store::StoreError& error) {
+    memory_.skip(checkpoint.step, error.what());
+  }
+}
+
+void StageSaver::copy_to_memory(store::Step step, const std::vector<store::ShardFile>& files) {
+  if (!memory_.begin(step)) {
+    memory_.skip(step, "the former one is still on its way to another host");
+    return;
+  }
+  if (files.empty()) return memory_.skip(step, "its files could not be written");
+  try {
+    std::vector<MemoryShards::File> copies;
+    for (const store::ShardFile& file : files) {
+      copies.push_back(worker::copy_to_memory(shards_->checkpoint(step), file));
+    }
+    memory_.hold(step, std::move(copies));
+  } catch (const store::StoreError& error) {
+    memory_.skip(step, error.what());
+  }
 }
 
 }  // namespace strait::worker

@@ -10,6 +10,7 @@
 #include "framework/store/sample.h"
 #include "launcher/plan/stage_job.h"
 #include "launcher/worker/control_client.h"
+#include "launcher/worker/memory_shards.h"
 #include "stages/stage.h"
 
 namespace strait::worker {
@@ -21,6 +22,9 @@ namespace strait::worker {
 // Checkpoints every so many steps are written by a thread of their own while the stage trains on,
 // where the membership cannot change; all processes have to agree on it, so it depends on the plan
 // and the step only. In all others training pauses.
+//
+// Checkpoints in memory (checkpoint.memory_every) are made beside training, too. Where both fall on
+// one step, that in memory is a copy of the files.
 class StageSaver {
  public:
   StageSaver(const plan::StageJob& job, ControlClient& control, stages::Stage& stage);
@@ -32,6 +36,9 @@ class StageSaver {
   // Waits until the former checkpoint is committed or dropped. Then begins to write this one, or
   // writes it and waits likewise.
   stages::CheckpointResult save(store::Step step);
+  // Begins to write this checkpoint to memory, or skips it where the former one is not released
+  // yet.
+  stages::CheckpointResult keep(store::Step step);
   // After the last step: waits until the last checkpoint is committed or dropped.
   void finish();
 
@@ -47,16 +54,24 @@ class StageSaver {
   };
 
   bool is_beside_training(store::Step step) const;
+  bool is_in_memory(store::Step step) const;
   // Writes, and reports it to the coordinator. On any thread.
-  void write_and_report(const Pending& checkpoint) const;
+  void write_and_report(const Pending& checkpoint);
+  // Calls write(name, tensors) for each file.
+  template <class WriteTensors>
+  void write_tensors(const Pending& checkpoint, const WriteTensors& write) const;
   std::vector<store::ShardFile> write(const Pending& checkpoint) const;
+  void write_to_memory(const Pending& checkpoint);
+  void copy_to_memory(store::Step step, const std::vector<store::ShardFile>& files);
   ControlClient::Decision wait_for_decision(const Pending& checkpoint);
 
   const plan::StageJob& job_;
   ControlClient& control_;
   stages::Stage& stage_;
   const std::shared_ptr<Shards> shards_;
+  MemoryShards memory_;
   std::unique_ptr<Pending> pending_;
+  std::unique_ptr<Pending> kept_;  // the latest in memory
 };
 
 }  // namespace strait::worker

@@ -1,7 +1,7 @@
-"""Checkpoints beside training and in a pause, in one run each: how long training stands still. See README.md.
+"""Checkpoints beside training, in a pause and in memory, in one run each: how long training stands still. See README.md.
 
 usage: beside_saving.py [--bin FOLDER] [--folder FOLDER] [--every 50 10] [--checkpoints 3]
-                        [--row 128] [--rows 4] [--modes none pause beside] [--codecs raw delta] [--quick]
+                        [--row 128] [--rows 4] [--modes none pause beside memory] [--codecs raw delta] [--quick]
 
 Two stages of GPT-2's width, one thread each. --folder: on the disk that is to be measured.
 """
@@ -21,7 +21,7 @@ import tied_table
 ROW = 128  # tokens, at most
 SIZES = {"vocab_size": 8000, "n_embd": 768, "n_head": 12, "n_layer": 2, "n_positions": ROW}
 SMALL = {"vocab_size": 500, "n_embd": 64, "n_head": 2, "n_layer": 2, "n_positions": ROW}
-MODES = {"none": None, "pause": "0B", "beside": "1GiB"}
+MODES = {"none": None, "pause": "0B", "beside": "1GiB", "memory": "1GiB"}
 DELTA = '[codec]\nforward = "delta"\nbackward = "fixed"\n'
 RECIPE = """
 name = "{name}"
@@ -43,6 +43,7 @@ learning_rate = 1e-4
 [checkpoint]
 every = {every}
 memory = "{memory}"
+memory_every = {memory_every}
 """
 
 
@@ -61,7 +62,8 @@ class Measurement:
         steps = every * options.checkpoints + max(every // 2, 4)
         recipe = RECIPE.format(
             name=name, seed=machinery.SEED, row=options.row, rows=options.rows, steps=steps,
-            every=every if MODES[mode] else 0, memory=MODES[mode] or "1GiB",
+            every=every if mode in ("pause", "beside") else 0, memory=MODES[mode] or "1GiB",
+            memory_every=every if mode == "memory" else 0,
         )
         (folder / f"{name}.toml").write_text(recipe + codec)
         machinery.Run(program, folder, f"{name}.toml")

@@ -63,10 +63,45 @@ class Restart(hosts.HostsCase):
         self.assertEqual(second["moves"][1], "2 stages instead of 3")
         self.assertGreater(second["from"], first["from"])
         self.assertIn("host h3 is left out", third["moves"][0])
-        self.assertEqual((third["moves"][1], third["from"]), ("1 stages instead of 2", second["from"]))
+        self.assertEqual((third["moves"][1], third["from"]), ("1 stage instead of 2", second["from"]))
         self.assertEqual(launched.end(180), 0, launched.output())
         self.assert_same_bits((local.curve(), local.state(250)), (run.curve(), run.state(250)))
         self.assertRegex((run.path / "recipe.toml").read_text(), r'spare = \["h1", *"h2", *"h3"\]')
+
+    def in_memory(self, launched, step):
+        """At least this step is on two hosts each."""
+        memory = lambda: launched.run.status().get("memory") or {"step": 0, "place": ""}
+        launched.wait_for(
+            f"step {step} in memory",
+            lambda: memory()["step"] >= step and memory()["place"].endswith("with a copy on a neighbour"),
+        )
+
+    @hosts.needs_namespaces
+    def test_lost_host_costs_one_interval_without_disks(self):
+        """Without checkpoints on disk: the neighbour of a lost host has its part. When both are lost, what is on
+        the launcher's disk is next."""
+        settings = {**self.SUPERVISED, "checkpoint.every": 0, "train.steps": 150}
+        local = self.train("local", {**settings, "hosts.restart": None})
+        settings = {**settings, "checkpoint.memory_every": 5, "hosts.spare": ["h3"]}
+        launched = self.start("twins", self.over_ssh(settings, ["h0", "h1", "h2"]))
+        run = launched.run
+        launched.at_step(2)
+        self.in_memory(launched, 10)
+        print("from memory, to a spare host: %.1f s, of which %.1f s since it was noticed" % self.power_off(launched, 1))
+        first = run.events("restart")[-1]
+        self.assertGreaterEqual(first["from"], 10)
+        self.assertEqual(run.checkpoints(), [first["from"]])
+        self.in_memory(launched, first["from"] + 10)
+        # h2 holds the copy of h3, and h0 that of h2.
+        self.hosts[3].power_off()
+        self.power_off(launched, 2)
+        second = run.events("restart")[-1]
+        self.assertEqual(second["from"], first["from"])
+        self.assertEqual(self.places(run), ["h0"])
+        texts = [event["text"] for event in run.events("stage_event")]
+        self.assertTrue(any("in memory cannot be used: the part of stage" in text for text in texts), texts)
+        self.assertEqual(launched.end(180), 0, launched.output())
+        self.assert_same_bits((local.curve(), local.state(150)), (run.curve(), run.state(150)))
 
 
 if __name__ == "__main__":

@@ -446,6 +446,11 @@ class FullDisk(runs.RunCase):
         again.wait_for("training", lambda: "training steps" in again.output())
         again.signal(signal.SIGINT)
         self.assertEqual(again.end(), 0, again.output())
+        # A start for which there is no room leaves nothing that stands in the way of the next one.
+        self.fill(self.home / "runs")
+        code, out, err = self.strait("run", self.write_recipe("none", self.STEPS))
+        self.assertIn(code, (30, 31), out + err)
+        self.assertEqual(sorted(os.listdir(self.home / "runs")), ["ballast", "full"])
 
 
 if __name__ == "__main__":

@@ -57,6 +57,28 @@ class Restarts(runs.RunCase):
         self.assertIn("generation 4 from step", (run.path / "report.html").read_text())
         self.assertEqual(run.status()["restarts"]["count"], 3)
 
+    def test_lost_processes_restart_from_memory_to_same_bits(self):
+        """No checkpoint on disk but the last: activation caches, moments and weights are in memory only."""
+        settings = {**self.SUPERVISED, "train.steps": 80, "checkpoint.every": 0, "checkpoint.memory_every": 5,
+                    "codec.forward": "delta", "codec.backward": "fixed"}
+        quiet = self.train("quiet", {**settings, "hosts.restart": None, "checkpoint.memory_every": None})
+        launched = self.start("loud", settings)
+        run = launched.run
+        launched.at_step(2)
+        in_memory = lambda: (run.status().get("memory") or {"step": 0})["step"]
+        for stage, step in ((1, 10), (0, 40)):
+            launched.wait_for(f"step {step} in memory", lambda: in_memory() >= step)
+            self.assertEqual(run.status()["memory"]["place"], "the launcher")
+            self.assertIn("in memory of the launcher", self.strait("status", "runs/loud")[1])
+            self.kill(run, stage, launched)
+        self.assertEqual(launched.end(), 0, launched.output())
+        self.assert_same_bits((quiet.curve(), quiet.state(80)), (run.curve(), run.state(80)))
+        starts = [one["from"] for one in run.events("restart")]
+        self.assertTrue(starts[0] >= 10 and starts[1] >= 40 and all(one % 5 == 0 for one in starts), starts)
+        texts = [e["text"] for e in run.events("stage_event")]
+        self.assertIn(f"the checkpoint of step {starts[0]} was in memory only; it is on this machine's disk now", texts)
+        self.assertEqual([t for t in texts if "cannot be used" in t or "caches" in t], [])
+
     @unittest.skipUnless(CAMPAIGN, "a campaign: STRAIT_CAMPAIGNS=1 (./strait test --all)")
     def test_random_kills_pauses_and_cuts_change_no_bits(self):
         """Every second one a SIGKILL, the others SIGSTOP for a moment; on links that break every 3 s."""

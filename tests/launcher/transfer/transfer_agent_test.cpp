@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "framework/store/memory_file.h"
 #include "launcher/base/errors.h"
 #include "tests/launcher/transfer/transfer_rig.h"
 
@@ -238,6 +239,56 @@ TEST_P(RandomRestarts, KeepContentRightAndRepeatNoChunk) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, RandomRestarts, testing::Range<std::uint64_t>(1, 13));
+
+// What one host holds in memory, another copies, and both can lose: the launcher gets it from
+// whoever is left.
+TEST(TransferAgent, ContentInMemoryHasACopyOnAnotherHost) {
+  TransferRig rig(2);
+  const std::string bytes = random_bytes(3 * kMebibyte + 5, 11);
+  auto file = std::make_unique<store::MemoryFile>("shard");
+  file->write(std::as_bytes(std::span(bytes)));
+  file->seal();
+  TransferHost& owner = *rig.hosts[0];
+  TransferHost& neighbour = *rig.hosts[1];
+  auto held =
+      rig.launcher.agent->hold_memory(owner.name, store::descriptor_path(file->descriptor()));
+  const ChunkTable table = get_soon(held);
+  file.reset();  // the process that made it has ended
+  auto copied = rig.launcher.agent->fetch_to_memory(neighbour.name, table);
+  EXPECT_EQ(get_soon(copied), bytes.size());
+  owner.stop();
+  const auto path = rig.launcher.directory / "saved";
+  auto fetching = rig.launcher.agent->fetch(
+      {table, ChunkSet::all(table.count()), path, FetchRequest::As::file});
+  EXPECT_EQ(get_soon(fetching.fetched), bytes.size());
+  EXPECT_EQ(store::read_bytes(path), bytes);
+}
+
+TEST(TransferAgent, ReleasedContentIsNotOfferedAnyMore) {
+  TransferAgentOptions options;
+  options.stall_timeout = std::chrono::seconds(1);
+  TransferRig rig(1, options);
+  store::MemoryFile file("shard");
+  const std::string bytes = random_bytes(kMebibyte, 12);
+  file.write(std::as_bytes(std::span(bytes)));
+  file.seal();
+  const auto path = store::descriptor_path(file.descriptor());
+  auto held = rig.launcher.agent->hold_memory(rig.hosts[0]->name, path);
+  const ChunkTable table = get_soon(held);
+  rig.launcher.agent->release({table.id()});
+  auto fetching =
+      rig.launcher.agent->fetch({table, ChunkSet::all(table.count()),
+                                 rig.launcher.directory / "saved", FetchRequest::As::file});
+  EXPECT_THROW(get_soon(fetching.fetched), base::UserError);
+}
+
+TEST(TransferAgent, HoldsSealedFilesInMemoryOnly) {
+  TransferRig rig(1);
+  const auto path = rig.hosts[0]->directory / "secret";
+  store::write_bytes(path, "on disk");
+  auto held = rig.launcher.agent->hold_memory(rig.hosts[0]->name, path);
+  EXPECT_THROW(get_soon(held), base::UserError);
+}
 
 }  // namespace
 }  // namespace strait::transfer

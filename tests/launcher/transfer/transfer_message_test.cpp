@@ -27,7 +27,10 @@ std::vector<Message> one_of_each() {
           PeerEndpoint{"keeper.1", "alice@b", "tcp://10.0.0.2:47003"},
           PruneCheckpoints{5, "/run", {100, 200}},
           Listening{"tcp://10.0.0.1:47003"},
-          Rewind{6, "/run", 100}};
+          Rewind{6, "/run", 100},
+          HoldMemory{7, "/proc/12/fd/5"},
+          FetchToMemory{8, kTable},
+          Release{9, kId + kId}};
 }
 
 TEST(TransferMessage, EveryKindRoundTrips) {

@@ -6,16 +6,20 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <future>
+#include <map>
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <utility>
 #include <variant>
 #include <vector>
 
 #include "framework/net/memory_link.h"
 #include "framework/store/checkpoint.h"
+#include "framework/store/memory_file.h"
 #include "framework/sync/membership.h"
 #include "launcher/base/errors.h"
 #include "launcher/worker/stage_settings.h"
@@ -271,6 +275,104 @@ TEST_F(BesideTrainingTest, ReportsFailedWriteAndTrainsOn) {
   EXPECT_EQ(read_until(1), (Seen{"written 3"}));
   say(control::Committed{Step{3}, 0});
   EXPECT_NO_THROW(trained_.get());
+}
+
+// Checkpoints in memory after each step, none on disk before the last.
+class InMemoryTest : public testing::Test {
+ protected:
+  InMemoryTest() {
+    job_.plan.recipe.pipeline.replicas = 1;
+    job_.plan.recipe.checkpoint.every = 0;
+    job_.plan.recipe.checkpoint.memory_every = 1;
+    job_.plan.sync_method.clear();
+    job_.plan.processes.pop_back();
+    job_.plan.steps = 4;
+    auto [stage, coordinator] = link_between(kSaving, net::ProcessName::coordinator());
+    coordinator_ = std::move(coordinator);
+    control_ = std::make_unique<ControlClient>(std::move(stage));
+  }
+
+  // Trains to the end; the last step is saved to disk.
+  void train() {
+    stages::Stage stage(stage_options(job_, Step{0}));
+    stage.initialize();
+    stages::StageLinks links;
+    links.chunks.resize(1);
+    stage.connect(std::move(links), rows(), [] { return stages::Requests{}; });
+    StageSaver saver(job_, *control_, stage);
+    NoObserver observer;
+    stage.run(
+        observer, [&saver](Step steps) { return saver.save(steps); },
+        [&](Step steps) {
+          auto result = saver.keep(steps);
+          reports_.push_back(next());
+          on_report_(reports_.back());
+          return result;
+        });
+    saver.finish();
+  }
+
+  control::ShardsInMemory next() {
+    const auto deadline = std::chrono::steady_clock::now() + 20s;
+    while (const auto frame = coordinator_->receive_until(deadline)) {
+      const control::StageMessage message = control::parse_stage_message(*frame);
+      if (const auto* made = std::get_if<control::ShardsInMemory>(&message)) return *made;
+    }
+    throw std::runtime_error("nothing was made in memory");
+  }
+
+  ScratchDirectory scratch_;
+  plan::StageJob job_ = first_of_two(scratch_ / "run");
+  std::unique_ptr<net::Link> coordinator_;
+  std::unique_ptr<ControlClient> control_;
+  std::vector<control::ShardsInMemory> reports_;
+  std::function<void(const control::ShardsInMemory&)> on_report_ = [](const auto&) {};
+};
+
+// On a path that is slower than the steps: nobody takes the first one over.
+TEST_F(InMemoryTest, TrainsOnAndSkipsWhileTheFormerOneIsNeeded) {
+  coordinator_->send(format(control::CoordinatorMessage(control::Committed{Step{4}, 0})));
+  train();
+  ASSERT_EQ(reports_.size(), 3U);
+  EXPECT_EQ(reports_[0].skipped, "");
+  EXPECT_EQ(reports_[0].shards.size(), 3U);  // weights, optimizer state, hashes
+  for (const std::size_t later : {1U, 2U}) {
+    EXPECT_NE(reports_[later].skipped, "");
+    EXPECT_TRUE(reports_[later].shards.empty());
+  }
+}
+
+// The bytes are those that a checkpoint on disk has.
+TEST_F(InMemoryTest, HoldsTheFilesOfACheckpointUntilTheyAreReleased) {
+  std::map<std::string, std::string> held;
+  on_report_ = [&](const control::ShardsInMemory& made) {
+    EXPECT_EQ(made.skipped, "");
+    for (const control::MemoryShard& shard : made.shards) {
+      const auto content = store::open_sealed(store::descriptor_path(shard.descriptor));
+      const auto path = store::descriptor_path(content.number());
+      EXPECT_EQ(store::hash_file(path).hash, shard.file.hash);
+      held[shard.file.name] = shard.file.hash;
+    }
+    coordinator_->send(format(control::CoordinatorMessage(control::MemoryReleased{made.step})));
+    const auto gone = store::descriptor_path(made.shards.front().descriptor);
+    const auto deadline = std::chrono::steady_clock::now() + 20s;
+    std::error_code absent;
+    while (std::filesystem::exists(gone, absent)) {
+      if (std::chrono::steady_clock::now() > deadline) throw std::runtime_error("not freed");
+      std::this_thread::yield();
+    }
+  };
+  job_.plan.recipe.checkpoint.every = 4;
+  coordinator_->send(format(control::CoordinatorMessage(control::Committed{Step{4}, 0})));
+  train();
+  EXPECT_EQ(reports_.size(), 3U);
+  // The last step is on disk and, as both fall on it, in memory too.
+  const control::ShardsInMemory last = next();
+  for (const control::MemoryShard& shard : last.shards) {
+    const auto path = store::checkpoint_directory(scratch_ / "run", Step{4}) / shard.file.name;
+    EXPECT_EQ(store::hash_file(path).hash, shard.file.hash);
+    EXPECT_TRUE(held.contains(shard.file.name));
+  }
 }
 
 }  // namespace

@@ -1,0 +1,233 @@
+#include "launcher/launch/host_memory.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "framework/store/memory_file.h"
+#include "framework/store/store_error.h"
+#include "launcher/base/errors.h"
+#include "launcher/plan/memory_copies.h"
+
+namespace strait::launch {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::chrono::milliseconds kAskAgain{20};
+
+}  // namespace
+
+HostMemory::HostMemory(transfer::TransferAgent& agent, const plan::Plan& plan,
+                       std::vector<transfer::CheckpointDownloader::Host> hosts,
+                       std::function<bool(std::size_t)> lost)
+    : agent_(agent),
+      hosts_(std::move(hosts)),
+      neighbours_(plan::memory_neighbours(plan)),
+      lost_(std::move(lost)) {
+  for (const plan::Plan::Process& process : plan.processes) {
+    places_.emplace_back(process.name, process.host_index);
+  }
+  thread_ = std::thread([this] { run(); });
+}
+
+HostMemory::~HostMemory() { held(); }
+
+void HostMemory::hold(store::Step step, std::vector<control::MemoryPart> parts) {
+  {
+    const MutexLock lock(mutex_);
+    request_ = Request{step, std::move(parts)};
+  }
+  changed_.notify_all();
+}
+
+std::vector<control::MemoryDecision> HostMemory::take_decisions() {
+  const MutexLock lock(mutex_);
+  return std::exchange(decisions_, {});
+}
+
+void HostMemory::run() {
+  while (true) {
+    Request request;
+    {
+      const MutexLock lock(mutex_);
+      while (!request_ && !closing_) changed_.wait(mutex_);
+      if (closing_) return;
+      request = *std::exchange(request_, std::nullopt);
+    }
+    std::string trouble;
+    try {
+      Generation held = hold_on_hosts(request);
+      {
+        const MutexLock lock(mutex_);
+        next_ = std::move(held);
+      }
+      copy_to_neighbours();
+    } catch (const std::exception& error) {
+      if (closing_) return;
+      trouble = base::describe_failure(error).text;
+    }
+    const bool begun = [&] {
+      const MutexLock lock(mutex_);
+      if (!next_) decisions_.push_back({request.step, "", trouble});
+      return next_.has_value();
+    }();
+    if (begun) decide(trouble);
+  }
+}
+
+template <class T>
+T HostMemory::wait_on(std::future<T>& future, std::size_t host) const {
+  while (future.wait_for(kAskAgain) != std::future_status::ready) {
+    if (closing_) throw base::UserError(base::ExitCode::interrupted, "the run has ended");
+    if (!lost_(host)) continue;
+    throw base::UserError(base::ExitCode::peer_lost,
+                          fmt::format("host {} is lost", hosts_.at(host).name));
+  }
+  return future.get();
+}
+
+HostMemory::Generation HostMemory::hold_on_hosts(const Request& request) {
+  Generation made{request.step, {}, false};
+  std::vector<std::future<transfer::ChunkTable>> tables;
+  for (const control::MemoryPart& part : request.parts) {
+    const auto place =
+        std::ranges::find(places_, part.process, &std::pair<net::ProcessName, std::size_t>::first);
+    for (const control::MemoryShard& shard : part.shards) {
+      made.contents.push_back({part.process, shard.file, {}, {place->second}});
+      tables.push_back(agent_.hold_memory(hosts_.at(place->second).agent,
+                                          store::descriptor_path(part.pid, shard.descriptor)));
+    }
+  }
+  for (std::size_t i = 0; i < tables.size(); ++i) {
+    Content& content = made.contents[i];
+    content.table = wait_on(tables[i], content.hosts.front());
+    if (content.table.size == content.file.size && content.table.whole == content.file.hash)
+      continue;
+    throw store::StoreError(store::StoreError::Kind::corrupt,
+                            fmt::format("{} in the memory of host {} is not what was written",
+                                        content.file.name, hosts_.at(content.hosts.front()).name));
+  }
+  return made;
+}
+
+void HostMemory::copy_to_neighbours() {
+  std::vector<std::pair<std::size_t, std::future<std::uint64_t>>> copies;  // to which host
+  std::vector<std::size_t> numbers;
+  {
+    const MutexLock lock(mutex_);
+    for (std::size_t i = 0; i < next_->contents.size(); ++i) {
+      const Content& content = next_->contents[i];
+      const auto neighbour = neighbours_.at(content.hosts.front());
+      if (!neighbour) continue;
+      copies.emplace_back(*neighbour,
+                          agent_.fetch_to_memory(hosts_.at(*neighbour).agent, content.table));
+      numbers.push_back(i);
+    }
+  }
+  for (std::size_t i = 0; i < copies.size(); ++i) {
+    wait_on(copies[i].second, copies[i].first);
+    const MutexLock lock(mutex_);
+    next_->contents[numbers[i]].hosts.push_back(copies[i].first);
+  }
+  const MutexLock lock(mutex_);
+  next_->on_two = copies.size() == next_->contents.size();
+}
+
+void HostMemory::decide(const std::string& trouble) {
+  const MutexLock lock(mutex_);
+  const store::Step step = next_->step;
+  if (!trouble.empty() && safe_ && safe_->on_two) {
+    release(next_, safe_);
+    next_.reset();
+    decisions_.push_back(
+        {step, "",
+         fmt::format("the checkpoint of step {} in memory has no copy on a neighbour, that of step "
+                     "{} stays: {}",
+                     number(step), number(safe_->step), trouble)});
+    return;
+  }
+  release(safe_, next_);
+  safe_ = std::exchange(next_, std::nullopt);
+  decisions_.push_back(
+      {step, place_of(*safe_),
+       trouble.empty() ? "" : "checkpoints in memory have no copy on a neighbour: " + trouble});
+}
+
+void HostMemory::release(const std::optional<Generation>& old,
+                         const std::optional<Generation>& kept) {
+  if (!old) return;
+  std::set<std::string> ids;
+  for (const Content& content : old->contents) ids.insert(content.table.id());
+  for (const Content& content : kept->contents) ids.erase(content.table.id());
+  if (!ids.empty()) agent_.release({ids.begin(), ids.end()});
+}
+
+std::string HostMemory::place_of(const Generation& one) const {
+  if (one.on_two) return "the host of each stage, with a copy on a neighbour";
+  return std::ranges::any_of(neighbours_, [](const auto& two) { return two.has_value(); })
+             ? "the host of each stage, without copies"
+             : "its host";
+}
+
+std::vector<MemoryCheckpoints::Held> HostMemory::held() {
+  {
+    const MutexLock lock(mutex_);
+    closing_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+  std::vector<Held> all;
+  const MutexLock lock(mutex_);
+  for (const auto* one : {&next_, &safe_}) {
+    if (!*one) continue;
+    Held& held = all.emplace_back();
+    held.step = (*one)->step;
+    for (const Content& content : (*one)->contents) held.files.push_back(content.file);
+  }
+  return all;
+}
+
+void HostMemory::save(const Held& one, const fs::path& folder,
+                      const std::function<bool()>& give_up) {
+  std::vector<Content> contents;
+  {
+    const MutexLock lock(mutex_);
+    const bool newest = next_ && next_->step == one.step;
+    contents = newest ? next_->contents : safe_->contents;
+  }
+  std::vector<transfer::TransferAgent::Fetching> fetches;
+  const auto lost = [this](const Content& content) {
+    return std::ranges::all_of(content.hosts, lost_);
+  };
+  const auto check = [&](const Content& content) {
+    if (give_up()) throw base::UserError(base::ExitCode::interrupted, "it was not waited for");
+    if (!lost(content)) return;
+    std::vector<std::string> names;
+    for (const std::size_t host : content.hosts) names.push_back(hosts_.at(host).name);
+    throw base::UserError(base::ExitCode::peer_lost,
+                          fmt::format("the part of {} was in the memory of {} only, which {} lost",
+                                      content.process.describe(), fmt::join(names, " and "),
+                                      names.size() == 1 ? "is" : "are"));
+  };
+  for (const Content& content : contents) check(content);
+  for (const Content& content : contents) {
+    fetches.push_back(agent_.fetch({content.table, transfer::ChunkSet::all(content.table.count()),
+                                    folder / content.file.name, transfer::FetchRequest::As::file}));
+  }
+  try {
+    for (std::size_t i = 0; i < fetches.size(); ++i) {
+      while (fetches[i].fetched.wait_for(kAskAgain) != std::future_status::ready)
+        check(contents[i]);
+      fetches[i].fetched.get();
+    }
+  } catch (const std::exception&) {
+    for (const auto& fetch : fetches) agent_.cancel(fetch.number);
+    throw;
+  }
+}
+
+}  // namespace strait::launch

@@ -1,0 +1,84 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <future>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "framework/mutex.h"
+#include "launcher/launch/memory_checkpoints.h"
+#include "launcher/plan/plan.h"
+#include "launcher/transfer/checkpoint_downloader.h"
+#include "launcher/transfer/transfer_agent.h"
+
+namespace strait::launch {
+
+// Over hosts: the agent of each host holds the parts of its processes, and the agent of a neighbour
+// fetches a copy of each, behind all activations. So any one host may be lost. The former one is
+// freed when the next one is on both, and a checkpoint on two hosts is never replaced by one that
+// has no copies.
+class HostMemory : public MemoryCheckpoints {
+ public:
+  // The agent outlives this. `lost`: a host's agent is disconnected; any thread.
+  HostMemory(transfer::TransferAgent& agent, const plan::Plan& plan,
+             std::vector<transfer::CheckpointDownloader::Host> hosts,
+             std::function<bool(std::size_t)> lost);
+  ~HostMemory() override;  // gives up what is on its way
+
+  void hold(store::Step step, std::vector<control::MemoryPart> parts) override
+      STRAIT_EXCLUDES(mutex_);
+  std::vector<control::MemoryDecision> take_decisions() override STRAIT_EXCLUDES(mutex_);
+  // Ends what is on its way.
+  std::vector<Held> held() override STRAIT_EXCLUDES(mutex_);
+  void save(const Held& one, const std::filesystem::path& folder,
+            const std::function<bool()>& give_up) override STRAIT_EXCLUDES(mutex_);
+
+ private:
+  struct Content {
+    net::ProcessName process;
+    store::ShardFile file;
+    transfer::ChunkTable table;
+    std::vector<std::size_t> hosts;  // that hold it
+  };
+  struct Generation {
+    store::Step step{};
+    std::vector<Content> contents;
+    bool on_two = false;  // hosts, each of it
+  };
+  struct Request {
+    store::Step step{};
+    std::vector<control::MemoryPart> parts;
+  };
+
+  void run() STRAIT_EXCLUDES(mutex_);
+  // UserError, StoreError: what went wrong.
+  Generation hold_on_hosts(const Request& request);
+  void copy_to_neighbours() STRAIT_EXCLUDES(mutex_);
+  void decide(const std::string& trouble) STRAIT_EXCLUDES(mutex_);
+  void release(const std::optional<Generation>& old, const std::optional<Generation>& kept);
+  template <class T>
+  T wait_on(std::future<T>& future, std::size_t host) const;
+  std::string place_of(const Generation& one) const;
+
+  transfer::TransferAgent& agent_;
+  const std::vector<transfer::CheckpointDownloader::Host> hosts_;
+  const std::vector<std::optional<std::size_t>> neighbours_;  // by host
+  std::vector<std::pair<net::ProcessName, std::size_t>> places_;
+  const std::function<bool(std::size_t)> lost_;
+  std::atomic<bool> closing_ = false;
+  Mutex mutex_;
+  Condition changed_;
+  std::optional<Request> request_ STRAIT_GUARDED_BY(mutex_);
+  std::optional<Generation> safe_ STRAIT_GUARDED_BY(mutex_);
+  std::optional<Generation> next_ STRAIT_GUARDED_BY(mutex_);  // held, being copied
+  std::vector<control::MemoryDecision> decisions_ STRAIT_GUARDED_BY(mutex_);
+  std::thread thread_;
+};
+
+}  // namespace strait::launch

@@ -1,0 +1,76 @@
+#include "launcher/launch/local_memory.h"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "framework/store/atomic_file.h"
+#include "framework/store/input_file.h"
+#include "framework/store/memory_file.h"
+#include "framework/store/store_error.h"
+
+namespace strait::launch {
+namespace {
+
+namespace fs = std::filesystem;
+
+void write_copy(const store::FileDescriptor& content, const store::ShardFile& file,
+                const fs::path& path) {
+  const store::InputFile from(store::descriptor_path(content.number()));
+  store::AtomicFile copy(path, from.size());
+  std::vector<std::byte> piece(std::min<std::uint64_t>(from.size(), store::kFilePiece));
+  for (std::uint64_t first = 0; first < from.size(); first += piece.size()) {
+    const auto part =
+        std::span(piece).first(std::min<std::uint64_t>(from.size() - first, piece.size()));
+    from.read(first, part);
+    copy.write(part);
+  }
+  const store::FileSummary written = copy.commit();
+  if (written.size == file.size && written.hash == file.hash) return;
+  throw store::StoreError(store::StoreError::Kind::corrupt,
+                          file.name + " in memory is not what its process wrote");
+}
+
+}  // namespace
+
+void LocalMemory::hold(store::Step step, std::vector<control::MemoryPart> parts) {
+  Held next{step, {}};
+  std::vector<store::FileDescriptor> contents;
+  try {
+    for (const control::MemoryPart& part : parts) {
+      for (const control::MemoryShard& shard : part.shards) {
+        contents.push_back(store::open_sealed(store::descriptor_path(part.pid, shard.descriptor)));
+        next.files.push_back(shard.file);
+      }
+    }
+  } catch (const store::StoreError& error) {
+    decisions_.push_back(
+        {step, "", std::string("a checkpoint is not held in memory: ") + error.what()});
+    return;
+  }
+  newest_ = std::move(next);
+  contents_ = std::move(contents);
+  decisions_.push_back({step, "the launcher", ""});
+}
+
+std::vector<control::MemoryDecision> LocalMemory::take_decisions() {
+  return std::exchange(decisions_, {});
+}
+
+std::vector<MemoryCheckpoints::Held> LocalMemory::held() {
+  if (!newest_) return {};
+  return {*newest_};
+}
+
+void LocalMemory::save(const Held& one, const fs::path& folder,
+                       const std::function<bool()>& /*give_up*/) {
+  store::make_directory(folder);
+  for (std::size_t i = 0; i < one.files.size(); ++i) {
+    const fs::path path = folder / one.files[i].name;
+    std::error_code absent;
+    if (fs::file_size(path, absent) == one.files[i].size && !absent) continue;
+    write_copy(contents_.at(i), one.files[i], path);
+  }
+}
+
+}  // namespace strait::launch

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "framework/store/file_descriptor.h"
+#include "launcher/launch/memory_checkpoints.h"
+
+namespace strait::launch {
+
+// Of processes of this machine: the launcher keeps their files in memory open. It outlives them, so
+// no process that is lost takes its part along. One thread.
+class LocalMemory : public MemoryCheckpoints {
+ public:
+  void hold(store::Step step, std::vector<control::MemoryPart> parts) override;
+  std::vector<control::MemoryDecision> take_decisions() override;
+  std::vector<Held> held() override;
+  void save(const Held& one, const std::filesystem::path& folder,
+            const std::function<bool()>& give_up) override;
+
+ private:
+  std::optional<Held> newest_;
+  std::vector<store::FileDescriptor> contents_;  // of its files
+  std::vector<control::MemoryDecision> decisions_;
+};
+
+}  // namespace strait::launch

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "framework/store/manifest.h"
+#include "launcher/control/coordinator_options.h"
+#include "launcher/control/run_directory.h"
+#include "launcher/plan/run_files.h"
+
+namespace strait::launch {
+
+// The checkpoints that are held in memory (checkpoint.memory_every): the newest that is whole, and
+// while it is replaced the next one. They outlive the processes that made them, not the launch.
+// Once these processes have ended, what is held becomes a checkpoint on this machine's disk.
+class MemoryCheckpoints : public control::MemoryHolder {
+ public:
+  struct Held {
+    store::Step step{};
+    std::vector<store::ShardFile> files;
+  };
+  // Newest first.
+  virtual std::vector<Held> held() = 0;
+
+  // Writes the files of one to this folder, those that are not there. `give_up` is called while it
+  // waits, and ends that. UserError, StoreError: why it is not available.
+  virtual void save(const Held& one, const std::filesystem::path& folder,
+                    const std::function<bool()>& give_up) = 0;
+};
+
+// Makes the newest checkpoint in memory that is still available one on this machine's disk, if it
+// is newer than what this machine has on its disk. `commit` writes the manifest.
+struct MemoryRecovery {
+  std::function<void(store::Step, const std::vector<store::ShardFile>&)> commit;
+  std::function<bool()> give_up;
+  std::function<void(const control::Event&)> report;
+};
+// Its step, if no newer one was committed.
+std::optional<store::Step> recover_from_memory(const control::RunDirectory& directory,
+                                               MemoryCheckpoints& memory,
+                                               const MemoryRecovery& with);
+
+}  // namespace strait::launch

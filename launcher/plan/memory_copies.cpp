@@ -1,0 +1,35 @@
+#include "launcher/plan/memory_copies.h"
+
+#include <algorithm>
+
+namespace strait::plan {
+
+std::vector<std::optional<std::size_t>> memory_neighbours(const Plan& plan) {
+  std::vector<std::size_t> used;
+  for (std::size_t host = 0; host < plan.hosts.size(); ++host) {
+    if (std::ranges::count(plan.processes, host, &Plan::Process::host_index) > 0) {
+      used.push_back(host);
+    }
+  }
+  std::vector<std::optional<std::size_t>> neighbours(plan.hosts.size());
+  if (used.size() < 2) return neighbours;
+  for (std::size_t i = 0; i < used.size(); ++i) neighbours[used[i]] = used[(i + 1) % used.size()];
+  return neighbours;
+}
+
+std::int64_t held_bytes(const Plan& plan, std::size_t host) {
+  if (plan.recipe.checkpoint.memory_every == 0) return 0;
+  constexpr std::int64_t kGenerations = 2;
+  const bool caches = plan.recipe.checkpoint.caches == recipe::SavedCaches::save;
+  const auto neighbours = memory_neighbours(plan);
+  std::int64_t bytes = 0;
+  for (const Plan::Process& process : plan.processes) {
+    const std::int64_t one = process.saved_bytes + (caches ? process.cache_bytes : 0);
+    const std::size_t owner = process.host_index;
+    if (owner == host) bytes += kGenerations * one;
+    if (neighbours[owner] == host) bytes += kGenerations * one;
+  }
+  return bytes;
+}
+
+}  // namespace strait::plan

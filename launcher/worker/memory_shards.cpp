@@ -1,0 +1,67 @@
+#include "launcher/worker/memory_shards.h"
+
+#include <algorithm>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "framework/store/input_file.h"
+#include "framework/store/store_error.h"
+
+namespace strait::worker {
+
+MemoryShards::MemoryShards(ControlClient& control)
+    : control_(control), held_(std::make_shared<Held>()) {
+  control_.on_release([held = held_](store::Step step) {
+    std::vector<File> freed;  // outside the lock
+    const MutexLock lock(held->mutex);
+    if (held->step != step) return;
+    held->step.reset();
+    freed.swap(held->files);
+  });
+}
+
+bool MemoryShards::begin(store::Step step) {
+  const MutexLock lock(held_->mutex);
+  if (held_->step) return false;
+  held_->step = step;
+  return true;
+}
+
+void MemoryShards::hold(store::Step step, std::vector<File> files) {
+  control::ShardsInMemory report{step, {}};
+  for (const File& file : files) {
+    report.shards.push_back({file.summary, file.content->descriptor()});
+  }
+  {
+    const MutexLock lock(held_->mutex);
+    held_->files = std::move(files);
+  }
+  control_.send(report);
+}
+
+// It is released like one that was held, when the coordinator knows what all others did.
+void MemoryShards::skip(store::Step step, const std::string& why) {
+  control_.send(control::ShardsInMemory{step, {}, why});
+}
+
+MemoryShards::File copy_to_memory(const std::filesystem::path& folder,
+                                  const store::ShardFile& file) {
+  const store::InputFile from(folder / file.name);
+  MemoryShards::File copy{file, std::make_unique<store::MemoryFile>(file.name)};
+  std::vector<std::byte> piece(std::min<std::uint64_t>(from.size(), store::kFilePiece));
+  for (std::uint64_t first = 0; first < from.size(); first += piece.size()) {
+    const auto part =
+        std::span(piece).first(std::min<std::uint64_t>(from.size() - first, piece.size()));
+    from.read(first, part);
+    copy.content->write(part);
+  }
+  const store::FileSummary read = copy.content->seal();
+  if (read.hash != file.hash) {
+    throw store::StoreError(store::StoreError::Kind::corrupt,
+                            from.path().string() + " is not what was written");
+  }
+  return copy;
+}
+
+}  // namespace strait::worker
