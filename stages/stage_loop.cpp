@@ -63,6 +63,13 @@ StageLoop::StageLoop(StageParts parts, schedules::ActionList training,
       options_(std::move(options)),
       observer_(observer),
       targets_(std::move(targets)),
+      agreement_({[this](const Phase& phase) { return report(phase); },
+                  [this](const StepReport& all) { return exchange(all); },
+                  [this] { return parts_.sync.members().epoch; },
+                  [this](std::uint32_t epoch, bool complete) {
+                    parts_.sync.regroup(epoch, complete);
+                    shard_evaluation();
+                  }}),
       sent_(sent_over(parts_.boundaries)) {
   shard_evaluation();
   for (const schedules::Action& action : training_) {
@@ -104,7 +111,8 @@ StepDecision StageLoop::train(store::Step step) {
   // Before the sync, whose methods may change moments and slots.
   preserve_snapshot();
   StepSummary summary;
-  summary.decision = agree_on_step(phase);
+  summary.decision =
+      agreement_.agree_on_step(phase, [&] { return parts_.sync.gradient_whole(step); });
   const double rate = learning_rate(options_.learning_rate, number(step));
   update(step, summary.decision, rate);
   summary.metrics = metrics_of(summary.decision, rate);
@@ -132,14 +140,17 @@ double StageLoop::take_checkpoint_seconds() {
 StepDecision StageLoop::evaluate(store::Step steps) {
   const Phase phase{steps, false};
   StepDecision decision;
-  agree_between_steps(steps, [&] { return parts_.sync.round_complete_before_read(steps); });
+  if (parts_.sync.membership_changes()) {
+    agreement_.agree_between_steps(
+        steps, [&] { return parts_.sync.round_complete_before_read(steps); });
+  }
   // Once more after an eviction: the shards of the evaluation are others then.
   do {
     parts_.sync.show_model(steps);
     play(phase, evaluation_);
     parts_.sync.hide_model();
     decision = exchange(report(phase));
-    regroup(decision);
+    agreement_.regroup(decision);
   } while (decision.retry);
   observer_.evaluated(decision);
   return decision;
@@ -148,19 +159,14 @@ StepDecision StageLoop::evaluate(store::Step steps) {
 void StageLoop::save(store::Step steps, const SaveCheckpoint& target) {
   const auto started = std::chrono::steady_clock::now();
   const auto round_complete = [&] { return parts_.sync.round_complete_before_read(steps); };
+  const auto apply = [&] { parts_.sync.before_checkpoint(steps); };
   CheckpointResult result;
-  do {
-    // A process that agreed before an eviction learns from `target` that the checkpoint is made
-    // again, and agrees again. So a process that learnt of the eviction while agreeing (false)
-    // has to agree again, too. In between both apply the sync round: no process may enter the next
-    // consensus round with another state.
-    bool agreed = false;
-    do {
-      agreed = agree_between_steps(steps, round_complete);
-      parts_.sync.before_checkpoint(steps);
-    } while (!agreed);
+  if (parts_.sync.membership_changes()) {
+    result = agreement_.agree_on_checkpoint(steps, round_complete, apply, target);
+  } else {
+    apply();
     result = target(steps);
-  } while (!result.complete);
+  }
   save_requested_ = false;
   snapshot_ = std::move(result.snapshot);
   checkpoint_seconds_ += seconds_since(started);
@@ -221,17 +227,6 @@ void StageLoop::act(const Phase& phase, const schedules::Action& action) {
   }
 }
 
-StepDecision StageLoop::agree_on_step(const Phase& phase) {
-  while (true) {
-    const bool round_complete = parts_.sync.gradient_whole(phase.step);
-    StepReport all = report(phase);
-    all.round_incomplete = all.round_incomplete || !round_complete;
-    const StepDecision decision = exchange(all);
-    regroup(decision);
-    if (!decision.retry) return decision;
-  }
-}
-
 StepReport StageLoop::report(const Phase& phase) {
   std::vector<SquaredNorm> norms;
   std::vector<at::Tensor> sums;
@@ -259,12 +254,6 @@ StepDecision StageLoop::exchange(const StepReport& report) {
   return decision;
 }
 
-void StageLoop::regroup(const StepDecision& decision) {
-  if (decision.epoch == parts_.sync.members().epoch) return;
-  parts_.sync.regroup(decision.epoch, !decision.retry);
-  shard_evaluation();
-}
-
 void StageLoop::shard_evaluation() {
   const sync::Membership& members = parts_.sync.members();
   parts_.source.shard_evaluation(members.count(), members.mine);
@@ -288,22 +277,8 @@ void StageLoop::update(store::Step step, const StepDecision& decision, double ra
   if (sync.updated(step, decision.stop || last)) {
     // No process applies the round before all have its data, or an eviction could leave replicas
     // with different models.
-    agree_between_steps(step, [&] { return sync.round_complete_now(); });
+    agreement_.agree_between_steps(step, [&] { return sync.round_complete_now(); });
     sync.apply_now();
-  }
-}
-
-template <class RoundComplete>
-bool StageLoop::agree_between_steps(store::Step steps, RoundComplete round_complete) {
-  if (!parts_.sync.membership_changes()) return true;
-  while (true) {
-    const bool complete = round_complete();
-    StepReport all = report({steps, false});
-    all.round_incomplete = all.round_incomplete || !complete;
-    const std::uint32_t epoch = parts_.sync.members().epoch;
-    const StepDecision decision = exchange(all);
-    regroup(decision);
-    if (!decision.retry) return decision.epoch == epoch;
   }
 }
 

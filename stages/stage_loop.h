@@ -17,6 +17,7 @@
 #include "stages/ports.h"
 #include "stages/replica_sync.h"
 #include "stages/stage_observer.h"
+#include "stages/step_agreement.h"
 #include "stages/wait_clock.h"
 #include "stages/weight_tie.h"
 
@@ -102,21 +103,12 @@ class StageLoop {
 
   void play(const Phase& phase, const schedules::ActionList& actions);
   void act(const Phase& phase, const schedules::Action& action);
-  // Syncs the gradient, reports, and receives the decision; repeated until there is one.
-  StepDecision agree_on_step(const Phase& phase);
   // Norms of this stage with the report of all stages below it.
   StepReport report(const Phase& phase);
   // Report up, decision down.
   StepDecision exchange(const StepReport& report);
-  // With a changed membership: repeats the sync round if needed, and shards evaluations anew.
-  void regroup(const StepDecision& decision);
   void shard_evaluation();
   void update(store::Step step, const StepDecision& decision, double learning_rate);
-  // Between steps: waits until every process has the data of a sync round, and all have the same
-  // membership. False: the others agreed in the former membership and learn of the new one in
-  // their next consensus round.
-  template <class RoundComplete>
-  bool agree_between_steps(store::Step steps, RoundComplete round_complete);
   // Traffic and codec switches since the last step.
   void summarize_boundaries(StepSummary& summary);
 
@@ -127,6 +119,7 @@ class StageLoop {
   MicroBatch last_micro_batch_{};
   StageObserver& observer_;
   CheckpointTargets targets_;
+  const StepAgreement agreement_;
   std::vector<BoundaryTraffic> sent_;  // up to the end of the last step
   bool save_requested_ = false;        // after this step
   std::shared_ptr<tensors::Snapshot> snapshot_;
