@@ -10,6 +10,7 @@
 #include <tuple>
 #include <utility>
 
+#include "kernels/flash_attention.h"
 #include "kernels/random_key.h"
 
 namespace strait::kernels {
@@ -243,6 +244,7 @@ at::Tensor causal_attention(const AttentionHeads& heads, const std::vector<Atten
                             heads.query.size(2) % heads.key.size(2) == 0,
                         "attention of queries ", heads.query.sizes(), " to keys ",
                         heads.key.sizes());
+  if (flash_attention_fits(heads, rules)) return flash_attention(heads, spans, rules);
   return DocumentAttention::apply(heads.query, heads.key, heads.value, spans, rules);
 }
 

@@ -44,6 +44,10 @@ struct Host {
   int slots = 1;                  // free slots, one per stage
   int cores = 1;                  // shared by all its stages
   std::int64_t memory_bytes = 0;  // free memory; 0: unknown, no limit
+  // Free memory of each of its GPUs; 0: unknown, no limit. Empty: stages compute in its memory.
+  // They take the GPUs in turn, the first stage of this replica the one with number next_gpu.
+  std::vector<std::int64_t> gpu_bytes = {};
+  std::size_t next_gpu = 0;
   // With all its cores; absent: not measured.
   std::optional<double> seconds_per_flop = std::nullopt;
 };
@@ -96,8 +100,8 @@ struct Question {
   // each.
   std::vector<int> in_flight;
 
-  // Memory of this stage, as compared with Host::memory_bytes. With several chunks, every
-  // micro-batch counts as if it were held in the chunk that keeps most for it.
+  // Memory of this stage, as compared with Host::memory_bytes or a GPU's. With several chunks,
+  // every micro-batch counts as if it were held in the chunk that keeps most for it.
   std::int64_t stage_bytes(std::size_t stage, const std::vector<Layers>& of_stage) const {
     std::int64_t parameters = 0;
     std::int64_t frozen = 0;

@@ -105,7 +105,9 @@ std::string in_gigabytes(std::int64_t bytes) {
 class Occupation {
  public:
   explicit Occupation(const std::vector<Host>& hosts)
-      : hosts_(hosts), stages_(hosts.size(), 0), bytes_(hosts.size(), 0) {}
+      : hosts_(hosts), stages_(hosts.size(), 0), bytes_(hosts.size(), 0) {
+    for (const Host& host : hosts) gpu_bytes_.emplace_back(host.gpu_bytes.size(), 0);
+  }
 
   std::size_t next_free(const AssignmentCheck& check) const {
     for (std::size_t h = 0; h < hosts_.size(); ++h) {
@@ -124,6 +126,7 @@ class Occupation {
       check.refuse("puts stage {} on {}, which has no slot left for it (of {})", stage, of.name,
                    of.slots);
     }
+    if (!of.gpu_bytes.empty()) return take_gpu(host, stage, bytes, check);
     bytes_[host] += bytes;
     if (of.memory_bytes > 0 && bytes_[host] > of.memory_bytes) {
       check.refuse("is over memory: with stage {} ({}) the stages on {} need {} of its {}", stage,
@@ -133,9 +136,22 @@ class Occupation {
   }
 
  private:
+  void take_gpu(std::size_t host, std::size_t stage, std::int64_t bytes,
+                const AssignmentCheck& check) {
+    const Host& of = hosts_[host];
+    const std::size_t gpu = gpu_of(of, static_cast<std::size_t>(stages_[host]) - 1);
+    std::int64_t& taken = gpu_bytes_[host][gpu];
+    taken += bytes;
+    if (of.gpu_bytes[gpu] == 0 || taken <= of.gpu_bytes[gpu]) return;
+    check.refuse("is over memory: with stage {} ({}) the stages on GPU {} of {} need {} of its {}",
+                 stage, in_gigabytes(bytes), gpu, of.name, in_gigabytes(taken),
+                 in_gigabytes(of.gpu_bytes[gpu]));
+  }
+
   const std::vector<Host>& hosts_;
   std::vector<int> stages_;
   std::vector<std::int64_t> bytes_;
+  std::vector<std::vector<std::int64_t>> gpu_bytes_;
 };
 
 }  // namespace

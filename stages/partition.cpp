@@ -50,9 +50,12 @@ struct Cut {
   std::vector<Layers> ranges;
 };
 
-// The cheapest of all cuts of the blocks into so many ranges. `add` returns the cost of some ranges
-// (0 of none) with one more.
-Cut best_cut(const ModelDescription& model, int ranges,
+// Whether the range at this position is allowed.
+using Allowed = std::function<bool(std::size_t position, const Layers& range)>;
+
+// The cheapest of all allowed cuts of the blocks into so many ranges; without ranges if there is
+// none. `add` returns the cost of some ranges (0 of none) with one more.
+Cut best_cut(const ModelDescription& model, int ranges, const Allowed& allowed,
              const std::function<double(double sum, double range)>& add) {
   // best[s][b]: cost of the first b blocks in s ranges. begins[s][b]: first block of the last one.
   const auto rows = static_cast<std::size_t>(ranges) + 1;
@@ -65,6 +68,7 @@ Cut best_cut(const ModelDescription& model, int ranges,
       for (std::size_t begin = s - 1; begin < b; ++begin) {
         const Layers range =
             layers_of_blocks(model, static_cast<int>(begin), static_cast<int>(b) - 1);
+        if (best[s - 1][begin] == kNever || !allowed(s - 1, range)) continue;
         const double cost = add(best[s - 1][begin], cost_of(model, range));
         // Of equal cuts the later one: it gives less to the stages that wait longest for their
         // first input.
@@ -75,6 +79,7 @@ Cut best_cut(const ModelDescription& model, int ranges,
       }
     }
   }
+  if (best[rows - 1][columns - 1] == kNever) return {};
   Cut cut{best[rows - 1][columns - 1], std::vector<Layers>(rows - 1)};
   std::size_t end = columns - 1;
   for (std::size_t s = rows - 1; s > 0; --s) {
@@ -83,6 +88,53 @@ Cut best_cut(const ModelDescription& model, int ranges,
     end = begin;
   }
   return cut;
+}
+
+// Of the allowed cuts whose slowest range takes no longer than that of any, the most even one:
+// stages that do not set the pace need not hold much more than others. Without stages if no cut is
+// allowed.
+Assignment most_even(const Question& question, const Allowed& allowed) {
+  const int runs = question.stages * question.chunks;
+  const Cut by_slowest = best_cut(question.model, runs, allowed, [](double slowest, double range) {
+    return std::max(slowest, range);
+  });
+  if (by_slowest.ranges.empty()) return {};
+  const double limit = by_slowest.cost;
+  const Cut even = best_cut(question.model, runs, allowed, [limit](double squares, double range) {
+    return range > limit ? kNever : squares + range * range;
+  });
+  return assign_in_turn(even.ranges, static_cast<std::size_t>(question.stages));
+}
+
+bool fits(const Question& question, const Assignment& answer) {
+  try {
+    check_assignment(question, answer, "");
+    return true;
+  } catch (const PartitionError&) {
+    return false;
+  }
+}
+
+// For every stage, the bytes that a chunk of it may take so that all stages of its host or GPU fit
+// if each takes no more; 0: no limit. Hosts are filled in order, as where a partition names none.
+std::vector<std::int64_t> memory_shares(const Question& question) {
+  std::vector<std::int64_t> shares;
+  for (const partition::Host& host : question.cluster.hosts) {
+    const auto left = static_cast<std::size_t>(question.stages) - shares.size();
+    const std::size_t own = std::min(left, static_cast<std::size_t>(std::max(host.slots, 0)));
+    std::vector<std::int64_t> sharing(std::max<std::size_t>(1, host.gpu_bytes.size()), 0);
+    const auto place = [&](std::size_t i) {
+      return host.gpu_bytes.empty() ? std::size_t{0} : gpu_of(host, i);
+    };
+    for (std::size_t i = 0; i < own; ++i) ++sharing[place(i)];
+    for (std::size_t i = 0; i < own; ++i) {
+      const std::int64_t all =
+          host.gpu_bytes.empty() ? host.memory_bytes : host.gpu_bytes[place(i)];
+      shares.push_back(all / sharing[place(i)] / question.chunks);
+    }
+  }
+  shares.resize(static_cast<std::size_t>(question.stages), 0);
+  return shares;
 }
 
 Assignment balanced(const Question& question) {
@@ -97,15 +149,16 @@ Assignment balanced(const Question& question) {
         question.chunks == 1 ? "" : fmt::format(" with {} chunks each", question.chunks), blocks,
         blocks, question.chunks == 1 ? "stages" : "chunks in all"));
   }
-  const Cut by_slowest =
-      best_cut(model, runs, [](double slowest, double range) { return std::max(slowest, range); });
-  // Of the cuts whose slowest range takes no longer, the most even one: stages that do not set the
-  // pace need not hold much more than others.
-  const double limit = by_slowest.cost;
-  const std::vector<Layers> layers = best_cut(model, runs, [limit](double squares, double range) {
-                                       return range > limit ? kNever : squares + range * range;
-                                     }).ranges;
-  return assign_in_turn(layers, static_cast<std::size_t>(question.stages));
+  const Allowed any = [](std::size_t, const Layers&) { return true; };
+  Assignment fastest = most_even(question, any);
+  if (fits(question, fastest)) return fastest;
+  const std::vector<std::int64_t> shares = memory_shares(question);
+  const auto stages = static_cast<std::size_t>(question.stages);
+  Assignment fitting = most_even(question, [&](std::size_t position, const Layers& range) {
+    const std::size_t stage = position % stages;
+    return shares[stage] == 0 || question.stage_bytes(stage, {range}) <= shares[stage];
+  });
+  return fitting.stages.empty() ? fastest : fitting;
 }
 
 }  // namespace

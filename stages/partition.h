@@ -24,8 +24,10 @@ struct PartitionOffer {
 };
 
 // "balanced", and those of plugins. "balanced" minimises the floating-point operations per token of
-// the largest chunk, backward included; among equals it gives later chunks less. The embedding is
-// in the chunk of the first block, the LM head in that of the last.
+// the largest chunk, backward included; among equals it gives later chunks less. Where that does
+// not fit into memory, it does so among cuts in which no stage takes more than its share of its
+// host or GPU, if there are any. The embedding is in the chunk of the first block, the LM head in
+// that of the last.
 Catalogue<PartitionOffer>& partitions();
 
 // The partition of `pipeline.partition`: first and last block of every stage, inclusive, numbered
@@ -35,9 +37,14 @@ partition::Assignment explicit_partition(const partition::ModelDescription& mode
                                          const std::vector<std::pair<int, int>>& blocks,
                                          int chunks = 1);
 
+// The GPU of a host's stage number `index` of this replica. The host has GPUs.
+inline std::size_t gpu_of(const partition::Host& host, std::size_t index) {
+  return (host.next_gpu + index) % host.gpu_bytes.size();
+}
+
 // Checks the result of any partition: each layer once and in order, no host with more stages than
-// slots or more bytes than memory. Returns it with every host filled in. Throws PartitionError,
-// which calls the partition `name`.
+// slots, no host and no GPU with more bytes than memory. Returns it with every host filled in.
+// Throws PartitionError, which calls the partition `name`.
 partition::Assignment check_assignment(const partition::Question& question,
                                        partition::Assignment answer, const std::string& name);
 

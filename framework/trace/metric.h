@@ -56,6 +56,7 @@ struct Label {
   int rank = 0;
   const char* before = "";
   const char* after = "";
+  bool hides_zero = false;
 };
 // Curve in the report: ascending ranks, 0 is none.
 struct Chart {

@@ -22,6 +22,10 @@ struct StepMetrics {
   double tied_wait_seconds = 0;
   double checkpoint_seconds = 0;
   std::uint64_t memory_bytes = 0;
+  std::uint64_t program_bytes = 0;
+  std::uint64_t gpu_memory_bytes = 0;
+  double gpu_busy = 0;
+  double gpu_celsius = 0;
   bool skipped = false;
   double idle = 0;
 };
@@ -102,6 +106,27 @@ inline constexpr std::tuple kMetrics<StepMetrics> = {
             .unit = Unit::bytes,
             .combine = Combine::each,
             .meaning = "the most that the process has had in memory so far"}),
+    metric(&StepMetrics::program_bytes,
+           {.key = "program_bytes",
+            .unit = Unit::bytes,
+            .combine = Combine::each,
+            .meaning = "of these, what it had before it made its layers"}),
+    metric(&StepMetrics::gpu_memory_bytes,
+           {.key = "gpu_memory_bytes",
+            .unit = Unit::bytes,
+            .combine = Combine::each,
+            .meaning = "the most that its tensors have taken on its GPU so far; 0 on a CPU"}),
+    metric(&StepMetrics::gpu_busy,
+           {.key = "gpu_busy",
+            .unit = Unit::share,
+            .combine = Combine::each,
+            .meaning = "of the last seconds in which its GPU worked, for whatever process, by the "
+                       "driver; 0 where it does not say",
+            .label = {6, "GPU ", "", /*hides_zero=*/true}}),
+    metric(&StepMetrics::gpu_celsius,
+           {.key = "gpu_celsius",
+            .combine = Combine::each,
+            .meaning = "of its GPU, by the driver; 0 where it does not say"}),
     metric(&StepMetrics::skipped, {.key = "skipped",
                                    .unit = Unit::flag,
                                    .combine = Combine::any,

@@ -47,24 +47,42 @@ std::vector<std::string> lines_after_failure(const fs::path& run, const plan::Pl
   return lines;
 }
 
-// "memory    0.0 2.71 GB of 2.44 GB planned, 1.0 …": the most that each process has had. Of many
-// processes, those that are furthest above their plans.
+std::string size_text(std::int64_t bytes) {
+  return base::byte_text(static_cast<std::uint64_t>(std::max<std::int64_t>(bytes, 0)));
+}
+
+// "memory    0.0 2.71 GB of 2.44 GB planned, 1.0 ...": the most that each process has had, without
+// what every process has before it makes its layers, which no plan counts; of one that computes on
+// a GPU what its tensors took there. Of many processes, those that are furthest above their plans.
 std::vector<std::string> memory_line(const fs::path& run, const plan::Plan& plan) {
   const std::string step = control::last_line_with(run / "metrics.jsonl", "\"memory_bytes\"");
   const auto metrics = nlohmann::json::parse(step, nullptr, /*allow_exceptions=*/false);
   if (!metrics.is_object()) return {};
+  const auto measured = [&](const char* key, const std::string& process) {
+    const auto table = metrics.find(key);  // runs of former builds have fewer
+    return table == metrics.end() ? std::int64_t{0} : table->value(process, std::int64_t{0});
+  };
   struct Use {
     std::string process;
     std::int64_t most = 0;
     std::int64_t planned = 0;
-    double ratio() const { return static_cast<double>(most) / static_cast<double>(planned); }
+    bool on_gpu = false;
+    double ratio() const {
+      return static_cast<double>(most) / static_cast<double>(std::max<std::int64_t>(1, planned));
+    }
   };
   std::vector<Use> uses;
+  std::int64_t program = 0;
   for (const plan::Plan::Process& process : plan.processes) {
     const std::string name = process.name.text();
-    const std::int64_t most = metrics["memory_bytes"].value(name, std::int64_t{0});
-    if (most > 0)
-      uses.push_back({name, most, std::max<std::int64_t>(1, plan.memory_bytes(process))});
+    const std::int64_t most = measured("memory_bytes", name);
+    const std::int64_t own = measured("program_bytes", name);
+    if (const std::int64_t on_gpu = measured("gpu_memory_bytes", name); on_gpu > 0) {
+      uses.push_back({name, on_gpu, plan::Plan::compute_bytes(process), true});
+    } else if (most > 0) {
+      uses.push_back({name, most - own, plan.memory_bytes(process), false});
+      program = std::max(program, own);
+    }
   }
   if (uses.empty()) return {};
   constexpr std::size_t kShown = 4;
@@ -75,11 +93,12 @@ std::vector<std::string> memory_line(const fs::path& run, const plan::Plan& plan
   std::vector<std::string> texts;
   texts.reserve(uses.size());
   for (const Use& use : uses) {
-    texts.push_back(fmt::format("{} {} of {} planned", use.process,
-                                base::byte_text(static_cast<std::uint64_t>(use.most)),
-                                base::byte_text(static_cast<std::uint64_t>(use.planned))));
+    texts.push_back(fmt::format("{} {} of {} planned{}", use.process, size_text(use.most),
+                                size_text(use.planned), use.on_gpu ? " on its GPU" : ""));
   }
-  return {fmt::format("memory    {}", fmt::join(texts, ", "))};
+  std::string line = fmt::format("memory    {}", fmt::join(texts, ", "));
+  if (program > 0) line += fmt::format("; and {} of any process's own", size_text(program));
+  return {line};
 }
 
 }  // namespace

@@ -196,7 +196,8 @@ void Prober::measure_hosts() {
       continue;
     }
     table_.hosts.push_back({name(host), measured->flops_per_second, measured->backward,
-                            threads.at(host), measured->memory_bytes_per_second});
+                            threads.at(host), measured->memory_bytes_per_second,
+                            measured->gpu_memory});
     options_.print(
         fmt::format("  {}: {:.1f} Gflop/s with {} threads, backward {:.2f} times a forward, "
                     "memory {:.1f} GB/s",

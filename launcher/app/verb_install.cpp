@@ -63,21 +63,28 @@ class InstallReport {
 };
 
 void install_one(const hosts::InstallTarget& target, std::size_t number,
-                 const std::vector<hosts::BuildFile>& files, InstallReport& report) {
+                 const std::vector<hosts::Build>& builds, InstallReport& report) {
   const auto begun = Clock::now();
   auto reported = begun;
   try {
     const hosts::Installed installed =
-        hosts::install_on_host(target, files, [&](std::uint64_t sent, std::uint64_t to_send) {
+        hosts::install_on_host(target, builds, [&](std::uint64_t sent, std::uint64_t to_send) {
           if (Clock::now() - reported < kReportEvery) return;
           reported = Clock::now();
           report.print(fmt::format("{}: {} of {} sent", target.host, base::byte_text(sent),
                                    base::byte_text(to_send)));
         });
     const double elapsed = std::chrono::duration<double>(Clock::now() - begun).count();
-    report.print(fmt::format("{}: has strait {}, {} of {} sent, {:.1f} s", target.host,
-                             base::build_id(), base::byte_text(installed.sent),
-                             base::byte_text(installed.all), elapsed));
+    report.print(fmt::format("{}: has strait {}{}, {} of {} sent, {:.1f} s", target.host,
+                             base::build_id(), installed.has_cuda ? " with CUDA" : "",
+                             base::byte_text(installed.sent), base::byte_text(installed.all),
+                             elapsed));
+    if (installed.has_gpu && !installed.has_cuda) {
+      report.print(
+          fmt::format("{}: has a GPU, which this build for CPUs does not use; build strait with a "
+                      "libtorch that has CUDA, too, and install again with --other-build FOLDER",
+                      target.host));
+    }
   } catch (const std::exception& error) {
     const base::Failure failure = base::describe_failure(error);
     report.print(fmt::format("strait: {}", failure.text));
@@ -85,7 +92,26 @@ void install_one(const hosts::InstallTarget& target, std::size_t number,
   }
 }
 
-base::ExitCode install_on_hosts(const RunOptions& options) {
+// This build, and one of the other kind: in the folder that the user names, or where it is usual.
+std::vector<hosts::Build> builds_here(const std::filesystem::path& named,
+                                      const control::ScratchFolder& scratch) {
+  std::vector<hosts::Build> builds = {hosts::build_in(hosts::own_programs(), scratch.path())};
+  if (!named.empty()) {
+    builds.push_back(hosts::build_in(named, scratch.path()));
+    return builds;
+  }
+  const std::filesystem::path usual =
+      hosts::programs_of_other_kind(hosts::own_programs(), builds[0].has_cuda());
+  if (!std::filesystem::exists(usual / "strait-stage")) return builds;
+  try {
+    builds.push_back(hosts::build_in(usual, scratch.path()));
+  } catch (const base::UserError& error) {
+    fmt::print("not used: {}\n", error.what());
+  }
+  return builds;
+}
+
+base::ExitCode install_on_hosts(const RunOptions& options, const std::string& other_build) {
   const recipe::Recipe recipe =
       recipe::read_recipe(options.recipe, options.overrides, plugin::load_plugins);
   if (recipe.hosts.backend != recipe::BackendKind::ssh) {
@@ -95,7 +121,7 @@ base::ExitCode install_on_hosts(const RunOptions& options) {
                     options.recipe.string()));
   }
   const control::ScratchFolder scratch("install");
-  const std::vector<hosts::BuildFile> files = hosts::files_of_this_build(scratch.path());
+  const std::vector<hosts::Build> builds = builds_here(other_build, scratch);
   std::vector<recipe::RecipeHost> hosts = recipe.hosts.list;
   std::ranges::copy(recipe.hosts.spare, std::back_inserter(hosts));
   InstallReport report(hosts.size());
@@ -105,7 +131,7 @@ base::ExitCode install_on_hosts(const RunOptions& options) {
     for (std::size_t i = 0; i < std::min(kConcurrentHosts, hosts.size()); ++i) {
       workers.emplace_back([&] {
         for (std::size_t host = next++; host < hosts.size(); host = next++) {
-          install_one({hosts[host].name, recipe.hosts.ssh_config}, host, files, report);
+          install_one({hosts[host].name, recipe.hosts.ssh_config}, host, builds, report);
         }
       });
     }
@@ -122,8 +148,14 @@ void add_install(CLI::App& cli, Command& command) {
   verb->add_option("--set", options->overrides, "key=value instead of the recipe's; repeatable")
       ->take_all()
       ->allow_extra_args(false);
-  verb->callback(
-      [options, &command] { command = [options] { return install_on_hosts(*options); }; });
+  const auto other = std::make_shared<std::string>();
+  verb->add_option("--other-build", *other,
+                   "the programs of another build of these sources: with CUDA, for hosts with a "
+                   "GPU, or for CPUs, for those without (default: build/cuda/bin or build/cpu/bin "
+                   "beside this one)");
+  verb->callback([options, other, &command] {
+    command = [options, other] { return install_on_hosts(*options, *other); };
+  });
 }
 
 }  // namespace strait::app

@@ -6,4 +6,8 @@ namespace strait::base {
 // speak the same protocols.
 const char* build_id();
 
+// Whether its stages can compute on GPUs: the libtorch that it was built with has CUDA. Builds of
+// the same id may differ in this, and then mix in one run.
+bool build_has_cuda();
+
 }  // namespace strait::base

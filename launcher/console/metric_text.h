@@ -40,8 +40,8 @@ std::vector<std::string> step_labels(const S& step, bool means) {
     if (info.label.rank == 0 || (info.combine == trace::Combine::each) != means) return;
     const std::optional<double> value = trace::as_number(one.value(step));
     // A flag is shown where it is set, a speed where tokens were counted.
-    const bool hides_zero =
-        info.unit == trace::Unit::flag || info.unit == trace::Unit::tokens_per_second;
+    const bool hides_zero = info.label.hides_zero || info.unit == trace::Unit::flag ||
+                            info.unit == trace::Unit::tokens_per_second;
     if (!value || (hides_zero && *value == 0)) return;
     labels.emplace(info.label.rank, label_text(info, *value));
   });

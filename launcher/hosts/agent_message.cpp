@@ -29,7 +29,8 @@ constexpr base::MessageLimits kHostLimits{.frame_bytes = std::size_t{256} << 20,
 
 void describe(auto& f, base::Is<AgentHello> auto& m) {
   f("host_name", m.facts.host_name), f("build", m.facts.build), f("cores", m.facts.cores);
-  f("memory", m.facts.memory), f("free_disk", m.facts.free_disk), f("clock", m.facts.clock);
+  f("memory", m.facts.memory), f("gpus", m.facts.gpus);
+  f("free_disk", m.facts.free_disk), f("clock", m.facts.clock);
   f("directory", m.facts.directory), f("addresses", m.facts.addresses);
   f("address", m.facts.address), f("launcher", m.facts.launcher);
 }

@@ -12,7 +12,9 @@
 #include <system_error>
 #include <utility>
 
+#include "launcher/base/build_id.h"
 #include "launcher/base/errors.h"
+#include "launcher/base/text.h"
 #include "launcher/process/piped_process.h"
 
 namespace strait::hosts {
@@ -42,12 +44,21 @@ std::string output_of(const std::vector<std::string>& argv, std::chrono::seconds
                         fmt::format("{}: {}", argv[0], answer.error_line()));
 }
 
-fs::path stage_beside_us() {
-  fs::path program = fs::read_symlink("/proc/self/exe").parent_path() / "strait-stage";
+fs::path stage_in(const fs::path& programs) {
+  fs::path program = programs / "strait-stage";
   if (!fs::exists(program)) {
     throw base::UserError(
         base::ExitCode::bad_input,
         fmt::format("there is no {}; build it, or install strait as a whole", program.string()));
+  }
+  const std::string own = fmt::format("strait-stage {}\n", base::build_id());
+  const std::string there = output_of({program.string(), "--version"}, kTraceLimit);
+  if (there != own) {
+    throw base::UserError(
+        base::ExitCode::mismatch,
+        fmt::format("{} is {}, but this is {}; build both from the same sources", program.string(),
+                    base::printable(there.substr(0, there.find('\n'))),
+                    own.substr(0, own.size() - 1)));
   }
   return program;
 }
@@ -116,8 +127,24 @@ std::vector<fs::path> loaded_on_demand(const fs::path& library) {
   return found;
 }
 
-std::vector<BuildFile> files_of_this_build(const fs::path& scratch) {
-  const fs::path program = stage_beside_us();
+bool Build::has_cuda() const {
+  return std::ranges::any_of(
+      files, [](const BuildFile& file) { return file.to.starts_with("lib/libtorch_cuda.so"); });
+}
+
+fs::path own_programs() { return fs::read_symlink("/proc/self/exe").parent_path(); }
+
+fs::path programs_of_other_kind(const fs::path& programs, bool has_cuda) {
+  return programs.parent_path().parent_path() / (has_cuda ? "cpu" : "cuda") / "bin";
+}
+
+std::size_t build_for_host(const std::vector<Build>& builds, bool host_has_gpu) {
+  const auto fitting = std::ranges::find(builds, host_has_gpu, &Build::has_cuda);
+  return fitting == builds.end() ? 0 : static_cast<std::size_t>(fitting - builds.begin());
+}
+
+Build build_in(const fs::path& programs, const fs::path& scratch) {
+  const fs::path program = stage_in(programs);
   const fs::path starter = scratch / "strait-stage";
   std::ofstream(starter) << kStarter;
   std::vector<BuildFile> files = {{starter, "bin/strait-stage", "", 0}};
@@ -143,7 +170,7 @@ std::vector<BuildFile> files_of_this_build(const fs::path& scratch) {
   }
   for (const auto& [name, path] : libraries) files.push_back({path, "lib/" + name, "", 0});
   add_hashes(files);
-  return files;
+  return {std::move(files)};
 }
 
 }  // namespace strait::hosts

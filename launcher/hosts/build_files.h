@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -16,10 +17,28 @@ struct BuildFile {
   std::uint64_t size = 0;
 };
 
-// All that a host needs to run this build's strait-stage: the program, every library that the
-// loader gives it here but those of the system itself, and a starter that makes it find them.
-// UserError: something is missing or cannot be read. The starter is written to `scratch`.
-std::vector<BuildFile> files_of_this_build(const std::filesystem::path& scratch);
+// One build of these sources: all that a host needs to run its strait-stage, which is the program,
+// every library that the loader gives it here but those of the system itself, and a starter that
+// makes it find them.
+struct Build {
+  std::vector<BuildFile> files;
+  bool has_cuda() const;  // its libtorch can use GPUs
+};
+
+// The build whose programs are in this folder. UserError: something is missing or cannot be read,
+// or it is of other sources than this program. The starter is written to `scratch`.
+Build build_in(const std::filesystem::path& programs, const std::filesystem::path& scratch);
+
+// The folder of this program.
+std::filesystem::path own_programs();
+
+// Where a build of the other kind is looked for: build/cuda/bin beside build/release/bin of one for
+// CPUs, build/cpu/bin beside that of one with CUDA. It need not exist.
+std::filesystem::path programs_of_other_kind(const std::filesystem::path& programs, bool has_cuda);
+
+// The number of the build for a host: with a GPU one that has CUDA, else one without, if there is
+// such a one. Pure; `builds` is not empty.
+std::size_t build_for_host(const std::vector<Build>& builds, bool host_has_gpu);
 
 // The libraries in what the loader prints with LD_TRACE_LOADED_OBJECTS: name and path; the path is
 // empty where none was found. Pure.

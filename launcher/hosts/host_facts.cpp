@@ -20,6 +20,7 @@
 #include "framework/net/endpoint.h"
 #include "framework/store/file_descriptor.h"
 #include "launcher/base/build_id.h"
+#include "launcher/process/nvidia_driver.h"
 
 namespace strait::hosts {
 namespace {
@@ -110,6 +111,7 @@ HostFacts facts_of_this_host(const std::filesystem::path& directory, const std::
   facts.build = base::build_id();
   facts.cores = usable_cores();
   facts.memory = memory_of_this_host();
+  facts.gpus = process::gpu_memory_here();
   std::error_code unknown;
   const auto space = std::filesystem::space(directory, unknown);
   facts.free_disk = unknown ? 0 : static_cast<std::int64_t>(space.available);

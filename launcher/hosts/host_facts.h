@@ -13,6 +13,7 @@ struct HostFacts {
   std::string build;                   // of the programs there
   std::int64_t cores = 0;              // that processes there may use
   std::int64_t memory = 0;             // bytes
+  std::vector<std::int64_t> gpus;      // bytes of each one that its stages can use
   std::int64_t free_disk = 0;          // bytes, where it keeps its files
   std::int64_t clock = 0;              // seconds since 1970, by its own clock
   std::string directory;               // where it keeps its files, as an absolute path

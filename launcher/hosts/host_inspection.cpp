@@ -73,13 +73,19 @@ std::optional<InspectionRequest> inspection_request_from(const std::string& text
 
 std::string to_line(const HostInspection& look) {
   const HostFacts& facts = look.facts;
-  const json all = {
-      {"host_name", facts.host_name},  {"build", facts.build},
-      {"cores", facts.cores},          {"memory", facts.memory},
-      {"free_disk", facts.free_disk},  {"clock", facts.clock},
-      {"directory", facts.directory},  {"addresses", facts.addresses},
-      {"busy_ports", look.busy_ports}, {"devices", look.devices},
-      {"objection", look.objection},   {"objection_code", number(look.objection_code)}};
+  const json all = {{"host_name", facts.host_name},
+                    {"build", facts.build},
+                    {"cores", facts.cores},
+                    {"memory", facts.memory},
+                    {"gpus", facts.gpus},
+                    {"free_disk", facts.free_disk},
+                    {"clock", facts.clock},
+                    {"directory", facts.directory},
+                    {"addresses", facts.addresses},
+                    {"busy_ports", look.busy_ports},
+                    {"devices", look.devices},
+                    {"objection", look.objection},
+                    {"objection_code", number(look.objection_code)}};
   return std::string(kInspectionMarker) + all.dump(-1, ' ', true, json::error_handler_t::replace) +
          "\n";
 }
@@ -94,6 +100,7 @@ std::optional<HostInspection> inspection_from(const std::string& line) {
     look.facts.build = from.at("build");
     look.facts.cores = from.at("cores");
     look.facts.memory = from.at("memory");
+    look.facts.gpus = from.at("gpus").get<std::vector<std::int64_t>>();
     look.facts.free_disk = from.at("free_disk");
     look.facts.clock = from.at("clock");
     look.facts.directory = from.at("directory");

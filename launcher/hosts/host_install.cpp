@@ -76,6 +76,7 @@ constexpr const char* kInstallCommand =
     "for old in incoming next; do "
     "find . -maxdepth 1 -name \"$old.*\" -mmin +1440 -exec rm -rf {} +; done; "
     "echo strait-install-here $(uname -m); "
+    "if nvidia-smi -L 2> /dev/null | grep -q ^GPU; then echo strait-install-gpu; fi; "
     "keep() { mkdir -p content/$2; mv \"$1\" content/$2/data; }; "
     "for f in store/*; do if [ -e \"$f\" ]; then keep \"$f\" ${f#store/}; fi; done; rm -rf store; "
     "for f in content/*/data; do h=${f#content/}; h=${h%/data}; "
@@ -110,15 +111,18 @@ std::string text_after(const std::string& line, std::string_view marker) {
 // One attempt, over one ssh session.
 class Installation {
  public:
-  Installation(const InstallTarget& target, const std::vector<BuildFile>& files)
+  Installation(const InstallTarget& target, const std::vector<Build>& builds)
       : target_(target),
-        files_(files),
+        builds_(builds),
         ssh_(ssh_argv(target.host, target.config, kInstallCommand, kTransferSilence)) {}
 
   // Empty: a file of an earlier build was damaged and has been removed; try again.
   std::optional<Installed> run(const InstallProgress& progress) {
-    read_present_files();
     Installed installed;
+    installed.has_gpu = read_present_files();
+    const Build& build = builds_[build_for_host(builds_, installed.has_gpu)];
+    installed.has_cuda = build.has_cuda();
+    files_ = build.files;
     send(base::build_id() + std::string("\n") + list());
     std::uint64_t to_send = 0;
     for (const BuildFile* file : missing()) to_send += file->size;
@@ -146,7 +150,9 @@ class Installation {
     throw base::UserError(base::ExitCode::stalled, fmt::format("{} {}", target_.host, waited_for));
   }
 
-  void read_present_files() {
+  // Whether the host has a GPU.
+  bool read_present_files() {
+    bool has_gpu = false;
     const auto deadline = Clock::now() + kInstallCallLimit;
     for (std::string line;;) {
       if (ssh_.read_line(line, deadline) != ReadResult::line) {
@@ -154,7 +160,8 @@ class Installation {
                                   kInstallCallLimit.count(),
                                   ssh_by_hand(target_.host, target_.config)));
       }
-      if (line == "strait-install-asks") return;
+      if (line == "strait-install-asks") return has_gpu;
+      has_gpu = has_gpu || line == "strait-install-gpu";
       if (const auto machine = text_after(line, "strait-install-here "); !machine.empty()) {
         check_machine(machine);
       }
@@ -235,17 +242,18 @@ class Installation {
   }
 
   const InstallTarget& target_;
-  const std::vector<BuildFile>& files_;
+  const std::vector<Build>& builds_;
+  std::vector<BuildFile> files_;  // of the build that fits
   process::PipedProcess ssh_;
   std::set<std::string> called_;  // hashes
 };
 
 }  // namespace
 
-Installed install_on_host(const InstallTarget& target, const std::vector<BuildFile>& files,
+Installed install_on_host(const InstallTarget& target, const std::vector<Build>& builds,
                           const InstallProgress& progress) {
-  std::optional<Installed> installed = Installation(target, files).run(progress);
-  if (!installed) installed = Installation(target, files).run(progress);
+  std::optional<Installed> installed = Installation(target, builds).run(progress);
+  if (!installed) installed = Installation(target, builds).run(progress);
   if (!installed) {
     throw base::UserError(
         base::ExitCode::storage_io,

@@ -16,16 +16,18 @@ struct InstallTarget {
 struct Installed {
   std::uint64_t sent = 0;  // bytes that the host did not have
   std::uint64_t all = 0;   // bytes of the build
+  bool has_gpu = false;    // the host, by its driver
+  bool has_cuda = false;   // the build
 };
 
 // Called with the bytes that were sent so far.
 using InstallProgress = std::function<void(std::uint64_t sent, std::uint64_t to_send)>;
 
-// Installs a build on one host over ssh, into ~/.strait/builds/ID, and links ~/.strait/bin to it
-// once the hashes of the files are right and the program prints its id; until then the host keeps
-// its former build. Files that an earlier build has are not sent again. Keeps two builds. Blocks.
-// UserError: with the host, the cause and the fix.
-Installed install_on_host(const InstallTarget& target, const std::vector<BuildFile>& files,
+// Installs the build that fits the host (build_for_host()) over ssh, into ~/.strait/builds/ID, and
+// links ~/.strait/bin to it once the hashes of the files are right and the program prints its id;
+// until then the host keeps its former build. Files that an earlier build has are not sent again.
+// Keeps two builds. Blocks. UserError: with the host, the cause and the fix.
+Installed install_on_host(const InstallTarget& target, const std::vector<Build>& builds,
                           const InstallProgress& progress);
 
 }  // namespace strait::hosts

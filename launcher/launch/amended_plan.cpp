@@ -8,6 +8,7 @@
 #include <map>
 
 #include "launcher/base/errors.h"
+#include "launcher/plan/gpu_memory.h"
 #include "launcher/plan/memory_copies.h"
 #include "launcher/plan/placement.h"
 
@@ -33,6 +34,8 @@ std::vector<control::Event> amend_by_facts(plan::Plan& plan,
     plan::Plan::Host& host = plan.hosts[i];
     host.cores = facts[i].cores;
     host.memory = memory_of(plan, i, facts[i]);
+    host.gpus = facts[i].gpus;
+    if (plan.recipe.model.device == recipe::Device::cpu) host.gpus->clear();
     if (std::abs(facts[i].clock - now) > kClockTolerance) {
       notes.push_back({"clock", fmt::format("the clock of host {} is {} s off; nothing depends on "
                                             "it but the times in its logs",
@@ -59,12 +62,9 @@ std::vector<control::Event> amend_by_facts(plan::Plan& plan,
 
 void check_memory(const plan::Plan& plan, std::size_t host, const hosts::HostFacts& facts) {
   const std::int64_t memory = memory_of(plan, host, facts);
+  plan::check_gpu_memory(plan, host);
   const std::int64_t held = plan::held_bytes(plan, host);
-  std::int64_t needed = held;
-  for (const plan::Plan::Process& process : plan.processes) {
-    if (process.host_index != host) continue;
-    needed += plan.memory_bytes(process);
-  }
+  const std::int64_t needed = held + plan::host_memory_needed(plan, host);
   if (needed <= memory) return;
   throw base::UserError(
       base::ExitCode::out_of_memory,

@@ -9,14 +9,16 @@
 
 namespace strait::launch {
 
-// Writes cores, threads and memory of the hosts into the plan. `facts` by host, valid for those in
-// `there`; processes on other hosts get the threads of another process of their stage, because the
-// plan does not change when these hosts join later. Returns warnings. UserError: check_memory().
+// Writes cores, GPUs, threads and memory of the hosts into the plan. `facts` by host, valid for
+// those in `there`; processes on other hosts get the threads of another process of their stage,
+// because the plan does not change when these hosts join later. Returns warnings. UserError:
+// check_memory().
 std::vector<control::Event> amend_by_facts(plan::Plan& plan,
                                            const std::vector<hosts::HostFacts>& facts,
                                            const std::vector<std::size_t>& there);
 
-// UserError: by the plan the host's stages need more memory than it has for them.
+// UserError: by the plan the host's stages need more memory than it or one of its GPUs
+// has for them.
 void check_memory(const plan::Plan& plan, std::size_t host, const hosts::HostFacts& facts);
 
 }  // namespace strait::launch

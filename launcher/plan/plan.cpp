@@ -38,6 +38,7 @@ void describe(auto& f, Is<sync::Strength> auto& m) {
 void describe(auto& f, Is<recipe::MeasuredHost> auto& m) {
   f("name", m.name), f("flops_per_second", m.flops_per_second), f("backward", m.backward);
   f("threads", m.threads), f("memory_bytes_per_second", m.memory_bytes_per_second);
+  f.added("gpu_memory", m.gpu_memory);
 }
 void describe(auto& f, Is<recipe::MeasuredLink> auto& m) {
   f("from", m.from), f("to", m.to), f("bits_per_second", m.bits_per_second);
@@ -55,6 +56,7 @@ void describe(auto& f, base::Is<Plan::Data> auto& m) {
 }
 void describe(auto& f, base::Is<Plan::Host> auto& m) {
   f("name", m.name), f("cores", m.cores), f("memory", m.memory);
+  f.added("gpus", m.gpus);
 }
 void describe(auto& f, base::Is<Plan::Process> auto& m) {
   f("name", m.name), f("host", m.host), f("host_index", m.host_index), f("chunks", m.chunks);
@@ -114,8 +116,23 @@ std::int64_t Plan::snapshot_bytes(const Process& process) const {
 }
 
 std::int64_t Plan::memory_bytes(const Process& process) const {
-  return process.state_bytes + process.activation_bytes + process.cache_bytes +
-         snapshot_bytes(process);
+  return compute_bytes(process) + beside_bytes(process);
+}
+
+std::int64_t Plan::beside_bytes(const Process& process) const {
+  return process.cache_bytes + snapshot_bytes(process);
+}
+
+std::int64_t Plan::index_on_host(const Process& process) const {
+  return std::ranges::count_if(processes, [&](const Process& other) {
+    return other.host_index == process.host_index && &other < &process;
+  });
+}
+
+std::optional<std::size_t> Plan::gpu_of(const Process& process) const {
+  const auto& gpus = hosts.at(process.host_index).gpus;
+  if (!gpus || gpus->empty()) return std::nullopt;
+  return static_cast<std::size_t>(index_on_host(process)) % gpus->size();
 }
 
 bool saves_beside_training(const recipe::Recipe& recipe) {

@@ -27,6 +27,9 @@ struct Plan {
     std::string name;  // as in the recipe
     std::int64_t cores = 0;
     std::int64_t memory = 0;  // bytes
+    // Bytes of each GPU that its stages use in turn; empty: they compute on its CPU. Absent: not
+    // known until it has reported them.
+    std::optional<std::vector<std::int64_t>> gpus = std::nullopt;
   };
   struct Process {
     net::ProcessName name;
@@ -103,6 +106,16 @@ struct Plan {
   // Copies of what is being saved while a process trains, at most.
   std::int64_t snapshot_bytes(const Process& process) const;
   std::int64_t memory_bytes(const Process& process) const;  // of all kinds
+  // What a process keeps where it computes, and what it keeps in its host's memory in any case:
+  // caches and copies that are being saved. Together they are all.
+  static std::int64_t compute_bytes(const Process& process) {
+    return process.state_bytes + process.activation_bytes;
+  }
+  std::int64_t beside_bytes(const Process& process) const;
+  // Its number among the processes of its host; GPUs are taken in turn by it.
+  std::int64_t index_on_host(const Process& process) const;
+  // The number of its GPU; nullopt: it computes on the CPU, or that is not known.
+  std::optional<std::size_t> gpu_of(const Process& process) const;
   // Chunks per stage.
   std::int64_t chunks() const { return std::ssize(processes.at(0).chunks); }
   // Actions of a stage in a training step.

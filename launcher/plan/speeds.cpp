@@ -30,13 +30,20 @@ PathSpeed relayed_speed(const PathSpeed& direct, std::size_t links) {
           2 * direct.seconds, false};
 }
 
+bool computes_on_gpus(const Plan& plan, std::size_t host) {
+  const auto& gpus = plan.hosts.at(host).gpus;
+  return gpus && !gpus->empty();
+}
+
 ComputeSpeed compute_speed(const Plan& plan, std::size_t host, std::int64_t threads) {
   ComputeSpeed speed;
   speed.flops_per_second = kAssumedFlopsPerThread * static_cast<double>(threads);
   const recipe::MeasuredHost* known = plan.speeds.host(plan.hosts.at(host).name);
   if (known == nullptr || known->flops_per_second == 0) return speed;
-  speed.flops_per_second =
-      known->flops_per_second * static_cast<double>(threads) / static_cast<double>(known->threads);
+  speed.flops_per_second = known->flops_per_second;
+  if (!computes_on_gpus(plan, host)) {
+    speed.flops_per_second *= static_cast<double>(threads) / static_cast<double>(known->threads);
+  }
   if (known->backward > 0) speed.backward = known->backward;
   speed.measured = true;
   return speed;

@@ -37,7 +37,10 @@ struct ComputeSpeed {
   bool measured = false;
 };
 
-// Of a process with this number of threads on a host.
+bool computes_on_gpus(const Plan& plan, std::size_t host);
+
+// Of a process with this number of threads on a host; on a GPU threads do not matter. Processes
+// that share a GPU are forecast as if each had it alone.
 ComputeSpeed compute_speed(const Plan& plan, std::size_t host, std::int64_t threads);
 
 // Bytes per second that a host copies in memory.

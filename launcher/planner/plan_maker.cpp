@@ -14,6 +14,7 @@
 #include "framework/store/file_hash.h"
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
+#include "launcher/plan/gpu_memory.h"
 #include "launcher/plan/memory_copies.h"
 #include "launcher/plan/placement.h"
 #include "launcher/planner/model_weights.h"
@@ -235,9 +236,10 @@ std::int64_t most_on_a_host(const std::vector<std::size_t>& hosts) {
   return most;
 }
 
-// All hosts have this build. Whether each has a GPU is known to its stages alone.
-void check_device(recipe::Device device) {
-  if (device != recipe::Device::cuda || at::globalContext().hasCUDART()) return;
+// Hosts may have another build than this one; each stage checks its own.
+void check_device(const recipe::Recipe& recipe) {
+  if (recipe.model.device != recipe::Device::cuda || at::globalContext().hasCUDART()) return;
+  if (recipe.hosts.backend != recipe::BackendKind::local) return;
   throw base::UserError(
       base::ExitCode::bad_input,
       "model.device is \"cuda\", but this build has a libtorch for CPUs; install one with CUDA and "
@@ -292,7 +294,7 @@ void check_held_memory(const plan::Plan& plan, const std::vector<recipe::RecipeH
 
 PlannedRun make_plan(const recipe::Recipe& recipe, const plan::Plan* before) {
   recipe::check_supported(recipe);
-  check_device(recipe.model.device);
+  check_device(recipe);
   check_memory_checkpoints(recipe);
   PlannedRun run;
   plan::Plan& plan = run.plan;
@@ -311,6 +313,8 @@ PlannedRun make_plan(const recipe::Recipe& recipe, const plan::Plan* before) {
   const std::vector<recipe::RecipeHost> hosts = plan::hosts_of(recipe);
   for (const recipe::RecipeHost& host : hosts) plan.hosts.push_back({host.name});
   if (!recipe.hosts.links.empty()) plan.speeds = recipe::read_links(recipe.hosts.links);
+  const std::vector<KnownGpus> gpus = gpus_of_hosts(recipe, plan.speeds);
+  for (std::size_t i = 0; i < hosts.size(); ++i) plan.hosts[i].gpus = gpus[i];
   const PlannedCut cut = plan_cut(recipe, plan.speeds, model, plan.micro_batches);
   const Sizes sizes{*recipe.train.micro_batch * recipe.data.row,
                     threads_of(recipe, most_on_a_host(cut.hosts)),
@@ -328,6 +332,7 @@ PlannedRun make_plan(const recipe::Recipe& recipe, const plan::Plan* before) {
       plan.processes.back().cache_bytes = cache_bytes_of(boundaries, stage, stages_of(plan));
     }
   }
+  for (std::size_t i = 0; i < hosts.size(); ++i) plan::check_gpu_memory(plan, i);
   plan_boundary_links(plan, boundaries);
   if (sizes.tie) plan_tie_links(plan, *sizes.tie);
   plan_sync(plan, model, before);

@@ -69,6 +69,32 @@ std::string text_of_backward(const recipe::Recipe::Codec& codec) {
                      codec.backward_bits);
 }
 
+// "cpu", "cuda:1"; "auto": the host has not reported its GPUs yet.
+std::string text_of_device(const plan::Plan& plan, const plan::Plan::Process& process) {
+  if (const auto gpu = plan.gpu_of(process)) return fmt::format("cuda:{}", *gpu);
+  const bool known = plan.hosts.at(process.host_index).gpus.has_value();
+  return known ? "cpu" : std::string(recipe::name_of(plan.recipe.model.device));
+}
+
+// "GPU 0 of b: 12.1 GiB of 80 GiB", for those that are known and used.
+std::string gpu_table(const plan::Plan& plan) {
+  std::string text;
+  for (std::size_t host = 0; host < plan.hosts.size(); ++host) {
+    const auto& gpus = plan.hosts[host].gpus;
+    for (std::size_t gpu = 0; gpus && gpu < gpus->size(); ++gpu) {
+      std::int64_t needed = 0;
+      for (const plan::Plan::Process& process : plan.processes) {
+        if (process.host_index != host || plan.gpu_of(process) != gpu) continue;
+        needed += plan::Plan::compute_bytes(process);
+      }
+      if (needed == 0 || (*gpus)[gpu] == 0) continue;
+      text += fmt::format("  GPU {} of {}: {} of its {}\n", gpu, plan.hosts[host].name,
+                          human_bytes(needed), human_bytes((*gpus)[gpu]));
+    }
+  }
+  return text.empty() ? text : "\n" + text;
+}
+
 std::string process_table(const plan::Plan& plan, const models::ModelDescription& model) {
   const bool cached = std::ranges::any_of(plan.links, &plan::Plan::Link::has_cache);
   const auto caches = [&](const std::string& text) {
@@ -82,20 +108,20 @@ std::string process_table(const plan::Plan& plan, const models::ModelDescription
   const auto saving = [&](const std::string& text) {
     return beside ? fmt::format("{:>12}", text) : std::string();
   };
-  std::string text = fmt::format("\n  {:<8}{:<{}}{:<24}{:>12}{:>14}{:>14}{}{}{:>9}\n", "stage",
-                                 "host", column, "layers", "parameters", "state", "activations",
-                                 caches("caches"), saving("saving"), "threads");
+  std::string text = fmt::format("\n  {:<8}{:<{}}{:<8}{:<24}{:>12}{:>14}{:>14}{}{}{:>9}\n", "stage",
+                                 "host", column, "device", "layers", "parameters", "state",
+                                 "activations", caches("caches"), saving("saving"), "threads");
   for (const plan::Plan::Process& process : plan.processes) {
     const auto layers = static_cast<int>(model.layers.size());
-    text +=
-        fmt::format("  {:<8}{:<{}}{:<24}{:>12}{:>14}{:>14}{}{}{:>9}\n", process.name.text(),
-                    process.host, column, text_of_layers(process.chunks.front(), layers),
-                    human_count(process.parameters), human_bytes(process.state_bytes),
-                    human_bytes(process.activation_bytes), caches(human_bytes(process.cache_bytes)),
-                    saving(human_bytes(plan.snapshot_bytes(process))), process.threads);
+    text += fmt::format(
+        "  {:<8}{:<{}}{:<8}{:<24}{:>12}{:>14}{:>14}{}{}{:>9}\n", process.name.text(), process.host,
+        column, text_of_device(plan, process), text_of_layers(process.chunks.front(), layers),
+        human_count(process.parameters), human_bytes(process.state_bytes),
+        human_bytes(process.activation_bytes), caches(human_bytes(process.cache_bytes)),
+        saving(human_bytes(plan.snapshot_bytes(process))), process.threads);
     for (std::size_t c = 1; c < process.chunks.size(); ++c) {
       text +=
-          fmt::format("  {:<{}}{}\n", "", column + 8, text_of_layers(process.chunks[c], layers));
+          fmt::format("  {:<{}}{}\n", "", column + 16, text_of_layers(process.chunks[c], layers));
     }
   }
   return text;
@@ -208,7 +234,9 @@ std::string text_of_speeds(const plan::Plan& plan) {
   std::set<std::string> assumed;
   for (std::size_t i = 0; i < plan.hosts.size(); ++i) {
     const plan::ComputeSpeed speed = plan::compute_speed(plan, i, 1);
-    const std::string words = fmt::format("{:.3g} Gflop/s a thread", speed.flops_per_second / 1e9);
+    const std::string words =
+        fmt::format("{:.3g} Gflop/s a {}", speed.flops_per_second / 1e9,
+                    speed.measured && plan::computes_on_gpus(plan, i) ? "GPU" : "thread");
     if (speed.measured) measured.push_back(fmt::format("{} on {}", words, plan.hosts[i].name));
     if (!speed.measured) assumed.insert(words);
   }
@@ -322,8 +350,8 @@ std::string plan_text(const plan::Plan& plan) {
       text_of_chunks(plan), plan.depth, text_of_forward(recipe.codec),
       text_of_backward(recipe.codec), text_of_sync(plan), plan.train.rows);
   if (plan.eval) text += fmt::format(", {} evaluation rows", plan.eval->rows);
-  return text + "\n" + process_table(plan, model) + link_table(plan) + cache_table(plan) +
-         sync_offer_table(plan) + text_of_memory_checkpoints(plan) +
+  return text + "\n" + process_table(plan, model) + gpu_table(plan) + link_table(plan) +
+         cache_table(plan) + sync_offer_table(plan) + text_of_memory_checkpoints(plan) +
          text_of_simulation(recipe.hosts.simulate) + step_forecast(plan);
 }
 

@@ -16,6 +16,7 @@
 #include "launcher/plan/placement.h"
 #include "launcher/plan/speeds.h"
 #include "launcher/plugin/plugin_file.h"
+#include "launcher/process/nvidia_driver.h"
 #include "schedules/schedule.h"
 #include "stages/partition.h"
 
@@ -85,7 +86,8 @@ std::int64_t memory_of(const recipe::RecipeHost& host, const recipe::Recipe& rec
 }
 
 // Cores of other hosts are not known yet: assumed to be as many as here.
-partition::Cluster cluster_of(const recipe::Recipe& recipe) {
+partition::Cluster cluster_of(const recipe::Recipe& recipe, const recipe::LinkTable& speeds) {
+  const std::vector<KnownGpus> gpus = gpus_of_hosts(recipe, speeds);
   const std::vector<recipe::RecipeHost> hosts = plan::hosts_of(recipe);
   const auto processes =
       static_cast<std::size_t>(recipe.pipeline.stages * recipe.pipeline.replicas);
@@ -97,6 +99,7 @@ partition::Cluster cluster_of(const recipe::Recipe& recipe) {
     host.slots = static_cast<int>(hosts[i].slots.value_or(std::ranges::count(places, i)));
     host.cores = static_cast<int>(std::thread::hardware_concurrency());
     host.memory_bytes = memory_of(hosts[i], recipe);
+    host.gpu_bytes = gpus[i].value_or(std::vector<std::int64_t>());
   }
   return cluster;
 }
@@ -185,12 +188,12 @@ partition::Assignment answer_of(const NamedPartition& asked, const partition::Qu
   }
 }
 
-partition::Question first_question(const recipe::Recipe& recipe,
+partition::Question first_question(const recipe::Recipe& recipe, const recipe::LinkTable& speeds,
                                    const models::ModelDescription& model,
                                    std::int64_t micro_batches) {
   partition::Question question;
   question.model = partition_view(recipe, model);
-  question.cluster = cluster_of(recipe);
+  question.cluster = cluster_of(recipe, speeds);
   question.stages = static_cast<int>(recipe.pipeline.stages);
   question.replicas = static_cast<int>(recipe.pipeline.replicas);
   question.micro_batch_tokens = micro_batch_tokens(recipe);
@@ -215,7 +218,12 @@ void take(partition::Question& question, const partition::Assignment& answer) {
   for (std::size_t s = 0; s < answer.stages.size(); ++s) {
     partition::Host& host = question.cluster.hosts[*answer.stages[s].host];
     --host.slots;
-    if (host.memory_bytes > 0) {
+    if (!host.gpu_bytes.empty()) {
+      std::int64_t& free = host.gpu_bytes[host.next_gpu++ % host.gpu_bytes.size()];
+      // Of an unknown one it stays unknown; one that is full is not unknown.
+      const std::int64_t left = free - question.stage_bytes(s, answer.stages[s].chunks);
+      if (free > 0) free = std::max<std::int64_t>(left, 1);
+    } else if (host.memory_bytes > 0) {
       host.memory_bytes -= question.stage_bytes(s, answer.stages[s].chunks);
     }
   }
@@ -225,7 +233,7 @@ void take(partition::Question& question, const partition::Assignment& answer) {
 
 PlannedCut plan_cut(const recipe::Recipe& recipe, const recipe::LinkTable& speeds,
                     const models::ModelDescription& model, std::int64_t micro_batches) {
-  partition::Question question = first_question(recipe, model, micro_batches);
+  partition::Question question = first_question(recipe, speeds, model, micro_batches);
   add_speeds(speeds, question.cluster);
   const double slowness = seconds_per_flop(question.cluster);
   for (partition::Layer& layer : question.model.layers) {
@@ -251,6 +259,23 @@ PlannedCut plan_cut(const recipe::Recipe& recipe, const recipe::LinkTable& speed
     }
   }
   return cut;
+}
+
+std::vector<KnownGpus> gpus_of_hosts(const recipe::Recipe& recipe,
+                                     const recipe::LinkTable& speeds) {
+  std::vector<KnownGpus> gpus;
+  for (const recipe::RecipeHost& host : plan::hosts_of(recipe)) {
+    const recipe::MeasuredHost* known = speeds.host(host.name);
+    KnownGpus& of_host = gpus.emplace_back();
+    if (recipe.model.device == recipe::Device::cpu) {
+      of_host.emplace();
+    } else if (known != nullptr && known->gpu_memory) {
+      of_host = known->gpu_memory;
+    } else if (recipe.hosts.backend == recipe::BackendKind::local) {
+      of_host = process::gpu_memory_here();
+    }
+  }
+  return gpus;
 }
 
 StateBytes state_bytes(const recipe::Recipe& recipe) {

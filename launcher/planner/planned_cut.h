@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "launcher/recipe/links.h"
@@ -16,6 +17,13 @@ struct PlannedCut {
   std::vector<models::LayerRange> layers;  // of chunks, by position; see schedules/pipeline_shape.h
   std::vector<std::size_t> hosts;  // by replica, then by stage: index in hosts_of() (placement.h)
 };
+
+// Bytes of each GPU of a host that its stages use; empty: they compute on its CPU; nullopt: not
+// known.
+using KnownGpus = std::optional<std::vector<std::int64_t>>;
+// By host: as `speeds` has them; of this machine, as its driver says. None where the recipe says
+// "cpu".
+std::vector<KnownGpus> gpus_of_hosts(const recipe::Recipe& recipe, const recipe::LinkTable& speeds);
 
 // Calls the recipe's partition, built in or of a plugin, once for every replica, and checks its
 // result. `speeds`: measured speeds of the hosts. stages::PartitionError, UserError: there is no

@@ -2,8 +2,14 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <array>
+#include <charconv>
+#include <cstdlib>
 #include <memory>
+#include <sstream>
+
+#include "launcher/base/build_id.h"
 
 namespace strait::process {
 namespace {
@@ -23,7 +29,11 @@ struct Utilization {
   unsigned memory;
 };
 
-class Library {
+using Text = std::array<char, 96>;  // both lengths are this or less in the manual
+
+}  // namespace
+
+class NvidiaSession::Library {
  public:
   explicit Library(const char* name) : object_(dlopen(name, RTLD_NOW | RTLD_LOCAL), close) {}
   bool loaded() const { return object_ != nullptr; }
@@ -36,55 +46,95 @@ class Library {
     return reinterpret_cast<int (*)(Arguments...)>(found)(arguments...) == kSuccess;
   }
 
+  NvidiaDriver::Gpu gpu(Device device) const {
+    NvidiaDriver::Gpu gpu;
+    Text name{};
+    if (call("nvmlDeviceGetName", device, name.data(), unsigned{name.size() - 1})) {
+      gpu.name = name.data();
+    }
+    Text uuid{};
+    if (call("nvmlDeviceGetUUID", device, uuid.data(), unsigned{uuid.size() - 1})) {
+      gpu.uuid = uuid.data();
+    }
+    Memory memory{};
+    if (call("nvmlDeviceGetMemoryInfo", device, &memory)) {
+      gpu.memory_bytes = static_cast<std::int64_t>(memory.total);
+      gpu.free_bytes = static_cast<std::int64_t>(memory.free);
+    }
+    unsigned celsius = 0;
+    if (call("nvmlDeviceGetTemperature", device, kTemperatureOfGpu, &celsius)) {
+      gpu.celsius = static_cast<int>(celsius);
+    }
+    Utilization busy{};
+    if (call("nvmlDeviceGetUtilizationRates", device, &busy)) {
+      gpu.busy_percent = static_cast<int>(busy.gpu);
+    }
+    return gpu;
+  }
+
  private:
   static void close(void* object) { dlclose(object); }
   std::unique_ptr<void, void (*)(void*)> object_;
 };
 
-using Text = std::array<char, 96>;  // both lengths are this or less in the manual
-
-NvidiaDriver::Gpu gpu_of(const Library& nvml, Device device) {
-  NvidiaDriver::Gpu gpu;
-  Text name{};
-  if (nvml.call("nvmlDeviceGetName", device, name.data(), unsigned{name.size() - 1})) {
-    gpu.name = name.data();
-  }
-  Memory memory{};
-  if (nvml.call("nvmlDeviceGetMemoryInfo", device, &memory)) {
-    gpu.memory_bytes = static_cast<std::int64_t>(memory.total);
-    gpu.free_bytes = static_cast<std::int64_t>(memory.free);
-  }
-  unsigned celsius = 0;
-  if (nvml.call("nvmlDeviceGetTemperature", device, kTemperatureOfGpu, &celsius)) {
-    gpu.celsius = static_cast<int>(celsius);
-  }
-  Utilization busy{};
-  if (nvml.call("nvmlDeviceGetUtilizationRates", device, &busy)) {
-    gpu.busy_percent = static_cast<int>(busy.gpu);
-  }
-  return gpu;
+NvidiaSession::NvidiaSession(const char* library) : library_(std::make_unique<Library>(library)) {
+  if (!library_->loaded() || !library_->call("nvmlInit_v2")) library_.reset();
 }
 
-}  // namespace
+NvidiaSession::~NvidiaSession() {
+  if (library_) library_->call("nvmlShutdown");
+}
 
-std::optional<NvidiaDriver> nvidia_driver(const char* library) {
-  const Library nvml(library);
-  if (!nvml.loaded() || !nvml.call("nvmlInit_v2")) return std::nullopt;
+std::optional<NvidiaDriver> NvidiaSession::read() const {
+  if (!library_) return std::nullopt;
   NvidiaDriver driver;
   Text version{};
-  if (nvml.call("nvmlSystemGetDriverVersion", version.data(), unsigned{version.size() - 1})) {
+  if (library_->call("nvmlSystemGetDriverVersion", version.data(), unsigned{version.size() - 1})) {
     driver.version = version.data();
   }
   unsigned count = 0;
-  nvml.call("nvmlDeviceGetCount_v2", &count);
+  library_->call("nvmlDeviceGetCount_v2", &count);
   for (unsigned i = 0; i < count; ++i) {
     Device device = nullptr;
-    if (nvml.call("nvmlDeviceGetHandleByIndex_v2", i, &device)) {
-      driver.gpus.push_back(gpu_of(nvml, device));
+    if (library_->call("nvmlDeviceGetHandleByIndex_v2", i, &device)) {
+      driver.gpus.push_back(library_->gpu(device));
     }
   }
-  nvml.call("nvmlShutdown");
   return driver;
+}
+
+std::optional<NvidiaDriver> nvidia_driver(const char* library) {
+  return NvidiaSession(library).read();
+}
+
+std::vector<NvidiaDriver::Gpu> visible_gpus(const NvidiaDriver& driver, const char* visible) {
+  if (visible == nullptr) return driver.gpus;
+  std::vector<NvidiaDriver::Gpu> shown;
+  std::istringstream list(visible);
+  for (std::string word; std::getline(list, word, ',');) {
+    std::size_t index = driver.gpus.size();
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), index);
+    if (error != std::errc{} || end != word.data() + word.size()) {
+      const auto named = std::ranges::find_if(driver.gpus, [&](const NvidiaDriver::Gpu& gpu) {
+        return word.starts_with("GPU-") && gpu.uuid.starts_with(word);
+      });
+      index = static_cast<std::size_t>(named - driver.gpus.begin());
+    }
+    if (index >= driver.gpus.size()) break;  // CUDA, too, ignores what follows an unknown one
+    shown.push_back(driver.gpus[index]);
+  }
+  return shown;
+}
+
+std::vector<std::int64_t> gpu_memory_here() {
+  if (!base::build_has_cuda()) return {};
+  const std::optional<NvidiaDriver> driver = nvidia_driver();
+  if (!driver) return {};
+  std::vector<std::int64_t> bytes;
+  for (const NvidiaDriver::Gpu& gpu : visible_gpus(*driver, std::getenv("CUDA_VISIBLE_DEVICES"))) {
+    bytes.push_back(gpu.memory_bytes.value_or(0));
+  }
+  return bytes;
 }
 
 }  // namespace strait::process

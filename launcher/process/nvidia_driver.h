@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,6 +13,7 @@ namespace strait::process {
 struct NvidiaDriver {
   struct Gpu {
     std::string name;
+    std::string uuid;  // "GPU-5f2e..."
     std::optional<std::int64_t> memory_bytes;
     std::optional<std::int64_t> free_bytes;
     std::optional<int> celsius;
@@ -21,7 +23,31 @@ struct NvidiaDriver {
   std::vector<Gpu> gpus;
 };
 
-// Nullopt: there is no such driver, or it does not answer. `library` comes with the driver.
-std::optional<NvidiaDriver> nvidia_driver(const char* library = "libnvidia-ml.so.1");
+inline constexpr const char* kNvidiaLibrary = "libnvidia-ml.so.1";  // comes with the driver
+
+// Nullopt: there is no such driver, or it does not answer.
+std::optional<NvidiaDriver> nvidia_driver(const char* library = kNvidiaLibrary);
+
+// The library stays loaded, so that its answer costs little. One thread at a time.
+class NvidiaSession {
+ public:
+  explicit NvidiaSession(const char* library = kNvidiaLibrary);
+  NvidiaSession(const NvidiaSession&) = delete;
+  NvidiaSession& operator=(const NvidiaSession&) = delete;
+  ~NvidiaSession();
+
+  std::optional<NvidiaDriver> read() const;  // as nvidia_driver()
+
+ private:
+  class Library;
+  std::unique_ptr<Library> library_;  // null: there is no driver
+};
+
+// Those that CUDA shows to a process with this value of CUDA_VISIBLE_DEVICES, in its order; null:
+// all. Pure. CUDA counts as the driver does where CUDA_DEVICE_ORDER is PCI_BUS_ID.
+std::vector<NvidiaDriver::Gpu> visible_gpus(const NvidiaDriver& driver, const char* visible);
+
+// Bytes of each GPU that stages of this build could use in an environment like ours; empty: none.
+std::vector<std::int64_t> gpu_memory_here();
 
 }  // namespace strait::process

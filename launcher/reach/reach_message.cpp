@@ -46,7 +46,7 @@ void describe(auto& f, base::Is<FlowMeasured> auto& m) {
 }
 void describe(auto& f, base::Is<ComputeMeasured> auto& m) {
   f("flops_per_second", m.flops_per_second), f("backward", m.backward);
-  f("memory_bytes_per_second", m.memory_bytes_per_second);
+  f("memory_bytes_per_second", m.memory_bytes_per_second), f("gpu_memory", m.gpu_memory);
 }
 void describe(auto& f, base::Is<RelayDialled> auto& m) { f("place", m.place); }
 void describe(auto& f, base::Is<OrderFailed> auto& m) { f("text", m.text); }

@@ -97,6 +97,7 @@ struct ComputeMeasured {
   double flops_per_second = 0;  // of the forward
   double backward = 0;          // as a multiple of the forward's time
   double memory_bytes_per_second = 0;
+  std::vector<std::int64_t> gpu_memory;  // of each GPU that it could use
 };
 
 struct RelayDialled {

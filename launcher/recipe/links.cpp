@@ -70,6 +70,23 @@ class TableFields {
     to = static_cast<std::int64_t>(value);
   }
 
+  // Numbers of bytes; absent without the key.
+  void bytes(const char* key, std::optional<std::vector<std::int64_t>>& to) {
+    known_.emplace_back(key);
+    const toml::node* node = table_.get(key);
+    if (node == nullptr) return;
+    to.emplace();
+    const toml::array* list = node->as_array();
+    for (std::size_t i = 0; list != nullptr && i < list->size(); ++i) {
+      to->push_back(list->get(i)->value_exact<std::int64_t>().value_or(0));
+    }
+    if (list != nullptr && std::ranges::all_of(*to, [](std::int64_t one) { return one > 0; })) {
+      return;
+    }
+    refuse_links(position_of(*node, source_),
+                 fmt::format("{} must be a list of bytes, as [85899345920]", key));
+  }
+
   void finish() const {
     for (const auto& [key, value] : table_) {
       const std::string name(key.str());
@@ -113,6 +130,7 @@ MeasuredHost host_in(TableFields& fields) {
   fields.number("backward", host.backward, 0.01, false);
   fields.whole("threads", host.threads);
   fields.number("memory_bytes_per_second", host.memory_bytes_per_second, 1, false);
+  fields.bytes("gpu_memory", host.gpu_memory);
   return host;
 }
 
@@ -179,6 +197,10 @@ std::string host_text(const MeasuredHost& host) {
   if (host.memory_bytes_per_second > 0) {
     text += toml_field("memory_bytes_per_second", toml_number(host.memory_bytes_per_second),
                        fmt::format("{:.1f} GB/s", host.memory_bytes_per_second / 1e9));
+  }
+  if (host.gpu_memory) {
+    text += toml_field("gpu_memory", fmt::format("[{}]", fmt::join(*host.gpu_memory, ", ")),
+                       "bytes of each GPU");
   }
   return text;
 }

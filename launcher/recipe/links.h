@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +17,8 @@ struct MeasuredHost {
   double backward = 0;          // duration of a backward relative to a forward
   std::int64_t threads = 1;     // used for this measurement
   double memory_bytes_per_second = 0;
+  // Bytes of each GPU that its stages can use, one of which computed these; empty: none has.
+  std::optional<std::vector<std::int64_t>> gpu_memory = std::nullopt;  // absent: not asked
   bool operator==(const MeasuredHost&) const = default;
 };
 

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/DeviceAccelerator.h>
+#include <c10/core/CachingDeviceAllocator.h>
 #include <fmt/format.h>
 #include <torch/headeronly/version.h>
 
@@ -11,6 +12,7 @@
 
 #include "launcher/base/errors.h"
 #include "launcher/base/text.h"
+#include "launcher/plan/gpu_memory.h"
 #include "launcher/process/nvidia_driver.h"
 
 namespace strait::worker {
@@ -35,47 +37,30 @@ at::Device choose_device(recipe::Device wish, const std::optional<Accelerators>&
             "model.device = \"cpu\", or leave it at \"auto\", which takes a GPU where there "
             "is one",
             process,
-            at::hasCUDA() ? "none is visible: see nvidia-smi and CUDA_VISIBLE_DEVICES there"
+            at::globalContext().hasCUDART() ? "none is visible: see nvidia-smi and CUDA_VISIBLE_DEVICES there"
                           : "its libtorch is built for CPUs: install one with CUDA"));
   }
   if (wish == recipe::Device::cpu || !here) return at::kCPU;
   return {here->type, static_cast<at::DeviceIndex>(index % here->count)};
 }
 
-namespace {
-
-// Among the processes of its host.
-std::int64_t index_on_host(const plan::Plan& plan, const plan::Plan::Process& process) {
-  return std::ranges::count_if(plan.processes, [&](const plan::Plan::Process& other) {
-    return other.host_index == process.host_index && &other < &process;
-  });
+std::vector<std::int64_t> accelerator_memory() {
+  const std::optional<Accelerators> here = accelerators_here();
+  if (!here || here->type != at::kCUDA) return {};
+  std::vector<std::int64_t> bytes;
+  for (std::int64_t i = 0; i < here->count; ++i) {
+    const std::size_t all = at::accelerator::getMemoryInfo(static_cast<at::DeviceIndex>(i)).second;
+    bytes.push_back(static_cast<std::int64_t>(all));
+  }
+  return bytes;
 }
 
-double gibibytes(std::int64_t bytes) { return static_cast<double>(bytes) / (1U << 30U); }
-
-}  // namespace
-
-void check_device_memory(const plan::Plan& plan, net::ProcessName name, std::int64_t devices,
-                         std::int64_t bytes) {
-  const plan::Plan::Process& own = plan.process(name);
-  const std::int64_t device = index_on_host(plan, own) % devices;
-  std::int64_t needed = 0;
-  std::int64_t sharing = 0;
-  for (const plan::Plan::Process& process : plan.processes) {
-    if (process.host_index != own.host_index) continue;
-    if (index_on_host(plan, process) % devices != device) continue;
-    needed += process.state_bytes + process.activation_bytes;
-    ++sharing;
-  }
-  if (needed <= bytes) return;
-  throw base::UserError(
-      base::ExitCode::out_of_memory,
-      fmt::format(
-          "GPU {} of host {} has {:.1f} GiB, but by the plan {} on it needs {:.1f} GiB; give "
-          "the host fewer stages or layers, or make train.micro_batch smaller",
-          device, own.host, gibibytes(bytes),
-          sharing == 1 ? "what one stage keeps" : fmt::format("what {} stages keep", sharing),
-          gibibytes(needed)));
+std::int64_t peak_device_memory(at::Device device) {
+  if (device.is_cpu()) return 0;
+  auto* const allocator = dynamic_cast<c10::DeviceAllocator*>(c10::GetAllocator(device.type()));
+  if (allocator == nullptr) return 0;
+  constexpr auto kAll = static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+  return allocator->getDeviceStats(device.index()).allocated_bytes.at(kAll).peak;
 }
 
 namespace {
@@ -125,13 +110,13 @@ DeviceCheck check_product(at::Device device) {
 std::vector<DeviceCheck> check_devices() {
   const std::optional<Accelerators> here = accelerators_here();
   std::vector<DeviceCheck> checks = {{true, fmt::format("libtorch {}, built {}", TORCH_VERSION,
-                                                        at::hasCUDA() ? "with CUDA" : "for CPUs")}};
+                                                        at::globalContext().hasCUDART() ? "with CUDA" : "for CPUs")}};
   if (const auto driver = process::nvidia_driver()) {
     for (const process::NvidiaDriver::Gpu& gpu : driver->gpus) {
       checks.push_back({true, fmt::format("driver {}: {}", driver->version, gpu_text(gpu))});
     }
     if (!driver->gpus.empty() && !here) {
-      checks.push_back({true, at::hasCUDA()
+      checks.push_back({true, at::globalContext().hasCUDART()
                                   ? "no GPU is visible to this build: see CUDA_VISIBLE_DEVICES"
                                   : "its GPUs are not used: install a libtorch with CUDA and "
                                     "build again (./strait setup)"});
@@ -144,15 +129,25 @@ std::vector<DeviceCheck> check_devices() {
   return checks;
 }
 
+void use_deterministic_algorithms() {
+  at::Context& context = at::globalContext();
+  // Where libtorch has none it warns, once for each operator.
+  context.setDeterministicAlgorithms(true, /*warn_only=*/true);
+  // Else new memory, which is all written, would be filled first.
+  context.setDeterministicFillUninitializedMemory(false);
+  context.setBenchmarkCuDNN(false);
+}
+
 at::Device compute_device(const plan::StageJob& job) {
   const plan::Plan::Process& own = job.plan.process(job.process);
-  const std::optional<Accelerators> here = accelerators_here();
   const at::Device device =
-      choose_device(job.plan.recipe.model.device, here, index_on_host(job.plan, own),
+      choose_device(job.plan.recipe.model.device, accelerators_here(), job.plan.index_on_host(own),
                     fmt::format("{} on host {}", job.process.describe(), own.host));
+  if (!device.is_cpu()) use_deterministic_algorithms();
   if (device.is_cuda()) {
-    const std::size_t bytes = at::accelerator::getMemoryInfo(device.index()).second;
-    check_device_memory(job.plan, job.process, here->count, static_cast<std::int64_t>(bytes));
+    plan::Plan plan = job.plan;
+    plan.hosts[own.host_index].gpus = accelerator_memory();
+    plan::check_gpu_memory(plan, own.host_index);
   }
   return device;
 }

@@ -27,11 +27,12 @@ std::optional<Accelerators> accelerators_here();
 at::Device choose_device(recipe::Device wish, const std::optional<Accelerators>& here,
                          std::int64_t index, const std::string& process);
 
-// UserError: the processes of the plan that share this one's device, one of so many on its host,
-// need more memory there than the device has. Pure. Codecs' caches and copies for checkpoints are
-// in the host's memory.
-void check_device_memory(const plan::Plan& plan, net::ProcessName name, std::int64_t devices,
-                         std::int64_t bytes);
+// Bytes of each GPU that this process can use; empty: none.
+std::vector<std::int64_t> accelerator_memory();
+
+// The most that tensors of this process have taken there so far; 0 on the CPU, and where the
+// device's allocator does not count. Any thread; does not wait for the device.
+std::int64_t peak_device_memory(at::Device device);
 
 // What this process can compute on, and whether a small product of matrices is right there: a
 // sentence for each of libtorch, the driver's GPUs, the CPU and the accelerators.
@@ -41,7 +42,11 @@ struct DeviceCheck {
 };
 std::vector<DeviceCheck> check_devices();
 
-// Of this stage process. UserError as above.
+// Algorithms of libtorch on a GPU that give the same bits each time, as they do on the CPU. For the
+// process; call it before there is any work.
+void use_deterministic_algorithms();
+
+// Of this stage process. UserError: as choose_device() and plan::check_gpu_memory() say.
 at::Device compute_device(const plan::StageJob& job);
 
 }  // namespace strait::worker

@@ -121,6 +121,7 @@ reach::ComputeMeasured measure_compute(const reach::MeasureCompute& order) {
                               static_cast<double>(order.rows * order.row) / forward;
   measured.backward = median(times.backward) / forward;
   measured.memory_bytes_per_second = memory_rate(device);
+  if (order.gpu) measured.gpu_memory = accelerator_memory();
   return measured;
 }
 

@@ -189,6 +189,7 @@ store::Step train(const plan::StageJob& job, net::Node& node, ControlClient& con
                   sync::MembershipTracker& tracker, StageReporter& reporter) {
   plugin::load_copies(job.plugins);
   const at::Device device = compute_device(job);
+  reporter.set_device(device);
   spdlog::info("computes on {}; boundaries are quantised {}", device.str(),
                stages::codec_device(device).is_cpu() ? "by the CPU" : "there");
   const auto links = std::make_shared<DataLinks>(node, job);

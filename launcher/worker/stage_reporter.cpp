@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <optional>
 #include <utility>
 
@@ -9,6 +10,7 @@
 #include "framework/store/file_descriptor.h"
 #include "launcher/base/errors.h"
 #include "launcher/process/memory.h"
+#include "launcher/worker/compute_device.h"
 
 namespace strait::worker {
 namespace {
@@ -50,6 +52,7 @@ StageReporter::StageReporter(ControlClient& control, net::ProcessName process,
       process_(process),
       bfloat16_sync_bytes_(bfloat16_sync_bytes),
       spans_(process.describe(), static_cast<int>(process.replica * 1000 + process.stage)),
+      program_bytes_(static_cast<std::uint64_t>(process::peak_memory())),
       thread_([this] { report_loop(); }) {
   spans_.name_row(0, "compute");
 }
@@ -89,6 +92,28 @@ std::set<std::uint32_t> StageReporter::disconnected_for(std::chrono::seconds tim
   return replicas;
 }
 
+void StageReporter::set_device(at::Device device) {
+  const MutexLock lock(mutex_);
+  device_ = device;
+}
+
+// The driver may be slow to answer, and a step waits for the lock.
+void StageReporter::read_sensors(const process::NvidiaSession& driver) {
+  at::Device device = at::kCPU;
+  {
+    const MutexLock lock(mutex_);
+    device = device_;
+  }
+  if (device.is_cpu()) return;
+  const std::optional<process::NvidiaDriver> all = driver.read();
+  if (!all) return;
+  const auto shown = process::visible_gpus(*all, std::getenv("CUDA_VISIBLE_DEVICES"));
+  const auto index = static_cast<std::size_t>(device.index());
+  if (index >= shown.size()) return;
+  const MutexLock lock(mutex_);
+  gpu_ = shown[index];
+}
+
 void StageReporter::set_phase(const std::string& phase) {
   ++finished_actions_;
   const MutexLock lock(mutex_);
@@ -96,8 +121,10 @@ void StageReporter::set_phase(const std::string& phase) {
 }
 
 void StageReporter::report_loop() {
+  const process::NvidiaSession driver;
   try {
     while (true) {
+      read_sensors(driver);
       control_.send(progress());
       const auto next = std::chrono::steady_clock::now() + kProgressEvery;
       const MutexLock lock(mutex_);
@@ -216,6 +243,8 @@ void StageReporter::trained(const stages::StepSummary& summary) {
   static_cast<trace::StepMetrics&>(done) = summary.metrics;
   done.step = static_cast<store::Step>(number(decision.step) + 1);
   done.memory_bytes = static_cast<std::uint64_t>(process::peak_memory());
+  done.program_bytes = program_bytes_;
+  add_device_metrics(done);
   done.bytes_forward = since_last(Carries::activations);
   done.bytes_backward = since_last(Carries::gradients);
   done.bytes_sync = since_last(Carries::weights);
@@ -236,6 +265,14 @@ void StageReporter::trained(const stages::StepSummary& summary) {
   }
   report_dropped_rounds(summary.sync.dropped);
   count_skips(decision);
+}
+
+void StageReporter::add_device_metrics(control::StepDone& done) {
+  constexpr double kPercent = 100;
+  const MutexLock lock(mutex_);
+  done.gpu_memory_bytes = static_cast<std::uint64_t>(peak_device_memory(device_));
+  done.gpu_busy = gpu_.busy_percent.value_or(0) / kPercent;
+  done.gpu_celsius = gpu_.celsius.value_or(0);
 }
 
 void StageReporter::report_dropped_rounds(std::uint64_t rounds) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <c10/core/Device.h>
+
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -11,6 +13,7 @@
 
 #include "framework/mutex.h"
 #include "framework/trace/span_log.h"
+#include "launcher/process/nvidia_driver.h"
 #include "launcher/worker/control_client.h"
 #include "stages/stage_observer.h"
 #include "stages/wait_clock.h"
@@ -51,6 +54,8 @@ class StageReporter final : public stages::StageObserver {
       STRAIT_EXCLUDES(mutex_);
   // Other replicas to which a watched link has been disconnected for at least `time`. Any thread.
   std::set<std::uint32_t> disconnected_for(std::chrono::seconds time) STRAIT_EXCLUDES(mutex_);
+  // What computes from now on: its memory and, where its driver answers, its use are reported.
+  void set_device(at::Device device) STRAIT_EXCLUDES(mutex_);
   void set_phase(const std::string& phase) STRAIT_EXCLUDES(mutex_);
   void count_progress() { ++finished_actions_; }  // counts as progress for the watchdog
   void write_trace(const std::filesystem::path& path) const { spans_.write(path); }
@@ -65,10 +70,12 @@ class StageReporter final : public stages::StageObserver {
 
   void unwatch() STRAIT_EXCLUDES(mutex_);
   void report_loop();
+  void read_sensors(const process::NvidiaSession& driver) STRAIT_EXCLUDES(mutex_);
   control::Progress progress() STRAIT_EXCLUDES(mutex_);
   Traffic traffic() STRAIT_EXCLUDES(mutex_);
   std::vector<control::LinkTraffic> links_since_last() STRAIT_EXCLUDES(mutex_);
   std::vector<trace::SyncMetrics> sync_metrics(const stages::StepSummary& summary);
+  void add_device_metrics(control::StepDone& done) STRAIT_EXCLUDES(mutex_);
   double waited() STRAIT_EXCLUDES(mutex_);
   void begin_span();
   // Draws the time waited within a span ahead of its work: ports block first.
@@ -93,8 +100,12 @@ class StageReporter final : public stages::StageObserver {
   std::atomic<std::int64_t> micro_batch_ = -1;
   std::atomic<std::int64_t> step_ = 0;
 
+  const std::uint64_t program_bytes_;
+
   Mutex mutex_;
   Condition changed_;
+  at::Device device_ STRAIT_GUARDED_BY(mutex_) = at::kCPU;
+  process::NvidiaDriver::Gpu gpu_ STRAIT_GUARDED_BY(mutex_);  // as of the last Progress
   std::string phase_ STRAIT_GUARDED_BY(mutex_) = "loading";
   std::uint64_t file_bytes_ STRAIT_GUARDED_BY(mutex_) = 0;  // of the process, in the last report
   const stages::WaitClock* waits_ STRAIT_GUARDED_BY(mutex_) = nullptr;

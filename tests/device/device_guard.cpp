@@ -4,6 +4,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <c10/core/Allocator.h>
+#include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
 #include <array>
@@ -118,8 +119,22 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
 
 void release_block(void* block) { Streams::all().release(block); }
 
-class DeviceAllocator final : public c10::Allocator {
+class DeviceAllocator final : public c10::DeviceAllocator {
  public:
+  bool initialized() override { return true; }
+  void emptyCache(c10::MempoolId_t /*pool*/) override {}
+  void recordStream(const c10::DataPtr& data, c10::Stream stream) override {
+    if (data.get() != nullptr) Streams::all().record(data.get(), stream);
+  }
+  // Of bytes, which is what is asked for.
+  c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex device) override {
+    c10::CachingDeviceAllocator::DeviceStats stats;
+    auto& bytes = stats.allocated_bytes[0];
+    std::tie(bytes.current, bytes.peak) = Streams::all().allocated(device);
+    return stats;
+  }
+  void resetAccumulatedStats(c10::DeviceIndex /*device*/) override {}
+  void resetPeakStats(c10::DeviceIndex /*device*/) override {}
   c10::DataPtr allocate(std::size_t bytes) override {
     const c10::Device device = checked({c10::DeviceType::PrivateUse1, -1});
     if (bytes == 0) return {nullptr, device};

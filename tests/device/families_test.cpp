@@ -23,8 +23,8 @@ constexpr std::int64_t kVocabulary = 29;
 
 constexpr const char* kGpt2Fields = R"("n_positions": 16, "n_embd": 24, "n_layer": 2, "n_head": 3)";
 constexpr const char* kLlamaFields =
-    R"("max_position_embeddings": 16, "hidden_size": 24, "num_hidden_layers": 2,
-       "num_attention_heads": 6, "num_key_value_heads": 2, "intermediate_size": 20,
+    R"("max_position_embeddings": 16, "hidden_size": 48, "num_hidden_layers": 2,
+       "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 8, "intermediate_size": 20,
        "pad_token_id": 0, "sliding_window": 5)";
 
 // Fields of config.json that make a family's model tiny.
@@ -67,10 +67,20 @@ at::Tensor tokens_of(std::uint64_t seed) {
       .random_(1, kVocabulary, kernels::keyed_generator(seed, at::kCPU));
 }
 
-// One step of a micro-batch; everything that it made, on the CPU.
-std::map<std::string, at::Tensor> step_of(const ModelConfig& config, at::Device device) {
+std::string name_of(const Parameter& parameter) {
+  return parameter.name + (parameter.owned ? "" : " of the head");
+}
+
+struct Learned {
+  std::unique_ptr<Model> model;
+  std::map<std::string, at::Tensor> made;  // on the CPU: hidden states, loss, gradients
+};
+
+// Forward, loss and backward of a micro-batch.
+Learned gradients_of(const ModelConfig& config, at::Device device, at::ScalarType type) {
   const LayerRange all{0, 3};
-  const auto model = make_model(config, all, at::kFloat, device);
+  Learned learned{make_model(config, all, type, device), {}};
+  const auto& model = learned.model;
   fill(*model);
   Pass pass = make_pass({{kLength}, {5, 6}}, kLength);
   pass.seed = 3;
@@ -87,22 +97,30 @@ std::map<std::string, at::Tensor> step_of(const ModelConfig& config, at::Device 
   const kernels::CrossEntropyResult loss =
       kernels::cross_entropy(head, hidden, tokens_of(2).flatten().to(device), 1.0 / 24, gradient);
   torch::autograd::backward({values}, {loss.hidden_gradient.view(values.sizes())});
-  std::map<std::string, at::Tensor> made{{"hidden", hidden.cpu()}, {"loss", loss.loss_sum.cpu()}};
-  const at::NoGradGuard no_grad;
+  learned.made = {{"hidden", hidden.cpu()}, {"loss", loss.loss_sum.cpu()}};
   for (const Parameter& parameter : model->parameters()) {
     if (!parameter.trained) continue;
-    const std::string name = parameter.name + (parameter.owned ? "" : " of the head");
+    learned.made["gradient of " + name_of(parameter)] = parameter.value.grad().cpu();
+  }
+  return learned;
+}
+
+// One step of a micro-batch; everything that it made, on the CPU.
+std::map<std::string, at::Tensor> step_of(const ModelConfig& config, at::Device device) {
+  Learned learned = gradients_of(config, device, at::kFloat);
+  const at::NoGradGuard no_grad;
+  for (const Parameter& parameter : learned.model->parameters()) {
+    if (!parameter.trained) continue;
     const at::Tensor value = parameter.value.detach();
     const at::Tensor slope = parameter.value.grad();
-    made["gradient of " + name] = slope.cpu();
     const at::Tensor first = at::zeros_like(slope);
     const at::Tensor second = at::zeros_like(slope);
     const at::Tensor updates = at::ones({}, slope.options());
     at::_fused_adamw_({value}, {slope}, {first}, {second}, {}, {updates}, 1e-3, 0.9, 0.999, 0.1,
                       /*eps=*/0.1, false, false);
-    made["updated " + name] = value.cpu().clone();
+    learned.made["updated " + name_of(parameter)] = value.cpu().clone();
   }
-  return made;
+  return learned.made;
 }
 
 void expect_close(const std::map<std::string, at::Tensor>& ours,
@@ -121,6 +139,29 @@ TEST(FamiliesOnTestDevice, LearnWhatTheyLearnOnTheCpu) {
     test_device::Streams::all().begin(7);
     expect_close(step_of(tiny_config(family), test_device::device(1)),
                  step_of(tiny_config(family), at::kCPU));
+  }
+}
+
+// With flash attention, where it fits. Both are as far from float32 as bfloat16 makes them.
+TEST(FamiliesOnTestDevice, HaveTheGradientsOfTheCpuInBfloat16) {
+  for (const std::string& family : families().names()) {
+    test_device::Streams::all().begin(3);
+    const auto exact = gradients_of(tiny_config(family), at::kCPU, at::kFloat).made;
+    const auto rounded = gradients_of(tiny_config(family), at::kCPU, at::kBFloat16).made;
+    const auto ours = gradients_of(tiny_config(family), test_device::device(1), at::kBFloat16).made;
+    double all = 0;
+    double off = 0;
+    double rounding = 0;
+    for (const auto& [name, value] : exact) {
+      const auto squared = [](const at::Tensor& values) {
+        return values.to(at::kDouble).square().sum().item<double>();
+      };
+      all += squared(value);
+      off += squared(ours.at(name).to(at::kFloat) - value);
+      rounding += squared(rounded.at(name).to(at::kFloat) - value);
+    }
+    EXPECT_LT(off, 4 * rounding + 1e-12) << family;
+    EXPECT_LT(off, 0.01 * all) << family;
   }
 }
 

@@ -36,16 +36,23 @@ void* Memory::take(c10::DeviceIndex device, std::size_t bytes) {
   }
   poison(block, size);
   blocks_[block] = {device, size};
+  arena.taken += static_cast<std::int64_t>(size);
+  arena.most_taken = std::max(arena.most_taken, arena.taken);
   return block;
+}
+
+std::pair<std::int64_t, std::int64_t> Memory::taken(c10::DeviceIndex device) const {
+  const Arena& arena = arenas_.at(static_cast<std::size_t>(device));
+  return {arena.taken, arena.most_taken};
 }
 
 void Memory::give_back(void* block) {
   const auto found = blocks_.find(block);
   TORCH_INTERNAL_ASSERT(found != blocks_.end(), "freed twice");
   poison(block, found->second.size);
-  arenas_.at(static_cast<std::size_t>(found->second.device))
-      .free[found->second.size]
-      .push_back(block);
+  Arena& arena = arenas_.at(static_cast<std::size_t>(found->second.device));
+  arena.free[found->second.size].push_back(block);
+  arena.taken -= static_cast<std::int64_t>(found->second.size);
   blocks_.erase(found);
 }
 

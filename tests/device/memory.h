@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <map>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace strait::test_device {
@@ -32,11 +33,14 @@ class Memory {
 
   void* take(c10::DeviceIndex device, std::size_t bytes);
   void give_back(void* block);
+  std::pair<std::int64_t, std::int64_t> taken(c10::DeviceIndex device) const;  // now, at most
 
  private:
   struct Arena {
     std::byte* begin = nullptr;
     std::size_t used = 0;
+    std::int64_t taken = 0;
+    std::int64_t most_taken = 0;
     std::map<std::size_t, std::vector<void*>> free;  // by size
   };
   struct Block {

@@ -100,6 +100,11 @@ void* Streams::allocate(const c10::Stream& stream, std::size_t bytes) {
   return block;
 }
 
+std::pair<std::int64_t, std::int64_t> Streams::allocated(c10::DeviceIndex device) const {
+  const std::scoped_lock lock(mutex_);
+  return memory_.taken(device);
+}
+
 void Streams::record(const void* block, const c10::Stream& stream) {
   const std::scoped_lock lock(mutex_);
   const auto found = users_.find(block);

@@ -53,6 +53,8 @@ class Streams {
   void* allocate(const c10::Stream& stream, std::size_t bytes);
   void record(const void* block, const c10::Stream& stream);
   void release(void* block);
+  // Bytes of a device that are in use, and the most that were.
+  std::pair<std::int64_t, std::int64_t> allocated(c10::DeviceIndex device) const;
 
  private:
   struct Item {

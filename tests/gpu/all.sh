@@ -3,7 +3,8 @@
 #   tests/gpu/all.sh [FOLDER]
 # Needs nvcc and a driver. Strait itself is built with that machine's own libtorch (Torch_DIR, or that
 # of its python3); what its distribution lacks of libraries is taken from FOLDER, where .deb files were
-# unpacked (dpkg -x FILE FOLDER). Prints what each part says and, at the end, a table of the parts.
+# unpacked (dpkg -x FILE FOLDER). Prints what each part says and, at the end, a table of the parts. Each
+# takes ten minutes at most; parts of training run alone, too: trained.py says which there are.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 extra=${1:+$(readlink -f "$1")}
@@ -57,7 +58,12 @@ build() {
 
 part "bits of the kernels against the plain ones" bits
 part "encode and decode beside a copy" bench
+trained() { timeout 600 python3 -B tests/gpu/trained.py "$1" --bin build/gpu/bin; }
+
 part "strait with CUDA kernels and its own libtorch" build
+for name in speed waits links variants resume losses; do
+  part "training: $name" trained "$name"
+done
 printf '\n%-44s %-12s %6s\n' part result time
 printf '%s\n' "${table[@]}"
 exit $((failures ? 1 : 0))

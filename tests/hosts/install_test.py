@@ -5,12 +5,15 @@ import contextlib
 import os
 import pathlib
 import re
+import shutil
 import signal
 
 import hosts
 import runs
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get("STRAIT_BUILD", ROOT / "build/release"))
+CUDA_BUILD = BUILD / "tests/cuda_build/bin"  # like this one, marked as one with CUDA
 
 
 class InstallCase(hosts.HostsCase):
@@ -22,10 +25,10 @@ class InstallCase(hosts.HostsCase):
         else {}
     )
 
-    def install(self, seconds=300):
+    def install(self, *options, seconds=300):
         """(exit code, output)."""
         recipe = self.write_recipe("installed", self.over_ssh())
-        code, out, err = self.strait("install", "--hosts", recipe, seconds=seconds)
+        code, out, err = self.strait("install", "--hosts", recipe, *options, seconds=seconds)
         self.assertEqual(err, "")
         return code, out
 
@@ -33,6 +36,7 @@ class InstallCase(hosts.HostsCase):
         """host -> bytes sent, of a whole installation."""
         code, out = self.install()
         self.assertEqual(code, 0, out)
+        self.output = out
         found = re.findall(r"(?m)^(h\d+): has strait \S+, ([\d.]+) (\w*B) of", out)
         self.assertEqual(sorted(name for name, _, _ in found), self.site.names(), out)
         unit = {"B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9}
@@ -73,12 +77,34 @@ class Install(InstallCase):
         for name, seconds in (("0.0-old", 10), ("0.0-older", 20)):
             (builds / name).mkdir()
             os.utime(builds / name, (age - seconds, age - seconds))
+        self.give_gpu(first)
         sent = self.installed()
+        self.assertIn("h0: has a GPU, which this build for CPUs does not use", self.output)
+        self.assertNotIn("h1: has a GPU", self.output)
         # What the disk has damaged comes again, to that host only; and two builds stay.
         self.assertGreater(sent["h0"], 0.99 * largest.stat().st_size)
         self.assertLess(sent["h0"], 1.01 * largest.stat().st_size)
         self.assertEqual(sent["h1"], 0)
         self.assertEqual(sorted(p.name for p in builds.iterdir()), ["0.0-old", version])
+        self.assert_host_with_gpu_gets_build_with_cuda(first, second, version)
+
+    def assert_host_with_gpu_gets_build_with_cuda(self, first, second, version):
+        code, out = self.install("--other-build", str(CUDA_BUILD))
+        self.assertEqual(code, 0, out)
+        self.assertIn(f"h0: has strait {version} with CUDA", out)
+        self.assertRegex(out, rf"h1: has strait {version}, 0 B of")
+        marked = f".strait/builds/{version}/lib/libtorch_cuda.so"
+        self.assertTrue((first.home / marked).exists())
+        self.assertFalse((second.home / marked).exists())
+        self.assertEqual(self.says(first), f"strait-stage {version}")
+        shutil.rmtree(first.home / "bin")
+
+    def give_gpu(self, host):
+        """What the PATH of its logins finds lists one."""
+        program = host.home / "bin/nvidia-smi"
+        program.parent.mkdir()
+        program.write_text("#!/bin/sh\necho 'GPU 0: A GPU (UUID: GPU-1)'\n")
+        program.chmod(0o755)
 
     def is_arriving(self, host):
         with contextlib.suppress(FileNotFoundError):  # it found its place while we looked

@@ -49,8 +49,8 @@ class LoopbackHost:
         etc = self.folder / "etc"
         for _ in range(10):
             self.port = free_port()
-            own = f"SetEnv HOME={self.home} TMPDIR={self.tmp}\n"
-            sshd.write_config(etc, etc, self.port, listen=[self.address], more=own)
+            tmp = f"TMPDIR={self.tmp}"
+            sshd.write_config(etc, etc, self.port, listen=[self.address], home=self.home, more=tmp)
             with open(self.folder / "sshd.log", "ab") as log:
                 self.process = subprocess.Popen(
                     [ssh.prefix / "usr/sbin/sshd", "-D", "-e", "-f", etc / "sshd_config"],

@@ -145,7 +145,9 @@ class NamespaceHost:
             "RIG_KEPT": "\n".join(map(str, self.kept)),
             "RIG_NAME": self.name,
         }
-        sshd.write_config(self.folder / "etc", "/run/host", self.port, listen=["0.0.0.0", "::"])
+        sshd.write_config(
+            self.folder / "etc", "/run/host", self.port, listen=["0.0.0.0", "::"], home=HOME
+        )
         words = ["unshare", "--net", "--mount", "--pid", "--uts", "--fork", "--kill-child"]
         with open(self.folder / "sshd.log", "ab") as log:
             self.process = subprocess.Popen(

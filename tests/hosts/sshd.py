@@ -66,9 +66,13 @@ def make_key(path):
     subprocess.run(words, check=True, stdin=subprocess.DEVNULL, capture_output=True)
 
 
-def write_config(folder, seen_as, port, listen, more=""):
-    """`seen_as`: the folder's path as sshd sees it."""
-    lines = CONFIG.format(etc=seen_as) + f"Port {port}\n" + more
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def write_config(folder, seen_as, port, listen, home, more=""):
+    """`seen_as`: the folder's path as sshd sees it; `home`: of its user, whose bin comes first."""
+    own = f"SetEnv HOME={home} PATH={home}/bin:{PATH} {more}\n"
+    lines = CONFIG.format(etc=seen_as) + f"Port {port}\n" + own
     lines += "".join(f"ListenAddress {address}\n" for address in listen)
     (folder / "sshd_config").write_text(lines)
 
@@ -78,8 +82,7 @@ def environment(prefix, outside=None):
     folders = debs.library_folders(outside or prefix)
     if outside:
         folders = [folder.replace(str(outside), str(prefix), 1) for folder in folders]
-    path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-    return {"PATH": path, "LD_LIBRARY_PATH": ":".join(folders), "LC_ALL": "C"}
+    return {"PATH": PATH, "LD_LIBRARY_PATH": ":".join(folders), "LC_ALL": "C"}
 
 
 def client(ssh, host, *words):

@@ -2,10 +2,12 @@
 plugin registers with libtorch; and a GPU that is asked for where there is none.
 """
 
+import contextlib
 import json
 import os
 import pathlib
 import sys
+import unittest.mock
 
 import runs
 
@@ -37,7 +39,11 @@ class Devices(runs.RunCase):
     def test_device_of_plugin_learns_what_the_cpu_learns(self):
         cpu = self.train("cpu")
         device = {"plugins": [str(DEVICE)]}
-        run = self.train("device", device)
+        with self.nvidia_driver():
+            code, out, err = self.strait("run", self.write_recipe("device", device))
+        self.assertEqual(code, 0, out + err)
+        run = self.run_of("device")
+        self.assert_reports_gpus(run, out)
         self.assert_close(run.curve(), cpu.curve(), 1e-3)
         logs = self.logs(run)
         # Named as libtorch names it; two processes, each on a device of its own.
@@ -50,6 +56,49 @@ class Devices(runs.RunCase):
             json.loads(self.answer("eval", f"runs/{name}", "--json"))["loss"] for name in ("cpu", "device")
         ]
         self.assertLess(abs(scores[0] - scores[1]), 1e-3 * scores[0])
+
+    @contextlib.contextmanager
+    def nvidia_driver(self):
+        """A driver of two GPUs, of which the second has no sensors, for the processes started here."""
+        (self.home / "driver").mkdir()
+        (self.home / "driver/libnvidia-ml.so.1").symlink_to(BUILD / "tests/libnvidia_ml.so")
+        with unittest.mock.patch.dict(os.environ, LD_LIBRARY_PATH=str(self.home / "driver")):
+            yield
+
+    def assert_reports_gpus(self, run, out):
+        last = run.metrics()[-1]
+        self.assertEqual(last["gpu_busy"], {"0.0": 0.97, "1.0": 0})
+        self.assertEqual(last["gpu_celsius"], {"0.0": 41, "1.0": 0})
+        for process in ("0.0", "1.0"):
+            planned = next(p for p in run.plan()["processes"] if p["name"] == process)
+            planned = planned["state_bytes"] + planned["activation_bytes"]
+            # Whole pages of small tensors, and what a few operators make beside what is kept.
+            self.assertGreater(last["gpu_memory_bytes"][process], 0.5 * planned)
+            self.assertLess(last["gpu_memory_bytes"][process], 5 * planned)
+            self.assertLess(last["program_bytes"][process], last["memory_bytes"][process])
+        self.assertRegex(out, r"memory +0\.0 \S+ [kM]B of \S+ [kM]B planned on its GPU, 1\.0 ")
+        self.assertRegex(out, r"step 4/4 .* GPU 4[89] %")  # the mean of both
+
+    def test_plan_gives_stages_to_gpus_and_refuses_what_does_not_fit(self):
+        (self.home / "speeds.toml").write_text(
+            '[[hosts]]\nname = "a"\ngpu_memory = [100_000, 80_000_000_000]\n'
+            '[[hosts]]\nname = "b"\ngpu_memory = []\n'
+        )
+        hosts = {"hosts.backend": "ssh", "hosts.list": ["a", "b", "c"], "hosts.links": "speeds.toml"}
+        many = {**hosts, "pipeline.stages": 4}  # two on a
+        recipe = self.write_recipe("gpus", many)
+        code, out, err = self.strait("plan", recipe)
+        self.assertEqual(code, 10, out + err)
+        self.assertRegex(err, r"over memory: with stage 0 .* on GPU 0 of a need .* of its 0.0001 GB")
+        (self.home / "speeds.toml").write_text(
+            (self.home / "speeds.toml").read_text().replace("100_000", "24_000_000_000")
+        )
+        out = self.answer("plan", recipe)
+        for line in (r"0\.0 +a +cuda:0 ", r"1\.0 +a +cuda:1 ", r"2\.0 +b +cpu ", r"3\.0 +c +auto "):
+            self.assertRegex(out, line)
+        self.assertRegex(out, r"GPU 1 of a: \S+ [kM]B of its 80\.00 GB")
+        out = self.answer("plan", recipe, "--set", 'model.device="cpu"')
+        self.assertNotIn("cuda", out)
 
     def answer(self, *words):
         code, out, err = self.strait(*words)

@@ -270,5 +270,47 @@ TEST(CheckAssignment, CountsMemoryOfAllStagesOfHostAndTiedWeightAtLmHead) {
   EXPECT_THAT(refusal_of(question, answer), HasSubstr("b"));
 }
 
+// A model whose blocks cost the same, of which the last three are large.
+Question on_gpus(int stages, std::vector<std::int64_t> gpu_bytes) {
+  ModelDescription model = model_of({0, 1, 1, 1, 1, 1, 1, 0});
+  for (partition::Layer& layer : model.layers) layer.saved_bytes_per_token = 0;
+  for (int i : {4, 5, 6}) model.layers[static_cast<std::size_t>(i)].parameters = 3000;
+  model.layers.front().parameters = model.layers.back().parameters = 0;
+  Question question = question_of(model, stages);
+  question.bytes_per_parameter = 1;
+  question.cluster.hosts[0].gpu_bytes = std::move(gpu_bytes);
+  question.cluster.hosts[0].memory_bytes = 1;  // stages are not in it
+  return question;
+}
+
+std::vector<int> blocks_in(const Assignment& answer) {
+  std::vector<int> ends;
+  for (const partition::Stage& stage : answer.stages) ends.push_back(stage.chunks[0].last);
+  return ends;
+}
+
+TEST(Partition, BalancedMovesLayersOffGpuThatIsTooSmall) {
+  // Even: layers 0-3 with 3000 bytes, 4-7 with 9000.
+  EXPECT_THAT(blocks_in(balanced(on_gpus(2, {10000, 10000}))), testing::ElementsAre(3, 7));
+  const Question small = on_gpus(2, {10000, 6000});
+  const Assignment answer = check_assignment(small, balanced(small), "balanced");
+  EXPECT_THAT(blocks_in(answer), testing::ElementsAre(4, 7));
+  // Stages 0 and 2 share the first GPU.
+  const Question shared = on_gpus(3, {12000, 3000});
+  EXPECT_THAT(blocks_in(check_assignment(shared, balanced(shared), "balanced")),
+              testing::ElementsAre(3, 4, 7));
+  EXPECT_THAT(blocks_in(balanced(on_gpus(2, {10000, 0}))), testing::ElementsAre(3, 7))
+      << "a GPU of unknown size limits nothing";
+}
+
+TEST(Partition, NamesStageAndGpuThatIsTooSmall) {
+  Question question = on_gpus(2, {5000, 5000});
+  question.cluster.hosts[0].next_gpu = 1;  // an earlier replica has a stage here
+  EXPECT_THAT([&] { check_assignment(question, balanced(question), "it"); },
+              testing::ThrowsMessage<PartitionError>(
+                  "it is over memory: with stage 1 (9e-06 GB) the stages on GPU 0 of a need 9e-06 "
+                  "GB of its 5e-06 GB"));
+}
+
 }  // namespace
 }  // namespace strait::stages

@@ -69,5 +69,27 @@ TEST(AmendedPlan, ReportsLittleMemoryAndWrongClock) {
   }
 }
 
+TEST(AmendedPlan, TakesGpusFromFactsAndHoldsStagesAgainstThem) {
+  plan::Plan plan = plan_of_two();
+  plan.recipe.checkpoint.every = 0;           // no copies in the host's memory
+  hosts::HostFacts facts = facts_of(1, 500);  // less than a stage needs, which is on the GPU
+  facts.gpus = {2000};
+  amend_by_facts(plan, {facts, facts_of(1, 5000)}, {0, 1});
+  EXPECT_THAT(plan.hosts[0].gpus, testing::Optional(testing::ElementsAre(2000)));
+  EXPECT_THAT(plan.hosts[1].gpus, testing::Optional(IsEmpty()));
+  facts.gpus = {999};
+  EXPECT_THAT(
+      [&] {
+        amend_by_facts(plan, {facts, facts_of(1, 5000)}, {0, 1});
+      },
+      testing::ThrowsMessage<base::UserError>(HasSubstr("GPU 0 of host h0 has")));
+  plan.recipe.model.device = recipe::Device::cpu;
+  EXPECT_THAT(
+      [&] {
+        amend_by_facts(plan, {facts, facts_of(1, 5000)}, {0, 1});
+      },
+      testing::ThrowsMessage<base::UserError>(HasSubstr("host h0 may use")));
+}
+
 }  // namespace
 }  // namespace strait::launch

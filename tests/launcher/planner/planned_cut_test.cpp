@@ -98,5 +98,29 @@ TEST(PlannedCut, UsesMeasuredSpeedsElseAssumedOnes) {
   EXPECT_TRUE(measured.cluster.hosts.front().seconds_per_flop);
 }
 
+TEST(PlannedCut, AsksWithTheGpusThatHostsHaveReported) {
+  recipe::LinkTable speeds;
+  speeds.hosts.emplace_back().name = "localhost";
+  EXPECT_THAT(gpus_of_hosts(recipe_of(2, "1f1b"), speeds),
+              testing::ElementsAre(testing::Optional(testing::IsEmpty())))
+      << "this machine is asked";
+  speeds.hosts[0].gpu_memory = {5'000'000, 0};
+  recipe::Recipe recipe = recipe_of(2, "1f1b");
+  recipe.pipeline.replicas = 2;
+  // Of the last replica: both GPUs have a stage of the first one.
+  const partition::Host host = question_in(recipe, speeds).cluster.hosts.front();
+  EXPECT_EQ(host.next_gpu, 2U);
+  ASSERT_EQ(host.gpu_bytes.size(), 2U);
+  EXPECT_LT(host.gpu_bytes[0], 5'000'000);
+  EXPECT_GT(host.gpu_bytes[0], 1'000'000);
+  EXPECT_EQ(host.gpu_bytes[1], 0);
+  recipe.model.device = recipe::Device::cpu;
+  EXPECT_TRUE(question_in(recipe, speeds).cluster.hosts.front().gpu_bytes.empty());
+  recipe.model.device = recipe::Device::automatic;
+  recipe.hosts.backend = recipe::BackendKind::ssh;
+  recipe.hosts.list.emplace_back().name = "b";
+  EXPECT_THAT(gpus_of_hosts(recipe, speeds), testing::ElementsAre(std::nullopt)) << "not known";
+}
+
 }  // namespace
 }  // namespace strait::planner

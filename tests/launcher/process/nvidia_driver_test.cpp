@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+
 namespace strait::process {
 namespace {
 
@@ -23,6 +25,21 @@ TEST(NvidiaDriver, DescribesItsGpus) {
   EXPECT_EQ(driver->gpus[1].name, "Another GPU");
   EXPECT_EQ(driver->gpus[1].celsius, std::nullopt);
   EXPECT_EQ(driver->gpus[1].busy_percent, std::nullopt);
+}
+
+TEST(NvidiaDriver, ShowsGpusAsCudaVisibleDevicesSays) {
+  const auto driver = nvidia_driver(NVIDIA_ML_LIBRARY);
+  ASSERT_TRUE(driver.has_value());
+  const auto names = [&](const char* visible) {
+    std::string all;
+    for (const NvidiaDriver::Gpu& gpu : visible_gpus(*driver, visible)) all += gpu.name + ";";
+    return all;
+  };
+  EXPECT_EQ(names(nullptr), "A GPU;Another GPU;");
+  EXPECT_EQ(names("1,0"), "Another GPU;A GPU;");
+  EXPECT_EQ(names("GPU-b"), "Another GPU;");
+  EXPECT_EQ(names("0,7,1"), "A GPU;") << "CUDA ignores what follows an unknown one";
+  for (const char* none : {"", "-1", "MIG-1", "1x"}) EXPECT_EQ(names(none), "") << none;
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "launcher/recipe/links.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,6 +18,8 @@ using testing::HasSubstr;
 LinkTable two_hosts() {
   LinkTable table;
   table.hosts = {{"alice@10.0.0.1", 3.14159265e10, 2.125, 4, 1.7e10}, {"bob \"b\"", 1e9, 0, 1, 0}};
+  table.hosts[0].gpu_memory = {std::int64_t{80} << 30, std::int64_t{24} << 30};
+  table.hosts[1].gpu_memory.emplace();  // it has none
   table.links = {{"alice@10.0.0.1", "bob \"b\"", 96'123'456.789, 99e6, 0.030123},
                  {"bob \"b\"", "alice@10.0.0.1", 1e7, 0, 0}};
   return table;
@@ -57,6 +60,7 @@ TEST(Links, OptionalKeysCanBeLeftOut) {
                                            "l.toml");
   ASSERT_NE(table.host("a"), nullptr);
   EXPECT_EQ(table.host("a")->flops_per_second, 0);
+  EXPECT_EQ(table.host("a")->gpu_memory, std::nullopt) << "not known";
   ASSERT_NE(table.link("a", "b"), nullptr);
   EXPECT_EQ(table.link("a", "b")->bits_per_second, 1e8);
   EXPECT_EQ(table.link("b", "a"), table.link("a", "b")) << "said of one direction only";
@@ -96,6 +100,10 @@ TEST(Links, NamesLineOfMistake) {
   EXPECT_THAT(
       refused_toml("[[hosts]]\nname = \"a\"\nflops = 1\n"),
       AllOf(HasSubstr("l.toml:3:"), HasSubstr("no key flops"), HasSubstr("flops_per_second")));
+  for (const char* wrong : {"1", "[0]", "[1, 2.5]", "[\"80 GB\"]"}) {
+    EXPECT_THAT(refused_toml(fmt::format("[[hosts]]\nname = \"a\"\ngpu_memory = {}\n", wrong)),
+                AllOf(HasSubstr("l.toml:3:"), HasSubstr("gpu_memory must be a list of bytes")));
+  }
   EXPECT_THAT(refused_toml("[[hosts]]\nname = 3\n"), HasSubstr("a host's name"));
   EXPECT_THAT(refused_toml("speeds = 1\n"), HasSubstr("it has hosts and links"));
   EXPECT_THAT(refused_toml("links = 1\n"), HasSubstr("[[links]]"));

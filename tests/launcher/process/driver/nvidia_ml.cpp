@@ -33,6 +33,10 @@ int nvmlDeviceGetName(void* device, char* text, unsigned size) {
   std::strncpy(text, index_of(device) == 0 ? "A GPU" : "Another GPU", size);
   return 0;
 }
+int nvmlDeviceGetUUID(void* device, char* text, unsigned size) {
+  std::strncpy(text, index_of(device) == 0 ? "GPU-a" : "GPU-b", size);
+  return 0;
+}
 int nvmlDeviceGetMemoryInfo(void* /*device*/, Memory* memory) {
   *memory = {std::uint64_t{80} << 30, std::uint64_t{79} << 30, std::uint64_t{1} << 30};
   return 0;

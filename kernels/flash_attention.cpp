@@ -1,0 +1,149 @@
+#include "kernels/flash_attention.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "kernels/host_values.h"
+
+namespace strait::kernels {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+constexpr std::int64_t kWidest = 256;
+// Between these some GPUs have no backward.
+constexpr std::int64_t kWideForAll = 192;
+constexpr std::int64_t kWideForSome = 224;
+constexpr std::int64_t kWidthStep = 8;
+constexpr std::int64_t kPaddingSequence = 64;  // short: work grows with the square
+
+// Not through a fallback of the device, which would compute on the host.
+bool device_has_flash_attention(at::Device device) {
+  const auto has = [&](const char* name) {
+    const auto found = c10::Dispatcher::singleton().findSchema({name, ""});
+    const auto key = c10::computeDispatchKey(std::nullopt, std::nullopt, device);
+    return found && found->hasKernelForDispatchKey(key);
+  };
+  return has("aten::_flash_attention_forward") && has("aten::_flash_attention_backward");
+}
+
+at::Tensor tokens_of_rows(const at::Tensor& heads) { return heads.contiguous().flatten(0, 1); }
+
+void clear_padding(const at::Tensor& of_rows, const std::vector<AttentionSpan>& padding) {
+  for (const AttentionSpan& run : padding) {
+    of_rows.select(0, run.row).narrow(0, run.begin, run.length).zero_();
+  }
+}
+
+std::optional<std::int64_t> keys_before(std::int64_t window) {
+  if (window == 0) return std::nullopt;
+  return window - 1;  // libtorch does not count the query's own
+}
+
+struct FlashAttention : public torch::autograd::Function<FlashAttention> {
+  struct Job : public torch::CustomClassHolder {
+    Job(PackedSequences sequences, const AttentionRules& how)
+        : packed(std::move(sequences)), rules(how) {}
+    PackedSequences packed;
+    AttentionRules rules;
+  };
+
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& query,
+                            const at::Tensor& key, const at::Tensor& value,
+                            const std::vector<AttentionSpan>& spans, const AttentionRules& rules) {
+    const auto job =
+        c10::make_intrusive<Job>(pack_sequences(spans, query.size(0), query.size(1)), rules);
+    const PackedSequences& packed = job->packed;
+    const at::Tensor offsets = on_device(at::tensor(packed.offsets, at::kInt), query.device());
+    const at::Tensor queries = tokens_of_rows(query);
+    const at::Tensor keys = tokens_of_rows(key);
+    const at::Tensor values = tokens_of_rows(value);
+    const auto made = at::_flash_attention_forward(
+        queries, keys, values, offsets, offsets, packed.longest, packed.longest, /*dropout_p=*/0.0,
+        /*is_causal=*/true, /*return_debug_mask=*/false, rules.scale, keys_before(rules.window),
+        /*window_size_right=*/0);
+    const at::Tensor& result = std::get<0>(made);
+    clear_padding(result.view(query.sizes()), packed.padding);
+    context->save_for_backward({queries, keys, values, result, std::get<1>(made), std::get<2>(made),
+                                std::get<3>(made), offsets});
+    context->saved_data["job"] = c10::IValue::make_capsule(job);
+    context->saved_data["rows"] = query.size(0);
+    return result.view(query.sizes());
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const variable_list saved = context->get_saved_variables();
+    const auto capsule = context->saved_data["job"].toCapsule();
+    const auto* job = dynamic_cast<const Job*>(capsule.get());
+    const std::int64_t longest = job->packed.longest;
+    const std::tuple<at::Tensor, at::Tensor, at::Tensor> made = at::_flash_attention_backward(
+        tokens_of_rows(gradients[0]), saved[0], saved[1], saved[2], saved[3], saved[4], saved[7],
+        saved[7], longest, longest, /*dropout_p=*/0.0, /*is_causal=*/true, saved[5], saved[6],
+        job->rules.scale, keys_before(job->rules.window), /*window_size_right=*/0);
+    variable_list into;
+    for (const at::Tensor& tokens : {std::get<0>(made), std::get<1>(made), std::get<2>(made)}) {
+      into.push_back(tokens.unflatten(0, {context->saved_data["rows"].toInt(), -1}));
+      clear_padding(into.back(), job->packed.padding);
+    }
+    into.resize(5);  // nothing for spans and rules
+    return into;
+  }
+};
+
+}  // namespace
+
+PackedSequences pack_sequences(const std::vector<AttentionSpan>& spans, std::int64_t rows,
+                               std::int64_t length) {
+  std::vector<AttentionSpan> sorted = spans;
+  const auto first = [length](const AttentionSpan& span) { return span.row * length + span.begin; };
+  std::ranges::sort(sorted, {}, first);
+  PackedSequences packed;
+  const auto add = [&](std::int64_t begin, std::int64_t tokens) {
+    packed.offsets.push_back(static_cast<std::int32_t>(begin));
+    packed.longest = std::max(packed.longest, tokens);
+  };
+  // Runs within one row, so that they can be cleared there.
+  const auto pad = [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t next = begin; next < end;) {
+      const std::int64_t row = next / length;
+      const std::int64_t stop = std::min(end, (row + 1) * length);
+      packed.padding.push_back({row, next - row * length, stop - next});
+      for (; next < stop; next += std::min(kPaddingSequence, stop - next)) {
+        add(next, std::min(kPaddingSequence, stop - next));
+      }
+    }
+  };
+  std::int64_t covered = 0;
+  for (const AttentionSpan& span : sorted) {
+    TORCH_INTERNAL_ASSERT(first(span) >= covered && span.begin + span.length <= length,
+                          "documents overlap at token ", span.begin, " of row ", span.row);
+    pad(covered, first(span));
+    if (span.length > 0) add(first(span), span.length);
+    covered = first(span) + span.length;
+  }
+  pad(covered, rows * length);
+  packed.offsets.push_back(static_cast<std::int32_t>(rows * length));
+  return packed;
+}
+
+bool flash_attention_fits(const AttentionHeads& heads, const AttentionRules& rules) {
+  const at::ScalarType type = heads.query.scalar_type();
+  const std::int64_t width = heads.query.size(3);
+  return !heads.query.is_cpu() && (type == at::kBFloat16 || type == at::kHalf) &&
+         width == heads.value.size(3) && width <= kWidest && width % kWidthStep == 0 &&
+         !(width > kWideForAll && width <= kWideForSome) && rules.dropout == 0 &&
+         rules.softcap == 0 && heads.query.numel() > 0 &&
+         device_has_flash_attention(heads.query.device());
+}
+
+at::Tensor flash_attention(const AttentionHeads& heads, const std::vector<AttentionSpan>& spans,
+                           const AttentionRules& rules) {
+  return FlashAttention::apply(heads.query, heads.key, heads.value, spans, rules);
+}
+
+}  // namespace strait::kernels

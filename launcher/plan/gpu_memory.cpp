@@ -1,0 +1,50 @@
+#include "launcher/plan/gpu_memory.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <string>
+#include <vector>
+
+#include "launcher/base/errors.h"
+
+namespace strait::plan {
+namespace {
+
+double gibibytes(std::int64_t bytes) { return static_cast<double>(bytes) / (1U << 30U); }
+
+}  // namespace
+
+void check_gpu_memory(const Plan& plan, std::size_t host) {
+  const auto& gpus = plan.hosts.at(host).gpus;
+  for (std::size_t gpu = 0; gpus && gpu < gpus->size(); ++gpu) {
+    std::int64_t needed = 0;
+    std::vector<std::string> stages;
+    for (const Plan::Process& process : plan.processes) {
+      if (process.host_index != host || plan.gpu_of(process) != gpu) continue;
+      const std::int64_t bytes = Plan::compute_bytes(process);
+      needed += bytes;
+      stages.push_back(fmt::format("{}: {:.1f} GiB", process.name.describe(), gibibytes(bytes)));
+    }
+    const std::int64_t there = (*gpus)[gpu];
+    if (there == 0 || needed <= there) continue;
+    throw base::UserError(
+        base::ExitCode::out_of_memory,
+        fmt::format("GPU {} of host {} has {:.1f} GiB, but by the plan it has to hold {:.1f} GiB "
+                    "({}); give the host fewer stages or layers, or make train.micro_batch smaller",
+                    gpu, plan.hosts[host].name, gibibytes(there), gibibytes(needed),
+                    fmt::join(stages, ", ")));
+  }
+}
+
+std::int64_t host_memory_needed(const Plan& plan, std::size_t host) {
+  std::int64_t needed = 0;
+  for (const Plan::Process& process : plan.processes) {
+    if (process.host_index != host) continue;
+    needed += plan.beside_bytes(process);
+    if (!plan.gpu_of(process)) needed += Plan::compute_bytes(process);
+  }
+  return needed;
+}
+
+}  // namespace strait::plan

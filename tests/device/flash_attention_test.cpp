@@ -1,0 +1,137 @@
+// Attention on a device with libtorch's flash attention, held against attention by blocks.
+#include "kernels/flash_attention.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include "kernels/random_key.h"
+#include "tests/device/streams.h"
+#include "tests/device/test_device.h"
+#include "tests/device/waits.h"
+
+namespace strait::kernels {
+namespace {
+
+using testing::ElementsAre;
+
+struct Heads {
+  std::int64_t heads = 2;
+  std::int64_t key_heads = 2;
+  std::int64_t width = 8;
+  std::int64_t length = 150;
+};
+
+AttentionHeads heads_of(const Heads& shape, at::ScalarType type, at::Device device) {
+  const auto make = [&](std::int64_t heads, std::uint64_t seed) {
+    return at::empty({2, shape.length, heads, shape.width}, at::kFloat)
+        .normal_(0, 1, keyed_generator(seed, at::kCPU))
+        .to(at::kBFloat16)  // the same values in every type
+        .to(type)
+        .to(device)
+        .requires_grad_();
+  };
+  return {make(shape.heads, 1), make(shape.key_heads, 2), make(shape.key_heads, 3)};
+}
+
+AttentionRules rules_of(double scale, std::int64_t window) {
+  AttentionRules rules;
+  rules.scale = scale;
+  rules.window = window;
+  return rules;
+}
+
+std::vector<at::Tensor> attended(const AttentionHeads& heads,
+                                 const std::vector<AttentionSpan>& spans,
+                                 const AttentionRules& rules) {
+  const at::Tensor result = causal_attention(heads, spans, rules);
+  const at::Tensor slope = at::empty(result.sizes(), at::kFloat)
+                               .normal_(0, 1, keyed_generator(9, at::kCPU))
+                               .to(result.options());
+  torch::autograd::backward({result}, {slope});
+  return {result.detach(), heads.query.grad(), heads.key.grad(), heads.value.grad()};
+}
+
+// Rounded results of values about 1, of which a gradient adds hundreds.
+void expect_near(const std::vector<at::Tensor>& ours, const std::vector<at::Tensor>& expected) {
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const at::Tensor right = expected[i].cpu().to(at::kFloat);
+    const double off = (ours[i].cpu().to(at::kFloat) - right).norm().item<double>();
+    EXPECT_LT(off / right.norm().item<double>(), 0.01) << "tensor " << i;
+  }
+}
+
+const std::vector<AttentionSpan> kDocuments{{1, 20, 70}, {0, 0, 150}, {1, 0, 19}};
+
+TEST(FlashAttention, PacksRowsIntoSequences) {
+  const PackedSequences packed = pack_sequences(kDocuments, 2, 150);
+  EXPECT_THAT(packed.offsets, ElementsAre(0, 150, 169, 170, 240, 300));
+  EXPECT_EQ(packed.longest, 150);
+  ASSERT_EQ(packed.padding.size(), 2U);
+  EXPECT_EQ(packed.padding[1].row, 1);
+  EXPECT_EQ(packed.padding[1].begin, 90);
+  EXPECT_EQ(packed.padding[1].length, 60);
+  // Padding does not run on into the next row, and costs little however long it is.
+  const PackedSequences empty = pack_sequences({}, 2, 100);
+  EXPECT_THAT(empty.offsets, ElementsAre(0, 64, 100, 164, 200));
+  EXPECT_EQ(empty.padding.size(), 2U);
+}
+
+TEST(FlashAttention, FitsWhereDeviceAndFormulaAllowIt) {
+  const AttentionRules plain;
+  AttentionRules capped;
+  capped.softcap = 30;
+  AttentionRules dropping;
+  dropping.dropout = 0.1;
+  const auto fits = [](const Heads& shape, at::ScalarType type, const AttentionRules& rules) {
+    return flash_attention_fits(heads_of(shape, type, test_device::device()), rules);
+  };
+  EXPECT_TRUE(fits({}, at::kBFloat16, plain));
+  EXPECT_TRUE(fits({}, at::kHalf, rules_of(1, 3)));
+  EXPECT_FALSE(fits({}, at::kFloat, plain));
+  EXPECT_FALSE(fits({.width = 12}, at::kBFloat16, plain));
+  EXPECT_TRUE(fits({.width = 256, .length = 1}, at::kBFloat16, plain));
+  EXPECT_FALSE(fits({.width = 208, .length = 1}, at::kBFloat16, plain)) << "some GPUs lack it";
+  EXPECT_FALSE(fits({.width = 264, .length = 1}, at::kBFloat16, plain));
+  EXPECT_FALSE(fits({}, at::kBFloat16, capped));
+  EXPECT_FALSE(fits({}, at::kBFloat16, dropping));
+  EXPECT_FALSE(flash_attention_fits(heads_of({}, at::kBFloat16, at::kCPU), plain));
+}
+
+TEST(FlashAttention, EqualsAttentionByBlocksWithoutAnyWait) {
+  for (const Heads& shape : {Heads{}, Heads{.heads = 6, .key_heads = 2, .width = 16},
+                             Heads{.heads = 3, .key_heads = 1}}) {
+    for (const std::int64_t window : {0, 7, 1000}) {
+      const AttentionRules rules = rules_of(0.3, window);
+      SCOPED_TRACE(testing::Message() << shape.heads << " heads, window " << window);
+      test_device::Streams::all().begin(5);
+      const AttentionHeads heads = heads_of(shape, at::kBFloat16, test_device::device());
+      const AttentionHeads exact = heads_of(shape, at::kFloat, at::kCPU);
+      ASSERT_TRUE(flash_attention_fits(heads, rules));
+      const test_device::CountWaits waits(/*places=*/true);
+      // The gradients' values come from the host, which is the test's own wait.
+      const at::Tensor result = causal_attention(heads, kDocuments, rules);
+      torch::autograd::backward({result}, {at::ones_like(result)});
+      EXPECT_EQ(waits.hidden(), 0) << testing::PrintToString(waits.places());
+      for (const at::Tensor& leaf : {heads.query, heads.key, heads.value}) {
+        leaf.mutable_grad() = at::Tensor();
+      }
+      expect_near(attended(heads, kDocuments, rules), attended(exact, kDocuments, rules));
+    }
+  }
+}
+
+TEST(FlashAttention, GivesPaddingNeitherResultNorGradient) {
+  test_device::Streams::all().begin(0);
+  const AttentionHeads heads = heads_of({}, at::kBFloat16, test_device::device());
+  for (const at::Tensor& made : attended(heads, kDocuments, {})) {
+    const at::Tensor row = made.cpu().select(0, 1);
+    EXPECT_EQ(row.narrow(0, 90, 60).abs().max().item<double>(), 0);
+    EXPECT_EQ(row.narrow(0, 19, 1).abs().max().item<double>(), 0);
+    EXPECT_GT(row.narrow(0, 20, 70).abs().max().item<double>(), 0);
+  }
+}
+
+}  // namespace
+}  // namespace strait::kernels
